@@ -1,0 +1,78 @@
+//! Payload is named, never held: the core passes `Span`s of registered memory about, and only the
+//! layers that move or read bytes get to resolve them through `Memory`.
+
+use smallvec::SmallVec;
+
+/// A registered region of memory. Given out by whoever owns the memory (`lnet-rt`, the simulator).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RegionId(pub u32);
+
+/// `len` bytes at `offset` of a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Span {
+    /// The region.
+    pub region: RegionId,
+    /// Length in bytes.
+    pub len: u32,
+    /// First byte, counted from the start of the region.
+    pub offset: u64,
+}
+
+/// A scatter/gather list. Nearly always one span.
+pub type IoVec = SmallVec<[Span; 1]>;
+
+/// Total length in bytes of a scatter/gather list.
+pub fn iovec_len(iov: &[Span]) -> u64 {
+    iov.iter().map(|s| u64::from(s.len)).sum()
+}
+
+/// The part of `iov` that begins `offset` bytes in and is `len` bytes long. What lies past the end
+/// of `iov` is left out, so the result may be shorter than `len`.
+pub fn iovec_slice(iov: &[Span], mut offset: u64, mut len: u64) -> IoVec {
+    let mut out = IoVec::new();
+    for span in iov {
+        let here = u64::from(span.len);
+        if offset >= here {
+            offset -= here;
+            continue;
+        }
+        if len == 0 {
+            break;
+        }
+        let take = (here - offset).min(len);
+        // `take` is at most `span.len`, so it fits.
+        out.push(Span { region: span.region, len: take as u32, offset: span.offset + offset });
+        offset = 0;
+        len -= take;
+    }
+    out
+}
+
+/// Access to the bytes behind spans, lent to the few who read or move payload.
+///
+/// A span that does not lie inside a live region is a bug of the caller (spans are made by checked
+/// constructors and only ever narrowed): implementations panic on it.
+pub trait Memory {
+    /// The bytes of `span`.
+    fn bytes(&self, span: Span) -> &[u8];
+    /// The bytes of `span`, to be written.
+    fn bytes_mut(&mut self, span: Span) -> &mut [u8];
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn span(offset: u64, len: u32) -> Span {
+        Span { region: RegionId(7), len, offset }
+    }
+
+    #[test]
+    fn slices_cross_span_borders_and_stop_at_the_end() {
+        let iov = [span(0, 10), span(100, 5), span(200, 20)];
+        assert_eq!(iovec_slice(&iov, 8, 10).as_slice(), &[span(8, 2), span(100, 5), span(200, 3)]);
+        assert_eq!(iovec_slice(&iov, 30, 100).as_slice(), &[span(215, 5)]);
+        assert!(iovec_slice(&iov, 35, 1).is_empty());
+        assert!(iovec_slice(&iov, 0, 0).is_empty());
+    }
+}

@@ -1,0 +1,104 @@
+//! The border below: what a network driver (LND) is to the node, and the node to it.
+//!
+//! A driver moves bytes and reports facts; it never chooses a path, repeats a message or judges
+//! health. The node never sees a socket. They meet in one call each way per stage of a message:
+//!
+//! ```text
+//!  out   Output::Send ─► Driver::send … written … ─► Node::tx_done
+//!  in    header read ─► Node::rx_header ─► Verdict ─► payload into place ─► Node::rx_done
+//! ```
+//!
+//! Next: `output.rs` for what leaves the node, `recv.rs` and `send/` for what it does inside.
+
+use lnet_types::{Errno, Fault, Instant, Memory, NiId, Nid, Pid, RxId};
+
+use crate::{Node, Transmit, Verdict};
+
+/// A message whose header has arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rx {
+    /// The interface that it came in on.
+    pub ni: NiId,
+    /// The previous hop (the connection's peer), which need not be the originator.
+    pub from: Nid,
+    /// The previous hop's process.
+    pub from_pid: Pid,
+    /// The driver's own name for it; comes back in `Output::Resume`.
+    pub id: RxId,
+}
+
+/// One source of readiness, as registered with the shell's poller by the driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ready {
+    /// The token under which the driver registered it.
+    pub token: usize,
+    /// There may be bytes to read, a connection to accept, or an error to collect.
+    pub readable: bool,
+    /// There may be room to write, or a connection attempt has ended.
+    pub writable: bool,
+}
+
+/// Condition of a local interface, as its driver or netlink sees it (H-90, K-60).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// Usable.
+    Up,
+    /// Not usable: no carrier, address gone, device gone.
+    Down,
+}
+
+/// A network driver under a node. One driver may serve several NIs.
+///
+/// All calls happen on the node's thread. A driver keeps queues per connection, but a message that
+/// it has been given always comes back exactly once, by [`Node::tx_done`], whatever happens.
+pub trait Driver {
+    /// Does the I/O that is ready and reports what came of it to `node`.
+    ///
+    /// With `spin` the caller polls without sleeping: the driver also looks at whatever was busy
+    /// lately without having been told that it is ready.
+    fn turn(
+        &mut self,
+        now: Instant,
+        ready: &[Ready],
+        spin: bool,
+        node: &mut Node,
+        mem: &mut dyn Memory,
+    );
+
+    /// Takes a message to transmit. Bytes may go out now or at the next [`Driver::flush`].
+    ///
+    /// # Errors
+    /// The driver refuses the message at once (S-4): it will not report it again, and the caller
+    /// passes the fault to [`Node::tx_refused`].
+    fn send(&mut self, now: Instant, transmit: Transmit, mem: &dyn Memory) -> Result<(), Fault>;
+
+    /// Carries out the verdict on a message that was deferred.
+    fn resume(
+        &mut self,
+        now: Instant,
+        rx: RxId,
+        verdict: Verdict,
+        node: &mut Node,
+        mem: &mut dyn Memory,
+    );
+
+    /// Hands everything queued since the last flush to the transport, as much as it takes, and
+    /// reports what is thereby complete.
+    fn flush(&mut self, now: Instant, node: &mut Node, mem: &mut dyn Memory);
+
+    /// Does what has become due: time-outs, reconnects, keepalives.
+    fn handle_timeout(&mut self, now: Instant, node: &mut Node, mem: &mut dyn Memory);
+
+    /// When [`Driver::handle_timeout`] wants to be called next.
+    fn poll_timeout(&self) -> Option<Instant>;
+
+    /// Stops serving an interface: connections closed, every message in hand reported as failed
+    /// with `ENETDOWN`.
+    fn ni_stop(&mut self, now: Instant, ni: NiId, node: &mut Node, mem: &mut dyn Memory);
+
+    /// The time limit that the driver puts on one transmission on `ni` (H-30), if it has one.
+    fn lnd_timeout(&self, ni: NiId) -> Option<core::time::Duration>;
+}
+
+/// The fault of a message whose interface went away under it (K-40).
+pub const NI_STOPPED: Fault = Fault::new(lnet_types::HealthStatus::RemoteDropped, Errno::ENETDOWN);
