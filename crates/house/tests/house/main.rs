@@ -1,0 +1,13 @@
+//! The rules of the house, as tests over the sources themselves. Nothing of ulnet is linked here.
+//!
+//! One file a rule: `directions.rs` (which crate may use which), `sources.rs` (heads, lengths, words
+//! that must not be committed), `dependencies.rs` (each has its reason), `requirements.rs` (each
+//! claim names code and a test that exist), `documents.rs` (links). `workspace.rs` reads the tree.
+//! A rule that fails says which file breaks it; to change a rule, change it here and say why.
+
+mod dependencies;
+mod directions;
+mod documents;
+mod requirements;
+mod sources;
+mod workspace;

@@ -1,0 +1,103 @@
+//! Source files: a head that says what the file is, one subject, nothing left for later.
+
+use std::path::Path;
+
+use crate::workspace::{files, root, text};
+
+/// Lines of code, tests not counted, after which a file has a second subject in it.
+const LINES_MAX: usize = 1_500;
+
+fn is_test_code(path: &Path) -> bool {
+    let mut parts = path.iter().map(|p| p.to_string_lossy());
+    parts.any(|p| p == "tests" || p == "tests.rs" || p == "benches" || p == "examples")
+}
+
+/// Words that must not be committed. Put together here, so that this file does not hold them.
+fn leftovers() -> [String; 8] {
+    [
+        ["to", "do!("].concat(),
+        ["unimple", "mented!("].concat(),
+        ["db", "g!("].concat(),
+        ["#[ig", "nore"].concat(),
+        ["FIX", "ME"].concat(),
+        ["XX", "X:"].concat(),
+        ["allow(dead", "_code)"].concat(),
+        ["allow(un", "used"].concat(),
+    ]
+}
+
+#[test]
+fn every_source_file_says_what_it_is() {
+    let sources = files("crates", "rs");
+    assert!(sources.len() > 20, "only {} source files found", sources.len());
+    let headless: Vec<_> = sources
+        .iter()
+        .filter(|path| path.iter().any(|p| p == "src"))
+        .filter(|path| !text(path).trim_start().starts_with("//!"))
+        .collect();
+    assert!(headless.is_empty(), "no module head (`//!`): {headless:?}");
+}
+
+#[test]
+fn no_source_file_has_a_second_subject() {
+    let mut long = Vec::new();
+    for path in files("crates", "rs").iter().filter(|path| !is_test_code(path)) {
+        let text = text(path);
+        let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        let lines = code.lines().count();
+        if lines > LINES_MAX {
+            long.push(format!("{}: {lines} lines", path.display()));
+        }
+    }
+    assert!(long.is_empty(), "longer than {LINES_MAX} lines without tests: {long:?}");
+}
+
+#[test]
+fn nothing_is_left_for_later() {
+    let leftovers = leftovers();
+    let mut found = Vec::new();
+    for path in files("crates", "rs").iter().chain(&files("fuzz", "rs")) {
+        for (number, line) in text(path).lines().enumerate() {
+            if let Some(word) = leftovers.iter().find(|word| line.contains(word.as_str())) {
+                found.push(format!("{}:{}: {word}", path.display(), number + 1));
+            }
+        }
+    }
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
+fn every_crate_takes_the_lints_and_versions_of_the_workspace() {
+    let mut wrong = Vec::new();
+    for path in files("crates", "toml").iter().filter(|p| p.ends_with("Cargo.toml")) {
+        let text = text(path);
+        if !text.contains("[lints]\nworkspace = true") {
+            wrong.push(format!("{}: does not take the workspace's lints", path.display()));
+        }
+        let mut dependencies = false;
+        for line in text.lines() {
+            if line.starts_with('[') {
+                dependencies = line.contains("dependencies");
+            } else if dependencies
+                && line.contains('=')
+                && !line.contains("workspace = true")
+                && !line.starts_with('#')
+            {
+                wrong.push(format!("{}: `{line}` has its own version", path.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn pure_crates_ban_clocks_threads_and_random_order() {
+    for name in ["lnet-types", "lnet-wire", "lnet", "lnet-config", "lnd-sock"] {
+        let path = format!("crates/{name}/clippy.toml");
+        assert!(root().join(&path).exists(), "{path} is missing");
+        let text = text(&path);
+        for ban in ["Instant::now", "SystemTime::now", "thread::spawn", "HashMap", "Mutex"] {
+            assert!(text.contains(ban), "{path} does not ban {ban}");
+        }
+    }
+}
