@@ -27,8 +27,12 @@ impl Nid {
     /// The 8-byte form of the wildcard.
     pub const NID4_ANY: u64 = u64::MAX;
 
-    /// The NID with the 4-byte address `addr` on `net`.
+    /// The NID with the 4-byte address `addr` on `net`. On a network of the wildcard type it is the
+    /// wildcard, whatever the rest.
     pub const fn new(net: Net, addr: u32) -> Self {
+        if net.kind.0 == NetType::ANY.0 {
+            return Self::ANY;
+        }
         let mut b = [0; 20];
         let (n, a) = (net.num.to_be_bytes(), addr.to_be_bytes());
         (b[1], b[2], b[3]) = (net.kind.0, n[0], n[1]);
@@ -42,8 +46,10 @@ impl Nid {
             IpAddr::V4(v4) => Self::new(net, v4.into()),
             IpAddr::V6(v6) => {
                 let mut nid = Self::new(net, 0);
-                nid.0[0] = 12;
-                nid.0[4..].copy_from_slice(&v6.octets());
+                if !nid.is_any() {
+                    nid.0[0] = 12;
+                    nid.0[4..].copy_from_slice(&v6.octets());
+                }
                 nid
             }
         }
@@ -52,9 +58,6 @@ impl Nid {
     /// From the 8-byte number `type << 48 | num << 32 | addr`. Bits 63…56 are ignored, as receivers
     /// do, except in the wildcard.
     pub const fn from_nid4(n: u64) -> Self {
-        if n == Self::NID4_ANY {
-            return Self::ANY;
-        }
         Self::new(Net::new(NetType((n >> 48) as u8), (n >> 32) as u16), n as u32)
     }
 

@@ -19,6 +19,7 @@ pub enum HdrForm {
 
 impl HdrForm {
     /// Bytes of a header.
+    #[expect(clippy::len_without_is_empty, reason = "a layout, not a container")]
     pub const fn len(self) -> usize {
         match self {
             Self::Short => 72,
