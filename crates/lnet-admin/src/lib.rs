@@ -1,1 +1,39 @@
-//! (under construction)
+//! The control socket of a node: what is asked, what is answered, how both look as bytes, and a
+//! blocking client.
+//!
+//! It carries typed data and never text to print, and decides nothing. One connection carries any
+//! number of requests, one after the other; each gets exactly one reply with its number.
+//!
+//! ```text
+//!   client                                        server (lnetd)
+//!   RequestEnvelope { version, id, request } ──►  FrameDecoder::push / next_frame
+//!                                                 decode_request
+//!   Client::call            ◄──  encode_reply(id, Result<Reply, AdminError>)
+//! ```
+//!
+//! Read `request.rs` and `reply.rs` for the conversation, `snapshot.rs` for the state that is shown,
+//! `frame.rs` for the bytes, `client.rs` for the blocking side. A new command is a variant of
+//! [`Request`], one of [`Reply`] and, where it helps, a method of [`Client`].
+
+mod client;
+mod error;
+mod frame;
+mod reply;
+mod request;
+mod snapshot;
+mod socket;
+
+pub use client::{CONNECT_TIMEOUT, Client, ClientError, REPLY_TIMEOUT};
+pub use error::{AdminError, ProtocolError};
+pub use frame::{
+    FrameDecoder, REPLY_MAX, REQUEST_MAX, VERSION, decode_reply, decode_request, encode_reply,
+    encode_request,
+};
+pub use reply::{Contact, Contacted, PeerPage, Reply, Status};
+pub use request::{Discover, NiTarget, PEER_NIS_PER_PAGE, Ping, Request};
+pub use snapshot::{
+    GlobalSnapshot, KindCounts, Latency, LndSnapshot, NetSnapshot, NetTunablesSnapshot, NiDetail,
+    NiHealth, NiSnapshot, PeerNiCredits, PeerNiDetail, PeerNiHealth, PeerNiSnapshot, PeerNiState,
+    PeerSnapshot, StatsSnapshot, Traffic, UdspInfo,
+};
+pub use socket::{SOCKET_ENV, SOCKET_SYSTEM, default_socket};

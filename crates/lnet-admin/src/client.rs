@@ -1,0 +1,214 @@
+//! The blocking side: one request, one reply, within a time limit.
+
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use lnet_types::Errno;
+use thiserror::Error;
+
+use crate::frame::{FrameDecoder, REPLY_MAX, decode_reply, encode_request};
+use crate::{AdminError, PeerSnapshot, ProtocolError, Reply, Request};
+
+/// How long a node that is there has to answer a request that does not wait for peers.
+pub const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a send may find no room: a daemon that hangs is found out.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+const READ_BYTES: usize = 64 << 10;
+
+/// A connection to a node.
+#[derive(Debug)]
+pub struct Client {
+    stream: UnixStream,
+    path: PathBuf,
+    decoder: FrameDecoder,
+    next_id: u64,
+}
+
+/// Why there is no answer.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// Nobody is there.
+    #[error("cannot reach the daemon at {}: {}", .path.display(), system_text(.source))]
+    Connect {
+        /// The socket.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The conversation broke off.
+    #[error("lost the daemon at {}: {}", .path.display(), system_text(.source))]
+    Io {
+        /// The socket.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The node did not answer in time.
+    #[error("no answer from the daemon at {} within {} s", .path.display(), .limit.as_secs())]
+    TimedOut {
+        /// The socket.
+        path: PathBuf,
+        /// The limit.
+        limit: Duration,
+    },
+    /// The other side speaks something else.
+    #[error("the daemon at {}: {source}", .path.display())]
+    Protocol {
+        /// The socket.
+        path: PathBuf,
+        /// What is wrong.
+        source: ProtocolError,
+    },
+    /// The node refuses.
+    #[error(transparent)]
+    Refused(#[from] AdminError),
+}
+
+fn system_text(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(n) => Errno(n).to_string(),
+        None => error.to_string(),
+    }
+}
+
+impl ClientError {
+    /// The error number that a tool reports (G-17).
+    pub fn errno(&self) -> Errno {
+        match self {
+            Self::Connect { source, .. } | Self::Io { source, .. } => {
+                source.raw_os_error().map_or(Errno::EIO, Errno)
+            }
+            Self::TimedOut { .. } => Errno::ETIMEDOUT,
+            Self::Protocol { source, .. } => source.errno(),
+            Self::Refused(error) => error.errno,
+        }
+    }
+}
+
+impl Client {
+    /// Connects to the node that listens at `path`.
+    ///
+    /// # Errors
+    /// [`ClientError::Connect`].
+    pub fn connect(path: impl AsRef<Path>) -> Result<Self, ClientError> {
+        let path = path.as_ref().to_owned();
+        let stream = match UnixStream::connect(&path) {
+            Ok(stream) => stream,
+            Err(source) => return Err(ClientError::Connect { path, source }),
+        };
+        let decoder = FrameDecoder::new(REPLY_MAX);
+        Ok(Self { stream, path, decoder, next_id: 1 })
+    }
+
+    /// Asks and waits at most [`REPLY_TIMEOUT`].
+    ///
+    /// # Errors
+    /// Every [`ClientError`] but `Connect`.
+    pub fn call(&mut self, request: &Request) -> Result<Reply, ClientError> {
+        self.call_within(request, REPLY_TIMEOUT)
+    }
+
+    /// Asks and waits at most `limit`. After an error that is not a refusal the connection is of no
+    /// use any more.
+    ///
+    /// # Errors
+    /// Every [`ClientError`] but `Connect`.
+    pub fn call_within(
+        &mut self,
+        request: &Request,
+        limit: Duration,
+    ) -> Result<Reply, ClientError> {
+        let id = self.next_id;
+        self.next_id += 1;
+        let frame = encode_request(id, request).map_err(|e| self.protocol(e))?;
+        self.stream
+            .set_write_timeout(Some(CONNECT_TIMEOUT))
+            .and_then(|()| self.stream.write_all(&frame))
+            .map_err(|source| self.io(source, CONNECT_TIMEOUT))?;
+        let frame = self.read_frame(limit)?;
+        let (got, answer) = decode_reply(&frame).map_err(|e| self.protocol(e))?;
+        if got != id {
+            // A server that could not read the number of the request answers 0.
+            if let (0, Err(refusal)) = (got, answer) {
+                return Err(refusal.into());
+            }
+            return Err(self.protocol(ProtocolError::Id { got, expected: id }));
+        }
+        Ok(answer?)
+    }
+
+    /// All peers, page by page.
+    ///
+    /// # Errors
+    /// As [`Self::call`].
+    pub fn peers(
+        &mut self,
+        nid: Option<lnet_types::Nid>,
+        detail: bool,
+    ) -> Result<Vec<PeerSnapshot>, ClientError> {
+        let (mut all, mut from) = (Vec::new(), None);
+        loop {
+            match self.call(&Request::PeerShow { nid, detail, from })? {
+                Reply::Peers(page) => {
+                    all.extend(page.peers);
+                    if page.next.is_none() {
+                        return Ok(all);
+                    }
+                    // Pages only go forward; a server whose pages do not would hold us for ever.
+                    if page.next <= from {
+                        return Err(self.protocol(ProtocolError::Unexpected));
+                    }
+                    from = page.next;
+                }
+                _ => return Err(self.protocol(ProtocolError::Unexpected)),
+            }
+        }
+    }
+
+    /// The error for a reply of the wrong kind.
+    pub fn unexpected(&self) -> ClientError {
+        self.protocol(ProtocolError::Unexpected)
+    }
+
+    fn read_frame(&mut self, limit: Duration) -> Result<Vec<u8>, ClientError> {
+        let deadline = Instant::now() + limit;
+        let mut buf = vec![0; READ_BYTES];
+        loop {
+            if let Some(frame) = self.decoder.next_frame().map_err(|e| self.protocol(e))? {
+                return Ok(frame);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(ClientError::TimedOut { path: self.path.clone(), limit });
+            }
+            let read =
+                self.stream.set_read_timeout(Some(left)).and_then(|()| self.stream.read(&mut buf));
+            match read {
+                Ok(0) => {
+                    return Err(self.io(io::Error::from_raw_os_error(Errno::ECONNRESET.0), limit));
+                }
+                Ok(n) => self.decoder.push(buf.get(..n).unwrap_or_default()),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(source) => return Err(self.io(source, limit)),
+            }
+        }
+    }
+
+    fn io(&self, source: io::Error, limit: Duration) -> ClientError {
+        let path = self.path.clone();
+        match source.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                ClientError::TimedOut { path, limit }
+            }
+            _ => ClientError::Io { path, source },
+        }
+    }
+
+    fn protocol(&self, source: ProtocolError) -> ClientError {
+        ClientError::Protocol { path: self.path.clone(), source }
+    }
+}

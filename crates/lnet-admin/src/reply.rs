@@ -1,0 +1,76 @@
+//! What a node answers.
+
+use lnet_config::text;
+use lnet_types::Nid;
+use serde::{Deserialize, Serialize};
+
+use crate::{AdminError, GlobalSnapshot, NetSnapshot, PeerSnapshot, StatsSnapshot};
+
+/// The answer to a request that was not refused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Reply {
+    /// It is done; there is nothing to tell.
+    Done,
+    /// Who is there.
+    Status(Status),
+    /// The local nets asked for.
+    Nets(Vec<NetSnapshot>),
+    /// A page of peers.
+    Peers(PeerPage),
+    /// What became of each NID, in the order asked.
+    Contacted(Vec<Contacted>),
+    /// All tunables.
+    Global(GlobalSnapshot),
+    /// The counters of the node.
+    Stats(StatsSnapshot),
+}
+
+/// Who is there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// The program's version.
+    pub version: String,
+    /// Its process id.
+    pub pid: u32,
+    /// Whether LNet is configured.
+    pub configured: bool,
+    /// The profile of defaults in force.
+    pub profile: String,
+}
+
+/// Some peers, and where to go on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeerPage {
+    /// The peers.
+    pub peers: Vec<PeerSnapshot>,
+    /// `from` of the request for the next page; absent on the last one. Opaque to clients.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<u64>,
+}
+
+/// What became of one NID that was pinged or discovered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Contacted {
+    /// The NID that was asked for.
+    #[serde(with = "text::nid")]
+    pub nid: Nid,
+    /// What it said.
+    pub outcome: Result<Contact, AdminError>,
+}
+
+/// A peer that answered (S-ping-1).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Contact {
+    /// Its primary NID as this node knows it.
+    #[serde(with = "text::nid")]
+    pub primary: Nid,
+    /// Whether this node knows it as Multi-Rail.
+    pub multi_rail: bool,
+    /// Its process id; 12345 for every Lustre service.
+    pub pid: u32,
+    /// Its NIDs without loopback: after a ping those of the answer, after a discovery those known.
+    #[serde(with = "text::nids")]
+    pub nids: Vec<Nid>,
+}

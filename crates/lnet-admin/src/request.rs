@@ -1,0 +1,134 @@
+//! What a client may ask.
+
+use lnet_config::{NetAdd, NetDel, PeerAdd, PeerDel, Setting, text};
+use lnet_types::{Net, Nid};
+use serde::{Deserialize, Serialize};
+
+/// A server ends a page of peers with the peer that brings it to this many peer NIs, so that a page
+/// stays well below [`crate::REPLY_MAX`] (about 1.5 KiB for a peer NI, 4096 NIs in the largest peer).
+pub const PEER_NIS_PER_PAGE: usize = 1024;
+
+/// One request. What it answers with is named in brackets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Request {
+    /// Who is there. [`Reply::Status`](crate::Reply::Status)
+    Status,
+    /// Starts LNet; nothing happens if it runs (C-lnet-1). [`Reply::Done`](crate::Reply::Done)
+    LnetConfigure {
+        /// Also apply the node's own configuration: nets, routes, forwarding.
+        all: bool,
+        /// Prefer large addresses for NIs that this creates.
+        large: bool,
+    },
+    /// Stops LNet and forgets everything but the tunables (C-lnet-2, C-lnet-4). `Done`
+    LnetUnconfigure,
+    /// Adds NIs (C-netadd-1). `Done`
+    NetAdd(NetAdd),
+    /// Removes NIs (C-netdel-1). `Done`
+    NetDel(NetDel),
+    /// The local nets in order of creation, loopback first (S-net-1). `Nets`
+    NetShow {
+        /// Only this one. No such net: ESRCH `Network is down` (C-netshow-2).
+        #[serde(default, with = "text::net_option")]
+        net: Option<Net>,
+        /// Whether `NiSnapshot::detail` is wanted.
+        detail: bool,
+    },
+    /// Sets what is given, on every NI meant. An unknown NID is no error (C-netset-1). `Done`
+    NetSet {
+        /// Which NIs.
+        target: NiTarget,
+        /// Health value, 0 to 1000.
+        #[serde(default)]
+        health: Option<u16>,
+        /// Connections per peer for new peers, 0 to 127.
+        #[serde(default)]
+        conns_per_peer: Option<u8>,
+    },
+    /// Sets the time-out that all nets of one driver use (C-netset-2). `Done`
+    LndTimeoutSet {
+        /// A net of that driver; its number does not matter.
+        #[serde(with = "text::net")]
+        net: Net,
+        /// Seconds; 0 follows the global `lnd_timeout`.
+        seconds: u32,
+    },
+    /// Creates a peer or attaches NIDs (C-peer-2). `Done`
+    PeerAdd(PeerAdd),
+    /// Removes a peer or NIDs of it (C-peer-3). `Done`
+    PeerDel(PeerDel),
+    /// One page of peers in order of creation. `Peers`
+    PeerShow {
+        /// Only the peer that owns this NID. No such peer: ENOENT.
+        #[serde(default, with = "text::nid_option")]
+        nid: Option<Nid>,
+        /// Whether `PeerNiSnapshot::detail` is wanted.
+        detail: bool,
+        /// `PeerPage::next` of the page before; the first page if absent.
+        #[serde(default)]
+        from: Option<u64>,
+    },
+    /// Sets what is given, on every peer NI meant. An unknown NID is no error (C-peer-8). `Done`
+    PeerSet {
+        /// Which peer NIs.
+        target: NiTarget,
+        /// Health value, 0 to 1000.
+        #[serde(default)]
+        health: Option<u16>,
+        /// Flag word of the peer (S-peer-3), for debugging.
+        #[serde(default)]
+        state: Option<u32>,
+    },
+    /// Pings each NID (C-ping-1). `Contacted`
+    Ping(Ping),
+    /// Discovers each NID (C-ping-1). `Contacted`
+    Discover(Discover),
+    /// All tunables (S-global-1). Answered also while LNet is not configured. `Global`
+    GlobalShow,
+    /// Sets several tunables at once: judged by the state that they lead to, all or nothing. The
+    /// `detail` of a refusal names the rule. `Done`
+    Set {
+        /// What is to change.
+        settings: Vec<Setting>,
+    },
+    /// The counters of the node (S-stats-1). `Stats`
+    StatsShow,
+    /// Zeroes the counters of the node, its NIs and peer NIs (C-stats-1). `Done`
+    StatsReset,
+}
+
+/// Which NIs or peer NIs a change is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NiTarget {
+    /// All of them.
+    All,
+    /// The one with that NID.
+    Nid(#[serde(with = "text::nid")] Nid),
+}
+
+/// Pings. They may go out together; the answers come in the order of the NIDs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ping {
+    /// Whom.
+    #[serde(with = "text::nids")]
+    pub nids: Vec<Nid>,
+    /// Limit on each, milliseconds; the node's own if absent.
+    #[serde(default)]
+    pub timeout_ms: Option<u64>,
+    /// The local NID to send from.
+    #[serde(default, with = "text::nid_option")]
+    pub source: Option<Nid>,
+}
+
+/// Discoveries. They may run together; the answers come in the order of the NIDs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Discover {
+    /// Whom.
+    #[serde(with = "text::nids")]
+    pub nids: Vec<Nid>,
+    /// Whether to ask even a peer that is up to date.
+    pub force: bool,
+}

@@ -1,0 +1,351 @@
+//! State as it is shown, copied out whole. Field names are ours; the keys that people see are in the
+//! printer of `lnetctl`. Counters of 32 bits wrap (S-net-3).
+
+use lnet_config::text;
+use lnet_types::{Net, Nid};
+use serde::{Deserialize, Serialize};
+
+/// A local net.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetSnapshot {
+    /// Its name.
+    #[serde(with = "text::net")]
+    pub net: Net,
+    /// Its NIs in order of creation.
+    pub nis: Vec<NiSnapshot>,
+}
+
+/// A local NI.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NiSnapshot {
+    /// Its NID.
+    #[serde(with = "text::nid")]
+    pub nid: Nid,
+    /// `status`: up or down.
+    pub up: bool,
+    /// The interface that it was made on; the loopback NI has none.
+    #[serde(default)]
+    pub interface: Option<String>,
+    /// The rest, where it was asked for.
+    #[serde(default)]
+    pub detail: Option<Box<NiDetail>>,
+}
+
+/// What is known of a local NI (S-net-2).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NiDetail {
+    /// Messages and latencies.
+    pub traffic: Traffic,
+    /// Its place in selection policies.
+    pub udsp: UdspInfo,
+    /// Health and failures.
+    pub health: NiHealth,
+    /// Tunables of its net; all 0 for the loopback NI.
+    pub tunables: NetTunablesSnapshot,
+    /// What its driver can be tuned by; absent for the loopback NI.
+    #[serde(default)]
+    pub lnd: Option<LndSnapshot>,
+    /// The CPT nearest to the device, -1 if unknown.
+    pub dev_cpt: i32,
+    /// Its CPTs.
+    pub cpts: Vec<u32>,
+}
+
+/// Messages and latencies of an NI or a peer NI.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Traffic {
+    /// Messages sent.
+    pub sent: KindCounts,
+    /// Messages received.
+    pub received: KindCounts,
+    /// Messages dropped.
+    pub dropped: KindCounts,
+    /// Transmission of own PUTs.
+    pub put_egress: Latency,
+    /// From GET to REPLY.
+    pub get_rtt: Latency,
+    /// From PUT to ACK.
+    pub put_ack: Latency,
+}
+
+/// Messages by kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KindCounts {
+    /// PUTs.
+    pub put: u32,
+    /// GETs.
+    pub get: u32,
+    /// REPLYs.
+    pub reply: u32,
+    /// ACKs.
+    pub ack: u32,
+    /// HELLOs; always 0.
+    #[serde(default)]
+    pub hello: u32,
+}
+
+impl KindCounts {
+    /// All kinds together.
+    pub const fn sum(&self) -> u32 {
+        self.put
+            .wrapping_add(self.get)
+            .wrapping_add(self.reply)
+            .wrapping_add(self.ack)
+            .wrapping_add(self.hello)
+    }
+}
+
+/// Durations, nanoseconds; all 0 without samples.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Latency {
+    /// How many.
+    pub samples: u32,
+    /// Shortest.
+    pub min_nsec: u64,
+    /// Longest.
+    pub max_nsec: u64,
+    /// Average.
+    pub avg_nsec: u64,
+}
+
+/// Priorities by selection policies; `None` where no rule applies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UdspInfo {
+    /// Of the net, 0 is highest.
+    pub net_priority: Option<u32>,
+    /// Of the NID, 0 is highest.
+    pub nid_priority: Option<u32>,
+}
+
+/// Health of a local NI.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NiHealth {
+    /// Whether the interface has no link.
+    pub fatal_error: bool,
+    /// 0 to 1000.
+    pub value: i32,
+    /// Failures by class.
+    pub interrupts: u32,
+    /// Failures by class.
+    pub dropped: u32,
+    /// Failures by class.
+    pub aborted: u32,
+    /// Failures by class.
+    pub no_route: u32,
+    /// Failures by class.
+    pub timeouts: u32,
+    /// Failures by class.
+    pub error: u32,
+    /// Recovery pings sent since it was last healthy.
+    pub ping_count: u32,
+    /// When the next recovery ping is due, seconds on the node's clock; 0 for none.
+    pub next_ping_s: u64,
+}
+
+/// Tunables of a net in force.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetTunablesSnapshot {
+    /// Seconds.
+    pub peer_timeout_s: i32,
+    /// Messages.
+    pub peer_credits: i32,
+    /// Buffers.
+    pub peer_buffer_credits: i32,
+    /// Messages.
+    pub credits: i32,
+}
+
+/// Tunables of an NI's driver in force (S-net-5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum LndSnapshot {
+    /// socklnd.
+    Sock {
+        /// Connections of each bulk kind to one peer NI.
+        conns_per_peer: u32,
+        /// Seconds.
+        timeout_s: u32,
+        /// IP type of service, -1 is not set.
+        tos: i32,
+    },
+}
+
+/// A peer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeerSnapshot {
+    /// Its primary NID.
+    #[serde(with = "text::nid")]
+    pub primary: Nid,
+    /// Whether it is Multi-Rail.
+    pub multi_rail: bool,
+    /// Flag word (S-peer-3).
+    pub state: u32,
+    /// Its NIs in order.
+    pub nis: Vec<PeerNiSnapshot>,
+}
+
+/// A peer NI.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeerNiSnapshot {
+    /// Its NID.
+    #[serde(with = "text::nid")]
+    pub nid: Nid,
+    /// Whether it is alive, where that is watched.
+    pub state: PeerNiState,
+    /// The rest, where it was asked for.
+    #[serde(default)]
+    pub detail: Option<Box<PeerNiDetail>>,
+}
+
+/// Whether a peer NI is alive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PeerNiState {
+    /// Nobody watches: it is no router, and aliveness is off.
+    #[default]
+    NotWatched,
+    /// Alive.
+    Up,
+    /// Gone.
+    Down,
+}
+
+/// What is known of a peer NI (S-peer-2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeerNiDetail {
+    /// Its place in selection policies.
+    pub udsp: UdspInfo,
+    /// Credits and queue.
+    pub credits: PeerNiCredits,
+    /// How many hold on to it.
+    pub refcount: u32,
+    /// Messages and latencies.
+    pub traffic: Traffic,
+    /// Health and failures.
+    pub health: PeerNiHealth,
+}
+
+/// Credits and queue of a peer NI.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeerNiCredits {
+    /// Transmit credits that its net gives.
+    pub tx_max: i32,
+    /// Transmit credits left; negative is the length of the queue.
+    pub tx_available: i32,
+    /// Fewest that were left.
+    pub tx_min: i32,
+    /// Bytes queued.
+    pub tx_queue_bytes: u64,
+    /// Router credits left.
+    pub rtr_available: i32,
+    /// Fewest that were left.
+    pub rtr_min: i32,
+}
+
+/// Health of a peer NI.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeerNiHealth {
+    /// 0 to 1000.
+    pub value: i32,
+    /// Failures by class.
+    pub dropped: u32,
+    /// Failures by class.
+    pub timeout: u32,
+    /// Failures by class.
+    pub error: u32,
+    /// Failures by class.
+    pub network_timeout: u32,
+    /// Recovery pings sent since it was last healthy.
+    pub ping_count: u32,
+    /// When the next recovery ping is due, seconds on the node's clock; 0 for none.
+    pub next_ping_s: u64,
+}
+
+/// The node's tunables.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GlobalSnapshot {
+    /// Whether LNet is configured. `numa_range` and the LND time-out exist only then (G-18).
+    pub configured: bool,
+    /// Every tunable with its value, in the order of the node's table.
+    pub tunables: Vec<lnet_config::Setting>,
+    /// The time limit of one transmission, milliseconds.
+    pub lnd_timeout_ms: u64,
+    /// The profile of defaults in force.
+    pub profile: String,
+}
+
+impl GlobalSnapshot {
+    /// The value of the tunable called `name`.
+    pub fn value(&self, name: &str) -> Option<i64> {
+        self.tunables.iter().find(|t| t.name == name).map(|t| t.value)
+    }
+}
+
+macro_rules! stats {
+    ($($name:ident: $ty:ty,)*) => {
+        /// Counters of the node under the names of `stats show`, in its order (S-stats-1). The
+        /// `_length` ones are bytes, the others messages.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+        #[allow(missing_docs)] // The names are the documentation: T-10 and S-stats-1 define them.
+        pub struct StatsSnapshot {
+            $(pub $name: $ty,)*
+        }
+
+        impl StatsSnapshot {
+            /// Name and value of each, in order.
+            pub fn rows(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), u64::from(self.$name)),)*]
+            }
+
+            /// From names and values as a node counts them.
+            ///
+            /// # Errors
+            /// The name that this protocol does not know, or whose value is too large for it.
+            pub fn from_rows<'a>(
+                rows: impl IntoIterator<Item = (&'a str, u64)>,
+            ) -> Result<Self, &'a str> {
+                let mut stats = Self::default();
+                for (name, value) in rows {
+                    match name {
+                        $(stringify!($name) => {
+                            stats.$name = <$ty>::try_from(value).map_err(|_| name)?;
+                        })*
+                        _ => return Err(name),
+                    }
+                }
+                Ok(stats)
+            }
+        }
+    };
+}
+
+stats! {
+    msgs_alloc: u32,
+    msgs_max: u32,
+    rst_alloc: u32,
+    errors: u32,
+    send_count: u32,
+    resend_count: u32,
+    response_timeout_count: u32,
+    local_interrupt_count: u32,
+    local_dropped_count: u32,
+    local_aborted_count: u32,
+    local_no_route_count: u32,
+    local_timeout_count: u32,
+    local_error_count: u32,
+    remote_dropped_count: u32,
+    remote_error_count: u32,
+    remote_timeout_count: u32,
+    network_timeout_count: u32,
+    failed_resends: u32,
+    successful_resends: u32,
+    recv_count: u32,
+    route_count: u32,
+    drop_count: u32,
+    send_length: u64,
+    recv_length: u64,
+    route_length: u64,
+    drop_length: u64,
+}

@@ -1,0 +1,127 @@
+//! What a configuration is made of: the nouns that the command line, YAML and the control socket
+//! share. Values in here are well-formed (a [`Net`] is a net); whether they fit the node that is to
+//! have them, the node decides.
+
+use lnet_types::{Net, Nid};
+use serde::{Deserialize, Serialize};
+
+use crate::text;
+
+/// One interface to be used, with its own CPTs if any (`eth0[0,1]`, C-netadd-2).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interface {
+    /// Name or alias label, `eth0`, `eth0:1`.
+    pub name: String,
+    /// CPTs that override those of the net.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpts: Option<Vec<u32>>,
+}
+
+/// Tunables that a net gets from its first NI (C-netadd-6). `None`: the driver's default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NetTunables {
+    /// Seconds of silence after which a router counts as gone, ≥ 0.
+    pub peer_timeout_s: Option<u32>,
+    /// Messages to one peer NI at a time, > 0.
+    pub peer_credits: Option<u32>,
+    /// Router buffers that one peer NI may hold, > 0.
+    pub peer_buffer_credits: Option<u32>,
+    /// Messages of one NI at a time, > 0.
+    pub credits: Option<u32>,
+}
+
+/// Tunables of one NI that its driver knows. `None`: the driver's default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LndTunables {
+    /// Connections (of each bulk kind) to one peer NI, 0 to 127; 0 lets the driver choose.
+    pub conns_per_peer: Option<u8>,
+    /// IP type of service, 0 to 255; -1 leaves it alone.
+    pub tos: Option<i16>,
+}
+
+/// NIs to be added to one net (C-netadd-1). One NI for each interface; the interface that owns the
+/// address when only `nid` is given; the first usable interface when neither is (I-9).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetAdd {
+    /// The net.
+    #[serde(with = "text::net")]
+    pub net: Net,
+    /// Interfaces, in order.
+    #[serde(default)]
+    pub interfaces: Vec<Interface>,
+    /// A NID whose address names the interface. Its net is `net`.
+    #[serde(default, with = "text::nid_option")]
+    pub nid: Option<Nid>,
+    /// CPTs of NIs that do not name their own; all if `None`.
+    #[serde(default)]
+    pub cpts: Option<Vec<u32>>,
+    /// Tunables of the net.
+    #[serde(default)]
+    pub tunables: NetTunables,
+    /// Tunables of the NIs.
+    #[serde(default)]
+    pub lnd: LndTunables,
+}
+
+/// NIs to be removed: those on `interfaces`, the one called `nid`, or with neither the whole net
+/// (C-netdel-1).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetDel {
+    /// The net.
+    #[serde(with = "text::net")]
+    pub net: Net,
+    /// Names of interfaces.
+    #[serde(default)]
+    pub interfaces: Vec<String>,
+    /// One NI by its NID.
+    #[serde(default, with = "text::nid_option")]
+    pub nid: Option<Nid>,
+}
+
+/// A peer to be created, or NIDs to be attached to one (C-peer-2).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeerAdd {
+    /// Its primary NID.
+    #[serde(with = "text::nid")]
+    pub primary: Nid,
+    /// Further NIDs, in order.
+    #[serde(with = "text::nids", default)]
+    pub nids: Vec<Nid>,
+    /// Whether it is Multi-Rail.
+    pub multi_rail: bool,
+    /// Whether discovery must leave the primary NID as it is.
+    #[serde(default)]
+    pub lock_primary: bool,
+}
+
+/// A peer to be removed (no `nids`), or NIDs to be taken from one (C-peer-3).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeerDel {
+    /// Its primary NID.
+    #[serde(with = "text::nid")]
+    pub primary: Nid,
+    /// NIDs to take away.
+    #[serde(with = "text::nids", default)]
+    pub nids: Vec<Nid>,
+    /// Whether the primary NID of a locked peer may go too.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// One tunable and its new value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Setting {
+    /// Name, as `lnetctl set` spells it.
+    pub name: String,
+    /// Value, in the tunable's unit.
+    pub value: i64,
+}
+
+impl Setting {
+    /// `name` to be `value`.
+    pub fn new(name: impl Into<String>, value: i64) -> Self {
+        Self { name: name.into(), value }
+    }
+}
