@@ -1,16 +1,60 @@
-//! The LNet node as a value: no sockets, threads, clocks or payload in it. Facts and commands go in
-//! as calls that carry `now`; messages, verdicts and events are polled out. (under construction)
+//! The LNet node as a value: no sockets, threads, clocks or payload in it.
+//!
+//! Facts and commands go in as calls that carry `now`; messages for drivers, verdicts and events
+//! are polled out. Same calls, same results, to the byte.
+//!
+//! ```text
+//!   user      put, get, attach, unlink …            poll_event, poll_report
+//!                  │                                       ▲
+//!   node      send/ ──► select ──► credits ──► Output   events ◄── finish ◄── recv ◄── portal/
+//!                  │                                       ▲
+//!   driver    Driver::send … tx_done            rx_header → Verdict … rx_done
+//! ```
+//!
+//! The shell that runs a node drains it after every call: `poll_output` to the drivers, then their
+//! `flush`, then `poll_event` and `poll_report` upwards, until all are empty; then it sleeps until
+//! `poll_timeout`.
+//!
+//! Where to read: `driver.rs` and `output.rs` for the border below, `api.rs` for the one above,
+//! `send/mod.rs` for the way of a message out, `recv.rs` for the way in, `send/finish.rs` for its
+//! end, `health.rs` and `peer/discovery.rs` for what the node learns from it.
 
 mod api;
 mod driver;
+mod health;
+mod internal;
+mod local;
+mod loopback;
+mod msg;
 mod node;
+mod ops;
 mod output;
+mod peer;
+mod ping;
+mod portal;
+mod recv;
+mod send;
+mod snapshot;
+mod stats;
+mod table;
+mod tracker;
+mod tunables;
 
 pub use api::{
     AttachError, Get, MatchEntry, MdOptions, MdSpec, Position, Put, SendError, Unlink, UnlinkError,
 };
 pub use driver::{Driver, Link, NI_STOPPED, Ready, Rx};
+pub use local::{HEALTH_MAX, NetTunables};
+pub use loopback::Loopback;
 pub use node::{NiSpec, Node, NodeConfig};
+pub use ops::{Found, OpId, Report};
 pub use output::{
     DropReason, Event, EventKind, Output, Payload, PeerMisbehaved, Sink, Transmit, Verdict,
 };
+pub use peer::PeerFlags;
+pub use snapshot::{NetView, NiState, NiView, PeerNiView, PeerView};
+pub use stats::{InterfaceStats, KindCounts, Latency, NiFailures, NodeStats, PeerNiFailures};
+pub use tunables::{Profile, Row, TunableError, Tunables, Writable};
+
+#[cfg(test)]
+mod tests;

@@ -1,13 +1,29 @@
-//! The node: its tables and the three polls. (under construction)
+//! The node: its tables, its local interfaces, and the polls.
+//!
+//! All entry points follow one pattern: take the clock, do the one thing, then [`Node::settle`],
+//! which works off whatever that set in motion (credits that let messages go, resends, discovery
+//! steps) before control returns. Nothing in here recurses through messages.
+//!
+//! The subjects are in their own files as further `impl Node` blocks: `send/`, `recv.rs`,
+//! `health.rs`, `tracker.rs`, `ping.rs`, `peer/`, `ops.rs`, `snapshot.rs`.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use core::time::Duration;
 
-use lnet_types::{Errno, Fault, Instant, MdId, MsgId, NiId, Nid, RxId};
-use lnet_wire::Hdr;
+use lnet_types::{Errno, Fault, Instant, MdId, MsgId, Net, NiId, Nid, PeerId, PeerNiId};
+use slotmap::SlotMap;
 
+use crate::internal::Internal;
+use crate::local::{HEALTH_MAX, LocalNet, NetTunables, Ni, Recovery};
+use crate::msg::Msg;
+use crate::peer::Peers;
+use crate::portal::Portals;
+use crate::stats::{InterfaceStats, NiFailures, NodeStats};
 use crate::{
-    AttachError, Event, Get, Link, MatchEntry, MdSpec, Output, PeerMisbehaved, Put, Rx, SendError,
-    UnlinkError, Verdict,
+    AttachError, DropReason, Event, EventKind, Link, MatchEntry, MdSpec, OpId, Output, Report,
+    TunableError, Tunables,
 };
 
 /// What a node is born with.
@@ -17,6 +33,8 @@ pub struct NodeConfig {
     pub seed: u64,
     /// Identifies this incarnation in wire handles: wall-clock nanoseconds at start (O-11).
     pub interface_cookie: u64,
+    /// Tunables to begin with.
+    pub tunables: Tunables,
 }
 
 /// A new local interface.
@@ -26,34 +44,443 @@ pub struct NiSpec {
     pub nid: Nid,
     /// Name of the device that it stands on.
     pub interface: Option<String>,
-    /// Seconds; shown, and enables aliveness on routers (V-11).
-    pub peer_timeout: u32,
-    /// Concurrent sends per peer NI.
-    pub peer_credits: u32,
-    /// Router buffers per peer; 0 follows the global default.
-    pub peer_buffer_credits: u32,
-    /// Concurrent sends of the interface.
-    pub credits: u32,
+    /// Tunables of its network; in force if it is the first one there (C-netadd-6).
+    pub tunables: NetTunables,
     /// The driver's own time limit for one transmission, if it has one (H-30).
     pub lnd_timeout: Option<Duration>,
 }
 
+/// One thing to be done before control returns to the caller.
+#[derive(Clone, Debug)]
+pub(crate) enum Work {
+    /// Find a path for a message.
+    Launch(MsgId),
+    /// The same after a failure.
+    Resend(MsgId),
+    /// A queued message's turn has come.
+    Resume(MsgId),
+    /// A message has failed before a driver had it.
+    Finish(MsgId, Result<(), Fault>),
+    /// A peer's discovery may go on.
+    Discover(PeerId),
+}
+
+/// A ping or discovery that somebody waits for.
+#[derive(Clone, Debug)]
+pub(crate) struct OpState {
+    pub(crate) asked: Nid,
+    pub(crate) md: Option<MdId>,
+    pub(crate) error: Option<Errno>,
+}
+
 /// An LNet node as a value.
 #[derive(Debug)]
-pub struct Node {}
+pub struct Node {
+    now: Instant,
+    pub(crate) running: bool,
+    pub(crate) cookie: u64,
+    pub(crate) tunables: Tunables,
+    pub(crate) nets: Vec<LocalNet>,
+    pub(crate) nis: SlotMap<NiId, Ni>,
+    pub(crate) peers: Peers,
+    pub(crate) portals: Portals,
+    pub(crate) msgs: SlotMap<MsgId, Msg>,
+    pub(crate) seq: u64,
+    pub(crate) stats: NodeStats,
+    pub(crate) drops: BTreeMap<DropReason, u64>,
+    /// Messages that ended after their deadline, and by how much in all (H-4).
+    pub(crate) late: (u64, Duration),
 
-#[allow(unused_variables, missing_docs, clippy::needless_pass_by_ref_mut)]
+    pub(crate) work: VecDeque<Work>,
+    pub(crate) outputs: VecDeque<Output>,
+    pub(crate) events: VecDeque<Event>,
+    pub(crate) reports: VecDeque<Report>,
+
+    pub(crate) trackers: BTreeSet<(Instant, MdId)>,
+    pub(crate) scan_at: Instant,
+    pub(crate) waiting: BTreeSet<(Instant, MsgId)>,
+    pub(crate) recovering_nis: BTreeSet<(Instant, NiId)>,
+    pub(crate) recovering_peers: BTreeSet<(Instant, PeerNiId)>,
+    pub(crate) ops: BTreeMap<OpId, OpState>,
+    pub(crate) op_deadlines: BTreeSet<(Instant, OpId)>,
+    pub(crate) op_count: u64,
+
+    pub(crate) ping_seq: u32,
+    pub(crate) ping_bytes: Arc<[u8]>,
+    pub(crate) ping_md: Option<MdId>,
+    pub(crate) push_md: Option<MdId>,
+    pub(crate) push_bytes: u32,
+    announce_due: bool,
+}
+
+/// Far more steps than one call can cause; reaching it is a bug of the work list.
+const WORK_PER_CALL_MAX: usize = 1 << 24;
+
 impl Node {
+    /// A node with the loopback interface and nothing else.
     pub fn new(config: NodeConfig, now: Instant) -> Self {
-        Self {}
+        let NodeConfig { seed, interface_cookie, tunables } = config;
+        let scan = Duration::from_secs((tunables.transaction_timeout as u64 / 2).max(1));
+        let mut node = Self {
+            now,
+            running: true,
+            cookie: interface_cookie,
+            tunables,
+            nets: Vec::new(),
+            nis: SlotMap::with_key(),
+            peers: Peers::new(seed),
+            portals: Portals::new(seed),
+            msgs: SlotMap::with_key(),
+            seq: 0,
+            stats: NodeStats::default(),
+            drops: BTreeMap::new(),
+            late: (0, Duration::ZERO),
+            work: VecDeque::new(),
+            outputs: VecDeque::new(),
+            events: VecDeque::new(),
+            reports: VecDeque::new(),
+            trackers: BTreeSet::new(),
+            scan_at: now + scan,
+            waiting: BTreeSet::new(),
+            recovering_nis: BTreeSet::new(),
+            recovering_peers: BTreeSet::new(),
+            ops: BTreeMap::new(),
+            op_deadlines: BTreeSet::new(),
+            op_count: 0,
+            ping_seq: 0,
+            ping_bytes: Arc::from([]),
+            ping_md: None,
+            push_md: None,
+            push_bytes: crate::ping::PING_BYTES_MIN,
+            announce_due: false,
+        };
+        node.post_ping_targets();
+        node.insert_ni(NiSpec {
+            nid: Nid::LOOPBACK,
+            interface: None,
+            tunables: NetTunables::default(),
+            lnd_timeout: None,
+        });
+        node.rebuild_ping();
+        node
     }
+
+    /// The id of the loopback interface.
+    pub fn loopback(&self) -> Option<NiId> {
+        self.nets.first().and_then(|n| n.nis.first()).copied()
+    }
+
+    /// The latest time that the node has seen: an older `now` counts as this one.
+    pub(crate) fn clock(&mut self, now: Instant) -> Instant {
+        self.now = self.now.max(now);
+        self.now
+    }
+
+    /// Works off what the last call set in motion.
+    pub(crate) fn settle(&mut self, now: Instant) {
+        let mut budget = WORK_PER_CALL_MAX;
+        while let Some(work) = self.work.pop_front() {
+            match work {
+                Work::Launch(id) => {
+                    if self.msgs.contains_key(id) {
+                        self.launch(now, id);
+                    }
+                }
+                Work::Resend(id) => self.resend(now, id),
+                Work::Resume(id) => self.resume(now, id),
+                Work::Finish(id, outcome) => self.finish(now, id, outcome),
+                Work::Discover(id) => self.discovery_step(now, id),
+            }
+            budget -= 1;
+            assert!(budget > 0, "the node's work list does not come to an end");
+        }
+    }
+
+    /// Does what has become due.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        let now = self.clock(now);
+        if core::mem::take(&mut self.announce_due) {
+            self.announce(now, false);
+        }
+        self.scan_responses(now);
+        self.expire_waiting(now);
+        self.expire_ops(now);
+        self.recover_due(now);
+        self.settle(now);
+    }
+
+    /// The next event for a user.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// The next thing for the shell to carry out.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// When [`Node::handle_timeout`] wants to be called next.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        [
+            self.announce_due.then_some(self.now),
+            self.next_scan(),
+            self.waiting.first().map(|w| w.0),
+            self.op_deadlines.first().map(|o| o.0),
+            self.recovering_nis.first().map(|r| r.0),
+            self.recovering_peers.first().map(|r| r.0),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// The node's tunables.
+    pub fn tunables(&self) -> &Tunables {
+        &self.tunables
+    }
+
+    /// Sets tunables, all or none (V-10). Turning discovery on or off is told to peers (D-70, D-71).
+    ///
+    /// # Errors
+    /// As [`Tunables::set_all`].
+    pub fn set_tunables(
+        &mut self,
+        now: Instant,
+        changes: &[(&str, i64)],
+    ) -> Result<(), TunableError> {
+        let now = self.clock(now);
+        let before = self.tunables.discovery;
+        let mut next = self.tunables.clone();
+        next.set_all(changes)?;
+        match (before != 0, next.discovery != 0) {
+            (true, false) => {
+                // The last push still goes out while discovery is on.
+                self.tunables.discovery = 0;
+                self.refresh_ping();
+                self.tunables.discovery = before;
+                self.push_to_peers(now, true);
+                self.settle(now);
+                self.tunables = next;
+            }
+            (false, true) => {
+                self.tunables = next;
+                self.refresh_ping();
+            }
+            (true, true) | (false, false) => self.tunables = next,
+        }
+        self.settle(now);
+        Ok(())
+    }
+
+    /// Adds a local interface (O-14 … O-16).
+    ///
+    /// # Errors
+    /// `EEXIST` (NID, or device on that network, in use), `ENOSPC` (limit), `EINVAL` (loopback or
+    /// wildcard, no credits), `ESHUTDOWN`.
     pub fn add_ni(&mut self, now: Instant, spec: NiSpec) -> Result<NiId, Errno> {
-        Err(Errno::EINVAL)
+        let now = self.clock(now);
+        let net = spec.nid.net();
+        if !self.running {
+            return Err(Errno::ESHUTDOWN);
+        }
+        if spec.nid.is_any() || net == Net::LO {
+            return Err(Errno::EINVAL);
+        }
+        let same_net = |ni: &Ni| ni.nid.net() == net;
+        let taken = |ni: &Ni| {
+            ni.nid == spec.nid
+                || (same_net(ni) && ni.interface.is_some() && ni.interface == spec.interface)
+        };
+        if self.nis.values().any(taken) {
+            return Err(Errno::EEXIST);
+        }
+        if self.nis.len() as i64 >= self.tunables.max_interfaces - 1 {
+            return Err(Errno::ENOSPC);
+        }
+        if spec.tunables.credits == 0 || spec.tunables.peer_credits == 0 {
+            return Err(Errno::EINVAL);
+        }
+        let is_new = !self.nets.iter().any(|n| n.net == net);
+        let id = self.insert_ni(spec);
+        if is_new {
+            self.adopt_peers(net);
+        }
+        self.announce(now, false);
+        self.settle(now);
+        Ok(id)
     }
-    pub fn del_ni(&mut self, now: Instant, ni: NiId) -> Result<(), Errno> {
-        Err(Errno::ENOENT)
+
+    fn insert_ni(&mut self, spec: NiSpec) -> NiId {
+        let net = spec.nid.net();
+        let at = self.nets.iter().position(|n| n.net == net).unwrap_or_else(|| {
+            let mut tunables = spec.tunables;
+            // V-11
+            tunables.peer_credits = tunables.peer_credits.min(tunables.credits);
+            self.nets.push(LocalNet { net, nis: Vec::new(), tunables, seq: 0 });
+            self.nets.len() - 1
+        });
+        let credits = self.nets[at].tunables.credits as i32;
+        let id = self.nis.insert(Ni {
+            nid: spec.nid,
+            interface: spec.interface,
+            lnd_timeout: spec.lnd_timeout,
+            fatal: false,
+            status_up: true,
+            // S-net-6: loopback's health means nothing and begins at 0.
+            health: if spec.nid.is_loopback() { 0 } else { HEALTH_MAX },
+            credits,
+            credits_min: credits,
+            queue: VecDeque::new(),
+            seq: 0,
+            recovery: Recovery::default(),
+            stats: InterfaceStats::default(),
+            failures: NiFailures::default(),
+            refs: 0,
+            downs: 0,
+            ups: 0,
+        });
+        self.nets[at].nis.push(id);
+        id
     }
-    pub fn link_changed(&mut self, now: Instant, ni: NiId, link: Link) {}
+
+    /// O-41: peers' interfaces on a network that has become local get their credits.
+    fn adopt_peers(&mut self, net: Net) {
+        let tunables = self.net_tunables(net);
+        for pni in self.peers.nis.values_mut().filter(|n| n.nid.net() == net) {
+            pni.local = tunables;
+            pni.credits = tunables.map_or(0, |t| t.peer_credits as i32);
+            pni.credits_min = pni.credits;
+        }
+    }
+
+    /// Removes a local interface (O-18). Stop it in its driver first, so that nothing is under way:
+    /// messages still bound to it fail with `ENETDOWN`.
+    ///
+    /// # Errors
+    /// `ENOENT` (unknown), `EINVAL` (loopback).
+    pub fn del_ni(&mut self, now: Instant, id: NiId) -> Result<(), Errno> {
+        let now = self.clock(now);
+        let ni = self.nis.get(id).ok_or(Errno::ENOENT)?;
+        if ni.is_loopback() {
+            return Err(Errno::EINVAL);
+        }
+        let net = ni.nid.net();
+        for portal in 0..lnet_wire::PORTALS {
+            self.flush_delayed(portal, Some(id));
+        }
+        let bound: Vec<MsgId> = self
+            .msgs
+            .iter()
+            .filter(|(_, m)| m.tx.is_some_and(|tx| tx.ni == id))
+            .map(|(id, _)| id)
+            .collect();
+        for msg in bound {
+            self.finish(now, msg, Err(crate::NI_STOPPED));
+        }
+        if let Some(next) = self.nis.get(id).and_then(|ni| ni.recovery.next) {
+            self.recovering_nis.remove(&(next, id));
+        }
+        if let Some(ln) = self.nets.iter_mut().find(|n| n.net == net) {
+            ln.nis.retain(|x| *x != id);
+        }
+        self.nis.remove(id);
+        if self.nets.iter().any(|n| n.net == net && n.nis.is_empty()) {
+            self.nets.retain(|n| n.net != net);
+            self.abandon_peers(now, net);
+        }
+        self.announce(now, false);
+        self.settle(now);
+        Ok(())
+    }
+
+    /// O-42: peers lose their interfaces on a network that is not local any more, unless they can
+    /// still be reached on another one.
+    fn abandon_peers(&mut self, now: Instant, net: Net) {
+        let ids: Vec<PeerNiId> = self
+            .peers
+            .nis
+            .iter()
+            .filter(|(_, n)| n.nid.net() == net && !n.deleting)
+            .map(|(id, _)| id)
+            .collect();
+        for id in ids {
+            let Some(pni) = self.peers.nis.get(id) else { continue };
+            let (nid, peer_id) = (pni.nid, pni.peer);
+            let Some(peer) = self.peers.peers.get(peer_id) else { continue };
+            let other = peer
+                .nis()
+                .filter_map(|n| self.peers.nis.get(n))
+                .find(|n| n.nid.net() != net && self.nets.iter().any(|l| l.net == n.nid.net()))
+                .map(|n| n.nid);
+            let locked = peer.flags.contains(crate::PeerFlags::LOCK_PRIMARY);
+            match other {
+                Some(survivor) => {
+                    let was_primary = peer.primary == nid;
+                    if let Some(pni) = self.peers.nis.get_mut(id) {
+                        pni.local = None;
+                        (pni.credits, pni.credits_min) = (0, 0);
+                    }
+                    if was_primary && !locked {
+                        if let Some(peer) = self.peers.peers.get_mut(peer_id) {
+                            peer.primary = survivor;
+                        }
+                        self.peers.primary_first(peer_id);
+                    }
+                }
+                None if peer.primary == nid || peer.ni_count() == 1 => {
+                    self.delete_peer(now, peer_id);
+                }
+                None => self.remove_peer_ni(now, id),
+            }
+        }
+    }
+
+    /// The tunables of a local network.
+    pub(crate) fn net_tunables(&self, net: Net) -> Option<NetTunables> {
+        self.nets.iter().find(|n| n.net == net).map(|n| n.tunables)
+    }
+
+    /// The condition of an interface has changed (H-90 … H-92).
+    pub fn link_changed(&mut self, now: Instant, ni: NiId, link: Link) {
+        let now = self.clock(now);
+        let Some(ni) = self.nis.get_mut(ni) else { return };
+        let fatal = link == Link::Down;
+        if ni.fatal == fatal {
+            return;
+        }
+        ni.fatal = fatal;
+        if fatal {
+            ni.downs += 1;
+            self.announce_due = true;
+        } else {
+            ni.ups += 1;
+            if ni.health == HEALTH_MAX {
+                ni.status_up = true;
+            }
+            self.announce_due = true;
+            self.push_to_peers(now, true);
+        }
+        self.settle(now);
+    }
+
+    /// Changes the driver's own time limit on an interface (H-84).
+    pub fn set_lnd_timeout(&mut self, ni: NiId, timeout: Option<Duration>) {
+        if let Some(ni) = self.nis.get_mut(ni) {
+            ni.lnd_timeout = timeout;
+        }
+    }
+
+    /// A driver has lost its last connection to a peer with an error (K-29, K-42). Routers and
+    /// gateways act on it; elsewhere health has been told by the messages that failed.
+    pub fn peer_down(&mut self, now: Instant, ni: NiId, nid: Nid, last_alive: Instant) {
+        let _ = self.clock(now);
+        tracing::debug!(%nid, ?ni, %last_alive, "driver lost its last connection");
+    }
+
+    /// Posts a buffer (M-6 … M-13).
+    ///
+    /// # Errors
+    /// Names what is wrong with the portal, the entry or the descriptor.
     pub fn attach(
         &mut self,
         now: Instant,
@@ -61,42 +488,85 @@ impl Node {
         me: MatchEntry,
         md: MdSpec,
     ) -> Result<MdId, AttachError> {
-        Err(AttachError::NoOperation)
+        let now = self.clock(now);
+        let id = self.portals.attach(portal, me, md)?;
+        self.match_delayed(portal);
+        self.settle(now);
+        Ok(id)
     }
+
+    /// Makes a descriptor for a PUT or GET of ours (M-14).
+    ///
+    /// # Errors
+    /// Names what is wrong with it.
     pub fn bind(&mut self, md: MdSpec) -> Result<MdId, AttachError> {
-        Err(AttachError::NoOperation)
+        self.portals.bind(md)
     }
-    pub fn unlink(&mut self, now: Instant, md: MdId) -> Result<(), UnlinkError> {
-        Err(UnlinkError)
-    }
+
+    /// Makes a portal lazy: PUTs that match nothing wait for a buffer. Clearing it drops what waits
+    /// (M-40).
+    ///
+    /// # Errors
+    /// No such portal, or the reserved one.
     pub fn set_lazy(&mut self, now: Instant, portal: u32, lazy: bool) -> Result<(), AttachError> {
+        let now = self.clock(now);
+        self.portals.set_lazy(portal, lazy)?;
+        if !lazy {
+            self.flush_delayed(portal, None);
+        }
+        self.settle(now);
         Ok(())
     }
-    pub fn put(&mut self, now: Instant, put: Put) -> Result<(), SendError> {
-        Err(SendError::BadMd)
+
+    /// An event on one of the node's own descriptors.
+    pub(crate) fn internal_event(
+        &mut self,
+        now: Instant,
+        what: Internal,
+        event: &Event,
+        bytes: &[u8],
+    ) {
+        match what {
+            Internal::PingTarget => {}
+            Internal::PushTarget => {
+                if event.kind == EventKind::Put && event.status.is_ok() {
+                    self.pushed(event, bytes);
+                }
+            }
+            Internal::DiscoveryPing(peer) => self.discovery_ping_event(now, peer, event, bytes),
+            Internal::Push(peer) => self.push_event(now, peer, event),
+            Internal::RecoverLocal(_) | Internal::RecoverPeer(_) => match event.kind {
+                EventKind::Send if event.status.is_ok() => {}
+                EventKind::Send => {
+                    if !event.unlinked {
+                        self.untrack(event.md);
+                        self.portals.mds.remove(event.md);
+                    }
+                    self.recovery_answered(now, what, false);
+                }
+                EventKind::Reply | EventKind::Unlink => {
+                    let ok = event.kind == EventKind::Reply && event.status.is_ok();
+                    self.recovery_answered(now, what, ok);
+                }
+                EventKind::Put | EventKind::Get | EventKind::Ack => {}
+            },
+            Internal::UserPing(op) => self.user_ping_event(op, event, bytes),
+        }
     }
-    pub fn get(&mut self, now: Instant, get: Get) -> Result<(), SendError> {
-        Err(SendError::BadMd)
-    }
-    pub fn rx_header(&mut self, now: Instant, rx: Rx, hdr: &Hdr) -> Verdict {
-        Verdict::Close(PeerMisbehaved::WrongNid(hdr.dst))
-    }
-    /// `outcome`: the bytes of a `Sink::Bytes` (else an empty slice), or what went wrong.
-    pub fn rx_done(&mut self, now: Instant, msg: MsgId, outcome: Result<&[u8], Fault>) {}
-    /// A deferred message can't be resumed any more: its connection is gone.
-    pub fn rx_gone(&mut self, now: Instant, ni: NiId, rx: RxId) {}
-    pub fn tx_done(&mut self, now: Instant, msg: MsgId, outcome: Result<(), Fault>) {}
-    pub fn tx_refused(&mut self, now: Instant, msg: MsgId, fault: Fault) {}
-    /// A driver has lost its last connection to a peer with an error (K-29, K-42, R-60).
-    pub fn peer_down(&mut self, now: Instant, ni: NiId, nid: Nid, last_alive: Instant) {}
-    pub fn handle_timeout(&mut self, now: Instant) {}
-    pub fn poll_event(&mut self) -> Option<Event> {
-        None
-    }
-    pub fn poll_output(&mut self) -> Option<Output> {
-        None
-    }
-    pub fn poll_timeout(&self) -> Option<Instant> {
-        None
+
+    /// Stops the node (H-72): every message ends with `ESHUTDOWN`, every descriptor is unlinked.
+    /// Interfaces are to be stopped in their drivers before.
+    pub fn shutdown(&mut self, now: Instant) {
+        let now = self.clock(now);
+        self.running = false;
+        let down = Fault::new(lnet_types::HealthStatus::Ok, Errno::ESHUTDOWN);
+        for id in self.msgs.keys().collect::<Vec<_>>() {
+            self.finish(now, id, Err(down));
+        }
+        self.settle(now);
+        for md in self.portals.mds.keys().collect::<Vec<_>>() {
+            self.unlink_md(now, md);
+        }
+        self.settle(now);
     }
 }

@@ -1,0 +1,443 @@
+//! Failures become health (behaviour.md 5): who pays, whether the message may go again, how an
+//! interface gets well.
+//!
+//! [`charge_of`] is the table H-10 and is written once; `judge` applies it. Recovery pings are
+//! ordinary GETs on the reserved portal, made here when they are due.
+
+use lnet_types::{Fault, HealthStatus, Instant, MsgId, NiId, Nid, PeerNiId, Pid, ProcessId};
+
+use crate::internal::Internal;
+use crate::local::{HEALTH_MAX, Recovery};
+use crate::ping::PING_BITS;
+use crate::portal::RESERVED_PORTAL;
+use crate::portal::md::{Md, MdBuf, Owner};
+use crate::send::{Operation, Verb};
+use crate::{MdOptions, Node};
+
+/// Whose health a failure lowers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Charge {
+    /// Ours.
+    Local,
+    /// The peer's.
+    Remote,
+    /// Both.
+    Both,
+    /// Nobody's.
+    None,
+}
+
+/// The middle columns of H-10.
+pub(crate) const fn charge_of(status: HealthStatus) -> Charge {
+    match status {
+        HealthStatus::Ok => Charge::None,
+        HealthStatus::LocalInterrupt
+        | HealthStatus::LocalDropped
+        | HealthStatus::LocalAborted
+        | HealthStatus::LocalNoRoute
+        | HealthStatus::LocalError
+        | HealthStatus::LocalTimeout => Charge::Local,
+        HealthStatus::RemoteError | HealthStatus::RemoteDropped | HealthStatus::RemoteTimeout => {
+            Charge::Remote
+        }
+        HealthStatus::NetworkTimeout => Charge::Both,
+    }
+}
+
+/// The buffer of a recovery ping (D-6).
+const RECOVERY_PING_BYTES: u32 = 272;
+
+impl Node {
+    /// Accounts for one outcome. True if the message is to be sent again (H-1 … H-22).
+    pub(crate) fn judge(&mut self, now: Instant, id: MsgId, outcome: Result<(), Fault>) -> bool {
+        let Some(msg) = self.msgs.get(id) else { return false };
+        let status = outcome.map_or_else(|f| f.status, |()| HealthStatus::Ok);
+        // H-1: status and health status must agree.
+        if outcome.is_err() && status == HealthStatus::Ok {
+            return false;
+        }
+        // H-2: the sending side if there is one.
+        let (ni, peer_ni) = match (msg.tx, msg.rx) {
+            (Some(tx), _) => (tx.ni, tx.peer_ni),
+            (None, Some(rx)) => (rx.ni, rx.peer_ni),
+            (None, None) => return false,
+        };
+        let Some(peer_ni) = peer_ni else {
+            // Loopback: its health value means nothing, but moves (S-net-6).
+            if status == HealthStatus::Ok {
+                self.raise_ni(now, ni);
+            }
+            return false;
+        };
+        let received = msg.rx.is_some_and(|rx| rx.committed);
+        // H-4: late.
+        if now > msg.deadline {
+            self.late.0 += 1;
+            self.late.1 += now.saturating_since(msg.deadline);
+            if status != HealthStatus::Ok {
+                return false;
+            }
+        }
+        if status == HealthStatus::Ok {
+            if msg.retries > 0 && msg.tx.is_some() {
+                self.stats.successful_resends = self.stats.successful_resends.wrapping_add(1);
+            }
+            self.raise_ni(now, ni);
+            if received {
+                self.raise_peer_on_receive(now, ni, peer_ni);
+            }
+            return false;
+        }
+        self.stats.count_failure(status);
+        self.count_against(ni, peer_ni, status);
+        match charge_of(status) {
+            Charge::Local => self.lower_ni(now, ni),
+            Charge::Remote => self.lower_peer_if_it_matters(now, peer_ni),
+            Charge::Both => {
+                self.lower_ni(now, ni);
+                self.lower_peer_if_it_matters(now, peer_ni);
+            }
+            Charge::None => {}
+        }
+        self.may_resend(id, peer_ni, status)
+    }
+
+    /// H-20 … H-22.
+    fn may_resend(&mut self, id: MsgId, peer_ni: PeerNiId, status: HealthStatus) -> bool {
+        let Some(msg) = self.msgs.get(id) else { return false };
+        if msg.tx.is_none() || msg.recovery || msg.no_resend || !self.tunables.resends(status) {
+            return false;
+        }
+        // Another path must exist on the side that failed.
+        let local_paths = self.nis.values().filter(|ni| !ni.is_loopback()).count();
+        let remote_paths = self
+            .peers
+            .nis
+            .get(peer_ni)
+            .and_then(|n| self.peers.peers.get(n.peer))
+            .map_or(0, |p| p.ni_count());
+        let paths = match charge_of(status) {
+            Charge::Local => local_paths,
+            Charge::Remote => remote_paths,
+            Charge::Both => local_paths.max(remote_paths),
+            Charge::None => 0,
+        };
+        if paths < 2 {
+            return false;
+        }
+        let limit = self.tunables.retry_count as u32;
+        if msg.retries >= limit {
+            if limit != 0 {
+                self.stats.failed_resends = self.stats.failed_resends.wrapping_add(1);
+            }
+            return false;
+        }
+        true
+    }
+
+    /// The object columns of H-14.
+    fn count_against(&mut self, ni: NiId, peer_ni: PeerNiId, status: HealthStatus) {
+        let (Some(ni), Some(pni)) = (self.nis.get_mut(ni), self.peers.nis.get_mut(peer_ni)) else {
+            return;
+        };
+        let counter = match status {
+            HealthStatus::Ok => return,
+            HealthStatus::LocalInterrupt => &mut ni.failures.interrupt,
+            HealthStatus::LocalDropped => &mut ni.failures.dropped,
+            HealthStatus::LocalAborted => &mut ni.failures.aborted,
+            HealthStatus::LocalNoRoute => &mut ni.failures.no_route,
+            HealthStatus::LocalError => &mut ni.failures.error,
+            HealthStatus::LocalTimeout => &mut ni.failures.timeout,
+            HealthStatus::RemoteError => &mut pni.failures.error,
+            HealthStatus::RemoteDropped => &mut pni.failures.dropped,
+            HealthStatus::RemoteTimeout => &mut pni.failures.timeout,
+            HealthStatus::NetworkTimeout => &mut pni.failures.network_timeout,
+        };
+        *counter = counter.wrapping_add(1);
+    }
+
+    fn sensitivity(&self) -> u32 {
+        self.tunables.health_sensitivity as u32
+    }
+
+    /// H-6.
+    pub(crate) fn raise_ni(&mut self, _now: Instant, id: NiId) {
+        let sens = self.sensitivity();
+        let Some(ni) = self.nis.get_mut(id) else { return };
+        if ni.health < HEALTH_MAX {
+            ni.health = (ni.health + sens).min(HEALTH_MAX);
+            if ni.health == HEALTH_MAX {
+                ni.status_up = true;
+                if let Some(next) = ni.recovery.next.take() {
+                    self.recovering_nis.remove(&(next, id));
+                }
+            }
+        }
+    }
+
+    /// H-7.
+    fn raise_peer_on_receive(&mut self, now: Instant, ni: NiId, id: PeerNiId) {
+        let sens = self.sensitivity();
+        if let Some(ni) = self.nis.get_mut(ni) {
+            (ni.recovery.sent, ni.recovery.failed) = (0, 0);
+        }
+        let Some(pni) = self.peers.nis.get_mut(id) else { return };
+        (pni.recovery.sent, pni.recovery.failed) = (0, 0);
+        if pni.health < HEALTH_MAX {
+            let health = (pni.health + sens).min(HEALTH_MAX);
+            self.set_peer_health(now, id, health);
+        }
+    }
+
+    /// H-16.
+    pub(crate) fn lower_ni(&mut self, now: Instant, id: NiId) {
+        let sens = self.sensitivity();
+        let Some(ni) = self.nis.get_mut(id).filter(|_| sens != 0) else { return };
+        ni.health = ni.health.saturating_sub(sens);
+        if ni.health == 0 {
+            ni.status_up = false;
+        }
+        self.queue_ni(now, id);
+    }
+
+    /// H-12: a peer's health matters only where there is a choice.
+    fn lower_peer_if_it_matters(&mut self, now: Instant, id: PeerNiId) {
+        let Some(pni) = self.peers.nis.get(id) else { return };
+        let several = self.peers.peers.get(pni.peer).is_some_and(|p| p.ni_count() > 1);
+        if several && !self.is_own(pni.nid) {
+            self.lower_peer(now, id);
+        }
+    }
+
+    pub(crate) fn lower_peer(&mut self, now: Instant, id: PeerNiId) {
+        let sens = self.sensitivity();
+        let Some(pni) = self.peers.nis.get(id).filter(|_| sens != 0) else { return };
+        let health = pni.health.saturating_sub(sens);
+        self.set_peer_health(now, id, health);
+    }
+
+    /// Sets the health of a peer's interface and everything that hangs on it.
+    pub(crate) fn set_peer_health(&mut self, now: Instant, id: PeerNiId, health: u32) {
+        let Some(pni) = self.peers.nis.get_mut(id) else { return };
+        pni.health = health;
+        let (peer, net) = (pni.peer, pni.nid.net());
+        if health == HEALTH_MAX
+            && let Some(next) = pni.recovery.next.take()
+        {
+            self.recovering_peers.remove(&(next, id));
+        }
+        self.peers.net_health(peer, net);
+        self.queue_peer(now, id);
+    }
+
+    /// H-40.
+    pub(crate) fn queue_ni(&mut self, now: Instant, id: NiId) {
+        let Some(ni) = self.nis.get_mut(id) else { return };
+        if ni.health < HEALTH_MAX && ni.recovery.next.is_none() {
+            let Recovery { failed, sent, .. } = ni.recovery;
+            if let Some(wait) = self.tunables.recovery_interval_after(failed, sent) {
+                ni.recovery.next = Some(now + wait);
+                self.recovering_nis.insert((now + wait, id));
+            }
+        }
+    }
+
+    /// H-42, H-43.
+    pub(crate) fn queue_peer(&mut self, now: Instant, id: PeerNiId) {
+        let limit = self.tunables.recovery_limit as u64;
+        let Some(pni) = self.peers.nis.get_mut(id) else { return };
+        let Some(alive) = pni.last_alive else { return };
+        if pni.health >= HEALTH_MAX || pni.recovery.next.is_some() || pni.deleting {
+            return;
+        }
+        if limit != 0 && now.saturating_since(alive).as_secs() > limit {
+            pni.recovery.sent = 0;
+            return;
+        }
+        let Recovery { failed, sent, .. } = pni.recovery;
+        if let Some(wait) = self.tunables.recovery_interval_after(failed, sent) {
+            pni.recovery.next = Some(now + wait);
+            self.recovering_peers.insert((now + wait, id));
+        }
+    }
+
+    /// DEC-5: a sign of life makes the next ping due now (not in the kernel's scheme).
+    pub(crate) fn hasten_recovery(&mut self, now: Instant, id: PeerNiId) {
+        if self.tunables.kernel_clocks() {
+            return;
+        }
+        let Some(pni) = self.peers.nis.get_mut(id) else { return };
+        if let Some(next) = pni.recovery.next
+            && pni.recovery.ping.is_none()
+            && next > now
+        {
+            self.recovering_peers.remove(&(next, id));
+            pni.recovery.next = Some(now);
+            self.recovering_peers.insert((now, id));
+        }
+    }
+
+    /// Pings everything whose recovery ping is due (H-44).
+    pub(crate) fn recover_due(&mut self, now: Instant) {
+        while let Some(&(due, id)) = self.recovering_nis.first()
+            && due <= now
+        {
+            self.recovering_nis.remove(&(due, id));
+            let Some(ni) = self.nis.get_mut(id) else { continue };
+            ni.recovery.next = None;
+            if ni.health >= HEALTH_MAX {
+                continue;
+            }
+            let (nid, busy) = (ni.nid, ni.recovery.ping.is_some());
+            if !busy {
+                ni.recovery.sent += 1;
+                let ping = self.recovery_ping(now, nid, Internal::RecoverLocal(id));
+                if let Some(ni) = self.nis.get_mut(id) {
+                    ni.recovery.ping = ping;
+                }
+            }
+            self.queue_ni(now, id);
+        }
+        while let Some(&(due, id)) = self.recovering_peers.first()
+            && due <= now
+        {
+            self.recovering_peers.remove(&(due, id));
+            let Some(pni) = self.peers.nis.get_mut(id) else { continue };
+            pni.recovery.next = None;
+            if pni.health >= HEALTH_MAX || pni.deleting {
+                continue;
+            }
+            let (nid, busy) = (pni.nid, pni.recovery.ping.is_some());
+            if !busy {
+                pni.recovery.sent += 1;
+                let ping = self.recovery_ping(now, nid, Internal::RecoverPeer(id));
+                if let Some(pni) = self.peers.nis.get_mut(id) {
+                    pni.recovery.ping = ping;
+                }
+            }
+            self.queue_peer(now, id);
+        }
+    }
+
+    /// H-46.
+    fn recovery_ping(
+        &mut self,
+        now: Instant,
+        nid: Nid,
+        what: Internal,
+    ) -> Option<lnet_types::MdId> {
+        let md = self.portals.mds.insert(Md::new(
+            MdBuf::Collect(RECOVERY_PING_BYTES),
+            Some(2),
+            MdOptions::TRUNCATE | MdOptions::TRACK_RESPONSE,
+            Owner::Internal(what),
+            true,
+        ));
+        let op = Operation {
+            md,
+            src: None,
+            target: ProcessId { nid, pid: Pid::LUSTRE },
+            portal: RESERVED_PORTAL,
+            match_bits: PING_BITS,
+            limit: None,
+            recovery: true,
+            verb: Verb::Get { offset: 0 },
+        };
+        if self.operate(now, op).is_err() {
+            self.portals.mds.remove(md);
+            return None;
+        }
+        Some(md)
+    }
+
+    /// A recovery ping has come back, or has not (H-48).
+    pub(crate) fn recovery_answered(&mut self, now: Instant, what: Internal, ok: bool) {
+        match what {
+            Internal::RecoverLocal(id) => {
+                let Some(ni) = self.nis.get_mut(id) else { return };
+                ni.recovery.ping = None;
+                ni.recovery.failed = if ok { 0 } else { ni.recovery.failed + 1 };
+                if ok {
+                    self.raise_ni(now, id);
+                }
+                self.reschedule_ni(now, id);
+            }
+            Internal::RecoverPeer(id) => {
+                let Some(pni) = self.peers.nis.get_mut(id) else { return };
+                pni.recovery.ping = None;
+                pni.recovery.failed = if ok { 0 } else { pni.recovery.failed + 1 };
+                self.reschedule_peer(now, id);
+            }
+            Internal::PingTarget
+            | Internal::PushTarget
+            | Internal::DiscoveryPing(_)
+            | Internal::Push(_)
+            | Internal::UserPing(_) => {}
+        }
+    }
+
+    /// In the adaptive scheme the interval depends on how the last ping ended (DEC-5).
+    fn reschedule_ni(&mut self, now: Instant, id: NiId) {
+        if self.tunables.kernel_clocks() {
+            return;
+        }
+        if let Some(ni) = self.nis.get_mut(id)
+            && let Some(next) = ni.recovery.next.take()
+        {
+            self.recovering_nis.remove(&(next, id));
+            self.queue_ni(now, id);
+        }
+    }
+
+    fn reschedule_peer(&mut self, now: Instant, id: PeerNiId) {
+        if self.tunables.kernel_clocks() {
+            return;
+        }
+        if let Some(pni) = self.peers.nis.get_mut(id)
+            && let Some(next) = pni.recovery.next.take()
+        {
+            self.recovering_peers.remove(&(next, id));
+            self.queue_peer(now, id);
+        }
+    }
+
+    /// Sets the health of local interfaces, one or all (H-80). Values above 1000 mean 1000.
+    pub fn set_ni_health(&mut self, now: Instant, nid: Option<Nid>, health: u32) {
+        let now = self.clock(now);
+        let health = health.min(HEALTH_MAX);
+        let ids: Vec<NiId> = self
+            .nis
+            .iter()
+            .filter(|(_, ni)| !ni.is_loopback() && nid.is_none_or(|nid| nid == ni.nid))
+            .map(|(id, _)| id)
+            .collect();
+        for id in ids {
+            let Some(ni) = self.nis.get_mut(id) else { continue };
+            ni.health = health;
+            if health == 0 {
+                ni.status_up = false;
+            } else if health == HEALTH_MAX {
+                ni.status_up = true;
+                if let Some(next) = ni.recovery.next.take() {
+                    self.recovering_nis.remove(&(next, id));
+                }
+            }
+            self.queue_ni(now, id);
+        }
+        self.settle(now);
+    }
+
+    /// Sets the health of peers' interfaces, one or all (H-81).
+    pub fn set_peer_ni_health(&mut self, now: Instant, nid: Option<Nid>, health: u32) {
+        let now = self.clock(now);
+        let health = health.min(HEALTH_MAX);
+        let ids: Vec<PeerNiId> = match nid {
+            Some(nid) => self.peers.find(nid).into_iter().collect(),
+            None => self.peers.nis.keys().collect(),
+        };
+        for id in ids {
+            self.set_peer_health(now, id, health);
+        }
+        self.settle(now);
+    }
+}

@@ -1,0 +1,90 @@
+//! The local side: networks and their interfaces (behaviour.md 1.1, 1.3). Data and its upkeep only;
+//! adding and removing are in `node.rs`, choosing in `send/select.rs`, judging in `health.rs`.
+
+use std::collections::VecDeque;
+
+use lnet_types::{Instant, MsgId, Net, NiId, Nid};
+
+use crate::stats::{InterfaceStats, NiFailures};
+
+use core::time::Duration;
+
+/// Health of an interface with which nothing is wrong.
+pub const HEALTH_MAX: u32 = 1000;
+
+/// Tunables of a network, fixed by its first interface (C-netadd-6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NetTunables {
+    /// Seconds; shown, and enables aliveness on routers (V-11).
+    pub peer_timeout: i32,
+    /// Concurrent sends per peer NI.
+    pub peer_credits: u32,
+    /// Router buffers per peer; 0 follows the global default.
+    pub peer_buffer_credits: u32,
+    /// Concurrent sends per interface.
+    pub credits: u32,
+}
+
+impl NetTunables {
+    /// What socklnd uses (K-1).
+    pub const SOCK: Self =
+        Self { peer_timeout: 180, peer_credits: 8, peer_buffer_credits: 0, credits: 256 };
+}
+
+/// A local network.
+#[derive(Debug)]
+pub(crate) struct LocalNet {
+    pub(crate) net: Net,
+    pub(crate) nis: Vec<NiId>,
+    pub(crate) tunables: NetTunables,
+    pub(crate) seq: u64,
+}
+
+/// Where recovery of an interface stands (H-40 … H-51).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Recovery {
+    /// When the next ping is due; `None` if not in recovery.
+    pub(crate) next: Option<Instant>,
+    /// Pings sent since something was last heard.
+    pub(crate) sent: u32,
+    /// Pings failed in a row.
+    pub(crate) failed: u32,
+    /// The ping on its way.
+    pub(crate) ping: Option<lnet_types::MdId>,
+}
+
+/// A local interface.
+#[derive(Debug)]
+pub(crate) struct Ni {
+    pub(crate) nid: Nid,
+    pub(crate) interface: Option<String>,
+    pub(crate) lnd_timeout: Option<Duration>,
+    /// The driver says that it can't be used (H-90).
+    pub(crate) fatal: bool,
+    /// Stored status: down when health reached 0 (H-16).
+    pub(crate) status_up: bool,
+    pub(crate) health: u32,
+    pub(crate) credits: i32,
+    pub(crate) credits_min: i32,
+    pub(crate) queue: VecDeque<MsgId>,
+    pub(crate) seq: u64,
+    pub(crate) recovery: Recovery,
+    pub(crate) stats: InterfaceStats,
+    pub(crate) failures: NiFailures,
+    /// Messages that are bound to it, so that it can be removed when none is left.
+    pub(crate) refs: u32,
+    /// Times the interface went down and came back.
+    pub(crate) downs: u32,
+    pub(crate) ups: u32,
+}
+
+impl Ni {
+    pub(crate) fn is_loopback(&self) -> bool {
+        self.nid.is_loopback()
+    }
+
+    /// The status that users and peers see (O-19).
+    pub(crate) fn is_up(&self) -> bool {
+        self.is_loopback() || (!self.fatal && self.status_up)
+    }
+}

@@ -1,0 +1,124 @@
+//! A message between its birth in the node and its one terminal outcome. Plain data; the code that
+//! moves it along is in `send/` and `recv.rs`, and `send/finish.rs` is the only place where it ends.
+
+use core::time::Duration;
+
+use lnet_types::{Instant, MdId, NiId, Nid, PeerId, PeerNiId, Pid, ProcessId, RxId};
+use lnet_wire::{Hdr, MsgType};
+use smallvec::SmallVec;
+
+use crate::output::Payload;
+
+/// Why the message exists, hence what happens when it ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// A PUT or GET of ours: ends with a SEND event.
+    Request,
+    /// A PUT for us: ends with a PUT event and perhaps becomes an ACK.
+    PutIn,
+    /// A GET for us: becomes a REPLY, whose end gives the GET event.
+    GetIn,
+    /// The ACK that a `PutIn` has become: ends silently.
+    AckOut,
+    /// An ACK for us.
+    AckIn,
+    /// A REPLY for us.
+    ReplyIn,
+}
+
+/// Where the message is. Exactly one place at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Being worked on right now, or about to be (it is in the work list).
+    Moving,
+    /// Arrived, waits for a buffer on a lazy portal.
+    Deferred,
+    /// The driver reads its payload.
+    Receiving,
+    /// Waits for the discovery of a peer.
+    Parked(PeerId),
+    /// Waits for a credit of its peer NI.
+    PeerQueue,
+    /// Waits for a credit of its NI.
+    NiQueue,
+    /// The driver has it.
+    Driver,
+}
+
+/// The sending side of a message, from commit to decommit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tx {
+    pub(crate) ni: NiId,
+    /// `None` for loopback.
+    pub(crate) peer_ni: Option<PeerNiId>,
+    pub(crate) peer_credit: bool,
+    pub(crate) ni_credit: bool,
+    pub(crate) committed: Instant,
+}
+
+/// The receiving side.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RxSide {
+    pub(crate) ni: NiId,
+    /// `None` for loopback.
+    pub(crate) peer_ni: Option<PeerNiId>,
+    pub(crate) from: Nid,
+    pub(crate) id: RxId,
+    pub(crate) kind: MsgType,
+    /// Whether it still counts as being received (S-87).
+    pub(crate) committed: bool,
+}
+
+/// What the message's event will say (M-36).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EventInfo {
+    pub(crate) target: ProcessId,
+    pub(crate) initiator: ProcessId,
+    pub(crate) source: ProcessId,
+    pub(crate) portal: u32,
+    pub(crate) match_bits: u64,
+    pub(crate) hdr_data: u64,
+    pub(crate) offset: u64,
+    pub(crate) rlength: u32,
+    pub(crate) mlength: u32,
+}
+
+/// A message.
+#[derive(Debug)]
+pub(crate) struct Msg {
+    pub(crate) hdr: Hdr,
+    pub(crate) payload: Payload,
+    pub(crate) role: Role,
+    pub(crate) stage: Stage,
+    pub(crate) md: Option<MdId>,
+    pub(crate) tx: Option<Tx>,
+    pub(crate) rx: Option<RxSide>,
+    /// The source NID that was asked for; stays through resends (S-70).
+    pub(crate) src: Option<Nid>,
+    /// The process at the next hop.
+    pub(crate) hop_pid: Pid,
+    pub(crate) retries: u32,
+    /// Never again (H-21).
+    pub(crate) no_resend: bool,
+    /// A recovery ping: exactly this NID, never again (H-46).
+    pub(crate) recovery: bool,
+    /// Pairs that this message has been tried on (DEC-8).
+    pub(crate) tried: SmallVec<[(NiId, PeerNiId); 2]>,
+    /// When the caller handed it in, or when it arrived.
+    pub(crate) born: Instant,
+    /// The caller's own limit (HL-lnt-100).
+    pub(crate) limit: Option<Duration>,
+    /// When it is late (H-30).
+    pub(crate) deadline: Instant,
+    /// Whether `deadline` is in the node's list of waiting messages.
+    pub(crate) waiting: bool,
+    /// Whether it counts in `msgs_alloc`.
+    pub(crate) counted: bool,
+    pub(crate) ev: EventInfo,
+}
+
+impl Msg {
+    pub(crate) fn is_response(&self) -> bool {
+        matches!(self.hdr.kind.msg_type(), MsgType::Ack | MsgType::Reply)
+    }
+}

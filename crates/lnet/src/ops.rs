@@ -1,0 +1,208 @@
+//! What an operator asks of a node and waits for: pings and discoveries (behaviour.md 6.9). Each
+//! gets a number; its one report is polled by [`Node::poll_report`].
+
+use lnet_types::{Errno, Instant, MdId, Nid, PeerId, ProcessId};
+use lnet_wire::ping::PingInfo;
+
+use core::time::Duration;
+
+use crate::internal::Internal;
+use crate::node::OpState;
+use crate::peer::PeerFlags;
+use crate::ping::PING_BITS;
+use crate::portal::RESERVED_PORTAL;
+use crate::portal::md::{Md, MdBuf, Owner};
+use crate::send::{Operation, Verb};
+use crate::{Event, EventKind, MdOptions, Node};
+
+/// The number of a ping or discovery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OpId(pub u64);
+
+/// What a ping or discovery found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// The NID that was asked for.
+    pub asked: Nid,
+    /// The identity of its peer, as this node knows it.
+    pub primary: Nid,
+    /// Whether this node takes the peer for Multi-Rail.
+    pub multi_rail: bool,
+    /// The peer's NIDs: in its answer (ping), or as known now (discovery). Without loopback.
+    pub nids: Vec<Nid>,
+}
+
+/// The end of a ping or discovery.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// Which one.
+    pub op: OpId,
+    /// What came of it.
+    pub outcome: Result<Found, Errno>,
+}
+
+/// The largest answer that a user's ping takes, bytes (D-81).
+const USER_PING_BYTES: u32 = 3960;
+/// Time-outs beyond this, and none at all, mean this (D-82).
+const USER_PING_TIMEOUT_MAX: Duration = Duration::from_secs(180);
+
+impl Node {
+    /// Asks a node for its interfaces (D-81). `timeout` zero or above 180 s means 180 s (D-82).
+    pub fn ping(
+        &mut self,
+        now: Instant,
+        target: ProcessId,
+        src: Option<Nid>,
+        timeout: Duration,
+    ) -> OpId {
+        let now = self.clock(now);
+        let op = self.new_op();
+        let md = self.portals.mds.insert(Md::new(
+            MdBuf::Collect(USER_PING_BYTES),
+            Some(2),
+            MdOptions::TRUNCATE | MdOptions::NO_TRACK_RESPONSE,
+            Owner::Internal(Internal::UserPing(op)),
+            true,
+        ));
+        let timeout = match timeout {
+            Duration::ZERO => USER_PING_TIMEOUT_MAX,
+            t => t.min(USER_PING_TIMEOUT_MAX),
+        };
+        let deadline = now + timeout;
+        self.ops.insert(op, OpState { asked: target.nid, md: Some(md), error: None });
+        self.op_deadlines.insert((deadline, op));
+        let operation = Operation {
+            md,
+            src,
+            target,
+            portal: RESERVED_PORTAL,
+            match_bits: PING_BITS,
+            limit: Some(timeout),
+            recovery: false,
+            verb: Verb::Get { offset: 0 },
+        };
+        if let Err(e) = self.operate(now, operation) {
+            self.portals.mds.remove(md);
+            self.report(op, Err(e.errno()));
+        }
+        self.settle(now);
+        op
+    }
+
+    /// Discovers a peer, or again if it is known (D-80).
+    pub fn discover(&mut self, now: Instant, nid: Nid, force: bool) -> OpId {
+        let now = self.clock(now);
+        let op = self.new_op();
+        self.ops.insert(op, OpState { asked: nid, md: None, error: None });
+        match self.peer_ni_or_new(nid, None) {
+            _ if !self.running => self.report(op, Err(Errno::ESHUTDOWN)),
+            Err(errno) => self.report(op, Err(errno)),
+            Ok(ni) => {
+                let id = self.peers.nis.get(ni).map(|n| n.peer);
+                if let Some(id) = id
+                    && let Some(peer) = self.peers.peers.get_mut(id)
+                {
+                    peer.flags -= PeerFlags::NIDS_UPTODATE;
+                    if force {
+                        peer.flags |= PeerFlags::FORCE_PING | PeerFlags::FORCE_PUSH;
+                    }
+                    peer.disc.waiters.push(op);
+                    self.request_discovery(id);
+                }
+            }
+        }
+        self.settle(now);
+        op
+    }
+
+    /// The next report on a ping or discovery.
+    pub fn poll_report(&mut self) -> Option<Report> {
+        self.reports.pop_front()
+    }
+
+    fn new_op(&mut self) -> OpId {
+        self.op_count += 1;
+        OpId(self.op_count)
+    }
+
+    fn report(&mut self, op: OpId, outcome: Result<Found, Errno>) {
+        if self.ops.remove(&op).is_some() {
+            self.reports.push_back(Report { op, outcome });
+        }
+    }
+
+    /// The discovery that somebody waits for has ended.
+    pub(crate) fn discovered(&mut self, _now: Instant, op: OpId, outcome: Result<PeerId, Errno>) {
+        let Some(asked) = self.ops.get(&op).map(|s| s.asked) else { return };
+        let found = outcome.and_then(|id| {
+            // The NID may belong to another peer by now.
+            let id = self.peers.owner(asked).unwrap_or(id);
+            let peer = self.peers.peers.get(id).ok_or(Errno::ENOENT)?;
+            let nids =
+                peer.nis().filter_map(|n| self.peers.nis.get(n)).map(|n| n.nid).collect::<Vec<_>>();
+            Ok(Found {
+                asked,
+                primary: peer.primary,
+                multi_rail: peer.is_mr(),
+                nids: nids.into_iter().filter(|n| !n.is_loopback()).collect(),
+            })
+        });
+        self.report(op, found);
+    }
+
+    /// An event on the descriptor of a user's ping.
+    pub(crate) fn user_ping_event(&mut self, op: OpId, event: &Event, bytes: &[u8]) {
+        let Some(state) = self.ops.get_mut(&op) else { return };
+        match (event.kind, event.status) {
+            (EventKind::Send, Ok(())) => {}
+            (EventKind::Send, Err(errno)) => {
+                // The first error is what the user is told (D-81); nothing more will come.
+                state.error.get_or_insert(errno);
+                let md = state.md.take();
+                if let Some(md) = md.filter(|_| !event.unlinked) {
+                    self.portals.mds.remove(md);
+                }
+                self.report(op, Err(errno));
+            }
+            (EventKind::Reply, Ok(())) => {
+                let asked = state.asked;
+                let outcome = match PingInfo::parse(bytes) {
+                    Ok(parsed) if parsed.truncated().is_none() => {
+                        let peer = self.peers.owner(asked).and_then(|id| self.peers.peers.get(id));
+                        Ok(Found {
+                            asked,
+                            primary: peer.map_or(asked, |p| p.primary),
+                            multi_rail: peer.is_some_and(|p| p.is_mr()),
+                            nids: parsed.info.entries.iter().map(|e| e.nid).collect(),
+                        })
+                    }
+                    Ok(_) | Err(_) => Err(Errno::EPROTO),
+                };
+                self.report(op, outcome);
+            }
+            (EventKind::Reply, Err(errno)) => self.report(op, Err(errno)),
+            (EventKind::Unlink, _) => {
+                let errno = state.error.unwrap_or(Errno::EIO);
+                self.report(op, Err(errno));
+            }
+            (EventKind::Put | EventKind::Get | EventKind::Ack, _) => {}
+        }
+    }
+
+    /// Ends the pings that took too long (D-82).
+    pub(crate) fn expire_ops(&mut self, now: Instant) {
+        while let Some(&(deadline, op)) = self.op_deadlines.first()
+            && deadline <= now
+        {
+            self.op_deadlines.remove(&(deadline, op));
+            let md: Option<MdId> = self.ops.get(&op).and_then(|s| s.md);
+            if let Some(md) = md.filter(|md| self.portals.mds.contains_key(*md)) {
+                self.unlink_md(now, md);
+            }
+            // With the GET still in a driver's hands no UNLINK comes now; the user has waited
+            // long enough all the same.
+            let error = self.ops.get(&op).and_then(|s| s.error).unwrap_or(Errno::EIO);
+            self.report(op, Err(error));
+        }
+    }
+}

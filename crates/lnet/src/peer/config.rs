@@ -1,0 +1,343 @@
+//! Adding and removing the NIDs of peers: by the administrator and by discovery, under one set of
+//! rules (behaviour.md 1.6). Configuration wins over what is discovered (DEC-28).
+
+use lnet_types::{Errno, Instant, Nid, PeerId};
+
+use crate::Node;
+use crate::peer::PeerFlags;
+use crate::peer::discovery::Phase;
+
+/// Who changes a peer's NIDs, and what is said about it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Change {
+    /// The administrator does.
+    pub(crate) configured: bool,
+    /// The peer is Multi-Rail.
+    pub(crate) multi_rail: bool,
+}
+
+impl Node {
+    /// `peer add`: creates the peer `primary` if need be and gives it `nids` (O-32 … O-35).
+    ///
+    /// # Errors
+    /// As the table C-peer-4. Nothing of this call stays if one NID is refused.
+    pub fn peer_add(
+        &mut self,
+        now: Instant,
+        primary: Nid,
+        nids: &[Nid],
+        multi_rail: bool,
+        lock_primary: bool,
+    ) -> Result<(), Errno> {
+        let now = self.clock(now);
+        if primary.is_any() || primary.is_loopback() {
+            return Err(Errno::EINVAL);
+        }
+        let existed = self.peers.owner(primary).is_some_and(|p| {
+            self.peers.peers.get(p).is_some_and(|p| p.flags.contains(PeerFlags::CONFIGURED))
+        });
+        // With NIDs, an existing configured peer is taken as it is (O-34).
+        let outcome = if existed && !nids.is_empty() {
+            Ok(())
+        } else {
+            self.create_configured(now, primary, multi_rail, lock_primary)
+        };
+        let mut added = Vec::new();
+        let outcome = outcome.and_then(|()| {
+            nids.iter().filter(|n| **n != primary).try_for_each(|&nid| {
+                let was = self.peers.owner(nid);
+                self.add_configured(now, primary, nid, multi_rail)?;
+                if was != self.peers.owner(primary) {
+                    added.push(nid);
+                }
+                Ok(())
+            })
+        });
+        if outcome.is_err()
+            && let Some(id) = self.peers.owner(primary)
+        {
+            if existed {
+                for nid in added {
+                    // It was added a moment ago, so it can be removed.
+                    let _ = self.del_nid(now, id, nid, true);
+                }
+            } else if nids.len() > 1 || !added.is_empty() {
+                self.delete_peer(now, id);
+            }
+        }
+        self.settle(now);
+        outcome
+    }
+
+    /// O-33.
+    fn create_configured(
+        &mut self,
+        now: Instant,
+        primary: Nid,
+        multi_rail: bool,
+        lock_primary: bool,
+    ) -> Result<(), Errno> {
+        if let Some(id) = self.peers.owner(primary)
+            && let Some(peer) = self.peers.peers.get(id)
+        {
+            let f = peer.flags;
+            if f.contains(PeerFlags::CONFIGURED) {
+                return if peer.primary != primary {
+                    Err(Errno::EEXIST)
+                } else if peer.is_mr() != multi_rail {
+                    Err(Errno::EPERM)
+                } else {
+                    Ok(())
+                };
+            }
+            if f.contains(PeerFlags::LOCK_PRIMARY) {
+                return Err(if peer.primary == primary { Errno::EEXIST } else { Errno::EALREADY });
+            }
+            self.delete_peer(now, id);
+        }
+        let mut flags = PeerFlags::CONFIGURED;
+        flags.set(PeerFlags::MULTI_RAIL, multi_rail);
+        flags.set(PeerFlags::LOCK_PRIMARY, lock_primary);
+        let id = self.peers.create(primary, flags);
+        if let Some(peer) = self.peers.peers.get_mut(id) {
+            peer.locked_at = now;
+        }
+        let (local, max) = (self.net_tunables(primary.net()), self.tunables.peers_max as usize);
+        self.peers.attach(id, primary, local, max).map(|_| ()).inspect_err(|_| {
+            self.peers.forget(id);
+        })
+    }
+
+    /// O-34.
+    fn add_configured(
+        &mut self,
+        now: Instant,
+        primary: Nid,
+        nid: Nid,
+        multi_rail: bool,
+    ) -> Result<(), Errno> {
+        let id = self.peers.owner(primary).ok_or(Errno::ENOENT)?;
+        let peer = self.peers.peers.get(id).ok_or(Errno::ENOENT)?;
+        if !peer.flags.contains(PeerFlags::CONFIGURED) {
+            return Err(Errno::ENOENT);
+        }
+        if peer.primary != primary {
+            return Err(Errno::ENODEV);
+        }
+        if peer.is_mr() != multi_rail {
+            return Err(Errno::EPERM);
+        }
+        self.add_nid(now, id, nid, Change { configured: true, multi_rail })
+    }
+
+    /// Gives a peer one more NID (O-35).
+    pub(crate) fn add_nid(
+        &mut self,
+        now: Instant,
+        id: PeerId,
+        nid: Nid,
+        change: Change,
+    ) -> Result<(), Errno> {
+        if nid.is_any() || nid.is_loopback() {
+            return Err(Errno::EINVAL);
+        }
+        let peer = self.peers.peers.get(id).ok_or(Errno::ENOENT)?;
+        if !change.configured && peer.flags.contains(PeerFlags::CONFIGURED) {
+            return Err(Errno::EPERM);
+        }
+        if change.multi_rail && !peer.is_mr() {
+            self.set_multi_rail(id);
+        } else if !change.multi_rail && peer.is_mr() {
+            return Err(Errno::EPERM);
+        }
+        let peer = self.peers.peers.get(id).ok_or(Errno::ENOENT)?;
+        let (mine, locked_at) = (peer.flags, peer.locked_at);
+        let limit = self.tunables.max_interfaces as usize;
+        if peer.ni_count() >= limit {
+            return Err(Errno::ENOSPC);
+        }
+        if let Some(ni) = self.peers.find(nid) {
+            let Some(owner) = self.peers.nis.get(ni).map(|n| n.peer) else {
+                return Err(Errno::EFAULT);
+            };
+            if owner == id {
+                return Ok(());
+            }
+            let Some(other) = self.peers.peers.get(owner) else { return Err(Errno::EFAULT) };
+            if other.flags.contains(PeerFlags::CONFIGURED) {
+                return Err(Errno::EEXIST);
+            }
+            if other.primary == nid {
+                let locked = other.flags.contains(PeerFlags::LOCK_PRIMARY);
+                if locked && other.ni_count() > 1 {
+                    return self.both_locked(id, owner);
+                }
+                let theirs = other.locked_at;
+                if locked && (!mine.contains(PeerFlags::LOCK_PRIMARY) || theirs < locked_at) {
+                    if let Some(peer) = self.peers.peers.get_mut(id) {
+                        peer.primary = nid;
+                        peer.flags |= PeerFlags::LOCK_PRIMARY;
+                        peer.locked_at = theirs;
+                    }
+                }
+                self.absorb(now, owner, id);
+            } else {
+                if !change.multi_rail && self.has_net(id, nid) {
+                    return Err(Errno::ENOTUNIQ);
+                }
+                self.peers.rehome(ni, id);
+                return Ok(());
+            }
+        }
+        if !change.multi_rail && self.has_net(id, nid) {
+            return Err(Errno::ENOTUNIQ);
+        }
+        let (local, max) = (self.net_tunables(nid.net()), self.tunables.peers_max as usize);
+        self.peers.attach(id, nid, local, max).map(|_| ())
+    }
+
+    fn has_net(&self, id: PeerId, nid: Nid) -> bool {
+        self.peers.peers.get(id).is_some_and(|p| p.net(nid.net()).is_some())
+    }
+
+    /// O-35.5: two locked identities contradict each other; neither is touched.
+    fn both_locked(&mut self, a: PeerId, b: PeerId) -> Result<(), Errno> {
+        for id in [a, b] {
+            if let Some(peer) = self.peers.peers.get_mut(id) {
+                tracing::error!(peer = %peer.primary, "locked primary NIDs contradict each other");
+                peer.flags |= PeerFlags::BAD_CONFIG;
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes `from` in favour of `into`, which takes over who waited for it.
+    fn absorb(&mut self, now: Instant, from: PeerId, into: PeerId) {
+        let waiters = self
+            .peers
+            .peers
+            .get_mut(from)
+            .map(|p| core::mem::take(&mut p.disc.waiters))
+            .unwrap_or_default();
+        self.delete_peer(now, from);
+        match self.peers.peers.get_mut(into) {
+            Some(peer) => peer.disc.waiters.extend(waiters),
+            None => {
+                for op in waiters {
+                    self.discovered(now, op, Err(Errno::ENOENT));
+                }
+            }
+        }
+    }
+
+    /// Takes a NID from a peer (O-36). `configured`: the administrator does.
+    pub(crate) fn del_nid(
+        &mut self,
+        now: Instant,
+        id: PeerId,
+        nid: Nid,
+        configured: bool,
+    ) -> Result<(), Errno> {
+        let peer = self.peers.peers.get(id).ok_or(Errno::ENOENT)?;
+        if !configured && peer.flags.contains(PeerFlags::CONFIGURED) {
+            return Err(Errno::EPERM);
+        }
+        let is_primary = peer.primary == nid;
+        if is_primary && peer.flags.contains(PeerFlags::LOCK_PRIMARY) {
+            return Err(Errno::EPERM);
+        }
+        let ni = self.peers.find(nid).ok_or(Errno::ENOENT)?;
+        if self.peers.nis.get(ni).is_none_or(|n| n.peer != id) {
+            return Err(Errno::ECHILD);
+        }
+        if is_primary && peer.ni_count() > 1 {
+            return Err(Errno::EBUSY);
+        }
+        if is_primary {
+            self.delete_peer(now, id);
+            return Ok(());
+        }
+        self.remove_peer_ni(now, ni);
+        Ok(())
+    }
+
+    /// Removes one interface of a peer from all lists; messages bound to it end on their own.
+    pub(crate) fn remove_peer_ni(&mut self, _now: Instant, ni: lnet_types::PeerNiId) {
+        self.peers.unlink(ni);
+        if let Some(n) = self.peers.nis.get_mut(ni)
+            && let Some(next) = n.recovery.next.take()
+        {
+            self.recovering_peers.remove(&(next, ni));
+        }
+        self.peers.forget_ni(ni);
+    }
+
+    /// Removes a peer and all its interfaces. What waited for its discovery is sent from scratch
+    /// and may find its NID under another peer (O-44).
+    pub(crate) fn delete_peer(&mut self, now: Instant, id: PeerId) {
+        let Some(peer) = self.peers.peers.get_mut(id) else { return };
+        let phase = core::mem::take(&mut peer.disc.phase);
+        let parked = core::mem::take(&mut peer.disc.parked);
+        let waiters = core::mem::take(&mut peer.disc.waiters);
+        let nis: Vec<_> = peer.nis().collect();
+        for ni in nis {
+            self.remove_peer_ni(now, ni);
+        }
+        self.peers.forget(id);
+        if let Phase::Pinging(md) | Phase::Pushing(md) = phase {
+            self.unlink_md(now, md);
+        }
+        self.release_parked(parked, None);
+        for op in waiters {
+            self.discovered(now, op, Err(Errno::ENOENT));
+        }
+    }
+
+    /// `peer del`: the whole peer, or some of its NIDs (O-37).
+    ///
+    /// # Errors
+    /// As the table C-peer-4.
+    pub fn peer_del(
+        &mut self,
+        now: Instant,
+        primary: Nid,
+        nids: &[Nid],
+        force: bool,
+    ) -> Result<(), Errno> {
+        let now = self.clock(now);
+        if primary.is_any() {
+            return Err(Errno::EINVAL);
+        }
+        let id = self.peers.owner(primary).ok_or(Errno::ENOENT)?;
+        let peer = self.peers.peers.get(id).ok_or(Errno::ENOENT)?;
+        if peer.primary != primary {
+            return Err(Errno::ENODEV);
+        }
+        let locked = peer.flags.contains(PeerFlags::LOCK_PRIMARY);
+        let outcome = if nids.is_empty() || nids.contains(&primary) {
+            if locked && !force {
+                self.reset_peer(now, id);
+            } else {
+                self.delete_peer(now, id);
+            }
+            Ok(())
+        } else {
+            nids.iter().try_for_each(|&nid| self.del_nid(now, id, nid, true))
+        };
+        self.settle(now);
+        outcome
+    }
+
+    /// O-37: a locked peer keeps its identity and forgets the rest.
+    fn reset_peer(&mut self, now: Instant, id: PeerId) {
+        let Some(peer) = self.peers.peers.get_mut(id) else { return };
+        let primary = peer.primary;
+        peer.flags -= PeerFlags::NIDS_UPTODATE;
+        let nis: Vec<_> = peer.nis().collect();
+        for ni in nis {
+            if self.peers.nis.get(ni).is_some_and(|n| n.nid != primary) {
+                self.remove_peer_ni(now, ni);
+            }
+        }
+    }
+}

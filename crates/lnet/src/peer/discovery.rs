@@ -1,0 +1,616 @@
+//! Discovery: how a peer's interfaces are learnt and ours are told (behaviour.md 6).
+//!
+//! ```text
+//!             request                    data good              ACK, or no push needed
+//!   Idle ───────────────► Pinging ───────────────► (merge) ─┬──────────────────────► Idle
+//!     ▲                     │  ▲  data bad or cut short     │ needs our data          (discovered)
+//!     │       error         │  ╰───────────────╯            ▼
+//!     ╰─────────────────────┴──────────────────────────── Pushing
+//! ```
+//!
+//! One phase per peer; the facts that outlive a round are `PeerFlags`. `step` is entered from the
+//! work list whenever something has happened that may move a peer on; it does one thing and leaves.
+//! The rules of adding and removing NIDs are in `config.rs`.
+
+use std::collections::VecDeque;
+
+use lnet_types::{Errno, Instant, MdId, MsgId, Nid, PeerId, Pid, ProcessId};
+use lnet_wire::ping::{Features, NiStatus, PingEntry, PingInfo};
+
+use crate::internal::Internal;
+use crate::local::HEALTH_MAX;
+use crate::node::Work;
+use crate::peer::config::Change;
+use crate::peer::{Peer, PeerFlags};
+use crate::ping::{PING_BITS, PING_BYTES_MAX, PING_BYTES_MIN};
+use crate::portal::RESERVED_PORTAL;
+use crate::portal::md::{Md, MdBuf, Owner};
+use crate::send::{Operation, Verb};
+use crate::{Event, EventKind, MdOptions, Node, OpId};
+
+/// Where the discovery of a peer stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Nobody has asked.
+    #[default]
+    Idle,
+    /// Asked for; the next step decides what to do.
+    Due,
+    /// Our ping is on its way.
+    Pinging(MdId),
+    /// Our data are on their way.
+    Pushing(MdId),
+}
+
+/// What discovery keeps for each peer.
+#[derive(Debug, Default)]
+pub(crate) struct Discovery {
+    pub(crate) phase: Phase,
+    /// Ping or push data not yet merged (DATA_PRESENT).
+    pub(crate) data: Option<PingInfo>,
+    /// The error of the last round.
+    pub(crate) error: Option<Errno>,
+    /// Bytes that its ping data need.
+    pub(crate) need: u32,
+    /// Its sequence number, as last received.
+    pub(crate) peer_seq: u32,
+    /// Our sequence number, as last acknowledged by it.
+    pub(crate) acked_seq: u32,
+    /// The sequence number in the push on its way.
+    pub(crate) pushed_seq: u32,
+    /// Own NID and its NID that the last ping used: the push takes the same path (D-32).
+    pub(crate) via: Option<(Nid, Nid)>,
+    /// Messages that wait for the end of this.
+    pub(crate) parked: VecDeque<MsgId>,
+    /// Users that wait for the end of this.
+    pub(crate) waiters: Vec<OpId>,
+    /// Replies in a row that were no use (bounded, unlike the kernel's: Z-8).
+    pub(crate) bad_replies: u8,
+}
+
+/// How many useless replies in a row end a discovery.
+const BAD_REPLIES_MAX: u8 = 8;
+
+impl Discovery {
+    pub(crate) fn is_running(&self) -> bool {
+        self.phase != Phase::Idle
+    }
+}
+
+impl Node {
+    /// O-21.
+    pub(crate) fn is_up_to_date(&self, id: PeerId) -> bool {
+        let Some(peer) = self.peers.peers.get(id) else { return false };
+        let f = peer.flags;
+        !peer.disc.is_running()
+            && peer.disc.data.is_none()
+            && f.contains(PeerFlags::DISCOVERED | PeerFlags::NIDS_UPTODATE)
+            && !f.intersects(PeerFlags::FORCE_PING | PeerFlags::FORCE_PUSH | PeerFlags::REDISCOVER)
+            && !self.needs_push(peer)
+    }
+
+    /// O-23.
+    fn discovery_disabled(&self, peer: &Peer) -> bool {
+        self.tunables.discovery == 0
+            || !peer.is_mr()
+            || peer.flags.contains(PeerFlags::NO_DISCOVERY)
+    }
+
+    /// D-21.
+    fn needs_push(&self, peer: &Peer) -> bool {
+        let f = peer.flags;
+        f.contains(PeerFlags::MULTI_RAIL)
+            && !f.contains(PeerFlags::MARK_DELETION)
+            && !matches!(peer.disc.phase, Phase::Pushing(_))
+            && (f.contains(PeerFlags::FORCE_PUSH)
+                || (!f.contains(PeerFlags::NO_DISCOVERY)
+                    && self.tunables.discovery != 0
+                    && peer.disc.acked_seq != self.ping_seq))
+    }
+
+    /// Asks for a peer to be discovered (D-11, D-13).
+    pub(crate) fn request_discovery(&mut self, id: PeerId) {
+        if let Some(peer) = self.peers.peers.get_mut(id)
+            && peer.disc.phase == Phase::Idle
+        {
+            peer.disc.phase = Phase::Due;
+            self.work.push_back(Work::Discover(id));
+        }
+    }
+
+    /// The next thing to do for a peer under discovery (D-14).
+    pub(crate) fn discovery_step(&mut self, now: Instant, id: PeerId) {
+        let Some(peer) = self.peers.peers.get_mut(id) else { return };
+        if peer.flags.contains(PeerFlags::MARK_DELETION) && peer.disc.phase != Phase::Idle {
+            return self.rebuild_peer(now, id);
+        }
+        if let Some(data) = peer.disc.data.take() {
+            peer.flags |= PeerFlags::NIDS_UPTODATE;
+            let at = self.process_data(now, id, &data);
+            if let Some(peer) = self.peers.peers.get_mut(at) {
+                if peer.disc.phase == Phase::Idle {
+                    peer.disc.phase = Phase::Due;
+                }
+                self.work.push_back(Work::Discover(at));
+            }
+            return;
+        }
+        if peer.disc.phase != Phase::Due {
+            return;
+        }
+        if peer.flags.contains(PeerFlags::FORCE_PING)
+            || !peer.flags.contains(PeerFlags::NIDS_UPTODATE)
+        {
+            return self.discovery_ping(now, id);
+        }
+        let Some(peer) = self.peers.peers.get(id) else { return };
+        if self.needs_push(peer) {
+            return self.push(now, id);
+        }
+        if let Some(peer) = self.peers.peers.get_mut(id) {
+            peer.flags |= PeerFlags::DISCOVERED;
+            peer.flags -= PeerFlags::REDISCOVER | PeerFlags::FORCE_PUSH;
+        }
+        self.discovery_ends(now, id, None);
+    }
+
+    /// Tells everybody who waits (D-16).
+    fn discovery_ends(&mut self, now: Instant, id: PeerId, error: Option<Errno>) {
+        let Some(peer) = self.peers.peers.get_mut(id) else { return };
+        peer.disc.phase = Phase::Idle;
+        peer.disc.error = error;
+        peer.disc.bad_replies = 0;
+        if error.is_some() {
+            peer.flags |= PeerFlags::REDISCOVER;
+        }
+        let parked = core::mem::take(&mut peer.disc.parked);
+        let waiters = core::mem::take(&mut peer.disc.waiters);
+        self.release_parked(parked, error);
+        for op in waiters {
+            self.discovered(now, op, error.map_or(Ok(id), Err));
+        }
+    }
+
+    /// Sends parked messages on their way again, or ends them.
+    pub(crate) fn release_parked(&mut self, parked: VecDeque<MsgId>, error: Option<Errno>) {
+        for msg in parked {
+            self.stop_waiting(msg);
+            if let Some(m) = self.msgs.get_mut(msg) {
+                m.stage = crate::msg::Stage::Moving;
+                match error {
+                    None => self.work.push_back(Work::Launch(msg)),
+                    Some(errno) => {
+                        m.no_resend = true;
+                        let fault =
+                            lnet_types::Fault::new(lnet_types::HealthStatus::RemoteError, errno);
+                        self.work.push_back(Work::Finish(msg, Err(fault)));
+                    }
+                }
+            }
+        }
+    }
+
+    /// D-30, D-31.
+    fn discovery_ping(&mut self, now: Instant, id: PeerId) {
+        let Some(peer) = self.peers.peers.get_mut(id) else { return };
+        peer.flags -= PeerFlags::FORCE_PING;
+        let target = ProcessId { nid: peer.primary, pid: Pid::LUSTRE };
+        let bytes = peer.disc.need.clamp(PING_BYTES_MIN, PING_BYTES_MAX);
+        let md = self.portals.mds.insert(Md::new(
+            MdBuf::Collect(bytes),
+            Some(2),
+            MdOptions::TRUNCATE | MdOptions::TRACK_RESPONSE,
+            Owner::Internal(Internal::DiscoveryPing(id)),
+            true,
+        ));
+        peer.disc.phase = Phase::Pinging(md);
+        let op = Operation {
+            md,
+            src: None,
+            target,
+            portal: RESERVED_PORTAL,
+            match_bits: PING_BITS,
+            limit: None,
+            recovery: false,
+            verb: Verb::Get { offset: 0 },
+        };
+        if self.operate(now, op).is_err() {
+            self.portals.mds.remove(md);
+            self.discovery_ends(now, id, Some(Errno::ENOMEM));
+        }
+    }
+
+    /// D-50.
+    fn push(&mut self, now: Instant, id: PeerId) {
+        let bytes = self.ping_bytes.clone();
+        let seq = self.ping_seq;
+        let Some(peer) = self.peers.peers.get_mut(id) else { return };
+        peer.flags -= PeerFlags::FORCE_PUSH;
+        let (src, nid) = match peer.disc.via.take() {
+            Some((own, theirs)) => (Some(own), theirs),
+            None => (None, peer.primary),
+        };
+        let md = self.portals.mds.insert(Md::new(
+            MdBuf::Bytes(bytes),
+            Some(2),
+            MdOptions::TRACK_RESPONSE,
+            Owner::Internal(Internal::Push(id)),
+            true,
+        ));
+        peer.disc.phase = Phase::Pushing(md);
+        peer.disc.pushed_seq = seq;
+        let op = Operation {
+            md,
+            src: src.filter(|nid| self.nis.values().any(|ni| ni.nid == *nid)),
+            target: ProcessId { nid, pid: Pid::LUSTRE },
+            portal: RESERVED_PORTAL,
+            match_bits: PING_BITS,
+            limit: None,
+            recovery: false,
+            verb: Verb::Put { ack: true, hdr_data: 0, offset: 0 },
+        };
+        if self.operate(now, op).is_err() {
+            self.portals.mds.remove(md);
+            self.discovery_ends(now, id, Some(Errno::ENOMEM));
+        }
+    }
+
+    /// An event on the descriptor of a discovery ping (D-32 … D-38).
+    pub(crate) fn discovery_ping_event(
+        &mut self,
+        now: Instant,
+        id: PeerId,
+        event: &Event,
+        bytes: &[u8],
+    ) {
+        let ours = |p: &&mut Peer| p.disc.phase == Phase::Pinging(event.md);
+        let Some(peer) = self.peers.peers.get_mut(id).filter(ours) else { return };
+        match (event.kind, event.status) {
+            (EventKind::Send, Ok(())) => {}
+            (EventKind::Send | EventKind::Reply, Err(errno)) => {
+                self.abandon(event);
+                self.discovery_ends(now, id, Some(errno));
+            }
+            (EventKind::Unlink, _) => self.discovery_ends(now, id, Some(Errno::ETIMEDOUT)),
+            (EventKind::Reply, Ok(())) => {
+                peer.disc.phase = Phase::Due;
+                peer.disc.via = Some((event.target.nid, event.sender));
+                self.ping_reply(now, id, bytes);
+            }
+            (EventKind::Put | EventKind::Get | EventKind::Ack, _) => {}
+        }
+    }
+
+    /// A SEND that failed leaves a descriptor for which no response will come.
+    fn abandon(&mut self, event: &Event) {
+        if !event.unlinked {
+            self.untrack(event.md);
+            self.portals.mds.remove(event.md);
+        }
+    }
+
+    fn ping_reply(&mut self, now: Instant, id: PeerId, bytes: &[u8]) {
+        let parsed = PingInfo::parse(bytes);
+        let Some(peer) = self.peers.peers.get_mut(id) else { return };
+        let Ok(parsed) = parsed else {
+            // D-33, bounded.
+            peer.disc.bad_replies += 1;
+            peer.flags |= PeerFlags::FORCE_PING;
+            if peer.disc.bad_replies >= BAD_REPLIES_MAX {
+                return self.discovery_ends(now, id, Some(Errno::EPROTO));
+            }
+            return self.work.push_back(Work::Discover(id));
+        };
+        let need = u32::try_from(parsed.size).unwrap_or(PING_BYTES_MAX);
+        peer.disc.need = need.min(PING_BYTES_MAX);
+        let cut = parsed.truncated().is_some();
+        let info = parsed.info;
+        if cut && bytes.len() < PING_BYTES_MAX as usize {
+            // D-36
+            peer.disc.bad_replies += 1;
+            peer.flags |= PeerFlags::FORCE_PING;
+            let too_often = peer.disc.bad_replies >= BAD_REPLIES_MAX;
+            self.grow_push_buffer(need);
+            if too_often {
+                return self.discovery_ends(now, id, Some(Errno::EPROTO));
+            }
+            return self.work.push_back(Work::Discover(id));
+        }
+        // D-34
+        let enabled = self.tunables.discovery != 0;
+        if !info.features.contains(Features::DISCOVERY) || !enabled {
+            if !peer.flags.intersects(PeerFlags::CONFIGURED | PeerFlags::NO_DISCOVERY)
+                && peer.flags.intersects(PeerFlags::DISCOVERED | PeerFlags::MULTI_RAIL)
+            {
+                peer.flags |= PeerFlags::MARK_DELETION;
+            }
+            peer.flags |= PeerFlags::NO_DISCOVERY;
+        } else {
+            peer.flags -= PeerFlags::NO_DISCOVERY;
+        }
+        self.learn_multi_rail(id, info.features);
+        let Some(peer) = self.peers.peers.get_mut(id) else { return };
+        // D-37
+        if peer.is_mr() && primary_of(&info) == Some(peer.primary) {
+            peer.disc.peer_seq = info.seq;
+        }
+        peer.disc.data = Some(info);
+        self.work.push_back(Work::Discover(id));
+    }
+
+    /// D-35.
+    fn learn_multi_rail(&mut self, id: PeerId, features: Features) {
+        let enabled = self.tunables.discovery != 0;
+        let Some(peer) = self.peers.peers.get_mut(id) else { return };
+        let configured = peer.flags.contains(PeerFlags::CONFIGURED);
+        if features.contains(Features::MULTI_RAIL) {
+            if peer.is_mr() {
+                return;
+            }
+            if configured {
+                tracing::warn!(peer = %peer.primary, "says Multi-Rail, is configured otherwise");
+            } else if enabled && !peer.flags.contains(PeerFlags::NO_DISCOVERY) {
+                self.set_multi_rail(id);
+            }
+        } else if peer.is_mr() {
+            if configured {
+                tracing::warn!(peer = %peer.primary, "is configured Multi-Rail, says otherwise");
+            } else {
+                tracing::warn!(peer = %peer.primary, "is not Multi-Rail any more");
+                peer.flags -= PeerFlags::MULTI_RAIL;
+            }
+        }
+    }
+
+    /// O-22.
+    pub(crate) fn set_multi_rail(&mut self, id: PeerId) {
+        let Some(peer) = self.peers.peers.get_mut(id) else { return };
+        peer.flags |= PeerFlags::MULTI_RAIL;
+        let nis: Vec<_> = peer.nis().collect();
+        for ni in nis {
+            if let Some(ni) = self.peers.nis.get_mut(ni) {
+                ni.preferred = None;
+            }
+        }
+    }
+
+    /// Merges what a peer says of itself (D-40 … D-43). Returns the peer that now stands for it.
+    fn process_data(&mut self, now: Instant, id: PeerId, info: &PingInfo) -> PeerId {
+        let Some(claimed) = primary_of(info) else { return id };
+        let Some(peer) = self.peers.peers.get(id) else { return id };
+        let in_data = |nid: Nid| info.entries.iter().any(|e| e.nid == nid);
+        let known = self.peers.owner(claimed);
+        if peer.primary == claimed || (in_data(peer.primary) && self.discovery_disabled(peer)) {
+            self.merge(now, id, info);
+            return id;
+        }
+        if peer.primary.is_loopback() || known.is_none() || known == Some(id) {
+            if let Err(errno) = self.set_primary(now, id, claimed) {
+                self.discovery_ends(now, id, Some(errno));
+                return id;
+            }
+            self.merge(now, id, info);
+            return id;
+        }
+        // D-42.5: another peer already stands for it.
+        let Some(other) = known else { return id };
+        let (flags, via) = (peer.flags, peer.disc.via);
+        if flags.contains(PeerFlags::MULTI_RAIL) {
+            self.set_multi_rail(other);
+        }
+        if let Some(q) = self.peers.peers.get_mut(other) {
+            if !flags.contains(PeerFlags::NO_DISCOVERY) {
+                q.flags -= PeerFlags::NO_DISCOVERY;
+            }
+            q.disc.via = via;
+            q.flags -= PeerFlags::FORCE_PING;
+            q.flags |= PeerFlags::NIDS_UPTODATE;
+            if q.is_mr() {
+                q.disc.peer_seq = info.seq;
+            }
+            if q.disc.phase == Phase::Idle {
+                q.disc.phase = Phase::Due;
+            }
+        }
+        self.merge(now, other, info);
+        // What is left of the first peer has nothing more to learn; who waited for it waits no
+        // longer (its NID usually belongs to the other one by now).
+        if self.peers.peers.contains_key(id) {
+            if let Some(peer) = self.peers.peers.get_mut(id) {
+                peer.flags |= PeerFlags::DISCOVERED;
+            }
+            self.discovery_ends(now, id, None);
+        }
+        self.work.push_back(Work::Discover(other));
+        other
+    }
+
+    /// D-44 … D-46.
+    fn merge(&mut self, now: Instant, id: PeerId, info: &PingInfo) {
+        let Some(peer) = self.peers.peers.get_mut(id) else { return };
+        if info.features.contains(Features::RTE_DISABLED) {
+            peer.flags -= PeerFlags::ROUTER_ENABLED;
+        } else {
+            peer.flags |= PeerFlags::ROUTER_ENABLED;
+        }
+        let Some(peer) = self.peers.peers.get(id) else { return };
+        let frozen = self.discovery_disabled(peer);
+        let present: Vec<Nid> =
+            peer.nis().filter_map(|n| self.peers.nis.get(n)).map(|n| n.nid).collect();
+        let entries = || info.entries.iter().filter(|e| !e.nid.is_loopback());
+        for e in entries().filter(|e| present.contains(&e.nid)) {
+            self.status_update(now, e);
+        }
+        if frozen {
+            return;
+        }
+        let limit = self.tunables.max_interfaces as usize;
+        let mr = info.features.contains(Features::MULTI_RAIL);
+        for e in entries().filter(|e| !present.contains(&e.nid)).take(limit) {
+            match self.add_nid(now, id, e.nid, Change { configured: false, multi_rail: mr }) {
+                Ok(()) => self.status_update(now, e),
+                Err(errno) => {
+                    tracing::warn!(nid = %e.nid, %errno, "announced, but not taken: configuration wins");
+                }
+            }
+        }
+        for nid in present {
+            if !nid.is_loopback() && !entries().any(|e| e.nid == nid) {
+                let outcome = self.del_nid(now, id, nid, false);
+                if outcome == Err(Errno::EPERM) {
+                    self.status_update(now, &PingEntry { nid, status: NiStatus::DOWN });
+                }
+            }
+        }
+        self.peers.primary_first(id);
+    }
+
+    /// D-45.
+    fn status_update(&mut self, now: Instant, entry: &PingEntry) {
+        let Some(id) = self.peers.find(entry.nid) else { return };
+        let Some(pni) = self.peers.nis.get_mut(id) else { return };
+        let up = entry.status == NiStatus::UP;
+        match (pni.status_up, up) {
+            (true, false) => {
+                pni.status_up = false;
+                self.lower_peer(now, id);
+            }
+            (false, true) => pni.status_up = true,
+            (true, true) if pni.last_alive.is_none() => {
+                self.set_peer_health(now, id, HEALTH_MAX);
+            }
+            (true, true) | (false, false) => {}
+        }
+    }
+
+    /// D-43.
+    fn set_primary(&mut self, now: Instant, id: PeerId, nid: Nid) -> Result<(), Errno> {
+        let Some(peer) = self.peers.peers.get_mut(id) else { return Err(Errno::ENOENT) };
+        let old = peer.primary;
+        let fixed = peer.flags.contains(PeerFlags::LOCK_PRIMARY);
+        let lenient = peer.flags.intersects(PeerFlags::LOCK_PRIMARY | PeerFlags::CONFIGURED);
+        let multi_rail = peer.is_mr();
+        if !fixed {
+            peer.primary = nid;
+        }
+        let outcome = self.add_nid(now, id, nid, Change { configured: false, multi_rail });
+        match outcome {
+            Ok(()) => {
+                self.peers.primary_first(id);
+                Ok(())
+            }
+            Err(errno) => {
+                if let Some(peer) = self.peers.peers.get_mut(id) {
+                    peer.primary = old;
+                }
+                if lenient { Ok(()) } else { Err(errno) }
+            }
+        }
+    }
+
+    /// An event on the descriptor of a push (D-51).
+    pub(crate) fn push_event(&mut self, now: Instant, id: PeerId, event: &Event) {
+        let ours = |p: &&mut Peer| p.disc.phase == Phase::Pushing(event.md);
+        let Some(peer) = self.peers.peers.get_mut(id).filter(ours) else { return };
+        match (event.kind, event.status) {
+            (EventKind::Send, Ok(())) => {}
+            (EventKind::Ack, Ok(())) => {
+                peer.disc.acked_seq = peer.disc.pushed_seq;
+                peer.disc.phase = Phase::Due;
+                self.work.push_back(Work::Discover(id));
+            }
+            (EventKind::Send | EventKind::Ack, Err(errno)) => {
+                self.abandon(event);
+                self.discovery_ends(now, id, Some(errno));
+            }
+            (EventKind::Unlink, _) => self.discovery_ends(now, id, Some(Errno::ETIMEDOUT)),
+            (EventKind::Put | EventKind::Get | EventKind::Reply, _) => {}
+        }
+    }
+
+    /// A peer has pushed its data to us (D-52 … D-54).
+    pub(crate) fn pushed(&mut self, event: &Event, bytes: &[u8]) {
+        let Some(id) = self.peers.owner(event.source.nid) else { return };
+        let parsed = PingInfo::parse(bytes);
+        let Some(peer) = self.peers.peers.get_mut(id) else { return };
+        let Ok(parsed) = parsed else {
+            peer.flags -= PeerFlags::NIDS_UPTODATE;
+            peer.flags |= PeerFlags::FORCE_PING;
+            return self.request_discovery(id);
+        };
+        let need = u32::try_from(parsed.size).unwrap_or(PING_BYTES_MAX);
+        let cut = parsed.truncated().is_some() || event.mlength < event.rlength;
+        let info = parsed.info;
+        if !info.features.contains(Features::MULTI_RAIL) {
+            tracing::warn!(peer = %peer.primary, "push without Multi-Rail ignored");
+            return;
+        }
+        if info.features.contains(Features::DISCOVERY) {
+            peer.flags -= PeerFlags::NO_DISCOVERY;
+        } else {
+            if peer.flags.contains(PeerFlags::DISCOVERED)
+                && !peer.flags.contains(PeerFlags::NO_DISCOVERY)
+                && !peer.disc.is_running()
+            {
+                peer.flags |= PeerFlags::MARK_DELETION;
+            }
+            peer.flags |= PeerFlags::NO_DISCOVERY;
+        }
+        self.learn_multi_rail(id, info.features);
+        let Some(peer) = self.peers.peers.get_mut(id) else { return };
+        peer.flags -= PeerFlags::NIDS_UPTODATE;
+        if cut {
+            peer.flags |= PeerFlags::FORCE_PING;
+            self.grow_push_buffer(need);
+        } else if peer.disc.data.as_ref().is_none_or(|old| info.seq > old.seq) {
+            peer.disc.peer_seq = info.seq;
+            peer.disc.data = Some(info);
+        }
+        if peer_is_idle(self.peers.peers.get(id)) {
+            self.request_discovery(id);
+        } else {
+            self.work.push_back(Work::Discover(id));
+        }
+    }
+
+    /// Tells peers about our interfaces (D-60).
+    pub(crate) fn push_to_peers(&mut self, _now: Instant, force: bool) {
+        let force = force && self.tunables.discovery != 0;
+        let ids: Vec<PeerId> = self.peers.by_age.values().copied().collect();
+        for id in ids {
+            if let Some(peer) = self.peers.peers.get_mut(id)
+                && force
+                && peer.is_mr()
+            {
+                peer.flags |= PeerFlags::FORCE_PUSH;
+            }
+            if self.peers.peers.get(id).is_some_and(|p| self.needs_push(p)) {
+                self.request_discovery(id);
+            }
+        }
+    }
+
+    /// Deletes a peer that must be known anew (D-48); what waits for it is sent from scratch.
+    fn rebuild_peer(&mut self, now: Instant, id: PeerId) {
+        let waiters = self
+            .peers
+            .peers
+            .get_mut(id)
+            .map(|p| core::mem::take(&mut p.disc.waiters))
+            .unwrap_or_default();
+        self.delete_peer(now, id);
+        for op in waiters {
+            // D-80
+            self.discovered(now, op, Err(Errno::ENOENT));
+        }
+    }
+}
+
+fn peer_is_idle(peer: Option<&Peer>) -> bool {
+    peer.is_some_and(|p| p.disc.phase == Phase::Idle)
+}
+
+/// The NID by which a node identifies itself.
+fn primary_of(info: &PingInfo) -> Option<Nid> {
+    info.entries.first().map(|e| e.nid)
+}

@@ -1,0 +1,317 @@
+//! The remote side: peers, their networks and interfaces (behaviour.md 1.1, 1.5, 1.8).
+//!
+//! Tables and upkeep. Configured peers and the rules of adding and removing NIDs are in
+//! `config.rs`; how peers are discovered in `discovery.rs`; which interface is used in
+//! `send/select.rs`.
+
+pub(crate) mod config;
+pub(crate) mod discovery;
+
+use std::collections::VecDeque;
+
+use lnet_types::{Errno, Instant, MsgId, Net, Nid, PeerId, PeerNiId};
+use slotmap::SlotMap;
+use smallvec::SmallVec;
+
+use crate::local::{HEALTH_MAX, NetTunables, Recovery};
+use crate::stats::{InterfaceStats, PeerNiFailures};
+use crate::table::Lookup;
+use discovery::Discovery;
+
+bitflags::bitflags! {
+    /// Facts about a peer. Where its discovery stands is no fact but a phase (`discovery.rs`).
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct PeerFlags: u32 {
+        /// Any of its interfaces may be used.
+        const MULTI_RAIL = 1 << 0;
+        /// It does not take part in discovery.
+        const NO_DISCOVERY = 1 << 1;
+        /// Its ping data say that it forwards.
+        const ROUTER_ENABLED = 1 << 2;
+        /// Created or changed by the administrator.
+        const CONFIGURED = 1 << 3;
+        /// Discovery has succeeded once.
+        const DISCOVERED = 1 << 4;
+        /// The last discovery failed: do it again on next use.
+        const REDISCOVER = 1 << 5;
+        /// Its list of NIDs is the newest that was received.
+        const NIDS_UPTODATE = 1 << 8;
+        /// Ping even if up to date.
+        const FORCE_PING = 1 << 13;
+        /// Push even if it has our newest data.
+        const FORCE_PUSH = 1 << 14;
+        /// To be rebuilt from scratch.
+        const MARK_DELETION = 1 << 18;
+        /// The primary NID is fixed.
+        const LOCK_PRIMARY = 1 << 20;
+        /// Contradicting locked configuration was seen.
+        const BAD_CONFIG = 1 << 21;
+    }
+}
+
+/// A peer: one node, one identity, several interfaces.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    pub(crate) primary: Nid,
+    pub(crate) flags: PeerFlags,
+    pub(crate) nets: SmallVec<[PeerNet; 1]>,
+    pub(crate) seq: u64,
+    pub(crate) disc: Discovery,
+    pub(crate) locked_at: Instant,
+    /// Order of creation: listings go by it.
+    pub(crate) born: u64,
+}
+
+/// The interfaces of a peer on one network.
+#[derive(Debug)]
+pub(crate) struct PeerNet {
+    pub(crate) net: Net,
+    pub(crate) nis: SmallVec<[PeerNiId; 2]>,
+    pub(crate) seq: u64,
+    /// The best health of its interfaces.
+    pub(crate) health: u32,
+}
+
+/// One interface of a peer.
+#[derive(Debug)]
+pub(crate) struct PeerNi {
+    pub(crate) nid: Nid,
+    pub(crate) peer: PeerId,
+    /// Tunables of the local network of the same id; `None` if there is none (remote, O-28).
+    pub(crate) local: Option<NetTunables>,
+    pub(crate) credits: i32,
+    pub(crate) credits_min: i32,
+    pub(crate) queue: VecDeque<MsgId>,
+    pub(crate) queued_bytes: u64,
+    pub(crate) health: u32,
+    pub(crate) status_up: bool,
+    pub(crate) last_alive: Option<Instant>,
+    /// The local NID that a non-MR peer knows us by (O-7, O-25, S-33).
+    pub(crate) preferred: Option<Nid>,
+    pub(crate) recovery: Recovery,
+    pub(crate) seq: u64,
+    pub(crate) stats: InterfaceStats,
+    pub(crate) failures: PeerNiFailures,
+    /// Messages bound to it.
+    pub(crate) refs: u32,
+    /// Removed from its peer; kept until the last message lets go (O-43).
+    pub(crate) deleting: bool,
+}
+
+impl Peer {
+    pub(crate) fn is_mr(&self) -> bool {
+        self.flags.contains(PeerFlags::MULTI_RAIL)
+    }
+
+    /// All its interfaces, in list order.
+    pub(crate) fn nis(&self) -> impl Iterator<Item = PeerNiId> + '_ {
+        self.nets.iter().flat_map(|n| n.nis.iter().copied())
+    }
+
+    pub(crate) fn ni_count(&self) -> usize {
+        self.nets.iter().map(|n| n.nis.len()).sum()
+    }
+
+    pub(crate) fn net(&self, net: Net) -> Option<&PeerNet> {
+        self.nets.iter().find(|n| n.net == net)
+    }
+}
+
+/// The tables of the remote side.
+#[derive(Debug)]
+pub(crate) struct Peers {
+    pub(crate) peers: SlotMap<PeerId, Peer>,
+    pub(crate) nis: SlotMap<PeerNiId, PeerNi>,
+    by_nid: Lookup<Nid, PeerNiId>,
+    /// Peers by age, the order of listings.
+    pub(crate) by_age: std::collections::BTreeMap<u64, PeerId>,
+    births: u64,
+}
+
+impl Peers {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            peers: SlotMap::with_key(),
+            nis: SlotMap::with_key(),
+            by_nid: Lookup::new(seed),
+            by_age: std::collections::BTreeMap::new(),
+            births: 0,
+        }
+    }
+
+    pub(crate) fn find(&self, nid: Nid) -> Option<PeerNiId> {
+        self.by_nid.get(&nid).copied()
+    }
+
+    /// The peer that owns `nid`.
+    pub(crate) fn owner(&self, nid: Nid) -> Option<PeerId> {
+        self.find(nid).and_then(|id| self.nis.get(id)).map(|n| n.peer)
+    }
+
+    /// The identity behind `nid`; itself if unknown (O-47).
+    pub(crate) fn primary_of(&self, nid: Nid) -> Nid {
+        self.owner(nid).and_then(|p| self.peers.get(p)).map_or(nid, |p| p.primary)
+    }
+
+    /// Whether two NIDs belong to one known peer (M-21).
+    pub(crate) fn same(&self, a: Nid, b: Nid) -> bool {
+        matches!((self.owner(a), self.owner(b)), (Some(x), Some(y)) if x == y)
+    }
+
+    /// A new peer without interfaces, identified by `primary`.
+    pub(crate) fn create(&mut self, primary: Nid, flags: PeerFlags) -> PeerId {
+        // O-27
+        let flags = if primary.is_loopback() { flags | PeerFlags::NO_DISCOVERY } else { flags };
+        let born = self.births;
+        self.births += 1;
+        let id = self.peers.insert(Peer {
+            primary,
+            flags,
+            nets: SmallVec::new(),
+            seq: 0,
+            disc: Discovery::default(),
+            locked_at: Instant::ZERO,
+            born,
+        });
+        self.by_age.insert(born, id);
+        id
+    }
+
+    /// Gives `peer` a new interface `nid` (O-28, O-30).
+    pub(crate) fn attach(
+        &mut self,
+        peer: PeerId,
+        nid: Nid,
+        local: Option<NetTunables>,
+        max: usize,
+    ) -> Result<PeerNiId, Errno> {
+        if self.nis.len() >= max {
+            return Err(Errno::ENOSPC);
+        }
+        if !self.peers.contains_key(peer) {
+            return Err(Errno::ENOENT);
+        }
+        let credits = local.map_or(0, |t| t.peer_credits as i32);
+        let id = self.nis.insert(PeerNi {
+            nid,
+            peer,
+            local,
+            credits,
+            credits_min: credits,
+            queue: VecDeque::new(),
+            queued_bytes: 0,
+            health: HEALTH_MAX,
+            status_up: true,
+            last_alive: None,
+            preferred: None,
+            recovery: Recovery::default(),
+            seq: 0,
+            stats: InterfaceStats::default(),
+            failures: PeerNiFailures::default(),
+            refs: 0,
+            deleting: false,
+        });
+        self.by_nid.insert(nid, id);
+        self.link(peer, id, nid);
+        Ok(id)
+    }
+
+    /// Puts an interface into the lists of `peer` (O-4).
+    fn link(&mut self, peer: PeerId, id: PeerNiId, nid: Nid) {
+        let Some(p) = self.peers.get_mut(peer) else { return };
+        match p.nets.iter_mut().find(|n| n.net == nid.net()) {
+            Some(n) => n.nis.push(id),
+            None => p.nets.push(PeerNet {
+                net: nid.net(),
+                nis: SmallVec::from_slice(&[id]),
+                seq: 0,
+                health: HEALTH_MAX,
+            }),
+        }
+        self.primary_first(peer);
+        self.net_health(peer, nid.net());
+    }
+
+    /// Takes an interface out of its peer's lists. True if the peer has none left.
+    pub(crate) fn unlink(&mut self, id: PeerNiId) -> bool {
+        let Some((peer, nid)) = self.nis.get(id).map(|n| (n.peer, n.nid)) else { return false };
+        let Some(p) = self.peers.get_mut(peer) else { return false };
+        if let Some(n) = p.nets.iter_mut().find(|n| n.net == nid.net()) {
+            n.nis.retain(|x| *x != id);
+        }
+        p.nets.retain(|n| !n.nis.is_empty());
+        let empty = p.nets.is_empty();
+        self.net_health(peer, nid.net());
+        empty
+    }
+
+    /// Moves an interface to another peer (O-35.6).
+    pub(crate) fn rehome(&mut self, id: PeerNiId, peer: PeerId) -> bool {
+        let emptied = self.unlink(id);
+        if let Some(n) = self.nis.get_mut(id) {
+            n.peer = peer;
+            let nid = n.nid;
+            self.link(peer, id, nid);
+        }
+        emptied
+    }
+
+    /// Forgets the NID of an interface, and the interface too unless a message still holds it.
+    pub(crate) fn forget_ni(&mut self, id: PeerNiId) {
+        let Some(n) = self.nis.get_mut(id) else { return };
+        n.deleting = true;
+        let (nid, refs) = (n.nid, n.refs);
+        if self.by_nid.get(&nid) == Some(&id) {
+            self.by_nid.remove(&nid);
+        }
+        if refs == 0 {
+            self.nis.remove(id);
+        }
+    }
+
+    /// Forgets a peer whose interfaces are gone. Its parked messages are returned.
+    pub(crate) fn forget(&mut self, id: PeerId) -> Option<Peer> {
+        let peer = self.peers.remove(id)?;
+        self.by_age.remove(&peer.born);
+        Some(peer)
+    }
+
+    /// One message less on an interface.
+    pub(crate) fn release(&mut self, id: PeerNiId) {
+        if let Some(n) = self.nis.get_mut(id) {
+            n.refs = n.refs.saturating_sub(1);
+            if n.refs == 0 && n.deleting {
+                self.nis.remove(id);
+            }
+        }
+    }
+
+    /// Moves the network and the interface of the primary NID to the front (O-4).
+    pub(crate) fn primary_first(&mut self, peer: PeerId) {
+        let Some(p) = self.peers.get_mut(peer) else { return };
+        let primary = p.primary;
+        if let Some(at) = p.nets.iter().position(|n| n.net == primary.net()) {
+            let nis = &self.nis;
+            let has = |id: &PeerNiId| nis.get(*id).is_some_and(|n| n.nid == primary);
+            if let Some(net) = p.nets.get_mut(at)
+                && let Some(i) = net.nis.iter().position(has)
+            {
+                let id = net.nis.remove(i);
+                net.nis.insert(0, id);
+                let net = p.nets.remove(at);
+                p.nets.insert(0, net);
+            }
+        }
+    }
+
+    /// Recomputes the health of a peer's network (O-6).
+    pub(crate) fn net_health(&mut self, peer: PeerId, net: Net) {
+        let nis = &self.nis;
+        if let Some(p) = self.peers.get_mut(peer)
+            && let Some(n) = p.nets.iter_mut().find(|n| n.net == net)
+        {
+            n.health =
+                n.nis.iter().filter_map(|id| nis.get(*id)).map(|n| n.health).max().unwrap_or(0);
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! The node's own ping data: what peers read when they ping us and receive when we push
+//! (behaviour.md 6.1). Rebuilt whenever an interface comes, goes or changes its status.
+
+use std::sync::Arc;
+
+use lnet_types::{Instant, Nid, Pid, ProcessId};
+use lnet_wire::ping::{Features, NiStatus, PingEntry, PingInfo};
+
+use crate::internal::Internal;
+use crate::portal::RESERVED_PORTAL;
+use crate::portal::md::{Md, MdBuf, Owner};
+use crate::{MatchEntry, MdOptions, Node, Position, Unlink};
+
+/// Match bits of pings and pushes (V-6).
+pub(crate) use lnet_wire::ping::MATCH_BITS as PING_BITS;
+/// The smallest buffer for pings: 16 entries (D-6).
+pub(crate) const PING_BYTES_MIN: u32 = 272;
+/// The largest ping data that we take from a peer: 4096 entries, long ones included.
+pub(crate) const PING_BYTES_MAX: u32 = 16 + 4096 * 24;
+
+impl Node {
+    /// Posts the buffers for pings and pushes (D-8). Once, at the start.
+    pub(crate) fn post_ping_targets(&mut self) {
+        let me = MatchEntry {
+            from: ProcessId { nid: Nid::ANY, pid: Pid::ANY },
+            match_bits: PING_BITS,
+            ignore_bits: 0,
+            unlink: Unlink::Retain,
+            position: Position::After,
+        };
+        let target = Md::new(
+            MdBuf::Bytes(Arc::from([])),
+            None,
+            MdOptions::OP_GET | MdOptions::TRUNCATE | MdOptions::MANAGE_REMOTE,
+            Owner::Internal(Internal::PingTarget),
+            false,
+        );
+        let push = Md::new(
+            MdBuf::Collect(self.push_bytes),
+            None,
+            MdOptions::OP_PUT | MdOptions::TRUNCATE | MdOptions::MANAGE_REMOTE,
+            Owner::Internal(Internal::PushTarget),
+            false,
+        );
+        // Portal 0 is empty at this point, so neither can fail; without them nobody could ping us.
+        self.ping_md = self.portals.attach_md(RESERVED_PORTAL, me, target).ok();
+        self.push_md = self.portals.attach_md(RESERVED_PORTAL, me, push).ok();
+    }
+
+    /// Makes room for larger pushes (D-36, D-53).
+    pub(crate) fn grow_push_buffer(&mut self, need: u32) {
+        let need = need.min(PING_BYTES_MAX);
+        if need > self.push_bytes {
+            self.push_bytes = need;
+            if let Some(md) = self.push_md.and_then(|md| self.portals.mds.get_mut(md)) {
+                md.buf = MdBuf::Collect(need);
+                md.len = u64::from(need);
+            }
+        }
+    }
+
+    /// Builds the ping data anew, under the next sequence number (D-7).
+    pub(crate) fn rebuild_ping(&mut self) {
+        self.ping_seq = self.ping_seq.wrapping_add(1);
+        self.refresh_ping();
+    }
+
+    /// Builds the ping data anew under the same sequence number: feature bits or statuses changed.
+    pub(crate) fn refresh_ping(&mut self) {
+        let nis = self.nets.iter().flat_map(|n| &n.nis).filter_map(|id| self.nis.get(*id));
+        let entries = nis
+            .filter(|ni| !ni.is_loopback())
+            .map(|ni| PingEntry {
+                nid: ni.nid,
+                status: if ni.is_up() { NiStatus::UP } else { NiStatus::DOWN },
+            })
+            .collect();
+        let mut features = Features::NI_STATUS | Features::RTE_DISABLED | Features::MULTI_RAIL;
+        if self.tunables.discovery != 0 {
+            features |= Features::DISCOVERY;
+        }
+        let info = PingInfo { features, pid: Pid::LUSTRE, seq: self.ping_seq, entries };
+        let bytes: Arc<[u8]> = info.emit().into();
+        if let Some(md) = self.ping_md.and_then(|md| self.portals.mds.get_mut(md)) {
+            md.len = bytes.len() as u64;
+            md.buf = MdBuf::Bytes(bytes.clone());
+        }
+        self.ping_bytes = bytes;
+    }
+
+    /// The status of interfaces has changed: peers are told (H-92).
+    pub(crate) fn announce(&mut self, now: Instant, force: bool) {
+        self.rebuild_ping();
+        self.push_to_peers(now, force);
+    }
+}

@@ -1,0 +1,123 @@
+//! Memory descriptors: what they still allow, and what of them is busy (behaviour.md 2).
+//!
+//! A descriptor lives until it is unlinked *and* no operation uses it. Which of its events is the
+//! last is decided here, in [`Md::release`].
+
+use std::sync::Arc;
+
+use lnet_types::{Instant, IoVec, iovec_len};
+
+use crate::internal::Internal;
+use crate::{MatchEntry, MdOptions};
+
+/// The memory behind a descriptor.
+#[derive(Clone, Debug)]
+pub(crate) enum MdBuf {
+    /// Registered memory of a user.
+    Spans(IoVec),
+    /// Bytes of the node's own, to be read by peers.
+    Bytes(Arc<[u8]>),
+    /// Bytes for the node itself, at most this many.
+    Collect(u32),
+}
+
+impl MdBuf {
+    fn len(&self) -> u64 {
+        match self {
+            Self::Spans(iov) => iovec_len(iov),
+            Self::Bytes(b) => b.len() as u64,
+            Self::Collect(len) => u64::from(*len),
+        }
+    }
+}
+
+/// Who is told of a descriptor's events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// A user of the node, by the word that it gave.
+    User(u64),
+    /// The node itself.
+    Internal(Internal),
+    /// Nobody (M-5).
+    Silent,
+}
+
+/// A memory descriptor.
+#[derive(Clone, Debug)]
+pub(crate) struct Md {
+    pub(crate) buf: MdBuf,
+    pub(crate) len: u64,
+    pub(crate) threshold: Option<u32>,
+    pub(crate) max_size: u32,
+    pub(crate) options: MdOptions,
+    pub(crate) owner: Owner,
+    pub(crate) auto_unlink: bool,
+    /// Next byte to be used (M-25).
+    pub(crate) offset: u64,
+    /// Operations in progress.
+    pub(crate) refs: u32,
+    /// Not to be found any more; goes with the last operation (M-46).
+    pub(crate) zombie: bool,
+    /// Unlinked by its owner: operations end with `ETIMEDOUT` or `ECANCELED` (M-44, M-47).
+    pub(crate) aborted: bool,
+    /// The portal and entry that it is attached to.
+    pub(crate) place: Option<(u32, MatchEntry)>,
+    /// The response that is being waited for (H-60).
+    pub(crate) tracker: Option<Tracker>,
+}
+
+/// One awaited ACK or REPLY (H-60 … H-68).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tracker {
+    pub(crate) deadline: Instant,
+    pub(crate) started: Instant,
+    /// Whom to blame: the last next hop.
+    pub(crate) next_hop: Option<lnet_types::Nid>,
+}
+
+impl Md {
+    pub(crate) fn new(
+        buf: MdBuf,
+        threshold: Option<u32>,
+        options: MdOptions,
+        owner: Owner,
+        auto_unlink: bool,
+    ) -> Self {
+        Self {
+            len: buf.len(),
+            buf,
+            threshold,
+            max_size: 0,
+            options,
+            owner,
+            auto_unlink,
+            offset: 0,
+            refs: 0,
+            zombie: false,
+            aborted: false,
+            place: None,
+            tracker: None,
+        }
+    }
+
+    /// M-22.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.threshold == Some(0)
+            || (self.options.contains(MdOptions::MAX_SIZE)
+                && self.offset + u64::from(self.max_size) > self.len)
+    }
+
+    /// An operation begins.
+    pub(crate) fn take(&mut self) {
+        self.refs += 1;
+        if let Some(t) = &mut self.threshold {
+            *t = t.saturating_sub(1);
+        }
+    }
+
+    /// An operation ends. True if the descriptor ends with it (M-46).
+    pub(crate) fn release(&mut self) -> bool {
+        self.refs = self.refs.saturating_sub(1);
+        self.refs == 0 && (self.zombie || (self.auto_unlink && self.is_exhausted()))
+    }
+}

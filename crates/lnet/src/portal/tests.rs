@@ -1,0 +1,1 @@
+//! Table tests of matching (M-6 … M-26).

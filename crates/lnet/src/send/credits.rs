@@ -1,0 +1,182 @@
+//! Credits: when a committed message goes (behaviour.md 4.1). One credit of the peer NI and one of
+//! the NI; a count of −n says that n messages wait in the queue beside it (C-4).
+
+use lnet_types::{Errno, Fault, HealthStatus, Instant, MsgId};
+use lnet_wire::MsgType;
+
+use crate::Node;
+use crate::msg::Stage;
+use crate::node::Work;
+use crate::output::{Output, Transmit};
+use crate::send::counted_as;
+
+/// What a message weighs in its peer's queue besides its payload (C-5).
+const HEADER_BYTES: u64 = 72;
+
+impl Node {
+    /// The credit stage (C-5): transmits the message, or queues it, or ends it. Called again when a
+    /// queued message's turn comes; what it already holds is not taken twice.
+    pub(crate) fn admit(&mut self, now: Instant, id: MsgId) {
+        if self.refuse(now, id) {
+            return;
+        }
+        let Some(msg) = self.msgs.get_mut(id) else { return };
+        let Some(tx) = &mut msg.tx else { return };
+        if !tx.peer_credit
+            && let Some(pni) = tx.peer_ni.and_then(|p| self.peers.nis.get_mut(p))
+        {
+            tx.peer_credit = true;
+            pni.queued_bytes += u64::from(msg.hdr.payload_len) + HEADER_BYTES;
+            pni.credits -= 1;
+            pni.credits_min = pni.credits_min.min(pni.credits);
+            if pni.credits < 0 {
+                pni.queue.push_back(id);
+                msg.stage = Stage::PeerQueue;
+                return self.wait_until_deadline(id);
+            }
+        }
+        if !tx.ni_credit
+            && let Some(ni) = self.nis.get_mut(tx.ni)
+        {
+            tx.ni_credit = true;
+            ni.credits -= 1;
+            ni.credits_min = ni.credits_min.min(ni.credits);
+            if ni.credits < 0 {
+                ni.queue.push_back(id);
+                msg.stage = Stage::NiQueue;
+                return self.wait_until_deadline(id);
+            }
+        }
+        self.transmit(now, id);
+    }
+
+    /// The tests before each attempt to go: too late (C-8), or unlinked meanwhile (M-47).
+    fn refuse(&mut self, now: Instant, id: MsgId) -> bool {
+        let Some(msg) = self.msgs.get_mut(id) else { return true };
+        if now > msg.deadline {
+            let (kind, len, tx) = (msg.hdr.kind.msg_type(), msg.hdr.payload_len, msg.tx);
+            msg.no_resend = true;
+            self.stats.drop_count = self.stats.drop_count.wrapping_add(1);
+            self.stats.drop_length += u64::from(len);
+            if let Some(tx) = tx {
+                self.count_dropped(tx.ni, tx.peer_ni, kind);
+            }
+            let late = Fault::new(HealthStatus::NetworkTimeout, Errno::ETIMEDOUT);
+            self.work.push_back(Work::Finish(id, Err(late)));
+            return true;
+        }
+        let aborted = msg.md.and_then(|md| self.portals.mds.get(md)).is_some_and(|md| md.aborted);
+        if aborted {
+            msg.no_resend = true;
+            // Health `Ok` beside an error: nobody is to blame (H-1).
+            let cancelled = Fault::new(HealthStatus::Ok, Errno::ECANCELED);
+            self.work.push_back(Work::Finish(id, Err(cancelled)));
+            return true;
+        }
+        false
+    }
+
+    fn count_dropped(
+        &mut self,
+        ni: lnet_types::NiId,
+        peer_ni: Option<lnet_types::PeerNiId>,
+        kind: MsgType,
+    ) {
+        let kind = counted_as(kind, true);
+        if let Some(ni) = self.nis.get_mut(ni) {
+            ni.stats.dropped.bump(kind);
+        }
+        if let Some(pni) = peer_ni.and_then(|p| self.peers.nis.get_mut(p)) {
+            pni.stats.dropped.bump(kind);
+        }
+    }
+
+    /// Hands a message to its driver.
+    pub(crate) fn transmit(&mut self, now: Instant, id: MsgId) {
+        let derived = self.tunables.lnd_timeout();
+        let Some(msg) = self.msgs.get_mut(id) else { return };
+        let Some(tx) = msg.tx else { return };
+        msg.stage = Stage::Driver;
+        let lnd = self.nis.get(tx.ni).and_then(|ni| ni.lnd_timeout).unwrap_or(derived);
+        let transmit = Transmit {
+            msg: id,
+            ni: tx.ni,
+            to: lnet_types::ProcessId { nid: msg.hdr.dst, pid: msg.hop_pid },
+            hdr: msg.hdr,
+            payload: msg.payload.clone(),
+            // DEC-9: never past the message's own deadline.
+            timeout: lnd.min(msg.deadline.saturating_since(now)),
+        };
+        self.outputs.push_back(Output::Send(transmit));
+    }
+
+    /// Gives back what a message holds (C-7): NI credit first, each letting one waiting message go.
+    pub(crate) fn return_credits(&mut self, id: MsgId) {
+        self.stop_waiting(id);
+        let Some(msg) = self.msgs.get_mut(id) else { return };
+        let Some(tx) = msg.tx.take() else { return };
+        let stage = core::mem::replace(&mut msg.stage, Stage::Moving);
+        let bytes = u64::from(msg.hdr.payload_len) + HEADER_BYTES;
+        if let Some(ni) = self.nis.get_mut(tx.ni) {
+            if tx.peer_ni.is_some() {
+                ni.refs = ni.refs.saturating_sub(1);
+            }
+            if tx.ni_credit {
+                ni.credits += 1;
+                if stage == Stage::NiQueue {
+                    // It leaves the queue without having had its turn: nobody else's has come.
+                    ni.queue.retain(|x| *x != id);
+                } else if ni.credits <= 0
+                    && let Some(next) = ni.queue.pop_front()
+                {
+                    self.work.push_back(Work::Resume(next));
+                }
+            }
+        }
+        let Some(peer_ni) = tx.peer_ni else { return };
+        if let Some(pni) = self.peers.nis.get_mut(peer_ni)
+            && tx.peer_credit
+        {
+            pni.queued_bytes = pni.queued_bytes.saturating_sub(bytes);
+            pni.credits += 1;
+            if stage == Stage::PeerQueue {
+                pni.queue.retain(|x| *x != id);
+            } else if pni.credits <= 0
+                && let Some(next) = pni.queue.pop_front()
+            {
+                self.work.push_back(Work::Resume(next));
+            }
+        }
+        self.peers.release(peer_ni);
+    }
+
+    /// A queued message's turn has come.
+    pub(crate) fn resume(&mut self, now: Instant, id: MsgId) {
+        self.stop_waiting(id);
+        if let Some(msg) = self.msgs.get_mut(id) {
+            msg.stage = Stage::Moving;
+            self.admit(now, id);
+        }
+    }
+
+    /// A message counts as in hand from its first commit (T-1).
+    pub(crate) fn count_in(&mut self, id: MsgId) {
+        if let Some(msg) = self.msgs.get_mut(id)
+            && !msg.counted
+        {
+            msg.counted = true;
+            self.stats.msgs_alloc = self.stats.msgs_alloc.wrapping_add(1);
+            self.stats.msgs_max = self.stats.msgs_max.max(self.stats.msgs_alloc);
+        }
+    }
+
+    /// Frees a message. The only place where one ceases to exist.
+    pub(crate) fn discard(&mut self, id: MsgId) {
+        self.return_credits(id);
+        if let Some(msg) = self.msgs.remove(id)
+            && msg.counted
+        {
+            self.stats.msgs_alloc = self.stats.msgs_alloc.wrapping_sub(1);
+        }
+    }
+}

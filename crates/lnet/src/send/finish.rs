@@ -1,0 +1,297 @@
+//! Where messages end: the only place that turns an outcome into a resend, an event, or silence
+//! (behaviour.md 5.1, 5.4; M-29 … M-47).
+
+use lnet_types::{Errno, Fault, HealthStatus, Instant, MdId, MsgId, Nid};
+use lnet_wire::{Handle, Hdr, Kind, MsgType};
+
+use crate::msg::{Msg, Role, Stage};
+use crate::node::Work;
+use crate::output::Payload;
+use crate::portal::md::Owner;
+use crate::send::counted_as;
+use crate::{Event, EventKind, MdOptions, Node};
+
+impl Node {
+    /// A driver has done with a message: all its bytes are in the transport's hands, or not.
+    /// A message that the node doesn't know (any more) is ignored.
+    pub fn tx_done(&mut self, now: Instant, msg: MsgId, outcome: Result<(), Fault>) {
+        let now = self.clock(now);
+        if self.msgs.get(msg).is_some_and(|m| m.stage == Stage::Driver) {
+            self.finish(now, msg, outcome);
+            self.settle(now);
+        }
+    }
+
+    /// A driver refused a message at once: it is not tried again (S-4).
+    pub fn tx_refused(&mut self, now: Instant, msg: MsgId, fault: Fault) {
+        if let Some(m) = self.msgs.get_mut(msg) {
+            m.no_resend = true;
+        }
+        self.tx_done(now, msg, Err(fault));
+    }
+
+    /// One attempt, or one reception, has ended.
+    pub(crate) fn finish(&mut self, now: Instant, id: MsgId, outcome: Result<(), Fault>) {
+        if !self.msgs.contains_key(id) {
+            return;
+        }
+        if self.judge(now, id, outcome) {
+            return self.requeue(now, id);
+        }
+        self.complete(now, id, outcome.map_err(|f| f.errno), &[]);
+    }
+
+    /// Prepares a message for another attempt (H-23); it goes when the work list gets to it.
+    fn requeue(&mut self, now: Instant, id: MsgId) {
+        let pair = self.msgs.get(id).and_then(|m| m.tx).and_then(|tx| Some((tx.ni, tx.peer_ni?)));
+        self.return_credits(id);
+        let Some(msg) = self.msgs.get_mut(id) else { return };
+        msg.retries += 1;
+        msg.stage = Stage::Moving;
+        if let Some(pair) = pair {
+            msg.tried.push(pair);
+        }
+        self.work.push_back(Work::Resend(id));
+        let _ = now;
+    }
+
+    /// H-24.
+    pub(crate) fn resend(&mut self, now: Instant, id: MsgId) {
+        let Some(msg) = self.msgs.get(id) else { return };
+        if !msg.hdr.dst.is_loopback() && self.peers.find(msg.hdr.dst).is_none() {
+            if let Some(msg) = self.msgs.get_mut(id) {
+                msg.no_resend = true;
+            }
+            return self.finish(now, id, Err(Fault::new(HealthStatus::Ok, Errno::EFAULT)));
+        }
+        self.stats.resend_count = self.stats.resend_count.wrapping_add(1);
+        self.launch(now, id);
+    }
+
+    /// Ends a message for good: counters, credits, event; and what follows from it. `bytes` are
+    /// what it brought, if that was for the node itself.
+    pub(crate) fn complete(
+        &mut self,
+        now: Instant,
+        id: MsgId,
+        status: Result<(), Errno>,
+        bytes: &[u8],
+    ) {
+        let Some(msg) = self.msgs.get(id) else { return };
+        let aborted = msg.md.and_then(|md| self.portals.mds.get(md)).is_some_and(|md| md.aborted);
+        // M-44
+        let status = if aborted { status.and(Err(Errno::ETIMEDOUT)) } else { status };
+        if status.is_ok() {
+            self.count_success(now, id);
+        }
+        let Some(msg) = self.msgs.get(id) else { return };
+        let role = msg.role;
+        let kind = match role {
+            Role::Request => Some(EventKind::Send),
+            Role::PutIn => Some(EventKind::Put),
+            Role::GetIn => Some(EventKind::Get),
+            Role::AckIn => Some(EventKind::Ack),
+            Role::ReplyIn => Some(EventKind::Reply),
+            Role::AckOut => None,
+        };
+        let ack = if role == Role::PutIn && status.is_ok() { self.ack_for(id) } else { None };
+        if let Some(kind) = kind {
+            self.end_operation(now, id, kind, status, bytes);
+        }
+        match ack {
+            Some((hdr, own)) => {
+                self.return_credits(id);
+                if let Some(msg) = self.msgs.get_mut(id) {
+                    msg.role = Role::AckOut;
+                    msg.hdr = hdr;
+                    msg.payload = Payload::empty();
+                    msg.md = None;
+                    if let Some(rx) = &mut msg.rx {
+                        rx.committed = false;
+                    }
+                }
+                self.respond(now, id, own);
+            }
+            None => self.discard(id),
+        }
+    }
+
+    /// The ACK that a received PUT asks for, if it gets one, and the NID that it leaves from (M-34).
+    fn ack_for(&self, id: MsgId) -> Option<(Hdr, Nid)> {
+        let msg = self.msgs.get(id)?;
+        let Kind::Put { ack, match_bits, .. } = msg.hdr.kind else { return None };
+        let md = self.portals.mds.get(msg.md?)?;
+        if ack == Handle::NONE || md.options.contains(MdOptions::ACK_DISABLE) {
+            return None;
+        }
+        let hdr = Hdr {
+            dst: msg.hdr.src,
+            src: msg.hdr.dst,
+            dst_pid: msg.hdr.src_pid,
+            src_pid: lnet_types::Pid::LUSTRE,
+            payload_len: 0,
+            kind: Kind::Ack { dst: ack, match_bits, mlength: msg.ev.mlength },
+        };
+        Some((hdr, msg.hdr.dst))
+    }
+
+    /// Releases the descriptor of a message and tells its owner (2.5, M-44 … M-46).
+    fn end_operation(
+        &mut self,
+        now: Instant,
+        id: MsgId,
+        kind: EventKind,
+        status: Result<(), Errno>,
+        bytes: &[u8],
+    ) {
+        let Some(msg) = self.msgs.get_mut(id) else { return };
+        let Some(md_id) = msg.md else { return };
+        let (ev, rx) = (msg.ev, msg.rx);
+        let msg_type = rx.map_or_else(|| msg.hdr.kind.msg_type(), |rx| rx.kind);
+        let Some(md) = self.portals.mds.get_mut(md_id) else { return };
+        let last = md.release();
+        // H-67: an answered tracker is done with.
+        if let Some(t) = md.tracker
+            && (last || matches!(kind, EventKind::Ack | EventKind::Reply))
+        {
+            md.tracker = None;
+            self.trackers.remove(&(t.deadline, md_id));
+            self.stats.rst_alloc = self.stats.rst_alloc.wrapping_sub(1);
+            if status.is_ok()
+                && let Some(rx) = rx
+            {
+                self.record_round_trip(rx, kind, now.saturating_since(t.started));
+            }
+        }
+        let Some(md) = self.portals.mds.get(md_id) else { return };
+        let event = Event {
+            kind,
+            md: md_id,
+            user: match md.owner {
+                Owner::User(user) => user,
+                Owner::Internal(_) | Owner::Silent => 0,
+            },
+            target: ev.target,
+            initiator: ev.initiator,
+            source: ev.source,
+            sender: rx.map_or(Nid::ANY, |rx| rx.from),
+            msg_type,
+            portal: ev.portal,
+            match_bits: ev.match_bits,
+            hdr_data: ev.hdr_data,
+            offset: ev.offset,
+            rlength: ev.rlength,
+            mlength: ev.mlength,
+            status,
+            unlinked: last,
+        };
+        let owner = md.owner;
+        if last {
+            self.portals.hide(md_id);
+            self.portals.mds.remove(md_id);
+        }
+        self.tell(now, owner, &event, bytes);
+    }
+
+    /// Passes an event to whom it concerns.
+    pub(crate) fn tell(&mut self, now: Instant, owner: Owner, event: &Event, bytes: &[u8]) {
+        match owner {
+            Owner::User(_) => self.events.push_back(*event),
+            Owner::Internal(what) => self.internal_event(now, what, event, bytes),
+            Owner::Silent => {}
+        }
+    }
+
+    /// Makes the UNLINK event of a descriptor that ends without an operation (M-43).
+    pub(crate) fn tell_unlinked(&mut self, now: Instant, md: MdId, owner: Owner) {
+        let nobody = lnet_types::ProcessId { nid: Nid::ANY, pid: lnet_types::Pid::ANY };
+        let event = Event {
+            kind: EventKind::Unlink,
+            md,
+            user: match owner {
+                Owner::User(user) => user,
+                Owner::Internal(_) | Owner::Silent => 0,
+            },
+            target: nobody,
+            initiator: nobody,
+            source: nobody,
+            sender: Nid::ANY,
+            msg_type: MsgType::Put,
+            portal: 0,
+            match_bits: 0,
+            hdr_data: 0,
+            offset: 0,
+            rlength: 0,
+            mlength: 0,
+            status: Ok(()),
+            unlinked: true,
+        };
+        self.tell(now, owner, &event, &[]);
+    }
+
+    fn record_round_trip(
+        &mut self,
+        rx: crate::msg::RxSide,
+        kind: EventKind,
+        took: core::time::Duration,
+    ) {
+        if let Some(ni) = self.nis.get_mut(rx.ni) {
+            let of =
+                if kind == EventKind::Ack { &mut ni.stats.put_ack } else { &mut ni.stats.get_rtt };
+            of.add(took);
+        }
+        if let Some(pni) = rx.peer_ni.and_then(|p| self.peers.nis.get_mut(p)) {
+            let of = if kind == EventKind::Ack {
+                &mut pni.stats.put_ack
+            } else {
+                &mut pni.stats.get_rtt
+            };
+            of.add(took);
+        }
+    }
+
+    /// T-1, T-10 … T-12.
+    fn count_success(&mut self, now: Instant, id: MsgId) {
+        let Some(msg) = self.msgs.get(id) else { return };
+        let Msg { tx, rx, role, retries, .. } = *msg;
+        let kind = msg.hdr.kind.msg_type();
+        let (mlength, sent_len) = (u64::from(msg.ev.mlength), u64::from(msg.hdr.payload_len));
+        if let Some(tx) = tx {
+            self.stats.send_count = self.stats.send_count.wrapping_add(1);
+            match role {
+                Role::Request if kind == MsgType::Put => self.stats.send_length += sent_len,
+                Role::GetIn => self.stats.send_length += sent_len,
+                _ => {}
+            }
+            let egress = (role == Role::Request && kind == MsgType::Put && retries == 0)
+                .then(|| now.saturating_since(tx.committed));
+            let as_kind = counted_as(kind, true);
+            if let Some(ni) = self.nis.get_mut(tx.ni) {
+                ni.stats.sent.bump(as_kind);
+                if let Some(took) = egress {
+                    ni.stats.put_egress.add(took);
+                }
+            }
+            if let Some(pni) = tx.peer_ni.and_then(|p| self.peers.nis.get_mut(p)) {
+                pni.stats.sent.bump(as_kind);
+                if let Some(took) = egress {
+                    pni.stats.put_egress.add(took);
+                }
+            }
+        }
+        if let Some(rx) = rx
+            && rx.committed
+        {
+            self.stats.recv_count = self.stats.recv_count.wrapping_add(1);
+            if matches!(rx.kind, MsgType::Put | MsgType::Reply) {
+                self.stats.recv_length += mlength;
+            }
+            if let Some(ni) = self.nis.get_mut(rx.ni) {
+                ni.stats.received.bump(rx.kind);
+            }
+            if let Some(pni) = rx.peer_ni.and_then(|p| self.peers.nis.get_mut(p)) {
+                pni.stats.received.bump(rx.kind);
+            }
+        }
+    }
+}

@@ -1,0 +1,463 @@
+//! Sending: from a PUT or GET of the user, or a response of the node, to a message in a driver's
+//! hands. The order of steps is that of behaviour.md 3.1.
+//!
+//! `select.rs` chooses the path, `credits.rs` decides when the message goes, `finish.rs` what
+//! becomes of it afterwards.
+
+mod credits;
+mod finish;
+pub(crate) mod select;
+
+use lnet_types::{
+    Errno, Fault, HealthStatus, Instant, MdId, MsgId, NiId, Nid, PeerNiId, Pid, ProcessId,
+    iovec_slice,
+};
+use lnet_wire::{Handle, Hdr, Kind, MsgType};
+use smallvec::SmallVec;
+
+use core::time::Duration;
+
+use crate::msg::{EventInfo, Msg, Role, Stage, Tx};
+use crate::node::Work;
+use crate::output::Payload;
+use crate::peer::PeerFlags;
+use crate::portal::RESERVED_PORTAL;
+use crate::portal::md::{MdBuf, Tracker};
+use crate::{Get, MdOptions, Node, Put, SendError};
+use select::{Request, Tables};
+
+/// One PUT or GET, whoever asked for it.
+pub(crate) struct Operation {
+    pub(crate) md: MdId,
+    pub(crate) src: Option<Nid>,
+    pub(crate) target: ProcessId,
+    pub(crate) portal: u32,
+    pub(crate) match_bits: u64,
+    pub(crate) limit: Option<Duration>,
+    pub(crate) recovery: bool,
+    pub(crate) verb: Verb,
+}
+
+pub(crate) enum Verb {
+    Put { ack: bool, hdr_data: u64, offset: u32 },
+    Get { offset: u32 },
+}
+
+impl Node {
+    /// Sends the whole of a descriptor (M-48, M-49). Its outcome arrives as events: one SEND, and
+    /// an ACK if one was asked for and came.
+    ///
+    /// # Errors
+    /// Only what shows at once; path and transmission failures are events.
+    pub fn put(&mut self, now: Instant, put: Put) -> Result<(), SendError> {
+        let now = self.clock(now);
+        let Put { md, ack, src, target, portal, match_bits, offset, hdr_data, timeout } = put;
+        let verb = Verb::Put { ack, hdr_data, offset };
+        self.operate(
+            now,
+            Operation {
+                md,
+                src,
+                target,
+                portal,
+                match_bits,
+                limit: timeout,
+                recovery: false,
+                verb,
+            },
+        )?;
+        self.settle(now);
+        Ok(())
+    }
+
+    /// Fetches data into a descriptor (M-48, M-49). Its outcome arrives as events: one SEND, and a
+    /// REPLY if it came.
+    ///
+    /// # Errors
+    /// As [`Node::put`].
+    pub fn get(&mut self, now: Instant, get: Get) -> Result<(), SendError> {
+        let now = self.clock(now);
+        let Get { md, src, target, portal, match_bits, offset, timeout } = get;
+        let verb = Verb::Get { offset };
+        self.operate(
+            now,
+            Operation {
+                md,
+                src,
+                target,
+                portal,
+                match_bits,
+                limit: timeout,
+                recovery: false,
+                verb,
+            },
+        )?;
+        self.settle(now);
+        Ok(())
+    }
+
+    /// Begins an operation; the caller settles.
+    pub(crate) fn operate(&mut self, now: Instant, op: Operation) -> Result<MsgId, SendError> {
+        if op.target.nid.is_any() {
+            return Err(SendError::AnyTarget);
+        }
+        let limit = self.tunables.messages_max as usize;
+        if self.msgs.len() >= limit {
+            return Err(SendError::NoSpace(limit));
+        }
+        let own_pid = Pid::LUSTRE;
+        let md = self
+            .portals
+            .mds
+            .get_mut(op.md)
+            .filter(|md| md.place.is_none() && !md.zombie && md.threshold != Some(0))
+            .ok_or(SendError::BadMd)?;
+        md.take();
+        let handle = Handle::of(self.cookie, op.md);
+        let len = md.len as u32;
+        let (kind, payload, hdr_data, offset, tracked) = match op.verb {
+            Verb::Put { ack, hdr_data, offset } => {
+                let payload = match &md.buf {
+                    MdBuf::Spans(iov) => Payload::Spans(iov.clone()),
+                    MdBuf::Bytes(bytes) => Payload::Bytes(bytes.clone()),
+                    MdBuf::Collect(_) => Payload::empty(),
+                };
+                let kind = Kind::Put {
+                    ack: if ack { handle } else { Handle::NONE },
+                    match_bits: op.match_bits,
+                    hdr_data,
+                    portal: op.portal,
+                    offset,
+                };
+                (kind, payload, hdr_data, offset, ack.then_some(2))
+            }
+            Verb::Get { offset } => {
+                let kind = Kind::Get {
+                    ret: handle,
+                    match_bits: op.match_bits,
+                    portal: op.portal,
+                    offset,
+                    sink_len: len,
+                };
+                (kind, Payload::empty(), 0, offset, Some(1))
+            }
+        };
+        // H-60: bit 1 GETs, bit 2 PUTs, unless the descriptor says otherwise.
+        let track = tracked.is_some_and(|bit| {
+            md.options.contains(MdOptions::TRACK_RESPONSE)
+                || (!md.options.contains(MdOptions::NO_TRACK_RESPONSE)
+                    && self.tunables.response_tracking & bit != 0)
+        });
+        let any = ProcessId { nid: Nid::ANY, pid: own_pid };
+        let msg = Msg {
+            hdr: Hdr {
+                dst: op.target.nid,
+                src: Nid::ANY,
+                dst_pid: op.target.pid,
+                src_pid: own_pid,
+                payload_len: payload.len() as u32,
+                kind,
+            },
+            payload,
+            role: Role::Request,
+            stage: Stage::Moving,
+            md: Some(op.md),
+            tx: None,
+            rx: None,
+            src: op.src,
+            hop_pid: op.target.pid,
+            retries: 0,
+            no_resend: false,
+            recovery: op.recovery,
+            tried: SmallVec::new(),
+            born: now,
+            limit: op.limit,
+            deadline: Instant::FAR_FUTURE,
+            waiting: false,
+            counted: false,
+            ev: EventInfo {
+                target: op.target,
+                initiator: any,
+                source: any,
+                portal: op.portal,
+                match_bits: op.match_bits,
+                hdr_data,
+                offset: u64::from(offset),
+                rlength: len,
+                mlength: len,
+            },
+        };
+        if track {
+            let deadline = now + op.limit.unwrap_or_else(|| self.tunables.transaction());
+            self.track(op.md, Tracker { deadline, started: now, next_hop: None });
+        }
+        let id = self.msgs.insert(msg);
+        self.work.push_back(Work::Launch(id));
+        Ok(id)
+    }
+
+    /// Finds a path for a message and puts it on its way; or parks it, or ends it.
+    pub(crate) fn launch(&mut self, now: Instant, id: MsgId) {
+        if let Err(errno) = self.try_launch(now, id) {
+            // S-3: without effect on health, because the message isn't committed.
+            let status = match errno {
+                Errno::EHOSTUNREACH => HealthStatus::RemoteError,
+                _ => HealthStatus::LocalError,
+            };
+            if let Some(msg) = self.msgs.get_mut(id) {
+                msg.no_resend = true;
+            }
+            self.work.push_back(Work::Finish(id, Err(Fault::new(status, errno))));
+        }
+    }
+
+    fn try_launch(&mut self, now: Instant, id: MsgId) -> Result<(), Errno> {
+        let msg = self.msgs.get(id).ok_or(Errno::ENOENT)?;
+        let target = msg.hdr.dst;
+        if !self.running {
+            return Err(Errno::ESHUTDOWN);
+        }
+        if target.is_loopback() {
+            return self.launch_loopback(now, id);
+        }
+        let internal = is_internal(&msg.hdr.kind);
+        let response = msg.is_response();
+        let peer_ni = self.peer_ni_or_new(target, None)?;
+        if !response && !internal && self.park(id, peer_ni)? {
+            return Ok(());
+        }
+        let msg = self.msgs.get(id).ok_or(Errno::ENOENT)?;
+        let request = Request {
+            target: peer_ni,
+            src: msg.src,
+            recovery: msg.recovery,
+            internal,
+            response,
+            tried: &msg.tried,
+        };
+        let path = select::path(self.tables(), &request)?;
+        self.commit(now, id, path);
+        self.admit(now, id);
+        Ok(())
+    }
+
+    pub(crate) fn tables(&self) -> Tables<'_> {
+        Tables { nets: &self.nets, nis: &self.nis, peers: &self.peers, tunables: &self.tunables }
+    }
+
+    /// The discovery gate (S-6): true if the message now waits for its peer to be discovered.
+    fn park(&mut self, id: MsgId, peer_ni: PeerNiId) -> Result<bool, Errno> {
+        let peer_id = self.peers.nis.get(peer_ni).ok_or(Errno::EFAULT)?.peer;
+        if self.is_up_to_date(peer_id) {
+            return Ok(false);
+        }
+        let limit = self.tunables.parked_max as usize;
+        let peer = self.peers.peers.get_mut(peer_id).ok_or(Errno::EFAULT)?;
+        if peer.disc.parked.len() >= limit {
+            return Err(Errno::ENOBUFS);
+        }
+        peer.disc.parked.push_back(id);
+        if let Some(msg) = self.msgs.get_mut(id) {
+            msg.stage = Stage::Parked(peer_id);
+        }
+        self.wait_until_deadline(id);
+        self.request_discovery(peer_id);
+        Ok(true)
+    }
+
+    /// S-5: no credits, no peer, no health.
+    fn launch_loopback(&mut self, now: Instant, id: MsgId) -> Result<(), Errno> {
+        let ni = self.nets.first().and_then(|n| n.nis.first()).copied().ok_or(Errno::ESHUTDOWN)?;
+        if let Some(msg) = self.msgs.get_mut(id) {
+            msg.hdr.src = Nid::LOOPBACK;
+            msg.tx = Some(Tx {
+                ni,
+                peer_ni: None,
+                peer_credit: false,
+                ni_credit: false,
+                committed: now,
+            });
+        }
+        self.count_in(id);
+        self.set_deadline(now, id, ni);
+        self.transmit(now, id);
+        Ok(())
+    }
+
+    /// Binds a message to its pair (S-2.7 … S-2.10, S-60, S-64).
+    fn commit(&mut self, now: Instant, id: MsgId, path: select::Path) {
+        let select::Path { ni: ni_id, peer_ni: pni_id, remember } = path;
+        self.seq += 1;
+        let Some(ni) = self.nis.get_mut(ni_id) else { return };
+        ni.seq = self.seq;
+        ni.refs += 1;
+        let src_nid = ni.nid;
+        if let Some(net) = self.nets.iter_mut().find(|n| n.net == src_nid.net()) {
+            net.seq = self.seq;
+        }
+        let Some(pni) = self.peers.nis.get_mut(pni_id) else { return };
+        pni.refs += 1;
+        if remember {
+            pni.preferred = Some(src_nid);
+        }
+        let (dst, peer_id) = (pni.nid, pni.peer);
+        if let Some(peer) = self.peers.peers.get_mut(peer_id) {
+            peer.seq += 1;
+            let seq = peer.seq;
+            if let Some(net) = peer.nets.iter_mut().find(|n| n.net == dst.net()) {
+                net.seq = seq;
+            }
+            pni.seq = seq;
+        }
+        if let Some(msg) = self.msgs.get_mut(id) {
+            msg.hdr.src = src_nid;
+            msg.hdr.dst = dst;
+            msg.tx = Some(Tx {
+                ni: ni_id,
+                peer_ni: Some(pni_id),
+                peer_credit: false,
+                ni_credit: false,
+                committed: now,
+            });
+            // H-62
+            if let Some(t) = msg
+                .md
+                .and_then(|md| self.portals.mds.get_mut(md))
+                .and_then(|md| md.tracker.as_mut())
+                && msg.role == Role::Request
+            {
+                t.next_hop = Some(dst);
+            }
+        }
+        self.count_in(id);
+        self.set_deadline(now, id, ni_id);
+    }
+
+    /// H-30, H-31, DEC-10.
+    pub(crate) fn set_deadline(&mut self, now: Instant, id: MsgId, ni: NiId) {
+        let t = &self.tunables;
+        let own = self.nis.get(ni).and_then(|ni| ni.lnd_timeout);
+        let Some(msg) = self.msgs.get_mut(id) else { return };
+        msg.deadline = if let Some(limit) = msg.limit {
+            msg.born + limit
+        } else if t.kernel_clocks() {
+            match own {
+                Some(lnd) => now + lnd * (t.retry_count as u32 + 1) + Duration::from_secs(1),
+                None => now + t.transaction(),
+            }
+        } else {
+            msg.born + t.transaction()
+        };
+    }
+
+    /// Puts a waiting message under the deadline watch, where the profile has one.
+    pub(crate) fn wait_until_deadline(&mut self, id: MsgId) {
+        if self.tunables.kernel_clocks() {
+            return;
+        }
+        let transaction = self.tunables.transaction();
+        if let Some(msg) = self.msgs.get_mut(id) {
+            if msg.deadline == Instant::FAR_FUTURE {
+                msg.deadline = msg.born + msg.limit.unwrap_or(transaction);
+            }
+            msg.waiting = true;
+            self.waiting.insert((msg.deadline, id));
+        }
+    }
+
+    pub(crate) fn stop_waiting(&mut self, id: MsgId) {
+        if let Some(msg) = self.msgs.get_mut(id)
+            && msg.waiting
+        {
+            msg.waiting = false;
+            self.waiting.remove(&(msg.deadline, id));
+        }
+    }
+
+    /// Answers a GET: the message becomes its REPLY (M-35).
+    pub(crate) fn reply(&mut self, now: Instant, id: MsgId) {
+        let Some(msg) = self.msgs.get_mut(id) else { return };
+        let (Kind::Get { ret, .. }, Some(rx)) = (msg.hdr.kind, msg.rx) else { return };
+        let payload = match msg.md.and_then(|md| self.portals.mds.get(md)).map(|md| &md.buf) {
+            Some(MdBuf::Spans(iov)) => {
+                Payload::Spans(iovec_slice(iov, msg.ev.offset, u64::from(msg.ev.mlength)))
+            }
+            Some(MdBuf::Bytes(b)) if msg.ev.offset == 0 && b.len() == msg.ev.mlength as usize => {
+                Payload::Bytes(b.clone())
+            }
+            Some(MdBuf::Bytes(b)) => {
+                let from = msg.ev.offset as usize;
+                let to = from + msg.ev.mlength as usize;
+                Payload::Bytes(b.get(from..to).unwrap_or_default().into())
+            }
+            Some(MdBuf::Collect(_)) | None => Payload::empty(),
+        };
+        let own = self.nis.get(rx.ni).map_or(msg.hdr.dst, |ni| ni.nid);
+        msg.hdr = Hdr {
+            dst: msg.hdr.src,
+            src: own,
+            dst_pid: msg.hdr.src_pid,
+            src_pid: Pid::LUSTRE,
+            payload_len: payload.len() as u32,
+            kind: Kind::Reply { dst: ret },
+        };
+        msg.payload = payload;
+        self.respond(now, id, own);
+    }
+
+    /// Sends a message that has become a response from `own` (S-16, DEC-15).
+    pub(crate) fn respond(&mut self, now: Instant, id: MsgId, own: Nid) {
+        if let Some(msg) = self.msgs.get_mut(id) {
+            msg.src = Some(own);
+            msg.hop_pid = msg.hdr.dst_pid;
+            msg.stage = Stage::Moving;
+            msg.born = now;
+            msg.retries = 0;
+            msg.tried.clear();
+        }
+        self.launch(now, id);
+    }
+
+    /// The record of a peer's interface; made if there is none (O-24, O-25).
+    pub(crate) fn peer_ni_or_new(
+        &mut self,
+        nid: Nid,
+        preferred: Option<Nid>,
+    ) -> Result<PeerNiId, Errno> {
+        if let Some(id) = self.peers.find(nid) {
+            return Ok(id);
+        }
+        if nid.is_any() {
+            return Err(Errno::EINVAL);
+        }
+        let local = self.net_tunables(nid.net());
+        let max = self.tunables.peers_max as usize;
+        let peer = self.peers.create(nid, PeerFlags::empty());
+        match self.peers.attach(peer, nid, local, max) {
+            Ok(id) => {
+                if let Some(pni) = self.peers.nis.get_mut(id) {
+                    pni.preferred = preferred;
+                }
+                Ok(id)
+            }
+            Err(errno) => {
+                self.peers.forget(peer);
+                Err(errno)
+            }
+        }
+    }
+}
+
+/// Whether a request is LNet's own: a PUT or GET on the reserved portal.
+pub(crate) fn is_internal(kind: &Kind) -> bool {
+    matches!(kind, Kind::Put { portal, .. } | Kind::Get { portal, .. } if *portal == RESERVED_PORTAL)
+}
+
+/// Which side of a message's life a counter belongs to (T-12).
+pub(crate) fn counted_as(kind: MsgType, sent: bool) -> MsgType {
+    match (kind, sent) {
+        (MsgType::Ack, true) => MsgType::Put,
+        (MsgType::Reply, true) => MsgType::Get,
+        (other, _) => other,
+    }
+}

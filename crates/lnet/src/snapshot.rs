@@ -1,0 +1,274 @@
+//! What users see of a node: copies of its tables, made on request. Rendering is theirs.
+
+use lnet_types::{Errno, Instant, Net, Nid, PeerId};
+
+use core::time::Duration;
+
+use crate::local::{HEALTH_MAX, NetTunables, Ni};
+use crate::peer::discovery::Phase;
+use crate::peer::{Peer, PeerNi};
+use crate::stats::{InterfaceStats, NiFailures, NodeStats, PeerNiFailures};
+use crate::{DropReason, Node, PeerFlags};
+
+/// A local network and its interfaces (S-net-2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetView {
+    /// The network.
+    pub net: Net,
+    /// Its tunables.
+    pub tunables: NetTunables,
+    /// Its interfaces in order of creation.
+    pub nis: Vec<NiView>,
+}
+
+/// The three states of an interface (DEC-26).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NiState {
+    /// Nothing is wrong.
+    Active,
+    /// Usable, but not at full health.
+    Degraded,
+    /// Not usable.
+    Failed,
+}
+
+/// A local interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NiView {
+    /// Its id.
+    pub id: lnet_types::NiId,
+    /// Its NID.
+    pub nid: Nid,
+    /// Whether its status is `up`.
+    pub up: bool,
+    /// Its state (DEC-26).
+    pub state: NiState,
+    /// The device.
+    pub interface: Option<String>,
+    /// Counters and latencies.
+    pub stats: InterfaceStats,
+    /// Failures.
+    pub failures: NiFailures,
+    /// Whether the driver says that it can't be used.
+    pub fatal: bool,
+    /// 0 to 1000.
+    pub health: u32,
+    /// Recovery pings sent.
+    pub ping_count: u32,
+    /// When the next one is due.
+    pub next_ping: Option<Instant>,
+    /// Free credits; negative: messages waiting.
+    pub credits: i32,
+    /// The least that were ever free.
+    pub credits_min: i32,
+    /// Times that the link went down.
+    pub downs: u32,
+    /// Times that it came back.
+    pub ups: u32,
+    /// The driver's own time limit.
+    pub lnd_timeout: Option<Duration>,
+}
+
+/// A peer (S-peer-2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerView {
+    /// Its identity.
+    pub primary: Nid,
+    /// Whether it is Multi-Rail.
+    pub multi_rail: bool,
+    /// The flag word of S-peer-3.
+    pub state: u32,
+    /// Its interfaces.
+    pub nis: Vec<PeerNiView>,
+}
+
+/// An interface of a peer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerNiView {
+    /// Its NID.
+    pub nid: Nid,
+    /// `peer_credits` of the local network; 0 if there is none.
+    pub credits_max: u32,
+    /// Free credits; negative: messages waiting.
+    pub credits: i32,
+    /// The least that were ever free.
+    pub credits_min: i32,
+    /// Bytes queued.
+    pub queued_bytes: u64,
+    /// Router credits free and the least ever.
+    pub router_credits: i32,
+    /// The least router credits that were ever free.
+    pub router_credits_min: i32,
+    /// References: 1, and one per message bound to it.
+    pub refs: u32,
+    /// Counters and latencies.
+    pub stats: InterfaceStats,
+    /// Failures.
+    pub failures: PeerNiFailures,
+    /// 0 to 1000.
+    pub health: u32,
+    /// Whether the peer says that it is up.
+    pub up: bool,
+    /// Recovery pings sent.
+    pub ping_count: u32,
+    /// When the next one is due.
+    pub next_ping: Option<Instant>,
+}
+
+impl Node {
+    /// All local networks, loopback first.
+    pub fn net_views(&self) -> Vec<NetView> {
+        self.nets
+            .iter()
+            .map(|n| NetView {
+                net: n.net,
+                tunables: n.tunables,
+                nis: n
+                    .nis
+                    .iter()
+                    .filter_map(|id| self.nis.get(*id).map(|ni| ni_view(*id, ni)))
+                    .collect(),
+            })
+            .collect()
+    }
+
+    /// Peers by age, at most `limit`, from the one after `after` on: pages of a long list. With
+    /// each comes the number to go on from.
+    pub fn peer_views(&self, after: Option<u64>, limit: usize) -> Vec<(u64, PeerView)> {
+        let from = after.map_or(0, |a| a.saturating_add(1));
+        self.peers
+            .by_age
+            .range(from..)
+            .take(limit)
+            .filter_map(|(age, id)| self.peer_view(*id).map(|v| (*age, v)))
+            .collect()
+    }
+
+    /// The peer that owns `nid`.
+    pub fn peer_view_of(&self, nid: Nid) -> Option<PeerView> {
+        self.peers.owner(nid).and_then(|id| self.peer_view(id))
+    }
+
+    fn peer_view(&self, id: PeerId) -> Option<PeerView> {
+        let peer = self.peers.peers.get(id)?;
+        let nis = peer.nis().filter_map(|n| self.peers.nis.get(n)).map(peer_ni_view).collect();
+        Some(PeerView {
+            primary: peer.primary,
+            multi_rail: peer.is_mr(),
+            state: state_word(peer),
+            nis,
+        })
+    }
+
+    /// Counters of the whole node.
+    pub fn stats(&self) -> NodeStats {
+        self.stats
+    }
+
+    /// Messages dropped, by reason.
+    pub fn drops(&self) -> impl Iterator<Item = (DropReason, u64)> + '_ {
+        self.drops.iter().map(|(r, n)| (*r, *n))
+    }
+
+    /// Zeroes the counters (T-50). Gauges, health and credit minima stay: they are facts.
+    pub fn reset_stats(&mut self) {
+        let (alloc, rst) = (self.stats.msgs_alloc, self.stats.rst_alloc);
+        self.stats = NodeStats {
+            msgs_alloc: alloc,
+            msgs_max: alloc,
+            rst_alloc: rst,
+            ..NodeStats::default()
+        };
+        for ni in self.nis.values_mut() {
+            ni.stats = InterfaceStats::default();
+        }
+        for pni in self.peers.nis.values_mut() {
+            pni.stats = InterfaceStats::default();
+        }
+    }
+
+    /// NIDs in recovery: local interfaces, then peers' (H-83).
+    pub fn recovery_queues(&self) -> (Vec<Nid>, Vec<Nid>) {
+        let local = self.recovering_nis.iter().filter_map(|(_, id)| self.nis.get(*id));
+        let peer = self.recovering_peers.iter().filter_map(|(_, id)| self.peers.nis.get(*id));
+        (local.map(|n| n.nid).collect(), peer.map(|n| n.nid).collect())
+    }
+
+    /// The sequence number of the node's own ping data.
+    pub fn ping_seq(&self) -> u32 {
+        self.ping_seq
+    }
+
+    /// Overwrites the flag word of a peer (H-82): for tests.
+    ///
+    /// # Errors
+    /// No peer owns `nid`.
+    pub fn set_peer_state(&mut self, nid: Nid, state: u32) -> Result<(), Errno> {
+        let id = self.peers.owner(nid).ok_or(Errno::ENOENT)?;
+        let peer = self.peers.peers.get_mut(id).ok_or(Errno::ENOENT)?;
+        peer.flags = PeerFlags::from_bits_truncate(state);
+        Ok(())
+    }
+}
+
+fn ni_view(id: lnet_types::NiId, ni: &Ni) -> NiView {
+    NiView {
+        id,
+        nid: ni.nid,
+        up: ni.is_up(),
+        state: if !ni.is_up() {
+            NiState::Failed
+        } else if ni.health < HEALTH_MAX && !ni.is_loopback() {
+            NiState::Degraded
+        } else {
+            NiState::Active
+        },
+        interface: ni.interface.clone(),
+        stats: ni.stats,
+        failures: ni.failures,
+        fatal: ni.fatal,
+        health: ni.health,
+        ping_count: ni.recovery.sent,
+        next_ping: ni.recovery.next,
+        credits: ni.credits,
+        credits_min: ni.credits_min,
+        downs: ni.downs,
+        ups: ni.ups,
+        lnd_timeout: ni.lnd_timeout,
+    }
+}
+
+fn peer_ni_view(n: &PeerNi) -> PeerNiView {
+    let router = n.local.map_or(0, |t| match t.peer_buffer_credits {
+        0 => t.peer_credits as i32,
+        b => b as i32,
+    });
+    PeerNiView {
+        nid: n.nid,
+        credits_max: n.local.map_or(0, |t| t.peer_credits),
+        credits: n.credits,
+        credits_min: n.credits_min,
+        queued_bytes: n.queued_bytes,
+        router_credits: router,
+        router_credits_min: router,
+        refs: n.refs + 1,
+        stats: n.stats,
+        failures: n.failures,
+        health: n.health,
+        up: n.status_up,
+        ping_count: n.recovery.sent,
+        next_ping: n.recovery.next,
+    }
+}
+
+/// S-peer-3.
+fn state_word(peer: &Peer) -> u32 {
+    let phase = match peer.disc.phase {
+        Phase::Idle => 0,
+        Phase::Due => 1 << 6,
+        Phase::Pinging(_) => 1 << 6 | 1 << 9,
+        Phase::Pushing(_) => 1 << 6 | 1 << 10,
+    };
+    let data = if peer.disc.data.is_some() { 1 << 7 } else { 0 };
+    peer.flags.bits() | phase | data
+}

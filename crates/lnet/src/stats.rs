@@ -1,0 +1,208 @@
+//! Counters: plain numbers in their owners, copied out whole. Names are the keys that operators
+//! know from `lnetctl stats show` and `net show` (behaviour.md 11).
+
+use lnet_types::HealthStatus;
+use lnet_wire::MsgType;
+
+use core::time::Duration;
+
+macro_rules! node_stats {
+    ($($(#[doc = $doc:literal])* $name:ident: $ty:ty;)*) => {
+        /// Counters of the whole node, in the order of `stats show` (S-stats-1).
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct NodeStats {
+            $($(#[doc = $doc])* pub $name: $ty,)*
+        }
+
+        impl NodeStats {
+            /// Name and value of each, in order of printing.
+            pub fn rows(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), u64::from(self.$name)),)*]
+            }
+        }
+    };
+}
+
+node_stats! {
+    /// Messages in hand (gauge).
+    msgs_alloc: u32;
+    /// Most messages in hand.
+    msgs_max: u32;
+    /// Response trackers in existence (gauge).
+    rst_alloc: u32;
+    /// Never counted, kept for its place.
+    errors: u32;
+    /// Messages of our own sent.
+    send_count: u32;
+    /// Messages sent again.
+    resend_count: u32;
+    /// Responses that did not come in time.
+    response_timeout_count: u32;
+    /// Failures by class (H-14).
+    local_interrupt_count: u32;
+    /// Failures by class (H-14).
+    local_dropped_count: u32;
+    /// Failures by class (H-14).
+    local_aborted_count: u32;
+    /// Failures by class (H-14).
+    local_no_route_count: u32;
+    /// Failures by class (H-14).
+    local_timeout_count: u32;
+    /// Failures by class (H-14).
+    local_error_count: u32;
+    /// Failures by class (H-14).
+    remote_dropped_count: u32;
+    /// Failures by class (H-14).
+    remote_error_count: u32;
+    /// Failures by class (H-14).
+    remote_timeout_count: u32;
+    /// Failures by class (H-14).
+    network_timeout_count: u32;
+    /// Messages that failed although they could have been sent again once more (H-22).
+    failed_resends: u32;
+    /// Messages that a resend saved.
+    successful_resends: u32;
+    /// Messages for us received.
+    recv_count: u32;
+    /// Messages forwarded.
+    route_count: u32;
+    /// Messages dropped.
+    drop_count: u32;
+    /// Bytes of our own sent.
+    send_length: u64;
+    /// Bytes for us received.
+    recv_length: u64;
+    /// Bytes forwarded.
+    route_length: u64;
+    /// Bytes dropped.
+    drop_length: u64;
+}
+
+impl NodeStats {
+    /// Counts one failure by class (H-14).
+    pub(crate) fn count_failure(&mut self, status: HealthStatus) {
+        let counter = match status {
+            HealthStatus::Ok => return,
+            HealthStatus::LocalInterrupt => &mut self.local_interrupt_count,
+            HealthStatus::LocalDropped => &mut self.local_dropped_count,
+            HealthStatus::LocalAborted => &mut self.local_aborted_count,
+            HealthStatus::LocalNoRoute => &mut self.local_no_route_count,
+            HealthStatus::LocalError => &mut self.local_error_count,
+            HealthStatus::LocalTimeout => &mut self.local_timeout_count,
+            HealthStatus::RemoteError => &mut self.remote_error_count,
+            HealthStatus::RemoteDropped => &mut self.remote_dropped_count,
+            HealthStatus::RemoteTimeout => &mut self.remote_timeout_count,
+            HealthStatus::NetworkTimeout => &mut self.network_timeout_count,
+        };
+        *counter = counter.wrapping_add(1);
+    }
+}
+
+/// Messages by kind (T-10). HELLOs are the driver's affair and stay 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KindCounts {
+    /// PUTs.
+    pub put: u32,
+    /// GETs.
+    pub get: u32,
+    /// REPLYs.
+    pub reply: u32,
+    /// ACKs.
+    pub ack: u32,
+}
+
+impl KindCounts {
+    /// One more of `kind`.
+    pub(crate) fn bump(&mut self, kind: MsgType) {
+        let counter = match kind {
+            MsgType::Ack => &mut self.ack,
+            MsgType::Put => &mut self.put,
+            MsgType::Get => &mut self.get,
+            MsgType::Reply => &mut self.reply,
+        };
+        *counter = counter.wrapping_add(1);
+    }
+
+    /// All kinds together.
+    pub const fn sum(&self) -> u32 {
+        self.put.wrapping_add(self.get).wrapping_add(self.reply).wrapping_add(self.ack)
+    }
+}
+
+/// A running minimum, maximum and average of durations (T-40).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Latency {
+    /// How many.
+    pub samples: u32,
+    /// Shortest, nanoseconds.
+    pub min_nsec: u64,
+    /// Longest, nanoseconds.
+    pub max_nsec: u64,
+    /// Sum, nanoseconds.
+    pub sum_nsec: u64,
+}
+
+impl Latency {
+    pub(crate) fn add(&mut self, d: Duration) {
+        let ns = u64::try_from(d.as_nanos()).unwrap_or(u64::MAX);
+        self.min_nsec = if self.samples == 0 { ns } else { self.min_nsec.min(ns) };
+        self.max_nsec = self.max_nsec.max(ns);
+        self.sum_nsec = self.sum_nsec.saturating_add(ns);
+        self.samples = self.samples.wrapping_add(1);
+    }
+
+    /// Average in nanoseconds; 0 without samples.
+    pub const fn avg_nsec(&self) -> u64 {
+        match self.samples {
+            0 => 0,
+            n => self.sum_nsec / n as u64,
+        }
+    }
+}
+
+/// What is counted for each NI and each peer NI.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InterfaceStats {
+    /// Messages sent, by kind. ACKs count as PUTs and REPLYs as GETs, as in the kernel (T-12).
+    pub sent: KindCounts,
+    /// Messages received.
+    pub received: KindCounts,
+    /// Messages dropped.
+    pub dropped: KindCounts,
+    /// From commit to completed transmission of own PUTs, first attempts.
+    pub put_egress: Latency,
+    /// From GET to REPLY.
+    pub get_rtt: Latency,
+    /// From PUT to ACK.
+    pub put_ack: Latency,
+}
+
+/// Failures charged to a local NI (T-20).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NiFailures {
+    /// `interrupts`.
+    pub interrupt: u32,
+    /// `dropped`.
+    pub dropped: u32,
+    /// `aborted`.
+    pub aborted: u32,
+    /// `no route`.
+    pub no_route: u32,
+    /// `timeouts`.
+    pub timeout: u32,
+    /// `error`.
+    pub error: u32,
+}
+
+/// Failures charged to a peer NI (T-20).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PeerNiFailures {
+    /// `dropped`.
+    pub dropped: u32,
+    /// `timeout`.
+    pub timeout: u32,
+    /// `error`.
+    pub error: u32,
+    /// `network timeout`.
+    pub network_timeout: u32,
+}

@@ -1,0 +1,409 @@
+//! The node's tunables: one table from which come the struct, the defaults of each profile, the
+//! bounds, the checks and the help that commands print. A profile is a column of that table
+//! (decisions.md, Profiles); rules between several tunables are in [`Tunables::set`].
+
+use core::time::Duration;
+
+use lnet_types::{Errno, HealthStatus};
+use thiserror::Error;
+
+/// A consistent set of defaults.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Profile {
+    /// What we believe is best.
+    #[default]
+    Default,
+    /// The letter of the requirement documents.
+    Documents,
+    /// As kernel LNet 2.17 behaves.
+    Kernel,
+    /// As kernels before 2.13 behaved.
+    Pre213,
+    /// No health, no retries.
+    Off,
+}
+
+impl Profile {
+    /// All profiles, in the order of the table's columns.
+    pub const ALL: [Self; 5] =
+        [Self::Default, Self::Documents, Self::Kernel, Self::Pre213, Self::Off];
+
+    /// The name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::Documents => "documents",
+            Self::Kernel => "kernel",
+            Self::Pre213 => "pre-2.13",
+            Self::Off => "off",
+        }
+    }
+
+    /// The profile of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|p| p.name() == name)
+    }
+}
+
+/// When a tunable may be changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Writable {
+    /// Any time.
+    Always,
+    /// Accepted, warned about and without effect, as in the kernel (V-10).
+    Deprecated,
+}
+
+/// One row of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// Name, as `lnetctl set` and `global show` spell it.
+    pub name: &'static str,
+    /// Unit, empty for plain numbers.
+    pub unit: &'static str,
+    /// Smallest value accepted.
+    pub min: i64,
+    /// Largest value accepted.
+    pub max: i64,
+    /// Defaults, a column per [`Profile::ALL`].
+    pub defaults: [i64; 5],
+    /// When it may change.
+    pub writable: Writable,
+    /// One line of help.
+    pub help: &'static str,
+}
+
+macro_rules! tunables {
+    ($($(#[$doc:meta])* $name:ident [$unit:literal] $min:literal ..= $max:expr,
+        [$($default:expr),*], $writable:ident, $help:literal;)*) => {
+        /// The node's tunables. Units and bounds: [`Tunables::TABLE`].
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub struct Tunables {
+            /// Which defaults and rules are in force.
+            pub profile: Profile,
+            $(#[doc = $help] pub $name: i64,)*
+        }
+
+        impl Tunables {
+            /// One row per tunable.
+            pub const TABLE: &'static [Row] = &[$(Row {
+                name: stringify!($name),
+                unit: $unit,
+                min: $min,
+                max: $max,
+                defaults: [$($default),*],
+                writable: Writable::$writable,
+                help: $help,
+            },)*];
+
+            /// The defaults of `profile`.
+            pub const fn new(profile: Profile) -> Self {
+                let column = profile as usize;
+                Self { profile, $($name: [$($default),*][column],)* }
+            }
+
+            /// The value of the tunable called `name`.
+            pub fn value(&self, name: &str) -> Option<i64> {
+                match name { $(stringify!($name) => Some(self.$name),)* _ => None }
+            }
+
+            fn store(&mut self, name: &str, value: i64) {
+                match name { $(stringify!($name) => self.$name = value,)* _ => {} }
+            }
+        }
+    };
+}
+
+const U32: i64 = u32::MAX as i64;
+const I32: i64 = i32::MAX as i64;
+
+tunables! {
+    numa_range [""] 0 ..= U32, [0, 0, 0, 0, 0], Always,
+        "NUMA distance below which interfaces count as equally near";
+    max_interfaces [""] 0 ..= I32, [4096, 4096, 4096, 4096, 4096], Always,
+        "most interfaces of this node or of one peer; below 16 means the default";
+    discovery [""] 0 ..= I32, [1, 1, 1, 1, 1], Always,
+        "whether peers' interfaces are discovered and ours are announced (0 or 1)";
+    drop_asym_route [""] 0 ..= I32, [0, 0, 0, 0, 0], Always,
+        "whether messages through routers that we would not use are dropped (0 or 1)";
+    retry_count [""] 0 ..= I32, [2, 2, 2, 2, 0], Always,
+        "how often a message that failed is sent again";
+    transaction_timeout ["s"] 1 ..= I32, [5, 5, 150, 5, 5], Always,
+        "time limit of an operation, retries and response included";
+    health_sensitivity [""] 0 ..= 1000, [100, 100, 100, 1, 0], Always,
+        "health that a failure costs and a success returns; 0 switches health off";
+    recovery_interval ["s"] 0 ..= I32, [1, 1, 1, 1, 1], Deprecated,
+        "deprecated, without effect: recovery pings follow max_recovery_ping_interval";
+    router_sensitivity ["%"] 0 ..= 100, [100, 100, 100, 100, 100], Deprecated,
+        "deprecated, without effect";
+    response_tracking [""] 0 ..= 3, [3, 3, 3, 3, 3], Always,
+        "whose responses are timed: 0 internal only, 1 GETs, 2 PUTs, 3 both";
+    recovery_limit ["s"] 0 ..= I32, [0, 0, 0, 0, 0], Always,
+        "how long after it was last heard from a peer is pinged for recovery; 0 for ever";
+    max_recovery_ping_interval ["s"] 1 ..= I32, [5, 1, 900, 1, 900], Always,
+        "longest time between recovery pings of one interface";
+    health_range [""] 0 ..= 1000, [0, 0, 0, 0, 0], Always,
+        "health difference below which interfaces count as equally healthy (DEC-13)";
+    peers_max [""] 1 ..= I32, [1 << 20, 1 << 20, 1 << 20, 1 << 20, 1 << 20], Always,
+        "most peer interfaces that this node keeps a record of";
+    messages_max [""] 1 ..= I32, [1 << 20, 1 << 20, 1 << 20, 1 << 20, 1 << 20], Always,
+        "most messages that this node has in hand at once";
+    parked_max [""] 1 ..= I32, [4096, 4096, 4096, 4096, 4096], Always,
+        "most messages that wait for the discovery of one peer";
+    delayed_max [""] 1 ..= I32, [4096, 4096, 4096, 4096, 4096], Always,
+        "most messages that wait for a buffer on one lazy portal";
+}
+
+/// Why a value was refused.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum TunableError {
+    /// No such name.
+    #[error("no tunable is called '{0}'")]
+    Unknown(String),
+    /// Out of bounds.
+    #[error("{name} {value}: expected {min} to {max}")]
+    Bounds {
+        /// The tunable.
+        name: &'static str,
+        /// The value.
+        value: i64,
+        /// Smallest accepted.
+        min: i64,
+        /// Largest accepted.
+        max: i64,
+    },
+    /// It would contradict another one.
+    #[error("{name} {value}: {rule}")]
+    Rule {
+        /// The tunable.
+        name: &'static str,
+        /// The value.
+        value: i64,
+        /// What must hold.
+        rule: &'static str,
+    },
+}
+
+impl TunableError {
+    /// The error number that kernel LNet returns.
+    pub const fn errno(&self) -> Errno {
+        match self {
+            Self::Unknown(_) => Errno::ENOENT,
+            Self::Bounds { .. } | Self::Rule { .. } => Errno::EINVAL,
+        }
+    }
+}
+
+impl Default for Tunables {
+    fn default() -> Self {
+        Self::new(Profile::Default)
+    }
+}
+
+impl Tunables {
+    /// The smallest meaningful `max_interfaces`; lower values mean the default (V-10).
+    const INTERFACES_FLOOR: i64 = 16;
+
+    /// The row of `name`.
+    pub fn row(name: &str) -> Option<&'static Row> {
+        Self::TABLE.iter().find(|row| row.name == name)
+    }
+
+    /// Sets one tunable, or refuses and changes nothing (V-10).
+    ///
+    /// # Errors
+    /// Unknown name, value out of bounds, or a contradiction to another tunable.
+    pub fn set(&mut self, name: &str, value: i64) -> Result<(), TunableError> {
+        self.set_all(&[(name, value)])
+    }
+
+    /// Sets several tunables at once: the rules between them are applied to the end state, so that
+    /// their order does not matter. All or nothing.
+    ///
+    /// # Errors
+    /// As [`Self::set`].
+    pub fn set_all(&mut self, changes: &[(&str, i64)]) -> Result<(), TunableError> {
+        let mut next = self.clone();
+        for &(name, value) in changes {
+            let Some(row) = Self::row(name) else {
+                return Err(TunableError::Unknown(name.to_owned()));
+            };
+            if value < row.min || value > row.max {
+                let (name, min, max) = (row.name, row.min, row.max);
+                return Err(TunableError::Bounds { name, value, min, max });
+            }
+            let value = match row.name {
+                "discovery" | "drop_asym_route" => i64::from(value != 0),
+                "max_interfaces" if value < Self::INTERFACES_FLOOR => row.defaults[0],
+                _ => value,
+            };
+            next.store(row.name, value);
+        }
+        let given = |name: &str| changes.iter().any(|&(n, _)| n == name);
+        if next.health_sensitivity == 0 && next.retry_count != 0 {
+            if given("retry_count") {
+                return Err(TunableError::Rule {
+                    name: "retry_count",
+                    value: next.retry_count,
+                    rule: "must be 0 while health_sensitivity is 0",
+                });
+            }
+            next.retry_count = 0;
+        }
+        // retry_count may equal transaction_timeout, transaction_timeout must exceed retry_count
+        // which one is being set decides.
+        if given("transaction_timeout") && next.transaction_timeout <= next.retry_count {
+            return Err(TunableError::Rule {
+                name: "transaction_timeout",
+                value: next.transaction_timeout,
+                rule: "must exceed retry_count",
+            });
+        }
+        if next.retry_count > next.transaction_timeout {
+            return Err(TunableError::Rule {
+                name: "retry_count",
+                value: next.retry_count,
+                rule: "must not exceed transaction_timeout",
+            });
+        }
+        *self = next;
+        Ok(())
+    }
+
+    /// The limit on a whole operation.
+    pub fn transaction(&self) -> Duration {
+        Duration::from_secs(self.transaction_timeout as u64)
+    }
+
+    /// The time limit of one transmission, derived (DEC-9, V-10).
+    pub fn lnd_timeout(&self) -> Duration {
+        let (transaction, retries) = (self.transaction_timeout as u64, self.retry_count as u64);
+        match self.profile {
+            Profile::Kernel => {
+                Duration::from_secs((transaction.saturating_sub(1) / (retries + 1)).max(1))
+            }
+            Profile::Documents | Profile::Pre213 if retries > 0 => {
+                Duration::from_secs(transaction) / retries as u32
+            }
+            Profile::Default => Duration::from_secs(transaction) / (retries as u32 + 1),
+            Profile::Documents | Profile::Pre213 | Profile::Off => Duration::from_secs(transaction),
+        }
+    }
+
+    /// Time from one recovery ping of an interface to the next, after `failed` pings in a row and
+    /// `sent` pings in all (DEC-5, H-41). `None`: this profile does not recover.
+    pub fn recovery_interval_after(&self, failed: u32, sent: u32) -> Option<Duration> {
+        let max = self.max_recovery_ping_interval as u64;
+        let secs = match self.profile {
+            Profile::Off => return None,
+            Profile::Documents | Profile::Pre213 => 1,
+            Profile::Default => 1u64.checked_shl(failed).map_or(max, |s| s.min(max)),
+            Profile::Kernel => {
+                if u64::from(sent) <= u64::from(max.ilog2()) {
+                    1 << sent
+                } else {
+                    max
+                }
+            }
+        };
+        Some(Duration::from_secs(secs))
+    }
+
+    /// Whether a failure of this class may be sent again at all (DEC-6, DEC-7, H-10, H-11).
+    pub const fn resends(&self, status: HealthStatus) -> bool {
+        use HealthStatus as H;
+        match status {
+            H::LocalInterrupt
+            | H::LocalDropped
+            | H::LocalAborted
+            | H::LocalNoRoute
+            | H::LocalTimeout
+            | H::RemoteDropped => true,
+            // HL-lnt-040 to the letter.
+            H::RemoteTimeout | H::NetworkTimeout => matches!(self.profile, Profile::Documents),
+            H::Ok | H::LocalError | H::RemoteError => false,
+        }
+    }
+
+    /// Whether the kernel's clocks rule: deadline renewed with each attempt and kept by the driver
+    /// (H-30, H-31), waiting messages looked at only when their turn comes (C-6), responses
+    /// scanned twice per time-out (H-63).
+    pub const fn kernel_clocks(&self) -> bool {
+        matches!(self.profile, Profile::Kernel)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_default_lies_within_its_bounds_and_keeps_the_rules() {
+        for profile in Profile::ALL {
+            let t = Tunables::new(profile);
+            for row in Tunables::TABLE {
+                let v = t.value(row.name).unwrap();
+                assert!(row.min <= v && v <= row.max, "{} of {}", row.name, profile.name());
+            }
+            assert!(t.retry_count < t.transaction_timeout);
+            assert!(t.health_sensitivity != 0 || t.retry_count == 0);
+        }
+    }
+
+    #[test]
+    fn x41_bounds_between_retry_count_and_transaction_timeout() {
+        let mut t = Tunables::new(Profile::Kernel);
+        assert_eq!(t.lnd_timeout().as_secs(), 49);
+        t.set("retry_count", 150).unwrap();
+        assert!(t.set("transaction_timeout", 150).is_err());
+        t.set("retry_count", 2).unwrap();
+        assert!(t.set("transaction_timeout", 2).is_err());
+        for (tt, lnd) in [(4, 1), (10, 3), (50, 16)] {
+            t.set("transaction_timeout", tt).unwrap();
+            assert_eq!(t.lnd_timeout().as_secs(), lnd);
+        }
+        assert_eq!(t.set("retry_count", 51).unwrap_err().errno(), Errno::EINVAL);
+        assert_eq!(t.retry_count, 2);
+    }
+
+    #[test]
+    fn x40_sensitivity_zero_takes_retries_along() {
+        let mut t = Tunables::new(Profile::Kernel);
+        t.set("health_sensitivity", 0).unwrap();
+        assert_eq!((t.retry_count, t.lnd_timeout().as_secs()), (0, 149));
+        assert!(t.set("retry_count", 1).is_err());
+    }
+
+    #[test]
+    fn pairs_are_judged_by_their_end_state() {
+        let mut t = Tunables::new(Profile::Default);
+        t.set_all(&[("retry_count", 20), ("transaction_timeout", 50)]).unwrap();
+        assert_eq!((t.retry_count, t.transaction_timeout), (20, 50));
+        let before = t.clone();
+        assert!(t.set_all(&[("numa_range", 5), ("retry_count", 99)]).is_err());
+        assert_eq!(t, before);
+    }
+
+    #[test]
+    fn lnd_timeouts_follow_their_profile() {
+        let of = |p| Tunables::new(p).lnd_timeout().as_millis();
+        assert_eq!(of(Profile::Default), 1666);
+        assert_eq!(of(Profile::Documents), 2500);
+        assert_eq!(of(Profile::Off), 5000);
+    }
+
+    #[test]
+    fn recovery_pings_back_off_as_the_profile_says() {
+        let kernel = Tunables::new(Profile::Kernel);
+        let secs = |t: &Tunables, f, s| t.recovery_interval_after(f, s).map(|d| d.as_secs());
+        assert_eq!(secs(&kernel, 0, 0), Some(1));
+        assert_eq!(secs(&kernel, 0, 9), Some(512));
+        assert_eq!(secs(&kernel, 0, 10), Some(900));
+        let adaptive = Tunables::new(Profile::Default);
+        assert_eq!(secs(&adaptive, 0, 9), Some(1));
+        assert_eq!(secs(&adaptive, 2, 9), Some(4));
+        assert_eq!(secs(&adaptive, 70, 9), Some(5));
+        assert_eq!(secs(&Tunables::new(Profile::Off), 0, 0), None);
+    }
+}
