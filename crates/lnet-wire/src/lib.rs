@@ -6,7 +6,7 @@
 //! number announces; NID20s are bytes. We send little-endian and accept both.
 //!
 //! Read `hdr.rs` for the message header, then `acceptor.rs` and `sock.rs` for what TCP puts around
-//! it. Every message has a `parse` from the front of a slice, an `emit` that is its inverse, and a
+//! it; `ping.rs` is the one payload that LNet itself reads. Every message has a `parse` from the front of a slice, an `emit` that is its inverse, and a
 //! one-line `Display`; those without a fixed length have a `need` that says how many bytes to wait
 //! for, so that a stream can be cut anywhere.
 
@@ -14,11 +14,13 @@ pub mod acceptor;
 mod error;
 pub mod hdr;
 mod order;
+pub mod ping;
 pub mod sock;
 
 pub use error::WireError;
 pub use hdr::{Handle, Hdr, HdrForm, Kind, MsgType};
 pub use order::{ByteOrder, Need};
+pub use ping::{NiStatus, PingEntry, PingInfo};
 
 /// The largest payload of one message (MTU), bytes.
 pub const PAYLOAD_MAX: u32 = 1 << 20;

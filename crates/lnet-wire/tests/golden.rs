@@ -6,8 +6,11 @@ mod support;
 
 use lnet_types::{Nid, Pid};
 use lnet_wire::acceptor::{self, Request};
+use lnet_wire::ping::Features;
 use lnet_wire::sock::{self, Checksum, ConnType, FrameHdr, FrameType, Hello, Noop};
-use lnet_wire::{ByteOrder, Handle, Hdr, HdrForm, Kind, Need, WireError};
+use lnet_wire::{
+    ByteOrder, Handle, Hdr, HdrForm, Kind, Need, NiStatus, PingEntry, PingInfo, WireError,
+};
 use support::fixture;
 
 fn nid(text: &str) -> Nid {
@@ -378,4 +381,117 @@ fn lnet_messages_are_the_golden_bytes() {
         0,
         "GET fd00::10@tcp → fd00::20@tcp pt 0 bits 0x8000000000000000 sink 3960",
     );
+}
+
+fn ping_info(bytes: &[u8], want: &PingInfo, text: &str) {
+    let got = PingInfo::parse(bytes).expect("ping info");
+    assert_eq!((&got.info, got.order, got.size), (want, ByteOrder::Little, bytes.len()));
+    assert_eq!(got.truncated(), None);
+    assert_eq!(got.to_string(), text);
+    assert_eq!(want.size(), bytes.len());
+    assert_eq!(want.emit(), bytes);
+    let mut longer = bytes.to_vec();
+    longer.extend([0xEE; 44]);
+    assert_eq!(PingInfo::parse(&longer), Ok(got), "what follows an info is ignored");
+    let big = PingInfo::parse(&want.emit_in(ByteOrder::Big)).expect("big-endian ping info");
+    assert_eq!((&big.info, big.order, big.size), (want, ByteOrder::Big, bytes.len()));
+    for have in 0..32 {
+        is_short(PingInfo::parse(&bytes[..have]), have);
+    }
+    for have in 32..bytes.len() {
+        let part = PingInfo::parse(&bytes[..have]).expect("the beginning of an info");
+        assert_eq!(part.truncated(), Some(bytes.len()));
+        assert_eq!(part.info.seq, want.seq);
+        assert!(part.info.entries.iter().all(|e| want.entries.contains(e)), "{part}");
+    }
+}
+
+#[test]
+fn ping_infos_are_the_golden_bytes() {
+    let ordinary =
+        Features::NI_STATUS | Features::RTE_DISABLED | Features::MULTI_RAIL | Features::DISCOVERY;
+    let up = |text| PingEntry { nid: nid(text), status: NiStatus::UP };
+    ping_info(
+        &fixture("L5")[96..],
+        &PingInfo {
+            features: ordinary,
+            pid: Pid::LUSTRE,
+            seq: 3,
+            entries: vec![up("192.168.1.20@tcp"), up("10.10.0.2@o2ib")],
+        },
+        "ping info seq 3 pid 12345 NI_STATUS|RTE_DISABLED|MULTI_RAIL|DISCOVERY \
+         192.168.1.20@tcp up 10.10.0.2@o2ib up",
+    );
+    ping_info(
+        &fixture("L6")[96..],
+        &PingInfo {
+            features: ordinary,
+            pid: Pid::LUSTRE,
+            seq: 5,
+            entries: vec![up("192.168.1.10@tcp")],
+        },
+        "ping info seq 5 pid 12345 NI_STATUS|RTE_DISABLED|MULTI_RAIL|DISCOVERY \
+         192.168.1.10@tcp up",
+    );
+    ping_info(
+        &fixture("P1"),
+        &PingInfo {
+            features: ordinary | Features::LARGE_ADDR | Features::PRIMARY_LARGE,
+            pid: Pid::LUSTRE,
+            seq: 4,
+            entries: vec![up("fd00::20@tcp"), up("192.168.1.20@tcp")],
+        },
+        "ping info seq 4 pid 12345 \
+         NI_STATUS|RTE_DISABLED|MULTI_RAIL|DISCOVERY|LARGE_ADDR|PRIMARY_LARGE \
+         fd00::20@tcp up 192.168.1.20@tcp up",
+    );
+}
+
+#[test]
+fn an_invalid_ping_info_is_refused_and_says_why() {
+    let good = fixture("P1");
+    let with = |at: usize, bytes: &[u8]| {
+        let mut b = good.clone();
+        b[at..at + bytes.len()].copy_from_slice(bytes);
+        PingInfo::parse(&b).expect_err("an invalid info").to_string()
+    };
+    assert_eq!(
+        with(0, b"GNIP"),
+        "ping info: magic 0x50494e47 (read as little-endian) is not known"
+    );
+    assert_eq!(with(0, b"ping"), "ping info: features is 0x7e000000", "all of it is swapped");
+    assert_eq!(with(4, &[0x1c, 0, 0, 0]), "ping info: features is 0x1c", "no NI_STATUS");
+    assert_eq!(with(12, &[0; 4]), "ping info: nnis is 0x0");
+    assert_eq!(with(12, &[1, 16, 0, 0]), "ping info: nnis is 4097, at most 4096 allowed");
+    assert_eq!(with(22, &[2]), "ping info: ni[0].nid is 0x2000000000000", "not 0@lo");
+    assert_eq!(with(28, &[0xff; 4]), "ping info: msg_size is 4294967292, at most 163856 allowed");
+    assert_eq!(
+        PingInfo::parse_limited(&good, 1).expect_err("one entry allowed").to_string(),
+        "ping info: nnis is 2, at most 1 allowed"
+    );
+}
+
+#[test]
+fn large_entries_that_are_no_nids_are_skipped_and_the_walk_ends_at_the_size() {
+    let good = fixture("P1");
+    let fd00 = &good[48..72];
+    let info = |large: &[&[u8]]| {
+        let mut b = good[..48].to_vec();
+        large.iter().for_each(|entry| b.extend_from_slice(entry));
+        b[28] = b.len() as u8;
+        PingInfo::parse(&b).expect("ping info").info.entries
+    };
+    let nids = |large: &[&[u8]]| info(large).iter().map(|e| e.nid.to_string()).collect::<Vec<_>>();
+    let both = ["fd00::20@tcp", "192.168.1.20@tcp"];
+    let mut long = [0u8; 28];
+    long[4] = 16;
+    assert_eq!(nids(&[&long, fd00]), both, "a NID of 24 bytes");
+    let mut odd = [0u8; 20];
+    odd[4] = 5;
+    assert_eq!(nids(&[&odd, fd00]), both, "a NID of 13 bytes, padded to 16");
+    let mut short = [0u8; 12];
+    short[4..12].copy_from_slice(&[0, 2, 0, 0, 10, 0, 0, 7]);
+    assert_eq!(nids(&[fd00, &short])[2], "10.0.0.7@tcp", "a 4-byte address among the large ones");
+    assert_eq!(nids(&[&fd00[..20]]), both[1..], "an entry that crosses the end");
+    assert_eq!(nids(&[&fd00[..4]]), both[1..], "fewer than 8 bytes");
 }
