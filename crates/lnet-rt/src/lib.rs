@@ -1,1 +1,37 @@
-//! (under construction)
+//! Runs one LNet stack: a node, its network drivers, its memory and its clock.
+//!
+//! Two ways, no third:
+//! 1. **On its own thread.** [`NodeBuilder::start`] gives a [`NodeHandle`]: async and blocking calls
+//!    from any thread, with any executor or none.
+//! 2. **Driven by the caller.** [`NodeBuilder::build`] gives the [`Stack`] itself; every
+//!    [`Stack::turn`] does what there is to do on the caller's thread, so a message meets no queue
+//!    between threads, no wake-up and no allocation.
+//!
+//! Nothing here decides anything about LNet: that is `lnet` (what to send where) and the drivers (how).
+//!
+//! Where to read on: `shard.rs` is the turn; `stack.rs` what a stack is and offers; `handle.rs`,
+//! `operation.rs` and `attachment.rs` what other threads see; `memory.rs` how bytes are lent, and why
+//! that is sound.
+
+mod attachment;
+mod builder;
+mod clock;
+mod error;
+mod handle;
+mod mailbox;
+mod memory;
+mod oneshot;
+mod operation;
+mod owners;
+mod shard;
+mod stack;
+
+pub use attachment::{AttachOptions, Attachment, Delivery};
+pub use builder::NodeBuilder;
+pub use clock::Clock;
+pub use error::{MemoryError, NiError, OpError, OpFailed};
+pub use handle::{Asked, Call, NodeHandle, Service, Stopped};
+pub use memory::{Buffer, MapMode, Regions};
+pub use operation::{GetRequest, Moved, OpFuture, PutRequest};
+pub use shard::{LOOKS_PER_POLL, Spin, Wait};
+pub use stack::{DriverId, Stack, StackStats};

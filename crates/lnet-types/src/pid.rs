@@ -38,6 +38,12 @@ impl ProcessId {
     }
 }
 
+impl From<Nid> for ProcessId {
+    fn from(nid: Nid) -> Self {
+        Self::lustre(nid)
+    }
+}
+
 impl fmt::Display for ProcessId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.pid == Pid::ANY {

@@ -1,0 +1,46 @@
+//! The one clock of a stack, and the two things that a node wants from the machine at its birth:
+//! a seed and the wall time (O-11). Nothing else in the workspace reads a clock for the node.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use lnet_types::Instant;
+
+/// Monotonic time since the stack was made, as the node counts it.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    start: std::time::Instant,
+}
+
+impl Clock {
+    /// A clock that reads zero now.
+    pub fn new() -> Self {
+        Self { start: std::time::Instant::now() }
+    }
+
+    /// The time now.
+    pub fn now(&self) -> Instant {
+        // 584 years fit.
+        Instant(self.start.elapsed().as_nanos() as u64)
+    }
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// 64 bits from the operating system.
+pub(crate) fn random_seed() -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(u64::from_ne_bytes(bytes))
+}
+
+/// Wall-clock nanoseconds since 1970: identifies this life of a node in wire handles.
+pub(crate) fn incarnation() -> u64 {
+    // A clock before 1970 is a machine without a clock: any constant is as good as another there.
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |d| d.as_nanos() as u64)
+}

@@ -1,0 +1,177 @@
+//! Errors by who must act. Each has the number that kernel LNet would return, for edges that speak
+//! in numbers; failures of the network arrive here as that number alone, because what it means for
+//! health has been settled inside the node.
+
+use core::fmt;
+use std::io;
+
+use lnet::{AttachError, SendError};
+use lnet_types::{Errno, Nid, RegionId};
+use thiserror::Error;
+
+use crate::Buffer;
+
+/// Why an operation did not succeed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum OpError {
+    /// The network failed, or the peer did not answer: `ETIMEDOUT`, `EHOSTUNREACH`, ….
+    #[error("{0}")]
+    Failed(Errno),
+    /// The buffer can't be used so.
+    #[error(transparent)]
+    Attach(#[from] AttachError),
+    /// It could not be begun.
+    #[error(transparent)]
+    Send(#[from] SendError),
+    /// The range asked for lies outside of the buffer.
+    #[error("range {start}..{end} of a buffer of {len} bytes")]
+    Range {
+        /// First byte.
+        start: u64,
+        /// Byte behind the last.
+        end: u64,
+        /// What the buffer holds.
+        len: u64,
+    },
+    /// The range has been delivered already and can't change any more.
+    #[error("bytes {start}..{end} have been delivered already")]
+    Delivered {
+        /// First byte.
+        start: u64,
+        /// Byte behind the last.
+        end: u64,
+    },
+    /// Too much is waiting for the node's thread.
+    #[error("limit of {0} commands waiting for the node reached")]
+    Busy(usize),
+    /// The node has as many regions of memory as it may.
+    #[error("limit of {0} buffers in use reached")]
+    NoRegion(usize),
+    /// The node has stopped or is stopping.
+    #[error("the node has stopped")]
+    Stopped,
+    /// A blocking call on the node's own thread, which would wait for itself for ever.
+    #[error("blocking call on the node's own thread")]
+    WouldDeadlock,
+}
+
+impl OpError {
+    /// The error number.
+    pub const fn errno(self) -> Errno {
+        match self {
+            Self::Failed(e) => e,
+            Self::Attach(e) => e.errno(),
+            Self::Send(e) => e.errno(),
+            Self::Range { .. } | Self::Delivered { .. } => Errno::EINVAL,
+            Self::Busy(_) => Errno::EAGAIN,
+            Self::NoRegion(_) => Errno::ENOMEM,
+            Self::Stopped => Errno::ESHUTDOWN,
+            // EDEADLK.
+            Self::WouldDeadlock => Errno(35),
+        }
+    }
+}
+
+/// An operation that failed, with the buffer that was lent for it.
+pub struct OpFailed {
+    /// Why.
+    pub error: OpError,
+    /// The buffer. `None` only if the node's thread died with it.
+    pub buffer: Option<Buffer>,
+}
+
+impl OpFailed {
+    /// The error number.
+    pub const fn errno(&self) -> Errno {
+        self.error.errno()
+    }
+}
+
+impl fmt::Debug for OpFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "OpFailed({:?})", self.error)
+    }
+}
+
+impl fmt::Display for OpFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.error, f)
+    }
+}
+
+impl std::error::Error for OpFailed {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.error.source()
+    }
+}
+
+/// Why a caller-driven program could not use memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum MemoryError {
+    /// The node refused the descriptor.
+    #[error(transparent)]
+    Attach(#[from] AttachError),
+    /// No such region, or a span outside of it.
+    #[error("{region:?}: no such region, or bytes {start}..{end} are not in it")]
+    Span {
+        /// The region named.
+        region: RegionId,
+        /// First byte.
+        start: u64,
+        /// Byte behind the last.
+        end: u64,
+    },
+    /// Descriptors still stand on the region.
+    #[error("{0} memory descriptors still use the region")]
+    InUse(u32),
+    /// The two upper bits of a descriptor's user word belong to the runtime.
+    #[error("user word {0:#x}: expected less than 2^62")]
+    UserWord(u64),
+}
+
+/// Why an interface was not added or removed, or a node not started.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum NiError {
+    /// The node refused.
+    #[error("{nid}: {errno}")]
+    Refused {
+        /// The interface.
+        nid: Nid,
+        /// Why.
+        errno: Errno,
+    },
+    /// The driver could not start on it.
+    #[error("{nid}: {source}")]
+    Driver {
+        /// The interface.
+        nid: Nid,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// No such interface on this node.
+    #[error("no such interface")]
+    Unknown,
+    /// The NID has no IP address to listen on.
+    #[error("{0}: not an address of a TCP network")]
+    NotTcp(Nid),
+    /// The system refused something that every node needs: a poller, randomness, a thread.
+    #[error("starting a node: {0}")]
+    System(#[from] io::Error),
+}
+
+impl NiError {
+    /// The error number.
+    pub fn errno(&self) -> Errno {
+        match self {
+            Self::Refused { errno, .. } => *errno,
+            Self::Driver { source, .. } | Self::System(source) => {
+                Errno(source.raw_os_error().unwrap_or(Errno::EIO.0))
+            }
+            Self::Unknown => Errno::ENOENT,
+            Self::NotTcp(_) => Errno::EINVAL,
+        }
+    }
+}

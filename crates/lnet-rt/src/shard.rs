@@ -1,0 +1,376 @@
+//! The turn: what a stack does each time that its thread comes by, and the loop of a thread that
+//! does nothing else.
+//!
+//! ```text
+//!  settle      what the caller has asked for since the last turn goes out
+//!  sleep       until something is ready, a time-out is due, or a command comes: as `Wait` allows
+//!  drivers     do the I/O that is ready; facts into the node
+//!  commands    from other threads
+//!  time-outs   of node and drivers
+//!  settle      events up, messages out, flush; again until there is nothing left
+//! ```
+//!
+//! The clock is read once, after the sleep. Order is fixed; nothing here decides anything about LNet.
+
+use core::time::Duration;
+use std::io;
+
+use lnet::{NI_STOPPED, Output, Ready};
+use lnet_types::{Instant, NiId};
+use mio::Token;
+
+use crate::owners::Owner;
+use crate::stack::{Stack, TOKEN_BITS, WAKE};
+
+/// How long a turn may wait for something to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Not at all.
+    None,
+    /// Not at all, and there will be another turn at once: drivers also look at connections that
+    /// were busy lately without asking the kernel which ones are ready, which saves a system call
+    /// on the way of a message. The poller is still asked every [`LOOKS_PER_POLL`] turns.
+    Spin,
+    /// At most so long.
+    Until(Duration),
+    /// Until something happens.
+    Block,
+}
+
+/// With [`Wait::Spin`], the poller is asked in one turn of so many.
+pub const LOOKS_PER_POLL: u32 = 32;
+
+/// Commands executed in one turn, so that a flood of them can't keep the network waiting.
+const COMMANDS_PER_TURN: usize = 1024;
+
+/// Rounds of events and messages in one turn: a handler that answers itself over the loopback
+/// interface would otherwise never let the turn end.
+const ROUNDS_PER_TURN: usize = 64;
+
+/// On the way down.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stopping {
+    deadline: Instant,
+    stopped: bool,
+}
+
+impl Stack {
+    /// One turn. Returns whether there was anything to do; events for the caller are then waiting in
+    /// [`Stack::poll_event`]. Called from inside of a turn (by a handler) it does nothing.
+    pub fn turn(&mut self, wait: Wait) -> bool {
+        if self.in_turn {
+            return false;
+        }
+        let _here = self.mailbox.enter();
+        self.stats.turns += 1;
+        let mut busy = false;
+        if self.unfinished {
+            self.now = self.clock.now();
+            self.in_turn = true;
+            busy = self.settle();
+            self.in_turn = false;
+        }
+        let spin = wait == Wait::Spin;
+        if !spin || self.looks == 0 {
+            busy |= self.look(wait, busy);
+            self.looks = LOOKS_PER_POLL;
+        }
+        self.looks -= 1;
+
+        self.now = self.clock.now();
+        self.in_turn = true;
+        self.drive(spin);
+        busy |= self.obey();
+        busy |= self.expire();
+        busy |= self.settle();
+        self.progress_stop();
+        self.in_turn = false;
+        busy
+    }
+
+    /// Whether the node has stopped for good.
+    pub fn is_stopped(&self) -> bool {
+        self.stopping.is_some_and(|s| s.stopped)
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.is_some()
+    }
+
+    /// Asks the poller, sleeping as `wait` allows, and sorts what is ready by driver.
+    fn look(&mut self, wait: Wait, busy: bool) -> bool {
+        let limit = match wait {
+            Wait::None | Wait::Spin => Some(Duration::ZERO),
+            Wait::Until(limit) => Some(limit),
+            Wait::Block => None,
+        };
+        let nothing_to_wait_for = self.unfinished
+            || self.is_stopped()
+            || !self.events.is_empty()
+            || !self.reports.is_empty();
+        let mut timeout = if nothing_to_wait_for { Some(Duration::ZERO) } else { limit };
+        if timeout != Some(Duration::ZERO) {
+            // `settle` may have taken a while: only a fresh clock tells how long to sleep. It is
+            // read again after the sleep, where time has passed.
+            let due = self.poll_timeout().map(|t| t.saturating_since(self.clock.now()));
+            timeout = match (timeout, due) {
+                (Some(a), Some(b)) => Some(a.min(b)),
+                (a, b) => a.or(b),
+            };
+        }
+        let sleeps = timeout != Some(Duration::ZERO);
+        if sleeps && !self.mailbox.fall_asleep() {
+            timeout = Some(Duration::ZERO);
+        }
+        self.stats.polls += 1;
+        self.stats.sleeps += u64::from(sleeps);
+        let polled = self.poll.poll(&mut self.polled, timeout);
+        if sleeps {
+            self.mailbox.wake_up();
+        }
+        match polled {
+            Ok(()) => {}
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => return busy,
+            // The descriptor is this struct's own and valid: nothing else is left to go wrong.
+            Err(e) => panic!("epoll_wait: {e}"),
+        }
+        let mut any = false;
+        for event in &self.polled {
+            let Token(token) = event.token();
+            if event.token() == WAKE {
+                continue;
+            }
+            any = true;
+            let ready = Ready {
+                token,
+                readable: event.is_readable() || event.is_read_closed() || event.is_error(),
+                writable: event.is_writable() || event.is_write_closed() || event.is_error(),
+            };
+            match (token >> TOKEN_BITS).checked_sub(1).and_then(|n| self.drivers.get_mut(n)) {
+                Some(slot) => slot.ready.push(ready),
+                None => tracing::error!("readiness of an unknown source {token:#x}"),
+            }
+        }
+        any
+    }
+
+    fn drive(&mut self, spin: bool) {
+        for slot in &mut self.drivers {
+            if spin || !slot.ready.is_empty() {
+                slot.driver.turn(self.now, &slot.ready, spin, &mut self.node, &mut self.mem);
+                slot.ready.clear();
+            }
+        }
+    }
+
+    fn obey(&mut self) -> bool {
+        for n in 0..COMMANDS_PER_TURN {
+            let Some(command) = self.mailbox.pop() else { return n > 0 };
+            self.execute(command);
+        }
+        self.unfinished = true;
+        true
+    }
+
+    fn expire(&mut self) -> bool {
+        let due = |t: Option<Instant>| t.is_some_and(|t| t <= self.now);
+        let mut any = false;
+        if due(self.node.poll_timeout()) {
+            self.node.handle_timeout(self.now);
+            any = true;
+        }
+        for slot in &mut self.drivers {
+            if slot.driver.poll_timeout().is_some_and(|t| t <= self.now) {
+                slot.driver.handle_timeout(self.now, &mut self.node, &mut self.mem);
+                any = true;
+            }
+        }
+        any
+    }
+
+    /// Events up and messages out, until there are no more of either.
+    fn settle(&mut self) -> bool {
+        let mut any = false;
+        for _ in 0..ROUNDS_PER_TURN {
+            let mut more = false;
+            while let Some(event) = self.node.poll_event() {
+                self.deliver(event);
+                more = true;
+            }
+            while let Some(report) = self.node.poll_report() {
+                self.deliver_report(report);
+                more = true;
+            }
+            while let Some(output) = self.node.poll_output() {
+                self.carry_out(output);
+                more = true;
+            }
+            for slot in &mut self.drivers {
+                slot.driver.flush(self.now, &mut self.node, &mut self.mem);
+            }
+            if !more {
+                self.unfinished = false;
+                return any;
+            }
+            any = true;
+        }
+        self.unfinished = true;
+        any
+    }
+
+    fn carry_out(&mut self, output: Output) {
+        match output {
+            Output::Send(transmit) => {
+                self.stats.sends += 1;
+                let msg = transmit.msg;
+                let sent = match self.driver_of(transmit.ni) {
+                    Some(n) => self.drivers[n].driver.send(self.now, transmit, &self.mem),
+                    None => Err(NI_STOPPED),
+                };
+                if let Err(fault) = sent {
+                    self.stats.refused += 1;
+                    self.node.tx_refused(self.now, msg, fault);
+                }
+            }
+            Output::Resume { ni, rx, verdict } => {
+                // If the driver was stopped on this interface, it has said `rx_gone` for this one.
+                if let Some(n) = self.driver_of(ni) {
+                    let driver = &mut self.drivers[n].driver;
+                    driver.resume(self.now, rx, verdict, &mut self.node, &mut self.mem);
+                }
+            }
+        }
+    }
+
+    fn driver_of(&self, ni: NiId) -> Option<usize> {
+        self.ni_driver.get(ni).map(|id| usize::from(id.0))
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let drivers = self.drivers.iter().filter_map(|slot| slot.driver.poll_timeout());
+        let stop = self.stopping.filter(|s| !s.stopped).map(|s| s.deadline);
+        drivers.chain(self.node.poll_timeout()).chain(stop).min()
+    }
+
+    pub(crate) fn begin_stop(&mut self, grace: Duration) {
+        let deadline = self.tick() + grace;
+        if let Some(stopping) = &mut self.stopping {
+            stopping.deadline = stopping.deadline.min(deadline);
+            return;
+        }
+        self.stopping = Some(Stopping { deadline, stopped: false });
+        self.unfinished = true;
+        for key in self.owners.keys() {
+            if !matches!(self.owners.get_mut(key), Some(Owner::Operation(_))) {
+                self.release(key);
+            }
+        }
+    }
+
+    /// Goes on with stopping: waits for operations, then takes the interfaces down.
+    fn progress_stop(&mut self) {
+        let Some(Stopping { deadline, stopped: false }) = self.stopping else { return };
+        if (self.owners.len() > 0 || !self.waiters.is_empty()) && self.now < deadline {
+            return;
+        }
+        let nis: Vec<NiId> = self.ni_driver.keys().collect();
+        for ni in nis {
+            self.ni_stop(ni);
+        }
+        self.node.shutdown(self.now);
+        self.settle();
+        self.stopping = Some(Stopping { deadline, stopped: true });
+    }
+}
+
+/// How a thread of its own waits: it looks for work a little longer before it sleeps, because being
+/// woken costs more than a short wait does.
+///
+/// How long adapts: work that comes less than `max` after the last makes it twice that gap, work that
+/// comes later halves it. So an idle or slow node costs nothing, and a busy one rarely sleeps. After
+/// each look the thread gives the processor to whoever else wants it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spin {
+    /// The longest that a thread looks before it sleeps; zero never looks.
+    pub max: Duration,
+}
+
+impl Default for Spin {
+    /// 50 µs, a few times what a sleep and a wake-up cost; never on a single processor, where
+    /// looking keeps the one who has work to bring from running.
+    fn default() -> Self {
+        let alone = std::thread::available_parallelism().is_ok_and(|n| n.get() == 1);
+        Self { max: if alone { Duration::ZERO } else { Duration::from_micros(50) } }
+    }
+}
+
+/// The state behind [`Spin`].
+#[derive(Clone, Copy, Debug)]
+struct Spinner {
+    max: Duration,
+    budget: Duration,
+    idle_since: Instant,
+}
+
+impl Spinner {
+    /// Work has come at `now`.
+    fn worked(&mut self, now: Instant) {
+        let gap = now.saturating_since(self.idle_since);
+        self.budget = if gap <= self.max {
+            (gap * 2).max(self.budget * 7 / 8).min(self.max)
+        } else {
+            self.budget / 2
+        };
+        self.idle_since = now;
+    }
+
+    /// Whether to look again at `now`, or to sleep.
+    fn looks(&self, now: Instant) -> bool {
+        now.saturating_since(self.idle_since) < self.budget
+    }
+}
+
+/// The loop of a stack on its own thread. Ends when the stack has stopped.
+pub(crate) fn run(mut stack: Stack, spin: Spin) {
+    let mut spinner =
+        Spinner { max: spin.max, budget: Duration::ZERO, idle_since: stack.clock.now() };
+    while !stack.is_stopped() {
+        let wait = if spinner.looks(stack.now) { Wait::Spin } else { Wait::Block };
+        if stack.turn(wait) {
+            spinner.worked(stack.now);
+        } else if wait == Wait::Spin {
+            std::thread::yield_now();
+        }
+        // Descriptors made without a handler have nobody to poll for their events here.
+        stack.stats.events_unclaimed += (stack.events.len() + stack.reports.len()) as u64;
+        stack.events.clear();
+        stack.reports.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looking_follows_the_gaps_between_work() {
+        let us = Duration::from_micros;
+        let mut s = Spinner { max: us(50), budget: Duration::ZERO, idle_since: Instant::ZERO };
+        let mut now = Instant::ZERO;
+        assert!(!s.looks(now), "an idle node does not look");
+        for _ in 0..3 {
+            now += us(15);
+            s.worked(now);
+        }
+        assert_eq!(s.budget, us(30));
+        assert!(s.looks(now + us(29)) && !s.looks(now + us(30)));
+        for _ in 0..40 {
+            now += us(1000);
+            s.worked(now);
+        }
+        assert!(s.budget.is_zero(), "a slow node stops looking");
+        s.max = Duration::ZERO;
+        s.worked(now);
+        assert!(!s.looks(now), "zero never looks");
+    }
+}

@@ -1,0 +1,577 @@
+//! One stack: a node, its drivers, its memory, and the table of who wants to know what. It belongs
+//! to one thread at a time; what it does when that thread comes by is in `shard.rs`.
+//!
+//! A caller-driven program uses it directly: [`Stack::lend`] memory once, [`Stack::bind`] or
+//! [`Stack::attach`] descriptors once, then [`Stack::put`], [`Stack::turn`], [`Stack::poll_event`] in a
+//! loop, none of which allocates. Code that runs on a node's own thread (handlers, closures given to
+//! `NodeHandle::call`) gets the same `&mut Stack`.
+
+use core::fmt;
+use core::ops::Range;
+use core::time::Duration;
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::sync::Arc;
+
+use lnet::{
+    AttachError, Driver, Event, Found, Get, Loopback, MatchEntry, MdSpec, NiSpec, Node, OpId, Put,
+    Ready, Report, SendError, UnlinkError,
+};
+use lnet_types::{Errno, Instant, IoVec, MdId, Memory, NiId, RegionId, Span, iovec_slice};
+use mio::{Events, Poll, Registry, Token};
+use slotmap::SecondaryMap;
+
+use crate::clock::Clock;
+use crate::mailbox::{Command, Gone, Mailbox};
+use crate::memory::{Regions, spans};
+use crate::oneshot::Sender;
+use crate::owners::{HandlerFn, OWNED, Owner, Owners, SILENT};
+use crate::shard::Stopping;
+use crate::{AttachOptions, Buffer, MemoryError, NodeHandle, OpError, OpFailed};
+
+/// Tokens below this are the stack's own.
+pub(crate) const WAKE: Token = Token(0);
+/// Each driver has the tokens `n << TOKEN_BITS ..` for its own `n > 0`.
+pub(crate) const TOKEN_BITS: u32 = 40;
+
+/// A driver's place in a stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DriverId(pub(crate) u8);
+
+pub(crate) struct DriverSlot {
+    pub(crate) driver: Box<dyn Driver + Send>,
+    pub(crate) ready: Vec<Ready>,
+}
+
+/// What a stack counts about itself. The node's and the drivers' counters are theirs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StackStats {
+    /// Turns taken.
+    pub turns: u64,
+    /// Times that the poller was asked.
+    pub polls: u64,
+    /// Times that the thread was allowed to sleep in the poller.
+    pub sleeps: u64,
+    /// Commands from handles.
+    pub commands: u64,
+    /// Events delivered.
+    pub events: u64,
+    /// Messages handed to drivers.
+    pub sends: u64,
+    /// Messages that a driver refused at once.
+    pub refused: u64,
+    /// Events and reports for the caller of [`Stack::turn`], when the stack runs by itself and has
+    /// none.
+    pub events_unclaimed: u64,
+}
+
+/// A node with everything that it stands on.
+pub struct Stack {
+    pub(crate) node: Node,
+    pub(crate) drivers: Vec<DriverSlot>,
+    pub(crate) ni_driver: SecondaryMap<NiId, DriverId>,
+    pub(crate) mem: Regions,
+    pub(crate) owners: Owners,
+    /// Descriptors of the caller, with what they stand on.
+    raw: SecondaryMap<MdId, IoVec>,
+    pub(crate) events: VecDeque<Event>,
+    /// Who waits for a ping or discovery.
+    pub(crate) waiters: BTreeMap<OpId, Sender<Result<Found, OpError>>>,
+    /// Ends of pings and discoveries that the caller asked for.
+    pub(crate) reports: VecDeque<Report>,
+    pub(crate) mailbox: Arc<Mailbox>,
+    pub(crate) poll: Poll,
+    pub(crate) polled: Events,
+    pub(crate) clock: Clock,
+    pub(crate) now: Instant,
+    pub(crate) in_turn: bool,
+    pub(crate) looks: u32,
+    pub(crate) unfinished: bool,
+    pub(crate) stopping: Option<Stopping>,
+    pub(crate) stats: StackStats,
+    /// Fields go in this order: when this one does, all sockets are closed.
+    _gone: Gone,
+}
+
+impl Stack {
+    pub(crate) fn new(node: impl FnOnce(Instant) -> Node) -> io::Result<Self> {
+        let poll = Poll::new()?;
+        let mailbox = Arc::new(Mailbox::new(poll.registry(), WAKE)?);
+        let gone = Gone(Arc::clone(&mailbox));
+        let clock = Clock::new();
+        let now = clock.now();
+        let node = node(now);
+        let loopback = DriverSlot { driver: Box::new(Loopback::new()), ready: Vec::new() };
+        Ok(Self {
+            ni_driver: node.loopback().map(|ni| (ni, DriverId(0))).into_iter().collect(),
+            node,
+            drivers: vec![loopback],
+            mem: Regions::default(),
+            owners: Owners::default(),
+            raw: SecondaryMap::new(),
+            events: VecDeque::new(),
+            waiters: BTreeMap::new(),
+            reports: VecDeque::new(),
+            mailbox,
+            poll,
+            polled: Events::with_capacity(1024),
+            clock,
+            now,
+            in_turn: false,
+            looks: 0,
+            unfinished: true,
+            stopping: None,
+            stats: StackStats::default(),
+            _gone: gone,
+        })
+    }
+
+    // ---- Interfaces and drivers ----
+
+    /// Adds a driver. `make` gets the poller's registry and the tokens that the driver may register
+    /// sources under.
+    ///
+    /// # Errors
+    /// Those of `make`; `InvalidInput` when there are 255 drivers.
+    pub fn add_driver(
+        &mut self,
+        make: impl FnOnce(&Registry, Range<usize>) -> io::Result<Box<dyn Driver + Send>>,
+    ) -> io::Result<DriverId> {
+        let id = u8::try_from(self.drivers.len())
+            .ok()
+            .filter(|n| *n < u8::MAX)
+            .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+        let first = (usize::from(id) + 1) << TOKEN_BITS;
+        let driver = make(self.poll.registry(), first..first + (1 << TOKEN_BITS))?;
+        self.drivers.push(DriverSlot { driver, ready: Vec::new() });
+        Ok(DriverId(id))
+    }
+
+    /// Adds an interface that `driver` serves already or will serve when it is told of.
+    ///
+    /// # Errors
+    /// The node's.
+    pub fn add_ni(&mut self, driver: DriverId, spec: NiSpec) -> Result<NiId, Errno> {
+        let now = self.tick();
+        let ni = self.node.add_ni(now, spec)?;
+        self.ni_driver.insert(ni, driver);
+        Ok(ni)
+    }
+
+    /// Removes an interface: its connections are closed, messages in hand fail.
+    ///
+    /// # Errors
+    /// `ENOENT` if there is no such interface, `EINVAL` for the loopback interface.
+    pub fn del_ni(&mut self, ni: NiId) -> Result<(), Errno> {
+        if self.node.loopback() == Some(ni) {
+            return Err(Errno::EINVAL);
+        }
+        self.ni_stop(ni);
+        self.unfinished = true;
+        let now = self.tick();
+        self.node.del_ni(now, ni)
+    }
+
+    /// Stops an interface in its driver. From here on messages for it are refused.
+    pub(crate) fn ni_stop(&mut self, ni: NiId) {
+        let now = self.tick();
+        if let Some(id) = self.ni_driver.remove(ni) {
+            let slot = &mut self.drivers[usize::from(id.0)];
+            slot.driver.ni_stop(now, ni, &mut self.node, &mut self.mem);
+        }
+    }
+
+    // ---- Memory ----
+
+    /// Registers a buffer for use by any number of descriptors of the caller.
+    ///
+    /// # Errors
+    /// Gives the buffer back when there are [`Regions::MAX`] regions.
+    pub fn lend(&mut self, buffer: Buffer) -> Result<RegionId, OpFailed> {
+        self.mem.lend(buffer).map_err(|buffer| OpFailed {
+            error: OpError::NoRegion(Regions::MAX),
+            buffer: Some(buffer),
+        })
+    }
+
+    /// Takes back a buffer that no descriptor uses any more.
+    ///
+    /// # Errors
+    /// [`MemoryError::InUse`], [`MemoryError::Span`] if there is no such region.
+    pub fn take_back(&mut self, region: RegionId) -> Result<Buffer, MemoryError> {
+        let gone = MemoryError::Span { region, start: 0, end: 0 };
+        self.mem.len_of(region).ok_or(gone)?;
+        match self.mem.descriptors(region) {
+            0 => self.mem.remove(region).ok_or(gone),
+            n => Err(MemoryError::InUse(n)),
+        }
+    }
+
+    /// The whole of a region, as descriptors name it.
+    pub fn region(&self, region: RegionId) -> IoVec {
+        spans(region, 0..self.mem.len_of(region).unwrap_or(0) as u64)
+    }
+
+    /// The bytes of registered memory. Panics on a span that is not inside a region.
+    pub fn bytes(&self, span: Span) -> &[u8] {
+        self.mem.bytes(span)
+    }
+
+    /// The bytes of registered memory, to be written. Panics as [`Stack::bytes`], and on bytes that
+    /// have been delivered to an `Attachment`.
+    pub fn bytes_mut(&mut self, span: Span) -> &mut [u8] {
+        self.mem.bytes_mut(span)
+    }
+
+    /// What an event at a buffer with handler brought. `None` for other events, and for bytes that
+    /// lie in more than one span.
+    pub fn payload(&mut self, event: &Event) -> Option<&[u8]> {
+        let iov = match self.owners.get_mut(event.user)? {
+            Owner::Handler { iov, .. } => iovec_slice(iov, event.offset, u64::from(event.mlength)),
+            Owner::Operation(_) | Owner::Inbox(_) => return None,
+        };
+        match iov.as_slice() {
+            [] => Some(&[]),
+            [span] => Some(self.mem.bytes(*span)),
+            _ => None,
+        }
+    }
+
+    // ---- Descriptors and operations of the caller ----
+
+    /// Makes a free-floating descriptor. Its events are polled with [`Stack::poll_event`].
+    ///
+    /// # Errors
+    /// [`MemoryError`], without any effect.
+    pub fn bind(&mut self, spec: MdSpec) -> Result<MdId, MemoryError> {
+        let (iov, spec) = self.raw_spec(spec)?;
+        let md = self.node.bind(spec)?;
+        self.keep_raw(md, iov);
+        Ok(md)
+    }
+
+    /// Attaches a buffer to a portal. Its events are polled with [`Stack::poll_event`].
+    ///
+    /// # Errors
+    /// [`MemoryError`], without any effect.
+    pub fn attach(
+        &mut self,
+        portal: u32,
+        me: MatchEntry,
+        spec: MdSpec,
+    ) -> Result<MdId, MemoryError> {
+        let (iov, spec) = self.raw_spec(spec)?;
+        let now = self.tick();
+        let md = self.node.attach(now, portal, me, spec)?;
+        self.keep_raw(md, iov);
+        self.unfinished = true;
+        Ok(md)
+    }
+
+    /// [`Stack::bind`], with events going to `handler` as they happen; `spec.user` is not used.
+    ///
+    /// # Errors
+    /// [`MemoryError`], without any effect.
+    pub fn bind_handler(
+        &mut self,
+        spec: MdSpec,
+        handler: impl FnMut(&mut Self, &Event) + Send + 'static,
+    ) -> Result<MdId, MemoryError> {
+        self.with_handler(spec, Box::new(handler), false, |stack, spec| stack.node.bind(spec))
+            .map(|(md, _)| md)
+    }
+
+    /// [`Stack::attach`], with events going to `handler` as they happen; `spec.user` is not used.
+    ///
+    /// # Errors
+    /// [`MemoryError`], without any effect.
+    pub fn attach_handler(
+        &mut self,
+        portal: u32,
+        me: MatchEntry,
+        spec: MdSpec,
+        handler: impl FnMut(&mut Self, &Event) + Send + 'static,
+    ) -> Result<MdId, MemoryError> {
+        self.with_handler(spec, Box::new(handler), false, |stack, spec| {
+            let now = stack.tick();
+            stack.node.attach(now, portal, me, spec)
+        })
+        .map(|(md, _)| md)
+    }
+
+    /// For handles: attaches a buffer that goes with its descriptor.
+    pub(crate) fn attach_service(
+        &mut self,
+        portal: u32,
+        me: MatchEntry,
+        buffer: Buffer,
+        options: AttachOptions,
+        handler: HandlerFn,
+    ) -> Result<u64, OpFailed> {
+        if self.is_stopping() {
+            return Err(OpFailed { error: OpError::Stopped, buffer: Some(buffer) });
+        }
+        let len = buffer.len();
+        let region = self.lend(buffer)?;
+        let spec = options.spec(region, len, 0);
+        let attached = self.with_handler(spec, handler, true, |stack, spec| {
+            let now = stack.tick();
+            stack.node.attach(now, portal, me, spec)
+        });
+        match attached {
+            Ok((_, key)) => Ok(key),
+            Err(e) => {
+                let error = match e {
+                    MemoryError::Attach(e) => e.into(),
+                    // The span is the region just made, and the user word the stack's own.
+                    _ => OpError::Stopped,
+                };
+                Err(OpFailed { error, buffer: self.mem.remove(region) })
+            }
+        }
+    }
+
+    fn with_handler(
+        &mut self,
+        spec: MdSpec,
+        handler: HandlerFn,
+        owns_regions: bool,
+        make: impl FnOnce(&mut Self, MdSpec) -> Result<MdId, AttachError>,
+    ) -> Result<(MdId, u64), MemoryError> {
+        self.check_spans(&spec.buf)?;
+        let iov = spec.buf.clone();
+        let key = self.owners.insert(Owner::Handler {
+            run: Some(handler),
+            md: MdId::default(),
+            iov: iov.clone(),
+            owns_regions,
+        });
+        let made = make(self, MdSpec { user: key, events: true, ..spec });
+        match (made, self.owners.get_mut(key)) {
+            (Ok(made), Some(Owner::Handler { md, .. })) => {
+                *md = made;
+                iov.iter().for_each(|s| self.mem.add_descriptor(s.region));
+                self.unfinished = true;
+                Ok((made, key))
+            }
+            (made, _) => {
+                self.owners.remove(key);
+                Err(made.err().unwrap_or(AttachError::NoOperation).into())
+            }
+        }
+    }
+
+    /// Unlinks a descriptor: its last event comes now, or with the operation that still uses it.
+    ///
+    /// # Errors
+    /// There is no such descriptor (any more).
+    pub fn unlink(&mut self, md: MdId) -> Result<(), UnlinkError> {
+        let now = self.tick();
+        self.unfinished = true;
+        self.node.unlink(now, md)
+    }
+
+    /// Starts a PUT of a bound descriptor.
+    ///
+    /// # Errors
+    /// The node's.
+    pub fn put(&mut self, put: Put) -> Result<(), SendError> {
+        let now = self.tick();
+        self.unfinished = true;
+        self.node.put(now, put)
+    }
+
+    /// Starts a GET into a bound descriptor.
+    ///
+    /// # Errors
+    /// The node's.
+    pub fn get(&mut self, get: Get) -> Result<(), SendError> {
+        let now = self.tick();
+        self.unfinished = true;
+        self.node.get(now, get)
+    }
+
+    /// The next event of a descriptor made with [`Stack::bind`] or [`Stack::attach`].
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// The next end of a ping or discovery that was begun with [`Stack::node_mut`].
+    pub fn poll_report(&mut self) -> Option<Report> {
+        self.reports.pop_front()
+    }
+
+    // ---- The rest ----
+
+    /// The node.
+    pub fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// The node, to be configured. What it wants done happens in the next turn.
+    pub fn node_mut(&mut self) -> &mut Node {
+        self.unfinished = true;
+        &mut self.node
+    }
+
+    /// The time: of this turn inside of one, read from the clock otherwise.
+    pub fn tick(&mut self) -> Instant {
+        if !self.in_turn {
+            self.now = self.clock.now();
+        }
+        self.now
+    }
+
+    /// A handle for other threads. It does not keep a node alive that runs on its own thread.
+    pub fn handle(&self) -> NodeHandle {
+        NodeHandle::observer(Arc::clone(&self.mailbox))
+    }
+
+    /// What this stack has counted.
+    pub fn stats(&self) -> StackStats {
+        self.stats
+    }
+
+    /// Begins to stop: attachments are detached at once, operations may finish within `grace`, then
+    /// interfaces go down. Over when [`Stack::is_stopped`] says so; turns are needed to get there.
+    pub fn stop(&mut self, grace: Duration) {
+        self.begin_stop(grace);
+    }
+
+    pub(crate) fn mailbox(&self) -> &Arc<Mailbox> {
+        &self.mailbox
+    }
+
+    pub(crate) fn unlink_md(&mut self, md: MdId) {
+        // One that is gone already has told its owner so.
+        let _ = self.unlink(md);
+    }
+
+    /// Whoever waited for `key` is gone.
+    pub(crate) fn release(&mut self, key: u64) {
+        let md = match self.owners.get_mut(key) {
+            Some(Owner::Operation(pending)) => pending.md(),
+            Some(Owner::Inbox(inbox)) => inbox.md(),
+            Some(Owner::Handler { md, .. }) => *md,
+            None => return,
+        };
+        self.unlink_md(md);
+    }
+
+    pub(crate) fn execute(&mut self, command: Command) {
+        self.stats.commands += 1;
+        match command {
+            Command::Begin(operation) => self.begin(operation),
+            Command::Release(key) => self.release(key),
+            Command::Call(call) => call(self),
+            Command::Stop(grace) => self.begin_stop(grace),
+        }
+    }
+
+    /// Takes an event of the node to its owner.
+    pub(crate) fn deliver(&mut self, event: Event) {
+        self.stats.events += 1;
+        if event.user & OWNED == 0 {
+            if event.unlinked
+                && let Some(iov) = self.raw.remove(event.md)
+            {
+                iov.iter().for_each(|s| self.mem.drop_descriptor(s.region));
+            }
+            if event.user & SILENT == 0 {
+                self.events.push_back(event);
+            }
+            return;
+        }
+        match self.owners.get_mut(event.user) {
+            Some(Owner::Operation(_)) => self.operation_event(event.user, &event),
+            Some(Owner::Inbox(_)) => self.inbox_event(event.user, &event),
+            Some(Owner::Handler { run, .. }) => {
+                let run = run.take();
+                self.handler_event(event.user, &event, run);
+            }
+            None => tracing::warn!("event for nobody: {event:?}"),
+        }
+    }
+
+    pub(crate) fn deliver_report(&mut self, report: Report) {
+        match self.waiters.remove(&report.op) {
+            // Whoever does not wait any more does not want to know.
+            Some(waiter) => _ = waiter.send(report.outcome.map_err(OpError::Failed)),
+            None => self.reports.push_back(report),
+        }
+    }
+
+    fn handler_event(&mut self, key: u64, event: &Event, handler: Option<HandlerFn>) {
+        // Events are delivered one after the other, so a handler is never found running.
+        let Some(mut handler) = handler else { return };
+        handler(self, event);
+        if !event.unlinked {
+            if let Some(Owner::Handler { run, .. }) = self.owners.get_mut(key) {
+                *run = Some(handler);
+            }
+            return;
+        }
+        if let Some(Owner::Handler { iov, owns_regions, .. }) = self.owners.remove(key) {
+            for span in &iov {
+                self.mem.drop_descriptor(span.region);
+                if owns_regions && self.mem.descriptors(span.region) == 0 {
+                    self.mem.remove(span.region);
+                }
+            }
+        }
+    }
+
+    fn raw_spec(&self, mut spec: MdSpec) -> Result<(IoVec, MdSpec), MemoryError> {
+        if spec.user & (OWNED | SILENT) != 0 {
+            return Err(MemoryError::UserWord(spec.user));
+        }
+        self.check_spans(&spec.buf)?;
+        if !spec.events {
+            // The stack must see the last event all the same, to know when the memory is free.
+            spec.events = true;
+            spec.user |= SILENT;
+        }
+        Ok((spec.buf.clone(), spec))
+    }
+
+    fn keep_raw(&mut self, md: MdId, iov: IoVec) {
+        iov.iter().for_each(|s| self.mem.add_descriptor(s.region));
+        self.raw.insert(md, iov);
+    }
+
+    fn check_spans(&self, iov: &[Span]) -> Result<(), MemoryError> {
+        for &Span { region, len, offset } in iov {
+            let end = offset.saturating_add(u64::from(len));
+            if self.mem.len_of(region).is_none_or(|has| end > has as u64) {
+                return Err(MemoryError::Span { region, start: offset, end });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Stack {
+    /// Fails what is left: one outcome for everybody who waits.
+    fn drop(&mut self) {
+        self.mailbox.close();
+        for key in self.owners.keys() {
+            match self.owners.remove(key) {
+                Some(Owner::Operation(pending)) => pending.abort(&mut self.mem),
+                Some(Owner::Inbox(inbox)) => inbox.abort(&mut self.mem),
+                Some(Owner::Handler { .. }) | None => {}
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Stack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stack")
+            .field("drivers", &self.drivers.len())
+            .field("owners", &self.owners.len())
+            .field("memory", &self.mem)
+            .field("stats", &self.stats)
+            .finish_non_exhaustive()
+    }
+}
