@@ -1,6 +1,6 @@
 //! What a client may ask.
 
-use lnet_config::{NetAdd, NetDel, PeerAdd, PeerDel, Setting, text};
+use lnet_config::{NetAdd, NetDel, PeerAdd, PeerDel, Setting, Step, text};
 use lnet_types::{Net, Nid};
 use serde::{Deserialize, Serialize};
 
@@ -97,6 +97,18 @@ pub enum Request {
     StatsShow,
     /// Zeroes the counters of the node, its NIs and peer NIs (C-stats-1). `Done`
     StatsReset,
+}
+
+impl From<Step> for Request {
+    fn from(step: Step) -> Self {
+        match step {
+            Step::NetAdd(net) => Self::NetAdd(net),
+            Step::NetDel(net) => Self::NetDel(net),
+            Step::PeerAdd(peer) => Self::PeerAdd(peer),
+            Step::PeerDel(peer) => Self::PeerDel(peer),
+            Step::Set(settings) => Self::Set { settings },
+        }
+    }
 }
 
 /// Which NIs or peer NIs a change is for.

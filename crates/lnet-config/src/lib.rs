@@ -1,9 +1,35 @@
 //! Configuration: texts in, one validated model out, and what has to be done to get there.
 //!
-//! Pure: no files, no sockets, no clock. `model.rs` has the nouns, which the control socket
-//! (`lnet-admin`) carries as they are; `text.rs` how NIDs look in serialized data.
+//! Pure: no files, no sockets, no clock; it prints nothing and connects to nothing.
+//!
+//! ```text
+//!   YAML ──yaml.rs──► tree ──import.rs──► Config ──plan.rs──► steps
+//!    ▲                                      │
+//!    ╰────────── emit.rs ◄──── export.rs ◄──╯
+//! ```
+//!
+//! `model.rs` has the nouns that steps consist of, which the control socket (`lnet-admin`) carries
+//! as they are; `lists.rs`, `nids.rs` and `number.rs` read the short texts of command lines.
 
+mod config;
+mod emit;
+mod export;
+mod import;
+mod lists;
 mod model;
+mod nids;
+mod number;
+mod plan;
 pub mod text;
+pub mod yaml;
 
+pub use config::{
+    Block, Config, ConfigError, DiscoverBlock, GLOBAL_KEYS, NetBlock, NiBlock, PeerBlock, PingBlock,
+};
+pub use emit::{Style, Tree};
+pub use export::cpts_text;
+pub use lists::{CPTS_MAX, INTERFACES_MAX, ListError, parse_cpts, parse_interfaces};
 pub use model::{Interface, LndTunables, NetAdd, NetDel, NetTunables, PeerAdd, PeerDel, Setting};
+pub use nids::{NID_LIST_MAX, NidListError, parse_nid_list};
+pub use number::parse_number;
+pub use plan::{Step, diff};

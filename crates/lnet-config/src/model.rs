@@ -25,7 +25,7 @@ pub struct NetTunables {
     pub peer_timeout_s: Option<u32>,
     /// Messages to one peer NI at a time, > 0.
     pub peer_credits: Option<u32>,
-    /// Router buffers that one peer NI may hold, > 0.
+    /// Router buffers that one peer NI may hold, ≥ 0; 0 lets the driver choose.
     pub peer_buffer_credits: Option<u32>,
     /// Messages of one NI at a time, > 0.
     pub credits: Option<u32>,

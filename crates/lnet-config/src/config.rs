@@ -1,0 +1,137 @@
+//! A whole configuration: what a YAML file says, in its order, checked as far as that goes without
+//! a node. `import.rs` reads it, `export.rs` writes it, `plan.rs` turns it into steps.
+
+use lnet_types::{Errno, Net, Nid};
+use thiserror::Error;
+
+use crate::yaml::{Pos, YamlError};
+use crate::{Interface, LndTunables, NetTunables, Setting};
+
+/// The tunables that a `global` block may set, in the order in which exporters print them
+/// (S-global-1). `lnd_timeout` is derived and printed between `router_sensitivity` and
+/// `response_tracking`; importers ignore it.
+pub const GLOBAL_KEYS: [&str; 12] = [
+    "numa_range",
+    "max_interfaces",
+    "discovery",
+    "drop_asym_route",
+    "retry_count",
+    "transaction_timeout",
+    "health_sensitivity",
+    "recovery_interval",
+    "router_sensitivity",
+    "response_tracking",
+    "recovery_limit",
+    "max_recovery_ping_interval",
+];
+
+/// A configuration. Blocks take effect in the order of the text (I-8).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Config {
+    /// The blocks with their places.
+    pub blocks: Vec<(Pos, Block)>,
+    /// `global: profile:`, the defaults that a daemon is to start with, and its place.
+    pub profile: Option<(Pos, String)>,
+}
+
+/// One block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Block {
+    /// One item of `net`.
+    Net(NetBlock),
+    /// One item of `peer`.
+    Peer(PeerBlock),
+    /// A `global` or `numa` block, or tunables at top level. To be applied together, so that the
+    /// order of `retry_count` and `transaction_timeout` does not matter (I-15).
+    Settings(Vec<Setting>),
+    /// A `ping` block: to be run, not to be configured.
+    Ping(PingBlock),
+    /// A `discover` block: to be run, not to be configured.
+    Discover(DiscoverBlock),
+}
+
+/// A net and its NIs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetBlock {
+    /// The net; never loopback.
+    pub net: Net,
+    /// Its NIs, at least one.
+    pub nis: Vec<NiBlock>,
+}
+
+/// NIs of one net with the same settings: one for each interface, the one that `nid` names, or the
+/// one on the first usable interface when neither is given (I-9).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NiBlock {
+    /// Interfaces.
+    pub interfaces: Vec<Interface>,
+    /// The NID, where no interface is named or an address of the interface is meant that is not
+    /// its first (large NIDs).
+    pub nid: Option<Nid>,
+    /// Tunables of the net.
+    pub tunables: NetTunables,
+    /// Tunables of the NIs.
+    pub lnd: LndTunables,
+    /// CPTs; all if `None`.
+    pub cpts: Option<Vec<u32>>,
+}
+
+/// A peer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerBlock {
+    /// Its primary NID.
+    pub primary: Nid,
+    /// Its other NIDs.
+    pub nids: Vec<Nid>,
+    /// Whether it is Multi-Rail.
+    pub multi_rail: bool,
+}
+
+/// NIDs to be pinged (I-17).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PingBlock {
+    /// Whom.
+    pub nids: Vec<Nid>,
+    /// Limit on each, milliseconds.
+    pub timeout_ms: Option<u64>,
+    /// The local NID to send from.
+    pub source: Option<Nid>,
+}
+
+/// NIDs to be discovered (I-17).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DiscoverBlock {
+    /// Whom.
+    pub nids: Vec<Nid>,
+    /// Whether to ask even a peer that is up to date.
+    pub force: bool,
+}
+
+/// Why a text is not a configuration.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// Not YAML as it is read here.
+    #[error(transparent)]
+    Yaml(#[from] YamlError),
+    /// YAML that says something wrong. `text` is what scripts see.
+    #[error("{text} at {pos}")]
+    Content {
+        /// What importers return for it.
+        errno: Errno,
+        /// What is wrong, as kernel tools say it where they do.
+        text: String,
+        /// Where.
+        pos: Pos,
+    },
+}
+
+impl ConfigError {
+    /// The error number that importers return.
+    pub const fn errno(&self) -> Errno {
+        match self {
+            Self::Yaml(_) => Errno::EINVAL,
+            Self::Content { errno, .. } => *errno,
+        }
+    }
+}

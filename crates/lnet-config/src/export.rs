@@ -1,0 +1,180 @@
+//! [`Config`] to text, in the reduced form that backups have (S-net-8, S-peer-4): what is needed to
+//! configure a node the same way again, and nothing else.
+
+use crate::config::{Block, Config, DiscoverBlock, NetBlock, NiBlock, PeerBlock, PingBlock};
+use crate::{Interface, Setting, Style, Tree};
+
+impl Config {
+    /// The text, in the layouts of kernel tools: nets and peers in library style, the rest in
+    /// classic style. Neighbours of one kind share their key.
+    pub fn to_yaml(&self) -> String {
+        let mut out = String::new();
+        let mut blocks = self.blocks.iter().map(|(_, block)| block).peekable();
+        let mut profile = self.profile.as_ref().map(|(_, name)| name);
+        let mut documents = 0;
+        let mut seen: Vec<&str> = Vec::new();
+        while let Some(block) = blocks.next() {
+            let name = block.key();
+            // A key may stand once in a document.
+            if seen.contains(&name) {
+                out.push_str("---\n");
+                documents += 1;
+                seen.clear();
+            }
+            seen.push(name);
+            let mut items = vec![block.tree()];
+            while let (Block::Net(_) | Block::Peer(_), Some(next)) = (block, blocks.peek()) {
+                if next.key() != name {
+                    break;
+                }
+                items.push(next.tree());
+                blocks.next();
+            }
+            let style = match block {
+                Block::Net(_) | Block::Peer(_) => Style::Library,
+                _ => Style::Classic,
+            };
+            let tree = match (block, items.pop()) {
+                (Block::Net(_) | Block::Peer(_), Some(last)) => {
+                    items.push(last);
+                    Tree::List(items)
+                }
+                (Block::Settings(settings), _) => settings_tree(profile.take(), settings),
+                (_, last) => last.unwrap_or(Tree::List(Vec::new())),
+            };
+            out.push_str(&Tree::map([(name, tree)]).render(style));
+        }
+        if let Some(name) = profile {
+            if seen.contains(&"global") || documents > 0 {
+                out.push_str("---\n");
+            }
+            let tree = settings_tree(Some(name), &[]);
+            out.push_str(&Tree::map([("global", tree)]).render(Style::Classic));
+        }
+        out
+    }
+}
+
+impl Block {
+    fn key(&self) -> &'static str {
+        match self {
+            Self::Net(_) => "net",
+            Self::Peer(_) => "peer",
+            Self::Settings(_) => "global",
+            Self::Ping(_) => "ping",
+            Self::Discover(_) => "discover",
+        }
+    }
+
+    fn tree(&self) -> Tree {
+        match self {
+            Self::Net(net) => net.tree(),
+            Self::Peer(peer) => peer.tree(),
+            Self::Settings(settings) => settings_tree(None, settings),
+            Self::Ping(ping) => ping.tree(),
+            Self::Discover(discover) => discover.tree(),
+        }
+    }
+}
+
+impl NetBlock {
+    /// Its item below `net`.
+    pub fn tree(&self) -> Tree {
+        let nis = self.nis.iter().map(NiBlock::tree).collect();
+        Tree::map([("net type", Tree::plain(self.net)), ("local NI(s)", Tree::List(nis))])
+    }
+}
+
+impl NiBlock {
+    fn tree(&self) -> Tree {
+        let mut entries = Vec::new();
+        if let Some(nid) = self.nid {
+            entries.push(("nid", Tree::plain(nid)));
+        }
+        if !self.interfaces.is_empty() {
+            let names = self.interfaces.iter().enumerate();
+            let names = names.map(|(i, interface)| (i.to_string(), Tree::plain(Shown(interface))));
+            entries.push(("interfaces", Tree::map(names)));
+        }
+        let numbers = |all: &[(&'static str, Option<i64>)]| -> Vec<(&'static str, Tree)> {
+            all.iter().filter_map(|(key, v)| v.map(|v| (*key, Tree::plain(v)))).collect()
+        };
+        let tunables = numbers(&[
+            ("peer_timeout", self.tunables.peer_timeout_s.map(i64::from)),
+            ("peer_credits", self.tunables.peer_credits.map(i64::from)),
+            ("peer_buffer_credits", self.tunables.peer_buffer_credits.map(i64::from)),
+            ("credits", self.tunables.credits.map(i64::from)),
+        ]);
+        let lnd = numbers(&[
+            ("conns_per_peer", self.lnd.conns_per_peer.map(i64::from)),
+            ("tos", self.lnd.tos.map(i64::from)),
+        ]);
+        for (key, rows) in [("tunables", tunables), ("lnd tunables", lnd)] {
+            if !rows.is_empty() {
+                entries.push((key, Tree::map(rows)));
+            }
+        }
+        if let Some(cpts) = &self.cpts {
+            entries.push(("CPT", Tree::Quoted(cpts_text(cpts))));
+        }
+        if entries.is_empty() {
+            // An NI on the first usable interface, all defaults: still an item.
+            entries.push(("tunables", Tree::map([] as [(&str, Tree); 0])));
+        }
+        Tree::map(entries)
+    }
+}
+
+/// CPTs as they are shown, `[0,1]`.
+pub fn cpts_text(cpts: &[u32]) -> String {
+    let all: Vec<String> = cpts.iter().map(ToString::to_string).collect();
+    format!("[{}]", all.join(","))
+}
+
+struct Shown<'a>(&'a Interface);
+
+impl core::fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(&self.0.name)?;
+        match &self.0.cpts {
+            Some(cpts) => f.write_str(&cpts_text(cpts)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl PeerBlock {
+    /// Its item below `peer`.
+    pub fn tree(&self) -> Tree {
+        let nid = |nid| Tree::map([("nid", Tree::plain(nid))]);
+        let nids = core::iter::once(self.primary).chain(self.nids.iter().copied());
+        Tree::map([
+            ("primary nid", Tree::plain(self.primary)),
+            ("Multi-Rail", Tree::Bool(self.multi_rail)),
+            ("peer ni", Tree::List(nids.map(nid).collect())),
+        ])
+    }
+}
+
+impl PingBlock {
+    fn tree(&self) -> Tree {
+        let nids = self.nids.iter().map(Tree::plain).collect();
+        let mut entries = vec![("nids", Tree::List(nids))];
+        entries.extend(self.timeout_ms.map(|ms| ("timeout", Tree::plain(ms))));
+        entries.extend(self.source.map(|nid| ("source", Tree::plain(nid))));
+        Tree::map(entries)
+    }
+}
+
+impl DiscoverBlock {
+    fn tree(&self) -> Tree {
+        let nids = self.nids.iter().map(Tree::plain).collect();
+        Tree::map([("nids", Tree::List(nids)), ("force", Tree::Bool(self.force))])
+    }
+}
+
+fn settings_tree(profile: Option<&String>, settings: &[Setting]) -> Tree {
+    let profile = profile.map(|name| ("profile", Tree::plain(name)));
+    let settings = settings.iter().map(|s| (s.name.as_str(), Tree::plain(s.value)));
+    Tree::map(profile.into_iter().chain(settings))
+}

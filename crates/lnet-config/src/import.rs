@@ -1,0 +1,517 @@
+//! YAML to [`Config`]: every block that importers of LNet accept (lnetctl.md 5.3), in either layout
+//! and in full YAML, keys in any order.
+//!
+//! Stricter than the original where that hid mistakes: unknown keys are errors. What an export
+//! prints besides configuration (`status`, counters, …) is skipped, so that every export can be
+//! read back. Kinder where the original set traps (the items marked "Q fix" there): loopback nets
+//! are skipped, each NI keeps its own settings, gateway and peer NIDs may be ranges.
+
+use lnet_types::{Errno, Net, Nid};
+
+use crate::config::{
+    Block, Config, ConfigError, DiscoverBlock, GLOBAL_KEYS, NetBlock, NiBlock, PeerBlock, PingBlock,
+};
+use crate::yaml::{self, Key, Node, Pos, Value};
+use crate::{
+    Interface, LndTunables, NetTunables, Setting, parse_cpts, parse_interfaces, parse_nid_list,
+    parse_number,
+};
+
+/// Keys below `net` that exporters print and importers skip. `seq_no` and `detail` belong to the
+/// classic importer (I-21).
+const NET_READ_ONLY: [&str; 12] = [
+    "status",
+    "statistics",
+    "sent_stats",
+    "received_stats",
+    "dropped_stats",
+    "health stats",
+    "udsp info",
+    "dev cpt",
+    "tcp bonding",
+    "seq_no",
+    "detail",
+    "lnd timeout",
+];
+
+/// Keys below `peer` that exporters print and importers skip.
+const PEER_READ_ONLY: [&str; 3] = ["peer state", "seq_no", "detail"];
+
+/// LND tunables of drivers that this node does not have.
+const FOREIGN_LND_KEYS: [&str; 9] = [
+    "peercredits_hiw",
+    "concurrent_sends",
+    "fmr_pool_size",
+    "fmr_flush_trigger",
+    "fmr_cache",
+    "ntx",
+    "map_on_demand",
+    "auth_key",
+    "traffic_class",
+];
+
+impl Config {
+    /// Reads a configuration.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its place.
+    pub fn from_yaml(text: &str) -> Result<Self, ConfigError> {
+        let mut config = Self::default();
+        for document in yaml::parse(text)? {
+            if document.value == Value::Null {
+                continue;
+            }
+            let entries = map(&document, "a map of blocks such as 'net' and 'peer'")?;
+            // Tunables may stand at top level; they are one block, at the place of the first.
+            let mut loose = Vec::new();
+            let mut loose_at = None;
+            for (key, node) in entries {
+                if !config.block(key, node)? {
+                    loose_at.get_or_insert((key.pos, config.blocks.len()));
+                    config.setting(key, node, &mut loose)?;
+                }
+            }
+            if let (Some((pos, at)), false) = (loose_at, loose.is_empty()) {
+                config.blocks.insert(at, (pos, Block::Settings(loose)));
+            }
+        }
+        Ok(config)
+    }
+
+    /// One top-level key. `false`: it is none of the blocks.
+    fn block(&mut self, key: &Key, node: &Node) -> Result<bool, ConfigError> {
+        match key.text.as_str() {
+            "net" => {
+                for item in list(node, "a list of nets")? {
+                    if let Some(net) = net_block(item)? {
+                        self.blocks.push((item.pos, Block::Net(net)));
+                    }
+                }
+            }
+            "peer" => {
+                for item in list(node, "a list of peers")? {
+                    self.blocks.push((item.pos, Block::Peer(peer_block(item)?)));
+                }
+            }
+            "global" => {
+                let mut settings = Vec::new();
+                for (key, node) in entries_or_none(node, "a map of tunables")? {
+                    self.setting(key, node, &mut settings)?;
+                }
+                if !settings.is_empty() {
+                    self.blocks.push((key.pos, Block::Settings(settings)));
+                }
+            }
+            "numa" => {
+                let mut settings = Vec::new();
+                for (key, node) in entries_or_none(node, "a map with the key 'range'")? {
+                    if key.text != "range" {
+                        return Err(invalid_key(key));
+                    }
+                    settings.push(Setting::new("numa_range", number(key, node)?));
+                }
+                if !settings.is_empty() {
+                    self.blocks.push((key.pos, Block::Settings(settings)));
+                }
+            }
+            "ping" => self.blocks.push((key.pos, Block::Ping(ping_block(node)?))),
+            "discover" => self.blocks.push((key.pos, Block::Discover(discover_block(node)?))),
+            // These come with routing and selection policies. What an export of this node holds of
+            // them says nothing, and nothing is asked for.
+            "route" | "ip2nets" | "udsp" => {
+                if !list(node, "a list")?.is_empty() {
+                    return Err(unsupported(key));
+                }
+            }
+            "routing" if routing_is_off(node)? => {}
+            "buffers" if buffers_are_default(node)? => {}
+            "routing" | "buffers" => return Err(unsupported(key)),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// One tunable of `global`.
+    fn setting(
+        &mut self,
+        key: &Key,
+        node: &Node,
+        settings: &mut Vec<Setting>,
+    ) -> Result<(), ConfigError> {
+        let name = match key.text.as_str() {
+            // Derived, and shown by exporters.
+            "lnd_timeout" => return number(key, node).map(drop),
+            "profile" => {
+                self.profile = Some((node.pos, scalar(key, node)?.to_owned()));
+                return Ok(());
+            }
+            "max_intf" => "max_interfaces",
+            name => *GLOBAL_KEYS.iter().find(|k| **k == name).ok_or_else(|| invalid_key(key))?,
+        };
+        settings.push(Setting::new(name, number(key, node)?));
+        Ok(())
+    }
+}
+
+/// One item of `net`; `None` for loopback, which every node has.
+fn net_block(item: &Node) -> Result<Option<NetBlock>, ConfigError> {
+    let entries = map(item, "a map that begins with 'net type'")?;
+    let Some((key, name)) = entries.iter().find(|(key, _)| key.text == "net type") else {
+        let found = entries.first().map_or("nothing", |(key, _)| key.text.as_str());
+        let text = format!("Malformed input. Expect 'net type' found '{found}'");
+        return Err(content(item.pos, text));
+    };
+    let net_text = scalar(key, name)?;
+    let net: Net = net_text
+        .parse()
+        .map_err(|_| content(name.pos, format!("Invalid network ID '{net_text}'")))?;
+    if net == Net::LO {
+        return Ok(None);
+    }
+    // What stands at the level of the net is the default of its NIs.
+    let mut common = NiBlock::default();
+    let mut nis = Vec::new();
+    for (key, node) in entries {
+        match key.text.as_str() {
+            "net type" | "local NI(s)" => {}
+            _ => ni_key(&mut common, net, key, node)?,
+        }
+    }
+    for (key, node) in entries.iter().filter(|(key, _)| key.text == "local NI(s)") {
+        for item in list(node, "a list of NIs")? {
+            let mut ni = NiBlock { interfaces: Vec::new(), nid: None, ..common.clone() };
+            for (key, node) in map(item, "a map that describes an NI")? {
+                ni_key(&mut ni, net, key, node)?;
+            }
+            nis.push(finish_ni(ni));
+        }
+        if nis.is_empty() && !matches!(node.value, Value::Null) {
+            return Err(content(key.pos, "'local NI(s)' without NIs".to_owned()));
+        }
+    }
+    if nis.is_empty() || !common.interfaces.is_empty() {
+        nis.insert(0, finish_ni(common));
+    }
+    Ok(Some(NetBlock { net, nis }))
+}
+
+/// One key of an NI.
+fn ni_key(ni: &mut NiBlock, net: Net, key: &Key, node: &Node) -> Result<(), ConfigError> {
+    match key.text.as_str() {
+        "interfaces" => ni.interfaces = interfaces(key, node)?,
+        "nid" => {
+            let nid = single_nid(key, node)?;
+            if nid.net() != net {
+                let text = format!("NID '{nid}' is not on net '{net}'");
+                return Err(content(node.pos, text));
+            }
+            ni.nid = Some(nid);
+        }
+        "tunables" => tunables(&mut ni.tunables, node)?,
+        "lnd tunables" => lnd_tunables(&mut ni.lnd, node)?,
+        "CPT" => ni.cpts = cpts(key, node)?,
+        "ip2net" => return Err(unsupported(key)),
+        name if NET_READ_ONLY.contains(&name) => {}
+        _ => return Err(invalid_key(key)),
+    }
+    Ok(())
+}
+
+/// An interface says where the NI is; the NID besides it only matters where the interface may
+/// have another address of that kind first.
+fn finish_ni(mut ni: NiBlock) -> NiBlock {
+    if !ni.interfaces.is_empty() && ni.nid.is_some_and(|nid| !nid.is_large()) {
+        ni.nid = None;
+    }
+    if ni.nid.is_some() {
+        ni.interfaces.clear();
+    }
+    ni
+}
+
+fn interfaces(key: &Key, node: &Node) -> Result<Vec<Interface>, ConfigError> {
+    let names: Vec<(&Key, &Node)> = match &node.value {
+        Value::Map(entries) => entries.iter().map(|(key, name)| (key, name)).collect(),
+        Value::List(items) => items.iter().map(|name| (key, name)).collect(),
+        _ => vec![(key, node)],
+    };
+    let mut all = Vec::new();
+    for (key, name) in names {
+        let text = scalar(key, name)?;
+        all.extend(parse_interfaces(text).map_err(|e| content(name.pos, e.to_string()))?);
+    }
+    Ok(all)
+}
+
+fn tunables(to: &mut NetTunables, node: &Node) -> Result<(), ConfigError> {
+    for (key, node) in entries_or_none(node, "a map of tunables")? {
+        // 0 and less ask for the default; of a time-out 0 is a value (I-9), and of router buffers
+        // it is the default.
+        let (slot, least) = match key.text.as_str() {
+            "peer_timeout" => (&mut to.peer_timeout_s, 0),
+            "peer_credits" => (&mut to.peer_credits, 1),
+            "peer_buffer_credits" => (&mut to.peer_buffer_credits, 0),
+            "credits" => (&mut to.credits, 1),
+            _ => return Err(invalid_key(key)),
+        };
+        let value = number(key, node)?;
+        *slot = match value {
+            v if v < least => None,
+            v if v <= i64::from(i32::MAX) => u32::try_from(v).ok(),
+            _ => return Err(invalid_value(key, node)),
+        };
+    }
+    Ok(())
+}
+
+fn lnd_tunables(to: &mut LndTunables, node: &Node) -> Result<(), ConfigError> {
+    for (key, node) in entries_or_none(node, "a map of tunables")? {
+        match key.text.as_str() {
+            "conns_per_peer" => {
+                let value = u8::try_from(number(key, node)?).ok().filter(|v| *v <= 127);
+                to.conns_per_peer = Some(value.ok_or_else(|| invalid_value(key, node))?);
+            }
+            "tos" => {
+                let value = number(key, node)?;
+                let value = i16::try_from(value).ok().filter(|v| (-1..=255).contains(v));
+                to.tos = Some(value.ok_or_else(|| invalid_value(key, node))?);
+            }
+            // Shown by exporters; one for the whole driver.
+            "timeout" => {}
+            name if FOREIGN_LND_KEYS.contains(&name) => {
+                let text = format!("'{name}' is a tunable of a driver that this node has not");
+                return Err(error(Errno::EOPNOTSUPP, key.pos, text));
+            }
+            _ => return Err(invalid_key(key)),
+        }
+    }
+    Ok(())
+}
+
+fn cpts(key: &Key, node: &Node) -> Result<Option<Vec<u32>>, ConfigError> {
+    let text = match &node.value {
+        Value::List(items) => {
+            let texts: Result<Vec<_>, _> = items.iter().map(|item| scalar(key, item)).collect();
+            format!("[{}]", texts?.join(","))
+        }
+        _ => scalar(key, node)?.to_owned(),
+    };
+    parse_cpts(&text).map_err(|_| content(node.pos, format!("Unable to parse CPT '{text}'")))
+}
+
+fn peer_block(item: &Node) -> Result<PeerBlock, ConfigError> {
+    let (mut primary, mut nids, mut multi_rail) = (None, Vec::new(), true);
+    for (key, node) in map(item, "a map that describes a peer")? {
+        match key.text.as_str() {
+            "primary nid" => primary = Some(single_nid(key, node)?),
+            "Multi-Rail" => multi_rail = boolean(key, node)?,
+            "peer ni" | "peer_ni" => {
+                for item in list(node, "a list of peer NIs")? {
+                    nids.extend(peer_ni(item)?);
+                }
+            }
+            name if PEER_READ_ONLY.contains(&name) => {}
+            _ => return Err(invalid_key(key)),
+        }
+    }
+    let primary = primary.ok_or_else(|| content(item.pos, "missing primary NID".to_owned()))?;
+    // Exporters list the primary NID among the others.
+    nids.retain(|nid| *nid != primary);
+    Ok(PeerBlock { primary, nids, multi_rail })
+}
+
+/// The NIDs of one item of `peer ni`. Everything but the NID is state.
+fn peer_ni(item: &Node) -> Result<Vec<Nid>, ConfigError> {
+    const STATE: [&str; 15] = [
+        "udsp info",
+        "state",
+        "max_ni_tx_credits",
+        "available_tx_credits",
+        "min_tx_credits",
+        "tx_q_num_of_buf",
+        "available_rtr_credits",
+        "min_rtr_credits",
+        "refcount",
+        "statistics",
+        "sent_stats",
+        "received_stats",
+        "dropped_stats",
+        "health stats",
+        "seq_no",
+    ];
+    let mut nids = Vec::new();
+    for (key, node) in map(item, "a map with the key 'nid'")? {
+        match key.text.as_str() {
+            "nid" => nids.extend(nid_list(key, node)?),
+            name if STATE.contains(&name) => {}
+            _ => return Err(invalid_key(key)),
+        }
+    }
+    if nids.is_empty() {
+        return Err(content(item.pos, "a peer NI without 'nid'".to_owned()));
+    }
+    Ok(nids)
+}
+
+fn ping_block(node: &Node) -> Result<PingBlock, ConfigError> {
+    let mut ping = PingBlock::default();
+    for entries in target_maps(node)? {
+        for (key, node) in entries {
+            match key.text.as_str() {
+                "nids" | "primary nid" => ping.nids.extend(nid_list(key, node)?),
+                "timeout" => {
+                    let value = u64::try_from(number(key, node)?);
+                    ping.timeout_ms = Some(value.map_err(|_| invalid_value(key, node))?);
+                }
+                "source" | "source_nid" => ping.source = Some(single_nid(key, node)?),
+                "seq_no" => {}
+                _ => return Err(invalid_key(key)),
+            }
+        }
+    }
+    Ok(ping)
+}
+
+fn discover_block(node: &Node) -> Result<DiscoverBlock, ConfigError> {
+    let mut discover = DiscoverBlock::default();
+    for entries in target_maps(node)? {
+        for (key, node) in entries {
+            match key.text.as_str() {
+                "nids" | "primary nid" => discover.nids.extend(nid_list(key, node)?),
+                "force" => discover.force = boolean(key, node)?,
+                "seq_no" => {}
+                _ => return Err(invalid_key(key)),
+            }
+        }
+    }
+    Ok(discover)
+}
+
+/// The map form of `ping` and `discover`, or the maps of the list form (I-17, I-21).
+fn target_maps(node: &Node) -> Result<Vec<&[(Key, Node)]>, ConfigError> {
+    match &node.value {
+        Value::Map(entries) => Ok(vec![entries]),
+        _ => list(node, "NIDs")?.iter().map(|item| map(item, "a map with a NID")).collect(),
+    }
+}
+
+/// Whether a `routing` block leaves routing off: `enable` is 0 or absent, in a map or in the list
+/// that exporters print (I-13).
+fn routing_is_off(node: &Node) -> Result<bool, ConfigError> {
+    let maps: Vec<&[(Key, Node)]> = match &node.value {
+        Value::Map(entries) => vec![entries],
+        _ => list(node, "'enable'")?
+            .iter()
+            .map(|item| map(item, "a map"))
+            .collect::<Result<_, _>>()?,
+    };
+    for (key, node) in maps.into_iter().flatten() {
+        if key.text == "enable" && number(key, node)? != 0 {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Whether a `buffers` block asks for nothing but defaults (I-14).
+fn buffers_are_default(node: &Node) -> Result<bool, ConfigError> {
+    for (key, node) in entries_or_none(node, "a map with 'tiny', 'small', 'large'")? {
+        match key.text.as_str() {
+            "tiny" | "small" | "large" => {
+                if number(key, node)? != 0 {
+                    return Ok(false);
+                }
+            }
+            _ => return Err(invalid_key(key)),
+        }
+    }
+    Ok(true)
+}
+
+fn error(errno: Errno, pos: Pos, text: String) -> ConfigError {
+    ConfigError::Content { errno, text, pos }
+}
+
+fn content(pos: Pos, text: String) -> ConfigError {
+    error(Errno::EINVAL, pos, text)
+}
+
+fn invalid_key(key: &Key) -> ConfigError {
+    content(key.pos, format!("invalid key '{}'", key.text))
+}
+
+fn unsupported(key: &Key) -> ConfigError {
+    error(Errno::EOPNOTSUPP, key.pos, format!("'{}' is not supported yet", key.text))
+}
+
+fn invalid_value(key: &Key, node: &Node) -> ConfigError {
+    let value = match &node.value {
+        Value::Text(text) => text.as_str(),
+        Value::Null => "",
+        Value::List(_) => "a list",
+        Value::Map(_) => "a map",
+    };
+    content(node.pos, format!("invalid value '{value}' for key '{}'", key.text))
+}
+
+fn map<'a>(node: &'a Node, expected: &str) -> Result<&'a [(Key, Node)], ConfigError> {
+    match &node.value {
+        Value::Map(entries) => Ok(entries),
+        _ => Err(content(node.pos, format!("Malformed input. Expect {expected}"))),
+    }
+}
+
+fn entries_or_none<'a>(node: &'a Node, expected: &str) -> Result<&'a [(Key, Node)], ConfigError> {
+    if node.value == Value::Null { Ok(&[]) } else { map(node, expected) }
+}
+
+fn list<'a>(node: &'a Node, expected: &str) -> Result<&'a [Node], ConfigError> {
+    match &node.value {
+        Value::List(items) => Ok(items),
+        Value::Null => Ok(&[]),
+        _ => Err(content(node.pos, format!("Malformed input. Expect {expected}"))),
+    }
+}
+
+fn scalar<'a>(key: &Key, node: &'a Node) -> Result<&'a str, ConfigError> {
+    match &node.value {
+        Value::Text(text) => Ok(text),
+        Value::Null => Err(content(node.pos, format!("no value specified for key '{}'", key.text))),
+        Value::List(_) | Value::Map(_) => Err(invalid_value(key, node)),
+    }
+}
+
+fn number(key: &Key, node: &Node) -> Result<i64, ConfigError> {
+    parse_number(scalar(key, node)?).ok_or_else(|| invalid_value(key, node))
+}
+
+fn boolean(key: &Key, node: &Node) -> Result<bool, ConfigError> {
+    match scalar(key, node)?.to_ascii_lowercase().as_str() {
+        "true" | "yes" | "on" | "1" => Ok(true),
+        "false" | "no" | "off" | "0" => Ok(false),
+        _ => Err(invalid_value(key, node)),
+    }
+}
+
+fn single_nid(key: &Key, node: &Node) -> Result<Nid, ConfigError> {
+    match nid_list(key, node)?.as_slice() {
+        [nid] => Ok(*nid),
+        _ => Err(invalid_value(key, node)),
+    }
+}
+
+/// NIDs from a text (a list or a range) or from a YAML list of texts.
+fn nid_list(key: &Key, node: &Node) -> Result<Vec<Nid>, ConfigError> {
+    let parse = |node: &Node| {
+        let text = scalar(key, node)?;
+        parse_nid_list(text).map_err(|e| error(e.errno(), node.pos, format!("{e}: '{text}'")))
+    };
+    match &node.value {
+        Value::List(items) => Ok(items.iter().map(parse).collect::<Result<Vec<_>, _>>()?.concat()),
+        _ => parse(node),
+    }
+}
+
+#[cfg(test)]
+#[path = "import/tests.rs"]
+mod tests;

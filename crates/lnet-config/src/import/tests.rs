@@ -1,0 +1,232 @@
+use super::*;
+use crate::Style;
+
+const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/lnetctl");
+
+/// What a recorded command printed to its standard output.
+fn stdout_of(name: &str) -> String {
+    let text = std::fs::read_to_string(format!("{FIXTURES}/{name}.txt")).unwrap();
+    let body = text.split_once('\n').unwrap().1;
+    let end = body.find("# stderr:").or_else(|| body.find("# exit")).unwrap();
+    body[..end].to_owned()
+}
+
+fn read(yaml: &str) -> Config {
+    Config::from_yaml(yaml).unwrap()
+}
+
+fn refused(yaml: &str) -> String {
+    Config::from_yaml(yaml).unwrap_err().to_string()
+}
+
+#[test]
+fn a_recorded_backup_is_read_and_written_back_to_the_byte() {
+    for name in ["export-backup", "export-fresh-backup"] {
+        let yaml = stdout_of(name);
+        // `lnd_timeout` is derived, so it is read and not kept.
+        assert_eq!(read(&yaml).to_yaml(), yaml.replace("    lnd_timeout: 49\n", ""), "{name}");
+    }
+}
+
+#[test]
+fn every_full_export_can_be_imported_and_loopback_is_skipped() {
+    for name in ["export", "export-fresh"] {
+        let config = read(&stdout_of(name));
+        let blocks: Vec<&Block> = config.blocks.iter().map(|(_, b)| b).collect();
+        let [Block::Net(net), Block::Peer(peer), Block::Settings(settings)] = blocks.as_slice()
+        else {
+            panic!("{blocks:?}");
+        };
+        assert_eq!(net.net, Net::TCP);
+        let names: Vec<_> = net.nis.iter().map(|ni| ni.interfaces[0].name.as_str()).collect();
+        assert_eq!(names, ["eth0", "eth1"]);
+        assert!(net.nis.iter().all(|ni| ni.nid.is_none()));
+        assert_eq!(peer.primary.to_string(), "10.77.0.3@tcp");
+        assert_eq!(settings.len(), 12);
+    }
+}
+
+#[test]
+fn exports_of_routers_name_the_block_that_is_missing() {
+    let text = refused(&stdout_of("route-export-backup"));
+    assert!(text.starts_with("'route' is not supported yet at line"), "{text}");
+}
+
+#[test]
+fn each_ni_keeps_its_own_settings_and_nets_lend_theirs() {
+    let config = read(
+        "net:
+  - tunables: {credits: 64, peer_credits: 0, peer_timeout: 0}
+    net type: tcp3
+    local NI(s):
+      - interfaces: {0: 'eth0[0]'}
+        lnd tunables: {conns_per_peer: 4, tos: 10, timeout: 5}
+        CPT: \"[0,1]\"
+      - interfaces: [eth1, eth2]
+        tunables: {credits: 32}
+        CPT: [2-3, 1]
+",
+    );
+    let (_, Block::Net(net)) = &config.blocks[0] else { panic!() };
+    assert_eq!(net.net.to_string(), "tcp3");
+    let [one, two] = net.nis.as_slice() else { panic!() };
+    assert_eq!(one.interfaces, [Interface { name: "eth0".to_owned(), cpts: Some(vec![0]) }]);
+    assert_eq!(
+        one.tunables,
+        NetTunables {
+            peer_timeout_s: Some(0),
+            peer_credits: None,
+            peer_buffer_credits: None,
+            credits: Some(64)
+        }
+    );
+    assert_eq!(one.lnd, LndTunables { conns_per_peer: Some(4), tos: Some(10) });
+    assert_eq!(one.cpts, Some(vec![0, 1]));
+    assert_eq!(two.interfaces.len(), 2);
+    assert_eq!((two.tunables.credits, two.tunables.peer_timeout_s), (Some(32), Some(0)));
+    assert_eq!((two.lnd, two.cpts.clone()), (LndTunables::default(), Some(vec![1, 2, 3])));
+}
+
+#[test]
+fn flat_items_and_bare_nets_make_one_ni() {
+    let config = read("net:\n- net type: tcp\n  interfaces:\n    0: eth0\n- net type: tcp1\n");
+    let nets: Vec<&NetBlock> = config
+        .blocks
+        .iter()
+        .map(|(_, b)| match b {
+            Block::Net(net) => net,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(nets[0].nis.len(), 1);
+    assert_eq!(nets[0].nis[0].interfaces[0].name, "eth0");
+    assert_eq!(nets[1].nis, [NiBlock::default()]);
+}
+
+#[test]
+fn a_nid_picks_the_address_where_the_interface_does_not() {
+    let config = read(
+        "net: [{net type: tcp, local NI(s): [{nid: fd00::1@tcp, interfaces: {0: eth0}},
+          {nid: 10.0.0.1@tcp}, {nid: 10.0.0.2@tcp, interfaces: {0: eth1}}]}]",
+    );
+    let (_, Block::Net(net)) = &config.blocks[0] else { panic!() };
+    let nids: Vec<_> = net.nis.iter().map(|ni| ni.nid.map(|n| n.to_string())).collect();
+    assert_eq!(nids, [Some("fd00::1@tcp".to_owned()), Some("10.0.0.1@tcp".to_owned()), None]);
+}
+
+#[test]
+fn peers_take_ranges_and_every_spelling_of_truth() {
+    let config = read(
+        "peer:
+    - primary nid: 10.0.0.1@tcp
+      Multi-Rail: False
+      peer_ni:
+        - nid: 10.0.0.1@tcp
+        - nid: 10.0.0.[2-3]@tcp
+    - primary nid: 10.0.1.1@tcp
+",
+    );
+    let (_, Block::Peer(peer)) = &config.blocks[0] else { panic!() };
+    let nids: Vec<_> = peer.nids.iter().map(ToString::to_string).collect();
+    assert_eq!(nids, ["10.0.0.2@tcp", "10.0.0.3@tcp"]);
+    assert!(!peer.multi_rail);
+    let (_, Block::Peer(peer)) = &config.blocks[1] else { panic!() };
+    assert!(peer.multi_rail && peer.nids.is_empty());
+}
+
+#[test]
+fn tunables_stand_in_global_in_numa_or_alone() {
+    let config =
+        read("numa: {range: 3}\nretry_count: 0x3\nglobal: {max_intf: 200, lnd_timeout: 9}\n");
+    let all: Vec<_> = config.blocks.into_iter().map(|(_, b)| b).collect();
+    let set = |name: &str, value| Block::Settings(vec![Setting::new(name, value)]);
+    assert_eq!(all, [set("numa_range", 3), set("retry_count", 3), set("max_interfaces", 200)]);
+    let profile = read("global: {profile: kernel, retry_count: 1}\n").profile.unwrap();
+    assert_eq!(profile, (Pos { line: 1, column: 19 }, "kernel".to_owned()));
+}
+
+#[test]
+fn ping_and_discover_blocks_have_two_forms() {
+    let config = read(
+        "ping: {nids: [10.0.0.1@tcp, '10.0.0.[2-3]@tcp'], timeout: 500, source: 10.0.0.9@tcp}
+discover:
+  - primary nid: 10.0.0.1@tcp
+    force: 1
+",
+    );
+    let (_, Block::Ping(ping)) = &config.blocks[0] else { panic!() };
+    assert_eq!((ping.nids.len(), ping.timeout_ms), (3, Some(500)));
+    let (_, Block::Discover(discover)) = &config.blocks[1] else { panic!() };
+    assert!(discover.force && discover.nids.len() == 1);
+}
+
+#[test]
+fn blocks_of_later_days_pass_while_they_ask_for_nothing() {
+    let neutral = "route:\nudsp: []\nip2nets:\nrouting:\n    - cpt[0]:\n        tiny:\n    - enable: 0\nbuffers:\n    tiny: 0\n";
+    assert_eq!(read(neutral), Config::default());
+    assert!(refused("routing: {enable: 1}").starts_with("'routing' is not supported yet"));
+    assert!(refused("buffers: {tiny: 512}").starts_with("'buffers' is not supported yet"));
+    assert!(refused("udsp: [{idx: 0}]").starts_with("'udsp' is not supported yet"));
+}
+
+#[test]
+fn errors_name_the_culprit_and_its_place() {
+    for (yaml, text) in [
+        ("frob:\n  - foo: 1\n", "invalid key 'frob' at line 1, column 1"),
+        (
+            "net:\n  - foo: 1\n",
+            "Malformed input. Expect 'net type' found 'foo' at line 2, column 5",
+        ),
+        ("net: [{net type: foo}]", "Invalid network ID 'foo' at line 1, column 18"),
+        ("net: 5", "Malformed input. Expect a list of nets at line 1, column 6"),
+        ("net: [{net type: }]", "no value specified for key 'net type' at line 1, column 16"),
+        (
+            "global: {retry_count: x}",
+            "invalid value 'x' for key 'retry_count' at line 1, column 23",
+        ),
+        ("global: {retries: 1}", "invalid key 'retries' at line 1, column 10"),
+        ("numa: {ranges: 1}", "invalid key 'ranges' at line 1, column 8"),
+        ("net: [{net type: tcp, CPT: '[0'}]", "Unable to parse CPT '[0' at line 1, column 28"),
+        ("net: [{net type: tcp, tunables: {foo: 1}}]", "invalid key 'foo' at line 1, column 34"),
+        (
+            "net: [{net type: tcp, lnd tunables: {tos: 256}}]",
+            "invalid value '256' for key 'tos' at line 1, column 43",
+        ),
+        (
+            "net: [{net type: tcp, lnd tunables: {conns_per_peer: 128}}]",
+            "invalid value '128' for key 'conns_per_peer' at line 1, column 54",
+        ),
+        (
+            "net: [{net type: tcp, lnd tunables: {ntx: 1}}]",
+            "'ntx' is a tunable of a driver that this node has not at line 1, column 38",
+        ),
+        (
+            "net: [{net type: tcp, local NI(s): [{nid: 10.0.0.1@tcp1}]}]",
+            "NID '10.0.0.1@tcp1' is not on net 'tcp' at line 1, column 43",
+        ),
+        ("peer: [{Multi-Rail: true}]", "missing primary NID at line 1, column 8"),
+        (
+            "peer: [{primary nid: x@tcp, Multi-Rail: maybe}]",
+            "\"Unable to parse nidlist: invalid NID in nidstr\": 'x@tcp' at line 1, column 22",
+        ),
+        (
+            "peer: [{primary nid: 10.0.0.1@tcp, Multi-Rail: maybe}]",
+            "invalid value 'maybe' for key 'Multi-Rail' at line 1, column 48",
+        ),
+    ] {
+        assert_eq!(refused(yaml), text);
+    }
+}
+
+#[test]
+fn defaults_everywhere_survive_the_way_through_text() {
+    let config = read("net: [{net type: tcp}]\nglobal: {profile: off}\n");
+    let again = read(&config.to_yaml());
+    assert_eq!(again.blocks[0].1, config.blocks[0].1);
+    assert_eq!(again.profile.map(|p| p.1).as_deref(), Some("off"));
+    let many = "discover: {nids: [10.0.0.1@tcp]}\nping: {nids: [10.0.0.1@tcp], timeout: 3}\nretry_count: 1\n---\nretry_count: 2\n";
+    let (a, b) = (read(many), read(&read(many).to_yaml()));
+    let blocks = |c: Config| c.blocks.into_iter().map(|(_, b)| b).collect::<Vec<_>>();
+    assert_eq!(blocks(a), blocks(b));
+    assert_eq!(crate::Tree::map([("a", crate::Tree::plain(1))]).render(Style::Classic), "a: 1\n");
+}

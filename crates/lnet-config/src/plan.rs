@@ -1,0 +1,260 @@
+//! From a configuration to steps: what an import has to do, and what leads from one configuration
+//! to another.
+
+use std::collections::BTreeMap;
+
+use lnet_types::{Net, Nid};
+
+use crate::config::{Block, Config, NetBlock, NiBlock, PeerBlock};
+use crate::{NetAdd, NetDel, PeerAdd, PeerDel, Setting};
+
+/// One change of a node. Steps are applied in order; the first that fails ends an import (I-18).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Add NIs.
+    NetAdd(NetAdd),
+    /// Remove NIs or a net.
+    NetDel(NetDel),
+    /// Create a peer.
+    PeerAdd(PeerAdd),
+    /// Remove a peer.
+    PeerDel(PeerDel),
+    /// Set tunables, together.
+    Set(Vec<Setting>),
+}
+
+/// What `import --del` sets tunables back to (I-15); the others stay as they are.
+const RESET: [(&str, i64); 3] = [("numa_range", 0), ("max_interfaces", 0), ("discovery", 1)];
+
+impl Config {
+    /// The steps that create what the blocks name, in their order.
+    pub fn add_steps(&self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        for (_, block) in &self.blocks {
+            match block {
+                Block::Net(net) => {
+                    steps.extend(net.nis.iter().map(|ni| Step::NetAdd(net_add(net.net, ni))));
+                }
+                Block::Peer(peer) => steps.push(Step::PeerAdd(peer_add(peer))),
+                Block::Settings(settings) => steps.push(Step::Set(settings.clone())),
+                Block::Ping(_) | Block::Discover(_) => {}
+            }
+        }
+        steps
+    }
+
+    /// The steps that remove what the blocks name, last block first: peers go before the nets that
+    /// they are reached by, which would take them along (I-9).
+    pub fn del_steps(&self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        for (_, block) in self.blocks.iter().rev() {
+            match block {
+                Block::Net(net) => {
+                    steps.extend(net.nis.iter().rev().map(|ni| Step::NetDel(net_del(net.net, ni))));
+                }
+                Block::Peer(peer) => steps.push(Step::PeerDel(peer_del(peer.primary))),
+                Block::Settings(settings) => {
+                    let back = RESET
+                        .iter()
+                        .filter(|(name, _)| settings.iter().any(|setting| setting.name == *name));
+                    let back: Vec<_> = back.map(|(name, v)| Setting::new(*name, *v)).collect();
+                    if !back.is_empty() {
+                        steps.push(Step::Set(back));
+                    }
+                }
+                Block::Ping(_) | Block::Discover(_) => {}
+            }
+        }
+        steps
+    }
+}
+
+/// The steps from `current` (all values known, as exported) to `wanted`. Nets, NIs and peers that
+/// `wanted` does not have go; tunables that it does not name, and values that it leaves to the
+/// default, stay. No steps: nothing to do.
+///
+/// The tunables of a net come from its first NI (C-netadd-6), so a net is made anew when they
+/// differ; a single NI when only its own settings do.
+pub fn diff(current: &Config, wanted: &Config) -> Vec<Step> {
+    let (has, wants) = (State::of(current), State::of(wanted));
+    let (mut del, mut add) = (Vec::new(), Vec::new());
+    for (net, nis) in &has.nets {
+        match wants.nets.iter().find(|(n, _)| n == net) {
+            None => del.push(Step::NetDel(whole_net(*net))),
+            Some((_, wanted)) => diff_net(*net, nis, wanted, &mut del, &mut add),
+        }
+    }
+    for (net, nis) in &wants.nets {
+        if !has.nets.iter().any(|(n, _)| n == net) {
+            add.extend(nis.iter().map(|ni| Step::NetAdd(net_add(*net, ni))));
+        }
+    }
+    let (mut peer_del_steps, mut peer_add_steps) = (Vec::new(), Vec::new());
+    for (primary, peer) in &has.peers {
+        if wants.peers.get(primary) != Some(peer) {
+            peer_del_steps.push(Step::PeerDel(peer_del(*primary)));
+        }
+    }
+    for (primary, peer) in &wants.peers {
+        if has.peers.get(primary) != Some(peer) {
+            peer_add_steps.push(Step::PeerAdd(PeerAdd {
+                primary: *primary,
+                nids: peer.0.clone(),
+                multi_rail: peer.1,
+                lock_primary: false,
+            }));
+        }
+    }
+    let settings: Vec<Setting> = wants
+        .settings
+        .iter()
+        .filter(|(name, value)| has.settings.get(*name) != Some(value))
+        .map(|(name, value)| Setting::new(*name, *value))
+        .collect();
+    let set = (!settings.is_empty()).then_some(Step::Set(settings));
+    peer_del_steps.into_iter().chain(del).chain(set).chain(add).chain(peer_add_steps).collect()
+}
+
+/// A configuration without its order: single NIs by net, peers by primary NID.
+#[derive(Default)]
+struct State<'a> {
+    nets: Vec<(Net, Vec<NiBlock>)>,
+    /// Further NIDs, sorted, and whether Multi-Rail.
+    peers: BTreeMap<Nid, (Vec<Nid>, bool)>,
+    settings: BTreeMap<&'a str, i64>,
+}
+
+impl<'a> State<'a> {
+    fn of(config: &'a Config) -> Self {
+        let mut state = Self::default();
+        for (_, block) in &config.blocks {
+            match block {
+                Block::Net(block) => state.net(block),
+                Block::Peer(PeerBlock { primary, nids, multi_rail }) => {
+                    let mut nids = nids.clone();
+                    nids.sort_unstable();
+                    nids.dedup();
+                    state.peers.insert(*primary, (nids, *multi_rail));
+                }
+                Block::Settings(settings) => {
+                    state.settings.extend(settings.iter().map(|s| (s.name.as_str(), s.value)));
+                }
+                Block::Ping(_) | Block::Discover(_) => {}
+            }
+        }
+        state
+    }
+
+    fn net(&mut self, block: &NetBlock) {
+        let singles = block.nis.iter().flat_map(|ni| {
+            let of = |interfaces| NiBlock { interfaces, ..ni.clone() };
+            match ni.interfaces.as_slice() {
+                [] => vec![of(Vec::new())],
+                all => all.iter().map(|interface| of(vec![interface.clone()])).collect(),
+            }
+        });
+        match self.nets.iter_mut().find(|(net, _)| *net == block.net) {
+            Some((_, nis)) => nis.extend(singles),
+            None => self.nets.push((block.net, singles.collect())),
+        }
+    }
+}
+
+fn diff_net(
+    net: Net,
+    has: &[NiBlock],
+    wants: &[NiBlock],
+    del: &mut Vec<Step>,
+    add: &mut Vec<Step>,
+) {
+    // A wanted NI on the first usable interface is there as soon as the net is.
+    let same = |have: &NiBlock, want: &NiBlock| is_anywhere(want) || place(have) == place(want);
+    let tunables_differ = wants.iter().any(|want| {
+        has.iter().any(|have| {
+            let (a, b) = (&have.tunables, &want.tunables);
+            overrides(a.peer_timeout_s, b.peer_timeout_s)
+                || overrides(a.peer_credits, b.peer_credits)
+                || overrides(a.peer_buffer_credits, b.peer_buffer_credits)
+                || overrides(a.credits, b.credits)
+        })
+    });
+    if tunables_differ {
+        del.push(Step::NetDel(whole_net(net)));
+        add.extend(wants.iter().map(|ni| Step::NetAdd(net_add(net, ni))));
+        return;
+    }
+    let own_differ = |have: &NiBlock, want: &NiBlock| {
+        overrides(have.lnd.conns_per_peer, want.lnd.conns_per_peer)
+            || overrides(have.lnd.tos, want.lnd.tos)
+            || overrides(cpts_of(have), cpts_of(want))
+    };
+    for have in has {
+        match wants.iter().find(|want| same(have, want)) {
+            Some(want) if own_differ(have, want) => {
+                del.push(Step::NetDel(net_del(net, have)));
+                add.push(Step::NetAdd(net_add(net, want)));
+            }
+            Some(_) => {}
+            None => del.push(Step::NetDel(net_del(net, have))),
+        }
+    }
+    for want in wants {
+        if !has.iter().any(|have| same(have, want)) {
+            add.push(Step::NetAdd(net_add(net, want)));
+        }
+    }
+}
+
+/// Whether `want` asks for something else than there is.
+fn overrides<T: PartialEq>(have: Option<T>, want: Option<T>) -> bool {
+    want.is_some() && have != want
+}
+
+fn is_anywhere(ni: &NiBlock) -> bool {
+    ni.interfaces.is_empty() && ni.nid.is_none()
+}
+
+fn place(ni: &NiBlock) -> (Option<&str>, Option<Nid>) {
+    (ni.interfaces.first().map(|interface| interface.name.as_str()), ni.nid)
+}
+
+fn cpts_of(ni: &NiBlock) -> Option<&Vec<u32>> {
+    ni.interfaces.first().and_then(|interface| interface.cpts.as_ref()).or(ni.cpts.as_ref())
+}
+
+fn net_add(net: Net, ni: &NiBlock) -> NetAdd {
+    NetAdd {
+        net,
+        interfaces: ni.interfaces.clone(),
+        nid: ni.nid,
+        cpts: ni.cpts.clone(),
+        tunables: ni.tunables,
+        lnd: ni.lnd,
+    }
+}
+
+fn net_del(net: Net, ni: &NiBlock) -> NetDel {
+    let interfaces = ni.interfaces.iter().map(|interface| interface.name.clone()).collect();
+    NetDel { net, interfaces, nid: ni.nid }
+}
+
+const fn whole_net(net: Net) -> NetDel {
+    NetDel { net, interfaces: Vec::new(), nid: None }
+}
+
+fn peer_add(peer: &PeerBlock) -> PeerAdd {
+    PeerAdd {
+        primary: peer.primary,
+        nids: peer.nids.clone(),
+        multi_rail: peer.multi_rail,
+        lock_primary: false,
+    }
+}
+
+const fn peer_del(primary: Nid) -> PeerDel {
+    PeerDel { primary, nids: Vec::new(), force: false }
+}
+
+#[cfg(test)]
+#[path = "plan/tests.rs"]
+mod tests;

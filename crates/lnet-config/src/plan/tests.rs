@@ -1,0 +1,100 @@
+use super::*;
+
+fn config(yaml: &str) -> Config {
+    Config::from_yaml(yaml).unwrap()
+}
+
+const FULL: &str = "
+net:
+  - net type: tcp
+    local NI(s):
+      - {interfaces: {0: eth0}, tunables: {credits: 256}, lnd tunables: {tos: -1}, CPT: '[0]'}
+      - {interfaces: {0: eth1}, tunables: {credits: 256}, lnd tunables: {tos: -1}, CPT: '[0]'}
+peer:
+  - {primary nid: 10.0.0.1@tcp, peer ni: [{nid: 10.0.0.1@tcp}, {nid: 10.0.1.1@tcp}]}
+global: {discovery: 1, retry_count: 2, transaction_timeout: 50}
+";
+
+/// The steps in short.
+fn short(steps: &[Step]) -> Vec<String> {
+    let names = |all: &[String]| all.join("+");
+    steps
+        .iter()
+        .map(|step| match step {
+            Step::NetAdd(n) => {
+                let on: Vec<_> = n.interfaces.iter().map(|i| i.name.clone()).collect();
+                format!("+net {} {}", n.net, names(&on)).trim_end().to_owned()
+            }
+            Step::NetDel(n) => {
+                format!("-net {} {}", n.net, names(&n.interfaces)).trim_end().to_owned()
+            }
+            Step::PeerAdd(p) => format!("+peer {} {}", p.primary, p.nids.len()),
+            Step::PeerDel(p) => format!("-peer {}", p.primary),
+            Step::Set(s) => {
+                let all: Vec<_> = s.iter().map(|s| format!("{}={}", s.name, s.value)).collect();
+                names(&all)
+            }
+        })
+        .collect()
+}
+
+#[test]
+fn add_steps_follow_the_text_and_del_steps_undo_them_backwards() {
+    let full = config(FULL);
+    assert_eq!(
+        short(&full.add_steps()),
+        [
+            "+net tcp eth0",
+            "+net tcp eth1",
+            "+peer 10.0.0.1@tcp 1",
+            "discovery=1+retry_count=2+transaction_timeout=50",
+        ]
+    );
+    assert_eq!(
+        short(&full.del_steps()),
+        ["discovery=1", "-peer 10.0.0.1@tcp", "-net tcp eth1", "-net tcp eth0"]
+    );
+}
+
+#[test]
+fn a_configuration_in_force_needs_no_steps() {
+    assert_eq!(diff(&config(FULL), &config(FULL)), []);
+    let sparse = "net: [{net type: tcp, local NI(s): [{interfaces: [eth0, eth1]}]}]
+peer: [{primary nid: 10.0.0.1@tcp, peer ni: [{nid: 10.0.1.1@tcp}]}]\nretry_count: 2\n";
+    assert_eq!(diff(&config(FULL), &config(sparse)), []);
+}
+
+#[test]
+fn from_nothing_and_to_nothing_are_the_whole_way() {
+    let (full, empty) = (config(FULL), Config::default());
+    assert_eq!(
+        short(&diff(&empty, &full)),
+        [
+            "discovery=1+retry_count=2+transaction_timeout=50",
+            "+net tcp eth0",
+            "+net tcp eth1",
+            "+peer 10.0.0.1@tcp 1",
+        ]
+    );
+    assert_eq!(short(&diff(&full, &empty)), ["-peer 10.0.0.1@tcp", "-net tcp"]);
+}
+
+#[test]
+fn only_what_differs_is_touched() {
+    let change = |from: &str, to: &str| {
+        assert!(FULL.contains(from));
+        short(&diff(&config(FULL), &config(&FULL.replacen(from, to, 1))))
+    };
+    assert_eq!(change("retry_count: 2", "retry_count: 3"), ["retry_count=3"]);
+    assert_eq!(change("tos: -1", "tos: 8"), ["-net tcp eth0", "+net tcp eth0"]);
+    assert_eq!(
+        change("credits: 256", "credits: 64"),
+        ["-net tcp", "+net tcp eth0", "+net tcp eth1"]
+    );
+    assert_eq!(change("0: eth1", "0: eth2"), ["-net tcp eth1", "+net tcp eth2"]);
+    assert_eq!(
+        change("{nid: 10.0.1.1@tcp}", "{nid: 10.0.1.2@tcp}"),
+        ["-peer 10.0.0.1@tcp", "+peer 10.0.0.1@tcp 1"]
+    );
+    assert_eq!(change("net type: tcp", "net type: tcp1").len(), 3);
+}
