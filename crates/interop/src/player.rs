@@ -1,0 +1,453 @@
+//! Plays the other side of a capture to a running node, over real sockets: opens the connections
+//! that the other side opened, from the same addresses and ports, accepts those that the node
+//! opens, sends what the other side sent, and waits for each message that the capture shows from
+//! the node before it goes on.
+//!
+//! Waiting is on one connection at a time, in captured order; messages on other connections may
+//! come earlier or later, as between kernel nodes. Nothing here judges time: a wait that runs out
+//! is a message that did not come.
+
+use std::collections::VecDeque;
+use std::io::{self, Read as _, Write as _};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use netns::Host;
+use socket2::{Domain, Socket, Type};
+
+use crate::capture::{Capture, Conn, Event, What};
+use crate::compare::Values;
+use crate::layout::{End, Item, Kind, Splitter};
+
+/// How long a message or an end may take that has to come: generous, because other tests run too.
+pub const WAIT: Duration = Duration::from_secs(10);
+/// How long is looked, at the end, for what must not come.
+const SETTLE: Duration = Duration::from_millis(500);
+/// How long a write may block: a node may have stopped to read on purpose.
+const WRITE: Duration = Duration::from_secs(5);
+
+/// A command that is given to the node in the course of a conversation.
+#[derive(Clone, Debug)]
+pub struct Trigger<C> {
+    /// Index of the connection.
+    pub conn: usize,
+    /// Before which message of the node on it, counted from 1; 0 is before it is opened.
+    pub message: usize,
+    /// What is asked of the node.
+    pub command: C,
+}
+
+/// How the node's side of a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ended {
+    Fin,
+    Reset,
+}
+
+/// What came of one connection.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// The two ends, client first.
+    pub conn: Conn,
+    /// Messages of the node that were compared.
+    pub compared: usize,
+    /// Messages of the node that this case leaves out.
+    pub left_out: usize,
+    /// Where the node did not do what the kernel did.
+    pub differences: Vec<String>,
+}
+
+/// Bytes that went over a connection.
+#[derive(Clone, Debug)]
+pub struct Sent {
+    /// When, since the start.
+    pub at: Duration,
+    /// Index of the connection.
+    pub conn: usize,
+    /// Who sent them.
+    pub from: End,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// Connections that end, and their readers with them, when this goes away.
+#[derive(Debug)]
+struct Held(Vec<TcpStream>);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        for stream in &self.0 {
+            // One that is closed already cannot be shut down.
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+/// What came of a capture.
+#[derive(Debug)]
+pub struct Outcome {
+    /// One for each connection of the capture that the node takes part in.
+    pub rows: Vec<Row>,
+    /// Which end of each connection the node was; `None` where it takes no part.
+    pub node_ends: Vec<Option<End>>,
+    /// Everything that was sent, in order.
+    pub traffic: Vec<Sent>,
+    /// Keeps the connections open; nobody reads it.
+    _held: Held,
+}
+
+/// Who plays against what.
+#[derive(Debug)]
+pub struct Setting<'a> {
+    /// The script.
+    pub capture: &'a Capture,
+    /// Addresses of the node under test.
+    pub node: &'a [IpAddr],
+    /// The host that plays everybody else; it has all their addresses.
+    pub host: &'a Host,
+    /// Port of the acceptors.
+    pub port: u16,
+    /// How long a message or an end may take that has to come ([`WAIT`] unless there is a reason).
+    pub wait: Duration,
+}
+
+enum Input {
+    Accepted { local: SocketAddr, stream: TcpStream },
+    Data { conn: usize, bytes: Vec<u8> },
+    Ended { conn: usize, how: Ended },
+}
+
+/// A connection that is or was up.
+struct Live {
+    stream: TcpStream,
+    splitter: Splitter,
+    came: VecDeque<Item>,
+    ended: Option<Ended>,
+}
+
+/// A player that listens wherever the node will connect to.
+pub struct Player<'a, C> {
+    setting: &'a Setting<'a>,
+    triggers: Vec<Trigger<C>>,
+    command: &'a mut (dyn FnMut(&C) + Send),
+    leave_out: fn(&Item) -> bool,
+    node_ends: Vec<Option<End>>,
+    live: Vec<Option<Live>>,
+    accepted: Vec<(SocketAddr, TcpStream)>,
+    awaited: Vec<usize>,
+    rows: Vec<Row>,
+    values: Values,
+    inputs: (Sender<Input>, Receiver<Input>),
+    traffic: Vec<Sent>,
+    started: Instant,
+}
+
+impl<'a, C: Clone> Player<'a, C> {
+    /// A player for a capture, listening. `command` gives the node a command without waiting for
+    /// its end; `leave_out` names messages of the kernel node that this node is not asked to send.
+    ///
+    /// # Errors
+    /// An address to listen on is not there.
+    pub fn new(
+        setting: &'a Setting<'a>,
+        triggers: Vec<Trigger<C>>,
+        command: &'a mut (dyn FnMut(&C) + Send),
+        leave_out: fn(&Item) -> bool,
+    ) -> io::Result<Self> {
+        let capture = setting.capture;
+        let is_node = |addr: SocketAddr| setting.node.contains(&addr.ip());
+        let node_end = |conn: &Conn| match (is_node(conn.client), is_node(conn.server)) {
+            (true, _) => Some(End::Client),
+            (_, true) => Some(End::Server),
+            _ => None,
+        };
+        let row = |conn: &Conn| Row { conn: *conn, compared: 0, left_out: 0, differences: vec![] };
+        let count = capture.conns.len();
+        let player = Self {
+            setting,
+            triggers,
+            command,
+            leave_out,
+            node_ends: capture.conns.iter().map(node_end).collect(),
+            live: (0..count).map(|_| None).collect(),
+            accepted: Vec::new(),
+            awaited: vec![0; count],
+            rows: capture.conns.iter().map(row).collect(),
+            values: Values::default(),
+            inputs: channel(),
+            traffic: Vec::new(),
+            started: Instant::now(),
+        };
+        player.listen()?;
+        Ok(player)
+    }
+
+    /// Plays. The connections stay as they are until the outcome goes away.
+    pub fn play(mut self) -> Outcome {
+        for event in &self.setting.capture.events {
+            if let Some(node_end) = self.node_ends[event.conn] {
+                self.step(event, node_end);
+            }
+        }
+        self.settle();
+        let Self { rows, node_ends, traffic, live, .. } = self;
+        let rows = rows.into_iter().zip(&node_ends).filter(|(_, end)| end.is_some());
+        let rows = rows.map(|(row, _)| row).collect();
+        let held = Held(live.into_iter().flatten().map(|live| live.stream).collect());
+        Outcome { rows, node_ends, traffic, _held: held }
+    }
+
+    /// Listens wherever the node connected to in the capture.
+    fn listen(&self) -> io::Result<()> {
+        let conns = self.setting.capture.conns.iter().zip(&self.node_ends);
+        let mut addresses: Vec<SocketAddr> = conns
+            .filter(|(_, end)| **end == Some(End::Client))
+            .map(|(conn, _)| SocketAddr::new(conn.server.ip(), self.setting.port))
+            .collect();
+        addresses.sort();
+        addresses.dedup();
+        for address in addresses {
+            let listener = self.setting.host.enter(|| TcpListener::bind(address))?;
+            let inputs = self.inputs.0.clone();
+            // Ends with the process: the listener is in a namespace that goes away before.
+            thread::spawn(move || {
+                while let Ok((stream, _)) = listener.accept() {
+                    let Ok(local) = stream.local_addr() else { continue };
+                    if inputs.send(Input::Accepted { local, stream }).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, event: &Event, node_end: End) {
+        let conn = event.conn;
+        if event.from == node_end {
+            self.fire(conn, event);
+            match &event.what {
+                What::Open => self.await_open(conn),
+                What::Item(item) if (self.leave_out)(item) => self.rows[conn].left_out += 1,
+                What::Item(item) => self.await_item(conn, item),
+                What::Fin => self.await_end(conn, Ended::Fin),
+                What::Reset => self.await_end(conn, Ended::Reset),
+            }
+        } else {
+            self.fire(conn, event);
+            match &event.what {
+                What::Open => self.open(conn),
+                What::Item(item) => self.send(conn, item),
+                What::Fin => self.close(conn, false),
+                What::Reset => self.close(conn, true),
+            }
+        }
+    }
+
+    /// Gives the commands that are due before this event.
+    fn fire(&mut self, conn: usize, event: &Event) {
+        let message = match &event.what {
+            What::Open => 0,
+            _ if Some(event.from) == self.node_ends[conn] => self.awaited[conn] + 1,
+            _ => return,
+        };
+        let due = |t: &Trigger<C>| t.conn == conn && t.message == message;
+        let (due, later): (Vec<_>, Vec<_>) = self.triggers.drain(..).partition(due);
+        self.triggers = later;
+        for trigger in due {
+            (self.command)(&trigger.command);
+        }
+    }
+
+    fn differ(&mut self, conn: usize, difference: impl Into<String>) {
+        self.rows[conn].differences.push(difference.into());
+    }
+
+    /// Connects to the node as the captured client did.
+    fn open(&mut self, conn: usize) {
+        let Conn { client, server } = self.setting.capture.conns[conn];
+        let server = SocketAddr::new(server.ip(), self.setting.port);
+        let connect = || -> io::Result<TcpStream> {
+            let socket = Socket::new(Domain::for_address(server), Type::STREAM, None)?;
+            socket.set_reuse_address(true)?;
+            socket.bind(&client.into())?;
+            socket.connect_timeout(&server.into(), WAIT)?;
+            Ok(socket.into())
+        };
+        match self.setting.host.enter(connect) {
+            Ok(stream) => self.up(conn, stream, End::Server),
+            Err(e) => self.differ(conn, format!("cannot connect to the node: {e}")),
+        }
+    }
+
+    /// Waits for the node to connect as the captured node did.
+    fn await_open(&mut self, conn: usize) {
+        let Conn { client, server } = self.setting.capture.conns[conn];
+        let wanted = |(local, stream): &(SocketAddr, TcpStream)| {
+            local.ip() == server.ip()
+                && stream.peer_addr().is_ok_and(|peer| peer.ip() == client.ip())
+        };
+        let deadline = Instant::now() + self.setting.wait;
+        while !self.accepted.iter().any(wanted) && self.pump(deadline) {}
+        let Some(at) = self.accepted.iter().position(wanted) else {
+            return self.differ(conn, format!("the node did not connect to {}", server.ip()));
+        };
+        let (_, stream) = self.accepted.remove(at);
+        if let Ok(peer) = stream.peer_addr()
+            && peer.port() != client.port()
+        {
+            let (want, got) = (client.port(), peer.port());
+            self.differ(conn, format!("source port: expected {want}, got {got}"));
+        }
+        self.up(conn, stream, End::Client);
+    }
+
+    /// A connection is there: reads it from now on.
+    fn up(&mut self, conn: usize, stream: TcpStream, node_end: End) {
+        // Without these a test could hang; that they fail on a fresh socket is not to be expected.
+        let _ = stream.set_write_timeout(Some(WRITE));
+        let _ = stream.set_nodelay(true);
+        match stream.try_clone() {
+            Ok(reader) => {
+                let inputs = self.inputs.0.clone();
+                thread::spawn(move || read_all(conn, reader, &inputs));
+            }
+            Err(e) => self.differ(conn, format!("cannot read: {e}")),
+        }
+        let splitter = Splitter::new(node_end);
+        self.live[conn] = Some(Live { stream, splitter, came: VecDeque::new(), ended: None });
+    }
+
+    fn send(&mut self, conn: usize, item: &Item) {
+        let Some(bytes) = self.values.translate(item) else { return };
+        let Some(live) = &mut self.live[conn] else { return };
+        // The node may have closed already: whether it should have is judged by how it ended.
+        if live.stream.write_all(&bytes).is_ok() {
+            let from = self.node_ends[conn].map_or(End::Client, End::other);
+            self.traffic.push(Sent { at: self.started.elapsed(), conn, from, bytes });
+        }
+    }
+
+    fn close(&self, conn: usize, reset: bool) {
+        let Some(live) = &self.live[conn] else { return };
+        if reset {
+            let socket = socket2::SockRef::from(&live.stream);
+            let _ = socket.set_linger(Some(Duration::ZERO));
+        }
+        let _ = live.stream.shutdown(Shutdown::Write);
+    }
+
+    fn await_item(&mut self, conn: usize, kernel: &Item) {
+        self.awaited[conn] += 1;
+        // After something has failed to come on a connection, the rest is not waited for as long.
+        let wait = if self.rows[conn].differences.is_empty() { self.setting.wait } else { SETTLE };
+        let deadline = Instant::now() + wait;
+        let done = |live: &Option<Live>| {
+            live.as_ref().is_none_or(|live| !live.came.is_empty() || live.ended.is_some())
+        };
+        while !done(&self.live[conn]) && self.pump(deadline) {}
+        let Some(live) = &mut self.live[conn] else { return };
+        match live.came.pop_front() {
+            Some(ours) => {
+                self.rows[conn].compared += 1;
+                let differences = self.values.compare(kernel, &ours);
+                self.rows[conn].differences.extend(differences);
+            }
+            None => {
+                let what = if live.ended.is_some() { "closed instead of" } else { "did not send" };
+                let line = format!("{what} {}", kernel.describe());
+                self.differ(conn, line);
+            }
+        }
+    }
+
+    fn await_end(&mut self, conn: usize, kernel: Ended) {
+        let deadline = Instant::now() + self.setting.wait;
+        let done = |live: &Option<Live>| live.as_ref().is_none_or(|live| live.ended.is_some());
+        while !done(&self.live[conn]) && self.pump(deadline) {}
+        match self.live[conn].as_ref().and_then(|live| live.ended) {
+            Some(ours) if ours == kernel => {}
+            Some(ours) => self.differ(conn, format!("end: expected {kernel:?}, got {ours:?}")),
+            None => self.differ(conn, format!("end: expected {kernel:?}, still open")),
+        }
+    }
+
+    /// Looks a little longer for what must not come.
+    fn settle(&mut self) {
+        let deadline = Instant::now() + SETTLE;
+        while self.pump(deadline) {}
+        for conn in 0..self.live.len() {
+            let Some(node_end) = self.node_ends[conn] else { continue };
+            let Some(live) = &self.live[conn] else { continue };
+            let surplus: Vec<String> = live.came.iter().map(Item::describe).collect();
+            let events = &self.setting.capture.events;
+            let may_end = events.iter().any(|event| {
+                let ends = matches!(event.what, What::Fin | What::Reset);
+                event.conn == conn && event.from == node_end && ends
+            });
+            let ended = live.ended;
+            surplus.into_iter().for_each(|item| self.differ(conn, format!("surplus: {item}")));
+            if let (false, Some(how)) = (may_end, ended) {
+                self.differ(conn, format!("end: expected open, got {how:?}"));
+            }
+        }
+        let strangers: Vec<String> = self
+            .accepted
+            .iter()
+            .filter_map(|(local, stream)| Some(format!("{} to {local}", stream.peer_addr().ok()?)))
+            .collect();
+        let ours = self.node_ends.iter().position(Option::is_some);
+        if let (Some(row), false) = (ours, strangers.is_empty()) {
+            self.differ(row, format!("surplus connections: {}", strangers.join(", ")));
+        }
+    }
+
+    /// Takes one input; false if none came before the deadline.
+    fn pump(&mut self, deadline: Instant) -> bool {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let Ok(input) = self.inputs.1.recv_timeout(left) else { return false };
+        match input {
+            Input::Accepted { local, stream } => self.accepted.push((local, stream)),
+            Input::Data { conn, bytes } => {
+                let from = self.node_ends[conn].unwrap_or(End::Client);
+                if let Some(live) = &mut self.live[conn] {
+                    live.came.extend(live.splitter.push(&bytes));
+                }
+                self.traffic.push(Sent { at: self.started.elapsed(), conn, from, bytes });
+            }
+            Input::Ended { conn, how } => {
+                if let Some(live) = &mut self.live[conn] {
+                    live.came.extend(live.splitter.finish());
+                    live.ended = Some(how);
+                }
+            }
+        }
+        true
+    }
+}
+
+fn read_all(conn: usize, mut stream: TcpStream, inputs: &Sender<Input>) {
+    let mut buffer = vec![0; 256 << 10];
+    let how = loop {
+        match stream.read(&mut buffer) {
+            Ok(0) => break Ended::Fin,
+            Ok(len) => {
+                if inputs.send(Input::Data { conn, bytes: buffer[..len].to_vec() }).is_err() {
+                    return;
+                }
+            }
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => break Ended::Reset,
+        }
+    };
+    // The player may be done already.
+    let _ = inputs.send(Input::Ended { conn, how });
+}
+
+/// Whether a message belongs to LNet selftest, a service that has portals 50 to 52.
+pub fn is_selftest(item: &Item) -> bool {
+    matches!(item.kind, Kind::Put | Kind::Get)
+        && item.portal().is_some_and(|p| (50..=52).contains(&p))
+}
