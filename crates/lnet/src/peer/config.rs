@@ -173,12 +173,13 @@ impl Node {
                     return self.both_locked(id, owner);
                 }
                 let theirs = other.locked_at;
-                if locked && (!mine.contains(PeerFlags::LOCK_PRIMARY) || theirs < locked_at) {
-                    if let Some(peer) = self.peers.peers.get_mut(id) {
-                        peer.primary = nid;
-                        peer.flags |= PeerFlags::LOCK_PRIMARY;
-                        peer.locked_at = theirs;
-                    }
+                if locked
+                    && (!mine.contains(PeerFlags::LOCK_PRIMARY) || theirs < locked_at)
+                    && let Some(peer) = self.peers.peers.get_mut(id)
+                {
+                    peer.primary = nid;
+                    peer.flags |= PeerFlags::LOCK_PRIMARY;
+                    peer.locked_at = theirs;
                 }
                 self.absorb(now, owner, id);
             } else {

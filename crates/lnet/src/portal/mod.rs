@@ -315,6 +315,3 @@ fn checked(spec: MdSpec) -> Result<Md, AttachError> {
     md.max_size = spec.max_size;
     Ok(md)
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,1 +1,10 @@
-//! Tests of the whole node.
+//! Tests of whole nodes over a simulated wire in virtual time. `world.rs` is the bench; the others
+//! are named for their subjects. Scenarios `x…` are those of behaviour.md 13, with the outcomes
+//! that were recorded from real nodes.
+
+mod credits;
+mod discovery;
+mod health;
+mod memory;
+mod selection;
+mod world;

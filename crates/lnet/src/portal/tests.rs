@@ -1,1 +1,0 @@
-//! Table tests of matching (M-6 … M-26).

@@ -1,0 +1,124 @@
+//! When messages go: credits, queues, deadlines.
+
+use lnet_types::{Errno, Fault, HealthStatus};
+
+use super::world::{Fate, World};
+use crate::{EventKind, NetTunables, Profile};
+
+const A: &str = "10.77.0.2@tcp";
+const B: &str = "10.77.0.3@tcp";
+const C: &str = "10.77.0.4@tcp";
+
+fn narrow(profile: Profile) -> World {
+    let one = NetTunables { credits: 1, peer_credits: 1, ..NetTunables::SOCK };
+    let mut w = World::new();
+    w.host_with(profile, &[A], one);
+    w.host(profile, &[B]);
+    w.host(profile, &[C]);
+    w.discovered(0, B);
+    w.discovered(0, C);
+    w.decide = Box::new(|_| Fate::Hold);
+    w
+}
+
+#[test]
+fn x16_credits_return_to_the_interface_first() {
+    let mut w = narrow(Profile::Kernel);
+    w.put(0, B, 1, false);
+    w.put(0, B, 2, false);
+    w.put(0, C, 3, false);
+    let view = w.hosts[0].node.peer_view_of(B.parse().unwrap()).unwrap();
+    assert_eq!((view.nis[0].credits, view.nis[0].credits_min), (-1, -1));
+    assert_eq!(w.hosts[0].node.net_views()[1].nis[0].credits, -1);
+    let mut order = Vec::new();
+    while let Some((_, t)) = w.held.front() {
+        order.push(t.hdr.dst.to_string());
+        w.release();
+        w.run(core::time::Duration::from_millis(2));
+    }
+    assert_eq!(order, [B, C, B]);
+    assert_eq!(w.hosts[0].node.net_views()[1].nis[0].credits, 1, "credits come home");
+}
+
+#[test]
+fn x14_a_message_unlinked_while_it_waits_is_cancelled_and_one_in_the_driver_times_out() {
+    let mut w = narrow(Profile::Kernel);
+    w.put(0, B, 1, false);
+    w.put(0, B, 2, false);
+    // Find the descriptors through the messages that are in hand.
+    let mds: Vec<_> = w.hosts[0].node.msgs.values().filter_map(|m| m.md).collect();
+    for md in mds {
+        w.hosts[0].node.unlink(w.now, md).unwrap();
+    }
+    assert!(w.hosts[0].events.is_empty(), "operations are still in progress");
+    w.release();
+    w.secs(1);
+    let e: Vec<_> = w.hosts[0].events.iter().map(|e| (e.kind, e.status, e.unlinked)).collect();
+    assert_eq!(
+        e,
+        [
+            (EventKind::Send, Err(Errno::ETIMEDOUT), true),
+            (EventKind::Send, Err(Errno::ECANCELED), true)
+        ]
+    );
+}
+
+#[test]
+fn x15_a_message_that_waited_too_long_is_dropped_when_its_turn_comes() {
+    let mut w = narrow(Profile::Kernel);
+    w.put(0, B, 1, false);
+    w.put(0, B, 2, false);
+    w.secs(152);
+    assert!(w.hosts[0].events.is_empty(), "nobody looks at a queue before its turn");
+    let drops = w.hosts[0].node.stats().drop_count;
+    w.release();
+    w.secs(1);
+    let of_2 = w.hosts[0].events.iter().find(|e| e.user == 2).unwrap();
+    assert_eq!(of_2.status, Err(Errno::ETIMEDOUT));
+    let s = w.hosts[0].node.stats();
+    assert_eq!((s.drop_count - drops, s.network_timeout_count), (1, 0));
+    assert_eq!(w.ni_health(0, A), 1000);
+}
+
+#[test]
+fn in_the_default_profile_a_waiting_message_ends_at_its_deadline() {
+    let mut w = narrow(Profile::Default);
+    w.put(0, B, 1, false);
+    w.put(0, B, 2, false);
+    w.secs(4);
+    assert!(w.hosts[0].events.is_empty());
+    w.secs(2);
+    let e = &w.hosts[0].events;
+    assert_eq!((e.len(), e[0].user, e[0].status), (1, 2, Err(Errno::ETIMEDOUT)));
+    w.release();
+    w.secs(1);
+    let v = w.hosts[0].node.peer_view_of(B.parse().unwrap()).unwrap();
+    assert_eq!((v.nis[0].credits, v.nis[0].queued_bytes), (1, 0), "credits come home");
+}
+
+#[test]
+fn removing_an_interface_ends_what_is_bound_to_it_with_one_event_each() {
+    let mut w = narrow(Profile::Kernel);
+    for i in 0..3 {
+        w.put(0, B, i, false);
+    }
+    let ni = *w.hosts[0].nids.keys().next().unwrap();
+    w.hosts[0].node.del_ni(w.now, ni).unwrap();
+    w.drain();
+    let mut users: Vec<_> = w.hosts[0].events.iter().map(|e| (e.user, e.status.is_ok())).collect();
+    users.sort_unstable();
+    assert_eq!(users, [(0, false), (1, false), (2, false)]);
+    assert_eq!(w.hosts[0].node.msgs.len(), 0);
+}
+
+#[test]
+fn a_late_report_about_a_finished_message_is_ignored() {
+    let mut w = narrow(Profile::Kernel);
+    w.put(0, B, 1, false);
+    let msg = w.held[0].1.msg;
+    let fault = Fault::new(HealthStatus::LocalError, Errno::EIO);
+    w.hosts[0].node.tx_done(w.now, msg, Err(fault));
+    w.hosts[0].node.tx_done(w.now, msg, Ok(()));
+    w.drain();
+    assert_eq!(w.hosts[0].events.len(), 1);
+}

@@ -1,0 +1,256 @@
+//! How peers learn about each other.
+
+use lnet_types::{Errno, Fault, HealthStatus};
+use lnet_wire::Kind;
+
+use super::world::{Fate, World, nid};
+use crate::{EventKind, NetTunables, PeerFlags, Profile};
+
+const A: [&str; 2] = ["10.77.0.2@tcp", "10.77.1.2@tcp"];
+const B: [&str; 2] = ["10.77.0.3@tcp", "10.77.1.3@tcp"];
+const C: [&str; 2] = ["10.77.0.4@tcp", "10.77.1.4@tcp"];
+
+/// MULTI_RAIL, DISCOVERED, NIDS_UPTODATE: what `peer show -v 3` prints for a peer with which all
+/// is well.
+const SETTLED: u32 = 273;
+
+fn peer(w: &World, host: usize, n: &str) -> (String, Vec<String>, u32) {
+    let v = w.hosts[host].node.peer_view_of(nid(n)).expect("peer is known");
+    (v.primary.to_string(), v.nis.iter().map(|n| n.nid.to_string()).collect(), v.state)
+}
+
+fn strings(list: &[&str]) -> Vec<String> {
+    list.iter().map(|s| (*s).to_owned()).collect()
+}
+
+#[test]
+fn x21_both_sides_end_with_the_same_view() {
+    let mut w = World::new();
+    w.host(Profile::Kernel, &A[..1]);
+    w.host(Profile::Kernel, &B);
+    w.put(0, B[1], 1, true);
+    w.secs(1);
+    assert_eq!(peer(&w, 0, B[1]), (B[0].into(), strings(&B), SETTLED));
+    assert_eq!(peer(&w, 1, A[0]), (A[0].into(), strings(&A[..1]), SETTLED));
+    assert_eq!(w.events(0, 1).len(), 2, "SEND and ACK");
+    let kinds: Vec<_> =
+        w.hosts[0].sent.iter().map(|(_, h)| (h.kind.msg_type(), h.dst.to_string())).collect();
+    use lnet_wire::MsgType as M;
+    assert_eq!(kinds[0], (M::Get, B[1].to_owned()), "ping first, to the NID that was asked for");
+    assert_eq!(kinds[1], (M::Put, B[1].to_owned()), "then the push, the way the ping went");
+    let get = w.hosts[0].sent[0].1;
+    assert!(matches!(get.kind, Kind::Get { portal: 0, sink_len: 272, .. }));
+}
+
+#[test]
+fn x22_and_x23_interfaces_that_come_and_go_are_pushed() {
+    let mut w = World::new();
+    w.host(Profile::Kernel, &A);
+    w.host(Profile::Kernel, &B[..1]);
+    w.discovered(0, B[0]);
+    let id = w.add_ni(1, B[1], NetTunables::SOCK);
+    w.secs(1);
+    assert_eq!(peer(&w, 0, B[0]), (B[0].into(), strings(&B), SETTLED));
+    assert_eq!(w.peer_health(0, B[1]), 1000);
+    w.hosts[1].node.del_ni(w.now, id).unwrap();
+    w.hosts[1].nids.remove(&id);
+    w.secs(1);
+    assert_eq!(peer(&w, 0, B[0]), (B[0].into(), strings(&B[..1]), SETTLED));
+}
+
+#[test]
+fn x24_a_configured_peer_is_not_changed_by_discovery() {
+    let mut w = World::new();
+    w.host(Profile::Kernel, &A);
+    w.host(Profile::Kernel, &B);
+    w.hosts[0].node.peer_add(w.now, nid(B[0]), &[], true, false).unwrap();
+    w.put(0, B[0], 1, true);
+    w.secs(1);
+    let (primary, nids, state) = peer(&w, 0, B[0]);
+    assert_eq!((primary.as_str(), nids), (B[0], strings(&B[..1])));
+    let want = PeerFlags::MULTI_RAIL
+        | PeerFlags::CONFIGURED
+        | PeerFlags::DISCOVERED
+        | PeerFlags::NIDS_UPTODATE;
+    assert_eq!(state, want.bits());
+    assert_eq!(w.events(0, 1).len(), 2);
+}
+
+#[test]
+fn x25_a_configured_nid_stays_with_its_peer() {
+    let mut w = World::new();
+    w.host(Profile::Kernel, &A);
+    w.host(Profile::Kernel, &B);
+    w.hosts[0].node.peer_add(w.now, nid(C[0]), &[nid(B[1])], true, false).unwrap();
+    w.put(0, B[0], 1, true);
+    w.secs(1);
+    assert_eq!(peer(&w, 0, B[1]).0, C[0]);
+    assert_eq!(peer(&w, 0, B[0]).1, strings(&B[..1]));
+    assert_eq!(w.events(0, 1).len(), 2);
+}
+
+#[test]
+fn x26_with_discovery_off_the_peer_stays_plain_and_the_source_fixed() {
+    let mut w = World::new();
+    w.host(Profile::Kernel, &A);
+    w.host(Profile::Kernel, &B);
+    w.hosts[0].node.set_tunables(w.now, &[("discovery", 0)]).unwrap();
+    for i in 0..4 {
+        w.put(0, B[1], i, false);
+        w.secs(1);
+    }
+    let (_, nids, state) = peer(&w, 0, B[1]);
+    assert_eq!(nids, strings(&B[1..]));
+    let flags = PeerFlags::from_bits_truncate(state);
+    assert!(flags.contains(PeerFlags::NO_DISCOVERY) && !flags.contains(PeerFlags::MULTI_RAIL));
+    let pairs = w.pairs(0);
+    assert!(pairs.len() == 4 && pairs.iter().all(|p| *p == pairs[0]));
+    let gets = w.hosts[0].sent.iter().filter(|(_, h)| matches!(h.kind, Kind::Get { .. })).count();
+    assert_eq!(gets, 1, "one ping before the first message, and no push");
+}
+
+#[test]
+fn x26b_discovery_switched_off_at_run_time_makes_the_peer_plain() {
+    let mut w = World::new();
+    w.host(Profile::Kernel, &A);
+    w.host(Profile::Kernel, &B);
+    w.discovered(0, B[0]);
+    w.hosts[1].node.set_tunables(w.now, &[("discovery", 0)]).unwrap();
+    w.secs(1);
+    w.put(0, B[0], 1, true);
+    w.secs(1);
+    let flags = PeerFlags::from_bits_truncate(peer(&w, 0, B[0]).2);
+    assert!(!flags.contains(PeerFlags::MULTI_RAIL));
+    assert_eq!(w.events(0, 1).len(), 2);
+}
+
+#[test]
+fn x27_a_discovery_that_fails_ends_the_message_and_is_repeated_for_the_next() {
+    let mut w = World::new();
+    w.host(Profile::Kernel, &A);
+    w.host(Profile::Kernel, &B[..1]);
+    w.decide = Box::new(|_| Fate::Fail(Fault::new(HealthStatus::RemoteError, Errno::ECONNREFUSED)));
+    w.put(0, B[0], 1, true);
+    w.secs(1);
+    assert_eq!(w.hosts[0].events.len(), 1);
+    assert_eq!(w.hosts[0].events[0].status, Err(Errno::ECONNREFUSED));
+    assert!(PeerFlags::from_bits_truncate(peer(&w, 0, B[0]).2).contains(PeerFlags::REDISCOVER));
+    w.decide = Box::new(|_| Fate::Pass);
+    w.put(0, B[0], 2, true);
+    w.secs(1);
+    assert_eq!(w.events(0, 2).len(), 2);
+    assert_eq!(peer(&w, 0, B[0]).2, SETTLED);
+}
+
+#[test]
+fn both_sides_discovering_at_once_agree() {
+    let mut w = World::new();
+    w.host(Profile::Kernel, &A);
+    w.host(Profile::Kernel, &B);
+    w.put(0, B[1], 1, true);
+    w.put(1, A[1], 2, true);
+    w.secs(2);
+    assert_eq!(peer(&w, 0, B[0]), (B[0].into(), strings(&B), SETTLED));
+    assert_eq!(peer(&w, 1, A[0]), (A[0].into(), strings(&A), SETTLED));
+    assert_eq!((w.events(0, 1).len(), w.events(1, 2).len()), (2, 2));
+}
+
+#[test]
+fn a_peer_with_more_interfaces_than_the_first_buffer_holds_is_learnt_whole() {
+    let mut w = World::new();
+    w.host(Profile::Kernel, &A);
+    let many: Vec<String> = (1..=40).map(|i| format!("10.78.0.{i}@tcp")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    w.host(Profile::Kernel, &many);
+    w.put(0, many[7], 1, true);
+    w.secs(1);
+    let (primary, nids, state) = peer(&w, 0, many[0]);
+    assert_eq!((primary.as_str(), nids.len(), state), (many[0], 40, SETTLED));
+    // And the other way, where the push is larger than the push buffer.
+    w.put(1, A[0], 2, true);
+    w.secs(1);
+    assert_eq!(peer(&w, 1, A[0]).2, SETTLED);
+}
+
+#[test]
+fn a_restarted_peer_with_other_nids_is_learnt_anew() {
+    let mut w = World::new();
+    w.host(Profile::Kernel, &A);
+    w.host(Profile::Kernel, &B);
+    w.discovered(0, B[0]);
+    w.hosts[1].alive = false;
+    w.hosts[1].nids.clear();
+    w.host(Profile::Kernel, &[B[0], C[1]]);
+    w.hosts[0].node.discover(w.now, nid(B[0]), true);
+    w.secs(2);
+    assert_eq!(peer(&w, 0, B[0]).1, strings(&[B[0], C[1]]));
+}
+
+#[test]
+fn a_reply_that_is_no_ping_data_ends_discovery_after_a_few_tries() {
+    let mut w = World::new();
+    w.host(Profile::Kernel, &A);
+    w.host(Profile::Kernel, &B);
+    // B serves garbage where its ping data should be.
+    let md = w.hosts[1].node.ping_md.unwrap();
+    let d = w.hosts[1].node.portals.mds.get_mut(md).unwrap();
+    d.buf = crate::portal::md::MdBuf::Bytes(std::sync::Arc::from([0xffu8; 64]));
+    d.len = 64;
+    w.put(0, B[0], 1, true);
+    w.secs(1);
+    assert_eq!(w.hosts[0].events[0].status, Err(Errno::EPROTO));
+    assert_eq!(w.events(0, 1)[0].0, EventKind::Send);
+}
+
+#[test]
+fn a_ping_shows_what_the_peer_says_and_what_we_know() {
+    let mut w = World::new();
+    w.host(Profile::Kernel, &A);
+    w.host(Profile::Kernel, &B);
+    let target = lnet_types::ProcessId::lustre(nid(B[1]));
+    let second = core::time::Duration::from_secs(1);
+    w.hosts[0].node.ping(w.now, target, None, second);
+    w.secs(1);
+    let found = w.hosts[0].reports.remove(0).outcome.unwrap();
+    assert_eq!(found.primary, nid(B[1]), "not discovered: the peer is what was asked for");
+    assert!(!found.multi_rail);
+    assert_eq!(found.nids, [nid(B[0]), nid(B[1])]);
+    w.discovered(0, B[0]);
+    w.hosts[0].node.ping(w.now, target, None, second);
+    w.secs(1);
+    let found = w.hosts[0].reports.remove(0).outcome.unwrap();
+    assert_eq!((found.primary, found.multi_rail), (nid(B[0]), true));
+}
+
+#[test]
+fn a_ping_that_is_not_answered_ends_at_its_timeout() {
+    let mut w = World::new();
+    w.host(Profile::Kernel, &A);
+    w.decide = Box::new(|_| Fate::Lose);
+    let target = lnet_types::ProcessId::lustre(nid(B[0]));
+    w.hosts[0].node.ping(w.now, target, None, core::time::Duration::from_secs(3));
+    w.secs(2);
+    assert!(w.hosts[0].reports.is_empty());
+    w.secs(2);
+    assert_eq!(w.hosts[0].reports[0].outcome, Err(Errno::EIO));
+}
+
+#[test]
+fn pinging_loopback_and_oneself_works() {
+    let mut w = World::new();
+    w.host(Profile::Kernel, &A);
+    let second = core::time::Duration::from_secs(1);
+    for target in ["0@lo", A[0]] {
+        let target = lnet_types::ProcessId::lustre(nid(target));
+        w.hosts[0].node.ping(w.now, target, None, second);
+        w.secs(1);
+        let found = w.hosts[0].reports.remove(0).outcome.unwrap();
+        assert_eq!(found.nids, [nid(A[0]), nid(A[1])]);
+        assert_eq!((found.primary, found.multi_rail), (target.nid, false));
+    }
+    w.hosts[0].node.discover(w.now, nid("0@lo"), false);
+    w.secs(1);
+    let found = w.hosts[0].reports.remove(0).outcome.unwrap();
+    assert_eq!((found.primary, found.multi_rail), (nid(A[0]), true));
+    assert_eq!(found.nids, [nid(A[0]), nid(A[1])]);
+}

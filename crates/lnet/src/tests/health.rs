@@ -1,0 +1,377 @@
+//! Failures, resends and recovery.
+
+use lnet_types::{Errno, Fault, HealthStatus};
+use lnet_wire::Kind;
+
+use super::world::{Fate, PT, World, nid};
+use crate::{EventKind, Profile};
+
+const A: [&str; 2] = ["10.77.0.2@tcp", "10.77.1.2@tcp"];
+const B: [&str; 2] = ["10.77.0.3@tcp", "10.77.1.3@tcp"];
+
+fn pair(profile: Profile) -> World {
+    let mut w = World::new();
+    w.host(profile, &A);
+    w.host(profile, &B);
+    w.discovered(0, B[0]);
+    w
+}
+
+fn fault(status: HealthStatus) -> Fault {
+    let errno = match status {
+        HealthStatus::RemoteDropped => Errno::ECONNREFUSED,
+        HealthStatus::NetworkTimeout => Errno::ETIMEDOUT,
+        _ => Errno::EIO,
+    };
+    Fault::new(status, errno)
+}
+
+fn is_test_put(hdr: &lnet_wire::Hdr) -> bool {
+    matches!(hdr.kind, Kind::Put { portal: PT, .. })
+}
+
+/// The first `n` test PUTs fail with `status`; everything else passes.
+fn fail_first(w: &mut World, n: usize, status: HealthStatus) {
+    let mut left = n;
+    w.decide = Box::new(move |t| {
+        if is_test_put(&t.hdr) && left > 0 {
+            left -= 1;
+            Fate::Fail(fault(status))
+        } else {
+            Fate::Pass
+        }
+    });
+}
+
+#[test]
+fn x03_a_local_timeout_is_sent_again_on_the_other_interface() {
+    let mut w = pair(Profile::Kernel);
+    fail_first(&mut w, 1, HealthStatus::LocalTimeout);
+    w.put(0, B[0], 1, false);
+    let first = w.pairs(0)[0].0.clone();
+    assert_eq!(w.ni_health(0, &first), 900);
+    w.run(core::time::Duration::from_millis(10));
+    assert_ne!(w.pairs(0)[1].0, first);
+    assert_eq!(w.events(0, 1), [(EventKind::Send, true, true)]);
+    let s = w.hosts[0].node.stats();
+    assert_eq!((s.local_timeout_count, s.resend_count, s.successful_resends), (1, 1, 1));
+    assert_eq!((w.peer_health(0, B[0]), w.peer_health(0, B[1])), (1000, 1000));
+    assert_eq!(w.hosts[0].node.recovery_queues().0, [nid(&first)]);
+    w.secs(2);
+    assert_eq!(w.ni_health(0, &first), 1000);
+}
+
+#[test]
+fn x04_with_one_interface_nothing_is_sent_again() {
+    let mut w = World::new();
+    w.host(Profile::Kernel, &A[..1]);
+    w.host(Profile::Kernel, &B);
+    w.discovered(0, B[0]);
+    fail_first(&mut w, 1, HealthStatus::LocalTimeout);
+    w.put(0, B[0], 1, false);
+    assert_eq!(w.ni_health(0, A[0]), 900);
+    assert_eq!(w.hosts[0].events[0].status, Err(Errno::EIO));
+    let s = w.hosts[0].node.stats();
+    assert_eq!((s.resend_count, s.failed_resends), (0, 0));
+}
+
+#[test]
+fn x05_retries_come_to_an_end() {
+    let mut w = pair(Profile::Kernel);
+    fail_first(&mut w, 9, HealthStatus::LocalTimeout);
+    w.put(0, B[0], 1, false);
+    assert_eq!(w.pairs(0).len(), 3);
+    assert_eq!(w.ni_health(0, A[0]) + w.ni_health(0, A[1]), 1700);
+    let s = w.hosts[0].node.stats();
+    assert_eq!((s.local_timeout_count, s.resend_count, s.failed_resends), (3, 2, 1));
+    assert_eq!(w.events(0, 1), [(EventKind::Send, false, true)]);
+}
+
+#[test]
+fn x06_a_message_that_the_peer_dropped_goes_to_its_other_interface() {
+    let mut w = pair(Profile::Kernel);
+    fail_first(&mut w, 1, HealthStatus::RemoteDropped);
+    w.put(0, B[0], 1, false);
+    w.run(core::time::Duration::from_millis(10));
+    let pairs = w.pairs(0);
+    assert_ne!(pairs[0].1, pairs[1].1);
+    assert_eq!(w.peer_health(0, &pairs[0].1), 900);
+    assert_eq!((w.ni_health(0, A[0]), w.ni_health(0, A[1])), (1000, 1000));
+    assert_eq!(w.events(0, 1), [(EventKind::Send, true, true)]);
+}
+
+#[test]
+fn x06_a_peer_with_one_interface_keeps_its_health_and_the_caller_gets_the_error() {
+    let mut w = World::new();
+    w.host(Profile::Kernel, &A);
+    w.host(Profile::Kernel, &B[..1]);
+    w.discovered(0, B[0]);
+    fail_first(&mut w, 1, HealthStatus::RemoteDropped);
+    w.put(0, B[0], 1, false);
+    assert_eq!(w.peer_health(0, B[0]), 1000);
+    assert_eq!(w.hosts[0].events[0].status, Err(Errno::ECONNREFUSED));
+    assert_eq!(w.hosts[0].node.stats().remote_dropped_count, 1);
+}
+
+#[test]
+fn x07_a_network_timeout_costs_both_sides_and_is_not_sent_again() {
+    let mut w = pair(Profile::Kernel);
+    fail_first(&mut w, 1, HealthStatus::NetworkTimeout);
+    w.put(0, B[0], 1, false);
+    let (a, b) = w.pairs(0)[0].clone();
+    assert_eq!((w.ni_health(0, &a), w.peer_health(0, &b)), (900, 900));
+    assert_eq!(w.hosts[0].events[0].status, Err(Errno::ETIMEDOUT));
+    let v = w.hosts[0].node.peer_view_of(nid(&b)).unwrap();
+    assert_eq!(v.nis.iter().find(|n| n.nid == nid(&b)).unwrap().failures.network_timeout, 1);
+    assert_eq!(w.hosts[0].node.stats().network_timeout_count, 1);
+    let (local, peer) = w.hosts[0].node.recovery_queues();
+    assert_eq!((local, peer), (vec![nid(&a)], vec![nid(&b)]));
+}
+
+#[test]
+fn the_documents_profile_sends_network_timeouts_again() {
+    let mut w = pair(Profile::Documents);
+    fail_first(&mut w, 1, HealthStatus::NetworkTimeout);
+    w.put(0, B[0], 1, false);
+    w.run(core::time::Duration::from_millis(10));
+    assert_eq!(w.events(0, 1), [(EventKind::Send, true, true)]);
+}
+
+#[test]
+fn x08_an_inconsistent_report_blames_nobody() {
+    let mut w = pair(Profile::Kernel);
+    fail_first(&mut w, 1, HealthStatus::Ok);
+    w.put(0, B[0], 1, false);
+    assert_eq!(w.hosts[0].events[0].status, Err(Errno::EIO));
+    assert_eq!(w.ni_health(0, A[0]) + w.ni_health(0, A[1]), 2000);
+    assert_eq!(w.hosts[0].node.stats().resend_count, 0);
+}
+
+#[test]
+fn h10_each_status_costs_whom_the_table_says() {
+    use HealthStatus as H;
+    let table = [
+        (H::LocalInterrupt, 100, 0, true),
+        (H::LocalDropped, 100, 0, true),
+        (H::LocalAborted, 100, 0, true),
+        (H::LocalNoRoute, 100, 0, true),
+        (H::LocalTimeout, 100, 0, true),
+        (H::LocalError, 100, 0, false),
+        (H::RemoteDropped, 0, 100, true),
+        (H::RemoteError, 0, 100, false),
+        (H::RemoteTimeout, 0, 100, false),
+        (H::NetworkTimeout, 100, 100, false),
+    ];
+    for (status, local, remote, again) in table {
+        let mut w = pair(Profile::Kernel);
+        fail_first(&mut w, 1, status);
+        w.put(0, B[0], 1, false);
+        let lost = 2000 - w.ni_health(0, A[0]) - w.ni_health(0, A[1]);
+        let theirs = 2000 - w.peer_health(0, B[0]) - w.peer_health(0, B[1]);
+        assert_eq!((lost, theirs), (local, remote), "{status}");
+        assert_eq!(w.pairs(0).len(), if again { 2 } else { 1 }, "{status}");
+    }
+}
+
+#[test]
+fn x09_recovery_pings_back_off_by_doubling() {
+    let mut w = World::new();
+    w.host(Profile::Kernel, &A[..1]);
+    w.host(Profile::Kernel, &B);
+    w.discovered(0, B[0]);
+    w.hosts[0].node.set_tunables(w.now, &[("max_recovery_ping_interval", 10)]).unwrap();
+    w.decide = Box::new(|_| Fate::Fail(fault(HealthStatus::LocalError)));
+    let t0 = w.now;
+    w.put(0, B[0], 1, false);
+    let mut at = Vec::new();
+    for _ in 0..60 {
+        let before = w.hosts[0].sent.len();
+        w.secs(1);
+        if w.hosts[0].sent.len() > before {
+            at.push(w.now.as_secs() - t0.as_secs());
+        }
+    }
+    assert_eq!(at, [1, 3, 7, 15, 25, 35, 45, 55]);
+}
+
+#[test]
+fn dec5_recovery_pings_come_every_second_while_they_succeed_and_rarer_while_they_fail() {
+    let mut w = pair(Profile::Default);
+    // A peer interface at 700 needs three good pings.
+    w.hosts[0].node.set_peer_ni_health(w.now, Some(nid(B[0])), 700);
+    w.secs(4);
+    assert_eq!(w.peer_health(0, B[0]), 1000);
+    // Failing ones: after 1, then 2, 4, 5, 5 … seconds.
+    w.decide = Box::new(|_| Fate::Fail(fault(HealthStatus::RemoteError)));
+    w.hosts[0].node.set_peer_ni_health(w.now, Some(nid(B[0])), 700);
+    w.hosts[0].sent.clear();
+    w.secs(20);
+    let pings = w.hosts[0].sent.iter().filter(|(_, h)| h.dst == nid(B[0])).count();
+    assert!((4..=6).contains(&pings), "{pings}");
+}
+
+#[test]
+fn x10_a_peer_never_heard_from_is_not_pinged() {
+    let mut w = World::new();
+    w.host(Profile::Kernel, &A);
+    let now = w.now;
+    w.hosts[0].node.peer_add(now, nid(B[0]), &[nid(B[1])], true, false).unwrap();
+    w.hosts[0].node.set_peer_ni_health(now, Some(nid(B[0])), 900);
+    assert!(w.hosts[0].node.recovery_queues().1.is_empty());
+}
+
+#[test]
+fn x11_recovery_ends_at_the_limit() {
+    let mut w = pair(Profile::Kernel);
+    w.hosts[0].node.set_tunables(w.now, &[("recovery_limit", 60)]).unwrap();
+    w.put(0, B[0], 1, true);
+    w.secs(1);
+    let heard = w.now;
+    w.hosts[1].alive = false;
+    w.decide = Box::new(|t| match t.hdr.kind {
+        Kind::Get { .. } => Fate::Fail(fault(HealthStatus::RemoteError)),
+        _ => Fate::Pass,
+    });
+    w.secs(9);
+    w.hosts[0].node.set_peer_ni_health(w.now, Some(nid(B[0])), 900);
+    w.hosts[0].sent.clear();
+    w.secs(200);
+    assert!(w.now > heard);
+    let pings = w.hosts[0].sent.iter().filter(|(_, h)| h.dst == nid(B[0])).count();
+    assert_eq!(pings, 6, "at 11, 13, 17, 25, 41 and 73 s");
+    assert!(w.hosts[0].node.recovery_queues().1.is_empty());
+}
+
+#[test]
+fn x12_a_lost_ack_is_noticed_and_blamed_on_the_next_hop() {
+    let mut w = World::new();
+    w.host(Profile::Kernel, &A[..1]);
+    w.host(Profile::Kernel, &B[..1]);
+    w.discovered(0, B[0]);
+    w.decide =
+        Box::new(|t| if matches!(t.hdr.kind, Kind::Ack { .. }) { Fate::Lose } else { Fate::Pass });
+    w.put(0, B[0], 1, true);
+    w.secs(149);
+    assert_eq!(w.events(0, 1), [(EventKind::Send, true, false)]);
+    let mut lowest = 1000;
+    for _ in 0..80 {
+        w.secs(1);
+        lowest = lowest.min(w.peer_health(0, B[0]));
+    }
+    assert_eq!(lowest, 900, "even though the peer has a single interface");
+    assert_eq!(w.events(0, 1), [(EventKind::Send, true, false), (EventKind::Unlink, true, true)]);
+    assert_eq!(w.hosts[0].node.stats().response_timeout_count, 1);
+}
+
+#[test]
+fn in_the_default_profile_a_lost_ack_is_noticed_at_the_transaction_timeout() {
+    let mut w = pair(Profile::Default);
+    w.decide =
+        Box::new(|t| if matches!(t.hdr.kind, Kind::Ack { .. }) { Fate::Lose } else { Fate::Pass });
+    w.put(0, B[0], 1, true);
+    w.run(core::time::Duration::from_millis(4_999));
+    assert_eq!(w.events(0, 1).len(), 1);
+    w.run(core::time::Duration::from_millis(1));
+    assert_eq!(w.events(0, 1).len(), 2);
+}
+
+#[test]
+fn x13_an_owner_that_gives_up_first_blames_nobody() {
+    let mut w = pair(Profile::Kernel);
+    w.decide =
+        Box::new(
+            |t| {
+                if matches!(t.hdr.kind, Kind::Reply { .. }) { Fate::Lose } else { Fate::Pass }
+            },
+        );
+    w.get(0, B[0], 1);
+    w.secs(5);
+    let md = w.hosts[0].events[0].md;
+    w.hosts[0].node.unlink(w.now, md).unwrap();
+    w.drain();
+    assert_eq!(w.events(0, 1), [(EventKind::Send, true, false), (EventKind::Unlink, true, true)]);
+    w.secs(300);
+    assert_eq!(w.hosts[0].node.stats().response_timeout_count, 0);
+    assert_eq!(w.peer_health(0, B[0]) + w.peer_health(0, B[1]), 2000);
+}
+
+#[test]
+fn x28_a_response_is_tried_again_on_the_same_interface() {
+    let mut w = pair(Profile::Kernel);
+    let mut left = 2;
+    w.decide = Box::new(move |t| {
+        if matches!(t.hdr.kind, Kind::Reply { .. }) && left > 0 {
+            left -= 1;
+            Fate::Fail(fault(HealthStatus::LocalTimeout))
+        } else {
+            Fate::Pass
+        }
+    });
+    w.get(0, B[0], 1);
+    w.secs(1);
+    let used: Vec<_> = w.hosts[1]
+        .sent
+        .iter()
+        .filter(|(_, h)| matches!(h.kind, Kind::Reply { .. }))
+        .map(|(_, h)| h.src)
+        .collect();
+    assert_eq!(used.len(), 3);
+    assert!(used.iter().all(|n| *n == used[0]));
+    assert_eq!(w.events(0, 1).len(), 2);
+}
+
+#[test]
+fn dec15_towards_a_multi_rail_peer_a_response_that_failed_takes_another_pair() {
+    let mut w = pair(Profile::Default);
+    let mut left = 1;
+    w.decide = Box::new(move |t| {
+        if matches!(t.hdr.kind, Kind::Reply { .. }) && left > 0 {
+            left -= 1;
+            Fate::Fail(fault(HealthStatus::LocalTimeout))
+        } else {
+            Fate::Pass
+        }
+    });
+    w.get(0, B[0], 1);
+    w.secs(1);
+    let used: Vec<_> = w.hosts[1]
+        .sent
+        .iter()
+        .filter(|(_, h)| matches!(h.kind, Kind::Reply { .. }))
+        .map(|(_, h)| h.src)
+        .collect();
+    assert_ne!(used[0], used[1]);
+}
+
+#[test]
+fn x39_a_fatal_interface_is_left_and_announced() {
+    let mut w = pair(Profile::Kernel);
+    let (id, _) = w.hosts[0].nids.iter().find(|(_, n)| **n == nid(A[0])).unwrap();
+    let id = *id;
+    let seq = w.hosts[0].node.ping_seq();
+    w.hosts[0].node.link_changed(w.now, id, crate::Link::Down);
+    w.run(core::time::Duration::from_millis(500));
+    assert_eq!(w.hosts[0].node.ping_seq(), seq + 1);
+    assert_eq!(w.peer_health(1, A[0]), 900, "told by push, D-45");
+    for i in 0..3 {
+        w.put(0, B[0], i, false);
+    }
+    w.secs(1);
+    assert!(w.pairs(0).iter().all(|p| p.0 == A[1]));
+    assert!(!w.hosts[0].node.net_views()[1].nis[0].up);
+    w.hosts[0].node.link_changed(w.now, id, crate::Link::Up);
+    w.secs(20);
+    assert!(w.hosts[0].node.net_views()[1].nis[0].up);
+    assert_eq!(w.peer_health(1, A[0]), 1000);
+}
+
+#[test]
+fn x40_sensitivity_zero_leaves_health_alone() {
+    let mut w = pair(Profile::Kernel);
+    w.hosts[0].node.set_tunables(w.now, &[("health_sensitivity", 0)]).unwrap();
+    fail_first(&mut w, 1, HealthStatus::LocalTimeout);
+    w.put(0, B[0], 1, false);
+    assert_eq!(w.ni_health(0, A[0]) + w.ni_health(0, A[1]), 2000);
+    assert_eq!(w.hosts[0].node.stats().local_timeout_count, 1);
+    assert_eq!(w.events(0, 1), [(EventKind::Send, false, true)]);
+}

@@ -1,0 +1,411 @@
+//! Nodes, and a wire between them, in virtual time: the bench on which the node's tests stand.
+//!
+//! A message that a node hands to its wire arrives `latency` later at the node that owns the NID,
+//! unless the test has said otherwise: links fail with a given fault, hold messages back, or lose
+//! them after they were reported as sent. Payload is really moved.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use core::time::Duration;
+
+use lnet_types::{Fault, Instant, IoVec, Memory, NiId, Nid, Pid, ProcessId, RegionId, RxId, Span};
+use lnet_wire::{Hdr, HdrForm};
+
+use crate::{
+    Driver, Event, EventKind, Loopback, MatchEntry, MdOptions, MdSpec, NetTunables, NiSpec, Node,
+    NodeConfig, Output, Payload, Profile, Report, Rx, Sink, Transmit, Tunables, Verdict,
+};
+
+/// Plain vectors as registered memory.
+#[derive(Debug, Default)]
+pub(crate) struct Mem(pub(crate) Vec<Vec<u8>>);
+
+impl Mem {
+    pub(crate) fn add(&mut self, bytes: Vec<u8>) -> IoVec {
+        let span =
+            Span { region: RegionId(self.0.len() as u32), len: bytes.len() as u32, offset: 0 };
+        self.0.push(bytes);
+        IoVec::from_slice(&[span])
+    }
+}
+
+impl Memory for Mem {
+    fn bytes(&self, s: Span) -> &[u8] {
+        &self.0[s.region.0 as usize][s.offset as usize..s.offset as usize + s.len as usize]
+    }
+    fn bytes_mut(&mut self, s: Span) -> &mut [u8] {
+        &mut self.0[s.region.0 as usize][s.offset as usize..s.offset as usize + s.len as usize]
+    }
+}
+
+/// One node under test.
+pub(crate) struct Host {
+    pub(crate) node: Node,
+    pub(crate) mem: Mem,
+    pub(crate) lo: Loopback,
+    pub(crate) nids: BTreeMap<NiId, Nid>,
+    pub(crate) events: Vec<Event>,
+    pub(crate) reports: Vec<Report>,
+    /// Everything that this node has handed to its wire, oldest first.
+    pub(crate) sent: Vec<(Nid, Hdr)>,
+    pub(crate) alive: bool,
+}
+
+/// What a link does to a message, chosen by the test.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fate {
+    /// Arrives, and is reported as sent.
+    Pass,
+    /// Is not sent: this fault is reported at once.
+    Fail(Fault),
+    /// Is reported as sent and never arrives.
+    Lose,
+    /// Stays in the driver until released.
+    Hold,
+}
+
+type Decide = Box<dyn FnMut(&Transmit) -> Fate>;
+
+struct InFlight {
+    at: Instant,
+    seq: u64,
+    from: usize,
+    from_nid: Nid,
+    t: Transmit,
+    bytes: Vec<u8>,
+}
+
+/// All nodes, the wire and the clock.
+pub(crate) struct World {
+    pub(crate) now: Instant,
+    pub(crate) hosts: Vec<Host>,
+    pub(crate) latency: Duration,
+    pub(crate) decide: Decide,
+    flying: Vec<InFlight>,
+    pub(crate) held: VecDeque<(usize, Transmit)>,
+    parked: BTreeMap<(usize, RxId), (Nid, Transmit, Vec<u8>)>,
+    seq: u64,
+}
+
+pub(crate) fn nid(s: &str) -> Nid {
+    s.parse().unwrap()
+}
+
+/// Portal, bits and options of the buffer that every host posts for tests.
+pub(crate) const PT: u32 = 5;
+pub(crate) const BITS: u64 = 0x10;
+
+impl World {
+    pub(crate) fn new() -> Self {
+        Self {
+            now: Instant::from_secs(10),
+            hosts: Vec::new(),
+            latency: Duration::from_millis(1),
+            decide: Box::new(|_| Fate::Pass),
+            flying: Vec::new(),
+            held: VecDeque::new(),
+            parked: BTreeMap::new(),
+            seq: 0,
+        }
+    }
+
+    /// A node with the given NIDs and a buffer for PUTs and GETs; returns its index.
+    pub(crate) fn host(&mut self, profile: Profile, nids: &[&str]) -> usize {
+        self.host_with(profile, nids, NetTunables::SOCK)
+    }
+
+    pub(crate) fn host_with(
+        &mut self,
+        profile: Profile,
+        nids: &[&str],
+        tunables: NetTunables,
+    ) -> usize {
+        let i = self.hosts.len();
+        let config = NodeConfig {
+            seed: i as u64,
+            interface_cookie: 0x1000 + i as u64,
+            tunables: Tunables::new(profile),
+        };
+        let mut h = Host {
+            node: Node::new(config, self.now),
+            mem: Mem::default(),
+            lo: Loopback::new(),
+            nids: BTreeMap::new(),
+            events: Vec::new(),
+            reports: Vec::new(),
+            sent: Vec::new(),
+            alive: true,
+        };
+        let buf = h.mem.add(vec![0; 1 << 16]);
+        let mut md = MdSpec::new(buf, 99);
+        md.options =
+            MdOptions::OP_PUT | MdOptions::OP_GET | MdOptions::MANAGE_REMOTE | MdOptions::TRUNCATE;
+        h.node.attach(self.now, PT, MatchEntry::bits(BITS), md).unwrap();
+        self.hosts.push(h);
+        for n in nids {
+            self.add_ni(i, n, tunables);
+        }
+        i
+    }
+
+    pub(crate) fn add_ni(&mut self, host: usize, n: &str, tunables: NetTunables) -> NiId {
+        let spec = NiSpec {
+            nid: nid(n),
+            interface: None,
+            tunables,
+            lnd_timeout: matches!(self.hosts[host].node.tunables().profile, Profile::Kernel)
+                .then_some(Duration::from_secs(50)),
+        };
+        let id = self.hosts[host].node.add_ni(self.now, spec).unwrap();
+        self.hosts[host].nids.insert(id, nid(n));
+        self.drain();
+        id
+    }
+
+    /// Moves everything that moves without time passing.
+    pub(crate) fn drain(&mut self) {
+        loop {
+            let mut busy = false;
+            for i in 0..self.hosts.len() {
+                busy |= self.drain_host(i);
+            }
+            if !busy {
+                return;
+            }
+        }
+    }
+
+    fn drain_host(&mut self, i: usize) -> bool {
+        let now = self.now;
+        let mut busy = false;
+        loop {
+            let h = &mut self.hosts[i];
+            let Some(out) = h.node.poll_output() else { break };
+            busy = true;
+            match out {
+                Output::Send(t) if Some(t.ni) == h.node.loopback() => {
+                    h.lo.send(now, t, &h.mem).unwrap();
+                }
+                Output::Send(t) => self.carry(i, t),
+                Output::Resume { ni, rx, verdict } if Some(ni) == h.node.loopback() => {
+                    h.lo.resume(now, rx, verdict, &mut h.node, &mut h.mem);
+                }
+                Output::Resume { rx, verdict, .. } => {
+                    let (_, _, bytes) = self.parked.remove(&(i, rx)).unwrap();
+                    self.place(i, verdict, &bytes);
+                }
+            }
+        }
+        let h = &mut self.hosts[i];
+        h.lo.flush(now, &mut h.node, &mut h.mem);
+        while let Some(e) = h.node.poll_event() {
+            busy = true;
+            h.events.push(e);
+        }
+        while let Some(r) = h.node.poll_report() {
+            busy = true;
+            h.reports.push(r);
+        }
+        busy
+    }
+
+    fn carry(&mut self, i: usize, t: Transmit) {
+        let from = self.hosts[i].nids[&t.ni];
+        self.hosts[i].sent.push((from, t.hdr));
+        // What goes on the wire must survive the wire.
+        let mut b = [0; Hdr::LEN_MAX];
+        let n = t.hdr.emit(HdrForm::Long, &mut b).unwrap();
+        assert_eq!(Hdr::parse(HdrForm::Long, &b[..n]).unwrap(), t.hdr);
+        match (self.decide)(&t) {
+            Fate::Pass => self.fly(i, t),
+            Fate::Fail(fault) => self.hosts[i].node.tx_done(self.now, t.msg, Err(fault)),
+            Fate::Lose => self.hosts[i].node.tx_done(self.now, t.msg, Ok(())),
+            Fate::Hold => self.held.push_back((i, t)),
+        }
+    }
+
+    fn fly(&mut self, i: usize, t: Transmit) {
+        let h = &self.hosts[i];
+        let bytes: Vec<u8> = match &t.payload {
+            Payload::Spans(iov) => iov.iter().flat_map(|s| h.mem.bytes(*s).to_vec()).collect(),
+            Payload::Bytes(b) => b.to_vec(),
+        };
+        assert_eq!(bytes.len(), t.hdr.payload_len as usize);
+        self.seq += 1;
+        let from_nid = h.nids[&t.ni];
+        let at = self.now + self.latency;
+        self.flying.push(InFlight { at, seq: self.seq, from: i, from_nid, t, bytes });
+    }
+
+    /// Lets the oldest held message go.
+    pub(crate) fn release(&mut self) {
+        let (i, t) = self.held.pop_front().unwrap();
+        self.fly(i, t);
+    }
+
+    fn arrive(&mut self, f: InFlight) {
+        let now = self.now;
+        let dst = f.t.to.nid;
+        let to = self.hosts.iter().position(|h| h.alive && h.nids.values().any(|n| *n == dst));
+        // The sender's driver sees the bytes gone when they have gone.
+        self.hosts[f.from].node.tx_done(now, f.t.msg, Ok(()));
+        let Some(to) = to else { return };
+        let ni = *self.hosts[to].nids.iter().find(|(_, n)| **n == dst).unwrap().0;
+        let id = RxId(f.seq);
+        let rx = Rx { ni, from: f.from_nid, from_pid: Pid::LUSTRE, id };
+        let verdict = self.hosts[to].node.rx_header(now, rx, &f.t.hdr);
+        if matches!(verdict, Verdict::Defer) {
+            self.parked.insert((to, id), (f.from_nid, f.t, f.bytes));
+        } else {
+            self.place(to, verdict, &f.bytes);
+        }
+    }
+
+    fn place(&mut self, to: usize, verdict: Verdict, bytes: &[u8]) {
+        let h = &mut self.hosts[to];
+        match verdict {
+            Verdict::Deliver { msg, sink: Sink::Spans(iov) } => {
+                let mut rest = bytes;
+                for s in iov {
+                    let n = (s.len as usize).min(rest.len());
+                    h.mem.bytes_mut(Span { len: n as u32, ..s }).copy_from_slice(&rest[..n]);
+                    rest = &rest[n..];
+                }
+                h.node.rx_done(self.now, msg, Ok(&[]));
+            }
+            Verdict::Deliver { msg, sink: Sink::Bytes(max) } => {
+                h.node.rx_done(self.now, msg, Ok(&bytes[..bytes.len().min(max as usize)]));
+            }
+            Verdict::Drop(_) => {}
+            Verdict::Defer => panic!("deferred twice"),
+            Verdict::Close(why) => panic!("protocol broken: {why}"),
+        }
+    }
+
+    fn next_at(&self) -> Option<Instant> {
+        let timers = self.hosts.iter().filter_map(|h| h.node.poll_timeout());
+        timers.chain(self.flying.iter().map(|f| f.at)).min()
+    }
+
+    /// Lets `d` pass, with all that falls due in it.
+    pub(crate) fn run(&mut self, d: Duration) {
+        let end = self.now + d;
+        self.drain();
+        while let Some(at) = self.next_at().filter(|at| *at <= end) {
+            self.now = self.now.max(at);
+            let now = self.now;
+            let (mut due, rest): (Vec<_>, Vec<_>) =
+                core::mem::take(&mut self.flying).into_iter().partition(|f| f.at <= now);
+            self.flying = rest;
+            due.sort_by_key(|f| (f.at, f.seq));
+            for f in due {
+                self.arrive(f);
+                self.drain();
+            }
+            for h in &mut self.hosts {
+                if h.node.poll_timeout().is_some_and(|t| t <= now) {
+                    h.node.handle_timeout(now);
+                }
+            }
+            self.drain();
+        }
+        self.now = end;
+    }
+
+    pub(crate) fn secs(&mut self, n: u64) {
+        self.run(Duration::from_secs(n));
+    }
+
+    /// A PUT of 100 bytes to the test buffer of `target`; its events carry `user`.
+    pub(crate) fn put(&mut self, host: usize, target: &str, user: u64, ack: bool) {
+        let h = &mut self.hosts[host];
+        let buf = h.mem.add(vec![user as u8; 100]);
+        let mut md = MdSpec::new(buf, user);
+        md.threshold = Some(if ack { 2 } else { 1 });
+        md.unlink = crate::Unlink::Auto;
+        let md = h.node.bind(md).unwrap();
+        let put = crate::Put {
+            md,
+            ack,
+            src: None,
+            target: ProcessId::lustre(nid(target)),
+            portal: PT,
+            match_bits: BITS,
+            offset: 0,
+            hdr_data: user,
+            timeout: None,
+        };
+        h.node.put(self.now, put).unwrap();
+        self.drain();
+    }
+
+    /// A GET of 100 bytes.
+    pub(crate) fn get(&mut self, host: usize, target: &str, user: u64) {
+        let h = &mut self.hosts[host];
+        let buf = h.mem.add(vec![0; 100]);
+        let mut md = MdSpec::new(buf, user);
+        md.threshold = Some(2);
+        md.unlink = crate::Unlink::Auto;
+        let md = h.node.bind(md).unwrap();
+        let get = crate::Get {
+            md,
+            src: None,
+            target: ProcessId::lustre(nid(target)),
+            portal: PT,
+            match_bits: BITS,
+            offset: 0,
+            timeout: None,
+        };
+        h.node.get(self.now, get).unwrap();
+        self.drain();
+    }
+
+    /// Discovers `target`, as the recorded scenarios do before they begin, then forgets counters.
+    pub(crate) fn discovered(&mut self, host: usize, target: &str) {
+        self.hosts[host].node.discover(self.now, nid(target), false);
+        self.secs(1);
+        let r = self.hosts[host].reports.pop().expect("discovery reports");
+        assert!(r.outcome.is_ok(), "{r:?}");
+        for h in &mut self.hosts {
+            h.node.reset_stats();
+            h.events.clear();
+            h.sent.clear();
+        }
+    }
+
+    /// Events of `host` that belong to `user`, as (kind, status, unlinked).
+    pub(crate) fn events(&self, host: usize, user: u64) -> Vec<(EventKind, bool, bool)> {
+        self.hosts[host]
+            .events
+            .iter()
+            .filter(|e| e.user == user)
+            .map(|e| (e.kind, e.status.is_ok(), e.unlinked))
+            .collect()
+    }
+
+    /// Pairs (source, destination) of the messages on `portal` that `host` has sent.
+    pub(crate) fn pairs(&self, host: usize) -> Vec<(String, String)> {
+        self.hosts[host]
+            .sent
+            .iter()
+            .filter(|(_, h)| {
+                matches!(
+                    h.kind,
+                    lnet_wire::Kind::Put { portal: PT, .. }
+                        | lnet_wire::Kind::Get { portal: PT, .. }
+                )
+            })
+            .map(|(_, h)| (h.src.to_string(), h.dst.to_string()))
+            .collect()
+    }
+
+    pub(crate) fn ni_health(&self, host: usize, n: &str) -> u32 {
+        let views = self.hosts[host].node.net_views();
+        views.iter().flat_map(|v| &v.nis).find(|v| v.nid == nid(n)).unwrap().health
+    }
+
+    pub(crate) fn peer_health(&self, host: usize, n: &str) -> u32 {
+        let v = self.hosts[host].node.peer_view_of(nid(n)).unwrap();
+        v.nis.iter().find(|v| v.nid == nid(n)).unwrap().health
+    }
+}
