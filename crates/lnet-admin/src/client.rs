@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use lnet_types::Errno;
+use lnet_types::{Errno, Nid};
 use thiserror::Error;
 
 use crate::frame::{FrameDecoder, REPLY_MAX, decode_reply, encode_request};
@@ -14,7 +14,7 @@ use crate::{AdminError, PeerSnapshot, ProtocolError, Reply, Request};
 /// How long a node that is there has to answer a request that does not wait for peers.
 pub const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a send may find no room: a daemon that hangs is found out.
-pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+pub const SEND_TIMEOUT: Duration = Duration::from_secs(5);
 
 const READ_BYTES: usize = 64 << 10;
 
@@ -63,6 +63,9 @@ pub enum ClientError {
         /// What is wrong.
         source: ProtocolError,
     },
+    /// A reply that does not answer the question.
+    #[error("the daemon answered with another kind of reply than was asked for")]
+    Unexpected,
     /// The node refuses.
     #[error(transparent)]
     Refused(#[from] AdminError),
@@ -84,8 +87,69 @@ impl ClientError {
             }
             Self::TimedOut { .. } => Errno::ETIMEDOUT,
             Self::Protocol { source, .. } => source.errno(),
+            Self::Unexpected => Errno::EPROTO,
             Self::Refused(error) => error.errno,
         }
+    }
+}
+
+/// Somebody who answers requests: a node at the end of a socket, or a stand-in in a test.
+pub trait Ask {
+    /// Asks and waits at most `limit`. After an error that is not a refusal the connection is of no
+    /// use any more.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    fn ask_within(&mut self, request: &Request, limit: Duration) -> Result<Reply, ClientError>;
+
+    /// Asks and waits at most [`REPLY_TIMEOUT`].
+    ///
+    /// # Errors
+    /// As [`Self::ask_within`].
+    fn ask(&mut self, request: &Request) -> Result<Reply, ClientError> {
+        self.ask_within(request, REPLY_TIMEOUT)
+    }
+
+    /// All peers, or the one that owns `nid`, page by page.
+    ///
+    /// # Errors
+    /// As [`Self::ask_within`].
+    fn peers(&mut self, nid: Option<Nid>, detail: bool) -> Result<Vec<PeerSnapshot>, ClientError> {
+        let (mut all, mut from) = (Vec::new(), None);
+        loop {
+            let Reply::Peers(page) = self.ask(&Request::PeerShow { nid, detail, from })? else {
+                return Err(ClientError::Unexpected);
+            };
+            all.extend(page.peers);
+            // Pages only go forward; a server whose pages do not would hold us for ever.
+            match page.next {
+                None => return Ok(all),
+                next if next <= from => return Err(ClientError::Unexpected),
+                next => from = next,
+            }
+        }
+    }
+}
+
+impl Ask for Client {
+    fn ask_within(&mut self, request: &Request, limit: Duration) -> Result<Reply, ClientError> {
+        let id = self.next_id;
+        self.next_id += 1;
+        let frame = encode_request(id, request).map_err(|e| self.protocol(e))?;
+        self.stream
+            .set_write_timeout(Some(SEND_TIMEOUT))
+            .and_then(|()| self.stream.write_all(&frame))
+            .map_err(|source| self.io(source, SEND_TIMEOUT))?;
+        let frame = self.read_frame(limit)?;
+        let (got, answer) = decode_reply(&frame).map_err(|e| self.protocol(e))?;
+        if got != id {
+            // A server that could not read the number of the request answers 0.
+            if let (0, Err(refusal)) = (got, answer) {
+                return Err(refusal.into());
+            }
+            return Err(self.protocol(ProtocolError::Id { got, expected: id }));
+        }
+        Ok(answer?)
     }
 }
 
@@ -102,76 +166,6 @@ impl Client {
         };
         let decoder = FrameDecoder::new(REPLY_MAX);
         Ok(Self { stream, path, decoder, next_id: 1 })
-    }
-
-    /// Asks and waits at most [`REPLY_TIMEOUT`].
-    ///
-    /// # Errors
-    /// Every [`ClientError`] but `Connect`.
-    pub fn call(&mut self, request: &Request) -> Result<Reply, ClientError> {
-        self.call_within(request, REPLY_TIMEOUT)
-    }
-
-    /// Asks and waits at most `limit`. After an error that is not a refusal the connection is of no
-    /// use any more.
-    ///
-    /// # Errors
-    /// Every [`ClientError`] but `Connect`.
-    pub fn call_within(
-        &mut self,
-        request: &Request,
-        limit: Duration,
-    ) -> Result<Reply, ClientError> {
-        let id = self.next_id;
-        self.next_id += 1;
-        let frame = encode_request(id, request).map_err(|e| self.protocol(e))?;
-        self.stream
-            .set_write_timeout(Some(CONNECT_TIMEOUT))
-            .and_then(|()| self.stream.write_all(&frame))
-            .map_err(|source| self.io(source, CONNECT_TIMEOUT))?;
-        let frame = self.read_frame(limit)?;
-        let (got, answer) = decode_reply(&frame).map_err(|e| self.protocol(e))?;
-        if got != id {
-            // A server that could not read the number of the request answers 0.
-            if let (0, Err(refusal)) = (got, answer) {
-                return Err(refusal.into());
-            }
-            return Err(self.protocol(ProtocolError::Id { got, expected: id }));
-        }
-        Ok(answer?)
-    }
-
-    /// All peers, page by page.
-    ///
-    /// # Errors
-    /// As [`Self::call`].
-    pub fn peers(
-        &mut self,
-        nid: Option<lnet_types::Nid>,
-        detail: bool,
-    ) -> Result<Vec<PeerSnapshot>, ClientError> {
-        let (mut all, mut from) = (Vec::new(), None);
-        loop {
-            match self.call(&Request::PeerShow { nid, detail, from })? {
-                Reply::Peers(page) => {
-                    all.extend(page.peers);
-                    if page.next.is_none() {
-                        return Ok(all);
-                    }
-                    // Pages only go forward; a server whose pages do not would hold us for ever.
-                    if page.next <= from {
-                        return Err(self.protocol(ProtocolError::Unexpected));
-                    }
-                    from = page.next;
-                }
-                _ => return Err(self.protocol(ProtocolError::Unexpected)),
-            }
-        }
-    }
-
-    /// The error for a reply of the wrong kind.
-    pub fn unexpected(&self) -> ClientError {
-        self.protocol(ProtocolError::Unexpected)
     }
 
     fn read_frame(&mut self, limit: Duration) -> Result<Vec<u8>, ClientError> {
@@ -212,3 +206,7 @@ impl Client {
         ClientError::Protocol { path: self.path.clone(), source }
     }
 }
+
+#[cfg(test)]
+#[path = "client/tests.rs"]
+mod tests;

@@ -82,9 +82,6 @@ pub enum ProtocolError {
         /// The number of the request.
         expected: u64,
     },
-    /// A reply that does not answer the question.
-    #[error("reply of another kind than the request asked for")]
-    Unexpected,
 }
 
 impl ProtocolError {
@@ -92,9 +89,7 @@ impl ProtocolError {
     pub const fn errno(&self) -> Errno {
         match self {
             Self::TooLong { .. } => Errno::EMSGSIZE,
-            Self::Version { .. } | Self::Malformed(_) | Self::Id { .. } | Self::Unexpected => {
-                Errno::EPROTO
-            }
+            Self::Version { .. } | Self::Malformed(_) | Self::Id { .. } => Errno::EPROTO,
         }
     }
 }

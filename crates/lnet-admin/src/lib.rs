@@ -8,7 +8,7 @@
 //!   client                                        server (lnetd)
 //!   RequestEnvelope { version, id, request } ──►  FrameDecoder::push / next_frame
 //!                                                 decode_request
-//!   Client::call            ◄──  encode_reply(id, Result<Reply, AdminError>)
+//!   Ask::ask                ◄──  encode_reply(id, Result<Reply, AdminError>)
 //! ```
 //!
 //! Read `request.rs` and `reply.rs` for the conversation, `snapshot.rs` for the state that is shown,
@@ -23,7 +23,7 @@ mod request;
 mod snapshot;
 mod socket;
 
-pub use client::{CONNECT_TIMEOUT, Client, ClientError, REPLY_TIMEOUT};
+pub use client::{Ask, Client, ClientError, REPLY_TIMEOUT, SEND_TIMEOUT};
 pub use error::{AdminError, ProtocolError};
 pub use frame::{
     FrameDecoder, REPLY_MAX, REQUEST_MAX, VERSION, decode_reply, decode_request, encode_reply,
