@@ -22,7 +22,9 @@ pub use ids::{MdId, MsgId, NiId, PeerId, PeerNiId, RxId};
 pub use mem::{IoVec, Memory, RegionId, Span, iovec_len, iovec_slice};
 pub use net::{Net, NetType, ParseNetError};
 pub use nid::{Nid, NidError, ParseNidError};
-pub use nidlist::{NidList, NidRange, ParseNidListError};
+pub use nidlist::{
+    NidList, NidRange, NumberRange, NumberSet, ParseNidListError, ParseNumbersError, TooMany,
+};
 pub use pid::{Pid, ProcessId};
 pub use prng::Prng;
 pub use time::Instant;

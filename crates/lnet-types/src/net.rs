@@ -49,6 +49,16 @@ impl NetType {
         Self::NAMED.iter().find(|(t, _)| *t == self).map(|(_, n)| *n)
     }
 
+    /// Splits the text of a network into its fabric and the rest, its number.
+    pub(crate) fn split_name(s: &str) -> Result<(Self, &str), ParseNetError> {
+        // Longest name first, so that `o2ib3` and `bxi3f` keep their digits.
+        Self::NAMED
+            .iter()
+            .filter_map(|(kind, name)| s.strip_prefix(name).map(|rest| (*kind, rest)))
+            .min_by_key(|(_, rest)| rest.len())
+            .ok_or_else(|| ParseNetError::UnknownType(s.to_owned()))
+    }
+
     /// Whether addresses are written as IP addresses rather than integers.
     pub const fn has_ip_addresses(self) -> bool {
         matches!(self, Self::TCP | Self::O2IB | Self::GIP | Self::EFA)
@@ -115,29 +125,27 @@ pub enum ParseNetError {
     /// The number does not parse or is too large.
     #[error("bad network number in '{0}': expected a decimal number 0 to 65535")]
     BadNumber(String),
+    /// The loopback network is one.
+    #[error("bad network '{0}': lo has no number")]
+    Loopback(String),
 }
 
 impl FromStr for Net {
     type Err = ParseNetError;
 
     fn from_str(s: &str) -> Result<Self, ParseNetError> {
-        // Longest name first, so that `o2ib3` and `bxi3f` keep their digits.
-        let found = NetType::NAMED
-            .iter()
-            .filter_map(|(t, name)| s.strip_prefix(name).map(|rest| (*t, rest)))
-            .min_by_key(|(_, rest)| rest.len());
-        let Some((kind, rest)) = found else {
-            return Err(ParseNetError::UnknownType(s.to_owned()));
-        };
+        let (kind, rest) = NetType::split_name(s)?;
         if rest.is_empty() {
             return Ok(Self::new(kind, 0));
         }
         if !rest.bytes().all(|b| b.is_ascii_digit()) {
             return Err(ParseNetError::UnknownType(s.to_owned()));
         }
-        match rest.parse() {
-            Ok(num) if kind != NetType::LO => Ok(Self::new(kind, num)),
-            _ => Err(ParseNetError::BadNumber(s.to_owned())),
+        if kind == NetType::LO {
+            return Err(ParseNetError::Loopback(s.to_owned()));
         }
+        rest.parse()
+            .map(|num| Self::new(kind, num))
+            .map_err(|_| ParseNetError::BadNumber(s.to_owned()))
     }
 }

@@ -213,8 +213,9 @@ impl FromStr for Nid {
             }
             // Only tcp, o2ib and efa have large addresses (wire.md 1.3).
             match addr.parse::<Ipv6Addr>() {
-                Ok(v6) if net.kind != NetType::GIP => Ok(Self::from_ip(net, v6.into())),
-                _ => Err(bad("an IP address such as 10.0.0.1 or fd00::1")),
+                _ if net.kind == NetType::GIP => Err(bad("an IPv4 address such as 10.0.0.1")),
+                Ok(v6) => Ok(Self::from_ip(net, v6.into())),
+                Err(_) => Err(bad("an IP address such as 10.0.0.1 or fd00::1")),
             }
         } else {
             let n = match addr.strip_prefix("0x").or_else(|| addr.strip_prefix("0X")) {
