@@ -15,7 +15,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("lnet", &["lnet-types", "lnet-wire"]),
     ("lnet-config", &["lnet-types", "lnet-wire"]),
     ("lnd-sock", &["lnet", "lnet-types", "lnet-wire"]),
-    ("lnet-admin", &["lnet-types"]),
+    ("lnet-admin", &["lnet-config", "lnet-types"]),
     ("lnet-rt", &["lnd-sock", "lnet", "lnet-types", "lnet-wire"]),
     ("lnetd", &["lnd-sock", "lnet", "lnet-admin", "lnet-config", "lnet-rt", "lnet-types"]),
     ("lnetctl", &["lnet-admin", "lnet-config", "lnet-types"]),
