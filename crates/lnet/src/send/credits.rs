@@ -117,6 +117,7 @@ impl Node {
         let Some(tx) = msg.tx.take() else { return };
         let stage = core::mem::replace(&mut msg.stage, Stage::Moving);
         let bytes = u64::from(msg.hdr.payload_len) + HEADER_BYTES;
+        let mut next = None;
         if let Some(ni) = self.nis.get_mut(tx.ni) {
             if tx.peer_ni.is_some() {
                 ni.refs = ni.refs.saturating_sub(1);
@@ -126,14 +127,14 @@ impl Node {
                 if stage == Stage::NiQueue {
                     // It leaves the queue without having had its turn: nobody else's has come.
                     ni.queue.retain(|x| *x != id);
-                } else if ni.credits <= 0
-                    && let Some(next) = ni.queue.pop_front()
-                {
-                    self.work.push_back(Work::Resume(next));
+                } else if ni.credits <= 0 {
+                    next = ni.queue.pop_front();
                 }
             }
         }
+        self.give_turn(next);
         let Some(peer_ni) = tx.peer_ni else { return };
+        let mut next = None;
         if let Some(pni) = self.peers.nis.get_mut(peer_ni)
             && tx.peer_credit
         {
@@ -141,22 +142,29 @@ impl Node {
             pni.credits += 1;
             if stage == Stage::PeerQueue {
                 pni.queue.retain(|x| *x != id);
-            } else if pni.credits <= 0
-                && let Some(next) = pni.queue.pop_front()
-            {
-                self.work.push_back(Work::Resume(next));
+            } else if pni.credits <= 0 {
+                next = pni.queue.pop_front();
             }
         }
+        self.give_turn(next);
         self.peers.release(peer_ni);
     }
 
-    /// A queued message's turn has come.
+    /// A queued message's turn has come. From here on it holds the credit that it waited for, so
+    /// that it passes it on even if it ends before it is resumed.
+    fn give_turn(&mut self, next: Option<MsgId>) {
+        if let Some(id) = next
+            && let Some(msg) = self.msgs.get_mut(id)
+        {
+            msg.stage = Stage::Moving;
+            self.work.push_back(Work::Resume(id));
+        }
+    }
+
+    /// Goes on with a message whose turn has come.
     pub(crate) fn resume(&mut self, now: Instant, id: MsgId) {
         self.stop_waiting(id);
-        if let Some(msg) = self.msgs.get_mut(id) {
-            msg.stage = Stage::Moving;
-            self.admit(now, id);
-        }
+        self.admit(now, id);
     }
 
     /// A message counts as in hand from its first commit (T-1).

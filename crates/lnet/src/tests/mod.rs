@@ -7,4 +7,5 @@ mod discovery;
 mod health;
 mod memory;
 mod selection;
+mod storm;
 mod world;

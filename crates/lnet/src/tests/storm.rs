@@ -1,0 +1,274 @@
+//! Random weather: many operations, random faults, then calm. Whatever happened, every operation
+//! has ended exactly once, credits are home, health is back, nothing is left in any list.
+//!
+//! A failing run prints its seed; `STORM_SEED=… cargo test -p lnet storm` replays it.
+
+use std::collections::BTreeMap;
+
+use core::time::Duration;
+
+use lnet_types::{Errno, Fault, HealthStatus, Nid, Pid, Prng, ProcessId, RxId};
+use lnet_wire::{Handle, Hdr, Kind};
+
+use super::world::{Fate, PT, World, nid};
+use crate::{EventKind, NetTunables, Profile, Rx};
+
+fn seeds(n: u64) -> Vec<u64> {
+    match option_env!("STORM_SEED").and_then(|s| s.parse().ok()) {
+        Some(seed) => vec![seed],
+        None => (1..=n).collect(),
+    }
+}
+
+const HOSTS: [[&str; 2]; 3] = [
+    ["10.77.0.2@tcp", "10.77.1.2@tcp"],
+    ["10.77.0.3@tcp", "10.77.1.3@tcp"],
+    ["10.77.0.4@tcp", "10.77.1.4@tcp1"],
+];
+
+/// Faults as a driver might report them, and losses behind its back.
+fn weather(mut rng: Prng, badness: u64) -> Box<dyn FnMut(&crate::Transmit) -> Fate> {
+    Box::new(move |_| {
+        if rng.below(100) >= badness {
+            return Fate::Pass;
+        }
+        let status = HealthStatus::ALL[rng.below(11) as usize];
+        match rng.below(4) {
+            0 => Fate::Lose,
+            1 => Fate::Hold,
+            _ => Fate::Fail(Fault::new(status, Errno::EIO)),
+        }
+    })
+}
+
+fn storm(seed: u64) {
+    let mut rng = Prng::new(seed);
+    let profile = Profile::ALL[rng.below(5) as usize];
+    let badness = [0, 2, 20, 60][rng.below(4) as usize];
+    let few = NetTunables {
+        credits: 1 + rng.below(4) as u32,
+        peer_credits: 1 + rng.below(3) as u32,
+        ..NetTunables::SOCK
+    };
+    let mut w = World::new();
+    for nids in HOSTS {
+        let n = 1 + rng.below(2) as usize;
+        w.host_with(profile, &nids[..n], few);
+    }
+    w.decide = weather(rng.split(), badness);
+    // user word → (host, is it a request with response)
+    let mut asked: BTreeMap<u64, (usize, bool)> = BTreeMap::new();
+    let mut user = 1000;
+    for _ in 0..300 {
+        let host = rng.below(3) as usize;
+        let target = HOSTS[rng.below(3) as usize][rng.below(2) as usize];
+        match rng.below(12) {
+            0..=3 => {
+                let ack = rng.below(2) == 0;
+                user += 1;
+                asked.insert(user, (host, ack));
+                w.put(host, target, user, ack);
+            }
+            4..=6 => {
+                user += 1;
+                asked.insert(user, (host, true));
+                w.get(host, target, user);
+            }
+            7 => w.run(Duration::from_millis(rng.below(3000))),
+            8 => {
+                if !w.held.is_empty() {
+                    w.release();
+                }
+            }
+            9 => {
+                w.hosts[host].node.discover(w.now, nid(target), rng.below(2) == 0);
+            }
+            10 => {
+                let md = w.hosts[host].node.portals.mds.keys().nth(rng.below(9) as usize);
+                // Anything but the ping buffers, which users can't name.
+                let own = [w.hosts[host].node.ping_md, w.hosts[host].node.push_md];
+                if let Some(md) = md.filter(|md| !own.contains(&Some(*md)))
+                    && w.hosts[host].node.portals.mds[md].place.is_none()
+                {
+                    let _ = w.hosts[host].node.unlink(w.now, md);
+                }
+            }
+            _ => {
+                let ni = w.hosts[host].nids.keys().next().copied();
+                if let Some(ni) = ni {
+                    let link = if rng.below(2) == 0 { crate::Link::Down } else { crate::Link::Up };
+                    w.hosts[host].node.link_changed(w.now, ni, link);
+                }
+            }
+        }
+        w.drain();
+    }
+    // Calm: everything passes, links are up, what was held is let go.
+    w.decide = Box::new(|_| Fate::Pass);
+    for host in 0..3 {
+        let ids: Vec<_> = w.hosts[host].nids.keys().copied().collect();
+        for ni in ids {
+            w.hosts[host].node.link_changed(w.now, ni, crate::Link::Up);
+        }
+    }
+    while !w.held.is_empty() {
+        w.release();
+        w.run(Duration::from_millis(10));
+    }
+    w.secs(2000);
+    for (&user, &(host, response)) in &asked {
+        let events: Vec<_> = w.hosts[host].events.iter().filter(|e| e.user == user).collect();
+        let sends = events.iter().filter(|e| e.kind == EventKind::Send).count();
+        assert_eq!(sends, 1, "seed {seed}: one SEND for {user}: {events:#?}");
+        // A descriptor of threshold 2 whose SEND failed stays until the tracker ends it.
+        let last = events.iter().filter(|e| e.unlinked).count();
+        assert!(last == 1 || (last == 0 && !response), "seed {seed}: {user}: {events:#?}");
+        assert!(events.last().is_some_and(|e| e.unlinked), "seed {seed}: {user}: {events:#?}");
+    }
+    for (i, h) in w.hosts.iter().enumerate() {
+        let n = &h.node;
+        assert!(n.msgs.is_empty(), "seed {seed}: host {i} still has {:#?}", n.msgs);
+        assert_eq!(n.waiting.len(), 0, "seed {seed}: host {i} still waits");
+        assert_eq!(n.trackers.len(), 0, "seed {seed}: host {i} still tracks");
+        assert_eq!((n.stats().msgs_alloc, n.stats().rst_alloc), (0, 0), "seed {seed}: gauges");
+        // The test buffer, ping and push targets.
+        assert_eq!(n.portals.mds.len(), 3, "seed {seed}: host {i} keeps descriptors");
+        for v in n.net_views().iter().skip(1) {
+            for ni in &v.nis {
+                assert_eq!(ni.credits, v.tunables.credits as i32, "seed {seed}: {}", ni.nid);
+                if profile != Profile::Off {
+                    assert_eq!(ni.health, 1000, "seed {seed}: {}", ni.nid);
+                }
+            }
+        }
+        for pni in n.peers.nis.values() {
+            let max = pni.local.map_or(0, |t| t.peer_credits as i32);
+            assert_eq!((pni.credits, pni.queued_bytes, pni.refs), (max, 0, 0), "seed {seed}");
+        }
+        assert_eq!(h.reports.len() as u64, n.op_count, "seed {seed}: one report per question");
+    }
+}
+
+#[test]
+fn whatever_the_weather_every_operation_ends_once_and_credits_come_home() {
+    for seed in seeds(200) {
+        storm(seed);
+    }
+}
+
+/// A header of random fields, now and then plausible.
+fn any_header(rng: &mut Prng, own: Nid) -> Hdr {
+    let some_nid = |rng: &mut Prng| match rng.below(4) {
+        0 => own,
+        1 => Nid::from_nid4(rng.next_u64()),
+        2 => nid(HOSTS[rng.below(3) as usize][rng.below(2) as usize]),
+        _ => Nid::ANY,
+    };
+    let number = |rng: &mut Prng| match rng.below(3) {
+        0 => rng.below(64) as u32,
+        1 => rng.next_u64() as u32,
+        _ => rng.below(1 << 20) as u32,
+    };
+    let handle = Handle {
+        interface: if rng.below(2) == 0 { 0x1000 } else { rng.next_u64() },
+        object: rng.next_u64() & 0x0000_0007_0000_001f,
+    };
+    let bits = [super::world::BITS, 1 << 63, rng.next_u64()][rng.below(3) as usize];
+    let kind = match rng.below(4) {
+        0 => Kind::Ack { dst: handle, match_bits: bits, mlength: number(rng) },
+        1 => Kind::Put {
+            ack: handle,
+            match_bits: bits,
+            hdr_data: 1,
+            portal: [0, PT, number(rng)][rng.below(3) as usize],
+            offset: number(rng),
+        },
+        2 => Kind::Get {
+            ret: handle,
+            match_bits: bits,
+            portal: [0, PT, number(rng)][rng.below(3) as usize],
+            offset: number(rng),
+            sink_len: number(rng),
+        },
+        _ => Kind::Reply { dst: handle },
+    };
+    Hdr {
+        dst: if rng.below(4) > 0 { own } else { some_nid(rng) },
+        src: some_nid(rng),
+        dst_pid: Pid(number(rng)),
+        src_pid: Pid(number(rng)),
+        payload_len: if rng.below(2) == 0 { 0 } else { number(rng) },
+        kind,
+    }
+}
+
+#[test]
+fn any_calls_in_any_order_leave_a_node_that_works() {
+    for seed in seeds(60) {
+        let mut rng = Prng::new(seed);
+        let mut w = World::new();
+        let a = w.host(Profile::ALL[rng.below(5) as usize], &HOSTS[0]);
+        let own = nid(HOSTS[0][0]);
+        let ni = *w.hosts[a].nids.keys().next().unwrap();
+        w.hosts[a].node.set_lazy(w.now, 7, true).unwrap();
+        let mut receiving = Vec::new();
+        let mut ids = Vec::new();
+        for i in 0..2000u64 {
+            w.now += Duration::from_millis(rng.below(50));
+            let now = w.now;
+            let node = &mut w.hosts[a].node;
+            match rng.below(10) {
+                0..=4 => {
+                    let hdr = any_header(&mut rng, own);
+                    let from = nid(HOSTS[1][rng.below(2) as usize]);
+                    let rx = Rx { ni, from, from_pid: Pid::LUSTRE, id: RxId(i) };
+                    match node.rx_header(now, rx, &hdr) {
+                        crate::Verdict::Deliver { msg, .. } => receiving.push(msg),
+                        crate::Verdict::Defer => ids.push(RxId(i)),
+                        crate::Verdict::Drop(_) | crate::Verdict::Close(_) => {}
+                    }
+                }
+                5 => {
+                    if let Some(msg) = receiving.pop() {
+                        let junk = vec![rng.next_u64() as u8; rng.below(300) as usize];
+                        node.rx_done(now, msg, Ok(&junk));
+                    }
+                }
+                6 => {
+                    if let Some(msg) = receiving.pop() {
+                        let fault = Fault::new(HealthStatus::RemoteError, Errno::EIO);
+                        node.rx_done(now, msg, Err(fault));
+                    }
+                }
+                7 => {
+                    if let Some(id) = ids.pop() {
+                        node.rx_gone(now, ni, id);
+                    }
+                }
+                8 => node.handle_timeout(now),
+                _ => {
+                    let target = ProcessId::lustre(nid(HOSTS[1][0]));
+                    node.ping(now, target, None, Duration::from_secs(rng.below(3)));
+                }
+            }
+            while let Some(out) = w.hosts[a].node.poll_output() {
+                if let crate::Output::Send(t) = out {
+                    let fault = Fault::new(HealthStatus::ALL[rng.below(11) as usize], Errno::EIO);
+                    let outcome = if rng.below(2) == 0 { Ok(()) } else { Err(fault) };
+                    w.hosts[a].node.tx_done(now, t.msg, outcome);
+                }
+            }
+            while w.hosts[a].node.poll_event().is_some() {}
+        }
+        // It still answers a ping.
+        for msg in receiving {
+            w.hosts[a].node.rx_done(w.now, msg, Ok(&[]));
+        }
+        w.drain();
+        let b = w.host(Profile::Kernel, &["10.77.0.9@tcp"]);
+        let second = Duration::from_secs(1);
+        w.hosts[b].node.ping(w.now, ProcessId::lustre(own), None, second);
+        w.secs(2);
+        assert!(w.hosts[b].reports[0].outcome.is_ok(), "seed {seed}");
+    }
+}
