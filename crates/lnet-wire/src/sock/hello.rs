@@ -390,8 +390,12 @@ fn first2<O: zerocopy::ByteOrder>(b: &[u8]) -> Result<(u32, u32), WireError> {
 }
 
 impl RawV1 {
-    /// How many addresses follow.
+    /// How many addresses follow, if this is a HELLO at all.
     fn ips(&self) -> Result<usize, WireError> {
+        if self.kind.get() != V1_TYPE {
+            let value = self.kind.get().into();
+            return Err(WireError::Value { what: WHAT, field: "type", value });
+        }
         let len = self.payload_length.get();
         if len > 4 * IPS_MAX as u32 {
             let max = 4 * IPS_MAX as u64;
@@ -434,10 +438,6 @@ fn check_ips(value: u64, max: usize) -> Result<usize, WireError> {
 
 fn parse_v1(b: &[u8]) -> Result<(Hello, usize), WireError> {
     let (raw, rest) = RawV1::ref_from_prefix(b).map_err(|_| short(V1_LEN, b))?;
-    if raw.kind.get() != V1_TYPE {
-        let value = raw.kind.get().into();
-        return Err(WireError::Value { what: WHAT, field: "type", value });
-    }
     let n = raw.ips()?;
     let hello = Hello {
         order: ByteOrder::Little,
