@@ -1,13 +1,10 @@
 //! Making a node: on its own thread, or to be driven by the caller.
 
 use core::time::Duration;
-use std::sync::Arc;
-use std::thread;
 
 use lnet::{Node, NodeConfig, Tunables};
 
-use crate::shard::{self, Spin};
-use crate::{NiError, NodeHandle, Stack, clock};
+use crate::{NiError, NodeHandle, Spin, Stack, clock};
 
 /// What a node starts with. Everything can be changed later through the stack.
 #[derive(Debug)]
@@ -74,10 +71,7 @@ impl NodeBuilder {
     /// As [`NodeBuilder::build`], or the system refused a thread.
     pub fn start(mut self) -> Result<NodeHandle, NiError> {
         let (spin, name) = (self.spin, core::mem::take(&mut self.thread_name));
-        let stack = self.build()?;
-        let mailbox = Arc::clone(stack.mailbox());
-        thread::Builder::new().name(name).spawn(move || shard::run(stack, spin))?;
-        Ok(NodeHandle::owner(mailbox))
+        Ok(self.build()?.spawn(name, spin)?)
     }
 }
 

@@ -341,6 +341,11 @@ impl Regions {
         }
     }
 
+    /// Regions there are.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
     /// Whether `id` names a region, and its length.
     pub(crate) fn len_of(&self, id: RegionId) -> Option<usize> {
         let slot = self.slots.get((id.0 & 0xffff) as usize)?;
@@ -445,7 +450,7 @@ impl Memory for Regions {
 
 impl fmt::Debug for Regions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Regions({})", self.slots.len() - self.free.len())
+        write!(f, "Regions({})", self.len())
     }
 }
 

@@ -20,7 +20,7 @@ use lnet_types::{Instant, NiId};
 use mio::Token;
 
 use crate::owners::Owner;
-use crate::stack::{Stack, TOKEN_BITS, WAKE};
+use crate::stack::{NETLINK, Stack, TOKEN_BITS, WAKE};
 
 /// How long a turn may wait for something to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +80,9 @@ impl Stack {
         self.now = self.clock.now();
         self.in_turn = true;
         self.drive(spin);
+        if self.monitor_ready {
+            self.watch_links();
+        }
         busy |= self.obey();
         busy |= self.expire();
         busy |= self.settle();
@@ -137,10 +140,14 @@ impl Stack {
         let mut any = false;
         for event in &self.polled {
             let Token(token) = event.token();
-            if event.token() == WAKE {
-                continue;
+            match event.token() {
+                WAKE => continue,
+                NETLINK => {
+                    self.monitor_ready = true;
+                    continue;
+                }
+                Token(_) => any = true,
             }
-            any = true;
             let ready = Ready {
                 token,
                 readable: event.is_readable() || event.is_read_closed() || event.is_error(),

@@ -7,15 +7,17 @@
 //! `NodeHandle::call`) gets the same `&mut Stack`.
 
 use core::fmt;
+use core::net::IpAddr;
 use core::ops::Range;
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
+use std::thread;
 
 use lnet::{
-    AttachError, Driver, Event, Found, Get, Loopback, MatchEntry, MdSpec, NiSpec, Node, OpId, Put,
-    Ready, Report, SendError, UnlinkError,
+    AttachError, Driver, Event, Found, Get, Link, Loopback, MatchEntry, MdSpec, NiSpec, Node, OpId,
+    Put, Ready, Report, SendError, UnlinkError,
 };
 use lnet_types::{Errno, Instant, IoVec, MdId, Memory, NiId, RegionId, Span, iovec_slice};
 use mio::{Events, Poll, Registry, Token};
@@ -24,13 +26,15 @@ use slotmap::SecondaryMap;
 use crate::clock::Clock;
 use crate::mailbox::{Command, Gone, Mailbox};
 use crate::memory::{Regions, spans};
+use crate::netlink::{Interfaces, Monitor};
 use crate::oneshot::Sender;
 use crate::owners::{HandlerFn, OWNED, Owner, Owners, SILENT};
-use crate::shard::Stopping;
+use crate::shard::{self, Spin, Stopping};
 use crate::{AttachOptions, Buffer, MemoryError, NodeHandle, OpError, OpFailed};
 
-/// Tokens below this are the stack's own.
+/// Tokens below `1 << TOKEN_BITS` are the stack's own: the mailbox wakes it, netlink has news.
 pub(crate) const WAKE: Token = Token(0);
+pub(crate) const NETLINK: Token = Token(1);
 /// Each driver has the tokens `n << TOKEN_BITS ..` for its own `n > 0`.
 pub(crate) const TOKEN_BITS: u32 = 40;
 
@@ -41,6 +45,13 @@ pub struct DriverId(pub(crate) u8);
 pub(crate) struct DriverSlot {
     pub(crate) driver: Box<dyn Driver + Send>,
     pub(crate) ready: Vec<Ready>,
+}
+
+/// What an interface stands on, and how it was last.
+struct Watched {
+    device: Option<String>,
+    ip: IpAddr,
+    link: Link,
 }
 
 /// What a stack counts about itself. The node's and the drivers' counters are theirs.
@@ -71,6 +82,11 @@ pub struct Stack {
     pub(crate) node: Node,
     pub(crate) drivers: Vec<DriverSlot>,
     pub(crate) ni_driver: SecondaryMap<NiId, DriverId>,
+    /// The machine's interfaces; `None` where the system gives no netlink socket.
+    monitor: Option<Monitor>,
+    pub(crate) monitor_ready: bool,
+    /// Interfaces of the node that stand on one of the machine's.
+    watched: BTreeMap<NiId, Watched>,
     pub(crate) mem: Regions,
     pub(crate) owners: Owners,
     /// Descriptors of the caller, with what they stand on.
@@ -98,6 +114,10 @@ impl Stack {
     pub(crate) fn new(node: impl FnOnce(Instant) -> Node) -> io::Result<Self> {
         let poll = Poll::new()?;
         let mailbox = Arc::new(Mailbox::new(poll.registry(), WAKE)?);
+        // Sandboxes without netlink exist; nodes with explicit addresses work there all the same.
+        let monitor = Monitor::new(poll.registry(), NETLINK)
+            .inspect_err(|e| tracing::warn!("interfaces are not watched: {e}"))
+            .ok();
         let gone = Gone(Arc::clone(&mailbox));
         let clock = Clock::new();
         let now = clock.now();
@@ -107,6 +127,9 @@ impl Stack {
             ni_driver: node.loopback().map(|ni| (ni, DriverId(0))).into_iter().collect(),
             node,
             drivers: vec![loopback],
+            monitor,
+            monitor_ready: false,
+            watched: BTreeMap::new(),
             mem: Regions::default(),
             owners: Owners::default(),
             raw: SecondaryMap::new(),
@@ -176,9 +199,53 @@ impl Stack {
     /// Stops an interface in its driver. From here on messages for it are refused.
     pub(crate) fn ni_stop(&mut self, ni: NiId) {
         let now = self.tick();
+        self.watched.remove(&ni);
         if let Some(id) = self.ni_driver.remove(ni) {
             let slot = &mut self.drivers[usize::from(id.0)];
             slot.driver.ni_stop(now, ni, &mut self.node, &mut self.mem);
+        }
+    }
+
+    /// The machine's network interfaces as they are now.
+    ///
+    /// # Errors
+    /// Those of a netlink socket, where the system gives none.
+    pub fn interfaces(&mut self) -> io::Result<Interfaces> {
+        // Notices may be waiting for the next turn.
+        self.watch_links();
+        match &self.monitor {
+            Some(monitor) => Ok(monitor.table().clone()),
+            None => Interfaces::load(),
+        }
+    }
+
+    /// From here on the node is told how `ni`, with address `ip`, fares on the machine: by the
+    /// name of its device, or on whatever device has the address (K-60, K-61).
+    pub fn watch(&mut self, ni: NiId, device: Option<String>, ip: IpAddr) {
+        let Some(monitor) = &self.monitor else { return };
+        let link = monitor.table().link(device.as_deref(), ip);
+        self.watched.insert(ni, Watched { device, ip, link });
+        let now = self.tick();
+        self.unfinished = true;
+        self.node.link_changed(now, ni, link);
+    }
+
+    /// Takes in what netlink has to say.
+    pub(crate) fn watch_links(&mut self) {
+        self.monitor_ready = false;
+        let now = self.tick();
+        let Some(monitor) = &mut self.monitor else { return };
+        if !monitor.turn() {
+            return;
+        }
+        self.unfinished = true;
+        for (ni, w) in &mut self.watched {
+            let link = monitor.table().link(w.device.as_deref(), w.ip);
+            if link != w.link {
+                tracing::info!(ip = %w.ip, ?link, "interface");
+                w.link = link;
+                self.node.link_changed(now, *ni, link);
+            }
         }
     }
 
@@ -431,6 +498,21 @@ impl Stack {
     /// What this stack has counted.
     pub fn stats(&self) -> StackStats {
         self.stats
+    }
+
+    /// Operations and attachments that this stack has in hand for others, and regions of memory.
+    pub fn in_use(&self) -> (usize, usize) {
+        (self.owners.len(), self.mem.len())
+    }
+
+    /// Gives the stack a thread of its own.
+    ///
+    /// # Errors
+    /// The system refused a thread.
+    pub fn spawn(self, name: impl Into<String>, spin: Spin) -> io::Result<NodeHandle> {
+        let mailbox = Arc::clone(&self.mailbox);
+        thread::Builder::new().name(name.into()).spawn(move || shard::run(self, spin))?;
+        Ok(NodeHandle::owner(mailbox))
     }
 
     /// Begins to stop: attachments are detached at once, operations may finish within `grace`, then

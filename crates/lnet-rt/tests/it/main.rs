@@ -1,0 +1,9 @@
+//! Whole stacks, joined by a wire of the tests' own: what a program sees of a node.
+
+#![allow(clippy::unwrap_used)] // in helpers, which clippy does not take for tests
+
+mod attachments;
+mod caller_driven;
+mod lifetimes;
+mod operations;
+mod wire;

@@ -1,0 +1,204 @@
+//! PUT, GET, ping and discovery through handles.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
+use std::time::Duration;
+
+use lnet::{EventKind, MatchEntry};
+use lnet_rt::{AttachOptions, Buffer, OpError};
+use lnet_types::{Errno, Prng};
+
+use crate::wire::{block_on, left, nid, nodes, settles};
+
+const PORTAL: u32 = 5;
+
+#[test]
+fn a_put_with_ack_arrives_and_its_buffer_comes_back() {
+    let [(a, _), (b, _)] = nodes();
+    let inbox =
+        b.attach(PORTAL, MatchEntry::bits(7), Buffer::zeroed(64), AttachOptions::PUT).unwrap();
+    let data = Buffer::from(b"hello");
+    let place = data.as_ptr();
+    let moved = a.put(nid(2), PORTAL, 7, data).ack().hdr_data(99).blocking().unwrap();
+    assert_eq!(
+        (moved.mlength, moved.buffer.as_ptr(), &moved.buffer[..]),
+        (5, place, &b"hello"[..])
+    );
+    let got = inbox.recv_blocking().unwrap();
+    assert_eq!((got.event.kind, got.event.hdr_data, &got[..]), (EventKind::Put, 99, &b"hello"[..]));
+    assert_eq!(left(&a), (0, 0));
+}
+
+#[test]
+fn part_of_a_buffer_goes_out_and_part_of_it_is_filled() {
+    let [(a, _), (b, _)] = nodes();
+    let inbox =
+        b.attach(PORTAL, MatchEntry::bits(7), Buffer::zeroed(64), AttachOptions::PUT).unwrap();
+    a.put(nid(2), PORTAL, 7, b"0123456789").range(3..6).ack().blocking().unwrap();
+    assert_eq!(inbox.recv_blocking().unwrap()[..], *b"345");
+    let store = b"abcdefghij";
+    let _served = b.attach(PORTAL, MatchEntry::bits(8), store, AttachOptions::GET).unwrap();
+    let got =
+        a.get(nid(2), PORTAL, 8, Buffer::zeroed(10)).range(2..6).offset(5).blocking().unwrap();
+    assert_eq!((got.mlength, &got.buffer[..]), (4, &b"\0\0fghi\0\0\0\0"[..]));
+}
+
+#[test]
+fn async_calls_run_on_any_executor() {
+    let [(a, _), (b, _)] = nodes();
+    block_on(async {
+        let inbox = b
+            .attach_async(PORTAL, MatchEntry::bits(7), Buffer::zeroed(64), AttachOptions::PUT)
+            .await
+            .unwrap();
+        assert_eq!(a.put(nid(2), PORTAL, 7, "abc").await.unwrap().mlength, 3);
+        assert_eq!(inbox.recv().await.unwrap()[..], *b"abc");
+        assert_eq!(b.call(|_, now| now.as_nanos() > 0).await, Ok(true));
+    });
+}
+
+#[test]
+fn what_can_not_be_begun_fails_with_its_reason_and_the_buffer() {
+    let [(a, _), (_b, _)] = nodes();
+    let fail = |len: usize, to: lnet_types::Nid| {
+        let e = a.put(to, PORTAL, 7, Buffer::zeroed(len)).ack().blocking().unwrap_err();
+        assert_eq!(e.buffer.unwrap().len(), len);
+        e.error
+    };
+    assert!(matches!(fail((1 << 20) + 1, nid(2)), OpError::Attach(_)));
+    assert!(matches!(fail(1, lnet_types::Nid::ANY), OpError::Send(_)));
+    assert_eq!(fail(1, "10.9.9.9@o2ib".parse().unwrap()).errno(), Errno::EHOSTUNREACH);
+    #[allow(clippy::reversed_empty_ranges)]
+    for range in [3..9, 6..2] {
+        let e = a.put(nid(2), PORTAL, 7, b"1234").range(range).blocking().unwrap_err();
+        assert!(matches!(e.error, OpError::Range { len: 4, .. }), "{e:?}");
+        assert_eq!(e.buffer.unwrap()[..], *b"1234");
+    }
+    assert_eq!(left(&a), (0, 0));
+}
+
+#[test]
+fn a_missing_answer_times_out_within_the_limit_of_the_call() {
+    let [(a, _), (b, _)] = nodes();
+    let limit = Duration::from_millis(30);
+    let e = a.put(nid(2), PORTAL, 7, "nobody").ack().timeout(limit).blocking().unwrap_err();
+    assert_eq!((e.errno(), &e.buffer.unwrap()[..]), (Errno::ETIMEDOUT, &b"nobody"[..]));
+    let e = a.get(nid(2), PORTAL, 7, Buffer::zeroed(3)).timeout(limit).blocking().unwrap_err();
+    assert_eq!((e.errno(), e.buffer.unwrap().len()), (Errno::ETIMEDOUT, 3));
+    assert_eq!((left(&a), left(&b)), ((0, 0), (0, 0)));
+}
+
+#[test]
+fn peers_are_pinged_and_discovered() {
+    let [(a, _), (_b, _)] = nodes();
+    let found = a.ping(nid(2), Duration::from_secs(5)).blocking().unwrap();
+    assert!(found.nids.contains(&nid(2)), "{found:?}");
+    let found = block_on(a.discover(nid(2))).unwrap();
+    assert_eq!((found.primary, found.multi_rail, found.nids), (nid(2), true, vec![nid(2)]));
+    let unreachable = "10.9.9.9@o2ib".parse().unwrap();
+    assert!(a.discover(unreachable).blocking().is_err());
+}
+
+#[test]
+fn many_threads_share_one_handle() {
+    const THREADS: u64 = 8;
+    const PUTS: u64 = 300;
+    let [(a, _), (b, _)] = nodes();
+    let options = AttachOptions { manage_remote: true, ..AttachOptions::PUT };
+    let inbox = b.attach(PORTAL, MatchEntry::bits(7), Buffer::zeroed(64), options).unwrap();
+    thread::scope(|s| {
+        for t in 0..THREADS {
+            let a = &a;
+            s.spawn(move || {
+                let mut buffer = Buffer::zeroed(8);
+                for n in 0..PUTS {
+                    let put = a.put(nid(2), PORTAL, 7, buffer).hdr_data(t << 32 | n);
+                    let moved = if n % 2 == 0 {
+                        put.ack().blocking()
+                    } else {
+                        block_on(put.ack().into_future())
+                    };
+                    buffer = moved.unwrap().buffer;
+                }
+            });
+        }
+        let mut next = [0; THREADS as usize];
+        for _ in 0..THREADS * PUTS {
+            let event = inbox.recv_blocking().unwrap().event;
+            let (t, n) = ((event.hdr_data >> 32) as usize, event.hdr_data & 0xffff_ffff);
+            assert_eq!(n, next[t], "out of order from thread {t}");
+            next[t] += 1;
+        }
+        assert_eq!(next, [PUTS; THREADS as usize]);
+    });
+    assert!(inbox.try_recv().is_none());
+    assert_eq!(left(&a), (0, 0));
+}
+
+#[test]
+fn operations_end_once_in_bad_weather() {
+    let [(a, weather), (b, _)] = nodes();
+    let options = AttachOptions { manage_remote: true, ..AttachOptions::PUT };
+    let inbox = b.attach(PORTAL, MatchEntry::bits(7), Buffer::zeroed(64), options).unwrap();
+    weather.refuse_one_in.store(5, Relaxed);
+    weather.fail_one_in.store(7, Relaxed);
+    let puts: Vec<_> =
+        (0..200).map(|n| a.put(nid(2), PORTAL, 7, vec![n as u8; 8]).ack().into_future()).collect();
+    let (mut acked, mut failed) = (0, 0);
+    for (n, put) in puts.into_iter().enumerate() {
+        let buffer = match block_on(put) {
+            Ok(moved) => {
+                acked += 1;
+                moved.buffer
+            }
+            Err(e) => {
+                failed += 1;
+                e.buffer.expect("the buffer comes back from a failure too")
+            }
+        };
+        assert_eq!(buffer[..], [n as u8; 8]);
+    }
+    assert_eq!(acked + failed, 200);
+    assert!(acked > 0, "nothing got through");
+    assert!(std::iter::from_fn(|| inbox.try_recv()).count() >= acked);
+    assert_eq!(left(&a), (0, 0));
+}
+
+#[test]
+fn dropped_futures_leave_nothing_behind() {
+    let seed = 0xd20b;
+    let mut prng = Prng::new(seed);
+    let [(a, weather), (b, _)] = nodes();
+    let options = AttachOptions { manage_remote: true, ..AttachOptions::PUT };
+    let inbox = b.attach(PORTAL, MatchEntry::bits(7), Buffer::zeroed(64), options).unwrap();
+    let mut waiting = Vec::new();
+    for n in 0..2000 {
+        // Some match, some have nobody to answer them, some are lost on the way.
+        weather.lost.store(prng.one_in(10), Relaxed);
+        let bits = if prng.one_in(3) { 8 } else { 7 };
+        waiting.push(a.put(nid(2), PORTAL, bits, vec![n as u8; 16]).ack().into_future());
+        while inbox.try_recv().is_some() {}
+        if prng.one_in(2) {
+            let at = prng.below(waiting.len() as u64) as usize;
+            drop(waiting.swap_remove(at));
+        }
+        if prng.one_in(20) {
+            thread::yield_now();
+        }
+    }
+    weather.lost.store(false, Relaxed);
+    eprintln!("seed {seed:#x}: {} futures dropped at the end", waiting.len());
+    drop(waiting);
+    settles(&a);
+    let moved = a.put(nid(2), PORTAL, 7, "still alive").ack().blocking().unwrap();
+    assert_eq!(moved.mlength, 11);
+}
+
+#[test]
+fn a_node_sends_to_itself() {
+    let [(a, _), (_b, _)] = nodes();
+    let inbox =
+        a.attach(PORTAL, MatchEntry::bits(7), Buffer::zeroed(8), AttachOptions::PUT).unwrap();
+    a.put(lnet_types::Nid::LOOPBACK, PORTAL, 7, "me").ack().blocking().unwrap();
+    assert_eq!(inbox.recv_blocking().unwrap()[..], *b"me");
+}
