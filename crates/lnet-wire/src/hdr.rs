@@ -1,12 +1,19 @@
 //! The LNet message header, in its short (72 bytes, 8-byte NIDs) and long (96 bytes, 20-byte NIDs)
 //! forms (wire.md 4). Little-endian always; handles and `hdr_data` are opaque to all but their maker.
+//!
+//! Layouts: `RawHdr4` and `RawHdr16`, whose common end `RawRest` holds one of the 40-byte bodies
+//! `RawAck`, `RawPut`, `RawGet`, `RawReply`.
 
 use core::fmt;
+use core::mem::{offset_of, size_of};
 
 use lnet_types::{MdId, Nid, Pid};
 use slotmap::{Key, KeyData};
+use zerocopy::byteorder::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute};
 
 use crate::WireError;
+use crate::order::{room, short_nid};
 
 /// Which of the two layouts is on the wire. The driver knows it from its protocol version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,57 +149,175 @@ pub struct Hdr {
 
 const WHAT: &str = "LNet header";
 
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
+#[repr(C)]
+struct RawHdr4 {
+    dest_nid: U64,
+    src_nid: U64,
+    rest: RawRest,
+}
+
+const _: () = {
+    assert!(size_of::<RawHdr4>() == HdrForm::Short.len());
+    assert!(offset_of!(RawHdr4, src_nid) == 8);
+    assert!(offset_of!(RawHdr4, rest) == 16);
+};
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
+#[repr(C)]
+struct RawHdr16 {
+    dest_nid: [u8; Nid::WIRE_LEN],
+    src_nid: [u8; Nid::WIRE_LEN],
+    rest: RawRest,
+}
+
+const _: () = {
+    assert!(size_of::<RawHdr16>() == HdrForm::Long.len());
+    assert!(offset_of!(RawHdr16, src_nid) == 20);
+    assert!(offset_of!(RawHdr16, rest) == 40);
+};
+
+/// What follows the NIDs in both forms.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
+#[repr(C)]
+struct RawRest {
+    dest_pid: U32,
+    src_pid: U32,
+    kind: U32,
+    payload_length: U32,
+    body: [u8; BODY_LEN],
+}
+
+const BODY_LEN: usize = 40;
+
+const _: () = {
+    assert!(size_of::<RawRest>() == 56);
+    assert!(offset_of!(RawRest, src_pid) == 4);
+    assert!(offset_of!(RawRest, kind) == 8);
+    assert!(offset_of!(RawRest, payload_length) == 12);
+    assert!(offset_of!(RawRest, body) == 16);
+};
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
+#[repr(C)]
+struct RawHandle {
+    interface: U64,
+    object: U64,
+}
+
+const _: () = {
+    assert!(size_of::<RawHandle>() == 16);
+    assert!(offset_of!(RawHandle, object) == 8);
+};
+
+// The bodies, each with its padding up to 40 bytes.
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
+#[repr(C)]
+struct RawAck {
+    dst_handle: RawHandle,
+    match_bits: U64,
+    mlength: U32,
+    pad: [u8; 12],
+}
+
+const _: () = {
+    assert!(size_of::<RawAck>() == BODY_LEN);
+    assert!(offset_of!(RawAck, match_bits) == 16);
+    assert!(offset_of!(RawAck, mlength) == 24);
+    assert!(offset_of!(RawAck, pad) == 28);
+};
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
+#[repr(C)]
+struct RawPut {
+    ack_handle: RawHandle,
+    match_bits: U64,
+    hdr_data: U64,
+    portal: U32,
+    offset: U32,
+}
+
+const _: () = {
+    assert!(size_of::<RawPut>() == BODY_LEN);
+    assert!(offset_of!(RawPut, match_bits) == 16);
+    assert!(offset_of!(RawPut, hdr_data) == 24);
+    assert!(offset_of!(RawPut, portal) == 32);
+    assert!(offset_of!(RawPut, offset) == 36);
+};
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
+#[repr(C)]
+struct RawGet {
+    return_handle: RawHandle,
+    match_bits: U64,
+    portal: U32,
+    src_offset: U32,
+    sink_length: U32,
+    pad: [u8; 4],
+}
+
+const _: () = {
+    assert!(size_of::<RawGet>() == BODY_LEN);
+    assert!(offset_of!(RawGet, match_bits) == 16);
+    assert!(offset_of!(RawGet, portal) == 24);
+    assert!(offset_of!(RawGet, src_offset) == 28);
+    assert!(offset_of!(RawGet, sink_length) == 32);
+    assert!(offset_of!(RawGet, pad) == 36);
+};
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
+#[repr(C)]
+struct RawReply {
+    dst_handle: RawHandle,
+    pad: [u8; 24],
+}
+
+const _: () = {
+    assert!(size_of::<RawReply>() == BODY_LEN);
+    assert!(offset_of!(RawReply, pad) == 16);
+};
+
+impl From<RawHandle> for Handle {
+    fn from(raw: RawHandle) -> Self {
+        Self { interface: raw.interface.get(), object: raw.object.get() }
+    }
+}
+
+impl From<Handle> for RawHandle {
+    fn from(h: Handle) -> Self {
+        Self { interface: U64::new(h.interface), object: U64::new(h.object) }
+    }
+}
+
 impl Hdr {
     /// Bytes of the longer form: a buffer of this size holds any header.
-    pub const LEN_MAX: usize = 96;
+    pub const LEN_MAX: usize = HdrForm::Long.len();
 
     /// Reads a header of the given form from the front of `b`.
     ///
     /// Only what makes the header meaningless is refused here (length, unknown type, NID20 of an
     /// impossible size). Payload limits per kind are the receiver's judgement (wire.md 8.3).
     pub fn parse(form: HdrForm, b: &[u8]) -> Result<Self, WireError> {
-        let Some(b) = b.get(..form.len()) else {
-            return Err(WireError::Short { what: WHAT, need: form.len(), have: b.len() });
-        };
+        let short = || WireError::Short { what: WHAT, need: form.len(), have: b.len() };
         let (dst, src, rest) = match form {
             HdrForm::Short => {
-                (Nid::from_nid4(u64_at(b, 0)), Nid::from_nid4(u64_at(b, 8)), &b[16..])
+                let (raw, _) = RawHdr4::ref_from_prefix(b).map_err(|_| short())?;
+                let nid = |raw: U64| Nid::from_nid4(raw.get());
+                (nid(raw.dest_nid), nid(raw.src_nid), &raw.rest)
             }
-            HdrForm::Long => (nid20_at(b, 0, "dest_nid")?, nid20_at(b, 20, "src_nid")?, &b[40..]),
-        };
-        let body = &rest[16..];
-        let kind = match u32_at(rest, 8) {
-            0 => Kind::Ack {
-                dst: handle_at(body, 0),
-                match_bits: u64_at(body, 16),
-                mlength: u32_at(body, 24),
-            },
-            1 => Kind::Put {
-                ack: handle_at(body, 0),
-                match_bits: u64_at(body, 16),
-                hdr_data: u64_at(body, 24),
-                portal: u32_at(body, 32),
-                offset: u32_at(body, 36),
-            },
-            2 => Kind::Get {
-                ret: handle_at(body, 0),
-                match_bits: u64_at(body, 16),
-                portal: u32_at(body, 24),
-                offset: u32_at(body, 28),
-                sink_len: u32_at(body, 32),
-            },
-            3 => Kind::Reply { dst: handle_at(body, 0) },
-            other => {
-                return Err(WireError::Value { what: WHAT, field: "type", value: other.into() });
+            HdrForm::Long => {
+                let (raw, _) = RawHdr16::ref_from_prefix(b).map_err(|_| short())?;
+                (nid20(raw.dest_nid, "dest_nid")?, nid20(raw.src_nid, "src_nid")?, &raw.rest)
             }
         };
         Ok(Self {
             dst,
             src,
-            dst_pid: Pid(u32_at(rest, 0)),
-            src_pid: Pid(u32_at(rest, 4)),
-            payload_len: u32_at(rest, 12),
-            kind,
+            dst_pid: Pid(rest.dest_pid.get()),
+            src_pid: Pid(rest.src_pid.get()),
+            payload_len: rest.payload_length.get(),
+            kind: Kind::parse(rest.kind.get(), rest.body)?,
         })
     }
 
@@ -201,55 +326,102 @@ impl Hdr {
     /// # Errors
     /// A large NID in the short form. `out` shorter than the form is refused as `Short`.
     pub fn emit(&self, form: HdrForm, out: &mut [u8]) -> Result<usize, WireError> {
-        let have = out.len();
-        let Some(out) = out.get_mut(..form.len()) else {
-            return Err(WireError::Short { what: WHAT, need: form.len(), have });
+        let rest = RawRest {
+            dest_pid: U32::new(self.dst_pid.0),
+            src_pid: U32::new(self.src_pid.0),
+            kind: U32::new(self.kind.msg_type() as u32),
+            payload_length: U32::new(self.payload_len),
+            body: self.kind.body(),
         };
-        let rest = match form {
+        let out = room(WHAT, out, form.len())?;
+        match form {
             HdrForm::Short => {
-                let short = |nid: Nid, field| {
-                    nid.to_nid4().ok_or(WireError::LargeNid { what: WHAT, field })
-                };
-                put(out, 0, &short(self.dst, "dest_nid")?.to_le_bytes());
-                put(out, 8, &short(self.src, "src_nid")?.to_le_bytes());
-                &mut out[16..]
+                let dest_nid = U64::new(short_nid(self.dst, WHAT, "dest_nid")?);
+                let src_nid = U64::new(short_nid(self.src, WHAT, "src_nid")?);
+                out.copy_from_slice(RawHdr4 { dest_nid, src_nid, rest }.as_bytes());
             }
             HdrForm::Long => {
-                put(out, 0, self.dst.as_wire());
-                put(out, 20, self.src.as_wire());
-                &mut out[40..]
+                let (dest_nid, src_nid) = (*self.dst.as_wire(), *self.src.as_wire());
+                out.copy_from_slice(RawHdr16 { dest_nid, src_nid, rest }.as_bytes());
             }
-        };
-        put(rest, 0, &self.dst_pid.0.to_le_bytes());
-        put(rest, 4, &self.src_pid.0.to_le_bytes());
-        put(rest, 8, &(self.kind.msg_type() as u32).to_le_bytes());
-        put(rest, 12, &self.payload_len.to_le_bytes());
-        let body = &mut rest[16..];
-        body.fill(0);
-        match self.kind {
-            Kind::Ack { dst, match_bits, mlength } => {
-                put_handle(body, dst);
-                put(body, 16, &match_bits.to_le_bytes());
-                put(body, 24, &mlength.to_le_bytes());
-            }
-            Kind::Put { ack, match_bits, hdr_data, portal, offset } => {
-                put_handle(body, ack);
-                put(body, 16, &match_bits.to_le_bytes());
-                put(body, 24, &hdr_data.to_le_bytes());
-                put(body, 32, &portal.to_le_bytes());
-                put(body, 36, &offset.to_le_bytes());
-            }
-            Kind::Get { ret, match_bits, portal, offset, sink_len } => {
-                put_handle(body, ret);
-                put(body, 16, &match_bits.to_le_bytes());
-                put(body, 24, &portal.to_le_bytes());
-                put(body, 28, &offset.to_le_bytes());
-                put(body, 32, &sink_len.to_le_bytes());
-            }
-            Kind::Reply { dst } => put_handle(body, dst),
         }
         Ok(form.len())
     }
+}
+
+impl Kind {
+    fn parse(kind: u32, body: [u8; BODY_LEN]) -> Result<Self, WireError> {
+        Ok(match kind {
+            0 => {
+                let raw: RawAck = transmute!(body);
+                Self::Ack {
+                    dst: raw.dst_handle.into(),
+                    match_bits: raw.match_bits.get(),
+                    mlength: raw.mlength.get(),
+                }
+            }
+            1 => {
+                let raw: RawPut = transmute!(body);
+                Self::Put {
+                    ack: raw.ack_handle.into(),
+                    match_bits: raw.match_bits.get(),
+                    hdr_data: raw.hdr_data.get(),
+                    portal: raw.portal.get(),
+                    offset: raw.offset.get(),
+                }
+            }
+            2 => {
+                let raw: RawGet = transmute!(body);
+                Self::Get {
+                    ret: raw.return_handle.into(),
+                    match_bits: raw.match_bits.get(),
+                    portal: raw.portal.get(),
+                    offset: raw.src_offset.get(),
+                    sink_len: raw.sink_length.get(),
+                }
+            }
+            3 => {
+                let raw: RawReply = transmute!(body);
+                Self::Reply { dst: raw.dst_handle.into() }
+            }
+            other => {
+                return Err(WireError::Value { what: WHAT, field: "type", value: other.into() });
+            }
+        })
+    }
+
+    fn body(&self) -> [u8; BODY_LEN] {
+        match *self {
+            Self::Ack { dst, match_bits, mlength } => transmute!(RawAck {
+                dst_handle: dst.into(),
+                match_bits: U64::new(match_bits),
+                mlength: U32::new(mlength),
+                pad: [0; 12],
+            }),
+            Self::Put { ack, match_bits, hdr_data, portal, offset } => transmute!(RawPut {
+                ack_handle: ack.into(),
+                match_bits: U64::new(match_bits),
+                hdr_data: U64::new(hdr_data),
+                portal: U32::new(portal),
+                offset: U32::new(offset),
+            }),
+            Self::Get { ret, match_bits, portal, offset, sink_len } => transmute!(RawGet {
+                return_handle: ret.into(),
+                match_bits: U64::new(match_bits),
+                portal: U32::new(portal),
+                src_offset: U32::new(offset),
+                sink_length: U32::new(sink_len),
+                pad: [0; 4],
+            }),
+            Self::Reply { dst } => {
+                transmute!(RawReply { dst_handle: dst.into(), pad: [0; 24] })
+            }
+        }
+    }
+}
+
+fn nid20(wire: [u8; Nid::WIRE_LEN], field: &'static str) -> Result<Nid, WireError> {
+    Nid::from_wire(wire).map_err(|source| WireError::Nid { what: WHAT, field, source })
 }
 
 impl fmt::Display for Hdr {
@@ -267,39 +439,11 @@ impl fmt::Display for Hdr {
                 }
                 if ack == Handle::NONE { Ok(()) } else { f.write_str(" ack") }
             }
-            Kind::Get { match_bits, portal, sink_len, .. } => {
-                write!(f, "GET {src} → {dst} pt {portal} bits {match_bits:#x} sink {sink_len}")
+            Kind::Get { match_bits, portal, sink_len, offset, .. } => {
+                write!(f, "GET {src} → {dst} pt {portal} bits {match_bits:#x} sink {sink_len}")?;
+                if offset == 0 { Ok(()) } else { write!(f, " offset {offset}") }
             }
             Kind::Reply { .. } => write!(f, "REPLY {src} → {dst} len {}", self.payload_len),
         }
     }
-}
-
-// Offsets below are constants inside slices whose length was checked above.
-
-fn u32_at(b: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]])
-}
-
-fn u64_at(b: &[u8], at: usize) -> u64 {
-    u64::from(u32_at(b, at)) | u64::from(u32_at(b, at + 4)) << 32
-}
-
-fn handle_at(b: &[u8], at: usize) -> Handle {
-    Handle { interface: u64_at(b, at), object: u64_at(b, at + 8) }
-}
-
-fn nid20_at(b: &[u8], at: usize, field: &'static str) -> Result<Nid, WireError> {
-    let mut nid = [0; Nid::WIRE_LEN];
-    nid.copy_from_slice(&b[at..at + Nid::WIRE_LEN]);
-    Nid::from_wire(nid).map_err(|source| WireError::Nid { what: WHAT, field, source })
-}
-
-fn put(out: &mut [u8], at: usize, bytes: &[u8]) {
-    out[at..at + bytes.len()].copy_from_slice(bytes);
-}
-
-fn put_handle(out: &mut [u8], h: Handle) {
-    put(out, 0, &h.interface.to_le_bytes());
-    put(out, 8, &h.object.to_le_bytes());
 }
