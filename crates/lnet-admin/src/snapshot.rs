@@ -159,7 +159,6 @@ pub struct NetTunablesSnapshot {
 /// Tunables of an NI's driver in force (S-net-5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
 pub enum LndSnapshot {
     /// socklnd.
     Sock {

@@ -1,1 +1,25 @@
-//! (under construction)
+//! `lnetctl`: configures and shows a running node, with the commands, texts and exit codes that
+//! scripts know from kernel LNet. Decides nothing about LNet: it reads words, asks the daemon over
+//! its control socket (`lnet-admin`), and prints.
+//!
+//! ```text
+//!   words ──frame.rs──► table.rs ──args.rs──► command/NOUN.rs ──Ask──► lnetd
+//!                                                  │
+//!                                  show/NOUN.rs, report.rs ──► stdout, stderr, exit code
+//! ```
+//!
+//! `table.rs` has every command with its options and help; a new one is a row there and a function.
+//! What the original did silently with mistakes is an error here, unless `--strict-compat` asks for
+//! its silence (DEC-33).
+
+mod args;
+mod command;
+mod frame;
+mod link;
+mod report;
+mod session;
+mod show;
+mod table;
+
+pub use frame::{COMPATIBLE_WITH, main, run};
+pub use session::Session;

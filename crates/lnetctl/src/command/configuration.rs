@@ -1,0 +1,264 @@
+//! `export` and `import` (I-1 to I-18).
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+
+use lnet_admin::{ClientError, Discover, Ping, Reply, Request};
+use lnet_config::yaml::YAML_BYTES_MAX;
+use lnet_config::{Block, Config, ConfigError, Step, Style};
+use lnet_types::Errno;
+
+use super::{global, net, peer, ping};
+use crate::Session;
+use crate::args::Args;
+use crate::report::{INVALID, Place};
+use crate::show;
+use crate::table::Command;
+
+const BUILDER: Place = Place::classic("yaml", "builder");
+/// Level of verbosity of nets in an export.
+const NET_LEVEL: i64 = 2;
+/// Level of verbosity of peers in an export.
+const PEER_LEVEL: i64 = 3;
+
+pub(crate) fn export(session: &mut Session<'_>, _: &Command, args: &Args) -> i32 {
+    let code = sections(session, args.has("backup"));
+    let Some(path) = args.operands.first() else { return code };
+    let text = core::mem::take(&mut session.out);
+    match fs::write(path, text) {
+        Ok(()) => code,
+        Err(e) => cannot_open(session, path, &e),
+    }
+}
+
+/// Prints every section. One that fails is reported and the others follow (Y-7), but a daemon that
+/// is not there is reported once.
+fn sections(session: &mut Session<'_>, backup: bool) -> i32 {
+    let global = match global::fetch(session) {
+        Ok(global) => global,
+        Err(code) => return code,
+    };
+    let mut code = 0;
+    if global.configured {
+        for section in [nets, peers] {
+            code = worse(code, section(session, backup));
+        }
+    } else {
+        let place = Place::library("show", "net");
+        session.error(place, Errno::ENETDOWN.negative(), &Errno::ENETDOWN.to_string(), None);
+        code = global::not_configured(session);
+    }
+    session.print(&show::global::tree(&global), Style::Classic);
+    code
+}
+
+const fn worse(code: i32, other: i32) -> i32 {
+    if code != 0 { code } else { other }
+}
+
+fn nets(session: &mut Session<'_>, backup: bool) -> i32 {
+    let place = Place::library("show", "net");
+    match session.ask(&Request::NetShow { net: None, detail: true }) {
+        Ok(Reply::Nets(nets)) => {
+            let tree = match backup {
+                true => show::net::backup(&nets),
+                false => Some(show::net::tree(&nets, NET_LEVEL)),
+            };
+            if let Some(tree) = tree {
+                session.print(&tree, Style::Library);
+            }
+            0
+        }
+        Ok(_) => session.failed(place, &ClientError::Unexpected, |r| r.text.clone(), None),
+        Err(e) => session.failed(place, &e, |r| r.text.clone(), Some(INVALID)),
+    }
+}
+
+fn peers(session: &mut Session<'_>, backup: bool) -> i32 {
+    let place = Place::library("show", "peer");
+    match session.daemon.peers(None, !backup) {
+        Ok(peers) => {
+            let tree = match backup {
+                true => show::peer::backup(&peers),
+                false => show::peer::tree(&peers, PEER_LEVEL),
+            };
+            if let Some(tree) = tree {
+                session.print(&tree, Style::Library);
+            }
+            0
+        }
+        Err(e) => session.failed(place, &e, |r| r.text.clone(), Some(INVALID)),
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Add,
+    Del,
+    Show,
+    Exec,
+}
+
+pub(crate) fn import(session: &mut Session<'_>, _: &Command, args: &Args) -> i32 {
+    let modes =
+        [("add", Mode::Add), ("del", Mode::Del), ("show", Mode::Show), ("exec", Mode::Exec)];
+    let given: Vec<Mode> =
+        modes.into_iter().filter(|(long, _)| args.has(long)).map(|(_, mode)| mode).collect();
+    let mode = match given.as_slice() {
+        [] => Mode::Add,
+        [mode] => *mode,
+        _ => {
+            session.err_line("lnetctl: import: give one of --add, --del, --show and --exec");
+            return INVALID;
+        }
+    };
+    let place = Place::library(
+        match mode {
+            Mode::Add => "add",
+            Mode::Del => "del",
+            Mode::Show => "show",
+            Mode::Exec => "manage",
+        },
+        "import",
+    );
+    let text = match read(session, args.operands.first().map(String::as_str)) {
+        Ok(text) => text,
+        Err(code) => return code,
+    };
+    let config = match Config::from_yaml(&text) {
+        Ok(config) => config,
+        Err(ConfigError::Yaml(e)) => {
+            session.err_line(format_args!("Parser error: {e}"));
+            return INVALID;
+        }
+        Err(ConfigError::Content { errno, text, pos }) => {
+            session.error(place, errno.negative(), &text, Some(&pos.to_string()));
+            return INVALID;
+        }
+        Err(other) => {
+            session.error(place, other.errno().negative(), &other.to_string(), None);
+            return INVALID;
+        }
+    };
+    if let Some((pos, name)) = &config.profile {
+        let text = format!("'profile' {name} cannot change in a running daemon");
+        session.error(place, INVALID, &text, Some(&pos.to_string()));
+        return INVALID;
+    }
+    match mode {
+        Mode::Add | Mode::Del => {
+            // These are to be run, not to be configured (I-8).
+            for (pos, block) in &config.blocks {
+                let key = match block {
+                    Block::Ping(_) => "ping",
+                    Block::Discover(_) => "discover",
+                    _ => continue,
+                };
+                let text = format!("invalid key '{key}'");
+                session.error(place, INVALID, &text, Some(&pos.to_string()));
+                return INVALID;
+            }
+            let steps = if mode == Mode::Add { config.add_steps() } else { config.del_steps() };
+            apply(session, place, steps)
+        }
+        Mode::Show => show_blocks(session, &config),
+        Mode::Exec => run_blocks(session, config),
+    }
+}
+
+/// Takes one step after the other, and stops at the first that fails (I-18).
+fn apply(session: &mut Session<'_>, place: Place, steps: Vec<Step>) -> i32 {
+    for step in steps {
+        // An NI that cannot be added is reported twice: what the node says, and which net it was.
+        let net = match &step {
+            Step::NetAdd(add) => Some(add.net),
+            _ => None,
+        };
+        let names: Vec<String> = match &step {
+            Step::Set(settings) => settings.iter().map(|s| s.name.clone()).collect(),
+            _ => Vec::new(),
+        };
+        let Err(e) = session.order(&Request::from(step)) else { continue };
+        let (is_refusal, first) = match net {
+            Some(_) => (matches!(e, ClientError::Refused(_)), Place { object: "net", ..place }),
+            None => (false, place),
+        };
+        let code = session.failed(
+            first,
+            &e,
+            |r| match names.as_slice() {
+                [] => r.text.clone(),
+                [name] => format!("cannot configure {name}: {}", r.errno),
+                names => format!("cannot configure {}: {}", names.join(", "), r.errno),
+            },
+            Some(INVALID),
+        );
+        if let (Some(net), true) = (net, is_refusal) {
+            let text = format!("Failed to configure NI on net '{net}' rc = {INVALID}");
+            session.error(place, INVALID, &text, None);
+        }
+        return code;
+    }
+    0
+}
+
+/// Shows what the blocks name.
+fn show_blocks(session: &mut Session<'_>, config: &Config) -> i32 {
+    let mut code = 0;
+    for (_, block) in &config.blocks {
+        let result = match block {
+            Block::Net(block) => net::show_net(session, Some(block.net), 0),
+            Block::Peer(block) => peer::show_peers(session, Some(block.primary), 0),
+            Block::Settings(_) => global::show_global(session),
+            Block::Ping(_) | Block::Discover(_) => 0,
+        };
+        code = worse(code, result);
+    }
+    code
+}
+
+/// Runs `ping` and `discover` blocks.
+fn run_blocks(session: &mut Session<'_>, config: Config) -> i32 {
+    let mut code = 0;
+    for (_, block) in config.blocks {
+        let result = match block {
+            Block::Ping(b) => {
+                let (timeout_ms, source) = (b.timeout_ms, b.source);
+                ping::ping_all(session, Ping { nids: b.nids, timeout_ms, source })
+            }
+            Block::Discover(b) => {
+                ping::discover_all(session, Discover { nids: b.nids, force: b.force })
+            }
+            Block::Net(_) | Block::Peer(_) | Block::Settings(_) => 0,
+        };
+        code = worse(code, result);
+    }
+    code
+}
+
+/// The text of a file or of standard input, read no further than a configuration may be long.
+fn read(session: &mut Session<'_>, path: Option<&str>) -> Result<String, i32> {
+    let limit = YAML_BYTES_MAX as u64 + 1;
+    let mut bytes = Vec::new();
+    let result = match path {
+        Some(path) => File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes)),
+        None => io::stdin().lock().take(limit).read_to_end(&mut bytes),
+    };
+    if let Err(e) = result {
+        return Err(cannot_open(session, path.unwrap_or("standard input"), &e));
+    }
+    String::from_utf8(bytes).map_err(|e| {
+        session.err_line(format_args!(
+            "Parser error: not UTF-8 behind byte {}",
+            e.utf8_error().valid_up_to()
+        ));
+        INVALID
+    })
+}
+
+fn cannot_open(session: &mut Session<'_>, path: &str, error: &io::Error) -> i32 {
+    let errno = error.raw_os_error().map_or(Errno::EIO, Errno);
+    let text = format!("cannot open '{path}': {errno}");
+    session.error(BUILDER, Errno::EPERM.negative(), &text, None);
+    errno.negative()
+}

@@ -1,0 +1,276 @@
+//! `net add`, `net del`, `net show`, `net set` (C-netadd, C-netdel, C-netshow, C-netset).
+
+use lnet_admin::{ClientError, NiTarget, Reply, Request};
+use lnet_config::{
+    LndTunables, NetAdd, NetDel, NetTunables, Style, parse_cpts, parse_interfaces, parse_number,
+};
+use lnet_types::{Errno, Net, Nid};
+
+use super::{HEALTH, number, number_in, single_nid};
+use crate::Session;
+use crate::args::Args;
+use crate::report::{INVALID, Place};
+use crate::show;
+use crate::table::Command;
+
+const ADD: Place = Place::library("add", "net");
+/// Values that are refused before anything is sent.
+const ADD_OPTION: Place = Place::classic("ni", "add");
+const DEL: Place = Place::library("del", "net");
+const DEL_OPTION: Place = Place::classic("ni", "del");
+const SHOW: Place = Place::library("show", "net");
+const SET: Place = Place::classic("net", "set");
+
+const PARSER_ERROR: i32 = Errno::EPERM.negative();
+const NO_NET: &str = "missing mandatory parameters in NI config: 'network'";
+const NET_AND_NID: &str = "--net is invalid with --nid option";
+const BAD_CONNS: &str = "invalid conns-per-peer value (valid range 0-127)";
+
+pub(crate) fn add(session: &mut Session<'_>, _: &Command, args: &Args) -> i32 {
+    let requests = match add_requests(session, args) {
+        Ok(requests) => requests,
+        Err(code) => return code,
+    };
+    for request in requests {
+        if let Err(e) = session.order(&Request::NetAdd(request)) {
+            return session.failed(ADD, &e, |r| r.text.clone(), Some(INVALID));
+        }
+    }
+    0
+}
+
+/// Usually one request; `--nid` besides `--if` asks for both (C-netadd-3).
+fn add_requests(session: &mut Session<'_>, args: &Args) -> Result<Vec<NetAdd>, i32> {
+    let lnd = LndTunables {
+        conns_per_peer: conns_per_peer(session, args, ADD_OPTION)?,
+        tos: tos(session, args)?,
+    };
+    let tunables = NetTunables {
+        peer_timeout_s: count(session, args, "peer-timeout", 0)?,
+        peer_credits: count(session, args, "peer-credits", 1)?,
+        peer_buffer_credits: count(session, args, "peer-buffer-credits", 1)?,
+        credits: count(session, args, "credits", 1)?,
+    };
+    let interfaces = match args.value("if").map(parse_interfaces) {
+        None => Vec::new(),
+        Some(Ok(interfaces)) => interfaces,
+        Some(Err(e)) => return Err(bad_list(session, ADD_OPTION, "bad interface list", &e)),
+    };
+    let cpts = match args.value("cpt").map(parse_cpts) {
+        None => None,
+        Some(Ok(cpts)) => cpts,
+        Some(Err(_)) if session.strict => None,
+        Some(Err(e)) => return Err(session.bad_value(ADD_OPTION, &e.to_string())),
+    };
+    let nid = nid(session, args, ADD_OPTION)?;
+    let net = net_of(session, args, nid, |session, _| {
+        session.error(ADD, Errno::ENOENT.negative(), "cannot parse net", None);
+        INVALID
+    })?;
+    if interfaces.is_empty() && nid.is_none() {
+        session.out_line("creating a local NI needs at least one interface");
+        return Err(INVALID);
+    }
+    let of = |interfaces, nid| NetAdd { net, interfaces, nid, cpts: cpts.clone(), tunables, lnd };
+    Ok(match (interfaces.is_empty(), nid) {
+        (false, Some(nid)) => vec![of(interfaces, None), of(Vec::new(), Some(nid))],
+        _ => vec![of(interfaces, nid)],
+    })
+}
+
+pub(crate) fn del(session: &mut Session<'_>, _: &Command, args: &Args) -> i32 {
+    let request = match del_request(session, args) {
+        Ok(request) => request,
+        Err(code) => return code,
+    };
+    match session.order(&Request::NetDel(request)) {
+        Ok(()) => 0,
+        Err(e) => session.failed(DEL, &e, |r| r.text.clone(), Some(INVALID)),
+    }
+}
+
+fn del_request(session: &mut Session<'_>, args: &Args) -> Result<NetDel, i32> {
+    let interfaces = match args.value("if").map(parse_interfaces) {
+        None => Vec::new(),
+        Some(Ok(interfaces)) => interfaces.into_iter().map(|interface| interface.name).collect(),
+        Some(Err(e)) => return Err(bad_list(session, DEL_OPTION, "bad interface list", &e)),
+    };
+    let nid = nid(session, args, DEL_OPTION)?;
+    let net = net_of(session, args, nid, |session, interfaces_given| {
+        match interfaces_given {
+            true => {
+                session.error(DEL, Errno::ENODEV.negative(), "LNet net doesn't exist", None);
+            }
+            false => session.error(DEL, INVALID, "cannot del network", None),
+        }
+        INVALID
+    })?;
+    Ok(NetDel { net, interfaces, nid })
+}
+
+pub(crate) fn show(session: &mut Session<'_>, _: &Command, args: &Args) -> i32 {
+    let net = match args.value("net").map(str::parse::<Net>) {
+        None => None,
+        Some(Ok(net)) => Some(net),
+        Some(Err(e)) => {
+            let reason = e.to_string();
+            session.error(SHOW, Errno::ENOENT.negative(), "cannot parse net", Some(&reason));
+            return INVALID;
+        }
+    };
+    show_net(session, net, args.level("verbose"))
+}
+
+/// Prints one net or all of them.
+pub(crate) fn show_net(session: &mut Session<'_>, net: Option<Net>, level: i64) -> i32 {
+    let answer = session.ask(&Request::NetShow { net, detail: level >= 1 });
+    match answer {
+        Ok(Reply::Nets(nets)) => {
+            session.print(&show::net::tree(&nets, level), Style::Library);
+            0
+        }
+        Ok(_) => session.failed(SHOW, &ClientError::Unexpected, |r| r.text.clone(), None),
+        Err(e) => session.failed(SHOW, &e, |r| r.text.clone(), Some(INVALID)),
+    }
+}
+
+pub(crate) fn set(session: &mut Session<'_>, _: &Command, args: &Args) -> i32 {
+    let requests = match set_requests(session, args) {
+        Ok(requests) => requests,
+        Err(code) => return code,
+    };
+    for request in requests {
+        if let Err(e) = session.order(&request) {
+            return session.failed(SET, &e, |r| format!("\"{}\"", r.text), Some(INVALID));
+        }
+    }
+    0
+}
+
+fn set_requests(session: &mut Session<'_>, args: &Args) -> Result<Vec<Request>, i32> {
+    let conns_per_peer = conns_per_peer(session, args, SET)?;
+    let health = match number_in(session, args, "health", SET, HEALTH)? {
+        // Ignored by the original, so in strict compatibility too.
+        Some(0) if session.strict && negative(args.value("health")) => None,
+        health => health.and_then(|h| u16::try_from(h).ok()),
+    };
+    let target = match args.value("nid") {
+        Some(_) if args.has("all") => {
+            return Err(session.bad_value(SET, "--nid is invalid with --all option"));
+        }
+        Some(text) => NiTarget::Nid(single_nid(text).ok_or_else(|| {
+            let reason = format!("'{text}' is not a NID such as 10.0.0.1@tcp");
+            session.error(SET, INVALID, "", Some(&reason));
+            INVALID
+        })?),
+        None => NiTarget::All,
+    };
+    let mut requests = Vec::new();
+    if let Some(word) = args.value("lnd-timeout") {
+        requests.push(lnd_timeout(session, args, word)?);
+    }
+    if health.is_some() || conns_per_peer.is_some() {
+        requests.push(Request::NetSet { target, health, conns_per_peer });
+    }
+    Ok(requests)
+}
+
+fn negative(word: Option<&str>) -> bool {
+    word.and_then(parse_number).is_some_and(|n| n < 0)
+}
+
+fn lnd_timeout(session: &mut Session<'_>, args: &Args, word: &str) -> Result<Request, i32> {
+    let Some(net) = args.value("net") else {
+        return Err(session.bad_value(SET, "Specified --lnd-timeout without --net option"));
+    };
+    let Ok(net) = net.parse() else {
+        return Err(session.bad_value(SET, &format!("Invalid network type: {net}")));
+    };
+    match parse_number(word).and_then(|n| u32::try_from(n).ok()) {
+        Some(seconds) => Ok(Request::LndTimeoutSet { net, seconds }),
+        None => {
+            let what = format!("Invalid LND timeout value '{word}', must be >= 0");
+            Err(session.bad_value(SET, &what))
+        }
+    }
+}
+
+/// The net that `--net` or the NID names. `bad` reports a name that is none, told whether
+/// interfaces were given.
+fn net_of(
+    session: &mut Session<'_>,
+    args: &Args,
+    nid: Option<Nid>,
+    bad: impl FnOnce(&mut Session<'_>, bool) -> i32,
+) -> Result<Net, i32> {
+    let complaint = match (args.value("net"), nid) {
+        (Some(_), Some(_)) => NET_AND_NID,
+        (None, Some(nid)) => return Ok(nid.net()),
+        (None, None) => NO_NET,
+        (Some(name), None) => {
+            return name.parse().map_err(|_| bad(session, args.has("if")));
+        }
+    };
+    session.out_line(complaint);
+    Err(INVALID)
+}
+
+fn nid(session: &mut Session<'_>, args: &Args, place: Place) -> Result<Option<Nid>, i32> {
+    let Some(text) = args.value("nid") else { return Ok(None) };
+    single_nid(text).map(Some).ok_or_else(|| {
+        let reason = format!("'{text}' is not a NID such as 10.0.0.1@tcp");
+        session.error(place, INVALID, "bad NID list", Some(&reason));
+        INVALID
+    })
+}
+
+fn bad_list(
+    session: &mut Session<'_>,
+    place: Place,
+    text: &str,
+    reason: &dyn std::error::Error,
+) -> i32 {
+    session.error(place, INVALID, text, Some(&reason.to_string()));
+    INVALID
+}
+
+/// Numbers out of range are an error here even in the original (C-netadd-3).
+fn conns_per_peer(session: &mut Session<'_>, args: &Args, place: Place) -> Result<Option<u8>, i32> {
+    let Some(word) = args.value("conns-per-peer") else { return Ok(None) };
+    match parse_number(word).and_then(|n| u8::try_from(n).ok()).filter(|n| *n <= 127) {
+        None => {
+            session.error(place, PARSER_ERROR, BAD_CONNS, None);
+            Err(PARSER_ERROR)
+        }
+        conns => Ok(conns),
+    }
+}
+
+fn tos(session: &mut Session<'_>, args: &Args) -> Result<Option<i16>, i32> {
+    let Some(word) = args.value("tos") else { return Ok(None) };
+    match parse_number(word).and_then(|n| i16::try_from(n).ok()).filter(|n| (-1..=255).contains(n))
+    {
+        None => {
+            session.error(ADD_OPTION, INVALID, "Invalid ToS argument", None);
+            Err(INVALID)
+        }
+        tos => Ok(tos),
+    }
+}
+
+/// A count or time of which anything below `least` asks for the default (C-netadd-1).
+fn count(
+    session: &mut Session<'_>,
+    args: &Args,
+    long: &str,
+    least: i64,
+) -> Result<Option<u32>, i32> {
+    match number(session, args, long, ADD_OPTION)? {
+        Some(n) if n < least => Ok(None),
+        Some(n) if n > i64::from(i32::MAX) => {
+            let what = format!("invalid {long} value '{n}': expected at most {}", i32::MAX);
+            Err(session.bad_value(ADD_OPTION, &what))
+        }
+        n => Ok(n.and_then(|n| u32::try_from(n).ok())),
+    }
+}

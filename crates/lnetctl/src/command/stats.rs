@@ -1,0 +1,34 @@
+//! `stats show`, `stats reset` (C-stats-1). Both report under `show`, as the original does.
+
+use lnet_admin::{AdminError, ClientError, Reply, Request};
+use lnet_config::Style;
+
+use crate::Session;
+use crate::args::Args;
+use crate::report::Place;
+use crate::show;
+use crate::table::Command;
+
+const PLACE: Place = Place::classic("show", "statistics");
+
+pub(crate) fn show(session: &mut Session<'_>, _: &Command, _: &Args) -> i32 {
+    let text = |r: &AdminError| format!("\"cannot get lnet statistics: {}\"", r.text);
+    match session.ask(&Request::StatsShow) {
+        Ok(Reply::Stats(stats)) => {
+            session.print(&show::stats::tree(&stats), Style::Classic);
+            0
+        }
+        Ok(_) => session.failed(PLACE, &ClientError::Unexpected, text, None),
+        Err(e) => session.failed(PLACE, &e, text, None),
+    }
+}
+
+pub(crate) fn reset(session: &mut Session<'_>, _: &Command, _: &Args) -> i32 {
+    match session.order(&Request::StatsReset) {
+        Ok(()) => 0,
+        Err(e) => {
+            let text = |r: &AdminError| format!("\"cannot reset lnet statistics: {}\"", r.text);
+            session.failed(PLACE, &e, text, None)
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! The frame of the program: options before the command, words that exist at every level, the way
+//! from words to a command, scripts on standard input, and exit codes (lnetctl.md 1).
+
+use core::fmt::Write as _;
+use std::ffi::OsString;
+use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use lnet_types::Errno;
+
+use crate::Session;
+use crate::args::{Args, Misuse};
+use crate::link::Link;
+use crate::report::INVALID;
+use crate::table::{COMMANDS, Command, Entry};
+
+/// The version of the original whose commands and output these are: what scripts look at.
+pub const COMPATIBLE_WITH: &str = "2.17.57";
+
+/// Words that exist at every level (G-2, G-4).
+const BUILT_IN: [&str; 10] = [
+    "quit",
+    "exit",
+    "help",
+    "--help",
+    "version",
+    "--version",
+    "list-commands",
+    "--list-commands",
+    "--ignore_errors",
+    "ignore_errors",
+];
+
+/// Return code of an unknown command.
+const UNKNOWN: i32 = Errno::EPERM.negative();
+/// Return code of `--help` behind a group of commands (G-10).
+const HELP: i32 = 1;
+
+const USAGE: &str = "\
+usage: lnetctl [--socket PATH] [--strict-compat] [COMMAND [OPTIONS] [ARGUMENTS]]
+Without a command, commands are read from standard input, one a line.
+'lnetctl help COMMAND' explains a command, 'lnetctl --list-commands' names them all.
+";
+
+/// How command words are compared.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Words {
+    /// As they are: words of the shell (G-6).
+    Exact,
+    /// By any unique prefix, in any case: words of a script.
+    Prefix,
+}
+
+/// The program. `args`: the words behind its name.
+pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let mut words = Vec::new();
+    for arg in args {
+        match arg.into_string() {
+            Ok(word) => words.push(word),
+            Err(arg) => {
+                print_err(&format!("lnetctl: argument is not UTF-8: {}\n", arg.display()));
+                return exit_code(INVALID);
+            }
+        }
+    }
+    let front = match Front::parse(words) {
+        Ok(front) => front,
+        Err(complaint) => {
+            print_err(&format!("lnetctl: {complaint}\n"));
+            return exit_code(INVALID);
+        }
+    };
+    let mut link = Link::new(front.socket);
+    let mut session = Session::new(&mut link);
+    session.strict = front.strict;
+    session.explain = io::stderr().is_terminal();
+    let ignore_errors = is_ignore_errors(&front.words);
+    let code = if front.words.is_empty() || ignore_errors {
+        script(&mut session, ignore_errors)
+    } else {
+        run(&mut session, &front.words)
+    };
+    flush(&mut session);
+    exit_code(code)
+}
+
+/// The low byte of a return code (G-14).
+fn exit_code(code: i32) -> ExitCode {
+    ExitCode::from((code & 0xff) as u8)
+}
+
+/// Options before the command: ours, the original has none.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Front {
+    socket: Option<PathBuf>,
+    strict: bool,
+    words: Vec<String>,
+}
+
+impl Front {
+    fn parse(words: Vec<String>) -> Result<Self, String> {
+        let mut front = Self::default();
+        let mut words = words.into_iter().peekable();
+        while let Some(word) = words.next_if(|w| w.starts_with("--s")) {
+            match word.split_once('=').unwrap_or((&word, "")) {
+                ("--strict-compat", "") => front.strict = true,
+                ("--socket", path) => {
+                    let path =
+                        if word.contains('=') { Some(path.to_owned()) } else { words.next() };
+                    let path = path.filter(|path| !path.is_empty());
+                    front.socket = Some(path.ok_or("--socket needs the path of a socket")?.into());
+                }
+                _ => return Err(format!("unrecognized option '{word}'")),
+            }
+        }
+        front.words = words.collect();
+        Ok(front)
+    }
+}
+
+fn is_ignore_errors(words: &[String]) -> bool {
+    matches!(words, [word] if word == "--ignore_errors" || word == "ignore_errors")
+}
+
+/// Runs one command and returns its return code; what it prints is in the session.
+pub fn run(session: &mut Session<'_>, words: &[String]) -> i32 {
+    dispatch(session, COMMANDS, words, Words::Exact)
+}
+
+/// Reads commands from standard input (G-7, G-8). Ends at the first that fails, unless errors are
+/// to be ignored, and returns the code of the first that failed.
+fn script(session: &mut Session<'_>, mut ignore_errors: bool) -> i32 {
+    let prompt = io::stdin().is_terminal();
+    let mut first = 0;
+    let mut line = String::new();
+    loop {
+        if prompt {
+            session.out.push_str("> ");
+        }
+        flush(session);
+        line.clear();
+        // What cannot be read ends the script as its end does.
+        if !matches!(io::stdin().lock().read_line(&mut line), Ok(1..)) {
+            return first;
+        }
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        match words.first().map(String::as_str) {
+            None => continue,
+            Some("quit" | "exit") => return first,
+            Some("ignore_errors" | "--ignore_errors") => {
+                ignore_errors = true;
+                continue;
+            }
+            Some(_) => {}
+        }
+        let code = dispatch(session, COMMANDS, &words, Words::Prefix);
+        if first == 0 {
+            first = code;
+        }
+        if code != 0 && !ignore_errors && !prompt {
+            return first;
+        }
+    }
+}
+
+fn dispatch(
+    session: &mut Session<'_>,
+    entries: &'static [Entry],
+    words: &[String],
+    how: Words,
+) -> i32 {
+    let Some((word, rest)) = words.split_first() else {
+        // A group alone: what there is below it.
+        let help: String = entries.iter().map(Entry::help).collect();
+        session.out.push_str(&help);
+        return INVALID;
+    };
+    match word.as_str() {
+        "--help" | "-h" if !is_top(entries) => {
+            let help: String = entries.iter().map(Entry::help).collect();
+            session.out.push_str(&help);
+            HELP
+        }
+        "help" | "--help" => help(session, entries, rest, how),
+        "version" | "--version" => {
+            let own = env!("CARGO_PKG_VERSION");
+            session.out_line(format_args!("lnetctl {COMPATIBLE_WITH}_ulnet_{own}"));
+            0
+        }
+        "list-commands" | "--list-commands" => {
+            list_commands(session, entries);
+            0
+        }
+        "quit" | "exit" | "ignore_errors" | "--ignore_errors" => 0,
+        _ => match find(session, entries, word, how) {
+            Ok(Entry::Group(group)) => dispatch(session, group.entries, rest, how),
+            Ok(Entry::Command(command)) => execute(session, command, rest),
+            Err(code) => code,
+        },
+    }
+}
+
+fn is_top(entries: &'static [Entry]) -> bool {
+    core::ptr::eq(entries, COMMANDS)
+}
+
+fn find(
+    session: &mut Session<'_>,
+    entries: &'static [Entry],
+    word: &str,
+    how: Words,
+) -> Result<&'static Entry, i32> {
+    if let Some(entry) = entries.iter().find(|entry| entry.name() == word) {
+        return Ok(entry);
+    }
+    if how == Words::Prefix {
+        let lower = word.to_lowercase();
+        let fits: Vec<_> = entries.iter().filter(|e| e.name().starts_with(&lower)).collect();
+        match fits.as_slice() {
+            [one] => return Ok(one),
+            [] => {}
+            all => {
+                let names: Vec<_> = all.iter().map(|entry| entry.name()).collect();
+                session.err_line(format_args!("Ambiguous command '{word}'"));
+                session.err_line(format_args!("Options: {}", names.join(" ")));
+                return Err(UNKNOWN);
+            }
+        }
+    }
+    session.err_line(format_args!(
+        "lnetctl: '{word}' is not a valid command. See 'lnetctl --list-commands'."
+    ));
+    Err(UNKNOWN)
+}
+
+/// `help` alone says how the program is called; with words behind it, what that command is for, on
+/// standard error (G-5).
+fn help(session: &mut Session<'_>, entries: &'static [Entry], words: &[String], how: Words) -> i32 {
+    if words.is_empty() {
+        session.out.push_str(USAGE);
+        return 0;
+    }
+    let mut level = entries;
+    let mut found = None;
+    for word in words {
+        match find(session, level, word, how) {
+            Ok(entry) => {
+                found = Some(entry);
+                level = match entry {
+                    Entry::Group(group) => group.entries,
+                    Entry::Command(_) => &[],
+                };
+            }
+            Err(code) => return code,
+        }
+    }
+    if let Some(entry) = found {
+        let text = entry.help();
+        session.err.push_str(&text);
+    }
+    0
+}
+
+/// Four to a line, each in a column of 19 and a blank (G-2).
+fn list_commands(session: &mut Session<'_>, entries: &[Entry]) {
+    let names: Vec<&str> = BUILT_IN.into_iter().chain(entries.iter().map(Entry::name)).collect();
+    for line in names.chunks(4) {
+        for name in line {
+            // Infallible: writing to a String.
+            let _ = write!(session.out, "{name:<19} ");
+        }
+        session.out.push('\n');
+    }
+}
+
+fn execute(session: &mut Session<'_>, command: &'static Command, words: &[String]) -> i32 {
+    if matches!(words, [word] if word == "--help" || word == "-h") {
+        return command.print_help(session, command.help_code);
+    }
+    let args = match Args::parse(command.options, words) {
+        Ok(args) => args,
+        Err(misuse) => return misused(session, command, words, &misuse),
+    };
+    if args.has("help") {
+        return command.print_help(session, command.help_code);
+    }
+    let (_, most) = command.operands;
+    if let (Some(extra), false) = (args.operands.get(most), session.strict) {
+        session.err_line(format_args!(
+            "lnetctl: {}: unexpected argument '{extra}'. See 'lnetctl help {}'.",
+            command.path, command.path
+        ));
+        return INVALID;
+    }
+    (command.run)(session, command, &args)
+}
+
+/// The original prints its help and returns 0 for whatever option it does not know (G-11); here
+/// only `--help` gets that answer.
+fn misused(session: &mut Session<'_>, command: &Command, words: &[String], misuse: &Misuse) -> i32 {
+    let asks = words.iter().any(|word| word == "--help" || word == "-h");
+    if session.strict || asks {
+        if let (true, [_]) = (session.strict, words) {
+            session.err_line(format_args!("{}: {misuse}", command.name));
+        }
+        return command.print_help(session, 0);
+    }
+    session.err_line(format_args!(
+        "lnetctl: {}: {misuse}. See 'lnetctl help {}'.",
+        command.path, command.path
+    ));
+    INVALID
+}
+
+/// Writes what has been printed. A reader that has gone is no reason to fail.
+fn flush(session: &mut Session<'_>) {
+    let out = core::mem::take(&mut session.out);
+    let mut stdout = io::stdout().lock();
+    let _ = stdout.write_all(out.as_bytes()).and_then(|()| stdout.flush());
+    print_err(&core::mem::take(&mut session.err));
+}
+
+fn print_err(text: &str) {
+    let _ = io::stderr().lock().write_all(text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<String> {
+        line.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn options_before_the_command_name_the_socket_and_the_manner() {
+        let front = |line: &str| Front::parse(words(line));
+        let socket = Some(PathBuf::from("/x"));
+        let expected =
+            Front { socket: socket.clone(), strict: true, words: words("net show --socket") };
+        assert_eq!(front("--socket /x --strict-compat net show --socket"), Ok(expected));
+        let expected = Front { socket, strict: false, words: words("ping") };
+        assert_eq!(front("--socket=/x ping"), Ok(expected));
+        assert!(front("--socket").is_err());
+        assert!(front("--socket=").is_err());
+        assert!(front("--sock /x").is_err());
+        assert_eq!(front("--version").unwrap().words, ["--version"]);
+    }
+}

@@ -1,0 +1,54 @@
+//! What a command works with: the daemon, two texts that become the output, and the way of dealing
+//! with mistakes.
+
+use core::fmt::Write as _;
+
+use lnet_admin::{Ask, ClientError, Reply, Request};
+use lnet_config::{Style, Tree};
+
+/// One run of the program.
+pub struct Session<'a> {
+    /// The node.
+    pub daemon: &'a mut dyn Ask,
+    /// What goes to standard output.
+    pub out: String,
+    /// What goes to standard error.
+    pub err: String,
+    /// Whether to be as silent about mistakes as the original.
+    pub strict: bool,
+    /// Whether a person reads standard error: error documents then say why in a comment.
+    pub explain: bool,
+}
+
+impl<'a> Session<'a> {
+    /// A run against `daemon`, with nothing printed yet.
+    pub fn new(daemon: &'a mut dyn Ask) -> Self {
+        Self { daemon, out: String::new(), err: String::new(), strict: false, explain: false }
+    }
+
+    pub(crate) fn ask(&mut self, request: &Request) -> Result<Reply, ClientError> {
+        self.daemon.ask(request)
+    }
+
+    /// Asks for something that has no answer but that it is done.
+    pub(crate) fn order(&mut self, request: &Request) -> Result<(), ClientError> {
+        match self.daemon.ask(request)? {
+            Reply::Done => Ok(()),
+            _ => Err(ClientError::Unexpected),
+        }
+    }
+
+    pub(crate) fn print(&mut self, tree: &Tree, style: Style) {
+        self.out.push_str(&tree.render(style));
+    }
+
+    pub(crate) fn out_line(&mut self, line: impl core::fmt::Display) {
+        // Infallible: writing to a String.
+        let _ = writeln!(self.out, "{line}");
+    }
+
+    pub(crate) fn err_line(&mut self, line: impl core::fmt::Display) {
+        // Infallible: writing to a String.
+        let _ = writeln!(self.err, "{line}");
+    }
+}

@@ -1,0 +1,17 @@
+//! Snapshots to the trees that are printed: key order and levels of lnetctl.md 4.
+
+pub(crate) mod global;
+pub(crate) mod net;
+pub(crate) mod peer;
+pub(crate) mod stats;
+mod traffic;
+
+use lnet_config::Tree;
+
+/// Keys and values in the making.
+pub(crate) type Rows = Vec<(&'static str, Tree)>;
+
+/// A map of numbers.
+pub(crate) fn numbers<T: ToString, const N: usize>(rows: [(&'static str, T); N]) -> Tree {
+    Tree::map(rows.map(|(key, value)| (key, Tree::plain(value))))
+}

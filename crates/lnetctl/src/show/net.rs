@@ -1,0 +1,126 @@
+//! `net show` (S-net-1 to S-net-9).
+
+use lnet_admin::{LndSnapshot, NetSnapshot, NiDetail, NiSnapshot};
+use lnet_config::{Interface, LndTunables, NetBlock, NetTunables, NiBlock, Tree, cpts_text};
+use lnet_types::Net;
+
+use super::traffic::{by_kind, statistics, udsp};
+use super::{Rows, numbers};
+
+/// Most CPTs that are printed.
+const CPTS_SHOWN: usize = 128;
+
+/// The document of these nets at a level of verbosity.
+pub(crate) fn tree(nets: &[NetSnapshot], level: i64) -> Tree {
+    let net = |net: &NetSnapshot| {
+        let nis = net.nis.iter().map(|n| ni(n, level)).collect();
+        Tree::map([("net type", Tree::plain(net.net)), ("local NI(s)", Tree::List(nis))])
+    };
+    Tree::map([("net", Tree::List(nets.iter().map(net).collect()))])
+}
+
+fn ni(ni: &NiSnapshot, level: i64) -> Tree {
+    let mut rows: Rows = vec![
+        ("nid", Tree::plain(ni.nid)),
+        ("status", Tree::plain(if ni.up { "up" } else { "down" })),
+    ];
+    if let Some(interface) = &ni.interface {
+        rows.push(("interfaces", Tree::map([("0", Tree::plain(interface))])));
+    }
+    if let (Some(detail), 1..) = (&ni.detail, level) {
+        details(&mut rows, detail, level);
+    }
+    Tree::map(rows)
+}
+
+fn details(rows: &mut Rows, detail: &NiDetail, level: i64) {
+    rows.push(("statistics", statistics(&detail.traffic)));
+    if level >= 4 {
+        rows.push(("udsp info", udsp(&detail.udsp)));
+    }
+    if level >= 2 {
+        rows.extend(by_kind(&detail.traffic));
+        let h = &detail.health;
+        rows.push((
+            "health stats",
+            numbers([
+                ("fatal_error", i64::from(h.fatal_error)),
+                ("health value", h.value.into()),
+                ("interrupts", h.interrupts.into()),
+                ("dropped", h.dropped.into()),
+                ("aborted", h.aborted.into()),
+                ("no route", h.no_route.into()),
+                ("timeouts", h.timeouts.into()),
+                ("error", h.error.into()),
+                ("ping_count", h.ping_count.into()),
+                ("next_ping", i64::try_from(h.next_ping_s).unwrap_or(i64::MAX)),
+            ]),
+        ));
+    }
+    let t = &detail.tunables;
+    rows.push((
+        "tunables",
+        numbers([
+            ("peer_timeout", t.peer_timeout_s),
+            ("peer_credits", t.peer_credits),
+            ("peer_buffer_credits", t.peer_buffer_credits),
+            ("credits", t.credits),
+        ]),
+    ));
+    if let Some(LndSnapshot::Sock { conns_per_peer, timeout_s, tos }) = detail.lnd {
+        rows.push((
+            "lnd tunables",
+            numbers([
+                ("conns_per_peer", i64::from(conns_per_peer)),
+                ("timeout", timeout_s.into()),
+                ("tos", tos.into()),
+            ]),
+        ));
+    }
+    rows.push(("dev cpt", Tree::plain(detail.dev_cpt)));
+    rows.push(("CPT", Tree::Quoted(cpts_text(first(&detail.cpts)))));
+}
+
+fn first(cpts: &[u32]) -> &[u32] {
+    cpts.get(..CPTS_SHOWN).unwrap_or(cpts)
+}
+
+/// The document of these nets in the form of backups, without loopback (S-net-8); `None` if nothing
+/// is left.
+pub(crate) fn backup(nets: &[NetSnapshot]) -> Option<Tree> {
+    let nets: Vec<Tree> =
+        nets.iter().filter(|n| n.net != Net::LO).map(|n| block(n).tree()).collect();
+    (!nets.is_empty()).then(|| Tree::map([("net", Tree::List(nets))]))
+}
+
+/// What configures this net again.
+fn block(net: &NetSnapshot) -> NetBlock {
+    let ni = |ni: &NiSnapshot| {
+        let name = |name: &String| Interface { name: name.clone(), cpts: None };
+        let interfaces = ni.interface.iter().map(name).collect();
+        // An interface alone means its first IPv4 address.
+        let nid = (ni.nid.is_large() || ni.interface.is_none()).then_some(ni.nid);
+        let Some(detail) = &ni.detail else {
+            return NiBlock { interfaces, nid, ..NiBlock::default() };
+        };
+        let t = &detail.tunables;
+        let count = |value: i32| u32::try_from(value).ok();
+        let lnd = detail.lnd.map(|LndSnapshot::Sock { conns_per_peer, tos, .. }| LndTunables {
+            conns_per_peer: u8::try_from(conns_per_peer).ok(),
+            tos: i16::try_from(tos).ok(),
+        });
+        NiBlock {
+            interfaces,
+            nid,
+            tunables: NetTunables {
+                peer_timeout_s: count(t.peer_timeout_s),
+                peer_credits: count(t.peer_credits),
+                peer_buffer_credits: count(t.peer_buffer_credits),
+                credits: count(t.credits),
+            },
+            lnd: lnd.unwrap_or_default(),
+            cpts: Some(first(&detail.cpts).to_vec()),
+        }
+    };
+    NetBlock { net: net.net, nis: net.nis.iter().map(ni).collect() }
+}

@@ -1,0 +1,452 @@
+//! Every command: its words, options, help and function. Help texts are made from this table.
+
+use core::fmt::Write as _;
+
+use crate::Session;
+use crate::args::{Arg, Args, Opt};
+use crate::command::{configuration, global, lnet, net, peer, ping, set, stats};
+
+/// A word at some level: a group of further words, or a command.
+pub(crate) enum Entry {
+    Group(Group),
+    Command(Command),
+}
+
+/// Words below a word.
+pub(crate) struct Group {
+    pub(crate) name: &'static str,
+    pub(crate) entries: &'static [Entry],
+}
+
+/// A command.
+pub(crate) struct Command {
+    pub(crate) name: &'static str,
+    /// The words that lead here, this one included.
+    pub(crate) path: &'static str,
+    pub(crate) options: &'static [Opt],
+    /// How operands are shown, and how many there may be.
+    pub(crate) operands: (&'static str, usize),
+    pub(crate) summary: &'static str,
+    /// What `--help` returns: 1 where the original says so (G-10).
+    pub(crate) help_code: i32,
+    pub(crate) run: fn(&mut Session<'_>, &Self, &Args) -> i32,
+}
+
+impl Entry {
+    pub(crate) const fn name(&self) -> &'static str {
+        match self {
+            Self::Group(group) => group.name,
+            Self::Command(command) => command.name,
+        }
+    }
+
+    /// The help of the command, or of every command below.
+    pub(crate) fn help(&self) -> String {
+        match self {
+            Self::Group(group) => group.entries.iter().map(Self::help).collect(),
+            Self::Command(command) => command.help(),
+        }
+    }
+}
+
+impl Command {
+    /// What it is for and how it is called.
+    pub(crate) fn help(&self) -> String {
+        let (operands, _) = self.operands;
+        let gap = if operands.is_empty() { "" } else { " " };
+        let mut text = format!("{}{gap}{operands}: {}\n", self.path, self.summary);
+        for opt in self.options {
+            let short = opt.short.map_or(String::new(), |c| format!("-{c}, "));
+            let value = match opt.arg {
+                Arg::None => String::new(),
+                Arg::Value(name) => format!(" {name}"),
+                Arg::Level => " [LEVEL]".to_owned(),
+            };
+            // Infallible: writing to a String.
+            let _ = writeln!(text, "\t{short}--{}{value}: {}", opt.long, opt.help);
+        }
+        text.push('\n');
+        text
+    }
+
+    /// Prints the help on standard output and returns `code`.
+    pub(crate) fn print_help(&self, session: &mut Session<'_>, code: i32) -> i32 {
+        let help = self.help();
+        session.out.push_str(&help);
+        code
+    }
+}
+
+const fn flag(long: &'static str, short: Option<char>, help: &'static str) -> Opt {
+    Opt { long, short, arg: Arg::None, help }
+}
+
+const fn value(
+    long: &'static str,
+    short: Option<char>,
+    name: &'static str,
+    help: &'static str,
+) -> Opt {
+    Opt { long, short, arg: Arg::Value(name), help }
+}
+
+const VERBOSE: Opt = Opt {
+    long: "verbose",
+    short: Some('v'),
+    arg: Arg::Level,
+    help: "how much to show, 0 to 4; 1 without a number",
+};
+
+const NO_OPERANDS: (&str, usize) = ("", 0);
+
+macro_rules! settings {
+    ($($name:literal: $summary:literal;)*) => {
+        &[$(Entry::Command(Command {
+            name: $name,
+            path: concat!("set ", $name),
+            options: &[],
+            operands: ("VALUE", 1),
+            summary: $summary,
+            help_code: 1,
+            run: set::set,
+        }),)*]
+    };
+}
+
+/// The top level.
+pub(crate) static COMMANDS: &[Entry] = &[
+    Entry::Group(Group {
+        name: "lnet",
+        entries: &[
+            Entry::Command(Command {
+                name: "configure",
+                path: "lnet configure",
+                options: &[
+                    flag(
+                        "all",
+                        Some('a'),
+                        "also bring up the networks of the node's own configuration",
+                    ),
+                    flag("large", Some('l'), "prefer IPv6 addresses for those networks"),
+                ],
+                operands: NO_OPERANDS,
+                summary: "start LNet; without effect when it runs",
+                help_code: 1,
+                run: lnet::configure,
+            }),
+            Entry::Command(Command {
+                name: "unconfigure",
+                path: "lnet unconfigure",
+                options: &[],
+                operands: NO_OPERANDS,
+                summary: "remove all networks, peers and routes, and stop LNet",
+                help_code: 1,
+                run: lnet::unconfigure,
+            }),
+        ],
+    }),
+    Entry::Group(Group {
+        name: "net",
+        entries: &[
+            Entry::Command(Command {
+                name: "add",
+                path: "net add",
+                options: &[
+                    value("net", Some('n'), "NET", "the network, such as tcp or tcp3"),
+                    value("if", Some('i'), "LIST", "interfaces, such as eth0,eth1 or eth0[0,1]"),
+                    value("nid", None, "NID", "instead: a NID whose address says which interface"),
+                    value(
+                        "peer-timeout",
+                        Some('t'),
+                        "SECONDS",
+                        "silence after which a peer counts as dead",
+                    ),
+                    value("peer-credits", Some('c'), "COUNT", "messages in flight to one peer"),
+                    value(
+                        "peer-buffer-credits",
+                        Some('b'),
+                        "COUNT",
+                        "router buffers one peer may hold",
+                    ),
+                    value("credits", Some('r'), "COUNT", "messages in flight of one interface"),
+                    value("cpt", Some('s'), "LIST", "CPU partitions to use, such as [0,1]"),
+                    value(
+                        "conns-per-peer",
+                        Some('m'),
+                        "COUNT",
+                        "connections to one peer, 0 to 127",
+                    ),
+                    flag(
+                        "skip-mr-route-setup",
+                        Some('k'),
+                        "leave the system's routes alone, which is always so",
+                    ),
+                    value("tos", None, "NUMBER", "IP type of service, 0 to 255, or -1"),
+                ],
+                operands: NO_OPERANDS,
+                summary: "add interfaces to a network, and the network if it is new",
+                help_code: 1,
+                run: net::add,
+            }),
+            Entry::Command(Command {
+                name: "del",
+                path: "net del",
+                options: &[
+                    value("net", Some('n'), "NET", "the network, such as tcp or tcp3"),
+                    value("if", Some('i'), "LIST", "only these interfaces of it"),
+                    value("nid", None, "NID", "instead: one local NID"),
+                ],
+                operands: NO_OPERANDS,
+                summary: "remove a network or interfaces of it",
+                help_code: 1,
+                run: net::del,
+            }),
+            Entry::Command(Command {
+                name: "show",
+                path: "net show",
+                options: &[value("net", Some('n'), "NET", "only this network"), VERBOSE],
+                operands: NO_OPERANDS,
+                summary: "show the local networks",
+                help_code: 1,
+                run: net::show,
+            }),
+            Entry::Command(Command {
+                name: "set",
+                path: "net set",
+                options: &[
+                    value("nid", Some('n'), "NID", "only this local NID"),
+                    flag("all", Some('a'), "all local NIDs, as without --nid"),
+                    value("health", Some('t'), "VALUE", "health, 0 to 1000"),
+                    value(
+                        "conns-per-peer",
+                        Some('m'),
+                        "COUNT",
+                        "connections to each new peer, 0 to 127",
+                    ),
+                    value("net", Some('i'), "NET", "the kind of network that --lnd-timeout is for"),
+                    value(
+                        "lnd-timeout",
+                        Some('l'),
+                        "SECONDS",
+                        "time limit of one transmission; 0 follows the tunables",
+                    ),
+                ],
+                operands: NO_OPERANDS,
+                summary: "change local interfaces",
+                help_code: 1,
+                run: net::set,
+            }),
+        ],
+    }),
+    Entry::Group(Group {
+        name: "set",
+        entries: settings! {
+            "numa_range": "NUMA distance within which interfaces count as equally near";
+            "max_interfaces": "most interfaces of a peer, at least 16";
+            "discovery": "whether peers are discovered: 0 or 1";
+            "drop_asym_route": "whether messages on asymmetric routes are dropped: 0 or 1";
+            "retry_count": "how often a failed message is sent again";
+            "transaction_timeout": "time limit of an operation, in seconds";
+            "health_sensitivity": "health that a failure costs, 0 to 1000; 0 switches health off";
+            "recovery_interval": "deprecated, without effect";
+            "router_sensitivity": "deprecated, without effect: percentage, 0 to 100";
+            "response_tracking": "which responses are timed: 0 LNet's own, 1 GETs, 2 PUTs, 3 both";
+            "recovery_limit": "how long a silent peer is pinged for recovery, in seconds; 0 for ever";
+            "max_recovery_ping_interval": "longest time between recovery pings, in seconds";
+        },
+    }),
+    Entry::Command(Command {
+        name: "import",
+        path: "import",
+        options: &[
+            flag("add", Some('a'), "create what the file describes (the default)"),
+            flag("del", Some('d'), "remove what it describes"),
+            flag("show", Some('s'), "show what it describes"),
+            flag("exec", Some('e'), "run its ping and discover blocks"),
+            flag("help", Some('h'), "show this"),
+        ],
+        operands: ("[FILE]", 1),
+        summary: "apply a YAML configuration, from standard input without FILE",
+        help_code: 0,
+        run: configuration::import,
+    }),
+    Entry::Command(Command {
+        name: "export",
+        path: "export",
+        options: &[
+            flag("backup", Some('b'), "only what is needed to configure the node again"),
+            flag("help", Some('h'), "show this"),
+        ],
+        operands: ("[FILE]", 1),
+        summary: "print the configuration as YAML, or write it to FILE",
+        help_code: 0,
+        run: configuration::export,
+    }),
+    Entry::Group(Group {
+        name: "stats",
+        entries: &[
+            Entry::Command(Command {
+                name: "show",
+                path: "stats show",
+                options: &[],
+                operands: NO_OPERANDS,
+                summary: "show the counters of the node",
+                help_code: 1,
+                run: stats::show,
+            }),
+            Entry::Command(Command {
+                name: "reset",
+                path: "stats reset",
+                options: &[],
+                operands: NO_OPERANDS,
+                summary: "set all counters to zero",
+                help_code: 1,
+                run: stats::reset,
+            }),
+        ],
+    }),
+    Entry::Group(Group {
+        name: "global",
+        entries: &[Entry::Command(Command {
+            name: "show",
+            path: "global show",
+            options: &[],
+            operands: NO_OPERANDS,
+            summary: "show the tunables",
+            help_code: 1,
+            run: global::show,
+        })],
+    }),
+    Entry::Group(Group {
+        name: "peer",
+        entries: &[
+            Entry::Command(Command {
+                name: "add",
+                path: "peer add",
+                options: &[
+                    value("prim_nid", Some('k'), "NID", "primary NID of the peer"),
+                    value(
+                        "nid",
+                        Some('n'),
+                        "LIST",
+                        "its other NIDs; ranges such as 10.0.0.[2-4]@tcp",
+                    ),
+                    flag("non_mr", Some('m'), "the peer is not Multi-Rail"),
+                    flag("lock_prim", Some('l'), "discovery may not change the primary NID"),
+                ],
+                operands: NO_OPERANDS,
+                summary: "describe a peer",
+                help_code: 1,
+                run: peer::add,
+            }),
+            Entry::Command(Command {
+                name: "del",
+                path: "peer del",
+                options: &[
+                    value("prim_nid", Some('k'), "NID", "primary NID of the peer"),
+                    value("nid", Some('n'), "LIST", "only these NIDs of it"),
+                    flag("force", Some('f'), "even the primary NID of a locked peer"),
+                ],
+                operands: NO_OPERANDS,
+                summary: "forget a peer or NIDs of it",
+                help_code: 1,
+                run: peer::del,
+            }),
+            Entry::Command(Command {
+                name: "show",
+                path: "peer show",
+                options: &[value("nid", Some('n'), "NID", "only the peer with this NID"), VERBOSE],
+                operands: NO_OPERANDS,
+                summary: "show the peers",
+                help_code: 1,
+                run: peer::show,
+            }),
+            Entry::Command(Command {
+                name: "list",
+                path: "peer list",
+                options: &[],
+                operands: NO_OPERANDS,
+                summary: "show the primary NIDs of the peers",
+                help_code: 1,
+                run: peer::list,
+            }),
+            Entry::Command(Command {
+                name: "set",
+                path: "peer set",
+                options: &[
+                    value("nid", Some('n'), "NID", "only this NID"),
+                    flag("all", Some('a'), "the NIDs of all peers"),
+                    value("health", Some('t'), "VALUE", "health, 0 to 1000"),
+                    value("state", Some('s'), "FLAGS", "flag word of the peer, for debugging"),
+                ],
+                operands: NO_OPERANDS,
+                summary: "change peers",
+                help_code: 1,
+                run: peer::set,
+            }),
+        ],
+    }),
+    Entry::Command(Command {
+        name: "ping",
+        path: "ping",
+        options: &[
+            value("source", Some('s'), "NID", "the local NID to send from"),
+            value("timeout", Some('t'), "SECONDS", "how long to wait for each answer"),
+            flag("help", Some('h'), "show this"),
+        ],
+        operands: ("NID[,NID...]...", usize::MAX),
+        summary: "ask nodes for their NIDs; ranges such as 10.0.0.[2-4]@tcp",
+        help_code: 0,
+        run: ping::ping,
+    }),
+    Entry::Command(Command {
+        name: "discover",
+        path: "discover",
+        options: &[
+            flag("force", Some('f'), "ask even a peer that is up to date"),
+            flag("help", Some('h'), "show this"),
+        ],
+        operands: ("NID[,NID...]...", usize::MAX),
+        summary: "learn the NIDs of peers and tell them ours",
+        help_code: 0,
+        run: ping::discover,
+    }),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn commands(
+        entries: &'static [Entry],
+        prefix: &str,
+        all: &mut Vec<(String, &'static Command)>,
+    ) {
+        for entry in entries {
+            let path = format!("{prefix}{}", entry.name());
+            match entry {
+                Entry::Group(group) => commands(group.entries, &format!("{path} "), all),
+                Entry::Command(command) => all.push((path, command)),
+            }
+        }
+    }
+
+    #[test]
+    fn every_command_knows_its_words_and_has_no_option_twice() {
+        let mut all = Vec::new();
+        commands(COMMANDS, "", &mut all);
+        assert!(all.len() > 25);
+        for (path, command) in all {
+            assert_eq!(path, command.path);
+            let mut longs: Vec<_> = command.options.iter().map(|o| o.long).collect();
+            let mut shorts: Vec<_> = command.options.iter().filter_map(|o| o.short).collect();
+            let count = (longs.len(), shorts.len());
+            longs.sort_unstable();
+            longs.dedup();
+            shorts.sort_unstable();
+            shorts.dedup();
+            assert_eq!((longs.len(), shorts.len()), count, "{path}");
+            assert!(command.help().starts_with(&path), "{path}");
+        }
+    }
+}
