@@ -169,6 +169,10 @@ pub struct InterfaceStats {
     pub received: KindCounts,
     /// Messages dropped.
     pub dropped: KindCounts,
+    /// Payload bytes sent.
+    pub sent_bytes: u64,
+    /// Payload bytes received.
+    pub received_bytes: u64,
     /// From commit to completed transmission of own PUTs, first attempts.
     pub put_egress: Latency,
     /// From GET to REPLY.

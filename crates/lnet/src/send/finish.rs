@@ -268,12 +268,14 @@ impl Node {
             let as_kind = counted_as(kind, true);
             if let Some(ni) = self.nis.get_mut(tx.ni) {
                 ni.stats.sent.bump(as_kind);
+                ni.stats.sent_bytes += sent_len;
                 if let Some(took) = egress {
                     ni.stats.put_egress.add(took);
                 }
             }
             if let Some(pni) = tx.peer_ni.and_then(|p| self.peers.nis.get_mut(p)) {
                 pni.stats.sent.bump(as_kind);
+                pni.stats.sent_bytes += sent_len;
                 if let Some(took) = egress {
                     pni.stats.put_egress.add(took);
                 }
@@ -283,14 +285,18 @@ impl Node {
             && rx.committed
         {
             self.stats.recv_count = self.stats.recv_count.wrapping_add(1);
-            if matches!(rx.kind, MsgType::Put | MsgType::Reply) {
-                self.stats.recv_length += mlength;
-            }
+            let brought = match rx.kind {
+                MsgType::Put | MsgType::Reply => mlength,
+                MsgType::Ack | MsgType::Get => 0,
+            };
+            self.stats.recv_length += brought;
             if let Some(ni) = self.nis.get_mut(rx.ni) {
                 ni.stats.received.bump(rx.kind);
+                ni.stats.received_bytes += brought;
             }
             if let Some(pni) = rx.peer_ni.and_then(|p| self.peers.nis.get_mut(p)) {
                 pni.stats.received.bump(rx.kind);
+                pni.stats.received_bytes += brought;
             }
         }
     }
