@@ -56,8 +56,9 @@ impl AttachOptions {
         threshold: None,
         events_max: 65_536,
     };
-    /// Serves GETs; each reads from the offset that the initiator names.
-    pub const GET: Self = Self { put: false, get: true, manage_remote: true, ..Self::PUT };
+    /// Serves GETs; each reads from the offset that the initiator names, as much as there is.
+    pub const GET: Self =
+        Self { put: false, get: true, manage_remote: true, truncate: true, ..Self::PUT };
 
     pub(crate) fn spec(&self, region: RegionId, len: usize, user: u64) -> MdSpec {
         let mut options = MdOptions::empty();

@@ -1,10 +1,13 @@
 //! Making a node: on its own thread, or to be driven by the caller.
 
+use core::net::IpAddr;
 use core::time::Duration;
 
+use lnd_sock::SockConfig;
 use lnet::{Node, NodeConfig, Tunables};
+use lnet_types::{Net, Nid};
 
-use crate::{NiError, NodeHandle, Spin, Stack, clock};
+use crate::{NiError, NodeHandle, Spin, Stack, TcpNi, clock};
 
 /// What a node starts with. Everything can be changed later through the stack.
 #[derive(Debug)]
@@ -12,6 +15,7 @@ use crate::{NiError, NodeHandle, Spin, Stack, clock};
 pub struct NodeBuilder {
     seed: Option<u64>,
     tunables: Tunables,
+    tcp: Vec<(Nid, u16)>,
     spin: Spin,
     thread_name: String,
 }
@@ -22,9 +26,22 @@ impl NodeBuilder {
         Self {
             seed: None,
             tunables: Tunables::default(),
+            tcp: Vec::new(),
             spin: Spin::default(),
             thread_name: "lnet".to_owned(),
         }
+    }
+
+    /// An interface on network `tcp` at `ip`. `port` is the one that it listens on and that its
+    /// peers listen on: 988 on kernel nodes, and the same for all interfaces of a node.
+    pub fn tcp(self, ip: IpAddr, port: u16) -> Self {
+        self.tcp_on(Net::TCP, ip, port)
+    }
+
+    /// An interface on another TCP network: `tcp1`, ….
+    pub fn tcp_on(mut self, net: Net, ip: IpAddr, port: u16) -> Self {
+        self.tcp.push((Nid::from_ip(net, ip), port));
+        self
     }
 
     /// Fixes all of the node's random choices. From the operating system if not called.
@@ -62,7 +79,17 @@ impl NodeBuilder {
         };
         let config =
             NodeConfig { seed, interface_cookie: clock::incarnation(), tunables: self.tunables };
-        Ok(Stack::new(|now| Node::new(config, now))?)
+        let mut stack = Stack::new(|now| Node::new(config, now))?;
+        if let Some(&(_, port)) = self.tcp.first() {
+            stack.enable_tcp(SockConfig::on_port(port))?;
+            for (nid, asked) in self.tcp {
+                if asked != port {
+                    return Err(NiError::Port { nid, asked, port });
+                }
+                stack.add_tcp_ni(TcpNi::new(nid))?;
+            }
+        }
+        Ok(stack)
     }
 
     /// A node on a thread of its own.

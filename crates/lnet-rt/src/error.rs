@@ -5,6 +5,7 @@
 use core::fmt;
 use std::io;
 
+use lnd_sock::StartError;
 use lnet::{AttachError, SendError};
 use lnet_types::{Errno, Nid, RegionId};
 use thiserror::Error;
@@ -148,12 +149,22 @@ pub enum NiError {
     Driver {
         /// The interface.
         nid: Nid,
-        /// What the system said.
-        source: io::Error,
+        /// What it says.
+        source: StartError,
     },
-    /// No such interface on this node.
-    #[error("no such interface")]
-    Unknown,
+    /// The TCP driver is settled already.
+    #[error("the TCP driver is at work already: its settings are fixed")]
+    TcpEnabled,
+    /// All TCP interfaces of a node use one port, like those of its peers.
+    #[error("port {asked} for {nid}: the node's TCP interfaces use port {port}")]
+    Port {
+        /// The interface.
+        nid: Nid,
+        /// What was asked for.
+        asked: u16,
+        /// What is in use.
+        port: u16,
+    },
     /// The NID has no IP address to listen on.
     #[error("{0}: not an address of a TCP network")]
     NotTcp(Nid),
@@ -167,11 +178,10 @@ impl NiError {
     pub fn errno(&self) -> Errno {
         match self {
             Self::Refused { errno, .. } => *errno,
-            Self::Driver { source, .. } | Self::System(source) => {
-                Errno(source.raw_os_error().unwrap_or(Errno::EIO.0))
-            }
-            Self::Unknown => Errno::ENOENT,
-            Self::NotTcp(_) => Errno::EINVAL,
+            Self::Driver { source, .. } => source.errno(),
+            Self::System(source) => Errno(source.raw_os_error().unwrap_or(Errno::EIO.0)),
+            Self::NotTcp(_) | Self::Port { .. } => Errno::EINVAL,
+            Self::TcpEnabled => Errno::EBUSY,
         }
     }
 }

@@ -26,6 +26,7 @@ mod operation;
 mod owners;
 mod shard;
 mod stack;
+mod tcp;
 
 pub use attachment::{AttachOptions, Attachment, Delivery};
 pub use builder::NodeBuilder;
@@ -34,6 +35,16 @@ pub use error::{MemoryError, NiError, OpError, OpFailed};
 pub use handle::{Asked, Call, NodeHandle, Service, Stopped};
 pub use memory::{Buffer, MapMode, Regions};
 pub use netlink::{Address, Interface, Interfaces};
+pub use oneshot::block_on;
 pub use operation::{GetRequest, Moved, OpFuture, PutRequest};
 pub use shard::{LOOKS_PER_POLL, Spin, Wait};
 pub use stack::{DriverId, Stack, StackStats};
+pub use tcp::TcpNi;
+
+// What every program that embeds a node names, so that this crate is all it depends on.
+pub use lnd_sock::{MioStreams, SockConfig, SockDriver};
+pub use lnet::{
+    Event, EventKind, Found, Get, MatchEntry, MdOptions, MdSpec, NetTunables, Node, Position, Put,
+    Tunables, Unlink,
+};
+pub use lnet_types::{Errno, Instant, IoVec, MdId, Net, NiId, Nid, Pid, ProcessId, RegionId, Span};

@@ -158,8 +158,8 @@ thread_local! {
     static PARKER: Cell<Option<Arc<Parker>>> = const { Cell::new(None) };
 }
 
-/// Runs a future to its end on this thread.
-pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+/// Runs a future to its end on this thread: for programs without an executor.
+pub fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     // Taken out while in use: a blocking call inside of the future's own poll gets another one.
     let parker = PARKER.take().unwrap_or_else(|| {

@@ -164,7 +164,13 @@ impl Stack {
     fn drive(&mut self, spin: bool) {
         for slot in &mut self.drivers {
             if spin || !slot.ready.is_empty() {
-                slot.driver.turn(self.now, &slot.ready, spin, &mut self.node, &mut self.mem);
+                slot.driver.get_mut().turn(
+                    self.now,
+                    &slot.ready,
+                    spin,
+                    &mut self.node,
+                    &mut self.mem,
+                );
                 slot.ready.clear();
             }
         }
@@ -187,8 +193,8 @@ impl Stack {
             any = true;
         }
         for slot in &mut self.drivers {
-            if slot.driver.poll_timeout().is_some_and(|t| t <= self.now) {
-                slot.driver.handle_timeout(self.now, &mut self.node, &mut self.mem);
+            if slot.driver.get().poll_timeout().is_some_and(|t| t <= self.now) {
+                slot.driver.get_mut().handle_timeout(self.now, &mut self.node, &mut self.mem);
                 any = true;
             }
         }
@@ -201,7 +207,7 @@ impl Stack {
         for _ in 0..ROUNDS_PER_TURN {
             let mut more = false;
             while let Some(event) = self.node.poll_event() {
-                self.deliver(event);
+                self.deliver(&event);
                 more = true;
             }
             while let Some(report) = self.node.poll_report() {
@@ -213,7 +219,7 @@ impl Stack {
                 more = true;
             }
             for slot in &mut self.drivers {
-                slot.driver.flush(self.now, &mut self.node, &mut self.mem);
+                slot.driver.get_mut().flush(self.now, &mut self.node, &mut self.mem);
             }
             if !more {
                 self.unfinished = false;
@@ -231,7 +237,7 @@ impl Stack {
                 self.stats.sends += 1;
                 let msg = transmit.msg;
                 let sent = match self.driver_of(transmit.ni) {
-                    Some(n) => self.drivers[n].driver.send(self.now, transmit, &self.mem),
+                    Some(n) => self.drivers[n].driver.get_mut().send(self.now, transmit, &self.mem),
                     None => Err(NI_STOPPED),
                 };
                 if let Err(fault) = sent {
@@ -242,7 +248,7 @@ impl Stack {
             Output::Resume { ni, rx, verdict } => {
                 // If the driver was stopped on this interface, it has said `rx_gone` for this one.
                 if let Some(n) = self.driver_of(ni) {
-                    let driver = &mut self.drivers[n].driver;
+                    let driver = self.drivers[n].driver.get_mut();
                     driver.resume(self.now, rx, verdict, &mut self.node, &mut self.mem);
                 }
             }
@@ -254,7 +260,7 @@ impl Stack {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let drivers = self.drivers.iter().filter_map(|slot| slot.driver.poll_timeout());
+        let drivers = self.drivers.iter().filter_map(|slot| slot.driver.get().poll_timeout());
         let stop = self.stopping.filter(|s| !s.stopped).map(|s| s.deadline);
         drivers.chain(self.node.poll_timeout()).chain(stop).min()
     }

@@ -15,6 +15,7 @@ use std::io;
 use std::sync::Arc;
 use std::thread;
 
+use lnd_sock::{MioStreams, SockDriver};
 use lnet::{
     AttachError, Driver, Event, Found, Get, Link, Loopback, MatchEntry, MdSpec, NiSpec, Node, OpId,
     Put, Ready, Report, SendError, UnlinkError,
@@ -42,8 +43,33 @@ pub(crate) const TOKEN_BITS: u32 = 40;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DriverId(pub(crate) u8);
 
+/// A driver. Those that the runtime knows by name can be asked for what only they know.
+pub(crate) enum Lnd {
+    Loopback(Loopback),
+    Sock(Box<SockDriver<MioStreams>>),
+    Other(Box<dyn Driver + Send>),
+}
+
+impl Lnd {
+    pub(crate) fn get(&self) -> &dyn Driver {
+        match self {
+            Self::Loopback(d) => d,
+            Self::Sock(d) => &**d,
+            Self::Other(d) => &**d,
+        }
+    }
+
+    pub(crate) fn get_mut(&mut self) -> &mut dyn Driver {
+        match self {
+            Self::Loopback(d) => d,
+            Self::Sock(d) => &mut **d,
+            Self::Other(d) => &mut **d,
+        }
+    }
+}
+
 pub(crate) struct DriverSlot {
-    pub(crate) driver: Box<dyn Driver + Send>,
+    pub(crate) driver: Lnd,
     pub(crate) ready: Vec<Ready>,
 }
 
@@ -82,6 +108,10 @@ pub struct Stack {
     pub(crate) node: Node,
     pub(crate) drivers: Vec<DriverSlot>,
     pub(crate) ni_driver: SecondaryMap<NiId, DriverId>,
+    /// The TCP driver, once there is one.
+    pub(crate) tcp: Option<DriverId>,
+    /// TCP interfaces without a time limit of their own: theirs is derived from the node's.
+    pub(crate) follows_node: Vec<NiId>,
     /// The machine's interfaces; `None` where the system gives no netlink socket.
     monitor: Option<Monitor>,
     pub(crate) monitor_ready: bool,
@@ -122,11 +152,13 @@ impl Stack {
         let clock = Clock::new();
         let now = clock.now();
         let node = node(now);
-        let loopback = DriverSlot { driver: Box::new(Loopback::new()), ready: Vec::new() };
+        let loopback = DriverSlot { driver: Lnd::Loopback(Loopback::new()), ready: Vec::new() };
         Ok(Self {
             ni_driver: node.loopback().map(|ni| (ni, DriverId(0))).into_iter().collect(),
             node,
             drivers: vec![loopback],
+            tcp: None,
+            follows_node: Vec::new(),
             monitor,
             monitor_ready: false,
             watched: BTreeMap::new(),
@@ -160,6 +192,13 @@ impl Stack {
     pub fn add_driver(
         &mut self,
         make: impl FnOnce(&Registry, Range<usize>) -> io::Result<Box<dyn Driver + Send>>,
+    ) -> io::Result<DriverId> {
+        self.push_driver(|registry, tokens| make(registry, tokens).map(Lnd::Other))
+    }
+
+    pub(crate) fn push_driver(
+        &mut self,
+        make: impl FnOnce(&Registry, Range<usize>) -> io::Result<Lnd>,
     ) -> io::Result<DriverId> {
         let id = u8::try_from(self.drivers.len())
             .ok()
@@ -200,9 +239,10 @@ impl Stack {
     pub(crate) fn ni_stop(&mut self, ni: NiId) {
         let now = self.tick();
         self.watched.remove(&ni);
+        self.follows_node.retain(|n| *n != ni);
         if let Some(id) = self.ni_driver.remove(ni) {
             let slot = &mut self.drivers[usize::from(id.0)];
-            slot.driver.ni_stop(now, ni, &mut self.node, &mut self.mem);
+            slot.driver.get_mut().ni_stop(now, ni, &mut self.node, &mut self.mem);
         }
     }
 
@@ -552,7 +592,7 @@ impl Stack {
     }
 
     /// Takes an event of the node to its owner.
-    pub(crate) fn deliver(&mut self, event: Event) {
+    pub(crate) fn deliver(&mut self, event: &Event) {
         self.stats.events += 1;
         if event.user & OWNED == 0 {
             if event.unlinked
@@ -561,16 +601,16 @@ impl Stack {
                 iov.iter().for_each(|s| self.mem.drop_descriptor(s.region));
             }
             if event.user & SILENT == 0 {
-                self.events.push_back(event);
+                self.events.push_back(*event);
             }
             return;
         }
         match self.owners.get_mut(event.user) {
-            Some(Owner::Operation(_)) => self.operation_event(event.user, &event),
-            Some(Owner::Inbox(_)) => self.inbox_event(event.user, &event),
+            Some(Owner::Operation(_)) => self.operation_event(event.user, event),
+            Some(Owner::Inbox(_)) => self.inbox_event(event.user, event),
             Some(Owner::Handler { run, .. }) => {
                 let run = run.take();
-                self.handler_event(event.user, &event, run);
+                self.handler_event(event.user, event, run);
             }
             None => tracing::warn!("event for nobody: {event:?}"),
         }

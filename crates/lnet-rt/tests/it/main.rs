@@ -2,8 +2,10 @@
 
 #![allow(clippy::unwrap_used)] // in helpers, which clippy does not take for tests
 
+mod allocations;
 mod attachments;
 mod caller_driven;
 mod lifetimes;
 mod operations;
+mod sockets;
 mod wire;

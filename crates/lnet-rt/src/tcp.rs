@@ -1,0 +1,164 @@
+//! TCP interfaces of a stack: the socket driver, made when the first interface needs it, and the
+//! three things that must happen together when an interface comes or goes: node, driver, link watch.
+
+use core::time::Duration;
+
+use lnd_sock::{MioStreams, NiStart, SockConfig, SockDriver, conns_per_peer_for};
+use lnet::{NetTunables, NiSpec, TunableError};
+use lnet_types::{Errno, NetType, NiId, Nid};
+
+use crate::clock;
+use crate::stack::{DriverId, Lnd, Stack};
+use crate::{NiError, clock::random_seed};
+
+/// A TCP interface to be added.
+#[derive(Clone, Debug)]
+pub struct TcpNi {
+    /// Its NID; the address in it is listened on and connected from.
+    pub nid: Nid,
+    /// The device or alias that it was configured by. Without one, whatever device has the address.
+    pub interface: Option<String>,
+    /// Tunables of its network; in force if it is the first one there.
+    pub tunables: NetTunables,
+    /// Bulk connections each way per peer; by the device's speed if `None`.
+    pub conns_per_peer: Option<u8>,
+    /// Type of service 0 to 255, or -1 for the system's choice.
+    pub tos: i16,
+    /// The driver's own time limit of one transmission; what the node derives if `None`.
+    pub timeout: Option<Duration>,
+}
+
+impl TcpNi {
+    /// An interface with all the defaults.
+    pub fn new(nid: Nid) -> Self {
+        Self {
+            nid,
+            interface: None,
+            tunables: NetTunables::SOCK,
+            conns_per_peer: None,
+            tos: -1,
+            timeout: None,
+        }
+    }
+}
+
+impl Stack {
+    /// Settles how the TCP driver works, before its first interface. Without this call it works as
+    /// [`SockConfig::default`] says.
+    ///
+    /// # Errors
+    /// `EBUSY` if the driver is there already; those of a poller's registry.
+    pub fn enable_tcp(&mut self, config: SockConfig) -> Result<(), NiError> {
+        if self.tcp.is_some() {
+            return Err(NiError::TcpEnabled);
+        }
+        let seed = random_seed()?;
+        let id = self.push_driver(|registry, tokens| {
+            let streams = MioStreams::new(registry.try_clone()?, tokens);
+            Ok(Lnd::Sock(Box::new(SockDriver::new(config, streams, seed))))
+        })?;
+        self.tcp = Some(id);
+        Ok(())
+    }
+
+    /// The TCP driver, if it is there: its settings, counters and listings.
+    pub fn tcp(&self) -> Option<&SockDriver<MioStreams>> {
+        match &self.drivers.get(usize::from(self.tcp?.0))?.driver {
+            Lnd::Sock(driver) => Some(driver),
+            Lnd::Loopback(_) | Lnd::Other(_) => None,
+        }
+    }
+
+    /// The TCP driver, if it is there, to be set.
+    pub fn tcp_mut(&mut self) -> Option<&mut SockDriver<MioStreams>> {
+        let DriverId(id) = self.tcp?;
+        match &mut self.drivers.get_mut(usize::from(id))?.driver {
+            Lnd::Sock(driver) => Some(driver),
+            Lnd::Loopback(_) | Lnd::Other(_) => None,
+        }
+    }
+
+    /// Adds a TCP interface: to the node, to the driver, and to the list of those that follow a
+    /// device of the machine. If the driver can't serve it, the node does not know it either.
+    ///
+    /// # Errors
+    /// [`NiError`], without any effect.
+    pub fn add_tcp_ni(&mut self, new: TcpNi) -> Result<NiId, NiError> {
+        let TcpNi { nid, interface, tunables, conns_per_peer, tos, timeout } = new;
+        let addr = nid.ip().filter(|_| nid.net().kind == NetType::TCP);
+        let addr = addr.ok_or(NiError::NotTcp(nid))?;
+        if self.tcp.is_none() {
+            self.enable_tcp(SockConfig::default())?;
+        }
+        let Some(driver) = self.tcp else { return Err(NiError::NotTcp(nid)) };
+        let conns_per_peer = conns_per_peer.unwrap_or_else(|| {
+            let interfaces = self.interfaces().unwrap_or_default();
+            let speed = interfaces.with_address(addr).and_then(|i| i.speed_mbps());
+            conns_per_peer_for(speed.map(|mbps| mbps / 1000))
+        });
+        let spec = NiSpec { nid, interface: interface.clone(), tunables, lnd_timeout: timeout };
+        let ni = self.add_ni(driver, spec).map_err(|errno| NiError::Refused { nid, errno })?;
+        let start = NiStart {
+            ni,
+            nid,
+            addr,
+            interface: interface.clone(),
+            incarnation: clock::incarnation(),
+            conns_per_peer,
+            tos,
+            lnd_timeout: timeout.unwrap_or_else(|| self.node().tunables().lnd_timeout()),
+        };
+        let now = self.tick();
+        let started = self.tcp_mut().map(|tcp| tcp.ni_start(now, start));
+        if let Some(Err(source)) = started {
+            if let Err(errno) = self.del_ni(ni) {
+                tracing::error!("{nid} was not started and can't be removed: {errno}");
+            }
+            return Err(NiError::Driver { nid, source });
+        }
+        if timeout.is_none() {
+            self.follows_node.push(ni);
+        }
+        self.watch(ni, interface, addr);
+        Ok(ni)
+    }
+
+    /// Sets a TCP interface's own time limit of one transmission; `None` follows the node.
+    ///
+    /// # Errors
+    /// `ENOENT`: no such TCP interface. `EINVAL`: zero.
+    pub fn set_tcp_timeout(&mut self, ni: NiId, timeout: Option<Duration>) -> Result<(), Errno> {
+        if self.tcp.is_none() || self.ni_driver.get(ni).copied() != self.tcp {
+            return Err(Errno::ENOENT);
+        }
+        let limit = timeout.unwrap_or_else(|| self.node().tunables().lnd_timeout());
+        let set = self.tcp_mut().map(|tcp| tcp.set_timeout(ni, limit));
+        if let Some(Err(e)) = set {
+            return Err(e.errno());
+        }
+        self.node_mut().set_lnd_timeout(ni, timeout);
+        self.follows_node.retain(|n| *n != ni);
+        if timeout.is_none() {
+            self.follows_node.push(ni);
+        }
+        Ok(())
+    }
+
+    /// Sets tunables of the node, all or none, and what drivers derive from them.
+    ///
+    /// # Errors
+    /// Those of `Node::set_tunables`.
+    pub fn set_tunables(&mut self, changes: &[(&str, i64)]) -> Result<(), TunableError> {
+        let now = self.tick();
+        self.node_mut().set_tunables(now, changes)?;
+        let limit = self.node().tunables().lnd_timeout();
+        for ni in self.follows_node.clone() {
+            // Refused only for zero, which the bounds of the tunables exclude.
+            let refused = self.tcp_mut().and_then(|tcp| tcp.set_timeout(ni, limit).err());
+            if let Some(e) = refused {
+                tracing::error!("time limit of {limit:?}: {e}");
+            }
+        }
+        Ok(())
+    }
+}
