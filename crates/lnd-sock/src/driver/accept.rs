@@ -1,0 +1,96 @@
+//! Connections that come in: who is let in to the handshake at all (wire.md 2.2).
+
+use lnet_types::{Errno, Instant, NiId};
+
+use super::conn::{Conn, Phase};
+use super::{SockDriver, Timer};
+use crate::proto::conn::{Inbox, Outbox};
+use crate::stats::Refusal;
+use crate::streams::{Accepted, ListenerId, Stop, Streams};
+use crate::tunables::AcceptMode;
+
+use core::time::Duration;
+
+/// Connections accepted in one go, before others have their turn.
+const ACCEPT_BUDGET: usize = 64;
+/// How long a listener rests that could not accept for want of descriptors or memory.
+const ACCEPT_REST: Duration = Duration::from_millis(100);
+
+impl<S: Streams> SockDriver<S> {
+    pub(super) fn accept(&mut self, now: Instant, listener: ListenerId) {
+        // Which of the interfaces on the address is meant, the request will tell.
+        let Some(addr) =
+            self.listeners.iter().find(|(_, (l, _))| *l == listener).map(|(addr, _)| *addr)
+        else {
+            return;
+        };
+        for _ in 0..ACCEPT_BUDGET {
+            let Some((ni_id, ni)) =
+                self.nis.iter().find(|(_, ni)| ni.addr == addr && ni.listening && !ni.blocked)
+            else {
+                return;
+            };
+            match self.streams.accept(listener, &ni.options) {
+                Ok(accepted) => self.accepted(now, ni_id, accepted),
+                Err(Stop::WouldBlock) => return,
+                // The one connection is gone already; there may be others.
+                Err(Stop::Failed(Errno::ECONNABORTED | Errno::ECONNRESET | Errno::EINTR)) => {}
+                Err(Stop::Failed(errno)) => {
+                    tracing::warn!(%errno, "can't accept connections; trying again");
+                    self.timers.insert((now + ACCEPT_REST, Timer::Accept(listener)));
+                    return;
+                }
+            }
+        }
+        self.accepts.push(listener);
+    }
+
+    fn accepted(&mut self, now: Instant, ni: NiId, accepted: Accepted) {
+        let Accepted { stream, local, remote } = accepted;
+        if let Some(refusal) = self.refusal_of(&accepted) {
+            self.stats.refuse(refusal);
+            tracing::debug!(%remote, %refusal, "connection refused");
+            // Nothing has been read, so the peer sees a reset if it has sent anything.
+            self.streams.close(stream, false);
+            return;
+        }
+        let conn = Conn {
+            stream,
+            ni,
+            local,
+            remote,
+            phase: Phase::AwaitRequest { inbox: Inbox::default(), want: 4 },
+            outbox: Outbox::default(),
+            timer: Instant::FAR_FUTURE,
+            in_dirty: false,
+            in_backlog: false,
+            in_verify: false,
+        };
+        let key = self.add_conn(conn);
+        self.pending += 1;
+        self.by_address.entry(remote.ip()).or_default().1 += 1;
+        self.set_conn_timer(key, now + self.config.accept_timeout);
+        self.look_again(key);
+    }
+
+    /// Why a connection is not even listened to.
+    fn refusal_of(&self, accepted: &Accepted) -> Option<Refusal> {
+        let limits = &self.config.limits;
+        let (all, pending) =
+            self.by_address.get(&accepted.remote.ip()).copied().unwrap_or_default();
+        if self.config.is_privileged()
+            && self.config.accept == AcceptMode::Secure
+            && accepted.remote.port() > 1023
+        {
+            Some(Refusal::InsecurePort)
+        } else if self.pending >= limits.pending_accepts
+            || pending >= limits.pending_accepts_per_address
+        {
+            Some(Refusal::TooManyPending)
+        } else if all >= limits.connections_per_address {
+            Some(Refusal::TooManyConnections)
+        } else {
+            None
+        }
+    }
+}

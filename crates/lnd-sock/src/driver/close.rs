@@ -1,0 +1,219 @@
+//! The end of connections, peers and interfaces, and the fate of what they held (K-40 to K-43).
+
+use lnet::NI_STOPPED;
+use lnet_types::{Errno, Fault, Instant, MsgId, NiId};
+
+use super::SockDriver;
+use super::conn::{Conn, Phase, Up};
+use crate::error::{RX_BROKEN, Why};
+use crate::peer::{ConnKey, PeerKey};
+use crate::stats::Refusal;
+use crate::streams::Streams;
+use crate::upper::Upper;
+
+impl<S: Streams> SockDriver<S> {
+    /// Puts a connection into the tables.
+    pub(super) fn add_conn(&mut self, conn: Conn) -> ConnKey {
+        let at = conn.stream.0 as usize;
+        self.by_address.entry(conn.remote.ip()).or_default().0 += 1;
+        let key = self.conns.insert(conn);
+        if self.by_stream.len() <= at {
+            self.by_stream.resize(at + 1, None);
+        }
+        if let Some(place) = self.by_stream.get_mut(at) {
+            *place = Some(key);
+        }
+        key
+    }
+
+    /// Closes a connection in any phase. `reset` sends a reset even if nothing is unread.
+    pub(super) fn close_conn<U: Upper + ?Sized>(
+        &mut self,
+        now: Instant,
+        key: ConnKey,
+        why: Why,
+        reset: bool,
+        up: &mut U,
+    ) {
+        self.stop_conn_timer(key);
+        let Some(conn) = self.conns.remove(key) else { return };
+        if let Some(place) = self.by_stream.get_mut(conn.stream.0 as usize) {
+            *place = None;
+        }
+        self.streams.close(conn.stream, reset);
+        let pending = conn.is_pending();
+        self.pending -= usize::from(pending);
+        let ip = conn.remote.ip();
+        if let Some((all, in_handshake)) = self.by_address.get_mut(&ip) {
+            *all -= 1;
+            *in_handshake -= usize::from(pending);
+            if *all == 0 {
+                self.by_address.remove(&ip);
+            }
+        }
+        if let Phase::Up(state) = conn.phase {
+            self.closed(now, key, conn.ni, *state, why, up);
+        }
+    }
+
+    /// What a usable connection leaves behind.
+    fn closed<U: Upper + ?Sized>(
+        &mut self,
+        now: Instant,
+        key: ConnKey,
+        ni: NiId,
+        state: Up,
+        why: Why,
+        up: &mut U,
+    ) {
+        self.stats.closed += 1;
+        match why {
+            Why::Orderly | Why::Stopped | Why::Cut => {}
+            _ => self.stats.closed_with_error += 1,
+        }
+        match why {
+            Why::SendTimeout => self.stats.send_timeouts += 1,
+            Why::RecvTimeout => self.stats.recv_timeouts += 1,
+            Why::Protocol(refusal) => self.stats.refuse(refusal),
+            Why::Misbehaved(_) => self.stats.refuse(Refusal::Misbehaved),
+            _ => {}
+        }
+        match why {
+            Why::Protocol(_) | Why::Misbehaved(_) => {
+                tracing::info!(peer = %state.from, kind = %state.kind, ?why, "peer broke the protocol");
+            }
+            _ => tracing::debug!(peer = %state.from, kind = %state.kind, ?why, "connection closed"),
+        }
+        if let Some(msg) = state.inbound.and_then(|inbound| inbound.msg) {
+            up.rx_done(now, msg, Err(RX_BROKEN));
+        }
+        if let Some(deferred) = state.deferred {
+            up.rx_gone(now, ni, deferred.rx);
+        }
+        let legacy = self.config.legacy_close_status;
+        let mut tx = state.tx;
+        for (n, item) in tx.drain().into_iter().enumerate() {
+            if let Some(msg) = item.msg() {
+                self.fail(now, msg, why.fault(item.sent(), n == 0, legacy), up);
+            }
+        }
+        let Some(peer) = self.peers.get_mut(state.peer) else { return };
+        peer.conns.retain(|conn| *conn != key);
+        peer.dialer.unsettle();
+        if why.takes_siblings() {
+            for sibling in peer.conns.clone() {
+                self.close_conn(now, sibling, Why::Sibling(why.errno()), false, up);
+            }
+        }
+        let Some(peer) = self.peers.get(state.peer) else { return };
+        if peer.conns.is_empty() {
+            // A sibling may have been the last one and said so already.
+            self.last_closed(now, state.peer, why, up);
+        }
+    }
+
+    /// The last connection to a peer is gone (K-42).
+    fn last_closed<U: Upper + ?Sized>(&mut self, now: Instant, key: PeerKey, why: Why, up: &mut U) {
+        let Some(peer) = self.peers.get_mut(key) else { return };
+        if peer.session.take().is_none() {
+            return;
+        }
+        peer.taught = None;
+        // The acknowledgements were for messages of connections that are gone.
+        while peer.owed.pop().is_some() {}
+        if !peer.dialer.is_resting() {
+            return;
+        }
+        let (ni, nid, last_alive, active) = (peer.ni, peer.id.nid, peer.last_alive, peer.active);
+        let fault = why.fault(0, false, self.config.legacy_close_status);
+        self.fail_waiting(now, key, fault, up);
+        if why.errno() != Errno::OK {
+            up.peer_down(now, ni, nid, last_alive);
+        }
+        if active {
+            self.arm(key, now + self.config.min_reconnect);
+        } else {
+            self.remove_peer(key);
+        }
+    }
+
+    /// Closes all connections to a peer.
+    pub(super) fn close_peer_conns<U: Upper + ?Sized>(
+        &mut self,
+        now: Instant,
+        key: PeerKey,
+        why: Why,
+        up: &mut U,
+    ) {
+        let conns = self.peers.get(key).map(|peer| peer.conns.clone()).unwrap_or_default();
+        for conn in conns {
+            self.close_conn(now, conn, why, matches!(why, Why::Cut), up);
+        }
+    }
+
+    /// Reports a message as failed.
+    pub(super) fn fail<U: Upper + ?Sized>(
+        &mut self,
+        now: Instant,
+        msg: MsgId,
+        fault: Fault,
+        up: &mut U,
+    ) {
+        self.stats.msgs_failed += 1;
+        up.tx_done(now, msg, Err(fault));
+    }
+
+    /// Reports all messages that wait for a connection to a peer as failed.
+    pub(super) fn fail_waiting<U: Upper + ?Sized>(
+        &mut self,
+        now: Instant,
+        key: PeerKey,
+        fault: Fault,
+        up: &mut U,
+    ) {
+        let Some(peer) = self.peers.get_mut(key) else { return };
+        for waiting in core::mem::take(&mut peer.waiting) {
+            self.fail(now, waiting.transmit.msg, fault, up);
+        }
+    }
+
+    /// Stops serving an interface: what it held ends with `ENETDOWN`.
+    pub fn ni_stop<U: Upper + ?Sized>(&mut self, now: Instant, ni: NiId, up: &mut U) {
+        if !self.nis.contains_key(ni) {
+            return;
+        }
+        self.unlisten(ni);
+        self.end_all(now, ni, Why::Stopped, NI_STOPPED, up);
+        let peers: Vec<PeerKey> =
+            self.peers.iter().filter(|(_, peer)| peer.ni == ni).map(|(key, _)| key).collect();
+        for key in peers {
+            self.remove_peer(key);
+        }
+        self.nis.remove(ni);
+        self.ni_list.retain(|other| *other != ni);
+    }
+
+    /// Ends all connections, attempts and waiting messages of an interface.
+    pub(super) fn end_all<U: Upper + ?Sized>(
+        &mut self,
+        now: Instant,
+        ni: NiId,
+        why: Why,
+        waiting: Fault,
+        up: &mut U,
+    ) {
+        let conns: Vec<ConnKey> =
+            self.conns.iter().filter(|(_, conn)| conn.ni == ni).map(|(key, _)| key).collect();
+        let peers: Vec<PeerKey> =
+            self.peers.iter().filter(|(_, peer)| peer.ni == ni).map(|(key, _)| key).collect();
+        for key in &peers {
+            self.fail_waiting(now, *key, waiting, up);
+            if let Some(peer) = self.peers.get_mut(*key) {
+                peer.dialer.rest();
+            }
+        }
+        for key in conns {
+            self.close_conn(now, key, why, matches!(why, Why::Cut), up);
+        }
+    }
+}

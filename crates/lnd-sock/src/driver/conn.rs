@@ -1,0 +1,219 @@
+//! A connection in the driver's table: its stream and what each phase owns. An idle one holds a few
+//! hundred bytes and no buffer.
+
+use core::net::SocketAddr;
+
+use lnet_types::{Instant, NiId, ProcessId, RxId};
+use lnet_wire::Hdr;
+use lnet_wire::sock::Version;
+
+use crate::peer::{ConnKey, PeerKey};
+use crate::proto::conn::{Inbox, Outbox, Stage};
+use crate::proto::frame::FrameRx;
+use crate::proto::kinds::Kind;
+use crate::proto::sink::Inbound;
+use crate::proto::txq::TxQueue;
+use crate::stats::Traffic;
+use crate::streams::StreamId;
+
+#[derive(Debug)]
+pub(super) struct Conn {
+    pub(super) stream: StreamId,
+    pub(super) ni: NiId,
+    pub(super) local: SocketAddr,
+    pub(super) remote: SocketAddr,
+    pub(super) phase: Phase,
+    /// Bytes of the handshake that are to be written, before anything else.
+    pub(super) outbox: Outbox,
+    /// When the handshake must have gone on, for a connection without a peer.
+    pub(super) timer: Instant,
+    /// It is in the driver's list of that name.
+    pub(super) in_dirty: bool,
+    pub(super) in_backlog: bool,
+    pub(super) in_verify: bool,
+}
+
+#[derive(Debug)]
+pub(super) enum Phase {
+    /// TCP connect under way.
+    Connecting(Dialed),
+    /// We opened; the answer is due, `want` bytes of it next.
+    AwaitHello { dialed: Dialed, inbox: Inbox, want: usize },
+    /// Accepted; the request is due.
+    AwaitRequest { inbox: Inbox, want: usize },
+    /// The request was good; the HELLO is due.
+    AwaitPeerHello { inbox: Inbox, want: usize },
+    /// A refusal is being written; the connection closes behind it.
+    Draining,
+    /// Messages flow.
+    Up(Box<Up>),
+}
+
+/// What an attempt of ours is about.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Dialed {
+    pub(super) peer: PeerKey,
+    pub(super) kind: Kind,
+    pub(super) version: Version,
+}
+
+/// A connection over which messages flow.
+#[derive(Debug)]
+pub(super) struct Up {
+    pub(super) peer: PeerKey,
+    pub(super) from: ProcessId,
+    /// The peer's identity is of our making: messages get it as their source (wire.md 3.13).
+    pub(super) claimed: bool,
+    pub(super) kind: Kind,
+    pub(super) version: Version,
+
+    pub(super) rx: FrameRx,
+    pub(super) inbound: Option<Inbound>,
+    pub(super) deferred: Option<Box<Deferred>>,
+    /// When a message that has begun to arrive must have gone on; `FAR_FUTURE` between messages.
+    pub(super) rx_deadline: Instant,
+
+    pub(super) tx: TxQueue,
+    /// The stream takes no more; it will be reported as writable.
+    pub(super) blocked: bool,
+    /// When something must have been acknowledged; `FAR_FUTURE` while nothing is on the way.
+    pub(super) tx_deadline: Instant,
+    /// Bytes written, and how many of them were acknowledged when last looked at.
+    pub(super) written: u64,
+    pub(super) acked: u64,
+    /// When it was last chosen, in uses of connections.
+    pub(super) used: u64,
+    pub(super) traffic: Traffic,
+}
+
+/// A message that waits for the node to find a buffer; the connection is not read meanwhile.
+#[derive(Debug)]
+pub(super) struct Deferred {
+    pub(super) rx: RxId,
+    pub(super) hdr: Hdr,
+    pub(super) cookie: u64,
+    /// Bytes that were read beyond the header: at most one read's worth.
+    pub(super) behind: Vec<u8>,
+}
+
+impl Conn {
+    /// The stage of its handshake; `None` when that is over.
+    pub(super) const fn stage(&self) -> Option<Stage> {
+        match &self.phase {
+            Phase::Connecting(_) => Some(Stage::Connecting),
+            Phase::AwaitHello { .. } => Some(Stage::AwaitHello),
+            Phase::AwaitRequest { .. } => Some(Stage::AwaitRequest),
+            Phase::AwaitPeerHello { .. } => Some(Stage::AwaitPeerHello),
+            Phase::Draining => Some(Stage::Draining),
+            Phase::Up(_) => None,
+        }
+    }
+
+    /// Whether it was accepted and has not finished its handshake.
+    pub(super) const fn is_pending(&self) -> bool {
+        match &self.phase {
+            Phase::AwaitRequest { .. } | Phase::AwaitPeerHello { .. } | Phase::Draining => true,
+            Phase::Connecting(_) | Phase::AwaitHello { .. } | Phase::Up(_) => false,
+        }
+    }
+
+    pub(super) fn up(&self) -> Option<&Up> {
+        match &self.phase {
+            Phase::Up(up) => Some(up),
+            _ => None,
+        }
+    }
+
+    pub(super) fn up_mut(&mut self) -> Option<&mut Up> {
+        match &mut self.phase {
+            Phase::Up(up) => Some(up),
+            _ => None,
+        }
+    }
+}
+
+/// The connections that were busy lately, for callers that spin. Small, because each costs a read
+/// per round.
+#[derive(Debug, Default)]
+pub(super) struct Recent([Option<(ConnKey, u16)>; RECENT]);
+
+/// Connections watched while spinning.
+const RECENT: usize = 8;
+/// Rounds without news after which one is watched no more; readiness brings it back.
+const MISSES_MAX: u16 = 1024;
+
+impl Recent {
+    /// `key` had news.
+    pub(super) fn note(&mut self, key: ConnKey) {
+        // The first place is the most recent one; the others move back.
+        let mut carry = Some((key, 0));
+        for place in &mut self.0 {
+            core::mem::swap(place, &mut carry);
+            match carry {
+                Some((old, _)) if old != key => {}
+                _ => return,
+            }
+        }
+    }
+
+    /// Those to look at now.
+    pub(super) fn keys(&mut self) -> impl Iterator<Item = ConnKey> + use<> {
+        for (at, place) in self.0.iter_mut().enumerate() {
+            if let Some((_, misses)) = place {
+                *misses += 1;
+                // The last one to have spoken is watched for ever.
+                if at == 0 {
+                    *misses = 0;
+                } else if *misses > MISSES_MAX {
+                    *place = None;
+                }
+            }
+        }
+        let mut keys = self.0;
+        keys.sort_by_key(Option::is_none);
+        keys.into_iter().flatten().map(|(key, _)| key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use slotmap::{Key, KeyData};
+
+    use super::*;
+
+    fn key(n: u64) -> ConnKey {
+        ConnKey::from(KeyData::from_ffi(1 << 32 | n))
+    }
+
+    fn watched(recent: &mut Recent) -> Vec<u64> {
+        recent.keys().map(|k| k.data().as_ffi() & 0xffff).collect()
+    }
+
+    #[test]
+    fn the_latest_connections_are_watched_latest_first() {
+        let mut recent = Recent::default();
+        for n in [1, 2, 3, 1, 1] {
+            recent.note(key(n));
+        }
+        assert_eq!(watched(&mut recent), [1, 3, 2]);
+        (10..30).for_each(|n| recent.note(key(n)));
+        assert_eq!(watched(&mut recent), [29, 28, 27, 26, 25, 24, 23, 22]);
+    }
+
+    #[test]
+    fn silent_connections_are_watched_no_more_but_for_the_last_one() {
+        let mut recent = Recent::default();
+        recent.note(key(1));
+        recent.note(key(2));
+        for _ in 0..=MISSES_MAX {
+            assert_eq!(watched(&mut recent).first(), Some(&2));
+        }
+        assert_eq!(watched(&mut recent), [2]);
+    }
+
+    #[test]
+    fn an_idle_connection_is_small() {
+        let size = size_of::<Conn>() + size_of::<Up>();
+        assert!(size <= 1024, "{size} bytes for each idle connection");
+    }
+}

@@ -1,0 +1,236 @@
+//! Making connections: one attempt per peer at a time, in the order of types (K-13, K-20), and what
+//! happens when an attempt ends.
+
+use core::net::SocketAddr;
+
+use lnet_types::{Errno, Instant};
+use lnet_wire::acceptor::Request;
+
+use super::SockDriver;
+use super::conn::{Conn, Dialed, Phase};
+use crate::error::{Why, connect_fault};
+use crate::peer::{Attempt, ConnKey, PeerKey};
+use crate::proto::conn::{Cut, Inbox, Outbox, can_name, opening};
+use crate::proto::hello::{Own, first_version};
+use crate::proto::kinds::{Counts, Kind};
+use crate::streams::{Origin, Stop, Streams};
+use crate::upper::Upper;
+
+impl<S: Streams> SockDriver<S> {
+    /// Sees to it that missing connections to a peer of ours are made. Tells whether one is being
+    /// made or will be.
+    pub(super) fn want_connections(&mut self, now: Instant, key: PeerKey) -> bool {
+        let Some(peer) = self.peers.get(key) else { return false };
+        if !peer.active || self.missing(key).is_none() {
+            return false;
+        }
+        let timeout = self.timeout(peer.ni);
+        let Some(peer) = self.peers.get_mut(key) else { return false };
+        let was_resting = peer.dialer.is_resting();
+        if !peer.dialer.want(now, timeout) {
+            return false;
+        }
+        if was_resting {
+            self.dials.push(key);
+        }
+        true
+    }
+
+    /// The connection that is to be made next.
+    fn missing(&self, key: PeerKey) -> Option<Kind> {
+        let peer = self.peers.get(key)?;
+        self.counts(key).wanted(peer.conns_per_peer)
+    }
+
+    fn counts(&self, key: PeerKey) -> Counts {
+        let mut counts = Counts::default();
+        for conn in self.peers.get(key).into_iter().flat_map(|peer| &peer.conns) {
+            if let Some(up) = self.conns.get(*conn).and_then(Conn::up) {
+                counts.add(up.kind);
+            }
+        }
+        counts
+    }
+
+    /// Begins the attempt that is due, if one is.
+    pub(super) fn dial<U: Upper + ?Sized>(&mut self, now: Instant, key: PeerKey, up: &mut U) {
+        let Some(peer) = self.peers.get_mut(key) else { return };
+        match peer.dialer.due() {
+            Some(at) if at <= now => {}
+            Some(at) => return self.arm(key, at),
+            None => return,
+        }
+        let Some(kind) = self.missing(key) else {
+            if let Some(peer) = self.peers.get_mut(key) {
+                peer.dialer.rest();
+            }
+            return;
+        };
+        match self.open(key, kind) {
+            Ok(conn) => {
+                self.stats.dialed += 1;
+                let Some(peer) = self.peers.get_mut(key) else { return };
+                peer.dialer.begun(conn);
+                if let Some(until) = peer.dialer.until() {
+                    self.arm(key, until);
+                }
+                // On this host a connection may be complete at once.
+                self.connect_ended(now, conn, up);
+            }
+            Err(errno) => self.attempt_failed(now, key, errno, up),
+        }
+    }
+
+    /// Opens a stream to `key`.
+    fn open(&mut self, key: PeerKey, kind: Kind) -> Result<ConnKey, Errno> {
+        let peer = self.peers.get(key).ok_or(Errno::ESHUTDOWN)?;
+        let ni = self.nis.get(peer.ni).ok_or(Errno::ENETDOWN)?;
+        if ni.blocked {
+            return Err(Errno::ENETUNREACH);
+        }
+        let learned = peer.session.map(|(version, _)| version).or(peer.taught);
+        let mut version = learned.unwrap_or_else(|| first_version(&peer.addr));
+        if learned.is_none() && !can_name(version, &[ni.nid, peer.id.nid]) {
+            version = lnet_wire::sock::Version::V4;
+        }
+        let request = Request::to(peer.id.nid);
+        let own = Own { nid: ni.nid, incarnation: ni.incarnation };
+        let bytes = opening(&request, &own.opening(version, peer.id.nid, kind))
+            .map_err(|_| Errno::EPROTO)?;
+        let port = if kind == Kind::Control { self.config.port } else { self.config.bulk_port };
+        let remote = SocketAddr::new(peer.addr, port);
+        let from =
+            |privileged| Origin { addr: ni.addr, interface: ni.interface.as_deref(), privileged };
+        let privileged = self.config.is_privileged() && !self.unprivileged;
+        let stream = match self.streams.connect(from(privileged), remote, &ni.options) {
+            Err(Errno::EACCES | Errno::EPERM) if privileged => {
+                self.unprivileged = true;
+                tracing::warn!(
+                    "privileged source ports (512 to 1023) are not permitted to this process: \
+                     connecting from others. Kernel nodes in accept mode `secure` refuse them; run \
+                     with CAP_NET_BIND_SERVICE, or use accept mode `all` there"
+                );
+                self.streams.connect(from(false), remote, &ni.options)?
+            }
+            other => other?,
+        };
+        let conn = Conn {
+            stream,
+            ni: peer.ni,
+            local: SocketAddr::new(ni.addr, 0),
+            remote,
+            phase: Phase::Connecting(Dialed { peer: key, kind, version }),
+            outbox: Outbox::new(bytes),
+            timer: Instant::FAR_FUTURE,
+            in_dirty: false,
+            in_backlog: false,
+            in_verify: false,
+        };
+        tracing::debug!(peer = %peer.id, %kind, %version, "connecting");
+        Ok(self.add_conn(conn))
+    }
+
+    /// A TCP connection attempt may have ended.
+    pub(super) fn connect_ended<U: Upper + ?Sized>(
+        &mut self,
+        now: Instant,
+        key: ConnKey,
+        up: &mut U,
+    ) {
+        let Some(conn) = self.conns.get_mut(key) else { return };
+        let Phase::Connecting(dialed) = conn.phase else { return };
+        match self.streams.connected(conn.stream) {
+            Ok(local) => {
+                conn.local = local;
+                conn.phase = Phase::AwaitHello { dialed, inbox: Inbox::default(), want: 4 };
+                self.write_outbox(now, key, up);
+                self.look_again(key);
+            }
+            Err(Stop::WouldBlock) => {}
+            Err(Stop::Failed(errno)) => self.handshake_cut(now, key, Cut::Error(errno), up),
+        }
+    }
+
+    /// An attempt ended without a connection, and without blame. `errno` is what those who wait
+    /// are told if there is no other.
+    pub(super) fn dial_over<U: Upper + ?Sized>(
+        &mut self,
+        now: Instant,
+        key: ConnKey,
+        how: Attempt,
+        errno: Errno,
+        up: &mut U,
+    ) {
+        let Some(conn) = self.conns.get(key) else { return };
+        let peer_key = match &conn.phase {
+            Phase::Connecting(dialed) | Phase::AwaitHello { dialed, .. } => dialed.peer,
+            _ => return,
+        };
+        self.close_conn(now, key, Why::Orderly, false, up);
+        self.attempt_over(now, peer_key, how, errno, up);
+    }
+
+    /// An attempt failed.
+    pub(super) fn dial_failed<U: Upper + ?Sized>(
+        &mut self,
+        now: Instant,
+        key: ConnKey,
+        errno: Errno,
+        up: &mut U,
+    ) {
+        self.dial_over(now, key, Attempt::Failed, errno, up);
+    }
+
+    fn attempt_failed<U: Upper + ?Sized>(
+        &mut self,
+        now: Instant,
+        key: PeerKey,
+        errno: Errno,
+        up: &mut U,
+    ) {
+        self.attempt_over(now, key, Attempt::Failed, errno, up);
+    }
+
+    fn attempt_over<U: Upper + ?Sized>(
+        &mut self,
+        now: Instant,
+        key: PeerKey,
+        how: Attempt,
+        errno: Errno,
+        up: &mut U,
+    ) {
+        let complete = self.counts(key).complete();
+        let missing = self.missing(key).is_some();
+        let Some(peer) = self.peers.get_mut(key) else { return };
+        let (min, max) = (self.config.min_reconnect, self.config.max_reconnect);
+        let was_waiting = peer.dialer.until().is_some_and(|until| until <= now);
+        if !missing {
+            // The peer has connected to us meanwhile.
+            peer.dialer.rest();
+            return;
+        }
+        if !peer.dialer.ended(now, how, complete, min, max) {
+            match peer.dialer.due() {
+                Some(at) if at <= now => self.dials.push(key),
+                Some(at) => self.arm(key, at),
+                None => {}
+            }
+            return;
+        }
+        self.stats.dial_failures += 1;
+        let errno = if was_waiting { Errno::ETIMEDOUT } else { errno };
+        let (ni, id, last_alive) = (peer.ni, peer.id, peer.last_alive);
+        let connected = !peer.conns.is_empty();
+        let retry_at = peer.dialer.not_before;
+        if !connected {
+            peer.taught = None;
+        }
+        tracing::debug!(peer = %id, %errno, "connection attempt failed");
+        self.fail_waiting(now, key, connect_fault(errno), up);
+        if !connected {
+            up.peer_down(now, ni, id.nid, last_alive);
+            // It is forgotten if nobody asks for it until then.
+            self.arm(key, retry_at);
+        }
+    }
+}

@@ -1,0 +1,482 @@
+//! The driver: interfaces, peers and connections in tables, and the turn. What happens inside a turn
+//! is in the files beside this one, each an `impl SockDriver` of its subject.
+//!
+//! Nothing is polled per connection and turn. A connection is looked at when its stream is ready,
+//! when it is in one of the short lists below, or when its timer fires.
+
+mod accept;
+mod close;
+mod conn;
+mod dial;
+mod faults;
+mod handshake;
+mod receive;
+mod show;
+mod timers;
+mod transmit;
+
+use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+
+use lnet::{Driver, Node, Ready, Transmit, Verdict};
+use lnet_types::{Fault, Instant, Memory, MsgId, NiId, Nid, Pid, RxId};
+use slotmap::{SecondaryMap, SlotMap};
+
+use crate::error::StartError;
+use crate::lookup::Lookup;
+use crate::peer::{ConnKey, Peer, PeerKey};
+use crate::proto::txq::{Pieces, STAGE_LEN};
+use crate::stats::{Stats, Traffic};
+use crate::streams::{ListenerId, Source, StreamOptions, Streams};
+use crate::tunables::{AcceptMode, CONNS_PER_PEER_MAX, SockConfig};
+use crate::upper::Upper;
+
+use conn::{Conn, Recent};
+
+/// An interface to be served.
+#[derive(Clone, Debug)]
+pub struct NiStart {
+    /// The node's name for it.
+    pub ni: NiId,
+    /// Its NID.
+    pub nid: Nid,
+    /// The address that it listens on and connects from.
+    pub addr: IpAddr,
+    /// The device that the address is on; needed for link-local IPv6 addresses.
+    pub interface: Option<String>,
+    /// Tells this life of the interface from earlier ones: wall-clock nanoseconds at start.
+    pub incarnation: u64,
+    /// Bulk connections each way per peer, 1 to [`CONNS_PER_PEER_MAX`].
+    pub conns_per_peer: u8,
+    /// Type of service 0 to 255, or -1 for the system's choice.
+    pub tos: i16,
+    /// Time limit of one transmission (`sock_timeout`, K-3).
+    pub lnd_timeout: Duration,
+}
+
+/// An interface that is served.
+#[derive(Debug)]
+struct Ni {
+    nid: Nid,
+    addr: IpAddr,
+    interface: Option<String>,
+    incarnation: u64,
+    conns_per_peer: u8,
+    options: StreamOptions,
+    timeout: Duration,
+    /// It uses the listener of its address.
+    listening: bool,
+    /// Cut by a test: see `faults.rs`.
+    blocked: bool,
+    traffic: Traffic,
+}
+
+/// What a timer belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Timer {
+    /// A peer and all its connections.
+    Peer(PeerKey),
+    /// A connection that belongs to no peer yet.
+    Conn(ConnKey),
+    /// A listener that could not accept.
+    Accept(ListenerId),
+}
+
+/// The TCP driver. One value serves any number of interfaces of one node.
+#[derive(Debug)]
+pub struct SockDriver<S> {
+    config: SockConfig,
+    streams: S,
+    stats: Stats,
+    nis: SecondaryMap<NiId, Ni>,
+    /// Which interfaces there are; a handful.
+    ni_list: Vec<NiId>,
+    /// The listener of each address, and how many interfaces use it.
+    listeners: BTreeMap<IpAddr, (ListenerId, usize)>,
+    conns: SlotMap<ConnKey, Conn>,
+    peers: SlotMap<PeerKey, Peer>,
+    by_id: Lookup<(NiId, Nid, Pid), PeerKey>,
+    /// Connection of each stream, by its number.
+    by_stream: Vec<Option<ConnKey>>,
+    /// Connections of each remote address: all, and those in handshake.
+    by_address: BTreeMap<IpAddr, (usize, usize)>,
+    /// Accepted connections in handshake.
+    pending: usize,
+    timers: BTreeSet<(Instant, Timer)>,
+    /// Counts uses of connections, for "least recently used".
+    uses: u64,
+
+    /// Connections with something to write.
+    dirty: Vec<ConnKey>,
+    /// Peers with acknowledgements to write.
+    ack_dirty: Vec<PeerKey>,
+    /// Peers to be connected to now.
+    dials: Vec<PeerKey>,
+    /// Connections that were left before they were drained.
+    backlog: Vec<ConnKey>,
+    /// Connections whose last read gave less than it asked for. Nearly always they are drained;
+    /// an end of file that came with the last bytes would be missed without another look.
+    verify: Vec<ConnKey>,
+    /// Listeners that may have more connections.
+    accepts: Vec<ListenerId>,
+    /// Messages that ended inside `send`, to be reported at the next opportunity.
+    ended: Vec<(MsgId, Fault)>,
+    recent: Recent,
+
+    /// The one read buffer and the one staging buffer, lent to whoever reads or writes.
+    rbuf: Vec<u8>,
+    stage: Vec<u8>,
+    pieces: Pieces,
+    done: Vec<MsgId>,
+    /// Privileged source ports were refused by the system, and that has been said.
+    unprivileged: bool,
+}
+
+/// Bytes of the shared read buffer.
+const READ_LEN: usize = 64 * 1024;
+
+impl<S: Streams> SockDriver<S> {
+    /// A driver without interfaces. `seed` keys its hash tables.
+    pub fn new(config: SockConfig, streams: S, seed: u64) -> Self {
+        Self {
+            config,
+            streams,
+            stats: Stats::new(),
+            nis: SecondaryMap::new(),
+            ni_list: Vec::new(),
+            listeners: BTreeMap::new(),
+            conns: SlotMap::with_key(),
+            peers: SlotMap::with_key(),
+            by_id: Lookup::new(seed),
+            by_stream: Vec::new(),
+            by_address: BTreeMap::new(),
+            pending: 0,
+            timers: BTreeSet::new(),
+            uses: 0,
+            dirty: Vec::new(),
+            ack_dirty: Vec::new(),
+            dials: Vec::new(),
+            backlog: Vec::new(),
+            verify: Vec::new(),
+            accepts: Vec::new(),
+            ended: Vec::new(),
+            recent: Recent::default(),
+            rbuf: vec![0; READ_LEN],
+            stage: Vec::with_capacity(STAGE_LEN),
+            pieces: Pieces::new(),
+            done: Vec::new(),
+            unprivileged: false,
+        }
+    }
+
+    /// The settings.
+    pub const fn config(&self) -> &SockConfig {
+        &self.config
+    }
+
+    /// The streams below.
+    pub const fn streams(&self) -> &S {
+        &self.streams
+    }
+
+    /// The streams below, for whoever drives them.
+    pub const fn streams_mut(&mut self) -> &mut S {
+        &mut self.streams
+    }
+
+    /// Begins to serve an interface: listens, unless the accept mode is `None`.
+    ///
+    /// # Errors
+    /// Settings out of range; an address that can't be listened on.
+    pub fn ni_start(&mut self, _now: Instant, start: NiStart) -> Result<(), StartError> {
+        if self.nis.contains_key(start.ni) {
+            return Err(StartError::AlreadyStarted(start.ni));
+        }
+        check_conns_per_peer(start.conns_per_peer)?;
+        if start.lnd_timeout.is_zero() {
+            return Err(StartError::Timeout);
+        }
+        let tos = match start.tos {
+            -1 => None,
+            tos => Some(u8::try_from(tos).map_err(|_| StartError::Tos(tos))?),
+        };
+        let mut ni = Ni {
+            nid: start.nid,
+            addr: start.addr,
+            interface: start.interface,
+            incarnation: start.incarnation,
+            conns_per_peer: start.conns_per_peer,
+            options: StreamOptions {
+                nodelay: !self.config.nagle,
+                keepalive: self.config.tcp_keepalive,
+                tos,
+                send_buffer: self.config.send_buffer,
+                recv_buffer: self.config.recv_buffer,
+            },
+            timeout: start.lnd_timeout,
+            listening: false,
+            blocked: false,
+            traffic: Traffic::default(),
+        };
+        self.listen(&mut ni)?;
+        if !self.config.is_privileged() && self.ni_list.is_empty() {
+            tracing::info!(
+                port = self.config.port,
+                "unprivileged net: source ports prove nothing here; kernel nodes in accept mode \
+                 `secure` refuse peers without privileged source ports and connect to port 988"
+            );
+        }
+        self.nis.insert(start.ni, ni);
+        self.ni_list.push(start.ni);
+        Ok(())
+    }
+
+    /// Interfaces on one address (`tcp` and `tcp1`) share its listener.
+    fn listen(&mut self, ni: &mut Ni) -> Result<(), StartError> {
+        if self.config.accept == AcceptMode::None {
+            return Ok(());
+        }
+        if let Some((_, users)) = self.listeners.get_mut(&ni.addr) {
+            *users += 1;
+        } else {
+            let at = SocketAddr::new(ni.addr, self.config.port);
+            let listener = self
+                .streams
+                .listen(at, ni.interface.as_deref())
+                .map_err(|errno| StartError::Listen { at, errno })?;
+            self.listeners.insert(ni.addr, (listener, 1));
+        }
+        ni.listening = true;
+        Ok(())
+    }
+
+    fn unlisten(&mut self, ni: NiId) {
+        let Some(ni) = self.nis.get_mut(ni) else { return };
+        if !core::mem::take(&mut ni.listening) {
+            return;
+        }
+        let addr = ni.addr;
+        if let Some((listener, users)) = self.listeners.get_mut(&addr) {
+            *users -= 1;
+            if *users == 0 {
+                self.streams.unlisten(*listener);
+                self.listeners.remove(&addr);
+            }
+        }
+    }
+
+    /// Sets the bulk connections per peer of an interface, for peers met from now on (K-12).
+    ///
+    /// # Errors
+    /// Out of range.
+    pub fn set_conns_per_peer(&mut self, ni: NiId, n: u8) -> Result<(), StartError> {
+        check_conns_per_peer(n)?;
+        if let Some(ni) = self.nis.get_mut(ni) {
+            ni.conns_per_peer = n;
+        }
+        Ok(())
+    }
+
+    /// Sets the time limit of transmissions on an interface, for those that begin from now on.
+    ///
+    /// # Errors
+    /// Zero.
+    pub fn set_timeout(&mut self, ni: NiId, timeout: Duration) -> Result<(), StartError> {
+        if timeout.is_zero() {
+            return Err(StartError::Timeout);
+        }
+        if let Some(ni) = self.nis.get_mut(ni) {
+            ni.timeout = timeout;
+        }
+        Ok(())
+    }
+
+    /// [`Driver::turn`] for any [`Upper`].
+    pub fn turn<U: Upper + ?Sized>(
+        &mut self,
+        now: Instant,
+        ready: &[Ready],
+        spin: bool,
+        up: &mut U,
+        mem: &mut dyn Memory,
+    ) {
+        self.verify(now, up, mem);
+        for ready in ready {
+            match self.streams.source(ready.token) {
+                Some(Source::Listener(listener)) => self.accept(now, listener),
+                Some(Source::Stream(stream)) => {
+                    let Some(key) = self.by_stream.get(stream.0 as usize).copied().flatten() else {
+                        continue;
+                    };
+                    if ready.writable {
+                        self.writable(now, key, up, mem);
+                    }
+                    if ready.readable {
+                        self.readable(now, key, up, mem);
+                    }
+                }
+                None => {}
+            }
+        }
+        if spin {
+            for key in self.recent.keys() {
+                self.readable(now, key, up, mem);
+            }
+        }
+        self.catch_up(now, up, mem);
+    }
+
+    /// [`Driver::flush`] for any [`Upper`].
+    pub fn flush<U: Upper + ?Sized>(&mut self, now: Instant, up: &mut U, mem: &mut dyn Memory) {
+        for (msg, fault) in core::mem::take(&mut self.ended) {
+            up.tx_done(now, msg, Err(fault));
+        }
+        for peer in core::mem::take(&mut self.dials) {
+            self.dial(now, peer, up);
+        }
+        let mut dirty = core::mem::take(&mut self.dirty);
+        for key in dirty.drain(..) {
+            self.write_out(now, key, up, mem);
+        }
+        if self.dirty.is_empty() {
+            // Its memory is used again.
+            self.dirty = dirty;
+        }
+        self.flush_acks(now, up, mem);
+        self.verify(now, up, mem);
+    }
+
+    /// [`Driver::handle_timeout`] for any [`Upper`].
+    pub fn handle_timeout<U: Upper + ?Sized>(
+        &mut self,
+        now: Instant,
+        up: &mut U,
+        mem: &mut dyn Memory,
+    ) {
+        self.verify(now, up, mem);
+        self.catch_up(now, up, mem);
+        self.fire_timers(now, up);
+    }
+
+    /// [`Driver::poll_timeout`].
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let at_once = !(self.dirty.is_empty()
+            && self.ack_dirty.is_empty()
+            && self.dials.is_empty()
+            && self.backlog.is_empty()
+            && self.verify.is_empty()
+            && self.accepts.is_empty()
+            && self.ended.is_empty());
+        if at_once { Some(Instant::ZERO) } else { self.timers.first().map(|(at, _)| *at) }
+    }
+
+    /// Continues what an earlier call left for reasons of fairness.
+    fn catch_up<U: Upper + ?Sized>(&mut self, now: Instant, up: &mut U, mem: &mut dyn Memory) {
+        for listener in core::mem::take(&mut self.accepts) {
+            self.accept(now, listener);
+        }
+        for key in core::mem::take(&mut self.backlog) {
+            if let Some(conn) = self.conns.get_mut(key) {
+                conn.in_backlog = false;
+            }
+            self.readable(now, key, up, mem);
+        }
+    }
+
+    /// Looks once more at connections that were probably drained.
+    fn verify<U: Upper + ?Sized>(&mut self, now: Instant, up: &mut U, mem: &mut dyn Memory) {
+        let mut verify = core::mem::take(&mut self.verify);
+        for key in verify.drain(..) {
+            if let Some(conn) = self.conns.get_mut(key) {
+                conn.in_verify = false;
+            }
+            self.readable(now, key, up, mem);
+        }
+        if self.verify.is_empty() {
+            self.verify = verify;
+        }
+    }
+
+    /// The interface, if it is served.
+    fn ni(&self, ni: NiId) -> Option<&Ni> {
+        self.nis.get(ni)
+    }
+
+    /// The time limit of `ni`; any number for one that is gone.
+    fn timeout(&self, ni: NiId) -> Duration {
+        self.ni(ni).map_or(Duration::from_secs(50), |ni| ni.timeout)
+    }
+
+    /// The peer, if it has a record.
+    fn find_peer(&self, ni: NiId, nid: Nid, pid: Pid) -> Option<PeerKey> {
+        self.by_id.find(&(ni, nid, pid))
+    }
+
+    fn add_peer(&mut self, peer: Peer) -> PeerKey {
+        let id = (peer.ni, peer.id.nid, peer.id.pid);
+        let key = self.peers.insert(peer);
+        self.by_id.insert(id, key);
+        key
+    }
+
+    /// Forgets a peer without connections.
+    fn remove_peer(&mut self, key: PeerKey) {
+        if let Some(peer) = self.peers.remove(key) {
+            self.by_id.remove(&(peer.ni, peer.id.nid, peer.id.pid));
+            self.timers.remove(&(peer.timer, Timer::Peer(key)));
+        }
+    }
+}
+
+fn check_conns_per_peer(n: u8) -> Result<(), StartError> {
+    if (1..=CONNS_PER_PEER_MAX).contains(&n) { Ok(()) } else { Err(StartError::ConnsPerPeer(n)) }
+}
+
+impl<S: Streams> Driver for SockDriver<S> {
+    fn turn(
+        &mut self,
+        now: Instant,
+        ready: &[Ready],
+        spin: bool,
+        node: &mut Node,
+        mem: &mut dyn Memory,
+    ) {
+        Self::turn(self, now, ready, spin, node, mem);
+    }
+
+    fn send(&mut self, now: Instant, transmit: Transmit, _mem: &dyn Memory) -> Result<(), Fault> {
+        Self::send(self, now, transmit)
+    }
+
+    fn resume(
+        &mut self,
+        now: Instant,
+        rx: RxId,
+        verdict: Verdict,
+        node: &mut Node,
+        mem: &mut dyn Memory,
+    ) {
+        Self::resume(self, now, rx, verdict, node, mem);
+    }
+
+    fn flush(&mut self, now: Instant, node: &mut Node, mem: &mut dyn Memory) {
+        Self::flush(self, now, node, mem);
+    }
+
+    fn handle_timeout(&mut self, now: Instant, node: &mut Node, mem: &mut dyn Memory) {
+        Self::handle_timeout(self, now, node, mem);
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        Self::poll_timeout(self)
+    }
+
+    fn ni_stop(&mut self, now: Instant, ni: NiId, node: &mut Node, _mem: &mut dyn Memory) {
+        Self::ni_stop(self, now, ni, node);
+    }
+
+    fn lnd_timeout(&self, ni: NiId) -> Option<Duration> {
+        self.ni(ni).map(|ni| ni.timeout)
+    }
+}

@@ -1,0 +1,310 @@
+//! The way down: a message is queued on the best connection of its peer (K-14), or waits for one
+//! (K-15); `flush` writes what is queued with as few calls as possible.
+
+use std::io::IoSlice;
+
+use lnet::Transmit;
+use lnet_types::{Errno, Fault, Instant, Memory};
+use lnet_wire::sock::Noop;
+use smallvec::SmallVec;
+
+use super::SockDriver;
+use super::conn::Conn;
+use crate::error::{LARGE_NID, NO_ROOM, NOT_CONNECTABLE, TOO_SOON, Why, connect_fault};
+use crate::peer::{ConnKey, Peer, PeerKey, Waiting};
+use crate::proto::conn::can_name;
+use crate::proto::hello::first_version;
+use crate::proto::kinds::Load;
+use crate::proto::txq::{Piece, Pieces};
+use crate::streams::{Stop, Streams};
+use crate::upper::Upper;
+
+impl<S: Streams> SockDriver<S> {
+    /// Queues a message; it goes out with the next `flush`.
+    ///
+    /// # Errors
+    /// It is refused and will not be reported again: the interface is not served, the peer can't be
+    /// connected to, or not yet again, or too many messages wait for it.
+    pub fn send(&mut self, now: Instant, transmit: Transmit) -> Result<(), Fault> {
+        let Some(ni) = self.nis.get(transmit.ni) else { return Err(lnet::NI_STOPPED) };
+        if ni.blocked {
+            self.stats.msgs_queued += 1;
+            self.ended.push((transmit.msg, connect_fault(Errno::ENETUNREACH)));
+            return Ok(());
+        }
+        let (limit, timeout) = (self.config.limits.waiting_per_peer, ni.timeout);
+        let deadline = now + transmit.timeout.min(timeout);
+        let key = self.peer_for(&transmit)?;
+        let Some(peer) = self.peers.get(key) else { return Err(NOT_CONNECTABLE) };
+        let version = peer.session.map_or_else(
+            || peer.taught.unwrap_or_else(|| first_version(&peer.addr)),
+            |(version, _)| version,
+        );
+        let load = Load::of(version, transmit.payload.len(), self.config.min_bulk);
+        if let Some(conn) = self.best_conn(key, load) {
+            if !can_name(version, &[transmit.hdr.dst, transmit.hdr.src]) {
+                return Err(LARGE_NID);
+            }
+            self.stats.msgs_queued += 1;
+            self.queue(now, conn, Waiting { transmit, deadline }, timeout);
+            if !peer_is_complete(self.peers.get(key)) {
+                self.want_connections(now, key);
+            }
+            return Ok(());
+        }
+        if !self.want_connections(now, key) {
+            return Err(TOO_SOON);
+        }
+        let Some(peer) = self.peers.get_mut(key) else { return Err(NOT_CONNECTABLE) };
+        if peer.waiting.len() >= limit {
+            return Err(NO_ROOM);
+        }
+        self.stats.msgs_queued += 1;
+        peer.waiting.push_back(Waiting { transmit, deadline });
+        self.arm(key, deadline);
+        Ok(())
+    }
+
+    /// The peer that a message goes to; a record is made for one that can be connected to (K-11).
+    fn peer_for(&mut self, transmit: &Transmit) -> Result<PeerKey, Fault> {
+        let (ni, to) = (transmit.ni, transmit.to);
+        if let Some(key) = self.find_peer(ni, to.nid, to.pid) {
+            return Ok(key);
+        }
+        let (Some(addr), false) = (to.nid.ip(), to.pid.is_user()) else {
+            return Err(NOT_CONNECTABLE);
+        };
+        let n = self.ni(ni).map_or(1, |ni| ni.conns_per_peer);
+        let mut peer = Peer::new(ni, to, addr, n);
+        peer.active = true;
+        Ok(self.add_peer(peer))
+    }
+
+    /// The connection for a load: the best type, then the fewest bytes queued, then the least
+    /// recently used (K-14).
+    fn best_conn(&self, key: PeerKey, load: Load) -> Option<ConnKey> {
+        let peer = self.peers.get(key)?;
+        let rank = |conn: ConnKey| {
+            let up = self.conns.get(conn).and_then(Conn::up)?;
+            let rank = load.rank(up.version, up.kind)?;
+            Some((rank, up.tx.bytes(), up.used, conn))
+        };
+        peer.conns.iter().filter_map(|conn| rank(*conn)).min().map(|(.., conn)| conn)
+    }
+
+    /// Queues a message on a connection.
+    fn queue(&mut self, now: Instant, key: ConnKey, m: Waiting, timeout: core::time::Duration) {
+        let Waiting { transmit, deadline } = m;
+        self.uses += 1;
+        let Some(up) = self.conns.get_mut(key).and_then(Conn::up_mut) else { return };
+        up.used = self.uses;
+        let peer = up.peer;
+        up.tx.push(transmit.msg, transmit.hdr, transmit.payload, deadline);
+        self.arm(peer, deadline);
+        self.queued(now, key, timeout);
+    }
+
+    /// Something was queued: it is to be written, and must make progress within the time limit.
+    fn queued(&mut self, now: Instant, key: ConnKey, timeout: core::time::Duration) {
+        let Some(up) = self.conns.get_mut(key).and_then(Conn::up_mut) else { return };
+        let peer = up.peer;
+        if up.tx_deadline == Instant::FAR_FUTURE {
+            up.tx_deadline = now + timeout;
+            // Progress is looked at four times within the limit (K-35).
+            self.arm(peer, now + timeout / 4);
+        }
+        self.mark_dirty(key);
+    }
+
+    fn mark_dirty(&mut self, key: ConnKey) {
+        if let Some(conn) = self.conns.get_mut(key)
+            && !conn.in_dirty
+        {
+            conn.in_dirty = true;
+            self.dirty.push(key);
+        }
+    }
+
+    /// Moves the messages that can go on a new connection to it, in order (K-16).
+    pub(super) fn move_waiting(&mut self, now: Instant, peer: PeerKey, conn: ConnKey) {
+        let Some(state) = self.conns.get(conn).and_then(Conn::up) else { return };
+        let (version, kind, min_bulk) = (state.version, state.kind, self.config.min_bulk);
+        let Some(record) = self.peers.get_mut(peer) else { return };
+        let ni = record.ni;
+        let waiting = core::mem::take(&mut record.waiting);
+        let timeout = self.timeout(ni);
+        for m in waiting {
+            let load = Load::of(version, m.transmit.payload.len(), min_bulk);
+            if load.rank(version, kind).is_none() {
+                if let Some(record) = self.peers.get_mut(peer) {
+                    record.waiting.push_back(m);
+                }
+            } else if can_name(version, &[m.transmit.hdr.dst, m.transmit.hdr.src]) {
+                self.queue(now, conn, m, timeout);
+            } else {
+                self.ended.push((m.transmit.msg, LARGE_NID));
+            }
+        }
+    }
+
+    /// The stream takes bytes again, or a connection attempt has ended.
+    pub(super) fn writable<U: Upper + ?Sized>(
+        &mut self,
+        now: Instant,
+        key: ConnKey,
+        up: &mut U,
+        mem: &dyn Memory,
+    ) {
+        let timeout = self.timeout_of(key);
+        let Some(conn) = self.conns.get_mut(key) else { return };
+        if conn.stage().is_some() {
+            self.connect_ended(now, key, up);
+            return self.write_outbox(now, key, up);
+        }
+        if let Some(state) = conn.up_mut()
+            && state.blocked
+        {
+            state.blocked = false;
+            // What was written before has moved on, so the time limit begins again.
+            state.tx_deadline = now + timeout;
+        }
+        self.write_out(now, key, up, mem);
+    }
+
+    fn timeout_of(&self, key: ConnKey) -> core::time::Duration {
+        self.conns.get(key).map_or(core::time::Duration::MAX, |conn| self.timeout(conn.ni))
+    }
+
+    /// Writes what is queued on a connection, until it is empty or the stream is full.
+    pub(super) fn write_out<U: Upper + ?Sized>(
+        &mut self,
+        now: Instant,
+        key: ConnKey,
+        up: &mut U,
+        mem: &dyn Memory,
+    ) {
+        let Some(conn) = self.conns.get_mut(key) else { return };
+        conn.in_dirty = false;
+        if !conn.outbox.is_done() {
+            self.write_outbox(now, key, up);
+        }
+        let failed = loop {
+            let Some(conn) = self.conns.get_mut(key) else { return };
+            let (stream, ni, ready) = (conn.stream, conn.ni, conn.outbox.is_done());
+            let Some(state) = conn.up_mut() else { return };
+            if !ready || state.blocked || state.tx.is_empty() {
+                break None;
+            }
+            let Some(peer) = self.peers.get_mut(state.peer) else { return };
+            let piggybacked = state.tx.lay_out(
+                &mut peer.owed,
+                self.config.checksum,
+                mem,
+                &mut self.stage,
+                &mut self.pieces,
+            );
+            self.stats.acks_sent += piggybacked;
+            self.stats.acks_piggybacked += piggybacked;
+            self.stats.writes += 1;
+            let (asked, written) = write(&mut self.streams, stream, &self.stage, &self.pieces, mem);
+            match written {
+                Ok(n) => {
+                    let done = &mut self.done;
+                    state.tx.wrote(n, |item| done.extend(item.msg()));
+                    state.written += n as u64;
+                    state.blocked = n < asked;
+                    let msgs = done.len() as u64;
+                    let ni = self.nis.get_mut(ni).map(|ni| &mut ni.traffic);
+                    for traffic in [&mut state.traffic, &mut peer.traffic].into_iter().chain(ni) {
+                        traffic.bytes_out += n as u64;
+                        traffic.msgs_out += msgs;
+                    }
+                    self.stats.msgs_sent += msgs;
+                }
+                Err(Stop::WouldBlock) => state.blocked = true,
+                Err(Stop::Failed(errno)) => break Some(errno),
+            }
+            for msg in self.done.drain(..) {
+                up.tx_done(now, msg, Ok(()));
+            }
+        };
+        if let Some(errno) = failed {
+            self.close_conn(now, key, Why::Write(errno), false, up);
+        }
+    }
+
+    /// Writes acknowledgements that found no message to ride on.
+    pub(super) fn flush_acks<U: Upper + ?Sized>(
+        &mut self,
+        now: Instant,
+        up: &mut U,
+        mem: &dyn Memory,
+    ) {
+        let mut peers = core::mem::take(&mut self.ack_dirty);
+        for key in peers.drain(..) {
+            if let Some(peer) = self.peers.get_mut(key) {
+                peer.ack_listed = false;
+            }
+            let Some(conn) = self.best_conn(key, Load::Noop) else { continue };
+            let (Some(peer), Some(state)) =
+                (self.peers.get_mut(key), self.conns.get_mut(conn).and_then(Conn::up_mut))
+            else {
+                continue;
+            };
+            if peer.owed.is_empty() {
+                continue;
+            }
+            while let Some((noop, cookies)) = peer.owed.next_noop(state.version) {
+                state.tx.push_noop(noop, self.config.checksum);
+                self.stats.acks_sent += cookies;
+            }
+            self.queued(now, conn, self.timeout_of(conn));
+            self.write_out(now, conn, up, mem);
+        }
+        if self.ack_dirty.is_empty() {
+            self.ack_dirty = peers;
+        }
+    }
+
+    /// Puts a NOOP on the connection that suits it, unless something is queued there (K-50).
+    pub(super) fn send_keepalive(&mut self, now: Instant, key: PeerKey) {
+        let Some(conn) = self.best_conn(key, Load::Noop) else { return };
+        let Some(state) = self.conns.get_mut(conn).and_then(Conn::up_mut) else { return };
+        if !state.tx.is_empty() {
+            return;
+        }
+        state.tx.push_noop(Noop::Keepalive, false);
+        self.stats.keepalives_sent += 1;
+        self.queued(now, conn, self.timeout_of(conn));
+    }
+}
+
+/// Whether the peer has all the connections that it will get. A quick no for the usual case.
+fn peer_is_complete(peer: Option<&Peer>) -> bool {
+    peer.is_none_or(|peer| !peer.active || peer.conns.len() > 2 * usize::from(peer.conns_per_peer))
+}
+
+/// One write of the pieces laid out; also returns how many bytes they have.
+fn write<S: Streams>(
+    streams: &mut S,
+    stream: crate::streams::StreamId,
+    stage: &[u8],
+    pieces: &Pieces,
+    mem: &dyn Memory,
+) -> (usize, Result<usize, Stop>) {
+    let mut asked = 0;
+    let slices: SmallVec<[IoSlice<'_>; 8]> = pieces
+        .iter()
+        .map(|piece| {
+            let bytes = match piece {
+                Piece::Staged(range) => stage.get(range.clone()).unwrap_or_default(),
+                Piece::Memory(span) => mem.bytes(*span),
+                Piece::Own(bytes, range) => bytes.get(range.clone()).unwrap_or_default(),
+            };
+            asked += bytes.len();
+            IoSlice::new(bytes)
+        })
+        .collect();
+    let written = streams.write(stream, &slices);
+    (asked, written)
+}

@@ -1,0 +1,377 @@
+//! [`Streams`] over TCP sockets of the system: socket2 makes them, mio reports their readiness. The
+//! only file of this crate that touches the outside.
+//!
+//! Sockets are registered once, edge-triggered, for both directions. Their tokens are a range that
+//! the shell sets aside; a stream's number is its place in that range.
+
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
+use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::ops::Range;
+use std::os::fd::{AsRawFd, RawFd};
+use std::time::Duration;
+
+use lnet_types::Errno;
+use mio::net::{TcpListener, TcpStream};
+use mio::{Interest, Registry, Token};
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+
+use crate::streams::{
+    Accepted, ListenerId, Origin, Source, Stop, StreamId, StreamOptions, Streams,
+};
+
+/// Privileged source ports, highest first (wire.md 2.1).
+const PRIVILEGED_PORTS: Range<u16> = 512..1024;
+/// Connections that may wait to be accepted, as in the kernel.
+const BACKLOG: i32 = 127;
+
+/// TCP sockets under a [`crate::SockDriver`].
+#[derive(Debug)]
+pub struct MioStreams {
+    registry: Registry,
+    tokens: Range<usize>,
+    entries: Vec<Entry>,
+    free: Vec<u32>,
+}
+
+#[derive(Debug)]
+enum Entry {
+    Free,
+    Listener(TcpListener),
+    Stream(TcpStream),
+}
+
+impl MioStreams {
+    /// Streams registered with `registry` under tokens of `tokens`, which nobody else uses. Their
+    /// number bounds that of sockets.
+    pub fn new(registry: Registry, tokens: Range<usize>) -> Self {
+        Self { registry, tokens, entries: Vec::new(), free: Vec::new() }
+    }
+
+    /// A free place.
+    fn place(&mut self) -> Result<u32, Errno> {
+        if let Some(at) = self.free.pop() {
+            return Ok(at);
+        }
+        let at = self.entries.len();
+        if at >= self.tokens.len() {
+            return Err(EMFILE);
+        }
+        self.entries.push(Entry::Free);
+        u32::try_from(at).map_err(|_| EMFILE)
+    }
+
+    fn token(&self, at: u32) -> Token {
+        Token(self.tokens.start + at as usize)
+    }
+
+    /// Registers a stream and gives it a name.
+    fn add(&mut self, mut stream: TcpStream) -> Result<StreamId, Errno> {
+        let at = self.place()?;
+        let both = Interest::READABLE | Interest::WRITABLE;
+        if let Err(error) = self.registry.register(&mut stream, self.token(at), both) {
+            self.free.push(at);
+            return Err(errno(&error));
+        }
+        self.put(at, Entry::Stream(stream));
+        Ok(StreamId(at))
+    }
+
+    fn put(&mut self, at: u32, entry: Entry) -> Option<Entry> {
+        let place = self.entries.get_mut(at as usize)?;
+        Some(std::mem::replace(place, entry))
+    }
+
+    fn stream(&self, id: StreamId) -> Option<&TcpStream> {
+        match self.entries.get(id.0 as usize)? {
+            Entry::Stream(stream) => Some(stream),
+            Entry::Free | Entry::Listener(_) => None,
+        }
+    }
+}
+
+impl Streams for MioStreams {
+    fn source(&self, token: usize) -> Option<Source> {
+        let at = token.checked_sub(self.tokens.start)?;
+        let id = u32::try_from(at).ok()?;
+        match self.entries.get(at)? {
+            Entry::Free => None,
+            Entry::Listener(_) => Some(Source::Listener(ListenerId(id))),
+            Entry::Stream(_) => Some(Source::Stream(StreamId(id))),
+        }
+    }
+
+    fn listen(&mut self, at: SocketAddr, interface: Option<&str>) -> Result<ListenerId, Errno> {
+        let at = scoped(at, interface);
+        let open = || -> io::Result<TcpListener> {
+            let socket = socket(at)?;
+            socket.set_reuse_address(true)?;
+            socket.bind(&at.into())?;
+            socket.listen(BACKLOG)?;
+            Ok(TcpListener::from_std(socket.into()))
+        };
+        let mut listener = open().map_err(|e| errno(&e))?;
+        let place = self.place()?;
+        if let Err(error) =
+            self.registry.register(&mut listener, self.token(place), Interest::READABLE)
+        {
+            self.free.push(place);
+            return Err(errno(&error));
+        }
+        self.put(place, Entry::Listener(listener));
+        Ok(ListenerId(place))
+    }
+
+    fn unlisten(&mut self, listener: ListenerId) {
+        if let Some(Entry::Listener(_)) = self.entries.get(listener.0 as usize) {
+            // Closing it also ends its registration.
+            self.put(listener.0, Entry::Free);
+            self.free.push(listener.0);
+        }
+    }
+
+    fn accept(&mut self, listener: ListenerId, options: &StreamOptions) -> Result<Accepted, Stop> {
+        let Some(Entry::Listener(listener)) = self.entries.get(listener.0 as usize) else {
+            return Err(Stop::Failed(EBADF));
+        };
+        let (stream, remote) = listener.accept().map_err(|e| stop(&e))?;
+        // A peer that has gone again has no addresses; the first read will tell.
+        let local = stream.local_addr().map_err(|e| stop(&e))?;
+        set_options(SockRef::from(&stream), local, options);
+        let stream = self.add(stream).map_err(Stop::Failed)?;
+        Ok(Accepted { stream, local: unmapped(local), remote: unmapped(remote) })
+    }
+
+    fn connect(
+        &mut self,
+        from: Origin<'_>,
+        to: SocketAddr,
+        options: &StreamOptions,
+    ) -> Result<StreamId, Errno> {
+        let to = scoped(to, from.interface);
+        let open = |port: u16| -> io::Result<TcpStream> {
+            let local = scoped(SocketAddr::new(from.addr, port), from.interface);
+            let socket = socket(to)?;
+            set_options(SockRef::from(&socket), local, options);
+            if port == 0 {
+                sys::bind_address_no_port(socket.as_raw_fd())?;
+            } else {
+                // The same source port serves connections to different peers.
+                socket.set_reuse_address(true)?;
+            }
+            socket.bind(&local.into())?;
+            match socket.connect(&to.into()) {
+                Ok(()) => {}
+                Err(e) if e.raw_os_error() == Some(libc::EINPROGRESS) => {}
+                Err(e) => return Err(e),
+            }
+            Ok(TcpStream::from_std(socket.into()))
+        };
+        let stream = if from.privileged {
+            let mut ports = PRIVILEGED_PORTS.rev();
+            loop {
+                let Some(port) = ports.next() else { return Err(Errno::EADDRINUSE) };
+                match open(port) {
+                    Ok(stream) => break stream,
+                    Err(e) if is_port_taken(&e) => {}
+                    Err(e) => return Err(errno(&e)),
+                }
+            }
+        } else {
+            open(0).map_err(|e| errno(&e))?
+        };
+        self.add(stream)
+    }
+
+    fn connected(&mut self, stream: StreamId) -> Result<SocketAddr, Stop> {
+        let stream = self.stream(stream).ok_or(Stop::Failed(EBADF))?;
+        match stream.take_error() {
+            Ok(None) => {}
+            Ok(Some(error)) | Err(error) => return Err(Stop::Failed(errno(&error))),
+        }
+        match stream.peer_addr() {
+            Ok(_) => stream.local_addr().map(unmapped).map_err(|e| stop(&e)),
+            Err(e) if e.kind() == ErrorKind::NotConnected => Err(Stop::WouldBlock),
+            Err(e) => Err(stop(&e)),
+        }
+    }
+
+    fn read(
+        &mut self,
+        stream: StreamId,
+        first: &mut [u8],
+        second: &mut [u8],
+    ) -> Result<usize, Stop> {
+        let mut stream = self.stream(stream).ok_or(Stop::Failed(EBADF))?;
+        loop {
+            let got = if second.is_empty() {
+                stream.read(first)
+            } else {
+                stream.read_vectored(&mut [IoSliceMut::new(first), IoSliceMut::new(second)])
+            };
+            match got {
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                got => return got.map_err(|e| stop(&e)),
+            }
+        }
+    }
+
+    fn write(&mut self, stream: StreamId, slices: &[IoSlice<'_>]) -> Result<usize, Stop> {
+        let mut stream = self.stream(stream).ok_or(Stop::Failed(EBADF))?;
+        loop {
+            let written = match slices {
+                [one] => stream.write(one),
+                many => stream.write_vectored(many),
+            };
+            match written {
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                written => return written.map_err(|e| stop(&e)),
+            }
+        }
+    }
+
+    fn unacked(&self, stream: StreamId) -> u64 {
+        self.stream(stream).map_or(0, |stream| sys::unacked(stream.as_raw_fd()))
+    }
+
+    fn take_error(&mut self, stream: StreamId) -> Option<Errno> {
+        match self.stream(stream)?.take_error() {
+            Ok(None) => None,
+            Ok(Some(error)) | Err(error) => Some(errno(&error)),
+        }
+    }
+
+    fn buffers(&self, stream: StreamId) -> (u32, u32) {
+        let Some(stream) = self.stream(stream) else { return (0, 0) };
+        let socket = SockRef::from(stream);
+        let size = |size: io::Result<usize>| size.ok().and_then(|n| n.try_into().ok()).unwrap_or(0);
+        (size(socket.send_buffer_size()), size(socket.recv_buffer_size()))
+    }
+
+    fn close(&mut self, stream: StreamId, reset: bool) {
+        let Some(socket) = self.stream(stream) else { return };
+        if reset {
+            // If it can't be set the peer sees an end of file, which also ends the connection.
+            let _ = SockRef::from(socket).set_linger(Some(Duration::ZERO));
+        }
+        self.put(stream.0, Entry::Free);
+        self.free.push(stream.0);
+    }
+}
+
+fn socket(of: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(of), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+/// Settings that help but don't decide whether messages flow: a system that refuses one is no reason
+/// to refuse the connection.
+fn set_options(socket: SockRef<'_>, local: SocketAddr, options: &StreamOptions) {
+    let refused = |what: &str, result: io::Result<()>| {
+        if let Err(error) = result {
+            tracing::debug!(what, %error, "socket option not set");
+        }
+    };
+    refused("nodelay", socket.set_tcp_nodelay(options.nodelay));
+    if let Some((idle, interval, probes)) = options.keepalive {
+        let params =
+            TcpKeepalive::new().with_time(idle).with_interval(interval).with_retries(probes);
+        refused("keepalive", socket.set_tcp_keepalive(&params));
+    }
+    if let Some(tos) = options.tos {
+        let tos = u32::from(tos);
+        refused(
+            "tos",
+            if local.is_ipv4() { socket.set_tos_v4(tos) } else { socket.set_tclass_v6(tos) },
+        );
+    }
+    if let Some(size) = options.send_buffer {
+        refused("send buffer", socket.set_send_buffer_size(size as usize));
+    }
+    if let Some(size) = options.recv_buffer {
+        refused("receive buffer", socket.set_recv_buffer_size(size as usize));
+    }
+}
+
+/// Whether another source port may do (wire.md 2.1).
+fn is_port_taken(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::AddrInUse | ErrorKind::AddrNotAvailable)
+}
+
+/// Link-local addresses mean something on one device only.
+fn scoped(addr: SocketAddr, interface: Option<&str>) -> SocketAddr {
+    match addr {
+        SocketAddr::V6(v6) if is_link_local(v6.ip()) => {
+            let scope = interface.and_then(sys::interface_index).unwrap_or(0);
+            SocketAddrV6::new(*v6.ip(), v6.port(), 0, scope).into()
+        }
+        other => other,
+    }
+}
+
+fn is_link_local(ip: &Ipv6Addr) -> bool {
+    ip.segments()[0] & 0xffc0 == 0xfe80
+}
+
+/// IPv4 addresses in IPv6 clothing are IPv4 addresses.
+fn unmapped(addr: SocketAddr) -> SocketAddr {
+    SocketAddr::new(addr.ip().to_canonical(), addr.port())
+}
+
+fn errno(error: &io::Error) -> Errno {
+    Errno(error.raw_os_error().unwrap_or(libc::EIO))
+}
+
+fn stop(error: &io::Error) -> Stop {
+    if error.kind() == ErrorKind::WouldBlock {
+        Stop::WouldBlock
+    } else {
+        Stop::Failed(errno(error))
+    }
+}
+
+const EBADF: Errno = Errno(libc::EBADF);
+const EMFILE: Errno = Errno(libc::EMFILE);
+
+/// System calls that have no safe form in the crates we use.
+#[allow(unsafe_code)]
+mod sys {
+    use std::ffi::CString;
+
+    use super::{RawFd, io};
+
+    /// Bytes written that the peer's TCP has not acknowledged.
+    pub(super) fn unacked(fd: RawFd) -> u64 {
+        let mut bytes: libc::c_int = 0;
+        // SAFETY: TIOCOUTQ (SIOCOUTQ of sockets) stores one int through the pointer, which is valid
+        // for that; `fd` is an open socket of the caller.
+        let result = unsafe { libc::ioctl(fd, libc::TIOCOUTQ, &raw mut bytes) };
+        if result == 0 { u64::try_from(bytes).unwrap_or(0) } else { 0 }
+    }
+
+    /// Lets `bind` to port 0 leave the choice to `connect`, which then knows the whole address pair:
+    /// more connections than there are ports, to different peers.
+    pub(super) fn bind_address_no_port(fd: RawFd) -> io::Result<()> {
+        let on: libc::c_int = 1;
+        // SAFETY: the option reads one int through the pointer, whose size is given; `fd` is an open
+        // socket of the caller.
+        let result = unsafe {
+            libc::setsockopt(
+                fd,
+                libc::IPPROTO_IP,
+                libc::IP_BIND_ADDRESS_NO_PORT,
+                (&raw const on).cast(),
+                size_of_val(&on) as libc::socklen_t,
+            )
+        };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// The index of a device.
+    pub(super) fn interface_index(name: &str) -> Option<u32> {
+        let name = CString::new(name).ok()?;
+        // SAFETY: the pointer is to a string that ends with a zero byte and outlives the call.
+        let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
+        (index != 0).then_some(index)
+    }
+}

@@ -1,0 +1,345 @@
+//! What the driver knows about a peer: its connections, what waits for one, and when to try to make
+//! another. A peer is one process at one NID, seen from one of our interfaces (K-10).
+
+use core::net::IpAddr;
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use lnet::Transmit;
+use lnet_types::{Instant, NiId, ProcessId};
+use lnet_wire::sock::Version;
+use smallvec::SmallVec;
+
+use crate::proto::zc::Owed;
+use crate::stats::Traffic;
+
+slotmap::new_key_type! {
+    /// A connection in any phase.
+    pub(crate) struct ConnKey;
+    /// A peer.
+    pub(crate) struct PeerKey;
+}
+
+/// A peer.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    pub(crate) ni: NiId,
+    pub(crate) id: ProcessId,
+    /// Where it is connected to.
+    pub(crate) addr: IpAddr,
+    /// Whether we connect to it; a peer that was only ever connected to is used as it is.
+    pub(crate) active: bool,
+    /// Bulk connections wanted each way; fixed when the record is made (K-12).
+    pub(crate) conns_per_peer: u8,
+    /// Usable connections.
+    pub(crate) conns: SmallVec<[ConnKey; 3]>,
+    /// Version and incarnation of all of them.
+    pub(crate) session: Option<(Version, u64)>,
+    /// The version that a refusal has taught us.
+    pub(crate) taught: Option<Version>,
+    /// Messages that no connection can take yet.
+    pub(crate) waiting: VecDeque<Waiting>,
+    /// The making of connections.
+    pub(crate) dialer: Dialer,
+    /// Acknowledgements that we owe it.
+    pub(crate) owed: Owed,
+    /// It is in the driver's list of peers with acknowledgements to write.
+    pub(crate) ack_listed: bool,
+    /// When it was last heard.
+    pub(crate) last_alive: Instant,
+    /// No keepalive before.
+    pub(crate) keepalive_after: Instant,
+    /// When it is looked at next; `FAR_FUTURE` if it isn't in the driver's timers.
+    pub(crate) timer: Instant,
+    pub(crate) traffic: Traffic,
+}
+
+/// A message that waits for a connection.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub(crate) transmit: Transmit,
+    pub(crate) deadline: Instant,
+}
+
+impl Peer {
+    pub(crate) fn new(ni: NiId, id: ProcessId, addr: IpAddr, conns_per_peer: u8) -> Self {
+        Self {
+            ni,
+            id,
+            addr,
+            active: false,
+            conns_per_peer,
+            conns: SmallVec::new(),
+            session: None,
+            taught: None,
+            waiting: VecDeque::new(),
+            dialer: Dialer::default(),
+            owed: Owed::default(),
+            ack_listed: false,
+            last_alive: Instant::ZERO,
+            keepalive_after: Instant::ZERO,
+            timer: Instant::FAR_FUTURE,
+            traffic: Traffic::default(),
+        }
+    }
+
+    /// Whether nothing is lost by forgetting it.
+    pub(crate) fn is_forgettable(&self, now: Instant) -> bool {
+        self.conns.is_empty()
+            && self.waiting.is_empty()
+            && self.dialer.is_resting()
+            && (!self.active || now >= self.dialer.not_before)
+    }
+}
+
+/// When to connect: one attempt at a time, again soon after a polite refusal, later and later after
+/// failures (K-26 to K-28).
+///
+/// ```text
+///  Resting ── wanted ─► Due ── begun ─► Trying ── up ─► Resting
+///     ▲                  ▲                │
+///     │                  ╰── refused ─────┤  at most 3 times in a row
+///     ╰──────────────────── failed ───────╯  not again before the interval is over
+/// ```
+#[derive(Debug, Default)]
+pub(crate) struct Dialer {
+    state: State,
+    /// The delay after the last failure; zero after a success.
+    interval: Duration,
+    /// No attempt before.
+    pub(crate) not_before: Instant,
+    /// Refusals in a row.
+    refusals: u8,
+    /// The peer has given us what it will; no more attempts until a connection is lost.
+    settled: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    /// Nothing to be done.
+    #[default]
+    Resting,
+    /// An attempt is due at `at`; all attempts end at `until`.
+    Due { at: Instant, until: Instant },
+    /// An attempt is under way.
+    Trying { conn: ConnKey, until: Instant },
+}
+
+/// How an attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Attempt {
+    /// A connection is up.
+    Up,
+    /// Refused: race or enough connections. Again after the shortest delay.
+    Later,
+    /// Refused: other version or incarnation. Again at once.
+    Again,
+    /// Failed.
+    Failed,
+}
+
+/// Refusals in a row that are taken (K-26).
+const REFUSALS_MAX: u8 = 3;
+
+impl Dialer {
+    /// A connection is wanted. Tells whether one is being made, or will be.
+    pub(crate) fn want(&mut self, now: Instant, timeout: Duration) -> bool {
+        if self.state == State::Resting && !self.settled && now >= self.not_before {
+            self.refusals = 0;
+            self.state = State::Due { at: now, until: now + timeout };
+        }
+        self.state != State::Resting
+    }
+
+    /// When the next attempt is due.
+    pub(crate) const fn due(&self) -> Option<Instant> {
+        match self.state {
+            State::Due { at, .. } => Some(at),
+            State::Resting | State::Trying { .. } => None,
+        }
+    }
+
+    /// When the attempt under way must have ended.
+    pub(crate) const fn until(&self) -> Option<Instant> {
+        match self.state {
+            State::Trying { until, .. } => Some(until),
+            State::Resting | State::Due { .. } => None,
+        }
+    }
+
+    /// The connection that is being made.
+    pub(crate) const fn trying(&self) -> Option<ConnKey> {
+        match self.state {
+            State::Trying { conn, .. } => Some(conn),
+            State::Resting | State::Due { .. } => None,
+        }
+    }
+
+    pub(crate) fn is_resting(&self) -> bool {
+        self.state == State::Resting
+    }
+
+    /// An attempt has begun as `conn`.
+    pub(crate) const fn begun(&mut self, conn: ConnKey) {
+        if let State::Due { until, .. } = self.state {
+            self.state = State::Trying { conn, until };
+        }
+    }
+
+    /// The attempt has ended. `complete` says whether there is a connection of each type. Tells
+    /// whether that was a failure, which those who wait must hear of.
+    pub(crate) fn ended(
+        &mut self,
+        now: Instant,
+        how: Attempt,
+        complete: bool,
+        min: Duration,
+        max: Duration,
+    ) -> bool {
+        let until = match self.state {
+            State::Resting => return false,
+            State::Due { until, .. } | State::Trying { until, .. } => until,
+        };
+        let again = match how {
+            Attempt::Up => {
+                self.rest();
+                return false;
+            }
+            Attempt::Later => Some(now + min),
+            Attempt::Again => Some(now),
+            Attempt::Failed => None,
+        };
+        if let Some(at) = again {
+            self.refusals += 1;
+            if self.refusals < REFUSALS_MAX && at < until {
+                self.state = State::Due { at, until };
+                return false;
+            }
+            if complete {
+                self.rest();
+                self.settled = true;
+                return false;
+            }
+        }
+        self.state = State::Resting;
+        self.refusals = 0;
+        self.interval = (self.interval * 2).clamp(min, max.max(min));
+        self.not_before = now + self.interval;
+        true
+    }
+
+    /// A connection was lost, so the peer may take another one.
+    pub(crate) const fn unsettle(&mut self) {
+        self.settled = false;
+    }
+
+    /// Nothing more is wanted.
+    pub(crate) fn rest(&mut self) {
+        self.state = State::Resting;
+        self.refusals = 0;
+        self.interval = Duration::ZERO;
+        self.not_before = Instant::ZERO;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use slotmap::KeyData;
+
+    use super::*;
+
+    const MIN: Duration = Duration::from_secs(1);
+    const MAX: Duration = Duration::from_secs(60);
+    const TIMEOUT: Duration = Duration::from_secs(50);
+
+    fn conn() -> ConnKey {
+        ConnKey::from(KeyData::from_ffi(1 << 32 | 1))
+    }
+
+    fn at(secs: u64) -> Instant {
+        Instant::from_secs(secs)
+    }
+
+    fn end(d: &mut Dialer, now: Instant, how: Attempt, complete: bool) -> bool {
+        d.ended(now, how, complete, MIN, MAX)
+    }
+
+    #[test]
+    fn delays_double_from_one_second_to_sixty_and_a_success_resets_them() {
+        let mut d = Dialer::default();
+        let mut now = at(0);
+        for delay in [1, 2, 4, 8, 16, 32, 60, 60] {
+            assert!(d.want(now, TIMEOUT), "an attempt is allowed at {now}");
+            d.begun(conn());
+            assert!(end(&mut d, now, Attempt::Failed, false));
+            let next = now + Duration::from_secs(delay);
+            assert!(!d.want(next - Duration::from_nanos(1), TIMEOUT), "too soon after {delay} s");
+            now = next;
+        }
+        assert!(d.want(now, TIMEOUT));
+        d.begun(conn());
+        assert!(!end(&mut d, now, Attempt::Up, false));
+        assert!(d.want(now, TIMEOUT));
+        d.begun(conn());
+        assert!(end(&mut d, now, Attempt::Failed, false));
+        assert_eq!(d.not_before, now + MIN);
+    }
+
+    #[test]
+    fn refusals_are_taken_three_times() {
+        let mut d = Dialer::default();
+        assert!(d.want(at(0), TIMEOUT));
+        for n in 0..2 {
+            d.begun(conn());
+            assert!(!end(&mut d, at(n), Attempt::Later, false));
+            assert_eq!(d.due(), Some(at(n + 1)));
+        }
+        d.begun(conn());
+        assert!(end(&mut d, at(2), Attempt::Later, false), "the third is a failure");
+        assert_eq!(d.not_before, at(3));
+    }
+
+    #[test]
+    fn with_one_connection_of_each_type_refusals_settle_the_matter() {
+        let mut d = Dialer::default();
+        assert!(d.want(at(0), TIMEOUT));
+        for n in 0..3 {
+            d.begun(conn());
+            assert!(!end(&mut d, at(n), Attempt::Later, true));
+        }
+        assert!(!d.want(at(100), TIMEOUT));
+        d.unsettle();
+        assert!(d.want(at(100), TIMEOUT));
+    }
+
+    #[test]
+    fn another_version_is_tried_at_once() {
+        let mut d = Dialer::default();
+        assert!(d.want(at(5), TIMEOUT));
+        d.begun(conn());
+        assert!(!end(&mut d, at(6), Attempt::Again, false));
+        assert_eq!(d.due(), Some(at(6)));
+    }
+
+    #[test]
+    fn all_attempts_together_have_one_time_limit() {
+        let mut d = Dialer::default();
+        assert!(d.want(at(0), TIMEOUT));
+        d.begun(conn());
+        assert_eq!(d.until(), Some(at(50)));
+        assert!(!end(&mut d, at(40), Attempt::Later, false));
+        d.begun(conn());
+        assert_eq!(d.until(), Some(at(50)));
+        assert!(end(&mut d, at(49), Attempt::Later, false), "one more would be too late");
+    }
+
+    #[test]
+    fn ends_of_attempts_that_were_not_begun_change_nothing() {
+        for how in [Attempt::Up, Attempt::Later, Attempt::Again, Attempt::Failed] {
+            let mut d = Dialer::default();
+            assert!(!end(&mut d, at(0), how, false));
+            assert!(d.is_resting());
+            assert_eq!(d.not_before, Instant::ZERO);
+        }
+    }
+}

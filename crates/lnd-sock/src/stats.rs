@@ -1,0 +1,290 @@
+//! Counters: plain numbers in their owners, copied out whole.
+
+use core::fmt;
+
+use lnet_types::{NiId, ProcessId};
+use lnet_wire::WireError;
+use lnet_wire::sock::Version;
+
+use core::net::SocketAddr;
+
+use crate::proto::kinds::Kind;
+
+macro_rules! refusals {
+    ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
+        /// Why a connection, or an attempt at one, was refused or closed by us. One counter each.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        #[non_exhaustive]
+        pub enum Refusal {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Refusal {
+            /// All of them, in the order of [`Stats::refused`].
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            /// The name of its counter.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$name => $text,)* }
+            }
+        }
+    };
+}
+
+refusals! {
+    /// Accept mode `secure`, and the source port was above 1023.
+    InsecurePort = "insecure_port",
+    /// Too many connections in handshake, altogether or from that address.
+    TooManyPending = "too_many_pending",
+    /// Too many connections from that address.
+    TooManyConnections = "too_many_connections",
+    /// The request has a wrong magic.
+    RequestMagic = "request_magic",
+    /// The request has an unknown version, or was the generic magic: answered.
+    RequestVersion = "request_version",
+    /// The request's NID field is no NID.
+    RequestMalformed = "request_malformed",
+    /// The request names a NID that is not this interface's.
+    RequestNid = "request_nid",
+    /// Request or HELLO did not arrive in time.
+    HandshakeTimeout = "handshake_timeout",
+    /// The other side closed during the handshake.
+    HandshakeEof = "handshake_eof",
+    /// The stream broke during the handshake.
+    HandshakeError = "handshake_error",
+    /// The HELLO has a wrong magic.
+    HelloMagic = "hello_magic",
+    /// The HELLO has an unknown version: answered, when we are the passive side.
+    HelloVersion = "hello_version",
+    /// A field of the HELLO is impossible.
+    HelloMalformed = "hello_malformed",
+    /// The HELLO is from the wildcard.
+    HelloAnyNid = "hello_any_nid",
+    /// The HELLO is from another NID or process than we wanted to reach.
+    HelloOtherPeer = "hello_other_peer",
+    /// The HELLO has a connection type that there is not, or not the inverse of ours.
+    HelloType = "hello_type",
+    /// Where a HELLO was due, an acceptor spoke of its version.
+    HelloFromAcceptor = "hello_from_acceptor",
+    /// Both connected at once, and the other side's connection loses (K-22).
+    Race = "race",
+    /// As many connections of that type as there may be (K-23).
+    Duplicate = "duplicate",
+    /// Another incarnation or version than the existing connections (K-25).
+    Stale = "stale",
+    /// The interface is cut, for a test.
+    Blocked = "blocked",
+    /// A frame type that there is not.
+    FrameType = "frame_type",
+    /// A NOOP's cookies contradict each other.
+    FrameCookies = "frame_cookies",
+    /// An acknowledgement of something that was never sent.
+    UnknownCookie = "unknown_cookie",
+    /// The LNet header is malformed.
+    Header = "header",
+    /// A checksum is wrong.
+    Checksum = "checksum",
+    /// The node found the message wrong.
+    Misbehaved = "misbehaved",
+    /// The peer asks for acknowledgements faster than it takes them.
+    TooManyAcks = "too_many_acks",
+}
+
+impl Refusal {
+    /// The counter of a request that `why` made unreadable.
+    pub(crate) const fn of_request(why: &WireError) -> Self {
+        match why {
+            // The generic magic is one of another protocol version: it gets the same answer.
+            WireError::Magic { .. } => Self::RequestMagic,
+            WireError::Version { .. } => Self::RequestVersion,
+            _ => Self::RequestMalformed,
+        }
+    }
+
+    /// The counter of a HELLO that `why` made unreadable.
+    pub(crate) const fn of_hello(why: &WireError) -> Self {
+        match why {
+            WireError::Magic { .. } => Self::HelloMagic,
+            WireError::Version { .. } => Self::HelloVersion,
+            _ => Self::HelloMalformed,
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Counters of the whole driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Refusals and protocol errors, indexed as [`Refusal::ALL`]; see [`Stats::refused`].
+    refused: [u64; Refusal::ALL.len()],
+    /// Connections that became usable, ours and theirs.
+    pub connected: u64,
+    /// Connections that were usable and ended.
+    pub closed: u64,
+    /// … of these, with an error.
+    pub closed_with_error: u64,
+    /// Connection attempts that we began.
+    pub dialed: u64,
+    /// … that failed, so that we backed off.
+    pub dial_failures: u64,
+    /// … that the peer refused as race or duplicate, so that we tried again.
+    pub dial_retries: u64,
+    /// Attempts begun again with another protocol version.
+    pub version_changes: u64,
+    /// Times that a peer was found to have restarted.
+    pub new_incarnations: u64,
+    /// Connections closed because what we sent was not acknowledged in time.
+    pub send_timeouts: u64,
+    /// Connections closed because a message stopped arriving.
+    pub recv_timeouts: u64,
+    /// Messages given to `send` and accepted.
+    pub msgs_queued: u64,
+    /// Messages handed to the transport whole.
+    pub msgs_sent: u64,
+    /// Messages that failed after `send`.
+    pub msgs_failed: u64,
+    /// Headers received.
+    pub msgs_received: u64,
+    /// Messages whose payload was read away, by the node's wish.
+    pub msgs_dropped: u64,
+    /// Messages that had to wait for a buffer.
+    pub msgs_deferred: u64,
+    /// Keepalives sent.
+    pub keepalives_sent: u64,
+    /// Keepalives received.
+    pub keepalives_received: u64,
+    /// Zero-copy acknowledgements asked of us.
+    pub acks_requested: u64,
+    /// Zero-copy acknowledgements given, in whatever way.
+    pub acks_sent: u64,
+    /// … of these, on the back of a message.
+    pub acks_piggybacked: u64,
+    /// Calls of write.
+    pub writes: u64,
+    /// Calls of read.
+    pub reads: u64,
+}
+
+impl Stats {
+    pub(crate) const fn new() -> Self {
+        Self {
+            refused: [0; Refusal::ALL.len()],
+            connected: 0,
+            closed: 0,
+            closed_with_error: 0,
+            dialed: 0,
+            dial_failures: 0,
+            dial_retries: 0,
+            version_changes: 0,
+            new_incarnations: 0,
+            send_timeouts: 0,
+            recv_timeouts: 0,
+            msgs_queued: 0,
+            msgs_sent: 0,
+            msgs_failed: 0,
+            msgs_received: 0,
+            msgs_dropped: 0,
+            msgs_deferred: 0,
+            keepalives_sent: 0,
+            keepalives_received: 0,
+            acks_requested: 0,
+            acks_sent: 0,
+            acks_piggybacked: 0,
+            writes: 0,
+            reads: 0,
+        }
+    }
+
+    /// How often we refused or closed for this reason.
+    pub const fn refused(&self, why: Refusal) -> u64 {
+        self.refused[why as usize]
+    }
+
+    /// All refusals with their counts.
+    pub fn refusals(&self) -> impl Iterator<Item = (Refusal, u64)> + '_ {
+        Refusal::ALL.iter().map(|&why| (why, self.refused(why)))
+    }
+
+    pub(crate) const fn refuse(&mut self, why: Refusal) {
+        self.refused[why as usize] += 1;
+    }
+}
+
+/// Traffic, in messages and bytes as they are on the wire (frame and LNet headers included).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Bytes handed to the transport.
+    pub bytes_out: u64,
+    /// Bytes received.
+    pub bytes_in: u64,
+    /// Messages handed to the transport whole.
+    pub msgs_out: u64,
+    /// Headers received.
+    pub msgs_in: u64,
+}
+
+/// One line about a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerInfo {
+    /// The local interface.
+    pub ni: NiId,
+    /// The peer.
+    pub id: ProcessId,
+    /// Where it is connected to.
+    pub addr: SocketAddr,
+    /// Usable connections.
+    pub connections: usize,
+    /// Messages that wait for a connection.
+    pub waiting: usize,
+    /// Its traffic since the record was made; a record goes when it has been idle and unconnected.
+    pub traffic: Traffic,
+}
+
+/// One line about a usable connection, as `lctl conn_list` shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnInfo {
+    /// The local interface.
+    pub ni: NiId,
+    /// The peer.
+    pub peer: ProcessId,
+    /// What we call the connection.
+    pub kind: Kind,
+    /// Protocol version.
+    pub version: Version,
+    /// Our end.
+    pub local: SocketAddr,
+    /// The other end.
+    pub remote: SocketAddr,
+    /// Sizes of the socket's send and receive buffers, bytes.
+    pub buffers: (u32, u32),
+    /// Whether small segments may wait for others.
+    pub nagle: bool,
+    /// Bytes queued and not yet handed to the transport.
+    pub queued: u64,
+    /// Traffic of this connection.
+    pub traffic: Traffic,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_refusal_has_its_own_counter_and_name() {
+        let mut stats = Stats::new();
+        for &why in Refusal::ALL {
+            stats.refuse(why);
+        }
+        assert!(stats.refusals().all(|(_, n)| n == 1));
+        let mut names: Vec<_> = Refusal::ALL.iter().map(|r| r.name()).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), Refusal::ALL.len());
+    }
+}
