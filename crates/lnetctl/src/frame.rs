@@ -52,10 +52,10 @@ enum Words {
     Prefix,
 }
 
-/// The program. `args`: the words behind its name.
+/// The program. `args`: its name, then its words.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut words = Vec::new();
-    for arg in args {
+    for arg in args.into_iter().skip(1) {
         match arg.into_string() {
             Ok(word) => words.push(word),
             Err(arg) => {

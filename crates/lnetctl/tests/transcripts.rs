@@ -1,0 +1,19 @@
+//! Transcripts: what kernel nodes printed, compared with what this program prints.
+//!
+//! `vector.rs` reads the recordings, `verdict.rs` says how each compares and makes the page of
+//! transcripts, `rebuild.rs` is a stand-in for the daemon with the state of a recording,
+//! `offline.rs` compares against it, `live.rs` against real daemons in network namespaces;
+//! `commands.rs` tests what no recording shows.
+
+#[path = "transcripts/commands.rs"]
+mod commands;
+#[path = "transcripts/live.rs"]
+mod live;
+#[path = "transcripts/offline.rs"]
+mod offline;
+#[path = "transcripts/rebuild.rs"]
+mod rebuild;
+#[path = "transcripts/vector.rs"]
+mod vector;
+#[path = "transcripts/verdict.rs"]
+mod verdict;

@@ -1,0 +1,274 @@
+//! What commands ask of the daemon, and what they say where no recording shows it.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use lnet_admin::{AdminError, Ask, ClientError, Reply, Request};
+use lnet_types::Errno;
+use lnetctl::Session;
+
+use super::vector::Vector;
+
+/// Does everything, but for what it is told to refuse; remembers what it was asked.
+#[derive(Default)]
+struct Node {
+    asked: Vec<Request>,
+    refuse: Option<(usize, AdminError)>,
+}
+
+impl Ask for Node {
+    fn ask_within(&mut self, request: &Request, _: Duration) -> Result<Reply, ClientError> {
+        self.asked.push(request.clone());
+        match &self.refuse {
+            Some((nth, error)) if *nth == self.asked.len() => Err(error.clone().into()),
+            _ => Ok(Reply::Done),
+        }
+    }
+}
+
+impl Node {
+    fn refusing(nth: usize, error: AdminError) -> Self {
+        Self { asked: Vec::new(), refuse: Some((nth, error)) }
+    }
+
+    /// Standard output, standard error, exit code.
+    fn run(&mut self, line: &str) -> (String, String, i32) {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        let mut session = Session::new(self);
+        session.explain = true;
+        let code = lnetctl::run(&mut session, &words) & 0xff;
+        (session.out, session.err, code)
+    }
+
+    /// What was asked, in short.
+    fn asked(&self) -> Vec<String> {
+        let short = |request: &Request| match request {
+            Request::NetAdd(n) => format!(
+                "+{} {:?} {:?} credits {:?} conns {:?}",
+                n.net,
+                n.interfaces.iter().map(|i| i.name.as_str()).collect::<Vec<_>>(),
+                n.nid,
+                n.tunables.credits,
+                n.lnd.conns_per_peer
+            ),
+            Request::NetDel(n) => format!("-{} {:?} {:?}", n.net, n.interfaces, n.nid),
+            Request::PeerAdd(p) => format!("+{} {:?} mr {}", p.primary, p.nids, p.multi_rail),
+            Request::PeerDel(p) => format!("-{} {:?}", p.primary, p.nids),
+            Request::Set { settings } => format!("set {}", settings.len()),
+            other => format!("{other:?}"),
+        };
+        self.asked.iter().map(short).collect()
+    }
+}
+
+/// A file with the backup that was recorded.
+struct Backup(PathBuf);
+
+impl Backup {
+    fn new(name: &str) -> Self {
+        let name = format!("ulnet-{}-{name}.yaml", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::write(&path, Vector::read("export-backup").out).expect("a temporary file");
+        Self(path)
+    }
+
+    fn import(&self, mode: &str) -> String {
+        format!("import {mode} {}", self.0.display())
+    }
+}
+
+impl Drop for Backup {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn an_import_creates_in_order_and_undoes_backwards() {
+    let backup = Backup::new("order");
+    let mut node = Node::default();
+    assert_eq!(node.run(&backup.import("")), (String::new(), String::new(), 0));
+    let nets = |name| format!("+tcp [\"{name}\"] None credits Some(256) conns Some(1)");
+    let peer = "+10.77.0.3@tcp [10.77.1.3@tcp] mr true".to_owned();
+    assert_eq!(node.asked(), [nets("eth0"), nets("eth1"), peer, "set 12".to_owned()]);
+    let mut node = Node::default();
+    assert_eq!(node.run(&backup.import("--del")).2, 0);
+    assert_eq!(
+        node.asked(),
+        ["set 3", "-10.77.0.3@tcp []", "-tcp [\"eth1\"] None", "-tcp [\"eth0\"] None"]
+    );
+}
+
+#[test]
+fn an_import_stops_at_the_first_refusal_and_says_where() {
+    let backup = Backup::new("refusal");
+    let recorded = Vector::read("import-again");
+    let mut node = Node::refusing(1, AdminError::new(Errno::EEXIST, "cannot add LNet NI"));
+    let (out, err, code) = node.run(&backup.import("--add"));
+    assert_eq!((out, err, code), (recorded.out, recorded.err, recorded.exit));
+    assert_eq!(node.asked.len(), 1);
+
+    let mut node = Node::refusing(4, AdminError::errno(Errno::EINVAL).because("numa_range 7: x"));
+    let (_, err, code) = node.run(&backup.import(""));
+    assert_eq!(code, 234);
+    assert!(err.contains("      errno: -22\n"), "{err}");
+    assert!(err.ends_with("# numa_range 7: x\n"), "{err}");
+}
+
+#[test]
+fn nothing_of_a_wrong_file_is_applied() {
+    let path = std::env::temp_dir().join(format!("ulnet-{}-wrong.yaml", std::process::id()));
+    for (yaml, expected) in [
+        ("net: [{net type: tcp}]\nfrob: 1\n", "\"invalid key 'frob'\"\n...\n# line 2, column 1\n"),
+        ("net: [{net type: tcp}]\nping: {nids: [10.0.0.1@tcp]}\n", "\"invalid key 'ping'\""),
+        (
+            "net: [{net type: tcp}]\nglobal: {profile: kernel}\n",
+            "cannot change in a running daemon",
+        ),
+        ("net: [\n", "Parser error: "),
+    ] {
+        fs::write(&path, yaml).unwrap();
+        let mut node = Node::default();
+        let (out, err, code) = node.run(&format!("import {}", path.display()));
+        assert_eq!((out.as_str(), code), ("", 234), "{yaml}");
+        assert!(err.contains(expected), "{yaml}: {err}");
+        assert_eq!(node.asked, [], "{yaml}");
+    }
+    fs::write(&path, [0xff, 0xfe]).unwrap();
+    let (_, err, code) = Node::default().run(&format!("import {}", path.display()));
+    assert_eq!((err.as_str(), code), ("Parser error: not UTF-8 behind byte 0\n", 234));
+    fs::remove_file(&path).unwrap();
+    let (_, err, code) = Node::default().run(&format!("import {}", path.display()));
+    assert!(err.contains("No such file or directory") && code == 254, "{err}");
+}
+
+#[test]
+fn net_add_turns_options_into_one_request_or_two() {
+    let asked = |line: &str| {
+        let mut node = Node::default();
+        assert_eq!(node.run(line), (String::new(), String::new(), 0), "{line}");
+        node.asked()
+    };
+    assert_eq!(
+        asked("net add --net tcp -i eth0,eth1 --credits 0x10 --conns-per 4"),
+        ["+tcp [\"eth0\", \"eth1\"] None credits Some(16) conns Some(4)"]
+    );
+    assert_eq!(
+        asked("net add --nid fd00::1@tcp3"),
+        ["+tcp3 [] Some(fd00::1@tcp3) credits None conns None"]
+    );
+    assert_eq!(
+        asked("net add --nid 10.0.0.1@tcp --if eth0 --credits 0"),
+        [
+            "+tcp [\"eth0\"] None credits None conns None",
+            "+tcp [] Some(10.0.0.1@tcp) credits None conns None"
+        ]
+    );
+    assert_eq!(asked("net del --nid 10.0.0.1@tcp"), ["-tcp [] Some(10.0.0.1@tcp)"]);
+    assert_eq!(asked("net set"), [] as [&str; 0]);
+}
+
+#[test]
+fn wrong_words_are_named_and_nothing_is_sent() {
+    for (line, code, text) in [
+        ("net add --net tcp --if eth0 --tos 256", 234, "Invalid ToS argument"),
+        (
+            "net add --net tcp --if eth0 -m 128",
+            255,
+            "invalid conns-per-peer value (valid range 0-127)",
+        ),
+        (
+            "net add --net tcp --if eth0 -m x",
+            255,
+            "invalid conns-per-peer value (valid range 0-127)",
+        ),
+        ("net add --net tcp --if eth0[", 234, "bad interface list"),
+        ("net add --net tcp --if eth0 --cpt [x", 234, "CPT list '[x'"),
+        ("net add --nid foo", 234, "bad NID list"),
+        (
+            "net add --net tcp --if eth0 --peer-credits 99999999999",
+            234,
+            "invalid peer-credits value",
+        ),
+        ("net add --net tcp --if eth0 eth1", 234, "unexpected argument 'eth1'"),
+        ("net add --net tcp --bogus", 234, "net add: unrecognized option '--bogus'"),
+        ("net add --net", 234, "option '--net' requires an argument"),
+        ("net add --peer 1 --net tcp", 234, "'--peer' is ambiguous"),
+        ("net set --nid 10.0.0.1@tcp --all --health 1", 234, "--nid is invalid with --all option"),
+        ("net set --lnd-timeout 5", 234, "Specified --lnd-timeout without --net option"),
+        ("net set --net foo --lnd-timeout 5", 234, "Invalid network type: foo"),
+        ("net set --net tcp --lnd-timeout -5", 234, "Invalid LND timeout value '-5', must be >= 0"),
+        ("net set --health x", 234, "invalid health value 'x'"),
+        ("net show --net foo", 234, "cannot parse net"),
+        ("peer set --health 5", 234, "--nid or --all must be specified"),
+        ("peer set --nid x --health 5", 234, "cannot parse NID 'x'"),
+        ("peer set --all --health 1001", 234, "expected 0 to 1000"),
+        ("peer add --nid 10.0.0.1@tcp", 234, "missing primary NID"),
+        ("peer add --prim_nid 10.0.0.[1-2]@tcp", 234, "unsupported primary NID"),
+        ("ping --timeout x 10.0.0.1@tcp", 234, "invalid timeout value 'x'"),
+        ("ping --source x 10.0.0.1@tcp", 234, "cannot parse NID 'x'"),
+        ("ping 10.0.0.[1-100]@tcp 10.0.1.[1-100]@tcp", 234, "specifies more NIDs than allowed"),
+        ("ping", 234, "ping needs NID targets"),
+        ("set retry_count 1 2", 234, "unexpected argument '2'"),
+        ("import --add --del x", 234, "one of --add, --del, --show and --exec"),
+    ] {
+        let mut node = Node::default();
+        let (out, err, got) = node.run(line);
+        assert_eq!((out.as_str(), got), ("", code), "{line}: {err}");
+        assert!(err.contains(text), "{line}: {err}");
+        assert_eq!(node.asked, [], "{line}");
+    }
+    let (out, err, code) = Node::default().run("net add --net tcp --nid 10.0.0.1@tcp");
+    assert_eq!(
+        (out.as_str(), err.as_str(), code),
+        ("--net is invalid with --nid option\n", "", 234)
+    );
+}
+
+#[test]
+fn people_hear_why_and_scripts_what() {
+    let refusal = || AdminError::new(Errno::ENETDOWN, "cannot add LNet NI").because("eth9: absent");
+    let mut node = Node::refusing(1, refusal());
+    let (_, err, _) = node.run("net add --net tcp --if eth9");
+    let recorded = Vector::read("err-net-add-no-such-if").err;
+    assert_eq!(err, format!("{recorded}# eth9: absent\n"));
+    let mut node = Node::refusing(1, refusal());
+    let mut session = Session::new(&mut node);
+    let words = "net add --net tcp --if eth9".split(' ').map(str::to_owned).collect::<Vec<_>>();
+    lnetctl::run(&mut session, &words);
+    assert_eq!(session.err, recorded);
+}
+
+#[test]
+fn ping_passes_time_limits_as_the_original_reads_them() {
+    for (option, expected) in [
+        ("", None),
+        ("-t 2", Some(2000)),
+        ("--timeout 1", Some(1000)),
+        ("-t 179", Some(179_000)),
+        ("-t 180", None),
+        ("-t 0", None),
+        ("--timeout=-5", None),
+    ] {
+        let mut node = Node::default();
+        node.run(&format!("ping {option} 10.0.0.1@tcp"));
+        let [Request::Ping(ping)] = node.asked.as_slice() else { panic!("{option}") };
+        assert_eq!(ping.timeout_ms, expected, "{option}");
+    }
+}
+
+#[test]
+fn words_that_exist_at_every_level_do_so() {
+    for line in ["net help", "net --version", "peer list-commands", "version", "quit", "set exit"] {
+        let (_, err, code) = Node::default().run(line);
+        assert_eq!((err.as_str(), code), ("", 0), "{line}");
+    }
+    let (out, err, code) = Node::default().run("help net add");
+    assert_eq!((out.as_str(), code), ("", 0));
+    assert!(err.starts_with("net add: "), "{err}");
+    let (out, _, code) = Node::default().run("net");
+    assert!(out.contains("net add: ") && out.contains("net set: ") && code == 234, "{out}");
+    let (out, _, code) = Node::default().run("net add --if eth0 --help");
+    assert!(out.starts_with("net add: ") && code == 0, "{out}");
+}

@@ -1,0 +1,495 @@
+//! The recorded command lines, played through a shell on a live node.
+//!
+//! Two nodes in network namespaces, A 10.77.0.2 and 10.77.1.2, B .3 on both rails, and a host
+//! 10.77.0.1 that listens nowhere; daemons with the profile `kernel`. Each scene starts with fresh
+//! daemons and brings A into the state that its recordings were made in.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use lnet_admin::{Ask as _, Client, Request};
+use netns::{Host, Port, Process, World};
+
+use super::vector::{FIXTURES, Vector, difference};
+use super::verdict::{Verdict, list};
+
+/// What is done on A.
+enum Act {
+    /// A recording is played and compared.
+    Play(&'static str),
+    /// The same, with every number masked: how often what was sent before is not recorded.
+    Shape(&'static str),
+    /// A preparation that must succeed.
+    Do(&'static str),
+}
+
+use Act::{Do, Play, Shape};
+
+/// A scene and whether B runs in it.
+struct Scene {
+    name: &'static str,
+    daemons: bool,
+    acts: &'static [Act],
+}
+
+const SCENES: &[Scene] = &[
+    Scene {
+        name: "no daemon",
+        daemons: false,
+        acts: &[
+            Play("noload-net-show"),
+            Play("noload-lnet-configure-no-module"),
+            Play("version"),
+            Play("list-commands"),
+            Play("bad-subcommand"),
+            Play("bad-net-subcommand"),
+            Play("err-set-unknown"),
+        ],
+    },
+    Scene {
+        name: "not configured, then configured, then pinging",
+        daemons: true,
+        acts: &[
+            Play("unconf-net-show"),
+            Play("unconf-net-add"),
+            Play("unconf-peer-show"),
+            Play("unconf-ping"),
+            Play("unconf-stats-show"),
+            Play("unconf-global-show"),
+            Play("unconf-export"),
+            Play("unconf-unconfigure"),
+            Play("lnet-configure"),
+            Play("lnet-configure-again"),
+            Play("lo-only-net-show"),
+            Play("lo-only-net-show-v"),
+            Play("lo-only-ping-self"),
+            Play("lo-only-ping-remote"),
+            Play("net-add"),
+            Play("net-show"),
+            Play("net-show-v0"),
+            Play("net-show-v1"),
+            Play("net-show-v2"),
+            Play("net-show-v3"),
+            Play("net-show-v4"),
+            Play("net-show-verbose-noarg"),
+            Play("net-show-net-tcp"),
+            Play("net-show-net-absent"),
+            Play("global-show-default"),
+            Play("stats-show-fresh"),
+            Play("peer-show-empty"),
+            Play("export-fresh"),
+            Play("export-fresh-backup"),
+            Play("ping"),
+            Play("peer-show-after-ping"),
+            Play("ping-second-nid"),
+            Play("ping-two-nids"),
+            Play("ping-two-args"),
+            Play("ping-range"),
+            Play("ping-self"),
+            Play("ping-lo"),
+            Play("ping-source"),
+            Play("ping-timeout-opt"),
+            Play("err-ping-no-arg"),
+            Play("err-ping-bad-nid"),
+            Play("err-ping-bad-nid2"),
+            Play("err-ping-no-net"),
+            Play("err-ping-unreachable-net"),
+            Play("err-ping-unreachable-host"),
+            Play("err-ping-timeout-unreachable"),
+            Play("err-ping-connrefused"),
+            Play("discover"),
+            Play("discover-again"),
+            Play("discover-force"),
+            Play("discover-self"),
+            Play("discover-lo"),
+            Play("ping-after-discover"),
+            Play("ping-delayed"),
+            Play("ping-mixed-ok-bad"),
+            Play("err-discover-bad-nid"),
+            Play("err-discover-no-arg"),
+            Play("err-discover-unreachable-net"),
+            Play("err-discover-unreachable-host"),
+            Play("peer-add"),
+            Play("peer-show-added"),
+            Play("err-peer-add-dup"),
+            Play("err-peer-add-conflict"),
+            Play("peer-set-health"),
+            Play("peer-set-state"),
+            Play("peer-del-nid"),
+            Play("peer-del"),
+            Play("err-peer-del-absent"),
+            Play("err-peer-del-absent-nid"),
+            Play("err-peer-del-bad-nid"),
+            Play("err-peer-set-absent"),
+            Play("err-peer-show-bad-nid"),
+            Play("err-peer-add-bad-nid"),
+            Play("err-peer-add-no-arg"),
+            Play("peer-add-non-mr"),
+            Play("peer-add-range"),
+            Play("peer-show-final"),
+            Shape("net-show-v4-traffic"),
+            Shape("stats-show"),
+            Play("stats-reset"),
+            Play("stats-show-after-reset"),
+            Play("lnet-unconfigure"),
+        ],
+    },
+    Scene {
+        name: "discovered, exported, imported",
+        daemons: true,
+        acts: &[
+            Do("lnetctl lnet configure; lnetctl net add --net tcp --if eth0,eth1"),
+            Do("lnetctl discover 10.77.0.3@tcp; sleep 1"),
+            Play("peer-show"),
+            Play("peer-show-v0"),
+            Play("peer-show-v1"),
+            Play("peer-show-v2"),
+            Play("peer-show-v3"),
+            Play("peer-show-v4"),
+            Play("peer-show-nid"),
+            Play("peer-show-nid-absent"),
+            Play("export"),
+            Play("export-backup"),
+            Do(
+                "lnetctl export --backup > b.yaml; lnetctl lnet unconfigure; lnetctl lnet configure",
+            ),
+            Play("import-backup"),
+            Play("import-net-show-after"),
+            Play("import-peer-show-after"),
+            Play("import-again"),
+            Play("import-del"),
+            Play("import-net-show-after-del"),
+            Play("import-stdin"),
+            Play("import-absent-file"),
+            Play("import-bad-key"),
+            Play("import-bad-yaml"),
+        ],
+    },
+    Scene {
+        name: "tunables",
+        daemons: true,
+        acts: &[
+            Do("lnetctl lnet configure"),
+            Play("set-discovery"),
+            Play("set-drop_asym_route"),
+            Play("set-health_sensitivity"),
+            Play("set-lnd_timeout"),
+            Play("set-max_interfaces"),
+            Play("set-max_recovery_ping_interval"),
+            Play("set-numa_range"),
+            Play("set-recovery_interval"),
+            Play("set-recovery_limit"),
+            Play("set-response_tracking"),
+            Play("set-retry_count"),
+            Play("set-router_sensitivity"),
+            Play("set-transaction_timeout"),
+            Play("err-set-discovery-2"),
+            Play("err-set-discovery-foo"),
+            Play("err-set-drop_asym_route-2"),
+            Play("err-set-drop_asym_route-foo"),
+            Play("err-set-health_sensitivity--1"),
+            Play("err-set-health_sensitivity-1001"),
+            Play("err-set-health_sensitivity-foo"),
+            Play("err-set-max_interfaces-10"),
+            Play("err-set-max_interfaces-foo"),
+            Play("err-set-max_recovery_ping_interval-0"),
+            Play("err-set-max_recovery_ping_interval-foo"),
+            Play("err-set-noarg"),
+            Play("err-set-numa_range--1"),
+            Play("err-set-numa_range-foo"),
+            Play("err-set-recovery_interval-0"),
+            Play("err-set-recovery_interval-foo"),
+            Play("err-set-recovery_limit--1"),
+            Play("err-set-recovery_limit-foo"),
+            Play("err-set-response_tracking-4"),
+            Play("err-set-response_tracking-foo"),
+            Play("err-set-retry_count--1"),
+            Play("err-set-retry_count-6"),
+            Play("err-set-retry_count-foo"),
+            Play("err-set-retry_count-noarg"),
+            Play("err-set-router_sensitivity-101"),
+            Play("err-set-router_sensitivity-foo"),
+            Play("err-set-transaction_timeout-0"),
+            Play("err-set-transaction_timeout-2"),
+            Play("err-set-transaction_timeout-foo"),
+            Play("global-show-changed"),
+            Do("lnetctl set health_sensitivity 100"),
+            Play("lnd_timeout-for-tt10-rc0"),
+            Play("lnd_timeout-for-tt10-rc1"),
+            Play("lnd_timeout-for-tt10-rc2"),
+            Play("lnd_timeout-for-tt50-rc2"),
+            Play("lnd_timeout-for-tt50-rc3"),
+            Play("lnd_timeout-for-tt100-rc5"),
+            Play("lnd_timeout-for-tt150-rc2"),
+        ],
+    },
+    Scene {
+        name: "nets come and go",
+        daemons: true,
+        acts: &[
+            Do("lnetctl lnet configure"),
+            Play("net-add"),
+            Play("err-net-add-duplicate-if"),
+            Play("err-net-add-bad-cpt"),
+            Play("err-net-add-bad-net"),
+            Play("err-net-add-missing-if"),
+            Play("err-net-add-missing-net"),
+            Play("err-net-add-no-lnd"),
+            Play("err-net-add-no-such-if"),
+            Play("err-net-add-bad-option"),
+            Play("err-net-add-bad-credits"),
+            Do("lnetctl net del --net tcp5"),
+            Play("net-add-second-net"),
+            Play("net-show-second-net"),
+            Play("net-set-health"),
+            Play("net-set-conns-per-peer"),
+            Play("net-set-lnd-timeout"),
+            Do("sleep 2"),
+            Play("net-set-all-health"),
+            Play("net-show-after-set"),
+            Play("err-net-set-absent-nid"),
+            Play("err-net-set-bad-nid"),
+            Play("err-net-set-bad-health"),
+            Play("net-del-if"),
+            Do("lnetctl net add --net tcp6 --if eth1"),
+            Play("net-del-tcp6"),
+            Play("err-net-del-absent"),
+            Play("err-net-del-absent-if"),
+            Play("err-net-del-bad-net"),
+            Play("err-net-del-lo"),
+        ],
+    },
+];
+
+/// Recordings that live daemons do not match yet, and why.
+const NOT_YET_LIVE: &[(&str, &str)] = &[];
+
+/// Whether a recording is played.
+pub(crate) fn plays(name: &str) -> bool {
+    SCENES.iter().flat_map(|scene| scene.acts).any(|act| match act {
+        Play(played) | Shape(played) => *played == name,
+        Do(_) => false,
+    })
+}
+
+/// The scene's two nodes and a place for files.
+struct Stage {
+    a: Host,
+    b: Host,
+    dir: PathBuf,
+    program: PathBuf,
+    _world: World,
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+impl Stage {
+    fn new(world: World, program: PathBuf) -> Result<Self, netns::Error> {
+        let (a, b, silent) = (world.host("a")?, world.host("b")?, world.host("silent")?);
+        world.segment(&[
+            Port::new(&a, "eth0", &["10.77.0.2/24"]),
+            Port::new(&b, "eth0", &["10.77.0.3/24"]),
+            Port::new(&silent, "eth0", &["10.77.0.1/24"]),
+        ])?;
+        world.segment(&[
+            Port::new(&a, "eth1", &["10.77.1.2/24"]),
+            Port::new(&b, "eth1", &["10.77.1.3/24"]),
+        ])?;
+        let dir = std::env::temp_dir().join(format!("ulnet-transcripts-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir_all(dir.join("bin")).expect("a directory for the sockets");
+        symlink(&program, dir.join("bin/lnetctl")).expect("a link to the program");
+        Ok(Self { a, b, dir, program, _world: world })
+    }
+
+    fn socket(&self, host: &Host) -> PathBuf {
+        self.dir.join(format!("{}.sock", host.name()))
+    }
+
+    /// A daemon that answers.
+    fn daemon(&self, host: &Host) -> Process {
+        let socket = self.socket(host);
+        let _ = fs::remove_file(&socket);
+        let mut command = host.command(&self.program);
+        command.arg("daemon").arg("--socket").arg(&socket).args(["--profile", "kernel", "--quiet"]);
+        let mut process = host.spawn(command).expect("the daemon starts");
+        let begin = Instant::now();
+        loop {
+            let answer = Client::connect(&socket).and_then(|mut c| c.ask(&Request::Status));
+            match answer {
+                Ok(_) => return process,
+                Err(e) => {
+                    let ended = process.child().try_wait().expect("a child");
+                    assert!(ended.is_none(), "the daemon ended: {ended:?}");
+                    let patience = Duration::from_secs(20);
+                    assert!(begin.elapsed() < patience, "the daemon does not answer: {e}");
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+            }
+        }
+    }
+
+    /// Runs a line of shell on a host, with `lnetctl` in the path.
+    fn shell(&self, host: &Host, line: &str) -> (String, String, i32) {
+        let path = std::env::var("PATH").unwrap_or_default();
+        let output = host
+            .command("bash")
+            .args(["-c", line])
+            .current_dir(&self.dir)
+            .env("PATH", format!("{}:{path}", self.dir.join("bin").display()))
+            .env("ULNET_SOCKET", self.socket(host))
+            .output()
+            .expect("bash runs");
+        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+        (text(&output.stdout), text(&output.stderr), output.status.code().unwrap_or(-1))
+    }
+
+    fn play(&self, vector: &Vector, line: &str) -> Vector {
+        let (out, err, exit) = self.shell(&self.a, line);
+        Vector { out, err, exit, ..vector.clone() }
+    }
+}
+
+/// The program, built if nobody names one.
+fn program() -> PathBuf {
+    if let Some(path) = std::env::var_os("ULNET_BIN") {
+        return path.into();
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let cargo = Command::new(env!("CARGO"))
+        .args(["build", "--quiet", "-p", "ulnet"])
+        .current_dir(&root)
+        .status()
+        .expect("cargo runs");
+    assert!(cargo.success(), "ulnet does not build");
+    // This test lies in TARGET/PROFILE/deps.
+    let test = std::env::current_exe().expect("the path of this test");
+    let debug = test.ancestors().nth(3).expect("a target directory").join("debug/ulnet");
+    fs::canonicalize(&debug).unwrap_or_else(|e| panic!("{}: {e}", debug.display()))
+}
+
+/// What differs by nature: durations, and points in time. With `all`, every number.
+fn normalised(text: &str, all: bool) -> String {
+    let mut out = String::new();
+    for line in text.lines() {
+        let key = line.trim_start().split(':').next().unwrap_or_default();
+        let by_nature = key.ends_with("_nsec") || key == "next_ping";
+        let number = line.rsplit_once(": ").filter(|(_, v)| v.parse::<i64>().is_ok());
+        match number {
+            Some((head, _)) if by_nature || all => {
+                let _ = writeln!(out, "{head}: N");
+            }
+            // The clock of the shell.
+            _ if ["real\t", "user\t", "sys\t"].iter().any(|w| line.starts_with(w)) => {
+                let _ = writeln!(out, "TIME");
+            }
+            _ => {
+                let _ = writeln!(out, "{line}");
+            }
+        }
+    }
+    out
+}
+
+/// Where two outputs differ, but for what differs by nature.
+fn differences(recorded: &Vector, got: &Vector, all: bool) -> Option<String> {
+    let mut wrong = Vec::new();
+    if recorded.exit != got.exit {
+        wrong.push(format!("exit code {}, recorded {}", got.exit, recorded.exit));
+    }
+    for (stream, a, b) in
+        [("standard output", &recorded.out, &got.out), ("standard error", &recorded.err, &got.err)]
+    {
+        let (a, b) = (normalised(a, all), normalised(b, all));
+        if a != b {
+            wrong.push(format!("{stream}, {}", difference(&a, &b)));
+        }
+    }
+    (!wrong.is_empty()).then(|| wrong.join("; "))
+}
+
+/// Plays one recording and says what is wrong.
+fn judge(stage: &Stage, name: &'static str, all: bool) -> Result<&'static str, String> {
+    let (vector, verdict) = list()
+        .into_iter()
+        .find(|(vector, _)| vector.name == name)
+        .ok_or_else(|| "not in the list of transcripts".to_owned())?;
+    let got = stage.play(&vector, &vector.command);
+    let difference = differences(&vector, &got, all);
+    match verdict {
+        Verdict::Matched => difference.map_or(Ok("matched"), Err),
+        Verdict::Strict(_) => {
+            if got.exit == 0 {
+                return Err("a mistake without an error".to_owned());
+            }
+            let line = vector.command.replace("lnetctl ", "lnetctl --strict-compat ");
+            let strict = stage.play(&vector, &line);
+            differences(&vector, &strict, all).map_or(Ok("matched, strict"), Err)
+        }
+        Verdict::Different(_) if difference.is_some() => Ok("different"),
+        Verdict::Different(_) => Err("equal, though listed as different".to_owned()),
+        Verdict::Missing(why) => Err(format!("played though missing: {why}")),
+    }
+}
+
+#[test]
+fn recorded_commands_are_played_on_live_nodes() {
+    let world = match World::new("transcripts") {
+        Ok(world) => world,
+        Err(why) => return netns::skipped("transcripts on live nodes", why),
+    };
+    let program = program();
+    let help = Command::new(&program).args(["daemon", "--help"]).output().expect("ulnet runs");
+    if !help.status.success() || !String::from_utf8_lossy(&help.stdout).contains("--socket") {
+        return netns::skipped("transcripts on live nodes", "this ulnet has no daemon");
+    }
+    let stage = Stage::new(world, program).expect("two nodes and a silent host");
+    let (mut table, mut wrong) = (String::new(), Vec::new());
+    for scene in SCENES {
+        let _daemons = scene.daemons.then(|| (stage.daemon(&stage.a), stage.daemon(&stage.b)));
+        if scene.daemons {
+            let line = "lnetctl lnet configure && lnetctl net add --net tcp --if eth0,eth1";
+            let (_, err, exit) = stage.shell(&stage.b, line);
+            assert_eq!(exit, 0, "B: {err}");
+        }
+        let _ = writeln!(table, "{}", scene.name);
+        for act in scene.acts {
+            let (name, all) = match act {
+                Play(name) => (name, false),
+                Shape(name) => (name, true),
+                Do(line) => {
+                    let (out, err, exit) = stage.shell(&stage.a, line);
+                    let _ = writeln!(table, "  {line}");
+                    if exit != 0 {
+                        wrong.push(format!("{line}: exit code {exit}\n{out}{err}"));
+                    }
+                    continue;
+                }
+            };
+            let known = NOT_YET_LIVE.iter().find(|(known, _)| known == name);
+            let text = match (judge(&stage, name, all), known) {
+                (Ok(text), None) => text.to_owned(),
+                (Err(_), Some((_, why))) => format!("not yet: {why}"),
+                (Ok(_), Some(_)) => {
+                    wrong.push(format!("{name}: matches by now; take it off the list"));
+                    "matched by now".to_owned()
+                }
+                (Err(why), None) => {
+                    wrong.push(format!("{name}: {why}"));
+                    format!("NOT MATCHED: {why}")
+                }
+            };
+            let _ = writeln!(table, "  {name:<40} {text}");
+        }
+    }
+    println!("{table}");
+    assert!(wrong.is_empty(), "{} wrong, see {FIXTURES}:\n{}", wrong.len(), wrong.join("\n"));
+}
