@@ -1,5 +1,6 @@
 //! Lists in short texts: CPTs (`[0,2-4]`, N-8) and interfaces (`eth0,eth1[0]`, C-netadd-2).
 
+use lnet_types::{NumberSet, ParseNumbersError};
 use thiserror::Error;
 
 use crate::Interface;
@@ -16,12 +17,12 @@ const NAME_BYTES_MAX: usize = 15;
 #[non_exhaustive]
 pub enum ListError {
     /// CPTs.
-    #[error("CPT list '{text}': {what}")]
+    #[error("CPT list '{text}': {source}")]
     Cpts {
         /// The text.
         text: String,
         /// What is wrong.
-        what: &'static str,
+        source: CptsError,
     },
     /// Interfaces.
     #[error("interface list '{text}': {what}")]
@@ -33,47 +34,38 @@ pub enum ListError {
     },
 }
 
+/// What is wrong with a list of CPTs.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum CptsError {
+    /// Not numbers.
+    #[error(transparent)]
+    Numbers(#[from] ParseNumbersError),
+    /// More than [`CPTS_MAX`].
+    #[error("more than {CPTS_MAX} CPTs")]
+    TooMany,
+}
+
 /// CPTs from `[EXPR,EXPR,…]`, the brackets being optional: `N`, `LO-HI`, `LO-HI/STRIDE`. A `*`
 /// means all CPTs and gives `None`. The result ascends and has no CPT twice.
 ///
 /// # Errors
 /// [`ListError::Cpts`].
 pub fn parse_cpts(text: &str) -> Result<Option<Vec<u32>>, ListError> {
-    let bad = |what| ListError::Cpts { text: text.to_owned(), what };
+    let bad = |source| ListError::Cpts { text: text.to_owned(), source };
     let trimmed = text.trim();
-    let inner = match (trimmed.strip_prefix('['), trimmed.strip_suffix(']')) {
-        (Some(rest), Some(_)) => rest.strip_suffix(']').ok_or_else(|| bad("expected '[0,1]'"))?,
-        (None, None) => trimmed,
-        _ => return Err(bad("bracket without its other half")),
+    let set = match trimmed.starts_with('[') {
+        true => NumberSet::parse(trimmed, u32::MAX),
+        false => NumberSet::parse(&format!("[{trimmed}]"), u32::MAX),
     };
-    let mut cpts = Vec::new();
-    for expr in inner.split(',').map(str::trim) {
-        if expr == "*" {
-            return Ok(None);
-        }
-        let (range, stride) = expr.split_once('/').unwrap_or((expr, "1"));
-        let (low, high) = range.split_once('-').unwrap_or((range, range));
-        let number = |word: &str| {
-            let word = word.trim();
-            let digits = !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit());
-            word.parse::<u32>().ok().filter(|_| digits)
-        };
-        let (Some(low), Some(high), Some(stride @ 1..)) =
-            (number(low), number(high), number(stride))
-        else {
-            return Err(bad("expected numbers, 'LO-HI', 'LO-HI/STRIDE' or '*'"));
-        };
-        if low > high {
-            return Err(bad("range in the wrong order"));
-        }
-        for cpt in (low..=high).step_by(stride as usize) {
-            if cpts.len() == CPTS_MAX {
-                return Err(bad("more than 128 CPTs"));
-            }
-            if !cpts.contains(&cpt) {
-                cpts.push(cpt);
-            }
-        }
+    let set = set.map_err(|e| bad(CptsError::Numbers(e)))?;
+    // Only a `*` contains everything.
+    if set.contains(0) && set.contains(1) && set.contains(u32::MAX) {
+        return Ok(None);
+    }
+    let mut cpts: Vec<u32> = set.values().take(CPTS_MAX + 1).collect();
+    if cpts.len() > CPTS_MAX {
+        return Err(bad(CptsError::TooMany));
     }
     cpts.sort_unstable();
     Ok(Some(cpts))
@@ -129,10 +121,11 @@ mod tests {
         assert_eq!(parse_cpts(" [ 4, 0-2, 1 ] "), Ok(Some(vec![0, 1, 2, 4])));
         assert_eq!(parse_cpts("[0-7/3]"), Ok(Some(vec![0, 3, 6])));
         assert_eq!(parse_cpts("[*]"), Ok(None));
-        for bad in ["", "[", "]", "[]", "[0", "0]", "[a]", "[2-1]", "[0-4/0]", "[-1]", "[+1]"] {
+        for bad in ["", "[", "]", "[]", "[0", "0]", "[a]", "[2-1]", "[0-4/0]", "[-1]", "[+1]", "0-"]
+        {
             assert!(parse_cpts(bad).is_err(), "{bad}");
         }
-        assert!(parse_cpts("[0-4294967295]").is_err());
+        assert!(parse_cpts("[0-999]").is_err());
     }
 
     #[test]

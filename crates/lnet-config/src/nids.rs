@@ -2,7 +2,7 @@
 //! expanded in ascending order from left to right (N-5, N-6). The errors carry the texts that
 //! kernel tools print (C-peer-5).
 
-use lnet_types::{Errno, Nid};
+use lnet_types::{Errno, Nid, NumberSet, ParseNumbersError};
 use thiserror::Error;
 
 use crate::lists::split_outside_brackets;
@@ -101,37 +101,43 @@ fn expand(address: &str, net: &str, nids: &mut Vec<Nid>) -> Result<(), NidListEr
     };
     let (head, rest) = (&address[..open], &address[open + 1..]);
     let (set, tail) = rest.split_once(']').ok_or(NidListError::Bracket)?;
-    // The last group of an IPv6 address counts in hexadecimal.
-    let radix = if head.contains(':') { 16 } else { 10 };
-    for value in values(set, radix)? {
-        let next = match radix {
-            16 => format!("{head}{value:x}{tail}"),
-            _ => format!("{head}{value}{tail}"),
-        };
-        expand(&next, net, nids)?;
+    // The groups of an IPv6 address count in hexadecimal.
+    if head.contains(':') {
+        for value in hex_values(set)? {
+            expand(&format!("{head}{value:x}{tail}"), net, nids)?;
+        }
+        return Ok(());
+    }
+    let set = NumberSet::parse(&format!("[{set}]"), u32::MAX).map_err(|e| match e {
+        ParseNumbersError::Order { .. } => NidListError::WrongOrder,
+        ParseNumbersError::Bracket => NidListError::Bracket,
+        _ => NidListError::InvalidNid,
+    })?;
+    for value in set.values() {
+        expand(&format!("{head}{value}{tail}"), net, nids)?;
     }
     Ok(())
 }
 
-/// The numbers of a set `EXPR,EXPR,…`, at most one more than a list may hold.
-fn values(set: &str, radix: u32) -> Result<Vec<u32>, NidListError> {
+/// The numbers of a set `EXPR,EXPR,…` of an IPv6 group, at most one more than a list may hold.
+fn hex_values(set: &str) -> Result<Vec<u16>, NidListError> {
     let mut all = Vec::new();
     for expr in set.split(',') {
         let (range, stride) = expr.split_once('/').unwrap_or((expr, "1"));
         let (low, high) = range.split_once('-').unwrap_or((range, range));
         let number = |word: &str, radix| {
             let digits = !word.is_empty() && word.chars().all(|c| c.is_digit(radix));
-            u32::from_str_radix(word, radix).ok().filter(|_| digits)
+            u16::from_str_radix(word, radix).ok().filter(|_| digits)
         };
         let (Some(low), Some(high), Some(stride @ 1..)) =
-            (number(low, radix), number(high, radix), number(stride, 10))
+            (number(low, 16), number(high, 16), number(stride, 10))
         else {
             return Err(NidListError::InvalidNid);
         };
         if low > high {
             return Err(NidListError::WrongOrder);
         }
-        all.extend((low..=high).step_by(stride as usize).take(NID_LIST_MAX + 1));
+        all.extend((low..=high).step_by(usize::from(stride)).take(NID_LIST_MAX + 1));
         if all.len() > NID_LIST_MAX {
             return Err(NidListError::TooMany);
         }
@@ -182,7 +188,10 @@ mod tests {
             ("10.0.0.1]@tcp", E::Bracket),
             ("10.0.0.[1-129]@tcp", E::TooMany),
             ("10.0.[1-2].[1-65]@tcp", E::TooMany),
-            ("10.0.0.[0-4294967295]@tcp", E::TooMany),
+            ("10.0.[0-1].[0-255]@tcp", E::TooMany),
+            ("fd00::[1-ffff]@tcp", E::TooMany),
+            ("fd00::[2-1]@tcp", E::WrongOrder),
+            ("fd00::[1-10000]@tcp", E::InvalidNid),
         ] {
             assert_eq!(parse_nid_list(list), Err(error), "{list}");
         }
