@@ -1,7 +1,7 @@
 //! Making connections: one attempt per peer at a time, in the order of types (K-13, K-20), and what
 //! happens when an attempt ends.
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use lnet_types::{Errno, Instant};
 use lnet_wire::acceptor::Request;
@@ -99,8 +99,13 @@ impl<S: Streams> SockDriver<S> {
             .map_err(|_| Errno::EPROTO)?;
         let port = if kind == Kind::Control { self.config.port } else { self.config.bulk_port };
         let remote = SocketAddr::new(peer.addr, port);
-        let from =
-            |privileged| Origin { addr: ni.addr, interface: ni.interface.as_deref(), privileged };
+        // An interface with an address of the other family reaches the peer from any of that host's.
+        let addr = match (ni.addr, peer.addr) {
+            (IpAddr::V4(_), IpAddr::V6(_)) => Ipv6Addr::UNSPECIFIED.into(),
+            (IpAddr::V6(_), IpAddr::V4(_)) => Ipv4Addr::UNSPECIFIED.into(),
+            (same, _) => same,
+        };
+        let from = |privileged| Origin { addr, interface: ni.interface.as_deref(), privileged };
         let privileged = self.config.is_privileged() && !self.unprivileged;
         let stream = match self.streams.connect(from(privileged), remote, &ni.options) {
             Err(Errno::EACCES | Errno::EPERM) if privileged => {
