@@ -3,7 +3,7 @@
 //! kernel used its own: that is kept as a one-to-one map from captured values to ours, which also
 //! turns the other side's captured answers into answers to what our node really sent.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::layout::{Class, Item, Pool};
 
@@ -12,6 +12,7 @@ use crate::layout::{Class, Item, Pool};
 pub struct Values {
     ours: BTreeMap<(Pool, u64), u64>,
     captured: BTreeMap<(Pool, u64), u64>,
+    withheld: BTreeSet<u64>,
 }
 
 impl Values {
@@ -43,9 +44,19 @@ impl Values {
         differences
     }
 
+    /// Notes a message that our node is not asked to send: what answers its zero-copy cookie is not
+    /// to be sent either.
+    pub fn leave_out(&mut self, kernel: &Item) {
+        for field in kernel.fields() {
+            if field.class == Class::Own(Pool::Cookie) {
+                self.withheld.insert(kernel.value(&field));
+            }
+        }
+    }
+
     /// The bytes to send in place of a captured message to our node: what the capture copied from
-    /// the kernel node becomes what our node chose. `None` if it answers something that our node
-    /// never sent: a zero-copy cookie that was never given out.
+    /// the kernel node becomes what our node chose. `None` if it answers
+    /// something that our node was not asked to send.
     pub fn translate(&self, captured: &Item) -> Option<Vec<u8>> {
         let mut bytes = captured.bytes.clone();
         for field in captured.fields() {
@@ -56,7 +67,7 @@ impl Values {
             }
             match self.ours.get(&(pool, value)) {
                 Some(ours) => bytes[field.range].copy_from_slice(&ours.to_le_bytes()),
-                None if pool == Pool::Cookie => return None,
+                None if pool == Pool::Cookie && self.withheld.contains(&value) => return None,
                 None => {}
             }
         }

@@ -207,6 +207,26 @@ impl Item {
         }
     }
 
+    /// The zero-copy cookies that a NOOP acknowledges (wire.md 3.10); none if it is a keepalive.
+    pub fn acknowledged(&self) -> Vec<u64> {
+        if self.kind != Kind::Noop {
+            return Vec::new();
+        }
+        match (long(&self.bytes, &(8..16)), long(&self.bytes, &(16..24))) {
+            (_, 0 | 1) => Vec::new(),
+            (0, one) => vec![one],
+            (higher, lower) if higher > lower => vec![higher, lower],
+            // Nobody has more outstanding than this.
+            (first, last) => (first..=last).take(1 << 16).collect(),
+        }
+    }
+
+    /// The connection type in a HELLO.
+    pub fn conn_type(&self) -> Option<u32> {
+        let field = self.fields().into_iter().find(|field| field.name == "conn_type")?;
+        Some(word(&self.bytes, field.range.start))
+    }
+
     /// The portal of a PUT or GET.
     pub fn portal(&self) -> Option<u32> {
         let name = match self.kind {
@@ -465,6 +485,23 @@ mod tests {
         }
         let items = Splitter::new(End::Server).push(&stream);
         assert_eq!(items[1].portal(), Some(50));
+    }
+
+    #[test]
+    fn a_noop_names_one_two_or_a_range_of_cookies() {
+        let noop = |c0: u64, c1: u64| {
+            let mut bytes = [0; 24];
+            bytes[0] = 0xc0;
+            bytes[8..16].copy_from_slice(&c0.to_le_bytes());
+            bytes[16..].copy_from_slice(&c1.to_le_bytes());
+            let mut splitter = Splitter::new(End::Server);
+            splitter.push(&hello3());
+            splitter.push(&bytes).remove(0).acknowledged()
+        };
+        assert_eq!(noop(0, 1), [0; 0]);
+        assert_eq!(noop(0, 7), [7]);
+        assert_eq!(noop(9, 7), [9, 7]);
+        assert_eq!(noop(7, 10), [7, 8, 9, 10]);
     }
 
     #[test]

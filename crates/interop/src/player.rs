@@ -7,7 +7,7 @@
 //! come earlier or later, as between kernel nodes. Nothing here judges time: a wait that runs out
 //! is a message that did not come.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -51,7 +51,7 @@ enum Ended {
 pub struct Row {
     /// The two ends, client first.
     pub conn: Conn,
-    /// Messages of the node that were compared.
+    /// Messages of the node, and ends of connections by it, that were compared.
     pub compared: usize,
     /// Messages of the node that this case leaves out.
     pub left_out: usize,
@@ -121,11 +121,16 @@ enum Input {
 
 /// A connection that is or was up.
 struct Live {
-    stream: TcpStream,
+    /// Gone after a reset by us.
+    stream: Option<TcpStream>,
     splitter: Splitter,
     came: VecDeque<Item>,
     ended: Option<Ended>,
 }
+
+/// Zero-copy acknowledgements between a pair of addresses: cookie and type of the connection. They
+/// may come on any connection of that type, several in one NOOP (wire.md 3.10).
+type Acks = BTreeSet<(IpAddr, IpAddr, u32, u64)>;
 
 /// A player that listens wherever the node will connect to.
 pub struct Player<'a, C> {
@@ -139,6 +144,8 @@ pub struct Player<'a, C> {
     awaited: Vec<usize>,
     rows: Vec<Row>,
     values: Values,
+    acks_awaited: Acks,
+    acks_came: Acks,
     inputs: (Sender<Input>, Receiver<Input>),
     traffic: Vec<Sent>,
     started: Instant,
@@ -176,6 +183,8 @@ impl<'a, C: Clone> Player<'a, C> {
             awaited: vec![0; count],
             rows: capture.conns.iter().map(row).collect(),
             values: Values::default(),
+            acks_awaited: Acks::new(),
+            acks_came: Acks::new(),
             inputs: channel(),
             traffic: Vec::new(),
             started: Instant::now(),
@@ -195,7 +204,7 @@ impl<'a, C: Clone> Player<'a, C> {
         let Self { rows, node_ends, traffic, live, .. } = self;
         let rows = rows.into_iter().zip(&node_ends).filter(|(_, end)| end.is_some());
         let rows = rows.map(|(row, _)| row).collect();
-        let held = Held(live.into_iter().flatten().map(|live| live.stream).collect());
+        let held = Held(live.into_iter().flatten().filter_map(|live| live.stream).collect());
         Outcome { rows, node_ends, traffic, _held: held }
     }
 
@@ -230,7 +239,11 @@ impl<'a, C: Clone> Player<'a, C> {
             self.fire(conn, event);
             match &event.what {
                 What::Open => self.await_open(conn),
-                What::Item(item) if (self.leave_out)(item) => self.rows[conn].left_out += 1,
+                What::Item(item) if (self.leave_out)(item) => {
+                    self.rows[conn].left_out += 1;
+                    self.values.leave_out(item);
+                }
+                What::Item(item) if !item.acknowledged().is_empty() => self.await_acks(conn, item),
                 What::Item(item) => self.await_item(conn, item),
                 What::Fin => self.await_end(conn, Ended::Fin),
                 What::Reset => self.await_end(conn, Ended::Reset),
@@ -240,10 +253,22 @@ impl<'a, C: Clone> Player<'a, C> {
             match &event.what {
                 What::Open => self.open(conn),
                 What::Item(item) => self.send(conn, item),
-                What::Fin => self.close(conn, false),
-                What::Reset => self.close(conn, true),
+                What::Fin | What::Reset => {
+                    self.linger(event);
+                    self.close(conn, event.what == What::Reset);
+                }
             }
         }
+    }
+
+    /// Where the capture shows that nothing came for long before the other side closed, that is
+    /// looked for here as well, if not for as long.
+    fn linger(&mut self, event: &Event) {
+        let events = &self.setting.capture.events;
+        let before = events.iter().filter(|e| e.conn == event.conn && e.at < event.at);
+        let quiet = before.map(|e| event.at - e.at).min().unwrap_or_default();
+        let deadline = Instant::now() + quiet.min(SETTLE);
+        while self.pump(deadline) {}
     }
 
     /// Gives the commands that are due before this event.
@@ -317,26 +342,66 @@ impl<'a, C: Clone> Player<'a, C> {
             Err(e) => self.differ(conn, format!("cannot read: {e}")),
         }
         let splitter = Splitter::new(node_end);
+        let stream = Some(stream);
         self.live[conn] = Some(Live { stream, splitter, came: VecDeque::new(), ended: None });
     }
 
     fn send(&mut self, conn: usize, item: &Item) {
         let Some(bytes) = self.values.translate(item) else { return };
-        let Some(live) = &mut self.live[conn] else { return };
+        let Some(stream) = self.live[conn].as_mut().and_then(|live| live.stream.as_mut()) else {
+            return;
+        };
         // The node may have closed already: whether it should have is judged by how it ended.
-        if live.stream.write_all(&bytes).is_ok() {
+        if stream.write_all(&bytes).is_ok() {
             let from = self.node_ends[conn].map_or(End::Client, End::other);
             self.traffic.push(Sent { at: self.started.elapsed(), conn, from, bytes });
         }
     }
 
-    fn close(&self, conn: usize, reset: bool) {
-        let Some(live) = &self.live[conn] else { return };
-        if reset {
-            let socket = socket2::SockRef::from(&live.stream);
-            let _ = socket.set_linger(Some(Duration::ZERO));
+    fn close(&mut self, conn: usize, reset: bool) {
+        let Some(live) = &mut self.live[conn] else { return };
+        let Some(stream) = &live.stream else { return };
+        if !reset {
+            // The node may have been faster.
+            let _ = stream.shutdown(Shutdown::Write);
+            return;
         }
-        let _ = live.stream.shutdown(Shutdown::Write);
+        // Closing without lingering resets; but only the last owner of a socket closes it, so the
+        // reader has to end first.
+        let _ = socket2::SockRef::from(stream).set_linger(Some(Duration::ZERO));
+        let _ = stream.shutdown(Shutdown::Read);
+        let deadline = Instant::now() + self.setting.wait;
+        while self.live[conn].as_ref().is_some_and(|l| l.ended.is_none()) && self.pump(deadline) {}
+        if let Some(live) = &mut self.live[conn] {
+            (live.stream, live.ended) = (None, None);
+        }
+    }
+
+    /// Waits for all acknowledgements that a NOOP of the kernel node holds.
+    fn await_acks(&mut self, conn: usize, kernel: &Item) {
+        self.awaited[conn] += 1;
+        self.rows[conn].compared += 1;
+        let awaited = self.acks(conn, kernel);
+        self.acks_awaited.extend(&awaited);
+        let wait = if self.rows[conn].differences.is_empty() { self.setting.wait } else { SETTLE };
+        let deadline = Instant::now() + wait;
+        while !awaited.iter().all(|ack| self.acks_came.contains(ack)) && self.pump(deadline) {}
+        for (.., cookie) in awaited.difference(&self.acks_came).copied().collect::<Vec<_>>() {
+            self.differ(conn, format!("did not acknowledge zero-copy cookie {cookie:#x}"));
+        }
+    }
+
+    /// The acknowledgements in a message of the node.
+    fn acks(&self, conn: usize, item: &Item) -> Acks {
+        let Some(node_end) = self.node_ends[conn] else { return Acks::new() };
+        let ends = &self.setting.capture.conns[conn];
+        let (own, other) = (ends.addr(node_end).ip(), ends.addr(node_end.other()).ip());
+        let conn_type = self.setting.capture.events.iter().find_map(|event| match &event.what {
+            What::Item(hello) if event.conn == conn && event.from == node_end => hello.conn_type(),
+            _ => None,
+        });
+        let conn_type = conn_type.unwrap_or_default();
+        item.acknowledged().into_iter().map(|cookie| (own, other, conn_type, cookie)).collect()
     }
 
     fn await_item(&mut self, conn: usize, kernel: &Item) {
@@ -344,16 +409,24 @@ impl<'a, C: Clone> Player<'a, C> {
         // After something has failed to come on a connection, the rest is not waited for as long.
         let wait = if self.rows[conn].differences.is_empty() { self.setting.wait } else { SETTLE };
         let deadline = Instant::now() + wait;
+        let same = |item: &Item| item.kind == kernel.kind && item.portal() == kernel.portal();
         let done = |live: &Option<Live>| {
-            live.as_ref().is_none_or(|live| !live.came.is_empty() || live.ended.is_some())
+            live.as_ref().is_none_or(|live| live.came.iter().any(same) || live.ended.is_some())
         };
         while !done(&self.live[conn]) && self.pump(deadline) {}
         let Some(live) = &mut self.live[conn] else { return };
-        match live.came.pop_front() {
+        // The one that was expected, if it came at all; else whatever came in its place.
+        let at = live.came.iter().position(same).unwrap_or(0);
+        let before: Vec<String> = live.came.iter().take(at).map(Item::describe).collect();
+        match live.came.remove(at) {
             Some(ours) => {
                 self.rows[conn].compared += 1;
                 let differences = self.values.compare(kernel, &ours);
                 self.rows[conn].differences.extend(differences);
+                if !before.is_empty() {
+                    let before = before.join(", ");
+                    self.differ(conn, format!("order: {before} before {}", kernel.describe()));
+                }
             }
             None => {
                 let what = if live.ended.is_some() { "closed instead of" } else { "did not send" };
@@ -367,6 +440,7 @@ impl<'a, C: Clone> Player<'a, C> {
         let deadline = Instant::now() + self.setting.wait;
         let done = |live: &Option<Live>| live.as_ref().is_none_or(|live| live.ended.is_some());
         while !done(&self.live[conn]) && self.pump(deadline) {}
+        self.rows[conn].compared += 1;
         match self.live[conn].as_ref().and_then(|live| live.ended) {
             Some(ours) if ours == kernel => {}
             Some(ours) => self.differ(conn, format!("end: expected {kernel:?}, got {ours:?}")),
@@ -388,9 +462,21 @@ impl<'a, C: Clone> Player<'a, C> {
                 event.conn == conn && event.from == node_end && ends
             });
             let ended = live.ended;
+            let reset = live.stream.is_none();
             surplus.into_iter().for_each(|item| self.differ(conn, format!("surplus: {item}")));
-            if let (false, Some(how)) = (may_end, ended) {
+            if let (false, false, Some(how)) = (may_end, reset, ended) {
                 self.differ(conn, format!("end: expected open, got {how:?}"));
+            }
+        }
+        let surplus: Vec<_> = self.acks_came.difference(&self.acks_awaited).copied().collect();
+        for (own, other, _, cookie) in surplus {
+            let between = |conn: &Conn| {
+                let ips = [conn.client.ip(), conn.server.ip()];
+                ips == [own, other] || ips == [other, own]
+            };
+            if let Some(conn) = self.setting.capture.conns.iter().position(between) {
+                let line = format!("surplus: acknowledgement of zero-copy cookie {cookie:#x}");
+                self.differ(conn, line);
             }
         }
         let strangers: Vec<String> = self
@@ -412,8 +498,15 @@ impl<'a, C: Clone> Player<'a, C> {
             Input::Accepted { local, stream } => self.accepted.push((local, stream)),
             Input::Data { conn, bytes } => {
                 let from = self.node_ends[conn].unwrap_or(End::Client);
-                if let Some(live) = &mut self.live[conn] {
-                    live.came.extend(live.splitter.push(&bytes));
+                let items = self.live[conn].as_mut().map(|live| live.splitter.push(&bytes));
+                for item in items.into_iter().flatten() {
+                    let acks = self.acks(conn, &item);
+                    if acks.is_empty() {
+                        self.live[conn]
+                            .iter_mut()
+                            .for_each(|live| live.came.push_back(item.clone()));
+                    }
+                    self.acks_came.extend(acks);
                 }
                 self.traffic.push(Sent { at: self.started.elapsed(), conn, from, bytes });
             }
@@ -446,8 +539,12 @@ fn read_all(conn: usize, mut stream: TcpStream, inputs: &Sender<Input>) {
     let _ = inputs.send(Input::Ended { conn, how });
 }
 
-/// Whether a message belongs to LNet selftest, a service that has portals 50 to 52.
+/// Whether a message belongs to LNet selftest: sent to its portals, 50 to 52, or the data of a GET
+/// there, which is no ping info.
 pub fn is_selftest(item: &Item) -> bool {
-    matches!(item.kind, Kind::Put | Kind::Get)
-        && item.portal().is_some_and(|p| (50..=52).contains(&p))
+    match item.kind {
+        Kind::Put | Kind::Get => item.portal().is_some_and(|p| (50..=52).contains(&p)),
+        Kind::Reply => !item.fields().iter().any(|field| field.name == "ping.magic"),
+        _ => false,
+    }
 }

@@ -1,0 +1,211 @@
+//! Which captures are played, in whose part, and what the node is told to be and to do; and the one
+//! table of differences that we mean.
+//!
+//! Not played: `routed-*` and `failover`, which take routes and selftest; the `o2ib-*` captures,
+//! another transport; A's part of the selftest captures, which needs the `lst` console, but for
+//! `conns-per-peer-2`, whose connections do not; A's part of `acceptor-magic-mismatch`, which sends
+//! a wrong magic on purpose; A's part of `interop-2.17-2.15`, the same as in `discovery-push`.
+
+use std::time::Duration;
+
+use interop::layout::Item;
+use interop::player::is_selftest;
+use interop::report::ByDesign;
+
+use crate::node::{Command, run};
+
+/// One capture in one part.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Case {
+    /// The capture.
+    pub(crate) capture: &'static str,
+    /// A or B, as the captures call their nodes.
+    pub(crate) part: char,
+    /// The node's NIDs, in the order in which they are configured.
+    pub(crate) nids: &'static [&'static str],
+    /// Whether it discovers and pushes.
+    pub(crate) discovery: bool,
+    /// Connections per peer.
+    pub(crate) conns_per_peer: u8,
+    /// Whether it puts checksums into version 2 frames.
+    pub(crate) checksum: bool,
+    /// A shorter keepalive than the 30 seconds of the captures.
+    pub(crate) keepalive: Option<Duration>,
+    /// Lazy portals, beside 0.
+    pub(crate) lazy: &'static [u32],
+    /// What it is told: connection, message on it before which, command.
+    pub(crate) commands: &'static [(usize, usize, Command)],
+    /// How many of the connections are played; the rest follow from what is left out.
+    pub(crate) conns: usize,
+    /// Messages of the kernel node that it is not asked to send.
+    pub(crate) leave_out: fn(&Item) -> bool,
+}
+
+const PLAIN: Case = Case {
+    capture: "",
+    part: 'B',
+    nids: &[],
+    discovery: true,
+    conns_per_peer: 1,
+    checksum: false,
+    keepalive: None,
+    lazy: &[],
+    commands: &[],
+    conns: usize::MAX,
+    leave_out: |_| false,
+};
+
+const A: Case = Case { part: 'A', nids: &["10.77.0.2@tcp", "10.77.1.2@tcp"], ..PLAIN };
+const A_ONE: Case = Case { part: 'A', nids: &["10.77.0.2@tcp"], ..PLAIN };
+const B: Case = Case { nids: &["10.77.0.3@tcp", "10.77.1.3@tcp"], ..PLAIN };
+const B_ONE: Case = Case { nids: &["10.77.0.3@tcp"], ..PLAIN };
+const SELFTEST: Case = Case { leave_out: is_selftest, ..B_ONE };
+
+/// Differences that we mean, each with its reason.
+pub(crate) const BY_DESIGN: &[ByDesign] = &[
+    ByDesign {
+        case: "conns-per-peer-2.B",
+        peer: "",
+        words: "order: ACK before PUT",
+        reason: "a push and the ACK of the other side's push do not wait for each other: kernel \
+                 nodes send them in either order (keepalive-noop has the other one)",
+    },
+    ByDesign {
+        case: "raw-peer-ping-versions.A",
+        peer: "10.77.0.204",
+        words: "HELLO v3 dst_nid",
+        reason: "DEC-35: we read the NIDs of a big-endian HELLO right, the kernel forgets to swap",
+    },
+    ByDesign {
+        case: "raw-peer-ping-versions.A",
+        peer: "10.77.0.204",
+        words: "end: expected Fin, got Reset",
+        reason: "closed either way; we end a stream that makes no sense by a reset",
+    },
+    ByDesign {
+        case: "raw-peer-message-errors.A",
+        peer: "10.77.0.224",
+        words: "end: expected Fin, got Reset",
+        reason: "closed either way; we end a stream that makes no sense by a reset",
+    },
+    ByDesign {
+        case: "raw-peer-negotiation-errors.A",
+        peer: "10.77.0.1",
+        words: "end: expected Reset, got Fin",
+        reason: "closed unread either way; it is a reset only if bytes have arrived before, which \
+                 is a matter of time",
+    },
+];
+
+macro_rules! cases {
+    ($($test:ident: $case:expr;)*) => {
+        $(#[test]
+        fn $test() {
+            run(&$case);
+        })*
+    };
+}
+
+// The accepting side.
+cases! {
+    a_pinged_node_answers: Case { capture: "tcp-hello-ping", ..B };
+    a_discovered_node_answers_takes_the_push_and_pushes: Case { capture: "discovery-push", ..B };
+    a_node_without_discovery_says_so_and_does_not_push:
+        Case { capture: "nonmr-ping", discovery: false, ..B };
+    a_node_with_a_large_nid_speaks_version_4:
+        Case { capture: "ipv6-large-nid", nids: &["fd77::3@tcp", "10.77.0.3@tcp"], ..B };
+    a_node_of_another_release_is_answered: Case {
+        capture: "interop-2.17-2.15",
+        // From the tenth on it is a ping, over rails whose turn depends on selftest's traffic.
+        conns: 9,
+        leave_out: is_selftest,
+        ..B
+    };
+    the_higher_nid_refuses_in_a_race: Case {
+        capture: "conn-race",
+        commands: &[(1, 0, Command::Ping("10.77.0.2@tcp"))],
+        ..B_ONE
+    };
+    a_request_for_a_foreign_nid_is_refused:
+        Case { capture: "connreq-refused", nids: &["10.77.0.3@tcp7"], ..B };
+    a_request_with_the_generic_magic_is_told_the_version:
+        Case { capture: "acceptor-magic-mismatch", ..B_ONE };
+    an_idle_accepting_node_sends_a_keepalive:
+        Case { capture: "keepalive-noop", keepalive: Some(Duration::from_secs(2)), ..B_ONE };
+    two_connections_of_each_bulk_type_are_accepted:
+        Case { capture: "conns-per-peer-2", conns_per_peer: 2, ..SELFTEST };
+    unwanted_small_messages_do_no_harm: Case { capture: "selftest-ping", ..SELFTEST };
+    unwanted_bulk_does_no_harm: Case { capture: "selftest-brw-small", ..SELFTEST };
+    unwanted_bulk_is_acknowledged_zero_copy: Case { capture: "selftest-brw-write-1m", ..SELFTEST };
+    unasked_bulk_reads_do_no_harm: Case { capture: "selftest-brw-read-1m", ..SELFTEST };
+}
+
+// The connecting side.
+cases! {
+    a_pinging_node_connects_and_asks: Case {
+        capture: "tcp-hello-ping",
+        commands: &[(0, 0, Command::Ping("10.77.0.3@tcp"))],
+        ..A
+    };
+    a_discovering_node_asks_pushes_and_is_pushed_to: Case {
+        capture: "discovery-push",
+        commands: &[(0, 0, Command::Discover("10.77.0.3@tcp"))],
+        ..A
+    };
+    a_node_without_discovery_asks_from_one_rail_after_the_other: Case {
+        capture: "nonmr-ping",
+        discovery: false,
+        commands: &[
+            (0, 0, Command::Ping("10.77.0.3@tcp")),
+            (3, 0, Command::Discover("10.77.0.3@tcp")),
+        ],
+        ..A
+    };
+    a_connecting_node_with_a_large_nid_speaks_version_4: Case {
+        capture: "ipv6-large-nid",
+        nids: &["fd77::2@tcp", "10.77.0.2@tcp"],
+        commands: &[
+            (0, 0, Command::Ping("fd77::3@tcp")),
+            (3, 0, Command::Discover("fd77::3@tcp")),
+        ],
+        ..A
+    };
+    the_lower_nid_is_refused_in_a_race_and_uses_the_other_connection: Case {
+        capture: "conn-race",
+        commands: &[(0, 0, Command::Ping("10.77.0.3@tcp"))],
+        ..A_ONE
+    };
+    a_refused_request_is_no_loop: Case {
+        capture: "connreq-refused",
+        commands: &[(0, 0, Command::Ping("10.77.0.3@tcp"))],
+        ..A_ONE
+    };
+    an_idle_connecting_node_sends_a_keepalive: Case {
+        capture: "keepalive-noop",
+        keepalive: Some(Duration::from_secs(2)),
+        commands: &[
+            (0, 0, Command::Ping("10.77.0.3@tcp")),
+            (0, 4, Command::Discover("10.77.0.3@tcp")),
+        ],
+        ..A_ONE
+    };
+    two_connections_of_each_bulk_type_are_opened: Case {
+        capture: "conns-per-peer-2",
+        conns_per_peer: 2,
+        commands: &[(0, 0, Command::Discover("10.77.0.3@tcp"))],
+        leave_out: is_selftest,
+        ..A_ONE
+    };
+}
+
+// A hand-written client against the kernel node.
+cases! {
+    every_version_and_connection_type_is_answered:
+        Case { capture: "raw-peer-ping-versions", ..A_ONE };
+    every_malformed_negotiation_is_refused:
+        Case { capture: "raw-peer-negotiation-errors", ..A_ONE };
+    every_malformed_message_is_refused:
+        Case { capture: "raw-peer-message-errors", lazy: &[50, 51], ..A_ONE };
+    a_version_2_frame_carries_its_checksum:
+        Case { capture: "raw-peer-v2-csum", checksum: true, ..A_ONE };
+}

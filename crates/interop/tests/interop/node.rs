@@ -1,0 +1,105 @@
+//! A ulnet node in the part of a kernel node, and the judgement of what it did there.
+
+use std::fs;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use interop::player::{Player, Setting, Trigger, WAIT};
+use interop::{report, traffic, tshark};
+use lnd_sock::SockConfig;
+use lnet::{Profile, Tunables};
+use lnet_rt::{NodeBuilder, NodeHandle, TcpNi};
+use lnet_types::Nid;
+
+use crate::cases::{BY_DESIGN, Case};
+use crate::judge::{kernel, out_dir};
+use crate::support::{capture, stage};
+
+/// What a node is told in the course of a conversation; by whom it is to be reached.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Command {
+    /// `lnetctl ping`.
+    Ping(&'static str),
+    /// `lnetctl discover`.
+    Discover(&'static str),
+}
+
+/// Longer than any case takes: what comes of a command is seen on the wire, not here.
+const PING: Duration = Duration::from_secs(60);
+
+fn nid(text: &str) -> Nid {
+    text.parse().unwrap_or_else(|e| panic!("{text}: {e}"))
+}
+
+/// A node as `case` wants it, in the namespace of the calling thread.
+fn start(case: &Case) -> NodeHandle {
+    let tunables = Tunables::new(Profile::Kernel);
+    let handle = NodeBuilder::new().tunables(tunables).start().expect("a node starts");
+    let case = *case;
+    let configure = move |stack: &mut lnet_rt::Stack, now| {
+        let changes = [("discovery", i64::from(case.discovery))];
+        stack.set_tunables(&changes).expect("discovery is 0 or 1");
+        let mut config = SockConfig { checksum: case.checksum, ..SockConfig::default() };
+        config.keepalive = case.keepalive.unwrap_or(config.keepalive);
+        stack.enable_tcp(config).expect("it is the first");
+        for text in case.nids {
+            let mut ni = TcpNi::new(nid(text));
+            ni.conns_per_peer = Some(case.conns_per_peer);
+            stack.add_tcp_ni(ni).unwrap_or_else(|e| panic!("{text}: {e}"));
+        }
+        for portal in case.lazy {
+            stack.node_mut().set_lazy(now, *portal, true).expect("there is such a portal");
+        }
+    };
+    handle.call(configure).blocking().expect("the node runs");
+    handle
+}
+
+/// Gives a command and does not wait for what comes of it.
+fn give(handle: &NodeHandle, command: Command) {
+    // The command is under way when this returns; its answer has nobody to hear it.
+    drop(match command {
+        Command::Ping(target) => handle.ping(nid(target), PING),
+        Command::Discover(target) => handle.discover_again(nid(target)),
+    });
+}
+
+/// Plays a case and judges it.
+pub(crate) fn run(case: &Case) {
+    let name = format!("{}.{}", case.capture, case.part);
+    let mut capture = capture(case.capture);
+    capture.conns.truncate(case.conns);
+    capture.events.retain(|event| event.conn < case.conns);
+    let node: Vec<IpAddr> = case.nids.iter().filter_map(|text| nid(text).ip()).collect();
+    let Some(stage) = stage(&name, &capture, &node) else { return };
+    let handle = stage.node.enter(|| start(case));
+    let triggers = case
+        .commands
+        .iter()
+        .map(|&(conn, message, command)| Trigger { conn, message, command })
+        .collect();
+    let setting =
+        Setting { capture: &capture, node: &node, host: &stage.player, port: 988, wait: WAIT };
+    let mut command = |command: &Command| give(&handle, *command);
+    let player = Player::new(&setting, triggers, &mut command, case.leave_out);
+    let outcome = player.expect("addresses are there").play();
+    assert!(!handle.is_stopped(), "{name}: the node has died");
+    handle.stop(Duration::ZERO).blocking();
+
+    fs::create_dir_all(out_dir()).expect("a directory for reports");
+    let file = out_dir().join(format!("{name}.pcap"));
+    let bytes = traffic::pcap(&capture.conns, &outcome.traffic);
+    fs::write(&file, bytes).expect("our traffic can be written");
+    let second = match kernel(&name) {
+        Some(kernel) => {
+            let ours = tshark::dissect(&file, &node).expect("tshark reads our traffic");
+            tshark::compare(&kernel, &ours)
+        }
+        None => Vec::new(),
+    };
+    let verdict = report::judge(&name, &outcome, &second, BY_DESIGN);
+    report::save(&out_dir(), &name, &verdict.table).expect("a report can be written");
+    let compared: usize = outcome.rows.iter().map(|row| row.compared).sum();
+    assert!(compared > 0, "{name}: nothing compared");
+    assert!(verdict.unexpected.is_empty(), "\n{}", verdict.table);
+}
