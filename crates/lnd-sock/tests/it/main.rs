@@ -1,0 +1,11 @@
+//! Tests of the driver as a whole. `support/` has a node's stand-in, `world.rs` streams in virtual
+//! time that split, stall, break and refuse.
+
+mod support;
+
+mod conversations;
+mod faults;
+mod loopback;
+mod random;
+mod raw_peer;
+mod time;
