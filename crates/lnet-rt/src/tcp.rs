@@ -144,6 +144,25 @@ impl Stack {
         Ok(())
     }
 
+    /// Cuts a TCP interface or restores it, as fault injection: while it is cut its connections are
+    /// reset, nobody can connect to it, and connecting from it fails.
+    ///
+    /// # Errors
+    /// `ENOENT`: no such TCP interface. Restoring: its address can't be listened on again.
+    pub fn block_tcp_ni(&mut self, ni: NiId, blocked: bool) -> Result<(), NiError> {
+        let now = self.tick();
+        let Some(id) = self.tcp.filter(|id| self.ni_driver.get(ni) == Some(id)) else {
+            return Err(NiError::Refused { nid: Nid::ANY, errno: Errno::ENOENT });
+        };
+        let slot = self.drivers.get_mut(usize::from(id.0));
+        if let Some(Lnd::Sock(tcp)) = slot.map(|slot| &mut slot.driver) {
+            tcp.ni_block(now, ni, blocked, &mut self.node)
+                .map_err(|source| NiError::Driver { nid: Nid::ANY, source })?;
+        }
+        self.unfinished = true;
+        Ok(())
+    }
+
     /// Sets tunables of the node, all or none, and what drivers derive from them.
     ///
     /// # Errors

@@ -1,1 +1,18 @@
-//! (under construction)
+//! `lnetd`: one LNet node as a process, driven through a control socket.
+//!
+//! It assembles; it decides nothing about LNet. The node runs on its own thread (`lnet-rt`); each
+//! client of the control socket has a thread of its own that asks the node's thread and waits, so
+//! that a slow or hostile client holds up nobody.
+//!
+//! Read `daemon.rs` for the life of the process, `server.rs` for the socket, `control.rs` for what
+//! each request does, `nets.rs` for interfaces, `views.rs` for what is shown.
+
+mod control;
+mod daemon;
+mod nets;
+mod options;
+mod server;
+mod views;
+
+pub use daemon::main;
+pub use options::Options;

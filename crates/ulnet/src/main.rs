@@ -1,1 +1,72 @@
-fn main() {}
+//! `ulnet`: one binary, several programs. Called through a link named after one of them it is that
+//! program; otherwise the first word says which. It assembles and holds no logic.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+
+mod demo;
+
+const USAGE: &str = "\
+ulnet: LNet in user space
+
+Usage: ulnet PROGRAM [OPTIONS]
+
+Programs:
+  daemon   run an LNet node                      (also as lnetd)
+  ctl      configure and show a running node     (also as lnetctl)
+  demo     move a file over two rails, cut one in the middle
+  help     this text
+
+ulnet PROGRAM --help tells more.
+";
+
+fn main() -> ExitCode {
+    let mut args: Vec<OsString> = std::env::args_os().collect();
+    let called = args.first().map(|a| base_name(a)).unwrap_or_default();
+    match called.as_str() {
+        "lnetd" => return lnetd::main(args),
+        "lnetctl" => return lnetctl::main(args),
+        _ => {}
+    }
+    if args.len() < 2 {
+        print(USAGE);
+        return ExitCode::from(2);
+    }
+    let program = args.remove(1).to_string_lossy().into_owned();
+    // What is left begins with the name that messages use.
+    if let Some(name) = args.first_mut() {
+        *name = match program.as_str() {
+            "daemon" => "lnetd".into(),
+            "ctl" => "lnetctl".into(),
+            other => format!("ulnet {other}").into(),
+        };
+    }
+    match program.as_str() {
+        "daemon" => lnetd::main(args),
+        "ctl" => lnetctl::main(args),
+        "demo" => demo::main(args),
+        "help" | "--help" | "-h" => {
+            print(USAGE);
+            ExitCode::SUCCESS
+        }
+        "--version" | "-V" | "version" => {
+            print(concat!("ulnet ", env!("CARGO_PKG_VERSION"), "\n"));
+            ExitCode::SUCCESS
+        }
+        other => {
+            eprintln!("ulnet: no program called '{other}': expected daemon, ctl or demo");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn base_name(path: &OsString) -> String {
+    Path::new(path).file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+/// To standard output; a reader that has gone away is no error of ours.
+fn print(text: &str) {
+    use std::io::Write as _;
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}

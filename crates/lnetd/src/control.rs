@@ -1,0 +1,470 @@
+//! What each request of the control protocol does: one method per request, errors with the errno
+//! and the kernel-side text that `lnetctl` prints.
+
+use std::process;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use lnet::{Found, Profile, Tunables};
+use lnet_admin::{
+    AdminError, Contact, Contacted, Discover, GlobalSnapshot, NiTarget, PEER_NIS_PER_PAGE,
+    PeerPage, Ping, Reply, Request, StatsSnapshot, Status,
+};
+use lnet_config::{Config, PeerAdd, PeerDel, Setting, Step};
+use lnet_rt::{NodeBuilder, NodeHandle, OpError, Stack};
+use lnet_types::{Errno, Instant, Net, Nid, Pid, ProcessId};
+
+use crate::options::Options;
+use crate::{nets, views};
+
+/// The daemon's state, behind one lock. Whoever waits for peers does so without it.
+#[derive(Debug)]
+pub(crate) struct Control {
+    pub(crate) options: Options,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+pub(crate) struct State {
+    /// Tunables outlive `lnet unconfigure` (C-lnet-4).
+    tunables: Tunables,
+    /// Settings of socklnd for interfaces to come.
+    pub(crate) sock: nets::SockDefaults,
+    node: Option<Running>,
+}
+
+/// A configured node.
+#[derive(Debug)]
+pub(crate) struct Running {
+    pub(crate) handle: NodeHandle,
+    pub(crate) nets: nets::Nets,
+}
+
+/// How long `lnet unconfigure` lets messages finish.
+const UNCONFIGURE_GRACE: Duration = Duration::from_millis(200);
+/// Limit on a ping without one of its own, in the kernel profile (D-82).
+const KERNEL_PING_TIMEOUT: Duration = Duration::from_secs(180);
+
+impl Control {
+    pub(crate) fn new(options: &Options) -> Self {
+        let tunables = Tunables::new(options.profile);
+        let state = State { tunables, sock: nets::SockDefaults::new(options), node: None };
+        Self { options: options.clone(), state: Mutex::new(state) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A panic elsewhere doesn't make the state wrong: every change is made in one step.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Answers one request.
+    pub(crate) fn answer(&self, request: Request) -> Result<Reply, AdminError> {
+        match request {
+            Request::Status => Ok(self.status()),
+            Request::LnetConfigure { all, large } => self.lnet_configure(all, large),
+            Request::LnetUnconfigure => {
+                self.unconfigure(UNCONFIGURE_GRACE);
+                Ok(Reply::Done)
+            }
+            Request::NetAdd(add) => self
+                .with_node(down_text("cannot add LNet NI"), |node, sock| {
+                    nets::add(node, sock, &add).map(|_| ())
+                }),
+            Request::NetDel(del) => {
+                self.with_node(down_text("cannot del LNet NI"), |node, _| nets::del(node, &del))
+            }
+            Request::NetShow { net, detail } => self.net_show(net, detail),
+            Request::NetSet { target, health, conns_per_peer } => {
+                self.net_set(target, health, conns_per_peer)
+            }
+            Request::LndTimeoutSet { net, seconds } => self.lnd_timeout_set(net, seconds),
+            Request::PeerAdd(add) => self.peer_add(&add),
+            Request::PeerDel(del) => self.peer_del(&del),
+            Request::PeerShow { nid, detail, from } => self.peer_show(nid, detail, from),
+            Request::PeerSet { target, health, state } => self.peer_set(target, health, state),
+            Request::Ping(ping) => self.ping(&ping),
+            Request::Discover(discover) => self.discover(&discover),
+            Request::GlobalShow => Ok(self.global_show()),
+            Request::Set { settings } => self.set(&settings),
+            Request::StatsShow => self.stats_show(),
+            Request::StatsReset => self.on_node(Errno::ENETDOWN, |stack, _| {
+                stack.node_mut().reset_stats();
+                Ok(Reply::Done)
+            }),
+            // The protocol may grow before this daemon does.
+            other => Err(AdminError::errno(Errno::EOPNOTSUPP)
+                .because(format_args!("this daemon does not know the request {other:?}"))),
+        }
+    }
+
+    /// Runs `f` on the node's thread and waits for its answer. `down`: the error if there is no
+    /// node.
+    fn on_node<R: Send + 'static>(
+        &self,
+        down: Errno,
+        f: impl FnOnce(&mut Stack, Instant) -> Result<R, AdminError> + Send + 'static,
+    ) -> Result<R, AdminError> {
+        let handle = self.handle(down)?;
+        handle.call(f).blocking().map_err(|e| stopped(&e))?
+    }
+
+    fn handle(&self, down: Errno) -> Result<NodeHandle, AdminError> {
+        let state = self.state();
+        state.node.as_ref().map(|n| n.handle.clone()).ok_or_else(|| AdminError::errno(down))
+    }
+
+    /// Changes interfaces, with the state locked: such changes happen one after the other.
+    fn with_node(
+        &self,
+        down: AdminError,
+        f: impl FnOnce(&mut Running, &nets::SockDefaults) -> Result<(), AdminError>,
+    ) -> Result<Reply, AdminError> {
+        let mut state = self.state();
+        let State { node, sock, .. } = &mut *state;
+        let node = node.as_mut().ok_or(down)?;
+        f(node, sock).map(|()| Reply::Done)
+    }
+
+    fn status(&self) -> Reply {
+        let state = self.state();
+        Reply::Status(Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: process::id(),
+            configured: state.node.is_some(),
+            profile: state.tunables.profile.name().to_owned(),
+        })
+    }
+
+    /// Starts the node if it does not run yet (C-lnet-1).
+    fn start(&self, state: &mut State) -> Result<(), AdminError> {
+        if state.node.is_some() {
+            return Ok(());
+        }
+        let handle = NodeBuilder::new()
+            .tunables(state.tunables.clone())
+            .start()
+            .map_err(|e| configure_error(Errno::ENOMEM).because(e))?;
+        let nets = nets::Nets::start(&handle, &state.sock)?;
+        state.node = Some(Running { handle, nets });
+        Ok(())
+    }
+
+    fn lnet_configure(&self, all: bool, large: bool) -> Result<Reply, AdminError> {
+        if large {
+            return Err(configure_error(Errno::EOPNOTSUPP)
+                .because("--large needs module parameters, which this daemon does not read"));
+        }
+        if all && let Some(file) = &self.options.config {
+            if self.state().node.is_some() {
+                return Ok(Reply::Done);
+            }
+            let refuse = |e: &dyn core::fmt::Display| {
+                configure_error(Errno::EINVAL).because(format_args!("{}: {e}", file.display()))
+            };
+            let text = std::fs::read_to_string(file).map_err(|e| refuse(&e))?;
+            let config = Config::from_yaml(&text).map_err(|e| refuse(&e))?;
+            self.configure(&config)?;
+            return Ok(Reply::Done);
+        }
+        self.start(&mut self.state())?;
+        Ok(Reply::Done)
+    }
+
+    /// Starts the node and applies a whole configuration; if a part is refused, nothing stays.
+    pub(crate) fn configure(&self, config: &Config) -> Result<(), AdminError> {
+        self.start(&mut self.state())?;
+        let tunables = self.state().tunables.clone();
+        for step in config.add_steps() {
+            if let Err(e) = self.step(step) {
+                self.unconfigure(Duration::ZERO);
+                self.state().tunables = tunables;
+                return Err(e);
+            }
+        }
+        Ok(())
+    }
+
+    fn step(&self, step: Step) -> Result<(), AdminError> {
+        self.answer(Request::from(step)).map(|_| ())
+    }
+
+    /// C-lnet-2, C-lnet-4.
+    fn unconfigure(&self, grace: Duration) {
+        let node = self.state().node.take();
+        if let Some(node) = node {
+            node.handle.stop(grace).blocking();
+        }
+    }
+
+    /// The end of the daemon.
+    pub(crate) fn stop(&self, grace: Duration) {
+        self.unconfigure(grace);
+    }
+
+    fn net_show(&self, net: Option<Net>, detail: bool) -> Result<Reply, AdminError> {
+        let (handle, extra) = {
+            let state = self.state();
+            let node = state.node.as_ref().ok_or_else(|| AdminError::errno(Errno::ENETDOWN))?;
+            (node.handle.clone(), node.nets.settings())
+        };
+        let views =
+            handle.call(|stack, _| stack.node().net_views()).blocking().map_err(|e| stopped(&e))?;
+        let shown: Vec<_> = views
+            .iter()
+            .filter(|v| net.is_none_or(|n| n == v.net))
+            .map(|v| views::net(v, &extra, detail))
+            .collect();
+        if shown.is_empty() {
+            // C-netshow-2
+            return Err(AdminError::new(Errno::ESRCH, "Network is down"));
+        }
+        Ok(Reply::Nets(shown))
+    }
+
+    fn net_set(
+        &self,
+        target: NiTarget,
+        health: Option<u16>,
+        conns_per_peer: Option<u8>,
+    ) -> Result<Reply, AdminError> {
+        let nid = nid_of(target);
+        if let Some(n) = conns_per_peer {
+            let mut state = self.state();
+            let node = state.node.as_mut().ok_or_else(|| AdminError::errno(Errno::ENETDOWN))?;
+            node.nets.set_conns_per_peer(&node.handle, nid, n)?;
+        }
+        self.on_node(Errno::ENETDOWN, move |stack, now| {
+            if let Some(health) = health {
+                stack.node_mut().set_ni_health(now, nid, u32::from(health));
+            }
+            Ok(Reply::Done)
+        })
+    }
+
+    fn lnd_timeout_set(&self, net: Net, seconds: u32) -> Result<Reply, AdminError> {
+        let mut state = self.state();
+        state.sock.set_timeout(net, seconds)?;
+        let State { node, sock, .. } = &mut *state;
+        if let Some(node) = node {
+            node.nets.set_timeout(&node.handle, sock)?;
+        }
+        Ok(Reply::Done)
+    }
+
+    fn peer_add(&self, add: &PeerAdd) -> Result<Reply, AdminError> {
+        let add = add.clone();
+        self.on_node(Errno::ESHUTDOWN, move |stack, now| {
+            let PeerAdd { primary, nids, multi_rail, lock_primary } = add;
+            let text =
+                if nids.is_empty() { "failed to add primary peer" } else { "failed to add peer" };
+            stack
+                .node_mut()
+                .peer_add(now, primary, &nids, multi_rail, lock_primary)
+                .map(|()| Reply::Done)
+                .map_err(|errno| AdminError::new(errno, text).because(errno))
+        })
+    }
+
+    fn peer_del(&self, del: &PeerDel) -> Result<Reply, AdminError> {
+        let del = del.clone();
+        self.on_node(Errno::ESHUTDOWN, move |stack, now| {
+            let PeerDel { primary, nids, force } = del;
+            let text =
+                if nids.is_empty() { "failed to del primary peer" } else { "failed to del peer" };
+            stack
+                .node_mut()
+                .peer_del(now, primary, &nids, force)
+                .map(|()| Reply::Done)
+                .map_err(|errno| AdminError::new(errno, text).because(errno))
+        })
+    }
+
+    fn peer_show(
+        &self,
+        nid: Option<Nid>,
+        detail: bool,
+        from: Option<u64>,
+    ) -> Result<Reply, AdminError> {
+        self.on_node(Errno::ENETDOWN, move |stack, _| {
+            let node = stack.node();
+            if let Some(nid) = nid {
+                let view = node
+                    .peer_view_of(nid)
+                    .ok_or_else(|| AdminError::new(Errno::ENOENT, "cannot get peer information"))?;
+                return Ok(Reply::Peers(PeerPage {
+                    peers: vec![views::peer(&view, detail)],
+                    next: None,
+                }));
+            }
+            let (mut peers, mut nis, mut after) = (Vec::new(), 0, from);
+            loop {
+                let Some((age, view)) = node.peer_views(after, 1).pop() else {
+                    return Ok(Reply::Peers(PeerPage { peers, next: None }));
+                };
+                nis += view.nis.len();
+                peers.push(views::peer(&view, detail));
+                after = Some(age);
+                if nis >= PEER_NIS_PER_PAGE {
+                    return Ok(Reply::Peers(PeerPage { peers, next: after }));
+                }
+            }
+        })
+    }
+
+    fn peer_set(
+        &self,
+        target: NiTarget,
+        health: Option<u16>,
+        flags: Option<u32>,
+    ) -> Result<Reply, AdminError> {
+        let nid = nid_of(target);
+        self.on_node(Errno::ENETDOWN, move |stack, now| {
+            let node = stack.node_mut();
+            if let Some(health) = health {
+                node.set_peer_ni_health(now, nid, u32::from(health));
+            }
+            if let Some(flags) = flags {
+                let nids: Vec<Nid> = match nid {
+                    Some(nid) => vec![nid],
+                    None => {
+                        node.peer_views(None, usize::MAX).iter().map(|(_, v)| v.primary).collect()
+                    }
+                };
+                for nid in nids {
+                    // An unknown NID is no error (C-peer-8).
+                    let _ = node.set_peer_state(nid, flags);
+                }
+            }
+            Ok(Reply::Done)
+        })
+    }
+
+    fn ping(&self, ping: &Ping) -> Result<Reply, AdminError> {
+        let handle = self.handle(Errno::ENETDOWN)?;
+        let own_limit = {
+            let tunables = &self.state().tunables;
+            match tunables.profile {
+                Profile::Kernel => KERNEL_PING_TIMEOUT,
+                _ => tunables.transaction(),
+            }
+        };
+        let timeout = ping.timeout_ms.map_or(own_limit, Duration::from_millis);
+        let asked: Vec<_> = ping
+            .nids
+            .iter()
+            .map(|&nid| {
+                let target = ProcessId { nid, pid: Pid::LUSTRE };
+                match ping.source {
+                    Some(source) => handle.ping_from(source, target, timeout),
+                    None => handle.ping(target, timeout),
+                }
+            })
+            .collect();
+        let answers = asked.into_iter().map(|a| a.blocking());
+        Ok(contacted(&ping.nids, answers))
+    }
+
+    fn discover(&self, discover: &Discover) -> Result<Reply, AdminError> {
+        let handle = self.handle(Errno::ENETDOWN)?;
+        let asked: Vec<_> = discover
+            .nids
+            .iter()
+            .map(
+                |&nid| {
+                    if discover.force { handle.discover_again(nid) } else { handle.discover(nid) }
+                },
+            )
+            .collect();
+        let answers = asked.into_iter().map(|a| a.blocking());
+        Ok(contacted(&discover.nids, answers))
+    }
+
+    fn global_show(&self) -> Reply {
+        let state = self.state();
+        let t = &state.tunables;
+        let tunables = Tunables::TABLE
+            .iter()
+            .filter_map(|row| Some(Setting::new(row.name, t.value(row.name)?)))
+            .collect();
+        Reply::Global(GlobalSnapshot {
+            configured: state.node.is_some(),
+            tunables,
+            lnd_timeout_ms: t.lnd_timeout().as_millis() as u64,
+            profile: t.profile.name().to_owned(),
+        })
+    }
+
+    /// C-set-1. The node's copy follows; both take all of it or nothing.
+    fn set(&self, settings: &[Setting]) -> Result<Reply, AdminError> {
+        let mut state = self.state();
+        if state.node.is_none() && settings.iter().any(|s| s.name == "numa_range") {
+            return Err(AdminError::errno(Errno::ENETDOWN));
+        }
+        let mut next = state.tunables.clone();
+        let changes: Vec<(String, i64)> =
+            settings.iter().map(|s| (s.name.clone(), s.value)).collect();
+        let borrowed: Vec<(&str, i64)> = changes.iter().map(|(n, v)| (n.as_str(), *v)).collect();
+        next.set_all(&borrowed).map_err(|e| AdminError::errno(e.errno()).because(e))?;
+        if let Some(node) = &state.node {
+            node.handle
+                .call(move |stack, _| {
+                    let changes: Vec<(&str, i64)> =
+                        changes.iter().map(|(n, v)| (n.as_str(), *v)).collect();
+                    stack.set_tunables(&changes)
+                })
+                .blocking()
+                .map_err(|e| stopped(&e))?
+                .map_err(|e| AdminError::errno(e.errno()).because(e))?;
+        }
+        state.tunables = next;
+        Ok(Reply::Done)
+    }
+
+    fn stats_show(&self) -> Result<Reply, AdminError> {
+        self.on_node(Errno::ENETDOWN, |stack, _| {
+            StatsSnapshot::from_rows(stack.node().stats().rows()).map(Reply::Stats).map_err(
+                |name| AdminError::errno(Errno::ERANGE).because(format_args!("counter {name}")),
+            )
+        })
+    }
+}
+
+fn nid_of(target: NiTarget) -> Option<Nid> {
+    match target {
+        NiTarget::All => None,
+        NiTarget::Nid(nid) => Some(nid),
+    }
+}
+
+fn contacted(nids: &[Nid], answers: impl Iterator<Item = Result<Found, OpError>>) -> Reply {
+    Reply::Contacted(
+        nids.iter()
+            .zip(answers)
+            .map(|(&nid, answer)| Contacted {
+                nid,
+                outcome: answer
+                    .map(|found| Contact {
+                        primary: found.primary,
+                        multi_rail: found.multi_rail,
+                        pid: Pid::LUSTRE.0,
+                        nids: found.nids,
+                    })
+                    .map_err(|e| AdminError::errno(e.errno())),
+            })
+            .collect(),
+    )
+}
+
+/// LNet is not configured, for commands that change interfaces (C-netadd-4).
+fn down_text(text: &str) -> AdminError {
+    AdminError::new(Errno::ESHUTDOWN, text).because("LNet is not configured")
+}
+
+fn configure_error(errno: Errno) -> AdminError {
+    AdminError::new(errno, format!("LNet configure error: {errno}"))
+}
+
+/// The node went away while we waited for it.
+pub(crate) fn stopped(e: &OpError) -> AdminError {
+    AdminError::errno(e.errno()).because(e)
+}

@@ -1,0 +1,86 @@
+//! The life of the process: options, log, control socket, configuration, signals, end.
+
+use std::fs;
+use std::io;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use clap::Parser as _;
+use lnet_config::Config;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::Options;
+use crate::control::Control;
+use crate::server::Server;
+
+/// How long messages in hand may take when the daemon is told to end.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Runs the daemon with the given arguments, the first of which is its name.
+pub fn main(args: impl IntoIterator<Item = std::ffi::OsString>) -> ExitCode {
+    let options = match Options::try_parse_from(args) {
+        Ok(options) => options,
+        Err(e) => {
+            // clap knows whether this is help (stdout, 0) or an error (stderr, 2).
+            let code = u8::try_from(e.exit_code()).unwrap_or(2);
+            let _ = e.print();
+            return ExitCode::from(code);
+        }
+    };
+    match run(&options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("lnetd: {e:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> anyhow::Result<()> {
+    let level = if options.quiet { "warn" } else { "info" };
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
+    // A second daemon in one process (tests) keeps the first one's log.
+    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).try_init();
+    raise_file_limit();
+
+    // Signals are taken over before anything can be left behind by one.
+    let mut signals = Signals::new([SIGINT, SIGTERM]).context("signals")?;
+    let control = Arc::new(Control::new(options));
+    let path = options.socket.clone().unwrap_or_else(lnet_admin::default_socket);
+    let server = Server::bind(&path, options.group.as_deref())?;
+    if let Some(file) = &options.config {
+        let text = fs::read_to_string(file)
+            .with_context(|| format!("configuration {}", file.display()))?;
+        let config = Config::from_yaml(&text)
+            .map_err(|e| anyhow!("configuration {}: {e}", file.display()))?;
+        control.configure(&config).map_err(|e| {
+            let why = e.detail.as_deref().map(|d| format!(": {d}")).unwrap_or_default();
+            anyhow!("configuration {}: {}{why}", file.display(), e.text)
+        })?;
+    }
+    tracing::info!(socket = %path.display(), profile = options.profile.name(), "ready");
+    let server = server.run(Arc::clone(&control))?;
+    if let Some(signal) = signals.forever().next() {
+        tracing::info!(signal, "ending");
+    }
+    // No new requests while the node drains.
+    drop(server);
+    control.stop(GRACE);
+    Ok(())
+}
+
+/// Three connections per peer add up: the soft limit on open files goes to the hard one.
+fn raise_file_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        let wanted = Rlimit { current: limit.maximum, maximum: limit.maximum };
+        if let Err(e) = setrlimit(Resource::Nofile, wanted) {
+            tracing::warn!("limit on open files stays at {:?}: {e}", limit.current);
+        }
+    }
+}

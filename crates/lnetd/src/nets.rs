@@ -1,0 +1,368 @@
+//! Interfaces: from a name or NID to an NI that the TCP driver serves, and back.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use lnet::NetTunables;
+use lnet_admin::{AdminError, LndSnapshot};
+use lnet_config::{NetAdd, NetDel};
+use lnet_rt::{Interfaces, NodeHandle, TcpNi};
+use lnet_types::{Errno, Net, NetType, NiId, Nid};
+
+use crate::control::{Running, stopped};
+use crate::options::{Accept, Options};
+
+/// Number of CPTs: the node has one thread.
+const CPTS: u32 = 1;
+
+/// Settings of socklnd for nets to come.
+#[derive(Clone, Debug)]
+pub(crate) struct SockDefaults {
+    port: u16,
+    accept: lnd_sock::AcceptMode,
+    /// Seconds; 0 follows the node's derived time-out.
+    timeout_s: u32,
+}
+
+impl SockDefaults {
+    pub(crate) fn new(options: &Options) -> Self {
+        Self {
+            port: options.port,
+            accept: match options.accept {
+                Accept::Secure => lnd_sock::AcceptMode::Secure,
+                Accept::All => lnd_sock::AcceptMode::All,
+                Accept::None => lnd_sock::AcceptMode::None,
+            },
+            // K-1, V-13: the kernel's driver has its own 50 s.
+            timeout_s: match options.profile {
+                lnet::Profile::Kernel => 50,
+                _ => 0,
+            },
+        }
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        (self.timeout_s != 0).then(|| Duration::from_secs(u64::from(self.timeout_s)))
+    }
+
+    pub(crate) fn set_timeout(&mut self, net: Net, seconds: u32) -> Result<(), AdminError> {
+        if net.kind != NetType::TCP {
+            return Err(AdminError::new(
+                Errno::ENOMSG,
+                format!("Failed to set LND timeout for net {net}"),
+            )
+            .because("no driver for that network: expected tcp"));
+        }
+        self.timeout_s = seconds;
+        Ok(())
+    }
+}
+
+/// What the daemon remembers of the interfaces that it has made.
+#[derive(Debug)]
+pub(crate) struct Nets {
+    timeout_s: u32,
+    made: BTreeMap<NiId, Made>,
+}
+
+#[derive(Clone, Debug)]
+struct Made {
+    nid: Nid,
+    interface: Option<String>,
+    conns_per_peer: u8,
+    tos: i16,
+    speed_mbps: Option<u32>,
+    /// NUMA node of the device, -1 if unknown.
+    dev_cpt: i32,
+}
+
+impl Made {
+    /// Connections per peer when `asked` are wanted: 0 and none let the link's speed decide (K-12).
+    fn conns(&self, asked: Option<u8>) -> u8 {
+        match asked {
+            None | Some(0) => lnd_sock::conns_per_peer_for(self.speed_mbps.map(|m| m / 1000)),
+            Some(n) => n,
+        }
+    }
+}
+
+/// What `net show` says of interfaces besides what the node knows.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    timeout_s: u32,
+    made: BTreeMap<NiId, Made>,
+}
+
+impl Settings {
+    pub(crate) fn lnd(&self, ni: NiId) -> Option<LndSnapshot> {
+        self.made.get(&ni).map(|m| LndSnapshot::Sock {
+            conns_per_peer: u32::from(m.conns_per_peer),
+            timeout_s: self.timeout_s,
+            tos: i32::from(m.tos),
+        })
+    }
+
+    pub(crate) fn dev_cpt(&self, ni: NiId) -> i32 {
+        self.made.get(&ni).map_or(-1, |m| m.dev_cpt)
+    }
+}
+
+impl Nets {
+    /// Puts the TCP driver under a node.
+    pub(crate) fn start(handle: &NodeHandle, sock: &SockDefaults) -> Result<Self, AdminError> {
+        let config = lnd_sock::SockConfig {
+            accept: sock.accept,
+            ..lnd_sock::SockConfig::on_port(sock.port)
+        };
+        handle
+            .call(move |stack, _| stack.enable_tcp(config))
+            .blocking()
+            .map_err(|e| stopped(&e))?
+            .map_err(|e| AdminError::errno(e.errno()).because(e))?;
+        Ok(Self { timeout_s: sock.timeout_s, made: BTreeMap::new() })
+    }
+
+    pub(crate) fn settings(&self) -> Settings {
+        Settings { timeout_s: self.timeout_s, made: self.made.clone() }
+    }
+
+    /// Connections per peer of one interface or all; peers to come use them (C-netset-1).
+    pub(crate) fn set_conns_per_peer(
+        &mut self,
+        handle: &NodeHandle,
+        nid: Option<Nid>,
+        conns: u8,
+    ) -> Result<(), AdminError> {
+        let meant: Vec<NiId> = self
+            .made
+            .iter()
+            .filter(|(_, m)| nid.is_none_or(|n| n == m.nid))
+            .map(|(ni, _)| *ni)
+            .collect();
+        for ni in meant {
+            let Some(made) = self.made.get_mut(&ni) else { continue };
+            let conns = made.conns(Some(conns));
+            handle
+                .call(move |stack, _| stack.tcp_mut().map(|tcp| tcp.set_conns_per_peer(ni, conns)))
+                .blocking()
+                .map_err(|e| stopped(&e))?
+                .transpose()
+                .map_err(|e| AdminError::errno(e.errno()).because(e))?;
+            made.conns_per_peer = conns;
+        }
+        Ok(())
+    }
+
+    /// The driver's time limit, after it or the tunables that it follows have changed.
+    pub(crate) fn set_timeout(
+        &mut self,
+        handle: &NodeHandle,
+        sock: &SockDefaults,
+    ) -> Result<(), AdminError> {
+        self.timeout_s = sock.timeout_s;
+        let timeout = sock.timeout();
+        let nis: Vec<NiId> = self.made.keys().copied().collect();
+        handle
+            .call(move |stack, _| {
+                nis.into_iter().try_for_each(|ni| stack.set_tcp_timeout(ni, timeout))
+            })
+            .blocking()
+            .map_err(|e| stopped(&e))?
+            .map_err(|errno| AdminError::errno(errno).because("LND time-out"))
+    }
+}
+
+/// Adds the interfaces of one request, all or none.
+pub(crate) fn add(
+    node: &mut Running,
+    sock: &SockDefaults,
+    add: &NetAdd,
+) -> Result<Vec<NiId>, AdminError> {
+    const TEXT: &str = "cannot add LNet NI";
+    let refuse = |errno, why: String| AdminError::new(errno, TEXT).because(why);
+    match add.net.kind {
+        NetType::TCP => {}
+        NetType::LO => return Err(AdminError::new(Errno::ENODEV, "setting @lo not allowed")),
+        _ => {
+            let why = format!("net {}: no driver for it here, expected tcp", add.net);
+            return Err(refuse(Errno::ENETDOWN, why));
+        }
+    }
+    let named = add.interfaces.iter().filter_map(|i| i.cpts.as_ref());
+    if let Some(bad) = named.chain(&add.cpts).flatten().find(|c| **c >= CPTS) {
+        return Err(AdminError::new(Errno::ERANGE, "invalid CPT value")
+            .because(format!("CPT {bad}: expected 0 to {}", CPTS - 1)));
+    }
+    let credits = |v: Option<u32>, default: u32| v.filter(|v| *v != 0).unwrap_or(default);
+    let t = &add.tunables;
+    let tunables = NetTunables {
+        peer_timeout: t
+            .peer_timeout_s
+            .map_or(NetTunables::SOCK.peer_timeout, |s| i32::try_from(s).unwrap_or(i32::MAX)),
+        peer_credits: credits(t.peer_credits, NetTunables::SOCK.peer_credits),
+        peer_buffer_credits: t.peer_buffer_credits.unwrap_or(0),
+        credits: credits(t.credits, NetTunables::SOCK.credits),
+    };
+    let table = Interfaces::load().map_err(|e| refuse(Errno::EIO, format!("interfaces: {e}")))?;
+    let mut made = Vec::new();
+    for place in places(&table, add).map_err(|(errno, why)| refuse(errno, why))? {
+        let outcome = add_one(node, sock, add, tunables, &place);
+        match outcome {
+            Ok(ni) => made.push(ni),
+            Err((errno, why)) => {
+                // Nothing of the request stays.
+                for ni in made {
+                    remove(node, ni)?;
+                }
+                return Err(refuse(errno, why));
+            }
+        }
+    }
+    Ok(made)
+}
+
+/// A device and the address on it.
+#[derive(Debug)]
+struct Place {
+    device: Option<String>,
+    ip: IpAddr,
+    speed_mbps: Option<u32>,
+    dev_cpt: i32,
+}
+
+fn place_of(name: Option<&str>, i: &lnet_rt::Interface, ip: IpAddr) -> Place {
+    Place {
+        device: name.map(ToOwned::to_owned).or_else(|| Some(i.name.clone())),
+        ip,
+        speed_mbps: i.speed_mbps(),
+        dev_cpt: numa_node(&i.name).map_or(-1, |n| n.min(CPTS - 1) as i32),
+    }
+}
+
+/// The NUMA node of a device, where the system knows it.
+fn numa_node(device: &str) -> Option<u32> {
+    let text = std::fs::read_to_string(format!("/sys/class/net/{device}/device/numa_node")).ok()?;
+    // -1 stands for unknown.
+    text.trim().parse().ok()
+}
+
+/// The devices that a request means.
+fn places(table: &Interfaces, add: &NetAdd) -> Result<Vec<Place>, (Errno, String)> {
+    let mut found = Vec::new();
+    if let Some(nid) = add.nid {
+        let ip = nid.ip().ok_or((Errno::EINVAL, format!("NID {nid}: no IP address")))?;
+        let i = table.with_address(ip).ok_or((
+            Errno::ENETDOWN,
+            format!("NID {nid}: no interface of this machine has the address {ip}"),
+        ))?;
+        found.push(place_of(None, i, ip));
+    }
+    for interface in &add.interfaces {
+        let name = interface.name.as_str();
+        let (i, ip) = table.resolve(name).ok_or_else(|| {
+            let why = match table.named(name) {
+                None => format!("interface {name}: no such interface"),
+                Some(_) => format!("interface {name}: it has no usable address"),
+            };
+            (Errno::ENETDOWN, why)
+        })?;
+        found.push(place_of(Some(name), i, ip));
+    }
+    if found.is_empty() {
+        let first = table.iter().filter(|i| i.up && !i.loopback).find_map(|i| {
+            let v4 = i.addresses.iter().map(|a| a.ip).find(IpAddr::is_ipv4);
+            v4.map(|ip| place_of(None, i, ip))
+        });
+        let none = || (Errno::ENETDOWN, "no interface is up with an IPv4 address".to_owned());
+        found.push(first.ok_or_else(none)?);
+    }
+    Ok(found)
+}
+
+fn add_one(
+    node: &mut Running,
+    sock: &SockDefaults,
+    add: &NetAdd,
+    tunables: NetTunables,
+    place: &Place,
+) -> Result<NiId, (Errno, String)> {
+    let nid = Nid::from_ip(add.net, place.ip);
+    let mut made = Made {
+        nid,
+        interface: place.device.clone(),
+        conns_per_peer: 0,
+        tos: add.lnd.tos.unwrap_or(-1),
+        speed_mbps: place.speed_mbps,
+        dev_cpt: place.dev_cpt,
+    };
+    made.conns_per_peer = made.conns(add.lnd.conns_per_peer);
+    let ni = TcpNi {
+        interface: place.device.clone(),
+        tunables,
+        conns_per_peer: Some(made.conns_per_peer),
+        tos: made.tos,
+        timeout: sock.timeout(),
+        ..TcpNi::new(nid)
+    };
+    let ni = node
+        .handle
+        .call(move |stack, _| stack.add_tcp_ni(ni))
+        .blocking()
+        .map_err(|e| (e.errno(), e.to_string()))?
+        .map_err(|e| (e.errno(), e.to_string()))?;
+    node.nets.made.insert(ni, made);
+    Ok(ni)
+}
+
+/// Removes the interfaces of one request (C-netdel-1, C-netdel-2).
+pub(crate) fn del(node: &mut Running, del: &NetDel) -> Result<(), AdminError> {
+    if del.net.kind == NetType::LO {
+        return Err(AdminError::new(Errno::ENODEV, "setting @lo not allowed"));
+    }
+    let of_net: Vec<(NiId, Made)> = node
+        .nets
+        .made
+        .iter()
+        .filter(|(_, m)| m.nid.net() == del.net)
+        .map(|(ni, m)| (*ni, m.clone()))
+        .collect();
+    let mut gone = Vec::new();
+    if let Some(nid) = del.nid {
+        let found = of_net.iter().find(|(_, m)| m.nid == nid);
+        let (ni, _) = found.ok_or_else(|| {
+            AdminError::new(Errno::ENOENT, "cannot del LNet NI")
+                .because(format_args!("{nid}: not one of this node's NIDs"))
+        })?;
+        gone.push(*ni);
+    }
+    if of_net.is_empty() {
+        return Err(if del.interfaces.is_empty() {
+            AdminError::new(Errno::EINVAL, "cannot del network")
+        } else {
+            AdminError::new(Errno::ENODEV, "LNet net doesn't exist")
+        }
+        .because(format_args!("net {}: not configured", del.net)));
+    }
+    for name in &del.interfaces {
+        let found = of_net.iter().find(|(_, m)| m.interface.as_ref() == Some(name));
+        let (ni, _) = found.ok_or_else(|| {
+            AdminError::new(Errno::ENODEV, "cannot del LNet NI")
+                .because(format_args!("interface {name}: net {} has no NI on it", del.net))
+        })?;
+        gone.push(*ni);
+    }
+    if del.nid.is_none() && del.interfaces.is_empty() {
+        gone = of_net.iter().map(|(ni, _)| *ni).collect();
+    }
+    gone.into_iter().try_for_each(|ni| remove(node, ni))
+}
+
+fn remove(node: &mut Running, ni: NiId) -> Result<(), AdminError> {
+    node.nets.made.remove(&ni);
+    node.handle
+        .call(move |stack, _| stack.del_ni(ni))
+        .blocking()
+        .map_err(|e| stopped(&e))?
+        .map_err(|errno| AdminError::new(errno, "cannot del LNet NI").because(errno))
+}

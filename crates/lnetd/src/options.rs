@@ -1,0 +1,70 @@
+//! The command line of the daemon.
+
+use std::path::PathBuf;
+
+use clap::Parser;
+use lnet::Profile;
+
+/// Runs an LNet node.
+///
+/// Without a configuration the node is what a freshly loaded kernel module is: there, but not
+/// configured until `lnetctl lnet configure`. With `--config FILE` it configures itself from that
+/// YAML, as `lnetctl import` would, and ends with an error if that fails.
+#[derive(Clone, Debug, Parser)]
+#[command(
+    name = "lnetd",
+    version,
+    after_help = "Examples:\n  \
+    lnetd --socket /tmp/a.sock --port 9988\n  \
+    ULNET_SOCKET=/tmp/a.sock lnetctl lnet configure\n  \
+    lnetd --config /etc/ulnet/node.yaml --profile kernel"
+)]
+pub struct Options {
+    /// YAML configuration to start with: net, peer and global blocks.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
+    /// Control socket; default ULNET_SOCKET, else /run/ulnet/lnetd.sock.
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+
+    /// Group (name or number) that may use the control socket besides its owner.
+    #[arg(long, value_name = "GROUP")]
+    pub group: Option<String>,
+
+    /// Set of defaults: default, documents, kernel, pre-2.13 or off.
+    #[arg(long, value_name = "NAME", default_value = "default", value_parser = profile)]
+    pub profile: Profile,
+
+    /// TCP port of this node and of its peers. Ports below 1024 need privilege and are what kernel
+    /// nodes use.
+    #[arg(long, value_name = "PORT", default_value_t = 988, value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: u16,
+
+    /// Whose connections are accepted: secure (privileged source ports only), all, or none. On a
+    /// port from 1024 up, source ports prove nothing and secure means all.
+    #[arg(long, value_name = "MODE", default_value = "secure")]
+    pub accept: Accept,
+
+    /// Keep quiet but for warnings; RUST_LOG overrides.
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// Whom the acceptor lets in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Accept {
+    /// Privileged source ports only.
+    Secure,
+    /// Any source port.
+    All,
+    /// Nobody: there is no listener.
+    None,
+}
+
+fn profile(name: &str) -> Result<Profile, String> {
+    Profile::from_name(name).ok_or_else(|| {
+        let names: Vec<_> = Profile::ALL.iter().map(|p| p.name()).collect();
+        format!("no such profile: expected one of {}", names.join(", "))
+    })
+}

@@ -1,0 +1,275 @@
+//! The sending node of the demo.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, anyhow, bail};
+use lnet_rt::Buffer;
+use lnet_types::{Net, Nid, ProcessId};
+use sha2::{Digest as _, Sha256};
+
+use super::link::{self, Order, SendReport, Tell};
+use super::protocol::{self, BEGIN, BITS, CHUNK, END, STATE, STATE_HEAD};
+use super::rails::Rails;
+
+/// Chunks on their way at a time.
+const WINDOW: usize = 8;
+/// How long an ACK may take before the receiver is asked what it has.
+const ACK_TIMEOUT: Duration = Duration::from_millis(1000);
+/// How often a chunk is tried before the transfer is given up.
+const TRIES_MAX: u32 = 30;
+/// How often news goes to the conductor.
+const NEWS_EVERY: Duration = Duration::from_millis(100);
+
+/// What the threads of one transfer share.
+struct Transfer<'a> {
+    rails: &'a Rails,
+    file: &'a File,
+    target: ProcessId,
+    size: u64,
+    chunk: u32,
+    chunks: u64,
+    /// Time between the starts of two chunks, so that there is something to see.
+    pace: Duration,
+    started: Instant,
+    next: AtomicU64,
+    done: AtomicU64,
+    repeated: AtomicU64,
+    acks: Mutex<Acks>,
+    failed: AtomicBool,
+}
+
+struct Acks {
+    last: Instant,
+    longest: Duration,
+}
+
+pub(crate) fn run() -> anyhow::Result<bool> {
+    let orders = link::orders();
+    let Ok(Order::Send { port, ips, peer, file, size, seconds }) = orders.recv() else {
+        bail!("no order to send");
+    };
+    let named = || format!("file {}", file.display());
+    let source = File::open(&file).with_context(named)?;
+    let rails = Rails::start(&ips, port)?;
+    let target = Nid::from_ip(Net::TCP, peer);
+    let found = rails.node.discover(target).blocking().context("discovery")?;
+    link::tell(&Tell::Discovered {
+        primary: found.primary.to_string(),
+        nids: found.nids.iter().map(ToString::to_string).collect(),
+    });
+
+    let chunk = protocol::chunk_size(size);
+    let chunks = size.div_ceil(u64::from(chunk));
+    let target = ProcessId::lustre(found.primary);
+    rails
+        .node
+        .put(target, BEGIN, BITS, protocol::begin(size, chunk))
+        .ack()
+        .blocking()
+        .map_err(|e| anyhow!("the receiver did not take the announcement: {}", e.error))?;
+    let now = Instant::now();
+    let transfer = Transfer {
+        rails: &rails,
+        file: &source,
+        target,
+        size,
+        chunk,
+        chunks,
+        pace: Duration::from_secs(u64::from(seconds))
+            / u32::try_from(chunks.max(1)).unwrap_or(u32::MAX),
+        started: now,
+        next: AtomicU64::new(0),
+        done: AtomicU64::new(0),
+        repeated: AtomicU64::new(0),
+        acks: Mutex::new(Acks { last: now, longest: Duration::ZERO }),
+        failed: AtomicBool::new(false),
+    };
+    let running = AtomicBool::new(true);
+    let (sha256, outcome, orders) = thread::scope(|scope| {
+        let hash = scope.spawn(|| hash_file(&source).with_context(named));
+        let workers: Vec<_> = (0..WINDOW).map(|_| scope.spawn(|| transfer.work())).collect();
+        let (transfer, running, rails) = (&transfer, &running, &rails);
+        let orders = scope.spawn(move || {
+            while running.load(Ordering::Relaxed) {
+                while let Ok(order) = orders.try_recv() {
+                    if let Err(e) = obey(rails, &order) {
+                        link::tell(&Tell::Failed { why: format!("{e:#}") });
+                    }
+                }
+                if let Ok((view, _)) = rails.view() {
+                    let done = transfer.done.load(Ordering::Relaxed);
+                    link::tell(&Tell::Progress { done, rails: view });
+                }
+                thread::sleep(NEWS_EVERY);
+            }
+            orders
+        });
+        let mut outcome = Ok(());
+        for w in workers {
+            let one = w.join().unwrap_or_else(|_| Err(anyhow!("a sending thread died")));
+            outcome = outcome.and(one);
+        }
+        let hash = hash.join().unwrap_or_else(|_| Err(anyhow!("the hashing thread died")));
+        running.store(false, Ordering::Relaxed);
+        (hash, outcome, orders.join())
+    });
+    outcome?;
+    let sha256 = sha256?;
+    let millis = transfer.started.elapsed().as_millis() as u64;
+    rails
+        .node
+        .put(target, END, BITS, sha256.as_bytes())
+        .ack()
+        .blocking()
+        .map_err(|e| anyhow!("the receiver did not take the end: {}", e.error))?;
+    // Recovery pings bring a rail that is back to full health within a few seconds.
+    let settled = Instant::now();
+    let (view, resent) = loop {
+        let (view, resent) = rails.view()?;
+        if view.iter().all(|r| r.health == 1000) || settled.elapsed() > Duration::from_secs(5) {
+            break (view, resent);
+        }
+        thread::sleep(NEWS_EVERY);
+    };
+    let stall = transfer.acks.lock().unwrap_or_else(PoisonError::into_inner).longest;
+    link::tell(&Tell::Sent(SendReport {
+        sha256,
+        resent,
+        repeated: transfer.repeated.load(Ordering::Relaxed),
+        stall_ms: stall.as_millis() as u64,
+        millis,
+        rails: view,
+    }));
+    // The conductor ends us when it has both reports.
+    let orders = orders.map_err(|_| anyhow!("the obeying thread died"))?;
+    while orders.recv().is_ok() {}
+    Ok(true)
+}
+
+pub(crate) fn obey(rails: &Rails, order: &Order) -> anyhow::Result<()> {
+    match order {
+        Order::Cut { rail } => rails.cut(*rail, true),
+        Order::Restore { rail } => rails.cut(*rail, false),
+        Order::Send { .. } | Order::Receive { .. } => bail!("unexpected order {order:?}"),
+    }
+}
+
+fn hash_file(file: &File) -> io::Result<String> {
+    let mut hash = Sha256::new();
+    let mut block = vec![0; 1 << 20];
+    let mut at = 0;
+    loop {
+        let n = file.read_at(&mut block, at)?;
+        if n == 0 {
+            return Ok(hash.finalize().iter().map(|b| format!("{b:02x}")).collect());
+        }
+        hash.update(&block[..n]);
+        at += n as u64;
+    }
+}
+
+impl Transfer<'_> {
+    /// Sends chunks until there are none left.
+    fn work(&self) -> anyhow::Result<()> {
+        let mut buffer = Buffer::zeroed(self.chunk as usize);
+        loop {
+            let n = self.next.fetch_add(1, Ordering::Relaxed);
+            if n >= self.chunks || self.failed.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            let due = self.started + self.pace * u32::try_from(n).unwrap_or(u32::MAX);
+            thread::sleep(due.saturating_duration_since(Instant::now()));
+            buffer = self.send(n, buffer).inspect_err(|_| {
+                self.failed.store(true, Ordering::Relaxed);
+            })?;
+        }
+    }
+
+    /// Sends one chunk until the receiver has it.
+    fn send(&self, n: u64, mut buffer: Buffer) -> anyhow::Result<Buffer> {
+        let at = n * u64::from(self.chunk);
+        let len = (self.size - at).min(u64::from(self.chunk)) as usize;
+        self.file.read_exact_at(&mut buffer[..len], at).with_context(|| {
+            format!("reading {len} bytes at {at}: the file has changed or is unreadable")
+        })?;
+        for _ in 0..TRIES_MAX {
+            let put = self
+                .rails
+                .node
+                .put(self.target, CHUNK, BITS, buffer)
+                .range(0..len)
+                .hdr_data(n)
+                .ack()
+                .timeout(ACK_TIMEOUT);
+            let error = match put.blocking() {
+                Ok(moved) => {
+                    self.acknowledged(len);
+                    return Ok(moved.buffer);
+                }
+                Err(failed) => {
+                    buffer = failed.buffer.ok_or_else(|| anyhow!("{}", failed.error))?;
+                    failed.error
+                }
+            };
+            // Nobody knows whether it arrived: the receiver does.
+            match self.has_chunk(n) {
+                Ok(true) => {
+                    self.acknowledged(len);
+                    return Ok(buffer);
+                }
+                Ok(false) => {
+                    self.repeated.fetch_add(1, Ordering::Relaxed);
+                }
+                Err(why) => {
+                    // Not even the question got through; wait a moment, ask again.
+                    if let Some(far) = why.downcast_ref::<FarEnd>() {
+                        bail!("far end: {}", far.0);
+                    }
+                    thread::sleep(NEWS_EVERY);
+                    if matches!(self.has_chunk(n), Ok(true)) {
+                        self.acknowledged(len);
+                        return Ok(buffer);
+                    }
+                }
+            }
+            tracing::debug!(chunk = n, %error, "sent again");
+        }
+        bail!("chunk {n} of {}: given up after {TRIES_MAX} tries", self.chunks)
+    }
+
+    fn acknowledged(&self, len: usize) {
+        self.done.fetch_add(len as u64, Ordering::Relaxed);
+        let mut acks = self.acks.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        acks.longest = acks.longest.max(now - acks.last).max(Duration::ZERO);
+        acks.last = now;
+    }
+
+    /// Asks the receiver whether it has chunk `n`.
+    fn has_chunk(&self, n: u64) -> anyhow::Result<bool> {
+        let head = self.fetch(0, STATE_HEAD)?;
+        if let Some(error) = protocol::state_error(&head) {
+            return Err(FarEnd(error).into());
+        }
+        let byte = u32::try_from(n / 8).context("file too large")?;
+        let bits = self.fetch(STATE_HEAD as u32 + byte, 1)?;
+        Ok(bits.first().is_some_and(|b| b & (1 << (n % 8)) != 0))
+    }
+
+    fn fetch(&self, offset: u32, len: usize) -> anyhow::Result<Buffer> {
+        let get = self.rails.node.get(self.target, STATE, BITS, Buffer::zeroed(len));
+        let got = get.offset(offset).timeout(ACK_TIMEOUT).blocking();
+        got.map(|m| m.buffer).map_err(|e| anyhow!("{}", e.error))
+    }
+}
+
+/// An error that the receiver reports.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct FarEnd(String);
