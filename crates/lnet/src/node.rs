@@ -202,9 +202,10 @@ impl Node {
         if core::mem::take(&mut self.announce_due) {
             self.announce(now, false);
         }
+        // A ping's own timer blames nobody, so it goes before the one that does (D-82, H-64).
+        self.expire_ops(now);
         self.scan_responses(now);
         self.expire_waiting(now);
-        self.expire_ops(now);
         self.recover_due(now);
         self.settle(now);
     }

@@ -60,7 +60,7 @@ impl Node {
         let md = self.portals.mds.insert(Md::new(
             MdBuf::Collect(USER_PING_BYTES),
             Some(2),
-            MdOptions::TRUNCATE | MdOptions::NO_TRACK_RESPONSE,
+            MdOptions::TRUNCATE,
             Owner::Internal(Internal::UserPing(op)),
             true,
         ));

@@ -134,8 +134,8 @@ tunables! {
         "health that a failure costs and a success returns; 0 switches health off";
     recovery_interval ["s"] 0 ..= I32, [1, 1, 1, 1, 1], Deprecated,
         "deprecated, without effect: recovery pings follow max_recovery_ping_interval";
-    router_sensitivity ["%"] 0 ..= 100, [100, 100, 100, 100, 100], Deprecated,
-        "deprecated, without effect";
+    router_sensitivity ["%"] 0 ..= 100, [100, 100, 100, 100, 100], Always,
+        "kept for compatibility: nothing consults it";
     response_tracking [""] 0 ..= 3, [3, 3, 3, 3, 3], Always,
         "whose responses are timed: 0 internal only, 1 GETs, 2 PUTs, 3 both";
     recovery_limit ["s"] 0 ..= I32, [0, 0, 0, 0, 0], Always,
@@ -232,6 +232,11 @@ impl Tunables {
             if value < row.min || value > row.max {
                 let (name, min, max) = (row.name, row.min, row.max);
                 return Err(TunableError::Bounds { name, value, min, max });
+            }
+
+            if row.writable == Writable::Deprecated {
+                tracing::warn!("{} is deprecated and has no effect", row.name);
+                continue;
             }
             let value = match row.name {
                 "discovery" | "drop_asym_route" => i64::from(value != 0),
@@ -383,6 +388,14 @@ mod tests {
         let before = t.clone();
         assert!(t.set_all(&[("numa_range", 5), ("retry_count", 99)]).is_err());
         assert_eq!(t, before);
+    }
+
+    #[test]
+    fn deprecated_tunables_are_accepted_and_ignored() {
+        let mut t = Tunables::new(Profile::Kernel);
+        t.set("recovery_interval", 5).unwrap();
+        assert_eq!(t, Tunables::new(Profile::Kernel));
+        assert!(t.set("recovery_interval", -1).is_err());
     }
 
     #[test]

@@ -233,6 +233,20 @@ fn a_ping_that_is_not_answered_ends_at_its_timeout() {
     assert!(w.hosts[0].reports.is_empty());
     w.secs(2);
     assert_eq!(w.hosts[0].reports[0].outcome, Err(Errno::EIO));
+    assert_eq!(w.hosts[0].node.stats().response_timeout_count, 0, "nobody is blamed");
+}
+
+#[test]
+fn the_round_trip_of_a_ping_is_measured() {
+    let mut w = World::new();
+    w.host(Profile::Kernel, &A[..1]);
+    w.host(Profile::Kernel, &B[..1]);
+    let target = lnet_types::ProcessId::lustre(nid(B[0]));
+    w.hosts[0].node.ping(w.now, target, None, core::time::Duration::from_secs(3));
+    w.secs(1);
+    let rtt = w.hosts[0].node.net_views()[1].nis[0].stats.get_rtt;
+    assert_eq!((rtt.samples, rtt.min_nsec), (1, 2_000_000));
+    assert_eq!(w.hosts[0].node.stats().rst_alloc, 0);
 }
 
 #[test]
