@@ -98,7 +98,7 @@ pub(crate) const BY_DESIGN: &[ByDesign] = &[
 ];
 
 macro_rules! cases {
-    ($($test:ident: $case:expr;)*) => {
+    ($(fn $test:ident() { $case:expr })*) => {
         $(#[test]
         fn $test() {
             run(&$case);
@@ -108,104 +108,146 @@ macro_rules! cases {
 
 // The accepting side.
 cases! {
-    a_pinged_node_answers: Case { capture: "tcp-hello-ping", ..B };
-    a_discovered_node_answers_takes_the_push_and_pushes: Case { capture: "discovery-push", ..B };
-    a_node_without_discovery_says_so_and_does_not_push:
-        Case { capture: "nonmr-ping", discovery: false, ..B };
-    a_node_with_a_large_nid_speaks_version_4:
-        Case { capture: "ipv6-large-nid", nids: &["fd77::3@tcp", "10.77.0.3@tcp"], ..B };
-    a_node_of_another_release_is_answered: Case {
-        capture: "interop-2.17-2.15",
-        // From the tenth on it is a ping, over rails whose turn depends on selftest's traffic.
-        conns: 9,
-        leave_out: is_selftest,
-        ..B
-    };
-    the_higher_nid_refuses_in_a_race: Case {
-        capture: "conn-race",
-        commands: &[(1, 0, Command::Ping("10.77.0.2@tcp"))],
-        ..B_ONE
-    };
-    a_request_for_a_foreign_nid_is_refused:
-        Case { capture: "connreq-refused", nids: &["10.77.0.3@tcp7"], ..B };
-    a_request_with_the_generic_magic_is_told_the_version:
-        Case { capture: "acceptor-magic-mismatch", ..B_ONE };
-    an_idle_accepting_node_sends_a_keepalive:
-        Case { capture: "keepalive-noop", keepalive: Some(Duration::from_secs(2)), ..B_ONE };
-    two_connections_of_each_bulk_type_are_accepted:
-        Case { capture: "conns-per-peer-2", conns_per_peer: 2, ..SELFTEST };
-    unwanted_small_messages_do_no_harm: Case { capture: "selftest-ping", ..SELFTEST };
-    unwanted_bulk_does_no_harm: Case { capture: "selftest-brw-small", ..SELFTEST };
-    unwanted_bulk_is_acknowledged_zero_copy: Case { capture: "selftest-brw-write-1m", ..SELFTEST };
-    unasked_bulk_reads_do_no_harm: Case { capture: "selftest-brw-read-1m", ..SELFTEST };
+    fn a_pinged_node_answers() {
+        Case { capture: "tcp-hello-ping", ..B }
+    }
+    fn a_discovered_node_answers_takes_the_push_and_pushes() {
+        Case { capture: "discovery-push", ..B }
+    }
+    fn a_node_without_discovery_says_so_and_does_not_push() {
+        Case { capture: "nonmr-ping", discovery: false, ..B }
+    }
+    fn a_node_with_a_large_nid_speaks_version_4() {
+        Case { capture: "ipv6-large-nid", nids: &["fd77::3@tcp", "10.77.0.3@tcp"], ..B }
+    }
+    fn a_node_of_another_release_is_answered() {
+        Case {
+            capture: "interop-2.17-2.15",
+            // From the tenth on it is a ping, over rails whose turn depends on selftest's traffic.
+            conns: 9,
+            leave_out: is_selftest,
+            ..B
+        }
+    }
+    fn the_higher_nid_refuses_in_a_race() {
+        Case {
+            capture: "conn-race",
+            commands: &[(1, 0, Command::Ping("10.77.0.2@tcp"))],
+            ..B_ONE
+        }
+    }
+    fn a_request_for_a_foreign_nid_is_refused() {
+        Case { capture: "connreq-refused", nids: &["10.77.0.3@tcp7"], ..B }
+    }
+    fn a_request_with_the_generic_magic_is_told_the_version() {
+        Case { capture: "acceptor-magic-mismatch", ..B_ONE }
+    }
+    fn an_idle_accepting_node_sends_a_keepalive() {
+        Case { capture: "keepalive-noop", keepalive: Some(Duration::from_secs(2)), ..B_ONE }
+    }
+    fn two_connections_of_each_bulk_type_are_accepted() {
+        Case { capture: "conns-per-peer-2", conns_per_peer: 2, ..SELFTEST }
+    }
+    fn unwanted_small_messages_do_no_harm() {
+        Case { capture: "selftest-ping", ..SELFTEST }
+    }
+    fn unwanted_bulk_does_no_harm() {
+        Case { capture: "selftest-brw-small", ..SELFTEST }
+    }
+    fn unwanted_bulk_is_acknowledged_zero_copy() {
+        Case { capture: "selftest-brw-write-1m", ..SELFTEST }
+    }
+    fn unasked_bulk_reads_do_no_harm() {
+        Case { capture: "selftest-brw-read-1m", ..SELFTEST }
+    }
 }
 
 // The connecting side.
 cases! {
-    a_pinging_node_connects_and_asks: Case {
-        capture: "tcp-hello-ping",
-        commands: &[(0, 0, Command::Ping("10.77.0.3@tcp"))],
-        ..A
-    };
-    a_discovering_node_asks_pushes_and_is_pushed_to: Case {
-        capture: "discovery-push",
-        commands: &[(0, 0, Command::Discover("10.77.0.3@tcp"))],
-        ..A
-    };
-    a_node_without_discovery_asks_from_one_rail_after_the_other: Case {
-        capture: "nonmr-ping",
-        discovery: false,
-        commands: &[
-            (0, 0, Command::Ping("10.77.0.3@tcp")),
-            (3, 0, Command::Discover("10.77.0.3@tcp")),
-        ],
-        ..A
-    };
-    a_connecting_node_with_a_large_nid_speaks_version_4: Case {
-        capture: "ipv6-large-nid",
-        nids: &["fd77::2@tcp", "10.77.0.2@tcp"],
-        commands: &[
-            (0, 0, Command::Ping("fd77::3@tcp")),
-            (3, 0, Command::Discover("fd77::3@tcp")),
-        ],
-        ..A
-    };
-    the_lower_nid_is_refused_in_a_race_and_uses_the_other_connection: Case {
-        capture: "conn-race",
-        commands: &[(0, 0, Command::Ping("10.77.0.3@tcp"))],
-        ..A_ONE
-    };
-    a_refused_request_is_no_loop: Case {
-        capture: "connreq-refused",
-        commands: &[(0, 0, Command::Ping("10.77.0.3@tcp"))],
-        ..A_ONE
-    };
-    an_idle_connecting_node_sends_a_keepalive: Case {
-        capture: "keepalive-noop",
-        keepalive: Some(Duration::from_secs(2)),
-        commands: &[
-            (0, 0, Command::Ping("10.77.0.3@tcp")),
-            (0, 4, Command::Discover("10.77.0.3@tcp")),
-        ],
-        ..A_ONE
-    };
-    two_connections_of_each_bulk_type_are_opened: Case {
-        capture: "conns-per-peer-2",
-        conns_per_peer: 2,
-        commands: &[(0, 0, Command::Discover("10.77.0.3@tcp"))],
-        leave_out: is_selftest,
-        ..A_ONE
-    };
+    fn a_pinging_node_connects_and_asks() {
+        Case {
+            capture: "tcp-hello-ping",
+            commands: &[(0, 0, Command::Ping("10.77.0.3@tcp"))],
+            ..A
+        }
+    }
+    fn a_discovering_node_asks_pushes_and_is_pushed_to() {
+        Case {
+            capture: "discovery-push",
+            commands: &[(0, 0, Command::Discover("10.77.0.3@tcp"))],
+            ..A
+        }
+    }
+    fn a_node_without_discovery_asks_from_one_rail_after_the_other() {
+        Case {
+            capture: "nonmr-ping",
+            discovery: false,
+            commands: &[
+                (0, 0, Command::Ping("10.77.0.3@tcp")),
+                (3, 0, Command::Discover("10.77.0.3@tcp")),
+            ],
+            ..A
+        }
+    }
+    fn a_connecting_node_with_a_large_nid_speaks_version_4() {
+        Case {
+            capture: "ipv6-large-nid",
+            nids: &["fd77::2@tcp", "10.77.0.2@tcp"],
+            commands: &[
+                (0, 0, Command::Ping("fd77::3@tcp")),
+                (3, 0, Command::Discover("fd77::3@tcp")),
+            ],
+            ..A
+        }
+    }
+    fn the_lower_nid_is_refused_in_a_race_and_uses_the_other_connection() {
+        Case {
+            capture: "conn-race",
+            commands: &[(0, 0, Command::Ping("10.77.0.3@tcp"))],
+            ..A_ONE
+        }
+    }
+    fn a_refused_request_is_no_loop() {
+        Case {
+            capture: "connreq-refused",
+            commands: &[(0, 0, Command::Ping("10.77.0.3@tcp"))],
+            ..A_ONE
+        }
+    }
+    fn an_idle_connecting_node_sends_a_keepalive() {
+        Case {
+            capture: "keepalive-noop",
+            keepalive: Some(Duration::from_secs(2)),
+            commands: &[
+                (0, 0, Command::Ping("10.77.0.3@tcp")),
+                (0, 4, Command::Discover("10.77.0.3@tcp")),
+            ],
+            ..A_ONE
+        }
+    }
+    fn two_connections_of_each_bulk_type_are_opened() {
+        Case {
+            capture: "conns-per-peer-2",
+            conns_per_peer: 2,
+            commands: &[(0, 0, Command::Discover("10.77.0.3@tcp"))],
+            leave_out: is_selftest,
+            ..A_ONE
+        }
+    }
 }
 
 // A hand-written client against the kernel node.
 cases! {
-    every_version_and_connection_type_is_answered:
-        Case { capture: "raw-peer-ping-versions", ..A_ONE };
-    every_malformed_negotiation_is_refused:
-        Case { capture: "raw-peer-negotiation-errors", ..A_ONE };
-    every_malformed_message_is_refused:
-        Case { capture: "raw-peer-message-errors", lazy: &[50, 51], ..A_ONE };
-    a_version_2_frame_carries_its_checksum:
-        Case { capture: "raw-peer-v2-csum", checksum: true, ..A_ONE };
+    fn every_version_and_connection_type_is_answered() {
+        Case { capture: "raw-peer-ping-versions", ..A_ONE }
+    }
+    fn every_malformed_negotiation_is_refused() {
+        Case { capture: "raw-peer-negotiation-errors", ..A_ONE }
+    }
+    fn every_malformed_message_is_refused() {
+        Case { capture: "raw-peer-message-errors", lazy: &[50, 51], ..A_ONE }
+    }
+    fn a_version_2_frame_carries_its_checksum() {
+        Case { capture: "raw-peer-v2-csum", checksum: true, ..A_ONE }
+    }
 }
