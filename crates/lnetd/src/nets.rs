@@ -236,7 +236,8 @@ fn place_of(name: Option<&str>, i: &lnet_rt::Interface, ip: IpAddr) -> Place {
         device: name.map(ToOwned::to_owned).or_else(|| Some(i.name.clone())),
         ip,
         speed_mbps: i.speed_mbps(),
-        dev_cpt: numa_node(&i.name).map_or(-1, |n| n.min(CPTS - 1) as i32),
+        // With one CPT every NUMA node that is known is near to it.
+        dev_cpt: numa_node(&i.name).map_or(-1, |_| 0),
     }
 }
 
@@ -251,11 +252,13 @@ fn numa_node(device: &str) -> Option<u32> {
 fn places(table: &Interfaces, add: &NetAdd) -> Result<Vec<Place>, (Errno, String)> {
     let mut found = Vec::new();
     if let Some(nid) = add.nid {
-        let ip = nid.ip().ok_or((Errno::EINVAL, format!("NID {nid}: no IP address")))?;
-        let i = table.with_address(ip).ok_or((
-            Errno::ENETDOWN,
-            format!("NID {nid}: no interface of this machine has the address {ip}"),
-        ))?;
+        let no_ip = || (Errno::EINVAL, format!("NID {nid}: no IP address"));
+        let ip = nid.ip().ok_or_else(no_ip)?;
+        let nobody = || {
+            let why = format!("NID {nid}: no interface of this machine has the address {ip}");
+            (Errno::ENETDOWN, why)
+        };
+        let i = table.with_address(ip).ok_or_else(nobody)?;
         found.push(place_of(None, i, ip));
     }
     for interface in &add.interfaces {
