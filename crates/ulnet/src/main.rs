@@ -23,7 +23,7 @@ ulnet PROGRAM --help tells more.
 
 fn main() -> ExitCode {
     let mut args: Vec<OsString> = std::env::args_os().collect();
-    let called = args.first().map(|a| base_name(a)).unwrap_or_default();
+    let called = args.first().map(base_name).unwrap_or_default();
     match called.as_str() {
         "lnetd" => return lnetd::main(args),
         "lnetctl" => return lnetctl::main(args),

@@ -1,5 +1,7 @@
 //! `ulnet daemon` as a process: its control socket, its clients good and bad, its life.
 
+#![allow(clippy::unwrap_used, reason = "a test that fails says so by panicking")]
+
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
