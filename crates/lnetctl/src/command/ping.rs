@@ -24,6 +24,8 @@ pub(crate) fn ping(session: &mut Session<'_>, _: &Command, args: &Args) -> i32 {
         return INVALID;
     }
     let timeout_ms = match number(session, args, "timeout", PLACE) {
+        // The original does not send a 1, so that it waits for as long as without (C-ping-1).
+        Ok(Some(1)) if session.strict => None,
         // 0 and less ask for the longest time, as does more than that.
         Ok(Some(seconds @ 1..LIMIT_S)) => Some(seconds.unsigned_abs() * 1000),
         Ok(_) => None,
