@@ -3,17 +3,14 @@
 use std::error::Error;
 
 use lnet_rt::{
-    AttachOptions, Buffer, MatchEntry, Nid, NodeBuilder, NodeHandle, OpFailed, block_on,
+    AttachOptions, Attachment, Buffer, MatchEntry, Nid, NodeBuilder, NodeHandle, OpFailed, block_on,
 };
 
 const REQUESTS: u32 = 11;
 const REPLIES: u32 = 12;
 
 /// Answers `count` requests. The reply's match bits are those that the request's header data ask for.
-async fn serve(node: NodeHandle, count: usize) -> Result<(), OpFailed> {
-    let options = AttachOptions { max_size: Some(4096), ..AttachOptions::PUT };
-    let any = MatchEntry::bits(1);
-    let inbox = node.attach_async(REQUESTS, any, Buffer::zeroed(1 << 20), options).await?;
+async fn serve(node: NodeHandle, inbox: Attachment, count: usize) -> Result<(), OpFailed> {
     for _ in 0..count {
         let Some(request) = inbox.recv().await else { break };
         println!("server: {} bytes from {}", request.len(), request.event.initiator);
@@ -25,12 +22,14 @@ async fn serve(node: NodeHandle, count: usize) -> Result<(), OpFailed> {
 pub(crate) fn run(port: u16) -> Result<(), Box<dyn Error>> {
     let server = NodeBuilder::new().tcp("127.0.0.4".parse()?, port).start()?;
     let client = NodeBuilder::new().tcp("127.0.0.5".parse()?, port).start()?;
-    let serving = std::thread::spawn(move || block_on(serve(server, 3)));
+    let (buffer, requests) = (Buffer::zeroed(1 << 20), MatchEntry::bits(1));
+    // Posted before anybody asks: what matches nothing is dropped.
+    let inbox = server.attach(REQUESTS, requests, buffer, AttachOptions::PUT)?;
+    let serving = std::thread::spawn(move || block_on(serve(server, inbox, 3)));
     let to_server: Nid = "127.0.0.4@tcp".parse()?;
     block_on(async {
-        let entry = MatchEntry::bits(7);
-        let replies =
-            client.attach_async(REPLIES, entry, Buffer::zeroed(4096), AttachOptions::PUT).await?;
+        let (buffer, mine) = (Buffer::zeroed(4096), MatchEntry::bits(7));
+        let replies = client.attach_async(REPLIES, mine, buffer, AttachOptions::PUT).await?;
         for text in ["one", "two", "three"] {
             client.put(to_server, REQUESTS, 1, text).hdr_data(7).await?;
             let reply = replies.recv().await.ok_or("the server is gone")?;

@@ -171,6 +171,8 @@ fn dropped_futures_leave_nothing_behind() {
     let [(a, weather), (b, _)] = nodes();
     let options = AttachOptions { manage_remote: true, ..AttachOptions::PUT };
     let inbox = b.attach(PORTAL, MatchEntry::bits(7), Buffer::zeroed(64), options).unwrap();
+    // Or a lost discovery ping holds up everything behind it.
+    a.discover(nid(2)).blocking().unwrap();
     let mut waiting = Vec::new();
     for n in 0..2000 {
         // Some match, some have nobody to answer them, some are lost on the way.
