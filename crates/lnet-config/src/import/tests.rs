@@ -230,3 +230,32 @@ fn defaults_everywhere_survive_the_way_through_text() {
     assert_eq!(blocks(a), blocks(b));
     assert_eq!(crate::Tree::map([("a", crate::Tree::plain(1))]).render(Style::Classic), "a: 1\n");
 }
+
+#[test]
+fn damaged_files_are_read_or_refused_and_nothing_else() {
+    let seed = 0x5eed_c0f1;
+    println!("seed {seed:#x}");
+    let mut prng = lnet_types::Prng::new(seed);
+    let (good, mut read, mut refused) = (stdout_of("export"), 0, 0);
+    for _ in 0..500 {
+        let mut bytes = good.as_bytes().to_vec();
+        for _ in 0..=prng.below(6) {
+            let at = prng.below(bytes.len() as u64) as usize;
+            match prng.below(3) {
+                0 => bytes[at] = b"-:#[]{}\"'&*! \n\t0a"[prng.below(17) as usize],
+                1 => drop(bytes.remove(at)),
+                _ => bytes.truncate(at.max(1)),
+            }
+        }
+        match Config::from_yaml(&String::from_utf8_lossy(&bytes)) {
+            // What was read can be written and read again.
+            Ok(config) => {
+                read += 1;
+                let again = Config::from_yaml(&config.to_yaml());
+                assert!(again.is_ok(), "{again:?}\n{}", config.to_yaml());
+            }
+            Err(_) => refused += 1,
+        }
+    }
+    assert!(read > 20 && refused > 20, "{read} read, {refused} refused");
+}
