@@ -17,7 +17,7 @@ pub mod targets;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 
-use targets::{pcap, types, wire};
+use targets::{control, node, pcap, types, wire};
 
 /// A decoder under test.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +39,10 @@ pub const TARGETS: &[Target] = &[
     Target { name: "nid", run: types::nid },
     Target { name: "nid_list", run: types::nid_list },
     Target { name: "pcap", run: pcap::pcap },
+    Target { name: "admin_frames", run: control::admin_frames },
+    Target { name: "config", run: control::config },
+    Target { name: "words", run: control::words },
+    Target { name: "node", run: node::node },
 ];
 
 impl Target {

@@ -1,0 +1,56 @@
+//! What comes in through the control socket and from configuration files.
+
+use lnet_admin::{FrameDecoder, REQUEST_MAX, decode_reply, decode_request, encode_request};
+use lnet_config::{Config, parse_cpts, parse_interfaces, parse_nid_list, parse_number};
+
+/// Frames of the control socket, cut anywhere: bounded memory, and a request that is understood is
+/// the same after another round.
+pub fn admin_frames(input: &[u8]) {
+    let mut decoder = FrameDecoder::new(REQUEST_MAX);
+    for piece in input.chunks(7) {
+        decoder.push(piece);
+        loop {
+            match decoder.next_frame() {
+                Ok(Some(frame)) => request(&frame),
+                Ok(None) => break,
+                Err(_) => return,
+            }
+        }
+    }
+    request(input);
+    let _ = decode_reply(input);
+}
+
+fn request(frame: &[u8]) {
+    if let Ok((id, request)) = decode_request(frame)
+        && let Ok(bytes) = encode_request(id, &request)
+    {
+        // Four bytes of length go before the frame.
+        assert_eq!(decode_request(&bytes[4..]), Ok((id, request)));
+    }
+}
+
+/// A YAML configuration: an error names its place; what is understood prints as YAML that means the
+/// same.
+pub fn config(input: &[u8]) {
+    let text = String::from_utf8_lossy(input);
+    match Config::from_yaml(&text) {
+        Ok(config) => {
+            let again = Config::from_yaml(&config.to_yaml()).expect("an export can be imported");
+            assert_eq!(again.to_yaml(), config.to_yaml());
+            let _ = (config.add_steps(), config.del_steps());
+        }
+        Err(e) => assert!(!e.to_string().is_empty()),
+    }
+}
+
+/// The short texts of command lines.
+pub fn words(input: &[u8]) {
+    let text = String::from_utf8_lossy(input);
+    let _ = parse_cpts(&text);
+    let _ = parse_interfaces(&text);
+    let _ = parse_number(&text);
+    if let Ok(nids) = parse_nid_list(&text) {
+        assert!(nids.len() <= lnet_config::NID_LIST_MAX);
+    }
+}

@@ -1,0 +1,164 @@
+//! The node itself: bytes are a script of calls, in any order, with any arguments.
+
+use lnet::{
+    Link, MatchEntry, MdOptions, MdSpec, NetTunables, NiSpec, Node, NodeConfig, Output, Profile,
+    Rx, Tunables, Verdict,
+};
+use lnet_types::{
+    Errno, Fault, HealthStatus, Instant, IoVec, Nid, Pid, ProcessId, RegionId, RxId, Span,
+};
+use lnet_wire::{Hdr, HdrForm};
+
+use core::time::Duration;
+
+/// Reads the script, a byte or a few at a time; past the end everything is 0.
+struct Script<'a>(&'a [u8]);
+
+impl Script<'_> {
+    fn byte(&mut self) -> u8 {
+        let Some((first, rest)) = self.0.split_first() else { return 0 };
+        self.0 = rest;
+        *first
+    }
+
+    fn is_over(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn nid(&mut self) -> Nid {
+        let addr = 0x0a4d_0000 | u32::from(self.byte() % 8);
+        Nid::new(lnet_types::Net::TCP, addr)
+    }
+
+    /// A header: any bytes that are one, addressed to us more often than not.
+    fn header(&mut self, own: Nid) -> Option<Hdr> {
+        let mut bytes = [0; 72];
+        let n = bytes.len().min(self.0.len());
+        let (head, rest) = self.0.split_at(n);
+        bytes[..n].copy_from_slice(head);
+        self.0 = rest;
+        let mut hdr = Hdr::parse(HdrForm::Short, &bytes).ok()?;
+        if hdr.payload_len & 1 == 0 {
+            hdr.dst = own;
+        }
+        Some(hdr)
+    }
+}
+
+/// Nothing that is called in any order makes the node panic, wait for ever or grow without end, and
+/// afterwards it still stops cleanly.
+pub fn node(input: &[u8]) {
+    let mut script = Script(input);
+    let profile = Profile::ALL[usize::from(script.byte()) % Profile::ALL.len()];
+    let mut now = Instant::from_secs(1);
+    let config = NodeConfig { seed: 1, interface_cookie: 7, tunables: Tunables::new(profile) };
+    let mut node = Node::new(config, now);
+    let own = Nid::new(lnet_types::Net::TCP, 0x0a4d_0002);
+    let spec = |nid| NiSpec {
+        nid,
+        interface: None,
+        tunables: NetTunables { credits: 2, peer_credits: 1, ..NetTunables::SOCK },
+        lnd_timeout: None,
+    };
+    let ni = node.add_ni(now, spec(own)).expect("a fresh node takes an interface");
+    let buf = || IoVec::from_slice(&[Span { region: RegionId(0), len: 512, offset: 0 }]);
+    let (mut receiving, mut driver, mut rx) = (Vec::new(), Vec::new(), 0);
+    while !script.is_over() {
+        now += Duration::from_millis(u64::from(script.byte()) * 20);
+        match script.byte() % 16 {
+            0..=3 => {
+                if let Some(hdr) = script.header(own) {
+                    rx += 1;
+                    let from = script.nid();
+                    let rx = Rx { ni, from, from_pid: Pid::LUSTRE, id: RxId(rx) };
+                    if let Verdict::Deliver { msg, .. } = node.rx_header(now, rx, &hdr) {
+                        receiving.push(msg);
+                    }
+                }
+            }
+            4 => {
+                if let Some(msg) = receiving.pop() {
+                    let bytes = script.0.get(..40).unwrap_or_default();
+                    node.rx_done(now, msg, Ok(bytes));
+                }
+            }
+            5 => {
+                if let Some(msg) = driver.pop() {
+                    let status = HealthStatus::ALL[usize::from(script.byte()) % 11];
+                    node.tx_done(now, msg, Err(Fault::new(status, Errno::EIO)));
+                }
+            }
+            6 => {
+                if let Some(msg) = driver.pop() {
+                    node.tx_done(now, msg, Ok(()));
+                }
+            }
+            7 => {
+                let mut md = MdSpec::new(buf(), 1);
+                md.threshold = Some(u32::from(script.byte() % 3));
+                if let Ok(md) = node.bind(md) {
+                    let put = lnet::Put {
+                        md,
+                        ack: script.byte() & 1 == 0,
+                        src: (script.byte() & 1 == 0).then_some(own),
+                        target: ProcessId::lustre(script.nid()),
+                        portal: u32::from(script.byte()),
+                        match_bits: u64::from(script.byte()),
+                        offset: 0,
+                        hdr_data: 0,
+                        timeout: None,
+                    };
+                    let _ = node.put(now, put);
+                }
+            }
+            8 => {
+                let mut md = MdSpec::new(buf(), 2);
+                md.options = MdOptions::from_bits_truncate(u32::from(script.byte()));
+                let portal = u32::from(script.byte() % 66);
+                let me = MatchEntry::bits(u64::from(script.byte()));
+                let _ = node.attach(now, portal, me, md);
+            }
+            9 => node.rx_gone(now, ni, RxId(u64::from(script.byte()))),
+            10 => {
+                let _ = node.set_lazy(now, u32::from(script.byte() % 66), script.byte() & 1 == 0);
+            }
+            11 => {
+                let force = script.byte() & 1 == 0;
+                node.discover(now, script.nid(), force);
+            }
+            12 => {
+                let nids = [script.nid(), script.nid()];
+                let (mr, lock) = (script.byte() & 1 == 0, script.byte() & 1 == 0);
+                let _ = node.peer_add(now, script.nid(), &nids, mr, lock);
+            }
+            13 => {
+                let nids = [script.nid()];
+                let some = usize::from(script.byte() & 1);
+                let _ = node.peer_del(now, script.nid(), &nids[..some], script.byte() & 1 == 0);
+            }
+            14 => {
+                let link = if script.byte() & 1 == 0 { Link::Down } else { Link::Up };
+                node.link_changed(now, ni, link);
+            }
+            _ => {
+                let value = i64::from(script.byte());
+                let row = &Tunables::TABLE[usize::from(script.byte()) % Tunables::TABLE.len()];
+                let _ = node.set_tunables(now, &[(row.name, value)]);
+            }
+        }
+        while node.poll_timeout().is_some_and(|t| t <= now) {
+            node.handle_timeout(now);
+        }
+        while let Some(out) = node.poll_output() {
+            match out {
+                Output::Send(t) => driver.push(t.msg),
+                Output::Resume { verdict: Verdict::Deliver { msg, .. }, .. } => receiving.push(msg),
+                Output::Resume { .. } => {}
+            }
+        }
+        while node.poll_event().is_some() || node.poll_report().is_some() {}
+    }
+    node.shutdown(now);
+    while node.poll_output().is_some() {}
+    assert_eq!(node.stats().msgs_alloc, 0, "messages are left after shutdown");
+}
