@@ -144,6 +144,8 @@ pub struct Player<'a, C> {
     awaited: Vec<usize>,
     rows: Vec<Row>,
     values: Values,
+    /// Bytes that go out with the next ones, on the same connection.
+    unsent: Vec<u8>,
     acks_awaited: Acks,
     acks_came: Acks,
     inputs: (Sender<Input>, Receiver<Input>),
@@ -183,6 +185,7 @@ impl<'a, C: Clone> Player<'a, C> {
             awaited: vec![0; count],
             rows: capture.conns.iter().map(row).collect(),
             values: Values::default(),
+            unsent: Vec::new(),
             acks_awaited: Acks::new(),
             acks_came: Acks::new(),
             inputs: channel(),
@@ -195,9 +198,14 @@ impl<'a, C: Clone> Player<'a, C> {
 
     /// Plays. The connections stay as they are until the outcome goes away.
     pub fn play(mut self) -> Outcome {
-        for event in &self.setting.capture.events {
+        let events = &self.setting.capture.events;
+        for (event, next) in events.iter().zip(events.iter().skip(1).map(Some).chain([None])) {
             if let Some(node_end) = self.node_ends[event.conn] {
-                self.step(event, node_end);
+                let more = next.is_some_and(|next| {
+                    let goes_on = next.conn == event.conn && next.from == event.from;
+                    goes_on && matches!(next.what, What::Item(_))
+                });
+                self.step(event, node_end, more);
             }
         }
         self.settle();
@@ -233,7 +241,7 @@ impl<'a, C: Clone> Player<'a, C> {
         Ok(())
     }
 
-    fn step(&mut self, event: &Event, node_end: End) {
+    fn step(&mut self, event: &Event, node_end: End, more: bool) {
         let conn = event.conn;
         if event.from == node_end {
             self.fire(conn, event);
@@ -252,7 +260,7 @@ impl<'a, C: Clone> Player<'a, C> {
             self.fire(conn, event);
             match &event.what {
                 What::Open => self.open(conn),
-                What::Item(item) => self.send(conn, item),
+                What::Item(item) => self.send(conn, item, more),
                 What::Fin | What::Reset => {
                     self.linger(event);
                     self.close(conn, event.what == What::Reset);
@@ -346,8 +354,14 @@ impl<'a, C: Clone> Player<'a, C> {
         self.live[conn] = Some(Live { stream, splitter, came: VecDeque::new(), ended: None });
     }
 
-    fn send(&mut self, conn: usize, item: &Item) {
-        let Some(bytes) = self.values.translate(item) else { return };
+    /// Sends a message to the node; with `more` together with the next one, so that what the node
+    /// finds there does not depend on how fast it looks.
+    fn send(&mut self, conn: usize, item: &Item, more: bool) {
+        self.unsent.extend(self.values.translate(item).unwrap_or_default());
+        if more {
+            return;
+        }
+        let bytes = std::mem::take(&mut self.unsent);
         let Some(stream) = self.live[conn].as_mut().and_then(|live| live.stream.as_mut()) else {
             return;
         };
