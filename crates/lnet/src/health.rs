@@ -8,6 +8,7 @@ use lnet_types::{Fault, HealthStatus, Instant, MsgId, NiId, Nid, PeerNiId, Pid, 
 
 use crate::internal::Internal;
 use crate::local::{HEALTH_MAX, Recovery};
+use crate::msg::Role;
 use crate::ping::PING_BITS;
 use crate::portal::RESERVED_PORTAL;
 use crate::portal::md::{Md, MdBuf, Owner};
@@ -63,8 +64,8 @@ impl Node {
             (None, None) => return false,
         };
         let Some(peer_ni) = peer_ni else {
-            // Loopback: its health value means nothing, but moves (S-net-6).
-            if status == HealthStatus::Ok {
+            // Loopback: its health value means nothing, but moves once per answer (S-net-6).
+            if status == HealthStatus::Ok && matches!(msg.role, Role::AckIn | Role::ReplyIn) {
                 self.raise_ni(now, ni);
             }
             return false;

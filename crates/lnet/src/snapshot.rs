@@ -151,7 +151,9 @@ impl Node {
 
     fn peer_view(&self, id: PeerId) -> Option<PeerView> {
         let peer = self.peers.peers.get(id)?;
-        let nis = peer.nis().filter_map(|n| self.peers.nis.get(n)).map(peer_ni_view).collect();
+        // A peer that is this node itself keeps the loopback NID by which it was asked for.
+        let nis = peer.nis().filter_map(|n| self.peers.nis.get(n));
+        let nis = nis.filter(|n| !n.nid.is_loopback()).map(peer_ni_view).collect();
         Some(PeerView {
             primary: peer.primary,
             multi_rail: peer.is_mr(),

@@ -42,16 +42,17 @@ impl Node {
         } else {
             self.create_configured(now, primary, multi_rail, lock_primary)
         };
+        if let Err(errno) = outcome {
+            return Err(errno);
+        }
         let mut added = Vec::new();
-        let outcome = outcome.and_then(|()| {
-            nids.iter().filter(|n| **n != primary).try_for_each(|&nid| {
-                let was = self.peers.owner(nid);
-                self.add_configured(now, primary, nid, multi_rail)?;
-                if was != self.peers.owner(primary) {
-                    added.push(nid);
-                }
-                Ok(())
-            })
+        let outcome = nids.iter().filter(|n| **n != primary).try_for_each(|&nid| {
+            let mine = self.peers.owner(nid) == self.peers.owner(primary);
+            self.add_configured(now, primary, nid, multi_rail)?;
+            if !mine {
+                added.push(nid);
+            }
+            Ok(())
         });
         if outcome.is_err()
             && let Some(id) = self.peers.owner(primary)
@@ -61,7 +62,7 @@ impl Node {
                     // It was added a moment ago, so it can be removed.
                     let _ = self.del_nid(now, id, nid, true);
                 }
-            } else if nids.len() > 1 || !added.is_empty() {
+            } else {
                 self.delete_peer(now, id);
             }
         }

@@ -268,3 +268,18 @@ fn pinging_loopback_and_oneself_works() {
     assert_eq!((found.primary, found.multi_rail), (nid(A[0]), true));
     assert_eq!(found.nids, [nid(A[0]), nid(A[1])]);
 }
+
+#[test]
+fn a_refused_peer_add_leaves_nothing_behind() {
+    let mut w = World::new();
+    w.host(Profile::Kernel, &A);
+    let (now, node) = (w.now, &mut w.hosts[0].node);
+    node.peer_add(now, nid(C[0]), &[nid(C[1])], true, false).unwrap();
+    assert_eq!(node.peer_add(now, nid(B[0]), &[nid(C[1])], true, false), Err(Errno::EEXIST));
+    assert!(node.peer_view_of(nid(B[0])).is_none());
+    node.peer_add(now, nid(B[0]), &[], true, false).unwrap();
+    let refused = node.peer_add(now, nid(B[0]), &[nid(B[1]), nid(C[1])], true, false);
+    assert_eq!(refused, Err(Errno::EEXIST));
+    assert_eq!(node.peer_view_of(nid(B[0])).unwrap().nis.len(), 1, "B1 is taken back");
+    assert_eq!(node.peer_view_of(nid(C[1])).unwrap().primary, nid(C[0]));
+}
