@@ -67,6 +67,9 @@ pub(crate) enum Why {
     Misbehaved(PeerMisbehaved),
     /// Another connection to the same peer failed.
     Sibling(Errno),
+    /// Another connection to the same peer timed out, and this one may be as dead: its messages have
+    /// the same right to another path.
+    SiblingTimeout,
     /// The interface stops.
     Stopped,
     /// The interface is cut, for a test.
@@ -80,7 +83,7 @@ impl Why {
             Self::Orderly => Errno::OK,
             Self::Truncated => Errno::EPROTO,
             Self::Read(errno) | Self::Write(errno) | Self::Sibling(errno) => errno,
-            Self::SendTimeout | Self::RecvTimeout => Errno::ETIMEDOUT,
+            Self::SendTimeout | Self::RecvTimeout | Self::SiblingTimeout => Errno::ETIMEDOUT,
             Self::Protocol(_) | Self::Misbehaved(_) => Errno::EPROTO,
             Self::Stopped => Errno::ENETDOWN,
             Self::Cut => Errno::ENETUNREACH,
@@ -90,7 +93,9 @@ impl Why {
     /// Whether all other connections to the peer end with it (wire.md 3.12).
     pub(crate) const fn takes_siblings(self) -> bool {
         match self {
-            Self::Orderly | Self::Sibling(_) | Self::Stopped | Self::Cut => false,
+            Self::Orderly | Self::Sibling(_) | Self::SiblingTimeout | Self::Stopped | Self::Cut => {
+                false
+            }
             Self::Truncated
             | Self::Read(_)
             | Self::Write(_)
@@ -98,6 +103,14 @@ impl Why {
             | Self::RecvTimeout
             | Self::Protocol(_)
             | Self::Misbehaved(_) => true,
+        }
+    }
+
+    /// Why the other connections to the peer end.
+    pub(crate) const fn for_sibling(self) -> Self {
+        match self {
+            Self::SendTimeout => Self::SiblingTimeout,
+            other => Self::Sibling(other.errno()),
         }
     }
 
@@ -110,7 +123,7 @@ impl Why {
             Self::Write(Errno::ETIMEDOUT) if first => {
                 Fault::new(HealthStatus::RemoteTimeout, Errno::EIO)
             }
-            Self::SendTimeout if !legacy => {
+            Self::SendTimeout | Self::SiblingTimeout if !legacy => {
                 if sent == 0 {
                     Fault::new(HealthStatus::LocalTimeout, Errno::ETIMEDOUT)
                 } else {
@@ -126,6 +139,7 @@ impl Why {
             | Self::Protocol(_)
             | Self::Misbehaved(_)
             | Self::Sibling(_)
+            | Self::SiblingTimeout
             | Self::Cut => closed,
         }
     }
@@ -175,6 +189,11 @@ mod tests {
             (Why::Read(Errno::ECONNRESET), 0, true, false, H::LocalError, Errno::EIO),
             (Why::Orderly, 0, true, false, H::LocalError, Errno::EIO),
             (Why::Sibling(Errno::ETIMEDOUT), 0, true, false, H::LocalError, Errno::EIO),
+            (Why::Sibling(Errno::EPROTO), 7, true, false, H::LocalError, Errno::EIO),
+            (Why::SiblingTimeout, 0, true, false, H::LocalTimeout, Errno::ETIMEDOUT),
+            (Why::SiblingTimeout, 1, true, false, H::NetworkTimeout, Errno::ETIMEDOUT),
+            (Why::SiblingTimeout, 1, true, true, H::LocalError, Errno::EIO),
+            (Why::RecvTimeout, 0, true, false, H::LocalError, Errno::EIO),
             (Why::SendTimeout, 0, true, false, H::LocalTimeout, Errno::ETIMEDOUT),
             (Why::SendTimeout, 1, true, false, H::NetworkTimeout, Errno::ETIMEDOUT),
             (Why::SendTimeout, 0, true, true, H::LocalError, Errno::EIO),

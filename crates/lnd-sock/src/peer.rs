@@ -58,7 +58,10 @@ pub(crate) struct Peer {
 #[derive(Debug)]
 pub(crate) struct Waiting {
     pub(crate) transmit: Transmit,
+    /// When it has waited long enough (K-32).
     pub(crate) deadline: Instant,
+    /// When the node stops waiting for it, wherever it is.
+    pub(crate) until: Instant,
 }
 
 impl Peer {

@@ -102,7 +102,7 @@ impl<S: Streams> SockDriver<S> {
         peer.dialer.unsettle();
         if why.takes_siblings() {
             for sibling in peer.conns.clone() {
-                self.close_conn(now, sibling, Why::Sibling(why.errno()), false, up);
+                self.close_conn(now, sibling, why.for_sibling(), false, up);
             }
         }
         let Some(peer) = self.peers.get(state.peer) else { return };

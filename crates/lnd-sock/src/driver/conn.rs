@@ -62,7 +62,8 @@ pub(super) struct Dialed {
 pub(super) struct Up {
     pub(super) peer: PeerKey,
     pub(super) from: ProcessId,
-    /// The peer's identity is of our making: messages get it as their source (wire.md 3.13).
+    /// A peer in user space: its messages get the connection's identity as their source
+    /// (wire.md 3.13).
     pub(super) claimed: bool,
     pub(super) kind: Kind,
     pub(super) version: Version,

@@ -246,6 +246,8 @@ impl<S: Streams> SockDriver<S> {
                     conn.outbox = Outbox::new(bytes);
                 }
                 let session = (hello.version, hello.src_incarnation);
+                // One that calls itself user space is who its connection says, too.
+                let claimed = claimed || id.pid.is_user();
                 let settled = Settled { kind, session, order: hello.order, claimed };
                 self.establish(now, key, peer_key, &settled);
                 self.write_outbox(now, key, up);

@@ -309,11 +309,12 @@ impl<S: Streams> SockDriver<S> {
                     let Some(key) = self.by_stream.get(stream.0 as usize).copied().flatten() else {
                         continue;
                     };
-                    if ready.writable {
-                        self.writable(now, key, up, mem);
-                    }
+                    // First what comes in: an acknowledgement may ride on what goes out.
                     if ready.readable {
                         self.readable(now, key, up, mem);
+                    }
+                    if ready.writable {
+                        self.writable(now, key, up, mem);
                     }
                 }
                 None => {}

@@ -230,8 +230,7 @@ impl<S: Streams> SockDriver<S> {
         let Some(conn) = self.conns.get_mut(key) else { return Ok(Next::Held) };
         let ni = conn.ni;
         let Some(state) = conn.up_mut() else { return Ok(Next::Held) };
-        // A peer that calls itself user space is who its connection says (wire.md 3.13).
-        if state.claimed || state.from.pid.is_user() {
+        if state.claimed {
             hdr.src = state.from.nid;
             hdr.src_pid = state.from.pid;
         }

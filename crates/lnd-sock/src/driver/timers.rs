@@ -104,6 +104,10 @@ impl<S: Streams> SockDriver<S> {
     fn examine<U: Upper + ?Sized>(&mut self, now: Instant, key: PeerKey, up: &mut U) {
         self.expire_waiting(now, key, up);
         let conns = self.peers.get(key).map(|peer| peer.conns.clone()).unwrap_or_default();
+        // All of them first, since a connection that has timed out takes the others along.
+        for conn in &conns {
+            self.note_progress(now, *conn);
+        }
         for conn in conns {
             self.examine_conn(now, conn, up);
         }
@@ -142,25 +146,36 @@ impl<S: Streams> SockDriver<S> {
         }
     }
 
-    /// Time limits of one connection (K-30, K-31).
-    fn examine_conn<U: Upper + ?Sized>(&mut self, now: Instant, key: ConnKey, up: &mut U) {
+    /// What the peer's TCP has acknowledged extends the time limit (K-30).
+    fn note_progress(&mut self, now: Instant, key: ConnKey) {
         let Some(conn) = self.conns.get_mut(key) else { return };
         let (stream, ni) = (conn.stream, conn.ni);
         let Some(state) = conn.up_mut() else { return };
+        if state.tx_deadline == Instant::FAR_FUTURE {
+            return;
+        }
+        let acked = state.written.saturating_sub(self.streams.unacked(stream));
+        let progress = acked > state.acked;
+        state.acked = acked;
+        if progress && let Some(peer) = self.peers.get_mut(state.peer) {
+            // An acknowledgement is a sign of life too; that is what keepalives are for.
+            peer.last_alive = now;
+        }
+        if state.tx.is_empty() && acked == state.written {
+            state.tx_deadline = Instant::FAR_FUTURE;
+        } else if progress {
+            state.tx_deadline = now + self.nis.get(ni).map_or(Duration::MAX, |ni| ni.timeout);
+        }
+    }
+
+    /// Time limits of one connection (K-30, K-31).
+    fn examine_conn<U: Upper + ?Sized>(&mut self, now: Instant, key: ConnKey, up: &mut U) {
+        let Some(state) = self.conns.get_mut(key).and_then(Conn::up_mut) else { return };
         if state.rx_deadline <= now {
             return self.close_conn(now, key, Why::RecvTimeout, false, up);
         }
-        if state.tx_deadline != Instant::FAR_FUTURE {
-            let timeout = self.nis.get(ni).map_or(Duration::MAX, |ni| ni.timeout);
-            let acked = state.written.saturating_sub(self.streams.unacked(stream));
-            if state.tx.is_empty() && acked == state.written {
-                state.tx_deadline = Instant::FAR_FUTURE;
-            } else if acked > state.acked {
-                state.tx_deadline = now + timeout;
-            } else if state.tx_deadline <= now {
-                return self.close_conn(now, key, Why::SendTimeout, true, up);
-            }
-            state.acked = acked;
+        if state.tx_deadline <= now {
+            return self.close_conn(now, key, Why::SendTimeout, true, up);
         }
         // Messages have their own limits as well.
         let peer = state.peer;

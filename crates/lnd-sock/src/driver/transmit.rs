@@ -33,7 +33,8 @@ impl<S: Streams> SockDriver<S> {
             return Ok(());
         }
         let (limit, timeout) = (self.config.limits.waiting_per_peer, ni.timeout);
-        let deadline = now + transmit.timeout.min(timeout);
+        let until = now + transmit.timeout;
+        let deadline = until.min(now + timeout);
         let key = self.peer_for(&transmit)?;
         let Some(peer) = self.peers.get(key) else { return Err(NOT_CONNECTABLE) };
         let version = peer.session.map_or_else(
@@ -46,7 +47,7 @@ impl<S: Streams> SockDriver<S> {
                 return Err(LARGE_NID);
             }
             self.stats.msgs_queued += 1;
-            self.queue(now, conn, Waiting { transmit, deadline }, timeout);
+            self.queue(now, conn, Waiting { transmit, deadline, until }, timeout);
             if !peer_is_complete(self.peers.get(key)) {
                 self.want_connections(now, key);
             }
@@ -60,7 +61,7 @@ impl<S: Streams> SockDriver<S> {
             return Err(NO_ROOM);
         }
         self.stats.msgs_queued += 1;
-        peer.waiting.push_back(Waiting { transmit, deadline });
+        peer.waiting.push_back(Waiting { transmit, deadline, until });
         self.arm(key, deadline);
         Ok(())
     }
@@ -94,13 +95,13 @@ impl<S: Streams> SockDriver<S> {
 
     /// Queues a message on a connection.
     fn queue(&mut self, now: Instant, key: ConnKey, m: Waiting, timeout: core::time::Duration) {
-        let Waiting { transmit, deadline } = m;
+        let Waiting { transmit, until, .. } = m;
         self.uses += 1;
         let Some(up) = self.conns.get_mut(key).and_then(Conn::up_mut) else { return };
         up.used = self.uses;
         let peer = up.peer;
-        up.tx.push(transmit.msg, transmit.hdr, transmit.payload, deadline);
-        self.arm(peer, deadline);
+        up.tx.push(transmit.msg, transmit.hdr, transmit.payload, until);
+        self.arm(peer, until);
         self.queued(now, key, timeout);
     }
 

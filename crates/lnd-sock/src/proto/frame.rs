@@ -125,10 +125,14 @@ impl FrameRx {
     fn head<'a>(&mut self, input: &mut &'a [u8]) -> Result<Item<'a>, Refusal> {
         if self.partial.is_empty() {
             // Nearly always a header lies whole in the buffer and is read where it lies.
-            return match self.read_head(input)? {
+            return match self.read_head(input) {
                 Head::Whole(item, used) => {
                     *input = input.get(used..).unwrap_or_default();
                     Ok(item)
+                }
+                Head::Bad(refusal, used) => {
+                    *input = input.get(used..).unwrap_or_default();
+                    Err(refusal)
                 }
                 Head::Short(_) => {
                     self.partial.extend_from_slice(input);
@@ -139,8 +143,9 @@ impl FrameRx {
         }
         let mut partial = core::mem::take(&mut self.partial);
         loop {
-            match self.read_head(&partial)? {
+            match self.read_head(&partial) {
                 Head::Whole(item, _) => return Ok(item),
+                Head::Bad(refusal, _) => return Err(refusal),
                 Head::Short(_) if input.is_empty() => {
                     self.partial = partial;
                     return Ok(Item::More);
@@ -156,29 +161,32 @@ impl FrameRx {
     }
 
     /// Reads a header from the front of `bytes`.
-    fn read_head(&mut self, bytes: &[u8]) -> Result<Head, Refusal> {
-        let frame = if self.version.has_frames() {
-            if bytes.len() < FrameHdr::LEN {
-                return Ok(Head::Short(FrameHdr::LEN));
-            }
-            FrameHdr::parse(self.order, bytes).map_err(|_| Refusal::FrameType)?
-        } else {
+    fn read_head(&mut self, bytes: &[u8]) -> Head {
+        let frame = if !self.version.has_frames() {
             FrameHdr::lnet(0, 0)
+        } else if bytes.len() < FrameHdr::LEN {
+            return Head::Short(FrameHdr::LEN);
+        } else if let Ok(frame) = FrameHdr::parse(self.order, bytes) {
+            frame
+        } else {
+            return Head::Bad(Refusal::FrameType, FrameHdr::LEN);
         };
         match frame.kind {
             FrameType::Noop => {
                 if frame.checksum != 0 && self.first_sum(&frame).value() != frame.checksum {
-                    return Err(Refusal::Checksum);
+                    return Head::Bad(Refusal::Checksum, FrameHdr::LEN);
                 }
-                Ok(Head::Whole(Item::Noop(frame), FrameHdr::LEN))
+                Head::Whole(Item::Noop(frame), FrameHdr::LEN)
             }
             FrameType::Lnet => {
                 let full = frame_len(self.version);
                 let form = self.version.hdr_form();
                 let Some(lnet) = bytes.get(full - form.len()..full) else {
-                    return Ok(Head::Short(full));
+                    return Head::Short(full);
                 };
-                let hdr = Hdr::parse(form, lnet).map_err(|_| Refusal::Header)?;
+                let Ok(hdr) = Hdr::parse(form, lnet) else {
+                    return Head::Bad(Refusal::Header, full);
+                };
                 if frame.checksum != 0 {
                     let mut sum = self.first_sum(&frame);
                     if self.version == Version::V2 {
@@ -188,7 +196,7 @@ impl FrameRx {
                 }
                 self.at = At::Body(hdr.payload_len);
                 self.expects_bulk = hdr.payload_len >= DIRECT_MIN;
-                Ok(Head::Whole(Item::Message(frame, hdr), full))
+                Head::Whole(Item::Message(frame, hdr), full)
             }
         }
     }
@@ -205,6 +213,8 @@ impl FrameRx {
 enum Head {
     /// A header that is complete, and its length.
     Whole(Item<'static>, usize),
+    /// One that breaks the protocol, and how much of it had to be read to see that.
+    Bad(Refusal, usize),
     /// So many bytes are needed, from the first one on.
     Short(usize),
 }

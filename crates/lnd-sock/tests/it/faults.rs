@@ -1,1 +1,229 @@
-//! x
+//! Things break, on purpose.
+
+use core::time::Duration;
+
+use lnd_sock::{AcceptMode, Limits, Refusal, SockConfig, StartError};
+use lnet_types::{Errno, Fault, HealthStatus};
+
+use crate::support::{Decision, Raw, Stands, World, addr, ni, ni_start, nid};
+
+fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+#[test]
+fn killed_connections_are_made_again_by_the_next_message() {
+    let mut world = World::pair(1);
+    world.send(0, 1, 0, b"hello");
+    world.settle();
+    let now = world.now;
+    assert_eq!(world.call(0, |driver, up| driver.kill_connections(now, ni(1), up)), 3);
+    world.settle();
+    assert!(world.hosts[1].driver.connections().is_empty(), "the other side sees it");
+    assert_eq!(world.hosts[0].up.down.len(), 1);
+    assert_eq!(world.hosts[1].up.down.len(), 1);
+    world.send(0, 1, 1, b"again");
+    world.settle();
+    assert_eq!(world.hosts[0].up.outcome(1), Some(Ok(())));
+    assert_eq!(world.hosts[1].up.arrived(), [0, 1]);
+}
+
+#[test]
+fn messages_on_a_connection_that_breaks_end_as_local_errors() {
+    let mut world = World::pair(1);
+    world.send(0, 1, 0, b"hello");
+    world.settle();
+    world.weather(|w| w.window = 100);
+    world.hosts[1].up.decisions = vec![Decision::Defer];
+    for n in 1..5 {
+        world.send(0, 1, n, &[7; 500]);
+    }
+    world.settle();
+    world.break_all(Errno::ECONNRESET);
+    world.settle();
+    for n in 1..5 {
+        assert_eq!(world.fault(0, n), Fault::new(HealthStatus::LocalError, Errno::EIO), "{n}");
+    }
+    assert_eq!(world.hosts[1].up.gone.len(), 1, "the held message is gone");
+    assert_eq!(world.hosts[1].up.gone[0], world.hosts[1].up.received[1].rx.id);
+    // A verdict that was under way meanwhile finds nothing and is told so.
+    world.resume(1, 1, &Decision::Keep);
+    let outcome = world.hosts[1].up.received[1].outcome.clone();
+    assert_eq!(outcome, Some(Err(Fault::new(HealthStatus::RemoteError, Errno::EIO))));
+}
+
+#[test]
+fn payload_that_will_not_come_is_reported_once() {
+    let mut world = World::pair(1);
+    world.send(0, 1, 0, b"hello");
+    world.settle();
+    world.weather(|w| w.window = 1000);
+    world.send(0, 1, 1, &[7; 50_000]);
+    world.turn();
+    world.turn();
+    world.break_all(Errno::ECONNRESET);
+    world.settle();
+    let broken = Fault::new(HealthStatus::RemoteError, Errno::EIO);
+    assert_eq!(world.hosts[1].up.received[1].outcome, Some(Err(broken)));
+    assert_eq!(world.fault(0, 1), Fault::new(HealthStatus::LocalError, Errno::EIO));
+}
+
+#[test]
+fn a_cut_interface_neither_connects_nor_accepts_until_it_is_restored() {
+    let mut world = World::pair(1);
+    world.send(0, 1, 0, b"hello");
+    world.settle();
+    let now = world.now;
+    let block = |world: &mut World, blocked| {
+        world
+            .call(0, |driver, up| driver.ni_block(now, ni(1), blocked, up))
+            .expect("the address is ours");
+    };
+    block(&mut world, true);
+    world.settle();
+    assert!(world.hosts[0].driver.connections().is_empty());
+    assert!(world.hosts[1].driver.connections().is_empty());
+    let unreachable = Fault::new(HealthStatus::RemoteDropped, Errno::ENETUNREACH);
+    for n in 1..4 {
+        world.send(0, 1, n, b"out");
+        world.settle();
+        assert_eq!(world.fault(0, n), unreachable, "each time, without back-off");
+    }
+    world.send(1, 0, 10, b"in");
+    world.settle();
+    assert_eq!(world.fault(1, 10), Fault::new(HealthStatus::RemoteDropped, Errno::ECONNREFUSED));
+    block(&mut world, false);
+    world.send(0, 1, 4, b"back");
+    world.settle();
+    assert_eq!(world.hosts[0].up.outcome(4), Some(Ok(())));
+    world.pass(secs(2));
+    world.send(1, 0, 11, b"back");
+    world.settle();
+    assert_eq!(world.hosts[1].up.outcome(11), Some(Ok(())));
+}
+
+#[test]
+fn a_restarted_peer_is_reached_again() {
+    let mut world = World::pair(1);
+    world.send(0, 1, 0, b"hello");
+    world.settle();
+    // Host 1 vanishes without a word and comes back as somebody else.
+    let now = world.now;
+    world.weather(|w| w.dead = true);
+    world.call(1, |driver, up| driver.ni_stop(now, ni(1), up));
+    let start = lnd_sock::NiStart { incarnation: 9999, ..ni_start(2) };
+    world.hosts[1].driver.ni_start(now, start).expect("the address is free");
+    world.weather(|w| w.dead = false);
+    // It connects to us while we still hold the old connections.
+    world.send(1, 0, 7, b"I am new");
+    world.pass(secs(5));
+    assert_eq!(world.hosts[1].up.outcome(7), Some(Ok(())), "{:?}", world.hosts[1].up.ended);
+    world.send(0, 1, 1, b"hello again");
+    world.pass(secs(5));
+    assert_eq!(world.hosts[0].up.outcome(1), Some(Ok(())));
+}
+
+#[test]
+fn pending_handshakes_are_limited_altogether_and_from_each_address() {
+    let limits = Limits { pending_accepts: 5, pending_accepts_per_address: 2, ..Limits::default() };
+    let mut world = World::new(1);
+    world.host(SockConfig { limits, ..SockConfig::default() }, ni_start(1));
+    let mut raws: Vec<Raw> = Vec::new();
+    for n in 0..9 {
+        raws.push(Raw::connect(&world, addr(20 + n / 3), addr(1), true));
+    }
+    world.settle();
+    let open = raws.iter_mut().filter_map(|raw| (raw.look() == Stands::Open).then_some(())).count();
+    assert_eq!(open, 5);
+    assert_eq!(world.hosts[0].driver.stats().refused(Refusal::TooManyPending), 4);
+    // Time makes room.
+    world.pass(secs(6));
+    let mut late = Raw::connect(&world, addr(20), addr(1), true);
+    world.settle();
+    assert_eq!(late.look(), Stands::Open);
+}
+
+#[test]
+fn connections_of_one_address_are_limited() {
+    let limits = Limits { connections_per_address: 2, ..Limits::default() };
+    let mut world = World::new(1);
+    world.host(SockConfig { limits, ..SockConfig::default() }, ni_start(1));
+    world.host(SockConfig::default(), ni_start(2));
+    world.send(1, 0, 1, b"hello");
+    world.pass(secs(1));
+    assert_eq!(world.hosts[0].driver.connections().len(), 2);
+    assert!(world.hosts[0].driver.stats().refused(Refusal::TooManyConnections) >= 1);
+    assert_eq!(world.hosts[1].up.outcome(1), Some(Ok(())));
+}
+
+#[test]
+fn messages_that_wait_are_limited() {
+    let limits = Limits { waiting_per_peer: 3, ..Limits::default() };
+    let mut world = World::new(1);
+    world.host(SockConfig { limits, ..SockConfig::default() }, ni_start(1));
+    let _silent = Raw::listen(&world, addr(9));
+    for n in 0..5 {
+        world.send_with(0, nid(9), n, b"x", |_| ());
+    }
+    assert_eq!(world.hosts[0].up.out.len(), 3);
+    assert_eq!(world.fault(0, 4), Fault::new(HealthStatus::LocalError, Errno::ENOMEM));
+}
+
+#[test]
+fn accept_mode_none_listens_to_nobody() {
+    let mut world = World::new(1);
+    let config = SockConfig { accept: AcceptMode::None, ..SockConfig::default() };
+    world.host(config, ni_start(1));
+    world.host(SockConfig::default(), ni_start(2));
+    world.send(1, 0, 1, b"in");
+    world.settle();
+    assert_eq!(world.fault(1, 1).errno, Errno::ECONNREFUSED);
+    world.send(0, 1, 2, b"out");
+    world.settle();
+    assert_eq!(world.hosts[0].up.outcome(2), Some(Ok(())));
+}
+
+#[test]
+fn settings_out_of_range_are_named() {
+    let mut world = World::new(1);
+    world.host(SockConfig::default(), ni_start(1));
+    let now = world.now;
+    let driver = &mut world.hosts[0].driver;
+    let start = |change: fn(&mut lnd_sock::NiStart)| {
+        let mut start = lnd_sock::NiStart { ni: ni(2), ..ni_start(2) };
+        change(&mut start);
+        start
+    };
+    let table: [(&str, lnd_sock::NiStart, &str); 6] = [
+        ("twice", ni_start(1), "interface NiId(1v1) is already started"),
+        ("no connections", start(|s| s.conns_per_peer = 0), "conns_per_peer 0: expected 1 to 127"),
+        ("too many", start(|s| s.conns_per_peer = 128), "conns_per_peer 128: expected 1 to 127"),
+        (
+            "tos",
+            start(|s| s.tos = 256),
+            "tos 256: expected 0 to 255, or -1 for the system's default",
+        ),
+        ("tos", start(|s| s.tos = -2), "tos -2: expected 0 to 255, or -1 for the system's default"),
+        ("timeout", start(|s| s.lnd_timeout = Duration::ZERO), "lnd_timeout 0: expected more"),
+    ];
+    for (what, start, text) in table {
+        let error = driver.ni_start(now, start).expect_err(what);
+        assert_eq!(error.to_string(), text, "{what}");
+    }
+    assert_eq!(driver.set_conns_per_peer(ni(1), 0), Err(StartError::ConnsPerPeer(0)));
+    assert_eq!(driver.set_timeout(ni(1), Duration::ZERO), Err(StartError::Timeout));
+    driver.set_conns_per_peer(ni(1), 3).expect("in range");
+    driver.set_timeout(ni(1), secs(7)).expect("in range");
+    assert_eq!(lnet::Driver::lnd_timeout(driver, ni(1)), Some(secs(7)));
+}
+
+#[test]
+fn messages_to_what_has_no_address_are_refused() {
+    let mut world = World::new(1);
+    world.host(SockConfig::default(), ni_start(1));
+    let gni = "7@gni".parse().expect("a NID");
+    world.send_with(0, gni, 1, b"x", |_| ());
+    assert_eq!(world.fault(0, 1), Fault::new(HealthStatus::RemoteError, Errno::EHOSTUNREACH));
+    world.send_with(0, nid(2), 2, b"x", |t| t.ni = ni(77));
+    assert_eq!(world.fault(0, 2), Fault::new(HealthStatus::RemoteDropped, Errno::ENETDOWN));
+}

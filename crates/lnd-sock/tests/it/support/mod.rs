@@ -11,7 +11,7 @@ use lnet_types::{Net, NiId, Nid};
 use slotmap::KeyData;
 
 pub(crate) use upstairs::{Decision, Mem, Upstairs, put};
-pub(crate) use world::World;
+pub(crate) use world::{Raw, Stands, World};
 
 /// The interface that tests use; another one by another number.
 pub(crate) fn ni(n: u64) -> NiId {

@@ -41,6 +41,18 @@ impl Memory for Mem {
     }
 }
 
+/// For calls in which no payload moves.
+pub(crate) struct NoMem;
+
+impl Memory for NoMem {
+    fn bytes(&self, s: Span) -> &[u8] {
+        panic!("{s:?} is looked at")
+    }
+    fn bytes_mut(&mut self, s: Span) -> &mut [u8] {
+        panic!("{s:?} is written")
+    }
+}
+
 /// What to do with a message that comes in.
 #[derive(Clone, Debug)]
 pub(crate) enum Decision {
@@ -81,6 +93,8 @@ pub(crate) struct Upstairs {
     /// How messages ended, by the number that they were sent with.
     pub(crate) ended: Vec<(u64, Result<(), Fault>)>,
     pub(crate) gone: Vec<RxId>,
+    /// Messages that were deferred and not decided, by their place in `received`.
+    held: Vec<usize>,
     pub(crate) down: Vec<(NiId, Nid, Instant)>,
 }
 
@@ -95,6 +109,7 @@ impl Default for Upstairs {
             out: BTreeMap::new(),
             ended: Vec::new(),
             gone: Vec::new(),
+            held: Vec::new(),
             down: Vec::new(),
         }
     }
@@ -170,6 +185,16 @@ impl Upstairs {
         self.ended.iter().find(|(n, _)| *n == number).map(|(_, outcome)| *outcome)
     }
 
+    /// Messages that wait for a decision, by their place in `received`.
+    pub(crate) fn held(&self) -> impl Iterator<Item = usize> + use<> {
+        self.held.clone().into_iter()
+    }
+
+    /// The one at `at` is being decided.
+    pub(crate) fn take_held(&mut self, at: usize) {
+        self.held.retain(|held| *held != at);
+    }
+
     /// Numbers of the messages that arrived whole, in order.
     pub(crate) fn arrived(&self) -> Vec<u64> {
         self.received
@@ -200,7 +225,10 @@ impl Upstairs {
             }
             Decision::Bytes(max) => (IoVec::new(), Sink::Bytes(*max)),
             Decision::Drop => return Verdict::Drop(DropReason::NoMatch),
-            Decision::Defer => return Verdict::Defer,
+            Decision::Defer => {
+                self.held.push(at);
+                return Verdict::Defer;
+            }
             Decision::Close => {
                 return Verdict::Close(PeerMisbehaved::WrongNid(self.received[at].hdr.dst));
             }
@@ -231,6 +259,9 @@ impl Upper for Upstairs {
 
     fn rx_gone(&mut self, _now: Instant, _ni: NiId, rx: RxId) {
         self.gone.push(rx);
+        // A connection has one of them at a time: the last one under this name is meant.
+        let at = self.held.iter().rposition(|at| self.received[*at].rx.id == rx);
+        self.held.remove(at.expect("a message that was deferred and not decided"));
     }
 
     fn tx_done(&mut self, _now: Instant, msg: MsgId, outcome: Result<(), Fault>) {

@@ -117,8 +117,8 @@ impl Net {
         self.pipes[pipe].ends[end].id = None;
         let other = &mut self.pipes[pipe].ends[1 - end];
         if reset || unread {
+            // What has arrived before the reset can still be read.
             other.error.get_or_insert(Errno::ECONNRESET);
-            other.inbox.clear();
         }
         other.eof = true;
         self.tell(pipe, 1 - end, true, true);
@@ -324,6 +324,97 @@ impl Streams for SimStreams {
     }
 }
 
+/// A peer that follows a script: it sends bytes as it likes, and looks at what comes.
+pub(crate) struct Raw {
+    streams: SimStreams,
+    listener: Option<ListenerId>,
+    stream: Option<StreamId>,
+    /// All bytes that came.
+    pub(crate) got: Vec<u8>,
+}
+
+/// How a stream stands, seen by a scripted peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stands {
+    Open,
+    Eof,
+    Reset,
+}
+
+const OPTIONS: StreamOptions = StreamOptions {
+    nodelay: true,
+    keepalive: None,
+    tos: None,
+    send_buffer: None,
+    recv_buffer: None,
+};
+
+impl Raw {
+    pub(crate) fn new(world: &World) -> Self {
+        Self { streams: world.streams(), listener: None, stream: None, got: Vec::new() }
+    }
+
+    /// Connects from `from` to `to`, port 988.
+    pub(crate) fn connect(world: &World, from: IpAddr, to: IpAddr, privileged: bool) -> Self {
+        let mut raw = Self::new(world);
+        let origin = Origin { addr: from, interface: None, privileged };
+        let to = SocketAddr::new(to, 988);
+        raw.stream = Some(raw.streams.connect(origin, to, &OPTIONS).expect("connected"));
+        raw
+    }
+
+    /// Listens at `at`, port 988.
+    pub(crate) fn listen(world: &World, at: IpAddr) -> Self {
+        let mut raw = Self::new(world);
+        let at = SocketAddr::new(at, 988);
+        raw.listener = Some(raw.streams.listen(at, None).expect("a free address"));
+        raw
+    }
+
+    /// Takes the next connection; what came on the one before is forgotten.
+    pub(crate) fn accept(&mut self) -> bool {
+        let Some(listener) = self.listener else { return false };
+        match self.streams.accept(listener, &OPTIONS) {
+            Ok(accepted) => {
+                self.stream = Some(accepted.stream);
+                self.got.clear();
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    pub(crate) fn write(&mut self, mut bytes: &[u8]) {
+        let stream = self.stream.expect("connected");
+        while !bytes.is_empty() {
+            match self.streams.write(stream, &[IoSlice::new(bytes)]) {
+                Ok(n) => bytes = &bytes[n..],
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Reads what there is.
+    pub(crate) fn look(&mut self) -> Stands {
+        let stream = self.stream.expect("connected");
+        let mut buf = [0; 4096];
+        loop {
+            match self.streams.read(stream, &mut buf, &mut []) {
+                Ok(0) => return Stands::Eof,
+                Ok(n) => self.got.extend(&buf[..n]),
+                Err(Stop::WouldBlock) => return Stands::Open,
+                Err(Stop::Failed(_)) => return Stands::Reset,
+            }
+        }
+    }
+
+    pub(crate) fn close(&mut self) {
+        if let Some(stream) = self.stream.take() {
+            self.streams.close(stream, false);
+        }
+    }
+}
+
 /// A driver with its node's stand-in.
 pub(crate) struct Host {
     pub(crate) driver: SockDriver<SimStreams>,
@@ -369,7 +460,7 @@ impl World {
     }
 
     /// Streams for one more host.
-    pub(crate) fn streams(&mut self) -> SimStreams {
+    pub(crate) fn streams(&self) -> SimStreams {
         let mut net = self.net.borrow_mut();
         net.places.push(Place::default());
         SimStreams { net: self.net.clone(), host: net.places.len() - 1 }
@@ -466,7 +557,8 @@ impl World {
             }
         }
         let net = self.net.borrow();
-        more || !net.weather.dead && net.places.iter().any(|place| !place.ready.is_empty())
+        let waits = |host: &Host| !net.places[host.at].ready.is_empty();
+        more || !net.weather.dead && self.hosts.iter().any(waits)
     }
 
     /// Turns until nothing is left to do at this moment.
