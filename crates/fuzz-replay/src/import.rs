@@ -101,6 +101,11 @@ fn walk(conversation: &Conversation, inputs: &mut Inputs) {
     let refused = |b: &[u8]| {
         b.iter().take(8).fold("refused-".to_owned(), |name, byte| format!("{name}{byte:02x}"))
     };
+    // Whole conversations for the driver, from those whose server has the NID that it has there.
+    let whole = &conversation.to_server;
+    if conversation.server.ip().to_string() == "10.77.0.2" && whole.len() < 1024 {
+        add("conn", format!("client-{}", whole.len()), &[&[0, 1], &whole[..]].concat());
+    }
     let mut client = &conversation.to_server[..];
     match Request::need(client) {
         Ok(Need::Exactly(n)) if n <= client.len() => {

@@ -17,7 +17,7 @@ pub mod targets;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 
-use targets::{control, node, pcap, types, wire};
+use targets::{control, node, pcap, sock, types, wire};
 
 /// A decoder under test.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +43,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "config", run: control::config },
     Target { name: "words", run: control::words },
     Target { name: "node", run: node::node },
+    Target { name: "conn", run: sock::conn },
 ];
 
 impl Target {

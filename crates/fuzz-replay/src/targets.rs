@@ -3,5 +3,6 @@
 pub mod control;
 pub mod node;
 pub mod pcap;
+pub mod sock;
 pub mod types;
 pub mod wire;
