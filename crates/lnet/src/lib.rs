@@ -17,7 +17,8 @@
 //!
 //! Where to read: `driver.rs` and `output.rs` for the border below, `api.rs` for the one above,
 //! `send/mod.rs` for the way of a message out, `recv.rs` for the way in, `send/finish.rs` for its
-//! end, `health.rs` and `peer/discovery.rs` for what the node learns from it.
+//! end, `health.rs` and `peer/discovery.rs` for what the node learns from it; `policy/` for the
+//! administrator's rules, `send/explain.rs` for why a message goes where it goes.
 
 mod api;
 mod driver;
@@ -27,10 +28,12 @@ mod local;
 mod loopback;
 mod msg;
 mod node;
+mod numa;
 mod ops;
 mod output;
 mod peer;
 mod ping;
+mod policy;
 mod portal;
 mod recv;
 mod send;
@@ -52,6 +55,10 @@ pub use output::{
     DropReason, Event, EventKind, Output, Payload, PeerMisbehaved, Sink, Transmit, Verdict,
 };
 pub use peer::PeerFlags;
+pub use policy::RULES_MAX;
+pub use policy::rule::{ParsePatternError, Pattern, Rule, RuleError, RuleKind};
+pub use send::explain::{Candidate, Choice, Explanation, Freedom, Named, Outcome, Step};
+pub use send::key::{Criterion, Fact};
 pub use snapshot::{NetView, NiState, NiView, PeerNiView, PeerView};
 pub use stats::{InterfaceStats, KindCounts, Latency, NiFailures, NodeStats, PeerNiFailures};
 pub use tunables::{Profile, Row, TunableError, Tunables, Writable};

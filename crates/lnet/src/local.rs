@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use lnet_types::{Instant, MsgId, Net, NiId, Nid};
 
+use crate::policy::turn::{Grade, Turn};
 use crate::stats::{InterfaceStats, NiFailures};
 
 use core::time::Duration;
@@ -38,6 +39,11 @@ pub(crate) struct LocalNet {
     pub(crate) nis: Vec<NiId>,
     pub(crate) tunables: NetTunables,
     pub(crate) seq: u64,
+    /// What rules say of it, and its turn among local networks.
+    pub(crate) grade: Grade,
+    pub(crate) turn: Turn,
+    /// Floor of the turns of its interfaces.
+    pub(crate) floor: u64,
 }
 
 /// Where recovery of an interface stands (H-40 … H-51).
@@ -68,6 +74,11 @@ pub(crate) struct Ni {
     pub(crate) credits_min: i32,
     pub(crate) queue: VecDeque<MsgId>,
     pub(crate) seq: u64,
+    /// What rules say of it, and its turn on its network.
+    pub(crate) grade: Grade,
+    pub(crate) turn: Turn,
+    /// The NUMA node that its device is attached to.
+    pub(crate) numa_node: Option<u32>,
     pub(crate) recovery: Recovery,
     pub(crate) stats: InterfaceStats,
     pub(crate) failures: NiFailures,

@@ -18,12 +18,15 @@ use slotmap::SlotMap;
 use crate::internal::Internal;
 use crate::local::{HEALTH_MAX, LocalNet, NetTunables, Ni, Recovery};
 use crate::msg::Msg;
+use crate::numa::Numa;
 use crate::peer::Peers;
+use crate::policy::Policy;
+use crate::policy::turn::{Grade, Turn};
 use crate::portal::Portals;
 use crate::stats::{InterfaceStats, NiFailures, NodeStats};
 use crate::{
-    AttachError, DropReason, Event, EventKind, Link, MatchEntry, MdSpec, OpId, Output, Report,
-    TunableError, Tunables,
+    AttachError, DropReason, Event, EventKind, Explanation, Link, MatchEntry, MdSpec, OpId, Output,
+    Report, TunableError, Tunables,
 };
 
 /// What a node is born with.
@@ -83,6 +86,10 @@ pub struct Node {
     pub(crate) nets: Vec<LocalNet>,
     pub(crate) nis: SlotMap<NiId, Ni>,
     pub(crate) peers: Peers,
+    pub(crate) numa: Numa,
+    /// Floor of the turns of local networks.
+    pub(crate) net_floor: u64,
+    pub(crate) explained: VecDeque<Explanation>,
     pub(crate) portals: Portals,
     pub(crate) msgs: SlotMap<MsgId, Msg>,
     pub(crate) seq: u64,
@@ -121,6 +128,7 @@ impl Node {
     pub fn new(config: NodeConfig, now: Instant) -> Self {
         let NodeConfig { seed, interface_cookie, tunables } = config;
         let scan = Duration::from_secs((tunables.transaction_timeout as u64 / 2).max(1));
+        let strict = tunables.kernel_selection();
         let mut node = Self {
             now,
             running: true,
@@ -128,7 +136,10 @@ impl Node {
             tunables,
             nets: Vec::new(),
             nis: SlotMap::with_key(),
-            peers: Peers::new(seed),
+            peers: Peers::new(seed, Policy::new(strict)),
+            numa: Numa::default(),
+            net_floor: 0,
+            explained: VecDeque::new(),
             portals: Portals::new(seed),
             msgs: SlotMap::with_key(),
             seq: 0,
@@ -168,6 +179,11 @@ impl Node {
     /// The id of the loopback interface.
     pub fn loopback(&self) -> Option<NiId> {
         self.nets.first().and_then(|n| n.nis.first()).copied()
+    }
+
+    /// The latest time that the node has seen.
+    pub(crate) const fn now(&self) -> Instant {
+        self.now
     }
 
     /// The latest time that the node has seen: an older `now` counts as this one.
@@ -269,6 +285,7 @@ impl Node {
             }
             (true, true) | (false, false) => self.tunables = next,
         }
+        crate::send::explain::trim(&mut self.explained, self.tunables.explain_last);
         self.settle(now);
         Ok(())
     }
@@ -317,7 +334,15 @@ impl Node {
             let mut tunables = spec.tunables;
             // V-11
             tunables.peer_credits = tunables.peer_credits.min(tunables.credits);
-            self.nets.push(LocalNet { net, nis: Vec::new(), tunables, seq: 0 });
+            self.nets.push(LocalNet {
+                net,
+                nis: Vec::new(),
+                tunables,
+                seq: 0,
+                grade: Grade::default(),
+                turn: Turn::default(),
+                floor: 0,
+            });
             self.nets.len() - 1
         });
         let credits = self.nets[at].tunables.credits as i32;
@@ -333,6 +358,9 @@ impl Node {
             credits_min: credits,
             queue: VecDeque::new(),
             seq: 0,
+            grade: Grade::default(),
+            turn: Turn::default(),
+            numa_node: None,
             recovery: Recovery::default(),
             stats: InterfaceStats::default(),
             failures: NiFailures::default(),
@@ -341,6 +369,7 @@ impl Node {
             ups: 0,
         });
         self.nets[at].nis.push(id);
+        self.policy_nis_changed();
         id
     }
 
@@ -389,6 +418,7 @@ impl Node {
             self.nets.retain(|n| n.net != net);
             self.abandon_peers(now, net);
         }
+        self.policy_nis_changed();
         self.announce(now, false);
         self.settle(now);
         Ok(())

@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use crate::local::{HEALTH_MAX, NetTunables, Ni};
 use crate::peer::discovery::Phase;
-use crate::peer::{Peer, PeerNi};
+use crate::peer::{Peer, PeerNet, PeerNi};
 use crate::stats::{InterfaceStats, NiFailures, NodeStats, PeerNiFailures};
 use crate::{DropReason, Node, PeerFlags};
 
@@ -17,6 +17,8 @@ pub struct NetView {
     pub net: Net,
     /// Its tunables.
     pub tunables: NetTunables,
+    /// Its priority, if a rule gives it one (U-44); 0 is the highest.
+    pub priority: Option<u32>,
     /// Its interfaces in order of creation.
     pub nis: Vec<NiView>,
 }
@@ -53,6 +55,10 @@ pub struct NiView {
     pub fatal: bool,
     /// 0 to 1000.
     pub health: u32,
+    /// Its priority, if a rule gives it one (U-44); 0 is the highest.
+    pub priority: Option<u32>,
+    /// The NUMA node that its device is attached to, if known.
+    pub numa_node: Option<u32>,
     /// Recovery pings sent.
     pub ping_count: u32,
     /// When the next one is due.
@@ -107,6 +113,14 @@ pub struct PeerNiView {
     pub failures: PeerNiFailures,
     /// 0 to 1000.
     pub health: u32,
+    /// Priority of its network, if a rule gives it one (U-44); 0 is the highest.
+    pub net_priority: Option<u32>,
+    /// Its own priority, likewise.
+    pub priority: Option<u32>,
+    /// NIDs of ours that rules map it to; none: all.
+    pub preferred: Vec<Nid>,
+    /// Primary NIDs of the routers that rules map it to; none: all.
+    pub preferred_routers: Vec<Nid>,
     /// Whether the peer says that it is up.
     pub up: bool,
     /// Recovery pings sent.
@@ -123,6 +137,7 @@ impl Node {
             .map(|n| NetView {
                 net: n.net,
                 tunables: n.tunables,
+                priority: n.grade.given_priority(),
                 nis: n
                     .nis
                     .iter()
@@ -152,8 +167,11 @@ impl Node {
     fn peer_view(&self, id: PeerId) -> Option<PeerView> {
         let peer = self.peers.peers.get(id)?;
         // A peer that is this node itself keeps the loopback NID by which it was asked for.
-        let nis = peer.nis().filter_map(|n| self.peers.nis.get(n));
-        let nis = nis.filter(|n| !n.nid.is_loopback()).map(peer_ni_view).collect();
+        let nis = peer.nets.iter().flat_map(|net| {
+            let nis = net.nis.iter().filter_map(|id| self.peers.nis.get(*id));
+            nis.filter(|n| !n.nid.is_loopback()).map(move |n| peer_ni_view(net, n))
+        });
+        let nis = nis.collect();
         Some(PeerView {
             primary: peer.primary,
             multi_rail: peer.is_mr(),
@@ -230,6 +248,8 @@ fn ni_view(id: lnet_types::NiId, ni: &Ni) -> NiView {
         failures: ni.failures,
         fatal: ni.fatal,
         health: ni.health,
+        priority: ni.grade.given_priority(),
+        numa_node: ni.numa_node,
         ping_count: ni.recovery.sent,
         next_ping: ni.recovery.next,
         credits: ni.credits,
@@ -240,7 +260,7 @@ fn ni_view(id: lnet_types::NiId, ni: &Ni) -> NiView {
     }
 }
 
-fn peer_ni_view(n: &PeerNi) -> PeerNiView {
+fn peer_ni_view(net: &PeerNet, n: &PeerNi) -> PeerNiView {
     let router = n.local.map_or(0, |t| match t.peer_buffer_credits {
         0 => t.peer_credits as i32,
         b => b as i32,
@@ -257,6 +277,10 @@ fn peer_ni_view(n: &PeerNi) -> PeerNiView {
         stats: n.stats,
         failures: n.failures,
         health: n.health,
+        net_priority: net.grade.given_priority(),
+        priority: n.grade.given_priority(),
+        preferred: n.mapping.iter().flat_map(|m| &m.preferred).map(|p| p.nid).collect(),
+        preferred_routers: n.mapping.iter().flat_map(|m| &m.routers).copied().collect(),
         up: n.status_up,
         ping_count: n.recovery.sent,
         next_ping: n.recovery.next,

@@ -142,8 +142,14 @@ tunables! {
         "how long after it was last heard from a peer is pinged for recovery; 0 for ever";
     max_recovery_ping_interval ["s"] 1 ..= I32, [5, 1, 900, 1, 900], Always,
         "longest time between recovery pings of one interface";
-    health_range [""] 0 ..= 1000, [0, 0, 0, 0, 0], Always,
-        "health difference below which interfaces count as equally healthy (DEC-13)";
+    udsp_first [""] 0 ..= 1, [0, 0, 0, 0, 0], Always,
+        "whether priorities by rules come before health (DEC-12)";
+    exclude_at_zero [""] 0 ..= 1, [0, 0, 0, 0, 0], Always,
+        "whether interfaces at health 0 carry nothing but our own pings (DEC-14)";
+    explain_last [""] 0 ..= 4096, [0, 0, 0, 0, 0], Always,
+        "how many messages sent are kept with the reasons for their path";
+    health_range [""] 0 ..= I32, [0, 0, 0, 0, 0], Always,
+        "health difference up to which interfaces count as equally healthy; from 1000 on all do (DEC-13)";
     peers_max [""] 1 ..= I32, [1 << 20, 1 << 20, 1 << 20, 1 << 20, 1 << 20], Always,
         "most peer interfaces that this node keeps a record of";
     messages_max [""] 1 ..= I32, [1 << 20, 1 << 20, 1 << 20, 1 << 20, 1 << 20], Always,
@@ -329,6 +335,13 @@ impl Tunables {
             H::RemoteTimeout | H::NetworkTimeout => matches!(self.profile, Profile::Documents),
             H::Ok | H::LocalError | H::RemoteError => false,
         }
+    }
+
+    /// Whether paths are chosen by the kernel's criteria alone: no bytes queued at peers' interfaces
+    /// (S-43), pair rules as tie-breakers (U-40, U-41) and within the bounds of U-4 and U-26, networks
+    /// without a link not told apart from those of health 0 (S-35).
+    pub const fn kernel_selection(&self) -> bool {
+        matches!(self.profile, Profile::Kernel)
     }
 
     /// Whether the kernel's clocks rule: deadline renewed with each attempt and kept by the driver

@@ -6,6 +6,7 @@
 
 pub(crate) mod config;
 pub(crate) mod discovery;
+mod policy;
 
 use std::collections::VecDeque;
 
@@ -14,6 +15,8 @@ use slotmap::SlotMap;
 use smallvec::SmallVec;
 
 use crate::local::{HEALTH_MAX, NetTunables, Recovery};
+use crate::policy::turn::{Grade, Turn};
+use crate::policy::{Mapping, Policy};
 use crate::stats::{InterfaceStats, PeerNiFailures};
 use crate::table::Lookup;
 use discovery::Discovery;
@@ -56,6 +59,8 @@ pub(crate) struct Peer {
     pub(crate) flags: PeerFlags,
     pub(crate) nets: SmallVec<[PeerNet; 1]>,
     pub(crate) seq: u64,
+    /// Floor of the turns of its networks.
+    pub(crate) net_floor: u64,
     pub(crate) disc: Discovery,
     pub(crate) locked_at: Instant,
     /// Order of creation: listings go by it.
@@ -68,6 +73,12 @@ pub(crate) struct PeerNet {
     pub(crate) net: Net,
     pub(crate) nis: SmallVec<[PeerNiId; 2]>,
     pub(crate) seq: u64,
+    /// What rules say of it, and its turn among the peer's networks.
+    pub(crate) grade: Grade,
+    pub(crate) turn: Turn,
+    /// Floors of the turns of its interfaces, and of the pathways to them.
+    pub(crate) floor: u64,
+    pub(crate) path_floor: u64,
     /// The best health of its interfaces.
     pub(crate) health: u32,
 }
@@ -88,6 +99,11 @@ pub(crate) struct PeerNi {
     pub(crate) last_alive: Option<Instant>,
     /// The local NID that a non-MR peer knows us by (O-7, O-25, S-33).
     pub(crate) preferred: Option<Nid>,
+    /// What rules say of it, and its turn on its network.
+    pub(crate) grade: Grade,
+    pub(crate) turn: Turn,
+    /// What pair and router rules say of it.
+    pub(crate) mapping: Option<Box<Mapping>>,
     pub(crate) recovery: Recovery,
     pub(crate) seq: u64,
     pub(crate) stats: InterfaceStats,
@@ -122,6 +138,8 @@ impl Peer {
 pub(crate) struct Peers {
     pub(crate) peers: SlotMap<PeerId, Peer>,
     pub(crate) nis: SlotMap<PeerNiId, PeerNi>,
+    /// The rules, applied to each interface that is linked to a peer.
+    pub(crate) policy: Policy,
     by_nid: Lookup<Nid, PeerNiId>,
     /// Peers by age, the order of listings.
     pub(crate) by_age: std::collections::BTreeMap<u64, PeerId>,
@@ -129,10 +147,11 @@ pub(crate) struct Peers {
 }
 
 impl Peers {
-    pub(crate) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64, policy: Policy) -> Self {
         Self {
             peers: SlotMap::with_key(),
             nis: SlotMap::with_key(),
+            policy,
             by_nid: Lookup::new(seed),
             by_age: std::collections::BTreeMap::new(),
             births: 0,
@@ -169,6 +188,7 @@ impl Peers {
             flags,
             nets: SmallVec::new(),
             seq: 0,
+            net_floor: 0,
             disc: Discovery::default(),
             locked_at: Instant::ZERO,
             born,
@@ -204,6 +224,9 @@ impl Peers {
             status_up: true,
             last_alive: None,
             preferred: None,
+            grade: Grade::default(),
+            turn: Turn::default(),
+            mapping: None,
             recovery: Recovery::default(),
             seq: 0,
             stats: InterfaceStats::default(),
@@ -225,9 +248,14 @@ impl Peers {
                 net: nid.net(),
                 nis: SmallVec::from_slice(&[id]),
                 seq: 0,
+                grade: Grade::default(),
+                turn: Turn::default(),
+                floor: 0,
+                path_floor: 0,
                 health: HEALTH_MAX,
             }),
         }
+        self.grade(peer, id);
         self.primary_first(peer);
         self.net_health(peer, nid.net());
     }

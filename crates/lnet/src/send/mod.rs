@@ -2,10 +2,12 @@
 //! hands. The order of steps is that of behaviour.md 3.1.
 //!
 //! `select.rs` chooses the path, `credits.rs` decides when the message goes, `finish.rs` what
-//! becomes of it afterwards.
+//! becomes of it afterwards; `key.rs` orders candidates, `explain.rs` writes the reasons down.
 
 mod credits;
+pub(crate) mod explain;
 mod finish;
+pub(crate) mod key;
 pub(crate) mod select;
 
 use lnet_types::{
@@ -24,6 +26,7 @@ use crate::peer::PeerFlags;
 use crate::portal::RESERVED_PORTAL;
 use crate::portal::md::{MdBuf, Tracker};
 use crate::{Get, MdOptions, Node, Put, SendError};
+use explain::Trace;
 use select::{Request, Tables};
 
 /// One PUT or GET, whoever asked for it.
@@ -233,16 +236,31 @@ impl Node {
             recovery: msg.recovery,
             internal,
             response,
+            numa_node: self.numa_node_of(msg),
             tried: &msg.tried,
         };
-        let path = select::path(self.tables(), &request)?;
+        let path = if self.tunables.explain_last == 0 {
+            select::path(self.tables(), &request, &mut None)?
+        } else {
+            let mut trace = Trace::default();
+            let path = select::path(self.tables(), &request, &mut Some(&mut trace));
+            self.keep_explanation(id, target, trace, path);
+            path?
+        };
         self.commit(now, id, path);
         self.admit(now, id);
         Ok(())
     }
 
     pub(crate) fn tables(&self) -> Tables<'_> {
-        Tables { nets: &self.nets, nis: &self.nis, peers: &self.peers, tunables: &self.tunables }
+        Tables {
+            nets: &self.nets,
+            nis: &self.nis,
+            peers: &self.peers,
+            numa: &self.numa,
+            net_floor: self.net_floor,
+            tunables: &self.tunables,
+        }
     }
 
     /// The discovery gate (S-6): true if the message now waits for its peer to be discovered.
@@ -286,7 +304,7 @@ impl Node {
 
     /// Binds a message to its pair (S-2.7 … S-2.10, S-60, S-64).
     fn commit(&mut self, now: Instant, id: MsgId, path: select::Path) {
-        let select::Path { ni: ni_id, peer_ni: pni_id, remember } = path;
+        let select::Path { ni: ni_id, peer_ni: pni_id, remember, counted } = path;
         self.seq += 1;
         let Some(ni) = self.nis.get_mut(ni_id) else { return };
         ni.seq = self.seq;
@@ -308,6 +326,9 @@ impl Node {
                 net.seq = seq;
             }
             pni.seq = seq;
+        }
+        if counted && self.peers.policy.counts() {
+            self.take_turns(src_nid, dst);
         }
         if let Some(msg) = self.msgs.get_mut(id) {
             msg.hdr.src = src_nid;

@@ -1,8 +1,8 @@
 //! Path selection: which interface of ours, which interface of the peer. Pure: it reads the tables
 //! and says what it would choose, and why not otherwise; the caller acts (behaviour.md 3.2 … 3.5).
 //!
-//! Each choice is one ordered key. The smallest key wins; on a complete tie the earlier candidate
-//! (S-40). The next criteria (UDSP, NUMA) are further fields of these keys, nothing else.
+//! Each choice is one ordered key (`key.rs`). The smallest key wins; on a complete tie the earlier
+//! candidate (S-40). A recorder, if there is one, is told of all candidates (`explain.rs`).
 
 use core::cmp::Reverse;
 
@@ -11,7 +11,11 @@ use slotmap::SlotMap;
 
 use crate::Tunables;
 use crate::local::{LocalNet, Ni};
-use crate::peer::{PeerNet, PeerNi, Peers};
+use crate::numa::Numa;
+use crate::peer::{Peer, PeerNet, PeerNi, Peers};
+use crate::policy::turn::{NO_PRIORITY, Standing};
+use crate::send::explain::{Freedom, Named, Recorder, Step};
+use crate::send::key::{Distance, NetKey, NiKey, Pairing, PeerNiKey, Priority, choose};
 
 /// What is to be sent, as far as the path depends on it.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +27,8 @@ pub(crate) struct Request<'a> {
     /// On the reserved portal: such messages may leave through any interface (S-32).
     pub(crate) internal: bool,
     pub(crate) response: bool,
+    /// Where the memory is.
+    pub(crate) numa_node: Option<u32>,
     /// Pairs that failed already (DEC-8).
     pub(crate) tried: &'a [(NiId, PeerNiId)],
 }
@@ -33,6 +39,9 @@ pub(crate) struct Tables<'a> {
     pub(crate) nets: &'a [LocalNet],
     pub(crate) nis: &'a SlotMap<NiId, Ni>,
     pub(crate) peers: &'a Peers,
+    pub(crate) numa: &'a Numa,
+    /// Floor of the turns of local networks.
+    pub(crate) net_floor: u64,
     pub(crate) tunables: &'a Tunables,
 }
 
@@ -43,38 +52,12 @@ pub(crate) struct Path {
     pub(crate) peer_ni: PeerNiId,
     /// The chosen NI is to be remembered as the one that this non-MR peer knows (S-33).
     pub(crate) remember: bool,
-}
-
-/// The order of local interfaces on one network (S-41). Smaller is better.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct NiKey {
-    fatal: bool,
-    health: Reverse<u32>,
-    tried: bool,
-    credits: Reverse<i32>,
-    seq: u64,
-}
-
-/// The order of a peer's interfaces on one network (S-43). Smaller is better.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct PeerNiKey {
-    health: Reverse<u32>,
-    tried: bool,
-    credits: Reverse<i32>,
-    seq: u64,
-}
-
-/// The order of networks that both sides have (S-35). Smaller is better.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct NetKey {
-    peer_health: Reverse<u32>,
-    local_health: Reverse<u32>,
-    peer_seq: u64,
-    local_seq: u64,
+    /// Rules that count messages count this one.
+    pub(crate) counted: bool,
 }
 
 /// Chooses the path of one message, or says why there is none.
-pub(crate) fn path(t: Tables<'_>, r: &Request<'_>) -> Result<Path, Errno> {
+pub(crate) fn path(t: Tables<'_>, r: &Request<'_>, rec: &mut Recorder<'_>) -> Result<Path, Errno> {
     let target = t.peers.nis.get(r.target).ok_or(Errno::EFAULT)?;
     let peer = t.peers.peers.get(target.peer).ok_or(Errno::EFAULT)?;
     let multi_rail = peer.is_mr() && !r.recovery;
@@ -82,25 +65,42 @@ pub(crate) fn path(t: Tables<'_>, r: &Request<'_>) -> Result<Path, Errno> {
         // DEC-15: a response that failed may take another pair, but only towards an MR peer.
         let may_move = r.response && multi_rail && !r.tried.is_empty();
         if !may_move || t.tunables.kernel_clocks() {
+            freedom(rec, Freedom::None);
             return pinned(t, r, target, src, peer.is_mr());
         }
     }
     if multi_rail {
-        return best_pair(t, r, &peer.nets);
+        return best_pair(t, r, peer, rec);
     }
     let remember = !r.response && !peer.is_mr() && target.preferred.is_none();
     // S-31: what the peer knows us by, unless the message is internal or nothing is known yet.
-    let known = peer
-        .net(target.nid.net())
-        .filter(|_| !r.internal)
-        .into_iter()
-        .flat_map(|n| &n.nis)
-        .find_map(|id| t.peers.nis.get(*id).and_then(|n| n.preferred));
-    let ni = match known.and_then(|nid| ni_by_nid(t, nid)) {
+    let peer_net = peer.net(target.nid.net());
+    let known = peer_net.filter(|_| !r.internal).and_then(|net| known_by(t, net));
+    freedom(rec, if known.is_some() { Freedom::Known } else { Freedom::Source });
+    let ni = match known {
         Some(ni) => ni,
-        None => best_ni(t, target.nid.net(), r).ok_or(Errno::EHOSTUNREACH)?,
+        None => best_ni(t, target.nid.net(), peer_net, r, rec).ok_or(Errno::EHOSTUNREACH)?,
     };
-    Ok(Path { ni, peer_ni: r.target, remember })
+    Ok(Path { ni, peer_ni: r.target, remember, counted: !r.internal })
+}
+
+fn freedom(rec: &mut Recorder<'_>, freedom: Freedom) {
+    if let Some(trace) = rec {
+        trace.freedom = freedom;
+    }
+}
+
+/// The interface of ours that a peer that is not Multi-Rail knows on `net`: by rule, or because it
+/// was used before (U-24, U-41).
+fn known_by(t: Tables<'_>, net: &PeerNet) -> Option<NiId> {
+    let nis = || net.nis.iter().filter_map(|id| t.peers.nis.get(*id));
+    let by_rule = nis().filter_map(|n| n.mapping.as_ref()).flat_map(|m| &m.preferred);
+    let by_use = nis().find_map(|n| n.preferred);
+    by_rule
+        .map(|p| p.nid)
+        .filter(|nid| nid.net() == net.net)
+        .find_map(|nid| ni_by_nid(t, nid))
+        .or_else(|| by_use.and_then(|nid| ni_by_nid(t, nid)))
 }
 
 /// The source is given: exactly that interface, exactly that NID (S-20 … S-23).
@@ -116,72 +116,197 @@ fn pinned(
         return Err(Errno::EHOSTUNREACH);
     }
     let remember = !is_mr && !r.response && target.preferred.is_none();
-    Ok(Path { ni, peer_ni: r.target, remember })
+    Ok(Path { ni, peer_ni: r.target, remember, counted: false })
 }
 
 /// Any interface of both sides: network, then ours, then theirs (S-35 … S-47).
-fn best_pair(t: Tables<'_>, r: &Request<'_>, nets: &[PeerNet]) -> Result<Path, Errno> {
-    let common = nets.iter().filter_map(|pn| local_net(t, pn.net).map(|ln| (pn, ln)));
-    let (peer_net, _) =
-        common.min_by_key(|(pn, ln)| net_key(t, pn, ln)).ok_or(Errno::EHOSTUNREACH)?;
-    let ni = best_ni(t, peer_net.net, r).ok_or(Errno::EHOSTUNREACH)?;
-    let peer_ni = peer_net
+fn best_pair(
+    t: Tables<'_>,
+    r: &Request<'_>,
+    peer: &Peer,
+    rec: &mut Recorder<'_>,
+) -> Result<Path, Errno> {
+    let peer_net = best_net(t, r, peer, rec).ok_or(Errno::EHOSTUNREACH)?;
+    let ni = best_ni(t, peer_net.net, Some(peer_net), r, rec).ok_or(Errno::EHOSTUNREACH)?;
+    let peer_ni = best_peer_ni(t, r, ni, peer_net, rec).ok_or(Errno::EFAULT)?;
+    Ok(Path { ni, peer_ni, remember: false, counted: !r.internal })
+}
+
+/// The best network of `peer` that is local too (S-35).
+fn best_net<'a>(
+    t: Tables<'a>,
+    r: &Request<'_>,
+    peer: &'a Peer,
+    rec: &mut Recorder<'_>,
+) -> Option<&'a PeerNet> {
+    let common = peer
+        .nets
+        .iter()
+        .filter_map(|pn| local_net(t, pn.net).map(|ln| (pn, ln, local_health(t, ln))))
+        .filter(|(pn, _, health)| (pn.health > 0 && *health > 0) || !excludes_zero(t, r));
+    let best_peer = common.clone().map(|(pn, ..)| pn.health).max().unwrap_or(0);
+    let best_local = common.clone().map(|(.., health)| health).max().unwrap_or(0);
+    let keyed = common.map(|(pn, ln, health)| {
+        let first = t.tunables.udsp_first != 0;
+        let key = NetKey {
+            dead: !t.tunables.kernel_selection() && is_dead(t, ln),
+            first_peer_priority: priority(pn.grade.priority, first),
+            first_local_priority: priority(ln.grade.priority, first),
+            peer_health: Reverse(within_range(t, pn.health, best_peer)),
+            peer_priority: priority(pn.grade.priority, !first),
+            local_health: Reverse(within_range(t, health, best_local)),
+            local_priority: priority(ln.grade.priority, !first),
+            tried: avoids_tried(t) && is_exhausted(t, r, pn, ln),
+            peer_turn: pn.turn.standing(pn.grade.messages, peer.net_floor),
+            local_turn: ln.turn.standing(ln.grade.messages, t.net_floor),
+            peer_seq: pn.seq,
+            local_seq: ln.seq,
+        };
+        (pn, key)
+    });
+    choose(rec, Step::Network, keyed, |pn| Named::Net(pn.net))
+}
+
+/// Health of a local network: that of its best interface with a link (S-35).
+fn local_health(t: Tables<'_>, net: &LocalNet) -> u32 {
+    let nis = net.nis.iter().filter_map(|id| t.nis.get(*id));
+    nis.filter(|ni| !ni.fatal).map(|ni| ni.health).max().unwrap_or(0)
+}
+
+/// Whether no interface on the network has a link.
+fn is_dead(t: Tables<'_>, net: &LocalNet) -> bool {
+    net.nis.iter().filter_map(|id| t.nis.get(*id)).all(|ni| ni.fatal)
+}
+
+/// Whether the message has been tried on all pairs of a network.
+fn is_exhausted(t: Tables<'_>, r: &Request<'_>, peer_net: &PeerNet, net: &LocalNet) -> bool {
+    let on_net =
+        |(ni, _): &&(NiId, PeerNiId)| t.nis.get(*ni).is_some_and(|n| n.nid.net() == net.net);
+    let tried = r.tried.iter().filter(on_net).count();
+    tried > 0 && tried >= net.nis.len() * peer_net.nis.len()
+}
+
+/// The best interface of ours on `net` (S-41), towards the peer's interfaces there if it has any.
+pub(crate) fn best_ni(
+    t: Tables<'_>,
+    net: Net,
+    peer_net: Option<&PeerNet>,
+    r: &Request<'_>,
+    rec: &mut Recorder<'_>,
+) -> Option<NiId> {
+    let net = local_net(t, net)?;
+    let best = local_health(t, net);
+    let keyed = net
         .nis
         .iter()
         .copied()
-        .filter_map(|id| t.peers.nis.get(id).map(|n| (id, n)))
-        .min_by_key(|&(id, n)| peer_ni_key(t, r, ni, id, n, best_peer_health(t, peer_net)))
-        .map(|(id, _)| id)
-        .ok_or(Errno::EFAULT)?;
-    Ok(Path { ni, peer_ni, remember: false })
+        .filter_map(|id| t.nis.get(id).map(|ni| (id, ni)))
+        .filter(|(_, ni)| (ni.health > 0 && !ni.fatal) || !excludes_zero(t, r))
+        .map(|(id, ni)| {
+            let first = t.tunables.udsp_first != 0;
+            let (excluded, path_turn) = pairing(t, ni.nid, peer_net);
+            let tried = r.tried.iter().filter(|_| avoids_tried(t)).filter(|&&(x, _)| x == id);
+            let key = NiKey {
+                fatal: ni.fatal,
+                first_priority: priority(ni.grade.priority, first),
+                health: Reverse(within_range(t, ni.health, best)),
+                tried: tried.count(),
+                priority: priority(ni.grade.priority, !first),
+                excluded,
+                turn: ni.turn.standing(ni.grade.messages, net.floor),
+                path_turn,
+                distance: distance(t, r, ni),
+                credits: Reverse(ni.credits),
+                seq: ni.seq,
+            };
+            (id, key)
+        });
+    let name = |id| Named::Nid(t.nis.get(id).map_or(Nid::ANY, |ni| ni.nid));
+    choose(rec, Step::Interface, keyed, name)
 }
 
-fn net_key(t: Tables<'_>, peer_net: &PeerNet, local: &LocalNet) -> NetKey {
-    let healths = local.nis.iter().filter_map(|id| t.nis.get(*id)).filter(|ni| !ni.fatal);
-    NetKey {
-        peer_health: Reverse(peer_net.health),
-        local_health: Reverse(healths.map(|ni| ni.health).max().unwrap_or(0)),
-        peer_seq: peer_net.seq,
-        local_seq: local.seq,
+/// S-41.5: all distances within numa_range are the same.
+fn distance(t: Tables<'_>, r: &Request<'_>, ni: &Ni) -> Distance {
+    let range = u32::try_from(t.tunables.numa_range).unwrap_or(u32::MAX);
+    Distance(t.numa.distance(r.numa_node, ni.numa_node).map_or(0, |d| d.max(range)))
+}
+
+/// What pair rules say of a local interface: whether they map all the best interfaces of the peer to
+/// others, and the turn of its best pathway. The kernel asks neither (U-41).
+fn pairing(t: Tables<'_>, own: Nid, peer_net: Option<&PeerNet>) -> (bool, Standing) {
+    let policy = &t.peers.policy;
+    let Some(net) = peer_net.filter(|_| policy.pairs() && !t.tunables.kernel_selection()) else {
+        return (false, Standing::NONE);
+    };
+    let best = best_peer_health(t, net);
+    let (mut excluded, mut turn) = (true, Standing::NONE);
+    for n in net.nis.iter().filter_map(|id| t.peers.nis.get(*id)) {
+        if within_range(t, n.health, best) == best {
+            excluded &= pairing_of(t, own, n) == Pairing::Elsewhere;
+            turn = turn.min(path_turn(n, own, net));
+        }
+    }
+    (excluded, turn)
+}
+
+fn pairing_of(t: Tables<'_>, own: Nid, n: &PeerNi) -> Pairing {
+    match n.mapping.as_ref().filter(|m| !m.preferred.is_empty()) {
+        None => Pairing::Free,
+        Some(map) if map.path(own).is_some() => Pairing::Mapped,
+        // S-43.3 has two values.
+        Some(_) if t.tunables.kernel_selection() => Pairing::Free,
+        Some(_) => Pairing::Elsewhere,
     }
 }
 
-/// The best interface of ours on `net` (S-41).
-fn best_ni(t: Tables<'_>, net: Net, r: &Request<'_>) -> Option<NiId> {
-    let nis = &local_net(t, net)?.nis;
-    let healths = nis.iter().filter_map(|id| t.nis.get(*id)).filter(|ni| !ni.fatal);
-    let best = healths.map(|ni| ni.health).max().unwrap_or(0);
-    nis.iter()
-        .copied()
-        .filter_map(|id| t.nis.get(id).map(|ni| (id, ni)))
-        .min_by_key(|&(id, ni)| NiKey {
-            fatal: ni.fatal,
-            health: Reverse(within_range(t, ni.health, best)),
-            tried: avoids_tried(t) && r.tried.iter().any(|&(x, _)| x == id),
-            credits: Reverse(ni.credits),
-            seq: ni.seq,
-        })
-        .map(|(id, _)| id)
+fn path_turn(n: &PeerNi, own: Nid, net: &PeerNet) -> Standing {
+    let path = n.mapping.as_ref().and_then(|m| m.path(own));
+    path.map_or(Standing::NONE, |p| p.turn.standing(p.messages, net.path_floor))
 }
 
 fn best_peer_health(t: Tables<'_>, net: &PeerNet) -> u32 {
     net.nis.iter().filter_map(|id| t.peers.nis.get(*id)).map(|n| n.health).max().unwrap_or(0)
 }
 
-fn peer_ni_key(
+/// The best interface of the peer on `net`, for messages that leave from `ni` (S-43).
+fn best_peer_ni(
     t: Tables<'_>,
     r: &Request<'_>,
     ni: NiId,
-    id: PeerNiId,
-    n: &PeerNi,
-    best: u32,
-) -> PeerNiKey {
-    PeerNiKey {
-        health: Reverse(within_range(t, n.health, best)),
-        tried: avoids_tried(t) && r.tried.contains(&(ni, id)),
-        credits: Reverse(n.credits),
-        seq: n.seq,
-    }
+    net: &PeerNet,
+    rec: &mut Recorder<'_>,
+) -> Option<PeerNiId> {
+    let best = best_peer_health(t, net);
+    let own = t.nis.get(ni).map_or(Nid::ANY, |ni| ni.nid);
+    let first = t.tunables.udsp_first != 0;
+    let keyed = net
+        .nis
+        .iter()
+        .copied()
+        .filter_map(|id| t.peers.nis.get(id).map(|n| (id, n)))
+        .filter(|(_, n)| n.health > 0 || !excludes_zero(t, r))
+        .map(|(id, n)| {
+            let key = PeerNiKey {
+                first_priority: priority(n.grade.priority, first),
+                health: Reverse(within_range(t, n.health, best)),
+                tried: avoids_tried(t) && r.tried.contains(&(ni, id)),
+                priority: priority(n.grade.priority, !first),
+                pairing: pairing_of(t, own, n),
+                turn: n.turn.standing(n.grade.messages, net.floor),
+                path_turn: path_turn(n, own, net),
+                queued_bytes: (!t.tunables.kernel_selection()).then_some(n.queued_bytes),
+                credits: Reverse(n.credits),
+                seq: n.seq,
+            };
+            (id, key)
+        });
+    let name = |id| Named::Nid(t.peers.nis.get(id).map_or(Nid::ANY, |n| n.nid));
+    choose(rec, Step::PeerInterface, keyed, name)
+}
+
+/// A priority in the place where it counts: before health, or after it (`udsp_first`).
+fn priority(given: u32, counts: bool) -> Priority {
+    Priority(if counts { given } else { NO_PRIORITY })
 }
 
 /// Healths that differ from the best by no more than `health_range` count as the best (DEC-12).
@@ -193,6 +318,11 @@ fn within_range(t: Tables<'_>, health: u32, best: u32) -> u32 {
 /// The kernel has no memory of what was tried but health (S-71).
 fn avoids_tried(t: Tables<'_>) -> bool {
     !t.tunables.kernel_clocks()
+}
+
+/// DEC-14. The node's own messages go all the same: they bring health back.
+fn excludes_zero(t: Tables<'_>, r: &Request<'_>) -> bool {
+    t.tunables.exclude_at_zero != 0 && !r.internal && !r.recovery
 }
 
 pub(crate) fn local_net(t: Tables<'_>, net: Net) -> Option<&LocalNet> {

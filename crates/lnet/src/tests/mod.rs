@@ -4,8 +4,10 @@
 
 mod credits;
 mod discovery;
+mod explain;
 mod health;
 mod memory;
+mod policy;
 mod selection;
 mod storm;
 mod world;

@@ -1,0 +1,310 @@
+//! Selection that explains itself: the same choice by the same keys, written down. Nothing in here
+//! chooses; `select.rs` and `key.rs` do, and tell their recorder if they have one.
+
+use std::collections::VecDeque;
+
+use core::fmt;
+
+use lnet_types::{Errno, Instant, MsgId, Net, Nid};
+use lnet_wire::{MsgType, PAYLOAD_MAX};
+
+use crate::Node;
+use crate::send::key::{Criterion, Fact, Key};
+use crate::send::select::{self, Request};
+
+/// The most candidates of one choice that are written down.
+const CANDIDATES_MAX: usize = 256;
+
+/// Where the reasons go, if anybody wants them.
+pub(crate) type Recorder<'a> = Option<&'a mut Trace>;
+
+/// What was to be chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Step {
+    /// The network, among those that both sides have (S-35).
+    Network,
+    /// Our interface on that network (S-41).
+    Interface,
+    /// The peer's interface on that network (S-43).
+    PeerInterface,
+}
+
+impl Step {
+    /// The name in tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Network => "network",
+            Self::Interface => "interface",
+            Self::PeerInterface => "peer interface",
+        }
+    }
+}
+
+/// What a candidate is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Named {
+    /// A network.
+    Net(Net),
+    /// An interface, ours or the peer's.
+    Nid(Nid),
+}
+
+impl fmt::Display for Named {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Net(net) => net.fmt(f),
+            Self::Nid(nid) => nid.fmt(f),
+        }
+    }
+}
+
+/// One candidate of a choice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// What it is.
+    pub name: Named,
+    /// By what it stands behind the one before it; of the first, by what it stands before the
+    /// second. `None` if it is the only one.
+    pub decided: Option<Criterion>,
+    /// The values that were compared, most important first. Those that say nothing are absent.
+    pub facts: Vec<Fact>,
+}
+
+/// One choice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// What was to be chosen.
+    pub step: Step,
+    /// By rank: the first is what was chosen.
+    pub candidates: Vec<Candidate>,
+    /// How many more there are, behind these.
+    pub more: usize,
+}
+
+/// How freely the path could be chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Freedom {
+    /// Network and interfaces of both sides (S-35).
+    #[default]
+    All,
+    /// Our interface only: the peer is not Multi-Rail, or this very interface of it is meant.
+    Source,
+    /// Nothing: the caller gave the source (S-20).
+    None,
+    /// Nothing: a peer that is not Multi-Rail knows us by one NID (S-31).
+    Known,
+    /// Nothing: the message is for this node (S-5).
+    Loopback,
+}
+
+impl Freedom {
+    /// A sentence for tables.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::All => "any interface of both sides",
+            Self::Source => "any interface of ours, this one of the peer",
+            Self::None => "the source is given",
+            Self::Known => "the peer knows us by this NID alone",
+            Self::Loopback => "this node itself",
+        }
+    }
+}
+
+/// What becomes of the message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It goes from the first NID to the second.
+    Path(Nid, Nid),
+    /// Nothing is known of the peer: it is discovered first, and then there is a choice.
+    DiscoverFirst,
+    /// It fails.
+    NoPath(Errno),
+}
+
+/// Why a message goes where it goes. Displays as a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    /// When.
+    pub at: Instant,
+    /// Kind of the message, if it was one and not a question.
+    pub kind: Option<MsgType>,
+    /// Whom for.
+    pub target: Nid,
+    /// The source that was asked for.
+    pub src: Option<Nid>,
+    /// Bytes of payload.
+    pub size: u64,
+    /// Attempts before this one.
+    pub retries: u32,
+    /// How much there was to choose.
+    pub freedom: Freedom,
+    /// Whether the peer is discovered first; the choice may be another one then.
+    pub discovers: bool,
+    /// The choices, in the order in which they were made.
+    pub choices: Vec<Choice>,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+/// The recorder.
+#[derive(Debug, Default)]
+pub(crate) struct Trace {
+    pub(crate) freedom: Freedom,
+    choices: Vec<Choice>,
+}
+
+impl Trace {
+    pub(crate) fn record<K: Key>(&mut self, step: Step, mut candidates: Vec<(Named, K)>) {
+        // Stable, as the choice is: of equal ones the first stays first.
+        candidates.sort_by(|(_, a), (_, b)| a.cmp(b));
+        let more = candidates.len().saturating_sub(CANDIDATES_MAX);
+        let listed = candidates.iter().take(CANDIDATES_MAX).enumerate();
+        let candidates = listed
+            .map(|(i, (name, key))| {
+                let other = candidates.get(if i == 0 { 1 } else { i - 1 });
+                let decided = other.map(|(_, other)| key.decides(other));
+                Candidate { name: *name, decided, facts: key.facts() }
+            })
+            .collect();
+        self.choices.push(Choice { step, candidates, more });
+    }
+}
+
+impl Node {
+    /// Which way a message of `size` bytes to `target` would go now, and why. Nothing changes.
+    pub fn explain(&self, target: Nid, src: Option<Nid>, size: u64) -> Explanation {
+        let mut trace = Trace::default();
+        let mut discovers = false;
+        let outcome = if size > PAYLOAD_MAX.into() {
+            Outcome::NoPath(Errno::EMSGSIZE)
+        } else if target.is_any() {
+            Outcome::NoPath(Errno::EINVAL)
+        } else if !self.running {
+            Outcome::NoPath(Errno::ESHUTDOWN)
+        } else if target.is_loopback() {
+            trace.freedom = Freedom::Loopback;
+            Outcome::Path(target, target)
+        } else if let Some(id) = self.peers.find(target) {
+            discovers = self.peers.owner(target).is_some_and(|p| !self.is_up_to_date(p));
+            let request = Request {
+                target: id,
+                src,
+                recovery: false,
+                internal: false,
+                response: false,
+                numa_node: self.numa.home(),
+                tried: &[],
+            };
+            self.outcome(select::path(self.tables(), &request, &mut Some(&mut trace)))
+        } else {
+            discovers = true;
+            Outcome::DiscoverFirst
+        };
+        Explanation {
+            at: self.now(),
+            kind: None,
+            target,
+            src,
+            size,
+            retries: 0,
+            freedom: trace.freedom,
+            discovers,
+            choices: trace.choices,
+            outcome,
+        }
+    }
+
+    fn outcome(&self, path: Result<select::Path, Errno>) -> Outcome {
+        match path {
+            Err(errno) => Outcome::NoPath(errno),
+            Ok(path) => {
+                let own = self.nis.get(path.ni).map_or(Nid::ANY, |ni| ni.nid);
+                let to = self.peers.nis.get(path.peer_ni).map_or(Nid::ANY, |n| n.nid);
+                Outcome::Path(own, to)
+            }
+        }
+    }
+
+    /// The explanations of the last messages, oldest first, as many as the tunable `explain_last`
+    /// says.
+    pub fn explained(&self) -> impl ExactSizeIterator<Item = &Explanation> {
+        self.explained.iter()
+    }
+
+    /// Keeps the explanation of a message for which a path was sought just now.
+    pub(crate) fn keep_explanation(
+        &mut self,
+        id: MsgId,
+        target: Nid,
+        trace: Trace,
+        path: Result<select::Path, Errno>,
+    ) {
+        let Some(msg) = self.msgs.get(id) else { return };
+        let explanation = Explanation {
+            at: self.now(),
+            kind: Some(msg.hdr.kind.msg_type()),
+            target,
+            src: msg.src,
+            size: msg.hdr.payload_len.into(),
+            retries: msg.retries,
+            freedom: trace.freedom,
+            discovers: false,
+            choices: trace.choices,
+            outcome: self.outcome(path),
+        };
+        self.explained.push_back(explanation);
+        trim(&mut self.explained, self.tunables.explain_last);
+    }
+}
+
+/// Keeps the last `limit` explanations.
+pub(crate) fn trim(explained: &mut VecDeque<Explanation>, limit: i64) {
+    let limit = usize::try_from(limit).unwrap_or(0);
+    explained.drain(..explained.len().saturating_sub(limit));
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind {
+            Some(kind) => write!(f, "{} {kind:?} of {} bytes", self.at, self.size)?,
+            None => write!(f, "message of {} bytes", self.size)?,
+        }
+        write!(f, " to {}", self.target)?;
+        if let Some(src) = self.src {
+            write!(f, " from {src}")?;
+        }
+        if self.retries > 0 {
+            write!(f, ", attempt {}", self.retries + 1)?;
+        }
+        writeln!(f, ": {}", self.freedom.text())?;
+        for choice in &self.choices {
+            for (i, c) in choice.candidates.iter().enumerate() {
+                let step = if i == 0 { choice.step.name() } else { "" };
+                write!(f, "  {step:<15} {:>3}  {:<24}", i + 1, c.name.to_string())?;
+                match (c.decided, i) {
+                    (None, _) => write!(f, "  the only one")?,
+                    (Some(by), 0) => write!(f, "  first by {by}")?,
+                    (Some(by), _) => write!(f, "  next by {by}")?,
+                }
+                for (i, (criterion, value)) in c.facts.iter().enumerate() {
+                    let before = if i == 0 { ": " } else { ", " };
+                    write!(f, "{before}{criterion} {value}")?;
+                }
+                writeln!(f)?;
+            }
+            if choice.more > 0 {
+                writeln!(f, "  and {} more", choice.more)?;
+            }
+        }
+        match self.outcome {
+            Outcome::Path(from, to) => write!(f, "  goes from {from} to {to}")?,
+            Outcome::DiscoverFirst => write!(f, "  the peer is unknown")?,
+            Outcome::NoPath(errno) => write!(f, "  fails: {errno}")?,
+        }
+        if self.discovers {
+            write!(f, ", after the peer was discovered")?;
+        }
+        writeln!(f)
+    }
+}

@@ -1,0 +1,256 @@
+//! The order of candidates. Each choice that selection makes is the smallest of one kind of key; a
+//! key is a list of fields, each with the [`Criterion`] that it stands for, and the order of the
+//! fields is the order of the criteria (DEC-12; S-35, S-41, S-43). [`choose`] is the only place where
+//! keys are compared, whether anybody wants to know the reasons or not.
+
+use core::cmp::Reverse;
+use core::fmt;
+
+use crate::policy::turn::Standing;
+use crate::send::explain::{Named, Recorder, Step};
+
+/// What may decide between two candidates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Criterion {
+    /// The interface has no link.
+    Usable,
+    /// Health, or that of a network's best interface; within `health_range`.
+    Health,
+    /// Health of the network's best interface of ours.
+    LocalHealth,
+    /// Paths on which this message failed before (DEC-8).
+    Tried,
+    /// Priority by rules.
+    Priority,
+    /// Priority of our side of a network by rules.
+    LocalPriority,
+    /// Pairs by rules.
+    Pairing,
+    /// Numbers of messages by rules.
+    Turn,
+    /// Distance from the memory.
+    Distance,
+    /// Bytes queued.
+    QueuedBytes,
+    /// Free credits; negative: messages waiting.
+    Credits,
+    /// Chosen longest ago.
+    Rotation,
+    /// A complete tie: the first in the list (S-40).
+    ListOrder,
+}
+
+impl Criterion {
+    /// The name in tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Usable => "usable",
+            Self::Health => "health",
+            Self::LocalHealth => "local health",
+            Self::Tried => "tried before",
+            Self::Priority => "priority",
+            Self::LocalPriority => "local priority",
+            Self::Pairing => "pairing",
+            Self::Turn => "turn",
+            Self::Distance => "distance",
+            Self::QueuedBytes => "queued bytes",
+            Self::Credits => "credits",
+            Self::Rotation => "rotation",
+            Self::ListOrder => "list order",
+        }
+    }
+}
+
+impl fmt::Display for Criterion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// One value of a candidate, and the criterion that it is for.
+pub type Fact = (Criterion, String);
+
+/// A list of fields in the order of importance.
+pub(crate) trait Key: Ord {
+    /// The first field in which two keys differ.
+    fn decides(&self, other: &Self) -> Criterion;
+    /// The values, but for those that say nothing.
+    fn facts(&self) -> Vec<Fact>;
+}
+
+/// How a field is printed; `None` says nothing.
+trait Shown {
+    fn shown(&self) -> Option<String>;
+}
+
+impl Shown for bool {
+    fn shown(&self) -> Option<String> {
+        self.then(|| "no".to_owned())
+    }
+}
+
+impl Shown for usize {
+    fn shown(&self) -> Option<String> {
+        (*self != 0).then(|| self.to_string())
+    }
+}
+
+impl Shown for u64 {
+    fn shown(&self) -> Option<String> {
+        Some(self.to_string())
+    }
+}
+
+impl Shown for Reverse<u32> {
+    fn shown(&self) -> Option<String> {
+        Some(self.0.to_string())
+    }
+}
+
+impl Shown for Reverse<i32> {
+    fn shown(&self) -> Option<String> {
+        Some(self.0.to_string())
+    }
+}
+
+impl Shown for Option<u64> {
+    fn shown(&self) -> Option<String> {
+        self.map(|n| n.to_string())
+    }
+}
+
+impl Shown for Standing {
+    fn shown(&self) -> Option<String> {
+        (*self != Self::NONE).then(|| format!("round {}", self.round))
+    }
+}
+
+/// A priority where it counts, and nothing where the other place counts (`udsp_first`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Priority(pub(crate) u32);
+
+impl Shown for Priority {
+    fn shown(&self) -> Option<String> {
+        (self.0 != crate::policy::turn::NO_PRIORITY).then(|| self.0.to_string())
+    }
+}
+
+/// A NUMA distance; unknown ones count as 0, so that they decide nothing among themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Distance(pub(crate) u32);
+
+impl Shown for Distance {
+    fn shown(&self) -> Option<String> {
+        (self.0 != 0).then(|| self.0.to_string())
+    }
+}
+
+/// What pair rules say of a pair, best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Pairing {
+    /// A rule maps the peer's interface to ours.
+    Mapped,
+    /// No rule maps it.
+    Free,
+    /// Rules map it to others.
+    Elsewhere,
+}
+
+impl Shown for Pairing {
+    fn shown(&self) -> Option<String> {
+        match self {
+            Self::Mapped => Some("by rule".to_owned()),
+            Self::Free => None,
+            Self::Elsewhere => Some("against rule".to_owned()),
+        }
+    }
+}
+
+macro_rules! key {
+    ($(#[$doc:meta])* $name:ident { $($field:ident: $ty:ty => $criterion:ident,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub(crate) struct $name {
+            $(pub(crate) $field: $ty,)*
+        }
+
+        impl Key for $name {
+            fn decides(&self, other: &Self) -> Criterion {
+                $(if self.$field != other.$field {
+                    return Criterion::$criterion;
+                })*
+                Criterion::ListOrder
+            }
+
+            fn facts(&self) -> Vec<Fact> {
+                let shown = [$((Criterion::$criterion, self.$field.shown()),)*];
+                shown.into_iter().filter_map(|(c, text)| Some((c, text?))).collect()
+            }
+        }
+    };
+}
+
+key! {
+    /// Networks that both sides have (S-35).
+    NetKey {
+        dead: bool => Usable,
+        first_peer_priority: Priority => Priority,
+        first_local_priority: Priority => LocalPriority,
+        peer_health: Reverse<u32> => Health,
+        peer_priority: Priority => Priority,
+        local_health: Reverse<u32> => LocalHealth,
+        local_priority: Priority => LocalPriority,
+        tried: bool => Tried,
+        peer_turn: Standing => Turn,
+        local_turn: Standing => Turn,
+        peer_seq: u64 => Rotation,
+        local_seq: u64 => Rotation,
+    }
+}
+
+key! {
+    /// Local interfaces on one network (S-41).
+    NiKey {
+        fatal: bool => Usable,
+        first_priority: Priority => Priority,
+        health: Reverse<u32> => Health,
+        tried: usize => Tried,
+        priority: Priority => Priority,
+        excluded: bool => Pairing,
+        turn: Standing => Turn,
+        path_turn: Standing => Turn,
+        distance: Distance => Distance,
+        credits: Reverse<i32> => Credits,
+        seq: u64 => Rotation,
+    }
+}
+
+key! {
+    /// A peer's interfaces on one network (S-43).
+    PeerNiKey {
+        first_priority: Priority => Priority,
+        health: Reverse<u32> => Health,
+        tried: bool => Tried,
+        priority: Priority => Priority,
+        pairing: Pairing => Pairing,
+        turn: Standing => Turn,
+        path_turn: Standing => Turn,
+        queued_bytes: Option<u64> => QueuedBytes,
+        credits: Reverse<i32> => Credits,
+        seq: u64 => Rotation,
+    }
+}
+
+/// The candidate with the smallest key; on a complete tie the first one (S-40).
+pub(crate) fn choose<T: Copy, K: Key>(
+    rec: &mut Recorder<'_>,
+    step: Step,
+    candidates: impl Iterator<Item = (T, K)> + Clone,
+    name: impl Fn(T) -> Named,
+) -> Option<T> {
+    if let Some(trace) = rec {
+        trace.record(step, candidates.clone().map(|(c, key)| (name(c), key)).collect());
+    }
+    candidates.min_by(|(_, a), (_, b)| a.cmp(b)).map(|(c, _)| c)
+}
