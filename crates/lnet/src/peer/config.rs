@@ -37,13 +37,8 @@ impl Node {
             self.peers.peers.get(p).is_some_and(|p| p.flags.contains(PeerFlags::CONFIGURED))
         });
         // With NIDs, an existing configured peer is taken as it is (O-34).
-        let outcome = if existed && !nids.is_empty() {
-            Ok(())
-        } else {
-            self.create_configured(now, primary, multi_rail, lock_primary)
-        };
-        if let Err(errno) = outcome {
-            return Err(errno);
+        if !existed || nids.is_empty() {
+            self.create_configured(now, primary, multi_rail, lock_primary)?;
         }
         let mut added = Vec::new();
         let outcome = nids.iter().filter(|n| **n != primary).try_for_each(|&nid| {
