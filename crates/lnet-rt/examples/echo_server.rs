@@ -40,7 +40,6 @@ pub(crate) fn run(port: u16) -> Result<(), Box<dyn Error>> {
     Ok(serving.join().map_err(|_| "the server died")??)
 }
 
-#[allow(dead_code)] // the tests call `run`
-fn main() -> Result<(), Box<dyn Error>> {
+pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     run(7988)
 }

@@ -27,7 +27,6 @@ pub(crate) fn run(port: u16) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-#[allow(dead_code)] // the tests call `run`
-fn main() -> Result<(), Box<dyn Error>> {
+pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     run(7988)
 }

@@ -7,6 +7,24 @@
 //!    [`Stack::turn`] does what there is to do on the caller's thread, so a message meets no queue
 //!    between threads, no wake-up and no allocation.
 //!
+//! ```no_run
+//! use lnet_rt::{AttachOptions, Buffer, MatchEntry, Nid, NodeBuilder};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let node = NodeBuilder::new().tcp("127.0.0.2".parse()?, 7988).start()?;
+//! let inbox = node.attach(10, MatchEntry::bits(1), Buffer::zeroed(1 << 20), AttachOptions::PUT)?;
+//!
+//! let peer: Nid = "127.0.0.3@tcp".parse()?;
+//! let sent = node.put(peer, 10, 1, "hello").ack().blocking()?; // or: .ack().await?
+//! println!("{} bytes taken; the buffer is back: {:?}", sent.mlength, sent.buffer);
+//!
+//! while let Some(message) = inbox.recv_blocking() {
+//!     println!("{} bytes from {}", message.len(), message.event.initiator);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! Nothing here decides anything about LNet: that is `lnet` (what to send where) and the drivers (how).
 //!
 //! Where to read on: `shard.rs` is the turn; `stack.rs` what a stack is and offers; `handle.rs`,

@@ -40,11 +40,14 @@ fn nid(ip: Ipv4Addr) -> Nid {
 
 #[test]
 fn the_example_of_put_and_get_runs() {
+    // `main` is this on a fixed port, which may be taken here.
+    let _: fn() -> _ = put_get::main;
     put_get::run(free_port(&[Ipv4Addr::new(127, 0, 0, 2), Ipv4Addr::new(127, 0, 0, 3)])).unwrap();
 }
 
 #[test]
 fn the_example_of_an_echo_server_runs() {
+    let _: fn() -> _ = echo_server::main;
     echo_server::run(free_port(&[Ipv4Addr::new(127, 0, 0, 4), Ipv4Addr::new(127, 0, 0, 5)]))
         .unwrap();
 }
