@@ -6,6 +6,7 @@ mod allocations;
 mod attachments;
 mod caller_driven;
 mod lifetimes;
+mod links;
 mod operations;
 mod sockets;
 mod wire;
