@@ -35,7 +35,10 @@ impl Hasher for KeyedHasher {
         for (to, from) in last.iter_mut().zip(rest) {
             *to = *from;
         }
-        words.iter().chain([&last]).for_each(|word| self.write_u64(u64::from_le_bytes(*word)));
+        for word in words {
+            self.write_u64(u64::from_le_bytes(*word));
+        }
+        self.write_u64(u64::from_le_bytes(last));
     }
 
     fn write_u64(&mut self, word: u64) {

@@ -16,8 +16,9 @@ use smallvec::SmallVec;
 use super::kinds::frame_len;
 use super::zc::Owed;
 
-/// Payloads up to this many bytes are copied next to their header: cheaper than another slice.
-pub(crate) const COPY_MAX: u64 = 4096;
+/// Payloads up to this many bytes are copied next to their header, which is cheaper than another
+/// slice. Measured over loopback: payloads of 4 KiB go faster as slices of their own.
+pub(crate) const COPY_MAX: u64 = 1024;
 /// Bytes of the staging buffer.
 pub(crate) const STAGE_LEN: usize = 64 * 1024;
 /// Slices of one write.
