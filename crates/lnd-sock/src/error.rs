@@ -130,6 +130,14 @@ impl Why {
                     Fault::new(HealthStatus::NetworkTimeout, Errno::ETIMEDOUT)
                 }
             }
+            Self::Cut if !legacy => Fault::new(HealthStatus::LocalInterrupt, Errno::ENETUNREACH),
+            // What was not wholly written when the connection went, the peer's LNet can't have: it
+            // may go again (DEC-6). The kernel calls it a local error.
+            Self::Orderly | Self::Truncated | Self::Read(_) | Self::Write(_) | Self::Sibling(_)
+                if !legacy =>
+            {
+                Fault::new(HealthStatus::RemoteDropped, Errno::ECONNRESET)
+            }
             Self::Orderly
             | Self::Truncated
             | Self::Read(_)
@@ -159,6 +167,8 @@ pub(crate) const fn connect_fault(errno: Errno) -> Fault {
     Fault::new(status, errno)
 }
 
+/// The interface is cut (fault injection): nothing leaves it.
+pub(crate) const CUT: Fault = Fault::new(HealthStatus::LocalNoRoute, Errno::ENETUNREACH);
 /// No usable connection, and too soon for another attempt (K-15).
 pub(crate) const TOO_SOON: Fault = Fault::new(HealthStatus::RemoteError, Errno::EIO);
 /// A process that can't be connected to, and has not connected to us (K-11).
@@ -183,13 +193,18 @@ mod tests {
         let table = [
             // why, sent, first, legacy → status, errno
             (Why::Write(Errno::ETIMEDOUT), 5, true, false, H::RemoteTimeout, Errno::EIO),
-            (Why::Write(Errno::ETIMEDOUT), 0, false, false, H::LocalError, Errno::EIO),
-            (Why::Write(Errno::ECONNRESET), 5, true, false, H::LocalError, Errno::EIO),
-            (Why::Write(Errno::EPIPE), 0, true, false, H::LocalError, Errno::EIO),
-            (Why::Read(Errno::ECONNRESET), 0, true, false, H::LocalError, Errno::EIO),
-            (Why::Orderly, 0, true, false, H::LocalError, Errno::EIO),
-            (Why::Sibling(Errno::ETIMEDOUT), 0, true, false, H::LocalError, Errno::EIO),
-            (Why::Sibling(Errno::EPROTO), 7, true, false, H::LocalError, Errno::EIO),
+            (Why::Write(Errno::ETIMEDOUT), 0, false, true, H::LocalError, Errno::EIO),
+            (Why::Write(Errno::ECONNRESET), 5, true, true, H::LocalError, Errno::EIO),
+            (Why::Write(Errno::EPIPE), 0, true, true, H::LocalError, Errno::EIO),
+            (Why::Read(Errno::ECONNRESET), 0, true, true, H::LocalError, Errno::EIO),
+            (Why::Orderly, 0, true, true, H::LocalError, Errno::EIO),
+            (Why::Cut, 0, true, true, H::LocalError, Errno::EIO),
+            (Why::Sibling(Errno::ETIMEDOUT), 0, true, true, H::LocalError, Errno::EIO),
+            (Why::Write(Errno::ECONNRESET), 5, true, false, H::RemoteDropped, Errno::ECONNRESET),
+            (Why::Read(Errno::ECONNRESET), 0, true, false, H::RemoteDropped, Errno::ECONNRESET),
+            (Why::Orderly, 0, true, false, H::RemoteDropped, Errno::ECONNRESET),
+            (Why::Cut, 5, true, false, H::LocalInterrupt, Errno::ENETUNREACH),
+            (Why::Sibling(Errno::EPROTO), 7, true, true, H::LocalError, Errno::EIO),
             (Why::SiblingTimeout, 0, true, false, H::LocalTimeout, Errno::ETIMEDOUT),
             (Why::SiblingTimeout, 1, true, false, H::NetworkTimeout, Errno::ETIMEDOUT),
             (Why::SiblingTimeout, 1, true, true, H::LocalError, Errno::EIO),

@@ -47,8 +47,9 @@ pub struct SockConfig {
     pub send_buffer: Option<u32>,
     /// Receive buffer of sockets, bytes; the system's choice if `None`.
     pub recv_buffer: Option<u32>,
-    /// Messages that a timed-out or failing connection had not sent end as `local_error`, as they
-    /// do in the kernel (K-30a), instead of `local_timeout` and `network_timeout`.
+    /// Messages that were not wholly written when their connection ended are reported as the kernel
+    /// does, as `local_error`, which is never sent again (K-30a, K-40). Otherwise they are what they
+    /// are: timed out here or on the network, or certainly not delivered and so fit to go again.
     pub legacy_close_status: bool,
     /// What peers may cost.
     pub limits: Limits,

@@ -23,6 +23,7 @@ pub(crate) struct SockDefaults {
     accept: lnd_sock::AcceptMode,
     /// Seconds; 0 follows the node's derived time-out.
     timeout_s: u32,
+    legacy_close_status: bool,
 }
 
 impl SockDefaults {
@@ -39,6 +40,7 @@ impl SockDefaults {
                 lnet::Profile::Kernel => 50,
                 _ => 0,
             },
+            legacy_close_status: options.profile == lnet::Profile::Kernel,
         }
     }
 
@@ -113,6 +115,7 @@ impl Nets {
     pub(crate) fn start(handle: &NodeHandle, sock: &SockDefaults) -> Result<Self, AdminError> {
         let config = lnd_sock::SockConfig {
             accept: sock.accept,
+            legacy_close_status: sock.legacy_close_status,
             ..lnd_sock::SockConfig::on_port(sock.port)
         };
         handle

@@ -4,7 +4,7 @@
 use lnet_types::{Errno, Instant, NiId};
 
 use super::SockDriver;
-use crate::error::{StartError, Why, connect_fault};
+use crate::error::{CUT, StartError, Why};
 use crate::streams::Streams;
 use crate::upper::Upper;
 
@@ -48,7 +48,7 @@ impl<S: Streams> SockDriver<S> {
         if blocked {
             state.blocked = true;
             self.unlisten(ni);
-            self.end_all(now, ni, Why::Cut, connect_fault(Errno::ENETUNREACH), up);
+            self.end_all(now, ni, Why::Cut, CUT, up);
             return Ok(());
         }
         if let Some(mut state) = self.nis.remove(ni) {

@@ -4,13 +4,13 @@
 use std::io::IoSlice;
 
 use lnet::Transmit;
-use lnet_types::{Errno, Fault, Instant, Memory};
+use lnet_types::{Fault, Instant, Memory};
 use lnet_wire::sock::Noop;
 use smallvec::SmallVec;
 
 use super::SockDriver;
 use super::conn::Conn;
-use crate::error::{LARGE_NID, NO_ROOM, NOT_CONNECTABLE, TOO_SOON, Why, connect_fault};
+use crate::error::{CUT, LARGE_NID, NO_ROOM, NOT_CONNECTABLE, TOO_SOON, Why};
 use crate::peer::{ConnKey, Peer, PeerKey, Waiting};
 use crate::proto::conn::can_name;
 use crate::proto::hello::first_version;
@@ -29,7 +29,7 @@ impl<S: Streams> SockDriver<S> {
         let Some(ni) = self.nis.get(transmit.ni) else { return Err(lnet::NI_STOPPED) };
         if ni.blocked {
             self.stats.msgs_queued += 1;
-            self.ended.push((transmit.msg, connect_fault(Errno::ENETUNREACH)));
+            self.ended.push((transmit.msg, CUT));
             return Ok(());
         }
         let (limit, timeout) = (self.config.limits.waiting_per_peer, ni.timeout);

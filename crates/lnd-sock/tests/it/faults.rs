@@ -29,7 +29,7 @@ fn killed_connections_are_made_again_by_the_next_message() {
 }
 
 #[test]
-fn messages_on_a_connection_that_breaks_end_as_local_errors() {
+fn messages_on_a_connection_that_breaks_were_certainly_not_delivered() {
     let mut world = World::pair(1);
     world.send(0, 1, 0, b"hello");
     world.settle();
@@ -42,7 +42,8 @@ fn messages_on_a_connection_that_breaks_end_as_local_errors() {
     world.break_all(Errno::ECONNRESET);
     world.settle();
     for n in 1..5 {
-        assert_eq!(world.fault(0, n), Fault::new(HealthStatus::LocalError, Errno::EIO), "{n}");
+        let lost = Fault::new(HealthStatus::RemoteDropped, Errno::ECONNRESET);
+        assert_eq!(world.fault(0, n), lost, "{n}");
     }
     assert_eq!(world.hosts[1].up.gone.len(), 1, "the held message is gone");
     assert_eq!(world.hosts[1].up.gone[0], world.hosts[1].up.received[1].rx.id);
@@ -65,7 +66,8 @@ fn payload_that_will_not_come_is_reported_once() {
     world.settle();
     let broken = Fault::new(HealthStatus::RemoteError, Errno::EIO);
     assert_eq!(world.hosts[1].up.received[1].outcome, Some(Err(broken)));
-    assert_eq!(world.fault(0, 1), Fault::new(HealthStatus::LocalError, Errno::EIO));
+    let lost = Fault::new(HealthStatus::RemoteDropped, Errno::ECONNRESET);
+    assert_eq!(world.fault(0, 1), lost);
 }
 
 #[test]
@@ -83,7 +85,7 @@ fn a_cut_interface_neither_connects_nor_accepts_until_it_is_restored() {
     world.settle();
     assert!(world.hosts[0].driver.connections().is_empty());
     assert!(world.hosts[1].driver.connections().is_empty());
-    let unreachable = Fault::new(HealthStatus::RemoteDropped, Errno::ENETUNREACH);
+    let unreachable = Fault::new(HealthStatus::LocalNoRoute, Errno::ENETUNREACH);
     for n in 1..4 {
         world.send(0, 1, n, b"out");
         world.settle();
