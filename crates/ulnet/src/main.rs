@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 mod demo;
+mod perf;
 
 const USAGE: &str = "\
 ulnet: LNet in user space
@@ -16,6 +17,7 @@ Programs:
   daemon   run an LNet node                      (also as lnetd)
   ctl      configure and show a running node     (also as lnetctl)
   demo     move a file over two rails, cut one in the middle
+  perf     measure latency, message rate and bandwidth
   help     this text
 
 ulnet PROGRAM --help tells more.
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
         "daemon" => lnetd::main(args),
         "ctl" => lnetctl::main(args),
         "demo" => demo::main(args),
+        "perf" => perf::main(args),
         "help" | "--help" | "-h" => {
             print(USAGE);
             ExitCode::SUCCESS
@@ -55,7 +58,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         other => {
-            eprintln!("ulnet: no program called '{other}': expected daemon, ctl or demo");
+            eprintln!("ulnet: no program called '{other}': expected daemon, ctl, demo or perf");
             ExitCode::from(2)
         }
     }

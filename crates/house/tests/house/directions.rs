@@ -28,6 +28,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "lnet-config",
             "lnet-rt",
             "lnet-types",
+            "lnet-wire",
             "lnetctl",
             "lnetd",
         ],

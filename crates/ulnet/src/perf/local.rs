@@ -1,0 +1,96 @@
+//! Both sides on this machine: the server as a process of its own, and the same over a bare socket in
+//! between, so that whatever else the machine does meets both alike.
+
+use std::env;
+use std::net::IpAddr;
+use std::process::{Child, Command, Stdio};
+
+use anyhow::Context as _;
+
+use super::options::{Common, Local, Test, addresses};
+use super::report::{Ratio, Report, Row, medians};
+use super::{bare, client, serve};
+
+/// PUTs and GETs of so many bytes or more are compared with a stream.
+const BULK: u32 = 64 << 10;
+
+/// A server that ends with this value.
+struct Served(Child);
+
+impl Served {
+    fn start(common: &Common, bare: bool) -> anyhow::Result<Self> {
+        let mut command = Command::new(env::current_exe().context("own program")?);
+        command.args(["perf", "server", "--until-eof"]);
+        let numbers = [
+            ("--port", common.port.into()),
+            ("--rails", u32::from(common.rails)),
+            ("--threads", common.threads.into()),
+            ("--conns", common.conns.into()),
+            ("--peer-credits", common.peer_credits),
+            ("--credits", common.credits),
+        ];
+        for (name, value) in numbers {
+            command.args([name, &value.to_string()]);
+        }
+        command.args(common.inline.then_some("--inline")).args(bare.then_some("--bare"));
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut this = Self(child.context("starting the server")?);
+        let stdout = this.0.stdout.as_mut().context("the server's output")?;
+        serve::wait_ready(stdout)?;
+        Ok(this)
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // If it is gone already there is nothing to end.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+pub(super) fn run(options: &Local) -> anyhow::Result<()> {
+    let Local { baseline, rounds, common, work } = options;
+    let server = addresses(&[], 1, 1, 0).first().copied().context("no address")?;
+    let mut rows = Vec::new();
+    for _ in 0..*rounds {
+        let served = Served::start(common, false)?;
+        let found = client::measure(common, &[], server, work)?;
+        drop(served);
+        if *baseline {
+            let served = Served::start(common, true)?;
+            for row in &found {
+                rows.extend(beside(options, server, row).transpose()?);
+            }
+            drop(served);
+        }
+        rows.extend(found);
+    }
+    let rows = medians(rows);
+    let mut report = Report::new(common, common.rails.into(), *rounds, &rows);
+    report.ratios = rows.iter().filter_map(|row| ratio(row, &rows)).collect();
+    report.print(work.json)
+}
+
+/// The bare measurement that goes with a row, if there is one.
+fn beside(options: &Local, server: IpAddr, row: &Row) -> Option<anyhow::Result<Row>> {
+    let frame = match row.test {
+        Test::Latency => row.wire_bytes.round() as u32,
+        Test::Put if row.size >= BULK => row.size,
+        Test::Put | Test::PutAck | Test::Get => return None,
+    };
+    let at = (server, options.common.port);
+    let inline = options.common.inline;
+    Some(bare::measure(at, inline, row.test, row.size, frame, options.work.limit()))
+}
+
+fn ratio(row: &Row, all: &[Row]) -> Option<Ratio> {
+    let like = if row.test == Test::Latency { Test::Latency } else { Test::Put };
+    let bare = all.iter().find(|r| r.over == "bare" && r.test == like && r.size == row.size)?;
+    if row.over == "bare" {
+        return None;
+    }
+    let cpu = |r: &Row| r.cpu_ns.0 + r.cpu_ns.1;
+    let ratio = row.figure() / bare.figure();
+    Some(Ratio { test: row.test, size: row.size, ratio, cpu: cpu(row) / cpu(bare) })
+}

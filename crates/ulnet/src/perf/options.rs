@@ -1,0 +1,319 @@
+//! The command line of `ulnet perf`: names, units, defaults and bounds.
+
+use core::fmt;
+use core::time::Duration;
+use std::net::{IpAddr, Ipv4Addr};
+use std::str::FromStr;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use serde::Serialize;
+
+/// Measures latency, message rate and bandwidth between two nodes.
+#[derive(Clone, Debug, Parser)]
+#[command(
+    name = "ulnet perf",
+    after_help = "Examples:\n  \
+    ulnet perf local --inline --baseline\n  \
+    ulnet perf local --test put --size 8 --window 256\n  \
+    ulnet perf server --addr 10.0.0.1,10.1.0.1\n  \
+    ulnet perf client --addr 10.0.0.2,10.1.0.2 --server 10.0.0.1 --rails 2 --size 1M"
+)]
+pub(super) struct Options {
+    #[command(subcommand)]
+    pub(super) program: Program,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub(super) enum Program {
+    /// Answer clients until stopped.
+    Server(Server),
+    /// Measure against a server.
+    Client(Client),
+    /// Start a server as another process on this machine and measure against it.
+    Local(Local),
+    /// Connect many peers that say nothing to one node.
+    #[command(hide = true)]
+    IdlePeers(IdlePeers),
+}
+
+/// What both sides must agree on.
+#[derive(Clone, Debug, Args)]
+pub(super) struct Common {
+    /// Turn the stack on the measuring thread, spinning, instead of a node on its own thread.
+    #[arg(long)]
+    pub(super) inline: bool,
+
+    /// TCP port of both sides, 1024 or above.
+    #[arg(long, default_value_t = 7988, value_parser = clap::value_parser!(u16).range(1024..))]
+    pub(super) port: u16,
+
+    /// Interfaces, each with its own address. Counts the addresses given, if there are any.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub(super) rails: u8,
+
+    /// With --inline: stacks, each on its own thread and at addresses one higher than the one
+    /// before. Otherwise: threads of the client that share its node.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub(super) threads: u8,
+
+    /// Bulk connections each way per pair of interfaces.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=127))]
+    pub(super) conns: u8,
+
+    /// Messages to one peer interface at a time.
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) peer_credits: u32,
+
+    /// Messages through one interface at a time.
+    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) credits: u32,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(super) struct Server {
+    /// Own addresses, one per rail; 127.72.RAIL.1 if none are given.
+    #[arg(long, value_name = "IP,…", value_delimiter = ',')]
+    pub(super) addr: Vec<IpAddr>,
+
+    /// Speak over a bare socket instead of LNet.
+    #[arg(long)]
+    pub(super) bare: bool,
+
+    /// End when standard input does.
+    #[arg(long, hide = true)]
+    pub(super) until_eof: bool,
+
+    #[command(flatten)]
+    pub(super) common: Common,
+}
+
+/// What is measured.
+#[derive(Clone, Debug, Args)]
+pub(super) struct Work {
+    /// What to measure.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub(super) test: Vec<Test>,
+
+    /// Bytes of payload, with K or M for powers of 1024, 1 to 1M. Default: 8 for latency, 8 and 1M
+    /// otherwise.
+    #[arg(long, value_delimiter = ',')]
+    pub(super) size: Vec<Size>,
+
+    /// Operations under way at a time, per thread. Latency has one.
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(super) window: u16,
+
+    /// How long each test runs.
+    #[arg(long, default_value_t = 2.0, value_parser = seconds)]
+    pub(super) seconds: f64,
+
+    /// How many operations each test has at most.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) count: Option<u64>,
+
+    /// Print JSON instead of a table.
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(super) struct Client {
+    /// Own addresses, one per rail; 127.72.RAIL.129 if none are given.
+    #[arg(long, value_name = "IP,…", value_delimiter = ',')]
+    pub(super) addr: Vec<IpAddr>,
+
+    /// The server's first address.
+    #[arg(long, value_name = "IP", default_value_t = IpAddr::V4(Ipv4Addr::new(127, 72, 0, 1)))]
+    pub(super) server: IpAddr,
+
+    /// Speak over a bare socket instead of LNet; `--size` is then the whole frame.
+    #[arg(long)]
+    pub(super) bare: bool,
+
+    #[command(flatten)]
+    pub(super) common: Common,
+
+    #[command(flatten)]
+    pub(super) work: Work,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(super) struct Local {
+    /// Alternate with the same over a bare socket, and print ratios: a frame of the same length for
+    /// latency, a stream for PUTs of 64 KiB or more.
+    #[arg(long)]
+    pub(super) baseline: bool,
+
+    /// Do everything so often, each time with a fresh server, and print medians.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
+    pub(super) rounds: u8,
+
+    #[command(flatten)]
+    pub(super) common: Common,
+
+    #[command(flatten)]
+    pub(super) work: Work,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(super) struct IdlePeers {
+    /// The node's address.
+    #[arg(long, value_name = "IP")]
+    pub(super) server: Ipv4Addr,
+
+    /// The node's TCP port.
+    #[arg(long)]
+    pub(super) port: u16,
+
+    /// Peers, each with its own address from 127.80.0.1 on.
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(super) peers: u32,
+
+    /// The node's process, whose memory is told.
+    #[arg(long)]
+    pub(super) pid: Option<u32>,
+
+    /// Stay connected for so long after the last peer.
+    #[arg(long, default_value_t = 0.0, value_parser = seconds)]
+    pub(super) hold: f64,
+}
+
+/// A thing to measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Test {
+    /// A PUT, answered by a PUT: half of the time from one to the other.
+    Latency,
+    /// PUTs without acknowledgement.
+    Put,
+    /// PUTs with acknowledgement.
+    PutAck,
+    /// GETs.
+    Get,
+}
+
+impl Test {
+    pub(super) const ALL: [Self; 4] = [Self::Latency, Self::Put, Self::PutAck, Self::Get];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Latency => "latency",
+            Self::Put => "put",
+            Self::PutAck => "put-ack",
+            Self::Get => "get",
+        }
+    }
+}
+
+/// Bytes of payload of one message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Size(pub(super) u32);
+
+impl Size {
+    /// The most that one message can carry.
+    pub(super) const MAX: u32 = 1 << 20;
+}
+
+impl FromStr for Size {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Self, String> {
+        let wrong = || format!("size '{s}': expected 1 to 1M bytes");
+        let (digits, unit) = match s.as_bytes().last() {
+            Some(b'K' | b'k') => (&s[..s.len() - 1], 1 << 10),
+            Some(b'M' | b'm') => (&s[..s.len() - 1], 1 << 20),
+            _ => (s, 1),
+        };
+        let n = digits.parse::<u32>().ok().and_then(|n| n.checked_mul(unit)).ok_or_else(wrong)?;
+        if (1..=Self::MAX).contains(&n) { Ok(Self(n)) } else { Err(wrong()) }
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            n if n % (1 << 20) == 0 => write!(f, "{}M", n >> 20),
+            n if n % (1 << 10) == 0 => write!(f, "{}K", n >> 10),
+            n => write!(f, "{n}"),
+        }
+    }
+}
+
+fn seconds(s: &str) -> Result<f64, String> {
+    match s.parse::<f64>() {
+        Ok(n) if (0.0..=86_400.0).contains(&n) => Ok(n),
+        _ => Err(format!("'{s}': expected 0 to 86400 seconds")),
+    }
+}
+
+/// When a test is over.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limit {
+    pub(super) time: Duration,
+    pub(super) count: u64,
+}
+
+impl Work {
+    pub(super) fn limit(&self) -> Limit {
+        Limit { time: Duration::from_secs_f64(self.seconds), count: self.count.unwrap_or(u64::MAX) }
+    }
+
+    /// Tests with their sizes, in order; those of `able` if none are named.
+    pub(super) fn list(&self, able: &[Test]) -> Vec<(Test, Size)> {
+        let tests = if self.test.is_empty() { able } else { &self.test };
+        let sizes = |test| match (self.size.as_slice(), test) {
+            ([], Test::Latency) => vec![Size(8)],
+            ([], _) => vec![Size(8), Size(Size::MAX)],
+            (given, _) => given.to_vec(),
+        };
+        tests.iter().flat_map(|&t| sizes(t).into_iter().map(move |s| (t, s))).collect()
+    }
+}
+
+/// Addresses of stack number `stack`: those given, or 127.72.RAIL.`host`, each `stack` higher.
+pub(super) fn addresses(given: &[IpAddr], rails: u8, host: u8, stack: u8) -> Vec<IpAddr> {
+    let higher = |ip: &IpAddr| match ip {
+        IpAddr::V4(ip) => IpAddr::from(ip.to_bits().wrapping_add(stack.into()).to_be_bytes()),
+        IpAddr::V6(ip) => IpAddr::from(ip.to_bits().wrapping_add(stack.into()).to_be_bytes()),
+    };
+    if given.is_empty() {
+        (0..rails).map(|rail| higher(&Ipv4Addr::new(127, 72, rail, host).into())).collect()
+    } else {
+        given.iter().map(higher).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_and_written_alike() {
+        for text in ["1", "8", "4K", "1M", "1000"] {
+            let size: Size = text.parse().unwrap();
+            assert_eq!(size.to_string(), text);
+        }
+        assert_eq!("1024K".parse(), Ok(Size(Size::MAX)));
+        for wrong in ["", "0", "K", "2M", "-1", "8B", "4096M", "1.5K"] {
+            let error = wrong.parse::<Size>().unwrap_err();
+            assert!(error.contains(wrong) && error.contains("expected"), "{error}");
+        }
+    }
+
+    #[test]
+    fn every_stack_has_addresses_of_its_own() {
+        let of = |given: &[IpAddr], stack| {
+            addresses(given, 2, 129, stack).iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(of(&[], 0), ["127.72.0.129", "127.72.1.129"]);
+        assert_eq!(of(&[], 1), ["127.72.0.130", "127.72.1.130"]);
+        assert_eq!(of(&["10.0.0.255".parse().unwrap()], 1), ["10.0.1.0"]);
+        assert_eq!(of(&["fd00::1".parse().unwrap()], 2), ["fd00::3"]);
+    }
+
+    #[test]
+    fn the_command_line_is_sound() {
+        use clap::CommandFactory as _;
+        Options::command().debug_assert();
+    }
+}
