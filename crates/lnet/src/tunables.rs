@@ -150,7 +150,7 @@ tunables! {
         "how many messages sent are kept with the reasons for their path";
     health_range [""] 0 ..= I32, [0, 0, 0, 0, 0], Always,
         "health difference up to which interfaces count as equally healthy; from 1000 on all do (DEC-13)";
-    peers_max [""] 1 ..= I32, [1 << 20, 1 << 20, 1 << 20, 1 << 20, 1 << 20], Always,
+    peers_max [""] 1 ..= I32, [1 << 18, 1 << 18, 1 << 18, 1 << 18, 1 << 18], Always,
         "most peer interfaces that this node keeps a record of";
     messages_max [""] 1 ..= I32, [1 << 20, 1 << 20, 1 << 20, 1 << 20, 1 << 20], Always,
         "most messages that this node has in hand at once";

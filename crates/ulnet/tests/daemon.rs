@@ -113,6 +113,23 @@ fn the_control_socket_is_the_owners_alone_and_goes_with_the_daemon() {
 }
 
 #[test]
+fn a_group_may_be_let_in_and_an_unknown_one_is_named() {
+    let own = fs::metadata("/proc/self").unwrap();
+    let gid = std::os::unix::fs::MetadataExt::gid(&own).to_string();
+    let d = Daemon::start("group", &["--group", &gid]);
+    let meta = fs::metadata(d.socket()).unwrap();
+    assert_eq!(meta.permissions().mode() & 0o777, 0o660);
+    assert_eq!(std::os::unix::fs::MetadataExt::gid(&meta).to_string(), gid);
+    let o = Command::new(PROGRAM)
+        .args(["daemon", "--group", "nosuchgroup", "--socket"])
+        .arg(d.dir.join("other"))
+        .output()
+        .unwrap();
+    assert!(!o.status.success());
+    assert!(String::from_utf8_lossy(&o.stderr).contains("nosuchgroup"));
+}
+
+#[test]
 fn a_second_daemon_on_the_same_socket_is_refused_and_a_stale_one_replaced() {
     let mut d = Daemon::start("twice", &[]);
     let second = Command::new(PROGRAM)

@@ -244,7 +244,9 @@ fn watch(
 fn report(seen: &Seen, size: u64, made_up: bool, copy: Option<&Path>) -> bool {
     let (Some(sent), Some(received)) = (&seen.sent, &seen.received) else { return false };
     let mut out = String::new();
-    out.push_str("\nrail  from -> to                          bytes sent      health (lowest)\n");
+    out.push_str(
+        "\nrail  local NID                              bytes sent      health (lowest)\n",
+    );
     for (i, rail) in seen.rails.iter().enumerate() {
         let low = seen.lowest.get(i).copied().unwrap_or(1000).min(rail.health);
         out.push_str(&format!(
