@@ -70,6 +70,7 @@ impl Node {
             }
             return false;
         };
+        let deadline = msg.deadline;
         let received = msg.rx.is_some_and(|rx| rx.committed);
         // H-4: late.
         if now > msg.deadline {
@@ -100,7 +101,8 @@ impl Node {
             }
             Charge::None => {}
         }
-        self.may_resend(id, peer_ni, status)
+        // An attempt without any time left would fail at once, and the next one too.
+        (self.tunables.kernel_clocks() || now < deadline) && self.may_resend(id, peer_ni, status)
     }
 
     /// H-20 … H-22.
