@@ -8,6 +8,7 @@ mod explain;
 mod health;
 mod memory;
 mod policy;
+mod requirements;
 mod selection;
 mod storm;
 mod world;
