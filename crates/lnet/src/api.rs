@@ -231,6 +231,9 @@ pub enum SendError {
     /// The target is the wildcard.
     #[error("the target NID can't be the wildcard")]
     AnyTarget,
+    /// The target is one that has been ordered to fail (F-40).
+    #[error("the target is made to fail on purpose")]
+    Simulated,
 }
 
 impl SendError {
@@ -240,6 +243,7 @@ impl SendError {
             Self::BadMd => Errno::ENOENT,
             Self::NoSpace(_) => Errno::ENOMEM,
             Self::AnyTarget => Errno::EINVAL,
+            Self::Simulated => Errno::EIO,
         }
     }
 }

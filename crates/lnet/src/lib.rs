@@ -22,6 +22,7 @@
 
 mod api;
 mod driver;
+mod fault;
 mod health;
 mod internal;
 mod local;
@@ -47,6 +48,10 @@ pub use api::{
     AttachError, Get, MatchEntry, MdOptions, MdSpec, Position, Put, SendError, Unlink, UnlinkError,
 };
 pub use driver::{Driver, Link, NI_STOPPED, Ready, Rx};
+pub use fault::rule::{
+    DelayRule, DropRule, Errors, FaultRuleError, Kinds, NidMatch, ParseNidMatchError, Traffic, When,
+};
+pub use fault::{FAULT_RULES_MAX, FaultStats};
 pub use local::{HEALTH_MAX, NetTunables};
 pub use loopback::Loopback;
 pub use node::{NiSpec, Node, NodeConfig};

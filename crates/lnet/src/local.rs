@@ -65,8 +65,10 @@ pub(crate) struct Ni {
     pub(crate) nid: Nid,
     pub(crate) interface: Option<String>,
     pub(crate) lnd_timeout: Option<Duration>,
-    /// The driver says that it can't be used (H-90).
+    /// It can't be used (H-90): its driver says so, or it plays dead.
     pub(crate) fatal: bool,
+    pub(crate) link_down: bool,
+    pub(crate) plays_dead: bool,
     /// Stored status: down when health reached 0 (H-16).
     pub(crate) status_up: bool,
     pub(crate) health: u32,

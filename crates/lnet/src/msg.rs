@@ -41,6 +41,8 @@ pub(crate) enum Stage {
     PeerQueue,
     /// Waits for a credit of its NI.
     NiQueue,
+    /// Held back by a fault rule until then, under this number.
+    Held(Instant, u64),
     /// The driver has it.
     Driver,
 }

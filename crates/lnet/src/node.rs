@@ -15,6 +15,7 @@ use core::time::Duration;
 use lnet_types::{Errno, Fault, Instant, MdId, MsgId, Net, NiId, Nid, PeerId, PeerNiId};
 use slotmap::SlotMap;
 
+use crate::fault::Faults;
 use crate::internal::Internal;
 use crate::local::{HEALTH_MAX, LocalNet, NetTunables, Ni, Recovery};
 use crate::msg::Msg;
@@ -90,6 +91,7 @@ pub struct Node {
     /// Floor of the turns of local networks.
     pub(crate) net_floor: u64,
     pub(crate) explained: VecDeque<Explanation>,
+    pub(crate) faults: Faults,
     pub(crate) portals: Portals,
     pub(crate) msgs: SlotMap<MsgId, Msg>,
     pub(crate) seq: u64,
@@ -140,6 +142,7 @@ impl Node {
             numa: Numa::default(),
             net_floor: 0,
             explained: VecDeque::new(),
+            faults: Faults::new(seed),
             portals: Portals::new(seed),
             msgs: SlotMap::with_key(),
             seq: 0,
@@ -220,6 +223,7 @@ impl Node {
         }
         // A ping's own timer blames nobody, so it goes before the one that does (D-82, H-64).
         self.expire_ops(now);
+        self.release_held(now);
         self.scan_responses(now);
         self.expire_waiting(now);
         self.recover_due(now);
@@ -245,6 +249,7 @@ impl Node {
             self.op_deadlines.first().map(|o| o.0),
             self.recovering_nis.first().map(|r| r.0),
             self.recovering_peers.first().map(|r| r.0),
+            self.faults.next(),
         ]
         .into_iter()
         .flatten()
@@ -351,6 +356,8 @@ impl Node {
             interface: spec.interface,
             lnd_timeout: spec.lnd_timeout,
             fatal: false,
+            link_down: false,
+            plays_dead: false,
             status_up: true,
             // S-net-6: loopback's health means nothing and begins at 0.
             health: if spec.nid.is_loopback() { 0 } else { HEALTH_MAX },
@@ -398,6 +405,7 @@ impl Node {
         for portal in 0..lnet_wire::PORTALS {
             self.flush_delayed(portal, Some(id));
         }
+        self.drop_held(Some(id));
         let bound: Vec<MsgId> = self
             .msgs
             .iter()
@@ -474,8 +482,16 @@ impl Node {
     /// The condition of an interface has changed (H-90 … H-92).
     pub fn link_changed(&mut self, now: Instant, ni: NiId, link: Link) {
         let now = self.clock(now);
+        if let Some(ni) = self.nis.get_mut(ni) {
+            ni.link_down = link == Link::Down;
+        }
+        self.link_judged(now, ni);
+    }
+
+    /// What the driver says of a link, or a simulated fault, has changed.
+    pub(crate) fn link_judged(&mut self, now: Instant, ni: NiId) {
         let Some(ni) = self.nis.get_mut(ni) else { return };
-        let fatal = link == Link::Down;
+        let fatal = ni.link_down || ni.plays_dead;
         if ni.fatal == fatal {
             return;
         }
@@ -590,6 +606,7 @@ impl Node {
     pub fn shutdown(&mut self, now: Instant) {
         let now = self.clock(now);
         self.running = false;
+        self.drop_held(None);
         let down = Fault::new(lnet_types::HealthStatus::Ok, Errno::ESHUTDOWN);
         for id in self.msgs.keys().collect::<Vec<_>>() {
             self.finish(now, id, Err(down));

@@ -49,6 +49,7 @@ impl Node {
     /// A deferred message can't be resumed any more: its connection is gone.
     pub fn rx_gone(&mut self, now: Instant, ni: NiId, rx: RxId) {
         let _ = self.clock(now);
+        self.forget_held(ni, rx);
         for portal in 0..lnet_wire::PORTALS {
             for d in self.portals.take_delayed(portal, |d| d.ni == ni && d.rx == rx) {
                 self.discard(d.msg);
@@ -81,6 +82,9 @@ impl Node {
             }
             return Verdict::Drop(DropReason::NotRouter);
         }
+        if self.loses(now, own, hdr) {
+            return Verdict::Drop(DropReason::Injected);
+        }
         let peer_ni = if own.is_loopback() {
             None
         } else {
@@ -90,9 +94,37 @@ impl Node {
             self.heard_from(now, id);
             Some(id)
         };
+        if self.holds_arriving(now, own, rx, hdr) {
+            return Verdict::Defer;
+        }
+        self.dispatch(now, rx, peer_ni, hdr)
+    }
+
+    /// Goes on with a message that a fault rule has held.
+    pub(crate) fn go_on(&mut self, now: Instant, rx: Rx, hdr: &Hdr) -> Verdict {
+        let peer_ni = match self.nis.get(rx.ni).map(|ni| ni.nid) {
+            None => Err(DropReason::Stopping),
+            Some(own) if own.is_loopback() => Ok(None),
+            Some(own) => {
+                self.peer_ni_or_new(rx.from, Some(own)).map(Some).map_err(|_| DropReason::NoPeer)
+            }
+        };
+        let verdict = match peer_ni {
+            Ok(peer_ni) => self.dispatch(now, rx, peer_ni, hdr),
+            Err(reason) => Verdict::Drop(reason),
+        };
+        if let Verdict::Drop(reason) = &verdict {
+            self.count_drop(rx.ni, hdr, *reason);
+        }
+        verdict
+    }
+
+    /// A message that has passed all tests goes to what it is for (S-81.13).
+    fn dispatch(&mut self, now: Instant, rx: Rx, peer_ni: Option<PeerNiId>, hdr: &Hdr) -> Verdict {
         if self.msgs.len() >= self.tunables.messages_max as usize {
             return Verdict::Drop(DropReason::NoResources);
         }
+        let kind = hdr.kind.msg_type();
         let side = RxSide { ni: rx.ni, peer_ni, from: rx.from, id: rx.id, kind, committed: true };
         match hdr.kind {
             Kind::Put { portal, match_bits, offset, .. } => {
@@ -332,7 +364,7 @@ impl Node {
     }
 
     /// S-82.
-    fn count_drop(&mut self, ni: NiId, hdr: &Hdr, reason: DropReason) {
+    pub(crate) fn count_drop(&mut self, ni: NiId, hdr: &Hdr, reason: DropReason) {
         self.stats.drop_count = self.stats.drop_count.wrapping_add(1);
         self.stats.drop_length += u64::from(hdr.payload_len);
         if let Some(ni) = self.nis.get_mut(ni) {

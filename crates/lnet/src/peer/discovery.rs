@@ -214,9 +214,9 @@ impl Node {
             recovery: false,
             verb: Verb::Get { offset: 0 },
         };
-        if self.operate(now, op).is_err() {
+        if let Err(e) = self.operate(now, op) {
             self.portals.mds.remove(md);
-            self.discovery_ends(now, id, Some(Errno::ENOMEM));
+            self.discovery_ends(now, id, Some(e.errno()));
         }
     }
 
@@ -249,9 +249,9 @@ impl Node {
             recovery: false,
             verb: Verb::Put { ack: true, hdr_data: 0, offset: 0 },
         };
-        if self.operate(now, op).is_err() {
+        if let Err(e) = self.operate(now, op) {
             self.portals.mds.remove(md);
-            self.discovery_ends(now, id, Some(Errno::ENOMEM));
+            self.discovery_ends(now, id, Some(e.errno()));
         }
     }
 

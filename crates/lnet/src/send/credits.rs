@@ -47,7 +47,9 @@ impl Node {
                 return self.wait_until_deadline(id);
             }
         }
-        self.transmit(now, id);
+        if !self.holds_leaving(now, id) {
+            self.transmit(now, id);
+        }
     }
 
     /// The tests before each attempt to go: too late (C-8), or unlinked meanwhile (M-47).
@@ -93,6 +95,9 @@ impl Node {
 
     /// Hands a message to its driver.
     pub(crate) fn transmit(&mut self, now: Instant, id: MsgId) {
+        if let Some(fault) = self.fails_leaving(now, id) {
+            return self.work.push_back(Work::Finish(id, Err(fault)));
+        }
         let derived = self.tunables.lnd_timeout();
         let Some(msg) = self.msgs.get_mut(id) else { return };
         let Some(tx) = msg.tx else { return };
@@ -117,6 +122,9 @@ impl Node {
         let Some(tx) = msg.tx.take() else { return };
         let stage = core::mem::replace(&mut msg.stage, Stage::Moving);
         let bytes = u64::from(msg.hdr.payload_len) + HEADER_BYTES;
+        if let Stage::Held(until, token) = stage {
+            self.faults.let_go(until, token);
+        }
         let mut next = None;
         if let Some(ni) = self.nis.get_mut(tx.ni) {
             if tx.peer_ni.is_some() {

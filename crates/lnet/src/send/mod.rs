@@ -104,6 +104,9 @@ impl Node {
         if op.target.nid.is_any() {
             return Err(SendError::AnyTarget);
         }
+        if self.faults.fails(op.target.nid) {
+            return Err(SendError::Simulated);
+        }
         let limit = self.tunables.messages_max as usize;
         if self.msgs.len() >= limit {
             return Err(SendError::NoSpace(limit));

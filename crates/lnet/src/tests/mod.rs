@@ -5,6 +5,7 @@
 mod credits;
 mod discovery;
 mod explain;
+mod fault;
 mod health;
 mod memory;
 mod policy;

@@ -1,4 +1,4 @@
-//! Random weather: many operations, random faults, then calm. Whatever happened, every operation
+//! Random weather: many operations, random faults, rules that come and go, then calm. Whatever happened, every operation
 //! has ended exactly once, credits are home, health is back, nothing is left in any list.
 //!
 //! A failing run prints its seed; `STORM_SEED=… cargo test -p lnet storm` replays it.
@@ -10,8 +10,10 @@ use core::time::Duration;
 use lnet_types::{Errno, Fault, HealthStatus, Nid, Pid, Prng, ProcessId, RxId};
 use lnet_wire::{Handle, Hdr, Kind};
 
+use super::fault::{any_delay_rule, any_drop_rule};
+use super::policy::any_rule;
 use super::world::{Fate, PT, World, nid};
-use crate::{EventKind, NetTunables, Profile, Rx};
+use crate::{EventKind, NetTunables, NidMatch, Profile, Rx};
 
 fn seeds(n: u64) -> Vec<u64> {
     match option_env!("STORM_SEED").and_then(|s| s.parse().ok()) {
@@ -62,7 +64,7 @@ fn storm(seed: u64) {
     for _ in 0..300 {
         let host = rng.below(3) as usize;
         let target = HOSTS[rng.below(3) as usize][rng.below(2) as usize];
-        match rng.below(12) {
+        match rng.below(15) {
             0..=3 => {
                 let ack = rng.below(2) == 0;
                 user += 1;
@@ -93,6 +95,46 @@ fn storm(seed: u64) {
                     let _ = w.hosts[host].node.unlink(w.now, md);
                 }
             }
+            11 => {
+                let n = &mut w.hosts[host].node;
+                let rules = n.udsp_rules().len() as u64;
+                if rules > 0 && rng.below(2) == 0 {
+                    n.udsp_del(w.now, rng.below(rules) as usize).unwrap();
+                } else {
+                    // It may be there already.
+                    let at = Some(rng.below(rules + 1) as usize);
+                    let _ = n.udsp_add(w.now, any_rule(&mut rng), at);
+                }
+            }
+            12 => {
+                let n = &mut w.hosts[host].node;
+                match rng.below(4) {
+                    0 => n.add_drop_rule(w.now, any_drop_rule(&mut rng)).unwrap(),
+                    1 => n.add_delay_rule(w.now, any_delay_rule(&mut rng)).unwrap(),
+                    2 => {
+                        let traffic = n.drop_rules().next().map(|(r, _)| r.traffic);
+                        if let Some(t) = traffic {
+                            assert!(n.del_drop_rules(w.now, t.src, t.dst) > 0);
+                        }
+                    }
+                    _ => {
+                        let traffic = n.delay_rules().next().map(|(r, _)| r.traffic);
+                        if let Some(t) = traffic {
+                            assert!(n.del_delay_rules(w.now, t.src, t.dst) > 0);
+                        }
+                    }
+                }
+            }
+            13 => {
+                let settings = [
+                    ("explain_last", rng.below(3) as i64),
+                    ("udsp_first", rng.below(2) as i64),
+                    ("exclude_at_zero", rng.below(2) as i64),
+                ];
+                w.hosts[host].node.set_tunables(w.now, &settings).unwrap();
+                let e = w.hosts[host].node.explain(nid(target), None, 100);
+                assert!(!e.to_string().is_empty());
+            }
             _ => {
                 let ni = w.hosts[host].nids.keys().next().copied();
                 if let Some(ni) = ni {
@@ -103,9 +145,13 @@ fn storm(seed: u64) {
         }
         w.drain();
     }
-    // Calm: everything passes, links are up, what was held is let go.
+    // Calm: everything passes, links are up, rules are gone, what was held is let go.
     w.decide = Box::new(|_| Fate::Pass);
     for host in 0..3 {
+        let any = NidMatch::Any;
+        w.hosts[host].node.udsp_clear(w.now);
+        w.hosts[host].node.del_drop_rules(w.now, any, any);
+        w.hosts[host].node.del_delay_rules(w.now, any, any);
         let ids: Vec<_> = w.hosts[host].nids.keys().copied().collect();
         for ni in ids {
             w.hosts[host].node.link_changed(w.now, ni, crate::Link::Up);
@@ -141,7 +187,10 @@ fn storm(seed: u64) {
                 }
             }
         }
+        assert_eq!(n.faults.next(), None, "seed {seed}: host {i} still holds messages");
+        assert!(n.explained().len() as i64 <= n.tunables().explain_last, "seed {seed}");
         for pni in n.peers.nis.values() {
+            assert_eq!((pni.grade, &pni.mapping), (Default::default(), &None), "seed {seed}");
             let max = pni.local.map_or(0, |t| t.peer_credits as i32);
             assert_eq!((pni.credits, pni.queued_bytes, pni.refs), (max, 0, 0), "seed {seed}");
         }

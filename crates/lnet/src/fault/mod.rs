@@ -1,0 +1,437 @@
+//! Faults on purpose: messages lost, failed and held back by rule, peers that do not answer, and
+//! interfaces that play dead (behaviour.md 10; HL-dbg-005 … 035).
+//!
+//! ```text
+//!   arriving   rx_header ─► failing peer, drop rules ─► … ─► delay rules ─► dispatch
+//!   leaving    credits ─► delay rules ─► drop rules with errors ─► driver
+//! ```
+//!
+//! A message that is held keeps its credits; [`Node::poll_timeout`] says when it goes on. An arriving
+//! one is deferred, so that its connection waits too. `rule.rs` has the rules, `window.rs` the
+//! question when one acts.
+
+pub(crate) mod rule;
+mod window;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use core::num::NonZeroU32;
+
+use lnet_types::{Errno, Fault, Instant, MsgId, NiId, Nid, Prng, RxId};
+use lnet_wire::{Hdr, MsgType};
+
+use crate::msg::Stage;
+use crate::output::Output;
+use crate::{DropReason, KindCounts, Link, Node, Rx, Verdict};
+use rule::{DelayRule, DropRule, FaultRuleError, NidMatch, Traffic, When};
+use window::Window;
+
+/// The most drop rules, and the most delay rules, of a node.
+pub const FAULT_RULES_MAX: usize = 4096;
+
+/// What a rule has done (F-12, F-23).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FaultStats {
+    /// Messages that matched; counted by rules with a rate or an interval only.
+    pub matched: u32,
+    /// Messages dropped or delayed.
+    pub acted: u32,
+    /// The same by kind.
+    pub kinds: KindCounts,
+}
+
+/// One rule in force.
+#[derive(Debug)]
+struct Active<R> {
+    rule: R,
+    id: u64,
+    window: Window,
+    stats: FaultStats,
+}
+
+impl<R> Active<R> {
+    /// A message matches: whether the rule acts on it now.
+    fn acts(
+        &mut self,
+        now: Instant,
+        when: Option<When>,
+        times: Option<NonZeroU32>,
+        kind: MsgType,
+        rng: &mut Prng,
+    ) -> bool {
+        if times.is_some_and(|n| self.stats.acted >= n.get()) {
+            return false;
+        }
+        let hit = match when {
+            // All.
+            None => true,
+            Some(When::Random(_)) => self.window.hits(now, rng),
+            Some(When::Rate(_) | When::Interval(_)) => {
+                self.stats.matched = self.stats.matched.wrapping_add(1);
+                self.window.hits(now, rng)
+            }
+        };
+        if hit {
+            self.stats.acted = self.stats.acted.wrapping_add(1);
+            self.stats.kinds.bump(kind);
+        }
+        hit
+    }
+}
+
+/// A message that is held back.
+#[derive(Clone, Copy, Debug)]
+enum Held {
+    /// Ready for its driver.
+    Leaving(MsgId),
+    /// Arrived, and accepted but for this.
+    Arriving(Rx, Hdr),
+}
+
+/// All rules of a node, and what they hold.
+#[derive(Debug)]
+pub(crate) struct Faults {
+    rng: Prng,
+    ids: u64,
+    /// Newest first.
+    drops: VecDeque<Active<DropRule>>,
+    /// Newest first.
+    delays: VecDeque<Active<DelayRule>>,
+    /// By the time when they go on, each with the rule that holds it.
+    held: BTreeMap<(Instant, u64), (u64, Held)>,
+    failing: Vec<(NidMatch, Option<u32>)>,
+}
+
+impl Faults {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            // Another stream than those that are made from the seed elsewhere.
+            rng: Prng::new(seed ^ 0x6661_756c_7473),
+            ids: 0,
+            drops: VecDeque::new(),
+            delays: VecDeque::new(),
+            held: BTreeMap::new(),
+            failing: Vec::new(),
+        }
+    }
+
+    fn new_id(&mut self) -> u64 {
+        self.ids += 1;
+        self.ids
+    }
+
+    /// When a held message goes on next.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        self.held.keys().next().map(|(at, _)| *at)
+    }
+
+    /// The first drop rule that acts on a message. `own` as in [`Traffic::matches`].
+    fn drop(
+        &mut self,
+        now: Instant,
+        hdr: &Hdr,
+        own: Option<Nid>,
+        leaves: bool,
+    ) -> Option<&DropRule> {
+        let kind = hdr.kind.msg_type();
+        // F-6
+        let here = |r: &DropRule| r.all || r.errors.is_empty() != leaves;
+        let rng = &mut self.rng;
+        self.drops
+            .iter_mut()
+            .filter(|a| here(&a.rule) && a.rule.traffic.matches(hdr, own))
+            .find_map(|a| {
+                let when = (!a.rule.all).then_some(a.rule.when);
+                a.acts(now, when, a.rule.times, kind, rng).then_some(&a.rule)
+            })
+    }
+
+    /// The first delay rule that acts on a message, and until when it holds it.
+    fn delay(&mut self, now: Instant, hdr: &Hdr, own: Option<Nid>) -> Option<(u64, Instant)> {
+        let kind = hdr.kind.msg_type();
+        let rng = &mut self.rng;
+        self.delays.iter_mut().filter(|a| a.rule.traffic.matches(hdr, own)).find_map(|a| {
+            let DelayRule { when, latency, times, .. } = a.rule;
+            a.acts(now, Some(when), times, kind, rng).then_some((a.id, now + latency))
+        })
+    }
+
+    fn hold(&mut self, rule: u64, until: Instant, held: Held) -> u64 {
+        let token = self.new_id();
+        self.held.insert((until, token), (rule, held));
+        token
+    }
+
+    /// A message that was held under `token` has ended.
+    pub(crate) fn let_go(&mut self, until: Instant, token: u64) {
+        self.held.remove(&(until, token));
+    }
+
+    /// F-40: whether an operation with `nid` fails; takes one off the count.
+    pub(crate) fn fails(&mut self, nid: Nid) -> bool {
+        let Some(i) = self.failing.iter().position(|(who, _)| who.matches(nid)) else {
+            return false;
+        };
+        match &mut self.failing[i].1 {
+            None => {}
+            Some(1) => {
+                self.failing.remove(i);
+            }
+            Some(n) => *n -= 1,
+        }
+        true
+    }
+}
+
+impl Node {
+    /// Adds a drop rule before the others (F-1 … F-14).
+    ///
+    /// # Errors
+    /// It means nothing, or there are too many.
+    pub fn add_drop_rule(&mut self, now: Instant, rule: DropRule) -> Result<(), FaultRuleError> {
+        let now = self.clock(now);
+        let rule = DropRule { traffic: rule.traffic.checked()?, ..rule };
+        let f = &mut self.faults;
+        if f.drops.len() >= FAULT_RULES_MAX {
+            return Err(FaultRuleError::NoSpace(FAULT_RULES_MAX));
+        }
+        let window = Window::new(rule.when, true, now, &mut f.rng);
+        let (id, stats) = (f.new_id(), FaultStats::default());
+        f.drops.push_front(Active { rule, id, window, stats });
+        Ok(())
+    }
+
+    /// Removes the drop rules about exactly `src` and `dst`, where `Any` stands for every rule
+    /// (F-13). Returns how many there were.
+    pub fn del_drop_rules(&mut self, now: Instant, src: NidMatch, dst: NidMatch) -> usize {
+        let _ = self.clock(now);
+        let before = self.faults.drops.len();
+        self.faults.drops.retain(|a| !is_selected(&a.rule.traffic, src, dst));
+        before - self.faults.drops.len()
+    }
+
+    /// Zeroes the counters of the drop rules and begins their windows anew (F-13).
+    pub fn reset_drop_rules(&mut self, now: Instant) {
+        let now = self.clock(now);
+        let f = &mut self.faults;
+        for a in &mut f.drops {
+            a.stats = FaultStats::default();
+            a.window = Window::new(a.rule.when, true, now, &mut f.rng);
+        }
+    }
+
+    /// The drop rules in the order in which they are tried, newest first, and what each has done.
+    pub fn drop_rules(&self) -> impl ExactSizeIterator<Item = (&DropRule, FaultStats)> {
+        self.faults.drops.iter().map(|a| (&a.rule, a.stats))
+    }
+
+    /// Adds a delay rule before the others (F-20 … F-24).
+    ///
+    /// # Errors
+    /// It means nothing, or there are too many.
+    pub fn add_delay_rule(&mut self, now: Instant, rule: DelayRule) -> Result<(), FaultRuleError> {
+        let now = self.clock(now);
+        let rule = DelayRule { traffic: rule.traffic.checked()?, ..rule };
+        if rule.latency.is_zero() {
+            return Err(FaultRuleError::NoLatency);
+        }
+        if matches!(rule.when, When::Random(_)) {
+            return Err(FaultRuleError::RandomDelay);
+        }
+        let f = &mut self.faults;
+        if f.delays.len() >= FAULT_RULES_MAX {
+            return Err(FaultRuleError::NoSpace(FAULT_RULES_MAX));
+        }
+        let window = Window::new(rule.when, false, now, &mut f.rng);
+        let (id, stats) = (f.new_id(), FaultStats::default());
+        f.delays.push_front(Active { rule, id, window, stats });
+        Ok(())
+    }
+
+    /// Removes the delay rules about exactly `src` and `dst`, where `Any` stands for every rule, and
+    /// lets go at once what they hold (F-24). Returns how many there were.
+    pub fn del_delay_rules(&mut self, now: Instant, src: NidMatch, dst: NidMatch) -> usize {
+        let now = self.clock(now);
+        let f = &mut self.faults;
+        let before = f.delays.len();
+        f.delays.retain(|a| !is_selected(&a.rule.traffic, src, dst));
+        let removed = before - f.delays.len();
+        let in_force = |rule: u64| f.delays.iter().any(|a| a.id == rule);
+        let free: Vec<_> =
+            f.held.iter().filter(|(_, (rule, _))| !in_force(*rule)).map(|(key, _)| *key).collect();
+        for key in free {
+            self.release(now, key);
+        }
+        self.settle(now);
+        removed
+    }
+
+    /// Zeroes the counters of the delay rules and begins their windows anew.
+    pub fn reset_delay_rules(&mut self, now: Instant) {
+        let now = self.clock(now);
+        let f = &mut self.faults;
+        for a in &mut f.delays {
+            a.stats = FaultStats::default();
+            a.window = Window::new(a.rule.when, false, now, &mut f.rng);
+        }
+    }
+
+    /// The delay rules in the order in which they are tried, newest first, and what each has done.
+    pub fn delay_rules(&self) -> impl ExactSizeIterator<Item = (&DelayRule, FaultStats)> {
+        self.faults.delays.iter().map(|a| (&a.rule, a.stats))
+    }
+
+    /// Makes the next `times` operations with `who` fail, or all if that is `None`: PUTs and GETs to it
+    /// are refused, messages that it originates are dropped (F-40).
+    ///
+    /// # Errors
+    /// There are too many such orders.
+    pub fn fail_peer(
+        &mut self,
+        now: Instant,
+        who: NidMatch,
+        times: Option<NonZeroU32>,
+    ) -> Result<(), FaultRuleError> {
+        let _ = self.clock(now);
+        if self.faults.failing.len() >= FAULT_RULES_MAX {
+            return Err(FaultRuleError::NoSpace(FAULT_RULES_MAX));
+        }
+        self.faults.failing.push((who, times.map(NonZeroU32::get)));
+        Ok(())
+    }
+
+    /// Takes back what [`Node::fail_peer`] ordered for `who`; all of it for `Any`.
+    pub fn mend_peer(&mut self, now: Instant, who: NidMatch) {
+        let _ = self.clock(now);
+        self.faults.failing.retain(|(other, _)| !who.selects(*other));
+    }
+
+    /// Makes an interface play dead, or lets it be what its driver says (HL-dbg-020, HL-dbg-025).
+    ///
+    /// # Errors
+    /// `ENOENT`: no such interface. `EINVAL`: loopback.
+    pub fn simulate_link(&mut self, now: Instant, nid: Nid, link: Link) -> Result<(), Errno> {
+        let now = self.clock(now);
+        let id = self.nis.iter().find(|(_, ni)| ni.nid == nid).map(|(id, _)| id);
+        let id = id.ok_or(Errno::ENOENT)?;
+        let ni = self.nis.get_mut(id).ok_or(Errno::ENOENT)?;
+        if ni.is_loopback() {
+            return Err(Errno::EINVAL);
+        }
+        ni.plays_dead = link == Link::Down;
+        self.link_judged(now, id);
+        Ok(())
+    }
+
+    /// Whether an arriving message is lost on purpose (S-81.4, S-81.5).
+    pub(crate) fn loses(&mut self, now: Instant, own: Nid, hdr: &Hdr) -> bool {
+        let f = &mut self.faults;
+        (!f.failing.is_empty() && f.fails(hdr.src))
+            || (!f.drops.is_empty() && f.drop(now, hdr, Some(own), false).is_some())
+    }
+
+    /// The fault with which a message that is about to leave fails (F-11, F-14). Loopback has no
+    /// driver in which it could.
+    pub(crate) fn fails_leaving(&mut self, now: Instant, id: MsgId) -> Option<Fault> {
+        if self.faults.drops.is_empty() {
+            return None;
+        }
+        let msg = self.msgs.get(id)?;
+        msg.tx?.peer_ni?;
+        let (hdr, own) = (msg.hdr, self.own_leaving(id));
+        let errors = self.faults.drop(now, &hdr, own, true)?.errors;
+        let drawn = self.faults.rng.below(11) as u32;
+        Some(Fault::new(errors.pick(drawn), Errno::EIO))
+    }
+
+    /// The interface that a message leaves by, where rules ask for it. The kernel's do not (F-3).
+    fn own_leaving(&self, id: MsgId) -> Option<Nid> {
+        let tx = self.msgs.get(id)?.tx?;
+        self.nis.get(tx.ni).map(|ni| ni.nid).filter(|_| !self.tunables.kernel_selection())
+    }
+
+    /// Whether a message that has its credits is held back (C-5.5).
+    pub(crate) fn holds_leaving(&mut self, now: Instant, id: MsgId) -> bool {
+        if self.faults.delays.is_empty() {
+            return false;
+        }
+        let Some(hdr) = self.msgs.get(id).map(|m| m.hdr) else { return false };
+        let own = self.own_leaving(id);
+        let Some((rule, until)) = self.faults.delay(now, &hdr, own) else { return false };
+        let token = self.faults.hold(rule, until, Held::Leaving(id));
+        if let Some(msg) = self.msgs.get_mut(id) {
+            msg.stage = Stage::Held(until, token);
+        }
+        self.wait_until_deadline(id);
+        true
+    }
+
+    /// Whether an arriving message is held back (S-81.12). If so it has been noted.
+    pub(crate) fn holds_arriving(&mut self, now: Instant, own: Nid, rx: Rx, hdr: &Hdr) -> bool {
+        if self.faults.delays.is_empty() {
+            return false;
+        }
+        if self.faults.held.len() >= self.tunables.messages_max as usize {
+            return false;
+        }
+        let own = Some(own).filter(|_| !self.tunables.kernel_selection());
+        let Some((rule, until)) = self.faults.delay(now, hdr, own) else { return false };
+        self.faults.hold(rule, until, Held::Arriving(rx, *hdr));
+        true
+    }
+
+    /// Lets go what has been held long enough; the caller settles.
+    pub(crate) fn release_held(&mut self, now: Instant) {
+        while let Some((&key, _)) = self.faults.held.first_key_value()
+            && key.0 <= now
+        {
+            self.release(now, key);
+        }
+    }
+
+    /// One held message goes on; no rule is asked again (F-22).
+    fn release(&mut self, now: Instant, key: (Instant, u64)) {
+        match self.faults.held.remove(&key) {
+            Some((_, Held::Leaving(id))) => {
+                if let Some(msg) = self.msgs.get_mut(id) {
+                    msg.stage = Stage::Moving;
+                    self.stop_waiting(id);
+                    self.transmit(now, id);
+                }
+            }
+            Some((_, Held::Arriving(rx, hdr))) => {
+                let verdict = self.go_on(now, rx, &hdr);
+                // Deferred once more, for want of a buffer, it will be resumed from there.
+                if !matches!(verdict, Verdict::Defer) {
+                    self.outputs.push_back(Output::Resume { ni: rx.ni, rx: rx.id, verdict });
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// The connection of a deferred message is gone.
+    pub(crate) fn forget_held(&mut self, ni: NiId, rx: RxId) {
+        let gone = |held: &Held| matches!(held, Held::Arriving(h, _) if h.ni == ni && h.id == rx);
+        self.faults.held.retain(|_, (_, held)| !gone(held));
+    }
+
+    /// Drops the arriving messages that are held: all, or what came in through one interface (F-24).
+    pub(crate) fn drop_held(&mut self, through: Option<NiId>) {
+        let meant = |held: &Held| match held {
+            Held::Arriving(rx, hdr) if through.is_none_or(|ni| ni == rx.ni) => Some((*rx, *hdr)),
+            Held::Arriving(..) | Held::Leaving(_) => None,
+        };
+        let gone: Vec<_> = self.faults.held.values().filter_map(|(_, held)| meant(held)).collect();
+        self.faults.held.retain(|_, (_, held)| meant(held).is_none());
+        for (rx, hdr) in gone {
+            self.count_drop(rx.ni, &hdr, DropReason::Stopping);
+            let verdict = Verdict::Drop(DropReason::Stopping);
+            self.outputs.push_back(Output::Resume { ni: rx.ni, rx: rx.id, verdict });
+        }
+    }
+}
+
+fn is_selected(traffic: &Traffic, src: NidMatch, dst: NidMatch) -> bool {
+    src.selects(traffic.src) && dst.selects(traffic.dst)
+}
