@@ -29,6 +29,8 @@ pub enum Criterion {
     Pairing,
     /// Numbers of messages by rules.
     Turn,
+    /// The same for our side of a network.
+    LocalTurn,
     /// Distance from the memory.
     Distance,
     /// Bytes queued.
@@ -37,6 +39,8 @@ pub enum Criterion {
     Credits,
     /// Chosen longest ago.
     Rotation,
+    /// Our side of a network was chosen longest ago.
+    LocalRotation,
     /// A complete tie: the first in the list (S-40).
     ListOrder,
 }
@@ -53,10 +57,12 @@ impl Criterion {
             Self::LocalPriority => "local priority",
             Self::Pairing => "pairing",
             Self::Turn => "turn",
+            Self::LocalTurn => "local turn",
             Self::Distance => "distance",
             Self::QueuedBytes => "queued bytes",
             Self::Credits => "credits",
             Self::Rotation => "rotation",
+            Self::LocalRotation => "local rotation",
             Self::ListOrder => "list order",
         }
     }
@@ -203,9 +209,9 @@ key! {
         local_priority: Priority => LocalPriority,
         tried: bool => Tried,
         peer_turn: Standing => Turn,
-        local_turn: Standing => Turn,
+        local_turn: Standing => LocalTurn,
         peer_seq: u64 => Rotation,
-        local_seq: u64 => Rotation,
+        local_seq: u64 => LocalRotation,
     }
 }
 
