@@ -318,6 +318,37 @@ fn x36_the_nearest_interface_carries_everything_within_numa_range_they_rotate() 
 }
 
 #[test]
+fn numa_range_0_middle_and_huge_leave_one_two_and_four_interfaces_and_a_rule_beats_distance() {
+    let ours = ["10.77.0.2@tcp", "10.77.1.2@tcp", "10.77.2.2@tcp", "10.77.3.2@tcp"];
+    let mut w = World::new();
+    w.host(Profile::Default, &ours);
+    w.host(Profile::Default, &B);
+    w.discovered(0, B[0]);
+    let n = &mut w.hosts[0].node;
+    n.set_numa_distances(vec![vec![10, 15, 21, 31]; 4]).unwrap();
+    n.set_numa_home(Some(0));
+    for (i, nid) in ours.iter().enumerate() {
+        let id = ni_id(&w, nid);
+        w.hosts[0].node.set_ni_numa_node(id, Some(i as u32)).unwrap();
+    }
+    let used = |w: &mut World, range: i64| {
+        w.hosts[0].node.set_tunables(w.now, &[("numa_range", range)]).unwrap();
+        w.hosts[0].sent.clear();
+        for i in 0..8 {
+            w.put(0, B[0], i, false);
+            w.run(Duration::from_millis(10));
+        }
+        ours.map(|a| w.pairs(0).iter().filter(|p| p.0 == a).count())
+    };
+    assert_eq!(used(&mut w, 0), [8, 0, 0, 0]);
+    assert_eq!(used(&mut w, 16), [4, 4, 0, 0]);
+    assert_eq!(used(&mut w, 1000), [2, 2, 2, 2]);
+    let rule = super::policy::rule("src 10.77.3.2@tcp");
+    w.hosts[0].node.udsp_add(w.now, rule, None).unwrap();
+    assert_eq!(used(&mut w, 0), [0, 0, 0, 8]);
+}
+
+#[test]
 fn the_healthiest_alone_within_a_range_all_in_it_and_beyond_1000_all() {
     let mut w = pair(Profile::Default);
     w.decide = Box::new(|t| match t.hdr.kind {
