@@ -542,37 +542,3 @@ fn a_put_that_is_lost_is_noticed_only_by_the_ack_that_it_asked_for() {
     let s = w.hosts[0].node.stats();
     assert_eq!((s.resend_count, s.response_timeout_count), (0, 1));
 }
-
-/// How many of 40 messages from memory of NUMA node 0 leave by each of four interfaces that are
-/// attached to `nodes`.
-fn by_distance(nodes_of_nis: [u32; 4], range: i64) -> [usize; 4] {
-    let a = ["10.70.0.2@tcp", "10.71.0.2@tcp", "10.72.0.2@tcp", "10.73.0.2@tcp"];
-    let mut w = nodes(Profile::Default, &a, &B);
-    set(&mut w, 0, &[("numa_range", range)]);
-    let ids = a.map(|a| ni(&w, 0, a));
-    let node = &mut w.hosts[0].node;
-    node.set_numa_distances(vec![vec![10, 20, 40], vec![20, 10, 40], vec![40, 40, 10]]).unwrap();
-    node.set_numa_home(Some(0));
-    for (id, at) in ids.into_iter().zip(nodes_of_nis) {
-        node.set_ni_numa_node(id, Some(at)).unwrap();
-    }
-    for i in 0..40 {
-        w.put(0, B[0], i, false);
-        w.run(MS * 10);
-    }
-    a.map(|a| w.pairs(0).iter().filter(|p| p.0 == a).count())
-}
-
-/// MR-snd-005, MRD-022.
-#[test]
-fn the_two_near_interfaces_take_turns_and_the_two_far_ones_are_left() {
-    assert_eq!(by_distance([0, 2, 0, 2], 0), [20, 0, 20, 0]);
-}
-
-/// MRD-023.
-#[test]
-fn a_range_of_0_a_middle_one_and_a_huge_one_leave_1_2_and_4_interfaces() {
-    assert_eq!(by_distance([0, 1, 2, 2], 0), [40, 0, 0, 0]);
-    assert_eq!(by_distance([0, 1, 2, 2], 25), [20, 20, 0, 0]);
-    assert_eq!(by_distance([0, 1, 2, 2], 1 << 20), [10, 10, 10, 10]);
-}
