@@ -21,7 +21,8 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
-use lnet_types::{IoVec, Memory, RegionId, Span};
+use lnet::RouterMemory;
+use lnet_types::{Errno, IoVec, Memory, RegionId, Span};
 use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, msync, munmap};
 
 /// Bytes that can be lent to a stack: from a `Vec`, a boxed slice, or a mapped file.
@@ -406,6 +407,13 @@ impl Regions {
         let slot = &mut self.slots[(id.0 & 0xffff) as usize];
         assert_eq!(slot.generation, (id.0 >> 16) as u16, "stale region {id:?}");
         slot
+    }
+}
+
+impl RouterMemory for Regions {
+    /// A router's buffers: zero pages, of which the system provides those that are written to.
+    fn register(&mut self, len: u32) -> Result<RegionId, Errno> {
+        self.lend(Buffer::zeroed(len as usize)).map_err(|_| Errno::ENOMEM)
     }
 }
 

@@ -252,6 +252,7 @@ impl Stack {
                     driver.resume(self.now, rx, verdict, &mut self.node, &mut self.mem);
                 }
             }
+            Output::Release(region) => drop(self.mem.remove(region)),
         }
     }
 

@@ -12,6 +12,7 @@ use crate::msg::Role;
 use crate::ping::PING_BITS;
 use crate::portal::RESERVED_PORTAL;
 use crate::portal::md::{Md, MdBuf, Owner};
+use crate::router::{alive, choose};
 use crate::send::{Operation, Verb};
 use crate::{MdOptions, Node};
 
@@ -71,7 +72,9 @@ impl Node {
             return false;
         };
         let deadline = msg.deadline;
-        let received = msg.rx.is_some_and(|rx| rx.committed);
+        // H-2: of what passes through, sending is judged alone, after receiving was.
+        let passed = msg.role == Role::Forward && msg.tx.is_some();
+        let received = msg.rx.is_some_and(|rx| rx.committed) && !passed;
         // H-4: late.
         if now > msg.deadline {
             self.late.0 += 1;
@@ -119,6 +122,14 @@ impl Node {
             .get(peer_ni)
             .and_then(|n| self.peers.peers.get(n.peer))
             .map_or(0, |p| p.ni_count());
+        // RS-002: another gateway is another path too.
+        let ways = match msg.tx {
+            Some(tx) if tx.routed && !self.tunables.kernel_clocks() => {
+                choose::ways_to(self.tables(), msg.hdr.dst.net())
+            }
+            Some(_) | None => 0,
+        };
+        let (local_paths, remote_paths) = (local_paths.max(ways), remote_paths.max(ways));
         let paths = match charge_of(status) {
             Charge::Local => local_paths,
             Charge::Remote => remote_paths,
@@ -187,8 +198,9 @@ impl Node {
         let Some(pni) = self.peers.nis.get_mut(id) else { return };
         (pni.recovery.sent, pni.recovery.failed) = (0, 0);
         if pni.health < HEALTH_MAX {
-            let health = (pni.health + sens).min(HEALTH_MAX);
-            self.set_peer_health(now, id, health);
+            let (peer, health) = (pni.peer, (pni.health + sens).min(HEALTH_MAX));
+            let whole = self.router.is_on() || alive::is_router(&self.peers, peer);
+            self.set_peer_health(now, id, if whole { HEALTH_MAX } else { health });
         }
     }
 
@@ -207,7 +219,8 @@ impl Node {
     fn lower_peer_if_it_matters(&mut self, now: Instant, id: PeerNiId) {
         let Some(pni) = self.peers.nis.get(id) else { return };
         let several = self.peers.peers.get(pni.peer).is_some_and(|p| p.ni_count() > 1);
-        if several && !self.is_own(pni.nid) {
+        let routes = self.router.is_on() || alive::is_router(&self.peers, pni.peer);
+        if (several || routes) && !self.is_own(pni.nid) {
             self.lower_peer(now, id);
         }
     }

@@ -18,7 +18,8 @@
 //! Where to read: `driver.rs` and `output.rs` for the border below, `api.rs` for the one above,
 //! `send/mod.rs` for the way of a message out, `recv.rs` for the way in, `send/finish.rs` for its
 //! end, `health.rs` and `peer/discovery.rs` for what the node learns from it; `policy/` for the
-//! administrator's rules, `send/explain.rs` for why a message goes where it goes.
+//! administrator's rules, `send/explain.rs` for why a message goes where it goes; `router/` for
+//! networks behind other networks.
 
 mod api;
 mod driver;
@@ -37,6 +38,7 @@ mod ping;
 mod policy;
 mod portal;
 mod recv;
+mod router;
 mod send;
 mod snapshot;
 mod stats;
@@ -62,9 +64,13 @@ pub use output::{
 pub use peer::PeerFlags;
 pub use policy::RULES_MAX;
 pub use policy::rule::{ParsePatternError, Pattern, Rule, RuleError, RuleKind};
+pub use router::{
+    Distance, PoolKind, PoolView, RouteError, RouteSpec, RouteView, RouterMemory, RoutingState,
+    RoutingView,
+};
 pub use send::explain::{Candidate, Choice, Explanation, Freedom, Named, Outcome, Step};
 pub use send::key::{Criterion, Fact};
-pub use snapshot::{NetView, NiState, NiView, PeerNiView, PeerView};
+pub use snapshot::{NetView, NiState, NiView, PeerNiState, PeerNiView, PeerView};
 pub use stats::{InterfaceStats, KindCounts, Latency, NiFailures, NodeStats, PeerNiFailures};
 pub use tunables::{Profile, Row, TunableError, Tunables, Writable};
 

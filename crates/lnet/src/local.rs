@@ -44,6 +44,8 @@ pub(crate) struct LocalNet {
     pub(crate) turn: Turn,
     /// Floor of the turns of its interfaces.
     pub(crate) floor: u64,
+    /// On a router: when it was last heard of from outside.
+    pub(crate) last_alive: Instant,
 }
 
 /// Where recovery of an interface stands (H-40 … H-51).
@@ -71,6 +73,8 @@ pub(crate) struct Ni {
     pub(crate) plays_dead: bool,
     /// Stored status: down when health reached 0 (H-16).
     pub(crate) status_up: bool,
+    /// A router's, on a network from which nothing has come for too long.
+    pub(crate) aged: bool,
     pub(crate) health: u32,
     pub(crate) credits: i32,
     pub(crate) credits_min: i32,
@@ -98,6 +102,6 @@ impl Ni {
 
     /// The status that users and peers see (O-19).
     pub(crate) fn is_up(&self) -> bool {
-        self.is_loopback() || (!self.fatal && self.status_up)
+        self.is_loopback() || (!self.fatal && !self.aged && self.status_up)
     }
 }

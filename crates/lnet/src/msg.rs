@@ -8,6 +8,7 @@ use lnet_wire::{Hdr, MsgType};
 use smallvec::SmallVec;
 
 use crate::output::Payload;
+use crate::router::forward::Transit;
 
 /// Why the message exists, hence what happens when it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +25,8 @@ pub(crate) enum Role {
     AckIn,
     /// A REPLY for us.
     ReplyIn,
+    /// A message for another node that passes through: ends silently.
+    Forward,
 }
 
 /// Where the message is. Exactly one place at a time.
@@ -33,6 +36,10 @@ pub(crate) enum Stage {
     Moving,
     /// Arrived, waits for a buffer on a lazy portal.
     Deferred,
+    /// Passing through, waits for a router credit of the interface that it came from.
+    TransitQueue,
+    /// Passing through, waits for a router buffer.
+    PoolQueue,
     /// The driver reads its payload.
     Receiving,
     /// Waits for the discovery of a peer.
@@ -53,6 +60,10 @@ pub(crate) struct Tx {
     pub(crate) ni: NiId,
     /// `None` for loopback.
     pub(crate) peer_ni: Option<PeerNiId>,
+    /// The NID of the next hop: the destination, or a gateway.
+    pub(crate) hop: Nid,
+    /// The next hop is a gateway.
+    pub(crate) routed: bool,
     pub(crate) peer_credit: bool,
     pub(crate) ni_credit: bool,
     pub(crate) committed: Instant,
@@ -97,7 +108,9 @@ pub(crate) struct Msg {
     pub(crate) rx: Option<RxSide>,
     /// The source NID that was asked for; stays through resends (S-70).
     pub(crate) src: Option<Nid>,
-    /// The process at the next hop.
+    /// The NID that the request came from, where this is the response (S-51).
+    pub(crate) hint: Option<Nid>,
+    /// The process at the next hop, unless that is a gateway.
     pub(crate) hop_pid: Pid,
     pub(crate) retries: u32,
     /// Never again (H-21).
@@ -117,9 +130,22 @@ pub(crate) struct Msg {
     /// Whether it counts in `msgs_alloc`.
     pub(crate) counted: bool,
     pub(crate) ev: EventInfo,
+    /// What it holds of this router, if it passes through.
+    pub(crate) transit: Option<Transit>,
 }
 
 impl Msg {
+    /// The kind under which it counts as sent (T-12): responses of our own under the kind of what
+    /// they answer, what passes through under its real one.
+    pub(crate) fn counted_as_sent(&self) -> MsgType {
+        match self.hdr.kind.msg_type() {
+            kind if self.role == Role::Forward => kind,
+            MsgType::Ack => MsgType::Put,
+            MsgType::Reply => MsgType::Get,
+            kind => kind,
+        }
+    }
+
     pub(crate) fn is_response(&self) -> bool {
         matches!(self.hdr.kind.msg_type(), MsgType::Ack | MsgType::Reply)
     }

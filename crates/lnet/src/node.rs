@@ -5,7 +5,7 @@
 //! steps) before control returns. Nothing in here recurses through messages.
 //!
 //! The subjects are in their own files as further `impl Node` blocks: `send/`, `recv.rs`,
-//! `health.rs`, `tracker.rs`, `ping.rs`, `peer/`, `ops.rs`, `snapshot.rs`.
+//! `health.rs`, `tracker.rs`, `ping.rs`, `peer/`, `router/`, `ops.rs`, `snapshot.rs`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -24,6 +24,7 @@ use crate::peer::Peers;
 use crate::policy::Policy;
 use crate::policy::turn::{Grade, Turn};
 use crate::portal::Portals;
+use crate::router::Router;
 use crate::stats::{InterfaceStats, NiFailures, NodeStats};
 use crate::{
     AttachError, DropReason, Event, EventKind, Explanation, Link, MatchEntry, MdSpec, OpId, Output,
@@ -67,6 +68,8 @@ pub(crate) enum Work {
     Finish(MsgId, Result<(), Fault>),
     /// A peer's discovery may go on.
     Discover(PeerId),
+    /// Gateways may have become other peers.
+    RehomeRoutes,
 }
 
 /// A ping or discovery that somebody waits for.
@@ -93,6 +96,7 @@ pub struct Node {
     pub(crate) explained: VecDeque<Explanation>,
     pub(crate) faults: Faults,
     pub(crate) portals: Portals,
+    pub(crate) router: Router,
     pub(crate) msgs: SlotMap<MsgId, Msg>,
     pub(crate) seq: u64,
     pub(crate) stats: NodeStats,
@@ -144,6 +148,7 @@ impl Node {
             explained: VecDeque::new(),
             faults: Faults::new(seed),
             portals: Portals::new(seed),
+            router: Router::new(seed),
             msgs: SlotMap::with_key(),
             seq: 0,
             stats: NodeStats::default(),
@@ -209,6 +214,7 @@ impl Node {
                 Work::Resume(id) => self.resume(now, id),
                 Work::Finish(id, outcome) => self.finish(now, id, outcome),
                 Work::Discover(id) => self.discovery_step(now, id),
+                Work::RehomeRoutes => self.rehome_routes(now),
             }
             budget -= 1;
             assert!(budget > 0, "the node's work list does not come to an end");
@@ -219,11 +225,19 @@ impl Node {
     pub fn handle_timeout(&mut self, now: Instant) {
         let now = self.clock(now);
         if core::mem::take(&mut self.announce_due) {
-            self.announce(now, false);
+            if self.tunables.kernel_clocks() && self.router.is_on() {
+                // H-92: a kernel router changes its status in place.
+                self.refresh_ping();
+                self.push_to_peers(now, true);
+            } else {
+                self.announce(now, false);
+            }
         }
         // A ping's own timer blames nobody, so it goes before the one that does (D-82, H-64).
         self.expire_ops(now);
         self.release_held(now);
+        self.router_due(now);
+        self.check_gateways(now);
         self.scan_responses(now);
         self.expire_waiting(now);
         self.recover_due(now);
@@ -250,6 +264,8 @@ impl Node {
             self.recovering_nis.first().map(|r| r.0),
             self.recovering_peers.first().map(|r| r.0),
             self.faults.next(),
+            self.next_check(),
+            self.next_router_change(),
         ]
         .into_iter()
         .flatten()
@@ -291,6 +307,7 @@ impl Node {
             (true, true) | (false, false) => self.tunables = next,
         }
         crate::send::explain::trim(&mut self.explained, self.tunables.explain_last);
+        self.arm_checks(now);
         self.settle(now);
         Ok(())
     }
@@ -298,7 +315,7 @@ impl Node {
     /// Adds a local interface (O-14 … O-16).
     ///
     /// # Errors
-    /// `EEXIST` (NID, or device on that network, in use), `ENOSPC` (limit), `EINVAL` (loopback or
+    /// `EUSERS` (a route leads to that network), `EEXIST` (NID, or device on that network, in use), `ENOSPC` (limit), `EINVAL` (loopback or
     /// wildcard, no credits), `ESHUTDOWN`.
     pub fn add_ni(&mut self, now: Instant, spec: NiSpec) -> Result<NiId, Errno> {
         let now = self.clock(now);
@@ -308,6 +325,9 @@ impl Node {
         }
         if spec.nid.is_any() || net == Net::LO {
             return Err(Errno::EINVAL);
+        }
+        if self.router.routes.knows(net) {
+            return Err(Errno::EUSERS);
         }
         let same_net = |ni: &Ni| ni.nid.net() == net;
         let taken = |ni: &Ni| {
@@ -327,6 +347,7 @@ impl Node {
         let id = self.insert_ni(spec);
         if is_new {
             self.adopt_peers(net);
+            self.arm_checks(now);
         }
         self.announce(now, false);
         self.settle(now);
@@ -347,6 +368,7 @@ impl Node {
                 grade: Grade::default(),
                 turn: Turn::default(),
                 floor: 0,
+                last_alive: self.now,
             });
             self.nets.len() - 1
         });
@@ -359,6 +381,7 @@ impl Node {
             link_down: false,
             plays_dead: false,
             status_up: true,
+            aged: false,
             // S-net-6: loopback's health means nothing and begins at 0.
             health: if spec.nid.is_loopback() { 0 } else { HEALTH_MAX },
             credits,
@@ -406,6 +429,7 @@ impl Node {
             self.flush_delayed(portal, Some(id));
         }
         self.drop_held(Some(id));
+        self.drop_transit(Some(id), DropReason::NotRouter);
         let bound: Vec<MsgId> = self
             .msgs
             .iter()
@@ -424,6 +448,7 @@ impl Node {
         self.nis.remove(id);
         if self.nets.iter().any(|n| n.net == net && n.nis.is_empty()) {
             self.nets.retain(|n| n.net != net);
+            self.del_routes_over(net);
             self.abandon_peers(now, net);
         }
         self.policy_nis_changed();
@@ -517,13 +542,6 @@ impl Node {
         }
     }
 
-    /// A driver has lost its last connection to a peer with an error (K-29, K-42). Routers and
-    /// gateways act on it; elsewhere health has been told by the messages that failed.
-    pub fn peer_down(&mut self, now: Instant, ni: NiId, nid: Nid, last_alive: Instant) {
-        let _ = self.clock(now);
-        tracing::debug!(%nid, ?ni, %last_alive, "driver lost its last connection");
-    }
-
     /// Posts a buffer (M-6 … M-13).
     ///
     /// # Errors
@@ -607,6 +625,7 @@ impl Node {
         let now = self.clock(now);
         self.running = false;
         self.drop_held(None);
+        self.shut_router();
         let down = Fault::new(lnet_types::HealthStatus::Ok, Errno::ESHUTDOWN);
         for id in self.msgs.keys().collect::<Vec<_>>() {
             self.finish(now, id, Err(down));

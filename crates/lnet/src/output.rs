@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use lnet_types::{Errno, IoVec, MdId, MsgId, NiId, Nid, ProcessId, RxId, iovec_len};
+use lnet_types::{Errno, IoVec, MdId, MsgId, NiId, Nid, ProcessId, RegionId, RxId, iovec_len};
 use lnet_wire::{Hdr, MsgType};
 
 use core::fmt;
@@ -99,6 +99,8 @@ pub enum Output {
         /// What to do with it now.
         verdict: Verdict,
     },
+    /// The node has no more use for a region that it was lent by [`crate::RouterMemory`].
+    Release(RegionId),
 }
 
 /// Why a message that arrived was thrown away. Counted by reason; the sender is not told (S-82).
@@ -115,6 +117,14 @@ pub enum DropReason {
     BadHandle,
     /// For another node, and this one does not route (S-81).
     NotRouter,
+    /// For another node, but sent by this one: it has come round in a circle.
+    RoutingLoop,
+    /// For another node, and no route leads there.
+    NoRoute,
+    /// For another node, and every attempt to pass it on has failed.
+    ForwardFailed,
+    /// For another interface of this node, passed on by somebody who could not know.
+    OtherInterface,
     /// Came through a router that this node would not use (S-83).
     AsymmetricRoute,
     /// A drop rule or simulated failure said so.

@@ -75,7 +75,8 @@ impl Node {
                 status: if ni.is_up() { NiStatus::UP } else { NiStatus::DOWN },
             })
             .collect();
-        let mut features = Features::NI_STATUS | Features::RTE_DISABLED | Features::MULTI_RAIL;
+        let mut features = Features::NI_STATUS | Features::MULTI_RAIL;
+        features.set(Features::RTE_DISABLED, self.routing_state() != crate::RoutingState::Enabled);
         if self.tunables.discovery != 0 {
             features |= Features::DISCOVERY;
         }

@@ -37,6 +37,7 @@ impl Node {
         match (m.role, outcome) {
             // Its end is the end of the REPLY (S-87).
             (Role::GetIn, Ok(_)) => self.reply(now, msg),
+            (Role::Forward, Ok(_)) => self.forward(now, msg),
             (_, Ok(bytes)) => {
                 self.judge(now, msg, Ok(()));
                 self.complete(now, msg, Ok(()), bytes);
@@ -48,13 +49,15 @@ impl Node {
 
     /// A deferred message can't be resumed any more: its connection is gone.
     pub fn rx_gone(&mut self, now: Instant, ni: NiId, rx: RxId) {
-        let _ = self.clock(now);
+        let now = self.clock(now);
         self.forget_held(ni, rx);
+        self.transit_gone(ni, rx);
         for portal in 0..lnet_wire::PORTALS {
             for d in self.portals.take_delayed(portal, |d| d.ni == ni && d.rx == rx) {
                 self.discard(d.msg);
             }
         }
+        self.settle(now);
     }
 
     fn classify(&mut self, now: Instant, rx: Rx, hdr: &Hdr) -> Verdict {
@@ -72,15 +75,25 @@ impl Node {
             return Verdict::Drop(DropReason::Stopping);
         };
         let own = ni.nid;
-        if hdr.dst != own {
+        let for_us = hdr.dst == own;
+        if !for_us {
             // S-81.3
             if hdr.dst.net() == own.net() {
                 return Verdict::Close(PeerMisbehaved::WrongNid(hdr.dst));
             }
             if self.nis.values().any(|ni| ni.nid == hdr.dst) {
+                // Who only passed it on is not to blame, and other messages share its connection.
+                if hdr.src != rx.from && !self.tunables.kernel_clocks() {
+                    return Verdict::Drop(DropReason::OtherInterface);
+                }
                 return Verdict::Close(PeerMisbehaved::WrongInterface(hdr.dst));
             }
-            return Verdict::Drop(DropReason::NotRouter);
+            if !self.router.is_on() || hdr.dst.is_any() || hdr.dst.is_loopback() {
+                return Verdict::Drop(DropReason::NotRouter);
+            }
+            if self.is_own(hdr.src) {
+                return Verdict::Drop(DropReason::RoutingLoop);
+            }
         }
         if self.loses(now, own, hdr) {
             return Verdict::Drop(DropReason::Injected);
@@ -91,7 +104,12 @@ impl Node {
             let Ok(id) = self.peer_ni_or_new(rx.from, Some(own)) else {
                 return Verdict::Drop(DropReason::NoPeer);
             };
+            if for_us && self.is_asymmetric(id, hdr) {
+                return Verdict::Drop(DropReason::AsymmetricRoute);
+            }
             self.heard_from(now, id);
+            self.heard_gateway(now, id, hdr);
+            self.heard_on(now, rx.ni, hdr);
             Some(id)
         };
         if self.holds_arriving(now, own, rx, hdr) {
@@ -126,6 +144,9 @@ impl Node {
         }
         let kind = hdr.kind.msg_type();
         let side = RxSide { ni: rx.ni, peer_ni, from: rx.from, id: rx.id, kind, committed: true };
+        if self.nis.get(rx.ni).is_some_and(|ni| ni.nid != hdr.dst) {
+            return self.forward_in(now, side, hdr);
+        }
         match hdr.kind {
             Kind::Put { portal, match_bits, offset, .. } => {
                 let len = hdr.payload_len;
@@ -139,6 +160,15 @@ impl Node {
             }
             Kind::Reply { dst } => self.response_in(now, side, hdr, dst, 0, hdr.payload_len),
         }
+    }
+
+    /// Whether a message for us has come by a way that we would not take (S-83).
+    fn is_asymmetric(&self, from: PeerNiId, hdr: &Hdr) -> bool {
+        let Some(pni) = self.peers.nis.get(from) else { return false };
+        let net = hdr.src.net();
+        self.tunables.drop_asym_route != 0
+            && net != pni.nid.net()
+            && !self.router.routes.to(net).iter().any(|r| r.gateway == pni.peer)
     }
 
     /// A sign of life: the interface is up, and pings that were waiting are due now (S-81.9, DEC-5).
@@ -256,7 +286,7 @@ impl Node {
         ProcessId { nid: self.peers.primary_of(hdr.src), pid: hdr.src_pid }
     }
 
-    fn new_rx(
+    pub(crate) fn new_rx(
         &mut self,
         now: Instant,
         side: RxSide,
@@ -284,6 +314,7 @@ impl Node {
             tx: None,
             rx: Some(side),
             src: None,
+            hint: None,
             hop_pid: Pid::LUSTRE,
             retries: 0,
             no_resend: false,
@@ -305,6 +336,7 @@ impl Node {
                 rlength: if side.kind == MsgType::Put { hdr.payload_len } else { 0 },
                 mlength: matched.map_or(0, |m| m.mlength),
             },
+            transit: None,
         });
         self.count_in(id);
         self.set_deadline(now, id, side.ni);

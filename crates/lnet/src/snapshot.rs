@@ -75,6 +75,17 @@ pub struct NiView {
     pub lnd_timeout: Option<Duration>,
 }
 
+/// Whether an interface of a peer is there, where the node keeps track of that (T-32).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PeerNiState {
+    /// Not tracked: the peer is no gateway, and this node is no router. Shown as `NA`.
+    NotTracked,
+    /// It is.
+    Up,
+    /// It is not.
+    Down,
+}
+
 /// A peer (S-peer-2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerView {
@@ -123,6 +134,8 @@ pub struct PeerNiView {
     pub preferred_routers: Vec<Nid>,
     /// Whether the peer says that it is up.
     pub up: bool,
+    /// The same as far as it is shown.
+    pub state: PeerNiState,
     /// Recovery pings sent.
     pub ping_count: u32,
     /// When the next one is due.
@@ -166,10 +179,11 @@ impl Node {
 
     fn peer_view(&self, id: PeerId) -> Option<PeerView> {
         let peer = self.peers.peers.get(id)?;
+        let tracked = peer.gateway.is_router();
         // A peer that is this node itself keeps the loopback NID by which it was asked for.
         let nis = peer.nets.iter().flat_map(|net| {
             let nis = net.nis.iter().filter_map(|id| self.peers.nis.get(*id));
-            nis.filter(|n| !n.nid.is_loopback()).map(move |n| peer_ni_view(net, n))
+            nis.filter(|n| !n.nid.is_loopback()).map(move |n| self.peer_ni_view(net, n, tracked))
         });
         let nis = nis.collect();
         Some(PeerView {
@@ -178,6 +192,35 @@ impl Node {
             state: state_word(peer),
             nis,
         })
+    }
+
+    fn peer_ni_view(&self, net: &PeerNet, n: &PeerNi, tracked: bool) -> PeerNiView {
+        let router = self.router_credits_max(n);
+        PeerNiView {
+            nid: n.nid,
+            credits_max: n.local.map_or(0, |t| t.peer_credits),
+            credits: n.credits,
+            credits_min: n.credits_min,
+            queued_bytes: n.queued_bytes,
+            router_credits: router - n.transit.held,
+            router_credits_min: n.transit.credits_min.unwrap_or(router),
+            refs: n.refs + 1,
+            stats: n.stats,
+            failures: n.failures,
+            health: n.health,
+            net_priority: net.grade.given_priority(),
+            priority: n.grade.given_priority(),
+            preferred: n.mapping.iter().flat_map(|m| &m.preferred).map(|p| p.nid).collect(),
+            preferred_routers: n.mapping.iter().flat_map(|m| &m.routers).copied().collect(),
+            up: n.status_up,
+            state: match (tracked || self.watches_aliveness(n), n.status_up) {
+                (false, _) => PeerNiState::NotTracked,
+                (true, true) => PeerNiState::Up,
+                (true, false) => PeerNiState::Down,
+            },
+            ping_count: n.recovery.sent,
+            next_ping: n.recovery.next,
+        }
     }
 
     /// Counters of the whole node.
@@ -257,33 +300,6 @@ fn ni_view(id: lnet_types::NiId, ni: &Ni) -> NiView {
         downs: ni.downs,
         ups: ni.ups,
         lnd_timeout: ni.lnd_timeout,
-    }
-}
-
-fn peer_ni_view(net: &PeerNet, n: &PeerNi) -> PeerNiView {
-    let router = n.local.map_or(0, |t| match t.peer_buffer_credits {
-        0 => t.peer_credits as i32,
-        b => b as i32,
-    });
-    PeerNiView {
-        nid: n.nid,
-        credits_max: n.local.map_or(0, |t| t.peer_credits),
-        credits: n.credits,
-        credits_min: n.credits_min,
-        queued_bytes: n.queued_bytes,
-        router_credits: router,
-        router_credits_min: router,
-        refs: n.refs + 1,
-        stats: n.stats,
-        failures: n.failures,
-        health: n.health,
-        net_priority: net.grade.given_priority(),
-        priority: n.grade.given_priority(),
-        preferred: n.mapping.iter().flat_map(|m| &m.preferred).map(|p| p.nid).collect(),
-        preferred_routers: n.mapping.iter().flat_map(|m| &m.routers).copied().collect(),
-        up: n.status_up,
-        ping_count: n.recovery.sent,
-        next_ping: n.recovery.next,
     }
 }
 

@@ -150,6 +150,30 @@ tunables! {
         "how many messages sent are kept with the reasons for their path";
     health_range [""] 0 ..= I32, [0, 0, 0, 0, 0], Always,
         "health difference up to which interfaces count as equally healthy; from 1000 on all do (DEC-13)";
+    alive_router_check_interval ["s"] -1 ..= I32, [60, 60, 60, 60, 60], Always,
+        "time between two pings of a gateway; 0 or below: gateways are not checked";
+    live_router_check_interval ["s"] 0 ..= I32, [0, 60, 0, 60, 0], Always,
+        "the same for gateways that answer; 0 follows alive_router_check_interval, as the kernel does";
+    dead_router_check_interval ["s"] 0 ..= I32, [0, 60, 0, 60, 0], Always,
+        "the same for gateways that do not answer; 0 follows alive_router_check_interval";
+    router_ping_timeout ["s"] 0 ..= I32, [50, 50, 50, 50, 50], Always,
+        "how long a gateway may take to answer, and a router's network may be silent beyond the interval";
+    check_routers_before_use [""] 0 ..= 1, [0, 0, 0, 0, 0], Always,
+        "whether a new gateway is used only after it has answered (0 or 1)";
+    avoid_asym_router_failure [""] 0 ..= 1, [1, 1, 1, 1, 1], Always,
+        "whether a gateway is left whose interface on the far side is down (0 or 1)";
+    auto_down [""] 0 ..= 1, [1, 1, 1, 1, 1], Always,
+        "whether drivers' reports of lost peers are acted on (0 or 1)";
+    legacy_route_rr [""] 0 ..= 1, [0, 0, 0, 1, 0], Always,
+        "whether equal routes take plain turns, without regard to health and to what failed (0 or 1)";
+    peer_buffer_credits [""] 0 ..= I32, [0, 0, 0, 0, 0], Always,
+        "router: messages of one peer interface in hand at once; 0 means its network's peer_credits";
+    tiny_buffers [""] 0 ..= 4_194_304, [0, 0, 0, 0, 0], Always,
+        "router: buffers for messages without payload; 0 means 2048";
+    small_buffers [""] 0 ..= 4_194_304, [0, 0, 0, 0, 0], Always,
+        "router: buffers of 4 KiB; 0 means 16384";
+    large_buffers [""] 0 ..= 65_536, [0, 0, 0, 0, 0], Always,
+        "router: buffers of 1 MiB; 0 means 1024";
     peers_max [""] 1 ..= I32, [1 << 18, 1 << 18, 1 << 18, 1 << 18, 1 << 18], Always,
         "most peer interfaces that this node keeps a record of";
     messages_max [""] 1 ..= I32, [1 << 20, 1 << 20, 1 << 20, 1 << 20, 1 << 20], Always,
@@ -342,6 +366,12 @@ impl Tunables {
     /// without a link not told apart from those of health 0 (S-35).
     pub const fn kernel_selection(&self) -> bool {
         matches!(self.profile, Profile::Kernel)
+    }
+
+    /// Whether the answer of a gateway is waited for as long as `router_ping_timeout` says, longer
+    /// than a transaction (PA-134). Otherwise it is a ping like others.
+    pub const fn pings_routers_patiently(&self) -> bool {
+        matches!(self.profile, Profile::Documents | Profile::Pre213)
     }
 
     /// Whether the kernel's clocks rule: deadline renewed with each attempt and kept by the driver

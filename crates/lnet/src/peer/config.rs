@@ -216,6 +216,7 @@ impl Node {
             .get_mut(from)
             .map(|p| core::mem::take(&mut p.disc.waiters))
             .unwrap_or_default();
+        self.transfer_routes(now, from, into);
         self.delete_peer(now, from);
         match self.peers.peers.get_mut(into) {
             Some(peer) => peer.disc.waiters.extend(waiters),
@@ -240,6 +241,11 @@ impl Node {
             return Err(Errno::EPERM);
         }
         let is_primary = peer.primary == nid;
+        let router = peer.gateway.is_router();
+        if router && configured {
+            //
+            return Err(Errno::EBUSY);
+        }
         if is_primary && peer.flags.contains(PeerFlags::LOCK_PRIMARY) {
             return Err(Errno::EPERM);
         }
@@ -248,7 +254,18 @@ impl Node {
             return Err(Errno::ECHILD);
         }
         if is_primary && peer.ni_count() > 1 {
-            return Err(Errno::EBUSY);
+            if !router {
+                return Err(Errno::EBUSY);
+            }
+            // O-36: a gateway that has lost its first interface goes by the next.
+            let next = peer.nis().find(|id| *id != ni).and_then(|id| self.peers.nis.get(id));
+            let next = next.map(|n| n.nid);
+            self.remove_peer_ni(now, ni);
+            if let (Some(next), Some(peer)) = (next, self.peers.peers.get_mut(id)) {
+                peer.primary = next;
+            }
+            self.peers.primary_first(id);
+            return Ok(());
         }
         if is_primary {
             self.delete_peer(now, id);
@@ -276,9 +293,15 @@ impl Node {
         let phase = core::mem::take(&mut peer.disc.phase);
         let parked = core::mem::take(&mut peer.disc.parked);
         let waiters = core::mem::take(&mut peer.disc.waiters);
+        let router = peer.gateway.is_router();
         let nis: Vec<_> = peer.nis().collect();
         for ni in nis {
             self.remove_peer_ni(now, ni);
+        }
+        if router {
+            // D-48: its routes find their gateway anew.
+            self.stop_checks(id);
+            self.rehome_later();
         }
         self.peers.forget(id);
         if let Phase::Pinging(md) | Phase::Pushing(md) = phase {
@@ -309,6 +332,9 @@ impl Node {
         let peer = self.peers.peers.get(id).ok_or(Errno::ENOENT)?;
         if peer.primary != primary {
             return Err(Errno::ENODEV);
+        }
+        if peer.gateway.is_router() {
+            return Err(Errno::EBUSY);
         }
         let locked = peer.flags.contains(PeerFlags::LOCK_PRIMARY);
         let outcome = if nids.is_empty() || nids.contains(&primary) {

@@ -127,6 +127,7 @@ impl Node {
         if let Some(data) = peer.disc.data.take() {
             peer.flags |= PeerFlags::NIDS_UPTODATE;
             let at = self.process_data(now, id, &data);
+            self.rehome_later();
             if let Some(peer) = self.peers.peers.get_mut(at) {
                 if peer.disc.phase == Phase::Idle {
                     peer.disc.phase = Phase::Due;
@@ -163,6 +164,8 @@ impl Node {
         if error.is_some() {
             peer.flags |= PeerFlags::REDISCOVER;
         }
+        self.gateway_discovered(now, id, error);
+        let Some(peer) = self.peers.peers.get_mut(id) else { return };
         let parked = core::mem::take(&mut peer.disc.parked);
         let waiters = core::mem::take(&mut peer.disc.waiters);
         self.release_parked(parked, error);
@@ -192,6 +195,7 @@ impl Node {
 
     /// D-30, D-31.
     fn discovery_ping(&mut self, now: Instant, id: PeerId) {
+        let limit = self.check_timeout(id);
         let Some(peer) = self.peers.peers.get_mut(id) else { return };
         peer.flags -= PeerFlags::FORCE_PING;
         let target = ProcessId { nid: peer.primary, pid: Pid::LUSTRE };
@@ -210,7 +214,7 @@ impl Node {
             target,
             portal: RESERVED_PORTAL,
             match_bits: PING_BITS,
-            limit: None,
+            limit,
             recovery: false,
             verb: Verb::Get { offset: 0 },
         };
@@ -274,7 +278,8 @@ impl Node {
             (EventKind::Unlink, _) => self.discovery_ends(now, id, Some(Errno::ETIMEDOUT)),
             (EventKind::Reply, Ok(())) => {
                 peer.disc.phase = Phase::Due;
-                peer.disc.via = Some((event.target.nid, event.sender));
+                // D-32: the node itself, not the gateway that its answer came through.
+                peer.disc.via = Some((event.target.nid, event.source.nid));
                 self.ping_reply(now, id, bytes);
             }
             (EventKind::Put | EventKind::Get | EventKind::Ack, _) => {}
@@ -442,7 +447,7 @@ impl Node {
             self.status_update(now, e);
         }
         if frozen {
-            return;
+            return self.gateway_data(id, info);
         }
         let limit = self.tunables.max_interfaces as usize;
         let mr = info.features.contains(Features::MULTI_RAIL);
@@ -463,6 +468,7 @@ impl Node {
             }
         }
         self.peers.primary_first(id);
+        self.gateway_data(id, info);
     }
 
     /// D-45.

@@ -17,6 +17,7 @@ use smallvec::SmallVec;
 use crate::local::{HEALTH_MAX, NetTunables, Recovery};
 use crate::policy::turn::{Grade, Turn};
 use crate::policy::{Mapping, Policy};
+use crate::router::Gateway;
 use crate::stats::{InterfaceStats, PeerNiFailures};
 use crate::table::Lookup;
 use discovery::Discovery;
@@ -43,6 +44,10 @@ bitflags::bitflags! {
         const FORCE_PING = 1 << 13;
         /// Push even if it has our newest data.
         const FORCE_PUSH = 1 << 14;
+        /// A gateway that is being checked.
+        const ROUTER_CHECK = 1 << 16;
+        /// A gateway that was checked at least once.
+        const ROUTER_CHECKED = 1 << 17;
         /// To be rebuilt from scratch.
         const MARK_DELETION = 1 << 18;
         /// The primary NID is fixed.
@@ -63,6 +68,7 @@ pub(crate) struct Peer {
     pub(crate) net_floor: u64,
     pub(crate) disc: Discovery,
     pub(crate) locked_at: Instant,
+    pub(crate) gateway: Gateway,
     /// Order of creation: listings go by it.
     pub(crate) born: u64,
 }
@@ -104,6 +110,10 @@ pub(crate) struct PeerNi {
     pub(crate) turn: Turn,
     /// What pair and router rules say of it.
     pub(crate) mapping: Option<Box<Mapping>>,
+    /// When its state was last reported.
+    pub(crate) notified: Option<Instant>,
+    /// What passes through this node from it.
+    pub(crate) transit: TransitCredits,
     pub(crate) recovery: Recovery,
     pub(crate) seq: u64,
     pub(crate) stats: InterfaceStats,
@@ -112,6 +122,17 @@ pub(crate) struct PeerNi {
     pub(crate) refs: u32,
     /// Removed from its peer; kept until the last message lets go (O-43).
     pub(crate) deleting: bool,
+}
+
+/// Router credits of a peer's interface (C-20). Their number follows from tunables; kept is who
+/// has one.
+#[derive(Debug, Default)]
+pub(crate) struct TransitCredits {
+    /// Messages that have one, or a place in the queue.
+    pub(crate) held: i32,
+    /// The least that were ever free; `None`: none was ever taken.
+    pub(crate) credits_min: Option<i32>,
+    pub(crate) queue: VecDeque<MsgId>,
 }
 
 impl Peer {
@@ -191,6 +212,7 @@ impl Peers {
             net_floor: 0,
             disc: Discovery::default(),
             locked_at: Instant::ZERO,
+            gateway: Gateway::default(),
             born,
         });
         self.by_age.insert(born, id);
@@ -227,6 +249,8 @@ impl Peers {
             grade: Grade::default(),
             turn: Turn::default(),
             mapping: None,
+            notified: None,
+            transit: TransitCredits::default(),
             recovery: Recovery::default(),
             seq: 0,
             stats: InterfaceStats::default(),

@@ -255,7 +255,6 @@ impl Node {
     }
 
     /// The primary NIDs of all gateways, after routes or those NIDs have changed (U-25).
-    #[cfg_attr(not(test), expect(dead_code, reason = "routes call it"))]
     pub(crate) fn policy_gateways_changed(&mut self, gateways: Vec<Nid>) {
         if self.peers.policy.gateways != gateways {
             self.peers.policy.gateways = gateways;

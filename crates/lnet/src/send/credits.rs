@@ -1,14 +1,12 @@
 //! Credits: when a committed message goes (behaviour.md 4.1). One credit of the peer NI and one of
 //! the NI; a count of −n says that n messages wait in the queue beside it (C-4).
 
-use lnet_types::{Errno, Fault, HealthStatus, Instant, MsgId};
-use lnet_wire::MsgType;
+use lnet_types::{Errno, Fault, HealthStatus, Instant, MsgId, Pid, ProcessId};
 
 use crate::Node;
-use crate::msg::Stage;
+use crate::msg::{Role, Stage};
 use crate::node::Work;
 use crate::output::{Output, Transmit};
-use crate::send::counted_as;
 
 /// What a message weighs in its peer's queue besides its payload (C-5).
 const HEADER_BYTES: u64 = 72;
@@ -54,15 +52,16 @@ impl Node {
 
     /// The tests before each attempt to go: too late (C-8), or unlinked meanwhile (M-47).
     fn refuse(&mut self, now: Instant, id: MsgId) -> bool {
+        if let Some(fault) = self.is_next_hop_dead(id) {
+            // C-9: counted where it was to go; another interface may be tried.
+            self.count_refused(id);
+            self.work.push_back(Work::Finish(id, Err(fault)));
+            return true;
+        }
         let Some(msg) = self.msgs.get_mut(id) else { return true };
-        if now > msg.deadline {
-            let (kind, len, tx) = (msg.hdr.kind.msg_type(), msg.hdr.payload_len, msg.tx);
+        if now > msg.deadline && msg.role != Role::Forward {
             msg.no_resend = true;
-            self.stats.drop_count = self.stats.drop_count.wrapping_add(1);
-            self.stats.drop_length += u64::from(len);
-            if let Some(tx) = tx {
-                self.count_dropped(tx.ni, tx.peer_ni, kind);
-            }
+            self.count_refused(id);
             let late = Fault::new(HealthStatus::NetworkTimeout, Errno::ETIMEDOUT);
             self.work.push_back(Work::Finish(id, Err(late)));
             return true;
@@ -78,17 +77,17 @@ impl Node {
         false
     }
 
-    fn count_dropped(
-        &mut self,
-        ni: lnet_types::NiId,
-        peer_ni: Option<lnet_types::PeerNiId>,
-        kind: MsgType,
-    ) {
-        let kind = counted_as(kind, true);
-        if let Some(ni) = self.nis.get_mut(ni) {
+    /// C-9.
+    fn count_refused(&mut self, id: MsgId) {
+        let Some(msg) = self.msgs.get(id) else { return };
+        self.stats.drop_count = self.stats.drop_count.wrapping_add(1);
+        self.stats.drop_length += u64::from(msg.hdr.payload_len);
+        let Some(tx) = msg.tx else { return };
+        let kind = msg.counted_as_sent();
+        if let Some(ni) = self.nis.get_mut(tx.ni) {
             ni.stats.dropped.bump(kind);
         }
-        if let Some(pni) = peer_ni.and_then(|p| self.peers.nis.get_mut(p)) {
+        if let Some(pni) = tx.peer_ni.and_then(|p| self.peers.nis.get_mut(p)) {
             pni.stats.dropped.bump(kind);
         }
     }
@@ -106,11 +105,19 @@ impl Node {
         let transmit = Transmit {
             msg: id,
             ni: tx.ni,
-            to: lnet_types::ProcessId { nid: msg.hdr.dst, pid: msg.hop_pid },
+            to: ProcessId {
+                nid: if tx.peer_ni.is_some() { tx.hop } else { msg.hdr.dst },
+                // S-64: a gateway's LNet is always the same process.
+                pid: if tx.routed { Pid::LUSTRE } else { msg.hop_pid },
+            },
             hdr: msg.hdr,
             payload: msg.payload.clone(),
-            // DEC-9: never past the message's own deadline.
-            timeout: lnd.min(msg.deadline.saturating_since(now)),
+            // DEC-9: never past the message's own deadline, which one that passes through has not.
+            timeout: if msg.role == Role::Forward {
+                lnd
+            } else {
+                lnd.min(msg.deadline.saturating_since(now))
+            },
         };
         self.outputs.push_back(Output::Send(transmit));
     }
@@ -189,6 +196,7 @@ impl Node {
     /// Frees a message. The only place where one ceases to exist.
     pub(crate) fn discard(&mut self, id: MsgId) {
         self.return_credits(id);
+        self.return_transit(id);
         if let Some(msg) = self.msgs.remove(id)
             && msg.counted
         {

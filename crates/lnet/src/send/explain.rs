@@ -28,6 +28,8 @@ pub enum Step {
     Interface,
     /// The peer's interface on that network (S-43).
     PeerInterface,
+    /// The gateway, where no network is common, by the interface that it would be sent to (S-55).
+    Gateway,
 }
 
 impl Step {
@@ -37,6 +39,7 @@ impl Step {
             Self::Network => "network",
             Self::Interface => "interface",
             Self::PeerInterface => "peer interface",
+            Self::Gateway => "gateway",
         }
     }
 }
@@ -195,6 +198,9 @@ impl Node {
                 response: false,
                 numa_node: self.numa.home(),
                 tried: &[],
+                hint: None,
+                passing: None,
+                check_net: None,
             };
             self.outcome(select::path(self.tables(), &request, &mut Some(&mut trace)))
         } else {

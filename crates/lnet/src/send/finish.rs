@@ -8,7 +8,6 @@ use crate::msg::{Msg, Role, Stage};
 use crate::node::Work;
 use crate::output::Payload;
 use crate::portal::md::Owner;
-use crate::send::counted_as;
 use crate::{Event, EventKind, MdOptions, Node};
 
 impl Node {
@@ -92,8 +91,11 @@ impl Node {
             Role::GetIn => Some(EventKind::Get),
             Role::AckIn => Some(EventKind::Ack),
             Role::ReplyIn => Some(EventKind::Reply),
-            Role::AckOut => None,
+            Role::AckOut | Role::Forward => None,
         };
+        if role == Role::Forward && status.is_err() {
+            self.count_lost(id);
+        }
         let ack = if role == Role::PutIn && status.is_ok() { self.ack_for(id) } else { None };
         if let Some(kind) = kind {
             self.end_operation(now, id, kind, status, bytes);
@@ -256,8 +258,16 @@ impl Node {
         let Msg { tx, rx, role, retries, .. } = *msg;
         let kind = msg.hdr.kind.msg_type();
         let (mlength, sent_len) = (u64::from(msg.ev.mlength), u64::from(msg.hdr.payload_len));
+        let as_kind = msg.counted_as_sent();
+        let passing = role == Role::Forward;
         if let Some(tx) = tx {
-            self.stats.send_count = self.stats.send_count.wrapping_add(1);
+            if passing {
+                //
+                self.stats.route_count = self.stats.route_count.wrapping_add(1);
+                self.stats.route_length += sent_len;
+            } else {
+                self.stats.send_count = self.stats.send_count.wrapping_add(1);
+            }
             match role {
                 Role::Request if kind == MsgType::Put => self.stats.send_length += sent_len,
                 Role::GetIn => self.stats.send_length += sent_len,
@@ -265,7 +275,6 @@ impl Node {
             }
             let egress = (role == Role::Request && kind == MsgType::Put && retries == 0)
                 .then(|| now.saturating_since(tx.committed));
-            let as_kind = counted_as(kind, true);
             if let Some(ni) = self.nis.get_mut(tx.ni) {
                 ni.stats.sent.bump(as_kind);
                 ni.stats.sent_bytes += sent_len;
@@ -284,12 +293,16 @@ impl Node {
         if let Some(rx) = rx
             && rx.committed
         {
-            self.stats.recv_count = self.stats.recv_count.wrapping_add(1);
+            self.stats.recv_count = self.stats.recv_count.wrapping_add(u32::from(!passing));
             let brought = match rx.kind {
+                // What passes through brings all of its payload.
+                MsgType::Put | MsgType::Reply if passing => sent_len,
                 MsgType::Put | MsgType::Reply => mlength,
                 MsgType::Ack | MsgType::Get => 0,
             };
-            self.stats.recv_length += brought;
+            if !passing {
+                self.stats.recv_length += brought;
+            }
             if let Some(ni) = self.nis.get_mut(rx.ni) {
                 ni.stats.received.bump(rx.kind);
                 ni.stats.received_bytes += brought;

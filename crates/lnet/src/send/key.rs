@@ -25,6 +25,10 @@ pub enum Criterion {
     Priority,
     /// Priority of our side of a network by rules.
     LocalPriority,
+    /// Routers by rules.
+    Router,
+    /// Routers on the way.
+    Hops,
     /// Pairs by rules.
     Pairing,
     /// Numbers of messages by rules.
@@ -55,6 +59,8 @@ impl Criterion {
             Self::Tried => "tried before",
             Self::Priority => "priority",
             Self::LocalPriority => "local priority",
+            Self::Router => "router rule",
+            Self::Hops => "hops",
             Self::Pairing => "pairing",
             Self::Turn => "turn",
             Self::LocalTurn => "local turn",
@@ -243,6 +249,34 @@ key! {
         turn: Standing => Turn,
         path_turn: Standing => Turn,
         queued_bytes: Option<u64> => QueuedBytes,
+        credits: Reverse<i32> => Credits,
+        seq: u64 => Rotation,
+    }
+}
+
+key! {
+    /// Routes to one network (S-55, DEC-24).
+    RouteKey {
+        tried: bool => Tried,
+        not_preferred: bool => Router,
+        priority: u64 => Priority,
+        hops: u64 => Hops,
+        health: Reverse<u32> => Health,
+        queued_bytes: u64 => QueuedBytes,
+        credits: Reverse<i32> => Credits,
+        seq: u64 => Rotation,
+        // Of equals the later one wins.
+        place: Reverse<u32> => ListOrder,
+    }
+}
+
+key! {
+    /// Interfaces of one gateway (S-54).
+    GatewayKey {
+        down: bool => Usable,
+        health: Reverse<u32> => Health,
+        tried: bool => Tried,
+        priority: Priority => Priority,
         credits: Reverse<i32> => Credits,
         seq: u64 => Rotation,
     }

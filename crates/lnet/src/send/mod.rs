@@ -11,10 +11,10 @@ pub(crate) mod key;
 pub(crate) mod select;
 
 use lnet_types::{
-    Errno, Fault, HealthStatus, Instant, MdId, MsgId, NiId, Nid, PeerNiId, Pid, ProcessId,
+    Errno, Fault, HealthStatus, Instant, MdId, MsgId, Net, NiId, Nid, PeerNiId, Pid, ProcessId,
     iovec_slice,
 };
-use lnet_wire::{Handle, Hdr, Kind, MsgType};
+use lnet_wire::{Handle, Hdr, Kind};
 use smallvec::SmallVec;
 
 use core::time::Duration;
@@ -171,6 +171,7 @@ impl Node {
             tx: None,
             rx: None,
             src: op.src,
+            hint: None,
             hop_pid: op.target.pid,
             retries: 0,
             no_resend: false,
@@ -192,6 +193,7 @@ impl Node {
                 rlength: len,
                 mlength: len,
             },
+            transit: None,
         };
         if track {
             let deadline = now + op.limit.unwrap_or_else(|| self.tunables.transaction());
@@ -205,8 +207,11 @@ impl Node {
     /// Finds a path for a message and puts it on its way; or parks it, or ends it.
     pub(crate) fn launch(&mut self, now: Instant, id: MsgId) {
         if let Err(errno) = self.try_launch(now, id) {
-            // S-3: without effect on health, because the message isn't committed.
+            // S-3: without effect on health, because the message isn't committed; one that passes
+            // through was received, and its sender has no part in this.
+            let passing = self.msgs.get(id).is_some_and(|m| m.role == Role::Forward);
             let status = match errno {
+                _ if passing => HealthStatus::Ok,
                 Errno::EHOSTUNREACH => HealthStatus::RemoteError,
                 _ => HealthStatus::LocalError,
             };
@@ -241,6 +246,9 @@ impl Node {
             response,
             numa_node: self.numa_node_of(msg),
             tried: &msg.tried,
+            hint: msg.hint,
+            passing: self.passing(id),
+            check_net: self.check_net(peer_ni, &msg.hdr.kind),
         };
         let path = if self.tunables.explain_last == 0 {
             select::path(self.tables(), &request, &mut None)?
@@ -250,6 +258,15 @@ impl Node {
             self.keep_explanation(id, target, trace, path);
             path?
         };
+        // S-52: gateways that are not checked are discovered like destinations.
+        if path.via.is_some()
+            && self.tunables.alive_router_check_interval <= 0
+            && !response
+            && !internal
+            && self.park(id, path.peer_ni)?
+        {
+            return Ok(());
+        }
         self.commit(now, id, path);
         self.admit(now, id);
         Ok(())
@@ -262,14 +279,26 @@ impl Node {
             peers: &self.peers,
             numa: &self.numa,
             net_floor: self.net_floor,
+            routes: &self.router.routes,
             tunables: &self.tunables,
         }
+    }
+
+    /// The network over which a gateway is being checked, for the ping that does it (S-36).
+    fn check_net(&self, target: PeerNiId, kind: &Kind) -> Option<Net> {
+        if !matches!(kind, Kind::Get { portal: RESERVED_PORTAL, .. }) {
+            return None;
+        }
+        let peer = self.peers.peers.get(self.peers.nis.get(target)?.peer)?;
+        let checking = peer.flags.contains(PeerFlags::ROUTER_CHECK);
+        peer.gateway.ping_net.filter(|_| checking)
     }
 
     /// The discovery gate (S-6): true if the message now waits for its peer to be discovered.
     fn park(&mut self, id: MsgId, peer_ni: PeerNiId) -> Result<bool, Errno> {
         let peer_id = self.peers.nis.get(peer_ni).ok_or(Errno::EFAULT)?.peer;
-        if self.is_up_to_date(peer_id) {
+        let checking = |p: &crate::peer::Peer| p.flags.contains(PeerFlags::ROUTER_CHECK);
+        if self.is_up_to_date(peer_id) || self.peers.peers.get(peer_id).is_some_and(checking) {
             return Ok(false);
         }
         let limit = self.tunables.parked_max as usize;
@@ -294,6 +323,8 @@ impl Node {
             msg.tx = Some(Tx {
                 ni,
                 peer_ni: None,
+                hop: Nid::LOOPBACK,
+                routed: false,
                 peer_credit: false,
                 ni_credit: false,
                 committed: now,
@@ -307,7 +338,8 @@ impl Node {
 
     /// Binds a message to its pair (S-2.7 … S-2.10, S-60, S-64).
     fn commit(&mut self, now: Instant, id: MsgId, path: select::Path) {
-        let select::Path { ni: ni_id, peer_ni: pni_id, remember, counted } = path;
+        let select::Path { ni: ni_id, peer_ni: pni_id, remember, counted, via } = path;
+        let dest_id = via.map_or(pni_id, |via| via.dest);
         self.seq += 1;
         let Some(ni) = self.nis.get_mut(ni_id) else { return };
         ni.seq = self.seq;
@@ -318,27 +350,31 @@ impl Node {
         }
         let Some(pni) = self.peers.nis.get_mut(pni_id) else { return };
         pni.refs += 1;
-        if remember {
-            pni.preferred = Some(src_nid);
+        let hop = pni.nid;
+        if let Some(dest) = self.peers.nis.get_mut(dest_id).filter(|_| remember) {
+            dest.preferred = Some(src_nid);
         }
-        let (dst, peer_id) = (pni.nid, pni.peer);
-        if let Some(peer) = self.peers.peers.get_mut(peer_id) {
-            peer.seq += 1;
-            let seq = peer.seq;
-            if let Some(net) = peer.nets.iter_mut().find(|n| n.net == dst.net()) {
-                net.seq = seq;
-            }
-            pni.seq = seq;
+        self.count_turn(pni_id);
+        if via.is_some() {
+            self.count_turn(dest_id);
         }
+        if let Some(used) = via.and_then(|via| via.route) {
+            self.router.routes.used(used.net, used.gateway, used.seq);
+        }
+        let dst = self.peers.nis.get(dest_id).map_or(hop, |n| n.nid);
         if counted && self.peers.policy.counts() {
             self.take_turns(src_nid, dst);
         }
         if let Some(msg) = self.msgs.get_mut(id) {
-            msg.hdr.src = src_nid;
+            if msg.role != Role::Forward {
+                msg.hdr.src = src_nid;
+            }
             msg.hdr.dst = dst;
             msg.tx = Some(Tx {
                 ni: ni_id,
                 peer_ni: Some(pni_id),
+                hop,
+                routed: via.is_some(),
                 peer_credit: false,
                 ni_credit: false,
                 committed: now,
@@ -350,11 +386,23 @@ impl Node {
                 .and_then(|md| md.tracker.as_mut())
                 && msg.role == Role::Request
             {
-                t.next_hop = Some(dst);
+                t.next_hop = Some(hop);
             }
         }
         self.count_in(id);
         self.set_deadline(now, id, ni_id);
+    }
+
+    /// One more turn of a peer's interface (S-60).
+    fn count_turn(&mut self, id: PeerNiId) {
+        let Some(pni) = self.peers.nis.get_mut(id) else { return };
+        let Some(peer) = self.peers.peers.get_mut(pni.peer) else { return };
+        peer.seq += 1;
+        pni.seq = peer.seq;
+        let (seq, net) = (peer.seq, pni.nid.net());
+        if let Some(net) = peer.nets.iter_mut().find(|n| n.net == net) {
+            net.seq = seq;
+        }
     }
 
     /// H-30, H-31, DEC-10.
@@ -369,6 +417,9 @@ impl Node {
                 Some(lnd) => now + lnd * (t.retry_count as u32 + 1) + Duration::from_secs(1),
                 None => now + t.transaction(),
             }
+        } else if msg.role == Role::Forward {
+            // How old it is nobody knows here (H-31).
+            now + t.transaction()
         } else {
             msg.born + t.transaction()
         };
@@ -376,7 +427,8 @@ impl Node {
 
     /// Puts a waiting message under the deadline watch, where the profile has one.
     pub(crate) fn wait_until_deadline(&mut self, id: MsgId) {
-        if self.tunables.kernel_clocks() {
+        let passing = |m: &Msg| m.role == Role::Forward;
+        if self.tunables.kernel_clocks() || self.msgs.get(id).is_some_and(passing) {
             return;
         }
         let transaction = self.tunables.transaction();
@@ -433,6 +485,7 @@ impl Node {
     pub(crate) fn respond(&mut self, now: Instant, id: MsgId, own: Nid) {
         if let Some(msg) = self.msgs.get_mut(id) {
             msg.src = Some(own);
+            msg.hint = msg.rx.map(|rx| rx.from);
             msg.hop_pid = msg.hdr.dst_pid;
             msg.stage = Stage::Moving;
             msg.born = now;
@@ -475,13 +528,4 @@ impl Node {
 /// Whether a request is LNet's own: a PUT or GET on the reserved portal.
 pub(crate) fn is_internal(kind: &Kind) -> bool {
     matches!(kind, Kind::Put { portal, .. } | Kind::Get { portal, .. } if *portal == RESERVED_PORTAL)
-}
-
-/// Which side of a message's life a counter belongs to (T-12).
-pub(crate) fn counted_as(kind: MsgType, sent: bool) -> MsgType {
-    match (kind, sent) {
-        (MsgType::Ack, true) => MsgType::Put,
-        (MsgType::Reply, true) => MsgType::Get,
-        (other, _) => other,
-    }
 }

@@ -14,6 +14,8 @@ use crate::local::{LocalNet, Ni};
 use crate::numa::Numa;
 use crate::peer::{Peer, PeerNet, PeerNi, Peers};
 use crate::policy::turn::{NO_PRIORITY, Standing};
+use crate::router::choose::{self as gateway, Passing, Via};
+use crate::router::routes::Routes;
 use crate::send::explain::{Freedom, Named, Recorder, Step};
 use crate::send::key::{Distance, NetKey, NiKey, Pairing, PeerNiKey, Priority, choose};
 
@@ -31,6 +33,12 @@ pub(crate) struct Request<'a> {
     pub(crate) numa_node: Option<u32>,
     /// Pairs that failed already (DEC-8).
     pub(crate) tried: &'a [(NiId, PeerNiId)],
+    /// For a response: the NID that its request came from (S-51).
+    pub(crate) hint: Option<Nid>,
+    /// For a message of somebody else.
+    pub(crate) passing: Option<Passing>,
+    /// The ping of a gateway that is being checked: over this network (S-36).
+    pub(crate) check_net: Option<Net>,
 }
 
 /// The tables that are read.
@@ -42,6 +50,7 @@ pub(crate) struct Tables<'a> {
     pub(crate) numa: &'a Numa,
     /// Floor of the turns of local networks.
     pub(crate) net_floor: u64,
+    pub(crate) routes: &'a Routes,
     pub(crate) tunables: &'a Tunables,
 }
 
@@ -54,6 +63,8 @@ pub(crate) struct Path {
     pub(crate) remember: bool,
     /// Rules that count messages count this one.
     pub(crate) counted: bool,
+    /// `peer_ni` is a gateway's.
+    pub(crate) via: Option<Via>,
 }
 
 /// Chooses the path of one message, or says why there is none.
@@ -61,12 +72,15 @@ pub(crate) fn path(t: Tables<'_>, r: &Request<'_>, rec: &mut Recorder<'_>) -> Re
     let target = t.peers.nis.get(r.target).ok_or(Errno::EFAULT)?;
     let peer = t.peers.peers.get(target.peer).ok_or(Errno::EFAULT)?;
     let multi_rail = peer.is_mr() && !r.recovery;
+    if let Some(passing) = r.passing {
+        return gateway::onward(t, r, target, peer, passing, rec);
+    }
     if let Some(src) = r.src {
         // DEC-15: a response that failed may take another pair, but only towards an MR peer.
         let may_move = r.response && multi_rail && !r.tried.is_empty();
         if !may_move || t.tunables.kernel_clocks() {
             freedom(rec, Freedom::None);
-            return pinned(t, r, target, src, peer.is_mr());
+            return pinned(t, r, target, src, peer.is_mr(), rec);
         }
     }
     if multi_rail {
@@ -77,11 +91,16 @@ pub(crate) fn path(t: Tables<'_>, r: &Request<'_>, rec: &mut Recorder<'_>) -> Re
     let peer_net = peer.net(target.nid.net());
     let known = peer_net.filter(|_| !r.internal).and_then(|net| known_by(t, net));
     freedom(rec, if known.is_some() { Freedom::Known } else { Freedom::Source });
+    if local_net(t, target.nid.net()).is_none() {
+        // S-34; a recovery ping is for exactly this NID.
+        let dest = (r.recovery || known.is_some()).then_some(r.target);
+        return Ok(Path { remember, ..gateway::routed(t, r, dest, known, rec)? });
+    }
     let ni = match known {
         Some(ni) => ni,
         None => best_ni(t, target.nid.net(), peer_net, r, rec).ok_or(Errno::EHOSTUNREACH)?,
     };
-    Ok(Path { ni, peer_ni: r.target, remember, counted: !r.internal })
+    Ok(Path { ni, peer_ni: r.target, remember, counted: !r.internal, via: None })
 }
 
 fn freedom(rec: &mut Recorder<'_>, freedom: Freedom) {
@@ -110,26 +129,32 @@ fn pinned(
     target: &PeerNi,
     src: Nid,
     is_mr: bool,
+    rec: &mut Recorder<'_>,
 ) -> Result<Path, Errno> {
     let ni = ni_by_nid(t, src).ok_or(Errno::EINVAL)?;
-    if src.net() != target.nid.net() {
-        return Err(Errno::EHOSTUNREACH);
-    }
     let remember = !is_mr && !r.response && target.preferred.is_none();
-    Ok(Path { ni, peer_ni: r.target, remember, counted: false })
+    if src.net() != target.nid.net() {
+        // S-23
+        let path = gateway::routed(t, r, Some(r.target), Some(ni), rec)?;
+        return Ok(Path { remember, counted: false, ..path });
+    }
+    Ok(Path { ni, peer_ni: r.target, remember, counted: false, via: None })
 }
 
 /// Any interface of both sides: network, then ours, then theirs (S-35 … S-47).
-fn best_pair(
+pub(crate) fn best_pair(
     t: Tables<'_>,
     r: &Request<'_>,
     peer: &Peer,
     rec: &mut Recorder<'_>,
 ) -> Result<Path, Errno> {
-    let peer_net = best_net(t, r, peer, rec).ok_or(Errno::EHOSTUNREACH)?;
+    let Some(peer_net) = best_net(t, r, peer, rec) else {
+        // S-37
+        return gateway::routed(t, r, None, None, rec);
+    };
     let ni = best_ni(t, peer_net.net, Some(peer_net), r, rec).ok_or(Errno::EHOSTUNREACH)?;
     let peer_ni = best_peer_ni(t, r, ni, peer_net, rec).ok_or(Errno::EFAULT)?;
-    Ok(Path { ni, peer_ni, remember: false, counted: !r.internal })
+    Ok(Path { ni, peer_ni, remember: false, counted: !r.internal, via: None })
 }
 
 /// The best network of `peer` that is local too (S-35).
@@ -143,7 +168,8 @@ fn best_net<'a>(
         .nets
         .iter()
         .filter_map(|pn| local_net(t, pn.net).map(|ln| (pn, ln, local_health(t, ln))))
-        .filter(|(pn, _, health)| (pn.health > 0 && *health > 0) || !excludes_zero(t, r));
+        .filter(|(pn, _, health)| (pn.health > 0 && *health > 0) || !excludes_zero(t, r))
+        .filter(|(pn, ..)| r.check_net.is_none_or(|n| n == pn.net || !checks_over(t, peer, n)));
     let best_peer = common.clone().map(|(pn, ..)| pn.health).max().unwrap_or(0);
     let best_local = common.clone().map(|(.., health)| health).max().unwrap_or(0);
     let keyed = common.map(|(pn, ln, health)| {
@@ -165,6 +191,11 @@ fn best_net<'a>(
         (pn, key)
     });
     choose(rec, Step::Network, keyed, |pn| Named::Net(pn.net))
+}
+
+/// Whether a check of `peer` can go over `net` (S-36).
+fn checks_over(t: Tables<'_>, peer: &Peer, net: Net) -> bool {
+    peer.net(net).is_some() && local_net(t, net).is_some()
 }
 
 /// Health of a local network: that of its best interface with a link (S-35).
@@ -310,13 +341,13 @@ fn priority(given: u32, counts: bool) -> Priority {
 }
 
 /// Healths that differ from the best by no more than `health_range` count as the best (DEC-12).
-fn within_range(t: Tables<'_>, health: u32, best: u32) -> u32 {
+pub(crate) fn within_range(t: Tables<'_>, health: u32, best: u32) -> u32 {
     let range = t.tunables.health_range as u32;
     if health.saturating_add(range) >= best { best } else { health }
 }
 
 /// The kernel has no memory of what was tried but health (S-71).
-fn avoids_tried(t: Tables<'_>) -> bool {
+pub(crate) fn avoids_tried(t: Tables<'_>) -> bool {
     !t.tunables.kernel_clocks()
 }
 

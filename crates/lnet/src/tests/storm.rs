@@ -171,6 +171,11 @@ fn storm(seed: u64) {
         assert!(last == 1 || (last == 0 && !response), "seed {seed}: {user}: {events:#?}");
         assert!(events.last().is_some_and(|e| e.unlinked), "seed {seed}: {user}: {events:#?}");
     }
+    all_home(&w, seed, profile);
+}
+
+/// Nothing is left in any list, credits are home, health is back.
+fn all_home(w: &World, seed: u64, profile: Profile) {
     for (i, h) in w.hosts.iter().enumerate() {
         let n = &h.node;
         assert!(n.msgs.is_empty(), "seed {seed}: host {i} still has {:#?}", n.msgs);
@@ -193,8 +198,13 @@ fn storm(seed: u64) {
             assert_eq!((pni.grade, &pni.mapping), (Default::default(), &None), "seed {seed}");
             let max = pni.local.map_or(0, |t| t.peer_credits as i32);
             assert_eq!((pni.credits, pni.queued_bytes, pni.refs), (max, 0, 0), "seed {seed}");
+            assert_eq!((pni.transit.held, pni.transit.queue.len()), (0, 0), "seed {seed}");
         }
         assert_eq!(h.reports.len() as u64, n.op_count, "seed {seed}: one report per question");
+        assert!(n.router.deferred.is_empty(), "seed {seed}: host {i} still lets drivers wait");
+        for p in n.routing_view().pools {
+            assert_eq!(p.credits, p.nbuffers as i32, "seed {seed}: host {i}: {p:?}");
+        }
     }
 }
 
@@ -202,6 +212,161 @@ fn storm(seed: u64) {
 fn whatever_the_weather_every_operation_ends_once_and_credits_come_home() {
     for seed in seeds(200) {
         storm(seed);
+    }
+}
+
+/// Two leaves on three networks in a row, two routers at each joint, and everything happens to
+/// them. Messages may be lost inside a router, so an operation may end with its time-out; it ends.
+fn routed_storm(seed: u64) {
+    let mut rng = Prng::new(seed);
+    let profile = Profile::ALL[rng.below(5) as usize];
+    let badness = [0, 2, 20, 50][rng.below(4) as usize];
+    let few = NetTunables {
+        credits: 1 + rng.below(4) as u32,
+        peer_credits: 1 + rng.below(3) as u32,
+        ..NetTunables::SOCK
+    };
+    const LEAVES: [&str; 3] = ["10.77.0.2@tcp", "10.77.1.2@tcp1", "10.77.2.2@tcp2"];
+    const JOINTS: [[&str; 2]; 4] = [
+        ["10.77.0.4@tcp", "10.77.1.4@tcp1"],
+        ["10.77.0.5@tcp", "10.77.1.5@tcp1"],
+        ["10.77.1.6@tcp1", "10.77.2.6@tcp2"],
+        ["10.77.1.7@tcp1", "10.77.2.7@tcp2"],
+    ];
+    let mut w = World::new();
+    for leaf in LEAVES {
+        w.host_with(profile, &[leaf], few);
+    }
+    for joint in JOINTS {
+        let r = w.host_with(profile, &joint, few);
+        let n = 1 + rng.below(3) as i64;
+        let buffers = [("tiny_buffers", n), ("small_buffers", n), ("large_buffers", n)];
+        w.hosts[r].node.set_tunables(w.now, &buffers).unwrap();
+        let h = &mut w.hosts[r];
+        h.node.enable_routing(w.now, &mut h.mem).unwrap();
+    }
+    for [left, right] in &JOINTS[..2] {
+        w.route(0, "tcp1", left);
+        w.route(0, "tcp2", left);
+        w.route(1, "tcp", right);
+        w.route(5, "tcp", right);
+        w.route(6, "tcp", right);
+    }
+    for [left, right] in &JOINTS[2..] {
+        w.route(2, "tcp1", right);
+        w.route(2, "tcp", right);
+        w.route(1, "tcp2", left);
+        w.route(3, "tcp2", left);
+        w.route(4, "tcp2", left);
+    }
+    // In the kernel's time, so that routers are up.
+    w.secs(if profile == Profile::Kernel { 300 } else { 2 });
+    w.decide = weather(rng.split(), badness);
+    let mut asked: BTreeMap<u64, (usize, bool)> = BTreeMap::new();
+    let mut user = 1000;
+    for _ in 0..300 {
+        let host = rng.below(3) as usize;
+        let target = LEAVES[rng.below(3) as usize];
+        let router = 3 + rng.below(4) as usize;
+        match rng.below(16) {
+            0..=4 => {
+                let ack = rng.below(2) == 0;
+                user += 1;
+                asked.insert(user, (host, ack));
+                w.put(host, target, user, ack);
+            }
+            5..=7 => {
+                user += 1;
+                asked.insert(user, (host, true));
+                w.get(host, target, user);
+            }
+            8 => w.run(Duration::from_millis(rng.below(8000))),
+            9 => {
+                if !w.held.is_empty() {
+                    w.release();
+                }
+            }
+            10 => {
+                w.hosts[host].node.discover(w.now, nid(target), rng.below(2) == 0);
+            }
+            11 => {
+                let n = JOINTS[router - 3][rng.below(2) as usize];
+                let link = if rng.below(2) == 0 { crate::Link::Down } else { crate::Link::Up };
+                w.link(router, n, link);
+            }
+            12 => {
+                let h = &mut w.hosts[router];
+                let _ = if rng.below(2) == 0 {
+                    h.node.disable_routing(w.now)
+                } else {
+                    h.node.enable_routing(w.now, &mut h.mem)
+                };
+            }
+            13 => {
+                let pools = ["tiny_buffers", "small_buffers", "large_buffers"];
+                let change = (pools[rng.below(3) as usize], 1 + rng.below(4) as i64);
+                let h = &mut w.hosts[router];
+                h.node.set_tunables(w.now, &[change]).unwrap();
+                h.node.fit_router_buffers(w.now, &mut h.mem).unwrap();
+            }
+            14 => {
+                let gateway = nid(JOINTS[rng.below(4) as usize][rng.below(2) as usize]);
+                let ni = *w.hosts[host].nids.keys().next().unwrap();
+                w.hosts[host].node.peer_down(w.now, ni, gateway, w.now);
+            }
+            _ => w.hosts[router].alive = rng.below(2) == 0,
+        }
+        w.drain();
+    }
+    w.decide = Box::new(|_| Fate::Pass);
+    for h in 0..7 {
+        w.hosts[h].alive = true;
+        let nids: Vec<_> = w.hosts[h].nids.values().map(Nid::to_string).collect();
+        for n in nids {
+            w.link(h, &n, crate::Link::Up);
+        }
+    }
+    while !w.held.is_empty() {
+        w.release();
+        w.run(Duration::from_millis(10));
+    }
+    w.secs(2000);
+    for r in 3..7 {
+        let h = &mut w.hosts[r];
+        h.node.enable_routing(w.now, &mut h.mem).unwrap();
+    }
+    w.secs(400);
+    // Checks go on for ever: not while we look.
+    let interval = |w: &mut World, secs: i64| {
+        for h in 0..7 {
+            let change = ("alive_router_check_interval", secs);
+            w.hosts[h].node.set_tunables(w.now, &[change]).unwrap();
+        }
+    };
+    interval(&mut w, 0);
+    w.secs(300);
+    for (&user, &(host, response)) in &asked {
+        let events: Vec<_> = w.hosts[host].events.iter().filter(|e| e.user == user).collect();
+        let sends = events.iter().filter(|e| e.kind == EventKind::Send).count();
+        assert_eq!(sends, 1, "seed {seed}: one SEND for {user}: {events:#?}");
+        let last = events.iter().filter(|e| e.unlinked).count();
+        assert!(last == 1 || (last == 0 && !response), "seed {seed}: {user}: {events:#?}");
+    }
+    all_home(&w, seed, profile);
+    // And all of it works again.
+    interval(&mut w, 60);
+    w.secs(3);
+    for (i, (host, target)) in [(0, 2), (2, 0), (1, 0), (0, 1)].into_iter().enumerate() {
+        w.put(host, LEAVES[target], 10 + i as u64, true);
+        w.secs(3);
+        assert_eq!(w.events(host, 10 + i as u64).len(), 2, "seed {seed}: {host} to {target}");
+    }
+}
+
+#[test]
+fn whatever_happens_to_routers_nothing_stays_in_them() {
+    for seed in seeds(25) {
+        routed_storm(seed);
     }
 }
 
@@ -260,6 +425,13 @@ fn any_calls_in_any_order_leave_a_node_that_works() {
         let own = nid(HOSTS[0][0]);
         let ni = *w.hosts[a].nids.keys().next().unwrap();
         w.hosts[a].node.set_lazy(w.now, 7, true).unwrap();
+        if rng.below(2) == 0 {
+            let few = [("tiny_buffers", 2), ("small_buffers", 2), ("large_buffers", 1)];
+            w.hosts[a].node.set_tunables(w.now, &few).unwrap();
+            let h = &mut w.hosts[a];
+            h.node.enable_routing(w.now, &mut h.mem).unwrap();
+            w.route(a, "tcp7", HOSTS[1][0]);
+        }
         let mut receiving = Vec::new();
         let mut ids = Vec::new();
         for i in 0..2000u64 {
@@ -301,7 +473,12 @@ fn any_calls_in_any_order_leave_a_node_that_works() {
                 }
             }
             while let Some(out) = w.hosts[a].node.poll_output() {
-                if let crate::Output::Send(t) = out {
+                if let crate::Output::Resume {
+                    verdict: crate::Verdict::Deliver { msg, .. }, ..
+                } = out
+                {
+                    receiving.push(msg);
+                } else if let crate::Output::Send(t) = out {
                     let fault = Fault::new(HealthStatus::ALL[rng.below(11) as usize], Errno::EIO);
                     let outcome = if rng.below(2) == 0 { Ok(()) } else { Err(fault) };
                     w.hosts[a].node.tx_done(now, t.msg, outcome);

@@ -13,7 +13,8 @@ use lnet_wire::{Hdr, HdrForm};
 
 use crate::{
     Driver, Event, EventKind, Loopback, MatchEntry, MdOptions, MdSpec, NetTunables, NiSpec, Node,
-    NodeConfig, Output, Payload, Profile, Report, Rx, Sink, Transmit, Tunables, Verdict,
+    NodeConfig, Output, Payload, Profile, Report, RouteSpec, RouterMemory, Rx, Sink, Transmit,
+    Tunables, Verdict,
 };
 
 /// Plain vectors as registered memory.
@@ -38,6 +39,13 @@ impl Memory for Mem {
     }
 }
 
+impl RouterMemory for Mem {
+    fn register(&mut self, len: u32) -> Result<RegionId, lnet_types::Errno> {
+        self.0.push(vec![0; len as usize]);
+        Ok(RegionId(self.0.len() as u32 - 1))
+    }
+}
+
 /// One node under test.
 pub(crate) struct Host {
     pub(crate) node: Node,
@@ -48,6 +56,10 @@ pub(crate) struct Host {
     pub(crate) reports: Vec<Report>,
     /// Everything that this node has handed to its wire, oldest first.
     pub(crate) sent: Vec<(Nid, Hdr)>,
+    /// The next hops of those.
+    pub(crate) hops: Vec<Nid>,
+    /// Regions that this node has given back.
+    pub(crate) released: Vec<RegionId>,
     pub(crate) alive: bool,
 }
 
@@ -134,6 +146,8 @@ impl World {
             events: Vec::new(),
             reports: Vec::new(),
             sent: Vec::new(),
+            hops: Vec::new(),
+            released: Vec::new(),
             alive: true,
         };
         let buf = h.mem.add(vec![0; 1 << 16]);
@@ -160,6 +174,63 @@ impl World {
         self.hosts[host].nids.insert(id, nid(n));
         self.drain();
         id
+    }
+
+    /// A node that forwards, with few and so easily exhausted buffers.
+    pub(crate) fn router(&mut self, profile: Profile, nids: &[&str]) -> usize {
+        let i = self.host(profile, nids);
+        let few = [("tiny_buffers", 64), ("small_buffers", 64), ("large_buffers", 4)];
+        self.hosts[i].node.set_tunables(self.now, &few).unwrap();
+        let h = &mut self.hosts[i];
+        h.node.enable_routing(self.now, &mut h.mem).unwrap();
+        self.drain();
+        i
+    }
+
+    /// The interface `n` of `host` loses its carrier, or gets it back.
+    pub(crate) fn link(&mut self, host: usize, n: &str, link: crate::Link) {
+        let h = &mut self.hosts[host];
+        let (&ni, _) = h.nids.iter().find(|(_, x)| **x == nid(n)).unwrap();
+        h.node.link_changed(self.now, ni, link);
+        self.drain();
+    }
+
+    /// A route to `net` through `gateway`.
+    pub(crate) fn route(&mut self, host: usize, net: &str, gateway: &str) {
+        self.route_with(host, net, gateway, None, 0);
+    }
+
+    pub(crate) fn route_with(
+        &mut self,
+        host: usize,
+        net: &str,
+        gateway: &str,
+        hops: Option<u32>,
+        priority: u32,
+    ) {
+        let net = net.parse().unwrap();
+        let spec = RouteSpec { net, gateway: nid(gateway), hops, priority };
+        self.hosts[host].node.add_route(self.now, spec).unwrap();
+        self.drain();
+    }
+
+    /// Whether the route of `host` to `net` through `gateway` is up.
+    pub(crate) fn route_up(&self, host: usize, net: &str, gateway: &str) -> bool {
+        let (net, gateway) = (net.parse().unwrap(), nid(gateway));
+        let views = self.hosts[host].node.route_views();
+        views.iter().find(|r| r.net == net && r.gateway == gateway).unwrap().up
+    }
+
+    /// Next hops of the messages on the test portal that `host` has sent.
+    pub(crate) fn test_hops(&self, host: usize) -> Vec<Nid> {
+        let h = &self.hosts[host];
+        let test = |hdr: &Hdr| {
+            matches!(
+                hdr.kind,
+                lnet_wire::Kind::Put { portal: PT, .. } | lnet_wire::Kind::Get { portal: PT, .. }
+            )
+        };
+        h.sent.iter().zip(&h.hops).filter(|((_, hdr), _)| test(hdr)).map(|(_, hop)| *hop).collect()
     }
 
     /// Moves everything that moves without time passing.
@@ -194,6 +265,11 @@ impl World {
                     let (_, _, bytes) = self.parked.remove(&(i, rx)).unwrap();
                     self.place(i, verdict, &bytes);
                 }
+                Output::Release(region) => {
+                    // Nobody may touch it any more.
+                    h.mem.0[region.0 as usize] = Vec::new();
+                    h.released.push(region);
+                }
             }
         }
         let h = &mut self.hosts[i];
@@ -212,10 +288,14 @@ impl World {
     fn carry(&mut self, i: usize, t: Transmit) {
         let from = self.hosts[i].nids[&t.ni];
         self.hosts[i].sent.push((from, t.hdr));
+        self.hosts[i].hops.push(t.to.nid);
         // What goes on the wire must survive the wire.
         let mut b = [0; Hdr::LEN_MAX];
         let n = t.hdr.emit(HdrForm::Long, &mut b).unwrap();
         assert_eq!(Hdr::parse(HdrForm::Long, &b[..n]).unwrap(), t.hdr);
+        if !self.hosts[i].alive {
+            return self.hosts[i].node.tx_done(self.now, t.msg, Ok(()));
+        }
         match (self.decide)(&t) {
             Fate::Pass => self.fly(i, t),
             Fate::Fail(fault) => self.hosts[i].node.tx_done(self.now, t.msg, Err(fault)),
@@ -370,6 +450,7 @@ impl World {
             h.node.reset_stats();
             h.events.clear();
             h.sent.clear();
+            h.hops.clear();
         }
     }
 

@@ -1,0 +1,366 @@
+//! What the node learns about its gateways, and does about it (behaviour.md 7.3, 7.6): the router
+//! checker, the data in gateways' ping replies, traffic, and what drivers report.
+//!
+//! What follows from these facts for a route is decided in `alive.rs`. A check is an ordinary
+//! discovery of the gateway, over a chosen network (S-36); its course is in `peer/discovery.rs`.
+
+use core::time::Duration;
+
+use lnet_types::{Errno, Instant, MsgId, NiId, Nid, PeerId, PeerNiId};
+use lnet_wire::Hdr;
+use lnet_wire::ping::{Features, NiStatus, PingInfo};
+
+use super::alive::{self, Sign};
+use super::choose;
+use crate::Node;
+use crate::msg::Stage;
+use crate::node::Work;
+use crate::peer::PeerFlags;
+
+/// A message from a gateway that is taken for dead is reason to ask it, but not more often than
+/// this.
+const RECHECK_MIN: Duration = Duration::from_secs(1);
+
+impl Node {
+    /// Time from one check of a gateway to the next (R-32, PA-133); `None`: gateways are not
+    /// checked.
+    fn check_interval(&self, alive: bool) -> Option<Duration> {
+        let t = &self.tunables;
+        if t.alive_router_check_interval <= 0 {
+            return None;
+        }
+        let own = match alive {
+            _ if t.kernel_clocks() => 0,
+            true => t.live_router_check_interval,
+            false => t.dead_router_check_interval,
+        };
+        let secs = if own > 0 { own } else { t.alive_router_check_interval };
+        Some(Duration::from_secs(secs as u64))
+    }
+
+    /// How long the answer to a check may take, if that differs from other pings (R-38, PA-134).
+    pub(crate) fn check_timeout(&self, id: PeerId) -> Option<Duration> {
+        let checking = |p: &crate::peer::Peer| p.flags.contains(PeerFlags::ROUTER_CHECK);
+        if self.tunables.kernel_clocks() || !self.peers.peers.get(id).is_some_and(checking) {
+            return None;
+        }
+        let limit = Duration::from_secs(self.tunables.router_ping_timeout as u64);
+        Some(if self.tunables.pings_routers_patiently() {
+            limit
+        } else {
+            limit.min(self.tunables.transaction())
+        })
+    }
+
+    /// All networks of a gateway are due for a check now.
+    pub(crate) fn check_soon(&mut self, now: Instant, id: PeerId) {
+        if let Some(peer) = self.peers.peers.get_mut(id) {
+            peer.gateway.next.clear();
+            self.arm_check(now, id);
+        }
+    }
+
+    /// The peer is no gateway any more.
+    pub(crate) fn stop_checks(&mut self, id: PeerId) {
+        let Some(peer) = self.peers.peers.get_mut(id) else { return };
+        peer.flags -= PeerFlags::ROUTER_CHECK;
+        if let Some(due) = core::mem::take(&mut peer.gateway).due {
+            self.router.checks.remove(&(due, id));
+        }
+    }
+
+    /// Notes when a gateway is to be looked at next; not while it is being looked at.
+    fn arm_check(&mut self, now: Instant, id: PeerId) {
+        let Some(peer) = self.peers.peers.get_mut(id) else { return };
+        if let Some(due) = peer.gateway.due.take() {
+            self.router.checks.remove(&(due, id));
+        }
+        if !peer.gateway.is_router()
+            || peer.flags.contains(PeerFlags::ROUTER_CHECK)
+            || self.tunables.alive_router_check_interval <= 0
+        {
+            return;
+        }
+        let g = &peer.gateway;
+        let due = peer
+            .nets
+            .iter()
+            .filter(|n| self.nets.iter().any(|l| l.net == n.net))
+            .map(|n| g.next.iter().find(|x| x.0 == n.net).map_or(now, |x| x.1))
+            .min();
+        if let Some(due) = due {
+            peer.gateway.due = Some(due);
+            self.router.checks.insert((due, id));
+        }
+    }
+
+    /// Local networks or tunables have changed: every gateway is looked at again.
+    pub(crate) fn arm_checks(&mut self, now: Instant) {
+        let gateways: Vec<PeerId> = self.router.routes.all().map(|r| r.gateway).collect();
+        for id in gateways {
+            self.arm_check(now, id);
+        }
+    }
+
+    pub(crate) fn next_check(&self) -> Option<Instant> {
+        self.router.checks.first().map(|c| c.0)
+    }
+
+    /// Checks the gateways that are due, each over the next of its networks.
+    pub(crate) fn check_gateways(&mut self, now: Instant) {
+        while let Some(&(due, id)) = self.router.checks.first()
+            && due <= now
+        {
+            self.router.checks.remove(&(due, id));
+            let Some(peer) = self.peers.peers.get_mut(id) else { continue };
+            peer.gateway.due = None;
+            let alive = peer.gateway.life.is_alive();
+            let Some(interval) = self.check_interval(alive) else { continue };
+            let Some(peer) = self.peers.peers.get_mut(id) else { continue };
+            let g = &peer.gateway;
+            let is_due = |net| g.next.iter().find(|x| x.0 == net).is_none_or(|x| x.1 <= now);
+            let after = peer.nets.iter().position(|n| Some(n.net) == g.ping_net);
+            let from = after.map_or(0, |at| at + 1);
+            let (first, second) = (peer.nets.iter().skip(from), peer.nets.iter().take(from));
+            let net = first
+                .chain(second)
+                .map(|n| n.net)
+                .find(|net| self.nets.iter().any(|l| l.net == *net) && is_due(*net));
+            if let Some(net) = net {
+                peer.gateway.ping_net = Some(net);
+                peer.gateway.started = now;
+                peer.gateway.next.retain(|x| x.0 != net);
+                peer.gateway.next.push((net, now + interval));
+                peer.flags -= PeerFlags::NIDS_UPTODATE;
+                peer.flags |=
+                    PeerFlags::FORCE_PING | PeerFlags::FORCE_PUSH | PeerFlags::ROUTER_CHECK;
+                self.request_discovery(id);
+            } else {
+                self.arm_check(now, id);
+            }
+        }
+    }
+
+    /// A discovery of a gateway has ended, whoever asked for it.
+    pub(crate) fn gateway_discovered(&mut self, now: Instant, id: PeerId, error: Option<Errno>) {
+        let Some(peer) = self.peers.peers.get_mut(id).filter(|p| p.gateway.is_router()) else {
+            return;
+        };
+        let was_check = peer.flags.contains(PeerFlags::ROUTER_CHECK);
+        peer.flags -= PeerFlags::ROUTER_CHECK;
+        peer.flags |= PeerFlags::ROUTER_CHECKED;
+        let sign = if error.is_none() { Sign::Answered } else { Sign::Failed };
+        let before = peer.gateway.life;
+        peer.gateway.life = before.after(sign);
+        let (alive, nis) = (peer.gateway.life.is_alive(), peer.nis().collect::<Vec<_>>());
+        if before.is_alive() != alive {
+            tracing::info!(gateway = %peer.primary, alive, ?error, "gateway");
+        }
+        if error.is_some() {
+            for ni in nis {
+                self.gateway_ni_down(now, ni);
+            }
+            for route in self.router.routes.all_mut().filter(|r| r.gateway == id) {
+                route.cached = false;
+            }
+        }
+        // The next one as far from this one as its outcome says.
+        if was_check
+            && let Some(interval) = self.check_interval(alive)
+            && let Some(peer) = self.peers.peers.get_mut(id)
+        {
+            let (net, due) = (peer.gateway.ping_net, peer.gateway.started + interval);
+            if let Some(next) = peer.gateway.next.iter_mut().find(|x| Some(x.0) == net) {
+                next.1 = due;
+            }
+        }
+        self.arm_check(now, id);
+    }
+
+    /// An interface of a gateway is not there. Besides noting it, we ask it for a sign of life
+    /// until it gives one; the kernel waits for the next check.
+    fn gateway_ni_down(&mut self, now: Instant, ni: PeerNiId) {
+        let Some(pni) = self.peers.nis.get_mut(ni) else { return };
+        let was_up = core::mem::replace(&mut pni.status_up, false);
+        if was_up && pni.local.is_some() && !self.tunables.kernel_clocks() {
+            self.lower_peer(now, ni);
+        }
+    }
+
+    /// A gateway has said how its interfaces are.
+    pub(crate) fn gateway_data(&mut self, id: PeerId, info: &PingInfo) {
+        let Some(peer) = self.peers.peers.get(id).filter(|p| p.gateway.is_router()) else {
+            return;
+        };
+        let disabled = info.features.contains(Features::RTE_DISABLED);
+        if disabled {
+            tracing::error!(gateway = %peer.primary, "has routing disabled");
+        }
+        for route in self.router.routes.all_mut().filter(|r| r.gateway == id) {
+            let far = || info.entries.iter().filter(|e| e.nid.net() == route.net);
+            let local_up = alive::has_up_ni(&self.peers, peer, route.nid.net());
+            if disabled || !local_up {
+                route.cached = false;
+                continue;
+            }
+            let (single_hop, far_up) =
+                (far().next().is_some(), far().any(|e| e.status == NiStatus::UP));
+            route.single_hop = single_hop;
+            route.cached = !alive::watches_far_side(&self.tunables, route) || far_up;
+            if route.hops == Some(1) && !single_hop && self.tunables.avoid_asym_router_failure != 0
+            {
+                tracing::warn!(net = %route.net, gateway = %route.nid,
+                    "one hop configured, but the gateway has no interface there");
+            }
+        }
+    }
+
+    /// A message has come from an interface of a gateway.
+    pub(crate) fn heard_gateway(&mut self, now: Instant, ni: PeerNiId, hdr: &Hdr) {
+        let Some(pni) = self.peers.nis.get(ni) else { return };
+        let (id, net) = (pni.peer, pni.nid.net());
+        let Some(peer) = self.peers.peers.get_mut(id).filter(|p| p.gateway.is_router()) else {
+            return;
+        };
+        if peer.gateway.life.is_alive() {
+            return;
+        }
+        let source = hdr.src.net();
+        if source == net {
+            // It speaks for itself: time to hear what it has to say.
+            let waited = now.saturating_since(peer.gateway.started) >= RECHECK_MIN;
+            if waited && !self.tunables.kernel_clocks() {
+                self.check_soon(now, id);
+            }
+            return;
+        }
+        peer.gateway.life = peer.gateway.life.after(Sign::Traffic);
+        let believed = alive::is_discovery_off(&self.tunables, peer);
+        let nis: Vec<_> = peer.net(source).into_iter().flat_map(|n| n.nis.clone()).collect();
+        for ni in nis {
+            if let Some(pni) = self.peers.nis.get_mut(ni) {
+                pni.status_up = true;
+            }
+        }
+        if believed {
+            let routes = self.router.routes.all_mut();
+            for route in routes.filter(|r| r.gateway == id && r.net == source) {
+                route.cached = true;
+            }
+        }
+    }
+
+    /// A driver has lost its last connection to a peer with an error (K-29, K-42, R-60). A gateway
+    /// is left at once; a router stops forwarding there; elsewhere health has been told by the
+    /// messages that failed.
+    pub fn peer_down(&mut self, now: Instant, ni: NiId, nid: Nid, last_alive: Instant) {
+        let now = self.clock(now);
+        let net = self.nis.get(ni).map(|ni| ni.nid.net());
+        if self.tunables.auto_down == 0 || net != Some(nid.net()) {
+            return;
+        }
+        tracing::debug!(%nid, ?ni, %last_alive, "driver lost its last connection");
+        self.notified(now, Some(ni), nid, false, last_alive);
+        self.settle(now);
+    }
+
+    /// The administrator, or something that watches the fabric, says that a NID was seen up or
+    /// down at `when` (R-13, PA-092).
+    ///
+    /// # Errors
+    /// `EINVAL`: `when` is in the future. `ESHUTDOWN`.
+    pub fn notify(&mut self, now: Instant, nid: Nid, up: bool, when: Instant) -> Result<(), Errno> {
+        let now = self.clock(now);
+        if when > now {
+            return Err(Errno::EINVAL);
+        }
+        if !self.running {
+            return Err(Errno::ESHUTDOWN);
+        }
+        self.notified(now, None, nid, up, when);
+        self.settle(now);
+        Ok(())
+    }
+
+    /// R-61 … R-63.
+    fn notified(&mut self, now: Instant, by: Option<NiId>, nid: Nid, up: bool, when: Instant) {
+        let Some(id) = self.peers.find(nid) else { return };
+        let Some(pni) = self.peers.nis.get_mut(id) else { return };
+        let when = if up { when } else { when.max(pni.last_alive.unwrap_or(when)) };
+        if pni.notified.is_some_and(|last| when < last) {
+            return;
+        }
+        pni.notified = Some(when);
+        let peer_id = pni.peer;
+        let gateway = alive::is_router(&self.peers, peer_id);
+        if gateway && (up || !self.is_another_preferable(by)) {
+            self.notified_routes(peer_id, nid, up);
+        }
+        if up {
+            if let Some(pni) = self.peers.nis.get_mut(id) {
+                pni.status_up = true;
+            }
+            if gateway && !self.tunables.kernel_clocks() {
+                // PA-098: usable at once, and asked for the rest.
+                if let Some(peer) = self.peers.peers.get_mut(peer_id) {
+                    peer.gateway.life = peer.gateway.life.after(Sign::Up);
+                }
+                self.check_soon(now, peer_id);
+            }
+            return;
+        }
+        if gateway || self.router.is_on() {
+            self.gateway_ni_down(now, id);
+        } else if let Some(pni) = self.peers.nis.get_mut(id) {
+            pni.status_up = false;
+        }
+        if gateway && !self.tunables.kernel_clocks() {
+            let nothing_up = self.peers.peers.get(peer_id).is_some_and(|p| {
+                !self.nets.iter().any(|l| alive::has_up_ni(&self.peers, p, l.net))
+            });
+            if nothing_up && let Some(peer) = self.peers.peers.get_mut(peer_id) {
+                peer.gateway.life = peer.gateway.life.after(Sign::Down);
+                tracing::info!(gateway = %peer.primary, "gateway lost");
+            }
+            self.leave_queue(id);
+        }
+    }
+
+    /// where the gateway is not discovered, the report decides.
+    fn notified_routes(&mut self, peer_id: PeerId, nid: Nid, up: bool) {
+        let Some(peer) = self.peers.peers.get(peer_id) else { return };
+        if alive::is_discovery_off(&self.tunables, peer) {
+            for route in self.router.routes.all_mut().filter(|r| r.nid == nid) {
+                route.cached = up;
+            }
+        }
+    }
+
+    /// whether the reporting interface is not the one that would be used anyway.
+    fn is_another_preferable(&self, by: Option<NiId>) -> bool {
+        let Some(ni) = by.and_then(|id| self.nis.get(id)) else { return false };
+        let Some(net) = self.nets.iter().find(|n| n.net == ni.nid.net()) else { return false };
+        net.nis
+            .iter()
+            .filter_map(|id| self.nis.get(*id))
+            .any(|other| (!other.fatal, other.health) > (!ni.fatal, ni.health))
+    }
+
+    /// Messages that wait for a credit of a gateway's interface look for another way, if there is
+    /// one.
+    fn leave_queue(&mut self, ni: PeerNiId) {
+        let Some(pni) = self.peers.nis.get(ni) else { return };
+        for id in pni.queue.iter().copied().collect::<Vec<MsgId>>() {
+            let Some(msg) = self.msgs.get(id).filter(|m| m.stage == Stage::PeerQueue) else {
+                continue;
+            };
+            if choose::ways_to(self.tables(), msg.hdr.dst.net()) > 0 {
+                self.return_credits(id);
+                if let Some(msg) = self.msgs.get_mut(id) {
+                    msg.stage = Stage::Moving;
+                }
+                self.work.push_back(Work::Launch(id));
+            }
+        }
+    }
+}

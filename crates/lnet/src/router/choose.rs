@@ -1,0 +1,262 @@
+//! Which gateway carries a message to a network that is not local (behaviour.md 3.6). Pure, like
+//! `send/select.rs`, which calls this when no local path exists.
+//!
+//! Each choice is one ordered key. The smallest key wins.
+
+use core::cmp::Reverse;
+
+use lnet_types::{Errno, Net, NiId, Nid, PeerId, PeerNiId};
+
+use super::alive;
+use super::routes::Route;
+use crate::peer::{Peer, PeerNi};
+use crate::send::explain::{Named, Recorder, Step};
+use crate::send::key::{GatewayKey, Priority, RouteKey, choose};
+use crate::send::select::{
+    Path, Request, Tables, avoids_tried, best_ni, best_pair, local_net, within_range,
+};
+
+/// What a path over a gateway adds to a [`Path`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Via {
+    /// The interface that the message is for in the end.
+    pub(crate) dest: PeerNiId,
+    /// The route; `None` if the message goes back the way that its request came (S-51).
+    pub(crate) route: Option<RouteUse>,
+}
+
+/// The route that was chosen, and its new place in the round (S-57).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RouteUse {
+    pub(crate) net: Net,
+    pub(crate) gateway: PeerId,
+    pub(crate) seq: u64,
+}
+
+/// A message that this node only passes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Passing {
+    /// Whether the node that the message comes from in the first place is Multi-Rail (S-13).
+    pub(crate) from_mr: bool,
+    /// The previous hop: sending it back there would go on for ever.
+    pub(crate) previous: Option<PeerId>,
+}
+
+/// The path of a message that is being forwarded (S-12 … S-14, S-31, S-53).
+pub(crate) fn onward(
+    t: Tables<'_>,
+    r: &Request<'_>,
+    target: &PeerNi,
+    peer: &Peer,
+    passing: Passing,
+    rec: &mut Recorder<'_>,
+) -> Result<Path, Errno> {
+    if local_net(t, target.nid.net()).is_none() {
+        // A neighbour that was addressed by the NID of its far side (S-15): it takes what is for
+        // its near side only (S-81.3).
+        if peer.is_mr() && peer.nets.iter().any(|n| local_net(t, n.net).is_some()) {
+            return best_pair(t, r, peer, rec);
+        }
+        return routed(t, r, Some(r.target), None, rec);
+    }
+    let ailing = !target.status_up || target.health < crate::HEALTH_MAX;
+    if passing.from_mr && peer.is_mr() && ailing && !r.recovery {
+        return best_pair(t, r, peer, rec);
+    }
+    let ni = best_ni(t, target.nid.net(), None, r, rec).ok_or(Errno::EHOSTUNREACH)?;
+    Ok(Path { ni, peer_ni: r.target, remember: false, counted: false, via: None })
+}
+
+/// A path over a gateway (S-50 … S-59). `dest`: the final interface, if it is fixed; else the best
+/// of the target's peer. `from`: our interface, if it is fixed.
+pub(crate) fn routed(
+    t: Tables<'_>,
+    r: &Request<'_>,
+    dest: Option<PeerNiId>,
+    from: Option<NiId>,
+    rec: &mut Recorder<'_>,
+) -> Result<Path, Errno> {
+    let back = hinted(t, r, from, rec);
+    if let Some(path) = back
+        && is_hint_good(t, r, path.peer_ni)
+    {
+        return Ok(path);
+    }
+    let chosen = by_route(t, r, dest, from, rec);
+    match (chosen, back) {
+        (Ok(path), _) => Ok(path),
+        // Nothing better is known: the way that the request came did work once.
+        (Err(_), Some(path)) => Ok(path),
+        (Err(errno), None) => Err(errno),
+    }
+}
+
+/// The way back over the gateway that a request came by (S-51).
+fn hinted(
+    t: Tables<'_>,
+    r: &Request<'_>,
+    from: Option<NiId>,
+    rec: &mut Recorder<'_>,
+) -> Option<Path> {
+    let hop = t.peers.find(r.hint?)?;
+    let gateway = t.peers.nis.get(hop)?;
+    if !alive::is_router(t.peers, gateway.peer) {
+        return None;
+    }
+    let ni = match from {
+        Some(ni) => ni,
+        None => best_ni(t, gateway.nid.net(), None, r, rec)?,
+    };
+    if t.nis.get(ni)?.nid.net() != gateway.nid.net() {
+        return None;
+    }
+    let via = Via { dest: r.target, route: None };
+    Some(Path { ni, peer_ni: hop, remember: false, counted: false, via: Some(via) })
+}
+
+/// The kernel goes back by the hint, come what may. We don't through a gateway that is known dead
+/// or has just failed this message (DEC-24).
+fn is_hint_good(t: Tables<'_>, r: &Request<'_>, hop: PeerNiId) -> bool {
+    let alive = t.peers.nis.get(hop).is_some_and(|n| {
+        n.status_up && t.peers.peers.get(n.peer).is_some_and(|p| p.gateway.life.is_alive())
+    });
+    !avoids_tried(t) || (alive && !r.tried.iter().any(|&(_, id)| id == hop))
+}
+
+fn by_route(
+    t: Tables<'_>,
+    r: &Request<'_>,
+    dest: Option<PeerNiId>,
+    from: Option<NiId>,
+    rec: &mut Recorder<'_>,
+) -> Result<Path, Errno> {
+    let dest = match dest {
+        Some(dest) => dest,
+        None => best_dest(t, r)?,
+    };
+    let target = t.peers.nis.get(dest).ok_or(Errno::EFAULT)?;
+    let source = from.and_then(|ni| t.nis.get(ni)).map(|ni| ni.nid.net());
+    let candidates: Vec<Candidate<'_>> = usable(t, r, target, source).collect();
+    let best = candidates.iter().map(|c| c.ni.health).max().unwrap_or(0);
+    let highest = candidates.iter().map(|c| c.route.seq).max().unwrap_or(0);
+    let keyed = candidates.iter().map(|c| (c, key(t, r, target, best, c)));
+    let chosen =
+        choose(rec, Step::Gateway, keyed, |c| Named::Nid(c.ni.nid)).ok_or(Errno::EHOSTUNREACH)?;
+    let ni = match from {
+        Some(ni) => ni,
+        None => best_ni(t, chosen.ni.nid.net(), None, r, rec).ok_or(Errno::EFAULT)?,
+    };
+    let seq = highest + 1;
+    let route = RouteUse { net: chosen.route.net, gateway: chosen.route.gateway, seq };
+    Ok(Path {
+        ni,
+        peer_ni: chosen.hop,
+        remember: false,
+        counted: !r.internal && r.passing.is_none(),
+        via: Some(Via { dest, route: Some(route) }),
+    })
+}
+
+/// A route that may be used, and the interface of its gateway that would be.
+struct Candidate<'a> {
+    route: &'a Route,
+    place: usize,
+    hop: PeerNiId,
+    ni: &'a PeerNi,
+}
+
+/// S-54.
+fn usable<'a>(
+    t: Tables<'a>,
+    r: &'a Request<'a>,
+    dest: &'a PeerNi,
+    source: Option<Net>,
+) -> impl Iterator<Item = Candidate<'a>> + 'a {
+    t.routes.to(dest.nid.net()).iter().enumerate().filter_map(move |(place, route)| {
+        let previous = r.passing.and_then(|p| p.previous);
+        // Neither back where it came from, nor through a gateway to that gateway's own far side,
+        // which it would take for a mistake (S-81.3).
+        if previous == Some(route.gateway)
+            || dest.peer == route.gateway
+            || !alive::is_route_alive(t.tunables, t.peers, route)
+        {
+            return None;
+        }
+        let gateway = t.peers.peers.get(route.gateway)?;
+        let (hop, ni) = gateway
+            .nets
+            .iter()
+            .filter(|n| source.is_none_or(|s| s == n.net) && local_net(t, n.net).is_some())
+            .flat_map(|n| &n.nis)
+            .filter_map(|id| t.peers.nis.get(*id).map(|n| (*id, n)))
+            .min_by_key(|&(id, n)| GatewayKey {
+                down: avoids_tried(t) && !n.status_up,
+                health: Reverse(n.health),
+                tried: was_tried(t, r, id),
+                priority: Priority(n.grade.priority),
+                credits: Reverse(n.credits),
+                seq: n.seq,
+            })?;
+        Some(Candidate { route, place, hop, ni })
+    })
+}
+
+fn was_tried(t: Tables<'_>, r: &Request<'_>, hop: PeerNiId) -> bool {
+    avoids_tried(t) && t.tunables.legacy_route_rr == 0 && r.tried.iter().any(|&(_, id)| id == hop)
+}
+
+fn key(t: Tables<'_>, r: &Request<'_>, dest: &PeerNi, best: u32, c: &Candidate<'_>) -> RouteKey {
+    let primary = t.peers.peers.get(c.route.gateway).map(|p| p.primary);
+    // Plain turns, as before there was health.
+    let turns = t.tunables.legacy_route_rr != 0;
+    let preferred = |nid: Nid| dest.mapping.iter().any(|m| m.routers.contains(&nid));
+    RouteKey {
+        tried: was_tried(t, r, c.hop),
+        not_preferred: dest.mapping.iter().any(|m| !m.routers.is_empty())
+            && !primary.is_some_and(preferred),
+        priority: c.route.priority.into(),
+        hops: c.route.hops.unwrap_or(1).into(),
+        health: Reverse(if turns { 0 } else { within_range(t, c.ni.health, best) }),
+        queued_bytes: if turns { 0 } else { c.ni.queued_bytes },
+        credits: Reverse(if turns { 0 } else { c.ni.credits }),
+        seq: c.route.seq,
+        place: Reverse(c.place as u32),
+    }
+}
+
+/// The interface of the target's peer to go for: on the best of its networks that routes lead to
+/// (S-53).
+fn best_dest(t: Tables<'_>, r: &Request<'_>) -> Result<PeerNiId, Errno> {
+    let target = t.peers.nis.get(r.target).ok_or(Errno::EFAULT)?;
+    let peer = t.peers.peers.get(target.peer).ok_or(Errno::EFAULT)?;
+    let net = peer
+        .nets
+        .iter()
+        .filter(|n| t.routes.knows(n.net))
+        .min_by_key(|n| (Reverse(n.health), n.grade.priority, n.seq))
+        .ok_or(Errno::EHOSTUNREACH)?;
+    net.nis
+        .iter()
+        .filter_map(|id| t.peers.nis.get(*id).map(|n| (*id, n)))
+        .min_by_key(|&(_, n)| (Reverse(n.health), n.grade.priority, Reverse(n.credits), n.seq))
+        .map(|(id, _)| id)
+        .ok_or(Errno::EHOSTUNREACH)
+}
+
+/// How many interfaces of gateways could carry a message to `net` now: whether there is another
+/// way for one that has failed.
+pub(crate) fn ways_to(t: Tables<'_>, net: Net) -> usize {
+    t.routes
+        .to(net)
+        .iter()
+        .filter(|route| alive::is_route_alive(t.tunables, t.peers, route))
+        .filter_map(|route| t.peers.peers.get(route.gateway))
+        .flat_map(|p| p.nets.iter().filter(|n| local_net(t, n.net).is_some()))
+        .map(|n| n.nis.len())
+        .sum()
+}
+
+/// The route with the fewest hops (M-51).
+pub(crate) fn nearest(t: Tables<'_>, net: Net) -> Option<&Route> {
+    t.routes.to(net).iter().min_by_key(|r| r.hops.unwrap_or(1))
+}

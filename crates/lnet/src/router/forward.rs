@@ -1,0 +1,256 @@
+//! A message for somebody else, on a router: from its header to its departure (behaviour.md 4.2,
+//! 7.5).
+//!
+//! ```text
+//!   header ──► credit of the sender's interface ──► buffer ──► Deliver … rx_done ──► launch
+//!                  │ none free                        │ none free
+//!                  ╰── waits, Defer ── Resume ◄────────╯ something came home
+//! ```
+//!
+//! While the header waits, its driver reads nothing more from that connection: the sender is slowed
+//! down, nobody else. The credit and the buffer come home when the message ends (`discard`), after
+//! all its attempts; each lets one waiting message go.
+//!
+//! Unlike the kernel, which has one queue for each peer, those that wait for a credit queue at the
+//! interface whose credit it is, so that credits and queue always agree (C-4).
+
+use lnet_types::{Errno, Fault, HealthStatus, Instant, MsgId, NiId, PeerNiId, ProcessId, RxId};
+use lnet_wire::Hdr;
+
+use super::buffers::{Buffer, PoolKind};
+use super::choose::Passing;
+use crate::Node;
+use crate::msg::{Role, RxSide, Stage};
+use crate::output::{DropReason, Output, Payload, Sink, Verdict};
+use crate::peer::PeerNi;
+
+/// What a forwarded message holds on this router.
+#[derive(Debug)]
+pub(crate) struct Transit {
+    pool: PoolKind,
+    /// A credit of the interface that it came from, or a place in the queue for one.
+    credit: bool,
+    buffer: Option<Buffer>,
+}
+
+impl Node {
+    /// Router credits of a peer's interface (C-24).
+    pub(crate) fn router_credits_max(&self, pni: &PeerNi) -> i32 {
+        let Some(local) = pni.local else { return 0 };
+        let global = self.tunables.peer_buffer_credits as u32;
+        let n = match (local.peer_buffer_credits, global) {
+            (0, 0) => local.peer_credits,
+            (0, global) => global,
+            (own, _) => own,
+        };
+        n as i32
+    }
+
+    /// Takes in a message for another node (R-50), or lets its driver wait.
+    pub(crate) fn forward_in(&mut self, now: Instant, side: RxSide, hdr: &Hdr) -> Verdict {
+        // Routing may have ended while the message was held by a rule.
+        let Some(from) = side.peer_ni.filter(|_| self.router.is_on()) else {
+            return Verdict::Drop(DropReason::NotRouter);
+        };
+        let initiator = ProcessId { nid: hdr.src, pid: hdr.src_pid };
+        let id = self.new_rx(now, side, hdr, initiator, None);
+        if let Some(pni) = self.peers.nis.get_mut(from) {
+            pni.refs += 1;
+        }
+        if let Some(msg) = self.msgs.get_mut(id) {
+            msg.role = Role::Forward;
+            msg.hop_pid = hdr.dst_pid;
+            // How long it waits here is not the sender's affair (C-11).
+            msg.deadline = Instant::FAR_FUTURE;
+            let pool = PoolKind::for_payload(hdr.payload_len);
+            msg.transit = Some(Transit { pool, credit: false, buffer: None });
+        }
+        match self.admit_transit(id) {
+            Some(verdict) => verdict,
+            None => {
+                self.router.deferred.insert((side.ni, side.id), id);
+                Verdict::Defer
+            }
+        }
+    }
+
+    /// Takes what a message needs to be received (C-22). `None`: it waits.
+    fn admit_transit(&mut self, id: MsgId) -> Option<Verdict> {
+        let msg = self.msgs.get_mut(id)?;
+        let from = msg.rx?.peer_ni?;
+        let transit = msg.transit.as_mut()?;
+        let pool = transit.pool as usize;
+        if !transit.credit {
+            transit.credit = true;
+            let max = self.peers.nis.get(from).map_or(0, |pni| self.router_credits_max(pni));
+            let pni = self.peers.nis.get_mut(from)?;
+            pni.transit.held += 1;
+            let free = max - pni.transit.held;
+            pni.transit.credits_min = Some(pni.transit.credits_min.map_or(free, |m| m.min(free)));
+            if free < 0 {
+                pni.transit.queue.push_back(id);
+                self.msgs.get_mut(id)?.stage = Stage::TransitQueue;
+                return None;
+            }
+        }
+        match self.router.pools.get_mut(pool)?.take(id) {
+            Some(buffer) => self.fill(id, buffer),
+            None => {
+                self.msgs.get_mut(id)?.stage = Stage::PoolQueue;
+                None
+            }
+        }
+    }
+
+    /// Gives a message its buffer: its payload can come.
+    fn fill(&mut self, id: MsgId, buffer: Buffer) -> Option<Verdict> {
+        let msg = self.msgs.get_mut(id)?;
+        let iov = buffer.spans(msg.hdr.payload_len);
+        msg.payload = Payload::Spans(iov.clone());
+        msg.stage = Stage::Receiving;
+        msg.transit.as_mut()?.buffer = Some(buffer);
+        Some(Verdict::Deliver { msg: id, sink: Sink::Spans(iov) })
+    }
+
+    /// Tells the driver of a message that waited.
+    fn resume_transit(&mut self, id: MsgId, verdict: Verdict) {
+        let Some(rx) = self.msgs.get(id).and_then(|m| m.rx) else { return };
+        if self.router.deferred.remove(&(rx.ni, rx.id)).is_some() {
+            self.outputs.push_back(Output::Resume { ni: rx.ni, rx: rx.id, verdict });
+        }
+    }
+
+    /// The payload is here: onward (R-51).
+    pub(crate) fn forward(&mut self, now: Instant, id: MsgId) {
+        self.judge(now, id, Ok(()));
+        self.launch(now, id);
+    }
+
+    /// What path selection needs to know of a message that is passing through.
+    pub(crate) fn passing(&self, id: MsgId) -> Option<Passing> {
+        let msg = self.msgs.get(id).filter(|m| m.role == Role::Forward)?;
+        let from = self.peers.owner(msg.hdr.src).and_then(|p| self.peers.peers.get(p));
+        let previous = msg.rx.and_then(|rx| rx.peer_ni).and_then(|n| self.peers.nis.get(n));
+        Some(Passing {
+            from_mr: from.is_some_and(|p| p.is_mr()),
+            previous: previous.map(|n| n.peer),
+        })
+    }
+
+    /// Returns what a message holds on this router (C-23): the buffer first, then the credit.
+    pub(crate) fn return_transit(&mut self, id: MsgId) {
+        let Some(msg) = self.msgs.get_mut(id) else { return };
+        let Some(transit) = msg.transit.take() else { return };
+        let (rx, stage) = (msg.rx, msg.stage);
+        if let Some(rx) = rx {
+            self.router.deferred.remove(&(rx.ni, rx.id));
+        }
+        if let Some(pool) = self.router.pools.get_mut(transit.pool as usize) {
+            if stage == Stage::PoolQueue {
+                pool.leave(id);
+            }
+            if let Some(buffer) = transit.buffer {
+                let slab = pool.give(buffer);
+                self.outputs.extend(slab.map(Output::Release));
+                self.serve_pool(transit.pool);
+            }
+        }
+        let Some(from) = rx.and_then(|rx| rx.peer_ni) else { return };
+        if let Some(pni) = self.peers.nis.get_mut(from)
+            && transit.credit
+        {
+            pni.transit.held -= 1;
+            if stage == Stage::TransitQueue {
+                pni.transit.queue.retain(|x| *x != id);
+            }
+        }
+        self.serve_peer(from);
+        self.peers.release(from);
+    }
+
+    /// Lets those go on that wait for a buffer that is there.
+    pub(crate) fn serve_pool(&mut self, kind: PoolKind) {
+        while let Some((msg, buffer)) =
+            self.router.pools.get_mut(kind as usize).and_then(|p| p.serve())
+        {
+            if let Some(verdict) = self.fill(msg, buffer) {
+                self.resume_transit(msg, verdict);
+            }
+        }
+    }
+
+    /// Lets those go on that wait for a credit that is there.
+    fn serve_peer(&mut self, from: PeerNiId) {
+        loop {
+            let Some(pni) = self.peers.nis.get(from) else { return };
+            let max = self.router_credits_max(pni);
+            let waiting = pni.transit.queue.len() as i32;
+            if waiting == 0 || pni.transit.held - waiting >= max {
+                return;
+            }
+            let next = self.peers.nis.get_mut(from).and_then(|n| n.transit.queue.pop_front());
+            if let Some(next) = next
+                && let Some(verdict) = self.admit_transit(next)
+            {
+                self.resume_transit(next, verdict);
+            }
+        }
+    }
+
+    /// A deferred message's connection is gone, and the message with it.
+    pub(crate) fn transit_gone(&mut self, ni: NiId, rx: RxId) {
+        if let Some(id) = self.router.deferred.get(&(ni, rx)).copied() {
+            self.discard(id);
+        }
+    }
+
+    /// Drops the messages that wait here: all of them (C-26), or what came in through `ni`.
+    /// Nobody's health pays for it (Z-6).
+    pub(crate) fn drop_transit(&mut self, through: Option<NiId>, reason: DropReason) {
+        let waiting: Vec<_> = self
+            .router
+            .deferred
+            .iter()
+            .filter(|((ni, _), _)| through.is_none_or(|t| t == *ni))
+            .map(|(_, id)| *id)
+            .collect();
+        for id in waiting {
+            // An earlier one may have let it go on.
+            let Some(msg) = self.msgs.get(id) else { continue };
+            let (hdr, rx) = (msg.hdr, msg.rx);
+            if !matches!(msg.stage, Stage::TransitQueue | Stage::PoolQueue) {
+                continue;
+            }
+            if let Some(rx) = rx {
+                self.count_drop(rx.ni, &hdr, reason);
+            }
+            self.resume_transit(id, Verdict::Drop(reason));
+            self.discard(id);
+        }
+    }
+
+    /// A forward has failed for good. Nobody is told but the counters (R-54).
+    pub(crate) fn count_lost(&mut self, id: MsgId) {
+        let Some(msg) = self.msgs.get(id) else { return };
+        let Some(rx) = msg.rx else { return };
+        if msg.tx.is_none() {
+            // What had a path was counted there, if it was dropped and not just lost (C-9).
+            let hdr = msg.hdr;
+            return self.count_drop(rx.ni, &hdr, DropReason::NoRoute);
+        }
+        *self.drops.entry(DropReason::ForwardFailed).or_default() += 1;
+    }
+
+    /// C-8b: on a router, what is for an interface known to be down is not even tried.
+    pub(crate) fn is_next_hop_dead(&self, id: MsgId) -> Option<Fault> {
+        let msg = self.msgs.get(id).filter(|m| m.role == Role::Forward)?;
+        let pni = self.peers.nis.get(msg.tx?.peer_ni?)?;
+        let dead = !msg.hop_pid.is_user() && self.watches_aliveness(pni) && !pni.status_up;
+        dead.then_some(Fault::new(HealthStatus::RemoteDropped, Errno::EHOSTUNREACH))
+    }
+
+    /// Whether the node keeps track of this interface being up or down (C-10).
+    pub(crate) fn watches_aliveness(&self, pni: &PeerNi) -> bool {
+        self.router.is_on() && pni.local.is_some_and(|t| t.peer_timeout > 0)
+    }
+}

@@ -1,0 +1,88 @@
+//! Routing (behaviour.md 7, 3.6 and 4.2): networks behind other networks.
+//!
+//! Two halves that share little but the word. A *user* of routers keeps routes (`routes.rs`), knows
+//! which gateways are alive (`alive.rs`, kept up to date by `check.rs`) and chooses one per message
+//! (`choose.rs`). A *router* takes messages that are for others (`forward.rs`) into buffers of
+//! three sizes (`buffers.rs`), is switched on and off and watches its own interfaces
+//! (`switch.rs`). What operators see of both is in `view.rs`.
+//!
+//! Everything between arrival and departure of a forwarded message that is not special to routing
+//! (credits of the next hop, resends, health) is where it is for other messages: `send/`.
+
+pub(crate) mod alive;
+pub(crate) mod buffers;
+mod check;
+pub(crate) mod choose;
+pub(crate) mod forward;
+pub(crate) mod routes;
+mod switch;
+mod view;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lnet_types::{Instant, MsgId, Net, NiId, PeerId, RxId};
+use smallvec::SmallVec;
+
+pub use buffers::{PoolKind, RouterMemory};
+pub use routes::{RouteError, RouteSpec};
+pub use switch::RoutingState;
+pub use view::{Distance, PoolView, RouteView, RoutingView};
+
+use alive::Life;
+use buffers::Pool;
+use routes::Routes;
+
+/// Everything of routing that belongs to the node as a whole.
+#[derive(Debug)]
+pub(crate) struct Router {
+    pub(crate) routes: Routes,
+    pub(crate) state: RoutingState,
+    /// When `state` began.
+    since: Instant,
+    pub(crate) pools: [Pool; 3],
+    /// Arrived messages that wait for a credit or a buffer, by their driver's name.
+    pub(crate) deferred: BTreeMap<(NiId, RxId), MsgId>,
+    /// When each gateway is looked at next.
+    checks: BTreeSet<(Instant, PeerId)>,
+}
+
+impl Router {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            routes: Routes::new(seed),
+            state: RoutingState::Disabled,
+            since: Instant::ZERO,
+            pools: PoolKind::ALL.map(Pool::new),
+            deferred: BTreeMap::new(),
+            checks: BTreeSet::new(),
+        }
+    }
+
+    /// Whether messages for others are taken.
+    pub(crate) fn is_on(&self) -> bool {
+        self.state != RoutingState::Disabled
+    }
+}
+
+/// What is kept for a peer that serves as a gateway.
+#[derive(Debug, Default)]
+pub(crate) struct Gateway {
+    /// Routes through it; a peer with at least one is a router.
+    pub(crate) routes: u32,
+    pub(crate) life: Life,
+    /// The network that the last check went over.
+    pub(crate) ping_net: Option<Net>,
+    /// When the last check began.
+    started: Instant,
+    /// When each of its networks is due for a check.
+    next: SmallVec<[(Net, Instant); 2]>,
+    /// Its entry in [`Router::checks`].
+    due: Option<Instant>,
+}
+
+impl Gateway {
+    ///
+    pub(crate) fn is_router(&self) -> bool {
+        self.routes > 0
+    }
+}

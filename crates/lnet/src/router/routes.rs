@@ -1,0 +1,409 @@
+//! Routes: which networks are behind which gateways (behaviour.md 7.1), and what becomes of them
+//! when gateways turn out to be other peers than was thought (R-16, D-42, D-48).
+//!
+//! Whether a route may be used is in `alive.rs`, which one is used in `choose.rs`.
+
+use std::collections::BTreeMap;
+
+use lnet_types::{Errno, Instant, Net, Nid, PeerId, Prng};
+use thiserror::Error;
+
+use super::alive::Life;
+use crate::Node;
+use crate::node::Work;
+use crate::peer::PeerFlags;
+
+/// A route as it is configured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RouteSpec {
+    /// The network that is reached by it.
+    pub net: Net,
+    /// A NID of the gateway, on a local network.
+    pub gateway: Nid,
+    /// Routers on the way, 1 to 255; `None` is undefined, and counts as 1 in comparisons (R-2).
+    pub hops: Option<u32>,
+    /// 0 is best.
+    pub priority: u32,
+}
+
+/// A route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Route {
+    pub(crate) net: Net,
+    pub(crate) gateway: PeerId,
+    /// The gateway as configured.
+    pub(crate) nid: Nid,
+    pub(crate) hops: Option<u8>,
+    pub(crate) priority: u32,
+    /// What the last check found; decides where the gateway is not discovered (R-30.2).
+    pub(crate) cached: bool,
+    /// The gateway has an interface on the network itself (R-33).
+    pub(crate) single_hop: bool,
+    pub(crate) seq: u64,
+}
+
+/// Most routes of a node: far more than the largest site has, and listings stay short.
+const ROUTES_MAX: usize = 1 << 16;
+
+/// All routes, by network. Within a network the order is random, so that nodes of the same
+/// configuration prefer different gateways (R-4).
+#[derive(Debug)]
+pub(crate) struct Routes {
+    nets: BTreeMap<Net, Vec<Route>>,
+    rng: Prng,
+}
+
+/// Why a route was not added or removed. C-route-5 in the words of this node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum RouteError {
+    /// The wildcard or loopback as gateway.
+    #[error("gateway {0}: expected the NID of one other node")]
+    Gateway(Nid),
+    /// The wildcard or loopback as remote network.
+    #[error("network {0}: expected one that can be remote")]
+    Net(Net),
+    /// The gateway would be behind itself.
+    #[error("gateway {gateway} is on {net} itself")]
+    Loop {
+        /// The gateway.
+        gateway: Nid,
+        /// The network.
+        net: Net,
+    },
+    /// The gateway is this node.
+    #[error("gateway {0} is this node")]
+    Oneself(Nid),
+    /// Hop count out of bounds.
+    #[error("hop count {0}: expected 1 to 255")]
+    Hops(u32),
+    /// No route leads to a local network.
+    #[error("network {0} is local")]
+    Local(Net),
+    /// No interface on the gateway's network.
+    #[error("no interface on the network of gateway {0}")]
+    Unreachable(Nid),
+    /// The gateway's peer has a route to that network.
+    #[error("there is a route to {net} by {gateway} or another NID of its node")]
+    Exists {
+        /// The network.
+        net: Net,
+        /// The gateway.
+        gateway: Nid,
+    },
+    /// No route leads there.
+    #[error("there is no route to {0}")]
+    NoSuchNet(Net),
+    /// No record could be made for the gateway, or there are too many routes.
+    #[error("gateway {gateway}: {errno}")]
+    Peer {
+        /// The gateway.
+        gateway: Nid,
+        /// Why.
+        errno: Errno,
+    },
+    /// The node is stopping.
+    #[error("the node is stopping")]
+    Stopping,
+}
+
+impl RouteError {
+    /// The error number that kernel LNet returns.
+    pub const fn errno(self) -> Errno {
+        match self {
+            Self::Gateway(_)
+            | Self::Net(_)
+            | Self::Loop { .. }
+            | Self::Oneself(_)
+            | Self::Hops(_) => Errno::EINVAL,
+            Self::Local(_) | Self::Exists { .. } => Errno::EEXIST,
+            Self::Unreachable(_) => Errno::EHOSTUNREACH,
+            Self::NoSuchNet(_) => Errno::ENOENT,
+            Self::Peer { errno, .. } => errno,
+            Self::Stopping => Errno::ESHUTDOWN,
+        }
+    }
+}
+
+impl Routes {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { nets: BTreeMap::new(), rng: Prng::new(seed ^ 0x726f_7574_6573) }
+    }
+
+    /// Routes to `net`, in list order.
+    pub(crate) fn to(&self, net: Net) -> &[Route] {
+        self.nets.get(&net).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether `net` is a remote network.
+    pub(crate) fn knows(&self, net: Net) -> bool {
+        self.nets.contains_key(&net)
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Route> {
+        self.nets.values().flatten()
+    }
+
+    pub(crate) fn all_mut(&mut self) -> impl Iterator<Item = &mut Route> {
+        self.nets.values_mut().flatten()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.nets.is_empty()
+    }
+
+    fn len(&self) -> usize {
+        self.nets.values().map(Vec::len).sum()
+    }
+
+    /// R-4.
+    fn insert(&mut self, route: Route) {
+        let list = self.nets.entry(route.net).or_default();
+        let at = self.rng.below(list.len() as u64 + 1) as usize;
+        list.insert(at, route);
+    }
+
+    fn take(&mut self, mut which: impl FnMut(&Route) -> bool) -> Vec<Route> {
+        let mut out = Vec::new();
+        for list in self.nets.values_mut() {
+            list.retain(|r| {
+                let take = which(r);
+                if take {
+                    out.push(r.clone());
+                }
+                !take
+            });
+        }
+        self.nets.retain(|_, list| !list.is_empty());
+        out
+    }
+
+    /// S-57.
+    pub(crate) fn used(&mut self, net: Net, gateway: PeerId, seq: u64) {
+        let list = self.nets.get_mut(&net).into_iter().flatten();
+        if let Some(route) = list.into_iter().find(|r| r.gateway == gateway) {
+            route.seq = seq;
+        }
+    }
+}
+
+impl Node {
+    /// Adds a route (R-1). The gateway is checked at once (R-5).
+    ///
+    /// # Errors
+    /// Names what is wrong with the network, the gateway or the hop count.
+    pub fn add_route(&mut self, now: Instant, spec: RouteSpec) -> Result<(), RouteError> {
+        let now = self.clock(now);
+        let RouteSpec { net, gateway, hops, priority } = spec;
+        if !self.running {
+            return Err(RouteError::Stopping);
+        }
+        if gateway.is_any() || gateway.is_loopback() {
+            return Err(RouteError::Gateway(gateway));
+        }
+        if net == Net::ANY || net.kind == Net::LO.kind {
+            return Err(RouteError::Net(net));
+        }
+        if gateway.net() == net {
+            return Err(RouteError::Loop { gateway, net });
+        }
+        if self.is_own(gateway) {
+            return Err(RouteError::Oneself(gateway));
+        }
+        let hops = match hops {
+            None => None,
+            Some(n) => match u8::try_from(n) {
+                Ok(n) if n > 0 => Some(n),
+                Ok(_) | Err(_) => return Err(RouteError::Hops(n)),
+            },
+        };
+        if self.net_tunables(net).is_some() {
+            return Err(RouteError::Local(net));
+        }
+        if self.net_tunables(gateway.net()).is_none() {
+            return Err(RouteError::Unreachable(gateway));
+        }
+        if self.router.routes.len() >= ROUTES_MAX {
+            return Err(RouteError::Peer { gateway, errno: Errno::ENOSPC });
+        }
+        let unknown = self.peers.find(gateway).is_none();
+        let ni = self
+            .peer_ni_or_new(gateway, None)
+            .map_err(|errno| RouteError::Peer { gateway, errno })?;
+        let Some(pni) = self.peers.nis.get_mut(ni) else {
+            return Err(RouteError::Peer { gateway, errno: Errno::EFAULT });
+        };
+        let peer = pni.peer;
+        if self.router.routes.to(net).iter().any(|r| r.gateway == peer) {
+            return Err(RouteError::Exists { net, gateway });
+        }
+        let unproven = self.tunables.check_routers_before_use != 0;
+        if unproven && unknown {
+            // O-28
+            pni.status_up = false;
+        }
+        if hops.is_none() && self.tunables.avoid_asym_router_failure != 0 {
+            tracing::info!(%net, %gateway, "hop count undefined: the far side is watched only if \
+                the gateway turns out to have an interface there");
+        }
+        self.router.routes.insert(Route {
+            net,
+            gateway: peer,
+            nid: gateway,
+            hops,
+            priority,
+            cached: !unproven,
+            single_hop: false,
+            seq: 0,
+        });
+        self.is_gateway_now(now, peer);
+        self.name_gateways();
+        self.check_gateways(now);
+        self.settle(now);
+        Ok(())
+    }
+
+    /// Counts a new route through `peer`, which is to be checked now (R-5).
+    fn is_gateway_now(&mut self, now: Instant, peer: PeerId) {
+        let unproven = self.tunables.check_routers_before_use != 0;
+        let Some(p) = self.peers.peers.get_mut(peer) else { return };
+        if !p.gateway.is_router() {
+            p.gateway.life = if unproven { Life::Unproven } else { Life::Assumed };
+        }
+        p.gateway.routes += 1;
+        self.check_soon(now, peer);
+    }
+
+    /// Removes routes (R-6): to one network or all, through one gateway, by any of its NIDs, or
+    /// all.
+    ///
+    /// # Errors
+    /// No route leads to the network named.
+    pub fn del_route(
+        &mut self,
+        now: Instant,
+        net: Option<Net>,
+        gateway: Option<Nid>,
+    ) -> Result<(), RouteError> {
+        let now = self.clock(now);
+        if let Some(net) = net.filter(|net| !self.router.routes.knows(*net)) {
+            return Err(RouteError::NoSuchNet(net));
+        }
+        let peer = gateway.map(|nid| self.peers.owner(nid));
+        let gone = self.router.routes.take(|r| {
+            net.is_none_or(|net| net == r.net) && peer.is_none_or(|p| p == Some(r.gateway))
+        });
+        self.forget_routes(&gone);
+        self.name_gateways();
+        self.settle(now);
+        Ok(())
+    }
+
+    /// O-42: the network of these gateways is not local any more.
+    pub(crate) fn del_routes_over(&mut self, net: Net) {
+        let gone = self.router.routes.take(|r| r.nid.net() == net);
+        self.forget_routes(&gone);
+        // Gateways that stay may go by another NID from now on.
+        self.rehome_later();
+        self.name_gateways();
+    }
+
+    /// Rules of the selection policy name gateways by their primary NIDs (U-25).
+    fn name_gateways(&mut self) {
+        let mut nids: Vec<Nid> = self
+            .router
+            .routes
+            .all()
+            .filter_map(|r| self.peers.peers.get(r.gateway))
+            .map(|p| p.primary)
+            .collect();
+        nids.sort_unstable();
+        nids.dedup();
+        self.policy_gateways_changed(nids);
+    }
+
+    /// A gateway without routes is an ordinary peer again (R-6).
+    fn forget_routes(&mut self, gone: &[Route]) {
+        for route in gone {
+            if let Some(p) = self.peers.peers.get_mut(route.gateway) {
+                p.gateway.routes = p.gateway.routes.saturating_sub(1);
+                if !p.gateway.is_router() {
+                    self.stop_checks(route.gateway);
+                }
+            }
+        }
+    }
+
+    /// Moves the routes of one gateway to another peer, which has turned out to be the same node
+    /// (R-16).
+    pub(crate) fn transfer_routes(&mut self, now: Instant, from: PeerId, into: PeerId) {
+        let moved = self.router.routes.take(|r| r.gateway == from);
+        self.forget_routes(&moved);
+        for route in moved {
+            self.settle_route(now, route, into);
+        }
+    }
+
+    /// Gives a route that has lost its peer to `into`, unless that has a better one there (R-16).
+    fn settle_route(&mut self, now: Instant, route: Route, into: PeerId) {
+        if let Some(old) =
+            self.router.routes.to(route.net).iter().find(|r| r.gateway == into).cloned()
+        {
+            let hops = |r: &Route| r.hops.unwrap_or(1);
+            if route.priority >= old.priority || hops(&route) >= hops(&old) {
+                tracing::warn!(net = %route.net, gateway = %route.nid, kept = %old.nid,
+                    "two routes by the same gateway: one is dropped");
+                return;
+            }
+            let gone = self.router.routes.take(|r| r.net == old.net && r.gateway == into);
+            self.forget_routes(&gone);
+        }
+        self.router.routes.insert(Route { gateway: into, ..route });
+        self.is_gateway_now(now, into);
+    }
+
+    /// Asks for routes to be looked at whose peer is gone or whose gateway NID has moved.
+    pub(crate) fn rehome_later(&mut self) {
+        if !self.router.routes.is_empty() {
+            self.work.push_back(Work::RehomeRoutes);
+        }
+    }
+
+    /// Gives such routes to the peer that owns the gateway's NID now; to a new one if none does
+    /// (D-42.5, D-48).
+    pub(crate) fn rehome_routes(&mut self, now: Instant) {
+        let peers = &self.peers;
+        let moved = self.router.routes.take(|r| match peers.owner(r.nid) {
+            Some(owner) => owner != r.gateway,
+            None => !peers.peers.contains_key(r.gateway),
+        });
+        self.forget_routes(&moved);
+        for route in moved {
+            let owner = self
+                .peer_ni_or_new(route.nid, None)
+                .ok()
+                .and_then(|ni| self.peers.nis.get(ni))
+                .map(|n| n.peer);
+            match owner {
+                Some(owner) => self.settle_route(now, route, owner),
+                None => {
+                    tracing::error!(net = %route.net, gateway = %route.nid,
+                        "route dropped: no record of its gateway can be made");
+                }
+            }
+        }
+        self.name_gateways();
+        self.check_gateways(now);
+    }
+
+    /// Whether every gateway has been checked at least once, whatever came of it (R-37). A shell
+    /// that honours `check_routers_before_use` waits for this before it opens for business.
+    pub fn are_routers_checked(&self) -> bool {
+        self.router.routes.all().all(|r| {
+            self.peers
+                .peers
+                .get(r.gateway)
+                .is_some_and(|p| p.flags.contains(PeerFlags::ROUTER_CHECKED))
+        })
+    }
+}

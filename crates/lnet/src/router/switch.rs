@@ -1,0 +1,293 @@
+//! Being a router: on and off at run time (behaviour.md 7.2), the number of buffers, and what the
+//! router says of its own interfaces (7.4).
+//!
+//! ```text
+//!   Disabled ──enable──► (Starting ──►) Enabled ──disable──► Stopping ──quiet──► Disabled
+//! ```
+//!
+//! `Starting` exists in the profile of the kernel only (DEC-36): there a router waits until it has
+//! been pinged, because it knows its interfaces by that alone. Messages are taken in all states but
+//! `Disabled` (R-26); peers are told to use us in `Enabled` only.
+
+use core::time::Duration;
+
+use lnet_types::{Errno, Instant, NiId, RegionId};
+use lnet_wire::{Hdr, Kind};
+
+use super::buffers::{PoolKind, RouterMemory};
+use crate::Node;
+use crate::output::{DropReason, Output};
+use crate::send::is_internal;
+
+/// Whether this node forwards. The numbers are those of `routing show` (S-routing-2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RoutingState {
+    /// No.
+    #[default]
+    Disabled = 0,
+    /// Yes.
+    Enabled = 1,
+    /// Still, but peers are told not to count on it.
+    Stopping = 2,
+    /// Already, but peers are not yet told.
+    Starting = 3,
+}
+
+/// A router that does not become quiet is stopped all the same after this many times as long
+/// (R-25).
+const STOP_PATIENCE: u32 = 3;
+
+impl Node {
+    /// Makes this node a router (R-22). Without effect if it is one.
+    ///
+    /// # Errors
+    /// `EBUSY`: it is just being stopped. `ENOMEM` or what `memory` said: no buffers. `ESHUTDOWN`.
+    pub fn enable_routing(
+        &mut self,
+        now: Instant,
+        memory: &mut dyn RouterMemory,
+    ) -> Result<(), Errno> {
+        let now = self.clock(now);
+        match self.router.state {
+            _ if !self.running => return Err(Errno::ESHUTDOWN),
+            RoutingState::Enabled | RoutingState::Starting => return Ok(()),
+            RoutingState::Stopping => return Err(Errno::EBUSY),
+            RoutingState::Disabled => {}
+        }
+        if let Err((_, errno)) = self.resize_pools(memory) {
+            self.close_pools();
+            return Err(errno);
+        }
+        self.router.since = now;
+        if self.tunables.kernel_clocks() {
+            self.router.state = RoutingState::Starting;
+        } else {
+            // The interfaces are known from their drivers; none has been silent yet.
+            for net in &mut self.nets {
+                net.last_alive = now;
+            }
+            self.opened(now);
+        }
+        self.settle(now);
+        Ok(())
+    }
+
+    /// R-23.
+    fn opened(&mut self, now: Instant) {
+        self.router.state = RoutingState::Enabled;
+        self.refresh_ping();
+        self.push_to_peers(now, true);
+    }
+
+    /// Ends being a router (R-24): peers are told, what is under way is forwarded, then it is over.
+    ///
+    /// # Errors
+    /// `EBUSY`: it is just being started (C-set-6).
+    pub fn disable_routing(&mut self, now: Instant) -> Result<(), Errno> {
+        let now = self.clock(now);
+        match self.router.state {
+            RoutingState::Disabled | RoutingState::Stopping => return Ok(()),
+            RoutingState::Starting => return Err(Errno::EBUSY),
+            RoutingState::Enabled => {}
+        }
+        self.router.state = RoutingState::Stopping;
+        self.router.since = now;
+        self.refresh_ping();
+        if !self.tunables.kernel_clocks() {
+            // The kernel lets them find out.
+            self.push_to_peers(now, true);
+        }
+        self.settle(now);
+        Ok(())
+    }
+
+    /// Brings the pools of a router to the numbers that the tunables `tiny_buffers`,
+    /// `small_buffers` and `large_buffers` ask for (R-28): more are there at once, fewer as they
+    /// return. To be called when one of these was set; without effect while routing is off, where
+    /// the numbers are used later.
+    ///
+    /// # Errors
+    /// What `memory` said; the tunable of the pool that could not grow has its old value again.
+    pub fn fit_router_buffers(
+        &mut self,
+        now: Instant,
+        memory: &mut dyn RouterMemory,
+    ) -> Result<(), Errno> {
+        let now = self.clock(now);
+        if !self.router.is_on() {
+            return Ok(());
+        }
+        let outcome = self.resize_pools(memory).map_err(|(kind, errno)| {
+            let pool = self.router.pools.get(kind as usize);
+            let old = pool.map_or(0, |p| i64::from(p.wanted()));
+            match kind {
+                PoolKind::Tiny => self.tunables.tiny_buffers = old,
+                PoolKind::Small => self.tunables.small_buffers = old,
+                PoolKind::Large => self.tunables.large_buffers = old,
+            }
+            errno
+        });
+        for kind in PoolKind::ALL {
+            self.serve_pool(kind);
+        }
+        self.settle(now);
+        outcome
+    }
+
+    fn resize_pools(&mut self, memory: &mut dyn RouterMemory) -> Result<(), (PoolKind, Errno)> {
+        let mut released = Vec::new();
+        let tunables = &self.tunables;
+        let outcome = self.router.pools.iter_mut().try_for_each(|pool| {
+            let kind = pool.kind;
+            pool.resize(kind.wanted(tunables), memory, &mut released).map_err(|e| (kind, e))
+        });
+        self.release_slabs(released);
+        outcome
+    }
+
+    fn release_slabs(&mut self, slabs: Vec<RegionId>) {
+        self.outputs.extend(slabs.into_iter().map(Output::Release));
+    }
+
+    fn close_pools(&mut self) {
+        let mut released = Vec::new();
+        for pool in &mut self.router.pools {
+            pool.close(&mut released);
+        }
+        self.release_slabs(released);
+    }
+
+    /// Routing is over (R-25): who still waits is dropped.
+    fn closed(&mut self) {
+        self.router.state = RoutingState::Disabled;
+        self.close_pools();
+        self.drop_transit(None, DropReason::NotRouter);
+        for ni in self.nis.values_mut() {
+            ni.aged = false;
+        }
+        self.refresh_ping();
+    }
+
+    /// The node is going: nothing waits here any longer, and no buffer is kept.
+    pub(crate) fn shut_router(&mut self) {
+        if self.router.is_on() {
+            self.closed();
+        }
+    }
+
+    /// How long nothing may be heard on a network before its interfaces count as down (R-40, PA-069):
+    /// the longest time between two pings of those who use us, and the time that one may take.
+    fn silence_limit(&self) -> Option<Duration> {
+        let t = &self.tunables;
+        if t.alive_router_check_interval <= 0 {
+            return None;
+        }
+        let interval = if t.kernel_clocks() {
+            t.alive_router_check_interval
+        } else {
+            t.alive_router_check_interval
+                .max(t.live_router_check_interval)
+                .max(t.dead_router_check_interval)
+        };
+        Some(Duration::from_secs((interval + t.router_ping_timeout) as u64))
+    }
+
+    /// How long peers are given to turn to others (R-25). Where they are told by push, as long as
+    /// a message may take.
+    fn stop_grace(&self) -> Duration {
+        if self.tunables.kernel_clocks() {
+            self.silence_limit().unwrap_or_default()
+        } else {
+            self.tunables.transaction()
+        }
+    }
+
+    /// When the state of the router, or of one of its interfaces, changes by itself.
+    pub(crate) fn next_router_change(&self) -> Option<Instant> {
+        let state = match self.router.state {
+            RoutingState::Disabled => return None,
+            RoutingState::Enabled => None,
+            RoutingState::Starting => {
+                Some(self.router.since + self.silence_limit().unwrap_or_default())
+            }
+            RoutingState::Stopping => {
+                let grace = self.stop_grace();
+                let idle = self.router.pools.iter().all(|p| p.is_idle());
+                let after = if idle { grace } else { grace * STOP_PATIENCE };
+                Some(self.router.since + after)
+            }
+        };
+        state.into_iter().chain(self.next_ageing().map(|a| a.0)).min()
+    }
+
+    /// The network that has been silent longest, and when that is too long.
+    fn next_ageing(&self) -> Option<(Instant, usize)> {
+        let limit = self.silence_limit()?;
+        self.nets
+            .iter()
+            .enumerate()
+            .filter(|(_, n)| {
+                let nis = n.nis.iter().filter_map(|id| self.nis.get(*id));
+                nis.filter(|ni| !ni.is_loopback()).any(|ni| !ni.aged)
+            })
+            .map(|(at, n)| (n.last_alive + limit, at))
+            .min()
+    }
+
+    /// Does what has become due.
+    pub(crate) fn router_due(&mut self, now: Instant) {
+        while self.next_router_change().is_some_and(|at| at <= now) {
+            let mut silent = false;
+            while let Some((_, at)) = self.next_ageing().filter(|a| a.0 <= now) {
+                let net = self.nets.get(at);
+                for id in net.map(|n| n.nis.clone()).unwrap_or_default() {
+                    if let Some(ni) = self.nis.get_mut(id) {
+                        ni.aged = true;
+                    }
+                }
+                if let Some(net) = self.nets.get(at) {
+                    tracing::warn!(net = %net.net, "nothing heard: its interfaces count as down");
+                }
+                silent = true;
+            }
+            if silent {
+                // D-7: the status in place, the sequence as it was.
+                self.refresh_ping();
+                self.push_to_peers(now, true);
+                continue;
+            }
+            match self.router.state {
+                RoutingState::Starting => self.opened(now),
+                RoutingState::Stopping => self.closed(),
+                RoutingState::Disabled | RoutingState::Enabled => return,
+            }
+        }
+    }
+
+    /// Something was received on an interface of a router: it works (R-41, PA-066). The kernel
+    /// counts pings and discoveries alone.
+    pub(crate) fn heard_on(&mut self, now: Instant, id: NiId, hdr: &Hdr) {
+        if !self.router.is_on() || self.is_own(hdr.src) {
+            return;
+        }
+        let is_ping = matches!(hdr.kind, Kind::Get { .. }) && is_internal(&hdr.kind);
+        if self.tunables.kernel_clocks() && !is_ping {
+            return;
+        }
+        let Some(ni) = self.nis.get_mut(id) else { return };
+        let revived = core::mem::replace(&mut ni.aged, false);
+        let net = ni.nid.net();
+        if let Some(net) = self.nets.iter_mut().find(|n| n.net == net) {
+            net.last_alive = now;
+        }
+        if revived {
+            self.refresh_ping();
+            self.push_to_peers(now, true);
+        }
+    }
+
+    /// Where forwarding stands.
+    pub fn routing_state(&self) -> RoutingState {
+        self.router.state
+    }
+}
