@@ -2,10 +2,10 @@
 
 use lnet::{
     Link, MatchEntry, MdOptions, MdSpec, NetTunables, NiSpec, Node, NodeConfig, Output, Profile,
-    Rx, Tunables, Verdict,
+    RouteSpec, RouterMemory, Rx, Tunables, Verdict,
 };
 use lnet_types::{
-    Errno, Fault, HealthStatus, Instant, IoVec, Nid, Pid, ProcessId, RegionId, RxId, Span,
+    Errno, Fault, HealthStatus, Instant, IoVec, Net, Nid, Pid, ProcessId, RegionId, RxId, Span,
 };
 use lnet_wire::{Hdr, HdrForm};
 
@@ -26,8 +26,9 @@ impl Script<'_> {
     }
 
     fn nid(&mut self) -> Nid {
-        let addr = 0x0a4d_0000 | u32::from(self.byte() % 8);
-        Nid::new(lnet_types::Net::TCP, addr)
+        let byte = u32::from(self.byte());
+        let net = Net { num: u16::from(byte & 0x10 != 0), ..Net::TCP };
+        Nid::new(net, 0x0a4d_0000 | byte % 8)
     }
 
     /// A header: any bytes that are one, addressed to us more often than not.
@@ -45,6 +46,20 @@ impl Script<'_> {
     }
 }
 
+/// Memory for router buffers that is only counted.
+struct Lender {
+    next: u32,
+    out: u32,
+}
+
+impl RouterMemory for Lender {
+    fn register(&mut self, _len: u32) -> Result<RegionId, Errno> {
+        self.next += 1;
+        self.out += 1;
+        Ok(RegionId(self.next))
+    }
+}
+
 /// Nothing that is called in any order makes the node panic, wait for ever or grow without end, and
 /// afterwards it still stops cleanly.
 pub fn node(input: &[u8]) {
@@ -53,7 +68,7 @@ pub fn node(input: &[u8]) {
     let mut now = Instant::from_secs(1);
     let config = NodeConfig { seed: 1, interface_cookie: 7, tunables: Tunables::new(profile) };
     let mut node = Node::new(config, now);
-    let own = Nid::new(lnet_types::Net::TCP, 0x0a4d_0002);
+    let own = Nid::new(Net::TCP, 0x0a4d_0002);
     let spec = |nid| NiSpec {
         nid,
         interface: None,
@@ -62,10 +77,11 @@ pub fn node(input: &[u8]) {
     };
     let ni = node.add_ni(now, spec(own)).expect("a fresh node takes an interface");
     let buf = || IoVec::from_slice(&[Span { region: RegionId(0), len: 512, offset: 0 }]);
+    let mut lender = Lender { next: 0, out: 0 };
     let (mut receiving, mut driver, mut rx) = (Vec::new(), Vec::new(), 0);
     while !script.is_over() {
         now += Duration::from_millis(u64::from(script.byte()) * 20);
-        match script.byte() % 16 {
+        match script.byte() % 20 {
             0..=3 => {
                 if let Some(hdr) = script.header(own) {
                     rx += 1;
@@ -140,6 +156,33 @@ pub fn node(input: &[u8]) {
                 let link = if script.byte() & 1 == 0 { Link::Down } else { Link::Up };
                 node.link_changed(now, ni, link);
             }
+            15 => {
+                let spec = RouteSpec {
+                    net: script.nid().net(),
+                    gateway: script.nid(),
+                    hops: (script.byte() & 1 == 0).then_some(u32::from(script.byte())),
+                    priority: u32::from(script.byte() % 2),
+                };
+                let _ = node.add_route(now, spec);
+            }
+            16 => {
+                let net = (script.byte() & 1 == 0).then(|| script.nid().net());
+                let _ = node.del_route(now, net, Some(script.nid()));
+            }
+            17 => {
+                let _ = match script.byte() % 3 {
+                    0 => node.disable_routing(now),
+                    1 => node.fit_router_buffers(now, &mut lender),
+                    _ => node.enable_routing(now, &mut lender),
+                };
+            }
+            18 => {
+                if script.byte() & 1 == 0 {
+                    node.peer_down(now, ni, script.nid(), now);
+                } else {
+                    let _ = node.notify(now, script.nid(), script.byte() & 1 == 0, now);
+                }
+            }
             _ => {
                 let value = i64::from(script.byte());
                 let row = &Tunables::TABLE[usize::from(script.byte()) % Tunables::TABLE.len()];
@@ -154,11 +197,15 @@ pub fn node(input: &[u8]) {
                 Output::Send(t) => driver.push(t.msg),
                 Output::Resume { verdict: Verdict::Deliver { msg, .. }, .. } => receiving.push(msg),
                 Output::Resume { .. } => {}
+                Output::Release(_) => lender.out -= 1,
             }
         }
         while node.poll_event().is_some() || node.poll_report().is_some() {}
     }
     node.shutdown(now);
-    while node.poll_output().is_some() {}
+    while let Some(out) = node.poll_output() {
+        lender.out -= u32::from(matches!(out, Output::Release(_)));
+    }
+    assert_eq!(lender.out, 0, "memory of router buffers is left after shutdown");
     assert_eq!(node.stats().msgs_alloc, 0, "messages are left after shutdown");
 }
