@@ -28,7 +28,7 @@ impl Script<'_> {
     fn nid(&mut self) -> Nid {
         let byte = u32::from(self.byte());
         let net = Net { num: u16::from(byte & 0x10 != 0), ..Net::TCP };
-        Nid::new(net, 0x0a4d_0000 | byte % 8)
+        Nid::new(net, 0x0a4d_0000 | (byte % 8))
     }
 
     /// A header: any bytes that are one, addressed to us more often than not.

@@ -159,6 +159,10 @@ pub(crate) struct Trace {
 
 impl Trace {
     pub(crate) fn record<K: Key>(&mut self, step: Step, mut candidates: Vec<(Named, K)>) {
+        if candidates.is_empty() {
+            // No choice was made: no network in common, say, but perhaps a gateway.
+            return;
+        }
         // Stable, as the choice is: of equal ones the first stays first.
         candidates.sort_by(|(_, a), (_, b)| a.cmp(b));
         let more = candidates.len().saturating_sub(CANDIDATES_MAX);

@@ -7,7 +7,9 @@ use lnet_wire::Kind;
 use lnet_wire::ping::PingInfo;
 
 use super::world::{BITS, Fate, Mem, PT, World, nid};
-use crate::{EventKind, PeerNiState, Profile, RouteError, RouteSpec, RoutingState, Tunables};
+use crate::{
+    Criterion, EventKind, PeerNiState, Profile, RouteError, RouteSpec, RoutingState, Step, Tunables,
+};
 
 const A: &str = "10.77.0.2@tcp";
 const B: &str = "10.77.1.3@tcp1";
@@ -293,6 +295,27 @@ fn x29_route_choice() {
     });
     w.hosts[0].node.set_peer_ni_health(w.now, Some(g1), 900);
     assert_eq!(chosen(&mut w), [g2; 8], "the healthier gateway");
+}
+
+#[test]
+fn a_router_rule_sends_what_is_for_a_peer_through_its_routers_while_they_live() {
+    let mut w = ready(Profile::Default, &[G1, G2]);
+    let (g1, g2) = (nid(G1[0]), nid(G2[0]));
+    let rule = super::policy::rule("dst 10.77.1.3@tcp1 rte 10.77.0.5@tcp");
+    w.hosts[0].node.udsp_add(w.now, rule, None).unwrap();
+    assert_eq!(chosen(&mut w), [g2; 8]);
+    let why = w.hosts[0].node.explain(nid(B), None, 100);
+    let choice = &why.choices[0];
+    assert_eq!(choice.step, Step::Gateway);
+    let named: Vec<_> = choice.candidates.iter().map(|c| (c.name.to_string(), c.decided)).collect();
+    let by = Some(Criterion::Router);
+    assert_eq!(named, [(G2[0].to_owned(), by), (G1[0].to_owned(), by)]);
+    assert!(why.to_string().contains("gateway"), "{why}");
+    w.hosts[0].node.notify(w.now, g2, false, w.now).unwrap();
+    w.drain();
+    assert_eq!(w.hosts[0].node.explain(nid(B), None, 100).choices[0].candidates.len(), 1);
+    w.put(0, B, 50, false);
+    assert_eq!(w.test_hops(0).last(), Some(&g1), "better another one than none");
 }
 
 #[test]
