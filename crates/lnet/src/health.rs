@@ -79,7 +79,9 @@ impl Node {
         if now > msg.deadline {
             self.late.0 += 1;
             self.late.1 += now.saturating_since(msg.deadline);
-            if status != HealthStatus::Ok {
+            // The kernel leaves it at that. Where the deadline is the call's own, the last failure of
+            // a chain often comes just past it and is no less a failure.
+            if status != HealthStatus::Ok && self.tunables.kernel_clocks() {
                 return false;
             }
         }
@@ -87,9 +89,16 @@ impl Node {
             if msg.retries > 0 && msg.tx.is_some() {
                 self.stats.successful_resends = self.stats.successful_resends.wrapping_add(1);
             }
-            self.raise_ni(now, ni);
+            // DEC-4
+            let heals = self.tunables.health_on_success != 0;
+            if heals {
+                self.raise_ni(now, ni);
+            }
             if received {
-                self.raise_peer_on_receive(now, ni, peer_ni);
+                self.begin_afresh(ni, peer_ni);
+                if heals {
+                    self.raise_peer(now, peer_ni, self.sensitivity());
+                }
             }
             return false;
         }
@@ -175,11 +184,14 @@ impl Node {
     }
 
     /// H-6.
-    pub(crate) fn raise_ni(&mut self, _now: Instant, id: NiId) {
-        let sens = self.sensitivity();
+    pub(crate) fn raise_ni(&mut self, now: Instant, id: NiId) {
+        self.raise_ni_by(now, id, self.sensitivity());
+    }
+
+    fn raise_ni_by(&mut self, _now: Instant, id: NiId, step: u32) {
         let Some(ni) = self.nis.get_mut(id) else { return };
         if ni.health < HEALTH_MAX {
-            ni.health = (ni.health + sens).min(HEALTH_MAX);
+            ni.health = (ni.health + step).min(HEALTH_MAX);
             if ni.health == HEALTH_MAX {
                 ni.status_up = true;
                 if let Some(next) = ni.recovery.next.take() {
@@ -189,16 +201,21 @@ impl Node {
         }
     }
 
-    /// H-7.
-    fn raise_peer_on_receive(&mut self, now: Instant, ni: NiId, id: PeerNiId) {
-        let sens = self.sensitivity();
+    /// H-51: something came over this pair, so recovery begins afresh.
+    fn begin_afresh(&mut self, ni: NiId, id: PeerNiId) {
         if let Some(ni) = self.nis.get_mut(ni) {
             (ni.recovery.sent, ni.recovery.failed) = (0, 0);
         }
-        let Some(pni) = self.peers.nis.get_mut(id) else { return };
-        (pni.recovery.sent, pni.recovery.failed) = (0, 0);
+        if let Some(pni) = self.peers.nis.get_mut(id) {
+            (pni.recovery.sent, pni.recovery.failed) = (0, 0);
+        }
+    }
+
+    /// H-7; routers, and peers of a router, are well at once.
+    fn raise_peer(&mut self, now: Instant, id: PeerNiId, step: u32) {
+        let Some(pni) = self.peers.nis.get(id) else { return };
         if pni.health < HEALTH_MAX {
-            let (peer, health) = (pni.peer, (pni.health + sens).min(HEALTH_MAX));
+            let (peer, health) = (pni.peer, (pni.health + step).min(HEALTH_MAX));
             let whole = self.router.is_on() || alive::is_router(&self.peers, peer);
             self.set_peer_health(now, id, if whole { HEALTH_MAX } else { health });
         }
@@ -307,6 +324,7 @@ impl Node {
             let (nid, busy) = (ni.nid, ni.recovery.ping.is_some());
             if !busy {
                 ni.recovery.sent += 1;
+                ni.recovery.sent_at = now;
                 let ping = self.recovery_ping(now, nid, Internal::RecoverLocal(id));
                 if let Some(ni) = self.nis.get_mut(id) {
                     ni.recovery.ping = ping;
@@ -326,6 +344,7 @@ impl Node {
             let (nid, busy) = (pni.nid, pni.recovery.ping.is_some());
             if !busy {
                 pni.recovery.sent += 1;
+                pni.recovery.sent_at = now;
                 let ping = self.recovery_ping(now, nid, Internal::RecoverPeer(id));
                 if let Some(pni) = self.peers.nis.get_mut(id) {
                     pni.recovery.ping = ping;
@@ -368,13 +387,18 @@ impl Node {
 
     /// A recovery ping has come back, or has not (H-48).
     pub(crate) fn recovery_answered(&mut self, now: Instant, what: Internal, ok: bool) {
+        // DEC-3
+        let step = match self.tunables.recovery_step as u32 {
+            0 => self.sensitivity(),
+            step => step,
+        };
         match what {
             Internal::RecoverLocal(id) => {
                 let Some(ni) = self.nis.get_mut(id) else { return };
                 ni.recovery.ping = None;
                 ni.recovery.failed = if ok { 0 } else { ni.recovery.failed + 1 };
                 if ok {
-                    self.raise_ni(now, id);
+                    self.raise_ni_by(now, id, step);
                 }
                 self.reschedule_ni(now, id);
             }
@@ -382,6 +406,10 @@ impl Node {
                 let Some(pni) = self.peers.nis.get_mut(id) else { return };
                 pni.recovery.ping = None;
                 pni.recovery.failed = if ok { 0 } else { pni.recovery.failed + 1 };
+                // With `health_on_success` its REPLY has healed it already (H-48).
+                if ok && self.tunables.health_on_success == 0 {
+                    self.raise_peer(now, id, step);
+                }
                 self.reschedule_peer(now, id);
             }
             Internal::PingTarget
@@ -392,7 +420,8 @@ impl Node {
         }
     }
 
-    /// In the adaptive scheme the interval depends on how the last ping ended (DEC-5).
+    /// In the adaptive scheme the interval depends on how the last ping ended (DEC-5); it counts
+    /// from when that was sent (H-45).
     fn reschedule_ni(&mut self, now: Instant, id: NiId) {
         if self.tunables.kernel_clocks() {
             return;
@@ -401,7 +430,16 @@ impl Node {
             && let Some(next) = ni.recovery.next.take()
         {
             self.recovering_nis.remove(&(next, id));
-            self.queue_ni(now, id);
+            let sent = ni.recovery.sent_at;
+            self.queue_ni(sent, id);
+            if let Some(ni) = self.nis.get_mut(id)
+                && let Some(next) = ni.recovery.next
+                && next < now
+            {
+                self.recovering_nis.remove(&(next, id));
+                ni.recovery.next = Some(now);
+                self.recovering_nis.insert((now, id));
+            }
         }
     }
 
@@ -413,7 +451,16 @@ impl Node {
             && let Some(next) = pni.recovery.next.take()
         {
             self.recovering_peers.remove(&(next, id));
-            self.queue_peer(now, id);
+            let sent = pni.recovery.sent_at;
+            self.queue_peer(sent, id);
+            if let Some(pni) = self.peers.nis.get_mut(id)
+                && let Some(next) = pni.recovery.next
+                && next < now
+            {
+                self.recovering_peers.remove(&(next, id));
+                pni.recovery.next = Some(now);
+                self.recovering_peers.insert((now, id));
+            }
         }
     }
 

@@ -57,6 +57,8 @@ pub(crate) struct Recovery {
     pub(crate) sent: u32,
     /// Pings failed in a row.
     pub(crate) failed: u32,
+    /// When the last one was sent.
+    pub(crate) sent_at: Instant,
     /// The ping on its way.
     pub(crate) ping: Option<lnet_types::MdId>,
 }

@@ -148,6 +148,10 @@ tunables! {
         "whether interfaces at health 0 carry nothing but our own pings (DEC-14)";
     explain_last [""] 0 ..= 4096, [0, 0, 0, 0, 0], Always,
         "how many messages sent are kept with the reasons for their path";
+    health_on_success [""] 0 ..= 1, [1, 0, 1, 0, 0], Always,
+        "whether ordinary messages that succeed raise health too, not only recovery pings (DEC-4)";
+    recovery_step [""] 0 ..= 1000, [0, 0, 0, 0, 0], Always,
+        "health that a successful recovery ping returns; 0 means health_sensitivity (DEC-3)";
     health_range [""] 0 ..= I32, [0, 0, 0, 0, 0], Always,
         "health difference up to which interfaces count as equally healthy; from 1000 on all do (DEC-13)";
     alive_router_check_interval ["s"] -1 ..= I32, [60, 60, 60, 60, 60], Always,

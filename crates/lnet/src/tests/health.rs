@@ -375,3 +375,61 @@ fn x40_sensitivity_zero_leaves_health_alone() {
     assert_eq!(w.hosts[0].node.stats().local_timeout_count, 1);
     assert_eq!(w.events(0, 1), [(EventKind::Send, false, true)]);
 }
+
+/// Seconds from health 0 to 1000 of an interface of ours and of a peer's, by recovery pings alone.
+fn recovery_seconds(sensitivity: i64, change: &[(&str, i64)]) -> (u64, u64) {
+    let mut w = pair(Profile::Documents);
+    w.hosts[0].node.set_tunables(w.now, &[("health_sensitivity", sensitivity)]).unwrap();
+    w.hosts[0].node.set_tunables(w.now, change).unwrap();
+    w.hosts[0].node.set_ni_health(w.now, Some(nid(A[0])), 0);
+    w.hosts[0].node.set_peer_ni_health(w.now, Some(nid(B[0])), 0);
+    let (mut ours, mut theirs) = (0, 0);
+    for second in 1..=2000 {
+        w.secs(1);
+        if ours == 0 && w.ni_health(0, A[0]) == 1000 {
+            ours = second;
+        }
+        if theirs == 0 && w.peer_health(0, B[0]) == 1000 {
+            theirs = second;
+        }
+    }
+    (ours, theirs)
+}
+
+#[test]
+fn dec3_documents_recover_by_one_sensitivity_each_second() {
+    // The tenth ping goes out at 10 s and its answer is there a moment later.
+    assert_eq!(recovery_seconds(100, &[]), (11, 11));
+    assert_eq!(recovery_seconds(50, &[]), (21, 21));
+    assert_eq!(recovery_seconds(100, &[("recovery_step", 1)]), (1001, 1001));
+}
+
+#[test]
+fn dec4_ordinary_messages_heal_only_where_they_are_meant_to() {
+    for (on, healed) in [(0, 900), (1, 1000)] {
+        let mut w = pair(Profile::Documents);
+        w.hosts[0].node.set_tunables(w.now, &[("health_on_success", on)]).unwrap();
+        w.hosts[0].node.set_ni_health(w.now, Some(nid(A[0])), 900);
+        w.hosts[0].node.set_ni_health(w.now, Some(nid(A[1])), 900);
+        w.put(0, B[0], 1, false);
+        w.put(0, B[0], 2, false);
+        w.run(core::time::Duration::from_millis(10));
+        assert_eq!((w.ni_health(0, A[0]), w.ni_health(0, A[1])), (healed, healed));
+    }
+}
+
+#[test]
+fn a_failure_reported_past_the_deadline_still_costs_health_but_in_the_kernel_profile() {
+    for (profile, health) in [(Profile::Default, 900), (Profile::Kernel, 1000)] {
+        let mut w = pair(profile);
+        w.decide = Box::new(|t| if is_test_put(&t.hdr) { Fate::Hold } else { Fate::Pass });
+        w.put(0, B[0], 1, false);
+        w.run(core::time::Duration::from_secs(152));
+        let (i, t) = w.held.pop_front().unwrap();
+        w.hosts[i].node.tx_done(w.now, t.msg, Err(fault(HealthStatus::LocalTimeout)));
+        w.drain();
+        let from = w.pairs(0)[0].0.clone();
+        assert_eq!(w.ni_health(0, &from), health, "{profile:?}");
+        assert_eq!(w.events(0, 1), [(EventKind::Send, false, true)], "and is not sent again");
+    }
+}

@@ -39,6 +39,7 @@ fn each_failure_costs_the_sensitivity_and_health_ends_at_0() {
 #[test]
 fn health_ends_at_1000() {
     let mut w = single(Profile::Documents);
+    set(&mut w, 0, &[("health_on_success", 1)]);
     let now = w.now;
     w.hosts[0].node.set_ni_health(now, Some(nid(A[0])), 950);
     w.put(0, B[0], 1, false);
