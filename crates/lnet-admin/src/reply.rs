@@ -1,6 +1,6 @@
 //! What a node answers.
 
-use lnet_config::text;
+use lnet_config::{UdspRule, text};
 use lnet_types::Nid;
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +25,8 @@ pub enum Reply {
     Global(GlobalSnapshot),
     /// The counters of the node.
     Stats(StatsSnapshot),
+    /// The rules of the selection policy in their order, patterns in canonical form.
+    Udsp(Vec<UdspRule>),
 }
 
 /// Who is there.

@@ -1,6 +1,6 @@
 //! What a client may ask.
 
-use lnet_config::{NetAdd, NetDel, PeerAdd, PeerDel, Setting, Step, text};
+use lnet_config::{NetAdd, NetDel, PeerAdd, PeerDel, Setting, Step, UdspAdd, UdspDel, text};
 use lnet_types::{Net, Nid};
 use serde::{Deserialize, Serialize};
 
@@ -97,6 +97,13 @@ pub enum Request {
     StatsShow,
     /// Zeroes the counters of the node, its NIs and peer NIs (C-stats-1). `Done`
     StatsReset,
+    /// Adds a rule of the selection policy, or changes the numbers of the one about the same
+    /// (C-udsp-1, C-udsp-2). EINVAL: the rule means nothing, and the text says why. `Done`
+    UdspAdd(UdspAdd),
+    /// Removes rules of the selection policy. No such rule: ENOENT (C-udsp-3). `Done`
+    UdspDel(UdspDel),
+    /// The selection policy. [`Reply::Udsp`](crate::Reply::Udsp)
+    UdspShow,
 }
 
 impl From<Step> for Request {
@@ -106,6 +113,8 @@ impl From<Step> for Request {
             Step::NetDel(net) => Self::NetDel(net),
             Step::PeerAdd(peer) => Self::PeerAdd(peer),
             Step::PeerDel(peer) => Self::PeerDel(peer),
+            Step::UdspAdd(add) => Self::UdspAdd(add),
+            Step::UdspDel(del) => Self::UdspDel(del),
             Step::Set(settings) => Self::Set { settings },
         }
     }

@@ -5,7 +5,7 @@ use lnet_types::{Errno, Net, Nid};
 use thiserror::Error;
 
 use crate::yaml::{Pos, YamlError};
-use crate::{Interface, LndTunables, NetTunables, Setting};
+use crate::{Interface, LndTunables, NetTunables, Setting, UdspAdd};
 
 /// The tunables that a `global` block may set, in the order in which exporters print them
 /// (S-global-1). `lnd_timeout` is derived and printed between `router_sensitivity` and
@@ -44,6 +44,8 @@ pub enum Block {
     /// A `global` or `numa` block, or tunables at top level. To be applied together, so that the
     /// order of `retry_count` and `transaction_timeout` does not matter (I-15).
     Settings(Vec<Setting>),
+    /// One item of `udsp` (I-16).
+    Udsp(UdspAdd),
     /// A `ping` block: to be run, not to be configured.
     Ping(PingBlock),
     /// A `discover` block: to be run, not to be configured.

@@ -2,7 +2,7 @@
 //! configure a node the same way again, and nothing else.
 
 use crate::config::{Block, Config, DiscoverBlock, NetBlock, NiBlock, PeerBlock, PingBlock};
-use crate::{Interface, Setting, Style, Tree};
+use crate::{Interface, Setting, Style, Tree, UdspAdd, UdspRule};
 
 impl Config {
     /// The text, in the layouts of kernel tools: nets and peers in library style, the rest in
@@ -23,7 +23,9 @@ impl Config {
             }
             seen.push(name);
             let mut items = vec![block.tree()];
-            while let (Block::Net(_) | Block::Peer(_), Some(next)) = (block, blocks.peek()) {
+            while let (Block::Net(_) | Block::Peer(_) | Block::Udsp(_), Some(next)) =
+                (block, blocks.peek())
+            {
                 if next.key() != name {
                     break;
                 }
@@ -35,7 +37,7 @@ impl Config {
                 _ => Style::Classic,
             };
             let tree = match (block, items.pop()) {
-                (Block::Net(_) | Block::Peer(_), Some(last)) => {
+                (Block::Net(_) | Block::Peer(_) | Block::Udsp(_), Some(last)) => {
                     items.push(last);
                     Tree::List(items)
                 }
@@ -61,6 +63,7 @@ impl Block {
             Self::Net(_) => "net",
             Self::Peer(_) => "peer",
             Self::Settings(_) => "global",
+            Self::Udsp(_) => "udsp",
             Self::Ping(_) => "ping",
             Self::Discover(_) => "discover",
         }
@@ -71,6 +74,7 @@ impl Block {
             Self::Net(net) => net.tree(),
             Self::Peer(peer) => peer.tree(),
             Self::Settings(settings) => settings_tree(None, settings),
+            Self::Udsp(UdspAdd { rule, index }) => rule.tree(*index),
             Self::Ping(ping) => ping.tree(),
             Self::Discover(discover) => discover.tree(),
         }
@@ -153,6 +157,24 @@ impl PeerBlock {
             ("Multi-Rail", Tree::Bool(self.multi_rail)),
             ("peer ni", Tree::List(nids.map(nid).collect())),
         ])
+    }
+}
+
+impl UdspRule {
+    /// Its item below `udsp` (S-udsp-1), at this place of the list if it is to have one.
+    pub fn tree(&self, index: Option<u32>) -> Tree {
+        let mut entries = Vec::new();
+        entries.extend(index.map(|index| ("idx", Tree::plain(index))));
+        for (key, pattern) in [("src", &self.src), ("dst", &self.dst), ("rte", &self.rte)] {
+            entries.extend(pattern.as_ref().map(|pattern| (key, Tree::plain(pattern))));
+        }
+        let mut action = Vec::new();
+        action.extend(self.priority.map(|n| ("priority", Tree::plain(n))));
+        action.extend(self.messages.map(|n| ("messages", Tree::plain(n))));
+        if !action.is_empty() {
+            entries.push(("action", Tree::map(action)));
+        }
+        Tree::map(entries)
     }
 }
 

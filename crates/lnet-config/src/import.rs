@@ -6,6 +6,8 @@
 //! read back. Kinder where the original set traps (the items marked "Q fix" there): loopback nets
 //! are skipped, each NI keeps its own settings, gateway and peer NIDs may be ranges.
 
+use core::num::NonZeroU32;
+
 use lnet_types::{Errno, Net, Nid};
 
 use crate::config::{
@@ -13,8 +15,8 @@ use crate::config::{
 };
 use crate::yaml::{self, Key, Node, Pos, Value};
 use crate::{
-    Interface, LndTunables, NetTunables, Setting, parse_cpts, parse_interfaces, parse_nid_list,
-    parse_number,
+    Interface, LndTunables, NetTunables, Setting, UdspAdd, UdspRule, parse_cpts, parse_interfaces,
+    parse_nid_list, parse_number,
 };
 
 /// Keys below `net` that exporters print and importers skip. `seq_no` and `detail` belong to the
@@ -116,9 +118,14 @@ impl Config {
             }
             "ping" => self.blocks.push((key.pos, Block::Ping(ping_block(node)?))),
             "discover" => self.blocks.push((key.pos, Block::Discover(discover_block(node)?))),
-            // These come with routing and selection policies. What an export of this node holds of
+            "udsp" => {
+                for item in list(node, "a list of rules")? {
+                    self.blocks.push((item.pos, Block::Udsp(udsp_rule(item)?)));
+                }
+            }
+            // These come with routing. What an export of this node holds of
             // them says nothing, and nothing is asked for.
-            "route" | "ip2nets" | "udsp" => {
+            "route" | "ip2nets" => {
                 if !list(node, "a list")?.is_empty() {
                     return Err(unsupported(key));
                 }
@@ -351,6 +358,59 @@ fn peer_ni(item: &Node) -> Result<Vec<Nid>, ConfigError> {
         return Err(content(item.pos, "a peer NI without 'nid'".to_owned()));
     }
     Ok(nids)
+}
+
+/// One item of `udsp` (I-16): every item has its own action, priority 0 is one, and `idx` may be
+/// absent.
+fn udsp_rule(item: &Node) -> Result<UdspAdd, ConfigError> {
+    let mut add = UdspAdd { rule: UdspRule::default(), index: None };
+    for (key, node) in map(item, "a map that describes a rule")? {
+        let rule = &mut add.rule;
+        match key.text.as_str() {
+            // The place; -1 is the end.
+            "idx" => match number(key, node)? {
+                -1 => {}
+                n => {
+                    add.index = Some(u32::try_from(n).map_err(|_| invalid_value(key, node))?);
+                }
+            },
+            "src" => rule.src = pattern(key, node)?,
+            "dst" => rule.dst = pattern(key, node)?,
+            "rte" => rule.rte = pattern(key, node)?,
+            "action" => udsp_action(rule, node)?,
+            "seq_no" => {}
+            _ => return Err(invalid_key(key)),
+        }
+    }
+    let UdspRule { src, dst, rte, .. } = &add.rule;
+    if (src, dst, rte) == (&None, &None, &None) {
+        return Err(content(item.pos, "a rule needs src, dst or rte".to_owned()));
+    }
+    Ok(add)
+}
+
+/// A pattern, or the `NA` that older exporters print for none.
+fn pattern(key: &Key, node: &Node) -> Result<Option<String>, ConfigError> {
+    let text = scalar(key, node)?;
+    Ok((text != "NA").then(|| text.to_owned()))
+}
+
+fn udsp_action(rule: &mut UdspRule, node: &Node) -> Result<(), ConfigError> {
+    for (key, node) in map(node, "a map with the key 'priority'")? {
+        let value = u32::try_from(number(key, node)?).ok();
+        match key.text.as_str() {
+            "priority" => rule.priority = Some(value.ok_or_else(|| invalid_value(key, node))?),
+            "messages" => {
+                let messages = value.and_then(NonZeroU32::new);
+                rule.messages = Some(messages.ok_or_else(|| invalid_value(key, node))?);
+            }
+            other => {
+                let text = format!("bad action type specified: {other}");
+                return Err(content(key.pos, text));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn ping_block(node: &Node) -> Result<PingBlock, ConfigError> {

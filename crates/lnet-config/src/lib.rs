@@ -29,7 +29,10 @@ pub use config::{
 pub use emit::{Style, Tree};
 pub use export::cpts_text;
 pub use lists::{CPTS_MAX, CptsError, INTERFACES_MAX, ListError, parse_cpts, parse_interfaces};
-pub use model::{Interface, LndTunables, NetAdd, NetDel, NetTunables, PeerAdd, PeerDel, Setting};
+pub use model::{
+    Interface, LndTunables, NetAdd, NetDel, NetTunables, PeerAdd, PeerDel, Setting, UdspAdd,
+    UdspDel, UdspRule,
+};
 pub use nids::{NID_LIST_MAX, NidListError, parse_nid_list};
 pub use number::parse_number;
 pub use plan::{Step, diff};

@@ -2,6 +2,8 @@
 //! share. Values in here are well-formed (a [`Net`] is a net); whether they fit the node that is to
 //! have them, the node decides.
 
+use core::num::NonZeroU32;
+
 use lnet_types::{Net, Nid};
 use serde::{Deserialize, Serialize};
 
@@ -124,4 +126,43 @@ impl Setting {
     pub fn new(name: impl Into<String>, value: i64) -> Self {
         Self { name: name.into(), value }
     }
+}
+
+/// A rule of the selection policy (C-udsp-1). Patterns are texts; whether they are any, and whether
+/// their combination means something, the node decides.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UdspRule {
+    /// Local networks or NIDs.
+    pub src: Option<String>,
+    /// Peers' networks or NIDs.
+    pub dst: Option<String>,
+    /// Routers.
+    pub rte: Option<String>,
+    /// Priority; 0 is the highest.
+    pub priority: Option<u32>,
+    /// Messages in a row that go the way of this rule before it is the turn of the next.
+    pub messages: Option<NonZeroU32>,
+}
+
+/// A rule to be added (C-udsp-1).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UdspAdd {
+    /// The rule.
+    pub rule: UdspRule,
+    /// Its place, from 0; the end if absent or beyond it.
+    #[serde(default)]
+    pub index: Option<u32>,
+}
+
+/// Which rules are to go (C-udsp-3).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum UdspDel {
+    /// All of them.
+    All,
+    /// The one at this place.
+    Index(u32),
+    /// The one about the same `src`, `dst` and `rte`.
+    About(UdspRule),
 }

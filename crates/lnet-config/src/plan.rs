@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use lnet_types::{Net, Nid};
 
 use crate::config::{Block, Config, NetBlock, NiBlock, PeerBlock};
-use crate::{NetAdd, NetDel, PeerAdd, PeerDel, Setting};
+use crate::{NetAdd, NetDel, PeerAdd, PeerDel, Setting, UdspAdd, UdspDel, UdspRule};
 
 /// One change of a node. Steps are applied in order; the first that fails ends an import (I-18).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +19,10 @@ pub enum Step {
     PeerAdd(PeerAdd),
     /// Remove a peer.
     PeerDel(PeerDel),
+    /// Add a rule of the selection policy.
+    UdspAdd(UdspAdd),
+    /// Remove rules of the selection policy.
+    UdspDel(UdspDel),
     /// Set tunables, together.
     Set(Vec<Setting>),
 }
@@ -36,6 +40,7 @@ impl Config {
                     steps.extend(net.nis.iter().map(|ni| Step::NetAdd(net_add(net.net, ni))));
                 }
                 Block::Peer(peer) => steps.push(Step::PeerAdd(peer_add(peer))),
+                Block::Udsp(add) => steps.push(Step::UdspAdd(add.clone())),
                 Block::Settings(settings) => steps.push(Step::Set(settings.clone())),
                 Block::Ping(_) | Block::Discover(_) => {}
             }
@@ -53,6 +58,10 @@ impl Config {
                     steps.extend(net.nis.iter().rev().map(|ni| Step::NetDel(net_del(net.net, ni))));
                 }
                 Block::Peer(peer) => steps.push(Step::PeerDel(peer_del(peer.primary))),
+                // By what it is about: its place may be another one by now.
+                Block::Udsp(add) => {
+                    steps.push(Step::UdspDel(UdspDel::About(add.rule.clone())));
+                }
                 Block::Settings(settings) => {
                     let back = RESET
                         .iter()
@@ -71,7 +80,8 @@ impl Config {
 
 /// The steps from `current` (all values known, as exported) to `wanted`. Nets, NIs and peers that
 /// `wanted` does not have go; tunables that it does not name, and values that it leaves to the
-/// default, stay. No steps: nothing to do.
+/// default, stay. Rules of the selection policy are made anew if anything about them differs, since
+/// their order counts; their patterns are compared as texts. No steps: nothing to do.
 ///
 /// The tunables of a net come from its first NI (C-netadd-6), so a net is made anew when they
 /// differ; a single NI when only its own settings do.
@@ -112,7 +122,16 @@ pub fn diff(current: &Config, wanted: &Config) -> Vec<Step> {
         .map(|(name, value)| Setting::new(*name, *value))
         .collect();
     let set = (!settings.is_empty()).then_some(Step::Set(settings));
-    peer_del_steps.into_iter().chain(del).chain(set).chain(add).chain(peer_add_steps).collect()
+    let mut rules = Vec::new();
+    if has.rules != wants.rules {
+        if !has.rules.is_empty() {
+            rules.push(Step::UdspDel(UdspDel::All));
+        }
+        let add = |rule: &&UdspRule| UdspAdd { rule: (*rule).clone(), index: None };
+        rules.extend(wants.rules.iter().map(add).map(Step::UdspAdd));
+    }
+    let dels = peer_del_steps.into_iter().chain(del);
+    dels.chain(set).chain(add).chain(peer_add_steps).chain(rules).collect()
 }
 
 /// A configuration without its order: single NIs by net, peers by primary NID.
@@ -122,6 +141,8 @@ struct State<'a> {
     /// Further NIDs, sorted, and whether Multi-Rail.
     peers: BTreeMap<Nid, (Vec<Nid>, bool)>,
     settings: BTreeMap<&'a str, i64>,
+    /// In their order.
+    rules: Vec<&'a UdspRule>,
 }
 
 impl<'a> State<'a> {
@@ -138,6 +159,11 @@ impl<'a> State<'a> {
                 }
                 Block::Settings(settings) => {
                     state.settings.extend(settings.iter().map(|s| (s.name.as_str(), s.value)));
+                }
+                Block::Udsp(UdspAdd { rule, index }) => {
+                    let at = index.and_then(|i| usize::try_from(i).ok());
+                    let at = at.unwrap_or(usize::MAX).min(state.rules.len());
+                    state.rules.insert(at, rule);
                 }
                 Block::Ping(_) | Block::Discover(_) => {}
             }

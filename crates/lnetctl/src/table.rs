@@ -4,7 +4,7 @@ use core::fmt::Write as _;
 
 use crate::Session;
 use crate::args::{Arg, Args, Opt};
-use crate::command::{configuration, global, lnet, net, peer, ping, set, stats};
+use crate::command::{configuration, global, lnet, net, peer, ping, set, stats, udsp};
 
 /// A word at some level: a group of further words, or a command.
 pub(crate) enum Entry {
@@ -383,6 +383,58 @@ pub(crate) static COMMANDS: &[Entry] = &[
                 summary: "change peers",
                 help_code: 1,
                 run: peer::set,
+            }),
+        ],
+    }),
+    Entry::Group(Group {
+        name: "udsp",
+        entries: &[
+            Entry::Command(Command {
+                name: "add",
+                path: "udsp add",
+                options: &[
+                    value("src", Some('s'), "PATTERN", "local networks or NIDs, such as tcp"),
+                    value(
+                        "dst",
+                        Some('d'),
+                        "PATTERN",
+                        "peers' networks or NIDs, such as 10.0.*.[1-5]@tcp[1-3]",
+                    ),
+                    value("rte", Some('r'), "PATTERN", "routers to reach them through"),
+                    value("priority", Some('p'), "NUMBER", "0 or more; 0 is the highest"),
+                    value(
+                        "messages",
+                        Some('m'),
+                        "COUNT",
+                        "messages in a row before it is the turn of the next rule",
+                    ),
+                    value("idx", Some('i'), "INDEX", "place in the list, from 0; else the end"),
+                ],
+                operands: NO_OPERANDS,
+                summary: "add a rule to the selection policy",
+                help_code: 1,
+                run: udsp::add,
+            }),
+            Entry::Command(Command {
+                name: "del",
+                path: "udsp del",
+                options: &[
+                    value("idx", Some('i'), "INDEX", "the rule at this place"),
+                    flag("all", Some('a'), "all rules"),
+                ],
+                operands: NO_OPERANDS,
+                summary: "remove rules from the selection policy",
+                help_code: 1,
+                run: udsp::del,
+            }),
+            Entry::Command(Command {
+                name: "show",
+                path: "udsp show",
+                options: &[value("idx", Some('i'), "INDEX", "only the rule at this place")],
+                operands: NO_OPERANDS,
+                summary: "show the selection policy",
+                help_code: 1,
+                run: udsp::show,
             }),
         ],
     }),

@@ -1,7 +1,8 @@
 //! From the node's views to what the control protocol shows.
 
-use lnet::{InterfaceStats, KindCounts, Latency, NetView, NiView, PeerNiView, PeerView};
+use lnet::{InterfaceStats, KindCounts, Latency, NetView, NiView, PeerNiView, PeerView, Rule};
 use lnet_admin as admin;
+use lnet_config::UdspRule;
 use lnet_types::Instant;
 
 use crate::nets::Settings;
@@ -25,7 +26,7 @@ fn ni_detail(net: &NetView, ni: &NiView, settings: &Settings) -> admin::NiDetail
     let (t, f) = (&net.tunables, &ni.failures);
     admin::NiDetail {
         traffic: traffic(&ni.stats),
-        udsp: admin::UdspInfo::default(),
+        udsp: admin::UdspInfo { net_priority: net.priority, nid_priority: ni.priority },
         health: admin::NiHealth {
             fatal_error: ni.fatal,
             value: ni.health as i32,
@@ -72,7 +73,7 @@ pub(crate) fn peer(view: &PeerView, detail: bool) -> admin::PeerSnapshot {
 fn peer_ni_detail(ni: &PeerNiView) -> admin::PeerNiDetail {
     let f = &ni.failures;
     admin::PeerNiDetail {
-        udsp: admin::UdspInfo::default(),
+        udsp: admin::UdspInfo { net_priority: ni.net_priority, nid_priority: ni.priority },
         credits: admin::PeerNiCredits {
             tx_max: ni.credits_max as i32,
             tx_available: ni.credits,
@@ -92,6 +93,17 @@ fn peer_ni_detail(ni: &PeerNiView) -> admin::PeerNiDetail {
             ping_count: ni.ping_count,
             next_ping_s: seconds(ni.next_ping),
         },
+    }
+}
+
+/// A rule of the selection policy.
+pub(crate) fn udsp_rule(rule: &Rule) -> UdspRule {
+    UdspRule {
+        src: rule.src().map(ToString::to_string),
+        dst: rule.dst().map(ToString::to_string),
+        rte: rule.rte().map(ToString::to_string),
+        priority: rule.priority(),
+        messages: rule.messages(),
     }
 }
 

@@ -166,7 +166,43 @@ fn blocks_of_later_days_pass_while_they_ask_for_nothing() {
     assert_eq!(read(neutral), Config::default());
     assert!(refused("routing: {enable: 1}").starts_with("'routing' is not supported yet"));
     assert!(refused("buffers: {tiny: 512}").starts_with("'buffers' is not supported yet"));
-    assert!(refused("udsp: [{idx: 0}]").starts_with("'udsp' is not supported yet"));
+}
+
+#[test]
+fn a_recorded_backup_with_rules_is_read_and_written_back_to_the_byte() {
+    let yaml = stdout_of("udsp-export");
+    let config = read(&yaml);
+    assert_eq!(config.to_yaml(), yaml.replace("    lnd_timeout: 49\n", ""));
+    let rules: Vec<&UdspAdd> = config
+        .blocks
+        .iter()
+        .filter_map(|(_, b)| if let Block::Udsp(add) = b { Some(add) } else { None })
+        .collect();
+    let priorities: Vec<_> = rules.iter().map(|add| add.rule.priority).collect();
+    // 0 is a priority, and none is carried over to the next item (I-16).
+    assert_eq!(priorities, [Some(3), Some(0), Some(1), Some(2), None, None]);
+}
+
+#[test]
+fn rules_of_selection_have_every_part_and_older_spelling() {
+    let config = read(
+        "udsp: [{src: tcp, dst: NA, action: {priority: 1, messages: 3}}, {idx: 0, dst: '*@tcp', seq_no: 2}]",
+    );
+    let rules: Vec<_> = config.blocks.into_iter().map(|(_, b)| b).collect();
+    let rule = UdspRule {
+        src: Some("tcp".to_owned()),
+        priority: Some(1),
+        messages: NonZeroU32::new(3),
+        ..UdspRule::default()
+    };
+    let to = UdspRule { dst: Some("*@tcp".to_owned()), ..UdspRule::default() };
+    assert_eq!(
+        rules,
+        [
+            Block::Udsp(UdspAdd { rule, index: None }),
+            Block::Udsp(UdspAdd { rule: to, index: Some(0) })
+        ]
+    );
 }
 
 #[test]
@@ -203,6 +239,19 @@ fn errors_name_the_culprit_and_its_place() {
         (
             "net: [{net type: tcp, local NI(s): [{nid: 10.0.0.1@tcp1}]}]",
             "NID '10.0.0.1@tcp1' is not on net 'tcp' at line 1, column 43",
+        ),
+        ("udsp: [{idx: 0}]", "a rule needs src, dst or rte at line 1, column 8"),
+        (
+            "udsp: [{src: tcp, action: {prio: 1}}]",
+            "bad action type specified: prio at line 1, column 28",
+        ),
+        (
+            "udsp: [{src: tcp, action: {messages: 0}}]",
+            "invalid value '0' for key 'messages' at line 1, column 38",
+        ),
+        (
+            "udsp: [{src: tcp, action: {priority: -1}}]",
+            "invalid value '-1' for key 'priority' at line 1, column 38",
         ),
         ("peer: [{Multi-Rail: true}]", "missing primary NID at line 1, column 8"),
         (

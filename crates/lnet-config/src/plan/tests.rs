@@ -30,6 +30,8 @@ fn short(steps: &[Step]) -> Vec<String> {
             }
             Step::PeerAdd(p) => format!("+peer {} {}", p.primary, p.nids.len()),
             Step::PeerDel(p) => format!("-peer {}", p.primary),
+            Step::UdspAdd(add) => format!("+udsp {:?}", add.rule.src),
+            Step::UdspDel(del) => format!("-udsp {del:?}"),
             Step::Set(s) => {
                 let all: Vec<_> = s.iter().map(|s| format!("{}={}", s.name, s.value)).collect();
                 names(&all)
@@ -97,4 +99,21 @@ fn only_what_differs_is_touched() {
         ["-peer 10.0.0.1@tcp", "+peer 10.0.0.1@tcp 1"]
     );
     assert_eq!(change("net type: tcp", "net type: tcp1").len(), 3);
+}
+
+#[test]
+fn rules_of_selection_are_made_anew_in_their_order_if_any_differs() {
+    let config = |yaml: &str| Config::from_yaml(yaml).unwrap();
+    let a = config("udsp: [{idx: 0, src: tcp}, {idx: 1, src: tcp1}]");
+    let b = config("udsp: [{src: tcp1}, {idx: 0, src: tcp}]");
+    assert_eq!(diff(&a, &b), []);
+    let turned = config("udsp: [{src: tcp1}, {src: tcp}]");
+    let steps = diff(&a, &turned);
+    let [Step::UdspDel(UdspDel::All), Step::UdspAdd(first), Step::UdspAdd(_)] = steps.as_slice()
+    else {
+        panic!("{steps:?}");
+    };
+    assert_eq!(first.rule.src.as_deref(), Some("tcp1"));
+    assert_eq!(diff(&a, &Config::default()), [Step::UdspDel(UdspDel::All)]);
+    assert_eq!(a.del_steps().len(), 2);
 }

@@ -8,7 +8,7 @@ use lnet_config::yaml::YAML_BYTES_MAX;
 use lnet_config::{Block, Config, ConfigError, Step, Style};
 use lnet_types::Errno;
 
-use super::{global, net, peer, ping};
+use super::{global, net, peer, ping, udsp};
 use crate::Session;
 use crate::args::Args;
 use crate::report::{INVALID, Place};
@@ -49,6 +49,9 @@ fn sections(session: &mut Session<'_>, backup: bool) -> i32 {
         code = global::not_configured(session);
     }
     session.print(&show::global::tree(&global), Style::Classic);
+    if global.configured {
+        code = worse(code, udsp::show_rules(session, None));
+    }
     code
 }
 
@@ -210,6 +213,7 @@ fn show_blocks(session: &mut Session<'_>, config: &Config) -> i32 {
             Block::Net(block) => net::show_net(session, Some(block.net), 0),
             Block::Peer(block) => peer::show_peers(session, Some(block.primary), 0),
             Block::Settings(_) => global::show_global(session),
+            Block::Udsp(add) => udsp::show_rules(session, add.index),
             Block::Ping(_) | Block::Discover(_) => 0,
         };
         code = worse(code, result);
@@ -229,7 +233,7 @@ fn run_blocks(session: &mut Session<'_>, config: Config) -> i32 {
             Block::Discover(b) => {
                 ping::discover_all(session, Discover { nids: b.nids, force: b.force })
             }
-            Block::Net(_) | Block::Peer(_) | Block::Settings(_) => 0,
+            Block::Net(_) | Block::Peer(_) | Block::Settings(_) | Block::Udsp(_) => 0,
         };
         code = worse(code, result);
     }

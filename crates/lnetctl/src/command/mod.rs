@@ -8,6 +8,7 @@ pub(crate) mod peer;
 pub(crate) mod ping;
 pub(crate) mod set;
 pub(crate) mod stats;
+pub(crate) mod udsp;
 
 use core::ops::RangeInclusive;
 

@@ -5,6 +5,7 @@ pub(crate) mod net;
 pub(crate) mod peer;
 pub(crate) mod stats;
 mod traffic;
+pub(crate) mod udsp;
 
 use lnet_config::Tree;
 

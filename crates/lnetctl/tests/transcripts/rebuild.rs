@@ -10,7 +10,7 @@ use lnet_admin::{
     Request, StatsSnapshot, Traffic, UdspInfo,
 };
 use lnet_config::yaml::{self, Node, Value};
-use lnet_config::{Setting, parse_cpts};
+use lnet_config::{Setting, UdspRule, parse_cpts};
 use lnet_types::{Errno, Nid};
 
 use super::vector::Vector;
@@ -55,6 +55,7 @@ impl Ask for Recorded {
             }
             Request::GlobalShow => Reply::Global(global(at("global"))),
             Request::StatsShow => Reply::Stats(stats(at("statistics"))),
+            Request::UdspShow => Reply::Udsp(at("udsp").map(rules).unwrap_or_default()),
             Request::Ping(ping) => Reply::Contacted(contacted(state, "ping", &ping.nids)),
             Request::Discover(d) => Reply::Contacted(contacted(state, "discover", &d.nids)),
             _ => Reply::Done,
@@ -75,7 +76,7 @@ fn refusal(document: &Node) -> Option<AdminError> {
     // Parameter files report that they were refused; the node said why.
     let errno = match number(get(inner, "errno")?) {
         -61 => Errno::EINVAL,
-        n => Errno(i32::try_from(-n).ok()?),
+        n => Errno(i32::try_from(n.abs()).ok()?),
     };
     // Text that the kernel lost; ours is there.
     if own == "Unspecific failure" {
@@ -252,6 +253,18 @@ fn peer_ni(item: &Node) -> PeerNiSnapshot {
         _ => PeerNiState::NotWatched,
     };
     PeerNiSnapshot { nid: nid(item, "nid"), state, detail }
+}
+
+fn rules(node: &Node) -> Vec<UdspRule> {
+    let pattern = |item: &Node, key| get(item, key).map(|p| text(p).to_owned());
+    let rule = |item: &Node| UdspRule {
+        src: pattern(item, "src"),
+        dst: pattern(item, "dst"),
+        rte: pattern(item, "rte"),
+        priority: get(item, "action").map(|action| n(Some(action), "priority")),
+        messages: None,
+    };
+    items(node).iter().map(rule).collect()
 }
 
 fn global(node: Option<&Node>) -> GlobalSnapshot {

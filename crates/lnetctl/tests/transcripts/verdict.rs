@@ -77,7 +77,7 @@ const VERDICTS: &[(&str, Verdict)] = &[
     (
         "list-commands",
         Verdict::Different(
-            "only commands that exist are listed; routes, policies, faults and debugging come later",
+            "only commands that exist are listed; routes, faults and debugging come later",
         ),
     ),
     (
@@ -98,9 +98,13 @@ const VERDICTS: &[(&str, Verdict)] = &[
             "`--timeout 1` is honoured, so silence ends in EIO; the original does not send a 1 and waits for ARP to fail (C-ping-1)",
         ),
     ),
+    ("err-udsp-add-noarg", Verdict::Different(OWN_HELP)),
+    (
+        "udsp-show-idx",
+        Verdict::Different("the rule is shown, where the original crashes (C-udsp-4, Q fix)"),
+    ),
     ("net-add-ip2net", Verdict::Missing("ip2nets comes with the module-parameter syntax")),
     ("route-export-backup", Verdict::Missing("the `route` section comes with routes")),
-    ("udsp-export", Verdict::Missing("the `udsp` section comes with selection policies")),
     ("o2ib-net-show-v4", Verdict::Missing("LND tunables of o2ib come with that driver")),
     ("o2ib-export-backup", Verdict::Missing("LND tunables of o2ib come with that driver")),
     ("err-set-large_buffers-0", Verdict::Missing("router buffers come with routing")),
@@ -112,8 +116,8 @@ const VERDICTS: &[(&str, Verdict)] = &[
 ];
 
 /// Nouns whose commands come with later work.
-const LATER: [&str; 8] =
-    ["route", "routing", "udsp", "fault", "debug", "service-id", "cpt-of-nid", "setup-mrrouting"];
+const LATER: [&str; 7] =
+    ["route", "routing", "fault", "debug", "service-id", "cpt-of-nid", "setup-mrrouting"];
 
 /// The list, sorted: every recorded `lnetctl` command but those of [`LATER`].
 pub(crate) fn list() -> Vec<(Vector, Verdict)> {
