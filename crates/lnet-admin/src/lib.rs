@@ -17,6 +17,7 @@
 
 mod client;
 mod error;
+mod fault;
 mod frame;
 mod reply;
 mod request;
@@ -25,6 +26,7 @@ mod socket;
 
 pub use client::{Ask, Client, ClientError, REPLY_TIMEOUT, SEND_TIMEOUT};
 pub use error::{AdminError, ProtocolError};
+pub use fault::{FaultAction, FaultDel, FaultKind, FaultRule, FaultSnapshot};
 pub use frame::{
     FrameDecoder, REPLY_MAX, REQUEST_MAX, VERSION, decode_reply, decode_request, encode_reply,
     encode_request,

@@ -4,7 +4,7 @@ use lnet_config::{UdspRule, text};
 use lnet_types::Nid;
 use serde::{Deserialize, Serialize};
 
-use crate::{AdminError, GlobalSnapshot, NetSnapshot, PeerSnapshot, StatsSnapshot};
+use crate::{AdminError, FaultSnapshot, GlobalSnapshot, NetSnapshot, PeerSnapshot, StatsSnapshot};
 
 /// The answer to a request that was not refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +27,12 @@ pub enum Reply {
     Stats(StatsSnapshot),
     /// The rules of the selection policy in their order, patterns in canonical form.
     Udsp(Vec<UdspRule>),
+    /// Fault rules.
+    Faults(Vec<FaultSnapshot>),
+    /// Explanations, each a table for people: what stands in it has no keys.
+    Texts(Vec<String>),
+    /// NIDs, in order.
+    Nids(#[serde(with = "text::nids")] Vec<Nid>),
 }
 
 /// Who is there.

@@ -4,6 +4,8 @@ use lnet_config::{NetAdd, NetDel, PeerAdd, PeerDel, Setting, Step, UdspAdd, Udsp
 use lnet_types::{Net, Nid};
 use serde::{Deserialize, Serialize};
 
+use crate::{FaultDel, FaultKind, FaultRule};
+
 /// A server ends a page of peers with the peer that brings it to this many peer NIs, so that a page
 /// stays well below [`crate::REPLY_MAX`] (about 1.5 KiB for a peer NI, 4096 NIs in the largest peer).
 pub const PEER_NIS_PER_PAGE: usize = 1024;
@@ -104,6 +106,36 @@ pub enum Request {
     UdspDel(UdspDel),
     /// The selection policy. [`Reply::Udsp`](crate::Reply::Udsp)
     UdspShow,
+    /// Adds a fault rule before the others of its list (C-fault-1). `Done`
+    FaultAdd(FaultRule),
+    /// Removes fault rules. None is meant: ENOENT (C-fault-3). `Done`
+    FaultDel(FaultDel),
+    /// The fault rules of a list, newest first. [`Reply::Faults`](crate::Reply::Faults)
+    FaultShow(FaultKind),
+    /// Zeroes the counters of a list of fault rules (C-fault-4). `Done`
+    FaultReset(FaultKind),
+    /// Which way a message would go now, and why. [`Reply::Texts`](crate::Reply::Texts): one table
+    Explain {
+        /// Whom it is for.
+        #[serde(with = "text::nid")]
+        target: Nid,
+        /// The source that it is to have.
+        #[serde(default, with = "text::nid_option")]
+        source: Option<Nid>,
+        /// Bytes of payload.
+        size: u64,
+    },
+    /// Why the last messages went where they went, oldest first, at most so many; the tunable
+    /// `explain_last` says how many are kept. `Texts`: a table for each
+    ExplainLast {
+        /// At most so many.
+        count: u32,
+    },
+    /// The NIs in recovery (C-debug-1). [`Reply::Nids`](crate::Reply::Nids)
+    RecoveryShow {
+        /// Those of peers; else the local ones.
+        peers: bool,
+    },
 }
 
 impl From<Step> for Request {

@@ -122,6 +122,11 @@ impl Args {
         self.given.iter().rev().find(|(name, _)| *name == long)?.1.as_deref()
     }
 
+    /// All values of an option that may be repeated.
+    pub(crate) fn values(&self, long: &str) -> impl Iterator<Item = &str> {
+        self.given.iter().filter(move |(name, _)| *name == long).filter_map(|(_, v)| v.as_deref())
+    }
+
     /// The value of a `--verbose`: 0 when it was not given, 1 when it has no number (C-netshow-1).
     pub(crate) fn level(&self, long: &str) -> i64 {
         if !self.has(long) {

@@ -4,7 +4,9 @@ use core::fmt::Write as _;
 
 use crate::Session;
 use crate::args::{Arg, Args, Opt};
-use crate::command::{configuration, global, lnet, net, peer, ping, set, stats, udsp};
+use crate::command::{
+    configuration, debug, explain, fault, global, lnet, net, peer, ping, set, stats, udsp,
+};
 
 /// A word at some level: a group of further words, or a command.
 pub(crate) enum Entry {
@@ -437,6 +439,196 @@ pub(crate) static COMMANDS: &[Entry] = &[
                 run: udsp::show,
             }),
         ],
+    }),
+    Entry::Group(Group {
+        name: "fault",
+        entries: &[
+            Entry::Group(Group {
+                name: "drop",
+                entries: &[
+                    Entry::Command(Command {
+                        name: "add",
+                        path: "fault drop add",
+                        options: &[
+                            value("source", Some('s'), "NID", "originator: a NID, * or *@NET"),
+                            value("dest", Some('d'), "NID", "final destination: a NID, * or *@NET"),
+                            value("rate", Some('r'), "N", "one of N messages"),
+                            value(
+                                "interval",
+                                Some('i'),
+                                "SECONDS",
+                                "one message per so many seconds",
+                            ),
+                            value(
+                                "portal",
+                                Some('p'),
+                                "N",
+                                "only this portal, 0 to 63; repeatable",
+                            ),
+                            value(
+                                "message",
+                                Some('m'),
+                                "KIND",
+                                "only PUT, ACK, GET or REPLY; repeatable",
+                            ),
+                            value(
+                                "local_nid",
+                                Some('o'),
+                                "NID",
+                                "only through this local interface",
+                            ),
+                            value("times", Some('t'), "N", "so many times, then no more"),
+                            value(
+                                "health_error",
+                                Some('e'),
+                                "STATUS",
+                                "messages that leave fail like this, such as local_timeout or random; repeatable",
+                            ),
+                            flag("random", Some('n'), "at a random point of the interval"),
+                            flag("drop_all", Some('x'), "every message that matches"),
+                        ],
+                        operands: NO_OPERANDS,
+                        summary: "add a rule that loses messages",
+                        help_code: 1,
+                        run: fault::add,
+                    }),
+                    Entry::Command(Command {
+                        name: "del",
+                        path: "fault drop del",
+                        options: &[
+                            flag("all", Some('a'), "all rules"),
+                            value("source", Some('s'), "NID", "rules about exactly this source"),
+                            value("dest", Some('d'), "NID", "and about this destination"),
+                        ],
+                        operands: NO_OPERANDS,
+                        summary: "remove drop rules",
+                        help_code: 1,
+                        run: fault::del,
+                    }),
+                    Entry::Command(Command {
+                        name: "reset",
+                        path: "fault drop reset",
+                        options: &[],
+                        operands: NO_OPERANDS,
+                        summary: "set the counters of all drop rules to zero",
+                        help_code: 1,
+                        run: fault::reset,
+                    }),
+                    Entry::Command(Command {
+                        name: "show",
+                        path: "fault drop show",
+                        options: &[],
+                        operands: NO_OPERANDS,
+                        summary: "show the drop rules, newest first",
+                        help_code: 1,
+                        run: fault::show,
+                    }),
+                ],
+            }),
+            Entry::Group(Group {
+                name: "delay",
+                entries: &[
+                    Entry::Command(Command {
+                        name: "add",
+                        path: "fault delay add",
+                        options: &[
+                            value("source", Some('s'), "NID", "originator: a NID, * or *@NET"),
+                            value("dest", Some('d'), "NID", "final destination: a NID, * or *@NET"),
+                            value("rate", Some('r'), "N", "one of N messages"),
+                            value("interval", None, "SECONDS", "one message per so many seconds"),
+                            value("latency", Some('l'), "SECONDS", "how long they are held back"),
+                            value(
+                                "portal",
+                                Some('p'),
+                                "N",
+                                "only this portal, 0 to 63; repeatable",
+                            ),
+                            value(
+                                "message",
+                                Some('m'),
+                                "KIND",
+                                "only PUT, ACK, GET or REPLY; repeatable",
+                            ),
+                            value(
+                                "local_nid",
+                                Some('o'),
+                                "NID",
+                                "only through this local interface",
+                            ),
+                            value("times", Some('t'), "N", "so many times, then no more"),
+                        ],
+                        operands: NO_OPERANDS,
+                        summary: "add a rule that holds back messages",
+                        help_code: 1,
+                        run: fault::add,
+                    }),
+                    Entry::Command(Command {
+                        name: "del",
+                        path: "fault delay del",
+                        options: &[
+                            flag("all", Some('a'), "all rules"),
+                            value("source", Some('s'), "NID", "rules about exactly this source"),
+                            value("dest", Some('d'), "NID", "and about this destination"),
+                        ],
+                        operands: NO_OPERANDS,
+                        summary: "remove delay rules",
+                        help_code: 1,
+                        run: fault::del,
+                    }),
+                    Entry::Command(Command {
+                        name: "reset",
+                        path: "fault delay reset",
+                        options: &[],
+                        operands: NO_OPERANDS,
+                        summary: "set the counters of all delay rules to zero",
+                        help_code: 1,
+                        run: fault::reset,
+                    }),
+                    Entry::Command(Command {
+                        name: "show",
+                        path: "fault delay show",
+                        options: &[],
+                        operands: NO_OPERANDS,
+                        summary: "show the delay rules, newest first",
+                        help_code: 1,
+                        run: fault::show,
+                    }),
+                ],
+            }),
+        ],
+    }),
+    Entry::Group(Group {
+        name: "debug",
+        entries: &[Entry::Command(Command {
+            name: "recovery",
+            path: "debug recovery",
+            options: &[
+                flag("local", Some('l'), "local interfaces"),
+                flag("peer", Some('p'), "interfaces of peers"),
+            ],
+            operands: NO_OPERANDS,
+            summary: "show what is being recovered",
+            help_code: 1,
+            run: debug::recovery,
+        })],
+    }),
+    Entry::Command(Command {
+        name: "explain",
+        path: "explain",
+        options: &[
+            value("from", Some('f'), "NID", "the local NID that the message leaves from"),
+            value("size", Some('s'), "BYTES", "its payload, else 4096"),
+            value(
+                "last",
+                Some('n'),
+                "COUNT",
+                "instead: the last messages sent, as far as explain_last keeps them",
+            ),
+        ],
+        operands: ("[NID]", 1),
+        summary: "show which way a message goes, and why",
+        help_code: 0,
+        run: explain::explain,
     }),
     Entry::Command(Command {
         name: "ping",

@@ -15,7 +15,7 @@ use lnet_rt::{NodeBuilder, NodeHandle, OpError, Stack};
 use lnet_types::{Errno, Instant, Net, Nid, Pid, ProcessId};
 
 use crate::options::Options;
-use crate::{nets, views};
+use crate::{faults, nets, views};
 
 /// The daemon's state, behind one lock. Whoever waits for peers does so without it.
 #[derive(Debug)]
@@ -94,6 +94,30 @@ impl Control {
             Request::UdspAdd(add) => self.udsp_add(&add),
             Request::UdspDel(del) => self.udsp_del(del),
             Request::UdspShow => self.udsp_show(),
+            Request::FaultAdd(rule) => self.on_node(Errno::ENETDOWN, move |stack, now| {
+                faults::add(stack.node_mut(), now, &rule).map(|()| Reply::Done)
+            }),
+            Request::FaultDel(del) => self.on_node(Errno::ENETDOWN, move |stack, now| {
+                faults::del(stack.node_mut(), now, &del).map(|()| Reply::Done)
+            }),
+            Request::FaultShow(kind) => self.on_node(Errno::ENETDOWN, move |stack, _| {
+                Ok(Reply::Faults(faults::show(stack.node(), kind)))
+            }),
+            Request::FaultReset(kind) => self.on_node(Errno::ENETDOWN, move |stack, now| {
+                faults::reset(stack.node_mut(), now, kind);
+                Ok(Reply::Done)
+            }),
+            Request::Explain { target, source, size } => {
+                self.on_node(Errno::ENETDOWN, move |stack, _| {
+                    let why = stack.node().explain(target, source, size);
+                    Ok(Reply::Texts(vec![why.to_string()]))
+                })
+            }
+            Request::ExplainLast { count } => self.explain_last(count),
+            Request::RecoveryShow { peers } => self.on_node(Errno::ENETDOWN, move |stack, _| {
+                let (local, remote) = stack.node().recovery_queues();
+                Ok(Reply::Nids(if peers { remote } else { local }))
+            }),
             // The protocol may grow before this daemon does.
             other => Err(AdminError::errno(Errno::EOPNOTSUPP)
                 .because(format_args!("this daemon does not know the request {other:?}"))),
@@ -428,6 +452,18 @@ impl Control {
             StatsSnapshot::from_rows(stack.node().stats().rows()).map(Reply::Stats).map_err(
                 |name| AdminError::errno(Errno::ERANGE).because(format_args!("counter {name}")),
             )
+        })
+    }
+
+    fn explain_last(&self, count: u32) -> Result<Reply, AdminError> {
+        if self.state().tunables.explain_last == 0 {
+            let text = "nothing is recorded: the tunable explain_last is 0";
+            return Err(AdminError::new(Errno::ENODATA, text));
+        }
+        self.on_node(Errno::ENETDOWN, move |stack, _| {
+            let all = stack.node().explained();
+            let before = all.len().saturating_sub(usize::try_from(count).unwrap_or(usize::MAX));
+            Ok(Reply::Texts(all.skip(before).map(ToString::to_string).collect()))
         })
     }
 

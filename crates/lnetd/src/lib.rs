@@ -9,6 +9,7 @@
 
 mod control;
 mod daemon;
+mod faults;
 mod nets;
 mod options;
 mod server;

@@ -1,6 +1,9 @@
 //! What each command does, one file per noun.
 
 pub(crate) mod configuration;
+pub(crate) mod debug;
+pub(crate) mod explain;
+pub(crate) mod fault;
 pub(crate) mod global;
 pub(crate) mod lnet;
 pub(crate) mod net;

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use lnet_admin::{AdminError, Ask, ClientError, Reply, Request};
-use lnet_types::Errno;
+use lnet_admin::{AdminError, Ask, ClientError, FaultAction, Reply, Request};
+use lnet_types::{Errno, Nid};
 use lnetctl::Session;
 
 use super::vector::Vector;
@@ -271,4 +271,47 @@ fn words_that_exist_at_every_level_do_so() {
     assert!(out.contains("net add: ") && out.contains("net set: ") && code == 234, "{out}");
     let (out, _, code) = Node::default().run("net add --if eth0 --help");
     assert!(out.starts_with("net add: ") && code == 0, "{out}");
+}
+
+#[test]
+fn fault_rules_are_asked_for_as_kernels_store_them() {
+    let mut node = Node::default();
+    let line = "fault drop add -s *@tcp -d * -i 5 -n -m put -m GET -p 3 -e local_timeout --times 2";
+    assert_eq!(node.run(line), (String::new(), String::new(), 0));
+    let [Request::FaultAdd(rule)] = node.asked.as_slice() else { panic!("{:?}", node.asked) };
+    assert_eq!((rule.src.to_string(), rule.dst), ("255.255.255.255@tcp".to_owned(), Nid::ANY));
+    assert_eq!((rule.kinds, rule.portals, rule.rate, rule.interval_s), (6, 8, 0, 5));
+    assert_eq!(rule.action, FaultAction::Drop { random: true, all: false, errors: 1 << 6 });
+    assert_eq!(rule.times.map(|n| n.get()), Some(2));
+    let mut node = Node::default();
+    assert_eq!(node.run("fault delay add -s * -d 10.0.0.1@tcp -r 4 -l 2").2, 0);
+    let [Request::FaultAdd(rule)] = node.asked.as_slice() else { panic!("{:?}", node.asked) };
+    assert_eq!((rule.rate, rule.action), (4, FaultAction::Delay { latency_s: 2 }));
+
+    for (line, code, text) in [
+        ("fault drop add -s * -d *", 255, "either drop rate or interval but not both"),
+        ("fault delay add -s * -d * -r 1 --interval 1 -l 1", 255, "either delay rate or interval"),
+        ("fault drop add -s * -d * -r 1 -n", 255, "please provide an interval to randomize"),
+        ("fault delay add -s * -d * -r 1", 255, "latency cannot be zero"),
+        ("fault drop add -s * -r 1", 255, "both source and destination of drop rule"),
+        ("fault drop add -s * -d * -r 1 -m FOO", 255, "unknown message type FOO"),
+        ("fault drop add -s * -d * -r 1 -p 64", 255, "invalid portal: 64"),
+        ("fault drop add -s * -d * -r 1 -e ok", 255, "unknown health error ok"),
+        ("fault drop add -s foo -d * -r 1", 234, "Invalid NID: foo"),
+        ("fault drop del -s *", 255, "Failed, please provide source and destination of rule"),
+        ("fault drop del -a -s *", 255, "'-s' or '-d' cannot be combined with '-a'"),
+        ("fault delay add -s * -d * -r 1 -l 1 --random", 234, "unrecognized option '--random'"),
+        ("explain 10.0.0.1@tcp --last 1", 234, "give a NID or --last, not both"),
+        ("explain 10.0.0.1@tcp --size x", 234, "invalid size value 'x'"),
+        ("explain --last 3 --from 10.0.0.1@tcp", 234, "not about the last"),
+    ] {
+        let mut node = Node::default();
+        let (out, err, got) = node.run(line);
+        assert_eq!((out.as_str(), got), ("", code), "{line}: {err}");
+        assert!(err.contains(text), "{line}: {err}");
+        assert_eq!(node.asked, [], "{line}");
+    }
+    let mut node = Node::refusing(1, AdminError::errno(Errno::ENOENT));
+    let refused = "failed to delete drop rule: No such file or directory\n".to_owned();
+    assert_eq!(node.run("fault drop del -a"), (refused, String::new(), 254));
 }

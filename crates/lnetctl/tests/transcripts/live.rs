@@ -275,6 +275,30 @@ const SCENES: &[Scene] = &[
         ],
     },
     Scene {
+        name: "faults on purpose, recovery, explanations",
+        daemons: true,
+        acts: &[
+            Do("lnetctl lnet configure; lnetctl net add --net tcp --if eth0,eth1"),
+            Do("lnetctl discover 10.77.0.3@tcp; sleep 1"),
+            Play("debug-recovery-l"),
+            Play("debug-recovery-p"),
+            Play("fault-drop-show-empty"),
+            Play("fault-drop-add"),
+            Play("fault-drop-show"),
+            Play("fault-drop-reset"),
+            Play("fault-drop-del"),
+            Do("lnetctl fault drop del -s '*@tcp' -d 10.77.0.3@tcp; test $? = 254"),
+            Play("fault-delay-add"),
+            Play("fault-delay-show"),
+            Play("fault-delay-del"),
+            Do("lnetctl explain 10.77.0.3@tcp | grep -q 'goes from 10.77'"),
+            Do(
+                "lnetctl explain --from 10.77.1.2@tcp --size 0 10.77.0.3@tcp | grep -q 'from 10.77.1.2'",
+            ),
+            Do("lnetctl explain --last 1; test $? = 195"),
+        ],
+    },
+    Scene {
         name: "nets come and go",
         daemons: true,
         acts: &[

@@ -56,6 +56,11 @@ impl Ask for Recorded {
             Request::GlobalShow => Reply::Global(global(at("global"))),
             Request::StatsShow => Reply::Stats(stats(at("statistics"))),
             Request::UdspShow => Reply::Udsp(at("udsp").map(rules).unwrap_or_default()),
+            Request::FaultShow(_) => Reply::Faults(Vec::new()),
+            Request::RecoveryShow { peers } => {
+                let key = if *peers { "Peer NI recovery" } else { "Local NI recovery" };
+                Reply::Nids(at(key).map(values).unwrap_or_default())
+            }
             Request::Ping(ping) => Reply::Contacted(contacted(state, "ping", &ping.nids)),
             Request::Discover(d) => Reply::Contacted(contacted(state, "discover", &d.nids)),
             _ => Reply::Done,
@@ -253,6 +258,12 @@ fn peer_ni(item: &Node) -> PeerNiSnapshot {
         _ => PeerNiState::NotWatched,
     };
     PeerNiSnapshot { nid: nid(item, "nid"), state, detail }
+}
+
+/// The NIDs behind the keys of a map.
+fn values(node: &Node) -> Vec<Nid> {
+    let Value::Map(entries) = &node.value else { return Vec::new() };
+    entries.iter().map(|(_, nid)| text(nid).parse().expect("recorded")).collect()
 }
 
 fn rules(node: &Node) -> Vec<UdspRule> {

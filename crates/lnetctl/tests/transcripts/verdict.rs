@@ -25,6 +25,8 @@ const NO_DAEMON: &str = "no kernel module but a daemon: its socket is named, err
 
 /// What is not [`Verdict::Matched`]. Names are exact, or prefixes that end in `*`.
 const VERDICTS: &[(&str, Verdict)] = &[
+    ("help-debug-peer", Verdict::Missing("dumping a peer to the log comes later")),
+    ("help-fault-add", Verdict::Matched),
     ("help-*", Verdict::Different(OWN_HELP)),
     (
         "err-net-add-bad-option",
@@ -74,12 +76,7 @@ const VERDICTS: &[(&str, Verdict)] = &[
         "version",
         Verdict::Different("the version is ours, behind the one that it is compatible with"),
     ),
-    (
-        "list-commands",
-        Verdict::Different(
-            "only commands that exist are listed; routes, faults and debugging come later",
-        ),
-    ),
+    ("list-commands", Verdict::Different("only commands that exist are listed; routes come later")),
     (
         "import-bad-yaml",
         Verdict::Different(
@@ -103,6 +100,23 @@ const VERDICTS: &[(&str, Verdict)] = &[
         "udsp-show-idx",
         Verdict::Different("the rule is shown, where the original crashes (C-udsp-4, Q fix)"),
     ),
+    (
+        "fault-drop-show",
+        Verdict::Different("the rules are shown, where the original crashes (C-fault-4, Q fix)"),
+    ),
+    (
+        "fault-drop-show-empty",
+        Verdict::Different("nothing and 0, where the original crashes (C-fault-4, Q fix)"),
+    ),
+    (
+        "fault-delay-show",
+        Verdict::Different("the rules are shown, where the original crashes (C-fault-4, Q fix)"),
+    ),
+    (
+        "fault-drop-reset",
+        Verdict::Different("the counters are reset without one more argument (C-fault-4, Q fix)"),
+    ),
+    ("debug-peer", Verdict::Missing("dumping a peer to the log comes later")),
     ("net-add-ip2net", Verdict::Missing("ip2nets comes with the module-parameter syntax")),
     ("route-export-backup", Verdict::Missing("the `route` section comes with routes")),
     ("o2ib-net-show-v4", Verdict::Missing("LND tunables of o2ib come with that driver")),
@@ -116,8 +130,7 @@ const VERDICTS: &[(&str, Verdict)] = &[
 ];
 
 /// Nouns whose commands come with later work.
-const LATER: [&str; 7] =
-    ["route", "routing", "fault", "debug", "service-id", "cpt-of-nid", "setup-mrrouting"];
+const LATER: [&str; 5] = ["route", "routing", "service-id", "cpt-of-nid", "setup-mrrouting"];
 
 /// The list, sorted: every recorded `lnetctl` command but those of [`LATER`].
 pub(crate) fn list() -> Vec<(Vector, Verdict)> {

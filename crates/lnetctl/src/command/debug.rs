@@ -1,0 +1,35 @@
+//! `debug recovery` (C-debug-1): the NIs that are being recovered.
+
+use lnet_admin::{ClientError, Reply, Request};
+use lnet_config::{Style, Tree};
+
+use crate::Session;
+use crate::args::Args;
+use crate::report::{INVALID, Place};
+use crate::table::Command;
+
+const PLACE: Place = Place::library("show", "debug");
+
+pub(crate) fn recovery(session: &mut Session<'_>, _: &Command, args: &Args) -> i32 {
+    let queues: &[(&str, bool)] = match (args.has("local"), args.has("peer")) {
+        (true, false) => &[("Local NI recovery", false)],
+        (false, true) => &[("Peer NI recovery", true)],
+        (true, true) => &[("Local NI recovery", false), ("Peer NI recovery", true)],
+        (false, false) => return INVALID,
+    };
+    for &(key, peers) in queues {
+        match session.ask(&Request::RecoveryShow { peers }) {
+            Ok(Reply::Nids(nids)) if nids.is_empty() => {}
+            Ok(Reply::Nids(nids)) => {
+                let rows = nids.iter().enumerate();
+                let rows = rows.map(|(i, nid)| (format!("nid-{i}"), Tree::plain(nid)));
+                session.print(&Tree::map([(key, Tree::map(rows))]), Style::Library);
+            }
+            Ok(_) => {
+                return session.failed(PLACE, &ClientError::Unexpected, |r| r.text.clone(), None);
+            }
+            Err(e) => return session.failed(PLACE, &e, |r| r.text.clone(), Some(INVALID)),
+        }
+    }
+    0
+}

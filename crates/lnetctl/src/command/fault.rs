@@ -1,0 +1,218 @@
+//! `fault drop` and `fault delay`: `add`, `del`, `show`, `reset` (C-fault).
+
+use core::num::NonZeroU32;
+
+use lnet_admin::{ClientError, FaultAction, FaultDel, FaultKind, FaultRule, Reply, Request};
+use lnet_config::{Style, parse_number};
+use lnet_types::{HealthStatus, Nid};
+
+use super::single_nid;
+use crate::Session;
+use crate::args::Args;
+use crate::report::{INVALID, Place};
+use crate::show;
+use crate::table::Command;
+
+const ADD: Place = Place::library("add", "fault");
+const DEL: Place = Place::library("del", "fault");
+const SHOW: Place = Place::library("show", "fault");
+const RESET: Place = Place::library("reset", "fault");
+
+/// Return code of options that do not fit together (C-fault-2).
+const MISUSE: i32 = -1;
+/// Kinds of messages and their bits (S-fault-1).
+const KINDS: [(&str, u32); 4] = [("ACK", 1), ("PUT", 2), ("GET", 4), ("REPLY", 8)];
+const PORTALS: u32 = 64;
+/// Every health error (C-fault-1).
+const RANDOM_ERROR: (&str, u32) = ("random", u32::MAX);
+
+/// Which list a command is about: `fault drop …` or `fault delay …`.
+fn kind_of(command: &Command) -> FaultKind {
+    match command.path.starts_with("fault delay") {
+        true => FaultKind::Delay,
+        false => FaultKind::Drop,
+    }
+}
+
+const fn noun(kind: FaultKind) -> &'static str {
+    match kind {
+        FaultKind::Drop => "drop",
+        FaultKind::Delay => "delay",
+    }
+}
+
+pub(crate) fn add(session: &mut Session<'_>, command: &Command, args: &Args) -> i32 {
+    let kind = kind_of(command);
+    let rule = match rule(args, kind) {
+        Ok(rule) => rule,
+        Err(Bad { text, code }) => {
+            session.err_line(text);
+            return code;
+        }
+    };
+    order(session, ADD, &Request::FaultAdd(rule), &format!("add {} rule", noun(kind)))
+}
+
+/// Why there is no rule: what is printed, and the return code.
+struct Bad {
+    text: String,
+    code: i32,
+}
+
+impl Bad {
+    fn misuse(text: impl Into<String>) -> Self {
+        Self { text: text.into(), code: MISUSE }
+    }
+}
+
+fn rule(args: &Args, kind: FaultKind) -> Result<FaultRule, Bad> {
+    let noun = noun(kind);
+    let (src, dst) = (nid(args, "source")?, nid(args, "dest")?);
+    let local = match args.value("local_nid") {
+        Some(text) => Some(single_nid(text).ok_or_else(|| bad_nid(text))?),
+        None => None,
+    };
+    let (mut kinds, mut portals, mut errors) = (0, 0u64, 0);
+    for word in args.values("message") {
+        let known = KINDS.iter().find(|(name, _)| name.eq_ignore_ascii_case(word));
+        let (_, bit) = known.ok_or_else(|| Bad::misuse(format!("unknown message type {word}")))?;
+        kinds |= bit;
+    }
+    for word in args.values("portal") {
+        let portal = parse_number(word).and_then(|n| u32::try_from(n).ok());
+        let portal = portal.filter(|p| *p < PORTALS);
+        portals |= 1 << portal.ok_or_else(|| Bad::misuse(format!("invalid portal: {word}")))?;
+    }
+    for word in args.values("health_error") {
+        errors |= health_error(word)
+            .ok_or_else(|| Bad::misuse(format!("unknown health error {word}")))?;
+    }
+    let (rate, interval_s) = (count(args, "rate")?, count(args, "interval")?);
+    let random = args.has("random");
+    if random && interval_s == 0 {
+        return Err(Bad::misuse("please provide an interval to randomize"));
+    }
+    if (rate == 0) == (interval_s == 0) {
+        return Err(Bad::misuse(format!(
+            "please provide either {noun} rate or interval but not both at the same time."
+        )));
+    }
+    let action = match kind {
+        FaultKind::Drop => FaultAction::Drop { random, all: args.has("drop_all"), errors },
+        FaultKind::Delay => match count(args, "latency")? {
+            0 => return Err(Bad::misuse("latency cannot be zero")),
+            latency_s => FaultAction::Delay { latency_s },
+        },
+    };
+    let (Some(src), Some(dst)) = (src, dst) else {
+        return Err(Bad::misuse(format!(
+            "Please provide both source and destination of {noun} rule"
+        )));
+    };
+    let times = NonZeroU32::new(count(args, "times")?);
+    if args.has("times") && times.is_none() {
+        return Err(Bad::misuse("invalid times value '0': expected 1 or more"));
+    }
+    Ok(FaultRule { src, dst, local, portals, kinds, rate, interval_s, times, action })
+}
+
+/// The bit of a health status by its name; the names of S-fault are those of the statuses.
+fn health_error(word: &str) -> Option<u32> {
+    if word == RANDOM_ERROR.0 {
+        return Some(RANDOM_ERROR.1);
+    }
+    let at = HealthStatus::ALL.iter().position(|status| status.name() == word)?;
+    (at > 0).then(|| 1 << at)
+}
+
+/// A NID, `*`, or `*@net`, as kernels store them (C-fault-5).
+fn nid(args: &Args, long: &str) -> Result<Option<Nid>, Bad> {
+    let Some(text) = args.value(long) else { return Ok(None) };
+    let nid = match text.split_once('@') {
+        None if text == "*" => Some(Nid::ANY),
+        Some(("*", net)) => net.parse().ok().map(|net| Nid::new(net, u32::MAX)),
+        _ => single_nid(text),
+    };
+    nid.map(Some).ok_or_else(|| bad_nid(text))
+}
+
+fn bad_nid(text: &str) -> Bad {
+    Bad { text: format!("Invalid NID: {text}"), code: INVALID }
+}
+
+/// The number behind an option; 0 without it.
+fn count(args: &Args, long: &str) -> Result<u32, Bad> {
+    let Some(word) = args.value(long) else { return Ok(0) };
+    parse_number(word)
+        .and_then(|n| u32::try_from(n).ok())
+        .ok_or_else(|| Bad::misuse(format!("invalid {long} value '{word}': expected a number")))
+}
+
+pub(crate) fn del(session: &mut Session<'_>, command: &Command, args: &Args) -> i32 {
+    let kind = kind_of(command);
+    let nids = nid(args, "source").and_then(|src| Ok((src, nid(args, "dest")?)));
+    let (src, dst) = match (args.has("all"), nids) {
+        (_, Err(Bad { text, code })) => {
+            session.err_line(text);
+            return code;
+        }
+        (true, Ok((None, None))) => (Nid::ANY, Nid::ANY),
+        (true, Ok(_)) => {
+            session.err_line("'-s' or '-d' cannot be combined with '-a'");
+            return MISUSE;
+        }
+        (false, Ok((Some(src), Some(dst)))) => (src, dst),
+        (false, Ok(_)) => {
+            session.err_line("Failed, please provide source and destination of rule");
+            return MISUSE;
+        }
+    };
+    let request = Request::FaultDel(FaultDel { kind, src, dst });
+    order(session, DEL, &request, &format!("delete {} rule", noun(kind)))
+}
+
+pub(crate) fn show(session: &mut Session<'_>, command: &Command, _: &Args) -> i32 {
+    let kind = kind_of(command);
+    let what = match kind {
+        FaultKind::Drop => "list drop rule",
+        FaultKind::Delay => "list delay rules",
+    };
+    match session.ask(&Request::FaultShow(kind)) {
+        Ok(Reply::Faults(rules)) => {
+            if let Some(tree) = show::fault::tree(&rules) {
+                session.print(&tree, Style::Library);
+            }
+            0
+        }
+        Ok(_) => failed(session, SHOW, &ClientError::Unexpected, what),
+        Err(e) => failed(session, SHOW, &e, what),
+    }
+}
+
+pub(crate) fn reset(session: &mut Session<'_>, command: &Command, _: &Args) -> i32 {
+    let kind = kind_of(command);
+    let what = match kind {
+        FaultKind::Drop => "drop_reset rule",
+        FaultKind::Delay => "delay reset_rule",
+    };
+    order(session, RESET, &Request::FaultReset(kind), what)
+}
+
+fn order(session: &mut Session<'_>, place: Place, request: &Request, what: &str) -> i32 {
+    match session.order(request) {
+        Ok(()) => 0,
+        Err(e) => failed(session, place, &e, what),
+    }
+}
+
+/// A refusal is told on standard output, as the original does (C-fault-3).
+fn failed(session: &mut Session<'_>, place: Place, error: &ClientError, what: &str) -> i32 {
+    let ClientError::Refused(refusal) = error else {
+        return session.failed(place, error, |r| r.text.clone(), None);
+    };
+    session.out_line(format_args!("failed to {what}: {}", refusal.errno));
+    if let (true, Some(why)) = (session.explain, &refusal.detail) {
+        session.err_line(format_args!("# {why}"));
+    }
+    refusal.errno.negative()
+}
