@@ -255,6 +255,12 @@ pub(crate) static COMMANDS: &[Entry] = &[
             "response_tracking": "which responses are timed: 0 LNet's own, 1 GETs, 2 PUTs, 3 both";
             "recovery_limit": "how long a silent peer is pinged for recovery, in seconds; 0 for ever";
             "max_recovery_ping_interval": "longest time between recovery pings, in seconds";
+            "health_range": "health difference below which interfaces count as equally healthy";
+            "health_on_success": "whether ordinary messages heal too, not only recovery pings: 0 or 1";
+            "recovery_step": "health that a recovery ping returns; 0 means health_sensitivity";
+            "udsp_first": "whether selection rules go before health: 0 or 1";
+            "exclude_at_zero": "whether interfaces at health 0 are left out: 0 or 1";
+            "explain_last": "how many choices `explain --last` can show; 0 keeps none";
         },
     }),
     Entry::Command(Command {

@@ -34,7 +34,7 @@ const fn name(name: &'static str, parse: &'static str, configure: &'static str) 
     Name { name, parse, configure, object: name, check: |_| None, original: true }
 }
 
-const NAMES: [Name; 12] = [
+const NAMES: [Name; 18] = [
     name("numa_range", "numa_range", "numa_range"),
     Name {
         check: |v| (v < 16).then_some("must be at least 16"),
@@ -69,6 +69,13 @@ const NAMES: [Name; 12] = [
             "maximum recovery ping interval",
         )
     },
+    // Ours.
+    name("health_range", "health_range", "health range"),
+    name("health_on_success", "health_on_success", "health on success"),
+    name("recovery_step", "recovery_step", "recovery step"),
+    name("udsp_first", "udsp_first", "udsp first"),
+    name("exclude_at_zero", "exclude_at_zero", "exclude at zero"),
+    name("explain_last", "explain_last", "explain last"),
 ];
 
 fn boolean(value: i64) -> Option<&'static str> {

@@ -147,12 +147,10 @@ fn answer(stack: &mut Stack, md: Option<MdId>, to: ProcessId, bits: u64) {
 
 /// Reads the first line of a server's output, which says that it is ready.
 pub(super) fn wait_ready(from: &mut impl io::Read) -> anyhow::Result<()> {
-    let mut line = Vec::new();
-    for byte in from.bytes() {
-        match byte? {
-            b'\n' => break,
-            byte => line.push(byte),
-        }
+    // A byte at a time: what follows the line is not ours to read.
+    let (mut line, mut byte) = (Vec::new(), [0]);
+    while from.read(&mut byte)? == 1 && byte != *b"\n" {
+        line.extend_from_slice(&byte);
     }
     let line = String::from_utf8_lossy(&line);
     anyhow::ensure!(line.starts_with(READY), "the server did not start: '{line}'");
