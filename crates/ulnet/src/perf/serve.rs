@@ -1,7 +1,7 @@
 //! The server: buffers that are written, read and echoed. It knows nothing of tests; everything that a
 //! client needs to know it tells when asked (`protocol.rs`).
 
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
