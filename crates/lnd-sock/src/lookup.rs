@@ -41,6 +41,10 @@ impl Hasher for KeyedHasher {
         self.write_u64(u64::from_le_bytes(last));
     }
 
+    fn write_u32(&mut self, word: u32) {
+        self.write_u64(word.into());
+    }
+
     fn write_u64(&mut self, word: u64) {
         let wide = u128::from(self.state ^ word) * u128::from(self.key | 1);
         self.state = (wide as u64) ^ (wide >> 64) as u64 ^ word.rotate_left(32);

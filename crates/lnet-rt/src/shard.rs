@@ -5,9 +5,10 @@
 //!  settle      what the caller has asked for since the last turn goes out
 //!  sleep       until something is ready, a time-out is due, or a command comes: as `Wait` allows
 //!  drivers     do the I/O that is ready; facts into the node
+//!  settle      events up, messages out, flush; again until there is nothing left
 //!  commands    from other threads
 //!  time-outs   of node and drivers
-//!  settle      events up, messages out, flush; again until there is nothing left
+//!  settle      if one of these has set something in motion
 //! ```
 //!
 //! The clock is read once, after the sleep. Order is fixed; nothing here decides anything about LNet.
@@ -80,12 +81,19 @@ impl Stack {
         self.now = self.clock.now();
         self.in_turn = true;
         self.drive(spin);
+        // What came in is answered before anything else is looked at.
+        busy |= self.settle();
+        let mut moved = false;
         if self.monitor_ready {
             self.watch_links();
+            moved = true;
         }
-        busy |= self.obey();
-        busy |= self.expire();
-        busy |= self.settle();
+        moved |= self.obey();
+        moved |= self.expire();
+        if moved || self.unfinished {
+            self.settle();
+            busy = true;
+        }
         self.progress_stop();
         self.in_turn = false;
         busy
@@ -214,10 +222,7 @@ impl Stack {
                 self.deliver_report(report);
                 more = true;
             }
-            while let Some(output) = self.node.poll_output() {
-                self.carry_out(output);
-                more = true;
-            }
+            more |= self.carry_outputs();
             for slot in &mut self.drivers {
                 slot.driver.get_mut().flush(self.now, &mut self.node, &mut self.mem);
             }
@@ -228,6 +233,17 @@ impl Stack {
             any = true;
         }
         self.unfinished = true;
+        any
+    }
+
+    /// Gives what the node wants sent to the drivers, which write it with their next `flush`. Done
+    /// for each operation as it begins: of a burst of them each is still in the cache then.
+    pub(crate) fn carry_outputs(&mut self) -> bool {
+        let mut any = false;
+        while let Some(output) = self.node.poll_output() {
+            self.carry_out(output);
+            any = true;
+        }
         any
     }
 

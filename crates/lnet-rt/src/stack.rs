@@ -486,7 +486,9 @@ impl Stack {
     pub fn put(&mut self, put: Put) -> Result<(), SendError> {
         let now = self.tick();
         self.unfinished = true;
-        self.node.put(now, put)
+        self.node.put(now, put)?;
+        self.carry_outputs();
+        Ok(())
     }
 
     /// Starts a GET into a bound descriptor.
@@ -496,7 +498,9 @@ impl Stack {
     pub fn get(&mut self, get: Get) -> Result<(), SendError> {
         let now = self.tick();
         self.unfinished = true;
-        self.node.get(now, get)
+        self.node.get(now, get)?;
+        self.carry_outputs();
+        Ok(())
     }
 
     /// The next event of a descriptor made with [`Stack::bind`] or [`Stack::attach`].

@@ -194,7 +194,7 @@ impl Node {
         len: u32,
     ) -> Verdict {
         let is_put = side.kind == MsgType::Put;
-        let initiator = self.initiator(hdr);
+        let initiator = self.initiator(&side, hdr);
         let want = Wanted {
             portal,
             op: if is_put { MdOptions::OP_PUT } else { MdOptions::OP_GET },
@@ -270,7 +270,7 @@ impl Node {
             MdBuf::Collect(_) if is_reply => Sink::Bytes(mlength),
             MdBuf::Spans(_) | MdBuf::Collect(_) | MdBuf::Bytes(_) => Sink::Spans(IoVec::new()),
         };
-        let initiator = self.initiator(hdr);
+        let initiator = self.initiator(&side, hdr);
         let matched = Matched { md: md_id, offset: 0, mlength };
         let id = self.new_rx(now, side, hdr, initiator, Some(matched));
         if let Some(msg) = self.msgs.get_mut(id) {
@@ -282,8 +282,12 @@ impl Node {
     }
 
     /// Who stands behind the source NID of a header (S-81.10).
-    fn initiator(&self, hdr: &Hdr) -> ProcessId {
-        ProcessId { nid: self.peers.primary_of(hdr.src), pid: hdr.src_pid }
+    fn initiator(&self, side: &RxSide, hdr: &Hdr) -> ProcessId {
+        // Nearly always the peer that the message came from, which has been looked up already.
+        let came_from = side.peer_ni.filter(|_| hdr.src == side.from);
+        let known = came_from.and_then(|id| self.peers.primary_behind(id));
+        let nid = known.unwrap_or_else(|| self.peers.primary_of(hdr.src));
+        ProcessId { nid, pid: hdr.src_pid }
     }
 
     pub(crate) fn new_rx(

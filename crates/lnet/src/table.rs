@@ -43,6 +43,10 @@ impl Hasher for KeyedHasher {
         self.mix(u64::from_le_bytes(last));
     }
 
+    fn write_u32(&mut self, word: u32) {
+        self.mix(word.into());
+    }
+
     fn write_u64(&mut self, word: u64) {
         self.mix(word);
     }

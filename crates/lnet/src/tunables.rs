@@ -325,7 +325,8 @@ impl Tunables {
             Profile::Documents | Profile::Pre213 if retries > 0 => {
                 Duration::from_secs(transaction) / retries as u32
             }
-            Profile::Default => Duration::from_secs(transaction) / (retries as u32 + 1),
+            // One division of words: every message asks.
+            Profile::Default => Duration::from_nanos(transaction * 1_000_000_000 / (retries + 1)),
             Profile::Documents | Profile::Pre213 | Profile::Off => Duration::from_secs(transaction),
         }
     }

@@ -157,22 +157,26 @@ impl Recent {
         }
     }
 
-    /// Those to look at now.
-    pub(super) fn keys(&mut self) -> impl Iterator<Item = ConnKey> + use<> {
+    /// Those to look at now, and how many they are.
+    pub(super) fn keys(&mut self) -> ([ConnKey; RECENT], usize) {
+        let mut keys = [ConnKey::default(); RECENT];
+        let mut n = 0;
         for (at, place) in self.0.iter_mut().enumerate() {
-            if let Some((_, misses)) = place {
-                *misses += 1;
-                // The last one to have spoken is watched for ever.
-                if at == 0 {
-                    *misses = 0;
-                } else if *misses > MISSES_MAX {
-                    *place = None;
-                }
+            let Some((key, misses)) = place else { continue };
+            *misses += 1;
+            // The last one to have spoken is watched for ever.
+            if at == 0 {
+                *misses = 0;
+            } else if *misses > MISSES_MAX {
+                *place = None;
+                continue;
+            }
+            if let Some(slot) = keys.get_mut(n) {
+                *slot = *key;
+                n += 1;
             }
         }
-        let mut keys = self.0;
-        keys.sort_by_key(Option::is_none);
-        keys.into_iter().flatten().map(|(key, _)| key)
+        (keys, n)
     }
 }
 
@@ -187,7 +191,8 @@ mod tests {
     }
 
     fn watched(recent: &mut Recent) -> Vec<u64> {
-        recent.keys().map(|k| k.data().as_ffi() & 0xffff).collect()
+        let (keys, n) = recent.keys();
+        keys.into_iter().take(n).map(|k| k.data().as_ffi() & 0xffff).collect()
     }
 
     #[test]

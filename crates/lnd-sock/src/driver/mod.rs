@@ -123,6 +123,8 @@ pub struct SockDriver<S> {
     /// Messages that ended inside `send`, to be reported at the next opportunity.
     ended: Vec<(MsgId, Fault)>,
     recent: Recent,
+    /// The caller of the last `turn` spins: there will be another one at once.
+    spinning: bool,
 
     /// The one read buffer and the one staging buffer, lent to whoever reads or writes.
     rbuf: Vec<u8>,
@@ -162,6 +164,7 @@ impl<S: Streams> SockDriver<S> {
             accepts: Vec::new(),
             ended: Vec::new(),
             recent: Recent::default(),
+            spinning: false,
             rbuf: vec![0; READ_LEN],
             stage: Vec::with_capacity(STAGE_LEN),
             pieces: Pieces::new(),
@@ -301,7 +304,12 @@ impl<S: Streams> SockDriver<S> {
         up: &mut U,
         mem: &mut dyn Memory,
     ) {
-        self.verify(now, up, mem);
+        self.spinning = spin;
+        if spin {
+            self.look_at_recent(now, up, mem);
+        } else {
+            self.verify(now, up, mem);
+        }
         for ready in ready {
             match self.streams.source(ready.token) {
                 Some(Source::Listener(listener)) => self.accept(now, listener),
@@ -318,11 +326,6 @@ impl<S: Streams> SockDriver<S> {
                     }
                 }
                 None => {}
-            }
-        }
-        if spin {
-            for key in self.recent.keys() {
-                self.readable(now, key, up, mem);
             }
         }
         self.catch_up(now, up, mem);
@@ -345,7 +348,9 @@ impl<S: Streams> SockDriver<S> {
             self.dirty = dirty;
         }
         self.flush_acks(now, up, mem);
-        self.verify(now, up, mem);
+        if !self.spinning {
+            self.verify(now, up, mem);
+        }
     }
 
     /// [`Driver::handle_timeout`] for any [`Upper`].
@@ -382,6 +387,33 @@ impl<S: Streams> SockDriver<S> {
                 conn.in_backlog = false;
             }
             self.readable(now, key, up, mem);
+        }
+    }
+
+    /// Looks at the connections that were busy lately; that is the second look at those of them that
+    /// were probably drained.
+    fn look_at_recent<U: Upper + ?Sized>(
+        &mut self,
+        now: Instant,
+        up: &mut U,
+        mem: &mut dyn Memory,
+    ) {
+        let (keys, n) = self.recent.keys();
+        let keys = keys.get(..n).unwrap_or_default();
+        let conns = &mut self.conns;
+        self.verify.retain(|key| {
+            let looked_at = keys.contains(key);
+            if looked_at && let Some(conn) = conns.get_mut(*key) {
+                conn.in_verify = false;
+            }
+            !looked_at
+        });
+        if !self.verify.is_empty() {
+            self.verify(now, up, mem);
+        }
+        // What this look finds to be drained waits in the list for the next one.
+        for key in keys {
+            self.readable(now, *key, up, mem);
         }
     }
 

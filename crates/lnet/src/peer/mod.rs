@@ -193,6 +193,11 @@ impl Peers {
         self.owner(nid).and_then(|p| self.peers.get(p)).map_or(nid, |p| p.primary)
     }
 
+    /// The identity behind an interface.
+    pub(crate) fn primary_behind(&self, id: PeerNiId) -> Option<Nid> {
+        self.nis.get(id).and_then(|n| self.peers.get(n.peer)).map(|p| p.primary)
+    }
+
     /// Whether two NIDs belong to one known peer (M-21).
     pub(crate) fn same(&self, a: Nid, b: Nid) -> bool {
         matches!((self.owner(a), self.owner(b)), (Some(x), Some(y)) if x == y)

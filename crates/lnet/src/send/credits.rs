@@ -97,11 +97,11 @@ impl Node {
         if let Some(fault) = self.fails_leaving(now, id) {
             return self.work.push_back(Work::Finish(id, Err(fault)));
         }
-        let derived = self.tunables.lnd_timeout();
         let Some(msg) = self.msgs.get_mut(id) else { return };
         let Some(tx) = msg.tx else { return };
         msg.stage = Stage::Driver;
-        let lnd = self.nis.get(tx.ni).and_then(|ni| ni.lnd_timeout).unwrap_or(derived);
+        let own = self.nis.get(tx.ni).and_then(|ni| ni.lnd_timeout);
+        let lnd = own.unwrap_or_else(|| self.tunables.lnd_timeout());
         let transmit = Transmit {
             msg: id,
             ni: tx.ni,

@@ -157,6 +157,15 @@ pub(crate) fn best_pair(
     Ok(Path { ni, peer_ni, remember: false, counted: !r.internal, via: None })
 }
 
+/// The only candidate, where nobody wants to know why it was chosen: nothing is to be compared.
+fn sole<'a, T>(t: Tables<'_>, rec: &Recorder<'_>, candidates: &'a [T]) -> Option<&'a T> {
+    match candidates {
+        // DEC-14 may rule out even the only one.
+        [only] if rec.is_none() && t.tunables.exclude_at_zero == 0 => Some(only),
+        _ => None,
+    }
+}
+
 /// The best network of `peer` that is local too (S-35).
 fn best_net<'a>(
     t: Tables<'a>,
@@ -164,6 +173,9 @@ fn best_net<'a>(
     peer: &'a Peer,
     rec: &mut Recorder<'_>,
 ) -> Option<&'a PeerNet> {
+    if let Some(only) = sole(t, rec, &peer.nets) {
+        return local_net(t, only.net).map(|_| only);
+    }
     let common = peer
         .nets
         .iter()
@@ -226,6 +238,9 @@ pub(crate) fn best_ni(
     rec: &mut Recorder<'_>,
 ) -> Option<NiId> {
     let net = local_net(t, net)?;
+    if let Some(only) = sole(t, rec, &net.nis) {
+        return t.nis.contains_key(*only).then_some(*only);
+    }
     let best = local_health(t, net);
     let keyed = net
         .nis
@@ -307,6 +322,9 @@ fn best_peer_ni(
     net: &PeerNet,
     rec: &mut Recorder<'_>,
 ) -> Option<PeerNiId> {
+    if let Some(only) = sole(t, rec, &net.nis) {
+        return t.peers.nis.contains_key(*only).then_some(*only);
+    }
     let best = best_peer_health(t, net);
     let own = t.nis.get(ni).map_or(Nid::ANY, |ni| ni.nid);
     let first = t.tunables.udsp_first != 0;
