@@ -124,8 +124,32 @@ impl Host {
     /// # Errors
     /// No such interface, a rate that is none, or a kernel without `tbf`.
     pub fn rate_limit(&self, interface: &str, rate: &str) -> Result<(), Error> {
-        let bucket = ["tbf", "rate", rate, "burst", "256kb", "latency", "50ms"];
+        self.shape(interface, rate, "256kb", "50ms")
+    }
+
+    /// [`Self::rate_limit`] with a bucket of `burst` (tc's notation: `32kb`) and a queue in which
+    /// nothing waits longer than `latency` (`50ms`). A link that has one keeps what is in its queue.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn shape(
+        &self,
+        interface: &str,
+        rate: &str,
+        burst: &str,
+        latency: &str,
+    ) -> Result<(), Error> {
+        let bucket = ["tbf", "rate", rate, "burst", burst, "latency", latency];
         self.qdisc(interface, "tbf", &bucket)
+    }
+
+    /// Ends the TCP connections that `filter` (words of `ss`: `src 10.77.0.2`) selects: both ends
+    /// see them reset. Connections that are not there are no error.
+    ///
+    /// # Errors
+    /// `ss` fails.
+    pub fn kill_connections(&self, filter: &str) -> Result<(), Error> {
+        self.run(["ss", "--kill", "--tcp"].into_iter().chain(filter.split_whitespace())).map(drop)
     }
 
     /// Applies `netem` words (`delay 5ms loss 1%`) to what leaves by `interface`.

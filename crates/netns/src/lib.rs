@@ -33,18 +33,22 @@
 //! ```
 //!
 //! Names are `ulnet-PID-N-HOST`, so worlds of parallel tests do not meet. Dropping the [`World`]
-//! (a panic does it too) ends whatever still runs in its hosts and removes them; what a killed
-//! process left behind is removed by the next `World::new`. Where to look next: `world.rs` for how
-//! hosts come and go, `host.rs` for what can be done in one, `process.rs` for children.
+//! (a panic does it too) ends whatever still runs in its hosts and removes them. When the process is
+//! killed a janitor does it (`janitor.rs`), and the next `World::new` if that was killed as well.
+//! Where to look next: `world.rs` for how hosts come and go, `host.rs` for what can be done in one,
+//! `switch.rs` for cables that are pulled, `process.rs` for children.
 
 mod error;
 mod host;
+mod janitor;
 mod process;
+mod switch;
 mod world;
 
 pub use error::{Error, Unavailable};
 pub use host::Host;
 pub use process::Process;
+pub use switch::Switch;
 pub use world::{Port, World};
 
 use std::io::Write as _;

@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 
+use crate::janitor::Janitor;
 use crate::process::{ip, run};
+use crate::switch::Switch;
 use crate::{Error, Host, Unavailable};
 
 /// The longest name of an interface, bytes (IFNAMSIZ less the final zero).
@@ -25,6 +27,8 @@ static WORLDS: AtomicU32 = AtomicU32::new(0);
 pub struct World {
     prefix: String,
     namespaces: Mutex<Vec<String>>,
+    /// After the namespaces: it has nothing to do when this goes away in order.
+    _janitor: Janitor,
 }
 
 /// One host's place on a segment: an interface with its addresses in CIDR form.
@@ -64,7 +68,8 @@ impl World {
         let number = WORLDS.fetch_add(1, Ordering::Relaxed);
         let tag: String = tag.chars().filter(char::is_ascii_alphanumeric).take(12).collect();
         let prefix = format!("{PREFIX}{}-{number}-{tag}", std::process::id());
-        let world = Self { prefix, namespaces: Mutex::new(Vec::new()) };
+        let janitor = Janitor::hire(&prefix);
+        let world = Self { prefix, namespaces: Mutex::new(Vec::new()), _janitor: janitor };
         // The first namespace tells whether we may; it serves as the place of the bridges.
         world.namespace("fabric").map_err(|e| Unavailable::Refused(e.to_string()))?;
         Ok(world)
@@ -87,43 +92,40 @@ impl World {
     /// # Errors
     /// Fewer than two ports or an interface name that cannot be one or is taken; `ip` fails.
     pub fn segment(&self, ports: &[Port<'_>]) -> Result<(), Error> {
-        for port in ports {
-            check_name("interface", port.interface, INTERFACE_NAME_MAX)?;
-        }
+        check_ports(ports)?;
         match ports {
-            [] | [_] => {
-                return Err(Error::System {
-                    what: format!("a segment of {} hosts", ports.len()),
-                    source: io::Error::new(io::ErrorKind::InvalidInput, "expected two or more"),
-                });
+            [one, other] => {
+                veth(
+                    (one.host.namespace(), one.interface),
+                    (other.host.namespace(), other.interface),
+                )?;
+                configure(ports)
             }
-            [one, other] => veth(
-                (one.host.namespace(), one.interface),
-                (other.host.namespace(), other.interface),
-            )?,
-            _ => self.bridge(ports)?,
+            _ => self.switch(ports).map(drop),
         }
-        for port in ports {
-            for address in port.addresses {
-                port.host.address_add(port.interface, address)?;
-            }
-            port.host.link_up(port.interface)?;
-        }
-        Ok(())
     }
 
-    fn bridge(&self, ports: &[Port<'_>]) -> Result<(), Error> {
+    /// Joins hosts by a bridge, however few they are, and gives the bridge: pulling the cable of
+    /// one host leaves the carrier of the others, as a switch does.
+    ///
+    /// # Errors
+    /// As [`Self::segment`].
+    pub fn switch(&self, ports: &[Port<'_>]) -> Result<Switch, Error> {
+        check_ports(ports)?;
         let fabric = format!("{}-fabric", self.prefix);
         let number = WORLDS.fetch_add(1, Ordering::Relaxed);
         let bridge = format!("br{number}");
         ip(["-n", &fabric, "link", "add", &bridge, "type", "bridge"])?;
         ip(["-n", &fabric, "link", "set", &bridge, "up"])?;
+        let mut plugs = Vec::new();
         for (index, port) in ports.iter().enumerate() {
             let plug = format!("p{number}-{index}");
             veth((port.host.namespace(), port.interface), (&fabric, &plug))?;
             ip(["-n", &fabric, "link", "set", &plug, "master", &bridge, "up"])?;
+            plugs.push(plug);
         }
-        Ok(())
+        configure(ports)?;
+        Ok(Switch::new(fabric, plugs))
     }
 
     fn namespace(&self, name: &str) -> Result<String, Error> {
@@ -140,6 +142,30 @@ impl Drop for World {
         let all = self.namespaces.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner());
         all.iter().for_each(|namespace| remove(namespace));
     }
+}
+
+fn check_ports(ports: &[Port<'_>]) -> Result<(), Error> {
+    for port in ports {
+        check_name("interface", port.interface, INTERFACE_NAME_MAX)?;
+    }
+    if ports.len() >= 2 {
+        return Ok(());
+    }
+    Err(Error::System {
+        what: format!("a segment of {} hosts", ports.len()),
+        source: io::Error::new(io::ErrorKind::InvalidInput, "expected two or more"),
+    })
+}
+
+/// Gives the ends of a segment their addresses and brings them up.
+fn configure(ports: &[Port<'_>]) -> Result<(), Error> {
+    for port in ports {
+        for address in port.addresses {
+            port.host.address_add(port.interface, address)?;
+        }
+        port.host.link_up(port.interface)?;
+    }
+    Ok(())
 }
 
 fn veth(one: (&str, &str), other: (&str, &str)) -> Result<(), Error> {

@@ -1,10 +1,10 @@
 //! The harness itself: hosts reach each other and nobody else, obey their limits, and go away.
 
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
-use netns::{Error, Port, World, skipped};
+use netns::{Error, Host, Port, World, skipped};
 
 const WAIT: Duration = Duration::from_secs(10);
 
@@ -108,6 +108,86 @@ fn hosts_and_what_runs_in_them_are_gone_with_the_world() {
     drop(world);
     assert!(!std::fs::exists(&namespace).unwrap());
     assert!(!child.wait().unwrap().success(), "killed, not ended");
+}
+
+#[test]
+fn a_pulled_cable_takes_the_carrier_of_one_host_only_and_its_addresses_stay() {
+    let Some(world) = world("a pulled cable") else { return };
+    let (a, b) = (world.host("a").unwrap(), world.host("b").unwrap());
+    let ports =
+        [Port::new(&a, "eth0", &["10.77.0.2/24"]), Port::new(&b, "eth0", &["10.77.0.3/24"])];
+    let switch = world.switch(&ports).unwrap();
+    let carrier = |host: &Host| host.run(["cat", "/sys/class/net/eth0/carrier"]).unwrap().stdout;
+    let listener = b.enter(|| TcpListener::bind("10.77.0.3:988")).unwrap();
+    let connect = |wait| {
+        let to = "10.77.0.3:988".parse().unwrap();
+        a.enter(|| TcpStream::connect_timeout(&to, wait))
+    };
+    switch.unplug(0).unwrap();
+    assert_eq!((carrier(&a), carrier(&b)), (b"0\n".to_vec(), b"1\n".to_vec()));
+    connect(Duration::from_millis(100)).unwrap_err();
+    switch.plug_in(0).unwrap();
+    connect(WAIT).unwrap();
+    listener.accept().unwrap();
+    switch.unplug(2).unwrap_err();
+}
+
+#[test]
+fn killed_connections_are_reset_at_both_ends() {
+    let Some(world) = world("killed connections") else { return };
+    let (a, b) = (world.host("a").unwrap(), world.host("b").unwrap());
+    world
+        .segment(&[
+            Port::new(&a, "eth0", &["10.77.0.2/24"]),
+            Port::new(&b, "eth0", &["10.77.0.3/24"]),
+        ])
+        .unwrap();
+    let listener = b.enter(|| TcpListener::bind("10.77.0.3:988")).unwrap();
+    let mut near = a.enter(|| TcpStream::connect("10.77.0.3:988")).unwrap();
+    let (mut far, _) = listener.accept().unwrap();
+    a.kill_connections("dst 10.77.0.9").unwrap();
+    near.write_all(b"x").unwrap();
+    far.read_exact(&mut [0]).unwrap();
+    match a.kill_connections("dst 10.77.0.3") {
+        Ok(()) => {}
+        Err(why) => return skipped("killing connections", why),
+    }
+    for end in [&mut near, &mut far] {
+        end.set_read_timeout(Some(WAIT)).unwrap();
+        let kind = end.read(&mut [0]).unwrap_err().kind();
+        let reset = [ErrorKind::ConnectionReset, ErrorKind::ConnectionAborted].contains(&kind);
+        assert!(reset, "{kind}");
+    }
+}
+
+#[test]
+fn a_killed_process_leaves_no_host_behind() {
+    if World::new("probe").map_err(|why| skipped("a killed process", why)).is_err() {
+        return;
+    }
+    if std::env::var_os("NETNS_VICTIM").is_some() {
+        let world = World::new("victim").unwrap();
+        println!("{}", world.host("a").unwrap().namespace());
+        std::thread::park();
+    }
+    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    command.args(["a_killed_process_leaves_no_host_behind", "--exact", "--nocapture"]);
+    command.env("NETNS_VICTIM", "1").stdout(std::process::Stdio::piped());
+    let mut victim = command.spawn().unwrap();
+    let out = std::io::BufReader::new(victim.stdout.take().unwrap());
+    let line = std::io::BufRead::lines(out)
+        .map_while(Result::ok)
+        .find_map(|line| line.find("ulnet-").map(|at| line[at..].to_owned()))
+        .unwrap();
+    let path = format!("/run/netns/{line}");
+    assert!(std::fs::exists(&path).unwrap(), "{path}");
+    victim.kill().unwrap();
+    victim.wait().unwrap();
+    let deadline = std::time::Instant::now() + WAIT;
+    while std::fs::exists(&path).unwrap() {
+        assert!(std::time::Instant::now() < deadline, "{path} is still there");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 #[test]
