@@ -42,6 +42,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "admin_frames", run: control::admin_frames },
     Target { name: "config", run: control::config },
     Target { name: "words", run: control::words },
+    Target { name: "scenario", run: control::scenario },
     Target { name: "node", run: node::node },
     Target { name: "conn", run: sock::conn },
 ];

@@ -1,4 +1,4 @@
-//! What comes in through the control socket and from configuration files.
+//! What comes in through the control socket, from configuration files and from scenarios.
 
 use lnet_admin::{FrameDecoder, REQUEST_MAX, decode_reply, decode_request, encode_request};
 use lnet_config::{Config, parse_cpts, parse_interfaces, parse_nid_list, parse_number};
@@ -52,5 +52,20 @@ pub fn words(input: &[u8]) {
     let _ = parse_number(&text);
     if let Ok(nids) = parse_nid_list(&text) {
         assert!(nids.len() <= lnet_config::NID_LIST_MAX);
+    }
+}
+
+/// A scenario: it names only what is there, and its errors name a line of it.
+pub fn scenario(input: &[u8]) {
+    let text = String::from_utf8_lossy(input);
+    match lnet_scenario::parse("fuzz", &text) {
+        Ok(scenario) => {
+            let world = &scenario.world;
+            for workload in &scenario.workload {
+                assert!(workload.from.nodes().iter().all(|n| world.node(*n).is_some()));
+                assert!(workload.to.rails(world).iter().all(|r| world.rail(*r).is_some()));
+            }
+        }
+        Err(e) => assert!(e.line as usize <= text.matches('\n').count() + 1, "{e}"),
     }
 }

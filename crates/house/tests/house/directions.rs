@@ -15,6 +15,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("lnet", &["lnet-types", "lnet-wire"]),
     ("lnet-config", &["lnet-types", "lnet-wire"]),
     ("lnd-sock", &["lnet", "lnet-types", "lnet-wire"]),
+    ("lnet-scenario", &["lnet", "lnet-types", "lnet-wire"]),
     ("lnet-admin", &["lnet-config", "lnet-types"]),
     ("lnet-rt", &["lnd-sock", "lnet", "lnet-types", "lnet-wire"]),
     ("lnetd", &["lnd-sock", "lnet", "lnet-admin", "lnet-config", "lnet-rt", "lnet-types"]),
@@ -39,7 +40,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
 const TEST_TOOLS: &[&str] = &["fuzz-replay", "house", "interop", "lnet-pcap", "netns"];
 
 /// Crates without I/O, clock or threads. Of `lnd-sock` this holds for what is not behind a feature.
-const PURE: &[&str] = &["lnet-types", "lnet-wire", "lnet", "lnet-config", "lnd-sock"];
+const PURE: &[&str] =
+    &["lnet-types", "lnet-wire", "lnet", "lnet-config", "lnd-sock", "lnet-scenario"];
 
 /// What a pure crate must not reach, by whatever way.
 const IMPURE: &[&str] = &[

@@ -1,0 +1,272 @@
+//! Reads `[[fault]]`: what goes wrong, and when.
+
+use core::time::Duration;
+
+use lnet_types::Nid;
+
+use crate::SECTION_MAX;
+use crate::error::ScenarioError;
+use crate::model::{Direction, Fault, FaultKind, Links, World};
+use crate::place::{Index, Place, net_of};
+use crate::read::Table;
+use crate::units::Share;
+use crate::world::tunables;
+
+/// Whether a kind has an end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// It must have one.
+    Must,
+    /// It may.
+    May,
+    /// It is done at once.
+    None,
+}
+
+type Read = fn(&mut Table<'_, '_>, &Index<'_>) -> Result<FaultKind, ScenarioError>;
+
+/// The kinds: word, end, and what they need.
+const KINDS: &[(&str, (End, Read))] = &[
+    ("cut", (End::May, |t, w| Ok(FaultKind::Cut(links(t, w)?)))),
+    ("partition", (End::May, partition)),
+    ("quiesce", (End::Must, |_, _| Ok(FaultKind::Quiesce))),
+    ("carrier", (End::May, |t, w| Ok(FaultKind::Carrier(on(t, w)?)))),
+    ("flap", (End::Must, flap)),
+    ("refuse", (End::May, |t, w| Ok(FaultKind::Refuse(links(t, w)?)))),
+    ("reset", (End::None, |t, w| Ok(FaultKind::Reset(links(t, w)?)))),
+    ("loss", (End::May, |t, w| Ok(FaultKind::Loss { links: links(t, w)?, share: share(t)? }))),
+    (
+        "corrupt",
+        (End::May, |t, w| Ok(FaultKind::Corrupt { links: links(t, w)?, share: share(t)? })),
+    ),
+    (
+        "duplicate",
+        (End::May, |t, w| Ok(FaultKind::Duplicate { links: links(t, w)?, share: share(t)? })),
+    ),
+    (
+        "reorder",
+        (End::May, |t, w| {
+            let (links, share) = (links(t, w)?, share(t)?);
+            Ok(FaultKind::Reorder { links, share, by: by(t)? })
+        }),
+    ),
+    (
+        "drop",
+        (End::May, |t, w| {
+            let (links, share) = (links(t, w)?, share(t)?);
+            let told = t.take("told").map(|v| v.flag()).transpose()?.unwrap_or(false);
+            Ok(FaultKind::Drop { links, share, told })
+        }),
+    ),
+    (
+        "delay",
+        (End::May, |t, w| {
+            let (links, by) = (links(t, w)?, by(t)?);
+            let jitter = t.take("jitter").map(|v| v.duration()).transpose()?.unwrap_or_default();
+            Ok(FaultKind::Delay { links, by, jitter })
+        }),
+    ),
+    (
+        "slow",
+        (End::May, |t, w| {
+            let links = links(t, w)?;
+            let bandwidth = t.require("bandwidth", "a rate like \"1Mbit/s\"")?.rate()?;
+            Ok(FaultKind::Slow { links, bandwidth })
+        }),
+    ),
+    ("kill", (End::May, kill)),
+    ("pause", (End::Must, |t, w| Ok(FaultKind::Pause(nodes(t, w)?)))),
+    ("drift", (End::May, drift)),
+    ("memory", (End::May, |t, w| Ok(FaultKind::Memory(nodes(t, w)?)))),
+    ("ni_add", (End::May, ni_add)),
+    ("ni_del", (End::May, |t, w| Ok(FaultKind::NiDel(on(t, w)?)))),
+    ("tune", (End::None, tune)),
+];
+
+pub(crate) fn read(
+    top: &mut Table<'_, '_>,
+    world: &World,
+    duration: Duration,
+) -> Result<Vec<Fault>, ScenarioError> {
+    let tables = top.list("fault")?;
+    if tables.len() > SECTION_MAX {
+        return Err(top.wrong(&format!("has more than {SECTION_MAX} faults")));
+    }
+    let index = Index::new(world);
+    tables.into_iter().map(|t| one(t, &index, duration)).collect()
+}
+
+fn one(
+    mut t: Table<'_, '_>,
+    index: &Index<'_>,
+    duration: Duration,
+) -> Result<Fault, ScenarioError> {
+    let line = t.line();
+    let at = t.require("at", "when it begins, like \"10s\"")?;
+    let (at, shown) = (at.duration()?, at);
+    if at >= duration {
+        return Err(shown.wrong("before the end of the scenario"));
+    }
+    let word = t.require("kind", "what goes wrong")?;
+    let (end, read) = word.word(KINDS)?;
+    let until = match (t.take("for"), t.take("until")) {
+        (Some(v), Some(_)) => return Err(v.wrong("either 'for' or 'until'")),
+        (Some(v), None) | (None, Some(v)) if end == End::None => {
+            return Err(v.wrong("no end: it is done at once"));
+        }
+        (Some(v), None) => {
+            let until = at.saturating_add(v.duration_above_zero()?);
+            match until <= duration {
+                true => Some(until),
+                false => return Err(v.wrong("an end not after that of the scenario")),
+            }
+        }
+        (None, Some(v)) => match v.duration()? {
+            d if d > at && d <= duration => Some(d),
+            _ => return Err(v.wrong("after its beginning, and not after the end of the scenario")),
+        },
+        (None, None) if end == End::Must => {
+            return Err(t.wrong("has no end: expected 'for' or 'until'"));
+        }
+        (None, None) => None,
+    };
+    let kind = read(&mut t, index)?;
+    t.name = format!("fault '{}'", kind.name());
+    if let FaultKind::Kill { nids: Some(_), .. } = kind
+        && until.is_none()
+    {
+        return Err(t.wrong("has NIDs to come back with, and never comes back: expected 'for'"));
+    }
+    t.finish()?;
+    Ok(Fault { at, until, kind, line })
+}
+
+fn on(t: &mut Table<'_, '_>, index: &Index<'_>) -> Result<Place, ScenarioError> {
+    Place::read(index, &t.require("on", "a node, a rail, a NID or a network")?)
+}
+
+fn nodes(t: &mut Table<'_, '_>, index: &Index<'_>) -> Result<Place, ScenarioError> {
+    Place::read_nodes(index, &t.require("on", "a node")?)
+}
+
+fn links(t: &mut Table<'_, '_>, index: &Index<'_>) -> Result<Links, ScenarioError> {
+    const WAYS: [(&str, Direction); 3] =
+        [("both", Direction::Both), ("in", Direction::In), ("out", Direction::Out)];
+    Ok(Links {
+        on: on(t, index)?,
+        peer: t.take("peer").map(|v| Place::read(index, &v)).transpose()?,
+        direction: t.take("direction").map(|v| v.word(&WAYS)).transpose()?.unwrap_or_default(),
+    })
+}
+
+fn share(t: &mut Table<'_, '_>) -> Result<Share, ScenarioError> {
+    t.require("share", "how many, like \"5%\"")?.share()
+}
+
+fn by(t: &mut Table<'_, '_>) -> Result<Duration, ScenarioError> {
+    t.require("by", "how long, like \"10ms\"")?.duration_above_zero()
+}
+
+fn partition(t: &mut Table<'_, '_>, index: &Index<'_>) -> Result<FaultKind, ScenarioError> {
+    let v = t.require("sides", "two or more sides, like [[\"a\", \"b\"], [\"c\"]]")?;
+    let sides = v.items("sides, each a name or a list of names")?;
+    if sides.len() < 2 {
+        return Err(v.wrong("at least two sides"));
+    }
+    let sides = sides.iter().map(|s| Place::read(index, s)).collect::<Result<Vec<_>, _>>()?;
+    let mut all: Vec<_> = sides.iter().flat_map(|s| s.rails(index.world)).collect();
+    let count = all.len();
+    all.sort_unstable();
+    all.dedup();
+    match all.len() == count {
+        true => Ok(FaultKind::Partition(sides)),
+        false => Err(v.wrong("sides that have nobody in common")),
+    }
+}
+
+fn flap(t: &mut Table<'_, '_>, index: &Index<'_>) -> Result<FaultKind, ScenarioError> {
+    let on = on(t, index)?;
+    let down = t.require("down", "how long the carrier is away")?.duration_above_zero()?;
+    let up = t.require("up", "how long it is there")?.duration_above_zero()?;
+    Ok(FaultKind::Flap { on, down, up })
+}
+
+fn kill(t: &mut Table<'_, '_>, index: &Index<'_>) -> Result<FaultKind, ScenarioError> {
+    let nodes = nodes(t, index)?;
+    let Some(v) = t.take("nids") else { return Ok(FaultKind::Kill { nodes, nids: None }) };
+    let [one] = nodes.nodes()[..] else {
+        return Err(v.wrong("new NIDs for one node, not for several"));
+    };
+    let rails = index.world.node(one).map_or(&[][..], |n| &n.rails);
+    let mut nids = Vec::new();
+    for (text, v) in v.texts()? {
+        let nid: Nid = text.parse().map_err(|e| v.wrong(&format!("a NID: {e}")))?;
+        let rail = rails.get(nids.len());
+        let net = rail.and_then(|r| index.world.nets.get(usize::from(r.net))).map(|n| n.net);
+        if net != Some(nid.net()) {
+            let nets: Vec<String> = rails.iter().map(|r| r.nid.net().to_string()).collect();
+            return Err(v.wrong(&format!("one NID for each rail, on {}", nets.join(", "))));
+        }
+        if nids.contains(&nid) || index.owner(nid).is_some_and(|at| at.node != one) {
+            return Err(v.wrong("a NID that nobody else has"));
+        }
+        nids.push(nid);
+    }
+    match nids.len() == rails.len() {
+        true => Ok(FaultKind::Kill { nodes, nids: Some(nids) }),
+        false => Err(v.wrong(&format!("{} NIDs, one for each rail", rails.len()))),
+    }
+}
+
+fn drift(t: &mut Table<'_, '_>, index: &Index<'_>) -> Result<FaultKind, ScenarioError> {
+    let nodes = nodes(t, index)?;
+    let ppm = t.require("ppm", "how many millionths fast, or slow if negative")?;
+    Ok(FaultKind::Drift { nodes, ppm: ppm.number(-500_000, 1_000_000)? as i32 })
+}
+
+fn ni_add(t: &mut Table<'_, '_>, index: &Index<'_>) -> Result<FaultKind, ScenarioError> {
+    let nodes = nodes(t, index)?;
+    let v = t.require("nids", "the new NID of each node")?;
+    let mut nids = Vec::new();
+    let mut net = None;
+    for (text, v) in v.texts()? {
+        let nid: Nid = text.parse().map_err(|e| v.wrong(&format!("a NID: {e}")))?;
+        let at = net_of(index.world, &nid.net().to_string()).map_err(|e| v.wrong(&e))?;
+        if *net.get_or_insert(at) != at {
+            return Err(v.wrong("NIDs of one network"));
+        }
+        if nids.contains(&nid) || index.owner(nid).is_some() {
+            return Err(v.wrong("a NID that nobody else has"));
+        }
+        nids.push(nid);
+    }
+    let count = nodes.nodes().len();
+    match net {
+        Some(net) if nids.len() == count => Ok(FaultKind::NiAdd { nodes, net, nids }),
+        _ => Err(v.wrong(&format!("{count} NIDs, one for each node"))),
+    }
+}
+
+fn tune(t: &mut Table<'_, '_>, index: &Index<'_>) -> Result<FaultKind, ScenarioError> {
+    let nodes = nodes(t, index)?;
+    let v = t.require("tunables", "a table like { retry_count = 3 }")?;
+    let mut set = Vec::new();
+    // Against what each of the nodes has: the same names and values come out.
+    for part in &nodes.parts {
+        let mut groups: Vec<u32> = part
+            .nodes
+            .clone()
+            .filter_map(|n| Some(index.world.nodes.get(n as usize)?.group))
+            .collect();
+        groups.dedup();
+        for g in groups.into_iter().filter_map(|g| index.world.groups.get(g as usize)) {
+            let all = tunables(&v, g.profile, &g.tunables)?;
+            let table = v.table()?;
+            set = all.into_iter().filter(|(n, _)| table.all().any(|(k, _)| k == *n)).collect();
+        }
+    }
+    match set.is_empty() {
+        true => Err(v.wrong("at least one tunable")),
+        false => Ok(FaultKind::Tune { nodes, tunables: set }),
+    }
+}

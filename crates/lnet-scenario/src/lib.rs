@@ -1,0 +1,90 @@
+//! Scenarios: a text that names a world of nodes, what they do, what befalls them, and what must
+//! hold all the same, read into one checked value.
+//!
+//! The same file is played by whoever can: `lnet-sim` in virtual time, tests with hosts and real
+//! sockets. So nothing in here knows how. [`parse`] is total: any text gives a [`Scenario`] in which
+//! every reference leads somewhere, or an error with file, line, and what was expected.
+//!
+//! Where to read: `model.rs` for what a scenario is, `place.rs` for how its parts name nodes and
+//! rails, `docs/simulation.md` for the format. `read.rs` holds the keys of a table to those that
+//! are known; `world.rs`, `workload.rs`, `fault.rs` and `bars.rs` read one section each; `units.rs`
+//! reads `700ms`, `4KiB`, `10Gbit/s`, `1%`.
+
+mod bars;
+mod error;
+mod fault;
+mod model;
+mod place;
+mod read;
+mod units;
+mod workload;
+mod world;
+
+pub use error::ScenarioError;
+pub use model::{
+    Bars, Direction, Exchange, Fault, FaultKind, Group, Links, NetSpec, NodeId, NodeSpec, Pace,
+    Pairing, Rail, RailRef, Scenario, Transport, Workload, World,
+};
+pub use place::{Part, Place, Which};
+pub use units::Share;
+
+use core::time::Duration;
+
+use lnet::Profile;
+
+use crate::read::{Source, Table};
+
+/// Most nodes of one scenario.
+pub const NODES_MAX: usize = 200_000;
+/// Most rails of one node.
+pub const RAILS_MAX: usize = 64;
+/// Most workloads, and most faults, of one scenario.
+pub const SECTION_MAX: usize = 4096;
+/// Longest scenario: a year.
+pub const DURATION_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
+/// Longest text, bytes: ten thousand nodes by name fit.
+pub const TEXT_MAX: usize = 16 << 20;
+
+/// Reads a scenario. `file` is only named in errors.
+///
+/// # Errors
+/// The first thing that is malformed or impossible, with its place and what was expected.
+pub fn parse(file: &str, text: &str) -> Result<Scenario, ScenarioError> {
+    let source = Source { file, text };
+    if text.len() > TEXT_MAX {
+        return Err(source.at(0, format!("{} bytes: expected at most {TEXT_MAX}", text.len())));
+    }
+    let root = toml::de::DeTable::parse(text)
+        .map_err(|e| source.at(e.span().map_or(0, |s| s.start), e.message().to_owned()))?;
+    let mut top = Table::new(source, String::new(), root.span(), root.get_ref());
+    let name = top.require("name", "the scenario's name")?.text()?.to_owned();
+    let description = top.take("description").map(|v| v.text()).transpose()?.unwrap_or_default();
+    let seed = top.take("seed").map(|v| v.number(0, i64::MAX)).transpose()?.unwrap_or(1) as u64;
+    let duration = match top.take("duration") {
+        Some(v) => {
+            let d = v.duration()?;
+            if d.is_zero() || d > DURATION_MAX {
+                return Err(v.wrong("longer than 0s and at most a year"));
+            }
+            d
+        }
+        None => Duration::from_secs(60),
+    };
+    let profile = top.take("profile").map(|v| v.profile()).transpose()?.unwrap_or(Profile::Default);
+    let world = world::read(&mut top, profile)?;
+    let workload = workload::read(&mut top, &world, duration)?;
+    let faults = fault::read(&mut top, &world, duration)?;
+    let bars = bars::read(&mut top)?;
+    top.finish()?;
+    Ok(Scenario {
+        name,
+        description: description.to_owned(),
+        seed,
+        duration,
+        profile,
+        world,
+        workload,
+        faults,
+        bars,
+    })
+}

@@ -1,0 +1,469 @@
+//! What a scenario is, once it has been read: every reference leads somewhere, every number is in
+//! its bounds. Times are durations since the scenario's beginning.
+
+use core::fmt;
+use core::time::Duration;
+use std::sync::Arc;
+
+use lnet::{NetTunables, Profile, RouteSpec};
+use lnet_types::{Net, Nid};
+
+use crate::place::Place;
+use crate::units::Share;
+
+/// A world, what happens in it, and what must hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scenario {
+    /// Its name.
+    pub name: String,
+    /// What it is about, in prose; may be empty.
+    pub description: String,
+    /// Seed of everything that is drawn.
+    pub seed: u64,
+    /// How long it is played.
+    pub duration: Duration,
+    /// Profile of nodes that name none.
+    pub profile: Profile,
+    /// Networks and nodes.
+    pub world: World,
+    /// What nodes do.
+    pub workload: Vec<Workload>,
+    /// What befalls them, in order of the text.
+    pub faults: Vec<Fault>,
+    /// What must hold at the end.
+    pub bars: Bars,
+}
+
+/// Networks and nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct World {
+    /// Networks, each once.
+    pub nets: Vec<NetSpec>,
+    /// Tables of nodes in order of the text: identical nodes stand in one.
+    pub groups: Vec<Group>,
+    /// All nodes, group after group.
+    pub nodes: Vec<NodeSpec>,
+}
+
+/// An LNet network and the links that its rails stand on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetSpec {
+    /// Which one.
+    pub net: Net,
+    /// Time from interface to interface, one way.
+    pub latency: Duration,
+    /// Up to so much is added to it, at random.
+    pub jitter: Duration,
+    /// Bytes per second of each interface in each direction; `None`: more than anybody needs.
+    pub bandwidth: Option<u64>,
+    /// Packets lost at random, all the time.
+    pub loss: Share,
+    /// What lies under LNet.
+    pub transport: Transport,
+    /// Tunables of the network on every node.
+    pub tunables: NetTunables,
+}
+
+/// What lies under LNet: whether the transport repeats what the fabric loses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transport {
+    /// Streams, as TCP: lost, damaged, doubled and overtaking packets cost time only. A peer that
+    /// does not answer at all becomes a time-out.
+    #[default]
+    Stream,
+    /// Datagrams: what befalls a packet befalls the message.
+    Datagram,
+}
+
+/// Nodes of one table of the text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Its name. Its nodes are called `name-1`, `name-2`, …, or `name` if it is a single one.
+    pub name: String,
+    /// The index of its first node in [`World::nodes`].
+    pub first: u32,
+    /// How many there are.
+    pub count: u32,
+    /// Whether `count` was given, and so nodes have numbers.
+    pub numbered: bool,
+    /// The profile of these nodes.
+    pub profile: Profile,
+    /// Tunables that differ from the profile's, by name; checked against each other.
+    pub tunables: Vec<(&'static str, i64)>,
+    /// Whether these nodes forward.
+    pub router: bool,
+    /// Routes of each of them.
+    pub routes: Arc<[RouteSpec]>,
+    /// Line of the text, from 1.
+    pub line: u32,
+}
+
+/// A node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeSpec {
+    /// Index of its group.
+    pub group: u32,
+    /// Its interfaces; at least one.
+    pub rails: Vec<Rail>,
+}
+
+/// An interface of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rail {
+    /// Its NID.
+    pub nid: Nid,
+    /// Index of its network in [`World::nets`].
+    pub net: u16,
+}
+
+/// Index of a node in [`World::nodes`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub u32);
+
+/// A rail of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RailRef {
+    /// The node.
+    pub node: NodeId,
+    /// Index in [`NodeSpec::rails`].
+    pub rail: u16,
+}
+
+impl World {
+    /// The node `id`, if there is one.
+    pub fn node(&self, id: NodeId) -> Option<&NodeSpec> {
+        self.nodes.get(id.0 as usize)
+    }
+
+    /// The group of node `id`.
+    pub fn group_of(&self, id: NodeId) -> Option<&Group> {
+        self.groups.get(self.node(id)?.group as usize)
+    }
+
+    /// What node `id` is called.
+    pub fn name(&self, id: NodeId) -> String {
+        match self.group_of(id) {
+            Some(g) if g.numbered => format!("{}-{}", g.name, id.0 - g.first + 1),
+            Some(g) => g.name.clone(),
+            None => format!("#{}", id.0),
+        }
+    }
+
+    /// The node that is called `name`. Looks at every group.
+    pub fn find(&self, name: &str) -> Option<NodeId> {
+        if let Some(g) = self.groups.iter().find(|g| !g.numbered && g.name == name) {
+            return Some(NodeId(g.first));
+        }
+        let (group, number) = name.rsplit_once('-')?;
+        let g = self.groups.iter().find(|g| g.numbered && g.name == group)?;
+        let number: u32 = number.parse().ok().filter(|n| (1..=g.count).contains(n))?;
+        Some(NodeId(g.first + number - 1))
+    }
+
+    /// The rail with this NID. Looks at every node.
+    pub fn rail_of(&self, nid: Nid) -> Option<RailRef> {
+        self.nodes.iter().zip(0..).find_map(|(n, node)| {
+            let rail = n.rails.iter().position(|r| r.nid == nid)?;
+            Some(RailRef { node: NodeId(node), rail: rail as u16 })
+        })
+    }
+
+    /// The rail, if there is one.
+    pub fn rail(&self, at: RailRef) -> Option<&Rail> {
+        self.node(at.node)?.rails.get(usize::from(at.rail))
+    }
+}
+
+/// Something that some nodes do to others, again and again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Workload {
+    /// Who begins.
+    pub from: Place,
+    /// With whom. Messages go to the first NID of a node, or to that of the rail that is named.
+    pub to: Place,
+    /// Who meets whom.
+    pub pairing: Pairing,
+    /// What is exchanged.
+    pub exchange: Exchange,
+    /// Payload of the request, bytes; of a GET what is fetched.
+    pub size: u32,
+    /// When the next one begins.
+    pub pace: Pace,
+    /// Whether every byte is checked.
+    pub verify: bool,
+    /// How long the one who began waits for the end, before he tries again or calls it an error.
+    pub timeout: Duration,
+    /// How often he tries again, as the layers above LNet do.
+    pub retries: u32,
+    /// When it begins.
+    pub start: Duration,
+    /// When nothing new is begun any more.
+    pub end: Duration,
+    /// Line of the text, from 1.
+    pub line: u32,
+}
+
+/// What is exchanged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exchange {
+    /// A PUT into a buffer of the other.
+    Put {
+        /// Whether it is over with the ACK, rather than with the transmission.
+        ack: bool,
+    },
+    /// A GET from a buffer of the other.
+    Get,
+    /// A PUT, answered by the program at the other end with a PUT of so many bytes.
+    Request {
+        /// Bytes of the answer.
+        reply: u32,
+    },
+    /// An LNet ping.
+    Ping,
+}
+
+/// When the next one begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// So often, whatever became of the last.
+    Every(Duration),
+    /// So that as many bytes per second are begun.
+    Rate(u64),
+    /// As soon as one ends, so many being under way.
+    Window {
+        /// How many.
+        window: u32,
+        /// How long the node thinks in between.
+        think: Duration,
+    },
+}
+
+/// Which node of `from` meets which of `to`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pairing {
+    /// The first the first, the second the second, and round again: each meets one.
+    Spread,
+    /// Each meets all, each pair at the pace given.
+    All,
+    /// Whom it meets is drawn each time.
+    Random,
+}
+
+/// Links that a fault is about: from and to the rails `on`, and if `peer` is given only those to
+/// and from its rails.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Links {
+    /// One end.
+    pub on: Place,
+    /// The other; anybody if not given.
+    pub peer: Option<Place>,
+    /// Which way, seen from `on`.
+    pub direction: Direction,
+}
+
+/// Which way, seen from the rails that are named.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Direction {
+    /// Both.
+    #[default]
+    Both,
+    /// What comes to them.
+    In,
+    /// What leaves them.
+    Out,
+}
+
+/// Something that goes wrong, or changes, at a known time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// When it begins.
+    pub at: Duration,
+    /// When it is over; `None`: never, or it is done at once.
+    pub until: Option<Duration>,
+    /// What it is.
+    pub kind: FaultKind,
+    /// Line of the text, from 1.
+    pub line: u32,
+}
+
+/// What goes wrong. How it shows depends on the [`Transport`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FaultKind {
+    /// Nothing passes, and nobody is told: a black hole.
+    Cut(Links),
+    /// Nothing passes between the sides; within each all is well.
+    Partition(Vec<Place>),
+    /// Nothing in the whole fabric moves; what is under way goes on afterwards.
+    Quiesce,
+    /// The interfaces have no carrier, and their nodes know it. A router's far interface is such a
+    /// place; all rails of a node together are the node in the dark.
+    Carrier(Place),
+    /// The carrier comes and goes, beginning without.
+    Flap {
+        /// The interfaces.
+        on: Place,
+        /// How long it stays away.
+        down: Duration,
+        /// How long it stays.
+        up: Duration,
+    },
+    /// Connections are refused, and those that stand are closed.
+    Refuse(Links),
+    /// Connections are reset, once.
+    Reset(Links),
+    /// Packets are lost.
+    Loss {
+        /// Where.
+        links: Links,
+        /// How many.
+        share: Share,
+    },
+    /// Packets are damaged.
+    Corrupt {
+        /// Where.
+        links: Links,
+        /// How many.
+        share: Share,
+    },
+    /// Packets arrive twice.
+    Duplicate {
+        /// Where.
+        links: Links,
+        /// How many.
+        share: Share,
+    },
+    /// Packets are overtaken.
+    Reorder {
+        /// Where.
+        links: Links,
+        /// How many.
+        share: Share,
+        /// By how much they are late.
+        by: Duration,
+    },
+    /// Messages, not packets, are lost, whatever the transport.
+    Drop {
+        /// Where.
+        links: Links,
+        /// How many.
+        share: Share,
+        /// Whether they are lost before they are sent and the sender knows; otherwise they are
+        /// reported as sent.
+        told: bool,
+    },
+    /// Packets take longer.
+    Delay {
+        /// Where.
+        links: Links,
+        /// By how much.
+        by: Duration,
+        /// And up to so much more, at random.
+        jitter: Duration,
+    },
+    /// Links are slower: bytes per second.
+    Slow {
+        /// Where.
+        links: Links,
+        /// What is left.
+        bandwidth: u64,
+    },
+    /// The nodes die without a word. With an end they come back, as new incarnations.
+    Kill {
+        /// Which ones.
+        nodes: Place,
+        /// The NIDs with which the one node comes back, rail by rail, if they are others.
+        nids: Option<Vec<Nid>>,
+    },
+    /// The nodes stand still and don't know it (a virtual machine that is stopped).
+    Pause(Place),
+    /// The clocks of the nodes run fast, or slow if negative, by so many millionths.
+    Drift {
+        /// Which ones.
+        nodes: Place,
+        /// Millionths.
+        ppm: i32,
+    },
+    /// The nodes have no memory for what comes in, nor for what they would send.
+    Memory(Place),
+    /// The nodes get another interface on a network.
+    NiAdd {
+        /// Which ones.
+        nodes: Place,
+        /// Index of the network.
+        net: u16,
+        /// The new NID of each, in order.
+        nids: Vec<Nid>,
+    },
+    /// Interfaces are taken away.
+    NiDel(Place),
+    /// Tunables are set on the nodes.
+    Tune {
+        /// Which ones.
+        nodes: Place,
+        /// Names and values, checked.
+        tunables: Vec<(&'static str, i64)>,
+    },
+}
+
+impl FaultKind {
+    /// The word by which the text calls it.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Cut(_) => "cut",
+            Self::Partition(_) => "partition",
+            Self::Quiesce => "quiesce",
+            Self::Carrier(_) => "carrier",
+            Self::Flap { .. } => "flap",
+            Self::Refuse(_) => "refuse",
+            Self::Reset(_) => "reset",
+            Self::Loss { .. } => "loss",
+            Self::Corrupt { .. } => "corrupt",
+            Self::Duplicate { .. } => "duplicate",
+            Self::Reorder { .. } => "reorder",
+            Self::Drop { .. } => "drop",
+            Self::Delay { .. } => "delay",
+            Self::Slow { .. } => "slow",
+            Self::Kill { .. } => "kill",
+            Self::Pause(_) => "pause",
+            Self::Drift { .. } => "drift",
+            Self::Memory(_) => "memory",
+            Self::NiAdd { .. } => "ni_add",
+            Self::NiDel(_) => "ni_del",
+            Self::Tune { .. } => "tune",
+        }
+    }
+}
+
+/// What must hold at the end. What is not named is not asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bars {
+    /// Most exchanges that ended in an error.
+    pub errors: Option<u64>,
+    /// Most messages that reached a program more than once.
+    pub duplicates: Option<u64>,
+    /// Fewest exchanges that ended well.
+    pub completed: Option<u64>,
+    /// Longest that an exchange took from its beginning to its good end.
+    pub stall_max: Option<Duration>,
+    /// The same for 99 of 100.
+    pub stall_p99: Option<Duration>,
+    /// Longest time in which a pair of nodes with something under way finished nothing.
+    pub gap_max: Option<Duration>,
+    /// Longest time from the beginning of a fault until a node that used the place had noticed:
+    /// health lowered, route down or message sent again.
+    pub detection_max: Option<Duration>,
+    /// Longest time from the end of the last fault until all health is full again.
+    pub recovery_max: Option<Duration>,
+    /// Most messages that were sent again.
+    pub resends: Option<u64>,
+    /// Largest part of control traffic (pings, pushes and their answers) in all messages.
+    pub control_share: Option<Share>,
+    /// Most control messages that any node sent within one second.
+    pub control_rate: Option<u64>,
+}
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "#{}", self.0)
+    }
+}

@@ -1,0 +1,126 @@
+//! Reads `[[workload]]`: what nodes do.
+
+use core::time::Duration;
+
+use crate::SECTION_MAX;
+use crate::error::ScenarioError;
+use crate::model::{Exchange, Pace, Pairing, Workload, World};
+use crate::place::{Index, Place};
+use crate::read::Table;
+
+/// How long an exchange may take where nothing is said: one transaction time-out of the defaults.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// Most bytes of one message.
+const PAYLOAD_MAX: u64 = lnet_wire::PAYLOAD_MAX as u64;
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Put,
+    Get,
+    Request,
+    Ping,
+}
+
+const KINDS: [(&str, Kind); 4] =
+    [("put", Kind::Put), ("get", Kind::Get), ("request", Kind::Request), ("ping", Kind::Ping)];
+
+const PAIRINGS: [(&str, Pairing); 3] =
+    [("spread", Pairing::Spread), ("all", Pairing::All), ("random", Pairing::Random)];
+
+pub(crate) fn read(
+    top: &mut Table<'_, '_>,
+    world: &World,
+    duration: Duration,
+) -> Result<Vec<Workload>, ScenarioError> {
+    let tables = top.list("workload")?;
+    if tables.len() > SECTION_MAX {
+        return Err(top.wrong(&format!("has more than {SECTION_MAX} workloads")));
+    }
+    let index = Index::new(world);
+    tables.into_iter().map(|t| one(t, &index, duration)).collect()
+}
+
+fn one(
+    mut t: Table<'_, '_>,
+    index: &Index<'_>,
+    duration: Duration,
+) -> Result<Workload, ScenarioError> {
+    let line = t.line();
+    let kind = t.require("kind", "put, get, request or ping")?.word(&KINDS)?;
+    let from = Place::read_nodes(index, &t.require("from", "the nodes that begin")?)?;
+    let to = Place::read(index, &t.require("to", "the nodes that are asked")?)?;
+    let pairing = t.take("pairing").map(|v| v.word(&PAIRINGS)).transpose()?;
+    let size = t.take("size").map(|v| v.size(PAYLOAD_MAX)).transpose()?;
+    if let (Kind::Ping, Some(_)) = (kind, size) {
+        return Err(t.wrong("is of pings and has a size: expected none"));
+    }
+    let exchange = match kind {
+        Kind::Put => {
+            let ack = t.take("ack").map(|v| v.flag()).transpose()?.unwrap_or(true);
+            Exchange::Put { ack }
+        }
+        Kind::Get => Exchange::Get,
+        Kind::Request => {
+            let reply = t.take("reply").map(|v| v.size(PAYLOAD_MAX)).transpose()?.unwrap_or(0);
+            Exchange::Request { reply }
+        }
+        Kind::Ping => Exchange::Ping,
+    };
+    let size = size.unwrap_or(0);
+    let pace = pace(&mut t, size)?;
+    let verify = t.take("verify").map(|v| v.flag()).transpose()?.unwrap_or(true);
+    let timeout = t.take("timeout").map(|v| v.duration_above_zero()).transpose()?;
+    let retries = t.take("retries").map(|v| v.number(0, 1000)).transpose()?.unwrap_or(0);
+    let start = match t.take("start") {
+        Some(v) => match v.duration()? {
+            d if d < duration => d,
+            _ => return Err(v.wrong("before the end of the scenario")),
+        },
+        None => Duration::ZERO,
+    };
+    let end = match t.take("until") {
+        Some(v) => match v.duration()? {
+            d if d > start && d <= duration => d,
+            _ => return Err(v.wrong("after its start, and not after the end of the scenario")),
+        },
+        None => duration,
+    };
+    t.finish()?;
+    Ok(Workload {
+        from,
+        to,
+        pairing: pairing.unwrap_or(Pairing::Spread),
+        exchange,
+        size,
+        pace,
+        verify,
+        timeout: timeout.unwrap_or(TIMEOUT),
+        retries: retries as u32,
+        start,
+        end,
+        line,
+    })
+}
+
+fn pace(t: &mut Table<'_, '_>, size: u32) -> Result<Pace, ScenarioError> {
+    let (every, rate, window) = (t.take("every"), t.take("rate"), t.take("window"));
+    let think = t.take("think");
+    let pace = match (every, rate, window) {
+        (Some(v), None, None) => Pace::Every(v.duration_above_zero()?),
+        (None, Some(v), None) if size == 0 => {
+            return Err(v.wrong("no rate where there is no size"));
+        }
+        (None, Some(v), None) => Pace::Rate(v.rate()?),
+        (None, None, Some(v)) => {
+            let think = think.as_ref().map(|v| v.duration()).transpose()?.unwrap_or_default();
+            return Ok(Pace::Window { window: v.number(1, 65_536)? as u32, think });
+        }
+        _ => {
+            return Err(t.wrong("has no pace: expected one of every, rate and window"));
+        }
+    };
+    match think {
+        Some(v) => Err(v.wrong("no time to think but with a window")),
+        None => Ok(pace),
+    }
+}

@@ -1,0 +1,316 @@
+//! Scenarios as texts: what is read, and how mistakes are told.
+
+#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
+use std::time::Duration;
+
+use lnet::Profile;
+use lnet_scenario::{
+    Direction, Exchange, FaultKind, NodeId, Pace, Pairing, RailRef, Scenario, ScenarioError, Share,
+    Transport, parse,
+};
+use proptest::prelude::*;
+
+const WHOLE: &str = r#"
+name = "everything"
+description = "each key once"
+seed = 7
+duration = "60s"
+profile = "documents"
+tunables = { transaction_timeout = 10 }
+
+[[net]]
+name = "tcp"
+latency = "100us"
+jitter = "10us"
+bandwidth = "10Gbit/s"
+loss = "0.1%"
+credits = 128
+peer_credits = 16
+peer_timeout = 100
+
+[[net]]
+name = "o2ib1"
+transport = "datagram"
+
+[[node]]
+name = "client"
+count = 3
+rails = ["tcp", "tcp"]
+routes = [{ net = "o2ib1", gateway = "router", hops = 1, priority = 2 }]
+
+[[node]]
+name = "router"
+router = true
+rails = ["10.0.0.9@tcp", "o2ib1"]
+tunables = { small_buffers = 64 }
+
+[[node]]
+name = "server"
+profile = "kernel"
+rails = ["o2ib1"]
+routes = [{ net = "tcp", gateway = "router/1" }]
+
+[[workload]]
+kind = "request"
+from = "client"
+to = "server"
+window = 4
+think = "1ms"
+size = "4KiB"
+reply = 512
+retries = 2
+timeout = "3s"
+
+[[workload]]
+kind = "put"
+from = ["client-1", "client-3"]
+to = "router/tcp"
+pairing = "all"
+rate = "10MB/s"
+size = "1MiB"
+ack = false
+verify = false
+start = "1s"
+until = "50s"
+
+[[fault]]
+at = "10s"
+for = "5s"
+kind = "cut"
+on = "client-2/1"
+peer = "router"
+direction = "out"
+
+[[fault]]
+at = "20s"
+until = "30s"
+kind = "kill"
+on = "router"
+
+[[fault]]
+at = "31s"
+kind = "tune"
+on = "client"
+tunables = { retry_count = 3 }
+
+[[fault]]
+at = "32s"
+kind = "partition"
+sides = ["client", ["server", "router"]]
+
+[bars]
+errors = 0
+stall_max = "3s"
+control_share = "5%"
+"#;
+
+fn whole() -> Scenario {
+    parse("whole.toml", WHOLE).unwrap()
+}
+
+#[test]
+fn a_scenario_says_what_its_text_says() {
+    let s = whole();
+    assert_eq!((s.name.as_str(), s.seed, s.profile), ("everything", 7, Profile::Documents));
+    let tcp = &s.world.nets[0];
+    assert_eq!(tcp.bandwidth, Some(1_250_000_000));
+    assert_eq!((tcp.loss, tcp.transport), (Share(1_000), Transport::Stream));
+    assert_eq!((tcp.tunables.credits, tcp.tunables.peer_credits), (128, 16));
+    assert_eq!(s.world.nets[1].transport, Transport::Datagram);
+    let [put, request] = [&s.workload[1], &s.workload[0]];
+    assert_eq!(request.exchange, Exchange::Request { reply: 512 });
+    assert_eq!(request.pace, Pace::Window { window: 4, think: Duration::from_millis(1) });
+    assert_eq!((request.size, request.retries), (4096, 2));
+    assert_eq!(put.exchange, Exchange::Put { ack: false });
+    assert_eq!((put.pace, put.pairing), (Pace::Rate(10_000_000), Pairing::All));
+    assert_eq!(put.from.nodes(), [NodeId(0), NodeId(2)]);
+    assert_eq!(put.to.rails(&s.world), [RailRef { node: NodeId(3), rail: 0 }]);
+    assert!(!put.verify && request.verify);
+    assert_eq!(s.bars.stall_max, Some(Duration::from_secs(3)));
+    assert_eq!(s.bars.control_share, Some(Share(50_000)));
+}
+
+#[test]
+fn nids_that_are_left_open_are_given_in_order_and_never_twice() {
+    let s = whole();
+    let nids: Vec<String> =
+        s.world.nodes.iter().flat_map(|n| n.rails.iter().map(|r| r.nid.to_string())).collect();
+    assert_eq!(
+        nids,
+        [
+            "10.0.0.1@tcp",
+            "10.0.0.2@tcp",
+            "10.0.0.3@tcp",
+            "10.0.0.4@tcp",
+            "10.0.0.5@tcp",
+            "10.0.0.6@tcp",
+            "10.0.0.9@tcp",
+            "10.4.0.1@o2ib1",
+            "10.4.0.2@o2ib1",
+        ]
+    );
+}
+
+#[test]
+fn nodes_are_found_by_name_and_group() {
+    let w = whole().world;
+    assert_eq!(w.find("client-3"), Some(NodeId(2)));
+    assert_eq!(w.find("server"), Some(NodeId(4)));
+    assert_eq!((w.find("client"), w.find("client-4"), w.find("server-1")), (None, None, None));
+    assert_eq!(w.name(NodeId(1)), "client-2");
+    assert_eq!(w.group_of(NodeId(3)).unwrap().tunables.len(), 2, "the shared one and its own");
+}
+
+#[test]
+fn gateways_are_the_routers_nids_on_ones_own_networks() {
+    let w = whole().world;
+    let routes = &w.groups[0].routes;
+    assert_eq!(routes.len(), 1);
+    assert_eq!(routes[0].gateway.to_string(), "10.0.0.9@tcp");
+    assert_eq!((routes[0].hops, routes[0].priority), (Some(1), 2));
+    assert_eq!(w.groups[2].routes[0].gateway.to_string(), "10.4.0.1@o2ib1");
+}
+
+#[test]
+fn faults_know_their_time_place_and_line() {
+    let s = whole();
+    let FaultKind::Cut(links) = &s.faults[0].kind else { panic!("{:?}", s.faults[0]) };
+    assert_eq!(links.direction, Direction::Out);
+    assert_eq!(links.on.rails(&s.world), [RailRef { node: NodeId(1), rail: 1 }]);
+    assert_eq!(links.peer.as_ref().unwrap().nodes(), [NodeId(3)]);
+    assert_eq!(s.faults[0].until, Some(Duration::from_secs(15)));
+    assert_eq!(s.faults[1].until, Some(Duration::from_secs(30)));
+    let line = WHOLE.lines().position(|l| l == "[[fault]]").unwrap() as u32 + 1;
+    assert_eq!(s.faults[0].line, line);
+    let FaultKind::Tune { tunables, .. } = &s.faults[2].kind else { panic!("not a tune") };
+    assert_eq!(tunables[..], [("retry_count", 3)], "only what the fault names");
+}
+
+/// The whole text with one part replaced, which must be there.
+fn spoilt(from: &str, to: &str) -> ScenarioError {
+    assert!(WHOLE.contains(from), "{from}");
+    parse("s.toml", &WHOLE.replacen(from, to, 1)).unwrap_err()
+}
+
+#[test]
+fn every_mistake_is_told_with_its_line_and_what_was_expected() {
+    let line = |text: &str| {
+        WHOLE.lines().position(|l| l.contains(text)).unwrap_or_else(|| panic!("{text}")) as u32 + 1
+    };
+    for (from, to, at, says) in [
+        ("name = \"everything\"", "", "", "has no 'name'"),
+        ("duration = \"60s\"", "duration = \"-1s\"", "duration", "a time of 0 or more"),
+        ("duration = \"60s\"", "duration = 60", "duration", "with its unit"),
+        ("duration = \"60s\"", "duration = \"0s\"", "duration", "longer than 0s"),
+        ("seed = 7", "sead = 7", "seed", "unknown key 'sead'"),
+        ("transaction_timeout = 10", "transaction_timeout = 0", "tunables =", "1 to 2147483647"),
+        ("transaction_timeout = 10", "transaction_time = 1", "tunables =", "'transaction_time'"),
+        ("jitter = \"10us\"", "jittre = \"10us\"", "jitter", "unknown key 'jittre'"),
+        ("loss = \"0.1%\"", "loss = \"101%\"", "loss", "from \"0%\" to \"100%\""),
+        ("peer_credits = 16", "peer_credits = 0", "peer_credits", "from 1 to"),
+        (
+            "rails = [\"tcp\", \"tcp\"]",
+            "rails = [\"tcp9\"]",
+            "\"tcp\", \"tcp\"",
+            "there are tcp, o2ib1",
+        ),
+        ("rails = [\"tcp\", \"tcp\"]", "rails = []", "\"tcp\", \"tcp\"", "1 to 64 rails"),
+        ("10.0.0.9@tcp", "10.0.0.9@tcp5", "10.0.0.9@tcp", "a network of the scenario"),
+        ("gateway = \"router\"", "gateway = \"server\"", "gateway = \"router\",", "a router"),
+        (
+            "gateway = \"router/1\"",
+            "gateway = \"router/0\"",
+            "router/1",
+            "on a network of 'server'",
+        ),
+        ("net = \"o2ib1\"", "net = \"tcp\"", "net = \"o2ib1\"", "that the node is not on"),
+        ("to = \"server\"", "to = \"sever\"", "to = \"server\"", "no node is called 'sever'"),
+        ("to = \"router/tcp\"", "to = \"router/7\"", "router/tcp", "has no rail 7"),
+        ("window = 4", "", "kind = \"request\"", "expected one of every, rate and window"),
+        ("window = 4", "every = \"0s\"", "window = 4", "a time above 0"),
+        ("size = \"1MiB\"", "size = \"2MiB\"", "1MiB", "at most 1048576 bytes"),
+        ("until = \"50s\"", "until = \"70s\"", "until = \"50s\"", "not after the end"),
+        ("kind = \"cut\"", "kind = \"cat\"", "kind = \"cut\"", "one of cut, partition"),
+        ("for = \"5s\"", "for = \"50.1s\"", "for = \"5s\"", "not after that of the scenario"),
+        ("at = \"31s\"", "at = \"31s\"\nfor = \"1s\"", "", "no end: it is done at once"),
+        ("direction = \"out\"", "direction = \"up\"", "direction", "one of both, in, out"),
+        ("retry_count = 3", "retry_count = 3000", "retry_count = 3", "must exceed retry_count"),
+        ("[\"server\", \"router\"]", "[\"server\", \"client-1\"]", "sides", "nobody in common"),
+        ("errors = 0", "errors = -1", "errors", "a number from 0"),
+        ("name = \"server\"", "name = \"client-1\"", "name = \"server\"", "a name of its own"),
+        ("name = \"server\"", "name = \"tcp7\"", "name = \"server\"", "not the name of a network"),
+        ("count = 3", "count = 300000", "count", "a number from 1 to 200000"),
+    ] {
+        let e = spoilt(from, to);
+        assert!(e.what.contains(says), "{from} → {to}: {e}");
+        assert!(at.is_empty() || e.line == line(at) || e.line + 1 == line(at), "{to}: {e}");
+        assert!(e.to_string().starts_with("s.toml:"), "{e}");
+    }
+}
+
+#[test]
+fn broken_toml_is_told_with_its_line() {
+    let e = parse("x.toml", "name = \"a\"\nduration = \n").unwrap_err();
+    assert_eq!((e.file.as_str(), e.line), ("x.toml", 2), "{e}");
+    assert!(parse("x.toml", "").unwrap_err().what.contains("has no 'name'"));
+}
+
+#[test]
+fn a_node_comes_back_with_one_nid_for_each_rail() {
+    let with = |nids: &str| {
+        let kill = format!("kind = \"kill\"\nnids = [{nids}]\non = \"router\"");
+        parse("s.toml", &WHOLE.replacen("kind = \"kill\"\non = \"router\"", &kill, 1))
+    };
+    let s = with("\"10.0.9.9@tcp\", \"10.9.0.1@o2ib1\"").unwrap();
+    assert!(matches!(&s.faults[1].kind, FaultKind::Kill { nids: Some(n), .. } if n.len() == 2));
+    assert!(with("\"10.0.9.9@tcp\"").unwrap_err().what.contains("2 NIDs"));
+    assert!(with("\"10.0.0.1@tcp\", \"10.9.0.1@o2ib1\"").unwrap_err().what.contains("nobody else"));
+    assert!(
+        with("\"10.9.0.1@o2ib1\", \"10.0.9.9@tcp\"").unwrap_err().what.contains("on tcp, o2ib1")
+    );
+}
+
+#[test]
+fn the_scenarios_of_the_project_are_scenarios() {
+    let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios");
+    let mut count = 0;
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let s = parse(&path.to_string_lossy(), &std::fs::read_to_string(&path).unwrap()).unwrap();
+        assert_eq!(path.file_stem().unwrap().to_str(), Some(s.name.as_str()));
+        assert_ne!(s.bars, Default::default(), "{}: nothing must hold", s.name);
+        count += 1;
+    }
+    assert!(count >= 5, "{count}");
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_a_scenario_or_an_error(text in ".{0,400}") {
+        let _ = parse("any", &text);
+    }
+
+    #[test]
+    fn a_scenario_with_bytes_changed_is_a_scenario_or_an_error(
+        cuts in proptest::collection::vec((0usize..2200, 0usize..20, "[a-z0-9\"=@/\\[\\]{}.\n -]{0,6}"), 1..4)
+    ) {
+        let mut text = WHOLE.to_owned();
+        for (at, len, new) in cuts {
+            let at = at.min(text.len());
+            let end = (at + len).min(text.len());
+            text.replace_range(at..end, &new);
+        }
+        if let Ok(s) = parse("any", &text) {
+            // Every reference leads somewhere.
+            for w in &s.workload {
+                prop_assert!(w.from.nodes().iter().all(|n| s.world.node(*n).is_some()));
+                prop_assert!(w.to.rails(&s.world).iter().all(|r| s.world.rail(*r).is_some()));
+                prop_assert!(w.start < w.end && w.end <= s.duration);
+            }
+            for f in &s.faults {
+                prop_assert!(f.at < s.duration && f.until.is_none_or(|u| f.at < u && u <= s.duration));
+            }
+        }
+    }
+}
