@@ -9,6 +9,7 @@ use std::path::Path;
 use lnet_pcap::Conversation;
 use lnet_wire::acceptor::Request;
 use lnet_wire::ping;
+use lnet_wire::selftest::Service;
 use lnet_wire::sock::{FrameHdr, FrameType, Hello, Version};
 use lnet_wire::{ByteOrder, Hdr, HdrForm, Need};
 
@@ -73,6 +74,7 @@ fn golden(name: &str, bytes: &[u8], inputs: &mut Inputs) {
         Some(b'A') => drop(add("acceptor", bytes.to_vec())),
         Some(b'H') => drop(add("hello", bytes.to_vec())),
         Some(b'P') => drop(add("ping_info", bytes.to_vec())),
+        Some(b'S') => drop(add("selftest", selftest(bytes))),
         Some(b'F' | b'L') => {
             let (frame, rest) = bytes.split_at(bytes.len().min(FrameHdr::LEN));
             add("frame", [&[0], frame].concat());
@@ -87,6 +89,18 @@ fn golden(name: &str, bytes: &[u8], inputs: &mut Inputs) {
         }
         _ => {}
     }
+}
+
+/// With the byte in front that chooses service and direction by the type of the message.
+fn selftest(bytes: &[u8]) -> Vec<u8> {
+    let kind = bytes
+        .get(8..12)
+        .map_or(u32::MAX, |b| b.iter().rev().fold(0, |sum, byte| sum << 8 | u32::from(*byte)));
+    let choice = Service::ALL.iter().enumerate().find_map(|(i, service)| {
+        let kinds = [service.request_type(), service.reply_type()];
+        Some((i << 2 | kinds.iter().position(|k| *k == kind)?) as u8)
+    });
+    [&[choice.unwrap_or(4 | 2)], bytes].concat()
 }
 
 fn with_form(form: HdrForm, hdr: &[u8]) -> Vec<u8> {

@@ -35,6 +35,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "frame", run: wire::frame },
     Target { name: "hdr", run: wire::hdr },
     Target { name: "ping_info", run: wire::ping_info },
+    Target { name: "selftest", run: wire::selftest },
     Target { name: "net", run: types::net },
     Target { name: "nid", run: types::nid },
     Target { name: "nid_list", run: types::nid_list },

@@ -6,7 +6,7 @@
 //! number announces; NID20s are bytes. We send little-endian and accept both.
 //!
 //! Read `hdr.rs` for the message header, then `acceptor.rs` and `sock.rs` for what TCP puts around
-//! it; `ping.rs` is the one payload that LNet itself reads. Every message has a `parse` from the front of a slice, an `emit` that is its inverse, and a
+//! it; `ping.rs` is the one payload that LNet itself reads, `selftest.rs` the RPC of LNet selftest. Every message has a `parse` from the front of a slice, an `emit` that is its inverse, and a
 //! one-line `Display`; those without a fixed length have a `need` that says how many bytes to wait
 //! for, so that a stream can be cut anywhere.
 
@@ -15,6 +15,7 @@ mod error;
 pub mod hdr;
 mod order;
 pub mod ping;
+pub mod selftest;
 pub mod sock;
 
 pub use error::WireError;

@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use lnet_wire::acceptor::{self, Request};
 use lnet_wire::ping::Features;
+use lnet_wire::selftest::{self, ReplyMessage, RequestMessage, Service};
 use lnet_wire::sock::{FrameHdr, Hello, Noop, Version};
 use lnet_wire::{ByteOrder, Hdr, HdrForm, Kind, Need, PingInfo, WireError};
 
@@ -189,4 +190,51 @@ fn nid4(input: &[u8], at: usize, order: ByteOrder) -> Range<usize> {
 /// What receivers ignore of the 20-byte NID at `at`: nothing but in wildcards.
 fn nid20(input: &[u8], at: usize) -> Range<usize> {
     if input[at + 1] == 0xFF { at..at + 20 } else { at..at }
+}
+
+/// A selftest message, or a list of destinations; the first byte of the input chooses the service
+/// and what it is.
+pub fn selftest(input: &[u8]) {
+    let Some((choice, input)) = input.split_first() else {
+        return;
+    };
+    let service = Service::ALL[usize::from(choice >> 2) % Service::ALL.len()];
+    match choice & 3 {
+        0 => {
+            let _ = selftest::reply_id(input);
+            match RequestMessage::parse(service, input) {
+                Ok(message) => {
+                    assert_eq!(
+                        RequestMessage::parse(service, &message.emit()),
+                        Ok(message.clone())
+                    );
+                    if let selftest::Request::Test(test) = message.body
+                        && let Some(params) = test.params(message.order, message.features)
+                    {
+                        assert!(params.emit(message.order)[..8] == test.param[..8]);
+                    }
+                    let _ = message.to_string();
+                }
+                Err(why) => is_short_if(input.len() < 4, &why),
+            }
+        }
+        1 => match ReplyMessage::parse(service, input) {
+            Ok(message) => {
+                assert_eq!(ReplyMessage::parse(service, &message.emit()), Ok(message.clone()));
+                let _ = message.to_string();
+            }
+            Err(why) => is_short_if(input.len() < 4, &why),
+        },
+        order => {
+            let order = if order == 2 { ByteOrder::Little } else { ByteOrder::Big };
+            let count = u32::from(*choice >> 2) * 37;
+            if let Ok(list) = selftest::parse_destinations(order, count, input) {
+                let again = selftest::emit_destinations(order, &list);
+                assert_eq!(
+                    selftest::parse_destinations(order, list.len() as u32, &again),
+                    Ok(list)
+                );
+            }
+        }
+    }
 }
