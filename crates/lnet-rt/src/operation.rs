@@ -17,7 +17,7 @@ use core::task::{Context, Poll};
 use core::time::Duration;
 use std::sync::Arc;
 
-use lnet::{Event, EventKind, Get, MdOptions, MdSpec, Put, Unlink};
+use lnet::{Event, EventKind, Get, MdOptions, MdSpec, Put, Timeouts, Unlink};
 use lnet_types::{Errno, MdId, Nid, ProcessId, RegionId};
 
 use crate::mailbox::{COMMANDS_MAX, Command, Mailbox};
@@ -145,9 +145,22 @@ impl PutRequest {
         self
     }
 
-    /// Limit on the whole operation; the node's `transaction_timeout` if not called.
+    /// Limit on sending and, counted from the moment that a driver has it, on the response; the
+    /// node's `transaction_timeout` for both if not called.
     pub fn timeout(mut self, limit: Duration) -> Self {
-        self.0.operation.timeout = Some(limit);
+        self.0.operation.timeout = Some(limit.into());
+        self
+    }
+
+    /// Limit on sending alone: waiting and retries included, each attempt has its share of it.
+    pub fn send_timeout(mut self, limit: Duration) -> Self {
+        self.0.operation.timeout.get_or_insert_default().send = Some(limit);
+        self
+    }
+
+    /// Limit on the response alone, counted from the moment that a driver has the request.
+    pub fn response_timeout(mut self, limit: Duration) -> Self {
+        self.0.operation.timeout.get_or_insert_default().response = Some(limit);
         self
     }
 
@@ -189,9 +202,22 @@ impl GetRequest {
         self
     }
 
-    /// Limit on the whole operation; the node's `transaction_timeout` if not called.
+    /// Limit on sending and, counted from the moment that a driver has it, on the response; the
+    /// node's `transaction_timeout` for both if not called.
     pub fn timeout(mut self, limit: Duration) -> Self {
-        self.0.operation.timeout = Some(limit);
+        self.0.operation.timeout = Some(limit.into());
+        self
+    }
+
+    /// Limit on sending alone: waiting and retries included, each attempt has its share of it.
+    pub fn send_timeout(mut self, limit: Duration) -> Self {
+        self.0.operation.timeout.get_or_insert_default().send = Some(limit);
+        self
+    }
+
+    /// Limit on the response alone, counted from the moment that a driver has the request.
+    pub fn response_timeout(mut self, limit: Duration) -> Self {
+        self.0.operation.timeout.get_or_insert_default().response = Some(limit);
         self
     }
 
@@ -282,7 +308,7 @@ pub(crate) struct Operation {
     match_bits: u64,
     offset: u32,
     src: Option<Nid>,
-    timeout: Option<Duration>,
+    timeout: Option<Timeouts>,
     range: Range<usize>,
     parts: Option<(Buffer, Option<Sender<Outcome>>)>,
 }

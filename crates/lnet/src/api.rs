@@ -122,6 +122,23 @@ impl MatchEntry {
     }
 }
 
+/// The two time limits of one operation, where they are not the node's `transaction_timeout`
+/// (HL-lnt-100, DEC-10). `Timeouts::from(limit)` is the same limit for both.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Timeouts {
+    /// From the call to the last attempt to send, waiting and retries included. One attempt has its
+    /// share of it (DEC-9).
+    pub send: Option<Duration>,
+    /// From the moment that a driver has taken the request to its ACK or REPLY; as `send` if `None`.
+    pub response: Option<Duration>,
+}
+
+impl From<Duration> for Timeouts {
+    fn from(limit: Duration) -> Self {
+        Self { send: Some(limit), response: Some(limit) }
+    }
+}
+
 /// A PUT: sends the whole of `md` (M-48, M-49).
 #[derive(Clone, Copy, Debug)]
 pub struct Put {
@@ -141,8 +158,8 @@ pub struct Put {
     pub offset: u32,
     /// 64 bits that the target's event shows.
     pub hdr_data: u64,
-    /// Limit on the whole operation; the node's `transaction_timeout` if `None` (HL-lnt-100).
-    pub timeout: Option<Duration>,
+    /// Limits of this operation; the node's `transaction_timeout` for both if `None`.
+    pub timeout: Option<Timeouts>,
 }
 
 /// A GET: fetches up to the length of `md` into it (M-48, M-49).
@@ -160,8 +177,8 @@ pub struct Get {
     pub match_bits: u64,
     /// Offset, for targets that let the initiator manage it.
     pub offset: u32,
-    /// Limit on the whole operation; the node's `transaction_timeout` if `None` (HL-lnt-100).
-    pub timeout: Option<Duration>,
+    /// Limits of this operation; the node's `transaction_timeout` for both if `None`.
+    pub timeout: Option<Timeouts>,
 }
 
 /// Why a buffer was not attached or bound (M-6 … M-14).

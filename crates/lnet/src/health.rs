@@ -374,7 +374,7 @@ impl Node {
             target: ProcessId { nid, pid: Pid::LUSTRE },
             portal: RESERVED_PORTAL,
             match_bits: PING_BITS,
-            limit: None,
+            limits: crate::Timeouts::default(),
             recovery: true,
             verb: Verb::Get { offset: 0 },
         };

@@ -47,7 +47,8 @@ mod tracker;
 mod tunables;
 
 pub use api::{
-    AttachError, Get, MatchEntry, MdOptions, MdSpec, Position, Put, SendError, Unlink, UnlinkError,
+    AttachError, Get, MatchEntry, MdOptions, MdSpec, Position, Put, SendError, Timeouts, Unlink,
+    UnlinkError,
 };
 pub use driver::{Driver, Link, NI_STOPPED, Ready, Rx};
 pub use fault::rule::{

@@ -77,7 +77,7 @@ impl Node {
             target,
             portal: RESERVED_PORTAL,
             match_bits: PING_BITS,
-            limit: Some(timeout),
+            limits: timeout.into(),
             recovery: false,
             verb: Verb::Get { offset: 0 },
         };

@@ -1,33 +1,78 @@
 //! Response tracking: ACKs and REPLYs that do not come (behaviour.md 5.9), and messages that wait
 //! for something of ours longer than they may.
 
-use lnet_types::{Errno, Fault, HealthStatus, Instant, MdId};
+use lnet_types::{Errno, Fault, HealthStatus, Instant, MdId, MsgId};
 
 use core::time::Duration;
 
+use crate::msg::Role;
 use crate::node::Work;
 use crate::portal::md::Tracker;
 use crate::{Node, UnlinkError};
 
 impl Node {
-    /// Begins to wait for the response to an operation on `md` (H-60, H-61).
-    pub(crate) fn track(&mut self, md: MdId, tracker: Tracker) {
+    /// A response to an operation on `md` is expected (H-60, H-61). Its time begins when a driver
+    /// has taken the request (DEC-10), in the kernel's scheme with the call.
+    pub(crate) fn track(&mut self, now: Instant, md: MdId, limit: Duration) {
+        let deadline = self.tunables.kernel_clocks().then(|| now + limit);
         let Some(d) = self.portals.mds.get_mut(md) else { return };
+        let tracker = Tracker { limit, deadline, started: now, next_hop: None };
         match d.tracker.replace(tracker) {
             Some(old) => {
-                self.trackers.remove(&(old.deadline, md));
+                if let Some(deadline) = old.deadline {
+                    self.trackers.remove(&(deadline, md));
+                }
             }
             None => self.stats.rst_alloc = self.stats.rst_alloc.wrapping_add(1),
         }
-        self.trackers.insert((tracker.deadline, md));
+        if let Some(deadline) = deadline {
+            self.trackers.insert((deadline, md));
+        }
+    }
+
+    /// A driver has taken the request, for the first time or again: the time of its response begins
+    /// (HL-lnt-105).
+    pub(crate) fn handed_over(&mut self, now: Instant, id: MsgId) {
+        if self.tunables.kernel_clocks() {
+            return;
+        }
+        let Some(md) = self.msgs.get(id).filter(|m| m.role == Role::Request).and_then(|m| m.md)
+        else {
+            return;
+        };
+        self.begin_response_time(now, md);
+    }
+
+    fn begin_response_time(&mut self, now: Instant, md: MdId) {
+        let Some(t) = self.portals.mds.get_mut(md).and_then(|d| d.tracker.as_mut()) else { return };
+        let deadline = now + t.limit;
+        if let Some(old) = t.deadline.replace(deadline) {
+            self.trackers.remove(&(old, md));
+        }
+        self.trackers.insert((deadline, md));
+    }
+
+    /// A request has failed for good, and its owner leaves the descriptor as it is: it is taken back
+    /// in the time of a response. Whoever is to blame for the failure has paid already.
+    pub(crate) fn request_failed(&mut self, now: Instant, md: MdId) {
+        if self.tunables.kernel_clocks() {
+            return;
+        }
+        let Some(t) = self.portals.mds.get_mut(md).and_then(|d| d.tracker.as_mut()) else { return };
+        t.next_hop = None;
+        if t.deadline.is_none() {
+            self.begin_response_time(now, md);
+        }
     }
 
     /// Stops waiting.
-    pub(crate) fn untrack(&mut self, md: MdId) {
-        if let Some(t) = self.portals.mds.get_mut(md).and_then(|d| d.tracker.take()) {
-            self.trackers.remove(&(t.deadline, md));
-            self.stats.rst_alloc = self.stats.rst_alloc.wrapping_sub(1);
+    pub(crate) fn untrack(&mut self, md: MdId) -> Option<Tracker> {
+        let t = self.portals.mds.get_mut(md).and_then(|d| d.tracker.take())?;
+        if let Some(deadline) = t.deadline {
+            self.trackers.remove(&(deadline, md));
         }
+        self.stats.rst_alloc = self.stats.rst_alloc.wrapping_sub(1);
+        Some(t)
     }
 
     /// When responses are looked at next.

@@ -317,17 +317,24 @@ impl Tunables {
 
     /// The time limit of one transmission, derived (DEC-9, V-10).
     pub fn lnd_timeout(&self) -> Duration {
-        let (transaction, retries) = (self.transaction_timeout as u64, self.retry_count as u64);
+        self.attempt_of(self.transaction())
+    }
+
+    /// The share that one attempt has of the time for all of them (DEC-9, HL-lnt-080).
+    pub fn attempt_of(&self, whole: Duration) -> Duration {
+        let retries = self.retry_count as u64;
+        let part = |n: u64| {
+            // One division of words: every message asks.
+            let nanos = u64::try_from(whole.as_nanos()).unwrap_or(u64::MAX);
+            Duration::from_nanos(nanos / n.max(1))
+        };
         match self.profile {
             Profile::Kernel => {
-                Duration::from_secs((transaction.saturating_sub(1) / (retries + 1)).max(1))
+                Duration::from_secs((whole.as_secs().saturating_sub(1) / (retries + 1)).max(1))
             }
-            Profile::Documents | Profile::Pre213 if retries > 0 => {
-                Duration::from_secs(transaction) / retries as u32
-            }
-            // One division of words: every message asks.
-            Profile::Default => Duration::from_nanos(transaction * 1_000_000_000 / (retries + 1)),
-            Profile::Documents | Profile::Pre213 | Profile::Off => Duration::from_secs(transaction),
+            Profile::Documents | Profile::Pre213 => part(retries),
+            Profile::Default => part(retries + 1),
+            Profile::Off => whole,
         }
     }
 

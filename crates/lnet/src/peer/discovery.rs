@@ -26,7 +26,7 @@ use crate::ping::{PING_BITS, PING_BYTES_MAX, PING_BYTES_MIN};
 use crate::portal::RESERVED_PORTAL;
 use crate::portal::md::{Md, MdBuf, Owner};
 use crate::send::{Operation, Verb};
-use crate::{Event, EventKind, MdOptions, Node, OpId};
+use crate::{Event, EventKind, MdOptions, Node, OpId, Timeouts};
 
 /// Where the discovery of a peer stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -214,7 +214,7 @@ impl Node {
             target,
             portal: RESERVED_PORTAL,
             match_bits: PING_BITS,
-            limit,
+            limits: limit.map_or_else(Timeouts::default, Timeouts::from),
             recovery: false,
             verb: Verb::Get { offset: 0 },
         };
@@ -249,7 +249,7 @@ impl Node {
             target: ProcessId { nid, pid: Pid::LUSTRE },
             portal: RESERVED_PORTAL,
             match_bits: PING_BITS,
-            limit: None,
+            limits: Timeouts::default(),
             recovery: false,
             verb: Verb::Put { ack: true, hdr_data: 0, offset: 0 },
         };

@@ -3,6 +3,7 @@
 //! A descriptor lives until it is unlinked *and* no operation uses it. Which of its events is the
 //! last is decided here, in [`Md::release`].
 
+use core::time::Duration;
 use std::sync::Arc;
 
 use lnet_types::{Instant, IoVec, iovec_len};
@@ -69,7 +70,11 @@ pub(crate) struct Md {
 /// One awaited ACK or REPLY (H-60 … H-68).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tracker {
-    pub(crate) deadline: Instant,
+    /// How long the response may take once a driver has the request (DEC-10).
+    pub(crate) limit: Duration,
+    /// When it is overdue; `None` while no driver has had the request yet.
+    pub(crate) deadline: Option<Instant>,
+    /// When the operation was asked for.
     pub(crate) started: Instant,
     /// Whom to blame: the last next hop.
     pub(crate) next_hop: Option<lnet_types::Nid>,

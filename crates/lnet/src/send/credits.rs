@@ -101,7 +101,9 @@ impl Node {
         let Some(tx) = msg.tx else { return };
         msg.stage = Stage::Driver;
         let own = self.nis.get(tx.ni).and_then(|ni| ni.lnd_timeout);
-        let lnd = own.unwrap_or_else(|| self.tunables.lnd_timeout());
+        // HL-lnd-030: the caller's time, or the node's, shared out among the attempts.
+        let whole = msg.limit.unwrap_or_else(|| self.tunables.transaction());
+        let lnd = own.unwrap_or_else(|| self.tunables.attempt_of(whole));
         let transmit = Transmit {
             msg: id,
             ni: tx.ni,
@@ -120,6 +122,7 @@ impl Node {
             },
         };
         self.outputs.push_back(Output::Send(transmit));
+        self.handed_over(now, id);
     }
 
     /// Gives back what a message holds (C-7): NI credit first, each letting one waiting message go.

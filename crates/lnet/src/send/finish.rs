@@ -153,17 +153,15 @@ impl Node {
         let Some(md) = self.portals.mds.get_mut(md_id) else { return };
         let last = md.release();
         // H-67: an answered tracker is done with.
-        if let Some(t) = md.tracker
-            && (last || matches!(kind, EventKind::Ack | EventKind::Reply))
-        {
-            md.tracker = None;
-            self.trackers.remove(&(t.deadline, md_id));
-            self.stats.rst_alloc = self.stats.rst_alloc.wrapping_sub(1);
-            if status.is_ok()
+        if last || matches!(kind, EventKind::Ack | EventKind::Reply) {
+            if let Some(t) = self.untrack(md_id)
+                && status.is_ok()
                 && let Some(rx) = rx
             {
                 self.record_round_trip(rx, kind, now.saturating_since(t.started));
             }
+        } else if kind == EventKind::Send && status.is_err() {
+            self.request_failed(now, md_id);
         }
         let Some(md) = self.portals.mds.get(md_id) else { return };
         let event = Event {

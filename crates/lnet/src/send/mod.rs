@@ -24,8 +24,8 @@ use crate::node::Work;
 use crate::output::Payload;
 use crate::peer::PeerFlags;
 use crate::portal::RESERVED_PORTAL;
-use crate::portal::md::{MdBuf, Tracker};
-use crate::{Get, MdOptions, Node, Put, SendError};
+use crate::portal::md::MdBuf;
+use crate::{Get, MdOptions, Node, Put, SendError, Timeouts};
 use explain::Trace;
 use select::{Request, Tables};
 
@@ -36,7 +36,7 @@ pub(crate) struct Operation {
     pub(crate) target: ProcessId,
     pub(crate) portal: u32,
     pub(crate) match_bits: u64,
-    pub(crate) limit: Option<Duration>,
+    pub(crate) limits: Timeouts,
     pub(crate) recovery: bool,
     pub(crate) verb: Verb,
 }
@@ -64,7 +64,7 @@ impl Node {
                 target,
                 portal,
                 match_bits,
-                limit: timeout,
+                limits: timeout.unwrap_or_default(),
                 recovery: false,
                 verb,
             },
@@ -90,7 +90,7 @@ impl Node {
                 target,
                 portal,
                 match_bits,
-                limit: timeout,
+                limits: timeout.unwrap_or_default(),
                 recovery: false,
                 verb,
             },
@@ -178,7 +178,7 @@ impl Node {
             recovery: op.recovery,
             tried: SmallVec::new(),
             born: now,
-            limit: op.limit,
+            limit: op.limits.send,
             deadline: Instant::FAR_FUTURE,
             waiting: false,
             counted: false,
@@ -196,8 +196,8 @@ impl Node {
             transit: None,
         };
         if track {
-            let deadline = now + op.limit.unwrap_or_else(|| self.tunables.transaction());
-            self.track(op.md, Tracker { deadline, started: now, next_hop: None });
+            let limit = op.limits.response.or(op.limits.send);
+            self.track(now, op.md, limit.unwrap_or_else(|| self.tunables.transaction()));
         }
         let id = self.msgs.insert(msg);
         self.work.push_back(Work::Launch(id));

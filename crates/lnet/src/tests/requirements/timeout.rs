@@ -1,7 +1,7 @@
 //! Time limits of operations and of transmissions.
 
 use super::*;
-use crate::{Put, Tunables};
+use crate::{Get, Put, Timeouts, Tunables};
 use lnet_types::ProcessId;
 
 /// UG-024, UG-039, HL-lnt-070, UG-020, UG-065: `global show` prints these numbers.
@@ -88,6 +88,11 @@ fn the_time_of_the_operation_ends_it_before_its_retries_are_spent() {
     let mut w = pair(Profile::Documents);
     // UG-045 allows no more retries than seconds, so the operation brings its own five.
     set(&mut w, 0, &[("transaction_timeout", 150), ("retry_count", 100)]);
+    // A driver with a limit of its own, of which not many fit into five seconds.
+    for n in A {
+        let ni = ni(&w, 0, n);
+        w.hosts[0].node.set_lnd_timeout(ni, Some(MS * 1500));
+    }
     let mut stalled = Stalled::new(&mut w, HealthStatus::LocalTimeout);
     let buf = w.hosts[0].mem.add(vec![0; 8]);
     let md = w.hosts[0].node.bind(crate::MdSpec::new(buf, 1)).unwrap();
@@ -100,7 +105,7 @@ fn the_time_of_the_operation_ends_it_before_its_retries_are_spent() {
         match_bits: 0,
         offset: 0,
         hdr_data: 0,
-        timeout: Some(Duration::from_secs(5)),
+        timeout: Some(Duration::from_secs(5).into()),
     };
     let now = w.now;
     w.hosts[0].node.put(now, put).unwrap();
@@ -201,5 +206,120 @@ fn each_kind_of_failure_raises_its_own_counter_alone() {
         let rows = w.hosts[0].node.stats().rows();
         let raised: Vec<_> = rows.into_iter().filter(|(n, v)| is_failure(n) && *v > 0).collect();
         assert_eq!(raised, [(name, 1)]);
+    }
+}
+
+/// Two discovered nodes with one interface each and room for one message at a time.
+fn narrow(profile: Profile) -> World {
+    let mut w = World::new();
+    let one = NetTunables { credits: 1, peer_credits: 1, ..NetTunables::SOCK };
+    w.host_with(profile, &A[..1], one);
+    w.host_with(profile, &B[..1], one);
+    w.discovered(0, B[0]);
+    w
+}
+
+fn get_within(w: &mut World, user: u64, timeout: Timeouts) {
+    let h = &mut w.hosts[0];
+    let buf = h.mem.add(vec![0; 8]);
+    let spec = crate::MdSpec { threshold: Some(2), ..crate::MdSpec::new(buf, user) };
+    let md = h.node.bind(crate::MdSpec { unlink: crate::Unlink::Auto, ..spec }).unwrap();
+    let target = ProcessId::lustre(nid(B[0]));
+    let get = Get {
+        md,
+        src: None,
+        target,
+        portal: PT,
+        match_bits: super::super::world::BITS,
+        offset: 0,
+        timeout: Some(timeout),
+    };
+    h.node.get(w.now, get).unwrap();
+    w.drain();
+}
+
+/// HL-lnt-105, DEC-10: a GET that waited three seconds for a credit has its five seconds for the
+/// REPLY from then on.
+#[test]
+fn the_time_of_the_response_begins_when_the_driver_has_the_request() {
+    for (profile, overdue_after) in [(Profile::Documents, 8000), (Profile::Default, 8000)] {
+        let mut w = narrow(profile);
+        w.decide = Box::new(|t| if is_request(&t.hdr) { Fate::Hold } else { Fate::Lose });
+        w.put(0, B[0], 1, false);
+        w.get(0, B[0], 2);
+        assert_eq!(w.hosts[0].node.stats().rst_alloc, 1, "the PUT without ACK has no timer");
+        w.run(MS * 3000);
+        assert_eq!(w.held.len(), 1, "the GET waits for the credit of the PUT");
+        w.decide = Box::new(|t| if is_request(&t.hdr) { Fate::Pass } else { Fate::Lose });
+        w.release();
+        w.run(MS * (overdue_after - 3000));
+        assert_eq!(w.events(0, 2), [(EventKind::Send, true, false)]);
+        w.run(MS * 2);
+        let ended = [(EventKind::Send, true, false), (EventKind::Unlink, true, true)];
+        assert_eq!(w.events(0, 2), ended);
+        assert_eq!(w.hosts[0].node.stats().response_timeout_count, 1);
+    }
+}
+
+/// HL-lnt-100, DEC-10.
+#[test]
+fn a_call_may_bring_its_own_time_for_sending_and_another_for_the_response() {
+    for (send, response, overdue) in
+        [(None, Some(300), 300), (Some(700), None, 700), (Some(100), Some(9000), 9000)]
+    {
+        let mut w = narrow(Profile::Default);
+        lose(&mut w, MsgType::Reply);
+        let of = |ms: Option<u32>| ms.map(|ms| MS * ms);
+        get_within(&mut w, 1, Timeouts { send: of(send), response: of(response) });
+        w.run(MS * (overdue - 1));
+        assert_eq!(w.events(0, 1), [(EventKind::Send, true, false)], "{send:?} {response:?}");
+        w.run(MS);
+        assert_eq!(w.events(0, 1).len(), 2, "{send:?} {response:?}");
+        // Waiting ends by the one, whatever the other says.
+        let mut w = narrow(Profile::Default);
+        w.decide = Box::new(|_| Fate::Hold);
+        w.put(0, B[0], 1, false);
+        get_within(&mut w, 2, Timeouts { send: of(send), response: of(response) });
+        let late = send.unwrap_or(5000);
+        w.run(MS * (late - 1));
+        assert_eq!(w.events(0, 2), []);
+        w.run(MS);
+        assert_eq!(w.events(0, 2), [(EventKind::Send, false, false)], "{send:?} {response:?}");
+    }
+}
+
+/// DEC-10: what no driver ever had has no response to wait for, and nobody is to blame for that.
+#[test]
+fn a_request_that_never_left_is_taken_back_without_blame() {
+    let mut w = narrow(Profile::Default);
+    w.decide = Box::new(|_| Fate::Hold);
+    w.put(0, B[0], 1, false);
+    w.get(0, B[0], 2);
+    w.secs(5);
+    assert_eq!(w.events(0, 2), [(EventKind::Send, false, false)]);
+    let before = w.peer_health(0, B[0]);
+    w.secs(6);
+    assert_eq!(w.events(0, 2), [(EventKind::Send, false, false), (EventKind::Unlink, true, true)]);
+    assert_eq!(w.peer_health(0, B[0]), before);
+}
+
+/// HL-lnd-030, HL-lnt-080, HLD-021: whoever calls may bring the time that is divided.
+#[test]
+fn one_attempt_has_its_share_of_the_callers_own_time() {
+    for (profile, retries, limit, share) in [
+        (Profile::Documents, 4, Some(8000), 2000),
+        (Profile::Documents, 3, Some(9000), 3000),
+        (Profile::Documents, 2, None, 2500),
+        (Profile::Default, 3, Some(8000), 2000),
+        (Profile::Default, 4, None, 1000),
+    ] {
+        let mut w = pair(profile);
+        set(&mut w, 0, &[("retry_count", retries)]);
+        let mut stalled = Stalled::new(&mut w, HealthStatus::LocalTimeout);
+        let limits = limit.map(|ms| Timeouts::from(MS * ms)).unwrap_or_default();
+        get_within(&mut w, 1, limits);
+        stalled.run(&mut w, MS * share);
+        assert_eq!(stalled.limits, [MS * share, MS * share], "{profile:?} {retries} {limit:?}");
+        assert_eq!(w.hosts[0].node.stats().resend_count, 1);
     }
 }
