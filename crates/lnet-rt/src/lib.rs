@@ -39,6 +39,7 @@ mod handle;
 mod mailbox;
 mod memory;
 mod netlink;
+mod notices;
 mod oneshot;
 mod operation;
 mod owners;

@@ -222,6 +222,9 @@ impl Stack {
                 self.deliver_report(report);
                 more = true;
             }
+            while let Some(notice) = self.node.poll_notice() {
+                self.log.print(self.now, &notice);
+            }
             more |= self.carry_outputs();
             for slot in &mut self.drivers {
                 slot.driver.get_mut().flush(self.now, &mut self.node, &mut self.mem);

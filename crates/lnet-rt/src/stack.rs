@@ -28,6 +28,7 @@ use crate::clock::Clock;
 use crate::mailbox::{Command, Gone, Mailbox};
 use crate::memory::{Regions, spans};
 use crate::netlink::{Interfaces, Monitor};
+use crate::notices::Log;
 use crate::oneshot::Sender;
 use crate::owners::{HandlerFn, OWNED, Owner, Owners, SILENT};
 use crate::shard::{self, Spin, Stopping};
@@ -136,6 +137,7 @@ pub struct Stack {
     pub(crate) unfinished: bool,
     pub(crate) stopping: Option<Stopping>,
     pub(crate) stats: StackStats,
+    pub(crate) log: Log,
     /// Fields go in this order: when this one does, all sockets are closed.
     _gone: Gone,
 }
@@ -178,6 +180,7 @@ impl Stack {
             unfinished: true,
             stopping: None,
             stats: StackStats::default(),
+            log: Log::default(),
             _gone: gone,
         })
     }

@@ -14,7 +14,7 @@ use crate::portal::RESERVED_PORTAL;
 use crate::portal::md::{Md, MdBuf, Owner};
 use crate::router::{alive, choose};
 use crate::send::{Operation, Verb};
-use crate::{MdOptions, Node};
+use crate::{MdOptions, Node, Notice};
 
 /// Whose health a failure lowers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,9 +174,18 @@ impl Node {
             HealthStatus::RemoteError => &mut pni.failures.error,
             HealthStatus::RemoteDropped => &mut pni.failures.dropped,
             HealthStatus::RemoteTimeout => &mut pni.failures.timeout,
-            HealthStatus::NetworkTimeout => &mut pni.failures.network_timeout,
+            HealthStatus::NetworkTimeout => {
+                ni.failures.network_timeout = ni.failures.network_timeout.wrapping_add(1);
+                &mut pni.failures.network_timeout
+            }
         };
         *counter = counter.wrapping_add(1);
+        if matches!(
+            status,
+            HealthStatus::LocalTimeout | HealthStatus::RemoteTimeout | HealthStatus::NetworkTimeout
+        ) {
+            self.notices.push(Notice::TimedOut { pair: (ni.nid, pni.nid), status });
+        }
     }
 
     fn sensitivity(&self) -> u32 {
@@ -198,6 +207,7 @@ impl Node {
                     self.recovering_nis.remove(&(next, id));
                 }
             }
+            self.note_ni(id);
         }
     }
 
@@ -229,6 +239,7 @@ impl Node {
         if ni.health == 0 {
             ni.status_up = false;
         }
+        self.note_ni(id);
         self.queue_ni(now, id);
     }
 
@@ -252,7 +263,7 @@ impl Node {
     /// Sets the health of a peer's interface and everything that hangs on it.
     pub(crate) fn set_peer_health(&mut self, now: Instant, id: PeerNiId, health: u32) {
         let Some(pni) = self.peers.nis.get_mut(id) else { return };
-        pni.health = health;
+        let before = core::mem::replace(&mut pni.health, health);
         let (peer, net) = (pni.peer, pni.nid.net());
         if health == HEALTH_MAX
             && let Some(next) = pni.recovery.next.take()
@@ -260,6 +271,9 @@ impl Node {
             self.recovering_peers.remove(&(next, id));
         }
         self.peers.net_health(peer, net);
+        if health == 0 && before > 0 {
+            self.note_peer(id);
+        }
         self.queue_peer(now, id);
     }
 
@@ -485,6 +499,7 @@ impl Node {
                     self.recovering_nis.remove(&(next, id));
                 }
             }
+            self.note_ni(id);
             self.queue_ni(now, id);
         }
         self.settle(now);

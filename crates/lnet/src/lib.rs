@@ -24,12 +24,15 @@
 mod api;
 mod driver;
 mod fault;
+mod flap;
 mod health;
 mod internal;
 mod local;
 mod loopback;
+mod meter;
 mod msg;
 mod node;
+mod notice;
 mod numa;
 mod ops;
 mod output;
@@ -55,9 +58,11 @@ pub use fault::rule::{
     DelayRule, DropRule, Errors, FaultRuleError, Kinds, NidMatch, ParseNidMatchError, Traffic, When,
 };
 pub use fault::{FAULT_RULES_MAX, FaultStats};
-pub use local::{HEALTH_MAX, NetTunables};
+pub use local::{HEALTH_MAX, NetTunables, NiState};
 pub use loopback::Loopback;
+pub use meter::{HEAT_HALF_LIFE, Rates, Times, Usage};
 pub use node::{NiSpec, Node, NodeConfig};
+pub use notice::{Level, NOTICES_MAX, Notice, Pair};
 pub use ops::{Found, OpId, Report};
 pub use output::{
     DropReason, Event, EventKind, Output, Payload, PeerMisbehaved, Sink, Transmit, Verdict,
@@ -71,8 +76,10 @@ pub use router::{
 };
 pub use send::explain::{Candidate, Choice, Explanation, Freedom, Named, Outcome, Step};
 pub use send::key::{Criterion, Fact};
-pub use snapshot::{NetView, NiState, NiView, PeerNiState, PeerNiView, PeerView};
-pub use stats::{InterfaceStats, KindCounts, Latency, NiFailures, NodeStats, PeerNiFailures};
+pub use snapshot::{NetView, NiView, PeerNiState, PeerNiView, PeerView, Reset};
+pub use stats::{
+    InterfaceStats, KindCounts, Latency, NiFailures, NodeStats, PeerNiFailures, Transitions,
+};
 pub use tunables::{Profile, Row, TunableError, Tunables, Writable};
 
 #[cfg(test)]

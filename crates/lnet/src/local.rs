@@ -5,8 +5,12 @@ use std::collections::VecDeque;
 
 use lnet_types::{Instant, MsgId, Net, NiId, Nid};
 
+use crate::flap::Flaps;
+use crate::meter::MeterSlot;
 use crate::policy::turn::{Grade, Turn};
-use crate::stats::{InterfaceStats, NiFailures};
+use crate::stats::{InterfaceStats, NiFailures, Transitions};
+
+use core::fmt;
 
 use core::time::Duration;
 
@@ -92,9 +96,42 @@ pub(crate) struct Ni {
     pub(crate) failures: NiFailures,
     /// Messages that are bound to it, so that it can be removed when none is left.
     pub(crate) refs: u32,
-    /// Times the interface went down and came back.
-    pub(crate) downs: u32,
-    pub(crate) ups: u32,
+    /// What was measured.
+    pub(crate) meter: MeterSlot,
+    /// Times that the interface went down and came back, and what follows from it.
+    pub(crate) transitions: Transitions,
+    pub(crate) flaps: Flaps,
+    /// The state that was noted last.
+    pub(crate) noted: NiState,
+}
+
+/// The three states of an interface (DEC-26).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NiState {
+    /// Nothing is wrong.
+    #[default]
+    Active,
+    /// Usable, but not at full health.
+    Degraded,
+    /// Not usable.
+    Failed,
+}
+
+impl NiState {
+    /// The name that is shown.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Active => "ACTIVE",
+            Self::Degraded => "DEGRADED",
+            Self::Failed => "FAILED",
+        }
+    }
+}
+
+impl fmt::Display for NiState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
 }
 
 impl Ni {
@@ -105,5 +142,16 @@ impl Ni {
     /// The status that users and peers see (O-19).
     pub(crate) fn is_up(&self) -> bool {
         self.is_loopback() || (!self.fatal && !self.aged && self.status_up)
+    }
+
+    /// The state that users see (DEC-26).
+    pub(crate) fn state(&self) -> NiState {
+        if !self.is_up() {
+            NiState::Failed
+        } else if self.health < HEALTH_MAX && !self.is_loopback() {
+            NiState::Degraded
+        } else {
+            NiState::Active
+        }
     }
 }

@@ -3,7 +3,7 @@
 
 use core::time::Duration;
 
-use lnet_types::{Instant, MdId, NiId, Nid, PeerId, PeerNiId, Pid, ProcessId, RxId};
+use lnet_types::{HealthStatus, Instant, MdId, NiId, Nid, PeerId, PeerNiId, Pid, ProcessId, RxId};
 use lnet_wire::{Hdr, MsgType};
 use smallvec::SmallVec;
 
@@ -119,6 +119,8 @@ pub(crate) struct Msg {
     pub(crate) recovery: bool,
     /// Pairs that this message has been tried on (DEC-8).
     pub(crate) tried: SmallVec<[(NiId, PeerNiId); 2]>,
+    /// How its last attempt failed.
+    pub(crate) failed: Option<HealthStatus>,
     /// When the caller handed it in, or when it arrived.
     pub(crate) born: Instant,
     /// The caller's own limit (HL-lnt-100).

@@ -16,19 +16,22 @@ use lnet_types::{Errno, Fault, Instant, MdId, MsgId, Net, NiId, Nid, PeerId, Pee
 use slotmap::SlotMap;
 
 use crate::fault::Faults;
+use crate::flap::Flaps;
 use crate::internal::Internal;
 use crate::local::{HEALTH_MAX, LocalNet, NetTunables, Ni, Recovery};
+use crate::meter::MeterSlot;
 use crate::msg::Msg;
+use crate::notice::Notices;
 use crate::numa::Numa;
 use crate::peer::Peers;
 use crate::policy::Policy;
 use crate::policy::turn::{Grade, Turn};
 use crate::portal::Portals;
 use crate::router::Router;
-use crate::stats::{InterfaceStats, NiFailures, NodeStats};
+use crate::stats::{InterfaceStats, NiFailures, NodeStats, Transitions};
 use crate::{
-    AttachError, DropReason, Event, EventKind, Explanation, Link, MatchEntry, MdSpec, OpId, Output,
-    Report, TunableError, Tunables,
+    AttachError, DropReason, Event, EventKind, Explanation, Link, MatchEntry, MdSpec, NiState,
+    OpId, Output, Report, TunableError, Tunables,
 };
 
 /// What a node is born with.
@@ -108,6 +111,7 @@ pub struct Node {
     pub(crate) outputs: VecDeque<Output>,
     pub(crate) events: VecDeque<Event>,
     pub(crate) reports: VecDeque<Report>,
+    pub(crate) notices: Notices,
 
     pub(crate) trackers: BTreeSet<(Instant, MdId)>,
     pub(crate) scan_at: Instant,
@@ -158,6 +162,7 @@ impl Node {
             outputs: VecDeque::new(),
             events: VecDeque::new(),
             reports: VecDeque::new(),
+            notices: Notices::default(),
             trackers: BTreeSet::new(),
             scan_at: now + scan,
             waiting: BTreeSet::new(),
@@ -395,8 +400,10 @@ impl Node {
             stats: InterfaceStats::default(),
             failures: NiFailures::default(),
             refs: 0,
-            downs: 0,
-            ups: 0,
+            meter: MeterSlot::default(),
+            transitions: Transitions::default(),
+            flaps: Flaps::default(),
+            noted: NiState::Active,
         });
         self.nets[at].nis.push(id);
         self.policy_nis_changed();
@@ -514,24 +521,28 @@ impl Node {
     }
 
     /// What the driver says of a link, or a simulated fault, has changed.
-    pub(crate) fn link_judged(&mut self, now: Instant, ni: NiId) {
-        let Some(ni) = self.nis.get_mut(ni) else { return };
+    pub(crate) fn link_judged(&mut self, now: Instant, id: NiId) {
+        let Some(ni) = self.nis.get_mut(id) else { return };
         let fatal = ni.link_down || ni.plays_dead;
         if ni.fatal == fatal {
             return;
         }
         ni.fatal = fatal;
+        ni.transitions.count(!fatal);
         if fatal {
-            ni.downs += 1;
             self.announce_due = true;
+            self.penalize(now, id);
         } else {
-            ni.ups += 1;
             if ni.health == HEALTH_MAX {
                 ni.status_up = true;
             }
             self.announce_due = true;
+            // D-7, as recorded: told at once with the status in place, and with the next number
+            // afterwards.
+            self.refresh_ping();
             self.push_to_peers(now, true);
         }
+        self.note_ni(id);
         self.settle(now);
     }
 

@@ -12,7 +12,7 @@ use crate::msg::{EventInfo, Msg, Role, RxSide, Stage};
 use crate::output::{DropReason, Output, Payload, PeerMisbehaved, Sink, Verdict};
 use crate::portal::md::MdBuf;
 use crate::portal::{Delayed, Matched, Search, Wanted};
-use crate::{MdOptions, Node, Rx};
+use crate::{MdOptions, Node, Notice, Rx};
 
 impl Node {
     /// A message's header has arrived. The answer says where its payload goes (S-81).
@@ -175,7 +175,9 @@ impl Node {
     fn heard_from(&mut self, now: Instant, id: PeerNiId) {
         let Some(pni) = self.peers.nis.get_mut(id) else { return };
         pni.last_alive = Some(now);
-        pni.status_up = true;
+        if !pni.status_up {
+            pni.set_up(now, self.tunables.flap_hold_down, true);
+        }
         if pni.recovery.next.is_some() {
             self.hasten_recovery(now, id);
         }
@@ -324,6 +326,7 @@ impl Node {
             no_resend: false,
             recovery: false,
             tried: SmallVec::new(),
+            failed: None,
             born: now,
             limit: None,
             deadline: Instant::FAR_FUTURE,
@@ -403,10 +406,12 @@ impl Node {
     pub(crate) fn count_drop(&mut self, ni: NiId, hdr: &Hdr, reason: DropReason) {
         self.stats.drop_count = self.stats.drop_count.wrapping_add(1);
         self.stats.drop_length += u64::from(hdr.payload_len);
+        let kind = hdr.kind.msg_type();
         if let Some(ni) = self.nis.get_mut(ni) {
-            ni.stats.dropped.bump(hdr.kind.msg_type());
+            ni.stats.dropped.bump(kind);
+            let (source, target) = (hdr.src, hdr.dst);
+            self.notices.push(Notice::Dropped { ni: ni.nid, source, target, kind, reason });
         }
-        tracing::debug!(%hdr, ?reason, "dropped");
         let count = self.drops.entry(reason).or_default();
         *count += 1;
     }

@@ -4,10 +4,11 @@ use lnet_types::{Errno, Instant, Net, Nid, PeerId};
 
 use core::time::Duration;
 
-use crate::local::{HEALTH_MAX, NetTunables, Ni};
+use crate::local::{NetTunables, Ni, NiState};
+use crate::meter::Usage;
 use crate::peer::discovery::Phase;
 use crate::peer::{Peer, PeerNet, PeerNi};
-use crate::stats::{InterfaceStats, NiFailures, NodeStats, PeerNiFailures};
+use crate::stats::{InterfaceStats, NiFailures, NodeStats, PeerNiFailures, Transitions};
 use crate::{DropReason, Node, PeerFlags};
 
 /// A local network and its interfaces (S-net-2).
@@ -21,17 +22,6 @@ pub struct NetView {
     pub priority: Option<u32>,
     /// Its interfaces in order of creation.
     pub nis: Vec<NiView>,
-}
-
-/// The three states of an interface (DEC-26).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NiState {
-    /// Nothing is wrong.
-    Active,
-    /// Usable, but not at full health.
-    Degraded,
-    /// Not usable.
-    Failed,
 }
 
 /// A local interface.
@@ -67,10 +57,14 @@ pub struct NiView {
     pub credits: i32,
     /// The least that were ever free.
     pub credits_min: i32,
-    /// Times that the link went down.
-    pub downs: u32,
-    /// Times that it came back.
-    pub ups: u32,
+    /// Messages waiting for a credit.
+    pub queued: u32,
+    /// Times that it went down and came back.
+    pub transitions: Transitions,
+    /// Whether that happens so often that it is favoured less (HL-lnt-115).
+    pub flapping: bool,
+    /// Heat, rates and times.
+    pub usage: Usage,
     /// The driver's own time limit.
     pub lnd_timeout: Option<Duration>,
 }
@@ -136,10 +130,44 @@ pub struct PeerNiView {
     pub up: bool,
     /// The same as far as it is shown.
     pub state: PeerNiState,
+    /// Whether it is reached over a network of ours, not through routers (MR-dbg-060).
+    pub local: bool,
     /// Recovery pings sent.
     pub ping_count: u32,
     /// When the next one is due.
     pub next_ping: Option<Instant>,
+    /// Times that it went down and came back, as far as that is known.
+    pub transitions: Transitions,
+    /// Whether that happens so often that it is favoured less (HL-lnt-115).
+    pub flapping: bool,
+    /// Heat, rates and times.
+    pub usage: Usage,
+}
+
+impl NetView {
+    /// The counters of all its interfaces together (MR-dbg-085).
+    pub fn sum(&self) -> InterfaceStats {
+        self.nis.iter().map(|ni| ni.stats).sum()
+    }
+}
+
+impl PeerView {
+    /// The counters of all its interfaces together (MR-dbg-090).
+    pub fn sum(&self) -> InterfaceStats {
+        self.nis.iter().map(|ni| ni.stats).sum()
+    }
+}
+
+/// Which counters are to begin anew.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reset {
+    /// All: the node's, and those of each interface of ours and of peers.
+    #[default]
+    All,
+    /// The node's alone.
+    Node,
+    /// Those of one interface, ours or a peer's.
+    Interface(Nid),
 }
 
 impl Node {
@@ -151,13 +179,21 @@ impl Node {
                 net: n.net,
                 tunables: n.tunables,
                 priority: n.grade.given_priority(),
-                nis: n
-                    .nis
-                    .iter()
-                    .filter_map(|id| self.nis.get(*id).map(|ni| ni_view(*id, ni)))
-                    .collect(),
+                nis: n.nis.iter().filter_map(|id| self.ni_view(*id)).collect(),
             })
             .collect()
+    }
+
+    /// A local interface.
+    pub fn ni_view(&self, id: lnet_types::NiId) -> Option<NiView> {
+        let hold_down = self.tunables.flap_hold_down;
+        self.nis.get(id).map(|ni| ni_view(self.now(), hold_down, id, ni))
+    }
+
+    /// The interface at a place of a network's list, which begins at 0 (MR-dbg-040).
+    pub fn ni_view_at(&self, net: Net, index: usize) -> Option<NiView> {
+        let net = self.nets.iter().find(|n| n.net == net)?;
+        net.nis.get(index).and_then(|id| self.ni_view(*id))
     }
 
     /// Peers by age, at most `limit`, from the one after `after` on: pages of a long list. With
@@ -218,8 +254,12 @@ impl Node {
                 (true, true) => PeerNiState::Up,
                 (true, false) => PeerNiState::Down,
             },
+            local: n.local.is_some(),
             ping_count: n.recovery.sent,
             next_ping: n.recovery.next,
+            transitions: n.transitions,
+            flapping: n.flaps.is_flapping(self.now(), self.tunables.flap_hold_down),
+            usage: n.meter.view(self.now()),
         }
     }
 
@@ -233,20 +273,69 @@ impl Node {
         self.drops.iter().map(|(r, n)| (*r, *n))
     }
 
-    /// Zeroes the counters (T-50). Gauges, health and credit minima stay: they are facts.
+    /// Zeroes all counters but those of failures (T-50).
     pub fn reset_stats(&mut self) {
-        let (alloc, rst) = (self.stats.msgs_alloc, self.stats.rst_alloc);
-        self.stats = NodeStats {
-            msgs_alloc: alloc,
-            msgs_max: alloc,
-            rst_alloc: rst,
-            ..NodeStats::default()
+        // Only one interface can be missing.
+        let _ = self.reset_counters(Reset::All, false);
+    }
+
+    /// Zeroes counters (T-50) and forgets times. Gauges, health and credit minima stay: they are
+    /// facts. So do failures, as in the kernel, unless they are meant too.
+    ///
+    /// # Errors
+    /// `ENOENT`: there is no such interface.
+    pub fn reset_counters(&mut self, what: Reset, failures: bool) -> Result<(), Errno> {
+        let nid = match what {
+            Reset::All | Reset::Node => None,
+            Reset::Interface(nid) => Some(nid),
         };
+        if what != Reset::Node {
+            let mut found = nid.is_none();
+            for ni in self.nis.values_mut().filter(|ni| nid.is_none_or(|n| n == ni.nid)) {
+                found = true;
+                ni.stats = InterfaceStats::default();
+                ni.transitions = Transitions::default();
+                ni.meter.reset();
+                if failures {
+                    ni.failures = NiFailures::default();
+                }
+            }
+            // A NID of ours may also stand among the peers: as itself.
+            for pni in self.peers.nis.values_mut().filter(|n| nid.is_none_or(|x| x == n.nid)) {
+                found = true;
+                pni.stats = InterfaceStats::default();
+                pni.transitions = Transitions::default();
+                pni.meter.reset();
+                if failures {
+                    pni.failures = PeerNiFailures::default();
+                }
+            }
+            if !found {
+                return Err(Errno::ENOENT);
+            }
+        }
+        if nid.is_none() {
+            let (alloc, rst) = (self.stats.msgs_alloc, self.stats.rst_alloc);
+            self.stats = NodeStats {
+                msgs_alloc: alloc,
+                msgs_max: alloc,
+                rst_alloc: rst,
+                ..NodeStats::default()
+            };
+            self.drops.clear();
+        }
+        Ok(())
+    }
+
+    /// The least credits ever free are those free now, at every interface of ours and of peers
+    /// (T-33).
+    pub fn reset_credit_minima(&mut self) {
         for ni in self.nis.values_mut() {
-            ni.stats = InterfaceStats::default();
+            ni.credits_min = ni.credits;
         }
         for pni in self.peers.nis.values_mut() {
-            pni.stats = InterfaceStats::default();
+            pni.credits_min = pni.credits;
+            pni.transit.credits_min = None;
         }
     }
 
@@ -274,18 +363,12 @@ impl Node {
     }
 }
 
-fn ni_view(id: lnet_types::NiId, ni: &Ni) -> NiView {
+fn ni_view(now: Instant, hold_down: i64, id: lnet_types::NiId, ni: &Ni) -> NiView {
     NiView {
         id,
         nid: ni.nid,
         up: ni.is_up(),
-        state: if !ni.is_up() {
-            NiState::Failed
-        } else if ni.health < HEALTH_MAX && !ni.is_loopback() {
-            NiState::Degraded
-        } else {
-            NiState::Active
-        },
+        state: ni.state(),
         interface: ni.interface.clone(),
         stats: ni.stats,
         failures: ni.failures,
@@ -297,8 +380,10 @@ fn ni_view(id: lnet_types::NiId, ni: &Ni) -> NiView {
         next_ping: ni.recovery.next,
         credits: ni.credits,
         credits_min: ni.credits_min,
-        downs: ni.downs,
-        ups: ni.ups,
+        queued: u32::try_from(ni.queue.len()).unwrap_or(u32::MAX),
+        transitions: ni.transitions,
+        flapping: ni.flaps.is_flapping(now, hold_down),
+        usage: ni.meter.view(now),
         lnd_timeout: ni.lnd_timeout,
     }
 }

@@ -181,6 +181,50 @@ pub struct InterfaceStats {
     pub put_ack: Latency,
 }
 
+impl core::ops::AddAssign for KindCounts {
+    fn add_assign(&mut self, other: Self) {
+        self.put = self.put.wrapping_add(other.put);
+        self.get = self.get.wrapping_add(other.get);
+        self.reply = self.reply.wrapping_add(other.reply);
+        self.ack = self.ack.wrapping_add(other.ack);
+    }
+}
+
+impl core::ops::AddAssign for Latency {
+    fn add_assign(&mut self, other: Self) {
+        if other.samples == 0 {
+            return;
+        }
+        self.min_nsec =
+            if self.samples == 0 { other.min_nsec } else { self.min_nsec.min(other.min_nsec) };
+        self.max_nsec = self.max_nsec.max(other.max_nsec);
+        self.sum_nsec = self.sum_nsec.saturating_add(other.sum_nsec);
+        self.samples = self.samples.wrapping_add(other.samples);
+    }
+}
+
+impl core::ops::AddAssign for InterfaceStats {
+    fn add_assign(&mut self, other: Self) {
+        self.sent += other.sent;
+        self.received += other.received;
+        self.dropped += other.dropped;
+        self.sent_bytes += other.sent_bytes;
+        self.received_bytes += other.received_bytes;
+        self.put_egress += other.put_egress;
+        self.get_rtt += other.get_rtt;
+        self.put_ack += other.put_ack;
+    }
+}
+
+impl core::iter::Sum for InterfaceStats {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |mut sum, one| {
+            sum += one;
+            sum
+        })
+    }
+}
+
 /// Failures charged to a local NI (T-20).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NiFailures {
@@ -196,6 +240,9 @@ pub struct NiFailures {
     pub timeout: u32,
     /// `error`.
     pub error: u32,
+    /// Network time-outs, which count at both sides (HL-stt-015). The kernel keeps them at the
+    /// peer's alone (H-14), so they are not among what is shown under its keys.
+    pub network_timeout: u32,
 }
 
 /// Failures charged to a peer NI (T-20).
@@ -209,4 +256,21 @@ pub struct PeerNiFailures {
     pub error: u32,
     /// `network timeout`.
     pub network_timeout: u32,
+}
+
+/// How often something went down and came back (HL-stt-020, HL-stt-025).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Transitions {
+    /// From up to down.
+    pub downs: u32,
+    /// From down to up.
+    pub ups: u32,
+}
+
+impl Transitions {
+    /// One more.
+    pub(crate) fn count(&mut self, up: bool) {
+        let counter = if up { &mut self.ups } else { &mut self.downs };
+        *counter = counter.wrapping_add(1);
+    }
 }

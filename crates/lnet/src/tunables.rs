@@ -154,6 +154,8 @@ tunables! {
         "health that a successful recovery ping returns; 0 means health_sensitivity (DEC-3)";
     health_range [""] 0 ..= I32, [0, 0, 0, 0, 0], Always,
         "health difference up to which interfaces count as equally healthy; from 1000 on all do (DEC-13)";
+    flap_hold_down ["s"] 0 ..= 3600, [10, 10, 0, 0, 0], Always,
+        "half-life of the penalty of an interface that goes down; 0: flapping ones are as good as others";
     alive_router_check_interval ["s"] -1 ..= I32, [60, 60, 60, 60, 60], Always,
         "time between two pings of a gateway; 0 or below: gateways are not checked";
     live_router_check_interval ["s"] 0 ..= I32, [0, 60, 0, 60, 0], Always,

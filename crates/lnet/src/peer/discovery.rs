@@ -478,10 +478,13 @@ impl Node {
         let up = entry.status == NiStatus::UP;
         match (pni.status_up, up) {
             (true, false) => {
-                pni.status_up = false;
+                pni.set_up(now, self.tunables.flap_hold_down, false);
                 self.lower_peer(now, id);
+                self.note_peer(id);
             }
-            (false, true) => pni.status_up = true,
+            (false, true) => {
+                pni.set_up(now, self.tunables.flap_hold_down, true);
+            }
             (true, true) if pni.last_alive.is_none() => {
                 self.set_peer_health(now, id, HEALTH_MAX);
             }

@@ -14,11 +14,13 @@ use lnet_types::{Errno, Instant, MsgId, Net, Nid, PeerId, PeerNiId};
 use slotmap::SlotMap;
 use smallvec::SmallVec;
 
+use crate::flap::Flaps;
 use crate::local::{HEALTH_MAX, NetTunables, Recovery};
+use crate::meter::MeterSlot;
 use crate::policy::turn::{Grade, Turn};
 use crate::policy::{Mapping, Policy};
 use crate::router::Gateway;
-use crate::stats::{InterfaceStats, PeerNiFailures};
+use crate::stats::{InterfaceStats, PeerNiFailures, Transitions};
 use crate::table::Lookup;
 use discovery::Discovery;
 
@@ -118,10 +120,29 @@ pub(crate) struct PeerNi {
     pub(crate) seq: u64,
     pub(crate) stats: InterfaceStats,
     pub(crate) failures: PeerNiFailures,
+    /// What was measured.
+    pub(crate) meter: MeterSlot,
+    /// Times that it went down and came back, and what follows from it.
+    pub(crate) transitions: Transitions,
+    pub(crate) flaps: Flaps,
     /// Messages bound to it.
     pub(crate) refs: u32,
     /// Removed from its peer; kept until the last message lets go (O-43).
     pub(crate) deleting: bool,
+}
+
+impl PeerNi {
+    /// Notes whether it is up, and returns whether it was. `hold_down` is `flap_hold_down`.
+    pub(crate) fn set_up(&mut self, now: Instant, hold_down: i64, up: bool) -> bool {
+        let was = core::mem::replace(&mut self.status_up, up);
+        if was != up {
+            self.transitions.count(up);
+            if !up {
+                self.flaps.down(now, hold_down);
+            }
+        }
+        was
+    }
 }
 
 /// Router credits of a peer's interface (C-20). Their number follows from tunables; kept is who
@@ -260,6 +281,9 @@ impl Peers {
             seq: 0,
             stats: InterfaceStats::default(),
             failures: PeerNiFailures::default(),
+            meter: MeterSlot::default(),
+            transitions: Transitions::default(),
+            flaps: Flaps::default(),
             refs: 0,
             deleting: false,
         });

@@ -151,7 +151,7 @@ impl Node {
         peer.flags |= PeerFlags::ROUTER_CHECKED;
         let sign = if error.is_none() { Sign::Answered } else { Sign::Failed };
         let before = peer.gateway.life;
-        peer.gateway.life = before.after(sign);
+        peer.gateway.sign(sign);
         let (alive, nis) = (peer.gateway.life.is_alive(), peer.nis().collect::<Vec<_>>());
         if before.is_alive() != alive {
             tracing::info!(gateway = %peer.primary, alive, ?error, "gateway");
@@ -181,9 +181,13 @@ impl Node {
     /// until it gives one; the kernel waits for the next check.
     fn gateway_ni_down(&mut self, now: Instant, ni: PeerNiId) {
         let Some(pni) = self.peers.nis.get_mut(ni) else { return };
-        let was_up = core::mem::replace(&mut pni.status_up, false);
-        if was_up && pni.local.is_some() && !self.tunables.kernel_clocks() {
+        let was_up = pni.set_up(now, self.tunables.flap_hold_down, false);
+        let kernel = self.tunables.kernel_clocks();
+        if was_up && pni.local.is_some() && !kernel {
             self.lower_peer(now, ni);
+        }
+        if was_up {
+            self.note_peer(ni);
         }
     }
 
@@ -234,12 +238,12 @@ impl Node {
             }
             return;
         }
-        peer.gateway.life = peer.gateway.life.after(Sign::Traffic);
+        peer.gateway.sign(Sign::Traffic);
         let believed = alive::is_discovery_off(&self.tunables, peer);
         let nis: Vec<_> = peer.net(source).into_iter().flat_map(|n| n.nis.clone()).collect();
         for ni in nis {
             if let Some(pni) = self.peers.nis.get_mut(ni) {
-                pni.status_up = true;
+                pni.set_up(now, self.tunables.flap_hold_down, true);
             }
         }
         if believed {
@@ -298,12 +302,12 @@ impl Node {
         }
         if up {
             if let Some(pni) = self.peers.nis.get_mut(id) {
-                pni.status_up = true;
+                pni.set_up(now, self.tunables.flap_hold_down, true);
             }
             if gateway && !self.tunables.kernel_clocks() {
                 // PA-098: usable at once, and asked for the rest.
                 if let Some(peer) = self.peers.peers.get_mut(peer_id) {
-                    peer.gateway.life = peer.gateway.life.after(Sign::Up);
+                    peer.gateway.sign(Sign::Up);
                 }
                 self.check_soon(now, peer_id);
             }
@@ -311,15 +315,17 @@ impl Node {
         }
         if gateway || self.router.is_on() {
             self.gateway_ni_down(now, id);
-        } else if let Some(pni) = self.peers.nis.get_mut(id) {
-            pni.status_up = false;
+        } else if let Some(pni) = self.peers.nis.get_mut(id)
+            && pni.set_up(now, self.tunables.flap_hold_down, false)
+        {
+            self.note_peer(id);
         }
         if gateway && !self.tunables.kernel_clocks() {
             let nothing_up = self.peers.peers.get(peer_id).is_some_and(|p| {
                 !self.nets.iter().any(|l| alive::has_up_ni(&self.peers, p, l.net))
             });
             if nothing_up && let Some(peer) = self.peers.peers.get_mut(peer_id) {
-                peer.gateway.life = peer.gateway.life.after(Sign::Down);
+                peer.gateway.sign(Sign::Down);
                 tracing::info!(gateway = %peer.primary, "gateway lost");
             }
             self.leave_queue(id);

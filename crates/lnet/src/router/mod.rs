@@ -28,7 +28,8 @@ pub use routes::{RouteError, RouteSpec};
 pub use switch::RoutingState;
 pub use view::{Distance, PoolView, RouteView, RoutingView};
 
-use alive::Life;
+use crate::Transitions;
+use alive::{Life, Sign};
 use buffers::Pool;
 use routes::Routes;
 
@@ -70,6 +71,8 @@ pub(crate) struct Gateway {
     /// Routes through it; a peer with at least one is a router.
     pub(crate) routes: u32,
     pub(crate) life: Life,
+    /// Times that it was lost and came back.
+    pub(crate) transitions: Transitions,
     /// The network that the last check went over.
     pub(crate) ping_net: Option<Net>,
     /// When the last check began.
@@ -81,6 +84,15 @@ pub(crate) struct Gateway {
 }
 
 impl Gateway {
+    /// Changes what is believed of it.
+    pub(crate) fn sign(&mut self, sign: Sign) {
+        let before = self.life;
+        self.life = before.after(sign);
+        if before.is_alive() != self.life.is_alive() {
+            self.transitions.count(self.life.is_alive());
+        }
+    }
+
     ///
     pub(crate) fn is_router(&self) -> bool {
         self.routes > 0

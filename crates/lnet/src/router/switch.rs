@@ -165,6 +165,9 @@ impl Node {
         for ni in self.nis.values_mut() {
             ni.aged = false;
         }
+        for id in self.nis.keys().collect::<Vec<_>>() {
+            self.note_ni(id);
+        }
         self.refresh_ping();
     }
 
@@ -244,6 +247,7 @@ impl Node {
                     if let Some(ni) = self.nis.get_mut(id) {
                         ni.aged = true;
                     }
+                    self.note_ni(id);
                 }
                 if let Some(net) = self.nets.get(at) {
                     tracing::warn!(net = %net.net, "nothing heard: its interfaces count as down");
@@ -281,6 +285,7 @@ impl Node {
             net.last_alive = now;
         }
         if revived {
+            self.note_ni(id);
             self.refresh_ping();
             self.push_to_peers(now, true);
         }

@@ -5,8 +5,8 @@ use lnet_types::{Errno, Net, Nid};
 use super::alive;
 use super::buffers::{Pool, PoolKind};
 use super::{RoutingState, choose};
-use crate::Node;
 use crate::send::select::local_net;
+use crate::{Node, Transitions};
 
 /// A route (S-route-1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub struct RouteView {
     /// Whether the gateway is known to have an interface on the network: `single-hop`, else
     /// `multi-hop`.
     pub single_hop: bool,
+    /// Times that the gateway was lost and came back.
+    pub transitions: Transitions,
 }
 
 /// A pool of router buffers (S-routing-1).
@@ -66,6 +68,7 @@ pub struct Distance {
 impl Node {
     /// All routes, by network; within one in the order in which they are compared.
     pub fn route_views(&self) -> Vec<RouteView> {
+        let of = |r: &super::routes::Route| self.peers.peers.get(r.gateway);
         let view = |r: &super::routes::Route| RouteView {
             net: r.net,
             gateway: r.nid,
@@ -73,6 +76,7 @@ impl Node {
             priority: r.priority,
             up: alive::is_route_alive(&self.tunables, &self.peers, r),
             single_hop: r.single_hop,
+            transitions: of(r).map_or_else(Transitions::default, |p| p.gateway.transitions),
         };
         self.router.routes.all().map(view).collect()
     }

@@ -7,6 +7,7 @@ use lnet_wire::{Handle, Hdr, Kind, MsgType};
 use crate::msg::{Msg, Role, Stage};
 use crate::node::Work;
 use crate::output::Payload;
+use crate::portal::RESERVED_PORTAL;
 use crate::portal::md::Owner;
 use crate::{Event, EventKind, MdOptions, Node};
 
@@ -35,13 +36,16 @@ impl Node {
             return;
         }
         if self.judge(now, id, outcome) {
-            return self.requeue(now, id);
+            return self.requeue(now, id, outcome);
+        }
+        if let Err(fault) = outcome {
+            self.note_undelivered(id, fault);
         }
         self.complete(now, id, outcome.map_err(|f| f.errno), &[]);
     }
 
     /// Prepares a message for another attempt (H-23); it goes when the work list gets to it.
-    fn requeue(&mut self, now: Instant, id: MsgId) {
+    fn requeue(&mut self, now: Instant, id: MsgId, outcome: Result<(), Fault>) {
         let pair = self.msgs.get(id).and_then(|m| m.tx).and_then(|tx| Some((tx.ni, tx.peer_ni?)));
         self.return_credits(id);
         let Some(msg) = self.msgs.get_mut(id) else { return };
@@ -50,6 +54,7 @@ impl Node {
         if let Some(pair) = pair {
             msg.tried.push(pair);
         }
+        msg.failed = outcome.err().map(|f| f.status);
         self.work.push_back(Work::Resend(id));
         let _ = now;
     }
@@ -152,13 +157,14 @@ impl Node {
         let msg_type = rx.map_or_else(|| msg.hdr.kind.msg_type(), |rx| rx.kind);
         let Some(md) = self.portals.mds.get_mut(md_id) else { return };
         let last = md.release();
+        let user = !matches!(md.owner, Owner::Internal(_));
         // H-67: an answered tracker is done with.
         if last || matches!(kind, EventKind::Ack | EventKind::Reply) {
             if let Some(t) = self.untrack(md_id)
                 && status.is_ok()
                 && let Some(rx) = rx
             {
-                self.record_round_trip(rx, kind, now.saturating_since(t.started));
+                self.record_round_trip(now, rx, kind, now.saturating_since(t.started), user);
             }
         } else if kind == EventKind::Send && status.is_err() {
             self.request_failed(now, md_id);
@@ -231,14 +237,19 @@ impl Node {
 
     fn record_round_trip(
         &mut self,
+        now: Instant,
         rx: crate::msg::RxSide,
         kind: EventKind,
         took: core::time::Duration,
+        measured: bool,
     ) {
         if let Some(ni) = self.nis.get_mut(rx.ni) {
             let of =
                 if kind == EventKind::Ack { &mut ni.stats.put_ack } else { &mut ni.stats.get_rtt };
             of.add(took);
+            if measured {
+                ni.meter.completed(now, took);
+            }
         }
         if let Some(pni) = rx.peer_ni.and_then(|p| self.peers.nis.get_mut(p)) {
             let of = if kind == EventKind::Ack {
@@ -247,6 +258,24 @@ impl Node {
                 &mut pni.stats.get_rtt
             };
             of.add(took);
+            if measured {
+                pni.meter.completed(now, took);
+            }
+        }
+    }
+
+    /// Whether a message belongs to the node itself: pings, pushes and the answers to them.
+    fn is_own_business(&self, id: MsgId) -> bool {
+        let Some(msg) = self.msgs.get(id) else { return false };
+        match msg.role {
+            Role::Request | Role::PutIn | Role::GetIn | Role::AckOut => {
+                msg.ev.portal == RESERVED_PORTAL
+            }
+            Role::AckIn | Role::ReplyIn => {
+                let md = msg.md.and_then(|md| self.portals.mds.get(md));
+                md.is_some_and(|md| matches!(md.owner, Owner::Internal(_)))
+            }
+            Role::Forward => false,
         }
     }
 
@@ -258,6 +287,7 @@ impl Node {
         let (mlength, sent_len) = (u64::from(msg.ev.mlength), u64::from(msg.hdr.payload_len));
         let as_kind = msg.counted_as_sent();
         let passing = role == Role::Forward;
+        let measured = passing || !self.is_own_business(id);
         if let Some(tx) = tx {
             if passing {
                 //
@@ -273,9 +303,13 @@ impl Node {
             }
             let egress = (role == Role::Request && kind == MsgType::Put && retries == 0)
                 .then(|| now.saturating_since(tx.committed));
+            let took = now.saturating_since(tx.committed);
             if let Some(ni) = self.nis.get_mut(tx.ni) {
                 ni.stats.sent.bump(as_kind);
                 ni.stats.sent_bytes += sent_len;
+                if measured {
+                    ni.meter.sent(now, sent_len, took);
+                }
                 if let Some(took) = egress {
                     ni.stats.put_egress.add(took);
                 }
@@ -283,6 +317,9 @@ impl Node {
             if let Some(pni) = tx.peer_ni.and_then(|p| self.peers.nis.get_mut(p)) {
                 pni.stats.sent.bump(as_kind);
                 pni.stats.sent_bytes += sent_len;
+                if measured {
+                    pni.meter.sent(now, sent_len, took);
+                }
                 if let Some(took) = egress {
                     pni.stats.put_egress.add(took);
                 }
@@ -304,10 +341,16 @@ impl Node {
             if let Some(ni) = self.nis.get_mut(rx.ni) {
                 ni.stats.received.bump(rx.kind);
                 ni.stats.received_bytes += brought;
+                if measured {
+                    ni.meter.received(now, brought);
+                }
             }
             if let Some(pni) = rx.peer_ni.and_then(|p| self.peers.nis.get_mut(p)) {
                 pni.stats.received.bump(rx.kind);
                 pni.stats.received_bytes += brought;
+                if measured {
+                    pni.meter.received(now, brought);
+                }
             }
         }
     }

@@ -19,6 +19,8 @@ pub enum Criterion {
     Health,
     /// Health of the network's best interface of ours.
     LocalHealth,
+    /// Comes and goes too often (HL-lnt-115).
+    Flapping,
     /// Paths on which this message failed before (DEC-8).
     Tried,
     /// Priority by rules.
@@ -56,6 +58,7 @@ impl Criterion {
             Self::Usable => "usable",
             Self::Health => "health",
             Self::LocalHealth => "local health",
+            Self::Flapping => "flapping",
             Self::Tried => "tried before",
             Self::Priority => "priority",
             Self::LocalPriority => "local priority",
@@ -158,6 +161,16 @@ impl Shown for Distance {
     }
 }
 
+/// Whether an interface comes and goes too often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Flapping(pub(crate) bool);
+
+impl Shown for Flapping {
+    fn shown(&self) -> Option<String> {
+        self.0.then(|| "yes".to_owned())
+    }
+}
+
 /// What pair rules say of a pair, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Pairing {
@@ -227,6 +240,7 @@ key! {
         fatal: bool => Usable,
         first_priority: Priority => Priority,
         health: Reverse<u32> => Health,
+        flapping: Flapping => Flapping,
         tried: usize => Tried,
         priority: Priority => Priority,
         excluded: bool => Pairing,
@@ -243,6 +257,7 @@ key! {
     PeerNiKey {
         first_priority: Priority => Priority,
         health: Reverse<u32> => Health,
+        flapping: Flapping => Flapping,
         tried: bool => Tried,
         priority: Priority => Priority,
         pairing: Pairing => Pairing,

@@ -177,6 +177,7 @@ impl Node {
             no_resend: false,
             recovery: op.recovery,
             tried: SmallVec::new(),
+            failed: None,
             born: now,
             limit: op.limits.send,
             deadline: Instant::FAR_FUTURE,
@@ -281,6 +282,7 @@ impl Node {
             net_floor: self.net_floor,
             routes: &self.router.routes,
             tunables: &self.tunables,
+            now: self.now(),
         }
     }
 
@@ -365,6 +367,7 @@ impl Node {
         if counted && self.peers.policy.counts() {
             self.take_turns(src_nid, dst);
         }
+        self.note_rerouted(id, (src_nid, hop));
         if let Some(msg) = self.msgs.get_mut(id) {
             if msg.role != Role::Forward {
                 msg.hdr.src = src_nid;

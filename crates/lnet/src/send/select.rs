@@ -6,10 +6,11 @@
 
 use core::cmp::Reverse;
 
-use lnet_types::{Errno, Net, NiId, Nid, PeerNiId};
+use lnet_types::{Errno, Instant, Net, NiId, Nid, PeerNiId};
 use slotmap::SlotMap;
 
 use crate::Tunables;
+use crate::flap::Flaps;
 use crate::local::{LocalNet, Ni};
 use crate::numa::Numa;
 use crate::peer::{Peer, PeerNet, PeerNi, Peers};
@@ -17,7 +18,7 @@ use crate::policy::turn::{NO_PRIORITY, Standing};
 use crate::router::choose::{self as gateway, Passing, Via};
 use crate::router::routes::Routes;
 use crate::send::explain::{Freedom, Named, Recorder, Step};
-use crate::send::key::{Distance, NetKey, NiKey, Pairing, PeerNiKey, Priority, choose};
+use crate::send::key::{Distance, Flapping, NetKey, NiKey, Pairing, PeerNiKey, Priority, choose};
 
 /// What is to be sent, as far as the path depends on it.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +53,8 @@ pub(crate) struct Tables<'a> {
     pub(crate) net_floor: u64,
     pub(crate) routes: &'a Routes,
     pub(crate) tunables: &'a Tunables,
+    /// Flapping interfaces are so for a time.
+    pub(crate) now: Instant,
 }
 
 /// The pair that was chosen.
@@ -256,6 +259,7 @@ pub(crate) fn best_ni(
                 fatal: ni.fatal,
                 first_priority: priority(ni.grade.priority, first),
                 health: Reverse(within_range(t, ni.health, best)),
+                flapping: is_flapping(t, &ni.flaps),
                 tried: tried.count(),
                 priority: priority(ni.grade.priority, !first),
                 excluded,
@@ -338,6 +342,7 @@ fn best_peer_ni(
             let key = PeerNiKey {
                 first_priority: priority(n.grade.priority, first),
                 health: Reverse(within_range(t, n.health, best)),
+                flapping: is_flapping(t, &n.flaps),
                 tried: avoids_tried(t) && r.tried.contains(&(ni, id)),
                 priority: priority(n.grade.priority, !first),
                 pairing: pairing_of(t, own, n),
@@ -362,6 +367,11 @@ fn priority(given: u32, counts: bool) -> Priority {
 pub(crate) fn within_range(t: Tables<'_>, health: u32, best: u32) -> u32 {
     let range = t.tunables.health_range as u32;
     if health.saturating_add(range) >= best { best } else { health }
+}
+
+/// HL-lnt-115.
+fn is_flapping(t: Tables<'_>, flaps: &Flaps) -> Flapping {
+    Flapping(flaps.is_flapping(t.now, t.tunables.flap_hold_down))
 }
 
 /// The kernel has no memory of what was tried but health (S-71).

@@ -163,7 +163,7 @@ fn an_interface_plays_dead_until_it_is_told_otherwise_whatever_its_driver_says()
     }
     assert!(w.pairs(0).iter().any(|p| p.0 == A[0]), "traffic returns");
     let view = &w.hosts[0].node.net_views()[1].nis[0];
-    assert_eq!((view.downs, view.ups), (1, 1));
+    assert_eq!((view.transitions.downs, view.transitions.ups), (1, 1));
     let of =
         |n: &str| w.hosts[0].node.net_views().iter().any(|v| v.nis.iter().any(|x| x.nid == nid(n)));
     assert!(of("0@lo"));

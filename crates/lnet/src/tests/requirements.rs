@@ -3,10 +3,14 @@
 //! document is at stake, `default` elsewhere; a ruling that bends an acceptance is cited as DEC-n.
 
 mod discovery;
+mod flapping;
 mod health;
+mod notices;
 mod send;
 mod stats;
+mod table;
 mod timeout;
+mod usage;
 
 use core::time::Duration;
 

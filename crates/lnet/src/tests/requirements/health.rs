@@ -526,7 +526,7 @@ fn an_interface_whose_link_is_down_is_left_until_the_link_is_up() {
     assert!(w.pairs(0).iter().any(|p| p.0 == A[0]), "within a second");
     assert_eq!(state(&w), (true, NiState::Active));
     let v = &w.hosts[0].node.net_views()[1].nis[0];
-    assert_eq!((v.downs, v.ups), (1, 1));
+    assert_eq!((v.transitions.downs, v.transitions.ups), (1, 1));
 }
 
 /// MR-hlt-025, DEC-26.

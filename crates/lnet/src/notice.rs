@@ -1,0 +1,257 @@
+//! What a node wants its administrator to read: log lines as values. The node writes no log of its
+//! own accord about traffic; whoever runs it polls [`Node::poll_notice`] and prints what comes, at
+//! the level that it asks for (MR-dbg-020, -025, -110, -115; RS-038).
+
+use core::fmt;
+
+use lnet_types::{Errno, Fault, HealthStatus, Instant, MsgId, Nid};
+use lnet_wire::MsgType;
+
+use crate::msg::Role;
+use crate::portal::RESERVED_PORTAL;
+use crate::{DropReason, NiState, Node};
+
+/// How loud a notice is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Somebody should look.
+    Error,
+    /// Something was lost or late.
+    Warn,
+    /// Good to know.
+    Info,
+}
+
+/// A pair of interfaces: ours, and the next hop's.
+pub type Pair = (Nid, Nid);
+
+/// One line of the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Notice {
+    /// A local interface has another state (MR-dbg-110).
+    Interface {
+        /// Which.
+        nid: Nid,
+        /// What it was.
+        from: NiState,
+        /// What it is.
+        to: NiState,
+    },
+    /// A local interface comes and goes too often, and is favoured less from now on (HL-lnt-115).
+    Flapping {
+        /// Which.
+        nid: Nid,
+    },
+    /// A message that failed goes another way (MR-dbg-115).
+    Rerouted {
+        /// Whom it is for.
+        target: Nid,
+        /// The pair that failed.
+        failed: Pair,
+        /// How.
+        status: HealthStatus,
+        /// The pair that it takes now.
+        to: Pair,
+    },
+    /// A message of ours is given up.
+    Undelivered {
+        /// Whom it was for.
+        target: Nid,
+        /// The last pair that was tried; none: there was no path.
+        pair: Option<Pair>,
+        /// How that failed.
+        status: HealthStatus,
+        /// What the caller gets to see.
+        errno: Errno,
+        /// How often it was tried.
+        attempts: u32,
+    },
+    /// A transmission timed out (MR-dbg-020).
+    TimedOut {
+        /// The pair.
+        pair: Pair,
+        /// Which kind of time-out.
+        status: HealthStatus,
+    },
+    /// A message was thrown away (MR-dbg-025).
+    Dropped {
+        /// The interface that it came in on.
+        ni: Nid,
+        /// Its originator.
+        source: Nid,
+        /// Its final destination.
+        target: Nid,
+        /// Its kind.
+        kind: MsgType,
+        /// Why.
+        reason: DropReason,
+    },
+    /// Not one interface of a peer is up and has any health left (RS-038).
+    PeerLost {
+        /// Its primary NID.
+        primary: Nid,
+    },
+    /// So many more came than were asked for in time.
+    Lost(u64),
+}
+
+impl Notice {
+    /// At which level it is to be printed.
+    pub const fn level(&self) -> Level {
+        match self {
+            Self::Interface { .. } | Self::Rerouted { .. } | Self::PeerLost { .. } => Level::Error,
+            Self::Flapping { .. }
+            | Self::Undelivered { .. }
+            | Self::TimedOut { .. }
+            | Self::Dropped { .. }
+            | Self::Lost(_) => Level::Warn,
+        }
+    }
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Interface { nid, from, to } => write!(f, "interface {nid}: {from} -> {to}"),
+            Self::Flapping { nid } => {
+                write!(f, "interface {nid}: goes down too often, favoured less")
+            }
+            Self::Rerouted { target, failed: (ni, hop), status, to: (ni2, hop2) } => {
+                write!(
+                    f,
+                    "{ni} -> {hop} failed with {status}: message for {target} goes by {ni2} -> {hop2}"
+                )
+            }
+            Self::Undelivered { target, pair, status, errno, attempts } => {
+                write!(f, "message for {target} given up after {attempts} attempts: {errno}")?;
+                match pair {
+                    Some((ni, hop)) => write!(f, ", last {ni} -> {hop} with {status}"),
+                    None => Ok(()),
+                }
+            }
+            Self::TimedOut { pair: (ni, hop), status } => {
+                write!(f, "{ni} -> {hop}: {status}")
+            }
+            Self::Dropped { ni, source, target, kind, reason } => {
+                write!(f, "{ni}: {kind:?} from {source} for {target} dropped: {reason:?}")
+            }
+            Self::PeerLost { primary } => write!(f, "peer {primary}: all interfaces are down"),
+            Self::Lost(n) => write!(f, "{n} more notices were not kept"),
+        }
+    }
+}
+
+/// Notices that wait to be polled; more are only counted.
+pub const NOTICES_MAX: usize = 256;
+
+/// The queue of them.
+#[derive(Debug, Default)]
+pub(crate) struct Notices {
+    queue: std::collections::VecDeque<Notice>,
+    lost: u64,
+}
+
+impl Notices {
+    pub(crate) fn push(&mut self, notice: Notice) {
+        if self.queue.len() < NOTICES_MAX {
+            self.queue.push_back(notice);
+        } else {
+            self.lost += 1;
+        }
+    }
+
+    fn pop(&mut self) -> Option<Notice> {
+        self.queue.pop_front().or_else(|| {
+            let lost = core::mem::take(&mut self.lost);
+            (lost > 0).then_some(Notice::Lost(lost))
+        })
+    }
+}
+
+impl Node {
+    /// The next line for the log.
+    pub fn poll_notice(&mut self) -> Option<Notice> {
+        self.notices.pop()
+    }
+
+    /// Notes the state of an interface, if it is another than was noted last.
+    pub(crate) fn note_ni(&mut self, id: lnet_types::NiId) {
+        let Some(ni) = self.nis.get_mut(id) else { return };
+        let to = ni.state();
+        let from = core::mem::replace(&mut ni.noted, to);
+        if from != to {
+            self.notices.push(Notice::Interface { nid: ni.nid, from, to });
+        }
+    }
+
+    /// Notes that an interface of a peer has become unusable, if it was the last one.
+    pub(crate) fn note_peer(&mut self, id: lnet_types::PeerNiId) {
+        let Some(peer) = self.peers.nis.get(id).and_then(|n| self.peers.peers.get(n.peer)) else {
+            return;
+        };
+        let usable = |n: &crate::peer::PeerNi| n.status_up && n.health > 0;
+        if !peer.nis().filter_map(|n| self.peers.nis.get(n)).any(usable) {
+            self.notices.push(Notice::PeerLost { primary: peer.primary });
+        }
+    }
+
+    /// Notes that a message goes another way now than the one that failed.
+    pub(crate) fn note_rerouted(&mut self, id: MsgId, to: Pair) {
+        let Some(msg) = self.msgs.get(id).filter(|m| m.retries > 0) else { return };
+        let (Some(&(ni, hop)), Some(status)) = (msg.tried.last(), msg.failed) else { return };
+        let ni = self.nis.get(ni).map_or(Nid::ANY, |n| n.nid);
+        let hop = self.peers.nis.get(hop).map_or(Nid::ANY, |n| n.nid);
+        let target = msg.ev.target.nid;
+        self.notices.push(Notice::Rerouted { target, failed: (ni, hop), status, to });
+    }
+
+    /// Notes that a message of the user's is given up. Recovery pings and their like are expected to
+    /// fail, and tell of it by what they are for.
+    pub(crate) fn note_undelivered(&mut self, id: MsgId, fault: Fault) {
+        let Some(msg) = self.msgs.get(id) else { return };
+        let user = msg.role == Role::Request && msg.ev.portal != RESERVED_PORTAL;
+        if !user || !self.running || fault.errno == Errno::ECANCELED {
+            return;
+        }
+        let pair = msg.tx.and_then(|tx| {
+            tx.peer_ni?;
+            Some((self.nis.get(tx.ni)?.nid, tx.hop))
+        });
+        let attempts = if pair.is_some() { msg.retries + 1 } else { msg.retries };
+        self.notices.push(Notice::Undelivered {
+            target: msg.ev.target.nid,
+            pair,
+            status: fault.status,
+            errno: fault.errno,
+            attempts,
+        });
+    }
+
+    /// A penalty for an interface that went down.
+    pub(crate) fn penalize(&mut self, now: Instant, id: lnet_types::NiId) {
+        let hold_down = self.tunables.flap_hold_down;
+        let Some(ni) = self.nis.get_mut(id) else { return };
+        let before = ni.flaps.is_flapping(now, hold_down);
+        ni.flaps.down(now, hold_down);
+        if !before && ni.flaps.is_flapping(now, hold_down) {
+            self.notices.push(Notice::Flapping { nid: ni.nid });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn beyond_the_limit_notices_are_counted_and_the_count_comes_last() {
+        let mut notices = Notices::default();
+        for _ in 0..NOTICES_MAX + 3 {
+            notices.push(Notice::PeerLost { primary: Nid::ANY });
+        }
+        let all: Vec<_> = core::iter::from_fn(|| notices.pop()).collect();
+        assert_eq!(all.len(), NOTICES_MAX + 1);
+        assert_eq!(all.last(), Some(&Notice::Lost(3)));
+    }
+}

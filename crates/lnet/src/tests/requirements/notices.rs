@@ -1,0 +1,134 @@
+//! What the administrator gets to read.
+
+use super::*;
+use crate::{Level, Link, NiState, Notice, Profile};
+
+/// What has been noted since the last time.
+fn notices(w: &mut World, host: usize) -> Vec<Notice> {
+    core::iter::from_fn(|| w.hosts[host].node.poll_notice()).collect()
+}
+
+/// MR-dbg-110.
+#[test]
+fn down_and_up_are_one_error_each_with_the_nid_and_both_states() {
+    let mut w = pair(Profile::Default);
+    notices(&mut w, 0);
+    let line = |from, to| Notice::Interface { nid: nid(A[1]), from, to };
+    w.link(0, A[1], Link::Down);
+    let down = notices(&mut w, 0);
+    assert_eq!(down, [line(NiState::Active, NiState::Failed)]);
+    assert_eq!(down[0].level(), Level::Error);
+    assert_eq!(down[0].to_string(), "interface 10.77.1.2@tcp: ACTIVE -> FAILED");
+    w.secs(1);
+    w.link(0, A[1], Link::Up);
+    w.secs(1);
+    assert_eq!(notices(&mut w, 0), [line(NiState::Failed, NiState::Active)]);
+}
+
+/// MR-dbg-030, MR-dbg-110.
+#[test]
+fn a_failure_degrades_an_interface_and_recovery_makes_it_active() {
+    let mut w = nodes(Profile::Default, &A[..1], &B[..1]);
+    notices(&mut w, 0);
+    fail_first(&mut w, 1, fault(HealthStatus::LocalError));
+    w.put(0, B[0], 1, false);
+    w.secs(10);
+    let states: Vec<_> = notices(&mut w, 0)
+        .into_iter()
+        .filter_map(|n| match n {
+            Notice::Interface { from, to, .. } => Some((from, to)),
+            _ => None,
+        })
+        .collect();
+    let (active, degraded) = (NiState::Active, NiState::Degraded);
+    assert_eq!(states, [(active, degraded), (degraded, active)]);
+}
+
+/// MR-dbg-115, MR-dbg-020.
+#[test]
+fn a_failed_send_names_the_pair_that_failed_and_the_one_that_it_goes_by_now() {
+    let mut w = pair(Profile::Default);
+    notices(&mut w, 0);
+    fail_first(&mut w, 1, fault(HealthStatus::LocalTimeout));
+    w.put(0, B[0], 1, false);
+    let pairs = w.pairs(0);
+    let pair = |i: usize| (nid(&pairs[i].0), nid(&pairs[i].1));
+    let rerouted = Notice::Rerouted {
+        target: nid(B[0]),
+        failed: pair(0),
+        status: HealthStatus::LocalTimeout,
+        to: pair(1),
+    };
+    assert_eq!(rerouted.level(), Level::Error);
+    let timed_out = Notice::TimedOut { pair: pair(0), status: HealthStatus::LocalTimeout };
+    let all = notices(&mut w, 0);
+    assert_eq!(all.iter().filter(|n| **n == rerouted).count(), 1, "{all:?}");
+    assert_eq!(all.iter().filter(|n| **n == timed_out).count(), 1, "{all:?}");
+    assert!(
+        rerouted.to_string().contains(&pairs[1].0) && rerouted.to_string().contains(&pairs[0].0)
+    );
+}
+
+#[test]
+fn a_message_that_is_given_up_says_how_often_it_was_tried_and_how_it_failed() {
+    let mut w = pair(Profile::Default);
+    notices(&mut w, 0);
+    fail_first(&mut w, 3, fault(HealthStatus::LocalNoRoute));
+    w.put(0, B[0], 1, false);
+    let all = notices(&mut w, 0);
+    let last = w.pairs(0).pop().unwrap();
+    let undelivered = Notice::Undelivered {
+        target: nid(B[0]),
+        pair: Some((nid(&last.0), nid(&last.1))),
+        status: HealthStatus::LocalNoRoute,
+        errno: Errno::EIO,
+        attempts: 3,
+    };
+    assert_eq!(all.last(), Some(&undelivered), "{all:?}");
+}
+
+/// MR-dbg-025.
+#[test]
+fn a_dropped_message_is_one_line_with_its_reason() {
+    let mut w = nodes(Profile::Default, &A[..1], &B[..1]);
+    notices(&mut w, 0);
+    let md = w.hosts[1].node.bind(crate::MdSpec::new(lnet_types::IoVec::new(), 1)).unwrap();
+    let put = crate::Put {
+        md,
+        ack: false,
+        src: None,
+        target: lnet_types::ProcessId::lustre(nid(A[0])),
+        portal: PT,
+        match_bits: 0xdead,
+        offset: 0,
+        hdr_data: 0,
+        timeout: None,
+    };
+    let now = w.now;
+    w.hosts[1].node.put(now, put).unwrap();
+    w.run(MS * 10);
+    let dropped = Notice::Dropped {
+        ni: nid(A[0]),
+        source: nid(B[0]),
+        target: nid(A[0]),
+        kind: MsgType::Put,
+        reason: crate::DropReason::NoMatch,
+    };
+    assert_eq!(notices(&mut w, 0), [dropped]);
+    assert_eq!(w.hosts[0].node.stats().drop_count, 1);
+}
+
+/// RS-038.
+#[test]
+fn when_the_last_interface_of_a_peer_is_lost_that_is_said_once() {
+    let mut w = pair(Profile::Default);
+    notices(&mut w, 0);
+    fail_to(&mut w, &B, fault(HealthStatus::RemoteDropped));
+    for i in 0..20 {
+        w.put(0, B[0], i, false);
+        w.run(MS * 10);
+    }
+    assert_eq!(B.map(|n| w.peer_health(0, n)), [0, 0]);
+    let lost = Notice::PeerLost { primary: nid(B[0]) };
+    assert_eq!(notices(&mut w, 0).iter().filter(|n| **n == lost).count(), 1);
+}
