@@ -35,7 +35,7 @@ pub use reply::{Contact, Contacted, PeerPage, Reply, Status};
 pub use request::{Discover, NiTarget, PEER_NIS_PER_PAGE, Ping, Request};
 pub use snapshot::{
     GlobalSnapshot, KindCounts, Latency, LndSnapshot, NetSnapshot, NetTunablesSnapshot, NiDetail,
-    NiHealth, NiSnapshot, PeerNiCredits, PeerNiDetail, PeerNiHealth, PeerNiSnapshot, PeerNiState,
-    PeerSnapshot, StatsSnapshot, Traffic, UdspInfo,
+    NiHealth, NiMore, NiSnapshot, PeerNiCredits, PeerNiDetail, PeerNiHealth, PeerNiSnapshot,
+    PeerNiState, PeerSnapshot, StatsSnapshot, TimesSnapshot, Traffic, UdspInfo, UsageSnapshot,
 };
 pub use socket::{SOCKET_ENV, SOCKET_SYSTEM, default_socket};

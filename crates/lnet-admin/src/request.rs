@@ -99,6 +99,15 @@ pub enum Request {
     StatsShow,
     /// Zeroes the counters of the node, its NIs and peer NIs (C-stats-1). `Done`
     StatsReset,
+    /// Zeroes some counters: of one NI, ours or a peer's, or of the node alone. No such NI: ENOENT.
+    /// `Done`
+    CountersReset {
+        /// The NI; absent: the node's own counters.
+        #[serde(default, with = "text::nid_option")]
+        nid: Option<Nid>,
+        /// Also its failures, which otherwise stay as they do in the kernel (T-50).
+        failures: bool,
+    },
     /// Adds a rule of the selection policy, or changes the numbers of the one about the same
     /// (C-udsp-1, C-udsp-2). EINVAL: the rule means nothing, and the text says why. `Done`
     UdspAdd(UdspAdd),

@@ -13,6 +13,9 @@ pub struct NetSnapshot {
     pub net: Net,
     /// Its NIs in order of creation.
     pub nis: Vec<NiSnapshot>,
+    /// The counters of all of them together, where detail was asked for.
+    #[serde(default)]
+    pub sum: Option<Box<Traffic>>,
 }
 
 /// A local NI.
@@ -49,6 +52,77 @@ pub struct NiDetail {
     pub dev_cpt: i32,
     /// Its CPTs.
     pub cpts: Vec<u32>,
+    /// What only this node knows.
+    #[serde(default)]
+    pub more: NiMore,
+}
+
+/// What kernel nodes do not know of a local NI.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NiMore {
+    /// ACTIVE, DEGRADED or FAILED (DEC-26).
+    pub state: String,
+    /// Transmit credits that it has.
+    pub tx_max: i32,
+    /// Transmit credits left; negative is the length of the queue.
+    pub tx_available: i32,
+    /// Fewest that were left.
+    pub tx_min: i32,
+    /// Network time-outs, which kernels count at the peer's NI alone.
+    pub network_timeouts: u32,
+    /// Bytes of payload sent and received.
+    pub bytes: (u64, u64),
+    /// Ups, downs, and use.
+    pub usage: UsageSnapshot,
+}
+
+/// How an NI or a peer NI is used, and whether it comes and goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UsageSnapshot {
+    /// Times that it went down.
+    pub downs: u32,
+    /// Times that it came back.
+    pub ups: u32,
+    /// Whether that happens so often that it is favoured less.
+    pub flapping: bool,
+    /// Thousandths of a message, halving every minute.
+    pub heat_milli: u64,
+    /// How many whole seconds the rates are taken over.
+    pub rate_seconds: u64,
+    /// Messages sent per second.
+    pub sent_per_s: u64,
+    /// Messages received per second.
+    pub received_per_s: u64,
+    /// Payload bytes sent per second.
+    pub sent_bytes_per_s: u64,
+    /// Payload bytes received per second.
+    pub received_bytes_per_s: u64,
+    /// From the choice of a path to a message with the transport.
+    pub send: TimesSnapshot,
+    /// From the call of a PUT or GET to its ACK or REPLY.
+    pub complete: TimesSnapshot,
+}
+
+/// How long something takes, nanoseconds; all 0 without samples.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TimesSnapshot {
+    /// How many were measured.
+    pub samples: u64,
+    /// The shortest.
+    pub min_nsec: u64,
+    /// The average.
+    pub avg_nsec: u64,
+    /// Half of them took no longer; off by an eighth at most, as the next two.
+    pub p50_nsec: u64,
+    /// 90 % of them took no longer.
+    pub p90_nsec: u64,
+    /// 99 % of them took no longer.
+    pub p99_nsec: u64,
+    /// The longest.
+    pub max_nsec: u64,
 }
 
 /// Messages and latencies of an NI or a peer NI.
@@ -183,6 +257,9 @@ pub struct PeerSnapshot {
     pub state: u32,
     /// Its NIs in order.
     pub nis: Vec<PeerNiSnapshot>,
+    /// The counters of all of them together, where detail was asked for.
+    #[serde(default)]
+    pub sum: Option<Box<Traffic>>,
 }
 
 /// A peer NI.
@@ -224,6 +301,15 @@ pub struct PeerNiDetail {
     pub traffic: Traffic,
     /// Health and failures.
     pub health: PeerNiHealth,
+    /// Bytes of payload sent and received.
+    #[serde(default)]
+    pub bytes: (u64, u64),
+    /// Whether it is on a net of ours, not behind routers.
+    #[serde(default)]
+    pub local: bool,
+    /// Ups, downs, and use.
+    #[serde(default)]
+    pub usage: UsageSnapshot,
 }
 
 /// Credits and queue of a peer NI.

@@ -32,9 +32,9 @@ impl Log {
         }
         self.lines += 1;
         match notice.level() {
-            Level::Error => tracing::error!("{notice}"),
-            Level::Warn => tracing::warn!("{notice}"),
-            Level::Info => tracing::info!("{notice}"),
+            Level::Error => tracing::error!(target: "lnet", "{notice}"),
+            Level::Warn => tracing::warn!(target: "lnet", "{notice}"),
+            Level::Info => tracing::info!(target: "lnet", "{notice}"),
         }
         true
     }

@@ -96,7 +96,7 @@ const VERBOSE: Opt = Opt {
     long: "verbose",
     short: Some('v'),
     arg: Arg::Level,
-    help: "how much to show, 0 to 4; 1 without a number",
+    help: "how much to show, 0 to 4; 1 without a number; 5 adds what is ours alone",
 };
 
 const NO_OPERANDS: (&str, usize) = ("", 0);
@@ -261,6 +261,7 @@ pub(crate) static COMMANDS: &[Entry] = &[
             "udsp_first": "whether selection rules go before health: 0 or 1";
             "exclude_at_zero": "whether interfaces at health 0 are left out: 0 or 1";
             "explain_last": "how many choices `explain --last` can show; 0 keeps none";
+            "flap_hold_down": "seconds in which the penalty of an interface that went down halves; 0: none";
         },
     }),
     Entry::Command(Command {
@@ -305,7 +306,11 @@ pub(crate) static COMMANDS: &[Entry] = &[
             Entry::Command(Command {
                 name: "reset",
                 path: "stats reset",
-                options: &[],
+                options: &[
+                    value("nid", Some('n'), "NID", "only of this interface, ours or a peer's"),
+                    flag("global", Some('g'), "only those of the node, not of interfaces"),
+                    flag("failures", Some('f'), "with --nid: also its failures"),
+                ],
                 operands: NO_OPERANDS,
                 summary: "set all counters to zero",
                 help_code: 1,

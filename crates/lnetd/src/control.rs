@@ -5,7 +5,7 @@ use std::process;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lnet::{Found, ParsePatternError, Pattern, Profile, Rule, RuleError, Tunables};
+use lnet::{Found, ParsePatternError, Pattern, Profile, Reset, Rule, RuleError, Tunables};
 use lnet_admin::{
     AdminError, Contact, Contacted, Discover, GlobalSnapshot, NiTarget, PEER_NIS_PER_PAGE,
     PeerPage, Ping, Reply, Request, StatsSnapshot, Status,
@@ -91,6 +91,13 @@ impl Control {
                 stack.node_mut().reset_stats();
                 Ok(Reply::Done)
             }),
+            Request::CountersReset { nid, failures } => {
+                self.on_node(Errno::ENETDOWN, move |stack, _| {
+                    let what = nid.map_or(Reset::Node, Reset::Interface);
+                    let done = stack.node_mut().reset_counters(what, failures);
+                    done.map(|()| Reply::Done).map_err(AdminError::errno)
+                })
+            }
             Request::UdspAdd(add) => self.udsp_add(&add),
             Request::UdspDel(del) => self.udsp_del(del),
             Request::UdspShow => self.udsp_show(),

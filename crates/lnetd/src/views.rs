@@ -1,9 +1,14 @@
 //! From the node's views to what the control protocol shows.
 
-use lnet::{InterfaceStats, KindCounts, Latency, NetView, NiView, PeerNiView, PeerView, Rule};
+use lnet::{
+    InterfaceStats, KindCounts, Latency, NetView, NiView, PeerNiView, PeerView, Rule, Times,
+    Transitions, Usage,
+};
 use lnet_admin as admin;
 use lnet_config::UdspRule;
 use lnet_types::Instant;
+
+use core::time::Duration;
 
 use crate::nets::Settings;
 
@@ -19,7 +24,8 @@ pub(crate) fn net(view: &NetView, settings: &Settings, detail: bool) -> admin::N
             detail: detail.then(|| Box::new(ni_detail(view, ni, settings))),
         })
         .collect();
-    admin::NetSnapshot { net: view.net, nis }
+    let sum = detail.then(|| Box::new(traffic(&view.sum())));
+    admin::NetSnapshot { net: view.net, nis, sum }
 }
 
 fn ni_detail(net: &NetView, ni: &NiView, settings: &Settings) -> admin::NiDetail {
@@ -48,6 +54,45 @@ fn ni_detail(net: &NetView, ni: &NiView, settings: &Settings) -> admin::NiDetail
         lnd: settings.lnd(ni.id),
         dev_cpt: if ni.nid.is_loopback() { -1 } else { settings.dev_cpt(ni.id) },
         cpts: vec![0],
+        more: admin::NiMore {
+            state: ni.state.name().to_owned(),
+            tx_max: t.credits as i32,
+            tx_available: ni.credits,
+            tx_min: ni.credits_min,
+            network_timeouts: f.network_timeout,
+            bytes: (ni.stats.sent_bytes, ni.stats.received_bytes),
+            usage: usage(ni.transitions, ni.flapping, &ni.usage),
+        },
+    }
+}
+
+fn usage(transitions: Transitions, flapping: bool, usage: &Usage) -> admin::UsageSnapshot {
+    let r = &usage.rates;
+    admin::UsageSnapshot {
+        downs: transitions.downs,
+        ups: transitions.ups,
+        flapping,
+        heat_milli: usage.heat_milli,
+        rate_seconds: r.over_s,
+        sent_per_s: r.per_second(r.sent),
+        received_per_s: r.per_second(r.received),
+        sent_bytes_per_s: r.per_second(r.sent_bytes),
+        received_bytes_per_s: r.per_second(r.received_bytes),
+        send: times(&usage.send),
+        complete: times(&usage.complete),
+    }
+}
+
+fn times(t: &Times) -> admin::TimesSnapshot {
+    let ns = |d: Duration| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX);
+    admin::TimesSnapshot {
+        samples: t.samples,
+        min_nsec: ns(t.min),
+        avg_nsec: ns(t.avg),
+        p50_nsec: ns(t.p50),
+        p90_nsec: ns(t.p90),
+        p99_nsec: ns(t.p99),
+        max_nsec: ns(t.max),
     }
 }
 
@@ -67,6 +112,7 @@ pub(crate) fn peer(view: &PeerView, detail: bool) -> admin::PeerSnapshot {
         multi_rail: view.multi_rail,
         state: view.state,
         nis,
+        sum: detail.then(|| Box::new(traffic(&view.sum()))),
     }
 }
 
@@ -93,6 +139,9 @@ fn peer_ni_detail(ni: &PeerNiView) -> admin::PeerNiDetail {
             ping_count: ni.ping_count,
             next_ping_s: seconds(ni.next_ping),
         },
+        bytes: (ni.stats.sent_bytes, ni.stats.received_bytes),
+        local: ni.local,
+        usage: usage(ni.transitions, ni.flapping, &ni.usage),
     }
 }
 

@@ -60,6 +60,7 @@ fn peers_are_collected_over_pages_and_a_server_that_goes_backwards_is_left() {
             Some(other) => panic!("{other}"),
         };
         let peers = vec![PeerSnapshot {
+            sum: None,
             primary: "10.0.0.1@tcp".parse().unwrap(),
             multi_rail: true,
             state: 1,

@@ -34,7 +34,7 @@ const fn name(name: &'static str, parse: &'static str, configure: &'static str) 
     Name { name, parse, configure, object: name, check: |_| None, original: true }
 }
 
-const NAMES: [Name; 18] = [
+const NAMES: [Name; 19] = [
     name("numa_range", "numa_range", "numa_range"),
     Name {
         check: |v| (v < 16).then_some("must be at least 16"),
@@ -76,6 +76,7 @@ const NAMES: [Name; 18] = [
     name("udsp_first", "udsp_first", "udsp first"),
     name("exclude_at_zero", "exclude_at_zero", "exclude at zero"),
     name("explain_last", "explain_last", "explain last"),
+    name("flap_hold_down", "flap_hold_down", "flap hold down"),
 ];
 
 fn boolean(value: i64) -> Option<&'static str> {

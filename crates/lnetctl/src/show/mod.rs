@@ -10,6 +10,10 @@ pub(crate) mod udsp;
 
 use lnet_config::Tree;
 
+/// The level from which on is shown what kernel nodes do not know. Below it, output is theirs to the
+/// byte.
+pub(crate) const OURS: i64 = 5;
+
 /// Keys and values in the making.
 pub(crate) type Rows = Vec<(&'static str, Tree)>;
 

@@ -4,8 +4,8 @@ use lnet_admin::{LndSnapshot, NetSnapshot, NiDetail, NiSnapshot};
 use lnet_config::{Interface, LndTunables, NetBlock, NetTunables, NiBlock, Tree, cpts_text};
 use lnet_types::Net;
 
-use super::traffic::{by_kind, statistics, udsp};
-use super::{Rows, numbers};
+use super::traffic::{by_kind, statistics, sums, udsp, usage};
+use super::{OURS, Rows, numbers};
 
 /// Most CPTs that are printed.
 const CPTS_SHOWN: usize = 128;
@@ -14,7 +14,12 @@ const CPTS_SHOWN: usize = 128;
 pub(crate) fn tree(nets: &[NetSnapshot], level: i64) -> Tree {
     let net = |net: &NetSnapshot| {
         let nis = net.nis.iter().map(|n| ni(n, level)).collect();
-        Tree::map([("net type", Tree::plain(net.net)), ("local NI(s)", Tree::List(nis))])
+        let mut rows: Rows = vec![("net type", Tree::plain(net.net))];
+        if let (Some(sum), OURS..) = (&net.sum, level) {
+            rows.push(("sum", sums(sum)));
+        }
+        rows.push(("local NI(s)", Tree::List(nis)));
+        Tree::map(rows)
     };
     Tree::map([("net", Tree::List(nets.iter().map(net).collect()))])
 }
@@ -37,6 +42,18 @@ fn details(rows: &mut Rows, detail: &NiDetail, level: i64) {
     rows.push(("statistics", statistics(&detail.traffic)));
     if level >= 4 {
         rows.push(("udsp info", udsp(&detail.udsp)));
+    }
+    if level >= OURS {
+        let m = &detail.more;
+        let mut ours: Rows = vec![
+            ("state", Tree::plain(&m.state)),
+            ("max_tx_credits", Tree::plain(m.tx_max)),
+            ("available_tx_credits", Tree::plain(m.tx_available)),
+            ("min_tx_credits", Tree::plain(m.tx_min)),
+            ("network timeouts", Tree::plain(m.network_timeouts)),
+        ];
+        ours.extend(usage(&m.usage, m.bytes));
+        rows.push(("ulnet", Tree::map(ours)));
     }
     if level >= 2 {
         rows.extend(by_kind(&detail.traffic));
@@ -123,4 +140,37 @@ fn block(net: &NetSnapshot) -> NetBlock {
         }
     };
     NetBlock { net: net.net, nis: net.nis.iter().map(ni).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use lnet_config::Style;
+
+    use super::*;
+
+    /// DEC-26; MR-dbg-035; the recorded levels are shown as recorded.
+    #[test]
+    fn what_is_ours_is_shown_from_level_5_on_and_below_it_nothing_of_it() {
+        let mut detail = NiDetail::default();
+        detail.more.state = "DEGRADED".to_owned();
+        detail.more.tx_min = -3;
+        detail.more.usage.heat_milli = 1500;
+        let ni = NiSnapshot {
+            nid: "10.0.0.1@tcp".parse().unwrap(),
+            up: true,
+            interface: None,
+            detail: Some(Box::new(detail)),
+        };
+        let nets = [NetSnapshot { net: Net::TCP, nis: vec![ni], sum: Some(Box::default()) }];
+        let text = |level| tree(&nets, level).render(Style::Library);
+        for level in 0..=4 {
+            let text = text(level);
+            assert!(!text.contains("ulnet") && !text.contains("sum"), "level {level}");
+        }
+        let text = text(5);
+        for shown in ["sum:", "state: DEGRADED", "min_tx_credits: -3", "heat: 1.500", "p99_nsec: 0"]
+        {
+            assert!(text.contains(shown), "{shown} in\n{text}");
+        }
+    }
 }

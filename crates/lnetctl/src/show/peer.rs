@@ -3,8 +3,8 @@
 use lnet_admin::{PeerNiDetail, PeerNiSnapshot, PeerNiState, PeerSnapshot};
 use lnet_config::{PeerBlock, Tree};
 
-use super::traffic::{by_kind, statistics, udsp};
-use super::{Rows, numbers};
+use super::traffic::{by_kind, statistics, sums, udsp, usage};
+use super::{OURS, Rows, numbers};
 
 /// The document of these peers at a level of verbosity; `None` without peers.
 pub(crate) fn tree(peers: &[PeerSnapshot], level: i64) -> Option<Tree> {
@@ -15,6 +15,9 @@ pub(crate) fn tree(peers: &[PeerSnapshot], level: i64) -> Option<Tree> {
         ];
         if level >= 3 {
             rows.push(("peer state", Tree::plain(peer.state)));
+        }
+        if let (Some(sum), OURS..) = (&peer.sum, level) {
+            rows.push(("sum", sums(sum)));
         }
         rows.push(("peer ni", Tree::List(peer.nis.iter().map(|n| ni(n, level)).collect())));
         Tree::map(rows)
@@ -58,6 +61,11 @@ fn details(rows: &mut Rows, detail: &PeerNiDetail, level: i64) {
     ]);
     if level < 2 {
         return;
+    }
+    if level >= OURS {
+        let mut ours: Rows = vec![("reached directly", Tree::plain(u8::from(detail.local)))];
+        ours.extend(usage(&detail.usage, detail.bytes));
+        rows.push(("ulnet", Tree::map(ours)));
     }
     rows.extend(by_kind(&detail.traffic));
     let h = &detail.health;

@@ -127,6 +127,7 @@ fn nid(node: &Node, key: &str) -> Nid {
 
 fn nets(node: &Node) -> Vec<NetSnapshot> {
     let net = |item: &Node| NetSnapshot {
+        sum: None,
         net: text(get(item, "net type").expect("recorded")).parse().expect("recorded"),
         nis: get(item, "local NI(s)")
             .map(|nis| items(nis).iter().map(ni).collect())
@@ -143,6 +144,7 @@ fn ni(item: &Node) -> NiSnapshot {
         let cpts = get(item, "CPT")
             .map(|cpts| parse_cpts(text(cpts)).expect("recorded").expect("recorded"));
         Box::new(NiDetail {
+            more: Default::default(),
             traffic: traffic(item),
             udsp: udsp(item),
             health: NiHealth {
@@ -217,6 +219,7 @@ fn udsp(item: &Node) -> UdspInfo {
 
 fn peers(node: &Node) -> Vec<PeerSnapshot> {
     let peer = |item: &Node| PeerSnapshot {
+        sum: None,
         primary: nid(item, "primary nid"),
         multi_rail: text(get(item, "Multi-Rail").expect("recorded")) == "true",
         state: n(Some(item), "peer state"),
@@ -230,6 +233,9 @@ fn peer_ni(item: &Node) -> PeerNiSnapshot {
     let detail = get(item, "statistics").map(|_| {
         let health = get(item, "health stats");
         Box::new(PeerNiDetail {
+            bytes: (0, 0),
+            local: true,
+            usage: Default::default(),
             udsp: udsp(item),
             credits: PeerNiCredits {
                 tx_max: n(all, "max_ni_tx_credits"),
