@@ -47,6 +47,7 @@ errnos! {
     ENOMSG = 42, "No message of desired type";
     ENODATA = 61, "No data available";
     EPROTO = 71, "Protocol error";
+    EBADMSG = 74, "Bad message";
     ENOTUNIQ = 76, "Name not unique on network";
     EUSERS = 87, "Too many users";
     EMSGSIZE = 90, "Message too long";

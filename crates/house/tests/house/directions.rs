@@ -14,6 +14,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("lnet-wire", &["lnet-types"]),
     ("lnet", &["lnet-types", "lnet-wire"]),
     ("lnet-config", &["lnet-types", "lnet-wire"]),
+    ("lnet-selftest", &["lnet-config", "lnet-types", "lnet-wire"]),
     ("lnd-sock", &["lnet", "lnet-types", "lnet-wire"]),
     ("lnet-scenario", &["lnet", "lnet-types", "lnet-wire"]),
     ("lnet-admin", &["lnet-config", "lnet-types"]),
