@@ -2,7 +2,7 @@
 //! configure a node the same way again, and nothing else.
 
 use crate::config::{Block, Config, DiscoverBlock, NetBlock, NiBlock, PeerBlock, PingBlock};
-use crate::{Interface, Setting, Style, Tree, UdspAdd, UdspRule};
+use crate::{Interface, Setting, Style, Tree, UdspAdd, UdspRule, setting_text};
 
 impl Config {
     /// The text, in the layouts of kernel tools: nets and peers in library style, the rest in
@@ -197,6 +197,7 @@ impl DiscoverBlock {
 
 fn settings_tree(profile: Option<&String>, settings: &[Setting]) -> Tree {
     let profile = profile.map(|name| ("profile", Tree::plain(name)));
-    let settings = settings.iter().map(|s| (s.name.as_str(), Tree::plain(s.value)));
+    let settings =
+        settings.iter().map(|s| (s.name.as_str(), Tree::plain(setting_text(&s.name, s.value))));
     Tree::map(profile.into_iter().chain(settings))
 }

@@ -16,7 +16,7 @@ use crate::config::{
 use crate::yaml::{self, Key, Node, Pos, Value};
 use crate::{
     Interface, LndTunables, NetTunables, Setting, UdspAdd, UdspRule, parse_cpts, parse_interfaces,
-    parse_nid_list, parse_number,
+    parse_nid_list, parse_number, parse_setting,
 };
 
 /// Keys below `net` that exporters print and importers skip. `seq_no` and `detail` belong to the
@@ -155,7 +155,9 @@ impl Config {
             "max_intf" => "max_interfaces",
             name => *GLOBAL_KEYS.iter().find(|k| **k == name).ok_or_else(|| invalid_key(key))?,
         };
-        settings.push(Setting::new(name, number(key, node)?));
+        let value =
+            parse_setting(name, scalar(key, node)?).ok_or_else(|| invalid_value(key, node))?;
+        settings.push(Setting::new(name, value));
         Ok(())
     }
 }

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! `model.rs` has the nouns that steps consist of, which the control socket (`lnet-admin`) carries
-//! as they are; `lists.rs`, `nids.rs` and `number.rs` read the short texts of command lines.
+//! as they are; `lists.rs`, `nids.rs`, `number.rs` and `words.rs` read the short texts of command lines.
 
 mod config;
 mod emit;
@@ -21,6 +21,7 @@ mod nids;
 mod number;
 mod plan;
 pub mod text;
+mod words;
 pub mod yaml;
 
 pub use config::{
@@ -36,3 +37,4 @@ pub use model::{
 pub use nids::{NID_LIST_MAX, NidListError, parse_nid_list};
 pub use number::parse_number;
 pub use plan::{Step, diff};
+pub use words::{parse_setting, setting_text};

@@ -232,6 +232,8 @@ impl Stack {
         if self.node.loopback() == Some(ni) {
             return Err(Errno::EINVAL);
         }
+        let now = self.tick();
+        self.node.leave_ni(now, ni);
         self.ni_stop(ni);
         self.unfinished = true;
         let now = self.tick();

@@ -98,3 +98,85 @@ impl fmt::Display for Fault {
 }
 
 impl std::error::Error for Fault {}
+
+/// The number that stands for "once on every path" where a number of retries is expected (DEC-11).
+/// Commands write it as a word.
+pub const RETRY_PATHS: i64 = i64::MIN;
+
+/// A set of causes, as tunables and commands name it: `local_timeout+remote_dropped`, `none`. As a
+/// number, a bit for each wire value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HealthStatuses(u16);
+
+impl HealthStatuses {
+    /// The set of these.
+    pub const fn of(list: &[HealthStatus]) -> Self {
+        let (mut bits, mut i) = (0, 0);
+        while i < list.len() {
+            bits |= 1 << list[i] as u8;
+            i += 1;
+        }
+        Self(bits)
+    }
+
+    /// The set with these bits; others than those of known causes are not kept.
+    pub const fn from_bits(bits: i64) -> Self {
+        Self((bits & ((1 << HealthStatus::ALL.len()) - 1)) as u16)
+    }
+
+    /// The set as a number.
+    pub const fn bits(self) -> i64 {
+        self.0 as i64
+    }
+
+    /// Whether the set holds `status`.
+    pub const fn contains(self, status: HealthStatus) -> bool {
+        self.0 & (1 << status as u8) != 0
+    }
+
+    /// The set that `text` names: causes joined by `+` or `,`, or `none`. `None` if a word is no cause.
+    pub fn named(text: &str) -> Option<Self> {
+        if text == "none" {
+            return Some(Self(0));
+        }
+        let mut all = Self(0);
+        for word in text.split(['+', ',']) {
+            let known = HealthStatus::ALL.into_iter().skip(1);
+            let status = known.into_iter().find(|s| s.name() == word.trim())?;
+            all.0 |= 1 << status as u8;
+        }
+        Some(all)
+    }
+}
+
+impl fmt::Display for HealthStatuses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 == 0 {
+            return f.write_str("none");
+        }
+        let mut between = "";
+        for status in HealthStatus::ALL.into_iter().filter(|s| self.contains(*s)) {
+            write!(f, "{between}{status}")?;
+            between = "+";
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_set_of_causes_is_read_as_it_is_written() {
+        for bits in (0..1 << HealthStatus::ALL.len()).filter(|bits| bits & 1 == 0) {
+            let set = HealthStatuses::from_bits(bits);
+            assert_eq!(HealthStatuses::named(&set.to_string()), Some(set), "{set}");
+            assert_eq!(HealthStatuses::named(&set.to_string().replace('+', ",")), Some(set));
+        }
+        for wrong in ["", "ok", "local_timeout+", "none+local_timeout", "Local_Timeout", "7"] {
+            assert_eq!(HealthStatuses::named(wrong), None, "{wrong:?}");
+        }
+        assert_eq!(HealthStatuses::from_bits(-1).bits(), 0x7FF);
+    }
+}

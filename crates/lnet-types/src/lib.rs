@@ -17,7 +17,7 @@ mod prng;
 mod time;
 
 pub use errno::Errno;
-pub use fault::{Fault, HealthStatus};
+pub use fault::{Fault, HealthStatus, HealthStatuses, RETRY_PATHS};
 pub use ids::{MdId, MsgId, NiId, PeerId, PeerNiId, RxId};
 pub use mem::{IoVec, Memory, RegionId, Span, iovec_len, iovec_slice};
 pub use net::{Net, NetType, ParseNetError};

@@ -12,7 +12,7 @@ use crate::msg::Role;
 use crate::ping::PING_BITS;
 use crate::portal::RESERVED_PORTAL;
 use crate::portal::md::{Md, MdBuf, Owner};
-use crate::router::{alive, choose};
+use crate::router::alive;
 use crate::send::{Operation, Verb};
 use crate::{MdOptions, Node, Notice};
 
@@ -50,7 +50,7 @@ pub(crate) const fn charge_of(status: HealthStatus) -> Charge {
 const RECOVERY_PING_BYTES: u32 = 272;
 
 impl Node {
-    /// Accounts for one outcome. True if the message is to be sent again (H-1 … H-22).
+    /// Accounts for one outcome. True if the message is to be sent again (H-1 … H-22, `send/attempts.rs`).
     pub(crate) fn judge(&mut self, now: Instant, id: MsgId, outcome: Result<(), Fault>) -> bool {
         let Some(msg) = self.msgs.get(id) else { return false };
         let status = outcome.map_or_else(|f| f.status, |()| HealthStatus::Ok);
@@ -115,47 +115,6 @@ impl Node {
         }
         // An attempt without any time left would fail at once, and the next one too.
         (self.tunables.kernel_clocks() || now < deadline) && self.may_resend(id, peer_ni, status)
-    }
-
-    /// H-20 … H-22.
-    fn may_resend(&mut self, id: MsgId, peer_ni: PeerNiId, status: HealthStatus) -> bool {
-        let Some(msg) = self.msgs.get(id) else { return false };
-        if msg.tx.is_none() || msg.recovery || msg.no_resend || !self.tunables.resends(status) {
-            return false;
-        }
-        // Another path must exist on the side that failed.
-        let local_paths = self.nis.values().filter(|ni| !ni.is_loopback()).count();
-        let remote_paths = self
-            .peers
-            .nis
-            .get(peer_ni)
-            .and_then(|n| self.peers.peers.get(n.peer))
-            .map_or(0, |p| p.ni_count());
-        // RS-002: another gateway is another path too.
-        let ways = match msg.tx {
-            Some(tx) if tx.routed && !self.tunables.kernel_clocks() => {
-                choose::ways_to(self.tables(), msg.hdr.dst.net())
-            }
-            Some(_) | None => 0,
-        };
-        let (local_paths, remote_paths) = (local_paths.max(ways), remote_paths.max(ways));
-        let paths = match charge_of(status) {
-            Charge::Local => local_paths,
-            Charge::Remote => remote_paths,
-            Charge::Both => local_paths.max(remote_paths),
-            Charge::None => 0,
-        };
-        if paths < 2 {
-            return false;
-        }
-        let limit = self.tunables.retry_count as u32;
-        if msg.retries >= limit {
-            if limit != 0 {
-                self.stats.failed_resends = self.stats.failed_resends.wrapping_add(1);
-            }
-            return false;
-        }
-        true
     }
 
     /// The object columns of H-14.

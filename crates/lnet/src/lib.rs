@@ -80,7 +80,7 @@ pub use snapshot::{NetView, NiView, PeerNiState, PeerNiView, PeerView, Reset};
 pub use stats::{
     InterfaceStats, KindCounts, Latency, NiFailures, NodeStats, PeerNiFailures, Transitions,
 };
-pub use tunables::{Profile, Row, TunableError, Tunables, Writable};
+pub use tunables::{Profile, Retries, Row, TunableError, Tunables, Writable};
 
 #[cfg(test)]
 mod tests;

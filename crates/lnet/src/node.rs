@@ -420,8 +420,22 @@ impl Node {
         }
     }
 
+    /// A local interface is about to be removed: nothing more is bound to it while there is another,
+    /// and what waits for its credits goes by another (MR-snd-085; kernel nodes leave it there).
+    /// Then its driver stops it, then comes [`Node::del_ni`].
+    pub fn leave_ni(&mut self, now: Instant, id: NiId) {
+        let now = self.clock(now);
+        let Some(ni) = self.nis.get_mut(id).filter(|ni| !ni.is_loopback()) else { return };
+        ni.link_down = true;
+        ni.fatal = true;
+        let waiting = self.unbind_waiting(id, |_| true);
+        self.work.extend(waiting.into_iter().map(Work::Launch));
+        self.settle(now);
+    }
+
     /// Removes a local interface (O-18). Stop it in its driver first, so that nothing is under way:
-    /// messages still bound to it fail with `ENETDOWN`.
+    /// messages that it still has fail with `ENETDOWN`, those that wait for its credits go another
+    /// way if they may.
     ///
     /// # Errors
     /// `ENOENT` (unknown), `EINVAL` (loopback).
@@ -437,6 +451,7 @@ impl Node {
         }
         self.drop_held(Some(id));
         self.drop_transit(Some(id), DropReason::NotRouter);
+        let waiting = self.unbind_waiting(id, |m| m.src.is_none());
         let bound: Vec<MsgId> = self
             .msgs
             .iter()
@@ -446,6 +461,9 @@ impl Node {
         for msg in bound {
             self.finish(now, msg, Err(crate::NI_STOPPED));
         }
+        self.work.extend(waiting.into_iter().map(Work::Launch));
+        // What was for the driver is decided: it will have another attempt, or none.
+        self.outputs.retain(|out| !matches!(out, Output::Send(t) if t.ni == id));
         if let Some(next) = self.nis.get(id).and_then(|ni| ni.recovery.next) {
             self.recovering_nis.remove(&(next, id));
         }

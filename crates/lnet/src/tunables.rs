@@ -4,7 +4,7 @@
 
 use core::time::Duration;
 
-use lnet_types::{Errno, HealthStatus};
+use lnet_types::{Errno, HealthStatus, HealthStatuses, RETRY_PATHS};
 use thiserror::Error;
 
 /// A consistent set of defaults.
@@ -43,6 +43,16 @@ impl Profile {
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|p| p.name() == name)
     }
+}
+
+/// How often a message that failed goes again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retries {
+    /// So many times at most.
+    Count(u32),
+    /// Until it has been tried once on every path: every interface of ours that shares a network
+    /// with the peer, with every interface of the peer there (DEC-11, MR-snd-055).
+    Paths,
 }
 
 /// When a tunable may be changed.
@@ -116,6 +126,19 @@ macro_rules! tunables {
 
 const U32: i64 = u32::MAX as i64;
 const I32: i64 = i32::MAX as i64;
+/// Failures after which the message is provably not with the peer's LNet (H-10, H-11).
+const UNDELIVERED: i64 = HealthStatuses::of(&[
+    HealthStatus::LocalInterrupt,
+    HealthStatus::LocalDropped,
+    HealthStatus::LocalAborted,
+    HealthStatus::LocalNoRoute,
+    HealthStatus::LocalTimeout,
+    HealthStatus::RemoteDropped,
+])
+.bits();
+/// Failures after which nobody knows.
+const UNKNOWN: i64 =
+    HealthStatuses::of(&[HealthStatus::RemoteTimeout, HealthStatus::NetworkTimeout]).bits();
 
 tunables! {
     numa_range [""] 0 ..= U32, [0, 0, 0, 0, 0], Always,
@@ -127,7 +150,11 @@ tunables! {
     drop_asym_route [""] 0 ..= I32, [0, 0, 0, 0, 0], Always,
         "whether messages through routers that we would not use are dropped (0 or 1)";
     retry_count [""] 0 ..= I32, [2, 2, 2, 2, 0], Always,
-        "how often a message that failed is sent again";
+        "how often a message that failed is sent again; paths: once on each path";
+    // HL-lnt-040 to the letter: the documents send again after all three kinds of timeout.
+    resend_on [""] 0 ..= 0x7FF,
+        [UNDELIVERED, UNDELIVERED | UNKNOWN, UNDELIVERED, UNDELIVERED, UNDELIVERED], Always,
+        "failures after which a message is sent again whoever the peer is (DEC-6, DEC-7)";
     transaction_timeout ["s"] 1 ..= I32, [5, 5, 150, 5, 5], Always,
         "time limit of an operation, retries and response included";
     health_sensitivity [""] 0 ..= 1000, [100, 100, 100, 1, 0], Always,
@@ -198,7 +225,7 @@ pub enum TunableError {
     #[error("no tunable is called '{0}'")]
     Unknown(String),
     /// Out of bounds.
-    #[error("{name} {value}: expected {min} to {max}")]
+    #[error("{name} {}: expected {min} to {max}", shown(name, *value))]
     Bounds {
         /// The tunable.
         name: &'static str,
@@ -210,7 +237,7 @@ pub enum TunableError {
         max: i64,
     },
     /// It would contradict another one.
-    #[error("{name} {value}: {rule}")]
+    #[error("{name} {}: {rule}", shown(name, *value))]
     Rule {
         /// The tunable.
         name: &'static str,
@@ -219,6 +246,15 @@ pub enum TunableError {
         /// What must hold.
         rule: &'static str,
     },
+}
+
+/// A value as its tunable is written.
+fn shown(name: &str, value: i64) -> String {
+    match (name, value) {
+        ("retry_count", RETRY_PATHS) => "paths".to_owned(),
+        ("resend_on", bits) => HealthStatuses::from_bits(bits).to_string(),
+        _ => value.to_string(),
+    }
 }
 
 impl TunableError {
@@ -265,7 +301,8 @@ impl Tunables {
             let Some(row) = Self::row(name) else {
                 return Err(TunableError::Unknown(name.to_owned()));
             };
-            if value < row.min || value > row.max {
+            let paths = row.name == "retry_count" && value == RETRY_PATHS;
+            if !paths && (value < row.min || value > row.max) {
                 let (name, min, max) = (row.name, row.min, row.max);
                 return Err(TunableError::Bounds { name, value, min, max });
             }
@@ -282,6 +319,13 @@ impl Tunables {
             next.store(row.name, value);
         }
         let given = |name: &str| changes.iter().any(|&(n, _)| n == name);
+        if next.resend_on & !(UNDELIVERED | UNKNOWN) != 0 {
+            return Err(TunableError::Rule {
+                name: "resend_on",
+                value: next.resend_on,
+                rule: "local_error and remote_error are never sent again",
+            });
+        }
         if next.health_sensitivity == 0 && next.retry_count != 0 {
             if given("retry_count") {
                 return Err(TunableError::Rule {
@@ -317,14 +361,26 @@ impl Tunables {
         Duration::from_secs(self.transaction_timeout as u64)
     }
 
-    /// The time limit of one transmission, derived (DEC-9, V-10).
-    pub fn lnd_timeout(&self) -> Duration {
-        self.attempt_of(self.transaction())
+    /// How often a message that failed goes again (DEC-11).
+    pub const fn retries(&self) -> Retries {
+        match self.retry_count {
+            RETRY_PATHS => Retries::Paths,
+            n => Retries::Count(n as u32),
+        }
     }
 
-    /// The share that one attempt has of the time for all of them (DEC-9, HL-lnt-080).
-    pub fn attempt_of(&self, whole: Duration) -> Duration {
-        let retries = self.retry_count as u64;
+    /// The time limit of one transmission, derived (DEC-9, V-10), of a message that has one path.
+    pub fn lnd_timeout(&self) -> Duration {
+        self.attempt_of(self.transaction(), 1)
+    }
+
+    /// The share that one attempt has of the time for all of them (DEC-9, HL-lnt-080). The number of
+    /// the message's `paths` matters only where that is how often it may go.
+    pub fn attempt_of(&self, whole: Duration, paths: usize) -> Duration {
+        let retries = match self.retries() {
+            Retries::Count(n) => u64::from(n),
+            Retries::Paths => (paths as u64).saturating_sub(1),
+        };
         let part = |n: u64| {
             // One division of words: every message asks.
             let nanos = u64::try_from(whole.as_nanos()).unwrap_or(u64::MAX);
@@ -359,20 +415,9 @@ impl Tunables {
         Some(Duration::from_secs(secs))
     }
 
-    /// Whether a failure of this class may be sent again at all (DEC-6, DEC-7, H-10, H-11).
+    /// Whether a message that failed so may go again, whoever its peer is (DEC-6, DEC-7).
     pub const fn resends(&self, status: HealthStatus) -> bool {
-        use HealthStatus as H;
-        match status {
-            H::LocalInterrupt
-            | H::LocalDropped
-            | H::LocalAborted
-            | H::LocalNoRoute
-            | H::LocalTimeout
-            | H::RemoteDropped => true,
-            // HL-lnt-040 to the letter.
-            H::RemoteTimeout | H::NetworkTimeout => matches!(self.profile, Profile::Documents),
-            H::Ok | H::LocalError | H::RemoteError => false,
-        }
+        HealthStatuses::from_bits(self.resend_on).contains(status)
     }
 
     /// Whether paths are chosen by the kernel's criteria alone: no bytes queued at peers' interfaces
@@ -409,6 +454,7 @@ mod tests {
                 assert!(row.min <= v && v <= row.max, "{} of {}", row.name, profile.name());
             }
             assert!(t.retry_count < t.transaction_timeout);
+            assert_eq!(t.resend_on & !(UNDELIVERED | UNKNOWN), 0);
             assert!(t.health_sensitivity != 0 || t.retry_count == 0);
         }
     }
@@ -453,6 +499,41 @@ mod tests {
         t.set("recovery_interval", 5).unwrap();
         assert_eq!(t, Tunables::new(Profile::Kernel));
         assert!(t.set("recovery_interval", -1).is_err());
+    }
+
+    #[test]
+    fn dec6_only_failures_that_may_be_sent_again_are_taken_for_resend_on() {
+        let mut t = Tunables::new(Profile::Default);
+        for bad in [HealthStatus::LocalError, HealthStatus::RemoteError, HealthStatus::Ok] {
+            let bits = UNDELIVERED | HealthStatuses::of(&[bad]).bits();
+            assert!(t.set("resend_on", bits).is_err(), "{bad}");
+        }
+        let text = t.set("resend_on", HealthStatuses::of(&[HealthStatus::LocalError]).bits());
+        let text = text.unwrap_err().to_string();
+        assert_eq!(
+            text,
+            "resend_on local_error: local_error and remote_error are never sent again"
+        );
+        t.set("resend_on", 0).unwrap();
+        assert!(HealthStatus::ALL.into_iter().all(|s| !t.resends(s)));
+        let documents = Tunables::new(Profile::Documents);
+        assert!(documents.resends(HealthStatus::NetworkTimeout));
+        assert!(!Tunables::new(Profile::Kernel).resends(HealthStatus::NetworkTimeout));
+    }
+
+    #[test]
+    fn dec11_paths_is_a_number_of_retries_like_others_and_no_number_is_it() {
+        let mut t = Tunables::new(Profile::Default);
+        t.set("retry_count", RETRY_PATHS).unwrap();
+        assert_eq!(t.retries(), Retries::Paths);
+        assert_eq!(t.attempt_of(Duration::from_secs(8), 4).as_secs(), 2);
+        for bad in [-1, RETRY_PATHS + 1] {
+            assert!(t.set("retry_count", bad).is_err(), "{bad}");
+        }
+        assert!(t.set("discovery", RETRY_PATHS).is_err());
+        let mut off = Tunables::new(Profile::Off);
+        let text = off.set("retry_count", RETRY_PATHS).unwrap_err().to_string();
+        assert_eq!(text, "retry_count paths: must be 0 while health_sensitivity is 0");
     }
 
     #[test]

@@ -247,7 +247,7 @@ pub(crate) static COMMANDS: &[Entry] = &[
             "max_interfaces": "most interfaces of a peer, at least 16";
             "discovery": "whether peers are discovered: 0 or 1";
             "drop_asym_route": "whether messages on asymmetric routes are dropped: 0 or 1";
-            "retry_count": "how often a failed message is sent again";
+            "retry_count": "how often a failed message is sent again; paths: once on each path";
             "transaction_timeout": "time limit of an operation, in seconds";
             "health_sensitivity": "health that a failure costs, 0 to 1000; 0 switches health off";
             "recovery_interval": "deprecated, without effect";
@@ -260,6 +260,7 @@ pub(crate) static COMMANDS: &[Entry] = &[
             "recovery_step": "health that a recovery ping returns; 0 means health_sensitivity";
             "udsp_first": "whether selection rules go before health: 0 or 1";
             "exclude_at_zero": "whether interfaces at health 0 are left out: 0 or 1";
+            "resend_on": "which failures are sent again: causes joined by +, or none";
             "explain_last": "how many choices `explain --last` can show; 0 keeps none";
             "flap_hold_down": "seconds in which the penalty of an interface that went down halves; 0: none";
         },

@@ -1,10 +1,10 @@
 //! Credits: when a committed message goes (behaviour.md 4.1). One credit of the peer NI and one of
 //! the NI; a count of −n says that n messages wait in the queue beside it (C-4).
 
-use lnet_types::{Errno, Fault, HealthStatus, Instant, MsgId, Pid, ProcessId};
+use lnet_types::{Errno, Fault, HealthStatus, Instant, MsgId, NiId, Pid, ProcessId};
 
 use crate::Node;
-use crate::msg::{Role, Stage};
+use crate::msg::{Msg, Role, Stage};
 use crate::node::Work;
 use crate::output::{Output, Transmit};
 
@@ -97,13 +97,12 @@ impl Node {
         if let Some(fault) = self.fails_leaving(now, id) {
             return self.work.push_back(Work::Finish(id, Err(fault)));
         }
+        let Some(share) = self.msgs.get(id).map(|msg| self.attempt_time(msg)) else { return };
         let Some(msg) = self.msgs.get_mut(id) else { return };
         let Some(tx) = msg.tx else { return };
         msg.stage = Stage::Driver;
         let own = self.nis.get(tx.ni).and_then(|ni| ni.lnd_timeout);
-        // HL-lnd-030: the caller's time, or the node's, shared out among the attempts.
-        let whole = msg.limit.unwrap_or_else(|| self.tunables.transaction());
-        let lnd = own.unwrap_or_else(|| self.tunables.attempt_of(whole));
+        let lnd = own.unwrap_or(share);
         let transmit = Transmit {
             msg: id,
             ni: tx.ni,
@@ -183,6 +182,37 @@ impl Node {
     pub(crate) fn resume(&mut self, now: Instant, id: MsgId) {
         self.stop_waiting(id);
         self.admit(now, id);
+    }
+
+    /// Takes the messages that wait for credits off `ni`, in the order in which they would have gone;
+    /// they are to be launched again. They were not on their way, so this is no attempt.
+    pub(crate) fn unbind_waiting(&mut self, ni: NiId, may: impl Fn(&Msg) -> bool) -> Vec<MsgId> {
+        if self.tunables.kernel_clocks() {
+            return Vec::new();
+        }
+        let waits = |m: &Msg| {
+            matches!(m.stage, Stage::NiQueue | Stage::PeerQueue)
+                && !m.recovery
+                && m.tx.is_some_and(|tx| tx.ni == ni)
+        };
+        let mut ids: Vec<_> = self
+            .msgs
+            .iter()
+            .filter(|(_, m)| waits(m) && may(m))
+            .map(|(id, m)| (m.stage == Stage::PeerQueue, m.tx.map(|tx| tx.committed), id))
+            .collect();
+        // Whoever waits for the interface has had the turn at its peer.
+        ids.sort_unstable();
+        for &(.., id) in &ids {
+            let pair =
+                self.msgs.get(id).and_then(|m| m.tx).and_then(|tx| Some((tx.ni, tx.peer_ni?)));
+            self.return_credits(id);
+            if let Some(msg) = self.msgs.get_mut(id) {
+                // DEC-15 lets a response leave the interface of its request for such a reason.
+                msg.tried.extend(pair);
+            }
+        }
+        ids.into_iter().map(|(.., id)| id).collect()
     }
 
     /// A message counts as in hand from its first commit (T-1).

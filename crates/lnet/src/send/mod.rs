@@ -2,8 +2,9 @@
 //! hands. The order of steps is that of behaviour.md 3.1.
 //!
 //! `select.rs` chooses the path, `credits.rs` decides when the message goes, `finish.rs` what
-//! becomes of it afterwards; `key.rs` orders candidates, `explain.rs` writes the reasons down.
+//! becomes of it afterwards, `attempts.rs` whether it goes again; `key.rs` orders candidates, `explain.rs` writes the reasons down.
 
+mod attempts;
 mod credits;
 pub(crate) mod explain;
 mod finish;
@@ -25,7 +26,7 @@ use crate::output::Payload;
 use crate::peer::PeerFlags;
 use crate::portal::RESERVED_PORTAL;
 use crate::portal::md::MdBuf;
-use crate::{Get, MdOptions, Node, Put, SendError, Timeouts};
+use crate::{Get, MdOptions, Node, Put, Retries, SendError, Timeouts};
 use explain::Trace;
 use select::{Request, Tables};
 
@@ -416,9 +417,9 @@ impl Node {
         msg.deadline = if let Some(limit) = msg.limit {
             msg.born + limit
         } else if t.kernel_clocks() {
-            match own {
-                Some(lnd) => now + lnd * (t.retry_count as u32 + 1) + Duration::from_secs(1),
-                None => now + t.transaction(),
+            match (own, t.retries()) {
+                (Some(lnd), Retries::Count(n)) => now + lnd * (n + 1) + Duration::from_secs(1),
+                (Some(_), Retries::Paths) | (None, _) => now + t.transaction(),
             }
         } else if msg.role == Role::Forward {
             // How old it is nobody knows here (H-31).

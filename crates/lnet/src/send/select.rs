@@ -9,7 +9,6 @@ use core::cmp::Reverse;
 use lnet_types::{Errno, Instant, Net, NiId, Nid, PeerNiId};
 use slotmap::SlotMap;
 
-use crate::Tunables;
 use crate::flap::Flaps;
 use crate::local::{LocalNet, Ni};
 use crate::numa::Numa;
@@ -19,6 +18,7 @@ use crate::router::choose::{self as gateway, Passing, Via};
 use crate::router::routes::Routes;
 use crate::send::explain::{Freedom, Named, Recorder, Step};
 use crate::send::key::{Distance, Flapping, NetKey, NiKey, Pairing, PeerNiKey, Priority, choose};
+use crate::{Retries, Tunables};
 
 /// What is to be sent, as far as the path depends on it.
 #[derive(Clone, Copy, Debug)]
@@ -184,6 +184,7 @@ fn best_net<'a>(
         .iter()
         .filter_map(|pn| local_net(t, pn.net).map(|ln| (pn, ln, local_health(t, ln))))
         .filter(|(pn, _, health)| (pn.health > 0 && *health > 0) || !excludes_zero(t, r))
+        .filter(|(pn, ln, _)| !once_each(t) || !is_exhausted(t, r, pn, ln))
         .filter(|(pn, ..)| r.check_net.is_none_or(|n| n == pn.net || !checks_over(t, peer, n)));
     let best_peer = common.clone().map(|(pn, ..)| pn.health).max().unwrap_or(0);
     let best_local = common.clone().map(|(.., health)| health).max().unwrap_or(0);
@@ -251,6 +252,10 @@ pub(crate) fn best_ni(
         .copied()
         .filter_map(|id| t.nis.get(id).map(|ni| (id, ni)))
         .filter(|(_, ni)| (ni.health > 0 && !ni.fatal) || !excludes_zero(t, r))
+        .filter(|(id, _)| {
+            let tried = |p: &PeerNiId| r.tried.contains(&(*id, *p));
+            !once_each(t) || peer_net.is_none_or(|net| !net.nis.iter().all(tried))
+        })
         .map(|(id, ni)| {
             let first = t.tunables.udsp_first != 0;
             let (excluded, path_turn) = pairing(t, ni.nid, peer_net);
@@ -338,6 +343,7 @@ fn best_peer_ni(
         .copied()
         .filter_map(|id| t.peers.nis.get(id).map(|n| (id, n)))
         .filter(|(_, n)| n.health > 0 || !excludes_zero(t, r))
+        .filter(|(id, _)| !once_each(t) || !r.tried.contains(&(ni, *id)))
         .map(|(id, n)| {
             let key = PeerNiKey {
                 first_priority: priority(n.grade.priority, first),
@@ -372,6 +378,11 @@ pub(crate) fn within_range(t: Tables<'_>, health: u32, best: u32) -> u32 {
 /// HL-lnt-115.
 fn is_flapping(t: Tables<'_>, flaps: &Flaps) -> Flapping {
     Flapping(flaps.is_flapping(t.now, t.tunables.flap_hold_down))
+}
+
+/// DEC-11: whether a message goes by no path twice, however well that is.
+fn once_each(t: Tables<'_>) -> bool {
+    t.tunables.retries() == Retries::Paths
 }
 
 /// The kernel has no memory of what was tried but health (S-71).

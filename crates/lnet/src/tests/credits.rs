@@ -2,7 +2,7 @@
 
 use lnet_types::{Errno, Fault, HealthStatus};
 
-use super::world::{Fate, World};
+use super::world::{Fate, World, nid};
 use crate::{EventKind, NetTunables, Profile};
 
 const A: &str = "10.77.0.2@tcp";
@@ -121,4 +121,63 @@ fn a_late_report_about_a_finished_message_is_ignored() {
     w.hosts[0].node.tx_done(w.now, msg, Ok(()));
     w.drain();
     assert_eq!(w.hosts[0].events.len(), 1);
+}
+
+/// MR-snd-085: fifty messages wait at one of two interfaces when that goes; all arrive, in order.
+#[test]
+fn what_waits_at_an_interface_that_is_removed_leaves_by_the_other_in_order() {
+    for told_before in [false, true] {
+        let mut w = World::new();
+        let one = NetTunables { credits: 1, peer_credits: 64, ..NetTunables::SOCK };
+        w.host_with(Profile::Default, &["10.77.0.2@tcp", "10.77.1.2@tcp1"], one);
+        w.host_with(Profile::Default, &["10.77.0.3@tcp", "10.77.1.3@tcp1"], one);
+        w.discovered(0, "10.77.0.3@tcp");
+        // The other network comes second while this one is well.
+        w.hosts[0].node.set_ni_health(w.now, Some(nid("10.77.1.2@tcp1")), 900);
+        w.secs(1);
+        w.hosts[0].node.set_ni_health(w.now, Some(nid("10.77.1.2@tcp1")), 900);
+        w.decide = Box::new(|t| match t.hdr.src.to_string().as_str() {
+            "10.77.0.2@tcp" => Fate::Hold,
+            _ => Fate::Pass,
+        });
+        for user in 0..51 {
+            w.put(0, "10.77.0.3@tcp", user, true);
+        }
+        assert_eq!(w.held.len(), 1, "one is with the driver, fifty wait");
+        let (&ni, _) = w.hosts[0].nids.iter().find(|(_, n)| **n == nid("10.77.0.2@tcp")).unwrap();
+        if told_before {
+            w.hosts[0].node.leave_ni(w.now, ni);
+            w.drain();
+        }
+        let (_, t) = w.held.pop_front().unwrap();
+        w.hosts[0].node.tx_done(w.now, t.msg, Err(crate::NI_STOPPED));
+        w.hosts[0].node.del_ni(w.now, ni).unwrap();
+        w.secs(4);
+        let acked = w.hosts[0].events.iter().filter(|e| e.kind == EventKind::Ack);
+        assert_eq!(acked.filter(|e| e.status.is_ok()).count(), 51);
+        let order: Vec<_> = w.hosts[1]
+            .events
+            .iter()
+            .filter(|e| e.kind == EventKind::Put)
+            .map(|e| e.hdr_data)
+            .filter(|n| *n != 0)
+            .collect();
+        assert_eq!(order, (1..51).collect::<Vec<_>>());
+        assert!(w.hosts[0].node.stats().resend_count <= 2, "only what the driver had is a resend");
+    }
+}
+
+#[test]
+fn what_is_bound_to_an_interface_by_its_caller_ends_with_it() {
+    let mut w = narrow(Profile::Default);
+    let ni = *w.hosts[0].nids.keys().next().unwrap();
+    for i in 0..3 {
+        w.put(0, B, i, false);
+    }
+    w.hosts[0].node.leave_ni(w.now, ni);
+    assert_eq!(w.hosts[0].events.len(), 0, "there is no other interface to go by");
+    w.hosts[0].node.del_ni(w.now, ni).unwrap();
+    w.drain();
+    assert_eq!(w.hosts[0].events.iter().filter(|e| e.status.is_err()).count(), 3);
+    assert_eq!(w.hosts[0].node.msgs.len(), 0);
 }

@@ -2,7 +2,7 @@
 //! checks in the tool, and what it lets through in silence.
 
 use lnet_admin::Request;
-use lnet_config::{Setting, parse_number};
+use lnet_config::{Setting, parse_setting};
 use lnet_types::Errno;
 
 use crate::Session;
@@ -34,7 +34,7 @@ const fn name(name: &'static str, parse: &'static str, configure: &'static str) 
     Name { name, parse, configure, object: name, check: |_| None, original: true }
 }
 
-const NAMES: [Name; 19] = [
+const NAMES: [Name; 20] = [
     name("numa_range", "numa_range", "numa_range"),
     Name {
         check: |v| (v < 16).then_some("must be at least 16"),
@@ -77,6 +77,7 @@ const NAMES: [Name; 19] = [
     name("exclude_at_zero", "exclude_at_zero", "exclude at zero"),
     name("explain_last", "explain_last", "explain last"),
     name("flap_hold_down", "flap_hold_down", "flap hold down"),
+    name("resend_on", "resend_on", "resend on"),
 ];
 
 fn boolean(value: i64) -> Option<&'static str> {
@@ -86,7 +87,7 @@ fn boolean(value: i64) -> Option<&'static str> {
 pub(crate) fn set(session: &mut Session<'_>, command: &Command, args: &Args) -> i32 {
     let Some(word) = args.operands.first() else { return command.print_help(session, INVALID) };
     let Some(name) = NAMES.iter().find(|n| n.name == command.name) else { return INVALID };
-    let Some(value) = parse_number(word) else {
+    let Some(value) = parse_setting(name.name, word) else {
         let text = format!("cannot parse {} value", name.parse);
         session.error(PARSER, PARSER_ERROR, &text, Some(&format!("'{word}' is not a number")));
         return PARSER_ERROR;

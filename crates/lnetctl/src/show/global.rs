@@ -1,7 +1,7 @@
 //! `global show` (S-global-1).
 
 use lnet_admin::GlobalSnapshot;
-use lnet_config::{GLOBAL_KEYS, Tree};
+use lnet_config::{GLOBAL_KEYS, Tree, setting_text};
 
 /// The tunable that exists only while LNet is configured, as does the LND time-out (G-18).
 const NUMA_RANGE: &str = "numa_range";
@@ -14,7 +14,7 @@ pub(crate) fn tree(global: &GlobalSnapshot) -> Tree {
     for key in GLOBAL_KEYS {
         let there = key != NUMA_RANGE || global.configured;
         if let (Some(value), true) = (global.value(key), there) {
-            rows.push((key, Tree::plain(value)));
+            rows.push((key, Tree::plain(setting_text(key, value))));
         }
         if key == BEFORE_LND_TIMEOUT && global.configured {
             // Whole seconds, as kernels count them; a shorter one is not none.

@@ -542,3 +542,61 @@ fn a_put_that_is_lost_is_noticed_only_by_the_ack_that_it_asked_for() {
     let s = w.hosts[0].node.stats();
     assert_eq!((s.resend_count, s.response_timeout_count), (0, 1));
 }
+
+/// MR-snd-055, DEC-11: whatever their health, each of the four pairs is tried once; then the message
+/// is given up.
+#[test]
+fn with_paths_for_a_retry_count_each_path_is_tried_once() {
+    for weak in [None, Some(300)] {
+        let mut w = pair(Profile::Default);
+        set(&mut w, 0, &[("retry_count", lnet_types::RETRY_PATHS)]);
+        if let Some(health) = weak {
+            let now = w.now;
+            w.hosts[0].node.set_ni_health(now, Some(nid(A[1])), health);
+            w.hosts[0].node.set_peer_ni_health(now, Some(nid(B[1])), health);
+        }
+        let mut stalled = Stalled::new(&mut w, HealthStatus::LocalTimeout);
+        w.put(0, B[0], 1, false);
+        stalled.run(&mut w, MS * 5010);
+        let mut pairs = w.pairs(0);
+        assert_eq!(pairs.len(), 4, "{pairs:?}");
+        pairs.sort();
+        pairs.dedup();
+        assert_eq!(pairs.len(), 4, "{pairs:?}");
+        assert_eq!(stalled.limits, [MS * 1250; 4], "each has its share of the time");
+        assert_eq!(w.events(0, 1), [(EventKind::Send, false, true)]);
+    }
+}
+
+/// DEC-11, with two interfaces of ours and one of the peer.
+#[test]
+fn with_paths_for_a_retry_count_there_are_as_many_attempts_as_paths() {
+    let mut w = nodes(Profile::Default, &A, &B[..1]);
+    set(&mut w, 0, &[("retry_count", lnet_types::RETRY_PATHS)]);
+    fail_to(&mut w, &B, fault(HealthStatus::LocalDropped));
+    w.put(0, B[0], 1, false);
+    w.run(MS * 10);
+    assert_eq!(w.pairs(0).len(), 2);
+    assert_eq!(w.events(0, 1), [(EventKind::Send, false, true)]);
+}
+
+/// DEC-6, DEC-7, HL-lnt-040: the set is the administrator's.
+#[test]
+fn resend_on_says_which_failures_are_sent_again() {
+    use HealthStatus as H;
+    for status in H::ALL.into_iter().skip(1) {
+        for on in [false, true] {
+            let mut w = pair(Profile::Default);
+            let bits = if on { 1 << status as u8 } else { 0 };
+            let now = w.now;
+            let set = w.hosts[0].node.set_tunables(now, &[("resend_on", bits)]);
+            let never = matches!(status, H::LocalError | H::RemoteError);
+            assert_eq!(set.is_err(), never && on, "{status}");
+            fail_first(&mut w, 1, fault(status));
+            w.put(0, B[0], 1, false);
+            w.run(MS * 10);
+            let resent = w.hosts[0].node.stats().resend_count;
+            assert_eq!(resent, u32::from(on && !never), "{status} {on}");
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! How often a message goes: whether a failed attempt is followed by another one (behaviour.md 5.4,
+//! DEC-6, DEC-7, DEC-11), and how much time one attempt has (DEC-9).
+//!
+//! Which path the next attempt takes is chosen in `select.rs`, like that of the first.
+
+use core::time::Duration;
+
+use lnet_types::{HealthStatus, MsgId, NiId, PeerNiId};
+
+use crate::health::{Charge, charge_of};
+use crate::msg::Msg;
+use crate::router::choose;
+use crate::{Node, Retries};
+
+impl Node {
+    /// H-20 … H-22.
+    pub(crate) fn may_resend(
+        &mut self,
+        id: MsgId,
+        peer_ni: PeerNiId,
+        status: HealthStatus,
+    ) -> bool {
+        let Some(msg) = self.msgs.get(id) else { return false };
+        if msg.tx.is_none() || msg.recovery || msg.no_resend || !self.tunables.resends(status) {
+            return false;
+        }
+        if !self.has_alternative(msg, peer_ni, status) {
+            return false;
+        }
+        let (spent, limited) = match self.tunables.retries() {
+            Retries::Count(limit) => (msg.retries >= limit, limit != 0),
+            Retries::Paths => (self.paths_left(msg) == 0, true),
+        };
+        if spent && limited {
+            self.stats.failed_resends = self.stats.failed_resends.wrapping_add(1);
+        }
+        !spent
+    }
+
+    /// Whether another path exists on the side that failed.
+    fn has_alternative(&self, msg: &Msg, peer_ni: PeerNiId, status: HealthStatus) -> bool {
+        let local_paths = self.nis.values().filter(|ni| !ni.is_loopback()).count();
+        let remote_paths = self
+            .peers
+            .nis
+            .get(peer_ni)
+            .and_then(|n| self.peers.peers.get(n.peer))
+            .map_or(0, |p| p.ni_count());
+        // RS-002: another gateway is another path too.
+        let ways = match msg.tx {
+            Some(tx) if tx.routed && !self.tunables.kernel_clocks() => self.ways(msg),
+            Some(_) | None => 0,
+        };
+        let (local_paths, remote_paths) = (local_paths.max(ways), remote_paths.max(ways));
+        let paths = match charge_of(status) {
+            Charge::Local => local_paths,
+            Charge::Remote => remote_paths,
+            Charge::Both => local_paths.max(remote_paths),
+            Charge::None => 0,
+        };
+        paths >= 2
+    }
+
+    /// Gateways that lead to where a message is for.
+    fn ways(&self, msg: &Msg) -> usize {
+        choose::ways_to(self.tables(), msg.hdr.dst.net())
+    }
+
+    /// Paths that a message has not been tried on; the one that it is on has been.
+    fn paths_left(&self, msg: &Msg) -> usize {
+        if msg.tx.is_some_and(|tx| tx.routed) {
+            return self.ways(msg).saturating_sub(msg.retries as usize + 1);
+        }
+        let now = msg.tx.and_then(|tx| Some((tx.ni, tx.peer_ni?)));
+        let tried = |pair: (NiId, PeerNiId)| now == Some(pair) || msg.tried.contains(&pair);
+        self.pairs(msg).filter(|pair| !tried(*pair)).count()
+    }
+
+    /// All pairs that a message could go by: one where its source, or the one interface that the
+    /// peer knows, leaves no choice.
+    fn pairs(&self, msg: &Msg) -> impl Iterator<Item = (NiId, PeerNiId)> + '_ {
+        let peer = self.peers.owner(msg.hdr.dst).and_then(|p| self.peers.peers.get(p));
+        let free = msg.src.is_none() || (msg.is_response() && !self.tunables.kernel_clocks());
+        let nets = peer.filter(|p| free && p.is_mr()).map_or(&[][..], |p| &p.nets);
+        nets.iter().flat_map(|theirs| {
+            let ours = self.nets.iter().find(|n| n.net == theirs.net).map_or(&[][..], |n| &n.nis);
+            ours.iter().flat_map(|ni| theirs.nis.iter().map(|p| (*ni, *p)))
+        })
+    }
+
+    /// How long the driver may try this time, before the message's own deadline is considered.
+    pub(crate) fn attempt_time(&self, msg: &Msg) -> Duration {
+        // HL-lnd-030: the caller's time, or the node's, shared out among the attempts.
+        let whole = msg.limit.unwrap_or_else(|| self.tunables.transaction());
+        let paths = match self.tunables.retries() {
+            Retries::Count(_) => 1,
+            Retries::Paths if msg.tx.is_some_and(|tx| tx.routed) => self.ways(msg),
+            Retries::Paths => self.pairs(msg).count(),
+        };
+        self.tunables.attempt_of(whole, paths.max(1))
+    }
+}
