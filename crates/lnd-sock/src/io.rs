@@ -16,7 +16,7 @@ use mio::{Interest, Registry, Token};
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
 use crate::streams::{
-    Accepted, ListenerId, Origin, Source, Stop, StreamId, StreamOptions, Streams,
+    Accepted, ListenerId, Origin, Source, Stop, StreamId, StreamOptions, Streams, Transport,
 };
 
 /// Privileged source ports, highest first (wire.md 2.1).
@@ -233,6 +233,10 @@ impl Streams for MioStreams {
         self.stream(stream).map_or(0, |stream| sys::unacked(stream.as_raw_fd()))
     }
 
+    fn transport(&self, stream: StreamId) -> Option<Transport> {
+        sys::transport(self.stream(stream)?.as_raw_fd())
+    }
+
     fn take_error(&mut self, stream: StreamId) -> Option<Errno> {
         match self.stream(stream)?.take_error() {
             Ok(None) => None,
@@ -338,7 +342,7 @@ const EMFILE: Errno = Errno(libc::EMFILE);
 mod sys {
     use std::ffi::CString;
 
-    use super::{RawFd, io};
+    use super::{Duration, RawFd, Transport, io};
 
     /// Bytes written that the peer's TCP has not acknowledged.
     pub(super) fn unacked(fd: RawFd) -> u64 {
@@ -347,6 +351,35 @@ mod sys {
         // for that; `fd` is an open socket of the caller.
         let result = unsafe { libc::ioctl(fd, libc::TIOCOUTQ, &raw mut bytes) };
         if result == 0 { u64::try_from(bytes).unwrap_or(0) } else { 0 }
+    }
+
+    /// How the sending half of a socket fares.
+    pub(super) fn transport(fd: RawFd) -> Option<Transport> {
+        // SAFETY: the struct is plain numbers, for which zero is a value.
+        let mut info: libc::tcp_info = unsafe { core::mem::zeroed() };
+        let mut len = size_of_val(&info) as libc::socklen_t;
+        // SAFETY: the option stores at most `len` bytes through the pointer, which has so many;
+        // fields that an older kernel does not know stay zero. `fd` is an open socket of the caller.
+        let result = unsafe {
+            libc::getsockopt(
+                fd,
+                libc::IPPROTO_TCP,
+                libc::TCP_INFO,
+                (&raw mut info).cast(),
+                &raw mut len,
+            )
+        };
+        let micros = |us: u32| Duration::from_micros(us.into());
+        (result == 0).then(|| Transport {
+            unacked: unacked(fd),
+            unsent: info.tcpi_notsent_bytes.into(),
+            // Before the first measurement the field is 0 or a guess of a whole second.
+            rtt: micros(if info.tcpi_rttvar == 0 { 0 } else { info.tcpi_rtt }),
+            // `u32::MAX`: not measured yet.
+            rtt_min: micros(Some(info.tcpi_min_rtt).filter(|us| *us != u32::MAX).unwrap_or(0)),
+            sent: info.tcpi_data_segs_out,
+            resent: info.tcpi_total_retrans.wrapping_sub(info.tcpi_dsack_dups),
+        })
     }
 
     /// Lets `bind` to port 0 leave the choice to `connect`, which then knows the whole address pair:

@@ -39,6 +39,10 @@ pub use error::StartError;
 pub use io::MioStreams;
 pub use proto::kinds::Kind;
 pub use stats::{ConnInfo, PeerInfo, Refusal, Stats, Traffic};
-pub use streams::{Accepted, ListenerId, Origin, Source, Stop, StreamId, StreamOptions, Streams};
-pub use tunables::{AcceptMode, CONNS_PER_PEER_MAX, Limits, SockConfig, conns_per_peer_for};
+pub use streams::{
+    Accepted, ListenerId, Origin, Source, Stop, StreamId, StreamOptions, Streams, Transport,
+};
+pub use tunables::{
+    AcceptMode, CONNS_PER_PEER_MAX, Limits, SockConfig, Suspicion, conns_per_peer_for,
+};
 pub use upper::Upper;

@@ -5,11 +5,12 @@ use core::net::IpAddr;
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use lnet::Transmit;
+use lnet::{Doubt, Transmit};
 use lnet_types::{Instant, NiId, ProcessId};
 use lnet_wire::sock::Version;
 use smallvec::SmallVec;
 
+use crate::proto::watch::Watch;
 use crate::proto::zc::Owed;
 use crate::stats::Traffic;
 
@@ -52,6 +53,14 @@ pub(crate) struct Peer {
     /// When it is looked at next; `FAR_FUTURE` if it isn't in the driver's timers.
     pub(crate) timer: Instant,
     pub(crate) traffic: Traffic,
+    /// What is thought of the rail to it.
+    pub(crate) watch: Watch,
+    /// When the rail is looked at next; `FAR_FUTURE` if it isn't in the driver's timers.
+    pub(crate) look_at: Instant,
+    /// Looks at the rail while it was to prove itself.
+    pub(crate) looks: u32,
+    /// When a message was last sent to it.
+    pub(crate) wanted: Instant,
 }
 
 /// A message that waits for a connection.
@@ -83,6 +92,10 @@ impl Peer {
             keepalive_after: Instant::ZERO,
             timer: Instant::FAR_FUTURE,
             traffic: Traffic::default(),
+            watch: Watch::default(),
+            look_at: Instant::FAR_FUTURE,
+            looks: 0,
+            wanted: Instant::ZERO,
         }
     }
 
@@ -91,6 +104,7 @@ impl Peer {
         self.conns.is_empty()
             && self.waiting.is_empty()
             && self.dialer.is_resting()
+            && self.watch.doubt() == Doubt::None
             && (!self.active || now >= self.dialer.not_before)
     }
 }

@@ -149,6 +149,10 @@ pub struct Stats {
     pub msgs_sent: u64,
     /// Messages that failed after `send`.
     pub msgs_failed: u64,
+    /// Messages given back to the node before a byte of them was written.
+    pub msgs_recalled: u64,
+    /// Times that a rail fell silent (DEC-31).
+    pub rails_doubted: u64,
     /// Headers received.
     pub msgs_received: u64,
     /// Messages whose payload was read away, by the node's wish.
@@ -188,6 +192,8 @@ impl Stats {
             msgs_queued: 0,
             msgs_sent: 0,
             msgs_failed: 0,
+            msgs_recalled: 0,
+            rails_doubted: 0,
             msgs_received: 0,
             msgs_dropped: 0,
             msgs_deferred: 0,

@@ -53,6 +53,24 @@ pub struct StreamOptions {
     pub recv_buffer: Option<u32>,
 }
 
+/// How the sending half of a stream fares, as its transport sees it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Transport {
+    /// Bytes written that the other end's transport has not acknowledged.
+    pub unacked: u64,
+    /// Those of them that have not been sent yet, for want of room in the other end's window or in
+    /// the network's.
+    pub unsent: u64,
+    /// Smoothed round-trip time; zero while none is known.
+    pub rtt: Duration,
+    /// The shortest round-trip time of late; zero while none is known.
+    pub rtt_min: Duration,
+    /// Data segments sent, those sent again included. Wraps.
+    pub sent: u32,
+    /// Segments sent again that the other end did not have already. Wraps.
+    pub resent: u32,
+}
+
 /// Where a connection starts from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin<'a> {
@@ -133,6 +151,9 @@ pub trait Streams {
 
     /// Bytes written that the other end's transport has not acknowledged.
     fn unacked(&self, stream: StreamId) -> u64;
+
+    /// How the sending half fares; `None` for streams that can't tell.
+    fn transport(&self, stream: StreamId) -> Option<Transport>;
 
     /// The error that the stream has met and not reported yet.
     fn take_error(&mut self, stream: StreamId) -> Option<Errno>;

@@ -89,6 +89,15 @@ impl SockConfig {
     }
 }
 
+/// When a rail is suspected (DEC-31): `max(after, rtts × its smoothed round-trip time)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Suspicion {
+    /// How long a byte may stay unacknowledged, or a connection attempt unanswered, at least.
+    pub after: Duration,
+    /// The same in round trips.
+    pub rtts: u32,
+}
+
 /// Bounds on what peers can make us hold.
 #[derive(Clone, Debug)]
 pub struct Limits {

@@ -1,7 +1,7 @@
 //! What the driver calls upwards: the half of the border that `lnet::Node` implements. It is a trait
 //! so that the driver can be driven without a node, by tests and by anyone who wants only messages.
 
-use lnet::{Node, Rx, Verdict};
+use lnet::{Doubt, Node, Rx, Verdict};
 use lnet_types::{Fault, Instant, MsgId, NiId, Nid, RxId};
 use lnet_wire::Hdr;
 
@@ -17,6 +17,8 @@ pub trait Upper {
     fn tx_done(&mut self, now: Instant, msg: MsgId, outcome: Result<(), Fault>);
     /// The last connection to a peer is gone with an error and none is being made (K-29, K-42).
     fn peer_down(&mut self, now: Instant, ni: NiId, nid: Nid, last_alive: Instant);
+    /// A rail is thought of differently (DEC-31). Only while suspicion is on.
+    fn rail_changed(&mut self, now: Instant, ni: NiId, nid: Nid, doubt: Doubt);
 }
 
 impl Upper for Node {
@@ -34,5 +36,8 @@ impl Upper for Node {
     }
     fn peer_down(&mut self, now: Instant, ni: NiId, nid: Nid, last_alive: Instant) {
         Self::peer_down(self, now, ni, nid, last_alive);
+    }
+    fn rail_changed(&mut self, now: Instant, ni: NiId, nid: Nid, doubt: Doubt) {
+        Self::rail_changed(self, now, ni, nid, doubt);
     }
 }

@@ -271,6 +271,13 @@ impl Stack {
                     driver.resume(self.now, rx, verdict, &mut self.node, &mut self.mem);
                 }
             }
+            Output::Recall { ni, to, msg } => {
+                let driver = self.driver_of(ni).map(|n| self.drivers[n].driver.get_mut());
+                if driver.is_some_and(|driver| driver.recall(ni, to, msg)) {
+                    self.stats.recalled += 1;
+                    self.node.tx_recalled(self.now, msg);
+                }
+            }
             Output::Release(region) => drop(self.mem.remove(region)),
         }
     }

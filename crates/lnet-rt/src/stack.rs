@@ -97,6 +97,8 @@ pub struct StackStats {
     pub events: u64,
     /// Messages handed to drivers.
     pub sends: u64,
+    /// Messages that a driver gave back, to go another way (DEC-31).
+    pub recalled: u64,
     /// Messages that a driver refused at once.
     pub refused: u64,
     /// Events and reports for the caller of [`Stack::turn`], when the stack runs by itself and has

@@ -3,7 +3,7 @@
 
 use core::time::Duration;
 
-use lnd_sock::{MioStreams, NiStart, SockConfig, SockDriver, conns_per_peer_for};
+use lnd_sock::{MioStreams, NiStart, SockConfig, SockDriver, Suspicion, conns_per_peer_for};
 use lnet::{NetTunables, NiSpec, TunableError};
 use lnet_types::{Errno, NetType, NiId, Nid};
 
@@ -58,6 +58,7 @@ impl Stack {
             Ok(Lnd::Sock(Box::new(SockDriver::new(config, streams, seed))))
         })?;
         self.tcp = Some(id);
+        self.set_suspicion();
         Ok(())
     }
 
@@ -163,6 +164,18 @@ impl Stack {
         Ok(())
     }
 
+    /// Gives the TCP driver the node's limits of suspicion (DEC-31).
+    fn set_suspicion(&mut self) {
+        let t = self.node().tunables();
+        let limits = (t.rail_suspicion != 0).then(|| Suspicion {
+            after: Duration::from_millis(t.suspect_after_min as u64),
+            rtts: t.suspect_after_rtts as u32,
+        });
+        if let Some(tcp) = self.tcp_mut() {
+            tcp.set_suspicion(limits);
+        }
+    }
+
     /// Sets tunables of the node, all or none, and what drivers derive from them.
     ///
     /// # Errors
@@ -170,6 +183,7 @@ impl Stack {
     pub fn set_tunables(&mut self, changes: &[(&str, i64)]) -> Result<(), TunableError> {
         let now = self.tick();
         self.node_mut().set_tunables(now, changes)?;
+        self.set_suspicion();
         let limit = self.node().tunables().lnd_timeout();
         for ni in self.follows_node.clone() {
             // Refused only for zero, which the bounds of the tunables exclude.

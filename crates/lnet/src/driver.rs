@@ -8,9 +8,12 @@
 //!  in    header read ─► Node::rx_header ─► Verdict ─► payload into place ─► Node::rx_done
 //! ```
 //!
+//! A driver also says what it thinks of rails ([`Node::rail_changed`]), and gives back what it has
+//! not begun to send ([`Driver::recall`]); what follows from that is the node's business.
+//!
 //! Next: `output.rs` for what leaves the node, `recv.rs` and `send/` for what it does inside.
 
-use lnet_types::{Errno, Fault, Instant, Memory, NiId, Nid, Pid, RxId};
+use lnet_types::{Errno, Fault, Instant, Memory, MsgId, NiId, Nid, Pid, ProcessId, RxId};
 
 use crate::{Node, Transmit, Verdict};
 
@@ -47,6 +50,38 @@ pub enum Link {
     Down,
 }
 
+/// What a driver thinks of a *rail*: the way from one interface of ours to one of a peer (DEC-31).
+/// Greater is worse.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Doubt {
+    /// Nothing speaks against it.
+    #[default]
+    None,
+    /// It carries, but badly: it loses what is sent, or takes far longer than it needs to, or has
+    /// done so a moment ago.
+    Shaky,
+    /// What was sent has not been acknowledged, or a connection attempt not answered, for longer
+    /// than either should take.
+    Silent,
+}
+
+impl Doubt {
+    /// The name in tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Shaky => "shaky",
+            Self::Silent => "silent",
+        }
+    }
+}
+
+impl core::fmt::Display for Doubt {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.pad(self.name())
+    }
+}
+
 /// A network driver under a node. One driver may serve several NIs.
 ///
 /// All calls happen on the node's thread. A driver keeps queues per connection, but a message that
@@ -71,6 +106,14 @@ pub trait Driver {
     /// The driver refuses the message at once (S-4): it will not report it again, and the caller
     /// passes the fault to [`Node::tx_refused`].
     fn send(&mut self, now: Instant, transmit: Transmit, mem: &dyn Memory) -> Result<(), Fault>;
+
+    /// Gives back a message of [`Driver::send`] of which not one byte has been handed to the
+    /// transport: true, and it is not reported again. False where bytes of it may be on their way,
+    /// or where it has ended: nothing changes then. A driver that hands over at once has nothing to
+    /// give back.
+    fn recall(&mut self, _ni: NiId, _to: ProcessId, _msg: MsgId) -> bool {
+        false
+    }
 
     /// Carries out the verdict on a message that was deferred.
     fn resume(

@@ -45,6 +45,7 @@ mod router;
 mod send;
 mod snapshot;
 mod stats;
+mod suspicion;
 mod table;
 mod tracker;
 mod tunables;
@@ -53,7 +54,7 @@ pub use api::{
     AttachError, Get, MatchEntry, MdOptions, MdSpec, Position, Put, SendError, Timeouts, Unlink,
     UnlinkError,
 };
-pub use driver::{Driver, Link, NI_STOPPED, Ready, Rx};
+pub use driver::{Doubt, Driver, Link, NI_STOPPED, Ready, Rx};
 pub use fault::rule::{
     DelayRule, DropRule, Errors, FaultRuleError, Kinds, NidMatch, ParseNidMatchError, Traffic, When,
 };
@@ -80,6 +81,7 @@ pub use snapshot::{NetView, NiView, PeerNiState, PeerNiView, PeerView, Reset};
 pub use stats::{
     InterfaceStats, KindCounts, Latency, NiFailures, NodeStats, PeerNiFailures, Transitions,
 };
+pub use suspicion::{RailView, SuspicionView};
 pub use tunables::{Profile, Retries, Row, TunableError, Tunables, Writable};
 
 #[cfg(test)]

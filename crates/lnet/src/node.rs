@@ -29,6 +29,7 @@ use crate::policy::turn::{Grade, Turn};
 use crate::portal::Portals;
 use crate::router::Router;
 use crate::stats::{InterfaceStats, NiFailures, NodeStats, Transitions};
+use crate::suspicion::Rails;
 use crate::{
     AttachError, DropReason, Event, EventKind, Explanation, Link, MatchEntry, MdSpec, NiState,
     OpId, Output, Report, TunableError, Tunables,
@@ -94,6 +95,7 @@ pub struct Node {
     pub(crate) nis: SlotMap<NiId, Ni>,
     pub(crate) peers: Peers,
     pub(crate) numa: Numa,
+    pub(crate) rails: Rails,
     /// Floor of the turns of local networks.
     pub(crate) net_floor: u64,
     pub(crate) explained: VecDeque<Explanation>,
@@ -148,6 +150,7 @@ impl Node {
             nis: SlotMap::with_key(),
             peers: Peers::new(seed, Policy::new(strict)),
             numa: Numa::default(),
+            rails: Rails::default(),
             net_floor: 0,
             explained: VecDeque::new(),
             faults: Faults::new(seed),
@@ -310,6 +313,9 @@ impl Node {
                 self.refresh_ping();
             }
             (true, true) | (false, false) => self.tunables = next,
+        }
+        if self.tunables.rail_suspicion == 0 {
+            self.trust_all();
         }
         crate::send::explain::trim(&mut self.explained, self.tunables.explain_last);
         self.arm_checks(now);
@@ -538,12 +544,13 @@ impl Node {
         self.link_judged(now, ni);
     }
 
-    /// What the driver says of a link, or a simulated fault, has changed.
-    pub(crate) fn link_judged(&mut self, now: Instant, id: NiId) {
-        let Some(ni) = self.nis.get_mut(id) else { return };
+    /// What the driver says of a link, or a simulated fault, has changed: what it is now, if that is
+    /// news.
+    pub(crate) fn link_noted(&mut self, now: Instant, id: NiId) -> Option<Link> {
+        let ni = self.nis.get_mut(id)?;
         let fatal = ni.link_down || ni.plays_dead;
         if ni.fatal == fatal {
-            return;
+            return None;
         }
         ni.fatal = fatal;
         ni.transitions.count(!fatal);
@@ -561,7 +568,7 @@ impl Node {
             self.push_to_peers(now, true);
         }
         self.note_ni(id);
-        self.settle(now);
+        Some(if fatal { Link::Down } else { Link::Up })
     }
 
     /// Changes the driver's own time limit on an interface (H-84).

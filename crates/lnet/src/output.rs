@@ -99,6 +99,16 @@ pub enum Output {
         /// What to do with it now.
         verdict: Verdict,
     },
+    /// Ask the driver of `ni` to give a message back ([`crate::Driver::recall`]); if it does, say
+    /// [`crate::Node::tx_recalled`].
+    Recall {
+        /// The interface that it was to leave from.
+        ni: NiId,
+        /// Its next hop.
+        to: ProcessId,
+        /// Its name.
+        msg: MsgId,
+    },
     /// The node has no more use for a region that it was lent by [`crate::RouterMemory`].
     Release(RegionId),
 }

@@ -207,6 +207,12 @@ tunables! {
         "router: buffers of 4 KiB; 0 means 16384";
     large_buffers [""] 0 ..= 65_536, [0, 0, 0, 0, 0], Always,
         "router: buffers of 1 MiB; 0 means 1024";
+    rail_suspicion [""] 0 ..= 1, [1, 0, 0, 0, 0], Always,
+        "whether rails that fall silent, lose or lag are avoided before anything has failed (DEC-31)";
+    suspect_after_min ["ms"] 1 ..= 60_000, [50, 50, 50, 50, 50], Always,
+        "how long a rail may leave bytes unacknowledged, or a connection unanswered, at least";
+    suspect_after_rtts [""] 1 ..= 1000, [8, 8, 8, 8, 8], Always,
+        "the same in round trips of the rail; the longer time counts";
     peers_max [""] 1 ..= I32, [1 << 18, 1 << 18, 1 << 18, 1 << 18, 1 << 18], Always,
         "most peer interfaces that this node keeps a record of";
     messages_max [""] 1 ..= I32, [1 << 20, 1 << 20, 1 << 20, 1 << 20, 1 << 20], Always,

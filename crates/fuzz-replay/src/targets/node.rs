@@ -1,8 +1,8 @@
 //! The node itself: bytes are a script of calls, in any order, with any arguments.
 
 use lnet::{
-    Link, MatchEntry, MdOptions, MdSpec, NetTunables, NiSpec, Node, NodeConfig, Output, Profile,
-    RouteSpec, RouterMemory, Rx, Tunables, Verdict,
+    Doubt, Link, MatchEntry, MdOptions, MdSpec, NetTunables, NiSpec, Node, NodeConfig, Output,
+    Profile, RouteSpec, RouterMemory, Rx, Tunables, Verdict,
 };
 use lnet_types::{
     Errno, Fault, HealthStatus, Instant, IoVec, Net, Nid, Pid, ProcessId, RegionId, RxId, Span,
@@ -81,7 +81,7 @@ pub fn node(input: &[u8]) {
     let (mut receiving, mut driver, mut rx) = (Vec::new(), Vec::new(), 0);
     while !script.is_over() {
         now += Duration::from_millis(u64::from(script.byte()) * 20);
-        match script.byte() % 20 {
+        match script.byte() % 21 {
             0..=3 => {
                 if let Some(hdr) = script.header(own) {
                     rx += 1;
@@ -183,6 +183,11 @@ pub fn node(input: &[u8]) {
                     let _ = node.notify(now, script.nid(), script.byte() & 1 == 0, now);
                 }
             }
+            19 => {
+                let doubts = [Doubt::None, Doubt::Shaky, Doubt::Silent];
+                let doubt = doubts[usize::from(script.byte() % 3)];
+                node.rail_changed(now, ni, script.nid(), doubt);
+            }
             _ => {
                 let value = i64::from(script.byte());
                 let row = &Tunables::TABLE[usize::from(script.byte()) % Tunables::TABLE.len()];
@@ -198,6 +203,14 @@ pub fn node(input: &[u8]) {
                 Output::Resume { verdict: Verdict::Deliver { msg, .. }, .. } => receiving.push(msg),
                 Output::Resume { .. } => {}
                 Output::Release(_) => lender.out -= 1,
+                Output::Recall { msg, .. } => {
+                    if let Some(at) = driver.iter().position(|m| *m == msg)
+                        && script.byte() & 1 == 0
+                    {
+                        driver.remove(at);
+                        node.tx_recalled(now, msg);
+                    }
+                }
             }
         }
         while node.poll_event().is_some() || node.poll_report().is_some() {}

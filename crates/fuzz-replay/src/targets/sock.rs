@@ -8,9 +8,9 @@ use std::io::IoSlice;
 
 use lnd_sock::{
     Accepted, ListenerId, NiStart, Origin, SockConfig, SockDriver, Source, Stop, StreamId,
-    StreamOptions, Streams, Upper,
+    StreamOptions, Streams, Transport, Upper,
 };
-use lnet::{DropReason, Payload, PeerMisbehaved, Ready, Rx, Sink, Transmit, Verdict};
+use lnet::{Doubt, DropReason, Payload, PeerMisbehaved, Ready, Rx, Sink, Transmit, Verdict};
 use lnet_types::{
     Errno, Fault, Instant, Memory, MsgId, Net, NiId, Nid, Pid, Prng, ProcessId, RegionId, RxId,
     Span,
@@ -97,6 +97,9 @@ impl Streams for Script<'_> {
     fn unacked(&self, _: StreamId) -> u64 {
         0
     }
+    fn transport(&self, _: StreamId) -> Option<Transport> {
+        None
+    }
     fn take_error(&mut self, _: StreamId) -> Option<Errno> {
         None
     }
@@ -161,6 +164,7 @@ impl Upper for Upstairs {
         assert!(self.out.remove(&msg).is_some(), "a message ended twice");
     }
     fn peer_down(&mut self, _: Instant, _: NiId, _: Nid, _: Instant) {}
+    fn rail_changed(&mut self, _: Instant, _: NiId, _: Nid, _: Doubt) {}
 }
 
 struct Mem(Vec<u8>);

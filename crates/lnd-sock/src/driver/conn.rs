@@ -13,6 +13,7 @@ use crate::proto::frame::FrameRx;
 use crate::proto::kinds::Kind;
 use crate::proto::sink::Inbound;
 use crate::proto::txq::TxQueue;
+use crate::proto::watch::{Loss, Mark};
 use crate::stats::Traffic;
 use crate::streams::StreamId;
 
@@ -55,6 +56,8 @@ pub(super) struct Dialed {
     pub(super) peer: PeerKey,
     pub(super) kind: Kind,
     pub(super) version: Version,
+    /// When it began.
+    pub(super) begun: Instant,
 }
 
 /// A connection over which messages flow.
@@ -82,6 +85,9 @@ pub(super) struct Up {
     /// Bytes written, and how many of them were acknowledged when last looked at.
     pub(super) written: u64,
     pub(super) acked: u64,
+    /// The age of what is on the way, and what of it is lost.
+    pub(super) mark: Mark,
+    pub(super) loss: Loss,
     /// When it was last chosen, in uses of connections.
     pub(super) used: u64,
     pub(super) traffic: Traffic,

@@ -66,9 +66,10 @@ impl<S: Streams> SockDriver<S> {
             }
             return;
         };
-        match self.open(key, kind) {
+        match self.open(now, key, kind) {
             Ok(conn) => {
                 self.stats.dialed += 1;
+                self.watch(now, key);
                 let Some(peer) = self.peers.get_mut(key) else { return };
                 peer.dialer.begun(conn);
                 if let Some(until) = peer.dialer.until() {
@@ -82,7 +83,7 @@ impl<S: Streams> SockDriver<S> {
     }
 
     /// Opens a stream to `key`.
-    fn open(&mut self, key: PeerKey, kind: Kind) -> Result<ConnKey, Errno> {
+    fn open(&mut self, now: Instant, key: PeerKey, kind: Kind) -> Result<ConnKey, Errno> {
         let peer = self.peers.get(key).ok_or(Errno::ESHUTDOWN)?;
         let ni = self.nis.get(peer.ni).ok_or(Errno::ENETDOWN)?;
         if ni.blocked {
@@ -124,7 +125,7 @@ impl<S: Streams> SockDriver<S> {
             ni: peer.ni,
             local: SocketAddr::new(ni.addr, 0),
             remote,
-            phase: Phase::Connecting(Dialed { peer: key, kind, version }),
+            phase: Phase::Connecting(Dialed { peer: key, kind, version, begun: now }),
             outbox: Outbox::new(bytes),
             timer: Instant::FAR_FUTURE,
             in_dirty: false,

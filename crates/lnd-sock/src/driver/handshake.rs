@@ -15,6 +15,7 @@ use crate::proto::frame::FrameRx;
 use crate::proto::hello::{Judged, Known, Own, Reached, judge_active, judge_passive, passive_kind};
 use crate::proto::kinds::Kind;
 use crate::proto::txq::TxQueue;
+use crate::proto::watch::{Loss, Mark};
 use crate::stats::{Refusal, Traffic};
 use crate::streams::{Stop, Streams};
 use crate::tunables::AcceptMode;
@@ -342,6 +343,8 @@ impl<S: Streams> SockDriver<S> {
             tx_deadline: Instant::FAR_FUTURE,
             written: 0,
             acked: 0,
+            mark: Mark::default(),
+            loss: Loss::default(),
             used: 0,
             traffic: Traffic::default(),
         }));

@@ -14,13 +14,14 @@ mod receive;
 mod show;
 mod timers;
 mod transmit;
+mod watch;
 
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
 use lnet::{Driver, Node, Ready, Transmit, Verdict};
-use lnet_types::{Fault, Instant, Memory, MsgId, NiId, Nid, Pid, RxId};
+use lnet_types::{Fault, Instant, Memory, MsgId, NiId, Nid, Pid, ProcessId, RxId};
 use slotmap::{SecondaryMap, SlotMap};
 
 use crate::error::StartError;
@@ -29,7 +30,7 @@ use crate::peer::{ConnKey, Peer, PeerKey};
 use crate::proto::txq::{Pieces, STAGE_LEN};
 use crate::stats::{Stats, Traffic};
 use crate::streams::{ListenerId, Source, StreamOptions, Streams};
-use crate::tunables::{AcceptMode, CONNS_PER_PEER_MAX, SockConfig};
+use crate::tunables::{AcceptMode, CONNS_PER_PEER_MAX, SockConfig, Suspicion};
 use crate::upper::Upper;
 
 use conn::{Conn, Recent};
@@ -81,6 +82,8 @@ enum Timer {
     Conn(ConnKey),
     /// A listener that could not accept.
     Accept(ListenerId),
+    /// The rail to a peer, which is to be looked at.
+    Look(PeerKey),
 }
 
 /// The TCP driver. One value serves any number of interfaces of one node.
@@ -123,6 +126,12 @@ pub struct SockDriver<S> {
     /// Messages that ended inside `send`, to be reported at the next opportunity.
     ended: Vec<(MsgId, Fault)>,
     recent: Recent,
+    /// When rails are suspected; never if `None`.
+    suspicion: Option<Suspicion>,
+    /// Rails that are being looked at.
+    watched: usize,
+    /// Rails that were doubted when their records went.
+    trusted: Vec<(NiId, Nid)>,
     /// The caller of the last `turn` spins: there will be another one at once.
     spinning: bool,
 
@@ -164,6 +173,9 @@ impl<S: Streams> SockDriver<S> {
             accepts: Vec::new(),
             ended: Vec::new(),
             recent: Recent::default(),
+            suspicion: None,
+            watched: 0,
+            trusted: Vec::new(),
             spinning: false,
             rbuf: vec![0; READ_LEN],
             stage: Vec::with_capacity(STAGE_LEN),
@@ -336,6 +348,7 @@ impl<S: Streams> SockDriver<S> {
         for (msg, fault) in core::mem::take(&mut self.ended) {
             up.tx_done(now, msg, Err(fault));
         }
+        self.tell_trusted(now, up);
         for peer in core::mem::take(&mut self.dials) {
             self.dial(now, peer, up);
         }
@@ -373,7 +386,8 @@ impl<S: Streams> SockDriver<S> {
             && self.backlog.is_empty()
             && self.verify.is_empty()
             && self.accepts.is_empty()
-            && self.ended.is_empty());
+            && self.ended.is_empty()
+            && self.trusted.is_empty());
         if at_once { Some(Instant::ZERO) } else { self.timers.first().map(|(at, _)| *at) }
     }
 
@@ -458,6 +472,7 @@ impl<S: Streams> SockDriver<S> {
         if let Some(peer) = self.peers.remove(key) {
             self.by_id.remove(&(peer.ni, peer.id.nid, peer.id.pid));
             self.timers.remove(&(peer.timer, Timer::Peer(key)));
+            self.unwatch(key, &peer);
         }
     }
 }
@@ -480,6 +495,10 @@ impl<S: Streams> Driver for SockDriver<S> {
 
     fn send(&mut self, now: Instant, transmit: Transmit, _mem: &dyn Memory) -> Result<(), Fault> {
         Self::send(self, now, transmit)
+    }
+
+    fn recall(&mut self, ni: NiId, to: ProcessId, msg: MsgId) -> bool {
+        Self::recall(self, ni, to, msg)
     }
 
     fn resume(

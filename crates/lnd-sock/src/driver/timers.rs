@@ -6,6 +6,7 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
+use lnet::Doubt;
 use lnet_types::Instant;
 
 use super::conn::Conn;
@@ -90,6 +91,7 @@ impl<S: Streams> SockDriver<S> {
                     self.handshake_cut(now, key, Cut::Deadline, up);
                 }
                 Timer::Accept(listener) => self.accept(now, listener),
+                Timer::Look(key) => self.look(now, key, up),
                 Timer::Peer(key) => {
                     if let Some(peer) = self.peers.get_mut(key) {
                         peer.timer = Instant::FAR_FUTURE;
@@ -147,7 +149,7 @@ impl<S: Streams> SockDriver<S> {
     }
 
     /// What the peer's TCP has acknowledged extends the time limit (K-30).
-    fn note_progress(&mut self, now: Instant, key: ConnKey) {
+    pub(super) fn note_progress(&mut self, now: Instant, key: ConnKey) {
         let Some(conn) = self.conns.get_mut(key) else { return };
         let (stream, ni) = (conn.stream, conn.ni);
         let Some(state) = conn.up_mut() else { return };
@@ -216,7 +218,10 @@ impl<S: Streams> SockDriver<S> {
             let message = state.tx.next_deadline().unwrap_or(Instant::FAR_FUTURE);
             state.rx_deadline.min(progress).min(message)
         };
-        let idle = peer.conns.is_empty() && peer.waiting.is_empty() && peer.dialer.is_resting();
+        let idle = peer.conns.is_empty()
+            && peer.waiting.is_empty()
+            && peer.dialer.is_resting()
+            && peer.watch.doubt() == Doubt::None;
         let forget = if idle { peer.dialer.not_before.max(now) } else { Instant::FAR_FUTURE };
         peer.conns
             .iter()

@@ -36,7 +36,8 @@ impl<S: Streams> SockDriver<S> {
         let until = now + transmit.timeout;
         let deadline = until.min(now + timeout);
         let key = self.peer_for(&transmit)?;
-        let Some(peer) = self.peers.get(key) else { return Err(NOT_CONNECTABLE) };
+        let Some(peer) = self.peers.get_mut(key) else { return Err(NOT_CONNECTABLE) };
+        peer.wanted = now;
         let version = peer.session.map_or_else(
             || peer.taught.unwrap_or_else(|| first_version(&peer.addr)),
             |(version, _)| version,
@@ -62,6 +63,7 @@ impl<S: Streams> SockDriver<S> {
         }
         self.stats.msgs_queued += 1;
         peer.waiting.push_back(Waiting { transmit, deadline, until });
+        self.watch(now, key);
         self.arm(key, deadline);
         Ok(())
     }
@@ -113,6 +115,7 @@ impl<S: Streams> SockDriver<S> {
             up.tx_deadline = now + timeout;
             // Progress is looked at four times within the limit (K-35).
             self.arm(peer, now + timeout / 4);
+            self.watch(now, peer);
         }
         self.mark_dirty(key);
     }
@@ -213,6 +216,7 @@ impl<S: Streams> SockDriver<S> {
                     let done = &mut self.done;
                     state.tx.wrote(n, |item| done.extend(item.msg()));
                     state.written += n as u64;
+                    state.mark.wrote(now, state.written);
                     state.blocked = n < asked;
                     let msgs = done.len() as u64;
                     let ni = self.nis.get_mut(ni).map(|ni| &mut ni.traffic);

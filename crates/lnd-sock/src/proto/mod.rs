@@ -3,7 +3,8 @@
 //!
 //! `kinds.rs` which connection a message takes · `hello.rs` who may connect · `conn.rs` the phases of
 //! a connection · `frame.rs` where messages begin and end · `sink.rs` where payload goes · `txq.rs`
-//! what is to be written · `zc.rs` acknowledgements owed
+//! what is to be written · `zc.rs` acknowledgements owed ·
+//! `watch.rs` which rails are doubtful
 
 pub(crate) mod conn;
 pub(crate) mod frame;
@@ -11,4 +12,5 @@ pub(crate) mod hello;
 pub(crate) mod kinds;
 pub(crate) mod sink;
 pub(crate) mod txq;
+pub(crate) mod watch;
 pub(crate) mod zc;

@@ -220,6 +220,15 @@ impl TxQueue {
         begun
     }
 
+    /// Takes out a message of which nothing has been written, and gives the acknowledgement that it
+    /// had on its back (0 for none). `None`, and nothing changes, if it is not there or was begun.
+    pub(crate) fn take_back(&mut self, msg: MsgId) -> Option<u64> {
+        let at = self.items.iter().position(|i| i.msg() == Some(msg) && i.sent == 0)?;
+        let item = self.items.remove(at)?;
+        self.bytes -= item.len;
+        Some(item.frame.cookie1)
+    }
+
     /// Empties the queue.
     pub(crate) fn drain(&mut self) -> VecDeque<Queued> {
         self.bytes = 0;

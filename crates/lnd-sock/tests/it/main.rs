@@ -2,6 +2,7 @@
 //! time that split, stall, break and refuse.
 
 mod support;
+mod suspicion;
 
 mod conversations;
 mod faults;

@@ -11,9 +11,9 @@ use super::alive;
 use super::routes::Route;
 use crate::peer::{Peer, PeerNi};
 use crate::send::explain::{Named, Recorder, Step};
-use crate::send::key::{GatewayKey, Priority, RouteKey, choose};
+use crate::send::key::{Doubted, GatewayKey, Priority, RouteKey, choose};
 use crate::send::select::{
-    Path, Request, Tables, avoids_tried, best_ni, best_pair, local_net, within_range,
+    Path, Request, Tables, avoids_tried, best_ni, best_pair, local_net, shaky, silent, within_range,
 };
 
 /// What a path over a gateway adds to a [`Path`].
@@ -63,7 +63,7 @@ pub(crate) fn onward(
     if passing.from_mr && peer.is_mr() && ailing && !r.recovery {
         return best_pair(t, r, peer, rec);
     }
-    let ni = best_ni(t, target.nid.net(), None, r, rec).ok_or(Errno::EHOSTUNREACH)?;
+    let ni = best_ni(t, target.nid.net(), None, &[r.target], r, rec).ok_or(Errno::EHOSTUNREACH)?;
     Ok(Path { ni, peer_ni: r.target, remember: false, counted: false, via: None })
 }
 
@@ -105,7 +105,7 @@ fn hinted(
     }
     let ni = match from {
         Some(ni) => ni,
-        None => best_ni(t, gateway.nid.net(), None, r, rec)?,
+        None => best_ni(t, gateway.nid.net(), None, &[hop], r, rec)?,
     };
     if t.nis.get(ni)?.nid.net() != gateway.nid.net() {
         return None;
@@ -144,7 +144,10 @@ fn by_route(
         choose(rec, Step::Gateway, keyed, |c| Named::Nid(c.ni.nid)).ok_or(Errno::EHOSTUNREACH)?;
     let ni = match from {
         Some(ni) => ni,
-        None => best_ni(t, chosen.ni.nid.net(), None, r, rec).ok_or(Errno::EFAULT)?,
+        None => {
+            let (net, toward) = (chosen.ni.nid.net(), &[chosen.hop]);
+            best_ni(t, net, None, toward, r, rec).ok_or(Errno::EFAULT)?
+        }
     };
     let seq = highest + 1;
     let route = RouteUse { net: chosen.route.net, gateway: chosen.route.gateway, seq };
@@ -191,14 +194,21 @@ fn usable<'a>(
             .filter_map(|id| t.peers.nis.get(*id).map(|n| (*id, n)))
             .min_by_key(|&(id, n)| GatewayKey {
                 down: avoids_tried(t) && !n.status_up,
+                silent: silent(t, own(t, n), &[id]),
                 health: Reverse(n.health),
                 tried: was_tried(t, r, id),
                 priority: Priority(n.grade.priority),
+                shaky: Doubted { around: 0, ..shaky(t, own(t, n), &[id]) },
                 credits: Reverse(n.credits),
                 seq: n.seq,
             })?;
         Some(Candidate { route, place, hop, ni })
     })
+}
+
+/// Our interfaces from which rails lead to a gateway's.
+fn own<'a>(t: Tables<'a>, n: &PeerNi) -> &'a [NiId] {
+    local_net(t, n.nid.net()).map_or(&[][..], |net| &net.nis)
 }
 
 fn was_tried(t: Tables<'_>, r: &Request<'_>, hop: PeerNiId) -> bool {
@@ -211,12 +221,14 @@ fn key(t: Tables<'_>, r: &Request<'_>, dest: &PeerNi, best: u32, c: &Candidate<'
     let turns = t.tunables.legacy_route_rr != 0;
     let preferred = |nid: Nid| dest.mapping.iter().any(|m| m.routers.contains(&nid));
     RouteKey {
+        silent: silent(t, own(t, c.ni), &[c.hop]),
         tried: was_tried(t, r, c.hop),
         not_preferred: dest.mapping.iter().any(|m| !m.routers.is_empty())
             && !primary.is_some_and(preferred),
         priority: c.route.priority.into(),
         hops: c.route.hops.unwrap_or(1).into(),
         health: Reverse(if turns { 0 } else { within_range(t, c.ni.health, best) }),
+        shaky: Doubted { around: 0, ..shaky(t, own(t, c.ni), &[c.hop]) },
         queued_bytes: if turns { 0 } else { c.ni.queued_bytes },
         credits: Reverse(if turns { 0 } else { c.ni.credits }),
         seq: c.route.seq,

@@ -15,6 +15,8 @@ use crate::send::explain::{Named, Recorder, Step};
 pub enum Criterion {
     /// The interface has no link.
     Usable,
+    /// Rails that have fallen silent (DEC-31).
+    Silence,
     /// Health, or that of a network's best interface; within `health_range`.
     Health,
     /// Health of the network's best interface of ours.
@@ -33,6 +35,8 @@ pub enum Criterion {
     Hops,
     /// Pairs by rules.
     Pairing,
+    /// Rails that lose or lag (DEC-31).
+    Suspicion,
     /// Numbers of messages by rules.
     Turn,
     /// The same for our side of a network.
@@ -56,6 +60,7 @@ impl Criterion {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Usable => "usable",
+            Self::Silence => "silence",
             Self::Health => "health",
             Self::LocalHealth => "local health",
             Self::Flapping => "flapping",
@@ -65,6 +70,7 @@ impl Criterion {
             Self::Router => "router rule",
             Self::Hops => "hops",
             Self::Pairing => "pairing",
+            Self::Suspicion => "suspicion",
             Self::Turn => "turn",
             Self::LocalTurn => "local turn",
             Self::Distance => "distance",
@@ -192,6 +198,26 @@ impl Shown for Pairing {
     }
 }
 
+/// Doubt about the rails of a candidate, least first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Doubted {
+    /// All the rails that the candidate could be used on.
+    pub(crate) wholly: bool,
+    /// The doubts about all rails that end in it, added up. What has silenced one of them has
+    /// probably silenced more, on which nothing has been sent yet.
+    pub(crate) around: usize,
+}
+
+impl Shown for Doubted {
+    fn shown(&self) -> Option<String> {
+        match (self.wholly, self.around) {
+            (true, _) => Some("yes".to_owned()),
+            (false, 0) => None,
+            (false, n) => Some(format!("nearby ({n})")),
+        }
+    }
+}
+
 macro_rules! key {
     ($(#[$doc:meta])* $name:ident { $($field:ident: $ty:ty => $criterion:ident,)* }) => {
         $(#[$doc])*
@@ -220,6 +246,7 @@ key! {
     /// Networks that both sides have (S-35).
     NetKey {
         dead: bool => Usable,
+        silent: Doubted => Silence,
         first_peer_priority: Priority => Priority,
         first_local_priority: Priority => LocalPriority,
         peer_health: Reverse<u32> => Health,
@@ -227,6 +254,7 @@ key! {
         local_health: Reverse<u32> => LocalHealth,
         local_priority: Priority => LocalPriority,
         tried: bool => Tried,
+        shaky: Doubted => Suspicion,
         peer_turn: Standing => Turn,
         local_turn: Standing => LocalTurn,
         peer_seq: u64 => Rotation,
@@ -238,12 +266,14 @@ key! {
     /// Local interfaces on one network (S-41).
     NiKey {
         fatal: bool => Usable,
+        silent: Doubted => Silence,
         first_priority: Priority => Priority,
         health: Reverse<u32> => Health,
         flapping: Flapping => Flapping,
         tried: usize => Tried,
         priority: Priority => Priority,
         excluded: bool => Pairing,
+        shaky: Doubted => Suspicion,
         turn: Standing => Turn,
         path_turn: Standing => Turn,
         distance: Distance => Distance,
@@ -255,12 +285,14 @@ key! {
 key! {
     /// A peer's interfaces on one network (S-43).
     PeerNiKey {
+        silent: Doubted => Silence,
         first_priority: Priority => Priority,
         health: Reverse<u32> => Health,
         flapping: Flapping => Flapping,
         tried: bool => Tried,
         priority: Priority => Priority,
         pairing: Pairing => Pairing,
+        shaky: Doubted => Suspicion,
         turn: Standing => Turn,
         path_turn: Standing => Turn,
         queued_bytes: Option<u64> => QueuedBytes,
@@ -272,11 +304,13 @@ key! {
 key! {
     /// Routes to one network (S-55, DEC-24).
     RouteKey {
+        silent: Doubted => Silence,
         tried: bool => Tried,
         not_preferred: bool => Router,
         priority: u64 => Priority,
         hops: u64 => Hops,
         health: Reverse<u32> => Health,
+        shaky: Doubted => Suspicion,
         queued_bytes: u64 => QueuedBytes,
         credits: Reverse<i32> => Credits,
         seq: u64 => Rotation,
@@ -289,9 +323,11 @@ key! {
     /// Interfaces of one gateway (S-54).
     GatewayKey {
         down: bool => Usable,
+        silent: Doubted => Silence,
         health: Reverse<u32> => Health,
         tried: bool => Tried,
         priority: Priority => Priority,
+        shaky: Doubted => Suspicion,
         credits: Reverse<i32> => Credits,
         seq: u64 => Rotation,
     }

@@ -240,18 +240,7 @@ impl Node {
             return Ok(());
         }
         let msg = self.msgs.get(id).ok_or(Errno::ENOENT)?;
-        let request = Request {
-            target: peer_ni,
-            src: msg.src,
-            recovery: msg.recovery,
-            internal,
-            response,
-            numa_node: self.numa_node_of(msg),
-            tried: &msg.tried,
-            hint: msg.hint,
-            passing: self.passing(id),
-            check_net: self.check_net(peer_ni, &msg.hdr.kind),
-        };
+        let request = self.request(id, msg, peer_ni);
         let path = if self.tunables.explain_last == 0 {
             select::path(self.tables(), &request, &mut None)?
         } else {
@@ -274,12 +263,29 @@ impl Node {
         Ok(())
     }
 
+    /// What selection asks about a message for `target`.
+    pub(crate) fn request<'a>(&self, id: MsgId, msg: &'a Msg, target: PeerNiId) -> Request<'a> {
+        Request {
+            target,
+            src: msg.src,
+            recovery: msg.recovery,
+            internal: is_internal(&msg.hdr.kind),
+            response: msg.is_response(),
+            numa_node: self.numa_node_of(msg),
+            tried: &msg.tried,
+            hint: msg.hint,
+            passing: self.passing(id),
+            check_net: self.check_net(target, &msg.hdr.kind),
+        }
+    }
+
     pub(crate) fn tables(&self) -> Tables<'_> {
         Tables {
             nets: &self.nets,
             nis: &self.nis,
             peers: &self.peers,
             numa: &self.numa,
+            rails: &self.rails,
             net_floor: self.net_floor,
             routes: &self.router.routes,
             tunables: &self.tunables,

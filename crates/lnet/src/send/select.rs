@@ -9,6 +9,7 @@ use core::cmp::Reverse;
 use lnet_types::{Errno, Instant, Net, NiId, Nid, PeerNiId};
 use slotmap::SlotMap;
 
+use crate::driver::Doubt;
 use crate::flap::Flaps;
 use crate::local::{LocalNet, Ni};
 use crate::numa::Numa;
@@ -17,7 +18,10 @@ use crate::policy::turn::{NO_PRIORITY, Standing};
 use crate::router::choose::{self as gateway, Passing, Via};
 use crate::router::routes::Routes;
 use crate::send::explain::{Freedom, Named, Recorder, Step};
-use crate::send::key::{Distance, Flapping, NetKey, NiKey, Pairing, PeerNiKey, Priority, choose};
+use crate::send::key::{
+    Distance, Doubted, Flapping, NetKey, NiKey, Pairing, PeerNiKey, Priority, choose,
+};
+use crate::suspicion::Rails;
 use crate::{Retries, Tunables};
 
 /// What is to be sent, as far as the path depends on it.
@@ -49,6 +53,7 @@ pub(crate) struct Tables<'a> {
     pub(crate) nis: &'a SlotMap<NiId, Ni>,
     pub(crate) peers: &'a Peers,
     pub(crate) numa: &'a Numa,
+    pub(crate) rails: &'a Rails,
     /// Floor of the turns of local networks.
     pub(crate) net_floor: u64,
     pub(crate) routes: &'a Routes,
@@ -80,8 +85,8 @@ pub(crate) fn path(t: Tables<'_>, r: &Request<'_>, rec: &mut Recorder<'_>) -> Re
     }
     if let Some(src) = r.src {
         // DEC-15: a response that failed may take another pair, but only towards an MR peer.
-        let may_move = r.response && multi_rail && !r.tried.is_empty();
-        if !may_move || t.tunables.kernel_clocks() {
+        let may_move = r.response && multi_rail && !t.tunables.kernel_clocks();
+        if !may_move || (r.tried.is_empty() && !has_better_rail(t, r, peer, src)) {
             freedom(rec, Freedom::None);
             return pinned(t, r, target, src, peer.is_mr(), rec);
         }
@@ -101,9 +106,45 @@ pub(crate) fn path(t: Tables<'_>, r: &Request<'_>, rec: &mut Recorder<'_>) -> Re
     }
     let ni = match known {
         Some(ni) => ni,
-        None => best_ni(t, target.nid.net(), peer_net, r, rec).ok_or(Errno::EHOSTUNREACH)?,
+        None => {
+            let toward = &[r.target];
+            best_ni(t, target.nid.net(), peer_net, toward, r, rec).ok_or(Errno::EHOSTUNREACH)?
+        }
     };
     Ok(Path { ni, peer_ni: r.target, remember, counted: !r.internal, via: None })
+}
+
+/// Whether a response would leave a doubtful rail by going another way (DEC-15, DEC-31).
+fn has_better_rail(t: Tables<'_>, r: &Request<'_>, peer: &Peer, src: Nid) -> bool {
+    if t.rails.is_clean() {
+        return false;
+    }
+    let Some(own) = ni_by_nid(t, src) else { return false };
+    let doubt = t.rails.of(own, r.target);
+    doubt > Doubt::None
+        && best_pair(t, r, peer, &mut None).is_ok_and(|p| t.rails.of(p.ni, p.peer_ni) < doubt)
+}
+
+/// Whether all rails between `own` and `theirs` are silent: there is no use in trying.
+pub(crate) fn silent(t: Tables<'_>, own: &[NiId], theirs: &[PeerNiId]) -> Doubted {
+    Doubted { wholly: all_are(t, Doubt::Silent, own, theirs), around: 0 }
+}
+
+/// Whether all rails between `own` and `theirs` are doubted, and how much they are in all.
+pub(crate) fn shaky(t: Tables<'_>, own: &[NiId], theirs: &[PeerNiId]) -> Doubted {
+    if t.rails.is_clean() {
+        return Doubted::default();
+    }
+    let doubts = |ni: &NiId| theirs.iter().map(|p| t.rails.of(*ni, *p) as usize).sum::<usize>();
+    let around = own.iter().map(doubts).sum();
+    Doubted { wholly: all_are(t, Doubt::Shaky, own, theirs), around }
+}
+
+fn all_are(t: Tables<'_>, level: Doubt, own: &[NiId], theirs: &[PeerNiId]) -> bool {
+    !t.rails.is_clean()
+        && !own.is_empty()
+        && !theirs.is_empty()
+        && own.iter().all(|ni| theirs.iter().all(|p| t.rails.of(*ni, *p) >= level))
 }
 
 fn freedom(rec: &mut Recorder<'_>, freedom: Freedom) {
@@ -155,7 +196,8 @@ pub(crate) fn best_pair(
         // S-37
         return gateway::routed(t, r, None, None, rec);
     };
-    let ni = best_ni(t, peer_net.net, Some(peer_net), r, rec).ok_or(Errno::EHOSTUNREACH)?;
+    let (net, toward) = (peer_net.net, &peer_net.nis);
+    let ni = best_ni(t, net, Some(peer_net), toward, r, rec).ok_or(Errno::EHOSTUNREACH)?;
     let peer_ni = best_peer_ni(t, r, ni, peer_net, rec).ok_or(Errno::EFAULT)?;
     Ok(Path { ni, peer_ni, remember: false, counted: !r.internal, via: None })
 }
@@ -192,6 +234,7 @@ fn best_net<'a>(
         let first = t.tunables.udsp_first != 0;
         let key = NetKey {
             dead: !t.tunables.kernel_selection() && is_dead(t, ln),
+            silent: silent(t, &ln.nis, &pn.nis),
             first_peer_priority: priority(pn.grade.priority, first),
             first_local_priority: priority(ln.grade.priority, first),
             peer_health: Reverse(within_range(t, pn.health, best_peer)),
@@ -199,6 +242,7 @@ fn best_net<'a>(
             local_health: Reverse(within_range(t, health, best_local)),
             local_priority: priority(ln.grade.priority, !first),
             tried: avoids_tried(t) && is_exhausted(t, r, pn, ln),
+            shaky: Doubted { around: 0, ..shaky(t, &ln.nis, &pn.nis) },
             peer_turn: pn.turn.standing(pn.grade.messages, peer.net_floor),
             local_turn: ln.turn.standing(ln.grade.messages, t.net_floor),
             peer_seq: pn.seq,
@@ -233,11 +277,13 @@ fn is_exhausted(t: Tables<'_>, r: &Request<'_>, peer_net: &PeerNet, net: &LocalN
     tried > 0 && tried >= net.nis.len() * peer_net.nis.len()
 }
 
-/// The best interface of ours on `net` (S-41), towards the peer's interfaces there if it has any.
+/// The best interface of ours on `net` (S-41), towards the peer's interfaces there if it has any, of
+/// which `toward` come into question.
 pub(crate) fn best_ni(
     t: Tables<'_>,
     net: Net,
     peer_net: Option<&PeerNet>,
+    toward: &[PeerNiId],
     r: &Request<'_>,
     rec: &mut Recorder<'_>,
 ) -> Option<NiId> {
@@ -262,12 +308,14 @@ pub(crate) fn best_ni(
             let tried = r.tried.iter().filter(|_| avoids_tried(t)).filter(|&&(x, _)| x == id);
             let key = NiKey {
                 fatal: ni.fatal,
+                silent: silent(t, &[id], toward),
                 first_priority: priority(ni.grade.priority, first),
                 health: Reverse(within_range(t, ni.health, best)),
                 flapping: is_flapping(t, &ni.flaps),
                 tried: tried.count(),
                 priority: priority(ni.grade.priority, !first),
                 excluded,
+                shaky: shaky(t, &[id], toward),
                 turn: ni.turn.standing(ni.grade.messages, net.floor),
                 path_turn,
                 distance: distance(t, r, ni),
@@ -337,6 +385,7 @@ fn best_peer_ni(
     let best = best_peer_health(t, net);
     let own = t.nis.get(ni).map_or(Nid::ANY, |ni| ni.nid);
     let first = t.tunables.udsp_first != 0;
+    let all = local_net(t, net.net).map_or(&[][..], |net| &net.nis);
     let keyed = net
         .nis
         .iter()
@@ -346,12 +395,14 @@ fn best_peer_ni(
         .filter(|(id, _)| !once_each(t) || !r.tried.contains(&(ni, *id)))
         .map(|(id, n)| {
             let key = PeerNiKey {
+                silent: silent(t, &[ni], &[id]),
                 first_priority: priority(n.grade.priority, first),
                 health: Reverse(within_range(t, n.health, best)),
                 flapping: is_flapping(t, &n.flaps),
                 tried: avoids_tried(t) && r.tried.contains(&(ni, id)),
                 priority: priority(n.grade.priority, !first),
                 pairing: pairing_of(t, own, n),
+                shaky: Doubted { around: shaky(t, all, &[id]).around, ..shaky(t, &[ni], &[id]) },
                 turn: n.turn.standing(n.grade.messages, net.floor),
                 path_turn: path_turn(n, own, net),
                 queued_bytes: (!t.tunables.kernel_selection()).then_some(n.queued_bytes),

@@ -105,6 +105,7 @@ impl Bench {
                 crate::Output::Resume { rx, verdict, .. } => out.push((rx, verdict)),
                 crate::Output::Send(t) => self.w.held.push_back((0, t)),
                 crate::Output::Release(region) => self.w.hosts[0].released.push(region),
+                crate::Output::Recall { .. } => {}
             }
         }
         out

@@ -14,4 +14,5 @@ mod requirements;
 mod routing;
 mod selection;
 mod storm;
+mod suspicion;
 mod world;

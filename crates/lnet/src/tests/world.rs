@@ -265,6 +265,14 @@ impl World {
                     let (_, _, bytes) = self.parked.remove(&(i, rx)).unwrap();
                     self.place(i, verdict, &bytes);
                 }
+                Output::Recall { ni, to, msg } => {
+                    let asked =
+                        |(at, t): &(usize, Transmit)| (*at, t.msg, t.ni, t.to) == (i, msg, ni, to);
+                    if let Some(at) = self.held.iter().position(asked) {
+                        self.held.remove(at);
+                        h.node.tx_recalled(now, msg);
+                    }
+                }
                 Output::Release(region) => {
                     // Nobody may touch it any more.
                     h.mem.0[region.0 as usize] = Vec::new();

@@ -34,7 +34,7 @@ const fn name(name: &'static str, parse: &'static str, configure: &'static str) 
     Name { name, parse, configure, object: name, check: |_| None, original: true }
 }
 
-const NAMES: [Name; 20] = [
+const NAMES: [Name; 23] = [
     name("numa_range", "numa_range", "numa_range"),
     Name {
         check: |v| (v < 16).then_some("must be at least 16"),
@@ -78,6 +78,9 @@ const NAMES: [Name; 20] = [
     name("explain_last", "explain_last", "explain last"),
     name("flap_hold_down", "flap_hold_down", "flap hold down"),
     name("resend_on", "resend_on", "resend on"),
+    name("rail_suspicion", "rail_suspicion", "rail suspicion"),
+    name("suspect_after_min", "suspect_after_min", "suspect after min"),
+    name("suspect_after_rtts", "suspect_after_rtts", "suspect after rtts"),
 ];
 
 fn boolean(value: i64) -> Option<&'static str> {

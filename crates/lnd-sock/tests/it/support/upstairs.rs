@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use lnd_sock::Upper;
-use lnet::{DropReason, Payload, PeerMisbehaved, Rx, Sink, Transmit, Verdict};
+use lnet::{Doubt, DropReason, Payload, PeerMisbehaved, Rx, Sink, Transmit, Verdict};
 use lnet_types::{
     Fault, Instant, IoVec, Memory, MsgId, NiId, Nid, Pid, ProcessId, RegionId, RxId, Span,
 };
@@ -96,6 +96,8 @@ pub(crate) struct Upstairs {
     /// Messages that were deferred and not decided, by their place in `received`.
     held: Vec<usize>,
     pub(crate) down: Vec<(NiId, Nid, Instant)>,
+    /// What the driver said of rails, and when.
+    pub(crate) rails: Vec<(Nid, Doubt, Instant)>,
 }
 
 impl Default for Upstairs {
@@ -111,6 +113,7 @@ impl Default for Upstairs {
             gone: Vec::new(),
             held: Vec::new(),
             down: Vec::new(),
+            rails: Vec::new(),
         }
     }
 }
@@ -271,5 +274,9 @@ impl Upper for Upstairs {
 
     fn peer_down(&mut self, _now: Instant, ni: NiId, nid: Nid, last_alive: Instant) {
         self.down.push((ni, nid, last_alive));
+    }
+
+    fn rail_changed(&mut self, now: Instant, _ni: NiId, nid: Nid, doubt: Doubt) {
+        self.rails.push((nid, doubt, now));
     }
 }

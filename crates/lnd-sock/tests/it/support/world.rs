@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use lnd_sock::{
     Accepted, ListenerId, NiStart, Origin, SockConfig, SockDriver, Source, Stop, StreamId,
-    StreamOptions, Streams,
+    StreamOptions, Streams, Transport,
 };
 use lnet::Ready;
 use lnet_types::{Errno, Fault, Instant, Nid, Prng};
@@ -30,6 +30,8 @@ pub(crate) struct Weather {
     pub(crate) refusing: BTreeSet<IpAddr>,
     /// Source ports are given out from here, downwards.
     pub(crate) privileged: bool,
+    /// What every stream's transport says of itself, but for `unacked`.
+    pub(crate) transport: Transport,
 }
 
 impl Default for Weather {
@@ -40,6 +42,7 @@ impl Default for Weather {
             dead: false,
             refusing: BTreeSet::new(),
             privileged: true,
+            transport: Transport::default(),
         }
     }
 }
@@ -303,6 +306,12 @@ impl Streams for SimStreams {
         let Some((pipe, end)) = self.stream(&net, stream) else { return 0 };
         // The window is the receiver's; what it holds is not read and counts as on the way.
         net.pipes[pipe].ends[1 - end].inbox.len() as u64
+    }
+
+    fn transport(&self, stream: StreamId) -> Option<Transport> {
+        let said = self.net.borrow().weather.transport;
+        let unacked = self.unacked(stream);
+        Some(Transport { unacked, unsent: said.unsent.min(unacked), ..said })
     }
 
     fn take_error(&mut self, stream: StreamId) -> Option<Errno> {

@@ -1,0 +1,194 @@
+//! Looking at rails (DEC-31). A rail with something on the way is looked at every few milliseconds by
+//! a timer of its own; one that is idle and above doubt is not looked at, and a message costs no
+//! system call. What a look means is judged in `proto/watch.rs`.
+//!
+//! A doubted rail is asked to prove itself: with keepalives while it is idle, and with connection
+//! attempts while it has none. That ends when nobody has wanted the rail for a minute.
+
+use core::time::Duration;
+
+use lnet::Doubt;
+use lnet_types::{Instant, MsgId, NiId, ProcessId};
+
+use super::conn::{Conn, Phase};
+use super::{SockDriver, Timer};
+use crate::peer::{ConnKey, Peer, PeerKey};
+use crate::proto::watch::Seen;
+use crate::streams::Streams;
+use crate::tunables::Suspicion;
+use crate::upper::Upper;
+
+/// Looks at one rail are so many to the shortest limit ...
+const LOOKS_PER_LIMIT: u32 = 4;
+/// ... but no more than a look anywhere in this time: ten thousand busy rails are looked at ten times
+/// a second each.
+const LOOK_COST: Duration = Duration::from_micros(10);
+/// Looks from one keepalive that proves a rail to the next.
+const LOOKS_PER_PROOF: u32 = 4;
+/// A doubted rail that nobody wants for so long is left alone.
+const FORGET: Duration = Duration::from_secs(60);
+
+impl<S: Streams> SockDriver<S> {
+    /// Switches suspicion on, with its limits, or off. Switched off, rails are above doubt.
+    pub fn set_suspicion(&mut self, limits: Option<Suspicion>) {
+        self.suspicion = limits;
+    }
+
+    /// Something is on its way to a peer, or wants to be: its rail is worth a look.
+    pub(super) fn watch(&mut self, now: Instant, key: PeerKey) {
+        let Some(limits) = self.suspicion else { return };
+        let every = self.look_interval(limits);
+        let Some(peer) = self.peers.get_mut(key) else { return };
+        if peer.look_at == Instant::FAR_FUTURE {
+            peer.look_at = now + every;
+            self.timers.insert((peer.look_at, Timer::Look(key)));
+            self.watched += 1;
+        }
+    }
+
+    fn look_interval(&self, limits: Suspicion) -> Duration {
+        let looks = u32::try_from(self.watched).unwrap_or(u32::MAX);
+        (limits.after / LOOKS_PER_LIMIT).max(LOOK_COST.saturating_mul(looks))
+    }
+
+    /// The record of a peer goes: nobody looks at its rail any more. What was thought of it is told
+    /// with the next flush.
+    pub(super) fn unwatch(&mut self, key: PeerKey, peer: &Peer) {
+        if peer.look_at != Instant::FAR_FUTURE {
+            self.timers.remove(&(peer.look_at, Timer::Look(key)));
+            self.watched -= 1;
+        }
+        if peer.watch.doubt() != Doubt::None {
+            self.trusted.push((peer.ni, peer.id.nid));
+        }
+    }
+
+    /// Tells of rails whose records are gone.
+    pub(super) fn tell_trusted<U: Upper + ?Sized>(&mut self, now: Instant, up: &mut U) {
+        for (ni, nid) in core::mem::take(&mut self.trusted) {
+            up.rail_changed(now, ni, nid, Doubt::None);
+        }
+    }
+
+    /// The timer of a rail has fired.
+    pub(super) fn look<U: Upper + ?Sized>(&mut self, now: Instant, key: PeerKey, up: &mut U) {
+        let Some(peer) = self.peers.get_mut(key) else { return };
+        peer.look_at = Instant::FAR_FUTURE;
+        self.watched -= 1;
+        let Some(limits) = self.suspicion else {
+            if peer.watch.doubt() != Doubt::None {
+                peer.watch.trust(now);
+                let (ni, nid) = (peer.ni, peer.id.nid);
+                up.rail_changed(now, ni, nid, Doubt::None);
+            }
+            return;
+        };
+        let conns = peer.conns.clone();
+        let attempt = peer.dialer.trying();
+        let (mut busy, mut seen) = (attempt.is_some(), Seen::Nothing);
+        for conn in conns {
+            if let Some(shown) = self.look_at_conn(now, limits, conn) {
+                busy = true;
+                seen = seen.max(shown);
+            }
+        }
+        if let Some(Phase::Connecting(dialed) | Phase::AwaitHello { dialed, .. }) =
+            attempt.and_then(|attempt| self.conns.get(attempt)).map(|conn| &conn.phase)
+            && now.saturating_since(dialed.begun) > limits.limit(Duration::ZERO)
+        {
+            seen = Seen::Silent;
+        }
+        let Some(peer) = self.peers.get_mut(key) else { return };
+        busy |= !peer.waiting.is_empty();
+        let news = if now <= peer.wanted + FORGET {
+            peer.watch.saw(now, seen)
+        } else if peer.watch.doubt() != Doubt::None {
+            peer.watch.trust(now);
+            self.arm(key, now);
+            Some(Doubt::None)
+        } else {
+            None
+        };
+        let Some(peer) = self.peers.get(key) else { return };
+        let (ni, nid, doubted) = (peer.ni, peer.id.nid, peer.watch.doubt() != Doubt::None);
+        if doubted && !busy {
+            self.ask_for_proof(now, key);
+        }
+        if busy || doubted {
+            self.watch(now, key);
+        }
+        if let Some(doubt) = news {
+            self.stats.rails_doubted += u64::from(doubt == Doubt::Silent);
+            up.rail_changed(now, ni, nid, doubt);
+        }
+    }
+
+    /// What one connection shows; `None` if nothing was on the way since the last look.
+    fn look_at_conn(&mut self, now: Instant, limits: Suspicion, key: ConnKey) -> Option<Seen> {
+        let state = self.conns.get_mut(key)?.up_mut()?;
+        if state.tx_deadline == Instant::FAR_FUTURE {
+            state.mark.clear();
+            return None;
+        }
+        let before = state.acked;
+        self.note_progress(now, key);
+        let conn = self.conns.get_mut(key)?;
+        let stream = conn.stream;
+        let state = conn.up_mut()?;
+        let progress = state.acked > before;
+        let age = state.mark.age(now, state.acked, state.written);
+        let Some(transport) = self.streams.transport(stream) else {
+            return Some(if progress { Seen::Well } else { Seen::Nothing });
+        };
+        let loses = state.loss.look(&transport);
+        if transport.unsent >= transport.unacked {
+            // All that was sent is acknowledged, so what comes now is as new as this look.
+            state.mark.clear();
+            state.mark.wrote(now, state.written);
+        }
+        Some(limits.judge(&transport, age, loses, progress))
+    }
+
+    /// Sends something over an idle rail that will tell how it is.
+    fn ask_for_proof(&mut self, now: Instant, key: PeerKey) {
+        let Some(peer) = self.peers.get_mut(key) else { return };
+        peer.looks = peer.looks.wrapping_add(1);
+        if !peer.looks.is_multiple_of(LOOKS_PER_PROOF) {
+            return;
+        }
+        if peer.conns.is_empty() {
+            self.want_connections(now, key);
+        } else if peer.session.is_some_and(|(version, _)| version.has_keepalives()) {
+            self.send_keepalive(now, key);
+        } else {
+            // Nothing harmless can be said to it: silence is the only proof.
+            let _ = peer.watch.saw(now, Seen::Well);
+        }
+    }
+
+    /// [`lnet::Driver::recall`].
+    pub fn recall(&mut self, ni: NiId, to: ProcessId, msg: MsgId) -> bool {
+        let Some(key) = self.find_peer(ni, to.nid, to.pid) else { return false };
+        let Some(peer) = self.peers.get_mut(key) else { return false };
+        if let Some(at) = peer.waiting.iter().position(|m| m.transmit.msg == msg) {
+            peer.waiting.remove(at);
+            self.stats.msgs_recalled += 1;
+            return true;
+        }
+        for conn in &peer.conns {
+            let Some(up) = self.conns.get_mut(*conn).and_then(Conn::up_mut) else { continue };
+            if let Some(cookie) = up.tx.take_back(msg) {
+                if cookie != 0 {
+                    peer.owed.push(cookie);
+                    if !peer.ack_listed {
+                        peer.ack_listed = true;
+                        self.ack_dirty.push(key);
+                    }
+                }
+                self.stats.msgs_recalled += 1;
+                return true;
+            }
+        }
+        false
+    }
+}

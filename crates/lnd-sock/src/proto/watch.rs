@@ -1,0 +1,352 @@
+//! What the transport shows of a rail, judged (DEC-31): pure, values in, doubt out.
+//!
+//! [`Mark`] tells the age of the oldest byte on the way from stream positions alone, so that nothing
+//! has to be noted per message. [`Loss`] keeps the recent share of segments that were sent twice.
+//! [`Watch`] is the state of one rail:
+//!
+//! ```text
+//!           lost or late               nothing acknowledged in time
+//!   None ───────────────► Shaky ─────────────────────────────────────► Silent
+//!    ▲                    │   ▲                                          │
+//!    ╰── well for a time ─╯   ╰─────────── something acknowledged ───────╯
+//! ```
+//!
+//! A rail that has been doubted has to prove itself, with keepalives that the driver sends for it:
+//! for a second at first, four times as long when it fails again soon after. So a flapping rail
+//! stays doubted, and one that has healed is back in a second.
+//!
+//! When to look, and at what, is in `driver/watch.rs`.
+
+use core::time::Duration;
+
+use lnet::Doubt;
+use lnet_types::Instant;
+
+use crate::streams::Transport;
+use crate::tunables::Suspicion;
+
+/// The first time of proof, and the longest.
+const PROOF_MIN: Duration = Duration::from_secs(1);
+const PROOF_MAX: Duration = Duration::from_secs(16);
+/// Failing again within this time after it was trusted makes the next proof longer.
+const RELAPSE: Duration = Duration::from_secs(30);
+/// Looks at which something was acknowledged, that a proof takes at least.
+const PROOFS: u32 = 4;
+
+/// Where the bytes on the way end that were there when it was set, and since when.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Mark(Option<(u64, Instant)>);
+
+impl Mark {
+    /// The stream has been written to, up to `written`.
+    pub(crate) fn wrote(&mut self, now: Instant, written: u64) {
+        self.0.get_or_insert((written, now));
+    }
+
+    /// All is acknowledged.
+    pub(crate) const fn clear(&mut self) {
+        self.0 = None;
+    }
+
+    /// How long the oldest byte has been on the way, at least: `acked` of `written` bytes are
+    /// acknowledged. Too little by no more than the time between two looks.
+    pub(crate) fn age(&mut self, now: Instant, acked: u64, written: u64) -> Duration {
+        match self.0 {
+            Some((end, since)) if acked < end => now.saturating_since(since),
+            _ => {
+                self.0 = (acked < written).then_some((written, now));
+                Duration::ZERO
+            }
+        }
+    }
+}
+
+/// The share of segments sent twice, of late: old ones fade.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Loss {
+    /// Totals at the last look.
+    seen: Option<(u32, u32)>,
+    /// Recent segments, sent at all and sent again, in 256ths.
+    sent: u64,
+    resent: u64,
+}
+
+impl Loss {
+    /// Recent segments sent again that are no accident, and the share that they must have of all: 1
+    /// in so many.
+    const RESENT_MIN: u64 = 2;
+    const SHARE: u64 = 50;
+
+    /// Takes the totals of a stream; tells whether it loses.
+    pub(crate) fn look(&mut self, t: &Transport) -> bool {
+        let (sent, resent) = self.seen.replace((t.sent, t.resent)).unwrap_or((t.sent, t.resent));
+        let fade = |old: u64, new: u32, before: u32| {
+            old - old / 16 + u64::from(new.wrapping_sub(before)) * 256
+        };
+        let fresh = t.resent != resent;
+        self.sent = fade(self.sent, t.sent, sent);
+        self.resent = fade(self.resent, t.resent, resent);
+        fresh && self.resent >= Self::RESENT_MIN * 256 && self.resent * Self::SHARE >= self.sent
+    }
+}
+
+/// What a look at a rail has shown: the worst that any of its connections did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Seen {
+    /// Nothing to judge by.
+    #[default]
+    Nothing,
+    /// Something was acknowledged, and nothing speaks against the rail.
+    Well,
+    /// It loses or lags.
+    Shaky,
+    /// Something is overdue.
+    Silent,
+}
+
+impl Suspicion {
+    /// How long a byte, or a connection attempt, may take where round trips take `rtt`.
+    pub(crate) fn limit(&self, rtt: Duration) -> Duration {
+        self.after.max(rtt.saturating_mul(self.rtts))
+    }
+
+    /// Judges a stream with bytes on the way, the oldest for `age`.
+    pub(crate) fn judge(&self, t: &Transport, age: Duration, loses: bool, progress: bool) -> Seen {
+        // What was written and not sent waits for the receiver's window: the rail is well, its
+        // end is slow.
+        if t.unsent < t.unacked && age > self.limit(t.rtt) {
+            Seen::Silent
+        } else if loses || t.rtt > self.limit(t.rtt_min) {
+            Seen::Shaky
+        } else if progress {
+            Seen::Well
+        } else {
+            Seen::Nothing
+        }
+    }
+}
+
+/// The state of one rail.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Watch {
+    doubt: Doubt,
+    /// Since when it has been well, and at how many looks, while it is doubted.
+    proof: Option<(Instant, u32)>,
+    /// How long it must be well to be trusted again.
+    needs: Duration,
+    /// When it was trusted again last.
+    trusted: Instant,
+}
+
+impl Watch {
+    pub(crate) const fn doubt(&self) -> Doubt {
+        self.doubt
+    }
+
+    /// Takes what a look has shown; the new doubt if it is another one than before.
+    pub(crate) fn saw(&mut self, now: Instant, seen: Seen) -> Option<Doubt> {
+        let before = self.doubt;
+        match seen {
+            Seen::Nothing => {}
+            Seen::Silent | Seen::Shaky => {
+                if before == Doubt::None {
+                    let again = self.needs != Duration::ZERO && now < self.trusted + RELAPSE;
+                    self.needs = if again { (self.needs * 4).min(PROOF_MAX) } else { PROOF_MIN };
+                }
+                self.proof = None;
+                self.doubt = if seen == Seen::Silent { Doubt::Silent } else { Doubt::Shaky };
+            }
+            Seen::Well => {
+                if before != Doubt::None {
+                    self.doubt = Doubt::Shaky;
+                    let (since, looks) = self.proof.unwrap_or((now, 0));
+                    self.proof = Some((since, looks + 1));
+                    if looks + 1 >= PROOFS && now >= since + self.needs {
+                        self.trust(now);
+                    }
+                }
+            }
+        }
+        (self.doubt != before).then_some(self.doubt)
+    }
+
+    /// Doubts it no more.
+    pub(crate) const fn trust(&mut self, now: Instant) {
+        self.doubt = Doubt::None;
+        self.proof = None;
+        self.trusted = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Suspicion = Suspicion { after: Duration::from_millis(50), rtts: 8 };
+
+    fn ms(n: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(n)
+    }
+
+    /// A stream with 100 bytes on the way, all of them sent, over round trips of `rtt` ms.
+    fn transport(rtt: u64) -> Transport {
+        let rtt = Duration::from_millis(rtt);
+        Transport { unacked: 100, unsent: 0, rtt, rtt_min: rtt, sent: 0, resent: 0 }
+    }
+
+    #[test]
+    fn the_longer_of_both_times_is_the_limit() {
+        for (rtt, limit) in [(0, 50), (1, 50), (6, 50), (7, 56), (100, 800)] {
+            let got = LIMITS.limit(Duration::from_millis(rtt));
+            assert_eq!(got, Duration::from_millis(limit), "round trips of {rtt} ms");
+        }
+        assert!(LIMITS.limit(Duration::MAX) == Duration::MAX);
+    }
+
+    #[test]
+    fn a_byte_is_overdue_just_over_the_limit_and_not_at_it() {
+        let tick = Duration::from_nanos(1);
+        for rtt in [0, 1, 20] {
+            let (t, limit) = (transport(rtt), LIMITS.limit(Duration::from_millis(rtt)));
+            assert_eq!(LIMITS.judge(&t, limit, false, false), Seen::Nothing);
+            assert_eq!(LIMITS.judge(&t, limit, false, true), Seen::Well);
+            assert_eq!(LIMITS.judge(&t, limit + tick, false, true), Seen::Silent);
+        }
+    }
+
+    #[test]
+    fn a_receiver_that_does_not_read_is_not_the_rails_fault() {
+        let t = Transport { unsent: 100, ..transport(1) };
+        assert_eq!(LIMITS.judge(&t, Duration::from_secs(9), false, false), Seen::Nothing);
+        let t = Transport { unsent: 99, ..t };
+        assert_eq!(LIMITS.judge(&t, Duration::from_secs(9), false, false), Seen::Silent);
+    }
+
+    #[test]
+    fn round_trips_far_beyond_the_shortest_are_a_queue() {
+        let ms = Duration::from_millis;
+        for (min, rtt, seen) in
+            [(0, 50, Seen::Well), (0, 51, Seen::Shaky), (10, 80, Seen::Well), (10, 81, Seen::Shaky)]
+        {
+            let t = Transport { rtt: ms(rtt), rtt_min: ms(min), ..transport(0) };
+            assert_eq!(LIMITS.judge(&t, Duration::ZERO, false, true), seen, "{rtt} of {min}");
+        }
+    }
+
+    #[test]
+    fn the_mark_never_overstates_an_age_and_understates_it_by_one_look_at_most() {
+        let mut mark = Mark::default();
+        mark.wrote(ms(0), 100);
+        mark.wrote(ms(5), 200);
+        assert_eq!(mark.age(ms(10), 0, 200), Duration::from_millis(10));
+        // The first hundred came through; the second was written at 5, and is certain from here on.
+        assert_eq!(mark.age(ms(20), 100, 200), Duration::ZERO);
+        assert_eq!(mark.age(ms(30), 199, 200), Duration::from_millis(10));
+        assert_eq!(mark.age(ms(40), 200, 200), Duration::ZERO);
+        assert!(mark.0.is_none(), "nothing is on the way");
+    }
+
+    fn lossy(sent_per_look: u32, resent_per_look: u32) -> bool {
+        let (mut loss, mut t) = (Loss::default(), transport(1));
+        (0..100).any(|_| {
+            let loses = loss.look(&t);
+            t.sent += sent_per_look;
+            t.resent += resent_per_look;
+            loses
+        })
+    }
+
+    #[test]
+    fn one_segment_in_fifty_is_a_loss_and_one_in_sixty_is_not() {
+        assert!(lossy(100, 10));
+        assert!(lossy(50, 1));
+        assert!(!lossy(60, 1));
+        assert!(!lossy(100, 0));
+    }
+
+    #[test]
+    fn a_single_segment_sent_twice_is_an_accident() {
+        let (mut loss, mut t) = (Loss::default(), transport(1));
+        assert!(!loss.look(&t));
+        (t.sent, t.resent) = (3, 1);
+        assert!(!loss.look(&t));
+        (t.sent, t.resent) = (6, 2);
+        assert!(!loss.look(&t), "the first has begun to fade");
+        (t.sent, t.resent) = (9, 3);
+        assert!(loss.look(&t));
+        assert!(!loss.look(&t), "nothing new was lost");
+    }
+
+    #[test]
+    fn totals_that_wrap_are_differences_all_the_same() {
+        let (mut loss, mut t) = (Loss::default(), transport(1));
+        (t.sent, t.resent) = (u32::MAX - 5, u32::MAX);
+        loss.look(&t);
+        (t.sent, t.resent) = (94, 9);
+        assert!(loss.look(&t));
+    }
+
+    /// Well at every look, 10 ms apart, from `from` on: when it is trusted.
+    fn proves(w: &mut Watch, from: u64) -> u64 {
+        (0..)
+            .map(|n| from + n * 10)
+            .find(|at| w.saw(ms(*at), Seen::Well) == Some(Doubt::None))
+            .unwrap()
+    }
+
+    #[test]
+    fn a_silent_rail_that_answers_is_shaky_until_it_has_proved_itself() {
+        let mut w = Watch::default();
+        assert_eq!(w.saw(ms(0), Seen::Well), None);
+        assert_eq!(w.saw(ms(60), Seen::Silent), Some(Doubt::Silent));
+        assert_eq!(w.saw(ms(70), Seen::Silent), None);
+        assert_eq!(w.saw(ms(80), Seen::Nothing), None, "no news is no good news");
+        assert_eq!(w.saw(ms(100), Seen::Well), Some(Doubt::Shaky));
+        assert_eq!(proves(&mut w, 110), 1100);
+    }
+
+    #[test]
+    fn a_relapse_begins_the_proof_again() {
+        let mut w = Watch::default();
+        w.saw(ms(0), Seen::Shaky);
+        w.saw(ms(100), Seen::Well);
+        assert_eq!(w.saw(ms(1000), Seen::Shaky), None);
+        assert_eq!(proves(&mut w, 1010), 2010);
+    }
+
+    #[test]
+    fn time_alone_proves_nothing() {
+        let mut w = Watch::default();
+        w.saw(ms(0), Seen::Shaky);
+        w.saw(ms(10), Seen::Well);
+        assert_eq!(w.saw(ms(5000), Seen::Well), None, "two looks in five seconds");
+    }
+
+    #[test]
+    fn whoever_fails_again_soon_proves_itself_longer_each_time() {
+        let mut w = Watch::default();
+        let mut now = 0;
+        for needs in [1, 4, 16, 16] {
+            w.saw(ms(now), Seen::Silent);
+            let trusted = proves(&mut w, now + 10);
+            assert_eq!(trusted, now + 10 + needs * 1000);
+            now = trusted + 100;
+        }
+        // Steady for long enough, it is treated as new.
+        now += 30_000;
+        w.saw(ms(now), Seen::Silent);
+        assert_eq!(proves(&mut w, now + 10), now + 1010);
+    }
+
+    #[test]
+    fn a_rail_that_flaps_faster_than_the_proof_is_never_trusted() {
+        let mut w = Watch::default();
+        w.saw(ms(0), Seen::Silent);
+        for look in 1..10_000 {
+            let at = look * 10;
+            // 0.7 s down, 0.7 s up.
+            let seen = if at / 700 % 2 == 0 { Seen::Silent } else { Seen::Well };
+            assert_ne!(w.saw(ms(at), seen), Some(Doubt::None));
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Rails that fall silent, lose, and come back, in virtual time (DEC-31).
+
+use core::time::Duration;
+
+use lnd_sock::{SockConfig, Suspicion};
+use lnet::Doubt;
+use lnet_types::{Errno, Instant, ProcessId};
+
+use crate::support::{Raw, World, addr, ni, ni_start, nid};
+
+const LIMITS: Suspicion = Suspicion { after: Duration::from_millis(50), rtts: 8 };
+
+const fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+/// Two hosts that suspect, with all connections up.
+fn pair() -> World {
+    let mut world = World::pair(1);
+    for host in 0..2 {
+        world.call(host, |driver, _| driver.set_suspicion(Some(LIMITS)));
+    }
+    world.send(0, 1, 0, b"hello");
+    world.send(0, 1, 1, &[7; 5000]);
+    world.pass(ms(100));
+    assert!(world.hosts[0].up.rails.is_empty(), "nothing speaks against the rail");
+    world
+}
+
+/// What host 0 has said of rails, and how long after `since`.
+fn said(world: &World, since: Instant) -> Vec<(Doubt, Duration)> {
+    world.hosts[0].up.rails.iter().map(|(_, d, at)| (*d, at.saturating_since(since))).collect()
+}
+
+#[test]
+fn a_rail_is_silent_when_its_oldest_byte_is_older_than_the_limit_and_not_before() {
+    for (rtt, limit) in [(0, 50), (1, 50), (10, 80), (40, 320)] {
+        let mut world = pair();
+        world.weather(|w| {
+            w.dead = true;
+            (w.transport.rtt, w.transport.rtt_min) = (ms(rtt), ms(rtt));
+        });
+        let cut = world.now;
+        world.send(0, 1, 2, b"into the dark");
+        world.pass(ms(limit));
+        assert_eq!(said(&world, cut), [], "round trips of {rtt} ms");
+        // Looks are a quarter of the shortest limit apart.
+        world.pass(ms(13));
+        let said = said(&world, cut);
+        assert!(matches!(said[..], [(Doubt::Silent, _)]), "round trips of {rtt} ms: {said:?}");
+    }
+}
+
+#[test]
+fn steady_traffic_hides_no_silence() {
+    let mut world = pair();
+    for n in 0..20 {
+        world.send(0, 1, 10 + n, b"tick");
+        world.pass(ms(5));
+    }
+    world.weather(|w| w.dead = true);
+    let cut = world.now;
+    for n in 0..20 {
+        world.send(0, 1, 100 + n, b"tick");
+        world.pass(ms(5));
+    }
+    let said = said(&world, cut);
+    assert!(matches!(said[..], [(Doubt::Silent, at)] if at > ms(50) && at <= ms(75)), "{said:?}");
+}
+
+#[test]
+fn an_attempt_that_is_not_answered_makes_the_rail_silent_and_its_messages_can_be_had_back() {
+    let mut world = World::new(1);
+    world.host(SockConfig::default(), ni_start(1));
+    world.call(0, |driver, _| driver.set_suspicion(Some(LIMITS)));
+    let _raw = Raw::listen(&world, addr(9));
+    world.weather(|w| w.dead = true);
+    let cut = world.now;
+    world.send_with(0, nid(9), 1, b"x", |_| ());
+    world.pass(ms(50));
+    assert_eq!(said(&world, cut), []);
+    world.pass(ms(13));
+    assert_eq!(said(&world, cut).len(), 1);
+    let msg = *world.hosts[0].up.out.first_key_value().expect("it waits").0;
+    let to = ProcessId::lustre(nid(9));
+    assert!(world.call(0, |driver, _| driver.recall(ni(1), to, msg)));
+    assert!(!world.call(0, |driver, _| driver.recall(ni(1), to, msg)), "it is gone");
+    world.pass(Duration::from_secs(100));
+    assert_eq!(world.hosts[0].up.outcome(1), None, "what was given back is not reported");
+    assert_eq!(world.hosts[0].driver.stats().msgs_recalled, 1);
+}
+
+#[test]
+fn only_messages_without_a_byte_on_the_way_are_given_back() {
+    let mut world = pair();
+    world.weather(|w| {
+        w.window = 300;
+        w.dead = true;
+    });
+    // Written whole, in part, not at all.
+    for (n, len) in [(2, 10), (3, 500), (4, 20)] {
+        world.send(0, 1, n, &vec![n as u8; len]);
+    }
+    world.pass(ms(100));
+    let to = ProcessId::lustre(nid(2));
+    let out = world.hosts[0].up.out.clone();
+    assert_eq!(
+        out.values().copied().collect::<Vec<_>>(),
+        [3, 4],
+        "the first is with the transport"
+    );
+    let had: Vec<u64> = out
+        .into_iter()
+        .filter(|(msg, _)| world.call(0, |driver, _| driver.recall(ni(1), to, *msg)))
+        .map(|(_, n)| n)
+        .collect();
+    assert_eq!(had, [4]);
+    // What remains arrives whole: nothing was torn out of the stream.
+    world.weather(|w| {
+        w.window = 1 << 20;
+        w.dead = false;
+    });
+    world.wake();
+    world.pass(ms(100));
+    assert_eq!(world.hosts[1].up.arrived(), [0, 1, 2, 3]);
+    assert_eq!(world.payload(1, 3), Some(vec![3; 500]));
+}
+
+#[test]
+fn a_silent_rail_that_heals_is_shaky_and_after_a_second_of_proof_trusted() {
+    let mut world = pair();
+    world.weather(|w| w.dead = true);
+    world.send(0, 1, 2, b"into the dark");
+    world.pass(ms(200));
+    world.weather(|w| w.dead = false);
+    world.wake();
+    let healed = world.now;
+    world.pass(Duration::from_secs(2));
+    let said = said(&world, healed);
+    let doubts: Vec<Doubt> = said.iter().map(|(doubt, _)| *doubt).collect();
+    assert_eq!(doubts, [Doubt::Silent, Doubt::Shaky, Doubt::None]);
+    assert!(said[1].1 <= ms(13) && said[2].1 >= ms(1000), "{said:?}");
+    assert!(world.hosts[0].driver.stats().keepalives_sent >= 4, "it was asked for proof");
+    assert_eq!(world.hosts[1].up.arrived(), [0, 1, 2]);
+}
+
+#[test]
+fn a_rail_without_connections_is_asked_for_proof_by_connecting() {
+    let mut world = pair();
+    world.weather(|w| w.dead = true);
+    world.send(0, 1, 2, b"into the dark");
+    world.pass(ms(100));
+    world.break_all(Errno::ETIMEDOUT);
+    world.weather(|w| w.dead = false);
+    world.wake();
+    world.settle();
+    assert!(world.hosts[0].driver.connections().is_empty());
+    world.pass(Duration::from_secs(5));
+    let doubts: Vec<Doubt> = world.hosts[0].up.rails.iter().map(|(_, d, _)| *d).collect();
+    assert_eq!(doubts, [Doubt::Silent, Doubt::Shaky, Doubt::None]);
+}
+
+#[test]
+fn segments_sent_twice_make_a_rail_shaky() {
+    let mut world = pair();
+    for n in 0..100 {
+        world.weather(|w| {
+            w.transport.sent += 20;
+            w.transport.resent += 2;
+        });
+        world.send(0, 1, 10 + n, b"tick");
+        world.pass(ms(5));
+    }
+    assert_eq!(world.hosts[0].up.rails.len(), 1);
+    assert_eq!(world.hosts[0].up.rails[0].1, Doubt::Shaky);
+}
+
+#[test]
+fn a_receiver_that_does_not_read_raises_no_suspicion() {
+    let mut world = pair();
+    world.weather(|w| {
+        w.dead = true;
+        w.transport.unsent = u64::MAX;
+    });
+    world.send(0, 1, 2, b"x");
+    world.pass(Duration::from_secs(5));
+    assert!(world.hosts[0].up.rails.is_empty());
+}
+
+#[test]
+fn without_suspicion_nothing_is_looked_at_and_switching_it_off_ends_it() {
+    let mut world = World::pair(1);
+    world.send(0, 1, 0, b"hello");
+    world.settle();
+    world.weather(|w| w.dead = true);
+    world.send(0, 1, 2, b"x");
+    world.pass(Duration::from_secs(5));
+    assert!(world.hosts[0].up.rails.is_empty());
+
+    let mut world = pair();
+    world.weather(|w| w.dead = true);
+    world.send(0, 1, 2, b"x");
+    world.pass(ms(100));
+    world.call(0, |driver, _| driver.set_suspicion(None));
+    world.pass(ms(100));
+    let doubts: Vec<Doubt> = world.hosts[0].up.rails.iter().map(|(_, d, _)| *d).collect();
+    assert_eq!(doubts, [Doubt::Silent, Doubt::None]);
+}
+
+#[test]
+fn an_idle_rail_is_not_looked_at() {
+    let mut world = pair();
+    let before = world.rounds;
+    world.pass(Duration::from_secs(20));
+    // Keepalives alone, and the sides' examinations.
+    assert!(world.rounds - before < 30, "{} rounds", world.rounds - before);
+}
+
+#[test]
+fn a_rail_that_nobody_wants_is_asked_no_more_and_its_peer_forgotten() {
+    let mut world = World::new(1);
+    world.host(SockConfig::default(), ni_start(1));
+    world.call(0, |driver, _| driver.set_suspicion(Some(LIMITS)));
+    let _raw = Raw::listen(&world, addr(9));
+    world.weather(|w| w.dead = true);
+    world.send_with(0, nid(9), 1, b"x", |_| ());
+    world.pass(Duration::from_secs(300));
+    let doubts: Vec<Doubt> = world.hosts[0].up.rails.iter().map(|(_, d, _)| *d).collect();
+    assert_eq!(doubts, [Doubt::Silent, Doubt::None]);
+    assert!(world.hosts[0].driver.peers().is_empty());
+    assert_eq!(world.hosts[0].driver.poll_timeout(), None);
+}

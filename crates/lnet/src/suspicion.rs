@@ -1,0 +1,226 @@
+//! Rail suspicion (DEC-31): what drivers think of the way from one interface of ours to one of a
+//! peer, and what follows from it. Suspicion is not failure: it lowers no health, ends no message and
+//! counts no attempt. It does two things:
+//!
+//! * `send/select.rs` prefers other rails for new messages ([`Rails::of`]);
+//! * messages of which the transport has not one byte yet are taken back and find another path
+//!   ([`Node::rail_changed`]). They provably did not reach the peer, so nothing can arrive twice.
+//!
+//! What was written and not acknowledged stays with its driver, which reports it at its deadline. Who
+//! may send such messages again, towards a peer that suppresses duplicates (DEC-6), begins in
+//! [`Node::rail_changed`], where a rail becomes [`Doubt::Silent`].
+
+use std::collections::BTreeMap;
+
+use lnet_types::{Instant, MsgId, NiId, Nid, PeerId, PeerNiId, ProcessId};
+
+use crate::driver::Doubt;
+use crate::msg::{Msg, Stage};
+use crate::node::Work;
+use crate::output::Output;
+use crate::send::select::{self, Tables};
+use crate::{Link, Node};
+
+/// The rails that are not above doubt. Nearly always empty, so that whoever asks can stop there.
+#[derive(Debug, Default)]
+pub(crate) struct Rails {
+    doubted: BTreeMap<(NiId, PeerNiId), (Doubt, Instant)>,
+    /// Messages that were taken off a rail unsent.
+    moved: u64,
+    /// Times that a rail fell under suspicion, or under a graver one.
+    falls: u64,
+}
+
+impl Rails {
+    pub(crate) fn is_clean(&self) -> bool {
+        self.doubted.is_empty()
+    }
+
+    /// What is thought of a rail.
+    pub(crate) fn of(&self, ni: NiId, peer_ni: PeerNiId) -> Doubt {
+        self.doubted.get(&(ni, peer_ni)).map_or(Doubt::None, |(doubt, _)| *doubt)
+    }
+
+    /// Takes note; true if it is news.
+    fn set(&mut self, rail: (NiId, PeerNiId), doubt: Doubt, now: Instant) -> bool {
+        let before = self.of(rail.0, rail.1);
+        if doubt == before {
+            return false;
+        }
+        self.falls += u64::from(doubt > before);
+        if doubt == Doubt::None {
+            self.doubted.remove(&rail);
+        } else {
+            self.doubted.insert(rail, (doubt, now));
+        }
+        true
+    }
+}
+
+/// A rail that is not above doubt, for listings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RailView {
+    /// Our interface.
+    pub local: Nid,
+    /// The peer's.
+    pub peer: Nid,
+    /// What its driver thinks of it.
+    pub doubt: Doubt,
+    /// Since when.
+    pub since: Instant,
+}
+
+/// All that is known about suspicion, for listings.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SuspicionView {
+    /// The rails that are not above doubt.
+    pub rails: Vec<RailView>,
+    /// Times that a rail fell under suspicion, or under a graver one.
+    pub falls: u64,
+    /// Messages that were taken off a rail unsent, to go another way.
+    pub moved: u64,
+}
+
+impl Node {
+    /// A driver thinks differently of the rail from `ni` to the peer's interface `nid` (DEC-31). New
+    /// messages prefer other rails from now on; those that are bound to it, and of which nothing has
+    /// been written, follow if another rail is better. Without effect while `rail_suspicion` is 0.
+    pub fn rail_changed(&mut self, now: Instant, ni: NiId, nid: Nid, doubt: Doubt) {
+        let now = self.clock(now);
+        if self.tunables.rail_suspicion == 0 || !self.nis.contains_key(ni) {
+            return;
+        }
+        let Some(peer_ni) = self.peers.find(nid) else { return };
+        if !self.rails.set((ni, peer_ni), doubt, now) {
+            return;
+        }
+        // What is gone is forgotten when there is news, which is seldom.
+        let (nis, peer_nis) = (&self.nis, &self.peers.nis);
+        self.rails.doubted.retain(|(n, p), _| nis.contains_key(*n) && peer_nis.contains_key(*p));
+        let own = self.nis.get(ni).map_or(Nid::ANY, |ni| ni.nid);
+        tracing::debug!(from = %own, to = %nid, %doubt, "rail");
+        // An improvement matters too: messages that had nowhere to go may have now.
+        if let Some(peer) = self.peers.nis.get(peer_ni).map(|n| n.peer) {
+            self.move_messages(now, |node, msg| node.hop_of(msg) == Some(peer));
+        }
+        self.settle(now);
+    }
+
+    /// Messages bound to an interface without a link find another one (MR-snd-085).
+    pub(crate) fn leave_interface(&mut self, now: Instant, ni: NiId) {
+        if !self.tunables.kernel_selection() {
+            self.move_messages(now, |_, msg| msg.tx.is_some_and(|tx| tx.ni == ni));
+        }
+    }
+
+    fn hop_of(&self, msg: &Msg) -> Option<PeerId> {
+        self.peers.nis.get(msg.tx?.peer_ni?).map(|n| n.peer)
+    }
+
+    /// Forgets all suspicion: it has been switched off.
+    pub(crate) fn trust_all(&mut self) {
+        self.rails.doubted.clear();
+    }
+
+    /// What drivers think of rails.
+    pub fn suspicion(&self) -> SuspicionView {
+        let view = |(&(ni, pni), &(doubt, since)): (&(NiId, PeerNiId), &(Doubt, Instant))| {
+            let (local, peer) = (self.nis.get(ni)?.nid, self.peers.nis.get(pni)?.nid);
+            Some(RailView { local, peer, doubt, since })
+        };
+        SuspicionView {
+            rails: self.rails.doubted.iter().filter_map(view).collect(),
+            falls: self.rails.falls,
+            moved: self.rails.moved,
+        }
+    }
+
+    /// Moves the messages among `these` that are not with the transport and would do better
+    /// elsewhere. A message never moves to a rail as bad as its own, so it can't go in circles.
+    fn move_messages(&mut self, now: Instant, these: impl Fn(&Self, &Msg) -> bool) {
+        let mut ids: Vec<(Instant, MsgId)> = self
+            .msgs
+            .iter()
+            .filter(|(_, msg)| {
+                matches!(msg.stage, Stage::PeerQueue | Stage::NiQueue | Stage::Driver)
+                    && !msg.recovery
+                    && these(self, msg)
+            })
+            .map(|(id, msg)| (msg.born, id))
+            .collect();
+        // Oldest first, as they would have gone.
+        ids.sort_unstable();
+        for (_, id) in ids {
+            if self.has_better_path(id) {
+                self.take_back(now, id);
+            }
+        }
+    }
+
+    /// Whether a message that is bound to a pair would now be bound to a better one.
+    fn has_better_path(&self, id: MsgId) -> bool {
+        let Some(msg) = self.msgs.get(id) else { return false };
+        let Some((ni, hop)) = msg.tx.and_then(|tx| Some((tx.ni, tx.peer_ni?))) else {
+            return false;
+        };
+        let t = self.tables();
+        let current = standing(t, ni, hop);
+        if current == (false, Doubt::None) {
+            return false;
+        }
+        let Some(target) = self.peers.find(msg.hdr.dst) else { return false };
+        let request = self.request(id, msg, target);
+        select::path(t, &request, &mut None)
+            .is_ok_and(|path| standing(t, path.ni, path.peer_ni) < current)
+    }
+
+    /// Takes a message off its rail, or asks the driver for it.
+    fn take_back(&mut self, now: Instant, id: MsgId) {
+        let Some(msg) = self.msgs.get(id) else { return };
+        let Some(tx) = msg.tx else { return };
+        if msg.stage == Stage::Driver {
+            let pid = if tx.routed { lnet_types::Pid::LUSTRE } else { msg.hop_pid };
+            let to = ProcessId { nid: tx.hop, pid };
+            self.outputs.push_back(Output::Recall { ni: tx.ni, to, msg: id });
+        } else {
+            self.relaunch(now, id);
+        }
+    }
+
+    /// A driver has given a message back of which nothing was written: the answer to
+    /// [`Output::Recall`].
+    pub fn tx_recalled(&mut self, now: Instant, msg: MsgId) {
+        let now = self.clock(now);
+        if self.msgs.get(msg).is_some_and(|m| m.stage == Stage::Driver) {
+            self.relaunch(now, msg);
+            self.settle(now);
+        }
+    }
+
+    /// Sends a message another way. It was not on its way yet, so this is no attempt: neither
+    /// retries nor the paths tried know of it.
+    fn relaunch(&mut self, _now: Instant, id: MsgId) {
+        self.return_credits(id);
+        if let Some(msg) = self.msgs.get_mut(id) {
+            msg.stage = Stage::Moving;
+        }
+        self.rails.moved += 1;
+        self.work.push_back(Work::Launch(id));
+    }
+
+    /// The condition of an interface is news for those who wait for it.
+    pub(crate) fn link_judged(&mut self, now: Instant, ni: NiId) {
+        let changed = self.link_noted(now, ni);
+        if changed == Some(Link::Down) {
+            self.leave_interface(now, ni);
+        }
+        if changed.is_some() {
+            self.settle(now);
+        }
+    }
+}
+
+/// How a pair stands: smaller is better.
+fn standing(t: Tables<'_>, ni: NiId, peer_ni: PeerNiId) -> (bool, Doubt) {
+    (t.nis.get(ni).is_none_or(|ni| ni.fatal), t.rails.of(ni, peer_ni))
+}

@@ -1,0 +1,365 @@
+//! Suspected rails: avoided, left, and nothing else (DEC-31).
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use lnet_types::Prng;
+
+use super::policy::rule;
+use super::world::{Fate, World, nid};
+use crate::{Criterion, Doubt, EventKind, Link, NetTunables, Outcome, Profile};
+
+const A: [&str; 2] = ["10.77.0.2@tcp", "10.77.1.2@tcp"];
+const B: [&str; 2] = ["10.77.0.3@tcp", "10.77.1.3@tcp"];
+
+fn pair() -> World {
+    pair_of(Profile::Default, NetTunables::SOCK)
+}
+
+fn pair_of(profile: Profile, tunables: NetTunables) -> World {
+    let mut w = World::new();
+    w.host_with(profile, &A, tunables);
+    w.host_with(profile, &B, tunables);
+    w.discovered(0, B[0]);
+    w
+}
+
+impl World {
+    /// The driver of `host` thinks so of the rail between two NIDs.
+    fn doubt(&mut self, host: usize, from: &str, to: &str, doubt: Doubt) {
+        let h = &mut self.hosts[host];
+        let (&ni, _) = h.nids.iter().find(|(_, n)| **n == nid(from)).unwrap();
+        h.node.rail_changed(self.now, ni, nid(to), doubt);
+        self.drain();
+    }
+
+    /// Holds everything that leaves.
+    fn hold(&mut self) {
+        self.decide = Box::new(|_| Fate::Hold);
+    }
+
+    fn pass_all(&mut self) {
+        self.decide = Box::new(|_| Fate::Pass);
+        while !self.held.is_empty() {
+            self.release();
+        }
+        self.run(Duration::from_millis(50));
+    }
+
+    /// Pairs of the messages that the wire holds.
+    fn held_pairs(&self) -> Vec<(String, String)> {
+        self.held.iter().map(|(_, t)| (t.hdr.src.to_string(), t.hdr.dst.to_string())).collect()
+    }
+}
+
+/// PUTs, one after the other, and the pairs that they took.
+fn puts(w: &mut World, n: u64) -> Vec<(String, String)> {
+    let before = w.pairs(0).len();
+    for user in 0..n {
+        w.put(0, B[0], user, false);
+        w.run(Duration::from_millis(2));
+    }
+    w.pairs(0).split_off(before)
+}
+
+fn is(pair: &(String, String), from: &str, to: &str) -> bool {
+    pair.0 == from && pair.1 == to
+}
+
+#[test]
+fn new_messages_leave_a_silent_rail_and_both_of_its_ends_at_once() {
+    let mut w = pair();
+    w.doubt(0, A[0], B[0], Doubt::Silent);
+    let got = puts(&mut w, 8);
+    assert!(got.iter().all(|p| is(p, A[1], B[1])), "what is dead at one end is dead: {got:?}");
+    // If that one falls silent too, those that share an end with both are left.
+    w.doubt(0, A[1], B[1], Doubt::Silent);
+    let got = puts(&mut w, 8);
+    assert!(got.iter().all(|p| is(p, A[0], B[1]) || is(p, A[1], B[0])), "{got:?}");
+}
+
+#[test]
+fn a_rail_above_doubt_is_used_again() {
+    let mut w = pair();
+    w.doubt(0, A[0], B[0], Doubt::Silent);
+    w.doubt(0, A[0], B[0], Doubt::None);
+    let got = puts(&mut w, 8);
+    assert_eq!(got.iter().filter(|p| p.0 == A[0]).count(), 4, "{got:?}");
+}
+
+#[test]
+fn where_every_rail_is_silent_the_other_criteria_decide_and_messages_go() {
+    let mut w = pair();
+    for (a, b) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+        w.doubt(0, A[a], B[b], Doubt::Silent);
+    }
+    let got = puts(&mut w, 8);
+    assert_eq!(got.iter().filter(|p| p.0 == A[0]).count(), 4, "{got:?}");
+    assert_eq!(got.iter().filter(|p| p.1 == B[0]).count(), 4, "{got:?}");
+}
+
+#[test]
+fn shaky_is_better_than_silent_and_worse_than_nothing() {
+    let mut w = pair();
+    for (a, b) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+        w.doubt(0, A[a], B[b], if a == 0 { Doubt::Shaky } else { Doubt::Silent });
+    }
+    let got = puts(&mut w, 4);
+    assert!(got.iter().all(|p| p.0 == A[0]), "{got:?}");
+    w.doubt(0, A[1], B[0], Doubt::None);
+    w.doubt(0, A[1], B[1], Doubt::None);
+    let got = puts(&mut w, 4);
+    assert!(got.iter().all(|p| p.0 == A[1]), "{got:?}");
+}
+
+#[test]
+fn silence_goes_before_health_and_rules_and_shakiness_behind_both() {
+    let health = |w: &mut World, n: &str, h| w.hosts[0].node.set_ni_health(w.now, Some(nid(n)), h);
+    for (doubt, goes) in [(Doubt::Silent, A[1]), (Doubt::Shaky, A[0])] {
+        let mut w = pair();
+        w.hold();
+        health(&mut w, A[1], 900);
+        for b in B {
+            w.doubt(0, A[0], b, doubt);
+        }
+        w.put(0, B[0], 1, false);
+        assert_eq!(w.pairs(0)[0].0, goes, "{doubt} against health");
+    }
+    for (doubt, goes) in [(Doubt::Silent, A[1]), (Doubt::Shaky, A[0])] {
+        let mut w = pair();
+        for text in ["src 10.77.0.*@tcp priority 1", "src 10.77.1.*@tcp priority 2"] {
+            w.hosts[0].node.udsp_add(w.now, rule(text), None).unwrap();
+        }
+        for b in B {
+            w.doubt(0, A[0], b, doubt);
+        }
+        w.put(0, B[0], 1, false);
+        assert_eq!(w.pairs(0)[0].0, goes, "{doubt} against a rule");
+    }
+}
+
+#[test]
+fn messages_that_the_driver_has_not_begun_and_those_that_queue_follow_and_arrive_once() {
+    let few = NetTunables { peer_credits: 2, ..NetTunables::SOCK };
+    let mut w = pair_of(Profile::Default, few);
+    w.hold();
+    for user in 0..20 {
+        w.put(0, B[0], user, true);
+    }
+    let before = w.held_pairs();
+    assert_eq!(before.len(), 4, "two of each interface of the peer, the others queue: {before:?}");
+    // The only rail that is left takes all.
+    for (a, b) in [(0, 0), (0, 1), (1, 0)] {
+        w.doubt(0, A[a], B[b], Doubt::Silent);
+    }
+    let after = w.held_pairs();
+    assert_eq!(after.len(), 2, "its credits: {after:?}");
+    assert!(after.iter().all(|p| is(p, A[1], B[1])), "{after:?}");
+    w.pass_all();
+    for user in 0..20 {
+        let got = w.events(0, user);
+        assert_eq!(got.len(), 2, "message {user}: {got:?}");
+        assert!(got.iter().all(|(_, ok, _)| *ok));
+    }
+    let s = w.hosts[0].node.stats();
+    assert_eq!((s.send_count, s.resend_count, s.msgs_alloc), (20, 0, 0), "no attempt was counted");
+    assert_eq!(w.hosts[1].node.stats().recv_count, 20, "nothing arrived twice");
+    assert!(w.hosts[0].node.suspicion().moved >= 2);
+}
+
+#[test]
+fn messages_that_the_driver_has_begun_stay() {
+    let mut w = pair();
+    w.hold();
+    w.put(0, B[0], 1, false);
+    let (from, to) = w.held_pairs()[0].clone();
+    // The transport has some of it: the driver will not give it back.
+    let (at, t) = w.held.pop_front().unwrap();
+    w.doubt(0, &from, &to, Doubt::Silent);
+    assert_eq!(w.pairs(0).len(), 1);
+    w.held.push_back((at, t));
+    w.pass_all();
+    assert_eq!(w.events(0, 1), [(EventKind::Send, true, true)]);
+}
+
+#[test]
+fn messages_stay_where_no_rail_is_better_and_go_when_one_heals() {
+    let mut w = pair();
+    w.hold();
+    w.put(0, B[0], 1, false);
+    let (from, to) = w.held_pairs()[0].clone();
+    for a in A {
+        for b in B.iter().filter(|b| (a, **b) != (&from, &to)) {
+            w.doubt(0, a, b, Doubt::Silent);
+        }
+    }
+    w.doubt(0, &from, &to, Doubt::Silent);
+    assert_eq!(w.held_pairs(), [(from.clone(), to.clone())]);
+    let other = if from == A[0] { A[1] } else { A[0] };
+    w.doubt(0, other, &to, Doubt::Shaky);
+    assert_eq!(w.held_pairs(), [(other.to_owned(), to)]);
+}
+
+#[test]
+fn a_response_leaves_a_silent_rail_towards_a_multi_rail_peer() {
+    for (doubt, moves) in [(Doubt::None, false), (Doubt::Silent, true)] {
+        let mut w = pair();
+        for b in B {
+            for a in A {
+                w.doubt(1, b, a, if (a, b) == (A[1], B[1]) { Doubt::None } else { doubt });
+            }
+        }
+        for user in 0..4 {
+            w.get(0, B[0], user);
+            w.run(Duration::from_millis(10));
+        }
+        let from_b = w.hosts[1].sent.iter().map(|(_, h)| (h.src.to_string(), h.dst.to_string()));
+        let replies: Vec<_> = from_b.collect();
+        assert_eq!(replies.len(), 4);
+        assert_eq!(replies.iter().all(|p| is(p, B[1], A[1])), moves, "{replies:?}");
+        assert!((0..4).all(|user| w.events(0, user).iter().all(|(_, ok, _)| *ok)));
+    }
+}
+
+#[test]
+fn suspicion_lowers_no_health_and_ends_nothing() {
+    let mut w = pair();
+    w.hold();
+    w.put(0, B[0], 1, false);
+    for a in A {
+        for b in B {
+            w.doubt(0, a, b, Doubt::Silent);
+        }
+    }
+    for (a, b) in A.into_iter().zip(B) {
+        assert_eq!((w.ni_health(0, a), w.peer_health(0, b)), (1000, 1000));
+    }
+    assert!(w.hosts[0].events.is_empty());
+}
+
+#[test]
+fn profiles_without_suspicion_do_not_listen_and_switching_it_off_forgets() {
+    for profile in [Profile::Documents, Profile::Kernel, Profile::Pre213, Profile::Off] {
+        let mut w = pair_of(profile, NetTunables::SOCK);
+        w.doubt(0, A[0], B[0], Doubt::Silent);
+        assert!(w.hosts[0].node.suspicion().rails.is_empty(), "{}", profile.name());
+    }
+    let mut w = pair();
+    w.doubt(0, A[0], B[0], Doubt::Silent);
+    let view = w.hosts[0].node.suspicion();
+    assert_eq!((view.rails.len(), view.falls), (1, 1));
+    assert_eq!((view.rails[0].local, view.rails[0].peer), (nid(A[0]), nid(B[0])));
+    w.hosts[0].node.set_tunables(w.now, &[("rail_suspicion", 0)]).unwrap();
+    assert!(w.hosts[0].node.suspicion().rails.is_empty());
+}
+
+#[test]
+fn explanations_name_silence_and_suspicion() {
+    let mut w = pair();
+    w.doubt(0, A[0], B[0], Doubt::Shaky);
+    let text = w.hosts[0].node.explain(nid(B[0]), None, 100).to_string();
+    assert!(text.contains("first by suspicion") && text.contains("nearby (1)"), "{text}");
+    for (doubt, by) in [(Doubt::Silent, Criterion::Silence), (Doubt::Shaky, Criterion::Suspicion)] {
+        let mut w = pair();
+        for (a, b) in [(0, 0), (0, 1), (1, 0)] {
+            w.doubt(0, A[a], B[b], doubt);
+        }
+        let why = w.hosts[0].node.explain(nid(B[0]), None, 100);
+        assert_eq!(why.outcome, Outcome::Path(nid(A[1]), nid(B[1])));
+        for choice in why.choices.iter().filter(|c| c.candidates.len() > 1) {
+            assert_eq!(choice.candidates[0].decided, Some(by), "{why}");
+        }
+        let text = why.to_string();
+        assert!(text.contains(&format!("first by {by}")), "{text}");
+        assert!(text.contains(&format!("{by} yes")), "{text}");
+    }
+}
+
+#[test]
+fn suspicion_of_what_is_unknown_is_not_kept() {
+    let mut w = pair();
+    w.doubt(0, A[0], "10.99.0.1@tcp", Doubt::Silent);
+    assert!(w.hosts[0].node.suspicion().rails.is_empty());
+    w.doubt(0, A[0], B[0], Doubt::Silent);
+    let (&ni, _) = w.hosts[0].nids.iter().find(|(_, n)| **n == nid(A[0])).unwrap();
+    w.hosts[0].node.del_ni(w.now, ni).unwrap();
+    assert!(w.hosts[0].node.suspicion().rails.is_empty());
+}
+
+#[test]
+fn fifty_messages_queued_on_an_interface_that_dies_all_leave_by_the_other() {
+    let few = NetTunables { credits: 1, peer_credits: 1, ..NetTunables::SOCK };
+    let mut w = pair_of(Profile::Default, few);
+    w.hold();
+    for user in 0..50 {
+        w.put(0, B[0], user, false);
+    }
+    w.link(0, A[0], Link::Down);
+    let held = w.held_pairs();
+    assert!(!held.is_empty() && held.iter().all(|p| p.0 == A[1]), "{held:?}");
+    w.hosts[0].sent.clear();
+    w.pass_all();
+    assert!(w.pairs(0).iter().all(|p| p.0 == A[1]), "all leave by the other");
+    for user in 0..50 {
+        assert_eq!(w.events(0, user), [(EventKind::Send, true, true)]);
+    }
+    assert_eq!(w.hosts[1].node.stats().recv_count, 50, "none is lost, none is sent twice");
+}
+
+/// Random doubts, links and operations: the rail that is chosen is never worse than another one of
+/// equal health, and whatever was moved, each operation ends once and each message arrives once.
+fn weather(seed: u64) {
+    let mut rng = Prng::new(seed);
+    let few = NetTunables {
+        credits: 1 + rng.below(4) as u32,
+        peer_credits: 1 + rng.below(3) as u32,
+        ..NetTunables::SOCK
+    };
+    let mut w = pair_of(Profile::Default, few);
+    let mut doubts: BTreeMap<(usize, usize), Doubt> = BTreeMap::new();
+    let mut fates = rng.split();
+    w.decide = Box::new(move |_| if fates.below(3) == 0 { Fate::Hold } else { Fate::Pass });
+    let mut users = 0;
+    for _ in 0..200 {
+        match rng.below(8) {
+            0..=2 => {
+                let (a, b) = (rng.below(2) as usize, rng.below(2) as usize);
+                let doubt = [Doubt::None, Doubt::Shaky, Doubt::Silent][rng.below(3) as usize];
+                doubts.insert((a, b), doubt);
+                w.doubt(0, A[a], B[b], doubt);
+            }
+            3..=5 => {
+                let of = |a: usize, b: usize| doubts.get(&(a, b)).copied().unwrap_or_default();
+                let best = (0..4).map(|i| of(i / 2, i % 2)).min().unwrap();
+                let why = w.hosts[0].node.explain(nid(B[0]), None, 100);
+                let Outcome::Path(from, to) = why.outcome else { panic!("{why}") };
+                let at = |l: [&str; 2], n| l.iter().position(|x| nid(x) == n).unwrap();
+                let chosen = of(at(A, from), at(B, to));
+                assert_eq!(chosen, best, "seed {seed}: a better rail was to be had\n{why}");
+                w.put(0, B[rng.below(2) as usize], users, true);
+                users += 1;
+            }
+            6 => {
+                if !w.held.is_empty() {
+                    w.release();
+                }
+            }
+            _ => w.run(Duration::from_millis(rng.below(20))),
+        }
+    }
+    w.pass_all();
+    w.run(Duration::from_millis(500));
+    for user in 0..users {
+        let got = w.events(0, user);
+        assert_eq!(got.len(), 2, "seed {seed}, message {user}: {got:?}");
+        assert!(got.iter().all(|(_, ok, _)| *ok), "seed {seed}, message {user}: {got:?}");
+    }
+    assert_eq!(u64::from(w.hosts[1].node.stats().recv_count), users, "seed {seed}");
+    assert_eq!(w.hosts[0].node.stats().msgs_alloc, 0, "seed {seed}");
+    assert_eq!(w.hosts[0].node.stats().resend_count, 0, "seed {seed}");
+}
+
+#[test]
+fn doubts_that_come_and_go_lose_nothing_and_send_nothing_twice() {
+    (1..=200).for_each(weather);
+}
