@@ -23,7 +23,7 @@ mod world;
 pub use error::ScenarioError;
 pub use model::{
     Bars, Direction, Exchange, Fault, FaultKind, Group, Links, NetSpec, NodeId, NodeSpec, Pace,
-    Pairing, Rail, RailRef, Scenario, Transport, Workload, World,
+    Pairing, Rail, RailRef, Scenario, SocketBars, Transport, Workload, World,
 };
 pub use place::{Part, Place, Which};
 pub use units::Share;

@@ -460,6 +460,25 @@ pub struct Bars {
     pub control_share: Option<Share>,
     /// Most control messages that any node sent within one second.
     pub control_rate: Option<u64>,
+    /// What must hold on real sockets besides, where time is real and nodes are in a hurry.
+    pub sockets: SocketBars,
+}
+
+/// Bars of a run over real sockets, `[bars.sockets]`. The simulator does not ask for them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SocketBars {
+    /// Longest from when a request was due until its reply, from the first fault on.
+    pub stall_max: Option<Duration>,
+    /// Time in a minute of faults in which requests waited, from the third change of a flapping
+    /// carrier on.
+    pub stall_per_minute: Option<Duration>,
+    /// Median of such times from a second after the first fault to its end, in hundredths of that
+    /// before it.
+    pub p50_percent: Option<u32>,
+    /// The same of what 99 of 100 do not exceed.
+    pub p99_percent: Option<u32>,
+    /// Longest from the end of the last fault to the first reply.
+    pub back_max: Option<Duration>,
 }
 
 impl fmt::Display for NodeId {

@@ -1,17 +1,16 @@
 //! A bridge that joins hosts, and the cables between it and them.
 
-use crate::Error;
-use crate::process::ip;
+use crate::{Error, Host};
 
 /// The bridge of a segment, from [`crate::World::switch`].
 #[derive(Clone, Debug)]
 pub struct Switch {
-    fabric: String,
+    fabric: Host,
     plugs: Vec<String>,
 }
 
 impl Switch {
-    pub(crate) fn new(fabric: String, plugs: Vec<String>) -> Self {
+    pub(crate) fn new(fabric: Host, plugs: Vec<String>) -> Self {
         Self { fabric, plugs }
     }
 
@@ -32,11 +31,30 @@ impl Switch {
         self.set(port, "up")
     }
 
+    /// Limits what goes to the host at this port, as [`crate::Host::shape`] limits what leaves it.
+    ///
+    /// # Errors
+    /// As there, and there is no such port.
+    pub fn shape(&self, port: usize, rate: &str, burst: &str, wait: &str) -> Result<(), Error> {
+        self.fabric.shape(self.plug(port)?, rate, burst, wait)
+    }
+
+    /// Takes that limit away.
+    ///
+    /// # Errors
+    /// There is none, or no such port.
+    pub fn unshape(&self, port: usize) -> Result<(), Error> {
+        self.fabric.qdisc_clear(self.plug(port)?)
+    }
+
     fn set(&self, port: usize, to: &str) -> Result<(), Error> {
-        let plug = self.plugs.get(port).ok_or_else(|| Error::System {
+        self.fabric.ip(["link", "set", self.plug(port)?, to])
+    }
+
+    fn plug(&self, port: usize) -> Result<&str, Error> {
+        self.plugs.get(port).map(String::as_str).ok_or_else(|| Error::System {
             what: format!("port {port} of a switch with {}", self.plugs.len()),
             source: std::io::Error::from(std::io::ErrorKind::NotFound),
-        })?;
-        ip(["-n", &self.fabric, "link", "set", plug, to]).map(drop)
+        })
     }
 }

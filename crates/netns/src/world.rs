@@ -125,7 +125,7 @@ impl World {
             plugs.push(plug);
         }
         configure(ports)?;
-        Ok(Switch::new(fabric, plugs))
+        Ok(Switch::new(Host::new(fabric, "fabric"), plugs))
     }
 
     fn namespace(&self, name: &str) -> Result<String, Error> {

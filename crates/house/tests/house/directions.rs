@@ -38,7 +38,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
 ];
 
 /// Tools for tests: no crate above may use them but in its tests; they may use anything.
-const TEST_TOOLS: &[&str] = &["fuzz-replay", "house", "interop", "lnet-pcap", "netns"];
+const TEST_TOOLS: &[&str] = &["fuzz-replay", "house", "interop", "lnet-pcap", "netns", "scenarios"];
 
 /// Crates without I/O, clock or threads. Of `lnd-sock` this holds for what is not behind a feature.
 const PURE: &[&str] =

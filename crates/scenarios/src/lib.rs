@@ -1,0 +1,32 @@
+//! Fault scenarios over real sockets: hosts of network namespaces, nodes under load in them, what
+//! `scenarios/sockets/*.toml` lets befall them, and figures of what the load felt.
+//!
+//! Needs root, `ip`, `tc`, `nft` and `ss`; no packet leaves the hosts, and they go away with the
+//! process whatever it dies of. Where to read: `play.rs` is the run of one scenario, `stage.rs` its
+//! hosts, `fault.rs` what is done to them, `load/` the processes in them, `measure.rs` the figures,
+//! `table.rs` how they are shown and held against the bars. `docs/performance.md`, "Failures on real
+//! sockets", has the results.
+
+mod child;
+pub mod clock;
+mod fault;
+pub mod load;
+mod measure;
+pub mod mptcp;
+pub mod options;
+mod play;
+mod router;
+mod stage;
+mod table;
+
+pub use measure::{Figures, Spread};
+pub use options::main;
+pub use play::{Over, Setup, play, scratch};
+pub use table::{Miss, Row, misses, table};
+
+/// First argument of a process that is a load process.
+pub const LOAD: &str = "load-process";
+/// First argument of a process that is a daemon: `lnetd`.
+pub const DAEMON: &str = "daemon-process";
+/// First argument of a process that is `lnetctl`.
+pub const CTL: &str = "ctl-process";

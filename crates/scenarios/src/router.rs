@@ -1,0 +1,99 @@
+//! Nodes that are neither client nor server: a daemon each, as operators run it.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+use netns::{Host, Process};
+
+use crate::load::talk::NodeSpec;
+
+/// How long a daemon may take to answer.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A daemon in a host.
+#[derive(Debug)]
+pub(crate) struct Router(Process);
+
+impl Router {
+    /// Starts it, configured. `files` is the beginning of the names of its files.
+    pub(crate) fn start(
+        exe: &Path,
+        host: &Host,
+        spec: &NodeSpec,
+        forwards: bool,
+        files: &Path,
+    ) -> anyhow::Result<Self> {
+        let with = |end: &str| PathBuf::from(format!("{}{end}", files.display()));
+        let (config, socket) = (with(".yaml"), with(".sock"));
+        std::fs::write(&config, yaml(spec, forwards)?)?;
+        let log = File::options().create(true).append(true).open(with(".log"))?;
+        let mut command = host.command(exe);
+        command.arg(crate::DAEMON).arg("--config").arg(&config).arg("--socket").arg(&socket);
+        command.arg("--port").arg(spec.port.to_string()).args(["--profile", &spec.profile]);
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        let mut process = host.spawn(command)?;
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let mut ask = host.command(exe);
+            ask.arg(crate::CTL).args(["net", "show"]).env("ULNET_SOCKET", &socket);
+            let asked = ask.stdin(Stdio::null()).output()?;
+            let shown = String::from_utf8_lossy(&asked.stdout);
+            if asked.status.success() && spec.nids.iter().all(|nid| shown.contains(nid)) {
+                return Ok(Self(process));
+            }
+            if process.child().try_wait()?.is_some() || Instant::now() > end {
+                bail!("{}: the daemon did not start: see {}", host.name(), with(".log").display());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Its process id.
+    pub(crate) fn id(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// Kills it.
+    pub(crate) fn kill(&mut self) {
+        // One that is dead is what was wanted.
+        let _ = self.0.kill();
+    }
+}
+
+/// The configuration, as `lnetctl import` reads it.
+fn yaml(spec: &NodeSpec, forwards: bool) -> anyhow::Result<String> {
+    use std::fmt::Write as _;
+    let mut out = String::from("net:\n");
+    for (number, nid) in spec.nids.iter().enumerate() {
+        let Some((_, net)) = nid.split_once('@') else { bail!("{nid}: not a NID") };
+        let _ = write!(
+            out,
+            "    - net type: {net}\n      local NI(s):\n        - nid: {nid}\n          \
+             interfaces:\n              0: eth{number}\n"
+        );
+    }
+    if !spec.routes.is_empty() {
+        out.push_str("route:\n");
+    }
+    for route in &spec.routes {
+        let hops = route.hops.map_or(-1, i64::from);
+        let _ = write!(
+            out,
+            "    - net: {}\n      gateway: {}\n      hop: {hops}\n      priority: {}\n",
+            route.net, route.gateway, route.priority
+        );
+    }
+    if forwards {
+        out.push_str("routing:\n    - enable: 1\n");
+    }
+    if !spec.tunables.is_empty() {
+        out.push_str("global:\n");
+        for (name, value) in &spec.tunables {
+            let _ = writeln!(out, "    {name}: {value}");
+        }
+    }
+    Ok(out)
+}
