@@ -117,96 +117,88 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Counters of the whole driver.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Stats {
-    /// Refusals and protocol errors, indexed as [`Refusal::ALL`]; see [`Stats::refused`].
-    refused: [u64; Refusal::ALL.len()],
+macro_rules! counters {
+    ($($(#[doc = $doc:literal])* $name:ident,)*) => {
+        /// Counters of the whole driver.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub struct Stats {
+            /// Refusals and protocol errors, indexed as [`Refusal::ALL`]; see [`Stats::refused`].
+            refused: [u64; Refusal::ALL.len()],
+            $($(#[doc = $doc])* pub $name: u64,)*
+        }
+
+        impl Stats {
+            /// Name of each counter but the refusals, and what it counts.
+            pub const HELP: &'static [(&'static str, &'static str)] =
+                &[$((stringify!($name), concat!($($doc),*)),)*];
+
+            pub(crate) const fn new() -> Self {
+                Self { refused: [0; Refusal::ALL.len()], $($name: 0,)* }
+            }
+
+            /// Name and value of each counter but the refusals.
+            pub fn rows(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name),)*]
+            }
+        }
+    };
+}
+
+counters! {
     /// Connections that became usable, ours and theirs.
-    pub connected: u64,
+    connected,
     /// Connections that were usable and ended.
-    pub closed: u64,
-    /// … of these, with an error.
-    pub closed_with_error: u64,
+    closed,
+    /// Connections that were usable and ended with an error.
+    closed_with_error,
     /// Connection attempts that we began.
-    pub dialed: u64,
-    /// … that failed, so that we backed off.
-    pub dial_failures: u64,
-    /// … that the peer refused as race or duplicate, so that we tried again.
-    pub dial_retries: u64,
+    dialed,
+    /// Attempts of ours that failed, so that we backed off.
+    dial_failures,
+    /// Attempts that the peer refused as race or duplicate, so that we tried again.
+    dial_retries,
     /// Attempts begun again with another protocol version.
-    pub version_changes: u64,
+    version_changes,
     /// Times that a peer was found to have restarted.
-    pub new_incarnations: u64,
+    new_incarnations,
     /// Connections closed because what we sent was not acknowledged in time.
-    pub send_timeouts: u64,
+    send_timeouts,
     /// Connections closed because a message stopped arriving.
-    pub recv_timeouts: u64,
+    recv_timeouts,
     /// Messages given to `send` and accepted.
-    pub msgs_queued: u64,
+    msgs_queued,
     /// Messages handed to the transport whole.
-    pub msgs_sent: u64,
+    msgs_sent,
     /// Messages that failed after `send`.
-    pub msgs_failed: u64,
+    msgs_failed,
     /// Messages given back to the node before a byte of them was written.
-    pub msgs_recalled: u64,
+    msgs_recalled,
     /// Times that a rail fell silent (DEC-31).
-    pub rails_doubted: u64,
+    rails_doubted,
     /// Headers received.
-    pub msgs_received: u64,
+    msgs_received,
     /// Messages whose payload was read away, by the node's wish.
-    pub msgs_dropped: u64,
+    msgs_dropped,
     /// Messages that had to wait for a buffer.
-    pub msgs_deferred: u64,
+    msgs_deferred,
     /// Keepalives sent.
-    pub keepalives_sent: u64,
+    keepalives_sent,
     /// Keepalives received.
-    pub keepalives_received: u64,
+    keepalives_received,
     /// Zero-copy acknowledgements asked of us.
-    pub acks_requested: u64,
+    acks_requested,
     /// Zero-copy acknowledgements given, in whatever way.
-    pub acks_sent: u64,
-    /// … of these, on the back of a message.
-    pub acks_piggybacked: u64,
+    acks_sent,
+    /// Zero-copy acknowledgements given on the back of a message.
+    acks_piggybacked,
     /// Calls of write.
-    pub writes: u64,
+    writes,
     /// Calls of read.
-    pub reads: u64,
+    reads,
 }
 
 impl Stats {
-    pub(crate) const fn new() -> Self {
-        Self {
-            refused: [0; Refusal::ALL.len()],
-            connected: 0,
-            closed: 0,
-            closed_with_error: 0,
-            dialed: 0,
-            dial_failures: 0,
-            dial_retries: 0,
-            version_changes: 0,
-            new_incarnations: 0,
-            send_timeouts: 0,
-            recv_timeouts: 0,
-            msgs_queued: 0,
-            msgs_sent: 0,
-            msgs_failed: 0,
-            msgs_recalled: 0,
-            rails_doubted: 0,
-            msgs_received: 0,
-            msgs_dropped: 0,
-            msgs_deferred: 0,
-            keepalives_sent: 0,
-            keepalives_received: 0,
-            acks_requested: 0,
-            acks_sent: 0,
-            acks_piggybacked: 0,
-            writes: 0,
-            reads: 0,
-        }
-    }
-
     /// How often we refused or closed for this reason.
     pub const fn refused(&self, why: Refusal) -> u64 {
         self.refused[why as usize]

@@ -75,7 +75,9 @@ pub use router::{
     Distance, PoolKind, PoolView, RouteError, RouteSpec, RouteView, RouterMemory, RoutingState,
     RoutingView,
 };
-pub use send::explain::{Candidate, Choice, Explanation, Freedom, Named, Outcome, Step};
+pub use send::explain::{
+    Candidate, Choice, Explanation, Freedom, Named, Outcome, RESENDS_KEPT, Step,
+};
 pub use send::key::{Criterion, Fact};
 pub use snapshot::{NetView, NiView, PeerNiState, PeerNiView, PeerView, Reset};
 pub use stats::{

@@ -99,6 +99,8 @@ pub struct Node {
     /// Floor of the turns of local networks.
     pub(crate) net_floor: u64,
     pub(crate) explained: VecDeque<Explanation>,
+    /// The last resends, whatever `explain_last` says.
+    pub(crate) resends: VecDeque<Explanation>,
     pub(crate) faults: Faults,
     pub(crate) portals: Portals,
     pub(crate) router: Router,
@@ -153,6 +155,7 @@ impl Node {
             rails: Rails::default(),
             net_floor: 0,
             explained: VecDeque::new(),
+            resends: VecDeque::new(),
             faults: Faults::new(seed),
             portals: Portals::new(seed),
             router: Router::new(seed),

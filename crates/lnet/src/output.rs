@@ -149,6 +149,29 @@ pub enum DropReason {
     Stopping,
 }
 
+impl DropReason {
+    /// Its name in statistics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::BadPortal => "bad_portal",
+            Self::NoMatch => "no_match",
+            Self::TooLong => "too_long",
+            Self::BadHandle => "bad_handle",
+            Self::NotRouter => "not_router",
+            Self::RoutingLoop => "routing_loop",
+            Self::NoRoute => "no_route",
+            Self::ForwardFailed => "forward_failed",
+            Self::OtherInterface => "other_interface",
+            Self::AsymmetricRoute => "asymmetric_route",
+            Self::Injected => "injected",
+            Self::NoPeer => "no_peer",
+            Self::NoResources => "no_resources",
+            Self::NotLazy => "not_lazy",
+            Self::Stopping => "stopping",
+        }
+    }
+}
+
 /// How a peer broke the protocol: its connections are closed (wire.md 8.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]

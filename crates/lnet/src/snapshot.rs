@@ -263,6 +263,35 @@ impl Node {
         }
     }
 
+    /// Peers and their interfaces.
+    pub fn peer_count(&self) -> (usize, usize) {
+        (self.peers.peers.len(), self.peers.nis.len())
+    }
+
+    /// Health of the local interfaces.
+    pub fn ni_healths(&self) -> impl Iterator<Item = (Nid, u32)> + '_ {
+        self.nis.values().map(|ni| (ni.nid, ni.health))
+    }
+
+    /// Health of the interfaces of at most `limit` peers, by age, from the one after `after` on, and
+    /// the number to go on from: what [`Node::peer_views`] shows, for those who look often.
+    pub fn peer_ni_healths(
+        &self,
+        after: Option<u64>,
+        limit: usize,
+    ) -> (Vec<(Nid, u32)>, Option<u64>) {
+        let from = after.map_or(0, |a| a.saturating_add(1));
+        let (mut found, mut next) = (Vec::new(), None);
+        for (age, id) in self.peers.by_age.range(from..).take(limit) {
+            next = Some(*age);
+            let Some(peer) = self.peers.peers.get(*id) else { continue };
+            let nis = peer.nets.iter().flat_map(|net| &net.nis);
+            found
+                .extend(nis.filter_map(|id| self.peers.nis.get(*id)).map(|ni| (ni.nid, ni.health)));
+        }
+        (found, next)
+    }
+
     /// Counters of the whole node.
     pub fn stats(&self) -> NodeStats {
         self.stats

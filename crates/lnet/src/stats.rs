@@ -19,6 +19,10 @@ macro_rules! node_stats {
             pub fn rows(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($name), u64::from(self.$name)),)*]
             }
+
+            /// Name of each and what it counts, in order of printing.
+            pub const HELP: &'static [(&'static str, &'static str)] =
+                &[$((stringify!($name), concat!($($doc),*)),)*];
         }
     };
 }
@@ -38,25 +42,25 @@ node_stats! {
     resend_count: u32;
     /// Responses that did not come in time.
     response_timeout_count: u32;
-    /// Failures by class (H-14).
+    /// Failures (H-14): the local interface was interrupted.
     local_interrupt_count: u32;
-    /// Failures by class (H-14).
+    /// Failures (H-14): the local interface dropped the message.
     local_dropped_count: u32;
-    /// Failures by class (H-14).
+    /// Failures (H-14): the local interface gave up.
     local_aborted_count: u32;
-    /// Failures by class (H-14).
+    /// Failures (H-14): the local interface found no way.
     local_no_route_count: u32;
-    /// Failures by class (H-14).
+    /// Failures (H-14): it took too long on this side.
     local_timeout_count: u32;
-    /// Failures by class (H-14).
+    /// Failures (H-14): the local interface failed for good.
     local_error_count: u32;
-    /// Failures by class (H-14).
+    /// Failures (H-14): the remote interface dropped the message.
     remote_dropped_count: u32;
-    /// Failures by class (H-14).
+    /// Failures (H-14): the remote interface failed for good.
     remote_error_count: u32;
-    /// Failures by class (H-14).
+    /// Failures (H-14): it took too long on the other side.
     remote_timeout_count: u32;
-    /// Failures by class (H-14).
+    /// Failures (H-14): it took too long on the way.
     network_timeout_count: u32;
     /// Messages that failed although they could have been sent again once more (H-22).
     failed_resends: u32;

@@ -142,6 +142,12 @@ impl Control {
         handle.call(f).blocking().map_err(|e| stopped(&e))?
     }
 
+    /// The tunables in force, and the node if LNet is configured.
+    pub(crate) fn tunables_and_node(&self) -> (Tunables, Option<NodeHandle>) {
+        let state = self.state();
+        (state.tunables.clone(), state.node.as_ref().map(|n| n.handle.clone()))
+    }
+
     fn handle(&self, down: Errno) -> Result<NodeHandle, AdminError> {
         let state = self.state();
         state.node.as_ref().map(|n| n.handle.clone()).ok_or_else(|| AdminError::errno(down))

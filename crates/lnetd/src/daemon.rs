@@ -14,6 +14,7 @@ use signal_hook::iterator::Signals;
 
 use crate::Options;
 use crate::control::Control;
+use crate::http;
 use crate::server::Server;
 
 /// How long messages in hand may take when the daemon is told to end.
@@ -61,6 +62,9 @@ fn run(options: &Options) -> anyhow::Result<()> {
             let why = e.detail.as_deref().map(|d| format!(": {d}")).unwrap_or_default();
             anyhow!("configuration {}: {}{why}", file.display(), e.text)
         })?;
+    }
+    if let Some(address) = options.http {
+        http::start(address, &control)?;
     }
     tracing::info!(socket = %path.display(), profile = options.profile.name(), "ready");
     let server = server.run(Arc::clone(&control))?;

@@ -10,8 +10,10 @@
 mod control;
 mod daemon;
 mod faults;
+mod http;
 mod nets;
 mod options;
+mod picture;
 mod server;
 mod views;
 

@@ -1,5 +1,6 @@
 //! The command line of the daemon.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Parser;
@@ -17,7 +18,8 @@ use lnet::Profile;
     after_help = "Examples:\n  \
     lnetd --socket /tmp/a.sock --port 9988\n  \
     ULNET_SOCKET=/tmp/a.sock lnetctl lnet configure\n  \
-    lnetd --config /etc/ulnet/node.yaml --profile kernel"
+    lnetd --config /etc/ulnet/node.yaml --profile kernel\n  \
+    lnetd --config /etc/ulnet/node.yaml --http 9110"
 )]
 pub struct Options {
     /// YAML configuration to start with: net, peer and global blocks.
@@ -45,6 +47,11 @@ pub struct Options {
     /// port from 1024 up, source ports prove nothing and secure means all.
     #[arg(long, value_name = "MODE", default_value = "secure")]
     pub accept: Accept,
+
+    /// Status page and Prometheus metrics at this address, read-only: a port (on loopback) or
+    /// IP:PORT. Off unless given.
+    #[arg(long, value_name = "ADDR", value_parser = crate::http::address)]
+    pub http: Option<SocketAddr>,
 
     /// Keep quiet but for warnings; RUST_LOG overrides.
     #[arg(short, long)]

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use core::fmt;
 
-use lnet_types::{Errno, Instant, MsgId, Net, Nid};
+use lnet_types::{Errno, HealthStatus, Instant, MsgId, Net, Nid};
 use lnet_wire::{MsgType, PAYLOAD_MAX};
 
 use crate::Node;
@@ -14,6 +14,9 @@ use crate::send::select::{self, Request};
 
 /// The most candidates of one choice that are written down.
 const CANDIDATES_MAX: usize = 256;
+
+/// How many resends are kept with their reasons.
+pub const RESENDS_KEPT: usize = 32;
 
 /// Where the reasons go, if anybody wants them.
 pub(crate) type Recorder<'a> = Option<&'a mut Trace>;
@@ -140,6 +143,8 @@ pub struct Explanation {
     pub size: u64,
     /// Attempts before this one.
     pub retries: u32,
+    /// How the attempt before this one failed.
+    pub failed: Option<HealthStatus>,
     /// How much there was to choose.
     pub freedom: Freedom,
     /// Whether the peer is discovered first; the choice may be another one then.
@@ -218,6 +223,7 @@ impl Node {
             src,
             size,
             retries: 0,
+            failed: None,
             freedom: trace.freedom,
             discovers,
             choices: trace.choices,
@@ -242,6 +248,12 @@ impl Node {
         self.explained.iter()
     }
 
+    /// The explanations of the last resends, oldest first, at most [`RESENDS_KEPT`]; whatever
+    /// `explain_last` says.
+    pub fn resends(&self) -> impl ExactSizeIterator<Item = &Explanation> {
+        self.resends.iter()
+    }
+
     /// Keeps the explanation of a message for which a path was sought just now.
     pub(crate) fn keep_explanation(
         &mut self,
@@ -258,13 +270,22 @@ impl Node {
             src: msg.src,
             size: msg.hdr.payload_len.into(),
             retries: msg.retries,
+            failed: msg.failed,
             freedom: trace.freedom,
             discovers: false,
             choices: trace.choices,
             outcome: self.outcome(path),
         };
-        self.explained.push_back(explanation);
-        trim(&mut self.explained, self.tunables.explain_last);
+        if explanation.retries > 0 {
+            if self.resends.len() == RESENDS_KEPT {
+                self.resends.pop_front();
+            }
+            self.resends.push_back(explanation.clone());
+        }
+        if self.tunables.explain_last != 0 {
+            self.explained.push_back(explanation);
+            trim(&mut self.explained, self.tunables.explain_last);
+        }
     }
 }
 
@@ -286,6 +307,9 @@ impl fmt::Display for Explanation {
         }
         if self.retries > 0 {
             write!(f, ", attempt {}", self.retries + 1)?;
+        }
+        if let Some(failed) = self.failed {
+            write!(f, " after {}", failed.name())?;
         }
         writeln!(f, ": {}", self.freedom.text())?;
         for choice in &self.choices {

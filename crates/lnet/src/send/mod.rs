@@ -241,7 +241,8 @@ impl Node {
         }
         let msg = self.msgs.get(id).ok_or(Errno::ENOENT)?;
         let request = self.request(id, msg, peer_ni);
-        let path = if self.tunables.explain_last == 0 {
+        // Resends are rare: their reasons are always kept.
+        let path = if self.tunables.explain_last == 0 && msg.retries == 0 {
             select::path(self.tables(), &request, &mut None)?
         } else {
             let mut trace = Trace::default();

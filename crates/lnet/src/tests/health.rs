@@ -55,6 +55,12 @@ fn x03_a_local_timeout_is_sent_again_on_the_other_interface() {
     assert_eq!(w.events(0, 1), [(EventKind::Send, true, true)]);
     let s = w.hosts[0].node.stats();
     assert_eq!((s.local_timeout_count, s.resend_count, s.successful_resends), (1, 1, 1));
+    // Why it went again and which way is kept without being asked for.
+    assert_eq!(w.hosts[0].node.explained().len(), 0);
+    let resends: Vec<_> = w.hosts[0].node.resends().collect();
+    assert_eq!((resends.len(), resends[0].retries), (1, 1));
+    assert_eq!(resends[0].failed, Some(HealthStatus::LocalTimeout));
+    assert!(resends[0].to_string().contains("attempt 2 after local_timeout"));
     assert_eq!((w.peer_health(0, B[0]), w.peer_health(0, B[1])), (1000, 1000));
     assert_eq!(w.hosts[0].node.recovery_queues().0, [nid(&first)]);
     w.secs(2);

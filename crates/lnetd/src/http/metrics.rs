@@ -1,0 +1,378 @@
+//! `/metrics`: the numbers of a picture under the names that Prometheus expects, in its text format
+//! (OpenMetrics 1.0, which Prometheus asks for by itself).
+//!
+//! Names: `lnet_` and what it is; counters end in `_total`, units are base units (`_seconds`,
+//! `_bytes`). The counters of the node, of the driver and the tunables are taken from their tables:
+//! a row there is a metric here, under a name that [`of_counter`] and [`of_tunable`] make from it.
+
+use core::fmt;
+
+use lnet::{InterfaceStats, KindCounts, Latency, NodeStats, PeerNiState, Row};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::{Registry, Unit};
+
+use crate::picture::{NodePicture, Picture};
+
+/// What Prometheus is told that this is.
+pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+type Labels = Vec<(&'static str, String)>;
+
+/// Metrics of one name.
+#[derive(Debug)]
+pub(super) struct Family {
+    /// Without `lnet_`, the unit and `_total`.
+    name: String,
+    help: String,
+    unit: Option<Unit>,
+    kind: MetricType,
+    samples: Vec<(Labels, f64)>,
+}
+
+impl Family {
+    fn new(kind: MetricType, name: impl Into<String>, help: impl Into<String>) -> Self {
+        Self { name: name.into(), help: help.into(), unit: None, kind, samples: Vec::new() }
+    }
+
+    fn gauge(name: impl Into<String>, help: impl Into<String>) -> Self {
+        Self::new(MetricType::Gauge, name, help)
+    }
+
+    fn counter(name: impl Into<String>, help: impl Into<String>) -> Self {
+        Self::new(MetricType::Counter, name, help)
+    }
+
+    fn unit(self, unit: Unit) -> Self {
+        Self { unit: Some(unit), ..self }
+    }
+
+    fn add(&mut self, labels: &[(&'static str, &str)], value: impl Into<f64>) {
+        let labels = labels.iter().map(|(key, value)| (*key, (*value).to_owned())).collect();
+        self.samples.push((labels, value.into()));
+    }
+
+    fn value(mut self, value: impl Into<f64>) -> Self {
+        self.add(&[], value);
+        self
+    }
+}
+
+/// The text for a picture.
+pub(super) fn text(picture: &Picture) -> String {
+    let mut registry = Registry::with_prefix("lnet");
+    registry.register_collector(Box::new(Families(families(picture))));
+    let mut text = String::new();
+    // Infallible: writing to a String.
+    let _ = text::encode(&mut text, &registry);
+    text
+}
+
+#[derive(Debug)]
+struct Families(Vec<Family>);
+
+impl Collector for Families {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        for family in &self.0 {
+            let mut metric = encoder.encode_descriptor(
+                &family.name,
+                &family.help,
+                family.unit.as_ref(),
+                family.kind,
+            )?;
+            for (labels, value) in &family.samples {
+                let sample = metric.encode_family(labels)?;
+                match family.kind {
+                    MetricType::Counter => ConstCounter::new(*value).encode(sample)?,
+                    _ => ConstGauge::new(*value).encode(sample)?,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Every family with its samples.
+fn families(picture: &Picture) -> Vec<Family> {
+    let mut build = Family::gauge("build_info", "Always 1; version and profile are its labels.");
+    let version = env!("CARGO_PKG_VERSION");
+    build.add(&[("version", version), ("profile", picture.profile.name())], 1);
+    let mut all = vec![
+        build,
+        Family::gauge("configured", "Whether LNet is configured.")
+            .value(u32::from(picture.node.is_some())),
+        Family::gauge("lnd_timeout", "Time limit of one transmission.")
+            .unit(Unit::Seconds)
+            .value(picture.lnd_timeout_s),
+    ];
+    all.extend(picture.tunables.iter().map(|(row, value)| of_tunable(row, *value)));
+    if let Some(node) = &picture.node {
+        all.extend(of_node(node));
+        all.extend(of_nis(node));
+        all.extend(of_peers(node));
+        all.extend(of_routes(node));
+    }
+    all
+}
+
+/// The metric of a tunable.
+fn of_tunable(row: &Row, value: i64) -> Family {
+    let family = Family::gauge(format!("tunable_{}", row.name), sentence(row.help));
+    let family = match row.unit {
+        "" => family,
+        "s" => family.unit(Unit::Seconds),
+        "%" => family.unit(Unit::Other("percent".to_owned())),
+        other => family.unit(Unit::Other(other.to_owned())),
+    };
+    family.value(value as f64)
+}
+
+/// The metric of a counter of the node (S-stats-1): `send_count` is `lnet_send_total`, `send_length`
+/// is `lnet_send_bytes_total`; what can fall is a gauge.
+fn of_counter(name: &str, help: &str, value: u64) -> Family {
+    let help = sentence(help);
+    let family = if let Some(stem) = name.strip_suffix("_length") {
+        Family::counter(stem, help).unit(Unit::Bytes)
+    } else if name.ends_with("_alloc") || name.ends_with("_max") {
+        Family::gauge(name, help)
+    } else {
+        Family::counter(name.strip_suffix("_count").unwrap_or(name), help)
+    };
+    family.value(value as f64)
+}
+
+/// Texts of tables as sentences; the point is added by the encoder's registry for others.
+fn sentence(text: &str) -> String {
+    let text = text.trim().trim_end_matches('.');
+    let mut letters = text.chars();
+    let first = letters.next().map(|c| c.to_uppercase().to_string()).unwrap_or_default();
+    format!("{first}{}.", letters.as_str())
+}
+
+fn of_node(node: &NodePicture) -> Vec<Family> {
+    let rows = node.stats.rows();
+    let mut all: Vec<Family> = NodeStats::HELP
+        .iter()
+        .zip(&rows)
+        .map(|((name, help), (_, value))| of_counter(name, help, *value))
+        .collect();
+    let mut drops = Family::counter("message_drops", "Messages for us dropped, by reason.");
+    for (reason, count) in &node.drops {
+        drops.add(&[("reason", reason.name())], *count as f64);
+    }
+    all.push(drops);
+    let (ours, theirs) = &node.recovering;
+    let mut recovering = Family::gauge("recovering_interfaces", "Interfaces that are recovering.");
+    recovering.add(&[("side", "local")], ours.len() as f64);
+    recovering.add(&[("side", "peer")], theirs.len() as f64);
+    all.push(recovering);
+    all.push(
+        Family::gauge("fault_rules", "Rules that make faults.").value(node.faults.len() as f64),
+    );
+    if let Some(sock) = &node.sock {
+        let rows = sock.rows();
+        all.extend(lnd_sock::Stats::HELP.iter().zip(&rows).map(|((name, help), (_, value))| {
+            Family::counter(format!("sock_{name}"), sentence(help)).value(*value as f64)
+        }));
+        let help = "Connections refused or closed by the TCP driver, by reason.";
+        let mut refused = Family::counter("sock_refused", help);
+        for (why, count) in sock.refusals() {
+            refused.add(&[("reason", why.name())], count as f64);
+        }
+        all.push(refused);
+    }
+    all
+}
+
+/// What local and peer interfaces have in common.
+struct Traffic {
+    messages: Family,
+    bytes: Family,
+    latency: Family,
+    samples: Family,
+    longest: Family,
+}
+
+impl Traffic {
+    fn new(what: &str, whose: &str) -> Self {
+        let counter = |name: &str, help: &str| {
+            Family::counter(format!("{what}_{name}"), format!("{help} {whose}."))
+        };
+        Self {
+            messages: counter("messages", "Messages sent, received and dropped, by kind, of"),
+            bytes: counter("payload", "Payload sent and received by").unit(Unit::Bytes),
+            latency: counter("operation_time", "Time that operations took in all, of")
+                .unit(Unit::Seconds),
+            samples: counter("operations", "Operations that were timed, of"),
+            longest: Family::gauge(
+                format!("{what}_operation_longest"),
+                format!("Longest that an operation took, of {whose}."),
+            )
+            .unit(Unit::Seconds),
+        }
+    }
+
+    fn add(&mut self, labels: &[(&'static str, &str)], stats: &InterfaceStats) {
+        let with = |more: &[(&'static str, &'static str)]| {
+            labels.iter().copied().chain(more.iter().copied()).collect::<Vec<_>>()
+        };
+        let directions =
+            [("sent", &stats.sent), ("received", &stats.received), ("dropped", &stats.dropped)];
+        for (direction, kinds) in directions {
+            for (kind, count) in by_kind(kinds) {
+                self.messages.add(&with(&[("direction", direction), ("kind", kind)]), count);
+            }
+        }
+        self.bytes.add(&with(&[("direction", "sent")]), stats.sent_bytes as f64);
+        self.bytes.add(&with(&[("direction", "received")]), stats.received_bytes as f64);
+        let operations = [
+            ("put_egress", &stats.put_egress),
+            ("get_rtt", &stats.get_rtt),
+            ("put_ack", &stats.put_ack),
+        ];
+        for (operation, latency) in operations {
+            let Latency { samples, max_nsec, sum_nsec, .. } = *latency;
+            let labels = with(&[("operation", operation)]);
+            self.latency.add(&labels, sum_nsec as f64 / 1e9);
+            self.samples.add(&labels, samples);
+            self.longest.add(&labels, max_nsec as f64 / 1e9);
+        }
+    }
+
+    fn families(self) -> [Family; 5] {
+        [self.messages, self.bytes, self.latency, self.samples, self.longest]
+    }
+}
+
+fn by_kind(kinds: &KindCounts) -> [(&'static str, u32); 4] {
+    [("put", kinds.put), ("get", kinds.get), ("reply", kinds.reply), ("ack", kinds.ack)]
+}
+
+fn of_nis(node: &NodePicture) -> Vec<Family> {
+    let mut traffic = Traffic::new("ni", "a local interface");
+    let mut up = Family::gauge("ni_up", "Whether a local interface is up.");
+    let mut health = Family::gauge("ni_health", "Health of a local interface, 0 to 1000.");
+    let mut credits =
+        Family::gauge("ni_credits", "Free credits of a local interface; below 0 messages wait.");
+    let mut least = Family::gauge("ni_credits_least", "The least credits that were ever free.");
+    let mut failures =
+        Family::counter("ni_failures", "Failures charged to a local interface, by class.");
+    let mut links = Family::counter("ni_link_downs", "Times that the link went down.");
+    for net in &node.nets {
+        for ni in &net.nis {
+            let (name, nid) = (net.net.to_string(), ni.nid.to_string());
+            let device = ni.interface.as_deref().unwrap_or_default();
+            let labels = [("net", name.as_str()), ("nid", &nid), ("interface", device)];
+            up.add(&labels, u32::from(ni.up));
+            health.add(&labels, ni.health);
+            credits.add(&labels, ni.credits);
+            least.add(&labels, ni.credits_min);
+            links.add(&labels, ni.downs);
+            traffic.add(&labels, &ni.stats);
+            let f = &ni.failures;
+            let classes = [
+                ("interrupt", f.interrupt),
+                ("dropped", f.dropped),
+                ("aborted", f.aborted),
+                ("no_route", f.no_route),
+                ("timeout", f.timeout),
+                ("error", f.error),
+            ];
+            for (class, count) in classes {
+                let [a, b, c] = labels;
+                failures.add(&[a, b, c, ("class", class)], count);
+            }
+        }
+    }
+    let mut all = vec![up, health, credits, least, failures, links];
+    all.extend(traffic.families());
+    all
+}
+
+fn of_peers(node: &NodePicture) -> Vec<Family> {
+    let (peers, peer_nis) = node.peer_count;
+    let shown: usize = node.peers.iter().map(|p| p.nis.len()).sum();
+    let mut traffic = Traffic::new("peer_ni", "an interface of a peer");
+    let mut state = Family::gauge(
+        "peer_ni_up",
+        "Whether an interface of a gateway or of a router's peer is up.",
+    );
+    let mut health = Family::gauge("peer_ni_health", "Health of a peer's interface, 0 to 1000.");
+    let mut credits = Family::gauge(
+        "peer_ni_credits",
+        "Free credits towards a peer's interface; below 0 messages wait.",
+    );
+    let mut queued = Family::gauge("peer_ni_queued", "Bytes that wait for a peer's interface.")
+        .unit(Unit::Bytes);
+    let mut failures =
+        Family::counter("peer_ni_failures", "Failures charged to a peer's interface, by class.");
+    for peer in &node.peers {
+        let primary = peer.primary.to_string();
+        for ni in &peer.nis {
+            let nid = ni.nid.to_string();
+            let labels = [("peer", primary.as_str()), ("nid", nid.as_str())];
+            health.add(&labels, ni.health);
+            credits.add(&labels, ni.credits);
+            queued.add(&labels, ni.queued_bytes as f64);
+            traffic.add(&labels, &ni.stats);
+            match ni.state {
+                PeerNiState::NotTracked => {}
+                PeerNiState::Up => state.add(&labels, 1),
+                PeerNiState::Down => state.add(&labels, 0),
+            }
+            let f = &ni.failures;
+            let classes = [
+                ("dropped", f.dropped),
+                ("timeout", f.timeout),
+                ("error", f.error),
+                ("network_timeout", f.network_timeout),
+            ];
+            for (class, count) in classes {
+                let [a, b] = labels;
+                failures.add(&[a, b, ("class", class)], count);
+            }
+        }
+    }
+    let mut all = vec![
+        Family::gauge("peers", "Peers known.").value(peers as f64),
+        Family::gauge("peer_nis", "Interfaces of peers known.").value(peer_nis as f64),
+        Family::gauge(
+            "peer_nis_left_out",
+            "Interfaces of peers that have no metrics here: too many.",
+        )
+        .value(peer_nis.saturating_sub(shown) as f64),
+        state,
+        health,
+        credits,
+        queued,
+        failures,
+    ];
+    all.extend(traffic.families());
+    all
+}
+
+fn of_routes(node: &NodePicture) -> Vec<Family> {
+    let mut up = Family::gauge("route_up", "Whether a route can be used.");
+    for route in &node.routes {
+        let (net, gateway) = (route.net.to_string(), route.gateway.to_string());
+        up.add(&[("net", &net), ("gateway", &gateway)], u32::from(route.up));
+    }
+    let mut buffers = Family::gauge("router_buffers", "Router buffers in existence, by pool.");
+    let mut free = Family::gauge(
+        "router_buffers_free",
+        "Router buffers that are free; below 0 messages wait.",
+    );
+    for pool in &node.routing.pools {
+        let name = format!("{:?}", pool.kind).to_lowercase();
+        buffers.add(&[("pool", &name)], pool.nbuffers);
+        free.add(&[("pool", &name)], pool.credits);
+    }
+    vec![up, buffers, free]
+}
+
+#[cfg(test)]
+#[path = "metrics/tests.rs"]
+mod tests;
