@@ -270,7 +270,7 @@ fn of_nis(node: &NodePicture) -> Vec<Family> {
             health.add(&labels, ni.health);
             credits.add(&labels, ni.credits);
             least.add(&labels, ni.credits_min);
-            links.add(&labels, ni.downs);
+            links.add(&labels, ni.transitions.downs);
             traffic.add(&labels, &ni.stats);
             let f = &ni.failures;
             let classes = [
