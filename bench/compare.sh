@@ -45,7 +45,7 @@ ulnet_threaded() {
 ulnet_bulk() {
     local out test
     out=$(run "$ULNET" perf local --json --seconds "$SECONDS_EACH" --port $((PORT + 1)) \
-        --test put,get --size 1M --window 16) || return
+        --test put,get --size 1M --window 4) || return
     for test in put get; do
         note "$test" "$(jq ".rows[] | select(.test==\"$test\").mib_per_second" <<<"$out")"
         note "${test}_cpu" "$(jq ".rows[] | select(.test==\"$test\") | (.cpu_ns | add) / .size" <<<"$out")"
@@ -85,7 +85,7 @@ with_ucx() {
 
 with_libfabric() {
     serve fi_pingpong -p tcp -e msg -d lo -B $((PORT + 5)) || return
-    note libfabric "$(run fi_pingpong -p tcp -e msg -d lo -P $((PORT + 5)) -S 8 -I $((20000 * SECONDS_EACH)) 127.0.0.1 2>&1 |
+    note libfabric "$(run fi_pingpong -p tcp -e msg -d lo -P $((PORT + 5)) -S 8 -I $((10000 * SECONDS_EACH)) 127.0.0.1 2>&1 |
         awk '$1 == 8 { print $7 }')"
     stop
 }

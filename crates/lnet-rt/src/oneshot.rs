@@ -223,18 +223,20 @@ mod tests {
     fn blocking_inside_of_a_future_loses_no_wake_up() {
         let (tx, mut rx) = channel();
         let (inner_tx, inner_rx) = channel();
+        let (polled, was_polled) = std::sync::mpsc::channel();
         let mut inner = Some(inner_rx);
         let waiting = thread::spawn(move || {
             block_on(core::future::poll_fn(move |cx| {
                 if let Some(inner) = inner.take() {
                     let first = Pin::new(&mut rx).poll(cx);
                     assert!(first.is_pending());
+                    polled.send(()).unwrap();
                     assert_eq!(block_on(inner), Some(1));
                 }
                 Pin::new(&mut rx).poll(cx)
             }))
         });
-        thread::yield_now();
+        was_polled.recv().unwrap();
         inner_tx.send(1).unwrap();
         tx.send(2).unwrap();
         assert_eq!(waiting.join().unwrap(), Some(2));

@@ -41,6 +41,9 @@ pub enum Wait {
 /// With [`Wait::Spin`], the poller is asked in one turn of so many.
 pub const LOOKS_PER_POLL: u32 = 32;
 
+/// With [`Wait::Spin`], the clock is held against what is due in one turn of so many.
+const LOOKS_PER_TIMEOUT: u32 = 8;
+
 /// Commands executed in one turn, so that a flood of them can't keep the network waiting.
 const COMMANDS_PER_TURN: usize = 1024;
 
@@ -65,31 +68,44 @@ impl Stack {
         let _here = self.mailbox.enter();
         self.stats.turns += 1;
         let mut busy = false;
-        if self.unfinished {
+        // What the caller has asked for goes out at once, and its time is the time of the turn,
+        // unless the thread sleeps in between.
+        let asked = self.unfinished;
+        if asked {
             self.now = self.clock.now();
             self.in_turn = true;
             busy = self.settle();
             self.in_turn = false;
         }
         let spin = wait == Wait::Spin;
-        if !spin || self.looks == 0 {
+        let polls = !spin || self.looks == 0;
+        if polls {
             busy |= self.look(wait, busy);
             self.looks = LOOKS_PER_POLL;
         }
         self.looks -= 1;
 
-        self.now = self.clock.now();
+        if polls || !asked {
+            self.now = self.clock.now();
+        }
         self.in_turn = true;
         self.drive(spin);
         // What came in is answered before anything else is looked at.
         busy |= self.settle();
+        if !polls && !self.events.is_empty() {
+            // A caller that spins has its news at once; the rest is for a turn without any.
+            self.in_turn = false;
+            return true;
+        }
         let mut moved = false;
         if self.monitor_ready {
             self.watch_links();
             moved = true;
         }
         moved |= self.obey();
-        moved |= self.expire();
+        if polls || self.looks.is_multiple_of(LOOKS_PER_TIMEOUT) {
+            moved |= self.expire();
+        }
         if moved || self.unfinished {
             self.settle();
             busy = true;

@@ -345,6 +345,9 @@ impl<S: Streams> SockDriver<S> {
 
     /// [`Driver::flush`] for any [`Upper`].
     pub fn flush<U: Upper + ?Sized>(&mut self, now: Instant, up: &mut U, mem: &mut dyn Memory) {
+        if self.is_quiet() {
+            return;
+        }
         for (msg, fault) in core::mem::take(&mut self.ended) {
             up.tx_done(now, msg, Err(fault));
         }
@@ -380,15 +383,18 @@ impl<S: Streams> SockDriver<S> {
 
     /// [`Driver::poll_timeout`].
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let at_once = !(self.dirty.is_empty()
+        let at_once = !(self.is_quiet() && self.backlog.is_empty() && self.accepts.is_empty());
+        if at_once { Some(Instant::ZERO) } else { self.timers.first().map(|(at, _)| *at) }
+    }
+
+    /// Whether [`Self::flush`] has nothing to do. It is called several times in each turn.
+    fn is_quiet(&self) -> bool {
+        self.dirty.is_empty()
             && self.ack_dirty.is_empty()
             && self.dials.is_empty()
-            && self.backlog.is_empty()
             && self.verify.is_empty()
-            && self.accepts.is_empty()
             && self.ended.is_empty()
-            && self.trusted.is_empty());
-        if at_once { Some(Instant::ZERO) } else { self.timers.first().map(|(at, _)| *at) }
+            && self.trusted.is_empty()
     }
 
     /// Continues what an earlier call left for reasons of fairness.

@@ -48,7 +48,7 @@ impl<S: Streams> SockDriver<S> {
                 return Err(LARGE_NID);
             }
             self.stats.msgs_queued += 1;
-            self.queue(now, conn, Waiting { transmit, deadline, until }, timeout);
+            self.queue(now, conn, transmit, until, timeout);
             if !peer_is_complete(self.peers.get(key)) {
                 self.want_connections(now, key);
             }
@@ -96,8 +96,14 @@ impl<S: Streams> SockDriver<S> {
     }
 
     /// Queues a message on a connection.
-    fn queue(&mut self, now: Instant, key: ConnKey, m: Waiting, timeout: core::time::Duration) {
-        let Waiting { transmit, until, .. } = m;
+    fn queue(
+        &mut self,
+        now: Instant,
+        key: ConnKey,
+        transmit: Transmit,
+        until: Instant,
+        timeout: core::time::Duration,
+    ) {
         self.uses += 1;
         let Some(up) = self.conns.get_mut(key).and_then(Conn::up_mut) else { return };
         up.used = self.uses;
@@ -144,7 +150,7 @@ impl<S: Streams> SockDriver<S> {
                     record.waiting.push_back(m);
                 }
             } else if can_name(version, &[m.transmit.hdr.dst, m.transmit.hdr.src]) {
-                self.queue(now, conn, m, timeout);
+                self.queue(now, conn, m.transmit, m.until, timeout);
             } else {
                 self.ended.push((m.transmit.msg, LARGE_NID));
             }

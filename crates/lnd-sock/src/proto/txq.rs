@@ -175,22 +175,24 @@ impl TxQueue {
         taken
     }
 
-    /// Notes that `n` bytes were written; gives the frames that are thereby complete to `done`.
-    pub(crate) fn wrote(&mut self, n: usize, mut done: impl FnMut(Queued)) {
+    /// Notes that `n` bytes were written; names the frames that are thereby complete to `done`.
+    pub(crate) fn wrote(&mut self, n: usize, mut done: impl FnMut(&Queued)) {
         let mut n = n as u64;
         self.bytes = self.bytes.saturating_sub(n);
-        while let Some(first) = self.items.front_mut() {
-            let rest = first.len - first.sent;
+        let mut complete = 0;
+        for item in &mut self.items {
+            let rest = item.len - item.sent;
             if n < rest {
-                first.sent += n;
-                return;
+                item.sent += n;
+                break;
             }
             n -= rest;
-            first.sent = first.len;
-            if let Some(first) = self.items.pop_front() {
-                done(first);
-            }
+            item.sent = item.len;
+            done(item);
+            complete += 1;
         }
+        // Dropped where they are: taking them out one by one would move each once more.
+        self.items.drain(..complete);
     }
 
     /// The earliest deadline of the messages queued.

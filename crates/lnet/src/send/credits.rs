@@ -230,10 +230,8 @@ impl Node {
     pub(crate) fn discard(&mut self, id: MsgId) {
         self.return_credits(id);
         self.return_transit(id);
-        if let Some(msg) = self.msgs.remove(id)
-            && msg.counted
-        {
-            self.stats.msgs_alloc = self.stats.msgs_alloc.wrapping_sub(1);
-        }
+        let Some(msg) = self.msgs.get(id) else { return };
+        self.stats.msgs_alloc = self.stats.msgs_alloc.wrapping_sub(u32::from(msg.counted));
+        drop(self.msgs.remove(id));
     }
 }
