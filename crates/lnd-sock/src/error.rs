@@ -49,8 +49,10 @@ impl StartError {
 /// Why an established connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// End of file between messages, another incarnation, or an operator's wish: no error.
+    /// Another incarnation, or an operator's wish: no error.
     Orderly,
+    /// End of file between messages: the peer is through with it, or is gone. No error.
+    Left,
     /// End of file inside a message.
     Truncated,
     /// Reading failed, or the system reported an error while idle (K-34).
@@ -80,7 +82,7 @@ impl Why {
     /// The error number that the connection ends with; 0 for none.
     pub(crate) const fn errno(self) -> Errno {
         match self {
-            Self::Orderly => Errno::OK,
+            Self::Orderly | Self::Left => Errno::OK,
             Self::Truncated => Errno::EPROTO,
             Self::Read(errno) | Self::Write(errno) | Self::Sibling(errno) => errno,
             Self::SendTimeout | Self::RecvTimeout | Self::SiblingTimeout => Errno::ETIMEDOUT,
@@ -93,9 +95,12 @@ impl Why {
     /// Whether all other connections to the peer end with it (wire.md 3.12).
     pub(crate) const fn takes_siblings(self) -> bool {
         match self {
-            Self::Orderly | Self::Sibling(_) | Self::SiblingTimeout | Self::Stopped | Self::Cut => {
-                false
-            }
+            Self::Orderly
+            | Self::Left
+            | Self::Sibling(_)
+            | Self::SiblingTimeout
+            | Self::Stopped
+            | Self::Cut => false,
             Self::Truncated
             | Self::Read(_)
             | Self::Write(_)
@@ -133,12 +138,18 @@ impl Why {
             Self::Cut if !legacy => Fault::new(HealthStatus::LocalInterrupt, Errno::ENETUNREACH),
             // What was not wholly written when the connection went, the peer's LNet can't have: it
             // may go again (DEC-6). The kernel calls it a local error.
-            Self::Orderly | Self::Truncated | Self::Read(_) | Self::Write(_) | Self::Sibling(_)
+            Self::Orderly
+            | Self::Left
+            | Self::Truncated
+            | Self::Read(_)
+            | Self::Write(_)
+            | Self::Sibling(_)
                 if !legacy =>
             {
                 Fault::new(HealthStatus::RemoteDropped, Errno::ECONNRESET)
             }
             Self::Orderly
+            | Self::Left
             | Self::Truncated
             | Self::Read(_)
             | Self::Write(_)
@@ -203,6 +214,8 @@ mod tests {
             (Why::Write(Errno::ECONNRESET), 5, true, false, H::RemoteDropped, Errno::ECONNRESET),
             (Why::Read(Errno::ECONNRESET), 0, true, false, H::RemoteDropped, Errno::ECONNRESET),
             (Why::Orderly, 0, true, false, H::RemoteDropped, Errno::ECONNRESET),
+            (Why::Left, 0, true, false, H::RemoteDropped, Errno::ECONNRESET),
+            (Why::Left, 0, true, true, H::LocalError, Errno::EIO),
             (Why::Cut, 5, true, false, H::LocalInterrupt, Errno::ENETUNREACH),
             (Why::Sibling(Errno::EPROTO), 7, true, true, H::LocalError, Errno::EIO),
             (Why::SiblingTimeout, 0, true, false, H::LocalTimeout, Errno::ETIMEDOUT),

@@ -9,7 +9,7 @@ use lnet_types::{Errno, Nid};
 use thiserror::Error;
 
 use crate::frame::{FrameDecoder, REPLY_MAX, decode_reply, encode_request};
-use crate::{AdminError, PeerSnapshot, ProtocolError, Reply, Request};
+use crate::{AdminError, PeerSnapshot, ProtocolError, Reply, Request, RouteSnapshot};
 
 /// How long a node that is there has to answer a request that does not wait for peers.
 pub const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -122,6 +122,25 @@ pub trait Ask {
             };
             all.extend(page.peers);
             // Pages only go forward; a server whose pages do not would hold us for ever.
+            match page.next {
+                None => return Ok(all),
+                next if next <= from => return Err(ClientError::Unexpected),
+                next => from = next,
+            }
+        }
+    }
+
+    /// All routes, page by page.
+    ///
+    /// # Errors
+    /// As [`Self::ask_within`].
+    fn routes(&mut self) -> Result<Vec<RouteSnapshot>, ClientError> {
+        let (mut all, mut from) = (Vec::new(), None);
+        loop {
+            let Reply::Routes(page) = self.ask(&Request::RouteShow { from })? else {
+                return Err(ClientError::Unexpected);
+            };
+            all.extend(page.routes);
             match page.next {
                 None => return Ok(all),
                 next if next <= from => return Err(ClientError::Unexpected),

@@ -21,6 +21,7 @@ mod fault;
 mod frame;
 mod reply;
 mod request;
+mod routing;
 mod snapshot;
 mod socket;
 
@@ -32,7 +33,8 @@ pub use frame::{
     encode_request,
 };
 pub use reply::{Contact, Contacted, PeerPage, Reply, Status};
-pub use request::{Discover, NiTarget, PEER_NIS_PER_PAGE, Ping, Request};
+pub use request::{Discover, NiTarget, PEER_NIS_PER_PAGE, Ping, ROUTES_PER_PAGE, Request};
+pub use routing::{PoolSnapshot, RoutePage, RouteSnapshot, RoutingSnapshot, RoutingState};
 pub use snapshot::{
     GlobalSnapshot, KindCounts, Latency, LndSnapshot, NetSnapshot, NetTunablesSnapshot, NiDetail,
     NiHealth, NiMore, NiSnapshot, PeerNiCredits, PeerNiDetail, PeerNiHealth, PeerNiSnapshot,

@@ -4,7 +4,10 @@ use lnet_config::{UdspRule, text};
 use lnet_types::Nid;
 use serde::{Deserialize, Serialize};
 
-use crate::{AdminError, FaultSnapshot, GlobalSnapshot, NetSnapshot, PeerSnapshot, StatsSnapshot};
+use crate::{
+    AdminError, FaultSnapshot, GlobalSnapshot, NetSnapshot, PeerSnapshot, RoutePage,
+    RoutingSnapshot, StatsSnapshot,
+};
 
 /// The answer to a request that was not refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,6 +22,10 @@ pub enum Reply {
     Nets(Vec<NetSnapshot>),
     /// A page of peers.
     Peers(PeerPage),
+    /// A page of routes.
+    Routes(RoutePage),
+    /// Where forwarding stands.
+    Routing(RoutingSnapshot),
     /// What became of each NID, in the order asked.
     Contacted(Vec<Contacted>),
     /// All tunables.

@@ -1,6 +1,8 @@
 //! What a client may ask.
 
-use lnet_config::{NetAdd, NetDel, PeerAdd, PeerDel, Setting, Step, UdspAdd, UdspDel, text};
+use lnet_config::{
+    NetAdd, NetDel, PeerAdd, PeerDel, RouteAdd, RouteDel, Setting, Step, UdspAdd, UdspDel, text,
+};
 use lnet_types::{Net, Nid};
 use serde::{Deserialize, Serialize};
 
@@ -9,6 +11,9 @@ use crate::{FaultDel, FaultKind, FaultRule};
 /// A server ends a page of peers with the peer that brings it to this many peer NIs, so that a page
 /// stays well below [`crate::REPLY_MAX`] (about 1.5 KiB for a peer NI, 4096 NIs in the largest peer).
 pub const PEER_NIS_PER_PAGE: usize = 1024;
+
+/// Most routes on a page (about 150 bytes each).
+pub const ROUTES_PER_PAGE: usize = 4096;
 
 /// One request. What it answers with is named in brackets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,6 +88,23 @@ pub enum Request {
         #[serde(default)]
         state: Option<u32>,
     },
+    /// Adds a route (C-route-1, C-route-5). `Done`
+    RouteAdd(RouteAdd),
+    /// Removes a route. No route to that network: ENOENT; another gateway: nothing happens. `Done`
+    RouteDel(RouteDel),
+    /// One page of routes, by network. [`Reply::Routes`](crate::Reply::Routes)
+    RouteShow {
+        /// `RoutePage::next` of the page before; the first page if absent.
+        #[serde(default)]
+        from: Option<u64>,
+    },
+    /// Makes the node a router, or ends that (C-set-6). Just being stopped, or started: EBUSY. `Done`
+    RoutingSet {
+        /// Whether it is to forward.
+        on: bool,
+    },
+    /// Where forwarding stands, and the buffers. [`Reply::Routing`](crate::Reply::Routing)
+    RoutingShow,
     /// Pings each NID (C-ping-1). `Contacted`
     Ping(Ping),
     /// Discovers each NID (C-ping-1). `Contacted`
@@ -154,6 +176,9 @@ impl From<Step> for Request {
             Step::NetDel(net) => Self::NetDel(net),
             Step::PeerAdd(peer) => Self::PeerAdd(peer),
             Step::PeerDel(peer) => Self::PeerDel(peer),
+            Step::RouteAdd(route) => Self::RouteAdd(route),
+            Step::RouteDel(route) => Self::RouteDel(route),
+            Step::Routing(on) => Self::RoutingSet { on },
             Step::UdspAdd(add) => Self::UdspAdd(add),
             Step::UdspDel(del) => Self::UdspDel(del),
             Step::Set(settings) => Self::Set { settings },

@@ -355,6 +355,9 @@ pub struct GlobalSnapshot {
     pub configured: bool,
     /// Every tunable with its value, in the order of the node's table.
     pub tunables: Vec<lnet_config::Setting>,
+    /// Names of those whose value is not the default of the profile.
+    #[serde(default)]
+    pub changed: Vec<String>,
     /// The time limit of one transmission, milliseconds.
     pub lnd_timeout_ms: u64,
     /// The profile of defaults in force.

@@ -5,7 +5,7 @@ use lnet_types::{Errno, Net, Nid};
 use thiserror::Error;
 
 use crate::yaml::{Pos, YamlError};
-use crate::{Interface, LndTunables, NetTunables, Setting, UdspAdd};
+use crate::{Interface, LndTunables, NetTunables, RouteAdd, Setting, UdspAdd};
 
 /// The tunables that a `global` block may set, in the order in which exporters print them
 /// (S-global-1). `lnd_timeout` is derived and printed between `router_sensitivity` and
@@ -23,6 +23,39 @@ pub const GLOBAL_KEYS: [&str; 12] = [
     "response_tracking",
     "recovery_limit",
     "max_recovery_ping_interval",
+];
+
+/// The tunables that a `buffers` block sets: its keys, and their names as tunables (I-14).
+pub const BUFFER_KEYS: [(&str, &str); 3] =
+    [("tiny", "tiny_buffers"), ("small", "small_buffers"), ("large", "large_buffers")];
+
+/// The tunables that only nodes of this kind have. They stand in a block `ulnet` of their own, which
+/// exporters print only where a value is not the default: what kernel tools read stays as it is.
+pub const OWN_KEYS: [&str; 24] = [
+    "udsp_first",
+    "exclude_at_zero",
+    "explain_last",
+    "flap_hold_down",
+    "resend_on",
+    "rail_suspicion",
+    "suspect_after_min",
+    "suspect_after_rtts",
+    "health_on_success",
+    "recovery_step",
+    "health_range",
+    "alive_router_check_interval",
+    "live_router_check_interval",
+    "dead_router_check_interval",
+    "router_ping_timeout",
+    "check_routers_before_use",
+    "avoid_asym_router_failure",
+    "auto_down",
+    "legacy_route_rr",
+    "peer_buffer_credits",
+    "peers_max",
+    "messages_max",
+    "parked_max",
+    "delayed_max",
 ];
 
 /// A configuration. Blocks take effect in the order of the text (I-8).
@@ -44,6 +77,15 @@ pub enum Block {
     /// A `global` or `numa` block, or tunables at top level. To be applied together, so that the
     /// order of `retry_count` and `transaction_timeout` does not matter (I-15).
     Settings(Vec<Setting>),
+    /// A `ulnet` block: tunables of [`OWN_KEYS`], to be applied together.
+    Own(Vec<Setting>),
+    /// A `buffers` block: router buffers by the names of their tunables. A key that is absent means
+    /// 0, the default (I-14).
+    Buffers(Vec<Setting>),
+    /// One item of `route` and one gateway of it (I-11).
+    Route(RouteAdd),
+    /// A `routing` block: whether this node forwards (I-13).
+    Routing(bool),
     /// One item of `udsp` (I-16).
     Udsp(UdspAdd),
     /// A `ping` block: to be run, not to be configured.

@@ -1,11 +1,13 @@
 //! [`Config`] to text, in the reduced form that backups have (S-net-8, S-peer-4): what is needed to
 //! configure a node the same way again, and nothing else.
 
-use crate::config::{Block, Config, DiscoverBlock, NetBlock, NiBlock, PeerBlock, PingBlock};
-use crate::{Interface, Setting, Style, Tree, UdspAdd, UdspRule, setting_text};
+use crate::config::{
+    BUFFER_KEYS, Block, Config, DiscoverBlock, NetBlock, NiBlock, PeerBlock, PingBlock,
+};
+use crate::{Interface, RouteAdd, Setting, Style, Tree, UdspAdd, UdspRule, setting_text};
 
 impl Config {
-    /// The text, in the layouts of kernel tools: nets and peers in library style, the rest in
+    /// The text, in the layouts of kernel tools: nets, routes and peers in library style, the rest in
     /// classic style. Neighbours of one kind share their key.
     pub fn to_yaml(&self) -> String {
         let mut out = String::new();
@@ -23,9 +25,7 @@ impl Config {
             }
             seen.push(name);
             let mut items = vec![block.tree()];
-            while let (Block::Net(_) | Block::Peer(_) | Block::Udsp(_), Some(next)) =
-                (block, blocks.peek())
-            {
+            while let (true, Some(next)) = (block.is_item(), blocks.peek()) {
                 if next.key() != name {
                     break;
                 }
@@ -33,11 +33,11 @@ impl Config {
                 blocks.next();
             }
             let style = match block {
-                Block::Net(_) | Block::Peer(_) => Style::Library,
+                Block::Net(_) | Block::Peer(_) | Block::Route(_) => Style::Library,
                 _ => Style::Classic,
             };
             let tree = match (block, items.pop()) {
-                (Block::Net(_) | Block::Peer(_) | Block::Udsp(_), Some(last)) => {
+                (block, Some(last)) if block.is_item() => {
                     items.push(last);
                     Tree::List(items)
                 }
@@ -58,11 +58,20 @@ impl Config {
 }
 
 impl Block {
+    /// Whether it is one of a list below its key.
+    const fn is_item(&self) -> bool {
+        matches!(self, Self::Net(_) | Self::Peer(_) | Self::Udsp(_) | Self::Route(_))
+    }
+
     fn key(&self) -> &'static str {
         match self {
             Self::Net(_) => "net",
             Self::Peer(_) => "peer",
             Self::Settings(_) => "global",
+            Self::Own(_) => "ulnet",
+            Self::Buffers(_) => "buffers",
+            Self::Route(_) => "route",
+            Self::Routing(_) => "routing",
             Self::Udsp(_) => "udsp",
             Self::Ping(_) => "ping",
             Self::Discover(_) => "discover",
@@ -74,6 +83,14 @@ impl Block {
             Self::Net(net) => net.tree(),
             Self::Peer(peer) => peer.tree(),
             Self::Settings(settings) => settings_tree(None, settings),
+            Self::Own(settings) => settings_tree(None, settings),
+            Self::Buffers(settings) => {
+                let value = |name| settings.iter().find(|s| s.name == name).map_or(0, |s| s.value);
+                let rows = BUFFER_KEYS.map(|(key, name)| (key, Tree::plain(value(name))));
+                Tree::map(rows)
+            }
+            Self::Route(route) => route.tree(),
+            Self::Routing(on) => Tree::map([("enable", Tree::plain(i32::from(*on)))]),
             Self::Udsp(UdspAdd { rule, index }) => rule.tree(*index),
             Self::Ping(ping) => ping.tree(),
             Self::Discover(discover) => discover.tree(),
@@ -156,6 +173,18 @@ impl PeerBlock {
             ("primary nid", Tree::plain(self.primary)),
             ("Multi-Rail", Tree::Bool(self.multi_rail)),
             ("peer ni", Tree::List(nids.map(nid).collect())),
+        ])
+    }
+}
+
+impl RouteAdd {
+    /// Its item below `route`, as backups have it (I-3).
+    pub fn tree(&self) -> Tree {
+        Tree::map([
+            ("net", Tree::plain(self.net)),
+            ("gateway", Tree::plain(self.gateway)),
+            ("hop", Tree::plain(self.hops.map_or(-1, i64::from))),
+            ("priority", Tree::plain(self.priority)),
         ])
     }
 }

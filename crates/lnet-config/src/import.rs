@@ -6,12 +6,15 @@
 //! read back. Kinder where the original set traps (the items marked "Q fix" there): loopback nets
 //! are skipped, each NI keeps its own settings, gateway and peer NIDs may be ranges.
 
+mod routing;
+
 use core::num::NonZeroU32;
 
 use lnet_types::{Errno, Net, Nid};
 
 use crate::config::{
-    Block, Config, ConfigError, DiscoverBlock, GLOBAL_KEYS, NetBlock, NiBlock, PeerBlock, PingBlock,
+    Block, Config, ConfigError, DiscoverBlock, GLOBAL_KEYS, NetBlock, NiBlock, OWN_KEYS, PeerBlock,
+    PingBlock,
 };
 use crate::yaml::{self, Key, Node, Pos, Value};
 use crate::{
@@ -123,16 +126,37 @@ impl Config {
                     self.blocks.push((item.pos, Block::Udsp(udsp_rule(item)?)));
                 }
             }
-            // These come with routing. What an export of this node holds of
-            // them says nothing, and nothing is asked for.
-            "route" | "ip2nets" => {
+            "route" => {
+                for item in list(node, "a list of routes")? {
+                    let routes = routing::routes(item)?;
+                    self.blocks.extend(routes.into_iter().map(|r| (item.pos, Block::Route(r))));
+                }
+            }
+            "routing" => {
+                let routing = Block::Routing(routing::is_on(node)?);
+                self.blocks.push((key.pos, routing));
+            }
+            "buffers" => {
+                self.blocks.push((key.pos, Block::Buffers(routing::buffers(node)?)));
+            }
+            "ulnet" => {
+                let mut settings = Vec::new();
+                for (key, node) in entries_or_none(node, "a map of tunables")? {
+                    let name = OWN_KEYS.iter().find(|k| **k == key.text);
+                    let name = *name.ok_or_else(|| invalid_key(key))?;
+                    let value = parse_setting(name, scalar(key, node)?);
+                    let value = value.ok_or_else(|| invalid_value(key, node))?;
+                    settings.push(Setting::new(name, value));
+                }
+                if !settings.is_empty() {
+                    self.blocks.push((key.pos, Block::Own(settings)));
+                }
+            }
+            "ip2nets" => {
                 if !list(node, "a list")?.is_empty() {
                     return Err(unsupported(key));
                 }
             }
-            "routing" if routing_is_off(node)? => {}
-            "buffers" if buffers_are_default(node)? => {}
-            "routing" | "buffers" => return Err(unsupported(key)),
             _ => return Ok(false),
         }
         Ok(true)
@@ -455,39 +479,6 @@ fn target_maps(node: &Node) -> Result<Vec<&[(Key, Node)]>, ConfigError> {
         Value::Map(entries) => Ok(vec![entries]),
         _ => list(node, "NIDs")?.iter().map(|item| map(item, "a map with a NID")).collect(),
     }
-}
-
-/// Whether a `routing` block leaves routing off: `enable` is 0 or absent, in a map or in the list
-/// that exporters print (I-13).
-fn routing_is_off(node: &Node) -> Result<bool, ConfigError> {
-    let maps: Vec<&[(Key, Node)]> = match &node.value {
-        Value::Map(entries) => vec![entries],
-        _ => list(node, "'enable'")?
-            .iter()
-            .map(|item| map(item, "a map"))
-            .collect::<Result<_, _>>()?,
-    };
-    for (key, node) in maps.into_iter().flatten() {
-        if key.text == "enable" && number(key, node)? != 0 {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
-/// Whether a `buffers` block asks for nothing but defaults (I-14).
-fn buffers_are_default(node: &Node) -> Result<bool, ConfigError> {
-    for (key, node) in entries_or_none(node, "a map with 'tiny', 'small', 'large'")? {
-        match key.text.as_str() {
-            "tiny" | "small" | "large" => {
-                if number(key, node)? != 0 {
-                    return Ok(false);
-                }
-            }
-            _ => return Err(invalid_key(key)),
-        }
-    }
-    Ok(true)
 }
 
 fn error(errno: Errno, pos: Pos, text: String) -> ConfigError {

@@ -25,14 +25,15 @@ mod words;
 pub mod yaml;
 
 pub use config::{
-    Block, Config, ConfigError, DiscoverBlock, GLOBAL_KEYS, NetBlock, NiBlock, PeerBlock, PingBlock,
+    BUFFER_KEYS, Block, Config, ConfigError, DiscoverBlock, GLOBAL_KEYS, NetBlock, NiBlock,
+    OWN_KEYS, PeerBlock, PingBlock,
 };
 pub use emit::{Style, Tree};
 pub use export::cpts_text;
 pub use lists::{CPTS_MAX, CptsError, INTERFACES_MAX, ListError, parse_cpts, parse_interfaces};
 pub use model::{
-    Interface, LndTunables, NetAdd, NetDel, NetTunables, PeerAdd, PeerDel, Setting, UdspAdd,
-    UdspDel, UdspRule,
+    Interface, LndTunables, NetAdd, NetDel, NetTunables, PeerAdd, PeerDel, RouteAdd, RouteDel,
+    Setting, UdspAdd, UdspDel, UdspRule,
 };
 pub use nids::{NID_LIST_MAX, NidListError, parse_nid_list};
 pub use number::parse_number;

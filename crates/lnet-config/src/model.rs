@@ -166,3 +166,31 @@ pub enum UdspDel {
     /// The one about the same `src`, `dst` and `rte`.
     About(UdspRule),
 }
+
+/// A route to be added (C-route-1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RouteAdd {
+    /// The network that is reached.
+    #[serde(with = "text::net")]
+    pub net: Net,
+    /// A NID of the router, on a local network.
+    #[serde(with = "text::nid")]
+    pub gateway: Nid,
+    /// Routers on the way, 1 to 255; undefined if absent.
+    #[serde(default)]
+    pub hops: Option<u32>,
+    /// 0 is best.
+    #[serde(default)]
+    pub priority: u32,
+}
+
+/// A route to be removed (C-route-2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct RouteDel {
+    /// The network that is reached.
+    #[serde(with = "text::net")]
+    pub net: Net,
+    /// A NID of the router.
+    #[serde(with = "text::nid")]
+    pub gateway: Nid,
+}

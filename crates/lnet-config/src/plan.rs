@@ -6,7 +6,10 @@ use std::collections::BTreeMap;
 use lnet_types::{Net, Nid};
 
 use crate::config::{Block, Config, NetBlock, NiBlock, PeerBlock};
-use crate::{NetAdd, NetDel, PeerAdd, PeerDel, Setting, UdspAdd, UdspDel, UdspRule};
+use crate::{
+    BUFFER_KEYS, NetAdd, NetDel, PeerAdd, PeerDel, RouteAdd, RouteDel, Setting, UdspAdd, UdspDel,
+    UdspRule,
+};
 
 /// One change of a node. Steps are applied in order; the first that fails ends an import (I-18).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +22,12 @@ pub enum Step {
     PeerAdd(PeerAdd),
     /// Remove a peer.
     PeerDel(PeerDel),
+    /// Add a route.
+    RouteAdd(RouteAdd),
+    /// Remove a route.
+    RouteDel(RouteDel),
+    /// Begin or end forwarding.
+    Routing(bool),
     /// Add a rule of the selection policy.
     UdspAdd(UdspAdd),
     /// Remove rules of the selection policy.
@@ -41,7 +50,11 @@ impl Config {
                 }
                 Block::Peer(peer) => steps.push(Step::PeerAdd(peer_add(peer))),
                 Block::Udsp(add) => steps.push(Step::UdspAdd(add.clone())),
-                Block::Settings(settings) => steps.push(Step::Set(settings.clone())),
+                Block::Settings(settings) | Block::Own(settings) | Block::Buffers(settings) => {
+                    steps.push(Step::Set(settings.clone()));
+                }
+                Block::Route(route) => steps.push(Step::RouteAdd(*route)),
+                Block::Routing(on) => steps.push(Step::Routing(*on)),
                 Block::Ping(_) | Block::Discover(_) => {}
             }
         }
@@ -49,9 +62,15 @@ impl Config {
     }
 
     /// The steps that remove what the blocks name, last block first: peers go before the nets that
-    /// they are reached by, which would take them along (I-9).
+    /// they are reached by, which would take them along (I-9). Routes go before everything: a peer
+    /// that is a gateway stays.
     pub fn del_steps(&self) -> Vec<Step> {
         let mut steps = Vec::new();
+        for (_, block) in self.blocks.iter().rev() {
+            if let Block::Route(RouteAdd { net, gateway, .. }) = *block {
+                steps.push(Step::RouteDel(RouteDel { net, gateway }));
+            }
+        }
         for (_, block) in self.blocks.iter().rev() {
             match block {
                 Block::Net(net) => {
@@ -71,16 +90,22 @@ impl Config {
                         steps.push(Step::Set(back));
                     }
                 }
-                Block::Ping(_) | Block::Discover(_) => {}
+                Block::Buffers(_) => {
+                    let back = BUFFER_KEYS.iter().map(|(_, name)| Setting::new(*name, 0));
+                    steps.push(Step::Set(back.collect()));
+                }
+                // The original enables it even here (I-13).
+                Block::Routing(_) => steps.push(Step::Routing(false)),
+                Block::Own(_) | Block::Route(_) | Block::Ping(_) | Block::Discover(_) => {}
             }
         }
         steps
     }
 }
 
-/// The steps from `current` (all values known, as exported) to `wanted`. Nets, NIs and peers that
-/// `wanted` does not have go; tunables that it does not name, and values that it leaves to the
-/// default, stay. Rules of the selection policy are made anew if anything about them differs, since
+/// The steps from `current` (all values known, as exported) to `wanted`. Nets, NIs, peers and
+/// routes that `wanted` does not have go; tunables that it does not name, values that it leaves to
+/// the default, and forwarding if it says nothing of it, stay. Rules of the selection policy are made anew if anything about them differs, since
 /// their order counts; their patterns are compared as texts. No steps: nothing to do.
 ///
 /// The tunables of a net come from its first NI (C-netadd-6), so a net is made anew when they
@@ -122,6 +147,18 @@ pub fn diff(current: &Config, wanted: &Config) -> Vec<Step> {
         .map(|(name, value)| Setting::new(*name, *value))
         .collect();
     let set = (!settings.is_empty()).then_some(Step::Set(settings));
+    let (mut routes_del, mut routes_add) = (Vec::new(), Vec::new());
+    for (key, route) in &has.routes {
+        if wants.routes.get(key) != Some(route) {
+            routes_del.push(Step::RouteDel(*key));
+        }
+    }
+    for (key, route) in &wants.routes {
+        if has.routes.get(key) != Some(route) {
+            routes_add.push(Step::RouteAdd(*route));
+        }
+    }
+    let routing = wants.routing.filter(|on| *on != has.routing.unwrap_or(false)).map(Step::Routing);
     let mut rules = Vec::new();
     if has.rules != wants.rules {
         if !has.rules.is_empty() {
@@ -130,8 +167,10 @@ pub fn diff(current: &Config, wanted: &Config) -> Vec<Step> {
         let add = |rule: &&UdspRule| UdspAdd { rule: (*rule).clone(), index: None };
         rules.extend(wants.rules.iter().map(add).map(Step::UdspAdd));
     }
-    let dels = peer_del_steps.into_iter().chain(del);
-    dels.chain(set).chain(add).chain(peer_add_steps).chain(rules).collect()
+    // Routes go before the nets that they lead over, and peers with them; they come after.
+    let dels = routes_del.into_iter().chain(peer_del_steps).chain(del);
+    let adds = add.into_iter().chain(routes_add).chain(peer_add_steps).chain(rules).chain(routing);
+    dels.chain(set).chain(adds).collect()
 }
 
 /// A configuration without its order: single NIs by net, peers by primary NID.
@@ -141,6 +180,9 @@ struct State<'a> {
     /// Further NIDs, sorted, and whether Multi-Rail.
     peers: BTreeMap<Nid, (Vec<Nid>, bool)>,
     settings: BTreeMap<&'a str, i64>,
+    routes: BTreeMap<RouteDel, RouteAdd>,
+    /// Whether it forwards; `None`: nothing is said.
+    routing: Option<bool>,
     /// In their order.
     rules: Vec<&'a UdspRule>,
 }
@@ -157,7 +199,12 @@ impl<'a> State<'a> {
                     nids.dedup();
                     state.peers.insert(*primary, (nids, *multi_rail));
                 }
-                Block::Settings(settings) => {
+                Block::Route(route) => {
+                    let RouteAdd { net, gateway, .. } = *route;
+                    state.routes.insert(RouteDel { net, gateway }, *route);
+                }
+                Block::Routing(on) => state.routing = Some(*on),
+                Block::Settings(settings) | Block::Own(settings) | Block::Buffers(settings) => {
                     state.settings.extend(settings.iter().map(|s| (s.name.as_str(), s.value)));
                 }
                 Block::Udsp(UdspAdd { rule, index }) => {

@@ -43,6 +43,7 @@ mod notices;
 mod oneshot;
 mod operation;
 mod owners;
+mod router;
 mod shard;
 mod stack;
 mod tcp;

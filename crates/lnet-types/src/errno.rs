@@ -31,6 +31,7 @@ errnos! {
     ESRCH = 3, "No such process";
     EINTR = 4, "Interrupted system call";
     EIO = 5, "Input/output error";
+    ENXIO = 6, "No such device or address";
     E2BIG = 7, "Argument list too long";
     ECHILD = 10, "No child processes";
     EAGAIN = 11, "Resource temporarily unavailable";

@@ -5,7 +5,8 @@ use core::fmt::Write as _;
 use crate::Session;
 use crate::args::{Arg, Args, Opt};
 use crate::command::{
-    configuration, debug, explain, fault, global, lnet, net, peer, ping, set, stats, udsp,
+    configuration, debug, explain, fault, global, lnet, net, peer, ping, route, routing, set,
+    stats, udsp,
 };
 
 /// A word at some level: a group of further words, or a command.
@@ -102,18 +103,26 @@ const VERBOSE: Opt = Opt {
 const NO_OPERANDS: (&str, usize) = ("", 0);
 
 macro_rules! settings {
-    ($($name:literal: $summary:literal;)*) => {
-        &[$(Entry::Command(Command {
+    ($($run:path { $($name:literal: $summary:literal;)* })*) => {
+        &[$($(Entry::Command(Command {
             name: $name,
             path: concat!("set ", $name),
             options: &[],
             operands: ("VALUE", 1),
             summary: $summary,
             help_code: 1,
-            run: set::set,
-        }),)*]
+            run: $run,
+        }),)*)*]
     };
 }
+
+const ROUTE_NET: Opt = value("net", Some('n'), "NET", "the network behind the router");
+const ROUTE_GATEWAY: Opt =
+    value("gateway", Some('g'), "LIST", "the router's NIDs; ranges such as 10.0.0.[2-4]@tcp");
+const ROUTE_HOP: Opt =
+    value("hop", Some('c'), "COUNT", "routers on the way, 1 to 255; -1: undefined");
+const ROUTE_HOP_COUNT: Opt = value("hop-count", None, "COUNT", "the same");
+const ROUTE_PRIORITY: Opt = value("priority", Some('p'), "NUMBER", "0 or more; 0 is best");
 
 /// The top level.
 pub(crate) static COMMANDS: &[Entry] = &[
@@ -144,6 +153,50 @@ pub(crate) static COMMANDS: &[Entry] = &[
                 summary: "remove all networks, peers and routes, and stop LNet",
                 help_code: 1,
                 run: lnet::unconfigure,
+            }),
+        ],
+    }),
+    Entry::Group(Group {
+        name: "route",
+        entries: &[
+            Entry::Command(Command {
+                name: "add",
+                path: "route add",
+                options: &[ROUTE_NET, ROUTE_GATEWAY, ROUTE_HOP, ROUTE_HOP_COUNT, ROUTE_PRIORITY],
+                operands: NO_OPERANDS,
+                summary: "add a way to a network behind a router",
+                help_code: 1,
+                run: route::add,
+            }),
+            Entry::Command(Command {
+                name: "del",
+                path: "route del",
+                options: &[ROUTE_NET, ROUTE_GATEWAY],
+                operands: NO_OPERANDS,
+                summary: "remove it",
+                help_code: 1,
+                run: route::del,
+            }),
+            Entry::Command(Command {
+                name: "show",
+                path: "route show",
+                options: &[
+                    ROUTE_NET,
+                    ROUTE_GATEWAY,
+                    ROUTE_HOP,
+                    ROUTE_HOP_COUNT,
+                    ROUTE_PRIORITY,
+                    Opt {
+                        long: "verbose",
+                        short: Some('v'),
+                        arg: Arg::Level,
+                        help: "everything about each; a number is ignored",
+                    },
+                ],
+                operands: NO_OPERANDS,
+                summary: "show the routes, those for which all of this holds",
+                help_code: 1,
+                run: route::show,
             }),
         ],
     }),
@@ -241,8 +294,29 @@ pub(crate) static COMMANDS: &[Entry] = &[
         ],
     }),
     Entry::Group(Group {
+        name: "routing",
+        entries: &[Entry::Command(Command {
+            name: "show",
+            path: "routing show",
+            options: &[],
+            operands: NO_OPERANDS,
+            summary: "show whether this node forwards, and its buffers",
+            help_code: 1,
+            run: routing::show,
+        })],
+    }),
+    Entry::Group(Group {
         name: "set",
         entries: settings! {
+            routing::set_buffers {
+                "tiny_buffers": "router buffers for messages without payload; 0 is the default";
+                "small_buffers": "router buffers of 4 KiB; 0 is the default";
+                "large_buffers": "router buffers of 1 MiB; 0 is the default";
+            }
+            routing::set {
+                "routing": "whether this node forwards messages of others: 0 or 1";
+            }
+            set::set {
             "numa_range": "NUMA distance within which interfaces count as equally near";
             "max_interfaces": "most interfaces of a peer, at least 16";
             "discovery": "whether peers are discovered: 0 or 1";
@@ -266,6 +340,20 @@ pub(crate) static COMMANDS: &[Entry] = &[
             "rail_suspicion": "whether rails that fall silent, lose or lag are avoided: 0 or 1";
             "suspect_after_min": "silence after which a rail is suspected, at least, in milliseconds";
             "suspect_after_rtts": "the same in round trips; the longer time counts";
+            "alive_router_check_interval": "seconds between two pings of a router; 0: none";
+            "live_router_check_interval": "the same for routers that answer; 0 follows the former";
+            "dead_router_check_interval": "the same for routers that do not; 0 follows the first";
+            "router_ping_timeout": "seconds that a router may take to answer a ping";
+            "check_routers_before_use": "whether a new router must answer before it is used: 0 or 1";
+            "avoid_asym_router_failure": "whether a router without its far side is left: 0 or 1";
+            "auto_down": "whether lost connections mark a router down at once: 0 or 1";
+            "legacy_route_rr": "whether equal routes take plain turns: 0 or 1";
+            "peer_buffer_credits": "router buffers one peer may hold; 0 follows its network";
+            "peers_max": "most peer interfaces that are remembered";
+            "messages_max": "most messages in hand at once";
+            "parked_max": "most messages that wait for the discovery of one peer";
+            "delayed_max": "most messages that wait for a buffer on one lazy portal";
+            }
         },
     }),
     Entry::Command(Command {

@@ -15,7 +15,7 @@ use lnet_rt::{NodeBuilder, NodeHandle, OpError, Stack};
 use lnet_types::{Errno, Instant, Net, Nid, Pid, ProcessId};
 
 use crate::options::Options;
-use crate::{faults, nets, views};
+use crate::{faults, nets, routing, views};
 
 /// The daemon's state, behind one lock. Whoever waits for peers does so without it.
 #[derive(Debug)]
@@ -82,6 +82,21 @@ impl Control {
             Request::PeerDel(del) => self.peer_del(&del),
             Request::PeerShow { nid, detail, from } => self.peer_show(nid, detail, from),
             Request::PeerSet { target, health, state } => self.peer_set(target, health, state),
+            Request::RouteAdd(route) => self.on_node(Errno::ESHUTDOWN, move |stack, now| {
+                routing::add(stack, now, &route).map(|()| Reply::Done)
+            }),
+            Request::RouteDel(route) => self.on_node(Errno::ESHUTDOWN, move |stack, now| {
+                routing::del(stack, now, &route).map(|()| Reply::Done)
+            }),
+            Request::RouteShow { from } => self.on_node(Errno::ENETDOWN, move |stack, _| {
+                Ok(Reply::Routes(routing::page(stack, from)))
+            }),
+            Request::RoutingSet { on } => self.on_node(Errno::ENETDOWN, move |stack, _| {
+                routing::set(stack, on).map(|()| Reply::Done)
+            }),
+            Request::RoutingShow => {
+                self.on_node(Errno::ENETDOWN, |stack, _| Ok(Reply::Routing(routing::show(stack))))
+            }
             Request::Ping(ping) => self.ping(&ping),
             Request::Discover(discover) => self.discover(&discover),
             Request::GlobalShow => Ok(self.global_show()),
@@ -422,6 +437,7 @@ impl Control {
     fn global_show(&self) -> Reply {
         let state = self.state();
         let t = &state.tunables;
+        let defaults = Tunables::new(t.profile);
         let tunables = Tunables::TABLE
             .iter()
             .filter_map(|row| Some(Setting::new(row.name, t.value(row.name)?)))
@@ -429,6 +445,11 @@ impl Control {
         Reply::Global(GlobalSnapshot {
             configured: state.node.is_some(),
             tunables,
+            changed: Tunables::TABLE
+                .iter()
+                .filter(|row| t.value(row.name) != defaults.value(row.name))
+                .map(|row| row.name.to_owned())
+                .collect(),
             lnd_timeout_ms: t.lnd_timeout().as_millis() as u64,
             profile: t.profile.name().to_owned(),
         })
@@ -446,15 +467,30 @@ impl Control {
         let borrowed: Vec<(&str, i64)> = changes.iter().map(|(n, v)| (n.as_str(), *v)).collect();
         next.set_all(&borrowed).map_err(|e| AdminError::errno(e.errno()).because(e))?;
         if let Some(node) = &state.node {
+            let buffers = routing::are_buffers(settings);
             node.handle
                 .call(move |stack, _| {
                     let changes: Vec<(&str, i64)> =
                         changes.iter().map(|(n, v)| (n.as_str(), *v)).collect();
-                    stack.set_tunables(&changes)
+                    let before = buffers.then(|| stack.node().tunables().clone());
+                    stack
+                        .set_tunables(&changes)
+                        .map_err(|e| AdminError::errno(e.errno()).because(e))?;
+                    let fit = if buffers { stack.fit_router_buffers() } else { Ok(()) };
+                    let Err(errno) = fit else { return Ok(()) };
+                    // All of it or nothing.
+                    if let Some(before) = before {
+                        let names = changes.iter().map(|(name, _)| *name);
+                        let back: Vec<_> =
+                            names.filter_map(|n| Some((n, before.value(n)?))).collect();
+                        // What was in force a moment ago is not refused.
+                        let _ = stack.set_tunables(&back);
+                        let _ = stack.fit_router_buffers();
+                    }
+                    Err(AdminError::errno(errno).because("no memory for router buffers"))
                 })
                 .blocking()
-                .map_err(|e| stopped(&e))?
-                .map_err(|e| AdminError::errno(e.errno()).because(e))?;
+                .map_err(|e| stopped(&e))??;
         }
         state.tunables = next;
         Ok(Reply::Done)

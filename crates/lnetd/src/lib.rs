@@ -14,6 +14,7 @@ mod http;
 mod nets;
 mod options;
 mod picture;
+mod routing;
 mod server;
 mod views;
 

@@ -1,8 +1,8 @@
 //! From the node's views to what the control protocol shows.
 
 use lnet::{
-    InterfaceStats, KindCounts, Latency, NetView, NiView, PeerNiView, PeerView, Rule, Times,
-    Transitions, Usage,
+    InterfaceStats, KindCounts, Latency, NetView, NiView, PeerNiState, PeerNiView, PeerView, Rule,
+    Times, Transitions, Usage,
 };
 use lnet_admin as admin;
 use lnet_config::UdspRule;
@@ -103,7 +103,7 @@ pub(crate) fn peer(view: &PeerView, detail: bool) -> admin::PeerSnapshot {
         .iter()
         .map(|ni| admin::PeerNiSnapshot {
             nid: ni.nid,
-            state: admin::PeerNiState::NotWatched,
+            state: peer_ni_state(ni.state),
             detail: detail.then(|| Box::new(peer_ni_detail(ni))),
         })
         .collect();
@@ -113,6 +113,14 @@ pub(crate) fn peer(view: &PeerView, detail: bool) -> admin::PeerSnapshot {
         state: view.state,
         nis,
         sum: detail.then(|| Box::new(traffic(&view.sum()))),
+    }
+}
+
+fn peer_ni_state(state: PeerNiState) -> admin::PeerNiState {
+    match state {
+        PeerNiState::NotTracked => admin::PeerNiState::NotWatched,
+        PeerNiState::Up => admin::PeerNiState::Up,
+        PeerNiState::Down => admin::PeerNiState::Down,
     }
 }
 

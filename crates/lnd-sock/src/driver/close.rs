@@ -68,7 +68,7 @@ impl<S: Streams> SockDriver<S> {
     ) {
         self.stats.closed += 1;
         match why {
-            Why::Orderly | Why::Stopped | Why::Cut => {}
+            Why::Orderly | Why::Left | Why::Stopped | Why::Cut => {}
             _ => self.stats.closed_with_error += 1,
         }
         match why {
@@ -127,7 +127,11 @@ impl<S: Streams> SockDriver<S> {
         let (ni, nid, last_alive, active) = (peer.ni, peer.id.nid, peer.last_alive, peer.active);
         let fault = why.fault(0, false, self.config.legacy_close_status);
         self.fail_waiting(now, key, fault, up);
-        if why.errno() != Errno::OK {
+        // The kernel's driver does not report that the other side has closed all connections. But
+        // that is how the end of a process looks, and a gateway is to be left at once: the
+        // node asks for a sign of life before it counts on this peer again.
+        let left = matches!(why, Why::Left) && !self.config.legacy_close_status;
+        if why.errno() != Errno::OK || left {
             up.peer_down(now, ni, nid, last_alive);
         }
         if active {

@@ -148,7 +148,7 @@ impl<S: Streams> SockDriver<S> {
         };
         let n = match got {
             Ok(0) if state.rx.is_between() => {
-                return Err(End::Close { why: Why::Orderly, unread: false });
+                return Err(End::Close { why: Why::Left, unread: false });
             }
             Ok(0) => return Err(End::Close { why: Why::Truncated, unread: false }),
             Ok(n) => n,

@@ -550,6 +550,19 @@ fn a_peer_that_restarted_is_taken_in_at_the_second_try() {
 }
 
 #[test]
+fn a_peer_that_closes_its_last_connection_is_reported_and_one_of_several_is_not() {
+    let mut world = one_host();
+    let mut control = accepted(&mut world, Version::V3, ConnType::CONTROL);
+    let mut bulk = accepted(&mut world, Version::V3, ConnType::BULK_IN);
+    control.close();
+    world.settle();
+    assert!(world.hosts[0].up.down.is_empty(), "another one is open");
+    bulk.close();
+    world.settle();
+    assert_eq!(world.hosts[0].up.down.len(), 1);
+}
+
+#[test]
 fn duplicates_are_refused() {
     let mut world = one_host();
     let _first = accepted(&mut world, Version::V3, ConnType::CONTROL);

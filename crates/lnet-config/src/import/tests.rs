@@ -1,5 +1,5 @@
 use super::*;
-use crate::Style;
+use crate::{RouteAdd, Style};
 
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/lnetctl");
 
@@ -47,9 +47,48 @@ fn every_full_export_can_be_imported_and_loopback_is_skipped() {
 }
 
 #[test]
-fn exports_of_routers_name_the_block_that_is_missing() {
-    let text = refused(&stdout_of("route-export-backup"));
-    assert!(text.starts_with("'route' is not supported yet at line"), "{text}");
+fn a_recorded_backup_with_routes_is_read_and_written_back_to_the_byte() {
+    let text = stdout_of("route-export-backup");
+    let config = read(&text);
+    let route = config.blocks.iter().find_map(|(_, b)| match b {
+        Block::Route(route) => Some(*route),
+        _ => None,
+    });
+    let expected = RouteAdd {
+        net: "tcp1".parse().unwrap(),
+        gateway: "10.77.0.4@tcp".parse().unwrap(),
+        hops: None,
+        priority: 0,
+    };
+    assert_eq!(route, Some(expected));
+    let without = |text: &str| text.replace("    lnd_timeout: 49\n", "");
+    assert_eq!(config.to_yaml(), without(&text));
+}
+
+#[test]
+fn routes_have_an_item_for_each_gateway_and_forwarding_is_read_in_either_form() {
+    let config = read(
+        "route: [{net: o2ib1, gateway: '10.0.0.[1-2]@tcp', hop: 3, priority: 1, state: up}]\n\
+         routing:\n    - cpt[0]:\n          tiny:\n              npages: 0\n    - enable: 1\n\
+         buffers: {tiny: 512}\nulnet: {health_range: 5}\n",
+    );
+    let blocks: Vec<&Block> = config.blocks.iter().map(|(_, b)| b).collect();
+    let [Block::Route(a), Block::Route(b), routing, buffers, own] = blocks.as_slice() else {
+        panic!("{blocks:?}")
+    };
+    assert_eq!((a.hops, a.priority, b.hops), (Some(3), 1, Some(3)));
+    assert_eq!((a.gateway.to_string(), b.gateway.to_string()), {
+        ("10.0.0.1@tcp".to_owned(), "10.0.0.2@tcp".to_owned())
+    });
+    assert_eq!(**routing, Block::Routing(true));
+    let n = |name: &str, v| Setting::new(name, v);
+    let numbers = vec![n("tiny_buffers", 512), n("small_buffers", 0), n("large_buffers", 0)];
+    assert_eq!(**buffers, Block::Buffers(numbers));
+    assert_eq!(**own, Block::Own(vec![n("health_range", 5)]));
+    let again = read(&config.to_yaml());
+    let values = |c: &Config| c.blocks.iter().map(|(_, b)| b.clone()).collect::<Vec<_>>();
+    assert_eq!(values(&again), values(&config));
+    assert_eq!(read("routing: {enable: 0}").blocks[0].1, Block::Routing(false));
 }
 
 #[test]
@@ -161,14 +200,6 @@ discover:
 }
 
 #[test]
-fn blocks_of_later_days_pass_while_they_ask_for_nothing() {
-    let neutral = "route:\nudsp: []\nip2nets:\nrouting:\n    - cpt[0]:\n        tiny:\n    - enable: 0\nbuffers:\n    tiny: 0\n";
-    assert_eq!(read(neutral), Config::default());
-    assert!(refused("routing: {enable: 1}").starts_with("'routing' is not supported yet"));
-    assert!(refused("buffers: {tiny: 512}").starts_with("'buffers' is not supported yet"));
-}
-
-#[test]
 fn a_recorded_backup_with_rules_is_read_and_written_back_to_the_byte() {
     let yaml = stdout_of("udsp-export");
     let config = read(&yaml);
@@ -240,6 +271,23 @@ fn errors_name_the_culprit_and_its_place() {
             "net: [{net type: tcp, local NI(s): [{nid: 10.0.0.1@tcp1}]}]",
             "NID '10.0.0.1@tcp1' is not on net 'tcp' at line 1, column 43",
         ),
+        ("route: [{net: o2ib}]", "a route needs 'gateway' at line 1, column 9"),
+        (
+            "route: [{net: foo, gateway: 10.0.0.1@tcp}]",
+            "cannot parse remote net 'foo' at line 1, column 15",
+        ),
+        (
+            "route: [{net: o2ib, gateway: 10.0.0.1@tcp, hop: 256}]",
+            "invalid hop count must be between 1 and 255 at line 1, column 49",
+        ),
+        (
+            "route: [{net: o2ib, gateway: 10.0.0.1@tcp, priority: -1}]",
+            "invalid priority, must not be negative at line 1, column 54",
+        ),
+        ("routing: {on: 1}", "invalid key 'on' at line 1, column 11"),
+        ("routing: {enable: 4}", "invalid value '4' for key 'enable' at line 1, column 19"),
+        ("buffers: {tiny: -1}", "invalid value '-1' for key 'tiny' at line 1, column 17"),
+        ("ulnet: {retry_count: 1}", "invalid key 'retry_count' at line 1, column 9"),
         ("udsp: [{idx: 0}]", "a rule needs src, dst or rte at line 1, column 8"),
         (
             "udsp: [{src: tcp, action: {prio: 1}}]",

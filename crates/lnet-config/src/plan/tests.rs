@@ -30,6 +30,9 @@ fn short(steps: &[Step]) -> Vec<String> {
             }
             Step::PeerAdd(p) => format!("+peer {} {}", p.primary, p.nids.len()),
             Step::PeerDel(p) => format!("-peer {}", p.primary),
+            Step::RouteAdd(r) => format!("+route {} {}", r.net, r.gateway),
+            Step::RouteDel(r) => format!("-route {} {}", r.net, r.gateway),
+            Step::Routing(on) => format!("routing {on}"),
             Step::UdspAdd(add) => format!("+udsp {:?}", add.rule.src),
             Step::UdspDel(del) => format!("-udsp {del:?}"),
             Step::Set(s) => {
@@ -116,4 +119,54 @@ fn rules_of_selection_are_made_anew_in_their_order_if_any_differs() {
     assert_eq!(first.rule.src.as_deref(), Some("tcp1"));
     assert_eq!(diff(&a, &Config::default()), [Step::UdspDel(UdspDel::All)]);
     assert_eq!(a.del_steps().len(), 2);
+}
+
+const ROUTER: &str = "
+net: [{net type: tcp, interfaces: {0: eth0}}]
+route: [{net: o2ib, gateway: 10.0.0.1@tcp}, {net: o2ib1, gateway: 10.0.0.1@tcp, hop: 2}]
+routing: {enable: 1}
+buffers: {tiny: 512, small: 0, large: 0}
+";
+
+#[test]
+fn routes_come_after_the_nets_that_they_lead_over_and_go_before_them() {
+    let router = config(ROUTER);
+    let buffers = "tiny_buffers=512+small_buffers=0+large_buffers=0";
+    assert_eq!(
+        short(&router.add_steps()),
+        [
+            "+net tcp eth0",
+            "+route o2ib 10.0.0.1@tcp",
+            "+route o2ib1 10.0.0.1@tcp",
+            "routing true",
+            buffers
+        ]
+    );
+    assert_eq!(
+        short(&router.del_steps()),
+        [
+            "-route o2ib1 10.0.0.1@tcp",
+            "-route o2ib 10.0.0.1@tcp",
+            "tiny_buffers=0+small_buffers=0+large_buffers=0",
+            "routing false",
+            "-net tcp eth0"
+        ]
+    );
+    let other = config(&ROUTER.replace("hop: 2", "hop: 3").replace("enable: 1", "enable: 0"));
+    assert_eq!(
+        short(&diff(&router, &other)),
+        ["-route o2ib1 10.0.0.1@tcp", "+route o2ib1 10.0.0.1@tcp", "routing false"]
+    );
+    assert_eq!(diff(&router, &router), []);
+    let sorted = "large_buffers=0+small_buffers=0+tiny_buffers=512";
+    assert_eq!(
+        short(&diff(&Config::default(), &router)),
+        [
+            sorted,
+            "+net tcp eth0",
+            "+route o2ib 10.0.0.1@tcp",
+            "+route o2ib1 10.0.0.1@tcp",
+            "routing true"
+        ]
+    );
 }

@@ -8,5 +8,6 @@ mod caller_driven;
 mod lifetimes;
 mod links;
 mod operations;
+mod routed;
 mod sockets;
 mod wire;

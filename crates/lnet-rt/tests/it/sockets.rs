@@ -17,13 +17,13 @@ mod put_get;
 const PORTAL: u32 = 5;
 
 /// Addresses of this process alone, so that tests at the same time do not meet: 127.x.y.last.
-fn address(last: u8) -> Ipv4Addr {
+pub(crate) fn address(last: u8) -> Ipv4Addr {
     let pid = std::process::id();
     Ipv4Addr::new(127, 64 | (pid >> 8) as u8, pid as u8, last)
 }
 
 /// A port that nobody listens on at any of these addresses.
-fn free_port(addresses: &[Ipv4Addr]) -> u16 {
+pub(crate) fn free_port(addresses: &[Ipv4Addr]) -> u16 {
     for _ in 0..100 {
         let listener = TcpListener::bind((addresses[0], 0)).unwrap();
         let port = listener.local_addr().unwrap().port();

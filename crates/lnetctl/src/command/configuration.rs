@@ -3,12 +3,12 @@
 use std::fs::{self, File};
 use std::io::{self, Read};
 
-use lnet_admin::{ClientError, Discover, Ping, Reply, Request};
+use lnet_admin::{ClientError, Discover, Ping, Reply, Request, RoutingState};
 use lnet_config::yaml::YAML_BYTES_MAX;
 use lnet_config::{Block, Config, ConfigError, Step, Style};
 use lnet_types::Errno;
 
-use super::{global, net, peer, ping, udsp};
+use super::{global, net, peer, ping, route, routing, udsp};
 use crate::Session;
 use crate::args::Args;
 use crate::report::{INVALID, Place};
@@ -40,7 +40,7 @@ fn sections(session: &mut Session<'_>, backup: bool) -> i32 {
     };
     let mut code = 0;
     if global.configured {
-        for section in [nets, peers] {
+        for section in [nets, routes, router, peers] {
             code = worse(code, section(session, backup));
         }
     } else {
@@ -49,6 +49,9 @@ fn sections(session: &mut Session<'_>, backup: bool) -> i32 {
         code = global::not_configured(session);
     }
     session.print(&show::global::tree(&global), Style::Classic);
+    if let Some(tree) = show::global::own(&global, true) {
+        session.print(&tree, Style::Classic);
+    }
     if global.configured {
         code = worse(code, udsp::show_rules(session, None));
     }
@@ -74,6 +77,39 @@ fn nets(session: &mut Session<'_>, backup: bool) -> i32 {
         }
         Ok(_) => session.failed(place, &ClientError::Unexpected, |r| r.text.clone(), None),
         Err(e) => session.failed(place, &e, |r| r.text.clone(), Some(INVALID)),
+    }
+}
+
+fn routes(session: &mut Session<'_>, backup: bool) -> i32 {
+    if !backup {
+        return route::show_routes(session, &route::Filter::default(), true);
+    }
+    match session.daemon.routes() {
+        Ok(routes) => {
+            if let Some(tree) = show::route::backup(&routes) {
+                session.print(&tree, Style::Library);
+            }
+            0
+        }
+        Err(e) => {
+            let place = Place::library("show", "route");
+            session.failed(place, &e, |r| r.text.clone(), Some(INVALID))
+        }
+    }
+}
+
+fn router(session: &mut Session<'_>, backup: bool) -> i32 {
+    if !backup {
+        return routing::show_routing(session);
+    }
+    match routing::fetch(session) {
+        Ok(routing) => {
+            if matches!(routing.state, RoutingState::Enabled | RoutingState::Starting) {
+                session.print(&show::routing::backup(&routing), Style::Classic);
+            }
+            0
+        }
+        Err(code) => code,
     }
 }
 
@@ -212,7 +248,17 @@ fn show_blocks(session: &mut Session<'_>, config: &Config) -> i32 {
         let result = match block {
             Block::Net(block) => net::show_net(session, Some(block.net), 0),
             Block::Peer(block) => peer::show_peers(session, Some(block.primary), 0),
+            Block::Route(block) => {
+                let filter = route::Filter {
+                    net: Some(block.net),
+                    gateways: Some(vec![block.gateway]),
+                    ..route::Filter::default()
+                };
+                route::show_routes(session, &filter, true)
+            }
+            Block::Routing(_) | Block::Buffers(_) => routing::show_routing(session),
             Block::Settings(_) => global::show_global(session),
+            Block::Own(_) => global::show_own(session),
             Block::Udsp(add) => udsp::show_rules(session, add.index),
             Block::Ping(_) | Block::Discover(_) => 0,
         };
@@ -233,7 +279,7 @@ fn run_blocks(session: &mut Session<'_>, config: Config) -> i32 {
             Block::Discover(b) => {
                 ping::discover_all(session, Discover { nids: b.nids, force: b.force })
             }
-            Block::Net(_) | Block::Peer(_) | Block::Settings(_) | Block::Udsp(_) => 0,
+            _ => 0,
         };
         code = worse(code, result);
     }

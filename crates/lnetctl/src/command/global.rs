@@ -28,6 +28,19 @@ pub(crate) fn show_global(session: &mut Session<'_>) -> i32 {
     }
 }
 
+/// Prints the tunables that only nodes of this kind have.
+pub(crate) fn show_own(session: &mut Session<'_>) -> i32 {
+    match fetch(session) {
+        Ok(global) => {
+            if let Some(tree) = show::global::own(&global, false) {
+                session.print(&tree, Style::Classic);
+            }
+            0
+        }
+        Err(code) => code,
+    }
+}
+
 /// Asks for the tunables; reports why there are none.
 pub(crate) fn fetch(session: &mut Session<'_>) -> Result<GlobalSnapshot, i32> {
     let text = |r: &lnet_admin::AdminError| format!("\"cannot get global: {}\"", r.text);

@@ -9,6 +9,8 @@ pub(crate) mod lnet;
 pub(crate) mod net;
 pub(crate) mod peer;
 pub(crate) mod ping;
+pub(crate) mod route;
+pub(crate) mod routing;
 pub(crate) mod set;
 pub(crate) mod stats;
 pub(crate) mod udsp;

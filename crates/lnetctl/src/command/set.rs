@@ -2,7 +2,7 @@
 //! checks in the tool, and what it lets through in silence.
 
 use lnet_admin::Request;
-use lnet_config::{Setting, parse_setting};
+use lnet_config::{OWN_KEYS, Setting, parse_setting};
 use lnet_types::Errno;
 
 use crate::Session;
@@ -16,6 +16,7 @@ const PARSER_ERROR: i32 = Errno::EPERM.negative();
 const WRITE_REFUSED: i32 = Errno::ENODATA.negative();
 
 /// How one name is spelled in messages, and what the tool itself checks.
+#[derive(Clone, Copy)]
 struct Name {
     name: &'static str,
     /// In `cannot parse … value` (C-set-2).
@@ -34,7 +35,8 @@ const fn name(name: &'static str, parse: &'static str, configure: &'static str) 
     Name { name, parse, configure, object: name, check: |_| None, original: true }
 }
 
-const NAMES: [Name; 23] = [
+/// Those of the original; ours are [`OWN_KEYS`] and have no other spelling.
+const NAMES: &[Name] = &[
     name("numa_range", "numa_range", "numa_range"),
     Name {
         check: |v| (v < 16).then_some("must be at least 16"),
@@ -69,18 +71,6 @@ const NAMES: [Name; 23] = [
             "maximum recovery ping interval",
         )
     },
-    // Ours.
-    name("health_range", "health_range", "health range"),
-    name("health_on_success", "health_on_success", "health on success"),
-    name("recovery_step", "recovery_step", "recovery step"),
-    name("udsp_first", "udsp_first", "udsp first"),
-    name("exclude_at_zero", "exclude_at_zero", "exclude at zero"),
-    name("explain_last", "explain_last", "explain last"),
-    name("flap_hold_down", "flap_hold_down", "flap hold down"),
-    name("resend_on", "resend_on", "resend on"),
-    name("rail_suspicion", "rail_suspicion", "rail suspicion"),
-    name("suspect_after_min", "suspect_after_min", "suspect after min"),
-    name("suspect_after_rtts", "suspect_after_rtts", "suspect after rtts"),
 ];
 
 fn boolean(value: i64) -> Option<&'static str> {
@@ -89,7 +79,9 @@ fn boolean(value: i64) -> Option<&'static str> {
 
 pub(crate) fn set(session: &mut Session<'_>, command: &Command, args: &Args) -> i32 {
     let Some(word) = args.operands.first() else { return command.print_help(session, INVALID) };
-    let Some(name) = NAMES.iter().find(|n| n.name == command.name) else { return INVALID };
+    let original = NAMES.iter().find(|n| n.name == command.name);
+    let ours = || OWN_KEYS.iter().find(|n| **n == command.name).map(|n| name(n, n, n));
+    let Some(name) = original.copied().or_else(ours) else { return INVALID };
     let Some(value) = parse_setting(name.name, word) else {
         let text = format!("cannot parse {} value", name.parse);
         session.error(PARSER, PARSER_ERROR, &text, Some(&format!("'{word}' is not a number")));

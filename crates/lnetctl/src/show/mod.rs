@@ -4,6 +4,8 @@ pub(crate) mod fault;
 pub(crate) mod global;
 pub(crate) mod net;
 pub(crate) mod peer;
+pub(crate) mod route;
+pub(crate) mod routing;
 pub(crate) mod stats;
 mod traffic;
 pub(crate) mod udsp;

@@ -17,7 +17,7 @@ use netns::{Host, Port, Process, World};
 use super::vector::{FIXTURES, Vector, difference};
 use super::verdict::{Verdict, list};
 
-/// What is done on A.
+/// What is done, on A unless it is about being a router.
 enum Act {
     /// A recording is played and compared.
     Play(&'static str),
@@ -25,21 +25,34 @@ enum Act {
     Shape(&'static str),
     /// A preparation that must succeed.
     Do(&'static str),
+    /// One on the router.
+    OnRouter(&'static str),
 }
 
-use Act::{Do, Play, Shape};
+use Act::{Do, OnRouter, Play, Shape};
 
-/// A scene and whether B runs in it.
+/// Whose daemons run in a scene.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cast {
+    /// Nobody's.
+    Nobody,
+    /// A's and B's, on the same two rails.
+    Two,
+    /// Those of A on `tcp`, B on `tcp1`, and C between them.
+    Routed,
+}
+
+/// A scene and who is in it.
 struct Scene {
     name: &'static str,
-    daemons: bool,
+    cast: Cast,
     acts: &'static [Act],
 }
 
 const SCENES: &[Scene] = &[
     Scene {
         name: "no daemon",
-        daemons: false,
+        cast: Cast::Nobody,
         acts: &[
             Play("noload-net-show"),
             Play("noload-lnet-configure-no-module"),
@@ -52,7 +65,7 @@ const SCENES: &[Scene] = &[
     },
     Scene {
         name: "not configured, then configured, then pinging",
-        daemons: true,
+        cast: Cast::Two,
         acts: &[
             Play("unconf-net-show"),
             Play("unconf-net-add"),
@@ -140,7 +153,7 @@ const SCENES: &[Scene] = &[
     },
     Scene {
         name: "discovered, exported, imported",
-        daemons: true,
+        cast: Cast::Two,
         acts: &[
             Do("lnetctl lnet configure; lnetctl net add --net tcp --if eth0,eth1"),
             Do("lnetctl discover 10.77.0.3@tcp; sleep 1"),
@@ -179,7 +192,7 @@ const SCENES: &[Scene] = &[
     },
     Scene {
         name: "tunables",
-        daemons: true,
+        cast: Cast::Two,
         acts: &[
             Do("lnetctl lnet configure"),
             Play("set-discovery"),
@@ -237,7 +250,7 @@ const SCENES: &[Scene] = &[
     },
     Scene {
         name: "selection policy",
-        daemons: true,
+        cast: Cast::Two,
         acts: &[
             Do("lnetctl lnet configure; lnetctl net add --net tcp --if eth0,eth1"),
             Do("lnetctl discover 10.77.0.3@tcp; sleep 1"),
@@ -276,7 +289,7 @@ const SCENES: &[Scene] = &[
     },
     Scene {
         name: "faults on purpose, recovery, explanations",
-        daemons: true,
+        cast: Cast::Two,
         acts: &[
             Do("lnetctl lnet configure; lnetctl net add --net tcp --if eth0,eth1"),
             Do("lnetctl discover 10.77.0.3@tcp; sleep 1"),
@@ -300,7 +313,7 @@ const SCENES: &[Scene] = &[
     },
     Scene {
         name: "nets come and go",
-        daemons: true,
+        cast: Cast::Two,
         acts: &[
             Do("lnetctl lnet configure"),
             Play("net-add"),
@@ -334,20 +347,101 @@ const SCENES: &[Scene] = &[
             Play("err-net-del-lo"),
         ],
     },
+    Scene {
+        name: "through a router",
+        cast: Cast::Routed,
+        acts: &[
+            Play("routing-show-disabled"),
+            // The phases of a router that starts and stops last as long as these two together.
+            OnRouter(
+                "lnetctl set alive_router_check_interval 2; lnetctl set router_ping_timeout 1",
+            ),
+            Play("set-routing-1"),
+            Play("routing-show-starting"),
+            OnRouter("sleep 4"),
+            Play("routing-show-enabled"),
+            OnRouter("lnetctl set alive_router_check_interval 60"),
+            OnRouter("lnetctl set router_ping_timeout 50"),
+            Shape("router-net-show-v2"),
+            Do("lnetctl lnet configure; lnetctl net add --net tcp --if eth0"),
+            Play("routing-show-client"),
+            Play("route-show-empty"),
+            Play("route-add"),
+            Do("sleep 1"),
+            Do("lnetctl --socket b.sock route add --net tcp --gateway 10.77.1.4@tcp1; sleep 1"),
+            Play("route-show"),
+            Play("route-show-v"),
+            Play("route-show-v1"),
+            Play("route-show-v2"),
+            Play("route-show-v3"),
+            Play("route-show-v4"),
+            Play("route-show-net"),
+            Play("route-show-net-absent"),
+            Play("route-show-gateway"),
+            Play("route-add-options"),
+            Play("route-show-v-two"),
+            Do("test \"$(lnetctl route show --hop-count 2 | grep -c net:)\" = 1"),
+            Do("test \"$(lnetctl route show -p 0 | grep -c net:)\" = 1"),
+            Play("err-route-add-bad-gw"),
+            Play("err-route-add-bad-hop"),
+            Play("err-route-add-bad-net"),
+            Play("err-route-add-dup"),
+            Play("err-route-add-gw-unreachable-net"),
+            Play("err-route-add-local-net"),
+            Play("err-route-add-missing-gw"),
+            Play("route-del"),
+            Play("err-route-del-absent"),
+            Play("err-route-del-bad-gw"),
+            Play("route-ping"),
+            Play("route-discover"),
+            Shape("router-peer-show"),
+            Shape("router-stats-show"),
+            Play("err-ping-via-router-absent-host"),
+            Do("lnetctl peer del --prim_nid 10.77.1.99@tcp1"),
+            Shape("route-peer-show-v1"),
+            Play("route-export-backup"),
+            Do(
+                "lnetctl export --backup > r.yaml; lnetctl import --del r.yaml; lnetctl import r.yaml",
+            ),
+            Do("lnetctl export --backup | cmp - r.yaml"),
+            Play("set-tiny_buffers"),
+            OnRouter(
+                "lnetctl routing show | grep -q '^    tiny: 1024'; lnetctl set tiny_buffers 0",
+            ),
+            Play("err-set-large_buffers-0"),
+            Play("err-set-large_buffers-bad"),
+            OnRouter("lnetctl set large_buffers -2 2>f; test $? = 222; grep -q 'must be >= 0' f"),
+            Shape("routing-show-changed"),
+            OnRouter("lnetctl export | lnetctl import --show | grep -q 'enable: 1'"),
+            OnRouter("lnetctl export --backup | grep -A1 ^routing: | grep -q 'enable: 1'"),
+            Play("set-routing-0"),
+            Shape("routing-show-stopping"),
+            Play("err-set-routing-1-while-stopping"),
+        ],
+    },
 ];
+
+/// Recordings that were made on the router.
+fn is_of_router(name: &str) -> bool {
+    const OTHERS: [&str; 2] = ["routing-show-client", "err-route"];
+    let begins = ["router-", "routing-show", "set-routing", "set-tiny", "err-set-routing"];
+    !OTHERS.iter().any(|other| name.starts_with(other))
+        && (begins.iter().any(|b| name.starts_with(b)) || name.contains("large_buffers"))
+}
 
 /// Whether a recording is played.
 pub(crate) fn plays(name: &str) -> bool {
     SCENES.iter().flat_map(|scene| scene.acts).any(|act| match act {
         Play(played) | Shape(played) => *played == name,
-        Do(_) => false,
+        Do(_) | OnRouter(_) => false,
     })
 }
 
-/// The scene's two nodes and a place for files.
+/// The nodes and a place for files.
 struct Stage {
     a: Host,
     b: Host,
+    c: Host,
     dir: PathBuf,
     program: PathBuf,
     _world: World,
@@ -362,14 +456,17 @@ impl Drop for Stage {
 impl Stage {
     fn new(world: World, program: PathBuf) -> Result<Self, netns::Error> {
         let (a, b, silent) = (world.host("a")?, world.host("b")?, world.host("silent")?);
+        let c = world.host("c")?;
         world.segment(&[
             Port::new(&a, "eth0", &["10.77.0.2/24"]),
             Port::new(&b, "eth0", &["10.77.0.3/24"]),
+            Port::new(&c, "eth0", &["10.77.0.4/24"]),
             Port::new(&silent, "eth0", &["10.77.0.1/24"]),
         ])?;
         world.segment(&[
             Port::new(&a, "eth1", &["10.77.1.2/24"]),
             Port::new(&b, "eth1", &["10.77.1.3/24"]),
+            Port::new(&c, "eth1", &["10.77.1.4/24"]),
             // It refuses what comes from either rail, so it must find back to both.
             Port::new(&silent, "eth1", &["10.77.1.1/24"]),
         ])?;
@@ -377,7 +474,7 @@ impl Stage {
         let _ = fs::remove_dir_all(&dir);
         fs::create_dir_all(dir.join("bin")).expect("a directory for the sockets");
         symlink(&program, dir.join("bin/lnetctl")).expect("a link to the program");
-        Ok(Self { a, b, dir, program, _world: world })
+        Ok(Self { a, b, c, dir, program, _world: world })
     }
 
     fn socket(&self, host: &Host) -> PathBuf {
@@ -423,7 +520,8 @@ impl Stage {
     }
 
     fn play(&self, vector: &Vector, line: &str) -> Vector {
-        let (out, err, exit) = self.shell(&self.a, line);
+        let host = if is_of_router(&vector.name) { &self.c } else { &self.a };
+        let (out, err, exit) = self.shell(host, line);
         Vector { out, err, exit, ..vector.clone() }
     }
 }
@@ -555,20 +653,34 @@ fn recorded_commands_are_played_on_live_nodes() {
     }
     let stage = Stage::new(world, program).expect("two nodes and a silent host");
     let (mut table, mut wrong) = (String::new(), Vec::new());
-    for scene in SCENES {
-        let _daemons = scene.daemons.then(|| (stage.daemon(&stage.a), stage.daemon(&stage.b)));
-        if scene.daemons {
-            let line = "lnetctl lnet configure && lnetctl net add --net tcp --if eth0,eth1";
-            let (_, err, exit) = stage.shell(&stage.b, line);
-            assert_eq!(exit, 0, "B: {err}");
+    // To look at some scenes alone: a part of their names.
+    let only = std::env::var("ULNET_SCENE").unwrap_or_default();
+    for scene in SCENES.iter().filter(|scene| scene.name.contains(&only)) {
+        let cast: &[(&Host, &str)] = match scene.cast {
+            Cast::Nobody => &[],
+            Cast::Two => &[(&stage.a, ""), (&stage.b, "lnetctl net add --net tcp --if eth0,eth1")],
+            Cast::Routed => &[
+                (&stage.a, ""),
+                (&stage.b, "lnetctl net add --net tcp1 --if eth1"),
+                (
+                    &stage.c,
+                    "lnetctl net add --net tcp --if eth0 && lnetctl net add --net tcp1 --if eth1",
+                ),
+            ],
+        };
+        let _daemons: Vec<Process> = cast.iter().map(|(host, _)| stage.daemon(host)).collect();
+        for (host, line) in cast.iter().filter(|(_, line)| !line.is_empty()) {
+            let (_, err, exit) = stage.shell(host, &format!("lnetctl lnet configure && {line}"));
+            assert_eq!(exit, 0, "{}: {err}", host.name());
         }
         let _ = writeln!(table, "{}", scene.name);
         for act in scene.acts {
             let (name, all) = match act {
                 Play(name) => (name, false),
                 Shape(name) => (name, true),
-                Do(line) => {
-                    let (out, err, exit) = stage.shell(&stage.a, line);
+                Do(line) | OnRouter(line) => {
+                    let host = if matches!(act, Do(_)) { &stage.a } else { &stage.c };
+                    let (out, err, exit) = stage.shell(host, line);
                     let _ = writeln!(table, "  {line}");
                     if exit != 0 {
                         wrong.push(format!("{line}: exit code {exit}\n{out}{err}"));

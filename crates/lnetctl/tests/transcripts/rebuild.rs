@@ -6,8 +6,9 @@ use std::time::Duration;
 use lnet_admin::{
     AdminError, Ask, ClientError, Contact, Contacted, GlobalSnapshot, KindCounts, Latency,
     LndSnapshot, NetSnapshot, NetTunablesSnapshot, NiDetail, NiHealth, NiSnapshot, PeerNiCredits,
-    PeerNiDetail, PeerNiHealth, PeerNiSnapshot, PeerNiState, PeerPage, PeerSnapshot, Reply,
-    Request, StatsSnapshot, Traffic, UdspInfo,
+    PeerNiDetail, PeerNiHealth, PeerNiSnapshot, PeerNiState, PeerPage, PeerSnapshot, PoolSnapshot,
+    Reply, Request, RoutePage, RouteSnapshot, RoutingSnapshot, RoutingState, StatsSnapshot,
+    Traffic, UdspInfo,
 };
 use lnet_config::yaml::{self, Node, Value};
 use lnet_config::{Setting, UdspRule, parse_cpts};
@@ -53,6 +54,11 @@ impl Ask for Recorded {
                 let peers = at("peer").map(peers).unwrap_or_default();
                 Reply::Peers(PeerPage { peers, next: None })
             }
+            Request::RouteShow { .. } => {
+                let routes = at("route").map(routes).unwrap_or_default();
+                Reply::Routes(RoutePage { routes, next: None })
+            }
+            Request::RoutingShow => Reply::Routing(routing(at("routing"), at("buffers"))),
             Request::GlobalShow => Reply::Global(global(at("global"))),
             Request::StatsShow => Reply::Stats(stats(at("statistics"))),
             Request::UdspShow => Reply::Udsp(at("udsp").map(rules).unwrap_or_default()),
@@ -284,6 +290,45 @@ fn rules(node: &Node) -> Vec<UdspRule> {
     items(node).iter().map(rule).collect()
 }
 
+fn routes(node: &Node) -> Vec<RouteSnapshot> {
+    let word = |item: &Node, key: &str, word: &str| get(item, key).is_some_and(|v| text(v) == word);
+    let route = |item: &Node| RouteSnapshot {
+        net: text(get(item, "net").expect("recorded")).parse().expect("recorded"),
+        gateway: nid(item, "gateway"),
+        hops: get(item, "hop").and_then(|hop| u32::try_from(number(hop)).ok()),
+        priority: n(Some(item), "priority"),
+        up: word(item, "state", "up"),
+        single_hop: word(item, "type", "single-hop"),
+    };
+    items(node).iter().map(route).collect()
+}
+
+fn routing(routing: Option<&Node>, buffers: Option<&Node>) -> RoutingSnapshot {
+    let Some(routing) = routing else { return RoutingSnapshot::default() };
+    let items = items(routing);
+    let enable = items.iter().find_map(|item| get(item, "enable")).map(number);
+    let cpt = items.iter().find_map(|item| get(item, "cpt[0]"));
+    let names = ["tiny", "small", "large"];
+    RoutingSnapshot {
+        state: match enable.expect("recorded") {
+            1 => RoutingState::Enabled,
+            2 => RoutingState::Stopping,
+            3 => RoutingState::Starting,
+            other => panic!("state {other}"),
+        },
+        pools: names.map(|name| {
+            let pool = cpt.and_then(|cpt| get(cpt, name));
+            PoolSnapshot {
+                npages: n(pool, "npages"),
+                nbuffers: n(pool, "nbuffers"),
+                credits: n(pool, "credits"),
+                mincredits: n(pool, "mincredits"),
+            }
+        }),
+        wanted: names.map(|name| n(buffers, name)),
+    }
+}
+
 fn global(node: Option<&Node>) -> GlobalSnapshot {
     let Some(Node { value: Value::Map(entries), .. }) = node else {
         return GlobalSnapshot::default();
@@ -292,6 +337,7 @@ fn global(node: Option<&Node>) -> GlobalSnapshot {
     GlobalSnapshot {
         configured: true,
         tunables: tunables.map(|(key, v)| Setting::new(key.text.as_str(), number(v))).collect(),
+        changed: Vec::new(),
         lnd_timeout_ms: n::<u64>(node, "lnd_timeout") * 1000,
         profile: "kernel".to_owned(),
     }

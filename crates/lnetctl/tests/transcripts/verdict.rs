@@ -118,19 +118,12 @@ const VERDICTS: &[(&str, Verdict)] = &[
     ),
     ("debug-peer", Verdict::Missing("dumping a peer to the log comes later")),
     ("net-add-ip2net", Verdict::Missing("ip2nets comes with the module-parameter syntax")),
-    ("route-export-backup", Verdict::Missing("the `route` section comes with routes")),
     ("o2ib-net-show-v4", Verdict::Missing("LND tunables of o2ib come with that driver")),
     ("o2ib-export-backup", Verdict::Missing("LND tunables of o2ib come with that driver")),
-    ("err-set-large_buffers-0", Verdict::Missing("router buffers come with routing")),
-    ("err-set-large_buffers-bad", Verdict::Missing("router buffers come with routing")),
-    ("err-set-routing-1-while-stopping", Verdict::Missing("comes with routing")),
-    ("set-routing-0", Verdict::Missing("comes with routing")),
-    ("set-routing-1", Verdict::Missing("comes with routing")),
-    ("set-tiny_buffers", Verdict::Missing("router buffers come with routing")),
 ];
 
 /// Nouns whose commands come with later work.
-const LATER: [&str; 5] = ["route", "routing", "service-id", "cpt-of-nid", "setup-mrrouting"];
+const LATER: [&str; 3] = ["service-id", "cpt-of-nid", "setup-mrrouting"];
 
 /// The list, sorted: every recorded `lnetctl` command but those of [`LATER`].
 pub(crate) fn list() -> Vec<(Vector, Verdict)> {

@@ -1,0 +1,36 @@
+//! `routing show` (S-routing-1, S-routing-3).
+
+use lnet_admin::{PoolSnapshot, RoutingSnapshot};
+use lnet_config::{BUFFER_KEYS, Tree};
+
+use super::numbers;
+
+/// The document of a router: pools, state, and the numbers asked for.
+pub(crate) fn tree(routing: &RoutingSnapshot) -> Tree {
+    let pool = |p: &PoolSnapshot| {
+        numbers([
+            ("npages", i64::from(p.npages)),
+            ("nbuffers", p.nbuffers.into()),
+            ("credits", p.credits.into()),
+            ("mincredits", p.mincredits.into()),
+        ])
+    };
+    let names = BUFFER_KEYS.iter().map(|(name, _)| *name);
+    let pools = names.zip(&routing.pools).map(|(name, p)| (name, pool(p)));
+    let items = vec![
+        Tree::map([("cpt[0]", Tree::map(pools))]),
+        Tree::map([("enable", Tree::plain(routing.state as u8))]),
+    ];
+    Tree::map([("routing", Tree::List(items)), ("buffers", wanted(routing))])
+}
+
+/// The document of a router in the form of backups.
+pub(crate) fn backup(routing: &RoutingSnapshot) -> Tree {
+    let enable = Tree::map([("enable", Tree::plain(1))]);
+    Tree::map([("routing", enable), ("buffers", wanted(routing))])
+}
+
+fn wanted(routing: &RoutingSnapshot) -> Tree {
+    let names = BUFFER_KEYS.iter().map(|(name, _)| *name);
+    Tree::map(names.zip(&routing.wanted).map(|(name, n)| (name, Tree::plain(n))))
+}

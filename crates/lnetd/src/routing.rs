@@ -1,0 +1,115 @@
+//! Routes and forwarding: from requests to the node and back, with the words of C-route-5.
+
+use lnet::{RouteError, RouteSpec, RoutingView};
+use lnet_admin::{
+    AdminError, PoolSnapshot, ROUTES_PER_PAGE, RoutePage, RouteSnapshot, RoutingSnapshot,
+    RoutingState,
+};
+use lnet_config::{BUFFER_KEYS, RouteAdd, RouteDel, Setting};
+use lnet_rt::Stack;
+use lnet_types::{Errno, Instant, Net};
+
+/// C-route-1.
+pub(crate) fn add(stack: &mut Stack, now: Instant, route: &RouteAdd) -> Result<(), AdminError> {
+    let RouteAdd { net, gateway, hops, priority } = *route;
+    let spec = RouteSpec { net, gateway, hops, priority };
+    stack.node_mut().add_route(now, spec).map_err(refused)
+}
+
+/// C-route-2.
+pub(crate) fn del(stack: &mut Stack, now: Instant, route: &RouteDel) -> Result<(), AdminError> {
+    let RouteDel { net, gateway } = *route;
+    stack.node_mut().del_route(now, Some(net), Some(gateway)).map_err(refused)
+}
+
+/// The node says what is wrong; scripts know these words for it.
+fn refused(e: RouteError) -> AdminError {
+    let text = match e {
+        RouteError::Local(_) | RouteError::Exists { .. } => {
+            "Route already exists or the specified network is local"
+        }
+        RouteError::Unreachable(_) => "No interface configured on the same net as gateway",
+        RouteError::Loop { .. } | RouteError::Oneself(_) | RouteError::Gateway(_) => {
+            "invalid settings for route creation"
+        }
+        RouteError::Net(net) if net == Net::LO => {
+            return AdminError::new(Errno::EACCES, "setting @lo not allowed").because(e);
+        }
+        RouteError::Net(_) => {
+            return AdminError::new(Errno::ENXIO, "setting LNET_NET_ANY not allowed").because(e);
+        }
+        RouteError::Hops(_) => "invalid hop count must be between 1 and 255",
+        RouteError::NoSuchNet(_) => "failed to delete route",
+        _ => return AdminError::errno(e.errno()).because(e),
+    };
+    AdminError::new(e.errno(), text).because(e)
+}
+
+/// A page of routes, from the one at `from`.
+pub(crate) fn page(stack: &Stack, from: Option<u64>) -> RoutePage {
+    let skip = usize::try_from(from.unwrap_or(0)).unwrap_or(usize::MAX);
+    let all = stack.node().route_views();
+    let routes: Vec<_> = all
+        .iter()
+        .skip(skip)
+        .take(ROUTES_PER_PAGE)
+        .map(|r| RouteSnapshot {
+            net: r.net,
+            gateway: r.gateway,
+            hops: r.hops.map(u32::from),
+            priority: r.priority,
+            up: r.up,
+            single_hop: r.single_hop,
+        })
+        .collect();
+    let end = skip.saturating_add(routes.len());
+    RoutePage { routes, next: (end < all.len()).then_some(end as u64) }
+}
+
+/// C-set-6.
+pub(crate) fn set(stack: &mut Stack, on: bool) -> Result<(), AdminError> {
+    let done = if on { stack.enable_routing() } else { stack.disable_routing() };
+    done.map_err(AdminError::errno)
+}
+
+/// Where forwarding stands.
+pub(crate) fn show(stack: &Stack) -> RoutingSnapshot {
+    let RoutingView { state, pools, wanted } = stack.node().routing_view();
+    RoutingSnapshot {
+        state: match state {
+            lnet::RoutingState::Disabled => RoutingState::Disabled,
+            lnet::RoutingState::Enabled => RoutingState::Enabled,
+            lnet::RoutingState::Stopping => RoutingState::Stopping,
+            lnet::RoutingState::Starting => RoutingState::Starting,
+        },
+        pools: pools.map(|p| PoolSnapshot {
+            npages: p.npages,
+            nbuffers: p.nbuffers,
+            credits: p.credits,
+            mincredits: p.mincredits,
+        }),
+        wanted,
+    }
+}
+
+/// Whether tunables of router buffers are among these.
+pub(crate) fn are_buffers(settings: &[Setting]) -> bool {
+    settings.iter().any(|s| BUFFER_KEYS.iter().any(|(_, name)| *name == s.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use lnet::Tunables;
+    use lnet_config::{BUFFER_KEYS, GLOBAL_KEYS, OWN_KEYS};
+
+    #[test]
+    fn every_tunable_of_the_node_has_its_place_in_a_configuration() {
+        let mut placed: Vec<&str> = GLOBAL_KEYS.to_vec();
+        placed.extend(BUFFER_KEYS.iter().map(|(_, name)| *name));
+        placed.extend(OWN_KEYS);
+        placed.sort_unstable();
+        let mut all: Vec<&str> = Tunables::TABLE.iter().map(|row| row.name).collect();
+        all.sort_unstable();
+        assert_eq!(placed, all);
+    }
+}
