@@ -160,6 +160,7 @@ impl Node {
         let Some(ni) = self.nis.get_mut(id) else { return };
         if ni.health < HEALTH_MAX {
             ni.health = (ni.health + step).min(HEALTH_MAX);
+            self.health_changes += 1;
             if ni.health == HEALTH_MAX {
                 ni.status_up = true;
                 if let Some(next) = ni.recovery.next.take() {
@@ -195,6 +196,7 @@ impl Node {
         let sens = self.sensitivity();
         let Some(ni) = self.nis.get_mut(id).filter(|_| sens != 0) else { return };
         ni.health = ni.health.saturating_sub(sens);
+        self.health_changes += 1;
         if ni.health == 0 {
             ni.status_up = false;
         }
@@ -223,6 +225,7 @@ impl Node {
     pub(crate) fn set_peer_health(&mut self, now: Instant, id: PeerNiId, health: u32) {
         let Some(pni) = self.peers.nis.get_mut(id) else { return };
         let before = core::mem::replace(&mut pni.health, health);
+        self.health_changes += 1;
         let (peer, net) = (pni.peer, pni.nid.net());
         if health == HEALTH_MAX
             && let Some(next) = pni.recovery.next.take()
@@ -450,6 +453,7 @@ impl Node {
         for id in ids {
             let Some(ni) = self.nis.get_mut(id) else { continue };
             ni.health = health;
+            self.health_changes += 1;
             if health == 0 {
                 ni.status_up = false;
             } else if health == HEALTH_MAX {

@@ -132,6 +132,8 @@ pub struct Node {
     pub(crate) push_md: Option<MdId>,
     pub(crate) push_bytes: u32,
     announce_due: bool,
+    /// How often the health of an interface, ours or a peer's, was set.
+    pub(crate) health_changes: u64,
 }
 
 /// Far more steps than one call can cause; reaching it is a bug of the work list.
@@ -183,6 +185,7 @@ impl Node {
             push_md: None,
             push_bytes: crate::ping::PING_BYTES_MIN,
             announce_due: false,
+            health_changes: 0,
         };
         node.post_ping_targets();
         node.insert_ni(NiSpec {

@@ -375,6 +375,26 @@ impl Node {
         (local.map(|n| n.nid).collect(), peer.map(|n| n.nid).collect())
     }
 
+    /// How often the health of an interface, ours or a peer's, was set: who watches many nodes looks
+    /// again only where this has moved.
+    pub fn health_changes(&self) -> u64 {
+        self.health_changes
+    }
+
+    /// Interfaces in recovery with their health, local ones first. (What is ill and not in recovery
+    /// is so because recovery is off, or has been given up.)
+    pub fn ailing(&self) -> impl Iterator<Item = (Nid, u32)> + '_ {
+        let local = self.recovering_nis.iter().filter_map(|(_, id)| self.nis.get(*id));
+        let peer = self.recovering_peers.iter().filter_map(|(_, id)| self.peers.nis.get(*id));
+        local.map(|n| (n.nid, n.health)).chain(peer.map(|n| (n.nid, n.health)))
+    }
+
+    /// The health of an interface, ours or a peer's, if it is known.
+    pub fn health_of(&self, nid: Nid) -> Option<u32> {
+        let own = self.nis.values().find(|ni| ni.nid == nid).map(|ni| ni.health);
+        own.or_else(|| self.peers.find(nid).and_then(|id| self.peers.nis.get(id)).map(|n| n.health))
+    }
+
     /// The sequence number of the node's own ping data.
     pub fn ping_seq(&self) -> u32 {
         self.ping_seq

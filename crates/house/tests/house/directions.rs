@@ -17,6 +17,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("lnet-selftest", &["lnet-config", "lnet-types", "lnet-wire"]),
     ("lnd-sock", &["lnet", "lnet-types", "lnet-wire"]),
     ("lnet-scenario", &["lnet", "lnet-types", "lnet-wire"]),
+    ("lnet-sim", &["lnet", "lnet-scenario", "lnet-types", "lnet-wire"]),
     ("lnet-admin", &["lnet-config", "lnet-types"]),
     ("lnet-rt", &["lnd-sock", "lnet", "lnet-types", "lnet-wire"]),
     ("lnetd", &["lnd-sock", "lnet", "lnet-admin", "lnet-config", "lnet-rt", "lnet-types"]),
@@ -29,6 +30,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "lnet-admin",
             "lnet-config",
             "lnet-rt",
+            "lnet-scenario",
+            "lnet-sim",
             "lnet-types",
             "lnet-wire",
             "lnetctl",
@@ -42,7 +45,7 @@ const TEST_TOOLS: &[&str] = &["fuzz-replay", "house", "interop", "lnet-pcap", "n
 
 /// Crates without I/O, clock or threads. Of `lnd-sock` this holds for what is not behind a feature.
 const PURE: &[&str] =
-    &["lnet-types", "lnet-wire", "lnet", "lnet-config", "lnd-sock", "lnet-scenario"];
+    &["lnet-types", "lnet-wire", "lnet", "lnet-config", "lnd-sock", "lnet-scenario", "lnet-sim"];
 
 /// What a pure crate must not reach, by whatever way.
 const IMPURE: &[&str] = &[

@@ -93,7 +93,9 @@ fn every_crate_takes_the_lints_and_versions_of_the_workspace() {
 
 #[test]
 fn pure_crates_ban_clocks_threads_and_random_order() {
-    for name in ["lnet-types", "lnet-wire", "lnet", "lnet-config", "lnd-sock", "lnet-scenario"] {
+    for name in
+        ["lnet-types", "lnet-wire", "lnet", "lnet-config", "lnd-sock", "lnet-scenario", "lnet-sim"]
+    {
         let path = format!("crates/{name}/clippy.toml");
         assert!(root().join(&path).exists(), "{path} is missing");
         let text = text(&path);

@@ -1,0 +1,60 @@
+//! Checkers: what must hold in every world, seen from outside.
+
+mod ends;
+mod settled;
+mod steady;
+
+use core::time::Duration;
+
+use lnet_scenario::Scenario;
+
+use crate::observe::Observer;
+
+/// What checkers allow.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// How long a descriptor's operation may take beyond the node's time limit for it.
+    pub late_max: Duration,
+    /// Control messages that a node may send in one second, and for each peer that it has.
+    pub control_per_second: u64,
+    /// Messages that drivers may hold at any time.
+    pub in_hand_max: usize,
+    /// Whether a world that was left alone must be well at its end: no fault lasts, and there was
+    /// time.
+    pub must_be_well: bool,
+}
+
+impl Bounds {
+    /// What a scenario should keep.
+    pub fn for_scenario(scenario: &Scenario) -> Self {
+        let lasting = scenario.faults.iter().any(|f| {
+            use lnet_scenario::FaultKind as K;
+            f.until.is_none()
+                && !matches!(f.kind, K::Reset(_) | K::Tune { .. } | K::NiAdd { .. } | K::NiDel(_))
+        });
+        let calm = scenario
+            .faults
+            .iter()
+            .filter_map(|f| f.until)
+            .max()
+            .is_none_or(|end| end + Duration::from_secs(15) <= scenario.duration);
+        Self {
+            late_max: Duration::from_secs(30),
+            control_per_second: 100,
+            in_hand_max: 1 << 20,
+            must_be_well: calm && !lasting,
+        }
+    }
+}
+
+/// All checkers.
+pub fn all_checkers(bounds: &Bounds) -> Vec<Box<dyn Observer>> {
+    vec![
+        Box::new(ends::OneEnd::new(*bounds)),
+        Box::new(ends::OnceAndIntact::default()),
+        Box::new(steady::Health),
+        Box::new(steady::ControlTraffic::new(*bounds)),
+        Box::new(steady::Memory::new(*bounds)),
+        Box::new(settled::AllHome::new(*bounds)),
+    ]
+}

@@ -1,0 +1,108 @@
+//! How messages end: each operation once, each delivery at most once, with the right bytes.
+
+use std::collections::BTreeMap;
+
+use lnet::EventKind;
+use lnet_scenario::NodeId;
+use lnet_types::Instant;
+
+use super::Bounds;
+use crate::directory::{HostId, Lookup};
+use crate::observe::{BufferId, Observer, Seen, View};
+
+/// Each free-floating descriptor gets exactly one SEND, exactly one last event, and that in time.
+pub(super) struct OneEnd {
+    bounds: Bounds,
+    /// Descriptors that live: whose, since when, and whether their SEND was seen.
+    alive: BTreeMap<BufferId, (HostId, Instant, bool)>,
+}
+
+impl OneEnd {
+    pub(super) fn new(bounds: Bounds) -> Self {
+        Self { bounds, alive: BTreeMap::new() }
+    }
+
+    /// The time limit of an operation on a host.
+    fn limit(&self, view: &View<'_>, host: HostId) -> core::time::Duration {
+        let node = view.host(host).map(|h| h.node.tunables().transaction());
+        node.unwrap_or_default() * 2 + self.bounds.late_max
+    }
+}
+
+impl Observer for OneEnd {
+    fn name(&self) -> &'static str {
+        "one-end"
+    }
+
+    fn see(&mut self, seen: &Seen<'_>, view: &View<'_>) -> Result<(), String> {
+        match *seen {
+            Seen::Posted { host, buffer, floating: true } => {
+                self.alive.insert(buffer, (host, view.now, false));
+            }
+            Seen::Told { host, buffer, event } => {
+                let Some((_, _, sent)) = self.alive.get_mut(&buffer) else { return Ok(()) };
+                if event.kind == EventKind::Send {
+                    if *sent {
+                        let name = view.name(host);
+                        return Err(format!("{name}: a second SEND for one operation: {event:?}"));
+                    }
+                    *sent = true;
+                }
+                if event.unlinked {
+                    self.alive.remove(&buffer);
+                }
+            }
+            Seen::Died { host } => self.alive.retain(|_, (h, ..)| *h != host),
+            Seen::Sample => {
+                // The oldest first: numbers are given in order.
+                for (host, since, _) in self.alive.values().take(64) {
+                    let age = view.now.saturating_since(*since);
+                    let held = view.host(*host).is_some_and(|h| h.paused);
+                    if !held && age > self.limit(view, *host) {
+                        let name = view.name(*host);
+                        return Err(format!("{name}: an operation has no end after {age:?}"));
+                    }
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// What reaches a program does so once, and as it was sent.
+#[derive(Default)]
+pub(super) struct OnceAndIntact {
+    /// Attempts delivered last, by slot and kind.
+    recent: Lookup<u64, [u64; 4]>,
+}
+
+impl Observer for OnceAndIntact {
+    fn name(&self) -> &'static str {
+        "once-and-intact"
+    }
+
+    fn see(&mut self, seen: &Seen<'_>, view: &View<'_>) -> Result<(), String> {
+        let Seen::Delivered { host, attempt, answer, intact } = *seen else { return Ok(()) };
+        if intact == Some(false) {
+            return Err(format!("{}: attempt {} has other bytes", view.name(host), attempt.0));
+        }
+        let slot = (attempt.0 & 0xff_ffff) << 1 | u64::from(answer);
+        let recent = self.recent.entry(slot).or_default();
+        let transport = |host: HostId| {
+            let node = view.scenario.world.node(NodeId(host.0))?;
+            let net = view.scenario.world.nets.get(usize::from(node.rails.first()?.net))?;
+            Some(net.transport)
+        };
+        if recent.contains(&attempt.0) {
+            // A fabric of datagrams may do that; a stream may not.
+            if transport(host) == Some(lnet_scenario::Transport::Datagram) {
+                return Ok(());
+            }
+            return Err(format!("{}: attempt {} came twice", view.name(host), attempt.0));
+        }
+        recent.rotate_right(1);
+        recent[0] = attempt.0;
+        Ok(())
+    }
+}

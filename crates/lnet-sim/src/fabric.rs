@@ -1,0 +1,116 @@
+//! The border between worlds and what carries their messages. A [`Fabric`] is all drivers of all
+//! hosts with everything between them: `message/` models what a driver would do with each message;
+//! another one may run real protocol machines over simulated streams. Worlds, faults, workloads and
+//! checkers see no difference.
+
+use lnet::{NI_STOPPED, Transmit, Verdict};
+use lnet_types::{Fault, Instant, MsgId, NiId, Prng, RxId};
+
+use crate::directory::{Directory, HostId, RailIx};
+use crate::host::Host;
+use crate::links::Links;
+use crate::queue::Queue;
+use crate::sim::Event;
+
+/// Something that befalls connections at a certain time. What only changes the [`Links`] is not
+/// told: fabrics look there when something is to move.
+#[derive(Clone)]
+pub enum Happening<'a> {
+    /// A rail has come into being. Its host and interface are in the directory.
+    RailAdded(RailIx),
+    /// A rail goes: everything that its driver has in hand comes back as `NI_STOPPED`.
+    RailRemoved(RailIx, NiId),
+    /// A host has died without a word, with all that its drivers held. The new incarnation, if any,
+    /// is told rail by rail.
+    HostDied(HostId),
+    /// Links were mended, or have changed otherwise; what waits may be looked at.
+    LinksChanged,
+    /// Connections between these rails are reset.
+    Reset(&'a dyn Fn(RailIx, RailIx) -> bool),
+}
+
+/// What a fabric may use while it does something.
+pub struct Cx<'a, E> {
+    /// The world's time.
+    pub now: Instant,
+    /// All hosts.
+    pub hosts: &'a mut Vec<Host>,
+    /// Who has which NID.
+    pub directory: &'a mut Directory,
+    /// What passes where.
+    pub links: &'a Links,
+    /// The fabric's own randomness.
+    pub rng: &'a mut Prng,
+    pub(crate) queue: &'a mut Queue<Event<E>>,
+    pub(crate) dirty: &'a mut Vec<HostId>,
+}
+
+impl<E> Cx<'_, E> {
+    /// Wants [`Fabric::event`] to be called with `event` at `at`.
+    pub fn at(&mut self, at: Instant, event: E) {
+        self.queue.push(at.max(self.now), Event::Fabric(event));
+    }
+
+    /// The host `id`, which is looked after when the fabric is done.
+    pub fn host(&mut self, id: HostId) -> &mut Host {
+        let host = &mut self.hosts[id.0 as usize];
+        if !host.dirty {
+            host.dirty = true;
+            self.dirty.push(id);
+        }
+        host
+    }
+
+    /// Tells a node how a transmission ended.
+    pub fn tx_done(&mut self, id: HostId, msg: MsgId, outcome: Result<(), Fault>) {
+        let now = self.now;
+        let host = self.host(id);
+        let now = host.clock.local(now);
+        host.node.tx_done(now, msg, outcome);
+    }
+}
+
+/// All drivers, and what is between them. Calls go to hosts that live and do not stand still.
+pub trait Fabric: Sized {
+    /// What it wants to be told at a later time.
+    type Event;
+
+    /// Whether messages are moved as bytes, so that router buffers must be real memory.
+    const MOVES_BYTES: bool;
+
+    /// A driver takes a message, which comes back by `tx_done` exactly once.
+    ///
+    /// # Errors
+    /// The driver refuses it at once.
+    fn send(
+        &mut self,
+        cx: &mut Cx<'_, Self::Event>,
+        host: HostId,
+        transmit: Transmit,
+    ) -> Result<(), Fault>;
+
+    /// A message that was deferred is decided.
+    fn resume(
+        &mut self,
+        cx: &mut Cx<'_, Self::Event>,
+        host: HostId,
+        ni: NiId,
+        rx: RxId,
+        verdict: Verdict,
+    );
+
+    /// A host has nothing more to hand over for now.
+    fn flush(&mut self, cx: &mut Cx<'_, Self::Event>, host: HostId);
+
+    /// What it wanted to be told.
+    fn event(&mut self, cx: &mut Cx<'_, Self::Event>, event: Self::Event);
+
+    /// Something has happened to connections.
+    fn happened(&mut self, cx: &mut Cx<'_, Self::Event>, what: &Happening<'_>);
+
+    /// Messages that drivers hold, for checks of memory.
+    fn in_hand(&self) -> usize;
+}
+
+/// The fault of a message for an interface that is gone.
+pub(crate) const GONE: Fault = NI_STOPPED;

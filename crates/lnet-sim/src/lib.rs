@@ -1,0 +1,55 @@
+//! Worlds of real nodes in virtual time: thousands of `lnet::Node`s, a fabric between them that
+//! fails as a scenario says, programs that use them, and judges who look on from outside.
+//!
+//! ```text
+//!   lnet-scenario ─► Sim (sim.rs)
+//!                     │ one queue, one clock (queue.rs)
+//!      programs.rs ◄──┤──► hosts (host.rs): Node, memory, clock ──► observe.rs: Seen, View
+//!                     │                                                │
+//!                     ╰──► Fabric (fabric.rs) ◄── links.rs             ├─ trace.rs, check.rs
+//!                           message/  or another fidelity              ╰─ tally.rs ─► summary.rs
+//! ```
+//!
+//! The same scenario and the same seed give the same run, to the last message: there are no threads,
+//! no clock, and no order but that of the queue. A run is `Sim::new(…)`, [`Sim::observe`] for each
+//! who looks on, [`Sim::run`], and [`Summary::new`] of its [`Tally`]; [`play`] does that.
+//!
+//! # To build on it
+//!
+//! - *Another fidelity*: implement [`Fabric`]. Worlds, faults, workloads and checkers stay. Ask
+//!   [`Links::way`] whenever something is to move.
+//! - *A checker, recorder or report*: implement [`Observer`]. It is shown [`Seen`] in order, with the
+//!   [`View`] of the world at that moment (every host's node can be asked anything), and
+//!   [`Seen::Sample`] at regular intervals. Share state with `Rc<RefCell<…>>`, as [`Tracer`] does.
+//! - *Another world*: make a [`lnet_scenario::Scenario`], from a text or in code.
+//! - *What if*: add faults to a scenario and [`play`] it; the [`Summary`] says who noticed when.
+
+mod check;
+mod directory;
+mod fabric;
+mod host;
+mod links;
+mod memory;
+mod message;
+mod observe;
+mod play;
+mod programs;
+mod queue;
+mod sim;
+mod summary;
+mod tally;
+mod trace;
+
+pub use check::{Bounds, all_checkers};
+pub use directory::{Directory, HostId, RailInfo, RailIx};
+pub use fabric::{Cx, Fabric, Happening};
+pub use host::{Clock, Host, HostRail};
+pub use links::{Effect, Links, Way};
+pub use memory::{Body, Mem};
+pub use message::{MessageEvent, Messages};
+pub use observe::{AttemptId, BufferId, Observer, Seen, View, Violation, is_control};
+pub use play::{Played, play};
+pub use sim::{Sim, Watch};
+pub use summary::{FaultSummary, Summary};
+pub use tally::{FaultSeen, Tally};
+pub use trace::{Detail, Trace, Tracer};

@@ -1,0 +1,246 @@
+//! The condition of the fabric between any two rails: what networks are like, and what faults make
+//! of them. Both fidelities ask here and nowhere else whether something passes.
+
+use core::time::Duration;
+
+use lnet_scenario::{Direction, Links as Ends, NetSpec, Share, Transport, World};
+
+use crate::directory::{Directory, RailIx};
+
+/// What a rule does to what it is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Nothing passes.
+    Cut,
+    /// Nothing passes, and who asks for a connection is refused.
+    Refuse,
+    /// Packets are lost.
+    Loss(Share),
+    /// Packets are damaged.
+    Corrupt(Share),
+    /// Packets come twice.
+    Duplicate(Share),
+    /// Packets are late by so much.
+    Reorder(Share, Duration),
+    /// Messages are lost; the sender is told, or not.
+    Drop(Share, bool),
+    /// Packets take longer, and up to so much more.
+    Delay(Duration, Duration),
+    /// So many bytes per second.
+    Slow(u64),
+}
+
+/// The way from one rail to another, as it is now.
+#[derive(Clone, Copy, Debug)]
+pub struct Way {
+    /// Nothing passes.
+    pub blocked: bool,
+    /// Connections are refused.
+    pub refused: bool,
+    /// Packets lost.
+    pub loss: Share,
+    /// Packets damaged.
+    pub corrupt: Share,
+    /// Packets doubled.
+    pub duplicate: Share,
+    /// Packets late, and by how much.
+    pub reorder: (Share, Duration),
+    /// Messages lost and the sender told.
+    pub drop_told: Share,
+    /// Messages lost and nobody told.
+    pub drop_silent: Share,
+    /// Time on the way.
+    pub latency: Duration,
+    /// Up to so much more.
+    pub jitter: Duration,
+    /// Bytes per second; `None`: no limit.
+    pub bandwidth: Option<u64>,
+    /// What lies under LNet.
+    pub transport: Transport,
+}
+
+/// Names a rule, to take it away again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RuleId(u64);
+
+#[derive(Debug)]
+struct Rule {
+    id: RuleId,
+    on: RailSet,
+    /// The other end; any rail if `None`.
+    peer: Option<RailSet>,
+    direction: Direction,
+    effect: Effect,
+}
+
+/// Rails by number, one bit each.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RailSet(Vec<u64>);
+
+impl RailSet {
+    pub(crate) fn insert(&mut self, ix: RailIx) {
+        let word = ix.0 as usize / 64;
+        if self.0.len() <= word {
+            self.0.resize(word + 1, 0);
+        }
+        self.0[word] |= 1 << (ix.0 % 64);
+    }
+
+    pub(crate) fn contains(&self, ix: RailIx) -> bool {
+        self.0.get(ix.0 as usize / 64).is_some_and(|w| w & (1 << (ix.0 % 64)) != 0)
+    }
+}
+
+impl FromIterator<RailIx> for RailSet {
+    fn from_iter<I: IntoIterator<Item = RailIx>>(rails: I) -> Self {
+        let mut set = Self::default();
+        for ix in rails {
+            set.insert(ix);
+        }
+        set
+    }
+}
+
+/// The condition of all links.
+#[derive(Debug)]
+pub struct Links {
+    nets: Vec<NetSpec>,
+    rules: Vec<Rule>,
+    next: u64,
+    /// Reasons why a rail has no carrier, or its host can't be heard, by rail.
+    dark: Vec<u16>,
+    any_dark: u32,
+    quiet: u32,
+}
+
+impl Links {
+    pub(crate) fn new(world: &World) -> Self {
+        Self {
+            nets: world.nets.clone(),
+            rules: Vec::new(),
+            next: 0,
+            dark: Vec::new(),
+            any_dark: 0,
+            quiet: 0,
+        }
+    }
+
+    /// A rule begins.
+    pub(crate) fn begin(
+        &mut self,
+        on: RailSet,
+        peer: Option<RailSet>,
+        direction: Direction,
+        effect: Effect,
+    ) -> RuleId {
+        self.next += 1;
+        let id = RuleId(self.next);
+        self.rules.push(Rule { id, on, peer, direction, effect });
+        id
+    }
+
+    /// A rule ends.
+    pub(crate) fn end(&mut self, id: RuleId) {
+        self.rules.retain(|r| r.id != id);
+    }
+
+    /// One more reason, or one less, why nothing passes at a rail.
+    pub(crate) fn darken(&mut self, ix: RailIx, dark: bool) {
+        let at = ix.0 as usize;
+        if self.dark.len() <= at {
+            self.dark.resize(at + 1, 0);
+        }
+        if dark {
+            self.dark[at] += 1;
+            self.any_dark += 1;
+        } else if self.dark[at] > 0 {
+            self.dark[at] -= 1;
+            self.any_dark -= 1;
+        }
+    }
+
+    /// The fabric stands still, or goes on.
+    pub(crate) fn quiesce(&mut self, quiet: bool) {
+        if quiet {
+            self.quiet += 1;
+        } else {
+            self.quiet = self.quiet.saturating_sub(1);
+        }
+    }
+
+    fn is_dark(&self, ix: RailIx) -> bool {
+        self.dark.get(ix.0 as usize).is_some_and(|n| *n > 0)
+    }
+
+    /// The way from one rail to another.
+    pub fn way(&self, from: RailIx, to: RailIx, directory: &Directory) -> Way {
+        let net = &self.nets[usize::from(directory.rail(from).net)];
+        let mut way = Way {
+            blocked: self.quiet > 0
+                || !directory.is_present(to)
+                || (self.any_dark > 0 && (self.is_dark(from) || self.is_dark(to))),
+            refused: false,
+            loss: net.loss,
+            corrupt: Share::NONE,
+            duplicate: Share::NONE,
+            reorder: (Share::NONE, Duration::ZERO),
+            drop_told: Share::NONE,
+            drop_silent: Share::NONE,
+            latency: net.latency,
+            jitter: net.jitter,
+            bandwidth: net.bandwidth,
+            transport: net.transport,
+        };
+        for rule in &self.rules {
+            if rule.is_about(from, to) {
+                way.suffer(rule.effect);
+            }
+        }
+        way
+    }
+
+    /// Whether anything at all may be wrong with the fabric now.
+    pub fn is_disturbed(&self) -> bool {
+        self.quiet > 0 || self.any_dark > 0 || !self.rules.is_empty()
+    }
+}
+
+impl Rule {
+    fn is_about(&self, from: RailIx, to: RailIx) -> bool {
+        let ends = |on: RailIx, peer: RailIx| {
+            self.on.contains(on) && self.peer.as_ref().is_none_or(|p| p.contains(peer))
+        };
+        (self.direction != Direction::In && ends(from, to))
+            || (self.direction != Direction::Out && ends(to, from))
+    }
+}
+
+impl Way {
+    fn suffer(&mut self, effect: Effect) {
+        match effect {
+            Effect::Cut => self.blocked = true,
+            Effect::Refuse => self.refused = true,
+            Effect::Loss(s) => self.loss = self.loss.max(s),
+            Effect::Corrupt(s) => self.corrupt = self.corrupt.max(s),
+            Effect::Duplicate(s) => self.duplicate = self.duplicate.max(s),
+            Effect::Reorder(s, by) => self.reorder = self.reorder.max((s, by)),
+            Effect::Drop(s, true) => self.drop_told = self.drop_told.max(s),
+            Effect::Drop(s, false) => self.drop_silent = self.drop_silent.max(s),
+            Effect::Delay(by, jitter) => {
+                self.latency += by;
+                self.jitter += jitter;
+            }
+            Effect::Slow(left) => {
+                self.bandwidth = Some(self.bandwidth.map_or(left, |b| b.min(left)));
+            }
+        }
+    }
+}
+
+/// The rails of both ends of a fault.
+pub(crate) fn ends(
+    links: &Ends,
+    rails: impl Fn(&lnet_scenario::Place) -> RailSet,
+) -> (RailSet, Option<RailSet>, Direction) {
+    (rails(&links.on), links.peer.as_ref().map(rails), links.direction)
+}

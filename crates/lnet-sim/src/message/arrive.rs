@@ -1,0 +1,142 @@
+//! Arrivals: from the transport to the node, one by one, and no further while the node defers.
+
+use lnet::{Rx, Sink, Verdict};
+use lnet_types::{Pid, RxId};
+
+use super::pair::Parcel;
+use super::{MessageEvent, Messages, Why};
+use crate::directory::HostId;
+use crate::fabric::Cx;
+use crate::memory::Body;
+
+impl Messages {
+    /// A message has come over connection `made`, or over none (0).
+    pub(super) fn arrive(
+        &mut self,
+        cx: &mut Cx<'_, MessageEvent>,
+        pair: u32,
+        dir: usize,
+        made: u32,
+        parcel: Parcel,
+    ) {
+        if made == 0 {
+            if !self.way(cx, pair, dir).blocked {
+                self.deliver(cx, pair, dir, parcel);
+            }
+            return;
+        }
+        if cx.links.is_disturbed()
+            || self.host_at(cx, pair, 1 - dir).is_none()
+            || !self.pairs[pair as usize].dirs[dir].stalled.is_empty()
+        {
+            if self.pairs[pair as usize].open[dir] != made {
+                return;
+            }
+            // Nothing overtakes what is to be repeated.
+            let behind = !self.pairs[pair as usize].dirs[dir].stalled.is_empty();
+            if behind || self.way(cx, pair, dir).blocked {
+                return self.stall(cx, pair, dir, made, parcel);
+            }
+        }
+        let p = &mut self.pairs[pair as usize];
+        if p.open[1 - dir] != made {
+            // Nobody believes in this connection any more: the sender is told.
+            if p.open[dir] == made && !self.way(cx, pair, 1 - dir).blocked {
+                self.close(cx, pair, dir, Why::Reset);
+            }
+            return;
+        }
+        p.heard[1 - dir] = cx.now;
+        if p.dirs[dir].deferred.is_some() {
+            return p.dirs[dir].held.push_back(parcel);
+        }
+        self.deliver(cx, pair, dir, parcel);
+    }
+
+    /// Shows the header to the node and does as it says.
+    fn deliver(&mut self, cx: &mut Cx<'_, MessageEvent>, pair: u32, dir: usize, parcel: Parcel) {
+        let Some(id) = self.host_at(cx, pair, 1 - dir) else { return };
+        let ends = self.pairs[pair as usize].ends;
+        let from = cx.directory.rail(ends[dir]).nid;
+        self.next_rx += 1;
+        let rx = RxId(self.next_rx);
+        let now = cx.now;
+        let host = cx.host(id);
+        if host.starved {
+            return self.reset(cx, pair);
+        }
+        let Some(ni) = host.ni_of(ends[1 - dir]) else { return };
+        let local = host.clock.local(now);
+        let rx_info = Rx { ni, from, from_pid: Pid::LUSTRE, id: rx };
+        let verdict = host.node.rx_header(local, rx_info, &parcel.hdr);
+        if matches!(verdict, Verdict::Defer) {
+            let d = &mut self.pairs[pair as usize].dirs[dir];
+            d.deferred = Some(rx);
+            d.held.push_front(parcel);
+            self.deferred.insert((id.0, rx.0), (pair, dir as u8));
+            return;
+        }
+        self.place(cx, id, pair, dir, verdict, &parcel);
+    }
+
+    /// Carries out a verdict that is not to wait.
+    fn place(
+        &mut self,
+        cx: &mut Cx<'_, MessageEvent>,
+        id: HostId,
+        pair: u32,
+        dir: usize,
+        verdict: Verdict,
+        parcel: &Parcel,
+    ) {
+        let now = cx.now;
+        let host = cx.host(id);
+        let local = host.clock.local(now);
+        match verdict {
+            Verdict::Deliver { msg, sink: Sink::Spans(iov) } => {
+                host.mem.write(&iov, &parcel.body);
+                host.node.rx_done(local, msg, Ok(&[]));
+            }
+            Verdict::Deliver { msg, sink: Sink::Bytes(max) } => {
+                let bytes = match &parcel.body {
+                    Body::Bytes(b) => &b[..b.len().min(max as usize)],
+                    Body::Blank(_) => &[],
+                };
+                host.node.rx_done(local, msg, Ok(bytes));
+            }
+            Verdict::Drop(_) => {}
+            Verdict::Close(_) => return self.reset(cx, pair),
+            Verdict::Defer => unreachable!("a deferred message is decided once"),
+        }
+        let d = &mut self.pairs[pair as usize].dirs[dir];
+        d.unread = d.unread.saturating_sub(parcel.wire_len());
+        if !d.queue.is_empty() {
+            self.pump(cx, pair, dir);
+        }
+    }
+
+    pub(super) fn resumed(
+        &mut self,
+        cx: &mut Cx<'_, MessageEvent>,
+        id: HostId,
+        rx: RxId,
+        verdict: Verdict,
+    ) {
+        // Gone with its connection, and the node was told.
+        let Some((pair, dir)) = self.deferred.remove(&(id.0, rx.0)) else { return };
+        let dir = usize::from(dir);
+        let d = &mut self.pairs[pair as usize].dirs[dir];
+        d.deferred = None;
+        let Some(parcel) = d.held.pop_front() else { return };
+        self.place(cx, id, pair, dir, verdict, &parcel);
+        // What has come behind it.
+        loop {
+            let d = &mut self.pairs[pair as usize].dirs[dir];
+            if d.deferred.is_some() {
+                return;
+            }
+            let Some(parcel) = d.held.pop_front() else { return };
+            self.deliver(cx, pair, dir, parcel);
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Attempts to connect, as TCP makes them: asked again after 1, 2, 4 … seconds, refused, answered,
+//! or given up; and the driver's patience between them (K-15).
+
+use core::time::Duration;
+
+use lnet_types::{Errno, Fault, HealthStatus, Instant};
+
+use super::{MessageEvent, Messages, What, draw};
+use crate::fabric::Cx;
+
+const RECONNECT_MIN: Duration = Duration::from_secs(1);
+const RECONNECT_MAX: Duration = Duration::from_secs(60);
+/// The first wait for an answer.
+const SYN_WAIT: Duration = Duration::from_secs(1);
+
+/// No connection, and too soon for another attempt (K-15).
+const TOO_SOON: Fault = Fault::new(HealthStatus::RemoteError, Errno::EIO);
+
+/// The fate of messages that waited for an attempt that failed (K-40).
+const fn connect_fault(errno: Errno) -> Fault {
+    let status = match errno {
+        Errno::ETIMEDOUT => HealthStatus::NetworkTimeout,
+        _ => HealthStatus::RemoteDropped,
+    };
+    Fault::new(status, errno)
+}
+
+impl Messages {
+    /// An end wants a connection.
+    ///
+    /// # Errors
+    /// The last attempt has failed, and it is too soon for another one.
+    pub(super) fn want(
+        &mut self,
+        cx: &mut Cx<'_, MessageEvent>,
+        pair: u32,
+        end: usize,
+        limit: Duration,
+    ) -> Result<(), Fault> {
+        let dial = &mut self.pairs[pair as usize].dial[end];
+        if dial.trying {
+            return Ok(());
+        }
+        if cx.now < dial.not_before {
+            return Err(TOO_SOON);
+        }
+        dial.trying = true;
+        dial.attempt += 1;
+        let (attempt, end) = (dial.attempt, end as u8);
+        let errno = Errno::ETIMEDOUT;
+        cx.at(cx.now + limit, MessageEvent(What::Failed { pair, end, attempt, errno }));
+        cx.at(cx.now, MessageEvent(What::Syn { pair, end, attempt, wait: SYN_WAIT }));
+        Ok(())
+    }
+
+    fn is_trying(&self, pair: u32, end: usize, attempt: u32) -> bool {
+        let dial = &self.pairs[pair as usize].dial[end];
+        dial.trying && dial.attempt == attempt
+    }
+
+    pub(super) fn syn(
+        &self,
+        cx: &mut Cx<'_, MessageEvent>,
+        pair: u32,
+        end: usize,
+        attempt: u32,
+        wait: Duration,
+    ) {
+        if !self.is_trying(pair, end, attempt) {
+            return;
+        }
+        let (there, back) = (self.way(cx, pair, end), self.way(cx, pair, 1 - end));
+        let round = there.latency + back.latency;
+        let end = end as u8;
+        if there.blocked || back.blocked {
+            let again = What::Syn { pair, end, attempt, wait: wait * 2 };
+            cx.at(cx.now + wait, MessageEvent(again));
+        } else if there.refused || back.refused {
+            let errno = Errno::ECONNREFUSED;
+            cx.at(cx.now + round, MessageEvent(What::Failed { pair, end, attempt, errno }));
+        } else {
+            // The transport's round, and that of the HELLOs.
+            let at = cx.now + round * 2 + draw(cx.rng, there.jitter + back.jitter);
+            cx.at(at, MessageEvent(What::Up { pair, end, attempt }));
+        }
+    }
+
+    pub(super) fn up(
+        &mut self,
+        cx: &mut Cx<'_, MessageEvent>,
+        pair: u32,
+        end: usize,
+        attempt: u32,
+    ) {
+        if !self.is_trying(pair, end, attempt) {
+            return;
+        }
+        let (there, back) = (self.way(cx, pair, end), self.way(cx, pair, 1 - end));
+        if there.blocked || back.blocked || there.refused || back.refused {
+            return self.syn(cx, pair, end, attempt, SYN_WAIT);
+        }
+        for end in 0..2 {
+            // An older connection makes room: what was written to it is lost, the rest goes over
+            // this one.
+            if self.pairs[pair as usize].open[end] != 0 {
+                self.forget(cx, pair, end);
+            }
+        }
+        let p = &mut self.pairs[pair as usize];
+        p.made += 1;
+        p.open = [p.made; 2];
+        p.heard = [cx.now; 2];
+        for (dial, dir) in p.dial.iter_mut().zip(&mut p.dirs) {
+            (dial.trying, dial.not_before, dial.backoff) = (false, Instant::ZERO, Duration::ZERO);
+            dir.unread = 0;
+        }
+        self.pump(cx, pair, 0);
+        self.pump(cx, pair, 1);
+    }
+
+    pub(super) fn failed(
+        &mut self,
+        cx: &mut Cx<'_, MessageEvent>,
+        pair: u32,
+        end: usize,
+        attempt: u32,
+        errno: Errno,
+    ) {
+        if !self.is_trying(pair, end, attempt) {
+            return;
+        }
+        if self.is_paused(cx, pair, end) {
+            let again = What::Failed { pair, end: end as u8, attempt, errno };
+            return cx.at(cx.now + SYN_WAIT, MessageEvent(again));
+        }
+        let p = &mut self.pairs[pair as usize];
+        let dial = &mut p.dial[end];
+        dial.trying = false;
+        dial.backoff = (dial.backoff * 2).clamp(RECONNECT_MIN, RECONNECT_MAX);
+        dial.not_before = cx.now + dial.backoff;
+        // As if it had been open: its node is told that there is no connection.
+        p.open[end] = 0;
+        let (nid, heard, rail) =
+            (cx.directory.rail(p.ends[1 - end]).nid, p.heard[end], p.ends[end]);
+        let queue = core::mem::take(&mut p.dirs[end].queue);
+        self.give_back(cx, pair, end, queue, connect_fault(errno));
+        if let Some(host) = self.host_at(cx, pair, end) {
+            let now = cx.now;
+            let host = cx.host(host);
+            if let Some(ni) = host.ni_of(rail) {
+                let (now, heard) = (host.clock.local(now), host.clock.local(heard));
+                host.node.peer_down(now, ni, nid, heard);
+            }
+        }
+    }
+}

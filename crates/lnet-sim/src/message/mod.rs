@@ -1,0 +1,555 @@
+//! Message level: what a driver like socklnd would do with each message, without its bytes.
+//!
+//! On a *stream* network two rails have a connection, or try to get one. What is written to it is
+//! reported as sent, and arrives in order after latency, jitter and the time that its bytes take on
+//! both interfaces. What the fabric swallows is repeated by the transport at growing intervals; if
+//! nothing gets through within the driver's time limit, the connection is closed: what was written
+//! is lost without a word, what was not written comes back as a local time-out. The other end may
+//! believe in the connection a while longer, until it is told so by a reset. An attempt to connect
+//! is refused, times out, or makes a connection; after a failed one the driver refuses messages
+//! until it is time for the next (1 s, doubling up to 60 s).
+//!
+//! On a *datagram* network there are no connections, and what the fabric swallows is lost.
+//!
+//! A receiver that defers a message does not read on: what follows waits, and when the window is
+//! full its sender can't write. Drawing: `pair.rs`.
+
+mod arrive;
+mod dial;
+mod pair;
+
+use core::time::Duration;
+
+use lnet::{Transmit, Verdict};
+use lnet_scenario::{Share, Transport};
+use lnet_types::{Errno, Fault, HealthStatus, Instant, NiId, Prng, RxId};
+
+use crate::directory::{HostId, Lookup, RailIx};
+use crate::fabric::{Cx, Fabric, GONE, Happening};
+use crate::links::Way;
+use pair::{Pair, Parcel};
+
+/// Bytes that a connection takes before the receiver has read any: the buffers of both ends.
+const WINDOW: u64 = 4 << 20;
+/// The transport's first wait before it repeats something.
+const RTO: Duration = Duration::from_millis(200);
+
+/// The driver has no memory (DEC-19).
+const NO_ROOM: Fault = Fault::new(HealthStatus::LocalError, Errno::ENOMEM);
+/// The message was lost before it was sent.
+const LOST_UNSENT: Fault = Fault::new(HealthStatus::RemoteDropped, Errno::ECONNRESET);
+/// Not written in time (K-30a).
+const UNWRITTEN: Fault = Fault::new(HealthStatus::LocalTimeout, Errno::ETIMEDOUT);
+/// The connection was reset before the message was written (DEC-6).
+const RESET: Fault = Fault::new(HealthStatus::RemoteDropped, Errno::ECONNRESET);
+/// It waited for a connection past its deadline (K-32).
+const WAITED: Fault = Fault::new(HealthStatus::NetworkTimeout, Errno::ETIMEDOUT);
+
+/// Why an end of a connection closes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    /// Nothing was acknowledged in time.
+    SendTimeout,
+    /// Reset by the other end, or on purpose.
+    Reset,
+    /// The interface goes.
+    Stopped,
+}
+
+impl Why {
+    const fn fault(self) -> Fault {
+        match self {
+            Self::SendTimeout => UNWRITTEN,
+            Self::Reset => RESET,
+            Self::Stopped => GONE,
+        }
+    }
+}
+
+/// What the fabric is told later.
+#[derive(Debug)]
+pub struct MessageEvent(What);
+
+#[derive(Debug)]
+enum What {
+    /// A message arrives over connection `made`, or over none (0).
+    Arrive { pair: u32, dir: u8, made: u32, parcel: Parcel },
+    /// The transport repeats what is stalled.
+    Retry { pair: u32, dir: u8, made: u32 },
+    /// Messages that are not written may be past their time.
+    Expire { pair: u32, dir: u8 },
+    /// An attempt to connect asks again.
+    Syn { pair: u32, end: u8, attempt: u32, wait: Duration },
+    /// It has got through.
+    Up { pair: u32, end: u8, attempt: u32 },
+    /// It was refused, or has taken too long.
+    Failed { pair: u32, end: u8, attempt: u32, errno: Errno },
+}
+
+/// Load of an interface: until when it is busy.
+#[derive(Clone, Copy, Debug, Default)]
+struct Busy {
+    out: Instant,
+    inward: Instant,
+}
+
+/// The message-level fabric.
+#[derive(Debug, Default)]
+pub struct Messages {
+    pairs: Vec<Pair>,
+    by_ends: Lookup<(u32, u32), u32>,
+    /// Pairs of each rail, oldest first.
+    by_rail: Vec<Vec<u32>>,
+    busy: Vec<Busy>,
+    deferred: Lookup<(u32, u64), (u32, u8)>,
+    next_rx: u64,
+    in_hand: usize,
+}
+
+fn chance(rng: &mut Prng, share: Share) -> bool {
+    share.0 != 0 && rng.below(u64::from(Share::ALL.0)) < u64::from(share.0)
+}
+
+fn draw(rng: &mut Prng, most: Duration) -> Duration {
+    match u64::try_from(most.as_nanos()).unwrap_or(u64::MAX) {
+        0 => Duration::ZERO,
+        most => Duration::from_nanos(rng.below(most.saturating_add(1))),
+    }
+}
+
+impl Messages {
+    /// A fabric without any message.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The pair of two rails and the direction from the first to the second.
+    fn pair(&mut self, from: RailIx, to: RailIx) -> (u32, usize) {
+        let ends = [from.min(to), from.max(to)];
+        let dir = usize::from(from != ends[0]);
+        let key = (ends[0].0, ends[1].0);
+        if let Some(&pair) = self.by_ends.get(&key) {
+            return (pair, dir);
+        }
+        let pair = self.pairs.len() as u32;
+        self.pairs.push(Pair::new(ends));
+        self.by_ends.insert(key, pair);
+        for end in ends.into_iter().skip(usize::from(from == to)) {
+            let at = end.0 as usize;
+            if self.by_rail.len() <= at {
+                self.by_rail.resize(at + 1, Vec::new());
+            }
+            self.by_rail[at].push(pair);
+        }
+        (pair, dir)
+    }
+
+    fn way(&self, cx: &Cx<'_, MessageEvent>, pair: u32, dir: usize) -> Way {
+        let ends = self.pairs[pair as usize].ends;
+        cx.links.way(ends[dir], ends[1 - dir], cx.directory)
+    }
+
+    /// The host at an end, if it runs.
+    fn host_at(&self, cx: &Cx<'_, MessageEvent>, pair: u32, end: usize) -> Option<HostId> {
+        let rail = cx.directory.rail(self.pairs[pair as usize].ends[end]);
+        rail.host.filter(|h| rail.present && cx.hosts[h.0 as usize].alive)
+    }
+
+    fn is_paused(&self, cx: &Cx<'_, MessageEvent>, pair: u32, end: usize) -> bool {
+        self.host_at(cx, pair, end).is_some_and(|h| cx.hosts[h.0 as usize].paused)
+    }
+
+    /// When `len` more bytes are with the receiver, both interfaces being as busy as they are.
+    fn pass(
+        &mut self,
+        now: Instant,
+        rng: &mut Prng,
+        ends: [RailIx; 2],
+        len: u64,
+        way: &Way,
+    ) -> Instant {
+        let mut at = now;
+        if let Some(bandwidth) = way.bandwidth {
+            let most = ends[0].max(ends[1]).0 as usize + 1;
+            if self.busy.len() < most {
+                self.busy.resize(most, Busy::default());
+            }
+            let takes = Duration::from_nanos(len.saturating_mul(1_000_000_000) / bandwidth.max(1));
+            let out = &mut self.busy[ends[0].0 as usize].out;
+            at = at.max(*out) + takes;
+            *out = at;
+            at += way.latency;
+            let inward = &mut self.busy[ends[1].0 as usize].inward;
+            at = at.max(*inward + takes);
+            *inward = at;
+        } else {
+            at += way.latency;
+        }
+        at + draw(rng, way.jitter)
+    }
+
+    /// Gives a message to the transport. It is out of the driver's hands.
+    fn write(&mut self, cx: &mut Cx<'_, MessageEvent>, pair: u32, dir: usize, parcel: Parcel) {
+        let way = self.way(cx, pair, dir);
+        let made = self.pairs[pair as usize].open[dir];
+        let msg = parcel.msg;
+        let sender = self.host_at(cx, pair, dir);
+        if chance(cx.rng, way.drop_silent) {
+            // Written, and never seen again.
+        } else if way.transport == Transport::Datagram {
+            self.throw(cx, pair, dir, parcel, &way);
+        } else {
+            let d = &mut self.pairs[pair as usize].dirs[dir];
+            d.unread += parcel.wire_len();
+            if way.blocked || !d.stalled.is_empty() {
+                self.stall(cx, pair, dir, made, parcel);
+            } else {
+                self.stream(cx, pair, dir, made, parcel, &way);
+            }
+        }
+        if let Some(host) = sender {
+            cx.tx_done(host, msg, Ok(()));
+        }
+    }
+
+    /// A datagram: it arrives or it does not, perhaps twice.
+    fn throw(
+        &mut self,
+        cx: &mut Cx<'_, MessageEvent>,
+        pair: u32,
+        dir: usize,
+        parcel: Parcel,
+        way: &Way,
+    ) {
+        if way.blocked || chance(cx.rng, way.loss) || chance(cx.rng, way.corrupt) {
+            return;
+        }
+        let ends = self.pairs[pair as usize].ends;
+        let ends = [ends[dir], ends[1 - dir]];
+        let copies = 1 + u8::from(chance(cx.rng, way.duplicate));
+        for _ in 0..copies {
+            let mut at = self.pass(cx.now, cx.rng, ends, parcel.wire_len(), way);
+            if chance(cx.rng, way.reorder.0) {
+                at += way.reorder.1;
+            }
+            let parcel = parcel.clone();
+            cx.at(at, MessageEvent(What::Arrive { pair, dir: dir as u8, made: 0, parcel }));
+        }
+    }
+
+    /// Part of a stream: late perhaps, but in order.
+    fn stream(
+        &mut self,
+        cx: &mut Cx<'_, MessageEvent>,
+        pair: u32,
+        dir: usize,
+        made: u32,
+        parcel: Parcel,
+        way: &Way,
+    ) {
+        let ends = self.pairs[pair as usize].ends;
+        let ends = [ends[dir], ends[1 - dir]];
+        let mut at = self.pass(cx.now, cx.rng, ends, parcel.wire_len(), way);
+        let mut rto = RTO;
+        let lost = way.loss.max(way.corrupt);
+        while rto < parcel.limit && chance(cx.rng, lost) {
+            at += rto;
+            rto *= 2;
+        }
+        if chance(cx.rng, way.reorder.0) {
+            at += way.reorder.1;
+        }
+        let d = &mut self.pairs[pair as usize].dirs[dir];
+        at = at.max(d.last_arrival);
+        d.last_arrival = at;
+        cx.at(at, MessageEvent(What::Arrive { pair, dir: dir as u8, made, parcel }));
+    }
+
+    /// The fabric has swallowed it; the transport will repeat it.
+    fn stall(
+        &mut self,
+        cx: &mut Cx<'_, MessageEvent>,
+        pair: u32,
+        dir: usize,
+        made: u32,
+        parcel: Parcel,
+    ) {
+        let d = &mut self.pairs[pair as usize].dirs[dir];
+        if d.stalled.is_empty() {
+            (d.stalled_since, d.rto) = (cx.now, RTO);
+            let at = cx.now + RTO;
+            cx.at(at, MessageEvent(What::Retry { pair, dir: dir as u8, made }));
+        }
+        self.pairs[pair as usize].dirs[dir].stalled.push_back(parcel);
+    }
+
+    fn retry(&mut self, cx: &mut Cx<'_, MessageEvent>, pair: u32, dir: usize, made: u32) {
+        let p = &self.pairs[pair as usize];
+        let d = &p.dirs[dir];
+        let Some(first) = d.stalled.front().filter(|_| p.open[dir] == made) else { return };
+        let (limit, again) =
+            (first.limit, MessageEvent(What::Retry { pair, dir: dir as u8, made }));
+        if self.is_paused(cx, pair, dir) {
+            return cx.at(cx.now + RTO, again);
+        }
+        let over = d.stalled_since + limit;
+        let way = self.way(cx, pair, dir);
+        if !way.blocked {
+            let all = core::mem::take(&mut self.pairs[pair as usize].dirs[dir].stalled);
+            for parcel in all {
+                self.stream(cx, pair, dir, made, parcel, &way);
+            }
+        } else if cx.now >= over {
+            self.close(cx, pair, dir, Why::SendTimeout);
+        } else {
+            let d = &mut self.pairs[pair as usize].dirs[dir];
+            d.rto *= 2;
+            let at = (cx.now + d.rto).min(over);
+            cx.at(at, again);
+        }
+    }
+
+    /// Puts a message behind others that can't be written now.
+    fn enqueue(&mut self, cx: &mut Cx<'_, MessageEvent>, pair: u32, dir: usize, parcel: Parcel) {
+        cx.at(parcel.deadline, MessageEvent(What::Expire { pair, dir: dir as u8 }));
+        self.in_hand += 1;
+        self.pairs[pair as usize].dirs[dir].queue.push_back(parcel);
+    }
+
+    /// Writes what can be written now.
+    fn pump(&mut self, cx: &mut Cx<'_, MessageEvent>, pair: u32, dir: usize) {
+        loop {
+            let p = &mut self.pairs[pair as usize];
+            let d = &mut p.dirs[dir];
+            let Some(first) = d.queue.front() else { return };
+            if p.open[dir] == 0 || (d.unread > 0 && d.unread + first.wire_len() > WINDOW) {
+                return;
+            }
+            let Some(parcel) = d.queue.pop_front() else { return };
+            self.in_hand -= 1;
+            self.write(cx, pair, dir, parcel);
+        }
+    }
+
+    fn expire(&mut self, cx: &mut Cx<'_, MessageEvent>, pair: u32, dir: usize) {
+        if self.is_paused(cx, pair, dir) {
+            let at = cx.now + RTO;
+            return cx.at(at, MessageEvent(What::Expire { pair, dir: dir as u8 }));
+        }
+        let p = &mut self.pairs[pair as usize];
+        let fault = if p.open[dir] == 0 { WAITED } else { UNWRITTEN };
+        let now = cx.now;
+        let (late, rest): (Vec<_>, Vec<_>) =
+            core::mem::take(&mut p.dirs[dir].queue).into_iter().partition(|x| x.deadline <= now);
+        p.dirs[dir].queue = rest.into();
+        self.give_back(cx, pair, dir, late, fault);
+    }
+
+    /// Messages that were not written come back.
+    fn give_back(
+        &mut self,
+        cx: &mut Cx<'_, MessageEvent>,
+        pair: u32,
+        dir: usize,
+        parcels: impl IntoIterator<Item = Parcel>,
+        fault: Fault,
+    ) {
+        let host = self.host_at(cx, pair, dir);
+        for parcel in parcels {
+            self.in_hand -= 1;
+            if let Some(host) = host {
+                cx.tx_done(host, parcel.msg, Err(fault));
+            }
+        }
+    }
+
+    /// One end does not believe in the connection any more.
+    fn close(&mut self, cx: &mut Cx<'_, MessageEvent>, pair: u32, end: usize, why: Why) {
+        let was = self.forget(cx, pair, end);
+        let p = &mut self.pairs[pair as usize];
+        let (nid, heard) = (cx.directory.rail(p.ends[1 - end]).nid, p.heard[end]);
+        let rail = p.ends[end];
+        let queue = core::mem::take(&mut p.dirs[end].queue);
+        self.give_back(cx, pair, end, queue, why.fault());
+        if was == 0 || why == Why::Stopped {
+            return;
+        }
+        if let Some(host) = self.host_at(cx, pair, end) {
+            let now = cx.now;
+            let host = cx.host(host);
+            if let Some(ni) = host.ni_of(rail) {
+                let (now, heard) = (host.clock.local(now), host.clock.local(heard));
+                host.node.peer_down(now, ni, nid, heard);
+            }
+        }
+    }
+
+    /// Forgets what an end has of a connection but for what it has not written; gives its number.
+    fn forget(&mut self, cx: &mut Cx<'_, MessageEvent>, pair: u32, end: usize) -> u32 {
+        let p = &mut self.pairs[pair as usize];
+        let was = core::mem::take(&mut p.open[end]);
+        let rail = p.ends[end];
+        p.dirs[end].stalled.clear();
+        p.dirs[end].unread = 0;
+        let inward = &mut p.dirs[1 - end];
+        inward.held.clear();
+        inward.unread = 0;
+        if let Some(rx) = inward.deferred.take()
+            && let Some(host) = self.host_at(cx, pair, end)
+        {
+            self.deferred.remove(&(host.0, rx.0));
+            let now = cx.now;
+            let host = cx.host(host);
+            if let Some(ni) = host.ni_of(rail) {
+                host.node.rx_gone(host.clock.local(now), ni, rx);
+            }
+        }
+        was
+    }
+
+    /// Both ends close, if they believe in the connection.
+    fn reset(&mut self, cx: &mut Cx<'_, MessageEvent>, pair: u32) {
+        for end in 0..2 {
+            if self.pairs[pair as usize].open[end] != 0 {
+                self.close(cx, pair, end, Why::Reset);
+            }
+        }
+    }
+
+    /// An end goes, with its host or its interface. The other one finds out.
+    fn end_gone(&mut self, cx: &mut Cx<'_, MessageEvent>, pair: u32, end: usize, told: bool) {
+        let p = &mut self.pairs[pair as usize];
+        p.dial[end] = pair::Dial { attempt: p.dial[end].attempt + 1, ..Default::default() };
+        if told {
+            self.close(cx, pair, end, Why::Stopped);
+            let way = self.way(cx, pair, end);
+            if !way.blocked && self.pairs[pair as usize].open[1 - end] != 0 {
+                self.close(cx, pair, 1 - end, Why::Reset);
+            }
+            return;
+        }
+        // Nobody is there to be told.
+        let d = &mut p.dirs[end];
+        self.in_hand -= d.queue.len();
+        *d = pair::Dir { last_arrival: d.last_arrival, ..Default::default() };
+        p.open[end] = 0;
+        let inward = &mut p.dirs[1 - end];
+        inward.held.clear();
+        if let (Some(rx), Some(host)) =
+            (inward.deferred.take(), cx.directory.rail(p.ends[end]).host)
+        {
+            self.deferred.remove(&(host.0, rx.0));
+        }
+    }
+
+    fn pairs_of(&self, rail: RailIx) -> Vec<(u32, usize)> {
+        let pairs = self.by_rail.get(rail.0 as usize).into_iter().flatten();
+        pairs.map(|&p| (p, usize::from(self.pairs[p as usize].ends[0] != rail))).collect()
+    }
+}
+
+impl Fabric for Messages {
+    type Event = MessageEvent;
+    const MOVES_BYTES: bool = false;
+
+    fn send(
+        &mut self,
+        cx: &mut Cx<'_, MessageEvent>,
+        host: HostId,
+        transmit: Transmit,
+    ) -> Result<(), Fault> {
+        let sender = &cx.hosts[host.0 as usize];
+        let Some(from) = sender.rail_of(transmit.ni) else { return Err(GONE) };
+        if sender.starved {
+            return Err(NO_ROOM);
+        }
+        let net = cx.directory.rail(from).net;
+        let to = cx.directory.number(transmit.to.nid, net);
+        let (pair, dir) = self.pair(from, to);
+        let way = self.way(cx, pair, dir);
+        if chance(cx.rng, way.drop_told) {
+            return Err(LOST_UNSENT);
+        }
+        let body = sender.mem.read(&transmit.payload);
+        let Transmit { msg, hdr, timeout, .. } = transmit;
+        let limit = timeout.min(crate::host::lnd_timeout(&sender.node).unwrap_or(timeout));
+        let parcel = Parcel { msg, hdr, body, deadline: cx.now + limit, limit };
+        let p = &self.pairs[pair as usize];
+        let d = &p.dirs[dir];
+        if way.transport == Transport::Datagram
+            || (p.open[dir] != 0
+                && d.queue.is_empty()
+                && (d.unread == 0 || d.unread + parcel.wire_len() <= WINDOW))
+        {
+            self.write(cx, pair, dir, parcel);
+            return Ok(());
+        }
+        if p.open[dir] == 0 {
+            self.want(cx, pair, dir, limit)?;
+        }
+        self.enqueue(cx, pair, dir, parcel);
+        Ok(())
+    }
+
+    fn resume(
+        &mut self,
+        cx: &mut Cx<'_, MessageEvent>,
+        host: HostId,
+        _ni: NiId,
+        rx: RxId,
+        verdict: Verdict,
+    ) {
+        self.resumed(cx, host, rx, verdict);
+    }
+
+    fn flush(&mut self, _cx: &mut Cx<'_, MessageEvent>, _host: HostId) {}
+
+    fn event(&mut self, cx: &mut Cx<'_, MessageEvent>, event: MessageEvent) {
+        match event.0 {
+            What::Arrive { pair, dir, made, parcel } => {
+                self.arrive(cx, pair, usize::from(dir), made, parcel);
+            }
+            What::Retry { pair, dir, made } => self.retry(cx, pair, usize::from(dir), made),
+            What::Expire { pair, dir } => self.expire(cx, pair, usize::from(dir)),
+            What::Syn { pair, end, attempt, wait } => {
+                self.syn(cx, pair, usize::from(end), attempt, wait);
+            }
+            What::Up { pair, end, attempt } => self.up(cx, pair, usize::from(end), attempt),
+            What::Failed { pair, end, attempt, errno } => {
+                self.failed(cx, pair, usize::from(end), attempt, errno);
+            }
+        }
+    }
+
+    fn happened(&mut self, cx: &mut Cx<'_, MessageEvent>, what: &Happening<'_>) {
+        match *what {
+            Happening::RailAdded(_) | Happening::LinksChanged => {}
+            Happening::RailRemoved(rail, _) => {
+                for (pair, end) in self.pairs_of(rail) {
+                    self.end_gone(cx, pair, end, true);
+                }
+            }
+            Happening::HostDied(host) => {
+                let rails: Vec<RailIx> =
+                    cx.hosts[host.0 as usize].rails.iter().map(|r| r.ix).collect();
+                for rail in rails {
+                    for (pair, end) in self.pairs_of(rail) {
+                        self.end_gone(cx, pair, end, false);
+                    }
+                }
+            }
+            Happening::Reset(is_meant) => {
+                for pair in 0..self.pairs.len() {
+                    let [a, b] = self.pairs[pair].ends;
+                    if is_meant(a, b) {
+                        self.reset(cx, pair as u32);
+                    }
+                }
+            }
+        }
+    }
+
+    fn in_hand(&self) -> usize {
+        self.in_hand
+    }
+}

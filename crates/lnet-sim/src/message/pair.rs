@@ -1,0 +1,86 @@
+//! What is between two rails: a connection that each end believes in or not, attempts to make one,
+//! and messages in each direction.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use lnet_types::{Instant, MsgId, RxId};
+use lnet_wire::Hdr;
+
+use crate::directory::RailIx;
+use crate::memory::Body;
+
+/// A message in a driver's hands, or on its way.
+#[derive(Clone, Debug)]
+pub(super) struct Parcel {
+    pub(super) msg: MsgId,
+    pub(super) hdr: Hdr,
+    pub(super) body: Body,
+    /// When its driver gives up on it, if it has not been written by then.
+    pub(super) deadline: Instant,
+    /// How long the transport may take to have it acknowledged.
+    pub(super) limit: Duration,
+}
+
+impl Parcel {
+    /// Bytes on the wire: with the header and what frames it.
+    pub(super) fn wire_len(&self) -> u64 {
+        u64::from(self.body.len()) + FRAMING
+    }
+}
+
+/// Bytes around a payload: header, frame, TCP and IP.
+const FRAMING: u64 = 160;
+
+/// Attempts of one end to connect.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Dial {
+    pub(super) trying: bool,
+    /// Counts attempts, so that what belongs to an older one is known.
+    pub(super) attempt: u32,
+    pub(super) not_before: Instant,
+    pub(super) backoff: Duration,
+}
+
+/// One direction: from `ends[n]` to the other.
+#[derive(Debug, Default)]
+pub(super) struct Dir {
+    /// Not written: no connection yet, or no room.
+    pub(super) queue: VecDeque<Parcel>,
+    /// Written, and swallowed by the fabric so far: the transport repeats them.
+    pub(super) stalled: VecDeque<Parcel>,
+    pub(super) stalled_since: Instant,
+    pub(super) rto: Duration,
+    /// Arrived behind one that the receiver has deferred, which is the first.
+    pub(super) held: VecDeque<Parcel>,
+    pub(super) deferred: Option<RxId>,
+    /// Bytes written and not read at the other end.
+    pub(super) unread: u64,
+    /// When the last one arrives: streams keep their order.
+    pub(super) last_arrival: Instant,
+}
+
+/// Two rails. Connections have numbers; an end believes in one, or in none (0).
+#[derive(Debug)]
+pub(super) struct Pair {
+    pub(super) ends: [RailIx; 2],
+    pub(super) made: u32,
+    pub(super) open: [u32; 2],
+    pub(super) dial: [Dial; 2],
+    pub(super) dirs: [Dir; 2],
+    /// When each end last heard of the other, by the world's clock.
+    pub(super) heard: [Instant; 2],
+}
+
+impl Pair {
+    pub(super) fn new(ends: [RailIx; 2]) -> Self {
+        Self {
+            ends,
+            made: 0,
+            open: [0; 2],
+            dial: Default::default(),
+            dirs: Default::default(),
+            heard: [Instant::ZERO; 2],
+        }
+    }
+}

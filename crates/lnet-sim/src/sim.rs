@@ -1,0 +1,464 @@
+//! A world that runs: hosts, the fabric between them, what happens and who looks on.
+//!
+//! ```text
+//!   Scenario ─► Sim::new ─► step: next event ─► host, fabric, program or fault
+//!                                                  │
+//!                            settle: outputs to the fabric, events to programs, until all is quiet
+//!                                                  │
+//!                            observers see it; the next event
+//! ```
+//!
+//! One event at a time, one clock, one order. After each event every host that was touched is
+//! drained, as the turn of a real node does it (`lnet-rt`, `shard.rs`).
+
+mod faults;
+mod life;
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use lnet::{Driver, Output};
+use lnet_scenario::Scenario;
+use lnet_types::{Instant, Nid, Prng};
+
+use crate::directory::{Directory, HostId, RailIx};
+use crate::fabric::{Cx, Fabric, Happening};
+use crate::host::Host;
+use crate::links::{Links, RuleId};
+use crate::message::Messages;
+use crate::observe::{Observer, Seen, View, Violation, is_control};
+use crate::programs::{Note, Programs, Wish};
+use crate::queue::Queue;
+use crate::tally::Tally;
+
+/// Something to come.
+#[derive(Debug)]
+pub(crate) enum Event<E> {
+    Fabric(E),
+    /// A node's timer may be due.
+    Timer(HostId),
+    Wish(HostId, Wish),
+    FaultBegins(usize),
+    FaultEnds(usize),
+    /// The carrier of a flapping rail goes or comes.
+    Flap {
+        index: usize,
+        down: bool,
+    },
+    Sample,
+}
+
+/// How a world is watched.
+#[derive(Clone, Copy, Debug)]
+pub struct Watch {
+    /// How often observers are shown [`Seen::Sample`].
+    pub sample_every: Duration,
+    /// How long after the scenario's end things may still come to an end, before observers judge
+    /// what is left.
+    pub grace: Duration,
+}
+
+impl Default for Watch {
+    fn default() -> Self {
+        Self { sample_every: Duration::from_millis(500), grace: Duration::from_secs(30) }
+    }
+}
+
+/// A world, over some fabric.
+pub struct Sim<F: Fabric = Messages> {
+    pub(crate) scenario: Arc<Scenario>,
+    pub(crate) seed: u64,
+    pub(crate) now: Instant,
+    pub(crate) queue: Queue<Event<F::Event>>,
+    pub(crate) hosts: Vec<Host>,
+    pub(crate) directory: Directory,
+    pub(crate) links: Links,
+    pub(crate) fabric: F,
+    pub(crate) programs: Programs,
+    pub(crate) rng: Prng,
+    pub(crate) dirty: Vec<HostId>,
+    pub(crate) observers: Vec<Box<dyn Observer>>,
+    pub(crate) tally: Tally,
+    pub(crate) violation: Option<Violation>,
+    /// Rules of faults that are in force.
+    pub(crate) rules: BTreeMap<usize, Vec<RuleId>>,
+    /// What hosts that stand still will do when they go on.
+    pub(crate) stash: BTreeMap<HostId, Vec<Event<F::Event>>>,
+    /// Rails without carrier: how many faults say so.
+    pub(crate) carriers: BTreeMap<RailIx, u16>,
+    /// Rails that a fault has added or removed, with their NIDs.
+    pub(crate) moved: BTreeMap<usize, Vec<(HostId, Nid, u16)>>,
+    pub(crate) gateways: BTreeMap<(HostId, Nid), bool>,
+    watch: Watch,
+}
+
+impl<F: Fabric> Sim<F> {
+    /// The world of a scenario, at its beginning. `seed` instead of the scenario's own gives
+    /// another play of the same.
+    pub fn new(scenario: Arc<Scenario>, seed: Option<u64>, fabric: F) -> Self {
+        let seed = seed.unwrap_or(scenario.seed);
+        let mut rng = Prng::new(seed);
+        let programs = Programs::new(scenario.clone(), rng.split());
+        let mut sim = Self {
+            links: Links::new(&scenario.world),
+            seed,
+            now: Instant::ZERO,
+            queue: Queue::new(),
+            hosts: Vec::new(),
+            directory: Directory::default(),
+            fabric,
+            programs,
+            rng,
+            dirty: Vec::new(),
+            observers: Vec::new(),
+            tally: Tally::new(&scenario),
+            violation: None,
+            rules: BTreeMap::new(),
+            stash: BTreeMap::new(),
+            carriers: BTreeMap::new(),
+            moved: BTreeMap::new(),
+            gateways: BTreeMap::new(),
+            watch: Watch::default(),
+            scenario,
+        };
+        sim.populate();
+        for (n, fault) in sim.scenario.faults.iter().enumerate() {
+            sim.queue.push(time(fault.at), Event::FaultBegins(n));
+        }
+        sim
+    }
+
+    /// Somebody looks on. To be called before the run.
+    pub fn observe(&mut self, observer: Box<dyn Observer>) {
+        self.observers.push(observer);
+    }
+
+    /// Changes how the world is watched. To be called before the run.
+    pub fn set_watch(&mut self, watch: Watch) {
+        self.watch = watch;
+    }
+
+    /// The world as it is.
+    pub fn view(&self) -> View<'_> {
+        View {
+            now: self.now,
+            scenario: &self.scenario,
+            hosts: &self.hosts,
+            directory: &self.directory,
+            links: &self.links,
+            in_hand: self.fabric.in_hand(),
+        }
+    }
+
+    /// What was counted so far.
+    pub fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// The seed of this play.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// Events that are to come.
+    pub fn pending(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Plays the scenario to its end, and lets what is under way come to an end.
+    ///
+    /// # Errors
+    /// The first thing that an observer did not allow.
+    pub fn run(&mut self) -> Result<(), Violation> {
+        self.programs.watched = !self.observers.is_empty();
+        if !self.observers.is_empty() {
+            self.queue.push(self.now, Event::Sample);
+        }
+        self.run_until(time(self.scenario.duration))?;
+        self.run_until(time(self.scenario.duration + self.watch.grace))?;
+        self.finish()
+    }
+
+    /// Plays up to `end`, that included.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub fn run_until(&mut self, end: Instant) -> Result<(), Violation> {
+        self.settle();
+        while let Some(at) = self.queue.next_at().filter(|at| *at <= end) {
+            let Some((_, event)) = self.queue.pop() else { break };
+            self.now = self.now.max(at);
+            self.tally.events += 1;
+            self.handle(event);
+            self.settle();
+            if let Some(violation) = self.violation.take() {
+                return Err(violation);
+            }
+        }
+        self.now = self.now.max(end);
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), Violation> {
+        self.tally.close(&self.hosts);
+        let mut observers = core::mem::take(&mut self.observers);
+        let view = self.view();
+        let outcome = observers.iter_mut().try_for_each(|o| {
+            let checker = o.name();
+            o.finish(&view).map_err(|what| Violation { at: view.now, checker, what })
+        });
+        self.observers = observers;
+        outcome
+    }
+
+    fn handle(&mut self, event: Event<F::Event>) {
+        match event {
+            Event::Fabric(event) => self.with_fabric(|fabric, cx| fabric.event(cx, event)),
+            Event::Timer(id) => {
+                let host = &mut self.hosts[id.0 as usize];
+                if host.paused {
+                    return self.stash.entry(id).or_default().push(Event::Timer(id));
+                }
+                // Only the earliest counts: others were meant for something that is over.
+                if host.armed > self.now || !host.alive {
+                    return;
+                }
+                host.armed = Instant::FAR_FUTURE;
+                let local = host.clock.local(self.now);
+                if host.node.poll_timeout().is_some_and(|t| t <= local) {
+                    host.node.handle_timeout(local);
+                }
+                self.touch(id);
+            }
+            Event::Wish(id, wish) => {
+                let host = &mut self.hosts[id.0 as usize];
+                if host.paused {
+                    return self.stash.entry(id).or_default().push(Event::Wish(id, wish));
+                }
+                if host.alive {
+                    self.programs.due(self.now, id, host, wish);
+                    self.collect();
+                    self.touch(id);
+                }
+            }
+            Event::FaultBegins(n) => self.fault_begins(n),
+            Event::FaultEnds(n) => self.fault_ends(n),
+            Event::Flap { index, down } => self.flap(index, down),
+            Event::Sample => {
+                if self.hosts.len() > ROUTES_WATCHED_HOSTS_MAX {
+                    for n in 0..self.hosts.len() as u32 {
+                        self.watch_routes(HostId(n));
+                    }
+                }
+                self.see(&Seen::Sample);
+                let end = time(self.scenario.duration + self.watch.grace);
+                if self.now < end {
+                    self.queue.push(self.now + self.watch.sample_every, Event::Sample);
+                }
+            }
+        }
+    }
+
+    /// Lets the fabric do something.
+    pub(crate) fn with_fabric<R>(
+        &mut self,
+        f: impl FnOnce(&mut F, &mut Cx<'_, F::Event>) -> R,
+    ) -> R {
+        let mut cx = Cx {
+            now: self.now,
+            hosts: &mut self.hosts,
+            directory: &mut self.directory,
+            links: &self.links,
+            rng: &mut self.rng,
+            queue: &mut self.queue,
+            dirty: &mut self.dirty,
+        };
+        f(&mut self.fabric, &mut cx)
+    }
+
+    pub(crate) fn tell_fabric(&mut self, what: &Happening<'_>) {
+        self.with_fabric(|fabric, cx| fabric.happened(cx, what));
+    }
+
+    /// Puts a host on the list of those to be looked after.
+    pub(crate) fn touch(&mut self, id: HostId) {
+        let host = &mut self.hosts[id.0 as usize];
+        if !host.dirty {
+            host.dirty = true;
+            self.dirty.push(id);
+        }
+    }
+
+    /// Shows observers something.
+    pub(crate) fn see(&mut self, seen: &Seen<'_>) {
+        self.tally.see(self.now, seen, &self.scenario, &self.directory);
+        if self.observers.is_empty() || self.violation.is_some() {
+            return;
+        }
+        let mut observers = core::mem::take(&mut self.observers);
+        let view = self.view();
+        let mut violation = None;
+        for o in &mut observers {
+            if let Err(what) = o.see(seen, &view) {
+                violation = Some(Violation { at: self.now, checker: o.name(), what });
+                break;
+            }
+        }
+        self.observers = observers;
+        self.violation = violation;
+    }
+
+    /// Takes over what programs wish for and tell.
+    pub(crate) fn collect(&mut self) {
+        for (host, at, wish) in self.programs.wishes.drain(..) {
+            self.queue.push(at.max(self.now), Event::Wish(host, wish));
+        }
+        if self.programs.notes.is_empty() {
+            return;
+        }
+        let mut notes = core::mem::take(&mut self.programs.notes);
+        for note in notes.drain(..) {
+            match note {
+                Note::Begun { host, workload, attempt, to, again } => {
+                    self.see(&Seen::Begun { host, workload, attempt, to, again });
+                }
+                Note::Failed { host, attempt, why } => {
+                    self.see(&Seen::Failed { host, attempt, why });
+                }
+                Note::Ended { host, workload, attempt, took, well } => {
+                    self.see(&Seen::Ended { host, workload, attempt, took, well });
+                }
+                Note::Delivered { host, attempt, answer, intact } => {
+                    self.see(&Seen::Delivered { host, attempt, answer, intact });
+                }
+                Note::Posted { host, buffer, floating } => {
+                    self.see(&Seen::Posted { host, buffer, floating });
+                }
+                Note::Told { host, buffer, event } => {
+                    self.see(&Seen::Told { host, buffer, event: &event });
+                }
+                Note::Gap { length } => self.tally.gap(length),
+            }
+        }
+        self.programs.notes = notes;
+    }
+
+    /// Looks after all hosts that were touched, until all is quiet.
+    fn settle(&mut self) {
+        let mut at = 0;
+        while let Some(&id) = self.dirty.get(at) {
+            at += 1;
+            self.hosts[id.0 as usize].dirty = false;
+            self.look_after(id);
+        }
+        self.dirty.clear();
+    }
+
+    /// The turn of one host.
+    fn look_after(&mut self, id: HostId) {
+        let n = id.0 as usize;
+        if !self.hosts[n].is_running() {
+            return;
+        }
+        let lo_ni = self.hosts[n].node.loopback();
+        loop {
+            let mut busy = false;
+            while let Some(event) = self.hosts[n].node.poll_event() {
+                self.programs.event(self.now, id, &mut self.hosts[n], &event);
+                busy = true;
+            }
+            while let Some(report) = self.hosts[n].node.poll_report() {
+                self.programs.report(self.now, id, &mut self.hosts[n], report);
+                busy = true;
+            }
+            if busy {
+                self.collect();
+            }
+            let mut looped = false;
+            while let Some(output) = self.hosts[n].node.poll_output() {
+                looped |= self.carry_out(id, lo_ni, output);
+                busy = true;
+            }
+            if looped {
+                let host = &mut self.hosts[n];
+                let local = host.clock.local(self.now);
+                host.lo.flush(local, &mut host.node, &mut host.mem);
+            }
+            if !busy {
+                break;
+            }
+        }
+        self.with_fabric(|fabric, cx| fabric.flush(cx, id));
+        self.arm(id);
+        self.watch_health(id);
+        if self.hosts.len() <= ROUTES_WATCHED_HOSTS_MAX {
+            self.watch_routes(id);
+        }
+    }
+
+    /// Carries out what a node wants; whether the loopback driver has something to do.
+    fn carry_out(&mut self, id: HostId, lo: Option<lnet_types::NiId>, output: Output) -> bool {
+        let n = id.0 as usize;
+        match output {
+            Output::Send(t) if Some(t.ni) == lo => {
+                let host = &mut self.hosts[n];
+                let (local, msg) = (host.clock.local(self.now), t.msg);
+                if let Err(fault) = host.lo.send(local, t, &host.mem) {
+                    host.node.tx_refused(local, msg, fault);
+                }
+                true
+            }
+            Output::Send(t) => {
+                let msg = t.msg;
+                self.tally.sent(self.now, id, &t, is_control(&t));
+                let shown = (!self.observers.is_empty()).then(|| t.clone());
+                let rail = self.hosts[n].rail_of(t.ni);
+                let outcome = self.with_fabric(|fabric, cx| fabric.send(cx, id, t));
+                if let (Some(transmit), Some(rail)) = (&shown, rail) {
+                    let refused = outcome.err();
+                    self.see(&Seen::Sent { host: id, rail, transmit, refused });
+                }
+                if let Err(fault) = outcome {
+                    let host = &mut self.hosts[n];
+                    let local = host.clock.local(self.now);
+                    host.node.tx_refused(local, msg, fault);
+                }
+                false
+            }
+            Output::Resume { ni, rx, verdict } if Some(ni) == lo => {
+                let host = &mut self.hosts[n];
+                let local = host.clock.local(self.now);
+                host.lo.resume(local, rx, verdict, &mut host.node, &mut host.mem);
+                true
+            }
+            Output::Resume { ni, rx, verdict } => {
+                self.with_fabric(|fabric, cx| fabric.resume(cx, id, ni, rx, verdict));
+                false
+            }
+            Output::Release(region) => {
+                self.hosts[n].mem.remove(region);
+                false
+            }
+        }
+    }
+
+    /// Sees to it that a node's next deadline is kept.
+    pub(crate) fn arm(&mut self, id: HostId) {
+        let host = &mut self.hosts[id.0 as usize];
+        let Some(local) = host.node.poll_timeout() else { return };
+        let at = host.clock.global(local).max(self.now);
+        if at < host.armed {
+            host.armed = at;
+            self.queue.push(at, Event::Timer(id));
+        }
+    }
+}
+
+/// In larger worlds routes are looked at with each sample only.
+const ROUTES_WATCHED_HOSTS_MAX: usize = 64;
+
+/// A time of the scenario as one of the world.
+pub(crate) fn time(d: Duration) -> Instant {
+    Instant::ZERO + d
+}

@@ -1,0 +1,220 @@
+//! Hosts come to life, die, and change their interfaces; their health is watched.
+
+use lnet::{Link, NiSpec, Node, NodeConfig, RouteView, Tunables};
+use lnet_scenario::{NodeId, RailRef};
+use lnet_types::{Instant, Nid, Prng};
+
+use std::collections::BTreeMap;
+
+use super::Sim;
+use crate::directory::{HostId, RailInfo, RailIx};
+use crate::fabric::{Fabric, Happening};
+use crate::host::{Clock, Host, HostRail, lnd_timeout};
+use crate::memory::Mem;
+use crate::observe::Seen;
+
+/// What clocks show when the world begins: a node that has just been switched on is no special case.
+const CLOCKS_BEGIN: Instant = Instant::from_secs(1000);
+/// Wall-clock time at the beginning, for incarnations: nanoseconds.
+const WALL_BEGIN: u64 = 1_800_000_000_000_000_000;
+
+impl<F: Fabric> Sim<F> {
+    /// All hosts at the beginning.
+    pub(super) fn populate(&mut self) {
+        for n in 0..self.scenario.world.nodes.len() as u32 {
+            let id = HostId(n);
+            let clock = Clock::beginning(CLOCKS_BEGIN);
+            let host = Host {
+                node: self.node(id, 1, clock.local(self.now)),
+                mem: Mem::new(F::MOVES_BYTES),
+                clock,
+                rails: Vec::new(),
+                alive: true,
+                paused: false,
+                starved: false,
+                incarnation: 1,
+                lo: lnet::Loopback::new(),
+                armed: Instant::FAR_FUTURE,
+                dirty: false,
+                health_seen: 0,
+                ailing: BTreeMap::new(),
+            };
+            self.hosts.push(host);
+            let nids: Vec<Nid> =
+                self.scenario.world.nodes[n as usize].rails.iter().map(|r| r.nid).collect();
+            self.equip(id, &nids);
+        }
+    }
+
+    fn node(&self, id: HostId, life: u32, local: Instant) -> Node {
+        let group = self.scenario.world.group_of(NodeId(id.0));
+        let profile = group.map_or(self.scenario.profile, |g| g.profile);
+        let mut tunables = Tunables::new(profile);
+        // They were checked when the scenario was read.
+        let _ = group.map(|g| tunables.set_all(&g.tunables));
+        let mixed = self.seed ^ u64::from(id.0) << 32 ^ u64::from(life);
+        let config = NodeConfig {
+            seed: Prng::new(mixed).next_u64(),
+            interface_cookie: WALL_BEGIN + self.now.as_nanos() + u64::from(id.0),
+            tunables,
+        };
+        Node::new(config, local)
+    }
+
+    /// Gives a new node its interfaces, routes and programs.
+    fn equip(&mut self, id: HostId, nids: &[Nid]) {
+        let spec = self.scenario.world.nodes[id.0 as usize].rails.clone();
+        for ((n, rail), nid) in (0u16..).zip(spec).zip(nids) {
+            let origin = RailRef { node: NodeId(id.0), rail: n };
+            self.add_rail(id, *nid, rail.net, Some(origin));
+        }
+        let scenario = self.scenario.clone();
+        let host = &mut self.hosts[id.0 as usize];
+        let local = host.clock.local(self.now);
+        if let Some(group) = scenario.world.group_of(NodeId(id.0)) {
+            for route in group.routes.iter() {
+                if let Err(e) = host.node.add_route(local, *route) {
+                    self.tally.complaints.push(format!(
+                        "{}: route to {} by {}: {e}",
+                        scenario.world.name(NodeId(id.0)),
+                        route.net,
+                        route.gateway
+                    ));
+                }
+            }
+            if group.router
+                && let Err(errno) = host.node.enable_routing(local, &mut host.mem)
+            {
+                let name = scenario.world.name(NodeId(id.0));
+                self.tally.complaints.push(format!("{name}: routing: {errno}"));
+            }
+        }
+        self.programs.set_nids(id, nids.to_vec());
+        self.programs.born(self.now, id, &mut self.hosts[id.0 as usize]);
+        self.collect();
+        self.touch(id);
+    }
+
+    /// A host gets an interface.
+    pub(super) fn add_rail(&mut self, id: HostId, nid: Nid, net: u16, origin: Option<RailRef>) {
+        let n = id.0 as usize;
+        let tunables = self.scenario.world.nets[usize::from(net)].tunables;
+        let host = &mut self.hosts[n];
+        let local = host.clock.local(self.now);
+        let spec = NiSpec { nid, interface: None, tunables, lnd_timeout: lnd_timeout(&host.node) };
+        let ni = match host.node.add_ni(local, spec) {
+            Ok(ni) => ni,
+            Err(errno) => {
+                return self.tally.complaints.push(format!("{nid} can't be added: {errno}"));
+            }
+        };
+        let ix = self.directory.add(RailInfo { nid, host: Some(id), net, present: true, origin });
+        host.rails.push(HostRail { ix, ni });
+        if self.carriers.get(&ix).is_some_and(|n| *n > 0) {
+            host.node.link_changed(local, ni, Link::Down);
+        }
+        self.tell_fabric(&Happening::RailAdded(ix));
+        self.touch(id);
+    }
+
+    /// An interface of a host goes.
+    pub(super) fn remove_rail(&mut self, ix: RailIx) {
+        let Some(id) = self.directory.rail(ix).host else { return };
+        let Some(ni) = self.hosts[id.0 as usize].ni_of(ix) else { return };
+        self.tell_fabric(&Happening::RailRemoved(ix, ni));
+        self.directory.set_present(ix, false);
+        let host = &mut self.hosts[id.0 as usize];
+        host.rails.retain(|r| r.ix != ix);
+        let local = host.clock.local(self.now);
+        // It is there: this is its id.
+        let _ = host.node.del_ni(local, ni);
+        self.touch(id);
+    }
+
+    /// A host dies without a word.
+    pub(super) fn kill(&mut self, id: HostId) {
+        if !self.hosts[id.0 as usize].alive {
+            return;
+        }
+        self.tell_fabric(&Happening::HostDied(id));
+        let host = &mut self.hosts[id.0 as usize];
+        host.alive = false;
+        self.tally.bury(host);
+        let rails: Vec<RailIx> = host.rails.iter().map(|r| r.ix).collect();
+        for ix in rails {
+            self.links.darken(ix, true);
+        }
+        self.programs.died(id);
+        self.stash.remove(&id);
+        self.see(&Seen::Died { host: id });
+    }
+
+    /// A host comes back as another incarnation.
+    pub(super) fn revive(&mut self, id: HostId, nids: Option<&[Nid]>) {
+        let n = id.0 as usize;
+        if self.hosts[n].alive {
+            return;
+        }
+        for rail in core::mem::take(&mut self.hosts[n].rails) {
+            self.links.darken(rail.ix, false);
+            self.directory.set_present(rail.ix, false);
+        }
+        let life = self.hosts[n].incarnation + 1;
+        let local = self.hosts[n].clock.local(self.now);
+        let node = self.node(id, life, local);
+        let host = &mut self.hosts[n];
+        host.node = node;
+        host.mem = Mem::new(F::MOVES_BYTES);
+        host.lo = lnet::Loopback::new();
+        (host.alive, host.paused, host.incarnation) = (true, false, life);
+        (host.armed, host.health_seen) = (Instant::FAR_FUTURE, 0);
+        host.ailing.clear();
+        self.gateways.retain(|(h, _), _| *h != id);
+        let own: Vec<Nid> = self.scenario.world.nodes[n].rails.iter().map(|r| r.nid).collect();
+        self.equip(id, nids.unwrap_or(&own));
+        self.see(&Seen::Born { host: id });
+    }
+
+    /// Shows what has changed in the health that a node gives to interfaces, and in its routes.
+    pub(super) fn watch_health(&mut self, id: HostId) {
+        let host = &mut self.hosts[id.0 as usize];
+        let count = host.node.health_changes();
+        if host.health_seen == count {
+            return;
+        }
+        host.health_seen = count;
+        let mut now: BTreeMap<Nid, u32> =
+            host.node.ailing().filter(|(_, health)| *health < lnet::HEALTH_MAX).collect();
+        // What is ill and not in recovery any more.
+        for nid in host.ailing.keys() {
+            if let Some(health) = host.node.health_of(*nid).filter(|h| *h < lnet::HEALTH_MAX) {
+                now.insert(*nid, health);
+            }
+        }
+        let before = core::mem::replace(&mut host.ailing, now.clone());
+        let all: Vec<Nid> = before.keys().chain(now.keys()).copied().collect();
+        let health = |m: &BTreeMap<Nid, u32>, nid| m.get(nid).copied().unwrap_or(lnet::HEALTH_MAX);
+        let mut changes: Vec<(Nid, u32, u32)> =
+            all.iter().map(|nid| (*nid, health(&before, nid), health(&now, nid))).collect();
+        changes.sort_unstable();
+        changes.dedup();
+        for (nid, from, to) in changes.into_iter().filter(|(_, from, to)| from != to) {
+            self.see(&Seen::Health { host: id, nid, from, to });
+        }
+    }
+
+    /// Shows which routes went up or down since the last look.
+    pub(super) fn watch_routes(&mut self, id: HostId) {
+        let views = self.hosts[id.0 as usize].node.route_views();
+        let mut up: BTreeMap<Nid, bool> = BTreeMap::new();
+        for RouteView { gateway, up: is_up, .. } in views {
+            *up.entry(gateway).or_insert(false) |= is_up;
+        }
+        for (gateway, up) in up {
+            let before = self.gateways.insert((id, gateway), up);
+            if before.is_some_and(|before| before != up) {
+                self.see(&Seen::Route { host: id, gateway, up });
+            }
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! What is counted of every run, whoever looks on: the figures behind the summary and the bars.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+
+use hdrhistogram::Histogram;
+use lnet::{DropReason, Node, Transmit};
+use lnet_scenario::{FaultKind, Place, Scenario};
+use lnet_types::{Instant, Nid};
+
+use crate::directory::{Directory, HostId, Lookup};
+use crate::host::Host;
+use crate::observe::Seen;
+
+/// A fault, and when somebody noticed.
+#[derive(Clone, Debug)]
+pub struct FaultSeen {
+    /// Index in [`Scenario::faults`].
+    pub index: usize,
+    /// When it began.
+    pub began: Instant,
+    /// When it ended, if it has.
+    pub ended: Option<Instant>,
+    /// After which time who noticed what.
+    pub noticed: Option<(Duration, HostId, String)>,
+    /// The NIDs that it is about; all if empty.
+    about: BTreeSet<Nid>,
+}
+
+/// Figures of a run.
+#[derive(Debug)]
+pub struct Tally {
+    /// Events of the world.
+    pub events: u64,
+    /// Messages that nodes handed to drivers.
+    pub messages: u64,
+    /// Their payload, bytes.
+    pub bytes: u64,
+    /// Pings, pushes and their answers among them.
+    pub control: u64,
+    /// Most of these that one host sent in one second, and which.
+    pub control_rate_max: (u64, Option<HostId>),
+    /// Attempts begun.
+    pub attempts: u64,
+    /// Exchanges that ended well.
+    pub completed: u64,
+    /// Exchanges that failed.
+    pub errors: u64,
+    /// Messages that reached a program twice.
+    pub duplicates: u64,
+    /// Messages that arrived with other bytes than were sent.
+    pub damaged: u64,
+    /// Messages that nodes sent again.
+    pub resends: u64,
+    /// Responses that nodes missed.
+    pub response_timeouts: u64,
+    /// Messages that nodes dropped, by reason.
+    pub drops: BTreeMap<DropReason, u64>,
+    /// Times of exchanges that ended well, nanoseconds.
+    pub stalls: Histogram<u64>,
+    /// Longest time in which a flow with something under way finished nothing.
+    pub gap_max: Duration,
+    /// Faults, in order of their beginning.
+    pub faults: Vec<FaultSeen>,
+    /// Interfaces that somebody takes for ill.
+    pub ill: BTreeSet<(HostId, Nid)>,
+    /// When the last one was well again.
+    pub well_since: Instant,
+    /// What could not be done as the scenario asks.
+    pub complaints: Vec<String>,
+    /// Per host: the current second, and control messages in it.
+    seconds: Vec<(u64, u64)>,
+    /// Attempts delivered last, by slot: requests and answers.
+    delivered: Lookup<u64, [u64; 4]>,
+}
+
+impl Tally {
+    pub(crate) fn new(scenario: &Scenario) -> Self {
+        Self {
+            events: 0,
+            messages: 0,
+            bytes: 0,
+            control: 0,
+            control_rate_max: (0, None),
+            attempts: 0,
+            completed: 0,
+            errors: 0,
+            duplicates: 0,
+            damaged: 0,
+            resends: 0,
+            response_timeouts: 0,
+            drops: BTreeMap::new(),
+            // Three digits are more than anybody reads; it grows with its greatest value.
+            stalls: Histogram::new(3).unwrap_or_else(|e| unreachable!("three digits are few: {e}")),
+            gap_max: Duration::ZERO,
+            faults: Vec::new(),
+            ill: BTreeSet::new(),
+            well_since: Instant::ZERO,
+            complaints: Vec::new(),
+            seconds: vec![(0, 0); scenario.world.nodes.len()],
+            delivered: Lookup::default(),
+        }
+    }
+
+    /// A node has handed a message to a driver.
+    pub(crate) fn sent(&mut self, now: Instant, host: HostId, t: &Transmit, control: bool) {
+        self.messages += 1;
+        self.bytes += u64::from(t.hdr.payload_len);
+        if !control {
+            return;
+        }
+        self.control += 1;
+        let Some((second, count)) = self.seconds.get_mut(host.0 as usize) else { return };
+        if *second != now.as_secs() {
+            (*second, *count) = (now.as_secs(), 0);
+        }
+        *count += 1;
+        if *count > self.control_rate_max.0 {
+            self.control_rate_max = (*count, Some(host));
+        }
+    }
+
+    pub(crate) fn gap(&mut self, length: Duration) {
+        self.gap_max = self.gap_max.max(length);
+    }
+
+    pub(crate) fn see(
+        &mut self,
+        now: Instant,
+        seen: &Seen<'_>,
+        scenario: &Scenario,
+        directory: &Directory,
+    ) {
+        match *seen {
+            Seen::Begun { .. } => self.attempts += 1,
+            Seen::Ended { took, well: true, .. } => {
+                self.completed += 1;
+                self.stalls.saturating_record(took.as_nanos() as u64);
+            }
+            Seen::Ended { well: false, .. } => self.errors += 1,
+            Seen::Delivered { attempt, answer, intact, .. } => {
+                self.damaged += u64::from(intact == Some(false));
+                let slot = (attempt.0 & 0xff_ffff) << 1 | u64::from(answer);
+                let recent = self.delivered.entry(slot).or_default();
+                if recent.contains(&attempt.0) {
+                    self.duplicates += 1;
+                } else {
+                    recent.rotate_right(1);
+                    recent[0] = attempt.0;
+                }
+            }
+            Seen::Health { host, nid, from, to } => {
+                if to == lnet::HEALTH_MAX {
+                    self.ill.remove(&(host, nid));
+                    self.note_well(now);
+                } else {
+                    self.ill.insert((host, nid));
+                }
+                if to < from {
+                    self.notice(now, host, nid, || format!("health {from} → {to} of {nid}"));
+                }
+            }
+            Seen::Route { host, gateway, up: false } => {
+                self.notice(now, host, gateway, || format!("route by {gateway} down"));
+            }
+            Seen::Fault { index, kind, begins: true } => {
+                let about = about(kind, scenario);
+                // Its own node is told.
+                let told = matches!(kind, FaultKind::Carrier(_) | FaultKind::Flap { .. });
+                let host = about.first().and_then(|nid| directory.find(*nid));
+                let host = host.and_then(|ix| directory.rail(ix).host).filter(|_| told);
+                let noticed = host.map(|h| (Duration::ZERO, h, "told by its driver".to_owned()));
+                self.faults.push(FaultSeen { index, began: now, ended: None, noticed, about });
+            }
+            Seen::Fault { index, begins: false, .. } => {
+                for f in self.faults.iter_mut().filter(|f| f.index == index) {
+                    f.ended = Some(now);
+                }
+            }
+            Seen::Died { host } => {
+                self.ill.retain(|(h, _)| *h != host);
+                self.note_well(now);
+            }
+            Seen::Route { .. }
+            | Seen::Failed { .. }
+            | Seen::Posted { .. }
+            | Seen::Told { .. }
+            | Seen::Sent { .. }
+            | Seen::Born { .. }
+            | Seen::Sample => {}
+        }
+    }
+
+    fn note_well(&mut self, now: Instant) {
+        if self.ill.is_empty() {
+            self.well_since = now;
+        }
+    }
+
+    fn notice(&mut self, now: Instant, host: HostId, nid: Nid, what: impl Fn() -> String) {
+        for f in &mut self.faults {
+            let over = f.ended.is_some_and(|e| now > e + Duration::from_secs(1));
+            if f.noticed.is_none() && !over && (f.about.is_empty() || f.about.contains(&nid)) {
+                f.noticed = Some((now.saturating_since(f.began), host, what()));
+            }
+        }
+    }
+
+    /// A node is gone, with its counters.
+    pub(crate) fn bury(&mut self, host: &Host) {
+        self.add(&host.node);
+    }
+
+    fn add(&mut self, node: &Node) {
+        let stats = node.stats();
+        self.resends += u64::from(stats.resend_count);
+        self.response_timeouts += u64::from(stats.response_timeout_count);
+        for (reason, count) in node.drops() {
+            *self.drops.entry(reason).or_default() += count;
+        }
+    }
+
+    /// The run is over.
+    pub(crate) fn close(&mut self, hosts: &[Host]) {
+        for host in hosts.iter().filter(|h| h.alive) {
+            self.add(&host.node);
+        }
+    }
+
+    /// When the last fault that ends has ended.
+    pub fn last_end(&self) -> Option<Instant> {
+        self.faults.iter().filter_map(|f| f.ended).max()
+    }
+
+    /// How long after the end of the last fault everybody was well again; `None` if somebody is ill
+    /// still.
+    pub fn recovery(&self) -> Option<Duration> {
+        let end = self.last_end().unwrap_or(Instant::ZERO);
+        self.ill.is_empty().then(|| self.well_since.saturating_since(end))
+    }
+}
+
+/// The NIDs that a fault is about; none: everybody's.
+fn about(kind: &FaultKind, scenario: &Scenario) -> BTreeSet<Nid> {
+    let nids = |place: &Place| {
+        let rails = place.rails(&scenario.world);
+        rails.into_iter().filter_map(|r| scenario.world.rail(r)).map(|r| r.nid).collect()
+    };
+    match kind {
+        FaultKind::Cut(l) | FaultKind::Refuse(l) | FaultKind::Reset(l) => nids(&l.on),
+        FaultKind::Loss { links, .. }
+        | FaultKind::Corrupt { links, .. }
+        | FaultKind::Duplicate { links, .. }
+        | FaultKind::Reorder { links, .. }
+        | FaultKind::Drop { links, .. }
+        | FaultKind::Delay { links, .. }
+        | FaultKind::Slow { links, .. } => nids(&links.on),
+        FaultKind::Carrier(p)
+        | FaultKind::Flap { on: p, .. }
+        | FaultKind::Kill { nodes: p, .. }
+        | FaultKind::Pause(p)
+        | FaultKind::Drift { nodes: p, .. }
+        | FaultKind::Memory(p)
+        | FaultKind::NiDel(p)
+        | FaultKind::Tune { nodes: p, .. } => nids(p),
+        FaultKind::NiAdd { nids, .. } => nids.iter().copied().collect(),
+        FaultKind::Partition(_) | FaultKind::Quiesce => BTreeSet::new(),
+    }
+}

@@ -1,0 +1,6 @@
+//! Worlds played from their texts.
+
+#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
+mod same;
+mod scenarios;
