@@ -4,7 +4,7 @@
 //! checkers see no difference.
 
 use lnet::{NI_STOPPED, Transmit, Verdict};
-use lnet_types::{Fault, Instant, MsgId, NiId, Prng, RxId};
+use lnet_types::{Fault, Instant, MsgId, NiId, Nid, Prng, RxId};
 
 use crate::directory::{Directory, HostId, RailIx};
 use crate::host::Host;
@@ -88,6 +88,17 @@ pub trait Fabric: Sized {
         host: HostId,
         transmit: Transmit,
     ) -> Result<(), Fault>;
+
+    /// Gives back a message of which not one byte has been handed to the transport: true, and it is
+    /// not reported any more.
+    fn recall(
+        &mut self,
+        cx: &mut Cx<'_, Self::Event>,
+        host: HostId,
+        ni: NiId,
+        to: Nid,
+        msg: MsgId,
+    ) -> bool;
 
     /// A message that was deferred is decided.
     fn resume(

@@ -436,6 +436,14 @@ impl<F: Fabric> Sim<F> {
                 self.with_fabric(|fabric, cx| fabric.resume(cx, id, ni, rx, verdict));
                 false
             }
+            Output::Recall { ni, to, msg } => {
+                if self.with_fabric(|fabric, cx| fabric.recall(cx, id, ni, to.nid, msg)) {
+                    let host = &mut self.hosts[n];
+                    let local = host.clock.local(self.now);
+                    host.node.tx_recalled(local, msg);
+                }
+                false
+            }
             Output::Release(region) => {
                 self.hosts[n].mem.remove(region);
                 false

@@ -50,6 +50,8 @@ impl Messages {
         let errno = Errno::ETIMEDOUT;
         cx.at(cx.now + limit, MessageEvent(What::Failed { pair, end, attempt, errno }));
         cx.at(cx.now, MessageEvent(What::Syn { pair, end, attempt, wait: SYN_WAIT }));
+        self.pairs[pair as usize].dial[usize::from(end)].since = cx.now;
+        self.watch(cx, pair, usize::from(end));
         Ok(())
     }
 

@@ -16,13 +16,14 @@
 
 mod arrive;
 mod dial;
+mod doubt;
 mod pair;
 
 use core::time::Duration;
 
 use lnet::{Transmit, Verdict};
 use lnet_scenario::{Share, Transport};
-use lnet_types::{Errno, Fault, HealthStatus, Instant, NiId, Prng, RxId};
+use lnet_types::{Errno, Fault, HealthStatus, Instant, MsgId, NiId, Nid, Prng, RxId};
 
 use crate::directory::{HostId, Lookup, RailIx};
 use crate::fabric::{Cx, Fabric, GONE, Happening};
@@ -84,6 +85,10 @@ enum What {
     Up { pair: u32, end: u8, attempt: u32 },
     /// It was refused, or has taken too long.
     Failed { pair: u32, end: u8, attempt: u32, errno: Errno },
+    /// What was swallowed then, or asked for, may still have no answer.
+    Suspect { pair: u32, end: u8, since: Instant },
+    /// A doubted rail is asked to prove itself.
+    Proof { pair: u32, end: u8 },
 }
 
 /// Load of an interface: until when it is busy.
@@ -279,6 +284,7 @@ impl Messages {
             (d.stalled_since, d.rto) = (cx.now, RTO);
             let at = cx.now + RTO;
             cx.at(at, MessageEvent(What::Retry { pair, dir: dir as u8, made }));
+            self.watch(cx, pair, dir);
         }
         self.pairs[pair as usize].dirs[dir].stalled.push_back(parcel);
     }
@@ -419,6 +425,7 @@ impl Messages {
     /// An end goes, with its host or its interface. The other one finds out.
     fn end_gone(&mut self, cx: &mut Cx<'_, MessageEvent>, pair: u32, end: usize, told: bool) {
         let p = &mut self.pairs[pair as usize];
+        p.doubted[end] = None;
         p.dial[end] = pair::Dial { attempt: p.dial[end].attempt + 1, ..Default::default() };
         if told {
             self.close(cx, pair, end, Why::Stopped);
@@ -491,6 +498,24 @@ impl Fabric for Messages {
         Ok(())
     }
 
+    fn recall(
+        &mut self,
+        cx: &mut Cx<'_, MessageEvent>,
+        host: HostId,
+        ni: NiId,
+        to: Nid,
+        msg: MsgId,
+    ) -> bool {
+        let Some(from) = cx.hosts[host.0 as usize].rail_of(ni) else { return false };
+        let Some(to) = cx.directory.find(to) else { return false };
+        let (pair, dir) = self.pair(from, to);
+        let queue = &mut self.pairs[pair as usize].dirs[dir].queue;
+        let Some(at) = queue.iter().position(|p| p.msg == msg) else { return false };
+        queue.remove(at);
+        self.in_hand -= 1;
+        true
+    }
+
     fn resume(
         &mut self,
         cx: &mut Cx<'_, MessageEvent>,
@@ -518,6 +543,10 @@ impl Fabric for Messages {
             What::Failed { pair, end, attempt, errno } => {
                 self.failed(cx, pair, usize::from(end), attempt, errno);
             }
+            What::Suspect { pair, end, since } => {
+                self.suspect(cx, pair, usize::from(end), since);
+            }
+            What::Proof { pair, end } => self.prove(cx, pair, usize::from(end)),
         }
     }
 

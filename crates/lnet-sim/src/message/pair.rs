@@ -36,6 +36,7 @@ const FRAMING: u64 = 160;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Dial {
     pub(super) trying: bool,
+    pub(super) since: Instant,
     /// Counts attempts, so that what belongs to an older one is known.
     pub(super) attempt: u32,
     pub(super) not_before: Instant,
@@ -70,6 +71,8 @@ pub(super) struct Pair {
     pub(super) dirs: [Dir; 2],
     /// When each end last heard of the other, by the world's clock.
     pub(super) heard: [Instant; 2],
+    /// Since when each end doubts the rail (DEC-31).
+    pub(super) doubted: [Option<Instant>; 2],
 }
 
 impl Pair {
@@ -81,6 +84,7 @@ impl Pair {
             dial: Default::default(),
             dirs: Default::default(),
             heard: [Instant::ZERO; 2],
+            doubted: [None; 2],
         }
     }
 }
