@@ -38,6 +38,8 @@ pub enum Reply {
     Faults(Vec<FaultSnapshot>),
     /// Explanations, each a table for people: what stands in it has no keys.
     Texts(Vec<String>),
+    /// What the console of selftest answers.
+    Selftest(lnet_selftest::Answer),
     /// NIDs, in order.
     Nids(#[serde(with = "text::nids")] Vec<Nid>),
 }

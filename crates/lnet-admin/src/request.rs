@@ -162,6 +162,13 @@ pub enum Request {
         /// At most so many.
         count: u32,
     },
+    /// A command for the console of LNet selftest. [`Reply::Selftest`](crate::Reply::Selftest)
+    Selftest {
+        /// The key of the session: only who holds it commands it (L-2).
+        key: u32,
+        /// What is asked.
+        command: lnet_selftest::Command,
+    },
     /// The NIs in recovery (C-debug-1). [`Reply::Nids`](crate::Reply::Nids)
     RecoveryShow {
         /// Those of peers; else the local ones.

@@ -11,9 +11,9 @@ const POISON: u64 = 0xBEEF_BEEF_BEEF_BEEF;
 
 fn repeat(word: u64, out: &mut [u8]) {
     let word = word.to_le_bytes();
-    for (to, from) in out.iter_mut().zip(word.iter().cycle()) {
-        *to = *from;
-    }
+    let (words, rest) = out.as_chunks_mut::<PATTERN_LEN>();
+    words.fill(word);
+    rest.iter_mut().zip(word).for_each(|(to, from)| *to = from);
 }
 
 /// Fills a buffer with the pattern. Any part of it that begins at a multiple of 8 is pattern, too.

@@ -7,7 +7,7 @@ use lnet_config::parse_number;
 
 /// What follows an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Arg {
+pub enum Arg {
     /// Nothing.
     None,
     /// A value, shown in help under this name.
@@ -18,26 +18,35 @@ pub(crate) enum Arg {
 
 /// An option of a command.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Opt {
-    pub(crate) long: &'static str,
-    pub(crate) short: Option<char>,
-    pub(crate) arg: Arg,
-    pub(crate) help: &'static str,
+pub struct Opt {
+    /// Its long name, without dashes.
+    pub long: &'static str,
+    /// Its letter.
+    pub short: Option<char>,
+    /// What follows it.
+    pub arg: Arg,
+    /// One line of help.
+    pub help: &'static str,
 }
 
 /// What was given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Args {
+pub struct Args {
     given: Vec<(&'static str, Option<String>)>,
-    pub(crate) operands: Vec<String>,
+    /// What is no option, in order.
+    pub operands: Vec<String>,
 }
 
 /// Words that do not fit the command.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Misuse {
+pub enum Misuse {
+    /// No such option.
     Unknown(String),
+    /// A prefix of several.
     Ambiguous(String, Vec<&'static str>),
+    /// It needs a value.
     NoValue(String),
+    /// It takes none.
     UnwantedValue(String),
 }
 
@@ -56,7 +65,10 @@ impl fmt::Display for Misuse {
 
 impl Args {
     /// Reads `words` by the command's options.
-    pub(crate) fn parse(options: &'static [Opt], words: &[String]) -> Result<Self, Misuse> {
+    ///
+    /// # Errors
+    /// The word that does not fit.
+    pub fn parse(options: &'static [Opt], words: &[String]) -> Result<Self, Misuse> {
         let mut args = Self::default();
         let mut words = words.iter().peekable();
         while let Some(word) = words.next() {
@@ -113,22 +125,22 @@ impl Args {
     }
 
     /// Whether the option was given.
-    pub(crate) fn has(&self, long: &str) -> bool {
+    pub fn has(&self, long: &str) -> bool {
         self.given.iter().any(|(name, _)| *name == long)
     }
 
     /// The value of the option; the last one counts.
-    pub(crate) fn value(&self, long: &str) -> Option<&str> {
+    pub fn value(&self, long: &str) -> Option<&str> {
         self.given.iter().rev().find(|(name, _)| *name == long)?.1.as_deref()
     }
 
     /// All values of an option that may be repeated.
-    pub(crate) fn values(&self, long: &str) -> impl Iterator<Item = &str> {
+    pub fn values(&self, long: &str) -> impl Iterator<Item = &str> {
         self.given.iter().filter(move |(name, _)| *name == long).filter_map(|(_, v)| v.as_deref())
     }
 
     /// The value of a `--verbose`: 0 when it was not given, 1 when it has no number (C-netshow-1).
-    pub(crate) fn level(&self, long: &str) -> i64 {
+    pub fn level(&self, long: &str) -> i64 {
         if !self.has(long) {
             return 0;
         }
@@ -136,7 +148,7 @@ impl Args {
     }
 
     /// Whether nothing at all was given.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.given.is_empty() && self.operands.is_empty()
     }
 }

@@ -12,7 +12,7 @@
 //! What the original did silently with mistakes is an error here, unless `--strict-compat` asks for
 //! its silence (DEC-33).
 
-mod args;
+pub mod args;
 mod command;
 mod frame;
 mod link;
@@ -22,4 +22,5 @@ mod show;
 mod table;
 
 pub use frame::{COMPATIBLE_WITH, main, run};
+pub use link::Link;
 pub use session::Session;

@@ -7,14 +7,14 @@ use std::time::Duration;
 use lnet_admin::{Ask, Client, ClientError, Reply, Request, default_socket};
 
 /// A connection that is made when it is needed.
-pub(crate) struct Link {
+pub struct Link {
     socket: Option<PathBuf>,
     client: Option<Client>,
 }
 
 impl Link {
     /// To the daemon at `socket`, else at the usual place.
-    pub(crate) const fn new(socket: Option<PathBuf>) -> Self {
+    pub const fn new(socket: Option<PathBuf>) -> Self {
         Self { socket, client: None }
     }
 }

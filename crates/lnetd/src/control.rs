@@ -2,7 +2,7 @@
 //! and the kernel-side text that `lnetctl` prints.
 
 use std::process;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lnet::{Found, ParsePatternError, Pattern, Profile, Reset, Rule, RuleError, Tunables};
@@ -12,9 +12,11 @@ use lnet_admin::{
 };
 use lnet_config::{Config, PeerAdd, PeerDel, Setting, Step, UdspAdd, UdspDel, UdspRule};
 use lnet_rt::{NodeBuilder, NodeHandle, OpError, Stack};
+use lnet_selftest::{Command, Settings};
 use lnet_types::{Errno, Instant, Net, Nid, Pid, ProcessId};
 
 use crate::options::Options;
+use crate::selftest::Selftest;
 use crate::{faults, nets, routing, views};
 
 /// The daemon's state, behind one lock. Whoever waits for peers does so without it.
@@ -38,10 +40,14 @@ pub(crate) struct State {
 pub(crate) struct Running {
     pub(crate) handle: NodeHandle,
     pub(crate) nets: nets::Nets,
+    /// LNet selftest, if it is on.
+    selftest: Option<Arc<Selftest>>,
 }
 
 /// How long `lnet unconfigure` lets messages finish.
 const UNCONFIGURE_GRACE: Duration = Duration::from_millis(200);
+/// How long the console may take over a command beside the time-out that the command names.
+const SELFTEST_LIMIT: Duration = Duration::from_secs(90);
 /// Limit on a ping without one of its own, in the kernel profile (D-82).
 const KERNEL_PING_TIMEOUT: Duration = Duration::from_secs(180);
 
@@ -136,6 +142,7 @@ impl Control {
                 })
             }
             Request::ExplainLast { count } => self.explain_last(count),
+            Request::Selftest { key, command } => self.selftest(key, command),
             Request::RecoveryShow { peers } => self.on_node(Errno::ENETDOWN, move |stack, _| {
                 let (local, remote) = stack.node().recovery_queues();
                 Ok(Reply::Nids(if peers { remote } else { local }))
@@ -200,7 +207,11 @@ impl Control {
             .start()
             .map_err(|e| configure_error(Errno::ENOMEM).because(e))?;
         let nets = nets::Nets::start(&handle, &state.sock)?;
-        state.node = Some(Running { handle, nets });
+        let selftest = match self.options.selftest {
+            true => Some(self.start_selftest(&handle)?),
+            false => None,
+        };
+        state.node = Some(Running { handle, nets, selftest });
         Ok(())
     }
 
@@ -243,10 +254,43 @@ impl Control {
         self.answer(Request::from(step)).map(|_| ())
     }
 
+    fn start_selftest(&self, handle: &NodeHandle) -> Result<Arc<Selftest>, AdminError> {
+        let inject_errors = self.options.brw_inject_errors;
+        let settings = Settings { inject_errors, ..Settings::default() };
+        Selftest::start(handle, settings)
+            .map(Arc::new)
+            .map_err(|e| AdminError::errno(e.errno()).because(format_args!("selftest: {e}")))
+    }
+
+    /// Gives the console of selftest a command. A new session turns selftest on.
+    fn selftest(&self, key: u32, command: Command) -> Result<Reply, AdminError> {
+        let selftest = {
+            let mut state = self.state();
+            let node = state.node.as_mut().ok_or_else(|| {
+                AdminError::errno(Errno::ENETDOWN).because("LNet is not configured")
+            })?;
+            match (&node.selftest, &command) {
+                (Some(selftest), _) => Arc::clone(selftest),
+                (None, Command::NewSession { .. }) => {
+                    let selftest = self.start_selftest(&node.handle)?;
+                    node.selftest = Some(Arc::clone(&selftest));
+                    selftest
+                }
+                (None, _) => return Err(AdminError::errno(Errno::ESRCH)),
+            }
+        };
+        let limit = SELFTEST_LIMIT + Duration::from_secs(command.timeout_s().into());
+        let answer = selftest.command(key, command, limit);
+        answer.map(Reply::Selftest).map_err(AdminError::errno)
+    }
+
     /// C-lnet-2, C-lnet-4.
     fn unconfigure(&self, grace: Duration) {
         let node = self.state().node.take();
         if let Some(node) = node {
+            if let Some(selftest) = &node.selftest {
+                selftest.stop(grace);
+            }
             node.handle.stop(grace).blocking();
         }
     }

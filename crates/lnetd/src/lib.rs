@@ -5,7 +5,7 @@
 //! that a slow or hostile client holds up nobody.
 //!
 //! Read `daemon.rs` for the life of the process, `server.rs` for the socket, `control.rs` for what
-//! each request does, `nets.rs` for interfaces, `views.rs` for what is shown.
+//! each request does, `nets.rs` for interfaces, `views.rs` for what is shown, `selftest.rs` for LNet selftest.
 
 mod control;
 mod daemon;
@@ -15,6 +15,7 @@ mod nets;
 mod options;
 mod picture;
 mod routing;
+pub mod selftest;
 mod server;
 mod views;
 

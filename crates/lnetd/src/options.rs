@@ -53,6 +53,15 @@ pub struct Options {
     #[arg(long, value_name = "ADDR", value_parser = crate::http::address)]
     pub http: Option<SocketAddr>,
 
+    /// Take part in LNet selftest sessions of other nodes' consoles (`lst`): whoever reaches this
+    /// node can make it send test traffic. `lst new_session` on this node turns it on, too.
+    #[arg(long)]
+    pub selftest: bool,
+
+    /// So many bulk transfers of selftest carry damaged data, to see that they are found.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub brw_inject_errors: u32,
+
     /// Keep quiet but for warnings; RUST_LOG overrides.
     #[arg(short, long)]
     pub quiet: bool,

@@ -16,6 +16,7 @@ Usage: ulnet PROGRAM [OPTIONS]
 Programs:
   daemon   run an LNet node                      (also as lnetd)
   ctl      configure and show a running node     (also as lnetctl)
+  selftest the console of LNet selftest          (also as lst)
   demo     move a file over two rails, cut one in the middle
   perf     measure latency, message rate and bandwidth
   help     this text
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
     match called.as_str() {
         "lnetd" => return lnetd::main(args),
         "lnetctl" => return lnetctl::main(args),
+        "lst" => return lst::main(args),
         _ => {}
     }
     if args.len() < 2 {
@@ -41,12 +43,14 @@ fn main() -> ExitCode {
         *name = match program.as_str() {
             "daemon" => "lnetd".into(),
             "ctl" => "lnetctl".into(),
+            "selftest" => "lst".into(),
             other => format!("ulnet {other}").into(),
         };
     }
     match program.as_str() {
         "daemon" => lnetd::main(args),
         "ctl" => lnetctl::main(args),
+        "selftest" => lst::main(args),
         "demo" => demo::main(args),
         "perf" => perf::main(args),
         "help" | "--help" | "-h" => {
@@ -58,7 +62,9 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         other => {
-            eprintln!("ulnet: no program called '{other}': expected daemon, ctl, demo or perf");
+            eprintln!(
+                "ulnet: no program called '{other}': expected daemon, ctl, selftest, demo or perf"
+            );
             ExitCode::from(2)
         }
     }

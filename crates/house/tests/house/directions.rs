@@ -18,10 +18,23 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("lnd-sock", &["lnet", "lnet-types", "lnet-wire"]),
     ("lnet-scenario", &["lnet", "lnet-types", "lnet-wire"]),
     ("lnet-sim", &["lnet", "lnet-scenario", "lnet-types", "lnet-wire"]),
-    ("lnet-admin", &["lnet-config", "lnet-types"]),
+    ("lnet-admin", &["lnet-config", "lnet-selftest", "lnet-types"]),
     ("lnet-rt", &["lnd-sock", "lnet", "lnet-types", "lnet-wire"]),
-    ("lnetd", &["lnd-sock", "lnet", "lnet-admin", "lnet-config", "lnet-rt", "lnet-types"]),
+    (
+        "lnetd",
+        &[
+            "lnd-sock",
+            "lnet",
+            "lnet-admin",
+            "lnet-config",
+            "lnet-rt",
+            "lnet-selftest",
+            "lnet-types",
+            "lnet-wire",
+        ],
+    ),
     ("lnetctl", &["lnet-admin", "lnet-config", "lnet-types"]),
+    ("lst", &["lnet-admin", "lnet-config", "lnet-selftest", "lnet-types", "lnetctl"]),
     (
         "ulnet",
         &[
@@ -36,6 +49,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "lnet-wire",
             "lnetctl",
             "lnetd",
+            "lst",
         ],
     ),
 ];
@@ -44,8 +58,16 @@ const MAY_USE: &[(&str, &[&str])] = &[
 const TEST_TOOLS: &[&str] = &["fuzz-replay", "house", "interop", "lnet-pcap", "netns", "scenarios"];
 
 /// Crates without I/O, clock or threads. Of `lnd-sock` this holds for what is not behind a feature.
-const PURE: &[&str] =
-    &["lnet-types", "lnet-wire", "lnet", "lnet-config", "lnd-sock", "lnet-scenario", "lnet-sim"];
+const PURE: &[&str] = &[
+    "lnet-types",
+    "lnet-wire",
+    "lnet",
+    "lnet-config",
+    "lnet-selftest",
+    "lnd-sock",
+    "lnet-scenario",
+    "lnet-sim",
+];
 
 /// What a pure crate must not reach, by whatever way.
 const IMPURE: &[&str] = &[

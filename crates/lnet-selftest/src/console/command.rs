@@ -129,6 +129,18 @@ pub enum Command {
     Local,
 }
 
+impl Command {
+    /// The time-out that it names for the nodes that it asks, seconds.
+    pub const fn timeout_s(&self) -> u32 {
+        match self {
+            Self::Ping { timeout_s, .. }
+            | Self::Query { timeout_s, .. }
+            | Self::Stat { timeout_s, .. } => *timeout_s,
+            _ => 0,
+        }
+    }
+}
+
 /// Some nodes of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
