@@ -3,7 +3,9 @@
 use core::fmt;
 
 /// A positive Linux errno. `Errno::OK` (0) means success where a field must hold one or the other.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize, serde::Deserialize,
+)]
 pub struct Errno(pub i32);
 
 macro_rules! errnos {

@@ -9,6 +9,7 @@ use crate::Errno;
 /// Who is to blame, as the wire of causes that LNet distinguishes (V-9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
+#[derive(serde::Serialize, serde::Deserialize)]
 pub enum HealthStatus {
     /// Nothing went wrong.
     Ok = 0,
@@ -75,7 +76,7 @@ impl fmt::Display for HealthStatus {
 }
 
 /// One failed transmission or reception.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Fault {
     /// What it means for health. `Ok` beside an error number is an inconsistent report: no health
     /// action and no retry follow (H-1, X-8).
@@ -105,7 +106,7 @@ pub const RETRY_PATHS: i64 = i64::MIN;
 
 /// A set of causes, as tunables and commands name it: `local_timeout+remote_dropped`, `none`. As a
 /// number, a bit for each wire value.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct HealthStatuses(u16);
 
 impl HealthStatuses {

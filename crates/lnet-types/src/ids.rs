@@ -16,5 +16,7 @@ slotmap::new_key_type! {
 
 /// A driver's name for a message whose header has arrived and whose payload has not been asked for.
 /// Chosen by the driver, unique among the messages that it has in hand on one NI.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 pub struct RxId(pub u64);

@@ -4,11 +4,13 @@
 use smallvec::SmallVec;
 
 /// A registered region of memory. Given out by whoever owns the memory (`lnet-rt`, the simulator).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 pub struct RegionId(pub u32);
 
 /// `len` bytes at `offset` of a region.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Span {
     /// The region.
     pub region: RegionId,

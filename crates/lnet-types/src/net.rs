@@ -6,7 +6,9 @@ use core::str::FromStr;
 use thiserror::Error;
 
 /// The fabric of a network. Unknown numbers are kept: they arrive from the wire.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 pub struct NetType(pub u8);
 
 impl NetType {
@@ -75,7 +77,9 @@ impl fmt::Debug for NetType {
 }
 
 /// A network: type and number.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 pub struct Net {
     /// Which fabric.
     pub kind: NetType,

@@ -16,6 +16,7 @@ use crate::{Net, NetType, ParseNetError};
 /// what decides connection races.
 #[derive(Clone, Copy, Eq, PartialOrd, Ord)]
 #[repr(transparent)]
+#[derive(serde::Serialize, serde::Deserialize)]
 pub struct Nid([u8; 20]);
 
 impl Nid {

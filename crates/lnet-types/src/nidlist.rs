@@ -16,14 +16,14 @@ use crate::{Net, NetType, Nid, ParseNetError};
 pub use numbers::{NumberRange, NumberSet, ParseNumbersError};
 
 /// One range of NIDs on one network. Displays in canonical form.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct NidRange {
     net: Net,
     addrs: Addrs,
 }
 
 /// The addresses of a range.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 enum Addrs {
     /// `*`, of any length.
     All,
@@ -38,7 +38,7 @@ enum Addrs {
 }
 
 /// A list of ranges; those on the same network stand together, in the order in which they came.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct NidList {
     ranges: Vec<NidRange>,
 }

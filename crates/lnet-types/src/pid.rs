@@ -5,7 +5,9 @@ use core::fmt;
 use crate::Nid;
 
 /// An LNet process id (V-4).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 pub struct Pid(pub u32);
 
 impl Pid {
@@ -23,7 +25,9 @@ impl Pid {
 }
 
 /// A process at a NID.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 pub struct ProcessId {
     /// Where.
     pub nid: Nid,

@@ -2,7 +2,7 @@
 //! repeated from its seed for ever (a library's algorithm may change between versions).
 
 /// A deterministic generator. Not for secrets.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Prng {
     s: [u64; 4],
 }

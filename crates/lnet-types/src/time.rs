@@ -5,7 +5,19 @@ use core::ops::{Add, AddAssign, Sub};
 use core::time::Duration;
 
 /// Nanoseconds since the node (or the simulated world) began. Monotonic; wraps after 584 years.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    serde::Serialize,
+    serde::Deserialize,
+)]
 pub struct Instant(pub u64);
 
 impl Instant {

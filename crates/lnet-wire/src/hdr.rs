@@ -16,7 +16,7 @@ use crate::WireError;
 use crate::order::{room, short_nid};
 
 /// Which of the two layouts is on the wire. The driver knows it from its protocol version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum HdrForm {
     /// 72 bytes, NIDs with 4-byte addresses.
     Short,
@@ -36,7 +36,7 @@ impl HdrForm {
 }
 
 /// A wire handle: made by the initiator, returned unchanged by the target (wire.md 4.3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Handle {
     /// The incarnation of the node that made it.
     pub interface: u64,
@@ -62,6 +62,7 @@ impl Handle {
 /// The kind of a message, without its fields. Wire values as in V-5.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
+#[derive(serde::Serialize, serde::Deserialize)]
 pub enum MsgType {
     /// Acknowledges a PUT.
     Ack = 0,
@@ -74,7 +75,7 @@ pub enum MsgType {
 }
 
 /// What a message is, with the fields that only this kind has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Kind {
     /// Acknowledges a PUT.
     Ack {
@@ -131,7 +132,7 @@ impl Kind {
 }
 
 /// A message header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Hdr {
     /// Final destination.
     pub dst: Nid,

@@ -84,6 +84,7 @@ const _: () = {
 bitflags! {
     /// What a node says it can do. Unknown bits are kept.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[derive(serde::Serialize, serde::Deserialize)]
     pub struct Features: u32 {
         /// Plain ping; not set by current nodes.
         const BASE = 0x01;
@@ -122,7 +123,7 @@ impl fmt::Display for Features {
 }
 
 /// What a node says about one of its interfaces. Unknown numbers are kept.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct NiStatus(pub u32);
 
 impl NiStatus {
@@ -152,7 +153,7 @@ impl fmt::Debug for NiStatus {
 }
 
 /// One interface of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct PingEntry {
     /// Its NID.
     pub nid: Nid,
@@ -161,7 +162,7 @@ pub struct PingEntry {
 }
 
 /// What a node tells about itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct PingInfo {
     /// What it can do. [`emit`](Self::emit) decides `LARGE_ADDR`, `PRIMARY_LARGE` and `METADATA`
     /// itself, from what there is to send; the others are sent as they are.

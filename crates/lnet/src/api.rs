@@ -9,6 +9,7 @@ use thiserror::Error;
 bitflags::bitflags! {
     /// What a memory descriptor allows and asks for (M-4).
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    #[derive(serde::Serialize, serde::Deserialize)]
     pub struct MdOptions: u32 {
         /// Incoming PUTs may match.
         const OP_PUT = 0x1;
@@ -30,7 +31,7 @@ bitflags::bitflags! {
 }
 
 /// What happens to an entry or a descriptor when it is spent (M-2, M-15).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Unlink {
     /// It goes away by itself.
     #[default]
@@ -40,7 +41,7 @@ pub enum Unlink {
 }
 
 /// Memory behind a descriptor, how often it may be used, and by what.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct MdSpec {
     /// The buffer.
     pub buf: IoVec,
@@ -85,7 +86,7 @@ impl MdSpec {
 }
 
 /// Where in a portal's list a new entry goes (M-8).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Position {
     /// Matched before those that are there.
     Before,
@@ -95,7 +96,7 @@ pub enum Position {
 }
 
 /// Which messages an attached buffer is for (M-2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct MatchEntry {
     /// From whom; NID and pid may be `ANY`.
     pub from: ProcessId,
@@ -124,7 +125,7 @@ impl MatchEntry {
 
 /// The two time limits of one operation, where they are not the node's `transaction_timeout`
 /// (HL-lnt-100, DEC-10). `Timeouts::from(limit)` is the same limit for both.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Timeouts {
     /// From the call to the last attempt to send, waiting and retries included. One attempt has its
     /// share of it (DEC-9).
@@ -140,7 +141,7 @@ impl From<Duration> for Timeouts {
 }
 
 /// A PUT: sends the whole of `md` (M-48, M-49).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Put {
     /// The free-floating descriptor that holds the data.
     pub md: MdId,
@@ -163,7 +164,7 @@ pub struct Put {
 }
 
 /// A GET: fetches up to the length of `md` into it (M-48, M-49).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Get {
     /// The free-floating descriptor that receives the data.
     pub md: MdId,

@@ -18,7 +18,7 @@ use lnet_types::{Errno, Fault, Instant, Memory, MsgId, NiId, Nid, Pid, ProcessId
 use crate::{Node, Transmit, Verdict};
 
 /// A message whose header has arrived.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Rx {
     /// The interface that it came in on.
     pub ni: NiId,
@@ -42,7 +42,7 @@ pub struct Ready {
 }
 
 /// Condition of a local interface, as its driver or netlink sees it (H-90, K-60).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Link {
     /// Usable.
     Up,
@@ -52,7 +52,19 @@ pub enum Link {
 
 /// What a driver thinks of a *rail*: the way from one interface of ours to one of a peer (DEC-31).
 /// Greater is worse.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    serde::Serialize,
+    serde::Deserialize,
+)]
 pub enum Doubt {
     /// Nothing speaks against it.
     #[default]

@@ -17,7 +17,7 @@ const REUSE: u64 = 1000;
 const MOST: u64 = 4;
 
 /// The record of an interface.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Flaps {
     penalty: Decay,
     suppressed: bool,

@@ -12,12 +12,13 @@ use crate::msg::Role;
 use crate::ping::PING_BITS;
 use crate::portal::RESERVED_PORTAL;
 use crate::portal::md::{Md, MdBuf, Owner};
+use crate::record::Input;
 use crate::router::alive;
 use crate::send::{Operation, Verb};
 use crate::{MdOptions, Node, Notice};
 
 /// Whose health a failure lowers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Charge {
     /// Ours.
     Local,
@@ -442,6 +443,7 @@ impl Node {
 
     /// Sets the health of local interfaces, one or all (H-80). Values above 1000 mean 1000.
     pub fn set_ni_health(&mut self, now: Instant, nid: Option<Nid>, health: u32) {
+        self.note(|| Input::SetNiHealth { now, nid, health });
         let now = self.clock(now);
         let health = health.min(HEALTH_MAX);
         let ids: Vec<NiId> = self
@@ -470,6 +472,7 @@ impl Node {
 
     /// Sets the health of peers' interfaces, one or all (H-81).
     pub fn set_peer_ni_health(&mut self, now: Instant, nid: Option<Nid>, health: u32) {
+        self.note(|| Input::SetPeerNiHealth { now, nid, health });
         let now = self.clock(now);
         let health = health.min(HEALTH_MAX);
         let ids: Vec<PeerNiId> = match nid {

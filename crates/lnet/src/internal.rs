@@ -4,7 +4,7 @@
 use lnet_types::{NiId, PeerId, PeerNiId};
 
 /// What one of the node's own descriptors is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Internal {
     /// What peers read when they ping us (D-8).
     PingTarget,

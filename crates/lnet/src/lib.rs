@@ -40,6 +40,7 @@ mod peer;
 mod ping;
 mod policy;
 mod portal;
+mod record;
 mod recv;
 mod router;
 mod send;
@@ -71,6 +72,7 @@ pub use output::{
 pub use peer::PeerFlags;
 pub use policy::RULES_MAX;
 pub use policy::rule::{ParsePatternError, Pattern, Rule, RuleError, RuleKind};
+pub use record::{Difference, Given, Input, Mark, MarkKind, Recording, RecordingError, Replayed};
 pub use router::{
     Distance, PoolKind, PoolView, RouteError, RouteSpec, RouteView, RouterMemory, RoutingState,
     RoutingView,

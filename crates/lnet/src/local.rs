@@ -18,7 +18,7 @@ use core::time::Duration;
 pub const HEALTH_MAX: u32 = 1000;
 
 /// Tunables of a network, fixed by its first interface (C-netadd-6).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct NetTunables {
     /// Seconds; shown, and enables aliveness on routers (V-11).
     pub peer_timeout: i32,
@@ -37,7 +37,7 @@ impl NetTunables {
 }
 
 /// A local network.
-#[derive(Debug)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct LocalNet {
     pub(crate) net: Net,
     pub(crate) nis: Vec<NiId>,
@@ -53,7 +53,7 @@ pub(crate) struct LocalNet {
 }
 
 /// Where recovery of an interface stands (H-40 … H-51).
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Recovery {
     /// When the next ping is due; `None` if not in recovery.
     pub(crate) next: Option<Instant>,
@@ -68,7 +68,7 @@ pub(crate) struct Recovery {
 }
 
 /// A local interface.
-#[derive(Debug)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Ni {
     pub(crate) nid: Nid,
     pub(crate) interface: Option<String>,
@@ -106,7 +106,7 @@ pub(crate) struct Ni {
 }
 
 /// The three states of an interface (DEC-26).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum NiState {
     /// Nothing is wrong.
     #[default]

@@ -29,7 +29,7 @@ const FACTORS: [u64; STEPS] = {
 };
 
 /// A sum of uses that halves with every half-life.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Decay {
     at: Instant,
     sum: u64,
@@ -73,7 +73,7 @@ impl Decay {
 }
 
 /// Messages and bytes of one second.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 struct Slot {
     sent: u32,
     received: u32,
@@ -84,7 +84,7 @@ struct Slot {
 const SLOTS: usize = RATE_SECONDS as usize + 1;
 
 /// A ring of seconds: the one that runs, and those before it that rates are taken over.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 struct Ring {
     /// The second of the first message, and of the last.
     first: u64,
@@ -121,7 +121,7 @@ impl Ring {
 }
 
 /// Traffic of the last whole seconds, ten at most (MR-dbg-105).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Rates {
     /// How many seconds; 0: there is no whole one yet.
     pub over_s: u64,
@@ -154,13 +154,33 @@ const PARTS: u32 = 4;
 const BUCKETS: usize = ((LONGEST - SHORTEST) * PARTS) as usize;
 
 /// Times in buckets whose width grows with them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 struct Histogram {
     samples: u64,
     sum_ns: u64,
     min_ns: u64,
     max_ns: u64,
+    #[serde(with = "buckets")]
     buckets: [u32; BUCKETS],
+}
+
+/// Serde knows arrays of up to 32.
+mod buckets {
+    use serde::de::{Deserialize, Deserializer, Error};
+    use serde::ser::{Serialize, Serializer};
+
+    use super::BUCKETS;
+
+    pub(super) fn serialize<S: Serializer>(b: &[u32; BUCKETS], to: S) -> Result<S::Ok, S::Error> {
+        b.as_slice().serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<[u32; BUCKETS], D::Error> {
+        let wrong = |_| D::Error::custom("another number of buckets");
+        Vec::deserialize(from)?.try_into().map_err(wrong)
+    }
 }
 
 impl Default for Histogram {
@@ -232,7 +252,7 @@ impl Histogram {
 }
 
 /// How long something takes. Percentiles are off by an eighth at most, the others are exact.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Times {
     /// How many were measured; all 0 without any.
     pub samples: u64,
@@ -251,7 +271,7 @@ pub struct Times {
 }
 
 /// What is measured at one interface.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Meter {
     heat: Decay,
     ring: Ring,
@@ -260,7 +280,7 @@ pub(crate) struct Meter {
 }
 
 /// An interface's meter, once it has one.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct MeterSlot(Option<Box<Meter>>);
 
 impl MeterSlot {
@@ -316,7 +336,7 @@ impl MeterSlot {
 }
 
 /// How an interface is used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Usage {
     /// Heat: thousandths of a message sent or received, halving every [`HEAT_HALF_LIFE`]
     /// (MR-dbg-070, MR-dbg-075).

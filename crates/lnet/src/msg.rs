@@ -11,7 +11,7 @@ use crate::output::Payload;
 use crate::router::forward::Transit;
 
 /// Why the message exists, hence what happens when it ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Role {
     /// A PUT or GET of ours: ends with a SEND event.
     Request,
@@ -30,7 +30,7 @@ pub(crate) enum Role {
 }
 
 /// Where the message is. Exactly one place at a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Stage {
     /// Being worked on right now, or about to be (it is in the work list).
     Moving,
@@ -55,7 +55,7 @@ pub(crate) enum Stage {
 }
 
 /// The sending side of a message, from commit to decommit.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Tx {
     pub(crate) ni: NiId,
     /// `None` for loopback.
@@ -70,7 +70,7 @@ pub(crate) struct Tx {
 }
 
 /// The receiving side.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct RxSide {
     pub(crate) ni: NiId,
     /// `None` for loopback.
@@ -83,7 +83,7 @@ pub(crate) struct RxSide {
 }
 
 /// What the message's event will say (M-36).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct EventInfo {
     pub(crate) target: ProcessId,
     pub(crate) initiator: ProcessId,
@@ -97,7 +97,7 @@ pub(crate) struct EventInfo {
 }
 
 /// A message.
-#[derive(Debug)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Msg {
     pub(crate) hdr: Hdr,
     pub(crate) payload: Payload,

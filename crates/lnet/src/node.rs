@@ -27,6 +27,7 @@ use crate::peer::Peers;
 use crate::policy::Policy;
 use crate::policy::turn::{Grade, Turn};
 use crate::portal::Portals;
+use crate::record::{Input, Recorder};
 use crate::router::Router;
 use crate::stats::{InterfaceStats, NiFailures, NodeStats, Transitions};
 use crate::suspicion::Rails;
@@ -36,7 +37,7 @@ use crate::{
 };
 
 /// What a node is born with.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct NodeConfig {
     /// Seed of all its random choices.
     pub seed: u64,
@@ -47,7 +48,7 @@ pub struct NodeConfig {
 }
 
 /// A new local interface.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct NiSpec {
     /// Its NID.
     pub nid: Nid,
@@ -60,7 +61,7 @@ pub struct NiSpec {
 }
 
 /// One thing to be done before control returns to the caller.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Work {
     /// Find a path for a message.
     Launch(MsgId),
@@ -77,7 +78,7 @@ pub(crate) enum Work {
 }
 
 /// A ping or discovery that somebody waits for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct OpState {
     pub(crate) asked: Nid,
     pub(crate) md: Option<MdId>,
@@ -85,7 +86,7 @@ pub(crate) struct OpState {
 }
 
 /// An LNet node as a value.
-#[derive(Debug)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub struct Node {
     now: Instant,
     pub(crate) running: bool,
@@ -134,6 +135,8 @@ pub struct Node {
     announce_due: bool,
     /// How often the health of an interface, ours or a peer's, was set.
     pub(crate) health_changes: u64,
+    #[serde(skip)]
+    pub(crate) recorder: Option<Box<Recorder>>,
 }
 
 /// Far more steps than one call can cause; reaching it is a bug of the work list.
@@ -186,6 +189,7 @@ impl Node {
             push_bytes: crate::ping::PING_BYTES_MIN,
             announce_due: false,
             health_changes: 0,
+            recorder: None,
         };
         node.post_ping_targets();
         node.insert_ni(NiSpec {
@@ -237,6 +241,7 @@ impl Node {
 
     /// Does what has become due.
     pub fn handle_timeout(&mut self, now: Instant) {
+        self.note(|| Input::HandleTimeout { now });
         let now = self.clock(now);
         if core::mem::take(&mut self.announce_due) {
             if self.tunables.kernel_clocks() && self.router.is_on() {
@@ -260,12 +265,16 @@ impl Node {
 
     /// The next event for a user.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        let event = self.events.pop_front();
+        self.mark_event(event.as_ref());
+        event
     }
 
     /// The next thing for the shell to carry out.
     pub fn poll_output(&mut self) -> Option<Output> {
-        self.outputs.pop_front()
+        let output = self.outputs.pop_front();
+        self.mark_output(output.as_ref());
+        output
     }
 
     /// When [`Node::handle_timeout`] wants to be called next.
@@ -300,6 +309,10 @@ impl Node {
         now: Instant,
         changes: &[(&str, i64)],
     ) -> Result<(), TunableError> {
+        self.note(|| Input::SetTunables {
+            now,
+            changes: changes.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
+        });
         let now = self.clock(now);
         let before = self.tunables.discovery;
         let mut next = self.tunables.clone();
@@ -335,6 +348,7 @@ impl Node {
     /// `EUSERS` (a route leads to that network), `EEXIST` (NID, or device on that network, in use), `ENOSPC` (limit), `EINVAL` (loopback or
     /// wildcard, no credits), `ESHUTDOWN`.
     pub fn add_ni(&mut self, now: Instant, spec: NiSpec) -> Result<NiId, Errno> {
+        self.note(|| Input::AddNi { now, spec: spec.clone() });
         let now = self.clock(now);
         let net = spec.nid.net();
         if !self.running {
@@ -436,6 +450,7 @@ impl Node {
     /// and what waits for its credits goes by another (MR-snd-085; kernel nodes leave it there).
     /// Then its driver stops it, then comes [`Node::del_ni`].
     pub fn leave_ni(&mut self, now: Instant, id: NiId) {
+        self.note(|| Input::LeaveNi { now, id });
         let now = self.clock(now);
         let Some(ni) = self.nis.get_mut(id).filter(|ni| !ni.is_loopback()) else { return };
         ni.link_down = true;
@@ -452,6 +467,7 @@ impl Node {
     /// # Errors
     /// `ENOENT` (unknown), `EINVAL` (loopback).
     pub fn del_ni(&mut self, now: Instant, id: NiId) -> Result<(), Errno> {
+        self.note(|| Input::DelNi { now, id });
         let now = self.clock(now);
         let ni = self.nis.get(id).ok_or(Errno::ENOENT)?;
         if ni.is_loopback() {
@@ -543,6 +559,7 @@ impl Node {
 
     /// The condition of an interface has changed (H-90 … H-92).
     pub fn link_changed(&mut self, now: Instant, ni: NiId, link: Link) {
+        self.note(|| Input::LinkChanged { now, ni, link });
         let now = self.clock(now);
         if let Some(ni) = self.nis.get_mut(ni) {
             ni.link_down = link == Link::Down;
@@ -579,6 +596,7 @@ impl Node {
 
     /// Changes the driver's own time limit on an interface (H-84).
     pub fn set_lnd_timeout(&mut self, ni: NiId, timeout: Option<Duration>) {
+        self.note(|| Input::SetLndTimeout { ni, timeout });
         if let Some(ni) = self.nis.get_mut(ni) {
             ni.lnd_timeout = timeout;
         }
@@ -595,6 +613,7 @@ impl Node {
         me: MatchEntry,
         md: MdSpec,
     ) -> Result<MdId, AttachError> {
+        self.note(|| Input::Attach { now, portal, me: me.clone(), md: md.clone() });
         let now = self.clock(now);
         let id = self.portals.attach(portal, me, md)?;
         self.match_delayed(portal);
@@ -607,6 +626,7 @@ impl Node {
     /// # Errors
     /// Names what is wrong with it.
     pub fn bind(&mut self, md: MdSpec) -> Result<MdId, AttachError> {
+        self.note(|| Input::Bind { md: md.clone() });
         self.portals.bind(md)
     }
 
@@ -616,6 +636,7 @@ impl Node {
     /// # Errors
     /// No such portal, or the reserved one.
     pub fn set_lazy(&mut self, now: Instant, portal: u32, lazy: bool) -> Result<(), AttachError> {
+        self.note(|| Input::SetLazy { now, portal, lazy });
         let now = self.clock(now);
         self.portals.set_lazy(portal, lazy)?;
         if !lazy {
@@ -664,6 +685,7 @@ impl Node {
     /// Stops the node (H-72): every message ends with `ESHUTDOWN`, every descriptor is unlinked.
     /// Interfaces are to be stopped in their drivers before.
     pub fn shutdown(&mut self, now: Instant) {
+        self.note(|| Input::Shutdown { now });
         let now = self.clock(now);
         self.running = false;
         self.drop_held(None);

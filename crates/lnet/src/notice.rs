@@ -12,7 +12,9 @@ use crate::portal::RESERVED_PORTAL;
 use crate::{DropReason, NiState, Node};
 
 /// How loud a notice is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
 pub enum Level {
     /// Somebody should look.
     Error,
@@ -28,6 +30,7 @@ pub type Pair = (Nid, Nid);
 /// One line of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[derive(serde::Serialize, serde::Deserialize)]
 pub enum Notice {
     /// A local interface has another state (MR-dbg-110).
     Interface {
@@ -146,7 +149,7 @@ impl fmt::Display for Notice {
 pub const NOTICES_MAX: usize = 256;
 
 /// The queue of them.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Notices {
     queue: std::collections::VecDeque<Notice>,
     lost: u64,
@@ -172,7 +175,9 @@ impl Notices {
 impl Node {
     /// The next line for the log.
     pub fn poll_notice(&mut self) -> Option<Notice> {
-        self.notices.pop()
+        let notice = self.notices.pop();
+        self.mark_notice(notice.as_ref());
+        notice
     }
 
     /// Notes the state of an interface, if it is another than was noted last.

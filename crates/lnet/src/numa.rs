@@ -10,12 +10,13 @@ use crate::Node;
 use crate::msg::Msg;
 use crate::output::Payload;
 use crate::portal::md::MdBuf;
+use crate::record::Input;
 
 /// The most NUMA nodes of a machine that are told apart.
 const NODES_MAX: usize = 1024;
 
 /// NUMA topology as far as the choice of interfaces depends on it.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Numa {
     /// Row: from; column: to.
     distances: Vec<Vec<u32>>,
@@ -50,6 +51,7 @@ impl Node {
     /// # Errors
     /// `EINVAL`: not square, or more than 1024 nodes.
     pub fn set_numa_distances(&mut self, distances: Vec<Vec<u32>>) -> Result<(), Errno> {
+        self.note(|| Input::SetNumaDistances { distances: distances.clone() });
         let n = distances.len();
         if n > NODES_MAX || distances.iter().any(|row| row.len() != n) {
             return Err(Errno::EINVAL);
@@ -60,11 +62,13 @@ impl Node {
 
     /// Says on which NUMA node the thread of this node runs: memory of unknown place counts as there.
     pub fn set_numa_home(&mut self, numa_node: Option<u32>) {
+        self.note(|| Input::SetNumaHome { numa_node });
         self.numa.home = numa_node;
     }
 
     /// Says on which NUMA node registered memory lies.
     pub fn set_region_numa_node(&mut self, region: RegionId, numa_node: Option<u32>) {
+        self.note(|| Input::SetRegionNumaNode { region, numa_node });
         match numa_node {
             Some(n) => self.numa.regions.insert(region, n),
             None => self.numa.regions.remove(&region),
@@ -76,6 +80,7 @@ impl Node {
     /// # Errors
     /// `ENOENT`: no such interface.
     pub fn set_ni_numa_node(&mut self, ni: NiId, numa_node: Option<u32>) -> Result<(), Errno> {
+        self.note(|| Input::SetNiNumaNode { ni, numa_node });
         self.nis.get_mut(ni).ok_or(Errno::ENOENT)?.numa_node = numa_node;
         Ok(())
     }

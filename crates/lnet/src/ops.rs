@@ -12,15 +12,18 @@ use crate::peer::PeerFlags;
 use crate::ping::PING_BITS;
 use crate::portal::RESERVED_PORTAL;
 use crate::portal::md::{Md, MdBuf, Owner};
+use crate::record::Input;
 use crate::send::{Operation, Verb};
 use crate::{Event, EventKind, MdOptions, Node};
 
 /// The number of a ping or discovery.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 pub struct OpId(pub u64);
 
 /// What a ping or discovery found.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Found {
     /// The NID that was asked for.
     pub asked: Nid,
@@ -33,7 +36,7 @@ pub struct Found {
 }
 
 /// The end of a ping or discovery.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Report {
     /// Which one.
     pub op: OpId,
@@ -55,6 +58,7 @@ impl Node {
         src: Option<Nid>,
         timeout: Duration,
     ) -> OpId {
+        self.note(|| Input::Ping { now, target, src, timeout });
         let now = self.clock(now);
         let op = self.new_op();
         let md = self.portals.mds.insert(Md::new(
@@ -91,6 +95,7 @@ impl Node {
 
     /// Discovers a peer, or again if it is known (D-80).
     pub fn discover(&mut self, now: Instant, nid: Nid, force: bool) -> OpId {
+        self.note(|| Input::Discover { now, nid, force });
         let now = self.clock(now);
         let op = self.new_op();
         self.ops.insert(op, OpState { asked: nid, md: None, error: None });
@@ -117,7 +122,9 @@ impl Node {
 
     /// The next report on a ping or discovery.
     pub fn poll_report(&mut self) -> Option<Report> {
-        self.reports.pop_front()
+        let report = self.reports.pop_front();
+        self.mark_report(report.as_ref());
+        report
     }
 
     fn new_op(&mut self) -> OpId {

@@ -10,7 +10,7 @@ use core::fmt;
 use core::time::Duration;
 
 /// Bytes to be sent behind a header.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub enum Payload {
     /// Registered memory.
     Spans(IoVec),
@@ -39,7 +39,7 @@ impl Payload {
 }
 
 /// Where the payload of an arriving message goes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub enum Sink {
     /// Into registered memory, in order; bytes beyond the spans are read and thrown away.
     Spans(IoVec),
@@ -49,7 +49,7 @@ pub enum Sink {
 }
 
 /// A message on its way to a driver.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Transmit {
     /// Its name; comes back in [`crate::Node::tx_done`].
     pub msg: MsgId,
@@ -68,6 +68,7 @@ pub struct Transmit {
 /// What to do with a message whose header has arrived.
 #[derive(Clone, Debug)]
 #[must_use]
+#[derive(serde::Serialize, serde::Deserialize)]
 pub enum Verdict {
     /// Read the payload into `sink`, then call [`crate::Node::rx_done`] with `msg`.
     Deliver {
@@ -86,7 +87,7 @@ pub enum Verdict {
 }
 
 /// Something for the shell to carry out.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub enum Output {
     /// Transmit this.
     Send(Transmit),
@@ -116,6 +117,7 @@ pub enum Output {
 /// Why a message that arrived was thrown away. Counted by reason; the sender is not told (S-82).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
+#[derive(serde::Serialize, serde::Deserialize)]
 pub enum DropReason {
     /// PUT or GET for a portal that does not exist (M-16).
     BadPortal,
@@ -175,6 +177,7 @@ impl DropReason {
 /// How a peer broke the protocol: its connections are closed (wire.md 8.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
+#[derive(serde::Serialize, serde::Deserialize)]
 pub enum PeerMisbehaved {
     /// An ACK or GET with payload.
     PayloadNotAllowed(MsgType),
@@ -198,7 +201,9 @@ impl fmt::Display for PeerMisbehaved {
 }
 
 /// What happened to a memory descriptor (M-29).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 pub enum EventKind {
     /// A PUT or GET of ours was transmitted, or failed for good.
     Send,
@@ -215,7 +220,7 @@ pub enum EventKind {
 }
 
 /// An event on a memory descriptor. Fields by kind as in M-36.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Event {
     /// What happened.
     pub kind: EventKind,

@@ -12,23 +12,27 @@ use crate::msg::{EventInfo, Msg, Role, RxSide, Stage};
 use crate::output::{DropReason, Output, Payload, PeerMisbehaved, Sink, Verdict};
 use crate::portal::md::MdBuf;
 use crate::portal::{Delayed, Matched, Search, Wanted};
+use crate::record::Input;
 use crate::{MdOptions, Node, Notice, Rx};
 
 impl Node {
     /// A message's header has arrived. The answer says where its payload goes (S-81).
     pub fn rx_header(&mut self, now: Instant, rx: Rx, hdr: &Hdr) -> Verdict {
+        self.note(|| Input::RxHeader { now, rx, hdr: *hdr });
         let now = self.clock(now);
         let verdict = self.classify(now, rx, hdr);
         if let Verdict::Drop(reason) = &verdict {
             self.count_drop(rx.ni, hdr, *reason);
         }
         self.settle(now);
+        self.mark_verdict(&verdict);
         verdict
     }
 
     /// A message's payload is where the verdict said, or never will be. `outcome` holds the bytes
     /// of a [`Sink::Bytes`], else nothing.
     pub fn rx_done(&mut self, now: Instant, msg: MsgId, outcome: Result<&[u8], Fault>) {
+        self.note(|| Input::RxDone { now, msg, outcome: outcome.map(<[u8]>::to_vec) });
         let now = self.clock(now);
         let Some(m) = self.msgs.get_mut(msg).filter(|m| m.stage == Stage::Receiving) else {
             return;
@@ -49,6 +53,7 @@ impl Node {
 
     /// A deferred message can't be resumed any more: its connection is gone.
     pub fn rx_gone(&mut self, now: Instant, ni: NiId, rx: RxId) {
+        self.note(|| Input::RxGone { now, ni, rx });
         let now = self.clock(now);
         self.forget_held(ni, rx);
         self.transit_gone(ni, rx);

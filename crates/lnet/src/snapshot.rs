@@ -8,11 +8,12 @@ use crate::local::{NetTunables, Ni, NiState};
 use crate::meter::Usage;
 use crate::peer::discovery::Phase;
 use crate::peer::{Peer, PeerNet, PeerNi};
+use crate::record::Input;
 use crate::stats::{InterfaceStats, NiFailures, NodeStats, PeerNiFailures, Transitions};
 use crate::{DropReason, Node, PeerFlags};
 
 /// A local network and its interfaces (S-net-2).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct NetView {
     /// The network.
     pub net: Net,
@@ -25,7 +26,7 @@ pub struct NetView {
 }
 
 /// A local interface.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct NiView {
     /// Its id.
     pub id: lnet_types::NiId,
@@ -70,7 +71,7 @@ pub struct NiView {
 }
 
 /// Whether an interface of a peer is there, where the node keeps track of that (T-32).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum PeerNiState {
     /// Not tracked: the peer is no gateway, and this node is no router. Shown as `NA`.
     NotTracked,
@@ -81,7 +82,7 @@ pub enum PeerNiState {
 }
 
 /// A peer (S-peer-2).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct PeerView {
     /// Its identity.
     pub primary: Nid,
@@ -94,7 +95,7 @@ pub struct PeerView {
 }
 
 /// An interface of a peer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct PeerNiView {
     /// Its NID.
     pub nid: Nid,
@@ -159,7 +160,7 @@ impl PeerView {
 }
 
 /// Which counters are to begin anew.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Reset {
     /// All: the node's, and those of each interface of ours and of peers.
     #[default]
@@ -314,6 +315,7 @@ impl Node {
     /// # Errors
     /// `ENOENT`: there is no such interface.
     pub fn reset_counters(&mut self, what: Reset, failures: bool) -> Result<(), Errno> {
+        self.note(|| Input::ResetCounters { what, failures });
         let nid = match what {
             Reset::All | Reset::Node => None,
             Reset::Interface(nid) => Some(nid),
@@ -359,6 +361,7 @@ impl Node {
     /// The least credits ever free are those free now, at every interface of ours and of peers
     /// (T-33).
     pub fn reset_credit_minima(&mut self) {
+        self.note(|| Input::ResetCreditMinima {});
         for ni in self.nis.values_mut() {
             ni.credits_min = ni.credits;
         }
@@ -405,6 +408,7 @@ impl Node {
     /// # Errors
     /// No peer owns `nid`.
     pub fn set_peer_state(&mut self, nid: Nid, state: u32) -> Result<(), Errno> {
+        self.note(|| Input::SetPeerState { nid, state });
         let id = self.peers.owner(nid).ok_or(Errno::ENOENT)?;
         let peer = self.peers.peers.get_mut(id).ok_or(Errno::ENOENT)?;
         peer.flags = PeerFlags::from_bits_truncate(state);

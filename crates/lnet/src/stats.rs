@@ -10,6 +10,7 @@ macro_rules! node_stats {
     ($($(#[doc = $doc:literal])* $name:ident: $ty:ty;)*) => {
         /// Counters of the whole node, in the order of `stats show` (S-stats-1).
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[derive(serde::Serialize, serde::Deserialize)]
         pub struct NodeStats {
             $($(#[doc = $doc])* pub $name: $ty,)*
         }
@@ -103,7 +104,7 @@ impl NodeStats {
 }
 
 /// Messages by kind (T-10). HELLOs are the driver's affair and stay 0.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct KindCounts {
     /// PUTs.
     pub put: u32,
@@ -134,7 +135,7 @@ impl KindCounts {
 }
 
 /// A running minimum, maximum and average of durations (T-40).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Latency {
     /// How many.
     pub samples: u32,
@@ -165,7 +166,7 @@ impl Latency {
 }
 
 /// What is counted for each NI and each peer NI.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct InterfaceStats {
     /// Messages sent, by kind. ACKs count as PUTs and REPLYs as GETs, as in the kernel (T-12).
     pub sent: KindCounts,
@@ -230,7 +231,7 @@ impl core::iter::Sum for InterfaceStats {
 }
 
 /// Failures charged to a local NI (T-20).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct NiFailures {
     /// `interrupts`.
     pub interrupt: u32,
@@ -250,7 +251,7 @@ pub struct NiFailures {
 }
 
 /// Failures charged to a peer NI (T-20).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct PeerNiFailures {
     /// `dropped`.
     pub dropped: u32,
@@ -263,7 +264,7 @@ pub struct PeerNiFailures {
 }
 
 /// How often something went down and came back (HL-stt-020, HL-stt-025).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Transitions {
     /// From up to down.
     pub downs: u32,

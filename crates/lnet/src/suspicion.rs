@@ -18,11 +18,12 @@ use crate::driver::Doubt;
 use crate::msg::{Msg, Stage};
 use crate::node::Work;
 use crate::output::Output;
+use crate::record::Input;
 use crate::send::select::{self, Tables};
 use crate::{Link, Node};
 
 /// The rails that are not above doubt. Nearly always empty, so that whoever asks can stop there.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Rails {
     doubted: BTreeMap<(NiId, PeerNiId), (Doubt, Instant)>,
     /// Messages that were taken off a rail unsent.
@@ -58,7 +59,7 @@ impl Rails {
 }
 
 /// A rail that is not above doubt, for listings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct RailView {
     /// Our interface.
     pub local: Nid,
@@ -71,7 +72,7 @@ pub struct RailView {
 }
 
 /// All that is known about suspicion, for listings.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct SuspicionView {
     /// The rails that are not above doubt.
     pub rails: Vec<RailView>,
@@ -86,6 +87,7 @@ impl Node {
     /// messages prefer other rails from now on; those that are bound to it, and of which nothing has
     /// been written, follow if another rail is better. Without effect while `rail_suspicion` is 0.
     pub fn rail_changed(&mut self, now: Instant, ni: NiId, nid: Nid, doubt: Doubt) {
+        self.note(|| Input::RailChanged { now, ni, nid, doubt });
         let now = self.clock(now);
         if self.tunables.rail_suspicion == 0 || !self.nis.contains_key(ni) {
             return;
@@ -190,6 +192,7 @@ impl Node {
     /// A driver has given a message back of which nothing was written: the answer to
     /// [`Output::Recall`].
     pub fn tx_recalled(&mut self, now: Instant, msg: MsgId) {
+        self.note(|| Input::TxRecalled { now, msg });
         let now = self.clock(now);
         if self.msgs.get(msg).is_some_and(|m| m.stage == Stage::Driver) {
             self.relaunch(now, msg);

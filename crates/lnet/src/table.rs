@@ -6,7 +6,7 @@ use core::hash::{BuildHasher, Hash, Hasher};
 use hashbrown::HashMap;
 
 /// Hashes with a key taken from the node's seed, so that a peer can't aim at one bucket.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 struct Keyed(u64);
 
 struct KeyedHasher(u64);
@@ -78,5 +78,27 @@ impl<K: Hash + Eq, V> Lookup<K, V> {
         V: Default,
     {
         self.0.entry(key).or_default()
+    }
+}
+
+/// As a list in order of keys: equal tables are written alike, whatever happened in them before.
+impl<K: serde::Serialize + Ord, V: serde::Serialize> serde::Serialize for Lookup<K, V> {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut entries: Vec<_> = self.0.iter().collect();
+        entries.sort_by_key(|(key, _)| *key);
+        (self.0.hasher(), entries).serialize(to)
+    }
+}
+
+impl<'de, K, V> serde::Deserialize<'de> for Lookup<K, V>
+where
+    K: serde::Deserialize<'de> + Hash + Eq,
+    V: serde::Deserialize<'de>,
+{
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let (hasher, entries): (Keyed, Vec<(K, V)>) = serde::Deserialize::deserialize(from)?;
+        let mut table = HashMap::with_capacity_and_hasher(entries.len(), hasher);
+        table.extend(entries);
+        Ok(Self(table))
     }
 }

@@ -8,6 +8,7 @@ use core::time::Duration;
 use crate::msg::Role;
 use crate::node::Work;
 use crate::portal::md::Tracker;
+use crate::record::Input;
 use crate::{Node, UnlinkError};
 
 impl Node {
@@ -137,6 +138,7 @@ impl Node {
     /// # Errors
     /// It does not exist (any more).
     pub fn unlink(&mut self, now: Instant, md: MdId) -> Result<(), UnlinkError> {
+        self.note(|| Input::Unlink { now, md });
         let now = self.clock(now);
         if self.portals.mds.get(md).is_none_or(|d| d.aborted) {
             return Err(UnlinkError);

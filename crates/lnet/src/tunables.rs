@@ -8,7 +8,7 @@ use lnet_types::{Errno, HealthStatus, HealthStatuses, RETRY_PATHS};
 use thiserror::Error;
 
 /// A consistent set of defaults.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Profile {
     /// What we believe is best.
     #[default]
@@ -46,7 +46,7 @@ impl Profile {
 }
 
 /// How often a message that failed goes again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Retries {
     /// So many times at most.
     Count(u32),
@@ -56,7 +56,7 @@ pub enum Retries {
 }
 
 /// When a tunable may be changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Writable {
     /// Any time.
     Always,
@@ -65,7 +65,7 @@ pub enum Writable {
 }
 
 /// One row of the table.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Row {
     /// Name, as `lnetctl set` and `global show` spell it.
     pub name: &'static str,
@@ -88,6 +88,7 @@ macro_rules! tunables {
         [$($default:expr),*], $writable:ident, $help:literal;)*) => {
         /// The node's tunables. Units and bounds: [`Tunables::TABLE`].
         #[derive(Clone, Debug, PartialEq, Eq)]
+        #[derive(serde::Serialize, serde::Deserialize)]
         pub struct Tunables {
             /// Which defaults and rules are in force.
             pub profile: Profile,

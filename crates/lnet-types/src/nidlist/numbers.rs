@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use thiserror::Error;
 
 /// The numbers `low, low + stride, low + 2 stride, …` not above `high`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct NumberRange {
     low: u32,
     high: u32,
@@ -15,7 +15,7 @@ pub struct NumberRange {
 }
 
 /// The numbers of one or several ranges, as they were written.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct NumberSet {
     /// At least one.
     ranges: SmallVec<[NumberRange; 1]>,

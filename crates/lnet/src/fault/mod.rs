@@ -22,6 +22,7 @@ use lnet_wire::{Hdr, MsgType};
 
 use crate::msg::Stage;
 use crate::output::Output;
+use crate::record::Input;
 use crate::{DropReason, KindCounts, Link, Node, Rx, Verdict};
 use rule::{DelayRule, DropRule, FaultRuleError, NidMatch, Traffic, When};
 use window::Window;
@@ -30,7 +31,7 @@ use window::Window;
 pub const FAULT_RULES_MAX: usize = 4096;
 
 /// What a rule has done (F-12, F-23).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct FaultStats {
     /// Messages that matched; counted by rules with a rate or an interval only.
     pub matched: u32,
@@ -41,7 +42,7 @@ pub struct FaultStats {
 }
 
 /// One rule in force.
-#[derive(Debug)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 struct Active<R> {
     rule: R,
     id: u64,
@@ -80,7 +81,7 @@ impl<R> Active<R> {
 }
 
 /// A message that is held back.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 enum Held {
     /// Ready for its driver.
     Leaving(MsgId),
@@ -89,7 +90,7 @@ enum Held {
 }
 
 /// All rules of a node, and what they hold.
-#[derive(Debug)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Faults {
     rng: Prng,
     ids: u64,
@@ -189,6 +190,7 @@ impl Node {
     /// # Errors
     /// It means nothing, or there are too many.
     pub fn add_drop_rule(&mut self, now: Instant, rule: DropRule) -> Result<(), FaultRuleError> {
+        self.note(|| Input::AddDropRule { now, rule: rule.clone() });
         let now = self.clock(now);
         let rule = DropRule { traffic: rule.traffic.checked()?, ..rule };
         let f = &mut self.faults;
@@ -204,6 +206,7 @@ impl Node {
     /// Removes the drop rules about exactly `src` and `dst`, where `Any` stands for every rule
     /// (F-13). Returns how many there were.
     pub fn del_drop_rules(&mut self, now: Instant, src: NidMatch, dst: NidMatch) -> usize {
+        self.note(|| Input::DelDropRules { now, src: src.clone(), dst: dst.clone() });
         let _ = self.clock(now);
         let before = self.faults.drops.len();
         self.faults.drops.retain(|a| !is_selected(&a.rule.traffic, src, dst));
@@ -212,6 +215,7 @@ impl Node {
 
     /// Zeroes the counters of the drop rules and begins their windows anew (F-13).
     pub fn reset_drop_rules(&mut self, now: Instant) {
+        self.note(|| Input::ResetDropRules { now });
         let now = self.clock(now);
         let f = &mut self.faults;
         for a in &mut f.drops {
@@ -230,6 +234,7 @@ impl Node {
     /// # Errors
     /// It means nothing, or there are too many.
     pub fn add_delay_rule(&mut self, now: Instant, rule: DelayRule) -> Result<(), FaultRuleError> {
+        self.note(|| Input::AddDelayRule { now, rule: rule.clone() });
         let now = self.clock(now);
         let rule = DelayRule { traffic: rule.traffic.checked()?, ..rule };
         if rule.latency.is_zero() {
@@ -251,6 +256,7 @@ impl Node {
     /// Removes the delay rules about exactly `src` and `dst`, where `Any` stands for every rule, and
     /// lets go at once what they hold (F-24). Returns how many there were.
     pub fn del_delay_rules(&mut self, now: Instant, src: NidMatch, dst: NidMatch) -> usize {
+        self.note(|| Input::DelDelayRules { now, src: src.clone(), dst: dst.clone() });
         let now = self.clock(now);
         let f = &mut self.faults;
         let before = f.delays.len();
@@ -268,6 +274,7 @@ impl Node {
 
     /// Zeroes the counters of the delay rules and begins their windows anew.
     pub fn reset_delay_rules(&mut self, now: Instant) {
+        self.note(|| Input::ResetDelayRules { now });
         let now = self.clock(now);
         let f = &mut self.faults;
         for a in &mut f.delays {
@@ -292,6 +299,7 @@ impl Node {
         who: NidMatch,
         times: Option<NonZeroU32>,
     ) -> Result<(), FaultRuleError> {
+        self.note(|| Input::FailPeer { now, who: who.clone(), times: times.clone() });
         let _ = self.clock(now);
         if self.faults.failing.len() >= FAULT_RULES_MAX {
             return Err(FaultRuleError::NoSpace(FAULT_RULES_MAX));
@@ -302,6 +310,7 @@ impl Node {
 
     /// Takes back what [`Node::fail_peer`] ordered for `who`; all of it for `Any`.
     pub fn mend_peer(&mut self, now: Instant, who: NidMatch) {
+        self.note(|| Input::MendPeer { now, who: who.clone() });
         let _ = self.clock(now);
         self.faults.failing.retain(|(other, _)| !who.selects(*other));
     }
@@ -311,6 +320,7 @@ impl Node {
     /// # Errors
     /// `ENOENT`: no such interface. `EINVAL`: loopback.
     pub fn simulate_link(&mut self, now: Instant, nid: Nid, link: Link) -> Result<(), Errno> {
+        self.note(|| Input::SimulateLink { now, nid, link });
         let now = self.clock(now);
         let id = self.nis.iter().find(|(_, ni)| ni.nid == nid).map(|(id, _)| id);
         let id = id.ok_or(Errno::ENOENT)?;

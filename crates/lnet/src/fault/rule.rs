@@ -13,6 +13,7 @@ use thiserror::Error;
 bitflags::bitflags! {
     /// Kinds of messages (S-fault-1).
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    #[derive(serde::Serialize, serde::Deserialize)]
     pub struct Kinds: u32 {
         /// ACKs.
         const ACK = 1;
@@ -26,6 +27,7 @@ bitflags::bitflags! {
 
     /// What a failure is reported as: bit n stands for the status of value n (F-5).
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    #[derive(serde::Serialize, serde::Deserialize)]
     pub struct Errors: u32 {
         /// The local interface was interrupted.
         const LOCAL_INTERRUPT = 1 << 1;
@@ -94,7 +96,7 @@ impl Errors {
 }
 
 /// Whose messages (F-3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum NidMatch {
     /// Anybody's: `*`.
     Any,
@@ -182,7 +184,7 @@ impl fmt::Display for NidMatch {
 }
 
 /// Which messages a rule is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Traffic {
     /// The originator, as the header says.
     pub src: NidMatch,
@@ -236,7 +238,7 @@ impl Traffic {
 }
 
 /// Which of the messages that match.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum When {
     /// One of so many (F-7).
     Rate(NonZeroU32),
@@ -284,7 +286,7 @@ impl When {
 }
 
 /// A rule that loses messages, or makes them fail.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct DropRule {
     /// Which messages.
     pub traffic: Traffic,
@@ -313,7 +315,7 @@ impl DropRule {
 }
 
 /// A rule that holds messages back (F-20).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct DelayRule {
     /// Which messages, arriving or leaving.
     pub traffic: Traffic,

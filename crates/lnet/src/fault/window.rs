@@ -8,7 +8,7 @@ use lnet_types::{Instant, Prng};
 use crate::fault::rule::When;
 
 /// Where a rule is in its window.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Window {
     when: When,
     /// Matching messages of this window so far, and which of them it will be.

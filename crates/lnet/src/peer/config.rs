@@ -6,9 +6,10 @@ use lnet_types::{Errno, Instant, Nid, PeerId};
 use crate::Node;
 use crate::peer::PeerFlags;
 use crate::peer::discovery::Phase;
+use crate::record::Input;
 
 /// Who changes a peer's NIDs, and what is said about it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Change {
     /// The administrator does.
     pub(crate) configured: bool,
@@ -29,6 +30,13 @@ impl Node {
         multi_rail: bool,
         lock_primary: bool,
     ) -> Result<(), Errno> {
+        self.note(|| Input::PeerAdd {
+            now,
+            primary,
+            nids: nids.to_vec(),
+            multi_rail,
+            lock_primary,
+        });
         let now = self.clock(now);
         if primary.is_any() || primary.is_loopback() {
             return Err(Errno::EINVAL);
@@ -324,6 +332,7 @@ impl Node {
         nids: &[Nid],
         force: bool,
     ) -> Result<(), Errno> {
+        self.note(|| Input::PeerDel { now, primary, nids: nids.to_vec(), force });
         let now = self.clock(now);
         if primary.is_any() {
             return Err(Errno::EINVAL);

@@ -29,7 +29,7 @@ use crate::send::{Operation, Verb};
 use crate::{Event, EventKind, MdOptions, Node, OpId, Timeouts};
 
 /// Where the discovery of a peer stands.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Phase {
     /// Nobody has asked.
     #[default]
@@ -43,7 +43,7 @@ pub(crate) enum Phase {
 }
 
 /// What discovery keeps for each peer.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Discovery {
     pub(crate) phase: Phase,
     /// Ping or push data not yet merged (DATA_PRESENT).

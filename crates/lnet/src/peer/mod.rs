@@ -27,6 +27,7 @@ use discovery::Discovery;
 bitflags::bitflags! {
     /// Facts about a peer. Where its discovery stands is no fact but a phase (`discovery.rs`).
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    #[derive(serde::Serialize, serde::Deserialize)]
     pub struct PeerFlags: u32 {
         /// Any of its interfaces may be used.
         const MULTI_RAIL = 1 << 0;
@@ -60,7 +61,7 @@ bitflags::bitflags! {
 }
 
 /// A peer: one node, one identity, several interfaces.
-#[derive(Debug)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Peer {
     pub(crate) primary: Nid,
     pub(crate) flags: PeerFlags,
@@ -76,7 +77,7 @@ pub(crate) struct Peer {
 }
 
 /// The interfaces of a peer on one network.
-#[derive(Debug)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct PeerNet {
     pub(crate) net: Net,
     pub(crate) nis: SmallVec<[PeerNiId; 2]>,
@@ -92,7 +93,7 @@ pub(crate) struct PeerNet {
 }
 
 /// One interface of a peer.
-#[derive(Debug)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct PeerNi {
     pub(crate) nid: Nid,
     pub(crate) peer: PeerId,
@@ -147,7 +148,7 @@ impl PeerNi {
 
 /// Router credits of a peer's interface (C-20). Their number follows from tunables; kept is who
 /// has one.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct TransitCredits {
     /// Messages that have one, or a place in the queue.
     pub(crate) held: i32,
@@ -176,7 +177,7 @@ impl Peer {
 }
 
 /// The tables of the remote side.
-#[derive(Debug)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Peers {
     pub(crate) peers: SlotMap<PeerId, Peer>,
     pub(crate) nis: SlotMap<PeerNiId, PeerNi>,

@@ -18,6 +18,7 @@ use core::num::NonZeroU32;
 use lnet_types::{Instant, Net, Nid};
 
 use crate::Node;
+use crate::record::Input;
 use rule::{Pattern, Rule, RuleError, RuleKind};
 use turn::{Grade, Turn};
 
@@ -25,7 +26,7 @@ use turn::{Grade, Turn};
 pub const RULES_MAX: usize = 4096;
 
 /// The rules, and what they are matched against.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Policy {
     rules: Vec<Rule>,
     /// Own NIDs in order of creation, loopback excluded.
@@ -42,7 +43,7 @@ pub(crate) struct Policy {
 }
 
 /// What pair and router rules say of a peer's interface.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Mapping {
     /// Own NIDs that it is to be reached from.
     pub(crate) preferred: Vec<Preferred>,
@@ -53,7 +54,7 @@ pub(crate) struct Mapping {
 }
 
 /// One pathway of a pair rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Preferred {
     pub(crate) nid: Nid,
     pub(crate) messages: Option<NonZeroU32>,
@@ -201,6 +202,7 @@ impl Node {
         rule: Rule,
         index: Option<usize>,
     ) -> Result<usize, RuleError> {
+        self.note(|| Input::UdspAdd { now, rule: rule.clone(), index });
         let _ = self.clock(now);
         let rules = &mut self.peers.policy.rules;
         let at = match rules.iter().position(|r| r.about_the_same(&rule)) {
@@ -229,6 +231,7 @@ impl Node {
     /// # Errors
     /// There is none.
     pub fn udsp_del(&mut self, now: Instant, index: usize) -> Result<(), RuleError> {
+        self.note(|| Input::UdspDel { now, index });
         let _ = self.clock(now);
         if index >= self.peers.policy.rules.len() {
             return Err(RuleError::NoRule(index));
@@ -240,6 +243,7 @@ impl Node {
 
     /// Removes all rules.
     pub fn udsp_clear(&mut self, now: Instant) {
+        self.note(|| Input::UdspClear { now });
         let _ = self.clock(now);
         self.peers.policy.rules.clear();
         self.apply_policy();

@@ -12,7 +12,7 @@ use thiserror::Error;
 
 /// Networks (`tcp`, `o2ib[1-3]`) or NIDs (`10.1.[1-5].*@tcp[1-3]`). Displays in canonical form, by
 /// which two patterns are compared (U-11).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Pattern {
     kind: NetType,
     /// Numbers of the networks; 0 alone if none was given (U-1a).
@@ -135,7 +135,9 @@ impl fmt::Display for Pattern {
 }
 
 /// What a rule is about (U-3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
 pub enum RuleKind {
     /// `src`: how good local interfaces or networks are.
     Local,
@@ -150,7 +152,7 @@ pub enum RuleKind {
 }
 
 /// A rule of the selection policy.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Rule {
     src: Option<Pattern>,
     dst: Option<Pattern>,

@@ -10,7 +10,7 @@ use core::num::NonZeroU32;
 pub(crate) const NO_PRIORITY: u32 = u32::MAX;
 
 /// What rules say of a local network, a local interface, a peer's network or a peer's interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Grade {
     /// Smaller is better.
     pub(crate) priority: u32,
@@ -32,7 +32,7 @@ impl Grade {
 }
 
 /// How far something is with its rounds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Turn {
     round: u64,
     /// Messages of this round.
@@ -43,7 +43,9 @@ pub(crate) struct Turn {
 
 /// The order of turns; smaller is next. Things without a number of messages come after those with
 /// one, equal among themselves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
 pub(crate) struct Standing {
     pub(crate) round: u64,
     /// In the middle of a row, which goes on.

@@ -12,7 +12,7 @@ use crate::internal::Internal;
 use crate::{MatchEntry, MdOptions};
 
 /// The memory behind a descriptor.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) enum MdBuf {
     /// Registered memory of a user.
     Spans(IoVec),
@@ -33,7 +33,7 @@ impl MdBuf {
 }
 
 /// Who is told of a descriptor's events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Owner {
     /// A user of the node, by the word that it gave.
     User(u64),
@@ -44,7 +44,7 @@ pub(crate) enum Owner {
 }
 
 /// A memory descriptor.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Md {
     pub(crate) buf: MdBuf,
     pub(crate) len: u64,
@@ -68,7 +68,7 @@ pub(crate) struct Md {
 }
 
 /// One awaited ACK or REPLY (H-60 … H-68).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Tracker {
     /// How long the response may take once a driver has the request (DEC-10).
     pub(crate) limit: Duration,

@@ -24,7 +24,7 @@ const FRAGMENTS_MAX: usize = 256;
 const MDS_MAX: usize = 1 << 24;
 
 /// A PUT that waits for a buffer (M-27). The driver holds its bytes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Delayed {
     pub(crate) msg: MsgId,
     pub(crate) ni: NiId,
@@ -32,13 +32,13 @@ pub(crate) struct Delayed {
 }
 
 /// What kind of entries a portal holds; fixed by the first one (M-7).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 enum MatchType {
     Unique,
     Wildcard,
 }
 
-#[derive(Debug)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 struct Portal {
     kind: Option<MatchType>,
     lazy: bool,
@@ -50,7 +50,7 @@ struct Portal {
 }
 
 /// What a message brings to the search.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Wanted {
     pub(crate) portal: u32,
     /// `OP_PUT` or `OP_GET`.
@@ -66,7 +66,7 @@ pub(crate) struct Wanted {
 }
 
 /// A buffer was found and part of it taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Matched {
     pub(crate) md: MdId,
     pub(crate) offset: u64,
@@ -74,7 +74,7 @@ pub(crate) struct Matched {
 }
 
 /// The answer to a search.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Search {
     Found(Matched),
     /// Matched, but does not fit: the message is dropped (M-24).
@@ -87,7 +87,7 @@ pub(crate) enum Search {
 }
 
 /// All portals and all memory descriptors of a node.
-#[derive(Debug)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Portals {
     pub(crate) mds: SlotMap<MdId, Md>,
     portals: Vec<Portal>,

@@ -17,7 +17,7 @@ use crate::Tunables;
 use crate::peer::{Peer, PeerFlags, Peers};
 
 /// What is believed of a gateway as a node.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Life {
     /// Never checked, believed alive.
     #[default]
@@ -31,7 +31,7 @@ pub(crate) enum Life {
 }
 
 /// What may change that belief.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Sign {
     /// A discovery of it succeeded.
     Answered,

@@ -31,7 +31,9 @@ pub trait RouterMemory {
 }
 
 /// The pools, by the payload that their buffers hold (C-21).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
 pub enum PoolKind {
     /// No payload.
     Tiny,
@@ -86,7 +88,7 @@ impl PoolKind {
 }
 
 /// One buffer. `None` has no memory (tiny).
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Buffer(Option<Span>);
 
 impl Buffer {
@@ -101,7 +103,7 @@ impl Buffer {
 }
 
 /// A pool.
-#[derive(Debug)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Pool {
     pub(crate) kind: PoolKind,
     /// Buffers in existence, free or not.

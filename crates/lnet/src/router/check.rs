@@ -16,6 +16,7 @@ use crate::Node;
 use crate::msg::Stage;
 use crate::node::Work;
 use crate::peer::PeerFlags;
+use crate::record::Input;
 
 /// A message from a gateway that is taken for dead is reason to ask it, but not more often than
 /// this.
@@ -258,6 +259,7 @@ impl Node {
     /// is left at once; a router stops forwarding there; elsewhere health has been told by the
     /// messages that failed.
     pub fn peer_down(&mut self, now: Instant, ni: NiId, nid: Nid, last_alive: Instant) {
+        self.note(|| Input::PeerDown { now, ni, nid, last_alive });
         let now = self.clock(now);
         let net = self.nis.get(ni).map(|ni| ni.nid.net());
         if self.tunables.auto_down == 0 || net != Some(nid.net()) {
@@ -274,6 +276,7 @@ impl Node {
     /// # Errors
     /// `EINVAL`: `when` is in the future. `ESHUTDOWN`.
     pub fn notify(&mut self, now: Instant, nid: Nid, up: bool, when: Instant) -> Result<(), Errno> {
+        self.note(|| Input::Notify { now, nid, up, when });
         let now = self.clock(now);
         if when > now {
             return Err(Errno::EINVAL);

@@ -17,7 +17,7 @@ use crate::send::select::{
 };
 
 /// What a path over a gateway adds to a [`Path`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Via {
     /// The interface that the message is for in the end.
     pub(crate) dest: PeerNiId,
@@ -26,7 +26,7 @@ pub(crate) struct Via {
 }
 
 /// The route that was chosen, and its new place in the round (S-57).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct RouteUse {
     pub(crate) net: Net,
     pub(crate) gateway: PeerId,
@@ -34,7 +34,7 @@ pub(crate) struct RouteUse {
 }
 
 /// A message that this node only passes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Passing {
     /// Whether the node that the message comes from in the first place is Multi-Rail (S-13).
     pub(crate) from_mr: bool,

@@ -25,7 +25,7 @@ use crate::output::{DropReason, Output, Payload, Sink, Verdict};
 use crate::peer::PeerNi;
 
 /// What a forwarded message holds on this router.
-#[derive(Debug)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Transit {
     pool: PoolKind,
     /// A credit of the interface that it came from, or a place in the queue for one.

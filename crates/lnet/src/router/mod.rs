@@ -34,7 +34,7 @@ use buffers::Pool;
 use routes::Routes;
 
 /// Everything of routing that belongs to the node as a whole.
-#[derive(Debug)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Router {
     pub(crate) routes: Routes,
     pub(crate) state: RoutingState,
@@ -66,7 +66,7 @@ impl Router {
 }
 
 /// What is kept for a peer that serves as a gateway.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Gateway {
     /// Routes through it; a peer with at least one is a router.
     pub(crate) routes: u32,

@@ -12,9 +12,10 @@ use super::alive::Life;
 use crate::Node;
 use crate::node::Work;
 use crate::peer::PeerFlags;
+use crate::record::Input;
 
 /// A route as it is configured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct RouteSpec {
     /// The network that is reached by it.
     pub net: Net,
@@ -27,7 +28,7 @@ pub struct RouteSpec {
 }
 
 /// A route.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Route {
     pub(crate) net: Net,
     pub(crate) gateway: PeerId,
@@ -47,7 +48,7 @@ const ROUTES_MAX: usize = 1 << 16;
 
 /// All routes, by network. Within a network the order is random, so that nodes of the same
 /// configuration prefer different gateways.
-#[derive(Debug)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Routes {
     nets: BTreeMap<Net, Vec<Route>>,
     rng: Prng,
@@ -193,6 +194,7 @@ impl Node {
     /// # Errors
     /// Names what is wrong with the network, the gateway or the hop count.
     pub fn add_route(&mut self, now: Instant, spec: RouteSpec) -> Result<(), RouteError> {
+        self.note(|| Input::AddRoute { now, spec: spec.clone() });
         let now = self.clock(now);
         let RouteSpec { net, gateway, hops, priority } = spec;
         if !self.running {
@@ -285,6 +287,7 @@ impl Node {
         net: Option<Net>,
         gateway: Option<Nid>,
     ) -> Result<(), RouteError> {
+        self.note(|| Input::DelRoute { now, net, gateway });
         let now = self.clock(now);
         if let Some(net) = net.filter(|net| !self.router.routes.knows(*net)) {
             return Err(RouteError::NoSuchNet(net));

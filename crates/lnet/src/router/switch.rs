@@ -17,10 +17,11 @@ use lnet_wire::{Hdr, Kind};
 use super::buffers::{PoolKind, RouterMemory};
 use crate::Node;
 use crate::output::{DropReason, Output};
+use crate::record::{Given, Input, Remembering};
 use crate::send::is_internal;
 
 /// Whether this node forwards. The numbers are those of `routing show` (S-routing-2).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum RoutingState {
     /// No.
     #[default]
@@ -47,6 +48,14 @@ impl Node {
         now: Instant,
         memory: &mut dyn RouterMemory,
     ) -> Result<(), Errno> {
+        self.begin_call();
+        let mut memory = Remembering { memory, given: Given::default() };
+        let outcome = self.start_routing(now, &mut memory);
+        self.note_made(Input::EnableRouting { now, given: memory.given });
+        outcome
+    }
+
+    fn start_routing(&mut self, now: Instant, memory: &mut dyn RouterMemory) -> Result<(), Errno> {
         let now = self.clock(now);
         match self.router.state {
             _ if !self.running => return Err(Errno::ESHUTDOWN),
@@ -84,6 +93,7 @@ impl Node {
     /// # Errors
     /// `EBUSY`: it is just being started (C-set-6).
     pub fn disable_routing(&mut self, now: Instant) -> Result<(), Errno> {
+        self.note(|| Input::DisableRouting { now });
         let now = self.clock(now);
         match self.router.state {
             RoutingState::Disabled | RoutingState::Stopping => return Ok(()),
@@ -113,6 +123,14 @@ impl Node {
         now: Instant,
         memory: &mut dyn RouterMemory,
     ) -> Result<(), Errno> {
+        self.begin_call();
+        let mut memory = Remembering { memory, given: Given::default() };
+        let outcome = self.fit_buffers(now, &mut memory);
+        self.note_made(Input::FitRouterBuffers { now, given: memory.given });
+        outcome
+    }
+
+    fn fit_buffers(&mut self, now: Instant, memory: &mut dyn RouterMemory) -> Result<(), Errno> {
         let now = self.clock(now);
         if !self.router.is_on() {
             return Ok(());

@@ -9,7 +9,7 @@ use crate::send::select::local_net;
 use crate::{Node, Transitions};
 
 /// A route (S-route-1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct RouteView {
     /// The network that is reached.
     pub net: Net,
@@ -29,7 +29,7 @@ pub struct RouteView {
 }
 
 /// A pool of router buffers (S-routing-1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct PoolView {
     /// Which one.
     pub kind: PoolKind,
@@ -44,7 +44,7 @@ pub struct PoolView {
 }
 
 /// A router's buffers, and whether it forwards.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct RoutingView {
     /// Where forwarding stands.
     pub state: RoutingState,
@@ -55,7 +55,7 @@ pub struct RoutingView {
 }
 
 /// How far a NID is (M-51).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Distance {
     /// 0: this node; 1: the next one; more: behind that many routers and one.
     pub hops: u32,

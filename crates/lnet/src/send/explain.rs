@@ -24,6 +24,7 @@ pub(crate) type Recorder<'a> = Option<&'a mut Trace>;
 /// What was to be chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
+#[derive(serde::Serialize, serde::Deserialize)]
 pub enum Step {
     /// The network, among those that both sides have (S-35).
     Network,
@@ -48,7 +49,7 @@ impl Step {
 }
 
 /// What a candidate is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Named {
     /// A network.
     Net(Net),
@@ -66,7 +67,7 @@ impl fmt::Display for Named {
 }
 
 /// One candidate of a choice.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Candidate {
     /// What it is.
     pub name: Named,
@@ -78,7 +79,7 @@ pub struct Candidate {
 }
 
 /// One choice.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Choice {
     /// What was to be chosen.
     pub step: Step,
@@ -89,7 +90,7 @@ pub struct Choice {
 }
 
 /// How freely the path could be chosen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Freedom {
     /// Network and interfaces of both sides (S-35).
     #[default]
@@ -118,7 +119,7 @@ impl Freedom {
 }
 
 /// What becomes of the message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Outcome {
     /// It goes from the first NID to the second.
     Path(Nid, Nid),
@@ -129,7 +130,7 @@ pub enum Outcome {
 }
 
 /// Why a message goes where it goes. Displays as a table.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Explanation {
     /// When.
     pub at: Instant,

@@ -9,12 +9,18 @@ use crate::node::Work;
 use crate::output::Payload;
 use crate::portal::RESERVED_PORTAL;
 use crate::portal::md::Owner;
+use crate::record::Input;
 use crate::{Event, EventKind, MdOptions, Node};
 
 impl Node {
     /// A driver has done with a message: all its bytes are in the transport's hands, or not.
     /// A message that the node doesn't know (any more) is ignored.
     pub fn tx_done(&mut self, now: Instant, msg: MsgId, outcome: Result<(), Fault>) {
+        self.note(|| Input::TxDone { now, msg, outcome });
+        self.transmitted(now, msg, outcome);
+    }
+
+    fn transmitted(&mut self, now: Instant, msg: MsgId, outcome: Result<(), Fault>) {
         let now = self.clock(now);
         if self.msgs.get(msg).is_some_and(|m| m.stage == Stage::Driver) {
             self.finish(now, msg, outcome);
@@ -24,10 +30,11 @@ impl Node {
 
     /// A driver refused a message at once: it is not tried again (S-4).
     pub fn tx_refused(&mut self, now: Instant, msg: MsgId, fault: Fault) {
+        self.note(|| Input::TxRefused { now, msg, fault });
         if let Some(m) = self.msgs.get_mut(msg) {
             m.no_resend = true;
         }
-        self.tx_done(now, msg, Err(fault));
+        self.transmitted(now, msg, Err(fault));
     }
 
     /// One attempt, or one reception, has ended.

@@ -12,6 +12,7 @@ use crate::send::explain::{Named, Recorder, Step};
 /// What may decide between two candidates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
+#[derive(serde::Serialize, serde::Deserialize)]
 pub enum Criterion {
     /// The interface has no link.
     Usable,
@@ -148,7 +149,9 @@ impl Shown for Standing {
 }
 
 /// A priority where it counts, and nothing where the other place counts (`udsp_first`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
 pub(crate) struct Priority(pub(crate) u32);
 
 impl Shown for Priority {
@@ -158,7 +161,9 @@ impl Shown for Priority {
 }
 
 /// A NUMA distance; unknown ones count as 0, so that they decide nothing among themselves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
 pub(crate) struct Distance(pub(crate) u32);
 
 impl Shown for Distance {
@@ -168,7 +173,9 @@ impl Shown for Distance {
 }
 
 /// Whether an interface comes and goes too often.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
 pub(crate) struct Flapping(pub(crate) bool);
 
 impl Shown for Flapping {
@@ -178,7 +185,9 @@ impl Shown for Flapping {
 }
 
 /// What pair rules say of a pair, best first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
 pub(crate) enum Pairing {
     /// A rule maps the peer's interface to ours.
     Mapped,
@@ -199,7 +208,18 @@ impl Shown for Pairing {
 }
 
 /// Doubt about the rails of a candidate, least first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    serde::Serialize,
+    serde::Deserialize,
+)]
 pub(crate) struct Doubted {
     /// All the rails that the candidate could be used on.
     pub(crate) wholly: bool,

@@ -26,11 +26,13 @@ use crate::output::Payload;
 use crate::peer::PeerFlags;
 use crate::portal::RESERVED_PORTAL;
 use crate::portal::md::MdBuf;
+use crate::record::Input;
 use crate::{Get, MdOptions, Node, Put, Retries, SendError, Timeouts};
 use explain::Trace;
 use select::{Request, Tables};
 
 /// One PUT or GET, whoever asked for it.
+#[derive(serde::Serialize, serde::Deserialize)]
 pub(crate) struct Operation {
     pub(crate) md: MdId,
     pub(crate) src: Option<Nid>,
@@ -42,6 +44,7 @@ pub(crate) struct Operation {
     pub(crate) verb: Verb,
 }
 
+#[derive(serde::Serialize, serde::Deserialize)]
 pub(crate) enum Verb {
     Put { ack: bool, hdr_data: u64, offset: u32 },
     Get { offset: u32 },
@@ -54,6 +57,7 @@ impl Node {
     /// # Errors
     /// Only what shows at once; path and transmission failures are events.
     pub fn put(&mut self, now: Instant, put: Put) -> Result<(), SendError> {
+        self.note(|| Input::Put { now, put: put.clone() });
         let now = self.clock(now);
         let Put { md, ack, src, target, portal, match_bits, offset, hdr_data, timeout } = put;
         let verb = Verb::Put { ack, hdr_data, offset };
@@ -80,6 +84,7 @@ impl Node {
     /// # Errors
     /// As [`Node::put`].
     pub fn get(&mut self, now: Instant, get: Get) -> Result<(), SendError> {
+        self.note(|| Input::Get { now, get: get.clone() });
         let now = self.clock(now);
         let Get { md, src, target, portal, match_bits, offset, timeout } = get;
         let verb = Verb::Get { offset };

@@ -63,7 +63,7 @@ pub(crate) struct Tables<'a> {
 }
 
 /// The pair that was chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Path {
     pub(crate) ni: NiId,
     pub(crate) peer_ni: PeerNiId,

@@ -55,7 +55,8 @@ fn storm(seed: u64) {
     let mut w = World::new();
     for nids in HOSTS {
         let n = 1 + rng.below(2) as usize;
-        w.host_with(profile, &nids[..n], few);
+        let host = w.host_with(profile, &nids[..n], few);
+        w.hosts[host].node.record(1 + rng.below(300) as usize);
     }
     w.decide = weather(rng.split(), badness);
     // user word → (host, is it a request with response)
@@ -200,6 +201,8 @@ fn all_home(w: &World, seed: u64, profile: Profile) {
             assert_eq!((pni.credits, pni.queued_bytes, pni.refs), (max, 0, 0), "seed {seed}");
             assert_eq!((pni.transit.held, pni.transit.queue.len()), (0, 0), "seed {seed}");
         }
+        let replayed = n.recording().map(|r| r.replay().map(|r| r.calls));
+        assert!(matches!(replayed, Some(Ok(1..))), "seed {seed}: host {i}: {replayed:?}");
         assert_eq!(h.reports.len() as u64, n.op_count, "seed {seed}: one report per question");
         assert!(n.router.deferred.is_empty(), "seed {seed}: host {i} still lets drivers wait");
         for p in n.routing_view().pools {
@@ -258,6 +261,9 @@ fn routed_storm(seed: u64) {
         w.route(1, "tcp2", left);
         w.route(3, "tcp2", left);
         w.route(4, "tcp2", left);
+    }
+    for h in &mut w.hosts {
+        h.node.record(1 + rng.below(300) as usize);
     }
     // In the kernel's time, so that routers are up.
     w.secs(if profile == Profile::Kernel { 300 } else { 2 });

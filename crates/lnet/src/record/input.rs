@@ -1,0 +1,142 @@
+//! Every call that changes a node, as a value. One list: the recorder writes it, [`Node::apply`]
+//! does it again.
+
+use core::num::NonZeroU32;
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use lnet_types::{Errno, Fault, Instant, MdId, MsgId, Net, NiId, Nid, ProcessId, RegionId, RxId};
+use lnet_wire::Hdr;
+
+use super::Mark;
+use crate::{
+    DelayRule, Doubt, DropRule, Get, Link, MatchEntry, MdSpec, NiSpec, NidMatch, Node, Put, Reset,
+    RouteSpec, RouterMemory, Rule, Rx,
+};
+
+/// Declares the calls whose arguments are values; those with references are written out.
+macro_rules! inputs {
+    ($($variant:ident = $call:ident ($($arg:ident: $ty:ty),*);)*) => {
+        /// One call of a node that changed it, with its arguments.
+        #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+        #[allow(missing_docs, reason = "each variant is the method of `Node` that has its name")]
+        pub enum Input {
+            $($variant { $($arg: $ty),* },)*
+            RxHeader { now: Instant, rx: Rx, hdr: Hdr },
+            RxDone { now: Instant, msg: MsgId, outcome: Result<Vec<u8>, Fault> },
+            SetTunables { now: Instant, changes: Vec<(String, i64)> },
+            PeerAdd { now: Instant, primary: Nid, nids: Vec<Nid>, multi_rail: bool, lock_primary: bool },
+            PeerDel { now: Instant, primary: Nid, nids: Vec<Nid>, force: bool },
+            EnableRouting { now: Instant, given: Given },
+            FitRouterBuffers { now: Instant, given: Given },
+        }
+
+        impl Node {
+            /// Makes a recorded call again. Returns what a driver was told at once, if this is such
+            /// a call; everything else that a call returns shows in the state of the node.
+            pub(super) fn apply(&mut self, input: Input) -> Option<Mark> {
+                match input {
+                    $(Input::$variant { $($arg),* } => { let _ = self.$call($($arg),*); })*
+                    Input::RxHeader { now, rx, hdr } => {
+                        return Some(Mark::of_verdict(&self.rx_header(now, rx, &hdr)));
+                    }
+                    Input::RxDone { now, msg, outcome } => {
+                        self.rx_done(now, msg, outcome.as_deref().map_err(|f| *f));
+                    }
+                    Input::SetTunables { now, changes } => {
+                        let changes: Vec<_> =
+                            changes.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+                        let _ = self.set_tunables(now, &changes);
+                    }
+                    Input::PeerAdd { now, primary, nids, multi_rail, lock_primary } => {
+                        let _ = self.peer_add(now, primary, &nids, multi_rail, lock_primary);
+                    }
+                    Input::PeerDel { now, primary, nids, force } => {
+                        let _ = self.peer_del(now, primary, &nids, force);
+                    }
+                    Input::EnableRouting { now, mut given } => {
+                        let _ = self.enable_routing(now, &mut given);
+                    }
+                    Input::FitRouterBuffers { now, mut given } => {
+                        let _ = self.fit_router_buffers(now, &mut given);
+                    }
+                }
+                None
+            }
+        }
+    };
+}
+
+inputs! {
+    Put = put(now: Instant, put: Put);
+    Get = get(now: Instant, get: Get);
+    TxDone = tx_done(now: Instant, msg: MsgId, outcome: Result<(), Fault>);
+    TxRefused = tx_refused(now: Instant, msg: MsgId, fault: Fault);
+    TxRecalled = tx_recalled(now: Instant, msg: MsgId);
+    RxGone = rx_gone(now: Instant, ni: NiId, rx: RxId);
+    HandleTimeout = handle_timeout(now: Instant);
+    Attach = attach(now: Instant, portal: u32, me: MatchEntry, md: MdSpec);
+    Bind = bind(md: MdSpec);
+    Unlink = unlink(now: Instant, md: MdId);
+    SetLazy = set_lazy(now: Instant, portal: u32, lazy: bool);
+    Ping = ping(now: Instant, target: ProcessId, src: Option<Nid>, timeout: Duration);
+    Discover = discover(now: Instant, nid: Nid, force: bool);
+    AddNi = add_ni(now: Instant, spec: NiSpec);
+    LeaveNi = leave_ni(now: Instant, id: NiId);
+    DelNi = del_ni(now: Instant, id: NiId);
+    LinkChanged = link_changed(now: Instant, ni: NiId, link: Link);
+    RailChanged = rail_changed(now: Instant, ni: NiId, nid: Nid, doubt: Doubt);
+    PeerDown = peer_down(now: Instant, ni: NiId, nid: Nid, last_alive: Instant);
+    Notify = notify(now: Instant, nid: Nid, up: bool, when: Instant);
+    SetLndTimeout = set_lnd_timeout(ni: NiId, timeout: Option<Duration>);
+    SetNiHealth = set_ni_health(now: Instant, nid: Option<Nid>, health: u32);
+    SetPeerNiHealth = set_peer_ni_health(now: Instant, nid: Option<Nid>, health: u32);
+    SetPeerState = set_peer_state(nid: Nid, state: u32);
+    ResetCounters = reset_counters(what: Reset, failures: bool);
+    ResetCreditMinima = reset_credit_minima();
+    AddRoute = add_route(now: Instant, spec: RouteSpec);
+    DelRoute = del_route(now: Instant, net: Option<Net>, gateway: Option<Nid>);
+    DisableRouting = disable_routing(now: Instant);
+    UdspAdd = udsp_add(now: Instant, rule: Rule, index: Option<usize>);
+    UdspDel = udsp_del(now: Instant, index: usize);
+    UdspClear = udsp_clear(now: Instant);
+    SetNumaDistances = set_numa_distances(distances: Vec<Vec<u32>>);
+    SetNumaHome = set_numa_home(numa_node: Option<u32>);
+    SetRegionNumaNode = set_region_numa_node(region: RegionId, numa_node: Option<u32>);
+    SetNiNumaNode = set_ni_numa_node(ni: NiId, numa_node: Option<u32>);
+    AddDropRule = add_drop_rule(now: Instant, rule: DropRule);
+    DelDropRules = del_drop_rules(now: Instant, src: NidMatch, dst: NidMatch);
+    ResetDropRules = reset_drop_rules(now: Instant);
+    AddDelayRule = add_delay_rule(now: Instant, rule: DelayRule);
+    DelDelayRules = del_delay_rules(now: Instant, src: NidMatch, dst: NidMatch);
+    ResetDelayRules = reset_delay_rules(now: Instant);
+    FailPeer = fail_peer(now: Instant, who: NidMatch, times: Option<NonZeroU32>);
+    MendPeer = mend_peer(now: Instant, who: NidMatch);
+    SimulateLink = simulate_link(now: Instant, nid: Nid, link: Link);
+    Shutdown = shutdown(now: Instant);
+}
+
+/// The memory that a router was lent in one call; lends the same again.
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
+pub struct Given(VecDeque<Result<RegionId, Errno>>);
+
+impl RouterMemory for Given {
+    fn register(&mut self, _len: u32) -> Result<RegionId, Errno> {
+        // A replay that asks for more than there was differs, which its state will show.
+        self.0.pop_front().unwrap_or(Err(Errno::ENOMEM))
+    }
+}
+
+/// Passes requests for memory on, and remembers the answers.
+pub(crate) struct Remembering<'a> {
+    pub(crate) memory: &'a mut dyn RouterMemory,
+    pub(crate) given: Given,
+}
+
+impl RouterMemory for Remembering<'_> {
+    fn register(&mut self, len: u32) -> Result<RegionId, Errno> {
+        let answer = self.memory.register(len);
+        self.given.0.push_back(answer);
+        answer
+    }
+}

@@ -1,0 +1,270 @@
+//! The flight recorder: the last calls of a node, and its state before them, so that what it did can
+//! be done again elsewhere, call by call. Off unless it is asked for; then a call costs one more
+//! copy of its arguments. It holds no clock and writes no file: a shell takes a [`Recording`] out.
+//!
+//! ```text
+//!   state ── calls ──► state ── calls ──► state now        two stretches, of `limit` calls each
+//! ```
+//!
+//! Where a stretch ends, the node is written down and *goes on from what was written*: so nothing
+//! that a written state can't hold (the order of free places in a table, say) can make the
+//! replay take another way. `input.rs` lists the calls, `replay.rs` makes them again, `file.rs` is
+//! the recording as bytes.
+
+mod file;
+mod input;
+mod replay;
+
+use core::fmt;
+
+use lnet_types::{MdId, MsgId, NiId};
+use slotmap::Key;
+
+pub use file::RecordingError;
+pub(crate) use input::Remembering;
+pub use input::{Given, Input};
+pub use replay::{Difference, Replayed};
+
+use crate::{Event, Node, Notice, Output, Report, Verdict};
+
+/// What a node gave, for comparison: which queue it came from, and a sum over what identifies it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Mark {
+    /// What it was.
+    pub kind: MarkKind,
+    /// Sum of its parts.
+    pub sum: u32,
+}
+
+/// What a node gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum MarkKind {
+    /// What a driver was told about a header.
+    Verdict,
+    /// Something for a driver to do.
+    Output,
+    /// An event for a user.
+    Event,
+    /// The end of a ping or discovery.
+    Report,
+    /// A line for the log.
+    Notice,
+}
+
+impl fmt::Display for MarkKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Verdict => "verdict",
+            Self::Output => "output",
+            Self::Event => "event",
+            Self::Report => "report",
+            Self::Notice => "notice",
+        })
+    }
+}
+
+impl Mark {
+    fn new(kind: MarkKind, words: [u64; 4]) -> Self {
+        // Far from cryptographic; a difference is never aimed at it.
+        let mix = |sum: u64, w: u64| (sum ^ w).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
+        let sum = words.into_iter().fold(kind as u64 + 1, mix);
+        Self { kind, sum: (sum ^ (sum >> 32)) as u32 }
+    }
+
+    fn of_verdict(verdict: &Verdict) -> Self {
+        let words = match verdict {
+            Verdict::Deliver { msg, sink } => [1, msg.data().as_ffi(), text(sink), 0],
+            Verdict::Defer => [2, 0, 0, 0],
+            Verdict::Drop(why) => [3, *why as u64, 0, 0],
+            Verdict::Close(why) => [4, text(why), 0, 0],
+        };
+        Self::new(MarkKind::Verdict, words)
+    }
+
+    fn of_output(output: &Output) -> Self {
+        let words = match output {
+            Output::Send(t) => {
+                let (msg, ni): (MsgId, NiId) = (t.msg, t.ni);
+                let place = u64::from(t.to.pid.0) ^ u64::from(t.hdr.payload_len) << 32;
+                [msg.data().as_ffi(), ni.data().as_ffi(), place, t.timeout.as_nanos() as u64]
+            }
+            Output::Resume { ni, rx, verdict } => {
+                [ni.data().as_ffi(), rx.0, Self::of_verdict(verdict).sum.into(), 1]
+            }
+            other => [text(other), 0, 0, 2],
+        };
+        Self::new(MarkKind::Output, words)
+    }
+
+    fn of_event(event: &Event) -> Self {
+        let md: MdId = event.md;
+        let what = event.kind as u64 | u64::from(event.status.is_ok()) << 8;
+        let place = event.offset ^ u64::from(event.mlength) << 32;
+        Self::new(MarkKind::Event, [md.data().as_ffi(), what, place, event.match_bits])
+    }
+
+    fn of_report(report: &Report) -> Self {
+        Self::new(MarkKind::Report, [text(report), 0, 0, 0])
+    }
+
+    fn of_notice(notice: &Notice) -> Self {
+        Self::new(MarkKind::Notice, [text(notice), 0, 0, 0])
+    }
+}
+
+/// A sum over something that is rare enough to be printed for it.
+fn text(of: &impl fmt::Debug) -> u64 {
+    let mut sum = 0xcbf2_9ce4_8422_2325;
+    for b in format!("{of:?}").bytes() {
+        sum = (sum ^ u64::from(b)).wrapping_mul(0x100_0000_01b3);
+    }
+    sum
+}
+
+/// A state, the calls that followed, and what they gave.
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
+struct Stretch {
+    /// The node before the first call, as `postcard` writes it.
+    state: Vec<u8>,
+    calls: Vec<Input>,
+    /// What was given after how many calls.
+    marks: Vec<(u32, Mark)>,
+}
+
+/// The last calls of a node, taken out of it with [`Node::recording`].
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+pub struct Recording {
+    stretches: Vec<Stretch>,
+    /// The node after the last call.
+    end: Vec<u8>,
+}
+
+impl Recording {
+    /// How many calls it holds.
+    pub fn calls(&self) -> usize {
+        self.stretches.iter().map(|s| s.calls.len()).sum()
+    }
+}
+
+/// What records, inside of the node that it records.
+pub(crate) struct Recorder {
+    limit: usize,
+    older: Option<Stretch>,
+    now: Stretch,
+}
+
+impl fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Recorder({} of {} calls)", self.now.calls.len(), self.limit)
+    }
+}
+
+/// What is given may be more than the calls: every message of a long queue may leave in one.
+const MARKS_PER_CALL: usize = 4;
+
+impl Node {
+    /// Begins to keep at least the last `calls` calls, and twice as many at most; 0 ends it. The
+    /// memory for them is bounded by that number.
+    pub fn record(&mut self, calls: usize) {
+        self.recorder = None;
+        if calls > 0 {
+            let recorder = Recorder { limit: calls, older: None, now: Stretch::default() };
+            self.recorder = Some(Box::new(recorder));
+            self.begin_stretch();
+        }
+    }
+
+    /// The last calls, if they are being kept.
+    pub fn recording(&self) -> Option<Recording> {
+        let recorder = self.recorder.as_ref()?;
+        let stretches = recorder.older.iter().chain([&recorder.now]).cloned().collect();
+        Some(Recording { stretches, end: self.written()? })
+    }
+
+    /// Notes a call that is about to be made.
+    pub(crate) fn note(&mut self, call: impl FnOnce() -> Input) {
+        if self.recorder.is_some() {
+            self.begin_call();
+            self.note_made(call());
+        }
+    }
+
+    /// Makes room for the note of a call that is about to be made.
+    pub(crate) fn begin_call(&mut self) {
+        let full = |r: &Recorder| {
+            r.now.calls.len() >= r.limit || r.now.marks.len() >= r.limit * MARKS_PER_CALL
+        };
+        if self.recorder.as_deref().is_some_and(full) {
+            self.begin_stretch();
+        }
+    }
+
+    /// Notes a call, behind [`Self::begin_call`].
+    pub(crate) fn note_made(&mut self, call: Input) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.now.calls.push(call);
+        }
+    }
+
+    /// Notes what the node has given.
+    fn mark(&mut self, mark: impl FnOnce() -> Mark) {
+        if let Some(recorder) = &mut self.recorder {
+            let calls = recorder.now.calls.len() as u32;
+            recorder.now.marks.push((calls, mark()));
+        }
+    }
+
+    pub(crate) fn mark_verdict(&mut self, verdict: &Verdict) {
+        self.mark(|| Mark::of_verdict(verdict));
+    }
+
+    pub(crate) fn mark_output(&mut self, output: Option<&Output>) {
+        if let Some(output) = output {
+            self.mark(|| Mark::of_output(output));
+        }
+    }
+
+    pub(crate) fn mark_event(&mut self, event: Option<&Event>) {
+        if let Some(event) = event {
+            self.mark(|| Mark::of_event(event));
+        }
+    }
+
+    pub(crate) fn mark_report(&mut self, report: Option<&Report>) {
+        if let Some(report) = report {
+            self.mark(|| Mark::of_report(report));
+        }
+    }
+
+    pub(crate) fn mark_notice(&mut self, notice: Option<&Notice>) {
+        if let Some(notice) = notice {
+            self.mark(|| Mark::of_notice(notice));
+        }
+    }
+
+    /// The node as bytes. What it records about itself is no part of it.
+    fn written(&self) -> Option<Vec<u8>> {
+        postcard::to_stdvec(self)
+            .inspect_err(|e| tracing::error!("the state of the node can't be written: {e}"))
+            .ok()
+    }
+
+    /// Writes the node down and goes on from that.
+    fn begin_stretch(&mut self) {
+        let Some(mut recorder) = self.recorder.take() else { return };
+        let Some(state) = self.written() else { return };
+        match postcard::from_bytes::<Self>(&state) {
+            Ok(same) => *self = same,
+            Err(e) => return tracing::error!("a written state can't be read, recording ends: {e}"),
+        }
+        let next = Stretch {
+            state,
+            // The last stretch but one has grown to its size already.
+            calls: Vec::with_capacity(recorder.limit.min(1 << 16)),
+            marks: Vec::new(),
+        };
+        let last = core::mem::replace(&mut recorder.now, next);
+        recorder.older = (!last.calls.is_empty()).then_some(last);
+        self.recorder = Some(recorder);
+    }
+}
