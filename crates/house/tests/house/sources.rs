@@ -104,3 +104,32 @@ fn pure_crates_ban_clocks_threads_and_random_order() {
         }
     }
 }
+
+/// A call that changes a node and is not recorded makes every recording after it worthless.
+#[test]
+fn every_call_that_changes_a_node_is_recorded() {
+    // They take from queues, and what they took is recorded; or they end in one that is.
+    let exempt =
+        ["poll_event", "poll_output", "poll_notice", "poll_report", "record", "reset_stats"];
+    let (mut seen, mut silent) = (0, Vec::new());
+    for path in files("crates/lnet/src", "rs").iter().filter(|path| !is_test_code(path)) {
+        let text = text(path);
+        for block in text.split("\nimpl Node {\n").skip(1) {
+            let block = block.split("\n}\n").next().unwrap_or_default();
+            for call in block.split("\n    pub fn ").skip(1) {
+                let call = call.split("\n    }\n").next().unwrap_or_default();
+                let name = call.split(['(', '<']).next().unwrap_or_default();
+                let takes = call.split('{').next().unwrap_or_default();
+                if !takes.contains("&mut self") || exempt.contains(&name) {
+                    continue;
+                }
+                seen += 1;
+                if !call.contains("self.note(") && !call.contains("self.note_made(") {
+                    silent.push(format!("{}: {name}", path.display()));
+                }
+            }
+        }
+    }
+    assert!(seen > 40, "only {seen} calls found");
+    assert!(silent.is_empty(), "not recorded (see crates/lnet/src/record): {silent:?}");
+}

@@ -79,3 +79,58 @@ fn sum(bytes: &[u8]) -> u64 {
         .iter()
         .fold(0xcbf2_9ce4_8422_2325, |sum, b| (sum ^ u64::from(*b)).wrapping_mul(0x100_0000_01b3))
 }
+
+#[cfg(test)]
+mod tests {
+    use lnet_types::Instant;
+
+    use super::*;
+    use crate::{Node, NodeConfig, Profile, Tunables};
+
+    fn recording() -> Recording {
+        let tunables = Tunables::new(Profile::Default);
+        let config = NodeConfig { seed: 7, interface_cookie: 11, tunables };
+        let mut node = Node::new(config, Instant::ZERO);
+        node.record(10);
+        for n in 0..25 {
+            node.handle_timeout(Instant(n * 1_000_000_000));
+        }
+        node.recording().expect("it records")
+    }
+
+    #[test]
+    fn a_recording_comes_back_from_its_bytes_and_replays() {
+        let recording = recording();
+        assert!((10..=20).contains(&recording.calls()), "{}", recording.calls());
+        let back = Recording::from_bytes(&recording.to_bytes()).unwrap();
+        let replayed = back.replay().unwrap();
+        assert_eq!(replayed.calls, recording.calls());
+    }
+
+    #[test]
+    fn what_is_no_recording_of_this_version_is_refused_by_name() {
+        let good = recording().to_bytes();
+        assert_eq!(Recording::from_bytes(b"hello").unwrap_err(), RecordingError::Foreign);
+        for cut in MAGIC.len()..good.len() {
+            let err = Recording::from_bytes(&good[..cut]).unwrap_err();
+            assert_eq!(err, RecordingError::Damaged, "cut at {cut}");
+        }
+        let mut other = good.clone();
+        other[MAGIC.len()] += 1;
+        let err = Recording::from_bytes(&other).unwrap_err();
+        assert!(err.to_string().contains("format 2"), "{err}");
+        let mut flipped = good;
+        let middle = flipped.len() / 2;
+        flipped[middle] ^= 4;
+        assert_eq!(Recording::from_bytes(&flipped).unwrap_err(), RecordingError::Damaged);
+    }
+
+    #[test]
+    fn a_changed_recording_differs_at_a_named_call() {
+        let mut recording = recording();
+        let last = recording.stretches.last_mut().unwrap();
+        last.calls.pop();
+        let err = recording.replay().unwrap_err();
+        assert!(matches!(err, crate::Difference::State { .. }), "{err}");
+    }
+}
