@@ -289,6 +289,9 @@ fn set_options(socket: SockRef<'_>, local: SocketAddr, options: &StreamOptions) 
             if local.is_ipv4() { socket.set_tos_v4(tos) } else { socket.set_tclass_v6(tos) },
         );
     }
+    if options.even_retries {
+        refused("even retries", sys::even_retries(socket.as_raw_fd()));
+    }
     if let Some(size) = options.send_buffer {
         refused("send buffer", socket.set_send_buffer_size(size as usize));
     }
@@ -382,17 +385,27 @@ mod sys {
         })
     }
 
+    /// Timeouts of thin streams don't grow, for the first six of them.
+    pub(super) fn even_retries(fd: RawFd) -> io::Result<()> {
+        set_on(fd, libc::IPPROTO_TCP, libc::TCP_THIN_LINEAR_TIMEOUTS)
+    }
+
     /// Lets `bind` to port 0 leave the choice to `connect`, which then knows the whole address pair:
     /// more connections than there are ports, to different peers.
     pub(super) fn bind_address_no_port(fd: RawFd) -> io::Result<()> {
+        set_on(fd, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT)
+    }
+
+    /// Sets an option that is an int to 1.
+    fn set_on(fd: RawFd, level: libc::c_int, option: libc::c_int) -> io::Result<()> {
         let on: libc::c_int = 1;
         // SAFETY: the option reads one int through the pointer, whose size is given; `fd` is an open
         // socket of the caller.
         let result = unsafe {
             libc::setsockopt(
                 fd,
-                libc::IPPROTO_IP,
-                libc::IP_BIND_ADDRESS_NO_PORT,
+                level,
+                option,
                 (&raw const on).cast(),
                 size_of_val(&on) as libc::socklen_t,
             )

@@ -129,6 +129,8 @@ pub(crate) struct Dialer {
     refusals: u8,
     /// The peer has given us what it will; no more attempts until a connection is lost.
     settled: bool,
+    /// Attempts without any answer, in a row.
+    unanswered: u8,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -155,6 +157,10 @@ pub(crate) enum Attempt {
     Failed,
 }
 
+/// Time that an attempt has for a first answer, while suspicion is on (DEC-31).
+const PATIENCE: Duration = Duration::from_millis(250);
+const PATIENCE_MAX: Duration = Duration::from_millis(1500);
+
 /// Refusals in a row that are taken (K-26).
 const REFUSALS_MAX: u8 = 3;
 
@@ -166,6 +172,30 @@ impl Dialer {
             self.state = State::Due { at: now, until: now + timeout };
         }
         self.state != State::Resting
+    }
+
+    /// The same, where whoever wants it would rather wait out the back-off than be refused.
+    pub(crate) fn want_in_time(&mut self, now: Instant, timeout: Duration) -> bool {
+        if self.state == State::Resting && !self.settled && now < self.not_before {
+            self.refusals = 0;
+            let at = self.not_before;
+            self.state = State::Due { at, until: at + timeout };
+        }
+        self.want(now, timeout)
+    }
+
+    /// How long the attempt under way may go without any answer before a new one is begun beside
+    /// the network's own, slower retries. Every fourth has time for the longest of ways.
+    pub(crate) const fn patience(&self) -> Duration {
+        if self.unanswered % 4 == 3 { PATIENCE_MAX } else { PATIENCE }
+    }
+
+    /// The attempt under way has not been answered: another one, at once, within the same time limit.
+    pub(crate) const fn again(&mut self, now: Instant) {
+        if let State::Trying { until, .. } = self.state {
+            self.unanswered = self.unanswered.wrapping_add(1);
+            self.state = State::Due { at: now, until };
+        }
     }
 
     /// When the next attempt is due.
@@ -254,6 +284,7 @@ impl Dialer {
     pub(crate) fn rest(&mut self) {
         self.state = State::Resting;
         self.refusals = 0;
+        self.unanswered = 0;
         self.interval = Duration::ZERO;
         self.not_before = Instant::ZERO;
     }
@@ -348,6 +379,32 @@ mod tests {
         d.begun(conn());
         assert_eq!(d.until(), Some(at(50)));
         assert!(end(&mut d, at(49), Attempt::Later, false), "one more would be too late");
+    }
+
+    #[test]
+    fn whoever_can_wait_is_not_refused_during_the_back_off() {
+        let mut d = Dialer::default();
+        assert!(d.want(at(0), TIMEOUT));
+        d.begun(conn());
+        assert!(end(&mut d, at(0), Attempt::Failed, false));
+        assert!(!d.want(at(0), TIMEOUT));
+        assert!(d.want_in_time(at(0), TIMEOUT));
+        assert_eq!(d.due(), Some(at(1)));
+    }
+
+    #[test]
+    fn attempts_without_an_answer_are_begun_anew_within_one_limit_and_each_fourth_is_patient() {
+        let mut d = Dialer::default();
+        assert!(d.want(at(0), TIMEOUT));
+        let mut patient = Vec::new();
+        for n in 0..8 {
+            assert_eq!(d.due(), Some(at(n)));
+            d.begun(conn());
+            assert_eq!(d.until(), Some(at(50)));
+            patient.push(d.patience() > PATIENCE);
+            d.again(at(n + 1));
+        }
+        assert_eq!(patient, [false, false, false, true, false, false, false, true]);
     }
 
     #[test]

@@ -156,6 +156,8 @@ counters! {
     dialed,
     /// Attempts of ours that failed, so that we backed off.
     dial_failures,
+    /// Attempts begun anew because there was no answer at all.
+    dial_unanswered,
     /// Attempts that the peer refused as race or duplicate, so that we tried again.
     dial_retries,
     /// Attempts begun again with another protocol version.

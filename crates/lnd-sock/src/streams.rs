@@ -51,6 +51,9 @@ pub struct StreamOptions {
     pub send_buffer: Option<u32>,
     /// Size of the receive buffer in bytes; the system's choice if `None`.
     pub recv_buffer: Option<u32>,
+    /// While little is on the way, repeat it at even intervals for a while before doing so later and
+    /// later: a rail that was silent for a moment is back in a fraction of it.
+    pub even_retries: bool,
 }
 
 /// How the sending half of a stream fares, as its transport sees it.

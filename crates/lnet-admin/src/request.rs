@@ -169,6 +169,8 @@ pub enum Request {
         /// What is asked.
         command: lnet_selftest::Command,
     },
+    /// The rails that drivers suspect (DEC-31). `Texts`: one table
+    SuspicionShow,
     /// The NIs in recovery (C-debug-1). [`Reply::Nids`](crate::Reply::Nids)
     RecoveryShow {
         /// Those of peers; else the local ones.

@@ -10,6 +10,7 @@
 //! may send such messages again, towards a peer that suppresses duplicates (DEC-6), begins in
 //! [`Node::rail_changed`], where a rail becomes [`Doubt::Silent`].
 
+use core::fmt;
 use std::collections::BTreeMap;
 
 use lnet_types::{Instant, MsgId, NiId, Nid, PeerId, PeerNiId, ProcessId};
@@ -72,14 +73,35 @@ pub struct RailView {
 }
 
 /// All that is known about suspicion, for listings.
+/// Displays as a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct SuspicionView {
+    /// Whether rails are suspected at all.
+    pub on: bool,
+    /// When this was so.
+    pub at: Instant,
     /// The rails that are not above doubt.
     pub rails: Vec<RailView>,
     /// Times that a rail fell under suspicion, or under a graver one.
     pub falls: u64,
     /// Messages that were taken off a rail unsent, to go another way.
     pub moved: u64,
+}
+
+impl fmt::Display for SuspicionView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.on {
+            return writeln!(f, "rail suspicion is off: the tunable rail_suspicion is 0");
+        }
+        let Self { falls, moved, .. } = self;
+        writeln!(f, "rails suspected {falls} times, messages moved unsent {moved}")?;
+        for RailView { local, peer, doubt, since } in &self.rails {
+            let secs = self.at.saturating_since(*since).as_secs_f64();
+            let (local, peer) = (local.to_string(), peer.to_string());
+            writeln!(f, "  {local:<24} to {peer:<24}  {doubt} for {secs:.3} s")?;
+        }
+        Ok(())
+    }
 }
 
 impl Node {
@@ -131,6 +153,8 @@ impl Node {
             Some(RailView { local, peer, doubt, since })
         };
         SuspicionView {
+            on: self.tunables.rail_suspicion != 0,
+            at: self.now(),
             rails: self.rails.doubted.iter().filter_map(view).collect(),
             falls: self.rails.falls,
             moved: self.rails.moved,

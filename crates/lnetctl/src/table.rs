@@ -702,18 +702,29 @@ pub(crate) static COMMANDS: &[Entry] = &[
     }),
     Entry::Group(Group {
         name: "debug",
-        entries: &[Entry::Command(Command {
-            name: "recovery",
-            path: "debug recovery",
-            options: &[
-                flag("local", Some('l'), "local interfaces"),
-                flag("peer", Some('p'), "interfaces of peers"),
-            ],
-            operands: NO_OPERANDS,
-            summary: "show what is being recovered",
-            help_code: 1,
-            run: debug::recovery,
-        })],
+        entries: &[
+            Entry::Command(Command {
+                name: "recovery",
+                path: "debug recovery",
+                options: &[
+                    flag("local", Some('l'), "local interfaces"),
+                    flag("peer", Some('p'), "interfaces of peers"),
+                ],
+                operands: NO_OPERANDS,
+                summary: "show what is being recovered",
+                help_code: 1,
+                run: debug::recovery,
+            }),
+            Entry::Command(Command {
+                name: "suspicion",
+                path: "debug suspicion",
+                options: &[],
+                operands: NO_OPERANDS,
+                summary: "show the rails that are avoided because they are silent, lose or lag",
+                help_code: 1,
+                run: debug::suspicion,
+            }),
+        ],
     }),
     Entry::Command(Command {
         name: "explain",

@@ -143,6 +143,9 @@ impl Control {
             }
             Request::ExplainLast { count } => self.explain_last(count),
             Request::Selftest { key, command } => self.selftest(key, command),
+            Request::SuspicionShow => self.on_node(Errno::ENETDOWN, |stack, _| {
+                Ok(Reply::Texts(vec![stack.node().suspicion().to_string()]))
+            }),
             Request::RecoveryShow { peers } => self.on_node(Errno::ENETDOWN, move |stack, _| {
                 let (local, remote) = stack.node().recovery_queues();
                 Ok(Reply::Nids(if peers { remote } else { local }))

@@ -2,19 +2,25 @@
 //! happens when an attempt ends.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use core::time::Duration;
 
 use lnet_types::{Errno, Instant};
 use lnet_wire::acceptor::Request;
 
 use super::SockDriver;
 use super::conn::{Conn, Dialed, Phase};
-use crate::error::{Why, connect_fault};
+use crate::error::{UNSENT, WAITED, Why, connect_fault};
 use crate::peer::{Attempt, ConnKey, PeerKey};
 use crate::proto::conn::{Cut, Inbox, Outbox, can_name, opening};
 use crate::proto::hello::{Own, first_version};
 use crate::proto::kinds::{Counts, Kind};
 use crate::streams::{Origin, Stop, Streams};
 use crate::upper::Upper;
+
+/// Delays after a failed attempt while suspicion is on (DEC-31): a rail that is back is found within
+/// a second. Never longer than the configured ones.
+const SOON: Duration = Duration::from_millis(250);
+const SOON_MAX: Duration = Duration::from_millis(1000);
 
 impl<S: Streams> SockDriver<S> {
     /// Sees to it that missing connections to a peer of ours are made. Tells whether one is being
@@ -27,13 +33,33 @@ impl<S: Streams> SockDriver<S> {
         let timeout = self.timeout(peer.ni);
         let Some(peer) = self.peers.get_mut(key) else { return false };
         let was_resting = peer.dialer.is_resting();
-        if !peer.dialer.want(now, timeout) {
-            return false;
-        }
-        if was_resting {
+        let wanted = if self.suspicion.is_some() {
+            peer.dialer.want_in_time(now, timeout)
+        } else {
+            peer.dialer.want(now, timeout)
+        };
+        if wanted && was_resting {
             self.dials.push(key);
         }
-        true
+        wanted
+    }
+
+    /// Begins an attempt anew that has had no answer at all (DEC-31). The network tries again too,
+    /// but after a second, then two, then four: too long for a rail that comes back in between.
+    pub(super) fn redial<U: Upper + ?Sized>(&mut self, now: Instant, key: PeerKey, up: &mut U) {
+        let Some(peer) = self.peers.get_mut(key) else { return };
+        let (attempt, patience) = (peer.dialer.trying(), peer.dialer.patience());
+        let Some(conn) = attempt.and_then(|attempt| self.conns.get(attempt)) else { return };
+        let Phase::Connecting(dialed) = conn.phase else { return };
+        if now.saturating_since(dialed.begun) < patience {
+            return;
+        }
+        peer.dialer.again(now);
+        if let Some(attempt) = attempt {
+            self.close_conn(now, attempt, Why::Orderly, false, up);
+        }
+        self.stats.dial_unanswered += 1;
+        self.dials.push(key);
     }
 
     /// The connection that is to be made next.
@@ -208,7 +234,10 @@ impl<S: Streams> SockDriver<S> {
         let complete = self.counts(key).complete();
         let missing = self.missing(key).is_some();
         let Some(peer) = self.peers.get_mut(key) else { return };
-        let (min, max) = (self.config.min_reconnect, self.config.max_reconnect);
+        let (mut min, mut max) = (self.config.min_reconnect, self.config.max_reconnect);
+        if self.suspicion.is_some() {
+            (min, max) = (min.min(SOON), max.min(SOON_MAX));
+        }
         let was_waiting = peer.dialer.until().is_some_and(|until| until <= now);
         if !missing {
             // The peer has connected to us meanwhile.
@@ -232,7 +261,11 @@ impl<S: Streams> SockDriver<S> {
             peer.taught = None;
         }
         tracing::debug!(peer = %id, %errno, "connection attempt failed");
-        self.fail_waiting(now, key, connect_fault(errno), up);
+        let fault = match connect_fault(errno) {
+            WAITED if self.suspicion.is_some() => UNSENT,
+            fault => fault,
+        };
+        self.fail_waiting(now, key, fault, up);
         if !connected {
             up.peer_down(now, ni, id.nid, last_alive);
             // It is forgotten if nobody asks for it until then.

@@ -228,6 +228,7 @@ impl<S: Streams> SockDriver<S> {
                 tos,
                 send_buffer: self.config.send_buffer,
                 recv_buffer: self.config.recv_buffer,
+                even_retries: self.suspicion.is_some(),
             },
             timeout: start.lnd_timeout,
             listening: false,

@@ -11,7 +11,7 @@ use lnet_types::Instant;
 
 use super::conn::Conn;
 use super::{SockDriver, Timer};
-use crate::error::{WAITED, Why};
+use crate::error::{UNSENT, WAITED, Why};
 use crate::peer::{ConnKey, PeerKey};
 use crate::proto::conn::Cut;
 use crate::streams::Streams;
@@ -143,8 +143,10 @@ impl<S: Streams> SockDriver<S> {
         let (expired, waiting): (VecDeque<_>, VecDeque<_>) =
             core::mem::take(&mut peer.waiting).into_iter().partition(|m| m.deadline <= now);
         peer.waiting = waiting;
+        // Not a byte of them is on its way. Where that is looked after, they may go again.
+        let fault = if self.suspicion.is_some() { UNSENT } else { WAITED };
         for m in expired {
-            self.fail(now, m.transmit.msg, WAITED, up);
+            self.fail(now, m.transmit.msg, fault, up);
         }
     }
 

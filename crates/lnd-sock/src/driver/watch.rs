@@ -32,6 +32,9 @@ impl<S: Streams> SockDriver<S> {
     /// Switches suspicion on, with its limits, or off. Switched off, rails are above doubt.
     pub fn set_suspicion(&mut self, limits: Option<Suspicion>) {
         self.suspicion = limits;
+        for ni in self.nis.values_mut() {
+            ni.options.even_retries = limits.is_some();
+        }
     }
 
     /// Something is on its way to a peer, or wants to be: its rail is worth a look.
@@ -114,6 +117,7 @@ impl<S: Streams> SockDriver<S> {
         if doubted && !busy {
             self.ask_for_proof(now, key);
         }
+        self.redial(now, key, up);
         if busy || doubted {
             self.watch(now, key);
         }

@@ -8,6 +8,7 @@ mod caller_driven;
 mod lifetimes;
 mod links;
 mod operations;
+mod rails;
 mod routed;
 mod sockets;
 mod wire;

@@ -5,6 +5,7 @@
 //! candidate (S-40). A recorder, if there is one, is told of all candidates (`explain.rs`).
 
 use core::cmp::Reverse;
+use core::net::IpAddr;
 
 use lnet_types::{Errno, Instant, Net, NiId, Nid, PeerNiId};
 use slotmap::SlotMap;
@@ -138,6 +139,24 @@ pub(crate) fn shaky(t: Tables<'_>, own: &[NiId], theirs: &[PeerNiId]) -> Doubted
     let doubts = |ni: &NiId| theirs.iter().map(|p| t.rails.of(*ni, *p) as usize).sum::<usize>();
     let around = own.iter().map(doubts).sum();
     Doubted { wholly: all_are(t, Doubt::Shaky, own, theirs), around }
+}
+
+/// Whether an interface of ours without a link is nearer to `theirs` than `ni` is, by its address:
+/// then the network between the two has probably gone with the link.
+fn is_cut_off(t: Tables<'_>, all: &[NiId], ni: NiId, theirs: Nid) -> bool {
+    let nearness = |id: NiId| t.nis.get(id).and_then(|ni| shared_prefix(ni.nid, theirs));
+    let is_dead = |id: NiId| t.nis.get(id).is_some_and(|ni| ni.fatal);
+    !t.tunables.kernel_selection()
+        && all.iter().any(|id| is_dead(*id) && nearness(*id) > nearness(ni))
+}
+
+/// Bits that the addresses of two NIDs have in common, from the first on.
+fn shared_prefix(a: Nid, b: Nid) -> Option<u32> {
+    match (a.ip()?, b.ip()?) {
+        (IpAddr::V4(a), IpAddr::V4(b)) => Some((a.to_bits() ^ b.to_bits()).leading_zeros()),
+        (IpAddr::V6(a), IpAddr::V6(b)) => Some((a.to_bits() ^ b.to_bits()).leading_zeros()),
+        _ => None,
+    }
 }
 
 fn all_are(t: Tables<'_>, level: Doubt, own: &[NiId], theirs: &[PeerNiId]) -> bool {
@@ -402,7 +421,11 @@ fn best_peer_ni(
                 tried: avoids_tried(t) && r.tried.contains(&(ni, id)),
                 priority: priority(n.grade.priority, !first),
                 pairing: pairing_of(t, own, n),
-                shaky: Doubted { around: shaky(t, all, &[id]).around, ..shaky(t, &[ni], &[id]) },
+                shaky: Doubted {
+                    around: shaky(t, all, &[id]).around
+                        + usize::from(is_cut_off(t, all, ni, n.nid)),
+                    ..shaky(t, &[ni], &[id])
+                },
                 turn: n.turn.standing(n.grade.messages, net.floor),
                 path_turn: path_turn(n, own, net),
                 queued_bytes: (!t.tunables.kernel_selection()).then_some(n.queued_bytes),

@@ -249,7 +249,10 @@ fn profiles_without_suspicion_do_not_listen_and_switching_it_off_forgets() {
     let view = w.hosts[0].node.suspicion();
     assert_eq!((view.rails.len(), view.falls), (1, 1));
     assert_eq!((view.rails[0].local, view.rails[0].peer), (nid(A[0]), nid(B[0])));
+    let text = view.to_string();
+    assert!(text.contains("10.77.0.2@tcp") && text.contains("silent for 0.000 s"), "{text}");
     w.hosts[0].node.set_tunables(w.now, &[("rail_suspicion", 0)]).unwrap();
+    assert!(w.hosts[0].node.suspicion().to_string().contains("is off"));
     assert!(w.hosts[0].node.suspicion().rails.is_empty());
 }
 
@@ -284,6 +287,35 @@ fn suspicion_of_what_is_unknown_is_not_kept() {
     let (&ni, _) = w.hosts[0].nids.iter().find(|(_, n)| **n == nid(A[0])).unwrap();
     w.hosts[0].node.del_ni(w.now, ni).unwrap();
     assert!(w.hosts[0].node.suspicion().rails.is_empty());
+}
+
+#[test]
+fn a_pulled_cable_turns_messages_away_from_what_was_behind_it() {
+    let mut w = pair();
+    w.link(0, A[0], Link::Down);
+    let got = puts(&mut w, 8);
+    assert!(got.iter().all(|p| is(p, A[1], B[1])), "the other one is on the lost network: {got:?}");
+    w.link(0, A[0], Link::Up);
+    let got = puts(&mut w, 8);
+    assert!(got.iter().filter(|p| p.1 == B[0]).count() >= 3, "pushes take turns too: {got:?}");
+}
+
+#[test]
+fn a_push_that_the_dying_rail_swallows_does_not_hold_up_what_comes_after_it() {
+    let mut w = pair();
+    let internal = |t: &crate::Transmit| {
+        matches!(
+            t.hdr.kind,
+            lnet_wire::Kind::Put { portal: 0, .. } | lnet_wire::Kind::Get { portal: 0, .. }
+        )
+    };
+    w.decide = Box::new(move |t| if internal(t) { Fate::Lose } else { Fate::Pass });
+    w.link(0, A[0], Link::Down);
+    w.run(Duration::from_millis(10));
+    assert!(!w.hosts[0].sent.is_empty(), "the change is announced");
+    w.put(0, B[0], 1, true);
+    w.run(Duration::from_millis(10));
+    assert_eq!(w.events(0, 1).len(), 2, "sent and acknowledged");
 }
 
 #[test]

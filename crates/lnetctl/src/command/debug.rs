@@ -1,4 +1,5 @@
-//! `debug recovery` (C-debug-1): the NIs that are being recovered.
+//! `debug recovery` (C-debug-1): the NIs that are being recovered. `debug suspicion`: the rails that
+//! are avoided (DEC-31); ours, the original has nothing like it.
 
 use lnet_admin::{ClientError, Reply, Request};
 use lnet_config::{Style, Tree};
@@ -32,4 +33,15 @@ pub(crate) fn recovery(session: &mut Session<'_>, _: &Command, args: &Args) -> i
         }
     }
     0
+}
+
+pub(crate) fn suspicion(session: &mut Session<'_>, _: &Command, _: &Args) -> i32 {
+    match session.ask(&Request::SuspicionShow) {
+        Ok(Reply::Texts(texts)) => {
+            texts.iter().for_each(|text| session.out.push_str(text));
+            0
+        }
+        Ok(_) => session.failed(PLACE, &ClientError::Unexpected, |r| r.text.clone(), None),
+        Err(e) => session.failed(PLACE, &e, |r| r.text.clone(), Some(INVALID)),
+    }
 }

@@ -356,6 +356,7 @@ const OPTIONS: StreamOptions = StreamOptions {
     tos: None,
     send_buffer: None,
     recv_buffer: None,
+    even_retries: false,
 };
 
 impl Raw {

@@ -519,7 +519,8 @@ fn an_interface_whose_link_is_down_is_left_until_the_link_is_up() {
     w.hosts[0].node.link_changed(now, id, Link::Up);
     assert!(state(&w).0);
     w.hosts[0].sent.clear();
-    for i in 0..2 {
+    // Pushes and their ACKs take turns too.
+    for i in 0..4 {
         w.put(0, B[0], i, false);
         w.run(MS * 100);
     }
