@@ -1,7 +1,8 @@
 //! What a client may ask.
 
 use lnet_config::{
-    NetAdd, NetDel, PeerAdd, PeerDel, RouteAdd, RouteDel, Setting, Step, UdspAdd, UdspDel, text,
+    NetAdd, NetDel, NetRules, PeerAdd, PeerDel, RouteAdd, RouteDel, Setting, Step, UdspAdd,
+    UdspDel, text,
 };
 use lnet_types::{Net, Nid};
 use serde::{Deserialize, Serialize};
@@ -33,6 +34,14 @@ pub enum Request {
     LnetUnconfigure,
     /// Adds NIs (C-netadd-1). `Done`
     NetAdd(NetAdd),
+    /// Adds, or removes, the NIs that rules choose on this machine (I-10, N-13). No rule matches: EINVAL,
+    /// or ENOENT for legacy rules. `Done`
+    NetRules {
+        /// The rules.
+        rules: NetRules,
+        /// Whether to add; else to remove.
+        add: bool,
+    },
     /// Removes NIs (C-netdel-1). `Done`
     NetDel(NetDel),
     /// The local nets in order of creation, loopback first (S-net-1). `Nets`
@@ -183,6 +192,8 @@ impl From<Step> for Request {
         match step {
             Step::NetAdd(net) => Self::NetAdd(net),
             Step::NetDel(net) => Self::NetDel(net),
+            Step::NetRulesAdd(rules) => Self::NetRules { rules, add: true },
+            Step::NetRulesDel(rules) => Self::NetRules { rules, add: false },
             Step::PeerAdd(peer) => Self::PeerAdd(peer),
             Step::PeerDel(peer) => Self::PeerDel(peer),
             Step::RouteAdd(route) => Self::RouteAdd(route),

@@ -5,7 +5,7 @@ use lnet_types::{Errno, Net, Nid};
 use thiserror::Error;
 
 use crate::yaml::{Pos, YamlError};
-use crate::{Interface, LndTunables, NetTunables, RouteAdd, Setting, UdspAdd};
+use crate::{Interface, LndTunables, NetRules, NetTunables, RouteAdd, Setting, UdspAdd};
 
 /// The tunables that a `global` block may set, in the order in which exporters print them
 /// (S-global-1). `lnd_timeout` is derived and printed between `router_sensitivity` and
@@ -72,6 +72,8 @@ pub struct Config {
 pub enum Block {
     /// One item of `net`.
     Net(NetBlock),
+    /// An `ip2nets` block, or the `ip2net` of an item of `net`: nets by the addresses of the machine.
+    NetRules(NetRules),
     /// One item of `peer`.
     Peer(PeerBlock),
     /// A `global` or `numa` block, or tunables at top level. To be applied together, so that the

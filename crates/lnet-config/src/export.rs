@@ -4,7 +4,9 @@
 use crate::config::{
     BUFFER_KEYS, Block, Config, DiscoverBlock, NetBlock, NiBlock, PeerBlock, PingBlock,
 };
-use crate::{Interface, RouteAdd, Setting, Style, Tree, UdspAdd, UdspRule, setting_text};
+use crate::{
+    Choice, NetAdd, NetRules, RouteAdd, Setting, Style, Tree, UdspAdd, UdspRule, setting_text,
+};
 
 impl Config {
     /// The text, in the layouts of kernel tools: nets, routes and peers in library style, the rest in
@@ -33,7 +35,9 @@ impl Config {
                 blocks.next();
             }
             let style = match block {
-                Block::Net(_) | Block::Peer(_) | Block::Route(_) => Style::Library,
+                Block::Net(_) | Block::NetRules(_) | Block::Peer(_) | Block::Route(_) => {
+                    Style::Library
+                }
                 _ => Style::Classic,
             };
             let tree = match (block, items.pop()) {
@@ -59,7 +63,10 @@ impl Config {
 
 impl Block {
     /// Whether it is one of a list below its key.
-    const fn is_item(&self) -> bool {
+    fn is_item(&self) -> bool {
+        if let Self::NetRules(rules) = self {
+            return rules.choice == Choice::All;
+        }
         matches!(self, Self::Net(_) | Self::Peer(_) | Self::Udsp(_) | Self::Route(_))
     }
 
@@ -72,6 +79,9 @@ impl Block {
             Self::Buffers(_) => "buffers",
             Self::Route(_) => "route",
             Self::Routing(_) => "routing",
+            // A rule in the syntax of the module parameter stands in an item of its own (I-21).
+            Self::NetRules(rules) if rules.choice == Choice::All => "net",
+            Self::NetRules(_) => "ip2nets",
             Self::Udsp(_) => "udsp",
             Self::Ping(_) => "ping",
             Self::Discover(_) => "discover",
@@ -89,6 +99,7 @@ impl Block {
                 let rows = BUFFER_KEYS.map(|(key, name)| (key, Tree::plain(value(name))));
                 Tree::map(rows)
             }
+            Self::NetRules(rules) => rules.tree(),
             Self::Route(route) => route.tree(),
             Self::Routing(on) => Tree::map([("enable", Tree::plain(i32::from(*on)))]),
             Self::Udsp(UdspAdd { rule, index }) => rule.tree(*index),
@@ -106,15 +117,54 @@ impl NetBlock {
     }
 }
 
+impl NetRules {
+    /// The list below `ip2nets`, or the item below `net` that holds legacy rules.
+    fn tree(&self) -> Tree {
+        if self.choice == Choice::All {
+            let rules: Vec<String> = self.rules.iter().map(ToString::to_string).collect();
+            return Tree::map([("ip2net", Tree::plain(rules.join("; ")))]);
+        }
+        let item = |net: &NetAdd, ranges: &[crate::IpPattern]| {
+            let mut entries = vec![("net-spec", Tree::plain(net.net))];
+            let ni = NiBlock {
+                interfaces: net.interfaces.clone(),
+                nid: None,
+                tunables: net.tunables,
+                lnd: net.lnd,
+                cpts: net.cpts.clone(),
+            };
+            entries.extend(ni.entries());
+            if !ranges.is_empty() {
+                let rows = ranges.iter().enumerate();
+                let rows = rows.map(|(i, range)| (i.to_string(), Tree::plain(range)));
+                entries.push(("ip-range", Tree::map(rows)));
+            }
+            Tree::map(entries)
+        };
+        let rules =
+            self.rules.iter().flat_map(|rule| rule.nets.iter().map(|n| item(n, &rule.ranges)));
+        Tree::List(rules.collect())
+    }
+}
+
 impl NiBlock {
     fn tree(&self) -> Tree {
+        let mut entries = self.entries();
+        if entries.is_empty() {
+            // An NI on the first usable interface, all defaults: still an item.
+            entries.push(("tunables", Tree::map([] as [(&str, Tree); 0])));
+        }
+        Tree::map(entries)
+    }
+
+    fn entries(&self) -> Vec<(&'static str, Tree)> {
         let mut entries = Vec::new();
         if let Some(nid) = self.nid {
             entries.push(("nid", Tree::plain(nid)));
         }
         if !self.interfaces.is_empty() {
             let names = self.interfaces.iter().enumerate();
-            let names = names.map(|(i, interface)| (i.to_string(), Tree::plain(Shown(interface))));
+            let names = names.map(|(i, interface)| (i.to_string(), Tree::plain(interface)));
             entries.push(("interfaces", Tree::map(names)));
         }
         let numbers = |all: &[(&'static str, Option<i64>)]| -> Vec<(&'static str, Tree)> {
@@ -138,11 +188,7 @@ impl NiBlock {
         if let Some(cpts) = &self.cpts {
             entries.push(("CPT", Tree::Quoted(cpts_text(cpts))));
         }
-        if entries.is_empty() {
-            // An NI on the first usable interface, all defaults: still an item.
-            entries.push(("tunables", Tree::map([] as [(&str, Tree); 0])));
-        }
-        Tree::map(entries)
+        entries
     }
 }
 
@@ -150,18 +196,6 @@ impl NiBlock {
 pub fn cpts_text(cpts: &[u32]) -> String {
     let all: Vec<String> = cpts.iter().map(ToString::to_string).collect();
     format!("[{}]", all.join(","))
-}
-
-struct Shown<'a>(&'a Interface);
-
-impl core::fmt::Display for Shown<'_> {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(&self.0.name)?;
-        match &self.0.cpts {
-            Some(cpts) => f.write_str(&cpts_text(cpts)),
-            None => Ok(()),
-        }
-    }
 }
 
 impl PeerBlock {

@@ -7,6 +7,7 @@
 //! are skipped, each NI keeps its own settings, gateway and peer NIDs may be ranges.
 
 mod routing;
+mod rules;
 
 use core::num::NonZeroU32;
 
@@ -88,6 +89,10 @@ impl Config {
         match key.text.as_str() {
             "net" => {
                 for item in list(node, "a list of nets")? {
+                    if let Some(rules) = rules::legacy_rules(item)? {
+                        self.blocks.push((item.pos, Block::NetRules(rules)));
+                        continue;
+                    }
                     if let Some(net) = net_block(item)? {
                         self.blocks.push((item.pos, Block::Net(net)));
                     }
@@ -153,8 +158,9 @@ impl Config {
                 }
             }
             "ip2nets" => {
-                if !list(node, "a list")?.is_empty() {
-                    return Err(unsupported(key));
+                let rules = rules::net_rules(node)?;
+                if !rules.rules.is_empty() {
+                    self.blocks.push((key.pos, Block::NetRules(rules)));
                 }
             }
             _ => return Ok(false),
@@ -243,7 +249,6 @@ fn ni_key(ni: &mut NiBlock, net: Net, key: &Key, node: &Node) -> Result<(), Conf
         "tunables" => tunables(&mut ni.tunables, node)?,
         "lnd tunables" => lnd_tunables(&mut ni.lnd, node)?,
         "CPT" => ni.cpts = cpts(key, node)?,
-        "ip2net" => return Err(unsupported(key)),
         name if NET_READ_ONLY.contains(&name) => {}
         _ => return Err(invalid_key(key)),
     }
@@ -491,10 +496,6 @@ fn content(pos: Pos, text: String) -> ConfigError {
 
 fn invalid_key(key: &Key) -> ConfigError {
     content(key.pos, format!("invalid key '{}'", key.text))
-}
-
-fn unsupported(key: &Key) -> ConfigError {
-    error(Errno::EOPNOTSUPP, key.pos, format!("'{}' is not supported yet", key.text))
 }
 
 fn invalid_value(key: &Key, node: &Node) -> ConfigError {

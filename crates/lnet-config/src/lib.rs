@@ -9,12 +9,14 @@
 //! ```
 //!
 //! `model.rs` has the nouns that steps consist of, which the control socket (`lnet-admin`) carries
-//! as they are; `lists.rs`, `nids.rs`, `number.rs` and `words.rs` read the short texts of command lines.
+//! as they are; `lists.rs`, `nids.rs`, `number.rs` and `words.rs` read the short texts of command lines;
+//! `legacy/` the module parameters of kernel nodes.
 
 mod config;
 mod emit;
 mod export;
 mod import;
+mod legacy;
 mod lists;
 mod model;
 mod nids;
@@ -30,6 +32,11 @@ pub use config::{
 };
 pub use emit::{Style, Tree};
 pub use export::cpts_text;
+pub use legacy::{
+    AcceptFrom, Choice, IpPattern, LegacyError, LocalAddress, ModuleOption, ModuleParameters,
+    NETWORKS_CHARS_MAX, NetRule, NetRules, NetSpec, NoRuleMatches, Note, OptionProblem, ROUTES_MAX,
+    SockParameters, parse_ip2nets, parse_modprobe, parse_networks, parse_routes,
+};
 pub use lists::{CPTS_MAX, CptsError, INTERFACES_MAX, ListError, parse_cpts, parse_interfaces};
 pub use model::{
     Interface, LndTunables, NetAdd, NetDel, NetTunables, PeerAdd, PeerDel, RouteAdd, RouteDel,

@@ -19,6 +19,17 @@ pub struct Interface {
     pub cpts: Option<Vec<u32>>,
 }
 
+/// As it is read.
+impl core::fmt::Display for Interface {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(&self.name)?;
+        match &self.cpts {
+            Some(cpts) => f.write_str(&crate::cpts_text(cpts)),
+            None => Ok(()),
+        }
+    }
+}
+
 /// Tunables that a net gets from its first NI (C-netadd-6). `None`: the driver's default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

@@ -7,8 +7,8 @@ use lnet_types::{Net, Nid};
 
 use crate::config::{Block, Config, NetBlock, NiBlock, PeerBlock};
 use crate::{
-    BUFFER_KEYS, NetAdd, NetDel, PeerAdd, PeerDel, RouteAdd, RouteDel, Setting, UdspAdd, UdspDel,
-    UdspRule,
+    BUFFER_KEYS, NetAdd, NetDel, NetRules, PeerAdd, PeerDel, RouteAdd, RouteDel, Setting, UdspAdd,
+    UdspDel, UdspRule,
 };
 
 /// One change of a node. Steps are applied in order; the first that fails ends an import (I-18).
@@ -18,6 +18,10 @@ pub enum Step {
     NetAdd(NetAdd),
     /// Remove NIs or a net.
     NetDel(NetDel),
+    /// Add the NIs that rules choose on this machine.
+    NetRulesAdd(NetRules),
+    /// Remove them.
+    NetRulesDel(NetRules),
     /// Create a peer.
     PeerAdd(PeerAdd),
     /// Remove a peer.
@@ -48,6 +52,7 @@ impl Config {
                 Block::Net(net) => {
                     steps.extend(net.nis.iter().map(|ni| Step::NetAdd(net_add(net.net, ni))));
                 }
+                Block::NetRules(rules) => steps.push(Step::NetRulesAdd(rules.clone())),
                 Block::Peer(peer) => steps.push(Step::PeerAdd(peer_add(peer))),
                 Block::Udsp(add) => steps.push(Step::UdspAdd(add.clone())),
                 Block::Settings(settings) | Block::Own(settings) | Block::Buffers(settings) => {
@@ -76,6 +81,7 @@ impl Config {
                 Block::Net(net) => {
                     steps.extend(net.nis.iter().rev().map(|ni| Step::NetDel(net_del(net.net, ni))));
                 }
+                Block::NetRules(rules) => steps.push(Step::NetRulesDel(rules.clone())),
                 Block::Peer(peer) => steps.push(Step::PeerDel(peer_del(peer.primary))),
                 // By what it is about: its place may be another one by now.
                 Block::Udsp(add) => {
@@ -107,6 +113,8 @@ impl Config {
 /// routes that `wanted` does not have go; tunables that it does not name, values that it leaves to
 /// the default, and forwarding if it says nothing of it, stay. Rules of the selection policy are made anew if anything about them differs, since
 /// their order counts; their patterns are compared as texts. No steps: nothing to do.
+///
+/// Nets that rules choose by address are not compared: they are no part of what a node exports.
 ///
 /// The tunables of a net come from its first NI (C-netadd-6), so a net is made anew when they
 /// differ; a single NI when only its own settings do.
@@ -212,7 +220,7 @@ impl<'a> State<'a> {
                     let at = at.unwrap_or(usize::MAX).min(state.rules.len());
                     state.rules.insert(at, rule);
                 }
-                Block::Ping(_) | Block::Discover(_) => {}
+                Block::NetRules(_) | Block::Ping(_) | Block::Discover(_) => {}
             }
         }
         state

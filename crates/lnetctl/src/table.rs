@@ -5,8 +5,8 @@ use core::fmt::Write as _;
 use crate::Session;
 use crate::args::{Arg, Args, Opt};
 use crate::command::{
-    configuration, debug, explain, fault, global, lnet, net, peer, ping, route, routing, set,
-    stats, udsp,
+    configuration, debug, explain, fault, global, legacy, lnet, net, peer, ping, route, routing,
+    set, stats, udsp,
 };
 
 /// A word at some level: a group of further words, or a command.
@@ -210,6 +210,12 @@ pub(crate) static COMMANDS: &[Entry] = &[
                     value("net", Some('n'), "NET", "the network, such as tcp or tcp3"),
                     value("if", Some('i'), "LIST", "interfaces, such as eth0,eth1 or eth0[0,1]"),
                     value("nid", None, "NID", "instead: a NID whose address says which interface"),
+                    value(
+                        "ip2net",
+                        Some('p'),
+                        "RULES",
+                        "instead: networks by address, such as 'tcp(eth0) 192.168.0.*; o2ib 10.[1-3].*.*'",
+                    ),
                     value(
                         "peer-timeout",
                         Some('t'),
@@ -743,6 +749,29 @@ pub(crate) static COMMANDS: &[Entry] = &[
         summary: "show which way a message goes, and why",
         help_code: 0,
         run: explain::explain,
+    }),
+    Entry::Command(Command {
+        name: "legacy2yaml",
+        path: "legacy2yaml",
+        options: &[
+            value("modprobe", Some('m'), "FILE", "a modprobe file with 'options' lines"),
+            value("networks", Some('n'), "FILE", "a file with the text of networks="),
+            value("ip2nets", Some('i'), "FILE", "a file with the text of ip2nets="),
+            value("routes", Some('r'), "FILE", "a file with the text of routes="),
+            value("output", Some('o'), "FILE", "where to write; else standard output"),
+            Opt {
+                long: "default-hop",
+                short: None,
+                arg: Arg::Level,
+                help: "hop count of routes that have none; 1 without a number",
+            },
+            flag("help", Some('h'), "show this"),
+        ],
+        operands: ("[NAME=TEXT...]", 16),
+        summary: "print as YAML what module parameters say; a modprobe file from standard input \
+                  if nothing is named",
+        help_code: 0,
+        run: legacy::legacy2yaml,
     }),
     Entry::Command(Command {
         name: "ping",

@@ -5,16 +5,21 @@ use std::process;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lnet::{Found, ParsePatternError, Pattern, Profile, Reset, Rule, RuleError, Tunables};
+use lnet::{
+    Found, ParsePatternError, Pattern, Profile, Reset, Rule, RuleError, TunableError, Tunables,
+};
 use lnet_admin::{
     AdminError, Contact, Contacted, Discover, GlobalSnapshot, NiTarget, PEER_NIS_PER_PAGE,
     PeerPage, Ping, Reply, Request, StatsSnapshot, Status,
 };
-use lnet_config::{Config, PeerAdd, PeerDel, Setting, Step, UdspAdd, UdspDel, UdspRule};
+use lnet_config::{
+    Config, ModuleParameters, NetRules, PeerAdd, PeerDel, Setting, Step, UdspAdd, UdspDel, UdspRule,
+};
 use lnet_rt::{NodeBuilder, NodeHandle, OpError, Stack};
 use lnet_selftest::{Command, Settings};
 use lnet_types::{Errno, Instant, Net, Nid, Pid, ProcessId};
 
+use crate::nets::Prefer;
 use crate::options::Options;
 use crate::selftest::Selftest;
 use crate::{faults, nets, routing, views};
@@ -23,6 +28,8 @@ use crate::{faults, nets, routing, views};
 #[derive(Debug)]
 pub(crate) struct Control {
     pub(crate) options: Options,
+    /// What `lnet configure --all` configures, without a YAML file.
+    parameters: ModuleParameters,
     state: Mutex<State>,
 }
 
@@ -52,10 +59,18 @@ const SELFTEST_LIMIT: Duration = Duration::from_secs(90);
 const KERNEL_PING_TIMEOUT: Duration = Duration::from_secs(180);
 
 impl Control {
-    pub(crate) fn new(options: &Options) -> Self {
-        let tunables = Tunables::new(options.profile);
-        let state = State { tunables, sock: nets::SockDefaults::new(options), node: None };
-        Self { options: options.clone(), state: Mutex::new(state) }
+    /// With what module parameters say; a tunable that cannot be is refused.
+    pub(crate) fn new(
+        options: &Options,
+        parameters: ModuleParameters,
+    ) -> Result<Self, TunableError> {
+        let mut tunables = Tunables::new(options.profile);
+        let settings: Vec<(&str, i64)> =
+            parameters.settings.iter().map(|s| (s.name.as_str(), s.value)).collect();
+        tunables.set_all(&settings)?;
+        let sock = nets::SockDefaults::new(options, &parameters.sock);
+        let state = Mutex::new(State { tunables, sock, node: None });
+        Ok(Self { options: options.clone(), parameters, state })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -74,8 +89,9 @@ impl Control {
             }
             Request::NetAdd(add) => self
                 .with_node(down_text("cannot add LNet NI"), |node, sock| {
-                    nets::add(node, sock, &add).map(|_| ())
+                    nets::add(node, sock, &add, Prefer::Small).map(|_| ())
                 }),
+            Request::NetRules { rules, add } => self.net_rules(&rules, add),
             Request::NetDel(del) => {
                 self.with_node(down_text("cannot del LNet NI"), |node, _| nets::del(node, &del))
             }
@@ -219,24 +235,68 @@ impl Control {
     }
 
     fn lnet_configure(&self, all: bool, large: bool) -> Result<Reply, AdminError> {
-        if large {
-            return Err(configure_error(Errno::EOPNOTSUPP)
-                .because("--large needs module parameters, which this daemon does not read"));
-        }
-        if all && let Some(file) = &self.options.config {
-            if self.state().node.is_some() {
-                return Ok(Reply::Done);
-            }
-            let refuse = |e: &dyn core::fmt::Display| {
-                configure_error(Errno::EINVAL).because(format_args!("{}: {e}", file.display()))
-            };
-            let text = std::fs::read_to_string(file).map_err(|e| refuse(&e))?;
-            let config = Config::from_yaml(&text).map_err(|e| refuse(&e))?;
-            self.configure(&config)?;
+        if self.state().node.is_some() {
             return Ok(Reply::Done);
         }
-        self.start(&mut self.state())?;
+        match &self.options.config {
+            _ if !all => self.start(&mut self.state())?,
+            Some(file) => {
+                let refuse = |e: &dyn core::fmt::Display| {
+                    configure_error(Errno::EINVAL).because(format_args!("{}: {e}", file.display()))
+                };
+                let text = std::fs::read_to_string(file).map_err(|e| refuse(&e))?;
+                let config = Config::from_yaml(&text).map_err(|e| refuse(&e))?;
+                self.configure(&config)?;
+            }
+            None => {
+                let prefer = if large { Prefer::Large } else { Prefer::Small };
+                self.configure_by_parameters(prefer)?;
+            }
+        }
         Ok(Reply::Done)
+    }
+
+    /// Starts the node and does what its module parameters say (C-lnet-1); if a part is refused,
+    /// nothing stays.
+    pub(crate) fn configure_by_parameters(&self, prefer: Prefer) -> Result<(), AdminError> {
+        self.start(&mut self.state())?;
+        let outcome = self.apply_parameters(prefer);
+        if outcome.is_err() {
+            self.unconfigure(Duration::ZERO);
+        }
+        outcome.map_err(|e| {
+            let why = e.detail.unwrap_or_else(|| e.text.clone());
+            configure_error(e.errno).because(why)
+        })
+    }
+
+    fn apply_parameters(&self, prefer: Prefer) -> Result<(), AdminError> {
+        let parameters = &self.parameters;
+        let nets = match &parameters.ip2nets {
+            Some(rules) => nets::choose(rules)?,
+            None => parameters.networks_or_default().iter().map(|spec| spec.to_add()).collect(),
+        };
+        self.with_node(AdminError::errno(Errno::ENETDOWN), |node, sock| {
+            nets::add_all(node, sock, &nets, prefer)
+        })?;
+        let routes = parameters.routes.clone();
+        let is_gateway = self.on_node(Errno::ENETDOWN, move |stack, now| {
+            routing::add_configured(stack, now, &routes)
+        })?;
+        if parameters.forwarding.unwrap_or(is_gateway) {
+            self.on_node(Errno::ENETDOWN, |stack, _| routing::set(stack, true))?;
+        }
+        Ok(())
+    }
+
+    /// I-10, N-13.
+    fn net_rules(&self, rules: &NetRules, add: bool) -> Result<Reply, AdminError> {
+        let text = if add { "cannot add LNet NI" } else { "cannot del LNet NI" };
+        let nets = nets::choose(rules)?;
+        self.with_node(down_text(text), |node, sock| match add {
+            true => nets::add_all(node, sock, &nets, Prefer::Small),
+            false => nets::del_all(node, &nets),
+        })
     }
 
     /// Starts the node and applies a whole configuration; if a part is refused, nothing stays.

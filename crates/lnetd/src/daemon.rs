@@ -2,19 +2,21 @@
 
 use std::fs;
 use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use clap::Parser as _;
-use lnet_config::Config;
+use lnet_config::{Config, ModuleParameters};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::Options;
 use crate::control::Control;
 use crate::http;
+use crate::nets::Prefer;
 use crate::server::Server;
 
 /// How long messages in hand may take when the daemon is told to end.
@@ -50,7 +52,10 @@ fn run(options: &Options) -> anyhow::Result<()> {
 
     // Signals are taken over before anything can be left behind by one.
     let mut signals = Signals::new([SIGINT, SIGTERM]).context("signals")?;
-    let control = Arc::new(Control::new(options));
+    let parameters = options.modprobe.as_deref().map(parameters).transpose()?.unwrap_or_default();
+    let configure_now = parameters.config_on_load;
+    let control = Control::new(options, parameters).context("module parameters")?;
+    let control = Arc::new(control);
     let path = options.socket.clone().unwrap_or_else(lnet_admin::default_socket);
     let server = Server::bind(&path, options.group.as_deref())?;
     if let Some(file) = &options.config {
@@ -61,6 +66,12 @@ fn run(options: &Options) -> anyhow::Result<()> {
         control.configure(&config).map_err(|e| {
             let why = e.detail.as_deref().map(|d| format!(": {d}")).unwrap_or_default();
             anyhow!("configuration {}: {}{why}", file.display(), e.text)
+        })?;
+    }
+    if configure_now {
+        control.configure_by_parameters(Prefer::Small).map_err(|e| {
+            let why = e.detail.as_deref().map(|d| format!(": {d}")).unwrap_or_default();
+            anyhow!("module parameters: {}{why}", e.text)
         })?;
     }
     if let Some(address) = options.http {
@@ -75,6 +86,21 @@ fn run(options: &Options) -> anyhow::Result<()> {
     drop(server);
     control.stop(GRACE);
     Ok(())
+}
+
+/// What a modprobe file asks for. What has no effect here is told in the log, line by line.
+fn parameters(file: &Path) -> anyhow::Result<ModuleParameters> {
+    let shown = file.display();
+    let text = fs::read_to_string(file).with_context(|| format!("module parameters {shown}"))?;
+    let parameters = ModuleParameters::from_modprobe(&text)
+        .with_context(|| format!("module parameters {shown}"))?;
+    for note in &parameters.notes {
+        match &note.ignored {
+            Some(why) => tracing::warn!("{shown}, line {}: {}: {why}", note.line, note.text),
+            None => tracing::info!("{shown}, line {}: {}", note.line, note.text),
+        }
+    }
+    Ok(parameters)
 }
 
 /// Three connections per peer add up: the soft limit on open files goes to the hard one.

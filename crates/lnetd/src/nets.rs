@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lnet::NetTunables;
 use lnet_admin::{AdminError, LndSnapshot};
-use lnet_config::{NetAdd, NetDel};
+use lnet_config::{AcceptFrom, LocalAddress, NetAdd, NetDel, NetRules, SockParameters};
 use lnet_rt::{Interfaces, NodeHandle, TcpNi};
 use lnet_types::{Errno, Net, NetType, NiId, Nid};
 
@@ -24,23 +24,66 @@ pub(crate) struct SockDefaults {
     /// Seconds; 0 follows the node's derived time-out.
     timeout_s: u32,
     legacy_close_status: bool,
+    /// What module parameters say besides.
+    parameters: SockParameters,
 }
 
 impl SockDefaults {
-    pub(crate) fn new(options: &Options) -> Self {
+    pub(crate) fn new(options: &Options, parameters: &SockParameters) -> Self {
+        let accept = match parameters.accept {
+            Some(AcceptFrom::Secure) => Accept::Secure,
+            Some(AcceptFrom::All) => Accept::All,
+            Some(AcceptFrom::None) => Accept::None,
+            None => options.accept,
+        };
         Self {
-            port: options.port,
-            accept: match options.accept {
+            port: parameters.accept_port.unwrap_or(options.port),
+            accept: match accept {
                 Accept::Secure => lnd_sock::AcceptMode::Secure,
                 Accept::All => lnd_sock::AcceptMode::All,
                 Accept::None => lnd_sock::AcceptMode::None,
             },
             // K-1, V-13: the kernel's driver has its own 50 s.
-            timeout_s: match options.profile {
+            timeout_s: parameters.sock_timeout.unwrap_or(match options.profile {
                 lnet::Profile::Kernel => 50,
                 _ => 0,
-            },
+            }),
             legacy_close_status: options.profile == lnet::Profile::Kernel,
+            parameters: parameters.clone(),
+        }
+    }
+
+    /// What the driver starts with.
+    fn config(&self) -> lnd_sock::SockConfig {
+        let p = &self.parameters;
+        let default = lnd_sock::SockConfig::on_port(self.port);
+        let seconds =
+            |n: Option<u32>, or: Duration| n.map_or(or, |n| Duration::from_secs(n.into()));
+        let millis =
+            |n: Option<u32>, or: Duration| n.map_or(or, |n| Duration::from_millis(n.into()));
+        // An idle time of 0 turns it off.
+        let tcp_keepalive = default.tcp_keepalive.filter(|_| p.keepalive_idle != Some(0)).map(
+            |(idle, interval, count)| {
+                let idle = seconds(p.keepalive_idle, idle);
+                let interval = seconds(p.keepalive_intvl.filter(|n| *n > 0), interval);
+                (idle, interval, p.keepalive_count.filter(|n| *n > 0).unwrap_or(count))
+            },
+        );
+        lnd_sock::SockConfig {
+            accept: self.accept,
+            legacy_close_status: self.legacy_close_status,
+            bulk_port: p.accept_port_bulk.unwrap_or(default.bulk_port),
+            accept_timeout: seconds(p.accept_timeout, default.accept_timeout),
+            min_reconnect: millis(p.min_reconnectms, default.min_reconnect),
+            max_reconnect: millis(p.max_reconnectms, default.max_reconnect),
+            min_bulk: p.min_bulk.unwrap_or(default.min_bulk),
+            keepalive: seconds(p.keepalive, default.keepalive),
+            tcp_keepalive,
+            nagle: p.nagle.unwrap_or(default.nagle),
+            checksum: p.enable_csum.unwrap_or(default.checksum),
+            send_buffer: p.tx_buffer_size.filter(|n| *n > 0),
+            recv_buffer: p.rx_buffer_size.filter(|n| *n > 0),
+            ..default
         }
     }
 
@@ -113,11 +156,7 @@ impl Settings {
 impl Nets {
     /// Puts the TCP driver under a node.
     pub(crate) fn start(handle: &NodeHandle, sock: &SockDefaults) -> Result<Self, AdminError> {
-        let config = lnd_sock::SockConfig {
-            accept: sock.accept,
-            legacy_close_status: sock.legacy_close_status,
-            ..lnd_sock::SockConfig::on_port(sock.port)
-        };
+        let config = sock.config();
         handle
             .call(move |stack, _| stack.enable_tcp(config))
             .blocking()
@@ -181,6 +220,7 @@ pub(crate) fn add(
     node: &mut Running,
     sock: &SockDefaults,
     add: &NetAdd,
+    prefer: Prefer,
 ) -> Result<Vec<NiId>, AdminError> {
     const TEXT: &str = "cannot add LNet NI";
     let refuse = |errno, why: String| AdminError::new(errno, TEXT).because(why);
@@ -198,18 +238,19 @@ pub(crate) fn add(
             .because(format!("CPT {bad}: expected 0 to {}", CPTS - 1)));
     }
     let credits = |v: Option<u32>, default: u32| v.filter(|v| *v != 0).unwrap_or(default);
-    let t = &add.tunables;
+    let (t, p) = (&add.tunables, &sock.parameters);
     let tunables = NetTunables {
         peer_timeout: t
             .peer_timeout_s
+            .or(p.peer_timeout)
             .map_or(NetTunables::SOCK.peer_timeout, |s| i32::try_from(s).unwrap_or(i32::MAX)),
-        peer_credits: credits(t.peer_credits, NetTunables::SOCK.peer_credits),
-        peer_buffer_credits: t.peer_buffer_credits.unwrap_or(0),
-        credits: credits(t.credits, NetTunables::SOCK.credits),
+        peer_credits: credits(t.peer_credits.or(p.peer_credits), NetTunables::SOCK.peer_credits),
+        peer_buffer_credits: t.peer_buffer_credits.or(p.peer_buffer_credits).unwrap_or(0),
+        credits: credits(t.credits.or(p.credits), NetTunables::SOCK.credits),
     };
     let table = Interfaces::load().map_err(|e| refuse(Errno::EIO, format!("interfaces: {e}")))?;
     let mut made = Vec::new();
-    for place in places(&table, add).map_err(|(errno, why)| refuse(errno, why))? {
+    for place in places(&table, add, prefer).map_err(|(errno, why)| refuse(errno, why))? {
         let outcome = add_one(node, sock, add, tunables, &place);
         match outcome {
             Ok(ni) => made.push(ni),
@@ -223,6 +264,80 @@ pub(crate) fn add(
         }
     }
     Ok(made)
+}
+
+/// Which address of an interface its NI is to have, where the request leaves it open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Prefer {
+    /// The first IPv4 address.
+    Small,
+    /// An IPv6 address, if there is one (C-lnet-1, `--large`).
+    Large,
+}
+
+impl Prefer {
+    fn of(self, i: &lnet_rt::Interface, usual: IpAddr) -> IpAddr {
+        let large = |ip: &IpAddr| match ip {
+            // Neither link-local nor loopback: a peer could not answer.
+            IpAddr::V6(ip) => !ip.is_unicast_link_local() && !ip.is_loopback(),
+            IpAddr::V4(_) => false,
+        };
+        match self {
+            Self::Small => usual,
+            Self::Large => i.addresses.iter().map(|a| a.ip).find(large).unwrap_or(usual),
+        }
+    }
+}
+
+/// The addresses that rules are about, with the names that interfaces go by.
+fn local_addresses(table: &Interfaces) -> Vec<LocalAddress> {
+    let of = |i: &lnet_rt::Interface| {
+        let usable = i.up && !i.loopback;
+        let address = |a: &lnet_rt::Address| LocalAddress {
+            interface: a.label.clone().unwrap_or_else(|| i.name.clone()),
+            ip: a.ip,
+            usable,
+        };
+        i.addresses.iter().map(address).collect::<Vec<_>>()
+    };
+    table.iter().flat_map(of).collect()
+}
+
+/// The nets that rules choose on this machine.
+pub(crate) fn choose(rules: &NetRules) -> Result<Vec<NetAdd>, AdminError> {
+    let table = Interfaces::load()
+        .map_err(|e| AdminError::errno(Errno::EIO).because(format_args!("interfaces: {e}")))?;
+    rules.choose(&local_addresses(&table)).map_err(|e| AdminError::new(e.errno(), e.to_string()))
+}
+
+/// Adds nets in their order, all or none.
+pub(crate) fn add_all(
+    node: &mut Running,
+    sock: &SockDefaults,
+    adds: &[NetAdd],
+    prefer: Prefer,
+) -> Result<(), AdminError> {
+    let mut made = Vec::new();
+    for add in adds {
+        match self::add(node, sock, add, prefer) {
+            Ok(nis) => made.extend(nis),
+            Err(e) => {
+                for ni in made {
+                    remove(node, ni)?;
+                }
+                return Err(e);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Removes what [`add_all`] would add.
+pub(crate) fn del_all(node: &mut Running, adds: &[NetAdd]) -> Result<(), AdminError> {
+    adds.iter().rev().try_for_each(|add| {
+        let interfaces = add.interfaces.iter().map(|i| i.name.clone()).collect();
+        del(node, &NetDel { net: add.net, interfaces, nid: add.nid })
+    })
 }
 
 /// A device and the address on it.
@@ -252,7 +367,7 @@ fn numa_node(device: &str) -> Option<u32> {
 }
 
 /// The devices that a request means.
-fn places(table: &Interfaces, add: &NetAdd) -> Result<Vec<Place>, (Errno, String)> {
+fn places(table: &Interfaces, add: &NetAdd, prefer: Prefer) -> Result<Vec<Place>, (Errno, String)> {
     let mut found = Vec::new();
     if let Some(nid) = add.nid {
         let no_ip = || (Errno::EINVAL, format!("NID {nid}: no IP address"));
@@ -273,12 +388,12 @@ fn places(table: &Interfaces, add: &NetAdd) -> Result<Vec<Place>, (Errno, String
             };
             (Errno::ENETDOWN, why)
         })?;
-        found.push(place_of(Some(name), i, ip));
+        found.push(place_of(Some(name), i, prefer.of(i, ip)));
     }
     if found.is_empty() {
         let first = table.iter().filter(|i| i.up && !i.loopback).find_map(|i| {
             let v4 = i.addresses.iter().map(|a| a.ip).find(IpAddr::is_ipv4);
-            v4.map(|ip| place_of(None, i, ip))
+            v4.map(|ip| place_of(None, i, prefer.of(i, ip)))
         });
         let none = || (Errno::ENETDOWN, "no interface is up with an IPv4 address".to_owned());
         found.push(first.ok_or_else(none)?);
@@ -298,11 +413,11 @@ fn add_one(
         nid,
         interface: place.device.clone(),
         conns_per_peer: 0,
-        tos: add.lnd.tos.unwrap_or(-1),
+        tos: add.lnd.tos.or(sock.parameters.tos).unwrap_or(-1),
         speed_mbps: place.speed_mbps,
         dev_cpt: place.dev_cpt,
     };
-    made.conns_per_peer = made.conns(add.lnd.conns_per_peer);
+    made.conns_per_peer = made.conns(add.lnd.conns_per_peer.or(sock.parameters.conns_per_peer));
     let ni = TcpNi {
         interface: place.device.clone(),
         tunables,

@@ -26,6 +26,12 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
+    /// Modprobe file with `options lnet …` and `options ksocklnd …` lines. Its tunables are in force
+    /// from the start; networks, ip2nets, routes and forwarding with `lnetctl lnet configure --all`, or
+    /// at once with config_on_load=1. What it says wins over --port and --accept.
+    #[arg(long, value_name = "FILE", conflicts_with = "config")]
+    pub modprobe: Option<PathBuf>,
+
     /// Control socket; default ULNET_SOCKET, else /run/ulnet/lnetd.sock.
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,

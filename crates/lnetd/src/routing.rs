@@ -16,6 +16,30 @@ pub(crate) fn add(stack: &mut Stack, now: Instant, route: &RouteAdd) -> Result<(
     stack.node_mut().add_route(now, spec).map_err(refused)
 }
 
+/// The routes of module parameters (N-14): those that are there already, and those whose gateway
+/// cannot be reached, are passed over; one by this node itself makes it a router, and says so.
+pub(crate) fn add_configured(
+    stack: &mut Stack,
+    now: Instant,
+    routes: &[RouteAdd],
+) -> Result<bool, AdminError> {
+    let mut is_gateway = false;
+    for route in routes {
+        let RouteAdd { net, gateway, hops, priority } = *route;
+        match stack.node_mut().add_route(now, RouteSpec { net, gateway, hops, priority }) {
+            Ok(()) => {}
+            Err(RouteError::Oneself(_)) => is_gateway = true,
+            Err(
+                e @ (RouteError::Exists { .. } | RouteError::Local(_) | RouteError::Unreachable(_)),
+            ) => {
+                tracing::warn!(%net, %gateway, "route passed over: {e}");
+            }
+            Err(e) => return Err(refused(e)),
+        }
+    }
+    Ok(is_gateway)
+}
+
 /// C-route-2.
 pub(crate) fn del(stack: &mut Stack, now: Instant, route: &RouteDel) -> Result<(), AdminError> {
     let RouteDel { net, gateway } = *route;

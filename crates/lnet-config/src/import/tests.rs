@@ -356,3 +356,29 @@ fn damaged_files_are_read_or_refused_and_nothing_else() {
     }
     assert!(read > 20 && refused > 20, "{read} read, {refused} refused");
 }
+
+#[test]
+fn rules_by_address_stand_in_a_block_of_their_own_or_in_an_item_of_net() {
+    let config = read(
+        "ip2nets:\n  - {net-spec: tcp, interfaces: {0: eth0}, ip-range: {0: 10.0.0.*, 1: 'fd00::/64'}}\n  - {net-spec: tcp1, CPT: '[0]'}\n\
+         net:\n  - ip2net: tcp6(eth1) 10.77.1.*\n",
+    );
+    let [(_, Block::NetRules(yaml)), (_, Block::NetRules(legacy))] = config.blocks.as_slice()
+    else {
+        panic!("{:?}", config.blocks)
+    };
+    assert_eq!((yaml.choice, yaml.rules.len()), (crate::Choice::FirstPerNet, 2));
+    assert_eq!(yaml.rules[0].to_string(), "tcp(eth0) 10.0.0.* fd00::/64");
+    assert_eq!((legacy.choice, legacy.rules.len()), (crate::Choice::All, 1));
+    let blocks = |c: &Config| c.blocks.iter().map(|(_, b)| b.clone()).collect::<Vec<_>>();
+    assert_eq!(blocks(&read(&config.to_yaml())), blocks(&config), "{}", config.to_yaml());
+    for (yaml, text) in [
+        ("ip2nets: [{ip-range: 1}]", "address pattern '1': expected four parts"),
+        ("ip2nets: [{interfaces: eth0}]", "Malformed input. Expect 'net-spec'"),
+        ("ip2nets: [{net-spec: lo}]", "Invalid network ID 'lo'"),
+        ("net: [{ip2net: tcp}]", "ip2nets 'tcp': expected networks"),
+        ("net: [{ip2net: tcp *.*.*.*, net type: tcp}]", "'net type' besides 'ip2net'"),
+    ] {
+        assert!(refused(yaml).starts_with(text), "{}", refused(yaml));
+    }
+}

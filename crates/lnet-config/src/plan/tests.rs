@@ -30,6 +30,8 @@ fn short(steps: &[Step]) -> Vec<String> {
             }
             Step::PeerAdd(p) => format!("+peer {} {}", p.primary, p.nids.len()),
             Step::PeerDel(p) => format!("-peer {}", p.primary),
+            Step::NetRulesAdd(r) => format!("+rules {}", r.rules.len()),
+            Step::NetRulesDel(r) => format!("-rules {}", r.rules.len()),
             Step::RouteAdd(r) => format!("+route {} {}", r.net, r.gateway),
             Step::RouteDel(r) => format!("-route {} {}", r.net, r.gateway),
             Step::Routing(on) => format!("routing {on}"),

@@ -247,6 +247,10 @@ fn show_blocks(session: &mut Session<'_>, config: &Config) -> i32 {
     for (_, block) in &config.blocks {
         let result = match block {
             Block::Net(block) => net::show_net(session, Some(block.net), 0),
+            Block::NetRules(block) => {
+                let nets = block.rules.iter().flat_map(|rule| &rule.nets);
+                nets.fold(0, |code, add| worse(code, net::show_net(session, Some(add.net), 0)))
+            }
             Block::Peer(block) => peer::show_peers(session, Some(block.primary), 0),
             Block::Route(block) => {
                 let filter = route::Filter {

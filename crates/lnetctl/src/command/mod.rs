@@ -5,6 +5,7 @@ pub(crate) mod debug;
 pub(crate) mod explain;
 pub(crate) mod fault;
 pub(crate) mod global;
+pub(crate) mod legacy;
 pub(crate) mod lnet;
 pub(crate) mod net;
 pub(crate) mod peer;

@@ -2,7 +2,8 @@
 
 use lnet_admin::{ClientError, NiTarget, Reply, Request};
 use lnet_config::{
-    LndTunables, NetAdd, NetDel, NetTunables, Style, parse_cpts, parse_interfaces, parse_number,
+    LndTunables, NetAdd, NetDel, NetTunables, Style, parse_cpts, parse_interfaces, parse_ip2nets,
+    parse_number,
 };
 use lnet_types::{Errno, Net, Nid};
 
@@ -27,6 +28,9 @@ const NET_AND_NID: &str = "--net is invalid with --nid option";
 const BAD_CONNS: &str = "invalid conns-per-peer value (valid range 0-127)";
 
 pub(crate) fn add(session: &mut Session<'_>, _: &Command, args: &Args) -> i32 {
+    if let Some(rules) = args.value("ip2net") {
+        return add_by_rules(session, args, rules);
+    }
     let requests = match add_requests(session, args) {
         Ok(requests) => requests,
         Err(code) => return code,
@@ -37,6 +41,25 @@ pub(crate) fn add(session: &mut Session<'_>, _: &Command, args: &Args) -> i32 {
         }
     }
     0
+}
+
+/// `--ip2net`: nets by the addresses of the daemon's machine (N-13).
+fn add_by_rules(session: &mut Session<'_>, args: &Args, rules: &str) -> i32 {
+    if ["net", "nid", "if"].iter().any(|long| args.has(long)) {
+        // The original sends the net's name and does nothing (C-netadd-1).
+        if session.strict {
+            return 0;
+        }
+        return session.bad_value(ADD_OPTION, "--ip2net is invalid with --net, --nid and --if");
+    }
+    let rules = match parse_ip2nets(rules) {
+        Ok(rules) => rules,
+        Err(e) => return session.bad_value(ADD_OPTION, &e.to_string()),
+    };
+    match session.order(&Request::NetRules { rules, add: true }) {
+        Ok(()) => 0,
+        Err(e) => session.failed(ADD, &e, |r| r.text.clone(), Some(INVALID)),
+    }
 }
 
 /// Usually one request; `--nid` besides `--if` asks for both (C-netadd-3).

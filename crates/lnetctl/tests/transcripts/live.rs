@@ -315,7 +315,8 @@ const SCENES: &[Scene] = &[
         name: "nets come and go",
         cast: Cast::Two,
         acts: &[
-            Do("lnetctl lnet configure"),
+            Do("lnetctl lnet configure --all; lnetctl net show | grep -q 'nid: 10.77.0.2@tcp'"),
+            Do("lnetctl lnet unconfigure; lnetctl lnet configure"),
             Play("net-add"),
             Play("err-net-add-duplicate-if"),
             Play("err-net-add-bad-cpt"),
@@ -339,8 +340,17 @@ const SCENES: &[Scene] = &[
             Play("err-net-set-bad-nid"),
             Play("err-net-set-bad-health"),
             Play("net-del-if"),
-            Do("lnetctl net add --net tcp6 --if eth1"),
+            Play("net-add-ip2net"),
+            Do("lnetctl net show --net tcp6 | grep -q 'nid: 10.77.1.2@tcp6'"),
+            Do(
+                "lnetctl net add --ip2net 'tcp6 10.99.*.*' 2>f; test $? = 234; grep -q 'No ip2nets' f",
+            ),
             Play("net-del-tcp6"),
+            Do(
+                "printf 'ip2nets:\\n- net-spec: tcp6\\n  ip-range:\\n    0: 10.77.1.0/24\\n' > i.yaml",
+            ),
+            Do("lnetctl import i.yaml; lnetctl net show --net tcp6 | grep -q 10.77.1.2@tcp6"),
+            Do("lnetctl import --del i.yaml; lnetctl net show --net tcp6 2>f; test $? = 234"),
             Play("err-net-del-absent"),
             Play("err-net-del-absent-if"),
             Play("err-net-del-bad-net"),

@@ -117,7 +117,6 @@ const VERDICTS: &[(&str, Verdict)] = &[
         Verdict::Different("the counters are reset without one more argument (C-fault-4, Q fix)"),
     ),
     ("debug-peer", Verdict::Missing("dumping a peer to the log comes later")),
-    ("net-add-ip2net", Verdict::Missing("ip2nets comes with the module-parameter syntax")),
     ("o2ib-net-show-v4", Verdict::Missing("LND tunables of o2ib come with that driver")),
     ("o2ib-export-backup", Verdict::Missing("LND tunables of o2ib come with that driver")),
 ];

@@ -1,0 +1,441 @@
+//! What module parameters mean to a node of this kind (lnetctl.md 7): a table of the names that
+//! kernel modules have, and the one value that a file of them adds up to.
+
+use lnet_types::{Net, NetType};
+
+use super::{
+    Choice, LegacyError, ModuleOption, NetRule, NetRules, NetSpec, bad, parse_ip2nets,
+    parse_modprobe, parse_networks, parse_routes,
+};
+use crate::config::{BUFFER_KEYS, Block, Config, GLOBAL_KEYS, NetBlock, NiBlock, OWN_KEYS};
+use crate::yaml::Pos;
+use crate::{LndTunables, NetAdd, NetTunables, RouteAdd, Setting, parse_number};
+
+/// What a set of module parameters asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ModuleParameters {
+    /// `networks`; not given, and empty: [`ModuleParameters::networks_or_default`].
+    pub networks: Vec<NetSpec>,
+    /// `ip2nets`, which excludes `networks`.
+    pub ip2nets: Option<NetRules>,
+    /// `routes`.
+    pub routes: Vec<RouteAdd>,
+    /// `forwarding`: enabled or disabled; `None` leaves it to the routes (N-14).
+    pub forwarding: Option<bool>,
+    /// `config_on_load`: whether the node configures itself when it starts.
+    pub config_on_load: bool,
+    /// Tunables of the node.
+    pub settings: Vec<Setting>,
+    /// What concerns TCP.
+    pub sock: SockParameters,
+    /// Everything that is known, in order, and what is not.
+    pub notes: Vec<Note>,
+}
+
+/// Parameters of the TCP driver and its acceptor; `None` where nothing is said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names are those of the parameters (T-7.2, T-7.3)")]
+pub struct SockParameters {
+    pub accept: Option<AcceptFrom>,
+    pub accept_port: Option<u16>,
+    pub accept_port_bulk: Option<u16>,
+    pub accept_timeout: Option<u32>,
+    pub sock_timeout: Option<u32>,
+    pub credits: Option<u32>,
+    pub peer_credits: Option<u32>,
+    pub peer_buffer_credits: Option<u32>,
+    pub peer_timeout: Option<u32>,
+    pub conns_per_peer: Option<u8>,
+    pub tos: Option<i16>,
+    pub min_reconnectms: Option<u32>,
+    pub max_reconnectms: Option<u32>,
+    pub min_bulk: Option<u32>,
+    pub keepalive: Option<u32>,
+    pub keepalive_idle: Option<u32>,
+    pub keepalive_intvl: Option<u32>,
+    pub keepalive_count: Option<u32>,
+    pub nagle: Option<bool>,
+    pub enable_csum: Option<bool>,
+    pub tx_buffer_size: Option<u32>,
+    pub rx_buffer_size: Option<u32>,
+}
+
+/// `accept`: whose connections are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AcceptFrom {
+    /// Privileged source ports.
+    Secure,
+    /// Any source port.
+    All,
+    /// Nobody's.
+    None,
+}
+
+/// One parameter of a file, or something else in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// Its line in the file, from 1.
+    pub line: usize,
+    /// `MODULE NAME=VALUE`, or the words that are not understood.
+    pub text: String,
+    /// Why it has no effect here; `None`: it has.
+    pub ignored: Option<String>,
+}
+
+#[derive(Clone, Copy)]
+enum Meaning {
+    Networks,
+    Ip2nets,
+    Routes,
+    Forwarding,
+    ConfigOnLoad,
+    /// A tunable of that name.
+    Tunable(&'static str),
+    /// The opposite of one.
+    Inverted(&'static str),
+    Sock(fn(&mut SockParameters, &str) -> Option<()>),
+    /// Known, and without effect on this kind of node, for this reason.
+    None(&'static str),
+}
+
+use Meaning::{Inverted, Sock, Tunable};
+
+const NO_RDMA: &str = "this node has no InfiniBand driver";
+const NO_GNI: &str = "this node has no Aries or Gemini driver";
+const NO_RPC: &str = "PtlRPC is not part of this node";
+const DIFFERENT: &str = "this node works differently inside";
+
+/// A number that fits.
+fn put<T: TryFrom<i64>>(slot: &mut Option<T>, text: &str) -> Option<()> {
+    *slot = Some(T::try_from(parse_number(text)?).ok()?);
+    Some(())
+}
+
+fn flag(slot: &mut Option<bool>, text: &str) -> Option<()> {
+    *slot = Some(parse_number(text)? != 0);
+    Some(())
+}
+
+/// Seconds, below 0 as good as none.
+fn seconds(slot: &mut Option<u32>, text: &str) -> Option<()> {
+    *slot = Some(u32::try_from(parse_number(text)?.max(0)).ok()?);
+    Some(())
+}
+
+fn accept(sock: &mut SockParameters, text: &str) -> Option<()> {
+    sock.accept = Some(match text {
+        "secure" => AcceptFrom::Secure,
+        "all" => AcceptFrom::All,
+        "none" => AcceptFrom::None,
+        _ => return None,
+    });
+    Some(())
+}
+
+fn port(slot: &mut Option<u16>, text: &str) -> Option<()> {
+    put(slot, text)?;
+    slot.filter(|port| *port > 0).map(|_| ())
+}
+
+/// Module, parameter, what it means here.
+const TABLE: &[(&str, &str, Meaning)] = &[
+    ("lnet", "networks", Meaning::Networks),
+    ("lnet", "ip2nets", Meaning::Ip2nets),
+    ("lnet", "routes", Meaning::Routes),
+    ("lnet", "forwarding", Meaning::Forwarding),
+    ("lnet", "config_on_load", Meaning::ConfigOnLoad),
+    ("lnet", "lnet_numa_range", Tunable("numa_range")),
+    ("lnet", "lnet_health_sensitivity", Tunable("health_sensitivity")),
+    ("lnet", "lnet_recovery_interval", Tunable("recovery_interval")),
+    ("lnet", "lnet_recovery_limit", Tunable("recovery_limit")),
+    ("lnet", "lnet_max_recovery_ping_interval", Tunable("max_recovery_ping_interval")),
+    ("lnet", "lnet_interfaces_max", Tunable("max_interfaces")),
+    ("lnet", "lnet_peer_discovery_disabled", Inverted("discovery")),
+    ("lnet", "lnet_drop_asym_route", Tunable("drop_asym_route")),
+    ("lnet", "lnet_transaction_timeout", Tunable("transaction_timeout")),
+    ("lnet", "lnet_retry_count", Tunable("retry_count")),
+    ("lnet", "lnet_response_tracking", Tunable("response_tracking")),
+    ("lnet", "router_sensitivity_percentage", Tunable("router_sensitivity")),
+    ("lnet", "tiny_router_buffers", Tunable("tiny_buffers")),
+    ("lnet", "small_router_buffers", Tunable("small_buffers")),
+    ("lnet", "large_router_buffers", Tunable("large_buffers")),
+    ("lnet", "peer_buffer_credits", Tunable("peer_buffer_credits")),
+    ("lnet", "auto_down", Tunable("auto_down")),
+    ("lnet", "check_routers_before_use", Tunable("check_routers_before_use")),
+    ("lnet", "avoid_asym_router_failure", Tunable("avoid_asym_router_failure")),
+    ("lnet", "alive_router_check_interval", Tunable("alive_router_check_interval")),
+    ("lnet", "live_router_check_interval", Tunable("live_router_check_interval")),
+    ("lnet", "dead_router_check_interval", Tunable("dead_router_check_interval")),
+    ("lnet", "router_ping_timeout", Tunable("router_ping_timeout")),
+    ("lnet", "accept", Sock(accept)),
+    ("lnet", "accept_port", Sock(|s, v| port(&mut s.accept_port, v))),
+    ("lnet", "accept_port_bulk", Sock(|s, v| port(&mut s.accept_port_bulk, v))),
+    ("lnet", "accept_timeout", Sock(|s, v| put(&mut s.accept_timeout, v))),
+    ("lnet", "accept_backlog", Meaning::None(DIFFERENT)),
+    ("lnet", "rnet_htable_size", Meaning::None(DIFFERENT)),
+    ("lnet", "use_tcp_bonding", Meaning::None("Multi-Rail has replaced it")),
+    ("lnet", "lock_prim_nid", Meaning::None("peers are locked one by one")),
+    ("lnet", "local_nid_dist_zero", Meaning::None(DIFFERENT)),
+    ("lnet", "portal_rotor", Meaning::None("this node has one CPU partition")),
+    ("lnet", "enable_sysctl_setup", Meaning::None("this node leaves the system's settings alone")),
+    ("lnet", "cpu_npartitions", Meaning::None("this node has one CPU partition")),
+    ("lnet", "cpu_pattern", Meaning::None("this node has one CPU partition")),
+    ("libcfs", "cpu_npartitions", Meaning::None("this node has one CPU partition")),
+    ("libcfs", "cpu_pattern", Meaning::None("this node has one CPU partition")),
+    ("ksocklnd", "sock_timeout", Sock(|s, v| put(&mut s.sock_timeout, v))),
+    ("ksocklnd", "credits", Sock(|s, v| put(&mut s.credits, v))),
+    ("ksocklnd", "peer_credits", Sock(|s, v| put(&mut s.peer_credits, v))),
+    ("ksocklnd", "peer_buffer_credits", Sock(|s, v| put(&mut s.peer_buffer_credits, v))),
+    ("ksocklnd", "peer_timeout", Sock(|s, v| seconds(&mut s.peer_timeout, v))),
+    ("ksocklnd", "conns_per_peer", Sock(|s, v| put(&mut s.conns_per_peer, v))),
+    ("ksocklnd", "tos", Sock(|s, v| put(&mut s.tos, v))),
+    ("ksocklnd", "min_reconnectms", Sock(|s, v| put(&mut s.min_reconnectms, v))),
+    ("ksocklnd", "max_reconnectms", Sock(|s, v| put(&mut s.max_reconnectms, v))),
+    ("ksocklnd", "min_bulk", Sock(|s, v| put(&mut s.min_bulk, v))),
+    ("ksocklnd", "keepalive", Sock(|s, v| seconds(&mut s.keepalive, v))),
+    ("ksocklnd", "keepalive_idle", Sock(|s, v| seconds(&mut s.keepalive_idle, v))),
+    ("ksocklnd", "keepalive_intvl", Sock(|s, v| seconds(&mut s.keepalive_intvl, v))),
+    ("ksocklnd", "keepalive_count", Sock(|s, v| put(&mut s.keepalive_count, v))),
+    ("ksocklnd", "nagle", Sock(|s, v| flag(&mut s.nagle, v))),
+    ("ksocklnd", "enable_csum", Sock(|s, v| flag(&mut s.enable_csum, v))),
+    ("ksocklnd", "tx_buffer_size", Sock(|s, v| put(&mut s.tx_buffer_size, v))),
+    ("ksocklnd", "rx_buffer_size", Sock(|s, v| put(&mut s.rx_buffer_size, v))),
+];
+
+/// Modules whose parameters are known and without effect here, and why.
+const OTHERS: &[(&str, &str, &[&str])] = &[
+    (
+        "ksocklnd",
+        DIFFERENT,
+        &[
+            "nscheds",
+            "nconnds",
+            "nconnds_max",
+            "eager_ack",
+            "typed_conns",
+            "round_robin",
+            "inject_csum_error",
+            "enable_irq_affinity",
+            "nonblk_zcack",
+            "zc_min_payload",
+            "zc_recv",
+            "zc_recv_min_nfrags",
+            "skip_mr_route_setup",
+            "backoff_init",
+            "backoff_max",
+            "protocol",
+        ],
+    ),
+    (
+        "ko2iblnd",
+        NO_RDMA,
+        &[
+            "service",
+            "cksum",
+            "timeout",
+            "nscheds",
+            "conns_per_peer",
+            "ntx",
+            "credits",
+            "peer_credits",
+            "peer_credits_hiw",
+            "peer_buffer_credits",
+            "peer_timeout",
+            "ipif_name",
+            "retry_count",
+            "rnr_retry_count",
+            "keepalive",
+            "ib_mtu",
+            "concurrent_sends",
+            "use_fastreg_gaps",
+            "map_on_demand",
+            "fmr_pool_size",
+            "fmr_flush_trigger",
+            "fmr_cache",
+            "dev_failover",
+            "require_privileged_port",
+            "use_privileged_port",
+            "wrq_sge",
+            "tos",
+        ],
+    ),
+    (
+        "kgnilnd",
+        NO_GNI,
+        &[
+            "timeout",
+            "peer_health",
+            "credits",
+            "peer_credits",
+            "peer_buffer_credits",
+            "peer_timeout",
+        ],
+    ),
+    (
+        "ptlrpc",
+        NO_RPC,
+        &["at_max", "at_min", "at_history", "at_extra", "at_early_margin", "ldlm_enqueue_min"],
+    ),
+];
+
+impl ModuleParameters {
+    /// What a modprobe file asks for. Lines and names that are not understood are noted, values
+    /// that are wrong are errors.
+    ///
+    /// # Errors
+    /// The first value that cannot be, with its line.
+    pub fn from_modprobe(text: &str) -> Result<Self, LegacyError> {
+        let (options, problems) = parse_modprobe(text);
+        let mut all = Self::from_options(&options)?;
+        for problem in problems {
+            let why = Some("not understood".to_owned());
+            all.notes.push(Note { line: problem.line, text: problem.what, ignored: why });
+        }
+        all.notes.sort_by_key(|note| note.line);
+        Ok(all)
+    }
+
+    /// What these options ask for, the last one of each name.
+    ///
+    /// # Errors
+    /// The first value that cannot be, with its line.
+    pub fn from_options(options: &[ModuleOption]) -> Result<Self, LegacyError> {
+        let mut all = Self::default();
+        for option in options {
+            let ModuleOption { line, module, name, .. } = option;
+            let text = format!("{module} {name}={}", option.value);
+            let row = TABLE.iter().find(|(m, n, _)| m == module && n == name);
+            let ignored = match row {
+                Some((_, _, meaning)) => all.take(option, *meaning)?.map(str::to_owned),
+                None => {
+                    let known = OTHERS
+                        .iter()
+                        .find(|(m, _, names)| m == module && names.contains(&name.as_str()));
+                    Some(match known {
+                        Some((_, why, _)) => (*why).to_owned(),
+                        None if TABLE.iter().any(|(m, ..)| m == module)
+                            || OTHERS.iter().any(|(m, ..)| m == module) =>
+                        {
+                            format!("module {module} has no parameter '{name}'")
+                        }
+                        None => format!("module {module} is not known"),
+                    })
+                }
+            };
+            all.notes.push(Note { line: *line, text, ignored });
+        }
+        if all.ip2nets.is_some() && !all.networks.is_empty() {
+            return Err(bad("ip2nets", "", "networks and ip2nets exclude each other"));
+        }
+        Ok(all)
+    }
+
+    /// Applies one option; the reason if it has no effect.
+    fn take(
+        &mut self,
+        option: &ModuleOption,
+        meaning: Meaning,
+    ) -> Result<Option<&'static str>, LegacyError> {
+        let value = option.value.as_str();
+        let fail = |what: String| LegacyError {
+            what: format!("{what}, on line {}", option.line),
+            ..bad("option", &format!("{} {}={value}", option.module, option.name), "")
+        };
+        let in_line = |e: LegacyError| LegacyError {
+            what: format!("{}, on line {}", e.what, option.line),
+            ..e
+        };
+        let number = || parse_number(value).ok_or_else(|| fail("expected a number".to_owned()));
+        match meaning {
+            Meaning::Networks => self.networks = parse_networks(value).map_err(in_line)?,
+            Meaning::Ip2nets => {
+                let rules = parse_ip2nets(value).map_err(in_line)?;
+                self.ip2nets = (!rules.rules.is_empty()).then_some(rules);
+            }
+            Meaning::Routes => self.routes = parse_routes(value).map_err(in_line)?,
+            Meaning::Forwarding => {
+                self.forwarding = match value {
+                    "" => None,
+                    "enabled" => Some(true),
+                    "disabled" => Some(false),
+                    _ => return Err(fail("expected enabled or disabled".to_owned())),
+                };
+            }
+            Meaning::ConfigOnLoad => self.config_on_load = number()? != 0,
+            Tunable(name) => self.setting(name, number()?),
+            Inverted(name) => self.setting(name, i64::from(number()? == 0)),
+            Sock(put) => {
+                put(&mut self.sock, value)
+                    .ok_or_else(|| fail("no value for this parameter".to_owned()))?;
+            }
+            Meaning::None(why) => return Ok(Some(why)),
+        }
+        Ok(None)
+    }
+
+    fn setting(&mut self, name: &str, value: i64) {
+        self.settings.retain(|s| s.name != name);
+        self.settings.push(Setting::new(name, value));
+    }
+
+    /// The same as a configuration in YAML would ask for it: rules that choose by address become the
+    /// `ip2nets` of YAML, where the first that matches counts for each net (I-10).
+    pub fn to_config(&self) -> Config {
+        let mut blocks = Vec::new();
+        let tunables = NetTunables {
+            peer_timeout_s: self.sock.peer_timeout,
+            peer_credits: self.sock.peer_credits,
+            peer_buffer_credits: self.sock.peer_buffer_credits,
+            credits: self.sock.credits,
+        };
+        let lnd = LndTunables { conns_per_peer: self.sock.conns_per_peer, tos: self.sock.tos };
+        let of = |net: Net| match net.kind {
+            NetType::TCP => (tunables, lnd),
+            _ => (NetTunables::default(), LndTunables::default()),
+        };
+        if let Some(rules) = &self.ip2nets {
+            let single = |rule: &NetRule| {
+                let ranges = rule.ranges.clone();
+                let one = move |net: &NetAdd| {
+                    let (tunables, lnd) = of(net.net);
+                    let net = NetAdd { tunables, lnd, ..net.clone() };
+                    NetRule { nets: vec![net], ranges: ranges.clone() }
+                };
+                rule.nets.iter().map(one).collect::<Vec<_>>()
+            };
+            let rules = rules.rules.iter().flat_map(single).collect();
+            blocks.push(Block::NetRules(NetRules { rules, choice: Choice::FirstPerNet }));
+        }
+        for spec in &self.networks {
+            let NetSpec { net, interfaces, cpts } = spec.clone();
+            let (tunables, lnd) = of(net);
+            let ni = NiBlock { interfaces, nid: None, tunables, lnd, cpts };
+            blocks.push(Block::Net(NetBlock { net, nis: vec![ni] }));
+        }
+        blocks.extend(self.routes.iter().map(|route| Block::Route(*route)));
+        blocks.extend(self.forwarding.map(Block::Routing));
+        let among = |keys: &[&str]| -> Vec<Setting> {
+            self.settings.iter().filter(|s| keys.contains(&s.name.as_str())).cloned().collect()
+        };
+        let buffers = among(&BUFFER_KEYS.map(|(_, name)| name));
+        let (global, own) = (among(&GLOBAL_KEYS), among(&OWN_KEYS));
+        blocks.extend((!buffers.is_empty()).then_some(Block::Buffers(buffers)));
+        blocks.extend((!global.is_empty()).then_some(Block::Settings(global)));
+        blocks.extend((!own.is_empty()).then_some(Block::Own(own)));
+        let blocks = blocks.into_iter().map(|block| (Pos::default(), block)).collect();
+        Config { blocks, profile: None }
+    }
+
+    /// The nets to be made where no `ip2nets` are given: those of `networks`, else `tcp` on the first
+    /// usable interface (N-9).
+    pub fn networks_or_default(&self) -> Vec<NetSpec> {
+        if self.networks.is_empty() {
+            return vec![NetSpec { net: Net::TCP, interfaces: Vec::new(), cpts: None }];
+        }
+        self.networks.clone()
+    }
+}
+
+#[cfg(test)]
+#[path = "parameters/tests.rs"]
+mod tests;

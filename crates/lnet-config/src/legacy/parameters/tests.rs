@@ -1,0 +1,184 @@
+use super::*;
+
+const SAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/modprobe");
+
+fn sample(name: &str) -> ModuleParameters {
+    let text = std::fs::read_to_string(format!("{SAMPLES}/{name}.conf")).unwrap();
+    ModuleParameters::from_modprobe(&text).unwrap()
+}
+
+/// The settings of a file as `MODULE NAME=VALUE`; nothing in it may be unknown.
+fn settings(name: &str) -> Vec<String> {
+    let all = sample(name);
+    for note in &all.notes {
+        let why = note.ignored.as_deref().unwrap_or_default();
+        assert!(!why.contains("no parameter") && !why.contains("not known"), "{note:?}");
+        assert_ne!(why, "not understood", "{note:?}");
+    }
+    all.notes.into_iter().map(|note| note.text).collect()
+}
+
+#[test]
+fn pa147_the_sample_of_a_router_has_its_six_settings() {
+    assert_eq!(
+        settings("router"),
+        [
+            "ko2iblnd timeout=10",
+            "ko2iblnd peer_timeout=40",
+            "kgnilnd peer_health=1",
+            "lnet router_ping_timeout=50",
+            "lnet live_router_check_interval=60",
+            "lnet dead_router_check_interval=60"
+        ]
+    );
+    let of_node = sample("router").settings;
+    let expected = [
+        ("router_ping_timeout", 50),
+        ("live_router_check_interval", 60),
+        ("dead_router_check_interval", 60),
+    ];
+    assert_eq!(of_node, expected.map(|(name, value)| Setting::new(name, value)));
+}
+
+#[test]
+fn pa148_the_sample_of_a_server_has_its_ten_settings() {
+    assert_eq!(
+        settings("server"),
+        [
+            "ko2iblnd timeout=10",
+            "ko2iblnd peer_timeout=0",
+            "ko2iblnd keepalive=30",
+            "lnet router_ping_timeout=10",
+            "lnet live_router_check_interval=35",
+            "lnet dead_router_check_interval=35",
+            "lnet avoid_asym_router_failure=1",
+            "ptlrpc at_max=400",
+            "ptlrpc at_min=40",
+            "ptlrpc ldlm_enqueue_min=260"
+        ]
+    );
+}
+
+#[test]
+fn pa149_the_sample_of_an_aries_client_has_its_eight_settings() {
+    assert_eq!(
+        settings("aries-client"),
+        [
+            "kgnilnd peer_health=0",
+            "lnet router_ping_timeout=50",
+            "lnet live_router_check_interval=60",
+            "lnet dead_router_check_interval=60",
+            "lnet avoid_asym_router_failure=1",
+            "ptlrpc at_max=400",
+            "ptlrpc at_min=40",
+            "ptlrpc ldlm_enqueue_min=260"
+        ]
+    );
+}
+
+#[test]
+fn pa150_the_sample_of_an_infiniband_client_has_its_six_settings() {
+    assert_eq!(
+        settings("ib-client"),
+        [
+            "ko2iblnd timeout=10",
+            "ko2iblnd peer_timeout=0",
+            "ko2iblnd keepalive=30",
+            "ptlrpc at_max=400",
+            "ptlrpc at_min=40",
+            "ptlrpc ldlm_enqueue_min=260"
+        ]
+    );
+}
+
+#[test]
+fn pa151_what_is_not_known_is_noted_with_its_line() {
+    let all = ModuleParameters::from_modprobe(
+        "# comment\noptions lnet frob=1\noptions kfoo x=1\nfrobnicate\noptions ksocklnd nscheds=4\n",
+    )
+    .unwrap();
+    let notes: Vec<_> =
+        all.notes.iter().map(|n| (n.line, n.ignored.as_deref().unwrap_or_default())).collect();
+    assert_eq!(
+        notes,
+        [
+            (2, "module lnet has no parameter 'frob'"),
+            (3, "module kfoo is not known"),
+            (4, "not understood"),
+            (5, DIFFERENT)
+        ]
+    );
+}
+
+#[test]
+fn a_node_of_the_past_is_described_whole() {
+    let all = ModuleParameters::from_modprobe(
+        "options lnet networks=tcp(eth0),tcp1 routes=\"o2ib 2 10.0.0.[1-2]@tcp\" forwarding=enabled\n\
+         options lnet lnet_peer_discovery_disabled=1 lnet_retry_count=3 accept=all accept_port=9988\n\
+         options ksocklnd credits=64 peer_timeout=-1 conns_per_peer=2 nagle=1 tos=-1\n\
+         options lnet lnet_retry_count=1\n",
+    )
+    .unwrap();
+    let nets: Vec<String> = all.networks.iter().map(ToString::to_string).collect();
+    assert_eq!(nets, ["tcp(eth0)", "tcp1"]);
+    assert_eq!((all.routes.len(), all.forwarding), (2, Some(true)));
+    assert_eq!(all.settings, [Setting::new("discovery", 0), Setting::new("retry_count", 1)]);
+    let expected = SockParameters {
+        accept: Some(AcceptFrom::All),
+        accept_port: Some(9988),
+        credits: Some(64),
+        peer_timeout: Some(0),
+        conns_per_peer: Some(2),
+        nagle: Some(true),
+        tos: Some(-1),
+        ..SockParameters::default()
+    };
+    assert_eq!(all.sock, expected);
+    assert!(all.notes.iter().all(|note| note.ignored.is_none()));
+}
+
+#[test]
+fn values_that_can_not_be_are_errors_with_their_line() {
+    for (text, what) in [
+        ("options lnet networks=foo", "'foo' is not a network such as tcp or o2ib1, on line 1"),
+        ("\noptions lnet lnet_retry_count=x", "expected a number, on line 2"),
+        ("options lnet forwarding=yes", "expected enabled or disabled, on line 1"),
+        ("options lnet accept=some", "no value for this parameter, on line 1"),
+        ("options lnet accept_port=0", "no value for this parameter, on line 1"),
+        ("options lnet accept_port=65536", "no value for this parameter, on line 1"),
+        ("options ksocklnd conns_per_peer=256", "no value for this parameter, on line 1"),
+        ("options lnet networks=tcp ip2nets=\"tcp *.*.*.*\"", "exclude each other"),
+        ("options lnet routes=\"tcp\"", "expected a gateway such as 10.0.0.1@tcp, on line 1"),
+    ] {
+        let e = ModuleParameters::from_modprobe(text).unwrap_err().to_string();
+        assert!(e.contains(what), "{text}: {e}");
+    }
+}
+
+#[test]
+fn nothing_given_is_tcp_on_the_first_interface() {
+    let nets = ModuleParameters::default().networks_or_default();
+    assert_eq!((nets.len(), nets[0].net, nets[0].interfaces.len()), (1, Net::TCP, 0));
+}
+
+#[test]
+fn n15_a_file_of_parameters_becomes_yaml_that_is_read_back() {
+    let all = ModuleParameters::from_modprobe(
+        "options lnet ip2nets=\"tcp(eth0),tcp1 192.168.0.*; o2ib *.*.*.*\" routes=\"o2ib1 10.0.0.1@o2ib\"\n\
+         options lnet lnet_retry_count=1 router_ping_timeout=10 tiny_router_buffers=512\n\
+         options ksocklnd credits=64\n",
+    )
+    .unwrap();
+    let config = all.to_config();
+    let yaml = config.to_yaml();
+    let expected = "ip2nets:\n-     net-spec: tcp\n      interfaces:\n            0: eth0\n      tunables:\n            credits: 64\n      ip-range:\n            0: 192.168.0.*\n";
+    assert!(yaml.starts_with(expected), "{yaml}");
+    for line in ["retry_count: 1", "router_ping_timeout: 10", "tiny: 512", "net: o2ib1"] {
+        assert!(yaml.contains(line), "{yaml}");
+    }
+    let again = Config::from_yaml(&yaml).unwrap();
+    let blocks = |c: &Config| c.blocks.iter().map(|(_, b)| b.clone()).collect::<Vec<_>>();
+    // A block of buffers names all three.
+    assert_eq!(again.to_yaml(), yaml);
+    assert_eq!(blocks(&again).len(), blocks(&config).len());
+}
