@@ -180,6 +180,12 @@ pub enum Request {
     },
     /// The rails that drivers suspect (DEC-31). `Texts`: one table
     SuspicionShow,
+    /// Why the last messages that were sent again went where they went, oldest first, at most so
+    /// many of those that are kept whatever `explain_last` says. `Texts`: a table for each
+    ExplainResends {
+        /// At most so many.
+        count: u32,
+    },
     /// The NIs in recovery (C-debug-1). [`Reply::Nids`](crate::Reply::Nids)
     RecoveryShow {
         /// Those of peers; else the local ones.

@@ -231,6 +231,7 @@ fn find(
     session.err_line(format_args!(
         "lnetctl: '{word}' is not a valid command. See 'lnetctl --list-commands'."
     ));
+    session.suggest(word, entries.iter().map(Entry::name));
     Err(UNKNOWN)
 }
 
@@ -310,6 +311,11 @@ fn misused(session: &mut Session<'_>, command: &Command, words: &[String], misus
         "lnetctl: {}: {misuse}. See 'lnetctl help {}'.",
         command.path, command.path
     ));
+    if let Misuse::Unknown(word) = misuse {
+        let options: Vec<String> =
+            command.options.iter().map(|o| format!("--{}", o.long)).collect();
+        session.suggest(word, options.iter().map(String::as_str));
+    }
     INVALID
 }
 

@@ -14,13 +14,17 @@
 
 pub mod args;
 mod command;
+mod doctor;
 mod frame;
 mod link;
 mod report;
 mod session;
+mod shell;
 mod show;
 mod table;
+mod top;
 
 pub use frame::{COMPATIBLE_WITH, main, run};
 pub use link::Link;
 pub use session::Session;
+pub use shell::man::page as manual;

@@ -6,6 +6,8 @@ use core::fmt::Write as _;
 use lnet_admin::{Ask, ClientError, Reply, Request};
 use lnet_config::{Style, Tree};
 
+use crate::shell::suggest::nearest;
+
 /// One run of the program.
 pub struct Session<'a> {
     /// The node.
@@ -45,6 +47,13 @@ impl<'a> Session<'a> {
     pub(crate) fn out_line(&mut self, line: impl core::fmt::Display) {
         // Infallible: writing to a String.
         let _ = writeln!(self.out, "{line}");
+    }
+
+    /// Tells a person what a mistyped word may have meant. Scripts read the same as ever (DEC-33).
+    pub(crate) fn suggest<'w>(&mut self, typed: &str, words: impl IntoIterator<Item = &'w str>) {
+        if let (true, Some(word)) = (self.explain, nearest(typed, words)) {
+            self.err_line(format_args!("Did you mean '{word}'?"));
+        }
     }
 
     pub(crate) fn err_line(&mut self, line: impl core::fmt::Display) {

@@ -2,12 +2,12 @@
 
 use core::fmt::Write as _;
 
-use crate::Session;
 use crate::args::{Arg, Args, Opt};
 use crate::command::{
     configuration, debug, explain, fault, global, legacy, lnet, net, peer, ping, route, routing,
     set, stats, udsp,
 };
+use crate::{Session, doctor, shell, top};
 
 /// A word at some level: a group of further words, or a command.
 pub(crate) enum Entry {
@@ -67,6 +67,10 @@ impl Command {
             };
             // Infallible: writing to a String.
             let _ = writeln!(text, "\t{short}--{}{value}: {}", opt.long, opt.help);
+        }
+        for (line, why) in shell::examples::of(self.path) {
+            // Infallible: writing to a String.
+            let _ = writeln!(text, "\tlnetctl {line}   ({why})");
         }
         text.push('\n');
         text
@@ -772,6 +776,46 @@ pub(crate) static COMMANDS: &[Entry] = &[
                   if nothing is named",
         help_code: 0,
         run: legacy::legacy2yaml,
+    }),
+    Entry::Command(Command {
+        name: "top",
+        path: "top",
+        options: &[
+            value("interval", Some('i'), "SECONDS", "time between two looks, else 1"),
+            value("count", Some('n'), "COUNT", "so many looks as text, as without a terminal"),
+        ],
+        operands: NO_OPERANDS,
+        summary: "show the node live: interfaces, peers, routes, health, rates",
+        help_code: 0,
+        run: top::top,
+    }),
+    Entry::Command(Command {
+        name: "doctor",
+        path: "doctor",
+        options: &[
+            value("export", Some('e'), "FILE", "another node as exported there; repeatable"),
+            value("peer", Some('p'), "NID", "a live peer, whose NIDs are tried; repeatable"),
+            value(
+                "save",
+                Some('s'),
+                "FILE",
+                "instead: write down this node for --export elsewhere",
+            ),
+            flag("json", Some('j'), "for programs"),
+        ],
+        operands: ("[FILE...]", usize::MAX),
+        summary: "look for what is wrong with this node and others, and how to put it right",
+        help_code: 0,
+        run: doctor::doctor,
+    }),
+    Entry::Command(Command {
+        name: "completions",
+        path: "completions",
+        options: &[],
+        operands: ("SHELL", 1),
+        summary: "print what bash, zsh or fish completes these commands by",
+        help_code: 0,
+        run: shell::completions::completions,
     }),
     Entry::Command(Command {
         name: "ping",

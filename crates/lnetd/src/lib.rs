@@ -11,6 +11,7 @@ mod control;
 mod daemon;
 mod faults;
 mod http;
+mod manual;
 mod nets;
 mod options;
 mod picture;
@@ -20,4 +21,5 @@ mod server;
 mod views;
 
 pub use daemon::main;
+pub use manual::{manual, render_manual};
 pub use options::Options;

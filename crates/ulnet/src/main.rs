@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 mod demo;
+mod man;
 mod perf;
 
 const USAGE: &str = "\
@@ -19,6 +20,7 @@ Programs:
   selftest the console of LNet selftest          (also as lst)
   demo     move a file over two rails, cut one in the middle
   perf     measure latency, message rate and bandwidth
+  man      write the manual pages into a directory
   help     this text
 
 ulnet PROGRAM --help tells more.
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
         "selftest" => lst::main(args),
         "demo" => demo::main(args),
         "perf" => perf::main(args),
+        "man" => man::main(args),
         "help" | "--help" | "-h" => {
             print(USAGE);
             ExitCode::SUCCESS
@@ -62,9 +65,8 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         other => {
-            eprintln!(
-                "ulnet: no program called '{other}': expected daemon, ctl, selftest, demo or perf"
-            );
+            let programs = "daemon, ctl, selftest, demo, perf or man";
+            eprintln!("ulnet: no program called '{other}': expected {programs}");
             ExitCode::from(2)
         }
     }

@@ -66,7 +66,7 @@ fn number_in(
 }
 
 /// A text that names exactly one NID.
-fn single_nid(text: &str) -> Option<Nid> {
+pub(crate) fn single_nid(text: &str) -> Option<Nid> {
     match parse_nid_list(text).ok()?.as_slice() {
         [nid] => Some(*nid),
         _ => None,

@@ -1,0 +1,219 @@
+//! This node: what its daemon says, and what its system is set to. The system is asked through
+//! `/proc`, `/sys` and `ip` in the namespace that the tool runs in, so run it where the daemon runs.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::process::Command;
+
+use lnet_admin::{ClientError, LndSnapshot, Ping, Reply, Request, RoutingState};
+use lnet_config::{GLOBAL_KEYS, Tree};
+use lnet_types::Nid;
+use serde_json::Value;
+
+use super::site::{Device, Ni, Node, Route};
+use crate::Session;
+
+/// How long each NID of a peer may take to answer, milliseconds.
+const PING_MS: u64 = 5_000;
+
+/// What the daemon says.
+pub(super) fn node(session: &mut Session<'_>) -> Result<Node, ClientError> {
+    let mut node = Node { name: name(), ..Node::default() };
+    let Reply::Nets(nets) = session.ask(&Request::NetShow { net: None, detail: true })? else {
+        return Err(ClientError::Unexpected);
+    };
+    node.nis = nets
+        .iter()
+        .flat_map(|net| &net.nis)
+        .map(|ni| {
+            let detail = ni.detail.as_deref();
+            let LndSnapshot::Sock { timeout_s, .. } = detail
+                .and_then(|d| d.lnd)
+                .unwrap_or(LndSnapshot::Sock { conns_per_peer: 0, timeout_s: 0, tos: -1 });
+            Ni {
+                nid: ni.nid,
+                device: ni.interface.clone(),
+                up: ni.up,
+                health: detail.map(|d| d.health.value.into()),
+                peer_credits: detail.map(|d| d.tunables.peer_credits.into()),
+                timeout_s: Some(timeout_s.into()),
+            }
+        })
+        .collect();
+    let Reply::Global(global) = session.ask(&Request::GlobalShow)? else {
+        return Err(ClientError::Unexpected);
+    };
+    node.tunables = global.tunables.iter().map(|t| (t.name.clone(), t.value)).collect();
+    // Whole seconds, as `global show` has it.
+    let lnd_timeout = i64::try_from(global.lnd_timeout_ms.div_ceil(1000)).unwrap_or(i64::MAX);
+    node.tunables.insert("lnd_timeout".to_owned(), lnd_timeout);
+    let routes = session.daemon.routes()?;
+    node.routes = Some(routes.iter().map(|r| Route { net: r.net, gateway: r.gateway }).collect());
+    let Reply::Routing(routing) = session.ask(&Request::RoutingShow)? else {
+        return Err(ClientError::Unexpected);
+    };
+    node.forwards = Some(routing.state != RoutingState::Disabled);
+    Ok(node)
+}
+
+/// A peer that is there, with what it says of itself; each of its NIDs is tried.
+pub(super) fn peer(session: &mut Session<'_>, nid: Nid) -> Result<(Node, Vec<Nid>), ClientError> {
+    let contacted = ping(session, vec![nid])?;
+    let Some(contact) = contacted.into_iter().next().and_then(|(_, contact)| contact) else {
+        let node = Node { name: nid.to_string(), ..Node::default() };
+        return Ok((node, vec![nid]));
+    };
+    let nids = contact.nids;
+    let mut node = Node { name: contact.primary.to_string(), ..Node::default() };
+    node.nis = nids.iter().map(|nid| bare(*nid)).collect();
+    let answers = ping(session, nids)?;
+    let silent = answers.into_iter().filter(|(_, c)| c.is_none()).map(|(nid, _)| nid).collect();
+    Ok((node, silent))
+}
+
+const fn bare(nid: Nid) -> Ni {
+    Ni { nid, device: None, up: true, health: None, peer_credits: None, timeout_s: None }
+}
+
+fn ping(
+    session: &mut Session<'_>,
+    nids: Vec<Nid>,
+) -> Result<Vec<(Nid, Option<lnet_admin::Contact>)>, ClientError> {
+    let request = Request::Ping(Ping { nids, timeout_ms: Some(PING_MS), source: None });
+    match session.ask(&request)? {
+        Reply::Contacted(all) => Ok(all.into_iter().map(|c| (c.nid, c.outcome.ok())).collect()),
+        _ => Err(ClientError::Unexpected),
+    }
+}
+
+/// The name of this host.
+fn name() -> String {
+    let text = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    if text.trim().is_empty() { "this node".to_owned() } else { text.trim().to_owned() }
+}
+
+/// The settings of this system, and what could not be found out.
+pub(super) fn devices() -> (BTreeMap<String, Device>, Vec<String>) {
+    let (mut devices, mut missing) = (BTreeMap::new(), Vec::new());
+    match ip(&["-j", "address", "show"]) {
+        Ok(links) => {
+            for link in links {
+                if let Some((name, device)) = device(&link) {
+                    devices.insert(name, device);
+                }
+            }
+        }
+        Err(why) => missing.push(format!("addresses, MTUs and subnets: {why}")),
+    }
+    let mut routed: Vec<IpAddr> = Vec::new();
+    for family in ["-4", "-6"] {
+        match ip(&["-j", family, "rule", "show"]) {
+            Ok(rules) => {
+                let sources =
+                    rules.iter().filter_map(|rule| rule["src"].as_str()?.parse::<IpAddr>().ok());
+                routed.extend(sources);
+            }
+            Err(why) => missing.push(format!("source routing ({family}): {why}")),
+        }
+    }
+    for device in devices.values_mut() {
+        let own = device.addresses.iter().map(|(ip, _)| *ip);
+        device.source_routed = own.filter(|ip| routed.contains(ip)).collect();
+    }
+    (devices, missing)
+}
+
+fn ip(args: &[&str]) -> Result<Vec<Value>, String> {
+    let output = Command::new("ip").args(args).output().map_err(|e| format!("ip: {e}"))?;
+    if !output.status.success() {
+        let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        return Err(format!("ip {}: {why}", args.join(" ")));
+    }
+    if output.stdout.iter().all(u8::is_ascii_whitespace) {
+        return Ok(Vec::new());
+    }
+    serde_json::from_slice(&output.stdout).map_err(|e| format!("ip {}: {e}", args.join(" ")))
+}
+
+fn device(link: &Value) -> Option<(String, Device)> {
+    let name = link["ifname"].as_str()?.to_owned();
+    let addresses = link["addr_info"].as_array().into_iter().flatten().filter_map(|a| {
+        let prefix = u8::try_from(a["prefixlen"].as_u64()?).ok()?;
+        Some((a["local"].as_str()?.parse().ok()?, prefix))
+    });
+    let device = Device {
+        mtu: link["mtu"].as_i64(),
+        addresses: addresses.collect(),
+        rp_filter: conf(&name, "rp_filter"),
+        arp_ignore: conf(&name, "arp_ignore"),
+        arp_announce: conf(&name, "arp_announce"),
+        source_routed: Vec::new(),
+    };
+    Some((name, device))
+}
+
+/// A setting of a device: the larger of its own and that of all, which is what is in force.
+fn conf(device: &str, key: &str) -> Option<i64> {
+    let read = |which: &str| {
+        let path = format!("/proc/sys/net/ipv4/conf/{which}/{key}");
+        std::fs::read_to_string(path).ok()?.trim().parse::<i64>().ok()
+    };
+    read(device).max(read("all"))
+}
+
+/// What `read.rs` reads back.
+pub(super) fn document(node: &Node) -> Tree {
+    let nis = node.nis.iter().map(|ni| {
+        let mut rows = vec![
+            ("nid", Tree::plain(ni.nid)),
+            ("status", Tree::plain(if ni.up { "up" } else { "down" })),
+        ];
+        rows.extend(ni.device.as_ref().map(|d| ("interfaces", Tree::map([("0", Tree::plain(d))]))));
+        let within = |key, value: Option<i64>| value.map(|v| Tree::map([(key, Tree::plain(v))]));
+        rows.extend(within("health value", ni.health).map(|t| ("health stats", t)));
+        rows.extend(within("peer_credits", ni.peer_credits).map(|t| ("tunables", t)));
+        rows.extend(within("timeout", ni.timeout_s).map(|t| ("lnd tunables", t)));
+        let nis = Tree::List(vec![Tree::map(rows)]);
+        Tree::map([("net type", Tree::plain(ni.nid.net())), ("local NI(s)", nis)])
+    });
+    let routes = node
+        .routes
+        .iter()
+        .flatten()
+        .map(|r| Tree::map([("net", Tree::plain(r.net)), ("gateway", Tree::plain(r.gateway))]));
+    let shared = GLOBAL_KEYS.into_iter().chain(["lnd_timeout", "router_ping_timeout"]);
+    let tunables = shared.filter_map(|name| Some((name, Tree::plain(node.tunable(name)?))));
+    let devices = node.devices.iter().map(|(name, d)| {
+        let words = |all: Vec<String>| Tree::Quoted(all.join(" "));
+        let mut rows = vec![("device", Tree::plain(name))];
+        let numbers = [
+            ("mtu", d.mtu),
+            ("rp_filter", d.rp_filter),
+            ("arp_ignore", d.arp_ignore),
+            ("arp_announce", d.arp_announce),
+        ];
+        rows.extend(numbers.into_iter().filter_map(|(key, v)| Some((key, Tree::plain(v?)))));
+        let addresses = d.addresses.iter().map(|(ip, n)| format!("{ip}/{n}")).collect();
+        rows.push(("addresses", words(addresses)));
+        let routed = d.source_routed.iter().map(IpAddr::to_string).collect();
+        rows.push(("source routed", words(routed)));
+        Tree::map(rows)
+    });
+    let mut blocks = vec![
+        ("node", Tree::plain(&node.name)),
+        ("net", Tree::List(nis.collect())),
+        ("global", Tree::map(tunables)),
+    ];
+    let enable = i32::from(node.forwards == Some(true));
+    let routing = vec![Tree::map([("enable", Tree::plain(enable))])];
+    blocks.push(("routing", Tree::List(routing)));
+    let routes: Vec<Tree> = routes.collect();
+    if !routes.is_empty() {
+        blocks.push(("route", Tree::List(routes)));
+    }
+    let devices: Vec<Tree> = devices.collect();
+    if !devices.is_empty() {
+        blocks.push(("system", Tree::List(devices)));
+    }
+    Tree::map(blocks)
+}

@@ -1,0 +1,154 @@
+//! `lnetctl doctor`: what is wrong with this node and with a site, and the commands that put it
+//! right. It changes nothing.
+//!
+//! `site.rs` is what is looked at, `rules/` what is looked for, one file each; `local.rs` finds out
+//! about this node, `read.rs` about others from files.
+
+mod local;
+mod read;
+mod rules;
+mod site;
+
+use std::fs;
+
+use lnet_config::Style;
+use serde::Serialize;
+
+use self::rules::{Finding, Level, RULES};
+use self::site::{Node, Site};
+use crate::Session;
+use crate::args::Args;
+use crate::command::single_nid;
+use crate::report::{INVALID, Place};
+use crate::table::Command;
+
+const PLACE: Place = Place::classic("show", "doctor");
+/// Return code when something is wrong.
+const SICK: i32 = 1;
+
+/// What is told to programs.
+#[derive(Serialize)]
+struct Report<'a> {
+    nodes: Vec<&'a str>,
+    not_checked: &'a [String],
+    /// What was looked for.
+    rules: Vec<RuleName>,
+    findings: &'a [Finding],
+}
+
+#[derive(Serialize)]
+struct RuleName {
+    name: &'static str,
+    about: &'static str,
+}
+
+/// The command.
+pub(crate) fn doctor(session: &mut Session<'_>, _: &Command, args: &Args) -> i32 {
+    let mut site = Site::default();
+    let mut missing = Vec::new();
+    let mut local = match local::node(session) {
+        Ok(node) => node,
+        Err(e) => return session.failed(PLACE, &e, |r| format!("\"{}\"", r.text), None),
+    };
+    (local.devices, missing) = {
+        let (devices, more) = local::devices();
+        missing.extend(more);
+        (devices, missing)
+    };
+    if let Some(path) = args.value("save") {
+        let text = local::document(&local).render(Style::Classic);
+        return match fs::write(path, text) {
+            Ok(()) => 0,
+            Err(e) => {
+                session.err_line(format_args!("lnetctl: doctor: {path}: {e}"));
+                INVALID
+            }
+        };
+    }
+    for word in args.values("peer") {
+        let Some(nid) = single_nid(word) else {
+            let what = format!("invalid peer value '{word}': expected a NID such as 10.0.0.1@tcp");
+            return session.bad_value(PLACE, &what);
+        };
+        match local::peer(session, nid) {
+            Ok((peer, silent)) => {
+                local.silent.extend(silent);
+                if !peer.nis.is_empty() {
+                    site.nodes.push(peer);
+                }
+            }
+            Err(e) => return session.failed(PLACE, &e, |r| format!("\"{}\"", r.text), None),
+        }
+    }
+    for path in args.values("export").chain(args.operands.iter().map(String::as_str)) {
+        match read::file(path) {
+            Ok(node) => site.nodes.push(node),
+            Err(what) => return session.bad_value(PLACE, &what),
+        }
+    }
+    // What a file says of this very node is older than what it says itself, and a file says more
+    // than a ping.
+    let is_local = |node: &Node| node.outward().any(|ni| local.owns(ni.nid));
+    let same_name = |node: &Node| node.name == local.name;
+    site.nodes.retain(|node| !(is_local(node) && same_name(node)));
+    site.nodes.insert(0, local);
+    distinct(&mut site);
+    let findings = rules::check(&site);
+    if args.has("json") {
+        json(session, &site, &missing, &findings);
+    } else {
+        text(session, &site, &missing, &findings);
+    }
+    if findings.is_empty() { 0 } else { SICK }
+}
+
+/// Gives each node a name of its own.
+fn distinct(site: &mut Site) {
+    for i in 0..site.nodes.len() {
+        let name = site.nodes.get(i).map(|n| n.name.clone()).unwrap_or_default();
+        let before = site.nodes.iter().take(i).filter(|n| n.name == name).count();
+        if let (1.., Some(node)) = (before, site.nodes.get_mut(i)) {
+            node.name = format!("{name} ({})", before + 1);
+        }
+    }
+}
+
+fn json(session: &mut Session<'_>, site: &Site, missing: &[String], findings: &[Finding]) {
+    let nodes = site.nodes.iter().map(|node| node.name.as_str()).collect();
+    let report = Report {
+        nodes,
+        not_checked: missing,
+        rules: RULES.iter().map(|rule| RuleName { name: rule.name, about: rule.about }).collect(),
+        findings,
+    };
+    // Infallible: texts and numbers under texts.
+    let text = serde_json::to_string_pretty(&report).unwrap_or_default();
+    session.out_line(text);
+}
+
+fn text(session: &mut Session<'_>, site: &Site, missing: &[String], findings: &[Finding]) {
+    for finding in findings {
+        let level = match finding.level {
+            Level::Error => "error",
+            Level::Warning => "warning",
+        };
+        session.out_line(format_args!("{level}: {}: {}", finding.rule, finding.text));
+        for fix in &finding.fixes {
+            session.out_line(format_args!("    on {}: {}", fix.node, fix.command));
+        }
+    }
+    for what in missing {
+        session.out_line(format_args!("not checked: {what}"));
+    }
+    let names: Vec<&str> = site.nodes.iter().map(|node| node.name.as_str()).collect();
+    let count = match findings.len() {
+        0 => "nothing found".to_owned(),
+        1 => "1 finding".to_owned(),
+        n => format!("{n} findings"),
+    };
+    session.out_line(format_args!("{count} by {} rules on {}", RULES.len(), names.join(", ")));
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

@@ -1,0 +1,155 @@
+//! What the rules look at: nodes with their interfaces, routes and settings, as plain values. How
+//! they are found out is `read.rs` (files) and `local.rs` (this machine).
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use lnet_types::{Net, Nid};
+
+/// All nodes that are known of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Site {
+    pub(crate) nodes: Vec<Node>,
+}
+
+/// A node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Node {
+    /// What people call it: where the facts come from.
+    pub(crate) name: String,
+    pub(crate) nis: Vec<Ni>,
+    /// `None`: it is not known (a peer that only answered a ping).
+    pub(crate) routes: Option<Vec<Route>>,
+    /// Whether it forwards, if that is known.
+    pub(crate) forwards: Option<bool>,
+    /// Tunables by their names in `global show`.
+    pub(crate) tunables: BTreeMap<String, i64>,
+    /// Settings of its system.
+    pub(crate) devices: BTreeMap<String, Device>,
+    /// NIDs that it was asked to reach and could not.
+    pub(crate) silent: Vec<Nid>,
+}
+
+/// A local interface of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ni {
+    pub(crate) nid: Nid,
+    /// The device that it stands on.
+    pub(crate) device: Option<String>,
+    /// Whether its status is `up`; true where that is not known.
+    pub(crate) up: bool,
+    pub(crate) health: Option<i64>,
+    pub(crate) peer_credits: Option<i64>,
+    /// Seconds: the driver's own limit, 0 for none.
+    pub(crate) timeout_s: Option<i64>,
+}
+
+/// A route of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Route {
+    pub(crate) net: Net,
+    pub(crate) gateway: Nid,
+}
+
+/// A device of a system, as far as LNet minds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Device {
+    pub(crate) mtu: Option<i64>,
+    /// Addresses with the length of their prefixes.
+    pub(crate) addresses: Vec<(IpAddr, u8)>,
+    /// The mode in force: that of the device or of all, whichever is stricter; 1 is strict.
+    pub(crate) rp_filter: Option<i64>,
+    pub(crate) arp_ignore: Option<i64>,
+    pub(crate) arp_announce: Option<i64>,
+    /// Addresses with a rule of their own for what leaves from them.
+    pub(crate) source_routed: Vec<IpAddr>,
+}
+
+impl Node {
+    /// Interfaces that reach other nodes.
+    pub(crate) fn outward(&self) -> impl Iterator<Item = &Ni> {
+        self.nis.iter().filter(|ni| !ni.nid.is_loopback())
+    }
+
+    pub(crate) fn is_on(&self, net: Net) -> bool {
+        self.nis.iter().any(|ni| ni.nid.net() == net)
+    }
+
+    pub(crate) fn owns(&self, nid: Nid) -> bool {
+        self.nis.iter().any(|ni| ni.nid == nid)
+    }
+
+    pub(crate) fn tunable(&self, name: &str) -> Option<i64> {
+        self.tunables.get(name).copied()
+    }
+
+    /// The device that an interface stands on, and its name.
+    pub(crate) fn device_of<'a>(&'a self, ni: &Ni) -> Option<(&'a str, &'a Device)> {
+        let named = ni.device.as_ref().and_then(|name| self.devices.get_key_value(name));
+        if let Some((name, device)) = named {
+            return Some((name, device));
+        }
+        let ip = ni.nid.ip()?;
+        let at = |d: &Device| d.addresses.iter().any(|(a, _)| *a == ip);
+        self.devices.iter().find(|(_, d)| at(d)).map(|(name, d)| (name.as_str(), d))
+    }
+
+    /// The IP network that an interface is in.
+    pub(crate) fn subnet_of(&self, ni: &Ni) -> Option<Subnet> {
+        let ip = ni.nid.ip()?;
+        let (_, device) = self.device_of(ni)?;
+        let (_, prefix) = device.addresses.iter().find(|(a, _)| *a == ip)?;
+        Some(Subnet::of(ip, *prefix))
+    }
+
+    /// Interfaces that share an IP network with another one of this node, by that network.
+    pub(crate) fn crowded(&self) -> BTreeMap<Subnet, Vec<&Ni>> {
+        let mut by_subnet: BTreeMap<Subnet, Vec<&Ni>> = BTreeMap::new();
+        for ni in self.outward() {
+            if let Some(subnet) = self.subnet_of(ni) {
+                let others = by_subnet.entry(subnet).or_default();
+                if !others.iter().any(|other| other.nid.ip() == ni.nid.ip()) {
+                    others.push(ni);
+                }
+            }
+        }
+        by_subnet.retain(|_, nis| nis.len() > 1);
+        by_subnet
+    }
+}
+
+impl Site {
+    /// The node that owns a NID.
+    pub(crate) fn owner(&self, nid: Nid) -> Option<&Node> {
+        self.nodes.iter().find(|node| node.owns(nid))
+    }
+}
+
+/// An IP network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Subnet {
+    address: IpAddr,
+    prefix: u8,
+}
+
+impl Subnet {
+    pub(crate) fn of(ip: IpAddr, prefix: u8) -> Self {
+        let address = match ip {
+            IpAddr::V4(ip) => {
+                let mask = u32::MAX.checked_shl(32 - u32::from(prefix.min(32))).unwrap_or(0);
+                IpAddr::V4((ip.to_bits() & mask).into())
+            }
+            IpAddr::V6(ip) => {
+                let mask = u128::MAX.checked_shl(128 - u32::from(prefix.min(128))).unwrap_or(0);
+                IpAddr::V6((ip.to_bits() & mask).into())
+            }
+        };
+        Self { address, prefix }
+    }
+}
+
+impl core::fmt::Display for Subnet {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{}/{}", self.address, self.prefix)
+    }
+}

@@ -1,0 +1,54 @@
+//! `ulnet man DIR`: the manual pages of all programs, made from the tables that their command lines
+//! are made from.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Name of the file, and what makes it.
+const PAGES: [(&str, fn() -> String); 3] =
+    [("lnetctl.8", lnetctl::manual), ("lnetd.8", lnetd::manual), ("ulnet.1", own)];
+
+/// Writes the pages into the directory that is named behind the program's name.
+pub(crate) fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let mut args = args.into_iter().skip(1);
+    let (Some(dir), None) = (args.next(), args.next()) else {
+        eprintln!("usage: ulnet man DIRECTORY");
+        return ExitCode::from(2);
+    };
+    let dir = Path::new(&dir);
+    for (name, page) in PAGES {
+        let path = dir.join(name);
+        if let Err(e) = fs::write(&path, page()) {
+            eprintln!("ulnet man: {}: {e}", path.display());
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+/// `ulnet(1)`: the programs in one.
+fn own() -> String {
+    use clap::{Arg, Command};
+    let programs = [
+        ("daemon", "run an LNet node; also as lnetd(8)"),
+        ("ctl", "configure and show a running node; also as lnetctl(8)"),
+        ("demo", "move a file over two rails, cut one in the middle"),
+        ("perf", "measure latency, message rate and bandwidth"),
+        ("man", "write the manual pages into a directory"),
+    ];
+    let about = "LNet, the network layer of Lustre, in user space";
+    let mut command = Command::new("ulnet").version(env!("CARGO_PKG_VERSION")).about(about);
+    command = command
+        .long_about(
+            "One binary, several programs. Called through a link named after one of them it is that \
+             program; otherwise the first word says which, and PROGRAM --help tells more.",
+        )
+        .disable_help_subcommand(true)
+        .arg(Arg::new("PROGRAM").required(true).help("One of the programs below"));
+    for (name, about) in programs {
+        command = command.subcommand(Command::new(name).about(about));
+    }
+    lnetd::render_manual(command, "1")
+}
