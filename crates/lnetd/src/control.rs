@@ -191,6 +191,14 @@ impl Control {
         handle.call(f).blocking().map_err(|e| stopped(&e))?
     }
 
+    /// Returns when the node has answered, or at once if there is none.
+    pub(crate) fn sign_of_life(&self) {
+        if let (_, Some(node)) = self.tunables_and_node() {
+            // A node that has stopped is as good as none.
+            let _ = node.call(|_, _| ()).blocking();
+        }
+    }
+
     /// The tunables in force, and the node if LNet is configured.
     pub(crate) fn tunables_and_node(&self) -> (Tunables, Option<NodeHandle>) {
         let state = self.state();

@@ -10,14 +10,14 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use clap::Parser as _;
 use lnet_config::{Config, ModuleParameters};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::Options;
 use crate::control::Control;
-use crate::http;
 use crate::nets::Prefer;
 use crate::server::Server;
+use crate::{http, reload, service};
 
 /// How long messages in hand may take when the daemon is told to end.
 const GRACE: Duration = Duration::from_secs(2);
@@ -51,19 +51,18 @@ fn run(options: &Options) -> anyhow::Result<()> {
     raise_file_limit();
 
     // Signals are taken over before anything can be left behind by one.
-    let mut signals = Signals::new([SIGINT, SIGTERM]).context("signals")?;
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("signals")?;
     let parameters = options.modprobe.as_deref().map(parameters).transpose()?.unwrap_or_default();
     let configure_now = parameters.config_on_load;
     let control = Control::new(options, parameters).context("module parameters")?;
     let control = Arc::new(control);
     let path = options.socket.clone().unwrap_or_else(lnet_admin::default_socket);
     let server = Server::bind(&path, options.group.as_deref())?;
+    // What was applied of the file, so that a reload knows what has changed.
+    let mut applied = Config::default();
     if let Some(file) = &options.config {
-        let text = fs::read_to_string(file)
-            .with_context(|| format!("configuration {}", file.display()))?;
-        let config = Config::from_yaml(&text)
-            .map_err(|e| anyhow!("configuration {}: {e}", file.display()))?;
-        control.configure(&config).map_err(|e| {
+        applied = reload::read(file).map_err(|e| anyhow!(e))?;
+        control.configure(&applied).map_err(|e| {
             let why = e.detail.as_deref().map(|d| format!(": {d}")).unwrap_or_default();
             anyhow!("configuration {}: {}{why}", file.display(), e.text)
         })?;
@@ -79,9 +78,27 @@ fn run(options: &Options) -> anyhow::Result<()> {
     }
     tracing::info!(socket = %path.display(), profile = options.profile.name(), "ready");
     let server = server.run(Arc::clone(&control))?;
-    if let Some(signal) = signals.forever().next() {
-        tracing::info!(signal, "ending");
+    service::watchdog(&control).context("watchdog")?;
+    service::ready();
+    for signal in signals.forever() {
+        if signal != SIGHUP {
+            tracing::info!(signal, "ending");
+            break;
+        }
+        service::reloading();
+        match &options.config {
+            None => tracing::info!("nothing to reload: there is no --config"),
+            Some(file) => match reload::reload(&control, &applied, file) {
+                Ok((config, steps)) => {
+                    tracing::info!(steps, "reloaded {}", file.display());
+                    applied = config;
+                }
+                Err(why) => tracing::error!("not reloaded, all stays as it was: {why}"),
+            },
+        }
+        service::ready();
     }
+    service::stopping();
     // No new requests while the node drains.
     drop(server);
     control.stop(GRACE);

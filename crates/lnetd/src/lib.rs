@@ -15,9 +15,11 @@ mod manual;
 mod nets;
 mod options;
 mod picture;
+mod reload;
 mod routing;
 pub mod selftest;
 mod server;
+mod service;
 mod views;
 
 pub use daemon::main;
