@@ -157,14 +157,12 @@ impl Control {
                     Ok(Reply::Texts(vec![why.to_string()]))
                 })
             }
-            Request::ExplainResends { count } => {
-                self.on_node(Errno::ENETDOWN, move |stack, _| {
-                    let all = stack.node().resends();
-                    let most = usize::try_from(count).unwrap_or(usize::MAX);
-                    let before = all.len().saturating_sub(most);
-                    Ok(Reply::Texts(all.skip(before).map(ToString::to_string).collect()))
-                })
-            }
+            Request::ExplainResends { count } => self.on_node(Errno::ENETDOWN, move |stack, _| {
+                let all = stack.node().resends();
+                let most = usize::try_from(count).unwrap_or(usize::MAX);
+                let before = all.len().saturating_sub(most);
+                Ok(Reply::Texts(all.skip(before).map(ToString::to_string).collect()))
+            }),
             Request::ExplainLast { count } => self.explain_last(count),
             Request::Selftest { key, command } => self.selftest(key, command),
             Request::SuspicionShow => self.on_node(Errno::ENETDOWN, |stack, _| {

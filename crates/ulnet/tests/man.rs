@@ -35,7 +35,7 @@ fn the_pages_are_those_that_the_programs_make() {
 fn troff_has_nothing_to_complain_about() {
     for name in ["lnetctl.8", "lnetd.8", "ulnet.1"] {
         let mut groff = Command::new("groff");
-        groff.args(["-man", "-Tutf8", "-ww"]).arg(Path::new(PAGES).join(name));
+        groff.args(["-man", "-Tutf8", "-ww", "-P-cbou"]).arg(Path::new(PAGES).join(name));
         let Ok(o) = groff.stdin(Stdio::null()).output() else {
             eprintln!("\nSKIPPED: manual pages under groff: it is not installed");
             return;
@@ -61,7 +61,9 @@ fn shells_understand_their_completions() {
         let _ = fs::remove_file(&script);
     }
     let o = Command::new(PROGRAM).args(["ctl", "completions", "tcsh"]).output().unwrap();
-    assert!(!o.status.success() && String::from_utf8_lossy(&o.stderr).contains("bash, zsh or fish"));
+    assert!(
+        !o.status.success() && String::from_utf8_lossy(&o.stderr).contains("bash, zsh or fish")
+    );
 }
 
 #[test]

@@ -29,8 +29,10 @@ impl Service {
         let probe = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = probe.local_addr().unwrap().port();
         drop(probe);
-        let mut command = Command::new(PROGRAM);
+        // The watchdog is for the process with this number, which the shell becomes.
+        let mut command = Command::new("sh");
         command
+            .args(["-c", "WATCHDOG_PID=$$ exec \"$0\" \"$@\"", PROGRAM])
             .args(["daemon", "-q", "--port", &port.to_string()])
             .arg("--config")
             .arg(dir.join("node.yaml"))
@@ -83,9 +85,7 @@ fn config(retries: u32, nets: &[&str]) -> String {
     let mut text = format!("global:\n  retry_count: {retries}\n");
     for (i, net) in nets.iter().enumerate() {
         let key = if i == 0 { "net:\n" } else { "" };
-        text += &format!(
-            "{key}- net type: {net}\n  local NI(s):\n  - interfaces:\n      0: lo\n"
-        );
+        text += &format!("{key}- net type: {net}\n  local NI(s):\n  - interfaces:\n      0: lo\n");
     }
     text
 }
@@ -140,7 +140,9 @@ fn a_reload_applies_what_has_changed_or_nothing() {
 fn the_unit_is_one_that_systemd_understands() {
     let unit = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/lnetd.service");
     let text = fs::read_to_string(unit).unwrap();
-    for line in ["Type=notify-reload", "WatchdogSec=", "CAP_NET_BIND_SERVICE", "DynamicUser=yes"] {
+    for line in
+        ["Type=notify\n", "ExecReload=", "WatchdogSec=", "CAP_NET_BIND_SERVICE", "DynamicUser=yes"]
+    {
         assert!(text.contains(line), "{line}");
     }
     if !Path::new("/usr/bin/systemd-analyze").exists() {

@@ -46,7 +46,7 @@ impl Desk {
             "net add --net tcp --if lo",
             "net add --net tcp7 --if lo",
             "peer add --prim_nid 10.9.8.7@tcp",
-            "route add --net tcp9 --gateway 127.0.0.1@tcp7",
+            "route add --net tcp9 --gateway 127.0.0.9@tcp7",
         ] {
             desk.ctl(words);
         }
@@ -118,7 +118,8 @@ fn everything_is_on_80_by_24_and_keys_work() {
     assert_eq!(lines.len(), 24, "{screen}");
     assert!(lines.iter().all(|line| line.chars().count() <= 80), "{screen}");
     assert!(lines[0].starts_with("lnetd ") && lines[0].contains("profile default"), "{screen}");
-    for there in ["NETWORK INTERFACE", "127.0.0.1@tcp7", "████████ 1000", "PEER INTERFACE (", "ROUTE TO"]
+    for there in
+        ["NETWORK INTERFACE", "127.0.0.1@tcp7", "████████ 1000", "PEER INTERFACE (", "ROUTE TO"]
     {
         assert!(screen.contains(there), "{there} is not in\n{screen}");
     }
@@ -145,7 +146,8 @@ fn everything_is_on_80_by_24_and_keys_work() {
 #[test]
 fn colours_are_for_those_who_want_them_and_an_interrupt_gives_the_terminal_back() {
     let Some(desk) = Desk::new("colour") else { return };
-    let coloured = |s: &str| s.contains("\u{1b}[32m") || s.contains("\u{1b}[36m");
+    let inks = ["38;5;", "[31m", "[32m", "[33m", "[36m", ";32m", ";36m"];
+    let coloured = |s: &str| inks.iter().any(|ink| s.contains(ink));
     desk.run("", "top");
     desk.screen("the first look", |s| s.contains("10.9.8.7@tcp"));
     assert!(coloured(&desk.tmux(&["capture-pane", "-e", "-p"])));
