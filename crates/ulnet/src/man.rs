@@ -34,6 +34,7 @@ fn own() -> String {
     let programs = [
         ("daemon", "run an LNet node; also as lnetd(8)"),
         ("ctl", "configure and show a running node; also as lnetctl(8)"),
+        ("selftest", "the console of LNet selftest; also as lst"),
         ("demo", "move a file over two rails, cut one in the middle"),
         ("perf", "measure latency, message rate and bandwidth"),
         ("man", "write the manual pages into a directory"),
