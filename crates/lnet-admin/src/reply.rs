@@ -40,6 +40,8 @@ pub enum Reply {
     Texts(Vec<String>),
     /// What the console of selftest answers.
     Selftest(lnet_selftest::Answer),
+    /// A part of a recording.
+    Recording(RecordingPart),
     /// NIDs, in order.
     Nids(#[serde(with = "text::nids")] Vec<Nid>),
 }
@@ -55,6 +57,20 @@ pub struct Status {
     pub configured: bool,
     /// The profile of defaults in force.
     pub profile: String,
+}
+
+/// Bytes of a recording of the node, for `ulnet sim replay`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordingPart {
+    /// The number of the recording.
+    pub number: u64,
+    /// How many parts it has.
+    pub parts: u32,
+    /// How many calls of the node it holds.
+    pub calls: u64,
+    /// The bytes, two hexadecimal digits each.
+    #[serde(with = "crate::hex")]
+    pub bytes: Vec<u8>,
 }
 
 /// Some peers, and where to go on.

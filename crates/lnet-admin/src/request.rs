@@ -186,6 +186,16 @@ pub enum Request {
         /// At most so many.
         count: u32,
     },
+    /// A part of the flight recorder's last calls. Part 0 takes the recording; the parts that follow
+    /// are of the same one, which is kept until its last part is fetched or another is taken.
+    /// [`Reply::Recording`](crate::Reply::Recording)
+    Recording {
+        /// Which part, from 0.
+        part: u32,
+        /// The number that part 0 came with; nothing for part 0.
+        #[serde(default)]
+        number: u64,
+    },
     /// The NIs in recovery (C-debug-1). [`Reply::Nids`](crate::Reply::Nids)
     RecoveryShow {
         /// Those of peers; else the local ones.

@@ -734,6 +734,15 @@ pub(crate) static COMMANDS: &[Entry] = &[
                 help_code: 1,
                 run: debug::suspicion,
             }),
+            Entry::Command(Command {
+                name: "dump",
+                path: "debug dump",
+                options: &[],
+                operands: ("FILE", 1),
+                summary: "write the last calls of the node to a file, for ulnet sim replay",
+                help_code: 1,
+                run: debug::dump,
+            }),
         ],
     }),
     Entry::Command(Command {

@@ -21,6 +21,7 @@ use lnet_types::{Errno, Instant, Net, Nid, Pid, ProcessId};
 
 use crate::nets::Prefer;
 use crate::options::Options;
+use crate::recorder::Recordings;
 use crate::selftest::Selftest;
 use crate::{faults, nets, routing, views};
 
@@ -31,6 +32,7 @@ pub(crate) struct Control {
     /// What `lnet configure --all` configures, without a YAML file.
     parameters: ModuleParameters,
     state: Mutex<State>,
+    recordings: Recordings,
 }
 
 #[derive(Debug)]
@@ -70,7 +72,8 @@ impl Control {
         tunables.set_all(&settings)?;
         let sock = nets::SockDefaults::new(options, &parameters.sock);
         let state = Mutex::new(State { tunables, sock, node: None });
-        Ok(Self { options: options.clone(), parameters, state })
+        let recordings = Recordings::default();
+        Ok(Self { options: options.clone(), parameters, state, recordings })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -168,6 +171,9 @@ impl Control {
             Request::SuspicionShow => self.on_node(Errno::ENETDOWN, |stack, _| {
                 Ok(Reply::Texts(vec![stack.node().suspicion().to_string()]))
             }),
+            Request::Recording { part, number } => {
+                self.recordings.part(&self.handle(Errno::ENETDOWN)?, part, number)
+            }
             Request::RecoveryShow { peers } => self.on_node(Errno::ENETDOWN, move |stack, _| {
                 let (local, remote) = stack.node().recovery_queues();
                 Ok(Reply::Nids(if peers { remote } else { local }))
@@ -238,6 +244,11 @@ impl Control {
         let handle = NodeBuilder::new()
             .tunables(state.tunables.clone())
             .start()
+            .map_err(|e| configure_error(Errno::ENOMEM).because(e))?;
+        let calls = self.options.record;
+        handle
+            .call(move |stack, _| stack.node_mut().record(calls))
+            .blocking()
             .map_err(|e| configure_error(Errno::ENOMEM).because(e))?;
         let nets = nets::Nets::start(&handle, &state.sock)?;
         let selftest = match self.options.selftest {

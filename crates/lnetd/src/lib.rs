@@ -15,6 +15,7 @@ mod manual;
 mod nets;
 mod options;
 mod picture;
+mod recorder;
 mod reload;
 mod routing;
 pub mod selftest;

@@ -59,6 +59,11 @@ pub struct Options {
     #[arg(long, value_name = "ADDR", value_parser = crate::http::address)]
     pub http: Option<SocketAddr>,
 
+    /// Keep the last N to 2 N calls of the node, for `lnetctl debug dump`; 0 keeps none.
+    #[arg(long, value_name = "N", default_value_t = 16_384,
+        value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(..=1 << 20))]
+    pub record: usize,
+
     /// Take part in LNet selftest sessions of other nodes' consoles (`lst`): whoever reaches this
     /// node can make it send test traffic. `lst new_session` on this node turns it on, too.
     #[arg(long)]

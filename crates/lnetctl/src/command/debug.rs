@@ -1,5 +1,6 @@
 //! `debug recovery` (C-debug-1): the NIs that are being recovered. `debug suspicion`: the rails that
 //! are avoided (DEC-31); ours, the original has nothing like it.
+//! `debug dump`: the flight recorder's last calls.
 
 use lnet_admin::{ClientError, Reply, Request};
 use lnet_config::{Style, Tree};
@@ -44,4 +45,34 @@ pub(crate) fn suspicion(session: &mut Session<'_>, _: &Command, _: &Args) -> i32
         Ok(_) => session.failed(PLACE, &ClientError::Unexpected, |r| r.text.clone(), None),
         Err(e) => session.failed(PLACE, &e, |r| r.text.clone(), Some(INVALID)),
     }
+}
+
+/// Writes the last calls of the node to a file that `ulnet sim replay` can make again.
+pub(crate) fn dump(session: &mut Session<'_>, _: &Command, args: &Args) -> i32 {
+    let place = Place::library("dump", "debug");
+    let [file] = args.operands.as_slice() else {
+        return session.bad_value(place, "expected FILE, to write the recording to");
+    };
+    let mut bytes = Vec::new();
+    let (mut part, mut number, mut parts, mut calls) = (0, 0, 1, 0);
+    while part < parts {
+        match session.ask(&Request::Recording { part, number }) {
+            Ok(Reply::Recording(next)) => {
+                bytes.extend(next.bytes);
+                (number, parts, calls) = (next.number, next.parts, next.calls);
+                part += 1;
+            }
+            Ok(_) => {
+                return session.failed(place, &ClientError::Unexpected, |r| r.text.clone(), None);
+            }
+            Err(e) => return session.failed(place, &e, |r| r.text.clone(), Some(INVALID)),
+        }
+    }
+    if let Err(e) = std::fs::write(file, &bytes) {
+        return session.bad_value(place, &format!("{file}: {e}"));
+    }
+    let told = [("calls", calls.to_string()), ("bytes", bytes.len().to_string())];
+    let told = told.map(|(key, value)| (key, Tree::plain(value)));
+    session.print(&Tree::map([("recording", Tree::map(told))]), Style::Library);
+    0
 }
