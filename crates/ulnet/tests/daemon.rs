@@ -259,3 +259,27 @@ fn a_small_file_crosses_two_rails_while_one_is_cut() {
     assert!(said.contains("checksum              equal"), "{said}");
     assert!(said.contains("0 chunks twice"), "{said}");
 }
+
+#[test]
+fn what_a_daemon_did_can_be_done_again_from_its_recording() {
+    let daemon = Daemon::start("record", &["--record", "20"]);
+    assert!(daemon.ctl("lnet configure").status.success());
+    assert!(daemon.ctl("net add --nid 127.0.0.1@tcp").status.success());
+    for _ in 0..30 {
+        assert!(daemon.ctl("ping 127.0.0.1@tcp").status.success());
+    }
+    let file = daemon.dir.join("flight");
+    let told = daemon.ctl(&format!("debug dump {}", file.display()));
+    assert!(told.status.success() && out(&told).starts_with("recording:\n"), "{}", out(&told));
+    let recording = lnet::Recording::from_bytes(&fs::read(&file).unwrap()).unwrap();
+    let replayed = recording.replay().unwrap();
+    assert!((20..=40).contains(&replayed.calls), "{} calls", replayed.calls);
+    assert!(replayed.node.stats().send_count > 0);
+    let nowhere = daemon.ctl("debug dump /no/such/directory/flight");
+    assert!(!nowhere.status.success());
+    let said = String::from_utf8_lossy(&nowhere.stderr).into_owned();
+    assert!(said.contains("/no/such/directory/flight"), "{said}");
+    let silent = Daemon::start("silent", &["--record", "0"]);
+    assert!(silent.ctl("lnet configure").status.success());
+    assert!(!silent.ctl(&format!("debug dump {}", file.display())).status.success());
+}
