@@ -28,5 +28,3 @@ pub use table::{Miss, Row, misses, table};
 pub const LOAD: &str = "load-process";
 /// First argument of a process that is a daemon: `lnetd`.
 pub const DAEMON: &str = "daemon-process";
-/// First argument of a process that is `lnetctl`.
-pub const CTL: &str = "ctl-process";

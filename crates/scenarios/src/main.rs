@@ -11,12 +11,9 @@ fn main() -> ExitCode {
             // A harness that is killed takes its daemons along.
             let kill = Some(rustix::process::Signal::KILL);
             let _ = rustix::process::set_parent_process_death_signal(kill);
+            scenarios::load::hurry();
             args.remove(1);
             lnetd::main(args)
-        }
-        scenarios::CTL => {
-            args.remove(1);
-            lnetctl::main(args)
         }
         _ => scenarios::main(),
     }

@@ -286,6 +286,9 @@ impl Run<'_> {
         }
         let dark = self.dark(begin, &times);
         let (client, server) = self.finish()?;
+        // For those who want to know more than the figures say.
+        let report = self.setup.dir.join(format!("{}.json", self.scenario.name));
+        std::fs::write(report, serde_json::to_vec(&(begin, &client, &server))?)?;
         let faults = (first.unwrap_or(end), if first.is_none() { end } else { last });
         Ok(measure::figures(&Accounts {
             begin,

@@ -6,6 +6,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
+use lnet_admin::{Ask as _, Client, Reply, Request};
 use netns::{Host, Process};
 
 use crate::load::talk::NodeSpec;
@@ -37,11 +38,8 @@ impl Router {
         let mut process = host.spawn(command)?;
         let end = Instant::now() + PATIENCE;
         loop {
-            let mut ask = host.command(exe);
-            ask.arg(crate::CTL).args(["net", "show"]).env("ULNET_SOCKET", &socket);
-            let asked = ask.stdin(Stdio::null()).output()?;
-            let shown = String::from_utf8_lossy(&asked.stdout);
-            if asked.status.success() && spec.nids.iter().all(|nid| shown.contains(nid)) {
+            let there = nids(&socket);
+            if spec.nids.iter().all(|nid| there.contains(nid)) {
                 return Ok(Self(process));
             }
             if process.child().try_wait()?.is_some() || Instant::now() > end {
@@ -60,6 +58,17 @@ impl Router {
     pub(crate) fn kill(&mut self) {
         // One that is dead is what was wanted.
         let _ = self.0.kill();
+    }
+}
+
+/// The interfaces that a daemon has; none while it can't be asked.
+fn nids(socket: &Path) -> Vec<String> {
+    let ask = Request::NetShow { net: None, detail: false };
+    match Client::connect(socket).and_then(|mut client| client.ask(&ask)) {
+        Ok(Reply::Nets(nets)) => {
+            nets.iter().flat_map(|net| &net.nis).map(|ni| ni.nid.to_string()).collect()
+        }
+        _ => Vec::new(),
     }
 }
 
@@ -89,10 +98,16 @@ fn yaml(spec: &NodeSpec, forwards: bool) -> anyhow::Result<String> {
     if forwards {
         out.push_str("routing:\n    - enable: 1\n");
     }
-    if !spec.tunables.is_empty() {
-        out.push_str("global:\n");
-        for (name, value) in &spec.tunables {
-            let _ = writeln!(out, "    {name}: {value}");
+    // A daemon's file has two places for what is one table elsewhere.
+    let (buffers, global): (Vec<_>, Vec<_>) =
+        spec.tunables.iter().partition(|(name, _)| name.ends_with("_buffers"));
+    for (block, rows) in [("buffers", buffers), ("global", global)] {
+        if rows.is_empty() {
+            continue;
+        }
+        let _ = writeln!(out, "{block}:");
+        for (name, value) in rows {
+            let _ = writeln!(out, "    {}: {value}", name.trim_end_matches("_buffers"));
         }
     }
     Ok(out)

@@ -83,6 +83,16 @@ pub fn misses(scenario: &Scenario, rounds: &[Figures]) -> Vec<Miss> {
     out
 }
 
+/// Which errors they were: `110×3`.
+fn kinds(rounds: &[Figures]) -> String {
+    let mut all = std::collections::BTreeMap::<i32, u64>::new();
+    for (errno, count) in rounds.iter().flat_map(|f| &f.errnos) {
+        *all.entry(*errno).or_default() += count;
+    }
+    let name = |(errno, count): (i32, u64)| format!(" {}×{count}", lnet_types::Errno(errno));
+    all.into_iter().map(name).collect()
+}
+
 /// The table, in Markdown: medians over rounds of times, sums of accounts.
 pub fn table(rows: &[Row]) -> String {
     use std::fmt::Write as _;
@@ -113,7 +123,7 @@ pub fn table(rows: &[Row]) -> String {
         let _ = writeln!(
             out,
             "| {} | {} | {:.2} / {:.1} | {:.2} / {:.1} / {:.1}{per_minute} | {:.2} / {:.1} | {back} \
-             | {} ({}) | {}{} | {} | {:.1} / {:.1} | {} | {:.1} | {} |",
+             | {} ({}){} | {}{} | {} | {:.1} / {:.1} | {} | {:.1} | {} |",
             row.scenario,
             row.over,
             m(&|f| f.healthy.p50),
@@ -125,6 +135,7 @@ pub fn table(rows: &[Row]) -> String {
             m(&|f| f.later.p99),
             sum(&|f| f.errors),
             sum(&|f| f.excused),
+            kinds(&row.rounds),
             sum(&|f| f.duplicates),
             match sum(&|f| f.again) {
                 0 => String::new(),

@@ -52,8 +52,15 @@ fn nothing_is_lost_or_doubled_when_a_rail_becomes_a_black_hole() {
 }
 
 #[test]
-fn nothing_is_lost_or_doubled_when_connections_are_reset() {
+fn callers_see_nothing_of_connections_that_are_reset() {
     let Some(figures) = played("reset", 7) else { return };
+    accounts_agree(&figures);
+    assert_eq!(figures.errors, 0, "{figures:?}");
+}
+
+#[test]
+fn nothing_is_lost_or_doubled_when_one_of_two_routers_dies() {
+    let Some(figures) = played("router-death", 7) else { return };
     accounts_agree(&figures);
 }
 

@@ -309,7 +309,8 @@ impl Node {
         peer.gateway.ping_net.filter(|_| checking)
     }
 
-    /// The discovery gate (S-6): true if the message now waits for its peer to be discovered.
+    /// The discovery gate (S-6): true if the message now waits for its peer to be discovered. In
+    /// kernel LNet it waits for every later round as well.
     fn park(&mut self, id: MsgId, peer_ni: PeerNiId) -> Result<bool, Errno> {
         let peer_id = self.peers.nis.get(peer_ni).ok_or(Errno::EFAULT)?.peer;
         let checking = |p: &crate::peer::Peer| p.flags.contains(PeerFlags::ROUTER_CHECK);

@@ -79,6 +79,22 @@ fn new_messages_leave_a_silent_rail_and_both_of_its_ends_at_once() {
 }
 
 #[test]
+fn messages_to_a_known_peer_do_not_wait_for_a_push_that_hangs() {
+    for (profile, waits) in [(Profile::Default, false), (Profile::Kernel, true)] {
+        let mut w = pair_of(profile, NetTunables::SOCK);
+        // The push that tells of the link, and whatever else leaves, stays on the way.
+        w.hold();
+        w.link(0, A[1], Link::Down);
+        w.run(Duration::from_millis(10));
+        let before = w.pairs(0).len();
+        w.put(0, B[0], 7, false);
+        w.run(Duration::from_millis(10));
+        let left = w.pairs(0).len() - before;
+        assert_eq!(left, usize::from(!waits), "{profile:?}");
+    }
+}
+
+#[test]
 fn a_rail_above_doubt_is_used_again() {
     let mut w = pair();
     w.doubt(0, A[0], B[0], Doubt::Silent);
