@@ -16,6 +16,7 @@
 //! [`Request`], one of [`Reply`] and, where it helps, a method of [`Client`].
 
 mod client;
+mod driver;
 mod error;
 mod fault;
 mod frame;
@@ -27,6 +28,7 @@ mod snapshot;
 mod socket;
 
 pub use client::{Ask, Client, ClientError, REPLY_TIMEOUT, SEND_TIMEOUT};
+pub use driver::{DRIVER_LINES_PER_PAGE, DriverLine, DriverList, DriverPage, ParamInfo};
 pub use error::{AdminError, ProtocolError};
 pub use fault::{FaultAction, FaultDel, FaultKind, FaultRule, FaultSnapshot};
 pub use frame::{

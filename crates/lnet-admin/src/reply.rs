@@ -5,8 +5,8 @@ use lnet_types::Nid;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AdminError, FaultSnapshot, GlobalSnapshot, NetSnapshot, PeerSnapshot, RoutePage,
-    RoutingSnapshot, StatsSnapshot,
+    AdminError, DriverPage, FaultSnapshot, GlobalSnapshot, NetSnapshot, ParamInfo, PeerSnapshot,
+    RoutePage, RoutingSnapshot, StatsSnapshot,
 };
 
 /// The answer to a request that was not refused.
@@ -42,6 +42,13 @@ pub enum Reply {
     Selftest(lnet_selftest::Answer),
     /// A part of a recording.
     Recording(RecordingPart),
+    /// How far each NID is, in the order asked: hops (0 is this node itself) and, among equals,
+    /// order; absent where no way leads.
+    Distances(Vec<Option<(u32, u32)>>),
+    /// A page of what a driver knows.
+    Driver(DriverPage),
+    /// The parameter files.
+    Params(Vec<ParamInfo>),
     /// NIDs, in order.
     Nids(#[serde(with = "text::nids")] Vec<Nid>),
 }

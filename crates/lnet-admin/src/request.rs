@@ -7,7 +7,7 @@ use lnet_config::{
 use lnet_types::{Net, Nid};
 use serde::{Deserialize, Serialize};
 
-use crate::{FaultDel, FaultKind, FaultRule};
+use crate::{DriverList, FaultDel, FaultKind, FaultRule};
 
 /// A server ends a page of peers with the peer that brings it to this many peer NIs, so that a page
 /// stays well below [`crate::REPLY_MAX`] (about 1.5 KiB for a peer NI, 4096 NIs in the largest peer).
@@ -154,6 +154,51 @@ pub enum Request {
     FaultShow(FaultKind),
     /// Zeroes the counters of a list of fault rules (C-fault-4). `Done`
     FaultReset(FaultKind),
+    /// Makes messages from and to a peer fail (F-40). `Done`
+    PeerFail {
+        /// Who; [`Nid::ANY`] is everybody.
+        #[serde(with = "text::nid")]
+        nid: Nid,
+        /// So many messages; all if absent; 0 takes it back.
+        #[serde(default)]
+        times: Option<u32>,
+    },
+    /// Makes an interface of ours play dead, or ends that. No such NI: ENOENT. `Done`
+    LinkSimulate {
+        /// Which.
+        #[serde(with = "text::nid")]
+        nid: Nid,
+        /// Whether it is to be what its driver says.
+        up: bool,
+    },
+    /// How far each NID is. [`Reply::Distances`](crate::Reply::Distances)
+    Distance {
+        /// Which.
+        #[serde(with = "text::nids")]
+        nids: Vec<Nid>,
+    },
+    /// A page of what the driver of TCP networks knows. [`Reply::Driver`](crate::Reply::Driver)
+    DriverShow {
+        /// Of what.
+        list: DriverList,
+        /// `DriverPage::next` of the page before; the first page if absent.
+        #[serde(default)]
+        from: Option<u64>,
+    },
+    /// The parameter files. [`Reply::Params`](crate::Reply::Params)
+    ParamList,
+    /// The content of one. No such: ENOENT. `Texts`: one
+    ParamGet {
+        /// Its name.
+        name: String,
+    },
+    /// Writes one. No such: ENOENT; not to be written: EACCES; not such a value: EINVAL. `Done`
+    ParamSet {
+        /// Its name.
+        name: String,
+        /// What is written.
+        value: String,
+    },
     /// Which way a message would go now, and why. [`Reply::Texts`](crate::Reply::Texts): one table
     Explain {
         /// Whom it is for.

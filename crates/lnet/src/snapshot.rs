@@ -23,6 +23,8 @@ pub struct NetView {
     pub priority: Option<u32>,
     /// Its interfaces in order of creation.
     pub nis: Vec<NiView>,
+    /// How long ago something was heard on it, where that is watched: on routers.
+    pub silent: Option<Duration>,
 }
 
 /// A local interface.
@@ -60,6 +62,8 @@ pub struct NiView {
     pub credits_min: i32,
     /// Messages waiting for a credit.
     pub queued: u32,
+    /// References: 1, and one per message bound to it.
+    pub refs: u32,
     /// Times that it went down and came back.
     pub transitions: Transitions,
     /// Whether that happens so often that it is favoured less (HL-lnt-115).
@@ -180,6 +184,7 @@ impl Node {
                 net: n.net,
                 tunables: n.tunables,
                 priority: n.grade.given_priority(),
+                silent: self.router.is_on().then(|| self.now().saturating_since(n.last_alive)),
                 nis: n.nis.iter().filter_map(|id| self.ni_view(*id)).collect(),
             })
             .collect()
@@ -358,13 +363,17 @@ impl Node {
         Ok(())
     }
 
-    /// The least credits ever free are those free now, at every interface of ours and of peers
-    /// (T-33).
-    pub fn reset_credit_minima(&mut self) {
-        self.note(|| Input::ResetCreditMinima {});
+    /// From now on the least credits of our interfaces are those free now (T-33).
+    pub fn reset_ni_minima(&mut self) {
+        self.note(|| Input::ResetNiMinima {});
         for ni in self.nis.values_mut() {
             ni.credits_min = ni.credits;
         }
+    }
+
+    /// The same for interfaces of peers.
+    pub fn reset_peer_minima(&mut self) {
+        self.note(|| Input::ResetPeerMinima {});
         for pni in self.peers.nis.values_mut() {
             pni.credits_min = pni.credits;
             pni.transit.credits_min = None;
@@ -434,6 +443,7 @@ fn ni_view(now: Instant, hold_down: i64, id: lnet_types::NiId, ni: &Ni) -> NiVie
         credits: ni.credits,
         credits_min: ni.credits_min,
         queued: u32::try_from(ni.queue.len()).unwrap_or(u32::MAX),
+        refs: ni.refs + 1,
         transitions: ni.transitions,
         flapping: ni.flaps.is_flapping(now, hold_down),
         usage: ni.meter.view(now),

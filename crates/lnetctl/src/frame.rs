@@ -7,10 +7,11 @@ use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use lnet_types::Errno;
+use lnet_types::{Errno, Net};
 
 use crate::Session;
 use crate::args::{Args, Misuse};
+use crate::lctl;
 use crate::link::Link;
 use crate::report::INVALID;
 use crate::table::{COMMANDS, Command, Entry};
@@ -37,6 +38,29 @@ const UNKNOWN: i32 = Errno::EPERM.negative();
 /// Return code of `--help` behind a group of commands (G-10).
 const HELP: i32 = 1;
 
+/// One of the programs that have this frame.
+pub(crate) struct Program {
+    name: &'static str,
+    commands: &'static [Entry],
+    usage: &'static str,
+    /// The status of a return code.
+    exit: fn(i32) -> i32,
+}
+
+/// The low byte of a return code (G-14).
+pub(crate) static LNETCTL: Program =
+    Program { name: "lnetctl", commands: COMMANDS, usage: USAGE, exit: |code| code };
+
+/// Positive error numbers (K-0).
+pub(crate) static LCTL: Program =
+    Program { name: "lctl", commands: lctl::table::COMMANDS, usage: LCTL_USAGE, exit: i32::abs };
+
+const LCTL_USAGE: &str = "\
+usage: lctl [--socket PATH] [--net NET] [COMMAND [OPTIONS] [ARGUMENTS]]
+Without a command, commands are read from standard input, one a line.
+'lctl help COMMAND' explains a command, 'lctl --list-commands' names them all.
+";
+
 const USAGE: &str = "\
 usage: lnetctl [--socket PATH] [--strict-compat] [COMMAND [OPTIONS] [ARGUMENTS]]
 Without a command, commands are read from standard input, one a line.
@@ -54,26 +78,38 @@ enum Words {
 
 /// The program. `args`: its name, then its words.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    program(&LNETCTL, args)
+}
+
+/// `lctl`, likewise.
+pub fn lctl_main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    program(&LCTL, args)
+}
+
+fn program(program: &'static Program, args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let name = program.name;
     let mut words = Vec::new();
     for arg in args.into_iter().skip(1) {
         match arg.into_string() {
             Ok(word) => words.push(word),
             Err(arg) => {
-                print_err(&format!("lnetctl: argument is not UTF-8: {}\n", arg.display()));
-                return exit_code(INVALID);
+                print_err(&format!("{name}: argument is not UTF-8: {}\n", arg.display()));
+                return exit_code(program, INVALID);
             }
         }
     }
-    let front = match Front::parse(words) {
+    let front = match Front::parse(words, program.name == LCTL.name) {
         Ok(front) => front,
         Err(complaint) => {
-            print_err(&format!("lnetctl: {complaint}\n"));
-            return exit_code(INVALID);
+            print_err(&format!("{name}: {complaint}\n"));
+            return exit_code(program, INVALID);
         }
     };
     let mut link = Link::new(front.socket);
     let mut session = Session::new(&mut link);
+    session.program = program;
     session.strict = front.strict;
+    session.net = front.net;
     session.explain = io::stderr().is_terminal();
     let ignore_errors = is_ignore_errors(&front.words);
     let code = if front.words.is_empty() || ignore_errors {
@@ -82,12 +118,11 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         run(&mut session, &front.words)
     };
     flush(&mut session);
-    exit_code(code)
+    exit_code(program, code)
 }
 
-/// The low byte of a return code (G-14).
-fn exit_code(code: i32) -> ExitCode {
-    ExitCode::from((code & 0xff) as u8)
+fn exit_code(program: &Program, code: i32) -> ExitCode {
+    ExitCode::from(((program.exit)(code) & 0xff) as u8)
 }
 
 /// Options before the command: ours, the original has none.
@@ -95,16 +130,26 @@ fn exit_code(code: i32) -> ExitCode {
 struct Front {
     socket: Option<PathBuf>,
     strict: bool,
+    net: Option<Net>,
     words: Vec<String>,
 }
 
 impl Front {
-    fn parse(words: Vec<String>) -> Result<Self, String> {
+    /// `has_net`: whether `--net NET` is among them.
+    fn parse(words: Vec<String>, has_net: bool) -> Result<Self, String> {
         let mut front = Self::default();
         let mut words = words.into_iter().peekable();
-        while let Some(word) = words.next_if(|w| w.starts_with("--s")) {
+        while let Some(word) =
+            words.next_if(|w| w.starts_with("--s") || (has_net && w.starts_with("--n")))
+        {
             match word.split_once('=').unwrap_or((&word, "")) {
                 ("--strict-compat", "") => front.strict = true,
+                ("--net", net) if has_net => {
+                    let net = if word.contains('=') { Some(net.to_owned()) } else { words.next() };
+                    let net = net.ok_or("--net needs a network such as tcp")?;
+                    let parsed = net.parse();
+                    front.net = Some(parsed.map_err(|_| format!("Can't parse net {net}"))?);
+                }
                 ("--socket", path) => {
                     let path =
                         if word.contains('=') { Some(path.to_owned()) } else { words.next() };
@@ -125,7 +170,7 @@ fn is_ignore_errors(words: &[String]) -> bool {
 
 /// Runs one command and returns its return code; what it prints is in the session.
 pub fn run(session: &mut Session<'_>, words: &[String]) -> i32 {
-    dispatch(session, COMMANDS, words, Words::Exact)
+    dispatch(session, session.program.commands, words, Words::Exact)
 }
 
 /// Reads commands from standard input (G-7, G-8). Ends at the first that fails, unless errors are
@@ -154,7 +199,7 @@ fn script(session: &mut Session<'_>, mut ignore_errors: bool) -> i32 {
             }
             Some(_) => {}
         }
-        let code = dispatch(session, COMMANDS, &words, Words::Prefix);
+        let code = dispatch(session, session.program.commands, &words, Words::Prefix);
         if first == 0 {
             first = code;
         }
@@ -177,7 +222,7 @@ fn dispatch(
         return INVALID;
     };
     match word.as_str() {
-        "--help" | "-h" if !is_top(entries) => {
+        "--help" | "-h" if !is_top(session, entries) => {
             let help: String = entries.iter().map(Entry::help).collect();
             session.out.push_str(&help);
             HELP
@@ -185,7 +230,8 @@ fn dispatch(
         "help" | "--help" => help(session, entries, rest, how),
         "version" | "--version" => {
             let own = env!("CARGO_PKG_VERSION");
-            session.out_line(format_args!("lnetctl {COMPATIBLE_WITH}_ulnet_{own}"));
+            let name = session.program.name;
+            session.out_line(format_args!("{name} {COMPATIBLE_WITH}_ulnet_{own}"));
             0
         }
         "list-commands" | "--list-commands" => {
@@ -201,8 +247,8 @@ fn dispatch(
     }
 }
 
-fn is_top(entries: &'static [Entry]) -> bool {
-    core::ptr::eq(entries, COMMANDS)
+fn is_top(session: &Session<'_>, entries: &'static [Entry]) -> bool {
+    core::ptr::eq(entries, session.program.commands)
 }
 
 fn find(
@@ -228,8 +274,9 @@ fn find(
             }
         }
     }
+    let name = session.program.name;
     session.err_line(format_args!(
-        "lnetctl: '{word}' is not a valid command. See 'lnetctl --list-commands'."
+        "{name}: '{word}' is not a valid command. See '{name} --list-commands'."
     ));
     session.suggest(word, entries.iter().map(Entry::name));
     Err(UNKNOWN)
@@ -239,7 +286,7 @@ fn find(
 /// standard error (G-5).
 fn help(session: &mut Session<'_>, entries: &'static [Entry], words: &[String], how: Words) -> i32 {
     if words.is_empty() {
-        session.out.push_str(USAGE);
+        session.out.push_str(session.program.usage);
         return 0;
     }
     let mut level = entries;
@@ -288,8 +335,9 @@ fn execute(session: &mut Session<'_>, command: &'static Command, words: &[String
     }
     let (_, most) = command.operands;
     if let (Some(extra), false) = (args.operands.get(most), session.strict) {
+        let name = session.program.name;
         session.err_line(format_args!(
-            "lnetctl: {}: unexpected argument '{extra}'. See 'lnetctl help {}'.",
+            "{name}: {}: unexpected argument '{extra}'. See '{name} help {}'.",
             command.path, command.path
         ));
         return INVALID;
@@ -307,8 +355,13 @@ fn misused(session: &mut Session<'_>, command: &Command, words: &[String], misus
         }
         return command.print_help(session, 0);
     }
+    let name = session.program.name;
+    if name == LCTL.name {
+        session.err_line(format_args!("error: {}: {misuse}", command.path));
+        return UNKNOWN;
+    }
     session.err_line(format_args!(
-        "lnetctl: {}: {misuse}. See 'lnetctl help {}'.",
+        "{name}: {}: {misuse}. See '{name} help {}'.",
         command.path, command.path
     ));
     if let Misuse::Unknown(word) = misuse {
@@ -341,16 +394,21 @@ mod tests {
 
     #[test]
     fn options_before_the_command_name_the_socket_and_the_manner() {
-        let front = |line: &str| Front::parse(words(line));
+        let front = |line: &str| Front::parse(words(line), false);
         let socket = Some(PathBuf::from("/x"));
+        let net = None;
         let expected =
-            Front { socket: socket.clone(), strict: true, words: words("net show --socket") };
+            Front { socket: socket.clone(), strict: true, net, words: words("net show --socket") };
         assert_eq!(front("--socket /x --strict-compat net show --socket"), Ok(expected));
-        let expected = Front { socket, strict: false, words: words("ping") };
+        let expected = Front { socket, strict: false, net, words: words("ping") };
         assert_eq!(front("--socket=/x ping"), Ok(expected));
         assert!(front("--socket").is_err());
         assert!(front("--socket=").is_err());
         assert!(front("--sock /x").is_err());
         assert_eq!(front("--version").unwrap().words, ["--version"]);
+        assert_eq!(front("--net tcp").unwrap().words, ["--net", "tcp"]);
+        let lctl = Front::parse(words("--net tcp1 peer_list"), true).unwrap();
+        assert_eq!((lctl.net, lctl.words), ("tcp1".parse().ok(), words("peer_list")));
+        assert!(Front::parse(words("--net nonsense peer_list"), true).is_err());
     }
 }

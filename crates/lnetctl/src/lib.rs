@@ -9,6 +9,8 @@
 //! ```
 //!
 //! `table.rs` has every command with its options and help; a new one is a row there and a function.
+//! `lctl` (`lctl/`) is a second program of the same make, and `routerstat.rs` a small third.
+//!
 //! What the original did silently with mistakes is an error here, unless `--strict-compat` asks for
 //! its silence (DEC-33).
 
@@ -16,15 +18,17 @@ pub mod args;
 mod command;
 mod doctor;
 mod frame;
+mod lctl;
 mod link;
 mod report;
+pub mod routerstat;
 mod session;
 mod shell;
 mod show;
 mod table;
 mod top;
 
-pub use frame::{COMPATIBLE_WITH, main, run};
+pub use frame::{COMPATIBLE_WITH, lctl_main, main, run};
 pub use link::Link;
 pub use session::Session;
 pub use shell::man::page as manual;

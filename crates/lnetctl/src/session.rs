@@ -5,6 +5,9 @@ use core::fmt::Write as _;
 
 use lnet_admin::{Ask, ClientError, Reply, Request};
 use lnet_config::{Style, Tree};
+use lnet_types::Net;
+
+use crate::frame::{LCTL, LNETCTL, Program};
 
 use crate::shell::suggest::nearest;
 
@@ -18,6 +21,10 @@ pub struct Session<'a> {
     pub err: String,
     /// Whether to be as silent about mistakes as the original.
     pub strict: bool,
+    /// Which program this is.
+    pub(crate) program: &'static Program,
+    /// The network that commands of `lctl` are about.
+    pub(crate) net: Option<Net>,
     /// Whether a person reads standard error: error documents then say why in a comment.
     pub explain: bool,
 }
@@ -25,7 +32,20 @@ pub struct Session<'a> {
 impl<'a> Session<'a> {
     /// A run against `daemon`, with nothing printed yet.
     pub fn new(daemon: &'a mut dyn Ask) -> Self {
-        Self { daemon, out: String::new(), err: String::new(), strict: false, explain: false }
+        Self {
+            daemon,
+            out: String::new(),
+            err: String::new(),
+            strict: false,
+            program: &LNETCTL,
+            net: None,
+            explain: false,
+        }
+    }
+
+    /// The same for `lctl`.
+    pub fn lctl(daemon: &'a mut dyn Ask) -> Self {
+        Self { program: &LCTL, ..Self::new(daemon) }
     }
 
     pub(crate) fn ask(&mut self, request: &Request) -> Result<Reply, ClientError> {

@@ -84,11 +84,11 @@ impl Command {
     }
 }
 
-const fn flag(long: &'static str, short: Option<char>, help: &'static str) -> Opt {
+pub(crate) const fn flag(long: &'static str, short: Option<char>, help: &'static str) -> Opt {
     Opt { long, short, arg: Arg::None, help }
 }
 
-const fn value(
+pub(crate) const fn value(
     long: &'static str,
     short: Option<char>,
     name: &'static str,
@@ -104,7 +104,7 @@ const VERBOSE: Opt = Opt {
     help: "how much to show, 0 to 4; 1 without a number; 5 adds what is ours alone",
 };
 
-const NO_OPERANDS: (&str, usize) = ("", 0);
+pub(crate) const NO_OPERANDS: (&str, usize) = ("", 0);
 
 macro_rules! settings {
     ($($run:path { $($name:literal: $summary:literal;)* })*) => {
@@ -556,6 +556,19 @@ pub(crate) static COMMANDS: &[Entry] = &[
     Entry::Group(Group {
         name: "fault",
         entries: &[
+            Entry::Command(Command {
+                name: "link",
+                path: "fault link",
+                options: &[
+                    value("nid", Some('n'), "NID", "the local interface"),
+                    flag("down", Some('d'), "it plays dead, whatever its driver says"),
+                    flag("up", Some('u'), "it is again what its driver says"),
+                ],
+                operands: NO_OPERANDS,
+                summary: "take a local interface down, or up again",
+                help_code: 1,
+                run: fault::link,
+            }),
             Entry::Group(Group {
                 name: "drop",
                 entries: &[

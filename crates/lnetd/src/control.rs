@@ -23,7 +23,7 @@ use crate::nets::Prefer;
 use crate::options::Options;
 use crate::recorder::Recordings;
 use crate::selftest::Selftest;
-use crate::{faults, nets, routing, views};
+use crate::{faults, legacy, nets, params, routing, views};
 
 /// The daemon's state, behind one lock. Whoever waits for peers does so without it.
 #[derive(Debug)]
@@ -166,6 +166,25 @@ impl Control {
                 let before = all.len().saturating_sub(most);
                 Ok(Reply::Texts(all.skip(before).map(ToString::to_string).collect()))
             }),
+            Request::PeerFail { nid, times } => self.on_node(Errno::ENETDOWN, move |stack, now| {
+                legacy::fail_peer(stack, now, nid, times)
+            }),
+            Request::LinkSimulate { nid, up } => self
+                .on_node(Errno::ENETDOWN, move |stack, now| {
+                    legacy::simulate_link(stack, now, nid, up)
+                }),
+            Request::Distance { nids } => {
+                self.on_node(Errno::ENETDOWN, move |stack, _| Ok(legacy::distances(stack, &nids)))
+            }
+            Request::DriverShow { list, from } => self
+                .on_node(Errno::ENETDOWN, move |stack, _| Ok(legacy::listing(stack, list, from))),
+            Request::ParamList => Ok(Reply::Params(params::list())),
+            Request::ParamGet { name } => {
+                params::get(self, &name).map(|text| Reply::Texts(vec![text]))
+            }
+            Request::ParamSet { name, value } => {
+                params::set(self, &name, &value).map(|()| Reply::Done)
+            }
             Request::ExplainLast { count } => self.explain_last(count),
             Request::Selftest { key, command } => self.selftest(key, command),
             Request::SuspicionShow => self.on_node(Errno::ENETDOWN, |stack, _| {
@@ -186,7 +205,7 @@ impl Control {
 
     /// Runs `f` on the node's thread and waits for its answer. `down`: the error if there is no
     /// node.
-    fn on_node<R: Send + 'static>(
+    pub(crate) fn on_node<R: Send + 'static>(
         &self,
         down: Errno,
         f: impl FnOnce(&mut Stack, Instant) -> Result<R, AdminError> + Send + 'static,
@@ -207,6 +226,16 @@ impl Control {
     pub(crate) fn tunables_and_node(&self) -> (Tunables, Option<NodeHandle>) {
         let state = self.state();
         (state.tunables.clone(), state.node.as_ref().map(|n| n.handle.clone()))
+    }
+
+    /// The TCP driver's own time limit, seconds; 0 follows the node's.
+    pub(crate) fn sock_timeout(&self) -> u32 {
+        self.state().sock.timeout_s
+    }
+
+    /// The TCP driver's settings.
+    pub(crate) fn sock_config(&self) -> lnd_sock::SockConfig {
+        self.state().sock.config()
     }
 
     fn handle(&self, down: Errno) -> Result<NodeHandle, AdminError> {

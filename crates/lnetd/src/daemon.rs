@@ -16,6 +16,7 @@ use signal_hook::iterator::Signals;
 use crate::Options;
 use crate::control::Control;
 use crate::nets::Prefer;
+use crate::params;
 use crate::server::Server;
 use crate::{http, reload, service};
 
@@ -76,6 +77,8 @@ fn run(options: &Options) -> anyhow::Result<()> {
     if let Some(address) = options.http {
         http::start(address, &control)?;
     }
+    let parameters = options.parameters.as_deref();
+    let parameters = parameters.map(|dir| params::fuse::mount(&control, dir)).transpose()?;
     tracing::info!(socket = %path.display(), profile = options.profile.name(), "ready");
     let server = server.run(Arc::clone(&control))?;
     service::watchdog(&control).context("watchdog")?;
@@ -100,7 +103,7 @@ fn run(options: &Options) -> anyhow::Result<()> {
     }
     service::stopping();
     // No new requests while the node drains.
-    drop(server);
+    drop((server, parameters));
     control.stop(GRACE);
     Ok(())
 }

@@ -22,7 +22,7 @@ pub(crate) struct SockDefaults {
     port: u16,
     accept: lnd_sock::AcceptMode,
     /// Seconds; 0 follows the node's derived time-out.
-    timeout_s: u32,
+    pub(crate) timeout_s: u32,
     legacy_close_status: bool,
     /// What module parameters say besides.
     parameters: SockParameters,
@@ -84,6 +84,15 @@ impl SockDefaults {
             send_buffer: p.tx_buffer_size.filter(|n| *n > 0),
             recv_buffer: p.rx_buffer_size.filter(|n| *n > 0),
             ..default
+        }
+    }
+
+    /// What the driver is started with.
+    pub(crate) fn config(&self) -> lnd_sock::SockConfig {
+        lnd_sock::SockConfig {
+            accept: self.accept,
+            legacy_close_status: self.legacy_close_status,
+            ..lnd_sock::SockConfig::on_port(self.port)
         }
     }
 

@@ -73,6 +73,11 @@ pub struct Options {
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub brw_inject_errors: u32,
 
+    /// Show every tunable and status file in a directory, to be read and written with cat and echo
+    /// (needs /dev/fuse); without DIR in /run/ulnet/parameters.
+    #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = crate::params::fuse::DEFAULT_DIR)]
+    pub parameters: Option<PathBuf>,
+
     /// Keep quiet but for warnings; RUST_LOG overrides.
     #[arg(short, long)]
     pub quiet: bool,

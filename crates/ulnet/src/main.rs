@@ -18,6 +18,8 @@ Programs:
   daemon   run an LNet node                      (also as lnetd)
   ctl      configure and show a running node     (also as lnetctl)
   selftest the console of LNet selftest          (also as lst)
+  lctl     the older tool: NIDs, connections, faults, parameters (also as lctl)
+  routerstat  counters of a node in one line      (also as routerstat)
   demo     move a file over two rails, cut one in the middle
   perf     measure latency, message rate and bandwidth
   man      write the manual pages into a directory
@@ -33,6 +35,8 @@ fn main() -> ExitCode {
         "lnetd" => return lnetd::main(args),
         "lnetctl" => return lnetctl::main(args),
         "lst" => return lst::main(args),
+        "lctl" => return lnetctl::lctl_main(args),
+        "routerstat" => return lnetctl::routerstat::main(args),
         _ => {}
     }
     if args.len() < 2 {
@@ -46,6 +50,8 @@ fn main() -> ExitCode {
             "daemon" => "lnetd".into(),
             "ctl" => "lnetctl".into(),
             "selftest" => "lst".into(),
+            "lctl" => "lctl".into(),
+            "routerstat" => "routerstat".into(),
             other => format!("ulnet {other}").into(),
         };
     }
@@ -53,6 +59,8 @@ fn main() -> ExitCode {
         "daemon" => lnetd::main(args),
         "ctl" => lnetctl::main(args),
         "selftest" => lst::main(args),
+        "lctl" => lnetctl::lctl_main(args),
+        "routerstat" => lnetctl::routerstat::main(args),
         "demo" => demo::main(args),
         "perf" => perf::main(args),
         "man" => man::main(args),
@@ -65,7 +73,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         other => {
-            let programs = "daemon, ctl, selftest, demo, perf or man";
+            let programs = "daemon, ctl, lctl, routerstat, selftest, demo, perf or man";
             eprintln!("ulnet: no program called '{other}': expected {programs}");
             ExitCode::from(2)
         }

@@ -93,7 +93,8 @@ inputs! {
     SetPeerNiHealth = set_peer_ni_health(now: Instant, nid: Option<Nid>, health: u32);
     SetPeerState = set_peer_state(nid: Nid, state: u32);
     ResetCounters = reset_counters(what: Reset, failures: bool);
-    ResetCreditMinima = reset_credit_minima();
+    ResetNiMinima = reset_ni_minima();
+    ResetPeerMinima = reset_peer_minima();
     AddRoute = add_route(now: Instant, spec: RouteSpec);
     DelRoute = del_route(now: Instant, net: Option<Net>, gateway: Option<Nid>);
     DisableRouting = disable_routing(now: Instant);

@@ -18,6 +18,8 @@ const DEL: Place = Place::library("del", "fault");
 const SHOW: Place = Place::library("show", "fault");
 const RESET: Place = Place::library("reset", "fault");
 
+const LINK: Place = Place::library("link", "fault");
+
 /// Return code of options that do not fit together (C-fault-2).
 const MISUSE: i32 = -1;
 /// Kinds of messages and their bits (S-fault-1).
@@ -26,9 +28,9 @@ const PORTALS: u32 = 64;
 /// Every health error (C-fault-1).
 const RANDOM_ERROR: (&str, u32) = ("random", u32::MAX);
 
-/// Which list a command is about: `fault drop …` or `fault delay …`.
-fn kind_of(command: &Command) -> FaultKind {
-    match command.path.starts_with("fault delay") {
+/// Which list a command is about: `fault drop …` or `fault delay …`, and `lctl`'s names for them.
+pub(crate) fn kind_of(command: &Command) -> FaultKind {
+    match command.path.contains("delay") {
         true => FaultKind::Delay,
         false => FaultKind::Drop,
     }
@@ -196,6 +198,30 @@ pub(crate) fn reset(session: &mut Session<'_>, command: &Command, _: &Args) -> i
         FaultKind::Delay => "delay reset_rule",
     };
     order(session, RESET, &Request::FaultReset(kind), what)
+}
+
+/// `fault link`: ours (HL-dbg-020, HL-dbg-025).
+pub(crate) fn link(session: &mut Session<'_>, _: &Command, args: &Args) -> i32 {
+    let up = match (args.has("down"), args.has("up")) {
+        (true, false) => false,
+        (false, true) => true,
+        _ => {
+            session.err_line("please say whether the interface goes --down or --up");
+            return MISUSE;
+        }
+    };
+    let nid = match nid(args, "nid") {
+        Ok(Some(nid)) if !nid.is_any() => nid,
+        Ok(_) => {
+            session.err_line("please name the interface: --nid NID");
+            return MISUSE;
+        }
+        Err(Bad { text, code }) => {
+            session.err_line(text);
+            return code;
+        }
+    };
+    order(session, LINK, &Request::LinkSimulate { nid, up }, "change the link")
 }
 
 fn order(session: &mut Session<'_>, place: Place, request: &Request, what: &str) -> i32 {

@@ -219,7 +219,7 @@ fn credits_show_the_depth_of_a_burst_here_and_at_the_peer() {
     w.host_with(Profile::Default, &A[..1], few);
     w.host_with(Profile::Default, &B[..1], few);
     w.discovered(0, B[0]);
-    w.hosts[0].node.reset_credit_minima();
+    w.hosts[0].node.reset_peer_minima();
     w.decide = Box::new(|t| if is_request(&t.hdr) { Fate::Hold } else { Fate::Pass });
     for i in 0..5 {
         w.put(0, B[0], i, false);
@@ -236,7 +236,8 @@ fn credits_show_the_depth_of_a_burst_here_and_at_the_peer() {
     assert_eq!((p.credits, p.credits_min, p.queued_bytes), (2, -3, 0));
     let v = ni_view(&w, 0, A[0]);
     assert_eq!((v.credits, v.credits_min), (4, 2));
-    w.hosts[0].node.reset_credit_minima();
+    w.hosts[0].node.reset_ni_minima();
+    w.hosts[0].node.reset_peer_minima();
     assert_eq!((ni_view(&w, 0, A[0]).credits_min, peer_view(&w, 0, B[0]).credits_min), (4, 2));
 }
 

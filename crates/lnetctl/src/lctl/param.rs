@@ -1,0 +1,193 @@
+//! `get_param`, `set_param`, `list_param` (T-3): parameters by name or glob pattern.
+
+use lnet_admin::{ClientError, ParamInfo, Reply, Request};
+use lnet_types::Errno;
+
+use super::{INVALID, failed};
+use crate::Session;
+use crate::args::Args;
+use crate::table::Command;
+
+/// The parameters that the patterns name, in the order of the patterns; says which names none.
+fn chosen(
+    session: &mut Session<'_>,
+    command: &Command,
+    args: &Args,
+    patterns: &[String],
+) -> Result<Vec<ParamInfo>, i32> {
+    let all = match session.ask(&Request::ParamList) {
+        Ok(Reply::Params(all)) => all,
+        Ok(_) => return Err(failed(session, command.name, &ClientError::Unexpected)),
+        Err(e) => return Err(failed(session, command.name, &e)),
+    };
+    let mut chosen = Vec::new();
+    let mut code = 0;
+    for pattern in patterns {
+        let fits: Vec<_> = all.iter().filter(|p| matches(pattern, &p.name)).collect();
+        if fits.is_empty() {
+            let errno = Errno::ENOENT;
+            session
+                .err_line(format_args!("error: {}: param_path '{pattern}': {errno}", command.name));
+            code = errno.negative();
+        }
+        let wanted = fits.into_iter().filter(|p| p.writable || !args.has("writable"));
+        chosen.extend(wanted.cloned());
+    }
+    if code == 0 { Ok(chosen) } else { Err(code) }
+}
+
+/// Shell patterns: `*` any text, `?` any character.
+fn matches(pattern: &str, name: &str) -> bool {
+    // The places in the pattern that the part of the name read so far can have come to.
+    let pattern: Vec<char> = pattern.chars().collect();
+    let stars = |mut at: Vec<bool>| {
+        for (i, c) in pattern.iter().enumerate() {
+            at[i + 1] |= at[i] && *c == '*';
+        }
+        at
+    };
+    let mut at = vec![false; pattern.len() + 1];
+    at[0] = true;
+    at = stars(at);
+    for c in name.chars() {
+        let mut next = vec![false; pattern.len() + 1];
+        for (i, p) in pattern.iter().enumerate().filter(|(i, _)| at[*i]) {
+            match p {
+                '*' => next[i] = true,
+                '?' => next[i + 1] = true,
+                p => next[i + 1] |= *p == c,
+            }
+        }
+        at = stars(next);
+    }
+    at.last().copied().unwrap_or(false)
+}
+
+/// The name as it is listed: with `=` behind it if it may be written, where that is asked for.
+fn shown(param: &ParamInfo, args: &Args) -> String {
+    let mark = if args.has("classify") && param.writable { "=" } else { "" };
+    format!("{}{mark}", param.name)
+}
+
+pub(super) fn list(session: &mut Session<'_>, command: &Command, args: &Args) -> i32 {
+    let everything = ["*".to_owned()];
+    let patterns = if args.operands.is_empty() { &everything[..] } else { &args.operands };
+    match chosen(session, command, args, patterns) {
+        Ok(params) => {
+            for param in &params {
+                let name = shown(param, args);
+                session.out_line(name);
+            }
+            0
+        }
+        Err(code) => code,
+    }
+}
+
+pub(super) fn get(session: &mut Session<'_>, command: &Command, args: &Args) -> i32 {
+    if args.operands.is_empty() {
+        return command.print_help(session, INVALID);
+    }
+    let params = match chosen(session, command, args, &args.operands) {
+        Ok(params) => params,
+        Err(code) => return code,
+    };
+    for param in &params {
+        if args.has("only-name") {
+            let name = shown(param, args);
+            session.out_line(name);
+            continue;
+        }
+        let text = match read(session, &param.name) {
+            Ok(text) => text,
+            Err(e) => {
+                let what = format!("error: get_param: reading '{}'", param.name);
+                return failed(session, &what, &e);
+            }
+        };
+        let body = text.trim_end_matches('\n');
+        match (args.has("no-name"), body.contains('\n')) {
+            (true, _) => session.out_line(body),
+            (false, true) => session.out_line(format_args!("{}=\n{body}", param.name)),
+            (false, false) => session.out_line(format_args!("{}={body}", param.name)),
+        }
+    }
+    0
+}
+
+/// The text of one parameter.
+pub(crate) fn read(session: &mut Session<'_>, name: &str) -> Result<String, ClientError> {
+    match session.ask(&Request::ParamGet { name: name.to_owned() })? {
+        Reply::Texts(mut texts) if texts.len() == 1 => Ok(texts.remove(0)),
+        _ => Err(ClientError::Unexpected),
+    }
+}
+
+/// `set_param NAME=VALUE…`. All are tried; the code is that of the first that failed.
+pub(super) fn set(session: &mut Session<'_>, command: &Command, args: &Args) -> i32 {
+    if args.operands.is_empty() {
+        return command.print_help(session, INVALID);
+    }
+    let mut first = 0;
+    for word in &args.operands {
+        let code = match word.split_once('=') {
+            Some((pattern, value)) => set_all(session, command, args, pattern, value),
+            None => {
+                session.err_line(format_args!("error: set_param: '{word}': expected NAME=VALUE"));
+                INVALID
+            }
+        };
+        if first == 0 {
+            first = code;
+        }
+    }
+    first
+}
+
+fn set_all(
+    session: &mut Session<'_>,
+    command: &Command,
+    args: &Args,
+    pattern: &str,
+    value: &str,
+) -> i32 {
+    let params = match chosen(session, command, args, &[pattern.to_owned()]) {
+        Ok(params) => params,
+        Err(code) => return code,
+    };
+    for ParamInfo { name, .. } in params {
+        let request = Request::ParamSet { name: name.clone(), value: value.to_owned() };
+        if let Err(e) = session.order(&request) {
+            let what = format!("error: set_param: setting {name}={value}");
+            return failed(session, &what, &e);
+        }
+        if !args.has("no-name") {
+            session.out_line(format_args!("{name}={value}"));
+        }
+    }
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_are_those_of_the_shell() {
+        for (pattern, name, fits) in [
+            ("peers", "peers", true),
+            ("peer", "peers", false),
+            ("*", "ksocklnd/nagle", true),
+            ("lnet_*_timeout", "lnet_transaction_timeout", true),
+            ("lnet_*_timeout", "lnet_timeout", false),
+            ("n?s", "nis", true),
+            ("n?s", "ns", false),
+            ("*a*a*", "banana", true),
+            ("*a*a*a*a*", "banana", false),
+            ("", "", true),
+            ("", "x", false),
+        ] {
+            assert_eq!(matches(pattern, name), fits, "{pattern} {name}");
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! What `lctl` asks for: distances, what the TCP driver knows, peers and interfaces that fail on
+//! purpose.
+
+use core::net::IpAddr;
+use core::num::NonZeroU32;
+
+use lnet::{Link, NidMatch};
+use lnet_admin::{AdminError, DRIVER_LINES_PER_PAGE, DriverLine, DriverList, DriverPage, Reply};
+use lnet_rt::{Interfaces, Stack};
+use lnet_types::{Errno, Instant, Nid};
+
+/// F-40.
+pub(crate) fn fail_peer(
+    stack: &mut Stack,
+    now: Instant,
+    nid: Nid,
+    times: Option<u32>,
+) -> Result<Reply, AdminError> {
+    let who = NidMatch::from(nid);
+    match times.map(NonZeroU32::new) {
+        Some(None) => stack.node_mut().mend_peer(now, who),
+        times => stack
+            .node_mut()
+            .fail_peer(now, who, times.flatten())
+            .map_err(|e| AdminError::errno(e.errno()).because(e))?,
+    }
+    Ok(Reply::Done)
+}
+
+/// HL-dbg-020, HL-dbg-025.
+pub(crate) fn simulate_link(
+    stack: &mut Stack,
+    now: Instant,
+    nid: Nid,
+    up: bool,
+) -> Result<Reply, AdminError> {
+    let link = if up { Link::Up } else { Link::Down };
+    stack.node_mut().simulate_link(now, nid, link).map(|()| Reply::Done).map_err(|errno| {
+        let why = match errno {
+            Errno::EINVAL => "the loopback interface has no link",
+            _ => "this node has no such interface",
+        };
+        AdminError::errno(errno).because(format_args!("{nid}: {why}"))
+    })
+}
+
+/// How far NIDs are (M-51).
+pub(crate) fn distances(stack: &Stack, nids: &[Nid]) -> Reply {
+    let far = |nid: &Nid| stack.node().distance(*nid).ok().map(|d| (d.hops, d.order));
+    Reply::Distances(nids.iter().map(far).collect())
+}
+
+/// What the TCP driver knows (K-7 of the tools' reference).
+pub(crate) fn listing(stack: &mut Stack, list: DriverList, from: Option<u64>) -> Reply {
+    let all = match list {
+        DriverList::Peers => peers(stack),
+        DriverList::Connections => connections(stack),
+        DriverList::Interfaces => interfaces(stack),
+    };
+    let from = from.map_or(0, |f| usize::try_from(f).unwrap_or(usize::MAX)).min(all.len());
+    let to = from.saturating_add(DRIVER_LINES_PER_PAGE).min(all.len());
+    let next = (to < all.len()).then_some(to as u64);
+    let lines = all.into_iter().skip(from).take(to - from).collect();
+    Reply::Driver(DriverPage { lines, next })
+}
+
+fn peers(stack: &Stack) -> Vec<DriverLine> {
+    let Some(tcp) = stack.tcp() else { return Vec::new() };
+    let own = |ni| stack.node().ni_view(ni).and_then(|v| v.nid.ip());
+    let peers = tcp.peers();
+    let lines = peers.iter().filter_map(|p| {
+        Some(DriverLine::Peer {
+            nid: p.id.nid,
+            pid: p.id.pid.0,
+            own: own(p.ni)?,
+            addr: p.addr,
+            connections: p.connections as u64,
+        })
+    });
+    lines.collect()
+}
+
+fn connections(stack: &Stack) -> Vec<DriverLine> {
+    use lnd_sock::Kind;
+    let Some(tcp) = stack.tcp() else { return Vec::new() };
+    let line = |c: lnd_sock::ConnInfo| DriverLine::Connection {
+        nid: c.peer.nid,
+        pid: c.peer.pid.0,
+        kind: match c.kind {
+            Kind::Any => 'A',
+            Kind::Control => 'C',
+            Kind::BulkIn => 'I',
+            Kind::BulkOut => 'O',
+        },
+        own: c.local.ip(),
+        addr: c.remote,
+        buffers: c.buffers,
+        nagle: c.nagle,
+    };
+    tcp.connections().into_iter().map(line).collect()
+}
+
+fn prefix(machine: &Interfaces, addr: IpAddr) -> Option<u8> {
+    let on = machine.with_address(addr)?;
+    on.addresses.iter().find(|a| a.ip == addr).map(|a| a.prefix)
+}
+
+fn interfaces(stack: &mut Stack) -> Vec<DriverLine> {
+    let machine = stack.interfaces().unwrap_or_default();
+    let Some(tcp) = stack.tcp() else { return Vec::new() };
+    let (peers, conns) = (tcp.peers(), tcp.connections());
+    let views = stack.node().net_views();
+    let nis = views.iter().flat_map(|net| &net.nis).filter(|ni| tcp.ni_traffic(ni.id).is_some());
+    let lines = nis.filter_map(|ni| {
+        let addr = ni.nid.ip()?;
+        Some(DriverLine::Interface {
+            addr,
+            prefix: prefix(&machine, addr),
+            peers: peers.iter().filter(|p| p.ni == ni.id).count() as u64,
+            connections: conns.iter().filter(|c| c.ni == ni.id).count() as u64,
+        })
+    });
+    lines.collect()
+}

@@ -1,0 +1,257 @@
+//! Parameter files: every tunable and the status files of the kernel, by its names, as texts that
+//! can be read and written (lnetctl.md 7; DEC-17). One table; `lctl get_param` and the directory of
+//! `--parameters` (`fuse.rs`) are two ways to it. What status files say is in `status.rs`.
+
+pub(crate) mod fuse;
+mod status;
+
+use lnet::Tunables;
+use lnet_admin::{AdminError, ParamInfo, Reply, Request};
+use lnet_config::{Setting, parse_number};
+use lnet_types::{Errno, Net};
+
+use crate::control::Control;
+
+/// Tunables that the kernel calls otherwise.
+const KERNEL_NAMES: [(&str, &str); 16] = [
+    ("numa_range", "lnet_numa_range"),
+    ("max_interfaces", "lnet_interfaces_max"),
+    ("discovery", DISCOVERY_DISABLED),
+    ("drop_asym_route", "lnet_drop_asym_route"),
+    ("retry_count", "lnet_retry_count"),
+    ("transaction_timeout", "lnet_transaction_timeout"),
+    ("health_sensitivity", "lnet_health_sensitivity"),
+    ("recovery_interval", "lnet_recovery_interval"),
+    ("router_sensitivity", "router_sensitivity_percentage"),
+    ("response_tracking", "lnet_response_tracking"),
+    ("recovery_limit", "lnet_recovery_limit"),
+    ("max_recovery_ping_interval", "lnet_max_recovery_ping_interval"),
+    ("tiny_buffers", "tiny_router_buffers"),
+    ("small_buffers", "small_router_buffers"),
+    ("large_buffers", "large_router_buffers"),
+    ("peer_buffer_credits", "peer_buffer_credits"),
+];
+/// The one that says the opposite.
+const DISCOVERY_DISABLED: &str = "lnet_peer_discovery_disabled";
+
+/// What stands behind a file.
+#[derive(Clone, Copy)]
+enum Source {
+    /// A tunable of the node, by our name.
+    Tunable(&'static str),
+    /// A status file, and what writing anything to it does.
+    Status(status::Show, Option<status::Touch>),
+    /// The driver's time limit, seconds; 0 follows the node's.
+    SockTimeout,
+    /// A setting of the driver that is fixed when it starts.
+    Sock(fn(&lnd_sock::SockConfig) -> i64),
+}
+
+/// One file.
+struct Param {
+    name: &'static str,
+    source: Source,
+}
+
+impl Param {
+    fn is_writable(&self) -> bool {
+        match self.source {
+            Source::Tunable(_) | Source::SockTimeout => true,
+            Source::Status(_, touch) => touch.is_some(),
+            Source::Sock(_) => false,
+        }
+    }
+}
+
+/// All of them, by name.
+fn table() -> Vec<Param> {
+    let kernel = |ours: &'static str| {
+        KERNEL_NAMES.iter().find(|(name, _)| *name == ours).map_or(ours, |(_, name)| name)
+    };
+    let tunables = Tunables::TABLE
+        .iter()
+        .map(|row| Param { name: kernel(row.name), source: Source::Tunable(row.name) });
+    let status = status::FILES
+        .iter()
+        .map(|&(name, show, touch)| Param { name, source: Source::Status(show, touch) });
+
+    let sock: [(&str, Source); 10] = [
+        ("ksocklnd/sock_timeout", Source::SockTimeout),
+        ("ksocklnd/min_reconnectms", Source::Sock(|c| c.min_reconnect.as_millis() as i64)),
+        ("ksocklnd/max_reconnectms", Source::Sock(|c| c.max_reconnect.as_millis() as i64)),
+        ("ksocklnd/min_bulk", Source::Sock(|c| c.min_bulk.into())),
+        ("ksocklnd/keepalive", Source::Sock(|c| c.keepalive.as_secs() as i64)),
+        ("ksocklnd/nagle", Source::Sock(|c| c.nagle.into())),
+        ("ksocklnd/enable_csum", Source::Sock(|c| c.checksum.into())),
+        ("ksocklnd/tx_buffer_size", Source::Sock(|c| c.send_buffer.unwrap_or(0).into())),
+        ("ksocklnd/rx_buffer_size", Source::Sock(|c| c.recv_buffer.unwrap_or(0).into())),
+        ("ksocklnd/accept_port", Source::Sock(|c| c.port.into())),
+    ];
+    let sock = sock.into_iter().map(|(name, source)| Param { name, source });
+    let mut all: Vec<Param> = tunables.chain(status).chain(sock).collect();
+    all.sort_unstable_by_key(|p| p.name);
+    all
+}
+
+fn find(name: &str) -> Result<Param, AdminError> {
+    table().into_iter().find(|p| p.name == name).ok_or_else(|| {
+        AdminError::errno(Errno::ENOENT).because(format_args!("no parameter is called '{name}'"))
+    })
+}
+
+/// The files, by name.
+pub(crate) fn list() -> Vec<ParamInfo> {
+    let info = |p: Param| ParamInfo { name: p.name.to_owned(), writable: p.is_writable() };
+    table().into_iter().map(info).collect()
+}
+
+/// What a file says, with its last newline.
+pub(crate) fn get(control: &Control, name: &str) -> Result<String, AdminError> {
+    let line = |n: i64| format!("{n}\n");
+    match find(name)?.source {
+        Source::Tunable(tunable) => {
+            let Reply::Global(global) = control.answer(Request::GlobalShow)? else {
+                return Err(AdminError::errno(Errno::EPROTO));
+            };
+            let value = global.value(tunable).ok_or_else(|| AdminError::errno(Errno::ENOENT))?;
+            Ok(line(if name == DISCOVERY_DISABLED { i64::from(value == 0) } else { value }))
+        }
+        Source::Status(show, _) => show(control),
+        Source::SockTimeout => Ok(line(control.sock_timeout().into())),
+        Source::Sock(value) => Ok(line(value(&control.sock_config()))),
+    }
+}
+
+/// Writes a file, as `echo` does: spaces and newlines around the value mean nothing.
+pub(crate) fn set(control: &Control, name: &str, text: &str) -> Result<(), AdminError> {
+    let param = find(name)?;
+    let word = text.trim();
+    let number = || {
+        parse_number(word).ok_or_else(|| {
+            AdminError::errno(Errno::EINVAL)
+                .because(format_args!("{name} '{word}': expected a number"))
+        })
+    };
+    let request = match param.source {
+        Source::Tunable(tunable) => {
+            let value = match number()? {
+                n if name == DISCOVERY_DISABLED => i64::from(n == 0),
+                n => n,
+            };
+            Request::Set { settings: vec![Setting::new(tunable, value)] }
+        }
+        Source::Status(_, Some(touch)) => return touch(control),
+        Source::SockTimeout => {
+            let seconds = u32::try_from(number()?).map_err(|_| {
+                AdminError::errno(Errno::EINVAL)
+                    .because(format_args!("{name} '{word}': expected 0 or more seconds"))
+            })?;
+            Request::LndTimeoutSet { net: Net::TCP, seconds }
+        }
+        Source::Status(_, None) | Source::Sock(_) => {
+            return Err(
+                AdminError::errno(Errno::EACCES).because(format_args!("{name} can be read only"))
+            );
+        }
+    };
+    control.answer(request).map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::Options;
+
+    fn control() -> Control {
+        Control::new(&Options::parse_from(["lnetd", "--profile", "kernel", "--port", "9988"]))
+    }
+
+    fn errno<T: core::fmt::Debug>(result: Result<T, AdminError>) -> Errno {
+        result.unwrap_err().errno
+    }
+
+    #[test]
+    fn every_tunable_is_a_file_under_the_kernels_name() {
+        let control = control();
+        let names: Vec<_> = list().into_iter().map(|p| p.name).collect();
+        assert!(names.is_sorted_by(|a, b| a < b), "{names:?}");
+        for row in Tunables::TABLE {
+            let known = KERNEL_NAMES.iter().find(|(ours, _)| *ours == row.name);
+            let name = known.map_or(row.name, |(_, kernel)| kernel);
+            let text = get(&control, name).unwrap();
+            assert!(text.ends_with('\n') && parse_number(text.trim()).is_some(), "{name}: {text}");
+        }
+        for (ours, _) in KERNEL_NAMES {
+            assert!(Tunables::row(ours).is_some(), "{ours}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_what_is_refused_changes_nothing() {
+        let control = control();
+        let read = |name: &str| get(&control, name).unwrap();
+        assert_eq!(read("lnet_retry_count"), "2\n");
+        set(&control, "lnet_retry_count", "3\n").unwrap();
+        assert_eq!(read("lnet_retry_count"), "3\n");
+        set(&control, "lnet_health_sensitivity", " 0x32\n").unwrap();
+        assert_eq!(read("lnet_health_sensitivity"), "50\n");
+        for bad in ["", "foo", "1001", "-1", "5 6"] {
+            assert_eq!(
+                errno(set(&control, "lnet_health_sensitivity", bad)),
+                Errno::EINVAL,
+                "{bad}"
+            );
+        }
+        assert_eq!(read("lnet_health_sensitivity"), "50\n");
+        assert_eq!(errno(set(&control, "lnet_lnd_timeout", "1")), Errno::EACCES);
+        assert_eq!(errno(get(&control, "nonsense")), Errno::ENOENT);
+        assert_eq!(errno(set(&control, "nonsense", "1")), Errno::ENOENT);
+        assert_eq!(
+            (read("ksocklnd/sock_timeout"), read("ksocklnd/accept_port")),
+            ("50\n".to_owned(), "9988\n".to_owned())
+        );
+    }
+
+    #[test]
+    fn the_file_that_disables_discovery_says_the_opposite_of_discovery() {
+        let control = control();
+        assert_eq!(get(&control, DISCOVERY_DISABLED).unwrap(), "0\n");
+        set(&control, DISCOVERY_DISABLED, "7").unwrap();
+        assert_eq!(get(&control, DISCOVERY_DISABLED).unwrap(), "1\n");
+    }
+
+    #[test]
+    fn status_files_exist_while_lnet_is_configured() {
+        let control = control();
+        for (name, ..) in status::FILES {
+            let there = get(&control, name);
+            if *name == "lnet_lnd_timeout" {
+                assert_eq!(there.unwrap(), "49\n");
+            } else {
+                assert_eq!(errno(there), Errno::ENETDOWN, "{name}");
+            }
+        }
+        control.answer(Request::LnetConfigure { all: false, large: false }).unwrap();
+        let text = |name: &str| get(&control, name).unwrap();
+        assert_eq!(text("stats"), "0 0 0 0 0 0 0 0 0 0 0\n");
+        assert_eq!(text("routes"), "Routing disabled\nnet      hops priority   state router\n");
+        assert_eq!(text("routers"), "ref  rtr_ref alive router\n");
+        assert_eq!(text("buffers"), "pages count credits     min\n");
+        assert_eq!(
+            text("peers"),
+            "nid                      refs state  last   max   rtr   min    tx   min queue\n"
+        );
+        assert_eq!(
+            text("nis"),
+            "nid                      status alive refs peer  rtr   max    tx   min\n\
+             0@lo                         up     0    2    0    0     0     0     0\n"
+        );
+        for name in ["stats", "peers", "nis"] {
+            set(&control, name, "0").unwrap();
+        }
+        assert_eq!(errno(set(&control, "routes", "0")), Errno::EACCES);
+        control.stop(core::time::Duration::ZERO);
+    }
+}
