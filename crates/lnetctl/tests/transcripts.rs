@@ -3,10 +3,12 @@
 //! `vector.rs` reads the recordings, `verdict.rs` says how each compares and makes the page of
 //! transcripts, `rebuild.rs` is a stand-in for the daemon with the state of a recording,
 //! `offline.rs` compares against it, `live.rs` against real daemons in network namespaces;
-//! `commands.rs` tests what no recording shows.
+//! `commands.rs` tests what no recording shows, `lctl.rs` the older tool.
 
 #[path = "transcripts/commands.rs"]
 mod commands;
+#[path = "transcripts/lctl.rs"]
+mod lctl;
 #[path = "transcripts/live.rs"]
 mod live;
 #[path = "transcripts/offline.rs"]

@@ -1,6 +1,6 @@
 //! The commands of `lctl` that are about LNet.
 
-use super::{fault, nodes, param, sock};
+use super::{fault, nodes, param, route, sock};
 use crate::args::Opt;
 use crate::command::fault as rules;
 use crate::table::{Command, Entry, Group, NO_OPERANDS, flag, value};
@@ -83,6 +83,24 @@ pub(crate) static COMMANDS: &[Entry] = &[
         "the nearest of these NIDs"
     ),
     command!("ping", "ping", &[], ("NID [SECONDS]", 2), nodes::ping, "ask a node for its NIDs"),
+    command!("route_list", "route_list", &[], NO_OPERANDS, route::list, "the routes"),
+    command!("show_route", "show_route", &[], NO_OPERANDS, route::list, "the same as route_list"),
+    command!(
+        "add_route",
+        "add_route",
+        &[],
+        ("GATEWAY [HOPS [PRIORITY]]", 3),
+        route::add,
+        "add a route to the network of --net"
+    ),
+    command!(
+        "del_route",
+        "del_route",
+        &[],
+        ("GATEWAY", 1),
+        route::del,
+        "remove a route to the network of --net"
+    ),
     command!(
         "peer_list",
         "peer_list",

@@ -141,3 +141,16 @@ fn of_a_network_timeout_both_interfaces_keep_count() {
         assert_eq!(n.failures.network_timeout, u32::from(n.nid == nid(&to)));
     }
 }
+
+/// UG-005.
+#[test]
+fn every_interface_begins_at_full_health_in_every_profile() {
+    for profile in Profile::ALL {
+        let w = pair(profile);
+        for host in [0, 1] {
+            let (own, other) = if host == 0 { (A, B) } else { (B, A) };
+            assert_eq!(own.map(|n| w.ni_health(host, n)), [1000, 1000], "{}", profile.name());
+            assert_eq!(other.map(|n| w.peer_health(host, n)), [1000, 1000], "{}", profile.name());
+        }
+    }
+}
