@@ -54,7 +54,7 @@ impl SockDefaults {
     }
 
     /// What the driver starts with.
-    fn config(&self) -> lnd_sock::SockConfig {
+    pub(crate) fn config(&self) -> lnd_sock::SockConfig {
         let p = &self.parameters;
         let default = lnd_sock::SockConfig::on_port(self.port);
         let seconds =
@@ -84,15 +84,6 @@ impl SockDefaults {
             send_buffer: p.tx_buffer_size.filter(|n| *n > 0),
             recv_buffer: p.rx_buffer_size.filter(|n| *n > 0),
             ..default
-        }
-    }
-
-    /// What the driver is started with.
-    pub(crate) fn config(&self) -> lnd_sock::SockConfig {
-        lnd_sock::SockConfig {
-            accept: self.accept,
-            legacy_close_status: self.legacy_close_status,
-            ..lnd_sock::SockConfig::on_port(self.port)
         }
     }
 

@@ -352,7 +352,8 @@ mod tests {
         }
         let dir = std::env::temp_dir().join(format!("ulnet-parameters-{}", std::process::id()));
         let options = Options::parse_from(["lnetd", "--profile", "kernel"]);
-        let control = Arc::new(Control::new(&options));
+        let control =
+            Arc::new(Control::new(&options, lnet_config::ModuleParameters::default()).unwrap());
         let mounted = match mount(&control, &dir) {
             Ok(mounted) => mounted,
             Err(why) => return netns::skipped("parameter files", format_args!("{why:#}")),

@@ -165,7 +165,11 @@ mod tests {
     use crate::Options;
 
     fn control() -> Control {
-        Control::new(&Options::parse_from(["lnetd", "--profile", "kernel", "--port", "9988"]))
+        Control::new(
+            &Options::parse_from(["lnetd", "--profile", "kernel", "--port", "9988"]),
+            lnet_config::ModuleParameters::default(),
+        )
+        .unwrap()
     }
 
     fn errno<T: core::fmt::Debug>(result: Result<T, AdminError>) -> Errno {
