@@ -5,7 +5,7 @@ use core::fmt;
 use core::time::Duration;
 use std::sync::Arc;
 
-use lnet::{NetTunables, Profile, RouteSpec};
+use lnet::{NetTunables, Profile, RouteSpec, TunableError, Tunables};
 use lnet_types::{Net, Nid};
 
 use crate::place::Place;
@@ -88,6 +88,8 @@ pub struct Group {
     pub numbered: bool,
     /// The profile of these nodes.
     pub profile: Profile,
+    /// Whether they name it themselves.
+    pub own_profile: bool,
     /// Tunables that differ from the profile's, by name; checked against each other.
     pub tunables: Vec<(&'static str, i64)>,
     /// Whether these nodes forward.
@@ -127,6 +129,23 @@ pub struct RailRef {
     pub node: NodeId,
     /// Index in [`NodeSpec::rails`].
     pub rail: u16,
+}
+
+impl Scenario {
+    /// Another profile for all nodes that do not name their own.
+    ///
+    /// # Errors
+    /// The tunables of some node contradict each other under that profile; nothing is changed.
+    pub fn set_profile(&mut self, profile: Profile) -> Result<(), TunableError> {
+        for g in self.world.groups.iter().filter(|g| !g.own_profile) {
+            Tunables::new(profile).set_all(&g.tunables)?;
+        }
+        self.profile = profile;
+        for g in self.world.groups.iter_mut().filter(|g| !g.own_profile) {
+            g.profile = profile;
+        }
+        Ok(())
+    }
 }
 
 impl World {

@@ -221,7 +221,8 @@ fn node<'a, 't>(
         return Err(value.wrong(&format!("a name of its own: line {other} has it")));
     }
     t.name = format!("node '{name}'");
-    let profile = t.take("profile").map(|v| v.profile()).transpose()?.unwrap_or(default);
+    let own_profile = t.take("profile").map(|v| v.profile()).transpose()?;
+    let profile = own_profile.unwrap_or(default);
     let own = match t.take("tunables") {
         Some(v) => tunables(&v, profile, shared)?,
         None => {
@@ -240,6 +241,7 @@ fn node<'a, 't>(
         count: count as u32,
         numbered,
         profile,
+        own_profile: own_profile.is_some(),
         tunables: own,
         router,
         routes: Arc::from([]),

@@ -173,6 +173,18 @@ fn gateways_are_the_routers_nids_on_ones_own_networks() {
 }
 
 #[test]
+fn another_profile_is_for_nodes_that_name_none() {
+    let mut s = whole();
+    s.set_profile(Profile::Off).unwrap();
+    let profiles: Vec<Profile> = s.world.groups.iter().map(|g| g.profile).collect();
+    assert_eq!(profiles, [Profile::Off, Profile::Off, Profile::Kernel]);
+    s.world.groups[0].tunables.push(("retry_count", 9));
+    s.world.groups[0].tunables.push(("transaction_timeout", 4));
+    assert!(s.set_profile(Profile::Default).is_err());
+    assert_eq!(s.world.groups[1].profile, Profile::Off, "nothing is half done");
+}
+
+#[test]
 fn faults_know_their_time_place_and_line() {
     let s = whole();
     let FaultKind::Cut(links) = &s.faults[0].kind else { panic!("{:?}", s.faults[0]) };

@@ -18,7 +18,7 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use lnet::{Driver, Output};
+use lnet::{Driver, Node, Output};
 use lnet_scenario::Scenario;
 use lnet_types::{Instant, Nid, Prng};
 
@@ -166,12 +166,25 @@ impl<F: Fabric> Sim<F> {
         self.queue.len()
     }
 
+    /// An operator does something at a node that lives: adds, deletes, sets, asks. What follows from
+    /// it happens when the world goes on.
+    pub fn operate<R>(
+        &mut self,
+        host: HostId,
+        what: impl FnOnce(&mut Node, Instant) -> R,
+    ) -> Option<R> {
+        let h = self.hosts.get_mut(host.0 as usize).filter(|h| h.is_running())?;
+        let local = h.clock.local(self.now);
+        let done = what(&mut h.node, local);
+        self.touch(host);
+        Some(done)
+    }
+
     /// Plays the scenario to its end, and lets what is under way come to an end.
     ///
     /// # Errors
     /// The first thing that an observer did not allow.
     pub fn run(&mut self) -> Result<(), Violation> {
-        self.programs.watched = !self.observers.is_empty();
         if !self.observers.is_empty() {
             self.queue.push(self.now, Event::Sample);
         }
@@ -185,6 +198,7 @@ impl<F: Fabric> Sim<F> {
     /// # Errors
     /// As [`Self::run`].
     pub fn run_until(&mut self, end: Instant) -> Result<(), Violation> {
+        self.programs.watched = !self.observers.is_empty();
         self.settle();
         while let Some(at) = self.queue.next_at().filter(|at| *at <= end) {
             let Some((_, event)) = self.queue.pop() else { break };

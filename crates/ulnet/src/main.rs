@@ -8,6 +8,7 @@ use std::process::ExitCode;
 mod demo;
 mod man;
 mod perf;
+mod sim;
 
 const USAGE: &str = "\
 ulnet: LNet in user space
@@ -22,6 +23,7 @@ Programs:
   routerstat  counters of a node in one line      (also as routerstat)
   demo     move a file over two rails, cut one in the middle
   perf     measure latency, message rate and bandwidth
+  sim      play worlds of nodes in virtual time, with faults
   man      write the manual pages into a directory
   help     this text
 
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
         "routerstat" => lnetctl::routerstat::main(args),
         "demo" => demo::main(args),
         "perf" => perf::main(args),
+        "sim" => sim::main(args),
         "man" => man::main(args),
         "help" | "--help" | "-h" => {
             print(USAGE);
@@ -73,7 +76,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         other => {
-            let programs = "daemon, ctl, lctl, routerstat, selftest, demo, perf or man";
+            let programs = "daemon, ctl, lctl, routerstat, selftest, demo, perf, sim or man";
             eprintln!("ulnet: no program called '{other}': expected {programs}");
             ExitCode::from(2)
         }

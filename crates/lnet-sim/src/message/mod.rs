@@ -31,7 +31,7 @@ use crate::links::Way;
 use pair::{Pair, Parcel};
 
 /// Bytes that a connection takes before the receiver has read any: the buffers of both ends.
-const WINDOW: u64 = 4 << 20;
+const WINDOW: u64 = 512 << 10;
 /// The transport's first wait before it repeats something.
 const RTO: Duration = Duration::from_millis(200);
 

@@ -15,7 +15,7 @@ use crate::host::Host;
 use crate::observe::AttemptId;
 
 /// How long a program waits after an error before it tries again.
-const AFTER_ERROR: Duration = Duration::from_millis(200);
+const AFTER_ERROR: Duration = Duration::from_secs(1);
 
 impl Programs {
     /// Begins an attempt of the exchange in `slot`.

@@ -23,27 +23,47 @@ pub(crate) fn must_hold(scenario: &Arc<Scenario>, seed: Option<u64>) -> Played {
     played
 }
 
-#[test]
-fn router_death_holds_its_bars() {
-    must_hold(&load("router-death"), None);
+/// A test for each scenario: its bars hold, under all checkers.
+macro_rules! scenarios {
+    ($($test:ident: $name:literal;)*) => {
+        $(
+            #[test]
+            fn $test() {
+                must_hold(&load($name), None);
+            }
+        )*
+
+        #[test]
+        fn every_scenario_of_the_project_has_its_test() {
+            let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios");
+            let files = std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().path());
+            let mut names: Vec<String> = files
+                .filter(|p| p.extension().is_some_and(|e| e == "toml"))
+                .map(|p| p.file_stem().unwrap().to_string_lossy().into_owned())
+                .collect();
+            names.sort();
+            let mut tested = [$($name),*];
+            tested.sort_unstable();
+            assert_eq!(names, tested);
+        }
+    };
 }
 
-#[test]
-fn carrier_down_holds_its_bars() {
-    must_hold(&load("carrier-down"), None);
-}
-
-#[test]
-fn black_hole_holds_its_bars() {
-    must_hold(&load("black-hole"), None);
-}
-
-#[test]
-fn flapping_holds_its_bars() {
-    must_hold(&load("flapping"), None);
-}
-
-#[test]
-fn dark_holds_its_bars() {
-    must_hold(&load("dark"), None);
+scenarios! {
+    a_router_dies_and_nobody_is_left_without_an_answer: "router-death";
+    a_carrier_that_goes_is_noticed_at_once: "carrier-down";
+    a_rail_that_swallows_everything_is_left: "black-hole";
+    a_rail_that_comes_and_goes_does_not_stop_the_other: "flapping";
+    a_client_in_the_dark_goes_on_afterwards: "dark";
+    many_ask_a_server_in_the_dark_for_signs_of_life_and_flood_nobody: "dark-server";
+    two_nodes_discover_each_other_in_the_same_moment: "discovery-both-ways";
+    a_push_that_crosses_a_ping_is_not_lost: "push-during-ping";
+    discovery_is_switched_off_in_the_middle_of_it: "discovery-switched-off";
+    a_peer_comes_back_under_other_nids: "other-nids";
+    a_router_that_lost_its_far_side_is_left: "router-lost-net";
+    without_a_way_back_everything_fails_in_order: "no-way-back";
+    a_back_off_does_not_outlive_the_repair: "repaired";
+    a_herd_that_reconnects_is_served: "thundering-herd";
+    what_is_late_behind_a_slow_router_does_not_stay_there: "slow-behind-router";
+    an_answer_longer_than_the_first_buffer_is_asked_for_again: "many-interfaces";
 }

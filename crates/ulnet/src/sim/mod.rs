@@ -1,0 +1,175 @@
+//! `ulnet sim`: worlds of nodes in virtual time (`lnet-sim`), from scenarios in files.
+//!
+//! `run` plays one and says whether its bars hold; `bench.rs` measures how fast worlds are and how
+//! much memory they take.
+
+mod bench;
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use clap::{Args, Parser, Subcommand};
+use lnet::Profile;
+use lnet_scenario::Scenario;
+use lnet_sim::{Detail, Played, Summary, play};
+use serde::Serialize;
+
+/// Plays worlds of LNet nodes in virtual time.
+#[derive(Clone, Debug, Parser)]
+#[command(
+    name = "ulnet sim",
+    after_help = "The format of scenarios is in docs/simulation.md.\n\nExit status of run: 0 if all bars hold, 1 if not, \
+                  2 for a scenario that is none.\n\nExamples:\n  \
+                  ulnet sim run scenarios/router-death.toml\n  \
+                  ulnet sim run scenarios/dark.toml --seed 7 --profile kernel --json"
+)]
+struct Options {
+    #[command(subcommand)]
+    program: Program,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+enum Program {
+    /// Play a scenario: a line for each noteworthy moment, then figures, then what does not hold.
+    Run(Run),
+    /// Measure how fast a world is played, and the memory that it takes.
+    Bench(bench::Bench),
+}
+
+#[derive(Clone, Debug, Args)]
+struct Run {
+    /// The scenario.
+    file: PathBuf,
+
+    /// Another seed than the scenario's: another play of the same.
+    #[arg(long)]
+    seed: Option<u64>,
+
+    /// Another profile for all nodes that do not name their own.
+    #[arg(long, value_parser = profile)]
+    profile: Option<Profile>,
+
+    /// Print figures and moments as one JSON document.
+    #[arg(long)]
+    json: bool,
+
+    /// Write every moment and every message to this file.
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+}
+
+fn profile(name: &str) -> Result<Profile, String> {
+    Profile::from_name(name).ok_or_else(|| {
+        let names: Vec<&str> = Profile::ALL.iter().map(|p| p.name()).collect();
+        format!("expected one of {}", names.join(", "))
+    })
+}
+
+/// Runs the program with the given arguments, the first of which is its name.
+pub(crate) fn main(args: Vec<OsString>) -> ExitCode {
+    let options = match Options::try_parse_from(args) {
+        Ok(options) => options,
+        Err(e) => {
+            let _ = e.print();
+            return ExitCode::from(u8::try_from(e.exit_code()).unwrap_or(2));
+        }
+    };
+    let outcome = match options.program {
+        Program::Run(run) => run.run(),
+        Program::Bench(bench) => bench.run().map(|()| true),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(e) => {
+            eprintln!("ulnet sim: {e:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Document<'a> {
+    #[serde(flatten)]
+    summary: &'a Summary,
+    /// What a checker did not allow.
+    violation: Option<String>,
+    /// The line that plays this again.
+    replay: String,
+    moments: &'a [String],
+}
+
+impl Run {
+    fn run(&self) -> anyhow::Result<bool> {
+        let scenario = Arc::new(self.load()?);
+        let played = play(scenario.clone(), self.seed, Detail::Moments);
+        if let Some(path) = &self.trace {
+            // The same run again, with every message written down.
+            let full = play(scenario, self.seed, Detail::Messages);
+            let mut text = full.lines.join("\n");
+            text.push('\n');
+            fs::write(path, text).with_context(|| format!("can't write {}", path.display()))?;
+        }
+        self.print(&played)?;
+        Ok(played.holds())
+    }
+
+    fn load(&self) -> anyhow::Result<Scenario> {
+        let mut scenario = load(&self.file)?;
+        if let Some(profile) = self.profile {
+            scenario.set_profile(profile).with_context(|| {
+                format!("{} can't have profile {}", self.file.display(), profile.name())
+            })?;
+        }
+        Ok(scenario)
+    }
+
+    fn replay(&self, played: &Played) -> String {
+        let profile = self.profile.map(|p| format!(" --profile {}", p.name())).unwrap_or_default();
+        let seed = played.summary.seed;
+        format!("ulnet sim run {} --seed {seed}{profile}", self.file.display())
+    }
+
+    fn print(&self, played: &Played) -> anyhow::Result<()> {
+        let violation = played.violation.as_ref().map(ToString::to_string);
+        let replay = self.replay(played);
+        let text = if self.json {
+            let summary = &played.summary;
+            let document = Document { summary, violation, replay, moments: &played.lines };
+            let mut text = serde_json::to_string_pretty(&document)?;
+            text.push('\n');
+            text
+        } else {
+            let mut text = String::new();
+            for line in &played.lines {
+                text.push_str(line);
+                text.push('\n');
+            }
+            text.push('\n');
+            text.push_str(&played.summary.to_string());
+            if let Some(violation) = violation {
+                text.push_str(&format!("VIOLATION    {violation}\n"));
+            }
+            if !played.holds() {
+                text.push_str(&format!("replay       {replay}\n"));
+            }
+            text
+        };
+        // A reader that has gone away is no error of ours.
+        let _ = std::io::stdout().write_all(text.as_bytes());
+        Ok(())
+    }
+}
+
+/// Reads a scenario from a file.
+fn load(path: &Path) -> anyhow::Result<Scenario> {
+    let text =
+        fs::read_to_string(path).with_context(|| format!("can't read {}", path.display()))?;
+    Ok(lnet_scenario::parse(&path.to_string_lossy(), &text)?)
+}

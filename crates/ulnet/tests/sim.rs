@@ -1,0 +1,49 @@
+//! `ulnet sim run`, as it is called.
+
+#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
+use std::process::{Command, Output};
+
+fn ulnet(args: &[&str]) -> Output {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    Command::new(env!("CARGO_BIN_EXE_ulnet")).current_dir(root).args(args).output().unwrap()
+}
+
+#[test]
+fn a_scenario_is_played_and_its_bars_decide_the_exit_status() {
+    let out = ulnet(&["sim", "run", "scenarios/carrier-down.toml"]);
+    let text = String::from_utf8(out.stdout).unwrap();
+    assert_eq!(out.status.code(), Some(0), "{text}");
+    assert!(text.contains("*** carrier (line"), "{text}");
+    assert!(text.contains("0 failed"), "{text}");
+
+    let dir = std::env::temp_dir().join(format!("ulnet-sim-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let strict = dir.join("strict.toml");
+    let text = std::fs::read_to_string(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../scenarios/carrier-down.toml"
+    ));
+    let text = text.unwrap().replace("errors = 0", "errors = 0\ncompleted = 100000000");
+    std::fs::write(&strict, text).unwrap();
+    let out = ulnet(&["sim", "run", strict.to_str().unwrap(), "--seed", "3", "--json"]);
+    assert_eq!(out.status.code(), Some(1));
+    let document: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(document["seed"], 3);
+    assert!(document["missed"][0].as_str().unwrap().starts_with("completed:"), "{document}");
+    assert!(document["replay"].as_str().unwrap().ends_with("--seed 3"), "{document}");
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn a_scenario_that_is_none_is_told_with_its_line() {
+    let dir = std::env::temp_dir().join(format!("ulnet-sim-bad-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let bad = dir.join("bad.toml");
+    std::fs::write(&bad, "name = \"bad\"\nduration = \"-3s\"\n").unwrap();
+    let out = ulnet(&["sim", "run", bad.to_str().unwrap()]);
+    let told = String::from_utf8(out.stderr).unwrap();
+    assert_eq!(out.status.code(), Some(2), "{told}");
+    assert!(told.contains("bad.toml:2:12: duration is \"-3s\": expected a time"), "{told}");
+    std::fs::remove_dir_all(dir).unwrap();
+}
