@@ -1,5 +1,7 @@
 //! Some of the scenarios, cut short: accounts must agree whatever befalls the rails. Times are for the
-//! program (`cargo run -p scenarios`) to judge, not for a test.
+//! program (`cargo run -p scenarios`) to judge, not for a test. Errors that callers were told of are
+//! counted there too: what was on a rail when it died is not sent again (DEC-6) unless the receiver
+//! suppresses duplicates.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on has failed")]
 
 use std::path::PathBuf;
@@ -52,10 +54,9 @@ fn nothing_is_lost_or_doubled_when_a_rail_becomes_a_black_hole() {
 }
 
 #[test]
-fn callers_see_nothing_of_connections_that_are_reset() {
+fn nothing_is_lost_or_doubled_when_connections_are_reset() {
     let Some(figures) = played("reset", 7) else { return };
     accounts_agree(&figures);
-    assert_eq!(figures.errors, 0, "{figures:?}");
 }
 
 #[test]
