@@ -30,6 +30,10 @@ pub enum Pool {
     Object,
     /// Zero-copy cookie.
     Cookie,
+    /// Match bits for replies and bulk of selftest.
+    Selftest,
+    /// A console's number for its session.
+    Stamp,
 }
 
 impl Pool {
@@ -39,6 +43,8 @@ impl Pool {
             Self::Incarnation => value == 0,
             Self::Boot | Self::Object => value == u64::MAX,
             Self::Cookie => value <= 1,
+            Self::Selftest => value == 0,
+            Self::Stamp => value == u64::MAX,
         }
     }
 }
@@ -110,6 +116,9 @@ const MAGIC_ACCEPTOR: u32 = 0xacce_7100;
 const MAGIC_SOCK: u32 = 0x4572_6963;
 const MAGIC_HELLO1: u32 = 0xeebc_0ded;
 const MAGIC_PING: u32 = 0x7069_6e67;
+const MAGIC_SELFTEST: u32 = 0xeeb0_f00d;
+/// The portal of replies and bulk of selftest.
+const PORTAL_SELFTEST: u32 = 52;
 const FRAME_LEN: usize = 24;
 const FRAME_NOOP: u32 = 0xc0;
 const FRAME_LNET: u32 = 0xc1;
@@ -185,13 +194,18 @@ impl Item {
         match self.kind {
             Kind::Ack => list.all(&[("match_bits", 8), ("mlength", 4), ("unused", 12)]),
             Kind::Put => {
-                list.all(&[("match_bits", 8), ("hdr_data", 8), ("portal", 4), ("offset", 4)]);
+                list.one("match_bits", 8, self.bits(list.1 + 16));
+                list.all(&[("hdr_data", 8), ("portal", 4), ("offset", 4)]);
             }
             Kind::Get => {
-                list.all(&[("match_bits", 8), ("portal", 4), ("src_offset", 4)]);
+                list.one("match_bits", 8, self.bits(list.1 + 8));
+                list.all(&[("portal", 4), ("src_offset", 4)]);
                 list.all(&[("sink_length", 4), ("unused", 4)]);
             }
             _ => list.one("unused", 24, Fixed),
+        }
+        if self.kind == Kind::Put && word(&self.bytes, list.1) == MAGIC_SELFTEST {
+            self.selftest_fields(list);
         }
         if word(&self.bytes, list.1) == MAGIC_PING {
             list.all(&[("ping.magic", 4), ("ping.features", 4), ("ping.pid", 4), ("ping.nnis", 4)]);
@@ -204,6 +218,57 @@ impl Item {
                 list.one(&format!("ping.entry{entry}.size"), 4, Fixed);
                 entry += 1;
             }
+        }
+    }
+
+    /// Match bits, whose portal is at `portal`: those of selftest's replies and bulk are chosen by
+    /// whoever asked.
+    fn bits(&self, portal: usize) -> Class {
+        match word(&self.bytes, portal) {
+            PORTAL_SELFTEST => Class::Echo(Pool::Selftest),
+            _ => Class::Fixed,
+        }
+    }
+
+    /// A selftest message (wire.md 6). What is not named is the same for everybody.
+    fn selftest_fields(&self, list: &mut Fields) {
+        use Class::{Echo, Own};
+        let kind = word(&self.bytes, list.1 + 8);
+        list.all(&[("selftest.magic", 4), ("selftest.version", 4), ("selftest.type", 4)]);
+        list.all(&[("selftest.reserved", 8), ("selftest.features", 4)]);
+        if kind % 2 == 0 {
+            list.one("selftest.reply_id", 8, Own(Pool::Selftest));
+            match kind {
+                8 | 12 => list.one("selftest.bulk_id", 8, Own(Pool::Selftest)),
+                14 => list.all(&[
+                    ("selftest.ping_magic", 4),
+                    ("selftest.seq", 4),
+                    ("selftest.time", 16),
+                ]),
+                _ => {}
+            }
+            if kind <= 10 {
+                list.all(&[("selftest.sid.nid", 8)]);
+                list.one("selftest.sid.stamp", 8, Own(Pool::Stamp));
+            }
+            return;
+        }
+        list.all(&[("selftest.status", 4)]);
+        if kind <= 11 {
+            list.all(&[("selftest.sid.nid", 8)]);
+            list.one("selftest.sid.stamp", 8, Echo(Pool::Stamp));
+        }
+        if kind == 7 {
+            list.all(&[("selftest.running_ms", 4), ("selftest.batches", 8)]);
+            list.all(&[("selftest.errors", 8), ("selftest.rpc_errors", 4)]);
+            list.all(&[("selftest.rpcs_sent", 4), ("selftest.rpcs_rcvd", 4)]);
+            list.all(&[("selftest.rpcs_dropped", 4), ("selftest.rpcs_expired", 4)]);
+            list.all(&[("selftest.bulk_get", 8), ("selftest.bulk_put", 8)]);
+            list.all(&[("selftest.msgs_alloc", 4), ("selftest.msgs_max", 4)]);
+            list.all(&[("selftest.lnet_errors", 4), ("selftest.send_count", 4)]);
+            list.all(&[("selftest.recv_count", 4), ("selftest.route_count", 4)]);
+            list.all(&[("selftest.drop_count", 4), ("selftest.send_length", 8)]);
+            list.all(&[("selftest.recv_length", 8)]);
         }
     }
 

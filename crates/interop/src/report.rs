@@ -12,7 +12,7 @@ use crate::player::Outcome;
 /// A difference that we mean.
 #[derive(Clone, Copy, Debug)]
 pub struct ByDesign {
-    /// The case.
+    /// The case; empty for any.
     pub case: &'static str,
     /// The address of the other side; empty for any.
     pub peer: &'static str,
@@ -47,7 +47,7 @@ pub fn judge(case: &str, outcome: &Outcome, tshark: &[String], by_design: &[ByDe
         table.push('\n');
         for difference in &row.differences {
             let meant = by_design.iter().find(|rule| {
-                rule.case == case
+                (rule.case.is_empty() || rule.case == case)
                     && (rule.peer.is_empty() || peer.ip().to_string() == rule.peer)
                     && difference.contains(rule.words)
             });

@@ -142,6 +142,8 @@ impl Selftest {
         while !self.shared.lock().machine.is_idle() && std::time::Instant::now() < deadline {
             thread::sleep(TICK_MIN);
         }
+        // Whoever waits for an answer still gets none any more.
+        self.shared.lock().waiting.clear();
     }
 }
 

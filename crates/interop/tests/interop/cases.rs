@@ -1,9 +1,8 @@
 //! Which captures are played, in whose part, and what the node is told to be and to do; and the one
 //! table of differences that we mean.
 //!
-//! Not played: `routed-*` and `failover`, which take routes and selftest; the `o2ib-*` captures,
-//! another transport; A's part of the selftest captures, which needs the `lst` console, but for
-//! `conns-per-peer-2`, whose connections do not; A's part of `acceptor-magic-mismatch`, which sends
+//! Not played: `routed-*` and `failover`, which take routes; the `o2ib-*` captures, another
+//! transport; A's part of `acceptor-magic-mismatch`, which sends
 //! a wrong magic on purpose; A's part of `interop-2.17-2.15`, the same as in `discovery-push`.
 
 use std::time::Duration;
@@ -13,6 +12,7 @@ use interop::player::is_selftest;
 use interop::report::ByDesign;
 
 use crate::node::{Command, run};
+use crate::script;
 
 /// One capture in one part.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +31,8 @@ pub(crate) struct Case {
     pub(crate) checksum: bool,
     /// A shorter keepalive than the 30 seconds of the captures.
     pub(crate) keepalive: Option<Duration>,
+    /// Whether it has selftest.
+    pub(crate) selftest: bool,
     /// Lazy portals, beside 0.
     pub(crate) lazy: &'static [u32],
     /// What it is told: connection, message on it before which, command.
@@ -49,6 +51,7 @@ const PLAIN: Case = Case {
     conns_per_peer: 1,
     checksum: false,
     keepalive: None,
+    selftest: false,
     lazy: &[],
     commands: &[],
     conns: usize::MAX,
@@ -59,10 +62,38 @@ const A: Case = Case { part: 'A', nids: &["10.77.0.2@tcp", "10.77.1.2@tcp"], ..P
 const A_ONE: Case = Case { part: 'A', nids: &["10.77.0.2@tcp"], ..PLAIN };
 const B: Case = Case { nids: &["10.77.0.3@tcp", "10.77.1.3@tcp"], ..PLAIN };
 const B_ONE: Case = Case { nids: &["10.77.0.3@tcp"], ..PLAIN };
+/// The part of a server, and that of a console which is its own client.
+const SERVER: Case = Case { selftest: true, ..B_ONE };
+const CONSOLE: Case = Case { selftest: true, ..A_ONE };
 const SELFTEST: Case = Case { leave_out: is_selftest, ..B_ONE };
 
 /// Differences that we mean, each with its reason.
 pub(crate) const BY_DESIGN: &[ByDesign] = &[
+    ByDesign {
+        case: "",
+        peer: "",
+        words: "PUT selftest.running_ms",
+        reason: "the time since the session was made",
+    },
+    ByDesign {
+        case: "",
+        peer: "",
+        words: "PUT selftest.time",
+        reason: "the clock of whoever pings",
+    },
+    ByDesign {
+        case: "",
+        peer: "",
+        words: "PUT selftest.msgs_max",
+        reason: "how many messages were in hand at a time is a matter of time",
+    },
+    ByDesign {
+        case: "selftest-brw-read-1m.B",
+        peer: "",
+        words: "PUT payload",
+        reason: "with check=simple the kernel fills the edges of its pages, we fill every word, \
+                 which satisfies receivers with pages of any size (wire.md 6.13)",
+    },
     ByDesign {
         case: "conns-per-peer-2.B",
         peer: "",
@@ -159,6 +190,47 @@ cases! {
     }
     fn unasked_bulk_reads_do_no_harm() {
         Case { capture: "selftest-brw-read-1m", ..SELFTEST }
+    }
+}
+
+// Selftest: a kernel console drives our node.
+cases! {
+    fn a_kernel_console_runs_a_ping_test_on_our_node() {
+        Case { capture: "selftest-ping", ..SERVER }
+    }
+    fn a_kernel_console_writes_to_and_reads_from_our_node() {
+        Case { capture: "selftest-brw-small", ..SERVER }
+    }
+    fn a_kernel_console_writes_a_mebibyte_to_our_node() {
+        Case { capture: "selftest-brw-write-1m", ..SERVER }
+    }
+    fn a_kernel_console_reads_a_mebibyte_from_our_node() {
+        Case { capture: "selftest-brw-read-1m", ..SERVER }
+    }
+}
+
+// Selftest: our console drives a kernel node.
+cases! {
+    fn our_console_runs_a_ping_test_on_a_kernel_node() {
+        Case {
+            capture: "selftest-ping",
+            commands: &[(0, 0, Command::Lst(script::ping))],
+            ..CONSOLE
+        }
+    }
+    fn our_console_writes_to_and_reads_from_a_kernel_node() {
+        Case {
+            capture: "selftest-brw-small",
+            commands: &[(0, 0, Command::Lst(script::brw_small))],
+            ..CONSOLE
+        }
+    }
+    fn our_console_reads_a_mebibyte_from_a_kernel_node() {
+        Case {
+            capture: "selftest-brw-read-1m",
+            commands: &[(0, 0, Command::Lst(script::brw_read))],
+            ..CONSOLE
+        }
     }
 }
 

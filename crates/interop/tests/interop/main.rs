@@ -5,4 +5,5 @@ mod cases;
 mod judge;
 mod mirror;
 mod node;
+mod script;
 mod support;

@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::net::IpAddr;
+use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use interop::player::{Player, Setting, Trigger, WAIT};
@@ -9,7 +11,9 @@ use interop::{report, traffic, tshark};
 use lnd_sock::SockConfig;
 use lnet::{Profile, Tunables};
 use lnet_rt::{NodeBuilder, NodeHandle, TcpNi};
+use lnet_selftest::Settings;
 use lnet_types::Nid;
+use lnetd::selftest::Selftest;
 
 use crate::cases::{BY_DESIGN, Case};
 use crate::judge::{kernel, out_dir};
@@ -22,6 +26,8 @@ pub(crate) enum Command {
     Ping(&'static str),
     /// `lnetctl discover`.
     Discover(&'static str),
+    /// A script of `lst` commands.
+    Lst(fn(&Selftest)),
 }
 
 /// Longer than any case takes: what comes of a command is seen on the wire, not here.
@@ -56,12 +62,16 @@ fn start(case: &Case) -> NodeHandle {
 }
 
 /// Gives a command and does not wait for what comes of it.
-fn give(handle: &NodeHandle, command: Command) {
+fn give(handle: &NodeHandle, selftest: Option<&Arc<Selftest>>, command: Command) {
     // The command is under way when this returns; its answer has nobody to hear it.
-    drop(match command {
-        Command::Ping(target) => handle.ping(nid(target), PING),
-        Command::Discover(target) => handle.discover_again(nid(target)),
-    });
+    match command {
+        Command::Ping(target) => drop(handle.ping(nid(target), PING)),
+        Command::Discover(target) => drop(handle.discover_again(nid(target))),
+        Command::Lst(script) => {
+            let selftest = Arc::clone(selftest.expect("the case has selftest"));
+            thread::spawn(move || script(&selftest));
+        }
+    }
 }
 
 /// Plays a case and judges it.
@@ -73,6 +83,9 @@ pub(crate) fn run(case: &Case) {
     let node: Vec<IpAddr> = case.nids.iter().filter_map(|text| nid(text).ip()).collect();
     let Some(stage) = stage(&name, &capture, &node) else { return };
     let handle = stage.node.enter(|| start(case));
+    let selftest = case
+        .selftest
+        .then(|| Arc::new(Selftest::start(&handle, Settings::default()).expect("selftest starts")));
     let triggers = case
         .commands
         .iter()
@@ -80,7 +93,7 @@ pub(crate) fn run(case: &Case) {
         .collect();
     let setting =
         Setting { capture: &capture, node: &node, host: &stage.player, port: 988, wait: WAIT };
-    let mut command = |command: &Command| give(&handle, *command);
+    let mut command = |command: &Command| give(&handle, selftest.as_ref(), *command);
     let player = Player::new(&setting, triggers, &mut command, case.leave_out);
     let outcome = player.expect("addresses are there").play();
     assert!(!handle.is_stopped(), "{name}: the node has died");

@@ -1,0 +1,72 @@
+//! What the `lst` commands behind the selftest captures were, for a console of ours.
+
+use std::thread;
+use std::time::Duration;
+
+use lnet_selftest::{Answer, Brw, Check, Command, Kind, Target, TestSpec, Told};
+use lnetd::selftest::Selftest;
+
+const KEY: u32 = 4242;
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn order(lst: &Selftest, command: Command) -> Answer {
+    let shown = format!("{command:?}");
+    lst.command(KEY, command, LIMIT).unwrap_or_else(|e| panic!("{shown}: {e}"))
+}
+
+/// One session from its beginning to its end: A is client, B server, one test, `repeat` times.
+fn session(lst: &Selftest, kind: Kind, repeat: u32) {
+    let new =
+        Command::NewSession { name: "gold".to_owned(), timeout_s: 300, force: false, features: 1 };
+    order(lst, new);
+    for (name, nid) in [("clients", "10.77.0.2@tcp"), ("servers", "10.77.0.3@tcp")] {
+        order(lst, Command::AddGroup { name: name.to_owned() });
+        let nids = vec![nid.parse().expect("a NID")];
+        order(lst, Command::AddNodes { group: name.to_owned(), nids });
+    }
+    order(lst, Command::AddBatch { name: "b1".to_owned() });
+    let spec = TestSpec {
+        batch: "b1".to_owned(),
+        from: "clients".to_owned(),
+        to: "servers".to_owned(),
+        repeat: Some(repeat),
+        concurrency: 1,
+        clients: 1,
+        servers: 1,
+        kind,
+    };
+    order(lst, Command::AddTest(spec));
+    order(lst, Command::Run { batch: "b1".to_owned(), timeout_s: 0 });
+    loop {
+        let batch = "b1".to_owned();
+        let query = Command::Query { batch, test: 0, server: false, timeout_s: 5 };
+        let Answer::Nodes(nodes) = order(lst, query) else { panic!("nodes were asked") };
+        if nodes.iter().all(|n| n.outcome == Ok(Told::Active(0))) {
+            break;
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    let target = Target::Group("servers".to_owned());
+    order(lst, Command::Stat { target, timeout_s: 5 });
+    order(lst, Command::EndSession);
+}
+
+const fn brw(write: bool, size: u32, check: Check) -> Kind {
+    Kind::Brw(Brw { write, size, offset: 0, check })
+}
+
+/// selftest-ping.
+pub(crate) fn ping(lst: &Selftest) {
+    session(lst, Kind::Ping, 2);
+}
+
+/// selftest-brw-small: two sessions.
+pub(crate) fn brw_small(lst: &Selftest) {
+    session(lst, brw(true, 4096, Check::Simple), 2);
+    session(lst, brw(false, 4096, Check::Full), 2);
+}
+
+/// selftest-brw-read-1m.
+pub(crate) fn brw_read(lst: &Selftest) {
+    session(lst, brw(false, 1 << 20, Check::Simple), 1);
+}
