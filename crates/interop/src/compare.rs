@@ -28,6 +28,10 @@ impl Values {
                 Class::Own(pool) if !pool.is_reserved(kernel.value(want)) => Some(pool),
                 _ => None,
             };
+            if free == Some(Pool::Cookie) && Pool::Cookie.is_reserved(ours.value(&got)) {
+                // Our node asks for no acknowledgement here, so it must not get one either.
+                self.withheld.insert(kernel.value(want));
+            }
             let same = match free {
                 Some(pool) => self.pair(pool, kernel.value(want), ours.value(&got)),
                 None => a == b,

@@ -11,6 +11,8 @@ const LEFT: f64 = 64.0;
 const BOTTOM: f64 = 30.0;
 const TOP: f64 = 12.0;
 const RIGHT: f64 = 12.0;
+/// With more samples than this the line alone is drawn.
+const DOTS_MAX: usize = 60;
 /// Lines across a plot.
 const GRID: u32 = 4;
 
@@ -87,9 +89,11 @@ fn plot(page: &mut String, title: &str, series: &[Series], samples: &[Sample]) {
     }
     for i in 0..=GRID {
         let at = end * f64::from(i) / f64::from(GRID);
+        // The last one would leave the picture.
+        let anchor = if i == GRID { "end" } else { "middle" };
         let _ = writeln!(
             page,
-            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{} s</text>",
+            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{} s</text>",
             x(at),
             HEIGHT - 8.0,
             short(at)
@@ -99,6 +103,12 @@ fn plot(page: &mut String, title: &str, series: &[Series], samples: &[Sample]) {
         let points: Vec<String> =
             samples.iter().map(|p| format!("{:.1},{:.1}", x(p.at), y((s.value)(p)))).collect();
         let _ = writeln!(page, "<polyline class=\"l {class}\" points=\"{}\"/>", points.join(" "));
+        // Of a few samples, and of a single one, each is shown.
+        for p in samples.iter().filter(|_| samples.len() <= DOTS_MAX) {
+            let (x, y) = (x(p.at), y((s.value)(p)));
+            let _ =
+                write!(page, "<circle class=\"l {class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2\"/>");
+        }
     }
     page.push_str("</svg>\n");
 }

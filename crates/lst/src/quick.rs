@@ -303,8 +303,9 @@ fn conclude(
         Check::Discard => "data thrown away",
     };
     let nodes = plan.nids.len();
+    let servers = if nodes == 1 { "server" } else { "servers" };
     let title = format!(
-        "{took:.1} s, {nodes} servers, {concurrency} transfers of {size} bytes at a time each way, {check}"
+        "{took:.1} s, {nodes} {servers}, {concurrency} transfers of {size} bytes at a time each way, {check}"
     );
     let mut rows = Vec::new();
     for (name, test) in ["write", "read", "ping"].into_iter().zip(tests) {
