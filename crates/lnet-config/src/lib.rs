@@ -16,6 +16,7 @@ mod config;
 mod emit;
 mod export;
 mod import;
+mod json;
 mod legacy;
 mod lists;
 mod model;

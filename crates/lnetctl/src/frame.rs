@@ -14,6 +14,7 @@ use crate::args::{Args, Misuse};
 use crate::lctl;
 use crate::link::Link;
 use crate::report::INVALID;
+use crate::show::format::Format;
 use crate::table::{COMMANDS, Command, Entry};
 
 /// The version of the original whose commands and output these are: what scripts look at.
@@ -62,8 +63,10 @@ Without a command, commands are read from standard input, one a line.
 ";
 
 const USAGE: &str = "\
-usage: lnetctl [--socket PATH] [--strict-compat] [COMMAND [OPTIONS] [ARGUMENTS]]
+usage: lnetctl [--socket PATH] [--strict-compat] [--json] [--format NAME] [COMMAND [OPTIONS] [ARGUMENTS]]
 Without a command, commands are read from standard input, one a line.
+What a command shows has the layout of today's tools; '--format 2.15' and '--format documents' are
+older ones, '--json' is for programs. Both may also stand behind a command that shows something.
 'lnetctl help COMMAND' explains a command, 'lnetctl --list-commands' names them all.
 ";
 
@@ -110,6 +113,8 @@ fn program(program: &'static Program, args: impl IntoIterator<Item = OsString>) 
     session.program = program;
     session.strict = front.strict;
     session.net = front.net;
+    session.json = front.json;
+    session.format = front.format;
     session.explain = io::stderr().is_terminal();
     let ignore_errors = is_ignore_errors(&front.words);
     let code = if front.words.is_empty() || ignore_errors {
@@ -131,6 +136,8 @@ struct Front {
     socket: Option<PathBuf>,
     strict: bool,
     net: Option<Net>,
+    json: bool,
+    format: Format,
     words: Vec<String>,
 }
 
@@ -139,11 +146,23 @@ impl Front {
     fn parse(words: Vec<String>, has_net: bool) -> Result<Self, String> {
         let mut front = Self::default();
         let mut words = words.into_iter().peekable();
-        while let Some(word) =
-            words.next_if(|w| w.starts_with("--s") || (has_net && w.starts_with("--n")))
-        {
+        let ours = |w: &String| {
+            let begins = |begin: &&str| w.starts_with(begin);
+            if has_net {
+                ["--s", "--n"].iter().any(begins)
+            } else {
+                ["--s", "--j", "--f"].iter().any(begins)
+            }
+        };
+        while let Some(word) = words.next_if(ours) {
             match word.split_once('=').unwrap_or((&word, "")) {
                 ("--strict-compat", "") => front.strict = true,
+                ("--json", "") => front.json = true,
+                ("--format", name) => {
+                    let name =
+                        if word.contains('=') { Some(name.to_owned()) } else { words.next() };
+                    front.format = format_named(&name.unwrap_or_default())?;
+                }
                 ("--net", net) if has_net => {
                     let net = if word.contains('=') { Some(net.to_owned()) } else { words.next() };
                     let net = net.ok_or("--net needs a network such as tcp")?;
@@ -162,6 +181,11 @@ impl Front {
         front.words = words.collect();
         Ok(front)
     }
+}
+
+fn format_named(name: &str) -> Result<Format, String> {
+    Format::from_name(name)
+        .ok_or_else(|| format!("--format '{name}': expected default, 2.15 or documents"))
 }
 
 fn is_ignore_errors(words: &[String]) -> bool {
@@ -326,6 +350,53 @@ fn execute(session: &mut Session<'_>, command: &'static Command, words: &[String
     if matches!(words, [word] if word == "--help" || word == "-h") {
         return command.print_help(session, command.help_code);
     }
+    let before = (session.json, session.format);
+    let words = match layout(session, command, words) {
+        Ok(words) => words,
+        Err(complaint) => {
+            session.err_line(format_args!("lnetctl: {}: {complaint}", command.path));
+            return INVALID;
+        }
+    };
+    let code = execute_words(session, command, &words);
+    if shows(session, command) {
+        session.close_json();
+    }
+    (session.json, session.format) = before;
+    code
+}
+
+/// Whether the command prints a document that may have another layout. Those of `lctl` are texts.
+fn shows(session: &Session<'_>, command: &Command) -> bool {
+    core::ptr::eq(session.program, &LNETCTL) && command.shows()
+}
+
+/// `--json` and `--format NAME` go with every command that shows something; takes them out of its
+/// words.
+fn layout(
+    session: &mut Session<'_>,
+    command: &Command,
+    words: &[String],
+) -> Result<Vec<String>, String> {
+    if !shows(session, command) {
+        return Ok(words.to_vec());
+    }
+    let mut rest = Vec::with_capacity(words.len());
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        match word.split_once('=').unwrap_or((word, "")) {
+            ("--json", "") => session.json = true,
+            ("--format", name) if word.contains('=') => session.format = format_named(name)?,
+            ("--format", _) => {
+                session.format = format_named(words.next().map_or("", String::as_str))?;
+            }
+            _ => rest.push(word.clone()),
+        }
+    }
+    Ok(rest)
+}
+
+fn execute_words(session: &mut Session<'_>, command: &'static Command, words: &[String]) -> i32 {
     let args = match Args::parse(command.options, words) {
         Ok(args) => args,
         Err(misuse) => return misused(session, command, words, &misuse),
@@ -396,11 +467,14 @@ mod tests {
     fn options_before_the_command_name_the_socket_and_the_manner() {
         let front = |line: &str| Front::parse(words(line), false);
         let socket = Some(PathBuf::from("/x"));
-        let net = None;
-        let expected =
-            Front { socket: socket.clone(), strict: true, net, words: words("net show --socket") };
+        let expected = Front {
+            socket: socket.clone(),
+            strict: true,
+            words: words("net show --socket"),
+            ..Front::default()
+        };
         assert_eq!(front("--socket /x --strict-compat net show --socket"), Ok(expected));
-        let expected = Front { socket, strict: false, net, words: words("ping") };
+        let expected = Front { socket, words: words("ping"), ..Front::default() };
         assert_eq!(front("--socket=/x ping"), Ok(expected));
         assert!(front("--socket").is_err());
         assert!(front("--socket=").is_err());
@@ -410,5 +484,8 @@ mod tests {
         let lctl = Front::parse(words("--net tcp1 peer_list"), true).unwrap();
         assert_eq!((lctl.net, lctl.words), ("tcp1".parse().ok(), words("peer_list")));
         assert!(Front::parse(words("--net nonsense peer_list"), true).is_err());
+        let front_2_15 = front("--json --format 2.15 net show").unwrap();
+        assert_eq!((front_2_15.json, front_2_15.format), (true, Format::V2_15));
+        assert!(front("--format 3").is_err() && front("--jsonx").is_err());
     }
 }

@@ -32,3 +32,4 @@ pub use frame::{COMPATIBLE_WITH, lctl_main, main, run};
 pub use link::Link;
 pub use session::Session;
 pub use shell::man::page as manual;
+pub use show::format::Format;

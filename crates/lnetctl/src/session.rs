@@ -11,6 +11,8 @@ use crate::frame::{LCTL, LNETCTL, Program};
 
 use crate::shell::suggest::nearest;
 
+use crate::show::format::Format;
+
 /// One run of the program.
 pub struct Session<'a> {
     /// The node.
@@ -27,6 +29,12 @@ pub struct Session<'a> {
     pub(crate) net: Option<Net>,
     /// Whether a person reads standard error: error documents then say why in a comment.
     pub explain: bool,
+    /// How what is shown is laid out.
+    pub format: Format,
+    /// Whether it is shown as JSON, one line for each command.
+    pub json: bool,
+    /// What is to be shown as JSON when the command has ended: its top-level keys.
+    shown: Vec<(String, Tree)>,
 }
 
 impl<'a> Session<'a> {
@@ -40,6 +48,9 @@ impl<'a> Session<'a> {
             program: &LNETCTL,
             net: None,
             explain: false,
+            format: Format::Today,
+            json: false,
+            shown: Vec::new(),
         }
     }
 
@@ -61,7 +72,28 @@ impl<'a> Session<'a> {
     }
 
     pub(crate) fn print(&mut self, tree: &Tree, style: Style) {
-        self.out.push_str(&tree.render(style));
+        let tree = self.format.adapt(tree);
+        match tree {
+            Tree::Map(entries) if self.json => entries.into_iter().for_each(|e| self.collect(e)),
+            tree => self.out.push_str(&tree.render(self.format.style(style))),
+        }
+    }
+
+    /// A key of JSON may stand once: lists under one key become one.
+    fn collect(&mut self, (key, value): (String, Tree)) {
+        match (self.shown.iter_mut().find(|(there, _)| *there == key), value) {
+            (Some((_, Tree::List(items))), Tree::List(more)) => items.extend(more),
+            (Some((_, there)), value) => *there = value,
+            (None, value) => self.shown.push((key, value)),
+        }
+    }
+
+    /// A command that shows things as JSON has ended: writes them as one line.
+    pub(crate) fn close_json(&mut self) {
+        if self.json {
+            let shown = core::mem::take(&mut self.shown);
+            self.out_line(Tree::Map(shown).to_json());
+        }
     }
 
     pub(crate) fn out_line(&mut self, line: impl core::fmt::Display) {

@@ -53,6 +53,13 @@ impl Entry {
 }
 
 impl Command {
+    /// Whether what it prints is a document, which can have other layouts.
+    pub(crate) fn shows(&self) -> bool {
+        let last = self.path.rsplit(' ').next();
+        matches!(last, Some("show" | "list" | "export" | "ping" | "discover" | "recovery"))
+            || self.path == "import"
+    }
+
     /// What it is for and how it is called.
     pub(crate) fn help(&self) -> String {
         let (operands, _) = self.operands;

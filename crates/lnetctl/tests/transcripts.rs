@@ -7,6 +7,8 @@
 
 #[path = "transcripts/commands.rs"]
 mod commands;
+#[path = "transcripts/formats.rs"]
+mod formats;
 #[path = "transcripts/lctl.rs"]
 mod lctl;
 #[path = "transcripts/live.rs"]

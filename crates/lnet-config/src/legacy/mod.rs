@@ -57,3 +57,57 @@ fn rules(text: &str) -> impl Iterator<Item = &str> {
         .map(str::trim)
         .filter(|rule| !rule.is_empty())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Config;
+
+    #[test]
+    fn damaged_texts_are_read_or_refused_and_nothing_else() {
+        let seed = 0x5eed_1e9a;
+        println!("seed {seed:#x}");
+        let mut prng = lnet_types::Prng::new(seed);
+        let good = [
+            "tcp0(eth0,eth1),o2ib(ib0[0])[0,1]",
+            "tcp(eth0) 192.168.0.*; o2ib0 132.6.[1-3].[2-8/2] # x",
+            "tcp[1-3] 1 10.1.0.[1-4]@o2ib:0 fd00::1@tcp:1",
+            "options lnet networks=\"tcp(eth0)\" routes=\"o2ib 10.0.0.1@tcp\" \\\n lnet_retry_count=1\n\
+             options ksocklnd credits=8 tos=-1 conns_per_peer=2\noptions ko2iblnd timeout=10\n",
+        ];
+        let (mut read, mut refused) = (0, 0);
+        for run in 0..4000 {
+            let mut bytes = good[run % good.len()].as_bytes().to_vec();
+            for _ in 0..=prng.below(4) {
+                if bytes.is_empty() {
+                    break;
+                }
+                let at = prng.below(bytes.len() as u64) as usize;
+                match prng.below(3) {
+                    0 => bytes[at] = b"()[]{},;:#@=*-/. \n\"\\09tcp"[prng.below(25) as usize],
+                    1 => drop(bytes.remove(at)),
+                    _ => bytes.truncate(at),
+                }
+            }
+            let text = String::from_utf8_lossy(&bytes);
+            match parse_networks(&text) {
+                Ok(nets) => {
+                    read += 1;
+                    let shown: Vec<String> = nets.iter().map(ToString::to_string).collect();
+                    assert_eq!(parse_networks(&shown.join(",")), Ok(nets), "{text}");
+                }
+                Err(_) => refused += 1,
+            }
+            assert!(parse_routes(&text).map_or(0, |routes| routes.len()) <= ROUTES_MAX);
+            if let Ok(rules) = parse_ip2nets(&text) {
+                let _ = rules.choose(&[]);
+            }
+            if let Ok(all) = ModuleParameters::from_modprobe(&text) {
+                let yaml = all.to_config().to_yaml();
+                let again = Config::from_yaml(&yaml);
+                assert!(again.is_ok(), "{text}\n{yaml}\n{again:?}");
+            }
+        }
+        assert!(read > 50 && refused > 50, "{read} read, {refused} refused");
+    }
+}

@@ -105,9 +105,19 @@ const NO_GNI: &str = "this node has no Aries or Gemini driver";
 const NO_RPC: &str = "PtlRPC is not part of this node";
 const DIFFERENT: &str = "this node works differently inside";
 
-/// A number that fits.
+/// A number that fits, and that no tool prints as a negative one.
 fn put<T: TryFrom<i64>>(slot: &mut Option<T>, text: &str) -> Option<()> {
-    *slot = Some(T::try_from(parse_number(text)?).ok()?);
+    put_within(slot, text, i64::from(i32::MIN), i64::from(i32::MAX))
+}
+
+fn put_within<T: TryFrom<i64>>(
+    slot: &mut Option<T>,
+    text: &str,
+    least: i64,
+    most: i64,
+) -> Option<()> {
+    let value = parse_number(text).filter(|n| (least..=most).contains(n))?;
+    *slot = Some(T::try_from(value).ok()?);
     Some(())
 }
 
@@ -118,7 +128,8 @@ fn flag(slot: &mut Option<bool>, text: &str) -> Option<()> {
 
 /// Seconds, below 0 as good as none.
 fn seconds(slot: &mut Option<u32>, text: &str) -> Option<()> {
-    *slot = Some(u32::try_from(parse_number(text)?.max(0)).ok()?);
+    let value = parse_number(text)?.max(0);
+    *slot = Some(u32::try_from(value).ok().filter(|n| i32::try_from(*n).is_ok())?);
     Some(())
 }
 
@@ -187,8 +198,8 @@ const TABLE: &[(&str, &str, Meaning)] = &[
     ("ksocklnd", "peer_credits", Sock(|s, v| put(&mut s.peer_credits, v))),
     ("ksocklnd", "peer_buffer_credits", Sock(|s, v| put(&mut s.peer_buffer_credits, v))),
     ("ksocklnd", "peer_timeout", Sock(|s, v| seconds(&mut s.peer_timeout, v))),
-    ("ksocklnd", "conns_per_peer", Sock(|s, v| put(&mut s.conns_per_peer, v))),
-    ("ksocklnd", "tos", Sock(|s, v| put(&mut s.tos, v))),
+    ("ksocklnd", "conns_per_peer", Sock(|s, v| put_within(&mut s.conns_per_peer, v, 0, 127))),
+    ("ksocklnd", "tos", Sock(|s, v| put_within(&mut s.tos, v, -1, 255))),
     ("ksocklnd", "min_reconnectms", Sock(|s, v| put(&mut s.min_reconnectms, v))),
     ("ksocklnd", "max_reconnectms", Sock(|s, v| put(&mut s.max_reconnectms, v))),
     ("ksocklnd", "min_bulk", Sock(|s, v| put(&mut s.min_bulk, v))),
@@ -362,6 +373,10 @@ impl ModuleParameters {
                 };
             }
             Meaning::ConfigOnLoad => self.config_on_load = number()? != 0,
+            Tunable(name) if BUFFER_KEYS.iter().any(|(_, n)| *n == name) => match number()? {
+                n @ 0.. => self.setting(name, n),
+                _ => return Err(fail("expected 0 or more".to_owned())),
+            },
             Tunable(name) => self.setting(name, number()?),
             Inverted(name) => self.setting(name, i64::from(number()? == 0)),
             Sock(put) => {

@@ -24,6 +24,8 @@ const PEER_LEVEL: i64 = 3;
 pub(crate) fn export(session: &mut Session<'_>, _: &Command, args: &Args) -> i32 {
     let code = sections(session, args.has("backup"));
     let Some(path) = args.operands.first() else { return code };
+    session.close_json();
+    session.json = false;
     let text = core::mem::take(&mut session.out);
     match fs::write(path, text) {
         Ok(()) => code,

@@ -1,6 +1,7 @@
 //! Snapshots to the trees that are printed: key order and levels of lnetctl.md 4.
 
 pub(crate) mod fault;
+pub(crate) mod format;
 pub(crate) mod global;
 pub(crate) mod net;
 pub(crate) mod peer;

@@ -171,10 +171,12 @@ fn ni(item: &Node) -> NiSnapshot {
                 peer_buffer_credits: n(t, "peer_buffer_credits"),
                 credits: n(t, "credits"),
             },
-            lnd: get(item, "lnd tunables").map(|lnd| LndSnapshot::Sock {
-                conns_per_peer: n(Some(lnd), "conns_per_peer"),
-                timeout_s: n(Some(lnd), "timeout"),
-                tos: n(Some(lnd), "tos"),
+            lnd: get(item, "lnd tunables").filter(|lnd| lnd.value != Value::Null).map(|lnd| {
+                LndSnapshot::Sock {
+                    conns_per_peer: n(Some(lnd), "conns_per_peer"),
+                    timeout_s: n(Some(lnd), "timeout"),
+                    tos: n(Some(lnd), "tos"),
+                }
             }),
             dev_cpt: n(Some(item), "dev cpt"),
             cpts: cpts.unwrap_or_default(),
@@ -227,7 +229,7 @@ fn peers(node: &Node) -> Vec<PeerSnapshot> {
     let peer = |item: &Node| PeerSnapshot {
         sum: None,
         primary: nid(item, "primary nid"),
-        multi_rail: text(get(item, "Multi-Rail").expect("recorded")) == "true",
+        multi_rail: text(get(item, "Multi-Rail").expect("recorded")).eq_ignore_ascii_case("true"),
         state: n(Some(item), "peer state"),
         nis: items(get(item, "peer ni").expect("recorded")).iter().map(peer_ni).collect(),
     };
@@ -368,10 +370,12 @@ fn contacted(state: Option<&Node>, verb: &str, nids: &[Nid]) -> Vec<Contacted> {
         None => answers.next().map_or_else(
             || Err(AdminError::errno(Errno::EIO)),
             |item| {
-                let nids = items(get(item, "peer_ni").expect("recorded"));
+                let nids =
+                    items(get(item, "peer_ni").or_else(|| get(item, "peer ni")).expect("recorded"));
                 Ok(Contact {
                     primary: self::nid(item, "primary nid"),
-                    multi_rail: text(get(item, "Multi-Rail").expect("recorded")) == "true",
+                    multi_rail: text(get(item, "Multi-Rail").expect("recorded"))
+                        .eq_ignore_ascii_case("true"),
                     pid: 12345,
                     nids: nids.iter().map(|n| self::nid(n, "nid")).collect(),
                 })

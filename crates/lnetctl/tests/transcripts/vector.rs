@@ -19,7 +19,12 @@ pub(crate) struct Vector {
 impl Vector {
     /// The vector of that name.
     pub(crate) fn read(name: &str) -> Self {
-        let path = PathBuf::from(FIXTURES).join(format!("{name}.txt"));
+        Self::read_from(FIXTURES, name)
+    }
+
+    /// The vector of that name in another directory.
+    pub(crate) fn read_from(dir: &str, name: &str) -> Self {
+        let path = PathBuf::from(dir).join(format!("{name}.txt"));
         let text = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         Self::parse(name, &text).unwrap_or_else(|| panic!("{name}: not a vector"))
     }
@@ -67,8 +72,13 @@ impl Vector {
 
 /// The names of all vectors, sorted.
 pub(crate) fn names() -> Vec<String> {
-    let mut names: Vec<String> = fs::read_dir(FIXTURES)
-        .expect("fixtures/lnetctl")
+    names_in(FIXTURES)
+}
+
+/// Those in another directory.
+pub(crate) fn names_in(dir: &str) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(dir)
+        .expect("a directory of recordings")
         .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
         .filter_map(|name| name.strip_suffix(".txt").map(str::to_owned))
         .collect();
