@@ -294,6 +294,11 @@ impl Stack {
                     self.node.tx_recalled(self.now, msg);
                 }
             }
+            Output::Abandon { ni, rx, msg } => {
+                if let Some(n) = self.driver_of(ni) {
+                    self.drivers[n].driver.get_mut().abandon(rx, msg);
+                }
+            }
             Output::Release(region) => drop(self.mem.remove(region)),
         }
     }

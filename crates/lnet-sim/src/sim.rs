@@ -458,6 +458,8 @@ impl<F: Fabric> Sim<F> {
                 }
                 false
             }
+            // Here payload is in place in the moment in which its header is judged.
+            Output::Abandon { .. } => false,
             Output::Release(region) => {
                 self.hosts[n].mem.remove(region);
                 false

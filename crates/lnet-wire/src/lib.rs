@@ -13,6 +13,7 @@
 pub mod acceptor;
 mod error;
 pub mod hdr;
+pub mod mark;
 mod order;
 pub mod ping;
 pub mod selftest;

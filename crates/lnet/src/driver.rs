@@ -137,6 +137,11 @@ pub trait Driver {
         mem: &mut dyn Memory,
     );
 
+    /// Forgets the message `msg` whose payload it is reading, if it still is: the rest is read and
+    /// thrown away, and there is no [`Node::rx_done`]. A driver that never reports a message before
+    /// all of its payload is in place has nothing to forget.
+    fn abandon(&mut self, _rx: RxId, _msg: MsgId) {}
+
     /// Hands everything queued since the last flush to the transport, as much as it takes, and
     /// reports what is thereby complete.
     fn flush(&mut self, now: Instant, node: &mut Node, mem: &mut dyn Memory);

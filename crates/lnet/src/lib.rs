@@ -34,6 +34,7 @@ mod msg;
 mod node;
 mod notice;
 mod numa;
+mod once;
 mod ops;
 mod output;
 mod peer;

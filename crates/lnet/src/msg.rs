@@ -7,6 +7,7 @@ use lnet_types::{HealthStatus, Instant, MdId, NiId, Nid, PeerId, PeerNiId, Pid, 
 use lnet_wire::{Hdr, MsgType};
 use smallvec::SmallVec;
 
+use crate::once::{Copied, Numbered};
 use crate::output::Payload;
 use crate::router::forward::Transit;
 
@@ -80,6 +81,8 @@ pub(crate) struct RxSide {
     pub(crate) kind: MsgType,
     /// Whether it still counts as being received (S-87).
     pub(crate) committed: bool,
+    /// What it is among the numbered messages of its sender, until it is here.
+    pub(crate) copied: Option<Copied>,
 }
 
 /// What the message's event will say (M-36).
@@ -117,6 +120,8 @@ pub(crate) struct Msg {
     pub(crate) no_resend: bool,
     /// A recovery ping: exactly this NID, never again (H-46).
     pub(crate) recovery: bool,
+    /// Its number towards a peer that suppresses duplicates (DEC-6).
+    pub(crate) once: Option<Numbered>,
     /// Pairs that this message has been tried on (DEC-8).
     pub(crate) tried: SmallVec<[(NiId, PeerNiId); 2]>,
     /// How its last attempt failed.

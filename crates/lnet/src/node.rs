@@ -315,6 +315,7 @@ impl Node {
         });
         let now = self.clock(now);
         let before = self.tunables.discovery;
+        let suppressed = self.suppresses();
         let mut next = self.tunables.clone();
         next.set_all(changes)?;
         match (before != 0, next.discovery != 0) {
@@ -335,6 +336,9 @@ impl Node {
         }
         if self.tunables.rail_suspicion == 0 {
             self.trust_all();
+        }
+        if self.suppresses() != suppressed {
+            self.refresh_ping();
         }
         crate::send::explain::trim(&mut self.explained, self.tunables.explain_last);
         self.arm_checks(now);

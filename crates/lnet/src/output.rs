@@ -110,6 +110,16 @@ pub enum Output {
         /// Its name.
         msg: MsgId,
     },
+    /// Nobody wants the rest of this message any more: the driver reads on, but writes no more of it
+    /// to memory and does not report it ([`crate::Driver::abandon`]).
+    Abandon {
+        /// The interface it comes in on.
+        ni: NiId,
+        /// The driver's name for it.
+        rx: RxId,
+        /// The node's.
+        msg: MsgId,
+    },
     /// The node has no more use for a region that it was lent by [`crate::RouterMemory`].
     Release(RegionId),
 }
@@ -145,6 +155,10 @@ pub enum DropReason {
     NoPeer,
     /// A limit was reached.
     NoResources,
+    /// Another copy of it has been delivered (DEC-6).
+    Duplicate,
+    /// A further copy of a message that may have been delivered, as far as is known (DEC-6).
+    AncientCopy,
     /// It waited on a portal that is not lazy any more, or for an interface that is gone (M-41).
     NotLazy,
     /// The node is stopping.
@@ -168,6 +182,8 @@ impl DropReason {
             Self::Injected => "injected",
             Self::NoPeer => "no_peer",
             Self::NoResources => "no_resources",
+            Self::Duplicate => "duplicate",
+            Self::AncientCopy => "ancient_copy",
             Self::NotLazy => "not_lazy",
             Self::Stopping => "stopping",
         }

@@ -38,6 +38,10 @@ impl Node {
             return;
         };
         m.stage = Stage::Moving;
+        if outcome.is_ok() {
+            self.copy_arrived(msg);
+        }
+        let Some(m) = self.msgs.get(msg) else { return };
         match (m.role, outcome) {
             // Its end is the end of the REPLY (S-87).
             (Role::GetIn, Ok(_)) => self.reply(now, msg),
@@ -46,7 +50,11 @@ impl Node {
                 self.judge(now, msg, Ok(()));
                 self.complete(now, msg, Ok(()), bytes);
             }
-            (_, Err(fault)) => self.finish(now, msg, Err(fault)),
+            (_, Err(fault)) => {
+                if !self.withdraw(msg) {
+                    self.finish(now, msg, Err(fault));
+                }
+            }
         }
         self.settle(now);
     }
@@ -148,9 +156,15 @@ impl Node {
             return Verdict::Drop(DropReason::NoResources);
         }
         let kind = hdr.kind.msg_type();
-        let side = RxSide { ni: rx.ni, peer_ni, from: rx.from, id: rx.id, kind, committed: true };
+        let (ni, from, id) = (rx.ni, rx.from, rx.id);
+        let mut side = RxSide { ni, peer_ni, from, id, kind, committed: true, copied: None };
         if self.nis.get(rx.ni).is_some_and(|ni| ni.nid != hdr.dst) {
             return self.forward_in(now, side, hdr);
+        }
+        let hdr = &mut hdr.clone();
+        match self.sift(now, &rx, peer_ni, hdr) {
+            Ok(copied) => side.copied = copied,
+            Err(reason) => return Verdict::Drop(reason),
         }
         match hdr.kind {
             Kind::Put { portal, match_bits, offset, .. } => {
@@ -330,6 +344,7 @@ impl Node {
             retries: 0,
             no_resend: false,
             recovery: false,
+            once: None,
             tried: SmallVec::new(),
             failed: None,
             born: now,
@@ -351,6 +366,7 @@ impl Node {
             transit: None,
         });
         self.count_in(id);
+        self.copy_taken(id);
         self.set_deadline(now, id, side.ni);
         id
     }

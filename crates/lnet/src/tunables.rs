@@ -166,6 +166,8 @@ tunables! {
         "kept for compatibility: nothing consults it";
     response_tracking [""] 0 ..= 3, [3, 3, 3, 3, 3], Always,
         "whose responses are timed: 0 internal only, 1 GETs, 2 PUTs, 3 both";
+    suppress_duplicates [""] 0 ..= 1, [1, 1, 0, 0, 0], Always,
+        "whether peers of this kind may repeat messages that may have arrived, and are told so (DEC-6)";
     recovery_limit ["s"] 0 ..= I32, [0, 0, 0, 0, 0], Always,
         "how long after it was last heard from a peer is pinged for recovery; 0 for ever";
     max_recovery_ping_interval ["s"] 1 ..= I32, [5, 1, 900, 1, 900], Always,

@@ -202,6 +202,7 @@ pub fn node(input: &[u8]) {
                 Output::Send(t) => driver.push(t.msg),
                 Output::Resume { verdict: Verdict::Deliver { msg, .. }, .. } => receiving.push(msg),
                 Output::Resume { .. } => {}
+                Output::Abandon { msg, .. } => receiving.retain(|m| *m != msg),
                 Output::Release(_) => lender.out -= 1,
                 Output::Recall { msg, .. } => {
                     if let Some(at) = driver.iter().position(|m| *m == msg)

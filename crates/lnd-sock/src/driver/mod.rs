@@ -519,6 +519,10 @@ impl<S: Streams> Driver for SockDriver<S> {
         Self::resume(self, now, rx, verdict, node, mem);
     }
 
+    fn abandon(&mut self, rx: RxId, msg: MsgId) {
+        Self::abandon(self, rx, msg);
+    }
+
     fn flush(&mut self, now: Instant, node: &mut Node, mem: &mut dyn Memory) {
         Self::flush(self, now, node, mem);
     }

@@ -2,7 +2,7 @@
 //! payload goes. Large payloads are read straight into place.
 
 use lnet::{Rx, Verdict};
-use lnet_types::{Instant, Memory, RxId};
+use lnet_types::{Instant, Memory, MsgId, RxId};
 use lnet_wire::Hdr;
 use lnet_wire::sock::{FrameHdr, FrameType};
 use slotmap::{Key, KeyData};
@@ -350,6 +350,17 @@ impl<S: Streams> SockDriver<S> {
                 self.look_again(key);
             }
             Err(Broken { why, unread }) => self.close_conn(now, key, why, unread, up),
+        }
+    }
+
+    /// Throws the rest of a message away that is being read, and says no more of it.
+    pub fn abandon(&mut self, rx: RxId, msg: MsgId) {
+        let key = ConnKey::from(KeyData::from_ffi(rx.0));
+        let state = self.conns.get_mut(key).and_then(Conn::up_mut);
+        if let Some(inbound) = state.and_then(|state| state.inbound.as_mut())
+            && inbound.msg == Some(msg)
+        {
+            *inbound = Inbound::to_nowhere(inbound.cookie);
         }
     }
 

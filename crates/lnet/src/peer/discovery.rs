@@ -105,7 +105,7 @@ impl Node {
             && (f.contains(PeerFlags::FORCE_PUSH)
                 || (!f.contains(PeerFlags::NO_DISCOVERY)
                     && self.tunables.discovery != 0
-                    && peer.disc.acked_seq != self.ping_seq))
+                    && (peer.disc.acked_seq != self.ping_seq || self.wants_to_tell(peer))))
     }
 
     /// Asks for a peer to be discovered (D-11, D-13).
@@ -127,6 +127,9 @@ impl Node {
         if let Some(data) = peer.disc.data.take() {
             peer.flags |= PeerFlags::NIDS_UPTODATE;
             let at = self.process_data(now, id, &data);
+            let own = |e: &PingEntry| e.nid.is_loopback() || self.peers.owner(e.nid) == Some(at);
+            let owned = data.entries.iter().all(own);
+            self.open_session(id, at, owned);
             self.rehome_later();
             if let Some(peer) = self.peers.peers.get_mut(at) {
                 if peer.disc.phase == Phase::Idle {
@@ -243,6 +246,7 @@ impl Node {
         ));
         peer.disc.phase = Phase::Pushing(md);
         peer.disc.pushed_seq = seq;
+        let hdr_data = self.session_for_push(id);
         let op = Operation {
             md,
             src: src.filter(|nid| self.nis.values().any(|ni| ni.nid == *nid)),
@@ -251,7 +255,7 @@ impl Node {
             match_bits: PING_BITS,
             limits: Timeouts::default(),
             recovery: false,
-            verb: Verb::Put { ack: true, hdr_data: 0, offset: 0 },
+            verb: Verb::Put { ack: true, hdr_data, offset: 0 },
         };
         if let Err(e) = self.operate(now, op) {
             self.portals.mds.remove(md);
@@ -334,6 +338,7 @@ impl Node {
             peer.flags -= PeerFlags::NO_DISCOVERY;
         }
         self.learn_multi_rail(id, info.features);
+        self.note_ability(id, info.features);
         let Some(peer) = self.peers.peers.get_mut(id) else { return };
         // D-37
         if peer.is_mr() && primary_of(&info) == Some(peer.primary) {
@@ -526,6 +531,7 @@ impl Node {
             (EventKind::Ack, Ok(())) => {
                 peer.disc.acked_seq = peer.disc.pushed_seq;
                 peer.disc.phase = Phase::Due;
+                self.push_acknowledged(id);
                 self.work.push_back(Work::Discover(id));
             }
             (EventKind::Send | EventKind::Ack, Err(errno)) => {
@@ -566,6 +572,7 @@ impl Node {
             peer.flags |= PeerFlags::NO_DISCOVERY;
         }
         self.learn_multi_rail(id, info.features);
+        self.note_ability(id, info.features);
         let Some(peer) = self.peers.peers.get_mut(id) else { return };
         peer.flags -= PeerFlags::NIDS_UPTODATE;
         if cut {
@@ -574,6 +581,8 @@ impl Node {
         } else if peer.disc.data.as_ref().is_none_or(|old| info.seq > old.seq) {
             peer.disc.peer_seq = info.seq;
             peer.disc.data = Some(info);
+            let direct = event.sender == event.source.nid;
+            self.note_offer(id, event.hdr_data, event.target.pid, direct);
         }
         if peer_is_idle(self.peers.peers.get(id)) {
             self.request_discovery(id);

@@ -17,6 +17,7 @@ use smallvec::SmallVec;
 use crate::flap::Flaps;
 use crate::local::{HEALTH_MAX, NetTunables, Recovery};
 use crate::meter::MeterSlot;
+use crate::once::Once;
 use crate::policy::turn::{Grade, Turn};
 use crate::policy::{Mapping, Policy};
 use crate::router::Gateway;
@@ -70,6 +71,7 @@ pub(crate) struct Peer {
     /// Floor of the turns of its networks.
     pub(crate) net_floor: u64,
     pub(crate) disc: Discovery,
+    pub(crate) once: Once,
     pub(crate) locked_at: Instant,
     pub(crate) gateway: Gateway,
     /// Order of creation: listings go by it.
@@ -238,6 +240,7 @@ impl Peers {
             seq: 0,
             net_floor: 0,
             disc: Discovery::default(),
+            once: Once::default(),
             locked_at: Instant::ZERO,
             gateway: Gateway::default(),
             born,

@@ -21,7 +21,12 @@ impl Node {
         status: HealthStatus,
     ) -> bool {
         let Some(msg) = self.msgs.get(id) else { return false };
-        if msg.tx.is_none() || msg.recovery || msg.no_resend || !self.tunables.resends(status) {
+        if msg.tx.is_none() || msg.recovery || msg.no_resend {
+            return false;
+        }
+        // DEC-6: where nobody knows whether it arrived, the receiver must be able to tell.
+        let unsure = matches!(status, HealthStatus::NetworkTimeout | HealthStatus::RemoteTimeout);
+        if !self.tunables.resends(status) && !(unsure && self.can_repeat(msg)) {
             return false;
         }
         if !self.has_alternative(msg, peer_ni, status) {
@@ -33,6 +38,9 @@ impl Node {
         };
         if spent && limited {
             self.stats.failed_resends = self.stats.failed_resends.wrapping_add(1);
+        }
+        if unsure && !spent {
+            self.note_unsure(id);
         }
         !spent
     }

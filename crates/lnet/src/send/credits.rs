@@ -3,6 +3,9 @@
 
 use lnet_types::{Errno, Fault, HealthStatus, Instant, MsgId, NiId, Pid, ProcessId};
 
+use lnet_wire::Hdr;
+use lnet_wire::mark::Mark;
+
 use crate::Node;
 use crate::msg::{Msg, Role, Stage};
 use crate::node::Work;
@@ -97,6 +100,15 @@ impl Node {
         if let Some(fault) = self.fails_leaving(now, id) {
             return self.work.push_back(Work::Finish(id, Err(fault)));
         }
+        let mark = match self.mark_for(id) {
+            Ok(mark) => mark,
+            Err(fault) => {
+                if let Some(msg) = self.msgs.get_mut(id) {
+                    msg.no_resend = true;
+                }
+                return self.work.push_back(Work::Finish(id, Err(fault)));
+            }
+        };
         let Some(share) = self.msgs.get(id).map(|msg| self.attempt_time(msg)) else { return };
         let Some(msg) = self.msgs.get_mut(id) else { return };
         let Some(tx) = msg.tx else { return };
@@ -111,7 +123,7 @@ impl Node {
                 // S-64: a gateway's LNet is always the same process.
                 pid: if tx.routed { Pid::LUSTRE } else { msg.hop_pid },
             },
-            hdr: msg.hdr,
+            hdr: Hdr { dst_pid: mark.map_or(msg.hdr.dst_pid, Mark::pid), ..msg.hdr },
             payload: msg.payload.clone(),
             // DEC-9: never past the message's own deadline, which one that passes through has not.
             timeout: if msg.role == Role::Forward {
@@ -228,6 +240,7 @@ impl Node {
 
     /// Frees a message. The only place where one ceases to exist.
     pub(crate) fn discard(&mut self, id: MsgId) {
+        self.copy_lost(id);
         self.return_credits(id);
         self.return_transit(id);
         let Some(msg) = self.msgs.get(id) else { return };

@@ -182,6 +182,7 @@ impl Node {
             retries: 0,
             no_resend: false,
             recovery: op.recovery,
+            once: None,
             tried: SmallVec::new(),
             failed: None,
             born: now,
@@ -517,6 +518,7 @@ impl Node {
             msg.stage = Stage::Moving;
             msg.born = now;
             msg.retries = 0;
+            msg.once = None;
             msg.tried.clear();
         }
         self.launch(now, id);

@@ -104,6 +104,7 @@ impl Bench {
             match o {
                 crate::Output::Resume { rx, verdict, .. } => out.push((rx, verdict)),
                 crate::Output::Send(t) => self.w.held.push_back((0, t)),
+                crate::Output::Abandon { .. } => {}
                 crate::Output::Release(region) => self.w.hosts[0].released.push(region),
                 crate::Output::Recall { .. } => {}
             }

@@ -9,6 +9,7 @@ mod fault;
 mod forward;
 mod health;
 mod memory;
+mod once;
 mod policy;
 mod requirements;
 mod routing;

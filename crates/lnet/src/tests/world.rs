@@ -74,6 +74,8 @@ pub(crate) enum Fate {
     Lose,
     /// Stays in the driver until released.
     Hold,
+    /// This fault is reported at once, and so much later it arrives all the same.
+    Doubt(Fault, Duration),
 }
 
 type Decide = Box<dyn FnMut(&Transmit) -> Fate>;
@@ -85,6 +87,8 @@ struct InFlight {
     from_nid: Nid,
     t: Transmit,
     bytes: Vec<u8>,
+    /// What became of it was reported before it arrived.
+    reported: bool,
 }
 
 /// All nodes, the wire and the clock.
@@ -273,6 +277,8 @@ impl World {
                         h.node.tx_recalled(now, msg);
                     }
                 }
+                // Payload arrives at once here.
+                Output::Abandon { .. } => {}
                 Output::Release(region) => {
                     // Nobody may touch it any more.
                     h.mem.0[region.0 as usize] = Vec::new();
@@ -309,6 +315,15 @@ impl World {
             Fate::Fail(fault) => self.hosts[i].node.tx_done(self.now, t.msg, Err(fault)),
             Fate::Lose => self.hosts[i].node.tx_done(self.now, t.msg, Ok(())),
             Fate::Hold => self.held.push_back((i, t)),
+            Fate::Doubt(fault, later) => {
+                let msg = t.msg;
+                self.fly(i, t);
+                if let Some(copy) = self.flying.last_mut() {
+                    copy.at += later;
+                    copy.reported = true;
+                }
+                self.hosts[i].node.tx_done(self.now, msg, Err(fault));
+            }
         }
     }
 
@@ -322,7 +337,15 @@ impl World {
         self.seq += 1;
         let from_nid = h.nids[&t.ni];
         let at = self.now + self.latency;
-        self.flying.push(InFlight { at, seq: self.seq, from: i, from_nid, t, bytes });
+        self.flying.push(InFlight {
+            at,
+            seq: self.seq,
+            from: i,
+            from_nid,
+            t,
+            bytes,
+            reported: false,
+        });
     }
 
     /// Lets the oldest held message go.
@@ -336,7 +359,9 @@ impl World {
         let dst = f.t.to.nid;
         let to = self.hosts.iter().position(|h| h.alive && h.nids.values().any(|n| *n == dst));
         // The sender's driver sees the bytes gone when they have gone.
-        self.hosts[f.from].node.tx_done(now, f.t.msg, Ok(()));
+        if !f.reported {
+            self.hosts[f.from].node.tx_done(now, f.t.msg, Ok(()));
+        }
         let Some(to) = to else { return };
         let ni = *self.hosts[to].nids.iter().find(|(_, n)| **n == dst).unwrap().0;
         let id = RxId(f.seq);

@@ -1,0 +1,366 @@
+//! Each message once (DEC-6): nodes of this kind agree to number the messages between them, so that
+//! the receiver can tell a repeated copy from a new message, and the sender may repeat what it does
+//! not know the fate of. `docs/duplicates.md` has the whole; the mark's bits are in
+//! `lnet_wire::mark`, what a receiver remembers in `window.rs`.
+//!
+//! ```text
+//!   A   ping ──────────────────────► B     B's data say that it can
+//!   A   push, with A's session ────► B     B opens a window for that session
+//!   A   ◄───────────────────── ACK   B     from here on A marks what it sends directly to B
+//! ```
+//!
+//! Towards anybody else, and on the way through routers, nothing differs.
+
+pub(crate) mod window;
+
+use std::collections::VecDeque;
+
+use lnet_types::{Errno, Fault, HealthStatus, Instant, MsgId, PeerId, PeerNiId, Pid};
+use lnet_wire::mark::Mark;
+use lnet_wire::ping::Features;
+use lnet_wire::{Hdr, Kind};
+
+use crate::msg::{Msg, Role, Stage};
+use crate::output::{DropReason, Output, Verdict};
+use crate::peer::{Peer, PeerFlags};
+use crate::portal::RESERVED_PORTAL;
+use crate::send::is_internal;
+use crate::{MdOptions, Node, Rx};
+use window::{Judgement, Window};
+
+/// Sessions of one peer that are remembered: the present one, and the one before, of which copies may
+/// still come.
+const SESSIONS_MAX: usize = 2;
+
+/// What a node keeps for each peer about copies.
+#[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Once {
+    /// Its ping data say that it suppresses duplicates.
+    able: bool,
+    /// The push on its way tells it our session.
+    telling: bool,
+    /// It knows our session.
+    told: bool,
+    /// We have asked it for its session.
+    asked: bool,
+    /// The number of our next message to it. Never goes back: a session has each number once.
+    next: u64,
+    /// Its sessions, newest first.
+    windows: VecDeque<Window>,
+    /// The session that a push has brought whose data are not merged yet.
+    offered: Option<(u64, Mark)>,
+}
+
+/// What a message of ours is to its receiver.
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Numbered {
+    session: u64,
+    seq: u64,
+    /// An earlier copy may have arrived.
+    unsure: bool,
+}
+
+/// What a message that has arrived is in the session of its sender.
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Copied {
+    peer: PeerId,
+    session: u64,
+    n: u64,
+    again: bool,
+}
+
+impl Node {
+    /// Whether this node offers to suppress duplicates.
+    pub(crate) fn suppresses(&self) -> bool {
+        self.tunables.suppress_duplicates != 0 && self.tunables.discovery != 0
+    }
+
+    /// The name of our session towards a peer: another one after a restart, and for a record of the
+    /// peer that was made anew. Never 0.
+    fn session_of(&self, peer: &Peer) -> u64 {
+        self.cookie.wrapping_add(peer.born << 30).max(1)
+    }
+
+    // ---- agreeing ----
+
+    /// A peer's data have come, by ping or push.
+    pub(crate) fn note_ability(&mut self, id: PeerId, features: Features) {
+        let able = self.suppresses() && features.contains(Features::SUPPRESSES);
+        let Some(peer) = self.peers.peers.get_mut(id) else { return };
+        peer.once.able = able;
+        peer.once.told &= able;
+    }
+
+    /// Whether a peer is to be told our session.
+    pub(crate) fn wants_to_tell(&self, peer: &Peer) -> bool {
+        self.suppresses() && peer.once.able && !peer.once.told && self.is_next_door(peer)
+    }
+
+    /// Whether a peer is on a network of ours: what passes through routers bears no mark, because
+    /// they read where it would stand.
+    fn is_next_door(&self, peer: &Peer) -> bool {
+        peer.nets.iter().any(|theirs| self.nets.iter().any(|ours| ours.net == theirs.net))
+    }
+
+    /// What the `hdr_data` of a push to `id` are: our session, or 0.
+    pub(crate) fn session_for_push(&mut self, id: PeerId) -> u64 {
+        let Some(peer) = self.peers.peers.get(id) else { return 0 };
+        let session = self.session_of(peer);
+        let telling = self.suppresses() && peer.once.able && self.is_next_door(peer);
+        if let Some(peer) = self.peers.peers.get_mut(id) {
+            peer.once.telling = telling;
+        }
+        if telling { session } else { 0 }
+    }
+
+    /// A peer has acknowledged our push.
+    pub(crate) fn push_acknowledged(&mut self, id: PeerId) {
+        if let Some(peer) = self.peers.peers.get_mut(id) {
+            peer.once.told |= core::mem::take(&mut peer.once.telling);
+        }
+    }
+
+    /// A push from a peer has come, which may bring a session with it.
+    pub(crate) fn note_offer(&mut self, id: PeerId, session: u64, target: Pid, direct: bool) {
+        let suppresses = self.suppresses();
+        let Some(peer) = self.peers.peers.get_mut(id) else { return };
+        let Some(mark) = Mark::of(target).filter(|_| direct && suppresses && session != 0) else {
+            return;
+        };
+        if mark.again {
+            // It has no session of ours.
+            peer.once.told = false;
+        }
+        peer.once.offered = Some((session, mark));
+    }
+
+    /// The data of a push have been merged into `id`, and `owned` tells whether all NIDs in them are
+    /// now that peer's. A sender whose NIDs belong to several peers here, by configuration, gets no
+    /// window: its copies could not be told apart.
+    pub(crate) fn open_session(&mut self, from: PeerId, id: PeerId, owned: bool) {
+        let offered = self.peers.peers.get_mut(from).and_then(|p| p.once.offered.take());
+        let Some((session, mark)) = offered else { return };
+        let Some(peer) = self.peers.peers.get_mut(id) else { return };
+        if !owned {
+            tracing::warn!(peer = %peer.primary, "not all its NIDs are its own here: copies of its messages are refused");
+            peer.once.windows.clear();
+            return;
+        }
+        if peer.once.windows.front().is_none_or(|w| w.session() != session) {
+            peer.once.windows.push_front(Window::new(session, mark));
+            peer.once.windows.truncate(SESSIONS_MAX);
+        }
+        peer.once.asked = false;
+        if self.peers.peers.get(id).is_some_and(|p| self.wants_to_tell(p)) {
+            self.request_discovery(id);
+        }
+    }
+
+    // ---- sending ----
+
+    /// The mark that a message bears on this attempt, if any.
+    ///
+    /// # Errors
+    /// A copy may have arrived, and this attempt could not be told from it.
+    pub(crate) fn mark_for(&mut self, id: MsgId) -> Result<Option<Mark>, Fault> {
+        let Some(msg) = self.msgs.get(id) else { return Ok(None) };
+        if !self.suppresses() && msg.once.is_none() {
+            return Ok(None);
+        }
+        let peer = self.direct_peer(msg);
+        let pushes = matches!(msg.hdr.kind, Kind::Put { hdr_data, .. } if hdr_data != 0);
+        let internal = msg.role == Role::Request && is_internal(&msg.hdr.kind);
+        let before = msg.once;
+        if let Some((peer_id, peer)) = peer {
+            let session = self.session_of(peer);
+            let once = &peer.once;
+            if internal {
+                let mark = Mark::new(session, once.next, once.windows.is_empty());
+                return Ok((pushes && once.telling).then_some(mark));
+            }
+            if let Some(Numbered { seq, unsure, .. }) =
+                before.filter(|n| once.able && n.session == session)
+            {
+                return Ok(Some(Mark::new(session, seq, unsure)));
+            }
+            if once.able && once.told && peer.disc.acked_seq == self.ping_seq && !is_unsure(before)
+            {
+                let seq = once.next;
+                if let Some(peer) = self.peers.peers.get_mut(peer_id) {
+                    peer.once.next += 1;
+                }
+                if let Some(msg) = self.msgs.get_mut(id) {
+                    msg.once = Some(Numbered { session, seq, unsure: false });
+                }
+                return Ok(Some(Mark::new(session, seq, false)));
+            }
+        }
+        if is_unsure(before) && !self.tunables.resends(HealthStatus::NetworkTimeout) {
+            return Err(Fault::new(HealthStatus::Ok, Errno::ETIMEDOUT));
+        }
+        if let Some(msg) = self.msgs.get_mut(id) {
+            msg.once = None;
+        }
+        Ok(None)
+    }
+
+    /// The peer that a message goes to without anybody between.
+    fn direct_peer(&self, msg: &Msg) -> Option<(PeerId, &Peer)> {
+        let tx = msg.tx.filter(|tx| !tx.routed && msg.role != Role::Forward)?;
+        if msg.hop_pid != Pid::LUSTRE || msg.hdr.dst_pid != Pid::LUSTRE {
+            return None;
+        }
+        let id = self.peers.nis.get(tx.peer_ni?)?.peer;
+        Some((id, self.peers.peers.get(id)?))
+    }
+
+    /// Whether the receiver of a message can tell another copy of it from a new message.
+    pub(crate) fn can_repeat(&self, msg: &Msg) -> bool {
+        let Some(numbered) = msg.once else { return false };
+        let peer = self.peers.owner(msg.hdr.dst).and_then(|p| self.peers.peers.get(p));
+        peer.is_some_and(|peer| {
+            peer.once.able
+                && peer.once.told
+                && self.session_of(peer) == numbered.session
+                // Far from where numbers begin anew.
+                && peer.once.next - numbered.seq < u64::from(Mark::SEQS / 4)
+        })
+    }
+
+    /// The next copy of a message may not be the first to arrive.
+    pub(crate) fn note_unsure(&mut self, id: MsgId) {
+        if let Some(numbered) = self.msgs.get_mut(id).and_then(|m| m.once.as_mut()) {
+            numbered.unsure = true;
+        }
+    }
+
+    // ---- receiving ----
+
+    /// Judges a message for us that may be a copy, and makes its header an ordinary one.
+    ///
+    /// # Errors
+    /// It is a copy, or may be.
+    pub(crate) fn sift(
+        &mut self,
+        now: Instant,
+        rx: &Rx,
+        peer_ni: Option<PeerNiId>,
+        hdr: &mut Hdr,
+    ) -> Result<Option<Copied>, DropReason> {
+        let Some(mark) = Mark::of(hdr.dst_pid).filter(|_| hdr.src == rx.from) else {
+            return Ok(None);
+        };
+        let Some(id) = peer_ni.and_then(|n| self.peers.nis.get(n)).map(|n| n.peer) else {
+            return Ok(None);
+        };
+        // A push bears the mark for its receiver to read, and may come as often as it likes.
+        if matches!(hdr.kind, Kind::Put { portal: RESERVED_PORTAL, .. }) {
+            return Ok(None);
+        }
+        hdr.dst_pid = Pid::LUSTRE;
+        let Some(peer) = self.peers.peers.get(id) else { return Ok(None) };
+        let Some(window) = peer.once.windows.iter().find(|w| mark.is_of(w.session())) else {
+            self.ask_for_session(id);
+            // There is one first copy of each message, so that is no duplicate.
+            return if mark.again { Err(DropReason::AncientCopy) } else { Ok(None) };
+        };
+        let (session, n, again) = (window.session(), window.number(mark), mark.again);
+        match window.judge(n, again) {
+            Judgement::Deliver => {}
+            Judgement::Replace(old) => self.give_up(now, old),
+            Judgement::Duplicate => return Err(DropReason::Duplicate),
+            Judgement::Ancient => return Err(DropReason::AncientCopy),
+        }
+        Ok(Some(Copied { peer: id, session, n, again }))
+    }
+
+    /// A sender marks its messages, and we know nothing of it: we have restarted, or forgotten it.
+    /// Asked once; what the peer makes of that is its affair.
+    fn ask_for_session(&mut self, id: PeerId) {
+        let suppresses = self.suppresses();
+        let Some(peer) = self.peers.peers.get_mut(id) else { return };
+        if suppresses && !core::mem::replace(&mut peer.once.asked, true) {
+            peer.flags |= PeerFlags::FORCE_PUSH;
+            self.request_discovery(id);
+        }
+    }
+
+    fn window_of(&mut self, copied: Copied) -> Option<&mut Window> {
+        let peer = self.peers.peers.get_mut(copied.peer)?;
+        peer.once.windows.iter_mut().find(|w| w.session() == copied.session)
+    }
+
+    /// A copy has been taken as `id`: its payload is to come.
+    pub(crate) fn copy_taken(&mut self, id: MsgId) {
+        let Some(copied) = self.msgs.get(id).and_then(|m| m.rx?.copied) else { return };
+        if let Some(window) = self.window_of(copied) {
+            window.take(copied.n, copied.again, id);
+        }
+    }
+
+    /// It is here, whole.
+    pub(crate) fn copy_arrived(&mut self, id: MsgId) {
+        let rx = self.msgs.get_mut(id).and_then(|m| m.rx.as_mut());
+        let Some(copied) = rx.and_then(|rx| rx.copied.take()) else { return };
+        if let Some(window) = self.window_of(copied) {
+            window.arrived(copied.n, id);
+        }
+    }
+
+    /// It ends without having arrived.
+    pub(crate) fn copy_lost(&mut self, id: MsgId) {
+        let rx = self.msgs.get_mut(id).and_then(|m| m.rx.as_mut());
+        let Some(copied) = rx.and_then(|rx| rx.copied.take()) else { return };
+        if let Some(window) = self.window_of(copied) {
+            window.reopen(copied.n, id);
+        }
+    }
+
+    /// Ends a message that is still arriving, because another copy of it has come.
+    fn give_up(&mut self, now: Instant, id: MsgId) {
+        let Some(msg) = self.msgs.get(id) else { return };
+        let (Some(rx), stage) = (msg.rx, msg.stage) else { return };
+        if stage == Stage::Deferred {
+            for portal in 0..lnet_wire::PORTALS {
+                self.portals.take_delayed(portal, |d| d.msg == id);
+            }
+            let verdict = Verdict::Drop(DropReason::Duplicate);
+            self.outputs.push_back(Output::Resume { ni: rx.ni, rx: rx.id, verdict });
+            return self.discard(id);
+        }
+        self.outputs.push_back(Output::Abandon { ni: rx.ni, rx: rx.id, msg: id });
+        if !self.withdraw(id) {
+            self.finish(now, id, Err(Fault::new(HealthStatus::Ok, Errno::EIO)));
+        }
+    }
+
+    /// Takes back that a message was matched, as if it had never come: its sender numbers its
+    /// messages, so another copy of it finds the descriptor as it was. False if that is not possible,
+    /// or not to be expected.
+    pub(crate) fn withdraw(&mut self, id: MsgId) -> bool {
+        let Some(msg) = self.msgs.get(id) else { return false };
+        if msg.rx.is_none_or(|rx| rx.copied.is_none()) {
+            return false;
+        }
+        let (ev, stage) = (msg.ev, msg.stage);
+        let Some(md) = msg.md.and_then(|md| self.portals.mds.get_mut(md)) else { return false };
+        if md.zombie || md.aborted || stage == Stage::Deferred {
+            return false;
+        }
+        if md.place.is_some() && !md.options.contains(MdOptions::MANAGE_REMOTE) {
+            // Others may have been put behind it.
+            if md.offset != ev.offset + u64::from(ev.mlength) {
+                return false;
+            }
+            md.offset = ev.offset;
+        }
+        md.refs = md.refs.saturating_sub(1);
+        md.threshold = md.threshold.map(|t| t.saturating_add(1));
+        self.discard(id);
+        true
+    }
+}
+
+fn is_unsure(numbered: Option<Numbered>) -> bool {
+    numbered.is_some_and(|n| n.unsure)
+}

@@ -1,0 +1,295 @@
+//! What a receiver remembers of one session of a sender: which messages have arrived, so that none is
+//! delivered twice. Pure; the node's part is in `once/mod.rs`.
+//!
+//! Numbers go up by one per message. Nearly all arrive, nearly in order, so what is remembered is
+//! what has *not* arrived: gaps between `floor` and `next`.
+//!
+//! ```text
+//!   ancient │ floor        gap        gap   next │ not seen yet
+//!  ─────────┴──────────────[··]──────[·]─────────┴─────────────►
+//! ```
+//!
+//! Two facts make a bounded memory enough. A sender makes one first copy of a message (`again` false)
+//! and marks every further one. So a first copy can only be a duplicate if a further copy came before
+//! it, and of those the window keeps a list of its own; and a further copy of which the window does
+//! not know any more can be refused, because its sender will hear of it.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use lnet_types::MsgId;
+use lnet_wire::mark::Mark;
+
+/// Runs of missing messages that are remembered per session. What a stalled rail holds is missing
+/// message by message where rails take turns: as many as a socket's buffer holds of a few KiB each.
+pub(crate) const GAPS_MAX: usize = 1024;
+/// Further copies that are remembered per session.
+pub(crate) const AGAIN_MAX: usize = 1024;
+
+/// What is to be done with a copy that has arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Judgement {
+    /// Nothing speaks against it.
+    Deliver,
+    /// An earlier copy is still arriving, perhaps for ever: this one takes its place.
+    Replace(MsgId),
+    /// It has been delivered, or is being delivered.
+    Duplicate,
+    /// Whether it has been delivered is not known any more.
+    Ancient,
+}
+
+/// One session of one sender.
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Window {
+    session: u64,
+    floor: u64,
+    next: u64,
+    /// Runs `from..to` that have not arrived, in order, all between `floor` and `next`.
+    gaps: VecDeque<(u64, u64)>,
+    /// Messages that were delivered by a further copy.
+    again: BTreeSet<u64>,
+    /// First copies of messages below this, and below `floor`, may be duplicates.
+    deaf: u64,
+    /// Messages whose payload is arriving, or that wait for a buffer.
+    arriving: BTreeMap<u64, MsgId>,
+}
+
+impl Window {
+    /// The window of a session whose next message is that of `start`.
+    pub(crate) fn new(session: u64, start: Mark) -> Self {
+        // Far from 0, so that messages from before the start have numbers too.
+        let next = start.seq_near(1 << 40);
+        Self {
+            session,
+            floor: next,
+            next,
+            gaps: VecDeque::new(),
+            again: BTreeSet::new(),
+            deaf: 0,
+            arriving: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn session(&self) -> u64 {
+        self.session
+    }
+
+    /// The number of a marked message.
+    pub(crate) fn number(&self, mark: Mark) -> u64 {
+        mark.seq_near(self.next)
+    }
+
+    /// What is to be done with a copy of message `n`.
+    pub(crate) fn judge(&self, n: u64, again: bool) -> Judgement {
+        if let Some(&msg) = self.arriving.get(&n) {
+            return if again { Judgement::Replace(msg) } else { Judgement::Duplicate };
+        }
+        if n >= self.next || self.gap_of(n).is_some() {
+            Judgement::Deliver
+        } else if n >= self.floor || (!again && self.again.contains(&n)) {
+            Judgement::Duplicate
+        } else if again || n < self.deaf {
+            Judgement::Ancient
+        } else {
+            Judgement::Deliver
+        }
+    }
+
+    /// A copy that was judged fit is taken, as `msg`.
+    pub(crate) fn take(&mut self, n: u64, again: bool, msg: MsgId) {
+        self.arriving.insert(n, msg);
+        if again {
+            self.again.insert(n);
+            if self.again.len() > AGAIN_MAX
+                && let Some(oldest) = self.again.pop_first()
+            {
+                self.deaf = self.deaf.max(oldest + 1);
+            }
+        }
+        if n >= self.next {
+            if n > self.next {
+                self.gaps.push_back((self.next, n));
+            }
+            self.next = n + 1;
+        } else if let Some(i) = self.gap_of(n)
+            && let Some((from, to)) = self.gaps.remove(i)
+        {
+            let parts = [(n + 1, to), (from, n)];
+            for part in parts.into_iter().filter(|(from, to)| from < to) {
+                self.gaps.insert(i, part);
+            }
+        }
+        self.forget();
+    }
+
+    /// A message that was taken as `msg` has arrived whole.
+    pub(crate) fn arrived(&mut self, n: u64, msg: MsgId) {
+        if self.arriving.get(&n) == Some(&msg) {
+            self.arriving.remove(&n);
+        }
+    }
+
+    /// A message that was taken as `msg` has not arrived after all: another copy may.
+    pub(crate) fn reopen(&mut self, n: u64, msg: MsgId) {
+        if self.arriving.get(&n) != Some(&msg) {
+            return;
+        }
+        self.arriving.remove(&n);
+        self.again.remove(&n);
+        if n >= self.floor {
+            let at = self.gaps.iter().position(|g| g.0 > n).unwrap_or(self.gaps.len());
+            self.gaps.insert(at, (n, n + 1));
+            self.forget();
+        }
+    }
+
+    fn gap_of(&self, n: u64) -> Option<usize> {
+        let i = self.gaps.partition_point(|&(_, to)| to <= n);
+        self.gaps.get(i).is_some_and(|&(from, _)| from <= n).then_some(i)
+    }
+
+    /// Keeps the memory within its bounds: the oldest gap goes.
+    fn forget(&mut self) {
+        while self.gaps.len() > GAPS_MAX {
+            if let Some((_, to)) = self.gaps.pop_front() {
+                self.floor = to;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use lnet_types::{MsgId, Prng};
+    use slotmap::KeyData;
+
+    use super::*;
+
+    fn msg(n: u64) -> MsgId {
+        MsgId::from(KeyData::from_ffi(n + 1))
+    }
+
+    fn window() -> (Window, u64) {
+        let w = Window::new(7, Mark::new(7, 5, false));
+        let start = w.next;
+        (w, start)
+    }
+
+    /// Takes a whole copy if it is to be delivered.
+    fn copy(w: &mut Window, n: u64, again: bool) -> Judgement {
+        let judgement = w.judge(n, again);
+        if judgement == Judgement::Deliver {
+            w.take(n, again, msg(n));
+            w.arrived(n, msg(n));
+        }
+        judgement
+    }
+
+    #[test]
+    fn each_message_is_delivered_once_in_whatever_order_its_copies_come() {
+        let (mut w, s) = window();
+        for n in [0, 1, 5, 3, 4, 2] {
+            assert_eq!(copy(&mut w, s + n, false), Judgement::Deliver, "{n}");
+        }
+        for n in 0..6 {
+            assert_eq!(copy(&mut w, s + n, true), Judgement::Duplicate, "{n}");
+        }
+        assert_eq!(copy(&mut w, s + 9, true), Judgement::Deliver);
+        assert_eq!(copy(&mut w, s + 9, false), Judgement::Duplicate, "the first copy comes last");
+        assert_eq!(w.gaps, [(s + 6, s + 9)]);
+    }
+
+    #[test]
+    fn before_the_session_first_copies_pass_and_further_ones_do_not() {
+        let (mut w, s) = window();
+        assert_eq!(copy(&mut w, s - 3, false), Judgement::Deliver);
+        assert_eq!(copy(&mut w, s - 2, true), Judgement::Ancient);
+    }
+
+    #[test]
+    fn a_further_copy_takes_the_place_of_one_that_is_still_arriving() {
+        let (mut w, s) = window();
+        w.take(s, false, msg(1));
+        assert_eq!(w.judge(s, false), Judgement::Duplicate);
+        assert_eq!(w.judge(s, true), Judgement::Replace(msg(1)));
+        w.reopen(s, msg(1));
+        w.take(s, true, msg(2));
+        w.reopen(s, msg(1));
+        assert_eq!(w.judge(s, true), Judgement::Replace(msg(2)), "a late report changes nothing");
+        w.arrived(s, msg(2));
+        assert_eq!(w.judge(s, true), Judgement::Duplicate);
+    }
+
+    #[test]
+    fn beyond_its_bounds_a_window_refuses_what_it_can_not_know() {
+        let (mut w, s) = window();
+        for n in 0..=2 * GAPS_MAX as u64 + 2 {
+            assert_eq!(copy(&mut w, s + 2 * n, false), Judgement::Deliver);
+        }
+        assert_eq!(w.gaps.len(), GAPS_MAX);
+        assert_eq!(copy(&mut w, s + 1, true), Judgement::Ancient);
+        assert_eq!(copy(&mut w, s + 1, false), Judgement::Deliver, "there is one first copy");
+        for n in 0..=AGAIN_MAX as u64 {
+            let next = w.next;
+            assert_eq!(copy(&mut w, next, true), Judgement::Deliver, "{n}");
+        }
+        assert_eq!(w.again.len(), AGAIN_MAX);
+        assert_eq!(copy(&mut w, s + 3, false), Judgement::Ancient, "forgotten on both lists");
+    }
+
+    /// Against a model that remembers everything: nothing twice, and what is refused as a duplicate
+    /// has been delivered.
+    #[test]
+    fn random_copies_are_delivered_at_most_once_and_refused_with_reason() {
+        for seed in 1..=200 {
+            let mut rng = Prng::new(seed);
+            let (mut w, s) = window();
+            let spread = [4, 40, 4000][rng.below(3) as usize];
+            // Per message: has its first copy been made; how often delivered; what is arriving.
+            let mut made: BTreeMap<u64, (bool, u32)> = BTreeMap::new();
+            let mut arriving: Vec<(u64, MsgId)> = Vec::new();
+            let mut name = 0;
+            for step in 0..6000 {
+                if !arriving.is_empty() && rng.below(3) == 0 {
+                    let (n, id) = arriving.swap_remove(rng.below(arriving.len() as u64) as usize);
+                    if rng.below(4) == 0 {
+                        w.reopen(n, id);
+                    } else {
+                        w.arrived(n, id);
+                        made.entry(n).or_default().1 += 1;
+                    }
+                    continue;
+                }
+                let n = s + (step + rng.below(spread)).saturating_sub(rng.below(spread));
+                let again = rng.below(3) == 0;
+                let state = made.entry(n).or_default();
+                if !again && core::mem::replace(&mut state.0, true) {
+                    continue;
+                }
+                let delivered = state.1;
+                match w.judge(n, again) {
+                    Judgement::Deliver => assert_eq!(delivered, 0, "seed {seed}: {n} twice"),
+                    Judgement::Replace(old) => {
+                        let at = arriving.iter().position(|a| *a == (n, old));
+                        arriving.swap_remove(at.unwrap_or_else(|| panic!("seed {seed}: {n}")));
+                        w.reopen(n, old);
+                    }
+                    Judgement::Duplicate => {
+                        let busy = arriving.iter().any(|a| a.0 == n);
+                        assert!(delivered == 1 || busy, "seed {seed}: {n} was never delivered");
+                        continue;
+                    }
+                    Judgement::Ancient => continue,
+                }
+                name += 1;
+                w.take(n, again, msg(name));
+                arriving.push((n, msg(name)));
+            }
+            assert!(made.values().all(|(_, times)| *times <= 1), "seed {seed}");
+            assert!(w.gaps.len() <= GAPS_MAX && w.again.len() <= AGAIN_MAX);
+            assert_eq!(w.arriving.len(), arriving.len(), "seed {seed}");
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! Each message once: nodes that number their messages (DEC-6), under loss, doubt and restarts.
+
+use std::collections::BTreeMap;
+
+use core::time::Duration;
+
+use lnet_types::{Errno, Fault, HealthStatus, Pid, Prng};
+use lnet_wire::Kind;
+use lnet_wire::mark::Mark;
+
+use super::world::{Fate, PT, World, nid};
+use crate::{DropReason, EventKind, NodeConfig, Profile, Tunables};
+
+const A: [&str; 2] = ["10.77.0.2@tcp", "10.77.1.2@tcp"];
+const B: [&str; 2] = ["10.77.0.3@tcp", "10.77.1.3@tcp"];
+const MS: Duration = Duration::from_millis(1);
+
+fn unknown() -> Fault {
+    Fault::new(HealthStatus::NetworkTimeout, Errno::ETIMEDOUT)
+}
+
+fn pair(a: Profile, b: Profile) -> World {
+    let mut w = World::new();
+    w.host(a, &A);
+    w.host(b, &B);
+    w.discovered(0, B[0]);
+    w
+}
+
+fn is_test(t: &crate::Transmit) -> bool {
+    matches!(t.hdr.kind, Kind::Put { portal: PT, .. } | Kind::Get { portal: PT, .. })
+}
+
+/// The first test message is reported as lost in the network and arrives `later` all the same.
+fn doubt_first(w: &mut World, later: Duration) {
+    let mut first = true;
+    w.decide = Box::new(move |t| {
+        if is_test(t) && core::mem::take(&mut first) {
+            Fate::Doubt(unknown(), later)
+        } else {
+            Fate::Pass
+        }
+    });
+}
+
+fn delivered(w: &World, host: usize, user: u64) -> usize {
+    let events = w.hosts[host].events.iter();
+    events.filter(|e| e.kind == EventKind::Put && e.hdr_data == user && e.user == 99).count()
+}
+
+fn drops(w: &World, host: usize, reason: DropReason) -> u64 {
+    w.hosts[host].node.drops.get(&reason).copied().unwrap_or(0)
+}
+
+#[test]
+fn dec6_what_may_have_arrived_is_sent_again_and_delivered_once() {
+    for later in [MS * 0, MS * 500] {
+        let mut w = pair(Profile::Default, Profile::Default);
+        doubt_first(&mut w, later);
+        w.put(0, B[0], 7, true);
+        w.secs(4);
+        assert_eq!(w.hosts[0].node.stats().resend_count, 1);
+        assert_eq!(w.events(0, 7), [(EventKind::Send, true, false), (EventKind::Ack, true, true)]);
+        assert_eq!(delivered(&w, 1, 7), 1);
+        assert_eq!(drops(&w, 1, DropReason::Duplicate), 1);
+    }
+}
+
+#[test]
+fn dec6_responses_too_are_sent_again_and_delivered_once() {
+    let mut w = pair(Profile::Default, Profile::Default);
+    let mut first = true;
+    w.decide = Box::new(move |t| {
+        if matches!(t.hdr.kind, Kind::Reply { .. }) && core::mem::take(&mut first) {
+            Fate::Doubt(unknown(), MS * 2)
+        } else {
+            Fate::Pass
+        }
+    });
+    w.get(0, B[0], 7);
+    w.secs(1);
+    assert_eq!(w.hosts[1].node.stats().resend_count, 1);
+    assert_eq!(w.events(0, 7), [(EventKind::Send, true, false), (EventKind::Reply, true, true)]);
+}
+
+#[test]
+fn dec6_towards_a_kernel_node_nothing_is_marked_and_nothing_repeated() {
+    for (a, b) in [(Profile::Default, Profile::Kernel), (Profile::Kernel, Profile::Default)] {
+        let mut w = pair(a, b);
+        doubt_first(&mut w, MS);
+        w.put(0, B[0], 7, true);
+        w.get(0, B[0], 8);
+        w.secs(1);
+        assert_eq!(w.hosts[0].node.stats().resend_count, 0);
+        assert_eq!(w.events(0, 7)[0], (EventKind::Send, false, false));
+        for (_, hdr) in w.hosts.iter().flat_map(|h| &h.sent) {
+            assert_eq!(hdr.dst_pid, Pid::LUSTRE, "{hdr}");
+        }
+    }
+}
+
+#[test]
+fn dec6_both_sides_mark_after_one_of_them_has_discovered_the_other() {
+    let mut w = pair(Profile::Default, Profile::Default);
+    w.put(0, B[0], 1, true);
+    w.put(1, A[1], 2, true);
+    w.secs(1);
+    for host in 0..2 {
+        let marked = |(_, h): &&(_, lnet_wire::Hdr)| Mark::of(h.dst_pid).is_some();
+        assert_eq!(w.hosts[host].sent.iter().filter(marked).count(), 2, "a PUT and an ACK");
+    }
+    let pid = w.hosts[1].events.iter().find(|e| e.hdr_data == 1).unwrap().target.pid;
+    assert_eq!(pid, Pid::LUSTRE, "users never see a mark");
+}
+
+#[test]
+fn switching_it_off_ends_it_and_on_begins_it() {
+    let mut w = pair(Profile::Default, Profile::Default);
+    w.hosts[1].node.set_tunables(w.now, &[("suppress_duplicates", 0)]).unwrap();
+    w.hosts[0].node.discover(w.now, nid(B[0]), true);
+    w.secs(1);
+    doubt_first(&mut w, MS);
+    w.put(0, B[0], 7, false);
+    w.secs(1);
+    assert_eq!((w.hosts[0].node.stats().resend_count, delivered(&w, 1, 7)), (0, 1));
+    w.hosts[1].node.set_tunables(w.now, &[("suppress_duplicates", 1)]).unwrap();
+    w.hosts[0].node.discover(w.now, nid(B[0]), true);
+    w.secs(1);
+    doubt_first(&mut w, MS);
+    w.put(0, B[0], 8, false);
+    w.secs(1);
+    assert_eq!((w.hosts[0].node.stats().resend_count, delivered(&w, 1, 8)), (1, 1));
+}
+
+/// The node of `host` is gone, and another one is there with its NIDs.
+fn restart(w: &mut World, host: usize) {
+    let nids: Vec<String> = w.hosts[host].nids.values().map(ToString::to_string).collect();
+    let fresh = w.host(Profile::Default, &[]);
+    let mut h = w.hosts.swap_remove(fresh);
+    let config = NodeConfig {
+        seed: 77,
+        interface_cookie: 0x5000_0000_0000 + w.now.as_nanos(),
+        tunables: Tunables::new(Profile::Default),
+    };
+    h.node = crate::Node::new(config, w.now);
+    h.lo = crate::Loopback::new();
+    let buf = h.mem.add(vec![0; 1 << 16]);
+    let mut md = crate::MdSpec::new(buf, 99);
+    md.options = crate::MdOptions::OP_PUT
+        | crate::MdOptions::OP_GET
+        | crate::MdOptions::MANAGE_REMOTE
+        | crate::MdOptions::TRUNCATE;
+    let me = crate::MatchEntry::bits(super::world::BITS);
+    h.node.attach(w.now, PT, me, md).unwrap();
+    w.hosts[host] = h;
+    for n in nids {
+        w.add_ni(host, &n, crate::NetTunables::SOCK);
+    }
+}
+
+#[test]
+fn a_receiver_that_restarted_refuses_what_its_predecessor_may_have_had() {
+    let mut w = pair(Profile::Default, Profile::Default);
+    w.put(0, B[0], 1, true);
+    w.secs(1);
+    // One is on its way, nobody knows how far, when the receiver restarts.
+    let mut first = true;
+    w.decide =
+        Box::new(
+            move |t| {
+                if is_test(t) && core::mem::take(&mut first) { Fate::Hold } else { Fate::Pass }
+            },
+        );
+    w.put(0, B[0], 2, true);
+    restart(&mut w, 1);
+    let (_, t) = w.held.pop_front().unwrap();
+    w.hosts[0].node.tx_done(w.now, t.msg, Err(unknown()));
+    w.run(MS * 100);
+    assert_eq!(delivered(&w, 1, 2), 0);
+    assert_eq!(drops(&w, 1, DropReason::AncientCopy), 1);
+    // That has made them agree anew.
+    doubt_first(&mut w, MS * 20);
+    w.put(0, B[0], 3, true);
+    w.secs(6);
+    assert_eq!(delivered(&w, 1, 3), 1);
+    assert_eq!(w.events(0, 3), [(EventKind::Send, true, false), (EventKind::Ack, true, true)]);
+    assert_eq!(drops(&w, 1, DropReason::Duplicate), 1);
+}
+
+#[test]
+fn a_sender_that_restarted_begins_a_new_session() {
+    let mut w = pair(Profile::Default, Profile::Default);
+    for user in 1..40 {
+        w.put(0, B[0], user, true);
+    }
+    w.secs(1);
+    restart(&mut w, 0);
+    w.discovered(0, B[0]);
+    doubt_first(&mut w, MS * 20);
+    for user in 100..110 {
+        w.put(0, B[0], user, true);
+    }
+    w.secs(6);
+    for user in 100..110 {
+        assert_eq!(delivered(&w, 1, user), 1, "{user}");
+        let ends = [(EventKind::Send, true, false), (EventKind::Ack, true, true)];
+        assert_eq!(w.events(0, user), ends);
+    }
+    assert_eq!(w.hosts[0].node.stats().resend_count, 1);
+}
+
+/// Loss, doubt and delay at random on two rails: whatever is acknowledged was delivered once, nothing
+/// is delivered twice, each operation ends once.
+fn storm(seed: u64) {
+    let mut rng = Prng::new(seed);
+    let mut w = pair(Profile::Default, Profile::Default);
+    let retries = [2, 5, lnet_types::RETRY_PATHS][rng.below(3) as usize];
+    for host in 0..2 {
+        let change = [("retry_count", retries), ("transaction_timeout", 10)];
+        w.hosts[host].node.set_tunables(w.now, &change).unwrap();
+    }
+    let badness = [5, 20, 50][rng.below(3) as usize];
+    let mut dice = rng.split();
+    w.decide = Box::new(move |_| {
+        if dice.below(100) >= badness {
+            return Fate::Pass;
+        }
+        match dice.below(4) {
+            0 => Fate::Fail(unknown()),
+            1 => Fate::Fail(Fault::new(HealthStatus::LocalDropped, Errno::EIO)),
+            2 => Fate::Lose,
+            _ => Fate::Doubt(unknown(), MS * dice.below(3000) as u32),
+        }
+    });
+    let mut asked: BTreeMap<u64, (usize, bool)> = BTreeMap::new();
+    for user in 1000..1200 {
+        let host = rng.below(2) as usize;
+        let target = [B, A][host][rng.below(2) as usize];
+        if rng.below(4) == 0 {
+            w.get(host, target, user);
+            asked.insert(user, (host, false));
+        } else {
+            w.put(host, target, user, rng.below(2) == 0);
+            asked.insert(user, (host, true));
+        }
+        if rng.below(3) == 0 {
+            w.run(MS * rng.below(200) as u32);
+        }
+        if rng.below(60) == 0 {
+            let n = nid([A, B][host][0]);
+            let link = if rng.below(2) == 0 { crate::Link::Down } else { crate::Link::Up };
+            w.link(host, &n.to_string(), link);
+        }
+        if rng.below(60) == 0 {
+            w.hosts[host].node.discover(w.now, nid(target), true);
+        }
+    }
+    w.decide = Box::new(|_| Fate::Pass);
+    w.secs(60);
+    for (&user, &(host, put)) in &asked {
+        let events: Vec<_> = w.hosts[host].events.iter().filter(|e| e.user == user).collect();
+        let of = |kind| events.iter().filter(|e| e.kind == kind && e.status.is_ok()).count();
+        let sends = events.iter().filter(|e| e.kind == EventKind::Send).count();
+        assert_eq!(sends, 1, "seed {seed}: one SEND for {user}: {events:#?}");
+        assert!(of(EventKind::Ack) <= 1 && of(EventKind::Reply) <= 1, "seed {seed}: {events:#?}");
+        assert_eq!(events.iter().filter(|e| e.unlinked).count(), 1, "seed {seed}: {events:#?}");
+        if put {
+            let times = delivered(&w, 1 - host, user);
+            assert!(times <= 1, "seed {seed}: {user} was delivered {times} times");
+            assert!(times >= of(EventKind::Ack), "seed {seed}: {user} acknowledged, not delivered");
+        }
+    }
+    for h in &w.hosts {
+        assert!(h.node.msgs.is_empty() && h.node.trackers.is_empty(), "seed {seed}");
+    }
+}
+
+#[test]
+fn whatever_is_lost_late_or_repeated_nothing_is_delivered_twice() {
+    let seeds = match option_env!("STORM_SEED").and_then(|s| s.parse().ok()) {
+        Some(seed) => seed..=seed,
+        None => 1..=60,
+    };
+    for seed in seeds {
+        storm(seed);
+    }
+}
