@@ -1,9 +1,12 @@
 //! `ulnet sim`: worlds of nodes in virtual time (`lnet-sim`), from scenarios in files.
 //!
 //! `run` plays one and says whether its bars hold; `bench.rs` measures how fast worlds are and how
-//! much memory they take.
+//! much memory they take; `replay.rs` does again what a real node did; `what_if.rs` plays a world
+//! healthy and with a fault, side by side.
 
 mod bench;
+mod replay;
+mod what_if;
 
 use std::ffi::OsString;
 use std::fs;
@@ -24,9 +27,12 @@ use serde::Serialize;
 #[command(
     name = "ulnet sim",
     after_help = "The format of scenarios is in docs/simulation.md.\n\nExit status of run: 0 if all bars hold, 1 if not, \
-                  2 for a scenario that is none.\n\nExamples:\n  \
+                  2 for a scenario that is none.\nOf replay: 0 if it came out the same, 1 if not, 2 for a file that is \
+                  no recording of this version.\n\nExamples:\n  \
                   ulnet sim run scenarios/router-death.toml\n  \
-                  ulnet sim run scenarios/dark.toml --seed 7 --profile kernel --json"
+                  ulnet sim run scenarios/dark.toml --seed 7 --profile kernel --json\n  \
+                  lnetctl debug dump flight && ulnet sim replay flight\n  \
+                  ulnet sim what-if scenarios/router-death.toml --kill router-1"
 )]
 struct Options {
     #[command(subcommand)]
@@ -37,6 +43,10 @@ struct Options {
 enum Program {
     /// Play a scenario: a line for each noteworthy moment, then figures, then what does not hold.
     Run(Run),
+    /// Do again what a real node did, from the file that `lnetctl debug dump` wrote.
+    Replay(replay::Replay),
+    /// Play a world healthy and with a fault: who stalls, who notices, what is lost.
+    WhatIf(what_if::WhatIf),
     /// Measure how fast a world is played, and the memory that it takes.
     Bench(bench::Bench),
 }
@@ -81,6 +91,8 @@ pub(crate) fn main(args: Vec<OsString>) -> ExitCode {
     };
     let outcome = match options.program {
         Program::Run(run) => run.run(),
+        Program::Replay(replay) => replay.run(),
+        Program::WhatIf(what) => what.run().map(|()| true),
         Program::Bench(bench) => bench.run().map(|()| true),
     };
     match outcome {
@@ -161,10 +173,14 @@ impl Run {
             }
             text
         };
-        // A reader that has gone away is no error of ours.
-        let _ = std::io::stdout().write_all(text.as_bytes());
+        print(&text);
         Ok(())
     }
+}
+
+/// To standard output; a reader that has gone away is no error of ours.
+fn print(text: &str) {
+    let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
 /// Reads a scenario from a file.
