@@ -37,6 +37,7 @@ mod programs;
 mod queue;
 mod sim;
 mod summary;
+mod swarm;
 mod tally;
 mod trace;
 
@@ -51,5 +52,6 @@ pub use observe::{AttemptId, BufferId, Observer, Seen, View, Violation, is_contr
 pub use play::{Played, play};
 pub use sim::{Sim, Watch};
 pub use summary::{FaultSummary, Summary};
+pub use swarm::{Model, Round, seed_of};
 pub use tally::{FaultSeen, Tally};
 pub use trace::{Detail, Trace, Tracer};

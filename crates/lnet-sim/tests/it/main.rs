@@ -6,3 +6,4 @@ mod judges;
 mod operators;
 mod same;
 mod scenarios;
+mod swarm;

@@ -1,0 +1,298 @@
+//! Draws a scenario, as a text. Each knob is at rest more often than not, so that faults come in
+//! unusual mixtures rather than all at once.
+
+use core::fmt::Write as _;
+
+use lnet_types::Prng;
+
+/// Seconds before the first fault: whoever has to do with each other gets to know each other.
+const PEACE: u64 = 4;
+/// Seconds of peace after the last fault. An interface at health 0 comes back in steps of 100, one
+/// for each recovery ping, and these are up to 5 s apart; see also `model.rs`, `SETTLED`.
+const CALM: u64 = 130;
+
+/// The text of the scenario of this seed.
+pub(super) fn text(seed: u64) -> String {
+    let mut rng = Prng::new(seed);
+    let mut drawn = Drawing { text: String::new(), places: Vec::new(), nodes: Vec::new() };
+    let rage = PEACE + 2 + rng.below(24);
+    let profile = ["default", "default", "kernel", "pre-2.13", "off"][rng.below(5) as usize];
+    drawn.line(&format!("name = \"swarm-{seed}\"\nseed = {seed}\nduration = \"{}s\"", rage + CALM));
+    drawn.line(&format!("profile = \"{profile}\""));
+    tunables(&mut drawn, &mut rng, profile);
+    if rng.one_in(3) {
+        routed(&mut drawn, &mut rng);
+    } else {
+        flat(&mut drawn, &mut rng);
+    }
+    for n in 0..1 + rng.below(3) {
+        workload(&mut drawn, &mut rng, n == 0);
+    }
+    let faults = if rng.one_in(12) { 0 } else { 1 + rng.below(6) };
+    for _ in 0..faults {
+        fault(&mut drawn, &mut rng, rage);
+    }
+    drawn.text
+}
+
+/// A text in the making, and what it has named so far.
+struct Drawing {
+    text: String,
+    /// Rails and networks that a fault may be on.
+    places: Vec<String>,
+    /// Nodes: name, and whether programs run there.
+    nodes: Vec<(String, bool)>,
+}
+
+impl Drawing {
+    fn line(&mut self, line: &str) {
+        self.text.push_str(line);
+        self.text.push('\n');
+    }
+
+    fn node(&mut self, name: &str, programs: bool, rails: &[&str], rest: &str) {
+        let list: Vec<String> = rails.iter().map(|r| format!("\"{r}\"")).collect();
+        let list = list.join(", ");
+        self.line(&format!("\n[[node]]\nname = \"{name}\"\nrails = [{list}]\n{rest}"));
+        self.nodes.push((name.to_owned(), programs));
+        for n in 0..rails.len() {
+            self.places.push(format!("{name}/{n}"));
+        }
+    }
+
+    fn any_node(&self, rng: &mut Prng) -> String {
+        self.nodes[rng.below(self.nodes.len() as u64) as usize].0.clone()
+    }
+
+    fn any_place(&self, rng: &mut Prng) -> String {
+        match rng.below(4) {
+            0 => self.any_node(rng),
+            _ => self.places[rng.below(self.places.len() as u64) as usize].clone(),
+        }
+    }
+}
+
+fn tunables(drawn: &mut Drawing, rng: &mut Prng, profile: &str) {
+    // Nobody waits for hours in virtual time either.
+    let mut set = vec![
+        "max_recovery_ping_interval = 4".to_owned(),
+        "alive_router_check_interval = 4".to_owned(),
+        "router_ping_timeout = 3".to_owned(),
+    ];
+    if profile == "kernel" {
+        set.push(format!("transaction_timeout = {}", 5 + rng.below(10)));
+    }
+    if profile == "pre-2.13" {
+        set.push("recovery_step = 100".to_owned());
+    }
+    for (name, value) in [
+        ("discovery", 0),
+        ("retry_count", rng.below(4)),
+        ("health_range", rng.below(500)),
+        ("exclude_at_zero", 1),
+        ("check_routers_before_use", 1),
+        ("drop_asym_route", 1),
+        ("flap_hold_down", rng.below(12)),
+    ] {
+        // Without health nothing is sent again.
+        let refused = name == "retry_count" && profile == "off";
+        if rng.one_in(8) && !refused {
+            set.push(format!("{name} = {value}"));
+        }
+    }
+    drawn.line(&format!("\n[tunables]\n{}", set.join("\n")));
+}
+
+fn net(drawn: &mut Drawing, rng: &mut Prng, name: &str) {
+    let mut text = format!("\n[[net]]\nname = \"{name}\"\n");
+    let mut put = |key: &str, value: &str| {
+        let _ = writeln!(text, "{key} = {value}");
+    };
+    match rng.below(4) {
+        0 => put("latency", "\"1ms\""),
+        1 => put("latency", "\"5us\""),
+        _ => {}
+    }
+    if rng.one_in(4) {
+        put("jitter", "\"200us\"");
+    }
+    if rng.one_in(3) {
+        put("bandwidth", "\"1Gbit/s\"");
+    }
+    if rng.one_in(4) {
+        put("peer_credits", &(1 + rng.below(4)).to_string());
+        put("credits", &(8 + rng.below(8)).to_string());
+    }
+    if rng.one_in(6) {
+        put("transport", "\"datagram\"");
+    }
+    drawn.line(&text);
+}
+
+fn flat(drawn: &mut Drawing, rng: &mut Prng) {
+    const NETS: [&str; 3] = ["tcp", "o2ib", "tcp1"];
+    let nets = 1 + rng.below(3) as usize;
+    for name in NETS.iter().take(nets) {
+        net(drawn, rng, name);
+    }
+    for n in 0..2 + rng.below(5) {
+        // All have a rail on the first, so that they can meet.
+        let mut rails = vec![NETS[0]];
+        for _ in 0..rng.below(3) {
+            rails.push(NETS[rng.below(nets as u64) as usize]);
+        }
+        drawn.node(&format!("n{n}"), true, &rails, "");
+    }
+}
+
+fn routed(drawn: &mut Drawing, rng: &mut Prng) {
+    for name in ["tcp", "o2ib"] {
+        net(drawn, rng, name);
+    }
+    let routers = 1 + rng.below(3);
+    let names: Vec<String> = (0..routers).map(|n| format!("\"r{n}\"")).collect();
+    let gateways = names.join(", ");
+    let route = |net: &str| format!("routes = [{{ net = \"{net}\", gateway = [{gateways}] }}]\n");
+    for n in 0..routers {
+        let few = rng.one_in(3);
+        let buffers = match few {
+            true => "tunables = { tiny_buffers = 512, small_buffers = 256, large_buffers = 32 }\n",
+            false => "",
+        };
+        drawn.node(&format!("r{n}"), false, &["tcp", "o2ib"], &format!("router = true\n{buffers}"));
+    }
+    for n in 0..1 + rng.below(3) {
+        let rails = if rng.one_in(3) { &["tcp", "tcp"][..] } else { &["tcp"] };
+        drawn.node(&format!("c{n}"), true, rails, &route("o2ib"));
+    }
+    for n in 0..1 + rng.below(3) {
+        let rails = if rng.one_in(3) { &["o2ib", "o2ib"][..] } else { &["o2ib"] };
+        drawn.node(&format!("s{n}"), true, rails, &route("tcp"));
+    }
+}
+
+fn workload(drawn: &mut Drawing, rng: &mut Prng, first: bool) {
+    let ends: Vec<String> =
+        drawn.nodes.iter().filter(|n| n.1).map(|n| format!("\"{}\"", n.0)).collect();
+    let from = rng.below(ends.len() as u64) as usize;
+    let to = (from + 1 + rng.below(ends.len() as u64 - 1) as usize) % ends.len();
+    let all = format!("[{}]", ends.join(", "));
+    let (from, to) = match rng.below(3) {
+        0 => (all.clone(), all),
+        1 => (all, ends[to].clone()),
+        _ => (ends[from].clone(), ends[to].clone()),
+    };
+    let kind = match (first, rng.below(4)) {
+        (true, _) | (_, 0) => "request",
+        (_, 1) => "put",
+        (_, 2) => "get",
+        _ => "ping",
+    };
+    const SIZES: [u64; 6] = [0, 1, 511, 4096, 65_536, 1 << 20];
+    let mut size = || SIZES[rng.below(SIZES.len() as u64) as usize];
+    let (size, reply) = (size(), size());
+    let mut text = format!("\n[[workload]]\nkind = \"{kind}\"\nfrom = {from}\nto = {to}\n");
+    let mut put = |key: &str, value: &str| {
+        let _ = writeln!(text, "{key} = {value}");
+    };
+    if kind != "ping" {
+        put("size", &size.to_string());
+    }
+    if kind == "request" {
+        put("reply", &reply.to_string());
+    }
+    if kind == "put" && rng.one_in(3) {
+        put("ack", "false");
+    }
+    match rng.below(3) {
+        0 => put("pairing", "\"all\""),
+        1 => put("pairing", "\"random\""),
+        _ => {}
+    }
+    // Large messages are copied and looked at: few of them say as much as many.
+    let slow = if size.max(reply) > 100_000 { 10 } else { 1 };
+    match rng.below(2) {
+        0 => put("every", &format!("\"{}ms\"", (50 + rng.below(400)) * slow)),
+        _ => {
+            put("window", &(1 + rng.below(8)).to_string());
+            put("think", &format!("\"{}ms\"", (100 + rng.below(400)) * slow));
+        }
+    }
+    put("timeout", &format!("\"{}s\"", 6 + rng.below(10)));
+    put("retries", ["0", "3", "40"][rng.below(3) as usize]);
+    drawn.line(&text);
+}
+
+fn fault(drawn: &mut Drawing, rng: &mut Prng, rage: u64) {
+    const KINDS: [&str; 18] = [
+        "cut", "cut", "partition", "quiesce", "carrier", "flap", "refuse", "reset", "loss", "corrupt",
+        "duplicate", "reorder", "drop", "delay", "slow", "kill", "pause", "memory",
+    ];
+    let kind = match rng.below(KINDS.len() as u64 + 2) {
+        n if (n as usize) < KINDS.len() => KINDS[n as usize],
+        n if n as usize == KINDS.len() => "drift",
+        _ => "ni_del",
+    };
+    let at = PEACE * 1000 + rng.below((rage - PEACE - 1) * 1000);
+    let most = (rage * 1000 - at).min(if kind == "quiesce" || kind == "pause" { 10_000 } else { 30_000 });
+    let length = 1 + rng.below(most);
+    let mut text = format!("\n[[fault]]\nkind = \"{kind}\"\nat = \"{at}ms\"\n");
+    let mut put = |key: &str, value: &str| {
+        let _ = writeln!(text, "{key} = {value}");
+    };
+    if kind != "reset" {
+        put("for", &format!("\"{length}ms\""));
+    }
+    let share = |rng: &mut Prng| format!("\"{}%\"", [1, 5, 20, 50, 100][rng.below(5) as usize]);
+    match kind {
+        "quiesce" => {}
+        "partition" => {
+            let at = 1 + rng.below(drawn.nodes.len() as u64 - 1) as usize;
+            let side = |nodes: &[(String, bool)]| {
+                let names: Vec<String> = nodes.iter().map(|n| format!("\"{}\"", n.0)).collect();
+                format!("[{}]", names.join(", "))
+            };
+            let (one, other) = drawn.nodes.split_at(at);
+            put("sides", &format!("[{}, {}]", side(one), side(other)));
+        }
+        "kill" | "pause" | "memory" => put("on", &format!("\"{}\"", drawn.any_node(rng))),
+        "drift" => {
+            put("on", &format!("\"{}\"", drawn.any_node(rng)));
+            put("ppm", &(rng.below(20_001) as i64 - 10_000).to_string());
+        }
+        "carrier" => put("on", &format!("\"{}\"", drawn.any_place(rng))),
+        "ni_del" => {
+            let n = rng.below(drawn.places.len() as u64) as usize;
+            put("on", &format!("\"{}\"", drawn.places[n]));
+        }
+        "flap" => {
+            put("on", &format!("\"{}\"", drawn.any_place(rng)));
+            put("down", &format!("\"{}ms\"", 1 + rng.below(3000)));
+            put("up", &format!("\"{}ms\"", 1 + rng.below(3000)));
+        }
+        _ => {
+            put("on", &format!("\"{}\"", drawn.any_place(rng)));
+            if rng.one_in(3) {
+                put("peer", &format!("\"{}\"", drawn.any_node(rng)));
+            }
+            match rng.below(4) {
+                0 if kind != "reset" => put("direction", "\"in\""),
+                1 if kind != "reset" => put("direction", "\"out\""),
+                _ => {}
+            }
+            if ["loss", "corrupt", "duplicate", "reorder", "drop"].contains(&kind) {
+                put("share", &share(rng));
+            }
+            if kind == "drop" && rng.one_in(2) {
+                put("told", "true");
+            }
+            if kind == "reorder" || kind == "delay" {
+                put("by", &format!("\"{}ms\"", 1 + rng.below(1000)));
+            }
+            if kind == "slow" {
+                put("bandwidth", &format!("\"{}Mbit/s\"", 1 + rng.below(50)));
+            }
+        }
+    }
+    drawn.line(&text);
+}

@@ -1,0 +1,73 @@
+//! The swarm: worlds, programs and faults drawn at random from a seed, each played under all
+//! checkers and under a reference model ([`Model`]) that knows nothing of paths, credits or retries.
+//!
+//! A round has two phases. *Safety*: faults rage, and nothing wrong may happen. *Liveness*: all
+//! faults are over and the world is left alone; what is begun then succeeds at once, credits come
+//! home, everybody is well and takes its peers for what they are.
+//!
+//! What a round plays is a scenario's text (`draw.rs`), so it can be read, changed and played with
+//! the other tools; `model.rs` says what a program may see. The n-th seed of a swarm depends on its
+//! first seed and n alone ([`seed_of`]): shards split the same rounds among them.
+
+mod draw;
+mod model;
+
+use std::sync::Arc;
+
+use lnet_scenario::{Scenario, ScenarioError, parse};
+use lnet_types::Prng;
+
+use crate::check::{Bounds, all_checkers};
+use crate::message::Messages;
+use crate::play::Played;
+use crate::sim::Sim;
+use crate::summary::Summary;
+use crate::trace::{Detail, Tracer};
+
+pub use model::Model;
+
+/// One round: a world and what befalls it.
+#[derive(Clone, Debug)]
+pub struct Round {
+    /// What it was drawn from.
+    pub seed: u64,
+    /// The scenario as a text.
+    pub text: String,
+    /// The same, read.
+    pub scenario: Arc<Scenario>,
+}
+
+impl Round {
+    /// Draws the round of a seed.
+    ///
+    /// # Errors
+    /// What was drawn is no scenario: a defect of the drawing, which tests rule out for many seeds.
+    pub fn draw(seed: u64) -> Result<Self, ScenarioError> {
+        let text = draw::text(seed);
+        let scenario = Arc::new(parse(&format!("swarm-{seed}.toml"), &text)?);
+        Ok(Self { seed, text, scenario })
+    }
+
+    /// Plays it at message level, under all checkers and the model.
+    pub fn play(&self, detail: Detail) -> Played {
+        let mut sim = Sim::new(self.scenario.clone(), None, Messages::new());
+        let (tracer, trace) = Tracer::new(detail);
+        sim.observe(Box::new(tracer));
+        // Every round ends in peace, and there was time.
+        let bounds = Bounds { must_be_well: true, ..Bounds::for_scenario(&self.scenario) };
+        for checker in all_checkers(&bounds) {
+            sim.observe(checker);
+        }
+        sim.observe(Box::new(Model::new(&self.scenario)));
+        let violation = sim.run().err();
+        let trace = trace.take();
+        let summary = Summary::new(&self.scenario, sim.seed(), sim.tally(), trace.hash());
+        Played { summary, lines: trace.lines, violation }
+    }
+}
+
+/// The seed of round number `round` of the swarm that began with `first`; 63 bits, as scenarios
+/// have them.
+pub fn seed_of(first: u64, round: u64) -> u64 {
+    Prng::new(first ^ round.wrapping_mul(0xA076_1D64_78BD_642F)).next_u64() >> 1
+}

@@ -1,0 +1,300 @@
+//! The reference model: what programs may, must and must not see of their exchanges.
+//!
+//! It knows the scenario (who speaks with whom, which faults are when) and what programs see. It
+//! knows nothing of paths that were chosen, credits, health or retries of nodes.
+//!
+//! - *May*: a message of an attempt reaches whom it was for, an answer comes to who asked.
+//! - *Must not*: something arrives that nobody began, or elsewhere, or that has no such message; an
+//!   answer before its question; success without what makes it one; two ends of one exchange.
+//! - *Must*: once the world has been left alone for a while everything succeeds at the first attempt;
+//!   and with a rail at both ends that no fault touches, between two that have met, nobody has to try
+//!   many times. At the end nothing is open.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+
+use lnet_scenario::{Exchange, FaultKind, NodeId, Place, RailRef, Scenario};
+use lnet_types::Instant;
+
+use crate::directory::HostId;
+use crate::observe::{AttemptId, Observer, Seen, View};
+
+/// How long after the last fault everything succeeds at once. Attempts from before it take up to 15 s,
+/// interfaces at health 0 are back to where they are chosen again, connections after their back-off.
+const SETTLED: Duration = Duration::from_secs(70);
+/// How long a rail counts as touched after the end of a fault on it: connections come back.
+const TOUCHED_AFTER: Duration = Duration::from_secs(15);
+/// Attempts that may fail in a row beside a rail without fault: each may have had bad luck with a
+/// path whose failure nobody knew yet.
+const UNLUCKY_MAX: u32 = 6;
+
+/// An attempt, as the programs see it.
+#[derive(Clone, Copy, Debug)]
+struct Attempt {
+    host: HostId,
+    to: HostId,
+    workload: usize,
+    begun: Instant,
+    again: u32,
+    asked: bool,
+    answered: bool,
+    over: bool,
+}
+
+/// An exchange that has no end yet: its last attempt.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    host: HostId,
+    first: Instant,
+    again: u32,
+}
+
+/// When a rail is touched by a fault.
+type Spans = BTreeMap<RailRef, Vec<(Instant, Instant)>>;
+
+/// See the module's head.
+#[derive(Debug)]
+pub struct Model {
+    attempts: BTreeMap<AttemptId, Attempt>,
+    open: BTreeMap<u64, Open>,
+    touched: Spans,
+    /// Who has had an exchange with whom, in the lives that they have now.
+    met: BTreeSet<(HostId, HostId)>,
+    settled: Instant,
+    /// Whether a node knows all rails of its peers and avoids those that fail.
+    heals: bool,
+}
+
+/// Attempts end within so long, and what belongs to them has arrived by then.
+const REMEMBERED: Duration = Duration::from_secs(120);
+/// Bits of an attempt's number that name the place of its exchange.
+const SLOT_MASK: u64 = 0xff_ffff;
+
+impl Model {
+    /// The model of a scenario in which all faults end.
+    pub fn new(scenario: &Scenario) -> Self {
+        let mut touched = Spans::new();
+        let mut last = Duration::ZERO;
+        for f in &scenario.faults {
+            let end = f.until.unwrap_or(f.at);
+            last = last.max(end);
+            let span = (Instant::ZERO + f.at, Instant::ZERO + end + TOUCHED_AFTER);
+            for rail in rails(scenario, &f.kind) {
+                touched.entry(rail).or_default().push(span);
+            }
+        }
+        let off = |name: &str| {
+            scenario.world.groups.iter().any(|g| {
+                let mut t = lnet::Tunables::new(g.profile);
+                // They were checked when the scenario was read.
+                let _ = t.set_all(&g.tunables);
+                match name {
+                    "discovery" => t.discovery == 0,
+                    _ => t.health_sensitivity < 100,
+                }
+            })
+        };
+        Self {
+            attempts: BTreeMap::new(),
+            open: BTreeMap::new(),
+            touched,
+            met: BTreeSet::new(),
+            settled: Instant::ZERO + last + SETTLED,
+            heals: !off("discovery") && !off("health"),
+        }
+    }
+
+    /// Whether some rail of each, on one network, was touched by no fault all the time.
+    fn clean(&self, view: &View<'_>, a: HostId, b: HostId, from: Instant) -> bool {
+        let untouched = |host: HostId| {
+            let node = view.scenario.world.node(NodeId(host.0));
+            let rails = node.map(|n| n.rails.as_slice()).unwrap_or_default();
+            let mut nets = BTreeSet::new();
+            for (rail, r) in (0u16..).zip(rails) {
+                let spans = self.touched.get(&RailRef { node: NodeId(host.0), rail });
+                let hit = |(begin, end): &(Instant, Instant)| *begin <= view.now && *end >= from;
+                if !spans.is_some_and(|s| s.iter().any(hit)) {
+                    nets.insert(r.net);
+                }
+            }
+            nets
+        };
+        untouched(a).intersection(&untouched(b)).next().is_some()
+    }
+
+    fn begun(&mut self, view: &View<'_>, id: AttemptId, new: Attempt) -> Result<(), String> {
+        if self.attempts.insert(id, new).is_some() {
+            return Err(format!("attempt {} was begun twice", id.0));
+        }
+        let place = id.0 & SLOT_MASK;
+        match (new.again, self.open.get_mut(&place)) {
+            (0, None) => {
+                let open = Open { host: new.host, first: view.now, again: 0 };
+                self.open.insert(place, open);
+                Ok(())
+            }
+            (again, Some(open)) if again == open.again + 1 && open.host == new.host => {
+                open.again = again;
+                Ok(())
+            }
+            (again, open) => Err(format!("attempt {} is number {again} after {open:?}", id.0)),
+        }
+    }
+
+    fn failed(&mut self, view: &View<'_>, id: AttemptId, why: &str) -> Result<(), String> {
+        let Some(a) = self.attempts.get_mut(&id) else {
+            return Err(format!("attempt {} failed and was never begun", id.0));
+        };
+        if core::mem::replace(&mut a.over, true) {
+            return Err(format!("attempt {} ended twice", id.0));
+        }
+        let a = *a;
+        let (name, to) = (view.name(a.host), view.name(a.to));
+        if a.begun >= self.settled {
+            return Err(format!("{name}: attempt {} to {to} failed in peace: {why}", id.0));
+        }
+        let first = self.open.get(&(id.0 & SLOT_MASK)).map_or(a.begun, |o| o.first);
+        let known = self.heals && self.met.contains(&(a.host, a.to));
+        if known && a.again >= UNLUCKY_MAX && self.clean(view, a.host, a.to, first) {
+            return Err(format!(
+                "{name}: {} attempts to {to} failed since {first}, beside a rail without fault",
+                a.again + 1
+            ));
+        }
+        Ok(())
+    }
+
+    fn delivered(
+        &mut self,
+        view: &View<'_>,
+        host: HostId,
+        id: AttemptId,
+        answer: bool,
+    ) -> Result<(), String> {
+        let name = view.name(host);
+        let Some(a) = self.attempts.get_mut(&id) else {
+            return Err(format!("{name}: something arrived of attempt {}, never begun", id.0));
+        };
+        let exchange = view.scenario.workload.get(a.workload).map(|w| w.exchange);
+        let (due, known) = match (exchange, answer) {
+            (Some(Exchange::Put { .. } | Exchange::Request { .. }), false) => (a.to, true),
+            (Some(Exchange::Request { .. }), true) => (a.host, a.asked),
+            (Some(Exchange::Get), true) => (a.host, true),
+            _ => return Err(format!("{name}: attempt {} has no such message", id.0)),
+        };
+        if due != host {
+            return Err(format!("{name}: attempt {} was for {}", id.0, view.name(due)));
+        }
+        if !known {
+            return Err(format!("{name}: attempt {} is answered and was not asked", id.0));
+        }
+        *(if answer { &mut a.answered } else { &mut a.asked }) = true;
+        Ok(())
+    }
+
+    fn ended(&mut self, view: &View<'_>, id: AttemptId, well: bool) -> Result<(), String> {
+        let place = id.0 & SLOT_MASK;
+        if self.open.remove(&place).is_none() {
+            return Err(format!("the exchange of attempt {} ended twice", id.0));
+        }
+        if !well {
+            return Ok(());
+        }
+        let Some(a) = self.attempts.get_mut(&id) else {
+            return Err(format!("attempt {} ended well and was never begun", id.0));
+        };
+        if core::mem::replace(&mut a.over, true) {
+            return Err(format!("attempt {} ended twice", id.0));
+        }
+        let (host, to) = (a.host, a.to);
+        let shown = match view.scenario.workload.get(a.workload).map(|w| w.exchange) {
+            Some(Exchange::Put { ack: true }) => a.asked,
+            Some(Exchange::Get | Exchange::Request { .. }) => a.answered,
+            _ => true,
+        };
+        self.met.insert((host, to));
+        match shown {
+            true => Ok(()),
+            false => Err(format!("attempt {} ended well and nothing had arrived", id.0)),
+        }
+    }
+}
+
+/// The rails that a fault touches: those of its links' one end, which is enough to hit a path.
+fn rails(scenario: &Scenario, kind: &FaultKind) -> Vec<RailRef> {
+    let world = &scenario.world;
+    let all = || (0..world.nodes.len() as u32).map(|n| Place::node(NodeId(n)));
+    match kind {
+        FaultKind::Cut(l)
+        | FaultKind::Refuse(l)
+        | FaultKind::Reset(l)
+        | FaultKind::Loss { links: l, .. }
+        | FaultKind::Corrupt { links: l, .. }
+        | FaultKind::Duplicate { links: l, .. }
+        | FaultKind::Reorder { links: l, .. }
+        | FaultKind::Drop { links: l, .. }
+        | FaultKind::Delay { links: l, .. }
+        | FaultKind::Slow { links: l, .. } => l.on.rails(world),
+        FaultKind::Carrier(p) | FaultKind::Flap { on: p, .. } | FaultKind::NiDel(p) => {
+            p.rails(world)
+        }
+        FaultKind::Kill { nodes: p, .. }
+        | FaultKind::Pause(p)
+        | FaultKind::Drift { nodes: p, .. }
+        | FaultKind::Memory(p)
+        | FaultKind::NiAdd { nodes: p, .. }
+        | FaultKind::Tune { nodes: p, .. } => {
+            p.nodes().into_iter().flat_map(|n| Place::node(n).rails(world)).collect()
+        }
+        FaultKind::Partition(_) | FaultKind::Quiesce => all().flat_map(|p| p.rails(world)).collect(),
+    }
+}
+
+impl Observer for Model {
+    fn name(&self) -> &'static str {
+        "model"
+    }
+
+    fn see(&mut self, seen: &Seen<'_>, view: &View<'_>) -> Result<(), String> {
+        match *seen {
+            Seen::Begun { host, workload, attempt, to, again } => {
+                // Whoever has it now, or had it from the beginning.
+                let owner = view.scenario.world.rail_of(to).map(|r| HostId(r.node.0));
+                let Some(to) = owner else { return Err(format!("{to} is nobody's")) };
+                let (asked, answered, over) = (false, false, false);
+                let begun = view.now;
+                let new = Attempt { host, to, workload, begun, again, asked, answered, over };
+                self.begun(view, attempt, new)
+            }
+            Seen::Failed { attempt, why, .. } => {
+                let why = why.map_or("no answer in time".to_owned(), |e| format!("{e:?}"));
+                self.failed(view, attempt, &why)
+            }
+            Seen::Delivered { host, attempt, answer, .. } => {
+                self.delivered(view, host, attempt, answer)
+            }
+            Seen::Ended { attempt, well, .. } => self.ended(view, attempt, well),
+            Seen::Died { host } => {
+                self.open.retain(|_, o| o.host != host);
+                self.met.retain(|(a, b)| *a != host && *b != host);
+                Ok(())
+            }
+            Seen::Sample => {
+                self.attempts.retain(|_, a| a.begun + REMEMBERED > view.now);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn finish(&mut self, view: &View<'_>) -> Result<(), String> {
+        // Programs stop with the scenario; what they had begun has had time to end.
+        match self.open.values().next() {
+            Some(o) => {
+                let name = view.name(o.host);
+                Err(format!("{name}: an exchange that began at {} has no end", o.first))
+            }
+            None => Ok(()),
+        }
+    }
+}

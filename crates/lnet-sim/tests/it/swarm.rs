@@ -1,0 +1,29 @@
+//! Rounds of the swarm.
+
+use std::collections::BTreeSet;
+
+use lnet_sim::{Detail, Round, seed_of};
+
+#[test]
+fn what_is_drawn_is_a_scenario_and_the_same_every_time() {
+    let mut kinds = BTreeSet::new();
+    for n in 0..500 {
+        let seed = seed_of(1, n);
+        let round = Round::draw(seed).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+        assert_eq!(round.text, Round::draw(seed).unwrap().text, "seed {seed}");
+        kinds.extend(round.scenario.faults.iter().map(|f| f.kind.name()));
+    }
+    assert!(kinds.len() >= 18, "{kinds:?}");
+}
+
+#[test]
+fn some_rounds_of_the_swarm_hold() {
+    for n in 0..4 {
+        let round = Round::draw(seed_of(2, n)).unwrap();
+        let played = round.play(Detail::default());
+        assert!(played.summary.completed > 0, "seed {}: {}", round.seed, played.summary);
+        if let Some(violation) = played.violation {
+            panic!("ulnet sim swarm --seed {} --one\n{violation}\n{}", round.seed, round.text);
+        }
+    }
+}
