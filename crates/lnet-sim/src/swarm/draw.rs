@@ -225,8 +225,24 @@ fn workload(drawn: &mut Drawing, rng: &mut Prng, first: bool) {
 
 fn fault(drawn: &mut Drawing, rng: &mut Prng, rage: u64) {
     const KINDS: [&str; 18] = [
-        "cut", "cut", "partition", "quiesce", "carrier", "flap", "refuse", "reset", "loss", "corrupt",
-        "duplicate", "reorder", "drop", "delay", "slow", "kill", "pause", "memory",
+        "cut",
+        "cut",
+        "partition",
+        "quiesce",
+        "carrier",
+        "flap",
+        "refuse",
+        "reset",
+        "loss",
+        "corrupt",
+        "duplicate",
+        "reorder",
+        "drop",
+        "delay",
+        "slow",
+        "kill",
+        "pause",
+        "memory",
     ];
     let kind = match rng.below(KINDS.len() as u64 + 2) {
         n if (n as usize) < KINDS.len() => KINDS[n as usize],
@@ -234,7 +250,8 @@ fn fault(drawn: &mut Drawing, rng: &mut Prng, rage: u64) {
         _ => "ni_del",
     };
     let at = PEACE * 1000 + rng.below((rage - PEACE - 1) * 1000);
-    let most = (rage * 1000 - at).min(if kind == "quiesce" || kind == "pause" { 10_000 } else { 30_000 });
+    let most =
+        (rage * 1000 - at).min(if kind == "quiesce" || kind == "pause" { 10_000 } else { 30_000 });
     let length = 1 + rng.below(most);
     let mut text = format!("\n[[fault]]\nkind = \"{kind}\"\nat = \"{at}ms\"\n");
     let mut put = |key: &str, value: &str| {

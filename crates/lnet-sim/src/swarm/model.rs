@@ -246,7 +246,9 @@ fn rails(scenario: &Scenario, kind: &FaultKind) -> Vec<RailRef> {
         | FaultKind::Tune { nodes: p, .. } => {
             p.nodes().into_iter().flat_map(|n| Place::node(n).rails(world)).collect()
         }
-        FaultKind::Partition(_) | FaultKind::Quiesce => all().flat_map(|p| p.rails(world)).collect(),
+        FaultKind::Partition(_) | FaultKind::Quiesce => {
+            all().flat_map(|p| p.rails(world)).collect()
+        }
     }
 }
 

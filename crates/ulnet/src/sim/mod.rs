@@ -2,10 +2,11 @@
 //!
 //! `run` plays one and says whether its bars hold; `bench.rs` measures how fast worlds are and how
 //! much memory they take; `replay.rs` does again what a real node did; `what_if.rs` plays a world
-//! healthy and with a fault, side by side.
+//! healthy and with a fault, side by side; `swarm.rs` plays random worlds.
 
 mod bench;
 mod replay;
+mod swarm;
 mod what_if;
 
 use std::ffi::OsString;
@@ -49,6 +50,8 @@ enum Program {
     WhatIf(what_if::WhatIf),
     /// Measure how fast a world is played, and the memory that it takes.
     Bench(bench::Bench),
+    /// Play random worlds under random faults until something is found or the time is over.
+    Swarm(swarm::Swarm),
 }
 
 #[derive(Clone, Debug, Args)]
@@ -94,6 +97,7 @@ pub(crate) fn main(args: Vec<OsString>) -> ExitCode {
         Program::Replay(replay) => replay.run(),
         Program::WhatIf(what) => what.run().map(|()| true),
         Program::Bench(bench) => bench.run().map(|()| true),
+        Program::Swarm(swarm) => swarm.run(),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,
