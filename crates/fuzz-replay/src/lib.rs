@@ -44,6 +44,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "config", run: control::config },
     Target { name: "words", run: control::words },
     Target { name: "scenario", run: control::scenario },
+    Target { name: "legacy", run: control::legacy },
     Target { name: "node", run: node::node },
     Target { name: "conn", run: sock::conn },
 ];

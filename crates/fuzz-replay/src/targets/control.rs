@@ -1,7 +1,10 @@
 //! What comes in through the control socket, from configuration files and from scenarios.
 
 use lnet_admin::{FrameDecoder, REQUEST_MAX, decode_reply, decode_request, encode_request};
-use lnet_config::{Config, parse_cpts, parse_interfaces, parse_nid_list, parse_number};
+use lnet_config::{
+    Config, ModuleParameters, NETWORKS_CHARS_MAX, ROUTES_MAX, parse_cpts, parse_interfaces,
+    parse_ip2nets, parse_networks, parse_nid_list, parse_number, parse_routes,
+};
 
 /// Frames of the control socket, cut anywhere: bounded memory, and a request that is understood is
 /// the same after another round.
@@ -52,6 +55,27 @@ pub fn words(input: &[u8]) {
     let _ = parse_number(&text);
     if let Ok(nids) = parse_nid_list(&text) {
         assert!(nids.len() <= lnet_config::NID_LIST_MAX);
+    }
+}
+
+/// Module parameters of kernel nodes: networks are printed as they are read, and what a file asks for is
+/// a configuration.
+pub fn legacy(input: &[u8]) {
+    let text = String::from_utf8_lossy(input);
+    if let Ok(nets) = parse_networks(&text) {
+        let shown: Vec<String> = nets.iter().map(ToString::to_string).collect();
+        let shown = shown.join(",");
+        if shown.chars().count() <= NETWORKS_CHARS_MAX {
+            assert_eq!(parse_networks(&shown), Ok(nets));
+        }
+    }
+    assert!(parse_routes(&text).map_or(0, |routes| routes.len()) <= ROUTES_MAX);
+    if let Ok(rules) = parse_ip2nets(&text) {
+        let _ = rules.choose(&[]);
+    }
+    if let Ok(all) = ModuleParameters::from_modprobe(&text) {
+        let yaml = all.to_config().to_yaml();
+        Config::from_yaml(&yaml).expect("what parameters ask for can be imported");
     }
 }
 
