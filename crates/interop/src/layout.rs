@@ -236,7 +236,7 @@ impl Item {
         let kind = word(&self.bytes, list.1 + 8);
         list.all(&[("selftest.magic", 4), ("selftest.version", 4), ("selftest.type", 4)]);
         list.all(&[("selftest.reserved", 8), ("selftest.features", 4)]);
-        if kind % 2 == 0 {
+        if kind.is_multiple_of(2) {
             list.one("selftest.reply_id", 8, Own(Pool::Selftest));
             match kind {
                 8 | 12 => list.one("selftest.bulk_id", 8, Own(Pool::Selftest)),

@@ -352,7 +352,7 @@ impl Node {
     /// `EUSERS` (a route leads to that network), `EEXIST` (NID, or device on that network, in use), `ENOSPC` (limit), `EINVAL` (loopback or
     /// wildcard, no credits), `ESHUTDOWN`.
     pub fn add_ni(&mut self, now: Instant, spec: NiSpec) -> Result<NiId, Errno> {
-        self.note(|| Input::AddNi { now, spec: spec.clone() });
+        self.note(|| Input::AddNi { now, spec: Box::new(spec.clone()) });
         let now = self.clock(now);
         let net = spec.nid.net();
         if !self.running {
@@ -617,7 +617,7 @@ impl Node {
         me: MatchEntry,
         md: MdSpec,
     ) -> Result<MdId, AttachError> {
-        self.note(|| Input::Attach { now, portal, me: me.clone(), md: md.clone() });
+        self.note(|| Input::Attach { now, portal, me, md: md.clone() });
         let now = self.clock(now);
         let id = self.portals.attach(portal, me, md)?;
         self.match_delayed(portal);

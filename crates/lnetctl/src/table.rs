@@ -355,6 +355,7 @@ pub(crate) static COMMANDS: &[Entry] = &[
             "explain_last": "how many choices `explain --last` can show; 0 keeps none";
             "flap_hold_down": "seconds in which the penalty of an interface that went down halves; 0: none";
             "rail_suspicion": "whether rails that fall silent, lose or lag are avoided: 0 or 1";
+            "suppress_duplicates": "whether peers of this kind are asked to tell copies apart: 0 or 1";
             "suspect_after_min": "silence after which a rail is suspected, at least, in milliseconds";
             "suspect_after_rtts": "the same in round trips; the longer time counts";
             "alive_router_check_interval": "seconds between two pings of a router; 0: none";

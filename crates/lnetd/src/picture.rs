@@ -60,6 +60,9 @@ pub(crate) struct NodePicture {
     pub(crate) recovering: (Vec<Nid>, Vec<Nid>),
 }
 
+/// Whose interface, which, and its health.
+pub(crate) type Health = (Side, Nid, u32);
+
 impl Control {
     /// Looks at everything, but at no more peers than bring the peer interfaces to
     /// `peer_nis_max`.
@@ -79,7 +82,7 @@ impl Control {
 
     /// Health of every interface, ours first, and the counters of the node; `None` without a node.
     /// Stops after `limit` of them.
-    pub(crate) fn healths(&self, limit: usize) -> Option<(Vec<(Side, Nid, u32)>, NodeStats)> {
+    pub(crate) fn healths(&self, limit: usize) -> Option<(Vec<Health>, NodeStats)> {
         let (_, handle) = self.tunables_and_node();
         let handle = handle?;
         let (mut all, stats) = handle

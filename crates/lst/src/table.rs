@@ -18,7 +18,7 @@ pub(crate) struct Command {
     pub(crate) operands: (usize, usize),
     /// Whether it works without LST_SESSION.
     pub(crate) keyless: bool,
-    pub(crate) run: fn(&mut Lst<'_>, &Command, &Args) -> i32,
+    pub(crate) run: fn(&mut Lst<'_>, &Self, &Args) -> i32,
 }
 
 impl Command {

@@ -7,7 +7,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 /// Name of the file, and what makes it.
-const PAGES: [(&str, fn() -> String); 3] =
+type Page = (&'static str, fn() -> String);
+
+const PAGES: [Page; 3] =
     [("lnetctl.8", lnetctl::manual), ("lnetd.8", lnetd::manual), ("ulnet.1", own)];
 
 /// Writes the pages into the directory that is named behind the program's name.

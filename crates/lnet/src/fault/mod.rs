@@ -190,7 +190,7 @@ impl Node {
     /// # Errors
     /// It means nothing, or there are too many.
     pub fn add_drop_rule(&mut self, now: Instant, rule: DropRule) -> Result<(), FaultRuleError> {
-        self.note(|| Input::AddDropRule { now, rule: rule.clone() });
+        self.note(|| Input::AddDropRule { now, rule: Box::new(rule) });
         let now = self.clock(now);
         let rule = DropRule { traffic: rule.traffic.checked()?, ..rule };
         let f = &mut self.faults;
@@ -206,7 +206,7 @@ impl Node {
     /// Removes the drop rules about exactly `src` and `dst`, where `Any` stands for every rule
     /// (F-13). Returns how many there were.
     pub fn del_drop_rules(&mut self, now: Instant, src: NidMatch, dst: NidMatch) -> usize {
-        self.note(|| Input::DelDropRules { now, src: src.clone(), dst: dst.clone() });
+        self.note(|| Input::DelDropRules { now, src, dst });
         let _ = self.clock(now);
         let before = self.faults.drops.len();
         self.faults.drops.retain(|a| !is_selected(&a.rule.traffic, src, dst));
@@ -234,7 +234,7 @@ impl Node {
     /// # Errors
     /// It means nothing, or there are too many.
     pub fn add_delay_rule(&mut self, now: Instant, rule: DelayRule) -> Result<(), FaultRuleError> {
-        self.note(|| Input::AddDelayRule { now, rule: rule.clone() });
+        self.note(|| Input::AddDelayRule { now, rule: Box::new(rule) });
         let now = self.clock(now);
         let rule = DelayRule { traffic: rule.traffic.checked()?, ..rule };
         if rule.latency.is_zero() {
@@ -256,7 +256,7 @@ impl Node {
     /// Removes the delay rules about exactly `src` and `dst`, where `Any` stands for every rule, and
     /// lets go at once what they hold (F-24). Returns how many there were.
     pub fn del_delay_rules(&mut self, now: Instant, src: NidMatch, dst: NidMatch) -> usize {
-        self.note(|| Input::DelDelayRules { now, src: src.clone(), dst: dst.clone() });
+        self.note(|| Input::DelDelayRules { now, src, dst });
         let now = self.clock(now);
         let f = &mut self.faults;
         let before = f.delays.len();
@@ -299,7 +299,7 @@ impl Node {
         who: NidMatch,
         times: Option<NonZeroU32>,
     ) -> Result<(), FaultRuleError> {
-        self.note(|| Input::FailPeer { now, who: who.clone(), times: times.clone() });
+        self.note(|| Input::FailPeer { now, who, times });
         let _ = self.clock(now);
         if self.faults.failing.len() >= FAULT_RULES_MAX {
             return Err(FaultRuleError::NoSpace(FAULT_RULES_MAX));
@@ -310,7 +310,7 @@ impl Node {
 
     /// Takes back what [`Node::fail_peer`] ordered for `who`; all of it for `Any`.
     pub fn mend_peer(&mut self, now: Instant, who: NidMatch) {
-        self.note(|| Input::MendPeer { now, who: who.clone() });
+        self.note(|| Input::MendPeer { now, who });
         let _ = self.clock(now);
         self.faults.failing.retain(|(other, _)| !who.selects(*other));
     }

@@ -202,7 +202,7 @@ impl Node {
         rule: Rule,
         index: Option<usize>,
     ) -> Result<usize, RuleError> {
-        self.note(|| Input::UdspAdd { now, rule: rule.clone(), index });
+        self.note(|| Input::UdspAdd { now, rule: Box::new(rule.clone()), index });
         let _ = self.clock(now);
         let rules = &mut self.peers.policy.rules;
         let at = match rules.iter().position(|r| r.about_the_same(&rule)) {

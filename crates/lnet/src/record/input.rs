@@ -14,7 +14,8 @@ use crate::{
     RouteSpec, RouterMemory, Rule, Rx,
 };
 
-/// Declares the calls whose arguments are values; those with references are written out.
+/// Declares the calls whose arguments are values; those with references, and those whose large
+/// arguments must not make every recorded call large, are written out.
 macro_rules! inputs {
     ($($variant:ident = $call:ident ($($arg:ident: $ty:ty),*);)*) => {
         /// One call of a node that changed it, with its arguments.
@@ -27,6 +28,10 @@ macro_rules! inputs {
             SetTunables { now: Instant, changes: Vec<(String, i64)> },
             PeerAdd { now: Instant, primary: Nid, nids: Vec<Nid>, multi_rail: bool, lock_primary: bool },
             PeerDel { now: Instant, primary: Nid, nids: Vec<Nid>, force: bool },
+            AddNi { now: Instant, spec: Box<NiSpec> },
+            UdspAdd { now: Instant, rule: Box<Rule>, index: Option<usize> },
+            AddDropRule { now: Instant, rule: Box<DropRule> },
+            AddDelayRule { now: Instant, rule: Box<DelayRule> },
             EnableRouting { now: Instant, given: Given },
             FitRouterBuffers { now: Instant, given: Given },
         }
@@ -53,6 +58,18 @@ macro_rules! inputs {
                     }
                     Input::PeerDel { now, primary, nids, force } => {
                         let _ = self.peer_del(now, primary, &nids, force);
+                    }
+                    Input::AddNi { now, spec } => {
+                        let _ = self.add_ni(now, *spec);
+                    }
+                    Input::UdspAdd { now, rule, index } => {
+                        let _ = self.udsp_add(now, *rule, index);
+                    }
+                    Input::AddDropRule { now, rule } => {
+                        let _ = self.add_drop_rule(now, *rule);
+                    }
+                    Input::AddDelayRule { now, rule } => {
+                        let _ = self.add_delay_rule(now, *rule);
                     }
                     Input::EnableRouting { now, mut given } => {
                         let _ = self.enable_routing(now, &mut given);
@@ -81,7 +98,6 @@ inputs! {
     SetLazy = set_lazy(now: Instant, portal: u32, lazy: bool);
     Ping = ping(now: Instant, target: ProcessId, src: Option<Nid>, timeout: Duration);
     Discover = discover(now: Instant, nid: Nid, force: bool);
-    AddNi = add_ni(now: Instant, spec: NiSpec);
     LeaveNi = leave_ni(now: Instant, id: NiId);
     DelNi = del_ni(now: Instant, id: NiId);
     LinkChanged = link_changed(now: Instant, ni: NiId, link: Link);
@@ -98,17 +114,14 @@ inputs! {
     AddRoute = add_route(now: Instant, spec: RouteSpec);
     DelRoute = del_route(now: Instant, net: Option<Net>, gateway: Option<Nid>);
     DisableRouting = disable_routing(now: Instant);
-    UdspAdd = udsp_add(now: Instant, rule: Rule, index: Option<usize>);
     UdspDel = udsp_del(now: Instant, index: usize);
     UdspClear = udsp_clear(now: Instant);
     SetNumaDistances = set_numa_distances(distances: Vec<Vec<u32>>);
     SetNumaHome = set_numa_home(numa_node: Option<u32>);
     SetRegionNumaNode = set_region_numa_node(region: RegionId, numa_node: Option<u32>);
     SetNiNumaNode = set_ni_numa_node(ni: NiId, numa_node: Option<u32>);
-    AddDropRule = add_drop_rule(now: Instant, rule: DropRule);
     DelDropRules = del_drop_rules(now: Instant, src: NidMatch, dst: NidMatch);
     ResetDropRules = reset_drop_rules(now: Instant);
-    AddDelayRule = add_delay_rule(now: Instant, rule: DelayRule);
     DelDelayRules = del_delay_rules(now: Instant, src: NidMatch, dst: NidMatch);
     ResetDelayRules = reset_delay_rules(now: Instant);
     FailPeer = fail_peer(now: Instant, who: NidMatch, times: Option<NonZeroU32>);

@@ -194,7 +194,7 @@ impl Node {
     /// # Errors
     /// Names what is wrong with the network, the gateway or the hop count.
     pub fn add_route(&mut self, now: Instant, spec: RouteSpec) -> Result<(), RouteError> {
-        self.note(|| Input::AddRoute { now, spec: spec.clone() });
+        self.note(|| Input::AddRoute { now, spec });
         let now = self.clock(now);
         let RouteSpec { net, gateway, hops, priority } = spec;
         if !self.running {

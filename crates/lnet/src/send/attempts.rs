@@ -26,7 +26,7 @@ impl Node {
         }
         // DEC-6: where nobody knows whether it arrived, the receiver must be able to tell.
         let unsure = matches!(status, HealthStatus::NetworkTimeout | HealthStatus::RemoteTimeout);
-        if !self.tunables.resends(status) && !(unsure && self.can_repeat(msg)) {
+        if !(self.tunables.resends(status) || unsure && self.can_repeat(msg)) {
             return false;
         }
         if !self.has_alternative(msg, peer_ni, status) {

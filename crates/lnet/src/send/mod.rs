@@ -57,7 +57,7 @@ impl Node {
     /// # Errors
     /// Only what shows at once; path and transmission failures are events.
     pub fn put(&mut self, now: Instant, put: Put) -> Result<(), SendError> {
-        self.note(|| Input::Put { now, put: put.clone() });
+        self.note(|| Input::Put { now, put });
         let now = self.clock(now);
         let Put { md, ack, src, target, portal, match_bits, offset, hdr_data, timeout } = put;
         let verb = Verb::Put { ack, hdr_data, offset };
@@ -84,7 +84,7 @@ impl Node {
     /// # Errors
     /// As [`Node::put`].
     pub fn get(&mut self, now: Instant, get: Get) -> Result<(), SendError> {
-        self.note(|| Input::Get { now, get: get.clone() });
+        self.note(|| Input::Get { now, get });
         let now = self.clock(now);
         let Get { md, src, target, portal, match_bits, offset, timeout } = get;
         let verb = Verb::Get { offset };

@@ -54,7 +54,7 @@ fn drops(w: &World, host: usize, reason: DropReason) -> u64 {
 
 #[test]
 fn dec6_what_may_have_arrived_is_sent_again_and_delivered_once() {
-    for later in [MS * 0, MS * 500] {
+    for later in [Duration::ZERO, MS * 500] {
         let mut w = pair(Profile::Default, Profile::Default);
         doubt_first(&mut w, later);
         w.put(0, B[0], 7, true);

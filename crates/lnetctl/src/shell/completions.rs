@@ -11,8 +11,11 @@ use crate::table::Command;
 
 const PLACE: Place = Place::classic("show", "completions");
 
+/// A shell and what writes its script.
+type Shell = (&'static str, fn() -> String);
+
 /// The shells.
-const SHELLS: [(&str, fn() -> String); 3] = [("bash", bash), ("zsh", zsh), ("fish", fish)];
+const SHELLS: [Shell; 3] = [("bash", bash), ("zsh", zsh), ("fish", fish)];
 
 /// The command.
 pub(crate) fn completions(session: &mut Session<'_>, command: &Command, args: &Args) -> i32 {

@@ -31,6 +31,9 @@ const RESENDS: [&str; 2] = ["failed_resends", "successful_resends"];
 /// Counters of an interface that both know.
 const COUNTS: [&str; 3] = ["send_count", "recv_count", "drop_count"];
 
+/// What is made of the entries of each item of a list.
+type Each<'a> = &'a dyn Fn(&[(String, Tree)]) -> Tree;
+
 impl Format {
     /// The format of that name, as `--format` takes it.
     pub fn from_name(name: &str) -> Option<Self> {
@@ -65,7 +68,7 @@ impl Format {
 
     /// The value of a top-level key.
     fn block(self, key: &str, value: &Tree) -> Tree {
-        let items = |f: &dyn Fn(&[(String, Tree)]) -> Tree| match value {
+        let items = |f: Each<'_>| match value {
             Tree::List(items) => Tree::List(
                 items.iter().map(|item| entries(item).map_or_else(|| item.clone(), f)).collect(),
             ),

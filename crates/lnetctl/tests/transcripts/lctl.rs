@@ -1,5 +1,7 @@
 //! `lctl`: its recorded outputs from rebuilt state, and what it asks.
 
+#![allow(clippy::unwrap_used, reason = "a test that fails says so by panicking")]
+
 use core::num::NonZeroU32;
 use std::time::Duration;
 

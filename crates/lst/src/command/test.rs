@@ -116,7 +116,7 @@ fn brw(words: &[String]) -> Result<Brw, String> {
                 agree(&mut checked, check, word)?;
             }
             Some(("off" | "o", value)) => {
-                let offset = value.parse().ok().filter(|n: &u32| n % 8 == 0);
+                let offset = value.parse().ok().filter(|n: &u32| n.is_multiple_of(8));
                 brw.offset = offset
                     .ok_or_else(|| format!("Invalid offset {value}, expected a multiple of 8"))?;
             }
