@@ -269,7 +269,7 @@ impl Observer for Model {
                 self.begun(view, attempt, new)
             }
             Seen::Failed { attempt, why, .. } => {
-                let why = why.map_or("no answer in time".to_owned(), |e| format!("{e:?}"));
+                let why = why.map_or_else(|| "no answer in time".to_owned(), |e| format!("{e:?}"));
                 self.failed(view, attempt, &why)
             }
             Seen::Delivered { host, attempt, answer, .. } => {
