@@ -115,9 +115,20 @@ impl Node {
     /// Tells the driver of a message that waited.
     fn resume_transit(&mut self, id: MsgId, verdict: Verdict) {
         let Some(rx) = self.msgs.get(id).and_then(|m| m.rx) else { return };
-        if self.router.deferred.remove(&(rx.ni, rx.id)).is_some() {
+        if self.stop_deferring(id, rx) {
             self.outputs.push_back(Output::Resume { ni: rx.ni, rx: rx.id, verdict });
         }
+    }
+
+    /// Whether a message has been deferred until now. Its driver's name for it does not say: once its
+    /// payload was asked for, the name may be that of the next message on the same connection.
+    fn stop_deferring(&mut self, id: MsgId, rx: RxSide) -> bool {
+        let name = (rx.ni, rx.id);
+        let waits = self.router.deferred.get(&name) == Some(&id);
+        if waits {
+            self.router.deferred.remove(&name);
+        }
+        waits
     }
 
     /// The payload is here: onward.
@@ -143,7 +154,7 @@ impl Node {
         let Some(transit) = msg.transit.take() else { return };
         let (rx, stage) = (msg.rx, msg.stage);
         if let Some(rx) = rx {
-            self.router.deferred.remove(&(rx.ni, rx.id));
+            self.stop_deferring(id, rx);
         }
         if let Some(pool) = self.router.pools.get_mut(transit.pool as usize) {
             if stage == Stage::PoolQueue {

@@ -72,17 +72,27 @@ impl Bench {
     fn arrives(&mut self, from: &str, hdr: &Hdr) -> (RxId, Verdict) {
         self.next += 1;
         let id = RxId(self.next);
+        (id, self.arrives_as(id, from, hdr))
+    }
+
+    /// The same, under a name that the test chooses.
+    fn arrives_as(&mut self, id: RxId, from: &str, hdr: &Hdr) -> Verdict {
         let h = &mut self.w.hosts[0];
         let near = if nid(from).net() == nid(A).net() { G1[0] } else { G1[1] };
         let (&ni, _) = h.nids.iter().find(|(_, n)| **n == nid(near)).unwrap();
         let rx = Rx { ni, from: nid(from), from_pid: Pid::LUSTRE, id };
-        let verdict = h.node.rx_header(self.w.now, rx, hdr);
-        (id, verdict)
+        h.node.rx_header(self.w.now, rx, hdr)
     }
 
     /// The same, payload and all, up to the driver on the other side.
     fn passes(&mut self, from: &str, hdr: &Hdr) -> bool {
-        match self.arrives(from, hdr).1 {
+        let verdict = self.arrives(from, hdr).1;
+        self.goes_on(verdict)
+    }
+
+    /// What was let in goes on, up to the driver on the other side.
+    fn goes_on(&mut self, verdict: Verdict) -> bool {
+        match verdict {
             Verdict::Deliver { msg, .. } => {
                 self.w.hosts[0].node.rx_done(self.w.now, msg, Ok(&[]));
                 self.w.drain();
@@ -145,6 +155,43 @@ fn x32_the_ninth_message_of_one_neighbour_waits_until_one_is_through() {
     let [(rx, Verdict::Deliver { .. })] = resumed.as_slice() else { panic!("{resumed:?}") };
     assert_eq!(*rx, ninth);
     assert_eq!(b.router_credits(A), (0, -1));
+}
+
+/// A driver may name messages by the connection that they come over: it has one at a time in hand
+/// there, but the node still forwards those before it.
+#[test]
+fn a_message_that_waits_goes_on_when_one_before_it_on_its_connection_is_through() {
+    let conn = RxId(7);
+    // For a credit, then for a buffer.
+    for (credits, len, fit) in [(8, 0, 8), (32, 0, 16), (32, 100, 16), (32, 5000, 2)] {
+        let mut b = Bench::new(Profile::Default, credits);
+        let hdr = Bench::hdr(B, len);
+        for _ in 0..fit {
+            let verdict = b.arrives_as(conn, A, &hdr);
+            assert!(b.goes_on(verdict));
+        }
+        // Each in turn is the only one that the driver has in hand.
+        for _ in 0..3 {
+            assert!(matches!(b.arrives_as(conn, A, &hdr), Verdict::Defer));
+            b.done();
+            let mut resumed = b.resumed();
+            assert_eq!(resumed.len(), 1, "{credits} credits, {len} bytes");
+            let (rx, verdict) = resumed.remove(0);
+            assert_eq!(rx, conn);
+            assert!(b.goes_on(verdict));
+            assert!(b.resumed().is_empty());
+        }
+        // The last one waits in vain: its connection is lost, and nothing else of it.
+        assert!(matches!(b.arrives_as(conn, A, &hdr), Verdict::Defer));
+        let (&ni, _) = b.w.hosts[0].nids.iter().find(|(_, n)| **n == nid(G1[0])).unwrap();
+        b.w.hosts[0].node.rx_gone(b.w.now, ni, conn);
+        for _ in 0..fit {
+            b.done();
+        }
+        assert!(b.resumed().is_empty());
+        assert_eq!(b.router_credits(A).0, credits as i32);
+        assert_eq!(b.w.hosts[0].node.stats().msgs_alloc, 0);
+    }
 }
 
 #[test]
