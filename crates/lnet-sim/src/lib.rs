@@ -12,7 +12,7 @@
 //!
 //! The same scenario and the same seed give the same run, to the last message: there are no threads,
 //! no clock, and no order but that of the queue. A run is `Sim::new(…)`, [`Sim::observe`] for each
-//! who looks on, [`Sim::run`], and [`Summary::new`] of its [`Tally`]; [`play`] does that.
+//! who looks on, [`Sim::run`], and [`Summary::new`] of its [`Tally`]; [`play()`] does that.
 //!
 //! # To build on it
 //!
@@ -22,7 +22,7 @@
 //!   [`View`] of the world at that moment (every host's node can be asked anything), and
 //!   [`Seen::Sample`] at regular intervals. Share state with `Rc<RefCell<…>>`, as [`Tracer`] does.
 //! - *Another world*: make a [`lnet_scenario::Scenario`], from a text or in code.
-//! - *What if*: add faults to a scenario and [`play`] it; the [`Summary`] says who noticed when.
+//! - *What if*: add faults to a scenario and [`play()`] it; the [`Summary`] says who noticed when.
 
 mod check;
 mod directory;
