@@ -289,6 +289,10 @@ fn the_scenarios_of_the_project_are_scenarios() {
     let mut count = 0;
     for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
+        if path.is_dir() {
+            // Those for real sockets are read by the tests of what plays them.
+            continue;
+        }
         let s = parse(&path.to_string_lossy(), &std::fs::read_to_string(&path).unwrap()).unwrap();
         assert_eq!(path.file_stem().unwrap().to_str(), Some(s.name.as_str()));
         assert_ne!(s.bars, Default::default(), "{}: nothing must hold", s.name);
