@@ -124,6 +124,7 @@ fn of_tunable(row: &Row, value: i64) -> Family {
     let family = match row.unit {
         "" => family,
         "s" => family.unit(Unit::Seconds),
+        "ms" => family.unit(Unit::Other("milliseconds".to_owned())),
         "%" => family.unit(Unit::Other("percent".to_owned())),
         other => family.unit(Unit::Other(other.to_owned())),
     };

@@ -125,6 +125,7 @@ fn each_row_of_the_tables_is_a_metric_and_nothing_is_there_twice() {
         let suffix = match row.unit {
             "" => "",
             "s" => "_seconds",
+            "ms" => "_milliseconds",
             "%" => "_percent",
             other => panic!("{other}: a unit that Prometheus has no name for yet"),
         };
