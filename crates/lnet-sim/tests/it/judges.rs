@@ -91,7 +91,7 @@ fn a_fabric_of_datagrams_that_doubles_messages_is_counted_and_copies_are_told_ap
     // Kernel nodes take every copy; ours drop what they had (DEC-6).
     for (profile, doubled) in [(lnet::Profile::Kernel, true), (lnet::Profile::Default, false)] {
         let mut scenario = scenario.clone();
-        scenario.set_profile(profile);
+        scenario.set_profile(profile).unwrap();
         let played = play(Arc::new(scenario), None, Default::default());
         assert_eq!(played.summary.duplicates > 50, doubled, "{}", played.summary);
         assert_eq!(played.summary.errors, 0, "{}", played.summary);
