@@ -5,6 +5,8 @@ use std::io;
 use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 
@@ -17,6 +19,8 @@ use crate::{Error, Host, Unavailable};
 const INTERFACE_NAME_MAX: usize = 15;
 /// The longest name of a host, bytes: our own limit, keeps namespace names readable.
 const HOST_NAME_MAX: usize = 32;
+/// The longest that links may take to come up.
+const UP_MAX: Duration = Duration::from_secs(10);
 /// First part of every namespace name.
 const PREFIX: &str = "ulnet-";
 
@@ -157,7 +161,8 @@ fn check_ports(ports: &[Port<'_>]) -> Result<(), Error> {
     })
 }
 
-/// Gives the ends of a segment their addresses and brings them up.
+/// Gives the ends of a segment their addresses, brings them up, and waits until they are: the kernel
+/// says so up to a second after it is true, and a node that starts meanwhile finds its links down.
 fn configure(ports: &[Port<'_>]) -> Result<(), Error> {
     for port in ports {
         for address in port.addresses {
@@ -165,12 +170,33 @@ fn configure(ports: &[Port<'_>]) -> Result<(), Error> {
         }
         port.host.link_up(port.interface)?;
     }
+    let begin = Instant::now();
+    for Port { host, interface, .. } in ports {
+        while !is_up(host, interface)? {
+            if begin.elapsed() > UP_MAX {
+                return Err(Error::System {
+                    what: format!("{interface} of {}", host.name()),
+                    source: io::Error::new(io::ErrorKind::TimedOut, "its link does not come up"),
+                });
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
     Ok(())
 }
 
+fn is_up(host: &Host, interface: &str) -> Result<bool, Error> {
+    let shown = ip(["-n", host.namespace(), "-o", "link", "show", "dev", interface])?;
+    Ok(String::from_utf8_lossy(&shown.stdout).contains(" state UP "))
+}
+
+/// A pair of interfaces, one in each namespace. The index of the second is unlike any that the kernel
+/// gives of itself: it hurries with news of links whose ends have different ones.
 fn veth(one: (&str, &str), other: (&str, &str)) -> Result<(), Error> {
+    static INDEX: AtomicU32 = AtomicU32::new(1000);
     let ((ns1, if1), (ns2, if2)) = (one, other);
-    let peer = ["type", "veth", "peer", "name", if2, "netns", ns2];
+    let index = INDEX.fetch_add(1, Ordering::Relaxed).to_string();
+    let peer = ["type", "veth", "peer", "name", if2, "index", &index, "netns", ns2];
     ip(["link", "add", if1, "netns", ns1].into_iter().chain(peer)).map(drop)
 }
 
