@@ -35,11 +35,18 @@ pub(crate) struct Decay {
     sum: u64,
 }
 
+/// Nanoseconds of one step.
+#[inline]
+const fn step_of(half_life: Duration) -> u64 {
+    let step = half_life.as_nanos() as u64 / STEPS as u64;
+    if step == 0 { 1 } else { step }
+}
+
 impl Decay {
     /// The sum as it is at `now`. Decays in steps of 1/64 half-life, each exactly as much whether it
     /// is looked at in between or not.
     fn at(self, now: Instant, half_life: Duration) -> Self {
-        let step = (half_life.as_nanos() as u64 / STEPS as u64).max(1);
+        let step = step_of(half_life);
         let since = now.as_nanos().saturating_sub(self.at.as_nanos());
         if self.sum == 0 {
             return Self { at: now, sum: 0 };
@@ -55,8 +62,13 @@ impl Decay {
     }
 
     /// One use more, and no more than `most` in all.
+    #[inline]
     pub(crate) fn add(&mut self, now: Instant, half_life: Duration, most: u64) {
-        *self = self.at(now, half_life);
+        // With a constant half-life, nearly always a comparison and an addition.
+        if self.sum == 0 || now.as_nanos() >= self.at.as_nanos().saturating_add(step_of(half_life))
+        {
+            *self = self.at(now, half_life);
+        }
         self.sum = self.sum.saturating_add(ONE).min(most.saturating_mul(ONE));
     }
 
@@ -93,14 +105,21 @@ struct Ring {
 }
 
 impl Ring {
+    #[inline]
     fn slot(&mut self, now: Instant) -> &mut Slot {
         let second = now.as_secs();
-        let passed = second.saturating_sub(self.last);
-        for i in 1..=passed.min(SLOTS as u64) {
+        if second > self.last {
+            self.advance(second);
+        }
+        &mut self.slots[(self.last % SLOTS as u64) as usize]
+    }
+
+    #[cold]
+    fn advance(&mut self, second: u64) {
+        for i in 1..=(second - self.last).min(SLOTS as u64) {
             self.slots[((self.last + i) % SLOTS as u64) as usize] = Slot::default();
         }
-        self.last = self.last.max(second);
-        &mut self.slots[(self.last % SLOTS as u64) as usize]
+        self.last = second;
     }
 
     fn rates(&self, now: Instant) -> Rates {
@@ -209,8 +228,10 @@ const fn floor(bucket: usize) -> u64 {
 }
 
 impl Histogram {
+    #[inline]
     fn add(&mut self, took: Duration) {
-        let ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        let secs = took.as_secs().saturating_mul(1_000_000_000);
+        let ns = secs.saturating_add(took.subsec_nanos().into());
         self.min_ns = if self.samples == 0 { ns } else { self.min_ns.min(ns) };
         self.max_ns = self.max_ns.max(ns);
         self.sum_ns = self.sum_ns.saturating_add(ns);
@@ -279,18 +300,23 @@ pub(crate) struct Meter {
     complete: Histogram,
 }
 
+impl Meter {
+    #[cold]
+    fn begin(now: Instant) -> Box<Self> {
+        let second = now.as_secs();
+        let ring = Ring { first: second, last: second, ..Ring::default() };
+        Box::new(Self { ring, ..Self::default() })
+    }
+}
+
 /// An interface's meter, once it has one.
 #[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct MeterSlot(Option<Box<Meter>>);
 
 impl MeterSlot {
+    #[inline]
     fn get(&mut self, now: Instant) -> &mut Meter {
-        let second = now.as_secs();
-        let new = || {
-            let ring = Ring { first: second, last: second, ..Ring::default() };
-            Box::new(Meter { ring, ..Meter::default() })
-        };
-        self.0.get_or_insert_with(new)
+        self.0.get_or_insert_with(|| Meter::begin(now))
     }
 
     /// A message went out; from the choice of its path on it took so long.

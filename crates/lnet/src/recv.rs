@@ -9,6 +9,7 @@ use lnet_wire::{Handle, Hdr, Kind, MsgType, PAYLOAD_MAX};
 use smallvec::SmallVec;
 
 use crate::msg::{EventInfo, Msg, Role, RxSide, Stage};
+use crate::once::Sifted;
 use crate::output::{DropReason, Output, Payload, PeerMisbehaved, Sink, Verdict};
 use crate::portal::md::MdBuf;
 use crate::portal::{Delayed, Matched, Search, Wanted};
@@ -161,11 +162,13 @@ impl Node {
         if self.nis.get(rx.ni).is_some_and(|ni| ni.nid != hdr.dst) {
             return self.forward_in(now, side, hdr);
         }
-        let hdr = &mut hdr.clone();
-        match self.sift(now, &rx, peer_ni, hdr) {
-            Ok(copied) => side.copied = copied,
+        let hdr = match self.sift(now, &rx, peer_ni, hdr) {
+            Ok(Sifted { dst_pid, copied }) => {
+                side.copied = copied;
+                &Hdr { dst_pid, ..*hdr }
+            }
             Err(reason) => return Verdict::Drop(reason),
-        }
+        };
         match hdr.kind {
             Kind::Put { portal, match_bits, offset, .. } => {
                 let len = hdr.payload_len;
@@ -230,9 +233,6 @@ impl Node {
             Search::Found(m) => {
                 let sink = self.portals.sink(&m);
                 let id = self.new_rx(now, side, hdr, initiator, Some(m));
-                if let Some(msg) = self.msgs.get_mut(id) {
-                    msg.stage = Stage::Receiving;
-                }
                 let sink = if is_put { sink } else { Sink::Spans(IoVec::new()) };
                 Verdict::Deliver { msg: id, sink }
             }
@@ -295,7 +295,6 @@ impl Node {
         let matched = Matched { md: md_id, offset: 0, mlength };
         let id = self.new_rx(now, side, hdr, initiator, Some(matched));
         if let Some(msg) = self.msgs.get_mut(id) {
-            msg.stage = Stage::Receiving;
             msg.ev.match_bits = match_bits;
             msg.ev.rlength = if is_reply { length } else { 0 };
         }
@@ -311,6 +310,7 @@ impl Node {
         ProcessId { nid, pid: hdr.src_pid }
     }
 
+    /// A message that is to be received: into its buffer if it has `matched` one, else it waits.
     pub(crate) fn new_rx(
         &mut self,
         now: Instant,
@@ -330,11 +330,14 @@ impl Node {
             Kind::Get { portal, match_bits, .. } => (portal, match_bits, 0),
             Kind::Ack { .. } | Kind::Reply { .. } => (0, 0, 0),
         };
+        let deadline = self.deadline_from(now, side.ni);
+        self.stats.count_in();
+        let copied = side.copied;
         let id = self.msgs.insert(Msg {
             hdr: *hdr,
             payload: Payload::empty(),
             role,
-            stage: Stage::Deferred,
+            stage: if matched.is_some() { Stage::Receiving } else { Stage::Deferred },
             md: matched.map(|m| m.md),
             tx: None,
             rx: Some(side),
@@ -349,9 +352,9 @@ impl Node {
             failed: None,
             born: now,
             limit: None,
-            deadline: Instant::FAR_FUTURE,
+            deadline,
             waiting: false,
-            counted: false,
+            counted: true,
             ev: EventInfo {
                 target: ProcessId { nid: hdr.dst, pid: hdr.dst_pid },
                 initiator,
@@ -365,9 +368,9 @@ impl Node {
             },
             transit: None,
         });
-        self.count_in(id);
-        self.copy_taken(id);
-        self.set_deadline(now, id, side.ni);
+        if let Some(copied) = copied {
+            self.copy_taken(id, copied);
+        }
         id
     }
 

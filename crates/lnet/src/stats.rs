@@ -16,6 +16,12 @@ macro_rules! node_stats {
         }
 
         impl NodeStats {
+            /// One message more in hand (T-1).
+            pub(crate) fn count_in(&mut self) {
+                self.msgs_alloc = self.msgs_alloc.wrapping_add(1);
+                self.msgs_max = self.msgs_max.max(self.msgs_alloc);
+            }
+
             /// Name and value of each, in order of printing.
             pub fn rows(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($name), u64::from(self.$name)),)*]

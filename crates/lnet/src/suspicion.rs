@@ -195,7 +195,7 @@ impl Node {
             return false;
         }
         let Some(target) = self.peers.find(msg.hdr.dst) else { return false };
-        let request = self.request(id, msg, target);
+        let request = self.request(msg, target);
         select::path(t, &request, &mut None)
             .is_ok_and(|path| standing(t, path.ni, path.peer_ni) < current)
     }

@@ -1,11 +1,10 @@
 //! Response tracking: ACKs and REPLYs that do not come (behaviour.md 5.9), and messages that wait
 //! for something of ours longer than they may.
 
-use lnet_types::{Errno, Fault, HealthStatus, Instant, MdId, MsgId};
+use lnet_types::{Errno, Fault, HealthStatus, Instant, MdId};
 
 use core::time::Duration;
 
-use crate::msg::Role;
 use crate::node::Work;
 use crate::portal::md::Tracker;
 use crate::record::Input;
@@ -31,17 +30,12 @@ impl Node {
         }
     }
 
-    /// A driver has taken the request, for the first time or again: the time of its response begins
-    /// (HL-lnt-105).
-    pub(crate) fn handed_over(&mut self, now: Instant, id: MsgId) {
-        if self.tunables.kernel_clocks() {
-            return;
+    /// A driver has taken the request of `md`, for the first time or again: the time of its response
+    /// begins (HL-lnt-105).
+    pub(crate) fn handed_over(&mut self, now: Instant, md: MdId) {
+        if !self.tunables.kernel_clocks() {
+            self.begin_response_time(now, md);
         }
-        let Some(md) = self.msgs.get(id).filter(|m| m.role == Role::Request).and_then(|m| m.md)
-        else {
-            return;
-        };
-        self.begin_response_time(now, md);
     }
 
     fn begin_response_time(&mut self, now: Instant, md: MdId) {

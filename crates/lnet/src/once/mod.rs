@@ -60,6 +60,13 @@ pub(crate) struct Numbered {
     unsure: bool,
 }
 
+/// A message for us that is to be taken.
+pub(crate) struct Sifted {
+    /// The process that it is for, without any mark.
+    pub(crate) dst_pid: Pid,
+    pub(crate) copied: Option<Copied>,
+}
+
 /// What a message that has arrived is in the session of its sender.
 #[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Copied {
@@ -75,10 +82,9 @@ impl Node {
         self.tunables.suppress_duplicates != 0 && self.tunables.discovery != 0
     }
 
-    /// The name of our session towards a peer: another one after a restart, and for a record of the
-    /// peer that was made anew. Never 0.
+    /// The name of our session towards a peer.
     fn session_of(&self, peer: &Peer) -> u64 {
-        self.cookie.wrapping_add(peer.born << 30).max(1)
+        session_of(self.cookie, peer.born)
     }
 
     // ---- agreeing ----
@@ -163,18 +169,18 @@ impl Node {
     /// # Errors
     /// A copy may have arrived, and this attempt could not be told from it.
     pub(crate) fn mark_for(&mut self, id: MsgId) -> Result<Option<Mark>, Fault> {
-        let Some(msg) = self.msgs.get(id) else { return Ok(None) };
-        if !self.suppresses() && msg.once.is_none() {
+        let suppresses = self.suppresses();
+        let Some(msg) = self.msgs.get_mut(id) else { return Ok(None) };
+        let before = msg.once;
+        if !suppresses && before.is_none() {
             return Ok(None);
         }
-        let peer = self.direct_peer(msg);
-        let pushes = matches!(msg.hdr.kind, Kind::Put { hdr_data, .. } if hdr_data != 0);
-        let internal = msg.role == Role::Request && is_internal(&msg.hdr.kind);
-        let before = msg.once;
-        if let Some((peer_id, peer)) = peer {
-            let session = self.session_of(peer);
-            let once = &peer.once;
-            if internal {
+        let hop = direct_hop(msg).and_then(|hop| self.peers.nis.get(hop));
+        if let Some(peer) = hop.and_then(|pni| self.peers.peers.get_mut(pni.peer)) {
+            let session = session_of(self.cookie, peer.born);
+            let once = &mut peer.once;
+            if msg.role == Role::Request && is_internal(&msg.hdr.kind) {
+                let pushes = matches!(msg.hdr.kind, Kind::Put { hdr_data, .. } if hdr_data != 0);
                 let mark = Mark::new(session, once.next, once.windows.is_empty());
                 return Ok((pushes && once.telling).then_some(mark));
             }
@@ -186,32 +192,16 @@ impl Node {
             if once.able && once.told && peer.disc.acked_seq == self.ping_seq && !is_unsure(before)
             {
                 let seq = once.next;
-                if let Some(peer) = self.peers.peers.get_mut(peer_id) {
-                    peer.once.next += 1;
-                }
-                if let Some(msg) = self.msgs.get_mut(id) {
-                    msg.once = Some(Numbered { session, seq, unsure: false });
-                }
+                once.next += 1;
+                msg.once = Some(Numbered { session, seq, unsure: false });
                 return Ok(Some(Mark::new(session, seq, false)));
             }
         }
         if is_unsure(before) && !self.tunables.resends(HealthStatus::NetworkTimeout) {
             return Err(Fault::new(HealthStatus::Ok, Errno::ETIMEDOUT));
         }
-        if let Some(msg) = self.msgs.get_mut(id) {
-            msg.once = None;
-        }
+        msg.once = None;
         Ok(None)
-    }
-
-    /// The peer that a message goes to without anybody between.
-    fn direct_peer(&self, msg: &Msg) -> Option<(PeerId, &Peer)> {
-        let tx = msg.tx.filter(|tx| !tx.routed && msg.role != Role::Forward)?;
-        if msg.hop_pid != Pid::LUSTRE || msg.hdr.dst_pid != Pid::LUSTRE {
-            return None;
-        }
-        let id = self.peers.nis.get(tx.peer_ni?)?.peer;
-        Some((id, self.peers.peers.get(id)?))
     }
 
     /// Whether the receiver of a message can tell another copy of it from a new message.
@@ -236,7 +226,7 @@ impl Node {
 
     // ---- receiving ----
 
-    /// Judges a message for us that may be a copy, and makes its header an ordinary one.
+    /// Judges a message for us that may be a copy.
     ///
     /// # Errors
     /// It is a copy, or may be.
@@ -245,24 +235,24 @@ impl Node {
         now: Instant,
         rx: &Rx,
         peer_ni: Option<PeerNiId>,
-        hdr: &mut Hdr,
-    ) -> Result<Option<Copied>, DropReason> {
+        hdr: &Hdr,
+    ) -> Result<Sifted, DropReason> {
         let Some(mark) = Mark::of(hdr.dst_pid).filter(|_| hdr.src == rx.from) else {
-            return Ok(None);
+            return Ok(Sifted { dst_pid: hdr.dst_pid, copied: None });
         };
         let Some(id) = peer_ni.and_then(|n| self.peers.nis.get(n)).map(|n| n.peer) else {
-            return Ok(None);
+            return Ok(Sifted { dst_pid: hdr.dst_pid, copied: None });
         };
         // A push bears the mark for its receiver to read, and may come as often as it likes.
         if matches!(hdr.kind, Kind::Put { portal: RESERVED_PORTAL, .. }) {
-            return Ok(None);
+            return Ok(Sifted { dst_pid: hdr.dst_pid, copied: None });
         }
-        hdr.dst_pid = Pid::LUSTRE;
-        let Some(peer) = self.peers.peers.get(id) else { return Ok(None) };
+        let plain = Sifted { dst_pid: Pid::LUSTRE, copied: None };
+        let Some(peer) = self.peers.peers.get(id) else { return Ok(plain) };
         let Some(window) = peer.once.windows.iter().find(|w| mark.is_of(w.session())) else {
             self.ask_for_session(id);
             // There is one first copy of each message, so that is no duplicate.
-            return if mark.again { Err(DropReason::AncientCopy) } else { Ok(None) };
+            return if mark.again { Err(DropReason::AncientCopy) } else { Ok(plain) };
         };
         let (session, n, again) = (window.session(), window.number(mark), mark.again);
         match window.judge(n, again) {
@@ -271,7 +261,7 @@ impl Node {
             Judgement::Duplicate => return Err(DropReason::Duplicate),
             Judgement::Ancient => return Err(DropReason::AncientCopy),
         }
-        Ok(Some(Copied { peer: id, session, n, again }))
+        Ok(Sifted { copied: Some(Copied { peer: id, session, n, again }), ..plain })
     }
 
     /// A sender marks its messages, and we know nothing of it: we have restarted, or forgotten it.
@@ -291,8 +281,7 @@ impl Node {
     }
 
     /// A copy has been taken as `id`: its payload is to come.
-    pub(crate) fn copy_taken(&mut self, id: MsgId) {
-        let Some(copied) = self.msgs.get(id).and_then(|m| m.rx?.copied) else { return };
+    pub(crate) fn copy_taken(&mut self, id: MsgId, copied: Copied) {
         if let Some(window) = self.window_of(copied) {
             window.take(copied.n, copied.again, id);
         }
@@ -359,6 +348,19 @@ impl Node {
         self.discard(id);
         true
     }
+}
+
+/// The name of a session: another one after a restart, and for a record of the peer that was made
+/// anew. Never 0.
+fn session_of(cookie: u64, born: u64) -> u64 {
+    cookie.wrapping_add(born << 30).max(1)
+}
+
+/// The interface that a message goes to without anybody between.
+fn direct_hop(msg: &Msg) -> Option<PeerNiId> {
+    let tx = msg.tx.as_ref().filter(|tx| !tx.routed && msg.role != Role::Forward)?;
+    let ours = msg.hop_pid == Pid::LUSTRE && msg.hdr.dst_pid == Pid::LUSTRE;
+    tx.peer_ni.filter(|_| ours)
 }
 
 fn is_unsure(numbered: Option<Numbered>) -> bool {

@@ -14,7 +14,7 @@
 //! it, and of those the window keeps a list of its own; and a further copy of which the window does
 //! not know any more can be refused, because its sender will hear of it.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
 use lnet_types::MsgId;
 use lnet_wire::mark::Mark;
@@ -50,8 +50,9 @@ pub(crate) struct Window {
     again: BTreeSet<u64>,
     /// First copies of messages below this, and below `floor`, may be duplicates.
     deaf: u64,
-    /// Messages whose payload is arriving, or that wait for a buffer.
-    arriving: BTreeMap<u64, MsgId>,
+    /// Messages whose payload is arriving, or that wait for a buffer, in order. Nearly always none or
+    /// a few with the highest numbers, so a list costs less than a tree.
+    arriving: VecDeque<(u64, MsgId)>,
 }
 
 impl Window {
@@ -66,7 +67,7 @@ impl Window {
             gaps: VecDeque::new(),
             again: BTreeSet::new(),
             deaf: 0,
-            arriving: BTreeMap::new(),
+            arriving: VecDeque::new(),
         }
     }
 
@@ -81,7 +82,7 @@ impl Window {
 
     /// What is to be done with a copy of message `n`.
     pub(crate) fn judge(&self, n: u64, again: bool) -> Judgement {
-        if let Some(&msg) = self.arriving.get(&n) {
+        if let Some(msg) = self.arriving_as(n) {
             return if again { Judgement::Replace(msg) } else { Judgement::Duplicate };
         }
         if n >= self.next || self.gap_of(n).is_some() {
@@ -97,7 +98,10 @@ impl Window {
 
     /// A copy that was judged fit is taken, as `msg`.
     pub(crate) fn take(&mut self, n: u64, again: bool, msg: MsgId) {
-        self.arriving.insert(n, msg);
+        match self.place_of(n) {
+            Ok(at) => self.arriving[at].1 = msg,
+            Err(at) => self.arriving.insert(at, (n, msg)),
+        }
         if again {
             self.again.insert(n);
             if self.again.len() > AGAIN_MAX
@@ -124,23 +128,37 @@ impl Window {
 
     /// A message that was taken as `msg` has arrived whole.
     pub(crate) fn arrived(&mut self, n: u64, msg: MsgId) {
-        if self.arriving.get(&n) == Some(&msg) {
-            self.arriving.remove(&n);
-        }
+        self.stop_arriving(n, msg);
     }
 
     /// A message that was taken as `msg` has not arrived after all: another copy may.
     pub(crate) fn reopen(&mut self, n: u64, msg: MsgId) {
-        if self.arriving.get(&n) != Some(&msg) {
+        if !self.stop_arriving(n, msg) {
             return;
         }
-        self.arriving.remove(&n);
         self.again.remove(&n);
         if n >= self.floor {
             let at = self.gaps.iter().position(|g| g.0 > n).unwrap_or(self.gaps.len());
             self.gaps.insert(at, (n, n + 1));
             self.forget();
         }
+    }
+
+    fn place_of(&self, n: u64) -> Result<usize, usize> {
+        match self.arriving.back() {
+            Some(&(last, _)) if last >= n => self.arriving.binary_search_by_key(&n, |a| a.0),
+            _ => Err(self.arriving.len()),
+        }
+    }
+
+    fn arriving_as(&self, n: u64) -> Option<MsgId> {
+        self.place_of(n).ok().and_then(|at| self.arriving.get(at)).map(|a| a.1)
+    }
+
+    /// False if message `n` is not arriving as `msg`.
+    fn stop_arriving(&mut self, n: u64, msg: MsgId) -> bool {
+        let at = self.place_of(n).ok().filter(|at| self.arriving.get(*at) == Some(&(n, msg)));
+        at.and_then(|at| self.arriving.remove(at)).is_some()
     }
 
     fn gap_of(&self, n: u64) -> Option<usize> {

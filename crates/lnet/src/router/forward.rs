@@ -20,7 +20,7 @@ use lnet_wire::Hdr;
 use super::buffers::{Buffer, PoolKind};
 use super::choose::Passing;
 use crate::Node;
-use crate::msg::{Role, RxSide, Stage};
+use crate::msg::{Msg, Role, RxSide, Stage};
 use crate::output::{DropReason, Output, Payload, Sink, Verdict};
 use crate::peer::PeerNi;
 
@@ -138,8 +138,10 @@ impl Node {
     }
 
     /// What path selection needs to know of a message that is passing through.
-    pub(crate) fn passing(&self, id: MsgId) -> Option<Passing> {
-        let msg = self.msgs.get(id).filter(|m| m.role == Role::Forward)?;
+    pub(crate) fn passing(&self, msg: &Msg) -> Option<Passing> {
+        if msg.role != Role::Forward {
+            return None;
+        }
         let from = self.peers.owner(msg.hdr.src).and_then(|p| self.peers.peers.get(p));
         let previous = msg.rx.and_then(|rx| rx.peer_ni).and_then(|n| self.peers.nis.get(n));
         Some(Passing {

@@ -55,14 +55,16 @@ impl Node {
 
     /// The tests before each attempt to go: too late (C-8), or unlinked meanwhile (M-47).
     fn refuse(&mut self, now: Instant, id: MsgId) -> bool {
-        if let Some(fault) = self.is_next_hop_dead(id) {
+        let Some(msg) = self.msgs.get(id) else { return true };
+        let passing = msg.role == Role::Forward;
+        if passing && let Some(fault) = self.is_next_hop_dead(id) {
             // C-9: counted where it was to go; another interface may be tried.
             self.count_refused(id);
             self.work.push_back(Work::Finish(id, Err(fault)));
             return true;
         }
         let Some(msg) = self.msgs.get_mut(id) else { return true };
-        if now > msg.deadline && msg.role != Role::Forward {
+        if now > msg.deadline && !passing {
             msg.no_resend = true;
             self.count_refused(id);
             let late = Fault::new(HealthStatus::NetworkTimeout, Errno::ETIMEDOUT);
@@ -109,12 +111,13 @@ impl Node {
                 return self.work.push_back(Work::Finish(id, Err(fault)));
             }
         };
-        let Some(share) = self.msgs.get(id).map(|msg| self.attempt_time(msg)) else { return };
-        let Some(msg) = self.msgs.get_mut(id) else { return };
+        let Some(msg) = self.msgs.get(id) else { return };
         let Some(tx) = msg.tx else { return };
-        msg.stage = Stage::Driver;
         let own = self.nis.get(tx.ni).and_then(|ni| ni.lnd_timeout);
-        let lnd = own.unwrap_or(share);
+        let lnd = own.unwrap_or_else(|| self.attempt_time(msg));
+        let Some(msg) = self.msgs.get_mut(id) else { return };
+        msg.stage = Stage::Driver;
+        let request = msg.md.filter(|_| msg.role == Role::Request);
         let transmit = Transmit {
             msg: id,
             ni: tx.ni,
@@ -133,13 +136,17 @@ impl Node {
             },
         };
         self.outputs.push_back(Output::Send(transmit));
-        self.handed_over(now, id);
+        if let Some(md) = request {
+            self.handed_over(now, md);
+        }
     }
 
     /// Gives back what a message holds (C-7): NI credit first, each letting one waiting message go.
     pub(crate) fn return_credits(&mut self, id: MsgId) {
-        self.stop_waiting(id);
         let Some(msg) = self.msgs.get_mut(id) else { return };
+        if core::mem::take(&mut msg.waiting) {
+            self.waiting.remove(&(msg.deadline, id));
+        }
         let Some(tx) = msg.tx.take() else { return };
         let stage = core::mem::replace(&mut msg.stage, Stage::Moving);
         let bytes = u64::from(msg.hdr.payload_len) + HEADER_BYTES;
@@ -233,18 +240,25 @@ impl Node {
             && !msg.counted
         {
             msg.counted = true;
-            self.stats.msgs_alloc = self.stats.msgs_alloc.wrapping_add(1);
-            self.stats.msgs_max = self.stats.msgs_max.max(self.stats.msgs_alloc);
+            self.stats.count_in();
         }
     }
 
     /// Frees a message. The only place where one ceases to exist.
     pub(crate) fn discard(&mut self, id: MsgId) {
-        self.copy_lost(id);
-        self.return_credits(id);
-        self.return_transit(id);
         let Some(msg) = self.msgs.get(id) else { return };
+        let copied = msg.rx.as_ref().is_some_and(|rx| rx.copied.is_some());
+        let (sending, passing) = (msg.tx.is_some() || msg.waiting, msg.transit.is_some());
         self.stats.msgs_alloc = self.stats.msgs_alloc.wrapping_sub(u32::from(msg.counted));
+        if copied {
+            self.copy_lost(id);
+        }
+        if sending {
+            self.return_credits(id);
+        }
+        if passing {
+            self.return_transit(id);
+        }
         drop(self.msgs.remove(id));
     }
 }

@@ -39,9 +39,6 @@ impl Node {
 
     /// One attempt, or one reception, has ended.
     pub(crate) fn finish(&mut self, now: Instant, id: MsgId, outcome: Result<(), Fault>) {
-        if !self.msgs.contains_key(id) {
-            return;
-        }
         if self.judge(now, id, outcome) {
             return self.requeue(now, id, outcome);
         }
@@ -158,37 +155,24 @@ impl Node {
         status: Result<(), Errno>,
         bytes: &[u8],
     ) {
-        let Some(msg) = self.msgs.get_mut(id) else { return };
+        let Some(msg) = self.msgs.get(id) else { return };
         let Some(md_id) = msg.md else { return };
-        let (ev, rx) = (msg.ev, msg.rx);
-        let msg_type = rx.map_or_else(|| msg.hdr.kind.msg_type(), |rx| rx.kind);
         let Some(md) = self.portals.mds.get_mut(md_id) else { return };
         let last = md.release();
-        let user = !matches!(md.owner, Owner::Internal(_));
-        // H-67: an answered tracker is done with.
-        if last || matches!(kind, EventKind::Ack | EventKind::Reply) {
-            if let Some(t) = self.untrack(md_id)
-                && status.is_ok()
-                && let Some(rx) = rx
-            {
-                self.record_round_trip(now, rx, kind, now.saturating_since(t.started), user);
-            }
-        } else if kind == EventKind::Send && status.is_err() {
-            self.request_failed(now, md_id);
-        }
-        let Some(md) = self.portals.mds.get(md_id) else { return };
+        let (owner, tracked) = (md.owner, md.tracker.is_some());
+        let (ev, rx) = (&msg.ev, &msg.rx);
         let event = Event {
             kind,
             md: md_id,
-            user: match md.owner {
+            user: match owner {
                 Owner::User(user) => user,
                 Owner::Internal(_) | Owner::Silent => 0,
             },
             target: ev.target,
             initiator: ev.initiator,
             source: ev.source,
-            sender: rx.map_or(Nid::ANY, |rx| rx.from),
-            msg_type,
+            sender: rx.as_ref().map_or(Nid::ANY, |rx| rx.from),
+            msg_type: rx.as_ref().map_or_else(|| msg.hdr.kind.msg_type(), |rx| rx.kind),
             portal: ev.portal,
             match_bits: ev.match_bits,
             hdr_data: ev.hdr_data,
@@ -198,7 +182,21 @@ impl Node {
             status,
             unlinked: last,
         };
-        let owner = md.owner;
+        if tracked {
+            let rx = msg.rx;
+            // H-67: an answered tracker is done with.
+            if last || matches!(kind, EventKind::Ack | EventKind::Reply) {
+                let user = !matches!(owner, Owner::Internal(_));
+                if let Some(t) = self.untrack(md_id)
+                    && status.is_ok()
+                    && let Some(rx) = rx
+                {
+                    self.record_round_trip(now, rx, kind, now.saturating_since(t.started), user);
+                }
+            } else if kind == EventKind::Send && status.is_err() {
+                self.request_failed(now, md_id);
+            }
+        }
         if last {
             self.portals.hide(md_id);
             self.portals.mds.remove(md_id);
@@ -272,8 +270,7 @@ impl Node {
     }
 
     /// Whether a message belongs to the node itself: pings, pushes and the answers to them.
-    fn is_own_business(&self, id: MsgId) -> bool {
-        let Some(msg) = self.msgs.get(id) else { return false };
+    fn is_own_business(&self, msg: &Msg) -> bool {
         match msg.role {
             Role::Request | Role::PutIn | Role::GetIn | Role::AckOut => {
                 msg.ev.portal == RESERVED_PORTAL
@@ -289,12 +286,12 @@ impl Node {
     /// T-1, T-10 … T-12.
     fn count_success(&mut self, now: Instant, id: MsgId) {
         let Some(msg) = self.msgs.get(id) else { return };
-        let Msg { tx, rx, role, retries, .. } = *msg;
+        let (tx, rx, role, retries) = (msg.tx.as_ref(), msg.rx.as_ref(), msg.role, msg.retries);
         let kind = msg.hdr.kind.msg_type();
         let (mlength, sent_len) = (u64::from(msg.ev.mlength), u64::from(msg.hdr.payload_len));
         let as_kind = msg.counted_as_sent();
         let passing = role == Role::Forward;
-        let measured = passing || !self.is_own_business(id);
+        let measured = passing || !self.is_own_business(msg);
         if let Some(tx) = tx {
             if passing {
                 //

@@ -246,7 +246,7 @@ impl Node {
             return Ok(());
         }
         let msg = self.msgs.get(id).ok_or(Errno::ENOENT)?;
-        let request = self.request(id, msg, peer_ni);
+        let request = self.request(msg, peer_ni);
         // Resends are rare: their reasons are always kept.
         let path = if self.tunables.explain_last == 0 && msg.retries == 0 {
             select::path(self.tables(), &request, &mut None)?
@@ -271,7 +271,7 @@ impl Node {
     }
 
     /// What selection asks about a message for `target`.
-    pub(crate) fn request<'a>(&self, id: MsgId, msg: &'a Msg, target: PeerNiId) -> Request<'a> {
+    pub(crate) fn request<'a>(&self, msg: &'a Msg, target: PeerNiId) -> Request<'a> {
         Request {
             target,
             src: msg.src,
@@ -281,7 +281,7 @@ impl Node {
             numa_node: self.numa_node_of(msg),
             tried: &msg.tried,
             hint: msg.hint,
-            passing: self.passing(id),
+            passing: self.passing(msg),
             check_net: self.check_net(target, &msg.hdr.kind),
         }
     }
@@ -357,8 +357,11 @@ impl Node {
                 committed: now,
             });
         }
+        let deadline = self.deadline_of(now, id, ni);
+        if let Some(msg) = self.msgs.get_mut(id) {
+            msg.deadline = deadline;
+        }
         self.count_in(id);
-        self.set_deadline(now, id, ni);
         self.transmit(now, id);
         Ok(())
     }
@@ -375,25 +378,27 @@ impl Node {
         if let Some(net) = self.nets.iter_mut().find(|n| n.net == src_nid.net()) {
             net.seq = self.seq;
         }
-        let Some(pni) = self.peers.nis.get_mut(pni_id) else { return };
-        pni.refs += 1;
-        let hop = pni.nid;
-        if let Some(dest) = self.peers.nis.get_mut(dest_id).filter(|_| remember) {
-            dest.preferred = Some(src_nid);
-        }
-        self.count_turn(pni_id);
+        let Some(hop) = self.count_turn(pni_id, 1) else { return };
+        let mut dst = hop;
         if via.is_some() {
-            self.count_turn(dest_id);
+            dst = self.count_turn(dest_id, 0).unwrap_or(hop);
+        }
+        if remember && let Some(dest) = self.peers.nis.get_mut(dest_id) {
+            dest.preferred = Some(src_nid);
         }
         if let Some(used) = via.and_then(|via| via.route) {
             self.router.routes.used(used.net, used.gateway, used.seq);
         }
-        let dst = self.peers.nis.get(dest_id).map_or(hop, |n| n.nid);
         if counted && self.peers.policy.counts() {
             self.take_turns(src_nid, dst);
         }
-        self.note_rerouted(id, (src_nid, hop));
+        let deadline = self.deadline_of(now, id, ni_id);
         if let Some(msg) = self.msgs.get_mut(id) {
+            msg.deadline = deadline;
+            if !msg.counted {
+                msg.counted = true;
+                self.stats.count_in();
+            }
             if msg.role != Role::Forward {
                 msg.hdr.src = src_nid;
             }
@@ -416,41 +421,51 @@ impl Node {
             {
                 t.next_hop = Some(hop);
             }
+            if msg.retries > 0 {
+                self.note_rerouted(id, (src_nid, hop));
+            }
         }
-        self.count_in(id);
-        self.set_deadline(now, id, ni_id);
     }
 
-    /// One more turn of a peer's interface (S-60).
-    fn count_turn(&mut self, id: PeerNiId) {
-        let Some(pni) = self.peers.nis.get_mut(id) else { return };
-        let Some(peer) = self.peers.peers.get_mut(pni.peer) else { return };
-        peer.seq += 1;
-        pni.seq = peer.seq;
-        let (seq, net) = (peer.seq, pni.nid.net());
-        if let Some(net) = peer.nets.iter_mut().find(|n| n.net == net) {
-            net.seq = seq;
+    /// One more turn of a peer's interface (S-60), and `refs` more messages that use it. Returns its
+    /// NID.
+    fn count_turn(&mut self, id: PeerNiId, refs: u32) -> Option<Nid> {
+        let pni = self.peers.nis.get_mut(id)?;
+        pni.refs += refs;
+        let nid = pni.nid;
+        if let Some(peer) = self.peers.peers.get_mut(pni.peer) {
+            peer.seq += 1;
+            pni.seq = peer.seq;
+            let net = nid.net();
+            if let Some(net) = peer.nets.iter_mut().find(|n| n.net == net) {
+                net.seq = peer.seq;
+            }
         }
+        Some(nid)
     }
 
     /// H-30, H-31, DEC-10.
-    pub(crate) fn set_deadline(&mut self, now: Instant, id: MsgId, ni: NiId) {
+    fn deadline_of(&self, now: Instant, id: MsgId, ni: NiId) -> Instant {
+        let Some(msg) = self.msgs.get(id) else { return now };
+        match msg.limit {
+            Some(limit) => msg.born + limit,
+            None if self.tunables.kernel_clocks() => self.deadline_from(now, ni),
+            // How old a message is that passes through nobody knows here (H-31).
+            None if msg.role == Role::Forward => now + self.tunables.transaction(),
+            None => msg.born + self.tunables.transaction(),
+        }
+    }
+
+    /// When a message that is born now on `ni` is late.
+    pub(crate) fn deadline_from(&self, now: Instant, ni: NiId) -> Instant {
         let t = &self.tunables;
-        let own = self.nis.get(ni).and_then(|ni| ni.lnd_timeout);
-        let Some(msg) = self.msgs.get_mut(id) else { return };
-        msg.deadline = if let Some(limit) = msg.limit {
-            msg.born + limit
-        } else if t.kernel_clocks() {
-            match (own, t.retries()) {
-                (Some(lnd), Retries::Count(n)) => now + lnd * (n + 1) + Duration::from_secs(1),
-                (Some(_), Retries::Paths) | (None, _) => now + t.transaction(),
-            }
-        } else if msg.role == Role::Forward {
-            // How old it is nobody knows here (H-31).
-            now + t.transaction()
-        } else {
-            msg.born + t.transaction()
-        };
+        if t.kernel_clocks()
+            && let Some(lnd) = self.nis.get(ni).and_then(|ni| ni.lnd_timeout)
+            && let Retries::Count(n) = t.retries()
+        {
+            return now + lnd * (n + 1) + Duration::from_secs(1);
+        }
+        now + t.transaction()
     }
 
     /// Puts a waiting message under the deadline watch, where the profile has one.
