@@ -40,6 +40,7 @@ mod mailbox;
 mod memory;
 mod netlink;
 mod notices;
+mod numa;
 mod oneshot;
 mod operation;
 mod owners;
@@ -68,3 +69,8 @@ pub use lnet::{
     Tunables, Unlink,
 };
 pub use lnet_types::{Errno, Instant, IoVec, MdId, Net, NiId, Nid, Pid, ProcessId, RegionId, Span};
+
+/// The page of the book about this crate: its code is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/book/library.md")]
+struct Book;

@@ -29,6 +29,7 @@ use crate::mailbox::{Command, Gone, Mailbox};
 use crate::memory::{Regions, spans};
 use crate::netlink::{Interfaces, Monitor};
 use crate::notices::Log;
+use crate::numa;
 use crate::oneshot::Sender;
 use crate::owners::{HandlerFn, OWNED, Owner, Owners, SILENT};
 use crate::shard::{self, Spin, Stopping};
@@ -155,7 +156,8 @@ impl Stack {
         let gone = Gone(Arc::clone(&mailbox));
         let clock = Clock::new();
         let now = clock.now();
-        let node = node(now);
+        let mut node = node(now);
+        numa::introduce(&mut node);
         let loopback = DriverSlot { driver: Lnd::Loopback(Loopback::new()), ready: Vec::new() };
         Ok(Self {
             ni_driver: node.loopback().map(|ni| (ni, DriverId(0))).into_iter().collect(),

@@ -8,6 +8,7 @@ use lnet::{NetTunables, NiSpec, TunableError};
 use lnet_types::{Errno, NetType, NiId, Nid};
 
 use crate::clock;
+use crate::numa;
 use crate::stack::{DriverId, Lnd, Stack};
 use crate::{NiError, clock::random_seed};
 
@@ -119,6 +120,9 @@ impl Stack {
         }
         if timeout.is_none() {
             self.follows_node.push(ni);
+        }
+        if let Some(device) = &interface {
+            numa::introduce_device(self.node_mut(), ni, device);
         }
         self.watch(ni, interface, addr);
         Ok(ni)

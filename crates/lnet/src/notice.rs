@@ -95,6 +95,16 @@ pub enum Notice {
         /// Its primary NID.
         primary: Nid,
     },
+    /// A configured peer announces an interface that its configuration does not have, or that belongs
+    /// to another peer; configuration wins (DEC-28, MR-dyn-060).
+    Contradicted {
+        /// The peer's primary NID.
+        primary: Nid,
+        /// What it announces.
+        announced: Nid,
+        /// Why that was not taken.
+        errno: Errno,
+    },
     /// So many more came than were asked for in time.
     Lost(u64),
 }
@@ -108,6 +118,7 @@ impl Notice {
             | Self::Undelivered { .. }
             | Self::TimedOut { .. }
             | Self::Dropped { .. }
+            | Self::Contradicted { .. }
             | Self::Lost(_) => Level::Warn,
         }
     }
@@ -140,6 +151,12 @@ impl fmt::Display for Notice {
                 write!(f, "{ni}: {kind:?} from {source} for {target} dropped: {reason:?}")
             }
             Self::PeerLost { primary } => write!(f, "peer {primary}: all interfaces are down"),
+            Self::Contradicted { primary, announced, errno } => {
+                write!(
+                    f,
+                    "peer {primary} announces {announced}: not taken, configuration wins ({errno})"
+                )
+            }
             Self::Lost(n) => write!(f, "{n} more notices were not kept"),
         }
     }

@@ -20,6 +20,7 @@ use lnet_wire::ping::{Features, NiStatus, PingEntry, PingInfo};
 use crate::internal::Internal;
 use crate::local::HEALTH_MAX;
 use crate::node::Work;
+use crate::notice::Notice;
 use crate::peer::config::Change;
 use crate::peer::{Peer, PeerFlags};
 use crate::ping::{PING_BITS, PING_BYTES_MAX, PING_BYTES_MIN};
@@ -459,9 +460,12 @@ impl Node {
         for e in entries().filter(|e| !present.contains(&e.nid)).take(limit) {
             match self.add_nid(now, id, e.nid, Change { configured: false, multi_rail: mr }) {
                 Ok(()) => self.status_update(now, e),
-                Err(errno) => {
-                    tracing::warn!(nid = %e.nid, %errno, "announced, but not taken: configuration wins");
+                Err(errno @ (Errno::EPERM | Errno::EEXIST)) => {
+                    let primary = self.peers.peers.get(id).map_or(Nid::ANY, |p| p.primary);
+                    let announced = e.nid;
+                    self.notices.push(Notice::Contradicted { primary, announced, errno });
                 }
+                Err(errno) => tracing::warn!(nid = %e.nid, %errno, "announced, but not taken"),
             }
         }
         for nid in present {

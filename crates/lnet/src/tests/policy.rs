@@ -358,14 +358,18 @@ fn networks_share_by_counts_too() {
     w.host(Profile::Default, &["10.77.0.2@tcp", "10.77.1.2@tcp1"]);
     w.host(Profile::Default, &["10.77.0.3@tcp", "10.77.1.3@tcp1"]);
     w.discovered(0, B[0]);
-    add(&mut w, "dst tcp messages 4");
-    add(&mut w, "dst tcp1 messages 1");
-    for i in 0..50 {
-        w.put(0, B[0], i, false);
-        w.run(Duration::from_millis(10));
+    for side in ["dst", "src"] {
+        w.hosts[0].node.udsp_clear(w.now);
+        w.hosts[0].sent.clear();
+        add(&mut w, &format!("{side} tcp messages 4"));
+        add(&mut w, &format!("{side} tcp1 messages 1"));
+        for i in 0..50 {
+            w.put(0, B[0], i, false);
+            w.run(Duration::from_millis(10));
+        }
+        let second = w.pairs(0).iter().filter(|p| p.0.ends_with("tcp1")).count();
+        assert_eq!(second, 10, "{side}");
     }
-    let second = w.pairs(0).iter().filter(|p| p.0.ends_with("tcp1")).count();
-    assert_eq!(second, 10);
 }
 
 #[test]

@@ -3,9 +3,13 @@
 //! document is at stake, `default` elsewhere; a ruling that bends an acceptance is cited as DEC-n.
 
 mod discovery;
+mod ends;
 mod flapping;
 mod health;
 mod notices;
+mod recovery;
+mod routers;
+mod selection;
 mod send;
 mod stats;
 mod table;

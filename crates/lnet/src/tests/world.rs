@@ -301,6 +301,8 @@ impl World {
 
     fn carry(&mut self, i: usize, t: Transmit) {
         let from = self.hosts[i].nids[&t.ni];
+        // MRD-013, in whatever is played on this bench.
+        assert_eq!(from.net(), t.to.nid.net(), "{from} and the next hop share a network");
         self.hosts[i].sent.push((from, t.hdr));
         self.hosts[i].hops.push(t.to.nid);
         // What goes on the wire must survive the wire.

@@ -273,6 +273,19 @@ fn words_that_exist_at_every_level_do_so() {
     assert!(out.starts_with("net add: ") && code == 0, "{out}");
 }
 
+/// MRD-067, MRD-094: what the design decided against.
+#[test]
+fn bonds_and_switches_of_policies_do_not_exist() {
+    for line in ["bond show", "bond add --net tcp", "set policy 1", "set weighted_round_robin 1"] {
+        let mut node = Node::default();
+        let (_, err, code) = node.run(line);
+        assert!(code != 0 && err.contains("is not a valid command"), "{line}: {err}");
+        assert_eq!(node.asked, [], "{line}");
+    }
+    let (_, help, _) = Node::default().run("--list-commands");
+    assert!(!help.contains("bond"), "{help}");
+}
+
 #[test]
 fn fault_rules_are_asked_for_as_kernels_store_them() {
     let mut node = Node::default();

@@ -309,6 +309,16 @@ const SCENES: &[Scene] = &[
                 "lnetctl explain --from 10.77.1.2@tcp --size 0 10.77.0.3@tcp | grep -q 'from 10.77.1.2'",
             ),
             Do("lnetctl explain --last 1; test $? = 195"),
+            Do(
+                "lnetctl set health_sensitivity 10%; lnetctl global show | grep -q 'sensitivity: 100'",
+            ),
+            // MRD-059: the driver's word is enough, no message has to fail.
+            Do(
+                "ip link set eth1 down; sleep 1; lnetctl net show | grep -A1 10.77.1.2 | grep -q down",
+            ),
+            Do(
+                "ip link set eth1 up; sleep 2; lnetctl net show | grep -A1 10.77.1.2 | grep -q ': up'",
+            ),
         ],
     },
     Scene {

@@ -7,7 +7,7 @@ mod status;
 
 use lnet::Tunables;
 use lnet_admin::{AdminError, ParamInfo, Reply, Request};
-use lnet_config::{Setting, parse_number};
+use lnet_config::{Setting, parse_number, parse_setting};
 use lnet_types::{Errno, Net};
 
 use crate::control::Control;
@@ -126,15 +126,13 @@ pub(crate) fn get(control: &Control, name: &str) -> Result<String, AdminError> {
 pub(crate) fn set(control: &Control, name: &str, text: &str) -> Result<(), AdminError> {
     let param = find(name)?;
     let word = text.trim();
-    let number = || {
-        parse_number(word).ok_or_else(|| {
-            AdminError::errno(Errno::EINVAL)
-                .because(format_args!("{name} '{word}': expected a number"))
-        })
+    let refused = || {
+        AdminError::errno(Errno::EINVAL).because(format_args!("{name} '{word}': expected a number"))
     };
+    let number = || parse_number(word).ok_or_else(refused);
     let request = match param.source {
         Source::Tunable(tunable) => {
-            let value = match number()? {
+            let value = match parse_setting(tunable, word).ok_or_else(refused)? {
                 n if name == DISCOVERY_DISABLED => i64::from(n == 0),
                 n => n,
             };
@@ -200,6 +198,8 @@ mod tests {
         set(&control, "lnet_retry_count", "3\n").unwrap();
         assert_eq!(read("lnet_retry_count"), "3\n");
         set(&control, "lnet_health_sensitivity", " 0x32\n").unwrap();
+        assert_eq!(read("lnet_health_sensitivity"), "50\n");
+        set(&control, "lnet_health_sensitivity", "5%").unwrap();
         assert_eq!(read("lnet_health_sensitivity"), "50\n");
         for bad in ["", "foo", "1001", "-1", "5 6"] {
             assert_eq!(

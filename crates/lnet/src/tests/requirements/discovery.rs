@@ -277,3 +277,25 @@ fn a_network_goes_with_its_last_interface() {
     }
     assert_eq!(nets(&w), [of("lo", 1), of("tcp", 1)]);
 }
+
+/// MR-dyn-010: what a node that takes no part makes of a push.
+#[test]
+fn a_push_to_a_node_that_takes_no_part_changes_nothing_there() {
+    let mut w = World::new();
+    w.host(Profile::Default, &A);
+    w.host(Profile::Default, &B[..1]);
+    w.discovered(0, B[0]);
+    // B leaves without a word, so A pushes what is new once more.
+    w.decide = Box::new(|t| if t.hdr.src == nid(B[0]) { Fate::Lose } else { Fate::Pass });
+    set(&mut w, 1, &[("discovery", 0)]);
+    w.secs(10);
+    w.decide = Box::new(|_| Fate::Pass);
+    let before = known(&w, 1, A[0]);
+    for h in &mut w.hosts {
+        h.sent.clear();
+    }
+    w.add_ni(0, A3[2], NetTunables::SOCK);
+    w.run(MS * 20);
+    assert!(pushes(&w, 0, &B) >= 1);
+    assert_eq!(known(&w, 1, A[0]), before, "what was pushed is not taken");
+}

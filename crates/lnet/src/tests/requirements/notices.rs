@@ -132,3 +132,28 @@ fn when_the_last_interface_of_a_peer_is_lost_that_is_said_once() {
     let lost = Notice::PeerLost { primary: nid(B[0]) };
     assert_eq!(notices(&mut w, 0).iter().filter(|n| **n == lost).count(), 1);
 }
+
+/// MR-dyn-060, MR-snd-065, DEC-28: a peer that was configured with a wrong NID.
+#[test]
+fn a_peer_that_announces_what_its_configuration_does_not_have_is_told_about() {
+    let mut w = World::new();
+    w.host(Profile::Default, &A);
+    w.host(Profile::Default, &B);
+    let wrong = nid("10.77.1.99@tcp");
+    let now = w.now;
+    w.hosts[0].node.peer_add(now, nid(B[0]), &[wrong], true, false).unwrap();
+    notices(&mut w, 0);
+    w.put(0, B[0], 1, true);
+    w.secs(1);
+    let told: Vec<_> = notices(&mut w, 0)
+        .into_iter()
+        .filter(|n| matches!(n, Notice::Contradicted { .. }))
+        .map(|n| (n.level(), n.to_string()))
+        .collect();
+    let text = "peer 10.77.0.3@tcp announces 10.77.1.3@tcp: not taken, configuration wins \
+                (Operation not permitted)";
+    assert!(told.contains(&(Level::Warn, text.to_owned())), "{told:?}");
+    let known = w.hosts[0].node.peer_view_of(nid(B[0])).unwrap();
+    let nids: Vec<_> = known.nis.iter().map(|n| n.nid).collect();
+    assert_eq!(nids, [nid(B[0]), wrong], "as configured");
+}
