@@ -37,12 +37,14 @@ pub use driver::{NiStart, SockDriver};
 pub use error::StartError;
 #[cfg(feature = "io")]
 pub use io::MioStreams;
+pub use proto::admit::{AcceptFrom, parse_patterns};
 pub use proto::kinds::Kind;
-pub use stats::{ConnInfo, PeerInfo, Refusal, Stats, Traffic};
+pub use stats::{ConnInfo, PeerInfo, Refusal, Refused, Stats, Traffic};
 pub use streams::{
     Accepted, ListenerId, Origin, Source, Stop, StreamId, StreamOptions, Streams, Transport,
 };
 pub use tunables::{
-    AcceptMode, CONNS_PER_PEER_MAX, Limits, SockConfig, Suspicion, conns_per_peer_for,
+    AcceptMode, CONN_BYTES, CONNS_PER_PEER_MAX, Limits, REFUSED_KEPT, SockConfig, Suspicion,
+    conns_per_peer_for,
 };
 pub use upper::Upper;

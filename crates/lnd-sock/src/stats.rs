@@ -2,11 +2,11 @@
 
 use core::fmt;
 
-use lnet_types::{NiId, ProcessId};
+use lnet_types::{Instant, NiId, Nid, ProcessId};
 use lnet_wire::WireError;
 use lnet_wire::sock::Version;
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 
 use crate::proto::kinds::Kind;
 
@@ -34,6 +34,12 @@ macro_rules! refusals {
 refusals! {
     /// Accept mode `secure`, and the source port was above 1023.
     InsecurePort = "insecure_port",
+    /// Its address is not on the list of those that may connect.
+    AddressNotAccepted = "address_not_accepted",
+    /// Its NID is not on the list of those that may connect.
+    NidNotAccepted = "nid_not_accepted",
+    /// Its address has made us hold as much memory as one may.
+    TooMuchMemory = "too_much_memory",
     /// Too many connections in handshake, altogether or from that address.
     TooManyPending = "too_many_pending",
     /// Too many connections from that address.
@@ -91,6 +97,44 @@ refusals! {
 }
 
 impl Refusal {
+    /// Whether a peer that met it on its way in was turned away for good, so that somebody may want
+    /// to know whom. The others are the protocol's daily business, or end what was let in before.
+    pub(crate) const fn turns_away(self) -> bool {
+        match self {
+            Self::InsecurePort
+            | Self::AddressNotAccepted
+            | Self::NidNotAccepted
+            | Self::TooMuchMemory
+            | Self::TooManyPending
+            | Self::TooManyConnections
+            | Self::RequestMagic
+            | Self::RequestVersion
+            | Self::RequestMalformed
+            | Self::RequestNid
+            | Self::HandshakeTimeout
+            | Self::HelloMagic
+            | Self::HelloVersion
+            | Self::HelloMalformed
+            | Self::HelloAnyNid
+            | Self::HelloType => true,
+            Self::HandshakeEof
+            | Self::HandshakeError
+            | Self::HelloOtherPeer
+            | Self::HelloFromAcceptor
+            | Self::Race
+            | Self::Duplicate
+            | Self::Stale
+            | Self::Blocked
+            | Self::FrameType
+            | Self::FrameCookies
+            | Self::UnknownCookie
+            | Self::Header
+            | Self::Checksum
+            | Self::Misbehaved
+            | Self::TooManyAcks => false,
+        }
+    }
+
     /// The counter of a request that `why` made unreadable.
     pub(crate) const fn of_request(why: &WireError) -> Self {
         match why {
@@ -244,6 +288,24 @@ pub struct PeerInfo {
     pub waiting: usize,
     /// Its traffic since the record was made; a record goes when it has been idle and unconnected.
     pub traffic: Traffic,
+}
+
+/// Somebody who was turned away on the way in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// The interface that the connection came to; of several on one address the first, until the
+    /// peer has said which it means.
+    pub ni: NiId,
+    /// Where it came from.
+    pub addr: IpAddr,
+    /// The NID that it last called itself by, if it came that far.
+    pub nid: Option<Nid>,
+    /// Why it was turned away.
+    pub why: Refusal,
+    /// How often.
+    pub count: u64,
+    /// When last.
+    pub last: Instant,
 }
 
 /// One line about a usable connection, as `lctl conn_list` shows it.

@@ -3,6 +3,8 @@
 
 use core::time::Duration;
 
+use crate::proto::admit::AcceptFrom;
+
 /// Whom the acceptor lets in (wire.md 2.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AcceptMode {
@@ -27,6 +29,8 @@ pub struct SockConfig {
     pub bulk_port: u16,
     /// Whom the acceptor lets in. Without meaning on an unprivileged net, but for `None`.
     pub accept: AcceptMode,
+    /// Which peers may connect, by address and NID.
+    pub accept_from: AcceptFrom,
     /// Limit on reading request and HELLO of an accepted connection.
     pub accept_timeout: Duration,
     /// First delay before another connection attempt after a failure (K-28).
@@ -61,6 +65,7 @@ impl Default for SockConfig {
             port: 988,
             bulk_port: 988,
             accept: AcceptMode::Secure,
+            accept_from: AcceptFrom::default(),
             accept_timeout: Duration::from_secs(5),
             min_reconnect: Duration::from_millis(1000),
             max_reconnect: Duration::from_millis(60_000),
@@ -109,6 +114,10 @@ pub struct Limits {
     pub pending_accepts_per_address: usize,
     /// Connections of one remote address. A kernel peer has at most 1 + 2 × 127 per pair of NIs.
     pub connections_per_address: usize,
+    /// Bytes that the connections of one remote address make us hold: [`CONN_BYTES`] for each, and
+    /// what was read behind headers whose payload has no buffer yet, at most 64 KiB for each. The
+    /// largest kernel peer is below 17 MiB per NI.
+    pub memory_per_address: u64,
     /// Messages that wait for a connection to one peer. The node's peer credits (8 by default) keep
     /// it far below.
     pub waiting_per_peer: usize,
@@ -116,17 +125,29 @@ pub struct Limits {
     pub acks_per_peer: usize,
 }
 
+impl Limits {
+    /// What holds unless somebody says otherwise.
+    pub const DEFAULT: Self = Self {
+        pending_accepts: 1024,
+        pending_accepts_per_address: 128,
+        connections_per_address: 4096,
+        memory_per_address: 64 << 20,
+        waiting_per_peer: 4096,
+        acks_per_peer: 4096,
+    };
+}
+
 impl Default for Limits {
     fn default() -> Self {
-        Self {
-            pending_accepts: 1024,
-            pending_accepts_per_address: 128,
-            connections_per_address: 4096,
-            waiting_per_peer: 4096,
-            acks_per_peer: 4096,
-        }
+        Self::DEFAULT
     }
 }
+
+/// Lines that are kept about peers that were turned away; who came longest ago makes room.
+pub const REFUSED_KEPT: usize = 64;
+
+/// What a connection costs while it is idle, bytes: a test holds it to that.
+pub const CONN_BYTES: u64 = 1024;
 
 /// Connections per type and peer that one NI may ask for.
 pub const CONNS_PER_PEER_MAX: u8 = 127;

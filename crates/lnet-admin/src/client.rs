@@ -117,16 +117,33 @@ pub trait Ask {
     fn peers(&mut self, nid: Option<Nid>, detail: bool) -> Result<Vec<PeerSnapshot>, ClientError> {
         let (mut all, mut from) = (Vec::new(), None);
         loop {
-            let Reply::Peers(page) = self.ask(&Request::PeerShow { nid, detail, from })? else {
-                return Err(ClientError::Unexpected);
-            };
-            all.extend(page.peers);
-            // Pages only go forward; a server whose pages do not would hold us for ever.
-            match page.next {
+            let (peers, next) = self.peer_page(nid, detail, from)?;
+            all.extend(peers);
+            match next {
                 None => return Ok(all),
-                next if next <= from => return Err(ClientError::Unexpected),
                 next => from = next,
             }
+        }
+    }
+
+    /// One page of peers, the first without `from`, and where the next one begins. Holds no more than
+    /// that, whatever the number of peers.
+    ///
+    /// # Errors
+    /// As [`Self::ask_within`].
+    fn peer_page(
+        &mut self,
+        nid: Option<Nid>,
+        detail: bool,
+        from: Option<u64>,
+    ) -> Result<(Vec<PeerSnapshot>, Option<u64>), ClientError> {
+        let Reply::Peers(page) = self.ask(&Request::PeerShow { nid, detail, from })? else {
+            return Err(ClientError::Unexpected);
+        };
+        // Pages only go forward; a server whose pages do not would hold us for ever.
+        match page.next {
+            next @ Some(_) if next <= from => Err(ClientError::Unexpected),
+            next => Ok((page.peers, next)),
         }
     }
 
@@ -155,11 +172,23 @@ impl Ask for Client {
         let id = self.next_id;
         self.next_id += 1;
         let frame = encode_request(id, request).map_err(|e| self.protocol(e))?;
-        self.stream
+        let sent = self
+            .stream
             .set_write_timeout(Some(SEND_TIMEOUT))
-            .and_then(|()| self.stream.write_all(&frame))
-            .map_err(|source| self.io(source, SEND_TIMEOUT))?;
-        let frame = self.read_frame(limit)?;
+            .and_then(|()| self.stream.write_all(&frame));
+        let frame = match sent {
+            Ok(()) => self.read_frame(limit)?,
+            // A server that turns us away says why, closes, and reads no more.
+            Err(e)
+                if matches!(
+                    e.kind(),
+                    io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset
+                ) =>
+            {
+                self.read_frame(limit).map_err(|_| self.io(e, SEND_TIMEOUT))?
+            }
+            Err(e) => return Err(self.io(e, SEND_TIMEOUT)),
+        };
         let (got, answer) = decode_reply(&frame).map_err(|e| self.protocol(e))?;
         if got != id {
             // A server that could not read the number of the request answers 0.

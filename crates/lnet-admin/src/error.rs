@@ -29,6 +29,17 @@ impl AdminError {
         Self { errno, text: text.into(), detail: None }
     }
 
+    /// Whoever asks has not the right; `detail` says who, and what it takes.
+    pub fn not_permitted(detail: impl ToString) -> Self {
+        Self::errno(Errno::EPERM).because(detail)
+    }
+
+    /// Whether it is a refusal of that kind. The node's own refusals with that number have texts of
+    /// their own.
+    pub fn is_not_permitted(&self) -> bool {
+        self.errno == Errno::EPERM && self.text == Errno::EPERM.to_string()
+    }
+
     /// The same with a reason.
     #[must_use]
     pub fn because(mut self, detail: impl ToString) -> Self {

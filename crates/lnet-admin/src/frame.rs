@@ -132,12 +132,17 @@ fn encode<T: Serialize>(id: u64, body: &T, max: u32) -> Result<Vec<u8>, Protocol
 
 fn decode<T: DeserializeOwned>(frame: &[u8]) -> Result<(u64, T), (u64, ProtocolError)> {
     let malformed = |e: serde_json::Error| ProtocolError::Malformed(e.to_string());
+    // What is of our version is read once; the head alone only to say what is wrong.
+    let all = match serde_json::from_slice::<Envelope<T>>(frame) {
+        Ok(all) if all.version == VERSION => return Ok((all.id, all.body)),
+        all => all,
+    };
     let head: VersionOnly = serde_json::from_slice(frame).map_err(|e| (0, malformed(e)))?;
     if head.version != VERSION {
         let error = ProtocolError::Version { theirs: head.version, ours: VERSION };
         return Err((head.id, error));
     }
-    let all: Envelope<T> = serde_json::from_slice(frame).map_err(|e| (head.id, malformed(e)))?;
+    let all = all.map_err(|e| (head.id, malformed(e)))?;
     Ok((all.id, all.body))
 }
 

@@ -12,9 +12,10 @@
 //! ```
 //!
 //! Read `request.rs` and `reply.rs` for the conversation, `snapshot.rs` for the state that is shown,
-//! `frame.rs` for the bytes, `client.rs` for the blocking side. A new command is a variant of
+//! `access.rs` for who may ask what, `frame.rs` for the bytes, `client.rs` for the blocking side. A new command is a variant of
 //! [`Request`], one of [`Reply`] and, where it helps, a method of [`Client`].
 
+mod access;
 mod client;
 mod driver;
 mod error;
@@ -27,6 +28,7 @@ mod routing;
 mod snapshot;
 mod socket;
 
+pub use access::Access;
 pub use client::{Ask, Client, ClientError, REPLY_TIMEOUT, SEND_TIMEOUT};
 pub use driver::{DRIVER_LINES_PER_PAGE, DriverLine, DriverList, DriverPage, ParamInfo};
 pub use error::{AdminError, ProtocolError};
@@ -41,6 +43,7 @@ pub use routing::{PoolSnapshot, RoutePage, RouteSnapshot, RoutingSnapshot, Routi
 pub use snapshot::{
     GlobalSnapshot, KindCounts, Latency, LndSnapshot, NetSnapshot, NetTunablesSnapshot, NiDetail,
     NiHealth, NiMore, NiSnapshot, PeerNiCredits, PeerNiDetail, PeerNiHealth, PeerNiSnapshot,
-    PeerNiState, PeerSnapshot, StatsSnapshot, TimesSnapshot, Traffic, UdspInfo, UsageSnapshot,
+    PeerNiState, PeerSnapshot, RefusedSnapshot, StatsSnapshot, TimesSnapshot, Traffic, UdspInfo,
+    UsageSnapshot,
 };
 pub use socket::{SOCKET_ENV, SOCKET_SYSTEM, default_socket};

@@ -45,6 +45,8 @@ pub enum Reply {
     /// How far each NID is, in the order asked: hops (0 is this node itself) and, among equals,
     /// order; absent where no way leads.
     Distances(Vec<Option<(u32, u32)>>),
+    /// A CPU partition for each NID, in the order asked.
+    Cpts(Vec<u32>),
     /// A page of what a driver knows.
     Driver(DriverPage),
     /// The parameter files.

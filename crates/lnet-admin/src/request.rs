@@ -63,6 +63,16 @@ pub enum Request {
         #[serde(default)]
         conns_per_peer: Option<u8>,
     },
+    /// Sets which peers may connect to a network from now on. What is no pattern, or one about
+    /// another network: EINVAL, and the text says which. `Done`
+    AcceptFromSet {
+        /// The network.
+        #[serde(with = "text::net")]
+        net: Net,
+        /// Patterns of networks or NIDs, as in selection rules, separated by commas; absent:
+        /// everybody may.
+        list: Option<String>,
+    },
     /// Sets the time-out that all nets of one driver use (C-netset-2). `Done`
     LndTimeoutSet {
         /// A net of that driver; its number does not matter.
@@ -170,6 +180,19 @@ pub enum Request {
         nid: Nid,
         /// Whether it is to be what its driver says.
         up: bool,
+    },
+    /// Writes all that is known of the peer that owns a NID to the daemon's log. No such peer: ENOENT.
+    /// `Done`
+    PeerDump {
+        /// The NID.
+        #[serde(with = "text::nid")]
+        nid: Nid,
+    },
+    /// Which CPU partition works for each NID. [`Reply::Cpts`](crate::Reply::Cpts)
+    CptOfNid {
+        /// Which.
+        #[serde(with = "text::nids")]
+        nids: Vec<Nid>,
     },
     /// How far each NID is. [`Reply::Distances`](crate::Reply::Distances)
     Distance {

@@ -1,6 +1,8 @@
 //! State as it is shown, copied out whole. Field names are ours; the keys that people see are in the
 //! printer of `lnetctl`. Counters of 32 bits wrap (S-net-3).
 
+use core::net::IpAddr;
+
 use lnet_config::text;
 use lnet_types::{Net, Nid};
 use serde::{Deserialize, Serialize};
@@ -16,6 +18,28 @@ pub struct NetSnapshot {
     /// The counters of all of them together, where detail was asked for.
     #[serde(default)]
     pub sum: Option<Box<Traffic>>,
+    /// Patterns of the peers that may connect; without any, everybody may.
+    #[serde(default)]
+    pub accept_from: Vec<String>,
+    /// Who was turned away lately, longest ago first, where detail was asked for.
+    #[serde(default)]
+    pub refused: Vec<RefusedSnapshot>,
+}
+
+/// Somebody who was turned away.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RefusedSnapshot {
+    /// Where the connection came from.
+    pub addr: IpAddr,
+    /// The NID that it called itself by, if it came that far.
+    #[serde(default, with = "text::nid_option")]
+    pub nid: Option<Nid>,
+    /// Why.
+    pub why: String,
+    /// How often.
+    pub count: u64,
+    /// How long ago the last time was, seconds.
+    pub ago_s: u64,
 }
 
 /// A local NI.

@@ -1,6 +1,7 @@
 //! From a configuration to steps: what an import has to do, and what leads from one configuration
 //! to another.
 
+use core::fmt;
 use std::collections::BTreeMap;
 
 use lnet_types::{Net, Nid};
@@ -38,6 +39,29 @@ pub enum Step {
     UdspDel(UdspDel),
     /// Set tunables, together.
     Set(Vec<Setting>),
+}
+
+impl fmt::Display for Step {
+    /// What it does to what, in the words of the commands.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NetAdd(add) => write!(f, "net add {}", add.net),
+            Self::NetDel(del) => write!(f, "net del {}", del.net),
+            Self::NetRulesAdd(_) => f.write_str("net add by ip2nets"),
+            Self::NetRulesDel(_) => f.write_str("net del by ip2nets"),
+            Self::PeerAdd(add) => write!(f, "peer add {}", add.primary),
+            Self::PeerDel(del) => write!(f, "peer del {}", del.primary),
+            Self::RouteAdd(route) => write!(f, "route add {} {}", route.net, route.gateway),
+            Self::RouteDel(route) => write!(f, "route del {} {}", route.net, route.gateway),
+            Self::Routing(on) => write!(f, "set routing {}", u8::from(*on)),
+            Self::UdspAdd(_) => f.write_str("udsp add"),
+            Self::UdspDel(_) => f.write_str("udsp del"),
+            Self::Set(settings) => {
+                f.write_str("set")?;
+                settings.iter().try_for_each(|s| write!(f, " {} {}", s.name, s.value))
+            }
+        }
+    }
 }
 
 /// What `import --del` sets tunables back to (I-15); the others stay as they are.

@@ -203,12 +203,14 @@ impl Node {
     }
 
     /// Peers by age, at most `limit`, from the one after `after` on: pages of a long list. With
-    /// each comes the number to go on from.
+    /// each comes the number to go on from. A record of this node itself, which is left by a ping or
+    /// discovery of an own NID, is none of them, as in the kernel.
     pub fn peer_views(&self, after: Option<u64>, limit: usize) -> Vec<(u64, PeerView)> {
         let from = after.map_or(0, |a| a.saturating_add(1));
         self.peers
             .by_age
             .range(from..)
+            .filter(|(_, id)| !self.is_this_node(**id))
             .take(limit)
             .filter_map(|(age, id)| self.peer_view(*id).map(|v| (*age, v)))
             .collect()
@@ -217,6 +219,11 @@ impl Node {
     /// The peer that owns `nid`.
     pub fn peer_view_of(&self, nid: Nid) -> Option<PeerView> {
         self.peers.owner(nid).and_then(|id| self.peer_view(id))
+    }
+
+    /// Whether the record of a peer is about this node.
+    fn is_this_node(&self, id: PeerId) -> bool {
+        self.peers.peers.get(id).is_some_and(|peer| self.is_own(peer.primary))
     }
 
     fn peer_view(&self, id: PeerId) -> Option<PeerView> {
@@ -269,9 +276,16 @@ impl Node {
         }
     }
 
-    /// Peers and their interfaces.
+    /// Peers and their interfaces, as [`Node::peer_views`] shows them.
     pub fn peer_count(&self) -> (usize, usize) {
-        (self.peers.peers.len(), self.peers.nis.len())
+        let mut own: Vec<PeerId> =
+            self.nis.values().filter_map(|ni| self.peers.owner(ni.nid)).collect();
+        own.sort_unstable();
+        own.dedup();
+        own.retain(|id| self.is_this_node(*id));
+        let peers = own.iter().filter_map(|id| self.peers.peers.get(*id));
+        let nis: usize = peers.flat_map(|peer| &peer.nets).map(|net| net.nis.len()).sum();
+        (self.peers.peers.len() - own.len(), self.peers.nis.len() - nis)
     }
 
     /// Health of the local interfaces.
@@ -290,6 +304,9 @@ impl Node {
         let (mut found, mut next) = (Vec::new(), None);
         for (age, id) in self.peers.by_age.range(from..).take(limit) {
             next = Some(*age);
+            if self.is_this_node(*id) {
+                continue;
+            }
             let Some(peer) = self.peers.peers.get(*id) else { continue };
             let nis = peer.nets.iter().flat_map(|net| &net.nis);
             found

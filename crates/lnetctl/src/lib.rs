@@ -31,5 +31,8 @@ mod top;
 pub use frame::{COMPATIBLE_WITH, lctl_main, main, run};
 pub use link::Link;
 pub use session::Session;
-pub use shell::man::page as manual;
+pub use shell::man::{
+    Entry as ManualEntry, Manual, lctl_page as lctl_manual, page as manual,
+    routerstat_page as routerstat_manual,
+};
 pub use show::format::Format;

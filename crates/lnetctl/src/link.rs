@@ -1,21 +1,38 @@
 //! The way to the daemon, taken when the first request needs it: commands that ask nothing (help,
 //! mistakes) work without one.
 
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use lnet_admin::{Ask, Client, ClientError, Reply, Request, default_socket};
+use lnet_admin::{AdminError, Ask, Client, ClientError, Reply, Request, default_socket};
 
 /// A connection that is made when it is needed.
 pub struct Link {
     socket: Option<PathBuf>,
     client: Option<Client>,
+    /// What was said last about a right that is missing.
+    told: Option<String>,
 }
 
 impl Link {
     /// To the daemon at `socket`, else at the usual place.
     pub const fn new(socket: Option<PathBuf>) -> Self {
-        Self { socket, client: None }
+        Self { socket, client: None, told: None }
+    }
+}
+
+impl Link {
+    /// Who has not the right to something is told so, script or person, and whatever else the command
+    /// makes of it: who asked, for what, and what it takes.
+    fn tell(&mut self, refusal: &AdminError) {
+        if let (true, Some(why)) = (refusal.is_not_permitted(), &refusal.detail)
+            && self.told.as_ref() != Some(why)
+        {
+            // Nobody may be there to read it.
+            let _ = writeln!(std::io::stderr().lock(), "{why}");
+            self.told = Some(why.clone());
+        }
     }
 }
 
@@ -29,8 +46,12 @@ impl Ask for Link {
             }
         };
         let answer = client.ask_within(request, limit);
-        if !matches!(answer, Ok(_) | Err(ClientError::Refused(_))) {
-            self.client = None;
+        match &answer {
+            Ok(_) => {}
+            Err(ClientError::Refused(refusal)) => {
+                self.tell(refusal);
+            }
+            Err(_) => self.client = None,
         }
         answer
     }

@@ -75,7 +75,9 @@ impl Session<'_> {
         match error {
             ClientError::Refused(refusal) => {
                 let number = refusal.errno.negative();
-                self.error(place, number, &text(refusal), refusal.detail.as_deref());
+                // Of what it has not the right to, everybody was told by the link.
+                let reason = refusal.detail.as_deref().filter(|_| !refusal.is_not_permitted());
+                self.error(place, number, &text(refusal), reason);
                 code.unwrap_or(number)
             }
             unreachable => {

@@ -2,6 +2,7 @@
 //! with mistakes.
 
 use core::fmt::Write as _;
+use std::io::{self, Write as _};
 
 use lnet_admin::{Ask, ClientError, Reply, Request};
 use lnet_config::{Style, Tree};
@@ -33,6 +34,8 @@ pub struct Session<'a> {
     pub format: Format,
     /// Whether it is shown as JSON, one line for each command.
     pub json: bool,
+    /// Whether what is printed may leave for standard output before the command has ended.
+    pub(crate) live: bool,
     /// What is to be shown as JSON when the command has ended: its top-level keys.
     shown: Vec<(String, Tree)>,
 }
@@ -50,6 +53,7 @@ impl<'a> Session<'a> {
             explain: false,
             format: Format::Today,
             json: false,
+            live: false,
             shown: Vec::new(),
         }
     }
@@ -69,6 +73,28 @@ impl<'a> Session<'a> {
             Reply::Done => Ok(()),
             _ => Err(ClientError::Unexpected),
         }
+    }
+
+    /// Prints a further part of the list that was printed last: the items of `tree`, which has one
+    /// key, without that key.
+    pub(crate) fn print_more(&mut self, tree: &Tree, style: Style) {
+        if self.json {
+            return self.print(tree, style);
+        }
+        let text = self.format.adapt(tree).render(self.format.style(style));
+        let items = text.split_once('\n').map_or("", |(_, items)| items);
+        self.out.push_str(items);
+    }
+
+    /// Sends what is printed on its way, where that may be, so that a long list is never held whole.
+    /// Tells whether somebody still reads.
+    pub(crate) fn spill(&mut self) -> bool {
+        if !self.live {
+            return true;
+        }
+        let out = core::mem::take(&mut self.out);
+        let mut stdout = io::stdout().lock();
+        stdout.write_all(out.as_bytes()).and_then(|()| stdout.flush()).is_ok()
     }
 
     pub(crate) fn print(&mut self, tree: &Tree, style: Style) {

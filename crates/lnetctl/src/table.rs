@@ -4,8 +4,8 @@ use core::fmt::Write as _;
 
 use crate::args::{Arg, Args, Opt};
 use crate::command::{
-    configuration, debug, explain, fault, global, legacy, lnet, net, peer, ping, route, routing,
-    set, stats, udsp,
+    configuration, debug, explain, fault, global, legacy, lnet, misc, net, peer, ping, route,
+    routing, set, stats, udsp,
 };
 use crate::{Session, doctor, shell, top};
 
@@ -254,6 +254,18 @@ pub(crate) static COMMANDS: &[Entry] = &[
                         "leave the system's routes alone, which is always so",
                     ),
                     value("tos", None, "NUMBER", "IP type of service, 0 to 255, or -1"),
+                    value(
+                        "auth-key",
+                        Some('a'),
+                        "NUMBER",
+                        "of kfi networks: refused, no driver for them",
+                    ),
+                    value(
+                        "traffic-class",
+                        Some('T'),
+                        "NAME",
+                        "of kfi networks: refused, no driver for them",
+                    ),
                 ],
                 operands: NO_OPERANDS,
                 summary: "add interfaces to a network, and the network if it is new",
@@ -301,6 +313,12 @@ pub(crate) static COMMANDS: &[Entry] = &[
                         Some('l'),
                         "SECONDS",
                         "time limit of one transmission; 0 follows the tunables",
+                    ),
+                    value(
+                        "accept-from",
+                        None,
+                        "LIST",
+                        "with --net: who may connect from now on, such as 10.0.[0-3].*@tcp; or any",
                     ),
                 ],
                 operands: NO_OPERANDS,
@@ -382,6 +400,11 @@ pub(crate) static COMMANDS: &[Entry] = &[
             flag("del", Some('d'), "remove what it describes"),
             flag("show", Some('s'), "show what it describes"),
             flag("exec", Some('e'), "run its ping and discover blocks"),
+            flag(
+                "old-api",
+                Some('o'),
+                "as older tools do: go on after an error, and ping and discover at the end",
+            ),
             flag("help", Some('h'), "show this"),
         ],
         operands: ("[FILE]", 1),
@@ -433,7 +456,12 @@ pub(crate) static COMMANDS: &[Entry] = &[
         entries: &[Entry::Command(Command {
             name: "show",
             path: "global show",
-            options: &[],
+            options: &[Opt {
+                long: "verbose",
+                short: Some('v'),
+                arg: Arg::Level,
+                help: "5 adds the tunables that are ours alone; less is as without",
+            }],
             operands: NO_OPERANDS,
             summary: "show the tunables",
             help_code: 1,
@@ -747,6 +775,24 @@ pub(crate) static COMMANDS: &[Entry] = &[
                 run: debug::recovery,
             }),
             Entry::Command(Command {
+                name: "peer",
+                path: "debug peer",
+                options: &[value("nid", Some('k'), "NID", "the peer that owns it")],
+                operands: NO_OPERANDS,
+                summary: "make the daemon write all that it knows of a peer to its log",
+                help_code: 1,
+                run: debug::peer,
+            }),
+            Entry::Command(Command {
+                name: "nidlist",
+                path: "debug nidlist",
+                options: &[],
+                operands: ("LIST [NID]", 2),
+                summary: "show how a list of NIDs is understood, and whether a NID is meant",
+                help_code: 1,
+                run: debug::nidlist,
+            }),
+            Entry::Command(Command {
                 name: "suspicion",
                 path: "debug suspicion",
                 options: &[],
@@ -765,6 +811,42 @@ pub(crate) static COMMANDS: &[Entry] = &[
                 run: debug::dump,
             }),
         ],
+    }),
+    Entry::Command(Command {
+        name: "cpt-of-nid",
+        path: "cpt-of-nid",
+        options: &[],
+        operands: ("NID...", usize::MAX),
+        summary: "show which CPU partition works for a peer",
+        help_code: 1,
+        run: misc::cpt_of_nid,
+    }),
+    Entry::Command(Command {
+        name: "service-id",
+        path: "service-id",
+        options: &[],
+        operands: NO_OPERANDS,
+        summary: "show the service id of InfiniBand networks, for which there is no driver here",
+        help_code: 1,
+        run: misc::service_id,
+    }),
+    Entry::Command(Command {
+        name: "setup-mrrouting",
+        path: "setup-mrrouting",
+        options: &[],
+        operands: NO_OPERANDS,
+        summary: "run the system's script that sets up source routing, ksocklnd-config",
+        help_code: 1,
+        run: misc::setup_mrrouting,
+    }),
+    Entry::Command(Command {
+        name: "setup-sysctl",
+        path: "setup-sysctl",
+        options: &[],
+        operands: NO_OPERANDS,
+        summary: "run the system's script that sets the kernel up for many peers, lnet-sysctl-config",
+        help_code: 1,
+        run: misc::setup_sysctl,
     }),
     Entry::Command(Command {
         name: "explain",

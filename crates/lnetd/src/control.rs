@@ -2,6 +2,7 @@
 //! and the kernel-side text that `lnetctl` prints.
 
 use std::process;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -33,6 +34,10 @@ pub(crate) struct Control {
     parameters: ModuleParameters,
     state: Mutex<State>,
     recordings: Recordings,
+    /// Requests, and clients, that had not the right.
+    refused: AtomicU64,
+    /// The way of `portal_rotor`.
+    rotor: AtomicU8,
 }
 
 #[derive(Debug)]
@@ -73,7 +78,34 @@ impl Control {
         let sock = nets::SockDefaults::new(options, &parameters.sock);
         let state = Mutex::new(State { tunables, sock, node: None });
         let recordings = Recordings::default();
-        Ok(Self { options: options.clone(), parameters, state, recordings })
+        let rotor = AtomicU8::new(params::rotor::DEFAULT);
+        Ok(Self {
+            options: options.clone(),
+            parameters,
+            state,
+            recordings,
+            refused: AtomicU64::new(0),
+            rotor,
+        })
+    }
+
+    /// Somebody was told that it has not the right.
+    pub(crate) fn count_refused(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often that was.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// The way of `portal_rotor`, by its number.
+    pub(crate) fn rotor(&self) -> u8 {
+        self.rotor.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_rotor(&self, way: u8) {
+        self.rotor.store(way, Ordering::Relaxed);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -102,6 +134,7 @@ impl Control {
             Request::NetSet { target, health, conns_per_peer } => {
                 self.net_set(target, health, conns_per_peer)
             }
+            Request::AcceptFromSet { net, list } => self.accept_from_set(net, list.as_deref()),
             Request::LndTimeoutSet { net, seconds } => self.lnd_timeout_set(net, seconds),
             Request::PeerAdd(add) => self.peer_add(&add),
             Request::PeerDel(del) => self.peer_del(&del),
@@ -173,6 +206,17 @@ impl Control {
                 .on_node(Errno::ENETDOWN, move |stack, now| {
                     legacy::simulate_link(stack, now, nid, up)
                 }),
+            Request::PeerDump { nid } => self.on_node(Errno::ENETDOWN, move |stack, _| {
+                let view = stack.node().peer_view_of(nid).ok_or_else(|| {
+                    AdminError::errno(Errno::ENOENT)
+                        .because(format_args!("no peer has the NID {nid}"))
+                })?;
+                tracing::info!("peer {nid}: {view:#?}");
+                Ok(Reply::Done)
+            }),
+            Request::CptOfNid { nids } => self.on_node(Errno::ENETDOWN, move |_, _| {
+                Ok(Reply::Cpts(nids.into_iter().map(nets::cpt_of).collect()))
+            }),
             Request::Distance { nids } => {
                 self.on_node(Errno::ENETDOWN, move |stack, _| Ok(legacy::distances(stack, &nids)))
             }
@@ -358,10 +402,12 @@ impl Control {
         self.start(&mut self.state())?;
         let tunables = self.state().tunables.clone();
         for step in config.add_steps() {
+            let what = step.to_string();
             if let Err(e) = self.step(step) {
                 self.unconfigure(Duration::ZERO);
                 self.state().tunables = tunables;
-                return Err(e);
+                let why = e.detail.clone().unwrap_or_else(|| e.text.clone());
+                return Err(e.because(format_args!("{what}: {why}")));
             }
         }
         Ok(())
@@ -421,14 +467,19 @@ impl Control {
         let (handle, extra) = {
             let state = self.state();
             let node = state.node.as_ref().ok_or_else(|| AdminError::errno(Errno::ENETDOWN))?;
-            (node.handle.clone(), node.nets.settings())
+            (node.handle.clone(), node.nets.settings(&state.sock))
         };
-        let views =
-            handle.call(|stack, _| stack.node().net_views()).blocking().map_err(|e| stopped(&e))?;
+        let (views, refused) = handle
+            .call(move |stack, now| {
+                let refused = if detail { views::refused(stack, now) } else { Vec::new() };
+                (stack.node().net_views(), refused)
+            })
+            .blocking()
+            .map_err(|e| stopped(&e))?;
         let shown: Vec<_> = views
             .iter()
             .filter(|v| net.is_none_or(|n| n == v.net))
-            .map(|v| views::net(v, &extra, detail))
+            .map(|v| views::net(v, &extra, detail, &refused))
             .collect();
         if shown.is_empty() {
             // C-netshow-2
@@ -455,6 +506,16 @@ impl Control {
             }
             Ok(Reply::Done)
         })
+    }
+
+    fn accept_from_set(&self, net: Net, list: Option<&str>) -> Result<Reply, AdminError> {
+        let mut state = self.state();
+        state.sock.set_accept_from(net, list)?;
+        let State { node, sock, .. } = &*state;
+        if let Some(node) = node {
+            nets::Nets::set_accept_from(&node.handle, sock)?;
+        }
+        Ok(Reply::Done)
     }
 
     fn lnd_timeout_set(&self, net: Net, seconds: u32) -> Result<Reply, AdminError> {

@@ -15,6 +15,7 @@ use signal_hook::iterator::Signals;
 
 use crate::Options;
 use crate::control::Control;
+use crate::credentials::{Group, Guard};
 use crate::nets::Prefer;
 use crate::params;
 use crate::server::Server;
@@ -58,7 +59,13 @@ fn run(options: &Options) -> anyhow::Result<()> {
     let control = Control::new(options, parameters).context("module parameters")?;
     let control = Arc::new(control);
     let path = options.socket.clone().unwrap_or_else(lnet_admin::default_socket);
-    let server = Server::bind(&path, options.group.as_deref())?;
+    let group = |name: &Option<String>| name.as_deref().map(Group::named).transpose();
+    let guard = Guard {
+        own: rustix::process::geteuid().as_raw(),
+        admin: group(&options.group_admin)?,
+        read: group(&options.group_read)?,
+    };
+    let server = Server::bind(&path, guard)?;
     // What was applied of the file, so that a reload knows what has changed.
     let mut applied = Config::default();
     if let Some(file) = &options.config {

@@ -4,9 +4,12 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use lnd_sock::{AcceptFrom, Limits, parse_patterns};
 use lnet::NetTunables;
 use lnet_admin::{AdminError, LndSnapshot};
-use lnet_config::{AcceptFrom, LocalAddress, NetAdd, NetDel, NetRules, SockParameters};
+use lnet_config::{
+    AcceptFrom as AcceptMode, LocalAddress, NetAdd, NetDel, NetRules, SockParameters,
+};
 use lnet_rt::{Interfaces, NodeHandle, TcpNi};
 use lnet_types::{Errno, Net, NetType, NiId, Nid};
 
@@ -16,6 +19,11 @@ use crate::options::{Accept, Options};
 /// Number of CPTs: the node has one thread.
 const CPTS: u32 = 1;
 
+/// The CPT that works for a peer: with one of them, that one.
+pub(crate) const fn cpt_of(_: Nid) -> u32 {
+    CPTS - 1
+}
+
 /// Settings of socklnd for nets to come.
 #[derive(Clone, Debug)]
 pub(crate) struct SockDefaults {
@@ -24,6 +32,9 @@ pub(crate) struct SockDefaults {
     /// Seconds; 0 follows the node's derived time-out.
     pub(crate) timeout_s: u32,
     legacy_close_status: bool,
+    /// Which peers may connect.
+    accept_from: AcceptFrom,
+    limits: Limits,
     /// What module parameters say besides.
     parameters: SockParameters,
 }
@@ -31,9 +42,9 @@ pub(crate) struct SockDefaults {
 impl SockDefaults {
     pub(crate) fn new(options: &Options, parameters: &SockParameters) -> Self {
         let accept = match parameters.accept {
-            Some(AcceptFrom::Secure) => Accept::Secure,
-            Some(AcceptFrom::All) => Accept::All,
-            Some(AcceptFrom::None) => Accept::None,
+            Some(AcceptMode::Secure) => Accept::Secure,
+            Some(AcceptMode::All) => Accept::All,
+            Some(AcceptMode::None) => Accept::None,
             None => options.accept,
         };
         Self {
@@ -49,6 +60,13 @@ impl SockDefaults {
                 _ => 0,
             }),
             legacy_close_status: options.profile == lnet::Profile::Kernel,
+            accept_from: options.accept_from.clone(),
+            limits: Limits {
+                connections_per_address: options.connections_per_address,
+                pending_accepts_per_address: options.pending_per_address,
+                memory_per_address: options.memory_per_address,
+                ..Limits::DEFAULT
+            },
             parameters: parameters.clone(),
         }
     }
@@ -71,6 +89,8 @@ impl SockDefaults {
         );
         lnd_sock::SockConfig {
             accept: self.accept,
+            accept_from: self.accept_from.clone(),
+            limits: self.limits.clone(),
             legacy_close_status: self.legacy_close_status,
             bulk_port: p.accept_port_bulk.unwrap_or(default.bulk_port),
             accept_timeout: seconds(p.accept_timeout, default.accept_timeout),
@@ -89,6 +109,29 @@ impl SockDefaults {
 
     fn timeout(&self) -> Option<Duration> {
         (self.timeout_s != 0).then(|| Duration::from_secs(u64::from(self.timeout_s)))
+    }
+
+    /// Gives a network its own list of the peers that may connect; without one everybody may.
+    pub(crate) fn set_accept_from(
+        &mut self,
+        net: Net,
+        list: Option<&str>,
+    ) -> Result<(), AdminError> {
+        let refuse = |why: String| AdminError::new(Errno::EINVAL, why);
+        if net.kind != NetType::TCP {
+            return Err(refuse(format!("net {net}: no driver for it here, expected tcp")));
+        }
+        let patterns = parse_patterns(list.unwrap_or_default());
+        let patterns = patterns.map_err(|e| refuse(e.to_string()))?;
+        if let Some(other) = patterns.iter().find(|p| !p.is_about(net)) {
+            return Err(refuse(format!("pattern '{other}' is not about net {net}")));
+        }
+        // An empty list must not open the door by mistake.
+        if list.is_some() && patterns.is_empty() {
+            return Err(refuse("expected networks or NIDs, or any".to_owned()));
+        }
+        self.accept_from.set(net, patterns);
+        Ok(())
     }
 
     pub(crate) fn set_timeout(&mut self, net: Net, seconds: u32) -> Result<(), AdminError> {
@@ -137,6 +180,7 @@ impl Made {
 pub(crate) struct Settings {
     timeout_s: u32,
     made: BTreeMap<NiId, Made>,
+    accept_from: AcceptFrom,
 }
 
 impl Settings {
@@ -146,6 +190,10 @@ impl Settings {
             timeout_s: self.timeout_s,
             tos: i32::from(m.tos),
         })
+    }
+
+    pub(crate) fn accept_from(&self, net: Net) -> Vec<String> {
+        self.accept_from.of(net).iter().map(ToString::to_string).collect()
     }
 
     pub(crate) fn dev_cpt(&self, ni: NiId) -> i32 {
@@ -165,8 +213,28 @@ impl Nets {
         Ok(Self { timeout_s: sock.timeout_s, made: BTreeMap::new() })
     }
 
-    pub(crate) fn settings(&self) -> Settings {
-        Settings { timeout_s: self.timeout_s, made: self.made.clone() }
+    pub(crate) fn settings(&self, sock: &SockDefaults) -> Settings {
+        Settings {
+            timeout_s: self.timeout_s,
+            made: self.made.clone(),
+            accept_from: sock.accept_from.clone(),
+        }
+    }
+
+    /// Lets the driver know who may connect from now on.
+    pub(crate) fn set_accept_from(
+        handle: &NodeHandle,
+        sock: &SockDefaults,
+    ) -> Result<(), AdminError> {
+        let list = sock.accept_from.clone();
+        handle
+            .call(move |stack, _| {
+                if let Some(tcp) = stack.tcp_mut() {
+                    tcp.set_accept_from(list);
+                }
+            })
+            .blocking()
+            .map_err(|e| stopped(&e))
     }
 
     /// Connections per peer of one interface or all; peers to come use them (C-netset-1).

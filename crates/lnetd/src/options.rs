@@ -36,9 +36,15 @@ pub struct Options {
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
 
-    /// Group (name or number) that may use the control socket besides its owner.
+    /// Group (name or number) that may do everything at the control socket, as root and the daemon's
+    /// own user may.
+    #[arg(long, value_name = "GROUP", visible_alias = "group")]
+    pub group_admin: Option<String>,
+
+    /// Group (name or number) that may look: show, list, export, explain. It changes nothing and
+    /// sends nothing.
     #[arg(long, value_name = "GROUP")]
-    pub group: Option<String>,
+    pub group_read: Option<String>,
 
     /// Set of defaults: default, documents, kernel, pre-2.13 or off.
     #[arg(long, value_name = "NAME", default_value = "default", value_parser = profile)]
@@ -53,6 +59,28 @@ pub struct Options {
     /// port from 1024 up, source ports prove nothing and secure means all.
     #[arg(long, value_name = "MODE", default_value = "secure")]
     pub accept: Accept,
+
+    /// Which peers may connect: networks (tcp1) or NIDs (10.0.[0-3].*@tcp, 192.168.0.0/16@tcp),
+    /// separated by commas. A network that is not named takes everybody. See also `lnetctl net set
+    /// --accept-from`.
+    #[arg(long, value_name = "LIST", default_value = "", hide_default_value = true)]
+    pub accept_from: lnd_sock::AcceptFrom,
+
+    /// Most connections of one remote address.
+    #[arg(long, value_name = "N", default_value_t = LIMITS.connections_per_address,
+        value_parser = at_least_one())]
+    pub connections_per_address: usize,
+
+    /// Most connections of one remote address that have not said yet who they are.
+    #[arg(long, value_name = "N", default_value_t = LIMITS.pending_accepts_per_address,
+        value_parser = at_least_one())]
+    pub pending_per_address: usize,
+
+    /// Most bytes that the connections of one remote address may make the daemon hold: 1 KiB for
+    /// each, and what was read ahead of messages that wait for a buffer.
+    #[arg(long, value_name = "BYTES", default_value_t = LIMITS.memory_per_address,
+        value_parser = clap::value_parser!(u64).range(lnd_sock::CONN_BYTES..))]
+    pub memory_per_address: u64,
 
     /// Status page and Prometheus metrics at this address, read-only: a port (on loopback) or
     /// IP:PORT. Off unless given.
@@ -81,6 +109,13 @@ pub struct Options {
     /// Keep quiet but for warnings; RUST_LOG overrides.
     #[arg(short, long)]
     pub quiet: bool,
+}
+
+/// What peers may cost unless something else is said.
+const LIMITS: lnd_sock::Limits = lnd_sock::Limits::DEFAULT;
+
+fn at_least_one() -> clap::builder::RangedU64ValueParser<usize> {
+    clap::builder::RangedU64ValueParser::new().range(1..)
 }
 
 /// Whom the acceptor lets in.

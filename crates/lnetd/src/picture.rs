@@ -32,6 +32,8 @@ pub(crate) struct Picture {
     pub(crate) tunables: Vec<(&'static Row, i64)>,
     /// Time limit of one transmission, seconds.
     pub(crate) lnd_timeout_s: f64,
+    /// Clients of the control socket, and requests of theirs, that had not the right.
+    pub(crate) control_refused: u64,
     /// The node, if LNet is configured.
     pub(crate) node: Option<NodePicture>,
 }
@@ -52,6 +54,8 @@ pub(crate) struct NodePicture {
     pub(crate) drops: Vec<(DropReason, u64)>,
     /// Counters of the TCP driver, if it is there.
     pub(crate) sock: Option<lnd_sock::Stats>,
+    /// Whom it turned away lately, longest ago first.
+    pub(crate) turned_away: Vec<lnd_sock::Refused>,
     /// When and why messages were sent again, oldest first.
     pub(crate) resends: Vec<(Instant, String)>,
     /// Drop rules, then delay rules.
@@ -75,6 +79,7 @@ impl Control {
                 .iter()
                 .filter_map(|row| Some((row, tunables.value(row.name)?)))
                 .collect(),
+            control_refused: self.refused(),
             // A node that stops meanwhile is one that is not there.
             node: handle.and_then(|handle| node_picture(&handle, peer_nis_max)),
         }
@@ -113,6 +118,7 @@ fn node_picture(handle: &NodeHandle, peer_nis_max: usize) -> Option<NodePicture>
     let mut picture = handle
         .call(|stack, now| {
             let sock = stack.tcp().map(lnd_sock::SockDriver::stats);
+            let turned_away = stack.tcp().map(lnd_sock::SockDriver::refused).unwrap_or_default();
             let node = stack.node();
             let kinds = [FaultKind::Drop, FaultKind::Delay];
             NodePicture {
@@ -125,6 +131,7 @@ fn node_picture(handle: &NodeHandle, peer_nis_max: usize) -> Option<NodePicture>
                 stats: node.stats(),
                 drops: node.drops().collect(),
                 sock,
+                turned_away,
                 resends: node.resends().map(|e| (e.at, e.to_string())).collect(),
                 faults: kinds.into_iter().flat_map(|kind| faults::show(node, kind)).collect(),
                 recovering: node.recovery_queues(),

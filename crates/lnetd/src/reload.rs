@@ -43,8 +43,9 @@ pub(crate) fn reload(
     let steps = diff(applied, &wanted);
     let count = steps.len();
     for step in steps {
+        let what = step.to_string();
         if let Err(e) = control.answer(Request::from(step)) {
-            let mut why = format!("configuration {}: {}", file.display(), reason(&e));
+            let mut why = format!("configuration {}: {what}: {}", file.display(), reason(&e));
             // Whatever was done is undone; what was not is not there to be undone.
             for step in diff(&wanted, applied) {
                 if let Err(e) = control.answer(Request::from(step.clone())) {

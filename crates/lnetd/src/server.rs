@@ -14,11 +14,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use lnet_admin::{AdminError, FrameDecoder, REQUEST_MAX, decode_request, encode_reply};
+use lnet_admin::{Access, AdminError, FrameDecoder, REQUEST_MAX, decode_request, encode_reply};
 use lnet_types::Errno;
 use rustix::fs::{Gid, chown};
 
 use crate::control::Control;
+use crate::credentials::{Caller, Guard};
 
 /// Clients at a time. A tool uses one connection for a moment; this is far above what people do.
 const CLIENTS_MAX: usize = 64;
@@ -35,6 +36,7 @@ const READ_BYTES: usize = 16 << 10;
 pub(crate) struct Server {
     listener: UnixListener,
     path: PathBuf,
+    guard: Guard,
 }
 
 /// A control socket that is served until this is dropped.
@@ -45,26 +47,32 @@ pub(crate) struct Serving {
 }
 
 impl Server {
-    /// Binds `path`, for its owner alone, or for `group` too.
-    pub(crate) fn bind(path: &Path, group: Option<&str>) -> anyhow::Result<Self> {
+    /// Binds `path`. The file lets in its owner, and the group if there is one; if there are two,
+    /// everybody, for a file has one group only, and `guard` alone decides.
+    pub(crate) fn bind(path: &Path, guard: Guard) -> anyhow::Result<Self> {
         let shown = path.display();
         if let Some(dir) = path.parent().filter(|d| !d.as_os_str().is_empty()) {
             fs::create_dir_all(dir).with_context(|| format!("control socket {shown}"))?;
         }
         remove_stale(path)?;
-        let gid = group.map(group_id).transpose()?;
+        let (gid, mode) = match (&guard.admin, &guard.read) {
+            (None, None) => (None, 0o600),
+            (Some(one), None) | (None, Some(one)) => (Some(one.gid), 0o660),
+            (Some(admin), Some(read)) if admin.gid == read.gid => (Some(admin.gid), 0o660),
+            (Some(admin), Some(_)) => (Some(admin.gid), 0o666),
+        };
         // The socket is private from its first moment on: it is made under a tight umask.
         let old = rustix::process::umask(rustix::fs::Mode::from_bits_truncate(0o177));
         let listener = UnixListener::bind(path);
         rustix::process::umask(old);
         let listener = listener.with_context(|| format!("control socket {shown}"))?;
         if let Some(gid) = gid {
-            chown(path, None, Some(gid))
-                .with_context(|| format!("control socket {shown}: group {gid:?}"))?;
-            fs::set_permissions(path, fs::Permissions::from_mode(0o660))?;
+            chown(path, None, Some(Gid::from_raw(gid)))
+                .with_context(|| format!("control socket {shown}: group {gid}"))?;
+            fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
         }
         listener.set_nonblocking(true)?;
-        Ok(Self { listener, path: path.to_owned() })
+        Ok(Self { listener, path: path.to_owned(), guard })
     }
 
     /// Serves clients on threads of their own.
@@ -72,10 +80,11 @@ impl Server {
         let ending = Arc::new(AtomicBool::new(false));
         let serving = Serving { path: self.path.clone(), ending: Arc::clone(&ending) };
         let clients = Arc::new(AtomicUsize::new(0));
+        let guard = Arc::new(self.guard);
         thread::Builder::new().name("lnetd-accept".to_owned()).spawn(move || {
             while !ending.load(Ordering::Relaxed) {
                 match self.listener.accept() {
-                    Ok((stream, _)) => greet(stream, &control, &clients, &ending),
+                    Ok((stream, _)) => greet(stream, &control, &guard, &clients, &ending),
                     Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                         wait_readable(&self.listener)
                     }
@@ -125,26 +134,26 @@ fn remove_stale(path: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// A group by number, or by its name in the group file.
-fn group_id(group: &str) -> anyhow::Result<Gid> {
-    if let Ok(n) = group.parse() {
-        return Ok(Gid::from_raw(n));
-    }
-    let table = fs::read_to_string("/etc/group").context("group file")?;
-    let found = table.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        let name = fields.next()?;
-        (name == group).then(|| fields.nth(1)?.parse().ok()).flatten()
-    });
-    found.map(Gid::from_raw).with_context(|| format!("group '{group}': no such group"))
-}
-
 fn greet(
     mut stream: UnixStream,
     control: &Arc<Control>,
+    guard: &Arc<Guard>,
     clients: &Arc<AtomicUsize>,
     ending: &Arc<AtomicBool>,
 ) {
+    // Whom the system does not vouch for is nobody.
+    let who = match Caller::of(&stream) {
+        Ok(who) => who,
+        Err(e) => return tracing::warn!("control client of unknown identity turned away: {e}"),
+    };
+    if guard.rights(&who).is_none() {
+        control.count_refused();
+        tracing::warn!("control client turned away: {who}");
+        let refusal = guard.refusal(&who, "connect", Access::Read);
+        let _ = stream.set_write_timeout(Some(GLANCE));
+        let _ = stream.write_all(&encode_reply(0, &Err(refusal)));
+        return;
+    }
     if clients.fetch_add(1, Ordering::Relaxed) >= CLIENTS_MAX {
         clients.fetch_sub(1, Ordering::Relaxed);
         let busy = AdminError::errno(Errno::EBUSY)
@@ -154,8 +163,9 @@ fn greet(
         return;
     }
     let (control, ending, count) = (Arc::clone(control), Arc::clone(ending), Arc::clone(clients));
+    let guard = Arc::clone(guard);
     let thread = thread::Builder::new().name("lnetd-client".to_owned()).spawn(move || {
-        if let Err(e) = serve(stream, &control, &ending) {
+        if let Err(e) = serve(stream, &control, &guard, &who, &ending) {
             tracing::debug!("control client: {e}");
         }
         count.fetch_sub(1, Ordering::Relaxed);
@@ -167,7 +177,13 @@ fn greet(
 }
 
 /// Answers one client until it leaves, is silent for too long, or stops making sense.
-fn serve(mut stream: UnixStream, control: &Control, ending: &AtomicBool) -> io::Result<()> {
+fn serve(
+    mut stream: UnixStream,
+    control: &Control,
+    guard: &Guard,
+    who: &Caller,
+    ending: &AtomicBool,
+) -> io::Result<()> {
     stream.set_read_timeout(Some(GLANCE))?;
     stream.set_write_timeout(Some(STALL))?;
     let mut decoder = FrameDecoder::new(REQUEST_MAX);
@@ -184,7 +200,14 @@ fn serve(mut stream: UnixStream, control: &Control, ending: &AtomicBool) -> io::
                 }
             };
             let (id, answer) = match decode_request(&frame) {
-                Ok((id, request)) => (id, control.answer(request)),
+                Ok((id, request)) => match guard.check(who, &request) {
+                    Ok(()) => (id, control.answer(request)),
+                    Err(refusal) => {
+                        control.count_refused();
+                        tracing::warn!("control client {who}: '{}' refused", request.name());
+                        (id, Err(refusal))
+                    }
+                },
                 Err((id, e)) => (id, Err(AdminError::errno(e.errno()).because(e))),
             };
             stream.write_all(&encode_reply(id, &answer))?;

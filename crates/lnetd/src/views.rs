@@ -6,14 +6,36 @@ use lnet::{
 };
 use lnet_admin as admin;
 use lnet_config::UdspRule;
-use lnet_types::Instant;
+use lnet_rt::Stack;
+use lnet_types::{Instant, NiId};
 
 use core::time::Duration;
 
 use crate::nets::Settings;
 
-/// A local net.
-pub(crate) fn net(view: &NetView, settings: &Settings, detail: bool) -> admin::NetSnapshot {
+/// Whom the TCP driver turned away, and at which interface.
+pub(crate) fn refused(stack: &Stack, now: Instant) -> Vec<(NiId, admin::RefusedSnapshot)> {
+    let lines = stack.tcp().map(lnd_sock::SockDriver::refused).unwrap_or_default();
+    let line = |r: lnd_sock::Refused| {
+        let shown = admin::RefusedSnapshot {
+            addr: r.addr,
+            nid: r.nid,
+            why: r.why.name().to_owned(),
+            count: r.count,
+            ago_s: now.saturating_since(r.last).as_secs(),
+        };
+        (r.ni, shown)
+    };
+    lines.into_iter().map(line).collect()
+}
+
+/// A local net. `refused`: whom the driver turned away, on whichever net.
+pub(crate) fn net(
+    view: &NetView,
+    settings: &Settings,
+    detail: bool,
+    refused: &[(NiId, admin::RefusedSnapshot)],
+) -> admin::NetSnapshot {
     let nis = view
         .nis
         .iter()
@@ -25,7 +47,15 @@ pub(crate) fn net(view: &NetView, settings: &Settings, detail: bool) -> admin::N
         })
         .collect();
     let sum = detail.then(|| Box::new(traffic(&view.sum())));
-    admin::NetSnapshot { net: view.net, nis, sum }
+    let ours = |ni: &NiId| view.nis.iter().any(|n| n.id == *ni);
+    let refused = refused.iter().filter(|(ni, _)| ours(ni)).map(|(_, r)| r.clone()).collect();
+    admin::NetSnapshot {
+        net: view.net,
+        nis,
+        sum,
+        accept_from: settings.accept_from(view.net),
+        refused,
+    }
 }
 
 fn ni_detail(net: &NetView, ni: &NiView, settings: &Settings) -> admin::NiDetail {

@@ -23,3 +23,4 @@ mod quick;
 mod table;
 
 pub use frame::{Lst, main, run};
+pub use table::manual;

@@ -2,6 +2,7 @@
 //! function under `command/`.
 
 use lnetctl::args::{Arg, Args, Opt};
+use lnetctl::{Manual, ManualEntry};
 
 use crate::Lst;
 use crate::command::{batch, group, query, session, stat, test};
@@ -39,6 +40,56 @@ impl Command {
         }
         text
     }
+}
+
+/// `lst(8)`.
+pub fn manual() -> String {
+    let entry = |command: &'static Command| ManualEntry {
+        head: command.usage.to_owned(),
+        about: command.about,
+        options: command.options,
+        examples: &[],
+    };
+    Manual {
+        name: "lst",
+        about: "the console of LNet selftest",
+        synopsis: "[--socket PATH] [COMMAND [OPTIONS] [ARGUMENTS]]",
+        paragraphs: &[
+            "lst makes nodes send test traffic to each other and shows how they fare. A session holds \
+             groups of nodes and batches of tests between groups; it lives in the daemon lnetd(8) that \
+             lst talks to, and goes on between calls. Nodes of kernel LNet with the module of selftest \
+             loaded take part as well as nodes of this kind that run with --selftest.",
+            "Whoever has the key of a session commands it: LST_SESSION holds it, any number but 0, \
+             usually the process id of the shell. Without a command, commands are read from standard \
+             input, one a line.",
+            "Nodes are given as NIDs, also as ranges such as 10.0.0.[2-9]@tcp. For the impatient run \
+             --quick does everything at once: session, groups, bulk and pings, a row each second, a \
+             summary, and nothing is left behind.",
+        ],
+        options: &[("--socket", "PATH", "The control socket of the daemon that is meant.")],
+        commands: COMMANDS.iter().map(entry).collect(),
+        examples: &[
+            ("export LST_SESSION=$$", "the key, once in a shell"),
+            ("lst new_session read_write", "begin"),
+            ("lst add_group servers 10.0.0.[2-3]@tcp", "who answers"),
+            ("lst add_group clients 10.0.0.[4-9]@tcp", "who asks"),
+            (
+                "lst add_test --from clients --to servers brw write check=simple size=1M",
+                "what they do, in the batch that there is",
+            ),
+            ("lst run", "begin the batch"),
+            ("lst stat servers", "rates, until interrupted"),
+            ("lst end_session", "stop and forget everything"),
+            ("lst run --quick 10.0.0.2@tcp", "all of it in one"),
+        ],
+        exit: &[("0", "It is done."), ("255", "It is not; what is wrong is told on standard error.")],
+        environment: &[
+            ("LST_SESSION", "The key of the session."),
+            ("LST_FEATURES", "Feature bits for new sessions."),
+        ],
+        see_also: &[("lnetd", "8"), ("lnetctl", "8")],
+    }
+    .page()
 }
 
 const fn flag(long: &'static str, short: char, help: &'static str) -> Opt {

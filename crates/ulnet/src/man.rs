@@ -9,8 +9,14 @@ use std::process::ExitCode;
 /// Name of the file, and what makes it.
 type Page = (&'static str, fn() -> String);
 
-const PAGES: [Page; 3] =
-    [("lnetctl.8", lnetctl::manual), ("lnetd.8", lnetd::manual), ("ulnet.1", own)];
+const PAGES: [Page; 6] = [
+    ("lctl.8", lnetctl::lctl_manual),
+    ("lnetctl.8", lnetctl::manual),
+    ("lnetd.8", lnetd::manual),
+    ("lst.8", lst::manual),
+    ("routerstat.8", lnetctl::routerstat_manual),
+    ("ulnet.1", own),
+];
 
 /// Writes the pages into the directory that is named behind the program's name.
 pub(crate) fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -36,9 +42,12 @@ fn own() -> String {
     let programs = [
         ("daemon", "run an LNet node; also as lnetd(8)"),
         ("ctl", "configure and show a running node; also as lnetctl(8)"),
-        ("selftest", "the console of LNet selftest; also as lst"),
+        ("selftest", "the console of LNet selftest; also as lst(8)"),
+        ("lctl", "the older tool: NIDs, connections, faults, parameters; also as lctl(8)"),
+        ("routerstat", "counters of a node in one line; also as routerstat(8)"),
         ("demo", "move a file over two rails, cut one in the middle"),
         ("perf", "measure latency, message rate and bandwidth"),
+        ("sim", "play worlds of nodes in virtual time, with faults"),
         ("man", "write the manual pages into a directory"),
     ];
     let about = "LNet, the network layer of Lustre, in user space";

@@ -4,10 +4,10 @@ use lnet_types::{Errno, Instant, NiId};
 
 use super::conn::{Conn, Phase};
 use super::{SockDriver, Timer};
+use crate::proto::admit::judge_address;
 use crate::proto::conn::{Inbox, Outbox};
 use crate::stats::Refusal;
 use crate::streams::{Accepted, ListenerId, Stop, Streams};
-use crate::tunables::AcceptMode;
 
 use core::time::Duration;
 
@@ -48,8 +48,7 @@ impl<S: Streams> SockDriver<S> {
     fn accepted(&mut self, now: Instant, ni: NiId, accepted: Accepted) {
         let Accepted { stream, local, remote } = accepted;
         if let Some(refusal) = self.refusal_of(&accepted) {
-            self.stats.refuse(refusal);
-            tracing::debug!(%remote, %refusal, "connection refused");
+            self.turn_away(now, ni, remote, None, refusal);
             // Nothing has been read, so the peer sees a reset if it has sent anything.
             self.streams.close(stream, false);
             return;
@@ -68,29 +67,17 @@ impl<S: Streams> SockDriver<S> {
         };
         let key = self.add_conn(conn);
         self.pending += 1;
-        self.by_address.entry(remote.ip()).or_default().1 += 1;
+        self.by_address.entry(remote.ip()).or_default().pending += 1;
         self.set_conn_timer(key, now + self.config.accept_timeout);
         self.look_again(key);
     }
 
     /// Why a connection is not even listened to.
     fn refusal_of(&self, accepted: &Accepted) -> Option<Refusal> {
-        let limits = &self.config.limits;
-        let (all, pending) =
-            self.by_address.get(&accepted.remote.ip()).copied().unwrap_or_default();
-        if self.config.is_privileged()
-            && self.config.accept == AcceptMode::Secure
-            && accepted.remote.port() > 1023
-        {
-            Some(Refusal::InsecurePort)
-        } else if self.pending >= limits.pending_accepts
-            || pending >= limits.pending_accepts_per_address
-        {
-            Some(Refusal::TooManyPending)
-        } else if all >= limits.connections_per_address {
-            Some(Refusal::TooManyConnections)
-        } else {
-            None
-        }
+        let at = accepted.local.ip();
+        let here = self.ni_list.iter().filter_map(|ni| self.ni(*ni)).filter(|ni| ni.addr == at);
+        let nets = here.map(|ni| ni.nid.net());
+        let held = self.by_address.get(&accepted.remote.ip()).copied().unwrap_or_default();
+        judge_address(&self.config, nets, accepted.remote, self.pending, held)
     }
 }

@@ -15,7 +15,7 @@ impl<S: Streams> SockDriver<S> {
     /// Puts a connection into the tables.
     pub(super) fn add_conn(&mut self, conn: Conn) -> ConnKey {
         let at = conn.stream.0 as usize;
-        self.by_address.entry(conn.remote.ip()).or_default().0 += 1;
+        self.by_address.entry(conn.remote.ip()).or_default().conns += 1;
         let key = self.conns.insert(conn);
         if self.by_stream.len() <= at {
             self.by_stream.resize(at + 1, None);
@@ -44,10 +44,11 @@ impl<S: Streams> SockDriver<S> {
         let pending = conn.is_pending();
         self.pending -= usize::from(pending);
         let ip = conn.remote.ip();
-        if let Some((all, in_handshake)) = self.by_address.get_mut(&ip) {
-            *all -= 1;
-            *in_handshake -= usize::from(pending);
-            if *all == 0 {
+        if let Some(held) = self.by_address.get_mut(&ip) {
+            held.conns -= 1;
+            held.pending -= usize::from(pending);
+            held.ahead -= conn.ahead();
+            if held.conns == 0 {
                 self.by_address.remove(&ip);
             }
         }

@@ -116,6 +116,11 @@ impl Conn {
         }
     }
 
+    /// Bytes that it holds for a message without a buffer.
+    pub(super) fn ahead(&self) -> u64 {
+        self.up().and_then(|up| up.deferred.as_ref()).map_or(0, |d| d.behind.len() as u64)
+    }
+
     /// Whether it was accepted and has not finished its handshake.
     pub(super) const fn is_pending(&self) -> bool {
         match &self.phase {
@@ -225,7 +230,7 @@ mod tests {
 
     #[test]
     fn an_idle_connection_is_small() {
-        let size = size_of::<Conn>() + size_of::<Up>();
-        assert!(size <= 1024, "{size} bytes for each idle connection");
+        let size = (size_of::<Conn>() + size_of::<Up>()) as u64;
+        assert!(size <= crate::CONN_BYTES, "{size} bytes for each idle connection");
     }
 }

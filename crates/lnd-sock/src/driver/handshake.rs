@@ -10,6 +10,7 @@ use super::SockDriver;
 use super::conn::{Dialed, Phase, Up};
 use crate::error::Why;
 use crate::peer::{Attempt, ConnKey, Peer, PeerKey};
+use crate::proto::admit::judge_name;
 use crate::proto::conn::{Cut, CutStep, Fed, Inbox, Outbox, cut_short, hello_bytes};
 use crate::proto::frame::FrameRx;
 use crate::proto::hello::{Judged, Known, Own, Reached, judge_active, judge_passive, passive_kind};
@@ -108,15 +109,19 @@ impl<S: Streams> SockDriver<S> {
     ) {
         let Some(conn) = self.conns.get(key) else { return };
         let Some(stage) = conn.stage() else { return };
-        let remote = conn.remote;
+        let (ni, remote) = (conn.ni, conn.remote);
         let step = cut_short(stage, cut);
         if let CutStep::Close(Some(refusal))
         | CutStep::AnswerRequest(refusal)
         | CutStep::AnswerHello(refusal)
         | CutStep::Fail(_, Some(refusal)) = step
         {
-            self.stats.refuse(refusal);
             tracing::debug!(%remote, %refusal, ?cut, "handshake ended");
+            if conn.is_pending() {
+                self.turn_away(now, ni, remote, None, refusal);
+            } else {
+                self.stats.refuse(refusal);
+            }
         }
         match step {
             CutStep::Close(_) => self.close_conn(now, key, Why::Orderly, false, up),
@@ -156,7 +161,7 @@ impl<S: Streams> SockDriver<S> {
             return self.close_conn(now, key, Why::Orderly, true, up);
         }
         let Some(ni) = wanted else {
-            self.stats.refuse(Refusal::RequestNid);
+            self.turn_away(now, ni, remote, None, Refusal::RequestNid);
             tracing::debug!(%remote, %request, "connection request for a NID that is not ours");
             return self.close_conn(now, key, Why::Orderly, false, up);
         };
@@ -199,8 +204,7 @@ impl<S: Streams> SockDriver<S> {
         let kind = match passive_kind(hello) {
             Ok(kind) => kind,
             Err(refusal) => {
-                self.stats.refuse(refusal);
-                tracing::debug!(%remote, %refusal, %hello, "HELLO refused");
+                self.turn_away(now, ni_id, remote, Some(hello.src), refusal);
                 return self.close_conn(now, key, Why::Orderly, false, up);
             }
         };
@@ -215,6 +219,11 @@ impl<S: Streams> SockDriver<S> {
         } else {
             ProcessId { nid: hello.src, pid: hello.src_pid }
         };
+        if let Some(refusal) = judge_name(&self.config, own.nid, id.nid) {
+            // No answer: one would make it ask again at once.
+            self.turn_away(now, ni_id, remote, Some(id.nid), refusal);
+            return self.close_conn(now, key, Why::Orderly, true, up);
+        }
         let peer_key = self.find_peer(ni_id, id.nid, id.pid);
         let peer = peer_key.and_then(|key| self.peers.get(key));
         let same = |key: &ConnKey| {
@@ -238,7 +247,7 @@ impl<S: Streams> SockDriver<S> {
                 let bytes = answer(kind.to_wire());
                 if bytes.is_empty() {
                     // Its version can't name our NID.
-                    self.stats.refuse(Refusal::HelloVersion);
+                    self.turn_away(now, ni_id, remote, Some(id.nid), Refusal::HelloVersion);
                     return self.close_conn(now, key, Why::Orderly, false, up);
                 }
                 let peer_key = peer_key
@@ -326,7 +335,7 @@ impl<S: Streams> SockDriver<S> {
         };
         if was_pending {
             self.pending -= 1;
-            self.by_address.entry(conn.remote.ip()).or_default().1 -= 1;
+            self.by_address.entry(conn.remote.ip()).or_default().pending -= 1;
         }
         conn.phase = Phase::Up(Box::new(Up {
             peer: peer_key,

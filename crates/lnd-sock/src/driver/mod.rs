@@ -11,6 +11,7 @@ mod dial;
 mod faults;
 mod handshake;
 mod receive;
+mod refused;
 mod show;
 mod timers;
 mod transmit;
@@ -27,6 +28,7 @@ use slotmap::{SecondaryMap, SlotMap};
 use crate::error::StartError;
 use crate::lookup::Lookup;
 use crate::peer::{ConnKey, Peer, PeerKey};
+use crate::proto::admit::{AcceptFrom, Held};
 use crate::proto::txq::{Pieces, STAGE_LEN};
 use crate::stats::{Stats, Traffic};
 use crate::streams::{ListenerId, Source, StreamOptions, Streams};
@@ -34,6 +36,7 @@ use crate::tunables::{AcceptMode, CONNS_PER_PEER_MAX, SockConfig, Suspicion};
 use crate::upper::Upper;
 
 use conn::{Conn, Recent};
+use refused::Turned;
 
 /// An interface to be served.
 #[derive(Clone, Debug)]
@@ -102,8 +105,10 @@ pub struct SockDriver<S> {
     by_id: Lookup<(NiId, Nid, Pid), PeerKey>,
     /// Connection of each stream, by its number.
     by_stream: Vec<Option<ConnKey>>,
-    /// Connections of each remote address: all, and those in handshake.
-    by_address: BTreeMap<IpAddr, (usize, usize)>,
+    /// What the connections of each remote address hold.
+    by_address: BTreeMap<IpAddr, Held>,
+    /// Who was turned away lately.
+    refused: Turned,
     /// Accepted connections in handshake.
     pending: usize,
     timers: BTreeSet<(Instant, Timer)>,
@@ -162,6 +167,7 @@ impl<S: Streams> SockDriver<S> {
             by_id: Lookup::new(seed),
             by_stream: Vec::new(),
             by_address: BTreeMap::new(),
+            refused: Turned::default(),
             pending: 0,
             timers: BTreeSet::new(),
             uses: 0,
@@ -292,6 +298,11 @@ impl<S: Streams> SockDriver<S> {
             ni.conns_per_peer = n;
         }
         Ok(())
+    }
+
+    /// Sets which peers may connect from now on; those that are connected stay.
+    pub fn set_accept_from(&mut self, accept_from: AcceptFrom) {
+        self.config.accept_from = accept_from;
     }
 
     /// Sets the time limit of transmissions on an interface, for those that begin from now on.

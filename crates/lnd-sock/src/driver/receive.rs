@@ -228,7 +228,7 @@ impl<S: Streams> SockDriver<S> {
         up: &mut U,
     ) -> Result<Next, Broken> {
         let Some(conn) = self.conns.get_mut(key) else { return Ok(Next::Held) };
-        let ni = conn.ni;
+        let (ni, remote) = (conn.ni, conn.remote.ip());
         let Some(state) = conn.up_mut() else { return Ok(Next::Held) };
         if state.claimed {
             hdr.src = state.from.nid;
@@ -248,7 +248,13 @@ impl<S: Streams> SockDriver<S> {
         if let Verdict::Defer = verdict {
             self.stats.msgs_deferred += 1;
             let (cookie, behind) = (frame.cookie0, behind.to_vec());
+            let ahead = behind.len() as u64;
             state.deferred = Some(Box::new(Deferred { rx: id, hdr, cookie, behind }));
+            let held = self.by_address.entry(remote).or_default();
+            held.ahead += ahead;
+            if held.bytes() > self.config.limits.memory_per_address {
+                return Err(broken(Refusal::TooMuchMemory, &[]));
+            }
             return Ok(Next::Held);
         }
         self.judged(key, &hdr, frame.cookie0, verdict)
@@ -330,9 +336,13 @@ impl<S: Streams> SockDriver<S> {
         mem: &mut dyn Memory,
     ) {
         let key = ConnKey::from(KeyData::from_ffi(rx.0));
-        let state = self.conns.get_mut(key).and_then(Conn::up_mut);
-        let deferred = state.and_then(|state| state.deferred.take_if(|d| d.rx == rx));
-        let Some(deferred) = deferred else {
+        let conn = self.conns.get_mut(key);
+        let deferred = conn.and_then(|conn| {
+            let remote = conn.remote.ip();
+            let deferred = conn.up_mut()?.deferred.take_if(|d| d.rx == rx)?;
+            Some((remote, deferred))
+        });
+        let Some((remote, deferred)) = deferred else {
             // The connection ended meanwhile; the node may not have known when it decided.
             if let Verdict::Deliver { msg, .. } = verdict {
                 up.rx_done(now, msg, Err(RX_BROKEN));
@@ -340,6 +350,9 @@ impl<S: Streams> SockDriver<S> {
             return;
         };
         let Deferred { hdr, cookie, behind, .. } = *deferred;
+        if let Some(held) = self.by_address.get_mut(&remote) {
+            held.ahead -= behind.len() as u64;
+        }
         let went_on = self
             .judged(key, &hdr, cookie, verdict)
             .and_then(|()| self.payload_arrived(now, key, up))

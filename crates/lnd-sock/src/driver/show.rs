@@ -3,7 +3,7 @@
 use lnet_types::NiId;
 
 use super::SockDriver;
-use crate::stats::{ConnInfo, PeerInfo, Stats, Traffic};
+use crate::stats::{ConnInfo, PeerInfo, Refused, Stats, Traffic};
 use crate::streams::Streams;
 
 use core::net::SocketAddr;
@@ -12,6 +12,14 @@ impl<S: Streams> SockDriver<S> {
     /// Counters of the whole driver.
     pub const fn stats(&self) -> Stats {
         self.stats
+    }
+
+    /// Who was turned away lately on the way in, at most [`REFUSED_KEPT`] lines, longest ago first.
+    /// Counted are all of them: [`Stats::refused`].
+    ///
+    /// [`REFUSED_KEPT`]: crate::REFUSED_KEPT
+    pub fn refused(&self) -> Vec<Refused> {
+        self.refused.lines()
     }
 
     /// Traffic of an interface since it started.

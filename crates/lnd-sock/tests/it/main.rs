@@ -4,6 +4,7 @@
 mod support;
 mod suspicion;
 
+mod admission;
 mod conversations;
 mod faults;
 mod loopback;

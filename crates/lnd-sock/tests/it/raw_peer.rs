@@ -169,7 +169,7 @@ fn a_big_endian_peer_is_understood() {
 }
 
 /// The HELLO of a peer at `10.0.0.n`.
-fn hello(n: u8, version: Version, kind: ConnType) -> Hello {
+pub(crate) fn hello(n: u8, version: Version, kind: ConnType) -> Hello {
     Hello {
         order: ByteOrder::Little,
         version,
@@ -184,14 +184,14 @@ fn hello(n: u8, version: Version, kind: ConnType) -> Hello {
     }
 }
 
-fn bytes_of(hello: &Hello) -> Vec<u8> {
+pub(crate) fn bytes_of(hello: &Hello) -> Vec<u8> {
     let mut out = vec![0; Hello::LEN_MAX];
     let n = hello.emit(&mut out).expect("it fits");
     out.truncate(n);
     out
 }
 
-fn request(to: Nid) -> Vec<u8> {
+pub(crate) fn request(to: Nid) -> Vec<u8> {
     let mut out = vec![0; Request::LEN_MAX];
     let n = Request::to(to).emit(&mut out).expect("it fits");
     out.truncate(n);

@@ -128,3 +128,17 @@ fn absent_dead_silent_and_confused_daemons_are_told_apart() {
     drop(client);
     server.join().unwrap();
 }
+
+#[test]
+fn a_server_that_turns_a_client_away_before_it_asks_is_heard() {
+    let socket = Socket::new("away");
+    let listener = UnixListener::bind(&socket.0).unwrap();
+    let mut client = Client::connect(&socket.0).unwrap();
+    let (mut stream, _) = listener.accept().unwrap();
+    let refusal = AdminError::not_permitted("nobody may");
+    stream.write_all(&encode_reply(0, &Err(refusal.clone()))).unwrap();
+    drop(stream);
+    let Err(ClientError::Refused(got)) = client.ask(&Request::Status) else { panic!() };
+    assert!(got.is_not_permitted());
+    assert_eq!(got, refusal);
+}

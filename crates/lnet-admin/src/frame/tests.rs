@@ -57,7 +57,13 @@ fn nids_and_nets_of_unknown_types_survive_too() {
         interface: None,
         detail: None,
     }];
-    let reply = Ok(Reply::Nets(vec![NetSnapshot { net: strange, nis, sum: None }]));
+    let reply = Ok(Reply::Nets(vec![NetSnapshot {
+        net: strange,
+        nis,
+        sum: None,
+        accept_from: Vec::new(),
+        refused: Vec::new(),
+    }]));
     let frame = frames(REPLY_MAX, &encode_reply(1, &reply)).remove(0);
     assert_eq!(decode_reply(&frame), Ok((1, reply)));
 }

@@ -57,20 +57,21 @@ impl Pattern {
         self.addresses.is_none()
     }
 
-    fn on_net(&self, net: Net) -> bool {
+    /// Whether it speaks of `net`: as one of its networks, or as the network of its NIDs.
+    pub fn is_about(&self, net: Net) -> bool {
         net.kind == self.kind && self.numbers.contains(net.num.into())
     }
 
     /// Whether this is a pattern of networks that `net` is one of.
     pub fn matches_net(&self, net: Net) -> bool {
-        self.is_net() && self.on_net(net)
+        self.is_net() && self.is_about(net)
     }
 
     /// Whether this is a pattern of NIDs that `nid` is one of (U-1a). Patterns in octets never match
     /// long addresses; masks and `*` do.
     pub fn matches_nid(&self, nid: Nid) -> bool {
         let Some(addresses) = &self.addresses else { return false };
-        if nid.is_any() || !self.on_net(nid.net()) || (nid.is_large() && !self.large) {
+        if nid.is_any() || !self.is_about(nid.net()) || (nid.is_large() && !self.large) {
             return false;
         }
         let base = addresses.net();

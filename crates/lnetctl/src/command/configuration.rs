@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::{self, Read};
 
-use lnet_admin::{ClientError, Discover, Ping, Reply, Request, RoutingState};
+use lnet_admin::{AdminError, ClientError, Discover, Ping, Reply, Request, RoutingState};
 use lnet_config::yaml::YAML_BYTES_MAX;
 use lnet_config::{Block, Config, ConfigError, Step, Style};
 use lnet_types::Errno;
@@ -22,8 +22,13 @@ const NET_LEVEL: i64 = 2;
 const PEER_LEVEL: i64 = 3;
 
 pub(crate) fn export(session: &mut Session<'_>, _: &Command, args: &Args) -> i32 {
+    let Some(path) = args.operands.first() else {
+        return sections(session, args.has("backup"));
+    };
+    // What goes into the file stays out of standard output.
+    let live = core::mem::take(&mut session.live);
     let code = sections(session, args.has("backup"));
-    let Some(path) = args.operands.first() else { return code };
+    session.live = live;
     session.close_json();
     session.json = false;
     let text = core::mem::take(&mut session.out);
@@ -116,20 +121,10 @@ fn router(session: &mut Session<'_>, backup: bool) -> i32 {
 }
 
 fn peers(session: &mut Session<'_>, backup: bool) -> i32 {
-    let place = Place::library("show", "peer");
-    match session.daemon.peers(None, !backup) {
-        Ok(peers) => {
-            let tree = match backup {
-                true => show::peer::backup(&peers),
-                false => show::peer::tree(&peers, PEER_LEVEL),
-            };
-            if let Some(tree) = tree {
-                session.print(&tree, Style::Library);
-            }
-            0
-        }
-        Err(e) => session.failed(place, &e, |r| r.text.clone(), Some(INVALID)),
-    }
+    peer::print_pages(session, None, !backup, |peers| match backup {
+        true => show::peer::backup(peers),
+        false => show::peer::tree(peers, PEER_LEVEL),
+    })
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -187,6 +182,7 @@ pub(crate) fn import(session: &mut Session<'_>, _: &Command, args: &Args) -> i32
         return INVALID;
     }
     match mode {
+        Mode::Add | Mode::Del if args.has("old-api") => older(session, config, mode),
         Mode::Add | Mode::Del => {
             // These are to be run, not to be configured (I-8).
             for (pos, block) in &config.blocks {
@@ -204,6 +200,57 @@ pub(crate) fn import(session: &mut Session<'_>, _: &Command, args: &Args) -> i32
         }
         Mode::Show => show_blocks(session, &config),
         Mode::Exec => run_blocks(session, config),
+    }
+}
+
+/// As older tools do (I-22, I-23): what fails is reported and the rest follows, routes that are there
+/// already are no mistake, and what is to be pinged or discovered is so at the end. The last error
+/// counts.
+fn older(session: &mut Session<'_>, config: Config, mode: Mode) -> i32 {
+    let (operation, steps) = match mode {
+        Mode::Del => ("del", config.del_steps()),
+        _ => ("add", config.add_steps()),
+    };
+    let mut code = 0;
+    for step in steps {
+        let (object, what) = older_words(&step);
+        let is_route = matches!(step, Step::RouteAdd(_));
+        match session.order(&Request::from(step)) {
+            Ok(()) => {}
+            Err(ClientError::Refused(e)) if is_route && e.errno == Errno::EEXIST => {}
+            Err(e) => {
+                let place = Place::classic(operation, object);
+                let text = |r: &AdminError| format!("\"{what}: {}\"", r.errno);
+                code = session.failed(place, &e, text, None);
+                if !matches!(e, ClientError::Refused(_)) {
+                    // Nobody is there to do the rest.
+                    return code;
+                }
+            }
+        }
+    }
+    if mode == Mode::Add {
+        let failed = run_blocks(session, config);
+        code = if failed == 0 { code } else { failed };
+    }
+    code
+}
+
+/// The object of a step's error document, and the text before the system's.
+const fn older_words(step: &Step) -> (&'static str, &'static str) {
+    match step {
+        Step::NetAdd(_) => ("net", "cannot add network"),
+        Step::NetDel(_) => ("net", "cannot del network"),
+        Step::NetRulesAdd(_) => ("ip2nets", "cannot add network"),
+        Step::NetRulesDel(_) => ("ip2nets", "cannot del network"),
+        Step::PeerAdd(_) => ("peer_ni", "add peer ni operation failed"),
+        Step::PeerDel(_) => ("peer_ni", "del peer ni operation failed"),
+        Step::RouteAdd(_) | Step::RouteDel(_) => ("route", "route operation failed"),
+        Step::Routing(true) => ("routing", "cannot enable routing"),
+        Step::Routing(false) => ("routing", "cannot disable routing"),
+        Step::UdspAdd(_) => ("udsp", "cannot add udsp"),
+        Step::UdspDel(_) => ("udsp", "cannot del udsp"),
+        Step::Set(_) => ("global", "cannot configure global"),
     }
 }
 

@@ -1,10 +1,14 @@
 //! `debug recovery` (C-debug-1): the NIs that are being recovered. `debug suspicion`: the rails that
 //! are avoided (DEC-31); ours, the original has nothing like it.
-//! `debug dump`: the flight recorder's last calls.
+//! `debug peer`, `debug nidlist` (C-debug-2, C-debug-3). `debug dump`: the flight recorder's last
+//! calls.
 
 use lnet_admin::{ClientError, Reply, Request};
 use lnet_config::{Style, Tree};
 
+use lnet_types::NidList;
+
+use super::single_nid;
 use crate::Session;
 use crate::args::Args;
 use crate::report::{INVALID, Place};
@@ -45,6 +49,51 @@ pub(crate) fn suspicion(session: &mut Session<'_>, _: &Command, _: &Args) -> i32
         Ok(_) => session.failed(PLACE, &ClientError::Unexpected, |r| r.text.clone(), None),
         Err(e) => session.failed(PLACE, &e, |r| r.text.clone(), Some(INVALID)),
     }
+}
+
+/// Has the daemon write what it knows of a peer to its log (C-debug-2).
+pub(crate) fn peer(session: &mut Session<'_>, _: &Command, args: &Args) -> i32 {
+    let place = Place::classic("debug", "peer");
+    let Some(text) = args.value("nid") else {
+        session.error(place, INVALID, "--nid must be specified", None);
+        return INVALID;
+    };
+    let Some(nid) = single_nid(text) else {
+        let text = format!("\"badly formatted primary NID: {text}\"");
+        session.error(place, INVALID, &text, None);
+        return INVALID;
+    };
+    match session.order(&Request::PeerDump { nid }) {
+        Ok(()) => 0,
+        Err(e) => session.failed(place, &e, |_| "Error".to_owned(), None),
+    }
+}
+
+/// Says how a list of NIDs is read (C-debug-3). Asks no daemon.
+pub(crate) fn nidlist(session: &mut Session<'_>, command: &Command, args: &Args) -> i32 {
+    let place = Place::classic("debug", "nidlist");
+    let (text, nid) = match args.operands.as_slice() {
+        [text] => (text, None),
+        [text, nid] => (text, Some(nid)),
+        _ => return command.print_help(session, INVALID),
+    };
+    let list: NidList = match text.parse() {
+        Ok(list) => list,
+        Err(e) => return session.bad_value(place, &e.to_string()),
+    };
+    let nid = match nid.map(|text| (text, single_nid(text))) {
+        None => None,
+        Some((_, Some(nid))) => Some(nid),
+        Some((text, None)) => {
+            return session.bad_value(place, &format!("cannot parse NID '{text}'"));
+        }
+    };
+    session.out_line(format_args!("nidlist parsed to: {list}"));
+    if let Some(nid) = nid {
+        let does = if list.contains(nid) { "matches" } else { "does not match" };
+        session.out_line(format_args!("{nid} {does} nidlist {text}"));
+    }
+    0
 }
 
 /// Writes the last calls of the node to a file that `ulnet sim replay` can make again.

@@ -7,13 +7,16 @@ use lnet_types::Errno;
 use crate::Session;
 use crate::args::Args;
 use crate::report::Place;
-use crate::show;
+use crate::show::{self, OURS};
 use crate::table::Command;
 
 const PLACE: Place = Place::classic("show", "global");
 
-pub(crate) fn show(session: &mut Session<'_>, _: &Command, _: &Args) -> i32 {
-    show_global(session)
+pub(crate) fn show(session: &mut Session<'_>, _: &Command, args: &Args) -> i32 {
+    match (show_global(session), args.level("verbose")) {
+        (0, OURS..) => show_own(session),
+        (code, _) => code,
+    }
 }
 
 /// Prints the tunables.

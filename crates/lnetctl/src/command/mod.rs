@@ -7,6 +7,7 @@ pub(crate) mod fault;
 pub(crate) mod global;
 pub(crate) mod legacy;
 pub(crate) mod lnet;
+pub(crate) mod misc;
 pub(crate) mod net;
 pub(crate) mod peer;
 pub(crate) mod ping;

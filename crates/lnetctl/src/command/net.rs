@@ -22,6 +22,8 @@ const DEL_OPTION: Place = Place::classic("ni", "del");
 const SHOW: Place = Place::library("show", "net");
 const SET: Place = Place::classic("net", "set");
 
+/// Longest name of a traffic class, bytes.
+const TRAFFIC_CLASS_MAX: usize = 63;
 const PARSER_ERROR: i32 = Errno::EPERM.negative();
 const NO_NET: &str = "missing mandatory parameters in NI config: 'network'";
 const NET_AND_NID: &str = "--net is invalid with --nid option";
@@ -74,6 +76,7 @@ fn add_requests(session: &mut Session<'_>, args: &Args) -> Result<Vec<NetAdd>, i
         peer_buffer_credits: count(session, args, "peer-buffer-credits", 1)?,
         credits: count(session, args, "credits", 1)?,
     };
+    of_kfi(session, args)?;
     let interfaces = match args.value("if").map(parse_interfaces) {
         None => Vec::new(),
         Some(Ok(interfaces)) => interfaces,
@@ -99,6 +102,25 @@ fn add_requests(session: &mut Session<'_>, args: &Args) -> Result<Vec<NetAdd>, i
         (false, Some(nid)) => vec![of(interfaces, None), of(Vec::new(), Some(nid))],
         _ => vec![of(interfaces, nid)],
     })
+}
+
+/// Options of kfi networks (C-netadd-1). Drivers that know nothing of them do nothing with them, as
+/// the original does in silence.
+fn of_kfi(session: &mut Session<'_>, args: &Args) -> Result<(), i32> {
+    let class = args.value("traffic-class");
+    if class.is_some_and(|name| name.len() > TRAFFIC_CLASS_MAX) {
+        session.error(ADD_OPTION, INVALID, "Invalid traffic-class argument", None);
+        return Err(INVALID);
+    }
+    let key = number_in(session, args, "auth-key", ADD_OPTION, 1..=i64::from(u32::MAX))?;
+    let given = [("auth-key", key.is_some()), ("traffic-class", class.is_some())];
+    match given.into_iter().find(|(_, given)| *given) {
+        Some((option, _)) if !session.strict => {
+            let what = format!("--{option} is for kfi networks, and there is no driver for them");
+            Err(session.bad_value(ADD_OPTION, &what))
+        }
+        _ => Ok(()),
+    }
 }
 
 pub(crate) fn del(session: &mut Session<'_>, _: &Command, args: &Args) -> i32 {
@@ -192,6 +214,9 @@ fn set_requests(session: &mut Session<'_>, args: &Args) -> Result<Vec<Request>, 
     if let Some(word) = args.value("lnd-timeout") {
         requests.push(lnd_timeout(session, args, word)?);
     }
+    if let Some(list) = args.value("accept-from") {
+        requests.push(accept_from(session, args, list)?);
+    }
     if health.is_some() || conns_per_peer.is_some() {
         requests.push(Request::NetSet { target, health, conns_per_peer });
     }
@@ -200,6 +225,17 @@ fn set_requests(session: &mut Session<'_>, args: &Args) -> Result<Vec<Request>, 
 
 fn negative(word: Option<&str>) -> bool {
     word.and_then(parse_number).is_some_and(|n| n < 0)
+}
+
+fn accept_from(session: &mut Session<'_>, args: &Args, list: &str) -> Result<Request, i32> {
+    let Some(net) = args.value("net") else {
+        return Err(session.bad_value(SET, "Specified --accept-from without --net option"));
+    };
+    let Ok(net) = net.parse() else {
+        return Err(session.bad_value(SET, &format!("Invalid network type: {net}")));
+    };
+    let list = (list != "any").then(|| list.to_owned());
+    Ok(Request::AcceptFromSet { net, list })
 }
 
 fn lnd_timeout(session: &mut Session<'_>, args: &Args, word: &str) -> Result<Request, i32> {

@@ -2,8 +2,8 @@
 //!
 //! Where the original fails with exit code 234 and not one word, the document is printed.
 
-use lnet_admin::{NiTarget, Request};
-use lnet_config::{PeerAdd, PeerDel, Style, parse_nid_list};
+use lnet_admin::{NiTarget, PeerSnapshot, Request};
+use lnet_config::{PeerAdd, PeerDel, Style, Tree, parse_nid_list};
 use lnet_types::Nid;
 
 use super::{HEALTH, number_in, single_nid};
@@ -86,26 +86,39 @@ pub(crate) fn show(session: &mut Session<'_>, _: &Command, args: &Args) -> i32 {
 
 /// Prints one peer or all of them.
 pub(crate) fn show_peers(session: &mut Session<'_>, nid: Option<Nid>, level: i64) -> i32 {
-    match session.daemon.peers(nid, level >= 1) {
-        Ok(peers) => {
-            if let Some(tree) = show::peer::tree(&peers, level) {
-                session.print(&tree, Style::Library);
-            }
-            0
-        }
-        Err(e) => session.failed(SHOW, &e, cannot_show, Some(INVALID)),
-    }
+    print_pages(session, nid, level >= 1, |peers| show::peer::tree(peers, level))
 }
 
 pub(crate) fn list(session: &mut Session<'_>, _: &Command, _: &Args) -> i32 {
-    match session.daemon.peers(None, false) {
-        Ok(peers) => {
-            if let Some(tree) = show::peer::list(&peers) {
-                session.print(&tree, Style::Library);
+    print_pages(session, None, false, show::peer::list)
+}
+
+/// Prints peers page by page: of ten thousand no more than a page is in memory.
+pub(crate) fn print_pages(
+    session: &mut Session<'_>,
+    nid: Option<Nid>,
+    detail: bool,
+    tree: impl Fn(&[PeerSnapshot]) -> Option<Tree>,
+) -> i32 {
+    let (mut from, mut begun) = (None, false);
+    loop {
+        let (peers, next) = match session.daemon.peer_page(nid, detail, from) {
+            Ok(page) => page,
+            Err(e) => return session.failed(SHOW, &e, cannot_show, Some(INVALID)),
+        };
+        if let Some(tree) = tree(&peers) {
+            match begun {
+                false => session.print(&tree, Style::Library),
+                true => session.print_more(&tree, Style::Library),
             }
-            0
+            begun = true;
         }
-        Err(e) => session.failed(SHOW, &e, cannot_show, Some(INVALID)),
+        match next {
+            // Nobody is there to read the rest.
+            Some(_) if !session.spill() => return 0,
+            None => return 0,
+            next => from = next,
+        }
     }
 }
 

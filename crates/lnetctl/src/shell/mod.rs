@@ -31,6 +31,11 @@ pub(crate) fn levels() -> Vec<Level> {
 
 /// Every command, in the order of the table.
 pub(crate) fn commands() -> Vec<&'static Command> {
+    commands_of(COMMANDS)
+}
+
+/// Every command of a table.
+pub(crate) fn commands_of(entries: &'static [Entry]) -> Vec<&'static Command> {
     fn walk(entries: &'static [Entry], all: &mut Vec<&'static Command>) {
         for entry in entries {
             match entry {
@@ -40,7 +45,7 @@ pub(crate) fn commands() -> Vec<&'static Command> {
         }
     }
     let mut all = Vec::new();
-    walk(COMMANDS, &mut all);
+    walk(entries, &mut all);
     all
 }
 

@@ -1,6 +1,6 @@
 //! `net show` (S-net-1 to S-net-9).
 
-use lnet_admin::{LndSnapshot, NetSnapshot, NiDetail, NiSnapshot};
+use lnet_admin::{LndSnapshot, NetSnapshot, NiDetail, NiSnapshot, RefusedSnapshot};
 use lnet_config::{Interface, LndTunables, NetBlock, NetTunables, NiBlock, Tree, cpts_text};
 use lnet_types::Net;
 
@@ -18,10 +18,33 @@ pub(crate) fn tree(nets: &[NetSnapshot], level: i64) -> Tree {
         if let (Some(sum), OURS..) = (&net.sum, level) {
             rows.push(("sum", sums(sum)));
         }
+        if level >= OURS {
+            doors(&mut rows, net);
+        }
         rows.push(("local NI(s)", Tree::List(nis)));
         Tree::map(rows)
     };
     Tree::map([("net", Tree::List(nets.iter().map(net).collect()))])
+}
+
+/// Who may connect, and who was turned away.
+fn doors(rows: &mut Rows, net: &NetSnapshot) {
+    if !net.accept_from.is_empty() {
+        let patterns = net.accept_from.iter().map(Tree::plain).collect();
+        rows.push(("accept from", Tree::List(patterns)));
+    }
+    if net.refused.is_empty() {
+        return;
+    }
+    let line = |r: &RefusedSnapshot| {
+        let mut line: Rows = vec![("address", Tree::plain(r.addr))];
+        line.extend(r.nid.map(|nid| ("nid", Tree::plain(nid))));
+        line.push(("reason", Tree::plain(&r.why)));
+        line.push(("count", Tree::plain(r.count)));
+        line.push(("seconds ago", Tree::plain(r.ago_s)));
+        Tree::map(line)
+    };
+    rows.push(("refused", Tree::List(net.refused.iter().map(line).collect())));
 }
 
 fn ni(ni: &NiSnapshot, level: i64) -> Tree {
@@ -161,15 +184,39 @@ mod tests {
             interface: None,
             detail: Some(Box::new(detail)),
         };
-        let nets = [NetSnapshot { net: Net::TCP, nis: vec![ni], sum: Some(Box::default()) }];
+        let refused = RefusedSnapshot {
+            addr: "10.0.0.66".parse().unwrap(),
+            nid: Some("10.0.0.7@tcp".parse().unwrap()),
+            why: "nid_not_accepted".to_owned(),
+            count: 12,
+            ago_s: 3,
+        };
+        let nets = [NetSnapshot {
+            net: Net::TCP,
+            nis: vec![ni],
+            sum: Some(Box::default()),
+            accept_from: vec!["10.0.0.[1-3]@tcp".to_owned()],
+            refused: vec![refused],
+        }];
         let text = |level| tree(&nets, level).render(Style::Library);
         for level in 0..=4 {
             let text = text(level);
-            assert!(!text.contains("ulnet") && !text.contains("sum"), "level {level}");
+            for ours in ["ulnet", "sum", "accept from", "refused"] {
+                assert!(!text.contains(ours), "{ours} at level {level}");
+            }
         }
         let text = text(5);
-        for shown in ["sum:", "state: DEGRADED", "min_tx_credits: -3", "heat: 1.500", "p99_nsec: 0"]
-        {
+        for shown in [
+            "sum:",
+            "state: DEGRADED",
+            "min_tx_credits: -3",
+            "heat: 1.500",
+            "p99_nsec: 0",
+            "10.0.0.[1-3]@tcp",
+            "address: 10.0.0.66",
+            "reason: nid_not_accepted",
+            "count: 12",
+        ] {
             assert!(text.contains(shown), "{shown} in\n{text}");
         }
     }

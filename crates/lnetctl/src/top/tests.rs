@@ -42,7 +42,13 @@ fn sample(sent: u32) -> Sample {
             configured: true,
             profile: "default".to_owned(),
         },
-        nets: vec![NetSnapshot { net: Net::TCP, nis: vec![ni(1, 1000), ni(2, 400)], sum: None }],
+        nets: vec![NetSnapshot {
+            net: Net::TCP,
+            nis: vec![ni(1, 1000), ni(2, 400)],
+            sum: None,
+            accept_from: Vec::new(),
+            refused: Vec::new(),
+        }],
         peers: (0..50).map(peer).collect(),
         stats: StatsSnapshot { send_count: sent, ..StatsSnapshot::default() },
         routes: vec![Route {

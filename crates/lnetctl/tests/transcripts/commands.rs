@@ -4,7 +4,10 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use lnet_admin::{AdminError, Ask, ClientError, FaultAction, Reply, Request};
+use lnet_admin::{
+    AdminError, Ask, ClientError, FaultAction, PeerNiSnapshot, PeerNiState, PeerPage, PeerSnapshot,
+    Reply, Request,
+};
 use lnet_types::{Errno, Nid};
 use lnetctl::Session;
 
@@ -327,4 +330,174 @@ fn fault_rules_are_asked_for_as_kernels_store_them() {
     let mut node = Node::refusing(1, AdminError::errno(Errno::ENOENT));
     let refused = "failed to delete drop rule: No such file or directory\n".to_owned();
     assert_eq!(node.run("fault drop del -a"), (refused, String::new(), 254));
+}
+
+/// Has peers, and tells of so many at a time.
+struct Paged {
+    peers: Vec<PeerSnapshot>,
+    per: usize,
+}
+
+impl Ask for Paged {
+    fn ask_within(&mut self, request: &Request, _: Duration) -> Result<Reply, ClientError> {
+        let Request::PeerShow { from, .. } = request else { panic!("{request:?}") };
+        let from = from.unwrap_or(0) as usize;
+        let to = (from + self.per).min(self.peers.len());
+        let next = (to < self.peers.len()).then_some(to as u64);
+        Ok(Reply::Peers(PeerPage { peers: self.peers[from..to].to_vec(), next }))
+    }
+}
+
+#[test]
+fn a_long_list_of_peers_reads_the_same_however_it_is_paged() {
+    let peer = |n: u8| PeerSnapshot {
+        sum: None,
+        primary: format!("10.0.0.{n}@tcp").parse().unwrap(),
+        multi_rail: n.is_multiple_of(2),
+        state: 1,
+        nis: (0..n % 3)
+            .map(|m| PeerNiSnapshot {
+                nid: format!("10.{m}.0.{n}@tcp").parse().unwrap(),
+                state: PeerNiState::Up,
+                detail: None,
+            })
+            .collect(),
+    };
+    for line in ["peer show", "peer list", "--format 2.15 peer show", "--json peer show"] {
+        let shown = |per| {
+            let mut node = Paged { peers: (1..=7).map(peer).collect(), per };
+            let mut session = Session::new(&mut node);
+            let mut words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+            // These go behind the command as well.
+            let front = words.iter().take_while(|w| !w.starts_with("peer")).count();
+            words.rotate_left(front);
+            assert_eq!(lnetctl::run(&mut session, &words), 0, "{}", session.err);
+            session.out
+        };
+        let whole = shown(100);
+        assert!(whole.contains("10.0.0.7@tcp"), "{line}: {whole}");
+        assert_eq!(shown(1), whole, "{line}");
+        assert_eq!(shown(3), whole, "{line}");
+    }
+}
+
+#[test]
+fn a_service_id_is_refused_as_where_the_driver_is_not_loaded() {
+    let recorded = Vector::read("help-service-id");
+    let mut node = Node::default();
+    let mut session = Session::new(&mut node);
+    let code = lnetctl::run(&mut session, &["service-id".to_owned()]) & 0xff;
+    assert_eq!((session.out, session.err, code), (recorded.out, recorded.err, recorded.exit));
+    assert_eq!(node.asked, []);
+}
+
+#[test]
+fn cpts_are_shown_for_each_nid() {
+    struct Cpts;
+    impl Ask for Cpts {
+        fn ask_within(&mut self, r: &Request, _: Duration) -> Result<Reply, ClientError> {
+            let Request::CptOfNid { nids } = r else { panic!("{r:?}") };
+            Ok(Reply::Cpts(vec![0; nids.len()]))
+        }
+    }
+    let run = |line: &str| {
+        let mut node = Cpts;
+        let mut session = Session::new(&mut node);
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        let code = lnetctl::run(&mut session, &words) & 0xff;
+        (session.out, session.err, code)
+    };
+    let (out, err, code) = run("cpt-of-nid 10.0.0.[1-2]@tcp 10.0.0.9@o2ib");
+    assert_eq!((err.as_str(), code), ("", 0));
+    assert_eq!(
+        out,
+        "cpt-of-nid:\n- nid: 10.0.0.1@tcp\n  cpt: 0\n- nid: 10.0.0.2@tcp\n  cpt: 0\n\
+         - nid: 10.0.0.9@o2ib\n  cpt: 0\n"
+    );
+    let (out, _, code) = run("cpt-of-nid");
+    assert!(out.starts_with("cpt-of-nid") && code == 234);
+    let (_, err, code) = run("cpt-of-nid foo");
+    assert!(err.contains("cpt-of-nid") && code == 234, "{err}");
+}
+
+#[test]
+fn lists_of_nids_are_shown_as_they_are_understood() {
+    let run = |list: &str, nid: &str| {
+        let mut node = Node::default();
+        let mut session = Session::new(&mut node);
+        let mut words = vec!["debug".to_owned(), "nidlist".to_owned(), list.to_owned()];
+        words.extend((!nid.is_empty()).then(|| nid.to_owned()));
+        let code = lnetctl::run(&mut session, &words) & 0xff;
+        (session.out, code)
+    };
+    let list = "10.0.[1-3].*@tcp 5@gni";
+    let parsed = "nidlist parsed to: 10.0.[1-3].[0-255]@tcp 5@gni\n";
+    assert_eq!(run(list, ""), (parsed.to_owned(), 0));
+    let (out, code) = run(list, "10.0.2.9@tcp");
+    assert!(out.ends_with("10.0.2.9@tcp matches nidlist 10.0.[1-3].*@tcp 5@gni\n"), "{out}");
+    assert_eq!(code, 0);
+    let (out, _) = run(list, "10.0.4.9@tcp");
+    assert!(out.ends_with("10.0.4.9@tcp does not match nidlist 10.0.[1-3].*@tcp 5@gni\n"));
+    assert_eq!(run("10.0.0.[1@tcp", "").1, 234);
+    assert_eq!(run(list, "foo").1, 234);
+}
+
+#[test]
+fn a_peer_is_dumped_by_its_nid_alone() {
+    let (out, err, code) = Node::default().run("debug peer");
+    assert_eq!((out.as_str(), code), ("", 234));
+    assert!(
+        err.starts_with("debug:\n    - peer:\n          errno: -22\n          descr: --nid must")
+    );
+    let (_, err, code) = Node::default().run("debug peer --nid foo");
+    assert_eq!(code, 234);
+    assert!(err.contains("descr: \"badly formatted primary NID: foo\""), "{err}");
+    let none = Node::refusing(1, AdminError::errno(Errno::ENOENT)).run("debug peer -k 1.2.3.4@tcp");
+    assert_eq!(none.2, 254);
+    assert!(none.1.contains("errno: -2\n          descr: Error"), "{}", none.1);
+}
+
+#[test]
+fn options_of_drivers_that_are_not_here_are_refused_by_name() {
+    for (option, named) in [("--auth-key 5", "--auth-key"), ("-T best", "--traffic-class")] {
+        let mut node = Node::default();
+        let (_, err, code) = node.run(&format!("net add --net tcp --if eth0 {option}"));
+        assert!(code == 234 && err.contains(named) && err.contains("kfi"), "{err}");
+        assert_eq!(node.asked, []);
+        let mut session = Session::new(&mut node);
+        session.strict = true;
+        let line = format!("net add --net tcp --if eth0 {option}");
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        assert_eq!(lnetctl::run(&mut session, &words), 0, "drivers ignore it in the original");
+    }
+    let long = "x".repeat(64);
+    let (_, err, code) = Node::default().run(&format!("net add --net tcp --if eth0 -T {long}"));
+    assert!(code == 234 && err.contains("Invalid traffic-class argument"), "{err}");
+}
+
+#[test]
+fn the_old_importer_goes_on_after_errors_and_ends_with_the_last() {
+    let file = std::env::temp_dir().join(format!("ulnet-old-api-{}.yaml", std::process::id()));
+    let yaml = "net:\n  - net type: tcp\n    local NI(s):\n      - interfaces:\n          0: eth0\n\
+                route:\n  - net: o2ib\n    gateway: 10.0.0.9@tcp\n\
+                peer:\n  - primary nid: 10.0.0.2@tcp\n\
+                discover:\n  - primary nid: 10.0.0.2@tcp\n";
+    fs::write(&file, yaml).unwrap();
+    let import = |nth, errno| {
+        let mut node = Node::refusing(nth, AdminError::errno(errno));
+        let (_, err, code) = node.run(&format!("import --old-api {}", file.display()));
+        (node.asked.len(), err, code)
+    };
+    let (asked, err, code) = import(1, Errno::EEXIST);
+    assert!(err.contains("add:\n    - net:\n") && err.contains("cannot add network: File exists"));
+    // The stand-in does not answer discoveries, which is the last error.
+    assert_eq!(asked, 4, "net, route, peer, and the discovery at the end: {err}");
+    assert_ne!(code, 0);
+    let (asked, err, _) = import(2, Errno::EEXIST);
+    assert!(!err.contains("route"), "a route that is there is no mistake: {err}");
+    assert_eq!(asked, 4);
+    let (asked, err, _) = import(3, Errno::EEXIST);
+    assert!(err.contains("- peer_ni:") && err.contains("add peer ni operation failed"), "{err}");
+    assert_eq!(asked, 4);
+    fs::remove_file(&file).unwrap();
 }

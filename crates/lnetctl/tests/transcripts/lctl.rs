@@ -67,6 +67,8 @@ fn nids_are_listed_as_recorded() {
             .map(|n| NiSnapshot { nid: nid(n), up: true, interface: None, detail: None })
             .collect(),
         sum: None,
+        accept_from: Vec::new(),
+        refused: Vec::new(),
     };
     let lo = || net("lo", &["0@lo"]);
     recorded("lo-only-list_nids", || Ok(Reply::Nets(vec![lo()])));

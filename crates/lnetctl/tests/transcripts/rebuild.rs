@@ -134,6 +134,8 @@ fn nid(node: &Node, key: &str) -> Nid {
 fn nets(node: &Node) -> Vec<NetSnapshot> {
     let net = |item: &Node| NetSnapshot {
         sum: None,
+        accept_from: Vec::new(),
+        refused: Vec::new(),
         net: text(get(item, "net type").expect("recorded")).parse().expect("recorded"),
         nis: get(item, "local NI(s)")
             .map(|nis| items(nis).iter().map(ni).collect())

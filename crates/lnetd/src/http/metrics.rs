@@ -108,6 +108,8 @@ fn families(picture: &Picture) -> Vec<Family> {
             .unit(Unit::Seconds)
             .value(picture.lnd_timeout_s),
     ];
+    let help = "Clients of the control socket, and requests of theirs, that had not the right.";
+    all.push(Family::counter("control_refused", help).value(picture.control_refused as f64));
     all.extend(picture.tunables.iter().map(|(row, value)| of_tunable(row, *value)));
     if let Some(node) = &picture.node {
         all.extend(of_node(node));

@@ -20,6 +20,8 @@ struct Document<'a> {
     configured: bool,
     slot_seconds: u64,
     refused: u64,
+    /// Requests of the control socket, and clients, that had not the right.
+    control_refused: u64,
     lnd_timeout_s: f64,
     node: Option<Node<'a>>,
 }
@@ -39,6 +41,8 @@ struct Node<'a> {
     stats: serde_json::Map<String, serde_json::Value>,
     drops: serde_json::Map<String, serde_json::Value>,
     refusals: serde_json::Map<String, serde_json::Value>,
+    /// Who was turned away lately, the last one first.
+    turned_away: Vec<TurnedAway>,
     resends: Vec<Resend<'a>>,
     faults: Vec<Fault>,
     recovering: Vec<String>,
@@ -123,6 +127,15 @@ struct Resend<'a> {
 }
 
 #[derive(Serialize)]
+struct TurnedAway {
+    addr: String,
+    nid: Option<String>,
+    why: &'static str,
+    count: u64,
+    ago_s: f64,
+}
+
+#[derive(Serialize)]
 struct Fault {
     rule: String,
     matched: u32,
@@ -138,6 +151,7 @@ pub(super) fn of(picture: &Picture, history: &History, filter: &str, refused: u6
         configured: picture.node.is_some(),
         slot_seconds: SLOT_SECONDS,
         refused,
+        control_refused: picture.control_refused,
         lnd_timeout_s: picture.lnd_timeout_s,
         node: picture.node.as_ref().map(|node| of_node(node, history, filter)),
     };
@@ -178,6 +192,18 @@ fn of_node<'a>(node: &'a NodePicture, history: &History, filter: &str) -> Node<'
         stats: map(node.stats.rows()),
         drops: map(node.drops.iter().map(|(why, n)| (why.name(), *n)).collect()),
         refusals: map(refusals.filter(|(_, n)| *n > 0).map(|(why, n)| (why.name(), n)).collect()),
+        turned_away: node
+            .turned_away
+            .iter()
+            .rev()
+            .map(|r| TurnedAway {
+                addr: r.addr.to_string(),
+                nid: r.nid.map(|nid| nid.to_string()),
+                why: r.why.name(),
+                count: r.count,
+                ago_s: node.at.saturating_since(r.last).as_secs_f64(),
+            })
+            .collect(),
         resends: node
             .resends
             .iter()

@@ -3,6 +3,7 @@
 //! `--parameters` (`fuse.rs`) are two ways to it. What status files say is in `status.rs`.
 
 pub(crate) mod fuse;
+pub(crate) mod rotor;
 mod status;
 
 use lnet::Tunables;
@@ -43,6 +44,8 @@ enum Source {
     Status(status::Show, Option<status::Touch>),
     /// The driver's time limit, seconds; 0 follows the node's.
     SockTimeout,
+    /// How messages for wildcard portals are spread over CPU partitions.
+    Rotor,
     /// A setting of the driver that is fixed when it starts.
     Sock(fn(&lnd_sock::SockConfig) -> i64),
 }
@@ -56,7 +59,7 @@ struct Param {
 impl Param {
     fn is_writable(&self) -> bool {
         match self.source {
-            Source::Tunable(_) | Source::SockTimeout => true,
+            Source::Tunable(_) | Source::SockTimeout | Source::Rotor => true,
             Source::Status(_, touch) => touch.is_some(),
             Source::Sock(_) => false,
         }
@@ -88,7 +91,8 @@ fn table() -> Vec<Param> {
         ("ksocklnd/accept_port", Source::Sock(|c| c.port.into())),
     ];
     let sock = sock.into_iter().map(|(name, source)| Param { name, source });
-    let mut all: Vec<Param> = tunables.chain(status).chain(sock).collect();
+    let rotor = [Param { name: "portal_rotor", source: Source::Rotor }];
+    let mut all: Vec<Param> = tunables.chain(status).chain(sock).chain(rotor).collect();
     all.sort_unstable_by_key(|p| p.name);
     all
 }
@@ -118,6 +122,7 @@ pub(crate) fn get(control: &Control, name: &str) -> Result<String, AdminError> {
         }
         Source::Status(show, _) => show(control),
         Source::SockTimeout => Ok(line(control.sock_timeout().into())),
+        Source::Rotor => Ok(rotor::show(control.rotor())),
         Source::Sock(value) => Ok(line(value(&control.sock_config()))),
     }
 }
@@ -137,6 +142,14 @@ pub(crate) fn set(control: &Control, name: &str, text: &str) -> Result<(), Admin
                 n => n,
             };
             Request::Set { settings: vec![Setting::new(tunable, value)] }
+        }
+        Source::Rotor => {
+            let at = rotor::parse(word).ok_or_else(|| {
+                AdminError::errno(Errno::EINVAL)
+                    .because(format_args!("{name} '{word}': expected {}", rotor::words()))
+            })?;
+            control.set_rotor(at);
+            return Ok(());
         }
         Source::Status(_, Some(touch)) => return touch(control),
         Source::SockTimeout => {
@@ -227,12 +240,24 @@ mod tests {
     }
 
     #[test]
+    fn the_rotor_takes_its_words_and_nothing_else() {
+        let control = control();
+        assert!(get(&control, "portal_rotor").unwrap().contains("rotor: HASH_RT"));
+        set(&control, "portal_rotor", "rr_rt\n").unwrap();
+        assert!(get(&control, "portal_rotor").unwrap().contains("rotor: RR_RT"));
+        assert_eq!(errno(set(&control, "portal_rotor", "SIDEWAYS")), Errno::EINVAL);
+        assert!(get(&control, "portal_rotor").unwrap().contains("rotor: RR_RT"));
+    }
+
+    #[test]
     fn status_files_exist_while_lnet_is_configured() {
         let control = control();
         for (name, ..) in status::FILES {
             let there = get(&control, name);
             if *name == "lnet_lnd_timeout" {
                 assert_eq!(there.unwrap(), "49\n");
+            } else if name.starts_with("cpu_") {
+                assert!(there.unwrap().starts_with("0\t: 0"), "{name}");
             } else {
                 assert_eq!(errno(there), Errno::ENETDOWN, "{name}");
             }

@@ -80,6 +80,7 @@ fn picture() -> Picture {
             .iter()
             .map(|row| (row, tunables.value(row.name).unwrap()))
             .collect(),
+        control_refused: 3,
         node: Some(NodePicture {
             at: Instant::ZERO,
             nets: node.net_views(),
@@ -90,6 +91,7 @@ fn picture() -> Picture {
             stats,
             drops: vec![(lnet::DropReason::NoMatch, 5)],
             sock: None,
+            turned_away: Vec::new(),
             resends: Vec::new(),
             faults: Vec::new(),
             recovering: (Vec::new(), Vec::new()),

@@ -1,0 +1,115 @@
+//! What each request needs: the right to look, or the right to change. One table for all of them,
+//! which the compiler keeps whole.
+
+use crate::Request;
+
+/// What somebody may do at a control socket. The greater right holds the lesser one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Access {
+    /// Look at state. Nothing in the node changes by it, and no message leaves for its sake.
+    Read,
+    /// Everything.
+    Write,
+}
+
+impl Request {
+    /// The right that it needs.
+    pub const fn needs(&self) -> Access {
+        self.row().1
+    }
+
+    /// What it is called where somebody is told about it.
+    pub const fn name(&self) -> &'static str {
+        self.row().0
+    }
+
+    const fn row(&self) -> (&'static str, Access) {
+        use Access::{Read, Write};
+        match self {
+            Self::Status => ("status", Read),
+            Self::LnetConfigure { .. } => ("lnet configure", Write),
+            Self::LnetUnconfigure => ("lnet unconfigure", Write),
+            Self::NetAdd(_) => ("net add", Write),
+            Self::NetRules { add: true, .. } => ("net add by rules", Write),
+            Self::NetRules { add: false, .. } => ("net del by rules", Write),
+            Self::NetDel(_) => ("net del", Write),
+            Self::NetShow { .. } => ("net show", Read),
+            Self::NetSet { .. } => ("net set", Write),
+            Self::AcceptFromSet { .. } => ("net set --accept-from", Write),
+            Self::LndTimeoutSet { .. } => ("net set --lnd-timeout", Write),
+            Self::PeerAdd(_) => ("peer add", Write),
+            Self::PeerDel(_) => ("peer del", Write),
+            Self::PeerShow { .. } => ("peer show", Read),
+            Self::PeerSet { .. } => ("peer set", Write),
+            Self::RouteAdd(_) => ("route add", Write),
+            Self::RouteDel(_) => ("route del", Write),
+            Self::RouteShow { .. } => ("route show", Read),
+            Self::RoutingSet { .. } => ("set routing", Write),
+            Self::RoutingShow => ("routing show", Read),
+            // They send, and leave a peer behind.
+            Self::Ping(_) => ("ping", Write),
+            Self::Discover(_) => ("discover", Write),
+            Self::GlobalShow => ("global show", Read),
+            Self::Set { .. } => ("set", Write),
+            Self::StatsShow => ("stats show", Read),
+            Self::StatsReset | Self::CountersReset { .. } => ("stats reset", Write),
+            Self::UdspAdd(_) => ("udsp add", Write),
+            Self::UdspDel(_) => ("udsp del", Write),
+            Self::UdspShow => ("udsp show", Read),
+            Self::FaultAdd(_) => ("fault add", Write),
+            Self::FaultDel(_) => ("fault del", Write),
+            Self::FaultShow(_) => ("fault show", Read),
+            Self::FaultReset(_) => ("fault reset", Write),
+            Self::PeerFail { .. } => ("fail", Write),
+            Self::LinkSimulate { .. } => ("fault link", Write),
+            // It changes nothing, but fills the log.
+            Self::PeerDump { .. } => ("debug peer", Write),
+            Self::CptOfNid { .. } => ("cpt-of-nid", Read),
+            Self::Distance { .. } => ("which_nid", Read),
+            Self::DriverShow { .. } => ("list of the driver", Read),
+            Self::ParamList => ("list of parameters", Read),
+            Self::ParamGet { .. } => ("get_param", Read),
+            Self::ParamSet { .. } => ("set_param", Write),
+            Self::Explain { .. } | Self::ExplainLast { .. } | Self::ExplainResends { .. } => {
+                ("explain", Read)
+            }
+            // Its console makes other nodes send, and even its questions go to them.
+            Self::Selftest { .. } => ("selftest", Write),
+            Self::SuspicionShow => ("debug suspicion", Read),
+            // Headers of messages are nobody's but the administrator's.
+            Self::Recording { .. } => ("debug dump", Write),
+            Self::RecoveryShow { .. } => ("debug recovery", Read),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readers_see_and_administrators_change() {
+        assert!(Access::Read < Access::Write);
+        let nid = lnet_types::Nid::LOOPBACK;
+        let reads = [
+            Request::GlobalShow,
+            Request::NetShow { net: None, detail: true },
+            Request::PeerShow { nid: None, detail: false, from: None },
+            Request::ParamGet { name: "stats".to_owned() },
+            Request::Explain { target: nid, source: None, size: 1 },
+        ];
+        for request in reads {
+            assert_eq!(request.needs(), Access::Read, "{}", request.name());
+        }
+        let writes = [
+            Request::LnetUnconfigure,
+            Request::Ping(crate::Ping { nids: vec![nid], timeout_ms: None, source: None }),
+            Request::Set { settings: Vec::new() },
+            Request::ParamSet { name: "stats".to_owned(), value: "0".to_owned() },
+            Request::Recording { part: 0, number: 0 },
+        ];
+        for request in writes {
+            assert_eq!(request.needs(), Access::Write, "{}", request.name());
+        }
+    }
+}
