@@ -582,7 +582,7 @@ impl Node {
         if cut {
             peer.flags |= PeerFlags::FORCE_PING;
             self.grow_push_buffer(need);
-        } else if peer.disc.data.as_ref().is_none_or(|old| info.seq > old.seq) {
+        } else if peer.disc.data.as_ref().is_none_or(|old| is_later(info.seq, old.seq)) {
             peer.disc.peer_seq = info.seq;
             peer.disc.data = Some(info);
             let direct = event.sender == event.source.nid;
@@ -635,4 +635,29 @@ fn peer_is_idle(peer: Option<&Peer>) -> bool {
 /// The NID by which a node identifies itself.
 fn primary_of(info: &PingInfo) -> Option<Nid> {
     info.entries.first().map(|e| e.nid)
+}
+
+/// Whether ping data are later than others, by their sequence numbers, which wrap.
+const fn is_later(seq: u32, than: u32) -> bool {
+    let ahead = seq.wrapping_sub(than);
+    ahead != 0 && ahead < 1 << 31
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_later;
+
+    #[test]
+    fn sequence_numbers_are_later_across_their_wrap() {
+        for (seq, than, later) in [
+            (2, 1, true),
+            (1, 1, false),
+            (1, 2, false),
+            (0, u32::MAX, true),
+            (u32::MAX, 0, false),
+            (5, u32::MAX - 5, true),
+        ] {
+            assert_eq!(is_later(seq, than), later, "{seq} after {than}");
+        }
+    }
 }

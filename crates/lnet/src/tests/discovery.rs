@@ -59,6 +59,31 @@ fn x22_and_x23_interfaces_that_come_and_go_are_pushed() {
 }
 
 #[test]
+fn peers_follow_when_the_ping_sequence_number_wraps() {
+    for profile in [Profile::Default, Profile::Kernel] {
+        let mut w = World::new();
+        w.host(profile, &A);
+        w.host(profile, &B[..1]);
+        w.discovered(0, B[0]);
+        // As if its interfaces had come and gone four thousand million times.
+        w.hosts[1].node.ping_seq = u32::MAX - 2;
+        for round in 0..4 {
+            let id = w.add_ni(1, B[1], NetTunables::SOCK);
+            w.secs(1);
+            assert_eq!(peer(&w, 0, B[0]).1, strings(&B), "{profile:?} round {round}");
+            w.hosts[1].node.del_ni(w.now, id).unwrap();
+            w.hosts[1].nids.remove(&id);
+            w.secs(1);
+            assert_eq!(peer(&w, 0, B[0]).1, strings(&B[..1]), "{profile:?} round {round}");
+        }
+        assert!((1..16).contains(&w.hosts[1].node.ping_seq()), "it has wrapped");
+        w.put(0, B[0], 7, true);
+        w.secs(1);
+        assert_eq!(w.events(0, 7).len(), 2, "SEND and ACK");
+    }
+}
+
+#[test]
 fn x24_a_configured_peer_is_not_changed_by_discovery() {
     let mut w = World::new();
     w.host(Profile::Kernel, &A);
