@@ -6,6 +6,7 @@
 //! read back. Kinder where the original set traps (the items marked "Q fix" there): loopback nets
 //! are skipped, each NI keeps its own settings, gateway and peer NIDs may be ranges.
 
+mod reading;
 mod routing;
 mod rules;
 
@@ -18,6 +19,9 @@ use crate::config::{
     PingBlock,
 };
 use crate::yaml::{self, Key, Node, Pos, Value};
+pub use reading::PassedOver;
+use reading::Reading;
+
 use crate::{
     Interface, LndTunables, NetTunables, Setting, UdspAdd, UdspRule, parse_cpts, parse_interfaces,
     parse_nid_list, parse_number, parse_setting,
@@ -62,6 +66,10 @@ impl Config {
     /// # Errors
     /// The first thing that is wrong, with its place.
     pub fn from_yaml(text: &str) -> Result<Self, ConfigError> {
+        Self::read(text, &mut Reading::default())
+    }
+
+    fn read(text: &str, how: &mut Reading) -> Result<Self, ConfigError> {
         let mut config = Self::default();
         for document in yaml::parse(text)? {
             if document.value == Value::Null {
@@ -72,7 +80,7 @@ impl Config {
             let mut loose = Vec::new();
             let mut loose_at = None;
             for (key, node) in entries {
-                if !config.block(key, node)? {
+                if !config.block(key, node, how)? {
                     loose_at.get_or_insert((key.pos, config.blocks.len()));
                     config.setting(key, node, &mut loose)?;
                 }
@@ -85,7 +93,7 @@ impl Config {
     }
 
     /// One top-level key. `false`: it is none of the blocks.
-    fn block(&mut self, key: &Key, node: &Node) -> Result<bool, ConfigError> {
+    fn block(&mut self, key: &Key, node: &Node, how: &mut Reading) -> Result<bool, ConfigError> {
         match key.text.as_str() {
             "net" => {
                 for item in list(node, "a list of nets")? {
@@ -93,14 +101,16 @@ impl Config {
                         self.blocks.push((item.pos, Block::NetRules(rules)));
                         continue;
                     }
-                    if let Some(net) = net_block(item)? {
+                    if let Some(net) = net_block(item, how)? {
                         self.blocks.push((item.pos, Block::Net(net)));
                     }
                 }
             }
             "peer" => {
                 for item in list(node, "a list of peers")? {
-                    self.blocks.push((item.pos, Block::Peer(peer_block(item)?)));
+                    if let Some(peer) = peer_block(item, how)? {
+                        self.blocks.push((item.pos, Block::Peer(peer)));
+                    }
                 }
             }
             "global" => {
@@ -158,7 +168,7 @@ impl Config {
                 }
             }
             "ip2nets" => {
-                let rules = rules::net_rules(node)?;
+                let rules = rules::net_rules(node, how)?;
                 if !rules.rules.is_empty() {
                     self.blocks.push((key.pos, Block::NetRules(rules)));
                 }
@@ -193,7 +203,7 @@ impl Config {
 }
 
 /// One item of `net`; `None` for loopback, which every node has.
-fn net_block(item: &Node) -> Result<Option<NetBlock>, ConfigError> {
+fn net_block(item: &Node, how: &mut Reading) -> Result<Option<NetBlock>, ConfigError> {
     let entries = map(item, "a map that begins with 'net type'")?;
     let Some((key, name)) = entries.iter().find(|(key, _)| key.text == "net type") else {
         let found = entries.first().map_or("nothing", |(key, _)| key.text.as_str());
@@ -213,29 +223,35 @@ fn net_block(item: &Node) -> Result<Option<NetBlock>, ConfigError> {
     for (key, node) in entries {
         match key.text.as_str() {
             "net type" | "local NI(s)" => {}
-            _ => ni_key(&mut common, net, key, node)?,
+            _ => ni_key(&mut common, net, key, node, how)?,
         }
     }
     for (key, node) in entries.iter().filter(|(key, _)| key.text == "local NI(s)") {
         for item in list(node, "a list of NIs")? {
             let mut ni = NiBlock { interfaces: Vec::new(), nid: None, ..common.clone() };
             for (key, node) in map(item, "a map that describes an NI")? {
-                ni_key(&mut ni, net, key, node)?;
+                ni_key(&mut ni, net, key, node, how)?;
             }
-            nis.push(finish_ni(ni));
+            nis.push(finish_ni(ni, how));
         }
         if nis.is_empty() && !matches!(node.value, Value::Null) {
             return Err(content(key.pos, "'local NI(s)' without NIs".to_owned()));
         }
     }
     if nis.is_empty() || !common.interfaces.is_empty() {
-        nis.insert(0, finish_ni(common));
+        nis.insert(0, finish_ni(common, how));
     }
     Ok(Some(NetBlock { net, nis }))
 }
 
 /// One key of an NI.
-fn ni_key(ni: &mut NiBlock, net: Net, key: &Key, node: &Node) -> Result<(), ConfigError> {
+fn ni_key(
+    ni: &mut NiBlock,
+    net: Net,
+    key: &Key,
+    node: &Node,
+    how: &mut Reading,
+) -> Result<(), ConfigError> {
     match key.text.as_str() {
         "interfaces" => ni.interfaces = interfaces(key, node)?,
         "nid" => {
@@ -247,7 +263,7 @@ fn ni_key(ni: &mut NiBlock, net: Net, key: &Key, node: &Node) -> Result<(), Conf
             ni.nid = Some(nid);
         }
         "tunables" => tunables(&mut ni.tunables, node)?,
-        "lnd tunables" => lnd_tunables(&mut ni.lnd, node)?,
+        "lnd tunables" => lnd_tunables(&mut ni.lnd, node, how)?,
         "CPT" => ni.cpts = cpts(key, node)?,
         name if NET_READ_ONLY.contains(&name) => {}
         _ => return Err(invalid_key(key)),
@@ -257,7 +273,10 @@ fn ni_key(ni: &mut NiBlock, net: Net, key: &Key, node: &Node) -> Result<(), Conf
 
 /// An interface says where the NI is; the NID besides it only matters where the interface may
 /// have another address of that kind first.
-fn finish_ni(mut ni: NiBlock) -> NiBlock {
+fn finish_ni(mut ni: NiBlock, how: &Reading) -> NiBlock {
+    if how.describes {
+        return ni;
+    }
     if !ni.interfaces.is_empty() && ni.nid.is_some_and(|nid| !nid.is_large()) {
         ni.nid = None;
     }
@@ -302,7 +321,7 @@ fn tunables(to: &mut NetTunables, node: &Node) -> Result<(), ConfigError> {
     Ok(())
 }
 
-fn lnd_tunables(to: &mut LndTunables, node: &Node) -> Result<(), ConfigError> {
+fn lnd_tunables(to: &mut LndTunables, node: &Node, how: &mut Reading) -> Result<(), ConfigError> {
     for (key, node) in entries_or_none(node, "a map of tunables")? {
         match key.text.as_str() {
             "conns_per_peer" => {
@@ -317,8 +336,11 @@ fn lnd_tunables(to: &mut LndTunables, node: &Node) -> Result<(), ConfigError> {
             // Shown by exporters; one for the whole driver.
             "timeout" => {}
             name if FOREIGN_LND_KEYS.contains(&name) => {
-                let text = format!("'{name}' is a tunable of a driver that this node has not");
-                return Err(error(Errno::EOPNOTSUPP, key.pos, text));
+                let foreign = PassedOver::ForeignTunable(name.to_owned());
+                if !how.describes {
+                    return Err(error(Errno::EOPNOTSUPP, key.pos, foreign.to_string()));
+                }
+                how.pass_over(key.pos, foreign);
             }
             _ => return Err(invalid_key(key)),
         }
@@ -337,7 +359,8 @@ fn cpts(key: &Key, node: &Node) -> Result<Option<Vec<u32>>, ConfigError> {
     parse_cpts(&text).map_err(|_| content(node.pos, format!("Unable to parse CPT '{text}'")))
 }
 
-fn peer_block(item: &Node) -> Result<PeerBlock, ConfigError> {
+/// `None`: a peer that is described, and that nobody configured.
+fn peer_block(item: &Node, how: &mut Reading) -> Result<Option<PeerBlock>, ConfigError> {
     let (mut primary, mut nids, mut multi_rail) = (None, Vec::new(), true);
     for (key, node) in map(item, "a map that describes a peer")? {
         match key.text.as_str() {
@@ -348,6 +371,7 @@ fn peer_block(item: &Node) -> Result<PeerBlock, ConfigError> {
                     nids.extend(peer_ni(item)?);
                 }
             }
+            "peer state" if how.describes => how.peer_state(number(key, node)?),
             name if PEER_READ_ONLY.contains(&name) => {}
             _ => return Err(invalid_key(key)),
         }
@@ -355,7 +379,10 @@ fn peer_block(item: &Node) -> Result<PeerBlock, ConfigError> {
     let primary = primary.ok_or_else(|| content(item.pos, "missing primary NID".to_owned()))?;
     // Exporters list the primary NID among the others.
     nids.retain(|nid| *nid != primary);
-    Ok(PeerBlock { primary, nids, multi_rail })
+    if how.was_only_found(item.pos, primary) {
+        return Ok(None);
+    }
+    Ok(Some(PeerBlock { primary, nids, multi_rail }))
 }
 
 /// The NIDs of one item of `peer ni`. Everything but the NID is state.

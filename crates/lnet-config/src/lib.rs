@@ -33,6 +33,7 @@ pub use config::{
 };
 pub use emit::{Style, Tree};
 pub use export::cpts_text;
+pub use import::PassedOver;
 pub use legacy::{
     AcceptFrom, Choice, IpPattern, LegacyError, LocalAddress, ModuleOption, ModuleParameters,
     NETWORKS_CHARS_MAX, NetRule, NetRules, NetSpec, NoRuleMatches, Note, OptionProblem, ROUTES_MAX,

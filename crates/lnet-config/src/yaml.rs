@@ -72,6 +72,19 @@ pub enum YamlError {
     },
 }
 
+impl YamlError {
+    /// Where, if it is about a place.
+    pub const fn pos(&self) -> Option<Pos> {
+        match self {
+            Self::TooLong { .. } => None,
+            Self::TooDeep { pos }
+            | Self::Syntax { pos, .. }
+            | Self::Unsupported { pos, .. }
+            | Self::DuplicateKey { pos, .. } => Some(*pos),
+        }
+    }
+}
+
 /// A value and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {

@@ -8,25 +8,33 @@
 //! Where to read: `model.rs` for what a scenario is, `place.rs` for how its parts name nodes and
 //! rails, `docs/simulation.md` for the format. `read.rs` holds the keys of a table to those that
 //! are known; `world.rs`, `workload.rs`, `fault.rs` and `bars.rs` read one section each; `units.rs`
-//! reads `700ms`, `4KiB`, `10Gbit/s`, `1%`.
+//! reads `700ms`, `4KiB`, `10Gbit/s`, `1%`. `own.rs` has what operators set on a node.
+//!
+//! The other way round: `site/` makes such a text of what real nodes say of themselves, and `usual.rs`
+//! what their programs may be doing.
 
 mod bars;
 mod error;
 mod fault;
 mod model;
+mod own;
 mod place;
 mod read;
+mod site;
 mod units;
+mod usual;
 mod workload;
 mod world;
 
 pub use error::ScenarioError;
 pub use model::{
     Bars, Direction, Exchange, Fault, FaultKind, Group, Links, NetSpec, NodeId, NodeSpec, Pace,
-    Pairing, Rail, RailRef, Scenario, SocketBars, Transport, Workload, World,
+    Pairing, PeerSpec, Rail, RailRef, Scenario, SocketBars, Transport, Workload, World,
 };
 pub use place::{Part, Place, Which};
-pub use units::Share;
+pub use site::{EXPORTS_MAX, Export, SiteWorld, world_of};
+pub use units::{Share, quoted};
+pub use usual::usual_work;
 
 use core::time::Duration;
 
@@ -50,6 +58,19 @@ pub const TEXT_MAX: usize = 16 << 20;
 /// # Errors
 /// The first thing that is malformed or impossible, with its place and what was expected.
 pub fn parse(file: &str, text: &str) -> Result<Scenario, ScenarioError> {
+    parse_sized(file, text, &[])
+}
+
+/// The same with other numbers of nodes in tables with a `count`, by their names: a scenario that is
+/// quick as it stands can be played at the size of a site.
+///
+/// # Errors
+/// As [`parse`]; also a name that no table with a count has.
+pub fn parse_sized(
+    file: &str,
+    text: &str,
+    counts: &[(String, u32)],
+) -> Result<Scenario, ScenarioError> {
     let source = Source { file, text };
     if text.len() > TEXT_MAX {
         return Err(source.at(0, format!("{} bytes: expected at most {TEXT_MAX}", text.len())));
@@ -70,17 +91,32 @@ pub fn parse(file: &str, text: &str) -> Result<Scenario, ScenarioError> {
         }
         None => Duration::from_secs(60),
     };
+    let warm_up = match top.take("warm_up") {
+        Some(v) => match v.duration()? {
+            d if d > DURATION_MAX => return Err(v.wrong("at most a year")),
+            d => d,
+        },
+        None => Duration::ZERO,
+    };
     let profile = top.take("profile").map(|v| v.profile()).transpose()?.unwrap_or(Profile::Default);
-    let world = world::read(&mut top, profile)?;
-    let workload = workload::read(&mut top, &world, duration)?;
-    let faults = fault::read(&mut top, &world, duration)?;
+    let world = world::read(&mut top, profile, counts)?;
+    let mut workload = workload::read(&mut top, &world, duration)?;
+    let mut faults = fault::read(&mut top, &world, duration)?;
     let bars = bars::read(&mut top)?;
     top.finish()?;
+    // Of a year at most, as everything else: nothing overflows.
+    for w in &mut workload {
+        (w.start, w.end) = (w.start + warm_up, w.end + warm_up);
+    }
+    for f in &mut faults {
+        (f.at, f.until) = (f.at + warm_up, f.until.map(|t| t + warm_up));
+    }
     Ok(Scenario {
         name,
         description: description.to_owned(),
         seed,
-        duration,
+        warm_up,
+        duration: warm_up + duration,
         profile,
         world,
         workload,

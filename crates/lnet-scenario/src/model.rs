@@ -1,11 +1,12 @@
 //! What a scenario is, once it has been read: every reference leads somewhere, every number is in
-//! its bounds. Times are durations since the scenario's beginning.
+//! its bounds. Times are durations since the world's beginning, which is so much before the
+//! scenario's as its warm-up takes.
 
 use core::fmt;
 use core::time::Duration;
 use std::sync::Arc;
 
-use lnet::{NetTunables, Profile, RouteSpec, TunableError, Tunables};
+use lnet::{NetTunables, Profile, RouteSpec, Rule, TunableError, Tunables};
 use lnet_types::{Net, Nid};
 
 use crate::place::Place;
@@ -20,7 +21,10 @@ pub struct Scenario {
     pub description: String,
     /// Seed of everything that is drawn.
     pub seed: u64,
-    /// How long it is played.
+    /// How long the world runs before the scenario begins: nodes find each other, and nothing is asked
+    /// of them.
+    pub warm_up: Duration,
+    /// How long it is played, warm-up included.
     pub duration: Duration,
     /// Profile of nodes that name none.
     pub profile: Profile,
@@ -96,8 +100,23 @@ pub struct Group {
     pub router: bool,
     /// Routes of each of them.
     pub routes: Arc<[RouteSpec]>,
+    /// Networks, by index, whose tunables are others on these nodes.
+    pub nets: Vec<(u16, NetTunables)>,
+    /// Peers that the operator of each has configured.
+    pub peers: Arc<[PeerSpec]>,
+    /// Rules of the selection policy of each, first to last.
+    pub rules: Arc<[Rule]>,
     /// Line of the text, from 1.
     pub line: u32,
+}
+
+/// A peer that an operator has configured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerSpec {
+    /// Its NIDs, the primary one first; at least that.
+    pub nids: Vec<Nid>,
+    /// Whether it is Multi-Rail.
+    pub multi_rail: bool,
 }
 
 /// A node.
@@ -157,6 +176,13 @@ impl World {
     /// The group of node `id`.
     pub fn group_of(&self, id: NodeId) -> Option<&Group> {
         self.groups.get(self.node(id)?.group as usize)
+    }
+
+    /// Tunables of the network with index `net` on node `id`.
+    pub fn net_tunables(&self, id: NodeId, net: u16) -> NetTunables {
+        let own = self.group_of(id).and_then(|g| g.nets.iter().find(|(n, _)| *n == net));
+        let common = || self.nets.get(usize::from(net)).map_or(NetTunables::SOCK, |n| n.tunables);
+        own.map_or_else(common, |(_, tunables)| *tunables)
     }
 
     /// What node `id` is called.

@@ -31,6 +31,21 @@ impl fmt::Display for Share {
     }
 }
 
+/// A text as scenarios have it: in quotes, on one line.
+pub fn quoted(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if c.is_control() => out.push_str(&format!("\\u{:04X}", c as u32)),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
 /// A unit and how many of the smallest it is.
 type Unit = (&'static str, u64);
 

@@ -12,6 +12,7 @@ use lnet_types::{Net, Nid};
 
 use crate::error::ScenarioError;
 use crate::model::{Group, NetSpec, NodeSpec, Rail, Transport, World};
+use crate::own;
 use crate::place::{Index, Part, Place, net_of};
 use crate::read::{Table, Value};
 use crate::units::Share;
@@ -24,7 +25,11 @@ const NETS_MAX: usize = 64;
 /// Latency where none is given.
 const LATENCY: Duration = Duration::from_micros(50);
 
-pub(crate) fn read(top: &mut Table<'_, '_>, profile: Profile) -> Result<World, ScenarioError> {
+pub(crate) fn read(
+    top: &mut Table<'_, '_>,
+    profile: Profile,
+    counts: &[(String, u32)],
+) -> Result<World, ScenarioError> {
     let shared = match top.take("tunables") {
         Some(v) => tunables(&v, profile, &[])?,
         None => Vec::new(),
@@ -35,8 +40,13 @@ pub(crate) fn read(top: &mut Table<'_, '_>, profile: Profile) -> Result<World, S
     let mut routes = Vec::new();
     // NIDs that are written down first, so that none of them is given away before its turn.
     for table in &mut top.list("node")? {
-        let routed = node(table, profile, &shared, &mut world, &mut names, &mut nids)?;
+        let shared = Shared { profile, tunables: &shared, counts };
+        let routed = node(table, &shared, &mut world, &mut names, &mut nids)?;
         routes.push(routed);
+    }
+    let sized = |name: &str| world.groups.iter().any(|g| g.numbered && g.name == name);
+    if let Some((name, _)) = counts.iter().find(|(name, _)| !sized(name)) {
+        return Err(top.wrong(&format!("has no [[node]] '{name}' with a count: expected one")));
     }
     if world.groups.is_empty() {
         return Err(top.wrong("has no nodes: expected at least one [[node]]"));
@@ -133,7 +143,13 @@ pub(crate) fn tunables(
             let near: Vec<&str> = Tunables::TABLE.iter().map(|r| r.name).collect();
             table.wrong(&format!("sets '{name}': expected one of {}", near.join(", ")))
         })?;
-        let number = v.number(row.min, row.max)?;
+        let word = v.text().ok();
+        let number = match word {
+            // As it is typed for `set`: some have words.
+            Some(word) => lnet_config::parse_setting(row.name, word)
+                .ok_or_else(|| v.wrong("a number, or a word that this tunable knows"))?,
+            None => v.number(row.min, row.max)?,
+        };
         all.retain(|(n, _)| *n != row.name);
         all.push((row.name, number));
     }
@@ -159,20 +175,7 @@ fn nets(top: &mut Table<'_, '_>) -> Result<Vec<NetSpec>, ScenarioError> {
         if nets.len() == NETS_MAX {
             return Err(t.wrong(&format!("is too many: expected at most {NETS_MAX} networks")));
         }
-        let mut tunables = NetTunables::SOCK;
-        for (key, field) in [
-            ("credits", &mut tunables.credits),
-            ("peer_credits", &mut tunables.peer_credits),
-            ("peer_buffer_credits", &mut tunables.peer_buffer_credits),
-        ] {
-            if let Some(v) = t.take(key) {
-                let least = i64::from(key != "peer_buffer_credits");
-                *field = v.number(least, i64::from(u16::MAX))? as u32;
-            }
-        }
-        if let Some(v) = t.take("peer_timeout") {
-            tunables.peer_timeout = v.number(0, i64::from(i32::MAX))? as i32;
-        }
+        let tunables = own::net_tunables(&mut t, NetTunables::SOCK)?;
         const TRANSPORTS: [(&str, Transport); 2] =
             [("stream", Transport::Stream), ("datagram", Transport::Datagram)];
         let transport = t.take("transport").map(|v| v.word(&TRANSPORTS)).transpose()?;
@@ -193,11 +196,18 @@ fn nets(top: &mut Table<'_, '_>) -> Result<Vec<NetSpec>, ScenarioError> {
     Ok(nets)
 }
 
+/// What tables of nodes share.
+struct Shared<'s> {
+    profile: Profile,
+    tunables: &'s [(&'static str, i64)],
+    /// Numbers of nodes that are asked for instead of the text's.
+    counts: &'s [(String, u32)],
+}
+
 /// One table of nodes; returns its routes, to be read when all nodes are known.
 fn node<'a, 't>(
     t: &mut Table<'a, 't>,
-    default: Profile,
-    shared: &[(&'static str, i64)],
+    shared: &Shared<'_>,
     world: &mut World,
     names: &mut Names,
     nids: &mut Nids,
@@ -213,7 +223,14 @@ fn node<'a, 't>(
     let (first, numbered) = (world.nodes.len(), count.is_some());
     let room = NODES_MAX - first;
     let count = match count {
-        Some(v) => v.number(1, room as i64)? as usize,
+        Some(v) => {
+            let asked = shared.counts.iter().find(|(n, _)| n == name).map(|(_, n)| *n as usize);
+            let count = asked.map_or_else(|| v.number(1, room as i64).map(|n| n as usize), Ok)?;
+            if !(1..=room).contains(&count) {
+                return Err(v.wrong(&format!("1 to {room} nodes instead of {count}")));
+            }
+            count
+        }
         None if room == 0 => return Err(t.wrong(&format!("is one too many: {NODES_MAX}"))),
         None => 1,
     };
@@ -222,18 +239,21 @@ fn node<'a, 't>(
     }
     t.name = format!("node '{name}'");
     let own_profile = t.take("profile").map(|v| v.profile()).transpose()?;
-    let profile = own_profile.unwrap_or(default);
+    let profile = own_profile.unwrap_or(shared.profile);
     let own = match t.take("tunables") {
-        Some(v) => tunables(&v, profile, shared)?,
+        Some(v) => tunables(&v, profile, shared.tunables)?,
         None => {
             let mut check = Tunables::new(profile);
-            check.set_all(shared).map_err(|e| t.wrong(&format!("can't have that: {e}")))?;
-            shared.to_vec()
+            check
+                .set_all(shared.tunables)
+                .map_err(|e| t.wrong(&format!("can't have that: {e}")))?;
+            shared.tunables.to_vec()
         }
     };
     let router = t.take("router").map(|v| v.flag()).transpose()?.unwrap_or(false);
     let rails = rails(t, world, nids, numbered)?;
     let routes = t.take("routes");
+    let (nets, peers, rules) = own::read(t, world, &rails)?;
     let group = world.groups.len() as u32;
     world.groups.push(Group {
         name: name.to_owned(),
@@ -245,6 +265,9 @@ fn node<'a, 't>(
         tunables: own,
         router,
         routes: Arc::from([]),
+        nets,
+        peers,
+        rules,
         line,
     });
     world.nodes.resize(first + count, NodeSpec { group, rails });

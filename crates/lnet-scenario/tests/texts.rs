@@ -330,3 +330,20 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_table_with_a_count_can_be_played_at_another_size() {
+    let sized = |counts: &[(&str, u32)]| {
+        let counts: Vec<(String, u32)> =
+            counts.iter().map(|(n, c)| ((*n).to_owned(), *c)).collect();
+        lnet_scenario::parse_sized("file", WHOLE, &counts)
+    };
+    let count = |s: &Scenario| s.world.groups[0].count;
+    assert_eq!(count(&sized(&[]).unwrap()), 3);
+    let large = sized(&[("client", 5000)]).unwrap();
+    assert_eq!((count(&large), large.world.nodes.len()), (5000, 5002));
+    let told = |counts| sized(counts).unwrap_err().to_string();
+    assert!(told(&[("router", 2)]).contains("no [[node]] 'router' with a count"));
+    assert!(told(&[("client", 0)]).contains("instead of 0"));
+    assert!(told(&[("client", u32::MAX)]).contains("expected 1 to "));
+}

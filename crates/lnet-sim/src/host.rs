@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use lnet::{Loopback, Node};
+use lnet::{Doubt, Loopback, Node};
 use lnet_types::{Instant, NiId, Nid};
 
 use crate::directory::RailIx;
@@ -86,6 +86,8 @@ pub struct Host {
     /// The node's count when its health was last looked at, and what was found: NIDs below 1000.
     pub(crate) health_seen: u64,
     pub(crate) ailing: BTreeMap<Nid, u32>,
+    /// What it was found to think of rails: those above no doubt are not here.
+    pub(crate) doubts: BTreeMap<(Nid, Nid), Doubt>,
 }
 
 impl Host {
@@ -105,10 +107,12 @@ impl Host {
     }
 }
 
+/// The time limit of socklnd where the kernel's clocks rule.
+pub(crate) const KERNEL_LND_TIMEOUT: Duration = Duration::from_secs(50);
+
 /// How long a host's node has for one transmission, by the driver's own rule.
 pub(crate) fn lnd_timeout(node: &Node) -> Option<Duration> {
-    // As socklnd has it: 50 s where the kernel's clocks rule.
-    node.tunables().kernel_clocks().then_some(Duration::from_secs(50))
+    node.tunables().kernel_clocks().then_some(KERNEL_LND_TIMEOUT)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //!                     │ one queue, one clock (queue.rs)
 //!      programs.rs ◄──┤──► hosts (host.rs): Node, memory, clock ──► observe.rs: Seen, View
 //!                     │                                                │
-//!                     ╰──► Fabric (fabric.rs) ◄── links.rs             ├─ trace.rs, check.rs
+//!                     ╰──► Fabric (fabric.rs) ◄── links.rs             ├─ trace.rs, check.rs, course.rs
 //!                           message/  or another fidelity              ╰─ tally.rs ─► summary.rs
 //! ```
 //!
@@ -25,6 +25,7 @@
 //! - *What if*: add faults to a scenario and [`play()`] it; the [`Summary`] says who noticed when.
 
 mod check;
+mod course;
 mod directory;
 mod fabric;
 mod host;
@@ -42,6 +43,7 @@ mod tally;
 mod trace;
 
 pub use check::{Bounds, all_checkers};
+pub use course::{Course, Ends, RailCourse, Recorder, SLOTS, Standing};
 pub use directory::{Directory, HostId, RailInfo, RailIx};
 pub use fabric::{Cx, Fabric, Happening};
 pub use host::{Clock, Host, HostRail};
@@ -49,7 +51,7 @@ pub use links::{Effect, Links, Way};
 pub use memory::{Body, Mem};
 pub use message::{MessageEvent, Messages};
 pub use observe::{AttemptId, BufferId, Observer, Seen, View, Violation, is_control};
-pub use play::{Played, play};
+pub use play::{Played, play, play_before};
 pub use sim::{Sim, Watch};
 pub use summary::{FaultSummary, Summary};
 pub use swarm::{Model, Round, seed_of};

@@ -7,7 +7,7 @@
 use core::fmt;
 use core::time::Duration;
 
-use lnet::{Event, Payload, Transmit};
+use lnet::{Doubt, Event, Payload, Transmit};
 use lnet_scenario::{FaultKind, Scenario};
 use lnet_types::{Errno, Fault, Instant, Nid};
 use lnet_wire::Kind;
@@ -112,6 +112,18 @@ pub enum Seen<'a> {
         from: u32,
         /// What it is.
         to: u32,
+    },
+    /// What a node thinks of the way from one of its interfaces to one of a peer has changed
+    /// (DEC-31).
+    Doubt {
+        /// Whose opinion.
+        host: HostId,
+        /// Its interface.
+        local: Nid,
+        /// The peer's.
+        peer: Nid,
+        /// What it thinks now.
+        doubt: Doubt,
     },
     /// A route of a node went up or down.
     Route {

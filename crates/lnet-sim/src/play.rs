@@ -6,7 +6,7 @@ use lnet_scenario::Scenario;
 
 use crate::check::{Bounds, all_checkers};
 use crate::message::Messages;
-use crate::observe::Violation;
+use crate::observe::{Observer, Violation};
 use crate::sim::Sim;
 use crate::summary::Summary;
 use crate::trace::{Detail, Tracer};
@@ -31,9 +31,22 @@ impl Played {
 
 /// Plays a scenario at message level under all checkers.
 pub fn play(scenario: Arc<Scenario>, seed: Option<u64>, detail: Detail) -> Played {
+    play_before(scenario, seed, detail, Vec::new())
+}
+
+/// The same before the eyes of others besides.
+pub fn play_before(
+    scenario: Arc<Scenario>,
+    seed: Option<u64>,
+    detail: Detail,
+    others: Vec<Box<dyn Observer>>,
+) -> Played {
     let mut sim = Sim::new(scenario.clone(), seed, Messages::new());
     let (tracer, trace) = Tracer::new(detail);
     sim.observe(Box::new(tracer));
+    for observer in others {
+        sim.observe(observer);
+    }
     for checker in all_checkers(&Bounds::for_scenario(&scenario)) {
         sim.observe(checker);
     }

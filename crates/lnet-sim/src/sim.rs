@@ -18,13 +18,13 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use lnet::{Driver, Node, Output};
-use lnet_scenario::Scenario;
+use lnet::{Driver, Node, Output, Tunables};
+use lnet_scenario::{Group, Scenario};
 use lnet_types::{Instant, Nid, Prng};
 
 use crate::directory::{Directory, HostId, RailIx};
 use crate::fabric::{Cx, Fabric, Happening};
-use crate::host::Host;
+use crate::host::{Host, KERNEL_LND_TIMEOUT};
 use crate::links::{Links, RuleId};
 use crate::message::Messages;
 use crate::observe::{Observer, Seen, View, Violation, is_control};
@@ -62,6 +62,19 @@ pub struct Watch {
 impl Default for Watch {
     fn default() -> Self {
         Self { sample_every: Duration::from_millis(500), grace: Duration::from_secs(30) }
+    }
+}
+
+impl Watch {
+    /// How the world of a scenario is watched: where kernel clocks rule, drivers hold messages longer
+    /// than any program waits for them.
+    pub fn of(scenario: &Scenario) -> Self {
+        let mut watch = Self::default();
+        let kernel = |g: &Group| Tunables::new(g.profile).kernel_clocks();
+        if scenario.world.groups.iter().any(kernel) {
+            watch.grace += KERNEL_LND_TIMEOUT;
+        }
+        watch
     }
 }
 
@@ -119,7 +132,7 @@ impl<F: Fabric> Sim<F> {
             carriers: BTreeMap::new(),
             moved: BTreeMap::new(),
             gateways: BTreeMap::new(),
-            watch: Watch::default(),
+            watch: Watch::of(&scenario),
             scenario,
         };
         sim.populate();
@@ -406,6 +419,7 @@ impl<F: Fabric> Sim<F> {
         self.with_fabric(|fabric, cx| fabric.flush(cx, id));
         self.arm(id);
         self.watch_health(id);
+        self.watch_rails(id);
         if self.hosts.len() <= ROUTES_WATCHED_HOSTS_MAX {
             self.watch_routes(id);
         }

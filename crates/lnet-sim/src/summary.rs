@@ -66,8 +66,10 @@ pub struct FaultSummary {
     pub kind: String,
     /// Its line in the scenario.
     pub line: u32,
-    /// When it began.
+    /// When it began, since the scenario's beginning.
     pub at: u64,
+    /// Whether it ended.
+    pub ended: bool,
     /// After which time it was noticed.
     pub noticed_after: Option<u64>,
     /// By whom and how.
@@ -89,7 +91,8 @@ impl Summary {
             Some(FaultSummary {
                 kind: fault.kind.name().to_owned(),
                 line: fault.line,
-                at: f.began.as_nanos(),
+                at: f.began.as_nanos().saturating_sub(ns(scenario.warm_up)),
+                ended: f.ended.is_some(),
                 noticed_after: f.noticed.as_ref().map(|n| ns(n.0)),
                 noticed_by: by,
             })

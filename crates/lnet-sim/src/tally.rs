@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
 use hdrhistogram::Histogram;
-use lnet::{DropReason, Node, Transmit};
+use lnet::{Doubt, DropReason, Node, Transmit};
 use lnet_scenario::{FaultKind, Place, Scenario};
 use lnet_types::{Instant, Nid};
 
@@ -158,11 +158,15 @@ impl Tally {
                     self.ill.insert((host, nid));
                 }
                 if to < from {
-                    self.notice(now, host, nid, || format!("health {from} → {to} of {nid}"));
+                    self.notice(now, host, &[nid], || format!("health {from} → {to} of {nid}"));
                 }
             }
             Seen::Route { host, gateway, up: false } => {
-                self.notice(now, host, gateway, || format!("route by {gateway} down"));
+                self.notice(now, host, &[gateway], || format!("route by {gateway} down"));
+            }
+            Seen::Doubt { host, local, peer, doubt } if doubt > Doubt::None => {
+                let what = || format!("suspects the rail {local} → {peer}: {doubt}");
+                self.notice(now, host, &[local, peer], what);
             }
             Seen::Fault { index, kind, begins: true } => {
                 let about = about(kind, scenario);
@@ -183,6 +187,7 @@ impl Tally {
                 self.note_well(now);
             }
             Seen::Route { .. }
+            | Seen::Doubt { .. }
             | Seen::Failed { .. }
             | Seen::Posted { .. }
             | Seen::Told { .. }
@@ -198,10 +203,11 @@ impl Tally {
         }
     }
 
-    fn notice(&mut self, now: Instant, host: HostId, nid: Nid, what: impl Fn() -> String) {
+    fn notice(&mut self, now: Instant, host: HostId, nids: &[Nid], what: impl Fn() -> String) {
         for f in &mut self.faults {
             let over = f.ended.is_some_and(|e| now > e + Duration::from_secs(1));
-            if f.noticed.is_none() && !over && (f.about.is_empty() || f.about.contains(&nid)) {
+            let meant = f.about.is_empty() || nids.iter().any(|nid| f.about.contains(nid));
+            if f.noticed.is_none() && !over && meant {
                 f.noticed = Some((now.saturating_since(f.began), host, what()));
             }
         }

@@ -4,6 +4,7 @@
 use core::cell::RefCell;
 use std::rc::Rc;
 
+use lnet::Doubt;
 use lnet_types::{Instant, Nid};
 
 use crate::observe::{Observer, Seen, View};
@@ -69,9 +70,16 @@ impl Tracer {
     }
 }
 
-/// `seconds.microseconds`, as wide as the longest scenario of an hour.
-fn clock(at: Instant) -> String {
-    format!("{:>5}.{:06}", at.0 / 1_000_000_000, at.0 % 1_000_000_000 / 1_000)
+/// `seconds.microseconds` since the scenario's beginning, as wide as the longest scenario of an hour;
+/// negative while the world warms up.
+fn clock(view: &View<'_>) -> String {
+    let begin = Instant::ZERO + view.scenario.warm_up;
+    let (sign, ns) = match view.now.0.checked_sub(begin.0) {
+        Some(ns) => ("", ns),
+        None => ("-", begin.0 - view.now.0),
+    };
+    let seconds = format!("{sign}{}", ns / 1_000_000_000);
+    format!("{seconds:>5}.{:06}", ns % 1_000_000_000 / 1_000)
 }
 
 impl Observer for Tracer {
@@ -128,6 +136,16 @@ impl Observer for Tracer {
                 trace.mix(u64::from(from) << 32 | u64::from(to));
                 (1, host, Some(format!("health of {nid} {from} → {to}")))
             }
+            Seen::Doubt { host, local, peer, doubt } => {
+                trace.mix_nid(local);
+                trace.mix_nid(peer);
+                trace.mix(doubt as u64);
+                let what = match doubt {
+                    Doubt::None => "trusted again".to_owned(),
+                    doubt => format!("suspected: {doubt}"),
+                };
+                (1, host, Some(format!("rail {local} → {peer} is {what}")))
+            }
             Seen::Route { host, gateway, up } => {
                 trace.mix_nid(gateway);
                 let now = if up { "up" } else { "down" };
@@ -138,8 +156,7 @@ impl Observer for Tracer {
                 let now = if begins { "begins" } else { "ends" };
                 let line = view.scenario.faults.get(index).map_or(0, |f| f.line);
                 if self.detail != Detail::Hash {
-                    let line =
-                        format!("{} *** {} (line {line}) {now}", clock(view.now), kind.name());
+                    let line = format!("{} *** {} (line {line}) {now}", clock(view), kind.name());
                     trace.lines.push(line);
                 }
                 return Ok(());
@@ -159,7 +176,7 @@ impl Observer for Tracer {
             trace.left_out += 1;
             return Ok(());
         }
-        trace.lines.push(format!("{} {:<14} {what}", clock(view.now), view.name(host)));
+        trace.lines.push(format!("{} {:<14} {what}", clock(view), view.name(host)));
         Ok(())
     }
 }

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails says so by panicking")]
 
+mod browser;
+
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -238,15 +240,9 @@ impl Drop for Site {
     }
 }
 
-/// The program of a browser, if there is one.
-fn browser() -> Option<&'static str> {
-    let names = ["chromium", "chromium-browser", "google-chrome"];
-    names.into_iter().find(|name| Command::new(name).arg("--version").output().is_ok())
-}
-
 #[test]
 fn the_page_shows_nets_peers_health_resends_and_faults_in_a_browser() {
-    let Some(browser) = browser() else {
+    let Some(browser) = browser::program() else {
         return netns::skipped("the status page in a browser", "there is no chromium");
     };
     let Some(site) = Site::new("page") else { return };

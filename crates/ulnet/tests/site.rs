@@ -119,20 +119,140 @@ fn what_is_no_recording_of_this_version_is_refused_with_the_name_of_the_file() {
     assert!(err(&o).contains("can't read /no/such/flight"), "{}", err(&o));
 }
 
-#[test]
-fn what_if_says_who_stalls_and_who_notices_beside_the_healthy_run() {
-    let world = "scenarios/router-death.toml";
-    let o = ulnet(&["sim", "what-if", world, "--kill", "router-1", "--at", "5s"]);
+/// Two clients and a server with two rails each.
+const WORLD: &str = r#"
+name = "two-clients"
+duration = "10s"
+[[net]]
+name = "tcp"
+[[node]]
+name = "client"
+count = 2
+rails = ["tcp", "tcp"]
+[[node]]
+name = "server"
+rails = ["10.9.0.1@tcp", "10.9.0.2@tcp"]
+[[workload]]
+kind = "request"
+from = "client"
+to = "server"
+every = "50ms"
+size = "4KiB"
+reply = "4KiB"
+timeout = "1s"
+retries = 4
+"#;
+
+/// What a question is answered with: who stalls, who notices, what is lost.
+fn what_if(world: &str, args: &[&str]) -> [String; 3] {
+    let o = ulnet(&[&["sim", "what-if", world], args].concat());
     let said = out(&o);
     assert_eq!(o.status.code(), Some(0), "{said}{}", err(&o));
-    assert!(
-        said.contains("what if      kind = \"kill\", at = \"5s\", on = \"router-1\""),
-        "{said}"
-    );
-    let stalls = said.split("WHO STALLS").nth(1).unwrap();
-    let (stalls, noticed) = stalls.split_once("WHO NOTICES").unwrap();
-    assert!(stalls.contains("client-1"), "{said}");
-    assert!(noticed.contains("health of ") && !noticed.contains("  router-1 "), "{said}");
+    assert!(!said.contains("VIOLATION"), "{said}");
+    let (_, rest) = said.split_once("\nWHO STALLS").unwrap();
+    let (stalls, rest) = rest.split_once("\nWHO NOTICES").unwrap();
+    let (notices, rest) = rest.split_once("\nWHAT IS LOST").unwrap();
+    let (lost, _) = rest.split_once("\nFIGURES").unwrap();
+    [stalls.to_owned(), notices.to_owned(), lost.to_owned()]
+}
+
+#[test]
+fn what_if_a_server_dies_says_who_waits_who_notices_and_what_is_lost() {
+    let dir = Dir::new("kill");
+    let world = dir.write("world.toml", WORLD.as_bytes());
+    let [stalls, notices, lost] = what_if(&world, &["--kill", "server", "--at", "2s"]);
+    for client in ["client-1", "client-2"] {
+        let row = stalls.lines().find(|l| l.contains(client)).unwrap();
+        assert!(row.contains("→ server") && row.contains(" failed"), "{stalls}");
+        assert!(notices.contains(&format!("  {client} ")), "{notices}");
+    }
+    assert!(stalls.contains("  2 of 2 pairs"), "{stalls}");
+    assert!(notices.contains("suspects the rail ") && notices.contains("health of "), "{notices}");
+    assert!(!notices.contains("  server "), "the dead notice nothing: {notices}");
+    assert!(lost.contains(" exchanges, ") && !lost.contains("\n  0 exchanges,"), "{lost}");
+    assert!(lost.contains("somebody is taken for ill at the end"), "{lost}");
+    // It may come back.
+    let args = ["--kill", "server", "--at", "2s", "--for", "1s"];
+    let [_, _, lost] = what_if(&world, &args);
+    assert!(lost.contains("everybody is well "), "{lost}");
+}
+
+#[test]
+fn what_if_a_rail_is_cut_says_that_suspicion_saves_what_health_would_lose() {
+    let dir = Dir::new("cut");
+    let world = dir.write("world.toml", WORLD.as_bytes());
+    let [_, notices, lost] = what_if(&world, &["--cut", "10.9.0.2@tcp", "--at", "2s"]);
+    // Within the 50 ms that a rail may be silent, and a few exchanges of 50 ms.
+    let first = notices.lines().find(|l| l.contains("suspects the rail")).unwrap();
+    let after = first.split_whitespace().nth(1).unwrap();
+    let ms: f64 = after.strip_suffix("ms").unwrap_or_else(|| panic!("{first}")).parse().unwrap();
+    assert!(ms < 500.0 && first.contains("10.9.0.2@tcp"), "{notices}");
+    assert!(lost.contains("\n  0 exchanges,"), "{lost}");
+    // By its number.
+    let [_, again, _] = what_if(&world, &["--cut", "server/1", "--at", "2s"]);
+    assert_eq!(again, notices);
+}
+
+#[test]
+fn what_if_the_fabric_stands_still_says_that_all_wait_and_nothing_is_lost() {
+    let dir = Dir::new("quiesce");
+    let world = dir.write("world.toml", WORLD.as_bytes());
+    let [stalls, _, lost] = what_if(&world, &["--quiesce", "2s", "--at", "2s"]);
+    assert!(stalls.contains("  2 of 2 pairs"), "{stalls}");
+    for row in stalls.lines().filter(|l| l.contains("client-")) {
+        let after = row.rsplit("→ ").next().unwrap();
+        let s: f64 = after.strip_suffix('s').unwrap_or_else(|| panic!("{row}")).parse().unwrap();
+        assert!((1.9..6.0).contains(&s), "{row}");
+    }
+    assert!(lost.contains("\n  0 exchanges,") && lost.contains("everybody is well"), "{lost}");
+}
+
+/// The exports of three nodes, in a directory of their own.
+fn exports(dir: &Dir) -> String {
+    for node in ["client", "router", "oss"] {
+        let from = format!("{}/../../fixtures/sites/three/{node}.yaml", env!("CARGO_MANIFEST_DIR"));
+        dir.write(&format!("{node}.yaml"), &fs::read(from).unwrap());
+    }
+    dir.0.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_site_is_imported_played_and_asked_what_if() {
+    let dir = Dir::new("import");
+    let site = exports(&dir);
+    dir.write("notes.txt", b"not an export");
+    let world = Dir::new("import-out").0.join("site.toml");
+    fs::create_dir_all(world.parent().unwrap()).unwrap();
+    let world = world.to_str().unwrap().to_owned();
+    let o = ulnet(&["sim", "import", &site, "--out", &world]);
+    assert_eq!(o.status.code(), Some(0), "{}", err(&o));
+    let said = err(&o);
+    assert!(said.contains("notes.txt: no .yaml file"), "{said}");
+    assert!(said.contains("route to o2ib by 10.77.1.9@tcp1: no node of the site"), "{said}");
+    assert_eq!(out(&ulnet(&["sim", "import", &site])), fs::read_to_string(&world).unwrap());
+    let o = ulnet(&["sim", "run", &world]);
+    assert_eq!(o.status.code(), Some(0), "{}{}", out(&o), err(&o));
+    assert!(out(&o).contains(" 0 failed"), "{}", out(&o));
+    let [stalls, notices, lost] = what_if(&world, &["--kill", "router"]);
+    assert!(stalls.contains("client ") && stalls.contains("→ oss "), "{stalls}");
+    assert!(notices.contains("  client "), "{notices}");
+    assert!(!lost.contains("\n  0 exchanges,"), "without its router it loses all: {lost}");
+    let _ = fs::remove_dir_all(PathBuf::from(world).parent().unwrap());
+}
+
+#[test]
+fn what_is_no_site_is_refused_with_the_file() {
+    let dir = Dir::new("bad-import");
+    let o = ulnet(&["sim", "import", dir.0.to_str().unwrap()]);
+    assert_eq!(o.status.code(), Some(2));
+    assert!(err(&o).contains("no exports: expected NODE.yaml"), "{}", err(&o));
+    let file = dir.write("a.yaml", b"net:\n- net type: tcp\n  local NI(s):\n  - nid: here\n");
+    let o = ulnet(&["sim", "import", dir.0.to_str().unwrap()]);
+    assert_eq!(o.status.code(), Some(2));
+    assert!(err(&o).contains(&format!("{file}:4:")), "{}", err(&o));
+    let o = ulnet(&["sim", "import", "/no/such/directory"]);
+    assert_eq!(o.status.code(), Some(2));
+    assert!(err(&o).contains("can't read /no/such/directory"), "{}", err(&o));
 }
 
 #[test]

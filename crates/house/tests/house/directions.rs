@@ -16,7 +16,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("lnet-config", &["lnet-types", "lnet-wire"]),
     ("lnet-selftest", &["lnet-config", "lnet-types", "lnet-wire"]),
     ("lnd-sock", &["lnet", "lnet-types", "lnet-wire"]),
-    ("lnet-scenario", &["lnet", "lnet-types", "lnet-wire"]),
+    ("lnet-scenario", &["lnet", "lnet-config", "lnet-types", "lnet-wire"]),
     ("lnet-sim", &["lnet", "lnet-scenario", "lnet-types", "lnet-wire"]),
     ("lnet-admin", &["lnet-config", "lnet-selftest", "lnet-types"]),
     ("lnet-rt", &["lnd-sock", "lnet", "lnet-types", "lnet-wire"]),
@@ -34,7 +34,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("lnetctl", &["lnet-admin", "lnet-config", "lnet-types"]),
-    ("lst", &["lnet-admin", "lnet-config", "lnet-selftest", "lnet-types", "lnetctl"]),
+    ("plots", &[]),
+    ("lst", &["lnet-admin", "lnet-config", "lnet-selftest", "lnet-types", "lnetctl", "plots"]),
     (
         "ulnet",
         &[
@@ -50,6 +51,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "lnetctl",
             "lnetd",
             "lst",
+            "plots",
         ],
     ),
 ];
@@ -67,6 +69,7 @@ const PURE: &[&str] = &[
     "lnd-sock",
     "lnet-scenario",
     "lnet-sim",
+    "plots",
 ];
 
 /// What a pure crate must not reach, by whatever way.

@@ -2,6 +2,7 @@
 
 use lnet_types::Net;
 
+use super::reading::Reading;
 use super::{content, cpts, interfaces, invalid_key, list, lnd_tunables, map, scalar, tunables};
 use crate::config::{ConfigError, NiBlock};
 use crate::legacy::{LegacyError, parse_ip2nets};
@@ -9,13 +10,13 @@ use crate::yaml::{Node, Pos, Value};
 use crate::{Choice, IpPattern, NetAdd, NetRule, NetRules};
 
 /// The rules of an `ip2nets` block.
-pub(super) fn net_rules(node: &Node) -> Result<NetRules, ConfigError> {
+pub(super) fn net_rules(node: &Node, how: &mut Reading) -> Result<NetRules, ConfigError> {
     let items = list(node, "a list of rules that begin with 'net-spec'")?;
-    let rules = items.iter().map(rule).collect::<Result<_, _>>()?;
+    let rules = items.iter().map(|item| rule(item, how)).collect::<Result<_, _>>()?;
     Ok(NetRules { rules, choice: Choice::FirstPerNet })
 }
 
-fn rule(item: &Node) -> Result<NetRule, ConfigError> {
+fn rule(item: &Node, how: &mut Reading) -> Result<NetRule, ConfigError> {
     let (mut net, mut ni, mut ranges) = (None, NiBlock::default(), Vec::new());
     for (key, node) in map(item, "a map that begins with 'net-spec'")? {
         match key.text.as_str() {
@@ -38,7 +39,7 @@ fn rule(item: &Node) -> Result<NetRule, ConfigError> {
                 }
             }
             "tunables" => tunables(&mut ni.tunables, node)?,
-            "lnd tunables" => lnd_tunables(&mut ni.lnd, node)?,
+            "lnd tunables" => lnd_tunables(&mut ni.lnd, node, how)?,
             "CPT" => ni.cpts = cpts(key, node)?,
             "seq_no" => {}
             _ => return Err(invalid_key(key)),

@@ -382,3 +382,25 @@ fn rules_by_address_stand_in_a_block_of_their_own_or_in_an_item_of_net() {
         assert!(refused(yaml).starts_with(text), "{}", refused(yaml));
     }
 }
+
+#[test]
+fn an_export_that_describes_a_node_keeps_nids_and_says_what_it_passes_over() {
+    let (config, passed) = Config::from_export(&stdout_of("export")).unwrap();
+    let [(_, Block::Net(net)), (_, Block::Settings(_))] = config.blocks.as_slice() else {
+        panic!("{config:?}");
+    };
+    let nids: Vec<String> = net.nis.iter().map(|ni| ni.nid.unwrap().to_string()).collect();
+    assert_eq!(nids, ["10.77.0.2@tcp", "10.77.1.2@tcp"]);
+    assert_eq!(net.nis[0].interfaces[0].name, "eth0");
+    // Its state is 273: Multi-Rail, discovered, up to date.
+    let [(_, PassedOver::FoundPeer(nid))] = passed.as_slice() else { panic!("{passed:?}") };
+    assert_eq!(nid.to_string(), "10.77.0.3@tcp");
+
+    // A driver that is not here, and a backup, whose peers are all configuration.
+    let text = stdout_of("o2ib-export-backup");
+    assert!(Config::from_yaml(&text).is_err());
+    let (config, passed) = Config::from_export(&text).unwrap();
+    let peers = config.blocks.iter().filter(|(_, b)| matches!(b, Block::Peer(_))).count();
+    assert_eq!((peers, passed.len()), (2, 7));
+    assert_eq!(passed[0].1, PassedOver::ForeignTunable("peercredits_hiw".to_owned()));
+}

@@ -1,5 +1,6 @@
 //! How messages end: each operation once, each delivery at most once, with the right bytes.
 
+use core::time::Duration;
 use std::collections::BTreeMap;
 
 use lnet::EventKind;
@@ -8,6 +9,7 @@ use lnet_types::Instant;
 
 use super::Bounds;
 use crate::directory::{HostId, Lookup};
+use crate::host::lnd_timeout;
 use crate::observe::{BufferId, Observer, Seen, View};
 
 /// Each free-floating descriptor gets exactly one SEND, exactly one last event, and that in time.
@@ -22,10 +24,12 @@ impl OneEnd {
         Self { bounds, alive: BTreeMap::new() }
     }
 
-    /// The time limit of an operation on a host.
-    fn limit(&self, view: &View<'_>, host: HostId) -> core::time::Duration {
-        let node = view.host(host).map(|h| h.node.tunables().transaction());
-        node.unwrap_or_default() * 2 + self.bounds.late_max
+    /// The time limit of an operation on a host. Where kernel clocks rule a driver has its own for
+    /// what it holds, and what waits for a credit waits for what a driver holds.
+    fn limit(&self, view: &View<'_>, host: HostId) -> Duration {
+        let Some(host) = view.host(host) else { return self.bounds.late_max };
+        let driver = lnd_timeout(&host.node).unwrap_or_default();
+        (host.node.tunables().transaction() + driver) * 2 + self.bounds.late_max
     }
 }
 

@@ -1,10 +1,10 @@
 //! Hosts come to life, die, and change their interfaces; their health is watched.
 
-use lnet::{Link, NiSpec, Node, NodeConfig, RouteView, Tunables};
+use lnet::{Doubt, Link, NiSpec, Node, NodeConfig, RouteView, Tunables};
 use lnet_scenario::{NodeId, RailRef};
 use lnet_types::{Instant, Nid, Prng};
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Sim;
 use crate::directory::{HostId, RailInfo, RailIx};
@@ -38,6 +38,7 @@ impl<F: Fabric> Sim<F> {
                 dirty: false,
                 health_seen: 0,
                 ailing: BTreeMap::new(),
+                doubts: BTreeMap::new(),
             };
             self.hosts.push(host);
             let nids: Vec<Nid> =
@@ -68,37 +69,50 @@ impl<F: Fabric> Sim<F> {
             let origin = RailRef { node: NodeId(id.0), rail: n };
             self.add_rail(id, *nid, rail.net, Some(origin));
         }
-        let scenario = self.scenario.clone();
-        let host = &mut self.hosts[id.0 as usize];
-        let local = host.clock.local(self.now);
-        if let Some(group) = scenario.world.group_of(NodeId(id.0)) {
-            for route in group.routes.iter() {
-                if let Err(e) = host.node.add_route(local, *route) {
-                    self.tally.complaints.push(format!(
-                        "{}: route to {} by {}: {e}",
-                        scenario.world.name(NodeId(id.0)),
-                        route.net,
-                        route.gateway
-                    ));
-                }
-            }
-            if group.router
-                && let Err(errno) = host.node.enable_routing(local, &mut host.mem)
-            {
-                let name = scenario.world.name(NodeId(id.0));
-                self.tally.complaints.push(format!("{name}: routing: {errno}"));
-            }
-        }
+        self.configure(id);
         self.programs.set_nids(id, nids.to_vec());
         self.programs.born(self.now, id, &mut self.hosts[id.0 as usize]);
         self.collect();
         self.touch(id);
     }
 
+    /// What the operator of a node sets besides its interfaces. What it refuses is complained about.
+    fn configure(&mut self, id: HostId) {
+        let scenario = self.scenario.clone();
+        let Some(group) = scenario.world.group_of(NodeId(id.0)) else { return };
+        let host = &mut self.hosts[id.0 as usize];
+        let local = host.clock.local(self.now);
+        let mut complaints = Vec::new();
+        for route in group.routes.iter() {
+            if let Err(e) = host.node.add_route(local, *route) {
+                complaints.push(format!("route to {} by {}: {e}", route.net, route.gateway));
+            }
+        }
+        for peer in group.peers.iter() {
+            let Some(primary) = peer.nids.first() else { continue };
+            if let Err(e) = host.node.peer_add(local, *primary, &peer.nids, peer.multi_rail, false)
+            {
+                complaints.push(format!("peer {primary}: {e}"));
+            }
+        }
+        for rule in group.rules.iter() {
+            if let Err(e) = host.node.udsp_add(local, rule.clone(), None) {
+                complaints.push(format!("rule '{rule}': {e}"));
+            }
+        }
+        if group.router
+            && let Err(errno) = host.node.enable_routing(local, &mut host.mem)
+        {
+            complaints.push(format!("routing: {errno}"));
+        }
+        let name = scenario.world.name(NodeId(id.0));
+        self.tally.complaints.extend(complaints.into_iter().map(|c| format!("{name}: {c}")));
+    }
+
     /// A host gets an interface.
     pub(super) fn add_rail(&mut self, id: HostId, nid: Nid, net: u16, origin: Option<RailRef>) {
         let n = id.0 as usize;
-        let tunables = self.scenario.world.nets[usize::from(net)].tunables;
+        let tunables = self.scenario.world.net_tunables(NodeId(id.0), net);
         let host = &mut self.hosts[n];
         let local = host.clock.local(self.now);
         let spec = NiSpec { nid, interface: None, tunables, lnd_timeout: lnd_timeout(&host.node) };
@@ -169,6 +183,7 @@ impl<F: Fabric> Sim<F> {
         (host.alive, host.paused, host.incarnation) = (true, false, life);
         (host.armed, host.health_seen) = (Instant::FAR_FUTURE, 0);
         host.ailing.clear();
+        host.doubts.clear();
         self.gateways.retain(|(h, _), _| *h != id);
         let own: Vec<Nid> = self.scenario.world.nodes[n].rails.iter().map(|r| r.nid).collect();
         self.equip(id, nids.unwrap_or(&own));
@@ -200,6 +215,25 @@ impl<F: Fabric> Sim<F> {
         changes.dedup();
         for (nid, from, to) in changes.into_iter().filter(|(_, from, to)| from != to) {
             self.see(&Seen::Health { host: id, nid, from, to });
+        }
+    }
+
+    /// Shows what has changed in what a node thinks of rails.
+    pub(super) fn watch_rails(&mut self, id: HostId) {
+        let host = &mut self.hosts[id.0 as usize];
+        let rails = host.node.suspicion().rails;
+        if rails.is_empty() && host.doubts.is_empty() {
+            return;
+        }
+        let now: BTreeMap<(Nid, Nid), Doubt> =
+            rails.into_iter().map(|r| ((r.local, r.peer), r.doubt)).collect();
+        let before = core::mem::replace(&mut host.doubts, now.clone());
+        let all: BTreeSet<(Nid, Nid)> = before.keys().chain(now.keys()).copied().collect();
+        for rail in all {
+            let doubt = now.get(&rail).copied().unwrap_or_default();
+            if doubt != before.get(&rail).copied().unwrap_or_default() {
+                self.see(&Seen::Doubt { host: id, local: rail.0, peer: rail.1, doubt });
+            }
         }
     }
 

@@ -2,25 +2,30 @@
 //!
 //! `run` plays one and says whether its bars hold; `bench.rs` measures how fast worlds are and how
 //! much memory they take; `replay.rs` does again what a real node did; `what_if.rs` plays a world
-//! healthy and with a fault, side by side; `swarm.rs` plays random worlds.
+//! healthy and with a fault, side by side; `swarm.rs` plays random worlds; `import.rs` makes a world of a
+//! real site.
 
 mod bench;
+mod import;
+mod page;
 mod replay;
 mod swarm;
 mod what_if;
 
+use std::cell::RefCell;
 use std::ffi::OsString;
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
 use lnet::Profile;
 use lnet_scenario::Scenario;
-use lnet_sim::{Detail, Played, Summary, play};
+use lnet_sim::{Course, Detail, Observer, Played, Recorder, Summary, Watch, play, play_before};
 use serde::Serialize;
 
 /// Plays worlds of LNet nodes in virtual time.
@@ -33,7 +38,8 @@ use serde::Serialize;
                   ulnet sim run scenarios/router-death.toml\n  \
                   ulnet sim run scenarios/dark.toml --seed 7 --profile kernel --json\n  \
                   lnetctl debug dump flight && ulnet sim replay flight\n  \
-                  ulnet sim what-if scenarios/router-death.toml --kill router-1"
+                  ulnet sim what-if scenarios/router-death.toml --kill router-1\n  \
+                  ulnet sim import exports/ --out site.toml && ulnet sim what-if site.toml --kill router1"
 )]
 struct Options {
     #[command(subcommand)]
@@ -46,6 +52,8 @@ enum Program {
     Run(Run),
     /// Do again what a real node did, from the file that `lnetctl debug dump` wrote.
     Replay(replay::Replay),
+    /// Make a world of a real site, from what 'lnetctl export' printed on its nodes.
+    Import(import::Import),
     /// Play a world healthy and with a fault: who stalls, who notices, what is lost.
     WhatIf(what_if::WhatIf),
     /// Measure how fast a world is played, and the memory that it takes.
@@ -67,6 +75,10 @@ struct Run {
     #[arg(long, value_parser = profile)]
     profile: Option<Profile>,
 
+    /// So many nodes in the table NAME, instead of its own count.
+    #[arg(long, value_name = "NAME=N", value_parser = sized)]
+    count: Vec<(String, u32)>,
+
     /// Print figures and moments as one JSON document.
     #[arg(long)]
     json: bool,
@@ -74,6 +86,11 @@ struct Run {
     /// Write every moment and every message to this file.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+
+    /// Write a page with charts to this file: health, traffic, stalls, what happened. It needs
+    /// nothing from outside.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
 }
 
 fn profile(name: &str) -> Result<Profile, String> {
@@ -81,6 +98,11 @@ fn profile(name: &str) -> Result<Profile, String> {
         let names: Vec<&str> = Profile::ALL.iter().map(|p| p.name()).collect();
         format!("expected one of {}", names.join(", "))
     })
+}
+
+fn sized(text: &str) -> Result<(String, u32), String> {
+    let parts = text.split_once('=').and_then(|(name, n)| Some((name.to_owned(), n.parse().ok()?)));
+    parts.ok_or_else(|| format!("'{text}': expected NAME=N, like client=10000"))
 }
 
 /// Runs the program with the given arguments, the first of which is its name.
@@ -95,7 +117,8 @@ pub(crate) fn main(args: Vec<OsString>) -> ExitCode {
     let outcome = match options.program {
         Program::Run(run) => run.run(),
         Program::Replay(replay) => replay.run(),
-        Program::WhatIf(what) => what.run().map(|()| true),
+        Program::Import(import) => import.run().map(|()| true),
+        Program::WhatIf(what) => what.run(),
         Program::Bench(bench) => bench.run().map(|()| true),
         Program::Swarm(swarm) => swarm.run(),
     };
@@ -124,20 +147,40 @@ struct Document<'a> {
 impl Run {
     fn run(&self) -> anyhow::Result<bool> {
         let scenario = Arc::new(self.load()?);
-        let played = play(scenario.clone(), self.seed, Detail::Moments);
+        let (recorder, course) = recorder(&scenario);
+        let others: Vec<Box<dyn Observer>> = match self.html {
+            Some(_) => vec![Box::new(recorder)],
+            None => Vec::new(),
+        };
+        let played = play_before(scenario.clone(), self.seed, Detail::Moments, others);
+        if let Some(path) = &self.html {
+            let mut facts = page::facts(&played.summary);
+            facts.extend(played.violation.iter().map(|v| ("VIOLATION".into(), v.to_string())));
+            facts.push(("replay".to_owned(), self.replay(&played)));
+            let html = page::Run {
+                title: &scenario.name,
+                facts: &facts,
+                report: scenario.description.trim(),
+                scenario: &scenario,
+                course: &course.borrow(),
+                healthy: None,
+                lines: &played.lines,
+            };
+            write(path, &html.page())?;
+        }
         if let Some(path) = &self.trace {
             // The same run again, with every message written down.
             let full = play(scenario, self.seed, Detail::Messages);
             let mut text = full.lines.join("\n");
             text.push('\n');
-            fs::write(path, text).with_context(|| format!("can't write {}", path.display()))?;
+            write(path, &text)?;
         }
         self.print(&played)?;
         Ok(played.holds())
     }
 
     fn load(&self) -> anyhow::Result<Scenario> {
-        let mut scenario = load(&self.file)?;
+        let mut scenario = load(&self.file, &self.count)?;
         if let Some(profile) = self.profile {
             scenario.set_profile(profile).with_context(|| {
                 format!("{} can't have profile {}", self.file.display(), profile.name())
@@ -149,7 +192,9 @@ impl Run {
     fn replay(&self, played: &Played) -> String {
         let profile = self.profile.map(|p| format!(" --profile {}", p.name())).unwrap_or_default();
         let seed = played.summary.seed;
-        format!("ulnet sim run {} --seed {seed}{profile}", self.file.display())
+        let counts: String =
+            self.count.iter().map(|(name, n)| format!(" --count {name}={n}")).collect();
+        format!("ulnet sim run {} --seed {seed}{profile}{counts}", self.file.display())
     }
 
     fn print(&self, played: &Played) -> anyhow::Result<()> {
@@ -187,9 +232,18 @@ fn print(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    fs::write(path, text).with_context(|| format!("can't write {}", path.display()))
+}
+
+/// Records how a whole run of a scenario goes.
+fn recorder(scenario: &Scenario) -> (Recorder, Rc<RefCell<Course>>) {
+    Recorder::new(scenario.duration - scenario.warm_up + Watch::of(scenario).grace)
+}
+
 /// Reads a scenario from a file.
-fn load(path: &Path) -> anyhow::Result<Scenario> {
+fn load(path: &Path, counts: &[(String, u32)]) -> anyhow::Result<Scenario> {
     let text =
         fs::read_to_string(path).with_context(|| format!("can't read {}", path.display()))?;
-    Ok(lnet_scenario::parse(&path.to_string_lossy(), &text)?)
+    Ok(lnet_scenario::parse_sized(&path.to_string_lossy(), &text, counts)?)
 }

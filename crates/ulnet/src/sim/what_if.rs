@@ -1,23 +1,28 @@
 //! `ulnet sim what-if`: plays a world twice, healthy and with one thing going wrong, and puts side by
-//! side what its users would notice: who stalls for how long, who notices when, what is lost.
+//! side what its users would notice: who stalls for how long, who notices when, what is lost. All
+//! checkers look on. `what_if/watch.rs` plays and looks; here are the question and the answer.
 
-use core::cell::RefCell;
+mod watch;
+
 use core::fmt::Write as _;
 use core::time::Duration;
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::Args;
-use lnet_scenario::{Scenario, World};
-use lnet_sim::{AttemptId, HostId, Messages, Observer, Seen, Sim, Summary, View};
+use lnet_scenario::{NodeId, Scenario, World, quoted, usual_work};
+use lnet_sim::Summary;
 use lnet_types::{Instant, Nid};
+
+use self::watch::{Side, Stall};
+use super::page;
 
 /// What goes wrong in which world.
 #[derive(Clone, Debug, Args)]
+#[command(after_help = "Exit status: 0, or 1 if a checker objects to what nodes do, or 2 for a \
+                        world or a fault that can't be.")]
 pub(super) struct WhatIf {
     /// The world: a scenario. Of its faults and bars nothing is played or asked.
     world: PathBuf,
@@ -29,9 +34,18 @@ pub(super) struct WhatIf {
     #[arg(long, value_name = "TIME", default_value = "10s")]
     at: String,
 
+    /// How long it lasts; otherwise to the end.
+    #[arg(long = "for", value_name = "TIME", conflicts_with = "quiesce")]
+    lasts: Option<String>,
+
     /// Another seed than the world's.
     #[arg(long)]
     seed: Option<u64>,
+
+    /// Write a page with charts of the world with the fault to this file, stalls beside those of
+    /// the healthy one. It needs nothing from outside.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
 }
 
 /// One thing that goes wrong.
@@ -53,26 +67,38 @@ struct Wrong {
 
 /// Rows of each list that are printed; of the others only how many they are.
 const ROWS_MAX: usize = 40;
-/// Above so many pairs each client has one server, not all.
-const PAIRS_MAX: usize = 1000;
-/// A slower exchange than in the healthy run is a stall if it is slower by so much.
-const STALL_MIN: Duration = Duration::from_millis(10);
 
 impl WhatIf {
-    /// Plays both and prints.
+    /// Plays both and prints; whether no checker objected.
     ///
     /// # Errors
     /// The world is none, or the fault can't be in it.
-    pub(super) fn run(&self) -> anyhow::Result<()> {
-        let healthy = self.scenario(false)?;
-        let faulty = self.scenario(true)?;
+    pub(super) fn run(&self) -> anyhow::Result<bool> {
+        let (healthy, faulty) = (Arc::new(self.scenario(false)?), Arc::new(self.scenario(true)?));
         let begins = faulty.faults.first().map_or(Duration::ZERO, |f| f.at);
         let begins = Instant::ZERO + begins;
-        let (well, before) = watch(Arc::new(healthy), self.seed, begins);
-        let faulty = Arc::new(faulty);
-        let (ill, after) = watch(faulty.clone(), self.seed, begins);
-        super::print(&self.report(&faulty.world, (&well, &before), (&ill, &after)));
-        Ok(())
+        // The two have nothing to do with each other.
+        let (well, ill) = std::thread::scope(|s| {
+            let well = s.spawn(|| watch::play(healthy.clone(), self.seed, begins));
+            let ill = watch::play(faulty.clone(), self.seed, begins);
+            // It ends as this thread would: by a panic that is a defect of the simulator.
+            (well.join().unwrap_or_else(|e| std::panic::resume_unwind(e)), ill)
+        });
+        let report = self.report(&faulty.world, &well, &ill);
+        if let Some(path) = &self.html {
+            let html = page::Run {
+                title: &format!("{}: what if {}", faulty.name, self.fault_line()),
+                facts: &[],
+                report: &report,
+                scenario: &faulty,
+                course: &ill.course,
+                healthy: Some(&well.course),
+                lines: &ill.lines,
+            };
+            super::write(path, &html.page())?;
+        }
+        super::print(&report);
+        Ok(well.violation.is_none() && ill.violation.is_none())
     }
 
     /// The world with work to do, and with the fault.
@@ -83,7 +109,7 @@ impl WhatIf {
         // As it stands first, so that what is wrong with the file itself has its line.
         let plain = lnet_scenario::parse(&file, &text)?;
         if plain.workload.is_empty() {
-            text.push_str(&default_work(&plain.world));
+            text.push_str(&usual_work(&plain.world));
         }
         let what = self.fault();
         if faulty {
@@ -106,60 +132,100 @@ impl WhatIf {
             (_, _, Some(time)) => ("quiesce", "for", time),
             (None, None, None) => return String::new(),
         };
-        format!("\n[[fault]]\nkind = \"{kind}\"\nat = {:?}\n{key} = {value:?}\n", self.at)
+        let (at, value) = (quoted(&self.at), quoted(value));
+        let lasts = self.lasts.as_deref().map(|time| format!("for = {}\n", quoted(time)));
+        let lasts = lasts.unwrap_or_default();
+        format!("\n[[fault]]\nkind = \"{kind}\"\nat = {at}\n{key} = {value}\n{lasts}")
     }
 
-    fn report(
-        &self,
-        world: &World,
-        well: (&Summary, &Watched),
-        ill: (&Summary, &Watched),
-    ) -> String {
+    fn fault_line(&self) -> String {
+        self.fault().replace("\n[[fault]]\n", "").trim_end().replace('\n', ", ")
+    }
+
+    fn report(&self, world: &World, well: &Side, ill: &Side) -> String {
         let mut text = String::new();
-        // Writing to a string does not fail.
-        let _ = writeln!(
-            text,
-            "what if      {}",
-            self.fault().replace("\n[[fault]]\n", "").trim_end().replace('\n', ", ")
-        );
-        let _ = writeln!(
-            text,
-            "\nWHO STALLS   (longest exchange from then on; healthy → with the fault)"
-        );
-        let stalls = stalls(well.1, ill.1);
-        for ((from, to), before, after, failed) in stalls.iter().take(ROWS_MAX) {
-            let name = world.name(lnet_scenario::NodeId(from.0));
-            let to = owner(world, *to);
-            let failed = if *failed > 0 { format!(", {failed} failed") } else { String::new() };
-            let _ = writeln!(text, "  {name:<16} → {to:<16} {before:>12.1?} → {after:.1?}{failed}");
+        // Writing to a string does not fail, here and below.
+        let _ = writeln!(text, "what if      {}", self.fault_line());
+        stalls(&mut text, world, well, ill);
+        notices(&mut text, world, ill);
+        lost(&mut text, &ill.summary);
+        figures(&mut text, &well.summary, &ill.summary);
+        for (name, side) in [("healthy", well), ("with the fault", ill)] {
+            if let Some(violation) = &side.violation {
+                let _ = writeln!(text, "VIOLATION    {name}: {violation}");
+            }
         }
-        rest(&mut text, stalls.len(), "nobody");
-        let _ = writeln!(text, "\nWHO NOTICES  (after which time)");
-        for (host, (after, what)) in ill.1.noticed.iter().take(ROWS_MAX) {
-            let name = world.name(lnet_scenario::NodeId(host.0));
-            let _ = writeln!(text, "  {name:<16} {after:>12.1?}  {what}");
+        for complaint in &ill.summary.complaints {
+            let _ = writeln!(text, "note         {complaint}");
         }
-        rest(&mut text, ill.1.noticed.len(), "nobody's health or routes");
-        let _ = writeln!(text, "\nFIGURES      {:>14} {:>14}", "healthy", "with the fault");
-        let ms = |ns: u64| format!("{:.1} ms", ns as f64 / 1e6);
-        let drops = |s: &Summary| s.drops.iter().map(|(_, n)| n).sum::<u64>().to_string();
-        type Figure<'a> = (&'a str, &'a dyn Fn(&Summary) -> String);
-        let rows: [Figure<'_>; 9] = [
-            ("exchanges well", &|s| s.completed.to_string()),
-            ("  failed (lost)", &|s| s.errors.to_string()),
-            ("stall p50", &|s| ms(s.stall_p50)),
-            ("stall p99", &|s| ms(s.stall_p99)),
-            ("stall max", &|s| ms(s.stall_max)),
-            ("longest gap", &|s| ms(s.gap_max)),
-            ("sent again", &|s| s.resends.to_string()),
-            ("dropped", &drops),
-            ("twice", &|s| s.duplicates.to_string()),
-        ];
-        for (name, of) in rows {
-            let _ = writeln!(text, "  {name:<16}{:>9} {:>14}", of(well.0), of(ill.0));
-        }
-        let _ = writeln!(text, "replayed by  the same command with --seed {}", ill.0.seed);
+        let _ = writeln!(text, "replayed by  the same command with --seed {}", ill.summary.seed);
         text
+    }
+}
+
+/// Who waits longer than in the healthy run, or loses something.
+fn stalls(text: &mut String, world: &World, well: &Side, ill: &Side) {
+    let _ =
+        writeln!(text, "\nWHO STALLS   (longest exchange from then on; healthy → with the fault)");
+    let stalls = watch::stalls(well, ill);
+    for Stall { from, to, before, after, failed } in stalls.iter().take(ROWS_MAX) {
+        let name = world.name(NodeId(from.0));
+        let to = owner(world, *to);
+        let failed = if *failed > 0 { format!(", {failed} failed") } else { String::new() };
+        let _ = writeln!(text, "  {name:<16} → {to:<16} {before:>12.1?} → {after:.1?}{failed}");
+    }
+    rest(text, stalls.len(), "nobody");
+    let _ = writeln!(text, "  {} of {} pairs", stalls.len(), ill.watched.flows.len());
+}
+
+/// Who notices what first, and when.
+fn notices(text: &mut String, world: &World, ill: &Side) {
+    let _ = writeln!(text, "\nWHO NOTICES  (after which time)");
+    let mut all: Vec<_> = ill.watched.noticed.iter().collect();
+    all.sort_by_key(|((host, kind), (after, _))| (*after, *host, *kind));
+    for ((host, _), (after, what)) in all.iter().take(ROWS_MAX) {
+        let name = world.name(NodeId(host.0));
+        let _ = writeln!(text, "  {name:<16} {after:>12.1?}  {what}");
+    }
+    rest(text, all.len(), "nobody's suspicion, health or routes");
+}
+
+/// What is lost, and when all is well again.
+fn lost(text: &mut String, ill: &Summary) {
+    let _ = writeln!(text, "\nWHAT IS LOST");
+    let drops: Vec<String> = ill.drops.iter().map(|(why, n)| format!("{n} {why}")).collect();
+    let drops = if drops.is_empty() { String::new() } else { format!(" ({})", drops.join(", ")) };
+    let dropped = ill.drops.iter().map(|(_, n)| n).sum::<u64>();
+    let (errors, retries) = (ill.errors, ill.retries);
+    let _ = writeln!(text, "  {errors} exchanges, and {retries} were asked for again");
+    let _ = writeln!(text, "  {dropped} messages dropped by nodes{drops}");
+    let _ = match ill.recovery {
+        Some(ns) if ill.faults.iter().any(|f| f.ended) => {
+            writeln!(text, "  everybody is well {:.1?} after its end", Duration::from_nanos(ns))
+        }
+        Some(_) => writeln!(text, "  nobody is taken for ill at the end"),
+        None => writeln!(text, "  somebody is taken for ill at the end"),
+    };
+}
+
+fn figures(text: &mut String, well: &Summary, ill: &Summary) {
+    let _ = writeln!(text, "\nFIGURES      {:>14} {:>14}", "healthy", "with the fault");
+    let ms = |ns: u64| format!("{:.1} ms", ns as f64 / 1e6);
+    let drops = |s: &Summary| s.drops.iter().map(|(_, n)| n).sum::<u64>().to_string();
+    type Figure<'a> = (&'a str, &'a dyn Fn(&Summary) -> String);
+    let rows: [Figure<'_>; 9] = [
+        ("exchanges well", &|s| s.completed.to_string()),
+        ("  failed (lost)", &|s| s.errors.to_string()),
+        ("stall p50", &|s| ms(s.stall_p50)),
+        ("stall p99", &|s| ms(s.stall_p99)),
+        ("stall max", &|s| ms(s.stall_max)),
+        ("longest gap", &|s| ms(s.gap_max)),
+        ("sent again", &|s| s.resends.to_string()),
+        ("dropped", &drops),
+        ("twice", &|s| s.duplicates.to_string()),
+    ];
+    for (name, of) in rows {
+        let _ = writeln!(text, "  {name:<16}{:>9} {:>14}", of(well), of(ill));
     }
 }
 
@@ -171,120 +237,6 @@ fn rest(text: &mut String, count: usize, nobody: &str) {
     };
 }
 
-/// Requests and answers between clients and servers, as servers are called where Lustre runs.
-fn default_work(world: &World) -> String {
-    let works: Vec<_> = world.groups.iter().filter(|g| !g.router).collect();
-    let serves = |name: &str| {
-        let name = name.to_ascii_lowercase();
-        ["server", "mgs", "mds", "oss"].iter().any(|word| name.contains(word))
-    };
-    let (mut servers, mut clients): (Vec<_>, Vec<_>) = works.iter().partition(|g| serves(&g.name));
-    if servers.is_empty() {
-        servers = works.iter().take(1).collect();
-        clients = works.iter().skip(1).collect();
-    }
-    if clients.is_empty() {
-        clients.clone_from(&servers);
-    }
-    let list = |groups: &[&&lnet_scenario::Group]| {
-        let names: Vec<String> = groups.iter().map(|g| format!("{:?}", g.name)).collect();
-        names.join(", ")
-    };
-    let count =
-        |groups: &[&&lnet_scenario::Group]| groups.iter().map(|g| g.count as usize).sum::<usize>();
-    let pairs = count(&servers).saturating_mul(count(&clients));
-    let pairing = if pairs > PAIRS_MAX { "spread" } else { "all" };
-    format!(
-        "\n[[workload]]\nkind = \"request\"\nfrom = [{}]\nto = [{}]\npairing = \"{pairing}\"\n\
-         every = \"100ms\"\nsize = \"4KiB\"\nreply = \"4KiB\"\ntimeout = \"30s\"\n",
-        list(&clients),
-        list(&servers)
-    )
-}
-
 fn owner(world: &World, nid: Nid) -> String {
     world.rail_of(nid).map_or_else(|| nid.to_string(), |at| world.name(at.node))
-}
-
-/// From whom, to whom.
-type Flow = (HostId, Nid);
-
-/// What was seen from the moment of the fault on.
-#[derive(Debug, Default)]
-struct Watched {
-    /// Longest exchange, and how many failed.
-    flows: BTreeMap<Flow, (Duration, u64)>,
-    /// After which time a node first noticed what.
-    noticed: BTreeMap<HostId, (Duration, String)>,
-    under_way: BTreeMap<AttemptId, Nid>,
-}
-
-/// Fills a [`Watched`].
-struct Watcher {
-    seen: Rc<RefCell<Watched>>,
-    from: Instant,
-}
-
-impl Observer for Watcher {
-    fn name(&self) -> &'static str {
-        "what-if"
-    }
-
-    fn see(&mut self, seen: &Seen<'_>, view: &View<'_>) -> Result<(), String> {
-        let mut to_note = self.seen.borrow_mut();
-        let since = view.now.saturating_since(self.from);
-        let mut notice = |host: HostId, what: String| {
-            if view.now >= self.from {
-                to_note.noticed.entry(host).or_insert((since, what));
-            }
-        };
-        match *seen {
-            Seen::Begun { attempt, to, .. } => {
-                to_note.under_way.insert(attempt, to);
-            }
-            Seen::Ended { host, attempt, took, well, .. } => {
-                let Some(to) = to_note.under_way.remove(&attempt) else { return Ok(()) };
-                if view.now >= self.from {
-                    let flow = to_note.flows.entry((host, to)).or_default();
-                    flow.0 = flow.0.max(took);
-                    flow.1 += u64::from(!well);
-                }
-            }
-            Seen::Health { host, nid, from, to } if to < from => {
-                notice(host, format!("health of {nid} {from} → {to}"));
-            }
-            Seen::Route { host, gateway, up: false } => {
-                notice(host, format!("route by {gateway} is down"));
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-}
-
-/// Plays a scenario, and what was seen from `from` on.
-fn watch(scenario: Arc<Scenario>, seed: Option<u64>, from: Instant) -> (Summary, Watched) {
-    let seen = Rc::new(RefCell::new(Watched::default()));
-    let mut sim = Sim::new(scenario.clone(), seed, Messages::new());
-    sim.observe(Box::new(Watcher { seen: seen.clone(), from }));
-    // Nobody judges here: the only observer allows everything.
-    let _ = sim.run();
-    let summary = Summary::new(&scenario, sim.seed(), sim.tally(), 0);
-    let watched = core::mem::take(&mut *seen.borrow_mut());
-    (summary, watched)
-}
-
-/// Flows that are slower than healthy ones or have lost something, the worst first.
-fn stalls(well: &Watched, ill: &Watched) -> Vec<(Flow, Duration, Duration, u64)> {
-    let mut all: Vec<_> = ill
-        .flows
-        .iter()
-        .filter_map(|(flow, (after, failed))| {
-            let (before, failed_before) = well.flows.get(flow).copied().unwrap_or_default();
-            let failed = failed.saturating_sub(failed_before);
-            (*after > before + STALL_MIN || failed > 0).then_some((*flow, before, *after, failed))
-        })
-        .collect();
-    all.sort_by_key(|(flow, _, after, failed)| (core::cmp::Reverse((*failed, *after)), *flow));
-    all
 }
