@@ -17,7 +17,7 @@ pub mod targets;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 
-use targets::{control, node, pcap, sock, types, wire};
+use targets::{control, node, pcap, recording, sock, types, wire};
 
 /// A decoder under test.
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +46,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "scenario", run: control::scenario },
     Target { name: "legacy", run: control::legacy },
     Target { name: "node", run: node::node },
+    Target { name: "recording", run: recording::recording },
     Target { name: "conn", run: sock::conn },
 ];
 

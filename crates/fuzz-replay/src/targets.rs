@@ -3,6 +3,7 @@
 pub mod control;
 pub mod node;
 pub mod pcap;
+pub mod recording;
 pub mod sock;
 pub mod types;
 pub mod wire;

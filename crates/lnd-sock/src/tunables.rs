@@ -1,9 +1,13 @@
 //! Settings of the driver: names, units and defaults in one place (K-1), and the limits that bound
 //! what peers can cost us.
 
+use core::net::IpAddr;
 use core::time::Duration;
 
+use lnet_wire::sock::Version;
+
 use crate::proto::admit::AcceptFrom;
+use crate::proto::hello::first_version;
 
 /// Whom the acceptor lets in (wire.md 2.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,6 +51,9 @@ pub struct SockConfig {
     pub nagle: bool,
     /// Whether frames to version 2 peers carry a checksum. Received ones are always checked.
     pub checksum: bool,
+    /// The version that connections begin with, where nothing is known of the peer (the kernel's
+    /// `protocol`); if `None`, the newest that the peer's address calls for (wire.md 3.1).
+    pub first_version: Option<Version>,
     /// Send buffer of sockets, bytes; the system's choice if `None`.
     pub send_buffer: Option<u32>,
     /// Receive buffer of sockets, bytes; the system's choice if `None`.
@@ -74,6 +81,7 @@ impl Default for SockConfig {
             tcp_keepalive: Some((Duration::from_secs(30), Duration::from_secs(5), 5)),
             nagle: false,
             checksum: false,
+            first_version: None,
             send_buffer: None,
             recv_buffer: None,
             legacy_close_status: false,
@@ -86,6 +94,11 @@ impl SockConfig {
     /// The default with both ports set to `port`.
     pub fn on_port(port: u16) -> Self {
         Self { port, bulk_port: port, ..Self::default() }
+    }
+
+    /// The version that a connection to `addr` begins with, where nothing is known of the peer.
+    pub(crate) fn first_version(&self, addr: &IpAddr) -> Version {
+        self.first_version.unwrap_or_else(|| first_version(addr))
     }
 
     /// Whether source ports are evidence of privilege on this net (DEC-32).

@@ -37,7 +37,17 @@ const KINDS: &[(&str, (End, Read))] = &[
     ("loss", (End::May, |t, w| Ok(FaultKind::Loss { links: links(t, w)?, share: share(t)? }))),
     (
         "corrupt",
-        (End::May, |t, w| Ok(FaultKind::Corrupt { links: links(t, w)?, share: share(t)? })),
+        (End::May, |t, w| {
+            let links = links(t, w)?;
+            let unnoticed = t.take("unnoticed").map(|v| v.share()).transpose()?;
+            let share = match unnoticed {
+                Some(_) => t.take("share").map(|v| v.share()).transpose()?,
+                None => Some(share(t)?),
+            };
+            let (share, unnoticed) =
+                (share.unwrap_or(Share::NONE), unnoticed.unwrap_or(Share::NONE));
+            Ok(FaultKind::Corrupt { links, share, unnoticed })
+        }),
     ),
     (
         "duplicate",

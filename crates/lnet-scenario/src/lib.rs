@@ -16,6 +16,7 @@
 mod bars;
 mod error;
 mod fault;
+mod fidelity;
 mod model;
 mod own;
 mod place;
@@ -27,6 +28,7 @@ mod workload;
 mod world;
 
 pub use error::ScenarioError;
+pub use fidelity::{ByteSettings, Fidelity};
 pub use model::{
     Bars, Direction, Exchange, Fault, FaultKind, Group, Links, NetSpec, NodeId, NodeSpec, Pace,
     Pairing, PeerSpec, Rail, RailRef, Scenario, SocketBars, Transport, Workload, World,
@@ -103,6 +105,7 @@ pub fn parse_sized(
     let mut workload = workload::read(&mut top, &world, duration)?;
     let mut faults = fault::read(&mut top, &world, duration)?;
     let bars = bars::read(&mut top)?;
+    let (fidelity, bytes) = fidelity::read(&mut top)?;
     top.finish()?;
     // Of a year at most, as everything else: nothing overflows.
     for w in &mut workload {
@@ -111,16 +114,22 @@ pub fn parse_sized(
     for f in &mut faults {
         (f.at, f.until) = (f.at + warm_up, f.until.map(|t| t + warm_up));
     }
-    Ok(Scenario {
+    let scenario = Scenario {
         name,
         description: description.to_owned(),
         seed,
         warm_up,
         duration: warm_up + duration,
         profile,
+        fidelity,
+        bytes,
         world,
         workload,
         faults,
         bars,
-    })
+    };
+    match scenario.against(fidelity) {
+        Some((_, why)) => Err(top.wrong(&format!("can't be played: {why}"))),
+        None => Ok(scenario),
+    }
 }

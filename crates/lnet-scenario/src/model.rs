@@ -9,6 +9,7 @@ use std::sync::Arc;
 use lnet::{NetTunables, Profile, RouteSpec, Rule, TunableError, Tunables};
 use lnet_types::{Net, Nid};
 
+use crate::fidelity::{ByteSettings, Fidelity};
 use crate::place::Place;
 use crate::units::Share;
 
@@ -28,6 +29,10 @@ pub struct Scenario {
     pub duration: Duration,
     /// Profile of nodes that name none.
     pub profile: Profile,
+    /// How closely it is played.
+    pub fidelity: Fidelity,
+    /// Settings of drivers, where they are real.
+    pub bytes: ByteSettings,
     /// Networks and nodes.
     pub world: World,
     /// What nodes do.
@@ -369,6 +374,9 @@ pub enum FaultKind {
         links: Links,
         /// How many.
         share: Share,
+        /// Of how many the transport does not notice it, so that the bytes reach the driver. These
+        /// are besides `share`.
+        unnoticed: Share,
     },
     /// Packets arrive twice.
     Duplicate {

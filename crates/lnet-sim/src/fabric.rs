@@ -1,10 +1,10 @@
 //! The border between worlds and what carries their messages. A [`Fabric`] is all drivers of all
 //! hosts with everything between them: `message/` models what a driver would do with each message;
-//! another one may run real protocol machines over simulated streams. Worlds, faults, workloads and
+//! `bytes/` runs the real driver over simulated streams. Worlds, faults, workloads and
 //! checkers see no difference.
 
 use lnet::{NI_STOPPED, Transmit, Verdict};
-use lnet_types::{Fault, Instant, MsgId, NiId, Nid, Prng, RxId};
+use lnet_types::{Fault, Instant, MsgId, NiId, Prng, ProcessId, RxId};
 
 use crate::directory::{Directory, HostId, RailIx};
 use crate::host::Host;
@@ -96,9 +96,14 @@ pub trait Fabric: Sized {
         cx: &mut Cx<'_, Self::Event>,
         host: HostId,
         ni: NiId,
-        to: Nid,
+        to: ProcessId,
         msg: MsgId,
     ) -> bool;
+
+    /// What comes in as `msg` is not wanted any more: its payload is thrown away, and there is no
+    /// [`lnet::Node::rx_done`]. Nothing to do where payload is in place in the moment in which its
+    /// header is judged.
+    fn abandon(&mut self, _cx: &mut Cx<'_, Self::Event>, _host: HostId, _rx: RxId, _msg: MsgId) {}
 
     /// A message that was deferred is decided.
     fn resume(

@@ -7,7 +7,7 @@
 //!      programs.rs ◄──┤──► hosts (host.rs): Node, memory, clock ──► observe.rs: Seen, View
 //!                     │                                                │
 //!                     ╰──► Fabric (fabric.rs) ◄── links.rs             ├─ trace.rs, check.rs, course.rs
-//!                           message/  or another fidelity              ╰─ tally.rs ─► summary.rs
+//!                           message/  bytes/                           ╰─ tally.rs ─► summary.rs
 //! ```
 //!
 //! The same scenario and the same seed give the same run, to the last message: there are no threads,
@@ -16,7 +16,7 @@
 //!
 //! # To build on it
 //!
-//! - *Another fidelity*: implement [`Fabric`]. Worlds, faults, workloads and checkers stay. Ask
+//! - *Another fidelity*: implement [`Fabric`]; there are two. Worlds, faults, workloads and checkers stay. Ask
 //!   [`Links::way`] whenever something is to move.
 //! - *A checker, recorder or report*: implement [`Observer`]. It is shown [`Seen`] in order, with the
 //!   [`View`] of the world at that moment (every host's node can be asked anything), and
@@ -24,6 +24,7 @@
 //! - *Another world*: make a [`lnet_scenario::Scenario`], from a text or in code.
 //! - *What if*: add faults to a scenario and [`play()`] it; the [`Summary`] says who noticed when.
 
+mod bytes;
 mod check;
 mod course;
 mod directory;
@@ -41,7 +42,9 @@ mod summary;
 mod swarm;
 mod tally;
 mod trace;
+mod travel;
 
+pub use bytes::{ByteEvent, Bytes};
 pub use check::{Bounds, all_checkers};
 pub use course::{Course, Ends, RailCourse, Recorder, SLOTS, Standing};
 pub use directory::{Directory, HostId, RailInfo, RailIx};

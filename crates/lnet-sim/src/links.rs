@@ -18,6 +18,8 @@ pub enum Effect {
     Loss(Share),
     /// Packets are damaged.
     Corrupt(Share),
+    /// Packets are damaged and the transport does not notice.
+    Unnoticed(Share),
     /// Packets come twice.
     Duplicate(Share),
     /// Packets are late by so much.
@@ -41,6 +43,8 @@ pub struct Way {
     pub loss: Share,
     /// Packets damaged.
     pub corrupt: Share,
+    /// Packets damaged where the transport does not notice.
+    pub unnoticed: Share,
     /// Packets doubled.
     pub duplicate: Share,
     /// Packets late, and by how much.
@@ -182,6 +186,7 @@ impl Links {
             refused: false,
             loss: net.loss,
             corrupt: Share::NONE,
+            unnoticed: Share::NONE,
             duplicate: Share::NONE,
             reorder: (Share::NONE, Duration::ZERO),
             drop_told: Share::NONE,
@@ -222,6 +227,7 @@ impl Way {
             Effect::Refuse => self.refused = true,
             Effect::Loss(s) => self.loss = self.loss.max(s),
             Effect::Corrupt(s) => self.corrupt = self.corrupt.max(s),
+            Effect::Unnoticed(s) => self.unnoticed = self.unnoticed.max(s),
             Effect::Duplicate(s) => self.duplicate = self.duplicate.max(s),
             Effect::Reorder(s, by) => self.reorder = self.reorder.max((s, by)),
             Effect::Drop(s, true) => self.drop_told = self.drop_told.max(s),

@@ -58,6 +58,11 @@ impl Mem {
         Self { real_buffers, ..Self::default() }
     }
 
+    /// Whether messages come byte by byte, and so several at a time.
+    pub(crate) const fn moves_bytes(&self) -> bool {
+        self.real_buffers
+    }
+
     fn insert(&mut self, region: Region) -> RegionId {
         match self.free.pop() {
             Some(at) => {
@@ -92,8 +97,13 @@ impl Mem {
 
     /// The first `len` bytes of a region, if they are real.
     pub(crate) fn look(&self, id: RegionId, len: u32) -> Option<&[u8]> {
+        self.look_at(id, 0, len)
+    }
+
+    /// `len` bytes of a region from `offset` on, if they are real.
+    pub(crate) fn look_at(&self, id: RegionId, offset: u64, len: u32) -> Option<&[u8]> {
         match self.regions.get(id.0 as usize) {
-            Some(Some(Region::Bytes(b))) => b.get(..len as usize),
+            Some(Some(Region::Bytes(b))) => b.get(offset as usize..)?.get(..len as usize),
             _ => None,
         }
     }

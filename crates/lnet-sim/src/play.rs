@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use lnet_scenario::Scenario;
+use lnet_scenario::{Fidelity, Scenario};
 
+use crate::bytes::Bytes;
 use crate::check::{Bounds, all_checkers};
+use crate::fabric::Fabric;
 use crate::message::Messages;
 use crate::observe::{Observer, Violation};
 use crate::sim::Sim;
@@ -29,7 +31,7 @@ impl Played {
     }
 }
 
-/// Plays a scenario at message level under all checkers.
+/// Plays a scenario under all checkers, at its fidelity.
 pub fn play(scenario: Arc<Scenario>, seed: Option<u64>, detail: Detail) -> Played {
     play_before(scenario, seed, detail, Vec::new())
 }
@@ -39,16 +41,40 @@ pub fn play_before(
     scenario: Arc<Scenario>,
     seed: Option<u64>,
     detail: Detail,
-    others: Vec<Box<dyn Observer>>,
+    mut others: Vec<Box<dyn Observer>>,
 ) -> Played {
-    let mut sim = Sim::new(scenario.clone(), seed, Messages::new());
+    others.extend(all_checkers(&Bounds::for_scenario(&scenario)));
+    play_under(scenario, seed, detail, others)
+}
+
+/// Plays a scenario, at its fidelity, while these look on.
+pub(crate) fn play_under(
+    scenario: Arc<Scenario>,
+    seed: Option<u64>,
+    detail: Detail,
+    judges: Vec<Box<dyn Observer>>,
+) -> Played {
+    match scenario.fidelity {
+        Fidelity::Messages => play_over(Messages::new(), scenario, seed, detail, judges),
+        Fidelity::Bytes => {
+            let fabric = Bytes::new(scenario.bytes);
+            play_over(fabric, scenario, seed, detail, judges)
+        }
+    }
+}
+
+fn play_over<F: Fabric>(
+    fabric: F,
+    scenario: Arc<Scenario>,
+    seed: Option<u64>,
+    detail: Detail,
+    judges: Vec<Box<dyn Observer>>,
+) -> Played {
+    let mut sim = Sim::new(scenario.clone(), seed, fabric);
     let (tracer, trace) = Tracer::new(detail);
     sim.observe(Box::new(tracer));
-    for observer in others {
-        sim.observe(observer);
-    }
-    for checker in all_checkers(&Bounds::for_scenario(&scenario)) {
-        sim.observe(checker);
+    for judge in judges {
+        sim.observe(judge);
     }
     let violation = sim.run().err();
     let trace = trace.take();

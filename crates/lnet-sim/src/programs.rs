@@ -121,6 +121,8 @@ struct Desk {
 struct Service {
     /// Whether bytes are looked at.
     real: bool,
+    /// The longest message that clients send it.
+    largest: u32,
 }
 
 /// One exchange under way.
@@ -250,6 +252,9 @@ impl Programs {
         }
         if event.unlinked {
             self.unpost(host, at, event.user);
+            if matches!(buffer.role, Role::Sink | Role::Requests) {
+                self.take_in(now, host, at, buffer.role);
+            }
         }
     }
 

@@ -465,15 +465,18 @@ impl<F: Fabric> Sim<F> {
                 false
             }
             Output::Recall { ni, to, msg } => {
-                if self.with_fabric(|fabric, cx| fabric.recall(cx, id, ni, to.nid, msg)) {
+                if self.with_fabric(|fabric, cx| fabric.recall(cx, id, ni, to, msg)) {
                     let host = &mut self.hosts[n];
                     let local = host.clock.local(self.now);
                     host.node.tx_recalled(local, msg);
                 }
                 false
             }
-            // Here payload is in place in the moment in which its header is judged.
-            Output::Abandon { .. } => false,
+            Output::Abandon { ni, .. } if Some(ni) == lo => false,
+            Output::Abandon { rx, msg, .. } => {
+                self.with_fabric(|fabric, cx| fabric.abandon(cx, id, rx, msg));
+                false
+            }
             Output::Release(region) => {
                 self.hosts[n].mem.remove(region);
                 false

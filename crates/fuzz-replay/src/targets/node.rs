@@ -10,6 +10,7 @@ use lnet_types::{
 use lnet_wire::{Hdr, HdrForm};
 
 use core::time::Duration;
+use std::collections::BTreeSet;
 
 /// Reads the script, a byte or a few at a time; past the end everything is 0.
 struct Script<'a>(&'a [u8]);
@@ -78,17 +79,20 @@ pub fn node(input: &[u8]) {
     let ni = node.add_ni(now, spec(own)).expect("a fresh node takes an interface");
     let buf = || IoVec::from_slice(&[Span { region: RegionId(0), len: 512, offset: 0 }]);
     let mut lender = Lender { next: 0, out: 0 };
-    let (mut receiving, mut driver, mut rx) = (Vec::new(), Vec::new(), 0);
+    let (mut receiving, mut driver, mut deferred) = (Vec::new(), Vec::new(), BTreeSet::new());
     while !script.is_over() {
         now += Duration::from_millis(u64::from(script.byte()) * 20);
         match script.byte() % 21 {
             0..=3 => {
                 if let Some(hdr) = script.header(own) {
-                    rx += 1;
                     let from = script.nid();
-                    let rx = Rx { ni, from, from_pid: Pid::LUSTRE, id: RxId(rx) };
-                    if let Verdict::Deliver { msg, .. } = node.rx_header(now, rx, &hdr) {
-                        receiving.push(msg);
+                    // A connection's, which is used again when it has nothing in hand.
+                    let Some(id) = (1..).map(RxId).find(|id| !deferred.contains(id)) else { break };
+                    let rx = Rx { ni, from, from_pid: Pid::LUSTRE, id };
+                    match node.rx_header(now, rx, &hdr) {
+                        Verdict::Deliver { msg, .. } => receiving.push(msg),
+                        Verdict::Defer => drop(deferred.insert(id)),
+                        Verdict::Drop(_) | Verdict::Close(_) => {}
                     }
                 }
             }
@@ -134,7 +138,11 @@ pub fn node(input: &[u8]) {
                 let me = MatchEntry::bits(u64::from(script.byte()));
                 let _ = node.attach(now, portal, me, md);
             }
-            9 => node.rx_gone(now, ni, RxId(u64::from(script.byte()))),
+            9 => {
+                let id = RxId(u64::from(script.byte()));
+                deferred.remove(&id);
+                node.rx_gone(now, ni, id);
+            }
             10 => {
                 let _ = node.set_lazy(now, u32::from(script.byte() % 66), script.byte() & 1 == 0);
             }
@@ -200,8 +208,12 @@ pub fn node(input: &[u8]) {
         while let Some(out) = node.poll_output() {
             match out {
                 Output::Send(t) => driver.push(t.msg),
-                Output::Resume { verdict: Verdict::Deliver { msg, .. }, .. } => receiving.push(msg),
-                Output::Resume { .. } => {}
+                Output::Resume { rx, verdict, .. } => {
+                    deferred.remove(&rx);
+                    if let Verdict::Deliver { msg, .. } = verdict {
+                        receiving.push(msg);
+                    }
+                }
                 Output::Abandon { msg, .. } => receiving.retain(|m| *m != msg),
                 Output::Release(_) => lender.out -= 1,
                 Output::Recall { msg, .. } => {

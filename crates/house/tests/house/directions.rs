@@ -17,7 +17,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("lnet-selftest", &["lnet-config", "lnet-types", "lnet-wire"]),
     ("lnd-sock", &["lnet", "lnet-types", "lnet-wire"]),
     ("lnet-scenario", &["lnet", "lnet-config", "lnet-types", "lnet-wire"]),
-    ("lnet-sim", &["lnet", "lnet-scenario", "lnet-types", "lnet-wire"]),
+    ("lnet-sim", &["lnd-sock", "lnet", "lnet-scenario", "lnet-types", "lnet-wire"]),
     ("lnet-admin", &["lnet-config", "lnet-selftest", "lnet-types"]),
     ("lnet-rt", &["lnd-sock", "lnet", "lnet-types", "lnet-wire"]),
     (
@@ -150,19 +150,21 @@ fn pure_crates_reach_no_socket_clock_or_thread() {
     let mut wrong = Vec::new();
     for name in PURE {
         let Some(package) = members.get(name) else { continue };
-        let optional: BTreeSet<&str> = array(&package["dependencies"])
-            .iter()
-            .filter(|d| d["optional"] == true)
-            .filter_map(|d| d["name"].as_str())
-            .collect();
+        let optional = optional_dependencies(package);
         if *name != "lnd-sock" {
             assert!(optional.is_empty(), "{name} has optional dependencies: {optional:?}");
+        }
+        // What another crate has switched on for itself is not what this one uses.
+        let sock = members.get("lnd-sock").map(|p| optional_dependencies(p)).unwrap_or_default();
+        for d in array(&package["dependencies"]).iter().filter(|d| d["name"] == "lnd-sock") {
+            let io = array(&d["features"]).iter().any(|f| f == "io");
+            assert!(d["uses_default_features"] == false && !io, "{name} uses lnd-sock's sockets");
         }
         let mut seen = BTreeSet::from([*name]);
         let mut next = vec![(*name, vec![*name])];
         while let Some((at, way)) = next.pop() {
             for to in graph.get(at).into_iter().flatten() {
-                if (at == *name && optional.contains(to)) || !seen.insert(to) {
+                if (at == "lnd-sock" && sock.contains(to)) || !seen.insert(to) {
                     continue;
                 }
                 let way: Vec<&str> = way.iter().copied().chain([*to]).collect();
@@ -174,6 +176,14 @@ fn pure_crates_reach_no_socket_clock_or_thread() {
         }
     }
     assert!(wrong.is_empty(), "pure crates that are not: {wrong:?}");
+}
+
+fn optional_dependencies(package: &Value) -> BTreeSet<&str> {
+    array(&package["dependencies"])
+        .iter()
+        .filter(|d| d["optional"] == true)
+        .filter_map(|d| d["name"].as_str())
+        .collect()
 }
 
 /// Package name → names of what its code (not its tests or build scripts) uses.

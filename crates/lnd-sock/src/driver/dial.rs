@@ -12,7 +12,7 @@ use super::conn::{Conn, Dialed, Phase};
 use crate::error::{UNSENT, WAITED, Why, connect_fault};
 use crate::peer::{Attempt, ConnKey, PeerKey};
 use crate::proto::conn::{Cut, Inbox, Outbox, can_name, opening};
-use crate::proto::hello::{Own, first_version};
+use crate::proto::hello::Own;
 use crate::proto::kinds::{Counts, Kind};
 use crate::streams::{Origin, Stop, Streams};
 use crate::upper::Upper;
@@ -116,7 +116,7 @@ impl<S: Streams> SockDriver<S> {
             return Err(Errno::ENETUNREACH);
         }
         let learned = peer.session.map(|(version, _)| version).or(peer.taught);
-        let mut version = learned.unwrap_or_else(|| first_version(&peer.addr));
+        let mut version = learned.unwrap_or_else(|| self.config.first_version(&peer.addr));
         if learned.is_none() && !can_name(version, &[ni.nid, peer.id.nid]) {
             version = lnet_wire::sock::Version::V4;
         }

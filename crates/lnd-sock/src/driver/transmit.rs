@@ -13,7 +13,6 @@ use super::conn::Conn;
 use crate::error::{CUT, LARGE_NID, NO_ROOM, NOT_CONNECTABLE, TOO_SOON, Why};
 use crate::peer::{ConnKey, Peer, PeerKey, Waiting};
 use crate::proto::conn::can_name;
-use crate::proto::hello::first_version;
 use crate::proto::kinds::Load;
 use crate::proto::txq::{Piece, Pieces};
 use crate::streams::{Stop, Streams};
@@ -39,7 +38,7 @@ impl<S: Streams> SockDriver<S> {
         let Some(peer) = self.peers.get_mut(key) else { return Err(NOT_CONNECTABLE) };
         peer.wanted = now;
         let version = peer.session.map_or_else(
-            || peer.taught.unwrap_or_else(|| first_version(&peer.addr)),
+            || peer.taught.unwrap_or_else(|| self.config.first_version(&peer.addr)),
             |(version, _)| version,
         );
         let load = Load::of(version, transmit.payload.len(), self.config.min_bulk);

@@ -54,7 +54,6 @@ pub(crate) struct Wire {
     rx: Pipe,
     bell: UnixStream,
     deferred: Vec<(RxId, Vec<u8>)>,
-    next: u64,
 }
 
 impl Wire {
@@ -102,8 +101,9 @@ impl Driver for Wire {
         loop {
             let Some((hdr, bytes)) = self.rx.lock().unwrap().pop_front() else { return };
             let Some(&ni) = self.ni.get().filter(|_| !self.stopped) else { continue };
-            self.next += 1;
-            let id = RxId(self.next);
+            // A connection's, which is used again when it has nothing in hand.
+            let taken = |id: &RxId| self.deferred.iter().any(|(rx, _)| rx == id);
+            let id = (0..).map(RxId).find(|id| !taken(id)).unwrap();
             let rx = Rx { ni, from: self.peer, from_pid: Pid::LUSTRE, id };
             let verdict = node.rx_header(now, rx, &hdr);
             self.deliver(now, id, bytes, verdict, node, mem);
@@ -201,7 +201,6 @@ pub(crate) fn stacks() -> [(Stack, Arc<Weather>); 2] {
                     rx,
                     bell,
                     deferred: Vec::new(),
-                    next: 0,
                 }))
             })
             .unwrap();

@@ -20,10 +20,14 @@ impl Messages {
         parcel: Parcel,
     ) {
         if made == 0 {
-            if !self.way(cx, pair, dir).blocked {
-                self.deliver(cx, pair, dir, parcel);
+            if self.way(cx, pair, dir).blocked {
+                return;
             }
-            return;
+            let d = &mut self.pairs[pair as usize].dirs[dir];
+            if d.deferred.is_some() {
+                return d.held.push_back(parcel);
+            }
+            return self.deliver(cx, pair, dir, parcel);
         }
         if cx.links.is_disturbed()
             || self.host_at(cx, pair, 1 - dir).is_none()
@@ -53,13 +57,20 @@ impl Messages {
         self.deliver(cx, pair, dir, parcel);
     }
 
+    /// How the receiver's driver calls what comes over this connection. As the driver of sockets does,
+    /// it names the connection, which carries one message at a time; the next message has the same
+    /// name.
+    fn name(&self, pair: u32, dir: usize) -> RxId {
+        let made = self.pairs[pair as usize].open[1 - dir];
+        RxId(u64::from(made) << 33 | u64::from(pair) << 1 | dir as u64)
+    }
+
     /// Shows the header to the node and does as it says.
     fn deliver(&mut self, cx: &mut Cx<'_, MessageEvent>, pair: u32, dir: usize, parcel: Parcel) {
         let Some(id) = self.host_at(cx, pair, 1 - dir) else { return };
         let ends = self.pairs[pair as usize].ends;
         let from = cx.directory.rail(ends[dir]).nid;
-        self.next_rx += 1;
-        let rx = RxId(self.next_rx);
+        let rx = self.name(pair, dir);
         let now = cx.now;
         let host = cx.host(id);
         if host.starved {

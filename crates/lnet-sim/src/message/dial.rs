@@ -5,8 +5,9 @@ use core::time::Duration;
 
 use lnet_types::{Errno, Fault, HealthStatus, Instant};
 
-use super::{MessageEvent, Messages, What, draw};
+use super::{MessageEvent, Messages, What};
 use crate::fabric::Cx;
+use crate::travel::draw;
 
 const RECONNECT_MIN: Duration = Duration::from_secs(1);
 const RECONNECT_MAX: Duration = Duration::from_secs(60);

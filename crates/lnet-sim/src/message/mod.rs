@@ -22,12 +22,13 @@ mod pair;
 use core::time::Duration;
 
 use lnet::{Transmit, Verdict};
-use lnet_scenario::{Share, Transport};
-use lnet_types::{Errno, Fault, HealthStatus, Instant, MsgId, NiId, Nid, Prng, RxId};
+use lnet_scenario::Transport;
+use lnet_types::{Errno, Fault, HealthStatus, Instant, MsgId, NiId, ProcessId, RxId};
 
 use crate::directory::{HostId, Lookup, RailIx};
 use crate::fabric::{Cx, Fabric, GONE, Happening};
 use crate::links::Way;
+use crate::travel::{Cables, chance};
 use pair::{Pair, Parcel};
 
 /// Bytes that a connection takes before the receiver has read any: the buffers of both ends.
@@ -91,13 +92,6 @@ enum What {
     Proof { pair: u32, end: u8 },
 }
 
-/// Load of an interface: until when it is busy.
-#[derive(Clone, Copy, Debug, Default)]
-struct Busy {
-    out: Instant,
-    inward: Instant,
-}
-
 /// The message-level fabric.
 #[derive(Debug, Default)]
 pub struct Messages {
@@ -105,21 +99,9 @@ pub struct Messages {
     by_ends: Lookup<(u32, u32), u32>,
     /// Pairs of each rail, oldest first.
     by_rail: Vec<Vec<u32>>,
-    busy: Vec<Busy>,
+    cables: Cables,
     deferred: Lookup<(u32, u64), (u32, u8)>,
-    next_rx: u64,
     in_hand: usize,
-}
-
-fn chance(rng: &mut Prng, share: Share) -> bool {
-    share.0 != 0 && rng.below(u64::from(Share::ALL.0)) < u64::from(share.0)
-}
-
-fn draw(rng: &mut Prng, most: Duration) -> Duration {
-    match u64::try_from(most.as_nanos()).unwrap_or(u64::MAX) {
-        0 => Duration::ZERO,
-        most => Duration::from_nanos(rng.below(most.saturating_add(1))),
-    }
 }
 
 impl Messages {
@@ -164,35 +146,6 @@ impl Messages {
         self.host_at(cx, pair, end).is_some_and(|h| cx.hosts[h.0 as usize].paused)
     }
 
-    /// When `len` more bytes are with the receiver, both interfaces being as busy as they are.
-    fn pass(
-        &mut self,
-        now: Instant,
-        rng: &mut Prng,
-        ends: [RailIx; 2],
-        len: u64,
-        way: &Way,
-    ) -> Instant {
-        let mut at = now;
-        if let Some(bandwidth) = way.bandwidth {
-            let most = ends[0].max(ends[1]).0 as usize + 1;
-            if self.busy.len() < most {
-                self.busy.resize(most, Busy::default());
-            }
-            let takes = Duration::from_nanos(len.saturating_mul(1_000_000_000) / bandwidth.max(1));
-            let out = &mut self.busy[ends[0].0 as usize].out;
-            at = at.max(*out) + takes;
-            *out = at;
-            at += way.latency;
-            let inward = &mut self.busy[ends[1].0 as usize].inward;
-            at = at.max(*inward + takes);
-            *inward = at;
-        } else {
-            at += way.latency;
-        }
-        at + draw(rng, way.jitter)
-    }
-
     /// Gives a message to the transport. It is out of the driver's hands.
     fn write(&mut self, cx: &mut Cx<'_, MessageEvent>, pair: u32, dir: usize, parcel: Parcel) {
         let way = self.way(cx, pair, dir);
@@ -233,7 +186,7 @@ impl Messages {
         let ends = [ends[dir], ends[1 - dir]];
         let copies = 1 + u8::from(chance(cx.rng, way.duplicate));
         for _ in 0..copies {
-            let mut at = self.pass(cx.now, cx.rng, ends, parcel.wire_len(), way);
+            let mut at = self.cables.pass(cx.now, cx.rng, ends, parcel.wire_len(), way);
             if chance(cx.rng, way.reorder.0) {
                 at += way.reorder.1;
             }
@@ -254,7 +207,7 @@ impl Messages {
     ) {
         let ends = self.pairs[pair as usize].ends;
         let ends = [ends[dir], ends[1 - dir]];
-        let mut at = self.pass(cx.now, cx.rng, ends, parcel.wire_len(), way);
+        let mut at = self.cables.pass(cx.now, cx.rng, ends, parcel.wire_len(), way);
         let mut rto = RTO;
         let lost = way.loss.max(way.corrupt);
         while rto < parcel.limit && chance(cx.rng, lost) {
@@ -503,11 +456,11 @@ impl Fabric for Messages {
         cx: &mut Cx<'_, MessageEvent>,
         host: HostId,
         ni: NiId,
-        to: Nid,
+        to: ProcessId,
         msg: MsgId,
     ) -> bool {
         let Some(from) = cx.hosts[host.0 as usize].rail_of(ni) else { return false };
-        let Some(to) = cx.directory.find(to) else { return false };
+        let Some(to) = cx.directory.find(to.nid) else { return false };
         let (pair, dir) = self.pair(from, to);
         let queue = &mut self.pairs[pair as usize].dirs[dir].queue;
         let Some(at) = queue.iter().position(|p| p.msg == msg) else { return false };

@@ -38,8 +38,10 @@ impl Programs {
             let all: Arc<[RailRef]> = targets(world, w).into();
             if w.exchange != Exchange::Ping {
                 for t in all.iter() {
-                    desks[t.node.0 as usize].serves.get_or_insert_with(Service::default).real |=
-                        w.verify;
+                    let serves = &mut desks[t.node.0 as usize].serves;
+                    let service = serves.get_or_insert_with(Service::default);
+                    service.real |= w.verify;
+                    service.largest = service.largest.max(w.size);
                 }
             }
             for (k, node) in w.from.nodes().into_iter().enumerate() {

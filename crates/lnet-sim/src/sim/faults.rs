@@ -30,7 +30,10 @@ impl<F: Fabric> Sim<F> {
             }
             FaultKind::Reset(links) => self.reset(links),
             FaultKind::Loss { links, share } => self.rule(index, links, Effect::Loss(*share)),
-            FaultKind::Corrupt { links, share } => self.rule(index, links, Effect::Corrupt(*share)),
+            FaultKind::Corrupt { links, share, unnoticed } => {
+                self.rule(index, links, Effect::Corrupt(*share));
+                self.rule(index, links, Effect::Unnoticed(*unnoticed));
+            }
             FaultKind::Duplicate { links, share } => {
                 self.rule(index, links, Effect::Duplicate(*share));
             }

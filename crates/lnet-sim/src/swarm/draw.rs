@@ -11,14 +11,26 @@ const PEACE: u64 = 4;
 /// for each recovery ping, and these are up to 5 s apart; see also `model.rs`, `SETTLED`.
 const CALM: u64 = 130;
 
+/// One round in so many is played byte by byte, which takes several times as long.
+const BYTES_ONE_IN: u64 = 8;
+
+/// Drawn apart, so that the other rounds are what they are.
+fn at_byte_level(seed: u64) -> bool {
+    Prng::new(seed ^ 0xB17E_5EED).one_in(BYTES_ONE_IN)
+}
+
 /// The text of the scenario of this seed.
 pub(super) fn text(seed: u64) -> String {
     let mut rng = Prng::new(seed);
-    let mut drawn = Drawing { text: String::new(), places: Vec::new(), nodes: Vec::new() };
+    let bytes = at_byte_level(seed);
+    let mut drawn = Drawing { text: String::new(), places: Vec::new(), nodes: Vec::new(), bytes };
     let rage = PEACE + 2 + rng.below(24);
     let profile = ["default", "default", "kernel", "pre-2.13", "off"][rng.below(5) as usize];
     drawn.line(&format!("name = \"swarm-{seed}\"\nseed = {seed}\nduration = \"{}s\"", rage + CALM));
     drawn.line(&format!("profile = \"{profile}\""));
+    if bytes {
+        drawn.line("fidelity = \"bytes\"");
+    }
     tunables(&mut drawn, &mut rng, profile);
     if rng.one_in(3) {
         routed(&mut drawn, &mut rng);
@@ -42,6 +54,8 @@ struct Drawing {
     places: Vec<String>,
     /// Nodes: name, and whether programs run there.
     nodes: Vec<(String, bool)>,
+    /// It is played byte by byte.
+    bytes: bool,
 }
 
 impl Drawing {
@@ -123,7 +137,7 @@ fn net(drawn: &mut Drawing, rng: &mut Prng, name: &str) {
         put("peer_credits", &(1 + rng.below(4)).to_string());
         put("credits", &(8 + rng.below(8)).to_string());
     }
-    if rng.one_in(6) {
+    if rng.one_in(6) && !drawn.bytes {
         put("transport", "\"datagram\"");
     }
     drawn.line(&text);

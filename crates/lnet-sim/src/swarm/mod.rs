@@ -18,11 +18,8 @@ use lnet_scenario::{Scenario, ScenarioError, parse};
 use lnet_types::Prng;
 
 use crate::check::{Bounds, all_checkers};
-use crate::message::Messages;
-use crate::play::Played;
-use crate::sim::Sim;
-use crate::summary::Summary;
-use crate::trace::{Detail, Tracer};
+use crate::play::{Played, play_under};
+use crate::trace::Detail;
 
 pub use model::Model;
 
@@ -48,21 +45,13 @@ impl Round {
         Ok(Self { seed, text, scenario })
     }
 
-    /// Plays it at message level, under all checkers and the model.
+    /// Plays it at its fidelity, under all checkers and the model.
     pub fn play(&self, detail: Detail) -> Played {
-        let mut sim = Sim::new(self.scenario.clone(), None, Messages::new());
-        let (tracer, trace) = Tracer::new(detail);
-        sim.observe(Box::new(tracer));
         // Every round ends in peace, and there was time.
         let bounds = Bounds { must_be_well: true, ..Bounds::for_scenario(&self.scenario) };
-        for checker in all_checkers(&bounds) {
-            sim.observe(checker);
-        }
-        sim.observe(Box::new(Model::new(&self.scenario)));
-        let violation = sim.run().err();
-        let trace = trace.take();
-        let summary = Summary::new(&self.scenario, sim.seed(), sim.tally(), trace.hash());
-        Played { summary, lines: trace.lines, violation }
+        let mut judges = all_checkers(&bounds);
+        judges.push(Box::new(Model::new(&self.scenario)));
+        play_under(self.scenario.clone(), None, detail, judges)
     }
 }
 

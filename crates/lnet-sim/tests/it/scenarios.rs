@@ -66,4 +66,6 @@ scenarios! {
     a_herd_that_reconnects_is_served: "thundering-herd";
     what_is_late_behind_a_slow_router_does_not_stay_there: "slow-behind-router";
     an_answer_longer_than_the_first_buffer_is_asked_for_again: "many-interfaces";
+    damage_that_tcp_does_not_notice_is_found_by_checksums: "damaged";
+    connections_that_stand_half_open_are_found_out: "half-open";
 }

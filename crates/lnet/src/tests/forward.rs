@@ -2,6 +2,7 @@
 //! lost when routers come and go.
 
 use core::time::Duration;
+use std::collections::BTreeSet;
 
 use lnet_types::{Errno, Fault, HealthStatus, Nid, Pid, RxId};
 use lnet_wire::{Handle, Hdr, Kind};
@@ -34,7 +35,8 @@ fn world(profile: Profile, routers: &[[&str; 2]]) -> World {
 /// A router on its own, whose neighbours the test plays.
 struct Bench {
     w: World,
-    next: u64,
+    /// Names of messages that the driver has in hand, by the peer that they came from.
+    in_hand: BTreeSet<RxId>,
 }
 
 impl Bench {
@@ -47,7 +49,7 @@ impl Bench {
         let h = &mut w.hosts[r];
         h.node.enable_routing(w.now, &mut h.mem).unwrap();
         w.decide = Box::new(|_| Fate::Hold);
-        Self { w, next: 0 }
+        Self { w, in_hand: BTreeSet::new() }
     }
 
     fn hdr(dst: &str, len: u32) -> Hdr {
@@ -70,9 +72,14 @@ impl Bench {
 
     /// A header from `from`; the name under which the driver has it, and the verdict.
     fn arrives(&mut self, from: &str, hdr: &Hdr) -> (RxId, Verdict) {
-        self.next += 1;
-        let id = RxId(self.next);
-        (id, self.arrives_as(id, from, hdr))
+        // The name of a connection that has none: as the driver does it, the same as soon as it can.
+        let line = u64::from(nid(from).addr()) << 16;
+        let id = (line..).map(RxId).find(|id| !self.in_hand.contains(id)).unwrap();
+        let verdict = self.arrives_as(id, from, hdr);
+        if matches!(verdict, Verdict::Defer) {
+            self.in_hand.insert(id);
+        }
+        (id, verdict)
     }
 
     /// The same, under a name that the test chooses.
@@ -112,7 +119,10 @@ impl Bench {
         let mut out = Vec::new();
         while let Some(o) = self.w.hosts[0].node.poll_output() {
             match o {
-                crate::Output::Resume { rx, verdict, .. } => out.push((rx, verdict)),
+                crate::Output::Resume { rx, verdict, .. } => {
+                    self.in_hand.remove(&rx);
+                    out.push((rx, verdict));
+                }
                 crate::Output::Send(t) => self.w.held.push_back((0, t)),
                 crate::Output::Abandon { .. } => {}
                 crate::Output::Release(region) => self.w.hosts[0].released.push(region),

@@ -440,7 +440,7 @@ fn any_calls_in_any_order_leave_a_node_that_works() {
         }
         let mut receiving = Vec::new();
         let mut ids = Vec::new();
-        for i in 0..2000u64 {
+        for _ in 0..2000 {
             w.now += Duration::from_millis(rng.below(50));
             let now = w.now;
             let node = &mut w.hosts[a].node;
@@ -448,10 +448,12 @@ fn any_calls_in_any_order_leave_a_node_that_works() {
                 0..=4 => {
                     let hdr = any_header(&mut rng, own);
                     let from = nid(HOSTS[1][rng.below(2) as usize]);
-                    let rx = Rx { ni, from, from_pid: Pid::LUSTRE, id: RxId(i) };
+                    // A connection's, which is used again when it has nothing in hand.
+                    let id = (0..).map(RxId).find(|id| !ids.contains(id)).unwrap();
+                    let rx = Rx { ni, from, from_pid: Pid::LUSTRE, id };
                     match node.rx_header(now, rx, &hdr) {
                         crate::Verdict::Deliver { msg, .. } => receiving.push(msg),
-                        crate::Verdict::Defer => ids.push(RxId(i)),
+                        crate::Verdict::Defer => ids.push(id),
                         crate::Verdict::Drop(_) | crate::Verdict::Close(_) => {}
                     }
                 }

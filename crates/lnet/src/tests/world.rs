@@ -100,8 +100,13 @@ pub(crate) struct World {
     flying: Vec<InFlight>,
     pub(crate) held: VecDeque<(usize, Transmit)>,
     parked: BTreeMap<(usize, RxId), (Nid, Transmit, Vec<u8>)>,
+    /// Who has sent to which interface, in order of the first message.
+    lines: Vec<(Nid, Nid)>,
     seq: u64,
 }
+
+/// Connections of one line: a name of a message is its connection's.
+const CONNECTIONS: u64 = 1 << 16;
 
 pub(crate) fn nid(s: &str) -> Nid {
     s.parse().unwrap()
@@ -121,6 +126,7 @@ impl World {
             flying: Vec::new(),
             held: VecDeque::new(),
             parked: BTreeMap::new(),
+            lines: Vec::new(),
             seq: 0,
         }
     }
@@ -366,7 +372,7 @@ impl World {
         }
         let Some(to) = to else { return };
         let ni = *self.hosts[to].nids.iter().find(|(_, n)| **n == dst).unwrap().0;
-        let id = RxId(f.seq);
+        let id = self.connection(to, f.from_nid, dst);
         let rx = Rx { ni, from: f.from_nid, from_pid: Pid::LUSTRE, id };
         let verdict = self.hosts[to].node.rx_header(now, rx, &f.t.hdr);
         if matches!(verdict, Verdict::Defer) {
@@ -374,6 +380,18 @@ impl World {
         } else {
             self.place(to, verdict, &f.bytes);
         }
+    }
+
+    /// The name of a message that has come in: as with the driver of sockets, that of the
+    /// connection, which has one message in hand at a time and then the next under the same name.
+    /// There are as many connections as it takes for none to wait behind another.
+    fn connection(&mut self, to: usize, from: Nid, dst: Nid) -> RxId {
+        let line = self.lines.iter().position(|l| *l == (from, dst)).unwrap_or_else(|| {
+            self.lines.push((from, dst));
+            self.lines.len() - 1
+        });
+        let mut all = (0..CONNECTIONS).map(|n| RxId(line as u64 * CONNECTIONS + n));
+        all.find(|id| !self.parked.contains_key(&(to, *id))).unwrap()
     }
 
     fn place(&mut self, to: usize, verdict: Verdict, bytes: &[u8]) {

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
 use lnet::Profile;
-use lnet_scenario::Scenario;
+use lnet_scenario::{Fidelity, Scenario};
 use lnet_sim::{Course, Detail, Observer, Played, Recorder, Summary, Watch, play, play_before};
 use serde::Serialize;
 
@@ -79,6 +79,11 @@ struct Run {
     #[arg(long, value_name = "NAME=N", value_parser = sized)]
     count: Vec<(String, u32)>,
 
+    /// How closely it is played, whatever the scenario says: message by message, or byte by byte with
+    /// the real driver of sockets over simulated streams.
+    #[arg(long, value_parser = fidelity, value_name = "LEVEL")]
+    fidelity: Option<Fidelity>,
+
     /// Print figures and moments as one JSON document.
     #[arg(long)]
     json: bool,
@@ -103,6 +108,11 @@ fn profile(name: &str) -> Result<Profile, String> {
 fn sized(text: &str) -> Result<(String, u32), String> {
     let parts = text.split_once('=').and_then(|(name, n)| Some((name.to_owned(), n.parse().ok()?)));
     parts.ok_or_else(|| format!("'{text}': expected NAME=N, like client=10000"))
+}
+
+fn fidelity(name: &str) -> Result<Fidelity, String> {
+    let found = Fidelity::ALL.iter().find(|(word, _)| *word == name);
+    found.map(|(_, f)| *f).ok_or_else(|| "expected messages or bytes".to_owned())
 }
 
 /// Runs the program with the given arguments, the first of which is its name.
@@ -186,15 +196,23 @@ impl Run {
                 format!("{} can't have profile {}", self.file.display(), profile.name())
             })?;
         }
+        if let Some(fidelity) = self.fidelity {
+            scenario.set_fidelity(fidelity).map_err(|why| {
+                let (file, name) = (self.file.display(), fidelity.name());
+                anyhow::anyhow!("{file} can't be played at fidelity {name}: {why}")
+            })?;
+        }
         Ok(scenario)
     }
 
     fn replay(&self, played: &Played) -> String {
         let profile = self.profile.map(|p| format!(" --profile {}", p.name())).unwrap_or_default();
+        let fidelity =
+            self.fidelity.map(|f| format!(" --fidelity {}", f.name())).unwrap_or_default();
         let seed = played.summary.seed;
         let counts: String =
             self.count.iter().map(|(name, n)| format!(" --count {name}={n}")).collect();
-        format!("ulnet sim run {} --seed {seed}{profile}{counts}", self.file.display())
+        format!("ulnet sim run {} --seed {seed}{profile}{fidelity}{counts}", self.file.display())
     }
 
     fn print(&self, played: &Played) -> anyhow::Result<()> {
