@@ -2,6 +2,7 @@
 
 use core::fmt::Write as _;
 use core::time::Duration;
+use std::sync::OnceLock;
 
 use lnet::{
     MatchEntry, MdSpec, NetTunables, NiSpec, Node, NodeConfig, Profile, Recording, RecordingError,
@@ -24,13 +25,18 @@ fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// A recording of a node that has done a little of what nodes do.
+/// A recording of a node that has done a little of what nodes do; always the same.
 fn good() -> Vec<u8> {
+    static GOOD: OnceLock<Vec<u8>> = OnceLock::new();
+    GOOD.get_or_init(record).clone()
+}
+
+fn record() -> Vec<u8> {
     let mut now = Instant::from_secs(1);
     let tunables = Tunables::new(Profile::Default);
     let mut node = Node::new(NodeConfig { seed: 1, interface_cookie: 7, tunables }, now);
     node.record(8);
-    let nid = |n| Nid::new(Net::TCP, 0x0a4d_0000 + n);
+    let nid = |n: u32| Nid::new(Net::TCP, 0x0a4d_0000 + n);
     let tunables = NetTunables::SOCK;
     let spec = NiSpec { nid: nid(2), interface: None, tunables, lnd_timeout: None };
     let added = node.add_ni(now, spec);

@@ -14,7 +14,7 @@
 //!
 //! Packets are lost, doubled, late and overtaken without damage to the stream; those that are
 //! `corrupt` are noticed by TCP and lost. Only corruption that is `unnoticed` (cards that compute
-//! checksums themselves do that) reaches the driver: wire.md 3.10 says what it sees of it.
+//! checksums themselves do that) reaches the driver: wire.md 3.9 says what it sees of it.
 
 mod rig;
 mod segment;

@@ -22,7 +22,7 @@ struct Pair {
 impl Pair {
     fn new(seed: u64, cut: Cut) -> Self {
         let mut a = End::connect(A.parse().unwrap(), B.parse().unwrap(), 1000, cut);
-        a.wish(Wishes { even_retries: seed % 2 == 0, keepalive: None });
+        a.wish(Wishes { even_retries: seed.is_multiple_of(2), keepalive: None });
         let (now, rng) = (Instant::from_secs(1), Prng::new(seed));
         let flying = Vec::new();
         Self { now, rng, a, b: None, flying, sent: 0, lost: 0, doubled: 0, late: 0, cut }

@@ -89,7 +89,7 @@ impl Programs {
         }
         let attempt = event.hdr_data;
         let looked_at = event.match_bits & LOOKED_AT != 0;
-        let came = at.mem.look_at(buffer.region, u64::from(event.offset), event.mlength);
+        let came = at.mem.look_at(buffer.region, event.offset, event.mlength);
         let intact = match came {
             Some(bytes) if looked_at => Some(bytes == pattern(attempt, event.mlength)),
             _ => None,

@@ -1,0 +1,8 @@
+//! libFuzzer on `recording`; the code is in `crates/fuzz-replay`.
+#![no_main]
+
+use fuzz_replay::Target;
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| {
+    (Target::named("recording").expect("a row of the table").run)(input)
+});
