@@ -22,6 +22,7 @@
 //! networks behind other networks.
 
 mod api;
+mod blame;
 mod driver;
 mod fault;
 mod flap;
@@ -56,6 +57,7 @@ pub use api::{
     AttachError, Get, MatchEntry, MdOptions, MdSpec, Position, Put, SendError, Timeouts, Unlink,
     UnlinkError,
 };
+pub use blame::Blame;
 pub use driver::{Doubt, Driver, Link, NI_STOPPED, Ready, Rx};
 pub use fault::rule::{
     DelayRule, DropRule, Errors, FaultRuleError, Kinds, NidMatch, ParseNidMatchError, Traffic, When,

@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 
 use lnet_types::{Instant, MsgId, NiId, Nid, PeerId, PeerNiId, ProcessId};
 
+use crate::blame::{self, Blame};
 use crate::driver::Doubt;
 use crate::msg::{Msg, Stage};
 use crate::node::Work;
@@ -41,6 +42,14 @@ impl Rails {
     /// What is thought of a rail.
     pub(crate) fn of(&self, ni: NiId, peer_ni: PeerNiId) -> Doubt {
         self.doubted.get(&(ni, peer_ni)).map_or(Doubt::None, |(doubt, _)| *doubt)
+    }
+
+    /// The peers' interfaces to which the rails from `ni` are silent.
+    pub(crate) fn silent_from(&self, ni: NiId) -> impl Iterator<Item = PeerNiId> + '_ {
+        let silent = move |(rail, doubt): (&(NiId, PeerNiId), &(Doubt, Instant))| {
+            (rail.0 == ni && doubt.0 == Doubt::Silent).then_some(rail.1)
+        };
+        self.doubted.iter().filter_map(silent)
     }
 
     /// Takes note; true if it is news.
@@ -70,6 +79,8 @@ pub struct RailView {
     pub doubt: Doubt,
     /// Since when.
     pub since: Instant,
+    /// If it is silent, what seems to be broken (RS-028).
+    pub blame: Option<Blame>,
 }
 
 /// All that is known about suspicion, for listings.
@@ -95,10 +106,14 @@ impl fmt::Display for SuspicionView {
         }
         let Self { falls, moved, .. } = self;
         writeln!(f, "rails suspected {falls} times, messages moved unsent {moved}")?;
-        for RailView { local, peer, doubt, since } in &self.rails {
+        for RailView { local, peer, doubt, since, blame } in &self.rails {
             let secs = self.at.saturating_since(*since).as_secs_f64();
             let (local, peer) = (local.to_string(), peer.to_string());
-            writeln!(f, "  {local:<24} to {peer:<24}  {doubt} for {secs:.3} s")?;
+            write!(f, "  {local:<24} to {peer:<24}  {doubt} for {secs:.3} s")?;
+            match blame {
+                Some(blame) => writeln!(f, "; seems to be {blame}")?,
+                None => writeln!(f)?,
+            }
         }
         Ok(())
     }
@@ -150,7 +165,8 @@ impl Node {
     pub fn suspicion(&self) -> SuspicionView {
         let view = |(&(ni, pni), &(doubt, since)): (&(NiId, PeerNiId), &(Doubt, Instant))| {
             let (local, peer) = (self.nis.get(ni)?.nid, self.peers.nis.get(pni)?.nid);
-            Some(RailView { local, peer, doubt, since })
+            let blame = blame::of(self.tables(), ni, pni);
+            Some(RailView { local, peer, doubt, since, blame })
         };
         SuspicionView {
             on: self.tunables.rail_suspicion != 0,

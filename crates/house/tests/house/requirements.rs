@@ -14,6 +14,7 @@ const COMPLETE: &[&str] = &[
     "compat",
     "config",
     "discovery",
+    "docs",
     "fault-injection",
     "health",
     "lnd-sock",
@@ -22,6 +23,7 @@ const COMPLETE: &[&str] = &[
     "selection",
     "send",
     "stats",
+    "testing",
     "timeout",
     "udsp",
 ];

@@ -203,6 +203,32 @@ fn a_message_that_was_begun_takes_its_connection_along_when_its_limit_is_over() 
     assert!(world.hosts[0].driver.connections().is_empty());
 }
 
+/// RS-061.
+#[test]
+fn a_limit_that_is_over_closes_the_connections_to_that_peer_and_no_others() {
+    let mut world = World::new(1);
+    for n in 1..=3 {
+        world.host(SockConfig::default(), ni_start(n));
+    }
+    world.send(0, 1, 0, b"hello");
+    world.send(0, 2, 1, b"hello");
+    world.settle();
+    let connections = |world: &World, n: u8| {
+        let all = world.hosts[0].driver.connections();
+        all.iter().filter(|c| c.peer.nid == nid(n)).count()
+    };
+    let (before, others) = (connections(&world, 2), connections(&world, 3));
+    assert!(before > 0 && others > 0);
+    world.weather(|w| {
+        w.window = 1000;
+        w.dead = true;
+    });
+    world.send_with(0, nid(2), 2, &[1; 5000], |t| t.timeout = secs(3));
+    world.pass(secs(3));
+    assert_eq!(world.fault(0, 2), fault(HealthStatus::NetworkTimeout, Errno::ETIMEDOUT));
+    assert_eq!((connections(&world, 2), connections(&world, 3)), (0, others));
+}
+
 #[test]
 fn a_message_that_stops_arriving_closes_the_connection() {
     let mut world = World::new(1);

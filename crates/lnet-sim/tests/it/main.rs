@@ -5,6 +5,7 @@
 mod bytes;
 mod judges;
 mod operators;
+mod rails;
 mod same;
 mod scenarios;
 mod swarm;

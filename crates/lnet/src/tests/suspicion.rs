@@ -411,3 +411,51 @@ fn weather(seed: u64) {
 fn doubts_that_come_and_go_lose_nothing_and_send_nothing_twice() {
     (1..=200).for_each(weather);
 }
+
+/// What the silence of the first rail that is listed looks like, with those rails silent.
+fn blamed(w: &mut World, silent: &[(&str, &str)]) -> Vec<crate::Blame> {
+    for (from, to) in silent {
+        w.doubt(0, from, to, Doubt::Silent);
+    }
+    let view = w.hosts[0].node.suspicion();
+    for rail in &view.rails {
+        let line = format!("; seems to be {}", rail.blame.unwrap());
+        assert!(view.to_string().contains(&line), "{view}");
+    }
+    view.rails.iter().filter_map(|rail| rail.blame).collect()
+}
+
+/// RS-028, RS-034: each fault planted in three nodes is read as what it is.
+#[test]
+fn silence_is_read_as_a_way_an_interface_of_the_peers_or_one_of_ours() {
+    use crate::Blame;
+    let third = ["10.77.0.4@tcp", "10.77.1.4@tcp"];
+    let site = || {
+        let mut w = pair();
+        w.host(Profile::Default, &third);
+        w.discovered(0, third[0]);
+        w
+    };
+    assert_eq!(blamed(&mut site(), &[(A[0], B[0])]), [Blame::Way]);
+    assert_eq!(blamed(&mut site(), &[(A[0], B[0]), (A[1], B[0])]), [Blame::Theirs; 2]);
+    let cut_off = [(A[0], B[0]), (A[0], B[1]), (A[0], third[0]), (A[0], third[1])];
+    assert_eq!(blamed(&mut site(), &cut_off), [Blame::Ours; 4]);
+    // A rail that is only shaky says nothing of the kind.
+    let mut w = site();
+    w.doubt(0, A[0], B[0], Doubt::Shaky);
+    assert_eq!(w.hosts[0].node.suspicion().rails[0].blame, None);
+}
+
+/// RS-029.
+#[test]
+fn with_one_interface_of_ours_silence_can_not_be_told_apart() {
+    for silent in [&B[..1], &B[..]] {
+        let mut w = World::new();
+        w.host(Profile::Default, &A[..1]);
+        w.host(Profile::Default, &B);
+        w.discovered(0, B[0]);
+        let rails: Vec<_> = silent.iter().map(|b| (A[0], *b)).collect();
+        let got = blamed(&mut w, &rails);
+        assert!(got.iter().all(|b| *b == crate::Blame::Undetermined), "{got:?}");
+    }
+}

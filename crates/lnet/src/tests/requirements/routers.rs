@@ -177,3 +177,49 @@ fn the_router_of_the_documents_with_two_o2ib_networks_and_gni() {
     }
     assert_eq!(w.test_hops(client), [nid(router[2]); 2]);
 }
+
+/// Free buffers of 4 KiB in a router after ten messages to each of ten clients that died, with
+/// aliveness on or off.
+fn free_buffers_with_dead_clients(aliveness: bool) -> i32 {
+    let peer_timeout = if aliveness { NetTunables::SOCK.peer_timeout } else { 0 };
+    let tunables = NetTunables { peer_timeout, credits: 8, ..NetTunables::SOCK };
+    let mut w = World::new();
+    w.host(Profile::Default, &[A]);
+    let r = w.host_with(Profile::Default, &G, tunables);
+    let buffers = [("tiny_buffers", 64), ("small_buffers", 64), ("large_buffers", 4)];
+    set(&mut w, r, &buffers);
+    set(&mut w, r, &[("peer_buffer_credits", 1000)]);
+    let (now, h) = (w.now, &mut w.hosts[r]);
+    h.node.enable_routing(now, &mut h.mem).unwrap();
+    w.drain();
+    w.route(0, "tcp1", G[0]);
+    let clients: Vec<String> = (1..=10).map(|n| format!("10.77.1.{}@tcp1", 100 + n)).collect();
+    for (i, client) in clients.iter().enumerate() {
+        let host = w.host(Profile::Default, &[client]);
+        w.route(host, "tcp", G[1]);
+        w.secs(1);
+        w.put(0, client, 1000 + i as u64, true);
+        w.secs(1);
+        assert_eq!(w.events(0, 1000 + i as u64).len(), 2);
+    }
+    let far = ni(&w, r, G[1]);
+    for client in &clients {
+        let now = w.now;
+        w.hosts[r].node.peer_down(now, far, nid(client), now);
+    }
+    let dead: Vec<Nid> = clients.iter().map(|c| nid(c)).collect();
+    w.decide = Box::new(move |t| if dead.contains(&t.to.nid) { Fate::Hold } else { Fate::Pass });
+    for i in 0..100 {
+        w.put(0, &clients[i as usize % 10], i, false);
+        w.run(MS);
+    }
+    w.hosts[r].node.routing_view().pools[1].credits
+}
+
+/// PA-109.
+#[test]
+fn dead_clients_hold_no_buffers_of_a_router_that_knows_them_to_be_dead() {
+    assert_eq!(free_buffers_with_dead_clients(true), 64);
+    let left = free_buffers_with_dead_clients(false);
+    assert!(left <= 0, "{left}");
+}
