@@ -75,7 +75,7 @@ impl Request {
             }
             // Its console makes other nodes send, and even its questions go to them.
             Self::Selftest { .. } => ("selftest", Write),
-            Self::SuspicionShow => ("debug suspicion", Read),
+            Self::SuspicionShow | Self::RailsShow => ("debug suspicion", Read),
             // Headers of messages are nobody's but the administrator's.
             Self::Recording { .. } => ("debug dump", Write),
             Self::RecoveryShow { .. } => ("debug recovery", Read),

@@ -37,7 +37,7 @@ pub use frame::{
     FrameDecoder, REPLY_MAX, REQUEST_MAX, VERSION, decode_reply, decode_request, encode_reply,
     encode_request,
 };
-pub use reply::{Contact, Contacted, PeerPage, RecordingPart, Reply, Status};
+pub use reply::{Contact, Contacted, PeerPage, RailSnapshot, RecordingPart, Reply, Status};
 pub use request::{Discover, NiTarget, PEER_NIS_PER_PAGE, Ping, ROUTES_PER_PAGE, Request};
 pub use routing::{PoolSnapshot, RoutePage, RouteSnapshot, RoutingSnapshot, RoutingState};
 pub use snapshot::{

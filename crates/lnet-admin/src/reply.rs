@@ -45,6 +45,8 @@ pub enum Reply {
     /// How far each NID is, in the order asked: hops (0 is this node itself) and, among equals,
     /// order; absent where no way leads.
     Distances(Vec<Option<(u32, u32)>>),
+    /// Rails that are not above doubt; none where suspicion is off.
+    Rails(Vec<RailSnapshot>),
     /// A CPU partition for each NID, in the order asked.
     Cpts(Vec<u32>),
     /// A page of what a driver knows.
@@ -53,6 +55,21 @@ pub enum Reply {
     Params(Vec<ParamInfo>),
     /// NIDs, in order.
     Nids(#[serde(with = "text::nids")] Vec<Nid>),
+}
+
+/// A rail that its driver does not trust (DEC-31).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RailSnapshot {
+    /// Our end.
+    #[serde(with = "text::nid")]
+    pub local: Nid,
+    /// The peer's.
+    #[serde(with = "text::nid")]
+    pub peer: Nid,
+    /// How grave it is: `shaky` or `silent`.
+    pub doubt: String,
+    /// For how long, milliseconds.
+    pub for_ms: u64,
 }
 
 /// Who is there.

@@ -248,6 +248,8 @@ pub enum Request {
     },
     /// The rails that drivers suspect (DEC-31). `Texts`: one table
     SuspicionShow,
+    /// The same rails as numbers. [`Reply::Rails`](crate::Reply::Rails)
+    RailsShow,
     /// Why the last messages that were sent again went where they went, oldest first, at most so
     /// many of those that are kept whatever `explain_last` says. `Texts`: a table for each
     ExplainResends {

@@ -234,6 +234,9 @@ impl Control {
             Request::SuspicionShow => self.on_node(Errno::ENETDOWN, |stack, _| {
                 Ok(Reply::Texts(vec![stack.node().suspicion().to_string()]))
             }),
+            Request::RailsShow => self.on_node(Errno::ENETDOWN, |stack, _| {
+                Ok(Reply::Rails(views::rails(&stack.node().suspicion())))
+            }),
             Request::Recording { part, number } => {
                 self.recordings.part(&self.handle(Errno::ENETDOWN)?, part, number)
             }

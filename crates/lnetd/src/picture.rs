@@ -4,12 +4,12 @@
 use lnet::{
     DropReason, NetView, NodeStats, PeerView, Profile, RouteView, RoutingView, Row, Tunables,
 };
-use lnet_admin::{FaultKind, FaultSnapshot};
+use lnet_admin::{FaultKind, FaultSnapshot, RailSnapshot};
 use lnet_rt::NodeHandle;
 use lnet_types::{Instant, Nid};
 
 use crate::control::Control;
-use crate::faults;
+use crate::{faults, views};
 
 /// Peers that one question to the node's thread is about.
 const PEERS_PER_CALL: usize = 64;
@@ -60,6 +60,8 @@ pub(crate) struct NodePicture {
     pub(crate) resends: Vec<(Instant, String)>,
     /// Drop rules, then delay rules.
     pub(crate) faults: Vec<FaultSnapshot>,
+    /// Rails that are not above doubt.
+    pub(crate) rails: Vec<RailSnapshot>,
     /// Interfaces in recovery: ours, then peers'.
     pub(crate) recovering: (Vec<Nid>, Vec<Nid>),
 }
@@ -134,6 +136,7 @@ fn node_picture(handle: &NodeHandle, peer_nis_max: usize) -> Option<NodePicture>
                 turned_away,
                 resends: node.resends().map(|e| (e.at, e.to_string())).collect(),
                 faults: kinds.into_iter().flat_map(|kind| faults::show(node, kind)).collect(),
+                rails: views::rails(&node.suspicion()),
                 recovering: node.recovery_queues(),
             }
         })

@@ -1,8 +1,8 @@
 //! From the node's views to what the control protocol shows.
 
 use lnet::{
-    InterfaceStats, KindCounts, Latency, NetView, NiView, PeerNiState, PeerNiView, PeerView, Rule,
-    Times, Transitions, Usage,
+    InterfaceStats, KindCounts, Latency, NetView, NiView, PeerNiState, PeerNiView, PeerView,
+    RailView, Rule, SuspicionView, Times, Transitions, Usage,
 };
 use lnet_admin as admin;
 use lnet_config::UdspRule;
@@ -124,6 +124,17 @@ fn times(t: &Times) -> admin::TimesSnapshot {
         p99_nsec: ns(t.p99),
         max_nsec: ns(t.max),
     }
+}
+
+/// The rails that are not above doubt.
+pub(crate) fn rails(seen: &SuspicionView) -> Vec<admin::RailSnapshot> {
+    let rail = |rail: &RailView| admin::RailSnapshot {
+        local: rail.local,
+        peer: rail.peer,
+        doubt: rail.doubt.name().to_owned(),
+        for_ms: u64::try_from(seen.at.saturating_since(rail.since).as_millis()).unwrap_or(u64::MAX),
+    };
+    seen.rails.iter().map(rail).collect()
 }
 
 /// A peer.

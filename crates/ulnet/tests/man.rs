@@ -56,7 +56,7 @@ fn shells_understand_their_completions() {
         fs::write(&script, &o.stdout).unwrap();
         match Command::new(shell).arg("-n").arg(&script).output() {
             Ok(o) => assert!(o.status.success(), "{shell}: {}", String::from_utf8_lossy(&o.stderr)),
-            Err(_) => eprintln!("\nSKIPPED: completions under {shell}: it is not installed"),
+            Err(_) => netns::skipped(&format!("completions in {shell}"), "it is not installed"),
         }
         let _ = fs::remove_file(&script);
     }
@@ -88,4 +88,96 @@ fn bash_completes_words_options_and_files() {
     assert_eq!(complete(&["lnetctl", "net", "add", "--if", "l"]), ["lo"]);
     assert_eq!(complete(&["lnetctl", "fault", "drop", "add", "--message", "PU"]), ["PUT"]);
     assert_eq!(complete(&["lnetctl", "completions", "z"]), ["zsh"]);
+}
+
+/// A shell that is not installed is told of; whether this one is.
+fn is_there(shell: &str) -> bool {
+    let there = Command::new(shell).args(["-c", "true"]).stdin(Stdio::null()).status().is_ok();
+    if !there {
+        netns::skipped(&format!("completions in {shell}"), "it is not installed");
+    }
+    there
+}
+
+/// A file with the completions for a shell, gone with it.
+struct Script(std::path::PathBuf);
+
+impl Script {
+    fn of(shell: &str) -> Self {
+        let o = Command::new(PROGRAM).args(["ctl", "completions", shell]).output().unwrap();
+        let name = format!("ulnet-complete-{shell}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::write(&path, &o.stdout).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Script {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn fish_completes_words_options_and_values() {
+    if !is_there("fish") {
+        return;
+    }
+    let script = Script::of("fish");
+    let complete = |line: &str| {
+        let ask = format!("source {}; complete -C '{line}'", script.0.display());
+        let o = Command::new("fish").args(["--no-config", "-c", &ask]).output().unwrap();
+        assert!(o.stderr.is_empty(), "{line}: {}", String::from_utf8_lossy(&o.stderr));
+        let said = String::from_utf8_lossy(&o.stdout).into_owned();
+        let words = said.lines().filter_map(|l| l.split('\t').next()).map(str::to_owned);
+        words.collect::<Vec<_>>()
+    };
+    assert!(complete("lnetctl ").contains(&"doctor".to_owned()));
+    assert_eq!(complete("lnetctl net a"), ["add"]);
+    assert_eq!(complete("lnetctl net add --peer-c"), ["--peer-credits"]);
+    assert_eq!(complete("lnetctl net add --if l"), ["lo"]);
+    assert_eq!(complete("lnetctl fault drop add --message PU"), ["PUT"]);
+    assert_eq!(complete("lnetctl completions z"), ["zsh"]);
+}
+
+/// What a line has become when the tab key was pressed at a real prompt, on a terminal that zsh makes
+/// for itself.
+const TAB: &str = r#"
+zmodload zsh/zpty
+zpty z zsh -f -i
+zpty -w z 'PS1=; autoload -Uz compinit; compinit -u -D; source $SCRIPT; compdef _lnetctl lnetctl
+show() { zle complete-word; print -r -- "GOT:$BUFFER:END"; zle .kill-buffer }
+zle -N show; bindkey "^I" show; print REA""DY'
+while zpty -r z line; do [[ $line == *READY* ]] && break; done
+zpty -w -n z "lnetctl $1"$'\t'
+while zpty -r z line; do
+    [[ $line == *GOT:*:END* ]] && { line=${line#*GOT:}; print -r -- "${line%:END*}"; break; }
+done
+zpty -d z
+"#;
+
+#[test]
+fn zsh_completes_words_options_and_values() {
+    if !is_there("zsh") {
+        return;
+    }
+    let script = Script::of("zsh");
+    for (typed, completed) in [
+        ("net ad", "net add"),
+        ("net add --peer-c", "net add --peer-credits"),
+        ("net add --net tcp --if l", "net add --net tcp --if lo"),
+        ("--socket /x net add --skip", "--socket /x net add --skip-mr-route-setup"),
+        ("fault drop add --message PU", "fault drop add --message PUT"),
+        ("completions z", "completions zsh"),
+        ("doct", "doctor"),
+    ] {
+        let o = Command::new("timeout")
+            .args(["60", "zsh", "-f", "-c", TAB, "tab", typed])
+            .env("SCRIPT", &script.0)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let got = String::from_utf8_lossy(&o.stdout);
+        assert_eq!(got.trim(), format!("lnetctl {completed}"), "{typed}");
+    }
 }

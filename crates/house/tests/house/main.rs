@@ -2,7 +2,8 @@
 //!
 //! One file a rule: `directions.rs` (which crate may use which), `sources.rs` (heads, lengths, words
 //! that must not be committed), `dependencies.rs` (each has its reason), `requirements.rs` (each
-//! claim names code and a test that exist), `documents.rs` (links). `workspace.rs` reads the tree.
+//! claim names code and a test that exist), `documents.rs` (links), `toolchain.rs`
+//! (the oldest Rust). `workspace.rs` reads the tree.
 //! A rule that fails says which file breaks it; to change a rule, change it here and say why.
 
 mod dependencies;
@@ -10,4 +11,5 @@ mod directions;
 mod documents;
 mod requirements;
 mod sources;
+mod toolchain;
 mod workspace;

@@ -78,8 +78,8 @@ fn walk() -> String {
         }
     }
     format!(
-        "        case \"${{path:+$path }}$word\" in\n            {known})\n                \
-         path=\"${{path:+$path }}$word\" ;;\n        esac\n"
+        "        case \"${{at:+$at }}$word\" in\n            {known})\n                \
+         at=\"${{at:+$at }}$word\" ;;\n        esac\n"
     )
 }
 
@@ -87,11 +87,11 @@ fn bash() -> String {
     let mut text = String::from(
         "# Completions of lnetctl for bash; made by `lnetctl completions bash`.\n\
          _lnetctl() {\n    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}\n    \
-         local path= word i words=\n    COMPREPLY=()\n    \
+         local at= word i words=\n    COMPREPLY=()\n    \
          for ((i = 1; i < COMP_CWORD; i++)); do\n        word=${COMP_WORDS[i]}\n",
     );
     text.push_str(&walk());
-    text.push_str("    done\n    case \"$path $prev\" in\n");
+    text.push_str("    done\n    case \"$at $prev\" in\n");
     for command in commands() {
         for opt in command.options.iter().filter(|opt| takes_value(opt)) {
             let how = match values_of(opt) {
@@ -114,7 +114,7 @@ fn bash() -> String {
             );
         }
     }
-    text.push_str("    esac\n    case \"$path\" in\n");
+    text.push_str("    esac\n    case \"$at\" in\n");
     for level in levels() {
         let _ = writeln!(
             text,
@@ -160,11 +160,16 @@ fn quoted(text: &str) -> String {
 fn zsh() -> String {
     let mut text = String::from(
         "#compdef lnetctl\n# Completions of lnetctl for zsh; made by `lnetctl completions zsh`.\n\
-         _lnetctl() {\n    local path= word\n    local -a entries\n    \
-         for word in \"${(@)words[2,CURRENT-1]}\"; do\n",
+         _lnetctl() {\n    local at= before= word\n    local -i i last=1\n    local -a entries\n    \
+         for ((i = 2; i < CURRENT; i++)); do\n        word=$words[i] before=$at\n",
     );
     text.push_str(&walk());
-    text.push_str("    done\n    case \"$path\" in\n");
+    // What follows is about the words behind the command, as if it were the first.
+    text.push_str(
+        "        [[ $at == $before ]] || last=$i\n    done\n    \
+         words=(lnetctl \"${(@)words[last+1,-1]}\")\n    (( CURRENT -= last - 1 ))\n    \
+         case \"$at\" in\n",
+    );
     let summary = |path: &str| {
         commands().into_iter().find(|c| c.path == path).map_or("commands below", |c| c.summary)
     };
@@ -204,7 +209,8 @@ fn zsh() -> String {
         let operands = match operands_of(command) {
             Values::Files => "'*:file:_files'".to_owned(),
             Values::Words(words) => format!("'*:word:({words})'"),
-            Values::Interfaces | Values::Anything => "'*: :'".to_owned(),
+            // With a message in its place options are not offered.
+            Values::Interfaces | Values::Anything => "'*:word:()'".to_owned(),
         };
         let _ = writeln!(text, "            {operands} ;;");
     }

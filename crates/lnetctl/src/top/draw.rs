@@ -37,7 +37,8 @@ space      look at the node now
 q          quit
 
 OUT and IN are messages a second. FAIL counts failures charged to an
-interface. HEALTH is 1000 when nothing is wrong.";
+interface. HEALTH is 1000 when nothing is wrong. Peers that are silent or
+shaky are avoided before anything fails.";
 
 impl Theme {
     fn ink(self, colour: Color) -> Style {
@@ -55,7 +56,7 @@ impl Theme {
     fn of_state(self, state: &str) -> Style {
         match state {
             "up" | "healthy" => self.ink(Color::Green),
-            "down" => self.ink(Color::Red).add_modifier(Modifier::BOLD),
+            "down" | "silent" => self.ink(Color::Red).add_modifier(Modifier::BOLD),
             _ => self.ink(Color::Yellow),
         }
     }
@@ -119,10 +120,11 @@ fn head(model: &Model, theme: Theme, area: Rect, buf: &mut Buffer) {
                 s.drop_count,
             );
             let trouble = format!(
-                "resends {}   failed {}   late responses {}   fault rules {}",
+                "resends {}   failed {}   late responses {}   suspected rails {}   fault rules {}",
                 s.resend_count,
                 s.failed_resends,
                 s.response_timeout_count,
+                now.rails.len(),
                 now.faults.len(),
             );
             vec![Words::from(title), Words::from(rates), Words::from(trouble)]

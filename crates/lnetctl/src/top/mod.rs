@@ -88,6 +88,10 @@ fn look(session: &mut Session<'_>) -> Result<Sample, ClientError> {
             _ => return Err(ClientError::Unexpected),
         },
         routes: routes(session)?,
+        rails: match session.ask(&Request::RailsShow)? {
+            Reply::Rails(rails) => rails,
+            _ => return Err(ClientError::Unexpected),
+        },
         resends: match session.ask(&Request::ExplainResends { count: RESENDS })? {
             Reply::Texts(texts) => texts,
             _ => return Err(ClientError::Unexpected),

@@ -4,7 +4,8 @@
 use std::collections::HashMap;
 
 use lnet_admin::{
-    FaultSnapshot, NetSnapshot, PeerNiState, PeerSnapshot, StatsSnapshot, Status, Traffic,
+    FaultSnapshot, NetSnapshot, PeerNiState, PeerSnapshot, RailSnapshot, StatsSnapshot, Status,
+    Traffic,
 };
 use lnet_types::Nid;
 
@@ -19,6 +20,8 @@ pub(crate) struct Sample {
     /// Explanations of resends, oldest first.
     pub(crate) resends: Vec<String>,
     pub(crate) faults: Vec<FaultSnapshot>,
+    /// Rails that are not above doubt.
+    pub(crate) rails: Vec<RailSnapshot>,
 }
 
 /// A route.
@@ -315,6 +318,9 @@ impl Model {
                     device: if ni.nid == peer.primary { "" } else { "+" }.to_owned(),
                     state: match (ni.state, value) {
                         (PeerNiState::Down, _) => "down",
+                        // Before anything has failed: avoided all the same.
+                        _ if doubted(now, ni.nid, "silent") => "silent",
+                        _ if doubted(now, ni.nid, "shaky") => "shaky",
                         (PeerNiState::Up, 1000..) => "up",
                         (PeerNiState::NotWatched, 1000..) => "healthy",
                         _ => "impaired",
@@ -368,6 +374,11 @@ impl Model {
         }
         lines
     }
+}
+
+/// Whether a rail to a peer's interface is doubted so much.
+fn doubted(now: &Sample, nid: Nid, doubt: &str) -> bool {
+    now.rails.iter().any(|rail| rail.peer == nid && rail.doubt == doubt)
 }
 
 /// The difference of two counters of 32 bits that wrap; nothing if they were zeroed.

@@ -60,6 +60,12 @@ fn sample(sent: u32) -> Sample {
         }],
         resends: vec!["3.1 Put of 5 bytes to X, attempt 2: any\n  goes from A to B\n".to_owned()],
         faults: Vec::new(),
+        rails: vec![RailSnapshot {
+            local: nid(1),
+            peer: nid(103),
+            doubt: "silent".to_owned(),
+            for_ms: 70,
+        }],
     }
 }
 
@@ -165,4 +171,14 @@ fn numbers_fit_their_columns() {
         assert!(short(n).len() <= 5, "{n}: {}", short(n));
         assert!(bytes(n).len() <= 6, "{n}: {}", bytes(n));
     }
+}
+
+/// DEC-31.
+#[test]
+fn rails_under_suspicion_are_told_before_anything_has_failed() {
+    let mut model = model();
+    let state = |model: &Model, n: usize| model.peer_nis()[n].state;
+    assert_eq!(state(&model, 3), "silent");
+    assert_ne!(state(&model, 4), "silent");
+    assert!(screen(&mut model, 80, 24, true)[2].contains("suspected rails 1"));
 }

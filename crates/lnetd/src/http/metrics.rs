@@ -7,7 +7,7 @@
 
 use core::fmt;
 
-use lnet::{InterfaceStats, KindCounts, Latency, NodeStats, PeerNiState, Row};
+use lnet::{Doubt, InterfaceStats, KindCounts, Latency, NodeStats, PeerNiState, Row};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _, text};
 use prometheus_client::metrics::MetricType;
@@ -167,6 +167,13 @@ fn of_node(node: &NodePicture) -> Vec<Family> {
         drops.add(&[("reason", reason.name())], *count as f64);
     }
     all.push(drops);
+    let mut suspected =
+        Family::gauge("suspected_rails", "Rails that are avoided, by how grave it is.");
+    for doubt in [Doubt::Shaky, Doubt::Silent].map(Doubt::name) {
+        let count = node.rails.iter().filter(|rail| rail.doubt == doubt).count();
+        suspected.add(&[("doubt", doubt)], count as f64);
+    }
+    all.push(suspected);
     let (ours, theirs) = &node.recovering;
     let mut recovering = Family::gauge("recovering_interfaces", "Interfaces that are recovering.");
     recovering.add(&[("side", "local")], ours.len() as f64);

@@ -2,7 +2,7 @@
 //! promised anything; scripts have the control socket and `/metrics`.
 
 use lnet::{NetView, NiState, NiView, PeerNiState, PeerNiView, PeerView, PoolView, RoutingState};
-use lnet_admin::{FaultAction, FaultSnapshot};
+use lnet_admin::{FaultAction, FaultSnapshot, RailSnapshot};
 use lnet_types::Nid;
 use serde::Serialize;
 
@@ -43,6 +43,8 @@ struct Node<'a> {
     refusals: serde_json::Map<String, serde_json::Value>,
     /// Who was turned away lately, the last one first.
     turned_away: Vec<TurnedAway>,
+    /// Rails that are avoided before anything has failed.
+    suspected: &'a [RailSnapshot],
     resends: Vec<Resend<'a>>,
     faults: Vec<Fault>,
     recovering: Vec<String>,
@@ -192,6 +194,7 @@ fn of_node<'a>(node: &'a NodePicture, history: &History, filter: &str) -> Node<'
         stats: map(node.stats.rows()),
         drops: map(node.drops.iter().map(|(why, n)| (why.name(), *n)).collect()),
         refusals: map(refusals.filter(|(_, n)| *n > 0).map(|(why, n)| (why.name(), n)).collect()),
+        suspected: &node.rails,
         turned_away: node
             .turned_away
             .iter()

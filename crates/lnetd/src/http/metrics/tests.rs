@@ -94,6 +94,7 @@ fn picture() -> Picture {
             turned_away: Vec::new(),
             resends: Vec::new(),
             faults: Vec::new(),
+            rails: Vec::new(),
             recovering: (Vec::new(), Vec::new()),
         }),
     }
