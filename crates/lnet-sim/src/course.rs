@@ -64,6 +64,8 @@ pub struct Course {
     pub nids: BTreeMap<RailIx, Nid>,
     /// Exchanges by parts of the time.
     pub ends: Vec<Ends>,
+    /// Parts of the time that there were: a run may end early.
+    pub reached: usize,
     /// Faults: index in the scenario, when it began, and when it ended, since the scenario's
     /// beginning.
     pub faults: Vec<(usize, Duration, Option<Duration>)>,
@@ -224,23 +226,30 @@ impl Observer for Recorder {
                     *end = Some(since(view));
                 }
             }
+            Seen::Sample => self.up_to_date(view),
             _ => {}
         }
         Ok(())
     }
 
     fn finish(&mut self, view: &View<'_>) -> Result<(), String> {
-        let (slot, rails): (usize, Vec<RailIx>) =
-            (self.slot(view), self.written.keys().copied().collect());
-        for rail in rails {
-            let standing = self.standing(rail, view);
-            self.write(rail, view, slot, standing, standing);
-        }
+        self.up_to_date(view);
         Ok(())
     }
 }
 
 impl Recorder {
+    /// Writes down what is so now.
+    fn up_to_date(&mut self, view: &View<'_>) {
+        let slot = self.slot(view);
+        let rails: Vec<RailIx> = self.written.keys().copied().collect();
+        for rail in rails {
+            let standing = self.standing(rail, view);
+            self.write(rail, view, slot, standing, standing);
+        }
+        self.course.borrow_mut().reached = slot + 1;
+    }
+
     fn doubt(&mut self, rail: (HostId, Nid, Nid), at: RailIx, doubt: Doubt) {
         let before = self.doubts.get(&rail).copied().unwrap_or_default();
         let count = self.doubted.entry(at).or_default();

@@ -218,13 +218,19 @@ fn round_up(value: f64) -> f64 {
 
 /// A time with a digit behind the point if it needs one.
 fn clock(at: f64) -> String {
-    let text = format!("{at:.1}");
-    text.strip_suffix(".0").map(str::to_owned).unwrap_or(text)
+    without_zeros(format!("{at:.1}"))
 }
 
 /// A number with as many digits as anybody reads.
 pub(crate) fn short(value: f64) -> String {
-    if value >= 10.0 || value == 0.0 { format!("{value:.0}") } else { format!("{value:.2}") }
+    without_zeros(if value >= 100.0 { format!("{value:.0}") } else { format!("{value:.2}") })
+}
+
+fn without_zeros(text: String) -> String {
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text,
+    }
 }
 
 impl Plot<'_> {
@@ -253,6 +259,15 @@ mod tests {
         let cases = [(0.0, 1.0), (0.7, 1.0), (1.1, 2.0), (499.0, 500.0), (501.0, 1000.0)];
         for (value, top) in cases {
             assert_eq!(round_up(value), top);
+        }
+    }
+
+    #[test]
+    fn numbers_have_the_digits_that_they_need() {
+        for (value, text) in
+            [(0.0, "0"), (12.5, "12.5"), (250.4, "250"), (40.0, "40"), (0.25, "0.25")]
+        {
+            assert_eq!(short(value), text);
         }
     }
 

@@ -5,6 +5,7 @@
 mod bytes;
 mod judges;
 mod operators;
+mod quiesce;
 mod rails;
 mod same;
 mod scenarios;

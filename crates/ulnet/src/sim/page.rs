@@ -96,7 +96,7 @@ impl Run<'_> {
             .rails
             .iter()
             .filter(|(_, r)| r.standing.iter().any(|s| *s != Standing::Well))
-            .map(|(ix, r)| (*ix, r.standing.as_slice()))
+            .map(|(ix, r)| (*ix, r.standing.get(..self.course.reached).unwrap_or(&r.standing)))
             .collect();
         let badness = |s: &[Standing]| s.iter().map(|s| u64::from(severity(*s))).sum::<u64>();
         ill.sort_by_key(|(ix, s)| (Reverse(badness(s)), *ix));
