@@ -17,7 +17,7 @@ mod replay;
 
 use core::fmt;
 
-use lnet_types::{MdId, MsgId, NiId};
+use lnet_types::{MdId, MsgId, NiId, Span};
 use slotmap::Key;
 
 pub use file::RecordingError;
@@ -25,7 +25,7 @@ pub(crate) use input::Remembering;
 pub use input::{Given, Input};
 pub use replay::{Difference, Replayed};
 
-use crate::{Event, Node, Notice, Output, Report, Verdict};
+use crate::{Event, Node, Notice, Output, Report, Sink, Verdict};
 
 /// What a node gave, for comparison: which queue it came from, and a sum over what identifies it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -73,7 +73,17 @@ impl Mark {
 
     fn of_verdict(verdict: &Verdict) -> Self {
         let words = match verdict {
-            Verdict::Deliver { msg, sink } => [1, msg.data().as_ffi(), text(sink), 0],
+            Verdict::Deliver { msg, sink } => {
+                let (spans, bytes) = match sink {
+                    Sink::Spans(iov) => (iov.as_slice(), 0),
+                    Sink::Bytes(most) => (&[][..], u64::from(*most)),
+                };
+                let place = |sum: u64, s: &Span| {
+                    let at = u64::from(s.offset) << 32 | u64::from(s.len);
+                    sum.rotate_left(7) ^ u64::from(s.region.0).rotate_left(17) ^ at
+                };
+                [1, msg.data().as_ffi(), spans.iter().fold(spans.len() as u64, place), bytes]
+            }
             Verdict::Defer => [2, 0, 0, 0],
             Verdict::Drop(why) => [3, *why as u64, 0, 0],
             Verdict::Close(why) => [4, text(why), 0, 0],
