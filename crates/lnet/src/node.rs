@@ -264,6 +264,7 @@ impl Node {
     }
 
     /// The next event for a user.
+    #[inline]
     pub fn poll_event(&mut self) -> Option<Event> {
         let event = self.events.pop_front();
         self.mark_event(event.as_ref());
@@ -271,6 +272,7 @@ impl Node {
     }
 
     /// The next thing for the shell to carry out.
+    #[inline]
     pub fn poll_output(&mut self) -> Option<Output> {
         let output = self.outputs.pop_front();
         self.mark_output(output.as_ref());

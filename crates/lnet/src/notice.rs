@@ -191,6 +191,7 @@ impl Notices {
 
 impl Node {
     /// The next line for the log.
+    #[inline]
     pub fn poll_notice(&mut self) -> Option<Notice> {
         let notice = self.notices.pop();
         self.mark_notice(notice.as_ref());

@@ -121,6 +121,7 @@ impl Node {
     }
 
     /// The next report on a ping or discovery.
+    #[inline]
     pub fn poll_report(&mut self) -> Option<Report> {
         let report = self.reports.pop_front();
         self.mark_report(report.as_ref());

@@ -52,7 +52,7 @@ pub(crate) struct Window {
     deaf: u64,
     /// Messages whose payload is arriving, or that wait for a buffer, in order. Nearly always none or
     /// a few with the highest numbers, so a list costs less than a tree.
-    arriving: VecDeque<(u64, MsgId)>,
+    arriving: Vec<(u64, MsgId)>,
 }
 
 impl Window {
@@ -67,7 +67,7 @@ impl Window {
             gaps: VecDeque::new(),
             again: BTreeSet::new(),
             deaf: 0,
-            arriving: VecDeque::new(),
+            arriving: Vec::new(),
         }
     }
 
@@ -99,8 +99,9 @@ impl Window {
     /// A copy that was judged fit is taken, as `msg`.
     pub(crate) fn take(&mut self, n: u64, again: bool, msg: MsgId) {
         match self.place_of(n) {
-            Ok(at) => self.arriving[at].1 = msg,
+            Err(at) if at == self.arriving.len() => self.arriving.push((n, msg)),
             Err(at) => self.arriving.insert(at, (n, msg)),
+            Ok(at) => self.arriving[at].1 = msg,
         }
         if again {
             self.again.insert(n);
@@ -145,7 +146,7 @@ impl Window {
     }
 
     fn place_of(&self, n: u64) -> Result<usize, usize> {
-        match self.arriving.back() {
+        match self.arriving.last() {
             Some(&(last, _)) if last >= n => self.arriving.binary_search_by_key(&n, |a| a.0),
             _ => Err(self.arriving.len()),
         }
@@ -157,8 +158,15 @@ impl Window {
 
     /// False if message `n` is not arriving as `msg`.
     fn stop_arriving(&mut self, n: u64, msg: MsgId) -> bool {
-        let at = self.place_of(n).ok().filter(|at| self.arriving.get(*at) == Some(&(n, msg)));
-        at.and_then(|at| self.arriving.remove(at)).is_some()
+        if self.arriving.last() == Some(&(n, msg)) {
+            self.arriving.pop();
+            return true;
+        }
+        let found = self.arriving.binary_search(&(n, msg));
+        if let Ok(at) = found {
+            self.arriving.remove(at);
+        }
+        found.is_ok()
     }
 
     fn gap_of(&self, n: u64) -> Option<usize> {

@@ -71,6 +71,7 @@ impl Mark {
         Self { kind, sum: (sum ^ (sum >> 32)) as u32 }
     }
 
+    #[cold]
     fn of_verdict(verdict: &Verdict) -> Self {
         let words = match verdict {
             Verdict::Deliver { msg, sink } => {
@@ -79,7 +80,7 @@ impl Mark {
                     Sink::Bytes(most) => (&[][..], u64::from(*most)),
                 };
                 let place = |sum: u64, s: &Span| {
-                    let at = u64::from(s.offset) << 32 | u64::from(s.len);
+                    let at = s.offset.rotate_left(32) ^ u64::from(s.len);
                     sum.rotate_left(7) ^ u64::from(s.region.0).rotate_left(17) ^ at
                 };
                 [1, msg.data().as_ffi(), spans.iter().fold(spans.len() as u64, place), bytes]
@@ -91,6 +92,7 @@ impl Mark {
         Self::new(MarkKind::Verdict, words)
     }
 
+    #[cold]
     fn of_output(output: &Output) -> Self {
         let words = match output {
             Output::Send(t) => {
@@ -106,6 +108,7 @@ impl Mark {
         Self::new(MarkKind::Output, words)
     }
 
+    #[cold]
     fn of_event(event: &Event) -> Self {
         let md: MdId = event.md;
         let what = event.kind as u64 | u64::from(event.status.is_ok()) << 8;
@@ -113,10 +116,12 @@ impl Mark {
         Self::new(MarkKind::Event, [md.data().as_ffi(), what, place, event.match_bits])
     }
 
+    #[cold]
     fn of_report(report: &Report) -> Self {
         Self::new(MarkKind::Report, [text(report), 0, 0, 0])
     }
 
+    #[cold]
     fn of_notice(notice: &Notice) -> Self {
         Self::new(MarkKind::Notice, [text(notice), 0, 0, 0])
     }
@@ -192,6 +197,7 @@ impl Node {
     }
 
     /// Notes a call that is about to be made.
+    #[inline]
     pub(crate) fn note(&mut self, call: impl FnOnce() -> Input) {
         if self.recorder.is_some() {
             self.begin_call();
@@ -217,6 +223,7 @@ impl Node {
     }
 
     /// Notes what the node has given.
+    #[inline]
     fn mark(&mut self, mark: impl FnOnce() -> Mark) {
         if let Some(recorder) = &mut self.recorder {
             let calls = recorder.now.calls.len() as u32;
@@ -224,28 +231,33 @@ impl Node {
         }
     }
 
+    #[inline]
     pub(crate) fn mark_verdict(&mut self, verdict: &Verdict) {
         self.mark(|| Mark::of_verdict(verdict));
     }
 
+    #[inline]
     pub(crate) fn mark_output(&mut self, output: Option<&Output>) {
         if let Some(output) = output {
             self.mark(|| Mark::of_output(output));
         }
     }
 
+    #[inline]
     pub(crate) fn mark_event(&mut self, event: Option<&Event>) {
         if let Some(event) = event {
             self.mark(|| Mark::of_event(event));
         }
     }
 
+    #[inline]
     pub(crate) fn mark_report(&mut self, report: Option<&Report>) {
         if let Some(report) = report {
             self.mark(|| Mark::of_report(report));
         }
     }
 
+    #[inline]
     pub(crate) fn mark_notice(&mut self, notice: Option<&Notice>) {
         if let Some(notice) = notice {
             self.mark(|| Mark::of_notice(notice));
@@ -267,14 +279,14 @@ impl Node {
             Ok(same) => *self = same,
             Err(e) => return tracing::error!("a written state can't be read, recording ends: {e}"),
         }
-        let next = Stretch {
-            state,
-            // The last stretch but one has grown to its size already.
-            calls: Vec::with_capacity(recorder.limit.min(1 << 16)),
-            marks: Vec::new(),
-        };
+        // The last stretch but one gives its memory: fresh pages would cost more than what goes in.
+        let mut next = recorder.older.take().unwrap_or_default();
+        next.state = state;
+        next.calls.clear();
+        next.marks.clear();
         let last = core::mem::replace(&mut recorder.now, next);
-        recorder.older = (!last.calls.is_empty()).then_some(last);
+        // The very first has nothing in it yet.
+        recorder.older = (!last.state.is_empty()).then_some(last);
         self.recorder = Some(recorder);
     }
 }

@@ -5,7 +5,7 @@
 
 use core::time::Duration;
 
-use lnet_types::{HealthStatus, MsgId, NiId, PeerNiId};
+use lnet_types::{HealthStatus, MsgId, NiId, PeerId, PeerNiId};
 
 use crate::health::{Charge, charge_of};
 use crate::msg::Msg;
@@ -87,7 +87,15 @@ impl Node {
     /// All pairs that a message could go by: one where its source, or the one interface that the
     /// peer knows, leaves no choice.
     fn pairs(&self, msg: &Msg) -> impl Iterator<Item = (NiId, PeerNiId)> + '_ {
-        let peer = self.peers.owner(msg.hdr.dst).and_then(|p| self.peers.peers.get(p));
+        self.pairs_with(msg, self.peers.owner(msg.hdr.dst))
+    }
+
+    fn pairs_with(
+        &self,
+        msg: &Msg,
+        peer: Option<PeerId>,
+    ) -> impl Iterator<Item = (NiId, PeerNiId)> + '_ {
+        let peer = peer.and_then(|p| self.peers.peers.get(p));
         let free = msg.src.is_none() || (msg.is_response() && !self.tunables.kernel_clocks());
         let nets = peer.filter(|p| free && p.is_mr()).map_or(&[][..], |p| &p.nets);
         nets.iter().flat_map(|theirs| {
@@ -103,7 +111,11 @@ impl Node {
         let paths = match self.tunables.retries() {
             Retries::Count(_) => 1,
             Retries::Paths if msg.tx.is_some_and(|tx| tx.routed) => self.ways(msg),
-            Retries::Paths => self.pairs(msg).count(),
+            // Nearly always the peer that it is bound to already.
+            Retries::Paths => match msg.tx.and_then(|tx| self.peers.nis.get(tx.peer_ni?)) {
+                Some(pni) if pni.nid == msg.hdr.dst => self.pairs_with(msg, Some(pni.peer)).count(),
+                Some(_) | None => self.pairs(msg).count(),
+            },
         };
         self.tunables.attempt_of(whole, paths.max(1))
     }
