@@ -13,6 +13,7 @@
 
 mod file;
 mod input;
+mod live;
 mod replay;
 
 use core::fmt;
@@ -23,6 +24,7 @@ use slotmap::Key;
 pub use file::RecordingError;
 pub(crate) use input::Remembering;
 pub use input::{Given, Input};
+use live::Live;
 pub use replay::{Difference, Replayed};
 
 use crate::{Event, Node, Notice, Output, Report, Sink, Verdict};
@@ -164,13 +166,13 @@ impl Recording {
 /// What records, inside of the node that it records.
 pub(crate) struct Recorder {
     limit: usize,
-    older: Option<Stretch>,
-    now: Stretch,
+    older: Live,
+    now: Live,
 }
 
 impl fmt::Debug for Recorder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Recorder({} of {} calls)", self.now.calls.len(), self.limit)
+        write!(f, "Recorder({} of {} calls)", self.now.calls(), self.limit)
     }
 }
 
@@ -183,7 +185,8 @@ impl Node {
     pub fn record(&mut self, calls: usize) {
         self.recorder = None;
         if calls > 0 {
-            let recorder = Recorder { limit: calls, older: None, now: Stretch::default() };
+            let (older, now) = (Live::default(), Live::default());
+            let recorder = Recorder { limit: calls, older, now };
             self.recorder = Some(Box::new(recorder));
             self.begin_stretch();
         }
@@ -192,7 +195,8 @@ impl Node {
     /// The last calls, if they are being kept.
     pub fn recording(&self) -> Option<Recording> {
         let recorder = self.recorder.as_ref()?;
-        let stretches = recorder.older.iter().chain([&recorder.now]).cloned().collect();
+        let both = [&recorder.older, &recorder.now];
+        let stretches = both.into_iter().filter(|l| l.has_begun()).map(Live::stretch).collect();
         Some(Recording { stretches, end: self.written()? })
     }
 
@@ -207,18 +211,18 @@ impl Node {
 
     /// Makes room for the note of a call that is about to be made.
     pub(crate) fn begin_call(&mut self) {
-        let full = |r: &Recorder| {
-            r.now.calls.len() >= r.limit || r.now.marks.len() >= r.limit * MARKS_PER_CALL
-        };
+        let full =
+            |r: &Recorder| r.now.calls() >= r.limit || r.now.marks() >= r.limit * MARKS_PER_CALL;
         if self.recorder.as_deref().is_some_and(full) {
             self.begin_stretch();
         }
     }
 
     /// Notes a call, behind [`Self::begin_call`].
+    #[inline]
     pub(crate) fn note_made(&mut self, call: Input) {
         if let Some(recorder) = &mut self.recorder {
-            recorder.now.calls.push(call);
+            recorder.now.push(call);
         }
     }
 
@@ -226,8 +230,7 @@ impl Node {
     #[inline]
     fn mark(&mut self, mark: impl FnOnce() -> Mark) {
         if let Some(recorder) = &mut self.recorder {
-            let calls = recorder.now.calls.len() as u32;
-            recorder.now.marks.push((calls, mark()));
+            recorder.now.mark(mark());
         }
     }
 
@@ -279,14 +282,10 @@ impl Node {
             Ok(same) => *self = same,
             Err(e) => return tracing::error!("a written state can't be read, recording ends: {e}"),
         }
-        // The last stretch but one gives its memory: fresh pages would cost more than what goes in.
-        let mut next = recorder.older.take().unwrap_or_default();
-        next.state = state;
-        next.calls.clear();
-        next.marks.clear();
-        let last = core::mem::replace(&mut recorder.now, next);
-        // The very first has nothing in it yet.
-        recorder.older = (!last.state.is_empty()).then_some(last);
+        // The last stretch but one gives its memory.
+        recorder.older.begin(state);
+        let Recorder { older, now, .. } = &mut *recorder;
+        core::mem::swap(older, now);
         self.recorder = Some(recorder);
     }
 }

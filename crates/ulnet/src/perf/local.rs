@@ -28,6 +28,7 @@ impl Served {
             ("--conns", common.conns.into()),
             ("--peer-credits", common.peer_credits),
             ("--credits", common.credits),
+            ("--record", common.record),
         ];
         for (name, value) in numbers {
             command.args([name, &value.to_string()]);

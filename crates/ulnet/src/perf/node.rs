@@ -13,6 +13,7 @@ use super::options::Common;
 pub(super) fn stack(common: &Common, addresses: &[IpAddr]) -> anyhow::Result<Stack> {
     let mut stack = NodeBuilder::new().build().context("node")?;
     stack.enable_tcp(SockConfig::on_port(common.port))?;
+    stack.node_mut().record(common.record as usize);
     for &ip in addresses {
         let tunables = NetTunables {
             peer_credits: common.peer_credits,

@@ -67,6 +67,10 @@ pub(super) struct Common {
     /// Messages through one interface at a time.
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) credits: u32,
+
+    /// Calls that the flight recorder of each node keeps, as with `lnetd --record`; 0 for none.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=1 << 20))]
+    pub(super) record: u32,
 }
 
 #[derive(Clone, Debug, Args)]
