@@ -7,7 +7,7 @@ use crate::workspace::root;
 
 /// `rust-version` of the workspace.
 fn stated() -> String {
-    let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("the root has a manifest");
     let line = manifest.lines().find_map(|l| l.strip_prefix("rust-version = "));
     line.expect("rust-version in Cargo.toml").trim_matches('"').to_owned()
 }
@@ -15,7 +15,7 @@ fn stated() -> String {
 #[test]
 fn every_crate_takes_the_oldest_rust_from_the_workspace() {
     let mut seen = 0;
-    for entry in fs::read_dir(root().join("crates")).unwrap() {
+    for entry in fs::read_dir(root().join("crates")).expect("the root has crates") {
         let path = entry.unwrap().path().join("Cargo.toml");
         let Ok(manifest) = fs::read_to_string(&path) else { continue };
         seen += 1;
@@ -38,7 +38,7 @@ fn the_readme_and_clippy_say_the_same_number() {
 
 /// The files of this name in the workspace's root and its crates.
 fn walk(name: &str) -> Vec<std::path::PathBuf> {
-    let crates = fs::read_dir(root().join("crates")).unwrap();
-    let dirs = crates.map(|e| e.unwrap().path()).chain([root()]);
+    let crates = fs::read_dir(root().join("crates")).expect("the root has crates");
+    let dirs = crates.map(|e| e.expect("an entry").path()).chain([root()]);
     dirs.map(|dir| dir.join(name)).filter(|path| path.exists()).collect()
 }

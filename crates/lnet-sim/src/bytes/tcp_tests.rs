@@ -1,3 +1,5 @@
+//! Tests of `tcp.rs`.
+
 use super::*;
 
 const A: &str = "10.0.0.1:1023";
