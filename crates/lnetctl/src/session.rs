@@ -81,7 +81,7 @@ impl<'a> Session<'a> {
         if self.json {
             return self.print(tree, style);
         }
-        let text = self.format.adapt(tree).render(self.format.style(style));
+        let text = self.laid_out(tree, style);
         let items = text.split_once('\n').map_or("", |(_, items)| items);
         self.out.push_str(items);
     }
@@ -98,10 +98,20 @@ impl<'a> Session<'a> {
     }
 
     pub(crate) fn print(&mut self, tree: &Tree, style: Style) {
-        let tree = self.format.adapt(tree);
-        match tree {
-            Tree::Map(entries) if self.json => entries.into_iter().for_each(|e| self.collect(e)),
-            tree => self.out.push_str(&tree.render(self.format.style(style))),
+        if self.json
+            && let Tree::Map(entries) = self.format.adapt(tree)
+        {
+            return entries.into_iter().for_each(|e| self.collect(e));
+        }
+        let text = self.laid_out(tree, style);
+        self.out.push_str(&text);
+    }
+
+    /// The text of a document; today's layout, the usual one, is not copied first.
+    fn laid_out(&self, tree: &Tree, style: Style) -> String {
+        match self.format {
+            Format::Today => tree.render(style),
+            format => format.adapt(tree).render(format.style(style)),
         }
     }
 
