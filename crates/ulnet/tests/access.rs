@@ -180,7 +180,8 @@ fn is_heard(d: &Daemon, from: &str) -> bool {
     stream.set_read_timeout(Some(std::time::Duration::from_secs(2))).unwrap();
     // Who is let in waits for us to speak.
     match stream.read(&mut [0; 8]) {
-        Ok(_) => false,
+        Ok(0) => false,
+        Ok(n) => panic!("{n} bytes before anything was said"),
         Err(e) => e.kind() == std::io::ErrorKind::WouldBlock,
     }
 }
