@@ -380,6 +380,7 @@ mod sys {
             rtt: micros(if info.tcpi_rttvar == 0 { 0 } else { info.tcpi_rtt }),
             // `u32::MAX`: not measured yet.
             rtt_min: micros(Some(info.tcpi_min_rtt).filter(|us| *us != u32::MAX).unwrap_or(0)),
+            segment: info.tcpi_snd_mss,
             sent: info.tcpi_data_segs_out,
             resent: info.tcpi_total_retrans.wrapping_sub(info.tcpi_dsack_dups),
         })

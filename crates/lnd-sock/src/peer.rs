@@ -61,6 +61,8 @@ pub(crate) struct Peer {
     pub(crate) looks: u32,
     /// When a message was last sent to it.
     pub(crate) wanted: Instant,
+    /// The shortest round trip that its connections have shown.
+    pub(crate) rtt: Option<Duration>,
 }
 
 /// A message that waits for a connection.
@@ -96,6 +98,7 @@ impl Peer {
             look_at: Instant::FAR_FUTURE,
             looks: 0,
             wanted: Instant::ZERO,
+            rtt: None,
         }
     }
 
@@ -158,8 +161,10 @@ pub(crate) enum Attempt {
 }
 
 /// Time that an attempt has for a first answer, while suspicion is on (DEC-31).
-const PATIENCE: Duration = Duration::from_millis(250);
+const PATIENCE: Duration = Duration::from_millis(150);
 const PATIENCE_MAX: Duration = Duration::from_millis(1500);
+/// The same in round trips: those of TCP and of the HELLOs, and some.
+const PATIENCE_RTTS: u32 = 4;
 
 /// Refusals in a row that are taken (K-26).
 const REFUSALS_MAX: u8 = 3;
@@ -185,9 +190,24 @@ impl Dialer {
     }
 
     /// How long the attempt under way may go without any answer before a new one is begun beside
-    /// the network's own, slower retries. Every fourth has time for the longest of ways.
-    pub(crate) const fn patience(&self) -> Duration {
-        if self.unanswered % 4 == 3 { PATIENCE_MAX } else { PATIENCE }
+    /// the network's own, slower retries. `rtt` is how long round trips to the peer take; while that
+    /// is not known, every fourth attempt has time for the longest of ways.
+    pub(crate) fn patience(&self, rtt: Option<Duration>) -> Duration {
+        match rtt {
+            Some(rtt) => rtt.saturating_mul(PATIENCE_RTTS).clamp(PATIENCE, PATIENCE_MAX),
+            None if self.unanswered % 4 == 3 => PATIENCE_MAX,
+            None => PATIENCE,
+        }
+    }
+
+    /// There is reason to believe that an attempt fares better now than the last ones: the next one
+    /// need not wait. Tells whether one is due now.
+    pub(crate) fn hasten(&mut self, now: Instant) -> bool {
+        self.interval = Duration::ZERO;
+        self.not_before = self.not_before.min(now);
+        let State::Due { at, until } = self.state else { return false };
+        self.state = State::Due { at: at.min(now), until };
+        true
     }
 
     /// The attempt under way has not been answered: another one, at once, within the same time limit.
@@ -401,10 +421,31 @@ mod tests {
             assert_eq!(d.due(), Some(at(n)));
             d.begun(conn());
             assert_eq!(d.until(), Some(at(50)));
-            patient.push(d.patience() > PATIENCE);
+            patient.push(d.patience(None) > PATIENCE);
+            assert_eq!(d.patience(Some(Duration::from_millis(1))), PATIENCE);
+            assert_eq!(d.patience(Some(Duration::from_millis(100))), Duration::from_millis(400));
             d.again(at(n + 1));
         }
         assert_eq!(patient, [false, false, false, true, false, false, false, true]);
+    }
+
+    #[test]
+    fn good_news_ends_the_back_off_and_begins_it_anew() {
+        let mut d = Dialer::default();
+        for now in [0, 1, 3, 7] {
+            assert!(d.want(at(now), TIMEOUT));
+            d.begun(conn());
+            assert!(end(&mut d, at(now), Attempt::Failed, false));
+        }
+        assert_eq!(d.not_before, at(15));
+        assert!(!d.hasten(at(8)), "nobody wants a connection");
+        assert!(d.want(at(8), TIMEOUT));
+        d.begun(conn());
+        assert!(end(&mut d, at(8), Attempt::Failed, false));
+        assert_eq!(d.not_before, at(9), "the back-off begins at its shortest again");
+        assert!(d.want_in_time(at(8), TIMEOUT));
+        assert!(d.hasten(at(8)), "somebody waits for the next attempt");
+        assert_eq!(d.due(), Some(at(8)));
     }
 
     #[test]

@@ -68,6 +68,8 @@ pub struct Transport {
     pub rtt: Duration,
     /// The shortest round-trip time of late; zero while none is known.
     pub rtt_min: Duration,
+    /// Bytes of a full segment; zero while not known.
+    pub segment: u32,
     /// Data segments sent, those sent again included. Wraps.
     pub sent: u32,
     /// Segments sent again that the other end did not have already. Wraps.

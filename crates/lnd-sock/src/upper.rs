@@ -17,6 +17,8 @@ pub trait Upper {
     fn tx_done(&mut self, now: Instant, msg: MsgId, outcome: Result<(), Fault>);
     /// The last connection to a peer is gone with an error and none is being made (K-29, K-42).
     fn peer_down(&mut self, now: Instant, ni: NiId, nid: Nid, last_alive: Instant);
+    /// A connection has ended, and not in order, before all that was written to it was acknowledged.
+    fn written_lost(&mut self, now: Instant, ni: NiId, nid: Nid);
     /// A rail is thought of differently (DEC-31). Only while suspicion is on.
     fn rail_changed(&mut self, now: Instant, ni: NiId, nid: Nid, doubt: Doubt);
 }
@@ -36,6 +38,9 @@ impl Upper for Node {
     }
     fn peer_down(&mut self, now: Instant, ni: NiId, nid: Nid, last_alive: Instant) {
         Self::peer_down(self, now, ni, nid, last_alive);
+    }
+    fn written_lost(&mut self, now: Instant, ni: NiId, nid: Nid) {
+        Self::written_lost(self, now, ni, nid);
     }
     fn rail_changed(&mut self, now: Instant, ni: NiId, nid: Nid, doubt: Doubt) {
         Self::rail_changed(self, now, ni, nid, doubt);

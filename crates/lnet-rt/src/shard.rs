@@ -292,6 +292,8 @@ impl Stack {
                 if driver.is_some_and(|driver| driver.recall(ni, to, msg)) {
                     self.stats.recalled += 1;
                     self.node.tx_recalled(self.now, msg);
+                } else {
+                    self.node.tx_begun(self.now, msg);
                 }
             }
             Output::Abandon { ni, rx, msg } => {

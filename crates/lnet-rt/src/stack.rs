@@ -293,6 +293,11 @@ impl Stack {
             if link != w.link {
                 tracing::info!(ip = %w.ip, ?link, "interface");
                 w.link = link;
+                // The driver first: what the node then sends finds it ready.
+                if let Some(id) = self.ni_driver.get(*ni) {
+                    let driver = self.drivers[usize::from(id.0)].driver.get_mut();
+                    driver.link_changed(now, *ni, link, &mut self.node);
+                }
                 self.node.link_changed(now, *ni, link);
             }
         }

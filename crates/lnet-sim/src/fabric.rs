@@ -25,6 +25,8 @@ pub enum Happening<'a> {
     HostDied(HostId),
     /// Links were mended, or have changed otherwise; what waits may be looked at.
     LinksChanged,
+    /// The carrier of a rail is back, and its driver knows.
+    CarrierBack(RailIx),
     /// Connections between these rails are reset.
     Reset(&'a dyn Fn(RailIx, RailIx) -> bool),
 }

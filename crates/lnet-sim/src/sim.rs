@@ -465,10 +465,13 @@ impl<F: Fabric> Sim<F> {
                 false
             }
             Output::Recall { ni, to, msg } => {
-                if self.with_fabric(|fabric, cx| fabric.recall(cx, id, ni, to, msg)) {
-                    let host = &mut self.hosts[n];
-                    let local = host.clock.local(self.now);
+                let back = self.with_fabric(|fabric, cx| fabric.recall(cx, id, ni, to, msg));
+                let host = &mut self.hosts[n];
+                let local = host.clock.local(self.now);
+                if back {
                     host.node.tx_recalled(local, msg);
+                } else {
+                    host.node.tx_begun(local, msg);
                 }
                 false
             }

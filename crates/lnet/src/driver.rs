@@ -8,8 +8,9 @@
 //!  in    header read ─► Node::rx_header ─► Verdict ─► payload into place ─► Node::rx_done
 //! ```
 //!
-//! A driver also says what it thinks of rails ([`Node::rail_changed`]), and gives back what it has
-//! not begun to send ([`Driver::recall`]); what follows from that is the node's business.
+//! A driver also says what it thinks of rails ([`Node::rail_changed`]) and where it may have lost
+//! what it had written ([`Node::written_lost`]), and gives back what it has not begun to send
+//! ([`Driver::recall`]); what follows from that is the node's business.
 //!
 //! Next: `output.rs` for what leaves the node, `recv.rs` and `send/` for what it does inside.
 
@@ -136,6 +137,9 @@ pub trait Driver {
         node: &mut Node,
         mem: &mut dyn Memory,
     );
+
+    /// The link of an interface has changed: what failed for want of it may be tried anew at once.
+    fn link_changed(&mut self, _now: Instant, _ni: NiId, _link: Link, _node: &mut Node) {}
 
     /// Forgets the message `msg` whose payload it is reading, if it still is: the rest is read and
     /// thrown away, and there is no [`Node::rx_done`]. A driver that never reports a message before

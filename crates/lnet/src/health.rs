@@ -14,7 +14,7 @@ use crate::portal::RESERVED_PORTAL;
 use crate::portal::md::{Md, MdBuf, Owner};
 use crate::record::Input;
 use crate::router::alive;
-use crate::send::{Operation, Verb};
+use crate::send::{Next, Operation, Verb};
 use crate::{MdOptions, Node, Notice};
 
 /// Whose health a failure lowers.
@@ -51,26 +51,26 @@ pub(crate) const fn charge_of(status: HealthStatus) -> Charge {
 const RECOVERY_PING_BYTES: u32 = 272;
 
 impl Node {
-    /// Accounts for one outcome. True if the message is to be sent again (H-1 … H-22, `send/attempts.rs`).
-    pub(crate) fn judge(&mut self, now: Instant, id: MsgId, outcome: Result<(), Fault>) -> bool {
-        let Some(msg) = self.msgs.get(id) else { return false };
+    /// Accounts for one outcome, and says what follows it (H-1 … H-22, `send/attempts.rs`).
+    pub(crate) fn judge(&mut self, now: Instant, id: MsgId, outcome: Result<(), Fault>) -> Next {
+        let Some(msg) = self.msgs.get(id) else { return Next::End };
         let status = outcome.map_or_else(|f| f.status, |()| HealthStatus::Ok);
         // H-1: status and health status must agree.
         if outcome.is_err() && status == HealthStatus::Ok {
-            return false;
+            return Next::End;
         }
         // H-2: the sending side if there is one.
         let (ni, peer_ni) = match (msg.tx, msg.rx) {
             (Some(tx), _) => (tx.ni, tx.peer_ni),
             (None, Some(rx)) => (rx.ni, rx.peer_ni),
-            (None, None) => return false,
+            (None, None) => return Next::End,
         };
         let Some(peer_ni) = peer_ni else {
             // Loopback: its health value means nothing, but moves once per answer (S-net-6).
             if status == HealthStatus::Ok && matches!(msg.role, Role::AckIn | Role::ReplyIn) {
                 self.raise_ni(now, ni);
             }
-            return false;
+            return Next::End;
         };
         let deadline = msg.deadline;
         // H-2: of what passes through, sending is judged alone, after receiving was.
@@ -83,7 +83,7 @@ impl Node {
             // The kernel leaves it at that. Where the deadline is the call's own, the last failure of
             // a chain often comes just past it and is no less a failure.
             if status != HealthStatus::Ok && self.tunables.kernel_clocks() {
-                return false;
+                return Next::End;
             }
         }
         if status == HealthStatus::Ok {
@@ -101,7 +101,7 @@ impl Node {
                     self.raise_peer(now, peer_ni, self.sensitivity());
                 }
             }
-            return false;
+            return Next::End;
         }
         self.stats.count_failure(status);
         self.count_against(ni, peer_ni, status);
@@ -115,7 +115,11 @@ impl Node {
             Charge::None => {}
         }
         // An attempt without any time left would fail at once, and the next one too.
-        (self.tunables.kernel_clocks() || now < deadline) && self.may_resend(id, peer_ni, status)
+        if self.tunables.kernel_clocks() || now < deadline {
+            self.next_attempt(now, id, peer_ni, status)
+        } else {
+            Next::End
+        }
     }
 
     /// The object columns of H-14.

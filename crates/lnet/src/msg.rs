@@ -28,6 +28,11 @@ pub(crate) enum Role {
     ReplyIn,
     /// A message for another node that passes through: ends silently.
     Forward,
+    /// A request whose SEND event is out, kept until it is answered, or sent once more: ends silently
+    /// (`once/answer.rs`).
+    Copy,
+    /// What a driver has of a message of which another copy goes another way: ends silently.
+    Remnant,
 }
 
 /// Where the message is. Exactly one place at a time.
@@ -49,10 +54,14 @@ pub(crate) enum Stage {
     PeerQueue,
     /// Waits for a credit of its NI.
     NiQueue,
+    /// Has failed everywhere; goes again then, or when there is news (`send/rest.rs`).
+    Resting(Instant),
     /// Held back by a fault rule until then, under this number.
     Held(Instant, u64),
     /// The driver has it.
     Driver,
+    /// Written; waits for its answer.
+    Answering,
 }
 
 /// The sending side of a message, from commit to decommit.

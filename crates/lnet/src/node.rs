@@ -29,6 +29,7 @@ use crate::policy::turn::{Grade, Turn};
 use crate::portal::Portals;
 use crate::record::{Input, Recorder};
 use crate::router::Router;
+use crate::send::rest::Resting;
 use crate::stats::{InterfaceStats, NiFailures, NodeStats, Transitions};
 use crate::suspicion::Rails;
 use crate::{
@@ -121,6 +122,9 @@ pub struct Node {
     pub(crate) trackers: BTreeSet<(Instant, MdId)>,
     pub(crate) scan_at: Instant,
     pub(crate) waiting: BTreeSet<(Instant, MsgId)>,
+    pub(crate) resting: Resting,
+    /// Messages that only wait for their answer.
+    pub(crate) answering: usize,
     pub(crate) recovering_nis: BTreeSet<(Instant, NiId)>,
     pub(crate) recovering_peers: BTreeSet<(Instant, PeerNiId)>,
     pub(crate) ops: BTreeMap<OpId, OpState>,
@@ -177,6 +181,8 @@ impl Node {
             trackers: BTreeSet::new(),
             scan_at: now + scan,
             waiting: BTreeSet::new(),
+            resting: Resting::default(),
+            answering: 0,
             recovering_nis: BTreeSet::new(),
             recovering_peers: BTreeSet::new(),
             ops: BTreeMap::new(),
@@ -259,6 +265,7 @@ impl Node {
         self.check_gateways(now);
         self.scan_responses(now);
         self.expire_waiting(now);
+        self.end_rests(now);
         self.recover_due(now);
         self.settle(now);
     }
@@ -285,6 +292,7 @@ impl Node {
             self.announce_due.then_some(self.now),
             self.next_scan(),
             self.waiting.first().map(|w| w.0),
+            self.resting.next(),
             self.op_deadlines.first().map(|o| o.0),
             self.recovering_nis.first().map(|r| r.0),
             self.recovering_peers.first().map(|r| r.0),
@@ -463,6 +471,7 @@ impl Node {
         ni.fatal = true;
         let waiting = self.unbind_waiting(id, |_| true);
         self.work.extend(waiting.into_iter().map(Work::Launch));
+        self.repeat_elsewhere(now, None);
         self.settle(now);
     }
 

@@ -101,7 +101,7 @@ pub enum Output {
         verdict: Verdict,
     },
     /// Ask the driver of `ni` to give a message back ([`crate::Driver::recall`]); if it does, say
-    /// [`crate::Node::tx_recalled`].
+    /// [`crate::Node::tx_recalled`], otherwise [`crate::Node::tx_begun`].
     Recall {
         /// The interface that it was to leave from.
         ni: NiId,

@@ -14,6 +14,7 @@ use crate::output::{DropReason, Output, Payload, PeerMisbehaved, Sink, Verdict};
 use crate::portal::md::MdBuf;
 use crate::portal::{Delayed, Matched, Search, Wanted};
 use crate::record::Input;
+use crate::send::rest::News;
 use crate::{MdOptions, Node, Notice, Rx};
 
 impl Node {
@@ -153,7 +154,7 @@ impl Node {
 
     /// A message that has passed all tests goes to what it is for (S-81.13).
     fn dispatch(&mut self, now: Instant, rx: Rx, peer_ni: Option<PeerNiId>, hdr: &Hdr) -> Verdict {
-        if self.msgs.len() >= self.tunables.messages_max as usize {
+        if self.in_hand() >= self.tunables.messages_max as usize {
             return Verdict::Drop(DropReason::NoResources);
         }
         let kind = hdr.kind.msg_type();
@@ -200,9 +201,11 @@ impl Node {
         if !pni.status_up {
             pni.set_up(now, self.tunables.flap_hold_down, true);
         }
-        if pni.recovery.next.is_some() {
+        let (peer, recovers) = (pni.peer, pni.recovery.next.is_some());
+        if recovers {
             self.hasten_recovery(now, id);
         }
+        self.tell_resting(now, News::Life(peer));
     }
 
     /// A PUT or GET for us (2.4).

@@ -6,21 +6,21 @@
 //! * messages of which the transport has not one byte yet are taken back and find another path
 //!   ([`Node::rail_changed`]). They provably did not reach the peer, so nothing can arrive twice.
 //!
-//! What was written and not acknowledged stays with its driver, which reports it at its deadline. Who
-//! may send such messages again, towards a peer that suppresses duplicates (DEC-6), begins in
-//! [`Node::rail_changed`], where a rail becomes [`Doubt::Silent`].
+//! What was written and not acknowledged stays with its driver. Towards a peer that suppresses
+//! duplicates (DEC-6) another copy of it goes another way (`once/answer.rs`); towards others it ends
+//! when its driver gives it up.
 
 use core::fmt;
 use std::collections::BTreeMap;
 
-use lnet_types::{Instant, MsgId, NiId, Nid, PeerId, PeerNiId, ProcessId};
+use lnet_types::{Instant, MsgId, NiId, Nid, PeerId, PeerNiId};
 
 use crate::blame::{self, Blame};
 use crate::driver::Doubt;
 use crate::msg::{Msg, Stage};
 use crate::node::Work;
-use crate::output::Output;
 use crate::record::Input;
+use crate::send::rest::News;
 use crate::send::select::{self, Tables};
 use crate::{Link, Node};
 
@@ -130,6 +130,7 @@ impl Node {
             return;
         }
         let Some(peer_ni) = self.peers.find(nid) else { return };
+        let before = self.rails.of(ni, peer_ni);
         if !self.rails.set((ni, peer_ni), doubt, now) {
             return;
         }
@@ -141,6 +142,10 @@ impl Node {
         // An improvement matters too: messages that had nowhere to go may have now.
         if let Some(peer) = self.peers.nis.get(peer_ni).map(|n| n.peer) {
             self.move_messages(now, |node, msg| node.hop_of(msg) == Some(peer));
+            self.repeat_elsewhere(now, Some(peer));
+            if doubt < before {
+                self.tell_resting(now, News::Rail(peer));
+            }
         }
         self.settle(now);
     }
@@ -149,6 +154,7 @@ impl Node {
     pub(crate) fn leave_interface(&mut self, now: Instant, ni: NiId) {
         if !self.tunables.kernel_selection() {
             self.move_messages(now, |_, msg| msg.tx.is_some_and(|tx| tx.ni == ni));
+            self.repeat_elsewhere(now, None);
         }
     }
 
@@ -210,27 +216,28 @@ impl Node {
         if current == (false, Doubt::None) {
             return false;
         }
-        let Some(target) = self.peers.find(msg.hdr.dst) else { return false };
-        let request = self.request(msg, target);
-        select::path(t, &request, &mut None)
-            .is_ok_and(|path| standing(t, path.ni, path.peer_ni) < current)
+        self.best_standing(msg).is_some_and(|best| best < current)
+    }
+
+    /// How the pair stands that a message would be bound to now.
+    pub(crate) fn best_standing(&self, msg: &Msg) -> Option<(bool, Doubt)> {
+        let t = self.tables();
+        let request = self.request(msg, self.peers.find(msg.hdr.dst)?);
+        let path = select::path(t, &request, &mut None).ok()?;
+        Some(standing(t, path.ni, path.peer_ni))
     }
 
     /// Takes a message off its rail, or asks the driver for it.
     fn take_back(&mut self, now: Instant, id: MsgId) {
-        let Some(msg) = self.msgs.get(id) else { return };
-        let Some(tx) = msg.tx else { return };
-        if msg.stage == Stage::Driver {
-            let pid = if tx.routed { lnet_types::Pid::LUSTRE } else { msg.hop_pid };
-            let to = ProcessId { nid: tx.hop, pid };
-            self.outputs.push_back(Output::Recall { ni: tx.ni, to, msg: id });
+        if self.msgs.get(id).is_some_and(|m| m.stage == Stage::Driver) {
+            self.ask_back(id);
         } else {
             self.relaunch(now, id);
         }
     }
 
-    /// A driver has given a message back of which nothing was written: the answer to
-    /// [`Output::Recall`].
+    /// A driver has given a message back of which nothing was written: one answer to
+    /// [`crate::Output::Recall`].
     pub fn tx_recalled(&mut self, now: Instant, msg: MsgId) {
         self.note(|| Input::TxRecalled { now, msg });
         let now = self.clock(now);
@@ -257,6 +264,9 @@ impl Node {
         if changed == Some(Link::Down) {
             self.leave_interface(now, ni);
         }
+        if changed == Some(Link::Up) {
+            self.tell_resting(now, News::Link);
+        }
         if changed.is_some() {
             self.settle(now);
         }
@@ -264,6 +274,6 @@ impl Node {
 }
 
 /// How a pair stands: smaller is better.
-fn standing(t: Tables<'_>, ni: NiId, peer_ni: PeerNiId) -> (bool, Doubt) {
+pub(crate) fn standing(t: Tables<'_>, ni: NiId, peer_ni: PeerNiId) -> (bool, Doubt) {
     (t.nis.get(ni).is_none_or(|ni| ni.fatal), t.rails.of(ni, peer_ni))
 }

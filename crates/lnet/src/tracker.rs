@@ -5,6 +5,7 @@ use lnet_types::{Errno, Fault, HealthStatus, Instant, MdId};
 
 use core::time::Duration;
 
+use crate::msg::Stage;
 use crate::node::Work;
 use crate::portal::md::Tracker;
 use crate::record::Input;
@@ -16,11 +17,14 @@ impl Node {
     pub(crate) fn track(&mut self, now: Instant, md: MdId, limit: Duration) {
         let deadline = self.tunables.kernel_clocks().then(|| now + limit);
         let Some(d) = self.portals.mds.get_mut(md) else { return };
-        let tracker = Tracker { limit, deadline, started: now, next_hop: None };
+        let tracker = Tracker { limit, deadline, started: now, next_hop: None, written: None };
         match d.tracker.replace(tracker) {
             Some(old) => {
                 if let Some(deadline) = old.deadline {
                     self.trackers.remove(&(deadline, md));
+                }
+                if let Some(written) = old.written {
+                    self.let_go(written);
                 }
             }
             None => self.stats.rst_alloc = self.stats.rst_alloc.wrapping_add(1),
@@ -67,6 +71,9 @@ impl Node {
             self.trackers.remove(&(deadline, md));
         }
         self.stats.rst_alloc = self.stats.rst_alloc.wrapping_sub(1);
+        if let Some(written) = t.written {
+            self.let_go(written);
+        }
         Some(t)
     }
 
@@ -95,7 +102,11 @@ impl Node {
             let Some(d) = self.portals.mds.get_mut(md) else { continue };
             let Some(t) = d.tracker.take() else { continue };
             self.stats.rst_alloc = self.stats.rst_alloc.wrapping_sub(1);
-            if d.aborted || d.zombie {
+            let over = d.aborted || d.zombie;
+            if let Some(written) = t.written {
+                self.let_go(written);
+            }
+            if over {
                 continue;
             }
             self.stats.response_timeout_count = self.stats.response_timeout_count.wrapping_add(1);
@@ -115,7 +126,7 @@ impl Node {
             self.waiting.remove(&(deadline, id));
             if let Some(msg) = self.msgs.get_mut(id) {
                 msg.no_resend = true;
-                if let crate::msg::Stage::Parked(peer) = msg.stage
+                if let Stage::Parked(peer) = msg.stage
                     && let Some(peer) = self.peers.peers.get_mut(peer)
                 {
                     peer.disc.parked.retain(|x| *x != id);

@@ -436,6 +436,12 @@ impl Tunables {
         matches!(self.profile, Profile::Kernel)
     }
 
+    /// Whether attempts that fail at once, with no other path left, are spread over the time that the
+    /// message has (`send/rest.rs`).
+    pub const fn spreads_attempts(&self) -> bool {
+        matches!(self.profile, Profile::Default)
+    }
+
     /// Whether the answer of a gateway is waited for as long as `router_ping_timeout` says, longer
     /// than a transaction (PA-134). Otherwise it is a ping like others.
     pub const fn pings_routers_patiently(&self) -> bool {

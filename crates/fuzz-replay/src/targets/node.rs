@@ -82,7 +82,7 @@ pub fn node(input: &[u8]) {
     let (mut receiving, mut driver, mut deferred) = (Vec::new(), Vec::new(), BTreeSet::new());
     while !script.is_over() {
         now += Duration::from_millis(u64::from(script.byte()) * 20);
-        match script.byte() % 21 {
+        match script.byte() % 22 {
             0..=3 => {
                 if let Some(hdr) = script.header(own) {
                     let from = script.nid();
@@ -196,6 +196,7 @@ pub fn node(input: &[u8]) {
                 let doubt = doubts[usize::from(script.byte() % 3)];
                 node.rail_changed(now, ni, script.nid(), doubt);
             }
+            20 => node.written_lost(now, ni, script.nid()),
             _ => {
                 let value = i64::from(script.byte());
                 let row = &Tunables::TABLE[usize::from(script.byte()) % Tunables::TABLE.len()];
@@ -222,6 +223,8 @@ pub fn node(input: &[u8]) {
                     {
                         driver.remove(at);
                         node.tx_recalled(now, msg);
+                    } else {
+                        node.tx_begun(now, msg);
                     }
                 }
             }

@@ -164,6 +164,7 @@ impl Upper for Upstairs {
         assert!(self.out.remove(&msg).is_some(), "a message ended twice");
     }
     fn peer_down(&mut self, _: Instant, _: NiId, _: Nid, _: Instant) {}
+    fn written_lost(&mut self, _: Instant, _: NiId, _: Nid) {}
     fn rail_changed(&mut self, _: Instant, _: NiId, _: Nid, _: Doubt) {}
 }
 

@@ -98,6 +98,10 @@ impl<S: Streams> SockDriver<S> {
                 self.fail(now, msg, why.fault(item.sent(), n == 0, legacy), up);
             }
         }
+        // An interface that is stopped in order sends what it has; anybody else may not have.
+        if state.written > state.acked && !matches!(why, Why::Stopped) {
+            up.written_lost(now, ni, state.from.nid);
+        }
         let Some(peer) = self.peers.get_mut(state.peer) else { return };
         peer.conns.retain(|conn| *conn != key);
         peer.dialer.unsettle();

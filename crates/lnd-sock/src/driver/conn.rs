@@ -2,6 +2,7 @@
 //! hundred bytes and no buffer.
 
 use core::net::SocketAddr;
+use core::time::Duration;
 
 use lnet_types::{Instant, NiId, ProcessId, RxId};
 use lnet_wire::Hdr;
@@ -82,6 +83,8 @@ pub(super) struct Up {
     pub(super) blocked: bool,
     /// When something must have been acknowledged; `FAR_FUTURE` while nothing is on the way.
     pub(super) tx_deadline: Instant,
+    /// The longest that a message which is on the way may take, by its caller.
+    pub(super) patience: Duration,
     /// Bytes written, and how many of them were acknowledged when last looked at.
     pub(super) written: u64,
     pub(super) acked: u64,

@@ -4,7 +4,8 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::time::Duration;
 
-use lnet_types::{Errno, Instant};
+use lnet::Link;
+use lnet_types::{Errno, Instant, NiId};
 use lnet_wire::acceptor::Request;
 
 use super::SockDriver;
@@ -18,9 +19,9 @@ use crate::streams::{Origin, Stop, Streams};
 use crate::upper::Upper;
 
 /// Delays after a failed attempt while suspicion is on (DEC-31): a rail that is back is found within
-/// a second. Never longer than the configured ones.
-const SOON: Duration = Duration::from_millis(250);
-const SOON_MAX: Duration = Duration::from_millis(1000);
+/// half a second. Never longer than the configured ones.
+const SOON: Duration = Duration::from_millis(100);
+const SOON_MAX: Duration = Duration::from_millis(500);
 
 impl<S: Streams> SockDriver<S> {
     /// Sees to it that missing connections to a peer of ours are made. Tells whether one is being
@@ -48,7 +49,7 @@ impl<S: Streams> SockDriver<S> {
     /// but after a second, then two, then four: too long for a rail that comes back in between.
     pub(super) fn redial<U: Upper + ?Sized>(&mut self, now: Instant, key: PeerKey, up: &mut U) {
         let Some(peer) = self.peers.get_mut(key) else { return };
-        let (attempt, patience) = (peer.dialer.trying(), peer.dialer.patience());
+        let (attempt, patience) = (peer.dialer.trying(), peer.dialer.patience(peer.rtt));
         let Some(conn) = attempt.and_then(|attempt| self.conns.get(attempt)) else { return };
         let Phase::Connecting(dialed) = conn.phase else { return };
         if now.saturating_since(dialed.begun) < patience {
@@ -60,6 +61,40 @@ impl<S: Streams> SockDriver<S> {
         }
         self.stats.dial_unanswered += 1;
         self.dials.push(key);
+    }
+
+    /// A link is back: connection attempts begin anew at once, whatever became of the last ones.
+    pub fn link_changed<U: Upper + ?Sized>(
+        &mut self,
+        now: Instant,
+        ni: NiId,
+        link: Link,
+        up: &mut U,
+    ) {
+        if link == Link::Down || self.suspicion.is_none() {
+            return;
+        }
+        let peers: Vec<PeerKey> =
+            self.peers.iter().filter(|(_, peer)| peer.ni == ni).map(|(key, _)| key).collect();
+        for key in peers {
+            self.hasten(now, key, up);
+        }
+    }
+
+    /// There is reason to believe that a peer can be connected to.
+    fn hasten<U: Upper + ?Sized>(&mut self, now: Instant, key: PeerKey, up: &mut U) {
+        let Some(peer) = self.peers.get_mut(key) else { return };
+        let attempt = peer.dialer.trying();
+        let unanswered = attempt.filter(|conn| {
+            self.conns.get(*conn).is_some_and(|c| matches!(c.phase, Phase::Connecting(_)))
+        });
+        if let Some(attempt) = unanswered {
+            peer.dialer.again(now);
+            self.close_conn(now, attempt, Why::Orderly, false, up);
+        }
+        if self.peers.get_mut(key).is_some_and(|peer| peer.dialer.hasten(now)) {
+            self.dials.push(key);
+        }
     }
 
     /// The connection that is to be made next.
@@ -265,7 +300,15 @@ impl<S: Streams> SockDriver<S> {
             WAITED if self.suspicion.is_some() => UNSENT,
             fault => fault,
         };
-        self.fail_waiting(now, key, fault, up);
+        if was_waiting && self.suspicion.is_some() {
+            // The attempts have had their time, which may not be all that each message has.
+            self.expire_waiting(now, key, up);
+            if self.peers.get(key).is_some_and(|peer| !peer.waiting.is_empty()) {
+                self.want_connections(now, key);
+            }
+        } else {
+            self.fail_waiting(now, key, fault, up);
+        }
         if !connected {
             up.peer_down(now, ni, id.nid, last_alive);
             // It is forgotten if nobody asks for it until then.

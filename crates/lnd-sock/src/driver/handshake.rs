@@ -1,6 +1,8 @@
 //! The handshake: connection request and HELLOs, both ways (wire.md 3.2). Bytes are gathered by
 //! `proto/conn.rs`, judged by `proto/hello.rs`; here the judgement is carried out.
 
+use core::time::Duration;
+
 use lnet_types::{Errno, Instant, Memory, Nid, Pid, ProcessId};
 use lnet_wire::acceptor::{ANSWER, Request};
 use lnet_wire::sock::{ConnType, Hello, Version};
@@ -350,6 +352,7 @@ impl<S: Streams> SockDriver<S> {
             tx: TxQueue::new(version),
             blocked: false,
             tx_deadline: Instant::FAR_FUTURE,
+            patience: Duration::ZERO,
             written: 0,
             acked: 0,
             mark: Mark::default(),
@@ -362,6 +365,8 @@ impl<S: Streams> SockDriver<S> {
         peer.last_alive = now;
         self.stats.connected += 1;
         tracing::debug!(peer = %peer.id, %kind, %version, "connection up");
+        // It can be reached again, whoever has found that out.
+        peer.dialer.hasten(now);
         if peer.dialer.trying() == Some(key) {
             let (min, max) = (self.config.min_reconnect, self.config.max_reconnect);
             peer.dialer.ended(now, Attempt::Up, false, min, max);

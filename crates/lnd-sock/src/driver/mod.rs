@@ -21,7 +21,7 @@ use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
-use lnet::{Driver, Node, Ready, Transmit, Verdict};
+use lnet::{Driver, Link, Node, Ready, Transmit, Verdict};
 use lnet_types::{Fault, Instant, Memory, MsgId, NiId, Nid, Pid, ProcessId, RxId};
 use slotmap::{SecondaryMap, SlotMap};
 
@@ -517,6 +517,10 @@ impl<S: Streams> Driver for SockDriver<S> {
 
     fn recall(&mut self, ni: NiId, to: ProcessId, msg: MsgId) -> bool {
         Self::recall(self, ni, to, msg)
+    }
+
+    fn link_changed(&mut self, now: Instant, ni: NiId, link: Link, node: &mut Node) {
+        Self::link_changed(self, now, ni, link, node);
     }
 
     fn resume(

@@ -135,7 +135,12 @@ impl<S: Streams> SockDriver<S> {
     }
 
     /// Messages that have waited for a connection past their deadline (K-32).
-    fn expire_waiting<U: Upper + ?Sized>(&mut self, now: Instant, key: PeerKey, up: &mut U) {
+    pub(super) fn expire_waiting<U: Upper + ?Sized>(
+        &mut self,
+        now: Instant,
+        key: PeerKey,
+        up: &mut U,
+    ) {
         let Some(peer) = self.peers.get_mut(key) else { return };
         if !peer.waiting.iter().any(|m| m.deadline <= now) {
             return;
@@ -167,8 +172,10 @@ impl<S: Streams> SockDriver<S> {
         }
         if state.tx.is_empty() && acked == state.written {
             state.tx_deadline = Instant::FAR_FUTURE;
+            state.patience = Duration::ZERO;
         } else if progress {
-            state.tx_deadline = now + self.nis.get(ni).map_or(Duration::MAX, |ni| ni.timeout);
+            let timeout = self.nis.get(ni).map_or(Duration::MAX, |ni| ni.timeout);
+            state.tx_deadline = now + timeout.max(state.patience);
         }
     }
 

@@ -31,7 +31,11 @@ impl<S: Streams> SockDriver<S> {
             self.ended.push((transmit.msg, CUT));
             return Ok(());
         }
-        let (limit, timeout) = (self.config.limits.waiting_per_peer, ni.timeout);
+        let limit = self.config.limits.waiting_per_peer;
+        // A caller with more patience than the interface has it for its connection too; where rails
+        // are looked after, that is, and nobody waits for the connection to be given up.
+        let patient = self.suspicion.is_some();
+        let timeout = if patient { ni.timeout.max(transmit.timeout) } else { ni.timeout };
         let until = now + transmit.timeout;
         let deadline = until.min(now + timeout);
         let key = self.peer_for(&transmit)?;
@@ -106,6 +110,7 @@ impl<S: Streams> SockDriver<S> {
         self.uses += 1;
         let Some(up) = self.conns.get_mut(key).and_then(Conn::up_mut) else { return };
         up.used = self.uses;
+        up.patience = up.patience.max(timeout);
         let peer = up.peer;
         up.tx.push(transmit.msg, transmit.hdr, transmit.payload, until);
         self.arm(peer, until);
@@ -115,7 +120,7 @@ impl<S: Streams> SockDriver<S> {
     /// Something was queued: it is to be written, and must make progress within the time limit.
     fn queued(&mut self, now: Instant, key: ConnKey, timeout: core::time::Duration) {
         let Some(up) = self.conns.get_mut(key).and_then(Conn::up_mut) else { return };
-        let peer = up.peer;
+        let (peer, timeout) = (up.peer, up.patience.max(timeout));
         if up.tx_deadline == Instant::FAR_FUTURE {
             up.tx_deadline = now + timeout;
             // Progress is looked at four times within the limit (K-35).
@@ -139,7 +144,7 @@ impl<S: Streams> SockDriver<S> {
         let Some(state) = self.conns.get(conn).and_then(Conn::up) else { return };
         let (version, kind, min_bulk) = (state.version, state.kind, self.config.min_bulk);
         let Some(record) = self.peers.get_mut(peer) else { return };
-        let ni = record.ni;
+        let (ni, patient) = (record.ni, self.suspicion.is_some());
         let waiting = core::mem::take(&mut record.waiting);
         let timeout = self.timeout(ni);
         for m in waiting {
@@ -149,6 +154,8 @@ impl<S: Streams> SockDriver<S> {
                     record.waiting.push_back(m);
                 }
             } else if can_name(version, &[m.transmit.hdr.dst, m.transmit.hdr.src]) {
+                let timeout =
+                    if patient { timeout.max(m.until.saturating_since(now)) } else { timeout };
                 self.queue(now, conn, m.transmit, m.until, timeout);
             } else {
                 self.ended.push((m.transmit.msg, LARGE_NID));
@@ -175,7 +182,7 @@ impl<S: Streams> SockDriver<S> {
         {
             state.blocked = false;
             // What was written before has moved on, so the time limit begins again.
-            state.tx_deadline = now + timeout;
+            state.tx_deadline = now + timeout.max(state.patience);
         }
         self.write_out(now, key, up, mem);
     }

@@ -145,6 +145,11 @@ impl<S: Streams> SockDriver<S> {
             return Some(if progress { Seen::Well } else { Seen::Nothing });
         };
         let loses = state.loss.look(&transport);
+        if !transport.rtt_min.is_zero()
+            && let Some(peer) = self.peers.get_mut(state.peer)
+        {
+            peer.rtt = Some(transport.rtt_min);
+        }
         if transport.unsent >= transport.unacked {
             // All that was sent is acknowledged, so what comes now is as new as this look.
             state.mark.clear();

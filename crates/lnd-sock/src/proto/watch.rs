@@ -25,6 +25,9 @@ use lnet_types::Instant;
 use crate::streams::Transport;
 use crate::tunables::Suspicion;
 
+/// How long a receiver holds an acknowledgement back that it could send at once, where the way is
+/// short.
+const DELAYED_ACK: Duration = Duration::from_millis(40);
 /// The first time of proof, and the longest.
 const PROOF_MIN: Duration = Duration::from_secs(1);
 const PROOF_MAX: Duration = Duration::from_secs(16);
@@ -110,11 +113,21 @@ impl Suspicion {
         self.after.max(rtt.saturating_mul(self.rtts))
     }
 
+    /// The same for the bytes of a stream. A receiver that has got less than two segments, and has
+    /// nothing to say, waits with its acknowledgement. That is no property of the way, and no reason
+    /// to wait several times as long for a sign of life: it counts once.
+    fn limit_of(&self, t: &Transport) -> Duration {
+        let few = t.unacked.saturating_sub(t.unsent) <= 2 * u64::from(t.segment);
+        let delay =
+            if few { t.rtt.saturating_sub(t.rtt_min).min(DELAYED_ACK) } else { Duration::ZERO };
+        self.limit(t.rtt.saturating_sub(delay)) + delay
+    }
+
     /// Judges a stream with bytes on the way, the oldest for `age`.
     pub(crate) fn judge(&self, t: &Transport, age: Duration, loses: bool, progress: bool) -> Seen {
         // What was written and not sent waits for the receiver's window: the rail is well, its
         // end is slow.
-        if t.unsent < t.unacked && age > self.limit(t.rtt) {
+        if t.unsent < t.unacked && age > self.limit_of(t) {
             Seen::Silent
         } else if loses || t.rtt > self.limit(t.rtt_min) {
             Seen::Shaky
@@ -191,7 +204,7 @@ mod tests {
     /// A stream with 100 bytes on the way, all of them sent, over round trips of `rtt` ms.
     fn transport(rtt: u64) -> Transport {
         let rtt = Duration::from_millis(rtt);
-        Transport { unacked: 100, unsent: 0, rtt, rtt_min: rtt, sent: 0, resent: 0 }
+        Transport { unacked: 100, rtt, rtt_min: rtt, segment: 1000, ..Transport::default() }
     }
 
     #[test]
@@ -211,6 +224,21 @@ mod tests {
             assert_eq!(LIMITS.judge(&t, limit, false, false), Seen::Nothing);
             assert_eq!(LIMITS.judge(&t, limit, false, true), Seen::Well);
             assert_eq!(LIMITS.judge(&t, limit + tick, false, true), Seen::Silent);
+        }
+    }
+
+    #[test]
+    fn acknowledgements_that_are_held_back_count_once_and_only_of_few_segments() {
+        let ms = Duration::from_millis;
+        for (unacked, rtt, rtt_min, limit) in [
+            (2000, 40, 0, 90),
+            (2000, 20, 0, 70),
+            (2001, 40, 0, 320),
+            (2000, 40, 40, 320),
+            (2000, 60, 0, 200),
+        ] {
+            let t = Transport { unacked, rtt: ms(rtt), rtt_min: ms(rtt_min), ..transport(0) };
+            assert_eq!(LIMITS.limit_of(&t), ms(limit), "{t:?}");
         }
     }
 

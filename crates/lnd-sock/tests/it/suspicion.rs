@@ -224,7 +224,8 @@ fn a_rail_that_nobody_wants_is_asked_no_more_and_its_peer_forgotten() {
     let _raw = Raw::listen(&world, addr(9));
     world.weather(|w| w.dead = true);
     world.send_with(0, nid(9), 1, b"x", |_| ());
-    world.pass(Duration::from_secs(300));
+    // Its caller's own patience is 1000 s.
+    world.pass(Duration::from_secs(1100));
     let doubts: Vec<Doubt> = world.hosts[0].up.rails.iter().map(|(_, d, _)| *d).collect();
     assert_eq!(doubts, [Doubt::Silent, Doubt::None]);
     assert!(world.hosts[0].driver.peers().is_empty());

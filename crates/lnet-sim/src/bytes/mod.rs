@@ -241,6 +241,19 @@ impl Fabric for Bytes {
                 }
             }
             Happening::LinksChanged => self.look_after_all(cx),
+            Happening::CarrierBack(rail) => {
+                let Some(id) = cx.directory.rail(rail).host else { return };
+                let now = cx.now;
+                let Some(rig) = self.rigs.get_mut(id.0 as usize).and_then(Option::as_mut) else {
+                    return;
+                };
+                let host = &mut cx.hosts[id.0 as usize];
+                if let Some(ni) = host.ni_of(rail) {
+                    rig.carrier_back(now, host, ni);
+                }
+                cx.host(id);
+                self.work(cx, id);
+            }
             Happening::RailRemoved(rail, ni) => {
                 let Some(id) = cx.directory.rail(rail).host else { return };
                 let now = cx.now;

@@ -54,6 +54,10 @@ impl Upper for Told<'_> {
         self.told = true;
         self.node.peer_down(now, ni, nid, last_alive);
     }
+    fn written_lost(&mut self, now: Instant, ni: NiId, nid: Nid) {
+        self.told = true;
+        self.node.written_lost(now, ni, nid);
+    }
     fn rail_changed(&mut self, now: Instant, ni: NiId, nid: Nid, doubt: Doubt) {
         self.told = true;
         self.node.rail_changed(now, ni, nid, doubt);
@@ -175,6 +179,13 @@ impl Rig {
     /// An interface goes: what it has in hand comes back.
     pub(super) fn stop(&mut self, now: Instant, host: &mut Host, ni: NiId) -> bool {
         self.call(now, host, |driver, local, up, _| driver.ni_stop(local, ni, up))
+    }
+
+    /// The carrier of an interface is back.
+    pub(super) fn carrier_back(&mut self, now: Instant, host: &mut Host, ni: NiId) -> bool {
+        self.call(now, host, |driver, local, up, _| {
+            driver.link_changed(local, ni, lnet::Link::Up, up);
+        })
     }
 
     /// When the driver or its sockets want to be called, by the world's time.

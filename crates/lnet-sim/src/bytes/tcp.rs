@@ -357,6 +357,8 @@ impl End {
             unsent: unacked - sent,
             rtt: self.trips.smooth,
             rtt_min: self.trips.least,
+            // Nobody here holds acknowledgements back.
+            segment: 0,
             sent: self.sent,
             resent: self.resent,
         }

@@ -56,6 +56,15 @@ impl Messages {
         Ok(())
     }
 
+    /// The own link is back: the next attempt need not wait, where rails are looked after.
+    pub(super) fn hasten(&mut self, cx: &Cx<'_, MessageEvent>, pair: u32, end: usize) {
+        let Some(host) = self.host_at(cx, pair, end) else { return };
+        if cx.hosts[host.0 as usize].node.tunables().rail_suspicion != 0 {
+            let dial = &mut self.pairs[pair as usize].dial[end];
+            (dial.not_before, dial.backoff) = (Instant::ZERO, Duration::ZERO);
+        }
+    }
+
     fn is_trying(&self, pair: u32, end: usize, attempt: u32) -> bool {
         let dial = &self.pairs[pair as usize].dial[end];
         dial.trying && dial.attempt == attempt
@@ -107,6 +116,7 @@ impl Messages {
             // this one.
             if self.pairs[pair as usize].open[end] != 0 {
                 self.forget(cx, pair, end);
+                self.tell_lost(cx, pair, end);
             }
         }
         let p = &mut self.pairs[pair as usize];

@@ -338,6 +338,7 @@ impl Messages {
             let host = cx.host(host);
             if let Some(ni) = host.ni_of(rail) {
                 let (now, heard) = (host.clock.local(now), host.clock.local(heard));
+                host.node.written_lost(now, ni, nid);
                 host.node.peer_down(now, ni, nid, heard);
             }
         }
@@ -364,6 +365,18 @@ impl Messages {
             }
         }
         was
+    }
+
+    /// An end learns that what it had written to a connection may be lost.
+    fn tell_lost(&self, cx: &mut Cx<'_, MessageEvent>, pair: u32, end: usize) {
+        let ends = self.pairs[pair as usize].ends;
+        let nid = cx.directory.rail(ends[1 - end]).nid;
+        let Some(host) = self.host_at(cx, pair, end) else { return };
+        let now = cx.now;
+        let host = cx.host(host);
+        if let Some(ni) = host.ni_of(ends[end]) {
+            host.node.written_lost(host.clock.local(now), ni, nid);
+        }
     }
 
     /// Both ends close, if they believe in the connection.
@@ -506,6 +519,11 @@ impl Fabric for Messages {
     fn happened(&mut self, cx: &mut Cx<'_, MessageEvent>, what: &Happening<'_>) {
         match *what {
             Happening::RailAdded(_) | Happening::LinksChanged => {}
+            Happening::CarrierBack(rail) => {
+                for (pair, end) in self.pairs_of(rail) {
+                    self.hasten(cx, pair, end);
+                }
+            }
             Happening::RailRemoved(rail, _) => {
                 for (pair, end) in self.pairs_of(rail) {
                     self.end_gone(cx, pair, end, true);

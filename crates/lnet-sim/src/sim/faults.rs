@@ -214,6 +214,9 @@ impl<F: Fabric> Sim<F> {
                 continue;
             }
             let Some(id) = self.directory.rail(ix).host else { continue };
+            if link == Link::Up {
+                self.tell_fabric(&Happening::CarrierBack(ix));
+            }
             let host = &mut self.hosts[id.0 as usize];
             if let Some(ni) = host.ni_of(ix).filter(|_| host.alive) {
                 let local = host.clock.local(self.now);

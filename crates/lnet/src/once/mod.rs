@@ -11,6 +11,7 @@
 //!
 //! Towards anybody else, and on the way through routers, nothing differs.
 
+pub(crate) mod answer;
 pub(crate) mod window;
 
 use std::collections::VecDeque;
@@ -258,7 +259,12 @@ impl Node {
         match window.judge(n, again) {
             Judgement::Deliver => {}
             Judgement::Replace(old) => self.give_up(now, old),
-            Judgement::Duplicate => return Err(DropReason::Duplicate),
+            Judgement::Duplicate => {
+                if let Some(mlength) = window.acked(n, hdr.payload_len).filter(|_| again) {
+                    self.acknowledge_again(now, rx, peer_ni, hdr, mlength);
+                }
+                return Err(DropReason::Duplicate);
+            }
             Judgement::Ancient => return Err(DropReason::AncientCopy),
         }
         Ok(Sifted { copied: Some(Copied { peer: id, session, n, again }), ..plain })
@@ -291,8 +297,12 @@ impl Node {
     pub(crate) fn copy_arrived(&mut self, id: MsgId) {
         let rx = self.msgs.get_mut(id).and_then(|m| m.rx.as_mut());
         let Some(copied) = rx.and_then(|rx| rx.copied.take()) else { return };
+        let odd = self.odd_ack(id);
         if let Some(window) = self.window_of(copied) {
             window.arrived(copied.n, id);
+            if let Some(told) = odd {
+                window.acked_oddly(copied.n, told);
+            }
         }
     }
 

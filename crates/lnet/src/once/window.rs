@@ -14,7 +14,7 @@
 //! it, and of those the window keeps a list of its own; and a further copy of which the window does
 //! not know any more can be refused, because its sender will hear of it.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use lnet_types::MsgId;
 use lnet_wire::mark::Mark;
@@ -24,6 +24,8 @@ use lnet_wire::mark::Mark;
 pub(crate) const GAPS_MAX: usize = 1024;
 /// Further copies that are remembered per session.
 pub(crate) const AGAIN_MAX: usize = 1024;
+/// Messages that were not acknowledged as usual that are remembered per session.
+pub(crate) const ODD_MAX: usize = 1024;
 
 /// What is to be done with a copy that has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +55,11 @@ pub(crate) struct Window {
     /// Messages whose payload is arriving, or that wait for a buffer, in order. Nearly always none or
     /// a few with the highest numbers, so a list costs less than a tree.
     arriving: Vec<(u64, MsgId)>,
+    /// Messages that were delivered and whose ACK did not tell the length of their payload: what it
+    /// told, or `None` if they got none. Nearly always empty.
+    odd: BTreeMap<u64, Option<u32>>,
+    /// Messages below this may have been in that list.
+    odd_floor: u64,
 }
 
 impl Window {
@@ -68,6 +75,8 @@ impl Window {
             again: BTreeSet::new(),
             deaf: 0,
             arriving: Vec::new(),
+            odd: BTreeMap::new(),
+            odd_floor: 0,
         }
     }
 
@@ -130,6 +139,27 @@ impl Window {
     /// A message that was taken as `msg` has arrived whole.
     pub(crate) fn arrived(&mut self, n: u64, msg: MsgId) {
         self.stop_arriving(n, msg);
+    }
+
+    /// A message that has arrived gets an ACK that tells another length than that of its payload, or
+    /// none.
+    pub(crate) fn acked_oddly(&mut self, n: u64, told: Option<u32>) {
+        self.odd.insert(n, told);
+        if self.odd.len() > ODD_MAX
+            && let Some((oldest, _)) = self.odd.pop_first()
+        {
+            self.odd_floor = self.odd_floor.max(oldest + 1);
+        }
+    }
+
+    /// What the ACK told for message `n` with a payload of `len` bytes, which has been delivered;
+    /// `None` if there was none, or it is not known any more.
+    pub(crate) fn acked(&self, n: u64, len: u32) -> Option<u32> {
+        match self.odd.get(&n) {
+            _ if self.arriving.iter().any(|(m, _)| *m == n) => None,
+            Some(told) => *told,
+            None => (n >= self.odd_floor).then_some(len),
+        }
     }
 
     /// A message that was taken as `msg` has not arrived after all: another copy may.
@@ -263,6 +293,25 @@ mod tests {
         }
         assert_eq!(w.again.len(), AGAIN_MAX);
         assert_eq!(copy(&mut w, s + 3, false), Judgement::Ancient, "forgotten on both lists");
+    }
+
+    #[test]
+    fn a_copy_is_acknowledged_as_its_message_was() {
+        let (mut w, s) = window();
+        for n in 0..3 {
+            assert_eq!(copy(&mut w, s + n, false), Judgement::Deliver);
+        }
+        w.acked_oddly(s + 1, Some(7));
+        w.acked_oddly(s + 2, None);
+        assert_eq!([0, 1, 2].map(|n| w.acked(s + n, 100)), [Some(100), Some(7), None]);
+        w.take(s + 3, false, msg(9));
+        assert_eq!(w.acked(s + 3, 100), None, "it is still arriving");
+        // What was forgotten is not guessed.
+        for n in 0..ODD_MAX as u64 {
+            w.acked_oddly(s + 10 + n, None);
+        }
+        assert_eq!([0, 1, 2].map(|n| w.acked(s + n, 100)), [None, None, None]);
+        assert!(w.odd.len() <= ODD_MAX);
     }
 
     /// Against a model that remembers everything: nothing twice, and what is refused as a duplicate

@@ -492,7 +492,12 @@ impl Node {
                 self.note_peer(id);
             }
             (false, true) => {
+                // Of one that is never heard itself, behind a router, the report is all there will be.
+                let reported = pni.last_alive.is_none() && !self.tunables.kernel_clocks();
                 pni.set_up(now, self.tunables.flap_hold_down, true);
+                if reported {
+                    self.set_peer_health(now, id, HEALTH_MAX);
+                }
             }
             (true, true) if pni.last_alive.is_none() => {
                 self.set_peer_health(now, id, HEALTH_MAX);

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use lnet_types::{Instant, IoVec, iovec_len};
 
 use crate::internal::Internal;
+use crate::once::answer::Written;
 use crate::{MatchEntry, MdOptions};
 
 /// The memory behind a descriptor.
@@ -78,6 +79,8 @@ pub(crate) struct Tracker {
     pub(crate) started: Instant,
     /// Whom to blame: the last next hop.
     pub(crate) next_hop: Option<lnet_types::Nid>,
+    /// The request itself, if another copy of it may go.
+    pub(crate) written: Option<Written>,
 }
 
 impl Md {

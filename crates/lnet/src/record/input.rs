@@ -90,6 +90,8 @@ inputs! {
     TxDone = tx_done(now: Instant, msg: MsgId, outcome: Result<(), Fault>);
     TxRefused = tx_refused(now: Instant, msg: MsgId, fault: Fault);
     TxRecalled = tx_recalled(now: Instant, msg: MsgId);
+    TxBegun = tx_begun(now: Instant, msg: MsgId);
+    WrittenLost = written_lost(now: Instant, ni: NiId, nid: Nid);
     RxGone = rx_gone(now: Instant, ni: NiId, rx: RxId);
     HandleTimeout = handle_timeout(now: Instant);
     Attach = attach(now: Instant, portal: u32, me: MatchEntry, md: MdSpec);

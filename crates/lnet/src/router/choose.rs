@@ -258,14 +258,18 @@ fn best_dest(t: Tables<'_>, r: &Request<'_>) -> Result<PeerNiId, Errno> {
 /// How many interfaces of gateways could carry a message to `net` now: whether there is another
 /// way for one that has failed.
 pub(crate) fn ways_to(t: Tables<'_>, net: Net) -> usize {
+    hops_to(t, net).count()
+}
+
+/// Those interfaces.
+pub(crate) fn hops_to(t: Tables<'_>, net: Net) -> impl Iterator<Item = PeerNiId> + '_ {
     t.routes
         .to(net)
         .iter()
-        .filter(|route| alive::is_route_alive(t.tunables, t.peers, route))
-        .filter_map(|route| t.peers.peers.get(route.gateway))
-        .flat_map(|p| p.nets.iter().filter(|n| local_net(t, n.net).is_some()))
-        .map(|n| n.nis.len())
-        .sum()
+        .filter(move |route| alive::is_route_alive(t.tunables, t.peers, route))
+        .filter_map(move |route| t.peers.peers.get(route.gateway))
+        .flat_map(move |p| p.nets.iter().filter(move |n| local_net(t, n.net).is_some()))
+        .flat_map(|n| n.nis.iter().copied())
 }
 
 /// The route with the fewest hops (M-51).

@@ -5,44 +5,64 @@
 
 use core::time::Duration;
 
-use lnet_types::{HealthStatus, MsgId, NiId, PeerId, PeerNiId};
+use lnet_types::{HealthStatus, Instant, MsgId, NiId, PeerId, PeerNiId};
 
 use crate::health::{Charge, charge_of};
 use crate::msg::Msg;
 use crate::router::choose;
 use crate::{Node, Retries};
 
+/// What follows an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Nothing: the message has got through, or does not go again.
+    End,
+    /// Another one, at once.
+    Again,
+    /// Another one then, or when there is news.
+    Rest(Instant),
+}
+
 impl Node {
     /// H-20 … H-22.
-    pub(crate) fn may_resend(
+    pub(crate) fn next_attempt(
         &mut self,
+        now: Instant,
         id: MsgId,
         peer_ni: PeerNiId,
         status: HealthStatus,
-    ) -> bool {
-        let Some(msg) = self.msgs.get(id) else { return false };
+    ) -> Next {
+        let Some(msg) = self.msgs.get(id) else { return Next::End };
         if msg.tx.is_none() || msg.recovery || msg.no_resend {
-            return false;
+            return Next::End;
         }
         // DEC-6: where nobody knows whether it arrived, the receiver must be able to tell.
         let unsure = matches!(status, HealthStatus::NetworkTimeout | HealthStatus::RemoteTimeout);
         if !(self.tunables.resends(status) || unsure && self.can_repeat(msg)) {
-            return false;
+            return Next::End;
         }
         if !self.has_alternative(msg, peer_ni, status) {
-            return false;
+            return Next::End;
         }
-        let (spent, limited) = match self.tunables.retries() {
-            Retries::Count(limit) => (msg.retries >= limit, limit != 0),
-            Retries::Paths => (self.paths_left(msg) == 0, true),
-        };
-        if spent && limited {
-            self.stats.failed_resends = self.stats.failed_resends.wrapping_add(1);
+        let (spent, limited) = self.is_spent(msg);
+        if spent {
+            let failed = u32::from(limited);
+            self.stats.failed_resends = self.stats.failed_resends.wrapping_add(failed);
+            return Next::End;
         }
-        if unsure && !spent {
+        let rest = self.rests_until(now, msg);
+        if unsure {
             self.note_unsure(id);
         }
-        !spent
+        rest.map_or(Next::Again, Next::Rest)
+    }
+
+    /// Whether a message has no attempt left, and whether there is a limit that says so.
+    pub(crate) fn is_spent(&self, msg: &Msg) -> (bool, bool) {
+        match self.tunables.retries() {
+            Retries::Count(limit) => (msg.retries >= limit, limit != 0),
+            Retries::Paths => (self.paths_left(msg) == 0, true),
+        }
     }
 
     /// Whether another path exists on the side that failed.
@@ -86,7 +106,7 @@ impl Node {
 
     /// All pairs that a message could go by: one where its source, or the one interface that the
     /// peer knows, leaves no choice.
-    fn pairs(&self, msg: &Msg) -> impl Iterator<Item = (NiId, PeerNiId)> + '_ {
+    pub(crate) fn pairs(&self, msg: &Msg) -> impl Iterator<Item = (NiId, PeerNiId)> + '_ {
         self.pairs_with(msg, self.peers.owner(msg.hdr.dst))
     }
 

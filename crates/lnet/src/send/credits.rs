@@ -249,9 +249,13 @@ impl Node {
         let Some(msg) = self.msgs.get(id) else { return };
         let copied = msg.rx.as_ref().is_some_and(|rx| rx.copied.is_some());
         let (sending, passing) = (msg.tx.is_some() || msg.waiting, msg.transit.is_some());
+        let resting = matches!(msg.stage, Stage::Resting(_));
         self.stats.msgs_alloc = self.stats.msgs_alloc.wrapping_sub(u32::from(msg.counted));
         if copied {
             self.copy_lost(id);
+        }
+        if resting {
+            self.end_rest(id);
         }
         if sending {
             self.return_credits(id);

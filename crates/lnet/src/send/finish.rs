@@ -10,6 +10,7 @@ use crate::output::Payload;
 use crate::portal::RESERVED_PORTAL;
 use crate::portal::md::Owner;
 use crate::record::Input;
+use crate::send::Next;
 use crate::{Event, EventKind, MdOptions, Node};
 
 impl Node {
@@ -39,8 +40,9 @@ impl Node {
 
     /// One attempt, or one reception, has ended.
     pub(crate) fn finish(&mut self, now: Instant, id: MsgId, outcome: Result<(), Fault>) {
-        if self.judge(now, id, outcome) {
-            return self.requeue(now, id, outcome);
+        let next = self.judge(now, id, outcome);
+        if next != Next::End {
+            return self.requeue(now, id, outcome, next);
         }
         if let Err(fault) = outcome {
             self.note_undelivered(id, fault);
@@ -48,19 +50,20 @@ impl Node {
         self.complete(now, id, outcome.map_err(|f| f.errno), &[]);
     }
 
-    /// Prepares a message for another attempt (H-23); it goes when the work list gets to it.
-    fn requeue(&mut self, now: Instant, id: MsgId, outcome: Result<(), Fault>) {
+    /// Prepares a message for another attempt (H-23); it goes when the work list gets to it, or when
+    /// it has rested.
+    fn requeue(&mut self, now: Instant, id: MsgId, outcome: Result<(), Fault>, next: Next) {
         let pair = self.msgs.get(id).and_then(|m| m.tx).and_then(|tx| Some((tx.ni, tx.peer_ni?)));
         self.return_credits(id);
         let Some(msg) = self.msgs.get_mut(id) else { return };
-        msg.retries += 1;
-        msg.stage = Stage::Moving;
-        if let Some(pair) = pair {
-            msg.tried.push(pair);
-        }
         msg.failed = outcome.err().map(|f| f.status);
-        self.work.push_back(Work::Resend(id));
-        let _ = now;
+        msg.stage = Stage::Moving;
+        msg.retries += 1;
+        msg.tried.extend(pair);
+        match next {
+            Next::Rest(until) => self.rest(now, id, until),
+            Next::Again | Next::End => self.work.push_back(Work::Resend(id)),
+        }
     }
 
     /// H-24.
@@ -100,6 +103,8 @@ impl Node {
             Role::GetIn => Some(EventKind::Get),
             Role::AckIn => Some(EventKind::Ack),
             Role::ReplyIn => Some(EventKind::Reply),
+            Role::Copy => return self.copy_ended(now, id, status.is_ok()),
+            Role::Remnant => return self.remnant_ended(now, id),
             Role::AckOut | Role::Forward => None,
         };
         if role == Role::Forward && status.is_err() {
@@ -123,6 +128,7 @@ impl Node {
                 }
                 self.respond(now, id, own);
             }
+            None if role == Role::Request && status.is_ok() && self.keep(id) => {}
             None => self.discard(id),
         }
     }
@@ -272,9 +278,12 @@ impl Node {
     /// Whether a message belongs to the node itself: pings, pushes and the answers to them.
     fn is_own_business(&self, msg: &Msg) -> bool {
         match msg.role {
-            Role::Request | Role::PutIn | Role::GetIn | Role::AckOut => {
-                msg.ev.portal == RESERVED_PORTAL
-            }
+            Role::Request
+            | Role::PutIn
+            | Role::GetIn
+            | Role::AckOut
+            | Role::Copy
+            | Role::Remnant => msg.ev.portal == RESERVED_PORTAL,
             Role::AckIn | Role::ReplyIn => {
                 let md = msg.md.and_then(|md| self.portals.mds.get(md));
                 md.is_some_and(|md| matches!(md.owner, Owner::Internal(_)))
@@ -301,7 +310,9 @@ impl Node {
                 self.stats.send_count = self.stats.send_count.wrapping_add(1);
             }
             match role {
-                Role::Request if kind == MsgType::Put => self.stats.send_length += sent_len,
+                Role::Request | Role::Copy if kind == MsgType::Put => {
+                    self.stats.send_length += sent_len
+                }
                 Role::GetIn => self.stats.send_length += sent_len,
                 _ => {}
             }

@@ -9,7 +9,10 @@ mod credits;
 pub(crate) mod explain;
 mod finish;
 pub(crate) mod key;
+pub(crate) mod rest;
 pub(crate) mod select;
+
+pub(crate) use attempts::Next;
 
 use lnet_types::{
     Errno, Fault, HealthStatus, Instant, MdId, MsgId, Net, NiId, Nid, PeerNiId, Pid, ProcessId,
@@ -114,7 +117,7 @@ impl Node {
             return Err(SendError::Simulated);
         }
         let limit = self.tunables.messages_max as usize;
-        if self.msgs.len() >= limit {
+        if self.in_hand() >= limit {
             return Err(SendError::NoSpace(limit));
         }
         let own_pid = Pid::LUSTRE;
@@ -235,6 +238,9 @@ impl Node {
         let target = msg.hdr.dst;
         if !self.running {
             return Err(Errno::ESHUTDOWN);
+        }
+        if msg.role == Role::Copy && !self.is_wanted(id) {
+            return Err(Errno::ECANCELED);
         }
         if target.is_loopback() {
             return self.launch_loopback(now, id);
@@ -417,7 +423,7 @@ impl Node {
                 .md
                 .and_then(|md| self.portals.mds.get_mut(md))
                 .and_then(|md| md.tracker.as_mut())
-                && msg.role == Role::Request
+                && matches!(msg.role, Role::Request | Role::Copy)
             {
                 t.next_hop = Some(hop);
             }

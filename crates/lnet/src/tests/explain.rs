@@ -392,7 +392,7 @@ fn paths_not_tried_come_before_paths_tried_until_all_were() {
         if put { Fate::Fail(fault) } else { Fate::Pass }
     });
     w.put(0, B[0], 1, false);
-    w.run(Duration::from_millis(10));
+    w.secs(6);
     let mut first: Vec<_> = w.pairs(0).into_iter().take(4).collect();
     assert_eq!(w.pairs(0).len(), 5);
     first.sort();

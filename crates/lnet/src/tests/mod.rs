@@ -2,6 +2,7 @@
 //! are named for their subjects. Scenarios `x…` are those of behaviour.md 13, with the outcomes
 //! that were recorded from real nodes.
 
+mod answer;
 mod credits;
 mod discovery;
 mod explain;
@@ -12,6 +13,7 @@ mod memory;
 mod once;
 mod policy;
 mod requirements;
+mod rest;
 mod routing;
 mod selection;
 mod storm;

@@ -26,7 +26,7 @@ fn pair_of(profile: Profile, tunables: NetTunables) -> World {
 
 impl World {
     /// The driver of `host` thinks so of the rail between two NIDs.
-    fn doubt(&mut self, host: usize, from: &str, to: &str, doubt: Doubt) {
+    pub(crate) fn doubt(&mut self, host: usize, from: &str, to: &str, doubt: Doubt) {
         let h = &mut self.hosts[host];
         let (&ni, _) = h.nids.iter().find(|(_, n)| **n == nid(from)).unwrap();
         h.node.rail_changed(self.now, ni, nid(to), doubt);
@@ -49,6 +49,17 @@ impl World {
     /// Pairs of the messages that the wire holds.
     fn held_pairs(&self) -> Vec<(String, String)> {
         self.held.iter().map(|(_, t)| (t.hdr.src.to_string(), t.hdr.dst.to_string())).collect()
+    }
+}
+
+/// The peer is one that does not tell a copy from a new message.
+fn tells_no_copies(w: &mut World) {
+    w.hosts[1].node.set_tunables(w.now, &[("suppress_duplicates", 0)]).unwrap();
+    w.hosts[0].node.discover(w.now, nid(B[0]), true);
+    w.secs(1);
+    for h in &mut w.hosts {
+        h.node.reset_stats();
+        h.sent.clear();
     }
 }
 
@@ -184,8 +195,9 @@ fn messages_that_the_driver_has_not_begun_and_those_that_queue_follow_and_arrive
 }
 
 #[test]
-fn messages_that_the_driver_has_begun_stay() {
+fn messages_that_the_driver_has_begun_stay_if_nobody_could_tell_a_copy() {
     let mut w = pair();
+    tells_no_copies(&mut w);
     w.hold();
     w.put(0, B[0], 1, false);
     let (from, to) = w.held_pairs()[0].clone();
@@ -364,6 +376,7 @@ fn weather(seed: u64) {
         ..NetTunables::SOCK
     };
     let mut w = pair_of(Profile::Default, few);
+    tells_no_copies(&mut w);
     let mut doubts: BTreeMap<(usize, usize), Doubt> = BTreeMap::new();
     let mut fates = rng.split();
     w.decide = Box::new(move |_| if fates.below(3) == 0 { Fate::Hold } else { Fate::Pass });

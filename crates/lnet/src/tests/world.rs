@@ -99,6 +99,8 @@ pub(crate) struct World {
     pub(crate) decide: Decide,
     flying: Vec<InFlight>,
     pub(crate) held: VecDeque<(usize, Transmit)>,
+    /// What is held has not been begun, so that it is given back when asked for.
+    pub(crate) gives_back: bool,
     parked: BTreeMap<(usize, RxId), (Nid, Transmit, Vec<u8>)>,
     /// Who has sent to which interface, in order of the first message.
     lines: Vec<(Nid, Nid)>,
@@ -125,6 +127,7 @@ impl World {
             decide: Box::new(|_| Fate::Pass),
             flying: Vec::new(),
             held: VecDeque::new(),
+            gives_back: true,
             parked: BTreeMap::new(),
             lines: Vec::new(),
             seq: 0,
@@ -278,9 +281,11 @@ impl World {
                 Output::Recall { ni, to, msg } => {
                     let asked =
                         |(at, t): &(usize, Transmit)| (*at, t.msg, t.ni, t.to) == (i, msg, ni, to);
-                    if let Some(at) = self.held.iter().position(asked) {
+                    if let Some(at) = self.held.iter().position(asked).filter(|_| self.gives_back) {
                         self.held.remove(at);
                         h.node.tx_recalled(now, msg);
+                    } else {
+                        h.node.tx_begun(now, msg);
                     }
                 }
                 // Payload arrives at once here.

@@ -98,6 +98,8 @@ pub(crate) struct Upstairs {
     pub(crate) down: Vec<(NiId, Nid, Instant)>,
     /// What the driver said of rails, and when.
     pub(crate) rails: Vec<(Nid, Doubt, Instant)>,
+    /// Peers of which a connection was lost with bytes on the way.
+    pub(crate) lost: Vec<Nid>,
 }
 
 impl Default for Upstairs {
@@ -114,6 +116,7 @@ impl Default for Upstairs {
             held: Vec::new(),
             down: Vec::new(),
             rails: Vec::new(),
+            lost: Vec::new(),
         }
     }
 }
@@ -274,6 +277,10 @@ impl Upper for Upstairs {
 
     fn peer_down(&mut self, _now: Instant, ni: NiId, nid: Nid, last_alive: Instant) {
         self.down.push((ni, nid, last_alive));
+    }
+
+    fn written_lost(&mut self, _now: Instant, _ni: NiId, nid: Nid) {
+        self.lost.push(nid);
     }
 
     fn rail_changed(&mut self, now: Instant, _ni: NiId, nid: Nid, doubt: Doubt) {

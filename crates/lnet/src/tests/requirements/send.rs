@@ -81,7 +81,7 @@ fn a_get_that_can_not_be_sent_ends_in_one_failed_send_and_its_owner_cleans_up() 
     fail_to(&mut w, &B, fault(HealthStatus::RemoteDropped));
     let before = w.hosts[0].node.portals.mds.len();
     w.get(0, B[0], 1);
-    w.run(MS * 10);
+    w.secs(5);
     assert_eq!(w.events(0, 1), [(EventKind::Send, false, false)]);
     let md = w.hosts[0].events[0].md;
     let now = w.now;

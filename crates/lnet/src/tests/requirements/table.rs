@@ -64,6 +64,11 @@ fn lost(w: &World) -> (u32, u32) {
 /// heals.
 fn failing(profile: Profile, status: H, times: usize) -> World {
     let mut w = pair(profile);
+    fail(&mut w, status, times);
+    w
+}
+
+fn fail(w: &mut World, status: H, times: usize) {
     let mut left = times;
     w.decide = Box::new(move |t| {
         if !is_request(&t.hdr) {
@@ -75,7 +80,6 @@ fn failing(profile: Profile, status: H, times: usize) -> World {
         left -= 1;
         Fate::Fail(fault(status))
     });
-    w
 }
 
 #[test]
@@ -107,7 +111,11 @@ fn a_message_that_keeps_failing_is_sent_as_often_as_its_profile_says_and_each_ti
     for profile in Profile::ALL {
         let (_, retries) = column(profile);
         for row in &TABLE {
-            let mut w = failing(profile, row.status, usize::MAX);
+            // As many interfaces as attempts: none has to wait for news in any profile.
+            let a = [A[0], A[1], "10.77.2.2@tcp"];
+            let b = [B[0], B[1], "10.77.2.3@tcp"];
+            let mut w = nodes(profile, &a, &b);
+            fail(&mut w, row.status, usize::MAX);
             w.put(0, B[0], 7, false);
             let at = format!("{} in {}", row.status, profile.name());
             let attempts = if goes_again(profile, row) { 1 + retries } else { 1 };

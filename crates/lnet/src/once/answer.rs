@@ -1,0 +1,387 @@
+//! Requests that were written, and wait for their answer (DEC-6). A transport that has taken a message
+//! may never deliver it: its rail falls silent, its connection is reset. The sender of a PUT with ACK
+//! or of a GET would then only learn it from its response timer. Towards a peer that tells copies
+//! apart it need not wait for that: the message is kept until it is answered, and another copy of it
+//! goes at once when what was written is in doubt.
+//!
+//! ```text
+//!   written ──► Answering ── answered ─► gone
+//!                │     ▲
+//!        in doubt│     │written, or failed
+//!                ▼     │
+//!                 Copy ╯
+//! ```
+//!
+//! A copy is silent: the caller has had its SEND event. It counts against `retry_count` like every
+//! further attempt, and it goes only where that is better than where the message is.
+//!
+//! The receiver's part is at the end: a copy of a PUT that was acknowledged is acknowledged again,
+//! because the ACK may have been lost with the rail.
+
+use lnet_types::{Errno, Fault, HealthStatus, Instant, MdId, MsgId, NiId, Nid, PeerId, PeerNiId};
+use lnet_wire::{Handle, Hdr, Kind};
+use smallvec::SmallVec;
+
+use crate::driver::Doubt;
+use crate::msg::{EventInfo, Msg, Role, RxSide, Stage};
+use crate::node::Work;
+use crate::output::{Output, Payload};
+use crate::portal::md::Owner;
+use crate::record::Input;
+use crate::suspicion::standing;
+use crate::{MdOptions, Node, Rx};
+
+/// A request that was written.
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Written {
+    pub(crate) msg: MsgId,
+    /// The rail over which its last copy went; `None` if that one failed.
+    rail: Option<(NiId, PeerNiId)>,
+}
+
+impl Node {
+    // ---- keeping ----
+
+    /// A request has been written. True if it is kept until it is answered.
+    pub(crate) fn keep(&mut self, id: MsgId) -> bool {
+        let Some(msg) = self.msgs.get(id).filter(|m| m.once.is_some()) else { return false };
+        let (md, rail) = (msg.md, msg.tx.and_then(|tx| Some((tx.ni, tx.peer_ni?))));
+        let Some(md) = md.and_then(|md| self.portals.mds.get_mut(md)) else { return false };
+        // Another answer than the one to this message would be taken for it otherwise.
+        let one_answer = md.threshold == Some(1) && md.refs == 0 && !md.zombie;
+        let (true, Owner::User(_), Some(tracker)) = (one_answer, md.owner, &mut md.tracker) else {
+            return false;
+        };
+        tracker.written = Some(Written { msg: id, rail });
+        self.return_credits(id);
+        if let Some(msg) = self.msgs.get_mut(id) {
+            self.stats.msgs_alloc = self.stats.msgs_alloc.wrapping_sub(u32::from(msg.counted));
+            msg.counted = false;
+            msg.role = Role::Copy;
+            msg.stage = Stage::Answering;
+            self.answering += 1;
+        }
+        true
+    }
+
+    /// Messages in hand: those that only wait for their answer are no burden to anybody.
+    pub(crate) fn in_hand(&self) -> usize {
+        self.msgs.len().saturating_sub(self.answering)
+    }
+
+    /// A request is answered, or nobody waits for the answer any more.
+    pub(crate) fn let_go(&mut self, written: Written) {
+        let Some(msg) = self.msgs.get(written.msg).filter(|m| m.role == Role::Copy) else { return };
+        match msg.stage {
+            Stage::Answering => self.forget_kept(written.msg),
+            // What nobody has written yet need not be.
+            Stage::Driver => self.ask_back(written.msg),
+            Stage::PeerQueue | Stage::NiQueue | Stage::Held(..) | Stage::Resting(_) => {
+                let needless = Fault::new(HealthStatus::Ok, Errno::ECANCELED);
+                self.work.push_back(Work::Finish(written.msg, Err(needless)));
+            }
+            _ => {}
+        }
+    }
+
+    /// Forgets a request that waits for its answer.
+    pub(crate) fn forget_kept(&mut self, id: MsgId) {
+        if self.msgs.remove(id).is_some() {
+            self.answering -= 1;
+        }
+    }
+
+    /// Whether a copy would still help.
+    pub(crate) fn is_wanted(&self, id: MsgId) -> bool {
+        self.tracker_of(id).is_some_and(|written| written.msg == id)
+    }
+
+    fn tracker_of(&self, id: MsgId) -> Option<&Written> {
+        let md = self.portals.mds.get(self.msgs.get(id)?.md?)?;
+        md.tracker.as_ref()?.written.as_ref()
+    }
+
+    // ---- repeating ----
+
+    /// A connection over which `ni` spoke to the peer's interface `nid` has ended, and not in order:
+    /// what was written to it and is not answered may be lost.
+    pub fn written_lost(&mut self, now: Instant, ni: NiId, nid: Nid) {
+        self.note(|| Input::WrittenLost { now, ni, nid });
+        let now = self.clock(now);
+        let Some(peer_ni) = self.peers.find(nid) else { return };
+        self.repeat(now, |_, _, written| written.rail == Some((ni, peer_ni)));
+        self.settle(now);
+    }
+
+    /// Repeats what is on a way that carries nothing, if there is a better one.
+    pub(crate) fn repeat_elsewhere(&mut self, now: Instant, peer: Option<PeerId>) {
+        self.repeat(now, |node, msg, written| {
+            let of_peer = peer.is_none() || node.peers.owner(msg.hdr.dst) == peer;
+            of_peer && node.has_better_than(msg, written.rail)
+        });
+    }
+
+    /// Whether a message could go by a better rail than `rail`, if nothing gets through there.
+    fn has_better_than(&self, msg: &Msg, rail: Option<(NiId, PeerNiId)>) -> bool {
+        let t = self.tables();
+        let current = rail.map(|(ni, peer_ni)| standing(t, ni, peer_ni));
+        if current.is_some_and(|current| current < (false, Doubt::Silent)) {
+            return false;
+        }
+        let best = self.best_standing(msg);
+        best.is_some_and(|best| current.map_or(best < (false, Doubt::Silent), |now| best < now))
+    }
+
+    fn repeat(&mut self, now: Instant, in_doubt: impl Fn(&Self, &Msg, Written) -> bool) {
+        if self.answering == 0 {
+            return;
+        }
+        let mut due: Vec<(u32, Instant, MsgId)> = Vec::new();
+        for (_, md) in &self.trackers {
+            let tracker = self.portals.mds.get(*md).and_then(|md| md.tracker.as_ref());
+            let Some(written) = tracker.and_then(|t| t.written) else { continue };
+            let Some(msg) = self.msgs.get(written.msg) else { continue };
+            if msg.stage == Stage::Answering
+                && now < msg.deadline
+                && !self.is_spent(msg).0
+                && self.can_repeat(msg)
+                && in_doubt(self, msg, written)
+            {
+                due.push((msg.hdr.payload_len, msg.born, written.msg));
+            }
+        }
+        // The small ones first: they are not held up much longer by the large ones.
+        due.sort_unstable();
+        for (.., id) in due {
+            self.copy(id);
+        }
+    }
+
+    /// Sends a further copy of a request that waits for its answer.
+    fn copy(&mut self, id: MsgId) {
+        let rail = self.tracker_of(id).and_then(|written| written.rail);
+        self.note_unsure(id);
+        let Some(msg) = self.msgs.get_mut(id) else { return };
+        let Some(md) = msg.md.and_then(|md| self.portals.mds.get_mut(md)) else { return };
+        // Its memory is in use again; how often it may be used is counted already.
+        md.refs += 1;
+        msg.stage = Stage::Moving;
+        msg.no_resend = false;
+        msg.retries += 1;
+        msg.failed = Some(HealthStatus::NetworkTimeout);
+        msg.tried.extend(rail);
+        self.answering -= 1;
+        self.stats.resend_count = self.stats.resend_count.wrapping_add(1);
+        self.work.push_back(Work::Launch(id));
+    }
+
+    /// A copy has been written, or has failed.
+    pub(crate) fn copy_ended(&mut self, now: Instant, id: MsgId, written: bool) {
+        let Some(msg) = self.msgs.get(id) else { return };
+        if msg.stage == Stage::Answering {
+            return self.forget_kept(id);
+        }
+        let rail = msg.tx.filter(|_| written).and_then(|tx| Some((tx.ni, tx.peer_ni?)));
+        let Some(md_id) = msg.md else { return self.discard(id) };
+        if self.is_wanted(id) {
+            let Some(md) = self.portals.mds.get_mut(md_id) else { return self.discard(id) };
+            md.refs = md.refs.saturating_sub(1);
+            if let Some(tracker) = &mut md.tracker {
+                tracker.written = Some(Written { msg: id, rail });
+            }
+            self.return_credits(id);
+            if let Some(msg) = self.msgs.get_mut(id) {
+                self.stats.msgs_alloc = self.stats.msgs_alloc.wrapping_sub(u32::from(msg.counted));
+                msg.counted = false;
+                msg.stage = Stage::Answering;
+                self.answering += 1;
+            }
+            return;
+        }
+        self.release_md(now, md_id);
+        self.discard(id);
+    }
+
+    /// One user less of a descriptor, without an event of its own.
+    fn release_md(&mut self, now: Instant, id: MdId) {
+        let Some(md) = self.portals.mds.get_mut(id) else { return };
+        if md.release() {
+            let owner = md.owner;
+            self.untrack(id);
+            self.portals.hide(id);
+            self.portals.mds.remove(id);
+            self.tell_unlinked(now, id, owner);
+        }
+    }
+
+    // ---- what a driver has begun ----
+
+    /// The other answer to [`Output::Recall`]: the driver can't give the message back, because bytes
+    /// of it are on their way, or it has ended. If it is known to its receiver, another copy takes
+    /// its place; what the driver has is a remnant that nobody waits for.
+    pub fn tx_begun(&mut self, now: Instant, msg: MsgId) {
+        self.note(|| Input::TxBegun { now, msg });
+        let now = self.clock(now);
+        self.split(now, msg);
+        self.settle(now);
+    }
+
+    fn split(&mut self, now: Instant, id: MsgId) {
+        let Some(msg) = self.msgs.get(id).filter(|m| m.stage == Stage::Driver) else { return };
+        let rail = msg.tx.and_then(|tx| Some((tx.ni, tx.peer_ni?)));
+        let movable = match msg.role {
+            Role::Request | Role::AckOut | Role::GetIn => true,
+            Role::Copy => self.is_wanted(id),
+            _ => false,
+        };
+        if !movable
+            || now >= msg.deadline
+            || self.is_spent(msg).0
+            || !self.can_repeat(msg)
+            || !self.has_better_than(msg, rail)
+        {
+            return;
+        }
+        self.note_unsure(id);
+        let Some(msg) = self.msgs.get_mut(id) else { return };
+        let mut tried = msg.tried.clone();
+        tried.extend(rail);
+        let twin = Msg {
+            hdr: msg.hdr,
+            payload: msg.payload.clone(),
+            role: msg.role,
+            stage: Stage::Moving,
+            md: msg.md,
+            tx: None,
+            rx: msg.rx.take(),
+            src: msg.src,
+            hint: msg.hint,
+            hop_pid: msg.hop_pid,
+            retries: msg.retries + 1,
+            no_resend: msg.no_resend,
+            recovery: msg.recovery,
+            once: msg.once,
+            tried,
+            failed: Some(HealthStatus::NetworkTimeout),
+            born: msg.born,
+            limit: msg.limit,
+            deadline: msg.deadline,
+            waiting: false,
+            counted: false,
+            ev: msg.ev,
+            transit: None,
+        };
+        msg.role = Role::Remnant;
+        msg.no_resend = true;
+        let copy = twin.role == Role::Copy;
+        let md = twin.md;
+        let new = self.msgs.insert(twin);
+        if let Some(md) = md.and_then(|md| self.portals.mds.get_mut(md)) {
+            md.refs += 1;
+            if let Some(tracker) = md.tracker.as_mut().filter(|_| copy) {
+                tracker.written = Some(Written { msg: new, rail: None });
+            }
+        }
+        self.stats.resend_count = self.stats.resend_count.wrapping_add(1);
+        self.work.push_back(Work::Launch(new));
+    }
+
+    /// A driver is through with what nobody waits for.
+    pub(crate) fn remnant_ended(&mut self, now: Instant, id: MsgId) {
+        let md = self.msgs.get(id).and_then(|m| m.md);
+        self.discard(id);
+        if let Some(md) = md {
+            self.release_md(now, md);
+        }
+    }
+
+    // ---- answering again ----
+
+    /// What the ACK for a PUT that has arrived will tell, if that is not the length of its payload:
+    /// something else, or there will be none. For the window of its sender.
+    pub(crate) fn odd_ack(&self, id: MsgId) -> Option<Option<u32>> {
+        let msg = self.msgs.get(id).filter(|m| m.role == Role::PutIn)?;
+        let md = self.portals.mds.get(msg.md?)?;
+        if md.options.contains(MdOptions::ACK_DISABLE) {
+            return Some(None);
+        }
+        (msg.ev.mlength != msg.hdr.payload_len).then_some(Some(msg.ev.mlength))
+    }
+
+    /// Acknowledges a copy of a PUT that was acknowledged with `mlength` before.
+    pub(crate) fn acknowledge_again(
+        &mut self,
+        now: Instant,
+        rx: &Rx,
+        peer_ni: Option<PeerNiId>,
+        hdr: &Hdr,
+        mlength: u32,
+    ) {
+        let Kind::Put { ack, match_bits, portal, .. } = hdr.kind else { return };
+        if ack == Handle::NONE {
+            return;
+        }
+        let nobody = lnet_types::ProcessId { nid: hdr.src, pid: hdr.src_pid };
+        let side = RxSide {
+            ni: rx.ni,
+            peer_ni,
+            from: rx.from,
+            id: rx.id,
+            kind: hdr.kind.msg_type(),
+            committed: false,
+            copied: None,
+        };
+        let id = self.msgs.insert(Msg {
+            hdr: Hdr {
+                dst: hdr.src,
+                src: hdr.dst,
+                dst_pid: hdr.src_pid,
+                src_pid: lnet_types::Pid::LUSTRE,
+                payload_len: 0,
+                kind: Kind::Ack { dst: ack, match_bits, mlength },
+            },
+            payload: Payload::empty(),
+            role: Role::AckOut,
+            stage: Stage::Moving,
+            md: None,
+            tx: None,
+            rx: Some(side),
+            src: None,
+            hint: None,
+            hop_pid: hdr.src_pid,
+            retries: 0,
+            no_resend: false,
+            recovery: false,
+            once: None,
+            tried: SmallVec::new(),
+            failed: None,
+            born: now,
+            limit: None,
+            deadline: Instant::FAR_FUTURE,
+            waiting: false,
+            counted: false,
+            ev: EventInfo {
+                target: nobody,
+                initiator: nobody,
+                source: nobody,
+                portal,
+                match_bits,
+                hdr_data: 0,
+                offset: 0,
+                rlength: 0,
+                mlength,
+            },
+            transit: None,
+        });
+        self.respond(now, id, hdr.dst);
+    }
+
+    /// Asks a driver for a message back.
+    pub(crate) fn ask_back(&mut self, id: MsgId) {
+        let Some(msg) = self.msgs.get(id) else { return };
+        let Some(tx) = msg.tx else { return };
+        let pid = if tx.routed { lnet_types::Pid::LUSTRE } else { msg.hop_pid };
+        let to = lnet_types::ProcessId { nid: tx.hop, pid };
+        self.outputs.push_back(Output::Recall { ni: tx.ni, to, msg: id });
+    }
+}

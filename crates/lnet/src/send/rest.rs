@@ -1,0 +1,149 @@
+//! Messages that have been everywhere, and wait for news (profile `default`; kernel nodes have no such
+//! thing). An attempt that fails at once, because nothing listens or no link is there, costs no time,
+//! so all of them together would be over in milliseconds, long before the caller's patience is. So,
+//! where no path is left that could be another matter than those the message was tried on:
+//!
+//! * the attempts that are left are spread over its time: attempt *k* not before *k* shares of it, and
+//!   the last one as late as half a share before its end;
+//! * news wakes it at once: a link that is back, a rail that is thought better of, a sign of life of
+//!   its peer.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use lnet_types::{Instant, MsgId, NiId, PeerId, PeerNiId};
+
+use crate::driver::Doubt;
+use crate::msg::{Msg, Role, Stage};
+use crate::node::Work;
+use crate::router::choose;
+use crate::send::is_internal;
+use crate::{Node, Retries};
+
+/// A sign of life so soon after a failure may be older than the failure: it is no news.
+const STALE: Duration = Duration::from_millis(50);
+
+/// The messages that rest, with when each goes by itself, and since when it rests.
+#[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Resting(BTreeMap<(Instant, MsgId), Instant>);
+
+impl Resting {
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// When the next one goes by itself.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        self.0.first_key_value().map(|((at, _), _)| *at)
+    }
+}
+
+/// What there is news of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum News {
+    /// A link of ours.
+    Link,
+    /// The rail to a peer.
+    Rail(PeerId),
+    /// The peer, which was heard.
+    Life(PeerId),
+}
+
+impl Node {
+    /// Until when a message rests whose attempt has just failed; `None` if it need not.
+    pub(crate) fn rests_until(&self, now: Instant, msg: &Msg) -> Option<Instant> {
+        let Retries::Count(limit) = self.tunables.retries() else { return None };
+        if !self.tunables.spreads_attempts()
+            || msg.role == Role::Forward
+            || is_internal(&msg.hdr.kind)
+            || self.has_fresh_path(msg)
+        {
+            return None;
+        }
+        let share = self.attempt_time(msg);
+        let next = msg.retries + 1;
+        let at = if next < limit {
+            msg.born + share.saturating_mul(next)
+        } else {
+            Instant(msg.deadline.0.saturating_sub((share / 2).as_nanos() as u64))
+        };
+        (at > now).then_some(at)
+    }
+
+    /// Whether there is a path that looks usable, and of which the message has not tried both ends.
+    fn has_fresh_path(&self, msg: &Msg) -> bool {
+        let current = msg.tx.and_then(|tx| Some((tx.ni, tx.peer_ni?)));
+        let tried = || msg.tried.iter().chain(&current);
+        if msg.tx.is_some_and(|tx| tx.routed) {
+            let hops = choose::hops_to(self.tables(), msg.hdr.dst.net());
+            return hops.into_iter().any(|hop| !tried().any(|t| t.1 == hop));
+        }
+        let is_new = |(ni, hop): (NiId, PeerNiId)| {
+            !(tried().any(|t| t.0 == ni) && tried().any(|t| t.1 == hop))
+        };
+        self.pairs(msg).any(|pair| {
+            is_new(pair)
+                && self.nis.get(pair.0).is_some_and(|ni| !ni.fatal)
+                && self.rails.of(pair.0, pair.1) < Doubt::Silent
+        })
+    }
+
+    /// Lays a message down that holds nothing any more.
+    pub(crate) fn rest(&mut self, now: Instant, id: MsgId, until: Instant) {
+        let Some(msg) = self.msgs.get_mut(id) else { return };
+        msg.stage = Stage::Resting(until);
+        self.resting.0.insert((until, id), now);
+    }
+
+    /// A message rests no more.
+    pub(crate) fn end_rest(&mut self, id: MsgId) {
+        if let Some(msg) = self.msgs.get_mut(id)
+            && let Stage::Resting(until) = msg.stage
+        {
+            msg.stage = Stage::Moving;
+            self.resting.0.remove(&(until, id));
+        }
+    }
+
+    /// There may be a way again: those that rest go, oldest first. Costs nothing while nobody rests;
+    /// the caller settles.
+    pub(crate) fn tell_resting(&mut self, now: Instant, news: News) {
+        if self.resting.0.is_empty() {
+            return;
+        }
+        let mut ids: Vec<(Instant, MsgId)> = self
+            .resting
+            .0
+            .iter()
+            .filter_map(|((_, id), since)| Some((*id, self.msgs.get(*id)?, *since)))
+            .filter(|(_, msg, since)| match news {
+                News::Link => true,
+                News::Rail(peer) => self.peers.owner(msg.hdr.dst) == Some(peer),
+                News::Life(peer) => {
+                    now >= *since + STALE && self.peers.owner(msg.hdr.dst) == Some(peer)
+                }
+            })
+            .map(|(id, msg, _)| (msg.born, id))
+            .collect();
+        ids.sort_unstable();
+        for (_, id) in ids {
+            self.go_again(id);
+        }
+    }
+
+    fn go_again(&mut self, id: MsgId) {
+        self.end_rest(id);
+        self.work.push_back(Work::Resend(id));
+    }
+
+    /// Lets those go whose time has come; the caller settles.
+    pub(crate) fn end_rests(&mut self, now: Instant) {
+        while let Some((&(until, id), _)) = self.resting.0.first_key_value()
+            && until <= now
+        {
+            self.resting.0.remove(&(until, id));
+            self.go_again(id);
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Attempts that fail at once, where there is no other path: spread, woken by news, and over at the
+//! message's deadline.
+
+use core::time::Duration;
+
+use lnet_types::{Errno, Fault, HealthStatus};
+
+use super::world::{Fate, World};
+use crate::{EventKind, Link, Profile};
+
+const A: [&str; 2] = ["10.77.0.2@tcp", "10.78.0.2@tcp1"];
+const B: [&str; 2] = ["10.77.0.3@tcp", "10.78.0.3@tcp1"];
+const MS: Duration = Duration::from_millis(1);
+
+fn refused() -> Fault {
+    Fault::new(HealthStatus::RemoteDropped, Errno::ECONNREFUSED)
+}
+
+/// Two hosts with a rail on each of two networks, that know each other; the transaction takes 6 s and
+/// three attempts, so that each has 2 s.
+fn pair(profile: Profile) -> World {
+    let mut w = World::new();
+    w.host(profile, &A);
+    w.host(profile, &B);
+    w.discovered(0, B[0]);
+    let times = [("transaction_timeout", 6), ("retry_count", 2)];
+    w.hosts[0].node.set_tunables(w.now, &times).unwrap();
+    w
+}
+
+fn dark(w: &mut World) {
+    w.decide = Box::new(|_| Fate::Fail(refused()));
+}
+
+fn light(w: &mut World) {
+    w.decide = Box::new(|_| Fate::Pass);
+}
+
+fn tries(w: &World) -> usize {
+    w.pairs(0).len()
+}
+
+#[test]
+fn attempts_without_another_path_are_spread_over_the_messages_time() {
+    let mut w = pair(Profile::Default);
+    w.hosts[0].node.set_tunables(w.now, &[("retry_count", 3)]).unwrap();
+    dark(&mut w);
+    w.put(0, B[0], 7, true);
+    // Each rail at once, the third at two of four shares of 6 s, the last half a share before its end.
+    for (at, n) in [(0, 2), (2900, 2), (3100, 3), (5200, 3)] {
+        w.run(MS * at - (w.now.saturating_since(lnet_types::Instant::from_secs(11))));
+        assert_eq!(tries(&w), n, "after {at} ms");
+    }
+    light(&mut w);
+    w.run(MS * 100);
+    assert_eq!(tries(&w), 4);
+    assert_eq!(w.events(0, 7), [(EventKind::Send, true, false), (EventKind::Ack, true, true)]);
+    assert_eq!(w.hosts[0].node.stats().resend_count, 3);
+}
+
+#[test]
+fn a_link_that_is_back_wakes_what_rests() {
+    let mut w = pair(Profile::Default);
+    dark(&mut w);
+    for n in A {
+        w.link(0, n, Link::Down);
+    }
+    w.put(0, B[0], 7, true);
+    w.secs(1);
+    assert_eq!(w.events(0, 7), []);
+    light(&mut w);
+    w.link(0, A[1], Link::Up);
+    w.run(MS * 10);
+    assert_eq!(w.events(0, 7), [(EventKind::Send, true, false), (EventKind::Ack, true, true)]);
+}
+
+#[test]
+fn a_sign_of_life_of_the_peer_wakes_what_rests() {
+    let mut w = pair(Profile::Default);
+    dark(&mut w);
+    w.put(0, B[0], 7, true);
+    w.put(0, B[0], 8, true);
+    w.run(MS * 900);
+    assert_eq!((tries(&w), w.events(0, 7)), (4, vec![]));
+    light(&mut w);
+    w.put(1, A[0], 9, true);
+    w.run(MS * 50);
+    for user in [7, 8] {
+        let ends = [(EventKind::Send, true, false), (EventKind::Ack, true, true)];
+        assert_eq!(w.events(0, user), ends);
+    }
+    assert_eq!(w.hosts[0].node.stats().failed_resends, 0);
+}
+
+#[test]
+fn what_was_heard_as_it_failed_is_no_sign_of_life() {
+    let mut w = pair(Profile::Default);
+    let us = w.hosts[0].nids.keys().copied().collect::<Vec<_>>();
+    w.decide = Box::new(move |t| {
+        let ours = us.contains(&t.ni) && t.to.nid.to_string().contains(".3@");
+        if ours { Fate::Fail(refused()) } else { Fate::Pass }
+    });
+    w.put(0, B[0], 7, false);
+    w.put(1, A[0], 8, false);
+    w.run(MS * 40);
+    assert_eq!(tries(&w), 2);
+    w.put(1, A[0], 9, false);
+    w.run(MS * 40);
+    assert_eq!(tries(&w), 2);
+    w.put(1, A[0], 10, false);
+    w.run(MS * 40);
+    assert_eq!(tries(&w), 3, "that one was later");
+}
+
+#[test]
+fn in_the_end_it_ends_with_one_error() {
+    let mut w = pair(Profile::Default);
+    dark(&mut w);
+    w.put(0, B[0], 7, false);
+    w.run(MS * 4990);
+    assert_eq!(w.events(0, 7), []);
+    w.run(MS * 20);
+    assert_eq!(w.events(0, 7), [(EventKind::Send, false, true)]);
+    assert_eq!((tries(&w), w.hosts[0].node.stats().failed_resends), (3, 1));
+    assert!(w.hosts[0].node.resting.is_empty());
+}
+
+#[test]
+fn with_interfaces_on_one_network_crossed_paths_are_no_news() {
+    let (a, b) = (["10.77.0.2@tcp", "10.77.1.2@tcp"], ["10.77.0.3@tcp", "10.77.1.3@tcp"]);
+    let mut w = World::new();
+    w.host(Profile::Default, &a);
+    w.host(Profile::Default, &b);
+    w.discovered(0, b[0]);
+    dark(&mut w);
+    w.put(0, b[0], 7, true);
+    w.run(MS * 500);
+    assert_eq!(tries(&w), 2, "all four ends were tried");
+    light(&mut w);
+    w.put(1, a[0], 9, true);
+    w.run(MS * 50);
+    assert_eq!(w.events(0, 7), [(EventKind::Send, true, false), (EventKind::Ack, true, true)]);
+}
+
+#[test]
+fn kernel_like_nodes_use_up_their_attempts_at_once() {
+    for profile in [Profile::Kernel, Profile::Documents] {
+        let mut w = pair(profile);
+        dark(&mut w);
+        w.put(0, B[0], 7, false);
+        w.run(MS * 10);
+        assert_eq!(w.events(0, 7), [(EventKind::Send, false, true)], "{profile:?}");
+    }
+}
+
+#[test]
+fn shutting_down_ends_what_rests() {
+    let mut w = pair(Profile::Default);
+    dark(&mut w);
+    w.put(0, B[0], 7, false);
+    w.run(MS * 10);
+    w.hosts[0].node.shutdown(w.now);
+    w.drain();
+    assert_eq!(w.events(0, 7), [(EventKind::Send, false, true)]);
+    assert!(w.hosts[0].node.resting.is_empty());
+}
