@@ -6,7 +6,7 @@ mod steady;
 
 use core::time::Duration;
 
-use lnet_scenario::Scenario;
+use lnet_scenario::{Exchange, Pace, Scenario};
 
 use crate::observe::Observer;
 
@@ -42,12 +42,32 @@ impl Bounds {
             .is_none_or(|end| end + Duration::from_secs(15) <= scenario.duration);
         Self {
             late_max: Duration::from_secs(30),
-            control_per_second: 100,
+            control_per_second: 100 + pings_per_second(scenario),
             in_hand_max: 1 << 20,
             // Where exchanges are expected to fail, so are the pings that would find all well.
             must_be_well: calm && !lasting && scenario.bars.errors == Some(0),
         }
     }
+}
+
+/// Pings that programs want of a node, and of it by others, in a second at most: they look like the
+/// node's own.
+fn pings_per_second(scenario: &Scenario) -> u64 {
+    let pings = scenario.workload.iter().filter(|w| w.exchange == Exchange::Ping);
+    pings
+        .map(|w| {
+            let second = Duration::from_secs(1).as_nanos();
+            let each = match w.pace {
+                Pace::Every(every) => second / every.as_nanos().max(1) + 1,
+                Pace::Rate(_) => 1000,
+                Pace::Window { window, think } => {
+                    u128::from(window) * (second / think.as_nanos().max(1_000_000) + 1)
+                }
+            };
+            let ends = w.from.nodes().len() + w.to.nodes().len();
+            u64::try_from(each * ends as u128).unwrap_or(u64::MAX / 2)
+        })
+        .sum()
 }
 
 /// All checkers.

@@ -259,8 +259,12 @@ impl Node {
     /// H-42, H-43.
     pub(crate) fn queue_peer(&mut self, now: Instant, id: PeerNiId) {
         let limit = self.tunables.recovery_limit as u64;
+        // One that has not been heard from yet was met anew (it came back, or was added) and has
+        // failed before it was of use: nothing else would make it whole again. The kernel leaves it
+        // as it is.
+        let told = self.is_near(id).then_some(now);
         let Some(pni) = self.peers.nis.get_mut(id) else { return };
-        let Some(alive) = pni.last_alive else { return };
+        let Some(alive) = pni.last_alive.or(told) else { return };
         if pni.health >= HEALTH_MAX || pni.recovery.next.is_some() || pni.deleting {
             return;
         }
@@ -273,6 +277,17 @@ impl Node {
             pni.recovery.next = Some(now + wait);
             self.recovering_peers.insert((now + wait, id));
         }
+    }
+
+    /// Whether this is an interface of a Multi-Rail node, on one of our networks (not in the kernel's
+    /// scheme).
+    fn is_near(&self, id: PeerNiId) -> bool {
+        let Some(pni) = self.peers.nis.get(id).filter(|_| !self.tunables.kernel_clocks()) else {
+            return false;
+        };
+        let net = pni.nid.net();
+        let is_near = self.nis.iter().any(|(_, ni)| ni.nid.net() == net);
+        is_near && self.peers.peers.get(pni.peer).is_some_and(|p| p.is_mr())
     }
 
     /// DEC-5: a sign of life makes the next ping due now (not in the kernel's scheme).

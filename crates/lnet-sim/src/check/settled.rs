@@ -75,7 +75,10 @@ impl AllHome {
             if believed != real {
                 return Err(format!("takes {} for {believed:?}, it is {real:?}", peer.primary));
             }
-            if let Some(ni) = peer.nis.iter().find(|n| n.health < HEALTH_MAX) {
+            // The kernel does not ping whom it has never heard from, nor heal whom it is told of (H-42,
+            // D-45): what was once lowered there may stay.
+            let heals = !host.node.tunables().kernel_clocks();
+            if let Some(ni) = peer.nis.iter().find(|n| heals && n.health < HEALTH_MAX) {
                 return Err(format!("takes {} for ill: health {}", ni.nid, ni.health));
             }
         }

@@ -143,6 +143,7 @@ impl Programs {
             let f = &mut self.flows[flow as usize];
             f.under_way = 0;
             f.patience.clear();
+            f.patience_armed = false;
         }
     }
 

@@ -97,3 +97,31 @@ fn a_fabric_of_datagrams_that_doubles_messages_is_counted_and_copies_are_told_ap
         assert_eq!(played.summary.errors, 0, "{}", played.summary);
     }
 }
+
+#[test]
+fn copies_that_a_datagram_network_on_the_way_may_have_made_are_nobodys_fault() {
+    let near = "[[net]]\nname = \"tcp\"\n";
+    let text =
+        ONE.replace(near, &format!("{near}[[net]]\nname = \"tcp1\"\ntransport = \"datagram\"\n"));
+    let sim = world(&text);
+    let bounds = Bounds::for_scenario(sim.view().scenario);
+    let mut checkers = all_checkers(&bounds).into_iter();
+    let mut checker = checkers.find(|c| c.name() == "once-and-intact").unwrap();
+    let (host, attempt) = (HostId(1), AttemptId(1 << 24));
+    let came = Seen::Delivered { host, attempt, answer: false, intact: None };
+    assert_eq!(checker.see(&came, &sim.view()), Ok(()));
+    assert_eq!(checker.see(&came, &sim.view()), Ok(()));
+}
+
+/// A program that has died and come back waits no longer for an answer than it did before.
+#[test]
+fn whoever_comes_back_loses_patience_as_before() {
+    let faults = "[[fault]]\nat = \"1s\"\nkind = \"drop\"\non = \"b\"\nshare = \"100%\"\n\
+                  [[fault]]\nat = \"5s\"\nfor = \"2s\"\nkind = \"kill\"\non = \"a\"\n";
+    let text =
+        ONE.replace("\"10s\"", "\"30s\"").replace("size = 64", "size = 64\ntimeout = \"1s\"");
+    let played =
+        play(Arc::new(parse("one", &format!("{text}{faults}")).unwrap()), None, Default::default());
+    // One every 100 ms, from the first fault on, but for the two seconds and the last one.
+    assert!(played.summary.errors > 230, "{}", played.summary);
+}

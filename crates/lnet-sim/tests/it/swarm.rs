@@ -27,3 +27,24 @@ fn some_rounds_of_the_swarm_hold() {
         }
     }
 }
+
+/// Rounds in which the swarm has found something, as docs/simulation.md lists it. What they play
+/// changes with what is drawn; defects that need their very course have tests of their own.
+#[test]
+fn what_the_swarm_has_found_holds_now() {
+    for seed in [
+        3559527155368576486,
+        785986143524189099,
+        7161831888587495396,
+        3196972412028438910,
+        4856437317969051216,
+        8791098561889005004,
+        886316878515706260,
+        1833371532606806407,
+    ] {
+        let round = Round::draw(seed).unwrap();
+        if let Some(violation) = round.play(Detail::default()).violation {
+            panic!("ulnet sim swarm --seed {seed} --one\n{violation}");
+        }
+    }
+}

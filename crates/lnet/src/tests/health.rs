@@ -371,6 +371,30 @@ fn x39_a_fatal_interface_is_left_and_announced() {
     assert_eq!(w.peer_health(1, A[0]), 1000);
 }
 
+/// Found by the swarm: an interface that comes back is met anew; if it fails before it was heard from,
+/// nothing made it whole again.
+#[test]
+fn an_interface_of_a_multi_rail_node_is_pinged_though_it_was_never_heard_from() {
+    // More than had anything to say so far.
+    let many: Vec<String> = (20..32).map(|n| format!("10.77.0.{n}@tcp")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    for (profile, all) in [(Profile::Default, true), (Profile::Kernel, false)] {
+        let mut w = World::new();
+        w.host(profile, &A);
+        w.host(profile, &many);
+        w.discovered(0, many[0]);
+        let now = w.now;
+        for n in &many {
+            w.hosts[0].node.set_peer_ni_health(now, Some(nid(n)), 900);
+        }
+        let queued = w.hosts[0].node.recovery_queues().1.len();
+        assert_eq!(queued == many.len(), all, "{profile:?}: {queued}");
+        w.secs(20);
+        let whole = many.iter().filter(|n| w.peer_health(0, n) == 1000).count();
+        assert_eq!(whole == many.len(), all, "{profile:?}: {whole}");
+    }
+}
+
 #[test]
 fn x40_sensitivity_zero_leaves_health_alone() {
     let mut w = pair(Profile::Kernel);
