@@ -132,6 +132,8 @@ pub struct Node {
     pub(crate) op_count: u64,
 
     pub(crate) ping_seq: u32,
+    /// Their number since which all our NIDs are in them.
+    pub(crate) nids_seq: u32,
     pub(crate) ping_bytes: Arc<[u8]>,
     pub(crate) ping_md: Option<MdId>,
     pub(crate) push_md: Option<MdId>,
@@ -189,6 +191,7 @@ impl Node {
             op_deadlines: BTreeSet::new(),
             op_count: 0,
             ping_seq: 0,
+            nids_seq: 0,
             ping_bytes: Arc::from([]),
             ping_md: None,
             push_md: None,
@@ -400,6 +403,8 @@ impl Node {
     }
 
     fn insert_ni(&mut self, spec: NiSpec) -> NiId {
+        // The ping data that are built next have it.
+        self.nids_seq = self.ping_seq.wrapping_add(1);
         let net = spec.nid.net();
         let at = self.nets.iter().position(|n| n.net == net).unwrap_or_else(|| {
             let mut tunables = spec.tunables;

@@ -23,6 +23,7 @@ use lnet_wire::{Hdr, Kind};
 
 use crate::msg::{Msg, Role, Stage};
 use crate::output::{DropReason, Output, Verdict};
+use crate::peer::discovery::is_later;
 use crate::peer::{Peer, PeerFlags};
 use crate::portal::RESERVED_PORTAL;
 use crate::send::is_internal;
@@ -190,8 +191,9 @@ impl Node {
             {
                 return Ok(Some(Mark::new(session, seq, unsure)));
             }
-            if once.able && once.told && peer.disc.acked_seq == self.ping_seq && !is_unsure(before)
-            {
+            // News of the state of our interfaces may be on its way; that they are ours it knows.
+            let knows_us = once.told && !is_later(self.nids_seq, peer.disc.acked_seq);
+            if once.able && knows_us && !is_unsure(before) {
                 let seq = once.next;
                 once.next += 1;
                 msg.once = Some(Numbered { session, seq, unsure: false });

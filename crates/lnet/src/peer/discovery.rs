@@ -643,7 +643,7 @@ fn primary_of(info: &PingInfo) -> Option<Nid> {
 }
 
 /// Whether ping data are later than others, by their sequence numbers, which wrap.
-const fn is_later(seq: u32, than: u32) -> bool {
+pub(crate) const fn is_later(seq: u32, than: u32) -> bool {
     let ahead = seq.wrapping_sub(than);
     ahead != 0 && ahead < 1 << 31
 }

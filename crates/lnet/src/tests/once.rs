@@ -9,7 +9,8 @@ use lnet_wire::Kind;
 use lnet_wire::mark::Mark;
 
 use super::world::{Fate, PT, World, nid};
-use crate::{Doubt, DropReason, EventKind, NodeConfig, Profile, Tunables};
+use crate::portal::RESERVED_PORTAL;
+use crate::{Doubt, DropReason, EventKind, Link, NetTunables, NodeConfig, Profile, Tunables};
 
 const A: [&str; 2] = ["10.77.0.2@tcp", "10.77.1.2@tcp"];
 const B: [&str; 2] = ["10.77.0.3@tcp", "10.77.1.3@tcp"];
@@ -111,6 +112,26 @@ fn dec6_both_sides_mark_after_one_of_them_has_discovered_the_other() {
     }
     let pid = w.hosts[1].events.iter().find(|e| e.hdr_data == 1).unwrap().target.pid;
     assert_eq!(pid, Pid::LUSTRE, "users never see a mark");
+}
+
+#[test]
+fn messages_are_numbered_while_news_of_an_interface_is_on_its_way() {
+    let mut w = pair(Profile::Default, Profile::Default);
+    // The push that tells of it gets lost.
+    w.decide = Box::new(|t| match t.hdr.kind {
+        Kind::Put { portal: RESERVED_PORTAL, .. } => Fate::Lose,
+        _ => Fate::Pass,
+    });
+    w.link(0, A[1], Link::Down);
+    w.put(0, B[0], 1, true);
+    // What the peer does not know of yet is no sender that it could tell copies from.
+    w.add_ni(0, "10.77.2.2@tcp", NetTunables::SOCK);
+    w.put(0, B[0], 2, true);
+    w.run(MS * 100);
+    let put =
+        |h: &&(lnet_types::Nid, lnet_wire::Hdr)| matches!(h.1.kind, Kind::Put { portal: PT, .. });
+    let marks = w.hosts[0].sent.iter().filter(put).map(|h| Mark::of(h.1.dst_pid).is_some());
+    assert_eq!(marks.collect::<Vec<_>>(), [true, false]);
 }
 
 #[test]
