@@ -175,7 +175,7 @@ fn restart(w: &mut World, host: usize) {
     h.node.attach(w.now, PT, me, md).unwrap();
     w.hosts[host] = h;
     for n in nids {
-        w.add_ni(host, &n, crate::NetTunables::SOCK);
+        w.add_ni(host, &n, NetTunables::SOCK);
     }
 }
 
@@ -269,7 +269,7 @@ fn storm(seed: u64) {
         }
         if rng.below(60) == 0 {
             let n = nid([A, B][host][0]);
-            let link = if rng.below(2) == 0 { crate::Link::Down } else { crate::Link::Up };
+            let link = if rng.below(2) == 0 { Link::Down } else { Link::Up };
             w.link(host, &n.to_string(), link);
         }
         if rng.below(60) == 0 {
