@@ -141,6 +141,7 @@ impl<F: Fabric> Sim<F> {
                     let h = &self.hosts[host.0 as usize];
                     if h.alive && !h.rails.iter().any(|r| self.directory.rail(r.ix).nid == nid) {
                         self.add_rail(host, nid, net, origin);
+                        self.restore_routes(host, nid.net());
                     }
                 }
             }

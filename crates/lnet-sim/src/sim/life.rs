@@ -2,7 +2,7 @@
 
 use lnet::{Doubt, Link, NiSpec, Node, NodeConfig, RouteView, Tunables};
 use lnet_scenario::{NodeId, RailRef};
-use lnet_types::{Instant, Nid, Prng};
+use lnet_types::{Instant, Net, Nid, Prng};
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -73,6 +73,19 @@ impl<F: Fabric> Sim<F> {
         self.programs.set_nids(id, nids.to_vec());
         self.programs.born(self.now, id, &mut self.hosts[id.0 as usize]);
         self.collect();
+        self.touch(id);
+    }
+
+    /// The routes through `net` went with the last interface on it, as on kernel nodes; its operator
+    /// sets them again. Those that are still there stay.
+    pub(super) fn restore_routes(&mut self, id: HostId, net: Net) {
+        let scenario = self.scenario.clone();
+        let Some(group) = scenario.world.group_of(NodeId(id.0)) else { return };
+        let host = &mut self.hosts[id.0 as usize];
+        let local = host.clock.local(self.now);
+        for route in group.routes.iter().filter(|r| r.gateway.net() == net) {
+            let _ = host.node.add_route(local, *route);
+        }
         self.touch(id);
     }
 

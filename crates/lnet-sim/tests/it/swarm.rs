@@ -41,6 +41,7 @@ fn what_the_swarm_has_found_holds_now() {
         8791098561889005004,
         886316878515706260,
         1833371532606806407,
+        8601659298280881279,
     ] {
         let round = Round::draw(seed).unwrap();
         if let Some(violation) = round.play(Detail::default()).violation {
