@@ -42,6 +42,7 @@ fn what_the_swarm_has_found_holds_now() {
         886316878515706260,
         1833371532606806407,
         8601659298280881279,
+        4258660894298963397,
     ] {
         let round = Round::draw(seed).unwrap();
         if let Some(violation) = round.play(Detail::default()).violation {
