@@ -122,7 +122,10 @@ fn messages_are_numbered_while_news_of_an_interface_is_on_its_way() {
         Kind::Put { portal: RESERVED_PORTAL, .. } => Fate::Lose,
         _ => Fate::Pass,
     });
+    let before = w.hosts[0].node.ping_seq;
     w.link(0, A[1], Link::Down);
+    w.run(MS);
+    assert_ne!(w.hosts[0].node.ping_seq, before, "there is news");
     w.put(0, B[0], 1, true);
     // What the peer does not know of yet is no sender that it could tell copies from.
     w.add_ni(0, "10.77.2.2@tcp", NetTunables::SOCK);
