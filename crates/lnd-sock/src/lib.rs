@@ -37,7 +37,7 @@ pub use driver::{NiStart, SockDriver};
 pub use error::StartError;
 #[cfg(feature = "io")]
 pub use io::MioStreams;
-pub use proto::admit::{AcceptFrom, parse_patterns};
+pub use proto::admit::{ANY, AcceptFrom, parse_patterns};
 pub use proto::kinds::Kind;
 pub use stats::{ConnInfo, PeerInfo, Refusal, Refused, Stats, Traffic};
 pub use streams::{

@@ -66,7 +66,7 @@ pub struct RailSnapshot {
     /// The peer's.
     #[serde(with = "text::nid")]
     pub peer: Nid,
-    /// How grave it is: `shaky` or `silent`.
+    /// How grave it is: `shaky`, `unproven` or `silent`.
     pub doubt: String,
     /// For how long, milliseconds.
     pub for_ms: u64,

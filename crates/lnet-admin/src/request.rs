@@ -63,14 +63,14 @@ pub enum Request {
         #[serde(default)]
         conns_per_peer: Option<u8>,
     },
-    /// Sets which peers may connect to a network from now on. What is no pattern, or one about
+    /// Sets which peers may connect to a network from now on; what others have opened is closed. What is no pattern, or one about
     /// another network: EINVAL, and the text says which. `Done`
     AcceptFromSet {
         /// The network.
         #[serde(with = "text::net")]
         net: Net,
-        /// Patterns of networks or NIDs, as in selection rules, separated by commas; absent:
-        /// everybody may.
+        /// Patterns of networks or NIDs, as in selection rules, separated by commas; `any`:
+        /// everybody may; absent: those whom the daemon was started with.
         list: Option<String>,
     },
     /// Sets the time-out that all nets of one driver use (C-netset-2). `Done`
@@ -278,6 +278,9 @@ impl From<Step> for Request {
         match step {
             Step::NetAdd(net) => Self::NetAdd(net),
             Step::NetDel(net) => Self::NetDel(net),
+            Step::AcceptFrom { net, list } => {
+                Self::AcceptFromSet { net, list: list.map(|l| l.join(",")) }
+            }
             Step::NetRulesAdd(rules) => Self::NetRules { rules, add: true },
             Step::NetRulesDel(rules) => Self::NetRules { rules, add: false },
             Step::PeerAdd(peer) => Self::PeerAdd(peer),

@@ -66,6 +66,9 @@ pub struct Config {
     pub blocks: Vec<(Pos, Block)>,
     /// `global: profile:`, the defaults that a daemon is to start with, and its place.
     pub profile: Option<(Pos, String)>,
+    /// The numbers that blocks were given by `seq_no`, by their places: older importers name them in
+    /// errors (I-21).
+    pub seq_nos: Vec<(Pos, i64)>,
 }
 
 /// One block.
@@ -104,6 +107,8 @@ pub struct NetBlock {
     pub net: Net,
     /// Its NIs, at least one.
     pub nis: Vec<NiBlock>,
+    /// Patterns of the peers that may connect, or `any`; nothing is said of it if `None`.
+    pub accept_from: Option<Vec<String>>,
 }
 
 /// NIs of one net with the same settings: one for each interface, the one that `nid` names, or the

@@ -113,7 +113,12 @@ impl NetBlock {
     /// Its item below `net`.
     pub fn tree(&self) -> Tree {
         let nis = self.nis.iter().map(NiBlock::tree).collect();
-        Tree::map([("net type", Tree::plain(self.net)), ("local NI(s)", Tree::List(nis))])
+        let mut entries = vec![("net type", Tree::plain(self.net))];
+        if let Some(patterns) = &self.accept_from {
+            entries.push(("accept from", Tree::List(patterns.iter().map(Tree::plain).collect())));
+        }
+        entries.push(("local NI(s)", Tree::List(nis)));
+        Tree::map(entries)
     }
 }
 

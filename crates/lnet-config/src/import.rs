@@ -76,6 +76,9 @@ impl Config {
                 continue;
             }
             let entries = map(&document, "a map of blocks such as 'net' and 'peer'")?;
+            for (key, node) in entries {
+                config.number_blocks(key, node)?;
+            }
             // Tunables may stand at top level; they are one block, at the place of the first.
             let mut loose = Vec::new();
             let mut loose_at = None;
@@ -90,6 +93,21 @@ impl Config {
             }
         }
         Ok(config)
+    }
+
+    /// Keeps the `seq_no` of a block, or those of its items (I-21).
+    fn number_blocks(&mut self, key: &Key, node: &Node) -> Result<(), ConfigError> {
+        let mut look = |pos: Pos, node: &Node| {
+            let Value::Map(entries) = &node.value else { return Ok(()) };
+            for (key, node) in entries.iter().filter(|(key, _)| key.text == "seq_no") {
+                self.seq_nos.push((pos, number(key, node)?));
+            }
+            Ok(())
+        };
+        match &node.value {
+            Value::List(items) => items.iter().try_for_each(|item| look(item.pos, item)),
+            _ => look(key.pos, node),
+        }
     }
 
     /// One top-level key. `false`: it is none of the blocks.
@@ -219,10 +237,11 @@ fn net_block(item: &Node, how: &mut Reading) -> Result<Option<NetBlock>, ConfigE
     }
     // What stands at the level of the net is the default of its NIs.
     let mut common = NiBlock::default();
-    let mut nis = Vec::new();
+    let (mut nis, mut accept_from) = (Vec::new(), None);
     for (key, node) in entries {
         match key.text.as_str() {
             "net type" | "local NI(s)" => {}
+            "accept from" => accept_from = Some(patterns(key, node)?),
             _ => ni_key(&mut common, net, key, node, how)?,
         }
     }
@@ -241,7 +260,23 @@ fn net_block(item: &Node, how: &mut Reading) -> Result<Option<NetBlock>, ConfigE
     if nis.is_empty() || !common.interfaces.is_empty() {
         nis.insert(0, finish_ni(common, how));
     }
-    Ok(Some(NetBlock { net, nis }))
+    Ok(Some(NetBlock { net, nis, accept_from }))
+}
+
+/// Who may connect: patterns as a list or as one text.
+fn patterns(key: &Key, node: &Node) -> Result<Vec<String>, ConfigError> {
+    let all: Vec<String> = match &node.value {
+        Value::List(items) => items
+            .iter()
+            .map(|item| scalar(key, item).map(str::to_owned))
+            .collect::<Result<_, _>>()?,
+        _ => vec![scalar(key, node)?.to_owned()],
+    };
+    if all.is_empty() {
+        // Nobody, or everybody? One of them would be wrong.
+        return Err(content(node.pos, format!("no value specified for key '{}'", key.text)));
+    }
+    Ok(all)
 }
 
 /// One key of an NI.

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use lnet_types::{Net, Nid};
 
 use crate::config::{Block, Config, NetBlock, NiBlock, PeerBlock};
+use crate::yaml::Pos;
 use crate::{
     BUFFER_KEYS, NetAdd, NetDel, NetRules, PeerAdd, PeerDel, RouteAdd, RouteDel, Setting, UdspAdd,
     UdspDel, UdspRule,
@@ -19,6 +20,13 @@ pub enum Step {
     NetAdd(NetAdd),
     /// Remove NIs or a net.
     NetDel(NetDel),
+    /// Say which peers may connect to a net.
+    AcceptFrom {
+        /// The net.
+        net: Net,
+        /// Patterns, or `any`; `None`: as when the node was started.
+        list: Option<Vec<String>>,
+    },
     /// Add the NIs that rules choose on this machine.
     NetRulesAdd(NetRules),
     /// Remove them.
@@ -47,6 +55,10 @@ impl fmt::Display for Step {
         match self {
             Self::NetAdd(add) => write!(f, "net add {}", add.net),
             Self::NetDel(del) => write!(f, "net del {}", del.net),
+            Self::AcceptFrom { net, list } => {
+                let list = list.as_ref().map_or_else(|| "default".to_owned(), |l| l.join(","));
+                write!(f, "net set --net {net} --accept-from {list}")
+            }
             Self::NetRulesAdd(_) => f.write_str("net add by ip2nets"),
             Self::NetRulesDel(_) => f.write_str("net del by ip2nets"),
             Self::PeerAdd(add) => write!(f, "peer add {}", add.primary),
@@ -70,66 +82,88 @@ const RESET: [(&str, i64); 3] = [("numa_range", 0), ("max_interfaces", 0), ("dis
 impl Config {
     /// The steps that create what the blocks name, in their order.
     pub fn add_steps(&self) -> Vec<Step> {
-        let mut steps = Vec::new();
-        for (_, block) in &self.blocks {
-            match block {
-                Block::Net(net) => {
-                    steps.extend(net.nis.iter().map(|ni| Step::NetAdd(net_add(net.net, ni))));
-                }
-                Block::NetRules(rules) => steps.push(Step::NetRulesAdd(rules.clone())),
-                Block::Peer(peer) => steps.push(Step::PeerAdd(peer_add(peer))),
-                Block::Udsp(add) => steps.push(Step::UdspAdd(add.clone())),
-                Block::Settings(settings) | Block::Own(settings) | Block::Buffers(settings) => {
-                    steps.push(Step::Set(settings.clone()));
-                }
-                Block::Route(route) => steps.push(Step::RouteAdd(*route)),
-                Block::Routing(on) => steps.push(Step::Routing(*on)),
-                Block::Ping(_) | Block::Discover(_) => {}
-            }
-        }
-        steps
+        self.add_steps_placed().into_iter().map(|(_, step)| step).collect()
+    }
+
+    /// The same, each with the place of its block.
+    pub fn add_steps_placed(&self) -> Vec<(Pos, Step)> {
+        self.blocks
+            .iter()
+            .flat_map(|(pos, block)| block.add_steps().into_iter().map(|step| (*pos, step)))
+            .collect()
     }
 
     /// The steps that remove what the blocks name, last block first: peers go before the nets that
     /// they are reached by, which would take them along (I-9). Routes go before everything: a peer
     /// that is a gateway stays.
     pub fn del_steps(&self) -> Vec<Step> {
-        let mut steps = Vec::new();
-        for (_, block) in self.blocks.iter().rev() {
-            if let Block::Route(RouteAdd { net, gateway, .. }) = *block {
-                steps.push(Step::RouteDel(RouteDel { net, gateway }));
+        self.del_steps_placed().into_iter().map(|(_, step)| step).collect()
+    }
+
+    /// The same, each with the place of its block.
+    pub fn del_steps_placed(&self) -> Vec<(Pos, Step)> {
+        let (routes, others): (Vec<_>, Vec<_>) =
+            self.blocks.iter().rev().partition(|(_, block)| matches!(block, Block::Route(_)));
+        routes
+            .into_iter()
+            .chain(others)
+            .flat_map(|(pos, block)| block.del_steps().into_iter().map(|step| (*pos, step)))
+            .collect()
+    }
+}
+
+impl Block {
+    fn add_steps(&self) -> Vec<Step> {
+        match self {
+            Self::Net(net) => {
+                // Before anybody can come in.
+                let list = net.accept_from.clone();
+                let accept = list.map(|l| Step::AcceptFrom { net: net.net, list: Some(l) });
+                let adds = net.nis.iter().map(|ni| Step::NetAdd(net_add(net.net, ni)));
+                accept.into_iter().chain(adds).collect()
             }
-        }
-        for (_, block) in self.blocks.iter().rev() {
-            match block {
-                Block::Net(net) => {
-                    steps.extend(net.nis.iter().rev().map(|ni| Step::NetDel(net_del(net.net, ni))));
-                }
-                Block::NetRules(rules) => steps.push(Step::NetRulesDel(rules.clone())),
-                Block::Peer(peer) => steps.push(Step::PeerDel(peer_del(peer.primary))),
-                // By what it is about: its place may be another one by now.
-                Block::Udsp(add) => {
-                    steps.push(Step::UdspDel(UdspDel::About(add.rule.clone())));
-                }
-                Block::Settings(settings) => {
-                    let back = RESET
-                        .iter()
-                        .filter(|(name, _)| settings.iter().any(|setting| setting.name == *name));
-                    let back: Vec<_> = back.map(|(name, v)| Setting::new(*name, *v)).collect();
-                    if !back.is_empty() {
-                        steps.push(Step::Set(back));
-                    }
-                }
-                Block::Buffers(_) => {
-                    let back = BUFFER_KEYS.iter().map(|(_, name)| Setting::new(*name, 0));
-                    steps.push(Step::Set(back.collect()));
-                }
-                // The original enables it even here (I-13).
-                Block::Routing(_) => steps.push(Step::Routing(false)),
-                Block::Own(_) | Block::Route(_) | Block::Ping(_) | Block::Discover(_) => {}
+            Self::NetRules(rules) => vec![Step::NetRulesAdd(rules.clone())],
+            Self::Peer(peer) => vec![Step::PeerAdd(peer_add(peer))],
+            Self::Udsp(add) => vec![Step::UdspAdd(add.clone())],
+            Self::Settings(settings) | Self::Own(settings) | Self::Buffers(settings) => {
+                vec![Step::Set(settings.clone())]
             }
+            Self::Route(route) => vec![Step::RouteAdd(*route)],
+            Self::Routing(on) => vec![Step::Routing(*on)],
+            Self::Ping(_) | Self::Discover(_) => Vec::new(),
         }
-        steps
+    }
+
+    fn del_steps(&self) -> Vec<Step> {
+        match self {
+            Self::Net(net) => {
+                let dels = net.nis.iter().rev().map(|ni| Step::NetDel(net_del(net.net, ni)));
+                let accept = net.accept_from.as_ref();
+                let accept = accept.map(|_| Step::AcceptFrom { net: net.net, list: None });
+                dels.chain(accept).collect()
+            }
+            Self::NetRules(rules) => vec![Step::NetRulesDel(rules.clone())],
+            Self::Peer(peer) => vec![Step::PeerDel(peer_del(peer.primary))],
+            // By what it is about: its place may be another one by now.
+            Self::Udsp(add) => vec![Step::UdspDel(UdspDel::About(add.rule.clone()))],
+            Self::Settings(settings) => {
+                let back = RESET
+                    .iter()
+                    .filter(|(name, _)| settings.iter().any(|setting| setting.name == *name));
+                let back: Vec<_> = back.map(|(name, v)| Setting::new(*name, *v)).collect();
+                if back.is_empty() { Vec::new() } else { vec![Step::Set(back)] }
+            }
+            Self::Buffers(_) => {
+                let back = BUFFER_KEYS.iter().map(|(_, name)| Setting::new(*name, 0));
+                vec![Step::Set(back.collect())]
+            }
+            // The original enables it even here (I-13).
+            Self::Routing(_) => vec![Step::Routing(false)],
+            Self::Route(RouteAdd { net, gateway, .. }) => {
+                vec![Step::RouteDel(RouteDel { net: *net, gateway: *gateway })]
+            }
+            Self::Own(_) | Self::Ping(_) | Self::Discover(_) => Vec::new(),
+        }
     }
 }
 
@@ -199,16 +233,25 @@ pub fn diff(current: &Config, wanted: &Config) -> Vec<Step> {
         let add = |rule: &&UdspRule| UdspAdd { rule: (*rule).clone(), index: None };
         rules.extend(wants.rules.iter().map(add).map(Step::UdspAdd));
     }
+    let mut accept = Vec::new();
+    for net in has.accept.keys().filter(|net| !wants.accept.contains_key(net)) {
+        accept.push(Step::AcceptFrom { net: *net, list: None });
+    }
+    for (net, list) in wants.accept.iter().filter(|(net, list)| has.accept.get(net) != Some(list)) {
+        accept.push(Step::AcceptFrom { net: *net, list: Some((*list).clone()) });
+    }
     // Routes go before the nets that they lead over, and peers with them; they come after.
     let dels = routes_del.into_iter().chain(peer_del_steps).chain(del);
     let adds = add.into_iter().chain(routes_add).chain(peer_add_steps).chain(rules).chain(routing);
-    dels.chain(set).chain(adds).collect()
+    dels.chain(set).chain(accept).chain(adds).collect()
 }
 
 /// A configuration without its order: single NIs by net, peers by primary NID.
 #[derive(Default)]
 struct State<'a> {
     nets: Vec<(Net, Vec<NiBlock>)>,
+    /// Who may connect, of the nets of which that is said.
+    accept: BTreeMap<Net, &'a Vec<String>>,
     /// Further NIDs, sorted, and whether Multi-Rail.
     peers: BTreeMap<Nid, (Vec<Nid>, bool)>,
     settings: BTreeMap<&'a str, i64>,
@@ -224,7 +267,10 @@ impl<'a> State<'a> {
         let mut state = Self::default();
         for (_, block) in &config.blocks {
             match block {
-                Block::Net(block) => state.net(block),
+                Block::Net(block) => {
+                    state.net(block);
+                    state.accept.extend(block.accept_from.iter().map(|list| (block.net, list)));
+                }
                 Block::Peer(PeerBlock { primary, nids, multi_rail }) => {
                     let mut nids = nids.clone();
                     nids.sort_unstable();

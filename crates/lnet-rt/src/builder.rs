@@ -73,10 +73,7 @@ impl NodeBuilder {
     /// # Errors
     /// An interface could not be started, or the system refused a poller.
     pub fn build(self) -> Result<Stack, NiError> {
-        let seed = match self.seed {
-            Some(seed) => seed,
-            None => clock::random_seed()?,
-        };
+        let seed = self.seed.unwrap_or_else(clock::random_seed);
         let config =
             NodeConfig { seed, interface_cookie: clock::incarnation(), tunables: self.tunables };
         let mut stack = Stack::new(|now| Node::new(config, now))?;

@@ -1,8 +1,7 @@
 //! The one clock of a stack, and the two things that a node wants from the machine at its birth:
 //! a seed and the wall time (O-11). Nothing else in the workspace reads a clock for the node.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use lnet_types::Instant;
@@ -32,11 +31,10 @@ impl Default for Clock {
     }
 }
 
-/// 64 bits from the operating system.
-pub(crate) fn random_seed() -> io::Result<u64> {
-    let mut bytes = [0; 8];
-    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(u64::from_ne_bytes(bytes))
+/// 64 bits that nobody can guess: of the keys that the library asks the system for by a call. There may
+/// be no `/dev` to read them from.
+pub(crate) fn random_seed() -> u64 {
+    RandomState::new().build_hasher().finish()
 }
 
 /// Wall-clock nanoseconds since 1970: identifies this life of a node in wire handles.

@@ -138,39 +138,6 @@ impl PutRequest {
         self.0.operation.offset = offset;
         self
     }
-
-    /// Sends from this NID.
-    pub fn source(mut self, nid: Nid) -> Self {
-        self.0.operation.src = Some(nid);
-        self
-    }
-
-    /// Limit on sending and, counted from the moment that a driver has it, on the response; the
-    /// node's `transaction_timeout` for both if not called.
-    pub fn timeout(mut self, limit: Duration) -> Self {
-        self.0.operation.timeout = Some(limit.into());
-        self
-    }
-
-    /// Limit on sending alone: waiting and retries included, each attempt has its share of it.
-    pub fn send_timeout(mut self, limit: Duration) -> Self {
-        self.0.operation.timeout.get_or_insert_default().send = Some(limit);
-        self
-    }
-
-    /// Limit on the response alone, counted from the moment that a driver has the request.
-    pub fn response_timeout(mut self, limit: Duration) -> Self {
-        self.0.operation.timeout.get_or_insert_default().response = Some(limit);
-        self
-    }
-
-    /// Sends it and waits on this thread.
-    ///
-    /// # Errors
-    /// [`OpFailed`], with the buffer.
-    pub fn blocking(self) -> Result<Moved, OpFailed> {
-        self.0.blocking()
-    }
 }
 
 impl GetRequest {
@@ -195,40 +162,52 @@ impl GetRequest {
         self.0.operation.offset = offset;
         self
     }
-
-    /// Sends from this NID.
-    pub fn source(mut self, nid: Nid) -> Self {
-        self.0.operation.src = Some(nid);
-        self
-    }
-
-    /// Limit on sending and, counted from the moment that a driver has it, on the response; the
-    /// node's `transaction_timeout` for both if not called.
-    pub fn timeout(mut self, limit: Duration) -> Self {
-        self.0.operation.timeout = Some(limit.into());
-        self
-    }
-
-    /// Limit on sending alone: waiting and retries included, each attempt has its share of it.
-    pub fn send_timeout(mut self, limit: Duration) -> Self {
-        self.0.operation.timeout.get_or_insert_default().send = Some(limit);
-        self
-    }
-
-    /// Limit on the response alone, counted from the moment that a driver has the request.
-    pub fn response_timeout(mut self, limit: Duration) -> Self {
-        self.0.operation.timeout.get_or_insert_default().response = Some(limit);
-        self
-    }
-
-    /// Sends it and waits on this thread.
-    ///
-    /// # Errors
-    /// [`OpFailed`], with the buffer.
-    pub fn blocking(self) -> Result<Moved, OpFailed> {
-        self.0.blocking()
-    }
 }
+
+/// What PUTs and GETs can be told alike.
+macro_rules! common_options {
+    ($request:ident) => {
+        impl $request {
+            /// Sends from this NID.
+            pub fn source(mut self, nid: Nid) -> Self {
+                self.0.operation.src = Some(nid);
+                self
+            }
+
+            /// Limit on sending and, counted from the moment that a driver has it, on the
+            /// response; the node's `transaction_timeout` for both if not called.
+            pub fn timeout(mut self, limit: Duration) -> Self {
+                self.0.operation.timeout = Some(limit.into());
+                self
+            }
+
+            /// Limit on sending alone: waiting and retries included, each attempt has its share
+            /// of it.
+            pub fn send_timeout(mut self, limit: Duration) -> Self {
+                self.0.operation.timeout.get_or_insert_default().send = Some(limit);
+                self
+            }
+
+            /// Limit on the response alone, counted from the moment that a driver has the
+            /// request.
+            pub fn response_timeout(mut self, limit: Duration) -> Self {
+                self.0.operation.timeout.get_or_insert_default().response = Some(limit);
+                self
+            }
+
+            /// Sends it and waits on this thread.
+            ///
+            /// # Errors
+            /// [`OpFailed`], with the buffer.
+            pub fn blocking(self) -> Result<Moved, OpFailed> {
+                self.0.blocking()
+            }
+        }
+    };
+}
+
+common_options!(PutRequest);
+common_options!(GetRequest);
 
 impl IntoFuture for PutRequest {
     type Output = Result<Moved, OpFailed>;

@@ -3,9 +3,11 @@
 
 use core::time::Duration;
 
-use lnd_sock::{MioStreams, NiStart, SockConfig, SockDriver, Suspicion, conns_per_peer_for};
+use lnd_sock::{
+    AcceptFrom, MioStreams, NiStart, SockConfig, SockDriver, Suspicion, conns_per_peer_for,
+};
 use lnet::{NetTunables, NiSpec, TunableError};
-use lnet_types::{Errno, NetType, NiId, Nid};
+use lnet_types::{Errno, Instant, NetType, NiId, Nid};
 
 use crate::clock;
 use crate::numa;
@@ -53,7 +55,7 @@ impl Stack {
         if self.tcp.is_some() {
             return Err(NiError::TcpEnabled);
         }
-        let seed = random_seed()?;
+        let seed = random_seed();
         let id = self.push_driver(|registry, tokens| {
             let streams = MioStreams::new(registry.try_clone()?, tokens);
             Ok(Lnd::Sock(Box::new(SockDriver::new(config, streams, seed))))
@@ -77,6 +79,15 @@ impl Stack {
         match &mut self.drivers.get_mut(usize::from(id))?.driver {
             Lnd::Sock(driver) => Some(driver),
             Lnd::Loopback(_) | Lnd::Other(_) => None,
+        }
+    }
+
+    /// Sets which peers may connect over TCP from now on, and closes what others have opened.
+    pub fn set_tcp_accept_from(&mut self, now: Instant, accept_from: AcceptFrom) {
+        let Some(DriverId(id)) = self.tcp else { return };
+        let slot = self.drivers.get_mut(usize::from(id));
+        if let Some(Lnd::Sock(driver)) = slot.map(|slot| &mut slot.driver) {
+            driver.set_accept_from(now, accept_from, &mut self.node);
         }
     }
 

@@ -51,15 +51,16 @@ impl Bounds {
 }
 
 /// Pings that programs want of a node, and of it by others, in a second at most: they look like the
-/// node's own.
+/// node's own. Those of as long as a program waits may have waited for a connection, and go together.
 fn pings_per_second(scenario: &Scenario) -> u64 {
     let pings = scenario.workload.iter().filter(|w| w.exchange == Exchange::Ping);
     pings
         .map(|w| {
             let second = Duration::from_secs(1).as_nanos();
+            let kept = u128::from(w.timeout.as_secs()) + 1;
             let each = match w.pace {
-                Pace::Every(every) => second / every.as_nanos().max(1) + 1,
-                Pace::Rate(_) => 1000,
+                Pace::Every(every) => (second / every.as_nanos().max(1) + 1) * kept,
+                Pace::Rate(_) => 1000 * kept,
                 Pace::Window { window, think } => {
                     u128::from(window) * (second / think.as_nanos().max(1_000_000) + 1)
                 }

@@ -88,7 +88,7 @@ pub trait Fabric: Sized {
         &mut self,
         cx: &mut Cx<'_, Self::Event>,
         host: HostId,
-        transmit: Transmit,
+        transmit: &Transmit,
     ) -> Result<(), Fault>;
 
     /// Gives back a message of which not one byte has been handed to the transport: true, and it is

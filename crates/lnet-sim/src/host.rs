@@ -79,6 +79,8 @@ pub struct Host {
     /// Which life this is, from 1.
     pub incarnation: u32,
     pub(crate) lo: Loopback,
+    /// Its rails that nothing passes because it is dead or stands still.
+    pub(crate) muted: Vec<RailIx>,
     /// The earliest time for which the world has a timer of this host.
     pub(crate) armed: Instant,
     /// It is on the list of those to be looked after.

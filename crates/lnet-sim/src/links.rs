@@ -108,7 +108,8 @@ impl FromIterator<RailIx> for RailSet {
 /// The condition of all links.
 #[derive(Debug)]
 pub struct Links {
-    nets: Vec<NetSpec>,
+    /// Ways on each network when nothing is wrong.
+    calm: Vec<Way>,
     rules: Vec<Rule>,
     next: u64,
     /// Reasons why a rail has no carrier, or its host can't be heard, by rail.
@@ -120,7 +121,7 @@ pub struct Links {
 impl Links {
     pub(crate) fn new(world: &World) -> Self {
         Self {
-            nets: world.nets.clone(),
+            calm: world.nets.iter().map(Way::calm).collect(),
             rules: Vec::new(),
             next: 0,
             dark: Vec::new(),
@@ -178,24 +179,10 @@ impl Links {
 
     /// The way from one rail to another.
     pub fn way(&self, from: RailIx, to: RailIx, directory: &Directory) -> Way {
-        let net = &self.nets[usize::from(directory.rail(from).net)];
-        let mut way = Way {
-            blocked: self.quiet > 0
-                || !directory.is_present(to)
-                || (self.any_dark > 0 && (self.is_dark(from) || self.is_dark(to))),
-            refused: false,
-            loss: net.loss,
-            corrupt: Share::NONE,
-            unnoticed: Share::NONE,
-            duplicate: Share::NONE,
-            reorder: (Share::NONE, Duration::ZERO),
-            drop_told: Share::NONE,
-            drop_silent: Share::NONE,
-            latency: net.latency,
-            jitter: net.jitter,
-            bandwidth: net.bandwidth,
-            transport: net.transport,
-        };
+        let mut way = self.calm[usize::from(directory.rail(from).net)];
+        way.blocked = self.quiet > 0
+            || !directory.is_present(to)
+            || (self.any_dark > 0 && (self.is_dark(from) || self.is_dark(to)));
         for rule in &self.rules {
             if rule.is_about(from, to) {
                 way.suffer(rule.effect);
@@ -221,6 +208,25 @@ impl Rule {
 }
 
 impl Way {
+    /// A way on this network, with nothing wrong.
+    fn calm(net: &NetSpec) -> Self {
+        Self {
+            blocked: false,
+            refused: false,
+            loss: net.loss,
+            corrupt: Share::NONE,
+            unnoticed: Share::NONE,
+            duplicate: Share::NONE,
+            reorder: (Share::NONE, Duration::ZERO),
+            drop_told: Share::NONE,
+            drop_silent: Share::NONE,
+            latency: net.latency,
+            jitter: net.jitter,
+            bandwidth: net.bandwidth,
+            transport: net.transport,
+        }
+    }
+
     fn suffer(&mut self, effect: Effect) {
         match effect {
             Effect::Cut => self.blocked = true,

@@ -151,6 +151,8 @@ pub(crate) struct Programs {
     buffers: u64,
     rng: Prng,
     pub(crate) wishes: Vec<(HostId, Instant, Wish)>,
+    /// Flows of the host that is looked after now whose next exchange begins at once.
+    soon: Vec<u32>,
     pub(crate) notes: Vec<Note>,
     /// Whether anybody reads notes that are only for observers.
     pub(crate) watched: bool,
@@ -266,6 +268,15 @@ impl Programs {
             Ok(_) => self.ended(now, host, at, slot, true),
             Err(errno) => self.failed(now, host, at, slot, Some(errno)),
         }
+    }
+
+    /// Begins what is to follow at once what has just ended well on this host.
+    pub(crate) fn go_on(&mut self, now: Instant, host: HostId, at: &mut Host) {
+        let mut soon = core::mem::take(&mut self.soon);
+        for flow in soon.drain(..) {
+            self.next(now, host, at, flow);
+        }
+        self.soon = soon;
     }
 
     /// Something that was wished for is due.

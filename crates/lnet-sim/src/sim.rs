@@ -15,10 +15,10 @@ mod faults;
 mod life;
 
 use core::time::Duration;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use lnet::{Driver, Node, Output, Tunables};
+use lnet::{Driver, Event as Told, Node, Output, Tunables};
 use lnet_scenario::{Group, Scenario};
 use lnet_types::{Instant, Nid, Prng};
 
@@ -104,6 +104,9 @@ pub struct Sim<F: Fabric = Messages> {
     pub(crate) moved: BTreeMap<usize, Vec<(HostId, Nid, u16)>>,
     pub(crate) gateways: BTreeMap<(HostId, Nid), bool>,
     watch: Watch,
+    /// Memory of [`Self::look_after`].
+    told: VecDeque<Told>,
+    wanted: VecDeque<Output>,
 }
 
 impl<F: Fabric> Sim<F> {
@@ -133,6 +136,8 @@ impl<F: Fabric> Sim<F> {
             moved: BTreeMap::new(),
             gateways: BTreeMap::new(),
             watch: Watch::of(&scenario),
+            told: VecDeque::new(),
+            wanted: VecDeque::new(),
             scenario,
         };
         sim.populate();
@@ -213,8 +218,7 @@ impl<F: Fabric> Sim<F> {
     pub fn run_until(&mut self, end: Instant) -> Result<(), Violation> {
         self.programs.watched = !self.observers.is_empty();
         self.settle();
-        while let Some(at) = self.queue.next_at().filter(|at| *at <= end) {
-            let Some((_, event)) = self.queue.pop() else { break };
+        while let Some((at, event)) = self.queue.pop_until(end) {
             self.now = self.now.max(at);
             self.tally.events += 1;
             self.handle(event);
@@ -389,22 +393,29 @@ impl<F: Fabric> Sim<F> {
             return;
         }
         let lo_ni = self.hosts[n].node.loopback();
+        let mut told = core::mem::take(&mut self.told);
+        let mut wanted = core::mem::take(&mut self.wanted);
         loop {
             let mut busy = false;
-            while let Some(event) = self.hosts[n].node.poll_event() {
-                self.programs.event(self.now, id, &mut self.hosts[n], &event);
+            while self.hosts[n].node.take_events(&mut told) {
+                for event in &told {
+                    self.programs.event(self.now, id, &mut self.hosts[n], event);
+                }
                 busy = true;
             }
             while let Some(report) = self.hosts[n].node.poll_report() {
                 self.programs.report(self.now, id, &mut self.hosts[n], report);
                 busy = true;
             }
+            self.programs.go_on(self.now, id, &mut self.hosts[n]);
             if busy {
                 self.collect();
             }
             let mut looped = false;
-            while let Some(output) = self.hosts[n].node.poll_output() {
-                looped |= self.carry_out(id, lo_ni, output);
+            while self.hosts[n].node.take_outputs(&mut wanted) {
+                for output in &wanted {
+                    looped |= self.carry_out(id, lo_ni, output);
+                }
                 busy = true;
             }
             if looped {
@@ -416,6 +427,7 @@ impl<F: Fabric> Sim<F> {
                 break;
             }
         }
+        (self.told, self.wanted) = (told, wanted);
         self.with_fabric(|fabric, cx| fabric.flush(cx, id));
         self.arm(id);
         self.watch_health(id);
@@ -426,26 +438,25 @@ impl<F: Fabric> Sim<F> {
     }
 
     /// Carries out what a node wants; whether the loopback driver has something to do.
-    fn carry_out(&mut self, id: HostId, lo: Option<lnet_types::NiId>, output: Output) -> bool {
+    fn carry_out(&mut self, id: HostId, lo: Option<lnet_types::NiId>, output: &Output) -> bool {
         let n = id.0 as usize;
-        match output {
-            Output::Send(t) if Some(t.ni) == lo => {
+        match *output {
+            Output::Send(ref t) if Some(t.ni) == lo => {
                 let host = &mut self.hosts[n];
                 let (local, msg) = (host.clock.local(self.now), t.msg);
-                if let Err(fault) = host.lo.send(local, t, &host.mem) {
+                if let Err(fault) = host.lo.send(local, t.clone(), &host.mem) {
                     host.node.tx_refused(local, msg, fault);
                 }
                 true
             }
-            Output::Send(t) => {
+            Output::Send(ref t) => {
                 let msg = t.msg;
-                self.tally.sent(self.now, id, &t, is_control(&t));
-                let shown = (!self.observers.is_empty()).then(|| t.clone());
+                self.tally.sent(self.now, id, t, is_control(t));
                 let rail = self.hosts[n].rail_of(t.ni);
                 let outcome = self.with_fabric(|fabric, cx| fabric.send(cx, id, t));
-                if let (Some(transmit), Some(rail)) = (&shown, rail) {
+                if let Some(rail) = rail.filter(|_| !self.observers.is_empty()) {
                     let refused = outcome.err();
-                    self.see(&Seen::Sent { host: id, rail, transmit, refused });
+                    self.see(&Seen::Sent { host: id, rail, transmit: t, refused });
                 }
                 if let Err(fault) = outcome {
                     let host = &mut self.hosts[n];
@@ -454,13 +465,14 @@ impl<F: Fabric> Sim<F> {
                 }
                 false
             }
-            Output::Resume { ni, rx, verdict } if Some(ni) == lo => {
+            Output::Resume { ni, rx, ref verdict } if Some(ni) == lo => {
                 let host = &mut self.hosts[n];
                 let local = host.clock.local(self.now);
-                host.lo.resume(local, rx, verdict, &mut host.node, &mut host.mem);
+                host.lo.resume(local, rx, verdict.clone(), &mut host.node, &mut host.mem);
                 true
             }
-            Output::Resume { ni, rx, verdict } => {
+            Output::Resume { ni, rx, ref verdict } => {
+                let verdict = verdict.clone();
                 self.with_fabric(|fabric, cx| fabric.resume(cx, id, ni, rx, verdict));
                 false
             }

@@ -61,6 +61,11 @@ impl Mark {
         self.session == Self::new(session, 0, false).session
     }
 
+    /// The bits of the session.
+    pub const fn session(self) -> u8 {
+        self.session
+    }
+
     /// The number, modulo [`Self::SEQS`].
     pub const fn seq(self) -> u32 {
         self.seq

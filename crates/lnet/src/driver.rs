@@ -73,6 +73,9 @@ pub enum Doubt {
     /// It carries, but badly: it loses what is sent, or takes far longer than it needs to, or has
     /// done so a moment ago.
     Shaky,
+    /// It was silent, and answers again: it has yet to prove itself. A rail that crawls is like this
+    /// between two silences, so one that is only shaky is better.
+    Unproven,
     /// What was sent has not been acknowledged, or a connection attempt not answered, for longer
     /// than either should take.
     Silent,
@@ -84,6 +87,7 @@ impl Doubt {
         match self {
             Self::None => "none",
             Self::Shaky => "shaky",
+            Self::Unproven => "unproven",
             Self::Silent => "silent",
         }
     }

@@ -47,6 +47,8 @@ pub(crate) const fn charge_of(status: HealthStatus) -> Charge {
     }
 }
 
+/// Recovery pings to one peer per second, at most.
+const PINGS_MAX: u32 = 64;
 /// The buffer of a recovery ping (D-6).
 const RECOVERY_PING_BYTES: u32 = 272;
 
@@ -279,15 +281,16 @@ impl Node {
         }
     }
 
-    /// Whether this is an interface of a Multi-Rail node, on one of our networks (not in the kernel's
-    /// scheme).
+    /// Whether this is an interface of a Multi-Rail node or of a gateway, on one of our networks (not
+    /// in the kernel's scheme).
     fn is_near(&self, id: PeerNiId) -> bool {
         let Some(pni) = self.peers.nis.get(id).filter(|_| !self.tunables.kernel_clocks()) else {
             return false;
         };
         let net = pni.nid.net();
         let is_near = self.nis.iter().any(|(_, ni)| ni.nid.net() == net);
-        is_near && self.peers.peers.get(pni.peer).is_some_and(|p| p.is_mr())
+        let is_mr = self.peers.peers.get(pni.peer).is_some_and(|p| p.is_mr());
+        is_near && (is_mr || alive::is_router(&self.peers, pni.peer))
     }
 
     /// DEC-5: a sign of life makes the next ping due now (not in the kernel's scheme).
@@ -339,6 +342,14 @@ impl Node {
             }
             let (nid, busy) = (pni.nid, pni.recovery.ping.is_some());
             if !busy {
+                // A peer of thousands of interfaces has no more pings than others have.
+                let pings = self.peers.peers.get_mut(pni.peer).map(|p| &mut p.pings);
+                let turn = pings.map_or(Ok(()), |b| b.take(now, 1, PINGS_MAX, PINGS_MAX));
+                if let Err(later) = turn {
+                    pni.recovery.next = Some(later);
+                    self.recovering_peers.insert((later, id));
+                    continue;
+                }
                 pni.recovery.sent += 1;
                 pni.recovery.sent_at = now;
                 let ping = self.recovery_ping(now, nid, Internal::RecoverPeer(id));
@@ -412,6 +423,7 @@ impl Node {
             | Internal::PushTarget
             | Internal::DiscoveryPing(_)
             | Internal::Push(_)
+            | Internal::Ask { .. }
             | Internal::UserPing(_) => {}
         }
     }

@@ -1,7 +1,7 @@
 //! Operations of the node's own: pings, pushes, recovery. They use descriptors and messages like
 //! everybody's; only their events come back inside.
 
-use lnet_types::{NiId, PeerId, PeerNiId};
+use lnet_types::{NiId, Nid, PeerId, PeerNiId};
 
 /// What one of the node's own descriptors is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -18,6 +18,13 @@ pub(crate) enum Internal {
     RecoverLocal(NiId),
     /// Asks a failed interface of a peer (H-46).
     RecoverPeer(PeerNiId),
+    /// Asks the node at a NID that `claimant` claims, who it is.
+    Ask {
+        /// Whose data list the NID.
+        claimant: PeerId,
+        /// The NID.
+        nid: Nid,
+    },
     /// A ping that a user wants to see the answer of (D-81).
     UserPing(crate::OpId),
 }

@@ -26,6 +26,7 @@ mod blame;
 mod driver;
 mod fault;
 mod flap;
+mod handle;
 mod health;
 mod internal;
 mod local;
@@ -73,6 +74,7 @@ pub use output::{
     DropReason, Event, EventKind, Output, Payload, PeerMisbehaved, Sink, Transmit, Verdict,
 };
 pub use peer::PeerFlags;
+pub use peer::refusal::Refusal;
 pub use policy::RULES_MAX;
 pub use policy::rule::{ParsePatternError, Pattern, Rule, RuleError, RuleKind};
 pub use record::{Difference, Given, Input, Mark, MarkKind, Recording, RecordingError, Replayed};

@@ -17,6 +17,7 @@ use slotmap::SlotMap;
 
 use crate::fault::Faults;
 use crate::flap::Flaps;
+use crate::handle::Scrambler;
 use crate::internal::Internal;
 use crate::local::{HEALTH_MAX, LocalNet, NetTunables, Ni, Recovery};
 use crate::meter::MeterSlot;
@@ -24,6 +25,7 @@ use crate::msg::Msg;
 use crate::notice::Notices;
 use crate::numa::Numa;
 use crate::peer::Peers;
+use crate::peer::refusal::Refusal;
 use crate::policy::Policy;
 use crate::policy::turn::{Grade, Turn};
 use crate::portal::Portals;
@@ -92,6 +94,7 @@ pub struct Node {
     now: Instant,
     pub(crate) running: bool,
     pub(crate) cookie: u64,
+    pub(crate) scrambler: Scrambler,
     pub(crate) tunables: Tunables,
     pub(crate) nets: Vec<LocalNet>,
     pub(crate) nis: SlotMap<NiId, Ni>,
@@ -110,6 +113,9 @@ pub struct Node {
     pub(crate) seq: u64,
     pub(crate) stats: NodeStats,
     pub(crate) drops: BTreeMap<DropReason, u64>,
+    pub(crate) refusals: BTreeMap<Refusal, u64>,
+    /// Peers whose data wait to be merged.
+    pub(crate) held_data: BTreeSet<(Instant, PeerId)>,
     /// Messages that ended after their deadline, and by how much in all (H-4).
     pub(crate) late: (u64, Duration),
 
@@ -125,6 +131,10 @@ pub struct Node {
     pub(crate) resting: Resting,
     /// Messages that only wait for their answer.
     pub(crate) answering: usize,
+    /// What this life knows of sessions that it has not agreed on (`once/fresh.rs`).
+    pub(crate) fresh: crate::once::fresh::Fresh,
+    /// When requests are looked for whose answers are overdue (`once/answer.rs`).
+    pub(crate) overdue_at: Instant,
     pub(crate) recovering_nis: BTreeSet<(Instant, NiId)>,
     pub(crate) recovering_peers: BTreeSet<(Instant, PeerNiId)>,
     pub(crate) ops: BTreeMap<OpId, OpState>,
@@ -158,6 +168,7 @@ impl Node {
             now,
             running: true,
             cookie: interface_cookie,
+            scrambler: Scrambler::new(seed, interface_cookie),
             tunables,
             nets: Vec::new(),
             nis: SlotMap::with_key(),
@@ -174,6 +185,8 @@ impl Node {
             seq: 0,
             stats: NodeStats::default(),
             drops: BTreeMap::new(),
+            refusals: BTreeMap::new(),
+            held_data: BTreeSet::new(),
             late: (0, Duration::ZERO),
             work: VecDeque::new(),
             outputs: VecDeque::new(),
@@ -185,6 +198,8 @@ impl Node {
             waiting: BTreeSet::new(),
             resting: Resting::default(),
             answering: 0,
+            fresh: crate::once::fresh::Fresh::default(),
+            overdue_at: Instant::FAR_FUTURE,
             recovering_nis: BTreeSet::new(),
             recovering_peers: BTreeSet::new(),
             ops: BTreeMap::new(),
@@ -269,7 +284,9 @@ impl Node {
         self.scan_responses(now);
         self.expire_waiting(now);
         self.end_rests(now);
+        self.repeat_overdue(now);
         self.recover_due(now);
+        self.merge_held(now);
         self.settle(now);
     }
 
@@ -279,6 +296,29 @@ impl Node {
         let event = self.events.pop_front();
         self.mark_event(event.as_ref());
         event
+    }
+
+    /// All events that there are, for whoever looks at many: they are in `into` then, which gives
+    /// its memory. False if there are none.
+    #[inline]
+    pub fn take_events(&mut self, into: &mut VecDeque<Event>) -> bool {
+        into.clear();
+        core::mem::swap(&mut self.events, into);
+        if self.recorder.is_some() {
+            into.iter().for_each(|event| self.mark_event(Some(event)));
+        }
+        !into.is_empty()
+    }
+
+    /// All that there is to be carried out, as [`Self::take_events`] does it.
+    #[inline]
+    pub fn take_outputs(&mut self, into: &mut VecDeque<Output>) -> bool {
+        into.clear();
+        core::mem::swap(&mut self.outputs, into);
+        if self.recorder.is_some() {
+            into.iter().for_each(|output| self.mark_output(Some(output)));
+        }
+        !into.is_empty()
     }
 
     /// The next thing for the shell to carry out.
@@ -291,21 +331,27 @@ impl Node {
 
     /// When [`Node::handle_timeout`] wants to be called next.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        [
-            self.announce_due.then_some(self.now),
-            self.next_scan(),
-            self.waiting.first().map(|w| w.0),
-            self.resting.next(),
-            self.op_deadlines.first().map(|o| o.0),
-            self.recovering_nis.first().map(|r| r.0),
-            self.recovering_peers.first().map(|r| r.0),
-            self.faults.next(),
-            self.next_check(),
-            self.next_router_change(),
-        ]
-        .into_iter()
-        .flatten()
-        .min()
+        // Asked after every turn: nearly all of these are empty.
+        let mut first = self.next_scan();
+        let mut at = |then: Option<Instant>| {
+            if let Some(then) = then {
+                first = Some(first.map_or(then, |first| first.min(then)));
+            }
+        };
+        if self.announce_due {
+            at(Some(self.now));
+        }
+        at(self.waiting.first().map(|w| w.0));
+        at(self.resting.next());
+        at(self.next_overdue());
+        at(self.op_deadlines.first().map(|o| o.0));
+        at(self.recovering_nis.first().map(|r| r.0));
+        at(self.recovering_peers.first().map(|r| r.0));
+        at(self.faults.next());
+        at(self.held_data.first().map(|h| h.0));
+        at(self.next_check());
+        at(self.next_router_change());
+        first
     }
 
     /// The node's tunables.
@@ -344,6 +390,7 @@ impl Node {
             (false, true) => {
                 self.tunables = next;
                 self.refresh_ping();
+                self.catch_up();
             }
             (true, true) | (false, false) => self.tunables = next,
         }
@@ -678,7 +725,7 @@ impl Node {
             Internal::PingTarget => {}
             Internal::PushTarget => {
                 if event.kind == EventKind::Put && event.status.is_ok() {
-                    self.pushed(event, bytes);
+                    self.pushed(now, event, bytes);
                 }
             }
             Internal::DiscoveryPing(peer) => self.discovery_ping_event(now, peer, event, bytes),
@@ -698,6 +745,7 @@ impl Node {
                 }
                 EventKind::Put | EventKind::Get | EventKind::Ack => {}
             },
+            Internal::Ask { claimant, nid } => self.ask_event(claimant, nid, event, bytes),
             Internal::UserPing(op) => self.user_ping_event(op, event, bytes),
         }
     }

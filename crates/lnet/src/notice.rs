@@ -8,6 +8,7 @@ use lnet_types::{Errno, Fault, HealthStatus, Instant, MsgId, Nid};
 use lnet_wire::MsgType;
 
 use crate::msg::Role;
+use crate::peer::refusal::Refusal;
 use crate::portal::RESERVED_PORTAL;
 use crate::{DropReason, NiState, Node};
 
@@ -105,6 +106,16 @@ pub enum Notice {
         /// Why that was not taken.
         errno: Errno,
     },
+    /// A peer says something that cannot be, or that another node contradicts; it was not taken. At
+    /// most one a second for each peer; all are counted (`Node::refusals`).
+    Refused {
+        /// The peer's primary NID.
+        primary: Nid,
+        /// The NID that it is about, if it is about one.
+        nid: Option<Nid>,
+        /// What was not taken.
+        why: Refusal,
+    },
     /// So many more came than were asked for in time.
     Lost(u64),
 }
@@ -119,6 +130,7 @@ impl Notice {
             | Self::TimedOut { .. }
             | Self::Dropped { .. }
             | Self::Contradicted { .. }
+            | Self::Refused { .. }
             | Self::Lost(_) => Level::Warn,
         }
     }
@@ -156,6 +168,10 @@ impl fmt::Display for Notice {
                     f,
                     "peer {primary} announces {announced}: not taken, configuration wins ({errno})"
                 )
+            }
+            Self::Refused { primary, nid, why } => {
+                write!(f, "peer {primary} {why}: not taken")?;
+                nid.map_or(Ok(()), |nid| write!(f, " ({nid})"))
             }
             Self::Lost(n) => write!(f, "{n} more notices were not kept"),
         }

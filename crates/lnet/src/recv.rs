@@ -4,7 +4,7 @@
 //!
 //! Matching is in `portal/`, what follows a complete reception in `send/finish.rs`.
 
-use lnet_types::{Fault, Instant, IoVec, MdId, MsgId, NiId, Nid, PeerNiId, Pid, ProcessId, RxId};
+use lnet_types::{Fault, Instant, IoVec, MsgId, NiId, Nid, PeerNiId, Pid, ProcessId, RxId};
 use lnet_wire::{Handle, Hdr, Kind, MsgType, PAYLOAD_MAX};
 use smallvec::SmallVec;
 
@@ -266,10 +266,9 @@ impl Node {
         match_bits: u64,
         length: u32,
     ) -> Verdict {
-        let md_id: MdId = handle.md();
-        if handle.interface != self.cookie || Handle::of(self.cookie, md_id) != handle {
+        let Some(md_id) = self.md_of(handle) else {
             return Verdict::Drop(DropReason::BadHandle);
-        }
+        };
         let is_reply = side.kind == MsgType::Reply;
         let Some(md) = self
             .portals

@@ -376,6 +376,7 @@ impl Node {
                 ..NodeStats::default()
             };
             self.drops.clear();
+            self.refusals.clear();
         }
         Ok(())
     }

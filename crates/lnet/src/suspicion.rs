@@ -13,13 +13,14 @@
 use core::fmt;
 use std::collections::BTreeMap;
 
-use lnet_types::{Instant, MsgId, NiId, Nid, PeerId, PeerNiId};
+use lnet_types::{Instant, MsgId, Net, NiId, Nid, PeerId, PeerNiId};
 
 use crate::blame::{self, Blame};
 use crate::driver::Doubt;
 use crate::msg::{Msg, Stage};
 use crate::node::Work;
 use crate::record::Input;
+use crate::router::choose;
 use crate::send::rest::News;
 use crate::send::select::{self, Tables};
 use crate::{Link, Node};
@@ -150,6 +151,16 @@ impl Node {
         self.settle(now);
     }
 
+    /// A gateway does not lead everywhere any more: messages bound to it go by another one, if there
+    /// is a better one, and so does what was handed to it and is not answered.
+    pub(crate) fn leave_gateway(&mut self, now: Instant, id: PeerId) {
+        if self.tunables.kernel_selection() {
+            return;
+        }
+        self.move_messages(now, |node, msg| node.hop_of(msg) == Some(id));
+        self.repeat_elsewhere(now, Some(id));
+    }
+
     /// Messages bound to an interface without a link find another one (MR-snd-085).
     pub(crate) fn leave_interface(&mut self, now: Instant, ni: NiId) {
         if !self.tunables.kernel_selection() {
@@ -165,6 +176,11 @@ impl Node {
     /// Forgets all suspicion: it has been switched off.
     pub(crate) fn trust_all(&mut self) {
         self.rails.doubted.clear();
+    }
+
+    /// Whether any rail is not above doubt: [`Self::suspicion`] lists them.
+    pub fn has_doubts(&self) -> bool {
+        !self.rails.is_clean()
     }
 
     /// What drivers think of rails.
@@ -212,7 +228,7 @@ impl Node {
             return false;
         };
         let t = self.tables();
-        let current = standing(t, ni, hop);
+        let current = standing(t, ni, hop, msg.hdr.dst.net());
         if current == (false, Doubt::None) {
             return false;
         }
@@ -224,7 +240,7 @@ impl Node {
         let t = self.tables();
         let request = self.request(msg, self.peers.find(msg.hdr.dst)?);
         let path = select::path(t, &request, &mut None).ok()?;
-        Some(standing(t, path.ni, path.peer_ni))
+        Some(standing(t, path.ni, path.peer_ni, msg.hdr.dst.net()))
     }
 
     /// Takes a message off its rail, or asks the driver for it.
@@ -265,6 +281,7 @@ impl Node {
             self.leave_interface(now, ni);
         }
         if changed == Some(Link::Up) {
+            self.believe_neighbours(now, ni);
             self.tell_resting(now, News::Link);
         }
         if changed.is_some() {
@@ -273,7 +290,10 @@ impl Node {
     }
 }
 
-/// How a pair stands: smaller is better.
-pub(crate) fn standing(t: Tables<'_>, ni: NiId, peer_ni: PeerNiId) -> (bool, Doubt) {
-    (t.nis.get(ni).is_none_or(|ni| ni.fatal), t.rails.of(ni, peer_ni))
+/// How a pair stands for what is for `net`: smaller is better. What has no link, or leads to a gateway
+/// that does not lead on, is no way.
+pub(crate) fn standing(t: Tables<'_>, ni: NiId, hop: PeerNiId, net: Net) -> (bool, Doubt) {
+    let lost = t.nis.get(ni).is_none_or(|ni| ni.fatal)
+        || (select::local_net(t, net).is_none() && !choose::leads_to(t, hop, net));
+    (lost, t.rails.of(ni, hop))
 }

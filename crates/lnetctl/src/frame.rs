@@ -3,7 +3,7 @@
 
 use core::fmt::Write as _;
 use std::ffi::OsString;
-use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -14,6 +14,7 @@ use crate::args::{Args, Misuse};
 use crate::lctl;
 use crate::link::Link;
 use crate::report::INVALID;
+use crate::shell::lines::Lines;
 use crate::show::format::Format;
 use crate::table::{COMMANDS, Command, Entry};
 
@@ -201,19 +202,12 @@ pub fn run(session: &mut Session<'_>, words: &[String]) -> i32 {
 /// Reads commands from standard input (G-7, G-8). Ends at the first that fails, unless errors are
 /// to be ignored, and returns the code of the first that failed.
 fn script(session: &mut Session<'_>, mut ignore_errors: bool) -> i32 {
-    let prompt = io::stdin().is_terminal();
+    let complete = if core::ptr::eq(session.program, &LCTL) { lctl_words } else { lnetctl_words };
+    let lines = Lines::new("> ", complete);
+    let interactive = lines.is_interactive();
     let mut first = 0;
-    let mut line = String::new();
-    loop {
-        if prompt {
-            session.out.push_str("> ");
-        }
-        flush(session);
-        line.clear();
-        // What cannot be read ends the script as its end does.
-        if !matches!(io::stdin().lock().read_line(&mut line), Ok(1..)) {
-            return first;
-        }
+    flush(session);
+    for line in lines {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         match words.first().map(String::as_str) {
             None => continue,
@@ -228,10 +222,43 @@ fn script(session: &mut Session<'_>, mut ignore_errors: bool) -> i32 {
         if first == 0 {
             first = code;
         }
-        if code != 0 && !ignore_errors && !prompt {
+        flush(session);
+        if code != 0 && !ignore_errors && !interactive {
             return first;
         }
     }
+    first
+}
+
+fn lnetctl_words(before: &[&str], part: &str) -> Vec<String> {
+    completed(COMMANDS, before, part)
+}
+
+fn lctl_words(before: &[&str], part: &str) -> Vec<String> {
+    completed(lctl::table::COMMANDS, before, part)
+}
+
+/// The words that may stand behind `before` and begin with `part`.
+fn completed(mut entries: &'static [Entry], before: &[&str], part: &str) -> Vec<String> {
+    let begins = |name: &&str| name.starts_with(part);
+    let before = before.strip_prefix(&["help"]).unwrap_or(before);
+    for word in before {
+        let fits: Vec<&Entry> = entries.iter().filter(|e| e.name().starts_with(word)).collect();
+        let exact = entries.iter().find(|e| e.name() == *word);
+        match exact.or(if let [one] = fits.as_slice() { Some(one) } else { None }) {
+            Some(Entry::Group(group)) => entries = group.entries,
+            Some(Entry::Command(command)) => {
+                let all = command.options.iter().map(|o| format!("--{}", o.long));
+                return all
+                    .filter(|option| part.starts_with('-') && begins(&option.as_str()))
+                    .collect();
+            }
+            None => return Vec::new(),
+        }
+    }
+    let names = entries.iter().map(Entry::name);
+    let built_in = ["help", "quit"].into_iter().filter(|_| before.is_empty());
+    names.chain(built_in).filter(begins).map(str::to_owned).collect()
 }
 
 fn dispatch(
@@ -462,6 +489,22 @@ mod tests {
 
     fn words(line: &str) -> Vec<String> {
         line.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn words_are_completed_by_the_table() {
+        let all = |line: &str| {
+            let (before, part) = line.rsplit_once(' ').unwrap_or(("", line));
+            lnetctl_words(&before.split_whitespace().collect::<Vec<_>>(), part).join(" ")
+        };
+        assert_eq!(all("ne"), "net");
+        assert_eq!(all("net "), "add del show set");
+        assert_eq!(all("help fault dr"), "drop");
+        assert_eq!(all("peer sh"), "show");
+        assert_eq!(all("pee show --v"), "--verbose", "prefixes of words will do");
+        assert_eq!(all("net show "), "", "operands are the user's");
+        assert_eq!(all("frobnicate x"), "");
+        assert_eq!(all("q"), "quit");
     }
 
     #[test]

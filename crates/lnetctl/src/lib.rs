@@ -27,10 +27,12 @@ mod shell;
 mod show;
 mod table;
 mod top;
+mod waiting;
 
 pub use frame::{COMPATIBLE_WITH, lctl_main, main, run};
 pub use link::Link;
 pub use session::Session;
+pub use shell::lines::{Complete, Lines};
 pub use shell::man::{
     Entry as ManualEntry, Manual, lctl_page as lctl_manual, page as manual,
     routerstat_page as routerstat_manual,

@@ -5,7 +5,8 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use lnet_admin::{AdminError, Ask, Client, ClientError, Reply, Request, default_socket};
+use crate::waiting::Waiting;
+use lnet_admin::{Access, AdminError, Ask, Client, ClientError, Reply, Request, default_socket};
 
 /// A connection that is made when it is needed.
 pub struct Link {
@@ -45,7 +46,11 @@ impl Ask for Link {
                 empty.insert(Client::connect(path)?)
             }
         };
+        // What only looks is quick, and may be asked from under a picture.
+        let is_work = matches!(request.needs(), Access::Write);
+        let waiting = is_work.then(|| Waiting::at_terminal(request.name(), limit)).flatten();
         let answer = client.ask_within(request, limit);
+        drop(waiting);
         match &answer {
             Ok(_) => {}
             Err(ClientError::Refused(refusal)) => {

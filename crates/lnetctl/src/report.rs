@@ -45,7 +45,9 @@ impl Session<'_> {
             |descr| [("errno".to_owned(), Tree::plain(number)), ("descr".to_owned(), descr)];
         let document = match place.form {
             Form::Classic => {
-                let item = Tree::map([(place.object, Tree::map(entry(Tree::plain(text))))]);
+                let number = self.seq_no.map(|n| ("seq_no".to_owned(), Tree::plain(n)));
+                let entries = number.into_iter().chain(entry(Tree::plain(text)));
+                let item = Tree::map([(place.object, Tree::map(entries))]);
                 Tree::map([(place.operation, Tree::List(vec![item]))]).render(Style::Classic)
             }
             Form::Library => {

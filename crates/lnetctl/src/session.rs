@@ -36,8 +36,12 @@ pub struct Session<'a> {
     pub json: bool,
     /// Whether what is printed may leave for standard output before the command has ended.
     pub(crate) live: bool,
+    /// The number of the block that is being imported; classic error documents name it (Y-6).
+    pub(crate) seq_no: Option<i64>,
     /// What is to be shown as JSON when the command has ended: its top-level keys.
     shown: Vec<(String, Tree)>,
+    /// The list at the end of the JSON that has left already, to which more items may come.
+    growing: Option<String>,
 }
 
 impl<'a> Session<'a> {
@@ -54,7 +58,9 @@ impl<'a> Session<'a> {
             format: Format::Today,
             json: false,
             live: false,
+            seq_no: None,
             shown: Vec::new(),
+            growing: None,
         }
     }
 
@@ -79,11 +85,37 @@ impl<'a> Session<'a> {
     /// key, without that key.
     pub(crate) fn print_more(&mut self, tree: &Tree, style: Style) {
         if self.json {
-            return self.print(tree, style);
+            return self.grow(tree, style);
         }
         let text = self.laid_out(tree, style);
         let items = text.split_once('\n').map_or("", |(_, items)| items);
         self.out.push_str(items);
+    }
+
+    /// The same as JSON: the object that has been collected leaves but for its end, and the items of
+    /// its last list follow as they come.
+    fn grow(&mut self, tree: &Tree, style: Style) {
+        let Tree::Map(entries) = self.format.adapt(tree) else { return };
+        let Some((key, Tree::List(items))) = entries.into_iter().next() else { return };
+        if !self.live {
+            // It is written to a file when it is whole.
+            return self.print(tree, style);
+        }
+        if self.growing.as_ref() != Some(&key) {
+            let shown = core::mem::take(&mut self.shown);
+            let (mut last, others): (Vec<_>, Vec<_>) =
+                shown.into_iter().partition(|(there, _)| *there == key);
+            let list = last.pop().unwrap_or_else(|| (key.clone(), Tree::List(Vec::new())));
+            let text = Tree::Map(others.into_iter().chain([list]).collect()).to_json();
+            self.out.push_str(text.strip_suffix("]}").unwrap_or(&text));
+            self.growing = Some(key);
+        }
+        for item in items {
+            if !self.out.ends_with('[') {
+                self.out.push_str(", ");
+            }
+            self.out.push_str(&item.to_json());
+        }
     }
 
     /// Sends what is printed on its way, where that may be, so that a long list is never held whole.
@@ -127,8 +159,15 @@ impl<'a> Session<'a> {
     /// A command that shows things as JSON has ended: writes them as one line.
     pub(crate) fn close_json(&mut self) {
         if self.json {
-            let shown = core::mem::take(&mut self.shown);
-            self.out_line(Tree::Map(shown).to_json());
+            let shown = Tree::Map(core::mem::take(&mut self.shown)).to_json();
+            match self.growing.take() {
+                None => self.out_line(shown),
+                Some(_) if shown == "{}" => self.out_line("]}"),
+                Some(_) => {
+                    self.out.push_str("], ");
+                    self.out_line(shown.strip_prefix('{').unwrap_or(&shown));
+                }
+            }
         }
     }
 
@@ -147,5 +186,50 @@ impl<'a> Session<'a> {
     pub(crate) fn err_line(&mut self, line: impl core::fmt::Display) {
         // Infallible: writing to a String.
         let _ = writeln!(self.err, "{line}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lnet_admin::ClientError;
+
+    use super::*;
+
+    struct Nobody;
+
+    impl Ask for Nobody {
+        fn ask_within(
+            &mut self,
+            _: &Request,
+            _: core::time::Duration,
+        ) -> Result<Reply, ClientError> {
+            Err(ClientError::Unexpected)
+        }
+    }
+
+    #[test]
+    fn a_long_list_leaves_page_by_page_as_the_same_json() {
+        let list = |key: &str, items: &[i32]| {
+            Tree::map([(key, Tree::List(items.iter().map(Tree::plain).collect()))])
+        };
+        let shown = |live: bool, after: bool| {
+            let mut nobody = Nobody;
+            let mut session = Session::new(&mut nobody);
+            (session.json, session.live) = (true, live);
+            session.print(&list("net", &[9]), Style::Library);
+            session.print(&list("peer", &[1, 2]), Style::Library);
+            session.print_more(&list("peer", &[3]), Style::Library);
+            assert_eq!(session.out.contains('3'), live, "the first pages have left");
+            session.print_more(&list("peer", &[4]), Style::Library);
+            if after {
+                session.print(&list("udsp", &[5]), Style::Classic);
+            }
+            session.close_json();
+            session.out
+        };
+        for after in [false, true] {
+            assert_eq!(shown(true, after), shown(false, after));
+        }
+        assert_eq!(shown(true, false), "{\"net\": [9], \"peer\": [1, 2, 3, 4]}\n");
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use lnd_sock::{AcceptFrom, Limits, parse_patterns};
+use lnd_sock::{ANY, AcceptFrom, Limits, parse_patterns};
 use lnet::NetTunables;
 use lnet_admin::{AdminError, LndSnapshot};
 use lnet_config::{
@@ -111,7 +111,8 @@ impl SockDefaults {
         (self.timeout_s != 0).then(|| Duration::from_secs(u64::from(self.timeout_s)))
     }
 
-    /// Gives a network its own list of the peers that may connect; without one everybody may.
+    /// Gives a network its own list of the peers that may connect, `any` for everybody; without one
+    /// what the daemon was started with holds again.
     pub(crate) fn set_accept_from(
         &mut self,
         net: Net,
@@ -121,14 +122,22 @@ impl SockDefaults {
         if net.kind != NetType::TCP {
             return Err(refuse(format!("net {net}: no driver for it here, expected tcp")));
         }
-        let patterns = parse_patterns(list.unwrap_or_default());
+        let Some(list) = list else {
+            self.accept_from.unset(net);
+            return Ok(());
+        };
+        if list == ANY {
+            self.accept_from.set(net, Vec::new());
+            return Ok(());
+        }
+        let patterns = parse_patterns(list);
         let patterns = patterns.map_err(|e| refuse(e.to_string()))?;
         if let Some(other) = patterns.iter().find(|p| !p.is_about(net)) {
             return Err(refuse(format!("pattern '{other}' is not about net {net}")));
         }
         // An empty list must not open the door by mistake.
-        if list.is_some() && patterns.is_empty() {
-            return Err(refuse("expected networks or NIDs, or any".to_owned()));
+        if patterns.is_empty() {
+            return Err(refuse("expected networks or NIDs, any or default".to_owned()));
         }
         self.accept_from.set(net, patterns);
         Ok(())
@@ -193,7 +202,7 @@ impl Settings {
     }
 
     pub(crate) fn accept_from(&self, net: Net) -> Vec<String> {
-        self.accept_from.of(net).iter().map(ToString::to_string).collect()
+        self.accept_from.texts_of(net)
     }
 
     pub(crate) fn dev_cpt(&self, ni: NiId) -> i32 {
@@ -228,11 +237,7 @@ impl Nets {
     ) -> Result<(), AdminError> {
         let list = sock.accept_from.clone();
         handle
-            .call(move |stack, _| {
-                if let Some(tcp) = stack.tcp_mut() {
-                    tcp.set_accept_from(list);
-                }
-            })
+            .call(move |stack, now| stack.set_tcp_accept_from(now, list))
             .blocking()
             .map_err(|e| stopped(&e))
     }

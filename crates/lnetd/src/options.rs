@@ -88,7 +88,7 @@ pub struct Options {
     pub http: Option<SocketAddr>,
 
     /// Keep the last N to 2 N calls of the node, for `lnetctl debug dump`; 0 keeps none.
-    #[arg(long, value_name = "N", default_value_t = 16_384,
+    #[arg(long, value_name = "N", default_value_t = 65_536,
         value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(..=1 << 20))]
     pub record: usize,
 

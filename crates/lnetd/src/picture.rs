@@ -52,6 +52,8 @@ pub(crate) struct NodePicture {
     pub(crate) routing: RoutingView,
     pub(crate) stats: NodeStats,
     pub(crate) drops: Vec<(DropReason, u64)>,
+    /// What peers have said and was not taken.
+    pub(crate) disbelieved: Vec<(lnet::Refusal, u64)>,
     /// Counters of the TCP driver, if it is there.
     pub(crate) sock: Option<lnd_sock::Stats>,
     /// Whom it turned away lately, longest ago first.
@@ -132,6 +134,7 @@ fn node_picture(handle: &NodeHandle, peer_nis_max: usize) -> Option<NodePicture>
                 routing: node.routing_view(),
                 stats: node.stats(),
                 drops: node.drops().collect(),
+                disbelieved: node.refusals().collect(),
                 sock,
                 turned_away,
                 resends: node.resends().map(|e| (e.at, e.to_string())).collect(),

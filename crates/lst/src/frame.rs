@@ -2,7 +2,7 @@
 //! input, exit codes (lnetctl.md 9.1, 9.3).
 
 use std::ffi::OsString;
-use std::io::{self, BufRead as _, IsTerminal as _, Write};
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -11,8 +11,8 @@ use core::time::Duration;
 
 use lnet_admin::{Ask, ClientError, Reply, Request};
 use lnet_selftest::{Answer, Command as Order, Nodes};
-use lnetctl::Link;
 use lnetctl::args::Args;
+use lnetctl::{Lines, Link};
 
 use crate::errors::LOCAL;
 use crate::table::{COMMANDS, Command};
@@ -109,16 +109,9 @@ fn exit_code(code: i32) -> ExitCode {
 
 /// Reads commands from standard input, one a line, until it ends or one fails (G-7).
 fn script(lst: &mut Lst<'_>) -> i32 {
-    let prompt = io::stdin().is_terminal();
-    let mut line = String::new();
-    loop {
-        if prompt {
-            let _ = write!(lst.out, "lst > ").and_then(|()| lst.out.flush());
-        }
-        line.clear();
-        if !matches!(io::stdin().lock().read_line(&mut line), Ok(1..)) {
-            return 0;
-        }
+    let lines = Lines::new("lst > ", completed);
+    let interactive = lines.is_interactive();
+    for line in lines {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         match words.first().map(String::as_str) {
             None => continue,
@@ -126,9 +119,26 @@ fn script(lst: &mut Lst<'_>) -> i32 {
             Some(_) => {}
         }
         let code = run(lst, &words);
-        if code != 0 && !prompt {
+        if code != 0 && !interactive {
             return code;
         }
+    }
+    0
+}
+
+/// The words that may stand behind `before` and begin with `part`.
+fn completed(before: &[&str], part: &str) -> Vec<String> {
+    let begins = |word: &String| word.starts_with(part);
+    match before {
+        [] | ["help"] => {
+            let names = COMMANDS.iter().map(|c| c.name).chain(["help", "quit"]);
+            names.map(str::to_owned).filter(begins).collect()
+        }
+        [word, ..] if part.starts_with('-') => find(word).map_or_else(
+            |_| Vec::new(),
+            |c| c.options.iter().map(|o| format!("--{}", o.long)).filter(begins).collect(),
+        ),
+        _ => Vec::new(),
     }
 }
 

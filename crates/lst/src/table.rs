@@ -209,7 +209,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     Command {
         name: "stat",
         about: "show rates and bandwidth of nodes",
-        usage: "stat [--bw] [--rate] [--read] [--write] [--avg] [--min] [--max] [--mbs] [--lnet] \
+        usage: "stat [--bw] [--rate] [--read] [--write] [--avg] [--min] [--max] [--mbs] [--lnet | --rpc] \
                 [--timeout SEC] [--delay SEC] [--count N] {GROUP | IDS}...",
         options: &[
             flag("bw", 'b', "bandwidth"),
@@ -221,6 +221,7 @@ pub(crate) const COMMANDS: &[Command] = &[
             flag("max", 'x', "the most of them"),
             flag("mbs", 'm', "MB/s instead of MiB/s"),
             flag("lnet", 'l', "counters of LNet: all traffic (the default)"),
+            flag("rpc", 'c', "counters of the tests instead: their requests and bulk data"),
             TIMEOUT,
             value("delay", 'd', "SEC", "time between two reports (5)"),
             long("count", "N", "end after so many reports"),

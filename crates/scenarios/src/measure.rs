@@ -28,6 +28,8 @@ pub(crate) struct Accounts {
     pub(crate) killed: Vec<Micros>,
     /// How long a caller waits.
     pub(crate) timeout: Micros,
+    /// How long traffic may take to come back after light.
+    pub(crate) dawn: Micros,
     pub(crate) load: crate::load::talk::Load,
     pub(crate) client: ClientReport,
     pub(crate) server: ServerReport,
@@ -66,6 +68,8 @@ pub struct Figures {
     pub errors: u64,
     /// Errors that callers got when there was none.
     pub excused: u64,
+    /// Errors of callers whose time was over after light, but before traffic must be back.
+    pub dawn: u64,
     /// Messages that one life of a receiver got twice.
     pub duplicates: u64,
     /// Messages that a receiver got again after it had been started anew.
@@ -173,8 +177,13 @@ fn resends(counters: &[(String, u64)]) -> u64 {
 fn errors(run: &Accounts, out: &mut Figures) {
     let mut count = |begun: Micros, errno: i32| {
         let end = begun + run.timeout;
-        if run.dark.iter().any(|(from, to)| begun + BEFORE >= *from && end <= *to) {
+        let dark_until = |late: Micros| {
+            run.dark.iter().any(|(from, to)| begun + BEFORE >= *from && end <= *to + late)
+        };
+        if dark_until(0) {
             out.excused += 1;
+        } else if dark_until(run.dawn) {
+            out.dawn += 1;
         } else {
             out.errors += 1;
         }

@@ -298,6 +298,7 @@ impl Run<'_> {
             dark,
             killed: core::mem::take(&mut self.killed),
             timeout: micros(self.parties.timeout),
+            dawn: micros(self.scenario.bars.sockets.back_max.unwrap_or_default()),
             load: self.parties.load,
             client,
             server,

@@ -59,7 +59,7 @@ pub fn misses(scenario: &Scenario, rounds: &[Figures]) -> Vec<Miss> {
         }
     };
     let sum = |of: &dyn Fn(&Figures) -> u64| rounds.iter().map(of).sum::<u64>() as f64;
-    hold("errors", sum(&|f| f.errors), bars.errors.unwrap_or(0) as f64);
+    hold("errors", sum(&|f| f.errors + f.dawn), bars.errors.unwrap_or(0) as f64);
     hold("duplicates", sum(&|f| f.duplicates), bars.duplicates.unwrap_or(0) as f64);
     hold("lost", sum(&|f| f.lost), 0.0);
     hold("corrupt", sum(&|f| f.corrupt), 0.0);
@@ -98,7 +98,7 @@ pub fn table(rows: &[Row]) -> String {
     use std::fmt::Write as _;
     let mut out = String::from(
         "| scenario | over | healthy p50/p99 ms | stall p50/p99/max ms | after 1 s p50/p99 ms \
-         | back ms | errors (no way) | dup | lost | MB/s healthy/fault | resends | late ms | bars |\n\
+         | back ms | errors (no way, dawn) | dup | lost | MB/s healthy/fault | resends | late ms | bars |\n\
          |---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|\n",
     );
     for row in rows {
@@ -123,7 +123,7 @@ pub fn table(rows: &[Row]) -> String {
         let _ = writeln!(
             out,
             "| {} | {} | {:.2} / {:.1} | {:.2} / {:.1} / {:.1}{per_minute} | {:.2} / {:.1} | {back} \
-             | {} ({}){} | {}{} | {} | {:.1} / {:.1} | {} | {:.1} | {} |",
+             | {} ({}, {}){} | {}{} | {} | {:.1} / {:.1} | {} | {:.1} | {} |",
             row.scenario,
             row.over,
             m(&|f| f.healthy.p50),
@@ -135,6 +135,7 @@ pub fn table(rows: &[Row]) -> String {
             m(&|f| f.later.p99),
             sum(&|f| f.errors),
             sum(&|f| f.excused),
+            sum(&|f| f.dawn),
             kinds(&row.rounds),
             sum(&|f| f.duplicates),
             match sum(&|f| f.again) {

@@ -219,14 +219,29 @@ fn peers_that_are_not_on_the_list_are_turned_away_counted_and_shown() {
     for (list, why) in [
         ("frog", "pattern 'frog'"),
         ("10.0.0.1@tcp7", "is not about net tcp"),
-        (",", "expected networks or NIDs, or any"),
+        (",", "expected networks or NIDs, any or default"),
     ] {
         let o = d.ctl(&format!("net set --net tcp --accept-from {list}"));
         assert!(!o.status.success() && err(&o).contains(why), "{list}: {}", err(&o));
     }
     assert!(!is_heard(&d, "127.0.0.5"), "what is refused changes nothing");
+    // It is part of what an export configures again.
+    let backup = d.dir.join("backup.yaml");
+    fs::write(&backup, out(&d.ctl("export --backup"))).unwrap();
+    assert!(out(&d.ctl("export")).contains("accept from:\n      -     127.0.0.66@tcp\n"));
+    assert!(d.ctl("net del --net tcp").status.success());
+    assert!(d.ctl("net set --net tcp --accept-from default").status.success());
+    let o = d.ctl(&format!("import {}", backup.display()));
+    assert!(o.status.success(), "{}", err(&o));
+    assert!(is_heard(&d, "127.0.0.66") && !is_heard(&d, "127.0.0.5"));
+    let o = d.ctl("net set --net tcp --accept-from default");
+    assert!(o.status.success() && is_heard(&d, "127.0.0.5") && !is_heard(&d, "127.0.0.66"));
     assert!(d.ctl("net set --net tcp --accept-from any").status.success());
-    assert!(is_heard(&d, "127.0.0.5"));
+    assert!(is_heard(&d, "127.0.0.5") && is_heard(&d, "127.0.0.66"));
+    assert!(
+        out(&d.ctl("export --backup")).contains("-     any\n"),
+        "it is more than the option lets in"
+    );
 }
 
 #[test]

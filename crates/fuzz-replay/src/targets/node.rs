@@ -192,8 +192,8 @@ pub fn node(input: &[u8]) {
                 }
             }
             19 => {
-                let doubts = [Doubt::None, Doubt::Shaky, Doubt::Silent];
-                let doubt = doubts[usize::from(script.byte() % 3)];
+                let doubts = [Doubt::None, Doubt::Shaky, Doubt::Unproven, Doubt::Silent];
+                let doubt = doubts[usize::from(script.byte() % 4)];
                 node.rail_changed(now, ni, script.nid(), doubt);
             }
             20 => node.written_lost(now, ni, script.nid()),

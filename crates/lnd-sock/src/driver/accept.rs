@@ -58,6 +58,7 @@ impl<S: Streams> SockDriver<S> {
             ni,
             local,
             remote,
+            came: true,
             phase: Phase::AwaitRequest { inbox: Inbox::default(), want: 4 },
             outbox: Outbox::default(),
             timer: Instant::FAR_FUTURE,

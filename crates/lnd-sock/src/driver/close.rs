@@ -7,6 +7,7 @@ use super::SockDriver;
 use super::conn::{Conn, Phase, Up};
 use crate::error::{RX_BROKEN, Why};
 use crate::peer::{ConnKey, PeerKey};
+use crate::proto::admit::{AcceptFrom, judge_name};
 use crate::stats::Refusal;
 use crate::streams::Streams;
 use crate::upper::Upper;
@@ -183,6 +184,34 @@ impl<S: Streams> SockDriver<S> {
         let Some(peer) = self.peers.get_mut(key) else { return };
         for waiting in core::mem::take(&mut peer.waiting) {
             self.fail(now, waiting.transmit.msg, fault, up);
+        }
+    }
+
+    /// Sets which peers may connect from now on. What others have opened that may no longer is closed,
+    /// and what was on it fails as on any connection that goes; what we opened to them stays.
+    pub fn set_accept_from<U: Upper + ?Sized>(
+        &mut self,
+        now: Instant,
+        accept_from: AcceptFrom,
+        up: &mut U,
+    ) {
+        self.config.accept_from = accept_from;
+        let shut_out: Vec<ConnKey> = self
+            .conns
+            .iter()
+            .filter(|(_, conn)| conn.came)
+            .filter(|(_, conn)| {
+                let (Some(peer), Some(ni)) = (conn.up(), self.ni(conn.ni)) else { return false };
+                judge_name(&self.config, ni.nid, peer.from.nid).is_some()
+            })
+            .map(|(key, _)| key)
+            .collect();
+        for key in shut_out {
+            let Some(conn) = self.conns.get(key) else { continue };
+            let (ni, remote) = (conn.ni, conn.remote);
+            let peer = conn.up().map(|up| up.from.nid);
+            self.turn_away(now, ni, remote, peer, Refusal::NidNotAccepted);
+            self.close_conn(now, key, Why::Orderly, true, up);
         }
     }
 

@@ -24,6 +24,8 @@ pub(super) struct Conn {
     pub(super) ni: NiId,
     pub(super) local: SocketAddr,
     pub(super) remote: SocketAddr,
+    /// Whether the other side opened it.
+    pub(super) came: bool,
     pub(super) phase: Phase,
     /// Bytes of the handshake that are to be written, before anything else.
     pub(super) outbox: Outbox,

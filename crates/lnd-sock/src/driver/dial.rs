@@ -19,7 +19,8 @@ use crate::streams::{Origin, Stop, Streams};
 use crate::upper::Upper;
 
 /// Delays after a failed attempt while suspicion is on (DEC-31): a rail that is back is found within
-/// half a second. Never longer than the configured ones.
+/// half a second, and where nobody has answered, which costs nobody anything, within the shortest.
+/// Never longer than the configured ones.
 const SOON: Duration = Duration::from_millis(100);
 const SOON_MAX: Duration = Duration::from_millis(500);
 
@@ -186,6 +187,7 @@ impl<S: Streams> SockDriver<S> {
             ni: peer.ni,
             local: SocketAddr::new(ni.addr, 0),
             remote,
+            came: false,
             phase: Phase::Connecting(Dialed { peer: key, kind, version, begun: now }),
             outbox: Outbox::new(bytes),
             timer: Instant::FAR_FUTURE,
@@ -269,11 +271,12 @@ impl<S: Streams> SockDriver<S> {
         let complete = self.counts(key).complete();
         let missing = self.missing(key).is_some();
         let Some(peer) = self.peers.get_mut(key) else { return };
+        let was_waiting = peer.dialer.until().is_some_and(|until| until <= now);
         let (mut min, mut max) = (self.config.min_reconnect, self.config.max_reconnect);
         if self.suspicion.is_some() {
-            (min, max) = (min.min(SOON), max.min(SOON_MAX));
+            let most = if was_waiting { SOON } else { SOON_MAX };
+            (min, max) = (min.min(SOON), max.min(most));
         }
-        let was_waiting = peer.dialer.until().is_some_and(|until| until <= now);
         if !missing {
             // The peer has connected to us meanwhile.
             peer.dialer.rest();

@@ -28,7 +28,7 @@ use slotmap::{SecondaryMap, SlotMap};
 use crate::error::StartError;
 use crate::lookup::Lookup;
 use crate::peer::{ConnKey, Peer, PeerKey};
-use crate::proto::admit::{AcceptFrom, Held};
+use crate::proto::admit::Held;
 use crate::proto::txq::{Pieces, STAGE_LEN};
 use crate::stats::{Stats, Traffic};
 use crate::streams::{ListenerId, Source, StreamOptions, Streams};
@@ -298,11 +298,6 @@ impl<S: Streams> SockDriver<S> {
             ni.conns_per_peer = n;
         }
         Ok(())
-    }
-
-    /// Sets which peers may connect from now on; those that are connected stay.
-    pub fn set_accept_from(&mut self, accept_from: AcceptFrom) {
-        self.config.accept_from = accept_from;
     }
 
     /// Sets the time limit of transmissions on an interface, for those that begin from now on.

@@ -13,6 +13,9 @@ use lnet_types::{Net, Nid};
 use crate::stats::Refusal;
 use crate::tunables::{AcceptMode, CONN_BYTES, SockConfig};
 
+/// The word for everybody, where a list is expected.
+pub const ANY: &str = "any";
+
 /// Which peers may connect, network by network. A network that no pattern is about takes
 /// connections from everybody; one that is spoken of only from the peers that are meant.
 ///
@@ -36,6 +39,21 @@ impl AcceptFrom {
     /// connect.
     pub fn set(&mut self, net: Net, patterns: Vec<Pattern>) {
         self.of_net.insert(net, patterns);
+    }
+
+    /// Takes the list of its own from `net`: what holds of it is what holds without.
+    pub fn unset(&mut self, net: Net) {
+        self.of_net.remove(&net);
+    }
+
+    /// What is said of `net` as texts: its patterns, or `any` where a list of its own lets in
+    /// everybody whom the others would not. Nothing: nobody has said anything.
+    pub fn texts_of(&self, net: Net) -> Vec<String> {
+        let said = self.of(net);
+        if said.is_empty() && self.patterns.iter().any(|p| p.is_about(net)) {
+            return vec![ANY.to_owned()];
+        }
+        said.iter().map(ToString::to_string).collect()
     }
 
     /// What is said of `net`; nothing means that everybody may connect.

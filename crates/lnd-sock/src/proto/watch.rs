@@ -7,8 +7,10 @@
 //! ```text
 //!           lost or late               nothing acknowledged in time
 //!   None ───────────────► Shaky ─────────────────────────────────────► Silent
-//!    ▲                    │   ▲                                          │
-//!    ╰── well for a time ─╯   ╰─────────── something acknowledged ───────╯
+//!    ▲                      │                                          │   ▲
+//!    │── well for a time ───╯                   something acknowledged │   │ nothing in time
+//!    │                                                                 ▼   │
+//!    ╰── well for a time ───────────────────────────────────────────── Unproven
 //! ```
 //!
 //! A rail that has been doubted has to prove itself, with keepalives that the driver sends for it:
@@ -167,11 +169,11 @@ impl Watch {
                     self.needs = if again { (self.needs * 4).min(PROOF_MAX) } else { PROOF_MIN };
                 }
                 self.proof = None;
-                self.doubt = if seen == Seen::Silent { Doubt::Silent } else { Doubt::Shaky };
+                self.doubt = if seen == Seen::Silent { Doubt::Silent } else { self.not_silent() };
             }
             Seen::Well => {
                 if before != Doubt::None {
-                    self.doubt = Doubt::Shaky;
+                    self.doubt = self.not_silent();
                     let (since, looks) = self.proof.unwrap_or((now, 0));
                     self.proof = Some((since, looks + 1));
                     if looks + 1 >= PROOFS && now >= since + self.needs {
@@ -181,6 +183,11 @@ impl Watch {
             }
         }
         (self.doubt != before).then_some(self.doubt)
+    }
+
+    /// What is thought of a rail that is in trouble, or was, and is not silent now.
+    fn not_silent(&self) -> Doubt {
+        if self.doubt > Doubt::Shaky { Doubt::Unproven } else { Doubt::Shaky }
     }
 
     /// Doubts it no more.
@@ -323,14 +330,15 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_rail_that_answers_is_shaky_until_it_has_proved_itself() {
+    fn a_silent_rail_that_answers_is_unproven_until_it_has_proved_itself() {
         let mut w = Watch::default();
         assert_eq!(w.saw(ms(0), Seen::Well), None);
         assert_eq!(w.saw(ms(60), Seen::Silent), Some(Doubt::Silent));
         assert_eq!(w.saw(ms(70), Seen::Silent), None);
         assert_eq!(w.saw(ms(80), Seen::Nothing), None, "no news is no good news");
-        assert_eq!(w.saw(ms(100), Seen::Well), Some(Doubt::Shaky));
-        assert_eq!(proves(&mut w, 110), 1100);
+        assert_eq!(w.saw(ms(100), Seen::Well), Some(Doubt::Unproven));
+        assert_eq!(w.saw(ms(105), Seen::Shaky), None, "it was silent all the same");
+        assert_eq!(proves(&mut w, 110), 1110);
     }
 
     #[test]

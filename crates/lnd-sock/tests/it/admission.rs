@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use lnd_sock::{AcceptMode, CONN_BYTES, Limits, Refusal, Refused, SockConfig, SockDriver};
+use lnd_sock::{AcceptMode, CONN_BYTES, Limits, Refusal, Refused, SockConfig};
 use lnet_wire::sock::{ConnType, FrameHdr, Hello, Version};
 
 use crate::raw_peer::{accepted, bytes_of, hello, request, wire_put};
@@ -71,17 +71,26 @@ fn a_peer_that_calls_itself_what_is_not_on_the_list_is_refused_and_named() {
 }
 
 #[test]
-fn a_new_list_is_for_connections_to_come() {
+fn a_new_list_keeps_those_on_it_and_closes_what_others_have_opened() {
     let mut world = host(SockConfig::default());
     let mut first = accepted(&mut world, Version::V3, ConnType::CONTROL);
-    let list = "10.0.0.50@tcp".parse().expect("a list");
-    let driver: &mut SockDriver<_> = &mut world.hosts[0].driver;
-    driver.set_accept_from(list);
+    let mut other = Raw::connect(&world, addr(10), addr(1), true);
+    other.write(&request(nid(1)));
+    other.write(&bytes_of(&hello(10, Version::V3, ConnType::CONTROL)));
+    world.settle();
+    assert_eq!(other.look(), Stands::Open);
+    let now = world.now;
+    let host = &mut world.hosts[0];
+    let list = "10.0.0.[9,50]@tcp".parse().expect("a list");
+    host.driver.set_accept_from(now, list, &mut host.up);
+    world.settle();
+    assert_ne!(other.look(), Stands::Open, "it may no longer");
+    assert_eq!(world.hosts[0].driver.stats().refused(Refusal::NidNotAccepted), 1);
     first.write(&wire_put(Version::V3, FrameHdr::lnet(0, 0), 1, b"still here"));
     world.settle();
     assert_eq!(first.look(), Stands::Open);
     assert_eq!(world.payload(0, 1), Some(b"still here".to_vec()));
-    assert_ne!(knock(&mut world, 9, 9).0, Stands::Open);
+    assert_ne!(knock(&mut world, 10, 10).0, Stands::Open);
 }
 
 #[test]

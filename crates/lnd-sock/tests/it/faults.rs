@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use lnd_sock::{AcceptMode, Limits, Refusal, SockConfig, StartError};
-use lnet_types::{Errno, Fault, HealthStatus};
+use lnet_types::{Errno, Fault, HealthStatus, MsgId};
 
 use crate::support::{Decision, Raw, Stands, World, addr, ni, ni_start, nid};
 
@@ -68,6 +68,45 @@ fn payload_that_will_not_come_is_reported_once() {
     assert_eq!(world.hosts[1].up.received[1].outcome, Some(Err(broken)));
     let lost = Fault::new(HealthStatus::RemoteDropped, Errno::ECONNRESET);
     assert_eq!(world.fault(0, 1), lost);
+}
+
+#[test]
+fn an_abandoned_message_is_read_away_in_silence_and_the_one_behind_it_arrives() {
+    for decision in [Decision::Keep, Decision::Bytes(50_000)] {
+        let mut world = World::pair(1);
+        world.send(0, 1, 0, b"hello");
+        world.settle();
+        world.weather(|w| w.window = 1000);
+        world.hosts[1].up.decisions = vec![decision.clone(), Decision::Keep];
+        world.send(0, 1, 1, &[7; 50_000]);
+        world.send(0, 1, 2, &[8; 50_000]);
+        while world.hosts[1].up.received.len() < 2 {
+            world.turn();
+        }
+        world.turn();
+        let msg = world.hosts[1].up.receiving(1).expect("it is on its way");
+        let rx = world.hosts[1].up.received[1].rx.id;
+        let place = world.hosts[1].up.received[1].place.clone();
+        let other = MsgId::default();
+        world.call(1, |driver, _| driver.abandon(rx, other));
+        world.turn();
+        let before = world.hosts[1].mem.read(&place);
+        world.call(1, |driver, _| driver.abandon(rx, msg));
+        world.settle();
+        assert_eq!(world.hosts[1].up.received[1].outcome, None, "{decision:?}: no more is said");
+        assert!(world.hosts[1].mem.read(&place) == before, "and nobody's memory is written");
+        if matches!(decision, Decision::Keep) {
+            let arrived = before.iter().filter(|b| **b == 7).count();
+            assert!((1..50_000).contains(&arrived), "it had begun: {arrived}");
+        }
+        assert_eq!(world.hosts[0].up.outcome(1), Some(Ok(())), "its sender could write it");
+        assert!(world.payload(1, 2) == Some(vec![8; 50_000]), "{decision:?}");
+        // What has ended is not touched by another word about it.
+        world.call(1, |driver, _| driver.abandon(rx, msg));
+        world.send(0, 1, 3, &[9; 50_000]);
+        world.settle();
+        assert!(world.payload(1, 3) == Some(vec![9; 50_000]), "{decision:?}");
+    }
 }
 
 #[test]

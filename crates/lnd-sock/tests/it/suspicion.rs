@@ -127,7 +127,7 @@ fn only_messages_without_a_byte_on_the_way_are_given_back() {
 }
 
 #[test]
-fn a_silent_rail_that_heals_is_shaky_and_after_a_second_of_proof_trusted() {
+fn a_silent_rail_that_heals_is_unproven_and_after_a_second_of_proof_trusted() {
     let mut world = pair();
     world.weather(|w| w.dead = true);
     world.send(0, 1, 2, b"into the dark");
@@ -138,7 +138,7 @@ fn a_silent_rail_that_heals_is_shaky_and_after_a_second_of_proof_trusted() {
     world.pass(Duration::from_secs(2));
     let said = said(&world, healed);
     let doubts: Vec<Doubt> = said.iter().map(|(doubt, _)| *doubt).collect();
-    assert_eq!(doubts, [Doubt::Silent, Doubt::Shaky, Doubt::None]);
+    assert_eq!(doubts, [Doubt::Silent, Doubt::Unproven, Doubt::None]);
     assert!(said[1].1 <= ms(13) && said[2].1 >= ms(1000), "{said:?}");
     assert!(world.hosts[0].driver.stats().keepalives_sent >= 4, "it was asked for proof");
     assert_eq!(world.hosts[1].up.arrived(), [0, 1, 2]);
@@ -157,7 +157,7 @@ fn a_rail_without_connections_is_asked_for_proof_by_connecting() {
     assert!(world.hosts[0].driver.connections().is_empty());
     world.pass(Duration::from_secs(5));
     let doubts: Vec<Doubt> = world.hosts[0].up.rails.iter().map(|(_, d, _)| *d).collect();
-    assert_eq!(doubts, [Doubt::Silent, Doubt::Shaky, Doubt::None]);
+    assert_eq!(doubts, [Doubt::Silent, Doubt::Unproven, Doubt::None]);
 }
 
 #[test]

@@ -425,7 +425,7 @@ impl ModuleParameters {
             let NetSpec { net, interfaces, cpts } = spec.clone();
             let (tunables, lnd) = of(net);
             let ni = NiBlock { interfaces, nid: None, tunables, lnd, cpts };
-            blocks.push(Block::Net(NetBlock { net, nis: vec![ni] }));
+            blocks.push(Block::Net(NetBlock { net, nis: vec![ni], accept_from: None }));
         }
         blocks.extend(self.routes.iter().map(|route| Block::Route(*route)));
         blocks.extend(self.forwarding.map(Block::Routing));
@@ -438,7 +438,7 @@ impl ModuleParameters {
         blocks.extend((!global.is_empty()).then_some(Block::Settings(global)));
         blocks.extend((!own.is_empty()).then_some(Block::Own(own)));
         let blocks = blocks.into_iter().map(|block| (Pos::default(), block)).collect();
-        Config { blocks, profile: None }
+        Config { blocks, ..Config::default() }
     }
 
     /// The nets to be made where no `ip2nets` are given: those of `networks`, else `tcp` on the first

@@ -30,6 +30,7 @@ fn short(steps: &[Step]) -> Vec<String> {
             }
             Step::PeerAdd(p) => format!("+peer {} {}", p.primary, p.nids.len()),
             Step::PeerDel(p) => format!("-peer {}", p.primary),
+            Step::AcceptFrom { net, list } => format!("accept {net} {list:?}"),
             Step::NetRulesAdd(r) => format!("+rules {}", r.rules.len()),
             Step::NetRulesDel(r) => format!("-rules {}", r.rules.len()),
             Step::RouteAdd(r) => format!("+route {} {}", r.net, r.gateway),
@@ -171,4 +172,32 @@ fn routes_come_after_the_nets_that_they_lead_over_and_go_before_them() {
             "routing true"
         ]
     );
+}
+
+#[test]
+fn who_may_connect_is_said_before_the_net_is_there_and_taken_back_after() {
+    let text = |list: &str| {
+        config(&format!("net: [{{net type: tcp, {list} local NI(s): [{{interfaces: {{0: a}}}}]}}]"))
+    };
+    let (none, one) = (text(""), text("accept from: ['10.0.0.*@tcp', '10.1.0.1@tcp'],"));
+    let any = text("accept from: any,");
+    let said = "accept tcp Some([\"10.0.0.*@tcp\", \"10.1.0.1@tcp\"])";
+    assert_eq!(short(&one.add_steps()), [said, "+net tcp a"]);
+    assert_eq!(short(&one.del_steps()), ["-net tcp a", "accept tcp None"]);
+    assert_eq!(short(&diff(&none, &one)), [said]);
+    assert_eq!(short(&diff(&one, &none)), ["accept tcp None"]);
+    assert_eq!(short(&diff(&one, &any)), ["accept tcp Some([\"any\"])"]);
+    assert_eq!(diff(&one, &one), []);
+    assert_eq!(Config::from_yaml(&one.to_yaml()).unwrap().add_steps(), one.add_steps());
+    assert!(Config::from_yaml("net: [{net type: tcp, accept from: []}]").is_err());
+}
+
+/// I-21.
+#[test]
+fn blocks_keep_the_numbers_that_they_were_given() {
+    let c = config(
+        "peer:\n- primary nid: 10.0.0.1@tcp\n  seq_no: 7\nrouting:\n  enable: 0\n  seq_no: 8\n",
+    );
+    let places: Vec<_> = c.add_steps_placed().into_iter().map(|(pos, _)| pos).collect();
+    assert_eq!(c.seq_nos, [(places[0], 7), (places[1], 8)]);
 }

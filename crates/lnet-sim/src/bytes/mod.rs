@@ -2,7 +2,7 @@
 //! that are cut anywhere, stall, break, are refused, stand half open and may be damaged.
 //!
 //! ```text
-//!   node ◄─► SockDriver ◄─ rig.rs ─► Sockets (sockets.rs) ─► End (tcp.rs): segment.rs
+//!   node ◄─► SockDriver ◄─ rig.rs ─► Sockets (sockets.rs) ─► End (tcp/): segment.rs
 //!                                                               │
 //!                       wire.rs: Links::way says what becomes of each, and when it is there
 //! ```
@@ -154,7 +154,7 @@ impl Fabric for Bytes {
         &mut self,
         cx: &mut Cx<'_, ByteEvent>,
         id: HostId,
-        transmit: Transmit,
+        transmit: &Transmit,
     ) -> Result<(), Fault> {
         let host = &cx.hosts[id.0 as usize];
         let Some(from) = host.rail_of(transmit.ni) else { return Err(GONE) };
@@ -170,7 +170,7 @@ impl Fabric for Bytes {
         let swallow = chance(cx.rng, way.drop_silent);
         let now = cx.now;
         let Some(rig) = self.rig(id) else { return Err(GONE) };
-        rig.send(now, host, transmit, swallow)
+        rig.send(now, host, transmit.clone(), swallow)
     }
 
     fn recall(

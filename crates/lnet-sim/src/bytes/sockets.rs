@@ -95,8 +95,8 @@ impl Sockets {
     }
 
     /// A segment of `end` is with the other host at `at`, or should have been.
-    pub(super) fn departed(&mut self, end: u32, at: Instant) {
-        self.with(end, |end| end.departed(at));
+    pub(super) fn departed(&mut self, end: u32, seq: u64, at: Instant) {
+        self.with(end, |end| end.departed(seq, at));
     }
 
     /// When [`Self::expire`] is to be called.

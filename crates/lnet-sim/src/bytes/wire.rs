@@ -58,7 +58,7 @@ impl Bytes {
                 self.cables.pass(now, cx.rng, [from, to], segment.wire_len(), &way)
             };
             if let Some(end) = end {
-                rig.sockets(now).departed(end, at);
+                rig.sockets(now).departed(end, segment.seq, at);
             }
             if !lost {
                 send_off(cx, [from, to], &way, at, segment);

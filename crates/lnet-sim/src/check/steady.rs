@@ -52,8 +52,9 @@ impl Observer for ControlTraffic {
             (*second, *count) = (view.now.as_secs(), 0);
         }
         *count += 1;
-        // Whom it may have to do with: everybody, a few times.
-        let everybody = view.hosts.len() as u64 * 8;
+        // Whom it may have to do with: everybody, a few times; whoever comes back is met by all anew,
+        // and pinged back to health.
+        let everybody = view.hosts.len() as u64 * 12;
         if *count > self.bounds.control_per_second + everybody {
             let name = view.name(host);
             return Err(format!("{name}: {count} control messages within one second"));

@@ -3,7 +3,7 @@
 use lnet::{Rx, Sink, Verdict};
 use lnet_types::{Pid, RxId};
 
-use super::pair::Parcel;
+use super::pair::ParcelId;
 use super::{MessageEvent, Messages, Why};
 use crate::directory::HostId;
 use crate::fabric::Cx;
@@ -17,11 +17,11 @@ impl Messages {
         pair: u32,
         dir: usize,
         made: u32,
-        parcel: Parcel,
+        parcel: ParcelId,
     ) {
         if made == 0 {
             if self.way(cx, pair, dir).blocked {
-                return;
+                return self.parcels.drop(parcel);
             }
             let d = &mut self.pairs[pair as usize].dirs[dir];
             if d.deferred.is_some() {
@@ -34,7 +34,7 @@ impl Messages {
             || !self.pairs[pair as usize].dirs[dir].stalled.is_empty()
         {
             if self.pairs[pair as usize].open[dir] != made {
-                return;
+                return self.parcels.drop(parcel);
             }
             // Nothing overtakes what is to be repeated.
             let behind = !self.pairs[pair as usize].dirs[dir].stalled.is_empty();
@@ -45,6 +45,7 @@ impl Messages {
         let p = &mut self.pairs[pair as usize];
         if p.open[1 - dir] != made {
             // Nobody believes in this connection any more: the sender is told.
+            self.parcels.drop(parcel);
             if p.open[dir] == made && !self.way(cx, pair, 1 - dir).blocked {
                 self.close(cx, pair, dir, Why::Reset);
             }
@@ -66,20 +67,23 @@ impl Messages {
     }
 
     /// Shows the header to the node and does as it says.
-    fn deliver(&mut self, cx: &mut Cx<'_, MessageEvent>, pair: u32, dir: usize, parcel: Parcel) {
-        let Some(id) = self.host_at(cx, pair, 1 - dir) else { return };
+    fn deliver(&mut self, cx: &mut Cx<'_, MessageEvent>, pair: u32, dir: usize, parcel: ParcelId) {
+        let Some(id) = self.host_at(cx, pair, 1 - dir) else {
+            return self.parcels.drop(parcel);
+        };
         let ends = self.pairs[pair as usize].ends;
         let from = cx.directory.rail(ends[dir]).nid;
         let rx = self.name(pair, dir);
         let now = cx.now;
         let host = cx.host(id);
         if host.starved {
+            self.parcels.drop(parcel);
             return self.reset(cx, pair);
         }
-        let Some(ni) = host.ni_of(ends[1 - dir]) else { return };
+        let Some(ni) = host.ni_of(ends[1 - dir]) else { return self.parcels.drop(parcel) };
         let local = host.clock.local(now);
         let rx_info = Rx { ni, from, from_pid: Pid::LUSTRE, id: rx };
-        let verdict = host.node.rx_header(local, rx_info, &parcel.hdr);
+        let verdict = host.node.rx_header(local, rx_info, &self.parcels[parcel].hdr);
         if matches!(verdict, Verdict::Defer) {
             let d = &mut self.pairs[pair as usize].dirs[dir];
             d.deferred = Some(rx);
@@ -87,21 +91,23 @@ impl Messages {
             self.deferred.insert((id.0, rx.0), (pair, dir as u8));
             return;
         }
-        self.place(cx, id, pair, dir, verdict, &parcel);
+        self.place(cx, id, pair, dir, verdict, parcel);
     }
 
-    /// Carries out a verdict that is not to wait.
+    /// Carries out a verdict that is not to wait, and drops the message.
     fn place(
         &mut self,
         cx: &mut Cx<'_, MessageEvent>,
-        id: HostId,
+        host: HostId,
         pair: u32,
         dir: usize,
         verdict: Verdict,
-        parcel: &Parcel,
+        id: ParcelId,
     ) {
+        let parcel = &self.parcels[id];
+        let len = parcel.wire_len();
         let now = cx.now;
-        let host = cx.host(id);
+        let host = cx.host(host);
         let local = host.clock.local(now);
         match verdict {
             Verdict::Deliver { msg, sink: Sink::Spans(iov) } => {
@@ -116,11 +122,15 @@ impl Messages {
                 host.node.rx_done(local, msg, Ok(bytes));
             }
             Verdict::Drop(_) => {}
-            Verdict::Close(_) => return self.reset(cx, pair),
+            Verdict::Close(_) => {
+                self.parcels.drop(id);
+                return self.reset(cx, pair);
+            }
             Verdict::Defer => unreachable!("a deferred message is decided once"),
         }
+        self.parcels.drop(id);
         let d = &mut self.pairs[pair as usize].dirs[dir];
-        d.unread = d.unread.saturating_sub(parcel.wire_len());
+        d.unread = d.unread.saturating_sub(len);
         if !d.queue.is_empty() {
             self.pump(cx, pair, dir);
         }
@@ -139,7 +149,7 @@ impl Messages {
         let d = &mut self.pairs[pair as usize].dirs[dir];
         d.deferred = None;
         let Some(parcel) = d.held.pop_front() else { return };
-        self.place(cx, id, pair, dir, verdict, &parcel);
+        self.place(cx, id, pair, dir, verdict, parcel);
         // What has come behind it.
         loop {
             let d = &mut self.pairs[pair as usize].dirs[dir];

@@ -18,6 +18,8 @@ mod arrive;
 mod dial;
 mod doubt;
 mod pair;
+#[cfg(test)]
+mod tests;
 
 use core::time::Duration;
 
@@ -29,7 +31,7 @@ use crate::directory::{HostId, Lookup, RailIx};
 use crate::fabric::{Cx, Fabric, GONE, Happening};
 use crate::links::Way;
 use crate::travel::{Cables, chance};
-use pair::{Pair, Parcel};
+use pair::{Pair, Parcel, ParcelId, Parcels};
 
 /// Bytes that a connection takes before the receiver has read any: the buffers of both ends.
 const WINDOW: u64 = 512 << 10;
@@ -75,7 +77,7 @@ pub struct MessageEvent(What);
 #[derive(Debug)]
 enum What {
     /// A message arrives over connection `made`, or over none (0).
-    Arrive { pair: u32, dir: u8, made: u32, parcel: Parcel },
+    Arrive { pair: u32, dir: u8, made: u32, parcel: ParcelId },
     /// The transport repeats what is stalled.
     Retry { pair: u32, dir: u8, made: u32 },
     /// Messages that are not written may be past their time.
@@ -96,6 +98,7 @@ enum What {
 #[derive(Debug, Default)]
 pub struct Messages {
     pairs: Vec<Pair>,
+    parcels: Parcels,
     by_ends: Lookup<(u32, u32), u32>,
     /// Pairs of each rail, oldest first.
     by_rail: Vec<Vec<u32>>,
@@ -147,22 +150,29 @@ impl Messages {
     }
 
     /// Gives a message to the transport. It is out of the driver's hands.
-    fn write(&mut self, cx: &mut Cx<'_, MessageEvent>, pair: u32, dir: usize, parcel: Parcel) {
-        let way = self.way(cx, pair, dir);
-        let made = self.pairs[pair as usize].open[dir];
-        let msg = parcel.msg;
+    fn write(
+        &mut self,
+        cx: &mut Cx<'_, MessageEvent>,
+        pair: u32,
+        dir: usize,
+        parcel: ParcelId,
+        way: &Way,
+    ) {
+        let msg = self.parcels[parcel].msg;
         let sender = self.host_at(cx, pair, dir);
         if chance(cx.rng, way.drop_silent) {
             // Written, and never seen again.
+            self.parcels.drop(parcel);
         } else if way.transport == Transport::Datagram {
-            self.throw(cx, pair, dir, parcel, &way);
+            self.throw(cx, pair, dir, parcel, way);
         } else {
-            let d = &mut self.pairs[pair as usize].dirs[dir];
-            d.unread += parcel.wire_len();
+            let p = &mut self.pairs[pair as usize];
+            let (made, d) = (p.open[dir], &mut p.dirs[dir]);
+            d.unread += self.parcels[parcel].wire_len();
             if way.blocked || !d.stalled.is_empty() {
                 self.stall(cx, pair, dir, made, parcel);
             } else {
-                self.stream(cx, pair, dir, made, parcel, &way);
+                self.stream(cx, pair, dir, made, parcel, way);
             }
         }
         if let Some(host) = sender {
@@ -176,21 +186,22 @@ impl Messages {
         cx: &mut Cx<'_, MessageEvent>,
         pair: u32,
         dir: usize,
-        parcel: Parcel,
+        parcel: ParcelId,
         way: &Way,
     ) {
         if way.blocked || chance(cx.rng, way.loss) || chance(cx.rng, way.corrupt) {
-            return;
+            return self.parcels.drop(parcel);
         }
         let ends = self.pairs[pair as usize].ends;
         let ends = [ends[dir], ends[1 - dir]];
-        let copies = 1 + u8::from(chance(cx.rng, way.duplicate));
-        for _ in 0..copies {
-            let mut at = self.cables.pass(cx.now, cx.rng, ends, parcel.wire_len(), way);
+        let copy =
+            chance(cx.rng, way.duplicate).then(|| self.parcels.add(self.parcels[parcel].clone()));
+        let len = self.parcels[parcel].wire_len();
+        for parcel in [Some(parcel), copy].into_iter().flatten() {
+            let mut at = self.cables.pass(cx.now, cx.rng, ends, len, way);
             if chance(cx.rng, way.reorder.0) {
                 at += way.reorder.1;
             }
-            let parcel = parcel.clone();
             cx.at(at, MessageEvent(What::Arrive { pair, dir: dir as u8, made: 0, parcel }));
         }
     }
@@ -202,15 +213,16 @@ impl Messages {
         pair: u32,
         dir: usize,
         made: u32,
-        parcel: Parcel,
+        parcel: ParcelId,
         way: &Way,
     ) {
         let ends = self.pairs[pair as usize].ends;
         let ends = [ends[dir], ends[1 - dir]];
-        let mut at = self.cables.pass(cx.now, cx.rng, ends, parcel.wire_len(), way);
+        let Parcel { limit, .. } = self.parcels[parcel];
+        let mut at = self.cables.pass(cx.now, cx.rng, ends, self.parcels[parcel].wire_len(), way);
         let mut rto = RTO;
         let lost = way.loss.max(way.corrupt);
-        while rto < parcel.limit && chance(cx.rng, lost) {
+        while rto < limit && chance(cx.rng, lost) {
             at += rto;
             rto *= 2;
         }
@@ -230,7 +242,7 @@ impl Messages {
         pair: u32,
         dir: usize,
         made: u32,
-        parcel: Parcel,
+        parcel: ParcelId,
     ) {
         let d = &mut self.pairs[pair as usize].dirs[dir];
         if d.stalled.is_empty() {
@@ -247,7 +259,7 @@ impl Messages {
         let d = &p.dirs[dir];
         let Some(first) = d.stalled.front().filter(|_| p.open[dir] == made) else { return };
         let (limit, again) =
-            (first.limit, MessageEvent(What::Retry { pair, dir: dir as u8, made }));
+            (self.parcels[*first].limit, MessageEvent(What::Retry { pair, dir: dir as u8, made }));
         if self.is_paused(cx, pair, dir) {
             return cx.at(cx.now + RTO, again);
         }
@@ -269,8 +281,8 @@ impl Messages {
     }
 
     /// Puts a message behind others that can't be written now.
-    fn enqueue(&mut self, cx: &mut Cx<'_, MessageEvent>, pair: u32, dir: usize, parcel: Parcel) {
-        cx.at(parcel.deadline, MessageEvent(What::Expire { pair, dir: dir as u8 }));
+    fn enqueue(&mut self, cx: &mut Cx<'_, MessageEvent>, pair: u32, dir: usize, parcel: ParcelId) {
+        cx.at(self.parcels[parcel].deadline, MessageEvent(What::Expire { pair, dir: dir as u8 }));
         self.in_hand += 1;
         self.pairs[pair as usize].dirs[dir].queue.push_back(parcel);
     }
@@ -280,13 +292,15 @@ impl Messages {
         loop {
             let p = &mut self.pairs[pair as usize];
             let d = &mut p.dirs[dir];
-            let Some(first) = d.queue.front() else { return };
-            if p.open[dir] == 0 || (d.unread > 0 && d.unread + first.wire_len() > WINDOW) {
+            let Some(&first) = d.queue.front() else { return };
+            let len = self.parcels[first].wire_len();
+            if p.open[dir] == 0 || (d.unread > 0 && d.unread + len > WINDOW) {
                 return;
             }
-            let Some(parcel) = d.queue.pop_front() else { return };
+            d.queue.pop_front();
             self.in_hand -= 1;
-            self.write(cx, pair, dir, parcel);
+            let way = self.way(cx, pair, dir);
+            self.write(cx, pair, dir, first, &way);
         }
     }
 
@@ -298,8 +312,10 @@ impl Messages {
         let p = &mut self.pairs[pair as usize];
         let fault = if p.open[dir] == 0 { WAITED } else { UNWRITTEN };
         let now = cx.now;
-        let (late, rest): (Vec<_>, Vec<_>) =
-            core::mem::take(&mut p.dirs[dir].queue).into_iter().partition(|x| x.deadline <= now);
+        let parcels = &self.parcels;
+        let (late, rest): (Vec<_>, Vec<_>) = core::mem::take(&mut p.dirs[dir].queue)
+            .into_iter()
+            .partition(|x| parcels[*x].deadline <= now);
         p.dirs[dir].queue = rest.into();
         self.give_back(cx, pair, dir, late, fault);
     }
@@ -310,15 +326,16 @@ impl Messages {
         cx: &mut Cx<'_, MessageEvent>,
         pair: u32,
         dir: usize,
-        parcels: impl IntoIterator<Item = Parcel>,
+        parcels: impl IntoIterator<Item = ParcelId>,
         fault: Fault,
     ) {
         let host = self.host_at(cx, pair, dir);
         for parcel in parcels {
             self.in_hand -= 1;
             if let Some(host) = host {
-                cx.tx_done(host, parcel.msg, Err(fault));
+                cx.tx_done(host, self.parcels[parcel].msg, Err(fault));
             }
+            self.parcels.drop(parcel);
         }
     }
 
@@ -349,10 +366,10 @@ impl Messages {
         let p = &mut self.pairs[pair as usize];
         let was = core::mem::take(&mut p.open[end]);
         let rail = p.ends[end];
-        p.dirs[end].stalled.clear();
+        self.parcels.drop_all(p.dirs[end].stalled.drain(..));
         p.dirs[end].unread = 0;
         let inward = &mut p.dirs[1 - end];
-        inward.held.clear();
+        self.parcels.drop_all(inward.held.drain(..));
         inward.unread = 0;
         if let Some(rx) = inward.deferred.take()
             && let Some(host) = self.host_at(cx, pair, end)
@@ -404,10 +421,11 @@ impl Messages {
         // Nobody is there to be told.
         let d = &mut p.dirs[end];
         self.in_hand -= d.queue.len();
+        self.parcels.drop_all(d.queue.drain(..).chain(d.stalled.drain(..)).chain(d.held.drain(..)));
         *d = pair::Dir { last_arrival: d.last_arrival, ..Default::default() };
         p.open[end] = 0;
         let inward = &mut p.dirs[1 - end];
-        inward.held.clear();
+        self.parcels.drop_all(inward.held.drain(..));
         if let (Some(rx), Some(host)) =
             (inward.deferred.take(), cx.directory.rail(p.ends[end]).host)
         {
@@ -429,7 +447,7 @@ impl Fabric for Messages {
         &mut self,
         cx: &mut Cx<'_, MessageEvent>,
         host: HostId,
-        transmit: Transmit,
+        transmit: &Transmit,
     ) -> Result<(), Fault> {
         let sender = &cx.hosts[host.0 as usize];
         let Some(from) = sender.rail_of(transmit.ni) else { return Err(GONE) };
@@ -444,7 +462,7 @@ impl Fabric for Messages {
             return Err(LOST_UNSENT);
         }
         let body = sender.mem.read(&transmit.payload);
-        let Transmit { msg, hdr, timeout, .. } = transmit;
+        let Transmit { msg, hdr, timeout, .. } = *transmit;
         let limit = timeout.min(crate::host::lnd_timeout(&sender.node).unwrap_or(timeout));
         let parcel = Parcel { msg, hdr, body, deadline: cx.now + limit, limit };
         let p = &self.pairs[pair as usize];
@@ -454,12 +472,14 @@ impl Fabric for Messages {
                 && d.queue.is_empty()
                 && (d.unread == 0 || d.unread + parcel.wire_len() <= WINDOW))
         {
-            self.write(cx, pair, dir, parcel);
+            let parcel = self.parcels.add(parcel);
+            self.write(cx, pair, dir, parcel, &way);
             return Ok(());
         }
         if p.open[dir] == 0 {
             self.want(cx, pair, dir, limit)?;
         }
+        let parcel = self.parcels.add(parcel);
         self.enqueue(cx, pair, dir, parcel);
         Ok(())
     }
@@ -476,8 +496,11 @@ impl Fabric for Messages {
         let Some(to) = cx.directory.find(to.nid) else { return false };
         let (pair, dir) = self.pair(from, to);
         let queue = &mut self.pairs[pair as usize].dirs[dir].queue;
-        let Some(at) = queue.iter().position(|p| p.msg == msg) else { return false };
-        queue.remove(at);
+        let is_meant = |p: &ParcelId| self.parcels[*p].msg == msg;
+        let Some(at) = queue.iter().position(is_meant) else { return false };
+        if let Some(parcel) = queue.remove(at) {
+            self.parcels.drop(parcel);
+        }
         self.in_hand -= 1;
         true
     }

@@ -1,6 +1,8 @@
 //! What is between two rails: a connection that each end believes in or not, attempts to make one,
-//! and messages in each direction.
+//! and messages in each direction. Messages stay in one place ([`Parcels`]) while their numbers move
+//! from queue to queue.
 
+use core::ops::Index;
 use core::time::Duration;
 use std::collections::VecDeque;
 
@@ -32,6 +34,58 @@ impl Parcel {
 /// Bytes around a payload: header, frame, TCP and IP.
 const FRAMING: u64 = 160;
 
+/// Names a [`Parcel`] until it is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ParcelId(u32);
+
+/// All messages in drivers' hands and on their way.
+#[derive(Debug, Default)]
+pub(super) struct Parcels {
+    all: Vec<Parcel>,
+    free: Vec<u32>,
+}
+
+impl Parcels {
+    pub(super) fn add(&mut self, parcel: Parcel) -> ParcelId {
+        match self.free.pop() {
+            Some(at) => {
+                self.all[at as usize] = parcel;
+                ParcelId(at)
+            }
+            None => {
+                self.all.push(parcel);
+                ParcelId(self.all.len() as u32 - 1)
+            }
+        }
+    }
+
+    pub(super) fn drop(&mut self, id: ParcelId) {
+        // Its bytes are nobody's any more.
+        self.all[id.0 as usize].body = Body::Blank(0);
+        self.free.push(id.0);
+    }
+
+    pub(super) fn drop_all(&mut self, ids: impl IntoIterator<Item = ParcelId>) {
+        for id in ids {
+            self.drop(id);
+        }
+    }
+
+    /// How many there are.
+    #[cfg(test)]
+    pub(super) fn count(&self) -> usize {
+        self.all.len() - self.free.len()
+    }
+}
+
+impl Index<ParcelId> for Parcels {
+    type Output = Parcel;
+
+    fn index(&self, id: ParcelId) -> &Parcel {
+        &self.all[id.0 as usize]
+    }
+}
+
 /// Attempts of one end to connect.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Dial {
@@ -47,13 +101,13 @@ pub(super) struct Dial {
 #[derive(Debug, Default)]
 pub(super) struct Dir {
     /// Not written: no connection yet, or no room.
-    pub(super) queue: VecDeque<Parcel>,
+    pub(super) queue: VecDeque<ParcelId>,
     /// Written, and swallowed by the fabric so far: the transport repeats them.
-    pub(super) stalled: VecDeque<Parcel>,
+    pub(super) stalled: VecDeque<ParcelId>,
     pub(super) stalled_since: Instant,
     pub(super) rto: Duration,
     /// Arrived behind one that the receiver has deferred, which is the first.
-    pub(super) held: VecDeque<Parcel>,
+    pub(super) held: VecDeque<ParcelId>,
     pub(super) deferred: Option<RxId>,
     /// Bytes written and not read at the other end.
     pub(super) unread: u64,

@@ -229,7 +229,12 @@ impl Programs {
         }
         self.notes.push(Note::Ended { host, workload, attempt, took, well });
         if let Pace::Window { think, .. } = self.scenario.workload[workload].pace {
-            self.wishes.push((host, now + think, Wish::Next { flow, life: at.incarnation }));
+            // What fails at once must not be tried for ever in the same instant.
+            if well && think.is_zero() {
+                self.soon.push(flow);
+            } else {
+                self.wishes.push((host, now + think, Wish::Next { flow, life: at.incarnation }));
+            }
         }
     }
 

@@ -88,6 +88,7 @@ impl Programs {
             attempts: 0,
             buffers: 0,
             wishes: Vec::new(),
+            soon: Vec::new(),
             notes: Vec::new(),
             watched: true,
             held_back: 0,

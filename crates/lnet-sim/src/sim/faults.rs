@@ -250,10 +250,7 @@ impl<F: Fabric> Sim<F> {
                 continue;
             }
             host.paused = pause;
-            let rails: Vec<RailIx> = host.rails.iter().map(|r| r.ix).collect();
-            for ix in rails {
-                self.links.darken(ix, pause);
-            }
+            self.mute(id);
             if !pause {
                 for event in self.stash.remove(&id).unwrap_or_default() {
                     self.queue.push(self.now, event);

@@ -29,6 +29,7 @@ impl<F: Fabric> Sim<F> {
                 mem: Mem::new(F::MOVES_BYTES),
                 clock,
                 rails: Vec::new(),
+                muted: Vec::new(),
                 alive: true,
                 paused: false,
                 starved: false,
@@ -140,6 +141,7 @@ impl<F: Fabric> Sim<F> {
         if self.carriers.get(&ix).is_some_and(|n| *n > 0) {
             host.node.link_changed(local, ni, Link::Down);
         }
+        self.mute(id);
         self.tell_fabric(&Happening::RailAdded(ix));
         self.touch(id);
     }
@@ -155,7 +157,22 @@ impl<F: Fabric> Sim<F> {
         let local = host.clock.local(self.now);
         // It is there: this is its id.
         let _ = host.node.del_ni(local, ni);
+        self.mute(id);
         self.touch(id);
+    }
+
+    /// Nothing passes the rails of a host that is dead or stands still, whichever of both came first;
+    /// and whatever rails it has now.
+    pub(super) fn mute(&mut self, id: HostId) {
+        let host = &mut self.hosts[id.0 as usize];
+        let silent = !host.is_running();
+        let now = host.rails.iter().map(|r| r.ix).filter(|_| silent).collect();
+        for ix in core::mem::replace(&mut host.muted, now) {
+            self.links.darken(ix, false);
+        }
+        for ix in &host.muted {
+            self.links.darken(*ix, true);
+        }
     }
 
     /// A host dies without a word.
@@ -167,10 +184,7 @@ impl<F: Fabric> Sim<F> {
         let host = &mut self.hosts[id.0 as usize];
         host.alive = false;
         self.tally.bury(host);
-        let rails: Vec<RailIx> = host.rails.iter().map(|r| r.ix).collect();
-        for ix in rails {
-            self.links.darken(ix, true);
-        }
+        self.mute(id);
         self.programs.died(id);
         self.stash.remove(&id);
         self.see(&Seen::Died { host: id });
@@ -183,7 +197,6 @@ impl<F: Fabric> Sim<F> {
             return;
         }
         for rail in core::mem::take(&mut self.hosts[n].rails) {
-            self.links.darken(rail.ix, false);
             self.directory.set_present(rail.ix, false);
         }
         let life = self.hosts[n].incarnation + 1;
@@ -197,6 +210,7 @@ impl<F: Fabric> Sim<F> {
         (host.armed, host.health_seen) = (Instant::FAR_FUTURE, 0);
         host.ailing.clear();
         host.doubts.clear();
+        self.mute(id);
         self.gateways.retain(|(h, _), _| *h != id);
         let own: Vec<Nid> = self.scenario.world.nodes[n].rails.iter().map(|r| r.nid).collect();
         self.equip(id, nids.unwrap_or(&own));
@@ -234,10 +248,10 @@ impl<F: Fabric> Sim<F> {
     /// Shows what has changed in what a node thinks of rails.
     pub(super) fn watch_rails(&mut self, id: HostId) {
         let host = &mut self.hosts[id.0 as usize];
-        let rails = host.node.suspicion().rails;
-        if rails.is_empty() && host.doubts.is_empty() {
+        if !host.node.has_doubts() && host.doubts.is_empty() {
             return;
         }
+        let rails = host.node.suspicion().rails;
         let now: BTreeMap<(Nid, Nid), Doubt> =
             rails.into_iter().map(|r| ((r.local, r.peer), r.doubt)).collect();
         let before = core::mem::replace(&mut host.doubts, now.clone());

@@ -23,7 +23,7 @@ fn at_byte_level(seed: u64) -> bool {
 pub(super) fn text(seed: u64) -> String {
     let mut rng = Prng::new(seed);
     let bytes = at_byte_level(seed);
-    let mut drawn = Drawing { text: String::new(), places: Vec::new(), nodes: Vec::new(), bytes };
+    let mut drawn = Drawing { bytes, ..Drawing::default() };
     let rage = PEACE + 2 + rng.below(24);
     let profile = ["default", "default", "kernel", "pre-2.13", "off"][rng.below(5) as usize];
     drawn.line(&format!("name = \"swarm-{seed}\"\nseed = {seed}\nduration = \"{}s\"", rage + CALM));
@@ -34,6 +34,7 @@ pub(super) fn text(seed: u64) -> String {
     tunables(&mut drawn, &mut rng, profile);
     if rng.one_in(3) {
         routed(&mut drawn, &mut rng);
+        drawn.jams = profile == "kernel";
     } else {
         flat(&mut drawn, &mut rng);
     }
@@ -44,18 +45,30 @@ pub(super) fn text(seed: u64) -> String {
     for _ in 0..faults {
         fault(&mut drawn, &mut rng, rage);
     }
+    // Drawn apart as well.
+    let mut rng = Prng::new(seed ^ 0x0BE2_A702);
+    if rng.one_in(3) {
+        for n in 0..1 + rng.below(3) {
+            operated(&mut drawn, &mut rng, rage, n, profile);
+        }
+    }
     drawn.text
 }
 
 /// A text in the making, and what it has named so far.
+#[derive(Default)]
 struct Drawing {
     text: String,
-    /// Rails and networks that a fault may be on.
+    /// Rails that a fault may be on.
     places: Vec<String>,
+    /// Their networks.
+    nets: Vec<String>,
     /// Nodes: name, and whether programs run there.
     nodes: Vec<(String, bool)>,
     /// It is played byte by byte.
     bytes: bool,
+    /// Routers that programs who try again at once would keep busy for ever (`model::jams`).
+    jams: bool,
 }
 
 impl Drawing {
@@ -69,9 +82,17 @@ impl Drawing {
         let list = list.join(", ");
         self.line(&format!("\n[[node]]\nname = \"{name}\"\nrails = [{list}]\n{rest}"));
         self.nodes.push((name.to_owned(), programs));
-        for n in 0..rails.len() {
+        for (n, net) in rails.iter().enumerate() {
             self.places.push(format!("{name}/{n}"));
+            self.nets.push((*net).to_owned());
         }
+    }
+
+    fn tune(&mut self, node: &str, at: u64, setting: &str) {
+        self.line(&format!(
+            "\n[[fault]]\nkind = \"tune\"\nat = \"{at}ms\"\non = \"{node}\"\n\
+             tunables = {{ {setting} }}\n"
+        ));
     }
 
     fn any_node(&self, rng: &mut Prng) -> String {
@@ -233,7 +254,8 @@ fn workload(drawn: &mut Drawing, rng: &mut Prng, first: bool) {
         }
     }
     put("timeout", &format!("\"{}s\"", 6 + rng.below(10)));
-    put("retries", ["0", "3", "40"][rng.below(3) as usize]);
+    let retries = ["0", "3", "40"][rng.below(3) as usize];
+    put("retries", if drawn.jams { "0" } else { retries });
     drawn.line(&text);
 }
 
@@ -326,4 +348,45 @@ fn fault(drawn: &mut Drawing, rng: &mut Prng, rage: u64) {
         }
     }
     drawn.line(&text);
+}
+
+/// Something that an operator does under load: another interface, for a while or for good, or
+/// another setting.
+fn operated(drawn: &mut Drawing, rng: &mut Prng, rage: u64, n: u64, profile: &str) {
+    let at = PEACE * 1000 + rng.below((rage - PEACE - 1) * 1000);
+    let until = at + 1 + rng.below(rage * 1000 - at);
+    let node = drawn.any_node(rng);
+    match rng.below(4) {
+        0 | 1 => {
+            let prefix = format!("{node}/");
+            let rails = drawn.places.iter().zip(&drawn.nets);
+            let nets: Vec<&String> =
+                rails.filter(|(place, _)| place.starts_with(&prefix)).map(|(_, net)| net).collect();
+            let net = nets[rng.below(nets.len() as u64) as usize];
+            let end =
+                if rng.one_in(2) { format!("until = \"{until}ms\"\n") } else { String::new() };
+            drawn.line(&format!(
+                "\n[[fault]]\nkind = \"ni_add\"\nat = \"{at}ms\"\n{end}on = \"{node}\"\n\
+                 nids = \"10.200.0.{}@{net}\"\n",
+                n + 1
+            ));
+        }
+        // Kernel nodes do not ask what they have missed meanwhile.
+        2 if profile != "kernel" => {
+            for (at, discovery) in [(at, 0), (until, 1)] {
+                drawn.tune(&node, at, &format!("discovery = {discovery}"));
+            }
+        }
+        _ => {
+            let settings = [
+                format!("transaction_timeout = {}", 5 + rng.below(10)),
+                format!("health_range = {}", rng.below(500)),
+                format!("flap_hold_down = {}", rng.below(12)),
+                format!("retry_count = {}", rng.below(4)),
+            ];
+            // Without health nothing is sent again, and that can't be asked for.
+            let most = settings.len() as u64 - u64::from(profile == "off");
+            drawn.tune(&node, at, &settings[rng.below(most) as usize]);
+        }
+    }
 }

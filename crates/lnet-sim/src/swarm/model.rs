@@ -13,7 +13,7 @@
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
-use lnet_scenario::{Exchange, FaultKind, NodeId, Place, RailRef, Scenario};
+use lnet_scenario::{Exchange, Fault, FaultKind, NodeId, Place, RailRef, Scenario};
 use lnet_types::Instant;
 
 use crate::directory::HostId;
@@ -61,11 +61,13 @@ pub struct Model {
     /// Who has had an exchange with whom, in the lives that they have now.
     met: BTreeSet<(HostId, HostId)>,
     settled: Instant,
+    /// See [`jams`].
+    jams: bool,
     /// Whether a node knows all rails of its peers and avoids those that fail.
     heals: bool,
 }
 
-/// Attempts end within so long, and what belongs to them has arrived by then.
+/// Attempts end within so long, and what belongs to them has arrived by then; but see [`jams`].
 const REMEMBERED: Duration = Duration::from_secs(120);
 /// Bits of an attempt's number that name the place of its exchange.
 const SLOT_MASK: u64 = 0xff_ffff;
@@ -83,6 +85,11 @@ impl Model {
                 touched.entry(rail).or_default().push(span);
             }
         }
+        let switched_off = |f: &Fault| match &f.kind {
+            FaultKind::Tune { tunables, .. } => tunables.contains(&("discovery", 0)),
+            _ => false,
+        };
+        let blind = scenario.faults.iter().any(switched_off);
         let off = |name: &str| {
             scenario.world.groups.iter().any(|g| {
                 let mut t = lnet::Tunables::new(g.profile);
@@ -94,13 +101,19 @@ impl Model {
                 }
             })
         };
+        let jams = jams(scenario);
+        let settled = match jams {
+            true => Instant::FAR_FUTURE,
+            false => Instant::ZERO + last + SETTLED,
+        };
         Self {
             attempts: BTreeMap::new(),
             open: BTreeMap::new(),
             touched,
             met: BTreeSet::new(),
-            settled: Instant::ZERO + last + SETTLED,
-            heals: !off("discovery") && !off("health"),
+            settled,
+            jams,
+            heals: !blind && !off("discovery") && !off("health"),
         }
     }
 
@@ -220,6 +233,13 @@ impl Model {
     }
 }
 
+/// Whether there is a router of profile `kernel`. Such a one holds up what it forwards while it
+/// discovers the receiver anew (S-6), and with it, for want of credits, the answers to its own
+/// pings: after a fault that many have noticed it may be busy with that for minutes.
+pub(super) fn jams(scenario: &Scenario) -> bool {
+    scenario.world.groups.iter().any(|g| g.router && g.profile == lnet::Profile::Kernel)
+}
+
 /// The rails that a fault touches: those of its links' one end, which is enough to hit a path.
 fn rails(scenario: &Scenario, kind: &FaultKind) -> Vec<RailRef> {
     let world = &scenario.world;
@@ -282,7 +302,9 @@ impl Observer for Model {
                 Ok(())
             }
             Seen::Sample => {
-                self.attempts.retain(|_, a| a.begun + REMEMBERED > view.now);
+                if !self.jams {
+                    self.attempts.retain(|_, a| a.begun + REMEMBERED > view.now);
+                }
                 Ok(())
             }
             _ => Ok(()),

@@ -9,4 +9,5 @@ mod quiesce;
 mod rails;
 mod same;
 mod scenarios;
+mod shared;
 mod swarm;

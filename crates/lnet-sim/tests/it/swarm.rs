@@ -43,6 +43,11 @@ fn what_the_swarm_has_found_holds_now() {
         1833371532606806407,
         8601659298280881279,
         4258660894298963397,
+        2279157723157774863,
+        974800422905971522,
+        5089091092108225503,
+        7453835340855411517,
+        1993742245537188244,
     ] {
         let round = Round::draw(seed).unwrap();
         if let Some(violation) = round.play(Detail::default()).violation {

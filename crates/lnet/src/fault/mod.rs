@@ -123,7 +123,7 @@ impl Faults {
 
     /// When a held message goes on next.
     pub(crate) fn next(&self) -> Option<Instant> {
-        self.held.keys().next().map(|(at, _)| *at)
+        self.held.first_key_value().map(|((at, _), _)| *at)
     }
 
     /// The first drop rule that acts on a message. `own` as in [`Traffic::matches`].

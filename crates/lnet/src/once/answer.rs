@@ -18,6 +18,8 @@
 //! The receiver's part is at the end: a copy of a PUT that was acknowledged is acknowledged again,
 //! because the ACK may have been lost with the rail.
 
+use core::time::Duration;
+
 use lnet_types::{Errno, Fault, HealthStatus, Instant, MdId, MsgId, NiId, Nid, PeerId, PeerNiId};
 use lnet_wire::{Handle, Hdr, Kind};
 use smallvec::SmallVec;
@@ -37,31 +39,50 @@ pub(crate) struct Written {
     pub(crate) msg: MsgId,
     /// The rail over which its last copy went; `None` if that one failed.
     rail: Option<(NiId, PeerNiId)>,
+    /// When its answer is overdue. What a router has taken can be lost behind it, and nobody would
+    /// tell; a neighbour's transport tells, so there this is never.
+    due: Instant,
 }
+
+/// Requests whose answers are overdue are looked for no more often than this.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 impl Node {
     // ---- keeping ----
 
     /// A request has been written. True if it is kept until it is answered.
-    pub(crate) fn keep(&mut self, id: MsgId) -> bool {
+    pub(crate) fn keep(&mut self, now: Instant, id: MsgId) -> bool {
         let Some(msg) = self.msgs.get(id).filter(|m| m.once.is_some()) else { return false };
         let (md, rail) = (msg.md, msg.tx.and_then(|tx| Some((tx.ni, tx.peer_ni?))));
+        let due = self.overdue_from(now, msg);
         let Some(md) = md.and_then(|md| self.portals.mds.get_mut(md)) else { return false };
         // Another answer than the one to this message would be taken for it otherwise.
         let one_answer = md.threshold == Some(1) && md.refs == 0 && !md.zombie;
         let (true, Owner::User(_), Some(tracker)) = (one_answer, md.owner, &mut md.tracker) else {
             return false;
         };
-        tracker.written = Some(Written { msg: id, rail });
+        tracker.written = Some(Written { msg: id, rail, due });
+        let until = tracker.deadline;
+        self.overdue_at = self.overdue_at.min(due);
         self.return_credits(id);
         if let Some(msg) = self.msgs.get_mut(id) {
             self.stats.msgs_alloc = self.stats.msgs_alloc.wrapping_sub(u32::from(msg.counted));
             msg.counted = false;
             msg.role = Role::Copy;
             msg.stage = Stage::Answering;
+            // It was sent in time; its caller waits for the answer now (DEC-10).
+            msg.deadline = until.unwrap_or(msg.deadline);
             self.answering += 1;
         }
         true
+    }
+
+    /// When the answer to a message that has just been written is overdue.
+    fn overdue_from(&self, now: Instant, msg: &Msg) -> Instant {
+        if msg.tx.is_none_or(|tx| !tx.routed) {
+            return Instant::FAR_FUTURE;
+        }
+        now + self.attempt_time(msg)
     }
 
     /// Messages in hand: those that only wait for their answer are no burden to anybody.
@@ -116,20 +137,40 @@ impl Node {
     /// Repeats what is on a way that carries nothing, if there is a better one.
     pub(crate) fn repeat_elsewhere(&mut self, now: Instant, peer: Option<PeerId>) {
         self.repeat(now, |node, msg, written| {
-            let of_peer = peer.is_none() || node.peers.owner(msg.hdr.dst) == peer;
-            of_peer && node.has_better_than(msg, written.rail)
+            let hop = || node.peers.nis.get(written.rail?.1).map(|n| n.peer);
+            let of_peer = || node.peers.owner(msg.hdr.dst) == peer || hop() == peer;
+            (peer.is_none() || of_peer()) && node.has_better_than(msg, written.rail)
         });
     }
 
     /// Whether a message could go by a better rail than `rail`, if nothing gets through there.
     fn has_better_than(&self, msg: &Msg, rail: Option<(NiId, PeerNiId)>) -> bool {
         let t = self.tables();
-        let current = rail.map(|(ni, peer_ni)| standing(t, ni, peer_ni));
+        let net = msg.hdr.dst.net();
+        let current = rail.map(|(ni, peer_ni)| standing(t, ni, peer_ni, net));
         if current.is_some_and(|current| current < (false, Doubt::Silent)) {
             return false;
         }
         let best = self.best_standing(msg);
         best.is_some_and(|best| current.map_or(best < (false, Doubt::Silent), |now| best < now))
+    }
+
+    /// When requests are looked for next whose answers are overdue.
+    pub(crate) fn next_overdue(&self) -> Option<Instant> {
+        (self.overdue_at < Instant::FAR_FUTURE).then_some(self.overdue_at)
+    }
+
+    /// Repeats the requests that went through routers and whose answers are overdue.
+    pub(crate) fn repeat_overdue(&mut self, now: Instant) {
+        if now < self.overdue_at {
+            return;
+        }
+        self.repeat(now, |_, _, written| written.due <= now);
+        let written = |(_, md): &(Instant, MdId)| {
+            self.portals.mds.get(*md)?.tracker.as_ref()?.written.filter(|w| w.due > now)
+        };
+        let next = self.trackers.iter().filter_map(written).map(|w| w.due).min();
+        self.overdue_at = next.map_or(Instant::FAR_FUTURE, |at| at.max(now + LOOK_EVERY));
     }
 
     fn repeat(&mut self, now: Instant, in_doubt: impl Fn(&Self, &Msg, Written) -> bool) {
@@ -182,13 +223,15 @@ impl Node {
             return self.forget_kept(id);
         }
         let rail = msg.tx.filter(|_| written).and_then(|tx| Some((tx.ni, tx.peer_ni?)));
+        let due = if written { self.overdue_from(now, msg) } else { Instant::FAR_FUTURE };
         let Some(md_id) = msg.md else { return self.discard(id) };
         if self.is_wanted(id) {
             let Some(md) = self.portals.mds.get_mut(md_id) else { return self.discard(id) };
             md.refs = md.refs.saturating_sub(1);
             if let Some(tracker) = &mut md.tracker {
-                tracker.written = Some(Written { msg: id, rail });
+                tracker.written = Some(Written { msg: id, rail, due });
             }
+            self.overdue_at = self.overdue_at.min(due);
             self.return_credits(id);
             if let Some(msg) = self.msgs.get_mut(id) {
                 self.stats.msgs_alloc = self.stats.msgs_alloc.wrapping_sub(u32::from(msg.counted));
@@ -279,7 +322,8 @@ impl Node {
         if let Some(md) = md.and_then(|md| self.portals.mds.get_mut(md)) {
             md.refs += 1;
             if let Some(tracker) = md.tracker.as_mut().filter(|_| copy) {
-                tracker.written = Some(Written { msg: new, rail: None });
+                let due = Instant::FAR_FUTURE;
+                tracker.written = Some(Written { msg: new, rail: None, due });
             }
         }
         self.stats.resend_count = self.stats.resend_count.wrapping_add(1);

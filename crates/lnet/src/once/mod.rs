@@ -1,25 +1,27 @@
 //! Each message once (DEC-6): nodes of this kind agree to number the messages between them, so that
 //! the receiver can tell a repeated copy from a new message, and the sender may repeat what it does
 //! not know the fate of. `docs/duplicates.md` has the whole; the mark's bits are in
-//! `lnet_wire::mark`, what a receiver remembers in `window.rs`.
+//! `lnet_wire::mark`, what a receiver remembers in `window.rs`, what one that has
+//! just started can know in `fresh.rs`.
 //!
 //! ```text
 //!   A   ping ──────────────────────► B     B's data say that it can
 //!   A   push, with A's session ────► B     B opens a window for that session
-//!   A   ◄───────────────────── ACK   B     from here on A marks what it sends directly to B
+//!   A   ◄───────────────────── ACK   B     from here on A marks what it sends to B
 //! ```
 //!
-//! Towards anybody else, and on the way through routers, nothing differs.
+//! Towards anybody else nothing differs. Routers of this kind pass marks on; others would read them.
 
 pub(crate) mod answer;
+pub(crate) mod fresh;
 pub(crate) mod window;
 
 use std::collections::VecDeque;
 
-use lnet_types::{Errno, Fault, HealthStatus, Instant, MsgId, PeerId, PeerNiId, Pid};
+use lnet_types::{Errno, Fault, HealthStatus, Instant, MsgId, Net, Nid, PeerId, PeerNiId, Pid};
 use lnet_wire::mark::Mark;
 use lnet_wire::ping::Features;
-use lnet_wire::{Hdr, Kind};
+use lnet_wire::{Handle, Hdr, Kind};
 
 use crate::msg::{Msg, Role, Stage};
 use crate::output::{DropReason, Output, Verdict};
@@ -27,7 +29,7 @@ use crate::peer::discovery::is_later;
 use crate::peer::{Peer, PeerFlags};
 use crate::portal::RESERVED_PORTAL;
 use crate::send::is_internal;
-use crate::{MdOptions, Node, Rx};
+use crate::{Event, MdOptions, Node, Rx};
 use window::{Judgement, Window};
 
 /// Sessions of one peer that are remembered: the present one, and the one before, of which copies may
@@ -53,6 +55,13 @@ pub(crate) struct Once {
     offered: Option<(u64, Mark)>,
 }
 
+impl Once {
+    /// Whether this is one of the peer's sessions that are remembered.
+    pub(crate) fn knows(&self, session: u64) -> bool {
+        self.windows.iter().any(|w| w.session() == session)
+    }
+}
+
 /// What a message of ours is to its receiver.
 #[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Numbered {
@@ -72,10 +81,18 @@ pub(crate) struct Sifted {
 /// What a message that has arrived is in the session of its sender.
 #[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Copied {
-    peer: PeerId,
-    session: u64,
+    place: Place,
     n: u64,
     again: bool,
+}
+
+/// Where it is accounted for.
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
+enum Place {
+    /// In a session of its sender.
+    Session(PeerId, u64),
+    /// Where sessions are that this life knows nothing of.
+    Fresh(fresh::Name),
 }
 
 impl Node {
@@ -101,20 +118,40 @@ impl Node {
 
     /// Whether a peer is to be told our session.
     pub(crate) fn wants_to_tell(&self, peer: &Peer) -> bool {
-        self.suppresses() && peer.once.able && !peer.once.told && self.is_next_door(peer)
+        self.suppresses() && peer.once.able && !peer.once.told && self.marks_reach(peer)
     }
 
-    /// Whether a peer is on a network of ours: what passes through routers bears no mark, because
-    /// they read where it would stand.
-    fn is_next_door(&self, peer: &Peer) -> bool {
-        peer.nets.iter().any(|theirs| self.nets.iter().any(|ours| ours.net == theirs.net))
+    /// Whether marks reach a peer: it is on a network of ours, or each gateway that leads to it is of
+    /// our kind and the last one before it. Other routers read where a mark stands.
+    fn marks_reach(&self, peer: &Peer) -> bool {
+        let is_ours = |net| self.nets.iter().any(|ours| ours.net == net);
+        let mut routes =
+            peer.nets.iter().flat_map(|theirs| self.router.routes.to(theirs.net)).peekable();
+        peer.nets.iter().any(|theirs| is_ours(theirs.net))
+            || routes.peek().is_some() && routes.all(|r| self.passes_marks(r.gateway, r.net))
+    }
+
+    /// Whether a gateway hands marks on to nodes on `net`, its neighbours.
+    fn passes_marks(&self, gateway: PeerId, net: Net) -> bool {
+        let gateway = self.peers.peers.get(gateway);
+        gateway.is_some_and(|peer| peer.once.able && peer.net(net).is_some())
+    }
+
+    /// Whether a message from `src` that was brought by `from` may be from there: it is from there, or
+    /// `from` is a gateway by which we go there too.
+    fn brings(&self, from: Nid, src: Nid) -> bool {
+        from == src
+            || self
+                .peers
+                .owner(from)
+                .is_some_and(|id| self.router.routes.to(src.net()).iter().any(|r| r.gateway == id))
     }
 
     /// What the `hdr_data` of a push to `id` are: our session, or 0.
     pub(crate) fn session_for_push(&mut self, id: PeerId) -> u64 {
         let Some(peer) = self.peers.peers.get(id) else { return 0 };
         let session = self.session_of(peer);
-        let telling = self.suppresses() && peer.once.able && self.is_next_door(peer);
+        let telling = self.suppresses() && peer.once.able && self.marks_reach(peer);
         if let Some(peer) = self.peers.peers.get_mut(id) {
             peer.once.telling = telling;
         }
@@ -128,13 +165,12 @@ impl Node {
         }
     }
 
-    /// A push from a peer has come, which may bring a session with it.
-    pub(crate) fn note_offer(&mut self, id: PeerId, session: u64, target: Pid, direct: bool) {
-        let suppresses = self.suppresses();
+    /// A push from a peer has come, brought by `from`, which may bring a session with it.
+    pub(crate) fn note_offer(&mut self, id: PeerId, event: &Event) {
+        let (session, from, src) = (event.hdr_data, event.sender, event.source.nid);
+        let believed = self.suppresses() && session != 0 && self.brings(from, src);
         let Some(peer) = self.peers.peers.get_mut(id) else { return };
-        let Some(mark) = Mark::of(target).filter(|_| direct && suppresses && session != 0) else {
-            return;
-        };
+        let Some(mark) = Mark::of(event.target.pid).filter(|_| believed) else { return };
         if mark.again {
             // It has no session of ours.
             peer.once.told = false;
@@ -155,6 +191,7 @@ impl Node {
             return;
         }
         if peer.once.windows.front().is_none_or(|w| w.session() != session) {
+            let mark = self.fresh.hand_over(session, mark);
             peer.once.windows.push_front(Window::new(session, mark));
             peer.once.windows.truncate(SESSIONS_MAX);
         }
@@ -172,13 +209,14 @@ impl Node {
     /// A copy may have arrived, and this attempt could not be told from it.
     pub(crate) fn mark_for(&mut self, id: MsgId) -> Result<Option<Mark>, Fault> {
         let suppresses = self.suppresses();
-        let Some(msg) = self.msgs.get_mut(id) else { return Ok(None) };
+        let Some(msg) = self.msgs.get(id) else { return Ok(None) };
         let before = msg.once;
         if !suppresses && before.is_none() {
             return Ok(None);
         }
-        let hop = direct_hop(msg).and_then(|hop| self.peers.nis.get(hop));
-        if let Some(peer) = hop.and_then(|pni| self.peers.peers.get_mut(pni.peer)) {
+        let reader = self.reader_of(msg);
+        let Some(msg) = self.msgs.get_mut(id) else { return Ok(None) };
+        if let Some(peer) = reader.and_then(|peer| self.peers.peers.get_mut(peer)) {
             let session = session_of(self.cookie, peer.born);
             let once = &mut peer.once;
             if msg.role == Role::Request && is_internal(&msg.hdr.kind) {
@@ -205,6 +243,18 @@ impl Node {
         }
         msg.once = None;
         Ok(None)
+    }
+
+    /// The peer that would read a mark on this attempt, if nobody on the way would.
+    fn reader_of(&self, msg: &Msg) -> Option<PeerId> {
+        let tx = msg.tx.as_ref().filter(|_| msg.role != Role::Forward)?;
+        let ours = msg.hop_pid == Pid::LUSTRE && msg.hdr.dst_pid == Pid::LUSTRE;
+        let hop = self.peers.nis.get(tx.peer_ni.filter(|_| ours)?)?.peer;
+        if !tx.routed {
+            return Some(hop);
+        }
+        let passes = self.passes_marks(hop, msg.hdr.dst.net());
+        self.peers.owner(msg.hdr.dst).filter(|_| passes)
     }
 
     /// Whether the receiver of a message can tell another copy of it from a new message.
@@ -240,10 +290,7 @@ impl Node {
         peer_ni: Option<PeerNiId>,
         hdr: &Hdr,
     ) -> Result<Sifted, DropReason> {
-        let Some(mark) = Mark::of(hdr.dst_pid).filter(|_| hdr.src == rx.from) else {
-            return Ok(Sifted { dst_pid: hdr.dst_pid, copied: None });
-        };
-        let Some(id) = peer_ni.and_then(|n| self.peers.nis.get(n)).map(|n| n.peer) else {
+        let Some(mark) = Mark::of(hdr.dst_pid) else {
             return Ok(Sifted { dst_pid: hdr.dst_pid, copied: None });
         };
         // A push bears the mark for its receiver to read, and may come as often as it likes.
@@ -251,25 +298,45 @@ impl Node {
             return Ok(Sifted { dst_pid: hdr.dst_pid, copied: None });
         }
         let plain = Sifted { dst_pid: Pid::LUSTRE, copied: None };
-        let Some(peer) = self.peers.peers.get(id) else { return Ok(plain) };
-        let Some(window) = peer.once.windows.iter().find(|w| mark.is_of(w.session())) else {
+        let owner = match peer_ni.filter(|_| hdr.src == rx.from) {
+            Some(near) => self.peers.nis.get(near).map(|n| n.peer),
+            None => self.peers.owner(hdr.src).filter(|_| self.brings(rx.from, hdr.src)),
+        };
+        let Some(id) = owner else {
+            return if mark.again { Err(DropReason::AncientCopy) } else { Ok(plain) };
+        };
+        let windows = self.peers.peers.get(id).map(|peer| &peer.once.windows);
+        let agreed = windows.and_then(|all| all.iter().find(|w| mark.is_of(w.session())));
+        let is_new = agreed.is_some_and(|w| !w.is_before(w.number(mark)));
+        let session = agreed.map(|w| Place::Session(id, w.session()));
+        let place = match life_in(&hdr.kind) {
+            Some(life) if !is_new && self.fresh.keeps(life, mark) => {
+                Some(Place::Fresh((life, mark.session())))
+            }
+            _ => session,
+        };
+        if session.is_none() {
             self.ask_for_session(id);
+        }
+        let Some((place, window)) = place.and_then(|place| Some((place, self.window_at(place)?)))
+        else {
             // There is one first copy of each message, so that is no duplicate.
             return if mark.again { Err(DropReason::AncientCopy) } else { Ok(plain) };
         };
-        let (session, n, again) = (window.session(), window.number(mark), mark.again);
-        match window.judge(n, again) {
+        let (n, again) = (window.number(mark), mark.again);
+        let (judgement, acked) = (window.judge(n, again), window.acked(n, hdr.payload_len));
+        match judgement {
             Judgement::Deliver => {}
             Judgement::Replace(old) => self.give_up(now, old),
             Judgement::Duplicate => {
-                if let Some(mlength) = window.acked(n, hdr.payload_len).filter(|_| again) {
+                if let Some(mlength) = acked.filter(|_| again) {
                     self.acknowledge_again(now, rx, peer_ni, hdr, mlength);
                 }
                 return Err(DropReason::Duplicate);
             }
             Judgement::Ancient => return Err(DropReason::AncientCopy),
         }
-        Ok(Sifted { copied: Some(Copied { peer: id, session, n, again }), ..plain })
+        Ok(Sifted { copied: Some(Copied { place, n, again }), ..plain })
     }
 
     /// A sender marks its messages, and we know nothing of it: we have restarted, or forgotten it.
@@ -283,14 +350,19 @@ impl Node {
         }
     }
 
-    fn window_of(&mut self, copied: Copied) -> Option<&mut Window> {
-        let peer = self.peers.peers.get_mut(copied.peer)?;
-        peer.once.windows.iter_mut().find(|w| w.session() == copied.session)
+    fn window_at(&mut self, place: Place) -> Option<&mut Window> {
+        match place {
+            Place::Session(peer, session) => {
+                let peer = self.peers.peers.get_mut(peer)?;
+                peer.once.windows.iter_mut().find(|w| w.session() == session)
+            }
+            Place::Fresh(name) => self.fresh.window(name),
+        }
     }
 
     /// A copy has been taken as `id`: its payload is to come.
     pub(crate) fn copy_taken(&mut self, id: MsgId, copied: Copied) {
-        if let Some(window) = self.window_of(copied) {
+        if let Some(window) = self.window_at(copied.place) {
             window.take(copied.n, copied.again, id);
         }
     }
@@ -300,7 +372,7 @@ impl Node {
         let rx = self.msgs.get_mut(id).and_then(|m| m.rx.as_mut());
         let Some(copied) = rx.and_then(|rx| rx.copied.take()) else { return };
         let odd = self.odd_ack(id);
-        if let Some(window) = self.window_of(copied) {
+        if let Some(window) = self.window_at(copied.place) {
             window.arrived(copied.n, id);
             if let Some(told) = odd {
                 window.acked_oddly(copied.n, told);
@@ -312,7 +384,7 @@ impl Node {
     pub(crate) fn copy_lost(&mut self, id: MsgId) {
         let rx = self.msgs.get_mut(id).and_then(|m| m.rx.as_mut());
         let Some(copied) = rx.and_then(|rx| rx.copied.take()) else { return };
-        if let Some(window) = self.window_of(copied) {
+        if let Some(window) = self.window_at(copied.place) {
             window.reopen(copied.n, id);
         }
     }
@@ -362,17 +434,20 @@ impl Node {
     }
 }
 
+/// The cookie of the life that a request comes from, if its answer is to find the way back there.
+fn life_in(kind: &Kind) -> Option<u64> {
+    let handle = match kind {
+        Kind::Put { ack, .. } => *ack,
+        Kind::Get { ret, .. } => *ret,
+        Kind::Ack { .. } | Kind::Reply { .. } => return None,
+    };
+    (handle != Handle::NONE).then_some(handle.interface)
+}
+
 /// The name of a session: another one after a restart, and for a record of the peer that was made
 /// anew. Never 0.
 fn session_of(cookie: u64, born: u64) -> u64 {
     cookie.wrapping_add(born << 30).max(1)
-}
-
-/// The interface that a message goes to without anybody between.
-fn direct_hop(msg: &Msg) -> Option<PeerNiId> {
-    let tx = msg.tx.as_ref().filter(|tx| !tx.routed && msg.role != Role::Forward)?;
-    let ours = msg.hop_pid == Pid::LUSTRE && msg.hdr.dst_pid == Pid::LUSTRE;
-    tx.peer_ni.filter(|_| ours)
 }
 
 fn is_unsure(numbered: Option<Numbered>) -> bool {

@@ -44,6 +44,8 @@ pub(crate) enum Judgement {
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Window {
     session: u64,
+    /// The number of the first message of the session that the window was opened for.
+    start: u64,
     floor: u64,
     next: u64,
     /// Runs `from..to` that have not arrived, in order, all between `floor` and `next`.
@@ -69,6 +71,7 @@ impl Window {
         let next = start.seq_near(1 << 40);
         Self {
             session,
+            start: next,
             floor: next,
             next,
             gaps: VecDeque::new(),
@@ -78,6 +81,25 @@ impl Window {
             odd: BTreeMap::new(),
             odd_floor: 0,
         }
+    }
+
+    /// The window of a life that has seen nothing of a session, whose marks are like `mark`.
+    pub(crate) fn unseen(mark: Mark) -> Self {
+        let mut window = Self::new(0, mark);
+        window.floor = window.next.saturating_sub(u64::from(Mark::SEQS / 4));
+        window.start = window.floor;
+        window.gaps.push_back((window.floor, window.next));
+        window
+    }
+
+    /// Whether message `n` was sent before the window was opened.
+    pub(crate) const fn is_before(&self, n: u64) -> bool {
+        n < self.start
+    }
+
+    /// The number after the highest that was seen.
+    pub(crate) const fn end(&self) -> u64 {
+        self.next
     }
 
     pub(crate) fn session(&self) -> u64 {

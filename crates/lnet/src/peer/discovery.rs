@@ -10,9 +10,10 @@
 //!
 //! One phase per peer; the facts that outlive a round are `PeerFlags`. `step` is entered from the
 //! work list whenever something has happened that may move a peer on; it does one thing and leaves.
-//! The rules of adding and removing NIDs are in `config.rs`.
+//! The rules of adding and removing NIDs are in `config.rs`; what is not believed, in `refusal.rs` and
+//! `claims.rs`.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use lnet_types::{Errno, Instant, MdId, MsgId, Nid, PeerId, Pid, ProcessId};
 use lnet_wire::ping::{Features, NiStatus, PingEntry, PingInfo};
@@ -20,8 +21,9 @@ use lnet_wire::ping::{Features, NiStatus, PingEntry, PingInfo};
 use crate::internal::Internal;
 use crate::local::HEALTH_MAX;
 use crate::node::Work;
-use crate::notice::Notice;
+use crate::peer::claims::Said;
 use crate::peer::config::Change;
+use crate::peer::refusal::{Budget, Refusal};
 use crate::peer::{Peer, PeerFlags};
 use crate::ping::{PING_BITS, PING_BYTES_MAX, PING_BYTES_MIN};
 use crate::portal::RESERVED_PORTAL;
@@ -48,7 +50,7 @@ pub(crate) enum Phase {
 pub(crate) struct Discovery {
     pub(crate) phase: Phase,
     /// Ping or push data not yet merged (DATA_PRESENT).
-    pub(crate) data: Option<PingInfo>,
+    pub(crate) data: Option<Said>,
     /// The error of the last round.
     pub(crate) error: Option<Errno>,
     /// Bytes that its ping data need.
@@ -65,6 +67,13 @@ pub(crate) struct Discovery {
     pub(crate) parked: VecDeque<MsgId>,
     /// Users that wait for the end of this.
     pub(crate) waiters: Vec<OpId>,
+    /// NIDs of other peers that its newest data list (`claims.rs`).
+    pub(crate) claims: Vec<Nid>,
+    /// Questions to others on account of them.
+    pub(crate) asks: Budget,
+    /// What its data have cost, and until when they wait.
+    pub(crate) merges: Budget,
+    pub(crate) held_until: Option<Instant>,
     /// Replies in a row that were no use (bounded, unlike the kernel's: Z-8).
     pub(crate) bad_replies: u8,
 }
@@ -123,13 +132,21 @@ impl Node {
     pub(crate) fn discovery_step(&mut self, now: Instant, id: PeerId) {
         let Some(peer) = self.peers.peers.get_mut(id) else { return };
         if peer.flags.contains(PeerFlags::MARK_DELETION) && peer.disc.phase != Phase::Idle {
-            return self.rebuild_peer(now, id);
+            if self.may_rebuild(now, id) {
+                self.rebuild_peer(now, id);
+            }
+            return;
         }
-        if let Some(data) = peer.disc.data.take() {
+        if peer.disc.data.is_some() {
+            if !self.may_merge(now, id) {
+                return;
+            }
+            let Some(peer) = self.peers.peers.get_mut(id) else { return };
+            let Some(data) = peer.disc.data.take() else { return };
             peer.flags |= PeerFlags::NIDS_UPTODATE;
             let at = self.process_data(now, id, &data);
             let own = |e: &PingEntry| e.nid.is_loopback() || self.peers.owner(e.nid) == Some(at);
-            let owned = data.entries.iter().all(own);
+            let owned = data.info.entries.iter().all(own);
             self.open_session(id, at, owned);
             self.rehome_later();
             if let Some(peer) = self.peers.peers.get_mut(at) {
@@ -285,22 +302,29 @@ impl Node {
                 peer.disc.phase = Phase::Due;
                 // D-32: the node itself, not the gateway that its answer came through.
                 peer.disc.via = Some((event.target.nid, event.source.nid));
-                self.ping_reply(now, id, bytes);
+                // What it was asked at answers for itself, by whatever interface.
+                let primary = peer.primary;
+                let source = event.source.nid;
+                let by = if self.peers.owner(source) == Some(id) { source } else { primary };
+                self.ping_reply(now, id, by, bytes);
             }
             (EventKind::Put | EventKind::Get | EventKind::Ack, _) => {}
         }
     }
 
     /// A SEND that failed leaves a descriptor for which no response will come.
-    fn abandon(&mut self, event: &Event) {
+    pub(crate) fn abandon(&mut self, event: &Event) {
         if !event.unlinked {
             self.untrack(event.md);
             self.portals.mds.remove(event.md);
         }
     }
 
-    fn ping_reply(&mut self, now: Instant, id: PeerId, bytes: &[u8]) {
+    fn ping_reply(&mut self, now: Instant, id: PeerId, by: Nid, bytes: &[u8]) {
         let parsed = PingInfo::parse(bytes);
+        if parsed.is_err() {
+            self.not_taken(id, None, Refusal::Malformed);
+        }
         let Some(peer) = self.peers.peers.get_mut(id) else { return };
         let Ok(parsed) = parsed else {
             // D-33, bounded.
@@ -340,17 +364,18 @@ impl Node {
         }
         self.learn_multi_rail(id, info.features);
         self.note_ability(id, info.features);
+        let info = self.taken(id, info);
         let Some(peer) = self.peers.peers.get_mut(id) else { return };
         // D-37
         if peer.is_mr() && primary_of(&info) == Some(peer.primary) {
             peer.disc.peer_seq = info.seq;
         }
-        peer.disc.data = Some(info);
+        peer.disc.data = Some(Said { by, info });
         self.work.push_back(Work::Discover(id));
     }
 
     /// D-35.
-    fn learn_multi_rail(&mut self, id: PeerId, features: Features) {
+    pub(crate) fn learn_multi_rail(&mut self, id: PeerId, features: Features) {
         let enabled = self.tunables.discovery != 0;
         let Some(peer) = self.peers.peers.get_mut(id) else { return };
         let configured = peer.flags.contains(PeerFlags::CONFIGURED);
@@ -386,13 +411,15 @@ impl Node {
     }
 
     /// Merges what a peer says of itself (D-40 … D-43). Returns the peer that now stands for it.
-    fn process_data(&mut self, now: Instant, id: PeerId, info: &PingInfo) -> PeerId {
+    fn process_data(&mut self, now: Instant, id: PeerId, said: &Said) -> PeerId {
+        let info = &said.info;
+        self.note_claims(id, info);
         let Some(claimed) = primary_of(info) else { return id };
         let Some(peer) = self.peers.peers.get(id) else { return id };
         let in_data = |nid: Nid| info.entries.iter().any(|e| e.nid == nid);
         let known = self.peers.owner(claimed);
         if peer.primary == claimed || (in_data(peer.primary) && self.discovery_disabled(peer)) {
-            self.merge(now, id, info);
+            self.merge(now, id, said);
             return id;
         }
         if peer.primary.is_loopback() || known.is_none() || known == Some(id) {
@@ -400,11 +427,16 @@ impl Node {
                 self.discovery_ends(now, id, Some(errno));
                 return id;
             }
-            self.merge(now, id, info);
+            self.merge(now, id, said);
             return id;
         }
         // D-42.5: another peer already stands for it.
         let Some(other) = known else { return id };
+        if !self.is_conceded(now, id, said.by, claimed) {
+            // Until that one says so too, this one is who it was.
+            return id;
+        }
+        let Some(peer) = self.peers.peers.get(id) else { return id };
         let (flags, via) = (peer.flags, peer.disc.via);
         if flags.contains(PeerFlags::MULTI_RAIL) {
             self.set_multi_rail(other);
@@ -423,7 +455,7 @@ impl Node {
                 q.disc.phase = Phase::Due;
             }
         }
-        self.merge(now, other, info);
+        self.merge(now, other, said);
         // What is left of the first peer has nothing more to learn; who waited for it waits no
         // longer (its NID usually belongs to the other one by now).
         if self.peers.peers.contains_key(id) {
@@ -437,7 +469,8 @@ impl Node {
     }
 
     /// D-44 … D-46.
-    fn merge(&mut self, now: Instant, id: PeerId, info: &PingInfo) {
+    fn merge(&mut self, now: Instant, id: PeerId, said: &Said) {
+        let info = &said.info;
         let Some(peer) = self.peers.peers.get_mut(id) else { return };
         if info.features.contains(Features::RTE_DISABLED) {
             peer.flags -= PeerFlags::ROUTER_ENABLED;
@@ -446,30 +479,37 @@ impl Node {
         }
         let Some(peer) = self.peers.peers.get(id) else { return };
         let frozen = self.discovery_disabled(peer);
-        let present: Vec<Nid> =
+        let present: BTreeSet<Nid> =
             peer.nis().filter_map(|n| self.peers.nis.get(n)).map(|n| n.nid).collect();
         let entries = || info.entries.iter().filter(|e| !e.nid.is_loopback());
         for e in entries().filter(|e| present.contains(&e.nid)) {
             self.status_update(now, e);
         }
         if frozen {
-            return self.gateway_data(id, info);
+            return self.gateway_data(now, id, info);
         }
-        let limit = self.tunables.max_interfaces as usize;
-        let mr = info.features.contains(Features::MULTI_RAIL);
-        for e in entries().filter(|e| !present.contains(&e.nid)).take(limit) {
-            match self.add_nid(now, id, e.nid, Change { configured: false, multi_rail: mr }) {
-                Ok(()) => self.status_update(now, e),
-                Err(errno @ (Errno::EPERM | Errno::EEXIST)) => {
-                    let primary = self.peers.peers.get(id).map_or(Nid::ANY, |p| p.primary);
-                    let announced = e.nid;
-                    self.notices.push(Notice::Contradicted { primary, announced, errno });
-                }
-                Err(errno) => tracing::warn!(nid = %e.nid, %errno, "announced, but not taken"),
+        let multi_rail = info.features.contains(Features::MULTI_RAIL);
+        let change = Change { configured: false, multi_rail };
+        for e in entries().filter(|e| !present.contains(&e.nid)) {
+            if !self.is_conceded(now, id, said.by, e.nid) {
+                continue;
+            }
+            let is_new = self.peers.find(e.nid).is_none();
+            let outcome = if is_new && !self.has_room_for_hearsay(id) {
+                Err(Errno::ENOSPC)
+            } else {
+                self.add_nid(now, id, e.nid, change)
+            };
+            match outcome {
+                // Two that are locked keep what they have (O-35.5).
+                Ok(()) if self.peers.owner(e.nid) == Some(id) => self.status_update(now, e),
+                Ok(()) => {}
+                Err(errno) => self.not_added(id, e.nid, errno),
             }
         }
+        let listed: BTreeSet<Nid> = entries().map(|e| e.nid).collect();
         for nid in present {
-            if !nid.is_loopback() && !entries().any(|e| e.nid == nid) {
+            if !nid.is_loopback() && !listed.contains(&nid) {
                 let outcome = self.del_nid(now, id, nid, false);
                 if outcome == Err(Errno::EPERM) {
                     self.status_update(now, &PingEntry { nid, status: NiStatus::DOWN });
@@ -477,7 +517,7 @@ impl Node {
             }
         }
         self.peers.primary_first(id);
-        self.gateway_data(id, info);
+        self.gateway_data(now, id, info);
     }
 
     /// D-45.
@@ -553,9 +593,20 @@ impl Node {
     }
 
     /// A peer has pushed its data to us (D-52 … D-54).
-    pub(crate) fn pushed(&mut self, event: &Event, bytes: &[u8]) {
-        let Some(id) = self.peers.owner(event.source.nid) else { return };
+    pub(crate) fn pushed(&mut self, now: Instant, event: &Event, bytes: &[u8]) {
+        let by = event.source.nid;
+        let Some(id) = self.peers.owner(by) else {
+            return self.pushed_by_unknown(now, event.sender, bytes);
+        };
+        if !self.speaks_for(event.sender, by) {
+            let sender = self.peers.owner(event.sender).unwrap_or(id);
+            self.not_taken(sender, Some(by), Refusal::Impostor);
+            return self.ask(now, sender, by);
+        }
         let parsed = PingInfo::parse(bytes);
+        if parsed.is_err() {
+            self.not_taken(id, None, Refusal::Malformed);
+        }
         let Some(peer) = self.peers.peers.get_mut(id) else { return };
         let Ok(parsed) = parsed else {
             peer.flags -= PeerFlags::NIDS_UPTODATE;
@@ -582,21 +633,53 @@ impl Node {
         }
         self.learn_multi_rail(id, info.features);
         self.note_ability(id, info.features);
+        let info = self.taken(id, info);
+        // One that has been overtaken, or its sender has begun anew: it is asked which.
+        let kernel = self.tunables.kernel_clocks();
+        let known = |p: &Peer| p.flags.contains(PeerFlags::DISCOVERED) && !kernel;
+        // A session that is not known yet is word enough of a new life.
+        let session = event.hdr_data;
+        let anew = |p: &Peer| session != 0 && !p.once.knows(session);
+        let stale = |p: &Peer| known(p) && is_later(p.disc.peer_seq, info.seq) && !anew(p);
+        let stale = self.peers.peers.get(id).is_some_and(stale);
+        if stale && !cut {
+            self.not_taken(id, None, Refusal::Stale);
+            return self.ask(now, id, by);
+        }
         let Some(peer) = self.peers.peers.get_mut(id) else { return };
         peer.flags -= PeerFlags::NIDS_UPTODATE;
         if cut {
             peer.flags |= PeerFlags::FORCE_PING;
             self.grow_push_buffer(need);
-        } else if peer.disc.data.as_ref().is_none_or(|old| is_later(info.seq, old.seq)) {
+        } else if peer.disc.data.as_ref().is_none_or(|old| is_later(info.seq, old.info.seq)) {
             peer.disc.peer_seq = info.seq;
-            peer.disc.data = Some(info);
-            let direct = event.sender == event.source.nid;
-            self.note_offer(id, event.hdr_data, event.target.pid, direct);
+            peer.disc.data = Some(Said { by, info });
+            self.note_offer(id, event);
         }
         if peer_is_idle(self.peers.peers.get(id)) {
             self.request_discovery(id);
         } else {
             self.work.push_back(Work::Discover(id));
+        }
+    }
+
+    /// A push by way of a router, from an interface that nobody has told us of: most likely it was
+    /// added, and tells of itself. What it says is not believed; the node that it says it belongs to
+    /// is asked. Kernel nodes pass it over (D-52).
+    fn pushed_by_unknown(&mut self, now: Instant, sender: Nid, bytes: &[u8]) {
+        let named = PingInfo::parse(bytes).ok().and_then(|parsed| primary_of(&parsed.info));
+        let (Some(id), Some(sender)) =
+            (named.and_then(|nid| self.peers.owner(nid)), self.peers.owner(sender))
+        else {
+            return;
+        };
+        if self.tunables.kernel_clocks() || !self.may_ask(now, sender) {
+            return;
+        }
+        if let Some(peer) = self.peers.peers.get_mut(id) {
+            peer.flags -= PeerFlags::NIDS_UPTODATE;
+            peer.flags |= PeerFlags::FORCE_PING;
+            self.request_discovery(id);
         }
     }
 
@@ -617,6 +700,22 @@ impl Node {
         }
     }
 
+    /// Discovery is on again: asks all peers what was missed meanwhile, and tells them. Kernel nodes
+    /// wait until others ping them (D-71), and do not ask.
+    pub(crate) fn catch_up(&mut self) {
+        if self.tunables.kernel_clocks() {
+            return;
+        }
+        let ids: Vec<PeerId> = self.peers.by_age.values().copied().collect();
+        for id in ids {
+            if let Some(peer) = self.peers.peers.get_mut(id) {
+                peer.flags -= PeerFlags::NIDS_UPTODATE;
+                peer.flags |= PeerFlags::FORCE_PING | PeerFlags::FORCE_PUSH;
+                self.request_discovery(id);
+            }
+        }
+    }
+
     /// Deletes a peer that must be known anew (D-48); what waits for it is sent from scratch.
     fn rebuild_peer(&mut self, now: Instant, id: PeerId) {
         let waiters = self
@@ -625,6 +724,7 @@ impl Node {
             .get_mut(id)
             .map(|p| core::mem::take(&mut p.disc.waiters))
             .unwrap_or_default();
+        self.keep_debt(id);
         self.delete_peer(now, id);
         for op in waiters {
             // D-80
@@ -638,7 +738,7 @@ fn peer_is_idle(peer: Option<&Peer>) -> bool {
 }
 
 /// The NID by which a node identifies itself.
-fn primary_of(info: &PingInfo) -> Option<Nid> {
+pub(crate) fn primary_of(info: &PingInfo) -> Option<Nid> {
     info.entries.first().map(|e| e.nid)
 }
 

@@ -1,12 +1,14 @@
 //! The remote side: peers, their networks and interfaces (behaviour.md 1.1, 1.5, 1.8).
 //!
 //! Tables and upkeep. Configured peers and the rules of adding and removing NIDs are in
-//! `config.rs`; how peers are discovered in `discovery.rs`; which interface is used in
-//! `send/select.rs`.
+//! `config.rs`; how peers are discovered in `discovery.rs`, and what is not believed of what they say
+//! in `refusal.rs` and `claims.rs`; which interface is used in `send/select.rs`.
 
+pub(crate) mod claims;
 pub(crate) mod config;
 pub(crate) mod discovery;
 mod policy;
+pub(crate) mod refusal;
 
 use std::collections::VecDeque;
 
@@ -24,6 +26,7 @@ use crate::router::Gateway;
 use crate::stats::{InterfaceStats, PeerNiFailures, Transitions};
 use crate::table::Lookup;
 use discovery::Discovery;
+use refusal::Budget;
 
 bitflags::bitflags! {
     /// Facts about a peer. Where its discovery stands is no fact but a phase (`discovery.rs`).
@@ -76,6 +79,10 @@ pub(crate) struct Peer {
     pub(crate) gateway: Gateway,
     /// Order of creation: listings go by it.
     pub(crate) born: u64,
+    /// Recovery pings to its interfaces.
+    pub(crate) pings: Budget,
+    /// When something was last told of that it said and was not taken.
+    pub(crate) told_of: Option<Instant>,
 }
 
 /// The interfaces of a peer on one network.
@@ -189,6 +196,8 @@ pub(crate) struct Peers {
     /// Peers by age, the order of listings.
     pub(crate) by_age: std::collections::BTreeMap<u64, PeerId>,
     births: u64,
+    /// What peers have spent whose records are being made anew.
+    pub(crate) debts: VecDeque<(Nid, Budget)>,
 }
 
 impl Peers {
@@ -200,6 +209,7 @@ impl Peers {
             by_nid: Lookup::new(seed),
             by_age: std::collections::BTreeMap::new(),
             births: 0,
+            debts: VecDeque::new(),
         }
     }
 
@@ -233,17 +243,22 @@ impl Peers {
         let flags = if primary.is_loopback() { flags | PeerFlags::NO_DISCOVERY } else { flags };
         let born = self.births;
         self.births += 1;
+        let debt = self.debts.iter().position(|(nid, _)| *nid == primary);
+        let debt = debt.and_then(|at| self.debts.remove(at)).map(|(_, spent)| spent);
+        let disc = Discovery { merges: debt.unwrap_or_default(), ..Discovery::default() };
         let id = self.peers.insert(Peer {
             primary,
             flags,
             nets: SmallVec::new(),
             seq: 0,
             net_floor: 0,
-            disc: Discovery::default(),
+            disc,
             once: Once::default(),
             locked_at: Instant::ZERO,
             gateway: Gateway::default(),
             born,
+            pings: Budget::default(),
+            told_of: None,
         });
         self.by_age.insert(born, id);
         id
@@ -314,7 +329,11 @@ impl Peers {
         }
         self.grade(peer, id);
         self.primary_first(peer);
-        self.net_health(peer, nid.net());
+        // A list of thousands is not to be looked through for each of them.
+        let health = self.nis.get(id).map_or(0, |n| n.health);
+        if let Some(n) = self.net_mut(peer, nid.net()) {
+            n.health = if n.nis.len() == 1 { health } else { n.health.max(health) };
+        }
     }
 
     /// Takes an interface out of its peer's lists. True if the peer has none left.
@@ -326,8 +345,20 @@ impl Peers {
         }
         p.nets.retain(|n| !n.nis.is_empty());
         let empty = p.nets.is_empty();
-        self.net_health(peer, nid.net());
+        let health = self.nis.get(id).map_or(0, |n| n.health);
+        let nis = &self.nis;
+        if let Some(n) =
+            self.peers.get(peer).and_then(|p| p.nets.iter().find(|n| n.net == nid.net()))
+            && n.health <= health
+            && !n.nis.iter().filter_map(|id| nis.get(*id)).any(|x| x.health >= health)
+        {
+            self.net_health(peer, nid.net());
+        }
         empty
+    }
+
+    fn net_mut(&mut self, peer: PeerId, net: Net) -> Option<&mut PeerNet> {
+        self.peers.get_mut(peer)?.nets.iter_mut().find(|n| n.net == net)
     }
 
     /// Moves an interface to another peer (O-35.6).
@@ -380,6 +411,7 @@ impl Peers {
             let has = |id: &PeerNiId| nis.get(*id).is_some_and(|n| n.nid == primary);
             if let Some(net) = p.nets.get_mut(at)
                 && let Some(i) = net.nis.iter().position(has)
+                && (at, i) != (0, 0)
             {
                 let id = net.nis.remove(i);
                 net.nis.insert(0, id);

@@ -15,6 +15,7 @@ mod file;
 mod input;
 mod live;
 mod replay;
+mod words;
 
 use core::fmt;
 
@@ -51,6 +52,19 @@ pub enum MarkKind {
     Report,
     /// A line for the log.
     Notice,
+}
+
+impl MarkKind {
+    /// The kind with this number.
+    const fn of(number: u64) -> Self {
+        match number {
+            0 => Self::Verdict,
+            1 => Self::Output,
+            2 => Self::Event,
+            3 => Self::Report,
+            _ => Self::Notice,
+        }
+    }
 }
 
 impl fmt::Display for MarkKind {

@@ -17,6 +17,7 @@ use crate::msg::Stage;
 use crate::node::Work;
 use crate::peer::PeerFlags;
 use crate::record::Input;
+use crate::send::rest::News;
 
 /// A message from a gateway that is taken for dead is reason to ask it, but not more often than
 /// this.
@@ -164,6 +165,7 @@ impl Node {
             for route in self.router.routes.all_mut().filter(|r| r.gateway == id) {
                 route.cached = false;
             }
+            self.leave_gateway(now, id);
         }
         // The next one as far from this one as its outcome says.
         if was_check
@@ -193,7 +195,7 @@ impl Node {
     }
 
     /// A gateway has said how its interfaces are.
-    pub(crate) fn gateway_data(&mut self, id: PeerId, info: &PingInfo) {
+    pub(crate) fn gateway_data(&mut self, now: Instant, id: PeerId, info: &PingInfo) {
         let Some(peer) = self.peers.peers.get(id).filter(|p| p.gateway.is_router()) else {
             return;
         };
@@ -201,22 +203,33 @@ impl Node {
         if disabled {
             tracing::error!(gateway = %peer.primary, "has routing disabled");
         }
+        let (mut lost, mut found) = (false, false);
         for route in self.router.routes.all_mut().filter(|r| r.gateway == id) {
             let far = || info.entries.iter().filter(|e| e.nid.net() == route.net);
+            let before = route.cached;
             let local_up = alive::has_up_ni(&self.peers, peer, route.nid.net());
             if disabled || !local_up {
                 route.cached = false;
+                lost = true;
                 continue;
             }
             let (single_hop, far_up) =
                 (far().next().is_some(), far().any(|e| e.status == NiStatus::UP));
             route.single_hop = single_hop;
             route.cached = !alive::watches_far_side(&self.tunables, route) || far_up;
+            lost |= !route.cached;
+            found |= route.cached && !before;
             if route.hops == Some(1) && !single_hop && self.tunables.avoid_asym_router_failure != 0
             {
                 tracing::warn!(net = %route.net, gateway = %route.nid,
                     "one hop configured, but the gateway has no interface there");
             }
+        }
+        if lost {
+            self.leave_gateway(now, id);
+        }
+        if found {
+            self.tell_resting(now, News::Link);
         }
     }
 
@@ -268,6 +281,22 @@ impl Node {
         tracing::debug!(%nid, ?ni, %last_alive, "driver lost its last connection");
         self.notified(now, Some(ni), nid, false, last_alive);
         self.settle(now);
+    }
+
+    /// A link of a router is back, and peers are told so. That neighbours behind it count as down was
+    /// concluded while nothing could be heard of them; what is for them is tried again from here on.
+    /// The kernel waits until it hears of them, and drops what comes meanwhile.
+    pub(crate) fn believe_neighbours(&mut self, now: Instant, ni: NiId) {
+        if self.tunables.kernel_clocks() || !self.router.is_on() {
+            return;
+        }
+        let Some(net) = self.nis.get(ni).map(|ni| ni.nid.net()) else { return };
+        let hold_down = self.tunables.flap_hold_down;
+        for pni in self.peers.nis.values_mut() {
+            if pni.nid.net() == net && pni.local.is_some() && !pni.status_up {
+                pni.set_up(now, hold_down, true);
+            }
+        }
     }
 
     /// The administrator, or something that watches the fabric, says that a NID was seen up or
@@ -332,6 +361,7 @@ impl Node {
                 tracing::info!(gateway = %peer.primary, "gateway lost");
             }
             self.leave_queue(id);
+            self.leave_gateway(now, peer_id);
         }
     }
 

@@ -272,6 +272,15 @@ pub(crate) fn hops_to(t: Tables<'_>, net: Net) -> impl Iterator<Item = PeerNiId>
         .flat_map(|n| n.nis.iter().copied())
 }
 
+/// Whether the gateway with the interface `hop` leads to `net` now.
+pub(crate) fn leads_to(t: Tables<'_>, hop: PeerNiId, net: Net) -> bool {
+    let gateway = t.peers.nis.get(hop).map(|n| n.peer);
+    let routes = t.routes.to(net).iter();
+    routes
+        .filter(|route| Some(route.gateway) == gateway)
+        .any(|route| alive::is_route_alive(t.tunables, t.peers, route))
+}
+
 /// The route with the fewest hops (M-51).
 pub(crate) fn nearest(t: Tables<'_>, net: Net) -> Option<&Route> {
     t.routes.to(net).iter().min_by_key(|r| r.hops.unwrap_or(1))

@@ -128,7 +128,7 @@ impl Node {
                 }
                 self.respond(now, id, own);
             }
-            None if role == Role::Request && status.is_ok() && self.keep(id) => {}
+            None if role == Role::Request && status.is_ok() && self.keep(now, id) => {}
             None => self.discard(id),
         }
     }

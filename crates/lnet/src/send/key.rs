@@ -6,6 +6,7 @@
 use core::cmp::Reverse;
 use core::fmt;
 
+use crate::Doubt;
 use crate::policy::turn::Standing;
 use crate::send::explain::{Named, Recorder, Step};
 
@@ -221,8 +222,8 @@ impl Shown for Pairing {
     serde::Deserialize,
 )]
 pub(crate) struct Doubted {
-    /// All the rails that the candidate could be used on.
-    pub(crate) wholly: bool,
+    /// That about the best of the rails that the candidate could be used on.
+    pub(crate) least: Doubt,
     /// The doubts about all rails that end in it, added up. What has silenced one of them has
     /// probably silenced more, on which nothing has been sent yet.
     pub(crate) around: usize,
@@ -230,10 +231,11 @@ pub(crate) struct Doubted {
 
 impl Shown for Doubted {
     fn shown(&self) -> Option<String> {
-        match (self.wholly, self.around) {
-            (true, _) => Some("yes".to_owned()),
-            (false, 0) => None,
-            (false, n) => Some(format!("nearby ({n})")),
+        match (self.least, self.around) {
+            (Doubt::None, 0) => None,
+            (Doubt::None, n) => Some(format!("nearby ({n})")),
+            (Doubt::Unproven, _) => Some("unproven".to_owned()),
+            (Doubt::Shaky | Doubt::Silent, _) => Some("yes".to_owned()),
         }
     }
 }

@@ -121,6 +121,7 @@ impl Node {
             return Err(SendError::NoSpace(limit));
         }
         let own_pid = Pid::LUSTRE;
+        let handle = self.handle_of(op.md);
         let md = self
             .portals
             .mds
@@ -128,7 +129,6 @@ impl Node {
             .filter(|md| md.place.is_none() && !md.zombie && md.threshold != Some(0))
             .ok_or(SendError::BadMd)?;
         md.take();
-        let handle = Handle::of(self.cookie, op.md);
         let len = md.len as u32;
         let (kind, payload, hdr_data, offset, tracked) = match op.verb {
             Verb::Put { ack, hdr_data, offset } => {
@@ -454,6 +454,8 @@ impl Node {
     fn deadline_of(&self, now: Instant, id: MsgId, ni: NiId) -> Instant {
         let Some(msg) = self.msgs.get(id) else { return now };
         match msg.limit {
+            // As long as its caller waits for the answer.
+            _ if msg.role == Role::Copy => msg.deadline,
             Some(limit) => msg.born + limit,
             None if self.tunables.kernel_clocks() => self.deadline_from(now, ni),
             // How old a message is that passes through nobody knows here (H-31).

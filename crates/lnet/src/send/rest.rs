@@ -54,15 +54,15 @@ impl Node {
     /// Until when a message rests whose attempt has just failed; `None` if it need not.
     pub(crate) fn rests_until(&self, now: Instant, msg: &Msg) -> Option<Instant> {
         let Retries::Count(limit) = self.tunables.retries() else { return None };
+        let next = msg.retries + 1;
         if !self.tunables.spreads_attempts()
             || msg.role == Role::Forward
             || is_internal(&msg.hdr.kind)
-            || self.has_fresh_path(msg)
+            || self.has_fresh_path(msg, next >= limit)
         {
             return None;
         }
         let share = self.attempt_time(msg);
-        let next = msg.retries + 1;
         let at = if next < limit {
             msg.born + share.saturating_mul(next)
         } else {
@@ -71,8 +71,9 @@ impl Node {
         (at > now).then_some(at)
     }
 
-    /// Whether there is a path that looks usable, and of which the message has not tried both ends.
-    fn has_fresh_path(&self, msg: &Msg) -> bool {
+    /// Whether there is a path that looks usable, and of which the message has not tried both ends. The
+    /// last attempt is not for one whose far end is known to be down.
+    fn has_fresh_path(&self, msg: &Msg, last: bool) -> bool {
         let current = msg.tx.and_then(|tx| Some((tx.ni, tx.peer_ni?)));
         let tried = || msg.tried.iter().chain(&current);
         if msg.tx.is_some_and(|tx| tx.routed) {
@@ -86,6 +87,7 @@ impl Node {
             is_new(pair)
                 && self.nis.get(pair.0).is_some_and(|ni| !ni.fatal)
                 && self.rails.of(pair.0, pair.1) < Doubt::Silent
+                && (!last || self.peers.nis.get(pair.1).is_some_and(|pni| pni.status_up))
         })
     }
 

@@ -128,17 +128,20 @@ fn has_better_rail(t: Tables<'_>, r: &Request<'_>, peer: &Peer, src: Nid) -> boo
 
 /// Whether all rails between `own` and `theirs` are silent: there is no use in trying.
 pub(crate) fn silent(t: Tables<'_>, own: &[NiId], theirs: &[PeerNiId]) -> Doubted {
-    Doubted { wholly: all_are(t, Doubt::Silent, own, theirs), around: 0 }
+    match least(t, own, theirs) {
+        Doubt::Silent => Doubted { least: Doubt::Silent, around: 0 },
+        Doubt::None | Doubt::Shaky | Doubt::Unproven => Doubted::default(),
+    }
 }
 
-/// Whether all rails between `own` and `theirs` are doubted, and how much they are in all.
+/// How much the best of the rails between `own` and `theirs` is doubted, and how much they are in all.
 pub(crate) fn shaky(t: Tables<'_>, own: &[NiId], theirs: &[PeerNiId]) -> Doubted {
     if t.rails.is_clean() {
         return Doubted::default();
     }
     let doubts = |ni: &NiId| theirs.iter().map(|p| t.rails.of(*ni, *p) as usize).sum::<usize>();
     let around = own.iter().map(doubts).sum();
-    Doubted { wholly: all_are(t, Doubt::Shaky, own, theirs), around }
+    Doubted { least: least(t, own, theirs), around }
 }
 
 /// Whether an interface of ours without a link is nearer to `theirs` than `ni` is, by its address:
@@ -159,11 +162,13 @@ fn shared_prefix(a: Nid, b: Nid) -> Option<u32> {
     }
 }
 
-fn all_are(t: Tables<'_>, level: Doubt, own: &[NiId], theirs: &[PeerNiId]) -> bool {
-    !t.rails.is_clean()
-        && !own.is_empty()
-        && !theirs.is_empty()
-        && own.iter().all(|ni| theirs.iter().all(|p| t.rails.of(*ni, *p) >= level))
+/// The doubt about the best rail between `own` and `theirs`; none if there is no rail.
+fn least(t: Tables<'_>, own: &[NiId], theirs: &[PeerNiId]) -> Doubt {
+    if t.rails.is_clean() {
+        return Doubt::None;
+    }
+    let doubts = own.iter().flat_map(|ni| theirs.iter().map(|p| t.rails.of(*ni, *p)));
+    doubts.min().unwrap_or_default()
 }
 
 fn freedom(rec: &mut Recorder<'_>, freedom: Freedom) {

@@ -134,6 +134,32 @@ fn x26_with_discovery_off_the_peer_stays_plain_and_the_source_fixed() {
     assert_eq!(gets, 1, "one ping before the first message, and no push");
 }
 
+/// D-71, and what it leaves out.
+#[test]
+fn discovery_switched_on_again_makes_up_for_what_was_missed() {
+    for (profile, caught_up) in [(Profile::Default, true), (Profile::Kernel, false)] {
+        let mut w = World::new();
+        w.host(profile, &A);
+        w.host(profile, &B);
+        w.discovered(0, B[0]);
+        w.secs(1);
+        w.hosts[0].node.set_tunables(w.now, &[("discovery", 0)]).unwrap();
+        w.secs(1);
+        let added = "10.77.2.3@tcp";
+        w.add_ni(1, added, NetTunables::SOCK);
+        w.secs(1);
+        let owner = |w: &World, host: usize, n: &str| {
+            w.hosts[host].node.peer_view_of(nid(n)).map(|v| v.primary.to_string())
+        };
+        assert_eq!(owner(&w, 0, added), None, "{profile:?}");
+        w.hosts[0].node.set_tunables(w.now, &[("discovery", 1)]).unwrap();
+        w.secs(1);
+        let (other, us) = (owner(&w, 0, added), owner(&w, 1, A[1]));
+        let all = (other.as_deref() == Some(B[0]), us.as_deref() == Some(A[0]));
+        assert_eq!(all, (caught_up, caught_up), "{profile:?}");
+    }
+}
+
 #[test]
 fn x26b_discovery_switched_off_at_run_time_makes_the_peer_plain() {
     let mut w = World::new();

@@ -164,3 +164,20 @@ fn shutting_down_ends_what_rests() {
     assert_eq!(w.events(0, 7), [(EventKind::Send, false, true)]);
     assert!(w.hosts[0].node.resting.is_empty());
 }
+
+#[test]
+fn the_last_attempt_is_not_wasted_on_a_rail_whose_far_end_is_known_to_be_down() {
+    let mut w = pair(Profile::Default);
+    // Nobody listens on the second rail, and the first has the better health in spite of its failures.
+    let (now, h) = (w.now, &mut w.hosts[0]);
+    let (&second, _) = h.nids.iter().find(|(_, n)| **n == super::world::nid(A[1])).unwrap();
+    h.node.peer_down(now, second, super::world::nid(B[1]), now);
+    h.node.set_peer_ni_health(now, Some(super::world::nid(B[1])), 500);
+    dark(&mut w);
+    w.put(0, B[0], 7, true);
+    w.run(MS * 100);
+    assert_eq!(w.pairs(0).iter().map(|p| p.1.as_str()).collect::<Vec<_>>(), [B[0], B[0]]);
+    light(&mut w);
+    w.secs(6);
+    assert_eq!(w.events(0, 7), [(EventKind::Send, true, false), (EventKind::Ack, true, true)]);
+}

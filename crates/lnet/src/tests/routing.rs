@@ -835,3 +835,21 @@ fn the_tables_defaults_keep_the_figures_of_the_documents() {
         [(0, 2048, 2048, 2048), (1, 16_384, 16_384, 16_384), (256, 1024, 1024, 1024)]
     );
 }
+
+#[test]
+fn a_router_whose_link_is_back_tries_its_neighbours_again() {
+    let mut w = ready(Profile::Default, &[G1]);
+    let far = *w.hosts[2].nids.iter().find(|(_, n)| **n == nid(G1[1])).unwrap().0;
+    let is_up = |w: &World| {
+        let view = w.hosts[2].node.peer_view_of(nid(B)).unwrap();
+        view.nis.iter().find(|n| n.nid == nid(B)).unwrap().up
+    };
+    assert!(is_up(&w));
+    w.link(2, G1[1], crate::Link::Down);
+    let now = w.now;
+    w.hosts[2].node.peer_down(now, far, nid(B), now);
+    w.drain();
+    assert!(!is_up(&w));
+    w.link(2, G1[1], crate::Link::Up);
+    assert!(is_up(&w));
+}

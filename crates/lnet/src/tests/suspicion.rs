@@ -140,6 +140,22 @@ fn shaky_is_better_than_silent_and_worse_than_nothing() {
 }
 
 #[test]
+fn of_two_bad_rails_one_that_was_silent_is_left_even_by_what_is_bound_to_it() {
+    let mut w = pair();
+    for (a, b) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+        w.doubt(0, A[a], B[b], if a == 0 { Doubt::Shaky } else { Doubt::Unproven });
+    }
+    let got = puts(&mut w, 4);
+    assert!(got.iter().all(|p| p.0 == A[0]), "{got:?}");
+    // Nothing is given up: where the other one is no better, it carries.
+    for b in B {
+        w.doubt(0, A[0], b, Doubt::Silent);
+    }
+    let got = puts(&mut w, 4);
+    assert!(got.iter().all(|p| p.0 == A[1]), "{got:?}");
+}
+
+#[test]
 fn silence_goes_before_health_and_rules_and_shakiness_behind_both() {
     let health = |w: &mut World, n: &str, h| w.hosts[0].node.set_ni_health(w.now, Some(nid(n)), h);
     for (doubt, goes) in [(Doubt::Silent, A[1]), (Doubt::Shaky, A[0])] {
@@ -385,7 +401,8 @@ fn weather(seed: u64) {
         match rng.below(8) {
             0..=2 => {
                 let (a, b) = (rng.below(2) as usize, rng.below(2) as usize);
-                let doubt = [Doubt::None, Doubt::Shaky, Doubt::Silent][rng.below(3) as usize];
+                let doubt = [Doubt::None, Doubt::Shaky, Doubt::Unproven, Doubt::Silent]
+                    [rng.below(4) as usize];
                 doubts.insert((a, b), doubt);
                 w.doubt(0, A[a], B[b], doubt);
             }

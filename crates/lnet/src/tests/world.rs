@@ -387,6 +387,24 @@ impl World {
         }
     }
 
+    /// A message that no node has sent comes in at `host`: `from` is the peer by word of its driver.
+    /// Returns whether it was neither dropped nor ended its connection.
+    pub(crate) fn inject(&mut self, host: usize, from: Nid, hdr: &Hdr, bytes: &[u8]) -> bool {
+        let dst = hdr.dst;
+        let ni = *self.hosts[host].nids.iter().find(|(_, n)| **n == dst).unwrap().0;
+        let id = self.connection(host, from, dst);
+        let rx = Rx { ni, from, from_pid: Pid::LUSTRE, id };
+        let verdict = self.hosts[host].node.rx_header(self.now, rx, hdr);
+        let taken = matches!(verdict, Verdict::Deliver { .. });
+        if taken {
+            self.place(host, verdict, bytes);
+        } else if matches!(verdict, Verdict::Defer) {
+            self.hosts[host].node.rx_gone(self.now, ni, id);
+        }
+        self.drain();
+        taken
+    }
+
     /// The name of a message that has come in: as with the driver of sockets, that of the
     /// connection, which has one message in hand at a time and then the next under the same name.
     /// There are as many connections as it takes for none to wait behind another.

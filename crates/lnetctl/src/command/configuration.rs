@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 
 use lnet_admin::{AdminError, ClientError, Discover, Ping, Reply, Request, RoutingState};
-use lnet_config::yaml::YAML_BYTES_MAX;
+use lnet_config::yaml::{Pos, YAML_BYTES_MAX};
 use lnet_config::{Block, Config, ConfigError, Step, Style};
 use lnet_types::Errno;
 
@@ -75,7 +75,7 @@ fn nets(session: &mut Session<'_>, backup: bool) -> i32 {
         Ok(Reply::Nets(nets)) => {
             let tree = match backup {
                 true => show::net::backup(&nets),
-                false => Some(show::net::tree(&nets, NET_LEVEL)),
+                false => Some(show::net::export(&nets, NET_LEVEL)),
             };
             if let Some(tree) = tree {
                 session.print(&tree, Style::Library);
@@ -195,7 +195,10 @@ pub(crate) fn import(session: &mut Session<'_>, _: &Command, args: &Args) -> i32
                 session.error(place, INVALID, &text, Some(&pos.to_string()));
                 return INVALID;
             }
-            let steps = if mode == Mode::Add { config.add_steps() } else { config.del_steps() };
+            let steps = match mode {
+                Mode::Del => config.del_steps_placed(),
+                _ => config.add_steps_placed(),
+            };
             apply(session, place, steps)
         }
         Mode::Show => show_blocks(session, &config),
@@ -208,11 +211,13 @@ pub(crate) fn import(session: &mut Session<'_>, _: &Command, args: &Args) -> i32
 /// counts.
 fn older(session: &mut Session<'_>, config: Config, mode: Mode) -> i32 {
     let (operation, steps) = match mode {
-        Mode::Del => ("del", config.del_steps()),
-        _ => ("add", config.add_steps()),
+        Mode::Del => ("del", config.del_steps_placed()),
+        _ => ("add", config.add_steps_placed()),
     };
     let mut code = 0;
-    for step in steps {
+    for (pos, step) in steps {
+        let number = config.seq_nos.iter().find(|(place, _)| *place == pos);
+        session.seq_no = number.map(|(_, number)| *number);
         let (object, what) = older_words(&step);
         let is_route = matches!(step, Step::RouteAdd(_));
         match session.order(&Request::from(step)) {
@@ -224,11 +229,13 @@ fn older(session: &mut Session<'_>, config: Config, mode: Mode) -> i32 {
                 code = session.failed(place, &e, text, None);
                 if !matches!(e, ClientError::Refused(_)) {
                     // Nobody is there to do the rest.
+                    session.seq_no = None;
                     return code;
                 }
             }
         }
     }
+    session.seq_no = None;
     if mode == Mode::Add {
         let failed = run_blocks(session, config);
         code = if failed == 0 { code } else { failed };
@@ -241,6 +248,7 @@ const fn older_words(step: &Step) -> (&'static str, &'static str) {
     match step {
         Step::NetAdd(_) => ("net", "cannot add network"),
         Step::NetDel(_) => ("net", "cannot del network"),
+        Step::AcceptFrom { .. } => ("net", "cannot set who may connect"),
         Step::NetRulesAdd(_) => ("ip2nets", "cannot add network"),
         Step::NetRulesDel(_) => ("ip2nets", "cannot del network"),
         Step::PeerAdd(_) => ("peer_ni", "add peer ni operation failed"),
@@ -255,8 +263,8 @@ const fn older_words(step: &Step) -> (&'static str, &'static str) {
 }
 
 /// Takes one step after the other, and stops at the first that fails (I-18).
-fn apply(session: &mut Session<'_>, place: Place, steps: Vec<Step>) -> i32 {
-    for step in steps {
+fn apply(session: &mut Session<'_>, place: Place, steps: Vec<(Pos, Step)>) -> i32 {
+    for (pos, step) in steps {
         // An NI that cannot be added is reported twice: what the node says, and which net it was.
         let net = match &step {
             Step::NetAdd(add) => Some(add.net),
@@ -284,6 +292,9 @@ fn apply(session: &mut Session<'_>, place: Place, steps: Vec<Step>) -> i32 {
         if let (Some(net), true) = (net, is_refusal) {
             let text = format!("Failed to configure NI on net '{net}' rc = {INVALID}");
             session.error(place, INVALID, &text, None);
+        }
+        if session.explain {
+            session.err_line(format_args!("# the block at {pos}"));
         }
         return code;
     }

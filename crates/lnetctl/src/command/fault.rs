@@ -45,7 +45,7 @@ const fn noun(kind: FaultKind) -> &'static str {
 
 pub(crate) fn add(session: &mut Session<'_>, command: &Command, args: &Args) -> i32 {
     let kind = kind_of(command);
-    let rule = match rule(args, kind) {
+    let rule = match rule(args, kind, session.strict) {
         Ok(rule) => rule,
         Err(Bad { text, code }) => {
             session.err_line(text);
@@ -67,8 +67,16 @@ impl Bad {
     }
 }
 
-fn rule(args: &Args, kind: FaultKind) -> Result<FaultRule, Bad> {
+fn rule(args: &Args, kind: FaultKind, strict: bool) -> Result<FaultRule, Bad> {
     let noun = noun(kind);
+    let foreign = match kind {
+        FaultKind::Drop => &["latency"][..],
+        FaultKind::Delay => &["health_error", "random", "drop_all"],
+    };
+    // The original takes and forgets them (C-fault-1).
+    if let (Some(long), false) = (foreign.iter().find(|long| args.has(long)), strict) {
+        return Err(Bad::misuse(format!("--{long} means nothing for {noun} rules")));
+    }
     let (src, dst) = (nid(args, "source")?, nid(args, "dest")?);
     let local = match args.value("local_nid") {
         Some(text) => Some(single_nid(text).ok_or_else(|| bad_nid(text))?),
@@ -85,12 +93,12 @@ fn rule(args: &Args, kind: FaultKind) -> Result<FaultRule, Bad> {
         let portal = portal.filter(|p| *p < PORTALS);
         portals |= 1 << portal.ok_or_else(|| Bad::misuse(format!("invalid portal: {word}")))?;
     }
-    for word in args.values("health_error") {
+    for word in args.values("health_error").filter(|_| kind == FaultKind::Drop) {
         errors |= health_error(word)
             .ok_or_else(|| Bad::misuse(format!("unknown health error {word}")))?;
     }
     let (rate, interval_s) = (count(args, "rate")?, count(args, "interval")?);
-    let random = args.has("random");
+    let random = args.has("random") && kind == FaultKind::Drop;
     if random && interval_s == 0 {
         return Err(Bad::misuse("please provide an interval to randomize"));
     }

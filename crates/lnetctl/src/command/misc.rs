@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command as Process, Stdio};
 
 use lnet_admin::{ClientError, Reply, Request};
-use lnet_config::{Style, Tree, parse_nid_list};
+use lnet_config::{Style, Tree};
 use lnet_types::{Errno, Nid};
 
+use super::nid_list;
 use crate::Session;
 use crate::args::Args;
 use crate::report::{INVALID, Place};
@@ -21,7 +22,7 @@ pub(crate) fn cpt_of_nid(session: &mut Session<'_>, command: &Command, args: &Ar
     }
     let mut nids: Vec<Nid> = Vec::new();
     for operand in &args.operands {
-        match parse_nid_list(operand) {
+        match nid_list(operand) {
             Ok(more) => nids.extend(more),
             Err(e) => {
                 let reason = format!("'{operand}'");

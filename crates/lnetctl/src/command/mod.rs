@@ -5,6 +5,7 @@ pub(crate) mod debug;
 pub(crate) mod explain;
 pub(crate) mod fault;
 pub(crate) mod global;
+mod hosts;
 pub(crate) mod legacy;
 pub(crate) mod lnet;
 pub(crate) mod misc;
@@ -19,7 +20,8 @@ pub(crate) mod udsp;
 
 use core::ops::RangeInclusive;
 
-use lnet_config::{parse_nid_list, parse_number};
+pub(crate) use hosts::nid_list;
+use lnet_config::parse_number;
 use lnet_types::Nid;
 
 use crate::Session;
@@ -68,7 +70,7 @@ fn number_in(
 
 /// A text that names exactly one NID.
 pub(crate) fn single_nid(text: &str) -> Option<Nid> {
-    match parse_nid_list(text).ok()?.as_slice() {
+    match nid_list(text).ok()?.as_slice() {
         [nid] => Some(*nid),
         _ => None,
     }

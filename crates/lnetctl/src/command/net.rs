@@ -234,7 +234,7 @@ fn accept_from(session: &mut Session<'_>, args: &Args, list: &str) -> Result<Req
     let Ok(net) = net.parse() else {
         return Err(session.bad_value(SET, &format!("Invalid network type: {net}")));
     };
-    let list = (list != "any").then(|| list.to_owned());
+    let list = (list != "default").then(|| list.to_owned());
     Ok(Request::AcceptFromSet { net, list })
 }
 

@@ -3,10 +3,10 @@
 //! Where the original fails with exit code 234 and not one word, the document is printed.
 
 use lnet_admin::{NiTarget, PeerSnapshot, Request};
-use lnet_config::{PeerAdd, PeerDel, Style, Tree, parse_nid_list};
+use lnet_config::{PeerAdd, PeerDel, Style, Tree};
 use lnet_types::Nid;
 
-use super::{HEALTH, number_in, single_nid};
+use super::{HEALTH, nid_list, number_in, single_nid};
 use crate::Session;
 use crate::args::Args;
 use crate::report::{INVALID, Place};
@@ -49,7 +49,7 @@ pub(crate) fn del(session: &mut Session<'_>, command: &Command, args: &Args) -> 
 
 /// The primary NID and the others.
 fn members(session: &mut Session<'_>, place: Place, args: &Args) -> Result<(Nid, Vec<Nid>), i32> {
-    let nids = match args.value("nid").map(|text| (text, parse_nid_list(text))) {
+    let nids = match args.value("nid").map(|text| (text, nid_list(text))) {
         None => Vec::new(),
         Some((_, Ok(nids))) => nids,
         Some((text, Err(e))) => {

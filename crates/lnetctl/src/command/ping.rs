@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use lnet_admin::{ClientError, Contact, Contacted, Discover, Ping, REPLY_TIMEOUT, Reply, Request};
-use lnet_config::{NID_LIST_MAX, Style, Tree, parse_nid_list};
+use lnet_config::{NID_LIST_MAX, Style, Tree};
 use lnet_types::{Errno, Nid, Pid, ProcessId};
 
-use super::{number, single_nid};
+use super::{nid_list, number, single_nid};
 use crate::Session;
 use crate::args::Args;
 use crate::report::{INVALID, Place};
@@ -77,7 +77,7 @@ fn limit(each: Duration, nids: usize) -> Duration {
 fn targets(session: &mut Session<'_>, place: Place, operands: &[String]) -> Result<Vec<Nid>, i32> {
     let mut nids = Vec::new();
     for operand in operands {
-        let more = parse_nid_list(operand).and_then(|more| {
+        let more = nid_list(operand).and_then(|more| {
             if nids.len() + more.len() > NID_LIST_MAX {
                 return Err(lnet_config::NidListError::TooMany);
             }

@@ -1,10 +1,10 @@
 //! `route add`, `route del`, `route show` (C-route).
 
 use lnet_admin::{AdminError, Request, RouteSnapshot};
-use lnet_config::{RouteAdd, RouteDel, Style, parse_nid_list, parse_number};
+use lnet_config::{RouteAdd, RouteDel, Style, parse_number};
 use lnet_types::{Errno, Net, Nid};
 
-use super::number;
+use super::{nid_list, number};
 use crate::Session;
 use crate::args::Args;
 use crate::report::{INVALID, Place};
@@ -102,7 +102,7 @@ fn ends(session: &mut Session<'_>, place: Place, args: &Args) -> Result<(Net, Ve
 }
 
 fn gateway_list(session: &mut Session<'_>, place: Place, text: &str) -> Result<Vec<Nid>, i32> {
-    parse_nid_list(text).map_err(|e| {
+    nid_list(text).map_err(|e| {
         let reason = format!("gateway '{text}'");
         session.error(place, e.errno().negative(), &e.to_string(), Some(&reason));
         INVALID

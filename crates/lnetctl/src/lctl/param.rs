@@ -1,6 +1,7 @@
 //! `get_param`, `set_param`, `list_param` (T-3): parameters by name or glob pattern.
 
 use lnet_admin::{ClientError, ParamInfo, Reply, Request};
+use lnet_config::yaml::{self, Value};
 use lnet_types::Errno;
 
 use super::{INVALID, failed};
@@ -23,14 +24,19 @@ fn chosen(
     let mut chosen = Vec::new();
     let mut code = 0;
     for pattern in patterns {
-        let fits: Vec<_> = all.iter().filter(|p| matches(pattern, &p.name)).collect();
+        let below = format!("{pattern}/*");
+        let fits = |p: &&ParamInfo| {
+            matches(pattern, &p.name) || args.has("recursive") && matches(&below, &p.name)
+        };
+        let fits: Vec<_> = all.iter().filter(fits).collect();
         if fits.is_empty() {
             let errno = Errno::ENOENT;
             session
                 .err_line(format_args!("error: {}: param_path '{pattern}': {errno}", command.name));
             code = errno.negative();
         }
-        let wanted = fits.into_iter().filter(|p| p.writable || !args.has("writable"));
+        let only_writable = args.has("writable") || args.has("only-tunable");
+        let wanted = fits.into_iter().filter(|p| p.writable || !only_writable);
         chosen.extend(wanted.cloned());
     }
     if code == 0 { Ok(chosen) } else { Err(code) }
@@ -106,7 +112,16 @@ pub(super) fn get(session: &mut Session<'_>, command: &Command, args: &Args) -> 
             }
         };
         let body = text.trim_end_matches('\n');
-        match (args.has("no-name"), body.contains('\n')) {
+        if args.has("yaml") {
+            let lines = if body.contains('\n') {
+                format!("|\n  {}", body.replace('\n', "\n  "))
+            } else {
+                body.to_owned()
+            };
+            session.out_line(format_args!("{}: {lines}", param.name));
+            continue;
+        }
+        match (args.has("no-name"), args.has("header") || body.contains('\n')) {
             (true, _) => session.out_line(body),
             (false, true) => session.out_line(format_args!("{}=\n{body}", param.name)),
             (false, false) => session.out_line(format_args!("{}={body}", param.name)),
@@ -125,11 +140,26 @@ pub(crate) fn read(session: &mut Session<'_>, name: &str) -> Result<String, Clie
 
 /// `set_param NAME=VALUE…`. All are tried; the code is that of the first that failed.
 pub(super) fn set(session: &mut Session<'_>, command: &Command, args: &Args) -> i32 {
-    if args.operands.is_empty() {
+    if args.has("permanent") {
+        session.err_line(
+            "error: set_param: --permanent is for file systems; what is to stay goes into the \
+             configuration file of lnetd",
+        );
+        return INVALID;
+    }
+    if args.operands.is_empty() && !args.has("file") {
         return command.print_help(session, INVALID);
     }
+    let words = match args.value("file").map(of_file) {
+        None => Vec::new(),
+        Some(Ok(words)) => words,
+        Some(Err(why)) => {
+            session.err_line(format_args!("error: set_param: {why}"));
+            return INVALID;
+        }
+    };
     let mut first = 0;
-    for word in &args.operands {
+    for word in words.iter().chain(&args.operands) {
         let code = match word.split_once('=') {
             Some((pattern, value)) => set_all(session, command, args, pattern, value),
             None => {
@@ -142,6 +172,24 @@ pub(super) fn set(session: &mut Session<'_>, command: &Command, args: &Args) -> 
         }
     }
     first
+}
+
+/// What a file sets, as it would stand on the command line.
+fn of_file(path: &str) -> Result<Vec<String>, String> {
+    let text = std::fs::read_to_string(path).map_err(|e| format!("{path}: {e}"))?;
+    let mut words = Vec::new();
+    for document in yaml::parse(&text).map_err(|e| format!("{path}: {e}"))? {
+        let Value::Map(entries) = document.value else {
+            return Err(format!("{path}: {}: expected name: value", document.pos));
+        };
+        for (key, node) in entries {
+            let Value::Text(value) = node.value else {
+                return Err(format!("{path}: {}: '{}': expected a value", node.pos, key.text));
+            };
+            words.push(format!("{}={value}", key.text));
+        }
+    }
+    Ok(words)
 }
 
 fn set_all(

@@ -52,6 +52,13 @@ const DEL: &[Opt] = &[
     value("dest", Some('d'), "NID", "and about this destination"),
 ];
 
+const CLASSIFY: Opt = flag("classify", Some('F'), "mark what may be written with =");
+const WRITABLE: Opt = flag("writable", Some('w'), "only what may be written");
+const TUNABLE: Opt = flag("only-tunable", Some('t'), "the same: tunables, not status");
+const PATH: Opt = flag("path", Some('p'), "names as paths, which they are");
+const RECURSIVE: Opt = flag("recursive", Some('R'), "also what is below a name");
+const MODULE: Opt = flag("module", Some('o'), "module parameters too, which are here anyway");
+
 const NETWORK: &[Opt] = &[flag("large", Some('l'), "prefer IPv6 addresses")];
 const NETWORK_WORDS: (&str, usize) = ("up|down|NET", 1);
 
@@ -249,8 +256,15 @@ pub(crate) static COMMANDS: &[Entry] = &[
         &[
             flag("no-name", Some('n'), "values alone"),
             flag("only-name", Some('N'), "names alone"),
-            flag("classify", Some('F'), "mark what may be written with ="),
-            flag("writable", Some('w'), "only what may be written"),
+            flag("header", Some('H'), "each name on a line of its own"),
+            flag("yaml", Some('y'), "as YAML"),
+            CLASSIFY,
+            PATH,
+            RECURSIVE,
+            TUNABLE,
+            WRITABLE,
+            flag("readable", Some('r'), "only what may be read, which is all"),
+            MODULE,
         ],
         ("PATTERN...", usize::MAX),
         param::get,
@@ -261,19 +275,19 @@ pub(crate) static COMMANDS: &[Entry] = &[
         "set_param",
         &[
             flag("no-name", Some('n'), "say nothing"),
-            flag("writable", Some('w'), "only what may be written"),
+            WRITABLE,
+            value("file", Some('F'), "FILE", "set what this YAML file says, name: value"),
+            flag("permanent", Some('P'), "refused: of file systems; lnetd --config has what stays"),
+            MODULE,
         ],
-        ("NAME=VALUE...", usize::MAX),
+        ("[NAME=VALUE...]", usize::MAX),
         param::set,
         "set parameters"
     ),
     command!(
         "list_param",
         "list_param",
-        &[
-            flag("classify", Some('F'), "mark what may be written with ="),
-            flag("writable", Some('w'), "only what may be written"),
-        ],
+        &[CLASSIFY, PATH, RECURSIVE, TUNABLE, WRITABLE, MODULE,],
         ("[PATTERN...]", usize::MAX),
         param::list,
         "the names of parameters"

@@ -3,6 +3,7 @@
 
 pub(crate) mod completions;
 pub(crate) mod examples;
+pub(crate) mod lines;
 pub(crate) mod man;
 pub(crate) mod suggest;
 

@@ -12,14 +12,26 @@ const CPTS_SHOWN: usize = 128;
 
 /// The document of these nets at a level of verbosity.
 pub(crate) fn tree(nets: &[NetSnapshot], level: i64) -> Tree {
+    document(nets, level, level >= OURS)
+}
+
+/// The same for an export, which also says who may connect.
+pub(crate) fn export(nets: &[NetSnapshot], level: i64) -> Tree {
+    document(nets, level, true)
+}
+
+fn document(nets: &[NetSnapshot], level: i64, with_doors: bool) -> Tree {
     let net = |net: &NetSnapshot| {
         let nis = net.nis.iter().map(|n| ni(n, level)).collect();
         let mut rows: Rows = vec![("net type", Tree::plain(net.net))];
         if let (Some(sum), OURS..) = (&net.sum, level) {
             rows.push(("sum", sums(sum)));
         }
+        if with_doors {
+            rows.extend(doors(net));
+        }
         if level >= OURS {
-            doors(&mut rows, net);
+            rows.extend(refused(net));
         }
         rows.push(("local NI(s)", Tree::List(nis)));
         Tree::map(rows)
@@ -27,15 +39,14 @@ pub(crate) fn tree(nets: &[NetSnapshot], level: i64) -> Tree {
     Tree::map([("net", Tree::List(nets.iter().map(net).collect()))])
 }
 
-/// Who may connect, and who was turned away.
-fn doors(rows: &mut Rows, net: &NetSnapshot) {
-    if !net.accept_from.is_empty() {
-        let patterns = net.accept_from.iter().map(Tree::plain).collect();
-        rows.push(("accept from", Tree::List(patterns)));
-    }
-    if net.refused.is_empty() {
-        return;
-    }
+/// Who may connect, if anything is said of it.
+fn doors(net: &NetSnapshot) -> Option<(&'static str, Tree)> {
+    let patterns: Vec<Tree> = net.accept_from.iter().map(Tree::plain).collect();
+    (!patterns.is_empty()).then_some(("accept from", Tree::List(patterns)))
+}
+
+/// Who was turned away.
+fn refused(net: &NetSnapshot) -> Option<(&'static str, Tree)> {
     let line = |r: &RefusedSnapshot| {
         let mut line: Rows = vec![("address", Tree::plain(r.addr))];
         line.extend(r.nid.map(|nid| ("nid", Tree::plain(nid))));
@@ -44,7 +55,8 @@ fn doors(rows: &mut Rows, net: &NetSnapshot) {
         line.push(("seconds ago", Tree::plain(r.ago_s)));
         Tree::map(line)
     };
-    rows.push(("refused", Tree::List(net.refused.iter().map(line).collect())));
+    let lines: Vec<Tree> = net.refused.iter().map(line).collect();
+    (!lines.is_empty()).then_some(("refused", Tree::List(lines)))
 }
 
 fn ni(ni: &NiSnapshot, level: i64) -> Tree {
@@ -162,7 +174,8 @@ fn block(net: &NetSnapshot) -> NetBlock {
             cpts: Some(first(&detail.cpts).to_vec()),
         }
     };
-    NetBlock { net: net.net, nis: net.nis.iter().map(ni).collect() }
+    let accept_from = (!net.accept_from.is_empty()).then(|| net.accept_from.clone());
+    NetBlock { net: net.net, nis: net.nis.iter().map(ni).collect(), accept_from }
 }
 
 #[cfg(test)]

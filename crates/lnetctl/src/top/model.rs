@@ -320,6 +320,7 @@ impl Model {
                         (PeerNiState::Down, _) => "down",
                         // Before anything has failed: avoided all the same.
                         _ if doubted(now, ni.nid, "silent") => "silent",
+                        _ if doubted(now, ni.nid, "unproven") => "unproven",
                         _ if doubted(now, ni.nid, "shaky") => "shaky",
                         (PeerNiState::Up, 1000..) => "up",
                         (PeerNiState::NotWatched, 1000..) => "healthy",

@@ -321,6 +321,21 @@ fn parameters_are_read_and_set_by_name_and_pattern() {
     assert_eq!(out("list_param -w peers"), "");
     assert_eq!(out("set_param lnet_retry_count=3"), "lnet_retry_count=3\n");
     assert_eq!(out("set_param -n lnet_retry_count=3"), "");
+    assert_eq!(out("get_param -H lnet_retry_count"), "lnet_retry_count=\n2\n");
+    assert_eq!(
+        out("get_param -y lnet_retry_count peers"),
+        "lnet_retry_count: 2\npeers: |\n  nid refs\n  a 1\n"
+    );
+    assert_eq!(out("list_param -t -p -o *"), "lnet_retry_count\nlnet_transaction_timeout\n");
+    let file = std::env::temp_dir().join(format!("ulnet-set-param-{}", std::process::id()));
+    std::fs::write(&file, "# two\nlnet_retry_count: 4\nlnet_transaction_timeout: 9\n").unwrap();
+    assert_eq!(
+        out(&format!("set_param -F {}", file.display())),
+        "lnet_retry_count=4\nlnet_transaction_timeout=9\n"
+    );
+    std::fs::remove_file(&file).unwrap();
+    let (_, err, code, _) = lctl("set_param -P lnet_retry_count=4", None, answer);
+    assert!(code == 22 && err.contains("--permanent"), "{err}");
     let (_, err, code, _) = lctl("get_param nothing", None, answer);
     let text = "error: get_param: param_path 'nothing': No such file or directory\n";
     assert_eq!((err.as_str(), code), (text, 2));

@@ -167,9 +167,15 @@ fn of_node(node: &NodePicture) -> Vec<Family> {
         drops.add(&[("reason", reason.name())], *count as f64);
     }
     all.push(drops);
+    let mut disbelieved =
+        Family::counter("peer_data_refused", "What peers said of themselves and was not taken.");
+    for (reason, count) in &node.disbelieved {
+        disbelieved.add(&[("reason", reason.name())], *count as f64);
+    }
+    all.push(disbelieved);
     let mut suspected =
         Family::gauge("suspected_rails", "Rails that are avoided, by how grave it is.");
-    for doubt in [Doubt::Shaky, Doubt::Silent].map(Doubt::name) {
+    for doubt in [Doubt::Shaky, Doubt::Unproven, Doubt::Silent].map(Doubt::name) {
         let count = node.rails.iter().filter(|rail| rail.doubt == doubt).count();
         suspected.add(&[("doubt", doubt)], count as f64);
     }

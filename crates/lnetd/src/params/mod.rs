@@ -148,6 +148,9 @@ pub(crate) fn set(control: &Control, name: &str, text: &str) -> Result<(), Admin
                 AdminError::errno(Errno::EINVAL)
                     .because(format_args!("{name} '{word}': expected {}", rotor::words()))
             })?;
+            tracing::info!(
+                "portal_rotor {word} is kept and without effect: there is one partition"
+            );
             control.set_rotor(at);
             return Ok(());
         }

@@ -26,7 +26,9 @@ pub(super) fn words() -> String {
 /// What the file says.
 pub(super) fn show(at: u8) -> String {
     let (name, means) = WAYS.get(usize::from(at)).copied().unwrap_or_default();
-    format!("{{\n\tportals: all\n\trotor: {name}\n\tdescription: {means}\n}}\n")
+    format!(
+        "{{\n\tportals: all\n\trotor: {name}\n\tdescription: {means} (one partition: without effect)\n}}\n"
+    )
 }
 
 #[cfg(test)]

@@ -28,6 +28,14 @@ struct Shown {
     min: bool,
     max: bool,
     mbs: bool,
+    /// What is counted: everything in LNet, or what the tests ask and move.
+    of: Counted,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Counted {
+    Lnet,
+    Rpc,
 }
 
 impl Shown {
@@ -45,6 +53,7 @@ impl Shown {
             min: args.has("min") || !sums,
             max: args.has("max") || !sums,
             mbs: args.has("mbs"),
+            of: if args.has("rpc") { Counted::Rpc } else { Counted::Lnet },
         }
     }
 
@@ -74,18 +83,37 @@ struct Rates {
 }
 
 impl Rates {
-    fn between(before: &BTreeMap<Nid, Counters>, after: &BTreeMap<Nid, Counters>) -> Option<Self> {
+    fn between(
+        of: Counted,
+        before: &BTreeMap<Nid, Counters>,
+        after: &BTreeMap<Nid, Counters>,
+    ) -> Option<Self> {
         let mut rates = Self::default();
         for (nid, now) in after {
             let then = before.get(nid)?;
             let ms = now.running_ms.checked_sub(then.running_ms).filter(|ms| *ms > 0)?;
             let per_second = |n: u64| n as f64 * 1000.0 / f64::from(ms);
             let count = |now: u32, then: u32| per_second(u64::from(now.wrapping_sub(then)));
-            rates.received.push(count(now.recv_count, then.recv_count));
-            rates.sent.push(count(now.send_count, then.send_count));
             let bytes = |now: u64, then: u64| per_second(now.wrapping_sub(then));
-            rates.received_bytes.push(bytes(now.recv_length, then.recv_length));
-            rates.sent_bytes.push(bytes(now.send_length, then.send_length));
+            let (received, sent, received_bytes, sent_bytes) = match of {
+                Counted::Lnet => (
+                    count(now.recv_count, then.recv_count),
+                    count(now.send_count, then.send_count),
+                    bytes(now.recv_length, then.recv_length),
+                    bytes(now.send_length, then.send_length),
+                ),
+                // A bulk GET brings data in, a bulk PUT takes it out.
+                Counted::Rpc => (
+                    count(now.rpcs_rcvd, then.rpcs_rcvd),
+                    count(now.rpcs_sent, then.rpcs_sent),
+                    bytes(now.bulk_get, then.bulk_get),
+                    bytes(now.bulk_put, then.bulk_put),
+                ),
+            };
+            rates.received.push(received);
+            rates.sent.push(sent);
+            rates.received_bytes.push(received_bytes);
+            rates.sent_bytes.push(sent_bytes);
         }
         Some(rates)
     }
@@ -135,6 +163,10 @@ pub(crate) fn stat(lst: &mut Lst<'_>, _: &Command, args: &Args) -> i32 {
         Ok(times) => times,
         Err(code) => return code,
     };
+    if args.has("rpc") && args.has("lnet") {
+        lst.complain("--lnet cannot be combined with --rpc");
+        return LOCAL;
+    }
     let shown = Shown::new(args);
     let mut targets: Vec<(Target, Option<BTreeMap<Nid, Counters>>)> = Vec::new();
     for operand in &args.operands {
@@ -160,7 +192,7 @@ pub(crate) fn stat(lst: &mut Lst<'_>, _: &Command, args: &Args) -> i32 {
             }
             let now = counters(&nodes);
             if let Some(before) = before {
-                match Rates::between(before, &now) {
+                match Rates::between(shown.of, before, &now) {
                     Some(rates) => report(lst, &shown, &name, &rates),
                     None => {
                         lst.complain("Group is changed, re-run stat");
@@ -178,8 +210,12 @@ pub(crate) fn stat(lst: &mut Lst<'_>, _: &Command, args: &Args) -> i32 {
 }
 
 fn report(lst: &mut Lst<'_>, shown: &Shown, name: &str, rates: &Rates) {
+    let of = match shown.of {
+        Counted::Lnet => "LNet",
+        Counted::Rpc => "RPC",
+    };
     if shown.rate {
-        lst.say(format_args!("[LNet Rates of {name}]"));
+        lst.say(format_args!("[{of} Rates of {name}]"));
         if shown.read {
             lst.say(shown.line('R', &rates.received, 0, "RPC/s"));
         }
@@ -188,7 +224,7 @@ fn report(lst: &mut Lst<'_>, shown: &Shown, name: &str, rates: &Rates) {
         }
     }
     if shown.bandwidth {
-        lst.say(format_args!("[LNet Bandwidth of {name}]"));
+        lst.say(format_args!("[{of} Bandwidth of {name}]"));
         let (unit, text) = if shown.mbs { (MB, "MB/s  ") } else { (MIB, "MiB/s ") };
         let scaled = |all: &[f64]| all.iter().map(|n| n / unit).collect::<Vec<_>>();
         if shown.read {
@@ -267,11 +303,14 @@ mod tests {
         let at = |running_ms, send_count| {
             BTreeMap::from([(nid, Counters { running_ms, send_count, ..Counters::default() })])
         };
-        assert_eq!(Rates::between(&at(1000, 5), &at(3000, 25)).unwrap().sent, [10.0]);
-        assert!(Rates::between(&BTreeMap::new(), &at(3000, 25)).is_none());
-        assert!(Rates::between(&at(3000, 5), &at(1000, 25)).is_none());
+        assert_eq!(
+            Rates::between(Counted::Lnet, &at(1000, 5), &at(3000, 25)).unwrap().sent,
+            [10.0]
+        );
+        assert!(Rates::between(Counted::Lnet, &BTreeMap::new(), &at(3000, 25)).is_none());
+        assert!(Rates::between(Counted::Lnet, &at(3000, 5), &at(1000, 25)).is_none());
         // Counters go round.
-        let sent = Rates::between(&at(0, u32::MAX), &at(1000, 9)).unwrap().sent;
+        let sent = Rates::between(Counted::Lnet, &at(0, u32::MAX), &at(1000, 9)).unwrap().sent;
         assert_eq!(sent, [10.0]);
     }
 }

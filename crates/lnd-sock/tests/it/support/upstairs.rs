@@ -210,6 +210,11 @@ impl Upstairs {
             .collect()
     }
 
+    /// The message that is being received at `at` of `received`.
+    pub(crate) fn receiving(&self, at: usize) -> Option<MsgId> {
+        self.places.iter().find(|(_, place)| **place == at).map(|(msg, _)| *msg)
+    }
+
     /// Turns a decision into a verdict on the message at `at` of `received`.
     pub(crate) fn verdict(&mut self, at: usize, decision: &Decision) -> Verdict {
         let len = self.received[at].hdr.payload_len;

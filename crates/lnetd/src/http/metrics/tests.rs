@@ -90,6 +90,7 @@ fn picture() -> Picture {
             routing: node.routing_view(),
             stats,
             drops: vec![(lnet::DropReason::NoMatch, 5)],
+            disbelieved: vec![(lnet::Refusal::Claimed, 2)],
             sock: None,
             turned_away: Vec::new(),
             resends: Vec::new(),
@@ -114,6 +115,8 @@ fn every_line_is_as_the_format_has_it_and_every_family_is_told_about() {
     assert_eq!(read.samples["lnet_send_bytes_total"], [(String::new(), 4096.0)]);
     assert_eq!(read.samples["lnet_msgs_alloc"], [(String::new(), 3.0)]);
     assert_eq!(read.samples["lnet_peer_nis_left_out"], [(String::new(), 12.0)]);
+    let claimed = "reason=\"claimed\"".to_owned();
+    assert_eq!(read.samples["lnet_peer_data_refused_total"], [(claimed, 2.0)]);
     let reason = "reason=\"no_match\"".to_owned();
     assert_eq!(read.samples["lnet_message_drops_total"], [(reason, 5.0)]);
     let lo = "net=\"lo\",nid=\"0@lo\",interface=\"\"".to_owned();

@@ -1,5 +1,8 @@
-//! Tests of `tcp.rs`.
+//! Tests of the ends of connections.
 
+use lnet_types::Prng;
+
+use super::receive::REPEATED;
 use super::*;
 
 const A: &str = "10.0.0.1:1023";
@@ -49,14 +52,19 @@ impl Pair {
     /// Everything that is to be done now.
     fn talk(&mut self) {
         let mut out = Vec::new();
+        let there = self.now + Duration::from_micros(100);
         self.a.send(self.now, &mut self.rng, &mut out);
         for segment in core::mem::take(&mut out) {
+            self.a.departed(segment.seq, there);
             self.fly(true, segment);
         }
         if let Some(b) = &mut self.b {
             b.send(self.now, &mut self.rng, &mut out);
         }
         for segment in out {
+            if let Some(b) = &mut self.b {
+                b.departed(segment.seq, there);
+            }
             self.fly(false, segment);
         }
     }
@@ -174,7 +182,7 @@ fn an_attempt_that_nobody_answers_is_asked_again_and_given_up() {
     let begun = p.now;
     p.until(|p| p.a.connected().is_some());
     assert_eq!(p.a.connected(), Some(Err(Errno::ETIMEDOUT)));
-    assert_eq!(p.now.saturating_since(begun), Duration::from_secs(127));
+    assert_eq!(p.now.saturating_since(begun).as_secs(), 127);
 }
 
 #[test]
@@ -255,4 +263,42 @@ fn waiting_for_an_answer_takes_longer_each_time_unless_the_owner_wants_it_even()
             p.talk();
         }
     }
+}
+
+/// Writes three bytes and lets `pause` pass, with what happens in it.
+fn write_and_pause(p: &mut Pair, pause: Duration) {
+    assert!(p.a.write(&mut p.rng, 3, [&b"abc"[..]].into_iter()).is_ok());
+    let end = p.now + pause;
+    p.talk();
+    while p.flying.iter().any(|(at, ..)| *at <= end) || p.a.due <= end {
+        assert!(p.step());
+        p.talk();
+    }
+    p.now = end;
+}
+
+#[test]
+fn what_is_lost_is_sent_again_though_more_is_sent_behind_it() {
+    let mut p = Pair::new(1, Cut::Whole);
+    p.until(|p| p.b.as_ref().is_some_and(|b| b.state == State::Open));
+    p.lost = 1;
+    for _ in 0..6 {
+        write_and_pause(&mut p, Duration::from_millis(50));
+    }
+    assert!(p.a.resent > 0, "300 ms without an answer: {:?}", p.a);
+}
+
+#[test]
+fn one_lost_segment_is_noticed_by_what_arrives_behind_it() {
+    let mut p = Pair::new(1, Cut::Whole);
+    p.until(|p| p.b.as_ref().is_some_and(|b| b.state == State::Open));
+    p.lost = 1;
+    write_and_pause(&mut p, Duration::from_millis(1));
+    p.lost = 0;
+    for sent in 1..=REPEATED {
+        assert_eq!(p.a.resent, 0, "{sent}");
+        write_and_pause(&mut p, Duration::from_millis(1));
+    }
+    assert_eq!(p.a.resent, 1);
+    assert_eq!(p.a.una, p.a.next, "all is acknowledged");
 }

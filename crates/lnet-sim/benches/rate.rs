@@ -1,0 +1,68 @@
+//! A world of a hundred nodes that exchange small messages without pause: what a message costs at
+//! message level, in nodes, fabric and programs together.
+//!
+//! `cargo bench -p lnet-sim --bench rate -- [ROUNDS [MILLISECONDS]]` plays so many virtual
+//! milliseconds (10) ROUNDS times in a row, in a world that goes on, and prints what the fastest
+//! round made. Messages are counted as `ulnet sim bench rate` does: what nodes hand to drivers, so
+//! that a PUT with its ACK is two. Instructions, which do not depend on what else the machine does:
+//! `valgrind --tool=callgrind target/release/deps/rate-… 10`.
+#![allow(clippy::unwrap_used, reason = "a benchmark ends where it fails")]
+#![allow(clippy::disallowed_methods, reason = "a benchmark measures time")]
+
+use std::env;
+use std::sync::Arc;
+use std::time::Instant;
+
+use lnet_sim::{Messages, Sim};
+
+const WORLD: &str = r#"
+name = "rate"
+duration = "1h"
+[[net]]
+name = "tcp"
+latency = "20us"
+[[node]]
+name = "client"
+count = 90
+rails = ["tcp"]
+[[node]]
+name = "server"
+count = 10
+rails = ["tcp"]
+[[workload]]
+kind = "put"
+from = "client"
+to = "server"
+window = 4
+size = 8
+ack = true
+verify = false
+"#;
+
+fn main() {
+    let mut numbers = env::args().skip(1).filter_map(|a| a.parse::<u64>().ok());
+    let rounds = numbers.next().unwrap_or(100);
+    let step = numbers.next().unwrap_or(10) * 1_000_000;
+    let scenario = Arc::new(lnet_scenario::parse("rate", WORLD).unwrap());
+    let mut sim = Sim::new(scenario, None, Messages::new());
+    // Everybody knows everybody.
+    let begin = 2_000_000_000;
+    let mut best = f64::INFINITY;
+    let mut all = 0;
+    sim.run_until(lnet_types::Instant(20_000_000)).unwrap();
+    for round in 1..=rounds {
+        let before = sim.tally().messages;
+        let began = Instant::now();
+        sim.run_until(lnet_types::Instant(20_000_000 + round * step)).unwrap();
+        let took = began.elapsed().as_secs_f64();
+        let messages = sim.tally().messages - before;
+        all += messages;
+        best = best.min(took / messages as f64);
+    }
+    let _ = begin;
+    println!(
+        "{all} messages; the fastest round: {:.0} ns each, {:.0} per second",
+        best * 1e9,
+        1.0 / best
+    );
+}

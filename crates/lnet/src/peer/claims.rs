@@ -1,0 +1,177 @@
+//! Who has a NID that two peers claim. Kernel nodes believe the last one who says so (O-35): a node
+//! that lies, or is configured wrongly, can take another's traffic away with one push. Here a NID that
+//! another peer has goes over only if both sides say the same:
+//!
+//! ```text
+//!   A lists n, and n is B's ──► the data came from n itself, or B's data list A, or A is our
+//!                          │    gateway to n's network ──► it is A's
+//!                          ╰──► n is asked (a ping to just this NID) ─┬─ its answer lists A ──► the
+//!                                                                     │  answer is B's data: merged
+//!                                                                     ╰─ it does not, or none ──► B
+//!                                                                        keeps n; refused, counted
+//! ```
+//!
+//! So a node whose interfaces were met one by one is put together as before, one round trip later, and
+//! an address that moves from one node to another follows. Profile `kernel` does as kernel nodes do.
+
+use lnet_types::{Instant, Nid, PeerId, Pid, ProcessId};
+use lnet_wire::ping::PingInfo;
+
+use crate::internal::Internal;
+use crate::peer::PeerFlags;
+use crate::peer::discovery::primary_of;
+use crate::peer::refusal::Refusal;
+use crate::ping::{PING_BITS, PING_BYTES_MAX, PING_BYTES_MIN};
+use crate::portal::RESERVED_PORTAL;
+use crate::portal::md::{Md, MdBuf, Owner};
+use crate::send::{Operation, Verb};
+use crate::{Event, EventKind, MdOptions, Node, Timeouts};
+
+/// What a node has said of itself, and which of its NIDs said it.
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Said {
+    pub(crate) by: Nid,
+    pub(crate) info: PingInfo,
+}
+
+/// Claims of one peer that are remembered at once, and questions per second that they may cause.
+const CLAIMS_MAX: usize = 64;
+
+impl Node {
+    /// Notes which NIDs of others the data of peer `id` list.
+    pub(crate) fn note_claims(&mut self, id: PeerId, info: &PingInfo) {
+        let others = info.entries.iter().map(|e| e.nid);
+        let others = others.filter(|nid| self.peers.owner(*nid).is_some_and(|o| o != id));
+        let claims = others.take(CLAIMS_MAX).collect();
+        if let Some(peer) = self.peers.peers.get_mut(id) {
+            peer.disc.claims = claims;
+        }
+    }
+
+    /// Whether peer `id` may have `nid`, which its data list, said by its NID `by`. If that is not
+    /// known, the node at `nid` is asked.
+    pub(crate) fn is_conceded(&mut self, now: Instant, id: PeerId, by: Nid, nid: Nid) -> bool {
+        if self.tunables.kernel_clocks() || nid == by {
+            return true;
+        }
+        let Some(owner) = self.peers.owner(nid).filter(|owner| *owner != id) else { return true };
+        let Some(other) = self.peers.peers.get(owner) else { return true };
+        if other.flags.contains(PeerFlags::CONFIGURED) {
+            // Refused for that reason by those who add it.
+            return true;
+        }
+        if other.disc.claims.iter().any(|claim| self.peers.owner(*claim) == Some(id)) {
+            return true;
+        }
+        if self.is_behind(id, nid) {
+            return true;
+        }
+        self.ask(now, id, nid);
+        false
+    }
+
+    /// Whether `nid` is on a network that peer `id` is our gateway to. What lies there is in its hands
+    /// anyway, and could only be asked by way of it: of its own far side nobody else can tell.
+    fn is_behind(&self, id: PeerId, nid: Nid) -> bool {
+        let net = nid.net();
+        let is_near = self.nets.iter().any(|n| n.net == net && !n.nis.is_empty());
+        !is_near && self.router.routes.to(net).iter().any(|route| route.gateway == id)
+    }
+
+    /// Whether a push of `source` may come from `sender`: another of its interfaces, or a router of
+    /// ours.
+    pub(crate) fn speaks_for(&self, sender: Nid, source: Nid) -> bool {
+        let (from, named) = (self.peers.owner(sender), self.peers.owner(source));
+        let is_router = |id| self.peers.peers.get(id).is_some_and(|p| p.gateway.is_router());
+        sender == source
+            || from == named
+            || from.is_some_and(is_router)
+            || self.tunables.kernel_clocks()
+    }
+
+    /// Asks the node at `nid` who it is, on account of what `claimant` says.
+    pub(crate) fn ask(&mut self, now: Instant, claimant: PeerId, nid: Nid) {
+        if !self.may_ask(now, claimant) {
+            return self.not_taken(claimant, Some(nid), Refusal::TooFast);
+        }
+        let Some(peer) = self.peers.peers.get_mut(claimant) else { return };
+        // If it is the same node, so are its data.
+        let bytes = peer.disc.need.clamp(PING_BYTES_MIN, PING_BYTES_MAX);
+        let md = self.portals.mds.insert(Md::new(
+            MdBuf::Collect(bytes),
+            Some(2),
+            MdOptions::TRUNCATE | MdOptions::TRACK_RESPONSE,
+            Owner::Internal(Internal::Ask { claimant, nid }),
+            true,
+        ));
+        let op = Operation {
+            md,
+            src: None,
+            target: ProcessId { nid, pid: Pid::LUSTRE },
+            portal: RESERVED_PORTAL,
+            match_bits: PING_BITS,
+            limits: Timeouts::default(),
+            // To just this NID, whoever may have it.
+            recovery: true,
+            verb: Verb::Get { offset: 0 },
+        };
+        if self.operate(now, op).is_err() {
+            self.portals.mds.remove(md);
+        }
+    }
+
+    /// Whether another question may be asked on account of what `claimant` says.
+    pub(crate) fn may_ask(&mut self, now: Instant, claimant: PeerId) -> bool {
+        let max = CLAIMS_MAX as u32;
+        let peer = self.peers.peers.get_mut(claimant);
+        peer.is_some_and(|peer| peer.disc.asks.take(now, 1, max, max).is_ok())
+    }
+
+    /// An event on the descriptor of such a question.
+    pub(crate) fn ask_event(&mut self, claimant: PeerId, nid: Nid, event: &Event, bytes: &[u8]) {
+        match (event.kind, event.status) {
+            (EventKind::Reply, Ok(())) => self.asked(claimant, nid, bytes),
+            (EventKind::Send | EventKind::Reply, Err(_)) => {
+                self.abandon(event);
+                self.unanswered(claimant, nid);
+            }
+            (EventKind::Unlink, _) => self.unanswered(claimant, nid),
+            (EventKind::Send, Ok(())) | (EventKind::Put | EventKind::Get | EventKind::Ack, _) => {}
+        }
+    }
+
+    fn unanswered(&mut self, claimant: PeerId, nid: Nid) {
+        if self.peers.owner(nid) != Some(claimant) {
+            self.not_taken(claimant, Some(nid), Refusal::Claimed);
+        }
+    }
+
+    fn asked(&mut self, claimant: PeerId, nid: Nid, bytes: &[u8]) {
+        let Some(owner) = self.peers.owner(nid) else { return };
+        let Ok(parsed) = PingInfo::parse(bytes) else {
+            return self.not_taken(owner, Some(nid), Refusal::Malformed);
+        };
+        let agrees = |e: &lnet_wire::ping::PingEntry| self.peers.owner(e.nid) == Some(claimant);
+        if !parsed.info.entries.iter().any(agrees) {
+            return self.not_taken(claimant, Some(nid), Refusal::Claimed);
+        }
+        if parsed.truncated().is_some() {
+            if let Some(peer) = self.peers.peers.get_mut(owner) {
+                peer.flags |= PeerFlags::FORCE_PING;
+            }
+            return self.request_discovery(owner);
+        }
+        // It is the same node: what it says at this NID is what counts for it.
+        let info = self.taken(owner, parsed.info);
+        self.learn_multi_rail(owner, info.features);
+        self.note_ability(owner, info.features);
+        if let Some(peer) = self.peers.peers.get_mut(owner) {
+            if primary_of(&info) == Some(peer.primary) {
+                peer.disc.peer_seq = info.seq;
+            }
+            peer.disc.data = Some(Said { by: nid, info });
+        }
+        self.request_discovery(owner);
+        self.work.push_back(crate::node::Work::Discover(owner));
+    }
+}

@@ -1,0 +1,296 @@
+//! What peers say of themselves and is not taken: contained here, named, counted. Ping data pass
+//! through [`Node::taken`] before anything looks at them, and each peer pays for the work that its
+//! data make from a [`Budget`] of its own, so that one that talks too much slows down only itself.
+//!
+//! Who may have a NID that two peers claim is decided in `claims.rs`.
+
+use core::fmt;
+use core::time::Duration;
+use std::collections::BTreeSet;
+
+use lnet_types::{Errno, Instant, Nid, PeerId};
+use lnet_wire::ping::PingInfo;
+
+use crate::Node;
+use crate::notice::Notice;
+use crate::peer::PeerFlags;
+
+/// Something that a peer has said and was not taken.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// What should be ping data are none: magic, features, counts or sizes are impossible.
+    Malformed,
+    /// It lists a NID of this node as its own.
+    OurNid,
+    /// It lists the wildcard, or loopback as an interface.
+    NoNid,
+    /// It lists more NIDs than `max_interfaces`.
+    TooMany,
+    /// It lists a NID of another peer, and what answers there is not it.
+    Claimed,
+    /// It contradicts what the administrator has configured (DEC-28).
+    Configured,
+    /// A push that is older than what was known; the peer is asked instead.
+    Stale,
+    /// A push in the name of a peer, from somebody who is not it and no router of ours; the peer is
+    /// asked instead.
+    Impostor,
+    /// Its data change faster than they are worked off; the newest are taken when it is their turn.
+    TooFast,
+    /// The table of peers has no room for NIDs that are only heard of.
+    NoRoom,
+}
+
+impl Refusal {
+    /// Its name in statistics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Malformed => "malformed",
+            Self::OurNid => "our_nid",
+            Self::NoNid => "no_nid",
+            Self::TooMany => "too_many",
+            Self::Claimed => "claimed",
+            Self::Configured => "configured",
+            Self::Stale => "stale",
+            Self::Impostor => "impostor",
+            Self::TooFast => "too_fast",
+            Self::NoRoom => "no_room",
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Malformed => "sends ping data that are none",
+            Self::OurNid => "lists a NID of this node as its own",
+            Self::NoNid => "lists a NID that is none of an interface",
+            Self::TooMany => "lists more NIDs than max_interfaces",
+            Self::Claimed => "lists a NID where another node answers",
+            Self::Configured => "contradicts its configuration",
+            Self::Stale => "has pushed what was known to be older",
+            Self::Impostor => "pushes in the name of another peer",
+            Self::TooFast => "changes its interfaces too fast",
+            Self::NoRoom => "lists more NIDs than there is room for (peers_max)",
+        })
+    }
+}
+
+/// Time between two notices about the same peer.
+const NOTICE_GAP: Duration = Duration::from_secs(1);
+
+/// A measure of work that empties at a steady rate: what does not fit has to wait.
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Budget {
+    used: u32,
+    at: Instant,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self { used: 0, at: Instant::ZERO }
+    }
+}
+
+impl Budget {
+    /// Takes `cost` of `burst`, which comes back at `rate` per second.
+    ///
+    /// # Errors
+    /// Not yet: when there will be room. A cost beyond `burst` counts as `burst`.
+    pub(crate) fn take(
+        &mut self,
+        now: Instant,
+        cost: u32,
+        burst: u32,
+        rate: u32,
+    ) -> Result<(), Instant> {
+        let cost = cost.min(burst);
+        let passed = now.saturating_since(self.at).as_millis();
+        let back = u32::try_from(passed * u128::from(rate) / 1000).unwrap_or(u32::MAX);
+        if back > 0 {
+            self.used = self.used.saturating_sub(back);
+            self.at = now;
+        }
+        let over = (self.used + cost).saturating_sub(burst);
+        if over == 0 {
+            self.used += cost;
+            return Ok(());
+        }
+        let wait = Duration::from_millis(u64::from(over) * 1000 / u64::from(rate) + 1);
+        Err(now + wait)
+    }
+
+    /// Whether nothing has been taken of late.
+    pub(crate) const fn is_untouched(&self) -> bool {
+        self.used == 0
+    }
+}
+
+/// What merging ping data costs: an entry of the old or the new list is 1, a list at least this.
+const MERGE_MIN: usize = 16;
+/// So much may be merged of one peer at once …
+const MERGE_BURST: u32 = 16_384;
+/// … and so much per second: two changes of the largest list, hundreds of an ordinary one.
+const MERGE_RATE: u32 = 8192;
+/// Peers whose record was made anew and who have a debt from before, at most.
+const DEBTORS_MAX: usize = 64;
+
+impl Node {
+    /// Counts something that a peer has said and was not taken, and tells of it, for each peer at most
+    /// once a second.
+    pub(crate) fn not_taken(&mut self, id: PeerId, nid: Option<Nid>, why: Refusal) {
+        *self.refusals.entry(why).or_default() += 1;
+        let now = self.now();
+        let Some(peer) = self.peers.peers.get_mut(id) else { return };
+        if peer.told_of.is_none_or(|at| now.saturating_since(at) >= NOTICE_GAP) {
+            peer.told_of = Some(now);
+            let primary = peer.primary;
+            self.notices.push(Notice::Refused { primary, nid, why });
+        }
+    }
+
+    /// What peers have said of themselves and was not taken, by reason.
+    pub fn refusals(&self) -> impl Iterator<Item = (Refusal, u64)> + '_ {
+        self.refusals.iter().map(|(why, n)| (*why, *n))
+    }
+
+    /// Ping data of peer `id` without what cannot be: NIDs that are none or ours, NIDs named twice
+    /// (the first counts), and more than `max_interfaces`.
+    pub(crate) fn taken(&mut self, id: PeerId, mut info: PingInfo) -> PingInfo {
+        let Some(peer) = self.peers.peers.get(id) else { return info };
+        // This node also meets itself as a peer.
+        let ourself = peer.primary.is_loopback() || self.is_own(peer.primary);
+        let own: BTreeSet<Nid> = self.nis.values().map(|ni| ni.nid).collect();
+        let mut seen = BTreeSet::new();
+        let mut bad = None;
+        info.entries.retain(|e| {
+            let why = if e.nid.is_any() || e.nid.is_loopback() {
+                Some(Refusal::NoNid)
+            } else if !ourself && own.contains(&e.nid) {
+                Some(Refusal::OurNid)
+            } else {
+                None
+            };
+            bad = bad.or_else(|| why.map(|why| (e.nid, why)));
+            why.is_none() && seen.insert(e.nid)
+        });
+        let limit = self.tunables.max_interfaces as usize;
+        if info.entries.len() > limit {
+            info.entries.truncate(limit);
+            self.not_taken(id, None, Refusal::TooMany);
+        }
+        if let Some((nid, why)) = bad {
+            self.not_taken(id, Some(nid), why);
+        }
+        info
+    }
+
+    /// Whether the data that wait at peer `id` may be merged now. If not, that is done when their
+    /// time has come; newer ones may take their place until then.
+    pub(crate) fn may_merge(&mut self, now: Instant, id: PeerId) -> bool {
+        let Some(peer) = self.peers.peers.get_mut(id) else { return false };
+        let new = peer.disc.data.as_ref().map_or(0, |said| said.info.entries.len());
+        self.may_spend(now, id, new)
+    }
+
+    /// The same for a record that is to be made anew.
+    pub(crate) fn may_rebuild(&mut self, now: Instant, id: PeerId) -> bool {
+        self.may_spend(now, id, 0)
+    }
+
+    fn may_spend(&mut self, now: Instant, id: PeerId, new: usize) -> bool {
+        let Some(peer) = self.peers.peers.get_mut(id) else { return false };
+        if peer.disc.held_until.is_some_and(|until| now < until) {
+            return false;
+        }
+        let cost = u32::try_from(MERGE_MIN.max(new + peer.ni_count())).unwrap_or(u32::MAX);
+        match peer.disc.merges.take(now, cost, MERGE_BURST, MERGE_RATE) {
+            Ok(()) => {
+                peer.disc.held_until = None;
+                true
+            }
+            Err(until) => {
+                peer.disc.held_until = Some(until);
+                self.held_data.insert((until, id));
+                self.not_taken(id, None, Refusal::TooFast);
+                false
+            }
+        }
+    }
+
+    /// Goes on with peers whose data had to wait.
+    pub(crate) fn merge_held(&mut self, now: Instant) {
+        while let Some(&(until, id)) = self.held_data.first()
+            && until <= now
+        {
+            self.held_data.remove(&(until, id));
+            if let Some(peer) = self.peers.peers.get_mut(id) {
+                peer.disc.held_until = None;
+                self.work.push_back(crate::node::Work::Discover(id));
+            }
+        }
+    }
+
+    /// Remembers what a peer has spent whose record is made anew.
+    pub(crate) fn keep_debt(&mut self, id: PeerId) {
+        let Some(peer) = self.peers.peers.get(id) else { return };
+        if !peer.disc.merges.is_untouched() {
+            self.peers.debts.push_back((peer.primary, peer.disc.merges));
+            if self.peers.debts.len() > DEBTORS_MAX {
+                self.peers.debts.pop_front();
+            }
+        }
+    }
+
+    /// Why a NID that peer `id` lists was not added, counted and told.
+    pub(crate) fn not_added(&mut self, id: PeerId, nid: Nid, errno: Errno) {
+        let primary = self.peers.peers.get(id).map_or(Nid::ANY, |p| p.primary);
+        match errno {
+            Errno::EPERM | Errno::EEXIST => {
+                *self.refusals.entry(Refusal::Configured).or_default() += 1;
+                self.notices.push(Notice::Contradicted { primary, announced: nid, errno });
+            }
+            Errno::ENOSPC => self.not_taken(id, Some(nid), Refusal::NoRoom),
+            _ => tracing::warn!(%nid, %errno, "announced, but not taken"),
+        }
+    }
+
+    /// Whether there is room for one more NID that somebody has only told of. Half of the table is
+    /// for those that are heard themselves, or configured.
+    pub(crate) fn has_room_for_hearsay(&self, id: PeerId) -> bool {
+        let configured = |p: &crate::peer::Peer| p.flags.contains(PeerFlags::CONFIGURED);
+        self.peers.nis.len() < self.tunables.peers_max as usize / 2
+            || self.peers.peers.get(id).is_some_and(configured)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_gives_its_burst_at_once_and_then_its_rate() {
+        let mut budget = Budget::default();
+        let start = Instant::from_secs(100);
+        for _ in 0..4 {
+            assert!(budget.take(start, 10, 40, 20).is_ok());
+        }
+        let later = budget.take(start, 10, 40, 20).unwrap_err();
+        assert!(later > start && later <= start + Duration::from_millis(501));
+        assert!(budget.take(later, 10, 40, 20).is_ok(), "when it said");
+        assert!(budget.take(later, 10, 40, 20).is_err());
+        // Asked in small steps it gives no less than asked once.
+        let mut now = later;
+        let mut given = 0;
+        for _ in 0..10_000 {
+            now += Duration::from_millis(1);
+            given += u32::from(budget.take(now, 10, 40, 20).is_ok());
+        }
+        assert!((19..=25).contains(&given), "10 s at 2 per second: {given}");
+        assert!(budget.take(now, u32::MAX, 40, 20).is_err());
+        assert!(budget.take(now + Duration::from_secs(60), u32::MAX, 40, 20).is_ok());
+    }
+}
