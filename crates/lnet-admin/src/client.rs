@@ -93,8 +93,9 @@ impl ClientError {
     }
 }
 
-/// Somebody who answers requests: a node at the end of a socket, or a stand-in in a test.
-pub trait Ask {
+/// Somebody who answers requests: a node at the end of a socket, or a stand-in in a test. Whoever
+/// shows what it says may leave the waiting to another thread.
+pub trait Ask: Send {
     /// Asks and waits at most `limit`. After an error that is not a refusal the connection is of no
     /// use any more.
     ///

@@ -30,39 +30,37 @@ Programs:
 ulnet PROGRAM --help tells more.
 ";
 
+type Main = fn(Vec<OsString>) -> ExitCode;
+
+/// Programs that messages and links call by another name than the first word does.
+const LINKED: [(&str, &str, Main); 5] = [
+    ("lnetd", "daemon", lnetd::main),
+    ("lnetctl", "ctl", lnetctl::main),
+    ("lst", "selftest", lst::main),
+    ("lctl", "lctl", lnetctl::lctl_main),
+    ("routerstat", "routerstat", lnetctl::routerstat::main),
+];
+
 fn main() -> ExitCode {
     let mut args: Vec<OsString> = std::env::args_os().collect();
     let called = args.first().map(base_name).unwrap_or_default();
-    match called.as_str() {
-        "lnetd" => return lnetd::main(args),
-        "lnetctl" => return lnetctl::main(args),
-        "lst" => return lst::main(args),
-        "lctl" => return lnetctl::lctl_main(args),
-        "routerstat" => return lnetctl::routerstat::main(args),
-        _ => {}
+    if let Some((.., run)) = LINKED.iter().find(|(link, ..)| *link == called) {
+        return run(args);
     }
     if args.len() < 2 {
         print(USAGE);
         return ExitCode::from(2);
     }
     let program = args.remove(1).to_string_lossy().into_owned();
+    let linked = LINKED.iter().find(|(link, word, _)| *link == program || *word == program);
     // What is left begins with the name that messages use.
     if let Some(name) = args.first_mut() {
-        *name = match program.as_str() {
-            "daemon" => "lnetd".into(),
-            "ctl" => "lnetctl".into(),
-            "selftest" => "lst".into(),
-            "lctl" => "lctl".into(),
-            "routerstat" => "routerstat".into(),
-            other => format!("ulnet {other}").into(),
-        };
+        *name = linked.map_or_else(|| format!("ulnet {program}"), |(l, ..)| (*l).into()).into();
+    }
+    if let Some((.., run)) = linked {
+        return run(args);
     }
     match program.as_str() {
-        "daemon" => lnetd::main(args),
-        "ctl" => lnetctl::main(args),
-        "selftest" => lst::main(args),
-        "lctl" => lnetctl::lctl_main(args),
-        "routerstat" => lnetctl::routerstat::main(args),
         "demo" => demo::main(args),
         "perf" => perf::main(args),
         "sim" => sim::main(args),

@@ -7,9 +7,10 @@ mod draw;
 mod model;
 
 use std::io::{self, IsTerminal as _, Write as _};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use lnet_admin::{ClientError, FaultKind, Reply, Request};
+use lnet_admin::{Ask, ClientError, FaultKind, Reply, Request};
 use lnet_config::parse_number;
 use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
@@ -73,33 +74,33 @@ impl From<io::Error> for Trouble {
 }
 
 /// Looks at the node once.
-fn look(session: &mut Session<'_>) -> Result<Sample, ClientError> {
-    let Reply::Status(status) = session.ask(&Request::Status)? else {
+fn look(node: &mut dyn Ask) -> Result<Sample, ClientError> {
+    let Reply::Status(status) = node.ask(&Request::Status)? else {
         return Err(ClientError::Unexpected);
     };
     Ok(Sample {
-        nets: match session.ask(&Request::NetShow { net: None, detail: true })? {
+        nets: match node.ask(&Request::NetShow { net: None, detail: true })? {
             Reply::Nets(nets) => nets,
             _ => return Err(ClientError::Unexpected),
         },
-        peers: session.daemon.peers(None, true)?,
-        stats: match session.ask(&Request::StatsShow)? {
+        peers: node.peers(None, true)?,
+        stats: match node.ask(&Request::StatsShow)? {
             Reply::Stats(stats) => stats,
             _ => return Err(ClientError::Unexpected),
         },
-        routes: routes(session)?,
-        rails: match session.ask(&Request::RailsShow)? {
+        routes: routes(node)?,
+        rails: match node.ask(&Request::RailsShow)? {
             Reply::Rails(rails) => rails,
             _ => return Err(ClientError::Unexpected),
         },
-        resends: match session.ask(&Request::ExplainResends { count: RESENDS })? {
+        resends: match node.ask(&Request::ExplainResends { count: RESENDS })? {
             Reply::Texts(texts) => texts,
             _ => return Err(ClientError::Unexpected),
         },
         faults: {
             let mut faults = Vec::new();
             for kind in [FaultKind::Drop, FaultKind::Delay] {
-                match session.ask(&Request::FaultShow(kind))? {
+                match node.ask(&Request::FaultShow(kind))? {
                     Reply::Faults(some) => faults.extend(some),
                     _ => return Err(ClientError::Unexpected),
                 }
@@ -110,7 +111,7 @@ fn look(session: &mut Session<'_>) -> Result<Sample, ClientError> {
     })
 }
 
-fn routes(session: &mut Session<'_>) -> Result<Vec<Route>, ClientError> {
+fn routes(node: &mut dyn Ask) -> Result<Vec<Route>, ClientError> {
     let route = |r: &lnet_admin::RouteSnapshot| Route {
         net: r.net.to_string(),
         gateway: r.gateway.to_string(),
@@ -118,47 +119,79 @@ fn routes(session: &mut Session<'_>) -> Result<Vec<Route>, ClientError> {
         priority: r.priority,
         up: r.up,
     };
-    Ok(session.daemon.routes()?.iter().map(route).collect())
+    Ok(node.routes()?.iter().map(route).collect())
 }
 
-/// On a terminal, until somebody quits.
+/// On a terminal, until somebody quits. Another thread looks at the node, so that keys are answered
+/// at once though a look takes its time where there are many peers.
 fn run_live(session: &mut Session<'_>, interval: Duration) -> Result<(), Trouble> {
     let mut model = Model::default();
     // What fails at once fails like any command; what fails later is shown and tried again.
-    model.take(look(session).map_err(Trouble::Node)?, 0.0);
-    let mut looked = Instant::now();
+    model.take(look(session.daemon).map_err(Trouble::Node)?, 0.0);
+    let node = &mut *session.daemon;
+    std::thread::scope(|scope| {
+        let (wish, wishes) = mpsc::channel();
+        let (show, seen) = mpsc::channel();
+        scope.spawn(move || {
+            while wishes.recv().is_ok() && show.send((look(node), Instant::now())).is_ok() {}
+        });
+        let mut terminal = ratatui::try_init()?;
+        let outcome = watch(&mut terminal, &mut model, interval, &wish, &seen);
+        ratatui::restore();
+        outcome
+    })
+}
+
+/// Draws what is seen and does what keys say. A look is asked for by `wish`, and comes by `seen`.
+fn watch(
+    terminal: &mut ratatui::DefaultTerminal,
+    model: &mut Model,
+    interval: Duration,
+    wish: &mpsc::Sender<()>,
+    seen: &mpsc::Receiver<(Result<Sample, ClientError>, Instant)>,
+) -> Result<(), Trouble> {
     let theme = Theme { colour: colours(), blocks: speaks_utf8() };
-    let mut terminal = ratatui::try_init()?;
-    let outcome = (|| {
-        loop {
-            terminal.draw(|frame| {
-                let area = frame.area();
-                draw(&mut model, theme, area, frame.buffer_mut());
-            })?;
-            let wait = interval.saturating_sub(looked.elapsed());
-            let mut due = !model.paused && wait.is_zero();
-            if event::poll(if model.paused { INTERVAL_PAUSED } else { wait })? {
-                match press(&event::read()?).map_or(Next::Stay, |key| model.key(key)) {
-                    Next::Stay => {}
-                    Next::Look => due = true,
-                    Next::Quit => return Ok(()),
-                }
-            }
-            if due {
-                let before = core::mem::replace(&mut looked, Instant::now());
-                match look(session) {
-                    Ok(sample) => model.take(sample, looked.duration_since(before).as_secs_f64()),
-                    Err(e) => model.trouble = Some(e.to_string()),
-                }
+    // When the node was looked at last, and when somebody last asked for that.
+    let (mut looked, mut asked) = (Instant::now(), Instant::now());
+    let mut looking = false;
+    loop {
+        terminal.draw(|frame| {
+            let area = frame.area();
+            draw(model, theme, area, frame.buffer_mut());
+        })?;
+        let rest = interval.saturating_sub(asked.elapsed());
+        let mut due = !model.paused && rest.is_zero();
+        let wait = match (looking, model.paused) {
+            (true, _) => LOOK_EVERY,
+            (false, true) => INTERVAL_PAUSED,
+            (false, false) => rest,
+        };
+        if event::poll(wait)? {
+            match press(&event::read()?).map_or(Next::Stay, |key| model.key(key)) {
+                Next::Stay => {}
+                Next::Look => due = true,
+                Next::Quit => return Ok(()),
             }
         }
-    })();
-    ratatui::restore();
-    outcome
+        if let Ok((outcome, at)) = seen.try_recv() {
+            looking = false;
+            match outcome {
+                Ok(sample) => model.take(sample, (at - looked).as_secs_f64()),
+                Err(e) => model.trouble = Some(e.to_string()),
+            }
+            looked = at;
+        }
+        if due && !looking {
+            asked = Instant::now();
+            looking = wish.send(()).is_ok();
+        }
+    }
 }
 
 /// How long to wait for a key when nothing else happens.
 const INTERVAL_PAUSED: Duration = Duration::from_secs(1);
+/// The same while a look is under way.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// The key of an event, if it is one that is pressed.
 fn press(event: &Event) -> Option<Key> {
@@ -186,12 +219,12 @@ fn press(event: &Event) -> Option<Key> {
 /// As text, `count` times.
 fn plain(session: &mut Session<'_>, interval: Duration, count: i64) -> Result<(), Trouble> {
     let mut model = Model::default();
-    model.take(look(session).map_err(Trouble::Node)?, 0.0);
+    model.take(look(session.daemon).map_err(Trouble::Node)?, 0.0);
     let theme = Theme { colour: false, blocks: speaks_utf8() };
     for _ in 0..count {
         let since = Instant::now();
         std::thread::sleep(interval);
-        let sample = look(session).map_err(Trouble::Node)?;
+        let sample = look(session.daemon).map_err(Trouble::Node)?;
         model.take(sample, since.elapsed().as_secs_f64());
         let text = text(&mut model, theme);
         let mut out = io::stdout().lock();

@@ -18,7 +18,7 @@ use super::vector::Vector;
 /// Answers each request with what the function says.
 struct Node<F>(F, Vec<Request>);
 
-impl<F: FnMut(&Request) -> Result<Reply, AdminError>> Ask for Node<F> {
+impl<F: FnMut(&Request) -> Result<Reply, AdminError> + Send> Ask for Node<F> {
     fn ask_within(&mut self, request: &Request, _: Duration) -> Result<Reply, ClientError> {
         self.1.push(request.clone());
         (self.0)(request).map_err(ClientError::from)
@@ -29,7 +29,7 @@ impl<F: FnMut(&Request) -> Result<Reply, AdminError>> Ask for Node<F> {
 fn lctl(
     line: &str,
     net: Option<&str>,
-    answer: impl FnMut(&Request) -> Result<Reply, AdminError>,
+    answer: impl FnMut(&Request) -> Result<Reply, AdminError> + Send,
 ) -> (String, String, i32, Vec<Request>) {
     let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
     let mut node = Node(answer, Vec::new());
@@ -43,7 +43,7 @@ fn lctl(
 }
 
 /// A recording is printed from this answer.
-fn recorded(name: &str, answer: impl Fn() -> Result<Reply, AdminError>) {
+fn recorded(name: &str, answer: impl Fn() -> Result<Reply, AdminError> + Sync) {
     let vector = Vector::read(name);
     let line = vector.command.strip_prefix("lctl ").unwrap();
     let (net, line) = match line.strip_prefix("--net tcp ") {
