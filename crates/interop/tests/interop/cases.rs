@@ -1,7 +1,8 @@
 //! Which captures are played, in whose part, and what the node is told to be and to do; and the one
 //! table of differences that we mean.
 //!
-//! Not played: `routed-*` and `failover`, which take routes; the `o2ib-*` captures, another
+//! Not played: `routed-selftest`, whose turns at the router are a matter of time; `failover`, where an
+//! interface goes down; the `o2ib-*` captures, another
 //! transport; A's part of `acceptor-magic-mismatch`, which sends
 //! a wrong magic on purpose; A's part of `interop-2.17-2.15`, the same as in `discovery-push`.
 
@@ -25,6 +26,8 @@ pub(crate) struct Case {
     pub(crate) nids: &'static [&'static str],
     /// Whether it discovers and pushes.
     pub(crate) discovery: bool,
+    /// Tunables that are not at their defaults.
+    pub(crate) tunables: &'static [(&'static str, i64)],
     /// Connections per peer.
     pub(crate) conns_per_peer: u8,
     /// Whether it puts checksums into version 2 frames.
@@ -48,6 +51,7 @@ const PLAIN: Case = Case {
     part: 'B',
     nids: &[],
     discovery: true,
+    tunables: &[],
     conns_per_peer: 1,
     checksum: false,
     keepalive: None,
@@ -335,6 +339,49 @@ cases! {
             commands: &[(0, 0, Command::Discover("10.77.0.3@tcp"))],
             leave_out: is_selftest,
             ..A_ONE
+        }
+    }
+}
+
+// A router between the two.
+const CHECKS: &[(&str, i64)] = &[("alive_router_check_interval", 5), ("router_ping_timeout", 5)];
+
+cases! {
+    fn a_client_behind_a_kernel_router_asks_it_and_pings_through_it() {
+        Case {
+            capture: "routed-ping",
+            tunables: CHECKS,
+            commands: &[
+                (0, 0, Command::Route("tcp1", "10.77.0.4@tcp")),
+                (0, 10, Command::Ping("10.77.1.3@tcp1")),
+                (0, 11, Command::Discover("10.77.1.3@tcp1")),
+            ],
+            ..A_ONE
+        }
+    }
+    fn a_node_beyond_a_kernel_router_answers_through_it() {
+        Case {
+            capture: "routed-ping",
+            nids: &["10.77.1.3@tcp1"],
+            tunables: CHECKS,
+            commands: &[(3, 0, Command::Route("tcp", "10.77.1.4@tcp1"))],
+            ..B
+        }
+    }
+    fn a_router_between_kernel_nodes_forwards_and_tells_them_that_it_does() {
+        Case {
+            capture: "routed-ping",
+            part: 'C',
+            nids: &["10.77.0.4@tcp", "10.77.1.4@tcp1"],
+            tunables: &[("alive_router_check_interval", 3), ("router_ping_timeout", 3)],
+            // Nobody has asked its interfaces for so long that they are down at first, and it
+            // forwards only some time after it was told to.
+            commands: &[
+                (0, 0, Command::Rest(7)),
+                (0, 0, Command::Routing),
+                (0, 0, Command::Rest(2)),
+            ],
+            ..PLAIN
         }
     }
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 use interop::player::{Player, Setting, Trigger, WAIT};
 use interop::{report, traffic, tshark};
 use lnd_sock::SockConfig;
-use lnet::{Profile, Tunables};
-use lnet_rt::{NodeBuilder, NodeHandle, TcpNi};
+use lnet::{Profile, RouteSpec, Tunables};
+use lnet_rt::{NodeBuilder, NodeHandle, Stack, TcpNi};
 use lnet_selftest::Settings;
 use lnet_types::Nid;
 use lnetd::selftest::Selftest;
@@ -26,6 +26,12 @@ pub(crate) enum Command {
     Ping(&'static str),
     /// `lnetctl discover`.
     Discover(&'static str),
+    /// `lnetctl route add`: network and gateway.
+    Route(&'static str, &'static str),
+    /// `lnetctl set routing 1`.
+    Routing,
+    /// Nothing, for so many seconds.
+    Rest(u64),
     /// A script of `lst` commands.
     Lst(fn(&Selftest)),
 }
@@ -42,9 +48,9 @@ fn start(case: &Case) -> NodeHandle {
     let tunables = Tunables::new(Profile::Kernel);
     let handle = NodeBuilder::new().tunables(tunables).start().expect("a node starts");
     let case = *case;
-    let configure = move |stack: &mut lnet_rt::Stack, now| {
-        let changes = [("discovery", i64::from(case.discovery))];
-        stack.set_tunables(&changes).expect("discovery is 0 or 1");
+    let configure = move |stack: &mut Stack, now| {
+        stack.set_tunables(&[("discovery", i64::from(case.discovery))]).expect("it is 0 or 1");
+        stack.set_tunables(case.tunables).expect("they are a kernel node's");
         let mut config = SockConfig { checksum: case.checksum, ..SockConfig::default() };
         config.keepalive = case.keepalive.unwrap_or(config.keepalive);
         stack.enable_tcp(config).expect("it is the first");
@@ -67,6 +73,17 @@ fn give(handle: &NodeHandle, selftest: Option<&Arc<Selftest>>, command: Command)
     match command {
         Command::Ping(target) => drop(handle.ping(nid(target), PING)),
         Command::Discover(target) => drop(handle.discover_again(nid(target))),
+        Command::Route(net, gateway) => {
+            let net = net.parse().unwrap_or_else(|e| panic!("{net}: {e}"));
+            let spec = RouteSpec { net, gateway: nid(gateway), hops: None, priority: 0 };
+            let add = move |stack: &mut Stack, now| stack.node_mut().add_route(now, spec);
+            handle.call(add).blocking().expect("the node runs").expect("the gateway is near");
+        }
+        Command::Routing => {
+            let on = |stack: &mut Stack, _| stack.enable_routing();
+            handle.call(on).blocking().expect("the node runs").expect("there is memory");
+        }
+        Command::Rest(seconds) => thread::sleep(Duration::from_secs(seconds)),
         Command::Lst(script) => {
             let selftest = Arc::clone(selftest.expect("the case has selftest"));
             thread::spawn(move || script(&selftest));
