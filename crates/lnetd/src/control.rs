@@ -202,6 +202,14 @@ impl Control {
             Request::PeerFail { nid, times } => self.on_node(Errno::ENETDOWN, move |stack, now| {
                 legacy::fail_peer(stack, now, nid, times)
             }),
+            Request::DriverDisconnect { net, nid, forget } => self
+                .on_node(Errno::ENETDOWN, move |stack, now| {
+                    legacy::disconnect(stack, now, net, nid, forget)
+                }),
+            Request::PeerNotify { nid, up, ago_s } => self
+                .on_node(Errno::ENETDOWN, move |stack, now| {
+                    legacy::notify(stack, now, nid, up, ago_s)
+                }),
             Request::LinkSimulate { nid, up } => self
                 .on_node(Errno::ENETDOWN, move |stack, now| {
                     legacy::simulate_link(stack, now, nid, up)
