@@ -293,6 +293,11 @@ impl Control {
         self.state().sock.config()
     }
 
+    /// What module parameters say of interfaces to come.
+    pub(crate) fn sock_parameters(&self) -> lnet_config::SockParameters {
+        self.state().sock.parameters().clone()
+    }
+
     fn handle(&self, down: Errno) -> Result<NodeHandle, AdminError> {
         let state = self.state();
         state.node.as_ref().map(|n| n.handle.clone()).ok_or_else(|| AdminError::errno(down))

@@ -71,6 +71,11 @@ impl SockDefaults {
         }
     }
 
+    /// What module parameters say.
+    pub(crate) const fn parameters(&self) -> &SockParameters {
+        &self.parameters
+    }
+
     /// What the driver starts with.
     pub(crate) fn config(&self) -> lnd_sock::SockConfig {
         let p = &self.parameters;
