@@ -290,6 +290,17 @@ fn apply(session: &mut Session<'_>, place: Place, steps: Vec<(Pos, Step)>) -> i3
             _ => Vec::new(),
         };
         let Err(e) = session.order(&Request::from(step)) else { continue };
+        if let ClientError::Refused(AdminError { no_interface: Some(name), .. }) = &e {
+            // Importers of today look at the interfaces themselves, before they ask (I-9).
+            let text = format!("No interface matching '{name}'");
+            session.error(
+                place,
+                Errno::ENOMSG.negative(),
+                &text,
+                Some(&format!("the block at {pos}")),
+            );
+            return Errno::ENOMSG.negative();
+        }
         let (is_refusal, first) = match net {
             Some(_) => (matches!(e, ClientError::Refused(_)), Place { object: "net", ..place }),
             None => (false, place),
