@@ -67,6 +67,9 @@ impl Request {
             Self::CptOfNid { .. } => ("cpt-of-nid", Read),
             Self::Distance { .. } => ("which_nid", Read),
             Self::DriverShow { .. } => ("list of the driver", Read),
+            Self::DriverDisconnect { forget: false, .. } => ("disconnect", Write),
+            Self::DriverDisconnect { forget: true, .. } => ("del_peer", Write),
+            Self::PeerNotify { .. } => ("set_route", Write),
             Self::ParamList => ("list of parameters", Read),
             Self::ParamGet { .. } => ("get_param", Read),
             Self::ParamSet { .. } => ("set_param", Write),
@@ -107,6 +110,8 @@ mod tests {
             Request::Set { settings: Vec::new() },
             Request::ParamSet { name: "stats".to_owned(), value: "0".to_owned() },
             Request::Recording { part: 0, number: 0 },
+            Request::DriverDisconnect { net: lnet_types::Net::TCP, nid: None, forget: false },
+            Request::PeerNotify { nid, up: false, ago_s: 0 },
         ];
         for request in writes {
             assert_eq!(request.needs(), Access::Write, "{}", request.name());

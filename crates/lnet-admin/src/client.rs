@@ -155,15 +155,30 @@ pub trait Ask: Send {
     fn routes(&mut self) -> Result<Vec<RouteSnapshot>, ClientError> {
         let (mut all, mut from) = (Vec::new(), None);
         loop {
-            let Reply::Routes(page) = self.ask(&Request::RouteShow { from })? else {
-                return Err(ClientError::Unexpected);
-            };
-            all.extend(page.routes);
-            match page.next {
+            let (routes, next) = self.route_page(from)?;
+            all.extend(routes);
+            match next {
                 None => return Ok(all),
-                next if next <= from => return Err(ClientError::Unexpected),
                 next => from = next,
             }
+        }
+    }
+
+    /// One page of routes, the first without `from`, and where the next one begins.
+    ///
+    /// # Errors
+    /// As [`Self::ask_within`].
+    fn route_page(
+        &mut self,
+        from: Option<u64>,
+    ) -> Result<(Vec<RouteSnapshot>, Option<u64>), ClientError> {
+        let Reply::Routes(page) = self.ask(&Request::RouteShow { from })? else {
+            return Err(ClientError::Unexpected);
+        };
+        // As with peers.
+        match page.next {
+            next @ Some(_) if next <= from => Err(ClientError::Unexpected),
+            next => Ok((page.routes, next)),
         }
     }
 }

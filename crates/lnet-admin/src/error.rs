@@ -16,6 +16,9 @@ pub struct AdminError {
     /// The reason in our own words, naming the culprit: what people at a terminal see.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
+    /// The interface that was named and that the node's machine does not have, if that is why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_interface: Option<String>,
 }
 
 impl AdminError {
@@ -26,7 +29,7 @@ impl AdminError {
 
     /// `errno` with the kernel-side text.
     pub fn new(errno: Errno, text: impl Into<String>) -> Self {
-        Self { errno, text: text.into(), detail: None }
+        Self { errno, text: text.into(), detail: None, no_interface: None }
     }
 
     /// Whoever asks has not the right; `detail` says who, and what it takes.

@@ -208,6 +208,31 @@ pub enum Request {
         #[serde(default)]
         from: Option<u64>,
     },
+    /// Closes the connections of the driver of a TCP network. Nobody is meant: ENOENT if one peer was
+    /// named, else nothing happens. `Done`
+    DriverDisconnect {
+        /// The network.
+        #[serde(with = "text::net")]
+        net: Net,
+        /// Only those to this peer; all if absent.
+        #[serde(default, with = "text::nid_option")]
+        nid: Option<Nid>,
+        /// Whether to drop also what the driver keeps of the peers: attempts to connect, and messages
+        /// that wait for one.
+        forget: bool,
+    },
+    /// A NID was seen up or down by somebody who watches the fabric. A NID that nobody has, and a
+    /// report older than the last one, change nothing. `Done`
+    PeerNotify {
+        /// The NID, of a gateway as a rule.
+        #[serde(with = "text::nid")]
+        nid: Nid,
+        /// How it was seen.
+        up: bool,
+        /// How long ago, seconds.
+        #[serde(default)]
+        ago_s: u64,
+    },
     /// The parameter files. [`Reply::Params`](crate::Reply::Params)
     ParamList,
     /// The content of one. No such: ENOENT. `Texts`: one

@@ -7,7 +7,7 @@ use lnd_sock::{
     AcceptFrom, MioStreams, NiStart, SockConfig, SockDriver, Suspicion, conns_per_peer_for,
 };
 use lnet::{NetTunables, NiSpec, TunableError};
-use lnet_types::{Errno, Instant, NetType, NiId, Nid};
+use lnet_types::{Errno, Instant, Net, NetType, NiId, Nid};
 
 use crate::clock;
 use crate::numa;
@@ -89,6 +89,25 @@ impl Stack {
         if let Some(Lnd::Sock(driver)) = slot.map(|slot| &mut slot.driver) {
             driver.set_accept_from(now, accept_from, &mut self.node);
         }
+    }
+
+    /// Closes the TCP connections of a network to one peer or to all, or with `forget` drops all that the
+    /// driver keeps of them. Returns how many peers that were.
+    pub fn disconnect_tcp(
+        &mut self,
+        now: Instant,
+        net: Net,
+        peer: Option<Nid>,
+        forget: bool,
+    ) -> usize {
+        let nis = self.node.net_views().into_iter().filter(|view| view.net == net);
+        let nis: Vec<NiId> = nis.flat_map(|view| view.nis).map(|ni| ni.id).collect();
+        let meant = |ni: NiId, nid: Nid| nis.contains(&ni) && peer.is_none_or(|one| one == nid);
+        let Some(DriverId(id)) = self.tcp else { return 0 };
+        let slot = self.drivers.get_mut(usize::from(id));
+        let Some(Lnd::Sock(driver)) = slot.map(|slot| &mut slot.driver) else { return 0 };
+        self.unfinished = true;
+        driver.disconnect(now, meant, forget, &mut self.node)
     }
 
     /// Adds a TCP interface: to the node, to the driver, and to the list of those that follow a

@@ -117,7 +117,7 @@ fn program(program: &'static Program, args: impl IntoIterator<Item = OsString>) 
     session.json = front.json;
     session.format = front.format;
     session.explain = io::stderr().is_terminal();
-    session.live = true;
+    session.live = Some(Box::new(io::stdout()));
     let ignore_errors = is_ignore_errors(&front.words);
     let code = if front.words.is_empty() || ignore_errors {
         script(&mut session, ignore_errors)

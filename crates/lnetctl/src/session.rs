@@ -2,7 +2,7 @@
 //! with mistakes.
 
 use core::fmt::Write as _;
-use std::io::{self, Write as _};
+use std::io;
 
 use lnet_admin::{Ask, ClientError, Reply, Request};
 use lnet_config::{Style, Tree};
@@ -34,8 +34,8 @@ pub struct Session<'a> {
     pub format: Format,
     /// Whether it is shown as JSON, one line for each command.
     pub json: bool,
-    /// Whether what is printed may leave for standard output before the command has ended.
-    pub(crate) live: bool,
+    /// Where what is printed may leave for before the command has ended; nowhere if absent.
+    pub(crate) live: Option<Box<dyn io::Write>>,
     /// The number of the block that is being imported; classic error documents name it (Y-6).
     pub(crate) seq_no: Option<i64>,
     /// What is to be shown as JSON when the command has ended: its top-level keys.
@@ -57,7 +57,7 @@ impl<'a> Session<'a> {
             explain: false,
             format: Format::Today,
             json: false,
-            live: false,
+            live: None,
             seq_no: None,
             shown: Vec::new(),
             growing: None,
@@ -97,8 +97,7 @@ impl<'a> Session<'a> {
     fn grow(&mut self, tree: &Tree, style: Style) {
         let Tree::Map(entries) = self.format.adapt(tree) else { return };
         let Some((key, Tree::List(items))) = entries.into_iter().next() else { return };
-        if !self.live {
-            // It is written to a file when it is whole.
+        if self.live.is_none() {
             return self.print(tree, style);
         }
         if self.growing.as_ref() != Some(&key) {
@@ -107,8 +106,15 @@ impl<'a> Session<'a> {
                 shown.into_iter().partition(|(there, _)| *there == key);
             let list = last.pop().unwrap_or_else(|| (key.clone(), Tree::List(Vec::new())));
             let text = Tree::Map(others.into_iter().chain([list]).collect()).to_json();
-            self.out.push_str(text.strip_suffix("]}").unwrap_or(&text));
-            self.growing = Some(key);
+            let text = text.strip_suffix("]}").unwrap_or(&text);
+            match self.growing.replace(key) {
+                None => self.out.push_str(text),
+                // The list before it ends here.
+                Some(_) => {
+                    self.out.push_str("], ");
+                    self.out.push_str(text.strip_prefix('{').unwrap_or(text));
+                }
+            }
         }
         for item in items {
             if !self.out.ends_with('[') {
@@ -119,14 +125,13 @@ impl<'a> Session<'a> {
     }
 
     /// Sends what is printed on its way, where that may be, so that a long list is never held whole.
-    /// Tells whether somebody still reads.
-    pub(crate) fn spill(&mut self) -> bool {
-        if !self.live {
-            return true;
-        }
+    ///
+    /// # Errors
+    /// Nobody reads any more, or there is no room.
+    pub(crate) fn spill(&mut self) -> io::Result<()> {
+        let Some(live) = &mut self.live else { return Ok(()) };
         let out = core::mem::take(&mut self.out);
-        let mut stdout = io::stdout().lock();
-        stdout.write_all(out.as_bytes()).and_then(|()| stdout.flush()).is_ok()
+        live.write_all(out.as_bytes()).and_then(|()| live.flush())
     }
 
     pub(crate) fn print(&mut self, tree: &Tree, style: Style) {
@@ -215,7 +220,8 @@ mod tests {
         let shown = |live: bool, after: bool| {
             let mut nobody = Nobody;
             let mut session = Session::new(&mut nobody);
-            (session.json, session.live) = (true, live);
+            session.json = true;
+            session.live = live.then(|| Box::new(io::sink()) as Box<dyn io::Write>);
             session.print(&list("net", &[9]), Style::Library);
             session.print(&list("peer", &[1, 2]), Style::Library);
             session.print_more(&list("peer", &[3]), Style::Library);
@@ -223,6 +229,9 @@ mod tests {
             session.print_more(&list("peer", &[4]), Style::Library);
             if after {
                 session.print(&list("udsp", &[5]), Style::Classic);
+                session.print(&list("fault", &[6]), Style::Classic);
+                session.print_more(&list("fault", &[7]), Style::Classic);
+                session.print(&list("rail", &[8]), Style::Classic);
             }
             session.close_json();
             session.out

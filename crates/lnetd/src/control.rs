@@ -202,6 +202,14 @@ impl Control {
             Request::PeerFail { nid, times } => self.on_node(Errno::ENETDOWN, move |stack, now| {
                 legacy::fail_peer(stack, now, nid, times)
             }),
+            Request::DriverDisconnect { net, nid, forget } => self
+                .on_node(Errno::ENETDOWN, move |stack, now| {
+                    legacy::disconnect(stack, now, net, nid, forget)
+                }),
+            Request::PeerNotify { nid, up, ago_s } => self
+                .on_node(Errno::ENETDOWN, move |stack, now| {
+                    legacy::notify(stack, now, nid, up, ago_s)
+                }),
             Request::LinkSimulate { nid, up } => self
                 .on_node(Errno::ENETDOWN, move |stack, now| {
                     legacy::simulate_link(stack, now, nid, up)
@@ -283,6 +291,11 @@ impl Control {
     /// The TCP driver's settings.
     pub(crate) fn sock_config(&self) -> lnd_sock::SockConfig {
         self.state().sock.config()
+    }
+
+    /// What module parameters say of interfaces to come.
+    pub(crate) fn sock_parameters(&self) -> lnet_config::SockParameters {
+        self.state().sock.parameters().clone()
     }
 
     fn handle(&self, down: Errno) -> Result<NodeHandle, AdminError> {

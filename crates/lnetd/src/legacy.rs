@@ -1,5 +1,5 @@
-//! What `lctl` asks for: distances, what the TCP driver knows, peers and interfaces that fail on
-//! purpose.
+//! What `lctl` asks for: distances, what the TCP driver knows and lets go, reports about gateways, peers
+//! and interfaces that fail on purpose.
 
 use core::net::IpAddr;
 use core::num::NonZeroU32;
@@ -7,7 +7,7 @@ use core::num::NonZeroU32;
 use lnet::{Link, NidMatch};
 use lnet_admin::{AdminError, DRIVER_LINES_PER_PAGE, DriverLine, DriverList, DriverPage, Reply};
 use lnet_rt::{Interfaces, Stack};
-use lnet_types::{Errno, Instant, Nid};
+use lnet_types::{Errno, Instant, Net, Nid};
 
 /// F-40.
 pub(crate) fn fail_peer(
@@ -42,6 +42,37 @@ pub(crate) fn simulate_link(
         };
         AdminError::errno(errno).because(format_args!("{nid}: {why}"))
     })
+}
+
+///
+pub(crate) fn notify(
+    stack: &mut Stack,
+    now: Instant,
+    nid: Nid,
+    up: bool,
+    ago_s: u64,
+) -> Result<Reply, AdminError> {
+    // What was seen before this node began is as old as can be.
+    let when = Instant(now.0.saturating_sub(ago_s.saturating_mul(1_000_000_000)));
+    stack.node_mut().notify(now, nid, up, when).map(|()| Reply::Done).map_err(AdminError::errno)
+}
+
+/// K-7.
+pub(crate) fn disconnect(
+    stack: &mut Stack,
+    now: Instant,
+    net: Net,
+    nid: Option<Nid>,
+    forget: bool,
+) -> Result<Reply, AdminError> {
+    match (stack.disconnect_tcp(now, net, nid, forget), nid) {
+        (0, Some(nid)) => {
+            let what = if forget { "no record of" } else { "no connection to" };
+            Err(AdminError::errno(Errno::ENOENT)
+                .because(format_args!("the driver has {what} {nid} on {net}")))
+        }
+        _ => Ok(Reply::Done),
+    }
 }
 
 /// How far NIDs are (M-51).

@@ -71,6 +71,11 @@ impl SockDefaults {
         }
     }
 
+    /// What module parameters say.
+    pub(crate) const fn parameters(&self) -> &SockParameters {
+        &self.parameters
+    }
+
     /// What the driver starts with.
     pub(crate) fn config(&self) -> lnd_sock::SockConfig {
         let p = &self.parameters;
@@ -323,7 +328,12 @@ pub(crate) fn add(
     };
     let table = Interfaces::load().map_err(|e| refuse(Errno::EIO, format!("interfaces: {e}")))?;
     let mut made = Vec::new();
-    for place in places(&table, add, prefer).map_err(|(errno, why)| refuse(errno, why))? {
+    let placed = places(&table, add, prefer).map_err(|(errno, why)| {
+        let unusable = add.interfaces.iter().find(|i| table.resolve(&i.name).is_none());
+        let no_interface = unusable.filter(|i| table.named(&i.name).is_none());
+        AdminError { no_interface: no_interface.map(|i| i.name.clone()), ..refuse(errno, why) }
+    })?;
+    for place in placed {
         let outcome = add_one(node, sock, add, tunables, &place);
         match outcome {
             Ok(ni) => made.push(ni),

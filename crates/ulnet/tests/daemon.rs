@@ -283,3 +283,25 @@ fn what_a_daemon_did_can_be_done_again_from_its_recording() {
     assert!(silent.ctl("lnet configure").status.success());
     assert!(!silent.ctl(&format!("debug dump {}", file.display())).status.success());
 }
+
+#[test]
+fn an_import_names_the_interface_that_the_machine_does_not_have() {
+    let d = Daemon::start("noif", &[]);
+    assert!(d.ctl("lnet configure").status.success());
+    let file = d.dir.join("net.yaml");
+    let net = |device: &str| {
+        let text = format!("net:\n- net type: tcp\n  interfaces:\n    0: {device}\n");
+        fs::write(&file, text).unwrap();
+        d.ctl(&format!("import {}", file.display()))
+    };
+    let o = net("eth77");
+    let said = String::from_utf8_lossy(&o.stderr).into_owned();
+    assert_eq!(o.status.code(), Some(214), "{said}");
+    assert!(said.contains("No interface matching 'eth77'"), "{said}");
+    assert_eq!(net("lo").status.code(), Some(0));
+    // By hand it is what kernels say.
+    let o = d.ctl("net add --net tcp1 --if eth77");
+    let said = String::from_utf8_lossy(&o.stderr).into_owned();
+    assert_eq!(o.status.code(), Some(234), "{said}");
+    assert!(said.contains("errno: -100") && !said.contains("matching"), "{said}");
+}

@@ -1,7 +1,7 @@
 //! The end of connections, peers and interfaces, and the fate of what they held (K-40 to K-43).
 
 use lnet::NI_STOPPED;
-use lnet_types::{Errno, Fault, Instant, MsgId, NiId};
+use lnet_types::{Errno, Fault, Instant, MsgId, NiId, Nid};
 
 use super::SockDriver;
 use super::conn::{Conn, Phase, Up};
@@ -213,6 +213,42 @@ impl<S: Streams> SockDriver<S> {
             self.turn_away(now, ni, remote, peer, Refusal::NidNotAccepted);
             self.close_conn(now, key, Why::Orderly, true, up);
         }
+    }
+
+    /// Closes the connections to the peers that `meant` picks by interface and NID, or with `forget`
+    /// everything that is kept of them: attempts too, and what waits for one. What was on them ends as on
+    /// any connection that is closed in order, and the next message connects anew. Returns how many peers
+    /// were picked.
+    pub fn disconnect<U: Upper + ?Sized>(
+        &mut self,
+        now: Instant,
+        meant: impl Fn(NiId, Nid) -> bool,
+        forget: bool,
+        up: &mut U,
+    ) -> usize {
+        let picked: Vec<PeerKey> = self
+            .peers
+            .iter()
+            .filter(|(_, peer)| meant(peer.ni, peer.id.nid))
+            .filter(|(_, peer)| forget || !peer.conns.is_empty())
+            .map(|(key, _)| key)
+            .collect();
+        for key in &picked {
+            if forget && let Some(peer) = self.peers.get_mut(*key) {
+                let attempt = peer.dialer.trying();
+                peer.dialer.rest();
+                if let Some(attempt) = attempt {
+                    self.close_conn(now, attempt, Why::Orderly, false, up);
+                }
+            }
+            self.close_peer_conns(now, *key, Why::Orderly, up);
+            if forget {
+                let fault = Why::Orderly.fault(0, false, self.config.legacy_close_status);
+                self.fail_waiting(now, *key, fault, up);
+                self.remove_peer(*key);
+            }
+        }
+        picked.len()
     }
 
     /// Stops serving an interface: what it held ends with `ENETDOWN`.

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use lnd_sock::{AcceptMode, Limits, Refusal, SockConfig, StartError};
-use lnet_types::{Errno, Fault, HealthStatus, MsgId};
+use lnet_types::{Errno, Fault, HealthStatus, MsgId, NiId, Nid};
 
 use crate::support::{Decision, Raw, Stands, World, addr, ni, ni_start, nid};
 
@@ -267,4 +267,43 @@ fn messages_to_what_has_no_address_are_refused() {
     assert_eq!(world.fault(0, 1), Fault::new(HealthStatus::RemoteError, Errno::EHOSTUNREACH));
     world.send_with(0, nid(2), 2, b"x", |t| t.ni = ni(77));
     assert_eq!(world.fault(0, 2), Fault::new(HealthStatus::RemoteDropped, Errno::ENETDOWN));
+}
+
+#[test]
+fn a_peer_that_is_let_go_is_connected_to_again_by_the_next_message() {
+    let mut world = World::pair(1);
+    world.send(0, 1, 0, b"hello");
+    world.settle();
+    let now = world.now;
+    let other = |_: NiId, to: Nid| to == nid(9);
+    assert_eq!(world.call(0, |driver, up| driver.disconnect(now, other, true, up)), 0);
+    assert_eq!(world.hosts[0].driver.connections().len(), 3);
+    let meant = |_: NiId, to: Nid| to == nid(2);
+    assert_eq!(world.call(0, |driver, up| driver.disconnect(now, meant, false, up)), 1);
+    assert!(world.hosts[0].driver.connections().is_empty());
+    assert_eq!(world.hosts[0].driver.peers().len(), 1, "it is still known");
+    assert!(world.hosts[0].up.down.is_empty(), "nothing has failed");
+    world.settle();
+    assert!(world.hosts[1].driver.connections().is_empty(), "the other side sees it");
+    world.send(0, 1, 1, b"again");
+    world.settle();
+    assert_eq!(world.hosts[1].up.arrived(), [0, 1]);
+}
+
+#[test]
+fn what_waits_for_a_peer_that_is_forgotten_ends() {
+    let mut world = World::pair(1);
+    world.send(0, 1, 0, b"hello");
+    let now = world.now;
+    let all = |_: NiId, _: Nid| true;
+    assert_eq!(world.call(0, |driver, up| driver.disconnect(now, all, false, up)), 0);
+    assert_eq!(world.hosts[0].up.outcome(0), None, "an attempt is not a connection");
+    assert_eq!(world.call(0, |driver, up| driver.disconnect(now, all, true, up)), 1);
+    let lost = Fault::new(HealthStatus::RemoteDropped, Errno::ECONNRESET);
+    assert_eq!(world.fault(0, 0), lost);
+    assert!(world.hosts[0].driver.peers().is_empty());
+    world.settle();
+    world.send(0, 1, 1, b"again");
+    world.settle();
+    assert_eq!(world.hosts[1].up.arrived(), [1]);
 }

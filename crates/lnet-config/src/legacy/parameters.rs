@@ -102,6 +102,9 @@ use Meaning::{Inverted, Sock, Tunable};
 
 const NO_RDMA: &str = "this node has no InfiniBand driver";
 const NO_GNI: &str = "this node has no Aries or Gemini driver";
+const NO_KFI: &str = "this node has no driver for kfabric";
+const NO_EFA: &str = "this node has no driver for EFA";
+const SELFTEST: &str = "selftest of this node has limits of its own";
 const NO_RPC: &str = "PtlRPC is not part of this node";
 const DIFFERENT: &str = "this node works differently inside";
 
@@ -277,9 +280,66 @@ const OTHERS: &[(&str, &str, &[&str])] = &[
             "timeout",
             "peer_health",
             "credits",
+            "eager_credits",
             "peer_credits",
             "peer_buffer_credits",
             "peer_timeout",
+            "fma_cq_size",
+            "max_immediate",
+            "max_retransmits",
+            "hash_size",
+        ],
+    ),
+    (
+        "kkfilnd",
+        NO_KFI,
+        &[
+            "cksum",
+            "kfi_timeout",
+            "tx_scale_factor",
+            "rx_cq_scale_factor",
+            "tx_cq_scale_factor",
+            "eq_size",
+            "immediate_rx_buf_count",
+            "prov_cpu_exclusive",
+            "wq_high_priority",
+            "wq_cpu_intensive",
+            "wq_max_active",
+            "credits",
+            "peer_credits",
+            "tn_reserve_min",
+            "msg_reserve_min",
+            "peer_buffer_credits",
+            "peer_timeout",
+            "prov_major_version",
+            "prov_minor_version",
+            "auth_key",
+            "traffic_class",
+        ],
+    ),
+    (
+        "kefalnd",
+        NO_EFA,
+        &[
+            "nscheds",
+            "nqps",
+            "credits",
+            "peer_credits",
+            "peer_buffer_credits",
+            "peer_timeout",
+            "rnr_retry_count",
+            "ipif_name",
+        ],
+    ),
+    (
+        "lnet_selftest",
+        SELFTEST,
+        &[
+            "brw_srv_workitems",
+            "brw_inject_errors",
+            "ping_srv_workitems",
+            "rpc_timeout",
+            "session_timeout",
         ],
     ),
     (

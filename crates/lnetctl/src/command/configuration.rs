@@ -1,6 +1,6 @@
 //! `export` and `import` (I-1 to I-18).
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read};
 
 use lnet_admin::{AdminError, ClientError, Discover, Ping, Reply, Request, RoutingState};
@@ -25,16 +25,42 @@ pub(crate) fn export(session: &mut Session<'_>, _: &Command, args: &Args) -> i32
     let Some(path) = args.operands.first() else {
         return sections(session, args.has("backup"));
     };
-    // What goes into the file stays out of standard output.
-    let live = core::mem::take(&mut session.live);
+    // It leaves for the file as it comes, and stays out of standard output. What could not be written
+    // in between fails at the end too: the writer stays broken.
+    let file = match File::create(path) {
+        Ok(file) => Whole { file, broken: None },
+        Err(e) => return cannot_open(session, path, &e),
+    };
+    let stdout = session.live.replace(Box::new(file));
     let code = sections(session, args.has("backup"));
-    session.live = live;
     session.close_json();
     session.json = false;
-    let text = core::mem::take(&mut session.out);
-    match fs::write(path, text) {
+    let written = session.spill();
+    session.live = stdout;
+    match written {
         Ok(()) => code,
         Err(e) => cannot_open(session, path, &e),
+    }
+}
+
+/// A file that has all that was written to it, or says at the end why not.
+struct Whole {
+    file: File,
+    broken: Option<i32>,
+}
+
+impl io::Write for Whole {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if let Some(errno) = self.broken {
+            return Err(io::Error::from_raw_os_error(errno));
+        }
+        let written = self.file.write(bytes);
+        self.broken = written.as_ref().err().map(|e| e.raw_os_error().unwrap_or(Errno::EIO.0));
+        written
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -91,18 +117,7 @@ fn routes(session: &mut Session<'_>, backup: bool) -> i32 {
     if !backup {
         return route::show_routes(session, &route::Filter::default(), true);
     }
-    match session.daemon.routes() {
-        Ok(routes) => {
-            if let Some(tree) = show::route::backup(&routes) {
-                session.print(&tree, Style::Library);
-            }
-            0
-        }
-        Err(e) => {
-            let place = Place::library("show", "route");
-            session.failed(place, &e, |r| r.text.clone(), Some(INVALID))
-        }
-    }
+    route::print_pages(session, |routes| show::route::backup(&routes))
 }
 
 fn router(session: &mut Session<'_>, backup: bool) -> i32 {
@@ -275,6 +290,17 @@ fn apply(session: &mut Session<'_>, place: Place, steps: Vec<(Pos, Step)>) -> i3
             _ => Vec::new(),
         };
         let Err(e) = session.order(&Request::from(step)) else { continue };
+        if let ClientError::Refused(AdminError { no_interface: Some(name), .. }) = &e {
+            // Importers of today look at the interfaces themselves, before they ask (I-9).
+            let text = format!("No interface matching '{name}'");
+            session.error(
+                place,
+                Errno::ENOMSG.negative(),
+                &text,
+                Some(&format!("the block at {pos}")),
+            );
+            return Errno::ENOMSG.negative();
+        }
         let (is_refusal, first) = match net {
             Some(_) => (matches!(e, ClientError::Refused(_)), Place { object: "net", ..place }),
             None => (false, place),
@@ -376,3 +402,7 @@ fn cannot_open(session: &mut Session<'_>, path: &str, error: &io::Error) -> i32 
     session.error(BUILDER, Errno::EPERM.negative(), &text, None);
     errno.negative()
 }
+
+#[cfg(test)]
+#[path = "configuration/tests.rs"]
+mod tests;

@@ -114,9 +114,9 @@ pub(crate) fn print_pages(
             begun = true;
         }
         match next {
-            // Nobody is there to read the rest.
-            Some(_) if !session.spill() => return 0,
             None => return 0,
+            // Nobody is there to read the rest.
+            Some(_) if session.spill().is_err() => return 0,
             next => from = next,
         }
     }

@@ -1,7 +1,7 @@
 //! `route add`, `route del`, `route show` (C-route).
 
 use lnet_admin::{AdminError, Request, RouteSnapshot};
-use lnet_config::{RouteAdd, RouteDel, Style, parse_number};
+use lnet_config::{RouteAdd, RouteDel, Style, Tree, parse_number};
 use lnet_types::{Errno, Net, Nid};
 
 use super::{nid_list, number};
@@ -167,15 +167,36 @@ fn filter(session: &mut Session<'_>, args: &Args) -> Result<Filter, i32> {
 
 /// Prints the routes that fit.
 pub(crate) fn show_routes(session: &mut Session<'_>, filter: &Filter, verbose: bool) -> i32 {
-    match session.daemon.routes() {
-        Ok(mut routes) => {
-            routes.retain(|route| filter.fits(route));
-            if let Some(tree) = show::route::tree(&routes, verbose) {
-                session.print(&tree, Style::Library);
+    print_pages(session, |mut routes| {
+        routes.retain(|route| filter.fits(route));
+        show::route::tree(&routes, verbose)
+    })
+}
+
+/// Prints routes page by page: of many no more than a page is in memory.
+pub(crate) fn print_pages(
+    session: &mut Session<'_>,
+    tree: impl Fn(Vec<RouteSnapshot>) -> Option<Tree>,
+) -> i32 {
+    let (mut from, mut begun) = (None, false);
+    loop {
+        let (routes, next) = match session.daemon.route_page(from) {
+            Ok(page) => page,
+            Err(e) => return session.failed(SHOW, &e, cannot_show, Some(INVALID)),
+        };
+        if let Some(tree) = tree(routes) {
+            match begun {
+                false => session.print(&tree, Style::Library),
+                true => session.print_more(&tree, Style::Library),
             }
-            0
+            begun = true;
         }
-        Err(e) => session.failed(SHOW, &e, cannot_show, Some(INVALID)),
+        match next {
+            None => return 0,
+            // Nobody is there to read the rest.
+            Some(_) if session.spill().is_err() => return 0,
+            next => from = next,
+        }
     }
 }
 

@@ -85,7 +85,7 @@ fn six_faults_planted_in_three_nodes_are_all_found_with_their_remedies() {
         [
             ("asymmetric route", "a", "lnetctl route add --net tcp1 --gateway 10.2.0.9@tcp2"),
             ("time-outs", "a", "lnetctl set router_ping_timeout 16"),
-            ("no source routing", "a", "ip route add 10.1.0.0/24 dev eth1 table 101"),
+            ("no source routing", "a", "ip route replace 10.1.0.0/24 dev eth1 table 101"),
             ("rp_filter", "a", "sysctl -w net.ipv4.conf.eth0.rp_filter=2"),
             ("MTU", "r", "ip link set dev eth0 mtu 9000"),
             ("tunables differ", "b", "lnetctl set retry_count 2"),

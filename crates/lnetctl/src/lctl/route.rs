@@ -1,11 +1,11 @@
-//! `route_list`, `show_route`, `add_route`, `del_route` (K-6). The network that a route is added for
-//! is the one of `--net`.
+//! `route_list`, `show_route`, `add_route`, `del_route`, `set_route` (K-6). The network that a route is
+//! added for is the one of `--net`.
 
 use lnet_admin::{Request, RouteSnapshot};
 use lnet_config::{RouteAdd, RouteDel, parse_number};
 use lnet_types::{Net, Nid};
 
-use super::{INVALID, MISUSE, failed, order};
+use super::{INVALID, MISUSE, failed, moment, order};
 use crate::Session;
 use crate::args::Args;
 use crate::command::single_nid;
@@ -91,4 +91,41 @@ pub(super) fn del(session: &mut Session<'_>, command: &Command, args: &Args) -> 
         }
         Err(code) => code,
     }
+}
+
+/// `set_route GATEWAY up|down [TIME]`: whoever watches the fabric has seen a gateway like that. A gateway
+/// is one for all its networks, so `--net` is not asked for.
+pub(super) fn set(session: &mut Session<'_>, command: &Command, args: &Args) -> i32 {
+    let (Some(word), Some(state)) = (args.operands.first(), args.operands.get(1)) else {
+        return command.print_help(session, INVALID);
+    };
+    let Some(nid) = single_nid(word) else {
+        session.err_line(format_args!("Can't parse gateway NID \"{word}\""));
+        return MISUSE;
+    };
+    let up = match state.as_str() {
+        "up" => true,
+        "down" => false,
+        other => {
+            session.err_line(format_args!("set_route: '{other}': expected up or down"));
+            return MISUSE;
+        }
+    };
+    let ago_s = match args.operands.get(2) {
+        None => 0,
+        Some(word) => match moment::parse(word).map(moment::ago) {
+            Some(Some(ago)) => ago,
+            Some(None) => {
+                session
+                    .err_line(format_args!("set_route: time '{word}': expected one that is over"));
+                return INVALID;
+            }
+            None => {
+                let expected = moment::EXPECTED;
+                session.err_line(format_args!("set_route: time '{word}': expected {expected}"));
+                return MISUSE;
+            }
+        },
+    };
+    order(session, command.name, &Request::PeerNotify { nid, up, ago_s })
 }

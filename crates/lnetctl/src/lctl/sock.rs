@@ -1,13 +1,15 @@
-//! What the TCP driver knows: `peer_list`, `conn_list`, `interface_list` (K-7).
+//! What the TCP driver knows and lets go: `peer_list`, `conn_list`, `interface_list`, `disconnect`,
+//! `del_peer` (K-7).
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use lnet_admin::{ClientError, DriverLine, DriverList, Reply, Request};
-use lnet_types::{NetType, Nid, Pid, ProcessId};
+use lnet_types::{Net, NetType, Nid, Pid, ProcessId};
 
-use super::{MISUSE, failed};
+use super::{MISUSE, failed, order};
 use crate::Session;
 use crate::args::Args;
+use crate::command::single_nid;
 use crate::table::Command;
 
 pub(super) fn peers(session: &mut Session<'_>, command: &Command, _: &Args) -> i32 {
@@ -22,16 +24,57 @@ pub(super) fn interfaces(session: &mut Session<'_>, command: &Command, _: &Args)
     list(session, command, DriverList::Interfaces, "<no interfaces>")
 }
 
-fn list(session: &mut Session<'_>, command: &Command, list: DriverList, none: &str) -> i32 {
+/// The network of `--net`, which must be one of this driver.
+fn network(session: &mut Session<'_>, command: &Command) -> Result<Net, i32> {
+    let name = command.name;
     let Some(net) = session.net else {
-        let name = command.name;
         session.err_line(format_args!("You must run '--net <network>' command before '{name}'"));
-        return MISUSE;
+        return Err(MISUSE);
     };
     if net.kind != NetType::TCP {
-        session.err_line(format_args!("Command {} not compatible with {net} NAL", command.name));
-        return MISUSE;
+        session.err_line(format_args!("Command {name} not compatible with {net} NAL"));
+        return Err(MISUSE);
     }
+    Ok(net)
+}
+
+/// `disconnect [NID]`: the next message connects anew.
+pub(super) fn disconnect(session: &mut Session<'_>, command: &Command, args: &Args) -> i32 {
+    let_go(session, command, args, false)
+}
+
+/// `del_peer [NID]`: also what waits for a connection, and how to connect, which is found anew.
+pub(super) fn del_peer(session: &mut Session<'_>, command: &Command, args: &Args) -> i32 {
+    let_go(session, command, args, true)
+}
+
+fn let_go(session: &mut Session<'_>, command: &Command, args: &Args, forget: bool) -> i32 {
+    let net = match network(session, command) {
+        Ok(net) => net,
+        Err(code) => return code,
+    };
+    let nid = match args.operands.first().map(String::as_str) {
+        None | Some("_all_" | "*") => None,
+        Some(word) => match single_nid(word) {
+            Some(nid) if nid.net() == net => Some(nid),
+            Some(nid) => {
+                session.err_line(format_args!("{}: {nid} is not on {net}", command.name));
+                return MISUSE;
+            }
+            None => {
+                session.err_line(format_args!("Can't parse NID {word}"));
+                return MISUSE;
+            }
+        },
+    };
+    order(session, command.name, &Request::DriverDisconnect { net, nid, forget })
+}
+
+fn list(session: &mut Session<'_>, command: &Command, list: DriverList, none: &str) -> i32 {
+    let net = match network(session, command) {
+        Ok(net) => net,
+        Err(code) => return code,
+    };
     let (mut from, mut any) = (None, false);
     loop {
         let page = match session.ask(&Request::DriverShow { list, from }) {

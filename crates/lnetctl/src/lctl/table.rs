@@ -109,6 +109,14 @@ pub(crate) static COMMANDS: &[Entry] = &[
         "remove a route to the network of --net"
     ),
     command!(
+        "set_route",
+        "set_route",
+        &[],
+        ("GATEWAY up|down [TIME]", 3),
+        route::set,
+        "report a gateway as seen up or down, now or at TIME (UTC, YYYY-MM-DD-HH:MM:SS, or seconds)"
+    ),
+    command!(
         "peer_list",
         "peer_list",
         &[],
@@ -131,6 +139,22 @@ pub(crate) static COMMANDS: &[Entry] = &[
         NO_OPERANDS,
         sock::interfaces,
         "the interfaces of the driver (with --net tcp)"
+    ),
+    command!(
+        "disconnect",
+        "disconnect",
+        &[],
+        ("[NID]", 1),
+        sock::disconnect,
+        "close the connections to a peer, or to all (with --net tcp)"
+    ),
+    command!(
+        "del_peer",
+        "del_peer",
+        &[],
+        ("[NID]", 1),
+        sock::del_peer,
+        "the same, and forget what the driver keeps of the peer (with --net tcp)"
     ),
     command!(
         "fail",

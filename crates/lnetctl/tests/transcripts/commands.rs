@@ -121,6 +121,23 @@ fn an_import_stops_at_the_first_refusal_and_says_where() {
     assert!(err.contains("# numa_range 7: x\n"), "{err}");
 }
 
+/// An interface that is named and not there is found by importers themselves, with an exit code of its
+/// own; a net that cannot be added otherwise is not (I-9).
+#[test]
+fn an_interface_that_is_not_there_is_named_by_an_import() {
+    let backup = Backup::new("interface");
+    let mut refusal = AdminError::new(Errno::ENETDOWN, "cannot add LNet NI");
+    let (_, err, code) = Node::refusing(2, refusal.clone()).run(&backup.import(""));
+    assert_eq!((code, err.contains("errno: -100")), (234, true), "{err}");
+    refusal.no_interface = Some("eth1".to_owned());
+    let mut node = Node::refusing(2, refusal);
+    let (out, err, code) = node.run(&backup.import(""));
+    let text = "---\nadd:\n-     import:\n      errno: -42\n      descr: ! \"No interface matching \
+                'eth1'\"\n...\n# the block at line 2, column 7\n";
+    assert_eq!((out.as_str(), err.as_str(), code), ("", text, 214));
+    assert_eq!(node.asked.len(), 2, "it stops there");
+}
+
 #[test]
 fn nothing_of_a_wrong_file_is_applied() {
     let path = std::env::temp_dir().join(format!("ulnet-{}-wrong.yaml", std::process::id()));

@@ -343,3 +343,56 @@ fn parameters_are_read_and_set_by_name_and_pattern() {
     let text = "error: set_param: setting lnet_retry_count=x: Invalid argument\n";
     assert_eq!((err.as_str(), code), (text, 22));
 }
+
+#[test]
+fn a_gateway_is_reported_as_it_was_seen() {
+    let (out, err, code, asked) = lctl("set_route 10.0.0.9@tcp down", None, |_| Ok(Reply::Done));
+    assert_eq!((out.as_str(), err.as_str(), code), ("", "", 0));
+    let gateway = nid("10.0.0.9@tcp");
+    assert_eq!(asked, [Request::PeerNotify { nid: gateway, up: false, ago_s: 0 }]);
+    let line = "set_route 10.0.0.9@tcp up 2000-01-01-00:00:00";
+    let (.., asked) = lctl(line, Some("tcp1"), |_| Ok(Reply::Done));
+    let [Request::PeerNotify { up: true, ago_s, .. }] = asked[..] else { panic!("{asked:?}") };
+    assert!(ago_s > 800_000_000, "{ago_s}");
+    for (line, code, text) in [
+        ("set_route 10.0.0.9@tcp sideways", 1, "'sideways': expected up or down"),
+        ("set_route foo up", 1, "gateway NID \"foo\""),
+        ("set_route 10.0.0.9@tcp up yesterday", 1, "time 'yesterday': expected YYYY-MM-DD"),
+        ("set_route 10.0.0.9@tcp up 9999-01-01-00:00:00", 22, "expected one that is over"),
+    ] {
+        let (_, err, got, asked) = lctl(line, None, |_| Ok(Reply::Done));
+        assert_eq!((got, asked.len()), (code, 0), "{line}: {err}");
+        assert!(err.contains(text), "{line}: {err}");
+    }
+    let (.., code, _) = lctl("set_route 10.0.0.9@tcp", None, |_| Ok(Reply::Done));
+    assert_eq!(code, 22);
+}
+
+#[test]
+fn connections_are_closed_to_one_peer_of_the_network_or_to_all() {
+    let net = "tcp".parse().unwrap();
+    let one = Some(nid("10.0.0.3@tcp"));
+    for (line, nid, forget) in [
+        ("disconnect", None, false),
+        ("disconnect 10.0.0.3@tcp", one, false),
+        ("del_peer _all_", None, true),
+        ("del_peer 10.0.0.3@tcp", one, true),
+    ] {
+        let (out, err, code, asked) = lctl(line, Some("tcp"), |_| Ok(Reply::Done));
+        assert_eq!((out.as_str(), err.as_str(), code), ("", "", 0), "{line}");
+        assert_eq!(asked, [Request::DriverDisconnect { net, nid, forget }], "{line}");
+    }
+    for (line, net, text) in [
+        ("disconnect", None, "'--net <network>'"),
+        ("del_peer", Some("o2ib"), "not compatible with o2ib NAL"),
+        ("disconnect 10.0.0.3@tcp1", Some("tcp"), "10.0.0.3@tcp1 is not on tcp"),
+        ("del_peer foo", Some("tcp"), "Can't parse NID foo"),
+    ] {
+        let (_, err, code, asked) = lctl(line, net, |_| Ok(Reply::Done));
+        assert_eq!((code, asked.len()), (1, 0), "{line}");
+        assert!(err.contains(text), "{line}: {err}");
+    }
+    let gone = || Err(AdminError::errno(Errno::ENOENT));
+    let (_, err, code, _) = lctl("del_peer 10.0.0.3@tcp", Some("tcp"), |_| gone());
+    assert_eq!((err.as_str(), code), ("del_peer: No such file or directory\n", 2));
+}

@@ -6,9 +6,10 @@ pub(crate) mod fuse;
 pub(crate) mod rotor;
 mod status;
 
-use lnet::Tunables;
+use lnd_sock::AcceptMode;
+use lnet::{NetTunables, Tunables};
 use lnet_admin::{AdminError, ParamInfo, Reply, Request};
-use lnet_config::{Setting, parse_number, parse_setting};
+use lnet_config::{Setting, SockParameters, parse_number, parse_setting};
 use lnet_types::{Errno, Net};
 
 use crate::control::Control;
@@ -48,6 +49,10 @@ enum Source {
     Rotor,
     /// A setting of the driver that is fixed when it starts.
     Sock(fn(&lnd_sock::SockConfig) -> i64),
+    /// Whose connections are accepted.
+    Accept,
+    /// What interfaces to come have where nothing else is said for them.
+    Ni(fn(&SockParameters) -> i64),
 }
 
 /// One file.
@@ -61,7 +66,7 @@ impl Param {
         match self.source {
             Source::Tunable(_) | Source::SockTimeout | Source::Rotor => true,
             Source::Status(_, touch) => touch.is_some(),
-            Source::Sock(_) => false,
+            Source::Sock(_) | Source::Accept | Source::Ni(_) => false,
         }
     }
 }
@@ -78,7 +83,38 @@ fn table() -> Vec<Param> {
         .iter()
         .map(|&(name, show, touch)| Param { name, source: Source::Status(show, touch) });
 
-    let sock: [(&str, Source); 10] = [
+    let sock: [(&str, Source); 23] = [
+        ("accept", Source::Accept),
+        ("accept_port", Source::Sock(|c| c.port.into())),
+        ("accept_port_bulk", Source::Sock(|c| c.bulk_port.into())),
+        ("accept_timeout", Source::Sock(|c| c.accept_timeout.as_secs() as i64)),
+        ("ksocklnd/credits", Source::Ni(|p| positive(p.credits, NetTunables::SOCK.credits))),
+        (
+            "ksocklnd/peer_credits",
+            Source::Ni(|p| positive(p.peer_credits, NetTunables::SOCK.peer_credits)),
+        ),
+        (
+            "ksocklnd/peer_buffer_credits",
+            Source::Ni(|p| or(p.peer_buffer_credits, NetTunables::SOCK.peer_buffer_credits)),
+        ),
+        (
+            "ksocklnd/peer_timeout",
+            Source::Ni(|p| or(p.peer_timeout, NetTunables::SOCK.peer_timeout)),
+        ),
+        ("ksocklnd/conns_per_peer", Source::Ni(|p| p.conns_per_peer.map_or(0, i64::from))),
+        ("ksocklnd/tos", Source::Ni(|p| p.tos.map_or(-1, i64::from))),
+        (
+            "ksocklnd/keepalive_idle",
+            Source::Sock(|c| c.tcp_keepalive.map_or(0, |(idle, ..)| idle.as_secs() as i64)),
+        ),
+        (
+            "ksocklnd/keepalive_intvl",
+            Source::Sock(|c| c.tcp_keepalive.map_or(0, |(_, every, _)| every.as_secs() as i64)),
+        ),
+        (
+            "ksocklnd/keepalive_count",
+            Source::Sock(|c| c.tcp_keepalive.map_or(0, |(.., count)| count.into())),
+        ),
         ("ksocklnd/sock_timeout", Source::SockTimeout),
         ("ksocklnd/min_reconnectms", Source::Sock(|c| c.min_reconnect.as_millis() as i64)),
         ("ksocklnd/max_reconnectms", Source::Sock(|c| c.max_reconnect.as_millis() as i64)),
@@ -95,6 +131,16 @@ fn table() -> Vec<Param> {
     let mut all: Vec<Param> = tunables.chain(status).chain(sock).chain(rotor).collect();
     all.sort_unstable_by_key(|p| p.name);
     all
+}
+
+/// What is said of a setting of interfaces, else the driver's own.
+fn or(said: Option<u32>, own: impl Into<i64>) -> i64 {
+    said.map_or_else(|| own.into(), i64::from)
+}
+
+/// The same of what can't be 0.
+fn positive(said: Option<u32>, own: u32) -> i64 {
+    or(said.filter(|n| *n > 0), own)
 }
 
 fn find(name: &str) -> Result<Param, AdminError> {
@@ -124,6 +170,15 @@ pub(crate) fn get(control: &Control, name: &str) -> Result<String, AdminError> {
         Source::SockTimeout => Ok(line(control.sock_timeout().into())),
         Source::Rotor => Ok(rotor::show(control.rotor())),
         Source::Sock(value) => Ok(line(value(&control.sock_config()))),
+        Source::Accept => {
+            let mode = match control.sock_config().accept {
+                AcceptMode::Secure => "secure",
+                AcceptMode::All => "all",
+                AcceptMode::None => "none",
+            };
+            Ok(format!("{mode}\n"))
+        }
+        Source::Ni(value) => Ok(line(value(&control.sock_parameters()))),
     }
 }
 
@@ -162,7 +217,7 @@ pub(crate) fn set(control: &Control, name: &str, text: &str) -> Result<(), Admin
             })?;
             Request::LndTimeoutSet { net: Net::TCP, seconds }
         }
-        Source::Status(_, None) | Source::Sock(_) => {
+        Source::Status(_, None) | Source::Sock(_) | Source::Accept | Source::Ni(_) => {
             return Err(
                 AdminError::errno(Errno::EACCES).because(format_args!("{name} can be read only"))
             );
@@ -284,6 +339,83 @@ mod tests {
             set(&control, name, "0").unwrap();
         }
         assert_eq!(errno(set(&control, "routes", "0")), Errno::EACCES);
+        control.stop(core::time::Duration::ZERO);
+    }
+
+    fn fixture(name: &str) -> String {
+        let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/parameters");
+        std::fs::read_to_string(format!("{dir}/{name}")).unwrap()
+    }
+
+    fn rows(text: &str) -> impl Iterator<Item = Vec<&str>> {
+        let rows = text.lines().filter(|l| !l.is_empty() && !l.starts_with('#'));
+        rows.map(|row| row.split_whitespace().collect())
+    }
+
+    /// Names, defaults, who may write and what may be written are those of kernel modules, but for what
+    /// the table marks.
+    #[test]
+    fn files_of_module_parameters_are_those_of_the_table() {
+        let options = Options::parse_from(["lnetd", "--profile", "kernel"]);
+        let control = Control::new(&options, lnet_config::ModuleParameters::default()).unwrap();
+        let (all, text) = (list(), fixture("modules.txt"));
+        let mut listed = Vec::new();
+        for row in rows(&text) {
+            let [module, name, default, perm, range, file, _] = row[..] else { panic!("{row:?}") };
+            let name = if module == "lnet" { name.to_owned() } else { format!("{module}/{name}") };
+            // The file `routes` is about the routes there are, not the parameter.
+            let status = status::FILES.iter().any(|(file, ..)| *file == name);
+            let there = all.iter().find(|p| p.name == name && !status);
+            let expected = match (there.map(|p| p.writable), perm) {
+                (None, _) => "-",
+                (Some(false), "ro") | (Some(true), "rw") => "same",
+                (Some(true), _) => "writable",
+                (Some(false), _) => "fixed",
+            };
+            assert_eq!(file, expected, "{row:?}");
+            listed.push(name.clone());
+            if there.is_none() {
+                continue;
+            }
+            let shown = get(&control, &name).unwrap();
+            assert!(default == "-" || shown.trim() == default, "{row:?}: {shown}");
+            let ours = KERNEL_NAMES.iter().find(|(_, k)| *k == name).map_or(&*name, |(o, _)| o);
+            if let (Some((least, most)), Some(tunable)) =
+                (range.split_once(".."), Tunables::row(ours))
+            {
+                assert_eq!(least, tunable.min.to_string(), "{row:?}");
+                assert!(most.is_empty() || most == tunable.max.to_string(), "{row:?}");
+            }
+        }
+        // What is here besides is a tunable of our own, or a status file.
+        for param in all.iter().filter(|p| !listed.contains(&p.name)) {
+            let own = Tunables::row(&param.name).is_some();
+            let status = status::FILES.iter().any(|(name, ..)| *name == param.name);
+            let twice = param.name == "ksocklnd/accept_port";
+            assert!(own || status || twice, "{} is not in the table", param.name);
+        }
+    }
+
+    #[test]
+    fn status_files_are_those_of_the_table() {
+        let control = control();
+        control.answer(Request::LnetConfigure { all: false, large: false }).unwrap();
+        let (all, text) = (list(), fixture("status.txt"));
+        let mut listed = Vec::new();
+        for row in rows(&text) {
+            let [name, perm, header @ ..] = &row[..] else { panic!("{row:?}") };
+            listed.push(*name);
+            let there = all.iter().find(|p| p.name == *name);
+            assert_eq!(there.is_none(), header == ["-"], "{row:?}");
+            let Some(there) = there else { continue };
+            assert_eq!(there.writable, *perm == "rw", "{row:?}");
+            let shown = get(&control, name).unwrap();
+            let has = shown.lines().any(|l| l.split_whitespace().eq(header.iter().copied()));
+            assert!(header.is_empty() || has, "{row:?}: {shown}");
+        }
+        for (name, ..) in status::FILES {
+            assert!(listed.contains(name), "{name} is not in the table");
+        }
         control.stop(core::time::Duration::ZERO);
     }
 }

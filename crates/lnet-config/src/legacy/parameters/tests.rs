@@ -182,3 +182,40 @@ fn n15_a_file_of_parameters_becomes_yaml_that_is_read_back() {
     assert_eq!(again.to_yaml(), yaml);
     assert_eq!(blocks(&again).len(), blocks(&config).len());
 }
+
+/// Each parameter that kernel modules have is known, has the effect that the table of the fixture says,
+/// and no other is; only modules of other programs are not in it.
+#[test]
+fn the_parameters_of_kernel_modules_are_those_of_the_table() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/parameters/modules.txt");
+    let text = std::fs::read_to_string(path).unwrap();
+    let rows = text.lines().filter(|l| !l.is_empty() && !l.starts_with('#'));
+    let mut listed = Vec::new();
+    for row in rows {
+        let words: Vec<&str> = row.split_whitespace().collect();
+        let [module, name, default, _, _, _, option] = words[..] else { panic!("{row}") };
+        let value = if matches!(default, "\"\"" | "-") { "" } else { default };
+        // What is no text needs some number.
+        let texts = ["networks", "ip2nets", "routes", "forwarding"];
+        let value = if value.is_empty() && !texts.contains(&name) { "0" } else { value };
+        let line = format!("options {module} {name}=\"{value}\"\n");
+        let parameters = ModuleParameters::from_modprobe(&line).unwrap();
+        let [note] = &parameters.notes[..] else { panic!("{line}: {:?}", parameters.notes) };
+        let ignored = note.ignored.as_deref();
+        assert!(ignored.is_none_or(|why| !why.contains("parameter '")), "{line}: {ignored:?}");
+        assert!(ignored.is_none_or(|why| !why.ends_with("not known")), "{line}: {ignored:?}");
+        let expected = match option {
+            "used" => false,
+            "ignored" => true,
+            other => panic!("{row}: {other}"),
+        };
+        assert_eq!(ignored.is_some(), expected, "{line}: {ignored:?}");
+        listed.push((module.to_owned(), name.to_owned()));
+    }
+    let others = OTHERS.iter().flat_map(|(m, _, names)| names.iter().map(move |n| (*m, *n)));
+    for (module, name) in TABLE.iter().map(|(m, n, _)| (*m, *n)).chain(others) {
+        let elsewhere = ["ptlrpc", "libcfs"].contains(&module);
+        let there = listed.contains(&(module.to_owned(), name.to_owned()));
+        assert!(elsewhere || there, "{module} {name} is not in the table");
+    }
+}

@@ -31,7 +31,10 @@ pub(super) fn check(site: &Site, found: &mut Vec<Finding>) {
                 let at = node.outward().position(|other| other.nid == ni.nid).unwrap_or(0);
                 let table = TABLE + at;
                 finding = finding
-                    .fix(&node.name, format!("ip route add {subnet} dev {device} table {table}"))
+                    .fix(
+                        &node.name,
+                        format!("ip route replace {subnet} dev {device} table {table}"),
+                    )
                     .fix(&node.name, format!("ip rule add from {ip} table {table}"));
             }
             found.push(finding);
