@@ -134,6 +134,8 @@ pub(crate) struct Dialer {
     settled: bool,
     /// Attempts without any answer, in a row.
     unanswered: u8,
+    /// Since when the peer has refused every attempt.
+    refused: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -154,6 +156,9 @@ pub(crate) enum Attempt {
     Up,
     /// Refused: race or enough connections. Again after the shortest delay.
     Later,
+    /// The same, where whoever wants a connection would rather wait for the peer's, or for another
+    /// attempt, than hear of a refusal: while suspicion is on.
+    Patient,
     /// Refused: other version or incarnation. Again at once.
     Again,
     /// Failed.
@@ -218,6 +223,11 @@ impl Dialer {
         }
     }
 
+    /// Since when the peer has refused every attempt, if it has.
+    pub(crate) const fn refused_since(&self) -> Option<Instant> {
+        self.refused
+    }
+
     /// When the next attempt is due.
     pub(crate) const fn due(&self) -> Option<Instant> {
         match self.state {
@@ -272,13 +282,15 @@ impl Dialer {
                 self.rest();
                 return false;
             }
-            Attempt::Later => Some(now + min),
+            Attempt::Later | Attempt::Patient => Some(now + min),
             Attempt::Again => Some(now),
             Attempt::Failed => None,
         };
         if let Some(at) = again {
-            self.refusals += 1;
-            if self.refusals < REFUSALS_MAX && at < until {
+            self.refusals = self.refusals.saturating_add(1);
+            self.refused.get_or_insert(now);
+            let taken = self.refusals < REFUSALS_MAX || (how == Attempt::Patient && !complete);
+            if taken && at < until {
                 self.state = State::Due { at, until };
                 return false;
             }
@@ -290,6 +302,9 @@ impl Dialer {
         }
         self.state = State::Resting;
         self.refusals = 0;
+        if how == Attempt::Failed {
+            self.refused = None;
+        }
         self.interval = (self.interval * 2).clamp(min, max.max(min));
         self.not_before = now + self.interval;
         true
@@ -305,6 +320,7 @@ impl Dialer {
         self.state = State::Resting;
         self.refusals = 0;
         self.unanswered = 0;
+        self.refused = None;
         self.interval = Duration::ZERO;
         self.not_before = Instant::ZERO;
     }

@@ -140,7 +140,7 @@ impl<S: Streams> SockDriver<S> {
         if why.errno() != Errno::OK || left {
             up.peer_down(now, ni, nid, last_alive);
         }
-        if active {
+        if active || self.keep_doubted(key) {
             self.arm(key, now + self.config.min_reconnect);
         } else {
             self.remove_peer(key);

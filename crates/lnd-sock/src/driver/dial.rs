@@ -15,6 +15,7 @@ use crate::peer::{Attempt, ConnKey, PeerKey};
 use crate::proto::conn::{Cut, Inbox, Outbox, can_name, opening};
 use crate::proto::hello::Own;
 use crate::proto::kinds::{Counts, Kind};
+use crate::proto::watch::Seen;
 use crate::streams::{Origin, Stop, Streams};
 use crate::upper::Upper;
 
@@ -96,6 +97,46 @@ impl<S: Streams> SockDriver<S> {
         if self.peers.get_mut(key).is_some_and(|peer| peer.dialer.hasten(now)) {
             self.dials.push(key);
         }
+    }
+
+    /// A peer has reached us and was refused, because an attempt of ours is under way and has the
+    /// preference. One that has waited in vain was lost on the way, which is open now.
+    pub(super) fn reached_us<U: Upper + ?Sized>(&mut self, now: Instant, key: PeerKey, up: &mut U) {
+        let Some(limits) = self.suspicion else { return };
+        let attempt = self.peers.get(key).and_then(|peer| peer.dialer.trying());
+        let begun = attempt.and_then(|conn| match &self.conns.get(conn)?.phase {
+            Phase::Connecting(dialed) => Some(dialed.begun),
+            _ => None,
+        });
+        if begun.is_some_and(|begun| now.saturating_since(begun) > limits.limit(Duration::ZERO)) {
+            self.hasten(now, key, up);
+        }
+    }
+
+    /// A peer opens a connection of a kind of which it has as many as it may. Those of them on which
+    /// nothing gets through it has lost: they are closed, which is told. The others are asked.
+    pub(super) fn drop_dead<U: Upper + ?Sized>(
+        &mut self,
+        now: Instant,
+        key: PeerKey,
+        kind: Kind,
+        up: &mut U,
+    ) -> bool {
+        let Some(limits) = self.suspicion else { return false };
+        let conns = self.peers.get(key).map(|peer| peer.conns.clone()).unwrap_or_default();
+        let mut dropped = false;
+        for conn in conns {
+            if self.conns.get(conn).and_then(Conn::up).is_none_or(|state| state.kind != kind) {
+                continue;
+            }
+            if self.look_at_conn(now, limits, conn) == Some(Seen::Silent) {
+                dropped = true;
+                self.close_conn(now, conn, Why::Orderly, true, up);
+            } else {
+                self.ask(now, conn);
+            }
+        }
+        dropped
     }
 
     /// The connection that is to be made next.
@@ -271,7 +312,8 @@ impl<S: Streams> SockDriver<S> {
         let complete = self.counts(key).complete();
         let missing = self.missing(key).is_some();
         let Some(peer) = self.peers.get_mut(key) else { return };
-        let was_waiting = peer.dialer.until().is_some_and(|until| until <= now);
+        let was_waiting =
+            how == Attempt::Patient || peer.dialer.until().is_some_and(|until| until <= now);
         let (mut min, mut max) = (self.config.min_reconnect, self.config.max_reconnect);
         if self.suspicion.is_some() {
             let most = if was_waiting { SOON } else { SOON_MAX };

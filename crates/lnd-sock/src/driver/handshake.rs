@@ -3,7 +3,8 @@
 
 use core::time::Duration;
 
-use lnet_types::{Errno, Instant, Memory, Nid, Pid, ProcessId};
+use lnet::Doubt;
+use lnet_types::{Errno, Instant, Memory, NiId, Nid, Pid, ProcessId};
 use lnet_wire::acceptor::{ANSWER, Request};
 use lnet_wire::sock::{ConnType, Hello, Version};
 use lnet_wire::{ByteOrder, WireError};
@@ -18,12 +19,13 @@ use crate::proto::frame::FrameRx;
 use crate::proto::hello::{Judged, Known, Own, Reached, judge_active, judge_passive, passive_kind};
 use crate::proto::kinds::Kind;
 use crate::proto::txq::TxQueue;
-use crate::proto::watch::{Loss, Mark};
+use crate::proto::watch::{Loss, Mark, Seen};
 use crate::stats::{Refusal, Traffic};
 use crate::streams::{Stop, Streams};
 use crate::tunables::AcceptMode;
 use crate::upper::Upper;
 
+use core::net::SocketAddr;
 use std::io::IoSlice;
 
 /// A message of the handshake that is complete.
@@ -226,25 +228,18 @@ impl<S: Streams> SockDriver<S> {
             self.turn_away(now, ni_id, remote, Some(id.nid), refusal);
             return self.close_conn(now, key, Why::Orderly, true, up);
         }
-        let peer_key = self.find_peer(ni_id, id.nid, id.pid);
-        let peer = peer_key.and_then(|key| self.peers.get(key));
-        let same = |key: &ConnKey| {
-            self.conns.get(*key).is_some_and(|conn| {
-                conn.local.ip() == local.ip()
-                    && conn.remote.ip() == remote.ip()
-                    && conn.up().is_some_and(|u| u.kind == kind)
-            })
-        };
-        let known = Known {
-            connecting: peer.is_some_and(|p| p.dialer.trying().is_some() && p.addr == remote.ip()),
-            session: peer.and_then(|p| p.session),
-            same_kind: peer.map_or(0, |p| p.conns.iter().filter(|c| same(c)).count()),
-            limit: kind.limit(peer.map_or(default_n, |p| p.conns_per_peer)),
-            same_address: local.ip() == remote.ip(),
-        };
+        let (mut peer_key, mut known) = self.known(ni_id, id, (local, remote), kind);
         let hello = Hello { src: id.nid, ..hello.clone() };
         let answer = |conn_type| hello_bytes(&own.answer(&hello, conn_type)).unwrap_or_default();
-        match judge_passive(own.nid, id.nid, &hello, &known) {
+        let mut judged = judge_passive(own.nid, id.nid, &hello, &known);
+        if judged == Judged::Refuse(Refusal::Duplicate)
+            && let Some(peer) = peer_key
+            && self.drop_dead(now, peer, kind, up)
+        {
+            (peer_key, known) = self.known(ni_id, id, (local, remote), kind);
+            judged = judge_passive(own.nid, id.nid, &hello, &known);
+        }
+        match judged {
             Judged::Accept => {
                 let bytes = answer(kind.to_wire());
                 if bytes.is_empty() {
@@ -268,6 +263,9 @@ impl<S: Streams> SockDriver<S> {
                 self.stats.refuse(refusal);
                 tracing::debug!(%remote, %refusal, %hello, "HELLO refused");
                 self.drain_and_close(now, key, answer(ConnType::NONE), up);
+                if let (Refusal::Race, Some(peer)) = (refusal, peer_key) {
+                    self.reached_us(now, peer, up);
+                }
             }
             Judged::RefuseStale => {
                 self.stats.refuse(Refusal::Stale);
@@ -281,6 +279,34 @@ impl<S: Streams> SockDriver<S> {
                 self.drain_and_close(now, key, answer(ConnType::NONE), up);
             }
         }
+    }
+
+    /// What is known of the peer `id`, which opens a connection of `kind` from and to these addresses.
+    fn known(
+        &self,
+        ni: NiId,
+        id: ProcessId,
+        (local, remote): (SocketAddr, SocketAddr),
+        kind: Kind,
+    ) -> (Option<PeerKey>, Known) {
+        let default_n = self.ni(ni).map_or(1, |ni| ni.conns_per_peer);
+        let key = self.find_peer(ni, id.nid, id.pid);
+        let peer = key.and_then(|key| self.peers.get(key));
+        let same = |key: &ConnKey| {
+            self.conns.get(*key).is_some_and(|conn| {
+                conn.local.ip() == local.ip()
+                    && conn.remote.ip() == remote.ip()
+                    && conn.up().is_some_and(|u| u.kind == kind)
+            })
+        };
+        let known = Known {
+            connecting: peer.is_some_and(|p| p.dialer.trying().is_some() && p.addr == remote.ip()),
+            session: peer.and_then(|p| p.session),
+            same_kind: peer.map_or(0, |p| p.conns.iter().filter(|c| same(c)).count()),
+            limit: kind.limit(peer.map_or(default_n, |p| p.conns_per_peer)),
+            same_address: local.ip() == remote.ip(),
+        };
+        (key, known)
     }
 
     /// The initiator learns how it was received.
@@ -305,7 +331,9 @@ impl<S: Streams> SockDriver<S> {
             }
             Reached::RetryLater => {
                 self.stats.dial_retries += 1;
-                self.dial_over(now, key, Attempt::Later, Errno::EALREADY, up);
+                let patient = self.suspicion.is_some();
+                let how = if patient { Attempt::Patient } else { Attempt::Later };
+                self.dial_over(now, key, how, Errno::EALREADY, up);
             }
             Reached::RetryIn(version) => {
                 peer.taught = Some(version);
@@ -367,6 +395,12 @@ impl<S: Streams> SockDriver<S> {
         tracing::debug!(peer = %peer.id, %kind, %version, "connection up");
         // It can be reached again, whoever has found that out.
         peer.dialer.hasten(now);
+        // Two HELLOs have come through: whatever it is, it is not silent.
+        if peer.watch.doubt() == Doubt::Silent
+            && let Some(doubt) = peer.watch.saw(now, Seen::Well)
+        {
+            self.judged.push((peer.ni, peer.id.nid, doubt));
+        }
         if peer.dialer.trying() == Some(key) {
             let (min, max) = (self.config.min_reconnect, self.config.max_reconnect);
             peer.dialer.ended(now, Attempt::Up, false, min, max);

@@ -21,7 +21,7 @@ use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
-use lnet::{Driver, Link, Node, Ready, Transmit, Verdict};
+use lnet::{Doubt, Driver, Link, Node, Ready, Transmit, Verdict};
 use lnet_types::{Fault, Instant, Memory, MsgId, NiId, Nid, Pid, ProcessId, RxId};
 use slotmap::{SecondaryMap, SlotMap};
 
@@ -135,8 +135,8 @@ pub struct SockDriver<S> {
     suspicion: Option<Suspicion>,
     /// Rails that are being looked at.
     watched: usize,
-    /// Rails that were doubted when their records went.
-    trusted: Vec<(NiId, Nid)>,
+    /// Rails of which there is another opinion that the node has not been told.
+    judged: Vec<(NiId, Nid, Doubt)>,
     /// The caller of the last `turn` spins: there will be another one at once.
     spinning: bool,
 
@@ -181,7 +181,7 @@ impl<S: Streams> SockDriver<S> {
             recent: Recent::default(),
             suspicion: None,
             watched: 0,
-            trusted: Vec::new(),
+            judged: Vec::new(),
             spinning: false,
             rbuf: vec![0; READ_LEN],
             stage: Vec::with_capacity(STAGE_LEN),
@@ -358,7 +358,7 @@ impl<S: Streams> SockDriver<S> {
         for (msg, fault) in core::mem::take(&mut self.ended) {
             up.tx_done(now, msg, Err(fault));
         }
-        self.tell_trusted(now, up);
+        self.tell_judged(now, up);
         for peer in core::mem::take(&mut self.dials) {
             self.dial(now, peer, up);
         }
@@ -401,7 +401,7 @@ impl<S: Streams> SockDriver<S> {
             && self.dials.is_empty()
             && self.verify.is_empty()
             && self.ended.is_empty()
-            && self.trusted.is_empty()
+            && self.judged.is_empty()
     }
 
     /// Continues what an earlier call left for reasons of fairness.

@@ -285,7 +285,13 @@ impl<S: Streams> SockDriver<S> {
 
     /// Puts a NOOP on the connection that suits it, unless something is queued there (K-50).
     pub(super) fn send_keepalive(&mut self, now: Instant, key: PeerKey) {
-        let Some(conn) = self.best_conn(key, Load::Noop) else { return };
+        if let Some(conn) = self.best_conn(key, Load::Noop) {
+            self.ask(now, conn);
+        }
+    }
+
+    /// Puts a NOOP on a connection, unless something is queued there: its end will tell of it.
+    pub(super) fn ask(&mut self, now: Instant, conn: ConnKey) {
         let Some(state) = self.conns.get_mut(conn).and_then(Conn::up_mut) else { return };
         if !state.tx.is_empty() {
             return;

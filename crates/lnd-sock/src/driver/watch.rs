@@ -62,14 +62,23 @@ impl<S: Streams> SockDriver<S> {
             self.watched -= 1;
         }
         if peer.watch.doubt() != Doubt::None {
-            self.trusted.push((peer.ni, peer.id.nid));
+            self.judged.push((peer.ni, peer.id.nid, Doubt::None));
         }
     }
 
-    /// Tells of rails whose records are gone.
-    pub(super) fn tell_trusted<U: Upper + ?Sized>(&mut self, now: Instant, up: &mut U) {
-        for (ni, nid) in core::mem::take(&mut self.trusted) {
-            up.rail_changed(now, ni, nid, Doubt::None);
+    /// Keeps the record of a peer that has always connected to us, if its rail is in doubt: the next
+    /// message to it would make a new one, and that would be above doubt. From here on we connect to
+    /// it as well, as that one would.
+    pub(super) fn keep_doubted(&mut self, key: PeerKey) -> bool {
+        let Some(peer) = self.peers.get_mut(key) else { return false };
+        peer.active = peer.watch.doubt() != Doubt::None && !peer.id.pid.is_user();
+        peer.active
+    }
+
+    /// Tells what has been found out of rails between two looks.
+    pub(super) fn tell_judged<U: Upper + ?Sized>(&mut self, now: Instant, up: &mut U) {
+        for (ni, nid, doubt) in core::mem::take(&mut self.judged) {
+            up.rail_changed(now, ni, nid, doubt);
         }
     }
 
@@ -103,6 +112,14 @@ impl<S: Streams> SockDriver<S> {
         }
         let Some(peer) = self.peers.get_mut(key) else { return };
         busy |= !peer.waiting.is_empty();
+        if !peer.waiting.is_empty()
+            && peer.conns.is_empty()
+            && let Some(since) = peer.dialer.refused_since()
+            && now.saturating_since(since) > limits.limit(Duration::ZERO)
+        {
+            // It is there and takes nothing: what waits may do better elsewhere.
+            seen = Seen::Silent;
+        }
         let news = if now <= peer.wanted + FORGET {
             peer.watch.saw(now, seen)
         } else if peer.watch.doubt() != Doubt::None {
@@ -128,7 +145,12 @@ impl<S: Streams> SockDriver<S> {
     }
 
     /// What one connection shows; `None` if nothing was on the way since the last look.
-    fn look_at_conn(&mut self, now: Instant, limits: Suspicion, key: ConnKey) -> Option<Seen> {
+    pub(super) fn look_at_conn(
+        &mut self,
+        now: Instant,
+        limits: Suspicion,
+        key: ConnKey,
+    ) -> Option<Seen> {
         let state = self.conns.get_mut(key)?.up_mut()?;
         if state.tx_deadline == Instant::FAR_FUTURE {
             state.mark.clear();
@@ -145,6 +167,7 @@ impl<S: Streams> SockDriver<S> {
             return Some(if progress { Seen::Well } else { Seen::Nothing });
         };
         let loses = state.loss.look(&transport);
+        let probation = self.peers.get(state.peer).is_some_and(|peer| peer.watch.on_probation(now));
         if !transport.rtt_min.is_zero()
             && let Some(peer) = self.peers.get_mut(state.peer)
         {
@@ -155,7 +178,7 @@ impl<S: Streams> SockDriver<S> {
             state.mark.clear();
             state.mark.wrote(now, state.written);
         }
-        Some(limits.judge(&transport, age, loses, progress))
+        Some(limits.judge(&transport, age, loses, progress, probation))
     }
 
     /// Sends something over an idle rail that will tell how it is.

@@ -6,6 +6,7 @@ mod suspicion;
 
 mod admission;
 mod conversations;
+mod dawn;
 mod faults;
 mod loopback;
 mod random;

@@ -26,6 +26,8 @@ pub(crate) struct Weather {
     pub(crate) window: usize,
     /// Nothing moves, nothing connects, nobody is told.
     pub(crate) dead: bool,
+    /// Attempts to connect that begin now are lost on the way, and nobody is told.
+    pub(crate) lost: bool,
     /// Addresses that refuse connections.
     pub(crate) refusing: BTreeSet<IpAddr>,
     /// Source ports are given out from here, downwards.
@@ -40,6 +42,7 @@ impl Default for Weather {
             splits: false,
             window: 1 << 20,
             dead: false,
+            lost: false,
             refusing: BTreeSet::new(),
             privileged: true,
             transport: Transport::default(),
@@ -221,14 +224,16 @@ impl Streams for SimStreams {
             error,
         };
         let local = SocketAddr::new(from.addr, port);
+        let lost = net.weather.lost;
+        let there = net.listeners.get_mut(&to).filter(|_| !refused);
         let error = there.is_none().then_some(Errno::ECONNREFUSED);
-        if let Some((_, listener, waiting)) = there {
+        if let Some((_, listener, waiting)) = there.filter(|_| !lost) {
             waiting.push_back(pipe);
             let listener = *listener;
             net.places[host].ready.insert(listener, (true, false));
         }
         let ends = [end(self.host, Some(id), local, error), end(host, None, to, None)];
-        net.pipes.push(Pipe { ends, connected: true });
+        net.pipes.push(Pipe { ends, connected: !lost });
         Ok(StreamId(id))
     }
 
