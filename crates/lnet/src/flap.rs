@@ -1,7 +1,8 @@
 //! Interfaces that come and go (HL-lnt-115): whoever goes down again and again is favoured less for
 //! a while, though it is up and well. The scheme is that of route flap damping in BGP: each time
 //! down is a penalty that halves with `flap_hold_down`; above one bound the interface counts as
-//! flapping, until the penalty has decayed below another.
+//! flapping, until the penalty has decayed below another. An interface that has begun again before
+//! that was forgotten has to be steady for longer each time.
 
 use core::time::Duration;
 
@@ -15,30 +16,46 @@ const SUPPRESS: u64 = 2000;
 const REUSE: u64 = 1000;
 /// More than so many are not counted: nobody is held down for ever.
 const MOST: u64 = 4;
+/// An interface that has not gone down for so many hold-downs is treated as new.
+const FORGET: u32 = 30;
+/// It is not held down for longer than 2 to the power of this hold-downs after its last fall.
+const DOUBLINGS_MAX: u8 = 3;
 
 /// The record of an interface.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Flaps {
     penalty: Decay,
     suppressed: bool,
+    /// When it went down last.
+    fell: Instant,
+    /// How often it has begun to flap, since it was new.
+    spells: u8,
 }
 
 impl Flaps {
     /// It went down. `hold_down` seconds, 0: nobody flaps.
     pub(crate) fn down(&mut self, now: Instant, hold_down: i64) {
         let Some(half_life) = half_life(hold_down) else { return };
-        if self.penalty.milli(now, half_life) <= REUSE {
-            self.suppressed = false;
+        if now >= self.fell + half_life * FORGET {
+            self.spells = 0;
         }
+        self.suppressed = self.is_flapping(now, hold_down);
         self.penalty.add(now, half_life, MOST);
-        self.suppressed |= self.penalty.milli(now, half_life) > SUPPRESS;
+        self.fell = now;
+        if !self.suppressed && self.penalty.milli(now, half_life) > SUPPRESS {
+            self.suppressed = true;
+            self.spells = self.spells.saturating_add(1);
+        }
     }
 
     /// Whether it is to be favoured less.
     pub(crate) fn is_flapping(&self, now: Instant, hold_down: i64) -> bool {
-        self.suppressed
-            && !self.penalty.is_empty()
-            && half_life(hold_down).is_some_and(|h| self.penalty.milli(now, h) > REUSE)
+        let Some(half_life) = half_life(hold_down).filter(|_| self.suppressed) else {
+            return false;
+        };
+        let doublings = self.spells.saturating_sub(1).min(DOUBLINGS_MAX);
+        let relapsed = doublings > 0 && now < self.fell + half_life * (1 << doublings);
+        relapsed || (!self.penalty.is_empty() && self.penalty.milli(now, half_life) > REUSE)
     }
 }
 
@@ -76,6 +93,30 @@ mod tests {
         }
         assert!(flaps.is_flapping(at(10_000 + 19_000), 10));
         assert!(!flaps.is_flapping(at(10_000 + 20_200), 10));
+    }
+
+    /// Three falls, a second apart, from `from` ms on.
+    fn spell(flaps: &mut Flaps, from: u64) {
+        for i in 0..3 {
+            flaps.down(at(from + 1000 * i), 10);
+        }
+    }
+
+    #[test]
+    fn whoever_begins_again_is_held_down_for_twice_as_long_each_time_and_not_for_ever() {
+        let mut flaps = Flaps::default();
+        let mut from = 0;
+        for hold in [20, 20, 40, 80, 80] {
+            spell(&mut flaps, from);
+            let steady =
+                (1..).find(|s| !flaps.is_flapping(at(from + 2000 + 1000 * s), 10)).unwrap();
+            assert!((hold - 8..=hold).contains(&steady), "{steady} s instead of {hold}");
+            from += 2000 + 1000 * steady;
+        }
+        // After five minutes of quiet it is as new.
+        from += 300_000;
+        spell(&mut flaps, from);
+        assert!(!flaps.is_flapping(at(from + 22_000), 10));
     }
 
     #[test]

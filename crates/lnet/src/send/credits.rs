@@ -1,10 +1,13 @@
 //! Credits: when a committed message goes (behaviour.md 4.1). One credit of the peer NI and one of
 //! the NI; a count of −n says that n messages wait in the queue beside it (C-4).
 
+use std::collections::VecDeque;
+
 use lnet_types::{Errno, Fault, HealthStatus, Instant, MsgId, NiId, Pid, ProcessId};
 
 use lnet_wire::Hdr;
 use lnet_wire::mark::Mark;
+use slotmap::SlotMap;
 
 use crate::Node;
 use crate::msg::{Msg, Role, Stage};
@@ -14,6 +17,17 @@ use crate::output::{Output, Transmit};
 /// What a message weighs in its peer's queue besides its payload (C-5).
 const HEADER_BYTES: u64 = 72;
 
+/// Puts a message into a queue by its age. One that comes from another path does not lose its place
+/// to younger ones, which have more time left.
+fn line_up(queue: &mut VecDeque<MsgId>, msgs: &SlotMap<MsgId, Msg>, id: MsgId, born: Instant) {
+    let is_older = |other: &MsgId| msgs.get(*other).is_none_or(|m| m.born <= born);
+    if queue.back().is_none_or(is_older) {
+        return queue.push_back(id);
+    }
+    let at = queue.partition_point(is_older);
+    queue.insert(at, id);
+}
+
 impl Node {
     /// The credit stage (C-5): transmits the message, or queues it, or ends it. Called again when a
     /// queued message's turn comes; what it already holds is not taken twice.
@@ -21,7 +35,9 @@ impl Node {
         if self.refuse(now, id) {
             return;
         }
+        let in_order = !self.tunables.kernel_clocks();
         let Some(msg) = self.msgs.get_mut(id) else { return };
+        let born = if in_order { msg.born } else { Instant::FAR_FUTURE };
         let Some(tx) = &mut msg.tx else { return };
         if !tx.peer_credit
             && let Some(pni) = tx.peer_ni.and_then(|p| self.peers.nis.get_mut(p))
@@ -31,8 +47,8 @@ impl Node {
             pni.credits -= 1;
             pni.credits_min = pni.credits_min.min(pni.credits);
             if pni.credits < 0 {
-                pni.queue.push_back(id);
                 msg.stage = Stage::PeerQueue;
+                line_up(&mut pni.queue, &self.msgs, id, born);
                 return self.wait_until_deadline(id);
             }
         }
@@ -43,8 +59,8 @@ impl Node {
             ni.credits -= 1;
             ni.credits_min = ni.credits_min.min(ni.credits);
             if ni.credits < 0 {
-                ni.queue.push_back(id);
                 msg.stage = Stage::NiQueue;
+                line_up(&mut ni.queue, &self.msgs, id, born);
                 return self.wait_until_deadline(id);
             }
         }

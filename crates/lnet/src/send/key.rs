@@ -274,6 +274,7 @@ key! {
         peer_health: Reverse<u32> => Health,
         peer_priority: Priority => Priority,
         local_health: Reverse<u32> => LocalHealth,
+        flapping: Flapping => Flapping,
         local_priority: Priority => LocalPriority,
         tried: bool => Tried,
         shaky: Doubted => Suspicion,

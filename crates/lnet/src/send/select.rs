@@ -264,6 +264,7 @@ fn best_net<'a>(
             peer_health: Reverse(within_range(t, pn.health, best_peer)),
             peer_priority: priority(pn.grade.priority, !first),
             local_health: Reverse(within_range(t, health, best_local)),
+            flapping: net_flaps(t, ln, pn),
             local_priority: priority(ln.grade.priority, !first),
             tried: avoids_tried(t) && is_exhausted(t, r, pn, ln),
             shaky: Doubted { around: 0, ..shaky(t, &ln.nis, &pn.nis) },
@@ -452,6 +453,22 @@ fn priority(given: u32, counts: bool) -> Priority {
 pub(crate) fn within_range(t: Tables<'_>, health: u32, best: u32) -> u32 {
     let range = t.tunables.health_range as u32;
     if health.saturating_add(range) >= best { best } else { health }
+}
+
+/// Whether a network has nothing but interfaces that flap, on one side or the other.
+fn net_flaps(t: Tables<'_>, ours: &LocalNet, theirs: &PeerNet) -> Flapping {
+    if t.tunables.flap_hold_down == 0 {
+        return Flapping(false);
+    }
+    let ours = ours.nis.iter().filter_map(|id| t.nis.get(*id)).filter(|ni| !ni.fatal);
+    let theirs = theirs.nis.iter().filter_map(|id| t.peers.nis.get(*id));
+    let flaps = |flaps: &Flaps| is_flapping(t, flaps).0;
+    Flapping(all(ours.map(|ni| flaps(&ni.flaps))) || all(theirs.map(|n| flaps(&n.flaps))))
+}
+
+/// Whether there are any, and it is true of all.
+fn all(mut these: impl Iterator<Item = bool>) -> bool {
+    these.next().is_some_and(|first| first && these.all(|other| other))
 }
 
 /// HL-lnt-115.

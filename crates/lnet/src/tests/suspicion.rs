@@ -211,6 +211,28 @@ fn messages_that_the_driver_has_not_begun_and_those_that_queue_follow_and_arrive
 }
 
 #[test]
+fn messages_that_change_rails_go_before_younger_ones() {
+    let few = NetTunables { peer_credits: 1, ..NetTunables::SOCK };
+    let mut w = pair_of(Profile::Default, few);
+    w.hold();
+    for (a, b) in [(0, 1), (1, 0)] {
+        w.doubt(0, A[a], B[b], Doubt::Silent);
+    }
+    for user in 0..20 {
+        w.put(0, B[0], user, true);
+        w.run(Duration::from_millis(2));
+    }
+    // Half of them wait behind the others now.
+    w.doubt(0, A[0], B[0], Doubt::Silent);
+    w.pass_all();
+    let puts = w.hosts[1].events.iter().filter(|e| e.kind == EventKind::Put);
+    let arrived: Vec<u64> = puts.map(|e| e.hdr_data).collect();
+    // The first of the other rail was with its driver.
+    assert_eq!(arrived.len(), 20);
+    assert!(arrived[1..].is_sorted(), "{arrived:?}");
+}
+
+#[test]
 fn messages_that_the_driver_has_begun_stay_if_nobody_could_tell_a_copy() {
     let mut w = pair();
     tells_no_copies(&mut w);

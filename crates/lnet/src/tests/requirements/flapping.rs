@@ -105,3 +105,29 @@ fn with_a_hold_down_of_0_nothing_flaps_and_that_is_so_in_the_profiles_of_the_pas
         assert_eq!(shares(&mut w, 20), [10, 10], "{}", profile.name());
     }
 }
+
+#[test]
+fn a_network_of_nothing_but_flapping_interfaces_is_favoured_less_and_says_so() {
+    let rails = ["10.77.0.2@tcp", "10.88.0.2@tcp1"];
+    let peers = ["10.77.0.3@tcp", "10.88.0.3@tcp1"];
+    for host in [0, 1] {
+        let mut w = nodes(Profile::Default, &rails, &peers);
+        toggle(&mut w, host, [rails, peers][host][0], 5);
+        w.secs(1);
+        w.hosts[0].sent.clear();
+        for i in 0..20 {
+            w.put(0, peers[0], i, false);
+            w.run(MS * 10);
+        }
+        assert!(w.pairs(0).iter().all(|(from, _)| from == rails[1]), "{:?}", w.pairs(0));
+        let why = w.hosts[0].node.explain(nid(peers[0]), None, 0);
+        let choice = why.choices.iter().find(|c| c.step == Step::Network).unwrap();
+        assert_eq!(choice.candidates[0].decided, Some(crate::Criterion::Flapping), "{why}");
+        // It is better than none.
+        w.link(0, rails[1], Link::Down);
+        w.hosts[0].sent.clear();
+        w.put(0, peers[0], 100, false);
+        w.run(MS * 10);
+        assert_eq!(w.pairs(0)[0].0, rails[0]);
+    }
+}
