@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lnet_rt::{Nid, NodeHandle};
 
-use super::node::{self, Arrival, BULKS, Landing, REPLIES, REQUESTS, Spot};
+use super::node::{self, Arrival, BULKS, Landing, REPLIES, REQUESTS, Spent, Spot};
 use super::ops::Ops;
 use super::pattern::Pattern;
 use super::talk::{
@@ -22,7 +22,7 @@ const PATIENCE: Micros = 7_000_000;
 enum Note {
     Look(u64),
     Arrived(Micros, Arrival),
-    Spent,
+    Spent(Spent),
     Command(Command),
 }
 
@@ -151,7 +151,7 @@ pub(super) fn run(spec: &NodeSpec, server: Nid, load: Load) -> anyhow::Result<()
     // The time is taken on the node's thread, where the reply has just come in.
     let arrived = move |arrival| Note::Arrived(clock.now(), arrival);
     let spot = Spot { portal: REPLIES, size: load.reply };
-    let replies = Landing::new(&node, spot, &pattern, queue.clone(), arrived, |_| Note::Spent)?;
+    let replies = Landing::new(&node, spot, &pattern, queue.clone(), arrived, Note::Spent)?;
     node::find(&node, server)?;
     listen(queue.clone(), Note::Command);
     let ops = Ops::new(queue, Note::Look);
@@ -225,8 +225,8 @@ impl Client {
                 let (kind, number) = untag(arrival.tag);
                 self.accounts.replied(number, at, arrival.good && kind == REPLY);
             }
-            Note::Spent => {
-                if let Err(e) = self.replies.post() {
+            Note::Spent(spent) => {
+                if let Err(e) = self.replies.renew(spent) {
                     tracing::error!("no buffer for replies: {e:#}");
                 }
             }

@@ -115,8 +115,18 @@ pub(crate) struct Landing<N> {
     pattern: Arc<Pattern>,
     queue: Sender<N>,
     arrived: Arc<dyn Fn(Arrival) -> N + Send + Sync>,
-    spent: fn(u32) -> N,
-    posted: Vec<Service>,
+    spent: fn(Spent) -> N,
+    posted: Vec<(u64, Service)>,
+    /// How many have been posted.
+    count: u64,
+}
+
+/// A buffer that is gone.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spent {
+    pub(crate) portal: u32,
+    /// Which of its portal's.
+    number: u64,
 }
 
 /// Where messages land: portal and size.
@@ -128,7 +138,7 @@ pub(crate) struct Spot {
 
 impl<N: Send + 'static> Landing<N> {
     /// Posts the buffers. `arrived` makes, on the node's thread, what is queued for each message,
-    /// `spent` what is queued for each buffer that is gone, on which [`Landing::post`] is to be
+    /// `spent` what is queued for each buffer that is gone, on which [`Landing::renew`] is to be
     /// called. A message's `hdr_data` says which bytes it should have.
     pub(crate) fn new(
         node: &NodeHandle,
@@ -136,7 +146,7 @@ impl<N: Send + 'static> Landing<N> {
         pattern: &Arc<Pattern>,
         queue: Sender<N>,
         arrived: impl Fn(Arrival) -> N + Send + Sync + 'static,
-        spent: fn(u32) -> N,
+        spent: fn(Spent) -> N,
     ) -> anyhow::Result<Self> {
         let mut this = Self {
             node: node.clone(),
@@ -147,6 +157,7 @@ impl<N: Send + 'static> Landing<N> {
             arrived: Arc::new(arrived),
             spent,
             posted: Vec::new(),
+            count: 0,
         };
         for _ in 0..BUFFERS {
             this.post()?;
@@ -154,12 +165,21 @@ impl<N: Send + 'static> Landing<N> {
         Ok(this)
     }
 
+    /// Another buffer in place of one that is gone. Another one may be older, and have no room: what
+    /// came into it last, over a slow rail, is still arriving.
+    pub(crate) fn renew(&mut self, spent: Spent) -> anyhow::Result<()> {
+        self.posted.retain(|(number, _)| *number != spent.number);
+        self.post()
+    }
+
     /// One more buffer.
-    pub(crate) fn post(&mut self) -> anyhow::Result<()> {
+    fn post(&mut self) -> anyhow::Result<()> {
         let size = self.size as usize;
         let options = AttachOptions { max_size: Some(self.size), ..AttachOptions::PUT };
         let (pattern, queue) = (Arc::clone(&self.pattern), self.queue.clone());
         let (portal, arrived, spent) = (self.portal, Arc::clone(&self.arrived), self.spent);
+        let number = self.count;
+        self.count += 1;
         let handler = move |stack: &mut Stack, event: &Event| {
             if event.kind == EventKind::Put && event.status.is_ok() {
                 let tag = event.hdr_data;
@@ -168,16 +188,13 @@ impl<N: Send + 'static> Landing<N> {
                 let _ = queue.send(arrived(Arrival { tag, from: event.initiator.nid, good }));
             }
             if event.unlinked {
-                let _ = queue.send(spent(portal));
+                let _ = queue.send(spent(Spent { portal, number }));
             }
         };
         let buffer = Buffer::zeroed(size * (2usize << 20).div_ceil(size.max(1)).max(4));
         let entry = MatchEntry::bits(u64::from(self.portal));
-        self.posted.push(self.node.attach_handler(self.portal, entry, buffer, options, handler)?);
-        if self.posted.len() > BUFFERS {
-            // The oldest is the one that was spent, or will be next: entries match in order.
-            self.posted.remove(0);
-        }
+        let service = self.node.attach_handler(self.portal, entry, buffer, options, handler)?;
+        self.posted.push((number, service));
         Ok(())
     }
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use lnet_rt::{Moved, NodeHandle, OpFailed};
 
 use super::ledger::Ledger;
-use super::node::{self, Arrival, BULKS, Landing, REPLIES, REQUESTS, Spot};
+use super::node::{self, Arrival, BULKS, Landing, REPLIES, REQUESTS, Spent, Spot};
 use super::ops::Ops;
 use super::pattern::Pattern;
 use super::talk::{Answer, Command, Load, NodeSpec, REPLY, REQUEST, ServerReport, tag, untag};
@@ -20,7 +20,7 @@ use crate::clock::{Clock, Micros};
 enum Note {
     Look(u64),
     Arrived(Arrival),
-    Spent(u32),
+    Spent(Spent),
     Command(Command),
 }
 
@@ -88,13 +88,14 @@ impl Server {
                     }
                 }
                 Note::Arrived(arrival) => self.arrived(&arrival),
-                Note::Spent(portal) => {
+                Note::Spent(spent) => {
+                    let portal = spent.portal;
                     let landing = if portal == BULKS {
                         self.bulks.as_mut()
                     } else {
                         Some(&mut self.requests)
                     };
-                    if let Some(Err(e)) = landing.map(Landing::post) {
+                    if let Some(Err(e)) = landing.map(|landing| landing.renew(spent)) {
                         tracing::error!("no buffer for portal {portal}: {e:#}");
                     }
                 }
