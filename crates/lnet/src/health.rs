@@ -4,6 +4,8 @@
 //! [`charge_of`] is the table H-10 and is written once; `judge` applies it. Recovery pings are
 //! ordinary GETs on the reserved portal, made here when they are due.
 
+use core::time::Duration;
+
 use lnet_types::{Fault, HealthStatus, Instant, MsgId, NiId, Nid, PeerNiId, Pid, ProcessId};
 
 use crate::internal::Internal;
@@ -29,6 +31,9 @@ pub(crate) enum Charge {
     /// Nobody's.
     None,
 }
+
+/// Interfaces that come back together are told together.
+const TELL_UP_AFTER: Duration = Duration::from_secs(1);
 
 /// The middle columns of H-10.
 pub(crate) const fn charge_of(status: HealthStatus) -> Charge {
@@ -168,13 +173,32 @@ impl Node {
         if ni.health < HEALTH_MAX {
             ni.health = (ni.health + step).min(HEALTH_MAX);
             self.health_changes += 1;
-            if ni.health == HEALTH_MAX {
-                ni.status_up = true;
-                if let Some(next) = ni.recovery.next.take() {
-                    self.recovering_nis.remove(&(next, id));
-                }
-            }
+            self.ni_may_be_whole(id);
             self.note_ni(id);
+        }
+    }
+
+    /// A local interface at full health is up and needs no recovery. If peers have been told that it is
+    /// down, they are told so, soon; kernel nodes don't, until something else is to be told.
+    fn ni_may_be_whole(&mut self, id: NiId) {
+        let Some(ni) = self.nis.get_mut(id).filter(|ni| ni.health == HEALTH_MAX) else { return };
+        ni.status_up = true;
+        let is_news = ni.is_up() && !ni.told_up;
+        if let Some(next) = ni.recovery.next.take() {
+            self.recovering_nis.remove(&(next, id));
+        }
+        if is_news && !self.tunables.kernel_clocks() && self.tell_up_at.is_none() {
+            self.tell_up_at = Some(self.now() + TELL_UP_AFTER);
+        }
+    }
+
+    /// Tells peers that interfaces are up again, if nothing else has told them meanwhile.
+    pub(crate) fn tell_up(&mut self, now: Instant) {
+        if self.tell_up_at.is_some_and(|at| at <= now) {
+            self.tell_up_at = None;
+            if self.nis.values().any(|ni| ni.is_up() && !ni.told_up) {
+                self.announce(now, false);
+            }
         }
     }
 
@@ -489,12 +513,8 @@ impl Node {
             self.health_changes += 1;
             if health == 0 {
                 ni.status_up = false;
-            } else if health == HEALTH_MAX {
-                ni.status_up = true;
-                if let Some(next) = ni.recovery.next.take() {
-                    self.recovering_nis.remove(&(next, id));
-                }
             }
+            self.ni_may_be_whole(id);
             self.note_ni(id);
             self.queue_ni(now, id);
         }

@@ -79,6 +79,8 @@ pub(crate) struct Ni {
     pub(crate) plays_dead: bool,
     /// Stored status: down when health reached 0 (H-16).
     pub(crate) status_up: bool,
+    /// What peers are told of it.
+    pub(crate) told_up: bool,
     /// A router's, on a network from which nothing has come for too long.
     pub(crate) aged: bool,
     pub(crate) health: u32,

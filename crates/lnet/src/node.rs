@@ -116,6 +116,8 @@ pub struct Node {
     pub(crate) refusals: BTreeMap<Refusal, u64>,
     /// Peers whose data wait to be merged.
     pub(crate) held_data: BTreeSet<(Instant, PeerId)>,
+    /// Peers whose discovery has failed and is tried again.
+    pub(crate) discoveries_due: BTreeSet<(Instant, PeerId)>,
     /// Messages that ended after their deadline, and by how much in all (H-4).
     pub(crate) late: (u64, Duration),
 
@@ -149,6 +151,8 @@ pub struct Node {
     pub(crate) push_md: Option<MdId>,
     pub(crate) push_bytes: u32,
     announce_due: bool,
+    /// When peers are told of interfaces that are up again.
+    pub(crate) tell_up_at: Option<Instant>,
     /// How often the health of an interface, ours or a peer's, was set.
     pub(crate) health_changes: u64,
     #[serde(skip)]
@@ -187,6 +191,7 @@ impl Node {
             drops: BTreeMap::new(),
             refusals: BTreeMap::new(),
             held_data: BTreeSet::new(),
+            discoveries_due: BTreeSet::new(),
             late: (0, Duration::ZERO),
             work: VecDeque::new(),
             outputs: VecDeque::new(),
@@ -212,6 +217,7 @@ impl Node {
             push_md: None,
             push_bytes: crate::ping::PING_BYTES_MIN,
             announce_due: false,
+            tell_up_at: None,
             health_changes: 0,
             recorder: None,
         };
@@ -276,6 +282,7 @@ impl Node {
                 self.announce(now, false);
             }
         }
+        self.tell_up(now);
         // A ping's own timer blames nobody, so it goes before the one that does (D-82, H-64).
         self.expire_ops(now);
         self.release_held(now);
@@ -287,6 +294,7 @@ impl Node {
         self.repeat_overdue(now);
         self.recover_due(now);
         self.merge_held(now);
+        self.discover_again(now);
         self.settle(now);
     }
 
@@ -341,6 +349,7 @@ impl Node {
         if self.announce_due {
             at(Some(self.now));
         }
+        at(self.tell_up_at);
         at(self.waiting.first().map(|w| w.0));
         at(self.resting.next());
         at(self.next_overdue());
@@ -349,6 +358,7 @@ impl Node {
         at(self.recovering_peers.first().map(|r| r.0));
         at(self.faults.next());
         at(self.held_data.first().map(|h| h.0));
+        at(self.discoveries_due.first().map(|d| d.0));
         at(self.next_check());
         at(self.next_router_change());
         first
@@ -478,6 +488,7 @@ impl Node {
             link_down: false,
             plays_dead: false,
             status_up: true,
+            told_up: true,
             aged: false,
             // S-net-6: loopback's health means nothing and begins at 0.
             health: if spec.nid.is_loopback() { 0 } else { HEALTH_MAX },
@@ -745,7 +756,7 @@ impl Node {
                 }
                 EventKind::Put | EventKind::Get | EventKind::Ack => {}
             },
-            Internal::Ask { claimant, nid } => self.ask_event(claimant, nid, event, bytes),
+            Internal::Ask { claimant, nid } => self.ask_event(now, claimant, nid, event, bytes),
             Internal::UserPing(op) => self.user_ping_event(op, event, bytes),
         }
     }

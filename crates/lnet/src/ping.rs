@@ -67,12 +67,15 @@ impl Node {
 
     /// Builds the ping data anew under the same sequence number: feature bits or statuses changed.
     pub(crate) fn refresh_ping(&mut self) {
+        for ni in self.nis.values_mut() {
+            ni.told_up = ni.is_up();
+        }
         let nis = self.nets.iter().flat_map(|n| &n.nis).filter_map(|id| self.nis.get(*id));
         let entries = nis
             .filter(|ni| !ni.is_loopback())
             .map(|ni| PingEntry {
                 nid: ni.nid,
-                status: if ni.is_up() { NiStatus::UP } else { NiStatus::DOWN },
+                status: if ni.told_up { NiStatus::UP } else { NiStatus::DOWN },
             })
             .collect();
         let mut features = Features::NI_STATUS | Features::MULTI_RAIL;

@@ -204,6 +204,9 @@ impl Node {
         let (peer, recovers) = (pni.peer, pni.recovery.next.is_some());
         if recovers {
             self.hasten_recovery(now, id);
+        } else if !self.tunables.kernel_clocks() {
+            // It may have failed when it was nobody yet.
+            self.queue_peer(now, id);
         }
         self.tell_resting(now, News::Life(peer));
     }

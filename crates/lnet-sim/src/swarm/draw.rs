@@ -95,6 +95,14 @@ impl Drawing {
         ));
     }
 
+    /// Whether another interface of this node would be a gateway that nobody can know, and whose
+    /// messages nodes have been told to drop: their operator has to add routes first.
+    fn is_unknown_gateway(&self, node: &str) -> bool {
+        let sets = |setting: &str| self.text.lines().any(|line| line == setting);
+        let router = self.nodes.iter().any(|(name, programs)| name == node && !programs);
+        router && sets("drop_asym_route = 1") && sets("discovery = 0")
+    }
+
     fn any_node(&self, rng: &mut Prng) -> String {
         self.nodes[rng.below(self.nodes.len() as u64) as usize].0.clone()
     }
@@ -357,7 +365,7 @@ fn operated(drawn: &mut Drawing, rng: &mut Prng, rage: u64, n: u64, profile: &st
     let until = at + 1 + rng.below(rage * 1000 - at);
     let node = drawn.any_node(rng);
     match rng.below(4) {
-        0 | 1 => {
+        0 | 1 if !drawn.is_unknown_gateway(&node) => {
             let prefix = format!("{node}/");
             let rails = drawn.places.iter().zip(&drawn.nets);
             let nets: Vec<&String> =

@@ -33,6 +33,8 @@ const UNLUCKY_MAX: u32 = 6;
 struct Attempt {
     host: HostId,
     to: HostId,
+    /// The rail that it is addressed to, one that was there from the beginning.
+    rail: Option<RailRef>,
     workload: usize,
     begun: Instant,
     again: u32,
@@ -58,7 +60,9 @@ pub struct Model {
     attempts: BTreeMap<AttemptId, Attempt>,
     open: BTreeMap<u64, Open>,
     touched: Spans,
-    /// Who has had an exchange with whom, in the lives that they have now.
+    /// When a rail was taken away: nobody knows whose its NID was.
+    removed: Spans,
+    /// Who has had an exchange with whom, in the lives that they have now. Pings make no one known.
     met: BTreeSet<(HostId, HostId)>,
     settled: Instant,
     /// See [`jams`].
@@ -76,6 +80,7 @@ impl Model {
     /// The model of a scenario in which all faults end.
     pub fn new(scenario: &Scenario) -> Self {
         let mut touched = Spans::new();
+        let mut removed = Spans::new();
         let mut last = Duration::ZERO;
         for f in &scenario.faults {
             let end = f.until.unwrap_or(f.at);
@@ -83,6 +88,9 @@ impl Model {
             let span = (Instant::ZERO + f.at, Instant::ZERO + end + TOUCHED_AFTER);
             for rail in rails(scenario, &f.kind) {
                 touched.entry(rail).or_default().push(span);
+                if matches!(f.kind, FaultKind::NiDel(_)) {
+                    removed.entry(rail).or_default().push(span);
+                }
             }
         }
         let switched_off = |f: &Fault| match &f.kind {
@@ -110,6 +118,7 @@ impl Model {
             attempts: BTreeMap::new(),
             open: BTreeMap::new(),
             touched,
+            removed,
             met: BTreeSet::new(),
             settled,
             jams,
@@ -117,16 +126,22 @@ impl Model {
         }
     }
 
-    /// Whether some rail of each, on one network, was touched by no fault all the time.
-    fn clean(&self, view: &View<'_>, a: HostId, b: HostId, from: Instant) -> bool {
+    /// Whether some rail of each, on one network, was touched by no fault all the time, and what the
+    /// attempt is addressed to was not taken away.
+    fn clean(&self, view: &View<'_>, attempt: &Attempt, from: Instant) -> bool {
+        let Attempt { host: a, to: b, rail, .. } = *attempt;
+        let hit = |(begin, end): &(Instant, Instant)| *begin <= view.now && *end >= from;
+        let within =
+            |spans: &Spans, rail: &RailRef| spans.get(rail).is_some_and(|s| s.iter().any(hit));
+        if rail.is_some_and(|rail| within(&self.removed, &rail)) {
+            return false;
+        }
         let untouched = |host: HostId| {
             let node = view.scenario.world.node(NodeId(host.0));
             let rails = node.map(|n| n.rails.as_slice()).unwrap_or_default();
             let mut nets = BTreeSet::new();
             for (rail, r) in (0u16..).zip(rails) {
-                let spans = self.touched.get(&RailRef { node: NodeId(host.0), rail });
-                let hit = |(begin, end): &(Instant, Instant)| *begin <= view.now && *end >= from;
-                if !spans.is_some_and(|s| s.iter().any(hit)) {
+                if !within(&self.touched, &RailRef { node: NodeId(host.0), rail }) {
                     nets.insert(r.net);
                 }
             }
@@ -168,7 +183,7 @@ impl Model {
         }
         let first = self.open.get(&(id.0 & SLOT_MASK)).map_or(a.begun, |o| o.first);
         let known = self.heals && self.met.contains(&(a.host, a.to));
-        if known && a.again >= UNLUCKY_MAX && self.clean(view, a.host, a.to, first) {
+        if known && a.again >= UNLUCKY_MAX && self.clean(view, &a, first) {
             return Err(format!(
                 "{name}: {} attempts to {to} failed since {first}, beside a rail without fault",
                 a.again + 1
@@ -220,12 +235,15 @@ impl Model {
             return Err(format!("attempt {} ended twice", id.0));
         }
         let (host, to) = (a.host, a.to);
-        let shown = match view.scenario.workload.get(a.workload).map(|w| w.exchange) {
+        let exchange = view.scenario.workload.get(a.workload).map(|w| w.exchange);
+        let shown = match exchange {
             Some(Exchange::Put { ack: true }) => a.asked,
             Some(Exchange::Get | Exchange::Request { .. }) => a.answered,
             _ => true,
         };
-        self.met.insert((host, to));
+        if exchange != Some(Exchange::Ping) {
+            self.met.insert((host, to));
+        }
         match shown {
             true => Ok(()),
             false => Err(format!("attempt {} ended well and nothing had arrived", id.0)),
@@ -281,11 +299,12 @@ impl Observer for Model {
         match *seen {
             Seen::Begun { host, workload, attempt, to, again } => {
                 // Whoever has it now, or had it from the beginning.
-                let owner = view.scenario.world.rail_of(to).map(|r| HostId(r.node.0));
+                let rail = view.scenario.world.rail_of(to);
+                let owner = rail.map(|r| HostId(r.node.0));
                 let Some(to) = owner else { return Err(format!("{to} is nobody's")) };
                 let (asked, answered, over) = (false, false, false);
                 let begun = view.now;
-                let new = Attempt { host, to, workload, begun, again, asked, answered, over };
+                let new = Attempt { host, to, rail, workload, begun, again, asked, answered, over };
                 self.begun(view, attempt, new)
             }
             Seen::Failed { attempt, why, .. } => {

@@ -11,6 +11,8 @@
 //!                                                                        keeps n; refused, counted
 //! ```
 //!
+//! (Without an answer this is repeated some times: `again.rs`.)
+//!
 //! So a node whose interfaces were met one by one is put together as before, one round trip later, and
 //! an address that moves from one node to another follows. Profile `kernel` does as kernel nodes do.
 
@@ -128,19 +130,27 @@ impl Node {
     }
 
     /// An event on the descriptor of such a question.
-    pub(crate) fn ask_event(&mut self, claimant: PeerId, nid: Nid, event: &Event, bytes: &[u8]) {
+    pub(crate) fn ask_event(
+        &mut self,
+        now: Instant,
+        claimant: PeerId,
+        nid: Nid,
+        event: &Event,
+        bytes: &[u8],
+    ) {
         match (event.kind, event.status) {
             (EventKind::Reply, Ok(())) => self.asked(claimant, nid, bytes),
             (EventKind::Send | EventKind::Reply, Err(_)) => {
                 self.abandon(event);
-                self.unanswered(claimant, nid);
+                self.unanswered(now, claimant, nid);
             }
-            (EventKind::Unlink, _) => self.unanswered(claimant, nid),
+            (EventKind::Unlink, _) => self.unanswered(now, claimant, nid),
             (EventKind::Send, Ok(())) | (EventKind::Put | EventKind::Get | EventKind::Ack, _) => {}
         }
     }
 
-    fn unanswered(&mut self, claimant: PeerId, nid: Nid) {
+    fn unanswered(&mut self, now: Instant, claimant: PeerId, nid: Nid) {
+        self.confirm_later(now, claimant);
         if self.peers.owner(nid) != Some(claimant) {
             self.not_taken(claimant, Some(nid), Refusal::Claimed);
         }
@@ -163,6 +173,7 @@ impl Node {
         }
         // It is the same node: what it says at this NID is what counts for it.
         let info = self.taken(owner, parsed.info);
+        self.note_part(owner, info.features);
         self.learn_multi_rail(owner, info.features);
         self.note_ability(owner, info.features);
         if let Some(peer) = self.peers.peers.get_mut(owner) {

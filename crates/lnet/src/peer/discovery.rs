@@ -11,7 +11,7 @@
 //! One phase per peer; the facts that outlive a round are `PeerFlags`. `step` is entered from the
 //! work list whenever something has happened that may move a peer on; it does one thing and leaves.
 //! The rules of adding and removing NIDs are in `config.rs`; what is not believed, in `refusal.rs` and
-//! `claims.rs`.
+//! `claims.rs`; what has failed and is tried again, in `again.rs`.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -21,6 +21,7 @@ use lnet_wire::ping::{Features, NiStatus, PingEntry, PingInfo};
 use crate::internal::Internal;
 use crate::local::HEALTH_MAX;
 use crate::node::Work;
+use crate::peer::again::Again;
 use crate::peer::claims::Said;
 use crate::peer::config::Change;
 use crate::peer::refusal::{Budget, Refusal};
@@ -76,6 +77,8 @@ pub(crate) struct Discovery {
     pub(crate) held_until: Option<Instant>,
     /// Replies in a row that were no use (bounded, unlike the kernel's: Z-8).
     pub(crate) bad_replies: u8,
+    /// When it is tried again.
+    pub(crate) again: Again,
 }
 
 /// How many useless replies in a row end a discovery.
@@ -179,11 +182,14 @@ impl Node {
     /// Tells everybody who waits (D-16).
     fn discovery_ends(&mut self, now: Instant, id: PeerId, error: Option<Errno>) {
         let Some(peer) = self.peers.peers.get_mut(id) else { return };
-        peer.disc.phase = Phase::Idle;
+        let phase = core::mem::take(&mut peer.disc.phase);
         peer.disc.error = error;
         peer.disc.bad_replies = 0;
         if error.is_some() {
             peer.flags |= PeerFlags::REDISCOVER;
+            self.discovery_failed(now, id, phase);
+        } else {
+            self.discovered_at_last(id);
         }
         self.gateway_discovered(now, id, error);
         let Some(peer) = self.peers.peers.get_mut(id) else { return };
@@ -372,6 +378,17 @@ impl Node {
         }
         peer.disc.data = Some(Said { by, info });
         self.work.push_back(Work::Discover(id));
+    }
+
+    /// Of D-34 and D-53: it takes part in discovery, perhaps again.
+    pub(crate) fn note_part(&mut self, id: PeerId, features: Features) {
+        let enabled = self.tunables.discovery != 0;
+        if let Some(peer) = self.peers.peers.get_mut(id)
+            && enabled
+            && features.contains(Features::DISCOVERY)
+        {
+            peer.flags -= PeerFlags::NO_DISCOVERY;
+        }
     }
 
     /// D-35.
@@ -688,12 +705,11 @@ impl Node {
         let force = force && self.tunables.discovery != 0;
         let ids: Vec<PeerId> = self.peers.by_age.values().copied().collect();
         for id in ids {
-            if let Some(peer) = self.peers.peers.get_mut(id)
-                && force
-                && peer.is_mr()
-            {
+            let Some(peer) = self.peers.peers.get_mut(id) else { continue };
+            if force && peer.is_mr() {
                 peer.flags |= PeerFlags::FORCE_PUSH;
             }
+            peer.disc.again.renew();
             if self.peers.peers.get(id).is_some_and(|p| self.needs_push(p)) {
                 self.request_discovery(id);
             }

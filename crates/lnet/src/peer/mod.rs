@@ -1,9 +1,10 @@
 //! The remote side: peers, their networks and interfaces (behaviour.md 1.1, 1.5, 1.8).
 //!
 //! Tables and upkeep. Configured peers and the rules of adding and removing NIDs are in
-//! `config.rs`; how peers are discovered in `discovery.rs`, and what is not believed of what they say
-//! in `refusal.rs` and `claims.rs`; which interface is used in `send/select.rs`.
+//! `config.rs`; how peers are discovered in `discovery.rs` and `again.rs`, and what is not believed of
+//! what they say in `refusal.rs` and `claims.rs`; which interface is used in `send/select.rs`.
 
+pub(crate) mod again;
 pub(crate) mod claims;
 pub(crate) mod config;
 pub(crate) mod discovery;

@@ -166,6 +166,7 @@ impl Node {
                 route.cached = false;
             }
             self.leave_gateway(now, id);
+            self.rehome_later();
         }
         // The next one as far from this one as its outcome says.
         if was_check

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use lnet_types::{Errno, Instant, Net, Nid, PeerId, Prng};
 use thiserror::Error;
 
-use super::alive::Life;
+use super::alive::{Life, Sign};
 use crate::Node;
 use crate::node::Work;
 use crate::peer::PeerFlags;
@@ -373,13 +373,22 @@ impl Node {
     }
 
     /// Gives such routes to the peer that owns the gateway's NID now; to a new one if none does
-    /// (D-42.5, D-48).
+    /// (D-42.5, D-48), also where the gateway has given up that NID and then died: it may have it again,
+    /// and have been unable to say so. Kernel nodes stay with what they know.
     pub(crate) fn rehome_routes(&mut self, now: Instant) {
+        let kernel = self.tunables.kernel_clocks();
         let peers = &self.peers;
+        let is_dead = |p: &crate::peer::Peer| p.gateway.life == Life::Dead && !kernel;
         let moved = self.router.routes.take(|r| match peers.owner(r.nid) {
             Some(owner) => owner != r.gateway,
-            None => !peers.peers.contains_key(r.gateway),
+            None => peers.peers.get(r.gateway).is_none_or(is_dead),
         });
+        let given_up: Vec<Nid> = moved
+            .iter()
+            .filter(|r| self.peers.peers.contains_key(r.gateway))
+            .filter(|r| self.peers.owner(r.nid).is_none())
+            .map(|r| r.nid)
+            .collect();
         self.forget_routes(&moved);
         for route in moved {
             let owner = self
@@ -388,7 +397,13 @@ impl Node {
                 .and_then(|ni| self.peers.nis.get(ni))
                 .map(|n| n.peer);
             match owner {
-                Some(owner) => self.settle_route(now, route, owner),
+                Some(owner) => {
+                    let is_dead = given_up.contains(&route.nid);
+                    self.settle_route(now, route, owner);
+                    if let Some(peer) = self.peers.peers.get_mut(owner).filter(|_| is_dead) {
+                        peer.gateway.sign(Sign::Failed);
+                    }
+                }
                 None => {
                     tracing::error!(net = %route.net, gateway = %route.nid,
                         "route dropped: no record of its gateway can be made");

@@ -326,6 +326,7 @@ impl Node {
         }
         let limit = self.tunables.parked_max as usize;
         let renews = !self.tunables.kernel_clocks();
+        let now = self.now();
         let peer = self.peers.peers.get_mut(peer_id).ok_or(Errno::EFAULT)?;
         // What is known will do while it is renewed: a ping or push that a dying rail has swallowed
         // must not hold up the traffic on the others until its time-out.
@@ -333,7 +334,9 @@ impl Node {
             && peer.flags.contains(PeerFlags::DISCOVERED)
             && !peer.flags.contains(PeerFlags::MARK_DELETION)
         {
-            self.request_discovery(peer_id);
+            if !peer.disc.again.rests(now) {
+                self.request_discovery(peer_id);
+            }
             return Ok(false);
         }
         if peer.disc.parked.len() >= limit {

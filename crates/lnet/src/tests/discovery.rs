@@ -160,6 +160,175 @@ fn discovery_switched_on_again_makes_up_for_what_was_missed() {
     }
 }
 
+const ADDED: &str = "10.77.2.3@tcp";
+
+fn is_push(hdr: &lnet_wire::Hdr) -> bool {
+    matches!(hdr.kind, Kind::Put { portal: 0, .. })
+}
+
+/// D-51, and what it leaves out.
+#[test]
+fn a_push_that_fails_is_repeated_until_the_peer_knows() {
+    for (profile, knows) in [(Profile::Default, true), (Profile::Kernel, false)] {
+        let mut w = World::new();
+        w.host(profile, &A);
+        w.host(profile, &B);
+        w.discovered(0, B[0]);
+        w.secs(1);
+        let no_memory = Fault::new(HealthStatus::LocalError, Errno::ENOMEM);
+        w.decide =
+            Box::new(move |t| if is_push(&t.hdr) { Fate::Fail(no_memory) } else { Fate::Pass });
+        w.add_ni(1, ADDED, NetTunables::SOCK);
+        w.secs(20);
+        assert_eq!(peer(&w, 0, B[0]).1, strings(&B), "{profile:?}");
+        w.decide = Box::new(|_| Fate::Pass);
+        w.secs(20);
+        assert_eq!(peer(&w, 0, B[0]).1.len() == 3, knows, "{profile:?}");
+    }
+}
+
+/// Who changes and does not say so again has to be asked.
+#[test]
+fn a_question_that_fails_is_repeated_until_it_is_answered() {
+    let mut w = World::new();
+    w.host(Profile::Default, &A);
+    w.host(Profile::Kernel, &B);
+    w.discovered(0, B[0]);
+    w.decide = Box::new(|_| Fate::Lose);
+    w.add_ni(1, ADDED, NetTunables::SOCK);
+    w.hosts[0].node.discover(w.now, nid(B[0]), true);
+    w.secs(70);
+    assert!(w.hosts[0].reports.remove(0).outcome.is_err());
+    assert_eq!(peer(&w, 0, B[0]).1, strings(&B));
+    w.decide = Box::new(|_| Fate::Pass);
+    w.secs(120);
+    assert_eq!(peer(&w, 0, B[0]).1.len(), 3);
+}
+
+/// Whoever goes on using it makes no storm of pushes that fail.
+#[test]
+fn a_push_that_fails_is_not_repeated_for_every_message() {
+    let mut w = World::new();
+    w.host(Profile::Default, &A);
+    w.host(Profile::Default, &B);
+    w.discovered(0, B[0]);
+    let no_memory = Fault::new(HealthStatus::LocalError, Errno::ENOMEM);
+    w.decide = Box::new(move |_| Fate::Fail(no_memory));
+    w.add_ni(0, "10.77.2.2@tcp", NetTunables::SOCK);
+    for n in 0..1000 {
+        w.put(0, B[0], n, false);
+        w.run(core::time::Duration::from_millis(10));
+    }
+    let pushes = w.hosts[0].sent.iter().filter(|(_, hdr)| is_push(hdr)).count();
+    assert!((4..=40).contains(&pushes), "{pushes} in 10 s");
+}
+
+/// H-16: if peers have been told that it is down, for whatever reason they were told anything.
+#[test]
+fn an_interface_that_is_well_again_is_told_to_be_up() {
+    let told = |w: &World| {
+        let parsed = lnet_wire::ping::PingInfo::parse(&w.hosts[1].node.ping_bytes).unwrap();
+        let up = |e: &lnet_wire::ping::PingEntry| e.status == lnet_wire::ping::NiStatus::UP;
+        parsed.info.entries.iter().filter(|e| up(e)).count()
+    };
+    let mut w = World::new();
+    w.host(Profile::Default, &A);
+    w.host(Profile::Default, &B);
+    w.discovered(0, B[0]);
+    w.hosts[1].node.set_ni_health(w.now, Some(nid(B[0])), 0);
+    w.add_ni(1, ADDED, NetTunables::SOCK);
+    w.run(core::time::Duration::from_millis(100));
+    assert_eq!(told(&w), 2);
+    w.hosts[1].sent.clear();
+    w.secs(120);
+    assert_eq!((told(&w), w.ni_health(1, B[0])), (3, 1000));
+    assert!(w.hosts[1].sent.iter().any(|(_, hdr)| is_push(hdr)));
+}
+
+#[test]
+fn a_node_that_takes_part_in_discovery_again_is_put_together_by_whatever_interface_it_says_so() {
+    let mut w = World::new();
+    w.host(Profile::Default, &A[..1]);
+    w.host(Profile::Default, &B);
+    w.discovered(0, B[0]);
+    w.hosts[1].node.set_tunables(w.now, &[("discovery", 0)]).unwrap();
+    w.secs(1);
+    w.put(0, B[0], 1, true);
+    w.secs(1);
+    assert_eq!(peer(&w, 0, B[0]).1, strings(&B[..1]));
+    // It speaks by the other one, and answers by both.
+    let broken = Fault::new(HealthStatus::LocalError, Errno::EIO);
+    w.decide = Box::new(move |t| match t.hdr.kind {
+        Kind::Put { .. } | Kind::Get { .. } if t.hdr.src == nid(B[0]) => Fate::Fail(broken),
+        _ => Fate::Pass,
+    });
+    w.hosts[1].node.set_tunables(w.now, &[("discovery", 1)]).unwrap();
+    w.secs(1);
+    assert_eq!(peer(&w, 0, B[1]), (B[0].into(), strings(&B), SETTLED));
+}
+
+#[test]
+fn whose_an_interface_is_is_asked_again_when_nobody_has_answered() {
+    let mut w = World::new();
+    w.host(Profile::Default, &A[..1]);
+    w.host(Profile::Default, &B[..1]);
+    w.discovered(0, B[0]);
+    w.discovered(1, A[0]);
+    let broken = Fault::new(HealthStatus::LocalError, Errno::EIO);
+    w.decide = Box::new(move |t| match (t.hdr.src, t.hdr.dst) {
+        (src, _) if src == nid(B[0]) => Fate::Fail(broken),
+        (_, dst) if dst == nid(B[0]) => Fate::Lose,
+        _ => Fate::Pass,
+    });
+    w.add_ni(1, B[1], NetTunables::SOCK);
+    w.secs(30);
+    assert_eq!(peer(&w, 0, B[1]).1, strings(&B[1..]), "not believed alone");
+    w.decide = Box::new(|_| Fate::Pass);
+    w.secs(60);
+    assert_eq!(peer(&w, 0, B[1]), (B[0].into(), strings(&B), SETTLED));
+}
+
+/// H-42: it was nobody yet when it failed.
+#[test]
+fn one_that_failed_before_it_was_first_heard_from_is_made_whole_when_it_is() {
+    for profile in [Profile::Default, Profile::Pre213] {
+        let mut w = World::new();
+        w.host(profile, &A);
+        w.host(profile, &B);
+        w.decide = Box::new(|_| Fate::Lose);
+        w.put(0, B[0], 1, true);
+        w.secs(130);
+        w.decide = Box::new(|_| Fate::Pass);
+        assert!(w.peer_health(0, B[0]) < 1000, "{profile:?}");
+        w.discovered(0, B[0]);
+        w.secs(30);
+        assert_eq!(w.peer_health(0, B[0]), 1000, "{profile:?}");
+    }
+}
+
+#[test]
+fn a_peer_that_is_gone_for_good_is_told_a_few_times_and_no_more() {
+    let mut w = World::new();
+    w.host(Profile::Default, &A);
+    w.host(Profile::Default, &B);
+    w.discovered(0, B[0]);
+    w.hosts[1].alive = false;
+    let pushes = |w: &World| w.hosts[0].sent.iter().filter(|(_, hdr)| is_push(hdr)).count();
+    for _ in 0..2 {
+        w.hosts[0].sent.clear();
+        w.add_ni(0, "10.77.2.2@tcp", NetTunables::SOCK);
+        w.secs(600);
+        let tried = pushes(&w);
+        assert!((4..=40).contains(&tried), "{tried}");
+        w.secs(3600);
+        assert_eq!(pushes(&w), tried, "it is left alone");
+        let id = *w.hosts[0].nids.iter().find(|(_, n)| **n == nid("10.77.2.2@tcp")).unwrap().0;
+        w.hosts[0].nids.remove(&id);
+        w.hosts[0].node.del_ni(w.now, id).unwrap();
+        w.secs(600);
+    }
+}
+
 #[test]
 fn x26b_discovery_switched_off_at_run_time_makes_the_peer_plain() {
     let mut w = World::new();

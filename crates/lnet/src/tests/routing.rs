@@ -853,3 +853,33 @@ fn a_router_whose_link_is_back_tries_its_neighbours_again() {
     w.link(2, G1[1], crate::Link::Up);
     assert!(is_up(&w));
 }
+
+/// What it could not say: it had no interface left on this side when it got its old NID back.
+#[test]
+fn a_gateway_that_has_its_nid_back_after_it_had_given_it_up_is_used_again() {
+    let (old, other, far) = ("10.70.0.9@tcp", "10.70.1.9@tcp", "10.71.0.9@tcp1");
+    let mut w = World::new();
+    w.host(Profile::Default, &["10.70.0.2@tcp"]);
+    let often = [("alive_router_check_interval", 4), ("router_ping_timeout", 3)];
+    w.hosts[0].node.set_tunables(w.now, &often).unwrap();
+    w.router(Profile::Default, &[old, far]);
+    w.route(0, "tcp1", old);
+    w.secs(5);
+    let remove = |w: &mut World, n: &str| {
+        let h = &mut w.hosts[1];
+        let id = *h.nids.iter().find(|(_, x)| **x == nid(n)).unwrap().0;
+        h.nids.remove(&id);
+        h.node.del_ni(w.now, id).unwrap();
+        w.secs(1);
+    };
+    w.add_ni(1, other, crate::NetTunables::SOCK);
+    w.secs(1);
+    remove(&mut w, old);
+    assert!(w.route_up(0, "tcp1", old), "by its other interface");
+    remove(&mut w, other);
+    w.secs(20);
+    assert!(!w.route_up(0, "tcp1", old));
+    w.add_ni(1, old, crate::NetTunables::SOCK);
+    w.secs(20);
+    assert!(w.route_up(0, "tcp1", old));
+}

@@ -1,0 +1,117 @@
+//! Discoveries that have failed are done again later. What one node has to tell another, it tells when
+//! that changes; if this fails just then, and the two have nothing to say to each other, the other one
+//! would never learn. Kernel nodes leave it at that until the peer is used (D-51).
+//!
+//! The times between tries double, and after the last one the peer has to be used, or there has to be
+//! something new to tell. Gateways are asked by the router checker anyway.
+
+use core::time::Duration;
+
+use lnet_types::{Instant, PeerId};
+
+use crate::Node;
+use crate::peer::PeerFlags;
+use crate::peer::discovery::Phase;
+
+/// From a failure to the first try; twice as long to each further one. Nor does whoever uses the
+/// peer meanwhile cause another one any sooner.
+const FIRST: Duration = Duration::from_secs(1);
+/// So the last wait is 64 s.
+const TRIES_MAX: u8 = 7;
+
+/// What is kept of it for each peer.
+#[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Again {
+    /// Tries since the last success.
+    tries: u8,
+    /// The next one.
+    due: Option<Instant>,
+    /// Not before this for those who use it.
+    rests_until: Option<Instant>,
+}
+
+impl Again {
+    /// There is something new to tell.
+    pub(crate) fn renew(&mut self) {
+        self.tries = 0;
+    }
+
+    /// Whether it has failed just now.
+    pub(crate) fn rests(&self, now: Instant) -> bool {
+        self.rests_until.is_some_and(|until| now < until)
+    }
+}
+
+impl Node {
+    /// The discovery of peer `id` has failed in this phase.
+    pub(crate) fn discovery_failed(&mut self, now: Instant, id: PeerId, phase: Phase) {
+        if self.tunables.kernel_clocks() {
+            return;
+        }
+        let Some(peer) = self.peers.peers.get_mut(id) else { return };
+        peer.disc.again.rests_until = Some(now + FIRST);
+        if peer.is_mr() {
+            // What it was for is still to be done.
+            match phase {
+                Phase::Pinging(_) => peer.flags -= PeerFlags::NIDS_UPTODATE,
+                Phase::Pushing(_) => peer.flags |= PeerFlags::FORCE_PUSH,
+                Phase::Idle | Phase::Due => {}
+            }
+            self.discover_later(now, id);
+        }
+    }
+
+    /// What peer `id` has said could not be confirmed: nobody has answered. It will be asked again, and
+    /// then those that it names.
+    pub(crate) fn confirm_later(&mut self, now: Instant, id: PeerId) {
+        if self.tunables.kernel_clocks() {
+            return;
+        }
+        if let Some(peer) = self.peers.peers.get_mut(id).filter(|p| p.is_mr()) {
+            peer.flags -= PeerFlags::NIDS_UPTODATE;
+            self.discover_later(now, id);
+        }
+    }
+
+    fn discover_later(&mut self, now: Instant, id: PeerId) {
+        let checks = self.tunables.alive_router_check_interval > 0;
+        let Some(peer) = self.peers.peers.get_mut(id) else { return };
+        let again = &mut peer.disc.again;
+        let is_asked_anyway = peer.gateway.is_router() && checks;
+        if is_asked_anyway || again.due.is_some() || again.tries == TRIES_MAX {
+            return;
+        }
+        let due = now + FIRST * (1 << again.tries);
+        again.tries += 1;
+        again.due = Some(due);
+        self.discoveries_due.insert((due, id));
+    }
+
+    /// It has succeeded.
+    pub(crate) fn discovered_at_last(&mut self, id: PeerId) {
+        let Some(peer) = self.peers.peers.get_mut(id) else { return };
+        // As long as it lists what others have too, somebody is asked in each round.
+        let tries = if peer.disc.claims.is_empty() { 0 } else { peer.disc.again.tries };
+        let again = core::mem::replace(&mut peer.disc.again, Again { tries, ..Again::default() });
+        if let Some(due) = again.due {
+            self.discoveries_due.remove(&(due, id));
+        }
+    }
+
+    /// Tries again what is due. In the dark nobody can be asked, and whoever is back from it tells
+    /// everybody anyway.
+    pub(crate) fn discover_again(&mut self, now: Instant) {
+        let is_dark = self.nis.values().filter(|ni| !ni.is_loopback()).all(|ni| ni.fatal);
+        while let Some(&(due, id)) = self.discoveries_due.first()
+            && due <= now
+        {
+            self.discoveries_due.remove(&(due, id));
+            if let Some(peer) = self.peers.peers.get_mut(id) {
+                peer.disc.again.due = None;
+                if !is_dark {
+                    self.request_discovery(id);
+                }
+            }
+        }
+    }
+}
