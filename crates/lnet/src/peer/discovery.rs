@@ -528,8 +528,12 @@ impl Node {
         for nid in present {
             if !nid.is_loopback() && !listed.contains(&nid) {
                 let outcome = self.del_nid(now, id, nid, false);
-                if outcome == Err(Errno::EPERM) {
-                    self.status_update(now, &PingEntry { nid, status: NiStatus::DOWN });
+                match outcome {
+                    Ok(()) => self.given_up(now, id, nid),
+                    Err(Errno::EPERM) => {
+                        self.status_update(now, &PingEntry { nid, status: NiStatus::DOWN });
+                    }
+                    Err(_) => {}
                 }
             }
         }

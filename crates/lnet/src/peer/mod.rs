@@ -2,12 +2,14 @@
 //!
 //! Tables and upkeep. Configured peers and the rules of adding and removing NIDs are in
 //! `config.rs`; how peers are discovered in `discovery.rs` and `again.rs`, and what is not believed of
-//! what they say in `refusal.rs` and `claims.rs`; which interface is used in `send/select.rs`.
+//! what they say in `refusal.rs` and `claims.rs`; who had a NID that is gone in `former.rs`; which
+//! interface is used in `send/select.rs`.
 
 pub(crate) mod again;
 pub(crate) mod claims;
 pub(crate) mod config;
 pub(crate) mod discovery;
+mod former;
 mod policy;
 pub(crate) mod refusal;
 
@@ -27,6 +29,7 @@ use crate::router::Gateway;
 use crate::stats::{InterfaceStats, PeerNiFailures, Transitions};
 use crate::table::Lookup;
 use discovery::Discovery;
+use former::Former;
 use refusal::Budget;
 
 bitflags::bitflags! {
@@ -199,6 +202,8 @@ pub(crate) struct Peers {
     births: u64,
     /// What peers have spent whose records are being made anew.
     pub(crate) debts: VecDeque<(Nid, Budget)>,
+    /// Who had NIDs that have been given up.
+    former: VecDeque<Former>,
 }
 
 impl Peers {
@@ -211,6 +216,7 @@ impl Peers {
             by_age: std::collections::BTreeMap::new(),
             births: 0,
             debts: VecDeque::new(),
+            former: VecDeque::new(),
         }
     }
 

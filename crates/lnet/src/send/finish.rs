@@ -68,6 +68,7 @@ impl Node {
 
     /// H-24.
     pub(crate) fn resend(&mut self, now: Instant, id: MsgId) {
+        self.follow(now, id);
         let Some(msg) = self.msgs.get(id) else { return };
         if !msg.hdr.dst.is_loopback() && self.peers.find(msg.hdr.dst).is_none() {
             if let Some(msg) = self.msgs.get_mut(id) {

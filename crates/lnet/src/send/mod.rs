@@ -234,6 +234,7 @@ impl Node {
     }
 
     fn try_launch(&mut self, now: Instant, id: MsgId) -> Result<(), Errno> {
+        self.follow(now, id);
         let msg = self.msgs.get(id).ok_or(Errno::ENOENT)?;
         let target = msg.hdr.dst;
         if !self.running {

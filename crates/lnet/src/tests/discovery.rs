@@ -59,6 +59,50 @@ fn x22_and_x23_interfaces_that_come_and_go_are_pushed() {
 }
 
 #[test]
+fn what_is_for_a_nid_that_its_node_has_just_given_up_goes_to_that_node() {
+    for (profile, arrives) in [(Profile::Default, true), (Profile::Kernel, false)] {
+        let mut w = World::new();
+        w.host(profile, &A);
+        w.host(profile, &B);
+        w.discovered(0, B[0]);
+        let gone = *w.hosts[1].nids.iter().find(|(_, n)| **n == nid(B[0])).unwrap().0;
+        w.hosts[1].node.del_ni(w.now, gone).unwrap();
+        w.hosts[1].nids.remove(&gone);
+        w.secs(1);
+        assert_eq!(peer(&w, 0, B[1]).1, strings(&B[1..]), "{profile:?}");
+        w.put(0, B[0], 7, true);
+        w.secs(1);
+        let both = [(EventKind::Send, true, false), (EventKind::Ack, true, true)];
+        assert_eq!(w.events(0, 7) == both, arrives, "{profile:?}: {:?}", w.events(0, 7));
+        // Whoever has the NID next is meant by it; and for ever it means nobody.
+        w.secs(if arrives { 11 } else { 60 });
+        w.put(0, B[0], 8, true);
+        w.secs(60);
+        assert!(!w.events(0, 8).iter().any(|e| e.0 == EventKind::Ack && e.1), "{profile:?}");
+    }
+}
+
+#[test]
+fn a_nid_that_has_been_given_up_is_its_new_owners_at_once() {
+    let mut w = World::new();
+    w.host(Profile::Default, &A);
+    w.host(Profile::Default, &B);
+    w.host(Profile::Default, &C);
+    w.discovered(0, B[0]);
+    w.discovered(0, C[0]);
+    let gone = *w.hosts[1].nids.iter().find(|(_, n)| **n == nid(B[0])).unwrap().0;
+    w.hosts[1].node.del_ni(w.now, gone).unwrap();
+    w.hosts[1].nids.remove(&gone);
+    w.secs(1);
+    w.add_ni(2, B[0], NetTunables::SOCK);
+    w.secs(1);
+    w.put(0, B[0], 7, true);
+    w.secs(1);
+    let taken = |host: usize| w.hosts[host].events.iter().filter(|e| e.hdr_data == 7).count();
+    assert_eq!((taken(1), taken(2)), (0, 1));
+}
+
+#[test]
 fn peers_follow_when_the_ping_sequence_number_wraps() {
     for profile in [Profile::Default, Profile::Kernel] {
         let mut w = World::new();

@@ -1,0 +1,59 @@
+//! NIDs that nodes have given up: a message goes to a node, and whoever has just heard from it, under
+//! a name that it has no more since, still means that node.
+//!
+//! So for one transaction time a message of the user's for such a NID goes to the node that had it,
+//! unless the NID is somebody's again. Kernel nodes make a new peer of it, which nobody answers for.
+
+use std::collections::VecDeque;
+
+use lnet_types::{Instant, MsgId, Nid, PeerId};
+
+use crate::Node;
+use crate::msg::Role;
+use crate::send::is_internal;
+
+/// More than so many are not remembered.
+const FORMER_MAX: usize = 256;
+
+/// Who had a NID.
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Former {
+    until: Instant,
+    nid: Nid,
+    peer: PeerId,
+}
+
+impl Node {
+    /// Peer `id` has said that it has `nid` no more, and goes on without.
+    pub(crate) fn given_up(&mut self, now: Instant, id: PeerId, nid: Nid) {
+        if self.tunables.kernel_clocks() || !self.peers.peers.contains_key(id) {
+            return;
+        }
+        let until = now + self.tunables.transaction();
+        let former: &mut VecDeque<_> = &mut self.peers.former;
+        former.retain(|f| f.nid != nid);
+        former.push_back(Former { until, nid, peer: id });
+        if former.len() > FORMER_MAX {
+            former.pop_front();
+        }
+    }
+
+    /// Leads a message to the node that had the NID that it is for.
+    pub(crate) fn follow(&mut self, now: Instant, id: MsgId) {
+        while self.peers.former.front().is_some_and(|f| f.until <= now) {
+            self.peers.former.pop_front();
+        }
+        if self.peers.former.is_empty() {
+            return;
+        }
+        let Some(msg) = self.msgs.get_mut(id) else { return };
+        let is_users = matches!(msg.role, Role::Request | Role::Copy);
+        if !is_users || is_internal(&msg.hdr.kind) || self.peers.find(msg.hdr.dst).is_some() {
+            return;
+        }
+        let had = self.peers.former.iter().rev().find(|f| f.nid == msg.hdr.dst && now < f.until);
+        if let Some(peer) = had.and_then(|f| self.peers.peers.get(f.peer)) {
+            msg.hdr.dst = peer.primary;
+        }
+    }
+}
