@@ -12,6 +12,7 @@ mod health;
 mod hostile;
 mod memory;
 mod once;
+mod phases;
 mod policy;
 mod requirements;
 mod rest;
