@@ -30,7 +30,7 @@ fn the_recipe_builds_by_the_script_and_links_every_name_that_the_package_has() {
     assert!(package.contains(&format!("for name in {}; do", links().join(" "))));
     let main = include_str!("../src/main.rs");
     for name in links() {
-        assert!(main.contains(&format!("\"{name}\" => return")), "{name}");
+        assert!(main.contains(&format!("(\"{name}\", \"")), "{name}");
     }
 }
 
