@@ -20,7 +20,7 @@ use crate::{MdOptions, Node, Notice, Rx};
 impl Node {
     /// A message's header has arrived. The answer says where its payload goes (S-81).
     pub fn rx_header(&mut self, now: Instant, rx: Rx, hdr: &Hdr) -> Verdict {
-        self.note(|| Input::RxHeader { now, rx, hdr: *hdr });
+        self.note_usual(|live| live.rx_header(now, &rx, hdr));
         let now = self.clock(now);
         let verdict = self.classify(now, rx, hdr);
         if let Verdict::Drop(reason) = &verdict {
@@ -34,7 +34,7 @@ impl Node {
     /// A message's payload is where the verdict said, or never will be. `outcome` holds the bytes
     /// of a [`Sink::Bytes`], else nothing.
     pub fn rx_done(&mut self, now: Instant, msg: MsgId, outcome: Result<&[u8], Fault>) {
-        self.note(|| Input::RxDone { now, msg, outcome: outcome.map(<[u8]>::to_vec) });
+        self.note_usual(|live| live.rx_done(now, msg, outcome));
         let now = self.clock(now);
         let Some(m) = self.msgs.get_mut(msg).filter(|m| m.stage == Stage::Receiving) else {
             return;

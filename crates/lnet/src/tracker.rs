@@ -8,7 +8,6 @@ use core::time::Duration;
 use crate::msg::Stage;
 use crate::node::Work;
 use crate::portal::md::Tracker;
-use crate::record::Input;
 use crate::{Node, UnlinkError};
 
 impl Node {
@@ -143,7 +142,7 @@ impl Node {
     /// # Errors
     /// It does not exist (any more).
     pub fn unlink(&mut self, now: Instant, md: MdId) -> Result<(), UnlinkError> {
-        self.note(|| Input::Unlink { now, md });
+        self.note_usual(|live| live.unlink(now, md));
         let now = self.clock(now);
         if self.portals.mds.get(md).is_none_or(|d| d.aborted) {
             return Err(UnlinkError);

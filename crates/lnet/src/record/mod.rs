@@ -80,14 +80,17 @@ impl fmt::Display for MarkKind {
 }
 
 impl Mark {
-    fn new(kind: MarkKind, words: [u64; 4]) -> Self {
-        // Far from cryptographic; a difference is never aimed at it.
-        let mix = |sum: u64, w: u64| (sum ^ w).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
-        let sum = words.into_iter().fold(kind as u64 + 1, mix);
+    /// Far from cryptographic; a difference is never aimed at it.
+    #[inline]
+    fn new(kind: MarkKind, [a, b, c, d]: [u64; 4]) -> Self {
+        const ODD: [u64; 2] = [0x9E37_79B9_7F4A_7C15, 0xD6E8_FEB8_6659_FD93];
+        let one = (a ^ b.rotate_left(32)).wrapping_mul(ODD[0]).wrapping_add(b);
+        let two = (c ^ d.rotate_left(32)).wrapping_mul(ODD[1]).wrapping_add(d);
+        let sum = one.rotate_left(29) ^ two;
         Self { kind, sum: (sum ^ (sum >> 32)) as u32 }
     }
 
-    #[cold]
+    #[inline]
     fn of_verdict(verdict: &Verdict) -> Self {
         let words = match verdict {
             Verdict::Deliver { msg, sink } => {
@@ -108,7 +111,7 @@ impl Mark {
         Self::new(MarkKind::Verdict, words)
     }
 
-    #[cold]
+    #[inline]
     fn of_output(output: &Output) -> Self {
         let words = match output {
             Output::Send(t) => {
@@ -124,7 +127,7 @@ impl Mark {
         Self::new(MarkKind::Output, words)
     }
 
-    #[cold]
+    #[inline]
     fn of_event(event: &Event) -> Self {
         let md: MdId = event.md;
         let what = event.kind as u64 | u64::from(event.status.is_ok()) << 8;
@@ -184,14 +187,22 @@ pub(crate) struct Recorder {
     now: Live,
 }
 
+impl Recorder {
+    #[inline]
+    fn is_full(&self) -> bool {
+        self.now.calls() >= self.limit || self.now.words() >= self.limit * WORDS_PER_CALL
+    }
+}
+
 impl fmt::Debug for Recorder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Recorder({} of {} calls)", self.now.calls(), self.limit)
     }
 }
 
-/// What is given may be more than the calls: every message of a long queue may leave in one.
-const MARKS_PER_CALL: usize = 4;
+/// Memory of a stretch, in words for each call: most take three, with what is given for them; but every
+/// message of a long queue may leave in one call, and each may come by another way.
+const WORDS_PER_CALL: usize = 24;
 
 impl Node {
     /// Begins to keep at least the last `calls` calls, and twice as many at most; 0 ends it. The
@@ -199,7 +210,7 @@ impl Node {
     pub fn record(&mut self, calls: usize) {
         self.recorder = None;
         if calls > 0 {
-            let (older, now) = (Live::default(), Live::default());
+            let (older, now) = (Live::new(), Live::new());
             let recorder = Recorder { limit: calls, older, now };
             self.recorder = Some(Box::new(recorder));
             self.begin_stretch();
@@ -223,11 +234,19 @@ impl Node {
         }
     }
 
+    /// Notes one of the calls that a busy node makes all the time.
+    #[inline]
+    pub(crate) fn note_usual(&mut self, note: impl FnOnce(&mut Live)) {
+        self.begin_call();
+        if let Some(recorder) = &mut self.recorder {
+            note(&mut recorder.now);
+        }
+    }
+
     /// Makes room for the note of a call that is about to be made.
+    #[inline]
     pub(crate) fn begin_call(&mut self) {
-        let full =
-            |r: &Recorder| r.now.calls() >= r.limit || r.now.marks() >= r.limit * MARKS_PER_CALL;
-        if self.recorder.as_deref().is_some_and(full) {
+        if self.recorder.as_deref().is_some_and(Recorder::is_full) {
             self.begin_stretch();
         }
     }
@@ -289,6 +308,7 @@ impl Node {
     }
 
     /// Writes the node down and goes on from that.
+    #[cold]
     fn begin_stretch(&mut self) {
         let Some(mut recorder) = self.recorder.take() else { return };
         let Some(state) = self.written() else { return };

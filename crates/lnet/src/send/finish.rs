@@ -17,7 +17,7 @@ impl Node {
     /// A driver has done with a message: all its bytes are in the transport's hands, or not.
     /// A message that the node doesn't know (any more) is ignored.
     pub fn tx_done(&mut self, now: Instant, msg: MsgId, outcome: Result<(), Fault>) {
-        self.note(|| Input::TxDone { now, msg, outcome });
+        self.note_usual(|live| live.tx_done(now, msg, outcome));
         self.transmitted(now, msg, outcome);
     }
 

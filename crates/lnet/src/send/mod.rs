@@ -29,7 +29,6 @@ use crate::output::Payload;
 use crate::peer::PeerFlags;
 use crate::portal::RESERVED_PORTAL;
 use crate::portal::md::MdBuf;
-use crate::record::Input;
 use crate::{Get, MdOptions, Node, Put, Retries, SendError, Timeouts};
 use explain::Trace;
 use select::{Request, Tables};
@@ -60,7 +59,7 @@ impl Node {
     /// # Errors
     /// Only what shows at once; path and transmission failures are events.
     pub fn put(&mut self, now: Instant, put: Put) -> Result<(), SendError> {
-        self.note(|| Input::Put { now, put });
+        self.note_usual(|live| live.put(now, &put));
         let now = self.clock(now);
         let Put { md, ack, src, target, portal, match_bits, offset, hdr_data, timeout } = put;
         let verb = Verb::Put { ack, hdr_data, offset };
@@ -87,7 +86,7 @@ impl Node {
     /// # Errors
     /// As [`Node::put`].
     pub fn get(&mut self, now: Instant, get: Get) -> Result<(), SendError> {
-        self.note(|| Input::Get { now, get });
+        self.note_usual(|live| live.get(now, &get));
         let now = self.clock(now);
         let Get { md, src, target, portal, match_bits, offset, timeout } = get;
         let verb = Verb::Get { offset };
