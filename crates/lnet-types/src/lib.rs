@@ -3,8 +3,9 @@
 //!
 //! Nothing here knows a protocol, a socket or a clock; every other crate depends on this one and
 //! this one on none of them. Read `nid.rs` first, then `mem.rs`; text forms of NID *lists* are in
-//! `nidlist.rs`, failures and their health meaning in `fault.rs`.
+//! `nidlist.rs`, failures and their health meaning in `fault.rs`, the parts of a machine in `cpts.rs`.
 
+mod cpts;
 mod errno;
 mod fault;
 mod ids;
@@ -16,6 +17,7 @@ mod pid;
 mod prng;
 mod time;
 
+pub use cpts::{Automatic, Cpt, CptError, CptTable, CpuPattern, ParseCpuPatternError, Topology};
 pub use errno::Errno;
 pub use fault::{Fault, HealthStatus, HealthStatuses, RETRY_PATHS};
 pub use ids::{MdId, MsgId, NiId, PeerId, PeerNiId, RxId};

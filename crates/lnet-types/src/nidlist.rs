@@ -13,6 +13,7 @@ use thiserror::Error;
 
 use crate::{Net, NetType, Nid, ParseNetError};
 
+pub(crate) use numbers::parse_number;
 pub use numbers::{NumberRange, NumberSet, ParseNumbersError};
 
 /// One range of NIDs on one network. Displays in canonical form.
@@ -316,7 +317,7 @@ fn parse_net(s: &str) -> Result<Net, ParseNetError> {
     if number.is_empty() {
         return Ok(Net::new(kind, 0));
     }
-    let Some(num) = numbers::parse_number(number).and_then(|n| u16::try_from(n).ok()) else {
+    let Some(num) = parse_number(number).and_then(|n| u16::try_from(n).ok()) else {
         return Err(ParseNetError::BadNumber(s.to_owned()));
     };
     if kind == NetType::LO {
@@ -365,7 +366,7 @@ fn parse_mask(range: &str, s: &str) -> Result<Addrs, ParseNidListError> {
         return Err(ParseNidListError::MaskAddress { range: range.to_owned(), value });
     };
     let max = if addr.is_ipv4() { 32 } else { 128 };
-    let len = match len.map(|len| (len, numbers::parse_number(len))) {
+    let len = match len.map(|len| (len, parse_number(len))) {
         None => max,
         Some((_, Some(len))) if (1..=u32::from(max)).contains(&len) => len as u8,
         Some((len, _)) => {

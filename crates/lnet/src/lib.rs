@@ -23,6 +23,7 @@
 
 mod api;
 mod blame;
+mod cpt;
 mod driver;
 mod fault;
 mod flap;
@@ -69,6 +70,7 @@ pub use loopback::Loopback;
 pub use meter::{HEAT_HALF_LIFE, Rates, Times, Usage};
 pub use node::{NiSpec, Node, NodeConfig};
 pub use notice::{Level, NOTICES_MAX, Notice, Pair};
+pub use numa::cpt_distances;
 pub use ops::{Found, OpId, Report};
 pub use output::{
     DropReason, Event, EventKind, Output, Payload, PeerMisbehaved, Sink, Transmit, Verdict,

@@ -1,7 +1,7 @@
 //! The local side: networks and their interfaces (behaviour.md 1.1, 1.3). Data and its upkeep only;
 //! adding and removing are in `node.rs`, choosing in `send/select.rs`, judging in `health.rs`.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use lnet_types::{Instant, MsgId, Net, NiId, Nid};
 
@@ -93,6 +93,8 @@ pub(crate) struct Ni {
     pub(crate) turn: Turn,
     /// The NUMA node that its device is attached to.
     pub(crate) numa_node: Option<u32>,
+    /// The CPU partitions that it was given.
+    pub(crate) cpts: Option<BTreeSet<u32>>,
     pub(crate) recovery: Recovery,
     pub(crate) stats: InterfaceStats,
     pub(crate) failures: NiFailures,

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use core::time::Duration;
 
-use lnet_types::{Errno, Fault, Instant, MdId, MsgId, Net, NiId, Nid, PeerId, PeerNiId};
+use lnet_types::{CptTable, Errno, Fault, Instant, MdId, MsgId, Net, NiId, Nid, PeerId, PeerNiId};
 use slotmap::SlotMap;
 
 use crate::fault::Faults;
@@ -100,6 +100,7 @@ pub struct Node {
     pub(crate) nis: SlotMap<NiId, Ni>,
     pub(crate) peers: Peers,
     pub(crate) numa: Numa,
+    pub(crate) cpts: CptTable,
     pub(crate) rails: Rails,
     /// Floor of the turns of local networks.
     pub(crate) net_floor: u64,
@@ -178,6 +179,7 @@ impl Node {
             nis: SlotMap::with_key(),
             peers: Peers::new(seed, Policy::new(strict)),
             numa: Numa::default(),
+            cpts: CptTable::default(),
             rails: Rails::default(),
             net_floor: 0,
             explained: VecDeque::new(),
@@ -499,6 +501,7 @@ impl Node {
             grade: Grade::default(),
             turn: Turn::default(),
             numa_node: None,
+            cpts: None,
             recovery: Recovery::default(),
             stats: InterfaceStats::default(),
             failures: NiFailures::default(),

@@ -1,5 +1,7 @@
 //! What users see of a node: copies of its tables, made on request. Rendering is theirs.
 
+use std::collections::BTreeSet;
+
 use lnet_types::{Errno, Instant, Net, Nid, PeerId};
 
 use core::time::Duration;
@@ -52,6 +54,10 @@ pub struct NiView {
     pub priority: Option<u32>,
     /// The NUMA node that its device is attached to, if known.
     pub numa_node: Option<u32>,
+    /// The CPU partition of its device, if known.
+    pub device_cpt: Option<u32>,
+    /// The CPU partitions that it uses.
+    pub cpts: BTreeSet<u32>,
     /// Recovery pings sent.
     pub ping_count: u32,
     /// When the next one is due.
@@ -192,8 +198,7 @@ impl Node {
 
     /// A local interface.
     pub fn ni_view(&self, id: lnet_types::NiId) -> Option<NiView> {
-        let hold_down = self.tunables.flap_hold_down;
-        self.nis.get(id).map(|ni| ni_view(self.now(), hold_down, id, ni))
+        self.nis.get(id).map(|ni| ni_view(self, id, ni))
     }
 
     /// The interface at a place of a network's list, which begins at 0 (MR-dbg-040).
@@ -443,7 +448,8 @@ impl Node {
     }
 }
 
-fn ni_view(now: Instant, hold_down: i64, id: lnet_types::NiId, ni: &Ni) -> NiView {
+fn ni_view(node: &Node, id: lnet_types::NiId, ni: &Ni) -> NiView {
+    let now = node.now();
     NiView {
         id,
         nid: ni.nid,
@@ -456,6 +462,8 @@ fn ni_view(now: Instant, hold_down: i64, id: lnet_types::NiId, ni: &Ni) -> NiVie
         health: ni.health,
         priority: ni.grade.given_priority(),
         numa_node: ni.numa_node,
+        device_cpt: ni.numa_node.and_then(|at| node.cpts.of_numa_node(at).next()),
+        cpts: node.cpts_of(ni),
         ping_count: ni.recovery.sent,
         next_ping: ni.recovery.next,
         credits: ni.credits,
@@ -463,7 +471,7 @@ fn ni_view(now: Instant, hold_down: i64, id: lnet_types::NiId, ni: &Ni) -> NiVie
         queued: u32::try_from(ni.queue.len()).unwrap_or(u32::MAX),
         refs: ni.refs + 1,
         transitions: ni.transitions,
-        flapping: ni.flaps.is_flapping(now, hold_down),
+        flapping: ni.flaps.is_flapping(now, node.tunables.flap_hold_down),
         usage: ni.meter.view(now),
         lnd_timeout: ni.lnd_timeout,
     }

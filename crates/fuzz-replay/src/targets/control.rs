@@ -5,6 +5,7 @@ use lnet_config::{
     Config, ModuleParameters, NETWORKS_CHARS_MAX, ROUTES_MAX, parse_cpts, parse_interfaces,
     parse_ip2nets, parse_networks, parse_nid_list, parse_number, parse_routes,
 };
+use lnet_types::{CptTable, CpuPattern};
 
 /// Frames of the control socket, cut anywhere: bounded memory, and a request that is understood is
 /// the same after another round.
@@ -53,6 +54,18 @@ pub fn words(input: &[u8]) {
     let _ = parse_cpts(&text);
     let _ = parse_interfaces(&text);
     let _ = parse_number(&text);
+    let npartitions = u32::from(input.first().copied().unwrap_or(0));
+    if let Ok(pattern) = CpuPattern::parse(&text, npartitions) {
+        assert_eq!(
+            CpuPattern::parse(&pattern.to_string(), pattern.npartitions()),
+            Ok(pattern.clone())
+        );
+        let machine = (0..64).map(|cpu| (cpu, cpu / 16)).collect();
+        if let Ok(table) = CptTable::new(&pattern, &machine) {
+            let all: usize = table.iter().map(|cpt| cpt.cpus.len()).sum();
+            assert!((1..=64).contains(&all), "no CPU is in two partitions");
+        }
+    }
     if let Ok(nids) = parse_nid_list(&text) {
         assert!(nids.len() <= lnet_config::NID_LIST_MAX);
     }

@@ -140,7 +140,7 @@ impl NumberSet {
 }
 
 /// Decimal, `0x` hexadecimal, or octal with a leading zero.
-pub(super) fn parse_number(s: &str) -> Option<u32> {
+pub(crate) fn parse_number(s: &str) -> Option<u32> {
     let (digits, radix) = match s.as_bytes() {
         [b'0', b'x' | b'X', ..] => (s.get(2..)?, 16),
         [b'0', _, ..] => (s.get(1..)?, 8),

@@ -3,9 +3,11 @@
 
 use core::num::NonZeroU32;
 use core::time::Duration;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
-use lnet_types::{Errno, Fault, Instant, MdId, MsgId, Net, NiId, Nid, ProcessId, RegionId, RxId};
+use lnet_types::{
+    CptTable, Errno, Fault, Instant, MdId, MsgId, Net, NiId, Nid, ProcessId, RegionId, RxId,
+};
 use lnet_wire::Hdr;
 
 use super::Mark;
@@ -122,6 +124,8 @@ inputs! {
     SetNumaHome = set_numa_home(numa_node: Option<u32>);
     SetRegionNumaNode = set_region_numa_node(region: RegionId, numa_node: Option<u32>);
     SetNiNumaNode = set_ni_numa_node(ni: NiId, numa_node: Option<u32>);
+    SetCpts = set_cpts(cpts: CptTable);
+    SetNiCpts = set_ni_cpts(ni: NiId, cpts: Option<BTreeSet<u32>>);
     DelDropRules = del_drop_rules(now: Instant, src: NidMatch, dst: NidMatch);
     ResetDropRules = reset_drop_rules(now: Instant);
     DelDelayRules = del_delay_rules(now: Instant, src: NidMatch, dst: NidMatch);

@@ -3,6 +3,7 @@
 //! that were recorded from real nodes.
 
 mod answer;
+mod cpt;
 mod credits;
 mod discovery;
 mod explain;
