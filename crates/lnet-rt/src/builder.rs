@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use lnd_sock::SockConfig;
 use lnet::{Node, NodeConfig, Tunables};
-use lnet_types::{Net, Nid};
+use lnet_types::{CptTable, Net, Nid};
 
 use crate::{NiError, NodeHandle, Spin, Stack, TcpNi, clock};
 
@@ -18,6 +18,7 @@ pub struct NodeBuilder {
     tcp: Vec<(Nid, u16)>,
     spin: Spin,
     thread_name: String,
+    cpts: Option<CptTable>,
 }
 
 impl NodeBuilder {
@@ -29,6 +30,7 @@ impl NodeBuilder {
             tcp: Vec::new(),
             spin: Spin::default(),
             thread_name: "lnet".to_owned(),
+            cpts: None,
         }
     }
 
@@ -68,6 +70,13 @@ impl NodeBuilder {
         self
     }
 
+    /// The CPU partitions that interfaces can be tied to, as [`cpt_table`](crate::cpt_table) makes
+    /// them. One for each NUMA node if not called.
+    pub fn cpts(mut self, cpts: CptTable) -> Self {
+        self.cpts = Some(cpts);
+        self
+    }
+
     /// A node for the caller to drive with [`Stack::turn`].
     ///
     /// # Errors
@@ -77,6 +86,10 @@ impl NodeBuilder {
         let config =
             NodeConfig { seed, interface_cookie: clock::incarnation(), tunables: self.tunables };
         let mut stack = Stack::new(|now| Node::new(config, now))?;
+        if let Some(cpts) = self.cpts {
+            let refused = |errno| NiError::Refused { nid: Nid::LOOPBACK, errno };
+            stack.node_mut().set_cpts(cpts).map_err(refused)?;
+        }
         if let Some(&(_, port)) = self.tcp.first() {
             stack.enable_tcp(SockConfig::on_port(port))?;
             for (nid, asked) in self.tcp {

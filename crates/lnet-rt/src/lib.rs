@@ -31,6 +31,7 @@
 //! `operation.rs` and `attachment.rs` what other threads see; `memory.rs` how bytes are lent, and why
 //! that is sound.
 
+mod affinity;
 mod attachment;
 mod builder;
 mod clock;
@@ -56,6 +57,7 @@ pub use error::{MemoryError, NiError, OpError, OpFailed};
 pub use handle::{Asked, Call, NodeHandle, Service, Stopped};
 pub use memory::{Buffer, MapMode, Regions};
 pub use netlink::{Address, Interface, Interfaces};
+pub use numa::{cpt_distances, cpt_table};
 pub use oneshot::block_on;
 pub use operation::{GetRequest, Moved, OpFuture, PutRequest};
 pub use shard::{LOOKS_PER_POLL, Spin, Wait};
@@ -68,7 +70,10 @@ pub use lnet::{
     Event, EventKind, Found, Get, MatchEntry, MdOptions, MdSpec, NetTunables, Node, Position, Put,
     Tunables, Unlink,
 };
-pub use lnet_types::{Errno, Instant, IoVec, MdId, Net, NiId, Nid, Pid, ProcessId, RegionId, Span};
+pub use lnet_types::{
+    CptError, CptTable, CpuPattern, Errno, Instant, IoVec, MdId, Net, NiId, Nid, Pid, ProcessId,
+    RegionId, Span,
+};
 
 /// The page of the book about this crate: its code is compiled and run.
 #[cfg(doctest)]

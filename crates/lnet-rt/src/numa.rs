@@ -1,12 +1,15 @@
 //! Where memory, devices and the node's thread are, as the system tells it in `/sys`: what the node is
-//! given for the choice of the nearest interface (S-42; MR-snd-010). A machine that does not say, or
-//! has one NUMA node, is one place, and everything is equally near (MR-snd-015).
+//! given for the choice of the nearest interface (S-42; MR-snd-010), and how its CPUs are parted. A
+//! machine that does not say, or has one NUMA node, is one place, and everything is equally near
+//! (MR-snd-015).
 
 use std::fs;
 use std::path::Path;
 
 use lnet::Node;
-use lnet_types::NiId;
+use lnet_types::{CptError, CptTable, CpuPattern, NiId, Topology};
+
+use crate::affinity;
 
 /// Where the system tells it.
 const SYS: &str = "/sys";
@@ -49,16 +52,39 @@ fn node_of_device(sys: &Path, device: &str) -> Option<u32> {
 }
 
 /// The NUMA node of a processor.
-fn node_of_cpu(sys: &Path, cpu: usize) -> Option<u32> {
+fn node_of_cpu(sys: &Path, cpu: u32) -> Option<u32> {
     let dir = fs::read_dir(sys.join(format!("devices/system/cpu/cpu{cpu}"))).ok()?;
     let number = |name: &str| name.strip_prefix("node")?.parse().ok();
     dir.flatten().find_map(|e| number(e.file_name().to_str()?))
 }
 
-/// Tells a new node how far things are from each other, and where it runs. Where there is one place
-/// only, nothing is to be told.
+/// The CPUs that this thread may run on, each with its NUMA node: node 0 where there are none.
+fn topology(sys: &Path, allowed: impl IntoIterator<Item = u32>) -> Topology {
+    allowed.into_iter().map(|cpu| (cpu, node_of_cpu(sys, cpu).unwrap_or(0))).collect()
+}
+
+/// The CPU partitions that a pattern makes of this machine, as far as this thread may use it.
+///
+/// # Errors
+/// [`CptError`]: what the machine has not.
+pub fn cpt_table(pattern: &CpuPattern) -> Result<CptTable, CptError> {
+    CptTable::new(pattern, &topology(Path::new(SYS), affinity::allowed()))
+}
+
+/// How far partitions are from each other, as [`lnet::cpt_distances`] says, on this machine.
+pub fn cpt_distances(cpts: &CptTable) -> Vec<Vec<Option<u32>>> {
+    lnet::cpt_distances(cpts, &distances(Path::new(SYS)))
+}
+
+/// Tells a new node how the machine is parted, how far things are from each other, and where it
+/// runs. Where there is one place only, there are no distances to tell.
 pub(crate) fn introduce(node: &mut Node) {
     let sys = Path::new(SYS);
+    match cpt_table(&CpuPattern::default()).map(|table| node.set_cpts(table)) {
+        Ok(Ok(())) => {}
+        Ok(Err(errno)) => tracing::warn!("CPU partitions: {errno}"),
+        Err(e) => tracing::warn!("one CPU partition: {e}"),
+    }
     let distances = distances(sys);
     if distances.len() < 2 {
         return;
@@ -67,7 +93,18 @@ pub(crate) fn introduce(node: &mut Node) {
         tracing::warn!("distances between NUMA nodes: {errno}");
         return;
     }
-    node.set_numa_home(node_of_cpu(sys, rustix::thread::sched_getcpu()));
+    node.set_numa_home(here(sys));
+}
+
+/// The NUMA node that this thread runs on.
+fn here(sys: &Path) -> Option<u32> {
+    let cpu = u32::try_from(rustix::thread::sched_getcpu()).ok()?;
+    node_of_cpu(sys, cpu)
+}
+
+/// Tells a node that its thread may have moved.
+pub(crate) fn settle(node: &mut Node) {
+    node.set_numa_home(here(Path::new(SYS)));
 }
 
 /// Tells the node where the device of an interface is.
@@ -124,6 +161,7 @@ mod tests {
         assert_eq!(node_of_device(&sys.0, "ib0"), Some(2));
         assert_eq!(node_of_device(&sys.0, "eth0"), None);
         assert_eq!((node_of_cpu(&sys.0, 5), node_of_cpu(&sys.0, 6)), (Some(2), None));
+        assert_eq!(topology(&sys.0, [5, 6]), [(5, 2), (6, 0)].into_iter().collect());
         let broken = Sys::new("odd", &[("devices/system/node/node0/distance", "10 21\n")]);
         assert!(distances(&broken.0).is_empty(), "two distances, and one node");
     }
@@ -134,5 +172,8 @@ mod tests {
         assert!(distances(&sys.0).is_empty());
         assert_eq!((node_of_device(&sys.0, "eth0"), node_of_cpu(&sys.0, 0)), (None, None));
         assert!(distances(Path::new("/nonexistent")).is_empty());
+        let table = CptTable::new(&CpuPattern::default(), &topology(&sys.0, [0, 1])).unwrap();
+        let one: Vec<_> = table.iter().map(|cpt| (cpt.cpus.len(), cpt.numa_nodes.len())).collect();
+        assert_eq!(one, [(2, 1)]);
     }
 }

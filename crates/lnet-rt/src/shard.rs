@@ -395,6 +395,7 @@ impl Spinner {
 
 /// The loop of a stack on its own thread. Ends when the stack has stopped.
 pub(crate) fn run(mut stack: Stack, spin: Spin) {
+    stack.own_thread();
     let mut spinner =
         Spinner { max: spin.max, budget: Duration::ZERO, idle_since: stack.clock.now() };
     while !stack.is_stopped() {

@@ -10,7 +10,7 @@ use core::fmt;
 use core::net::IpAddr;
 use core::ops::Range;
 use core::time::Duration;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::thread;
@@ -24,6 +24,7 @@ use lnet_types::{Errno, Instant, IoVec, MdId, Memory, NiId, RegionId, Span, iove
 use mio::{Events, Poll, Registry, Token};
 use slotmap::SecondaryMap;
 
+use crate::affinity::Affinity;
 use crate::clock::Clock;
 use crate::mailbox::{Command, Gone, Mailbox};
 use crate::memory::{Regions, spans};
@@ -141,6 +142,8 @@ pub struct Stack {
     pub(crate) stopping: Option<Stopping>,
     pub(crate) stats: StackStats,
     pub(crate) log: Log,
+    /// Where the stack's own thread may run, if it has one.
+    pub(crate) affinity: Option<Affinity>,
     /// Fields go in this order: when this one does, all sockets are closed.
     _gone: Gone,
 }
@@ -185,6 +188,7 @@ impl Stack {
             stopping: None,
             stats: StackStats::default(),
             log: Log::default(),
+            affinity: None,
             _gone: gone,
         })
     }
@@ -241,7 +245,21 @@ impl Stack {
         self.ni_stop(ni);
         self.unfinished = true;
         let now = self.tick();
-        self.node.del_ni(now, ni)
+        let gone = self.node.del_ni(now, ni);
+        self.place_thread();
+        gone
+    }
+
+    /// Ties an interface to CPU partitions of the machine; `None`: to those of its device if they are
+    /// known, else to all. Where the stack has a thread of its own, that may run on the CPUs of all
+    /// partitions that interfaces use.
+    ///
+    /// # Errors
+    /// Those of `Node::set_ni_cpts`.
+    pub fn set_ni_cpts(&mut self, ni: NiId, cpts: Option<BTreeSet<u32>>) -> Result<(), Errno> {
+        self.node.set_ni_cpts(ni, cpts)?;
+        self.place_thread();
+        Ok(())
     }
 
     /// Stops an interface in its driver. From here on messages for it are refused.

@@ -2,6 +2,7 @@
 //! three things that must happen together when an interface comes or goes: node, driver, link watch.
 
 use core::time::Duration;
+use std::collections::BTreeSet;
 
 use lnd_sock::{
     AcceptFrom, MioStreams, NiStart, SockConfig, SockDriver, Suspicion, conns_per_peer_for,
@@ -10,6 +11,7 @@ use lnet::{NetTunables, NiSpec, TunableError};
 use lnet_types::{Errno, Instant, Net, NetType, NiId, Nid};
 
 use crate::clock;
+use crate::netlink::Interface;
 use crate::numa;
 use crate::stack::{DriverId, Lnd, Stack};
 use crate::{NiError, clock::random_seed};
@@ -29,6 +31,8 @@ pub struct TcpNi {
     pub tos: i16,
     /// The driver's own time limit of one transmission; what the node derives if `None`.
     pub timeout: Option<Duration>,
+    /// CPU partitions that it is tied to; see [`Stack::set_ni_cpts`].
+    pub cpts: Option<BTreeSet<u32>>,
 }
 
 impl TcpNi {
@@ -41,6 +45,7 @@ impl TcpNi {
             conns_per_peer: None,
             tos: -1,
             timeout: None,
+            cpts: None,
         }
     }
 }
@@ -116,20 +121,25 @@ impl Stack {
     /// # Errors
     /// [`NiError`], without any effect.
     pub fn add_tcp_ni(&mut self, new: TcpNi) -> Result<NiId, NiError> {
-        let TcpNi { nid, interface, tunables, conns_per_peer, tos, timeout } = new;
+        let TcpNi { nid, interface, tunables, conns_per_peer, tos, timeout, cpts } = new;
         let addr = nid.ip().filter(|_| nid.net().kind == NetType::TCP);
         let addr = addr.ok_or(NiError::NotTcp(nid))?;
         if self.tcp.is_none() {
             self.enable_tcp(SockConfig::default())?;
         }
         let Some(driver) = self.tcp else { return Err(NiError::NotTcp(nid)) };
+        let interfaces = self.interfaces().unwrap_or_default();
+        let device = interfaces.with_address(addr);
         let conns_per_peer = conns_per_peer.unwrap_or_else(|| {
-            let interfaces = self.interfaces().unwrap_or_default();
-            let speed = interfaces.with_address(addr).and_then(|i| i.speed_mbps());
+            let speed = device.and_then(Interface::speed_mbps);
             conns_per_peer_for(speed.map(|mbps| mbps / 1000))
         });
         let spec = NiSpec { nid, interface: interface.clone(), tunables, lnd_timeout: timeout };
         let ni = self.add_ni(driver, spec).map_err(|errno| NiError::Refused { nid, errno })?;
+        if let Err(errno) = self.node.set_ni_cpts(ni, cpts) {
+            self.unmake(ni, nid);
+            return Err(NiError::Refused { nid, errno });
+        }
         let start = NiStart {
             ni,
             nid,
@@ -143,19 +153,25 @@ impl Stack {
         let now = self.tick();
         let started = self.tcp_mut().map(|tcp| tcp.ni_start(now, start));
         if let Some(Err(source)) = started {
-            if let Err(errno) = self.del_ni(ni) {
-                tracing::error!("{nid} was not started and can't be removed: {errno}");
-            }
+            self.unmake(ni, nid);
             return Err(NiError::Driver { nid, source });
         }
         if timeout.is_none() {
             self.follows_node.push(ni);
         }
-        if let Some(device) = &interface {
-            numa::introduce_device(self.node_mut(), ni, device);
+        if let Some(device) = device {
+            numa::introduce_device(self.node_mut(), ni, &device.name);
         }
+        self.place_thread();
         self.watch(ni, interface, addr);
         Ok(ni)
+    }
+
+    /// Takes back an interface that could not be started.
+    fn unmake(&mut self, ni: NiId, nid: Nid) {
+        if let Err(errno) = self.del_ni(ni) {
+            tracing::error!("{nid} was not started and can't be removed: {errno}");
+        }
     }
 
     /// Sets a TCP interface's own time limit of one transmission; `None` follows the node.

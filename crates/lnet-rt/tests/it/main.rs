@@ -5,6 +5,7 @@
 mod allocations;
 mod attachments;
 mod caller_driven;
+mod cpts;
 mod lifetimes;
 mod links;
 mod operations;
