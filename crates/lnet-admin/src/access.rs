@@ -35,6 +35,7 @@ impl Request {
             Self::NetDel(_) => ("net del", Write),
             Self::NetShow { .. } => ("net show", Read),
             Self::NetSet { .. } => ("net set", Write),
+            Self::NetCptsSet(_) => ("net set --cpt", Write),
             Self::AcceptFromSet { .. } => ("net set --accept-from", Write),
             Self::LndTimeoutSet { .. } => ("net set --lnd-timeout", Write),
             Self::PeerAdd(_) => ("peer add", Write),

@@ -1,8 +1,8 @@
 //! What a client may ask.
 
 use lnet_config::{
-    NetAdd, NetDel, NetRules, PeerAdd, PeerDel, RouteAdd, RouteDel, Setting, Step, UdspAdd,
-    UdspDel, text,
+    NetAdd, NetCpts, NetDel, NetRules, PeerAdd, PeerDel, RouteAdd, RouteDel, Setting, Step,
+    UdspAdd, UdspDel, text,
 };
 use lnet_types::{Net, Nid};
 use serde::{Deserialize, Serialize};
@@ -63,6 +63,9 @@ pub enum Request {
         #[serde(default)]
         conns_per_peer: Option<u8>,
     },
+    /// Ties NIs that are there to CPU partitions (MR-cfg-030). No such NI: ENOENT or ENODEV, no such
+    /// partition: ERANGE. `Done`
+    NetCptsSet(NetCpts),
     /// Sets which peers may connect to a network from now on; what others have opened is closed. What is no pattern, or one about
     /// another network: EINVAL, and the text says which. `Done`
     AcceptFromSet {
@@ -303,6 +306,7 @@ impl From<Step> for Request {
         match step {
             Step::NetAdd(net) => Self::NetAdd(net),
             Step::NetDel(net) => Self::NetDel(net),
+            Step::NetCpts(set) => Self::NetCptsSet(set),
             Step::AcceptFrom { net, list } => {
                 Self::AcceptFromSet { net, list: list.map(|l| l.join(",")) }
             }

@@ -41,8 +41,8 @@ pub use legacy::{
 };
 pub use lists::{CPTS_MAX, CptsError, INTERFACES_MAX, ListError, parse_cpts, parse_interfaces};
 pub use model::{
-    Interface, LndTunables, NetAdd, NetDel, NetTunables, PeerAdd, PeerDel, RouteAdd, RouteDel,
-    Setting, UdspAdd, UdspDel, UdspRule,
+    Interface, LndTunables, NetAdd, NetCpts, NetDel, NetTunables, PeerAdd, PeerDel, RouteAdd,
+    RouteDel, Setting, UdspAdd, UdspDel, UdspRule,
 };
 pub use nids::{NID_LIST_MAX, NidListError, parse_nid_list};
 pub use number::parse_number;

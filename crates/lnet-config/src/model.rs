@@ -93,6 +93,23 @@ pub struct NetDel {
     pub nid: Option<Nid>,
 }
 
+/// CPTs for NIs that are there already: those on `interfaces`, the one called `nid`, or with neither the
+/// whole net.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetCpts {
+    /// The net.
+    #[serde(with = "text::net")]
+    pub net: Net,
+    /// Names of interfaces.
+    #[serde(default)]
+    pub interfaces: Vec<String>,
+    /// One NI by its NID.
+    #[serde(default, with = "text::nid_option")]
+    pub nid: Option<Nid>,
+    /// The CPTs; `None`: as if none had ever been named.
+    pub cpts: Option<Vec<u32>>,
+}
+
 /// A peer to be created, or NIDs to be attached to one (C-peer-2).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerAdd {

@@ -9,8 +9,8 @@ use lnet_types::{Net, Nid};
 use crate::config::{Block, Config, NetBlock, NiBlock, PeerBlock};
 use crate::yaml::Pos;
 use crate::{
-    BUFFER_KEYS, NetAdd, NetDel, NetRules, PeerAdd, PeerDel, RouteAdd, RouteDel, Setting, UdspAdd,
-    UdspDel, UdspRule,
+    BUFFER_KEYS, NetAdd, NetCpts, NetDel, NetRules, PeerAdd, PeerDel, RouteAdd, RouteDel, Setting,
+    UdspAdd, UdspDel, UdspRule,
 };
 
 /// One change of a node. Steps are applied in order; the first that fails ends an import (I-18).
@@ -20,6 +20,8 @@ pub enum Step {
     NetAdd(NetAdd),
     /// Remove NIs or a net.
     NetDel(NetDel),
+    /// Tie NIs that are there to other CPTs.
+    NetCpts(NetCpts),
     /// Say which peers may connect to a net.
     AcceptFrom {
         /// The net.
@@ -55,6 +57,10 @@ impl fmt::Display for Step {
         match self {
             Self::NetAdd(add) => write!(f, "net add {}", add.net),
             Self::NetDel(del) => write!(f, "net del {}", del.net),
+            Self::NetCpts(set) => {
+                let cpts = set.cpts.as_deref().map_or_else(|| "[*]".to_owned(), crate::cpts_text);
+                write!(f, "net set {} --cpt {cpts}", set.net)
+            }
             Self::AcceptFrom { net, list } => {
                 let list = list.as_ref().map_or_else(|| "default".to_owned(), |l| l.join(","));
                 write!(f, "net set --net {net} --accept-from {list}")
@@ -337,13 +343,18 @@ fn diff_net(
     let own_differ = |have: &NiBlock, want: &NiBlock| {
         overrides(have.lnd.conns_per_peer, want.lnd.conns_per_peer)
             || overrides(have.lnd.tos, want.lnd.tos)
-            || overrides(cpts_of(have), cpts_of(want))
     };
     for have in has {
         match wants.iter().find(|want| same(have, want)) {
             Some(want) if own_differ(have, want) => {
                 del.push(Step::NetDel(net_del(net, have)));
                 add.push(Step::NetAdd(net_add(net, want)));
+            }
+            // The one thing that can change while it works.
+            Some(want) if overrides(cpts_of(have), cpts_of(want)) => {
+                let NetDel { net, interfaces, nid } = net_del(net, have);
+                let cpts = cpts_of(want).cloned();
+                add.push(Step::NetCpts(NetCpts { net, interfaces, nid, cpts }));
             }
             Some(_) => {}
             None => del.push(Step::NetDel(net_del(net, have))),

@@ -320,6 +320,12 @@ pub(crate) static COMMANDS: &[Entry] = &[
                         "LIST",
                         "with --net: who may connect, such as 10.0.[0-3].*@tcp; any; default: as the daemon was started",
                     ),
+                    value(
+                        "cpt",
+                        None,
+                        "LIST",
+                        "with --nid: CPU partitions to use from now on, such as [0,1]; *: as if none had been named",
+                    ),
                 ],
                 operands: NO_OPERANDS,
                 summary: "change local interfaces",

@@ -6,9 +6,8 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lnet::{
-    Found, ParsePatternError, Pattern, Profile, Reset, Rule, RuleError, TunableError, Tunables,
-};
+use anyhow::Context as _;
+use lnet::{Found, ParsePatternError, Pattern, Profile, Reset, Rule, RuleError, Tunables};
 use lnet_admin::{
     AdminError, Contact, Contacted, Discover, GlobalSnapshot, NiTarget, PEER_NIS_PER_PAGE,
     PeerPage, Ping, Reply, Request, StatsSnapshot, Status,
@@ -18,8 +17,9 @@ use lnet_config::{
 };
 use lnet_rt::{NodeBuilder, NodeHandle, OpError, Stack};
 use lnet_selftest::{Command, Settings};
-use lnet_types::{Errno, Instant, Net, Nid, Pid, ProcessId};
+use lnet_types::{CptTable, Errno, Instant, Net, Nid, Pid, ProcessId};
 
+use crate::cpus::Cpus;
 use crate::nets::Prefer;
 use crate::options::Options;
 use crate::recorder::Recordings;
@@ -32,6 +32,8 @@ pub(crate) struct Control {
     pub(crate) options: Options,
     /// What `lnet configure --all` configures, without a YAML file.
     parameters: ModuleParameters,
+    /// How the machine is parted.
+    pub(crate) cpus: Cpus,
     state: Mutex<State>,
     recordings: Recordings,
     /// Requests, and clients, that had not the right.
@@ -54,6 +56,8 @@ pub(crate) struct State {
 pub(crate) struct Running {
     pub(crate) handle: NodeHandle,
     pub(crate) nets: nets::Nets,
+    /// The machine's partitions.
+    pub(crate) cpts: CptTable,
     /// LNet selftest, if it is on.
     selftest: Option<Arc<Selftest>>,
 }
@@ -66,15 +70,14 @@ const SELFTEST_LIMIT: Duration = Duration::from_secs(90);
 const KERNEL_PING_TIMEOUT: Duration = Duration::from_secs(180);
 
 impl Control {
-    /// With what module parameters say; a tunable that cannot be is refused.
-    pub(crate) fn new(
-        options: &Options,
-        parameters: ModuleParameters,
-    ) -> Result<Self, TunableError> {
+    /// With what module parameters say; a tunable that cannot be, and partitions that the machine
+    /// cannot have, are refused.
+    pub(crate) fn new(options: &Options, parameters: ModuleParameters) -> anyhow::Result<Self> {
         let mut tunables = Tunables::new(options.profile);
         let settings: Vec<(&str, i64)> =
             parameters.settings.iter().map(|s| (s.name.as_str(), s.value)).collect();
-        tunables.set_all(&settings)?;
+        tunables.set_all(&settings).context("module parameters")?;
+        let cpus = Cpus::new(options, &parameters).context("CPU partitions")?;
         let sock = nets::SockDefaults::new(options, &parameters.sock);
         let state = Mutex::new(State { tunables, sock, node: None });
         let recordings = Recordings::default();
@@ -82,6 +85,7 @@ impl Control {
         Ok(Self {
             options: options.clone(),
             parameters,
+            cpus,
             state,
             recordings,
             refused: AtomicU64::new(0),
@@ -133,6 +137,9 @@ impl Control {
             Request::NetShow { net, detail } => self.net_show(net, detail),
             Request::NetSet { target, health, conns_per_peer } => {
                 self.net_set(target, health, conns_per_peer)
+            }
+            Request::NetCptsSet(set) => {
+                self.with_node(down_text("cannot set CPT"), |node, _| nets::set_cpts(node, &set))
             }
             Request::AcceptFromSet { net, list } => self.accept_from_set(net, list.as_deref()),
             Request::LndTimeoutSet { net, seconds } => self.lnd_timeout_set(net, seconds),
@@ -222,8 +229,9 @@ impl Control {
                 tracing::info!("peer {nid}: {view:#?}");
                 Ok(Reply::Done)
             }),
-            Request::CptOfNid { nids } => self.on_node(Errno::ENETDOWN, move |_, _| {
-                Ok(Reply::Cpts(nids.into_iter().map(nets::cpt_of).collect()))
+            Request::CptOfNid { nids } => self.on_node(Errno::ENETDOWN, move |stack, _| {
+                let node = stack.node();
+                Ok(Reply::Cpts(nids.into_iter().map(|nid| node.cpt_of_nid(nid)).collect()))
             }),
             Request::Distance { nids } => {
                 self.on_node(Errno::ENETDOWN, move |stack, _| Ok(legacy::distances(stack, &nids)))
@@ -332,6 +340,7 @@ impl Control {
         }
         let handle = NodeBuilder::new()
             .tunables(state.tunables.clone())
+            .cpts(self.cpus.table().clone())
             .start()
             .map_err(|e| configure_error(Errno::ENOMEM).because(e))?;
         let calls = self.options.record;
@@ -344,7 +353,7 @@ impl Control {
             true => Some(self.start_selftest(&handle)?),
             false => None,
         };
-        state.node = Some(Running { handle, nets, selftest });
+        state.node = Some(Running { handle, nets, cpts: self.cpus.table().clone(), selftest });
         Ok(())
     }
 

@@ -56,7 +56,7 @@ fn run(options: &Options) -> anyhow::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("signals")?;
     let parameters = options.modprobe.as_deref().map(parameters).transpose()?.unwrap_or_default();
     let configure_now = parameters.config_on_load;
-    let control = Control::new(options, parameters).context("module parameters")?;
+    let control = Control::new(options, parameters)?;
     let control = Arc::new(control);
     let path = options.socket.clone().unwrap_or_else(lnet_admin::default_socket);
     let group = |name: &Option<String>| name.as_deref().map(Group::named).transpose();

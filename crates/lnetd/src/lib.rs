@@ -9,6 +9,7 @@
 //! each request does, `nets.rs` for interfaces, `views.rs` for what is shown, `selftest.rs` for LNet selftest.
 
 mod control;
+mod cpus;
 mod credentials;
 mod daemon;
 mod faults;

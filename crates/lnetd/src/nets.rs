@@ -1,6 +1,6 @@
 //! Interfaces: from a name or NID to an NI that the TCP driver serves, and back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -8,21 +8,13 @@ use lnd_sock::{ANY, AcceptFrom, Limits, parse_patterns};
 use lnet::NetTunables;
 use lnet_admin::{AdminError, LndSnapshot};
 use lnet_config::{
-    AcceptFrom as AcceptMode, LocalAddress, NetAdd, NetDel, NetRules, SockParameters,
+    AcceptFrom as AcceptMode, LocalAddress, NetAdd, NetCpts, NetDel, NetRules, SockParameters,
 };
 use lnet_rt::{Interfaces, NodeHandle, TcpNi};
-use lnet_types::{Errno, Net, NetType, NiId, Nid};
+use lnet_types::{CptTable, Errno, Net, NetType, NiId, Nid};
 
 use crate::control::{Running, stopped};
 use crate::options::{Accept, Options};
-
-/// Number of CPTs: the node has one thread.
-const CPTS: u32 = 1;
-
-/// The CPT that works for a peer: with one of them, that one.
-pub(crate) const fn cpt_of(_: Nid) -> u32 {
-    CPTS - 1
-}
 
 /// Settings of socklnd for nets to come.
 #[derive(Clone, Debug)]
@@ -175,8 +167,6 @@ struct Made {
     conns_per_peer: u8,
     tos: i16,
     speed_mbps: Option<u32>,
-    /// NUMA node of the device, -1 if unknown.
-    dev_cpt: i32,
 }
 
 impl Made {
@@ -208,10 +198,6 @@ impl Settings {
 
     pub(crate) fn accept_from(&self, net: Net) -> Vec<String> {
         self.accept_from.texts_of(net)
-    }
-
-    pub(crate) fn dev_cpt(&self, ni: NiId) -> i32 {
-        self.made.get(&ni).map_or(-1, |m| m.dev_cpt)
     }
 }
 
@@ -311,10 +297,7 @@ pub(crate) fn add(
         }
     }
     let named = add.interfaces.iter().filter_map(|i| i.cpts.as_ref());
-    if let Some(bad) = named.chain(&add.cpts).flatten().find(|c| **c >= CPTS) {
-        return Err(AdminError::new(Errno::ERANGE, "invalid CPT value")
-            .because(format!("CPT {bad}: expected 0 to {}", CPTS - 1)));
-    }
+    named.chain(&add.cpts).try_for_each(|cpts| there(&node.cpts, cpts))?;
     let credits = |v: Option<u32>, default: u32| v.filter(|v| *v != 0).unwrap_or(default);
     let (t, p) = (&add.tunables, &sock.parameters);
     let tunables = NetTunables {
@@ -347,6 +330,33 @@ pub(crate) fn add(
         }
     }
     Ok(made)
+}
+
+/// Whether the machine has these CPTs.
+fn there(table: &CptTable, cpts: &[u32]) -> Result<(), AdminError> {
+    let count = table.count();
+    match cpts.iter().find(|cpt| **cpt >= count) {
+        Some(bad) => Err(AdminError::new(Errno::ERANGE, "invalid CPT value")
+            .because(format!("CPT {bad}: expected 0 to {}", count - 1))),
+        None => Ok(()),
+    }
+}
+
+/// Ties interfaces that are there to other CPTs (MR-cfg-030), all that are meant or none.
+pub(crate) fn set_cpts(node: &Running, set: &NetCpts) -> Result<(), AdminError> {
+    if let Some(cpts) = &set.cpts {
+        there(&node.cpts, cpts)?;
+    }
+    let NetCpts { net, interfaces, nid, cpts } = set.clone();
+    let nis = meant(node, &NetDel { net, interfaces, nid }, ["cannot set CPT"; 2])?;
+    let cpts = cpts.map(BTreeSet::from_iter);
+    node.handle
+        .call(move |stack, _| {
+            nis.into_iter().try_for_each(|ni| stack.set_ni_cpts(ni, cpts.clone()))
+        })
+        .blocking()
+        .map_err(|e| stopped(&e))?
+        .map_err(|errno| AdminError::new(errno, "cannot set CPT").because(errno))
 }
 
 /// Which address of an interface its NI is to have, where the request leaves it open.
@@ -429,7 +439,8 @@ struct Place {
     device: Option<String>,
     ip: IpAddr,
     speed_mbps: Option<u32>,
-    dev_cpt: i32,
+    /// CPTs that were named for this one.
+    cpts: Option<Vec<u32>>,
 }
 
 fn place_of(name: Option<&str>, i: &lnet_rt::Interface, ip: IpAddr) -> Place {
@@ -437,16 +448,8 @@ fn place_of(name: Option<&str>, i: &lnet_rt::Interface, ip: IpAddr) -> Place {
         device: name.map(ToOwned::to_owned).or_else(|| Some(i.name.clone())),
         ip,
         speed_mbps: i.speed_mbps(),
-        // With one CPT every NUMA node that is known is near to it.
-        dev_cpt: numa_node(&i.name).map_or(-1, |_| 0),
+        cpts: None,
     }
-}
-
-/// The NUMA node of a device, where the system knows it.
-fn numa_node(device: &str) -> Option<u32> {
-    let text = std::fs::read_to_string(format!("/sys/class/net/{device}/device/numa_node")).ok()?;
-    // -1 stands for unknown.
-    text.trim().parse().ok()
 }
 
 /// The devices that a request means.
@@ -471,7 +474,8 @@ fn places(table: &Interfaces, add: &NetAdd, prefer: Prefer) -> Result<Vec<Place>
             };
             (Errno::ENETDOWN, why)
         })?;
-        found.push(place_of(Some(name), i, prefer.of(i, ip)));
+        let place = place_of(Some(name), i, prefer.of(i, ip));
+        found.push(Place { cpts: interface.cpts.clone(), ..place });
     }
     if found.is_empty() {
         let first = table.iter().filter(|i| i.up && !i.loopback).find_map(|i| {
@@ -498,7 +502,6 @@ fn add_one(
         conns_per_peer: 0,
         tos: add.lnd.tos.or(sock.parameters.tos).unwrap_or(-1),
         speed_mbps: place.speed_mbps,
-        dev_cpt: place.dev_cpt,
     };
     made.conns_per_peer = made.conns(add.lnd.conns_per_peer.or(sock.parameters.conns_per_peer));
     let ni = TcpNi {
@@ -507,6 +510,8 @@ fn add_one(
         conns_per_peer: Some(made.conns_per_peer),
         tos: made.tos,
         timeout: sock.timeout(),
+        // Those of the interface before those of the net (C-netadd-2).
+        cpts: place.cpts.clone().or_else(|| add.cpts.clone()).map(BTreeSet::from_iter),
         ..TcpNi::new(nid)
     };
     let ni = node
@@ -521,6 +526,16 @@ fn add_one(
 
 /// Removes the interfaces of one request (C-netdel-1, C-netdel-2).
 pub(crate) fn del(node: &mut Running, del: &NetDel) -> Result<(), AdminError> {
+    let gone = meant(node, del, ["cannot del LNet NI", "cannot del network"])?;
+    gone.into_iter().try_for_each(|ni| remove(node, ni))
+}
+
+/// The interfaces that a request means. The texts: there is no such one; there is none at all.
+fn meant(
+    node: &Running,
+    del: &NetDel,
+    [text, of_all]: [&'static str; 2],
+) -> Result<Vec<NiId>, AdminError> {
     if del.net.kind == NetType::LO {
         return Err(AdminError::new(Errno::ENODEV, "setting @lo not allowed"));
     }
@@ -531,18 +546,18 @@ pub(crate) fn del(node: &mut Running, del: &NetDel) -> Result<(), AdminError> {
         .filter(|(_, m)| m.nid.net() == del.net)
         .map(|(ni, m)| (*ni, m.clone()))
         .collect();
-    let mut gone = Vec::new();
+    let mut meant = Vec::new();
     if let Some(nid) = del.nid {
         let found = of_net.iter().find(|(_, m)| m.nid == nid);
         let (ni, _) = found.ok_or_else(|| {
-            AdminError::new(Errno::ENOENT, "cannot del LNet NI")
+            AdminError::new(Errno::ENOENT, text)
                 .because(format_args!("{nid}: not one of this node's NIDs"))
         })?;
-        gone.push(*ni);
+        meant.push(*ni);
     }
     if of_net.is_empty() {
         return Err(if del.interfaces.is_empty() {
-            AdminError::new(Errno::EINVAL, "cannot del network")
+            AdminError::new(Errno::EINVAL, of_all)
         } else {
             AdminError::new(Errno::ENODEV, "LNet net doesn't exist")
         }
@@ -551,15 +566,15 @@ pub(crate) fn del(node: &mut Running, del: &NetDel) -> Result<(), AdminError> {
     for name in &del.interfaces {
         let found = of_net.iter().find(|(_, m)| m.interface.as_ref() == Some(name));
         let (ni, _) = found.ok_or_else(|| {
-            AdminError::new(Errno::ENODEV, "cannot del LNet NI")
+            AdminError::new(Errno::ENODEV, text)
                 .because(format_args!("interface {name}: net {} has no NI on it", del.net))
         })?;
-        gone.push(*ni);
+        meant.push(*ni);
     }
     if del.nid.is_none() && del.interfaces.is_empty() {
-        gone = of_net.iter().map(|(ni, _)| *ni).collect();
+        meant = of_net.iter().map(|(ni, _)| *ni).collect();
     }
-    gone.into_iter().try_for_each(|ni| remove(node, ni))
+    Ok(meant)
 }
 
 fn remove(node: &mut Running, ni: NiId) -> Result<(), AdminError> {

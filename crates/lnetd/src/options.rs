@@ -28,7 +28,7 @@ pub struct Options {
 
     /// Modprobe file with `options lnet ...` and `options ksocklnd ...` lines. Its tunables are in force
     /// from the start; networks, ip2nets, routes and forwarding with `lnetctl lnet configure --all`, or
-    /// at once with config_on_load=1. What it says wins over --port and --accept.
+    /// at once with config_on_load=1. What it says wins over --port, --accept and the CPU partitions.
     #[arg(long, value_name = "FILE", conflicts_with = "config")]
     pub modprobe: Option<PathBuf>,
 
@@ -86,6 +86,17 @@ pub struct Options {
     /// IP:PORT. Off unless given.
     #[arg(long, value_name = "ADDR", value_parser = crate::http::address)]
     pub http: Option<SocketAddr>,
+
+    /// CPU partitions: how many; 0 leaves it to --cpu-pattern. Interfaces can be tied to them (`lnetctl
+    /// net add --cpt`).
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=lnet_types::CptTable::MAX as i64))]
+    pub cpu_npartitions: Option<u32>,
+
+    /// CPU partitions: their CPUs (`0[0-3] 1[4,5]`) or NUMA nodes (`N 0[0,1] 1[2]`); N alone, and as
+    /// long as nothing is said, one for each NUMA node; C[...] leaves out CPUs of each NUMA node
+    /// counted from 0, X[...] CPUs by their numbers.
+    #[arg(long, value_name = "PATTERN")]
+    pub cpu_pattern: Option<String>,
 
     /// Keep the last N to 2 N calls of the node, for `lnetctl debug dump`; 0 keeps none.
     #[arg(long, value_name = "N", default_value_t = 65_536,

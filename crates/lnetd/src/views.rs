@@ -82,8 +82,8 @@ fn ni_detail(net: &NetView, ni: &NiView, settings: &Settings) -> admin::NiDetail
             credits: t.credits as i32,
         },
         lnd: settings.lnd(ni.id),
-        dev_cpt: if ni.nid.is_loopback() { -1 } else { settings.dev_cpt(ni.id) },
-        cpts: vec![0],
+        dev_cpt: ni.device_cpt.and_then(|cpt| i32::try_from(cpt).ok()).unwrap_or(-1),
+        cpts: ni.cpts.iter().copied().collect(),
         more: admin::NiMore {
             state: ni.state.name().to_owned(),
             tx_max: t.credits as i32,

@@ -305,3 +305,161 @@ fn an_import_names_the_interface_that_the_machine_does_not_have() {
     assert_eq!(o.status.code(), Some(234), "{said}");
     assert!(said.contains("errno: -100") && !said.contains("matching"), "{said}");
 }
+
+/// The CPUs that the daemon's threads of this name may run on.
+fn cpus_of(d: &Daemon, thread: &str) -> String {
+    let tasks = fs::read_dir(format!("/proc/{}/task", d.child.id())).unwrap();
+    let read = |task: &Path, file: &str| fs::read_to_string(task.join(file)).unwrap_or_default();
+    let tasks = tasks.map(|task| task.unwrap().path());
+    let named = tasks.filter(|task| read(task, "comm").trim() == thread);
+    let cpus = |status: String| {
+        let line = status.lines().find_map(|l| l.strip_prefix("Cpus_allowed_list:"));
+        line.unwrap_or_default().trim().to_owned()
+    };
+    named.map(|task| cpus(read(&task, "status"))).collect::<Vec<_>>().join(" and ")
+}
+
+/// What `net show -v` says of the interface with this NID.
+fn shown(d: &Daemon, nid: &str, key: &str) -> String {
+    let text = out(&d.ctl("net show -v"));
+    let of_it = text.split("nid: ").find(|part| part.starts_with(nid)).unwrap_or_default();
+    let line = of_it.lines().find_map(|l| l.trim().strip_prefix(key).map(str::trim));
+    line.unwrap_or_default().to_owned()
+}
+
+/// Two partitions of one CPU each: their CPUs, and the pattern. Nothing on a machine of one CPU.
+fn two_partitions() -> Option<([String; 2], String)> {
+    let set = rustix::thread::sched_getaffinity(None).unwrap();
+    let mut cpus = (0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu));
+    let (Some(a), Some(b)) = (cpus.next(), cpus.next()) else {
+        eprintln!("skipped: two partitions need two CPUs");
+        return None;
+    };
+    Some(([a.to_string(), b.to_string()], format!("0[{a}] 1[{b}]")))
+}
+
+#[test]
+fn an_interface_tied_to_a_partition_works_there_and_can_move_while_it_works() {
+    let Some(([a, b], pattern)) = two_partitions() else { return };
+    let d = Daemon::start("cpts", &["--cpu-pattern", &pattern]);
+    let says = |words: &str| {
+        let o = d.ctl(words);
+        (o.status.code(), String::from_utf8_lossy(&o.stderr).into_owned())
+    };
+    assert_eq!(says("lnet configure").0, Some(0));
+    assert_eq!(says("net add --nid 127.0.1.1@tcp --cpt 1").0, Some(0));
+    let nid = "127.0.1.1@tcp";
+    assert_eq!(
+        (shown(&d, nid, "CPT:"), shown(&d, nid, "dev cpt:")),
+        ("\"[1]\"".into(), "-1".into())
+    );
+    assert_eq!(cpus_of(&d, "lnet"), b, "its only thread");
+    // Partitions that are not there.
+    for words in ["net add --nid 127.0.1.2@tcp --cpt [0,2]", "net set --nid 127.0.1.1@tcp --cpt 2"]
+    {
+        let (code, said) = says(words);
+        assert!(code == Some(234) && said.contains("errno: -34"), "{words}: {said}");
+        assert!(said.contains("invalid CPT value"), "{said}");
+    }
+    assert_eq!(says("net set --nid 127.0.1.2@tcp --cpt 0").0, Some(234), "no such interface");
+    assert_eq!(shown(&d, nid, "CPT:"), "\"[1]\"");
+    // While it works.
+    for (cpt, cpu) in [("0", &a), ("1", &b), ("0", &a)] {
+        assert_eq!(says(&format!("net set --nid {nid} --cpt {cpt}")).0, Some(0));
+        assert_eq!(cpus_of(&d, "lnet"), *cpu);
+        assert_eq!(shown(&d, nid, "CPT:"), format!("\"[{cpt}]\""));
+        assert!(d.ctl(&format!("ping {nid}")).status.success());
+    }
+    // An interface that nobody ties has all, and takes the thread along; in brackets counts before
+    // the option.
+    assert_eq!(says("net add --nid 127.0.1.2@tcp2").0, Some(0));
+    assert_eq!(shown(&d, "127.0.1.2@tcp2", "CPT:"), "\"[0,1]\"");
+    let both = cpus_of(&d, "lnet");
+    assert!(both != a && both != b, "{both}");
+    assert_eq!(says("net add --net tcp1 --if lo[1] --cpt 0").0, Some(0));
+    assert_eq!(shown(&d, "127.0.0.1@tcp1", "CPT:"), "\"[1]\"");
+    assert_eq!(says("net set --nid 127.0.0.1@tcp1 --cpt *").0, Some(0));
+    assert_eq!(shown(&d, "127.0.0.1@tcp1", "CPT:"), "\"[0,1]\"");
+    assert!(out(&d.ctl("export --backup")).contains("CPT: \"[0]\""));
+    let said = out(&d.ctl("cpt-of-nid 10.0.0.[1-9]@o2ib"));
+    assert!(
+        said.contains("cpt: 0") && said.contains("cpt: 1") && !said.contains("cpt: 2"),
+        "{said}"
+    );
+}
+
+#[test]
+fn partitions_come_from_a_file_of_module_parameters_and_are_shown() {
+    let Some(([a, b], pattern)) = two_partitions() else { return };
+    let file = std::env::temp_dir().join(format!("ulnet-cpts-{}.conf", std::process::id()));
+    let text = format!(
+        "options libcfs cpu_pattern=\"{pattern}\"\n\
+         options lnet networks=\"tcp(lo[1]),tcp1(lo)[0]\" config_on_load=1\n"
+    );
+    fs::write(&file, text).unwrap();
+    // What the file says wins.
+    let args = ["--modprobe", file.to_str().unwrap(), "--cpu-npartitions", "1"];
+    let d = Daemon::start("cptparams", &args);
+    assert_eq!(shown(&d, "127.0.0.1@tcp\n", "CPT:"), "\"[1]\"");
+    assert_eq!(shown(&d, "127.0.0.1@tcp1", "CPT:"), "\"[0]\"");
+    let param = |name: &str| {
+        let mut lctl = Command::new(PROGRAM);
+        lctl.args(["lctl", "get_param", "-n", name]).env("ULNET_SOCKET", d.socket());
+        out(&lctl.output().unwrap())
+    };
+    assert_eq!(param("cpu_pattern").trim(), pattern);
+    assert_eq!(param("cpu_npartitions").trim(), "0");
+    assert_eq!(param("cpu_partition_table").trim(), format!("0\t: {a}\n1\t: {b}"));
+    let distances = param("cpu_partition_distance");
+    assert!(distances.contains("0\t: 0:10 1:") && distances.lines().count() == 2, "{distances}");
+    // One row for each interface: its credits are not split.
+    assert_eq!(param("nis").matches("127.0.0.1@tcp").count(), 2);
+    fs::remove_file(file).unwrap();
+}
+
+#[test]
+fn partitions_that_the_machine_can_not_have_are_named_at_the_start() {
+    for (args, said) in [
+        (&["--cpu-pattern", "0[4000]"][..], "partition 0: CPU 4000 does not exist"),
+        (&["--cpu-pattern", "0[0-"], "cpu_pattern '0[0-': '0[0-': expected a number"),
+        (&["--cpu-pattern", "N", "--cpu-npartitions", "2"], "cpu_pattern 'N' says how many"),
+        (&["--cpu-npartitions", "300"], "300 is not in 0..=256"),
+    ] {
+        let o = Command::new(PROGRAM).arg("daemon").args(args).output().unwrap();
+        let err = String::from_utf8_lossy(&o.stderr).into_owned();
+        assert!(!o.status.success() && err.contains(said), "{args:?}: {err}");
+    }
+}
+
+/// MR-cfg-030: another choice of partitions in the file is no reason to take an interface down.
+#[test]
+fn a_reload_ties_an_interface_to_other_partitions_and_it_keeps_what_it_counted() {
+    let Some(([_, b], pattern)) = two_partitions() else { return };
+    let file = std::env::temp_dir().join(format!("ulnet-cpts-{}.yaml", std::process::id()));
+    let write = |cpt: u8| {
+        let ni = format!("{{interfaces: {{0: lo}}, CPT: '[{cpt}]'}}");
+        fs::write(&file, format!("net: [{{net type: tcp, local NI(s): [{ni}]}}]\n")).unwrap();
+    };
+    write(0);
+    let d = Daemon::start(
+        "cptreload",
+        &["--config", file.to_str().unwrap(), "--cpu-pattern", &pattern],
+    );
+    let nid = "127.0.0.1@tcp";
+    for _ in 0..5 {
+        assert!(d.ctl(&format!("ping {nid}")).status.success());
+    }
+    let sent = || shown(&d, nid, "send_count:").parse::<u64>().unwrap();
+    let before = sent();
+    assert!(before > 0);
+    write(1);
+    let pid = d.child.id().to_string();
+    assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
+    let moved = (0..1000).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        shown(&d, nid, "CPT:") == "\"[1]\""
+    });
+    assert!(moved && sent() >= before, "{} sent", sent());
+    assert_eq!(cpus_of(&d, "lnet"), b);
+    fs::remove_file(file).unwrap();
+}

@@ -1,7 +1,7 @@
 //! What module parameters mean to a node of this kind (lnetctl.md 7): a table of the names that
 //! kernel modules have, and the one value that a file of them adds up to.
 
-use lnet_types::{Net, NetType};
+use lnet_types::{CptTable, CpuPattern, Net, NetType};
 
 use super::{
     Choice, LegacyError, ModuleOption, NetRule, NetRules, NetSpec, bad, parse_ip2nets,
@@ -26,6 +26,8 @@ pub struct ModuleParameters {
     pub config_on_load: bool,
     /// Tunables of the node.
     pub settings: Vec<Setting>,
+    /// `cpu_pattern` and `cpu_npartitions`: how the machine is parted.
+    pub cpus: Option<CpuPattern>,
     /// What concerns TCP.
     pub sock: SockParameters,
     /// Everything that is known, in order, and what is not.
@@ -94,6 +96,9 @@ enum Meaning {
     /// The opposite of one.
     Inverted(&'static str),
     Sock(fn(&mut SockParameters, &str) -> Option<()>),
+    /// `cpu_npartitions`, and `cpu_pattern`: taken together, see [`ModuleParameters::take_cpus`].
+    Npartitions,
+    CpuPattern,
     /// Known, and without effect on this kind of node, for this reason.
     None(&'static str),
 }
@@ -190,12 +195,12 @@ const TABLE: &[(&str, &str, Meaning)] = &[
     ("lnet", "use_tcp_bonding", Meaning::None("Multi-Rail has replaced it")),
     ("lnet", "lock_prim_nid", Meaning::None("peers are locked one by one")),
     ("lnet", "local_nid_dist_zero", Meaning::None(DIFFERENT)),
-    ("lnet", "portal_rotor", Meaning::None("this node has one CPU partition")),
+    ("lnet", "portal_rotor", Meaning::None("one thread works for all CPU partitions")),
     ("lnet", "enable_sysctl_setup", Meaning::None("this node leaves the system's settings alone")),
-    ("lnet", "cpu_npartitions", Meaning::None("this node has one CPU partition")),
-    ("lnet", "cpu_pattern", Meaning::None("this node has one CPU partition")),
-    ("libcfs", "cpu_npartitions", Meaning::None("this node has one CPU partition")),
-    ("libcfs", "cpu_pattern", Meaning::None("this node has one CPU partition")),
+    ("lnet", "cpu_npartitions", Meaning::Npartitions),
+    ("lnet", "cpu_pattern", Meaning::CpuPattern),
+    ("libcfs", "cpu_npartitions", Meaning::Npartitions),
+    ("libcfs", "cpu_pattern", Meaning::CpuPattern),
     ("ksocklnd", "sock_timeout", Sock(|s, v| put(&mut s.sock_timeout, v))),
     ("ksocklnd", "credits", Sock(|s, v| put(&mut s.credits, v))),
     ("ksocklnd", "peer_credits", Sock(|s, v| put(&mut s.peer_credits, v))),
@@ -372,10 +377,17 @@ impl ModuleParameters {
     /// The first value that cannot be, with its line.
     pub fn from_options(options: &[ModuleOption]) -> Result<Self, LegacyError> {
         let mut all = Self::default();
+        // The last one of each counts, as of every parameter.
+        let (mut npartitions, mut pattern) = (None, None);
         for option in options {
             let ModuleOption { line, module, name, .. } = option;
             let text = format!("{module} {name}={}", option.value);
             let row = TABLE.iter().find(|(m, n, _)| m == module && n == name);
+            match row {
+                Some((_, _, Meaning::Npartitions)) => npartitions = Some(option),
+                Some((_, _, Meaning::CpuPattern)) => pattern = Some(option),
+                _ => {}
+            }
             let ignored = match row {
                 Some((_, _, meaning)) => all.take(option, *meaning)?.map(str::to_owned),
                 None => {
@@ -395,6 +407,7 @@ impl ModuleParameters {
             };
             all.notes.push(Note { line: *line, text, ignored });
         }
+        all.take_cpus(npartitions, pattern)?;
         if all.ip2nets.is_some() && !all.networks.is_empty() {
             return Err(bad("ip2nets", "", "networks and ip2nets exclude each other"));
         }
@@ -443,9 +456,41 @@ impl ModuleParameters {
                 put(&mut self.sock, value)
                     .ok_or_else(|| fail("no value for this parameter".to_owned()))?;
             }
+            Meaning::Npartitions => {
+                let most = CptTable::MAX as i64;
+                if !(0..=most).contains(&number()?) {
+                    return Err(fail(format!("expected 0 to {most} CPU partitions")));
+                }
+            }
+            Meaning::CpuPattern => {
+                CpuPattern::parse(value, 0).map_err(|e| fail(e.what))?;
+            }
             Meaning::None(why) => return Ok(Some(why)),
         }
         Ok(None)
+    }
+
+    /// The two parameters of partitions, each good by itself.
+    fn take_cpus(
+        &mut self,
+        npartitions: Option<&ModuleOption>,
+        pattern: Option<&ModuleOption>,
+    ) -> Result<(), LegacyError> {
+        if npartitions.is_none() && pattern.is_none() {
+            return Ok(());
+        }
+        let text = pattern.map_or("", |option| option.value.as_str());
+        let count = npartitions.and_then(|option| parse_number(&option.value));
+        let count = count.and_then(|n| u32::try_from(n).ok()).unwrap_or(0);
+        let cpus = CpuPattern::parse(text, count);
+        let cpus = cpus.map_err(|e| bad("cpu_pattern", &e.pattern, e.what))?;
+        if let Some(option) = npartitions.filter(|_| cpus.npartitions() != count) {
+            let lost = self.notes.iter_mut().filter(|note| note.line == option.line);
+            lost.filter(|note| note.text.contains("cpu_npartitions"))
+                .for_each(|note| note.ignored = Some("cpu_pattern decides".to_owned()));
+        }
+        self.cpus = Some(cpus);
+        Ok(())
     }
 
     fn setting(&mut self, name: &str, value: i64) {

@@ -263,6 +263,7 @@ const fn older_words(step: &Step) -> (&'static str, &'static str) {
     match step {
         Step::NetAdd(_) => ("net", "cannot add network"),
         Step::NetDel(_) => ("net", "cannot del network"),
+        Step::NetCpts(_) => ("net", "cannot set CPU partitions"),
         Step::AcceptFrom { .. } => ("net", "cannot set who may connect"),
         Step::NetRulesAdd(_) => ("ip2nets", "cannot add network"),
         Step::NetRulesDel(_) => ("ip2nets", "cannot del network"),

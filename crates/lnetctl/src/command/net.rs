@@ -2,8 +2,8 @@
 
 use lnet_admin::{ClientError, NiTarget, Reply, Request};
 use lnet_config::{
-    LndTunables, NetAdd, NetDel, NetTunables, Style, parse_cpts, parse_interfaces, parse_ip2nets,
-    parse_number,
+    LndTunables, NetAdd, NetCpts, NetDel, NetTunables, Style, parse_cpts, parse_interfaces,
+    parse_ip2nets, parse_number,
 };
 use lnet_types::{Errno, Net, Nid};
 
@@ -217,10 +217,26 @@ fn set_requests(session: &mut Session<'_>, args: &Args) -> Result<Vec<Request>, 
     if let Some(list) = args.value("accept-from") {
         requests.push(accept_from(session, args, list)?);
     }
+    if let Some(list) = args.value("cpt") {
+        requests.push(cpts(session, target, list)?);
+    }
     if health.is_some() || conns_per_peer.is_some() {
         requests.push(Request::NetSet { target, health, conns_per_peer });
     }
     Ok(requests)
+}
+
+fn cpts(session: &mut Session<'_>, target: NiTarget, list: &str) -> Result<Request, i32> {
+    let NiTarget::Nid(nid) = target else {
+        return Err(session.bad_value(SET, "Specified --cpt without --nid option"));
+    };
+    match parse_cpts(list) {
+        Ok(cpts) => {
+            let (net, nid) = (nid.net(), Some(nid));
+            Ok(Request::NetCptsSet(NetCpts { net, interfaces: Vec::new(), nid, cpts }))
+        }
+        Err(e) => Err(session.bad_value(SET, &e.to_string())),
+    }
 }
 
 fn negative(word: Option<&str>) -> bool {

@@ -10,7 +10,7 @@ use lnd_sock::AcceptMode;
 use lnet::{NetTunables, Tunables};
 use lnet_admin::{AdminError, ParamInfo, Reply, Request};
 use lnet_config::{Setting, SockParameters, parse_number, parse_setting};
-use lnet_types::{Errno, Net};
+use lnet_types::{CpuPattern, Errno, Net};
 
 use crate::control::Control;
 
@@ -51,6 +51,8 @@ enum Source {
     Sock(fn(&lnd_sock::SockConfig) -> i64),
     /// Whose connections are accepted.
     Accept,
+    /// How the machine is parted.
+    Cpus(fn(&CpuPattern) -> String),
     /// What interfaces to come have where nothing else is said for them.
     Ni(fn(&SockParameters) -> i64),
 }
@@ -66,7 +68,7 @@ impl Param {
         match self.source {
             Source::Tunable(_) | Source::SockTimeout | Source::Rotor => true,
             Source::Status(_, touch) => touch.is_some(),
-            Source::Sock(_) | Source::Accept | Source::Ni(_) => false,
+            Source::Sock(_) | Source::Accept | Source::Cpus(_) | Source::Ni(_) => false,
         }
     }
 }
@@ -127,8 +129,15 @@ fn table() -> Vec<Param> {
         ("ksocklnd/accept_port", Source::Sock(|c| c.port.into())),
     ];
     let sock = sock.into_iter().map(|(name, source)| Param { name, source });
-    let rotor = [Param { name: "portal_rotor", source: Source::Rotor }];
-    let mut all: Vec<Param> = tunables.chain(status).chain(sock).chain(rotor).collect();
+    let others = [
+        Param { name: "portal_rotor", source: Source::Rotor },
+        Param {
+            name: "cpu_npartitions",
+            source: Source::Cpus(|cpus| cpus.npartitions().to_string()),
+        },
+        Param { name: "cpu_pattern", source: Source::Cpus(ToString::to_string) },
+    ];
+    let mut all: Vec<Param> = tunables.chain(status).chain(sock).chain(others).collect();
     all.sort_unstable_by_key(|p| p.name);
     all
 }
@@ -178,6 +187,7 @@ pub(crate) fn get(control: &Control, name: &str) -> Result<String, AdminError> {
             };
             Ok(format!("{mode}\n"))
         }
+        Source::Cpus(text) => Ok(text(control.cpus.pattern()) + "\n"),
         Source::Ni(value) => Ok(line(value(&control.sock_parameters()))),
     }
 }
@@ -204,7 +214,7 @@ pub(crate) fn set(control: &Control, name: &str, text: &str) -> Result<(), Admin
                     .because(format_args!("{name} '{word}': expected {}", rotor::words()))
             })?;
             tracing::info!(
-                "portal_rotor {word} is kept and without effect: there is one partition"
+                "portal_rotor {word} is kept and without effect: one thread works for all partitions"
             );
             control.set_rotor(at);
             return Ok(());
@@ -217,7 +227,11 @@ pub(crate) fn set(control: &Control, name: &str, text: &str) -> Result<(), Admin
             })?;
             Request::LndTimeoutSet { net: Net::TCP, seconds }
         }
-        Source::Status(_, None) | Source::Sock(_) | Source::Accept | Source::Ni(_) => {
+        Source::Status(_, None)
+        | Source::Sock(_)
+        | Source::Accept
+        | Source::Cpus(_)
+        | Source::Ni(_) => {
             return Err(
                 AdminError::errno(Errno::EACCES).because(format_args!("{name} can be read only"))
             );

@@ -1,6 +1,6 @@
-//! `portal_rotor`: how messages for wildcard portals are spread over CPU partitions. A node with one
-//! partition has nothing to spread over: each of the ways leads there, and the word is kept for those
-//! who set it and read it back.
+//! `portal_rotor`: how messages for wildcard portals are spread over CPU partitions. A node has one
+//! thread, which works for all of them, and nothing to spread over: the word is kept for those who set
+//! it and read it back.
 
 /// The words in the order of their numbers, and what each means.
 const WAYS: [(&str, &str); 4] = [
@@ -27,7 +27,7 @@ pub(super) fn words() -> String {
 pub(super) fn show(at: u8) -> String {
     let (name, means) = WAYS.get(usize::from(at)).copied().unwrap_or_default();
     format!(
-        "{{\n\tportals: all\n\trotor: {name}\n\tdescription: {means} (one partition: without effect)\n}}\n"
+        "{{\n\tportals: all\n\trotor: {name}\n\tdescription: {means} (one thread: without effect)\n}}\n"
     )
 }
 

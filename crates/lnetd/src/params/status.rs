@@ -23,8 +23,8 @@ pub(super) const FILES: &[(&str, Show, Option<Touch>)] = &[
     ("buffers", |c| see(c, |n| buffers(&n.routing_view())), None),
     ("nis", |c| see(c, |n| nis(&n.net_views())), Some(|c| touch(c, Node::reset_ni_minima))),
     ("lnet_lnd_timeout", lnd_timeout, None),
-    ("cpu_partition_table", |_| Ok(cpu_table()), None),
-    ("cpu_partition_distance", |_| Ok(cpu_distance()), None),
+    ("cpu_partition_table", |c| Ok(c.cpus.shown()), None),
+    ("cpu_partition_distance", |c| Ok(c.cpus.shown_distances()), None),
 ];
 
 /// Peers that are asked for at a time, so that no other thread waits long.
@@ -64,25 +64,6 @@ fn stats(control: &Control) -> Result<String, AdminError> {
         s.drop_length,
     ];
     Ok(numbers.map(|n: u64| n.to_string()).join(" ") + "\n")
-}
-
-/// The CPUs of each CPU partition: there is one, of those that the daemon may run on.
-fn cpu_table() -> String {
-    let set = rustix::thread::sched_getaffinity(None);
-    let mut text = "0\t:".to_owned();
-    if let Ok(set) = set {
-        for cpu in (0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)) {
-            // Infallible: writing to a String.
-            let _ = write!(text, " {cpu}");
-        }
-    }
-    text + "\n"
-}
-
-/// How far CPU partitions are from each other, in the system's measure, which is 10 for a partition
-/// and itself.
-fn cpu_distance() -> String {
-    "0\t: 0:10\n".to_owned()
 }
 
 fn lnd_timeout(control: &Control) -> Result<String, AdminError> {

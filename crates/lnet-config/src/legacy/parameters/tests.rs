@@ -138,8 +138,33 @@ fn a_node_of_the_past_is_described_whole() {
 }
 
 #[test]
+fn partitions_are_what_the_pattern_says_else_as_many_as_asked_for() {
+    let of = |text: &str| {
+        let all = ModuleParameters::from_modprobe(text).unwrap();
+        let lost: Vec<_> = all.notes.into_iter().filter_map(|note| note.ignored).collect();
+        (all.cpus, lost)
+    };
+    let pattern = |text, count| Some(CpuPattern::parse(text, count).unwrap());
+    assert_eq!(of("options lnet networks=tcp"), (None, vec![]));
+    assert_eq!(of("options libcfs cpu_npartitions=2"), (pattern("", 2), vec![]));
+    assert_eq!(of("options lnet cpu_pattern=\"0[0] 1[1]\""), (pattern("0[0] 1[1]", 0), vec![]));
+    let both = "options libcfs cpu_npartitions=2 cpu_pattern=";
+    assert_eq!(of(&format!("{both}C[0]")), (pattern("C[0]", 2), vec![]));
+    assert_eq!(of(&format!("{both}\"\"")), (pattern("", 2), vec![]));
+    assert_eq!(of(&format!("{both}N")), (pattern("N", 0), vec!["cpu_pattern decides".to_owned()]));
+    let twice = "options libcfs cpu_npartitions=2\noptions libcfs cpu_npartitions=3";
+    assert_eq!(of(twice), (pattern("", 3), vec![]));
+}
+
+#[test]
 fn values_that_can_not_be_are_errors_with_their_line() {
     for (text, what) in [
+        ("options libcfs cpu_npartitions=-1", "expected 0 to 256 CPU partitions, on line 1"),
+        ("options libcfs cpu_npartitions=257", "expected 0 to 256 CPU partitions, on line 1"),
+        (
+            "options libcfs cpu_pattern=1[0]",
+            "partition 1: expected 0 first, without gaps, on line 1",
+        ),
         ("options lnet networks=foo", "'foo' is not a network such as tcp or o2ib1, on line 1"),
         ("\noptions lnet lnet_retry_count=x", "expected a number, on line 2"),
         ("options lnet forwarding=yes", "expected enabled or disabled, on line 1"),
