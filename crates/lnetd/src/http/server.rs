@@ -53,6 +53,9 @@ fn greet(mut stream: TcpStream, site: &Arc<Site>, clients: &Arc<AtomicUsize>) {
         // What fits into the socket's buffer; nobody waits for this one.
         let _ = stream.set_nonblocking(true);
         let _ = stream.write_all(&refusal((503, "too many connections")));
+        // Closed with a request unread, the system would take the answer back.
+        let _ = stream.shutdown(Shutdown::Write);
+        let _ = stream.read(&mut [0; HEAD_MAX]);
         return;
     }
     let (site, count) = (Arc::clone(site), Arc::clone(clients));
