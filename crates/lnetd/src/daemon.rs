@@ -1,7 +1,7 @@
 //! The life of the process: options, log, control socket, configuration, signals, end.
 
 use std::fs;
-use std::io;
+use std::io::{self, IsTerminal as _};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -49,7 +49,9 @@ fn run(options: &Options) -> anyhow::Result<()> {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env()
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
     // A second daemon in one process (tests) keeps the first one's log.
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).try_init();
+    // Colours are for eyes: a journal or a file gets none.
+    let log = tracing_subscriber::fmt().with_ansi(io::stderr().is_terminal());
+    let _ = log.with_env_filter(filter).with_writer(io::stderr).try_init();
     raise_file_limit();
 
     // Signals are taken over before anything can be left behind by one.

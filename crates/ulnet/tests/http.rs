@@ -44,6 +44,7 @@ impl Daemon {
         while !line.contains("ready") {
             line.clear();
             assert_ne!(log.read_line(&mut line).unwrap(), 0, "it ended before it was ready");
+            assert!(!line.contains('\x1b'), "a log that is no terminal has no colours: {line:?}");
             if let Some((_, rest)) = line.split_once("status page on http://") {
                 http = rest.split_once('/').map(|(address, _)| address.parse().unwrap());
             }
