@@ -60,6 +60,9 @@ fn what_the_swarm_has_found_holds_now() {
         5131789052837003980,
         1163283040093711069,
         3427556255813358963,
+        8190280609817964919,
+        287607885359692458,
+        3343848730658167244,
     ] {
         let round = Round::draw(seed).unwrap();
         if let Some(violation) = round.play(Detail::default()).violation {

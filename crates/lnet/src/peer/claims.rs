@@ -11,12 +11,15 @@
 //!                                                                        keeps n; refused, counted
 //! ```
 //!
-//! (Without an answer this is repeated some times: `again.rs`.)
+//! (Without an answer this is repeated some times: `again.rs`. If nothing leads from here to n, B is
+//! asked at another of its interfaces.)
 //!
 //! So a node whose interfaces were met one by one is put together as before, one round trip later, and
 //! an address that moves from one node to another follows. Profile `kernel` does as kernel nodes do.
 
-use lnet_types::{Instant, Nid, PeerId, Pid, ProcessId};
+use core::cmp::Reverse;
+
+use lnet_types::{Instant, Net, Nid, PeerId, Pid, ProcessId};
 use lnet_wire::ping::PingInfo;
 
 use crate::internal::Internal;
@@ -68,16 +71,36 @@ impl Node {
         if self.is_behind(id, nid) {
             return true;
         }
-        self.ask(now, id, nid);
+        let at = self.where_to_ask(owner, nid);
+        self.ask(now, id, at);
         false
+    }
+
+    /// Where to ask peer `owner` about its `nid`: there, or, if nothing leads there from here, at the
+    /// best of its interfaces that something does lead to.
+    fn where_to_ask(&self, owner: PeerId, nid: Nid) -> Nid {
+        let leads_to =
+            |nid: Nid| self.is_on(nid.net()) || !self.router.routes.to(nid.net()).is_empty();
+        if leads_to(nid) {
+            return nid;
+        }
+        let nis = self.peers.peers.get(owner).into_iter().flat_map(|peer| peer.nis());
+        let others = nis.filter_map(|id| self.peers.nis.get(id)).filter(|n| leads_to(n.nid));
+        // The first of the best.
+        let best = others.min_by_key(|n| (!self.is_on(n.nid.net()), Reverse(n.health)));
+        best.map_or(nid, |n| n.nid)
+    }
+
+    /// Whether this node has an interface on `net`.
+    fn is_on(&self, net: Net) -> bool {
+        self.nets.iter().any(|n| n.net == net && !n.nis.is_empty())
     }
 
     /// Whether `nid` is on a network that peer `id` is our gateway to. What lies there is in its hands
     /// anyway, and could only be asked by way of it: of its own far side nobody else can tell.
     fn is_behind(&self, id: PeerId, nid: Nid) -> bool {
         let net = nid.net();
-        let is_near = self.nets.iter().any(|n| n.net == net && !n.nis.is_empty());
-        !is_near && self.router.routes.to(net).iter().any(|route| route.gateway == id)
+        !self.is_on(net) && self.router.routes.to(net).iter().any(|route| route.gateway == id)
     }
 
     /// Whether a push of `source` may come from `sender`: another of its interfaces, or a router of

@@ -311,6 +311,27 @@ fn a_node_that_takes_part_in_discovery_again_is_put_together_by_whatever_interfa
     assert_eq!(peer(&w, 0, B[1]), (B[0].into(), strings(&B), SETTLED));
 }
 
+/// What is first in its list may be where this node cannot go.
+#[test]
+fn whose_an_interface_is_is_asked_where_there_is_a_way() {
+    let mut w = World::new();
+    w.host(Profile::Default, &A[..1]);
+    w.host(Profile::Default, &["10.78.0.3@tcp1", B[0]]);
+    w.discovered(0, B[0]);
+    w.discovered(1, A[0]);
+    let both = ["10.78.0.3@tcp1", B[0]];
+    assert_eq!(peer(&w, 0, B[0]), (both[0].into(), strings(&both), SETTLED));
+    // The new one speaks for the node.
+    let broken = Fault::new(HealthStatus::LocalError, Errno::EIO);
+    w.decide = Box::new(move |t| match t.hdr.kind {
+        Kind::Put { .. } if t.hdr.src == nid(B[0]) => Fate::Fail(broken),
+        _ => Fate::Pass,
+    });
+    w.add_ni(1, B[1], NetTunables::SOCK);
+    w.secs(5);
+    assert_eq!(peer(&w, 0, B[1]).1, strings(&[both[0], B[0], B[1]]));
+}
+
 #[test]
 fn whose_an_interface_is_is_asked_again_when_nobody_has_answered() {
     let mut w = World::new();

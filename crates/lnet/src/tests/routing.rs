@@ -883,3 +883,33 @@ fn a_gateway_that_has_its_nid_back_after_it_had_given_it_up_is_used_again() {
     w.secs(20);
     assert!(w.route_up(0, "tcp1", old));
 }
+
+/// H-66: that somebody behind it does not answer is news of the gateway once.
+#[test]
+fn a_gateway_pays_once_for_a_peer_behind_it_that_is_gone() {
+    for (profile, once) in [(Profile::Default, true), (Profile::Kernel, false)] {
+        let mut w = World::new();
+        w.host(profile, &[A]);
+        w.host(Profile::Default, &[B]);
+        w.router(Profile::Default, &G1);
+        // An answer to a check would make it whole before anybody has looked.
+        w.hosts[0].node.set_tunables(w.now, &[("alive_router_check_interval", 0)]).unwrap();
+        w.route(0, "tcp1", G1[0]);
+        w.route(1, "tcp", G1[1]);
+        w.secs(1);
+        w.discovered(0, B);
+        w.hosts[1].alive = false;
+        let mut paid = 0;
+        for asked in 1..4 {
+            w.hosts[0].node.discover(w.now, nid(B), true);
+            for _ in 0..3000 {
+                w.run(Duration::from_millis(100));
+                if w.peer_health(0, G1[0]) < 1000 {
+                    paid += 1;
+                    w.hosts[0].node.set_peer_ni_health(w.now, Some(nid(G1[0])), 1000);
+                }
+            }
+            assert_eq!(paid, if once { 1 } else { asked }, "{profile:?}");
+        }
+    }
+}
