@@ -1,7 +1,7 @@
 //! What holds when all is over: credits are home, nothing is left in any hand, everybody is well, and
 //! those who know each other agree.
 
-use lnet::HEALTH_MAX;
+use lnet::{HEALTH_MAX, PeerFlags};
 
 use super::Bounds;
 use crate::directory::HostId;
@@ -86,14 +86,18 @@ impl AllHome {
     }
 }
 
-/// Whether `other` tells `host` of its interfaces. A kernel node tells whom it has discovered (D-60): it
-/// forgets all peers on a network with its own last interface there, and does not discover those whom
-/// it only answers afterwards.
+/// Whether `other` has told `host` of its interfaces, or should have. A kernel node tells whom it has
+/// discovered (D-60): it forgets all peers on a network with its own last interface there, and does not
+/// discover those whom it only answers afterwards. And if that fails, it tries again when it uses the
+/// peer (D-51).
 fn tells(view: &View<'_>, other: &Host, host: HostId) -> bool {
     let owner = |nid| view.directory.find(nid).and_then(|ix| view.directory.rail(ix).host);
+    let failed = |state| PeerFlags::from_bits_truncate(state).contains(PeerFlags::REDISCOVER);
     let mut peers = other.node.peer_views(None, usize::MAX).into_iter();
     !other.node.tunables().kernel_clocks()
-        || peers.any(|(_, peer)| peer.multi_rail && owner(peer.primary) == Some(host))
+        || peers.any(|(_, peer)| {
+            peer.multi_rail && !failed(peer.state) && owner(peer.primary) == Some(host)
+        })
 }
 
 impl Observer for AllHome {

@@ -63,6 +63,7 @@ fn what_the_swarm_has_found_holds_now() {
         8190280609817964919,
         287607885359692458,
         3343848730658167244,
+        8737856005435347721,
     ] {
         let round = Round::draw(seed).unwrap();
         if let Some(violation) = round.play(Detail::default()).violation {
