@@ -188,6 +188,8 @@ impl Links {
                 way.suffer(rule.effect);
             }
         }
+        // Nor is it for ever that everything is lost: what repeats is to see the end of it.
+        way.blocked |= way.loss.max(way.corrupt) == Share::ALL;
         way
     }
 

@@ -5,7 +5,8 @@
 //! both interfaces. What the fabric swallows is repeated by the transport at growing intervals; if
 //! nothing gets through within the driver's time limit, the connection is closed: what was written
 //! is lost without a word, what was not written comes back as a local time-out. The other end may
-//! believe in the connection a while longer, until it is told so by a reset. An attempt to connect
+//! believe in the connection a while longer, until what it sends, or a keepalive, is answered with a
+//! reset. An attempt to connect
 //! is refused, times out, or makes a connection; after a failed one the driver refuses messages
 //! until it is time for the next (1 s, doubling up to 60 s).
 //!
@@ -37,6 +38,8 @@ use pair::{Pair, Parcel, ParcelId, Parcels};
 const WINDOW: u64 = 512 << 10;
 /// The transport's first wait before it repeats something.
 const RTO: Duration = Duration::from_millis(200);
+/// A connection that only one end believes in is found out after so long, also if nothing is sent.
+const KEEPALIVE: Duration = Duration::from_secs(30);
 
 /// The driver has no memory (DEC-19).
 const NO_ROOM: Fault = Fault::new(HealthStatus::LocalError, Errno::ENOMEM);
@@ -92,6 +95,8 @@ enum What {
     Suspect { pair: u32, end: u8, since: Instant },
     /// A doubted rail is asked to prove itself.
     Proof { pair: u32, end: u8 },
+    /// An end asks whether the other one still believes in connection `made`.
+    Keepalive { pair: u32, end: u8, made: u32 },
 }
 
 /// The message-level fabric.
@@ -365,6 +370,10 @@ impl Messages {
     fn forget(&mut self, cx: &mut Cx<'_, MessageEvent>, pair: u32, end: usize) -> u32 {
         let p = &mut self.pairs[pair as usize];
         let was = core::mem::take(&mut p.open[end]);
+        if was != 0 && p.open[1 - end] == was {
+            self.left_alone(cx, pair, 1 - end);
+        }
+        let p = &mut self.pairs[pair as usize];
         let rail = p.ends[end];
         self.parcels.drop_all(p.dirs[end].stalled.drain(..));
         p.dirs[end].unread = 0;
@@ -382,6 +391,29 @@ impl Messages {
             }
         }
         was
+    }
+
+    /// The other end has forgotten the connection that `end` believes in.
+    fn left_alone(&self, cx: &mut Cx<'_, MessageEvent>, pair: u32, end: usize) {
+        let made = self.pairs[pair as usize].open[end];
+        if made != 0 {
+            let end = end as u8;
+            cx.at(cx.now + KEEPALIVE, MessageEvent(What::Keepalive { pair, end, made }));
+        }
+    }
+
+    fn keepalive(&mut self, cx: &mut Cx<'_, MessageEvent>, pair: u32, end: usize, made: u32) {
+        if self.pairs[pair as usize].open[end] != made {
+            return;
+        }
+        let is_answered = self.host_at(cx, pair, 1 - end).is_some()
+            && !self.is_paused(cx, pair, end)
+            && !self.way(cx, pair, end).blocked
+            && !self.way(cx, pair, 1 - end).blocked;
+        match is_answered {
+            true => self.close(cx, pair, end, Why::Reset),
+            false => self.left_alone(cx, pair, end),
+        }
     }
 
     /// An end learns that what it had written to a connection may be lost.
@@ -431,6 +463,7 @@ impl Messages {
         {
             self.deferred.remove(&(host.0, rx.0));
         }
+        self.left_alone(cx, pair, 1 - end);
     }
 
     fn pairs_of(&self, rail: RailIx) -> Vec<(u32, usize)> {
@@ -536,6 +569,9 @@ impl Fabric for Messages {
                 self.suspect(cx, pair, usize::from(end), since);
             }
             What::Proof { pair, end } => self.prove(cx, pair, usize::from(end)),
+            What::Keepalive { pair, end, made } => {
+                self.keepalive(cx, pair, usize::from(end), made);
+            }
         }
     }
 

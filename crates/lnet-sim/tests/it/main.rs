@@ -10,4 +10,5 @@ mod rails;
 mod same;
 mod scenarios;
 mod shared;
+mod streams;
 mod swarm;

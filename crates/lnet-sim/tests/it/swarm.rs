@@ -64,6 +64,10 @@ fn what_the_swarm_has_found_holds_now() {
         287607885359692458,
         3343848730658167244,
         8737856005435347721,
+        2362016640516024929,
+        4247143474123801551,
+        3604708556380320947,
+        3581456394726640937,
     ] {
         let round = Round::draw(seed).unwrap();
         if let Some(violation) = round.play(Detail::default()).violation {

@@ -24,7 +24,7 @@ use lnet_wire::ping::PingInfo;
 
 use crate::internal::Internal;
 use crate::peer::PeerFlags;
-use crate::peer::discovery::primary_of;
+use crate::peer::discovery::{is_later, primary_of};
 use crate::peer::refusal::Refusal;
 use crate::ping::{PING_BITS, PING_BYTES_MAX, PING_BYTES_MIN};
 use crate::portal::RESERVED_PORTAL;
@@ -189,10 +189,12 @@ impl Node {
             return self.not_taken(claimant, Some(nid), Refusal::Claimed);
         }
         if parsed.truncated().is_some() {
-            if let Some(peer) = self.peers.peers.get_mut(owner) {
-                peer.flags |= PeerFlags::FORCE_PING;
-            }
-            return self.request_discovery(owner);
+            return self.look_again(owner);
+        }
+        let known = self.peers.peers.get(owner).filter(|p| p.flags.contains(PeerFlags::DISCOVERED));
+        if known.is_some_and(|p| is_later(p.disc.peer_seq, parsed.info.seq)) {
+            // Overtaken by a push, or the node has begun anew: it is asked which.
+            return self.look_again(owner);
         }
         // It is the same node: what it says at this NID is what counts for it.
         let info = self.taken(owner, parsed.info);
@@ -207,5 +209,12 @@ impl Node {
         }
         self.request_discovery(owner);
         self.work.push_back(crate::node::Work::Discover(owner));
+    }
+
+    fn look_again(&mut self, id: PeerId) {
+        if let Some(peer) = self.peers.peers.get_mut(id) {
+            peer.flags |= PeerFlags::FORCE_PING;
+        }
+        self.request_discovery(id);
     }
 }

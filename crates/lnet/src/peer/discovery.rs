@@ -58,6 +58,8 @@ pub(crate) struct Discovery {
     pub(crate) need: u32,
     /// Its sequence number, as last received.
     pub(crate) peer_seq: u32,
+    /// The same when the ping on its way was sent.
+    pub(crate) seq_before: u32,
     /// Our sequence number, as last acknowledged by it.
     pub(crate) acked_seq: u32,
     /// The sequence number in the push on its way.
@@ -235,6 +237,7 @@ impl Node {
             true,
         ));
         peer.disc.phase = Phase::Pinging(md);
+        peer.disc.seq_before = peer.disc.peer_seq;
         let op = Operation {
             md,
             src: None,
@@ -345,7 +348,12 @@ impl Node {
         peer.disc.need = need.min(PING_BYTES_MAX);
         let cut = parsed.truncated().is_some();
         let info = parsed.info;
-        if cut && bytes.len() < PING_BYTES_MAX as usize {
+        // A push has come in since it was asked, and says something later; kernel nodes forget that.
+        let Discovery { peer_seq, seq_before, .. } = peer.disc;
+        let is_overtaken = peer_seq != seq_before
+            && is_later(peer_seq, info.seq)
+            && !self.tunables.kernel_clocks();
+        if is_overtaken || cut && bytes.len() < PING_BYTES_MAX as usize {
             // D-36
             peer.disc.bad_replies += 1;
             peer.flags |= PeerFlags::FORCE_PING;

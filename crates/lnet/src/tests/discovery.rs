@@ -4,7 +4,7 @@ use lnet_types::{Errno, Fault, HealthStatus};
 use lnet_wire::Kind;
 
 use super::world::{Fate, World, nid};
-use crate::{EventKind, NetTunables, PeerFlags, Profile};
+use crate::{EventKind, NetTunables, PeerFlags, Profile, Transmit};
 
 const A: [&str; 2] = ["10.77.0.2@tcp", "10.77.1.2@tcp"];
 const B: [&str; 2] = ["10.77.0.3@tcp", "10.77.1.3@tcp"];
@@ -309,6 +309,64 @@ fn a_node_that_takes_part_in_discovery_again_is_put_together_by_whatever_interfa
     w.hosts[1].node.set_tunables(w.now, &[("discovery", 1)]).unwrap();
     w.secs(1);
     assert_eq!(peer(&w, 0, B[1]), (B[0].into(), strings(&B), SETTLED));
+}
+
+/// Answers of B stay on the way while its pushes arrive.
+fn holds_answers(t: &Transmit) -> Fate {
+    match t.hdr.kind {
+        Kind::Reply { .. } if B.contains(&t.hdr.src.to_string().as_str()) => Fate::Hold,
+        _ => Fate::Pass,
+    }
+}
+
+#[test]
+fn an_answer_to_a_ping_does_not_undo_a_push_that_has_overtaken_it() {
+    for (profile, undone) in [(Profile::Default, false), (Profile::Kernel, true)] {
+        let mut w = World::new();
+        w.host(profile, &A);
+        w.host(profile, &B);
+        w.discovered(0, B[0]);
+        w.decide = Box::new(holds_answers);
+        w.hosts[0].node.discover(w.now, nid(B[0]), true);
+        w.run(core::time::Duration::from_millis(10));
+        assert_eq!(w.held.len(), 1);
+        w.add_ni(1, ADDED, NetTunables::SOCK);
+        w.run(core::time::Duration::from_millis(10));
+        assert_eq!(peer(&w, 0, B[0]).1.len(), 3, "{profile:?}");
+        w.decide = Box::new(|_| Fate::Pass);
+        w.release();
+        w.secs(2);
+        assert_eq!(peer(&w, 0, B[0]).1.len(), if undone { 2 } else { 3 }, "{profile:?}");
+    }
+}
+
+#[test]
+fn nor_does_an_answer_of_whom_an_interface_is() {
+    let mut w = World::new();
+    w.host(Profile::Default, &A[..1]);
+    w.host(Profile::Default, &B);
+    w.discovered(0, B[0]);
+    // The new one speaks for the node.
+    let broken = Fault::new(HealthStatus::LocalError, Errno::EIO);
+    w.decide = Box::new(move |t| match t.hdr.kind {
+        Kind::Put { .. } if t.hdr.src != nid(ADDED) => Fate::Fail(broken),
+        _ => holds_answers(t),
+    });
+    let id = w.add_ni(1, ADDED, NetTunables::SOCK);
+    w.run(core::time::Duration::from_millis(500));
+    assert!(!w.held.is_empty());
+    assert_eq!(peer(&w, 0, ADDED).1.len(), 1);
+    w.decide = Box::new(holds_answers);
+    w.hosts[1].node.del_ni(w.now, id).unwrap();
+    w.hosts[1].nids.remove(&id);
+    w.run(core::time::Duration::from_millis(100));
+    assert_eq!(peer(&w, 0, B[0]).1, strings(&B));
+    w.decide = Box::new(|_| Fate::Pass);
+    while !w.held.is_empty() {
+        w.release();
+    }
+    w.secs(5);
+    assert_eq!(peer(&w, 0, B[0]).1, strings(&B));
 }
 
 /// What is first in its list may be where this node cannot go.

@@ -1,0 +1,52 @@
+//! What connections at message level do as TCP's would.
+
+use std::sync::Arc;
+
+use lnet_scenario::parse;
+use lnet_sim::{Played, play};
+
+fn two(every: &str, fault: &str) -> Played {
+    let text = format!(
+        r#"
+name = "two"
+duration = "100s"
+profile = "kernel"
+[[net]]
+name = "tcp"
+[[node]]
+name = "a"
+rails = ["tcp"]
+[[node]]
+name = "b"
+rails = ["tcp"]
+[[workload]]
+kind = "request"
+from = "a"
+to = "b"
+every = "{every}"
+size = 64
+reply = 64
+timeout = "20s"
+[[fault]]
+at = "5s"
+{fault}
+"#
+    );
+    play(Arc::new(parse("two", &text).unwrap()), None, Default::default())
+}
+
+#[test]
+fn what_was_lost_while_everything_was_is_repeated_soon_after() {
+    for kind in ["loss", "corrupt"] {
+        let fault = format!("kind = \"{kind}\"\nfor = \"2s\"\non = \"b\"\nshare = \"100%\"");
+        let summary = two("100ms", &fault).summary;
+        // The transport asks after 0.2, 0.6, 1.4, 3 s.
+        assert!(summary.errors == 0 && summary.stall_max < 4_000_000_000, "{kind}: {summary}");
+    }
+}
+
+#[test]
+fn whoever_believes_in_a_connection_alone_finds_out_though_it_sends_nothing() {
+    let played = two("40s", "kind = \"kill\"\nfor = \"1s\"\non = \"b\"");
+    assert_eq!((played.summary.completed, played.summary.errors), (3, 0), "{}", played.summary);
+}
