@@ -79,7 +79,7 @@ impl Node {
             }
             return Next::End;
         };
-        let deadline = msg.deadline;
+        let (deadline, md) = (msg.deadline, msg.md);
         // H-2: of what passes through, sending is judged alone, after receiving was.
         let passed = msg.role == Role::Forward && msg.tx.is_some();
         let received = msg.rx.is_some_and(|rx| rx.committed) && !passed;
@@ -116,7 +116,10 @@ impl Node {
             Charge::Local => self.lower_ni(now, ni),
             Charge::Remote => self.lower_peer_if_it_matters(now, peer_ni),
             Charge::Both => {
-                self.lower_ni(now, ni);
+                let owner = md.and_then(|md| self.portals.mds.get(md)).map(|d| d.owner);
+                if !owner.is_some_and(|owner| self.was_in_doubt(owner)) {
+                    self.lower_ni(now, ni);
+                }
                 self.lower_peer_if_it_matters(now, peer_ni);
             }
             Charge::None => {}

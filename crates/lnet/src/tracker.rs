@@ -1,15 +1,13 @@
 //! Response tracking: ACKs and REPLYs that do not come (behaviour.md 5.9), and messages that wait
 //! for something of ours longer than they may.
 
-use lnet_types::{Errno, Fault, HealthStatus, Instant, MdId, PeerNiId};
+use lnet_types::{Errno, Fault, HealthStatus, Instant, MdId};
 
 use core::time::Duration;
 
-use crate::internal::Internal;
 use crate::msg::Stage;
 use crate::node::Work;
-use crate::peer::Peer;
-use crate::portal::md::{Owner, Tracker};
+use crate::portal::md::Tracker;
 use crate::{Node, UnlinkError};
 
 impl Node {
@@ -113,35 +111,11 @@ impl Node {
             }
             self.stats.response_timeout_count = self.stats.response_timeout_count.wrapping_add(1);
             if let Some(pni) = t.next_hop.and_then(|nid| self.peers.find(nid))
-                && !self.is_of_no_news(owner, pni)
+                && !self.is_no_news_of(pni, owner)
             {
                 self.lower_peer(now, pni);
             }
             self.unlink_md(now, md);
-        }
-    }
-
-    /// Whether an answer that is overdue says nothing of the gateway that was to bring it: this node
-    /// has asked of its own accord for somebody behind it of whom it was in doubt before. The gateway
-    /// itself has its checks. Kernel nodes charge it all the same (H-66).
-    fn is_of_no_news(&self, owner: Owner, hop: PeerNiId) -> bool {
-        let Some(by) = self.peers.nis.get(hop).filter(|_| !self.tunables.kernel_clocks()) else {
-            return false;
-        };
-        let Owner::Internal(what) = owner else { return false };
-        match what {
-            Internal::RecoverPeer(asked) => {
-                self.peers.nis.get(asked).is_some_and(|asked| asked.peer != by.peer)
-            }
-            Internal::Ask { nid, .. } => self.peers.owner(nid) != Some(by.peer),
-            Internal::DiscoveryPing(id) | Internal::Push(id) => {
-                let failed = |p: &Peer| p.disc.error.is_some();
-                id != by.peer && self.peers.peers.get(id).is_some_and(failed)
-            }
-            Internal::PingTarget
-            | Internal::PushTarget
-            | Internal::RecoverLocal(_)
-            | Internal::UserPing(_) => false,
         }
     }
 

@@ -182,7 +182,7 @@ impl Model {
             return Err(format!("{name}: attempt {} to {to} failed in peace: {why}", id.0));
         }
         let first = self.open.get(&(id.0 & SLOT_MASK)).map_or(a.begun, |o| o.first);
-        let known = self.heals && self.met.contains(&(a.host, a.to));
+        let known = self.heals && learns(view, &a) && self.met.contains(&(a.host, a.to));
         if known && a.again >= UNLUCKY_MAX && self.clean(view, &a, first) {
             return Err(format!(
                 "{name}: {} attempts to {to} failed since {first}, beside a rail without fault",
@@ -256,6 +256,15 @@ impl Model {
 /// pings: after a fault that many have noticed it may be busy with that for minutes.
 pub(super) fn jams(scenario: &Scenario) -> bool {
     scenario.world.groups.iter().any(|g| g.router && g.profile == lnet::Profile::Kernel)
+}
+
+/// Whether who begins an attempt notes which of its ways to the other one are bad. Kernel nodes note
+/// nothing of a peer with one interface (H-12), by whichever of their own they have tried.
+fn learns(view: &View<'_>, attempt: &Attempt) -> bool {
+    let world = &view.scenario.world;
+    let group = world.group_of(NodeId(attempt.host.0));
+    let is_kernel = group.is_some_and(|g| g.profile == lnet::Profile::Kernel);
+    !is_kernel || world.node(NodeId(attempt.to.0)).is_some_and(|n| n.rails.len() > 1)
 }
 
 /// The rails that a fault touches: those of its links' one end, which is enough to hit a path.

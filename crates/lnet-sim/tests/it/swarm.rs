@@ -68,6 +68,8 @@ fn what_the_swarm_has_found_holds_now() {
         4247143474123801551,
         3604708556380320947,
         3581456394726640937,
+        8108615922291728136,
+        526059053829094876,
     ] {
         let round = Round::draw(seed).unwrap();
         if let Some(violation) = round.play(Detail::default()).violation {

@@ -216,6 +216,26 @@ fn dec5_recovery_pings_come_every_second_while_they_succeed_and_rarer_while_they
     assert!((4..=6).contains(&pings), "{pings}");
 }
 
+/// H-10: that an interface which is ill does not answer says nothing of ours.
+#[test]
+fn our_interface_does_not_pay_for_pings_to_one_of_a_peer_that_is_gone() {
+    for (profile, pays) in [(Profile::Default, false), (Profile::Kernel, true)] {
+        let mut w = pair(profile);
+        w.decide = Box::new(|t| match t.to.nid == nid(B[0]) {
+            true => Fate::Fail(fault(HealthStatus::NetworkTimeout)),
+            false => Fate::Pass,
+        });
+        w.hosts[0].node.set_peer_ni_health(w.now, Some(nid(B[0])), 700);
+        let mut least = 1000;
+        for _ in 0..100 {
+            w.run(core::time::Duration::from_millis(100));
+            least = least.min(w.ni_health(0, A[0])).min(w.ni_health(0, A[1]));
+        }
+        assert!(w.peer_health(0, B[0]) < 700, "{profile:?}");
+        assert_eq!(least < 1000, pays, "{profile:?}");
+    }
+}
+
 #[test]
 fn x10_a_peer_never_heard_from_is_not_pinged() {
     let mut w = World::new();
