@@ -22,6 +22,8 @@ pub struct Bounds {
     /// Whether a world that was left alone must be well at its end: no fault lasts, and there was
     /// time.
     pub must_be_well: bool,
+    /// Whether all that was under way must have come to its end.
+    pub must_be_home: bool,
 }
 
 impl Bounds {
@@ -46,6 +48,7 @@ impl Bounds {
             in_hand_max: 1 << 20,
             // Where exchanges are expected to fail, so are the pings that would find all well.
             must_be_well: calm && !lasting && scenario.bars.errors == Some(0),
+            must_be_home: true,
         }
     }
 }

@@ -48,8 +48,9 @@ impl Round {
     /// Plays it at its fidelity, under all checkers and the model.
     pub fn play(&self, detail: Detail) -> Played {
         // Every round ends in peace, and there was time.
-        let must_be_well = !model::jams(&self.scenario);
-        let bounds = Bounds { must_be_well, ..Bounds::for_scenario(&self.scenario) };
+        let peace = !model::jams(&self.scenario);
+        let (must_be_well, must_be_home) = (peace, peace);
+        let bounds = Bounds { must_be_well, must_be_home, ..Bounds::for_scenario(&self.scenario) };
         let mut judges = all_checkers(&bounds);
         judges.push(Box::new(Model::new(&self.scenario)));
         play_under(self.scenario.clone(), None, detail, judges)
