@@ -71,6 +71,7 @@ fn what_the_swarm_has_found_holds_now() {
         8108615922291728136,
         526059053829094876,
         3818789254821370345,
+        1909896432139140535,
     ] {
         let round = Round::draw(seed).unwrap();
         if let Some(violation) = round.play(Detail::default()).violation {

@@ -3,8 +3,8 @@
 //! another peer has goes over only if both sides say the same:
 //!
 //! ```text
-//!   A lists n, and n is B's ──► the data came from n itself, or B's data list A, or A is our
-//!                          │    gateway to n's network ──► it is A's
+//!   A lists n, and n is B's ──► the data came from n itself, or from a NID that B had before, or
+//!                          │    B's data list A, or A is our gateway to n's network ──► it is A's
 //!                          ╰──► n is asked (a ping to just this NID) ─┬─ its answer lists A ──► the
 //!                                                                     │  answer is B's data: merged
 //!                                                                     ╰─ it does not, or none ──► B
@@ -68,7 +68,7 @@ impl Node {
         if other.disc.claims.iter().any(|claim| self.peers.owner(*claim) == Some(id)) {
             return true;
         }
-        if self.is_behind(id, nid) {
+        if self.is_behind(id, nid) || self.had(owner, by) {
             return true;
         }
         let at = self.where_to_ask(owner, nid);

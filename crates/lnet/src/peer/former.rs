@@ -3,6 +3,8 @@
 //!
 //! So for one transaction time a message of the user's for such a NID goes to the node that had it,
 //! unless the NID is somebody's again. Kernel nodes make a new peer of it, which nobody answers for.
+//!
+//! And for longer: whoever speaks at such a NID and says that it is that node, is it (`claims.rs`).
 
 use std::collections::VecDeque;
 
@@ -40,10 +42,8 @@ impl Node {
 
     /// Leads a message to the node that had the NID that it is for.
     pub(crate) fn follow(&mut self, now: Instant, id: MsgId) {
-        while self.peers.former.front().is_some_and(|f| f.until <= now) {
-            self.peers.former.pop_front();
-        }
-        if self.peers.former.is_empty() {
+        // The newest is the last.
+        if self.peers.former.back().is_none_or(|f| f.until <= now) {
             return;
         }
         let Some(msg) = self.msgs.get_mut(id) else { return };
@@ -55,5 +55,10 @@ impl Node {
         if let Some(peer) = had.and_then(|f| self.peers.peers.get(f.peer)) {
             msg.hdr.dst = peer.primary;
         }
+    }
+
+    /// Whether peer `id` had `nid` before, by its own word.
+    pub(crate) fn had(&self, id: PeerId, nid: Nid) -> bool {
+        self.peers.former.iter().any(|f| f.nid == nid && f.peer == id)
     }
 }

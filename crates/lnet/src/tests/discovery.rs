@@ -390,6 +390,33 @@ fn whose_an_interface_is_is_asked_where_there_is_a_way() {
     assert_eq!(peer(&w, 0, B[1]).1, strings(&[both[0], B[0], B[1]]));
 }
 
+/// Nobody can be asked: all that is known of it is gone, or where this node cannot go.
+#[test]
+fn a_node_that_is_back_at_a_nid_that_it_had_given_up_is_the_same_node() {
+    let mut w = World::new();
+    w.host(Profile::Default, &A[..1]);
+    let far = "10.78.0.3@tcp1";
+    w.host(Profile::Default, &[far, B[0]]);
+    w.discovered(0, B[0]);
+    w.discovered(1, A[0]);
+    let del = |w: &mut World, n: &str| {
+        let id = *w.hosts[1].nids.iter().find(|(_, x)| **x == nid(n)).unwrap().0;
+        w.hosts[1].node.del_ni(w.now, id).unwrap();
+        w.hosts[1].nids.remove(&id);
+        w.secs(1);
+    };
+    w.add_ni(1, B[1], NetTunables::SOCK);
+    w.secs(1);
+    del(&mut w, B[0]);
+    assert_eq!(peer(&w, 0, B[1]).1, strings(&[far, B[1]]));
+    del(&mut w, B[1]);
+    w.secs(60);
+    w.add_ni(1, B[0], NetTunables::SOCK);
+    w.put(0, B[0], 1, true);
+    w.secs(5);
+    assert_eq!(peer(&w, 0, B[0]).1, strings(&[far, B[0]]));
+}
+
 #[test]
 fn whose_an_interface_is_is_asked_again_when_nobody_has_answered() {
     let mut w = World::new();
