@@ -16,7 +16,7 @@ use crate::portal::RESERVED_PORTAL;
 use crate::portal::md::{Md, MdBuf, Owner};
 use crate::record::Input;
 use crate::router::alive;
-use crate::send::{Next, Operation, Verb};
+use crate::send::{Next, Operation, Verb, is_internal};
 use crate::{MdOptions, Node, Notice};
 
 /// Whose health a failure lowers.
@@ -110,8 +110,16 @@ impl Node {
             }
             return Next::End;
         }
+        let is_users =
+            matches!(msg.role, Role::Request | Role::Copy) && !is_internal(&msg.hdr.kind);
         self.stats.count_failure(status);
         self.count_against(ni, peer_ni, status);
+        if is_users
+            && matches!(charge_of(status), Charge::Remote | Charge::Both)
+            && let Some(peer) = self.peers.nis.get(peer_ni).map(|n| n.peer)
+        {
+            self.may_be_gone(now, peer);
+        }
         match charge_of(status) {
             Charge::Local => self.lower_ni(now, ni),
             Charge::Remote => self.lower_peer_if_it_matters(now, peer_ni),

@@ -10,8 +10,8 @@ use core::time::Duration;
 use lnet_types::{Instant, PeerId};
 
 use crate::Node;
-use crate::peer::PeerFlags;
 use crate::peer::discovery::Phase;
+use crate::peer::{Peer, PeerFlags};
 
 /// From a failure to the first try; twice as long to each further one. Nor does whoever uses the
 /// peer meanwhile cause another one any sooner.
@@ -26,6 +26,8 @@ pub(crate) struct Again {
     tries: u8,
     /// The next one.
     due: Option<Instant>,
+    /// It is asked for its interfaces then, whatever is known of them.
+    asks: bool,
     /// Not before this for those who use it.
     rests_until: Option<Instant>,
 }
@@ -73,6 +75,20 @@ impl Node {
         }
     }
 
+    /// A message to an interface of peer `id` has failed. Perhaps its node has no such interface any
+    /// more, and could not tell: it has died and come back without. Where there are others, and no
+    /// health by which the failed one would be left, the node is asked.
+    pub(crate) fn may_be_gone(&mut self, now: Instant, id: PeerId) {
+        let is_worth_it = |p: &&mut Peer| p.is_mr() && p.ni_count() > 1;
+        if !self.tunables.kernel_clocks()
+            && self.tunables.health_sensitivity == 0
+            && let Some(peer) = self.peers.peers.get_mut(id).filter(is_worth_it)
+        {
+            peer.disc.again.asks = true;
+            self.discover_later(now, id);
+        }
+    }
+
     fn discover_later(&mut self, now: Instant, id: PeerId) {
         let checks = self.tunables.alive_router_check_interval > 0;
         let Some(peer) = self.peers.peers.get_mut(id) else { return };
@@ -109,6 +125,9 @@ impl Node {
             if let Some(peer) = self.peers.peers.get_mut(id) {
                 peer.disc.again.due = None;
                 if !is_dark {
+                    if core::mem::take(&mut peer.disc.again.asks) {
+                        peer.flags -= PeerFlags::NIDS_UPTODATE;
+                    }
                     self.request_discovery(id);
                 }
             }

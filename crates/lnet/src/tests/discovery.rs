@@ -417,6 +417,31 @@ fn a_node_that_is_back_at_a_nid_that_it_had_given_up_is_the_same_node() {
     assert_eq!(peer(&w, 0, B[0]).1, strings(&[far, B[0]]));
 }
 
+/// It knows nobody any more, so it tells nobody.
+#[test]
+fn a_node_that_is_back_without_an_interface_is_asked_when_that_has_failed() {
+    for (profile, asked) in [(Profile::Off, true), (Profile::Kernel, false)] {
+        let mut w = World::new();
+        w.host(profile, &A);
+        w.host(profile, &[B[0], B[1], ADDED]);
+        w.discovered(0, B[0]);
+        w.hosts[1].alive = false;
+        w.hosts[1].nids.clear();
+        let gone = Fault::new(HealthStatus::RemoteError, Errno::ECONNREFUSED);
+        w.decide = Box::new(move |t| match t.to.nid == nid(ADDED) {
+            true => Fate::Fail(gone),
+            false => Fate::Pass,
+        });
+        w.host(profile, &B);
+        for n in 0..10 {
+            w.put(0, B[0], n, false);
+            w.secs(1);
+        }
+        let known = peer(&w, 0, B[0]).1.len();
+        assert_eq!(known, if asked { 2 } else { 3 }, "{profile:?}");
+    }
+}
+
 #[test]
 fn whose_an_interface_is_is_asked_again_when_nobody_has_answered() {
     let mut w = World::new();
