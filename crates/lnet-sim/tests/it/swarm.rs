@@ -73,6 +73,7 @@ fn what_the_swarm_has_found_holds_now() {
         3818789254821370345,
         1909896432139140535,
         2164581354550884487,
+        4051783013892399066,
     ] {
         let round = Round::draw(seed).unwrap();
         if let Some(violation) = round.play(Detail::default()).violation {

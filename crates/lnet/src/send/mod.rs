@@ -329,12 +329,14 @@ impl Node {
         let now = self.now();
         let peer = self.peers.peers.get_mut(peer_id).ok_or(Errno::EFAULT)?;
         // What is known will do while it is renewed: a ping or push that a dying rail has swallowed
-        // must not hold up the traffic on the others until its time-out.
+        // must not hold up the traffic on the others until its time-out. Nor is it asked for each
+        // message when it has failed just now.
+        let rests = peer.disc.again.rests(now);
         if renews
-            && peer.flags.contains(PeerFlags::DISCOVERED)
+            && (rests || peer.flags.contains(PeerFlags::DISCOVERED))
             && !peer.flags.contains(PeerFlags::MARK_DELETION)
         {
-            if !peer.disc.again.rests(now) {
+            if !rests {
                 self.request_discovery(peer_id);
             }
             return Ok(false);

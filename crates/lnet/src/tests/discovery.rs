@@ -267,6 +267,23 @@ fn a_push_that_fails_is_not_repeated_for_every_message() {
     assert!((4..=40).contains(&pushes), "{pushes} in 10 s");
 }
 
+/// Also not where nothing is known of it yet: a router that has just come back forwards to it.
+#[test]
+fn a_first_question_that_fails_is_not_repeated_for_every_message() {
+    let mut w = World::new();
+    w.host(Profile::Default, &A);
+    w.host(Profile::Default, &B);
+    let too_soon = Fault::new(HealthStatus::RemoteError, Errno::EIO);
+    w.decide = Box::new(move |_| Fate::Fail(too_soon));
+    for n in 0..500 {
+        w.put(0, B[0], n, false);
+        w.run(core::time::Duration::from_millis(10));
+    }
+    let is_ping = |hdr: &lnet_wire::Hdr| matches!(hdr.kind, Kind::Get { portal: 0, .. });
+    let pings = w.hosts[0].sent.iter().filter(|(_, hdr)| is_ping(hdr)).count();
+    assert!((4..=20).contains(&pings), "{pings} in 5 s");
+}
+
 /// H-16: if peers have been told that it is down, for whatever reason they were told anything.
 #[test]
 fn an_interface_that_is_well_again_is_told_to_be_up() {
