@@ -3,16 +3,17 @@
 //! another peer has goes over only if both sides say the same:
 //!
 //! ```text
-//!   A lists n, and n is B's ──► the data came from n itself, or from a NID that B had before, or
-//!                          │    B's data list A, or A is our gateway to n's network ──► it is A's
+//!   A lists n, and n is B's ──► the data came from n itself, or B's data list A, or A is our
+//!                          │    gateway to n's network ──► it is A's
 //!                          ╰──► n is asked (a ping to just this NID) ─┬─ its answer lists A ──► the
 //!                                                                     │  answer is B's data: merged
 //!                                                                     ╰─ it does not, or none ──► B
 //!                                                                        keeps n; refused, counted
 //! ```
 //!
-//! (Without an answer this is repeated some times: `again.rs`. If nothing leads from here to n, B is
-//! asked at another of its interfaces.)
+//! (Without an answer this is repeated some times: `again.rs`; then, if the data come from a NID that B
+//! had before, B is taken to be there again. If nothing leads from here to n, B is asked at another of
+//! its interfaces.)
 //!
 //! So a node whose interfaces were met one by one is put together as before, one round trip later, and
 //! an address that moves from one node to another follows. Profile `kernel` does as kernel nodes do.
@@ -68,7 +69,8 @@ impl Node {
         if other.disc.claims.iter().any(|claim| self.peers.owner(*claim) == Some(id)) {
             return true;
         }
-        if self.is_behind(id, nid) || self.had(owner, by) {
+        let is_silent = self.peers.peers.get(id).is_some_and(|p| p.disc.silent == Some(owner));
+        if self.is_behind(id, nid) || is_silent && self.had(owner, by) {
             return true;
         }
         let at = self.where_to_ask(owner, nid);
@@ -174,13 +176,20 @@ impl Node {
 
     fn unanswered(&mut self, now: Instant, claimant: PeerId, nid: Nid) {
         self.confirm_later(now, claimant);
-        if self.peers.owner(nid) != Some(claimant) {
+        let owner = self.peers.owner(nid);
+        if let Some(peer) = self.peers.peers.get_mut(claimant) {
+            peer.disc.silent = owner;
+        }
+        if owner != Some(claimant) {
             self.not_taken(claimant, Some(nid), Refusal::Claimed);
         }
     }
 
     fn asked(&mut self, claimant: PeerId, nid: Nid, bytes: &[u8]) {
         let Some(owner) = self.peers.owner(nid) else { return };
+        if let Some(peer) = self.peers.peers.get_mut(claimant) {
+            peer.disc.silent = None;
+        }
         let Ok(parsed) = PingInfo::parse(bytes) else {
             return self.not_taken(owner, Some(nid), Refusal::Malformed);
         };

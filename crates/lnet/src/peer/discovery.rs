@@ -70,6 +70,8 @@ pub(crate) struct Discovery {
     pub(crate) parked: VecDeque<MsgId>,
     /// Users that wait for the end of this.
     pub(crate) waiters: Vec<OpId>,
+    /// The peer that was asked last on account of what this one says, and did not answer.
+    pub(crate) silent: Option<PeerId>,
     /// NIDs of other peers that its newest data list (`claims.rs`).
     pub(crate) claims: Vec<Nid>,
     /// Questions to others on account of them.

@@ -4,7 +4,8 @@
 //! So for one transaction time a message of the user's for such a NID goes to the node that had it,
 //! unless the NID is somebody's again. Kernel nodes make a new peer of it, which nobody answers for.
 //!
-//! And for longer: whoever speaks at such a NID and says that it is that node, is it (`claims.rs`).
+//! And for longer: whoever speaks at such a NID and says that it is that node, is it, if nobody can be
+//! asked (`claims.rs`).
 
 use std::collections::VecDeque;
 

@@ -179,6 +179,26 @@ fn an_address_that_moves_to_another_node_follows_it() {
 }
 
 #[test]
+fn whoever_has_a_nid_that_a_node_gave_up_does_not_get_the_rest_of_it() {
+    let mut w = world(Profile::Default);
+    let id = *w.hosts[1].nids.iter().find(|(_, n)| **n == nid(B[1])).unwrap().0;
+    let now = w.now;
+    w.hosts[1].node.del_ni(now, id).unwrap();
+    w.hosts[1].nids.remove(&id);
+    w.secs(1);
+    assert_eq!(known(&w, 0, B[0]), [B[0]]);
+    // X is given the address, and says that it is all of B.
+    w.add_ni(2, B[1], NetTunables::SOCK);
+    serve(&mut w, 2, &info(9, &[B[0], B[1]]).emit());
+    push(&mut w, B[1], &info(9, &[B[0], B[1]]));
+    w.secs(20);
+    assert_eq!(known(&w, 0, B[0]), [B[0]]);
+    w.put(0, B[0], 1, true);
+    w.run(MS * 10);
+    assert_eq!(w.events(0, 1).iter().filter(|e| e.1).count(), 2, "SEND and ACK");
+}
+
+#[test]
 fn our_own_nids_and_such_as_are_none_are_taken_from_nobody() {
     let none = Nid::ANY.to_string();
     for (lie, why) in [
