@@ -49,3 +49,29 @@ fn a_scenario_that_is_none_is_told_with_its_line() {
     assert!(told.contains("bad.toml:2:12: duration is \"-3s\": expected a time"), "{told}");
     std::fs::remove_dir_all(dir).unwrap();
 }
+
+#[test]
+fn a_swarm_says_what_it_played_and_finds_out_first_whether_it_can_write() {
+    let dir = std::env::temp_dir().join(format!("ulnet-sim-swarm-{}", std::process::id()));
+    let new = dir.join("not/there/yet");
+    let swarm = |out: &std::path::Path| {
+        let out = out.to_str().unwrap();
+        ulnet(&["sim", "swarm", "--minutes", "0.0001", "--seed", "1", "--out", out])
+    };
+    let out = swarm(&new);
+    let told = String::from_utf8(out.stdout).unwrap();
+    assert_eq!(out.status.code(), Some(0), "{told}");
+    assert!(
+        told.starts_with("swarm        seed 1, shard 1/1\nplayed       1 rounds in "),
+        "{told}"
+    );
+    assert!(new.is_dir());
+
+    let file = dir.join("file");
+    std::fs::write(&file, "").unwrap();
+    let out = swarm(&file.join("below"));
+    let told = String::from_utf8(out.stderr).unwrap();
+    assert_eq!((out.status.code(), out.stdout.is_empty()), (Some(2), true), "{told}");
+    assert!(told.contains("file/below: can't make this folder"), "{told}");
+    std::fs::remove_dir_all(dir).unwrap();
+}

@@ -29,7 +29,7 @@ pub(super) struct Swarm {
     #[arg(long, requires = "seed", conflicts_with = "minutes")]
     one: bool,
 
-    /// Where the scenario of a violation is written.
+    /// Where the scenario of a violation is written; made if it is not there.
     #[arg(long, value_name = "DIR", default_value = ".")]
     out: PathBuf,
 }
@@ -51,6 +51,9 @@ fn shard(text: &str) -> Result<(u64, u64), String> {
 impl Swarm {
     /// Whether nothing was violated.
     pub(super) fn run(&self) -> anyhow::Result<bool> {
+        // Found out now, not after hours.
+        let no_dir = || format!("--out {}: can't make this folder", self.out.display());
+        fs::create_dir_all(&self.out).with_context(no_dir)?;
         let mut out = std::io::stdout();
         if let (true, Some(seed)) = (self.one, self.seed) {
             let round = Round::draw(seed)?;
