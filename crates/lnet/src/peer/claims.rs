@@ -164,7 +164,7 @@ impl Node {
         bytes: &[u8],
     ) {
         match (event.kind, event.status) {
-            (EventKind::Reply, Ok(())) => self.asked(claimant, nid, bytes),
+            (EventKind::Reply, Ok(())) => self.asked(now, claimant, nid, bytes),
             (EventKind::Send | EventKind::Reply, Err(_)) => {
                 self.abandon(event);
                 self.unanswered(now, claimant, nid);
@@ -185,7 +185,7 @@ impl Node {
         }
     }
 
-    fn asked(&mut self, claimant: PeerId, nid: Nid, bytes: &[u8]) {
+    fn asked(&mut self, now: Instant, claimant: PeerId, nid: Nid, bytes: &[u8]) {
         let Some(owner) = self.peers.owner(nid) else { return };
         if let Some(peer) = self.peers.peers.get_mut(claimant) {
             peer.disc.silent = None;
@@ -195,7 +195,13 @@ impl Node {
         };
         let agrees = |e: &lnet_wire::ping::PingEntry| self.peers.owner(e.nid) == Some(claimant);
         if !parsed.info.entries.iter().any(agrees) {
-            return self.not_taken(claimant, Some(nid), Refusal::Claimed);
+            self.not_taken(claimant, Some(nid), Refusal::Claimed);
+            // What came in its name may have been its own, by a router that is not known at this NID
+            // yet: then it will not say so again.
+            if self.may_ask(now, claimant) {
+                self.look_again(owner);
+            }
+            return;
         }
         if parsed.truncated().is_some() {
             return self.look_again(owner);

@@ -371,6 +371,17 @@ fn a_push_in_anothers_name_is_not_believed() {
     honest_traffic_flows(&mut w);
 }
 
+/// It may have been its own: by a router that is not known at this NID yet.
+#[test]
+fn whoever_is_pushed_for_by_a_stranger_is_asked_for_its_news() {
+    let mut w = world(Profile::Default);
+    serve(&mut w, 1, &info(50, &[B[0], B[1], C[0]]).emit());
+    push_as(&mut w, 0, nid(X[0]), nid(B[0]), &info(50, &[B[0], B[1], C[0]]).emit());
+    w.secs(1);
+    assert_eq!(refused(&w, 0, Refusal::Impostor), 1);
+    assert_eq!(known(&w, 0, B[0]), [B[0], B[1], C[0]]);
+}
+
 /// The handle that `hdr`, a PUT or GET, asks to be answered by.
 fn handle(hdr: &Hdr) -> Handle {
     match hdr.kind {
