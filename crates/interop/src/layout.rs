@@ -286,6 +286,18 @@ impl Item {
         }
     }
 
+    /// Takes the acknowledgement of a zero-copy cookie out of a message that it rides on.
+    pub fn take_rider(&mut self) -> Option<u64> {
+        let is_message = matches!(self.kind, Kind::Ack | Kind::Put | Kind::Get | Kind::Reply);
+        let place = 16..24;
+        let cookie = long(&self.bytes, &place);
+        if !is_message || self.header == 0 || Pool::Cookie.is_reserved(cookie) {
+            return None;
+        }
+        self.bytes[place].fill(0);
+        Some(cookie)
+    }
+
     /// The connection type in a HELLO.
     pub fn conn_type(&self) -> Option<u32> {
         let field = self.fields().into_iter().find(|field| field.name == "conn_type")?;
@@ -567,6 +579,17 @@ mod tests {
         assert_eq!(noop(0, 7), [7]);
         assert_eq!(noop(9, 7), [9, 7]);
         assert_eq!(noop(7, 10), [7, 8, 9, 10]);
+    }
+
+    #[test]
+    fn an_acknowledgement_that_rides_on_a_message_is_taken_out_of_it() {
+        let plain = [hello3(), put(b"hello")].concat();
+        let mut laden = plain.clone();
+        laden[56 + 16] = 7;
+        let mut laden = Splitter::new(End::Server).push(&laden);
+        assert_eq!(laden[1].take_rider(), Some(7));
+        assert_eq!(laden, Splitter::new(End::Server).push(&plain));
+        assert_eq!(laden.iter_mut().find_map(Item::take_rider), None);
     }
 
     #[test]

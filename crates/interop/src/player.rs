@@ -132,6 +132,10 @@ struct Live {
 /// may come on any connection of that type, several in one NOOP (wire.md 3.10).
 type Acks = BTreeSet<(IpAddr, IpAddr, u32, u64)>;
 
+/// The same that ride on messages that go out anyway, on whatever connection: the kernel's do not in
+/// these captures, ours do if there is such a message in time, and either is right (wire.md 3.10).
+type Riders = BTreeSet<(IpAddr, IpAddr, u64)>;
+
 /// A player that listens wherever the node will connect to.
 pub struct Player<'a, C> {
     setting: &'a Setting<'a>,
@@ -142,12 +146,15 @@ pub struct Player<'a, C> {
     live: Vec<Option<Live>>,
     accepted: Vec<(SocketAddr, TcpStream)>,
     awaited: Vec<usize>,
+    /// Connections on which something has failed to come: the rest is not waited for as long.
+    missed: BTreeSet<usize>,
     rows: Vec<Row>,
     values: Values,
     /// Bytes that go out with the next ones, on the same connection.
     unsent: Vec<u8>,
     acks_awaited: Acks,
     acks_came: Acks,
+    riders: Riders,
     inputs: (Sender<Input>, Receiver<Input>),
     traffic: Vec<Sent>,
     started: Instant,
@@ -183,11 +190,13 @@ impl<'a, C: Clone> Player<'a, C> {
             live: (0..count).map(|_| None).collect(),
             accepted: Vec::new(),
             awaited: vec![0; count],
+            missed: BTreeSet::new(),
             rows: capture.conns.iter().map(row).collect(),
             values: Values::default(),
             unsent: Vec::new(),
             acks_awaited: Acks::new(),
             acks_came: Acks::new(),
+            riders: Riders::new(),
             inputs: channel(),
             traffic: Vec::new(),
             started: Instant::now(),
@@ -397,10 +406,21 @@ impl<'a, C: Clone> Player<'a, C> {
         self.rows[conn].compared += 1;
         let awaited = self.acks(conn, kernel);
         self.acks_awaited.extend(&awaited);
-        let wait = if self.rows[conn].differences.is_empty() { self.setting.wait } else { SETTLE };
-        let deadline = Instant::now() + wait;
-        while !awaited.iter().all(|ack| self.acks_came.contains(ack)) && self.pump(deadline) {}
-        for (.., cookie) in awaited.difference(&self.acks_came).copied().collect::<Vec<_>>() {
+        let deadline = Instant::now() + self.wait(conn);
+        let came = |player: &Self, ack: &(IpAddr, IpAddr, u32, u64)| {
+            let (own, other, _, cookie) = *ack;
+            player.acks_came.contains(ack) || player.riders.contains(&(own, other, cookie))
+        };
+        while !awaited.iter().all(|ack| came(self, ack)) && self.pump(deadline) {}
+        for ack @ (own, other, _, cookie) in awaited {
+            if self.acks_came.contains(&ack) {
+                continue;
+            }
+            self.acks_awaited.remove(&ack);
+            if self.riders.remove(&(own, other, cookie)) {
+                continue;
+            }
+            self.missed.insert(conn);
             self.differ(conn, format!("did not acknowledge zero-copy cookie {cookie:#x}"));
         }
     }
@@ -420,9 +440,7 @@ impl<'a, C: Clone> Player<'a, C> {
 
     fn await_item(&mut self, conn: usize, kernel: &Item) {
         self.awaited[conn] += 1;
-        // After something has failed to come on a connection, the rest is not waited for as long.
-        let wait = if self.rows[conn].differences.is_empty() { self.setting.wait } else { SETTLE };
-        let deadline = Instant::now() + wait;
+        let deadline = Instant::now() + self.wait(conn);
         let same = |item: &Item| item.kind == kernel.kind && item.portal() == kernel.portal();
         let done = |live: &Option<Live>| {
             live.as_ref().is_none_or(|live| live.came.iter().any(same) || live.ended.is_some())
@@ -445,9 +463,15 @@ impl<'a, C: Clone> Player<'a, C> {
             None => {
                 let what = if live.ended.is_some() { "closed instead of" } else { "did not send" };
                 let line = format!("{what} {}", kernel.describe());
+                self.missed.insert(conn);
                 self.differ(conn, line);
             }
         }
+    }
+
+    /// How long is waited for the next message on a connection.
+    fn wait(&self, conn: usize) -> Duration {
+        if self.missed.contains(&conn) { SETTLE } else { self.setting.wait }
     }
 
     fn await_end(&mut self, conn: usize, kernel: Ended) {
@@ -483,7 +507,8 @@ impl<'a, C: Clone> Player<'a, C> {
             }
         }
         let surplus: Vec<_> = self.acks_came.difference(&self.acks_awaited).copied().collect();
-        for (own, other, _, cookie) in surplus {
+        let surplus = surplus.into_iter().map(|(own, other, _, cookie)| (own, other, cookie));
+        for (own, other, cookie) in surplus.chain(self.riders.clone()).collect::<Riders>() {
             let between = |conn: &Conn| {
                 let ips = [conn.client.ip(), conn.server.ip()];
                 ips == [own, other] || ips == [other, own]
@@ -513,7 +538,10 @@ impl<'a, C: Clone> Player<'a, C> {
             Input::Data { conn, bytes } => {
                 let from = self.node_ends[conn].unwrap_or(End::Client);
                 let items = self.live[conn].as_mut().map(|live| live.splitter.push(&bytes));
-                for item in items.into_iter().flatten() {
+                for mut item in items.into_iter().flatten() {
+                    let ends = self.setting.capture.conns[conn];
+                    let (own, other) = (ends.addr(from).ip(), ends.addr(from.other()).ip());
+                    self.riders.extend(item.take_rider().map(|cookie| (own, other, cookie)));
                     let acks = self.acks(conn, &item);
                     if acks.is_empty() {
                         self.live[conn]

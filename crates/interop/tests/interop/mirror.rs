@@ -81,6 +81,14 @@ fn a_changed_a_missing_and_a_surplus_message_are_found() {
     let found = differences(&outcome);
     assert_eq!(found, ["REPLY ping.features: expected 0x1e, got 0x1f"]);
 
+    let mut laden = kernel.clone();
+    if let What::Item(item) = &mut laden.events[at].what {
+        // The second cookie of the frame: an acknowledgement that nobody has asked for.
+        item.bytes[16] = 7;
+    }
+    let outcome = mirror(name, &kernel, &laden, &["10.77.0.3"], SHORT).unwrap();
+    assert_eq!(differences(&outcome), ["surplus: acknowledgement of zero-copy cookie 0x7"]);
+
     let mut missing = kernel.clone();
     missing.events.remove(at);
     let outcome = mirror(name, &kernel, &missing, &["10.77.0.3"], SHORT).unwrap();
