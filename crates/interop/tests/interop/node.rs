@@ -12,7 +12,7 @@ use lnd_sock::SockConfig;
 use lnet::{Profile, RouteSpec, Tunables};
 use lnet_rt::{NodeBuilder, NodeHandle, Stack, TcpNi};
 use lnet_selftest::Settings;
-use lnet_types::Nid;
+use lnet_types::{Instant, Net, Nid};
 use lnetd::selftest::Selftest;
 
 use crate::cases::{BY_DESIGN, Case};
@@ -32,6 +32,9 @@ pub(crate) enum Command {
     Routing,
     /// Nothing, for so many seconds.
     Rest(u64),
+    /// These networks of a router count as silent from now on, and no other: a matter of time
+    /// in the capture, of its place in the conversation here.
+    Silent(&'static [&'static str]),
     /// A script of `lst` commands.
     Lst(fn(&Selftest)),
 }
@@ -67,6 +70,31 @@ fn start(case: &Case) -> NodeHandle {
     handle
 }
 
+/// Lets a router look at its networks once, with a limit between the time since it has heard on those
+/// in `silent` and the time since it has heard on the others: the moment does not depend on how
+/// fast anybody is, if a second lies between them.
+fn silence(stack: &mut Stack, now: Instant, silent: &[&str]) {
+    // The node's own clock goes with its calls.
+    stack.node_mut().handle_timeout(now);
+    let (mut wanted, mut others) = (Duration::MAX, Duration::ZERO);
+    for view in stack.node().net_views().into_iter().filter(|view| view.net != Net::LO) {
+        let time = view.silent.expect("it is a router");
+        if silent.contains(&view.net.to_string().as_str()) {
+            wanted = wanted.min(time);
+        } else {
+            others = others.max(time);
+        }
+    }
+    let limit = others.as_secs() + 1;
+    assert!(wanted.as_secs() >= limit, "{silent:?}: for {wanted:?}, the others for {others:?}");
+    let names = ["alive_router_check_interval", "router_ping_timeout"];
+    let usual = names.map(|name| (name, stack.node().tunables().value(name).expect("its name")));
+    let timeout = i64::try_from(limit - 1).expect("a test is short");
+    stack.set_tunables(&[(names[0], 1), (names[1], timeout)]).expect("they are in bounds");
+    stack.node_mut().handle_timeout(now);
+    stack.set_tunables(&usual).expect("they were in bounds");
+}
+
 /// Gives a command and does not wait for what comes of it.
 fn give(handle: &NodeHandle, selftest: Option<&Arc<Selftest>>, command: Command) {
     // The command is under way when this returns; its answer has nobody to hear it.
@@ -82,6 +110,10 @@ fn give(handle: &NodeHandle, selftest: Option<&Arc<Selftest>>, command: Command)
         Command::Routing => {
             let on = |stack: &mut Stack, _| stack.enable_routing();
             handle.call(on).blocking().expect("the node runs").expect("there is memory");
+        }
+        Command::Silent(nets) => {
+            let look = move |stack: &mut Stack, now| silence(stack, now, nets);
+            handle.call(look).blocking().expect("the node runs");
         }
         Command::Rest(seconds) => thread::sleep(Duration::from_secs(seconds)),
         Command::Lst(script) => {

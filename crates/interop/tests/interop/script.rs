@@ -14,29 +14,36 @@ fn order(lst: &Selftest, command: Command) -> Answer {
     lst.command(KEY, command, LIMIT).unwrap_or_else(|e| panic!("{shown}: {e}"))
 }
 
-/// One session from its beginning to its end: A is client, B server, one test, `repeat` times.
-fn session(lst: &Selftest, kind: Kind, repeat: u32) {
+/// A new session: A is client, `server` server, a batch with `kinds` as its tests, `repeat` times
+/// each; and off it goes.
+fn begin(lst: &Selftest, server: &str, kinds: &[Kind], repeat: u32) {
     let new =
         Command::NewSession { name: "gold".to_owned(), timeout_s: 300, force: false, features: 1 };
     order(lst, new);
-    for (name, nid) in [("clients", "10.77.0.2@tcp"), ("servers", "10.77.0.3@tcp")] {
+    for (name, nid) in [("clients", "10.77.0.2@tcp"), ("servers", server)] {
         order(lst, Command::AddGroup { name: name.to_owned() });
         let nids = vec![nid.parse().expect("a NID")];
         order(lst, Command::AddNodes { group: name.to_owned(), nids });
     }
     order(lst, Command::AddBatch { name: "b1".to_owned() });
-    let spec = TestSpec {
-        batch: "b1".to_owned(),
-        from: "clients".to_owned(),
-        to: "servers".to_owned(),
-        repeat: Some(repeat),
-        concurrency: 1,
-        clients: 1,
-        servers: 1,
-        kind,
-    };
-    order(lst, Command::AddTest(spec));
+    for kind in kinds {
+        let spec = TestSpec {
+            batch: "b1".to_owned(),
+            from: "clients".to_owned(),
+            to: "servers".to_owned(),
+            repeat: Some(repeat),
+            concurrency: 1,
+            clients: 1,
+            servers: 1,
+            kind: *kind,
+        };
+        order(lst, Command::AddTest(spec));
+    }
     order(lst, Command::Run { batch: "b1".to_owned(), timeout_s: 0 });
+}
+
+/// Waits for the batch, asks the server for its counters, and the session is over.
+fn end(lst: &Selftest) {
     loop {
         let batch = "b1".to_owned();
         let query = Command::Query { batch, test: 0, server: false, timeout_s: 5 };
@@ -49,6 +56,12 @@ fn session(lst: &Selftest, kind: Kind, repeat: u32) {
     let target = Target::Group("servers".to_owned());
     order(lst, Command::Stat { target, timeout_s: 5 });
     order(lst, Command::EndSession);
+}
+
+/// A session from its beginning to its end, with the server next door.
+fn session(lst: &Selftest, kind: Kind, repeat: u32) {
+    begin(lst, "10.77.0.3@tcp", &[kind], repeat);
+    end(lst);
 }
 
 const fn brw(write: bool, size: u32, check: Check) -> Kind {
@@ -69,4 +82,16 @@ pub(crate) fn brw_small(lst: &Selftest) {
 /// selftest-brw-read-1m.
 pub(crate) fn brw_read(lst: &Selftest) {
     session(lst, brw(false, 1 << 20, Check::Simple), 1);
+}
+
+/// routed-selftest up to its tests; what follows comes after word from the router.
+pub(crate) fn routed(lst: &Selftest) {
+    let size = 64 << 10;
+    let kinds = [brw(true, size, Check::None), brw(false, size, Check::None)];
+    begin(lst, "10.77.1.3@tcp1", &kinds, 1);
+}
+
+/// The rest of routed-selftest.
+pub(crate) fn routed_end(lst: &Selftest) {
+    end(lst);
 }
