@@ -194,12 +194,14 @@ impl Node {
         // The small ones first: they are not held up much longer by the large ones.
         due.sort_unstable();
         for (.., id) in due {
-            self.copy(id);
+            self.copy(now, id);
         }
     }
 
-    /// Sends a further copy of a request that waits for its answer.
-    fn copy(&mut self, id: MsgId) {
+    /// Sends a further copy of a request that waits for its answer. The last one of several is not for
+    /// a way that it was lost on just now: where a node dies, all its connections end one after the
+    /// other, and copies would follow each other into them.
+    fn copy(&mut self, now: Instant, id: MsgId) {
         let rail = self.tracker_of(id).and_then(|written| written.rail);
         self.note_unsure(id);
         let Some(msg) = self.msgs.get_mut(id) else { return };
@@ -208,10 +210,16 @@ impl Node {
         md.refs += 1;
         msg.stage = Stage::Moving;
         msg.no_resend = false;
-        msg.retries += 1;
         msg.failed = Some(HealthStatus::NetworkTimeout);
         msg.tried.extend(rail);
+        msg.retries += 1;
+        let again = msg.retries > 1;
         self.answering -= 1;
+        let is_last = |msg: &&Msg| again && self.is_spent(msg).0;
+        let rest = self.msgs.get(id).filter(is_last).and_then(|msg| self.rest_of_last(now, msg));
+        if let Some(until) = rest {
+            return self.rest(now, id, until);
+        }
         self.stats.resend_count = self.stats.resend_count.wrapping_add(1);
         self.work.push_back(Work::Launch(id));
     }

@@ -62,13 +62,26 @@ impl Node {
         {
             return None;
         }
-        let share = self.attempt_time(msg);
         let at = if next < limit {
-            msg.born + share.saturating_mul(next)
+            msg.born + self.attempt_time(msg).saturating_mul(next)
         } else {
-            Instant(msg.deadline.0.saturating_sub((share / 2).as_nanos() as u64))
+            self.last_attempt(msg)
         };
         (at > now).then_some(at)
+    }
+
+    /// Until when the last copy of a message rests, which has no attempt left behind it; `None` if it
+    /// need not.
+    pub(crate) fn rest_of_last(&self, now: Instant, msg: &Msg) -> Option<Instant> {
+        let at = self.last_attempt(msg);
+        let rests = self.tunables.spreads_attempts() && at > now && !self.has_fresh_path(msg, true);
+        rests.then_some(at)
+    }
+
+    /// When an attempt behind which there is no other is made at last.
+    fn last_attempt(&self, msg: &Msg) -> Instant {
+        let half = self.attempt_time(msg) / 2;
+        Instant(msg.deadline.0.saturating_sub(half.as_nanos() as u64))
     }
 
     /// Whether there is a path that looks usable, and of which the message has not tried both ends. The

@@ -216,12 +216,37 @@ fn copies_count_against_the_retries() {
         break_rail(&mut w, rail, 2);
         w.run(MS * 10);
     }
-    assert_eq!(w.pairs(0).len(), 3);
     w.secs(6);
+    assert_eq!(w.pairs(0).len(), 3);
     assert_eq!(
         w.events(0, 7),
         [(EventKind::Send, true, false), (EventKind::Unlink, true, true)],
         "the response timer says how it ended"
     );
+    assert!(w.hosts[0].node.msgs.is_empty());
+}
+
+/// Its connections end one after the other, and nothing listens there for some time.
+#[test]
+fn the_last_copy_for_a_node_that_dies_waits_for_its_next_life() {
+    let mut w = pair(Profile::Default);
+    w.hosts[0].node.set_tunables(w.now, &[("retry_count", 2)]).unwrap();
+    w.decide = Box::new(|t| if is_put(t) { Fate::Lose } else { Fate::Pass });
+    w.put(0, B[0], 7, true);
+    for _ in 0..2 {
+        let rail = last_rail(&w);
+        break_rail(&mut w, rail, 2);
+        w.run(MS);
+    }
+    assert_eq!(w.pairs(0).len(), 2, "one copy");
+    w.secs(2);
+    assert_eq!(w.events(0, 7), [(EventKind::Send, true, false)]);
+    // A sign of life.
+    w.decide = Box::new(|_| Fate::Pass);
+    w.put(1, A[0], 8, true);
+    w.run(MS * 10);
+    assert_eq!(w.events(0, 7), DONE);
+    assert_eq!(delivered(&w, 7), 1);
+    assert_eq!(w.hosts[0].node.stats().resend_count, 2);
     assert!(w.hosts[0].node.msgs.is_empty());
 }
