@@ -35,6 +35,12 @@ pub(crate) enum Charge {
 /// Interfaces that come back together are told together.
 const TELL_UP_AFTER: Duration = Duration::from_secs(1);
 
+/// Signs of life make no more pings of one interface than one in this time (DEC-5: every second).
+const PING_INTERVAL_MIN: Duration = Duration::from_secs(1);
+
+/// Recovery pings in a row that fail before it is asked whether there still is such an interface.
+const ASKED_FROM: u32 = 4;
+
 /// The middle columns of H-10.
 pub(crate) const fn charge_of(status: HealthStatus) -> Charge {
     match status {
@@ -101,6 +107,9 @@ impl Node {
             let heals = self.tunables.health_on_success != 0;
             if heals {
                 self.raise_ni(now, ni);
+            }
+            if passed {
+                self.passed_on(now, peer_ni);
             }
             if received {
                 self.begin_afresh(ni, peer_ni);
@@ -328,7 +337,8 @@ impl Node {
         is_near && (is_mr || alive::is_router(&self.peers, pni.peer))
     }
 
-    /// DEC-5: a sign of life makes the next ping due now (not in the kernel's scheme).
+    /// DEC-5: a sign of life makes the next ping due now, or a second after the last one: two nodes
+    /// that recover the same rail are signs of life to each other (not in the kernel's scheme).
     pub(crate) fn hasten_recovery(&mut self, now: Instant, id: PeerNiId) {
         if self.tunables.kernel_clocks() {
             return;
@@ -336,11 +346,16 @@ impl Node {
         let Some(pni) = self.peers.nis.get_mut(id) else { return };
         if let Some(next) = pni.recovery.next
             && pni.recovery.ping.is_none()
-            && next > now
         {
-            self.recovering_peers.remove(&(next, id));
-            pni.recovery.next = Some(now);
-            self.recovering_peers.insert((now, id));
+            let due = match pni.recovery.sent_at {
+                Instant::ZERO => now,
+                sent => now.max(sent + PING_INTERVAL_MIN),
+            };
+            if next > due {
+                self.recovering_peers.remove(&(next, id));
+                pni.recovery.next = Some(due);
+                self.recovering_peers.insert((due, id));
+            }
         }
     }
 
@@ -428,7 +443,9 @@ impl Node {
     }
 
     /// A recovery ping has come back, or has not (H-48).
-    pub(crate) fn recovery_answered(&mut self, now: Instant, what: Internal, ok: bool) {
+    /// `by` is who has brought the answer.
+    pub(crate) fn recovery_answered(&mut self, now: Instant, what: Internal, by: Option<Nid>) {
+        let ok = by.is_some();
         // DEC-3
         let step = match self.tunables.recovery_step as u32 {
             0 => self.sensitivity(),
@@ -447,10 +464,17 @@ impl Node {
             Internal::RecoverPeer(id) => {
                 let Some(pni) = self.peers.nis.get_mut(id) else { return };
                 pni.recovery.ping = None;
-                pni.recovery.failed = if ok { 0 } else { pni.recovery.failed + 1 };
-                // With `health_on_success` its REPLY has healed it already (H-48).
-                if ok && self.tunables.health_on_success == 0 {
+                let failed = if ok { 0 } else { pni.recovery.failed + 1 };
+                pni.recovery.failed = failed;
+                let peer = pni.peer;
+                // With `health_on_success` its REPLY has healed it already (H-48), unless that came
+                // by another interface.
+                let is_healed = self.tunables.health_on_success != 0 && by == Some(pni.nid);
+                if ok && !is_healed {
                     self.raise_peer(now, id, step);
+                }
+                if failed >= ASKED_FROM && failed.is_power_of_two() {
+                    self.may_be_without(now, peer);
                 }
                 self.reschedule_peer(now, id);
             }

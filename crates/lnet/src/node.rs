@@ -136,6 +136,8 @@ pub struct Node {
     pub(crate) answering: usize,
     /// What this life knows of sessions that it has not agreed on (`once/fresh.rs`).
     pub(crate) fresh: crate::once::fresh::Fresh,
+    /// What is known of sessions with peers that have no record any more (`once/retired.rs`).
+    pub(crate) retired: crate::once::retired::Retired,
     /// When requests are looked for whose answers are overdue (`once/answer.rs`).
     pub(crate) overdue_at: Instant,
     pub(crate) recovering_nis: BTreeSet<(Instant, NiId)>,
@@ -206,6 +208,7 @@ impl Node {
             resting: Resting::default(),
             answering: 0,
             fresh: crate::once::fresh::Fresh::default(),
+            retired: crate::once::retired::Retired::default(),
             overdue_at: Instant::FAR_FUTURE,
             recovering_nis: BTreeSet::new(),
             recovering_peers: BTreeSet::new(),
@@ -628,7 +631,10 @@ impl Node {
                 None if peer.primary == nid || peer.ni_count() == 1 => {
                     self.delete_peer(now, peer_id);
                 }
-                None => self.remove_peer_ni(now, id),
+                None => {
+                    self.remove_peer_ni(now, id);
+                    self.lost_sight(now, peer_id, nid);
+                }
             }
         }
     }
@@ -751,11 +757,11 @@ impl Node {
                         self.untrack(event.md);
                         self.portals.mds.remove(event.md);
                     }
-                    self.recovery_answered(now, what, false);
+                    self.recovery_answered(now, what, None);
                 }
                 EventKind::Reply | EventKind::Unlink => {
                     let ok = event.kind == EventKind::Reply && event.status.is_ok();
-                    self.recovery_answered(now, what, ok);
+                    self.recovery_answered(now, what, ok.then_some(event.sender));
                 }
                 EventKind::Put | EventKind::Get | EventKind::Ack => {}
             },

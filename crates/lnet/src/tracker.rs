@@ -16,7 +16,8 @@ impl Node {
     pub(crate) fn track(&mut self, now: Instant, md: MdId, limit: Duration) {
         let deadline = self.tunables.kernel_clocks().then(|| now + limit);
         let Some(d) = self.portals.mds.get_mut(md) else { return };
-        let tracker = Tracker { limit, deadline, started: now, next_hop: None, written: None };
+        let tracker =
+            Tracker { limit, deadline, started: now, next_hop: None, target: None, written: None };
         match d.tracker.replace(tracker) {
             Some(old) => {
                 if let Some(deadline) = old.deadline {
@@ -114,6 +115,11 @@ impl Node {
                 && !self.is_no_news_of(pni, owner)
             {
                 self.lower_peer(now, pni);
+            }
+            // Behind a router that is all there is to see of it.
+            let target = t.target.filter(|_| t.target != t.next_hop);
+            if let Some(peer) = target.and_then(|nid| self.peers.owner(nid)) {
+                self.may_have_changed(now, peer);
             }
             self.unlink_md(now, md);
         }

@@ -6,8 +6,9 @@
 //! When the session is agreed on after all, its window takes over from where this account ends; what
 //! comes from before stays here.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
+use lnet_types::PeerId;
 use lnet_wire::mark::Mark;
 
 use super::window::Window;
@@ -27,8 +28,8 @@ pub(crate) type Name = (u64, u8);
 #[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Fresh {
     accounts: BTreeMap<Name, Account>,
-    /// Of these, much was delivered without an account.
-    agreed: BTreeSet<u32>,
+    /// Of these, much was delivered without an account; and whose they were, as it was last agreed.
+    agreed: BTreeMap<u32, PeerId>,
     /// Something was delivered of which there is no account, and nobody knows whose.
     full: bool,
 }
@@ -49,7 +50,7 @@ impl Fresh {
             let n = account.window.number(mark);
             return account.until.is_none_or(|until| n < until);
         }
-        if self.full || self.agreed.contains(&life_of(cookie)) {
+        if self.full || self.agreed.contains_key(&life_of(cookie)) {
             return false;
         }
         self.full = self.accounts.len() >= ACCOUNTS_MAX;
@@ -63,11 +64,17 @@ impl Fresh {
         self.accounts.get_mut(&name).map(|account| &mut account.window)
     }
 
-    /// A session is agreed on, to begin with the message of `start`. Where its window is to begin.
-    pub(crate) fn hand_over(&mut self, session: u64, start: Mark) -> Mark {
+    /// The peer with which a session was agreed on by the life with this cookie.
+    pub(crate) fn agreed_with(&self, cookie: u64) -> Option<PeerId> {
+        self.agreed.get(&life_of(cookie)).copied()
+    }
+
+    /// A session is agreed on with `peer`, to begin with the message of `start`. Where its window is to
+    /// begin.
+    pub(crate) fn hand_over(&mut self, peer: PeerId, session: u64, start: Mark) -> Mark {
         let life = life_of(session);
         if self.agreed.len() < AGREED_MAX {
-            self.agreed.insert(life);
+            self.agreed.insert(life, peer);
         } else {
             self.full = true;
         }
@@ -81,7 +88,7 @@ impl Fresh {
     }
 }
 
-const fn life_of(cookie: u64) -> u32 {
+pub(super) const fn life_of(cookie: u64) -> u32 {
     (cookie & LIFE) as u32
 }
 
@@ -107,7 +114,7 @@ mod tests {
         }
         w.take(n, true, lnet_types::MsgId::default());
         // The push tells an earlier number than what has overtaken it.
-        let begin = f.hand_over(COOKIE, mark(90));
+        let begin = f.hand_over(PeerId::default(), COOKIE, mark(90));
         assert_eq!(begin.seq(), 101);
         assert!(f.keeps(COOKIE, mark(100)) && !f.keeps(COOKIE, mark(101)));
         // Another session of that life is none of which everything is known.
@@ -118,7 +125,7 @@ mod tests {
     #[test]
     fn who_had_a_session_has_no_account() {
         let mut f = Fresh::default();
-        assert_eq!(f.hand_over(COOKIE + (3 << 30), mark(7)).seq(), 7);
+        assert_eq!(f.hand_over(PeerId::default(), COOKIE + (3 << 30), mark(7)).seq(), 7);
         assert!(!f.keeps(COOKIE, mark(8)));
     }
 

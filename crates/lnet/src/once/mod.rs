@@ -14,6 +14,7 @@
 
 pub(crate) mod answer;
 pub(crate) mod fresh;
+pub(crate) mod retired;
 pub(crate) mod window;
 
 use std::collections::VecDeque;
@@ -47,6 +48,8 @@ pub(crate) struct Once {
     told: bool,
     /// We have asked it for its session.
     asked: bool,
+    /// It gets no window for now, whatever it offers: not all its NIDs are its own here.
+    split: bool,
     /// The number of our next message to it. Never goes back: a session has each number once.
     next: u64,
     /// Its sessions, newest first.
@@ -59,6 +62,21 @@ impl Once {
     /// Whether this is one of the peer's sessions that are remembered.
     pub(crate) fn knows(&self, session: u64) -> bool {
         self.windows.iter().any(|w| w.session() == session)
+    }
+
+    /// What is known of its sessions.
+    pub(crate) fn into_windows(self) -> VecDeque<Window> {
+        self.windows
+    }
+
+    /// Makes `session` the present one. It may have been the one before the last, where a push is
+    /// repeated or a node was known as two: what has arrived of it is known.
+    /// Gives the window that has no room any more.
+    fn open(&mut self, session: u64, new: impl FnOnce() -> Window) -> Option<Window> {
+        let known = self.windows.iter().position(|w| w.session() == session);
+        let window = known.and_then(|at| self.windows.remove(at)).unwrap_or_else(new);
+        self.windows.push_front(window);
+        if self.windows.len() > SESSIONS_MAX { self.windows.pop_back() } else { None }
     }
 }
 
@@ -183,18 +201,22 @@ impl Node {
     /// window: its copies could not be told apart.
     pub(crate) fn open_session(&mut self, from: PeerId, id: PeerId, owned: bool) {
         let offered = self.peers.peers.get_mut(from).and_then(|p| p.once.offered.take());
-        let Some((session, mark)) = offered else { return };
         let Some(peer) = self.peers.peers.get_mut(id) else { return };
+        if owned && core::mem::take(&mut peer.once.split) {
+            // Its next message makes us ask.
+            peer.once.asked = false;
+        }
+        let Some((session, mark)) = offered else { return };
         if !owned {
+            peer.once.split = true;
             tracing::warn!(peer = %peer.primary, "not all its NIDs are its own here: copies of its messages are refused");
-            peer.once.windows.clear();
+            self.retired.keep(peer.once.windows.drain(..));
             return;
         }
-        if peer.once.windows.front().is_none_or(|w| w.session() != session) {
-            let mark = self.fresh.hand_over(session, mark);
-            peer.once.windows.push_front(Window::new(session, mark));
-            peer.once.windows.truncate(SESSIONS_MAX);
-        }
+        let known = self.retired.take(session);
+        let new = || Window::new(session, self.fresh.hand_over(id, session, mark));
+        let oldest = peer.once.open(session, || known.unwrap_or_else(new));
+        self.retired.keep(oldest);
         peer.once.asked = false;
         if self.peers.peers.get(id).is_some_and(|p| self.wants_to_tell(p)) {
             self.request_discovery(id);
@@ -221,7 +243,9 @@ impl Node {
             let once = &mut peer.once;
             if msg.role == Role::Request && is_internal(&msg.hdr.kind) {
                 let pushes = matches!(msg.hdr.kind, Kind::Put { hdr_data, .. } if hdr_data != 0);
-                let mark = Mark::new(session, once.next, once.windows.is_empty());
+                // Two that can't open windows for each other would ask each other for ever.
+                let lacks = once.windows.is_empty() && !once.split;
+                let mark = Mark::new(session, once.next, lacks);
                 return Ok((pushes && once.telling).then_some(mark));
             }
             if let Some(Numbered { seq, unsure, .. }) =
@@ -302,9 +326,7 @@ impl Node {
             Some(near) => self.peers.nis.get(near).map(|n| n.peer),
             None => self.peers.owner(hdr.src).filter(|_| self.brings(rx.from, hdr.src)),
         };
-        let Some(id) = owner else {
-            return if mark.again { Err(DropReason::AncientCopy) } else { Ok(plain) };
-        };
+        let Some(id) = owner else { return self.sift_stray(mark, hdr) };
         let windows = self.peers.peers.get(id).map(|peer| &peer.once.windows);
         let agreed = windows.and_then(|all| all.iter().find(|w| mark.is_of(w.session())));
         let is_new = agreed.is_some_and(|w| !w.is_before(w.number(mark)));
@@ -320,8 +342,7 @@ impl Node {
         }
         let Some((place, window)) = place.and_then(|place| Some((place, self.window_at(place)?)))
         else {
-            // There is one first copy of each message, so that is no duplicate.
-            return if mark.again { Err(DropReason::AncientCopy) } else { Ok(plain) };
+            return self.sift_stray(mark, hdr);
         };
         let (n, again) = (window.number(mark), mark.again);
         let (judgement, acked) = (window.judge(n, again), window.acked(n, hdr.payload_len));
@@ -337,6 +358,35 @@ impl Node {
             Judgement::Ancient => return Err(DropReason::AncientCopy),
         }
         Ok(Sifted { copied: Some(Copied { place, n, again }), ..plain })
+    }
+
+    /// Judges a message of no session of whoever has the NID that it came from. There is one first copy
+    /// of each, so that this is no duplicate, but for two things: the NID may be a new one of a node that
+    /// has told us so, which is being asked (`peer/claims.rs`), and further copies come from its other
+    /// ones; or the record of its peer was made anew since.
+    fn sift_stray(&mut self, mark: Mark, hdr: &Hdr) -> Result<Sifted, DropReason> {
+        if mark.again {
+            return Err(DropReason::AncientCopy);
+        }
+        let plain = Sifted { dst_pid: Pid::LUSTRE, copied: None };
+        let Some(life) = life_in(&hdr.kind) else { return Ok(plain) };
+        let Some(id) = self.fresh.agreed_with(life) else { return Ok(plain) };
+        let peer = self.peers.peers.get_mut(id);
+        let windows = peer.into_iter().flat_map(|peer| &mut peer.once.windows);
+        let window = windows.into_iter().find(|w| mark.is_of(w.session()));
+        let is_lost = self.retired.has_lost();
+        match window.or_else(|| self.retired.of(life, mark)) {
+            Some(window) => {
+                let n = window.number(mark);
+                if window.judge(n, false) == Judgement::Duplicate {
+                    return Err(DropReason::Duplicate);
+                }
+                window.strayed(n);
+            }
+            None if is_lost => return Err(DropReason::AncientCopy),
+            None => {}
+        }
+        Ok(plain)
     }
 
     /// A sender marks its messages, and we know nothing of it: we have restarted, or forgotten it.
@@ -452,4 +502,26 @@ fn session_of(cookie: u64, born: u64) -> u64 {
 
 fn is_unsure(numbered: Option<Numbered>) -> bool {
     numbered.is_some_and(|n| n.unsure)
+}
+
+#[cfg(test)]
+mod tests {
+    use lnet_types::MsgId;
+
+    use super::*;
+
+    #[test]
+    fn what_has_arrived_of_a_session_is_known_when_it_is_offered_again() {
+        let mut once = Once::default();
+        let new = |session| move || Window::new(session, Mark::new(session, 50, false));
+        assert!(once.open(1, new(1)).is_none());
+        let n = once.windows[0].end();
+        once.windows[0].take(n, true, MsgId::default());
+        once.windows[0].arrived(n, MsgId::default());
+        assert!(once.open(2, new(2)).is_none() && once.open(1, new(1)).is_none());
+        assert_eq!(once.windows.iter().map(Window::session).collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(once.windows[0].judge(n, false), Judgement::Duplicate);
+        let oldest = once.open(3, new(3));
+        assert_eq!(oldest.map(|w| w.session()), Some(2), "two are remembered");
+    }
 }

@@ -24,6 +24,8 @@ use lnet_wire::mark::Mark;
 pub(crate) const GAPS_MAX: usize = 1024;
 /// Further copies that are remembered per session.
 pub(crate) const AGAIN_MAX: usize = 1024;
+/// First copies that came by an interface which is not known to be the sender's that are remembered.
+pub(crate) const STRAYS_MAX: usize = 1024;
 /// Messages that were not acknowledged as usual that are remembered per session.
 pub(crate) const ODD_MAX: usize = 1024;
 
@@ -54,6 +56,11 @@ pub(crate) struct Window {
     again: BTreeSet<u64>,
     /// First copies of messages below this, and below `floor`, may be duplicates.
     deaf: u64,
+    /// Messages that were delivered by a first copy which came by an interface that is not known to be
+    /// the sender's. It may be another's who lies, so first copies are not judged by it.
+    strays: BTreeSet<u64>,
+    /// Further copies of messages below this may be of such.
+    stray_floor: u64,
     /// Messages whose payload is arriving, or that wait for a buffer, in order. Nearly always none or
     /// a few with the highest numbers, so a list costs less than a tree.
     arriving: Vec<(u64, MsgId)>,
@@ -77,6 +84,8 @@ impl Window {
             gaps: VecDeque::new(),
             again: BTreeSet::new(),
             deaf: 0,
+            strays: BTreeSet::new(),
+            stray_floor: 0,
             arriving: Vec::new(),
             odd: BTreeMap::new(),
             odd_floor: 0,
@@ -115,6 +124,9 @@ impl Window {
     pub(crate) fn judge(&self, n: u64, again: bool) -> Judgement {
         if let Some(msg) = self.arriving_as(n) {
             return if again { Judgement::Replace(msg) } else { Judgement::Duplicate };
+        }
+        if again && (n < self.stray_floor || self.strays.contains(&n)) {
+            return if n < self.stray_floor { Judgement::Ancient } else { Judgement::Duplicate };
         }
         if n >= self.next || self.gap_of(n).is_some() {
             Judgement::Deliver
@@ -158,6 +170,17 @@ impl Window {
         self.forget();
     }
 
+    /// A first copy of message `n` was delivered that came by an interface which is not known to be the
+    /// sender's.
+    pub(crate) fn strayed(&mut self, n: u64) {
+        self.strays.insert(n);
+        if self.strays.len() > STRAYS_MAX
+            && let Some(oldest) = self.strays.pop_first()
+        {
+            self.stray_floor = self.stray_floor.max(oldest + 1);
+        }
+    }
+
     /// A message that was taken as `msg` has arrived whole.
     pub(crate) fn arrived(&mut self, n: u64, msg: MsgId) {
         self.stop_arriving(n, msg);
@@ -178,6 +201,8 @@ impl Window {
     /// `None` if there was none, or it is not known any more.
     pub(crate) fn acked(&self, n: u64, len: u32) -> Option<u32> {
         match self.odd.get(&n) {
+            // What became of it is not accounted for here.
+            _ if self.strays.contains(&n) => None,
             _ if self.arriving.iter().any(|(m, _)| *m == n) => None,
             Some(told) => *told,
             None => (n >= self.odd_floor).then_some(len),
@@ -315,6 +340,21 @@ mod tests {
         }
         assert_eq!(w.again.len(), AGAIN_MAX);
         assert_eq!(copy(&mut w, s + 3, false), Judgement::Ancient, "forgotten on both lists");
+    }
+
+    #[test]
+    fn a_first_copy_by_an_unknown_interface_makes_further_ones_duplicates_and_nothing_else() {
+        let (mut w, s) = window();
+        w.strayed(s + 1);
+        assert_eq!(w.judge(s + 1, false), Judgement::Deliver, "it may have been a liar");
+        assert_eq!(copy(&mut w, s + 1, true), Judgement::Duplicate);
+        assert_eq!(w.acked(s + 1, 100), None);
+        assert_eq!(copy(&mut w, s, true), Judgement::Deliver);
+        for n in 0..STRAYS_MAX as u64 {
+            w.strayed(s + 10 + n);
+        }
+        assert_eq!(copy(&mut w, s + 1, true), Judgement::Ancient, "it is not known any more");
+        assert_eq!(w.strays.len(), STRAYS_MAX);
     }
 
     #[test]

@@ -7,9 +7,10 @@
 
 use core::time::Duration;
 
-use lnet_types::{Instant, PeerId};
+use lnet_types::{Instant, Nid, PeerId};
 
 use crate::Node;
+use crate::local::HEALTH_MAX;
 use crate::peer::discovery::Phase;
 use crate::peer::{Peer, PeerFlags};
 
@@ -18,6 +19,8 @@ use crate::peer::{Peer, PeerFlags};
 const FIRST: Duration = Duration::from_secs(1);
 /// So the last wait is 64 s.
 const TRIES_MAX: u8 = 7;
+/// How long a further answer is waited for, where others are waited for longer.
+const RETRY_MAX: Duration = Duration::from_secs(10);
 
 /// What is kept of it for each peer.
 #[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
@@ -75,18 +78,52 @@ impl Node {
         }
     }
 
-    /// A message to an interface of peer `id` has failed. Perhaps its node has no such interface any
-    /// more, and could not tell: it has died and come back without. Where there are others, and no
-    /// health by which the failed one would be left, the node is asked.
+    /// A message to an interface of peer `id` has failed. Where there is no health by which that one
+    /// would be left, and pinged, the node is asked whether it still has it.
     pub(crate) fn may_be_gone(&mut self, now: Instant, id: PeerId) {
+        if self.tunables.health_sensitivity == 0 {
+            self.may_have_changed(now, id);
+        }
+    }
+
+    /// An interface of peer `id` does not come back. If others are well, its node is asked.
+    pub(crate) fn may_be_without(&mut self, now: Instant, id: PeerId) {
+        let mut nis = self.peers.peers.get(id).into_iter().flat_map(|peer| peer.nis());
+        if nis.any(|ni| self.peers.nis.get(ni).is_some_and(|ni| ni.health == HEALTH_MAX)) {
+            drop(nis);
+            self.may_have_changed(now, id);
+        }
+    }
+
+    /// An interface of peer `id` does not answer. Perhaps its node has no such interface any more, and
+    /// could not tell: it has died and come back without. Where there are others, it is asked.
+    pub(crate) fn may_have_changed(&mut self, now: Instant, id: PeerId) {
         let is_worth_it = |p: &&mut Peer| p.is_mr() && p.ni_count() > 1;
         if !self.tunables.kernel_clocks()
-            && self.tunables.health_sensitivity == 0
             && let Some(peer) = self.peers.peers.get_mut(id).filter(is_worth_it)
         {
             peer.disc.again.asks = true;
             self.discover_later(now, id);
         }
+    }
+
+    /// Where peer `id`, behind a router, is asked when that has failed before: at one of its interfaces
+    /// after the other, and just there. Which of them it has lost is what it is asked for, and nothing
+    /// else tells.
+    pub(crate) fn turn_of_retry(&self, id: PeerId) -> Option<Nid> {
+        let peer = self.peers.peers.get(id)?;
+        let turn = usize::from(peer.disc.again.tries).checked_sub(2)?;
+        let nis = || peer.nis().filter_map(|ni| self.peers.nis.get(ni));
+        if nis().any(|ni| ni.local.is_some()) {
+            return None;
+        }
+        nis().nth(turn % nis().count().max(1)).map(|ni| ni.nid)
+    }
+
+    /// How long a further answer of peer `id` is waited for.
+    pub(crate) fn retry_limit(&self, id: PeerId) -> Option<Duration> {
+        let peer = self.peers.peers.get(id)?;
+        (peer.disc.again.tries > 0).then(|| self.tunables.transaction().min(RETRY_MAX))
     }
 
     fn discover_later(&mut self, now: Instant, id: PeerId) {

@@ -144,6 +144,8 @@ impl Node {
         };
         if self.operate(now, op).is_err() {
             self.portals.mds.remove(md);
+            // Nothing leads there.
+            self.unanswered(now, claimant, nid);
         }
     }
 
@@ -164,7 +166,7 @@ impl Node {
         bytes: &[u8],
     ) {
         match (event.kind, event.status) {
-            (EventKind::Reply, Ok(())) => self.asked(now, claimant, nid, bytes),
+            (EventKind::Reply, Ok(())) => self.asked(claimant, nid, bytes),
             (EventKind::Send | EventKind::Reply, Err(_)) => {
                 self.abandon(event);
                 self.unanswered(now, claimant, nid);
@@ -185,7 +187,7 @@ impl Node {
         }
     }
 
-    fn asked(&mut self, now: Instant, claimant: PeerId, nid: Nid, bytes: &[u8]) {
+    fn asked(&mut self, claimant: PeerId, nid: Nid, bytes: &[u8]) {
         let Some(owner) = self.peers.owner(nid) else { return };
         if let Some(peer) = self.peers.peers.get_mut(claimant) {
             peer.disc.silent = None;
@@ -196,12 +198,8 @@ impl Node {
         let agrees = |e: &lnet_wire::ping::PingEntry| self.peers.owner(e.nid) == Some(claimant);
         if !parsed.info.entries.iter().any(agrees) {
             self.not_taken(claimant, Some(nid), Refusal::Claimed);
-            // What came in its name may have been its own, by a router that is not known at this NID
-            // yet: then it will not say so again.
-            if self.may_ask(now, claimant) {
-                self.look_again(owner);
-            }
-            return;
+            // But what came in its name may have been its own, by a router that is not known at this
+            // NID yet. It will not say so again; this is what it says.
         }
         if parsed.truncated().is_some() {
             return self.look_again(owner);
@@ -211,7 +209,7 @@ impl Node {
             // Overtaken by a push, or the node has begun anew: it is asked which.
             return self.look_again(owner);
         }
-        // It is the same node: what it says at this NID is what counts for it.
+        // What a node says at this NID is what counts for the owner.
         let info = self.taken(owner, parsed.info);
         self.note_part(owner, info.features);
         self.learn_multi_rail(owner, info.features);

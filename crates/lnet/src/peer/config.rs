@@ -311,7 +311,9 @@ impl Node {
             self.stop_checks(id);
             self.rehome_later();
         }
-        self.peers.forget(id);
+        if let Some(peer) = self.peers.forget(id) {
+            self.retired.keep(peer.once.into_windows());
+        }
         if let Phase::Pinging(md) | Phase::Pushing(md) = phase {
             self.unlink_md(now, md);
         }

@@ -41,6 +41,18 @@ impl Node {
         }
     }
 
+    /// `nid` of peer `id` is on a network that we have left, and so is forgotten. That it had it is not:
+    /// when we are back, it may be what is known of that node to whom we can speak.
+    pub(crate) fn lost_sight(&mut self, now: Instant, id: PeerId, nid: Nid) {
+        let former: &mut VecDeque<_> = &mut self.peers.former;
+        if self.tunables.kernel_clocks() || former.len() >= FORMER_MAX {
+            return;
+        }
+        former.retain(|f| f.nid != nid);
+        // Nothing is led there, so it does not stand before what is looked at first.
+        former.push_front(Former { until: now, nid, peer: id });
+    }
+
     /// Leads a message to the node that had the NID that it is for.
     pub(crate) fn follow(&mut self, now: Instant, id: MsgId) {
         // The newest is the last.
@@ -58,7 +70,7 @@ impl Node {
         }
     }
 
-    /// Whether peer `id` had `nid` before, by its own word.
+    /// Whether peer `id` had `nid` before, by its own word or as far as we saw.
     pub(crate) fn had(&self, id: PeerId, nid: Nid) -> bool {
         self.peers.former.iter().any(|f| f.nid == nid && f.peer == id)
     }

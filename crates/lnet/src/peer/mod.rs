@@ -128,6 +128,8 @@ pub(crate) struct PeerNi {
     pub(crate) mapping: Option<Box<Mapping>>,
     /// When its state was last reported.
     pub(crate) notified: Option<Instant>,
+    /// When something was last forwarded to it though it is taken for down, or first refused.
+    pub(crate) knocked: Option<Instant>,
     /// What passes through this node from it.
     pub(crate) transit: TransitCredits,
     pub(crate) recovery: Recovery,
@@ -302,6 +304,7 @@ impl Peers {
             turn: Turn::default(),
             mapping: None,
             notified: None,
+            knocked: None,
             transit: TransitCredits::default(),
             recovery: Recovery::default(),
             seq: 0,

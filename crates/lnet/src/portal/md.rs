@@ -79,6 +79,8 @@ pub(crate) struct Tracker {
     pub(crate) started: Instant,
     /// Whom to blame: the last next hop.
     pub(crate) next_hop: Option<lnet_types::Nid>,
+    /// Whom it was for, wherever that is.
+    pub(crate) target: Option<lnet_types::Nid>,
     /// The request itself, if another copy of it may go.
     pub(crate) written: Option<Written>,
 }

@@ -14,6 +14,8 @@
 //! Unlike the kernel, which has one queue for each peer, those that wait for a credit queue at the
 //! interface whose credit it is, so that credits and queue always agree (C-4).
 
+use core::time::Duration;
+
 use lnet_types::{
     Errno, Fault, HealthStatus, Instant, MsgId, NiId, PeerNiId, Pid, ProcessId, RxId,
 };
@@ -26,6 +28,10 @@ use crate::Node;
 use crate::msg::{Msg, Role, RxSide, Stage};
 use crate::output::{DropReason, Output, Payload, Sink, Verdict};
 use crate::peer::PeerNi;
+
+/// How often something is forwarded to an interface that is taken for down: seldom, since it may hold
+/// a buffer until its driver gives it up.
+const KNOCK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// What a forwarded message holds on this router.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
@@ -259,12 +265,33 @@ impl Node {
         *self.drops.entry(DropReason::ForwardFailed).or_default() += 1;
     }
 
-    /// C-8b: on a router, what is for an interface known to be down is not even tried.
-    pub(crate) fn is_next_hop_dead(&self, id: MsgId) -> Option<Fault> {
+    /// C-8b: on a router, what is for an interface known to be down is not even tried. But in profile
+    /// `kernel` one message is, now and then: the interface may be up again and have nothing to say,
+    /// and without discovery and health nobody asks it.
+    pub(crate) fn is_next_hop_dead(&mut self, now: Instant, id: MsgId) -> Option<Fault> {
         let msg = self.msgs.get(id).filter(|m| m.role == Role::Forward)?;
-        let pni = self.peers.nis.get(msg.tx?.peer_ni?)?;
-        let dead = !msg.hop_pid.is_user() && self.watches_aliveness(pni) && !pni.status_up;
-        dead.then_some(Fault::new(HealthStatus::RemoteDropped, Errno::EHOSTUNREACH))
+        let (hop, from_user) = (msg.tx?.peer_ni?, msg.hop_pid.is_user());
+        let pni = self.peers.nis.get(hop)?;
+        if from_user || pni.status_up || !self.watches_aliveness(pni) {
+            return None;
+        }
+        let due = pni.knocked.map(|last| now >= last + KNOCK_INTERVAL);
+        let tries = !self.tunables.kernel_clocks();
+        if let Some(pni) = self.peers.nis.get_mut(hop).filter(|_| tries && due != Some(false)) {
+            pni.knocked = Some(now);
+        }
+        // Not at once: it has just been found down.
+        let knocks = tries && due == Some(true);
+        (!knocks).then_some(Fault::new(HealthStatus::RemoteDropped, Errno::EHOSTUNREACH))
+    }
+
+    /// Something was forwarded to this interface. If it was a try, it is up.
+    pub(crate) fn passed_on(&mut self, now: Instant, id: PeerNiId) {
+        let hold_down = self.tunables.flap_hold_down;
+        let Some(pni) = self.peers.nis.get_mut(id) else { return };
+        if pni.knocked.take().is_some() {
+            pni.set_up(now, hold_down, true);
+        }
     }
 
     /// Whether the node keeps track of this interface being up or down (C-10).

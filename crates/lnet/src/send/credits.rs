@@ -73,7 +73,7 @@ impl Node {
     fn refuse(&mut self, now: Instant, id: MsgId) -> bool {
         let Some(msg) = self.msgs.get(id) else { return true };
         let passing = msg.role == Role::Forward;
-        if passing && let Some(fault) = self.is_next_hop_dead(id) {
+        if passing && let Some(fault) = self.is_next_hop_dead(now, id) {
             // C-9: counted where it was to go; another interface may be tried.
             self.count_refused(id);
             self.work.push_back(Work::Finish(id, Err(fault)));

@@ -29,11 +29,12 @@ impl Node {
         }
     }
 
-    /// A driver refused a message at once: it is not tried again (S-4).
+    /// A driver refused a message at once: it is not tried again (S-4), by kernel nodes for whatever
+    /// reason.
     pub fn tx_refused(&mut self, now: Instant, msg: MsgId, fault: Fault) {
         self.note(|| Input::TxRefused { now, msg, fault });
         if let Some(m) = self.msgs.get_mut(msg) {
-            m.no_resend = true;
+            m.no_resend |= self.tunables.kernel_clocks();
         }
         self.transmitted(now, msg, Err(fault));
     }

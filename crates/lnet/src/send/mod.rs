@@ -217,11 +217,14 @@ impl Node {
     /// Finds a path for a message and puts it on its way; or parks it, or ends it.
     pub(crate) fn launch(&mut self, now: Instant, id: MsgId) {
         if let Err(errno) = self.try_launch(now, id) {
-            // S-3: without effect on health, because the message isn't committed; one that passes
-            // through was received, and its sender has no part in this.
-            let passing = self.msgs.get(id).is_some_and(|m| m.role == Role::Forward);
+            // S-3: without effect on health, because the message isn't committed. One that passes
+            // through, or that has become a response, was received, and its sender has no part in
+            // this; kernel nodes hold the latter against it.
+            let role = self.msgs.get(id).map(|m| m.role);
+            let responds = matches!(role, Some(Role::GetIn | Role::AckOut));
             let status = match errno {
-                _ if passing => HealthStatus::Ok,
+                _ if role == Some(Role::Forward) => HealthStatus::Ok,
+                _ if responds && !self.tunables.kernel_clocks() => HealthStatus::Ok,
                 Errno::EHOSTUNREACH => HealthStatus::RemoteError,
                 _ => HealthStatus::LocalError,
             };
@@ -431,6 +434,7 @@ impl Node {
                 && matches!(msg.role, Role::Request | Role::Copy)
             {
                 t.next_hop = Some(hop);
+                t.target = Some(dst);
             }
             if msg.retries > 0 {
                 self.note_rerouted(id, (src_nid, hop));

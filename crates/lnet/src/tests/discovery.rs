@@ -343,12 +343,17 @@ fn an_answer_to_a_ping_does_not_undo_a_push_that_has_overtaken_it() {
         w.host(profile, &A);
         w.host(profile, &B);
         w.discovered(0, B[0]);
-        w.decide = Box::new(holds_answers);
+        // The new one does not speak yet, or whose it is would be asked first; not so by the kernel.
+        let broken = Fault::new(HealthStatus::LocalError, Errno::EIO);
+        w.decide = Box::new(move |t| match t.hdr.kind {
+            Kind::Put { .. } if !undone && t.hdr.src == nid(ADDED) => Fate::Fail(broken),
+            _ => holds_answers(t),
+        });
         w.hosts[0].node.discover(w.now, nid(B[0]), true);
         w.run(core::time::Duration::from_millis(10));
         assert_eq!(w.held.len(), 1);
         w.add_ni(1, ADDED, NetTunables::SOCK);
-        w.run(core::time::Duration::from_millis(10));
+        w.secs(2);
         assert_eq!(peer(&w, 0, B[0]).1.len(), 3, "{profile:?}");
         w.decide = Box::new(|_| Fate::Pass);
         w.release();
@@ -695,4 +700,78 @@ fn a_refused_peer_add_leaves_nothing_behind() {
     assert_eq!(refused, Err(Errno::EEXIST));
     assert_eq!(node.peer_view_of(nid(B[0])).unwrap().nis.len(), 1, "B1 is taken back");
     assert_eq!(node.peer_view_of(nid(C[1])).unwrap().primary, nid(C[0]));
+}
+
+/// Behind a router a lost answer is all there is to see of an interface that is gone.
+#[test]
+fn a_node_behind_a_router_is_asked_what_it_has_when_an_answer_is_missing() {
+    const ROUTER: [&str; 2] = ["10.70.0.4@tcp", "10.71.0.4@tcp1"];
+    const FAR: [&str; 3] = ["10.71.0.5@tcp1", "10.71.1.5@tcp1", "10.71.2.5@tcp1"];
+    let mut w = World::new();
+    w.host(Profile::Pre213, &["10.70.0.2@tcp"]);
+    w.host(Profile::Pre213, &FAR);
+    w.router(Profile::Pre213, &ROUTER);
+    w.route(0, "tcp1", ROUTER[0]);
+    w.route(1, "tcp", ROUTER[1]);
+    w.secs(1);
+    w.discovered(0, FAR[0]);
+    assert_eq!(peer(&w, 0, FAR[0]).1.len(), 3);
+    // It never tells that it has lost two of them.
+    w.decide = Box::new(|t| match is_push(&t.hdr) && t.hdr.src == nid(FAR[0]) {
+        true => Fate::Lose,
+        false => Fate::Pass,
+    });
+    for n in &FAR[1..] {
+        let id = *w.hosts[1].nids.iter().find(|(_, x)| **x == nid(n)).unwrap().0;
+        w.hosts[1].nids.remove(&id);
+        w.hosts[1].node.del_ni(w.now, id).unwrap();
+    }
+    w.secs(2000);
+    assert_eq!(peer(&w, 0, FAR[0]).1.len(), 3);
+    w.put(0, FAR[1], 1, true);
+    w.secs(300);
+    assert_eq!(peer(&w, 0, FAR[0]).1, strings(&FAR[..1]));
+}
+
+/// What was known of it here was on the network that we had left; what is left of it can't be asked.
+#[test]
+fn a_node_that_is_met_again_on_a_network_that_we_had_left_is_the_same_node() {
+    let both = ["10.78.0.3@o2ib", B[0]];
+    let mut w = World::new();
+    w.host(Profile::Default, &A[..1]);
+    w.host(Profile::Default, &both);
+    w.discovered(0, B[0]);
+    assert_eq!(peer(&w, 0, B[0]).1, strings(&both));
+    let id = *w.hosts[0].nids.iter().find(|(_, n)| **n == nid(A[0])).unwrap().0;
+    w.hosts[0].nids.remove(&id);
+    w.hosts[0].node.del_ni(w.now, id).unwrap();
+    w.secs(1);
+    assert!(w.hosts[0].node.peer_view_of(nid(B[0])).is_none());
+    w.add_ni(0, A[0], NetTunables::SOCK);
+    w.put(0, B[0], 1, true);
+    w.secs(60);
+    assert_eq!(peer(&w, 0, B[0]), (both[0].into(), strings(&both), SETTLED));
+}
+
+/// Each time that an interface is pinged in vain may be the last word of it that there is.
+#[test]
+fn a_node_is_asked_what_it_has_when_one_of_its_interfaces_does_not_come_back() {
+    for (profile, asks) in [(Profile::Default, true), (Profile::Kernel, false)] {
+        let mut w = World::new();
+        w.host(profile, &A[..1]);
+        w.host(profile, &B);
+        w.discovered(0, B[0]);
+        w.decide = Box::new(|t| match is_push(&t.hdr) && t.hdr.src == nid(B[0]) {
+            true => Fate::Lose,
+            false => Fate::Pass,
+        });
+        let id = *w.hosts[1].nids.iter().find(|(_, x)| **x == nid(B[1])).unwrap().0;
+        w.hosts[1].nids.remove(&id);
+        w.hosts[1].node.del_ni(w.now, id).unwrap();
+        w.secs(2000);
+        assert_eq!(peer(&w, 0, B[0]).1.len(), 2);
+        w.hosts[0].node.set_peer_ni_health(w.now, Some(nid(B[1])), 900);
+        w.secs(300);
+        assert_eq!(peer(&w, 0, B[0]).1.len() == 1, asks, "{profile:?}");
+    }
 }

@@ -349,6 +349,34 @@ fn c8b_what_is_for_a_dead_neighbour_is_not_tried() {
     assert_eq!(b.w.held.len(), 1);
 }
 
+/// It may be up again and have nothing to say, and where there is no discovery nobody asks it.
+#[test]
+fn a_dead_neighbour_is_tried_now_and_then_and_is_alive_when_that_goes_well() {
+    for (profile, tries) in [(Profile::Default, true), (Profile::Kernel, false)] {
+        let mut b = Bench::new(profile, 8);
+        let hdr = Bench::hdr(B, 100);
+        let _ = b.arrives(B, &Bench::hdr(A, 0)).1;
+        let (&ni, _) = b.w.hosts[0].nids.iter().find(|(_, n)| **n == nid(G1[1])).unwrap();
+        b.w.hosts[0].node.peer_down(b.w.now, ni, nid(B), b.w.now);
+        let goes = |b: &mut Bench| {
+            let before = b.w.held.len();
+            assert!(b.passes(A, &hdr));
+            b.w.held.len() > before
+        };
+        assert!(!goes(&mut b));
+        b.w.secs(9);
+        assert!(!goes(&mut b), "it has just been found dead");
+        b.w.secs(1);
+        assert_eq!([goes(&mut b), goes(&mut b)], [tries, false], "{profile:?}");
+        if tries {
+            while !b.w.held.is_empty() {
+                b.done();
+            }
+            assert!(goes(&mut b), "that one went well");
+        }
+    }
+}
+
 #[test]
 fn s13_the_last_router_may_choose_another_interface_of_a_sick_multi_rail_destination() {
     let second = "10.77.1.7@tcp1";

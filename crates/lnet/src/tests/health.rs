@@ -1,7 +1,7 @@
 //! Failures, resends and recovery.
 
 use lnet_types::{Errno, Fault, HealthStatus};
-use lnet_wire::Kind;
+use lnet_wire::{Hdr, Kind};
 
 use super::world::{Fate, PT, World, nid};
 use crate::{EventKind, Profile};
@@ -26,7 +26,7 @@ fn fault(status: HealthStatus) -> Fault {
     Fault::new(status, errno)
 }
 
-fn is_test_put(hdr: &lnet_wire::Hdr) -> bool {
+fn is_test_put(hdr: &Hdr) -> bool {
     matches!(hdr.kind, Kind::Put { portal: PT, .. })
 }
 
@@ -214,6 +214,92 @@ fn dec5_recovery_pings_come_every_second_while_they_succeed_and_rarer_while_they
     w.secs(20);
     let pings = w.hosts[0].sent.iter().filter(|(_, h)| h.dst == nid(B[0])).count();
     assert!((4..=6).contains(&pings), "{pings}");
+}
+
+/// Each ping was a sign of life that made the other one ping at once, and their answers, by another
+/// rail, healed nothing.
+#[test]
+fn two_that_recover_the_same_rail_do_not_set_each_other_off() {
+    let mut w = pair(Profile::Default);
+    let pings = |w: &World| w.hosts.iter().map(|h| h.sent.len()).sum::<usize>();
+    for (host, own, other) in [(0, A[0], B), (1, B[0], A)] {
+        let (&ni, _) = w.hosts[host].nids.iter().find(|(_, n)| **n == nid(own)).unwrap();
+        let node = &mut w.hosts[host].node;
+        for other in other {
+            // Answers go another way.
+            node.rail_changed(w.now, ni, nid(other), crate::Doubt::Silent);
+        }
+        node.set_peer_ni_health(w.now, Some(nid(other[0])), 700);
+    }
+    let before = pings(&w);
+    w.secs(5);
+    let sent = pings(&w) - before;
+    assert!(sent < 60, "{sent}");
+    assert_eq!((w.peer_health(0, B[0]), w.peer_health(1, A[0])), (1000, 1000));
+}
+
+/// A connection that was refused is not tried again for up to a minute; meanwhile the driver has nothing
+/// to send by. Kernel nodes give up what happens to come to that rail (S-4).
+#[test]
+fn what_a_driver_does_not_take_goes_by_another_rail() {
+    for (profile, goes) in [(Profile::Default, true), (Profile::Kernel, false)] {
+        let mut w = pair(profile);
+        w.decide = Box::new(|t| match t.to.nid == nid(B[0]) && is_test_put(&t.hdr) {
+            true => Fate::Refuse(fault(HealthStatus::RemoteDropped)),
+            false => Fate::Pass,
+        });
+        let mut failed = 0;
+        for user in 0..8 {
+            w.put(0, B[0], user, true);
+            w.run(core::time::Duration::from_millis(50));
+            failed += usize::from(w.events(0, user).len() < 2);
+        }
+        assert_eq!(failed == 0, goes, "{profile:?}: {failed} of 8");
+    }
+}
+
+/// DEC-5: whoever speaks is pinged at once, but not each time.
+#[test]
+fn signs_of_life_make_no_more_than_one_ping_a_second() {
+    let mut w = pair(Profile::Default);
+    let slowly = [("health_on_success", 0), ("recovery_step", 1)];
+    w.hosts[0].node.set_tunables(w.now, &slowly).unwrap();
+    w.hosts[0].node.set_peer_ni_health(w.now, Some(nid(B[0])), 100);
+    w.secs(2);
+    w.hosts[0].sent.clear();
+    for user in 0..40 {
+        w.put(1, A[0], user, false);
+        w.run(core::time::Duration::from_millis(50));
+    }
+    let pings = w.hosts[0].sent.iter().filter(|(_, h)| matches!(h.kind, Kind::Get { .. }));
+    let pings = pings.count();
+    assert!((1..=3).contains(&pings), "{pings}");
+}
+
+/// S-3: it is nobody's fault that there is no way back.
+#[test]
+fn whoever_asks_does_not_pay_for_an_answer_that_has_no_way() {
+    for (profile, pays) in [(Profile::Default, false), (Profile::Kernel, true)] {
+        let (a, b, gateway) =
+            ("10.70.0.2@tcp", "10.70.1.3@tcp1", ["10.70.0.4@tcp", "10.70.1.4@tcp1"]);
+        let mut w = World::new();
+        w.host(profile, &[a]);
+        w.host(profile, &[b]);
+        let r = w.router(profile, &gateway);
+        w.secs(1);
+        for (host, near) in [(0, gateway[0]), (1, gateway[1])] {
+            w.discovered(host, near);
+        }
+        w.get(0, gateway[0], 5);
+        w.secs(1);
+        // For the near interface, by way of a neighbour, from one that only the far one leads to.
+        let get = w.hosts[0].sent.iter().find(|(_, h)| matches!(h.kind, Kind::Get { .. }));
+        let hdr = Hdr { src: nid(b), dst: nid(gateway[0]), ..get.unwrap().1 };
+        w.inject(r, nid(a), &hdr, &[]);
+        w.drain();
+        assert!(!w.hosts[r].sent.iter().any(|(from, h)| h.dst == hdr.src && *from == hdr.dst));
+        assert_eq!(w.peer_health(r, a) < 1000, pays, "{profile:?}");
+    }
 }
 
 /// H-10: that an interface which is ill does not answer says nothing of ours.

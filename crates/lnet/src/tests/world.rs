@@ -70,6 +70,8 @@ pub(crate) enum Fate {
     Pass,
     /// Is not sent: this fault is reported at once.
     Fail(Fault),
+    /// The driver does not take it at all.
+    Refuse(Fault),
     /// Is reported as sent and never arrives.
     Lose,
     /// Stays in the driver until released.
@@ -326,6 +328,7 @@ impl World {
         match (self.decide)(&t) {
             Fate::Pass => self.fly(i, t),
             Fate::Fail(fault) => self.hosts[i].node.tx_done(self.now, t.msg, Err(fault)),
+            Fate::Refuse(fault) => self.hosts[i].node.tx_refused(self.now, t.msg, fault),
             Fate::Lose => self.hosts[i].node.tx_done(self.now, t.msg, Ok(())),
             Fate::Hold => self.held.push_back((i, t)),
             Fate::Doubt(fault, later) => {
