@@ -24,6 +24,7 @@
 //! - *Another world*: make a [`lnet_scenario::Scenario`], from a text or in code.
 //! - *What if*: add faults to a scenario and [`play()`] it; the [`Summary`] says who noticed when.
 
+mod arrivals;
 mod bytes;
 mod check;
 mod course;

@@ -8,7 +8,8 @@ use lnet::{Doubt, DropReason, Node, Transmit};
 use lnet_scenario::{FaultKind, Place, Scenario};
 use lnet_types::{Instant, Nid};
 
-use crate::directory::{Directory, HostId, Lookup};
+use crate::arrivals::Arrivals;
+use crate::directory::{Directory, HostId};
 use crate::host::Host;
 use crate::observe::Seen;
 
@@ -70,8 +71,7 @@ pub struct Tally {
     pub complaints: Vec<String>,
     /// Per host: the current second, and control messages in it.
     seconds: Vec<(u64, u64)>,
-    /// Attempts delivered last, by slot: requests and answers.
-    delivered: Lookup<u64, [u64; 4]>,
+    arrivals: Arrivals,
 }
 
 impl Tally {
@@ -98,7 +98,7 @@ impl Tally {
             well_since: Instant::ZERO,
             complaints: Vec::new(),
             seconds: vec![(0, 0); scenario.world.nodes.len()],
-            delivered: Lookup::default(),
+            arrivals: Arrivals::default(),
         }
     }
 
@@ -139,16 +139,10 @@ impl Tally {
                 let _ = self.stalls.record(took.as_nanos() as u64);
             }
             Seen::Ended { well: false, .. } => self.errors += 1,
-            Seen::Delivered { attempt, answer, intact, .. } => {
+            Seen::Delivered { host, attempt, answer, intact } => {
                 self.damaged += u64::from(intact == Some(false));
-                let slot = (attempt.0 & 0xff_ffff) << 1 | u64::from(answer);
-                let recent = self.delivered.entry(slot).or_default();
-                if recent.contains(&attempt.0) {
-                    self.duplicates += 1;
-                } else {
-                    recent.rotate_right(1);
-                    recent[0] = attempt.0;
-                }
+                let again = self.arrivals.is_second(host, attempt, answer);
+                self.duplicates += u64::from(again);
             }
             Seen::Health { host, nid, from, to } => {
                 if to == lnet::HEALTH_MAX {
@@ -183,6 +177,7 @@ impl Tally {
                 }
             }
             Seen::Died { host } => {
+                self.arrivals.died(host);
                 self.ill.retain(|(h, _)| *h != host);
                 self.note_well(now);
             }

@@ -7,7 +7,8 @@ use lnet::EventKind;
 use lnet_types::Instant;
 
 use super::Bounds;
-use crate::directory::{HostId, Lookup};
+use crate::arrivals::Arrivals;
+use crate::directory::HostId;
 use crate::host::lnd_timeout;
 use crate::observe::{BufferId, Observer, Seen, View};
 
@@ -76,8 +77,7 @@ impl Observer for OneEnd {
 /// What reaches a program does so once, and as it was sent.
 #[derive(Default)]
 pub(super) struct OnceAndIntact {
-    /// Attempts delivered last, by slot and kind.
-    recent: Lookup<u64, [u64; 4]>,
+    arrivals: Arrivals,
 }
 
 impl Observer for OnceAndIntact {
@@ -86,13 +86,16 @@ impl Observer for OnceAndIntact {
     }
 
     fn see(&mut self, seen: &Seen<'_>, view: &View<'_>) -> Result<(), String> {
-        let Seen::Delivered { host, attempt, answer, intact } = *seen else { return Ok(()) };
+        let Seen::Delivered { host, attempt, answer, intact } = *seen else {
+            if let Seen::Died { host } = *seen {
+                self.arrivals.died(host);
+            }
+            return Ok(());
+        };
         if intact == Some(false) {
             return Err(format!("{}: attempt {} has other bytes", view.name(host), attempt.0));
         }
-        let slot = (attempt.0 & 0xff_ffff) << 1 | u64::from(answer);
-        let recent = self.recent.entry(slot).or_default();
-        if recent.contains(&attempt.0) {
+        if self.arrivals.is_second(host, attempt, answer) {
             // A fabric of datagrams may do that, wherever on the way; streams may not.
             let mut nets = view.scenario.world.nets.iter();
             if nets.any(|net| net.transport == lnet_scenario::Transport::Datagram) {
@@ -100,8 +103,6 @@ impl Observer for OnceAndIntact {
             }
             return Err(format!("{}: attempt {} came twice", view.name(host), attempt.0));
         }
-        recent.rotate_right(1);
-        recent[0] = attempt.0;
         Ok(())
     }
 }

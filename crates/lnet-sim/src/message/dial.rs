@@ -16,6 +16,8 @@ const SYN_WAIT: Duration = Duration::from_secs(1);
 
 /// No connection, and too soon for another attempt (K-15).
 const TOO_SOON: Fault = Fault::new(HealthStatus::RemoteError, Errno::EIO);
+/// The same where rails are looked after: nothing was sent, so that another one may be tried.
+const NOT_YET: Fault = Fault::new(HealthStatus::RemoteDropped, Errno::EIO);
 
 /// The fate of messages that waited for an attempt that failed (K-40).
 const fn connect_fault(errno: Errno) -> Fault {
@@ -38,13 +40,14 @@ impl Messages {
         end: usize,
         limit: Duration,
     ) -> Result<(), Fault> {
-        let dial = &mut self.pairs[pair as usize].dial[end];
+        let dial = &self.pairs[pair as usize].dial[end];
         if dial.trying {
             return Ok(());
         }
         if cx.now < dial.not_before {
-            return Err(TOO_SOON);
+            return Err(if self.looks_after_rails(cx, pair, end) { NOT_YET } else { TOO_SOON });
         }
+        let dial = &mut self.pairs[pair as usize].dial[end];
         dial.trying = true;
         dial.attempt += 1;
         let (attempt, end) = (dial.attempt, end as u8);
@@ -58,11 +61,17 @@ impl Messages {
 
     /// The own link is back: the next attempt need not wait, where rails are looked after.
     pub(super) fn hasten(&mut self, cx: &Cx<'_, MessageEvent>, pair: u32, end: usize) {
-        let Some(host) = self.host_at(cx, pair, end) else { return };
-        if cx.hosts[host.0 as usize].node.tunables().rail_suspicion != 0 {
+        if self.looks_after_rails(cx, pair, end) {
             let dial = &mut self.pairs[pair as usize].dial[end];
             (dial.not_before, dial.backoff) = (Instant::ZERO, Duration::ZERO);
         }
+    }
+
+    fn looks_after_rails(&self, cx: &Cx<'_, MessageEvent>, pair: u32, end: usize) -> bool {
+        self.host_at(cx, pair, end).is_some_and(|host| {
+            let host = &cx.hosts[host.0 as usize];
+            host.node.tunables().rail_suspicion != 0
+        })
     }
 
     fn is_trying(&self, pair: u32, end: usize, attempt: u32) -> bool {

@@ -450,11 +450,13 @@ impl Messages {
             }
             return;
         }
-        // Nobody is there to be told.
+        // Nobody is there to be told. What the other end has received stays there.
         let d = &mut p.dirs[end];
         self.in_hand -= d.queue.len();
-        self.parcels.drop_all(d.queue.drain(..).chain(d.stalled.drain(..)).chain(d.held.drain(..)));
-        *d = pair::Dir { last_arrival: d.last_arrival, ..Default::default() };
+        self.parcels.drop_all(d.queue.drain(..).chain(d.stalled.drain(..)));
+        let &mut pair::Dir { last_arrival, deferred, unread, ref mut held, .. } = d;
+        let held = core::mem::take(held);
+        *d = pair::Dir { last_arrival, deferred, held, unread, ..Default::default() };
         p.open[end] = 0;
         let inward = &mut p.dirs[1 - end];
         self.parcels.drop_all(inward.held.drain(..));

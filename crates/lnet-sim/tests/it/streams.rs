@@ -50,3 +50,60 @@ fn whoever_believes_in_a_connection_alone_finds_out_though_it_sends_nothing() {
     let played = two("40s", "kind = \"kill\"\nfor = \"1s\"\non = \"b\"");
     assert_eq!((played.summary.completed, played.summary.errors), (3, 0), "{}", played.summary);
 }
+
+/// Its header is with the receiver's node, and the rest in the receiver's socket. It came with the bytes
+/// of what the sender's next life sent.
+#[test]
+fn what_a_receiver_has_deferred_outlives_its_sender() {
+    const ROUTED: &str = r#"
+name = "deferred"
+duration = "30s"
+[[net]]
+name = "tcp"
+peer_credits = 1
+[[net]]
+name = "o2ib"
+peer_credits = 1
+[[node]]
+name = "r"
+rails = ["tcp", "o2ib"]
+router = true
+tunables = { tiny_buffers = 512, small_buffers = 256, large_buffers = 32, peer_buffer_credits = 1 }
+[[node]]
+name = "c"
+rails = ["tcp"]
+routes = [{ net = "o2ib", gateway = "r" }]
+[[node]]
+name = "s"
+rails = ["o2ib"]
+routes = [{ net = "tcp", gateway = "r" }]
+[[workload]]
+kind = "put"
+from = "s"
+to = "c"
+size = 65536
+every = "100ms"
+ack = false
+timeout = "5s"
+[[fault]]
+kind = "slow"
+at = "5s"
+for = "15s"
+on = "r/0"
+bandwidth = "1Mbit/s"
+[[fault]]
+kind = "kill"
+at = "8s"
+for = "200ms"
+on = "s"
+[[fault]]
+kind = "kill"
+at = "12s"
+for = "200ms"
+on = "s"
+"#;
+    let scenario = parse("deferred", ROUTED).unwrap();
+    let played = play(Arc::new(scenario), None, Default::default());
+    assert!(played.summary.completed > 50, "{}", played.summary);
+    assert_eq!((played.summary.damaged, played.violation), (0, None));
+}

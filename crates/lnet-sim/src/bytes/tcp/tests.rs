@@ -249,14 +249,16 @@ fn bytes_that_are_never_read_end_a_connection_with_a_reset() {
 
 #[test]
 fn waiting_for_an_answer_takes_longer_each_time_unless_the_owner_wants_it_even() {
-    for (even, gaps) in [(true, [200, 200, 200]), (false, [200, 400, 800])] {
+    // After six even tries the doubling begins.
+    let even = [200, 200, 200, 200, 200, 200, 200, 400, 800];
+    for (even, gaps) in [(true, &even[..]), (false, &[200, 400, 800])] {
         let mut p = Pair::new(1, Cut::Whole);
         p.a.wish(Wishes { even_retries: even, keepalive: None });
         p.until(|p| p.b.as_ref().is_some_and(|b| b.state == State::Open));
         p.lost = 1;
         assert!(p.a.write(&mut p.rng, 3, [&b"abc"[..]].into_iter()).is_ok());
         p.talk();
-        for gap in gaps {
+        for &gap in gaps {
             let due = p.a.due.saturating_since(p.now);
             assert_eq!(due.as_millis(), gap, "even: {even}");
             assert!(p.step());

@@ -63,8 +63,8 @@ impl End {
         if self.state == State::SynSent || self.state == State::SynReceived {
             return RTO_FIRST * (1 << self.tries.min(SYN_TRIES));
         }
-        let even = self.wishes.even_retries && self.tries <= EVEN_TRIES;
-        let doubled = if even { 0 } else { self.tries.min(TRIES) };
+        let even = if self.wishes.even_retries { EVEN_TRIES } else { 0 };
+        let doubled = self.tries.min(TRIES).saturating_sub(even);
         self.trips.rto().saturating_mul(1 << doubled).min(RTO_MAX)
     }
 
