@@ -5,20 +5,24 @@
 //!
 //! ```text
 //!  short call   kind : 8 │ 0 : 24 │ ns since the last : 32    its word
-//!  usual call   kind : 8 │ which words differ : 23, and the way : 1 │ ns since the last : 32    those
+//!  usual call   kind : 8 │ which words differ : 23, and the way : 1 │ ns since the last : 32
+//!               its own word    those that differ
 //!  clock        CLOCK   the time from which the next call counts
 //!  other call   OTHER
-//!  given        GIVEN + kind : 8 │ sum : 32
+//!  given        GIVEN + kind : 8 │ 0 : 24 │ sum : 32
 //! ```
+//!
+//! A header's own word is its destination's process and, above it, the sum of the verdict that
+//! every one gets.
 //!
 //! The usual calls are noted from their arguments; an [`Input`] is made of them when the recording is
 //! taken out.
 
-use lnet_types::{Fault, Instant, MdId, MsgId, ProcessId};
+use lnet_types::{Fault, Instant, MdId, MsgId};
 use lnet_wire::Hdr;
 use slotmap::{Key, KeyData};
 
-use super::words::{self, Arrival, Way};
+use super::words::{self, Header, Usual, Way};
 use super::{Input, Mark, MarkKind, Stretch};
 use crate::{Get, Put, Rx};
 
@@ -32,68 +36,63 @@ const GIVEN: u64 = 0x80;
 /// In a usual call's first word: the way differs.
 const WAY: u64 = 1 << 31;
 
-/// The last call of a kind, which the next one is compared with.
-#[derive(Clone, Copy, Debug)]
-struct Last<W, const N: usize> {
-    way: W,
-    words: [u64; N],
+/// Writes what differs from the last call of the kind, behind a first word that says what that is.
+#[inline(never)]
+fn write<C: Usual<N>, const N: usize>(
+    last: &mut C,
+    log: &mut Vec<u64>,
+    first: u64,
+    own: u64,
+    call: C,
+) {
+    let ((last_way, before), (way, words)) = (last.parts(), call.parts());
+    let mut differ = 0u64;
+    for (bit, (word, before)) in words.iter().zip(&before).enumerate() {
+        differ |= u64::from(word != before) << bit;
+    }
+    let turned = way != last_way;
+    log.extend_from_slice(&[first | differ << 8 | if turned { WAY } else { 0 }, own]);
+    if turned {
+        way.write(log);
+    }
+    let changed = words.iter().zip(&before).filter(|(word, before)| word != before);
+    log.extend(changed.map(|(word, _)| word));
+    *last = call;
 }
 
-impl<W: Way, const N: usize> Last<W, N> {
-    const FIRST: Self = Self { way: W::FIRST, words: [0; N] };
-
-    /// Writes what differs, behind a first word that says what that is.
-    #[inline]
-    fn write(&mut self, log: &mut Vec<u64>, first: u64, way: &W, words: [u64; N]) {
-        let mut differ = 0u64;
-        for (bit, (word, last)) in words.iter().zip(&self.words).enumerate() {
-            differ |= u64::from(word != last) << bit;
-        }
-        if *way == self.way {
-            log.push(first | differ << 8);
-        } else {
-            self.turn(log, first | differ << 8, way);
-        }
-        self.words = words;
-        let mut left = differ;
-        while left != 0 {
-            log.extend(words.get(left.trailing_zeros() as usize));
-            left &= left - 1;
+/// The call behind this first word.
+fn read<C: Usual<N>, const N: usize>(
+    last: &mut C,
+    first: u64,
+    own: u64,
+    log: &mut impl Iterator<Item = u64>,
+) -> C {
+    let (mut way, mut words) = last.parts();
+    if first & WAY != 0 {
+        way = C::Way::read(log);
+    }
+    for (bit, word) in words.iter_mut().enumerate() {
+        if (first >> (8 + bit)) & 1 != 0 {
+            *word = log.next().unwrap_or_default();
         }
     }
-
-    #[inline(never)]
-    fn turn(&mut self, log: &mut Vec<u64>, first: u64, way: &W) {
-        log.push(first | WAY);
-        way.write(log);
-        self.way = *way;
-    }
-
-    /// The call behind this first word.
-    fn read(&mut self, first: u64, log: &mut impl Iterator<Item = u64>) -> (W, [u64; N]) {
-        if first & WAY != 0 {
-            self.way = W::read(log);
-        }
-        for (bit, word) in self.words.iter_mut().enumerate() {
-            if (first >> (8 + bit)) & 1 != 0 {
-                *word = log.next().unwrap_or_default();
-            }
-        }
-        (self.way, self.words)
-    }
+    *last = C::of(own, way, words);
+    *last
 }
 
 /// The last call of each kind, and when the last one of all was.
 #[derive(Clone, Debug)]
 struct Lasts {
     now: u64,
-    put: Last<ProcessId, 5>,
-    get: Last<ProcessId, 3>,
-    header: Last<Arrival, 7>,
+    put: Put,
+    get: Get,
+    header: Header,
 }
 
 impl Lasts {
-    const FIRST: Self = Self { now: 0, put: Last::FIRST, get: Last::FIRST, header: Last::FIRST };
+    fn first_ones() -> Self {
+        Self { now: 0, put: Put::first(), get: Get::first(), header: Header::first() }
+    }
 
     /// The first word of a usual call.
     #[inline]
@@ -101,37 +100,45 @@ impl Lasts {
         let since = now.0.wrapping_sub(self.now);
         self.now = now.0;
         if since > u64::from(u32::MAX) {
-            // The clock went back, or far ahead.
-            log.extend_from_slice(&[CLOCK, now.0]);
+            leap(log, now);
             return kind;
         }
         kind | since << 32
     }
 
-    /// The usual call behind this first word.
-    fn read(&mut self, first: u64, log: &mut impl Iterator<Item = u64>) -> Option<Input> {
+    /// The usual call behind this first word, and the verdict that it got.
+    fn read(
+        &mut self,
+        first: u64,
+        log: &mut impl Iterator<Item = u64>,
+    ) -> Option<(Input, Option<Mark>)> {
         self.now = self.now.wrapping_add(first >> 32);
         let now = Instant(self.now);
-        let mut key = || KeyData::from_ffi(log.next().unwrap_or_default());
-        Some(match first & 0xff {
-            words::SENT => Input::TxDone { now, msg: key().into(), outcome: Ok(()) },
-            words::RECEIVED => Input::RxDone { now, msg: key().into(), outcome: Ok(Vec::new()) },
-            words::UNLINK => Input::Unlink { now, md: key().into() },
-            words::PUT => {
-                let (target, words) = self.put.read(first, log);
-                words::to_put(now, target, words)
-            }
-            words::GET => {
-                let (target, words) = self.get.read(first, log);
-                words::to_get(now, target, words)
-            }
+        let own = log.next().unwrap_or_default();
+        let key = KeyData::from_ffi(own);
+        let call = match first & 0xff {
+            words::SENT => Input::TxDone { now, msg: key.into(), outcome: Ok(()) },
+            words::RECEIVED => Input::RxDone { now, msg: key.into(), outcome: Ok(Vec::new()) },
+            words::UNLINK => Input::Unlink { now, md: key.into() },
+            words::PUT => Input::Put { now, put: read(&mut self.put, first, own, log) },
+            words::GET => Input::Get { now, get: read(&mut self.get, first, own, log) },
             words::HEADER => {
-                let (arrival, words) = self.header.read(first, log);
-                words::to_header(now, arrival, words)
+                let Header { rx, hdr } = read(&mut self.header, first, own, log);
+                let sum = (own >> 32) as u32;
+                let verdict = Mark { kind: MarkKind::Verdict, sum };
+                return Some((Input::RxHeader { now, rx, hdr }, Some(verdict)));
             }
             _ => return None,
-        })
+        };
+        Some((call, None))
     }
+}
+
+/// The clock went back, or far ahead.
+#[cold]
+#[inline(never)]
+fn leap(log: &mut Vec<u64>, now: Instant) {
+    log.extend_from_slice(&[CLOCK, now.0]);
 }
 
 #[derive(Debug)]
@@ -146,12 +153,12 @@ pub(crate) struct Live {
 
 impl Live {
     /// Nothing yet.
-    pub(super) const fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             state: Vec::new(),
             log: Vec::new(),
             others: Vec::new(),
-            lasts: Lasts::FIRST,
+            lasts: Lasts::first_ones(),
             calls: 0,
         }
     }
@@ -161,7 +168,7 @@ impl Live {
         self.state = state;
         self.log.clear();
         self.others.clear();
-        self.lasts = Lasts::FIRST;
+        self.lasts = Lasts::first_ones();
         self.calls = 0;
     }
 
@@ -181,7 +188,7 @@ impl Live {
 
     /// Any call. Those that a busy node makes all the time have their own way, on which no [`Input`]
     /// is made.
-    pub(super) fn push(&mut self, call: Input) {
+    pub(crate) fn push(&mut self, call: Input) {
         match call {
             Input::TxDone { now, msg, outcome } => self.tx_done(now, msg, outcome),
             Input::RxDone { now, msg, outcome } => {
@@ -190,42 +197,42 @@ impl Live {
             Input::Unlink { now, md } => self.unlink(now, md),
             Input::Put { now, put } => self.put(now, &put),
             Input::Get { now, get } => self.get(now, &get),
-            Input::RxHeader { now, rx, hdr } => self.rx_header(now, &rx, &hdr),
-            other => self.keep(other),
+            other => self.keep(|| other),
         }
     }
 
     /// A call that is kept as it is.
     #[cold]
-    fn keep(&mut self, call: Input) {
+    #[inline(never)]
+    fn keep(&mut self, call: impl FnOnce() -> Input) {
         self.calls += 1;
         self.log.push(OTHER);
-        self.others.push(call);
+        self.others.push(call());
     }
 
     /// A call with one argument, which is another one each time.
     #[inline]
-    fn short(&mut self, kind: u64, now: Instant, word: u64) {
+    fn short(&mut self, kind: u64, now: Instant, own: u64) {
         self.calls += 1;
         let first = self.lasts.first(&mut self.log, kind, now);
-        self.log.extend_from_slice(&[first, word]);
+        self.log.extend_from_slice(&[first, own]);
     }
 
     #[inline]
     pub(crate) fn tx_done(&mut self, now: Instant, msg: MsgId, outcome: Result<(), Fault>) {
         if outcome.is_err() {
-            return self.keep(Input::TxDone { now, msg, outcome });
+            return self.keep(|| Input::TxDone { now, msg, outcome });
         }
         self.short(words::SENT, now, msg.data().as_ffi());
     }
 
     #[inline]
     pub(crate) fn rx_done(&mut self, now: Instant, msg: MsgId, outcome: Result<&[u8], Fault>) {
-        if outcome.is_ok_and(<[u8]>::is_empty) {
-            self.short(words::RECEIVED, now, msg.data().as_ffi());
-        } else {
-            self.keep(Input::RxDone { now, msg, outcome: outcome.map(<[u8]>::to_vec) });
+        if !outcome.is_ok_and(<[u8]>::is_empty) {
+            let outcome = || outcome.map(<[u8]>::to_vec);
+            return self.keep(|| Input::RxDone { now, msg, outcome: outcome() });
         }
+        self.short(words::RECEIVED, now, msg.data().as_ffi());
     }
 
     #[inline]
@@ -236,29 +243,46 @@ impl Live {
     #[inline]
     pub(crate) fn put(&mut self, now: Instant, put: &Put) {
         if put.src.is_some() || put.timeout.is_some() {
-            return self.keep(Input::Put { now, put: *put });
+            return self.keep(|| Input::Put { now, put: *put });
+        }
+        let md = put.md.data().as_ffi();
+        if words::same_put(&self.lasts.put, put) {
+            return self.short(words::PUT, now, md);
         }
         self.calls += 1;
         let first = self.lasts.first(&mut self.log, words::PUT, now);
-        self.lasts.put.write(&mut self.log, first, &put.target, words::of_put(put));
+        write(&mut self.lasts.put, &mut self.log, first, md, *put);
     }
 
     #[inline]
     pub(crate) fn get(&mut self, now: Instant, get: &Get) {
         if get.src.is_some() || get.timeout.is_some() {
-            return self.keep(Input::Get { now, get: *get });
+            return self.keep(|| Input::Get { now, get: *get });
+        }
+        let md = get.md.data().as_ffi();
+        if words::same_get(&self.lasts.get, get) {
+            return self.short(words::GET, now, md);
         }
         self.calls += 1;
         let first = self.lasts.first(&mut self.log, words::GET, now);
-        self.lasts.get.write(&mut self.log, first, &get.target, words::of_get(get));
+        write(&mut self.lasts.get, &mut self.log, first, md, *get);
     }
 
     #[inline]
-    pub(crate) fn rx_header(&mut self, now: Instant, rx: &Rx, hdr: &Hdr) {
+    pub(crate) fn rx_header(&mut self, now: Instant, rx: &Rx, hdr: &Hdr, verdict: Mark) {
+        let own = u64::from(hdr.dst_pid.0) | u64::from(verdict.sum) << 32;
+        if self.lasts.header.is_as(rx, hdr) {
+            return self.short(words::HEADER, now, own);
+        }
+        self.other_header(now, own, rx, hdr);
+    }
+
+    #[inline(never)]
+    fn other_header(&mut self, now: Instant, own: u64, rx: &Rx, hdr: &Hdr) {
         self.calls += 1;
-        let (arrival, words) = words::of_header(rx, hdr);
         let first = self.lasts.first(&mut self.log, words::HEADER, now);
-        self.lasts.header.write(&mut self.log, first, &arrival, words);
+        let header = Header { rx: *rx, hdr: *hdr };
+        write(&mut self.lasts.header, &mut self.log, first, own, header);
     }
 
     #[inline]
@@ -269,7 +293,7 @@ impl Live {
     /// As it is written to a file.
     pub(super) fn stretch(&self) -> Stretch {
         let mut others = self.others.iter();
-        let mut lasts = Lasts::FIRST;
+        let mut lasts = Lasts::first_ones();
         let (mut calls, mut marks) = (Vec::with_capacity(self.calls), Vec::new());
         let mut log = self.log.iter().copied();
         while let Some(first) = log.next() {
@@ -280,7 +304,12 @@ impl Live {
                     let kind = MarkKind::of(first & 0x3f);
                     marks.push((calls.len() as u32, Mark { kind, sum: (first >> 32) as u32 }));
                 }
-                _ => calls.extend(lasts.read(first, &mut log)),
+                _ => {
+                    if let Some((call, verdict)) = lasts.read(first, &mut log) {
+                        calls.push(call);
+                        marks.extend(verdict.map(|mark| (calls.len() as u32, mark)));
+                    }
+                }
             }
         }
         Stretch { state: self.state.clone(), calls, marks }
@@ -380,8 +409,14 @@ mod tests {
                 _ => now.saturating_add(rng.below(100_000)),
             };
             let call = call(&mut rng, Instant(now));
-            live.push(call.clone());
-            calls.push(call);
+            calls.push(call.clone());
+            if let Input::RxHeader { now, rx, hdr } = call {
+                let verdict = Mark { kind: MarkKind::Verdict, sum: rng.next_u64() as u32 };
+                live.rx_header(now, &rx, &hdr, verdict);
+                marks.push((calls.len() as u32, verdict));
+            } else {
+                live.push(call);
+            }
             for _ in 0..rng.below(3) {
                 let kind = MarkKind::of(rng.below(5));
                 let mark = Mark { kind, sum: rng.next_u64() as u32 };

@@ -82,16 +82,15 @@ impl fmt::Display for MarkKind {
 impl Mark {
     /// Far from cryptographic; a difference is never aimed at it.
     #[inline]
-    fn new(kind: MarkKind, [a, b, c, d]: [u64; 4]) -> Self {
-        const ODD: [u64; 2] = [0x9E37_79B9_7F4A_7C15, 0xD6E8_FEB8_6659_FD93];
-        let one = (a ^ b.rotate_left(32)).wrapping_mul(ODD[0]).wrapping_add(b);
-        let two = (c ^ d.rotate_left(32)).wrapping_mul(ODD[1]).wrapping_add(d);
-        let sum = one.rotate_left(29) ^ two;
-        Self { kind, sum: (sum ^ (sum >> 32)) as u32 }
+    const fn new(kind: MarkKind, [a, b, c, d]: [u64; 4]) -> Self {
+        const ODD: u64 = 0x9E37_79B9_7F4A_7C15;
+        let one = a ^ b.rotate_left(41) ^ c.rotate_left(23) ^ d.rotate_left(11);
+        // The upper half of a product depends on all bits below.
+        Self { kind, sum: ((one ^ one >> 32).wrapping_mul(ODD) >> 32) as u32 }
     }
 
     #[inline]
-    fn of_verdict(verdict: &Verdict) -> Self {
+    pub(crate) fn of_verdict(verdict: &Verdict) -> Self {
         let words = match verdict {
             Verdict::Deliver { msg, sink } => {
                 let (spans, bytes) = match sink {
@@ -228,19 +227,14 @@ impl Node {
     /// Notes a call that is about to be made.
     #[inline]
     pub(crate) fn note(&mut self, call: impl FnOnce() -> Input) {
-        if self.recorder.is_some() {
-            self.begin_call();
-            self.note_made(call());
-        }
+        self.note_usual(|live| live.push(call()));
     }
 
     /// Notes one of the calls that a busy node makes all the time.
     #[inline]
     pub(crate) fn note_usual(&mut self, note: impl FnOnce(&mut Live)) {
         self.begin_call();
-        if let Some(recorder) = &mut self.recorder {
-            note(&mut recorder.now);
-        }
+        self.note_made(note);
     }
 
     /// Makes room for the note of a call that is about to be made.
@@ -251,11 +245,11 @@ impl Node {
         }
     }
 
-    /// Notes a call, behind [`Self::begin_call`].
+    /// Notes a call behind [`Self::begin_call`], when what it gave is known.
     #[inline]
-    pub(crate) fn note_made(&mut self, call: Input) {
+    pub(crate) fn note_made(&mut self, note: impl FnOnce(&mut Live)) {
         if let Some(recorder) = &mut self.recorder {
-            recorder.now.push(call);
+            note(&mut recorder.now);
         }
     }
 
@@ -265,11 +259,6 @@ impl Node {
         if let Some(recorder) = &mut self.recorder {
             recorder.now.mark(mark());
         }
-    }
-
-    #[inline]
-    pub(crate) fn mark_verdict(&mut self, verdict: &Verdict) {
-        self.mark(|| Mark::of_verdict(verdict));
     }
 
     #[inline]

@@ -1,12 +1,11 @@
-//! The usual calls in two parts: who talks to whom, which mostly is what it was in the last call of the
-//! same kind, and a few words, which mostly are not. Only what differs is kept: between two messages
-//! of one peer two or three words. `live.rs` keeps them.
+//! The usual calls in three parts: one word that is another one each time, who talks to whom, and a few
+//! words more. The last two mostly are what they were in the last call of the same kind, so they are
+//! compared where they are, and only what differs is taken apart and kept. `live.rs` keeps it.
 
-use lnet_types::{Instant, Nid, Pid, ProcessId, RxId};
+use lnet_types::{MdId, Nid, Pid, ProcessId, RxId};
 use lnet_wire::{Handle, Hdr, Kind};
 use slotmap::{Key, KeyData};
 
-use super::Input;
 use crate::{Get, Put, Rx};
 
 /// Kinds of usual calls, as the log has them.
@@ -88,77 +87,144 @@ const fn unpair(word: u64) -> (u32, u32) {
     (word as u32, (word >> 32) as u32)
 }
 
-/// The words of a PUT.
+/// A call that a busy node makes all the time, in its parts.
+pub(super) trait Usual<const N: usize>: Copy {
+    type Way: Way;
+    /// What the first call of a stretch is compared with.
+    fn first() -> Self;
+
+    /// All but the word that is another one each time.
+    fn parts(&self) -> (Self::Way, [u64; N]);
+
+    /// The call that it was.
+    fn of(own: u64, way: Self::Way, words: [u64; N]) -> Self;
+}
+
+impl Usual<4> for Put {
+    type Way = ProcessId;
+
+    fn first() -> Self {
+        Self::of(MdId::null().data().as_ffi(), Way::FIRST, [0; 4])
+    }
+
+    fn parts(&self) -> (ProcessId, [u64; 4]) {
+        let Self { ack, portal, match_bits, offset, hdr_data, .. } = *self;
+        (self.target, [hdr_data, match_bits, pair(portal, offset), ack.into()])
+    }
+
+    fn of(md: u64, target: ProcessId, words: [u64; 4]) -> Self {
+        let [hdr_data, match_bits, place, ack] = words;
+        let (portal, offset) = unpair(place);
+        let md = KeyData::from_ffi(md).into();
+        let (ack, src, timeout) = (ack != 0, None, None);
+        Self { md, ack, src, target, portal, match_bits, offset, hdr_data, timeout }
+    }
+}
+
+impl Usual<2> for Get {
+    type Way = ProcessId;
+
+    fn first() -> Self {
+        Self::of(MdId::null().data().as_ffi(), Way::FIRST, [0; 2])
+    }
+
+    fn parts(&self) -> (ProcessId, [u64; 2]) {
+        (self.target, [self.match_bits, pair(self.portal, self.offset)])
+    }
+
+    fn of(md: u64, target: ProcessId, words: [u64; 2]) -> Self {
+        let [match_bits, place] = words;
+        let (portal, offset) = unpair(place);
+        let md = KeyData::from_ffi(md).into();
+        Self { md, src: None, target, portal, match_bits, offset, timeout: None }
+    }
+}
+
+/// Differ in nothing but their descriptor.
 #[inline]
-pub(super) fn of_put(put: &Put) -> [u64; 5] {
-    let Put { md, ack, portal, match_bits, offset, hdr_data, .. } = *put;
-    [md.data().as_ffi(), hdr_data, match_bits, pair(portal, offset), ack.into()]
+pub(super) fn same_put(one: &Put, other: &Put) -> bool {
+    one.match_bits == other.match_bits
+        && one.hdr_data == other.hdr_data
+        && one.portal == other.portal
+        && one.offset == other.offset
+        && one.ack == other.ack
+        && one.target == other.target
 }
 
-/// The PUT that it was.
-pub(super) fn to_put(now: Instant, target: ProcessId, words: [u64; 5]) -> Input {
-    let [md, hdr_data, match_bits, place, ack] = words;
-    let (portal, offset) = unpair(place);
-    let md = KeyData::from_ffi(md).into();
-    let (ack, src, timeout) = (ack != 0, None, None);
-    let put = Put { md, ack, src, target, portal, match_bits, offset, hdr_data, timeout };
-    Input::Put { now, put }
-}
-
-/// The words of a GET.
+/// Differ in nothing but their descriptor.
 #[inline]
-pub(super) fn of_get(get: &Get) -> [u64; 3] {
-    let Get { md, portal, match_bits, offset, .. } = *get;
-    [md.data().as_ffi(), match_bits, pair(portal, offset)]
+pub(super) fn same_get(one: &Get, other: &Get) -> bool {
+    one.match_bits == other.match_bits
+        && one.portal == other.portal
+        && one.offset == other.offset
+        && one.target == other.target
 }
 
-/// The GET that it was.
-pub(super) fn to_get(now: Instant, target: ProcessId, words: [u64; 3]) -> Input {
-    let [md, match_bits, place] = words;
-    let (portal, offset) = unpair(place);
-    let md = KeyData::from_ffi(md).into();
-    let get = Get { md, src: None, target, portal, match_bits, offset, timeout: None };
-    Input::Get { now, get }
+/// The arguments of a call for a header.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Header {
+    pub(super) rx: Rx,
+    pub(super) hdr: Hdr,
 }
 
-/// The way and the words of a header.
-#[inline]
-pub(super) fn of_header(rx: &Rx, hdr: &Hdr) -> (Arrival, [u64; 7]) {
-    let (kind, handle, [x, y, z]) = match hdr.kind {
-        Kind::Ack { dst, match_bits, mlength } => (0, dst, [match_bits, mlength.into(), 0]),
-        Kind::Put { ack, match_bits, hdr_data, portal, offset } => {
-            (1, ack, [match_bits, hdr_data, pair(portal, offset)])
-        }
-        Kind::Get { ret, match_bits, portal, offset, sink_len } => {
-            (2, ret, [match_bits, sink_len.into(), pair(portal, offset)])
-        }
-        Kind::Reply { dst } => (3, dst, [0; 3]),
-    };
-    let arrival = Arrival {
-        ni: rx.ni.data().as_ffi(),
-        from: ProcessId { nid: rx.from, pid: rx.from_pid },
-        id: rx.id,
-        dst: hdr.dst,
-        src: ProcessId { nid: hdr.src, pid: hdr.src_pid },
-    };
-    let Handle { interface, object } = handle;
-    (arrival, [pair(hdr.payload_len, kind), hdr.dst_pid.0.into(), interface, object, x, y, z])
+impl Header {
+    /// The same but for the destination's process: a mark against duplicates stands there.
+    #[inline]
+    pub(super) fn is_as(&self, rx: &Rx, hdr: &Hdr) -> bool {
+        let last = &self.hdr;
+        self.rx == *rx
+            && last.dst == hdr.dst
+            && last.src == hdr.src
+            && last.src_pid == hdr.src_pid
+            && last.payload_len == hdr.payload_len
+            && last.kind == hdr.kind
+    }
 }
 
-/// The header that it was.
-pub(super) fn to_header(now: Instant, arrival: Arrival, words: [u64; 7]) -> Input {
-    let [what, dst_pid, interface, object, x, y, z] = words;
-    let Arrival { ni, id, from, dst, src } = arrival;
-    let (payload_len, kind) = unpair(what);
-    let handle = Handle { interface, object };
-    let (portal, offset) = unpair(z);
-    let kind = match kind {
-        0 => Kind::Ack { dst: handle, match_bits: x, mlength: y as u32 },
-        1 => Kind::Put { ack: handle, match_bits: x, hdr_data: y, portal, offset },
-        2 => Kind::Get { ret: handle, match_bits: x, portal, offset, sink_len: y as u32 },
-        _ => Kind::Reply { dst: handle },
-    };
-    let rx = Rx { ni: KeyData::from_ffi(ni).into(), from: from.nid, from_pid: from.pid, id };
-    let (dst_pid, src, src_pid) = (Pid(dst_pid as u32), src.nid, src.pid);
-    Input::RxHeader { now, rx, hdr: Hdr { dst, src, dst_pid, src_pid, payload_len, kind } }
+impl Usual<6> for Header {
+    type Way = Arrival;
+
+    fn first() -> Self {
+        Self::of(0, Way::FIRST, [0; 6])
+    }
+
+    fn parts(&self) -> (Arrival, [u64; 6]) {
+        let Self { rx, hdr } = self;
+        let (kind, handle, [x, y, z]) = match hdr.kind {
+            Kind::Ack { dst, match_bits, mlength } => (0, dst, [match_bits, mlength.into(), 0]),
+            Kind::Put { ack, match_bits, hdr_data, portal, offset } => {
+                (1, ack, [match_bits, hdr_data, pair(portal, offset)])
+            }
+            Kind::Get { ret, match_bits, portal, offset, sink_len } => {
+                (2, ret, [match_bits, sink_len.into(), pair(portal, offset)])
+            }
+            Kind::Reply { dst } => (3, dst, [0; 3]),
+        };
+        let arrival = Arrival {
+            ni: rx.ni.data().as_ffi(),
+            from: ProcessId { nid: rx.from, pid: rx.from_pid },
+            id: rx.id,
+            dst: hdr.dst,
+            src: ProcessId { nid: hdr.src, pid: hdr.src_pid },
+        };
+        let Handle { interface, object } = handle;
+        (arrival, [pair(hdr.payload_len, kind), interface, object, x, y, z])
+    }
+
+    fn of(dst_pid: u64, arrival: Arrival, words: [u64; 6]) -> Self {
+        let [what, interface, object, x, y, z] = words;
+        let Arrival { ni, id, from, dst, src } = arrival;
+        let (payload_len, kind) = unpair(what);
+        let handle = Handle { interface, object };
+        let (portal, offset) = unpair(z);
+        let kind = match kind {
+            0 => Kind::Ack { dst: handle, match_bits: x, mlength: y as u32 },
+            1 => Kind::Put { ack: handle, match_bits: x, hdr_data: y, portal, offset },
+            2 => Kind::Get { ret: handle, match_bits: x, portal, offset, sink_len: y as u32 },
+            _ => Kind::Reply { dst: handle },
+        };
+        let rx = Rx { ni: KeyData::from_ffi(ni).into(), from: from.nid, from_pid: from.pid, id };
+        let (dst_pid, src, src_pid) = (Pid(dst_pid as u32), src.nid, src.pid);
+        Self { rx, hdr: Hdr { dst, src, dst_pid, src_pid, payload_len, kind } }
+    }
 }

@@ -51,7 +51,8 @@ impl Node {
         self.begin_call();
         let mut memory = Remembering { memory, given: Given::default() };
         let outcome = self.start_routing(now, &mut memory);
-        self.note_made(Input::EnableRouting { now, given: memory.given });
+        let given = memory.given;
+        self.note_made(|live| live.push(Input::EnableRouting { now, given }));
         outcome
     }
 
@@ -126,7 +127,8 @@ impl Node {
         self.begin_call();
         let mut memory = Remembering { memory, given: Given::default() };
         let outcome = self.fit_buffers(now, &mut memory);
-        self.note_made(Input::FitRouterBuffers { now, given: memory.given });
+        let given = memory.given;
+        self.note_made(|live| live.push(Input::FitRouterBuffers { now, given }));
         outcome
     }
 
