@@ -4,13 +4,15 @@
 //! more than what goes into them, and so would more of them than the caches hold.
 //!
 //! ```text
-//!  short call   kind : 8 │ 0 : 24 │ ns since the last : 32    its word
-//!  usual call   kind : 8 │ which words differ : 23, and the way : 1 │ ns since the last : 32
-//!               its own word    those that differ
-//!  clock        CLOCK   the time from which the next call counts
-//!  other call   OTHER
-//!  given        GIVEN + kind : 8 │ 0 : 24 │ sum : 32
+//!  usual call   kind : 3 │ way differs : 1 │ which words differ : 7 │ ns since the last : 20 │ 0
+//!               its own word    the way and the words, those that differ
+//!  clock        CLOCK : 3     the time from which the next call counts
+//!  other call   OTHER : 3
+//!  given        sum : 28 │ kind : 3 │ 1
 //! ```
+//!
+//! What goes in has 32 bits, the words of calls are two of them: the fewer bytes, the fewer lines of the
+//! caches are taken from what the node works with.
 //!
 //! A header's own word is its destination's process and, above it, the sum of the verdict that
 //! every one gets.
@@ -26,54 +28,68 @@ use super::words::{self, Header, Usual, Way};
 use super::{Input, Mark, MarkKind, Stretch};
 use crate::{Get, Put, Rx};
 
-/// First words: the next one of `others`, …
-const OTHER: u64 = 0x40;
-/// … the time, …
-const CLOCK: u64 = 0x41;
-/// … and what was given.
-const GIVEN: u64 = 0x80;
+/// Kinds of first words beside those of usual calls: the next one of `others`, …
+const OTHER: u32 = 6;
+/// … and the time.
+const CLOCK: u32 = 7;
+/// In a first word: this is something that was given.
+const GIVEN: u32 = 1 << 31;
+/// Where its kind stands, above its sum.
+const GIVEN_KIND: u32 = Mark::SUM_BITS;
 
+const KIND: u32 = 7;
 /// In a usual call's first word: the way differs.
-const WAY: u64 = 1 << 31;
+const WAY: u32 = 1 << 3;
+/// Where it says which words differ, …
+const DIFFER: u32 = 4;
+/// … and the time since the last call, …
+const SINCE: u32 = 11;
+/// … which is less than this.
+const LEAP: u64 = 1 << 20;
 
 /// Writes what differs from the last call of the kind, behind a first word that says what that is.
 #[inline(never)]
 fn write<C: Usual<N>, const N: usize>(
     last: &mut C,
-    log: &mut Vec<u64>,
-    first: u64,
+    log: &mut Vec<u32>,
+    first: u32,
     own: u64,
     call: C,
 ) {
     let ((last_way, before), (way, words)) = (last.parts(), call.parts());
-    let mut differ = 0u64;
+    let mut differ = 0;
     for (bit, (word, before)) in words.iter().zip(&before).enumerate() {
-        differ |= u64::from(word != before) << bit;
+        differ |= u32::from(word != before) << bit;
     }
     let turned = way != last_way;
-    log.extend_from_slice(&[first | differ << 8 | if turned { WAY } else { 0 }, own]);
+    let (low, high) = words::unpair(own);
+    let first = first | differ << DIFFER | if turned { WAY } else { 0 };
+    log.extend_from_slice(&[first, low, high]);
     if turned {
         way.write(log);
     }
-    let changed = words.iter().zip(&before).filter(|(word, before)| word != before);
-    log.extend(changed.map(|(word, _)| word));
+    for (word, before) in words.iter().zip(&before) {
+        if word != before {
+            log.extend_from_slice(&<[u32; 2]>::from(words::unpair(*word)));
+        }
+    }
     *last = call;
 }
 
 /// The call behind this first word.
 fn read<C: Usual<N>, const N: usize>(
     last: &mut C,
-    first: u64,
+    first: u32,
     own: u64,
-    log: &mut impl Iterator<Item = u64>,
+    log: &mut impl Iterator<Item = u32>,
 ) -> C {
     let (mut way, mut words) = last.parts();
     if first & WAY != 0 {
         way = C::Way::read(log);
     }
     for (bit, word) in words.iter_mut().enumerate() {
-        if (first >> (8 + bit)) & 1 != 0 {
-            *word = log.next().unwrap_or_default();
+        if (first >> DIFFER >> bit) & 1 != 0 {
+            *word = words::long(log);
         }
     }
     *last = C::of(own, way, words);
@@ -96,27 +112,27 @@ impl Lasts {
 
     /// The first word of a usual call.
     #[inline]
-    fn first(&mut self, log: &mut Vec<u64>, kind: u64, now: Instant) -> u64 {
+    fn first(&mut self, log: &mut Vec<u32>, kind: u32, now: Instant) -> u32 {
         let since = now.0.wrapping_sub(self.now);
         self.now = now.0;
-        if since > u64::from(u32::MAX) {
+        if since >= LEAP {
             leap(log, now);
             return kind;
         }
-        kind | since << 32
+        kind | (since as u32) << SINCE
     }
 
     /// The usual call behind this first word, and the verdict that it got.
     fn read(
         &mut self,
-        first: u64,
-        log: &mut impl Iterator<Item = u64>,
+        first: u32,
+        log: &mut impl Iterator<Item = u32>,
     ) -> Option<(Input, Option<Mark>)> {
-        self.now = self.now.wrapping_add(first >> 32);
+        self.now = self.now.wrapping_add((first >> SINCE).into());
         let now = Instant(self.now);
-        let own = log.next().unwrap_or_default();
+        let own = words::long(log);
         let key = KeyData::from_ffi(own);
-        let call = match first & 0xff {
+        let call = match first & KIND {
             words::SENT => Input::TxDone { now, msg: key.into(), outcome: Ok(()) },
             words::RECEIVED => Input::RxDone { now, msg: key.into(), outcome: Ok(Vec::new()) },
             words::UNLINK => Input::Unlink { now, md: key.into() },
@@ -137,15 +153,16 @@ impl Lasts {
 /// The clock went back, or far ahead.
 #[cold]
 #[inline(never)]
-fn leap(log: &mut Vec<u64>, now: Instant) {
-    log.extend_from_slice(&[CLOCK, now.0]);
+fn leap(log: &mut Vec<u32>, now: Instant) {
+    let (low, high) = words::unpair(now.0);
+    log.extend_from_slice(&[CLOCK, low, high]);
 }
 
 #[derive(Debug)]
 pub(crate) struct Live {
     /// The node before the first call.
     state: Vec<u8>,
-    log: Vec<u64>,
+    log: Vec<u32>,
     others: Vec<Input>,
     lasts: Lasts,
     calls: usize,
@@ -212,10 +229,11 @@ impl Live {
 
     /// A call with one argument, which is another one each time.
     #[inline]
-    fn short(&mut self, kind: u64, now: Instant, own: u64) {
+    fn short(&mut self, kind: u32, now: Instant, own: u64) {
         self.calls += 1;
         let first = self.lasts.first(&mut self.log, kind, now);
-        self.log.extend_from_slice(&[first, own]);
+        let (low, high) = words::unpair(own);
+        self.log.extend_from_slice(&[first, low, high]);
     }
 
     #[inline]
@@ -287,7 +305,7 @@ impl Live {
 
     #[inline]
     pub(super) fn mark(&mut self, mark: Mark) {
-        self.log.push(GIVEN | mark.kind as u64 | u64::from(mark.sum) << 32);
+        self.log.push(GIVEN | (mark.kind as u32) << GIVEN_KIND | mark.sum);
     }
 
     /// As it is written to a file.
@@ -297,13 +315,14 @@ impl Live {
         let (mut calls, mut marks) = (Vec::with_capacity(self.calls), Vec::new());
         let mut log = self.log.iter().copied();
         while let Some(first) = log.next() {
-            match first {
-                OTHER => calls.extend(others.next().cloned()),
-                CLOCK => lasts.now = log.next().unwrap_or_default(),
+            match first & KIND {
                 _ if first & GIVEN != 0 => {
-                    let kind = MarkKind::of(first & 0x3f);
-                    marks.push((calls.len() as u32, Mark { kind, sum: (first >> 32) as u32 }));
+                    let kind = MarkKind::of((first & !GIVEN) >> GIVEN_KIND);
+                    let sum = first & ((1 << GIVEN_KIND) - 1);
+                    marks.push((calls.len() as u32, Mark { kind, sum }));
                 }
+                OTHER => calls.extend(others.next().cloned()),
+                CLOCK => lasts.now = words::long(&mut log),
                 _ => {
                     if let Some((call, verdict)) = lasts.read(first, &mut log) {
                         calls.push(call);
@@ -335,6 +354,10 @@ mod tests {
             1 => u64::MAX,
             _ => rng.below(3),
         }
+    }
+
+    fn sum(rng: &mut Prng) -> u32 {
+        (rng.next_u64() as u32) >> (32 - Mark::SUM_BITS)
     }
 
     fn key<K: From<KeyData>>(rng: &mut Prng) -> K {
@@ -406,20 +429,21 @@ mod tests {
                 0 => rng.next_u64(),
                 1 => now.saturating_sub(5),
                 2 => now.saturating_add(5_000_000_000),
+                3 => now.saturating_add(LEAP - 2 + rng.below(4)),
                 _ => now.saturating_add(rng.below(100_000)),
             };
             let call = call(&mut rng, Instant(now));
             calls.push(call.clone());
             if let Input::RxHeader { now, rx, hdr } = call {
-                let verdict = Mark { kind: MarkKind::Verdict, sum: rng.next_u64() as u32 };
+                let verdict = Mark { kind: MarkKind::Verdict, sum: sum(&mut rng) };
                 live.rx_header(now, &rx, &hdr, verdict);
                 marks.push((calls.len() as u32, verdict));
             } else {
                 live.push(call);
             }
             for _ in 0..rng.below(3) {
-                let kind = MarkKind::of(rng.below(5));
-                let mark = Mark { kind, sum: rng.next_u64() as u32 };
+                let kind = MarkKind::of(rng.below(5) as u32);
+                let mark = Mark { kind, sum: sum(&mut rng) };
                 live.mark(mark);
                 marks.push((calls.len() as u32, mark));
             }
@@ -452,6 +476,6 @@ mod tests {
             let md = MdId::from(KeyData::from_ffi((n % 16) | (1 << 32)));
             live.push(Input::Put { now: Instant(n * 1000), put: Put { md, hdr_data: n, ..put } });
         }
-        assert!(live.log.len() < 3100, "{} words", live.log.len());
+        assert!(live.log.len() < 5100, "{} words", live.log.len());
     }
 }

@@ -19,7 +19,7 @@ mod words;
 
 use core::fmt;
 
-use lnet_types::{MdId, MsgId, NiId, Span};
+use lnet_types::{MdId, MsgId, NiId, RxId, Span};
 use slotmap::Key;
 
 pub use file::RecordingError;
@@ -56,7 +56,7 @@ pub enum MarkKind {
 
 impl MarkKind {
     /// The kind with this number.
-    const fn of(number: u64) -> Self {
+    const fn of(number: u32) -> Self {
         match number {
             0 => Self::Verdict,
             1 => Self::Output,
@@ -80,13 +80,16 @@ impl fmt::Display for MarkKind {
 }
 
 impl Mark {
+    /// So many bits a sum has: with the kind it fits a word of the log.
+    const SUM_BITS: u32 = 28;
+
     /// Far from cryptographic; a difference is never aimed at it.
     #[inline]
     const fn new(kind: MarkKind, [a, b, c, d]: [u64; 4]) -> Self {
-        const ODD: u64 = 0x9E37_79B9_7F4A_7C15;
-        let one = a ^ b.rotate_left(41) ^ c.rotate_left(23) ^ d.rotate_left(11);
-        // The upper half of a product depends on all bits below.
-        Self { kind, sum: ((one ^ one >> 32).wrapping_mul(ODD) >> 32) as u32 }
+        let all = a ^ b.rotate_left(41) ^ c.rotate_left(23) ^ d.rotate_left(11);
+        // The upper bits of a product depend on all others.
+        let sum = all.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - Self::SUM_BITS);
+        Self { kind, sum: sum as u32 }
     }
 
     #[inline]
@@ -97,11 +100,11 @@ impl Mark {
                     Sink::Spans(iov) => (iov.as_slice(), 0),
                     Sink::Bytes(most) => (&[][..], u64::from(*most)),
                 };
-                let place = |sum: u64, s: &Span| {
-                    let at = s.offset.rotate_left(32) ^ u64::from(s.len);
-                    sum.rotate_left(7) ^ u64::from(s.region.0).rotate_left(17) ^ at
+                let spans = match spans {
+                    [one] => place(1, one),
+                    spans => spans.iter().fold(spans.len() as u64, place),
                 };
-                [1, msg.data().as_ffi(), spans.iter().fold(spans.len() as u64, place), bytes]
+                [1, msg.data().as_ffi(), spans, bytes]
             }
             Verdict::Defer => [2, 0, 0, 0],
             Verdict::Drop(why) => [3, *why as u64, 0, 0],
@@ -119,10 +122,18 @@ impl Mark {
                 [msg.data().as_ffi(), ni.data().as_ffi(), place, t.timeout.as_nanos() as u64]
             }
             Output::Resume { ni, rx, verdict } => {
-                [ni.data().as_ffi(), rx.0, Self::of_verdict(verdict).sum.into(), 1]
+                return Self::of_resume(*ni, *rx, verdict);
             }
             other => [text(other), 0, 0, 2],
         };
+        Self::new(MarkKind::Output, words)
+    }
+
+    /// Apart, since it is rare and long.
+    #[cold]
+    #[inline(never)]
+    fn of_resume(ni: NiId, rx: RxId, verdict: &Verdict) -> Self {
+        let words = [ni.data().as_ffi(), rx.0, Self::of_verdict(verdict).sum.into(), 1];
         Self::new(MarkKind::Output, words)
     }
 
@@ -145,7 +156,15 @@ impl Mark {
     }
 }
 
+/// A place in memory, put into a sum of those before.
+fn place(sum: u64, span: &Span) -> u64 {
+    let at = span.offset.rotate_left(32) ^ u64::from(span.len);
+    sum.rotate_left(7) ^ u64::from(span.region.0).rotate_left(17) ^ at
+}
+
 /// A sum over something that is rare enough to be printed for it.
+#[cold]
+#[inline(never)]
 fn text(of: &impl fmt::Debug) -> u64 {
     let mut sum = 0xcbf2_9ce4_8422_2325;
     for b in format!("{of:?}").bytes() {
@@ -199,9 +218,9 @@ impl fmt::Debug for Recorder {
     }
 }
 
-/// Memory of a stretch, in words for each call: most take three, with what is given for them; but every
+/// Memory of a stretch, in words for each call: most take four, with what is given for them; but every
 /// message of a long queue may leave in one call, and each may come by another way.
-const WORDS_PER_CALL: usize = 24;
+const WORDS_PER_CALL: usize = 48;
 
 impl Node {
     /// Begins to keep at least the last `calls` calls, and twice as many at most; 0 ends it. The
