@@ -11,8 +11,8 @@
 //!  given        sum : 28 │ kind : 3 │ 1
 //! ```
 //!
-//! What goes in has 32 bits, the words of calls are two of them: the fewer bytes, the fewer lines of the
-//! caches are taken from what the node works with.
+//! The log is of 32 bits a piece, and a call's word takes two: the fewer bytes, the fewer lines of
+//! the caches are taken from what the node works with.
 //!
 //! A header's own word is its destination's process and, above it, the sum of the verdict that
 //! every one gets.
@@ -37,6 +37,7 @@ const GIVEN: u32 = 1 << 31;
 /// Where its kind stands, above its sum.
 const GIVEN_KIND: u32 = Mark::SUM_BITS;
 
+/// The bits of a first word that say its kind.
 const KIND: u32 = 7;
 /// In a usual call's first word: the way differs.
 const WAY: u32 = 1 << 3;
