@@ -44,7 +44,7 @@ mod tests {
     #[test]
     fn a_message_comes_once_to_each_life_of_its_receiver() {
         let (mut arrivals, one, other) = (Arrivals::default(), HostId(1), HostId(2));
-        let mut comes = |arrivals: &mut Arrivals, answer| {
+        let comes = |arrivals: &mut Arrivals, answer| {
             arrivals.is_second(one, AttemptId(0x5_0000_0003), answer)
         };
         assert!(!comes(&mut arrivals, false));
