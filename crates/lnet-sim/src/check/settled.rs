@@ -2,7 +2,7 @@
 //! those who know each other agree.
 
 use lnet::HEALTH_MAX;
-use lnet_scenario::{FaultKind, NodeId};
+use lnet_scenario::{Fault, FaultKind, NodeId};
 
 use super::Bounds;
 use crate::directory::HostId;
@@ -19,8 +19,9 @@ impl AllHome {
         Self { bounds }
     }
 
-    fn home(&self, host: &Host) -> Result<(), String> {
+    fn home(&self, view: &View<'_>, host: &Host) -> Result<(), String> {
         let node = &host.node;
+        let must_be_well = self.bounds.must_be_well && !pings_in_vain(view, host);
         let stats = node.stats();
         // Pings of recovery and of routes go on for ever, one at a time.
         let own = host.rails.len() as u32 * 2 + node.ailing().count() as u32 + 64;
@@ -33,7 +34,7 @@ impl AllHome {
                     let max = net.tunables.credits;
                     return Err(format!("{} has {} of {max} credits", ni.nid, ni.credits));
                 }
-                if self.bounds.must_be_well && ni.health < HEALTH_MAX {
+                if must_be_well && ni.health < HEALTH_MAX {
                     return Err(format!("{} has health {}", ni.nid, ni.health));
                 }
             }
@@ -89,6 +90,13 @@ impl AllHome {
     }
 }
 
+/// Whether a node may go on pinging what is gone: a kernel node that has not learnt it ([`learns`]). Each
+/// such ping costs its own interface as well (H-10).
+fn pings_in_vain(view: &View<'_>, host: &Host) -> bool {
+    let goes = |f: &Fault| matches!(f.kind, FaultKind::NiAdd { .. } | FaultKind::NiDel(_));
+    host.node.tunables().kernel_clocks() && view.scenario.faults.iter().any(goes)
+}
+
 /// Whether `host` knows what `other` has, however that came and went. Kernel nodes tell of a change
 /// once, to whom they have discovered; if that fails, they try again when they use the peer (D-51,
 /// D-60), and whoever gets an older word after a newer one believes the older one (D-53). So what
@@ -122,7 +130,7 @@ impl Observer for AllHome {
         for (n, host) in (0u32..).zip(view.hosts).filter(|(_, h)| h.alive) {
             let tell = |what| format!("{}: {what}", view.name(HostId(n)));
             if self.bounds.must_be_home {
-                self.home(host).map_err(tell)?;
+                self.home(view, host).map_err(tell)?;
             }
             self.agrees(view, host).map_err(tell)?;
         }

@@ -92,6 +92,8 @@ fn what_the_swarm_has_found_holds_now() {
         9191946975541770258,
         420909568990340918,
         5504753342644703987,
+        6422125516458692767,
+        4496686504805973842,
     ] {
         let round = Round::draw(seed).unwrap();
         if let Some(violation) = round.play(Detail::default()).violation {

@@ -287,9 +287,7 @@ fn whoever_asks_does_not_pay_for_an_answer_that_has_no_way() {
         w.host(profile, &[b]);
         let r = w.router(profile, &gateway);
         w.secs(1);
-        for (host, near) in [(0, gateway[0]), (1, gateway[1])] {
-            w.discovered(host, near);
-        }
+        w.discovered(0, gateway[0]);
         w.get(0, gateway[0], 5);
         w.secs(1);
         // For the near interface, by way of a neighbour, from one that only the far one leads to.
@@ -297,7 +295,7 @@ fn whoever_asks_does_not_pay_for_an_answer_that_has_no_way() {
         let hdr = Hdr { src: nid(b), dst: nid(gateway[0]), ..get.unwrap().1 };
         w.inject(r, nid(a), &hdr, &[]);
         w.drain();
-        assert!(!w.hosts[r].sent.iter().any(|(from, h)| h.dst == hdr.src && *from == hdr.dst));
+        assert!(!w.hosts[r].sent.iter().any(|(_, h)| h.dst == hdr.src), "{profile:?}");
         assert_eq!(w.peer_health(r, a) < 1000, pays, "{profile:?}");
     }
 }

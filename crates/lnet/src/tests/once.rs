@@ -174,8 +174,9 @@ fn two_that_can_open_no_sessions_for_each_other_do_not_go_on_asking() {
         w.hosts.iter().flat_map(|h| &h.sent).filter(is_push).count()
     };
     let before = pushes(&w);
-    w.hosts[0].node.discover(w.now, nid(B[0]), true);
-    w.put(0, B[0], 1, true);
+    // Both have something to tell.
+    w.add_ni(0, "10.77.2.2@tcp", NetTunables::SOCK);
+    w.add_ni(1, "10.77.2.3@tcp", NetTunables::SOCK);
     w.secs(5);
     let sent = pushes(&w) - before;
     assert!(sent < 12, "{sent}");
