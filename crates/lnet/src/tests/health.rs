@@ -292,7 +292,8 @@ fn whoever_asks_does_not_pay_for_an_answer_that_has_no_way() {
         w.secs(1);
         // For the near interface, by way of a neighbour, from one that only the far one leads to.
         let get = w.hosts[0].sent.iter().find(|(_, h)| matches!(h.kind, Kind::Get { .. }));
-        let hdr = Hdr { src: nid(b), dst: nid(gateway[0]), ..get.unwrap().1 };
+        let (src, dst, dst_pid) = (nid(b), nid(gateway[0]), lnet_types::Pid::LUSTRE);
+        let hdr = Hdr { src, dst, dst_pid, ..get.unwrap().1 };
         w.inject(r, nid(a), &hdr, &[]);
         w.drain();
         assert!(!w.hosts[r].sent.iter().any(|(_, h)| h.dst == hdr.src), "{profile:?}");

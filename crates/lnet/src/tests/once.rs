@@ -157,47 +157,6 @@ fn switching_it_off_ends_it_and_on_begins_it() {
 }
 
 /// The node of `host` is gone, and another one is there with its NIDs.
-/// Each asked the other for a session that it could make no use of.
-#[test]
-fn two_that_can_open_no_sessions_for_each_other_do_not_go_on_asking() {
-    let mut w = pair(Profile::Default, Profile::Default);
-    for (host, [first, other]) in [(0, B), (1, A)] {
-        let now = w.now;
-        w.hosts[host].node.peer_del(now, nid(first), &[nid(other)], true).unwrap();
-        w.hosts[host].node.peer_add(now, nid(other), &[], true, false).unwrap();
-    }
-    w.secs(1);
-    let pushes = |w: &World| {
-        let is_push = |(_, h): &&(_, lnet_wire::Hdr)| {
-            matches!(h.kind, Kind::Put { portal: RESERVED_PORTAL, .. })
-        };
-        w.hosts.iter().flat_map(|h| &h.sent).filter(is_push).count()
-    };
-    let before = pushes(&w);
-    // Both have something to tell.
-    w.add_ni(0, "10.77.2.2@tcp", NetTunables::SOCK);
-    w.add_ni(1, "10.77.2.3@tcp", NetTunables::SOCK);
-    w.secs(5);
-    let sent = pushes(&w) - before;
-    assert!(sent < 12, "{sent}");
-    // When all is one node's again, they agree after all.
-    for (host, other) in [(0, B[1]), (1, A[1])] {
-        let now = w.now;
-        w.hosts[host].node.peer_del(now, nid(other), &[], true).unwrap();
-    }
-    for host in 0..2 {
-        w.hosts[host].node.discover(w.now, nid([B[0], A[0]][host]), true);
-    }
-    w.secs(2);
-    w.put(0, B[0], 2, true);
-    w.secs(2);
-    doubt_first(&mut w, MS);
-    w.put(0, B[0], 7, true);
-    w.secs(4);
-    assert_eq!((w.events(0, 7).len(), delivered(&w, 1, 7)), (2, 1));
-    assert_eq!(drops(&w, 1, DropReason::Duplicate), 1);
-}
-
 /// The first copy was on its way for long; meanwhile the receiver has made its record of the sender
 /// anew.
 #[test]
