@@ -1,8 +1,8 @@
 //! Each message once (DEC-6): nodes of this kind agree to number the messages between them, so that
 //! the receiver can tell a repeated copy from a new message, and the sender may repeat what it does
 //! not know the fate of. `docs/duplicates.md` has the whole; the mark's bits are in
-//! `lnet_wire::mark`, what a receiver remembers in `window.rs`, what one that has
-//! just started can know in `fresh.rs`.
+//! `lnet_wire::mark`, what a receiver remembers in `window.rs`, what one that has just started can know
+//! in `fresh.rs`, what outlives the record of a peer in `retired.rs`.
 //!
 //! ```text
 //!   A   ping ──────────────────────► B     B's data say that it can
@@ -378,10 +378,11 @@ impl Node {
         match window.or_else(|| self.retired.of(life, mark)) {
             Some(window) => {
                 let n = window.number(mark);
-                if window.judge(n, false) == Judgement::Duplicate {
-                    return Err(DropReason::Duplicate);
+                match window.judge(n, false) {
+                    Judgement::Duplicate => return Err(DropReason::Duplicate),
+                    Judgement::Ancient => return Err(DropReason::AncientCopy),
+                    Judgement::Deliver | Judgement::Replace(_) => window.strayed(n),
                 }
-                window.strayed(n);
             }
             None if is_lost => return Err(DropReason::AncientCopy),
             None => {}
