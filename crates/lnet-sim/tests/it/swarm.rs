@@ -94,6 +94,8 @@ fn what_the_swarm_has_found_holds_now() {
         5504753342644703987,
         6422125516458692767,
         4496686504805973842,
+        5163996794686590925,
+        576917993963366938,
     ] {
         let round = Round::draw(seed).unwrap();
         if let Some(violation) = round.play(Detail::default()).violation {

@@ -700,12 +700,11 @@ impl Node {
     /// added, and tells of itself. What it says is not believed; the node that it says it belongs to
     /// is asked. Kernel nodes pass it over (D-52).
     fn pushed_by_unknown(&mut self, now: Instant, sender: Nid, bytes: &[u8]) {
-        let named = PingInfo::parse(bytes).ok().and_then(|parsed| primary_of(&parsed.info));
-        let (Some(id), Some(sender)) =
-            (named.and_then(|nid| self.peers.owner(nid)), self.peers.owner(sender))
-        else {
-            return;
-        };
+        let Ok(parsed) = PingInfo::parse(bytes) else { return };
+        // What it lists first may be new as well.
+        let mut listed = parsed.info.entries.iter().filter(|e| !e.nid.is_loopback());
+        let named = listed.find_map(|e| self.peers.owner(e.nid));
+        let (Some(id), Some(sender)) = (named, self.peers.owner(sender)) else { return };
         if self.tunables.kernel_clocks() || !self.may_ask(now, sender) {
             return;
         }

@@ -9,6 +9,7 @@ use lnet_types::{HealthStatus, Instant, MsgId, NiId, PeerId, PeerNiId};
 
 use crate::health::{Charge, charge_of};
 use crate::msg::Msg;
+use crate::peer::Peer;
 use crate::router::choose;
 use crate::{Node, Retries};
 
@@ -68,12 +69,10 @@ impl Node {
     /// Whether another path exists on the side that failed.
     fn has_alternative(&self, msg: &Msg, peer_ni: PeerNiId, status: HealthStatus) -> bool {
         let local_paths = self.nis.values().filter(|ni| !ni.is_loopback()).count();
-        let remote_paths = self
-            .peers
-            .nis
-            .get(peer_ni)
-            .and_then(|n| self.peers.peers.get(n.peer))
-            .map_or(0, |p| p.ni_count());
+        let peer = self.peers.nis.get(peer_ni).and_then(|n| self.peers.peers.get(n.peer));
+        let remote_paths = peer.map_or(0, Peer::ni_count);
+        // Others know us by one interface.
+        let is_mr = peer.is_some_and(Peer::is_mr);
         // RS-002: another gateway is another path too.
         let ways = match msg.tx {
             Some(tx) if tx.routed && !self.tunables.kernel_clocks() => self.ways(msg),
@@ -82,8 +81,10 @@ impl Node {
         let (local_paths, remote_paths) = (local_paths.max(ways), remote_paths.max(ways));
         let paths = match charge_of(status) {
             Charge::Local => local_paths,
-            Charge::Remote => remote_paths,
-            Charge::Both => local_paths.max(remote_paths),
+            // Which side is to blame for a rail is a guess: the same interface may be reached from
+            // another of ours (H-20: not by kernel nodes).
+            Charge::Remote if self.tunables.kernel_clocks() || !is_mr => remote_paths,
+            Charge::Remote | Charge::Both => local_paths.max(remote_paths),
             Charge::None => 0,
         };
         paths >= 2

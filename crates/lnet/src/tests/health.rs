@@ -258,6 +258,28 @@ fn what_a_driver_does_not_take_goes_by_another_rail() {
     }
 }
 
+/// Which side is to blame for a rail is a guess. Kernel nodes give it up (H-20).
+#[test]
+fn what_fails_towards_the_one_interface_of_a_peer_goes_from_another_one_of_ours() {
+    for (profile, goes) in [(Profile::Default, true), (Profile::Kernel, false)] {
+        let mut w = World::new();
+        w.host(profile, &["10.70.0.2@tcp", "10.70.1.2@tcp"]);
+        w.host(profile, &["10.70.0.3@tcp"]);
+        w.discovered(0, "10.70.0.3@tcp");
+        w.decide = Box::new(|t| match t.hdr.src == nid("10.70.0.2@tcp") && is_test_put(&t.hdr) {
+            true => Fate::Fail(fault(HealthStatus::RemoteDropped)),
+            false => Fate::Pass,
+        });
+        let mut failed = 0;
+        for user in 0..6 {
+            w.put(0, "10.70.0.3@tcp", user, true);
+            w.run(core::time::Duration::from_millis(50));
+            failed += usize::from(w.events(0, user).len() < 2);
+        }
+        assert_eq!(failed == 0, goes, "{profile:?}: {failed} of 6");
+    }
+}
+
 /// DEC-5: whoever speaks is pinged at once, but not each time.
 #[test]
 fn signs_of_life_make_no_more_than_one_ping_a_second() {

@@ -485,11 +485,15 @@ fn an_interface_behind_a_router_that_is_told_down_and_up_again_is_whole() {
 /// D-52: the first that is heard of an interface that was added may be its own push.
 #[test]
 fn a_push_from_an_interface_nobody_knows_makes_its_node_be_asked() {
-    for (profile, asked) in [(Profile::Default, true), (Profile::Kernel, false)] {
+    let (b, new) = ("10.71.0.3@tcp1", "10.71.1.3@tcp1");
+    for (profile, lists, asked) in [
+        (Profile::Default, [b, new], true),
+        (Profile::Default, [new, b], true),
+        (Profile::Kernel, [b, new], false),
+    ] {
         let mut w = World::new();
         w.host(profile, &["10.70.0.2@tcp"]);
         w.router(Profile::Default, &["10.70.0.9@tcp", "10.71.0.9@tcp1"]);
-        let b = "10.71.0.3@tcp1";
         w.host(Profile::Default, &[b]);
         w.route(0, "tcp1", "10.70.0.9@tcp");
         w.route(2, "tcp", "10.71.0.9@tcp1");
@@ -497,9 +501,8 @@ fn a_push_from_an_interface_nobody_knows_makes_its_node_be_asked() {
         w.discovered(0, b);
         w.secs(1);
         w.hosts[0].sent.clear();
-        let new = "10.71.1.3@tcp1";
         let router = nid("10.70.0.9@tcp");
-        push_as(&mut w, 0, router, nid(new), &info(60, &[b, new]).emit());
+        push_as(&mut w, 0, router, nid(new), &info(60, &lists).emit());
         w.run(100 * MS);
         let to_b = w.hosts[0].sent.iter().filter(|(_, hdr)| hdr.dst == nid(b)).count();
         assert_eq!(to_b > 0, asked, "{profile:?}");
