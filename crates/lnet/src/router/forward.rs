@@ -265,8 +265,8 @@ impl Node {
         *self.drops.entry(DropReason::ForwardFailed).or_default() += 1;
     }
 
-    /// C-8b: on a router, what is for an interface known to be down is not even tried. But in profile
-    /// `kernel` one message is, now and then: the interface may be up again and have nothing to say,
+    /// C-8b: on a router, what is for an interface known to be down is not even tried. One message is,
+    /// now and then, except in profile `kernel`: the interface may be up again and have nothing to say,
     /// and without discovery and health nobody asks it.
     pub(crate) fn is_next_hop_dead(&mut self, now: Instant, id: MsgId) -> Option<Fault> {
         let msg = self.msgs.get(id).filter(|m| m.role == Role::Forward)?;

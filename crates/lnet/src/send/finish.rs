@@ -29,8 +29,8 @@ impl Node {
         }
     }
 
-    /// A driver refused a message at once: it is not tried again (S-4), by kernel nodes for whatever
-    /// reason.
+    /// A driver refused a message at once. In profile `kernel` it is not tried again (S-4); otherwise its
+    /// status decides, as after any other attempt.
     pub fn tx_refused(&mut self, now: Instant, msg: MsgId, fault: Fault) {
         self.note(|| Input::TxRefused { now, msg, fault });
         if let Some(m) = self.msgs.get_mut(msg) {
