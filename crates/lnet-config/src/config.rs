@@ -31,12 +31,13 @@ pub const BUFFER_KEYS: [(&str, &str); 3] =
 
 /// The tunables that only nodes of this kind have. They stand in a block `ulnet` of their own, which
 /// exporters print only where a value is not the default: what kernel tools read stays as it is.
-pub const OWN_KEYS: [&str; 25] = [
+pub const OWN_KEYS: [&str; 26] = [
     "udsp_first",
     "exclude_at_zero",
     "explain_last",
     "flap_hold_down",
     "resend_on",
+    "peer_refresh_interval",
     "rail_suspicion",
     "suppress_duplicates",
     "suspect_after_min",

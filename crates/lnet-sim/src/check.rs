@@ -8,6 +8,8 @@ use core::time::Duration;
 
 use lnet_scenario::{Exchange, Pace, Scenario};
 
+pub(crate) use settled::is_mistaken;
+
 use crate::observe::Observer;
 
 /// What checkers allow.

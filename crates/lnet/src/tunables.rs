@@ -210,6 +210,8 @@ tunables! {
         "router: buffers of 4 KiB; 0 means 16384";
     large_buffers [""] 0 ..= 65_536, [0, 0, 0, 0, 0], Always,
         "router: buffers of 1 MiB; 0 means 1024";
+    peer_refresh_interval ["s"] 0 ..= 86_400, [60, 0, 0, 0, 0], Always,
+        "how long a peer is used before it is asked again what it has; 0: only when there is reason to";
     rail_suspicion [""] 0 ..= 1, [1, 0, 0, 0, 0], Always,
         "whether rails that fall silent, lose or lag are avoided before anything has failed (DEC-31)";
     suspect_after_min ["ms"] 1 ..= 60_000, [50, 50, 50, 50, 50], Always,

@@ -378,6 +378,7 @@ pub(crate) static COMMANDS: &[Entry] = &[
             "resend_on": "which failures are sent again: causes joined by +, or none";
             "explain_last": "how many choices `explain --last` can show; 0 keeps none";
             "flap_hold_down": "seconds in which the penalty of an interface that went down halves; 0: none";
+            "peer_refresh_interval": "seconds of use after which a peer is asked what it has; 0: never";
             "rail_suspicion": "whether rails that fall silent, lose or lag are avoided: 0 or 1";
             "suppress_duplicates": "whether peers of this kind are asked to tell copies apart: 0 or 1";
             "suspect_after_min": "silence after which a rail is suspected, at least, in milliseconds";

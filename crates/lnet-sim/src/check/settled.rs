@@ -97,24 +97,29 @@ fn pings_in_vain(view: &View<'_>, host: &Host) -> bool {
     host.node.tunables().kernel_clocks() && view.scenario.faults.iter().any(goes)
 }
 
-/// Whether `host` knows what `other` has, however that came and went. Kernel nodes tell of a change
-/// once, to whom they have discovered; if that fails, they try again when they use the peer (D-51,
-/// D-60), and whoever gets an older word after a newer one believes the older one (D-53). So what
-/// changes while there are faults may stay unknown, or be undone. And without sessions
+/// Whether `host` knows what `other` has, however that came and went. Without sessions
 /// (docs/duplicates.md) nobody notices a node that has died and come back other than it was, unless
 /// one of them has something to ask of the other.
 fn learns(view: &View<'_>, host: &Host, other: HostId) -> bool {
-    let node = NodeId(other.0);
-    let is_kernel = view.host(other).is_some_and(|h| h.node.tunables().kernel_clocks());
     let has_sessions = host.node.tunables().suppress_duplicates != 0;
     let faults = &view.scenario.faults;
-    let may_miss = |kind: &FaultKind| match kind {
-        FaultKind::NiAdd { nodes, .. } => is_kernel && nodes.nodes().contains(&node),
-        FaultKind::NiDel(p) => is_kernel && p.nodes().contains(&node),
-        FaultKind::Kill { nodes, .. } => !has_sessions && nodes.nodes().contains(&node),
+    let dies = |f: &Fault| matches!(&f.kind, FaultKind::Kill { nodes, .. } if nodes.nodes().contains(&NodeId(other.0)));
+    !is_mistaken(view, other) && (has_sessions || faults.len() < 2 || !faults.iter().any(dies))
+}
+
+/// Whether others may be mistaken about what `node` has. Kernel nodes tell of a change once, to whom
+/// they have discovered; if that fails, they try again when they use the peer (D-51, D-60), and whoever
+/// gets an older word after a newer one believes the older one (D-53). So what changes while there are
+/// faults may stay unknown, or be undone, and what is sent to what is gone fails.
+pub(crate) fn is_mistaken(view: &View<'_>, node: HostId) -> bool {
+    let is_kernel = view.host(node).is_some_and(|h| h.node.tunables().kernel_clocks());
+    let node = NodeId(node.0);
+    let faults = &view.scenario.faults;
+    let changes = |f: &Fault| match &f.kind {
+        FaultKind::NiAdd { nodes: p, .. } | FaultKind::NiDel(p) => p.nodes().contains(&node),
         _ => false,
     };
-    faults.len() < 2 || !faults.iter().any(|f| may_miss(&f.kind))
+    is_kernel && faults.len() > 1 && faults.iter().any(changes)
 }
 
 impl Observer for AllHome {

@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use lnet_scenario::{Exchange, Fault, FaultKind, NodeId, Place, RailRef, Scenario};
 use lnet_types::Instant;
 
+use crate::check::is_mistaken;
 use crate::directory::HostId;
 use crate::observe::{AttemptId, Observer, Seen, View};
 
@@ -178,7 +179,8 @@ impl Model {
         }
         let a = *a;
         let (name, to) = (view.name(a.host), view.name(a.to));
-        if a.begun >= self.settled {
+        let is_known = || ![a.host, a.to].into_iter().any(|node| is_mistaken(view, node));
+        if a.begun >= self.settled && is_known() {
             return Err(format!("{name}: attempt {} to {to} failed in peace: {why}", id.0));
         }
         let first = self.open.get(&(id.0 & SLOT_MASK)).map_or(a.begun, |o| o.first);

@@ -96,6 +96,8 @@ fn what_the_swarm_has_found_holds_now() {
         4496686504805973842,
         5163996794686590925,
         576917993963366938,
+        8008024857813305420,
+        2148839337596777210,
     ] {
         let round = Round::draw(seed).unwrap();
         if let Some(violation) = round.play(Detail::default()).violation {

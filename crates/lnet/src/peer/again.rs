@@ -4,10 +4,15 @@
 //!
 //! The times between tries double, and after the last one the peer has to be used, or there has to be
 //! something new to tell. Gateways are asked by the router checker anyway.
+//!
+//! And since news can get lost in more ways than anybody thinks of, whoever is used is asked for what it
+//! has every now and then, without reason (`refresh_later`). That costs nothing where nothing is sent,
+//! and no message waits for it.
 
 use core::time::Duration;
 
-use lnet_types::{Instant, Nid, PeerId};
+use lnet_types::{Instant, PeerId};
+use slotmap::Key;
 
 use crate::Node;
 use crate::local::HEALTH_MAX;
@@ -21,6 +26,8 @@ const FIRST: Duration = Duration::from_secs(1);
 const TRIES_MAX: u8 = 7;
 /// How long a further answer is waited for, where others are waited for longer.
 const RETRY_MAX: Duration = Duration::from_secs(10);
+/// In how many groups peers are asked for what they have, without reason.
+const SPREAD: u32 = 64;
 
 /// What is kept of it for each peer.
 #[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
@@ -31,6 +38,8 @@ pub(crate) struct Again {
     due: Option<Instant>,
     /// It is asked for its interfaces then, whatever is known of them.
     asks: bool,
+    /// There is no reason but that it is used.
+    is_refresh: bool,
     /// Not before this for those who use it.
     rests_until: Option<Instant>,
 }
@@ -88,11 +97,14 @@ impl Node {
 
     /// An interface of peer `id` does not come back. If others are well, its node is asked.
     pub(crate) fn may_be_without(&mut self, now: Instant, id: PeerId) {
-        let mut nis = self.peers.peers.get(id).into_iter().flat_map(|peer| peer.nis());
-        if nis.any(|ni| self.peers.nis.get(ni).is_some_and(|ni| ni.health == HEALTH_MAX)) {
-            drop(nis);
+        if self.has_one_that_is_well(id) {
             self.may_have_changed(now, id);
         }
+    }
+
+    fn has_one_that_is_well(&self, id: PeerId) -> bool {
+        let mut nis = self.peers.peers.get(id).into_iter().flat_map(|peer| peer.nis());
+        nis.any(|ni| self.peers.nis.get(ni).is_some_and(|ni| ni.health == HEALTH_MAX))
     }
 
     /// An interface of peer `id` does not answer. Perhaps its node has no such interface any more, and
@@ -107,36 +119,53 @@ impl Node {
         }
     }
 
-    /// Where peer `id`, behind a router, is asked when that has failed before: at one of its interfaces
-    /// after the other, and just there. Which of them it has lost is what it is asked for, and nothing
-    /// else tells.
-    pub(crate) fn turn_of_retry(&self, id: PeerId) -> Option<Nid> {
-        let peer = self.peers.peers.get(id)?;
-        let turn = usize::from(peer.disc.again.tries).checked_sub(2)?;
-        let nis = || peer.nis().filter_map(|ni| self.peers.nis.get(ni));
-        if nis().any(|ni| ni.local.is_some()) {
-            return None;
-        }
-        nis().nth(turn % nis().count().max(1)).map(|ni| ni.nid)
-    }
-
     /// How long a further answer of peer `id` is waited for.
     pub(crate) fn retry_limit(&self, id: PeerId) -> Option<Duration> {
         let peer = self.peers.peers.get(id)?;
         (peer.disc.again.tries > 0).then(|| self.tunables.transaction().min(RETRY_MAX))
     }
 
-    fn discover_later(&mut self, now: Instant, id: PeerId) {
-        let checks = self.tunables.alive_router_check_interval > 0;
+    /// Peer `id` is used, and all is well. It is asked again what it has, some time from now.
+    pub(crate) fn refresh_later(&mut self, now: Instant, id: PeerId) {
+        let interval = self.tunables.peer_refresh_interval as u64;
         let Some(peer) = self.peers.peers.get_mut(id) else { return };
-        let again = &mut peer.disc.again;
-        let is_asked_anyway = peer.gateway.is_router() && checks;
-        if is_asked_anyway || again.due.is_some() || again.tries == TRIES_MAX {
+        if interval == 0 || peer.disc.again.due.is_some() || self.is_asked_anyway(id) {
             return;
         }
+        // Those who were met at once are not asked at once.
+        let spread =
+            Duration::from_secs(interval) / 4 / SPREAD * (id.data().as_ffi() as u32 % SPREAD);
+        self.discover_at(now + Duration::from_secs(interval) + spread, id);
+        if let Some(peer) = self.peers.peers.get_mut(id) {
+            peer.disc.again.is_refresh = true;
+        }
+    }
+
+    fn discover_later(&mut self, now: Instant, id: PeerId) {
+        let is_asked_anyway = self.is_asked_anyway(id);
+        let Some(peer) = self.peers.peers.get_mut(id) else { return };
+        let again = &mut peer.disc.again;
         let due = now + FIRST * (1 << again.tries);
+        let is_due = again.due.is_some_and(|earlier| earlier <= due);
+        if is_due || again.tries == TRIES_MAX || is_asked_anyway {
+            return;
+        }
         again.tries += 1;
-        again.due = Some(due);
+        again.is_refresh = false;
+        self.discover_at(due, id);
+    }
+
+    /// Whether the router checker asks it.
+    fn is_asked_anyway(&self, id: PeerId) -> bool {
+        let checks = self.tunables.alive_router_check_interval > 0;
+        checks && self.peers.peers.get(id).is_some_and(|peer| peer.gateway.is_router())
+    }
+
+    fn discover_at(&mut self, due: Instant, id: PeerId) {
+        let Some(peer) = self.peers.peers.get_mut(id) else { return };
+        if let Some(before) = peer.disc.again.due.replace(due) {
+            self.discoveries_due.remove(&(before, id));
+        }
         self.discoveries_due.insert((due, id));
     }
 
@@ -159,15 +188,19 @@ impl Node {
             && due <= now
         {
             self.discoveries_due.remove(&(due, id));
-            if let Some(peer) = self.peers.peers.get_mut(id) {
-                peer.disc.again.due = None;
-                if !is_dark {
-                    if core::mem::take(&mut peer.disc.again.asks) {
-                        peer.flags -= PeerFlags::NIDS_UPTODATE;
-                    }
-                    self.request_discovery(id);
-                }
+            let is_well = self.has_one_that_is_well(id);
+            let Some(peer) = self.peers.peers.get_mut(id) else { continue };
+            let again = &mut peer.disc.again;
+            again.due = None;
+            let is_refresh = core::mem::take(&mut again.is_refresh);
+            // If it is ill all over, pings of recovery will be answered first.
+            if is_dark || is_refresh && !is_well {
+                continue;
             }
+            if core::mem::take(&mut again.asks) || is_refresh {
+                peer.flags -= PeerFlags::NIDS_UPTODATE;
+            }
+            self.request_discovery(id);
         }
     }
 }

@@ -227,11 +227,10 @@ impl Node {
     /// D-30, D-31.
     fn discovery_ping(&mut self, now: Instant, id: PeerId) {
         let limit = self.check_timeout(id);
-        let turn = self.turn_of_retry(id);
         let limit = limit.or_else(|| self.retry_limit(id));
         let Some(peer) = self.peers.peers.get_mut(id) else { return };
         peer.flags -= PeerFlags::FORCE_PING;
-        let target = ProcessId { nid: turn.unwrap_or(peer.primary), pid: Pid::LUSTRE };
+        let target = ProcessId { nid: peer.primary, pid: Pid::LUSTRE };
         let bytes = peer.disc.need.clamp(PING_BYTES_MIN, PING_BYTES_MAX);
         let md = self.portals.mds.insert(Md::new(
             MdBuf::Collect(bytes),
@@ -249,7 +248,7 @@ impl Node {
             portal: RESERVED_PORTAL,
             match_bits: PING_BITS,
             limits: limit.map_or_else(Timeouts::default, Timeouts::from),
-            recovery: turn.is_some(),
+            recovery: false,
             verb: Verb::Get { offset: 0 },
         };
         if let Err(e) = self.operate(now, op) {

@@ -6,7 +6,7 @@ use super::Recording;
 
 const MAGIC: &[u8; 8] = b"ULNETREC";
 /// Goes up when a state or a call of a node changes between two releases of the same version.
-const FORMAT: u16 = 3;
+const FORMAT: u16 = 4;
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Why bytes are not a recording that can be replayed.
@@ -118,7 +118,7 @@ mod tests {
         let mut other = good.clone();
         other[MAGIC.len()] += 1;
         let err = Recording::from_bytes(&other).unwrap_err();
-        assert!(err.to_string().contains("format 3"), "{err}");
+        assert!(err.to_string().contains(&format!("format {}", FORMAT + 1)), "{err}");
         let mut flipped = good;
         let middle = flipped.len() / 2;
         flipped[middle] ^= 4;

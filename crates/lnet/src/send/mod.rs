@@ -323,8 +323,12 @@ impl Node {
     /// kernel LNet it waits for every later round as well.
     fn park(&mut self, id: MsgId, peer_ni: PeerNiId) -> Result<bool, Errno> {
         let peer_id = self.peers.nis.get(peer_ni).ok_or(Errno::EFAULT)?.peer;
+        if self.is_up_to_date(peer_id) {
+            self.refresh_later(self.now(), peer_id);
+            return Ok(false);
+        }
         let checking = |p: &crate::peer::Peer| p.flags.contains(PeerFlags::ROUTER_CHECK);
-        if self.is_up_to_date(peer_id) || self.peers.peers.get(peer_id).is_some_and(checking) {
+        if self.peers.peers.get(peer_id).is_some_and(checking) {
             return Ok(false);
         }
         let limit = self.tunables.parked_max as usize;

@@ -775,3 +775,30 @@ fn a_node_is_asked_what_it_has_when_one_of_its_interfaces_does_not_come_back() {
         assert_eq!(peer(&w, 0, B[0]).1.len() == 1, asks, "{profile:?}");
     }
 }
+
+/// Whatever has kept it from its news.
+#[test]
+fn a_peer_in_use_is_asked_now_and_then_what_it_has_and_others_are_not() {
+    let is_ping = |hdr: &lnet_wire::Hdr| matches!(hdr.kind, Kind::Get { portal: 0, .. });
+    for (interval, uses, learns) in [(60, true, true), (60, false, false), (0, true, false)] {
+        let mut w = World::new();
+        w.host(Profile::Default, &A);
+        w.host(Profile::Kernel, &B);
+        w.discovered(0, B[0]);
+        w.secs(200);
+        w.hosts[0].node.set_tunables(w.now, &[("peer_refresh_interval", interval)]).unwrap();
+        w.decide = Box::new(|t| if is_push(&t.hdr) { Fate::Lose } else { Fate::Pass });
+        w.add_ni(1, ADDED, NetTunables::SOCK);
+        w.hosts[0].sent.clear();
+        for n in 0..60 {
+            if uses {
+                w.put(0, B[0], 10 + n, true);
+            }
+            w.secs(2);
+        }
+        assert_eq!(peer(&w, 0, B[0]).1.len() == 3, learns, "{interval} {uses}");
+        // Once in 60 to 75 s.
+        let pings = w.hosts[0].sent.iter().filter(|(_, hdr)| is_ping(hdr)).count();
+        assert_eq!(pings, if learns { 1 } else { 0 }, "{interval} {uses}");
+    }
+}
