@@ -1,12 +1,13 @@
 //! Checkers: what must hold in every world, seen from outside.
 
+mod control;
 mod ends;
 mod settled;
 mod steady;
 
 use core::time::Duration;
 
-use lnet_scenario::{Exchange, Pace, Scenario};
+use lnet_scenario::Scenario;
 
 pub(crate) use settled::is_mistaken;
 
@@ -17,7 +18,7 @@ use crate::observe::Observer;
 pub struct Bounds {
     /// How long a descriptor's operation may take beyond the node's time limit for it.
     pub late_max: Duration,
-    /// Control messages that a node may send in one second, and for each peer that it has.
+    /// Control messages of its own that a node may send in one second, beside some for each peer.
     pub control_per_second: u64,
     /// Messages that drivers may hold at any time.
     pub in_hand_max: usize,
@@ -46,7 +47,7 @@ impl Bounds {
             .is_none_or(|end| end + Duration::from_secs(15) <= scenario.duration);
         Self {
             late_max: Duration::from_secs(30),
-            control_per_second: 100 + pings_per_second(scenario),
+            control_per_second: 100,
             in_hand_max: 1 << 20,
             // Where exchanges are expected to fail, so are the pings that would find all well.
             must_be_well: calm && !lasting && scenario.bars.errors == Some(0),
@@ -55,34 +56,13 @@ impl Bounds {
     }
 }
 
-/// Pings that programs want of a node, and of it by others, in a second at most: they look like the
-/// node's own. Those of as long as a program waits may have waited for a connection, and go together.
-fn pings_per_second(scenario: &Scenario) -> u64 {
-    let pings = scenario.workload.iter().filter(|w| w.exchange == Exchange::Ping);
-    pings
-        .map(|w| {
-            let second = Duration::from_secs(1).as_nanos();
-            let kept = u128::from(w.timeout.as_secs()) + 1;
-            let each = match w.pace {
-                Pace::Every(every) => (second / every.as_nanos().max(1) + 1) * kept,
-                Pace::Rate(_) => 1000 * kept,
-                Pace::Window { window, think } => {
-                    u128::from(window) * (second / think.as_nanos().max(1_000_000) + 1)
-                }
-            };
-            let ends = w.from.nodes().len() + w.to.nodes().len();
-            u64::try_from(each * ends as u128).unwrap_or(u64::MAX / 2)
-        })
-        .sum()
-}
-
 /// All checkers.
 pub fn all_checkers(bounds: &Bounds) -> Vec<Box<dyn Observer>> {
     vec![
         Box::new(ends::OneEnd::new(*bounds)),
         Box::new(ends::OnceAndIntact::default()),
         Box::new(steady::Health),
-        Box::new(steady::ControlTraffic::new(*bounds)),
+        Box::new(control::ControlTraffic::new(*bounds)),
         Box::new(steady::Memory::new(*bounds)),
         Box::new(settled::AllHome::new(*bounds)),
     ]

@@ -79,7 +79,7 @@ pub use peer::PeerFlags;
 pub use peer::refusal::Refusal;
 pub use policy::RULES_MAX;
 pub use policy::rule::{ParsePatternError, Pattern, Rule, RuleError, RuleKind};
-pub use record::{Difference, Given, Input, Mark, MarkKind, Recording, RecordingError, Replayed};
+pub use record::{Difference, Input, Lent, MarkKind, Recording, RecordingError, Replayed};
 pub use router::{
     Distance, PoolKind, PoolView, RouteError, RouteSpec, RouteView, RouterMemory, RoutingState,
     RoutingView,

@@ -307,7 +307,7 @@ impl Node {
     #[inline]
     pub fn poll_event(&mut self) -> Option<Event> {
         let event = self.events.pop_front();
-        self.mark_event(event.as_ref());
+        self.gave_events(&event);
         event
     }
 
@@ -317,28 +317,26 @@ impl Node {
     pub fn take_events(&mut self, into: &mut VecDeque<Event>) -> bool {
         into.clear();
         core::mem::swap(&mut self.events, into);
-        if self.recorder.is_some() {
-            into.iter().for_each(|event| self.mark_event(Some(event)));
-        }
+        self.gave_events(&*into);
         !into.is_empty()
     }
 
     /// All that there is to be carried out, as [`Self::take_events`] does it.
     #[inline]
     pub fn take_outputs(&mut self, into: &mut VecDeque<Output>) -> bool {
+        self.turn_page();
         into.clear();
         core::mem::swap(&mut self.outputs, into);
-        if self.recorder.is_some() {
-            into.iter().for_each(|output| self.mark_output(Some(output)));
-        }
+        self.gave_outputs(&*into);
         !into.is_empty()
     }
 
     /// The next thing for the shell to carry out.
     #[inline]
     pub fn poll_output(&mut self) -> Option<Output> {
+        self.turn_page();
         let output = self.outputs.pop_front();
-        self.mark_output(output.as_ref());
+        self.gave_outputs(&output);
         output
     }
 

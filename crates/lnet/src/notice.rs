@@ -210,7 +210,7 @@ impl Node {
     #[inline]
     pub fn poll_notice(&mut self) -> Option<Notice> {
         let notice = self.notices.pop();
-        self.mark_notice(notice.as_ref());
+        self.gave_notice(notice.as_ref());
         notice
     }
 

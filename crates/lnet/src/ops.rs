@@ -124,7 +124,7 @@ impl Node {
     #[inline]
     pub fn poll_report(&mut self) -> Option<Report> {
         let report = self.reports.pop_front();
-        self.mark_report(report.as_ref());
+        self.gave_report(report.as_ref());
         report
     }
 

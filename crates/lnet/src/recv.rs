@@ -13,14 +13,13 @@ use crate::once::Sifted;
 use crate::output::{DropReason, Output, Payload, PeerMisbehaved, Sink, Verdict};
 use crate::portal::md::MdBuf;
 use crate::portal::{Delayed, Matched, Search, Wanted};
-use crate::record::{Input, Mark};
+use crate::record::Input;
 use crate::send::rest::News;
 use crate::{MdOptions, Node, Notice, Rx};
 
 impl Node {
     /// A message's header has arrived. The answer says where its payload goes (S-81).
     pub fn rx_header(&mut self, now: Instant, rx: Rx, hdr: &Hdr) -> Verdict {
-        self.begin_call();
         let called = now;
         let now = self.clock(now);
         let verdict = self.classify(now, rx, hdr);
@@ -28,7 +27,7 @@ impl Node {
             self.count_drop(rx.ni, hdr, *reason);
         }
         self.settle(now);
-        self.note_made(|live| live.rx_header(called, &rx, hdr, Mark::of_verdict(&verdict)));
+        self.note_usual(|live| live.rx_header(called, &rx, hdr, &verdict));
         verdict
     }
 

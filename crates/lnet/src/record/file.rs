@@ -84,8 +84,9 @@ fn sum(bytes: &[u8]) -> u64 {
 mod tests {
     use lnet_types::Instant;
 
+    use super::super::given::Given;
     use super::*;
-    use crate::{Node, NodeConfig, Profile, Tunables};
+    use crate::{Difference, Input, Node, NodeConfig, Profile, Tunables};
 
     fn recording() -> Recording {
         let tunables = Tunables::new(Profile::Default);
@@ -94,6 +95,7 @@ mod tests {
         node.record(10);
         for n in 0..25 {
             node.handle_timeout(Instant(n * 1_000_000_000));
+            assert!(node.poll_output().is_none());
         }
         node.recording().expect("it records")
     }
@@ -127,10 +129,26 @@ mod tests {
 
     #[test]
     fn a_changed_recording_differs_at_a_named_call() {
-        let mut recording = recording();
-        let last = recording.stretches.last_mut().unwrap();
-        last.calls.pop();
-        let err = recording.replay().unwrap_err();
-        assert!(matches!(err, crate::Difference::State { .. }), "{err}");
+        let mut later = recording();
+        let last = later.stretches.last_mut().and_then(|s| s.calls.last_mut()).unwrap();
+        *last = Input::HandleTimeout { now: Instant(99_000_000_000) };
+        let err = later.replay().unwrap_err();
+        assert!(matches!(err, Difference::State { .. }), "{err}");
+
+        let with = |change: fn(&mut u8, &mut u32)| {
+            let mut other = recording();
+            let given = other.stretches.last_mut().and_then(|s| s.given.get_mut(3));
+            let Some((3, Given::Usual { outputs, sum, .. })) = given else {
+                panic!("{given:?}");
+            };
+            change(outputs, sum);
+            other.replay().unwrap_err().to_string()
+        };
+        let calls = recording().calls() - recording().stretches.last().unwrap().calls.len();
+        let at = format!("call {} (HandleTimeout): ", calls + 3);
+        let other = with(|_, sum| *sum += 1);
+        assert_eq!(other, at.clone() + "what it gave was not what was recorded; this time: []");
+        let more = with(|outputs, _| *outputs += 1);
+        assert_eq!(more, at + "output 1 was not what was recorded: there is none");
     }
 }

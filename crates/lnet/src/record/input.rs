@@ -10,10 +10,9 @@ use lnet_types::{
 };
 use lnet_wire::Hdr;
 
-use super::Mark;
 use crate::{
     DelayRule, Doubt, DropRule, Get, Link, MatchEntry, MdSpec, NiSpec, NidMatch, Node, Put, Reset,
-    RouteSpec, RouterMemory, Rule, Rx,
+    RouteSpec, RouterMemory, Rule, Rx, Verdict,
 };
 
 /// Declares the calls whose arguments are values; those with references, and those whose large
@@ -34,18 +33,18 @@ macro_rules! inputs {
             UdspAdd { now: Instant, rule: Box<Rule>, index: Option<usize> },
             AddDropRule { now: Instant, rule: Box<DropRule> },
             AddDelayRule { now: Instant, rule: Box<DelayRule> },
-            EnableRouting { now: Instant, given: Given },
-            FitRouterBuffers { now: Instant, given: Given },
+            EnableRouting { now: Instant, lent: Lent },
+            FitRouterBuffers { now: Instant, lent: Lent },
         }
 
         impl Node {
             /// Makes a recorded call again. Returns what a driver was told at once, if this is such
             /// a call; everything else that a call returns shows in the state of the node.
-            pub(super) fn apply(&mut self, input: Input) -> Option<Mark> {
+            pub(super) fn apply(&mut self, input: Input) -> Option<Verdict> {
                 match input {
                     $(Input::$variant { $($arg),* } => { let _ = self.$call($($arg),*); })*
                     Input::RxHeader { now, rx, hdr } => {
-                        return Some(Mark::of_verdict(&self.rx_header(now, rx, &hdr)));
+                        return Some(self.rx_header(now, rx, &hdr));
                     }
                     Input::RxDone { now, msg, outcome } => {
                         self.rx_done(now, msg, outcome.as_deref().map_err(|f| *f));
@@ -73,11 +72,11 @@ macro_rules! inputs {
                     Input::AddDelayRule { now, rule } => {
                         let _ = self.add_delay_rule(now, *rule);
                     }
-                    Input::EnableRouting { now, mut given } => {
-                        let _ = self.enable_routing(now, &mut given);
+                    Input::EnableRouting { now, mut lent } => {
+                        let _ = self.enable_routing(now, &mut lent);
                     }
-                    Input::FitRouterBuffers { now, mut given } => {
-                        let _ = self.fit_router_buffers(now, &mut given);
+                    Input::FitRouterBuffers { now, mut lent } => {
+                        let _ = self.fit_router_buffers(now, &mut lent);
                     }
                 }
                 None
@@ -138,9 +137,9 @@ inputs! {
 
 /// The memory that a router was lent in one call; lends the same again.
 #[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
-pub struct Given(VecDeque<Result<RegionId, Errno>>);
+pub struct Lent(VecDeque<Result<RegionId, Errno>>);
 
-impl RouterMemory for Given {
+impl RouterMemory for Lent {
     fn register(&mut self, _len: u32) -> Result<RegionId, Errno> {
         // A replay that asks for more than there was differs, which its state will show.
         self.0.pop_front().unwrap_or(Err(Errno::ENOMEM))
@@ -150,13 +149,13 @@ impl RouterMemory for Given {
 /// Passes requests for memory on, and remembers the answers.
 pub(crate) struct Remembering<'a> {
     pub(crate) memory: &'a mut dyn RouterMemory,
-    pub(crate) given: Given,
+    pub(crate) lent: Lent,
 }
 
 impl RouterMemory for Remembering<'_> {
     fn register(&mut self, len: u32) -> Result<RegionId, Errno> {
         let answer = self.memory.register(len);
-        self.given.0.push_back(answer);
+        self.lent.0.push_back(answer);
         answer
     }
 }

@@ -1,21 +1,23 @@
 //! A stretch while it is being recorded: words in the order in which things happened. Nearly all calls
-//! of a busy node are messages that go well, and take a few words each (`words.rs`); all others are
+//! of a busy node are messages that go well, and take two words each (`words.rs`); all others are
 //! kept as they are. Its memory is used again by the next stretch but one: fresh pages would cost
-//! more than what goes into them, and so would more of them than the caches hold.
+//! more than what goes into them.
 //!
 //! ```text
-//!  usual call   kind : 3 │ way differs : 1 │ which words differ : 7 │ ns since the last : 20 │ 0
-//!               its own word    the way and the words, those that differ
-//!  clock        CLOCK : 3     the time from which the next call counts
-//!  other call   OTHER : 3
-//!  given        sum : 28 │ kind : 3 │ 1
+//!  usual call   kind : 4 │ way differs : 1 │ which words differ : 6 │ what was given : 12 │
+//!               ns since the last : 21 │ sum : 20
+//!               its own word
+//!               the way and the words, those that differ
+//!  other call   OTHER : 4 │ … what was given … │ … sum : 20
+//!  clock        CLOCK : 4
+//!               the time from which the next call counts
+//!  given        GIVEN : 4 │ … what was given … │ … sum : 20
+//!  one thing    ONE : 4 │ its kind : 4 │ … │ its sum : 32
 //! ```
 //!
-//! The log is of 32 bits a piece, and a call's word takes two: the fewer bytes, the fewer lines of
-//! the caches are taken from what the node works with.
-//!
-//! A header's own word is its destination's process and, above it, the sum of the verdict that
-//! every one gets.
+//! Each call carries what was given since the one before: how many outputs and events, and a sum over
+//! them, over the verdict of a header before them, and over all that was given earlier in the
+//! stretch. Where the numbers would not fit, they stand in words of their own.
 //!
 //! The usual calls are noted from their arguments; an [`Input`] is made of them when the recording is
 //! taken out.
@@ -24,65 +26,70 @@ use lnet_types::{Fault, Instant, MdId, MsgId};
 use lnet_wire::Hdr;
 use slotmap::{Key, KeyData};
 
+use super::given::{Given, Sums};
 use super::words::{self, Header, Usual, Way};
 use super::{Input, Mark, MarkKind, Stretch};
-use crate::{Get, Put, Rx};
+use crate::{Event, Get, Output, Put, Rx, Verdict};
 
 /// Kinds of first words beside those of usual calls: the next one of `others`, …
-const OTHER: u32 = 6;
-/// … and the time.
-const CLOCK: u32 = 7;
-/// In a first word: this is something that was given.
-const GIVEN: u32 = 1 << 31;
-/// Where its kind stands, above its sum.
-const GIVEN_KIND: u32 = Mark::SUM_BITS;
+const OTHER: u64 = 6;
+/// … the time, …
+const CLOCK: u64 = 7;
+/// … what was given and is more than a call's word can hold, …
+const GIVEN: u64 = 8;
+/// … and what is given so rarely that each has its own.
+const ONE: u64 = 9;
 
 /// The bits of a first word that say its kind.
-const KIND: u32 = 7;
+const KIND: u64 = 0xF;
 /// In a usual call's first word: the way differs.
-const WAY: u32 = 1 << 3;
+const WAY: u64 = 1 << 4;
 /// Where it says which words differ, …
-const DIFFER: u32 = 4;
+const DIFFER: u32 = 5;
+/// … how many outputs …
+const OUTPUT: u64 = 1 << 11;
+const OUTPUTS: u64 = 63 * OUTPUT;
+/// … and events were given, …
+const EVENT: u64 = 1 << 17;
+const EVENTS: u64 = 63 * EVENT;
 /// … and the time since the last call, …
-const SINCE: u32 = 11;
+const SINCE: u32 = 23;
 /// … which is less than this.
-const LEAP: u64 = 1 << 20;
+const LEAP: u64 = 1 << 21;
+/// And the sum.
+const SUM: u32 = u64::BITS - Sums::BITS;
 
 /// Writes what differs from the last call of the kind, behind a first word that says what that is.
 #[inline(never)]
 fn write<C: Usual<N>, const N: usize>(
     last: &mut C,
-    log: &mut Vec<u32>,
-    first: u32,
+    log: &mut Vec<u64>,
+    first: u64,
     own: u64,
     call: C,
 ) {
     let ((last_way, before), (way, words)) = (last.parts(), call.parts());
     let mut differ = 0;
     for (bit, (word, before)) in words.iter().zip(&before).enumerate() {
-        differ |= u32::from(word != before) << bit;
+        differ |= u64::from(word != before) << bit;
     }
     let turned = way != last_way;
-    let (low, high) = words::unpair(own);
     let first = first | differ << DIFFER | if turned { WAY } else { 0 };
-    log.extend_from_slice(&[first, low, high]);
+    log.extend_from_slice(&[first, own]);
     if turned {
         way.write(log);
     }
-    for (word, before) in words.iter().zip(&before) {
-        if word != before {
-            log.extend_from_slice(&<[u32; 2]>::from(words::unpair(*word)));
-        }
-    }
+    let differing = words.iter().zip(&before).filter(|(word, before)| word != before);
+    log.extend(differing.map(|(word, _)| *word));
     *last = call;
 }
 
 /// The call behind this first word.
 fn read<C: Usual<N>, const N: usize>(
     last: &mut C,
-    first: u32,
+    first: u64,
     own: u64,
-    log: &mut impl Iterator<Item = u32>,
+    log: &mut impl Iterator<Item = u64>,
 ) -> C {
     let (mut way, mut words) = last.parts();
     if first & WAY != 0 {
@@ -90,7 +97,7 @@ fn read<C: Usual<N>, const N: usize>(
     }
     for (bit, word) in words.iter_mut().enumerate() {
         if (first >> DIFFER >> bit) & 1 != 0 {
-            *word = words::long(log);
+            *word = words::word(log);
         }
     }
     *last = C::of(own, way, words);
@@ -111,29 +118,13 @@ impl Lasts {
         Self { now: 0, put: Put::first(), get: Get::first(), header: Header::first() }
     }
 
-    /// The first word of a usual call.
-    #[inline]
-    fn first(&mut self, log: &mut Vec<u32>, kind: u32, now: Instant) -> u32 {
-        let since = now.0.wrapping_sub(self.now);
-        self.now = now.0;
-        if since >= LEAP {
-            leap(log, now);
-            return kind;
-        }
-        kind | (since as u32) << SINCE
-    }
-
-    /// The usual call behind this first word, and the verdict that it got.
-    fn read(
-        &mut self,
-        first: u32,
-        log: &mut impl Iterator<Item = u32>,
-    ) -> Option<(Input, Option<Mark>)> {
-        self.now = self.now.wrapping_add((first >> SINCE).into());
+    /// The usual call behind this first word.
+    fn read(&mut self, first: u64, log: &mut impl Iterator<Item = u64>) -> Option<Input> {
+        self.now = self.now.wrapping_add((first >> SINCE) & (LEAP - 1));
         let now = Instant(self.now);
-        let own = words::long(log);
+        let own = words::word(log);
         let key = KeyData::from_ffi(own);
-        let call = match first & KIND {
+        Some(match first & KIND {
             words::SENT => Input::TxDone { now, msg: key.into(), outcome: Ok(()) },
             words::RECEIVED => Input::RxDone { now, msg: key.into(), outcome: Ok(Vec::new()) },
             words::UNLINK => Input::Unlink { now, md: key.into() },
@@ -141,33 +132,30 @@ impl Lasts {
             words::GET => Input::Get { now, get: read(&mut self.get, first, own, log) },
             words::HEADER => {
                 let Header { rx, hdr } = read(&mut self.header, first, own, log);
-                let sum = (own >> 32) as u32;
-                let verdict = Mark { kind: MarkKind::Verdict, sum };
-                return Some((Input::RxHeader { now, rx, hdr }, Some(verdict)));
+                Input::RxHeader { now, rx, hdr }
             }
             _ => return None,
-        };
-        Some((call, None))
+        })
     }
-}
-
-/// The clock went back, or far ahead.
-#[cold]
-#[inline(never)]
-fn leap(log: &mut Vec<u32>, now: Instant) {
-    let (low, high) = words::unpair(now.0);
-    log.extend_from_slice(&[CLOCK, low, high]);
 }
 
 #[derive(Debug)]
 pub(crate) struct Live {
     /// The node before the first call.
     state: Vec<u8>,
-    log: Vec<u32>,
+    log: Vec<u64>,
+    /// It is full when there are so many words.
+    end: usize,
     others: Vec<Input>,
     lasts: Lasts,
-    calls: usize,
+    /// How much was given since the last call, where a first word has it.
+    given: u64,
+    sums: Sums,
 }
+
+/// Memory of a stretch, in words for each call that it must be able to hold: most take two. One whose
+/// header has nothing in common with the last one takes nineteen.
+const WORDS_PER_CALL: usize = 20;
 
 impl Live {
     /// Nothing yet.
@@ -175,28 +163,32 @@ impl Live {
         Self {
             state: Vec::new(),
             log: Vec::new(),
+            end: 0,
             others: Vec::new(),
             lasts: Lasts::first_ones(),
-            calls: 0,
+            given: 0,
+            sums: Sums::default(),
         }
     }
 
-    /// Forgets everything and begins with this state.
-    pub(super) fn begin(&mut self, state: Vec<u8>) {
+    /// Forgets everything and begins with this state. There is room for so many calls at least.
+    pub(super) fn begin(&mut self, state: Vec<u8>, calls: usize) {
         self.state = state;
         self.log.clear();
+        self.end = calls * WORDS_PER_CALL;
         self.others.clear();
         self.lasts = Lasts::first_ones();
-        self.calls = 0;
+        self.given = 0;
+        self.sums = Sums::default();
     }
 
     pub(super) fn has_begun(&self) -> bool {
         !self.state.is_empty()
     }
 
-    /// Calls so far.
-    pub(super) fn calls(&self) -> usize {
-        self.calls
+    #[inline]
+    pub(super) fn is_full(&self) -> bool {
+        self.log.len() >= self.end
     }
 
     /// Words so far.
@@ -223,18 +215,42 @@ impl Live {
     #[cold]
     #[inline(never)]
     fn keep(&mut self, call: impl FnOnce() -> Input) {
-        self.calls += 1;
-        self.log.push(OTHER);
+        let first = self.first(OTHER);
+        self.log.push(first);
         self.others.push(call());
+        // These take more room than words.
+        if self.others.len() >= self.end / WORDS_PER_CALL {
+            self.end = 0;
+        }
+    }
+
+    /// A first word, with what was given before.
+    #[inline]
+    fn first(&mut self, kind: u64) -> u64 {
+        kind | core::mem::take(&mut self.given) | u64::from(self.sums.all()) << SUM
+    }
+
+    /// A usual call's first word.
+    #[inline]
+    fn usual(&mut self, kind: u64, now: Instant) -> u64 {
+        let since = now.0.wrapping_sub(self.lasts.now);
+        self.lasts.now = now.0;
+        if since < LEAP { self.first(kind) | since << SINCE } else { self.leap(kind, now) }
+    }
+
+    /// The clock went back, or far ahead.
+    #[cold]
+    #[inline(never)]
+    fn leap(&mut self, kind: u64, now: Instant) -> u64 {
+        self.log.extend_from_slice(&[CLOCK, now.0]);
+        self.first(kind)
     }
 
     /// A call with one argument, which is another one each time.
     #[inline]
-    fn short(&mut self, kind: u32, now: Instant, own: u64) {
-        self.calls += 1;
-        let first = self.lasts.first(&mut self.log, kind, now);
-        let (low, high) = words::unpair(own);
-        self.log.extend_from_slice(&[first, low, high]);
+    fn short(&mut self, kind: u64, now: Instant, own: u64) {
+        let first = self.usual(kind, now);
+        self.log.extend_from_slice(&[first, own]);
     }
 
     #[inline]
@@ -268,8 +284,12 @@ impl Live {
         if words::same_put(&self.lasts.put, put) {
             return self.short(words::PUT, now, md);
         }
-        self.calls += 1;
-        let first = self.lasts.first(&mut self.log, words::PUT, now);
+        self.other_put(now, md, put);
+    }
+
+    #[inline(never)]
+    fn other_put(&mut self, now: Instant, md: u64, put: &Put) {
+        let first = self.usual(words::PUT, now);
         write(&mut self.lasts.put, &mut self.log, first, md, *put);
     }
 
@@ -282,57 +302,91 @@ impl Live {
         if words::same_get(&self.lasts.get, get) {
             return self.short(words::GET, now, md);
         }
-        self.calls += 1;
-        let first = self.lasts.first(&mut self.log, words::GET, now);
+        let first = self.usual(words::GET, now);
         write(&mut self.lasts.get, &mut self.log, first, md, *get);
     }
 
+    /// Its own word is its destination's process.
     #[inline]
-    pub(crate) fn rx_header(&mut self, now: Instant, rx: &Rx, hdr: &Hdr, verdict: Mark) {
-        let own = u64::from(hdr.dst_pid.0) | u64::from(verdict.sum) << 32;
+    pub(crate) fn rx_header(&mut self, now: Instant, rx: &Rx, hdr: &Hdr, verdict: &Verdict) {
+        let own = hdr.dst_pid.0.into();
         if self.lasts.header.is_as(rx, hdr) {
-            return self.short(words::HEADER, now, own);
+            self.short(words::HEADER, now, own);
+        } else {
+            self.other_header(now, own, rx, hdr);
         }
-        self.other_header(now, own, rx, hdr);
+        self.sums.verdict(verdict);
     }
 
     #[inline(never)]
     fn other_header(&mut self, now: Instant, own: u64, rx: &Rx, hdr: &Hdr) {
-        self.calls += 1;
-        let first = self.lasts.first(&mut self.log, words::HEADER, now);
+        let first = self.usual(words::HEADER, now);
         let header = Header { rx: *rx, hdr: *hdr };
         write(&mut self.lasts.header, &mut self.log, first, own, header);
     }
 
     #[inline]
-    pub(super) fn mark(&mut self, mark: Mark) {
-        self.log.push(GIVEN | (mark.kind as u32) << GIVEN_KIND | mark.sum);
+    pub(super) fn output(&mut self, output: &Output) {
+        self.sums.output(output);
+        self.given += OUTPUT;
+        if self.given & OUTPUTS == OUTPUTS {
+            self.tell_given();
+        }
+    }
+
+    #[inline]
+    pub(super) fn event(&mut self, event: &Event) {
+        self.sums.event(event);
+        self.given += EVENT;
+        if self.given & EVENTS == EVENTS {
+            self.tell_given();
+        }
+    }
+
+    /// It would not fit the word of the next call.
+    #[cold]
+    #[inline(never)]
+    fn tell_given(&mut self) {
+        let first = self.first(GIVEN);
+        self.log.push(first);
+    }
+
+    /// What is rarely given.
+    #[cold]
+    pub(super) fn one(&mut self, mark: Mark) {
+        self.log.push(ONE | (mark.kind as u64) << 4 | u64::from(mark.sum) << 32);
     }
 
     /// As it is written to a file.
     pub(super) fn stretch(&self) -> Stretch {
         let mut others = self.others.iter();
         let mut lasts = Lasts::first_ones();
-        let (mut calls, mut marks) = (Vec::with_capacity(self.calls), Vec::new());
-        let mut log = self.log.iter().copied();
+        let (mut calls, mut given) = (Vec::new(), Vec::new());
+        let last = GIVEN | self.given | u64::from(self.sums.all()) << SUM;
+        let mut log = self.log.iter().copied().chain([last]);
         while let Some(first) = log.next() {
-            match first & KIND {
-                _ if first & GIVEN != 0 => {
-                    let kind = MarkKind::of((first & !GIVEN) >> GIVEN_KIND);
-                    let sum = first & ((1 << GIVEN_KIND) - 1);
-                    marks.push((calls.len() as u32, Mark { kind, sum }));
+            let before = calls.len() as u32;
+            let kind = first & KIND;
+            match kind {
+                CLOCK => lasts.now = words::word(&mut log),
+                ONE => {
+                    let kind = MarkKind::of((first >> 4) & KIND);
+                    given.push((before, Given::One(Mark { kind, sum: (first >> 32) as u32 })));
                 }
-                OTHER => calls.extend(others.next().cloned()),
-                CLOCK => lasts.now = words::long(&mut log),
                 _ => {
-                    if let Some((call, verdict)) = lasts.read(first, &mut log) {
-                        calls.push(call);
-                        marks.extend(verdict.map(|mark| (calls.len() as u32, mark)));
+                    let outputs = ((first & OUTPUTS) / OUTPUT) as u8;
+                    let events = ((first & EVENTS) / EVENT) as u8;
+                    let sum = (first >> SUM) as u32;
+                    given.push((before, Given::Usual { outputs, events, sum }));
+                    match kind {
+                        GIVEN => {}
+                        OTHER => calls.extend(others.next().cloned()),
+                        _ => calls.extend(lasts.read(first, &mut log)),
                     }
                 }
             }
         }
-        Stretch { state: self.state.clone(), calls, marks }
+        Stretch { state: self.state.clone(), calls, given }
     }
 }
 
@@ -342,11 +396,11 @@ mod tests {
 
     use lnet_types::{Errno, Fault, HealthStatus, MdId, MsgId, Net, NiId, Nid, Pid, Prng};
     use lnet_types::{ProcessId, RxId};
-    use lnet_wire::{Handle, Hdr, Kind};
+    use lnet_wire::{Handle, Hdr, Kind, MsgType};
     use slotmap::KeyData;
 
     use super::*;
-    use crate::Timeouts;
+    use crate::{EventKind, Timeouts};
 
     /// A number that is often one of the last.
     fn word(rng: &mut Prng) -> u64 {
@@ -357,8 +411,26 @@ mod tests {
         }
     }
 
-    fn sum(rng: &mut Prng) -> u32 {
-        (rng.next_u64() as u32) >> (32 - Mark::SUM_BITS)
+    fn event(rng: &mut Prng) -> Event {
+        let process = ProcessId::lustre(nid(rng));
+        Event {
+            kind: EventKind::Put,
+            status: Ok(()),
+            md: key(rng),
+            user: 0,
+            msg_type: MsgType::Put,
+            initiator: process,
+            source: process,
+            sender: process.nid,
+            target: process,
+            portal: 0,
+            match_bits: word(rng),
+            rlength: 0,
+            mlength: word(rng) as u32,
+            offset: word(rng),
+            hdr_data: 0,
+            unlinked: false,
+        }
     }
 
     fn key<K: From<KeyData>>(rng: &mut Prng) -> K {
@@ -422,8 +494,9 @@ mod tests {
     fn what_was_noted_comes_out_as_it_was_whatever_the_clock_does() {
         let mut rng = Prng::new(4711);
         let mut live = Live::new();
-        live.begin(vec![1]);
-        let (mut calls, mut marks) = (Vec::new(), Vec::new());
+        live.begin(vec![1], 100_000);
+        let (mut calls, mut given, mut sums) = (Vec::new(), vec![(0, 0, 0)], Sums::default());
+        let mut ones = Vec::new();
         let mut now = 0u64;
         for _ in 0..20_000 {
             now = match rng.below(20) {
@@ -436,32 +509,82 @@ mod tests {
             let call = call(&mut rng, Instant(now));
             calls.push(call.clone());
             if let Input::RxHeader { now, rx, hdr } = call {
-                let verdict = Mark { kind: MarkKind::Verdict, sum: sum(&mut rng) };
-                live.rx_header(now, &rx, &hdr, verdict);
-                marks.push((calls.len() as u32, verdict));
+                live.rx_header(now, &rx, &hdr, &Verdict::Defer);
+                sums.verdict(&Verdict::Defer);
             } else {
                 live.push(call);
             }
-            for _ in 0..rng.below(3) {
-                let kind = MarkKind::of(rng.below(5) as u32);
-                let mark = Mark { kind, sum: sum(&mut rng) };
-                live.mark(mark);
-                marks.push((calls.len() as u32, mark));
+            // Sometimes more than a word can hold.
+            let many = if rng.below(100) == 0 { 300 } else { 3 };
+            let (outputs, events) = (rng.below(many), rng.below(many));
+            for _ in 0..outputs {
+                let rx = RxId(word(&mut rng));
+                let output = Output::Resume { ni: key(&mut rng), rx, verdict: Verdict::Defer };
+                live.output(&output);
+                sums.output(&output);
+            }
+            for _ in 0..events {
+                let event = event(&mut rng);
+                live.event(&event);
+                sums.event(&event);
+            }
+            given.push((outputs, events, sums.all()));
+            if rng.below(100) == 0 {
+                let sum = rng.next_u64() as u32;
+                let mark = Mark { kind: MarkKind::of(2 + rng.below(2)), sum };
+                live.one(mark);
+                ones.push((calls.len() as u32, Given::One(mark)));
             }
         }
         let stretch = live.stretch();
-        assert_eq!(live.calls(), calls.len());
         assert_eq!(stretch.calls.len(), calls.len());
         for (n, (got, made)) in stretch.calls.iter().zip(&calls).enumerate() {
             assert_eq!(format!("{got:?}"), format!("{made:?}"), "call {n}");
         }
-        assert_eq!(stretch.marks, marks);
+        let mut came = vec![(0, 0, 0); given.len()];
+        for (at, given) in &stretch.given {
+            if let Given::Usual { outputs, events, sum } = given {
+                let (o, e, _) = came[*at as usize];
+                came[*at as usize] = (o + u64::from(*outputs), e + u64::from(*events), *sum);
+            }
+        }
+        assert_eq!(came, given);
+        let is_one = |(_, given): &&(u32, Given)| matches!(given, Given::One(_));
+        assert_eq!(stretch.given.iter().filter(is_one).copied().collect::<Vec<_>>(), ones);
+    }
+
+    #[test]
+    fn a_stretch_holds_the_calls_that_it_must_and_the_usual_ones_of_one_peer_are_many() {
+        let mut rng = Prng::new(815);
+        let mut live = Live::new();
+        live.begin(vec![1], 1000);
+        let mut calls = 0;
+        while !live.is_full() {
+            let now = Instant(rng.next_u64());
+            live.push(call(&mut rng, now));
+            calls += 1;
+        }
+        assert!(calls >= 1000, "{calls}");
+        live.begin(vec![1], 1000);
+        calls = 0;
+        while !live.is_full() {
+            live.push(Input::Unlink { now: Instant(calls * 1000), md: key(&mut rng) });
+            calls += 1;
+        }
+        assert_eq!(calls, 10_000);
+        live.begin(vec![1], 1000);
+        calls = 0;
+        while !live.is_full() {
+            live.push(Input::HandleTimeout { now: Instant(calls * 1000) });
+            calls += 1;
+        }
+        assert_eq!(calls, 1000);
     }
 
     #[test]
     fn messages_of_one_peer_take_a_few_words_each() {
         let mut live = Live::new();
-        live.begin(vec![1]);
+        live.begin(vec![1], 100_000);
         let put = Put {
             md: MdId::from(KeyData::from_ffi(1)),
             ack: false,
@@ -477,6 +600,6 @@ mod tests {
             let md = MdId::from(KeyData::from_ffi((n % 16) | (1 << 32)));
             live.push(Input::Put { now: Instant(n * 1000), put: Put { md, hdr_data: n, ..put } });
         }
-        assert!(live.log.len() < 5100, "{} words", live.log.len());
+        assert!(live.log.len() < 3100, "{} words", live.log.len());
     }
 }

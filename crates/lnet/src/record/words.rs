@@ -9,44 +9,47 @@ use slotmap::{Key, KeyData};
 use crate::{Get, Put, Rx};
 
 /// Kinds of usual calls, as the log has them.
-pub(super) const SENT: u32 = 0;
-pub(super) const RECEIVED: u32 = 1;
-pub(super) const UNLINK: u32 = 2;
-pub(super) const PUT: u32 = 3;
-pub(super) const GET: u32 = 4;
-pub(super) const HEADER: u32 = 5;
+pub(super) const SENT: u64 = 0;
+pub(super) const RECEIVED: u64 = 1;
+pub(super) const UNLINK: u64 = 2;
+pub(super) const PUT: u64 = 3;
+pub(super) const GET: u64 = 4;
+pub(super) const HEADER: u64 = 5;
 
 /// Who talks to whom.
 pub(super) trait Way: Copy + PartialEq {
     /// What the first call of a stretch is compared with.
     const FIRST: Self;
-    fn write(&self, log: &mut Vec<u32>);
-    fn read(log: &mut impl Iterator<Item = u32>) -> Self;
+    fn write(&self, log: &mut Vec<u64>);
+    fn read(log: &mut impl Iterator<Item = u64>) -> Self;
 }
 
-/// A word of 64 bits.
-pub(super) fn long(log: &mut impl Iterator<Item = u32>) -> u64 {
-    let [low, high] = [(); 2].map(|()| log.next().unwrap_or_default());
-    pair(low, high)
+/// The next word.
+pub(super) fn word(log: &mut impl Iterator<Item = u64>) -> u64 {
+    log.next().unwrap_or_default()
 }
 
 impl Way for ProcessId {
     const FIRST: Self = Self { nid: Nid::ANY, pid: Pid(0) };
 
-    fn write(&self, log: &mut Vec<u32>) {
-        let (parts, _) = self.nid.as_wire().as_chunks();
-        log.extend(parts.iter().map(|part| u32::from_ne_bytes(*part)));
-        log.push(self.pid.0);
+    fn write(&self, log: &mut Vec<u64>) {
+        let (halves, rest) = self.nid.as_wire().as_chunks();
+        log.extend(halves.iter().map(|half| u64::from_ne_bytes(*half)));
+        let last = rest.first_chunk().map_or(0, |last| u32::from_ne_bytes(*last));
+        log.push(pair(last, self.pid.0));
     }
 
-    fn read(log: &mut impl Iterator<Item = u32>) -> Self {
+    fn read(log: &mut impl Iterator<Item = u64>) -> Self {
         let mut wire = [0; 20];
-        for part in wire.as_chunks_mut().0 {
-            *part = log.next().unwrap_or_default().to_ne_bytes();
+        let (halves, rest) = wire.as_chunks_mut();
+        for half in halves {
+            *half = word(log).to_ne_bytes();
         }
+        let (last, pid) = unpair(word(log));
+        rest.copy_from_slice(&last.to_ne_bytes());
         // It was a NID.
         let nid = Nid::from_wire(wire).unwrap_or(Nid::ANY);
-        Self { nid, pid: Pid(log.next().unwrap_or_default()) }
+        Self { nid, pid: Pid(pid) }
     }
 }
 
@@ -67,18 +70,15 @@ impl Way for Arrival {
     const FIRST: Self =
         Self { ni: 0, id: RxId(0), from: ProcessId::FIRST, dst: Nid::ANY, src: ProcessId::FIRST };
 
-    fn write(&self, log: &mut Vec<u32>) {
-        for word in [self.ni, self.id.0] {
-            let (low, high) = unpair(word);
-            log.extend_from_slice(&[low, high]);
-        }
+    fn write(&self, log: &mut Vec<u64>) {
+        log.extend_from_slice(&[self.ni, self.id.0]);
         for process in [self.from, ProcessId { nid: self.dst, pid: Pid(0) }, self.src] {
             process.write(log);
         }
     }
 
-    fn read(log: &mut impl Iterator<Item = u32>) -> Self {
-        let [ni, id] = [(); 2].map(|()| long(log));
+    fn read(log: &mut impl Iterator<Item = u64>) -> Self {
+        let [ni, id] = [(); 2].map(|()| word(log));
         let [from, dst, src] = [(); 3].map(|()| ProcessId::read(log));
         Self { ni, id: RxId(id), from, dst: dst.nid, src }
     }

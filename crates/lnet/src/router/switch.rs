@@ -17,7 +17,7 @@ use lnet_wire::{Hdr, Kind};
 use super::buffers::{PoolKind, RouterMemory};
 use crate::Node;
 use crate::output::{DropReason, Output};
-use crate::record::{Given, Input, Remembering};
+use crate::record::{Input, Lent, Remembering};
 use crate::send::is_internal;
 
 /// Whether this node forwards. The numbers are those of `routing show` (S-routing-2).
@@ -48,11 +48,10 @@ impl Node {
         now: Instant,
         memory: &mut dyn RouterMemory,
     ) -> Result<(), Errno> {
-        self.begin_call();
-        let mut memory = Remembering { memory, given: Given::default() };
+        let mut memory = Remembering { memory, lent: Lent::default() };
         let outcome = self.start_routing(now, &mut memory);
-        let given = memory.given;
-        self.note_made(|live| live.push(Input::EnableRouting { now, given }));
+        let lent = memory.lent;
+        self.note_usual(|live| live.push(Input::EnableRouting { now, lent }));
         outcome
     }
 
@@ -124,11 +123,10 @@ impl Node {
         now: Instant,
         memory: &mut dyn RouterMemory,
     ) -> Result<(), Errno> {
-        self.begin_call();
-        let mut memory = Remembering { memory, given: Given::default() };
+        let mut memory = Remembering { memory, lent: Lent::default() };
         let outcome = self.fit_buffers(now, &mut memory);
-        let given = memory.given;
-        self.note_made(|live| live.push(Input::FitRouterBuffers { now, given }));
+        let lent = memory.lent;
+        self.note_usual(|live| live.push(Input::FitRouterBuffers { now, lent }));
         outcome
     }
 
