@@ -98,8 +98,9 @@ pub struct Options {
     #[arg(long, value_name = "PATTERN")]
     pub cpu_pattern: Option<String>,
 
-    /// Keep the last N to 2 N calls of the node, for `lnetctl debug dump`; 0 keeps none.
-    #[arg(long, value_name = "N", default_value_t = 65_536,
+    /// Keep at least the last N calls of the node, for `lnetctl debug dump`, in 320 N bytes; of messages
+    /// that go well ten to twenty times as many have room there. 0 keeps none.
+    #[arg(long, value_name = "N", default_value_t = 16_384,
         value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(..=1 << 20))]
     pub record: usize,
 

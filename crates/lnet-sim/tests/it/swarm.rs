@@ -98,6 +98,9 @@ fn what_the_swarm_has_found_holds_now() {
         576917993963366938,
         8008024857813305420,
         2148839337596777210,
+        2806646624300279805,
+        5406036010161956576,
+        1377615104600676600,
     ] {
         let round = Round::draw(seed).unwrap();
         if let Some(violation) = round.play(Detail::default()).violation {

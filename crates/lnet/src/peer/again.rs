@@ -129,7 +129,11 @@ impl Node {
     pub(crate) fn refresh_later(&mut self, now: Instant, id: PeerId) {
         let interval = self.tunables.peer_refresh_interval as u64;
         let Some(peer) = self.peers.peers.get_mut(id) else { return };
-        if interval == 0 || peer.disc.again.due.is_some() || self.is_asked_anyway(id) {
+        if interval == 0
+            || self.tunables.discovery == 0
+            || peer.disc.again.due.is_some()
+            || self.is_asked_anyway(id)
+        {
             return;
         }
         // Those who were met at once are not asked at once.
@@ -194,7 +198,8 @@ impl Node {
             again.due = None;
             let is_refresh = core::mem::take(&mut again.is_refresh);
             // If it is ill all over, pings of recovery will be answered first.
-            if is_dark || is_refresh && !is_well {
+            let is_vain = is_refresh && !again.asks && !is_well;
+            if is_dark || is_vain {
                 continue;
             }
             if core::mem::take(&mut again.asks) || is_refresh {
