@@ -1,12 +1,16 @@
 //! Checkers object to what they are there for.
 
+use core::time::Duration;
 use std::sync::Arc;
 
+use lnet::{Payload, Transmit};
 use lnet_scenario::{Transport, parse};
 use lnet_sim::{
-    AttemptId, Bounds, HostId, Messages, Observer, Seen, Sim, View, Violation, all_checkers, play,
+    AttemptId, Bounds, HostId, Messages, Observer, RailIx, Seen, Sim, View, Violation,
+    all_checkers, play,
 };
-use lnet_types::Nid;
+use lnet_types::{MsgId, NiId, Nid, Pid, ProcessId};
+use lnet_wire::{Handle, Hdr, Kind};
 
 const ONE: &str = r#"
 name = "one"
@@ -33,7 +37,11 @@ fn world(text: &str) -> Sim {
 
 /// What the checker called `name` says to these, one after the other.
 fn objections(name: &str, seen: &[Seen<'_>]) -> Vec<String> {
-    let sim = world(ONE);
+    objections_in(ONE, name, seen)
+}
+
+fn objections_in(text: &str, name: &str, seen: &[Seen<'_>]) -> Vec<String> {
+    let sim = world(text);
     let bounds = Bounds::for_scenario(sim.view().scenario);
     let mut checker = all_checkers(&bounds).into_iter().find(|c| c.name() == name).unwrap();
     seen.iter().filter_map(|s| checker.see(s, &sim.view()).err()).collect()
@@ -59,6 +67,53 @@ fn health_beyond_its_bounds_is_objected_to() {
     let of = |to| Seen::Health { host: HostId(0), nid: Nid::LOOPBACK, from: 1000, to };
     assert_eq!(objections("health", &[of(0), of(1000)]).len(), 0);
     assert_eq!(objections("health", &[of(1001)]).len(), 1);
+}
+
+#[test]
+fn more_pings_than_programs_want_and_nodes_need_are_objected_to() {
+    let ping = Transmit {
+        msg: MsgId::default(),
+        ni: NiId::default(),
+        to: ProcessId::lustre(Nid::LOOPBACK),
+        hdr: Hdr {
+            dst: Nid::LOOPBACK,
+            src: Nid::LOOPBACK,
+            dst_pid: Pid::LUSTRE,
+            src_pid: Pid::LUSTRE,
+            payload_len: 0,
+            kind: Kind::Get {
+                ret: Handle { interface: 0, object: 0 },
+                match_bits: 0,
+                portal: 0,
+                offset: 0,
+                sink_len: 272,
+            },
+        },
+        payload: Payload::Bytes(Arc::default()),
+        timeout: Duration::ZERO,
+    };
+    let sent = |host| Seen::Sent { host, rail: RailIx(0), transmit: &ping, refused: None };
+    // A hundred, and a dozen for each node.
+    let many = vec![sent(HostId(0)); 124];
+    assert_eq!(objections("control-traffic", &many), [] as [String; 0]);
+    assert_eq!(objections("control-traffic", &[&many[..], &many[..1]].concat()).len(), 1);
+
+    let wants = ONE.replace("\"put\"", "\"ping\"").replace("size = 64\n", "");
+    let to = parse("one", &wants).unwrap().world.nodes[1].rails[0].nid;
+    let attempt = AttemptId(1 << 24);
+    let begun = Seen::Begun { host: HostId(0), workload: 0, attempt, to, again: 0 };
+    let failed = Seen::Failed { host: HostId(0), attempt, why: None };
+    let took = Duration::ZERO;
+    let well = Seen::Ended { host: HostId(0), workload: 0, attempt, took, well: true };
+    for (end, host) in [(&failed, 0), (&well, 0), (&failed, 1)] {
+        let most = [&[begun.clone(), end.clone()][..], &vec![sent(HostId(host)); 128]].concat();
+        assert_eq!(objections_in(&wants, "control-traffic", &most), [] as [String; 0]);
+        let more = [&most[..], &[sent(HostId(host))]].concat();
+        assert_eq!(objections_in(&wants, "control-traffic", &more).len(), 1);
+    }
+    // An exchange of another kind is none.
+    let other = [&[begun][..], &many, &many[..1]].concat();
+    assert_eq!(objections("control-traffic", &other).len(), 1);
 }
 
 /// Objects to the first thing that it sees.
