@@ -156,6 +156,8 @@ pub(crate) struct Live {
 /// Memory of a stretch, in words for each call that it must be able to hold: most take two. One whose
 /// header has nothing in common with the last one takes nineteen.
 const WORDS_PER_CALL: usize = 20;
+/// So many others at most, for each call that it must be able to hold.
+const OTHERS_PER_CALL: usize = 4;
 
 impl Live {
     /// Nothing yet.
@@ -219,7 +221,7 @@ impl Live {
         self.log.push(first);
         self.others.push(call());
         // These take more room than words.
-        if self.others.len() >= self.end / WORDS_PER_CALL {
+        if self.others.len() >= self.end / WORDS_PER_CALL * OTHERS_PER_CALL {
             self.end = 0;
         }
     }
@@ -578,7 +580,7 @@ mod tests {
             live.push(Input::HandleTimeout { now: Instant(calls * 1000) });
             calls += 1;
         }
-        assert_eq!(calls, 1000);
+        assert_eq!(calls, 4000);
     }
 
     #[test]
