@@ -68,4 +68,14 @@ scenarios! {
     an_answer_longer_than_the_first_buffer_is_asked_for_again: "many-interfaces";
     damage_that_tcp_does_not_notice_is_found_by_checksums: "damaged";
     connections_that_stand_half_open_are_found_out: "half-open";
+    a_rail_of_ones_own_that_is_dead_is_no_fault_of_the_gateways: "own-rail-dead";
+}
+
+#[test]
+fn routes_do_not_flap_because_of_the_observers_own_dead_rail() {
+    for (name, flaps) in [("own-rail-dead", false), ("router-death", true)] {
+        let played = must_hold(&load(name), None);
+        let routes = played.lines.iter().filter(|line| line.contains(" route by ")).count();
+        assert_eq!(routes > 0, flaps, "{name}: {routes}");
+    }
 }

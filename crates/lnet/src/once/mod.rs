@@ -201,6 +201,7 @@ impl Node {
     /// window: its copies could not be told apart.
     pub(crate) fn open_session(&mut self, from: PeerId, id: PeerId, owned: bool) {
         let offered = self.peers.peers.get_mut(from).and_then(|p| p.once.offered.take());
+        let nids = self.nids_of(id);
         let Some(peer) = self.peers.peers.get_mut(id) else { return };
         if owned && core::mem::take(&mut peer.once.split) {
             // Its next message makes us ask.
@@ -210,13 +211,13 @@ impl Node {
         if !owned {
             peer.once.split = true;
             tracing::warn!(peer = %peer.primary, "not all its NIDs are its own here: copies of its messages are refused");
-            self.retired.keep(peer.once.windows.drain(..));
+            self.retired.keep(&nids, peer.once.windows.drain(..));
             return;
         }
         let known = self.retired.take(session);
         let new = || Window::new(session, self.fresh.hand_over(id, session, mark));
         let oldest = peer.once.open(session, || known.unwrap_or_else(new));
-        self.retired.keep(oldest);
+        self.retired.keep(&nids, oldest);
         peer.once.asked = false;
         if self.peers.peers.get(id).is_some_and(|p| self.wants_to_tell(p)) {
             self.request_discovery(id);
@@ -368,15 +369,9 @@ impl Node {
         if mark.again {
             return Err(DropReason::AncientCopy);
         }
-        let plain = Sifted { dst_pid: Pid::LUSTRE, copied: None };
-        let Some(life) = life_in(&hdr.kind) else { return Ok(plain) };
-        let Some(id) = self.fresh.agreed_with(life) else { return Ok(plain) };
-        let peer = self.peers.peers.get_mut(id);
-        let windows = peer.into_iter().flat_map(|peer| &mut peer.once.windows);
-        let window = windows.into_iter().find(|w| mark.is_of(w.session()));
-        let is_lost = self.retired.has_lost();
-        match window.or_else(|| self.retired.of(life, mark)) {
-            Some(window) => {
+        let life = life_in(&hdr.kind);
+        match self.window_of_stray(life, mark, hdr.src) {
+            Ok(Some(window)) => {
                 let n = window.number(mark);
                 match window.judge(n, false) {
                     Judgement::Duplicate => return Err(DropReason::Duplicate),
@@ -384,10 +379,51 @@ impl Node {
                     Judgement::Deliver | Judgement::Replace(_) => window.strayed(n),
                 }
             }
-            None if is_lost => return Err(DropReason::AncientCopy),
-            None => {}
+            Ok(None) => {}
+            Err(forgotten) => return Err(forgotten),
         }
-        Ok(plain)
+        Ok(Sifted { dst_pid: Pid::LUSTRE, copied: None })
+    }
+
+    /// The window in which a stray may have been noted before. A PUT without ACK does not say which life
+    /// of its node it is from, so it is the NID that tells. It may have changed hands: but who marks
+    /// messages has told us so, in this life of ours, and the newest window is the right one.
+    ///
+    /// # Errors
+    /// There was one, and it is forgotten.
+    fn window_of_stray(
+        &mut self,
+        life: Option<u64>,
+        mark: Mark,
+        src: Nid,
+    ) -> Result<Option<&mut Window>, DropReason> {
+        let peer = match life {
+            Some(life) => match self.fresh.agreed_with(life) {
+                None => return Ok(None),
+                agreed => agreed,
+            },
+            None => self.peers.owner(src).or_else(|| self.peers.who_had(src)),
+        };
+        let peer = peer.and_then(|id| self.peers.peers.get_mut(id));
+        let mut windows = peer.into_iter().flat_map(|peer| &mut peer.once.windows);
+        if let Some(window) = windows.find(|w| mark.is_of(w.session())) {
+            return Ok(Some(window));
+        }
+        let is_lost = self.retired.has_lost();
+        match life {
+            None => Ok(self.retired.from(src, mark)),
+            Some(life) => match self.retired.of(life, mark) {
+                None if is_lost => Err(DropReason::AncientCopy),
+                window => Ok(window),
+            },
+        }
+    }
+
+    /// All NIDs of a peer, and the one by which it is called.
+    pub(crate) fn nids_of(&self, id: PeerId) -> Vec<Nid> {
+        let Some(peer) = self.peers.peers.get(id) else { return Vec::new() };
+        let nis = peer.nis().filter_map(|ni| self.peers.nis.get(ni)).map(|ni| ni.nid);
+        nis.chain([peer.primary]).collect()
     }
 
     /// A sender marks its messages, and we know nothing of it: we have restarted, or forgotten it.

@@ -13,6 +13,7 @@ use lnet_types::{Instant, MsgId, Nid, PeerId};
 
 use crate::Node;
 use crate::msg::Role;
+use crate::peer::Peers;
 use crate::send::is_internal;
 
 /// More than so many are not remembered.
@@ -24,6 +25,13 @@ pub(crate) struct Former {
     until: Instant,
     nid: Nid,
     peer: PeerId,
+}
+
+impl Peers {
+    /// Who had `nid` last, if that is known.
+    pub(crate) fn who_had(&self, nid: Nid) -> Option<PeerId> {
+        self.former.iter().rev().find(|f| f.nid == nid).map(|f| f.peer)
+    }
 }
 
 impl Node {

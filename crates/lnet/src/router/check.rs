@@ -12,12 +12,12 @@ use lnet_wire::ping::{Features, NiStatus, PingInfo};
 
 use super::alive::{self, Sign};
 use super::choose;
-use crate::Node;
 use crate::msg::Stage;
 use crate::node::Work;
 use crate::peer::PeerFlags;
 use crate::record::Input;
 use crate::send::rest::News;
+use crate::{Doubt, Node};
 
 /// A message from a gateway that is taken for dead is reason to ask it, but not more often than
 /// this.
@@ -150,6 +150,12 @@ impl Node {
         };
         let was_check = peer.flags.contains(PeerFlags::ROUTER_CHECK);
         peer.flags -= PeerFlags::ROUTER_CHECK;
+        if error.is_none() {
+            peer.gateway.repeated = false;
+        } else if was_check && self.repeat_check(id) {
+            return;
+        }
+        let Some(peer) = self.peers.peers.get_mut(id) else { return };
         peer.flags |= PeerFlags::ROUTER_CHECKED;
         let sign = if error.is_none() { Sign::Answered } else { Sign::Failed };
         let before = peer.gateway.life;
@@ -179,6 +185,26 @@ impl Node {
             }
         }
         self.arm_check(now, id);
+    }
+
+    /// A check of gateway `id` has failed. If we have several interfaces there, the one that it went by
+    /// may be to blame: it is made once more, and goes by another one if this one is ill or silent by
+    /// now. Kernel nodes give the gateway up.
+    fn repeat_check(&mut self, id: PeerId) -> bool {
+        let kernel = self.tunables.kernel_clocks();
+        let Some(peer) = self.peers.peers.get_mut(id) else { return false };
+        let net = self.nets.iter().find(|n| Some(n.net) == peer.gateway.ping_net);
+        let nis = net.map_or(&[][..], |n| &n.nis[..]);
+        let is_usable = |ni: &NiId| self.nis.get(*ni).is_some_and(|ni| !ni.fatal);
+        let is_ours = nis.len() > 1 && nis.iter().any(is_usable);
+        let repeats = is_ours && !kernel && !peer.gateway.repeated;
+        peer.gateway.repeated = repeats;
+        if repeats {
+            peer.flags -= PeerFlags::NIDS_UPTODATE;
+            peer.flags |= PeerFlags::FORCE_PING | PeerFlags::FORCE_PUSH | PeerFlags::ROUTER_CHECK;
+            self.request_discovery(id);
+        }
+        repeats
     }
 
     /// An interface of a gateway is not there. Besides noting it, we ask it for a sign of life
@@ -330,6 +356,9 @@ impl Node {
         pni.notified = Some(when);
         let peer_id = pni.peer;
         let gateway = alive::is_router(&self.peers, peer_id);
+        if gateway && !up && by.is_some_and(|by| self.has_other_rail(by, id)) {
+            return self.check_soon(now, peer_id);
+        }
         if gateway && (up || !self.is_another_preferable(by)) {
             self.notified_routes(peer_id, nid, up);
         }
@@ -384,6 +413,26 @@ impl Node {
             .iter()
             .filter_map(|id| self.nis.get(*id))
             .any(|other| (!other.fatal, other.health) > (!ni.fatal, ni.health))
+    }
+
+    /// Whether an interface of ours other than `by` has a way to this one of a gateway that nobody doubts:
+    /// what goes wrong with `by` may be its own affair then, and the gateway is asked. Kernel nodes, and
+    /// those that cannot ask, believe the report.
+    fn has_other_rail(&self, by: NiId, gateway: PeerNiId) -> bool {
+        let Some(pni) = self.peers.nis.get(gateway) else { return false };
+        let asks = |peer| !alive::is_discovery_off(&self.tunables, peer);
+        let checks = self.tunables.alive_router_check_interval > 0;
+        let net = self.nets.iter().find(|n| n.net == pni.nid.net());
+        let others = net.into_iter().flat_map(|n| &n.nis).filter(|ni| **ni != by);
+        let is_good = |ni: &NiId| {
+            self.nis.get(*ni).is_some_and(|n| !n.fatal)
+                && self.rails.of(*ni, gateway) < Doubt::Silent
+        };
+        let mut good = others.copied().filter(is_good);
+        !self.tunables.kernel_clocks()
+            && checks
+            && self.peers.peers.get(pni.peer).is_some_and(asks)
+            && good.next().is_some()
     }
 
     /// Messages that wait for a credit of a gateway's interface look for another way, if there is

@@ -77,6 +77,8 @@ pub(crate) struct Gateway {
     pub(crate) ping_net: Option<Net>,
     /// When the last check began.
     started: Instant,
+    /// It has failed once, and is being repeated: perhaps an interface of ours was to blame.
+    repeated: bool,
     /// When each of its networks is due for a check.
     next: SmallVec<[(Net, Instant); 2]>,
     /// Its entry in [`Router::checks`].

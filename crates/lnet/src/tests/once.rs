@@ -161,19 +161,28 @@ fn switching_it_off_ends_it_and_on_begins_it() {
 /// anew.
 #[test]
 fn what_was_delivered_is_known_after_the_record_of_its_sender_was_made_anew() {
-    for anew in [false, true] {
+    // Without ACK a message does not say which life of its node it is from.
+    for n in 0..8 {
+        let [anew, ack, early] = [1, 2, 4].map(|bit| n & bit != 0);
         let mut w = pair(Profile::Default, Profile::Default);
         doubt_first(&mut w, MS * 3000);
-        w.put(0, B[0], 7, true);
+        w.put(0, B[0], 7, ack);
         w.secs(1);
         assert_eq!(delivered(&w, 1, 7), 1, "the further copy");
         let now = w.now;
         if anew {
             w.hosts[1].node.peer_del(now, nid(A[0]), &[], true).unwrap();
         }
-        w.put(0, B[0], 8, true);
-        w.secs(4);
-        assert_eq!([delivered(&w, 1, 7), delivered(&w, 1, 8)], [1, 1]);
+        if early {
+            // By this it is known anew before the first copy comes.
+            w.put(0, B[0], 8, true);
+        }
+        w.secs(3);
+        assert_eq!(delivered(&w, 1, 7), 1, "anew {anew} ack {ack} early {early}");
+        w.put(0, B[0], 9, true);
+        w.secs(1);
+        let came = [8, 9].map(|n| delivered(&w, 1, n));
+        assert_eq!(came, [usize::from(early), 1]);
         assert_eq!(drops(&w, 1, DropReason::Duplicate), 1);
     }
 }
