@@ -62,13 +62,6 @@ pub(crate) struct Recorder {
     now: Live,
 }
 
-impl Recorder {
-    #[inline]
-    fn is_full(&self) -> bool {
-        self.now.is_full()
-    }
-}
-
 impl fmt::Debug for Recorder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Recorder({} words, {} calls at least)", self.now.words(), self.limit)
@@ -116,7 +109,7 @@ impl Node {
     /// makes calls asks for them sooner or later.
     #[inline]
     pub(crate) fn turn_page(&mut self) {
-        if self.recorder.as_deref().is_some_and(Recorder::is_full) {
+        if self.recorder.as_deref().is_some_and(|recorder| recorder.now.is_full()) {
             self.begin_stretch();
         }
     }

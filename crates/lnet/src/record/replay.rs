@@ -90,13 +90,14 @@ fn read(state: &[u8]) -> Result<Node, RecordingError> {
 }
 
 impl Stretch {
-    /// Outputs, events, reports and notices.
+    /// Verdicts, outputs, events, reports and notices.
     fn things(&self) -> usize {
+        let verdicts = self.calls.iter().filter(|call| matches!(call, Input::RxHeader { .. }));
         let count = |given: &Given| match given {
             Given::Usual { outputs, events, .. } => usize::from(*outputs) + usize::from(*events),
             Given::One(_) => 1,
         };
-        self.given.iter().map(|(_, given)| count(given)).sum()
+        verdicts.count() + self.given.iter().map(|(_, given)| count(given)).sum::<usize>()
     }
 }
 
