@@ -262,7 +262,7 @@ fn a_small_file_crosses_two_rails_while_one_is_cut() {
 
 #[test]
 fn what_a_daemon_did_can_be_done_again_from_its_recording() {
-    let daemon = Daemon::start("record", &["--record", "20"]);
+    let daemon = Daemon::start("record", &["--record", "5"]);
     assert!(daemon.ctl("lnet configure").status.success());
     assert!(daemon.ctl("net add --nid 127.0.0.1@tcp").status.success());
     for _ in 0..30 {
@@ -273,7 +273,8 @@ fn what_a_daemon_did_can_be_done_again_from_its_recording() {
     assert!(told.status.success() && out(&told).starts_with("recording:\n"), "{}", out(&told));
     let recording = lnet::Recording::from_bytes(&fs::read(&file).unwrap()).unwrap();
     let replayed = recording.replay().unwrap();
-    assert!((20..=40).contains(&replayed.calls), "{} calls", replayed.calls);
+    // Those of two or three pings at least, and not of all.
+    assert!((5..=110).contains(&replayed.calls), "{} calls", replayed.calls);
     assert!(replayed.node.stats().send_count > 0);
     let nowhere = daemon.ctl("debug dump /no/such/directory/flight");
     assert!(!nowhere.status.success());

@@ -1,5 +1,5 @@
 //! No storm of control traffic: pings, pushes and their answers. Those that programs want look like the
-//! node's own, so they are counted when programs begin them.
+//! node's own, so they are counted when programs begin them; on kernel nodes so is everything.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
@@ -114,7 +114,10 @@ impl Observer for ControlTraffic {
         let host = match *seen {
             Seen::Begun { host, workload, attempt, to, .. } => {
                 let exchange = view.scenario.workload.get(workload).map(|w| w.exchange);
-                if exchange == Some(Exchange::Ping) {
+                // Kernel nodes that have no memory ask and tell anew for each message (S-6).
+                let host_of = view.host(host);
+                let asks = host_of.is_some_and(|h| h.node.tunables().kernel_clocks());
+                if exchange == Some(Exchange::Ping) || asks {
                     self.begun(view, attempt, host, to);
                 }
                 return Ok(());

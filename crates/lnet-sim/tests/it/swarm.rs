@@ -102,6 +102,7 @@ fn what_the_swarm_has_found_holds_now() {
         5406036010161956576,
         1377615104600676600,
         2276034424822256273,
+        8555616266103214717,
     ] {
         let round = Round::draw(seed).unwrap();
         if let Some(violation) = round.play(Detail::default()).violation {
