@@ -91,6 +91,18 @@ impl ControlTraffic {
         ping.into_iter().flatten().for_each(|host| self.hosts[host.0 as usize].pings.begin());
     }
 
+    /// The programs of `host` died with it, and nobody will say what became of their pings.
+    fn forget(&mut self, now: Instant, host: HostId) {
+        let late = &mut self.late;
+        self.open.retain(|_, ping| {
+            let stays = ping[0] != Some(host);
+            if !stays {
+                late.push_back((now + LATE, *ping));
+            }
+            stays
+        });
+    }
+
     fn end(&mut self, ping: Ping) {
         self.all.open -= 1;
         for host in ping.into_iter().flatten() {
@@ -131,6 +143,10 @@ impl Observer for ControlTraffic {
                 if let Some(ping) = self.open.remove(&attempt) {
                     self.end(ping);
                 }
+                return Ok(());
+            }
+            Seen::Died { host } => {
+                self.forget(view.now, host);
                 return Ok(());
             }
             Seen::Sent { host, transmit, .. } if is_control(transmit) => host,

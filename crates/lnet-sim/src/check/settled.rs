@@ -103,7 +103,11 @@ fn pings_in_vain(view: &View<'_>, host: &Host) -> bool {
 fn learns(view: &View<'_>, host: &Host, other: HostId) -> bool {
     let has_sessions = host.node.tunables().suppress_duplicates != 0;
     let faults = &view.scenario.faults;
-    let dies = |f: &Fault| matches!(&f.kind, FaultKind::Kill { nodes, .. } if nodes.nodes().contains(&NodeId(other.0)));
+    let node = NodeId(other.0);
+    let dies = |f: &Fault| match &f.kind {
+        FaultKind::Kill { nodes, .. } => nodes.nodes().contains(&node),
+        _ => false,
+    };
     !is_mistaken(view, other) && (has_sessions || faults.len() < 2 || !faults.iter().any(dies))
 }
 
