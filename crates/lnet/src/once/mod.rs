@@ -194,6 +194,11 @@ impl Node {
             peer.once.told = false;
         }
         peer.once.offered = Some((session, mark));
+        if !peer.once.knows(session)
+            && let Some(said) = &peer.disc.data
+        {
+            self.retired.offered(session, said.info.entries.iter().map(|e| e.nid));
+        }
     }
 
     /// The data of a push have been merged into `id`, and `owned` tells whether all NIDs in them are
@@ -212,6 +217,7 @@ impl Node {
             peer.once.split = true;
             tracing::warn!(peer = %peer.primary, "not all its NIDs are its own here: copies of its messages are refused");
             self.retired.keep(&nids, peer.once.windows.drain(..));
+            self.retired.renew(session);
             return;
         }
         let known = self.retired.take(session);

@@ -1,6 +1,9 @@
 //! Windows of sessions whose peer has no record here any more, or a new one: discovery was switched off
 //! and on, or the peer deleted and met again. What of such a session has been delivered is still known:
 //! first copies may have been on their way for long.
+//!
+//! Here also stands which sessions were offered and have no window yet, or get none. Their senders mark
+//! messages from then on, and what bears the same bits is not to be taken for that of a former life.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,7 +27,9 @@ pub(crate) struct Retired {
 
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 struct Kept {
-    window: Window,
+    session: u64,
+    /// None if it was only offered.
+    window: Option<Window>,
     /// What its sender had then.
     nids: Arc<[Nid]>,
 }
@@ -38,31 +43,48 @@ impl Retired {
         let nids: Arc<[Nid]> = nids.into();
         for window in windows {
             self.take(window.session());
-            self.windows.push_back(Kept { window, nids: nids.clone() });
-            if self.windows.len() > RETIRED_MAX {
-                self.windows.pop_front();
-                self.lost = true;
-            }
+            self.push(Kept { session: window.session(), window: Some(window), nids: nids.clone() });
+        }
+    }
+
+    /// A node with these NIDs has told its session: it is the newest of all of that node's.
+    pub(crate) fn offered(&mut self, session: u64, nids: impl Iterator<Item = Nid>) {
+        let window = self.take(session);
+        self.push(Kept { session, window, nids: nids.collect() });
+    }
+
+    /// A session that was offered is newer than what was kept since.
+    pub(crate) fn renew(&mut self, session: u64) {
+        let at = self.windows.iter().position(|kept| kept.session == session);
+        if let Some(kept) = at.and_then(|at| self.windows.remove(at)) {
+            self.windows.push_back(kept);
+        }
+    }
+
+    fn push(&mut self, kept: Kept) {
+        self.windows.push_back(kept);
+        if self.windows.len() > RETIRED_MAX {
+            self.lost |= self.windows.pop_front().is_some_and(|kept| kept.window.is_some());
         }
     }
 
     /// Gives the window of a session that is there again.
     pub(crate) fn take(&mut self, session: u64) -> Option<Window> {
-        let at = self.windows.iter().position(|kept| kept.window.session() == session)?;
-        self.windows.remove(at).map(|kept| kept.window)
+        let at = self.windows.iter().position(|kept| kept.session == session)?;
+        self.windows.remove(at)?.window
     }
 
     /// The window for a mark of the life with this cookie.
     pub(crate) fn of(&mut self, cookie: u64, mark: Mark) -> Option<&mut Window> {
         let of_it = |w: &&mut Window| life_of(w.session()) == life_of(cookie);
-        let windows = self.windows.iter_mut().rev().map(|kept| &mut kept.window);
+        let windows = self.windows.iter_mut().rev().filter_map(|kept| kept.window.as_mut());
         windows.filter(of_it).find(|w| mark.is_of(w.session()))
     }
 
-    /// The window for a mark of whoever had `nid`.
+    /// The window for a mark of whoever had `nid`: of the newest session that it may be of.
     pub(crate) fn from(&mut self, nid: Nid, mark: Mark) -> Option<&mut Window> {
         let mut of_it = self.windows.iter_mut().rev().filter(|kept| kept.nids.contains(&nid));
-        of_it.find(|kept| mark.is_of(kept.window.session())).map(|kept| &mut kept.window)
+        of_it.find(|kept| mark.is_of(kept.session))?.window.as_mut()
     }
 
     /// Whether there may have been one that is forgotten.
@@ -95,6 +117,14 @@ mod tests {
         assert!(retired.from(other, Mark::new(old, 5, false)).is_none(), "another node");
         let found = retired.of(old, Mark::new(old, 5, false)).unwrap();
         assert_eq!(found.judge(n, false), Judgement::Duplicate);
+        let life = old + (8 << 30) + 1;
+        retired.offered(life, [had].into_iter());
+        assert!(
+            retired.from(had, Mark::new(old, 5, false)).is_none(),
+            "a new life's, with the same bits"
+        );
+        assert!(retired.take(life).is_none());
+        assert!(retired.from(had, Mark::new(old, 5, false)).is_some());
         assert_eq!(retired.of(old, Mark::new(new, 5, false)).unwrap().session(), new);
         assert!(retired.of(old + 1, Mark::new(old, 5, false)).is_none(), "another life");
         assert_eq!(retired.take(old).unwrap().judge(n, true), Judgement::Duplicate);

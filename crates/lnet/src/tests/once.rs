@@ -188,12 +188,19 @@ fn what_was_delivered_is_known_after_the_record_of_its_sender_was_made_anew() {
 }
 
 fn restart(w: &mut World, host: usize) {
+    let cookie = 0x5000_0000_0000 + w.now.as_nanos();
+    restart_as(w, host, cookie);
+}
+
+/// The new life has this cookie.
+fn restart_as(w: &mut World, host: usize, interface_cookie: u64) {
     let nids: Vec<String> = w.hosts[host].nids.values().map(ToString::to_string).collect();
     let fresh = w.host(Profile::Default, &[]);
     let mut h = w.hosts.swap_remove(fresh);
     let config = NodeConfig {
         seed: 77,
-        interface_cookie: 0x5000_0000_0000 + w.now.as_nanos(),
+        interface_cookie,
+        ping_seq: 0,
         tunables: Tunables::new(Profile::Default),
     };
     h.node = crate::Node::new(config, w.now);
@@ -209,6 +216,57 @@ fn restart(w: &mut World, host: usize) {
     w.hosts[host] = h;
     for n in nids {
         w.add_ni(host, &n, NetTunables::SOCK);
+    }
+}
+
+#[test]
+fn a_new_life_whose_session_gets_no_window_is_not_taken_for_the_one_before() {
+    // The marks of one of these lives have the same bits as those of the life before.
+    for bits in 0..8 {
+        let mut w = pair(Profile::Default, Profile::Default);
+        for n in 1..=8 {
+            w.put(0, B[0], n, false);
+            w.secs(1);
+        }
+        // One of its NIDs is another peer's from here on: what it sends can't be told from copies.
+        let now = w.now;
+        w.hosts[1].node.peer_del(now, nid(A[0]), &[], true).unwrap();
+        w.hosts[1].node.peer_add(now, nid(A[1]), &[], false, false).unwrap();
+        restart_as(&mut w, 0, 0x5000_0000_0000 + (bits << 30));
+        w.discovered(0, B[0]);
+        for n in 11..=18 {
+            w.put(0, B[0], n, false);
+            w.secs(1);
+            assert_eq!(delivered(&w, 1, n), 1, "message {n}, bits {bits}");
+        }
+    }
+}
+
+#[test]
+fn a_new_life_whose_session_has_no_window_yet_is_not_taken_for_the_one_before() {
+    for bits in 0..8 {
+        let mut w = pair(Profile::Default, Profile::Default);
+        for n in 1..=8 {
+            w.put(0, B[0], n, false);
+            w.secs(1);
+        }
+        // It has an interface that was another node's, as far as is known; nobody answers whose it is.
+        const OTHER: &str = "10.77.0.99@tcp";
+        let now = w.now;
+        w.hosts[1].node.discover(now, nid(OTHER), false);
+        w.secs(10);
+        restart_as(&mut w, 0, 0x5000_0000_0000 + (bits << 30));
+        w.add_ni(0, OTHER, NetTunables::SOCK);
+        w.decide = Box::new(|t| {
+            let asks = matches!(t.hdr.kind, Kind::Get { portal: RESERVED_PORTAL, .. });
+            if asks && t.hdr.src == nid(B[0]) { Fate::Hold } else { Fate::Pass }
+        });
+        w.discovered(0, B[0]);
+        for n in 11..=18 {
+            w.put(0, B[0], n, false);
+            w.run(MS * 10);
+            assert_eq!(delivered(&w, 1, n), 1, "message {n}, bits {bits}");
+        }
     }
 }
 
