@@ -320,7 +320,7 @@ impl Node {
     }
 
     /// The discovery gate (S-6): true if the message now waits for its peer to be discovered. In
-    /// kernel LNet it waits for every later round as well.
+    /// kernel LNet it waits for every later round as well, and in routers, too.
     fn park(&mut self, id: MsgId, peer_ni: PeerNiId) -> Result<bool, Errno> {
         let peer_id = self.peers.nis.get(peer_ni).ok_or(Errno::EFAULT)?.peer;
         if self.is_up_to_date(peer_id) {
@@ -339,8 +339,11 @@ impl Node {
         // must not hold up the traffic on the others until its time-out. Nor is it asked for each
         // message when it has failed just now.
         let rests = peer.disc.again.rests(now);
+        // Nor does a router hold up what it forwards, for which the NID in the header will do: the
+        // answer to its ping would stay behind further such messages, which it has no room for.
+        let forwards = self.msgs.get(id).is_some_and(|m| m.role == Role::Forward);
         if renews
-            && (rests || peer.flags.contains(PeerFlags::DISCOVERED))
+            && (rests || forwards || peer.flags.contains(PeerFlags::DISCOVERED))
             && !peer.flags.contains(PeerFlags::MARK_DELETION)
         {
             if !rests {

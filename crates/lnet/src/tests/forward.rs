@@ -409,6 +409,21 @@ fn s13_the_last_router_may_choose_another_interface_of_a_sick_multi_rail_destina
 }
 
 #[test]
+fn what_is_forwarded_does_not_wait_until_its_receiver_is_discovered() {
+    for profile in [Profile::Default, Profile::Off, Profile::Kernel] {
+        let mut b = Bench::new(profile, 8);
+        let mut hdr = Bench::hdr(B, 0);
+        hdr.kind =
+            Kind::Put { ack: Handle::NONE, match_bits: BITS, hdr_data: 0, portal: PT, offset: 0 };
+        assert!(b.passes(A, &hdr));
+        let sent: Vec<_> = b.w.held.iter().map(|(_, t)| (t.to.nid, t.hdr.src)).collect();
+        let went_on = sent.contains(&(nid(B), nid(A)));
+        assert_eq!(went_on, profile != Profile::Kernel, "{profile:?}: {sent:?}");
+        assert!(sent.contains(&(nid(B), nid(G1[1]))), "{profile:?}: it is asked all the same");
+    }
+}
+
+#[test]
 fn what_can_not_be_forwarded_is_dropped_and_counted_by_its_reason() {
     let mut b = Bench::new(Profile::Default, 8);
     // No route there.
