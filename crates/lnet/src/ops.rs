@@ -60,6 +60,11 @@ impl Node {
     ) -> OpId {
         self.note(|| Input::Ping { now, target, src, timeout });
         let now = self.clock(now);
+        // A ping discovers nobody, but is one way of using who has been discovered.
+        let known = self.peers.owner(target.nid).filter(|id| self.is_up_to_date(*id));
+        if let Some(id) = known {
+            self.refresh_later(now, id);
+        }
         let op = self.new_op();
         let md = self.portals.mds.insert(Md::new(
             MdBuf::Collect(USER_PING_BYTES),
