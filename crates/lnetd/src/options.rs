@@ -99,7 +99,7 @@ pub struct Options {
     pub cpu_pattern: Option<String>,
 
     /// Keep at least the last N calls of the node, for `lnetctl debug dump`, and of messages that go
-    /// well ten times as many; some 2 KiB for each of the N at most. 0 keeps none.
+    /// well twenty times as many; some 2 KiB for each of the N at most. 0 keeps none.
     #[arg(long, value_name = "N", default_value_t = 16_384,
         value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(..=1 << 20))]
     pub record: usize,

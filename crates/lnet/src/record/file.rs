@@ -6,7 +6,7 @@ use super::Recording;
 
 const MAGIC: &[u8; 8] = b"ULNETREC";
 /// Goes up when a state or a call of a node changes between two releases of the same version.
-const FORMAT: u16 = 4;
+const FORMAT: u16 = 5;
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Why bytes are not a recording that can be replayed.
@@ -90,7 +90,7 @@ mod tests {
 
     fn recording() -> Recording {
         let tunables = Tunables::new(Profile::Default);
-        let config = NodeConfig { seed: 7, interface_cookie: 11, tunables };
+        let config = NodeConfig { seed: 7, interface_cookie: 11, ping_seq: 0, tunables };
         let mut node = Node::new(config, Instant::ZERO);
         node.record(2);
         for n in 0..28 {

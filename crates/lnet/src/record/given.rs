@@ -71,6 +71,9 @@ impl Mark {
     }
 }
 
+/// Spreads a difference over the upper bits.
+const MIX: u64 = 0x9E37_79B9_7F4A_7C15;
+
 /// Sums over everything usual that was given in a stretch. Outputs and events have one each, since
 /// nobody says in which order the two are asked for.
 #[derive(Clone, Copy, Debug, Default)]
@@ -85,9 +88,8 @@ impl Sums {
 
     /// The upper bits of a product depend on all others.
     #[inline]
-    const fn add(sum: &mut u64, [a, b, c, d]: [u64; 4]) {
-        let all = a ^ b.rotate_left(41) ^ c.rotate_left(23) ^ d.rotate_left(11);
-        *sum = (sum.rotate_left(7) ^ all).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    const fn add(sum: &mut u64, word: u64) {
+        *sum = (sum.rotate_left(7) ^ word).wrapping_mul(MIX);
     }
 
     /// One for all.
@@ -98,36 +100,40 @@ impl Sums {
 
     #[inline]
     pub(super) fn verdict(&mut self, verdict: &Verdict) {
-        Self::add(&mut self.outputs, words(verdict));
+        Self::add(&mut self.outputs, word(verdict));
     }
 
     #[inline]
     pub(super) fn output(&mut self, output: &Output) {
-        let words = match output {
+        let word = match output {
             Output::Send(t) => {
-                let place = u64::from(t.to.pid.0) ^ u64::from(t.hdr.payload_len) << 32;
-                let timeout = t.timeout.as_secs() << 30 | u64::from(t.timeout.subsec_nanos());
-                [t.msg.data().as_ffi(), t.ni.data().as_ffi(), place, timeout]
+                let place = t.msg.data().as_ffi() ^ u64::from(t.to.pid.0);
+                let size = u64::from(t.hdr.payload_len) << 32 | u64::from(t.timeout.subsec_nanos());
+                place.wrapping_mul(MIX)
+                    ^ size.wrapping_add(t.ni.data().as_ffi())
+                    ^ t.timeout.as_secs()
             }
             Output::Resume { ni, rx, verdict } => {
                 self.verdict(verdict);
-                [ni.data().as_ffi(), rx.0, 0, 1]
+                ni.data().as_ffi().wrapping_mul(MIX) ^ rx.0
             }
-            other => [text(other), 0, 0, 2],
+            other => text(other),
         };
-        Self::add(&mut self.outputs, words);
+        Self::add(&mut self.outputs, word);
     }
 
     #[inline]
     pub(super) fn event(&mut self, event: &Event) {
-        let what = event.kind as u64 | u64::from(event.status.is_ok()) << 8;
-        let place = event.offset ^ u64::from(event.mlength) << 32;
-        Self::add(&mut self.events, [event.md.data().as_ffi(), what, place, event.match_bits]);
+        let what = u64::from(event.mlength) << 32
+            | u64::from(event.status.is_err()) << 8
+            | event.kind as u64;
+        let word = event.md.data().as_ffi().wrapping_add(event.offset).wrapping_mul(MIX);
+        Self::add(&mut self.events, (word ^ event.match_bits).wrapping_add(what));
     }
 }
 
 #[inline]
-fn words(verdict: &Verdict) -> [u64; 4] {
+fn word(verdict: &Verdict) -> u64 {
     match verdict {
         Verdict::Deliver { msg, sink } => {
             let places = match sink {
@@ -137,11 +143,11 @@ fn words(verdict: &Verdict) -> [u64; 4] {
                 },
                 Sink::Bytes(most) => u64::from(*most),
             };
-            [1, msg.data().as_ffi(), places, 0]
+            msg.data().as_ffi().wrapping_mul(MIX) ^ places
         }
-        Verdict::Defer => [2, 0, 0, 0],
-        Verdict::Drop(why) => [3, *why as u64, 0, 0],
-        Verdict::Close(why) => [4, text(why), 0, 0],
+        Verdict::Defer => 1,
+        Verdict::Drop(why) => 2 + *why as u64,
+        Verdict::Close(why) => text(why),
     }
 }
 
@@ -149,7 +155,7 @@ fn words(verdict: &Verdict) -> [u64; 4] {
 #[inline]
 fn place(sum: u64, span: &Span) -> u64 {
     let what = u64::from(span.region.0) << 32 | u64::from(span.len);
-    sum ^ what ^ span.offset.rotate_left(20)
+    (sum ^ what).wrapping_add(span.offset.rotate_left(20))
 }
 
 #[cold]

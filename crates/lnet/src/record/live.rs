@@ -1,12 +1,13 @@
 //! A stretch while it is being recorded: words in the order in which things happened. Nearly all calls
-//! of a busy node are messages that go well, and take two words each (`words.rs`); all others are
-//! kept as they are. Its memory is used again by the next stretch but one: fresh pages would cost
+//! of a busy node are messages that go well, and take one or two words each (`words.rs`); all others
+//! are kept as they are. What costs the busy node most is not to note a call but to get hold of the
+//! memory for it, so few words are worth some work. Its memory is used again by the next stretch but one: fresh pages would cost
 //! more than what goes into them.
 //!
 //! ```text
 //!  usual call   kind : 4 │ way differs : 1 │ which words differ : 6 │ what was given : 12 │
-//!               ns since the last : 21 │ sum : 20
-//!               its own word
+//!               own word as foretold : 1 │ ns since the last : 20 │ sum : 20
+//!               its own word, unless it was foretold
 //!               the way and the words, those that differ
 //!  other call   OTHER : 4 │ … what was given … │ … sum : 20
 //!  clock        CLOCK : 4
@@ -27,18 +28,18 @@ use lnet_wire::Hdr;
 use slotmap::{Key, KeyData};
 
 use super::given::{Given, Sums};
-use super::words::{self, Header, Usual, Way};
+use super::words::{self, Bound, Header, Usual, Way};
 use super::{Input, Mark, MarkKind, Stretch};
-use crate::{Event, Get, Output, Put, Rx, Verdict};
+use crate::{Event, Get, MdSpec, Output, Put, Rx, Verdict};
 
 /// Kinds of first words beside those of usual calls: the next one of `others`, …
-const OTHER: u64 = 6;
+const OTHER: u64 = 7;
 /// … the time, …
-const CLOCK: u64 = 7;
+const CLOCK: u64 = 8;
 /// … what was given and is more than a call's word can hold, …
-const GIVEN: u64 = 8;
+const GIVEN: u64 = 9;
 /// … and what is given so rarely that each has its own.
-const ONE: u64 = 9;
+const ONE: u64 = 10;
 
 /// The bits of a first word that say its kind.
 const KIND: u64 = 0xF;
@@ -52,10 +53,12 @@ const OUTPUTS: u64 = 63 * OUTPUT;
 /// … and events were given, …
 const EVENT: u64 = 1 << 17;
 const EVENTS: u64 = 63 * EVENT;
+/// … whether the own word is as far from the last one of its kind as that was from the one before, …
+const FORETOLD: u64 = 1 << 23;
 /// … and the time since the last call, …
-const SINCE: u32 = 23;
+const SINCE: u32 = 24;
 /// … which is less than this.
-const LEAP: u64 = 1 << 21;
+const LEAP: u64 = 1 << 20;
 /// And the sum.
 const SUM: u32 = u64::BITS - Sums::BITS;
 
@@ -75,7 +78,10 @@ fn write<C: Usual<N>, const N: usize>(
     }
     let turned = way != last_way;
     let first = first | differ << DIFFER | if turned { WAY } else { 0 };
-    log.extend_from_slice(&[first, own]);
+    log.push(first);
+    if first & FORETOLD == 0 {
+        log.push(own);
+    }
     if turned {
         way.write(log);
     }
@@ -104,32 +110,63 @@ fn read<C: Usual<N>, const N: usize>(
     *last
 }
 
+/// The own word of the last call of a kind, and how far it was from the one before: places in tables
+/// are used in their order, or the same one again, and messages are numbered.
+#[derive(Clone, Copy, Debug, Default)]
+struct Own {
+    word: u64,
+    step: u64,
+}
+
+impl Own {
+    /// Notes the next one; true if it is as it was to be expected.
+    #[inline]
+    fn foretold(&mut self, word: u64) -> bool {
+        let step = word.wrapping_sub(self.word);
+        let before = core::mem::replace(self, Self { word, step });
+        step == before.step
+    }
+
+    /// The one that is to be expected.
+    const fn next(self) -> u64 {
+        self.word.wrapping_add(self.step)
+    }
+}
+
 /// The last call of each kind, and when the last one of all was.
 #[derive(Clone, Debug)]
 struct Lasts {
     now: u64,
+    own: [Own; words::KINDS],
     put: Put,
     get: Get,
     header: Header,
+    bound: Bound,
 }
 
 impl Lasts {
     fn first_ones() -> Self {
-        Self { now: 0, put: Put::first(), get: Get::first(), header: Header::first() }
+        let (put, get, header) = (Put::first(), Get::first(), Header::first());
+        let own = [Own::default(); words::KINDS];
+        Self { now: 0, own, put, get, header, bound: Bound::first() }
     }
 
     /// The usual call behind this first word.
     fn read(&mut self, first: u64, log: &mut impl Iterator<Item = u64>) -> Option<Input> {
         self.now = self.now.wrapping_add((first >> SINCE) & (LEAP - 1));
         let now = Instant(self.now);
-        let own = words::word(log);
+        let kind = first & KIND;
+        let last = self.own.get_mut(kind as usize)?;
+        let own = if first & FORETOLD != 0 { last.next() } else { words::word(log) };
+        last.foretold(own);
         let key = KeyData::from_ffi(own);
-        Some(match first & KIND {
+        Some(match kind {
             words::SENT => Input::TxDone { now, msg: key.into(), outcome: Ok(()) },
             words::RECEIVED => Input::RxDone { now, msg: key.into(), outcome: Ok(Vec::new()) },
             words::UNLINK => Input::Unlink { now, md: key.into() },
             words::PUT => Input::Put { now, put: read(&mut self.put, first, own, log) },
             words::GET => Input::Get { now, get: read(&mut self.get, first, own, log) },
+            words::BIND => Input::Bind { md: read(&mut self.bound, first, own, log).spec() },
             words::HEADER => {
                 let Header { rx, hdr } = read(&mut self.header, first, own, log);
                 Input::RxHeader { now, rx, hdr }
@@ -206,6 +243,7 @@ impl Live {
             Input::RxDone { now, msg, outcome } => {
                 self.rx_done(now, msg, outcome.as_deref().map_err(|fault| *fault));
             }
+            Input::Bind { md } => self.bind(&md),
             Input::Unlink { now, md } => self.unlink(now, md),
             Input::Put { now, put } => self.put(now, &put),
             Input::Get { now, get } => self.get(now, &get),
@@ -248,11 +286,36 @@ impl Live {
         self.first(kind)
     }
 
-    /// A call with one argument, which is another one each time.
+    /// A first word, with whether its call's own word is foretold.
     #[inline]
-    fn short(&mut self, kind: u64, now: Instant, own: u64) {
+    fn foretell(&mut self, kind: u64, first: u64, own: u64) -> u64 {
+        let foretold = self.lasts.own.get_mut(kind as usize).is_some_and(|last| last.foretold(own));
+        if foretold { first | FORETOLD } else { first }
+    }
+
+    /// A call with one argument, which is another one each time. Mostly it takes one word, for which there
+    /// is room; the way of those ends here, and makes no further call.
+    #[inline(never)]
+    fn short<const KIND: u64>(&mut self, now: Instant, own: u64) {
+        let since = now.0.wrapping_sub(self.lasts.now);
+        let foretold = self.lasts.own[KIND as usize].foretold(own);
+        if since >= LEAP || !foretold || self.log.len() == self.log.capacity() {
+            return self.long(KIND, foretold, now, own);
+        }
+        self.lasts.now = now.0;
+        let first = self.first(KIND | FORETOLD) | since << SINCE;
+        self.log.push(first);
+    }
+
+    /// The same where there is more to it.
+    #[cold]
+    #[inline(never)]
+    fn long(&mut self, kind: u64, foretold: bool, now: Instant, own: u64) {
         let first = self.usual(kind, now);
-        self.log.extend_from_slice(&[first, own]);
+        self.log.push(if foretold { first | FORETOLD } else { first });
+        if !foretold {
+            self.log.push(own);
+        }
     }
 
     #[inline]
@@ -260,7 +323,7 @@ impl Live {
         if outcome.is_err() {
             return self.keep(|| Input::TxDone { now, msg, outcome });
         }
-        self.short(words::SENT, now, msg.data().as_ffi());
+        self.short::<{ words::SENT }>(now, msg.data().as_ffi());
     }
 
     #[inline]
@@ -269,12 +332,22 @@ impl Live {
             let outcome = || outcome.map(<[u8]>::to_vec);
             return self.keep(|| Input::RxDone { now, msg, outcome: outcome() });
         }
-        self.short(words::RECEIVED, now, msg.data().as_ffi());
+        self.short::<{ words::RECEIVED }>(now, msg.data().as_ffi());
+    }
+
+    /// It has no time.
+    pub(crate) fn bind(&mut self, md: &MdSpec) {
+        let Some(bound) = Bound::of_spec(md) else {
+            return self.keep(|| Input::Bind { md: md.clone() });
+        };
+        let first = self.first(words::BIND);
+        let first = self.foretell(words::BIND, first, md.user);
+        write(&mut self.lasts.bound, &mut self.log, first, md.user, bound);
     }
 
     #[inline]
     pub(crate) fn unlink(&mut self, now: Instant, md: MdId) {
-        self.short(words::UNLINK, now, md.data().as_ffi());
+        self.short::<{ words::UNLINK }>(now, md.data().as_ffi());
     }
 
     #[inline]
@@ -284,7 +357,7 @@ impl Live {
         }
         let md = put.md.data().as_ffi();
         if words::same_put(&self.lasts.put, put) {
-            return self.short(words::PUT, now, md);
+            return self.short::<{ words::PUT }>(now, md);
         }
         self.other_put(now, md, put);
     }
@@ -292,6 +365,7 @@ impl Live {
     #[inline(never)]
     fn other_put(&mut self, now: Instant, md: u64, put: &Put) {
         let first = self.usual(words::PUT, now);
+        let first = self.foretell(words::PUT, first, md);
         write(&mut self.lasts.put, &mut self.log, first, md, *put);
     }
 
@@ -302,9 +376,10 @@ impl Live {
         }
         let md = get.md.data().as_ffi();
         if words::same_get(&self.lasts.get, get) {
-            return self.short(words::GET, now, md);
+            return self.short::<{ words::GET }>(now, md);
         }
         let first = self.usual(words::GET, now);
+        let first = self.foretell(words::GET, first, md);
         write(&mut self.lasts.get, &mut self.log, first, md, *get);
     }
 
@@ -313,7 +388,7 @@ impl Live {
     pub(crate) fn rx_header(&mut self, now: Instant, rx: &Rx, hdr: &Hdr, verdict: &Verdict) {
         let own = hdr.dst_pid.0.into();
         if self.lasts.header.is_as(rx, hdr) {
-            self.short(words::HEADER, now, own);
+            self.short::<{ words::HEADER }>(now, own);
         } else {
             self.other_header(now, own, rx, hdr);
         }
@@ -323,6 +398,7 @@ impl Live {
     #[inline(never)]
     fn other_header(&mut self, now: Instant, own: u64, rx: &Rx, hdr: &Hdr) {
         let first = self.usual(words::HEADER, now);
+        let first = self.foretell(words::HEADER, first, own);
         let header = Header { rx: *rx, hdr: *hdr };
         write(&mut self.lasts.header, &mut self.log, first, own, header);
     }
@@ -397,12 +473,12 @@ mod tests {
     use core::time::Duration;
 
     use lnet_types::{Errno, Fault, HealthStatus, MdId, MsgId, Net, NiId, Nid, Pid, Prng};
-    use lnet_types::{ProcessId, RxId};
+    use lnet_types::{ProcessId, RegionId, RxId, Span};
     use lnet_wire::{Handle, Hdr, Kind, MsgType};
     use slotmap::KeyData;
 
     use super::*;
-    use crate::{EventKind, Timeouts};
+    use crate::{EventKind, MdOptions, Timeouts, Unlink};
 
     /// A number that is often one of the last.
     fn word(rng: &mut Prng) -> u64 {
@@ -457,7 +533,23 @@ mod tests {
         let timeout = (rng.below(9) == 0).then(|| Timeouts::from(Duration::from_secs(1)));
         let handle = Handle { interface: word(rng), object: word(rng) };
         let msg = key::<MsgId>(rng);
-        match rng.below(9) {
+        match rng.below(10) {
+            9 => {
+                let span = |rng: &mut Prng| Span {
+                    region: RegionId(word(rng) as u32),
+                    len: word(rng) as u32,
+                    offset: word(rng),
+                };
+                let md = MdSpec {
+                    threshold: (rng.below(2) == 0).then(|| word(rng) as u32),
+                    max_size: word(rng) as u32,
+                    options: MdOptions::from_bits_retain(word(rng) as u32),
+                    events: rng.below(2) == 0,
+                    unlink: if rng.below(2) == 0 { Unlink::Auto } else { Unlink::Retain },
+                    ..MdSpec::new((0..rng.below(3)).map(|_| span(rng)).collect(), word(rng))
+                };
+                Input::Bind { md }
+            }
             0 => Input::TxDone { now, msg, outcome: Ok(()) },
             1 => Input::TxDone { now, msg, outcome: Err(fault) },
             2 => Input::RxDone { now, msg, outcome: Ok(Vec::new()) },
@@ -570,7 +662,8 @@ mod tests {
         live.begin(vec![1], 1000);
         calls = 0;
         while !live.is_full() {
-            live.push(Input::Unlink { now: Instant(calls * 1000), md: key(&mut rng) });
+            let md = KeyData::from_ffi(rng.next_u64() | 1 << 32).into();
+            live.push(Input::Unlink { now: Instant(calls * 1000), md });
             calls += 1;
         }
         assert_eq!(calls, 10_000);
@@ -602,6 +695,7 @@ mod tests {
             let md = MdId::from(KeyData::from_ffi((n % 16) | (1 << 32)));
             live.push(Input::Put { now: Instant(n * 1000), put: Put { md, hdr_data: n, ..put } });
         }
-        assert!(live.log.len() < 3100, "{} words", live.log.len());
+        // The descriptor is mostly the next one; the user's word is another one each time.
+        assert!(live.log.len() < 2200, "{} words", live.log.len());
     }
 }

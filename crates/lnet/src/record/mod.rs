@@ -70,8 +70,8 @@ impl fmt::Debug for Recorder {
 
 impl Node {
     /// Begins to keep at least the last `calls` calls; 0 ends it. The memory for them is bounded by that
-    /// number. Most calls of a busy node take a tenth of what they might, so of these ten to twenty
-    /// times as many are kept; of others four to eight times as many at most.
+    /// number. Most calls of a busy node take a twentieth of what they might, so of these twenty to
+    /// forty times as many are kept; of others four to eight times as many at most.
     pub fn record(&mut self, calls: usize) {
         self.recorder = None;
         if calls > 0 {

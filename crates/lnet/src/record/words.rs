@@ -2,11 +2,11 @@
 //! words more. The last two mostly are what they were in the last call of the same kind, so they are
 //! compared where they are, and only what differs is taken apart and kept. `live.rs` keeps it.
 
-use lnet_types::{MdId, Nid, Pid, ProcessId, RxId};
+use lnet_types::{IoVec, MdId, Nid, Pid, ProcessId, RegionId, RxId, Span};
 use lnet_wire::{Handle, Hdr, Kind};
 use slotmap::{Key, KeyData};
 
-use crate::{Get, Put, Rx};
+use crate::{Get, MdOptions, MdSpec, Put, Rx, Unlink};
 
 /// Kinds of usual calls, as the log has them.
 pub(super) const SENT: u64 = 0;
@@ -15,6 +15,9 @@ pub(super) const UNLINK: u64 = 2;
 pub(super) const PUT: u64 = 3;
 pub(super) const GET: u64 = 4;
 pub(super) const HEADER: u64 = 5;
+pub(super) const BIND: u64 = 6;
+/// So many kinds there are.
+pub(super) const KINDS: usize = 7;
 
 /// Who talks to whom.
 pub(super) trait Way: Copy + PartialEq {
@@ -142,6 +145,66 @@ impl Usual<2> for Get {
         let (portal, offset) = unpair(place);
         let md = KeyData::from_ffi(md).into();
         Self { md, src: None, target, portal, match_bits, offset, timeout: None }
+    }
+}
+
+/// A descriptor over one span of memory. Its own word is its owner's.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bound {
+    user: u64,
+    words: [u64; 4],
+}
+
+impl Bound {
+    /// None if its memory is in several pieces, or in none.
+    pub(super) fn of_spec(md: &MdSpec) -> Option<Self> {
+        let MdSpec { buf, threshold, max_size, options, user, events, unlink } = md;
+        let [span] = buf.as_slice() else { return None };
+        let retain = *unlink == Unlink::Retain;
+        let flags =
+            u32::from(threshold.is_some()) | u32::from(*events) << 1 | u32::from(retain) << 2;
+        let place = pair(span.region.0, span.len);
+        let limits = pair(threshold.unwrap_or_default(), *max_size);
+        let words = [place, span.offset, limits, pair(flags, options.bits())];
+        Some(Self { user: *user, words })
+    }
+
+    pub(super) fn spec(&self) -> MdSpec {
+        let [place, offset, limits, rest] = self.words;
+        let ((region, len), (threshold, max_size)) = (unpair(place), unpair(limits));
+        let (flags, options) = unpair(rest);
+        MdSpec {
+            threshold: (flags & 1 != 0).then_some(threshold),
+            max_size,
+            options: MdOptions::from_bits_retain(options),
+            events: flags & 2 != 0,
+            unlink: if flags & 4 != 0 { Unlink::Retain } else { Unlink::Auto },
+            ..MdSpec::new(IoVec::from([Span { region: RegionId(region), len, offset }]), self.user)
+        }
+    }
+}
+
+impl Way for () {
+    const FIRST: Self = ();
+
+    fn write(&self, _log: &mut Vec<u64>) {}
+
+    fn read(_log: &mut impl Iterator<Item = u64>) -> Self {}
+}
+
+impl Usual<4> for Bound {
+    type Way = ();
+
+    fn first() -> Self {
+        Self::of(0, (), [0; 4])
+    }
+
+    fn parts(&self) -> ((), [u64; 4]) {
+        ((), self.words)
+    }
+
+    fn of(user: u64, (): (), words: [u64; 4]) -> Self {
+        Self { user, words }
     }
 }
 
