@@ -83,8 +83,12 @@ impl NodeBuilder {
     /// An interface could not be started, or the system refused a poller.
     pub fn build(self) -> Result<Stack, NiError> {
         let seed = self.seed.unwrap_or_else(clock::random_seed);
-        let config =
-            NodeConfig { seed, interface_cookie: clock::incarnation(), tunables: self.tunables };
+        let config = NodeConfig {
+            seed,
+            interface_cookie: clock::incarnation(),
+            ping_seq: 0,
+            tunables: self.tunables,
+        };
         let mut stack = Stack::new(|now| Node::new(config, now))?;
         if let Some(cpts) = self.cpts {
             let refused = |errno| NiError::Refused { nid: Nid::LOOPBACK, errno };

@@ -90,6 +90,7 @@ const KINDS: &[(&str, (End, Read))] = &[
     ("memory", (End::May, |t, w| Ok(FaultKind::Memory(nodes(t, w)?)))),
     ("ni_add", (End::May, ni_add)),
     ("ni_del", (End::May, |t, w| Ok(FaultKind::NiDel(on(t, w)?)))),
+    ("peer_del", (End::None, peer_del)),
     ("tune", (End::None, tune)),
 ];
 
@@ -255,6 +256,12 @@ fn ni_add(t: &mut Table<'_, '_>, index: &Index<'_>) -> Result<FaultKind, Scenari
         Some(net) if nids.len() == count => Ok(FaultKind::NiAdd { nodes, net, nids }),
         _ => Err(v.wrong(&format!("{count} NIDs, one for each node"))),
     }
+}
+
+fn peer_del(t: &mut Table<'_, '_>, index: &Index<'_>) -> Result<FaultKind, ScenarioError> {
+    let nodes = nodes(t, index)?;
+    let peers = Place::read_nodes(index, &t.require("peer", "the nodes that they forget")?)?;
+    Ok(FaultKind::PeerDel { nodes, peers })
 }
 
 fn tune(t: &mut Table<'_, '_>, index: &Index<'_>) -> Result<FaultKind, ScenarioError> {

@@ -111,6 +111,8 @@ pub struct Group {
     pub peers: Arc<[PeerSpec]>,
     /// Rules of the selection policy of each, first to last.
     pub rules: Arc<[Rule]>,
+    /// The number before that of their first ping data.
+    pub ping_seq: u32,
     /// Line of the text, from 1.
     pub line: u32,
 }
@@ -449,6 +451,13 @@ pub enum FaultKind {
     },
     /// Interfaces are taken away.
     NiDel(Place),
+    /// Operators delete peers, whole, as far as the nodes know them.
+    PeerDel {
+        /// On which nodes.
+        nodes: Place,
+        /// The peers.
+        peers: Place,
+    },
     /// Tunables are set on the nodes.
     Tune {
         /// Which ones.
@@ -482,6 +491,7 @@ impl FaultKind {
             Self::Memory(_) => "memory",
             Self::NiAdd { .. } => "ni_add",
             Self::NiDel(_) => "ni_del",
+            Self::PeerDel { .. } => "peer_del",
             Self::Tune { .. } => "tune",
         }
     }

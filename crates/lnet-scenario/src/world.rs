@@ -254,6 +254,7 @@ fn node<'a, 't>(
     let rails = rails(t, world, nids, numbered)?;
     let routes = t.take("routes");
     let (nets, peers, rules) = own::read(t, world, &rails)?;
+    let ping_seq = t.take("ping_seq").map(|v| v.number(0, i64::from(u32::MAX))).transpose()?;
     let group = world.groups.len() as u32;
     world.groups.push(Group {
         name: name.to_owned(),
@@ -268,6 +269,7 @@ fn node<'a, 't>(
         nets,
         peers,
         rules,
+        ping_seq: ping_seq.unwrap_or(0) as u32,
         line,
     });
     world.nodes.resize(first + count, NodeSpec { group, rails });

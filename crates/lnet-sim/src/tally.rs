@@ -264,6 +264,7 @@ fn about(kind: &FaultKind, scenario: &Scenario) -> BTreeSet<Nid> {
         | FaultKind::Drift { nodes: p, .. }
         | FaultKind::Memory(p)
         | FaultKind::NiDel(p)
+        | FaultKind::PeerDel { peers: p, .. }
         | FaultKind::Tune { nodes: p, .. } => nids(p),
         FaultKind::NiAdd { nids, .. } => nids.iter().copied().collect(),
         FaultKind::Partition(_) | FaultKind::Quiesce => BTreeSet::new(),

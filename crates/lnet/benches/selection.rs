@@ -27,7 +27,8 @@ impl Sender {
     /// With rules that make every interface as good as the others, by their NIDs, and for the rest
     /// about others.
     fn new(rules: u8) -> Self {
-        let config = NodeConfig { seed: 1, interface_cookie: 1, tunables: Tunables::default() };
+        let config =
+            NodeConfig { seed: 1, interface_cookie: 1, ping_seq: 0, tunables: Tunables::default() };
         let now = Instant::from_secs(1);
         let mut node = Node::new(config, now);
         node.set_tunables(now, &[("discovery", 0)]).unwrap();

@@ -46,6 +46,9 @@ pub struct NodeConfig {
     pub seed: u64,
     /// Identifies this incarnation in wire handles: wall-clock nanoseconds at start (O-11).
     pub interface_cookie: u64,
+    /// The number before that of its first ping data: 0, unless it is to begin as a node that has
+    /// changed its interfaces many times.
+    pub ping_seq: u32,
     /// Tunables to begin with.
     pub tunables: Tunables,
 }
@@ -168,7 +171,7 @@ const WORK_PER_CALL_MAX: usize = 1 << 24;
 impl Node {
     /// A node with the loopback interface and nothing else.
     pub fn new(config: NodeConfig, now: Instant) -> Self {
-        let NodeConfig { seed, interface_cookie, tunables } = config;
+        let NodeConfig { seed, interface_cookie, ping_seq, tunables } = config;
         let scan = Duration::from_secs((tunables.transaction_timeout as u64 / 2).max(1));
         let strict = tunables.kernel_selection();
         let mut node = Self {
@@ -215,7 +218,7 @@ impl Node {
             ops: BTreeMap::new(),
             op_deadlines: BTreeSet::new(),
             op_count: 0,
-            ping_seq: 0,
+            ping_seq,
             nids_seq: 0,
             ping_bytes: Arc::from([]),
             ping_md: None,
@@ -711,7 +714,7 @@ impl Node {
     /// # Errors
     /// Names what is wrong with it.
     pub fn bind(&mut self, md: MdSpec) -> Result<MdId, AttachError> {
-        self.note(|| Input::Bind { md: md.clone() });
+        self.note_usual(|live| live.bind(&md));
         self.portals.bind(md)
     }
 

@@ -49,7 +49,10 @@ impl Drop for Dir {
 /// What a node did that pinged somebody who never answers.
 fn recording() -> Recording {
     let tunables = Tunables::new(Profile::Default);
-    let mut node = Node::new(NodeConfig { seed: 7, interface_cookie: 11, tunables }, Instant::ZERO);
+    let mut node = Node::new(
+        NodeConfig { seed: 7, interface_cookie: 11, ping_seq: 0, tunables },
+        Instant::ZERO,
+    );
     node.record(1000);
     let spec = NiSpec {
         nid: "10.0.0.1@tcp".parse().unwrap(),

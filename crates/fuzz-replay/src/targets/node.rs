@@ -67,7 +67,8 @@ pub fn node(input: &[u8]) {
     let mut script = Script(input);
     let profile = Profile::ALL[usize::from(script.byte()) % Profile::ALL.len()];
     let mut now = Instant::from_secs(1);
-    let config = NodeConfig { seed: 1, interface_cookie: 7, tunables: Tunables::new(profile) };
+    let config =
+        NodeConfig { seed: 1, interface_cookie: 7, ping_seq: 0, tunables: Tunables::new(profile) };
     let mut node = Node::new(config, now);
     let own = Nid::new(Net::TCP, 0x0a4d_0002);
     let spec = |nid| NiSpec {

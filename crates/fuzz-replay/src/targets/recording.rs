@@ -34,7 +34,8 @@ fn good() -> Vec<u8> {
 fn record() -> Vec<u8> {
     let mut now = Instant::from_secs(1);
     let tunables = Tunables::new(Profile::Default);
-    let mut node = Node::new(NodeConfig { seed: 1, interface_cookie: 7, tunables }, now);
+    let mut node =
+        Node::new(NodeConfig { seed: 1, interface_cookie: 7, ping_seq: 0, tunables }, now);
     node.record(8);
     let nid = |n: u32| Nid::new(Net::TCP, 0x0a4d_0000 + n);
     let tunables = NetTunables::SOCK;

@@ -16,6 +16,8 @@ use crate::observe::{AttemptId, Observer, Seen, View, is_control};
 const PER_PING: u64 = 4;
 /// What a program no longer waits for may still be on its way for so long, and be answered then.
 const LATE: Duration = Duration::from_secs(15);
+/// Where it need not come home, as kernel routers may be jammed, it may come at last all the same.
+const LATE_IN_JAMS: Duration = Duration::from_secs(300);
 
 /// No node sends more control messages in a second than it has peers and interfaces, times a bound,
 /// beside those for pings of programs.
@@ -91,13 +93,19 @@ impl ControlTraffic {
         ping.into_iter().flatten().for_each(|host| self.hosts[host.0 as usize].pings.begin());
     }
 
+    /// Until when a ping counts that is given up now.
+    fn counts_until(&self, now: Instant) -> Instant {
+        now + if self.bounds.must_be_home { LATE } else { LATE_IN_JAMS }
+    }
+
     /// The programs of `host` died with it, and nobody will say what became of their pings.
     fn forget(&mut self, now: Instant, host: HostId) {
+        let until = self.counts_until(now);
         let late = &mut self.late;
         self.open.retain(|_, ping| {
             let stays = ping[0] != Some(host);
             if !stays {
-                late.push_back((now + LATE, *ping));
+                late.push_back((until, *ping));
             }
             stays
         });
@@ -135,8 +143,8 @@ impl Observer for ControlTraffic {
                 return Ok(());
             }
             Seen::Failed { attempt, .. } => {
-                let given_up = self.open.remove(&attempt);
-                self.late.extend(given_up.map(|ping| (view.now + LATE, ping)));
+                let until = self.counts_until(view.now);
+                self.late.extend(self.open.remove(&attempt).map(|ping| (until, ping)));
                 return Ok(());
             }
             Seen::Ended { attempt, .. } => {

@@ -98,17 +98,18 @@ fn pings_in_vain(view: &View<'_>, host: &Host) -> bool {
 }
 
 /// Whether `host` knows what `other` has, however that came and went. Without sessions
-/// (docs/duplicates.md) nobody notices a node that has died and come back other than it was, unless
-/// one of them has something to ask of the other.
+/// (docs/duplicates.md) nobody notices a node that has died and come back other than it was, or has lost
+/// its last interface on a network and with it its peers there, unless one of them has something to ask
+/// of the other.
 fn learns(view: &View<'_>, host: &Host, other: HostId) -> bool {
     let has_sessions = host.node.tunables().suppress_duplicates != 0;
     let faults = &view.scenario.faults;
     let node = NodeId(other.0);
-    let dies = |f: &Fault| match &f.kind {
-        FaultKind::Kill { nodes, .. } => nodes.nodes().contains(&node),
+    let forgets = |f: &Fault| match &f.kind {
+        FaultKind::Kill { nodes: p, .. } | FaultKind::NiDel(p) => p.nodes().contains(&node),
         _ => false,
     };
-    !is_mistaken(view, other) && (has_sessions || faults.len() < 2 || !faults.iter().any(dies))
+    !is_mistaken(view, other) && (has_sessions || faults.len() < 2 || !faults.iter().any(forgets))
 }
 
 /// Whether others may be mistaken about what `node` has. Kernel nodes tell of a change once, to whom

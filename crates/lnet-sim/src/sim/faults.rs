@@ -1,8 +1,8 @@
 //! Faults begin and end.
 
 use lnet::Link;
-use lnet_scenario::{Direction, FaultKind, Links as Ends, Place};
-use lnet_types::Instant;
+use lnet_scenario::{Direction, FaultKind, Links as Ends, NodeId, Place};
+use lnet_types::{Instant, Nid};
 
 use super::{Event, Sim, time};
 use crate::directory::{HostId, RailIx};
@@ -83,6 +83,13 @@ impl<F: Fabric> Sim<F> {
                 }
                 self.moved.insert(index, removed);
             }
+            FaultKind::PeerDel { nodes, peers } => {
+                let nids: Vec<_> =
+                    self.rails(peers).into_iter().map(|ix| self.directory.rail(ix).nid).collect();
+                for node in nodes.nodes() {
+                    self.forget(HostId(node.0), &nids);
+                }
+            }
             FaultKind::Tune { nodes, tunables } => {
                 for node in nodes.nodes() {
                     let host = &mut self.hosts[node.0 as usize];
@@ -157,6 +164,7 @@ impl<F: Fabric> Sim<F> {
             | FaultKind::Drop { .. }
             | FaultKind::Delay { .. }
             | FaultKind::Slow { .. }
+            | FaultKind::PeerDel { .. }
             | FaultKind::Tune { .. } => {}
         }
         self.tell_fabric(&Happening::LinksChanged);
@@ -175,6 +183,24 @@ impl<F: Fabric> Sim<F> {
             all.extend(current.or_else(known));
         }
         all
+    }
+
+    /// An operator deletes the peers that a node takes for owners of `nids`.
+    fn forget(&mut self, id: HostId, nids: &[Nid]) {
+        let host = &mut self.hosts[id.0 as usize];
+        if !host.alive {
+            return;
+        }
+        let local = host.clock.local(self.now);
+        for nid in nids {
+            // It may be unknown at this moment, or known as several.
+            let Some(peer) = host.node.peer_view_of(*nid) else { continue };
+            if let Err(e) = host.node.peer_del(local, peer.primary, &[], true) {
+                let name = self.scenario.world.name(NodeId(id.0));
+                self.tally.complaints.push(format!("{name}: peer {}: {e}", peer.primary));
+            }
+        }
+        self.touch(id);
     }
 
     fn rule(&mut self, index: usize, links: &Ends, effect: Effect) {

@@ -58,6 +58,7 @@ impl<F: Fabric> Sim<F> {
         let config = NodeConfig {
             seed: Prng::new(mixed).next_u64(),
             interface_cookie: WALL_BEGIN + self.now.as_nanos() + u64::from(id.0),
+            ping_seq: group.map_or(0, |g| g.ping_seq),
             tunables,
         };
         Node::new(config, local)

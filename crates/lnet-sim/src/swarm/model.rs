@@ -13,7 +13,7 @@
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
-use lnet_scenario::{Exchange, Fault, FaultKind, NodeId, Place, RailRef, Scenario};
+use lnet_scenario::{Exchange, Fault, FaultKind, NodeId, Place, Rail, RailRef, Scenario};
 use lnet_types::Instant;
 
 use crate::check::is_mistaken;
@@ -21,8 +21,9 @@ use crate::directory::HostId;
 use crate::observe::{AttemptId, Observer, Seen, View};
 
 /// How long after the last fault everything succeeds at once. Attempts from before it take up to 15 s,
-/// interfaces at health 0 are back to where they are chosen again, connections after their back-off.
-const SETTLED: Duration = Duration::from_secs(70);
+/// interfaces at health 0 are back to where they are chosen again, connections after their back-off,
+/// and whoever is used has been asked what it has (`peer_refresh_interval`: 75 s at most).
+const SETTLED: Duration = Duration::from_secs(90);
 /// How long a rail counts as touched after the end of a fault on it: connections come back.
 const TOUCHED_AFTER: Duration = Duration::from_secs(15);
 /// Attempts that may fail in a row beside a rail without fault: each may have had bad luck with a
@@ -261,12 +262,15 @@ pub(super) fn jams(scenario: &Scenario) -> bool {
 }
 
 /// Whether who begins an attempt notes which of its ways to the other one are bad. Kernel nodes note
-/// nothing of a peer with one interface (H-12), by whichever of their own they have tried.
+/// nothing of a peer with one interface (H-12), by whichever of their own they have tried; and where
+/// they can reach only one of several, each success undoes what they note of it.
 fn learns(view: &View<'_>, attempt: &Attempt) -> bool {
     let world = &view.scenario.world;
-    let group = world.group_of(NodeId(attempt.host.0));
-    let is_kernel = group.is_some_and(|g| g.profile == lnet::Profile::Kernel);
-    !is_kernel || world.node(NodeId(attempt.to.0)).is_some_and(|n| n.rails.len() > 1)
+    let is_kernel = |node| world.group_of(node).is_some_and(|g| g.profile == lnet::Profile::Kernel);
+    let [host, to] = [attempt.host, attempt.to].map(|host| NodeId(host.0));
+    let (Some(ours), Some(theirs)) = (world.node(host), world.node(to)) else { return false };
+    let in_reach = |rail: &&Rail| ours.rails.iter().any(|our| our.net == rail.net);
+    !is_kernel(host) || theirs.rails.len() > 1 && theirs.rails.iter().filter(in_reach).count() != 1
 }
 
 /// The rails that a fault touches: those of its links' one end, which is enough to hit a path.
@@ -292,6 +296,7 @@ fn rails(scenario: &Scenario, kind: &FaultKind) -> Vec<RailRef> {
         | FaultKind::Drift { nodes: p, .. }
         | FaultKind::Memory(p)
         | FaultKind::NiAdd { nodes: p, .. }
+        | FaultKind::PeerDel { nodes: p, .. }
         | FaultKind::Tune { nodes: p, .. } => {
             p.nodes().into_iter().flat_map(|n| Place::node(n).rails(world)).collect()
         }

@@ -42,6 +42,8 @@ at_both! {
     thundering_herd: "thundering-herd";
     slow_behind_router: "slow-behind-router";
     many_interfaces: "many-interfaces";
+    deleted_during_discovery: "deleted-during-discovery";
+    sequence_wraps: "sequence-wraps";
 }
 
 #[test]

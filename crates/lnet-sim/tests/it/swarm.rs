@@ -103,6 +103,12 @@ fn what_the_swarm_has_found_holds_now() {
         1377615104600676600,
         2276034424822256273,
         8555616266103214717,
+        7752112857436027114,
+        8034959227197827155,
+        4105520511405626640,
+        5707431697757163973,
+        1849598760786903498,
+        2982223153195868934,
     ] {
         let round = Round::draw(seed).unwrap();
         if let Some(violation) = round.play(Detail::default()).violation {

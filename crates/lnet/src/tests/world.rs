@@ -151,6 +151,7 @@ impl World {
         let config = NodeConfig {
             seed: i as u64,
             interface_cookie: 0x1000 + i as u64,
+            ping_seq: 0,
             tunables: Tunables::new(profile),
         };
         let mut h = Host {

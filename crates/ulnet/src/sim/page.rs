@@ -254,7 +254,7 @@ impl Run<'_> {
 /// Whether a fault without an end stays.
 fn lasts(kind: &lnet_scenario::FaultKind) -> bool {
     use lnet_scenario::FaultKind as K;
-    !matches!(kind, K::Reset(_) | K::Tune { .. } | K::NiAdd { .. })
+    !matches!(kind, K::Reset(_) | K::Tune { .. } | K::NiAdd { .. } | K::PeerDel { .. })
 }
 
 const fn severity(standing: Standing) -> u32 {

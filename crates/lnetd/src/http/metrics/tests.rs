@@ -67,7 +67,8 @@ fn read(text: &str) -> Read {
 
 fn picture() -> Picture {
     let tunables = Tunables::new(Profile::Default);
-    let config = NodeConfig { seed: 1, interface_cookie: 1, tunables: tunables.clone() };
+    let config =
+        NodeConfig { seed: 1, interface_cookie: 1, ping_seq: 0, tunables: tunables.clone() };
     let node = Node::new(config, Instant::ZERO);
     let mut stats = node.stats();
     stats.send_count = 7;
