@@ -44,6 +44,7 @@ name = "router"
 router = true
 rails = ["10.0.0.9@tcp", "o2ib1"]
 tunables = { small_buffers = 64 }
+ping_seq = 7
 
 [[node]]
 name = "server"
@@ -93,6 +94,12 @@ at = "31s"
 kind = "tune"
 on = "client"
 tunables = { retry_count = 3 }
+
+[[fault]]
+at = "31500ms"
+kind = "peer_del"
+on = "client"
+peer = "router"
 
 [[fault]]
 at = "32s"
@@ -197,6 +204,11 @@ fn faults_know_their_time_place_and_line() {
     assert_eq!(s.faults[0].line, line);
     let FaultKind::Tune { tunables, .. } = &s.faults[2].kind else { panic!("not a tune") };
     assert_eq!(tunables[..], [("retry_count", 3)], "only what the fault names");
+    let FaultKind::PeerDel { nodes, peers } = &s.faults[3].kind else {
+        panic!("{:?}", s.faults[3])
+    };
+    assert_eq!((nodes.nodes().len(), peers.nodes()), (3, vec![NodeId(3)]));
+    assert_eq!(s.world.groups.iter().map(|g| g.ping_seq).collect::<Vec<_>>(), [0, 7, 0]);
 }
 
 /// The whole text with one part replaced, which must be there.
@@ -246,6 +258,8 @@ fn every_mistake_is_told_with_its_line_and_what_was_expected() {
         ("kind = \"cut\"", "kind = \"cat\"", "kind = \"cut\"", "one of cut, partition"),
         ("for = \"5s\"", "for = \"50.1s\"", "for = \"5s\"", "not after that of the scenario"),
         ("at = \"31s\"", "at = \"31s\"\nfor = \"1s\"", "", "no end: it is done at once"),
+        ("peer = \"router\"\n\n", "\n", "kind = \"peer_del\"", "the nodes that they forget"),
+        ("ping_seq = 7", "ping_seq = -1", "ping_seq", "a number from 0 to 4294967295"),
         ("direction = \"out\"", "direction = \"up\"", "direction", "one of both, in, out"),
         ("retry_count = 3", "retry_count = 3000", "retry_count = 3", "must exceed retry_count"),
         ("[\"server\", \"router\"]", "[\"server\", \"client-1\"]", "sides", "nobody in common"),

@@ -68,7 +68,7 @@ scenarios! {
     an_answer_longer_than_the_first_buffer_is_asked_for_again: "many-interfaces";
     damage_that_tcp_does_not_notice_is_found_by_checksums: "damaged";
     connections_that_stand_half_open_are_found_out: "half-open";
-    a_peer_that_is_deleted_while_it_is_discovered_is_found_again: "deleted-during-discovery";
+    what_operators_delete_in_the_middle_of_it_is_found_again: "deleted-during-discovery";
     what_a_peer_tells_is_news_when_its_sequence_number_wraps: "sequence-wraps";
     a_rail_of_ones_own_that_is_dead_is_no_fault_of_the_gateways: "own-rail-dead";
 }

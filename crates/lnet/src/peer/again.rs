@@ -11,7 +11,7 @@
 
 use core::time::Duration;
 
-use lnet_types::{Instant, PeerId};
+use lnet_types::{Instant, Nid, PeerId};
 use slotmap::Key;
 
 use crate::Node;
@@ -34,6 +34,8 @@ const SPREAD: u32 = 64;
 pub(crate) struct Again {
     /// Tries since the last success.
     tries: u8,
+    /// Questions that nobody has answered, one after the other.
+    unanswered: u8,
     /// The next one.
     due: Option<Instant>,
     /// It is asked for its interfaces then, whatever is known of them.
@@ -64,6 +66,9 @@ impl Node {
         }
         let Some(peer) = self.peers.peers.get_mut(id) else { return };
         peer.disc.again.rests_until = Some(now + FIRST);
+        if matches!(phase, Phase::Pinging(_)) {
+            peer.disc.again.unanswered = peer.disc.again.unanswered.wrapping_add(1);
+        }
         if peer.is_mr() {
             // What it was for is still to be done.
             match phase {
@@ -117,6 +122,19 @@ impl Node {
             peer.disc.again.asks = true;
             self.discover_later(now, id);
         }
+    }
+
+    /// Where peer `id` is asked when it has not answered: at one of its interfaces after the other, and
+    /// just there. Which of them it has lost is what it is asked for, and without health nothing else
+    /// tells. Every other question goes as any message would; what the router checker asks, always.
+    pub(crate) fn turn_of_retry(&self, id: PeerId) -> Option<Nid> {
+        let peer = self.peers.peers.get(id)?;
+        let unanswered = usize::from(peer.disc.again.unanswered);
+        if unanswered % 2 == 0 || self.is_asked_anyway(id) {
+            return None;
+        }
+        let mut nis = peer.nis().filter_map(|ni| self.peers.nis.get(ni));
+        nis.nth(unanswered / 2 % peer.ni_count().max(1)).map(|ni| ni.nid)
     }
 
     /// How long a further answer of peer `id` is waited for.

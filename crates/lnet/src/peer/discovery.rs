@@ -228,9 +228,10 @@ impl Node {
     fn discovery_ping(&mut self, now: Instant, id: PeerId) {
         let limit = self.check_timeout(id);
         let limit = limit.or_else(|| self.retry_limit(id));
+        let turn = self.turn_of_retry(id);
         let Some(peer) = self.peers.peers.get_mut(id) else { return };
         peer.flags -= PeerFlags::FORCE_PING;
-        let target = ProcessId { nid: peer.primary, pid: Pid::LUSTRE };
+        let target = ProcessId { nid: turn.unwrap_or(peer.primary), pid: Pid::LUSTRE };
         let bytes = peer.disc.need.clamp(PING_BYTES_MIN, PING_BYTES_MAX);
         let md = self.portals.mds.insert(Md::new(
             MdBuf::Collect(bytes),
@@ -248,7 +249,8 @@ impl Node {
             portal: RESERVED_PORTAL,
             match_bits: PING_BITS,
             limits: limit.map_or_else(Timeouts::default, Timeouts::from),
-            recovery: false,
+            // Just there.
+            recovery: turn.is_some(),
             verb: Verb::Get { offset: 0 },
         };
         if let Err(e) = self.operate(now, op) {

@@ -6,7 +6,7 @@ use lnet_types::{Errno, Fault, HealthStatus, ProcessId};
 use lnet_wire::Kind;
 
 use super::world::{Fate, World, nid};
-use crate::{EventKind, NetTunables, PeerFlags, Profile, Transmit};
+use crate::{EventKind, NetTunables, PeerFlags, Profile, Rule, Transmit};
 
 const A: [&str; 2] = ["10.77.0.2@tcp", "10.77.1.2@tcp"];
 const B: [&str; 2] = ["10.77.0.3@tcp", "10.77.1.3@tcp"];
@@ -486,6 +486,30 @@ fn whose_an_interface_is_is_asked_again_when_nobody_has_answered() {
     w.decide = Box::new(|_| Fate::Pass);
     w.secs(60);
     assert_eq!(peer(&w, 0, B[1]), (B[0].into(), strings(&B), SETTLED));
+}
+
+/// Whichever one messages go to.
+#[test]
+fn who_does_not_answer_is_asked_at_another_interface() {
+    let mut w = World::new();
+    w.host(Profile::Off, &A);
+    w.host(Profile::Off, &[B[0], ADDED]);
+    let preferred = Rule::new(None, Some(ADDED.parse().unwrap()), None, Some(0), None).unwrap();
+    w.hosts[0].node.udsp_add(w.now, preferred, None).unwrap();
+    w.discovered(0, B[0]);
+    w.hosts[1].alive = false;
+    w.hosts[1].nids.clear();
+    let gone = Fault::new(HealthStatus::RemoteError, Errno::ECONNREFUSED);
+    w.decide = Box::new(move |t| match t.to.nid == nid(ADDED) {
+        true => Fate::Fail(gone),
+        false => Fate::Pass,
+    });
+    w.host(Profile::Off, &B[..1]);
+    for n in 0..10 {
+        w.put(0, B[0], n, false);
+        w.secs(1);
+    }
+    assert_eq!(peer(&w, 0, B[0]).1, strings(&B[..1]));
 }
 
 /// H-42: it was nobody yet when it failed.
