@@ -176,21 +176,22 @@ impl Lasts {
     }
 }
 
+/// What each call touches stands together, from the log to the own words.
 #[derive(Debug)]
 pub(crate) struct Live {
     /// The node before the first call.
     state: Vec<u8>,
-    log: Vec<u64>,
+    others: Vec<Input>,
     /// It is full when there are so many words.
     end: usize,
-    others: Vec<Input>,
-    lasts: Lasts,
+    log: Vec<u64>,
     /// How much was given since the last call, where a first word has it.
     given: u64,
     sums: Sums,
+    lasts: Lasts,
 }
 
-/// Memory of a stretch, in words for each call that it must be able to hold: most take two. One whose
+/// Memory of a stretch, in words for each call that it must be able to hold: most take one. One whose
 /// header has nothing in common with the last one takes nineteen.
 const WORDS_PER_CALL: usize = 20;
 /// So many others at most, for each call that it must be able to hold.
