@@ -258,7 +258,7 @@ fn every_mistake_is_told_with_its_line_and_what_was_expected() {
         ("kind = \"cut\"", "kind = \"cat\"", "kind = \"cut\"", "one of cut, partition"),
         ("for = \"5s\"", "for = \"50.1s\"", "for = \"5s\"", "not after that of the scenario"),
         ("at = \"31s\"", "at = \"31s\"\nfor = \"1s\"", "", "no end: it is done at once"),
-        ("peer = \"router\"\n\n", "\n", "kind = \"peer_del\"", "the nodes that they forget"),
+        ("peer = \"router\"\n\n", "\n", "31500ms", "the nodes that they forget"),
         ("ping_seq = 7", "ping_seq = -1", "ping_seq", "a number from 0 to 4294967295"),
         ("direction = \"out\"", "direction = \"up\"", "direction", "one of both, in, out"),
         ("retry_count = 3", "retry_count = 3000", "retry_count = 3", "must exceed retry_count"),

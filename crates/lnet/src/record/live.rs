@@ -1,8 +1,8 @@
 //! A stretch while it is being recorded: words in the order in which things happened. Nearly all calls
 //! of a busy node are messages that go well, and take one or two words each (`words.rs`); all others
-//! are kept as they are. What costs the busy node most is not to note a call but to get hold of the
-//! memory for it, so few words are worth some work. Its memory is used again by the next stretch but one: fresh pages would cost
-//! more than what goes into them.
+//! are kept as they are. Half of what a call costs the busy node is to get hold of memory for it, so
+//! fewer words are worth some work; and a stretch's memory is used again by the next one but one, since
+//! fresh pages would cost more than what goes into them.
 //!
 //! ```text
 //!  usual call   kind : 4 │ way differs : 1 │ which words differ : 6 │ what was given : 12 │
@@ -297,14 +297,14 @@ impl Live {
     /// A call with one argument, which is another one each time. Mostly it takes one word, for which there
     /// is room; the way of those ends here, and makes no further call.
     #[inline(never)]
-    fn short<const KIND: u64>(&mut self, now: Instant, own: u64) {
+    fn short<const USUAL: u64>(&mut self, now: Instant, own: u64) {
         let since = now.0.wrapping_sub(self.lasts.now);
-        let foretold = self.lasts.own[KIND as usize].foretold(own);
+        let foretold = self.lasts.own[USUAL as usize].foretold(own);
         if since >= LEAP || !foretold || self.log.len() == self.log.capacity() {
-            return self.long(KIND, foretold, now, own);
+            return self.long(USUAL, foretold, now, own);
         }
         self.lasts.now = now.0;
-        let first = self.first(KIND | FORETOLD) | since << SINCE;
+        let first = self.first(USUAL | FORETOLD) | since << SINCE;
         self.log.push(first);
     }
 
