@@ -135,6 +135,7 @@ impl Own {
 
 /// The last call of each kind, and when the last one of all was.
 #[derive(Clone, Debug)]
+#[repr(C)]
 struct Lasts {
     now: u64,
     own: [Own; words::KINDS],
@@ -176,8 +177,9 @@ impl Lasts {
     }
 }
 
-/// What each call touches stands together, from the log to the own words.
+/// What each call touches stands together, from the log to the own words: hence the layout.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Live {
     /// The node before the first call.
     state: Vec<u8>,
