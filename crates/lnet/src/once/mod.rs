@@ -220,6 +220,7 @@ impl Node {
             self.retired.renew(session);
             return;
         }
+        self.retired.settled(&nids);
         let known = self.retired.take(session);
         let new = || Window::new(session, self.fresh.hand_over(id, session, mark));
         let oldest = peer.once.open(session, || known.unwrap_or_else(new));
@@ -334,8 +335,10 @@ impl Node {
             None => self.peers.owner(hdr.src).filter(|_| self.brings(rx.from, hdr.src)),
         };
         let Some(id) = owner else { return self.sift_stray(mark, hdr) };
+        let told = self.retired.offer_of(hdr.src, mark);
+        let is_its = |w: &&Window| is_of(w.session(), mark, life_in(&hdr.kind), told);
         let windows = self.peers.peers.get(id).map(|peer| &peer.once.windows);
-        let agreed = windows.and_then(|all| all.iter().find(|w| mark.is_of(w.session())));
+        let agreed = windows.and_then(|all| all.iter().find(is_its));
         let is_new = agreed.is_some_and(|w| !w.is_before(w.number(mark)));
         let session = agreed.map(|w| Place::Session(id, w.session()));
         let place = match life_in(&hdr.kind) {
@@ -410,9 +413,10 @@ impl Node {
             },
             None => self.peers.owner(src).or_else(|| self.peers.who_had(src)),
         };
+        let told = self.retired.offer_of(src, mark);
         let peer = peer.and_then(|id| self.peers.peers.get_mut(id));
         let mut windows = peer.into_iter().flat_map(|peer| &mut peer.once.windows);
-        if let Some(window) = windows.find(|w| mark.is_of(w.session())) {
+        if let Some(window) = windows.find(|w| is_of(w.session(), mark, life, told)) {
             return Ok(Some(window));
         }
         let is_lost = self.retired.has_lost();
@@ -535,6 +539,14 @@ fn life_in(kind: &Kind) -> Option<u64> {
         Kind::Ack { .. } | Kind::Reply { .. } => return None,
     };
     (handle != Handle::NONE).then_some(handle.interface)
+}
+
+/// Whether a mark is of this session: the life that the message names is its sender's, and no other
+/// session with the same bits was told since.
+fn is_of(session: u64, mark: Mark, life: Option<u64>, told: Option<u64>) -> bool {
+    mark.is_of(session)
+        && life.is_none_or(|life| fresh::life_of(life) == fresh::life_of(session))
+        && told.is_none_or(|told| told == session)
 }
 
 /// The name of a session: another one after a restart, and for a record of the peer that was made

@@ -21,6 +21,8 @@ const RETIRED_MAX: usize = 1024;
 #[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Retired {
     windows: VecDeque<Kept>,
+    /// Of these, so many were only offered.
+    offers: usize,
     /// Some were forgotten.
     lost: bool,
 }
@@ -61,17 +63,43 @@ impl Retired {
         }
     }
 
+    /// What a node with these NIDs has told before has been followed by a session that has a window.
+    pub(crate) fn settled(&mut self, nids: &[Nid]) {
+        if self.offers > 0 {
+            let of_it =
+                |kept: &Kept| kept.window.is_none() && kept.nids.iter().any(|n| nids.contains(n));
+            self.windows.retain(|kept| !of_it(kept));
+            self.offers = self.windows.iter().filter(|kept| kept.window.is_none()).count();
+        }
+    }
+
+    /// The session without a window that whoever has `nid` has told, if the mark may be of it.
+    pub(crate) fn offer_of(&self, nid: Nid, mark: Mark) -> Option<u64> {
+        if self.offers == 0 {
+            return None;
+        }
+        let mut offers = self.windows.iter().rev().filter(|kept| kept.window.is_none());
+        let kept = offers.find(|kept| mark.is_of(kept.session) && kept.nids.contains(&nid))?;
+        Some(kept.session)
+    }
+
     fn push(&mut self, kept: Kept) {
+        self.offers += usize::from(kept.window.is_none());
         self.windows.push_back(kept);
-        if self.windows.len() > RETIRED_MAX {
-            self.lost |= self.windows.pop_front().is_some_and(|kept| kept.window.is_some());
+        if self.windows.len() > RETIRED_MAX
+            && let Some(oldest) = self.windows.pop_front()
+        {
+            self.lost |= oldest.window.is_some();
+            self.offers -= usize::from(oldest.window.is_none());
         }
     }
 
     /// Gives the window of a session that is there again.
     pub(crate) fn take(&mut self, session: u64) -> Option<Window> {
         let at = self.windows.iter().position(|kept| kept.session == session)?;
-        self.windows.remove(at)?.window
+        let window = self.windows.remove(at)?.window;
+        self.offers -= usize::from(window.is_none());
+        window
     }
 
     /// The window for a mark of the life with this cookie.
@@ -123,7 +151,15 @@ mod tests {
             retired.from(had, Mark::new(old, 5, false)).is_none(),
             "a new life's, with the same bits"
         );
+        assert_eq!(retired.offer_of(had, Mark::new(old, 6, false)), Some(life));
+        assert!(retired.offer_of(other, Mark::new(old, 6, false)).is_none());
         assert!(retired.take(life).is_none());
+        assert!(retired.offer_of(had, Mark::new(old, 6, false)).is_none());
+        retired.offered(life, [had].into_iter());
+        retired.settled(&[other]);
+        assert!(retired.offer_of(had, Mark::new(old, 6, false)).is_some());
+        retired.settled(&[other, had]);
+        assert!(retired.offer_of(had, Mark::new(old, 6, false)).is_none());
         assert!(retired.from(had, Mark::new(old, 5, false)).is_some());
         assert_eq!(retired.of(old, Mark::new(new, 5, false)).unwrap().session(), new);
         assert!(retired.of(old + 1, Mark::new(old, 5, false)).is_none(), "another life");
