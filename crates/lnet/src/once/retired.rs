@@ -90,7 +90,7 @@ impl Retired {
             && let Some(oldest) = self.windows.pop_front()
         {
             self.lost |= oldest.window.is_some();
-            self.offers -= usize::from(oldest.window.is_none());
+            self.offers = self.offers.saturating_sub(usize::from(oldest.window.is_none()));
         }
     }
 
@@ -98,7 +98,8 @@ impl Retired {
     pub(crate) fn take(&mut self, session: u64) -> Option<Window> {
         let at = self.windows.iter().position(|kept| kept.session == session)?;
         let window = self.windows.remove(at)?.window;
-        self.offers -= usize::from(window.is_none());
+        // A state that was read from a file may say anything.
+        self.offers = self.offers.saturating_sub(usize::from(window.is_none()));
         window
     }
 
