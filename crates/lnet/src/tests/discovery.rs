@@ -442,6 +442,18 @@ fn a_node_that_is_back_at_a_nid_that_it_had_given_up_is_the_same_node() {
     assert_eq!(peer(&w, 0, B[0]).1, strings(&[far, B[0]]));
 }
 
+/// The second node dies, and comes back with these interfaces only.
+fn is_back_without_the_added_one(w: &mut World, profile: Profile, nids: &[&str]) {
+    w.hosts[1].alive = false;
+    w.hosts[1].nids.clear();
+    let gone = Fault::new(HealthStatus::RemoteError, Errno::ECONNREFUSED);
+    w.decide = Box::new(move |t| match t.to.nid == nid(ADDED) {
+        true => Fate::Fail(gone),
+        false => Fate::Pass,
+    });
+    w.host(profile, nids);
+}
+
 /// It knows nobody any more, so it tells nobody.
 #[test]
 fn a_node_that_is_back_without_an_interface_is_asked_when_that_has_failed() {
@@ -450,14 +462,7 @@ fn a_node_that_is_back_without_an_interface_is_asked_when_that_has_failed() {
         w.host(profile, &A);
         w.host(profile, &[B[0], B[1], ADDED]);
         w.discovered(0, B[0]);
-        w.hosts[1].alive = false;
-        w.hosts[1].nids.clear();
-        let gone = Fault::new(HealthStatus::RemoteError, Errno::ECONNREFUSED);
-        w.decide = Box::new(move |t| match t.to.nid == nid(ADDED) {
-            true => Fate::Fail(gone),
-            false => Fate::Pass,
-        });
-        w.host(profile, &B);
+        is_back_without_the_added_one(&mut w, profile, &B);
         for n in 0..10 {
             w.put(0, B[0], n, false);
             w.secs(1);
@@ -497,14 +502,7 @@ fn who_does_not_answer_is_asked_at_another_interface() {
     let preferred = Rule::new(None, Some(ADDED.parse().unwrap()), None, Some(0), None).unwrap();
     w.hosts[0].node.udsp_add(w.now, preferred, None).unwrap();
     w.discovered(0, B[0]);
-    w.hosts[1].alive = false;
-    w.hosts[1].nids.clear();
-    let gone = Fault::new(HealthStatus::RemoteError, Errno::ECONNREFUSED);
-    w.decide = Box::new(move |t| match t.to.nid == nid(ADDED) {
-        true => Fate::Fail(gone),
-        false => Fate::Pass,
-    });
-    w.host(Profile::Off, &B[..1]);
+    is_back_without_the_added_one(&mut w, Profile::Off, &B[..1]);
     for n in 0..10 {
         w.put(0, B[0], n, false);
         w.secs(1);

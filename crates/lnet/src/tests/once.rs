@@ -219,53 +219,89 @@ fn restart_as(w: &mut World, host: usize, interface_cookie: u64) {
     }
 }
 
+/// Cookies of lives, of which one has the same bits in its marks as any life before.
+fn cookies() -> impl Iterator<Item = u64> {
+    (0..8).map(|bits| 0x5000_0000_0000 + (bits << 30))
+}
+
+/// Two that know each other, and messages that have come.
+fn pair_in_use() -> World {
+    let mut w = pair(Profile::Default, Profile::Default);
+    for n in 1..=8 {
+        w.put(0, B[0], n, false);
+        w.secs(1);
+    }
+    w
+}
+
+/// What the new life of the first one sends is delivered, each message once.
+fn the_new_life_is_heard(w: &mut World, cookie: u64) {
+    for n in 11..=26 {
+        w.put(0, B[0], n, n % 2 == 0);
+        w.run(MS * 10);
+        assert_eq!(delivered(w, 1, n), 1, "message {n}, life {cookie:x}");
+    }
+}
+
 #[test]
 fn a_new_life_whose_session_gets_no_window_is_not_taken_for_the_one_before() {
-    // The marks of one of these lives have the same bits as those of the life before.
-    for bits in 0..8 {
-        let mut w = pair(Profile::Default, Profile::Default);
-        for n in 1..=8 {
-            w.put(0, B[0], n, false);
-            w.secs(1);
-        }
+    for cookie in cookies() {
+        let mut w = pair_in_use();
         // One of its NIDs is another peer's from here on: what it sends can't be told from copies.
         let now = w.now;
         w.hosts[1].node.peer_del(now, nid(A[0]), &[], true).unwrap();
         w.hosts[1].node.peer_add(now, nid(A[1]), &[], false, false).unwrap();
-        restart_as(&mut w, 0, 0x5000_0000_0000 + (bits << 30));
+        restart_as(&mut w, 0, cookie);
         w.discovered(0, B[0]);
-        for n in 11..=18 {
-            w.put(0, B[0], n, false);
-            w.secs(1);
-            assert_eq!(delivered(&w, 1, n), 1, "message {n}, bits {bits}");
-        }
+        the_new_life_is_heard(&mut w, cookie);
     }
 }
 
 #[test]
 fn a_new_life_whose_session_has_no_window_yet_is_not_taken_for_the_one_before() {
-    for bits in 0..8 {
-        let mut w = pair(Profile::Default, Profile::Default);
-        for n in 1..=8 {
-            w.put(0, B[0], n, false);
-            w.secs(1);
-        }
+    for cookie in cookies() {
+        let mut w = pair_in_use();
         // It has an interface that was another node's, as far as is known; nobody answers whose it is.
         const OTHER: &str = "10.77.0.99@tcp";
         let now = w.now;
         w.hosts[1].node.discover(now, nid(OTHER), false);
         w.secs(10);
-        restart_as(&mut w, 0, 0x5000_0000_0000 + (bits << 30));
+        restart_as(&mut w, 0, cookie);
         w.add_ni(0, OTHER, NetTunables::SOCK);
         w.decide = Box::new(|t| {
             let asks = matches!(t.hdr.kind, Kind::Get { portal: RESERVED_PORTAL, .. });
             if asks && t.hdr.src == nid(B[0]) { Fate::Hold } else { Fate::Pass }
         });
         w.discovered(0, B[0]);
-        for n in 11..=18 {
-            w.put(0, B[0], n, false);
-            w.run(MS * 10);
-            assert_eq!(delivered(&w, 1, n), 1, "message {n}, bits {bits}");
+        the_new_life_is_heard(&mut w, cookie);
+    }
+}
+
+/// Its other NID counts as another node's when it tells its session, and comes to the record of the
+/// life before without it.
+#[test]
+fn nor_is_one_whose_nids_come_together_after_it_has_told_its_session() {
+    for cookie in cookies() {
+        let mut w = pair_in_use();
+        let now = w.now;
+        let (&second, _) = w.hosts[0].nids.iter().find(|(_, n)| **n == nid(A[1])).unwrap();
+        w.hosts[0].node.del_ni(now, second).unwrap();
+        w.hosts[0].nids.remove(&second);
+        w.secs(2);
+        restart_as(&mut w, 0, cookie);
+        w.add_ni(0, A[1], NetTunables::SOCK);
+        // Of its first interface nothing is heard at first.
+        w.decide = Box::new(|t| match [t.hdr.src, t.hdr.dst].contains(&nid(A[0])) {
+            true => Fate::Lose,
+            false => Fate::Pass,
+        });
+        w.hosts[0].node.discover(w.now, nid(B[0]), false);
+        w.secs(8);
+        w.decide = Box::new(|_| Fate::Pass);
+        for _ in 0..10 {
+            w.secs(1);
+            the_new_life_is_heard(&mut w, cookie);
+            w.hosts[1].events.clear();
         }
     }
 }
