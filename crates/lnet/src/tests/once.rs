@@ -306,6 +306,48 @@ fn nor_is_one_whose_nids_come_together_after_it_has_told_its_session() {
     }
 }
 
+/// Where a message names its life, the bits of its session do not matter.
+#[test]
+fn what_comes_late_of_an_old_life_takes_no_number_of_the_new_one() {
+    for cookie in cookies() {
+        let mut w = pair_in_use();
+        w.decide = Box::new(|t| if is_test(t) { Fate::Hold } else { Fate::Pass });
+        w.put(0, B[0], 9, true);
+        let (_, late) = w.held.pop_front().unwrap();
+        restart_as(&mut w, 0, cookie);
+        w.decide = Box::new(|_| Fate::Pass);
+        w.discovered(0, B[0]);
+        assert!(w.inject(1, late.hdr.src, &late.hdr, &[9; 100]), "the first copy");
+        the_new_life_is_heard(&mut w, cookie);
+    }
+}
+
+/// A life was told of and got no window; the next one has the same bits, and gets one.
+#[test]
+fn a_session_without_window_is_forgotten_when_the_node_gets_one() {
+    let mut w = pair_in_use();
+    let now = w.now;
+    w.hosts[1].node.peer_del(now, nid(A[0]), &[], true).unwrap();
+    w.hosts[1].node.peer_add(now, nid(A[1]), &[], false, false).unwrap();
+    let cookie = 0x5000_0000_0000;
+    restart_as(&mut w, 0, cookie);
+    w.discovered(0, B[0]);
+    let now = w.now;
+    w.hosts[1].node.peer_del(now, nid(A[1]), &[], true).unwrap();
+    restart_as(&mut w, 0, cookie + (8 << 30));
+    w.discovered(0, B[0]);
+    w.secs(2);
+    let mut first = true;
+    w.decide = Box::new(move |t| {
+        let lost = is_test(t) && core::mem::take(&mut first);
+        if lost { Fate::Fail(unknown()) } else { Fate::Pass }
+    });
+    w.put(0, B[0], 9, false);
+    w.secs(2);
+    assert_eq!(delivered(&w, 1, 9), 1, "the further copy, whose first was lost");
+    assert_eq!(drops(&w, 1, DropReason::AncientCopy), 0);
+}
+
 #[test]
 fn a_receiver_that_restarted_takes_what_nobody_has_answered_and_takes_it_once() {
     let mut w = pair(Profile::Default, Profile::Default);
