@@ -348,6 +348,35 @@ fn a_session_without_window_is_forgotten_when_the_node_gets_one() {
     assert_eq!(drops(&w, 1, DropReason::AncientCopy), 0);
 }
 
+/// Neither can give the other a window, so that neither asks for its session.
+#[test]
+fn two_that_are_several_peers_to_each_other_do_not_ask_for_ever() {
+    const A: [&str; 2] = ["10.77.0.2@tcp", "10.77.1.2@tcp1"];
+    const B: [&str; 2] = ["10.77.0.3@tcp", "10.77.1.3@tcp1"];
+    let mut w = World::new();
+    for nids in [A, B] {
+        w.host(Profile::Default, &nids);
+    }
+    for (host, theirs) in [(0, B), (1, A)] {
+        let now = w.now;
+        w.hosts[host].node.peer_add(now, nid(theirs[1]), &[], false, false).unwrap();
+    }
+    w.discovered(0, B[0]);
+    w.discovered(1, A[0]);
+    for n in 1..=30 {
+        w.put(0, B[0], n, false);
+        w.put(1, A[0], n, false);
+        w.secs(1);
+    }
+    for (host, h) in w.hosts.iter().enumerate() {
+        let is_push =
+            |h: &lnet_wire::Hdr| matches!(h.kind, Kind::Put { portal: RESERVED_PORTAL, .. });
+        let pushes = h.sent.iter().filter(|(_, hdr)| is_push(hdr)).count();
+        assert!(pushes <= 4, "host {host} has pushed {pushes} times");
+        assert_eq!((1..=30).filter(|n| delivered(&w, host, *n) == 1).count(), 30);
+    }
+}
+
 #[test]
 fn a_receiver_that_restarted_takes_what_nobody_has_answered_and_takes_it_once() {
     let mut w = pair(Profile::Default, Profile::Default);
