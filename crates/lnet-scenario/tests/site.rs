@@ -104,6 +104,12 @@ fn a_node_with_settings_of_this_project_is_one_of_ours_unless_a_profile_is_asked
     let export = [Export { node: "a", file: "a", text: &ours }];
     let asked = world_of("site", &export, Some(Profile::Pre213)).unwrap();
     assert_eq!(played(&asked).profile, Profile::Pre213);
+    // Who was merely taken for a kernel node is told.
+    assert!(asked.guessed.is_empty());
+    let others = recorded();
+    let others = others.replace("10.77.", "10.78.");
+    let site = made(&[("a", &ours), ("b", &others)]).unwrap();
+    assert_eq!(site.guessed, ["b"]);
 }
 
 #[test]

@@ -232,6 +232,9 @@ fn a_site_is_imported_played_and_asked_what_if() {
     let said = err(&o);
     assert!(said.contains("notes.txt: no .yaml file"), "{said}");
     assert!(said.contains("route to o2ib by 10.77.1.9@tcp1: no node of the site"), "{said}");
+    assert!(said.contains("assumed: client and 2 more: kernel nodes"), "{said}");
+    let asked = ulnet(&["sim", "import", &site, "--profile", "default"]);
+    assert!(!err(&asked).contains("assumed"), "{}", err(&asked));
     assert_eq!(out(&ulnet(&["sim", "import", &site])), fs::read_to_string(&world).unwrap());
     let o = ulnet(&["sim", "run", &world]);
     assert_eq!(o.status.code(), Some(0), "{}{}", out(&o), err(&o));

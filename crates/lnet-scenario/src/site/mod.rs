@@ -40,6 +40,8 @@ pub struct SiteWorld {
     pub text: String,
     /// What the exports say and the world does not, with places; each kind once.
     pub left_out: Vec<String>,
+    /// The nodes of which nothing says whose they are, and that are taken for kernel nodes.
+    pub guessed: Vec<String>,
 }
 
 /// The world of a site, called `name`. `profile`: of all nodes; if `None`, nodes whose exports have
@@ -87,7 +89,8 @@ pub fn world_of(
     };
     text.push_str(&usual_work(&check(&text)?.world));
     check(&text)?;
-    Ok(SiteWorld { text, left_out: told.lines() })
+    let guessed = nodes.into_iter().filter(|n| n.guessed).map(|n| n.name).collect();
+    Ok(SiteWorld { text, left_out: told.lines(), guessed })
 }
 
 /// Which routes of a node lead somewhere in this site.

@@ -18,6 +18,8 @@ pub(super) struct SiteNode {
     pub(super) name: String,
     pub(super) file: String,
     pub(super) profile: Profile,
+    /// Nobody said which profile.
+    pub(super) guessed: bool,
     /// Its NIDs in order.
     pub(super) rails: Vec<(Nid, Pos)>,
     pub(super) nets: Vec<(Net, NetTunables)>,
@@ -56,10 +58,12 @@ impl SiteNode {
             };
             told.once(export.file, pos, kind);
         }
+        let known = profile_of(&config, profile).map_err(|(pos, what)| wrong(pos, what))?;
         let mut node = Self {
             name: name.to_owned(),
             file: export.file.to_owned(),
-            profile: profile_of(&config, profile).map_err(|(pos, what)| wrong(pos, what))?,
+            profile: known.unwrap_or(Profile::Kernel),
+            guessed: known.is_none(),
             rails: Vec::new(),
             nets: Vec::new(),
             tunables: Vec::new(),
@@ -217,19 +221,20 @@ impl SiteNode {
     }
 }
 
-/// The profile of a node: as asked for, as its export says, or by whose export it looks like.
-fn profile_of(config: &Config, asked: Option<Profile>) -> Result<Profile, (Pos, String)> {
-    if let Some(profile) = asked {
-        return Ok(profile);
+/// The profile of a node: as asked for, as its export says, or ours if it has settings of this project.
+fn profile_of(config: &Config, asked: Option<Profile>) -> Result<Option<Profile>, (Pos, String)> {
+    if asked.is_some() {
+        return Ok(asked);
     }
     if let Some((pos, name)) = &config.profile {
-        return Profile::from_name(name).ok_or_else(|| {
+        let profile = Profile::from_name(name).ok_or_else(|| {
             let names: Vec<&str> = Profile::ALL.iter().map(|p| p.name()).collect();
             (*pos, format!("profile '{name}': expected one of {}", names.join(", ")))
         });
+        return profile.map(Some);
     }
     let own = config.blocks.iter().any(|(_, b)| matches!(b, Block::Own(_)));
-    Ok(if own { Profile::Default } else { Profile::Kernel })
+    Ok(own.then_some(Profile::Default))
 }
 
 fn refused(export: &Export<'_>, e: &ConfigError) -> ScenarioError {

@@ -58,6 +58,15 @@ impl Import {
         for line in &world.left_out {
             eprintln!("left out: {line}");
         }
+        if let [first, others @ ..] = world.guessed.as_slice() {
+            let more = match others.len() {
+                0 => String::new(),
+                n => format!(" and {n} more"),
+            };
+            eprintln!(
+                "assumed: {first}{more}: kernel nodes; their exports do not say. For nodes of ulnet: --profile default"
+            );
+        }
         match &self.out {
             Some(path) => super::write(path, &world.text)?,
             None => super::print(&world.text),
