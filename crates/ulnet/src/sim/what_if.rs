@@ -200,6 +200,9 @@ fn lost(text: &mut String, ill: &Summary) {
     let _ = writeln!(text, "  {errors} exchanges, and {retries} were asked for again");
     let _ = writeln!(text, "  {dropped} messages dropped by nodes{drops}");
     let _ = match ill.recovery {
+        Some(0) if ill.faults.iter().any(|f| f.ended) => {
+            writeln!(text, "  everybody is well when it ends")
+        }
         Some(ns) if ill.faults.iter().any(|f| f.ended) => {
             writeln!(text, "  everybody is well {:.1?} after its end", Duration::from_nanos(ns))
         }
