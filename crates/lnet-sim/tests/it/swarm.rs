@@ -111,6 +111,7 @@ fn what_the_swarm_has_found_holds_now() {
         2982223153195868934,
         2659457391123594067,
         6438458127484211101,
+        3014633590772335077,
     ] {
         let round = Round::draw(seed).unwrap();
         if let Some(violation) = round.play(Detail::default()).violation {

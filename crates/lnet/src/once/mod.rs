@@ -21,14 +21,16 @@ use std::collections::VecDeque;
 
 use lnet_types::{Errno, Fault, HealthStatus, Instant, MsgId, Net, Nid, PeerId, PeerNiId, Pid};
 use lnet_wire::mark::Mark;
-use lnet_wire::ping::Features;
+use lnet_wire::ping::{Features, PingInfo};
 use lnet_wire::{Handle, Hdr, Kind};
 
+use crate::internal::Internal;
 use crate::msg::{Msg, Role, Stage};
 use crate::output::{DropReason, Output, Verdict};
 use crate::peer::discovery::is_later;
 use crate::peer::{Peer, PeerFlags};
 use crate::portal::RESERVED_PORTAL;
+use crate::portal::md::Owner;
 use crate::send::is_internal;
 use crate::{Event, MdOptions, Node, Rx};
 use window::{Judgement, Window};
@@ -48,6 +50,8 @@ pub(crate) struct Once {
     told: bool,
     /// We have asked it for its session.
     asked: bool,
+    /// What comes of it contradicts its windows: it is asked for its session as if there were none.
+    doubted: bool,
     /// It gets no window for now, whatever it offers: not all its NIDs are its own here.
     split: bool,
     /// The number of our next message to it. Never goes back: a session has each number once.
@@ -183,21 +187,24 @@ impl Node {
         }
     }
 
-    /// A push from a peer has come, brought by `from`, which may bring a session with it.
-    pub(crate) fn note_offer(&mut self, id: PeerId, event: &Event) {
+    /// A push from a peer has come that says `info`, and may bring a session with it.
+    pub(crate) fn note_offer(&mut self, id: PeerId, event: &Event, info: &PingInfo) {
         let (session, from, src) = (event.hdr_data, event.sender, event.source.nid);
         let believed = self.suppresses() && session != 0 && self.brings(from, src);
         let Some(peer) = self.peers.peers.get_mut(id) else { return };
-        let Some(mark) = Mark::of(event.target.pid).filter(|_| believed) else { return };
-        if mark.again {
-            // It has no session of ours.
-            peer.once.told = false;
+        if !believed {
+            return;
         }
-        peer.once.offered = Some((session, mark));
-        if !peer.once.knows(session)
-            && let Some(said) = &peer.disc.data
-        {
-            self.retired.offered(session, said.info.entries.iter().map(|e| e.nid));
+        if let Some(mark) = Mark::of(event.target.pid) {
+            if mark.again {
+                // It has no session of ours.
+                peer.once.told = false;
+            }
+            peer.once.offered = Some((session, mark));
+        }
+        // Also where a way without marks was taken: its sender marks messages from now on.
+        if !peer.once.knows(session) {
+            self.retired.offered(session, info.entries.iter().map(|e| e.nid));
         }
     }
 
@@ -226,6 +233,7 @@ impl Node {
         let oldest = peer.once.open(session, || known.unwrap_or_else(new));
         self.retired.keep(&nids, oldest);
         peer.once.asked = false;
+        peer.once.doubted = false;
         if self.peers.peers.get(id).is_some_and(|p| self.wants_to_tell(p)) {
             self.request_discovery(id);
         }
@@ -245,17 +253,13 @@ impl Node {
             return Ok(None);
         }
         let reader = self.reader_of(msg);
+        if msg.role == Role::Request && is_internal(&msg.hdr.kind) {
+            return Ok(reader.and_then(|_| self.mark_for_push(msg)));
+        }
         let Some(msg) = self.msgs.get_mut(id) else { return Ok(None) };
         if let Some(peer) = reader.and_then(|peer| self.peers.peers.get_mut(peer)) {
             let session = session_of(self.cookie, peer.born);
             let once = &mut peer.once;
-            if msg.role == Role::Request && is_internal(&msg.hdr.kind) {
-                let pushes = matches!(msg.hdr.kind, Kind::Put { hdr_data, .. } if hdr_data != 0);
-                // Two that can't open windows for each other would ask each other for ever.
-                let lacks = once.windows.is_empty() && !once.split;
-                let mark = Mark::new(session, once.next, lacks);
-                return Ok((pushes && once.telling).then_some(mark));
-            }
             if let Some(Numbered { seq, unsure, .. }) =
                 before.filter(|n| once.able && n.session == session)
             {
@@ -275,6 +279,18 @@ impl Node {
         }
         msg.once = None;
         Ok(None)
+    }
+
+    /// The mark of a push that tells a session. The interface that it goes to may count as another
+    /// peer's still: the session is that of the peer which is told.
+    fn mark_for_push(&self, msg: &Msg) -> Option<Mark> {
+        let Owner::Internal(Internal::Push(to)) = self.portals.mds.get(msg.md?)?.owner else {
+            return None;
+        };
+        let peer = self.peers.peers.get(to).filter(|peer| peer.once.telling)?;
+        // Two that can't open windows for each other would ask each other for ever.
+        let lacks = (peer.once.windows.is_empty() || peer.once.doubted) && !peer.once.split;
+        Some(Mark::new(self.session_of(peer), peer.once.next, lacks))
     }
 
     /// The peer that would read a mark on this attempt, if nobody on the way would.
@@ -360,8 +376,12 @@ impl Node {
             Judgement::Deliver => {}
             Judgement::Replace(old) => self.give_up(now, old),
             Judgement::Duplicate => {
+                let doubts = window.wonders(n, again);
                 if let Some(mlength) = acked.filter(|_| again) {
                     self.acknowledge_again(now, rx, peer_ni, hdr, mlength);
+                }
+                if doubts {
+                    self.doubt_session(id);
                 }
                 return Err(DropReason::Duplicate);
             }
@@ -444,6 +464,15 @@ impl Node {
         if suppresses && !core::mem::replace(&mut peer.once.asked, true) {
             peer.flags |= PeerFlags::FORCE_PUSH;
             self.request_discovery(id);
+        }
+    }
+
+    /// So many of its messages in a row can't be copies that they are taken for those of a session
+    /// that we have not been told of, with the bits of one that we know.
+    fn doubt_session(&mut self, id: PeerId) {
+        if let Some(peer) = self.peers.peers.get_mut(id) {
+            peer.once.doubted = true;
+            self.ask_for_session(id);
         }
     }
 

@@ -29,6 +29,9 @@ pub(crate) const STRAYS_MAX: usize = 1024;
 /// Messages that were not acknowledged as usual that are remembered per session.
 pub(crate) const ODD_MAX: usize = 1024;
 
+/// So many first copies in a row whose first copies were here: no transport does that.
+const WONDERS_MAX: u8 = 8;
+
 /// What is to be done with a copy that has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Judgement {
@@ -69,6 +72,8 @@ pub(crate) struct Window {
     odd: BTreeMap<u64, Option<u32>>,
     /// Messages below this may have been in that list.
     odd_floor: u64,
+    /// First copies that came in a row of messages whose first copies had been taken.
+    wonders: u8,
 }
 
 impl Window {
@@ -89,6 +94,7 @@ impl Window {
             arriving: Vec::new(),
             odd: BTreeMap::new(),
             odd_floor: 0,
+            wonders: 0,
         }
     }
 
@@ -139,8 +145,19 @@ impl Window {
         }
     }
 
+    /// A copy was judged a duplicate. Whether it is time to doubt that it is of this session: it and
+    /// those before it can't be, where no transport makes copies of its own.
+    pub(crate) fn wonders(&mut self, n: u64, again: bool) -> bool {
+        if again || n < self.deaf || self.again.contains(&n) {
+            return false;
+        }
+        self.wonders = (self.wonders + 1) % WONDERS_MAX;
+        self.wonders == 0
+    }
+
     /// A copy that was judged fit is taken, as `msg`.
     pub(crate) fn take(&mut self, n: u64, again: bool, msg: MsgId) {
+        self.wonders = 0;
         match self.place_of(n) {
             Err(at) if at == self.arriving.len() => self.arriving.push((n, msg)),
             Err(at) => self.arriving.insert(at, (n, msg)),
@@ -288,6 +305,23 @@ mod tests {
             w.arrived(n, msg(n));
         }
         judgement
+    }
+
+    #[test]
+    fn first_copies_in_a_row_whose_first_copies_were_here_are_wondered_at() {
+        let mut w = Window::new(7, Mark::new(7, 0, false));
+        let first = w.end();
+        for n in first..first + 20 {
+            w.take(n, n == first, MsgId::default());
+        }
+        assert!((0..20).all(|_| !w.wonders(first, false)), "a further copy came before it");
+        assert!((0..20).all(|n| !w.wonders(first + n, true)), "further copies");
+        let row = |w: &mut Window, n: u64| (1..=n).map(|n| w.wonders(first + n, false)).collect();
+        let told: Vec<bool> = row(&mut w, 7);
+        assert_eq!(told, [false; 7]);
+        w.take(first + 20, false, MsgId::default());
+        let told: Vec<bool> = row(&mut w, 8);
+        assert_eq!(told, [false, false, false, false, false, false, false, true]);
     }
 
     #[test]

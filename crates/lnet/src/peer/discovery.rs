@@ -680,6 +680,8 @@ impl Node {
             self.not_taken(id, None, Refusal::Stale);
             return self.ask(now, id, by);
         }
+        // Its sender counts on it from now on, whatever becomes of the rest.
+        self.note_offer(id, event, &info);
         let Some(peer) = self.peers.peers.get_mut(id) else { return };
         peer.flags -= PeerFlags::NIDS_UPTODATE;
         if cut {
@@ -688,7 +690,6 @@ impl Node {
         } else if peer.disc.data.as_ref().is_none_or(|old| is_later(info.seq, old.info.seq)) {
             peer.disc.peer_seq = info.seq;
             peer.disc.data = Some(Said { by, info });
-            self.note_offer(id, event);
         }
         if peer_is_idle(self.peers.peers.get(id)) {
             self.request_discovery(id);

@@ -32,6 +32,10 @@ fn is_test(t: &crate::Transmit) -> bool {
     matches!(t.hdr.kind, Kind::Put { portal: PT, .. } | Kind::Get { portal: PT, .. })
 }
 
+fn is_push(hdr: &lnet_wire::Hdr) -> bool {
+    matches!(hdr.kind, Kind::Put { portal: RESERVED_PORTAL, .. })
+}
+
 /// The first test message is reported as lost in the network and arrives `later` all the same.
 fn doubt_first(w: &mut World, later: Duration) {
     let mut first = true;
@@ -306,6 +310,91 @@ fn nor_is_one_whose_nids_come_together_after_it_has_told_its_session() {
     }
 }
 
+/// A gateway that is not of our kind has brought the push: it bears no mark.
+#[test]
+fn nor_is_one_that_told_its_session_without_a_mark() {
+    for cookie in cookies() {
+        let mut w = pair_in_use();
+        restart_as(&mut w, 0, cookie);
+        w.decide = Box::new(|t| if is_push(&t.hdr) { Fate::Hold } else { Fate::Pass });
+        w.hosts[0].node.discover(w.now, nid(B[0]), false);
+        w.secs(1);
+        w.decide = Box::new(|_| Fate::Pass);
+        for (host, mut push) in core::mem::take(&mut w.held) {
+            assert_eq!(host, 0);
+            let bytes = w.hosts[0].node.ping_bytes.clone();
+            push.hdr.dst_pid = Pid::LUSTRE;
+            w.hosts[0].node.tx_done(w.now, push.msg, Ok(()));
+            assert!(w.inject(1, push.hdr.src, &push.hdr, &bytes));
+        }
+        w.run(MS);
+        the_new_life_is_heard(&mut w, cookie);
+    }
+}
+
+/// Its push was acknowledged and never came: whatever the reason, it is not deaf to it for long.
+#[test]
+fn a_session_that_nobody_has_told_is_asked_for_when_it_contradicts_the_one_that_is_known() {
+    let mut asked = 0;
+    for cookie in cookies() {
+        let mut w = pair_in_use();
+        for n in 100..140 {
+            w.put(0, B[0], n, false);
+            w.run(MS * 10);
+        }
+        restart_as(&mut w, 0, cookie);
+        w.decide = Box::new(|t| if is_push(&t.hdr) { Fate::Hold } else { Fate::Pass });
+        w.hosts[0].node.discover(w.now, nid(B[0]), false);
+        w.secs(1);
+        w.decide = Box::new(|_| Fate::Pass);
+        let (host, push) = w.held.pop_front().unwrap();
+        assert!(host == 0 && w.held.is_empty());
+        w.hosts[0].node.tx_done(w.now, push.msg, Ok(()));
+        let Kind::Put { ack, match_bits, .. } = push.hdr.kind else { unreachable!() };
+        let kind = Kind::Ack { dst: ack, match_bits, mlength: push.hdr.payload_len };
+        let (src, dst) = (push.hdr.dst, push.hdr.src);
+        let dst_pid = Pid::LUSTRE;
+        let ack = lnet_wire::Hdr { src, dst, dst_pid, payload_len: 0, kind, ..push.hdr };
+        w.inject(0, src, &ack, &[]);
+        for n in 11..=40 {
+            w.put(0, B[0], n, false);
+            w.run(MS * 10);
+        }
+        assert!((21..=40).all(|n| delivered(&w, 1, n) == 1), "life {cookie:x}");
+        asked += drops(&w, 1, DropReason::Duplicate);
+    }
+    assert_eq!(asked, 8, "one life had the bits of the one before");
+}
+
+/// The answer of one that is two peers here came from the other one's interface, so that it is told
+/// there.
+#[test]
+fn a_push_bears_the_mark_of_the_peer_that_is_told_whoever_has_the_interface() {
+    let mut w = World::new();
+    w.host(Profile::Default, &A);
+    w.host(Profile::Default, &B);
+    let now = w.now;
+    w.hosts[0].node.peer_add(now, nid(B[1]), &[], false, false).unwrap();
+    w.decide = Box::new(|t| match t.hdr.kind {
+        Kind::Reply { .. } => Fate::Hold,
+        _ => Fate::Pass,
+    });
+    w.hosts[0].node.discover(now, nid(B[0]), false);
+    w.run(MS * 100);
+    w.decide = Box::new(|_| Fate::Pass);
+    let (_, mut reply) = w.held.pop_front().unwrap();
+    w.hosts[1].node.tx_done(w.now, reply.msg, Ok(()));
+    reply.hdr.src = nid(B[1]);
+    let bytes = w.hosts[1].node.ping_bytes.clone();
+    assert!(w.inject(0, nid(B[1]), &reply.hdr, &bytes));
+    w.secs(1);
+    let mut pushes = w.hosts[0].sent.iter().filter(|(_, hdr)| is_push(hdr)).map(|(_, hdr)| hdr);
+    let first = pushes.next().unwrap();
+    assert_eq!(first.dst, nid(B[1]));
+    let Kind::Put { hdr_data: session, .. } = first.kind else { unreachable!() };
+    assert!(Mark::of(first.dst_pid).is_some_and(|mark| mark.is_of(session)), "{first}");
+}
+
 /// Where a message names its life, the bits of its session do not matter.
 #[test]
 fn what_comes_late_of_an_old_life_takes_no_number_of_the_new_one() {
@@ -369,8 +458,6 @@ fn two_that_are_several_peers_to_each_other_do_not_ask_for_ever() {
         w.secs(1);
     }
     for (host, h) in w.hosts.iter().enumerate() {
-        let is_push =
-            |h: &lnet_wire::Hdr| matches!(h.kind, Kind::Put { portal: RESERVED_PORTAL, .. });
         let pushes = h.sent.iter().filter(|(_, hdr)| is_push(hdr)).count();
         assert!(pushes <= 4, "host {host} has pushed {pushes} times");
         assert_eq!((1..=30).filter(|n| delivered(&w, host, *n) == 1).count(), 30);
