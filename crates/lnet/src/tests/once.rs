@@ -245,6 +245,7 @@ fn the_new_life_is_heard(w: &mut World, cookie: u64) {
         w.run(MS * 10);
         assert_eq!(delivered(w, 1, n), 1, "message {n}, life {cookie:x}");
     }
+    assert_eq!(drops(w, 1, DropReason::Duplicate), 0, "life {cookie:x}");
 }
 
 #[test]
@@ -328,6 +329,37 @@ fn nor_is_one_that_told_its_session_without_a_mark() {
             assert!(w.inject(1, push.hdr.src, &push.hdr, &bytes));
         }
         w.run(MS);
+        the_new_life_is_heard(&mut w, cookie);
+    }
+}
+
+#[test]
+fn nor_is_one_that_tells_more_than_there_is_room_for() {
+    for cookie in cookies() {
+        let mut w = pair_in_use();
+        restart_as(&mut w, 0, cookie);
+        for n in 1..=20 {
+            w.add_ni(0, &format!("10.77.2.{n}@tcp"), NetTunables::SOCK);
+        }
+        w.hosts[0].node.discover(w.now, nid(B[0]), false);
+        w.secs(1);
+        the_new_life_is_heard(&mut w, cookie);
+    }
+}
+
+/// Its answer to a question says the same and is not merged yet, for it has said too much of late.
+#[test]
+fn nor_is_one_that_has_said_before_what_it_tells() {
+    for cookie in cookies() {
+        let mut w = pair_in_use();
+        restart_as(&mut w, 0, cookie);
+        let node = &mut w.hosts[1].node;
+        let id = node.peers.owner(nid(A[0])).unwrap();
+        node.peers.peers.get_mut(id).unwrap().disc.held_until = Some(w.now + MS * 60_000);
+        node.discover(w.now, nid(A[0]), true);
+        w.run(MS * 10);
+        w.hosts[0].node.discover(w.now, nid(B[0]), false);
+        w.secs(1);
         the_new_life_is_heard(&mut w, cookie);
     }
 }
