@@ -206,8 +206,11 @@ impl<F: Fabric> Sim<F> {
         if !self.observers.is_empty() {
             self.queue.push(self.now, Event::Sample);
         }
-        self.run_until(time(self.scenario.duration))?;
-        self.run_until(time(self.scenario.duration + self.watch.grace))?;
+        let ends = [self.scenario.duration, self.scenario.duration + self.watch.grace];
+        let played = ends.into_iter().try_for_each(|end| self.run_until(time(end)));
+        // Figures are asked for just when something was found.
+        self.tally.close(&self.hosts);
+        played?;
         self.finish()
     }
 
@@ -232,7 +235,6 @@ impl<F: Fabric> Sim<F> {
     }
 
     fn finish(&mut self) -> Result<(), Violation> {
-        self.tally.close(&self.hosts);
         let mut observers = core::mem::take(&mut self.observers);
         let view = self.view();
         let outcome = observers.iter_mut().try_for_each(|o| {

@@ -25,7 +25,7 @@ use crate::msg::Msg;
 use crate::notice::Notices;
 use crate::numa::Numa;
 use crate::peer::Peers;
-use crate::peer::refusal::Refusal;
+use crate::peer::refusal::{Budget, Refusal};
 use crate::policy::Policy;
 use crate::policy::turn::{Grade, Turn};
 use crate::portal::Portals;
@@ -156,7 +156,10 @@ pub struct Node {
     pub(crate) ping_md: Option<MdId>,
     pub(crate) push_md: Option<MdId>,
     pub(crate) push_bytes: u32,
-    announce_due: bool,
+    /// When peers are told of links that have come or gone.
+    pub(crate) announce_due: Option<Instant>,
+    /// How often such news may be told.
+    pub(crate) link_news: Budget,
     /// When peers are told of interfaces that are up again.
     pub(crate) tell_up_at: Option<Instant>,
     /// How often the health of an interface, ours or a peer's, was set.
@@ -224,7 +227,8 @@ impl Node {
             ping_md: None,
             push_md: None,
             push_bytes: crate::ping::PING_BYTES_MIN,
-            announce_due: false,
+            announce_due: None,
+            link_news: Budget::default(),
             tell_up_at: None,
             health_changes: 0,
             recorder: None,
@@ -281,7 +285,8 @@ impl Node {
     pub fn handle_timeout(&mut self, now: Instant) {
         self.note(|| Input::HandleTimeout { now });
         let now = self.clock(now);
-        if core::mem::take(&mut self.announce_due) {
+        if self.announce_due.is_some_and(|at| at <= now) {
+            self.announce_due = None;
             if self.tunables.kernel_clocks() && self.router.is_on() {
                 // H-92: a kernel router changes its status in place.
                 self.refresh_ping();
@@ -352,9 +357,7 @@ impl Node {
                 first = Some(first.map_or(then, |first| first.min(then)));
             }
         };
-        if self.announce_due {
-            at(Some(self.now));
-        }
+        at(self.announce_due);
         at(self.tell_up_at);
         at(self.waiting.first().map(|w| w.0));
         at(self.resting.next());
@@ -665,14 +668,13 @@ impl Node {
         }
         ni.fatal = fatal;
         ni.transitions.count(!fatal);
+        if !fatal && ni.health == HEALTH_MAX {
+            ni.status_up = true;
+        }
+        let is_told_now = self.tell_of_link(now);
         if fatal {
-            self.announce_due = true;
             self.penalize(now, id);
-        } else {
-            if ni.health == HEALTH_MAX {
-                ni.status_up = true;
-            }
-            self.announce_due = true;
+        } else if is_told_now {
             // D-7, as recorded: told at once with the status in place, and with the next number
             // afterwards.
             self.refresh_ping();

@@ -17,6 +17,10 @@ pub(crate) use lnet_wire::ping::MATCH_BITS as PING_BITS;
 pub(crate) const PING_BYTES_MIN: u32 = 272;
 /// The largest ping data that we take from a peer: 4096 entries, long ones included.
 pub(crate) const PING_BYTES_MAX: u32 = 16 + 4096 * 24;
+/// Changes of links of which peers are told at once: with the third fall they count it as flapping ...
+const LINK_NEWS_BURST: u32 = 6;
+/// ... and of how many per second where there were more.
+const LINK_NEWS_RATE: u32 = 1;
 
 impl Node {
     /// Posts the buffers for pings and pushes (D-8). Once, at the start.
@@ -91,6 +95,21 @@ impl Node {
             md.buf = MdBuf::Bytes(bytes.clone());
         }
         self.ping_bytes = bytes;
+    }
+
+    /// A link has come or gone, of which peers are to be told (H-92): whether at once. Of one that does
+    /// nothing else they are told once a second, lest each of its changes costs a message to everybody;
+    /// kernel nodes tell them all.
+    pub(crate) fn tell_of_link(&mut self, now: Instant) -> bool {
+        if self.announce_due.is_some_and(|at| at > now) {
+            return false;
+        }
+        let at = match self.link_news.take(now, 1, LINK_NEWS_BURST, LINK_NEWS_RATE) {
+            Err(until) if !self.tunables.kernel_clocks() => until,
+            Ok(()) | Err(_) => now,
+        };
+        self.announce_due = Some(at);
+        at == now
     }
 
     /// The status of interfaces has changed: peers are told (H-92).

@@ -112,6 +112,7 @@ fn what_the_swarm_has_found_holds_now() {
         2659457391123594067,
         6438458127484211101,
         3014633590772335077,
+        6115900478322359517,
     ] {
         let round = Round::draw(seed).unwrap();
         if let Some(violation) = round.play(Detail::default()).violation {

@@ -1,10 +1,12 @@
 //! Failures, resends and recovery.
 
-use lnet_types::{Errno, Fault, HealthStatus};
+use core::time::Duration;
+
+use lnet_types::{Errno, Fault, HealthStatus, Nid};
 use lnet_wire::{Hdr, Kind};
 
 use super::world::{Fate, PT, World, nid};
-use crate::{EventKind, Profile};
+use crate::{EventKind, Link, Profile};
 
 const A: [&str; 2] = ["10.77.0.2@tcp", "10.77.1.2@tcp"];
 const B: [&str; 2] = ["10.77.0.3@tcp", "10.77.1.3@tcp"];
@@ -588,5 +590,36 @@ fn a_failure_reported_past_the_deadline_still_costs_health_but_in_the_kernel_pro
         let from = w.pairs(0)[0].0.clone();
         assert_eq!(w.ni_health(0, &from), health, "{profile:?}");
         assert_eq!(w.events(0, 1), [(EventKind::Send, false, true)], "and is not sent again");
+    }
+}
+
+/// Each change of a link would cost a push to everybody.
+#[test]
+fn of_an_interface_that_flaps_peers_are_told_once_a_second_and_in_the_end_how_it_is() {
+    for (profile, ends) in [
+        (Profile::Default, Link::Up),
+        (Profile::Default, Link::Down),
+        (Profile::Off, Link::Down),
+        (Profile::Kernel, Link::Down),
+    ] {
+        let mut w = pair(profile);
+        for (n, link) in [Link::Down, Link::Up].into_iter().cycle().take(100).enumerate() {
+            let before = w.hosts[0].sent.len();
+            w.link(0, A[1], link);
+            w.run(Duration::from_millis(20));
+            let told = w.hosts[0].sent.len() > before;
+            assert!(told || n >= 6, "{profile:?}: change {n} is told at once");
+        }
+        let is_push = |(_, hdr): &&(Nid, Hdr)| matches!(hdr.kind, Kind::Put { portal: 0, .. });
+        let pushes = w.hosts[0].sent.iter().filter(is_push).count();
+        let expected = if profile == Profile::Kernel { 100..200 } else { 9..14 };
+        assert!(expected.contains(&pushes), "{profile:?}: {pushes} pushes in 2 s");
+        w.link(0, A[1], ends);
+        w.secs(3);
+        let node = &w.hosts[0].node;
+        let own = node.nis.values().find(|ni| ni.nid == nid(A[1])).unwrap();
+        assert_eq!((own.is_up(), own.told_up), (ends == Link::Up, ends == Link::Up), "{profile:?}");
+        let acked = node.peers.peers.values().map(|peer| peer.disc.acked_seq);
+        assert_eq!(acked.collect::<Vec<_>>(), [node.ping_seq], "{profile:?}");
     }
 }
