@@ -7,7 +7,7 @@ use lnet::{Payload, Transmit};
 use lnet_scenario::{Transport, parse};
 use lnet_sim::{
     AttemptId, Bounds, HostId, Messages, Observer, RailIx, Seen, Sim, View, Violation,
-    all_checkers, play,
+    all_checkers, play, play_before,
 };
 use lnet_types::{MsgId, NiId, Nid, Pid, ProcessId};
 use lnet_wire::{Handle, Hdr, Kind};
@@ -135,6 +135,17 @@ fn the_first_objection_ends_the_run() {
     sim.observe(Box::new(Grumbler));
     let Violation { at, checker, what } = sim.run().unwrap_err();
     assert_eq!((at.as_secs(), checker, what.as_str()), (3, "grumbler", "enough"));
+}
+
+#[test]
+fn figures_of_a_run_that_ends_early_count_what_nodes_did_until_then() {
+    let fault = "[[fault]]\nat = \"1s\"\nkind = \"duplicate\"\non = \"b\"\nshare = \"100%\"\n";
+    let text = ONE.replace("name = \"tcp\"\n", "name = \"tcp\"\ntransport = \"datagram\"\n");
+    let scenario = Arc::new(parse("one", &format!("{text}{fault}")).unwrap());
+    let played = play_before(scenario, None, Default::default(), vec![Box::new(Grumbler)]);
+    assert_eq!(played.violation.unwrap().checker, "grumbler");
+    let drops = &played.summary.drops;
+    assert!(drops.iter().any(|(why, n)| why == "Duplicate" && *n > 5), "{drops:?}");
 }
 
 #[test]

@@ -52,7 +52,7 @@ fn x03_a_local_timeout_is_sent_again_on_the_other_interface() {
     w.put(0, B[0], 1, false);
     let first = w.pairs(0)[0].0.clone();
     assert_eq!(w.ni_health(0, &first), 900);
-    w.run(core::time::Duration::from_millis(10));
+    w.run(Duration::from_millis(10));
     assert_ne!(w.pairs(0)[1].0, first);
     assert_eq!(w.events(0, 1), [(EventKind::Send, true, true)]);
     let s = w.hosts[0].node.stats();
@@ -100,7 +100,7 @@ fn x06_a_message_that_the_peer_dropped_goes_to_its_other_interface() {
     let mut w = pair(Profile::Kernel);
     fail_first(&mut w, 1, HealthStatus::RemoteDropped);
     w.put(0, B[0], 1, false);
-    w.run(core::time::Duration::from_millis(10));
+    w.run(Duration::from_millis(10));
     let pairs = w.pairs(0);
     assert_ne!(pairs[0].1, pairs[1].1);
     assert_eq!(w.peer_health(0, &pairs[0].1), 900);
@@ -141,7 +141,7 @@ fn the_documents_profile_sends_network_timeouts_again() {
     let mut w = pair(Profile::Documents);
     fail_first(&mut w, 1, HealthStatus::NetworkTimeout);
     w.put(0, B[0], 1, false);
-    w.run(core::time::Duration::from_millis(10));
+    w.run(Duration::from_millis(10));
     assert_eq!(w.events(0, 1), [(EventKind::Send, true, true)]);
 }
 
@@ -253,7 +253,7 @@ fn what_a_driver_does_not_take_goes_by_another_rail() {
         let mut failed = 0;
         for user in 0..8 {
             w.put(0, B[0], user, true);
-            w.run(core::time::Duration::from_millis(50));
+            w.run(Duration::from_millis(50));
             failed += usize::from(w.events(0, user).len() < 2);
         }
         assert_eq!(failed == 0, goes, "{profile:?}: {failed} of 8");
@@ -275,7 +275,7 @@ fn what_fails_towards_the_one_interface_of_a_peer_goes_from_another_one_of_ours(
         let mut failed = 0;
         for user in 0..6 {
             w.put(0, "10.70.0.3@tcp", user, true);
-            w.run(core::time::Duration::from_millis(50));
+            w.run(Duration::from_millis(50));
             failed += usize::from(w.events(0, user).len() < 2);
         }
         assert_eq!(failed == 0, goes, "{profile:?}: {failed} of 6");
@@ -293,7 +293,7 @@ fn signs_of_life_make_no_more_than_one_ping_a_second() {
     w.hosts[0].sent.clear();
     for user in 0..40 {
         w.put(1, A[0], user, false);
-        w.run(core::time::Duration::from_millis(50));
+        w.run(Duration::from_millis(50));
     }
     let pings = w.hosts[0].sent.iter().filter(|(_, h)| matches!(h.kind, Kind::Get { .. }));
     let pings = pings.count();
@@ -337,7 +337,7 @@ fn our_interface_does_not_pay_for_pings_to_one_of_a_peer_that_is_gone() {
         w.hosts[0].node.set_peer_ni_health(w.now, Some(nid(B[0])), 700);
         let mut least = 1000;
         for _ in 0..100 {
-            w.run(core::time::Duration::from_millis(100));
+            w.run(Duration::from_millis(100));
             least = least.min(w.ni_health(0, A[0])).min(w.ni_health(0, A[1]));
         }
         assert!(w.peer_health(0, B[0]) < 700, "{profile:?}");
@@ -404,9 +404,9 @@ fn in_the_default_profile_a_lost_ack_is_noticed_at_the_transaction_timeout() {
     w.decide =
         Box::new(|t| if matches!(t.hdr.kind, Kind::Ack { .. }) { Fate::Lose } else { Fate::Pass });
     w.put(0, B[0], 1, true);
-    w.run(core::time::Duration::from_millis(4_999));
+    w.run(Duration::from_millis(4_999));
     assert_eq!(w.events(0, 1).len(), 1);
-    w.run(core::time::Duration::from_millis(1));
+    w.run(Duration::from_millis(1));
     assert_eq!(w.events(0, 1).len(), 2);
 }
 
@@ -484,8 +484,8 @@ fn x39_a_fatal_interface_is_left_and_announced() {
     let (id, _) = w.hosts[0].nids.iter().find(|(_, n)| **n == nid(A[0])).unwrap();
     let id = *id;
     let seq = w.hosts[0].node.ping_seq();
-    w.hosts[0].node.link_changed(w.now, id, crate::Link::Down);
-    w.run(core::time::Duration::from_millis(500));
+    w.hosts[0].node.link_changed(w.now, id, Link::Down);
+    w.run(Duration::from_millis(500));
     assert_eq!(w.hosts[0].node.ping_seq(), seq + 1);
     assert_eq!(w.peer_health(1, A[0]), 900, "told by push, D-45");
     for i in 0..3 {
@@ -494,7 +494,7 @@ fn x39_a_fatal_interface_is_left_and_announced() {
     w.secs(1);
     assert!(w.pairs(0).iter().all(|p| p.0 == A[1]));
     assert!(!w.hosts[0].node.net_views()[1].nis[0].up);
-    w.hosts[0].node.link_changed(w.now, id, crate::Link::Up);
+    w.hosts[0].node.link_changed(w.now, id, Link::Up);
     w.secs(20);
     assert!(w.hosts[0].node.net_views()[1].nis[0].up);
     assert_eq!(w.peer_health(1, A[0]), 1000);
@@ -572,7 +572,7 @@ fn dec4_ordinary_messages_heal_only_where_they_are_meant_to() {
         w.hosts[0].node.set_ni_health(w.now, Some(nid(A[1])), 900);
         w.put(0, B[0], 1, false);
         w.put(0, B[0], 2, false);
-        w.run(core::time::Duration::from_millis(10));
+        w.run(Duration::from_millis(10));
         assert_eq!((w.ni_health(0, A[0]), w.ni_health(0, A[1])), (healed, healed));
     }
 }
@@ -583,7 +583,7 @@ fn a_failure_reported_past_the_deadline_still_costs_health_but_in_the_kernel_pro
         let mut w = pair(profile);
         w.decide = Box::new(|t| if is_test_put(&t.hdr) { Fate::Hold } else { Fate::Pass });
         w.put(0, B[0], 1, false);
-        w.run(core::time::Duration::from_secs(152));
+        w.run(Duration::from_secs(152));
         let (i, t) = w.held.pop_front().unwrap();
         w.hosts[i].node.tx_done(w.now, t.msg, Err(fault(HealthStatus::LocalTimeout)));
         w.drain();
