@@ -160,7 +160,6 @@ fn switching_it_off_ends_it_and_on_begins_it() {
     assert_eq!((w.hosts[0].node.stats().resend_count, delivered(&w, 1, 8)), (1, 1));
 }
 
-/// The node of `host` is gone, and another one is there with its NIDs.
 /// The first copy was on its way for long; meanwhile the receiver has made its record of the sender
 /// anew.
 #[test]
@@ -191,6 +190,7 @@ fn what_was_delivered_is_known_after_the_record_of_its_sender_was_made_anew() {
     }
 }
 
+/// The node of `host` is gone, and another one is there with its NIDs.
 fn restart(w: &mut World, host: usize) {
     let cookie = 0x5000_0000_0000 + w.now.as_nanos();
     restart_as(w, host, cookie);
