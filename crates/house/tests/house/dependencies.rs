@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::workspace::{code_spans, files, table_rows, text};
+use crate::workspace::{code_spans, crate_files, table_rows, text};
 
 /// Names in `[workspace.dependencies]` that come from outside the repository.
 fn named() -> BTreeSet<String> {
@@ -39,7 +39,7 @@ fn each_dependency_has_its_reason() {
 #[test]
 fn each_dependency_is_used_by_a_crate() {
     let mut used = BTreeSet::new();
-    for path in files("crates", "toml").iter().filter(|p| p.ends_with("Cargo.toml")) {
+    for path in crate_files("toml").iter().filter(|p| p.ends_with("Cargo.toml")) {
         for line in text(path).lines().filter(|line| line.contains("workspace = true")) {
             let name = line.split(['.', '=', ' ']).next().unwrap_or_default();
             used.insert(name.to_owned());

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use crate::workspace::{code_spans, files, root, table_rows, text};
+use crate::workspace::{code_spans, dir_of, files, root, table_rows, text};
 
 /// Areas of the list in which each requirement has its row.
 const COMPLETE: &[&str] = &[
@@ -66,10 +66,9 @@ fn fault_of_test(name: &str) -> Option<String> {
     let Some((krate, path)) = name.split_once("::") else {
         return Some(format!("`{name}` is neither `crate::path::test` nor `file: test`"));
     };
-    let dir = format!("crates/{}", krate.replace('_', "-"));
-    if !root().join(&dir).is_dir() {
+    let Some(dir) = dir_of(&krate.replace('_', "-")) else {
         return Some(format!("no crate `{krate}`"));
-    }
+    };
     let test = path.rsplit("::").next().unwrap_or(path);
     (!has_function(&dir, test)).then(|| format!("no `fn {test}` in {dir}"))
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::workspace::{files, root, text};
+use crate::workspace::{crate_files, dir_of, files, root, text};
 
 /// Lines of code, tests not counted, after which a file has a second subject in it.
 const LINES_MAX: usize = 1_500;
@@ -28,7 +28,7 @@ fn leftovers() -> [String; 8] {
 
 #[test]
 fn every_source_file_says_what_it_is() {
-    let sources = files("crates", "rs");
+    let sources = crate_files("rs");
     assert!(sources.len() > 20, "only {} source files found", sources.len());
     let headless: Vec<_> = sources
         .iter()
@@ -42,7 +42,7 @@ fn every_source_file_says_what_it_is() {
 #[test]
 fn no_source_file_has_a_second_subject() {
     let mut long = Vec::new();
-    for path in files("crates", "rs").iter().filter(|path| !is_test_code(path)) {
+    for path in crate_files("rs").iter().filter(|path| !is_test_code(path)) {
         let text = text(path);
         let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
         let lines = code.lines().count();
@@ -57,7 +57,7 @@ fn no_source_file_has_a_second_subject() {
 fn nothing_is_left_for_later() {
     let leftovers = leftovers();
     let mut found = Vec::new();
-    for path in files("crates", "rs").iter().chain(&files("fuzz", "rs")) {
+    for path in crate_files("rs").iter().chain(&files("fuzz", "rs")) {
         for (number, line) in text(path).lines().enumerate() {
             if let Some(word) = leftovers.iter().find(|word| line.contains(word.as_str())) {
                 found.push(format!("{}:{}: {word}", path.display(), number + 1));
@@ -70,7 +70,7 @@ fn nothing_is_left_for_later() {
 #[test]
 fn every_crate_takes_the_lints_and_versions_of_the_workspace() {
     let mut wrong = Vec::new();
-    for path in files("crates", "toml").iter().filter(|p| p.ends_with("Cargo.toml")) {
+    for path in crate_files("toml").iter().filter(|p| p.ends_with("Cargo.toml")) {
         let text = text(path);
         if !text.contains("[lints]\nworkspace = true") {
             wrong.push(format!("{}: does not take the workspace's lints", path.display()));
@@ -96,7 +96,8 @@ fn pure_crates_ban_clocks_threads_and_random_order() {
     for name in
         ["lnet-types", "lnet-wire", "lnet", "lnet-config", "lnd-sock", "lnet-scenario", "lnet-sim"]
     {
-        let path = format!("crates/{name}/clippy.toml");
+        let dir = dir_of(name).expect("a crate of the workspace");
+        let path = format!("{dir}/clippy.toml");
         assert!(root().join(&path).exists(), "{path} is missing");
         let text = text(&path);
         for ban in ["Instant::now", "SystemTime::now", "thread::spawn", "HashMap", "Mutex"] {
@@ -120,7 +121,8 @@ fn every_call_that_changes_a_node_is_recorded() {
         "reset_stats",
     ];
     let (mut seen, mut silent) = (0, Vec::new());
-    for path in files("crates/lnet/src", "rs").iter().filter(|path| !is_test_code(path)) {
+    let engine = format!("{}/src", dir_of("lnet").expect("the engine"));
+    for path in files(&engine, "rs").iter().filter(|path| !is_test_code(path)) {
         let text = text(path);
         for block in text.split("\nimpl Node {\n").skip(1) {
             let block = block.split("\n}\n").next().unwrap_or_default();

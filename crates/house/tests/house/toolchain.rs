@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use crate::workspace::root;
+use crate::workspace::{crate_dirs, root};
 
 /// `rust-version` of the workspace.
 fn stated() -> String {
@@ -15,9 +15,9 @@ fn stated() -> String {
 #[test]
 fn every_crate_takes_the_oldest_rust_from_the_workspace() {
     let mut seen = 0;
-    for entry in fs::read_dir(root().join("crates")).expect("the root has crates") {
-        let path = entry.unwrap().path().join("Cargo.toml");
-        let Ok(manifest) = fs::read_to_string(&path) else { continue };
+    for dir in crate_dirs() {
+        let path = dir.join("Cargo.toml");
+        let manifest = fs::read_to_string(&path).unwrap();
         seen += 1;
         let says = manifest.lines().any(|l| l == "rust-version.workspace = true");
         assert!(says, "{}: expected rust-version.workspace = true", path.display());
@@ -38,7 +38,6 @@ fn the_readme_and_clippy_say_the_same_number() {
 
 /// The files of this name in the workspace's root and its crates.
 fn walk(name: &str) -> Vec<std::path::PathBuf> {
-    let crates = fs::read_dir(root().join("crates")).expect("the root has crates");
-    let dirs = crates.map(|e| e.expect("an entry").path()).chain([root()]);
+    let dirs = crate_dirs().into_iter().chain([root()]);
     dirs.map(|dir| dir.join(name)).filter(|path| path.exists()).collect()
 }

@@ -41,6 +41,27 @@ pub(crate) fn files(dir: &str, ext: &str) -> Vec<PathBuf> {
     found
 }
 
+/// The folders of the repository that hold crates.
+pub(crate) const FOLDERS: &[&str] = &["crates"];
+
+/// The directories of all crates, absolute.
+pub(crate) fn crate_dirs() -> Vec<PathBuf> {
+    let entries = FOLDERS.iter().flat_map(|folder| fs::read_dir(root().join(folder)));
+    let dirs = entries.flatten().map(|e| e.expect("an entry").path());
+    dirs.filter(|dir| dir.join("Cargo.toml").is_file()).collect()
+}
+
+/// The directory of a crate, named from the root.
+pub(crate) fn dir_of(krate: &str) -> Option<String> {
+    let dirs = FOLDERS.iter().map(|folder| format!("{folder}/{krate}"));
+    dirs.into_iter().find(|dir| root().join(dir).join("Cargo.toml").is_file())
+}
+
+/// All files of all crates that end in `.ext`, as [`files`] names them.
+pub(crate) fn crate_files(ext: &str) -> Vec<PathBuf> {
+    FOLDERS.iter().flat_map(|folder| files(folder, ext)).collect()
+}
+
 /// What `cargo metadata` says, with the dependency graph resolved for this machine.
 pub(crate) fn metadata() -> Value {
     let host = {
