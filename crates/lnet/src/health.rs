@@ -6,18 +6,17 @@
 
 use core::time::Duration;
 
-use lnet_types::{Fault, HealthStatus, Instant, MsgId, NiId, Nid, PeerNiId, Pid, ProcessId};
+use lnet_types::{Fault, HealthStatus, Instant, MdId, MsgId, NiId, Nid, PeerNiId};
 
-use crate::internal::Internal;
+use crate::internal::{Internal, PingTo};
 use crate::local::{HEALTH_MAX, Recovery};
 use crate::msg::Role;
-use crate::ping::PING_BITS;
-use crate::portal::RESERVED_PORTAL;
-use crate::portal::md::{Md, MdBuf, Owner};
+use crate::peer::query::Cause;
+use crate::ping::PING_BYTES_MIN;
 use crate::record::Input;
 use crate::router::alive;
-use crate::send::{Next, Operation, Verb, is_internal};
-use crate::{MdOptions, Node, Notice};
+use crate::send::{Next, is_internal};
+use crate::{Node, Notice, Timeouts};
 
 /// Whose health a failure lowers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -60,8 +59,6 @@ pub(crate) const fn charge_of(status: HealthStatus) -> Charge {
 
 /// Recovery pings to one peer per second, at most.
 const PINGS_MAX: u32 = 64;
-/// The buffer of a recovery ping (D-6).
-const RECOVERY_PING_BYTES: u32 = 272;
 
 impl Node {
     /// Accounts for one outcome, and says what follows it (H-1 … H-22, `send/attempts.rs`).
@@ -127,7 +124,7 @@ impl Node {
             && matches!(charge_of(status), Charge::Remote | Charge::Both)
             && let Some(peer) = self.peers.nis.get(peer_ni).map(|n| n.peer)
         {
-            self.may_be_gone(now, peer);
+            self.query(now, peer, Cause::Undelivered);
         }
         match charge_of(status) {
             Charge::Local => self.lower_ni(now, ni),
@@ -412,34 +409,9 @@ impl Node {
     }
 
     /// H-46.
-    fn recovery_ping(
-        &mut self,
-        now: Instant,
-        nid: Nid,
-        what: Internal,
-    ) -> Option<lnet_types::MdId> {
-        let md = self.portals.mds.insert(Md::new(
-            MdBuf::Collect(RECOVERY_PING_BYTES),
-            Some(2),
-            MdOptions::TRUNCATE | MdOptions::TRACK_RESPONSE,
-            Owner::Internal(what),
-            true,
-        ));
-        let op = Operation {
-            md,
-            src: None,
-            target: ProcessId { nid, pid: Pid::LUSTRE },
-            portal: RESERVED_PORTAL,
-            match_bits: PING_BITS,
-            limits: crate::Timeouts::default(),
-            recovery: true,
-            verb: Verb::Get { offset: 0 },
-        };
-        if self.operate(now, op).is_err() {
-            self.portals.mds.remove(md);
-            return None;
-        }
-        Some(md)
+    fn recovery_ping(&mut self, now: Instant, nid: Nid, what: Internal) -> Option<MdId> {
+        let to = PingTo { direct: true, ..PingTo::from(nid) };
+        self.internal_ping(now, to, what, PING_BYTES_MIN, Timeouts::default()).ok()
     }
 
     /// A recovery ping has come back, or has not (H-48).
@@ -474,7 +446,7 @@ impl Node {
                     self.raise_peer(now, id, step);
                 }
                 if failed >= ASKED_FROM && failed.is_power_of_two() {
-                    self.may_be_without(now, peer);
+                    self.query(now, peer, Cause::Gone);
                 }
                 self.reschedule_peer(now, id);
             }

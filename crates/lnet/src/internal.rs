@@ -1,10 +1,13 @@
 //! Operations of the node's own: pings, pushes, recovery. They use descriptors and messages like
 //! everybody's; only their events come back inside.
 
-use lnet_types::{NiId, Nid, PeerId, PeerNiId};
+use lnet_types::{Errno, Instant, MdId, NiId, Nid, PeerId, PeerNiId, ProcessId};
 
-use crate::Node;
-use crate::portal::md::Owner;
+use crate::ping::{PING_BITS, PING_BYTES_MAX, PING_BYTES_MIN};
+use crate::portal::RESERVED_PORTAL;
+use crate::portal::md::{Md, MdBuf, Owner};
+use crate::send::{Operation, Verb};
+use crate::{MdOptions, Node, Timeouts};
 
 /// What one of the node's own descriptors is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -32,7 +35,62 @@ pub(crate) enum Internal {
     UserPing(crate::OpId),
 }
 
+/// Where one of the node's own pings goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PingTo {
+    pub(crate) target: ProcessId,
+    /// The NID that it leaves from, if that matters.
+    pub(crate) src: Option<Nid>,
+    /// To just this NID, whichever interfaces of its node are better.
+    pub(crate) direct: bool,
+}
+
+impl From<Nid> for PingTo {
+    fn from(nid: Nid) -> Self {
+        Self { target: ProcessId::lustre(nid), src: None, direct: false }
+    }
+}
+
 impl Node {
+    /// Pings a node for `what`, with room for `bytes` of its answer. What comes of it are events of the
+    /// descriptor that is returned.
+    ///
+    /// # Errors
+    /// As [`Node::get`]: nothing was sent.
+    pub(crate) fn internal_ping(
+        &mut self,
+        now: Instant,
+        to: PingTo,
+        what: Internal,
+        bytes: u32,
+        limits: Timeouts,
+    ) -> Result<MdId, Errno> {
+        // A user's ping has a timer of its own (D-82).
+        let is_tracked = !matches!(what, Internal::UserPing(_));
+        let mut options = MdOptions::TRUNCATE;
+        options.set(MdOptions::TRACK_RESPONSE, is_tracked);
+        let buf = MdBuf::Collect(bytes.clamp(PING_BYTES_MIN, PING_BYTES_MAX));
+        let md = Md::new(buf, Some(2), options, Owner::Internal(what), true);
+        let md = self.portals.mds.insert(md);
+        let op = Operation {
+            md,
+            src: to.src,
+            target: to.target,
+            portal: RESERVED_PORTAL,
+            match_bits: PING_BITS,
+            limits,
+            recovery: to.direct,
+            verb: Verb::Get { offset: 0 },
+        };
+        match self.operate(now, op) {
+            Ok(_) => Ok(md),
+            Err(e) => {
+                self.portals.mds.remove(md);
+                Err(e.errno())
+            }
+        }
+    }
+
     /// Whether this node asks of its own accord, and was in doubt of whom it asks before: if there is no
     /// answer, that says nothing of anybody else. Kernel nodes charge whoever had to do with it (H-10,
     /// H-66).

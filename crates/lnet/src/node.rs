@@ -25,6 +25,7 @@ use crate::msg::Msg;
 use crate::notice::Notices;
 use crate::numa::Numa;
 use crate::peer::Peers;
+use crate::peer::query::Cause;
 use crate::peer::refusal::{Budget, Refusal};
 use crate::policy::Policy;
 use crate::policy::turn::{Grade, Turn};
@@ -307,7 +308,7 @@ impl Node {
         self.repeat_overdue(now);
         self.recover_due(now);
         self.merge_held(now);
-        self.discover_again(now);
+        self.retry_due(now);
         self.settle(now);
     }
 
@@ -409,7 +410,7 @@ impl Node {
             (false, true) => {
                 self.tunables = next;
                 self.refresh_ping();
-                self.catch_up();
+                self.query_all(now, Cause::SwitchedOn);
             }
             (true, true) | (false, false) => self.tunables = next,
         }
@@ -617,7 +618,7 @@ impl Node {
                 .filter_map(|n| self.peers.nis.get(n))
                 .find(|n| n.nid.net() != net && self.nets.iter().any(|l| l.net == n.nid.net()))
                 .map(|n| n.nid);
-            let locked = peer.flags.contains(crate::PeerFlags::LOCK_PRIMARY);
+            let locked = peer.facts.contains(crate::peer::Facts::LOCK_PRIMARY);
             match other {
                 Some(survivor) => {
                     let was_primary = peer.primary == nid;
@@ -756,10 +757,7 @@ impl Node {
             Internal::RecoverLocal(_) | Internal::RecoverPeer(_) => match event.kind {
                 EventKind::Send if event.status.is_ok() => {}
                 EventKind::Send => {
-                    if !event.unlinked {
-                        self.untrack(event.md);
-                        self.portals.mds.remove(event.md);
-                    }
+                    self.abandon(event);
                     self.recovery_answered(now, what, None);
                 }
                 EventKind::Reply | EventKind::Unlink => {

@@ -6,15 +6,11 @@ use lnet_wire::ping::PingInfo;
 
 use core::time::Duration;
 
-use crate::internal::Internal;
+use crate::internal::{Internal, PingTo};
 use crate::node::OpState;
-use crate::peer::PeerFlags;
-use crate::ping::PING_BITS;
-use crate::portal::RESERVED_PORTAL;
-use crate::portal::md::{Md, MdBuf, Owner};
+use crate::peer::query::Cause;
 use crate::record::Input;
-use crate::send::{Operation, Verb};
-use crate::{Event, EventKind, MdOptions, Node};
+use crate::{Event, EventKind, Node};
 
 /// The number of a ping or discovery.
 #[derive(
@@ -63,36 +59,21 @@ impl Node {
         // A ping discovers nobody, but is one way of using who has been discovered.
         let known = self.peers.owner(target.nid).filter(|id| self.is_up_to_date(*id));
         if let Some(id) = known {
-            self.refresh_later(now, id);
+            self.query(now, id, Cause::Refresh);
         }
         let op = self.new_op();
-        let md = self.portals.mds.insert(Md::new(
-            MdBuf::Collect(USER_PING_BYTES),
-            Some(2),
-            MdOptions::TRUNCATE,
-            Owner::Internal(Internal::UserPing(op)),
-            true,
-        ));
         let timeout = match timeout {
             Duration::ZERO => USER_PING_TIMEOUT_MAX,
             t => t.min(USER_PING_TIMEOUT_MAX),
         };
         let deadline = now + timeout;
-        self.ops.insert(op, OpState { asked: target.nid, md: Some(md), error: None });
+        let to = PingTo { target, src, direct: false };
+        let sent =
+            self.internal_ping(now, to, Internal::UserPing(op), USER_PING_BYTES, timeout.into());
+        self.ops.insert(op, OpState { asked: target.nid, md: sent.ok(), error: None });
         self.op_deadlines.insert((deadline, op));
-        let operation = Operation {
-            md,
-            src,
-            target,
-            portal: RESERVED_PORTAL,
-            match_bits: PING_BITS,
-            limits: timeout.into(),
-            recovery: false,
-            verb: Verb::Get { offset: 0 },
-        };
-        if let Err(e) = self.operate(now, operation) {
-            self.portals.mds.remove(md);
-            self.report(op, Err(e.errno()));
+        if let Err(errno) = sent {
+            self.report(op, Err(errno));
         }
         self.settle(now);
         op
@@ -112,12 +93,8 @@ impl Node {
                 if let Some(id) = id
                     && let Some(peer) = self.peers.peers.get_mut(id)
                 {
-                    peer.flags -= PeerFlags::NIDS_UPTODATE;
-                    if force {
-                        peer.flags |= PeerFlags::FORCE_PING | PeerFlags::FORCE_PUSH;
-                    }
                     peer.disc.waiters.push(op);
-                    self.request_discovery(id);
+                    self.query(now, id, Cause::User { force });
                 }
             }
         }

@@ -7,6 +7,7 @@ use lnet_types::{Instant, Nid, Pid, ProcessId};
 use lnet_wire::ping::{Features, NiStatus, PingEntry, PingInfo};
 
 use crate::internal::Internal;
+use crate::peer::query::Cause;
 use crate::portal::RESERVED_PORTAL;
 use crate::portal::md::{Md, MdBuf, Owner};
 use crate::{MatchEntry, MdOptions, Node, Position, Unlink};
@@ -110,6 +111,13 @@ impl Node {
         };
         self.announce_due = Some(at);
         at == now
+    }
+
+    /// Pushes our data to peers that lack them (D-60); with `force` also to those that have them, unless
+    /// discovery is off.
+    pub(crate) fn push_to_peers(&mut self, now: Instant, force: bool) {
+        let force = force && self.tunables.discovery != 0;
+        self.query_all(now, Cause::Changed { force });
     }
 
     /// The status of interfaces has changed: peers are told (H-92).

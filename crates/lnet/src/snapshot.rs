@@ -8,8 +8,7 @@ use core::time::Duration;
 
 use crate::local::{NetTunables, Ni, NiState};
 use crate::meter::Usage;
-use crate::peer::discovery::Phase;
-use crate::peer::{Peer, PeerNet, PeerNi};
+use crate::peer::{PeerNet, PeerNi};
 use crate::record::Input;
 use crate::stats::{InterfaceStats, NiFailures, NodeStats, PeerNiFailures, Transitions};
 use crate::{DropReason, Node, PeerFlags};
@@ -243,7 +242,7 @@ impl Node {
         Some(PeerView {
             primary: peer.primary,
             multi_rail: peer.is_mr(),
-            state: state_word(peer),
+            state: peer.state().bits(),
             nis,
         })
     }
@@ -443,7 +442,7 @@ impl Node {
         self.note(|| Input::SetPeerState { nid, state });
         let id = self.peers.owner(nid).ok_or(Errno::ENOENT)?;
         let peer = self.peers.peers.get_mut(id).ok_or(Errno::ENOENT)?;
-        peer.flags = PeerFlags::from_bits_truncate(state);
+        peer.set_state(PeerFlags::from_bits_truncate(state));
         Ok(())
     }
 }
@@ -475,16 +474,4 @@ fn ni_view(node: &Node, id: lnet_types::NiId, ni: &Ni) -> NiView {
         usage: ni.meter.view(now),
         lnd_timeout: ni.lnd_timeout,
     }
-}
-
-/// S-peer-3.
-fn state_word(peer: &Peer) -> u32 {
-    let phase = match peer.disc.phase {
-        Phase::Idle => 0,
-        Phase::Due => 1 << 6,
-        Phase::Pinging(_) => 1 << 6 | 1 << 9,
-        Phase::Pushing(_) => 1 << 6 | 1 << 10,
-    };
-    let data = if peer.disc.data.is_some() { 1 << 7 } else { 0 };
-    peer.flags.bits() | phase | data
 }

@@ -7,6 +7,7 @@ use core::time::Duration;
 
 use crate::msg::Stage;
 use crate::node::Work;
+use crate::peer::query::Cause;
 use crate::portal::md::Tracker;
 use crate::{Node, UnlinkError};
 
@@ -119,7 +120,7 @@ impl Node {
             // Behind a router that is all there is to see of it.
             let target = t.target.filter(|_| t.target != t.next_hop);
             if let Some(peer) = target.and_then(|nid| self.peers.owner(nid)) {
-                self.may_have_changed(now, peer);
+                self.query(now, peer, Cause::Silent);
             }
             self.unlink_md(now, md);
         }

@@ -27,8 +27,8 @@ use lnet_wire::{Handle, Hdr, Kind};
 use crate::internal::Internal;
 use crate::msg::{Msg, Role, Stage};
 use crate::output::{DropReason, Output, Verdict};
-use crate::peer::discovery::is_later;
-use crate::peer::{Peer, PeerFlags};
+use crate::peer::Peer;
+use crate::peer::sync::is_later;
 use crate::portal::RESERVED_PORTAL;
 use crate::portal::md::Owner;
 use crate::send::is_internal;
@@ -235,7 +235,7 @@ impl Node {
         peer.once.asked = false;
         peer.once.doubted = false;
         if self.peers.peers.get(id).is_some_and(|p| self.wants_to_tell(p)) {
-            self.request_discovery(id);
+            self.begin_discovery(id);
         }
     }
 
@@ -462,8 +462,8 @@ impl Node {
         let suppresses = self.suppresses();
         let Some(peer) = self.peers.peers.get_mut(id) else { return };
         if suppresses && !core::mem::replace(&mut peer.once.asked, true) {
-            peer.flags |= PeerFlags::FORCE_PUSH;
-            self.request_discovery(id);
+            peer.disc.teach.want(crate::peer::sync::Wish::Fresh);
+            self.begin_discovery(id);
         }
     }
 

@@ -11,7 +11,7 @@
 //!                                                                        keeps n; refused, counted
 //! ```
 //!
-//! (Without an answer this is repeated some times: `again.rs`; then, if the data come from a NID that B
+//! (Without an answer this is repeated some times: `retry.rs`; then, if the data come from a NID that B
 //! had before, B is taken to be there again. If nothing leads from here to n, B is asked at another of
 //! its interfaces.)
 //!
@@ -20,25 +20,16 @@
 
 use core::cmp::Reverse;
 
-use lnet_types::{Instant, Net, Nid, PeerId, Pid, ProcessId};
-use lnet_wire::ping::PingInfo;
+use lnet_types::{Instant, MdId, Net, Nid, PeerId};
+use lnet_wire::ping::{Features, PingEntry, PingInfo};
 
-use crate::internal::Internal;
-use crate::peer::PeerFlags;
-use crate::peer::discovery::{is_later, primary_of};
+use crate::internal::{Internal, PingTo};
+use crate::peer::Facts;
+use crate::peer::merge::primary_of;
+use crate::peer::query::Cause;
 use crate::peer::refusal::Refusal;
-use crate::ping::{PING_BITS, PING_BYTES_MAX, PING_BYTES_MIN};
-use crate::portal::RESERVED_PORTAL;
-use crate::portal::md::{Md, MdBuf, Owner};
-use crate::send::{Operation, Verb};
-use crate::{Event, EventKind, MdOptions, Node, Timeouts};
-
-/// What a node has said of itself, and which of its NIDs said it.
-#[derive(Debug, serde::Serialize, serde::Deserialize)]
-pub(crate) struct Said {
-    pub(crate) by: Nid,
-    pub(crate) info: PingInfo,
-}
+use crate::peer::sync::{Announcement, is_later};
+use crate::{Event, EventKind, Node, Timeouts};
 
 /// Claims of one peer that are remembered at once, and questions per second that they may cause.
 const CLAIMS_MAX: usize = 64;
@@ -62,7 +53,7 @@ impl Node {
         }
         let Some(owner) = self.peers.owner(nid).filter(|owner| *owner != id) else { return true };
         let Some(other) = self.peers.peers.get(owner) else { return true };
-        if other.flags.contains(PeerFlags::CONFIGURED) {
+        if other.facts.contains(Facts::CONFIGURED) {
             // Refused for that reason by those who add it.
             return true;
         }
@@ -121,31 +112,33 @@ impl Node {
         if !self.may_ask(now, claimant) {
             return self.not_taken(claimant, Some(nid), Refusal::TooFast);
         }
-        let Some(peer) = self.peers.peers.get_mut(claimant) else { return };
-        // If it is the same node, so are its data.
-        let bytes = peer.disc.need.clamp(PING_BYTES_MIN, PING_BYTES_MAX);
-        let md = self.portals.mds.insert(Md::new(
-            MdBuf::Collect(bytes),
-            Some(2),
-            MdOptions::TRUNCATE | MdOptions::TRACK_RESPONSE,
-            Owner::Internal(Internal::Ask { claimant, nid }),
-            true,
-        ));
-        let op = Operation {
-            md,
-            src: None,
-            target: ProcessId { nid, pid: Pid::LUSTRE },
-            portal: RESERVED_PORTAL,
-            match_bits: PING_BITS,
-            limits: Timeouts::default(),
-            // To just this NID, whoever may have it.
-            recovery: true,
-            verb: Verb::Get { offset: 0 },
-        };
-        if self.operate(now, op).is_err() {
-            self.portals.mds.remove(md);
+        let Some(peer) = self.peers.peers.get(claimant) else { return };
+        // If it is the same node, so are its data. To just this NID, whichever node has it.
+        let (bytes, to) = (peer.disc.need, PingTo { direct: true, ..PingTo::from(nid) });
+        let what = Internal::Ask { claimant, nid };
+        let Ok(md) = self.internal_ping(now, to, what, bytes, Timeouts::default()) else {
             // Nothing leads there.
-            self.unanswered(now, claimant, nid);
+            return self.unanswered(now, claimant, nid);
+        };
+        if let Some(peer) = self.peers.peers.get_mut(claimant) {
+            peer.disc.questions.push(md);
+        }
+    }
+
+    /// Whether pings to NIDs that peer `id` claims are under way: only their answers tell which of these
+    /// are its own.
+    pub(crate) fn awaits_answers(&mut self, id: PeerId) -> bool {
+        let Some(peer) = self.peers.peers.get_mut(id) else { return false };
+        peer.disc.questions.retain(|md| self.portals.mds.contains_key(*md));
+        !peer.disc.questions.is_empty()
+    }
+
+    /// Such a ping has ended. Operations that wait for the last one end as soon as its answer is merged.
+    fn question_ended(&mut self, now: Instant, claimant: PeerId, md: MdId) {
+        let Some(peer) = self.peers.peers.get_mut(claimant) else { return };
+        peer.disc.questions.retain(|question| *question != md);
+        if !peer.disc.waiters.is_empty() {
+            self.query(now, claimant, Cause::Used);
         }
     }
 
@@ -166,18 +159,21 @@ impl Node {
         bytes: &[u8],
     ) {
         match (event.kind, event.status) {
-            (EventKind::Reply, Ok(())) => self.asked(claimant, nid, bytes),
+            (EventKind::Reply, Ok(())) => self.asked(now, claimant, nid, bytes),
             (EventKind::Send | EventKind::Reply, Err(_)) => {
                 self.abandon(event);
                 self.unanswered(now, claimant, nid);
             }
             (EventKind::Unlink, _) => self.unanswered(now, claimant, nid),
-            (EventKind::Send, Ok(())) | (EventKind::Put | EventKind::Get | EventKind::Ack, _) => {}
+            (EventKind::Send, Ok(())) | (EventKind::Put | EventKind::Get | EventKind::Ack, _) => {
+                return;
+            }
         }
+        self.question_ended(now, claimant, event.md);
     }
 
     fn unanswered(&mut self, now: Instant, claimant: PeerId, nid: Nid) {
-        self.confirm_later(now, claimant);
+        self.query(now, claimant, Cause::Unconfirmed);
         let owner = self.peers.owner(nid);
         if let Some(peer) = self.peers.peers.get_mut(claimant) {
             peer.disc.silent = owner;
@@ -187,7 +183,7 @@ impl Node {
         }
     }
 
-    fn asked(&mut self, claimant: PeerId, nid: Nid, bytes: &[u8]) {
+    fn asked(&mut self, now: Instant, claimant: PeerId, nid: Nid, bytes: &[u8]) {
         let Some(owner) = self.peers.owner(nid) else { return };
         if let Some(peer) = self.peers.peers.get_mut(claimant) {
             peer.disc.silent = None;
@@ -195,39 +191,36 @@ impl Node {
         let Ok(parsed) = PingInfo::parse(bytes) else {
             return self.not_taken(owner, Some(nid), Refusal::Malformed);
         };
-        let agrees = |e: &lnet_wire::ping::PingEntry| self.peers.owner(e.nid) == Some(claimant);
+        let agrees = |e: &PingEntry| self.peers.owner(e.nid) == Some(claimant);
         if !parsed.info.entries.iter().any(agrees) {
             self.not_taken(claimant, Some(nid), Refusal::Claimed);
             // But what came in its name may have been its own, by a router that is not known at this
             // NID yet. It will not say so again; this is what it says.
         }
         if parsed.truncated().is_some() {
-            return self.look_again(owner);
+            return self.query(now, owner, Cause::Contradicted);
         }
-        let known = self.peers.peers.get(owner).filter(|p| p.flags.contains(PeerFlags::DISCOVERED));
+        let known = self.peers.peers.get(owner).filter(|p| p.disc.discovered);
         if known.is_some_and(|p| is_later(p.disc.peer_seq, parsed.info.seq)) {
             // Overtaken by a push, or the node has begun anew: it is asked which.
-            return self.look_again(owner);
+            return self.query(now, owner, Cause::Contradicted);
         }
         // What a node says at this NID is what counts for the owner.
         let info = self.taken(owner, parsed.info);
-        self.note_part(owner, info.features);
-        self.learn_multi_rail(owner, info.features);
-        self.note_ability(owner, info.features);
+        if let Some(peer) = self.peers.peers.get_mut(owner)
+            && self.tunables.discovery != 0
+            && info.features.contains(Features::DISCOVERY)
+        {
+            peer.facts -= Facts::NO_DISCOVERY;
+        }
+        self.note_features(owner, info.features);
         if let Some(peer) = self.peers.peers.get_mut(owner) {
             if primary_of(&info) == Some(peer.primary) {
                 peer.disc.peer_seq = info.seq;
             }
-            peer.disc.data = Some(Said { by: nid, info });
+            let generation = peer.disc.learn.generation();
+            peer.disc.received = Some(Announcement { by: nid, info, generation });
         }
-        self.request_discovery(owner);
-        self.work.push_back(crate::node::Work::Discover(owner));
-    }
-
-    fn look_again(&mut self, id: PeerId) {
-        if let Some(peer) = self.peers.peers.get_mut(id) {
-            peer.flags |= PeerFlags::FORCE_PING;
-        }
-        self.request_discovery(id);
+        self.query(now, owner, Cause::Announced);
     }
 }

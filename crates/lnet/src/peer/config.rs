@@ -4,8 +4,8 @@
 use lnet_types::{Errno, Instant, Nid, PeerId};
 
 use crate::Node;
-use crate::peer::PeerFlags;
-use crate::peer::discovery::Phase;
+use crate::peer::Facts;
+use crate::peer::query::Cause;
 use crate::record::Input;
 
 /// Who changes a peer's NIDs, and what is said about it.
@@ -42,7 +42,7 @@ impl Node {
             return Err(Errno::EINVAL);
         }
         let existed = self.peers.owner(primary).is_some_and(|p| {
-            self.peers.peers.get(p).is_some_and(|p| p.flags.contains(PeerFlags::CONFIGURED))
+            self.peers.peers.get(p).is_some_and(|p| p.facts.contains(Facts::CONFIGURED))
         });
         // With NIDs, an existing configured peer is taken as it is (O-34).
         if !existed || nids.is_empty() {
@@ -84,8 +84,8 @@ impl Node {
         if let Some(id) = self.peers.owner(primary)
             && let Some(peer) = self.peers.peers.get(id)
         {
-            let f = peer.flags;
-            if f.contains(PeerFlags::CONFIGURED) {
+            let f = peer.facts;
+            if f.contains(Facts::CONFIGURED) {
                 return if peer.primary != primary {
                     Err(Errno::EEXIST)
                 } else if peer.is_mr() != multi_rail {
@@ -94,15 +94,15 @@ impl Node {
                     Ok(())
                 };
             }
-            if f.contains(PeerFlags::LOCK_PRIMARY) {
+            if f.contains(Facts::LOCK_PRIMARY) {
                 return Err(if peer.primary == primary { Errno::EEXIST } else { Errno::EALREADY });
             }
             self.delete_peer(now, id);
         }
-        let mut flags = PeerFlags::CONFIGURED;
-        flags.set(PeerFlags::MULTI_RAIL, multi_rail);
-        flags.set(PeerFlags::LOCK_PRIMARY, lock_primary);
-        let id = self.peers.create(primary, flags);
+        let mut facts = Facts::CONFIGURED;
+        facts.set(Facts::MULTI_RAIL, multi_rail);
+        facts.set(Facts::LOCK_PRIMARY, lock_primary);
+        let id = self.peers.create(primary, facts);
         if let Some(peer) = self.peers.peers.get_mut(id) {
             peer.locked_at = now;
         }
@@ -122,7 +122,7 @@ impl Node {
     ) -> Result<(), Errno> {
         let id = self.peers.owner(primary).ok_or(Errno::ENOENT)?;
         let peer = self.peers.peers.get(id).ok_or(Errno::ENOENT)?;
-        if !peer.flags.contains(PeerFlags::CONFIGURED) {
+        if !peer.facts.contains(Facts::CONFIGURED) {
             return Err(Errno::ENOENT);
         }
         if peer.primary != primary {
@@ -146,7 +146,7 @@ impl Node {
             return Err(Errno::EINVAL);
         }
         let peer = self.peers.peers.get(id).ok_or(Errno::ENOENT)?;
-        if !change.configured && peer.flags.contains(PeerFlags::CONFIGURED) {
+        if !change.configured && peer.facts.contains(Facts::CONFIGURED) {
             return Err(Errno::EPERM);
         }
         if change.multi_rail && !peer.is_mr() {
@@ -155,7 +155,7 @@ impl Node {
             return Err(Errno::EPERM);
         }
         let peer = self.peers.peers.get(id).ok_or(Errno::ENOENT)?;
-        let (mine, locked_at) = (peer.flags, peer.locked_at);
+        let (mine, locked_at) = (peer.facts, peer.locked_at);
         let limit = self.tunables.max_interfaces as usize;
         if peer.ni_count() >= limit {
             return Err(Errno::ENOSPC);
@@ -168,21 +168,21 @@ impl Node {
                 return Ok(());
             }
             let Some(other) = self.peers.peers.get(owner) else { return Err(Errno::EFAULT) };
-            if other.flags.contains(PeerFlags::CONFIGURED) {
+            if other.facts.contains(Facts::CONFIGURED) {
                 return Err(Errno::EEXIST);
             }
             if other.primary == nid {
-                let locked = other.flags.contains(PeerFlags::LOCK_PRIMARY);
+                let locked = other.facts.contains(Facts::LOCK_PRIMARY);
                 if locked && other.ni_count() > 1 {
                     return self.both_locked(id, owner);
                 }
                 let theirs = other.locked_at;
                 if locked
-                    && (!mine.contains(PeerFlags::LOCK_PRIMARY) || theirs < locked_at)
+                    && (!mine.contains(Facts::LOCK_PRIMARY) || theirs < locked_at)
                     && let Some(peer) = self.peers.peers.get_mut(id)
                 {
                     peer.primary = nid;
-                    peer.flags |= PeerFlags::LOCK_PRIMARY;
+                    peer.facts |= Facts::LOCK_PRIMARY;
                     peer.locked_at = theirs;
                 }
                 self.absorb(now, owner, id);
@@ -210,7 +210,7 @@ impl Node {
         for id in [a, b] {
             if let Some(peer) = self.peers.peers.get_mut(id) {
                 tracing::error!(peer = %peer.primary, "locked primary NIDs contradict each other");
-                peer.flags |= PeerFlags::BAD_CONFIG;
+                peer.facts |= Facts::BAD_CONFIG;
             }
         }
         Ok(())
@@ -245,7 +245,7 @@ impl Node {
         configured: bool,
     ) -> Result<(), Errno> {
         let peer = self.peers.peers.get(id).ok_or(Errno::ENOENT)?;
-        if !configured && peer.flags.contains(PeerFlags::CONFIGURED) {
+        if !configured && peer.facts.contains(Facts::CONFIGURED) {
             return Err(Errno::EPERM);
         }
         let is_primary = peer.primary == nid;
@@ -254,7 +254,7 @@ impl Node {
             //
             return Err(Errno::EBUSY);
         }
-        if is_primary && peer.flags.contains(PeerFlags::LOCK_PRIMARY) {
+        if is_primary && peer.facts.contains(Facts::LOCK_PRIMARY) {
             return Err(Errno::EPERM);
         }
         let ni = self.peers.find(nid).ok_or(Errno::ENOENT)?;
@@ -298,7 +298,7 @@ impl Node {
     /// and may find its NID under another peer (O-44).
     pub(crate) fn delete_peer(&mut self, now: Instant, id: PeerId) {
         let Some(peer) = self.peers.peers.get_mut(id) else { return };
-        let phase = core::mem::take(&mut peer.disc.phase);
+        let flights = [peer.disc.learn.in_flight(), peer.disc.teach.in_flight()];
         let parked = core::mem::take(&mut peer.disc.parked);
         let waiters = core::mem::take(&mut peer.disc.waiters);
         let router = peer.gateway.is_router();
@@ -316,7 +316,7 @@ impl Node {
         if let Some(peer) = self.peers.forget(id) {
             self.retired.keep(&nids, peer.once.into_windows());
         }
-        if let Phase::Pinging(md) | Phase::Pushing(md) = phase {
+        for md in flights.into_iter().flatten() {
             self.unlink_md(now, md);
         }
         self.release_parked(parked, None);
@@ -349,7 +349,7 @@ impl Node {
         if peer.gateway.is_router() {
             return Err(Errno::EBUSY);
         }
-        let locked = peer.flags.contains(PeerFlags::LOCK_PRIMARY);
+        let locked = peer.facts.contains(Facts::LOCK_PRIMARY);
         let outcome = if nids.is_empty() || nids.contains(&primary) {
             if locked && !force {
                 self.reset_peer(now, id);
@@ -366,9 +366,9 @@ impl Node {
 
     /// O-37: a locked peer keeps its identity and forgets the rest.
     fn reset_peer(&mut self, now: Instant, id: PeerId) {
-        let Some(peer) = self.peers.peers.get_mut(id) else { return };
+        self.query(now, id, Cause::Reset);
+        let Some(peer) = self.peers.peers.get(id) else { return };
         let primary = peer.primary;
-        peer.flags -= PeerFlags::NIDS_UPTODATE;
         let nis: Vec<_> = peer.nis().collect();
         for ni in nis {
             if self.peers.nis.get(ni).is_some_and(|n| n.nid != primary) {

@@ -1,17 +1,21 @@
 //! The remote side: peers, their networks and interfaces (behaviour.md 1.1, 1.5, 1.8).
 //!
-//! Tables and upkeep. Configured peers and the rules of adding and removing NIDs are in
-//! `config.rs`; how peers are discovered in `discovery.rs` and `again.rs`, and what is not believed of
-//! what they say in `refusal.rs` and `claims.rs`; who had a NID that is gone in `former.rs`; which
-//! interface is used in `send/select.rs`.
+//! Tables and upkeep. Configured peers and the rules of adding and removing NIDs are in `config.rs`.
+//! Discovery: its state in `sync.rs`, its causes in `query.rs`, its course in `discovery.rs`, retries in
+//! `retry.rs`, the merge of what was learnt in `merge.rs`. What is rejected of it: `refusal.rs` and
+//! `claims.rs`; previous owners of NIDs: `previous_owners.rs`. Which interface is used is decided in
+//! `send/select.rs`.
 
-pub(crate) mod again;
 pub(crate) mod claims;
 pub(crate) mod config;
 pub(crate) mod discovery;
-mod former;
+mod merge;
 mod policy;
+mod previous_owners;
+pub(crate) mod query;
 pub(crate) mod refusal;
+mod retry;
+pub(crate) mod sync;
 
 use std::collections::VecDeque;
 
@@ -28,12 +32,12 @@ use crate::policy::{Mapping, Policy};
 use crate::router::Gateway;
 use crate::stats::{InterfaceStats, PeerNiFailures, Transitions};
 use crate::table::Lookup;
-use discovery::Discovery;
-use former::Former;
+use previous_owners::PreviousOwner;
 use refusal::Budget;
+use sync::Discovery;
 
 bitflags::bitflags! {
-    /// Facts about a peer. Where its discovery stands is no fact but a phase (`discovery.rs`).
+    /// The state of a peer, as `peer show` prints it: a view of its facts and of its discovery.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     #[derive(serde::Serialize, serde::Deserialize)]
     pub struct PeerFlags: u32 {
@@ -49,8 +53,16 @@ bitflags::bitflags! {
         const DISCOVERED = 1 << 4;
         /// The last discovery failed: do it again on next use.
         const REDISCOVER = 1 << 5;
+        /// A discovery is under way.
+        const DISCOVERING = 1 << 6;
+        /// Its data wait to be merged.
+        const DATA_PRESENT = 1 << 7;
         /// Its list of NIDs is the newest that was received.
         const NIDS_UPTODATE = 1 << 8;
+        /// A ping is on its way to it.
+        const PING_SENT = 1 << 9;
+        /// A push is on its way to it.
+        const PUSH_SENT = 1 << 10;
         /// Ping even if up to date.
         const FORCE_PING = 1 << 13;
         /// Push even if it has our newest data.
@@ -68,11 +80,27 @@ bitflags::bitflags! {
     }
 }
 
+bitflags::bitflags! {
+    /// Facts about a peer. Where its discovery stands is no fact but a state (`sync.rs`).
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    #[derive(serde::Serialize, serde::Deserialize)]
+    pub(crate) struct Facts: u32 {
+        const MULTI_RAIL = PeerFlags::MULTI_RAIL.bits();
+        const NO_DISCOVERY = PeerFlags::NO_DISCOVERY.bits();
+        const ROUTER_ENABLED = PeerFlags::ROUTER_ENABLED.bits();
+        const CONFIGURED = PeerFlags::CONFIGURED.bits();
+        const ROUTER_CHECK = PeerFlags::ROUTER_CHECK.bits();
+        const ROUTER_CHECKED = PeerFlags::ROUTER_CHECKED.bits();
+        const LOCK_PRIMARY = PeerFlags::LOCK_PRIMARY.bits();
+        const BAD_CONFIG = PeerFlags::BAD_CONFIG.bits();
+    }
+}
+
 /// A peer: one node, one identity, several interfaces.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Peer {
     pub(crate) primary: Nid,
-    pub(crate) flags: PeerFlags,
+    pub(crate) facts: Facts,
     pub(crate) nets: SmallVec<[PeerNet; 1]>,
     pub(crate) seq: u64,
     /// Floor of the turns of its networks.
@@ -174,7 +202,43 @@ pub(crate) struct TransitCredits {
 
 impl Peer {
     pub(crate) fn is_mr(&self) -> bool {
-        self.flags.contains(PeerFlags::MULTI_RAIL)
+        self.facts.contains(Facts::MULTI_RAIL)
+    }
+
+    /// S-peer-3.
+    pub(crate) fn state(&self) -> PeerFlags {
+        let disc = &self.disc;
+        let mut state = PeerFlags::from_bits_retain(self.facts.bits());
+        for (flag, is_set) in [
+            (PeerFlags::DISCOVERED, disc.discovered),
+            (PeerFlags::REDISCOVER, disc.error.is_some()),
+            (PeerFlags::DISCOVERING, disc.is_running),
+            (PeerFlags::DATA_PRESENT, disc.received.is_some()),
+            (PeerFlags::NIDS_UPTODATE, !disc.learn.is_behind() && disc.received.is_none()),
+            (PeerFlags::PING_SENT, disc.learn.in_flight().is_some()),
+            (PeerFlags::PUSH_SENT, disc.teach.in_flight().is_some()),
+            (
+                PeerFlags::FORCE_PING,
+                disc.learn.is_wanted_again() && disc.learn.in_flight().is_some(),
+            ),
+            (PeerFlags::FORCE_PUSH, disc.teach.is_wanted_again()),
+            (PeerFlags::MARK_DELETION, disc.rebuild),
+        ] {
+            state.set(flag, is_set);
+        }
+        state
+    }
+
+    /// H-82: the facts are set; of its discovery what a user could have brought about.
+    pub(crate) fn set_state(&mut self, state: PeerFlags) {
+        self.facts = Facts::from_bits_truncate(state.bits());
+        let disc = &mut self.disc;
+        disc.discovered = state.contains(PeerFlags::DISCOVERED);
+        disc.rebuild = state.contains(PeerFlags::MARK_DELETION);
+        disc.error = state.contains(PeerFlags::REDISCOVER).then_some(Errno::EAGAIN);
+        let is_known = state.contains(PeerFlags::NIDS_UPTODATE);
+        disc.learn.set(!is_known || state.contains(PeerFlags::FORCE_PING));
+        disc.teach.set(state.contains(PeerFlags::FORCE_PUSH));
     }
 
     /// All its interfaces, in list order.
@@ -204,8 +268,8 @@ pub(crate) struct Peers {
     births: u64,
     /// What peers have spent whose records are being made anew.
     pub(crate) debts: VecDeque<(Nid, Budget)>,
-    /// Who had NIDs that have been given up.
-    former: VecDeque<Former>,
+    /// Peers that had NIDs which they have released.
+    previous_owners: VecDeque<PreviousOwner>,
 }
 
 impl Peers {
@@ -218,7 +282,7 @@ impl Peers {
             by_age: std::collections::BTreeMap::new(),
             births: 0,
             debts: VecDeque::new(),
-            former: VecDeque::new(),
+            previous_owners: VecDeque::new(),
         }
     }
 
@@ -247,17 +311,17 @@ impl Peers {
     }
 
     /// A new peer without interfaces, identified by `primary`.
-    pub(crate) fn create(&mut self, primary: Nid, flags: PeerFlags) -> PeerId {
+    pub(crate) fn create(&mut self, primary: Nid, facts: Facts) -> PeerId {
         // O-27
-        let flags = if primary.is_loopback() { flags | PeerFlags::NO_DISCOVERY } else { flags };
+        let facts = if primary.is_loopback() { facts | Facts::NO_DISCOVERY } else { facts };
         let born = self.births;
         self.births += 1;
         let debt = self.debts.iter().position(|(nid, _)| *nid == primary);
         let debt = debt.and_then(|at| self.debts.remove(at)).map(|(_, spent)| spent);
-        let disc = Discovery { merges: debt.unwrap_or_default(), ..Discovery::default() };
+        let disc = Discovery::of_new_peer(debt.unwrap_or_default());
         let id = self.peers.insert(Peer {
             primary,
-            flags,
+            facts,
             nets: SmallVec::new(),
             seq: 0,
             net_floor: 0,

@@ -13,7 +13,7 @@ use lnet_wire::ping::PingInfo;
 
 use crate::Node;
 use crate::notice::Notice;
-use crate::peer::PeerFlags;
+use crate::peer::Facts;
 
 /// Something that a peer has said and was not taken.
 #[derive(
@@ -192,7 +192,7 @@ impl Node {
     /// time has come; newer ones may take their place until then.
     pub(crate) fn may_merge(&mut self, now: Instant, id: PeerId) -> bool {
         let Some(peer) = self.peers.peers.get_mut(id) else { return false };
-        let new = peer.disc.data.as_ref().map_or(0, |said| said.info.entries.len());
+        let new = peer.disc.received.as_ref().map_or(0, |said| said.info.entries.len());
         self.may_spend(now, id, new)
     }
 
@@ -261,7 +261,7 @@ impl Node {
     /// Whether there is room for one more NID that somebody has only told of. Half of the table is
     /// for those that are heard themselves, or configured.
     pub(crate) fn has_room_for_hearsay(&self, id: PeerId) -> bool {
-        let configured = |p: &crate::peer::Peer| p.flags.contains(PeerFlags::CONFIGURED);
+        let configured = |p: &crate::peer::Peer| p.facts.contains(Facts::CONFIGURED);
         self.peers.nis.len() < self.tunables.peers_max as usize / 2
             || self.peers.peers.get(id).is_some_and(configured)
     }

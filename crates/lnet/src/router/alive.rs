@@ -14,7 +14,7 @@ use lnet_types::PeerId;
 
 use super::routes::Route;
 use crate::Tunables;
-use crate::peer::{Peer, PeerFlags, Peers};
+use crate::peer::{Facts, Peer, Peers};
 
 /// What is believed of a gateway as a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -77,7 +77,7 @@ impl Life {
 
 /// O-23: what the peer says of itself is not taken.
 pub(crate) fn is_discovery_off(t: &Tunables, peer: &Peer) -> bool {
-    t.discovery == 0 || !peer.is_mr() || peer.flags.contains(PeerFlags::NO_DISCOVERY)
+    t.discovery == 0 || !peer.is_mr() || peer.facts.contains(Facts::NO_DISCOVERY)
 }
 
 /// Whether `peer` has an interface on the network that it says is up.
@@ -102,7 +102,7 @@ pub(crate) fn is_route_alive(t: &Tunables, peers: &Peers, route: &Route) -> bool
     }
     has_up_ni(peers, peer, route.nid.net())
         && (!watches_far_side(t, route) || has_up_ni(peers, peer, route.net))
-        && peer.flags.contains(PeerFlags::ROUTER_ENABLED)
+        && peer.facts.contains(Facts::ROUTER_ENABLED)
 }
 
 /// Whether the peer serves as a gateway.

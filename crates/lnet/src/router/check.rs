@@ -14,7 +14,8 @@ use super::alive::{self, Sign};
 use super::choose;
 use crate::msg::Stage;
 use crate::node::Work;
-use crate::peer::PeerFlags;
+use crate::peer::Facts;
+use crate::peer::query::Cause;
 use crate::record::Input;
 use crate::send::rest::News;
 use crate::{Doubt, Node};
@@ -42,7 +43,7 @@ impl Node {
 
     /// How long the answer to a check may take, if that differs from other pings (R-38, PA-134).
     pub(crate) fn check_timeout(&self, id: PeerId) -> Option<Duration> {
-        let checking = |p: &crate::peer::Peer| p.flags.contains(PeerFlags::ROUTER_CHECK);
+        let checking = |p: &crate::peer::Peer| p.facts.contains(Facts::ROUTER_CHECK);
         if self.tunables.kernel_clocks() || !self.peers.peers.get(id).is_some_and(checking) {
             return None;
         }
@@ -65,7 +66,7 @@ impl Node {
     /// The peer is no gateway any more.
     pub(crate) fn stop_checks(&mut self, id: PeerId) {
         let Some(peer) = self.peers.peers.get_mut(id) else { return };
-        peer.flags -= PeerFlags::ROUTER_CHECK;
+        peer.facts -= Facts::ROUTER_CHECK;
         if let Some(due) = core::mem::take(&mut peer.gateway).due {
             self.router.checks.remove(&(due, id));
         }
@@ -78,7 +79,7 @@ impl Node {
             self.router.checks.remove(&(due, id));
         }
         if !peer.gateway.is_router()
-            || peer.flags.contains(PeerFlags::ROUTER_CHECK)
+            || peer.facts.contains(Facts::ROUTER_CHECK)
             || self.tunables.alive_router_check_interval <= 0
         {
             return;
@@ -133,10 +134,8 @@ impl Node {
                 peer.gateway.started = now;
                 peer.gateway.next.retain(|x| x.0 != net);
                 peer.gateway.next.push((net, now + interval));
-                peer.flags -= PeerFlags::NIDS_UPTODATE;
-                peer.flags |=
-                    PeerFlags::FORCE_PING | PeerFlags::FORCE_PUSH | PeerFlags::ROUTER_CHECK;
-                self.request_discovery(id);
+                peer.facts |= Facts::ROUTER_CHECK;
+                self.query(now, id, Cause::RouterCheck);
             } else {
                 self.arm_check(now, id);
             }
@@ -148,15 +147,15 @@ impl Node {
         let Some(peer) = self.peers.peers.get_mut(id).filter(|p| p.gateway.is_router()) else {
             return;
         };
-        let was_check = peer.flags.contains(PeerFlags::ROUTER_CHECK);
-        peer.flags -= PeerFlags::ROUTER_CHECK;
+        let was_check = peer.facts.contains(Facts::ROUTER_CHECK);
+        peer.facts -= Facts::ROUTER_CHECK;
         if error.is_none() {
             peer.gateway.repeated = false;
-        } else if was_check && self.repeat_check(id) {
+        } else if was_check && self.repeat_check(now, id) {
             return;
         }
         let Some(peer) = self.peers.peers.get_mut(id) else { return };
-        peer.flags |= PeerFlags::ROUTER_CHECKED;
+        peer.facts |= Facts::ROUTER_CHECKED;
         let sign = if error.is_none() { Sign::Answered } else { Sign::Failed };
         let before = peer.gateway.life;
         peer.gateway.sign(sign);
@@ -190,7 +189,7 @@ impl Node {
     /// A check of gateway `id` has failed. If we have several interfaces there, the one that it went by
     /// may be to blame: it is made once more, and goes by another one if this one is ill or silent by
     /// now. Kernel nodes give the gateway up.
-    fn repeat_check(&mut self, id: PeerId) -> bool {
+    fn repeat_check(&mut self, now: Instant, id: PeerId) -> bool {
         let kernel = self.tunables.kernel_clocks();
         let Some(peer) = self.peers.peers.get_mut(id) else { return false };
         let net = self.nets.iter().find(|n| Some(n.net) == peer.gateway.ping_net);
@@ -200,9 +199,8 @@ impl Node {
         let repeats = is_ours && !kernel && !peer.gateway.repeated;
         peer.gateway.repeated = repeats;
         if repeats {
-            peer.flags -= PeerFlags::NIDS_UPTODATE;
-            peer.flags |= PeerFlags::FORCE_PING | PeerFlags::FORCE_PUSH | PeerFlags::ROUTER_CHECK;
-            self.request_discovery(id);
+            peer.facts |= Facts::ROUTER_CHECK;
+            self.query(now, id, Cause::RouterCheck);
         }
         repeats
     }

@@ -11,7 +11,7 @@ use thiserror::Error;
 use super::alive::{Life, Sign};
 use crate::Node;
 use crate::node::Work;
-use crate::peer::PeerFlags;
+use crate::peer::Facts;
 use crate::record::Input;
 
 /// A route as it is configured.
@@ -418,10 +418,7 @@ impl Node {
     /// that honours `check_routers_before_use` waits for this before it opens for business.
     pub fn are_routers_checked(&self) -> bool {
         self.router.routes.all().all(|r| {
-            self.peers
-                .peers
-                .get(r.gateway)
-                .is_some_and(|p| p.flags.contains(PeerFlags::ROUTER_CHECKED))
+            self.peers.peers.get(r.gateway).is_some_and(|p| p.facts.contains(Facts::ROUTER_CHECKED))
         })
     }
 }

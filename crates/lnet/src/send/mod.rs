@@ -26,7 +26,8 @@ use core::time::Duration;
 use crate::msg::{EventInfo, Msg, Role, Stage, Tx};
 use crate::node::Work;
 use crate::output::Payload;
-use crate::peer::PeerFlags;
+use crate::peer::Facts;
+use crate::peer::query::Cause;
 use crate::portal::RESERVED_PORTAL;
 use crate::portal::md::MdBuf;
 use crate::{Get, MdOptions, Node, Put, Retries, SendError, Timeouts};
@@ -315,7 +316,7 @@ impl Node {
             return None;
         }
         let peer = self.peers.peers.get(self.peers.nis.get(target)?.peer)?;
-        let checking = peer.flags.contains(PeerFlags::ROUTER_CHECK);
+        let checking = peer.facts.contains(Facts::ROUTER_CHECK);
         peer.gateway.ping_net.filter(|_| checking)
     }
 
@@ -324,10 +325,10 @@ impl Node {
     fn park(&mut self, id: MsgId, peer_ni: PeerNiId) -> Result<bool, Errno> {
         let peer_id = self.peers.nis.get(peer_ni).ok_or(Errno::EFAULT)?.peer;
         if self.is_up_to_date(peer_id) {
-            self.refresh_later(self.now(), peer_id);
+            self.query(self.now(), peer_id, Cause::Refresh);
             return Ok(false);
         }
-        let checking = |p: &crate::peer::Peer| p.flags.contains(PeerFlags::ROUTER_CHECK);
+        let checking = |p: &crate::peer::Peer| p.facts.contains(Facts::ROUTER_CHECK);
         if self.peers.peers.get(peer_id).is_some_and(checking) {
             return Ok(false);
         }
@@ -338,16 +339,13 @@ impl Node {
         // What is known will do while it is renewed: a ping or push that a dying rail has swallowed
         // must not hold up the traffic on the others until its time-out. Nor is it asked for each
         // message when it has failed just now.
-        let rests = peer.disc.again.rests(now);
+        let backs_off = peer.disc.retry.backs_off(now);
         // Nor does a router hold up what it forwards, for which the NID in the header will do: the
         // answer to its ping would stay behind further such messages, which it has no room for.
         let forwards = self.msgs.get(id).is_some_and(|m| m.role == Role::Forward);
-        if renews
-            && (rests || forwards || peer.flags.contains(PeerFlags::DISCOVERED))
-            && !peer.flags.contains(PeerFlags::MARK_DELETION)
-        {
-            if !rests {
-                self.request_discovery(peer_id);
+        if renews && (backs_off || forwards || peer.disc.discovered) && !peer.disc.rebuild {
+            if !backs_off {
+                self.query(now, peer_id, Cause::Used);
             }
             return Ok(false);
         }
@@ -359,7 +357,7 @@ impl Node {
             msg.stage = Stage::Parked(peer_id);
         }
         self.wait_until_deadline(id);
-        self.request_discovery(peer_id);
+        self.query(now, peer_id, Cause::Used);
         Ok(true)
     }
 
@@ -577,7 +575,7 @@ impl Node {
         }
         let local = self.net_tunables(nid.net());
         let max = self.tunables.peers_max as usize;
-        let peer = self.peers.create(nid, PeerFlags::empty());
+        let peer = self.peers.create(nid, Facts::empty());
         match self.peers.attach(peer, nid, local, max) {
             Ok(id) => {
                 if let Some(pni) = self.peers.nis.get_mut(id) {

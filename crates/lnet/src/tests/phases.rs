@@ -11,8 +11,7 @@ use lnet_types::{Errno, Fault, HealthStatus, Pid};
 use lnet_wire::{Handle, Hdr, Kind};
 
 use super::world::{Fate, World, nid};
-use crate::peer::PeerFlags;
-use crate::peer::discovery::Phase as Inner;
+use crate::peer::query::Cause;
 use crate::{NetTunables, Profile};
 
 const A: [&str; 2] = ["10.77.0.2@tcp", "10.77.1.2@tcp"];
@@ -98,10 +97,10 @@ impl Bench {
         match phase {
             Phase::Idle => {}
             Phase::Due => {
+                let now = w.now;
                 let node = &mut w.hosts[0].node;
                 let id = node.peers.owner(nid(B[0])).unwrap();
-                node.peers.peers[id].flags |= PeerFlags::FORCE_PING;
-                node.request_discovery(id);
+                node.query(now, id, Cause::Unreadable);
             }
             Phase::Pinging => {
                 w.hosts[0].node.discover(w.now, nid(B[0]), true);
@@ -171,11 +170,11 @@ impl Bench {
         let host = &self.w.hosts[0];
         let peers = &host.node.peers;
         let peer = peers.owner(nid(B[0])).and_then(|id| peers.peers.get(id));
-        let phase = peer.map_or("gone", |peer| match peer.disc.phase {
-            Inner::Idle => "idle",
-            Inner::Due => "due",
-            Inner::Pinging(_) => "pinging",
-            Inner::Pushing(_) => "pushing",
+        let phase = peer.map_or("gone", |peer| match &peer.disc {
+            disc if disc.learn.in_flight().is_some() => "pinging",
+            disc if disc.teach.in_flight().is_some() => "pushing",
+            disc if disc.is_running => "due",
+            _ => "idle",
         });
         let told: Vec<String> = host
             .reports

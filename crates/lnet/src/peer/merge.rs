@@ -1,0 +1,247 @@
+//! The merge of a peer's data into its record (behaviour.md 6.5). The data came by ping or push and
+//! passed `refusal.rs`; which NIDs of others it may have is decided in `claims.rs`, the rules of adding
+//! and removing NIDs are in `config.rs`.
+
+use std::collections::BTreeSet;
+
+use lnet_types::{Errno, Instant, Nid, PeerId};
+use lnet_wire::ping::{Features, NiStatus, PingEntry, PingInfo};
+
+use crate::Node;
+use crate::local::HEALTH_MAX;
+use crate::node::Work;
+use crate::peer::Facts;
+use crate::peer::config::Change;
+use crate::peer::sync::Announcement;
+use crate::router::alive;
+
+impl Node {
+    /// Merges the data of peer `id` that wait, and lets the peer that now stands for it go on.
+    pub(crate) fn merge_received(&mut self, now: Instant, id: PeerId) {
+        let Some(peer) = self.peers.peers.get_mut(id) else { return };
+        let Some(data) = peer.disc.received.take() else { return };
+        peer.disc.learn.succeed(data.generation);
+        let at = self.process_data(now, id, &data);
+        let own = |e: &PingEntry| e.nid.is_loopback() || self.peers.owner(e.nid) == Some(at);
+        let owned = data.info.entries.iter().all(own);
+        self.open_session(id, at, owned);
+        self.rehome_later();
+        self.resume_discovery(at);
+    }
+
+    /// Lets the discovery of a peer go on, whatever it was about.
+    fn resume_discovery(&mut self, id: PeerId) {
+        if let Some(peer) = self.peers.peers.get_mut(id) {
+            peer.disc.is_running = true;
+            self.work.push_back(Work::Discover(id));
+        }
+    }
+
+    /// What the feature bits in ping data of peer `id` say of its abilities.
+    pub(crate) fn note_features(&mut self, id: PeerId, features: Features) {
+        self.learn_multi_rail(id, features);
+        self.note_ability(id, features);
+    }
+
+    /// D-35.
+    fn learn_multi_rail(&mut self, id: PeerId, features: Features) {
+        let enabled = self.tunables.discovery != 0;
+        let Some(peer) = self.peers.peers.get_mut(id) else { return };
+        let configured = peer.facts.contains(Facts::CONFIGURED);
+        if features.contains(Features::MULTI_RAIL) {
+            if peer.is_mr() {
+                return;
+            }
+            if configured {
+                tracing::warn!(peer = %peer.primary, "says Multi-Rail, is configured otherwise");
+            } else if enabled && !peer.facts.contains(Facts::NO_DISCOVERY) {
+                self.set_multi_rail(id);
+            }
+        } else if peer.is_mr() {
+            if configured {
+                tracing::warn!(peer = %peer.primary, "is configured Multi-Rail, says otherwise");
+            } else {
+                tracing::warn!(peer = %peer.primary, "is not Multi-Rail any more");
+                peer.facts -= Facts::MULTI_RAIL;
+            }
+        }
+    }
+
+    /// O-22.
+    pub(crate) fn set_multi_rail(&mut self, id: PeerId) {
+        let Some(peer) = self.peers.peers.get_mut(id) else { return };
+        peer.facts |= Facts::MULTI_RAIL;
+        let nis: Vec<_> = peer.nis().collect();
+        for ni in nis {
+            if let Some(ni) = self.peers.nis.get_mut(ni) {
+                ni.preferred = None;
+            }
+        }
+    }
+
+    /// Merges what a peer says of itself (D-40 … D-43). Returns the peer that now stands for it.
+    fn process_data(&mut self, now: Instant, id: PeerId, said: &Announcement) -> PeerId {
+        let info = &said.info;
+        self.note_claims(id, info);
+        let Some(claimed) = primary_of(info) else { return id };
+        let Some(peer) = self.peers.peers.get(id) else { return id };
+        let in_data = |nid: Nid| info.entries.iter().any(|e| e.nid == nid);
+        let known = self.peers.owner(claimed);
+        if peer.primary == claimed
+            || (in_data(peer.primary) && alive::is_discovery_off(&self.tunables, peer))
+        {
+            self.merge(now, id, said);
+            return id;
+        }
+        if peer.primary.is_loopback() || known.is_none() || known == Some(id) {
+            if let Err(errno) = self.set_primary(now, id, claimed) {
+                self.discovery_ends(now, id, Err(errno));
+                return id;
+            }
+            self.merge(now, id, said);
+            return id;
+        }
+        // D-42.5: another peer already stands for it.
+        let Some(other) = known else { return id };
+        if !self.is_conceded(now, id, said.by, claimed) {
+            // Until that one says so too, this one is who it was.
+            return id;
+        }
+        let Some(peer) = self.peers.peers.get(id) else { return id };
+        let (facts, via) = (peer.facts, peer.disc.via);
+        if facts.contains(Facts::MULTI_RAIL) {
+            self.set_multi_rail(other);
+        }
+        if let Some(q) = self.peers.peers.get_mut(other) {
+            if !facts.contains(Facts::NO_DISCOVERY) {
+                q.facts -= Facts::NO_DISCOVERY;
+            }
+            q.disc.via = via;
+            q.disc.learn.succeed(q.disc.learn.generation());
+            if q.is_mr() {
+                q.disc.peer_seq = info.seq;
+            }
+        }
+        self.resume_discovery(other);
+        self.merge(now, other, said);
+        // What is left of the first peer has nothing more to learn; its waiters wait no longer (its NID
+        // usually belongs to the other one by now).
+        if let Some(peer) = self.peers.peers.get_mut(id) {
+            peer.disc.discovered = true;
+            self.discovery_ends(now, id, Ok(()));
+        }
+        other
+    }
+
+    /// D-44 … D-46.
+    fn merge(&mut self, now: Instant, id: PeerId, said: &Announcement) {
+        let info = &said.info;
+        let Some(peer) = self.peers.peers.get_mut(id) else { return };
+        if info.features.contains(Features::RTE_DISABLED) {
+            peer.facts -= Facts::ROUTER_ENABLED;
+        } else {
+            peer.facts |= Facts::ROUTER_ENABLED;
+        }
+        let Some(peer) = self.peers.peers.get(id) else { return };
+        let frozen = alive::is_discovery_off(&self.tunables, peer);
+        let present: BTreeSet<Nid> =
+            peer.nis().filter_map(|n| self.peers.nis.get(n)).map(|n| n.nid).collect();
+        let entries = || info.entries.iter().filter(|e| !e.nid.is_loopback());
+        for e in entries().filter(|e| present.contains(&e.nid)) {
+            self.status_update(now, e);
+        }
+        if frozen {
+            return self.gateway_data(now, id, info);
+        }
+        let multi_rail = info.features.contains(Features::MULTI_RAIL);
+        let change = Change { configured: false, multi_rail };
+        for e in entries().filter(|e| !present.contains(&e.nid)) {
+            if !self.is_conceded(now, id, said.by, e.nid) {
+                continue;
+            }
+            let is_new = self.peers.find(e.nid).is_none();
+            let outcome = if is_new && !self.has_room_for_hearsay(id) {
+                Err(Errno::ENOSPC)
+            } else {
+                self.add_nid(now, id, e.nid, change)
+            };
+            match outcome {
+                // Two that are locked keep what they have (O-35.5).
+                Ok(()) if self.peers.owner(e.nid) == Some(id) => self.status_update(now, e),
+                Ok(()) => {}
+                Err(errno) => self.not_added(id, e.nid, errno),
+            }
+        }
+        let listed: BTreeSet<Nid> = entries().map(|e| e.nid).collect();
+        for nid in present {
+            if !nid.is_loopback() && !listed.contains(&nid) {
+                let outcome = self.del_nid(now, id, nid, false);
+                match outcome {
+                    Ok(()) => self.given_up(now, id, nid),
+                    Err(Errno::EPERM) => {
+                        self.status_update(now, &PingEntry { nid, status: NiStatus::DOWN });
+                    }
+                    Err(_) => {}
+                }
+            }
+        }
+        self.peers.primary_first(id);
+        self.gateway_data(now, id, info);
+    }
+
+    /// D-45.
+    fn status_update(&mut self, now: Instant, entry: &PingEntry) {
+        let Some(id) = self.peers.find(entry.nid) else { return };
+        let Some(pni) = self.peers.nis.get_mut(id) else { return };
+        let up = entry.status == NiStatus::UP;
+        match (pni.status_up, up) {
+            (true, false) => {
+                pni.set_up(now, self.tunables.flap_hold_down, false);
+                self.lower_peer(now, id);
+                self.note_peer(id);
+            }
+            (false, true) => {
+                // Of one that is never heard itself, behind a router, the report is all there will be.
+                let reported = pni.last_alive.is_none() && !self.tunables.kernel_clocks();
+                pni.set_up(now, self.tunables.flap_hold_down, true);
+                if reported {
+                    self.set_peer_health(now, id, HEALTH_MAX);
+                }
+            }
+            (true, true) if pni.last_alive.is_none() => {
+                self.set_peer_health(now, id, HEALTH_MAX);
+            }
+            (true, true) | (false, false) => {}
+        }
+    }
+
+    /// D-43.
+    fn set_primary(&mut self, now: Instant, id: PeerId, nid: Nid) -> Result<(), Errno> {
+        let Some(peer) = self.peers.peers.get_mut(id) else { return Err(Errno::ENOENT) };
+        let old = peer.primary;
+        let fixed = peer.facts.contains(Facts::LOCK_PRIMARY);
+        let lenient = peer.facts.intersects(Facts::LOCK_PRIMARY | Facts::CONFIGURED);
+        let multi_rail = peer.is_mr();
+        if !fixed {
+            peer.primary = nid;
+        }
+        let outcome = self.add_nid(now, id, nid, Change { configured: false, multi_rail });
+        match outcome {
+            Ok(()) => {
+                self.peers.primary_first(id);
+                Ok(())
+            }
+            Err(errno) => {
+                if let Some(peer) = self.peers.peers.get_mut(id) {
+                    peer.primary = old;
+                }
+                if lenient { Ok(()) } else { Err(errno) }
+            }
+        }
+    }
+}
+
+/// The NID by which a node identifies itself.
+pub(crate) fn primary_of(info: &PingInfo) -> Option<Nid> {
+    info.entries.first().map(|e| e.nid)
+}

@@ -1,0 +1,165 @@
+//! Retries failed discoveries with exponential backoff, and queries peers in use from time to time.
+//!
+//! What one node has to announce, it announces when that changes; if that fails just then, and the two
+//! have nothing else to exchange, the peer would never learn of it. Kernel nodes leave it at that until
+//! the peer is used (D-51). Here the intervals between tries double; after the last one the peer must
+//! be used, or our data must change. Gateways are queried by the router checker anyway.
+
+use core::time::Duration;
+
+use lnet_types::{Instant, Nid, PeerId};
+use slotmap::Key;
+
+use crate::Node;
+use crate::peer::query::Cause;
+
+/// From a failure to the first try; each further interval is twice as long. Use of the peer does not
+/// cause another query within this time either.
+const FIRST: Duration = Duration::from_secs(1);
+/// So the last interval is 64 s.
+const TRIES_MAX: u8 = 7;
+/// Time limit of a retried query, where others have a longer one.
+const RETRY_MAX: Duration = Duration::from_secs(10);
+/// Number of groups over which refreshes are spread.
+const SPREAD: u32 = 64;
+
+/// The retries of one peer.
+#[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Retry {
+    /// Tries since the last success.
+    tries: u8,
+    /// Queries in a row without an answer.
+    unanswered: u8,
+    /// The next query, and why it is made.
+    planned: Option<(Instant, Cause)>,
+    /// Until then its use causes no query: one has just failed.
+    backoff_until: Option<Instant>,
+}
+
+impl Retry {
+    /// There is something new to announce.
+    pub(crate) const fn restart_backoff(&mut self) {
+        self.tries = 0;
+    }
+
+    /// Whether a query has failed just now.
+    pub(crate) fn backs_off(&self, now: Instant) -> bool {
+        self.backoff_until.is_some_and(|until| now < until)
+    }
+
+    /// A query has failed; `unanswered`: it was sent.
+    pub(crate) fn fail(&mut self, now: Instant, unanswered: bool) {
+        self.backoff_until = Some(now + FIRST);
+        if unanswered {
+            self.unanswered = self.unanswered.wrapping_add(1);
+        }
+    }
+}
+
+impl Node {
+    /// The NID at which peer `id` is queried, and only there, if its last query had no answer: its
+    /// interfaces in turn, as one that it has lost may be the one that selection prefers. Every other
+    /// query takes the path of any message.
+    pub(crate) fn turn_of_retry(&self, id: PeerId) -> Option<Nid> {
+        let peer = self.peers.peers.get(id)?;
+        let unanswered = usize::from(peer.disc.retry.unanswered);
+        if unanswered.is_multiple_of(2) || self.is_checked_gateway(id) {
+            return None;
+        }
+        let mut nis = peer.nis().filter_map(|ni| self.peers.nis.get(ni));
+        nis.nth(unanswered / 2 % peer.ni_count().max(1)).map(|ni| ni.nid)
+    }
+
+    /// The time limit of a retried query of peer `id`.
+    pub(crate) fn retry_limit(&self, id: PeerId) -> Option<Duration> {
+        let peer = self.peers.peers.get(id)?;
+        (peer.disc.retry.tries > 0).then(|| self.tunables.transaction().min(RETRY_MAX))
+    }
+
+    /// Plans a query for `cause` with the next retry of peer `id`.
+    pub(crate) fn plan_retry(&mut self, now: Instant, id: PeerId, cause: Cause) {
+        if self.is_checked_gateway(id) {
+            return;
+        }
+        let Some(peer) = self.peers.peers.get_mut(id) else { return };
+        let retry = &mut peer.disc.retry;
+        let due = now + FIRST * (1 << retry.tries);
+        match &mut retry.planned {
+            Some((earlier, planned)) if *earlier <= due => {
+                if cause.learns() {
+                    *planned = cause;
+                }
+            }
+            _ if retry.tries == TRIES_MAX => {}
+            planned => {
+                // What is planned for later is done then, too.
+                let learns = planned.filter(|(_, c)| *c != Cause::Refresh && c.learns());
+                let cause = learns.map_or(cause, |(_, planned)| planned);
+                retry.tries += 1;
+                self.plan(due, id, cause);
+            }
+        }
+    }
+
+    /// Plans the next refresh of peer `id`, which is in use.
+    pub(crate) fn plan_refresh(&mut self, now: Instant, id: PeerId) {
+        let interval = self.tunables.peer_refresh_interval as u64;
+        let Some(peer) = self.peers.peers.get_mut(id) else { return };
+        if interval == 0
+            || self.tunables.discovery == 0
+            || peer.disc.retry.planned.is_some()
+            || self.is_checked_gateway(id)
+        {
+            return;
+        }
+        // Peers that were met together are not refreshed together.
+        let spread =
+            Duration::from_secs(interval) / 4 / SPREAD * (id.data().as_ffi() as u32 % SPREAD);
+        self.plan(now + Duration::from_secs(interval) + spread, id, Cause::Refresh);
+    }
+
+    /// Whether the router checker queries it.
+    fn is_checked_gateway(&self, id: PeerId) -> bool {
+        let checks = self.tunables.alive_router_check_interval > 0;
+        checks && self.peers.peers.get(id).is_some_and(|peer| peer.gateway.is_router())
+    }
+
+    fn plan(&mut self, due: Instant, id: PeerId, cause: Cause) {
+        let Some(peer) = self.peers.peers.get_mut(id) else { return };
+        if let Some((before, _)) = peer.disc.retry.planned.replace((due, cause)) {
+            self.discoveries_due.remove(&(before, id));
+        }
+        self.discoveries_due.insert((due, id));
+    }
+
+    /// A discovery of peer `id` has succeeded.
+    pub(crate) fn end_retries(&mut self, id: PeerId) {
+        let Some(peer) = self.peers.peers.get_mut(id) else { return };
+        // As long as it lists what others have too, a claim is checked in each round.
+        let tries = if peer.disc.claims.is_empty() { 0 } else { peer.disc.retry.tries };
+        let before = core::mem::replace(&mut peer.disc.retry, Retry { tries, ..Retry::default() });
+        if let Some((due, _)) = before.planned {
+            self.discoveries_due.remove(&(due, id));
+        }
+    }
+
+    /// Makes the queries that are due. Without any link nothing would be answered, and all peers are
+    /// updated when one is back.
+    pub(crate) fn retry_due(&mut self, now: Instant) {
+        let is_cut_off = self.nis.values().filter(|ni| !ni.is_loopback()).all(|ni| ni.fatal);
+        while let Some(&(due, id)) = self.discoveries_due.first()
+            && due <= now
+        {
+            self.discoveries_due.remove(&(due, id));
+            let Some(peer) = self.peers.peers.get_mut(id) else { continue };
+            let Some((_, cause)) = peer.disc.retry.planned.take() else { continue };
+            let Some(peer) = self.peers.peers.get(id) else { continue };
+            // Where no interface is healthy, recovery pings are answered first.
+            let is_vain = cause == Cause::Refresh && !self.has_healthy_ni(peer);
+            if !is_cut_off && !is_vain {
+                self.want(id, cause);
+                self.begin_discovery(id);
+            }
+        }
+    }
+}
