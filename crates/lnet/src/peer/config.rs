@@ -218,12 +218,11 @@ impl Node {
 
     /// Deletes `from` in favour of `into`, which takes over who waited for it.
     fn absorb(&mut self, now: Instant, from: PeerId, into: PeerId) {
-        let waiters = self
-            .peers
-            .peers
-            .get_mut(from)
-            .map(|p| core::mem::take(&mut p.disc.waiters))
-            .unwrap_or_default();
+        let Some(peer) = self.peers.peers.get_mut(from) else { return };
+        let waiters = core::mem::take(&mut peer.disc.waiters);
+        // Round trips under way end by themselves: the node is there, and will respond.
+        peer.disc.learn.land();
+        peer.disc.teach.land();
         self.transfer_routes(now, from, into);
         self.delete_peer(now, from);
         match self.peers.peers.get_mut(into) {

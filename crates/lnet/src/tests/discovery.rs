@@ -834,3 +834,74 @@ fn a_peer_in_use_is_asked_now_and_then_what_it_has_and_others_are_not() {
         assert_eq!(pings - asked, if learns { 1 } else { 0 }, "{interval} {uses}");
     }
 }
+
+/// Both NIDs are two peers until the node has answered at each of them.
+#[test]
+fn a_discovery_reports_all_interfaces_of_a_peer_whose_nids_were_pinged_one_by_one() {
+    for asked in B {
+        for profile in [Profile::Default, Profile::Kernel] {
+            let mut w = World::new();
+            w.host(profile, &A);
+            w.host(profile, &B);
+            for n in B {
+                let target = ProcessId::lustre(nid(n));
+                w.hosts[0].node.ping(w.now, target, None, Duration::from_secs(1));
+            }
+            w.secs(1);
+            w.hosts[0].reports.clear();
+            w.hosts[0].node.discover(w.now, nid(asked), false);
+            w.secs(2);
+            let found = w.hosts[0].reports.remove(0).outcome.unwrap();
+            assert_eq!(
+                (found.primary, found.nids),
+                (nid(B[0]), B.map(nid).to_vec()),
+                "{profile:?}"
+            );
+            assert_eq!(peer(&w, 0, asked).2, SETTLED);
+        }
+    }
+}
+
+#[test]
+fn a_discovery_ends_with_what_is_known_when_a_claimed_nid_does_not_answer() {
+    let mut w = World::new();
+    w.host(Profile::Default, &A);
+    w.host(Profile::Default, &B);
+    let target = ProcessId::lustre(nid(B[1]));
+    w.hosts[0].node.ping(w.now, target, None, Duration::from_secs(1));
+    w.secs(1);
+    w.hosts[0].reports.clear();
+    w.decide = Box::new(|t| match [t.hdr.src, t.hdr.dst].contains(&nid(B[1])) {
+        true => Fate::Lose,
+        false => Fate::Pass,
+    });
+    w.hosts[0].node.discover(w.now, nid(B[0]), false);
+    w.secs(1);
+    assert!(w.hosts[0].reports.is_empty());
+    w.secs(200);
+    let found = w.hosts[0].reports.remove(0).outcome.unwrap();
+    assert_eq!(found.nids, [nid(B[0])]);
+}
+
+/// What a kernel node has pushed from an interface that was not known is another peer at first; a push
+/// to that one may be under way when the two become one.
+#[test]
+fn each_response_of_a_kernel_node_finds_its_descriptor() {
+    for ours in [1, 2] {
+        for theirs in [1, 2] {
+            for starts in [0, 1] {
+                let mut w = World::new();
+                w.host(Profile::Default, &A[..ours]);
+                w.host(Profile::Kernel, &B[..theirs]);
+                let target = [B[theirs - 1], A[ours - 1]][starts];
+                w.put(starts, target, 1, true);
+                w.secs(5);
+                w.add_ni(1, ADDED, NetTunables::SOCK);
+                w.secs(5);
+                assert_eq!(peer(&w, 0, B[0]).1.len(), theirs + 1);
+                let drops: Vec<_> = w.hosts.iter().flat_map(|h| &h.node.drops).collect();
+                assert!(drops.is_empty(), "{ours} {theirs} {starts}: {drops:?}");
+            }
+        }
+    }
+}
