@@ -438,8 +438,11 @@ impl Node {
         let kind = hdr.kind.msg_type();
         if let Some(ni) = self.nis.get_mut(ni) {
             ni.stats.dropped.bump(kind);
-            let (source, target) = (hdr.src, hdr.dst);
-            self.notices.push(Notice::Dropped { ni: ni.nid, source, target, kind, reason });
+            // M-37: a response that comes too late is dropped in silence.
+            if reason != DropReason::BadHandle {
+                let (source, target) = (hdr.src, hdr.dst);
+                self.notices.push(Notice::Dropped { ni: ni.nid, source, target, kind, reason });
+            }
         }
         let count = self.drops.entry(reason).or_default();
         *count += 1;

@@ -377,7 +377,10 @@ impl Node {
             self.gateway_ni_down(now, id);
         } else if let Some(pni) = self.peers.nis.get_mut(id)
             && pni.set_up(now, self.tunables.flap_hold_down, false)
+            && by.is_none()
         {
+            // That a connection has ended says little: what is to be sent opens the next one, and what
+            // can't be sent is reported itself.
             self.note_peer(id);
         }
         if gateway && !self.tunables.kernel_clocks() {

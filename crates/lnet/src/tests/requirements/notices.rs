@@ -119,6 +119,25 @@ fn a_dropped_message_is_one_line_with_its_reason() {
     assert_eq!(w.hosts[0].node.stats().drop_count, 1);
 }
 
+/// M-37: its descriptor has ended before, and so it concerns no caller.
+#[test]
+fn a_response_without_a_descriptor_is_dropped_in_silence() {
+    let mut w = nodes(Profile::Default, &A[..1], &B[..1]);
+    notices(&mut w, 0);
+    let dst = lnet_wire::Handle { interface: 1, object: 2 };
+    let hdr = Hdr {
+        dst: nid(A[0]),
+        src: nid(B[0]),
+        dst_pid: lnet_types::Pid::LUSTRE,
+        src_pid: lnet_types::Pid::LUSTRE,
+        payload_len: 0,
+        kind: Kind::Ack { dst, match_bits: 0, mlength: 0 },
+    };
+    w.inject(0, nid(B[0]), &hdr, &[]);
+    assert_eq!(notices(&mut w, 0), []);
+    assert_eq!(w.hosts[0].node.stats().drop_count, 1);
+}
+
 /// RS-038.
 #[test]
 fn when_the_last_interface_of_a_peer_is_lost_that_is_said_once() {
@@ -132,6 +151,25 @@ fn when_the_last_interface_of_a_peer_is_lost_that_is_said_once() {
     assert_eq!(B.map(|n| w.peer_health(0, n)), [0, 0]);
     let lost = Notice::PeerLost { primary: nid(B[0]) };
     assert_eq!(notices(&mut w, 0).iter().filter(|n| **n == lost).count(), 1);
+}
+
+/// A connection ends for many reasons; what it means for the peer shows with the next message.
+#[test]
+fn the_end_of_the_last_connection_alone_does_not_report_a_peer_as_lost() {
+    for (by_driver, is_lost) in [(true, false), (false, true)] {
+        let mut w = nodes(Profile::Default, &A[..1], &B[..1]);
+        w.discovered(0, B[0]);
+        notices(&mut w, 0);
+        let ni = *w.hosts[0].nids.keys().next().unwrap();
+        let (now, node) = (w.now, &mut w.hosts[0].node);
+        if by_driver {
+            node.peer_down(now, ni, nid(B[0]), now);
+        } else {
+            node.notify(now, nid(B[0]), false, now).unwrap();
+        }
+        let lost = Notice::PeerLost { primary: nid(B[0]) };
+        assert_eq!(notices(&mut w, 0) == [lost], is_lost, "by its driver: {by_driver}");
+    }
 }
 
 /// MR-dyn-060, MR-snd-065, DEC-28: a peer that was configured with a wrong NID.
