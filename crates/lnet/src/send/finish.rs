@@ -256,6 +256,10 @@ impl Node {
         took: core::time::Duration,
         measured: bool,
     ) {
+        // Both in one turn of the caller, for which time stands still: there is no measurement.
+        if took.is_zero() {
+            return;
+        }
         if let Some(ni) = self.nis.get_mut(rx.ni) {
             let of =
                 if kind == EventKind::Ack { &mut ni.stats.put_ack } else { &mut ni.stats.get_rtt };
