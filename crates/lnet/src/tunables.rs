@@ -348,8 +348,10 @@ impl Tunables {
             next.retry_count = 0;
         }
         // retry_count may equal transaction_timeout, transaction_timeout must exceed retry_count
-        // which one is being set decides.
-        if given("transaction_timeout") && next.transaction_timeout <= next.retry_count {
+        // which one is being set decides. Given together they may be equal: whatever single
+        // settings lead to can be given as a whole, as an export does.
+        let alone = given("transaction_timeout") && !given("retry_count");
+        if alone && next.transaction_timeout <= next.retry_count {
             return Err(TunableError::Rule {
                 name: "transaction_timeout",
                 value: next.transaction_timeout,
@@ -508,6 +510,32 @@ mod tests {
         let before = t.clone();
         assert!(t.set_all(&[("numa_range", 5), ("retry_count", 99)]).is_err());
         assert_eq!(t, before);
+    }
+
+    #[test]
+    fn values_reached_by_single_settings_are_accepted_as_a_whole() {
+        let mut random = lnet_types::Prng::new(0x16_A1);
+        for case in 0..2_000 {
+            let profile = Profile::ALL[random.below(5) as usize];
+            let mut t = Tunables::new(profile);
+            for _ in 0..random.below(12) {
+                let row = &Tunables::TABLE[random.below(Tunables::TABLE.len() as u64) as usize];
+                let near = i64::try_from(random.below(6)).unwrap();
+                let value = match random.below(4) {
+                    0 => row.min + near,
+                    1 => row.max - near,
+                    2 => row.defaults[0] + near - 2,
+                    _ => near,
+                };
+                // A refusal changes nothing.
+                let _ = t.set(row.name, value);
+            }
+            let rows = Tunables::TABLE.iter();
+            let all: Vec<(&str, i64)> = rows.map(|r| (r.name, t.value(r.name).unwrap())).collect();
+            let mut copy = Tunables::new(profile);
+            copy.set_all(&all).unwrap_or_else(|e| panic!("case {case}: {e}: {t:?}"));
+            assert_eq!(copy, t, "case {case}");
+        }
     }
 
     #[test]
