@@ -23,6 +23,10 @@ bitflags::bitflags! {
         const ACK_DISABLE = 0x20;
         /// `max_size` bounds each message, and the descriptor is spent when that much is not left.
         const MAX_SIZE = 0x80;
+        /// The descriptor is spent when it is full, and when a message that an empty one would hold does
+        /// not fit behind those before it: it goes away, and the message looks for the next. Without
+        /// effect where the initiator chooses the offset or `TRUNCATE` makes everything fit.
+        const SPENT_WHEN_FULL = 0x1000;
         /// Always time the response.
         const TRACK_RESPONSE = 0x400;
         /// Never time the response.

@@ -707,7 +707,7 @@ impl Node {
         self.note(|| Input::Attach { now, portal, me, md: md.clone() });
         let now = self.clock(now);
         let id = self.portals.attach(portal, me, md)?;
-        self.match_delayed(portal);
+        self.match_delayed(now, portal);
         self.settle(now);
         Ok(id)
     }

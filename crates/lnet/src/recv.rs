@@ -234,15 +234,14 @@ impl Node {
             len,
             offset,
         };
-        let peers = &self.peers;
-        match self.portals.find(&want, |a, b| peers.same(a, b)) {
+        match self.find_buffer(now, &want) {
             Search::Found(m) => {
                 let sink = self.portals.sink(&m);
                 let id = self.new_rx(now, side, hdr, initiator, Some(m));
                 let sink = if is_put { sink } else { Sink::Spans(IoVec::new()) };
                 Verdict::Deliver { msg: id, sink }
             }
-            Search::TooLong => Verdict::Drop(DropReason::TooLong),
+            Search::TooLong | Search::Full(_) => Verdict::Drop(DropReason::TooLong),
             Search::BadPortal => Verdict::Drop(DropReason::BadPortal),
             Search::Nothing { lazy: true } if is_put => {
                 let id = self.new_rx(now, side, hdr, initiator, None);
@@ -256,6 +255,18 @@ impl Node {
                 }
             }
             Search::Nothing { .. } => Verdict::Drop(DropReason::NoMatch),
+        }
+    }
+
+    /// The buffer for a message. Full ones on the way go.
+    fn find_buffer(&mut self, now: Instant, want: &Wanted) -> Search {
+        loop {
+            let peers = &self.peers;
+            match self.portals.find(want, |a, b| peers.same(a, b)) {
+                // Each of them is found once: it goes.
+                Search::Full(md) => self.retire_md(now, md),
+                found => return found,
+            }
         }
     }
 
@@ -380,7 +391,7 @@ impl Node {
     }
 
     /// Tries the messages that wait on a portal against what is posted now, oldest first (M-13).
-    pub(crate) fn match_delayed(&mut self, portal: u32) {
+    pub(crate) fn match_delayed(&mut self, now: Instant, portal: u32) {
         for delayed in self.portals.delayed_snapshot(portal) {
             let Some(msg) = self.msgs.get(delayed.msg) else { continue };
             let Kind::Put { match_bits, offset, .. } = msg.hdr.kind else { continue };
@@ -393,8 +404,7 @@ impl Node {
                 len: msg.hdr.payload_len,
                 offset,
             };
-            let peers = &self.peers;
-            let verdict = match self.portals.find(&want, |a, b| peers.same(a, b)) {
+            let verdict = match self.find_buffer(now, &want) {
                 Search::Nothing { .. } => continue,
                 Search::Found(m) => {
                     let sink = self.portals.sink(&m);
@@ -406,7 +416,7 @@ impl Node {
                     }
                     Verdict::Deliver { msg: delayed.msg, sink }
                 }
-                Search::TooLong | Search::BadPortal => {
+                Search::TooLong | Search::Full(_) | Search::BadPortal => {
                     self.drop_delayed(delayed, DropReason::TooLong)
                 }
             };

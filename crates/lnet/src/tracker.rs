@@ -162,6 +162,19 @@ impl Node {
         Ok(())
     }
 
+    /// Takes a descriptor away that is full. What is under way with it goes on, as after the last
+    /// operation of one that is spent.
+    pub(crate) fn retire_md(&mut self, now: Instant, md: MdId) {
+        self.portals.hide(md);
+        let Some(d) = self.portals.mds.get_mut(md) else { return };
+        d.zombie = true;
+        if d.refs == 0 {
+            let owner = d.owner;
+            self.portals.mds.remove(md);
+            self.tell_unlinked(now, md, owner);
+        }
+    }
+
     pub(crate) fn unlink_md(&mut self, now: Instant, md: MdId) {
         self.untrack(md);
         self.portals.hide(md);

@@ -115,6 +115,13 @@ impl Md {
         self.threshold == Some(0)
             || (self.options.contains(MdOptions::MAX_SIZE)
                 && self.offset + u64::from(self.max_size) > self.len)
+            || (self.fills_up() && self.len > 0 && self.offset >= self.len)
+    }
+
+    /// Whether it is spent when messages have filled it.
+    pub(crate) fn fills_up(&self) -> bool {
+        self.options.contains(MdOptions::SPENT_WHEN_FULL)
+            && !self.options.intersects(MdOptions::MANAGE_REMOTE | MdOptions::TRUNCATE)
     }
 
     /// An operation begins.

@@ -79,6 +79,8 @@ pub(crate) enum Search {
     Found(Matched),
     /// Matched, but does not fit: the message is dropped (M-24).
     TooLong,
+    /// Matched, but does not fit any more: the descriptor is to go, and the search to go on.
+    Full(MdId),
     /// Nothing matches; a PUT on a lazy portal waits (M-26).
     Nothing {
         lazy: bool,
@@ -206,6 +208,9 @@ impl Portals {
         let past_end = offset > md.len;
         let mlength = u64::from(want.len).min(room) as u32;
         if past_end || (mlength < want.len && !md.options.contains(MdOptions::TRUNCATE)) {
+            if md.fills_up() && offset > 0 && u64::from(want.len) <= md.len {
+                return Search::Full(id);
+            }
             return Search::TooLong;
         }
         md.take();
