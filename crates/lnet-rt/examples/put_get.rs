@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use lnet_rt::{AttachOptions, Buffer, MatchEntry, Nid, NodeBuilder};
+use lnet_rt::{AttachOptions, Buffer, InboxOptions, MatchEntry, Nid, NodeBuilder};
 
 /// A portal and match bits that both sides know.
 const PORTAL: u32 = 10;
@@ -13,8 +13,7 @@ pub(crate) fn run(port: u16) -> Result<(), Box<dyn Error>> {
     let bob = NodeBuilder::new().tcp("127.0.0.3".parse()?, port).start()?;
     let to_bob: Nid = "127.0.0.3@tcp".parse()?;
 
-    let entry = MatchEntry::bits(BITS);
-    let inbox = bob.attach(PORTAL, entry, Buffer::zeroed(1 << 20), AttachOptions::PUT)?;
+    let inbox = bob.inbox(PORTAL, MatchEntry::bits(BITS), InboxOptions::DEFAULT)?;
     let sent = alice.put(to_bob, PORTAL, BITS, "hello, bob").ack().blocking()?;
     println!("alice: bob took {} bytes", sent.mlength);
     let got = inbox.recv_blocking().ok_or("nothing came")?;

@@ -21,8 +21,9 @@ use crate::owners::Owner;
 use crate::stack::Stack;
 use crate::{Buffer, NodeHandle, OpError, OpFailed};
 
-/// How an attached buffer may be used. The default takes PUTs, one behind the other, until the
-/// buffer is full or the attachment dropped.
+/// How an attached buffer may be used. The default takes PUTs, one behind the other, until one does not
+/// fit any more or the attachment is dropped; then the buffer is spent, and [`Attachment::recv`] ends
+/// with `None`. To receive without end: [`NodeHandle::inbox`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttachOptions {
     /// PUTs may match.
@@ -68,6 +69,8 @@ impl AttachOptions {
         options.set(MdOptions::TRUNCATE, self.truncate);
         options.set(MdOptions::ACK_DISABLE, self.no_ack);
         options.set(MdOptions::MAX_SIZE, self.max_size.is_some());
+        let fills = self.put && !self.get && self.max_size.is_none();
+        options.set(MdOptions::SPENT_WHEN_FULL, fills);
         MdSpec {
             threshold: self.threshold,
             max_size: self.max_size.unwrap_or(0),
@@ -102,7 +105,8 @@ impl Attachment {
         self.handle = Some(handle);
     }
 
-    /// The next event. `None` once the descriptor is gone and everything has been received.
+    /// The next event. `None` once the buffer is spent or detached and everything has been received; the
+    /// last event before it is an UNLINK or has `unlinked` set.
     pub async fn recv(&self) -> Option<Delivery<'_>> {
         self.events.recv().await.ok().map(|event| self.delivery(event))
     }

@@ -43,6 +43,9 @@ pub enum OpError {
         /// Byte behind the last.
         end: u64,
     },
+    /// An option of an inbox is 0.
+    #[error("inbox option {0} 0: must be at least 1")]
+    Inbox(&'static str),
     /// Too much is waiting for the node's thread.
     #[error("limit of {0} commands waiting for the node reached")]
     Busy(usize),
@@ -64,7 +67,7 @@ impl OpError {
             Self::Failed(e) => e,
             Self::Attach(e) => e.errno(),
             Self::Send(e) => e.errno(),
-            Self::Range { .. } | Self::Delivered { .. } => Errno::EINVAL,
+            Self::Range { .. } | Self::Delivered { .. } | Self::Inbox(_) => Errno::EINVAL,
             Self::Busy(_) => Errno::EAGAIN,
             Self::NoRegion(_) => Errno::ENOMEM,
             Self::Stopped => Errno::ESHUTDOWN,

@@ -8,11 +8,11 @@
 //!    between threads, no wake-up and no allocation.
 //!
 //! ```no_run
-//! use lnet_rt::{AttachOptions, Buffer, MatchEntry, Nid, NodeBuilder};
+//! use lnet_rt::{InboxOptions, MatchEntry, Nid, NodeBuilder};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let node = NodeBuilder::new().tcp("127.0.0.2".parse()?, 7988).start()?;
-//! let inbox = node.attach(10, MatchEntry::bits(1), Buffer::zeroed(1 << 20), AttachOptions::PUT)?;
+//! let inbox = node.inbox(10, MatchEntry::bits(1), InboxOptions::DEFAULT)?;
 //!
 //! let peer: Nid = "127.0.0.3@tcp".parse()?;
 //! let sent = node.put(peer, 10, 1, "hello").ack().blocking()?; // or: .ack().await?
@@ -28,7 +28,7 @@
 //! Nothing here decides anything about LNet: that is `lnet` (what to send where) and the drivers (how).
 //!
 //! Where to read on: `shard.rs` is the turn; `stack.rs` what a stack is and offers; `handle.rs`,
-//! `operation.rs` and `attachment.rs` what other threads see; `memory.rs` how bytes are lent, and why
+//! `operation.rs`, `inbox.rs` and `attachment.rs` what other threads see; `memory.rs` how bytes are lent, and why
 //! that is sound.
 
 mod affinity;
@@ -37,6 +37,7 @@ mod builder;
 mod clock;
 mod error;
 mod handle;
+mod inbox;
 mod mailbox;
 mod memory;
 mod netlink;
@@ -55,6 +56,7 @@ pub use builder::NodeBuilder;
 pub use clock::Clock;
 pub use error::{MemoryError, NiError, OpError, OpFailed};
 pub use handle::{Asked, Call, NodeHandle, Service, Stopped};
+pub use inbox::{Inbox, InboxOptions, InboxState, Message};
 pub use memory::{Buffer, MapMode, Regions};
 pub use netlink::{Address, Interface, Interfaces};
 pub use numa::{cpt_distances, cpt_table};

@@ -6,6 +6,7 @@ use lnet::Event;
 use lnet_types::{IoVec, MdId};
 
 use crate::attachment::Inbox;
+use crate::inbox::Posted;
 use crate::operation::Pending;
 use crate::stack::Stack;
 
@@ -22,6 +23,8 @@ pub(crate) enum Owner {
     Operation(Pending),
     /// A buffer attached from a handle.
     Inbox(Inbox),
+    /// A buffer of an inbox that posts itself anew.
+    Ring(Posted),
     /// Code on the node's thread. `None` while it runs.
     Handler {
         run: Option<HandlerFn>,

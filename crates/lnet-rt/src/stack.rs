@@ -124,6 +124,8 @@ pub struct Stack {
     watched: BTreeMap<NiId, Watched>,
     pub(crate) mem: Regions,
     pub(crate) owners: Owners,
+    /// Inboxes for whose sake a portal is lazy.
+    pub(crate) lazy_inboxes: BTreeMap<u32, u32>,
     /// Descriptors of the caller, with what they stand on.
     raw: SecondaryMap<MdId, IoVec>,
     pub(crate) events: VecDeque<Event>,
@@ -173,6 +175,7 @@ impl Stack {
             watched: BTreeMap::new(),
             mem: Regions::default(),
             owners: Owners::default(),
+            lazy_inboxes: BTreeMap::new(),
             raw: SecondaryMap::new(),
             events: VecDeque::new(),
             waiters: BTreeMap::new(),
@@ -368,7 +371,7 @@ impl Stack {
     pub fn payload(&mut self, event: &Event) -> Option<&[u8]> {
         let iov = match self.owners.get_mut(event.user)? {
             Owner::Handler { iov, .. } => iovec_slice(iov, event.offset, u64::from(event.mlength)),
-            Owner::Operation(_) | Owner::Inbox(_) => return None,
+            Owner::Operation(_) | Owner::Inbox(_) | Owner::Ring(_) => return None,
         };
         match iov.as_slice() {
             [] => Some(&[]),
@@ -611,6 +614,7 @@ impl Stack {
         let md = match self.owners.get_mut(key) {
             Some(Owner::Operation(pending)) => pending.md(),
             Some(Owner::Inbox(inbox)) => inbox.md(),
+            Some(Owner::Ring(posted)) => posted.md(),
             Some(Owner::Handler { md, .. }) => *md,
             None => return,
         };
@@ -644,6 +648,7 @@ impl Stack {
         match self.owners.get_mut(event.user) {
             Some(Owner::Operation(_)) => self.operation_event(event.user, event),
             Some(Owner::Inbox(_)) => self.inbox_event(event.user, event),
+            Some(Owner::Ring(_)) => self.ring_event(event.user, event),
             Some(Owner::Handler { run, .. }) => {
                 let run = run.take();
                 self.handler_event(event.user, event, run);
@@ -717,6 +722,7 @@ impl Drop for Stack {
             match self.owners.remove(key) {
                 Some(Owner::Operation(pending)) => pending.abort(&mut self.mem),
                 Some(Owner::Inbox(inbox)) => inbox.abort(&mut self.mem),
+                Some(Owner::Ring(posted)) => posted.abort(key, &mut self.mem),
                 Some(Owner::Handler { .. }) | None => {}
             }
         }

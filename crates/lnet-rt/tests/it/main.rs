@@ -6,6 +6,7 @@ mod allocations;
 mod attachments;
 mod caller_driven;
 mod cpts;
+mod inboxes;
 mod lifetimes;
 mod links;
 mod operations;
