@@ -79,6 +79,15 @@ impl Histogram {
         Duration::ZERO
     }
 
+    /// Adds what another one has counted.
+    pub fn merge(&mut self, other: &Self) {
+        for (count, more) in self.counts.iter_mut().zip(&other.counts) {
+            *count = count.saturating_add(*more);
+        }
+        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
+        self.max_ns = self.max_ns.max(other.max_ns);
+    }
+
     /// What has been counted since `before`, which is an earlier state of this one. The longest is
     /// that of the whole time.
     pub fn since(&self, before: &Self) -> Self {

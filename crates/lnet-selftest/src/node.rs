@@ -158,8 +158,22 @@ impl Selftest {
     pub fn command(&mut self, now: Instant, here: Here, id: CommandId, key: u32, command: Command) {
         let Self { io, calls, console, framework, .. } = self;
         if command == Command::Local {
-            console.tell(id, Answer::Local(local(framework)));
+            console.tell(id, Answer::Local(local(framework, now)));
             return;
+        }
+        if let Command::Patience { seconds } = command {
+            let answer = console.is_commanded_by(key).and_then(|()| match seconds {
+                0 => Err(Errno::EINVAL),
+                n => {
+                    io.settings.rpc_timeout = Duration::from_secs(n.into());
+                    Ok(Answer::Done)
+                }
+            });
+            console.conclude(id, answer);
+            return;
+        }
+        if command == Command::EndSession {
+            io.settings.rpc_timeout = Settings::default().rpc_timeout;
         }
         console.command(&mut Tools { calls, io, now }, here, id, key, command);
     }
@@ -195,7 +209,7 @@ impl Selftest {
     }
 }
 
-fn local(framework: &Framework) -> Vec<LocalTest> {
+fn local(framework: &Framework, now: Instant) -> Vec<LocalTest> {
     let Some(session) = &framework.session else { return Vec::new() };
     let batches = session.batches.batches.iter();
     let tests = batches.flat_map(|(batch, b)| b.tests.iter().enumerate().map(move |t| (*batch, t)));
@@ -210,6 +224,8 @@ fn local(framework: &Framework) -> Vec<LocalTest> {
         active: test.active(),
         errors: test.errors,
         took: test.took.clone(),
+        stalled: test.stalled(now).0,
+        oldest: test.stalled(now).1,
     };
     tests.map(shown).collect()
 }

@@ -13,6 +13,7 @@ use lnet_wire::selftest::{
 
 use crate::calls::{Bulk, CallId, Calls, Ended, Route, wanted};
 use crate::console::Owner;
+use crate::console::command::STALL;
 use crate::io::Io;
 use crate::limits::{BACK_OFF, BACK_OFF_MAX, KEPT_BYTES_MAX, TESTS_MAX, UNITS_MAX};
 use crate::{Histogram, Wanted};
@@ -82,6 +83,8 @@ struct Unit {
     /// Iterations to go; `None` is no end.
     left: Option<u32>,
     call: Option<CallId>,
+    /// When that call began.
+    begun: Instant,
     /// When it may go on after a failure.
     wakes: Option<Instant>,
     /// Failures one after the other.
@@ -106,6 +109,15 @@ impl Test {
     /// Running units.
     pub(crate) fn active(&self) -> u32 {
         self.units.iter().filter(|u| u.active).count() as u32
+    }
+
+    /// Calls in flight for longer than [`STALL`], and the time of the oldest call in flight.
+    pub(crate) fn stalled(&self, now: Instant) -> (u32, Duration) {
+        let ages =
+            self.units.iter().filter(|u| u.call.is_some()).map(|u| now.saturating_since(u.begun));
+        ages.fold((0, Duration::ZERO), |(stalled, oldest), age| {
+            (stalled + u32::from(age > STALL), oldest.max(age))
+        })
     }
 }
 
@@ -193,6 +205,7 @@ impl Batches {
             to: *to,
             left: None,
             call: None,
+            begun: Instant::ZERO,
             wakes: None,
             failures: 0,
             active: false,
@@ -356,6 +369,7 @@ impl Batches {
         let (timeout, features) = (io.settings.rpc_timeout, test.features);
         let route = Route { to: unit.to, features, timeout };
         let owner = Owner::Unit(id);
+        unit.begun = clock.now;
         unit.call = Some(match test.job {
             Job::Ping => {
                 let seq = test.seq;

@@ -1,6 +1,9 @@
 //! `lst run --quick`: a whole session for the impatient. This node is the client, the named nodes
 //! are servers; bulk goes both ways while pings tell the latency under that load. A row each second,
-//! a summary, and no session left behind, whatever happens.
+//! a summary, and no session left behind, whatever happens. With a range of sizes a row for each size.
+//!
+//! It succeeds only if the tests moved data to the end: a call that failed, and a last second in which
+//! no bulk transfer ended, are failures of the run.
 
 use std::fs;
 use std::path::PathBuf;
@@ -15,9 +18,11 @@ use lnet_selftest::{
 };
 use lnet_types::{Errno, Nid};
 use lnetctl::args::Args;
+use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::command::stat::{interruption, pause};
-use crate::command::test::size;
+use crate::command::test::{SIZE_MAX, bytes, size};
 use crate::errors::{LOCAL, REMOTE};
 use crate::frame::wrong_usage;
 use crate::table::Command;
@@ -33,6 +38,14 @@ const SESSION_S: u32 = 60;
 const INTERRUPTED: i32 = 130;
 /// How long nodes may take over a question, seconds.
 const TIMEOUT_S: u32 = 5;
+/// Most seconds that a call may take; less in a run that is shorter than twice that.
+const PATIENCE_MAX_S: u32 = 64;
+/// How long a run lasts, and how long each size of several, seconds.
+const SECONDS: (u32, u32) = (10, 2);
+/// A row with less of a second behind it than this says nothing.
+const ROW_MIN_S: f64 = 0.2;
+/// How many times the size before each size of a range is.
+const SIZE_STEP: u32 = 4;
 const MIB: f64 = 1_048_576.0;
 
 /// What is to be done.
@@ -40,14 +53,28 @@ const MIB: f64 = 1_048_576.0;
 struct Plan {
     nids: Vec<Nid>,
     seconds: u32,
-    size: u32,
+    /// The sizes of the bulk transfers, one after the other.
+    sizes: Vec<u32>,
     concurrency: u32,
     check: Check,
     html: Option<PathBuf>,
+    json: bool,
+}
+
+/// What came out of one size.
+#[derive(Clone, Debug)]
+struct Outcome {
+    size: u32,
+    samples: Vec<Sample>,
+    tests: [LocalTest; 3],
+    /// How long it took, seconds.
+    took: f64,
+    /// Errors that servers found.
+    server_errors: u64,
 }
 
 /// One second, or what there was of it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Sample {
     /// Since the start, seconds.
     pub(crate) at: f64,
@@ -61,6 +88,54 @@ pub(crate) struct Sample {
     pub(crate) p50: f64,
     /// See `p50`.
     pub(crate) p99: f64,
+    /// Calls of all tests that have failed so far.
+    pub(crate) errors: u64,
+    /// Calls in flight for longer than a second.
+    pub(crate) stalled: u32,
+    /// How long the oldest call in flight has been so, seconds.
+    pub(crate) oldest: f64,
+}
+
+impl Sample {
+    /// Whether a bulk transfer ended in it.
+    fn moves(&self) -> bool {
+        self.write > 0.0 || self.read > 0.0
+    }
+}
+
+impl Outcome {
+    fn errors(&self) -> u64 {
+        self.server_errors + self.tests.iter().map(|t| t.errors).sum::<u64>()
+    }
+
+    /// Seconds in which no bulk transfer ended.
+    fn still(&self) -> f64 {
+        let mut before = 0.0;
+        let mut still = 0.0;
+        for sample in &self.samples {
+            if !sample.moves() {
+                still += sample.at - before;
+            }
+            before = sample.at;
+        }
+        still
+    }
+
+    /// The longest wait for a call, ended or in flight, seconds.
+    fn longest(&self) -> f64 {
+        let ended = self.tests.iter().map(|t| t.took.max().as_secs_f64());
+        ended.chain(self.samples.iter().map(|s| s.oldest)).fold(0.0, f64::max)
+    }
+
+    /// Why the run is a failure.
+    fn failure(&self) -> Option<&'static str> {
+        match self.samples.last() {
+            _ if self.errors() > 0 => Some("calls failed"),
+            Some(last) if !last.moves() => Some("no bulk transfer ended in the last second"),
+            Some(_) => None,
+            None => Some("no second was measured"),
+        }
+    }
 }
 
 /// What the page of plots says about the run.
@@ -93,15 +168,44 @@ impl Plan {
             "full" => Check::Full,
             other => return Err(format!("Invalid check {other}, expected none, simple or full")),
         };
+        let sizes = sizes(args.value("size").unwrap_or("1M"))?;
+        let default = if sizes.len() == 1 { SECONDS.0 } else { SECONDS.1 };
+        let html = args.value("html").map(PathBuf::from);
+        if html.is_some() && sizes.len() > 1 {
+            return Err("--html: expected one size, not a range".to_owned());
+        }
         Ok(Self {
             nids,
-            seconds: number("seconds", 10, 86_400)?,
-            size: size(args.value("size").unwrap_or("1M"))?,
+            seconds: number("seconds", default, 86_400)?,
+            sizes,
             concurrency: number("concurrency", 8, 1024)?,
             check,
-            html: args.value("html").map(PathBuf::from),
+            html,
+            json: args.has("json"),
         })
     }
+
+    /// How long a call may take, seconds: a call that never ends is an error within the run.
+    fn patience_s(&self) -> u32 {
+        (self.seconds / 2).clamp(1, PATIENCE_MAX_S)
+    }
+}
+
+/// A size, or the sizes of a range `8..4M`, each four times the one before, and its end. A range ends at
+/// the largest transfer that there is.
+fn sizes(text: &str) -> Result<Vec<u32>, String> {
+    let Some((from, to)) = text.split_once("..") else { return Ok(vec![size(text)?]) };
+    let (from, to) = (size(from)?, bytes(to)?.min(SIZE_MAX) as u32);
+    if to % 8 != 0 {
+        return Err(format!("Invalid size {text}, expected multiples of 8"));
+    }
+    if from > to {
+        return Err(format!("Invalid size {text}, expected the smaller one first"));
+    }
+    let steps = core::iter::successors(Some(from), |n| n.checked_mul(SIZE_STEP));
+    let mut all: Vec<u32> = steps.take_while(|n| *n < to).collect();
+    all.push(to);
+    Ok(all)
 }
 
 pub(crate) fn run(lst: &mut Lst<'_>, command: &Command, args: &Args) -> i32 {
@@ -126,29 +230,76 @@ pub(crate) fn run(lst: &mut Lst<'_>, command: &Command, args: &Args) -> i32 {
         lst.key = std::process::id().max(1);
     }
     let interrupted = interruption();
+    let sweep = plan.sizes.len() > 1;
+    if sweep && !plan.json {
+        lst.say("     bytes   write MiB/s    read MiB/s    calls/s   p50 us   p99 us  longest s   errors");
+    }
+    let mut outcomes = Vec::new();
+    let mut code = 0;
+    for &size in &plan.sizes {
+        match one(lst, &plan, size, &interrupted) {
+            Ok(outcome) => outcomes.push(outcome),
+            Err(failed) => {
+                code = failed;
+                break;
+            }
+        }
+        if let (Some(outcome), true, false) = (outcomes.last(), sweep, plan.json) {
+            lst.say(row(outcome));
+        }
+        if interrupted.load(Ordering::Relaxed) {
+            code = INTERRUPTED;
+            break;
+        }
+    }
+    if let Err(failed) = conclude(lst, &plan, &outcomes, code) {
+        return failed;
+    }
+    if code != 0 {
+        return code;
+    }
+    let failures: Vec<_> = outcomes.iter().filter_map(|o| Some((o.size, o.failure()?))).collect();
+    for (size, why) in &failures {
+        lst.complain(format_args!("lst run: transfers of {size} bytes: {why}"));
+    }
+    if failures.is_empty() { 0 } else { REMOTE }
+}
+
+/// A session for one size.
+fn one(
+    lst: &mut Lst<'_>,
+    plan: &Plan,
+    size: u32,
+    interrupted: &AtomicBool,
+) -> Result<Outcome, i32> {
     let name = format!("quick-{}", std::process::id());
     let new = Order::NewSession { name, timeout_s: SESSION_S, force: false, features: 1 };
     match lst.order(new) {
         Ok(_) => {}
         Err(ClientError::Refused(refusal)) if refusal.errno == Errno::EEXIST => {
             lst.complain("session already exists: 'lst show_session' shows it");
-            return LOCAL;
+            return Err(LOCAL);
         }
-        Err(error) => return lst.failed(&error, "session", "create session"),
+        Err(error) => return Err(lst.failed(&error, "session", "create session")),
     }
-    let result = session(lst, &plan, &interrupted);
+    let result = session(lst, plan, size, interrupted);
     // From here on a second Ctrl-C has nothing left to hurry.
     let ended = lst.nodes(Order::EndSession);
     match (result, ended) {
-        (Err(code), _) => code,
-        (Ok(code), Ok(nodes)) if lst.node_failures(&nodes) == 0 => code,
-        (Ok(_), Ok(_)) => REMOTE,
-        (Ok(_), Err(error)) => lst.failed(&error, "session", "end session"),
+        (Err(code), _) => Err(code),
+        (Ok(outcome), Ok(nodes)) if lst.node_failures(&nodes) == 0 => Ok(outcome),
+        (Ok(_), Ok(_)) => Err(REMOTE),
+        (Ok(_), Err(error)) => Err(lst.failed(&error, "session", "end session")),
     }
 }
 
 /// Everything between the beginning of the session and its end.
-fn session(lst: &mut Lst<'_>, plan: &Plan, interrupted: &AtomicBool) -> Result<i32, i32> {
+fn session(
+    lst: &mut Lst<'_>,
+    plan: &Plan,
+    size: u32,
+    interrupted: &AtomicBool,
+) -> Result<Outcome, i32> {
     let own = own_nid(lst)?;
     for (group, nids) in [(CLIENTS, vec![own]), (SERVERS, plan.nids.clone())] {
         let add = Order::AddGroup { name: group.to_owned() };
@@ -162,7 +313,7 @@ fn session(lst: &mut Lst<'_>, plan: &Plan, interrupted: &AtomicBool) -> Result<i
     }
     let add = Order::AddBatch { name: BATCH.to_owned() };
     lst.order(add).map_err(|e| lst.failed(&e, "batch", "add batch"))?;
-    let Plan { size, check, concurrency, .. } = *plan;
+    let Plan { check, concurrency, .. } = *plan;
     let bulk = |write| Kind::Brw(Brw { write, size, offset: 0, check });
     for (kind, concurrency) in
         [(bulk(true), concurrency), (bulk(false), concurrency), (Kind::Ping, 1)]
@@ -183,6 +334,8 @@ fn session(lst: &mut Lst<'_>, plan: &Plan, interrupted: &AtomicBool) -> Result<i
             return Err(REMOTE);
         }
     }
+    let patience = Order::Patience { seconds: plan.patience_s() };
+    lst.order(patience).map_err(|e| lst.failed(&e, "session", "set the limit of calls"))?;
     let run = Order::Run { batch: BATCH.to_owned(), timeout_s: 0 };
     let nodes = lst.nodes(run).map_err(|e| lst.failed(&e, "batch", "run batch"))?;
     if lst.node_failures(&nodes) > 0 {
@@ -191,13 +344,8 @@ fn session(lst: &mut Lst<'_>, plan: &Plan, interrupted: &AtomicBool) -> Result<i
     let (samples, tests, took) = watch(lst, plan, interrupted)?;
     let stop = Order::Stop { batch: BATCH.to_owned(), force: true };
     lst.nodes(stop).map_err(|e| lst.failed(&e, "batch", "stop batch"))?;
-    let errors = server_errors(lst);
-    conclude(lst, plan, samples, &tests, took, errors)?;
-    if interrupted.load(Ordering::Relaxed) {
-        return Ok(INTERRUPTED);
-    }
-    let failed = errors > 0 || tests.iter().any(|t| t.errors > 0);
-    Ok(if failed { REMOTE } else { 0 })
+    let server_errors = server_errors(lst);
+    Ok(Outcome { size, samples, tests, took, server_errors })
 }
 
 /// The NID that servers see us by: the first that has a short form.
@@ -237,7 +385,12 @@ fn watch(
     plan: &Plan,
     interrupted: &AtomicBool,
 ) -> Result<(Vec<Sample>, [LocalTest; 3], f64), i32> {
-    lst.say("     s   write MiB/s    read MiB/s    pings/s   p50 us   p99 us   errors");
+    let rows = plan.sizes.len() == 1 && !plan.json;
+    if rows {
+        lst.say(
+            "     s   write MiB/s    read MiB/s    pings/s   p50 us   p99 us  stalled longest s   errors",
+        );
+    }
     let start = Instant::now();
     let mut before = local(lst)?;
     let mut last = 0.0;
@@ -247,14 +400,15 @@ fn watch(
         let on = pause(interrupted, due);
         let now = local(lst)?;
         let at = start.elapsed().as_secs_f64();
-        let errors: u64 = now.iter().map(|t| t.errors).sum();
-        if at - last > 0.2 {
-            let sample = sample(&before, &now, last, at);
-            lst.say(format_args!(
-                "{:6.0} {:13.1} {:13.1} {:10.0} {:8.0} {:8.0} {errors:8}",
-                sample.at, sample.write, sample.read, sample.pings, sample.p50, sample.p99
-            ));
-            samples.push(sample);
+        if at - last > ROW_MIN_S {
+            let s = sample(&before, &now, last, at);
+            if rows {
+                lst.say(format_args!(
+                    "{:6.0} {:13.1} {:13.1} {:10.0} {:8.0} {:8.0} {:8} {:9.2} {:8}",
+                    s.at, s.write, s.read, s.pings, s.p50, s.p99, s.stalled, s.oldest, s.errors
+                ));
+            }
+            samples.push(s);
             (before, last) = (now, at);
         }
         if !on || before.iter().all(|t| t.active == 0) {
@@ -272,7 +426,17 @@ fn sample(before: &[LocalTest; 3], now: &[LocalTest; 3], from: f64, to: f64) -> 
     let pings = between.last().cloned().unwrap_or_default();
     let us = |percent| pings.percentile(percent).as_secs_f64() * 1e6;
     let (write, read) = (rate(0) * bytes(0), rate(1) * bytes(1));
-    Sample { at: to, write, read, pings: rate(2), p50: us(50), p99: us(99) }
+    Sample {
+        at: to,
+        write,
+        read,
+        pings: rate(2),
+        p50: us(50),
+        p99: us(99),
+        errors: now.iter().map(|t| t.errors).sum(),
+        stalled: now.iter().map(|t| t.stalled).sum(),
+        oldest: now.iter().map(|t| t.oldest.as_secs_f64()).fold(0.0, f64::max),
+    }
 }
 
 /// Errors that servers found.
@@ -287,15 +451,29 @@ fn server_errors(lst: &mut Lst<'_>) -> u64 {
     unreached + nodes.iter().map(|n| told(&n.outcome)).sum::<u64>()
 }
 
-fn conclude(
-    lst: &mut Lst<'_>,
-    plan: &Plan,
-    samples: Vec<Sample>,
-    tests: &[LocalTest; 3],
-    took: f64,
-    server_errors: u64,
-) -> Result<(), i32> {
-    let Plan { size, concurrency, .. } = *plan;
+/// One size of several.
+fn row(o: &Outcome) -> String {
+    let [write, read, ping] = &o.tests;
+    let rate = |t: &LocalTest| t.took.count() as f64 / o.took;
+    let bandwidth = |t: &LocalTest| rate(t) * t.bytes as f64 / MIB;
+    let mut both = write.took.clone();
+    both.merge(&read.took);
+    let us = |percent| both.percentile(percent).as_secs_f64() * 1e6;
+    let calls = rate(write) + rate(read) + rate(ping);
+    format!(
+        "{:10} {:13.1} {:13.1} {calls:10.0} {:8.0} {:8.0} {:10.2} {:8}",
+        o.size,
+        bandwidth(write),
+        bandwidth(read),
+        us(50),
+        us(99),
+        o.longest(),
+        o.errors()
+    )
+}
+
+/// The summary of one size: its title and rows.
+fn summary(plan: &Plan, o: &Outcome) -> (String, Vec<(String, String)>) {
     let check = match plan.check {
         Check::None => "no check",
         Check::Simple => "check simple",
@@ -304,11 +482,12 @@ fn conclude(
     };
     let nodes = plan.nids.len();
     let servers = if nodes == 1 { "server" } else { "servers" };
+    let (concurrency, Outcome { size, took, .. }) = (plan.concurrency, o);
     let title = format!(
         "{took:.1} s, {nodes} {servers}, {concurrency} transfers of {size} bytes at a time each way, {check}"
     );
     let mut rows = Vec::new();
-    for (name, test) in ["write", "read", "ping"].into_iter().zip(tests) {
+    for (name, test) in TESTS.into_iter().zip(&o.tests) {
         let calls = test.took.count();
         let us = |time: Duration| time.as_secs_f64() * 1e6;
         let moved = match test.bytes {
@@ -328,9 +507,32 @@ fn conclude(
             ),
         ));
     }
-    if server_errors > 0 {
-        rows.push(("servers".to_owned(), format!("{server_errors} errors")));
+    if o.server_errors > 0 {
+        rows.push(("servers".to_owned(), format!("{} errors", o.server_errors)));
     }
+    let progress = format!(
+        "{:.1} s without a bulk transfer ending, longest call {:.2} s, limit of a call {} s",
+        o.still(),
+        o.longest(),
+        plan.patience_s()
+    );
+    rows.push(("progress".to_owned(), progress));
+    (title, rows)
+}
+
+/// The tests, in their order.
+const TESTS: [&str; 3] = ["write", "read", "ping"];
+
+fn conclude(lst: &mut Lst<'_>, plan: &Plan, outcomes: &[Outcome], code: i32) -> Result<(), i32> {
+    if plan.json {
+        lst.say(document(plan, outcomes, code));
+        return Ok(());
+    }
+    let [outcome] = outcomes else { return Ok(()) };
+    if plan.sizes.len() > 1 {
+        return Ok(());
+    }
+    let (title, rows) = summary(plan, outcome);
     lst.say(format_args!("\n{title}"));
     for (name, text) in &rows {
         lst.say(format_args!("{name:<8} {text}"));
@@ -338,7 +540,7 @@ fn conclude(
     if let Some(file) = &plan.html {
         let targets: Vec<String> = plan.nids.iter().map(ToString::to_string).collect();
         let title = format!("LNet selftest: {} ({title})", targets.join(", "));
-        let page = html::page(&Summary { title, rows, samples });
+        let page = html::page(&Summary { title, rows, samples: outcome.samples.clone() });
         if let Err(e) = fs::write(file, page) {
             lst.complain(format_args!("lst run: {}: {e}", file.display()));
             return Err(LOCAL);
@@ -346,4 +548,98 @@ fn conclude(
         lst.say(format_args!("plots in {}", file.display()));
     }
     Ok(())
+}
+
+/// All of it for programs.
+fn document(plan: &Plan, outcomes: &[Outcome], code: i32) -> Value {
+    let us = |time: Duration| time.as_secs_f64() * 1e6;
+    let test = |(name, t): (&str, &LocalTest), took: f64| {
+        let calls = t.took.count();
+        json!({
+            "test": name,
+            "calls": calls,
+            "mib_per_s": calls as f64 * t.bytes as f64 / MIB / took,
+            "mean_us": us(t.took.mean()),
+            "p50_us": us(t.took.percentile(50)),
+            "p99_us": us(t.took.percentile(99)),
+            "max_us": us(t.took.max()),
+            "errors": t.errors,
+        })
+    };
+    let size = |o: &Outcome| {
+        let tests: Vec<Value> = TESTS.into_iter().zip(&o.tests).map(|t| test(t, o.took)).collect();
+        json!({
+            "bytes": o.size,
+            "seconds": o.took,
+            "tests": tests,
+            "server_errors": o.server_errors,
+            "seconds_without_progress": o.still(),
+            "longest_call_s": o.longest(),
+            "failure": o.failure(),
+            "rows": o.samples,
+        })
+    };
+    let nids: Vec<String> = plan.nids.iter().map(ToString::to_string).collect();
+    let good = code == 0 && outcomes.iter().all(|o| o.failure().is_none());
+    json!({
+        "servers": nids,
+        "concurrency": plan.concurrency,
+        "limit_of_a_call_s": plan.patience_s(),
+        "sizes": outcomes.iter().map(size).collect::<Vec<_>>(),
+        "success": good,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_of_sizes_grows_fourfold_to_its_end_or_the_largest_transfer() {
+        assert_eq!(sizes("64k").unwrap(), [65_536]);
+        assert_eq!(sizes("8..100k").unwrap(), [8, 32, 128, 512, 2048, 8192, 32_768, 102_400]);
+        assert_eq!(sizes("256k..4M").unwrap(), [262_144, 1_048_576]);
+        assert_eq!(sizes("8..8").unwrap(), [8]);
+        for bad in ["8..", "..8", "16..8", "8..12", "x..1k", "4M"] {
+            assert!(sizes(bad).is_err(), "{bad}");
+        }
+    }
+
+    fn outcome(rows: &[(f64, f64)], errors: u64) -> Outcome {
+        let test = || LocalTest {
+            batch: 1,
+            test: 1,
+            kind: "brw".to_owned(),
+            bytes: 8,
+            active: 1,
+            errors: 0,
+            took: Histogram::default(),
+            stalled: 0,
+            oldest: Duration::ZERO,
+        };
+        let sample = |(i, (write, oldest)): (usize, &(f64, f64))| Sample {
+            at: i as f64 + 1.0,
+            write: *write,
+            oldest: *oldest,
+            ..Sample::default()
+        };
+        let samples = rows.iter().enumerate().map(sample).collect();
+        Outcome {
+            size: 8,
+            samples,
+            tests: [test(), test(), test()],
+            took: 1.0,
+            server_errors: errors,
+        }
+    }
+
+    #[test]
+    fn a_run_that_stands_still_at_its_end_or_has_errors_is_a_failure() {
+        let well = outcome(&[(1.0, 0.0), (0.0, 0.9), (0.0, 1.9), (5.0, 0.1)], 0);
+        assert_eq!((well.failure(), well.still(), well.longest()), (None, 2.0, 1.9));
+        let still = outcome(&[(1.0, 0.0), (0.0, 0.9)], 0);
+        assert_eq!(still.failure(), Some("no bulk transfer ended in the last second"));
+        assert_eq!(outcome(&[(1.0, 0.0)], 1).failure(), Some("calls failed"));
+        assert_eq!(outcome(&[], 0).failure(), Some("no second was measured"));
+    }
 }

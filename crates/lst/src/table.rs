@@ -104,6 +104,10 @@ const fn long(long: &'static str, name: &'static str, help: &'static str) -> Opt
     Opt { long, short: None, arg: Arg::Value(name), help }
 }
 
+const fn switch(long: &'static str, help: &'static str) -> Opt {
+    Opt { long, short: None, arg: Arg::None, help }
+}
+
 const TIMEOUT: Opt = value("timeout", 't', "SEC", "how long nodes may take (5)");
 const MANY: usize = usize::MAX;
 
@@ -251,15 +255,16 @@ pub(crate) const COMMANDS: &[Command] = &[
         name: "run",
         about: "run a batch; or, with --quick, a whole session against some nodes",
         usage: "run [--timeout SEC] [NAME] | run --quick IDS... [--seconds N] [--size N[K|M]] \
-                [--concurrency N] [--check CHECK] [--html FILE]",
+                [--concurrency N] [--check CHECK] [--html FILE] [--json]",
         options: &[
             value("timeout", 't', "SEC", "a limit that nodes are told"),
             flag("quick", 'q', "session, group, batch, brw and ping, table, summary: in one go"),
-            long("seconds", "N", "how long (10)"),
-            long("size", "N[K|M]", "bytes of each bulk transfer (1M)"),
+            long("seconds", "N", "how long (10; 2 for each size of a range)"),
+            long("size", "N[K|M]", "bytes of each bulk transfer (1M), or a range 8..4M"),
             long("concurrency", "N", "transfers at a time, each way and server (8)"),
             long("check", "CHECK", "none, simple or full (simple)"),
             long("html", "FILE", "write plots of rate and latency"),
+            switch("json", "print the rows and the summary for programs"),
         ],
         operands: (0, 1),
         run: batch::run,

@@ -288,6 +288,57 @@ fn a_quick_run_measures_plots_and_leaves_no_session() {
 }
 
 #[test]
+fn a_quick_run_that_ends_standing_still_is_a_failure_and_says_so() {
+    let nodes = Nodes::start(8, [&[], ON]);
+    let words = ["run", "--quick", &nodes.server, "--seconds", "4", "--size", "4k"];
+    let mut child =
+        nodes.lst(&words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut said = String::new();
+    let mut read_to = |rows: usize| {
+        while said.lines().count() < 1 + rows {
+            assert_ne!(out.read_line(&mut said).unwrap(), 0, "{said}");
+        }
+    };
+    let server = nodes.children[1].id().to_string();
+    let signal = |name: &str| Command::new("kill").args([name, &server]).status().unwrap();
+    read_to(1);
+    signal("-STOP");
+    read_to(4);
+    // It ends its session with a server that answers.
+    signal("-CONT");
+    let output = child.wait_with_output().unwrap();
+    std::io::Read::read_to_string(&mut out, &mut said).unwrap();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(254), "{said}{err}");
+    assert!(err.contains("lst run: transfers of 4096 bytes: "), "{err}");
+    let row = said.lines().find(|l| l.starts_with("progress")).unwrap_or_else(|| panic!("{said}"));
+    assert!(row.ends_with("limit of a call 2 s"), "{row}");
+    assert!(!row.contains("0.0 s without"), "{row}");
+}
+
+#[test]
+fn a_range_of_sizes_has_a_row_each_and_programs_get_one_document() {
+    let nodes = Nodes::start(9, [&[], ON]);
+    let line = format!("run --quick {} --seconds 1 --size 8..100", nodes.server);
+    let (_, err, code) = nodes.run(&line);
+    assert_eq!(
+        (err.as_str(), code),
+        ("lst run: Invalid size 8..100, expected multiples of 8\n", 255)
+    );
+    let line = format!("run --quick {} --seconds 1 --size 512..2k", nodes.server);
+    let out = nodes.good(&line);
+    for size in ["512 ", "2048 "] {
+        assert!(out.lines().any(|l| l.trim_start().starts_with(size)), "{out}");
+    }
+    let json: serde_json::Value =
+        serde_json::from_str(&nodes.good(&format!("{line} --json"))).unwrap();
+    assert_eq!(json["success"], true, "{json}");
+    assert_eq!(json["sizes"].as_array().unwrap().len(), 2);
+    assert!(json["sizes"][1]["tests"][0]["calls"].as_u64().unwrap() > 0, "{json}");
+}
+
+#[test]
 fn a_quick_run_against_nobody_says_so_and_does_not_touch_another_session() {
     let nodes = Nodes::start(4, [&[], ON]);
     let (_, err, code) = nodes.run("run --quick 127.77.4.99@tcp");

@@ -1,5 +1,7 @@
 //! What people ask of a console and what it answers: data that travels over the control socket.
 
+use core::time::Duration;
+
 use lnet_config::text;
 use lnet_types::{Errno, Nid};
 use serde::{Deserialize, Serialize};
@@ -123,6 +125,12 @@ pub enum Command {
         target: Target,
         /// Limit, seconds.
         timeout_s: u32,
+    },
+    /// Sets how long the calls of this node may take until it ends its session (else 64 s). 0: EINVAL.
+    /// [`Answer::Done`]
+    Patience {
+        /// Seconds.
+        seconds: u32,
     },
     /// How the tests do that this node itself is a client of, whoever's session they are in.
     /// [`Answer::Local`]
@@ -418,4 +426,11 @@ pub struct LocalTest {
     pub errors: u64,
     /// How long those took that did not.
     pub took: Histogram,
+    /// Calls in flight for longer than a second.
+    pub stalled: u32,
+    /// How long the oldest call in flight has been so.
+    pub oldest: Duration,
 }
+
+/// From this time on a call in flight counts as stalled.
+pub(crate) const STALL: Duration = Duration::from_secs(1);

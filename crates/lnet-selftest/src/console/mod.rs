@@ -78,6 +78,20 @@ impl Console {
         self.answers.push_back((id, Ok(answer)));
     }
 
+    /// Answers a command that was carried out elsewhere.
+    pub(crate) fn conclude(&mut self, id: CommandId, answer: Result<Answer, Errno>) {
+        self.answers.push_back((id, answer));
+    }
+
+    /// Whether `key` commands the session.
+    ///
+    /// # Errors
+    /// ESRCH: there is none. EACCES: it has another key.
+    pub(crate) fn is_commanded_by(&self, key: u32) -> Result<(), Errno> {
+        let session = self.session.as_ref().ok_or(Errno::ESRCH)?;
+        if session.key == key { Ok(()) } else { Err(Errno::EACCES) }
+    }
+
     /// Nobody waits for an answer any more.
     pub(crate) fn forget(&mut self, id: CommandId) {
         self.answers.retain(|(waits, _)| *waits != id);
@@ -270,9 +284,10 @@ impl Console {
                 self.ask(tools, Some(id), seconds(timeout_s), After::Nothing, targets, What::Stat)
             }
             // These are handled above, or by the node itself.
-            Command::NewSession { .. } | Command::ShowSession | Command::Local => {
-                Err(Errno::EOPNOTSUPP)
-            }
+            Command::NewSession { .. }
+            | Command::ShowSession
+            | Command::Local
+            | Command::Patience { .. } => Err(Errno::EOPNOTSUPP),
         }
     }
 

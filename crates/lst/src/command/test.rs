@@ -12,7 +12,7 @@ use crate::frame::wrong_usage;
 use crate::table::Command;
 
 /// The most bytes of one transfer.
-const SIZE_MAX: u64 = 1 << 20;
+pub(crate) const SIZE_MAX: u64 = 1 << 20;
 /// And how many unless something else is said.
 const SIZE: u32 = 4096;
 const CONCURRENCY_MAX: u32 = 1024;
@@ -137,14 +137,7 @@ fn agree(checked: &mut Option<Check>, check: Check, word: &str) -> Result<(), St
 
 /// `N`, `NK` or `NM`: at most 1 MiB, and a multiple of 8, for kernel nodes do not survive others.
 pub(crate) fn size(text: &str) -> Result<u32, String> {
-    let lower = text.to_lowercase();
-    let (digits, unit) = match lower.strip_suffix('k') {
-        Some(digits) => (digits, 1 << 10),
-        None => lower.strip_suffix('m').map_or((lower.as_str(), 1), |digits| (digits, 1 << 20)),
-    };
-    let invalid = || format!("Invalid size {text}");
-    let n: u64 = digits.parse().map_err(|_| invalid())?;
-    let bytes = n.checked_mul(unit).filter(|n| *n > 0).ok_or_else(invalid)?;
+    let bytes = bytes(text)?;
     if bytes > SIZE_MAX {
         return Err(format!("Size exceed limitation: {bytes} bytes"));
     }
@@ -152,6 +145,18 @@ pub(crate) fn size(text: &str) -> Result<u32, String> {
         return Err(format!("Invalid size {text}, expected a multiple of 8"));
     }
     Ok(bytes as u32)
+}
+
+/// A number of bytes, of any size.
+pub(crate) fn bytes(text: &str) -> Result<u64, String> {
+    let lower = text.to_lowercase();
+    let (digits, unit) = match lower.strip_suffix('k') {
+        Some(digits) => (digits, 1 << 10),
+        None => lower.strip_suffix('m').map_or((lower.as_str(), 1), |digits| (digits, 1 << 20)),
+    };
+    let invalid = || format!("Invalid size {text}");
+    let n: u64 = digits.parse().map_err(|_| invalid())?;
+    n.checked_mul(unit).filter(|n| *n > 0).ok_or_else(invalid)
 }
 
 #[cfg(test)]
