@@ -5,12 +5,15 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::process::Command;
 
-use lnet_admin::{ClientError, LndSnapshot, Ping, Reply, Request, RoutingState};
+use lnet_admin::{
+    ClientError, LndSnapshot, PeerNiSnapshot, PeerNiState, PeerSnapshot, Ping, RailSnapshot, Reply,
+    Request, RouteSnapshot, RoutingState,
+};
 use lnet_config::{GLOBAL_KEYS, Tree};
 use lnet_types::Nid;
 use serde_json::Value;
 
-use super::site::{Device, Ni, Node, Route};
+use super::site::{Device, Ni, Node, Peer, PeerNi, Route, Suspect};
 use crate::Session;
 
 /// How long each NID of a peer may take to answer, milliseconds.
@@ -18,7 +21,12 @@ const PING_MS: u64 = 5_000;
 
 /// What the daemon says.
 pub(super) fn node(session: &mut Session<'_>) -> Result<Node, ClientError> {
-    let mut node = Node { name: name(), ..Node::default() };
+    let mut node = Node { name: name(), is_named: true, ..Node::default() };
+    let Reply::Status(status) = session.ask(&Request::Status)? else {
+        return Err(ClientError::Unexpected);
+    };
+    node.incarnation = (status.incarnation != 0).then_some(status.incarnation);
+    node.saved_s = now_s();
     let Reply::Nets(nets) = session.ask(&Request::NetShow { net: None, detail: true })? else {
         return Err(ClientError::Unexpected);
     };
@@ -35,6 +43,8 @@ pub(super) fn node(session: &mut Session<'_>) -> Result<Node, ClientError> {
                 device: ni.interface.clone(),
                 up: ni.up,
                 health: detail.map(|d| d.health.value.into()),
+                pings: detail.map(|d| d.health.ping_count.into()),
+                is_flapping: detail.is_some_and(|d| d.more.usage.flapping),
                 peer_credits: detail.map(|d| d.tunables.peer_credits.into()),
                 timeout_s: Some(timeout_s.into()),
             }
@@ -48,12 +58,90 @@ pub(super) fn node(session: &mut Session<'_>) -> Result<Node, ClientError> {
     let lnd_timeout = i64::try_from(global.lnd_timeout_ms.div_ceil(1000)).unwrap_or(i64::MAX);
     node.tunables.insert("lnd_timeout".to_owned(), lnd_timeout);
     let routes = session.daemon.routes()?;
-    node.routes = Some(routes.iter().map(|r| Route { net: r.net, gateway: r.gateway }).collect());
+    let route = |r: &RouteSnapshot| Route { net: r.net, gateway: r.gateway, up: Some(r.up) };
+    node.routes = Some(routes.iter().map(route).collect());
     let Reply::Routing(routing) = session.ask(&Request::RoutingShow)? else {
         return Err(ClientError::Unexpected);
     };
     node.forwards = Some(routing.state != RoutingState::Disabled);
+    node.peers = session.daemon.peers(None, true)?.iter().map(peer_of).collect();
+    if let Reply::Rails(rails) = session.ask(&Request::RailsShow)? {
+        let suspect = |r: &RailSnapshot| Suspect {
+            local: r.local,
+            peer: r.peer,
+            doubt: r.doubt.clone(),
+            for_ms: r.for_ms,
+        };
+        node.suspects = rails.iter().map(suspect).collect();
+    }
     Ok(node)
+}
+
+fn peer_of(peer: &PeerSnapshot) -> Peer {
+    let ni = |ni: &PeerNiSnapshot| {
+        let detail = ni.detail.as_deref().copied().unwrap_or_default();
+        PeerNi {
+            nid: ni.nid,
+            is_down: ni.state == PeerNiState::Down,
+            sent: detail.traffic.sent.sum().into(),
+            received: detail.traffic.received.sum().into(),
+            health: ni.detail.as_ref().map(|d| d.health.value.into()),
+            pings: detail.health.ping_count.into(),
+            is_flapping: detail.usage.flapping,
+        }
+    };
+    Peer { primary: peer.primary, state: peer.state.into(), nis: peer.nis.iter().map(ni).collect() }
+}
+
+/// Counters of losses, by their names; those of connections refused by address.
+pub(super) fn losses(session: &mut Session<'_>) -> Result<BTreeMap<String, u64>, ClientError> {
+    let mut all = BTreeMap::new();
+    if let Reply::Stats(stats) = session.ask(&Request::StatsShow)? {
+        let lost = |name: &str| LOSSES.contains(&name);
+        all.extend(
+            stats.rows().into_iter().filter(|(n, _)| lost(n)).map(|(n, v)| (n.to_owned(), v)),
+        );
+    }
+    if let Reply::Nets(nets) = session.ask(&Request::NetShow { net: None, detail: true })? {
+        for refused in nets.iter().flat_map(|net| &net.refused) {
+            *all.entry(format!("connections refused to {}: {}", refused.addr, refused.why))
+                .or_default() += refused.count;
+        }
+    }
+    Ok(all)
+}
+
+/// The counters of `stats show` that count losses.
+const LOSSES: [&str; 9] = [
+    "errors",
+    "drop_count",
+    "response_timeout_count",
+    "local_dropped_count",
+    "local_no_route_count",
+    "local_timeout_count",
+    "remote_dropped_count",
+    "remote_timeout_count",
+    "network_timeout_count",
+];
+
+/// The peers that were configured and never tried, pinged: those that do not answer.
+pub(super) fn untried(session: &mut Session<'_>, node: &Node) -> Result<Vec<Nid>, ClientError> {
+    /// Most peers that are pinged.
+    const PINGS_MAX: usize = 32;
+    let untried = |p: &&Peer| p.is_configured() && !p.has_answered() && !p.was_tried();
+    let nids: Vec<Nid> =
+        node.peers.iter().filter(untried).map(|p| p.primary).take(PINGS_MAX).collect();
+    if nids.is_empty() {
+        return Ok(nids);
+    }
+    let answers = ping(session, nids)?;
+    Ok(answers.into_iter().filter(|(_, c)| c.is_none()).map(|(nid, _)| nid).collect())
+}
+
+/// Seconds since 1970.
+pub(super) fn now_s() -> Option<i64> {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).ok()?;
+    i64::try_from(since.as_secs()).ok()
 }
 
 /// A peer that is there, with what it says of itself; each of its NIDs is tried.
@@ -72,7 +160,16 @@ pub(super) fn peer(session: &mut Session<'_>, nid: Nid) -> Result<(Node, Vec<Nid
 }
 
 const fn bare(nid: Nid) -> Ni {
-    Ni { nid, device: None, up: true, health: None, peer_credits: None, timeout_s: None }
+    Ni {
+        nid,
+        device: None,
+        up: true,
+        health: None,
+        pings: None,
+        is_flapping: false,
+        peer_credits: None,
+        timeout_s: None,
+    }
 }
 
 fn ping(
@@ -170,17 +267,21 @@ pub(super) fn document(node: &Node) -> Tree {
         ];
         rows.extend(ni.device.as_ref().map(|d| ("interfaces", Tree::map([("0", Tree::plain(d))]))));
         let within = |key, value: Option<i64>| value.map(|v| Tree::map([(key, Tree::plain(v))]));
-        rows.extend(within("health value", ni.health).map(|t| ("health stats", t)));
+        let health = [("health value", ni.health), ("ping_count", ni.pings)];
+        let health: Vec<_> =
+            health.into_iter().filter_map(|(key, v)| Some((key, Tree::plain(v?)))).collect();
+        rows.extend((!health.is_empty()).then(|| ("health stats", Tree::map(health))));
+        rows.extend(ni.is_flapping.then(flapping));
         rows.extend(within("peer_credits", ni.peer_credits).map(|t| ("tunables", t)));
         rows.extend(within("timeout", ni.timeout_s).map(|t| ("lnd tunables", t)));
         let nis = Tree::List(vec![Tree::map(rows)]);
         Tree::map([("net type", Tree::plain(ni.nid.net())), ("local NI(s)", nis)])
     });
-    let routes = node
-        .routes
-        .iter()
-        .flatten()
-        .map(|r| Tree::map([("net", Tree::plain(r.net)), ("gateway", Tree::plain(r.gateway))]));
+    let routes = node.routes.iter().flatten().map(|r| {
+        let state = r.up.map(|up| ("state", Tree::plain(if up { "up" } else { "down" })));
+        let places = [("net", Tree::plain(r.net)), ("gateway", Tree::plain(r.gateway))];
+        Tree::map(places.into_iter().chain(state))
+    });
     let shared = GLOBAL_KEYS.into_iter().chain(["lnd_timeout", "router_ping_timeout"]);
     let tunables = shared.filter_map(|name| Some((name, Tree::plain(node.tunable(name)?))));
     let devices = node.devices.iter().map(|(name, d)| {
@@ -201,6 +302,8 @@ pub(super) fn document(node: &Node) -> Tree {
     });
     let mut blocks = vec![
         ("node", Tree::plain(&node.name)),
+        ("saved", Tree::plain(node.saved_s.unwrap_or(0))),
+        ("incarnation", Tree::plain(node.incarnation.unwrap_or(0))),
         ("net", Tree::List(nis.collect())),
         ("global", Tree::map(tunables)),
     ];
@@ -211,9 +314,65 @@ pub(super) fn document(node: &Node) -> Tree {
     if !routes.is_empty() {
         blocks.push(("route", Tree::List(routes)));
     }
+    let peers: Vec<Tree> = node.peers.iter().map(peer_document).collect();
+    if !peers.is_empty() {
+        blocks.push(("peer", Tree::List(peers)));
+    }
+    let suspect = |s: &Suspect| {
+        Tree::map([
+            ("local", Tree::plain(s.local)),
+            ("peer", Tree::plain(s.peer)),
+            ("doubt", Tree::plain(&s.doubt)),
+            ("for_ms", Tree::plain(s.for_ms)),
+        ])
+    };
+    let suspects: Vec<Tree> = node.suspects.iter().map(suspect).collect();
+    if !suspects.is_empty() {
+        blocks.push(("suspects", Tree::List(suspects)));
+    }
+    let rising = node.rising.iter().map(|(name, n)| {
+        Tree::map([("counter", Tree::Quoted(name.clone())), ("by", Tree::plain(n))])
+    });
+    let rising: Vec<Tree> = rising.collect();
+    if !rising.is_empty() {
+        blocks.push(("rising", Tree::List(rising)));
+    }
     let devices: Vec<Tree> = devices.collect();
     if !devices.is_empty() {
         blocks.push(("system", Tree::List(devices)));
     }
     Tree::map(blocks)
+}
+
+/// What a backup of kernel tools has no place for stands below `ulnet`, as in `net show -v 5`.
+fn flapping() -> (&'static str, Tree) {
+    ("ulnet", Tree::map([("flapping", Tree::plain(1))]))
+}
+
+fn peer_document(peer: &Peer) -> Tree {
+    let ni = |ni: &PeerNi| {
+        let state = if ni.is_down { "down" } else { "NA" };
+        let mut rows = vec![
+            ("nid", Tree::plain(ni.nid)),
+            ("state", Tree::plain(state)),
+            (
+                "statistics",
+                Tree::map([
+                    ("send_count", Tree::plain(ni.sent)),
+                    ("recv_count", Tree::plain(ni.received)),
+                ]),
+            ),
+        ];
+        rows.extend(ni.is_flapping.then(flapping));
+        rows.extend(ni.health.map(|health| {
+            let pings = ("ping_count", Tree::plain(ni.pings));
+            ("health stats", Tree::map([("health value", Tree::plain(health)), pings]))
+        }));
+        Tree::map(rows)
+    };
+    Tree::map([
+        ("primary nid", Tree::plain(peer.primary)),
+        ("peer state", Tree::plain(peer.state)),
+        ("peer ni", Tree::List(peer.nis.iter().map(ni).collect())),
+    ])
 }

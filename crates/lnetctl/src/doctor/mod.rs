@@ -1,16 +1,19 @@
 //! `lnetctl doctor`: what is wrong with this node and with a site, and the commands that put it
 //! right. It changes nothing.
 //!
-//! `site.rs` is what is looked at, `rules/` what is looked for, one file each; `local.rs` finds out
+//! `site.rs` is what is looked at, `merge.rs` makes one of what was seen twice, `rules/` what is looked for, one file each; `local.rs` finds out
 //! about this node, `read.rs` about others from files.
 
 mod local;
+mod merge;
 mod read;
 mod rules;
 mod site;
 
 use std::fs;
+use std::time::{Duration, Instant};
 
+use lnet_admin::ClientError;
 use lnet_config::Style;
 use serde::Serialize;
 
@@ -23,6 +26,8 @@ use crate::report::{INVALID, Place};
 use crate::table::Command;
 
 const PLACE: Place = Place::classic("show", "doctor");
+/// How long counters are watched.
+const WATCHED: Duration = Duration::from_secs(1);
 /// Return code when something is wrong.
 const SICK: i32 = 1;
 
@@ -55,15 +60,11 @@ pub(crate) fn doctor(session: &mut Session<'_>, _: &Command, args: &Args) -> i32
         missing.extend(more);
         (devices, missing)
     };
+    if let Err(e) = watch(session, &mut local, &mut missing) {
+        return session.failed(PLACE, &e, |r| format!("\"{}\"", r.text), None);
+    }
     if let Some(path) = args.value("save") {
-        let text = local::document(&local).render(Style::Classic);
-        return match fs::write(path, text) {
-            Ok(()) => 0,
-            Err(e) => {
-                session.err_line(format_args!("lnetctl: doctor: {path}: {e}"));
-                INVALID
-            }
-        };
+        return save(session, &local, path);
     }
     for word in args.values("peer") {
         let Some(nid) = single_nid(word) else {
@@ -86,13 +87,9 @@ pub(crate) fn doctor(session: &mut Session<'_>, _: &Command, args: &Args) -> i32
             Err(what) => return session.bad_value(PLACE, &what),
         }
     }
-    // What a file says of this very node is older than what it says itself, and a file says more
-    // than a ping.
-    let is_local = |node: &Node| node.outward().any(|ni| local.owns(ni.nid));
-    let same_name = |node: &Node| node.name == local.name;
-    site.nodes.retain(|node| !(is_local(node) && same_name(node)));
+    // What a file says of this very node is older than what it says itself.
     site.nodes.insert(0, local);
-    distinct(&mut site);
+    merge::merge(&mut site);
     let findings = rules::check(&site);
     if args.has("json") {
         json(session, &site, &missing, &findings);
@@ -102,13 +99,38 @@ pub(crate) fn doctor(session: &mut Session<'_>, _: &Command, args: &Args) -> i32
     if findings.is_empty() { 0 } else { SICK }
 }
 
-/// Gives each node a name of its own.
-fn distinct(site: &mut Site) {
-    for i in 0..site.nodes.len() {
-        let name = site.nodes.get(i).map(|n| n.name.clone()).unwrap_or_default();
-        let before = site.nodes.iter().take(i).filter(|n| n.name == name).count();
-        if let (1.., Some(node)) = (before, site.nodes.get_mut(i)) {
-            node.name = format!("{name} ({})", before + 1);
+/// Watches counters of losses for a moment, and tries peers that were never tried.
+fn watch(
+    session: &mut Session<'_>,
+    node: &mut Node,
+    missing: &mut Vec<String>,
+) -> Result<(), ClientError> {
+    let begun = Instant::now();
+    let before = local::losses(session)?;
+    match local::untried(session, node) {
+        Ok(silent) => node.silent.extend(silent),
+        // Readers may look, and send nothing.
+        Err(ClientError::Refused(e)) if e.is_not_permitted() => {
+            missing.push("peers that were never tried: that takes the right to ping".to_owned());
+        }
+        Err(e) => return Err(e),
+    }
+    std::thread::sleep(WATCHED.saturating_sub(begun.elapsed()));
+    for (name, count) in local::losses(session)? {
+        let by = count.saturating_sub(before.get(&name).copied().unwrap_or(0));
+        if by > 0 {
+            node.rising.insert(name, by);
+        }
+    }
+    Ok(())
+}
+
+fn save(session: &mut Session<'_>, node: &Node, path: &str) -> i32 {
+    match fs::write(path, local::document(node).render(Style::Classic)) {
+        Ok(()) => 0,
+        Err(e) => {
+            session.err_line(format_args!("lnetctl: doctor: {path}: {e}"));
+            INVALID
         }
     }
 }
@@ -149,6 +171,8 @@ fn text(session: &mut Session<'_>, site: &Site, missing: &[String], findings: &[
     session.out_line(format_args!("{count} by {} rules on {}", RULES.len(), names.join(", ")));
 }
 
+#[cfg(test)]
+mod faults_tests;
 #[cfg(test)]
 #[path = "tests.rs"]
 mod tests;

@@ -10,7 +10,7 @@ use lnet_config::parse_number;
 use lnet_config::yaml::{self, Value, YAML_BYTES_MAX};
 use lnet_types::{Net, Nid};
 
-use super::site::{Device, Ni, Node, Route};
+use super::site::{Device, Ni, Node, Peer, PeerNi, Route, Suspect};
 
 /// Reads the file.
 pub(super) fn file(path: &str) -> Result<Node, String> {
@@ -29,7 +29,33 @@ pub(super) fn node(text: &str, name: &str) -> Result<Node, String> {
     node.forwards = Some(false);
     for (key, value) in documents.iter().flat_map(entries) {
         match key {
-            "node" => node.name = text_of(value).unwrap_or(name).to_owned(),
+            "node" => {
+                node.name = text_of(value).unwrap_or(name).to_owned();
+                node.is_named = true;
+            }
+            "saved" => {
+                node.saved_s = text_of(value).and_then(parse_number).filter(|at| *at != 0);
+            }
+            "incarnation" => {
+                let number = text_of(value).and_then(|text| text.parse().ok());
+                node.incarnation = number.filter(|n| *n != 0);
+            }
+            "peer" => {
+                for item in items(value) {
+                    node.peers.push(peer(item)?);
+                }
+            }
+            "suspects" => {
+                for item in items(value) {
+                    node.suspects.push(suspect(item)?);
+                }
+            }
+            "rising" => {
+                for item in items(value) {
+                    let by = number(item, "by").and_then(|n| n.try_into().ok());
+                    node.rising.insert(required(item, "counter")?.to_owned(), by.unwrap_or(1));
+                }
+            }
             "net" => {
                 for net in items(value) {
                     for ni in get(net, "local NI(s)").map(items).unwrap_or_default() {
@@ -78,6 +104,8 @@ fn ni(item: &yaml::Node) -> Result<Ni, String> {
         device: device.map(str::to_owned),
         up: get(item, "status").and_then(text_of).is_none_or(|s| s == "up"),
         health,
+        pings: get(item, "health stats").and_then(|h| number(h, "ping_count")),
+        is_flapping: is_flapping(item),
         peer_credits: get(item, "tunables").and_then(|t| number(t, "peer_credits")),
         timeout_s: get(item, "lnd tunables").and_then(|t| number(t, "timeout")),
     })
@@ -88,7 +116,45 @@ fn route(item: &yaml::Node) -> Result<Route, String> {
     let net: Net = net.parse().map_err(|_| format!("'{net}' is no network, at {}", item.pos))?;
     let gateway: Nid =
         gateway.parse().map_err(|_| format!("'{gateway}' is no NID, at {}", item.pos))?;
-    Ok(Route { net, gateway })
+    let up = get(item, "state").and_then(text_of).map(|state| state == "up");
+    Ok(Route { net, gateway, up })
+}
+
+fn nid_at(item: &yaml::Node, key: &str) -> Result<Nid, String> {
+    let nid = required(item, key)?;
+    nid.parse().map_err(|_| format!("'{nid}' is no NID, at {}", item.pos))
+}
+
+fn is_flapping(item: &yaml::Node) -> bool {
+    get(item, "ulnet").and_then(|ours| number(ours, "flapping")).is_some_and(|n| n != 0)
+}
+
+fn peer(item: &yaml::Node) -> Result<Peer, String> {
+    let mut nis = Vec::new();
+    for ni in get(item, "peer ni").map(items).unwrap_or_default() {
+        let count = |key| get(ni, "statistics").and_then(|s| number(s, key)).unwrap_or(0);
+        let health = |key| get(ni, "health stats").and_then(|h| number(h, key));
+        nis.push(PeerNi {
+            nid: nid_at(ni, "nid")?,
+            is_down: get(ni, "state").and_then(text_of) == Some("down"),
+            sent: count("send_count"),
+            received: count("recv_count"),
+            health: health("health value"),
+            pings: health("ping_count").unwrap_or(0),
+            is_flapping: is_flapping(ni),
+        });
+    }
+    let primary = nid_at(item, "primary nid")?;
+    Ok(Peer { primary, state: number(item, "peer state").unwrap_or(0), nis })
+}
+
+fn suspect(item: &yaml::Node) -> Result<Suspect, String> {
+    Ok(Suspect {
+        local: nid_at(item, "local")?,
+        peer: nid_at(item, "peer")?,
+        doubt: required(item, "doubt")?.to_owned(),
+        for_ms: number(item, "for_ms").and_then(|n| n.try_into().ok()).unwrap_or(0),
+    })
 }
 
 fn device(item: &yaml::Node) -> Result<(String, Device), String> {

@@ -28,6 +28,78 @@ pub(crate) struct Node {
     pub(crate) devices: BTreeMap<String, Device>,
     /// NIDs that it was asked to reach and could not.
     pub(crate) silent: Vec<Nid>,
+    /// Its peers, as far as they say something.
+    pub(crate) peers: Vec<Peer>,
+    /// Rails that it does not trust now.
+    pub(crate) suspects: Vec<Suspect>,
+    /// Counters of losses that rose while they were watched, and by how much.
+    pub(crate) rising: BTreeMap<String, u64>,
+    /// Whether the file or the node itself gave the name; otherwise it is made up.
+    pub(crate) is_named: bool,
+    /// Which life of the daemon it was.
+    pub(crate) incarnation: Option<u64>,
+    /// When the facts were written down, seconds since 1970.
+    pub(crate) saved_s: Option<i64>,
+}
+
+/// A peer of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Peer {
+    pub(crate) primary: Nid,
+    /// Flag word (S-peer-3).
+    pub(crate) state: i64,
+    pub(crate) nis: Vec<PeerNi>,
+}
+
+/// An interface of a peer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PeerNi {
+    pub(crate) nid: Nid,
+    /// Whether it is known to be gone.
+    pub(crate) is_down: bool,
+    pub(crate) sent: i64,
+    pub(crate) received: i64,
+    pub(crate) health: Option<i64>,
+    /// Recovery pings since it was last healthy.
+    pub(crate) pings: i64,
+    pub(crate) is_flapping: bool,
+}
+
+impl Peer {
+    const ROUTER: i64 = 1 << 2;
+    const CONFIGURED: i64 = 1 << 3;
+    const DISCOVERED: i64 = 1 << 4;
+    const UP_TO_DATE: i64 = 1 << 8;
+
+    /// Whether it says that it forwards.
+    pub(crate) const fn forwards(&self) -> bool {
+        self.state & Self::ROUTER != 0
+    }
+
+    pub(crate) const fn is_configured(&self) -> bool {
+        self.state & Self::CONFIGURED != 0
+    }
+
+    /// Whether anything was ever heard from it.
+    pub(crate) fn has_answered(&self) -> bool {
+        self.state & (Self::DISCOVERED | Self::UP_TO_DATE) != 0
+            || self.nis.iter().any(|ni| ni.received > 0)
+    }
+
+    /// Whether anything was ever sent to it.
+    pub(crate) fn was_tried(&self) -> bool {
+        self.nis.iter().any(|ni| ni.sent > 0)
+    }
+}
+
+/// A rail that is not trusted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Suspect {
+    pub(crate) local: Nid,
+    pub(crate) peer: Nid,
+    /// `shaky`, `unproven` or `silent`.
+    pub(crate) doubt: String,
+    pub(crate) for_ms: u64,
 }
 
 /// A local interface of a node.
@@ -39,6 +111,9 @@ pub(crate) struct Ni {
     /// Whether its status is `up`; true where that is not known.
     pub(crate) up: bool,
     pub(crate) health: Option<i64>,
+    /// Recovery pings since it was last healthy, where that is known.
+    pub(crate) pings: Option<i64>,
+    pub(crate) is_flapping: bool,
     pub(crate) peer_credits: Option<i64>,
     /// Seconds: the driver's own limit, 0 for none.
     pub(crate) timeout_s: Option<i64>,
@@ -49,6 +124,8 @@ pub(crate) struct Ni {
 pub(crate) struct Route {
     pub(crate) net: Net,
     pub(crate) gateway: Nid,
+    /// Whether it is up, where that is known.
+    pub(crate) up: Option<bool>,
 }
 
 /// A device of a system, as far as LNet minds.
@@ -77,6 +154,25 @@ impl Node {
 
     pub(crate) fn owns(&self, nid: Nid) -> bool {
         self.nis.iter().any(|ni| ni.nid == nid)
+    }
+
+    /// The peer that has a NID.
+    pub(crate) fn peer(&self, nid: Nid) -> Option<&Peer> {
+        self.peers.iter().find(|p| p.nis.iter().any(|ni| ni.nid == nid))
+    }
+
+    /// Seconds, at least, over which so many recovery pings were sent: the interval doubles up to its
+    /// limit.
+    pub(crate) fn recovering_for(&self, pings: i64) -> i64 {
+        let max = self.tunable("max_recovery_ping_interval").unwrap_or(1).max(1);
+        let interval = |n: i64| 1_i64.checked_shl(n.try_into().unwrap_or(62)).unwrap_or(max);
+        // Far more than a minute is a minute too.
+        (0..pings.min(1000)).map(|n| interval(n.min(40)).min(max)).sum()
+    }
+
+    /// The NIDs that other nodes see.
+    pub(crate) fn nids(&self) -> std::collections::BTreeSet<Nid> {
+        self.outward().map(|ni| ni.nid).collect()
     }
 
     pub(crate) fn tunable(&self, name: &str) -> Option<i64> {

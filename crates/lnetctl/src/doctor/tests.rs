@@ -34,17 +34,17 @@ const GLOBAL: &str = "global:\n  transaction_timeout: 50\n  retry_count: 2\n  \
                       health_sensitivity: 100\n  discovery: 1\n  drop_asym_route: 0\n  \
                       lnd_timeout: 16\n  router_ping_timeout: 50\n";
 
-fn a() -> String {
+pub(super) fn a() -> String {
     let nis = [("10.1.0.1@tcp1", "eth0"), ("10.1.0.2@tcp1", "eth1")];
     node("a", &nis, "route:\n- net: tcp2\n  gateway: 10.1.0.9@tcp1\n")
 }
 
-fn r() -> String {
+pub(super) fn r() -> String {
     let nis = [("10.1.0.9@tcp1", "eth0"), ("10.2.0.9@tcp2", "eth1")];
     node("r", &nis, "routing:\n- enable: 1\n")
 }
 
-fn b() -> String {
+pub(super) fn b() -> String {
     node("b", &[("10.2.0.1@tcp2", "eth0")], "route:\n- net: tcp1\n  gateway: 10.2.0.9@tcp2\n")
 }
 
@@ -53,7 +53,7 @@ fn check(texts: [String; 3]) -> Vec<Finding> {
     rules::check(&Site { nodes })
 }
 
-fn replaced(text: String, from: &str, to: &str) -> String {
+pub(super) fn replaced(text: String, from: &str, to: &str) -> String {
     assert!(text.contains(from), "{from} is not in:\n{text}");
     text.replace(from, to)
 }

@@ -15,7 +15,7 @@ pub(super) fn check(site: &Site, found: &mut Vec<Finding>) {
 }
 
 fn wrong(site: &Site, node: &Node, route: &Route) -> Option<Finding> {
-    let Route { net, gateway } = route;
+    let Route { net, gateway, .. } = route;
     let finding = |nodes: &[&str], why: String| {
         let text =
             format!("the route of {} to {net} through {gateway} leads nowhere: {why}", node.name);

@@ -1,7 +1,8 @@
 //! Interfaces that carry nothing, or less than they could.
 
+use super::peers::RECOVERS_IN;
 use super::{Finding, Level};
-use crate::doctor::site::Site;
+use crate::doctor::site::{Ni, Node, Site};
 
 pub(super) const NAME: &str = "interface";
 
@@ -16,10 +17,10 @@ pub(super) fn check(site: &Site, found: &mut Vec<Finding>) {
                 let text = format!("{} on {}: {} is down", ni.nid, node.name, device);
                 let finding = Finding::new(NAME, Level::Error, &[&node.name], text);
                 found.push(finding.fix(&node.name, format!("ip link set dev {device} up")));
-            } else if let Some(health) = ni.health.filter(|h| *h < HEALTHY) {
+            } else if let Some(health) = ni.health.filter(|h| *h < HEALTHY && lasts(node, ni)) {
                 let text = format!(
-                    "{} on {} has health {health} of {HEALTHY}: messages failed there lately, and \
-                     others are preferred",
+                    "{} on {} has health {health} of {HEALTHY} and does not recover: messages fail \
+                     there, and others are preferred",
                     ni.nid, node.name
                 );
                 let finding = Finding::new(NAME, Level::Warning, &[&node.name], text);
@@ -29,6 +30,20 @@ pub(super) fn check(site: &Site, found: &mut Vec<Finding>) {
                         .fix(&node.name, format!("ip -s link show dev {device}")),
                 );
             }
+            if ni.is_flapping {
+                let text = format!(
+                    "{} on {} goes down and comes back again and again: it is favoured less",
+                    ni.nid, node.name
+                );
+                let finding = Finding::new(NAME, Level::Warning, &[&node.name], text);
+                found.push(finding.fix(&node.name, format!("ip -s link show dev {device}")));
+            }
         }
     }
+}
+
+/// Whether an interface has not recovered for a minute. Files without a count of recovery pings do not
+/// tell.
+fn lasts(node: &Node, ni: &Ni) -> bool {
+    ni.pings.is_none_or(|pings| node.recovering_for(pings) >= RECOVERS_IN)
 }

@@ -1,12 +1,17 @@
 //! The rules: one file each, pure, over a [`Site`]. Each finding names the nodes, says what is wrong
 //! and what follows from it, and gives the commands that put it right and where to run them.
 
+mod age;
 mod arp;
 mod asymmetric;
 mod gateways;
 mod interfaces;
+mod losses;
 mod mtu;
+mod peers;
+mod rails;
 mod reach;
+mod routes;
 mod rp_filter;
 mod subnets;
 mod timeouts;
@@ -77,6 +82,19 @@ pub(crate) const RULES: &[Rule] = &[
         check: interfaces::check,
     },
     Rule { name: gateways::NAME, about: "routes that lead nowhere", check: gateways::check },
+    Rule {
+        name: routes::NAME,
+        about: "routes that are down, gateways that do not forward",
+        check: routes::check,
+    },
+    Rule {
+        name: peers::NAME,
+        about: "peers never reached, that do not recover, or that come and go",
+        check: peers::check,
+    },
+    Rule { name: rails::NAME, about: "rails that are not trusted now", check: rails::check },
+    Rule { name: losses::NAME, about: "losses and refusals that rise", check: losses::check },
+    Rule { name: age::NAME, about: "files that are old, clocks that differ", check: age::check },
     Rule { name: reach::NAME, about: "nodes that cannot reach each other", check: reach::check },
     Rule {
         name: asymmetric::NAME,

@@ -1,0 +1,251 @@
+//! A healthy site with all that nodes say of themselves, and each fault planted into it alone.
+
+use super::rules::Finding;
+use super::site::Site;
+use super::tests::{a, b, r, replaced};
+use super::{merge, read, rules};
+
+/// The gateway as A knows it, and a peer that was configured and answers.
+const PEERS: &str = "peer:
+- primary nid: 10.1.0.9@tcp1
+  peer state: 277
+  peer ni:
+  - nid: 10.1.0.9@tcp1
+    state: up
+    statistics: {send_count: 9, recv_count: 9}
+    health stats: {health value: 1000, ping_count: 0}
+- primary nid: 10.2.0.1@tcp2
+  peer state: 9
+  peer ni:
+  - nid: 10.2.0.1@tcp2
+    state: NA
+    statistics: {send_count: 5, recv_count: 5}
+    health stats: {health value: 1000, ping_count: 0}
+";
+
+/// A, the router, B; more files behind them.
+fn healthy() -> Vec<String> {
+    let a = replaced(a(), "gateway: 10.1.0.9@tcp1\n", "gateway: 10.1.0.9@tcp1\n  state: up\n");
+    vec![format!("saved: 10000\nincarnation: 1\n{a}{PEERS}"), numbered(r(), 2), numbered(b(), 3)]
+}
+
+fn numbered(text: String, n: u32) -> String {
+    format!("saved: 10000\nincarnation: {n}\n{text}")
+}
+
+fn found(texts: &[String]) -> Vec<Finding> {
+    let nodes = texts.iter().map(|text| read::node(text, "file").unwrap()).collect();
+    let mut site = Site { nodes };
+    merge::merge(&mut site);
+    rules::check(&site)
+}
+
+/// A replacement in the file of one of the three.
+type Change = (usize, &'static str, &'static str);
+
+/// What is planted, what finds it, and what the finding says.
+const FAULTS: &[(&str, &[Change], &str, &str)] = &[
+    ("an interface is down", &[(0, "status: up", "status: down")], "interface", "is down"),
+    (
+        "an interface does not recover",
+        &[(2, "health value: 1000", "health value: 800\n      ping_count: 100")],
+        "interface",
+        "health 800 of 1000 and does not recover",
+    ),
+    (
+        "an interface flaps",
+        &[(0, "    status: up\n", "    status: up\n    ulnet: {flapping: 1}\n")],
+        "interface",
+        "again and again",
+    ),
+    (
+        "a gateway has never answered",
+        &[
+            (0, "state: up\n", "state: down\n"),
+            (0, "277", "0"),
+            (0, "recv_count: 9", "recv_count: 0"),
+        ],
+        "route",
+        "is down: the gateway has never answered",
+    ),
+    (
+        "a gateway is unknown",
+        &[
+            (0, "state: up\n", "state: down\n"),
+            (0, "peer:\n- primary nid: 10.1.0.9@tcp1", "peer:\n- primary nid: 10.1.0.8@tcp1"),
+            (0, "  - nid: 10.1.0.9@tcp1", "  - nid: 10.1.0.8@tcp1"),
+        ],
+        "route",
+        "has never answered",
+    ),
+    ("a gateway does not forward", &[(0, "277", "273")], "route", "answers and does not forward"),
+    (
+        "a gateway has gone",
+        &[(0, "  state: up\n", "  state: down\n"), (0, "    state: up\n", "    state: down\n")],
+        "route",
+        "does not answer any more",
+    ),
+    (
+        "the far side of a gateway is down",
+        &[(0, "  state: up\n", "  state: down\n")],
+        "route",
+        "far side is down or missing",
+    ),
+    (
+        "a configured peer was never reached",
+        &[(0, "recv_count: 5", "recv_count: 0")],
+        "peer",
+        "the configured peer 10.2.0.1@tcp2 was never reached",
+    ),
+    (
+        "a peer's interface does not recover",
+        &[(
+            0,
+            "recv_count: 5}\n    health stats: {health value: 1000, ping_count: 0}",
+            "recv_count: 5}\n    health stats: {health value: 0, ping_count: 70}",
+        )],
+        "peer",
+        "10.2.0.1@tcp2 has health 0 of 1000",
+    ),
+    (
+        "a peer's interface flaps",
+        &[(0, "    state: NA\n", "    state: NA\n    ulnet: {flapping: 1}\n")],
+        "peer",
+        "10.2.0.1@tcp2 goes down and comes back",
+    ),
+    (
+        "a rail is suspect",
+        &[(
+            0,
+            "peer:\n",
+            "suspects:\n- {local: 10.1.0.2@tcp1, peer: 10.1.0.9@tcp1, doubt: silent, for_ms: 2500}\npeer:\n",
+        )],
+        "rail",
+        "is silent for 2.5 s",
+    ),
+    (
+        "messages are dropped",
+        &[(1, "routing:\n", "rising:\n- {counter: drop_count, by: 12}\nrouting:\n")],
+        "losses",
+        "r: drop_count rises, by 12",
+    ),
+    (
+        "connections are refused",
+        &[(
+            2,
+            "route:\n",
+            "rising:\n- {counter: \"connections refused to 10.2.0.66: nid_not_accepted\", by: 1}\nroute:\n",
+        )],
+        "losses",
+        "connections refused to 10.2.0.66: nid_not_accepted rises",
+    ),
+    ("a file is old", &[(1, "saved: 10000", "saved: 1000")], "clock", "r is 150 min old"),
+    ("a clock is ahead", &[(2, "saved: 10000", "saved: 10060")], "clock", "b is 60 s ahead"),
+    (
+        "a NID is stolen",
+        &[(2, "- nid: 10.2.0.1@tcp2", "- nid: 10.2.0.9@tcp2")],
+        "same NID twice",
+        "10.2.0.9@tcp2 is a NID of two nodes",
+    ),
+    (
+        "a router does not forward",
+        &[(1, "enable: 1", "enable: 0")],
+        "gateway",
+        "r does not forward",
+    ),
+    (
+        "a gateway is on no network of the node",
+        &[(2, "gateway: 10.2.0.9@tcp2", "gateway: 10.3.0.9@tcp3")],
+        "gateway",
+        "b is not on tcp3 itself",
+    ),
+    (
+        "there is no way back",
+        &[(2, "route:\n- net: tcp1\n  gateway: 10.2.0.9@tcp2\n", "")],
+        "asymmetric route",
+        "b has none back",
+    ),
+    (
+        "a time-out ends before what it waits for",
+        &[(0, "router_ping_timeout: 50", "router_ping_timeout: 5")],
+        "time-outs",
+        "router_ping_timeout",
+    ),
+    (
+        "a tunable differs",
+        &[(2, "retry_count: 2", "retry_count: 1")],
+        "tunables differ",
+        "retry_count",
+    ),
+    (
+        "source routing is missing",
+        &[(0, "source routed: \"10.1.0.2\"", "source routed: \"\"")],
+        "no source routing",
+        "10.1.0",
+    ),
+    ("a filter is strict", &[(0, "rp_filter: 2", "rp_filter: 1")], "rp_filter", "eth0"),
+    ("ARP answers for others", &[(0, "arp_ignore: 1", "arp_ignore: 0")], "ARP", "answer ARP"),
+    ("an MTU differs", &[(1, "mtu: 9000", "mtu: 1500")], "MTU", "1500"),
+];
+
+#[test]
+fn a_healthy_site_that_says_all_of_itself_has_no_findings() {
+    assert_eq!(found(&healthy()), []);
+    // A peer that was configured and never tried has done no wrong, nor has one that recovers.
+    let mut site = healthy();
+    site[0] = site[0].replace("send_count: 5, recv_count: 5", "send_count: 0, recv_count: 0");
+    site[0] = site[0]
+        .replace("health value: 1000, ping_count: 0}\n- ", "health value: 900, ping_count: 3}\n- ");
+    assert_eq!(found(&site), []);
+}
+
+#[test]
+fn each_of_the_planted_faults_is_found_by_its_rule_and_says_what_it_is() {
+    assert!(FAULTS.len() >= 20);
+    for (what, changes, rule, says) in FAULTS {
+        let mut site = healthy();
+        for (at, from, to) in *changes {
+            assert!(site[*at].contains(from), "{what}: {from} is not in\n{}", site[*at]);
+            site[*at] = site[*at].replacen(from, to, 1);
+        }
+        let found = found(&site);
+        let is_it = |f: &Finding| f.rule == *rule && f.text.contains(says);
+        assert!(found.iter().any(is_it), "{what}: no '{rule}: {says}' in {found:#?}");
+        assert!(found.iter().all(|f| !f.fixes.is_empty()), "{what}: {found:#?}");
+    }
+}
+
+#[test]
+fn one_node_seen_twice_is_one_and_two_with_equal_names_are_two() {
+    // By incarnation: a file of before it got another interface.
+    let mut site = healthy();
+    let once = replaced(site[0].clone(), "node: a", "node: elsewhere");
+    site.push(once.replace("10.1.0.2@tcp1", "10.1.0.7@tcp1"));
+    assert_eq!(found(&site), []);
+    // By its NIDs: a plain export has neither name nor incarnation.
+    let plain = |text: &String| {
+        let text = text.replace("saved: 10000\n", "").replace("incarnation: 3\n", "");
+        replaced(text, "node: b\n", "")
+    };
+    let mut site = healthy();
+    site.push(plain(&site[2]));
+    assert_eq!(found(&site), []);
+    // Containers share the name of their machine.
+    let mut site: Vec<String> = healthy();
+    for (text, name) in site.iter_mut().zip(["a", "r", "b"]) {
+        *text = replaced(text.clone(), &format!("node: {name}\n"), "node: vm\n");
+    }
+    assert_eq!(found(&site), []);
+    let steal = site[2].replace("- nid: 10.2.0.1@tcp2", "- nid: 10.2.0.9@tcp2");
+    let site = [site[0].clone(), site[1].clone(), steal];
+    let found = found(&site);
+    let finding = found.iter().find(|f| f.rule == "same NID twice").unwrap();
+    let names = &finding.nodes;
+    assert!(names[0] != names[1] && names.iter().all(|n| n.starts_with("vm ")), "{finding:#?}");
+    // A remedy that deletes stands beside the evidence: this one has no such address.
+    assert!(finding.text.contains("whose system has no such address"), "{finding:#?}");
+    let commands: Vec<_> = finding.fixes.iter().map(|f| f.command.as_str()).collect();
+    let remedy = "lnetctl net del --net tcp2 --nid 10.2.0.9@tcp2";
+    assert_eq!(commands, ["ip address show to 10.2.0.9", remedy]);
+    assert_eq!(finding.fixes[1].node, names[1]);
+}
