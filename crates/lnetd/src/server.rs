@@ -9,7 +9,7 @@ use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,11 +18,10 @@ use lnet_admin::{Access, AdminError, FrameDecoder, REQUEST_MAX, decode_request, 
 use lnet_types::Errno;
 use rustix::fs::{Gid, chown};
 
+use crate::clients::{Client, Clients};
 use crate::control::Control;
 use crate::credentials::{Caller, Guard};
 
-/// Clients at a time. A tool uses one connection for a moment; this is far above what people do.
-const CLIENTS_MAX: usize = 64;
 /// How long a client may take over one frame, sent or received.
 const STALL: Duration = Duration::from_secs(10);
 /// How long a client may be silent between requests.
@@ -79,12 +78,16 @@ impl Server {
     pub(crate) fn run(self, control: Arc<Control>) -> io::Result<Serving> {
         let ending = Arc::new(AtomicBool::new(false));
         let serving = Serving { path: self.path.clone(), ending: Arc::clone(&ending) };
-        let clients = Arc::new(AtomicUsize::new(0));
-        let guard = Arc::new(self.guard);
+        let shared = Arc::new(Shared {
+            control,
+            clients: Clients::new(self.guard.own),
+            guard: self.guard,
+            begun: Instant::now(),
+        });
         thread::Builder::new().name("lnetd-accept".to_owned()).spawn(move || {
             while !ending.load(Ordering::Relaxed) {
                 match self.listener.accept() {
-                    Ok((stream, _)) => greet(stream, &control, &guard, &clients, &ending),
+                    Ok((stream, _)) => greet(stream, &shared, &ending),
                     Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                         wait_readable(&self.listener)
                     }
@@ -134,44 +137,60 @@ fn remove_stale(path: &Path) -> anyhow::Result<()> {
     }
 }
 
-fn greet(
-    mut stream: UnixStream,
-    control: &Arc<Control>,
-    guard: &Arc<Guard>,
-    clients: &Arc<AtomicUsize>,
-    ending: &Arc<AtomicBool>,
-) {
-    // Whom the system does not vouch for is nobody.
+/// What all connections have in common.
+struct Shared {
+    control: Arc<Control>,
+    guard: Guard,
+    clients: Clients,
+    /// Instant zero of the daemon's clock.
+    begun: Instant,
+}
+
+impl Shared {
+    /// A line of the log about a refusal of `who`, at most one a minute for each uid.
+    fn log_refusal(&self, who: &Caller, what: impl core::fmt::Display) {
+        if let Some(count) = self.clients.refused(who.uid, self.begun.elapsed()) {
+            tracing::warn!(count, "control client {who}: {what}");
+        }
+    }
+}
+
+/// Sends a refusal to a client that is not admitted. One that does not read misses it.
+fn turn_away(mut stream: UnixStream, refusal: AdminError) {
+    let _ = stream.set_write_timeout(Some(GLANCE));
+    let _ = stream.write_all(&encode_reply(0, &Err(refusal)));
+}
+
+fn greet(stream: UnixStream, shared: &Arc<Shared>, ending: &Arc<AtomicBool>) {
+    // A client that the system does not vouch for has no rights.
     let who = match Caller::of(&stream) {
         Ok(who) => who,
         Err(e) => return tracing::warn!("control client of unknown identity turned away: {e}"),
     };
-    if guard.rights(&who).is_none() {
-        control.count_refused();
-        tracing::warn!("control client turned away: {who}");
-        let refusal = guard.refusal(&who, "connect", Access::Read);
-        let _ = stream.set_write_timeout(Some(GLANCE));
-        let _ = stream.write_all(&encode_reply(0, &Err(refusal)));
-        return;
+    if shared.guard.rights(&who).is_none() {
+        shared.control.count_refused();
+        shared.log_refusal(&who, "turned away: no rights");
+        return turn_away(stream, shared.guard.refusal(&who, "connect", Access::Read));
     }
-    if clients.fetch_add(1, Ordering::Relaxed) >= CLIENTS_MAX {
-        clients.fetch_sub(1, Ordering::Relaxed);
-        let busy = AdminError::errno(Errno::EBUSY)
-            .because(format_args!("{CLIENTS_MAX} clients are connected, the most at a time"));
-        let _ = stream.set_write_timeout(Some(GLANCE));
-        let _ = stream.write_all(&encode_reply(0, &Err(busy)));
-        return;
-    }
-    let (control, ending, count) = (Arc::clone(control), Arc::clone(ending), Arc::clone(clients));
-    let guard = Arc::clone(guard);
+    let client = match shared.clients.admit(who.uid, shared.begun.elapsed()) {
+        Ok(client) => client,
+        Err(refusal) => {
+            shared.control.count_refused();
+            if let Some(count) = refusal.log {
+                tracing::warn!(count, "control client {who} turned away: {}", refusal.why);
+            }
+            return turn_away(stream, AdminError::errno(Errno::EBUSY).because(refusal.why));
+        }
+    };
+    let (all, ending, own) = (Arc::clone(shared), Arc::clone(ending), Arc::clone(&client));
     let thread = thread::Builder::new().name("lnetd-client".to_owned()).spawn(move || {
-        if let Err(e) = serve(stream, &control, &guard, &who, &ending) {
+        if let Err(e) = serve(stream, &all, &who, &own, &ending) {
             tracing::debug!("control client: {e}");
         }
-        count.fetch_sub(1, Ordering::Relaxed);
+        all.clients.leave(&own);
     });
     if let Err(e) = thread {
-        clients.fetch_sub(1, Ordering::Relaxed);
+        shared.clients.leave(&client);
         tracing::warn!("control client: no thread: {e}");
     }
 }
@@ -179,11 +198,12 @@ fn greet(
 /// Answers one client until it leaves, is silent for too long, or stops making sense.
 fn serve(
     mut stream: UnixStream,
-    control: &Control,
-    guard: &Guard,
+    shared: &Shared,
     who: &Caller,
+    client: &Client,
     ending: &AtomicBool,
 ) -> io::Result<()> {
+    let Shared { control, guard, .. } = shared;
     stream.set_read_timeout(Some(GLANCE))?;
     stream.set_write_timeout(Some(STALL))?;
     let mut decoder = FrameDecoder::new(REQUEST_MAX);
@@ -199,12 +219,13 @@ fn serve(
                     return stream.write_all(&encode_reply(0, &Err(refusal)));
                 }
             };
+            client.busy();
             let (id, answer) = match decode_request(&frame) {
                 Ok((id, request)) => match guard.check(who, &request) {
                     Ok(()) => (id, control.answer(request)),
                     Err(refusal) => {
                         control.count_refused();
-                        tracing::warn!("control client {who}: '{}' refused", request.name());
+                        shared.log_refusal(who, format_args!("'{}' refused", request.name()));
                         (id, Err(refusal))
                     }
                 },
@@ -212,6 +233,7 @@ fn serve(
             };
             stream.write_all(&encode_reply(id, &answer))?;
             since = Instant::now();
+            client.idle(shared.begun.elapsed());
         }
         let patience = if decoder.is_partial() { STALL } else { IDLE };
         match stream.read(&mut buf) {
@@ -223,7 +245,8 @@ fn serve(
                 decoder.push(buf.get(..n).unwrap_or_default());
             }
             Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
-                if ending.load(Ordering::Relaxed) || since.elapsed() > patience {
+                let over = ending.load(Ordering::Relaxed) || client.is_closed();
+                if over || since.elapsed() > patience {
                     return Ok(());
                 }
             }

@@ -262,3 +262,59 @@ fn one_address_may_cost_so_much_and_no_more() {
         assert!(!o.status.success() && err(&o).contains(option), "{}", err(&o));
     }
 }
+
+/// The socket at which [`connections_of_a_reader`] opens connections.
+const HOLD: &str = "ULNET_TEST_HOLD";
+const HELD: usize = 300;
+
+/// No test of its own: the process of a reader that opens connections and keeps them until its
+/// standard input ends.
+#[test]
+#[ignore = "a part of the test below"]
+fn connections_of_a_reader() {
+    let Some(socket) = std::env::var_os(HOLD) else { return };
+    let connect = || std::os::unix::net::UnixStream::connect(&socket).unwrap();
+    let held: Vec<_> = (0..HELD).map(|_| connect()).collect();
+    println!("held");
+    let _ = std::io::stdin().read(&mut [0]);
+    drop(held);
+}
+
+#[test]
+fn idle_connections_of_a_reader_keep_neither_root_nor_other_readers_out() {
+    if !can_be_others("limits at the control socket") {
+        return;
+    }
+    let readers = READERS.to_string();
+    let d = Daemon::start("held", &["--group-read", &readers]);
+    let this = d.dir.join("test");
+    fs::copy(std::env::current_exe().unwrap(), &this).unwrap();
+    let mut holder = Command::new("setpriv")
+        .args([&format!("--reuid={STRANGER}"), "--clear-groups", &format!("--regid={readers}")])
+        .arg(&this)
+        .args(["--exact", "connections_of_a_reader", "--ignored", "--nocapture"])
+        .env(HOLD, d.dir.join("s"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(holder.stdout.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("held") {
+        line.clear();
+        assert_ne!(said.read_line(&mut line).unwrap(), 0, "no connections");
+    }
+    for _ in 0..20 {
+        let o = d.ctl("lnet configure");
+        assert!(o.status.success(), "root: {}", err(&o));
+    }
+    // Another member of the group.
+    fs::copy(PROGRAM, d.dir.join("ulnet")).unwrap();
+    let mut other = Command::new("setpriv");
+    other.args([&format!("--reuid={}", STRANGER + 1), "--clear-groups"]);
+    other.arg(format!("--regid={readers}")).arg(d.dir.join("ulnet"));
+    let o = d.ctl_by(&mut other, "net show");
+    assert!(o.status.success(), "another reader: {}", err(&o));
+    drop(holder.stdin.take());
+    let _ = holder.wait();
+}
