@@ -232,6 +232,27 @@ impl Client {
         Ok(Self { stream, path, decoder, next_id: 1 })
     }
 
+    /// Connects to the node that listens at `path`, or is about to: a socket that is not there yet, or at
+    /// which no daemon listens yet, is tried again for as long as `limit`.
+    ///
+    /// # Errors
+    /// [`ClientError::Connect`].
+    pub fn connect_within(path: impl AsRef<Path>, limit: Duration) -> Result<Self, ClientError> {
+        const PAUSE: Duration = Duration::from_millis(20);
+        let deadline = Instant::now() + limit;
+        loop {
+            match Self::connect(path.as_ref()) {
+                Err(ClientError::Connect { source, .. })
+                    if matches!(
+                        source.kind(),
+                        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+                    ) && Instant::now() < deadline => {}
+                outcome => return outcome,
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+
     fn read_frame(&mut self, limit: Duration) -> Result<Vec<u8>, ClientError> {
         let deadline = Instant::now() + limit;
         let mut buf = vec![0; READ_BYTES];

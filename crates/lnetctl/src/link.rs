@@ -6,7 +6,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::waiting::Waiting;
-use lnet_admin::{Access, AdminError, Ask, Client, ClientError, Reply, Request, default_socket};
+use lnet_admin::{
+    Access, AdminError, Ask, Client, ClientError, Reply, Request, SOCKET_ENV, default_socket,
+};
+
+/// How long the socket of a daemon that is starting may take to appear.
+const APPEARS_WITHIN: Duration = Duration::from_secs(2);
 
 /// A connection that is made when it is needed.
 pub struct Link {
@@ -43,7 +48,13 @@ impl Ask for Link {
             Some(client) => client,
             empty => {
                 let path = self.socket.clone().unwrap_or_else(default_socket);
-                empty.insert(Client::connect(path)?)
+                // A socket that has a name here belongs to a daemon that may be starting. The usual one
+                // belongs to a service, which is there or is not.
+                let named = self.socket.is_some() || std::env::var_os(SOCKET_ENV).is_some();
+                empty.insert(match named {
+                    true => Client::connect_within(path, APPEARS_WITHIN)?,
+                    false => Client::connect(path)?,
+                })
             }
         };
         // What only looks is quick, and may be asked from under a picture.

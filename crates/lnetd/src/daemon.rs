@@ -14,6 +14,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::Options;
+use crate::background::{self, Role};
 use crate::control::Control;
 use crate::credentials::{Group, Guard};
 use crate::nets::Prefer;
@@ -26,7 +27,7 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// Runs the daemon with the given arguments, the first of which is its name.
 pub fn main(args: impl IntoIterator<Item = std::ffi::OsString>) -> ExitCode {
-    let options = match Options::try_parse_from(args) {
+    let mut options = match Options::try_parse_from(args) {
         Ok(options) => options,
         Err(e) => {
             // clap knows whether this is help (stdout, 0) or an error (stderr, 2).
@@ -35,7 +36,11 @@ pub fn main(args: impl IntoIterator<Item = std::ffi::OsString>) -> ExitCode {
             return ExitCode::from(code);
         }
     };
-    match run(&options) {
+    let outcome = match options.background {
+        true => in_background(&mut options),
+        false => run(&options, || {}),
+    };
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
             eprintln!("lnetd: {e:#}");
@@ -44,7 +49,34 @@ pub fn main(args: impl IntoIterator<Item = std::ffi::OsString>) -> ExitCode {
     }
 }
 
-fn run(options: &Options) -> anyhow::Result<()> {
+/// Runs the daemon in a process of its own. The error of a daemon that does not become ready is the
+/// caller's.
+fn in_background(options: &mut Options) -> anyhow::Result<()> {
+    let Options { config, modprobe, socket, parameters, pid_file, .. } = options;
+    // Before the directory changes. The socket, too, if it is the default one.
+    socket.get_or_insert_with(lnet_admin::default_socket);
+    let paths = [config, modprobe, socket, parameters, pid_file];
+    paths.into_iter().flatten().try_for_each(background::anchored)?;
+    let mut ready = match background::enter(options.log.as_deref())? {
+        Role::Caller => return Ok(()),
+        Role::Daemon(ready) => Some(ready),
+    };
+    let outcome = run(options, || {
+        if let Some(ready) = ready.take() {
+            ready.ready();
+        }
+    });
+    match (outcome, ready) {
+        (Err(e), Some(ready)) => {
+            ready.failed(&format!("{e:#}"));
+            std::process::exit(1);
+        }
+        (outcome, _) => outcome,
+    }
+}
+
+/// Runs the daemon until a signal ends it. `answers`: called when the control socket does.
+fn run(options: &Options, answers: impl FnOnce()) -> anyhow::Result<()> {
     let level = if options.quiet { "warn" } else { "info" };
     let filter = tracing_subscriber::EnvFilter::try_from_default_env()
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
@@ -91,7 +123,9 @@ fn run(options: &Options) -> anyhow::Result<()> {
     tracing::info!(socket = %path.display(), profile = options.profile.name(), "ready");
     let server = server.run(Arc::clone(&control))?;
     service::watchdog(&control).context("watchdog")?;
+    let pid_file = options.pid_file.as_deref().map(PidFile::write).transpose()?;
     service::ready();
+    answers();
     for signal in signals.forever() {
         if signal != SIGHUP {
             tracing::info!(signal, "ending");
@@ -112,9 +146,27 @@ fn run(options: &Options) -> anyhow::Result<()> {
     }
     service::stopping();
     // No new requests while the node drains.
-    drop((server, parameters));
+    drop((server, parameters, pid_file));
     control.stop(GRACE);
     Ok(())
+}
+
+/// A file with the process id, removed when this is dropped.
+struct PidFile<'a>(&'a Path);
+
+impl<'a> PidFile<'a> {
+    fn write(path: &'a Path) -> anyhow::Result<Self> {
+        fs::write(path, format!("{}\n", std::process::id()))
+            .with_context(|| format!("process id file {}", path.display()))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for PidFile<'_> {
+    fn drop(&mut self) {
+        // Removed by hand: as it should be.
+        let _ = fs::remove_file(self.0);
+    }
 }
 
 /// What a modprobe file asks for. What has no effect here is told in the log, line by line.

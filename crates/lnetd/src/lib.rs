@@ -4,10 +4,12 @@
 //! client of the control socket has a thread of its own that asks the node's thread and waits, so
 //! that a slow or hostile client holds up nobody.
 //!
-//! Read `daemon.rs` for the life of the process, `server.rs` for the socket, `credentials.rs` for who
-//! may do what there, `control.rs` for what
+//! Read `daemon.rs` for the life of the process, `background.rs` for how it leaves the terminal, `server.rs` for the socket, `clients.rs` for how many may be
+//! connected, `credentials.rs` for who may do what there, `control.rs` for what
 //! each request does, `nets.rs` for interfaces, `views.rs` for what is shown, `selftest.rs` for LNet selftest.
 
+mod background;
+mod clients;
 mod control;
 mod cpus;
 mod credentials;

@@ -16,7 +16,7 @@ use lnet::Profile;
     name = "lnetd",
     version,
     after_help = "Examples:\n  \
-    lnetd --socket /tmp/a.sock --port 9988\n  \
+    lnetd --background --socket /tmp/a.sock --port 9988\n  \
     ULNET_SOCKET=/tmp/a.sock lnetctl lnet configure\n  \
     lnetd --config /etc/ulnet/node.yaml --profile kernel\n  \
     lnetd --config /etc/ulnet/node.yaml --http 9110"
@@ -117,6 +117,20 @@ pub struct Options {
     /// (needs /dev/fuse); without DIR in /run/ulnet/parameters.
     #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = crate::params::fuse::DEFAULT_DIR)]
     pub parameters: Option<PathBuf>,
+
+    /// Become a daemon: return when the control socket answers, with exit status 0, or with 1 and the
+    /// reason why it does not.
+    #[arg(short, long)]
+    pub background: bool,
+
+    /// With --background: append the log to a file. Without it the log goes where standard error
+    /// leads, unless that is a terminal.
+    #[arg(long, value_name = "FILE", requires = "background")]
+    pub log: Option<PathBuf>,
+
+    /// Write the process id to a file, which goes with the daemon.
+    #[arg(long, value_name = "FILE")]
+    pub pid_file: Option<PathBuf>,
 
     /// Keep quiet but for warnings; RUST_LOG overrides.
     #[arg(short, long)]

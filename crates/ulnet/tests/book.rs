@@ -18,6 +18,8 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use lnet_admin::{Ask as _, Client, Reply, Request};
+
 const PROGRAM: &str = env!("CARGO_BIN_EXE_ulnet");
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 /// What the pages call their port.
@@ -74,21 +76,30 @@ fn steps(text: &str) -> Vec<Step> {
     steps
 }
 
-/// The commands as one session: after each a mark with its exit status. Daemons are there when their
-/// sockets are.
+/// The commands as one session, exactly as they stand: after each a mark with its exit status.
 fn script(steps: &[Step]) -> String {
     let mut script = "trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT\n".to_owned();
     for step in steps {
-        let command = &step.command;
-        let _ = writeln!(script, "{command}");
-        let words: Vec<&str> = command.split_whitespace().collect();
-        let socket = words.windows(2).find(|w| w[0] == "--socket").map(|w| w[1]);
-        if let (Some(socket), Some(&"&")) = (socket, words.last()) {
-            let _ = writeln!(script, "until [ -S {socket} ]; do sleep 0.02; done; true");
-        }
+        let _ = writeln!(script, "{}", step.command);
         let _ = writeln!(script, "printf '{MARK}%s\\n' $?");
     }
     script
+}
+
+/// Ends the daemons that a page has left in the background: those that answer at a socket in its
+/// directory.
+fn end_daemons(dir: &Path) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|e| e != "sock") {
+            continue;
+        }
+        let Ok(mut client) = Client::connect(&path) else { continue };
+        if let Ok(Reply::Status(status)) = client.ask(&Request::Status) {
+            let ended = Command::new("kill").arg(status.pid.to_string()).status();
+            assert!(ended.unwrap().success());
+        }
+    }
 }
 
 /// Whether a line is what the page says, with `…` for anything.
@@ -146,6 +157,7 @@ fn tried(name: &str) {
         .stdin(Stdio::null())
         .output()
         .unwrap();
+    end_daemons(&dir);
     let _ = fs::remove_dir_all(&dir);
     let printed = String::from_utf8_lossy(&output.stdout).replace(&port, PORT);
     let mut outcomes = Vec::new();
