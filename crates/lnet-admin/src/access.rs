@@ -39,6 +39,7 @@ impl Request {
             Self::AcceptFromSet { .. } => ("net set --accept-from", Write),
             Self::LndTimeoutSet { .. } => ("net set --lnd-timeout", Write),
             Self::PeerAdd(_) => ("peer add", Write),
+            Self::PeersAdd(_) => ("peer add", Write),
             Self::PeerDel(_) => ("peer del", Write),
             Self::PeerShow { .. } => ("peer show", Read),
             Self::PeerSet { .. } => ("peer set", Write),

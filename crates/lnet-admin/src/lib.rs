@@ -38,7 +38,10 @@ pub use frame::{
     encode_request,
 };
 pub use reply::{Contact, Contacted, PeerPage, RailSnapshot, RecordingPart, Reply, Status};
-pub use request::{Discover, NiTarget, PEER_NIS_PER_PAGE, Ping, ROUTES_PER_PAGE, Request};
+pub use request::{
+    Discover, NiTarget, PEER_NIDS_PER_REQUEST, PEER_NIS_PER_PAGE, Ping, ROUTES_PER_PAGE, Request,
+    batches, peers_of,
+};
 pub use routing::{PoolSnapshot, RoutePage, RouteSnapshot, RoutingSnapshot, RoutingState};
 pub use snapshot::{
     GlobalSnapshot, KindCounts, Latency, LndSnapshot, NetSnapshot, NetTunablesSnapshot, NiDetail,

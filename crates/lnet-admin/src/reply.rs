@@ -83,6 +83,9 @@ pub struct Status {
     pub configured: bool,
     /// The profile of defaults in force.
     pub profile: String,
+    /// A number that no other life of a daemon has; 0 from daemons that have none.
+    #[serde(default)]
+    pub incarnation: u64,
 }
 
 /// Bytes of a recording of the node, for `ulnet sim replay`.

@@ -13,6 +13,9 @@ use crate::{DriverList, FaultDel, FaultKind, FaultRule};
 /// stays well below [`crate::REPLY_MAX`] (about 1.5 KiB for a peer NI, 4096 NIs in the largest peer).
 pub const PEER_NIS_PER_PAGE: usize = 1024;
 
+/// Most NIDs in one [`Request::PeersAdd`]: some 40 bytes each, far below [`crate::REQUEST_MAX`].
+pub const PEER_NIDS_PER_REQUEST: usize = 4096;
+
 /// Most routes on a page (about 150 bytes each).
 pub const ROUTES_PER_PAGE: usize = 4096;
 
@@ -86,6 +89,9 @@ pub enum Request {
     },
     /// Creates a peer or attaches NIDs (C-peer-2). `Done`
     PeerAdd(PeerAdd),
+    /// Creates several peers, in order, up to the first that is refused; that one alone is then refused
+    /// when it is tried by itself. `Done`
+    PeersAdd(Vec<PeerAdd>),
     /// Removes a peer or NIDs of it (C-peer-3). `Done`
     PeerDel(PeerDel),
     /// One page of peers in order of creation. `Peers`
@@ -321,6 +327,44 @@ impl From<Step> for Request {
             Step::UdspDel(del) => Self::UdspDel(del),
             Step::Set(settings) => Self::Set { settings },
         }
+    }
+}
+
+/// Steps in batches: neighbours that create peers together, up to [`PEER_NIDS_PER_REQUEST`], the others
+/// alone.
+pub fn batches<P>(steps: Vec<(P, Step)>) -> Vec<Vec<(P, Step)>> {
+    let mut all: Vec<Vec<(P, Step)>> = Vec::new();
+    let mut room = 0;
+    for (place, step) in steps {
+        let nids = match &step {
+            Step::PeerAdd(peer) => 1 + peer.nids.len(),
+            _ => 0,
+        };
+        match all.last_mut() {
+            Some(batch) if nids != 0 && nids <= room => {
+                room -= nids;
+                batch.push((place, step));
+            }
+            _ => {
+                room = if nids == 0 { 0 } else { PEER_NIDS_PER_REQUEST.saturating_sub(nids) };
+                all.push(vec![(place, step)]);
+            }
+        }
+    }
+    all
+}
+
+/// The request for a batch of several peers. If it is refused, the steps are to be tried one by one, to
+/// learn which it is: creating a peer that is there changes nothing.
+pub fn peers_of<P>(batch: &[(P, Step)]) -> Option<Request> {
+    let peer = |(_, step): &(P, Step)| match step {
+        Step::PeerAdd(peer) => Some(peer.clone()),
+        _ => None,
+    };
+    if batch.len() < 2 {
+        None
+    } else {
+        batch.iter().map(peer).collect::<Option<_>>().map(Request::PeersAdd)
     }
 }
 

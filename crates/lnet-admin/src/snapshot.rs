@@ -99,6 +99,9 @@ pub struct NiMore {
     pub bytes: (u64, u64),
     /// Ups, downs, and use.
     pub usage: UsageSnapshot,
+    /// Whether its address is another one than that which its interface alone stands for.
+    #[serde(default)]
+    pub by_address: bool,
 }
 
 /// How an NI or a peer NI is used, and whether it comes and goes.

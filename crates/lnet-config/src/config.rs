@@ -138,6 +138,8 @@ pub struct PeerBlock {
     pub nids: Vec<Nid>,
     /// Whether it is Multi-Rail.
     pub multi_rail: bool,
+    /// Whether discovery must leave the primary NID as it is.
+    pub lock_primary: bool,
 }
 
 /// NIDs to be pinged (I-17).

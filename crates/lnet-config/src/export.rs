@@ -4,6 +4,7 @@
 use crate::config::{
     BUFFER_KEYS, Block, Config, DiscoverBlock, NetBlock, NiBlock, PeerBlock, PingBlock,
 };
+use crate::import::LOCK_KEY;
 use crate::{
     Choice, NetAdd, NetRules, RouteAdd, Setting, Style, Tree, UdspAdd, UdspRule, setting_text,
 };
@@ -208,11 +209,13 @@ impl PeerBlock {
     pub fn tree(&self) -> Tree {
         let nid = |nid| Tree::map([("nid", Tree::plain(nid))]);
         let nids = core::iter::once(self.primary).chain(self.nids.iter().copied());
-        Tree::map([
+        let lock = self.lock_primary.then_some((LOCK_KEY, Tree::Bool(true)));
+        let head = [
             ("primary nid", Tree::plain(self.primary)),
             ("Multi-Rail", Tree::Bool(self.multi_rail)),
-            ("peer ni", Tree::List(nids.map(nid).collect())),
-        ])
+        ];
+        let nids = ("peer ni", Tree::List(nids.map(nid).collect()));
+        Tree::map(head.into_iter().chain(lock).chain([nids]))
     }
 }
 

@@ -44,8 +44,14 @@ const NET_READ_ONLY: [&str; 12] = [
     "lnd timeout",
 ];
 
+/// The key of a peer whose primary NID is locked: the option of `peer add`. Printed only where it is so.
+pub(crate) const LOCK_KEY: &str = "lock_prim";
+
+/// The bit of `peer state` of a peer whose primary NID is locked (S-peer-3).
+const PRIMARY_LOCKED: i64 = 1 << 20;
+
 /// Keys below `peer` that exporters print and importers skip.
-const PEER_READ_ONLY: [&str; 3] = ["peer state", "seq_no", "detail"];
+const PEER_READ_ONLY: [&str; 2] = ["seq_no", "detail"];
 
 /// LND tunables of drivers that this node does not have.
 const FOREIGN_LND_KEYS: [&str; 9] = [
@@ -306,17 +312,17 @@ fn ni_key(
     Ok(())
 }
 
-/// An interface says where the NI is; the NID besides it only matters where the interface may
-/// have another address of that kind first.
+/// An interface says where the NI is; the NID beside a single one says which of its addresses is meant.
+/// Large NIDs say it alone.
 fn finish_ni(mut ni: NiBlock, how: &Reading) -> NiBlock {
     if how.describes {
         return ni;
     }
-    if !ni.interfaces.is_empty() && ni.nid.is_some_and(|nid| !nid.is_large()) {
-        ni.nid = None;
-    }
-    if ni.nid.is_some() {
+    if ni.nid.is_some_and(|nid| nid.is_large()) {
         ni.interfaces.clear();
+    }
+    if ni.interfaces.len() > 1 {
+        ni.nid = None;
     }
     ni
 }
@@ -397,16 +403,24 @@ fn cpts(key: &Key, node: &Node) -> Result<Option<Vec<u32>>, ConfigError> {
 /// `None`: a peer that is described, and that nobody configured.
 fn peer_block(item: &Node, how: &mut Reading) -> Result<Option<PeerBlock>, ConfigError> {
     let (mut primary, mut nids, mut multi_rail) = (None, Vec::new(), true);
+    let mut lock_primary = false;
     for (key, node) in map(item, "a map that describes a peer")? {
         match key.text.as_str() {
             "primary nid" => primary = Some(single_nid(key, node)?),
             "Multi-Rail" => multi_rail = boolean(key, node)?,
+            LOCK_KEY => lock_primary = boolean(key, node)?,
             "peer ni" | "peer_ni" => {
                 for item in list(node, "a list of peer NIs")? {
                     nids.extend(peer_ni(item)?);
                 }
             }
-            "peer state" if how.describes => how.peer_state(number(key, node)?),
+            "peer state" => {
+                let bits = number(key, node)?;
+                lock_primary |= bits & PRIMARY_LOCKED != 0;
+                if how.describes {
+                    how.peer_state(bits);
+                }
+            }
             name if PEER_READ_ONLY.contains(&name) => {}
             _ => return Err(invalid_key(key)),
         }
@@ -417,7 +431,7 @@ fn peer_block(item: &Node, how: &mut Reading) -> Result<Option<PeerBlock>, Confi
     if how.was_only_found(item.pos, primary) {
         return Ok(None);
     }
-    Ok(Some(PeerBlock { primary, nids, multi_rail }))
+    Ok(Some(PeerBlock { primary, nids, multi_rail, lock_primary }))
 }
 
 /// The NIDs of one item of `peer ni`. Everything but the NID is state.

@@ -42,9 +42,9 @@ pub use legacy::{
 pub use lists::{CPTS_MAX, CptsError, INTERFACES_MAX, ListError, parse_cpts, parse_interfaces};
 pub use model::{
     Interface, LndTunables, NetAdd, NetCpts, NetDel, NetTunables, PeerAdd, PeerDel, RouteAdd,
-    RouteDel, Setting, UdspAdd, UdspDel, UdspRule,
+    RouteDel, Setting, UdspAdd, UdspDel, UdspRule, ValueError,
 };
 pub use nids::{NID_LIST_MAX, NidListError, parse_nid_list};
 pub use number::parse_number;
-pub use plan::{Step, diff};
+pub use plan::{LIMITS, Step, diff};
 pub use words::{parse_setting, setting_text};

@@ -78,6 +78,46 @@ pub struct NetAdd {
     pub lnd: LndTunables,
 }
 
+/// A value that no node accepts, whichever way it came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field} {value}: must be {min} to {max}")]
+pub struct ValueError {
+    /// Its name in configurations.
+    pub field: &'static str,
+    /// The value.
+    pub value: i64,
+    /// Smallest accepted.
+    pub min: i64,
+    /// Largest accepted.
+    pub max: i64,
+}
+
+impl NetAdd {
+    /// Checks the bounds of all values: those of [`NetTunables`] and [`LndTunables`]. What passes can be
+    /// exported, and imported again.
+    ///
+    /// # Errors
+    /// The first value out of bounds.
+    pub fn check(&self) -> Result<(), ValueError> {
+        let (t, lnd) = (&self.tunables, &self.lnd);
+        let int = i64::from(i32::MAX);
+        let values = [
+            ("peer_timeout", t.peer_timeout_s.map(i64::from), 0, int),
+            ("peer_credits", t.peer_credits.map(i64::from), 0, int),
+            ("peer_buffer_credits", t.peer_buffer_credits.map(i64::from), 0, int),
+            ("credits", t.credits.map(i64::from), 0, int),
+            ("conns_per_peer", lnd.conns_per_peer.map(i64::from), 0, 127),
+            ("tos", lnd.tos.map(i64::from), -1, 255),
+        ];
+        for (field, value, min, max) in values {
+            if let Some(value) = value.filter(|v| !(min..=max).contains(v)) {
+                return Err(ValueError { field, value, min, max });
+            }
+        }
+        Ok(())
+    }
+}
+
 /// NIs to be removed: those on `interfaces`, the one called `nid`, or with neither the whole net
 /// (C-netdel-1).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

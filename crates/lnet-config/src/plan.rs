@@ -85,18 +85,32 @@ impl fmt::Display for Step {
 /// What `import --del` sets tunables back to (I-15); the others stay as they are.
 const RESET: [(&str, i64); 3] = [("numa_range", 0), ("max_interfaces", 0), ("discovery", 1)];
 
+/// Tunables that limit how many interfaces and peers a configuration may have, and their defaults, the
+/// same in all profiles.
+pub const LIMITS: [(&str, i64); 2] = [("max_interfaces", 4096), ("peers_max", 1 << 18)];
+
 impl Config {
     /// The steps that create what the blocks name, in their order.
     pub fn add_steps(&self) -> Vec<Step> {
         self.add_steps_placed().into_iter().map(|(_, step)| step).collect()
     }
 
-    /// The same, each with the place of its block.
+    /// The same, each with the place of its block. Limits above their defaults are raised first: what
+    /// they make room for may stand before them in the text.
     pub fn add_steps_placed(&self) -> Vec<(Pos, Step)> {
-        self.blocks
+        let raised = self.blocks.iter().flat_map(|(pos, block)| {
+            let settings = match block {
+                Block::Settings(settings) | Block::Own(settings) => settings.as_slice(),
+                _ => &[],
+            };
+            let raises = |s: &&Setting| LIMITS.iter().any(|(n, d)| *n == s.name && s.value > *d);
+            settings.iter().filter(raises).map(|s| (*pos, Step::Set(vec![s.clone()])))
+        });
+        let steps = self
+            .blocks
             .iter()
-            .flat_map(|(pos, block)| block.add_steps().into_iter().map(|step| (*pos, step)))
-            .collect()
+            .flat_map(|(pos, block)| block.add_steps().into_iter().map(|step| (*pos, step)));
+        raised.chain(steps).collect()
     }
 
     /// The steps that remove what the blocks name, last block first: peers go before the nets that
@@ -204,12 +218,10 @@ pub fn diff(current: &Config, wanted: &Config) -> Vec<Step> {
     }
     for (primary, peer) in &wants.peers {
         if has.peers.get(primary) != Some(peer) {
-            peer_add_steps.push(Step::PeerAdd(PeerAdd {
-                primary: *primary,
-                nids: peer.0.clone(),
-                multi_rail: peer.1,
-                lock_primary: false,
-            }));
+            let PeerState { nids, multi_rail, lock_primary } = peer.clone();
+            let primary = *primary;
+            let add = PeerAdd { primary, nids, multi_rail, lock_primary };
+            peer_add_steps.push(Step::PeerAdd(add));
         }
     }
     let settings: Vec<Setting> = wants
@@ -252,14 +264,23 @@ pub fn diff(current: &Config, wanted: &Config) -> Vec<Step> {
     dels.chain(set).chain(accept).chain(adds).collect()
 }
 
+/// A peer without its primary NID.
+#[derive(Clone, PartialEq, Eq)]
+struct PeerState {
+    /// Further NIDs, sorted.
+    nids: Vec<Nid>,
+    multi_rail: bool,
+    lock_primary: bool,
+}
+
 /// A configuration without its order: single NIs by net, peers by primary NID.
 #[derive(Default)]
 struct State<'a> {
     nets: Vec<(Net, Vec<NiBlock>)>,
     /// Who may connect, of the nets of which that is said.
     accept: BTreeMap<Net, &'a Vec<String>>,
-    /// Further NIDs, sorted, and whether Multi-Rail.
-    peers: BTreeMap<Nid, (Vec<Nid>, bool)>,
+    /// By primary NID.
+    peers: BTreeMap<Nid, PeerState>,
     settings: BTreeMap<&'a str, i64>,
     routes: BTreeMap<RouteDel, RouteAdd>,
     /// Whether it forwards; `None`: nothing is said.
@@ -277,11 +298,13 @@ impl<'a> State<'a> {
                     state.net(block);
                     state.accept.extend(block.accept_from.iter().map(|list| (block.net, list)));
                 }
-                Block::Peer(PeerBlock { primary, nids, multi_rail }) => {
+                Block::Peer(PeerBlock { primary, nids, multi_rail, lock_primary }) => {
                     let mut nids = nids.clone();
                     nids.sort_unstable();
                     nids.dedup();
-                    state.peers.insert(*primary, (nids, *multi_rail));
+                    let (multi_rail, lock_primary) = (*multi_rail, *lock_primary);
+                    let peer = PeerState { nids, multi_rail, lock_primary };
+                    state.peers.insert(*primary, peer);
                 }
                 Block::Route(route) => {
                     let RouteAdd { net, gateway, .. } = *route;
@@ -325,7 +348,11 @@ fn diff_net(
     add: &mut Vec<Step>,
 ) {
     // A wanted NI on the first usable interface is there as soon as the net is.
-    let same = |have: &NiBlock, want: &NiBlock| is_anywhere(want) || place(have) == place(want);
+    let same = |have: &NiBlock, want: &NiBlock| {
+        is_anywhere(want)
+            || place(have) == place(want)
+            || (want.nid.is_some() && have.nid == want.nid)
+    };
     let tunables_differ = wants.iter().any(|want| {
         has.iter().any(|have| {
             let (a, b) = (&have.tunables, &want.tunables);
@@ -377,7 +404,7 @@ fn is_anywhere(ni: &NiBlock) -> bool {
 }
 
 fn place(ni: &NiBlock) -> (Option<&str>, Option<Nid>) {
-    (ni.interfaces.first().map(|interface| interface.name.as_str()), ni.nid)
+    (ni.interfaces.first().map(|i| i.name.as_str()), ni.nid.filter(|_| ni.interfaces.is_empty()))
 }
 
 fn cpts_of(ni: &NiBlock) -> Option<&Vec<u32>> {
@@ -396,8 +423,9 @@ fn net_add(net: Net, ni: &NiBlock) -> NetAdd {
 }
 
 fn net_del(net: Net, ni: &NiBlock) -> NetDel {
-    let interfaces = ni.interfaces.iter().map(|interface| interface.name.clone()).collect();
-    NetDel { net, interfaces, nid: ni.nid }
+    let interfaces: Vec<String> = ni.interfaces.iter().map(|i| i.name.clone()).collect();
+    let nid = ni.nid.filter(|_| interfaces.is_empty());
+    NetDel { net, interfaces, nid }
 }
 
 const fn whole_net(net: Net) -> NetDel {
@@ -409,7 +437,7 @@ fn peer_add(peer: &PeerBlock) -> PeerAdd {
         primary: peer.primary,
         nids: peer.nids.clone(),
         multi_rail: peer.multi_rail,
-        lock_primary: false,
+        lock_primary: peer.lock_primary,
     }
 }
 

@@ -10,10 +10,10 @@ use anyhow::Context as _;
 use lnet::{Found, ParsePatternError, Pattern, Profile, Reset, Rule, RuleError, Tunables};
 use lnet_admin::{
     AdminError, Contact, Contacted, Discover, GlobalSnapshot, NiTarget, PEER_NIS_PER_PAGE,
-    PeerPage, Ping, Reply, Request, StatsSnapshot, Status,
+    PeerPage, Ping, Reply, Request, StatsSnapshot, Status, batches, peers_of,
 };
 use lnet_config::{
-    Config, ModuleParameters, NetRules, PeerAdd, PeerDel, Setting, Step, UdspAdd, UdspDel, UdspRule,
+    Config, ModuleParameters, NetRules, PeerAdd, PeerDel, Setting, UdspAdd, UdspDel, UdspRule,
 };
 use lnet_rt::{NodeBuilder, NodeHandle, OpError, Stack};
 use lnet_selftest::{Command, Settings};
@@ -40,6 +40,8 @@ pub(crate) struct Control {
     refused: AtomicU64,
     /// The way of `portal_rotor`.
     rotor: AtomicU8,
+    /// Names this life of the daemon.
+    incarnation: u64,
 }
 
 #[derive(Debug)]
@@ -90,6 +92,7 @@ impl Control {
             recordings,
             refused: AtomicU64::new(0),
             rotor,
+            incarnation: incarnation(),
         })
     }
 
@@ -143,7 +146,8 @@ impl Control {
             }
             Request::AcceptFromSet { net, list } => self.accept_from_set(net, list.as_deref()),
             Request::LndTimeoutSet { net, seconds } => self.lnd_timeout_set(net, seconds),
-            Request::PeerAdd(add) => self.peer_add(&add),
+            Request::PeerAdd(add) => self.peers_add(vec![add]),
+            Request::PeersAdd(adds) => self.peers_add(adds),
             Request::PeerDel(del) => self.peer_del(&del),
             Request::PeerShow { nid, detail, from } => self.peer_show(nid, detail, from),
             Request::PeerSet { target, health, state } => self.peer_set(target, health, state),
@@ -330,6 +334,7 @@ impl Control {
             pid: process::id(),
             configured: state.node.is_some(),
             profile: state.tunables.profile.name().to_owned(),
+            incarnation: self.incarnation,
         })
     }
 
@@ -426,20 +431,21 @@ impl Control {
     pub(crate) fn configure(&self, config: &Config) -> Result<(), AdminError> {
         self.start(&mut self.state())?;
         let tunables = self.state().tunables.clone();
-        for step in config.add_steps() {
-            let what = step.to_string();
-            if let Err(e) = self.step(step) {
-                self.unconfigure(Duration::ZERO);
-                self.state().tunables = tunables;
-                let why = e.detail.clone().unwrap_or_else(|| e.text.clone());
-                return Err(e.because(format_args!("{what}: {why}")));
+        for batch in batches(config.add_steps_placed()) {
+            if peers_of(&batch).is_some_and(|all| self.answer(all).is_ok()) {
+                continue;
+            }
+            for (_, step) in batch {
+                let what = step.to_string();
+                if let Err(e) = self.answer(Request::from(step)) {
+                    self.unconfigure(Duration::ZERO);
+                    self.state().tunables = tunables;
+                    let why = e.detail.clone().unwrap_or_else(|| e.text.clone());
+                    return Err(e.because(format_args!("{what}: {why}")));
+                }
             }
         }
         Ok(())
-    }
-
-    fn step(&self, step: Step) -> Result<(), AdminError> {
-        self.answer(Request::from(step)).map(|_| ())
     }
 
     fn start_selftest(&self, handle: &NodeHandle) -> Result<Arc<Selftest>, AdminError> {
@@ -553,17 +559,20 @@ impl Control {
         Ok(Reply::Done)
     }
 
-    fn peer_add(&self, add: &PeerAdd) -> Result<Reply, AdminError> {
-        let add = add.clone();
+    fn peers_add(&self, adds: Vec<PeerAdd>) -> Result<Reply, AdminError> {
         self.on_node(Errno::ESHUTDOWN, move |stack, now| {
-            let PeerAdd { primary, nids, multi_rail, lock_primary } = add;
-            let text =
-                if nids.is_empty() { "failed to add primary peer" } else { "failed to add peer" };
-            stack
-                .node_mut()
-                .peer_add(now, primary, &nids, multi_rail, lock_primary)
-                .map(|()| Reply::Done)
-                .map_err(|errno| AdminError::new(errno, text).because(errno))
+            for add in adds {
+                let PeerAdd { primary, nids, multi_rail, lock_primary } = add;
+                let text = match nids.is_empty() {
+                    true => "failed to add primary peer",
+                    false => "failed to add peer",
+                };
+                stack
+                    .node_mut()
+                    .peer_add(now, primary, &nids, multi_rail, lock_primary)
+                    .map_err(|errno| AdminError::new(errno, text).because(errno))?;
+            }
+            Ok(Reply::Done)
         })
     }
 
@@ -804,6 +813,14 @@ impl Control {
             Ok(Reply::Udsp(stack.node().udsp_rules().iter().map(views::udsp_rule).collect()))
         })
     }
+}
+
+/// The time of the start, nanoseconds, mixed with the process id: daemons that start together in
+/// containers with the same process id still differ by the time.
+fn incarnation() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let nanos = since.map_or(0, |t| t.as_nanos() as u64);
+    lnet_types::Prng::new(nanos ^ u64::from(process::id()).rotate_right(16)).next_u64().max(1)
 }
 
 /// A rule from its texts (C-udsp-1).

@@ -167,6 +167,8 @@ struct Made {
     conns_per_peer: u8,
     tos: i16,
     speed_mbps: Option<u32>,
+    /// Whether its address is not the one that its interface alone stands for.
+    by_address: bool,
 }
 
 impl Made {
@@ -194,6 +196,11 @@ impl Settings {
             timeout_s: self.timeout_s,
             tos: i32::from(m.tos),
         })
+    }
+
+    /// Whether only the NID names it, not its interface.
+    pub(crate) fn is_by_address(&self, ni: NiId) -> bool {
+        self.made.get(&ni).is_some_and(|m| m.by_address)
     }
 
     pub(crate) fn accept_from(&self, net: Net) -> Vec<String> {
@@ -296,6 +303,7 @@ pub(crate) fn add(
             return Err(refuse(Errno::ENETDOWN, why));
         }
     }
+    add.check().map_err(|e| refuse(Errno::EINVAL, e.to_string()))?;
     let named = add.interfaces.iter().filter_map(|i| i.cpts.as_ref());
     named.chain(&add.cpts).try_for_each(|cpts| there(&node.cpts, cpts))?;
     let credits = |v: Option<u32>, default: u32| v.filter(|v| *v != 0).unwrap_or(default);
@@ -439,6 +447,8 @@ struct Place {
     device: Option<String>,
     ip: IpAddr,
     speed_mbps: Option<u32>,
+    /// Whether the address is another one than that which the interface alone stands for.
+    by_address: bool,
     /// CPTs that were named for this one.
     cpts: Option<Vec<u32>>,
 }
@@ -448,6 +458,7 @@ fn place_of(name: Option<&str>, i: &lnet_rt::Interface, ip: IpAddr) -> Place {
         device: name.map(ToOwned::to_owned).or_else(|| Some(i.name.clone())),
         ip,
         speed_mbps: i.speed_mbps(),
+        by_address: false,
         cpts: None,
     }
 }
@@ -455,17 +466,28 @@ fn place_of(name: Option<&str>, i: &lnet_rt::Interface, ip: IpAddr) -> Place {
 /// The devices that a request means.
 fn places(table: &Interfaces, add: &NetAdd, prefer: Prefer) -> Result<Vec<Place>, (Errno, String)> {
     let mut found = Vec::new();
-    if let Some(nid) = add.nid {
+    // Beside an interface a NID says which of its addresses is meant, if it has that one still.
+    let beside = match add.interfaces.as_slice() {
+        [] => None,
+        [one] => add
+            .nid
+            .and_then(|nid| nid.ip())
+            .filter(|ip| table.named(&one.name).is_some_and(|i| i.has_address(*ip))),
+        _ => None,
+    };
+    if let (Some(nid), true) = (add.nid, beside.is_some() || add.interfaces.is_empty()) {
         let no_ip = || (Errno::EINVAL, format!("NID {nid}: no IP address"));
         let ip = nid.ip().ok_or_else(no_ip)?;
-        let nobody = || {
+        let absent = || {
             let why = format!("NID {nid}: no interface of this machine has the address {ip}");
             (Errno::ENETDOWN, why)
         };
-        let i = table.with_address(ip).ok_or_else(nobody)?;
-        found.push(place_of(None, i, ip));
+        let i = table.with_address(ip).ok_or_else(absent)?;
+        let by_address = table.resolve(&i.name).is_none_or(|(_, first)| first != ip);
+        let cpts = add.interfaces.first().and_then(|i| i.cpts.clone());
+        found.push(Place { by_address, cpts, ..place_of(None, i, ip) });
     }
-    for interface in &add.interfaces {
+    for interface in add.interfaces.iter().filter(|_| beside.is_none()) {
         let name = interface.name.as_str();
         let (i, ip) = table.resolve(name).ok_or_else(|| {
             let why = match table.named(name) {
@@ -502,6 +524,7 @@ fn add_one(
         conns_per_peer: 0,
         tos: add.lnd.tos.or(sock.parameters.tos).unwrap_or(-1),
         speed_mbps: place.speed_mbps,
+        by_address: place.by_address,
     };
     made.conns_per_peer = made.conns(add.lnd.conns_per_peer.or(sock.parameters.conns_per_peer));
     let ni = TcpNi {

@@ -136,4 +136,11 @@ mod tests {
         all.sort_unstable();
         assert_eq!(placed, all);
     }
+
+    #[test]
+    fn limits_that_an_import_raises_first_have_these_defaults_in_every_profile() {
+        for (name, default) in lnet_config::LIMITS {
+            assert_eq!(Tunables::row(name).unwrap().defaults, [default; 5], "{name}");
+        }
+    }
 }

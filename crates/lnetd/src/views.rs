@@ -92,6 +92,7 @@ fn ni_detail(net: &NetView, ni: &NiView, settings: &Settings) -> admin::NiDetail
             network_timeouts: f.network_timeout,
             bytes: (ni.stats.sent_bytes, ni.stats.received_bytes),
             usage: usage(ni.transitions, ni.flapping, &ni.usage),
+            by_address: settings.is_by_address(ni.id),
         },
     }
 }

@@ -128,7 +128,7 @@ impl SiteNode {
             self.rails.push((nid, pos));
             let sock = NetTunables::SOCK;
             let own = ni.tunables;
-            let tunables = NetTunables {
+            let mut tunables = NetTunables {
                 peer_timeout: own
                     .peer_timeout_s
                     .map_or(sock.peer_timeout, |s| i32::try_from(s).unwrap_or(i32::MAX)),
@@ -138,13 +138,15 @@ impl SiteNode {
             };
             let widest = u32::from(u16::MAX);
             for (key, value) in [
-                ("credits", tunables.credits),
-                ("peer_credits", tunables.peer_credits),
-                ("peer_buffer_credits", tunables.peer_buffer_credits),
+                ("credits", &mut tunables.credits),
+                ("peer_credits", &mut tunables.peer_credits),
+                ("peer_buffer_credits", &mut tunables.peer_buffer_credits),
             ] {
-                if value > widest {
-                    let what = format!("{key} of {nid} is {value}: expected at most {widest}");
-                    return Err(at(export.file, pos, what));
+                if *value > widest {
+                    *value = widest;
+                    let what =
+                        format!("'{key}' above {widest}: worlds have no more, nor use for it");
+                    told.once(export.file, pos, what);
                 }
             }
             // A network has the tunables of its first interface (C-netadd-6).

@@ -3,7 +3,9 @@
 use std::fs::File;
 use std::io::{self, Read};
 
-use lnet_admin::{AdminError, ClientError, Discover, Ping, Reply, Request, RoutingState};
+use lnet_admin::{
+    AdminError, ClientError, Discover, Ping, Reply, Request, RoutingState, batches, peers_of,
+};
 use lnet_config::yaml::{Pos, YAML_BYTES_MAX};
 use lnet_config::{Block, Config, ConfigError, Step, Style};
 use lnet_types::Errno;
@@ -280,6 +282,19 @@ const fn older_words(step: &Step) -> (&'static str, &'static str) {
 
 /// Takes one step after the other, and stops at the first that fails (I-18).
 fn apply(session: &mut Session<'_>, place: Place, steps: Vec<(Pos, Step)>) -> i32 {
+    for batch in batches(steps) {
+        if let Some(Ok(())) = peers_of(&batch).map(|all| session.order(&all)) {
+            continue;
+        }
+        let code = apply_steps(session, place, batch);
+        if code != 0 {
+            return code;
+        }
+    }
+    0
+}
+
+fn apply_steps(session: &mut Session<'_>, place: Place, steps: Vec<(Pos, Step)>) -> i32 {
     for (pos, step) in steps {
         // An NI that cannot be added is reported twice: what the node says, and which net it was.
         let net = match &step {

@@ -149,9 +149,10 @@ pub(crate) fn backup(nets: &[NetSnapshot]) -> Option<Tree> {
 fn block(net: &NetSnapshot) -> NetBlock {
     let ni = |ni: &NiSnapshot| {
         let name = |name: &String| Interface { name: name.clone(), cpts: None };
-        let interfaces = ni.interface.iter().map(name).collect();
         // An interface alone means its first IPv4 address.
-        let nid = (ni.nid.is_large() || ni.interface.is_none()).then_some(ni.nid);
+        let by_address = ni.detail.as_ref().is_some_and(|d| d.more.by_address);
+        let interfaces: Vec<_> = ni.interface.iter().filter(|_| !by_address).map(name).collect();
+        let nid = (ni.nid.is_large() || interfaces.is_empty()).then_some(ni.nid);
         let Some(detail) = &ni.detail else {
             return NiBlock { interfaces, nid, ..NiBlock::default() };
         };

@@ -6,6 +6,9 @@ use lnet_config::{PeerBlock, Tree};
 use super::traffic::{by_kind, statistics, sums, udsp, usage};
 use super::{OURS, Rows, numbers};
 
+/// The bit of `peer state` of a peer whose primary NID is locked (S-peer-3).
+const PRIMARY_LOCKED: u32 = 1 << 20;
+
 /// The document of these peers at a level of verbosity; `None` without peers.
 pub(crate) fn tree(peers: &[PeerSnapshot], level: i64) -> Option<Tree> {
     let peer = |peer: &PeerSnapshot| {
@@ -87,7 +90,9 @@ fn details(rows: &mut Rows, detail: &PeerNiDetail, level: i64) {
 pub(crate) fn backup(peers: &[PeerSnapshot]) -> Option<Tree> {
     let block = |peer: &PeerSnapshot| {
         let nids = peer.nis.iter().map(|ni| ni.nid).filter(|nid| *nid != peer.primary).collect();
-        PeerBlock { primary: peer.primary, nids, multi_rail: peer.multi_rail }.tree()
+        let PeerSnapshot { primary, multi_rail, .. } = *peer;
+        let lock_primary = peer.state & PRIMARY_LOCKED != 0;
+        PeerBlock { primary, nids, multi_rail, lock_primary }.tree()
     };
     document("peer", peers.iter().map(block).collect())
 }

@@ -41,6 +41,7 @@ fn sample(sent: u32) -> Sample {
             pid: 1,
             configured: true,
             profile: "default".to_owned(),
+            incarnation: 1,
         },
         nets: vec![NetSnapshot {
             net: Net::TCP,

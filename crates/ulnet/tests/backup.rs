@@ -1,0 +1,284 @@
+//! What a daemon accepts it exports, and what it exports is imported: by `import`, by `lnetd --config`
+//! and by `sim import`, with the same configuration in the end. Configurations are random, made by the
+//! commands that a person types; seeds are printed.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails says so by panicking")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use lnet::Tunables;
+use lnet_admin::{Ask as _, Client, Reply, Request};
+use lnet_types::Prng;
+use lnetctl::{Link, Session, run};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_ulnet");
+/// Configurations tried. More with `ULNET_BACKUP_CASES`, from the seed `ULNET_BACKUP_SEED` on.
+const CASES: u64 = 12;
+
+/// A directory of a test, removed when dropped.
+struct Dir(PathBuf);
+
+impl Dir {
+    fn new(name: &str) -> Self {
+        let dir = std::env::temp_dir().join(format!("ulnet-{name}-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        Self(dir)
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A daemon in the background, ended when dropped.
+struct Daemon {
+    socket: PathBuf,
+    pid: u32,
+}
+
+impl Daemon {
+    /// Starts one, with a configuration file if there is one.
+    fn start(dir: &Dir, name: &str, profile: &str, config: Option<&Path>) -> Result<Self, String> {
+        let socket = dir.file(name);
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let mut command = Command::new(PROGRAM);
+        command.args(["daemon", "--background", "--quiet", "--profile", profile, "--socket"]);
+        command.arg(&socket).args(["--port", &port.to_string(), "--log"]).arg(dir.file("log"));
+        if let Some(file) = config {
+            command.arg("--config").arg(file);
+        }
+        let output = command.output().unwrap();
+        if !output.status.success() {
+            return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+        }
+        let mut client = Client::connect(&socket).unwrap();
+        let Ok(Reply::Status(status)) = client.ask(&Request::Status) else { panic!("no status") };
+        Ok(Self { socket, pid: status.pid })
+    }
+
+    /// Runs a command of `lnetctl`: its exit code, and what it printed on both streams.
+    fn ctl(&self, words: &[&str]) -> (i32, String, String) {
+        let mut link = Link::new(Some(self.socket.clone()));
+        let mut session = Session::new(&mut link);
+        session.explain = true;
+        let words: Vec<String> = words.iter().map(|w| (*w).to_owned()).collect();
+        let code = run(&mut session, &words);
+        (code, session.out, session.err)
+    }
+
+    /// The same, which must succeed.
+    fn says(&self, words: &[&str]) -> String {
+        let (code, out, err) = self.ctl(words);
+        assert_eq!(code, 0, "{words:?}: {out}{err}");
+        out
+    }
+
+    fn backup(&self) -> String {
+        self.says(&["export", "--backup"])
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = Command::new("kill").args(["-9", &self.pid.to_string()]).status();
+    }
+}
+
+/// A value of a tunable that may be one too many.
+fn value(random: &mut Prng) -> (&'static str, String) {
+    let row = &Tunables::TABLE[random.below(Tunables::TABLE.len() as u64) as usize];
+    let near = random.below(5) as i64;
+    let value = match random.below(5) {
+        0 => row.min + near - 1,
+        // Router buffers are memory, taken at once.
+        1 if !row.name.ends_with("_buffers") => row.max - near + 1,
+        2 => row.defaults[0] + near - 2,
+        _ => near,
+    };
+    (row.name, value.to_string())
+}
+
+/// A command of a person who configures a node. It may be refused: then nothing has changed.
+fn command(random: &mut Prng) -> Vec<String> {
+    let mut n = |bound| random.below(bound);
+    let net = ["tcp", "tcp1", "tcp2"][n(3) as usize];
+    let own = format!("127.0.{}.{}@{net}", n(2), 1 + n(4));
+    let peer = format!("127.1.{}.{}@{net}", n(2), 1 + n(6));
+    let other = format!("127.1.2.{}@{}", 1 + n(6), ["tcp", "tcp1"][n(2) as usize]);
+    let text = match n(12) {
+        0..=3 => {
+            let (name, value) = value(random);
+            format!("set {name} {value}")
+        }
+        4 | 5 => {
+            let credits = ["0", "1", "8", "2147483647", "2147483648", "4294967295"][n(6) as usize];
+            let option =
+                ["", "--peer-credits", "--credits", "--peer-buffer-credits"][n(4) as usize];
+            let option =
+                if option.is_empty() { String::new() } else { format!("{option} {credits}") };
+            let lnd = ["", "--conns-per-peer 3", "--conns-per-peer 0", "--tos 46", "--tos -1"]
+                [n(5) as usize];
+            format!("net add --nid {own} {option} {lnd}")
+        }
+        6 => format!("net del --net {net}"),
+        7 => {
+            let more = ["", "--non_mr", "--lock_prim"][n(3) as usize];
+            let nids = if n(2) == 0 { String::new() } else { format!("--nid {other}") };
+            format!("peer add --prim_nid {peer} {nids} {more}")
+        }
+        8 => {
+            let numbers = ["", "--hop 1", "--hop 255", "--priority 4294967295"][n(4) as usize];
+            format!(
+                "route add --net {} --gateway {peer} {numbers}",
+                ["o2ib", "tcp7"][n(2) as usize]
+            )
+        }
+        9 => {
+            let rule = [
+                "--src tcp --priority 0",
+                "--dst 127.1.0.[1-3]@tcp --priority 4294967295",
+                "--src tcp --dst tcp1 --priority 1",
+                "--dst tcp2 --rte 127.1.0.1@tcp",
+                "--src 127.0.*.1@tcp1 --dst tcp1",
+            ][n(5) as usize];
+            let index = if n(2) == 0 { "--idx 0" } else { "" };
+            format!("udsp add {rule} {index}")
+        }
+        10 => {
+            let list = ["any", "127.[0-1].*.*@tcp", "tcp", "default", "127.0.0.0/8@tcp"];
+            format!("net set --net {net} --accept-from {}", list[n(5) as usize])
+        }
+        _ => "set routing 1".to_owned(),
+    };
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
+/// Lets a person configure a node.
+fn configure(daemon: &Daemon, random: &mut Prng) -> Vec<String> {
+    daemon.says(&["lnet", "configure"]);
+    let mut accepted = Vec::new();
+    for _ in 0..3 + random.below(25) {
+        let words = command(random);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        if daemon.ctl(&words).0 == 0 {
+            accepted.push(words.join(" "));
+        }
+    }
+    accepted
+}
+
+/// Whether two nodes have the same NIs and the same backup. Routes stand in no order of their own.
+fn assert_same(one: &Daemon, other: &Daemon, what: &str) {
+    let sorted = |node: &Daemon| {
+        let backup = node.backup();
+        let mut routes: Vec<String> = Vec::new();
+        let mut rest = String::new();
+        let mut inside = false;
+        for line in backup.lines() {
+            inside = line == "route:" || (inside && line.starts_with(['-', ' ']));
+            match routes.last_mut().filter(|_| inside) {
+                _ if line.starts_with("-     net: ") && inside => routes.push(line.to_owned()),
+                Some(route) if line.starts_with(' ') => *route += line,
+                _ => rest = rest + line + "\n",
+            }
+        }
+        routes.sort();
+        rest + &routes.join("\n") + "\n" + &node.says(&["net", "show"])
+    };
+    assert_eq!(sorted(one), sorted(other), "{what}");
+}
+
+#[test]
+fn random_live_configurations_come_back_whole_from_their_exports() {
+    let number = |name: &str, or| std::env::var(name).map_or(or, |n| n.parse().unwrap());
+    let first = number("ULNET_BACKUP_SEED", 1);
+    for seed in first..first + number("ULNET_BACKUP_CASES", CASES) {
+        let dir = Dir::new(&format!("backup-{seed}"));
+        let mut random = Prng::new(seed);
+        let profile = ["default", "kernel", "documents", "off"][random.below(4) as usize];
+        let node = Daemon::start(&dir, "a", profile, None).unwrap();
+        let accepted = configure(&node, &mut random).join("\n");
+        let what = format!("ULNET_BACKUP_SEED={seed} profile {profile}\n{accepted}\n");
+        let backup = node.backup();
+        let file = dir.file("backup.yaml");
+        fs::write(&file, &backup).unwrap();
+        // What a person reads, with all its counters, is as good.
+        let whole = dir.file("whole.yaml");
+        fs::write(&whole, node.says(&["export"])).unwrap();
+
+        for export in [&file, &whole] {
+            let other = Daemon::start(&dir, "b", profile, None).unwrap();
+            other.says(&["lnet", "configure"]);
+            let (code, out, err) = other.ctl(&["import", export.to_str().unwrap()]);
+            assert_eq!(code, 0, "{what}import: {out}{err}\n{backup}");
+            assert_same(&other, &node, &format!("{what}import of {}", export.display()));
+        }
+
+        let started = Daemon::start(&dir, "c", profile, Some(&file));
+        let started = started.unwrap_or_else(|e| panic!("{what}--config: {e}\n{backup}"));
+        assert_same(&started, &node, &format!("{what}--config"));
+
+        let site = dir.file("site");
+        fs::create_dir_all(&site).unwrap();
+        fs::copy(&whole, site.join("node.yaml")).unwrap();
+        let mut simulator = Command::new(PROGRAM);
+        let simulator = simulator.args(["sim", "import"]).arg(&site).output().unwrap();
+        // A node without an interface is no site.
+        if backup.contains("net type") {
+            let err = String::from_utf8_lossy(&simulator.stderr);
+            assert!(simulator.status.success(), "{what}sim import: {err}\n{backup}");
+        }
+    }
+}
+
+/// The values of the report: accepted one by one, refused by every importer.
+#[test]
+fn a_retry_count_that_equals_the_transaction_timeout_is_imported_again() {
+    let dir = Dir::new("backup-equal");
+    let node = Daemon::start(&dir, "a", "default", None).unwrap();
+    node.says(&["lnet", "configure"]);
+    for words in [["set", "transaction_timeout", "3"], ["set", "retry_count", "3"]] {
+        node.says(&words);
+    }
+    let file = dir.file("backup.yaml");
+    fs::write(&file, node.backup()).unwrap();
+    let other = Daemon::start(&dir, "b", "default", Some(&file)).unwrap();
+    assert_eq!(other.backup(), node.backup());
+    node.says(&["import", file.to_str().unwrap()]);
+}
+
+#[test]
+fn a_hundred_thousand_peers_are_exported_and_imported() {
+    const PEERS: u32 = 100_000;
+    let dir = Dir::new("backup-many");
+    let mut text = "peer:\n".to_owned();
+    for n in 0..PEERS {
+        use std::fmt::Write as _;
+        let [_, a, b, c] = n.to_be_bytes();
+        let _ = write!(text, "- primary nid: 10.{a}.{b}.{c}@tcp\n  peer ni:\n");
+        let nids = if n % 4 == 0 { &["tcp", "tcp1"][..] } else { &["tcp"] };
+        for net in nids {
+            let _ = writeln!(text, "  - nid: 10.{a}.{b}.{c}@{net}");
+        }
+    }
+    let file = dir.file("many.yaml");
+    fs::write(&file, text).unwrap();
+    let node = Daemon::start(&dir, "a", "default", Some(&file)).unwrap();
+    let backup = node.backup();
+    assert!(backup.len() > 8 << 20, "{} bytes", backup.len());
+    assert_eq!(backup.matches("primary nid").count(), PEERS as usize);
+    fs::write(&file, &backup).unwrap();
+    drop(node);
+    let other = Daemon::start(&dir, "b", "default", None).unwrap();
+    other.says(&["lnet", "configure"]);
+    other.says(&["import", file.to_str().unwrap()]);
+    assert!(other.backup() == backup, "the backup of what was imported is another one");
+}
