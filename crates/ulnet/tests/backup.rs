@@ -89,6 +89,10 @@ impl Daemon {
 impl Drop for Daemon {
     fn drop(&mut self) {
         let _ = Command::new("kill").args(["-9", &self.pid.to_string()]).status();
+        // The next one may listen at the same socket.
+        while Client::connect(&self.socket).is_ok() {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
     }
 }
 

@@ -40,7 +40,8 @@ fn every_full_export_can_be_imported_and_loopback_is_skipped() {
         assert_eq!(net.net, Net::TCP);
         let names: Vec<_> = net.nis.iter().map(|ni| ni.interfaces[0].name.as_str()).collect();
         assert_eq!(names, ["eth0", "eth1"]);
-        assert!(net.nis.iter().all(|ni| ni.nid.is_none()));
+        // Beside an interface a NID says which address of it is meant.
+        assert!(net.nis.iter().all(|ni| ni.nid.is_some_and(|nid| nid.net() == Net::TCP)));
         assert_eq!(peer.primary.to_string(), "10.77.0.3@tcp");
         assert_eq!(settings.len(), 12);
     }
@@ -143,14 +144,19 @@ fn flat_items_and_bare_nets_make_one_ni() {
 }
 
 #[test]
-fn a_nid_picks_the_address_where_the_interface_does_not() {
+fn a_nid_beside_one_interface_picks_its_address() {
     let config = read(
         "net: [{net type: tcp, local NI(s): [{nid: fd00::1@tcp, interfaces: {0: eth0}},
-          {nid: 10.0.0.1@tcp}, {nid: 10.0.0.2@tcp, interfaces: {0: eth1}}]}]",
+          {nid: 10.0.0.1@tcp}, {nid: 10.0.0.2@tcp, interfaces: {0: eth1}},
+          {nid: 10.0.0.3@tcp, interfaces: {0: eth2, 1: eth3}}]}]",
     );
     let (_, Block::Net(net)) = &config.blocks[0] else { panic!() };
-    let nids: Vec<_> = net.nis.iter().map(|ni| ni.nid.map(|n| n.to_string())).collect();
-    assert_eq!(nids, [Some("fd00::1@tcp".to_owned()), Some("10.0.0.1@tcp".to_owned()), None]);
+    let all = net.nis.iter().map(|ni| (ni.nid.map(|n| n.to_string()), ni.interfaces.len()));
+    let nid = |nid: &str| Some(nid.to_owned());
+    assert_eq!(
+        all.collect::<Vec<_>>(),
+        [(nid("fd00::1@tcp"), 0), (nid("10.0.0.1@tcp"), 0), (nid("10.0.0.2@tcp"), 1), (None, 2)]
+    );
 }
 
 #[test]
