@@ -124,8 +124,12 @@ impl Notice {
     /// At which level it is to be printed.
     pub const fn level(&self) -> Level {
         match self {
-            Self::Interface { .. } | Self::Rerouted { .. } | Self::PeerLost { .. } => Level::Error,
-            Self::Flapping { .. }
+            Self::Rerouted { .. } => Level::Error,
+            // A state that gets better is no trouble.
+            Self::Interface { from, to, .. } if (*to as u8) < *from as u8 => Level::Info,
+            Self::Interface { .. }
+            | Self::PeerLost { .. }
+            | Self::Flapping { .. }
             | Self::Undelivered { .. }
             | Self::TimedOut { .. }
             | Self::Dropped { .. }

@@ -10,19 +10,21 @@ fn notices(w: &mut World, host: usize) -> Vec<Notice> {
 
 /// MR-dbg-110.
 #[test]
-fn down_and_up_are_one_error_each_with_the_nid_and_both_states() {
+fn down_is_one_warning_and_up_one_line_of_information_with_the_nid_and_both_states() {
     let mut w = pair(Profile::Default);
     notices(&mut w, 0);
     let line = |from, to| Notice::Interface { nid: nid(A[1]), from, to };
     w.link(0, A[1], Link::Down);
     let down = notices(&mut w, 0);
     assert_eq!(down, [line(NiState::Active, NiState::Failed)]);
-    assert_eq!(down[0].level(), Level::Error);
+    assert_eq!(down[0].level(), Level::Warn);
     assert_eq!(down[0].to_string(), "interface 10.77.1.2@tcp: ACTIVE -> FAILED");
     w.secs(1);
     w.link(0, A[1], Link::Up);
     w.secs(1);
-    assert_eq!(notices(&mut w, 0), [line(NiState::Failed, NiState::Active)]);
+    let up = notices(&mut w, 0);
+    assert_eq!(up, [line(NiState::Failed, NiState::Active)]);
+    assert_eq!(up[0].level(), Level::Info);
 }
 
 /// MR-dbg-030, MR-dbg-110.
