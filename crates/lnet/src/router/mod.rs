@@ -38,7 +38,7 @@ use routes::Routes;
 pub(crate) struct Router {
     pub(crate) routes: Routes,
     pub(crate) state: RoutingState,
-    /// When `state` began.
+    /// When `state` began; zero as long as routing has never been on.
     since: Instant,
     pub(crate) pools: [Pool; 3],
     /// Arrived messages that wait for a credit or a buffer, by their driver's name.

@@ -6,8 +6,9 @@
 //! ```
 //!
 //! `Starting` exists in the profile of the kernel only (DEC-36): there a router waits until it has
-//! been pinged, because it knows its interfaces by that alone. Messages are taken in all states but
-//! `Disabled` (R-26); peers are told to use us in `Enabled` only.
+//! been pinged, because it knows its interfaces by that alone, and refuses to be enabled while it is
+//! `Stopping` (C-set-6); elsewhere a router that is stopping is `Enabled` again at once. Messages are
+//! taken in all states but `Disabled` (R-26); peers are told to use us in `Enabled` only.
 
 use core::time::Duration;
 
@@ -42,7 +43,8 @@ impl Node {
     /// Makes this node a router (R-22). Without effect if it is one.
     ///
     /// # Errors
-    /// `EBUSY`: it is just being stopped. `ENOMEM` or what `memory` said: no buffers. `ESHUTDOWN`.
+    /// `EBUSY`: it is just being stopped, with the kernel's clocks. `ENOMEM` or what `memory` said: no
+    /// buffers. `ESHUTDOWN`.
     pub fn enable_routing(
         &mut self,
         now: Instant,
@@ -60,11 +62,13 @@ impl Node {
         match self.router.state {
             _ if !self.running => return Err(Errno::ESHUTDOWN),
             RoutingState::Enabled | RoutingState::Starting => return Ok(()),
-            RoutingState::Stopping => return Err(Errno::EBUSY),
-            RoutingState::Disabled => {}
+            RoutingState::Stopping if self.tunables.kernel_clocks() => return Err(Errno::EBUSY),
+            RoutingState::Stopping | RoutingState::Disabled => {}
         }
         if let Err((_, errno)) = self.resize_pools(memory) {
-            self.close_pools();
+            if !self.router.is_on() {
+                self.close_pools();
+            }
             return Err(errno);
         }
         self.router.since = now;

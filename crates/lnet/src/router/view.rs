@@ -1,6 +1,6 @@
 //! What users see of routing: copies, made on request. Rendering is theirs.
 
-use lnet_types::{Errno, Net, Nid};
+use lnet_types::{Errno, Instant, Net, Nid};
 
 use super::alive;
 use super::buffers::{Pool, PoolKind};
@@ -52,6 +52,8 @@ pub struct RoutingView {
     pub pools: [PoolView; 3],
     /// The numbers of buffers asked for, in the same order.
     pub wanted: [u32; 3],
+    /// Whether this node has ever been a router.
+    pub was_on: bool,
 }
 
 /// How far a NID is (M-51).
@@ -88,6 +90,7 @@ impl Node {
             state: self.router.state,
             pools: [pool_view(tiny), pool_view(small), pool_view(large)],
             wanted: PoolKind::ALL.map(|kind| kind.wanted(&self.tunables)),
+            was_on: self.router.is_on() || self.router.since != Instant::ZERO,
         }
     }
 

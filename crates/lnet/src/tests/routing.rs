@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use lnet_types::{Errno, Fault, HealthStatus, Instant, Nid};
+use lnet_types::{Errno, Fault, HealthStatus, Instant, Nid, Pid, ProcessId};
 use lnet_wire::Kind;
 use lnet_wire::ping::PingInfo;
 
@@ -108,6 +108,8 @@ fn another_nid_of_the_same_gateway_is_a_duplicate_and_deletes_the_route_too() {
     let (net, other) = ("tcp1".parse().unwrap(), Some(nid("10.77.0.6@tcp")));
     //
     assert_eq!(node.peer_del(w.now, nid("10.77.0.4@tcp"), &[], true), Err(Errno::EBUSY));
+    let refused = node.peer_add(w.now, nid("10.77.0.4@tcp"), &[], true, false);
+    assert_eq!(refused, Err(Errno::EBUSY), "its routes would go");
     let unknown = Some(nid("10.77.0.99@tcp"));
     assert_eq!(node.del_route(w.now, Some(net), unknown), Ok(()));
     assert_eq!(node.route_views().len(), 1);
@@ -155,7 +157,7 @@ fn put_bytes(w: &mut World, host: usize, target: &str, bytes: Vec<u8>, user: u64
         md,
         ack: true,
         src: None,
-        target: lnet_types::ProcessId::lustre(nid(target)),
+        target: ProcessId::lustre(nid(target)),
         portal: PT,
         match_bits: BITS,
         offset: 0,
@@ -421,7 +423,7 @@ fn x31_a_routers_interface_is_down_110_seconds_after_the_last_ping() {
     assert!(!w.route_up(0, "tcp1", G1[0]), "peers are told by push");
     assert_eq!(w.hosts[r].node.ping_seq(), seq, "the status changes in place");
     // A ping sets it up again.
-    let target = lnet_types::ProcessId::lustre(nid(G1[1]));
+    let target = ProcessId::lustre(nid(G1[1]));
     w.hosts[1].node.ping(w.now, target, None, Duration::from_secs(1));
     w.secs(1);
     assert!(up(&w, 2) && w.route_up(0, "tcp1", G1[0]));
@@ -768,15 +770,62 @@ fn a_router_says_so_in_its_ping_data_and_unsays_it() {
     w.drain();
     assert_eq!(w.hosts[0].events[0].status, Err(Errno::EHOSTUNREACH));
     assert_eq!(w.hosts[2].node.routing_state(), RoutingState::Stopping);
-    let h = &mut w.hosts[2];
-    assert_eq!(h.node.enable_routing(w.now, &mut h.mem), Err(Errno::EBUSY));
     w.secs(5);
     assert_eq!(w.hosts[2].node.routing_state(), RoutingState::Disabled);
+    assert!(w.hosts[2].node.routing_view().was_on);
+    assert!(!w.hosts[0].node.routing_view().was_on, "it has never been a router");
     let h = &mut w.hosts[2];
     h.node.enable_routing(w.now, &mut h.mem).unwrap();
     w.drain();
     w.run(Duration::from_millis(100));
     assert!(w.route_up(0, "tcp1", G1[0]));
+}
+
+#[test]
+fn a_router_that_is_enabled_while_it_stops_goes_on_forwarding() {
+    let mut w = ready(Profile::Default, &[G1]);
+    w.hosts[2].node.disable_routing(w.now).unwrap();
+    w.run(Duration::from_millis(100));
+    assert_eq!(w.hosts[2].node.routing_state(), RoutingState::Stopping);
+    let h = &mut w.hosts[2];
+    assert_eq!(h.node.enable_routing(w.now, &mut h.mem), Ok(()));
+    assert_eq!(w.hosts[2].node.routing_state(), RoutingState::Enabled);
+    w.secs(10);
+    assert_eq!(w.hosts[2].node.routing_state(), RoutingState::Enabled, "nothing ends it later");
+    assert!(w.route_up(0, "tcp1", G1[0]));
+    w.put(0, B, 1, true);
+    w.secs(1);
+    let outcomes: Vec<_> = w.events(0, 1).into_iter().map(|(kind, ..)| kind).collect();
+    assert_eq!(outcomes, [EventKind::Send, EventKind::Ack]);
+}
+
+#[test]
+fn s34_a_remote_peer_without_multi_rail_is_pinged_from_the_nid_that_it_knows() {
+    const A2: &str = "10.77.0.22@tcp";
+    for profile in [Profile::Kernel, Profile::Default] {
+        let mut w = World::new();
+        w.host(profile, &[A, A2]);
+        w.host(profile, &[B]);
+        w.router(profile, &G1);
+        w.route(0, "tcp1", G1[0]);
+        w.route(1, "tcp", G1[1]);
+        // A kernel router says that it forwards after 110 s.
+        w.secs(200);
+        // Without discovery it stays without Multi-Rail.
+        w.hosts[0].node.set_tunables(w.now, &[("discovery", 0)]).unwrap();
+        w.hosts[0].sent.clear();
+        let target = ProcessId { nid: nid(B), pid: Pid::LUSTRE };
+        let second = Duration::from_secs(1);
+        w.hosts[0].node.ping(w.now, target, Some(nid(A2)), second);
+        w.run(Duration::from_millis(10));
+        for _ in 0..4 {
+            w.hosts[0].node.ping(w.now, target, None, second);
+            w.run(Duration::from_millis(10));
+        }
+        let pings = w.hosts[0].sent.iter().filter(|(_, h)| h.dst == nid(B));
+        let sources: Vec<String> = pings.map(|(_, h)| h.src.to_string()).collect();
+        assert_eq!(sources, [A2; 5], "{profile:?}");
+    }
 }
 
 #[test]
@@ -793,6 +842,8 @@ fn r23_r25_a_kernel_router_starts_and_stops_in_110_seconds() {
     w.hosts[r].node.disable_routing(w.now).unwrap();
     w.run(Duration::from_millis(109_999));
     assert_eq!(state(&w), RoutingState::Stopping);
+    let h = &mut w.hosts[r];
+    assert_eq!(h.node.enable_routing(w.now, &mut h.mem), Err(Errno::EBUSY));
     w.run(Duration::from_millis(1));
     assert_eq!(state(&w), RoutingState::Disabled);
     assert_eq!(w.hosts[r].released.len(), 2, "one slab of each size");
