@@ -514,6 +514,7 @@ impl Node {
             .filter(|(_, ni)| !ni.is_loopback() && nid.is_none_or(|nid| nid == ni.nid))
             .map(|(id, _)| id)
             .collect();
+        let mut is_news = false;
         for id in ids {
             let Some(ni) = self.nis.get_mut(id) else { continue };
             ni.health = health;
@@ -522,8 +523,12 @@ impl Node {
                 ni.status_up = false;
             }
             self.ni_may_be_whole(id);
+            is_news |= self.nis.get(id).is_some_and(|ni| ni.is_up() != ni.told_up);
             self.note_ni(id);
             self.queue_ni(now, id);
+        }
+        if is_news {
+            self.announce(now, false);
         }
         self.settle(now);
     }

@@ -68,8 +68,9 @@ impl Node {
         };
         let deadline = now + timeout;
         let to = PingTo { target, src, direct: false };
-        let sent =
-            self.internal_ping(now, to, Internal::UserPing(op), USER_PING_BYTES, timeout.into());
+        // H-60, H-61: its response is tracked as any other.
+        let limits = timeout.min(self.tunables.transaction()).into();
+        let sent = self.internal_ping(now, to, Internal::UserPing(op), USER_PING_BYTES, limits);
         self.ops.insert(op, OpState { asked: target.nid, md: sent.ok(), error: None });
         self.op_deadlines.insert((deadline, op));
         if let Err(errno) = sent {
@@ -187,6 +188,7 @@ impl Node {
             self.op_deadlines.remove(&(deadline, op));
             let md: Option<MdId> = self.ops.get(&op).and_then(|s| s.md);
             if let Some(md) = md.filter(|md| self.portals.mds.contains_key(*md)) {
+                self.response_given_up(md);
                 self.unlink_md(now, md);
             }
             // With the GET still in a driver's hands no UNLINK comes now; the user has waited

@@ -101,6 +101,8 @@ pub struct PeerView {
     pub state: u32,
     /// Its interfaces.
     pub nis: Vec<PeerNiView>,
+    /// It is this node.
+    pub own: bool,
 }
 
 /// An interface of a peer.
@@ -207,27 +209,35 @@ impl Node {
     }
 
     /// Peers by age, at most `limit`, from the one after `after` on: pages of a long list. With
-    /// each comes the number to go on from. A record of this node itself, which is left by a ping or
-    /// discovery of an own NID, is none of them, as in the kernel.
+    /// each comes the number to go on from. The record of this node itself is none of them; see
+    /// [`Self::peer_views_and_own`].
     pub fn peer_views(&self, after: Option<u64>, limit: usize) -> Vec<(u64, PeerView)> {
-        let from = after.map_or(0, |a| a.saturating_add(1));
-        self.peers
-            .by_age
-            .range(from..)
-            .filter(|(_, id)| !self.is_this_node(**id))
-            .take(limit)
-            .filter_map(|(age, id)| self.peer_view(*id).map(|v| (*age, v)))
-            .collect()
+        let all = self.views_from(after).filter(|(_, view)| !self.is_own(view.primary));
+        all.take(limit).collect()
     }
 
-    /// The peer that owns `nid`.
-    pub fn peer_view_of(&self, nid: Nid) -> Option<PeerView> {
-        self.peers.owner(nid).and_then(|id| self.peer_view(id))
+    /// [`Self::peer_views`] with a configured peer of this node's own NIDs, as kernel nodes list it. The
+    /// record that a ping or discovery of an own NID leaves is not listed, as there.
+    pub fn peer_views_and_own(&self, after: Option<u64>, limit: usize) -> Vec<(u64, PeerView)> {
+        let configured = PeerFlags::CONFIGURED.bits();
+        let is_listed = |view: &PeerView| !view.own || view.state & configured != 0;
+        self.views_from(after).filter(|(_, view)| is_listed(view)).take(limit).collect()
     }
 
     /// Whether the record of a peer is about this node.
     fn is_this_node(&self, id: PeerId) -> bool {
         self.peers.peers.get(id).is_some_and(|peer| self.is_own(peer.primary))
+    }
+
+    fn views_from(&self, after: Option<u64>) -> impl Iterator<Item = (u64, PeerView)> {
+        let from = after.map_or(0, |a| a.saturating_add(1));
+        let all = self.peers.by_age.range(from..);
+        all.filter_map(|(age, id)| self.peer_view(*id).map(|v| (*age, v)))
+    }
+
+    /// The peer that owns `nid`.
+    pub fn peer_view_of(&self, nid: Nid) -> Option<PeerView> {
+        self.peers.owner(nid).and_then(|id| self.peer_view(id))
     }
 
     fn peer_view(&self, id: PeerId) -> Option<PeerView> {
@@ -244,6 +254,7 @@ impl Node {
             multi_rail: peer.is_mr(),
             state: peer.state().bits(),
             nis,
+            own: self.is_own(peer.primary),
         })
     }
 

@@ -126,6 +126,16 @@ impl Node {
         }
     }
 
+    /// The owner of a request gives up its response at the same limit that the tracker has: that is a
+    /// response timeout too, if a driver has taken the request. The kernel's has a limit of its own
+    /// (H-61), and what is given up before is not counted.
+    pub(crate) fn response_given_up(&mut self, md: MdId) {
+        let tracker = self.portals.mds.get(md).and_then(|d| d.tracker.as_ref());
+        if !self.tunables.kernel_clocks() && tracker.is_some_and(|t| t.deadline.is_some()) {
+            self.stats.response_timeout_count = self.stats.response_timeout_count.wrapping_add(1);
+        }
+    }
+
     /// Ends what has waited past its deadline for a credit or a discovery (UG-014).
     pub(crate) fn expire_waiting(&mut self, now: Instant) {
         while let Some(&(deadline, id)) = self.waiting.first()

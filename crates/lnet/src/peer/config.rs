@@ -97,6 +97,10 @@ impl Node {
             if f.contains(Facts::LOCK_PRIMARY) {
                 return Err(if peer.primary == primary { Errno::EEXIST } else { Errno::EALREADY });
             }
+            if peer.gateway.is_router() {
+                // To make it anew would take its routes along, as in O-37.
+                return Err(Errno::EBUSY);
+            }
             self.delete_peer(now, id);
         }
         let mut facts = Facts::CONFIGURED;

@@ -96,11 +96,18 @@ pub(crate) fn path(t: Tables<'_>, r: &Request<'_>, rec: &mut Recorder<'_>) -> Re
         return best_pair(t, r, peer, rec);
     }
     let remember = !r.response && !peer.is_mr() && target.preferred.is_none();
-    // S-31: what the peer knows us by, unless the message is internal or nothing is known yet.
+    // S-31: what the peer knows us by, unless the message is internal or nothing is known yet. Behind
+    // routers internal messages make no exception (S-34), but an interface without a link.
+    let is_remote = local_net(t, target.nid.net()).is_none();
     let peer_net = peer.net(target.nid.net());
-    let known = peer_net.filter(|_| !r.internal).and_then(|net| known_by(t, net));
+    let usable =
+        |ni: &NiId| t.tunables.kernel_selection() || t.nis.get(*ni).is_some_and(|ni| !ni.fatal);
+    let known = match peer_net.and_then(|net| known_by(t, net)) {
+        Some(ni) if r.internal => Some(ni).filter(|ni| is_remote && !r.recovery && usable(ni)),
+        known => known,
+    };
     freedom(rec, if known.is_some() { Freedom::Known } else { Freedom::Source });
-    if local_net(t, target.nid.net()).is_none() {
+    if is_remote {
         // S-34; a recovery ping is for exactly this NID.
         let dest = (r.recovery || known.is_some()).then_some(r.target);
         return Ok(Path { remember, ..gateway::routed(t, r, dest, known, rec)? });

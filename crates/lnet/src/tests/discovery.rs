@@ -309,6 +309,75 @@ fn an_interface_that_is_well_again_is_told_to_be_up() {
 }
 
 #[test]
+fn h80_an_interface_whose_health_is_set_to_0_is_down_for_its_peers_until_it_is_set_to_1000() {
+    for profile in [Profile::Kernel, Profile::Default] {
+        let mut w = World::new();
+        w.host(profile, &A);
+        w.host(profile, &B);
+        w.discovered(0, B[0]);
+        w.discovered(1, A[0]);
+        let up = |w: &World| {
+            let view = w.hosts[0].node.peer_view_of(nid(B[1])).unwrap();
+            view.nis.iter().find(|n| n.nid == nid(B[1])).unwrap().up
+        };
+        assert!(up(&w), "{profile:?}");
+        w.hosts[1].node.set_ni_health(w.now, Some(nid(B[1])), 0);
+        w.run(Duration::from_millis(100));
+        assert!(!up(&w), "{profile:?}: announced");
+        w.hosts[1].node.set_ni_health(w.now, Some(nid(B[1])), 1000);
+        w.run(Duration::from_millis(100));
+        assert!(up(&w), "{profile:?}: announced");
+    }
+}
+
+#[test]
+fn a_configured_peer_of_own_nids_is_listed_apart_from_the_peers() {
+    let mut w = World::new();
+    w.host(Profile::Kernel, &A);
+    w.host(Profile::Kernel, &B);
+    w.discovered(0, B[0]);
+    let own = |w: &World| {
+        let all = w.hosts[0].node.peer_views_and_own(None, 10);
+        all.iter().filter(|(_, v)| v.own).map(|(_, v)| v.primary.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(own(&w), [] as [&str; 0]);
+    let itself = ProcessId { nid: nid(A[0]), pid: lnet_types::Pid::LUSTRE };
+    w.hosts[0].node.ping(w.now, itself, None, Duration::from_secs(1));
+    w.run(Duration::from_millis(100));
+    assert_eq!(own(&w), [] as [&str; 0], "nobody has configured it");
+    w.hosts[0].node.peer_add(w.now, nid(A[0]), &[nid(A[1])], true, false).unwrap();
+    assert_eq!(own(&w), [A[0]]);
+    let peers = w.hosts[0].node.peer_views(None, 10);
+    assert_eq!(peers.len(), 1, "{peers:?}");
+    assert_eq!(w.hosts[0].node.peer_views_and_own(None, 10).len(), 2);
+}
+
+#[test]
+fn a_ping_without_an_answer_ends_with_the_transaction_timeout_and_is_a_response_timeout() {
+    for (profile, latest) in [(Profile::Kernel, 15), (Profile::Default, 10)] {
+        let mut w = World::new();
+        w.host(profile, &A[..1]);
+        w.host(profile, &B[..1]);
+        w.discovered(0, B[0]);
+        w.hosts[0].node.set_tunables(w.now, &[("transaction_timeout", 10)]).unwrap();
+        // A scan that was planned before comes first (H-63).
+        w.secs(75);
+        w.hosts[0].node.reset_stats();
+        w.hosts[0].reports.clear();
+        w.decide = Box::new(|_| Fate::Lose);
+        let target = ProcessId { nid: nid(B[0]), pid: lnet_types::Pid::LUSTRE };
+        let limit = if profile == Profile::Kernel { 180 } else { 10 };
+        w.hosts[0].node.ping(w.now, target, None, Duration::from_secs(limit));
+        w.run(Duration::from_millis(9_900));
+        assert_eq!(w.hosts[0].reports.len(), 0, "{profile:?}");
+        w.secs(latest - 9);
+        let outcomes: Vec<_> = w.hosts[0].reports.iter().map(|r| r.outcome.clone()).collect();
+        assert_eq!(outcomes, [Err(Errno::EIO)], "{profile:?}");
+        assert_eq!(w.hosts[0].node.stats().response_timeout_count, 1, "{profile:?}");
+    }
+}
+
+#[test]
 fn a_node_that_takes_part_in_discovery_again_is_put_together_by_whatever_interface_it_says_so() {
     let mut w = World::new();
     w.host(Profile::Default, &A[..1]);

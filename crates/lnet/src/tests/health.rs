@@ -540,6 +540,9 @@ fn recovery_seconds(sensitivity: i64, change: &[(&str, i64)]) -> (u64, u64) {
     let mut w = pair(Profile::Documents);
     w.hosts[0].node.set_tunables(w.now, &[("health_sensitivity", sensitivity)]).unwrap();
     w.hosts[0].node.set_tunables(w.now, change).unwrap();
+    // What is pushed of the change would be a sign of life of the peer's.
+    w.hosts[0].node.set_tunables(w.now, &[("discovery", 0)]).unwrap();
+    w.secs(5);
     w.hosts[0].node.set_ni_health(w.now, Some(nid(A[0])), 0);
     w.hosts[0].node.set_peer_ni_health(w.now, Some(nid(B[0])), 0);
     let (mut ours, mut theirs) = (0, 0);
