@@ -4,6 +4,7 @@
 //! Sockets are registered once, edge-triggered, for both directions. Their tokens are a range that
 //! the shell sets aside; a stream's number is its place in that range.
 
+use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::ops::Range;
@@ -15,8 +16,10 @@ use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Registry, Token};
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
+use crate::namespace::Namespace;
 use crate::streams::{
-    Accepted, ListenerId, Origin, Source, Stop, StreamId, StreamOptions, Streams, Transport,
+    Accepted, ListenerId, NamespaceId, Origin, Source, Stop, StreamId, StreamOptions, Streams,
+    Transport,
 };
 
 /// Privileged source ports, highest first (wire.md 2.1).
@@ -31,6 +34,8 @@ pub struct MioStreams {
     tokens: Range<usize>,
     entries: Vec<Entry>,
     free: Vec<u32>,
+    /// Namespaces that interfaces are in, and how many of them.
+    namespaces: BTreeMap<NamespaceId, (Namespace, usize)>,
 }
 
 #[derive(Debug)]
@@ -44,7 +49,74 @@ impl MioStreams {
     /// Streams registered with `registry` under tokens of `tokens`, which nobody else uses. Their
     /// number bounds that of sockets.
     pub fn new(registry: Registry, tokens: Range<usize>) -> Self {
-        Self { registry, tokens, entries: Vec::new(), free: Vec::new() }
+        Self {
+            registry,
+            tokens,
+            entries: Vec::new(),
+            free: Vec::new(),
+            namespaces: BTreeMap::new(),
+        }
+    }
+
+    /// A name for a namespace, for one more interface.
+    pub fn enter(&mut self, namespace: &Namespace) -> NamespaceId {
+        if let Some((id, (_, users))) =
+            self.namespaces.iter_mut().find(|(_, (n, _))| n == namespace)
+        {
+            *users += 1;
+            return *id;
+        }
+        let unused = (0..).map(NamespaceId).find(|id| !self.namespaces.contains_key(id));
+        let id = unused.unwrap_or(NamespaceId(u32::MAX));
+        self.namespaces.insert(id, (namespace.clone(), 1));
+        id
+    }
+
+    /// An interface leaves its namespace.
+    pub fn leave(&mut self, id: NamespaceId) {
+        if let Some((_, users)) = self.namespaces.get_mut(&id) {
+            *users -= 1;
+            if *users == 0 {
+                self.namespaces.remove(&id);
+            }
+        }
+    }
+
+    /// Makes a socket, in a namespace if one is named.
+    fn make<R: Send>(
+        &self,
+        namespace: Option<NamespaceId>,
+        f: impl FnOnce() -> Result<R, Errno> + Send,
+    ) -> Result<R, Errno> {
+        let Some(id) = namespace else { return f() };
+        let (namespace, _) = self.namespaces.get(&id).ok_or(EBADF)?;
+        namespace.within(f).map_err(|e| errno(&e))?
+    }
+
+    fn listen_at(
+        &mut self,
+        namespace: Option<NamespaceId>,
+        at: SocketAddr,
+        interface: Option<&str>,
+    ) -> Result<ListenerId, Errno> {
+        let open = || -> io::Result<TcpListener> {
+            let at = scoped(at, interface);
+            let socket = socket(at)?;
+            socket.set_reuse_address(true)?;
+            socket.bind(&at.into())?;
+            socket.listen(BACKLOG)?;
+            Ok(TcpListener::from_std(socket.into()))
+        };
+        let mut listener = self.make(namespace, || open().map_err(|e| errno(&e)))?;
+        let place = self.place()?;
+        if let Err(error) =
+            self.registry.register(&mut listener, self.token(place), Interest::READABLE)
+        {
+            self.free.push(place);
+            return Err(errno(&error));
+        }
+        self.put(place, Entry::Listener(listener));
+        Ok(ListenerId(place))
     }
 
     /// A free place.
@@ -101,24 +173,16 @@ impl Streams for MioStreams {
     }
 
     fn listen(&mut self, at: SocketAddr, interface: Option<&str>) -> Result<ListenerId, Errno> {
-        let at = scoped(at, interface);
-        let open = || -> io::Result<TcpListener> {
-            let socket = socket(at)?;
-            socket.set_reuse_address(true)?;
-            socket.bind(&at.into())?;
-            socket.listen(BACKLOG)?;
-            Ok(TcpListener::from_std(socket.into()))
-        };
-        let mut listener = open().map_err(|e| errno(&e))?;
-        let place = self.place()?;
-        if let Err(error) =
-            self.registry.register(&mut listener, self.token(place), Interest::READABLE)
-        {
-            self.free.push(place);
-            return Err(errno(&error));
-        }
-        self.put(place, Entry::Listener(listener));
-        Ok(ListenerId(place))
+        self.listen_at(None, at, interface)
+    }
+
+    fn listen_in(
+        &mut self,
+        namespace: NamespaceId,
+        at: SocketAddr,
+        interface: Option<&str>,
+    ) -> Result<ListenerId, Errno> {
+        self.listen_at(Some(namespace), at, interface)
     }
 
     fn unlisten(&mut self, listener: ListenerId) {
@@ -147,8 +211,8 @@ impl Streams for MioStreams {
         to: SocketAddr,
         options: &StreamOptions,
     ) -> Result<StreamId, Errno> {
-        let to = scoped(to, from.interface);
         let open = |port: u16| -> io::Result<TcpStream> {
+            let to = scoped(to, from.interface);
             let local = scoped(SocketAddr::new(from.addr, port), from.interface);
             let socket = socket(to)?;
             set_options(SockRef::from(&socket), local, options);
@@ -166,19 +230,19 @@ impl Streams for MioStreams {
             }
             Ok(TcpStream::from_std(socket.into()))
         };
-        let stream = if from.privileged {
-            let mut ports = PRIVILEGED_PORTS.rev();
-            loop {
-                let Some(port) = ports.next() else { return Err(Errno::EADDRINUSE) };
+        let make = || {
+            if !from.privileged {
+                return open(0).map_err(|e| errno(&e));
+            }
+            for port in PRIVILEGED_PORTS.rev() {
                 match open(port) {
-                    Ok(stream) => break stream,
                     Err(e) if is_port_taken(&e) => {}
-                    Err(e) => return Err(errno(&e)),
+                    made => return made.map_err(|e| errno(&e)),
                 }
             }
-        } else {
-            open(0).map_err(|e| errno(&e))?
+            Err(Errno::EADDRINUSE)
         };
+        let stream = self.make(from.namespace, make)?;
         self.add(stream)
     }
 

@@ -26,6 +26,8 @@ mod error;
 #[cfg(feature = "io")]
 mod io;
 mod lookup;
+#[cfg(feature = "io")]
+mod namespace;
 mod peer;
 mod proto;
 mod stats;
@@ -37,11 +39,14 @@ pub use driver::{NiStart, SockDriver};
 pub use error::StartError;
 #[cfg(feature = "io")]
 pub use io::MioStreams;
+#[cfg(feature = "io")]
+pub use namespace::Namespace;
 pub use proto::admit::{ANY, AcceptFrom, parse_patterns};
 pub use proto::kinds::Kind;
 pub use stats::{ConnInfo, PeerInfo, Refusal, Refused, Stats, Traffic};
 pub use streams::{
-    Accepted, ListenerId, Origin, Source, Stop, StreamId, StreamOptions, Streams, Transport,
+    Accepted, ListenerId, NamespaceId, Origin, Source, Stop, StreamId, StreamOptions, Streams,
+    Transport,
 };
 pub use tunables::{
     AcceptMode, CONN_BYTES, CONNS_PER_PEER_MAX, Limits, REFUSED_KEPT, SockConfig, Suspicion,

@@ -20,6 +20,10 @@ pub struct StreamId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ListenerId(pub u32);
 
+/// Name of a network namespace other than the one that the streams are usually in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NamespaceId(pub u32);
+
 /// What a readiness token stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
@@ -85,6 +89,8 @@ pub struct Origin<'a> {
     pub interface: Option<&'a str>,
     /// Whether the source port must be a privileged one: 1023 downwards to 512 (wire.md 2.1).
     pub privileged: bool,
+    /// The namespace that the address is in, if it is another one than usual.
+    pub namespace: Option<NamespaceId>,
 }
 
 /// A stream that came in.
@@ -109,6 +115,19 @@ pub trait Streams {
     /// # Errors
     /// What the system says: address in use, not available, not permitted.
     fn listen(&mut self, at: SocketAddr, interface: Option<&str>) -> Result<ListenerId, Errno>;
+
+    /// [`Self::listen`] in a namespace of its own.
+    ///
+    /// # Errors
+    /// As there; `EOPNOTSUPP` where there are no namespaces.
+    fn listen_in(
+        &mut self,
+        _namespace: NamespaceId,
+        _at: SocketAddr,
+        _interface: Option<&str>,
+    ) -> Result<ListenerId, Errno> {
+        Err(Errno::EOPNOTSUPP)
+    }
 
     /// Stops listening; connections not yet accepted are reset.
     fn unlisten(&mut self, listener: ListenerId);

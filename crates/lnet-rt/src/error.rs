@@ -12,6 +12,35 @@ use thiserror::Error;
 
 use crate::Buffer;
 
+/// At which stage an operation failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OpStage {
+    /// No local interface, peer interface or route leads to the target.
+    NoPath,
+    /// The target, or a router, refused the connection.
+    Refused,
+    /// The request was not transmitted.
+    Transmission,
+    /// The target answered with an error.
+    Answer,
+    /// The request was transmitted and no answer came: nothing matched it at the target's portal, or
+    /// either of the two was lost.
+    NoAnswer,
+}
+
+impl fmt::Display for OpStage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoPath => "no path",
+            Self::Refused => "connection refused",
+            Self::Transmission => "not transmitted",
+            Self::Answer => "refused by the target",
+            Self::NoAnswer => "no answer, or no match at the portal",
+        })
+    }
+}
+
 /// Why an operation did not succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -19,6 +48,20 @@ pub enum OpError {
     /// The network failed, or the peer did not answer: `ETIMEDOUT`, `EHOSTUNREACH`, ….
     #[error("{0}")]
     Failed(Errno),
+    /// A PUT or GET failed.
+    #[error("{} to {target}, portal {portal}: {stage}: {errno}", if *.is_put { "PUT" } else { "GET" })]
+    Operation {
+        /// A PUT, else a GET.
+        is_put: bool,
+        /// The target.
+        target: Nid,
+        /// The portal there.
+        portal: u32,
+        /// How far it came.
+        stage: OpStage,
+        /// `ETIMEDOUT`, `EHOSTUNREACH`, ….
+        errno: Errno,
+    },
     /// The buffer can't be used so.
     #[error(transparent)]
     Attach(#[from] AttachError),
@@ -64,7 +107,7 @@ impl OpError {
     /// The error number.
     pub const fn errno(self) -> Errno {
         match self {
-            Self::Failed(e) => e,
+            Self::Failed(errno) | Self::Operation { errno, .. } => errno,
             Self::Attach(e) => e.errno(),
             Self::Send(e) => e.errno(),
             Self::Range { .. } | Self::Delivered { .. } | Self::Inbox(_) => Errno::EINVAL,

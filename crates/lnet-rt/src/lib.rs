@@ -54,7 +54,7 @@ mod tcp;
 pub use attachment::{AttachOptions, Attachment, Delivery};
 pub use builder::NodeBuilder;
 pub use clock::Clock;
-pub use error::{MemoryError, NiError, OpError, OpFailed};
+pub use error::{MemoryError, NiError, OpError, OpFailed, OpStage};
 pub use handle::{Asked, Call, NodeHandle, Service, Stopped};
 pub use inbox::{Inbox, InboxOptions, InboxState, Message};
 pub use memory::{Buffer, MapMode, Regions};
@@ -67,7 +67,7 @@ pub use stack::{DriverId, Stack, StackStats};
 pub use tcp::TcpNi;
 
 // What every program that embeds a node names, so that this crate is all it depends on.
-pub use lnd_sock::{MioStreams, SockConfig, SockDriver};
+pub use lnd_sock::{MioStreams, Namespace, SockConfig, SockDriver};
 pub use lnet::{
     Event, EventKind, Found, Get, MatchEntry, MdOptions, MdSpec, NetTunables, Node, Position, Put,
     Tunables, Unlink,

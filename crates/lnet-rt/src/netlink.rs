@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::AsRawFd;
 
+use lnd_sock::Namespace;
 use lnet::Link;
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
@@ -98,10 +99,18 @@ impl Interfaces {
     /// # Errors
     /// Those of a netlink socket.
     pub fn load() -> io::Result<Self> {
+        Self::load_in(None)
+    }
+
+    /// The same in another network namespace.
+    ///
+    /// # Errors
+    /// Those of a netlink socket; that of going there.
+    pub fn load_in(namespace: Option<&Namespace>) -> io::Result<Self> {
         let mut table = Self::default();
         let links = RouteNetlinkMessage::GetLink(LinkMessage::default());
         let addresses = RouteNetlinkMessage::GetAddress(AddressMessage::default());
-        let socket = Socket::new(NETLINK_ROUTE)?;
+        let socket = route_socket(namespace)?;
         socket.connect(&SocketAddr::new(0, 0))?;
         for request in [links, addresses] {
             table.dump(&socket, request)?;
@@ -240,6 +249,14 @@ impl Interfaces {
     }
 }
 
+/// A netlink socket, which belongs to the namespace that it is made in.
+fn route_socket(namespace: Option<&Namespace>) -> io::Result<Socket> {
+    match namespace {
+        None => Socket::new(NETLINK_ROUTE),
+        Some(namespace) => namespace.within(|| Socket::new(NETLINK_ROUTE))?,
+    }
+}
+
 /// Bridges send notices about their ports in the same form; those say nothing about the device.
 fn is_plain(m: &LinkMessage) -> bool {
     m.header.interface_family == AddressFamily::Unspec
@@ -271,16 +288,34 @@ const GROUPS: u32 = 0x1 | 0x10 | 0x100;
 pub(crate) struct Monitor {
     socket: Socket,
     table: Interfaces,
+    /// The namespace that it looks at, if it is not the stack's.
+    namespace: Option<Namespace>,
+    /// What its readiness is reported under.
+    token: Token,
 }
 
 impl Monitor {
-    pub(crate) fn new(registry: &Registry, token: Token) -> io::Result<Self> {
-        let mut socket = Socket::new(NETLINK_ROUTE)?;
+    pub(crate) fn new(
+        registry: &Registry,
+        token: Token,
+        namespace: Option<Namespace>,
+    ) -> io::Result<Self> {
+        let mut socket = route_socket(namespace.as_ref())?;
         // First the notices, then the list: what happens in between is seen twice, not never.
         socket.bind(&SocketAddr::new(0, GROUPS))?;
         socket.set_non_blocking(true)?;
         registry.register(&mut SourceFd(&socket.as_raw_fd()), token, Interest::READABLE)?;
-        Ok(Self { socket, table: Interfaces::load()? })
+        let table = Interfaces::load_in(namespace.as_ref())?;
+        Ok(Self { socket, table, namespace, token })
+    }
+
+    /// Whether it looks at this namespace; `None` is the stack's own.
+    pub(crate) fn is_of(&self, namespace: Option<&Namespace>) -> bool {
+        self.namespace.as_ref() == namespace
+    }
+
+    pub(crate) const fn token(&self) -> Token {
+        self.token
     }
 
     pub(crate) fn table(&self) -> &Interfaces {
@@ -304,7 +339,7 @@ impl Monitor {
                 Err(e) => {
                     // ENOBUFS: notices were lost, so ask for all of it.
                     tracing::debug!("netlink: {e}; reading the list of interfaces again");
-                    match Interfaces::load() {
+                    match Interfaces::load_in(self.namespace.as_ref()) {
                         Ok(table) => self.table = table,
                         Err(e) => {
                             tracing::warn!("reading the list of interfaces: {e}");

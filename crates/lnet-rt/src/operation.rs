@@ -25,7 +25,7 @@ use crate::memory::{Regions, spans};
 use crate::oneshot::{self, Receiver, Sender};
 use crate::owners::Owner;
 use crate::stack::Stack;
-use crate::{Buffer, NodeHandle, OpError, OpFailed};
+use crate::{Buffer, NodeHandle, OpError, OpFailed, OpStage};
 
 /// What an operation came to.
 #[derive(Debug)]
@@ -317,6 +317,9 @@ pub(crate) struct Pending {
     md: MdId,
     /// An ACK or REPLY is to follow.
     response: bool,
+    is_put: bool,
+    target: Nid,
+    portal: u32,
     result: Option<Result<u32, OpError>>,
     done: Option<Sender<Outcome>>,
 }
@@ -324,6 +327,11 @@ pub(crate) struct Pending {
 impl Pending {
     pub(crate) fn md(&self) -> MdId {
         self.md
+    }
+
+    fn failed(&self, stage: OpStage, errno: Errno) -> OpError {
+        let Self { is_put, target, portal, .. } = *self;
+        OpError::Operation { is_put, target, portal, stage, errno }
     }
 
     fn settle(mut self, mem: &mut Regions, otherwise: OpError) {
@@ -372,6 +380,9 @@ impl Stack {
             region,
             md: MdId::default(),
             response,
+            is_put: matches!(op.kind, Kind::Put { .. }),
+            target: op.target.nid,
+            portal: op.portal,
             result: None,
             done: Some(done),
         }));
@@ -425,7 +436,15 @@ impl Stack {
     /// An event of an operation's descriptor. The last one settles it.
     pub(crate) fn operation_event(&mut self, key: u64, event: &Event) {
         let Some(Owner::Operation(pending)) = self.owners.get_mut(key) else { return };
-        let failed = event.status.err().map(OpError::Failed);
+        let failed = event.status.err().map(|errno| {
+            let stage = match (event.kind, errno) {
+                (EventKind::Ack | EventKind::Reply, _) => OpStage::Answer,
+                (_, Errno::EHOSTUNREACH | Errno::ENETUNREACH | Errno::ENETDOWN) => OpStage::NoPath,
+                (_, Errno::ECONNREFUSED) => OpStage::Refused,
+                _ => OpStage::Transmission,
+            };
+            pending.failed(stage, errno)
+        });
         match event.kind {
             EventKind::Send => match failed {
                 // A response that is here already counts for more than how the request fared.
@@ -445,7 +464,8 @@ impl Stack {
             if let Some(Owner::Operation(pending)) = self.owners.remove(key) {
                 self.mem.drop_descriptor(pending.region);
                 // No answer came and no error was reported: the response timer ran out (M-39).
-                pending.settle(&mut self.mem, OpError::Failed(Errno::ETIMEDOUT));
+                let otherwise = pending.failed(OpStage::NoAnswer, Errno::ETIMEDOUT);
+                pending.settle(&mut self.mem, otherwise);
             }
         } else if pending.result.is_some() && failed.is_some() {
             // A failed transmission leaves the descriptor waiting for an answer (M-38).

@@ -21,7 +21,7 @@ use lnet_types::{Instant, NiId};
 use mio::Token;
 
 use crate::owners::Owner;
-use crate::stack::{NETLINK, Stack, TOKEN_BITS, WAKE};
+use crate::stack::{Stack, TOKEN_BITS, WAKE};
 
 /// How long a turn may wait for something to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,7 +166,7 @@ impl Stack {
             let Token(token) = event.token();
             match event.token() {
                 WAKE => continue,
-                NETLINK => {
+                Token(own) if own < 1 << TOKEN_BITS => {
                     self.monitor_ready = true;
                     continue;
                 }

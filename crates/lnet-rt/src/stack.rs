@@ -15,7 +15,7 @@ use std::io;
 use std::sync::Arc;
 use std::thread;
 
-use lnd_sock::{MioStreams, SockDriver};
+use lnd_sock::{MioStreams, Namespace, NamespaceId, SockDriver};
 use lnet::{
     AttachError, Driver, Event, Found, Get, Link, Loopback, MatchEntry, MdSpec, NiSpec, Node, OpId,
     Put, Ready, Report, SendError, UnlinkError,
@@ -81,6 +81,8 @@ struct Watched {
     device: Option<String>,
     ip: IpAddr,
     link: Link,
+    /// Its network namespace, if it is another one than the stack's.
+    namespace: Option<Namespace>,
 }
 
 /// What a stack counts about itself. The node's and the drivers' counters are theirs.
@@ -118,10 +120,14 @@ pub struct Stack {
     /// TCP interfaces without a time limit of their own: theirs is derived from the node's.
     pub(crate) follows_node: Vec<NiId>,
     /// The machine's interfaces; `None` where the system gives no netlink socket.
-    monitor: Option<Monitor>,
+    /// One for the stack's own network namespace, if the system has netlink, and one for each other one
+    /// that interfaces are in.
+    monitors: Vec<Monitor>,
     pub(crate) monitor_ready: bool,
     /// Interfaces of the node that stand on one of the machine's.
     watched: BTreeMap<NiId, Watched>,
+    /// The names that the TCP driver's streams have for the namespaces of interfaces.
+    pub(crate) namespaces: BTreeMap<NiId, NamespaceId>,
     pub(crate) mem: Regions,
     pub(crate) owners: Owners,
     /// Inboxes for whose sake a portal is lazy.
@@ -155,9 +161,10 @@ impl Stack {
         let poll = Poll::new()?;
         let mailbox = Arc::new(Mailbox::new(poll.registry(), WAKE)?);
         // Sandboxes without netlink exist; nodes with explicit addresses work there all the same.
-        let monitor = Monitor::new(poll.registry(), NETLINK)
+        let monitors = Monitor::new(poll.registry(), NETLINK, None)
             .inspect_err(|e| tracing::warn!("interfaces are not watched: {e}"))
-            .ok();
+            .into_iter()
+            .collect();
         let gone = Gone(Arc::clone(&mailbox));
         let clock = Clock::new();
         let now = clock.now();
@@ -170,9 +177,10 @@ impl Stack {
             drivers: vec![loopback],
             tcp: None,
             follows_node: Vec::new(),
-            monitor,
+            monitors,
             monitor_ready: false,
             watched: BTreeMap::new(),
+            namespaces: BTreeMap::new(),
             mem: Regions::default(),
             owners: Owners::default(),
             lazy_inboxes: BTreeMap::new(),
@@ -268,11 +276,14 @@ impl Stack {
     /// Stops an interface in its driver. From here on messages for it are refused.
     pub(crate) fn ni_stop(&mut self, ni: NiId) {
         let now = self.tick();
-        self.watched.remove(&ni);
+        self.unwatch(ni);
         self.follows_node.retain(|n| *n != ni);
         if let Some(id) = self.ni_driver.remove(ni) {
             let slot = &mut self.drivers[usize::from(id.0)];
             slot.driver.get_mut().ni_stop(now, ni, &mut self.node, &mut self.mem);
+        }
+        if let (Some(namespace), Some(tcp)) = (self.namespaces.remove(&ni), self.tcp_mut()) {
+            tcp.streams_mut().leave(namespace);
         }
     }
 
@@ -283,7 +294,7 @@ impl Stack {
     pub fn interfaces(&mut self) -> io::Result<Interfaces> {
         // Notices may be waiting for the next turn.
         self.watch_links();
-        match &self.monitor {
+        match self.monitors.iter().find(|m| m.is_of(None)) {
             Some(monitor) => Ok(monitor.table().clone()),
             None => Interfaces::load(),
         }
@@ -292,24 +303,61 @@ impl Stack {
     /// From here on the node is told how `ni`, with address `ip`, fares on the machine: by the
     /// name of its device, or on whatever device has the address (K-60, K-61).
     pub fn watch(&mut self, ni: NiId, device: Option<String>, ip: IpAddr) {
-        let Some(monitor) = &self.monitor else { return };
+        self.watch_in(ni, device, ip, None);
+    }
+
+    /// The same in another network namespace.
+    pub(crate) fn watch_in(
+        &mut self,
+        ni: NiId,
+        device: Option<String>,
+        ip: IpAddr,
+        namespace: Option<Namespace>,
+    ) {
+        if namespace.is_some() && !self.monitors.iter().any(|m| m.is_of(namespace.as_ref())) {
+            let used = |n: &usize| self.monitors.iter().any(|m| m.token() == Token(*n));
+            let free = (NETLINK.0 + 1..1 << TOKEN_BITS).find(|n| !used(n)).unwrap_or(NETLINK.0);
+            match Monitor::new(self.poll.registry(), Token(free), namespace.clone()) {
+                Ok(monitor) => self.monitors.push(monitor),
+                Err(e) => tracing::warn!(%ip, "interface is not watched: {e}"),
+            }
+        }
+        let Some(monitor) = self.monitors.iter().find(|m| m.is_of(namespace.as_ref())) else {
+            return;
+        };
         let link = monitor.table().link(device.as_deref(), ip);
-        self.watched.insert(ni, Watched { device, ip, link });
+        self.watched.insert(ni, Watched { device, ip, link, namespace });
         let now = self.tick();
         self.unfinished = true;
         self.node.link_changed(now, ni, link);
+    }
+
+    /// Watches an interface no longer, nor a namespace that has no other one.
+    fn unwatch(&mut self, ni: NiId) {
+        let Some(Watched { namespace: Some(namespace), .. }) = self.watched.remove(&ni) else {
+            return;
+        };
+        let one = Some(&namespace);
+        if !self.watched.values().any(|w| w.namespace.as_ref() == one) {
+            self.monitors.retain(|m| !m.is_of(one));
+        }
     }
 
     /// Takes in what netlink has to say.
     pub(crate) fn watch_links(&mut self) {
         self.monitor_ready = false;
         let now = self.tick();
-        let Some(monitor) = &mut self.monitor else { return };
-        if !monitor.turn() {
+        let mut changed = false;
+        for monitor in &mut self.monitors {
+            changed |= monitor.turn();
+        }
+        if !changed {
             return;
         }
         self.unfinished = true;
         for (ni, w) in &mut self.watched {
+            let monitor = self.monitors.iter().find(|m| m.is_of(w.namespace.as_ref()));
+            let Some(monitor) = monitor else { continue };
             let link = monitor.table().link(w.device.as_deref(), w.ip);
             if link != w.link {
                 tracing::info!(ip = %w.ip, ?link, "interface");

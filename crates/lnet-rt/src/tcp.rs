@@ -5,7 +5,8 @@ use core::time::Duration;
 use std::collections::BTreeSet;
 
 use lnd_sock::{
-    AcceptFrom, MioStreams, NiStart, SockConfig, SockDriver, Suspicion, conns_per_peer_for,
+    AcceptFrom, MioStreams, Namespace, NiStart, SockConfig, SockDriver, Suspicion,
+    conns_per_peer_for,
 };
 use lnet::{NetTunables, NiSpec, TunableError};
 use lnet_types::{Errno, Instant, Net, NetType, NiId, Nid};
@@ -33,6 +34,9 @@ pub struct TcpNi {
     pub timeout: Option<Duration>,
     /// CPU partitions that it is tied to; see [`Stack::set_ni_cpts`].
     pub cpts: Option<BTreeSet<u32>>,
+    /// The network namespace that its address is in, if it is another one than the stack's. Its sockets
+    /// are made there, which needs `CAP_SYS_ADMIN`.
+    pub namespace: Option<Namespace>,
 }
 
 impl TcpNi {
@@ -46,6 +50,7 @@ impl TcpNi {
             tos: -1,
             timeout: None,
             cpts: None,
+            namespace: None,
         }
     }
 }
@@ -121,7 +126,7 @@ impl Stack {
     /// # Errors
     /// [`NiError`], without any effect.
     pub fn add_tcp_ni(&mut self, new: TcpNi) -> Result<NiId, NiError> {
-        let TcpNi { nid, interface, tunables, conns_per_peer, tos, timeout, cpts } = new;
+        let TcpNi { nid, interface, tunables, conns_per_peer, tos, timeout, cpts, namespace } = new;
         let addr = nid.ip().filter(|_| nid.net().kind == NetType::TCP);
         let addr = addr.ok_or(NiError::NotTcp(nid))?;
         if self.tcp.is_none() {
@@ -129,7 +134,8 @@ impl Stack {
         }
         let Some(driver) = self.tcp else { return Err(NiError::NotTcp(nid)) };
         let interfaces = self.interfaces().unwrap_or_default();
-        let device = interfaces.with_address(addr);
+        // What the system tells of devices is about those of the stack's own namespace.
+        let device = interfaces.with_address(addr).filter(|_| namespace.is_none());
         let conns_per_peer = conns_per_peer.unwrap_or_else(|| {
             let speed = device.and_then(Interface::speed_mbps);
             conns_per_peer_for(speed.map(|mbps| mbps / 1000))
@@ -140,7 +146,13 @@ impl Stack {
             self.unmake(ni, nid);
             return Err(NiError::Refused { nid, errno });
         }
+        let streams = self.tcp_mut().map(SockDriver::streams_mut);
+        let namespace_id = streams.and_then(|s| namespace.as_ref().map(|n| s.enter(n)));
+        if let Some(id) = namespace_id {
+            self.namespaces.insert(ni, id);
+        }
         let start = NiStart {
+            namespace: namespace_id,
             ni,
             nid,
             addr,
@@ -163,7 +175,7 @@ impl Stack {
             numa::introduce_device(self.node_mut(), ni, &device.name);
         }
         self.place_thread();
-        self.watch(ni, interface, addr);
+        self.watch_in(ni, interface, addr, namespace);
         Ok(ni)
     }
 

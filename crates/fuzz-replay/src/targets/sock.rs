@@ -232,6 +232,7 @@ pub fn conn(input: &[u8]) {
     let nid = Nid::from_ip(Net::TCP, OWN);
     let to = Nid::from_ip(Net::TCP, PEER);
     let start = NiStart {
+        namespace: None,
         ni,
         nid,
         addr: OWN,

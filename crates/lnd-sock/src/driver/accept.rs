@@ -19,14 +19,16 @@ const ACCEPT_REST: Duration = Duration::from_millis(100);
 impl<S: Streams> SockDriver<S> {
     pub(super) fn accept(&mut self, now: Instant, listener: ListenerId) {
         // Which of the interfaces on the address is meant, the request will tell.
-        let Some(addr) =
-            self.listeners.iter().find(|(_, (l, _))| *l == listener).map(|(addr, _)| *addr)
+        let Some((namespace, addr)) = self
+            .listeners
+            .iter()
+            .find(|(_, (l, _))| *l == listener)
+            .map(|((namespace, at), _)| (*namespace, at.ip()))
         else {
             return;
         };
         for _ in 0..ACCEPT_BUDGET {
-            let Some((ni_id, ni)) =
-                self.nis.iter().find(|(_, ni)| ni.addr == addr && ni.listening && !ni.blocked)
+            let Some((ni_id, ni)) = self.nis.iter().find(|(_, ni)| ni.serves(namespace, addr))
             else {
                 return;
             };

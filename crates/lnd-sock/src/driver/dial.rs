@@ -209,7 +209,12 @@ impl<S: Streams> SockDriver<S> {
             (IpAddr::V6(_), IpAddr::V4(_)) => Ipv4Addr::UNSPECIFIED.into(),
             (same, _) => same,
         };
-        let from = |privileged| Origin { addr, interface: ni.interface.as_deref(), privileged };
+        let from = |privileged| Origin {
+            addr,
+            interface: ni.interface.as_deref(),
+            privileged,
+            namespace: ni.namespace,
+        };
         let privileged = self.config.is_privileged() && !self.unprivileged;
         let stream = match self.streams.connect(from(privileged), remote, &ni.options) {
             Err(Errno::EACCES | Errno::EPERM) if privileged => {

@@ -31,7 +31,7 @@ use crate::peer::{ConnKey, Peer, PeerKey};
 use crate::proto::admit::Held;
 use crate::proto::txq::{Pieces, STAGE_LEN};
 use crate::stats::{Stats, Traffic};
-use crate::streams::{ListenerId, Source, StreamOptions, Streams};
+use crate::streams::{ListenerId, NamespaceId, Source, StreamOptions, Streams};
 use crate::tunables::{AcceptMode, CONNS_PER_PEER_MAX, SockConfig, Suspicion};
 use crate::upper::Upper;
 
@@ -57,6 +57,8 @@ pub struct NiStart {
     pub tos: i16,
     /// Time limit of one transmission (`sock_timeout`, K-3).
     pub lnd_timeout: Duration,
+    /// The network namespace of its address, if it is another one than the driver's.
+    pub namespace: Option<NamespaceId>,
 }
 
 /// An interface that is served.
@@ -65,6 +67,7 @@ struct Ni {
     nid: Nid,
     addr: IpAddr,
     interface: Option<String>,
+    namespace: Option<NamespaceId>,
     incarnation: u64,
     conns_per_peer: u8,
     options: StreamOptions,
@@ -75,6 +78,16 @@ struct Ni {
     blocked: bool,
     traffic: Traffic,
 }
+
+impl Ni {
+    /// Whether it takes connections to an address of a namespace.
+    fn serves(&self, namespace: Option<NamespaceId>, addr: IpAddr) -> bool {
+        (self.namespace, self.addr) == (namespace, addr) && self.listening && !self.blocked
+    }
+}
+
+/// Where is listened: the same address may be there in several namespaces.
+type Site = (Option<NamespaceId>, SocketAddr);
 
 /// What a timer belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -98,8 +111,8 @@ pub struct SockDriver<S> {
     nis: SecondaryMap<NiId, Ni>,
     /// Which interfaces there are; a handful.
     ni_list: Vec<NiId>,
-    /// The listener of each address, and how many interfaces use it.
-    listeners: BTreeMap<IpAddr, (ListenerId, usize)>,
+    /// The listener of each address and port, and how many interfaces use it.
+    listeners: BTreeMap<Site, (ListenerId, usize)>,
     conns: SlotMap<ConnKey, Conn>,
     peers: SlotMap<PeerKey, Peer>,
     by_id: Lookup<(NiId, Nid, Pid), PeerKey>,
@@ -226,6 +239,7 @@ impl<S: Streams> SockDriver<S> {
             nid: start.nid,
             addr: start.addr,
             interface: start.interface,
+            namespace: start.namespace,
             incarnation: start.incarnation,
             conns_per_peer: start.conns_per_peer,
             options: StreamOptions {
@@ -254,20 +268,38 @@ impl<S: Streams> SockDriver<S> {
         Ok(())
     }
 
-    /// Interfaces on one address (`tcp` and `tcp1`) share its listener.
+    /// The ports that are listened on: one, or another one for bulk connections.
+    fn ports(&self) -> impl Iterator<Item = u16> + use<S> {
+        let (port, bulk) = (self.config.port, self.config.bulk_port);
+        core::iter::once(port).chain((bulk != port).then_some(bulk))
+    }
+
+    /// Interfaces on one address (`tcp` and `tcp1`) share its listeners.
     fn listen(&mut self, ni: &mut Ni) -> Result<(), StartError> {
         if self.config.accept == AcceptMode::None {
             return Ok(());
         }
-        if let Some((_, users)) = self.listeners.get_mut(&ni.addr) {
-            *users += 1;
-        } else {
-            let at = SocketAddr::new(ni.addr, self.config.port);
-            let listener = self
-                .streams
-                .listen(at, ni.interface.as_deref())
-                .map_err(|errno| StartError::Listen { at, errno })?;
-            self.listeners.insert(ni.addr, (listener, 1));
+        let mut open: Vec<Site> = Vec::new();
+        for port in self.ports() {
+            let at = SocketAddr::new(ni.addr, port);
+            let site = (ni.namespace, at);
+            if let Some((_, users)) = self.listeners.get_mut(&site) {
+                *users += 1;
+            } else {
+                let interface = ni.interface.as_deref();
+                let listener = match ni.namespace {
+                    None => self.streams.listen(at, interface),
+                    Some(namespace) => self.streams.listen_in(namespace, at, interface),
+                };
+                match listener {
+                    Ok(listener) => _ = self.listeners.insert(site, (listener, 1)),
+                    Err(errno) => {
+                        open.into_iter().for_each(|site| self.unlisten_at(site));
+                        return Err(StartError::Listen { at, errno });
+                    }
+                }
+            }
+            open.push(site);
         }
         ni.listening = true;
         Ok(())
@@ -278,12 +310,19 @@ impl<S: Streams> SockDriver<S> {
         if !core::mem::take(&mut ni.listening) {
             return;
         }
-        let addr = ni.addr;
-        if let Some((listener, users)) = self.listeners.get_mut(&addr) {
+        let (namespace, addr) = (ni.namespace, ni.addr);
+        for port in self.ports() {
+            self.unlisten_at((namespace, SocketAddr::new(addr, port)));
+        }
+    }
+
+    /// One interface uses this listener no longer.
+    fn unlisten_at(&mut self, at: Site) {
+        if let Some((listener, users)) = self.listeners.get_mut(&at) {
             *users -= 1;
             if *users == 0 {
                 self.streams.unlisten(*listener);
-                self.listeners.remove(&addr);
+                self.listeners.remove(&at);
             }
         }
     }

@@ -28,12 +28,17 @@ const TOKENS: core::ops::Range<usize> = 100..1000;
 
 impl Node {
     fn new(addr: IpAddr, port: u16, incarnation: u64) -> Self {
+        Self::with(SockConfig::on_port(port), addr, incarnation)
+    }
+
+    fn with(config: SockConfig, addr: IpAddr, incarnation: u64) -> Self {
         let poll = mio::Poll::new().expect("a poller");
         let registry = poll.registry().try_clone().expect("its registry");
         let streams = MioStreams::new(registry, TOKENS);
-        let mut driver = SockDriver::new(SockConfig::on_port(port), streams, 1);
+        let mut driver = SockDriver::new(config, streams, 1);
         let nid = Nid::from_ip(Net::TCP, addr);
         let start = NiStart {
+            namespace: None,
             ni: ni(1),
             nid,
             addr,
@@ -175,6 +180,29 @@ fn a_peer_that_is_not_there_refuses_and_one_that_goes_is_noticed() {
     driver.ni_stop(Instant::from_secs(2), ni(1), up);
     run(&mut nodes, false, |n| n[0].driver.connections().is_empty());
     assert_eq!(nodes[0].up.outcome(2), Some(Ok(())));
+}
+
+#[test]
+fn bulk_connections_come_up_at_a_port_of_their_own() {
+    let addr = |n| IpAddr::V4(Ipv4Addr::new(127, 7, 9, n));
+    let port = free_port(addr(1));
+    let bulk_port = free_port(addr(2));
+    let config = || SockConfig { bulk_port, ..SockConfig::on_port(port) };
+    let mut nodes = [Node::with(config(), addr(1), 11), Node::with(config(), addr(2), 12)];
+    let to = nodes[1].nid;
+    nodes[0].send(to, 1, &[7; 1 << 20]);
+    run(&mut nodes, false, |n| n[1].up.arrived().len() == 1 && n[0].up.ended.len() == 1);
+    run(&mut nodes, false, |n| n[0].driver.connections().len() == 3);
+    for conn in nodes[0].driver.connections() {
+        let at = if conn.kind == Kind::Control { port } else { bulk_port };
+        assert_eq!(conn.remote.port(), at, "{:?}", conn.kind);
+    }
+    // Both are free again.
+    let Node { driver, up, .. } = &mut nodes[1];
+    driver.ni_stop(Instant::from_secs(2), ni(1), up);
+    for port in [port, bulk_port] {
+        assert!(std::net::TcpListener::bind((addr(2), port)).is_ok(), "{port}");
+    }
 }
 
 #[test]

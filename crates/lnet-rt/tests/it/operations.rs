@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use lnet::{EventKind, MatchEntry};
-use lnet_rt::{AttachOptions, Buffer, OpError};
+use lnet_rt::{AttachOptions, Buffer, OpError, OpStage};
 use lnet_types::{Errno, Prng};
 
 use crate::wire::{block_on, left, nid, nodes, settles};
@@ -67,7 +67,9 @@ fn what_can_not_be_begun_fails_with_its_reason_and_the_buffer() {
     };
     assert!(matches!(fail((1 << 20) + 1, nid(2)), OpError::Attach(_)));
     assert!(matches!(fail(1, lnet_types::Nid::ANY), OpError::Send(_)));
-    assert_eq!(fail(1, "10.9.9.9@o2ib".parse().unwrap()).errno(), Errno::EHOSTUNREACH);
+    let far = fail(1, "10.9.9.9@o2ib".parse().unwrap());
+    assert_eq!(far.errno(), Errno::EHOSTUNREACH);
+    assert!(far.to_string().contains("10.9.9.9@o2ib"), "{far}");
     #[allow(clippy::reversed_empty_ranges)]
     for range in [3..9, 6..2] {
         let e = a.put(nid(2), PORTAL, 7, b"1234").range(range).blocking().unwrap_err();
@@ -82,6 +84,14 @@ fn a_missing_answer_times_out_within_the_limit_of_the_call() {
     let [(a, _), (b, _)] = nodes();
     let limit = Duration::from_millis(30);
     let e = a.put(nid(2), PORTAL, 7, "nobody").ack().timeout(limit).blocking().unwrap_err();
+    assert_eq!(
+        e.to_string(),
+        format!(
+            "PUT to {}, portal {PORTAL}: no answer, or no match at the portal: Connection timed out",
+            nid(2)
+        )
+    );
+    assert!(matches!(e.error, OpError::Operation { stage: OpStage::NoAnswer, .. }), "{e:?}");
     assert_eq!((e.errno(), &e.buffer.unwrap()[..]), (Errno::ETIMEDOUT, &b"nobody"[..]));
     let e = a.get(nid(2), PORTAL, 7, Buffer::zeroed(3)).timeout(limit).blocking().unwrap_err();
     assert_eq!((e.errno(), e.buffer.unwrap().len()), (Errno::ETIMEDOUT, 3));

@@ -108,6 +108,7 @@ impl Rig {
     ) -> Result<(), String> {
         let addr = nid.ip().ok_or_else(|| format!("{nid} has no IP address"))?;
         let start = NiStart {
+            namespace: None,
             ni,
             nid,
             addr,

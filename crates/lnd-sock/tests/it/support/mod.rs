@@ -31,6 +31,7 @@ pub(crate) fn nid(n: u8) -> Nid {
 /// An interface at `10.0.0.n`, with one connection of each type.
 pub(crate) fn ni_start(n: u8) -> NiStart {
     NiStart {
+        namespace: None,
         ni: ni(1),
         nid: nid(n),
         addr: addr(n),
