@@ -140,6 +140,9 @@ pub struct PeerBlock {
     pub multi_rail: bool,
     /// Whether discovery must leave the primary NID as it is.
     pub lock_primary: bool,
+    /// NIDs are listed, and the primary one is not among them: removal then takes these NIDs from the
+    /// peer and leaves the peer (C-peer-3).
+    pub secondary_only: bool,
 }
 
 /// NIDs to be pinged (I-17).

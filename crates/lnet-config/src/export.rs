@@ -13,7 +13,16 @@ impl Config {
     /// The text, in the layouts of kernel tools: nets, routes and peers in library style, the rest in
     /// classic style. Neighbours of one kind share their key.
     pub fn to_yaml(&self) -> String {
-        let mut out = String::new();
+        let text = |part: &Part| {
+            let before = if part.begins { "---\n" } else { "" };
+            format!("{before}{}", part.tree.render(part.style))
+        };
+        self.parts().iter().map(text).collect()
+    }
+
+    /// What [`Self::to_yaml`] prints, block by block.
+    pub(crate) fn parts(&self) -> Vec<Part> {
+        let mut out: Vec<Part> = Vec::new();
         let mut blocks = self.blocks.iter().map(|(_, block)| block).peekable();
         let mut profile = self.profile.as_ref().map(|(_, name)| name);
         let mut documents = 0;
@@ -21,8 +30,8 @@ impl Config {
         while let Some(block) = blocks.next() {
             let name = block.key();
             // A key may stand once in a document.
-            if seen.contains(&name) {
-                out.push_str("---\n");
+            let begins = seen.contains(&name);
+            if begins {
                 documents += 1;
                 seen.clear();
             }
@@ -49,17 +58,24 @@ impl Config {
                 (Block::Settings(settings), _) => settings_tree(profile.take(), settings),
                 (_, last) => last.unwrap_or(Tree::List(Vec::new())),
             };
-            out.push_str(&Tree::map([(name, tree)]).render(style));
+            out.push(Part { begins, style, tree: Tree::map([(name, tree)]) });
         }
         if let Some(name) = profile {
-            if seen.contains(&"global") || documents > 0 {
-                out.push_str("---\n");
-            }
-            let tree = settings_tree(Some(name), &[]);
-            out.push_str(&Tree::map([("global", tree)]).render(Style::Classic));
+            let begins = seen.contains(&"global") || documents > 0;
+            let tree = Tree::map([("global", settings_tree(Some(name), &[]))]);
+            out.push(Part { begins, style: Style::Classic, tree });
         }
         out
     }
+}
+
+/// One top-level key with what is below it.
+pub(crate) struct Part {
+    /// It begins a document of its own.
+    pub(crate) begins: bool,
+    pub(crate) style: Style,
+    /// A map of that one key.
+    pub(crate) tree: Tree,
 }
 
 impl Block {

@@ -354,6 +354,11 @@ fn tunables(to: &mut NetTunables, node: &Node) -> Result<(), ConfigError> {
         };
         let value = number(key, node)?;
         *slot = match value {
+            v if v < -1 => {
+                let text =
+                    format!("invalid value '{v}' for key '{}': must be at least -1", key.text);
+                return Err(content(node.pos, text));
+            }
             v if v < least => None,
             v if v <= i64::from(i32::MAX) => u32::try_from(v).ok(),
             _ => return Err(invalid_value(key, node)),
@@ -427,11 +432,12 @@ fn peer_block(item: &Node, how: &mut Reading) -> Result<Option<PeerBlock>, Confi
     }
     let primary = primary.ok_or_else(|| content(item.pos, "missing primary NID".to_owned()))?;
     // Exporters list the primary NID among the others.
+    let secondary_only = !nids.is_empty() && !nids.contains(&primary);
     nids.retain(|nid| *nid != primary);
     if how.was_only_found(item.pos, primary) {
         return Ok(None);
     }
-    Ok(Some(PeerBlock { primary, nids, multi_rail, lock_primary }))
+    Ok(Some(PeerBlock { primary, nids, multi_rail, lock_primary, secondary_only }))
 }
 
 /// The NIDs of one item of `peer ni`. Everything but the NID is state.
@@ -630,7 +636,7 @@ fn single_nid(key: &Key, node: &Node) -> Result<Nid, ConfigError> {
     }
 }
 
-/// NIDs from a text (a list or a range) or from a YAML list of texts.
+/// NIDs from a text (a list or a range), from a YAML list of texts, or from a map that numbers them.
 fn nid_list(key: &Key, node: &Node) -> Result<Vec<Nid>, ConfigError> {
     let parse = |node: &Node| {
         let text = scalar(key, node)?;
@@ -638,6 +644,13 @@ fn nid_list(key: &Key, node: &Node) -> Result<Vec<Nid>, ConfigError> {
     };
     match &node.value {
         Value::List(items) => Ok(items.iter().map(parse).collect::<Result<Vec<_>, _>>()?.concat()),
+        Value::Map(entries) => {
+            let numbered = |(number, nid): &(Key, Node)| match parse_number(&number.text) {
+                Some(0..) => parse(nid),
+                _ => Err(invalid_key(number)),
+            };
+            Ok(entries.iter().map(numbered).collect::<Result<Vec<_>, _>>()?.concat())
+        }
         _ => parse(node),
     }
 }

@@ -37,7 +37,8 @@ pub use import::PassedOver;
 pub use legacy::{
     AcceptFrom, Choice, IpPattern, LegacyError, LocalAddress, ModuleOption, ModuleParameters,
     NETWORKS_CHARS_MAX, NetRule, NetRules, NetSpec, NoRuleMatches, Note, OptionProblem, ROUTES_MAX,
-    SockParameters, parse_ip2nets, parse_modprobe, parse_networks, parse_routes,
+    SockParameters, legacy_options, merge_legacy, parse_ip2nets, parse_modprobe, parse_networks,
+    parse_routes,
 };
 pub use lists::{CPTS_MAX, CptsError, INTERFACES_MAX, ListError, parse_cpts, parse_interfaces};
 pub use model::{

@@ -96,7 +96,9 @@ impl Config {
     }
 
     /// The same, each with the place of its block. Limits above their defaults are raised first: what
-    /// they make room for may stand before them in the text.
+    /// they make room for may stand before them in the text. Where peers are gateways, peers
+    /// go before routes: exporters print them behind, and the peer of a gateway in use can't be configured
+    /// any more.
     pub fn add_steps_placed(&self) -> Vec<(Pos, Step)> {
         let raised = self.blocks.iter().flat_map(|(pos, block)| {
             let settings = match block {
@@ -106,9 +108,26 @@ impl Config {
             let raises = |s: &&Setting| LIMITS.iter().any(|(n, d)| *n == s.name && s.value > *d);
             settings.iter().filter(raises).map(|s| (*pos, Step::Set(vec![s.clone()])))
         });
-        let steps = self
+        let mut through: Vec<Nid> = self
             .blocks
             .iter()
+            .filter_map(|(_, b)| if let Block::Route(r) = b { Some(r.gateway) } else { None })
+            .collect();
+        through.sort_unstable();
+        let is_gateway = |nid: &Nid| through.binary_search(nid).is_ok();
+        let first_route = self.blocks.iter().position(|(_, b)| matches!(b, Block::Route(_)));
+        let (before, rest) = self.blocks.split_at(first_route.unwrap_or(self.blocks.len()));
+        let is_configured_gateway = rest.iter().any(|(_, block)| {
+            matches!(block, Block::Peer(p) if is_gateway(&p.primary) || p.nids.iter().any(is_gateway))
+        });
+        // All peers together, so that they keep their order.
+        let (peers, rest): (Vec<_>, Vec<_>) = rest
+            .iter()
+            .partition(|(_, block)| is_configured_gateway && matches!(block, Block::Peer(_)));
+        let steps = before
+            .iter()
+            .chain(peers)
+            .chain(rest)
             .flat_map(|(pos, block)| block.add_steps().into_iter().map(|step| (*pos, step)));
         raised.chain(steps).collect()
     }
@@ -163,6 +182,10 @@ impl Block {
                 dels.chain(accept).collect()
             }
             Self::NetRules(rules) => vec![Step::NetRulesDel(rules.clone())],
+            Self::Peer(peer) if peer.secondary_only => {
+                let (primary, nids) = (peer.primary, peer.nids.clone());
+                vec![Step::PeerDel(PeerDel { primary, nids, force: false })]
+            }
             Self::Peer(peer) => vec![Step::PeerDel(peer_del(peer.primary))],
             // By what it is about: its place may be another one by now.
             Self::Udsp(add) => vec![Step::UdspDel(UdspDel::About(add.rule.clone()))],
@@ -298,7 +321,13 @@ impl<'a> State<'a> {
                     state.net(block);
                     state.accept.extend(block.accept_from.iter().map(|list| (block.net, list)));
                 }
-                Block::Peer(PeerBlock { primary, nids, multi_rail, lock_primary }) => {
+                Block::Peer(PeerBlock {
+                    primary,
+                    nids,
+                    multi_rail,
+                    lock_primary,
+                    secondary_only: _,
+                }) => {
                     let mut nids = nids.clone();
                     nids.sort_unstable();
                     nids.dedup();

@@ -206,6 +206,21 @@ discover:
 }
 
 #[test]
+fn nids_that_a_map_numbers_are_read_as_those_of_a_list() {
+    let list = read(
+        "ping: {nids: [10.0.0.1@tcp, '10.0.0.[2-3]@tcp']}\ndiscover: {nids: [10.0.0.4@tcp]}\n",
+    );
+    let map = read(
+        "ping:\n  nids:\n    0: 10.0.0.1@tcp\n    1: 10.0.0.[2-3]@tcp\n\
+         discover:\n  nids: {0: 10.0.0.4@tcp}\n",
+    );
+    let blocks = |config: &Config| config.blocks.iter().map(|(_, b)| b.clone()).collect::<Vec<_>>();
+    assert_eq!(blocks(&map), blocks(&list));
+    let wrong = Config::from_yaml("ping: {nids: {first: 10.0.0.1@tcp}}\n").unwrap_err();
+    assert_eq!(wrong.to_string(), "invalid key 'first' at line 1, column 15");
+}
+
+#[test]
 fn a_recorded_backup_with_rules_is_read_and_written_back_to_the_byte() {
     let yaml = stdout_of("udsp-export");
     let config = read(&yaml);

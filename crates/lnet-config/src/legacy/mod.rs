@@ -9,12 +9,14 @@
 //!
 //! All readers are total, and bounded by the limits that stand beside them.
 
+mod convert;
 mod ip2nets;
 mod modprobe;
 mod networks;
 mod parameters;
 mod routes;
 
+pub use convert::{legacy_options, merge_legacy};
 pub use ip2nets::{
     Choice, IpPattern, LocalAddress, NetRule, NetRules, NoRuleMatches, parse_ip2nets,
 };

@@ -68,7 +68,8 @@ pub fn parse_modprobe(text: &str) -> (Vec<ModuleOption>, Vec<OptionProblem>) {
                     // Both spellings name the same module.
                     module: module.replace('-', "_"),
                     name: name.to_owned(),
-                    value: value.to_owned(),
+                    // `'networks="tcp"'`: quotes inside quotes.
+                    value: unquoted(value).to_owned(),
                 }),
                 _ => {
                     let what = format!("'{word}': expected NAME=VALUE");
@@ -102,19 +103,26 @@ fn logical_lines(text: &str) -> Vec<(usize, String)> {
     all
 }
 
-/// Words between blanks that are not in quotes; a word that begins with `#` begins a comment.
+/// A value without the quotes around the whole of it.
+pub(super) fn unquoted(value: &str) -> &str {
+    let inside = |quote: char| value.strip_prefix(quote)?.strip_suffix(quote);
+    inside('"').or_else(|| inside('\'')).unwrap_or(value)
+}
+
+/// Words between blanks that are not in quotes of either kind, in which the other kind is a character
+/// like any other; a word that begins with `#` begins a comment.
 fn words(line: &str) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
     let mut word = String::new();
-    let (mut quoted, mut begun) = (false, false);
+    let (mut quoted, mut begun) = (None, false);
     for c in line.chars() {
         match c {
-            '"' => {
-                quoted = !quoted;
+            '"' | '\'' if quoted.is_none_or(|open| open == c) => {
+                quoted = if quoted.is_some() { None } else { Some(c) };
                 begun = true;
             }
-            '#' if !quoted && !begun => break,
-            c if c.is_whitespace() && !quoted => {
+            '#' if quoted.is_none() && !begun => break,
+            c if c.is_whitespace() && quoted.is_none() => {
                 if core::mem::take(&mut begun) {
                     words.push(core::mem::take(&mut word));
                 }
@@ -125,7 +133,7 @@ fn words(line: &str) -> Result<Vec<String>, String> {
             }
         }
     }
-    if quoted {
+    if quoted.is_some() {
         return Err("a quote without its other half".to_owned());
     }
     if begun {

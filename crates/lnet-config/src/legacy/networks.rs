@@ -80,6 +80,15 @@ pub(super) fn parse(parameter: &'static str, text: &str) -> Result<Vec<NetSpec>,
     Ok(specs)
 }
 
+/// The names of the nets that [`parse_networks`] gives, as they are written.
+pub(super) fn names(text: &str) -> Vec<String> {
+    if text.trim().is_empty() {
+        return Vec::new();
+    }
+    let name = |part: &str| part.split(['(', '[']).next().unwrap_or_default().trim().to_owned();
+    split(text).map(name).filter(|name| name.parse() != Ok(Net::LO)).collect()
+}
+
 /// Splits at commas outside of brackets and parentheses.
 fn split(text: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0u32;

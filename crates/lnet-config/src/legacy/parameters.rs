@@ -24,6 +24,8 @@ pub struct ModuleParameters {
     pub forwarding: Option<bool>,
     /// `config_on_load`: whether the node configures itself when it starts.
     pub config_on_load: bool,
+    /// `lock_prim_nid`, which is kept and has no effect.
+    pub lock_prim_nid: Option<bool>,
     /// Tunables of the node.
     pub settings: Vec<Setting>,
     /// `cpu_pattern` and `cpu_npartitions`: how the machine is parted.
@@ -91,6 +93,8 @@ enum Meaning {
     Routes,
     Forwarding,
     ConfigOnLoad,
+    /// Kept, to be shown: the file system's API that it is about is not here.
+    LockPrimNid,
     /// A tunable of that name.
     Tunable(&'static str),
     /// The opposite of one.
@@ -193,7 +197,7 @@ const TABLE: &[(&str, &str, Meaning)] = &[
     ("lnet", "accept_backlog", Meaning::None(DIFFERENT)),
     ("lnet", "rnet_htable_size", Meaning::None(DIFFERENT)),
     ("lnet", "use_tcp_bonding", Meaning::None("Multi-Rail has replaced it")),
-    ("lnet", "lock_prim_nid", Meaning::None("peers are locked one by one")),
+    ("lnet", "lock_prim_nid", Meaning::LockPrimNid),
     ("lnet", "local_nid_dist_zero", Meaning::None(DIFFERENT)),
     ("lnet", "portal_rotor", Meaning::None("one thread works for all CPU partitions")),
     ("lnet", "enable_sysctl_setup", Meaning::None("this node leaves the system's settings alone")),
@@ -446,6 +450,10 @@ impl ModuleParameters {
                 };
             }
             Meaning::ConfigOnLoad => self.config_on_load = number()? != 0,
+            Meaning::LockPrimNid => {
+                self.lock_prim_nid = Some(number()? != 0);
+                return Ok(Some("peers are locked one by one"));
+            }
             Tunable(name) if BUFFER_KEYS.iter().any(|(_, n)| *n == name) => match number()? {
                 n @ 0.. => self.setting(name, n),
                 _ => return Err(fail("expected 0 or more".to_owned())),

@@ -9,27 +9,44 @@ const PARAMETER: &str = "routes";
 /// Most routes of one text.
 pub const ROUTES_MAX: usize = 16_384;
 
-/// The routes of `NET[SET] [HOPS] GATEWAY[:PRIORITY] …; …`, sets being expanded.
+/// A route, and how its network and its gateway were written.
+pub(super) struct Entry {
+    pub(super) route: RouteAdd,
+    pub(super) net: String,
+    pub(super) gateway: String,
+}
+
+/// The routes of `NET[SET] [HOPS] GATEWAY[:PRIORITY] …; …`, sets being expanded. A gateway without
+/// a network is on `tcp` (N-2).
 ///
 /// # Errors
 /// The entry that is wrong.
 pub fn parse_routes(text: &str) -> Result<Vec<RouteAdd>, LegacyError> {
-    let mut routes = Vec::new();
-    for rule in rules(text) {
-        entry(rule, &mut routes)?;
-    }
-    Ok(routes)
+    Ok(parse_entries(text)?.into_iter().map(|entry| entry.route).collect())
 }
 
-fn entry(rule: &str, routes: &mut Vec<RouteAdd>) -> Result<(), LegacyError> {
+/// [`parse_routes`] with the names as they were written.
+pub(super) fn parse_entries(text: &str) -> Result<Vec<Entry>, LegacyError> {
+    let mut entries = Vec::new();
+    for rule in rules(text) {
+        entry(rule, &mut entries)?;
+    }
+    Ok(entries)
+}
+
+fn entry(rule: &str, routes: &mut Vec<Entry>) -> Result<(), LegacyError> {
     let fail = |what: String| bad(PARAMETER, rule, what);
     let mut words = rule.split_whitespace().peekable();
-    let nets: Vec<Net> = expand(words.next().unwrap_or_default())
+    let nets: Vec<(String, Net)> = expand(words.next().unwrap_or_default())
         .map_err(&fail)?
-        .iter()
-        .map(|name| name.parse().map_err(|_| fail(format!("'{name}' is not a network"))))
+        .into_iter()
+        .map(|name| match name.parse() {
+            Ok(net) => Ok((name, net)),
+            Err(_) => Err(fail(format!("'{name}' is not a network"))),
+        })
         .collect::<Result<_, _>>()?;
-    let hops = match words.next_if(|word| !word.contains('@')) {
+    // Gateways have an address, with dots or colons, or a network; a hop count has neither.
+    let hops = match words.next_if(|word| !word.contains(['@', '.', ':'])) {
         None => None,
         Some(word) => {
             let hops = word.parse().ok().filter(|n| (1..=255).contains(n));
@@ -40,30 +57,45 @@ fn entry(rule: &str, routes: &mut Vec<RouteAdd>) -> Result<(), LegacyError> {
         return Err(fail("expected a gateway such as 10.0.0.1@tcp".to_owned()));
     }
     for word in words {
-        // An address may have colons too; the priority is behind the network.
-        let at = word.find('@').unwrap_or(word.len());
-        let (address, behind) = word.split_at(at);
-        let (net, priority) = match behind.split_once(':') {
-            None => (behind, 0),
-            Some((net, digits)) => {
+        let (nid, digits) = split_priority(word);
+        let priority = match digits {
+            None => 0,
+            Some(digits) => {
                 let bad = || fail(format!("priority '{digits}': expected a number, 0 or more"));
-                (net, digits.parse::<u32>().map_err(|_| bad())?)
+                digits.parse::<u32>().map_err(|_| bad())?
             }
         };
-        for text in expand(&format!("{address}{net}")).map_err(&fail)? {
+        for text in expand(nid).map_err(&fail)? {
+            let text = if text.contains('@') { text } else { text + "@tcp" };
             let gateway: Nid = text.parse().map_err(|_| fail(format!("'{text}' is not a NID")))?;
             if gateway.is_any() {
                 return Err(fail(format!("'{text}' is not one NID")));
             }
-            for net in &nets {
+            for (name, net) in &nets {
                 if routes.len() == ROUTES_MAX {
                     return Err(fail(format!("more than {ROUTES_MAX} routes")));
                 }
-                routes.push(RouteAdd { net: *net, gateway, hops, priority });
+                let route = RouteAdd { net: *net, gateway, hops, priority };
+                routes.push(Entry { route, net: name.clone(), gateway: text.clone() });
             }
         }
     }
     Ok(())
+}
+
+/// A gateway and the priority behind it. An IPv6 address has colons too: behind one a priority needs
+/// the network between them.
+fn split_priority(word: &str) -> (&str, Option<&str>) {
+    let from = match word.find('@') {
+        Some(at) => at,
+        None if word.contains('.') => 0,
+        None => return (word, None),
+    };
+    let colon = word.get(from..).and_then(|behind| behind.find(':'));
+    match colon.and_then(|at| Some((word.get(..from + at)?, word.get(from + at + 1..)?))) {
+        Some((nid, digits)) => (nid, Some(digits)),
+        None => (word, None),
+    }
 }
 
 /// The texts that a text with sets `[item,item]` stands for, in order, at most [`ROUTES_MAX`]. An
@@ -151,6 +183,23 @@ mod tests {
             ]
         );
         assert_eq!(shown(" ;\n#x"), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn n14_a_gateway_without_a_network_is_on_tcp() {
+        let shown = |text: &str| -> Vec<String> {
+            let routes = parse_routes(text).unwrap();
+            let shown =
+                |r: &RouteAdd| format!("{} {:?} {} {}", r.net, r.hops, r.gateway, r.priority);
+            routes.iter().map(shown).collect()
+        };
+        assert_eq!(
+            shown("o2ib 10.9.1.[2-3]"),
+            ["o2ib None 10.9.1.2@tcp 0", "o2ib None 10.9.1.3@tcp 0"]
+        );
+        assert_eq!(shown("o2ib 3 10.9.1.2:7"), ["o2ib Some(3) 10.9.1.2@tcp 7"]);
+        assert_eq!(shown("o2ib fd00::1"), ["o2ib None fd00::1@tcp 0"]);
+        assert_eq!(shown("tcp1 10.9.1.2 10.9.2.2@tcp2:1").len(), 2);
     }
 
     #[test]

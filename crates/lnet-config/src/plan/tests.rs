@@ -68,6 +68,34 @@ fn add_steps_follow_the_text_and_del_steps_undo_them_backwards() {
 }
 
 #[test]
+fn deletion_of_a_peer_with_secondary_nids_alone_takes_only_these() {
+    let of = |nids: &str| {
+        let yaml = format!("peer: [{{primary nid: 10.0.0.1@tcp, peer ni: [{nids}]}}]\n");
+        match config(&yaml).del_steps().as_slice() {
+            [Step::PeerDel(del)] => del.nids.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(of("{nid: 10.0.0.2@tcp}, {nid: 10.0.0.3@tcp}"), ["10.0.0.2@tcp", "10.0.0.3@tcp"]);
+    assert_eq!(of("{nid: 10.0.0.1@tcp}, {nid: 10.0.0.2@tcp}"), [] as [&str; 0], "all of it goes");
+    assert_eq!(of(""), [] as [&str; 0], "all of it goes");
+}
+
+#[test]
+fn peers_that_are_gateways_are_configured_before_the_routes_through_them() {
+    let yaml = "route: [{net: tcp1, gateway: 10.0.0.4@tcp}]
+peer:
+  - {primary nid: 10.0.0.9@tcp}
+  - {primary nid: 10.0.0.3@tcp, peer ni: [{nid: 10.0.0.3@tcp}, {nid: 10.0.0.4@tcp}]}
+";
+    let steps: Vec<String> = config(yaml).add_steps().iter().map(ToString::to_string).collect();
+    assert_eq!(
+        steps,
+        ["peer add 10.0.0.9@tcp", "peer add 10.0.0.3@tcp", "route add tcp1 10.0.0.4@tcp"]
+    );
+}
+
+#[test]
 fn a_configuration_in_force_needs_no_steps() {
     assert_eq!(diff(&config(FULL), &config(FULL)), []);
     let sparse = "net: [{net type: tcp, local NI(s): [{interfaces: [eth0, eth1]}]}]

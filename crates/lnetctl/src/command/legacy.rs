@@ -4,7 +4,7 @@
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 
-use lnet_config::{ModuleOption, ModuleParameters};
+use lnet_config::{LegacyError, ModuleOption, ModuleParameters, legacy_options, merge_legacy};
 
 use crate::Session;
 use crate::args::Args;
@@ -15,13 +15,17 @@ const INPUT_ERROR: i32 = 1;
 const USAGE_ERROR: i32 = 2;
 /// Longest input, bytes.
 const INPUT_MAX: u64 = 1 << 20;
-/// The parameters that a file or an operand may be the text of.
+/// The parameters that a file may be the text of.
 const NAMES: [&str; 3] = ["networks", "ip2nets", "routes"];
 
 pub(crate) fn legacy2yaml(session: &mut Session<'_>, _: &Command, args: &Args) -> i32 {
-    let mut parameters = match parameters(session, args) {
-        Ok(parameters) => parameters,
+    let options = match options(session, args) {
+        Ok(options) => options,
         Err(code) => return code,
+    };
+    let mut parameters = match ModuleParameters::from_options(&options) {
+        Ok(parameters) => parameters,
+        Err(e) => return wrong(session, &e),
     };
     if args.has("default-hop") {
         let Some(hops) =
@@ -39,7 +43,10 @@ pub(crate) fn legacy2yaml(session: &mut Session<'_>, _: &Command, args: &Args) -
             session.err_line(format_args!("lnetctl: line {}: {}: {why}", note.line, note.text));
         }
     }
-    let yaml = parameters.to_config().to_yaml();
+    let yaml = match parameters.to_legacy_yaml(&options) {
+        Ok(yaml) => yaml,
+        Err(e) => return wrong(session, &e),
+    };
     match args.value("output") {
         None => {
             session.out.push_str(&yaml);
@@ -52,49 +59,37 @@ pub(crate) fn legacy2yaml(session: &mut Session<'_>, _: &Command, args: &Args) -
     }
 }
 
-fn parameters(session: &mut Session<'_>, args: &Args) -> Result<ModuleParameters, i32> {
-    let mut options = Vec::new();
-    let option = |name: &str, value: String| ModuleOption {
-        line: 1,
-        module: "lnet".to_owned(),
-        name: name.to_owned(),
-        value,
-    };
-    for operand in &args.operands {
-        match operand.split_once('=').filter(|(name, _)| NAMES.contains(name)) {
-            Some((name, text)) => options.push(option(name, text.to_owned())),
-            None => {
-                session.err_line(format_args!(
-                    "lnetctl: legacy2yaml: '{operand}': expected networks=, ip2nets= or routes="
-                ));
-                return Err(USAGE_ERROR);
-            }
-        }
+/// Everything that is named, files before operands; standard input if nothing is.
+fn options(session: &mut Session<'_>, args: &Args) -> Result<Vec<ModuleOption>, i32> {
+    let mut texts: Vec<(String, Option<&'static str>)> = Vec::new();
+    // What is named beside a modprobe file counts more.
+    if let Some(path) = args.value("modprobe") {
+        texts.push((read(session, Some(path))?, None));
     }
     for name in NAMES {
         if let Some(path) = args.value(name) {
-            let text = read(session, Some(path))?;
-            options.push(option(name, text.trim_end().to_owned()));
+            texts.push((read(session, Some(path))?, Some(name)));
         }
     }
-    let outcome = match args.value("modprobe") {
-        Some(path) => {
-            let text = read(session, Some(path))?;
-            // What is named beside the file counts more.
-            let (mut all, problems) = lnet_config::parse_modprobe(&text);
-            for problem in problems {
-                session.err_line(format_args!("lnetctl: line {}: {}", problem.line, problem.what));
-            }
-            all.extend(options);
-            ModuleParameters::from_options(&all)
+    texts.extend(args.operands.iter().map(|operand| (operand.clone(), None)));
+    if texts.is_empty() {
+        texts.push((read(session, None)?, None));
+    }
+    let mut all = Vec::new();
+    for (text, name) in texts {
+        let (options, problems) = legacy_options(&text, name);
+        for problem in problems {
+            session.err_line(format_args!("lnetctl: line {}: {}", problem.line, problem.what));
         }
-        None if options.is_empty() => ModuleParameters::from_modprobe(&read(session, None)?),
-        None => ModuleParameters::from_options(&options),
-    };
-    outcome.map_err(|e| {
-        session.err_line(format_args!("lnetctl: legacy2yaml: {e}"));
-        INPUT_ERROR
-    })
+        all.extend(options);
+    }
+    merge_legacy(&mut all);
+    Ok(all)
+}
+
+fn wrong(session: &mut Session<'_>, error: &LegacyError) -> i32 {
+    session.err_line(format_args!("lnetctl: legacy2yaml: {error}"));
+    INPUT_ERROR
 }
 
 /// The text of a file, or of standard input.

@@ -92,7 +92,7 @@ pub(crate) fn backup(peers: &[PeerSnapshot]) -> Option<Tree> {
         let nids = peer.nis.iter().map(|ni| ni.nid).filter(|nid| *nid != peer.primary).collect();
         let PeerSnapshot { primary, multi_rail, .. } = *peer;
         let lock_primary = peer.state & PRIMARY_LOCKED != 0;
-        PeerBlock { primary, nids, multi_rail, lock_primary }.tree()
+        PeerBlock { primary, nids, multi_rail, lock_primary, secondary_only: false }.tree()
     };
     document("peer", peers.iter().map(block).collect())
 }
