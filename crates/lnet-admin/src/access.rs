@@ -66,6 +66,7 @@ impl Request {
             Self::LinkSimulate { .. } => ("fault link", Write),
             // It changes nothing, but fills the log.
             Self::PeerDump { .. } => ("debug peer", Write),
+            Self::Mark { .. } => ("mark", Write),
             Self::CptOfNid { .. } => ("cpt-of-nid", Read),
             Self::Distance { .. } => ("which_nid", Read),
             Self::DriverShow { .. } => ("list of the driver", Read),

@@ -1,5 +1,6 @@
 //! The blocking side: one request, one reply, within a time limit.
 
+use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -25,6 +26,8 @@ pub struct Client {
     path: PathBuf,
     decoder: FrameDecoder,
     next_id: u64,
+    /// This process's network namespace, until the first request has taken it along.
+    namespace: Option<File>,
 }
 
 /// Why there is no answer.
@@ -111,7 +114,7 @@ pub trait Ask: Send {
         self.ask_within(request, REPLY_TIMEOUT)
     }
 
-    /// All peers, or the one that owns `nid`, page by page.
+    /// All peers but the node itself, or the one that owns `nid`, page by page.
     ///
     /// # Errors
     /// As [`Self::ask_within`].
@@ -119,7 +122,7 @@ pub trait Ask: Send {
         let (mut all, mut from) = (Vec::new(), None);
         loop {
             let (peers, next) = self.peer_page(nid, detail, from)?;
-            all.extend(peers);
+            all.extend(peers.into_iter().filter(|peer| nid.is_some() || !peer.own));
             match next {
                 None => return Ok(all),
                 next => from = next,
@@ -127,7 +130,7 @@ pub trait Ask: Send {
         }
     }
 
-    /// One page of peers, the first without `from`, and where the next one begins. Holds no more than
+    /// One page of peers and the node's record of itself, the first without `from`, and where the next one begins. Holds no more than
     /// that, whatever the number of peers.
     ///
     /// # Errors
@@ -188,10 +191,12 @@ impl Ask for Client {
         let id = self.next_id;
         self.next_id += 1;
         let frame = encode_request(id, request).map_err(|e| self.protocol(e))?;
-        let sent = self
-            .stream
-            .set_write_timeout(Some(SEND_TIMEOUT))
-            .and_then(|()| self.stream.write_all(&frame));
+        let sent = self.stream.set_write_timeout(Some(SEND_TIMEOUT)).and_then(|()| {
+            match self.namespace.take() {
+                Some(namespace) => crate::descriptor::send_with(&self.stream, &frame, &namespace),
+                None => self.stream.write_all(&frame),
+            }
+        });
         let frame = match sent {
             Ok(()) => self.read_frame(limit)?,
             // A server that turns us away says why, closes, and reads no more.
@@ -218,7 +223,8 @@ impl Ask for Client {
 }
 
 impl Client {
-    /// Connects to the node that listens at `path`.
+    /// Connects to the node that listens at `path`. The network namespace of this process goes along with
+    /// the first request: interfaces are added there.
     ///
     /// # Errors
     /// [`ClientError::Connect`].
@@ -229,7 +235,9 @@ impl Client {
             Err(source) => return Err(ClientError::Connect { path, source }),
         };
         let decoder = FrameDecoder::new(REPLY_MAX);
-        Ok(Self { stream, path, decoder, next_id: 1 })
+        // Without /proc the daemon acts in its own.
+        let namespace = File::open("/proc/self/ns/net").ok();
+        Ok(Self { stream, path, decoder, next_id: 1, namespace })
     }
 
     /// Connects to the node that listens at `path`, or is about to: a socket that is not there yet, or at

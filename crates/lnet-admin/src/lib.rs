@@ -17,6 +17,7 @@
 
 mod access;
 mod client;
+mod descriptor;
 mod driver;
 mod error;
 mod fault;
@@ -30,6 +31,7 @@ mod socket;
 
 pub use access::Access;
 pub use client::{Ask, Client, ClientError, REPLY_TIMEOUT, SEND_TIMEOUT};
+pub use descriptor::receive_with;
 pub use driver::{DRIVER_LINES_PER_PAGE, DriverLine, DriverList, DriverPage, ParamInfo};
 pub use error::{AdminError, ProtocolError};
 pub use fault::{FaultAction, FaultDel, FaultKind, FaultRule, FaultSnapshot};

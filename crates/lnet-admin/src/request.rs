@@ -55,7 +55,7 @@ pub enum Request {
         /// Whether `NiSnapshot::detail` is wanted.
         detail: bool,
     },
-    /// Sets what is given, on every NI meant. An unknown NID is no error (C-netset-1). `Done`
+    /// Sets what is given, on every NI meant. An unknown NID: ENOENT. `Done`
     NetSet {
         /// Which NIs.
         target: NiTarget,
@@ -105,7 +105,7 @@ pub enum Request {
         #[serde(default)]
         from: Option<u64>,
     },
-    /// Sets what is given, on every peer NI meant. An unknown NID is no error (C-peer-8). `Done`
+    /// Sets what is given, on every peer NI meant. An unknown NID: ENOENT. `Done`
     PeerSet {
         /// Which peer NIs.
         target: NiTarget,
@@ -244,6 +244,11 @@ pub enum Request {
     },
     /// The parameter files. [`Reply::Params`](crate::Reply::Params)
     ParamList,
+    /// Writes a line to the daemon's log, so that what happens can be found there. `Done`
+    Mark {
+        /// The line.
+        text: String,
+    },
     /// The content of one. No such: ENOENT. `Texts`: one
     ParamGet {
         /// Its name.

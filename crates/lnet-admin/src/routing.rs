@@ -72,4 +72,7 @@ pub struct RoutingSnapshot {
     pub pools: [PoolSnapshot; 3],
     /// The numbers of buffers asked for.
     pub wanted: [u32; 3],
+    /// Whether the node has ever been a router.
+    #[serde(default)]
+    pub was_on: bool,
 }

@@ -282,6 +282,9 @@ pub struct PeerSnapshot {
     pub multi_rail: bool,
     /// Flag word (S-peer-3).
     pub state: u32,
+    /// It is the node itself.
+    #[serde(default)]
+    pub own: bool,
     /// Its NIs in order.
     pub nis: Vec<PeerNiSnapshot>,
     /// The counters of all of them together, where detail was asked for.

@@ -279,6 +279,11 @@ fn dispatch(
             session.out.push_str(&help);
             HELP
         }
+        "--help" if rest.is_empty() => {
+            let code = help(session, entries, rest, how);
+            summaries(session, entries);
+            code
+        }
         "help" | "--help" => help(session, entries, rest, how),
         "version" | "--version" => {
             let own = env!("CARGO_PKG_VERSION");
@@ -360,6 +365,20 @@ fn help(session: &mut Session<'_>, entries: &'static [Entry], words: &[String], 
         session.err.push_str(&text);
     }
     0
+}
+
+/// A line for each command, or the words that may follow it.
+fn summaries(session: &mut Session<'_>, entries: &[Entry]) {
+    session.out.push('\n');
+    for entry in entries {
+        let text = match entry {
+            Entry::Command(command) => command.summary.to_owned(),
+            Entry::Group(group) => {
+                group.entries.iter().map(Entry::name).collect::<Vec<_>>().join(", ")
+            }
+        };
+        session.out_line(format_args!("  {:<18} {text}", entry.name()));
+    }
 }
 
 /// Four to a line, each in a column of 19 and a blank (G-2).

@@ -66,14 +66,18 @@ impl Command {
         let gap = if operands.is_empty() { "" } else { " " };
         let mut text = format!("{}{gap}{operands}: {}\n", self.path, self.summary);
         for opt in self.options {
-            let short = opt.short.map_or(String::new(), |c| format!("-{c}, "));
+            // The name with its colon as kernel tools print it: scripts look for `--lnd-timeout:`.
             let value = match opt.arg {
-                Arg::None => String::new(),
-                Arg::Value(name) => format!(" {name}"),
-                Arg::Level => " [LEVEL]".to_owned(),
+                Arg::None => "",
+                Arg::Value(name) => name,
+                Arg::Level => "[LEVEL]",
             };
+            let usage = [opt.short.map(|c| format!("-{c}")).unwrap_or_default(), value.to_owned()];
+            let usage: Vec<String> = usage.into_iter().filter(|part| !part.is_empty()).collect();
+            let usage =
+                if usage.is_empty() { String::new() } else { format!(" ({})", usage.join(" ")) };
             // Infallible: writing to a String.
-            let _ = writeln!(text, "\t{short}--{}{value}: {}", opt.long, opt.help);
+            let _ = writeln!(text, "\t--{}: {}{usage}", opt.long, opt.help);
         }
         for (line, why) in shell::examples::of(self.path) {
             // Infallible: writing to a String.
@@ -895,7 +899,7 @@ pub(crate) static COMMANDS: &[Entry] = &[
             },
             flag("help", Some('h'), "show this"),
         ],
-        operands: ("[NAME=TEXT...]", 16),
+        operands: ("[TEXT...]", 16),
         summary: "print as YAML what module parameters say; a modprobe file from standard input \
                   if nothing is named",
         help_code: 0,

@@ -15,12 +15,12 @@ use lnet_admin::{
 use lnet_config::{
     Config, ModuleParameters, NetRules, PeerAdd, PeerDel, Setting, UdspAdd, UdspDel, UdspRule,
 };
-use lnet_rt::{NodeBuilder, NodeHandle, OpError, Stack};
+use lnet_rt::{Namespace, NodeBuilder, NodeHandle, OpError, Stack};
 use lnet_selftest::{Command, Settings};
 use lnet_types::{CptTable, Errno, Instant, Net, Nid, Pid, ProcessId};
 
 use crate::cpus::Cpus;
-use crate::nets::Prefer;
+use crate::nets::{Prefer, Scene};
 use crate::options::Options;
 use crate::recorder::Recordings;
 use crate::selftest::Selftest;
@@ -66,6 +66,9 @@ pub(crate) struct Running {
 
 /// How long `lnet unconfigure` lets messages finish.
 const UNCONFIGURE_GRACE: Duration = Duration::from_millis(200);
+/// How long `set routing 0` waits for the end of forwarding: more than a router is given.
+const ROUTING_STOP_LIMIT: Duration = Duration::from_secs(20);
+const ROUTING_GLANCE: Duration = Duration::from_millis(20);
 /// How long the console may take over a command beside the time-out that the command names.
 const SELFTEST_LIMIT: Duration = Duration::from_secs(90);
 /// Limit on a ping without one of its own, in the kernel profile (D-82).
@@ -120,23 +123,37 @@ impl Control {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Answers one request.
+    /// Answers one request of this process.
     pub(crate) fn answer(&self, request: Request) -> Result<Reply, AdminError> {
+        self.answer_in(request, None)
+    }
+
+    /// Answers one request of a caller in the given network namespace: interfaces are added there.
+    pub(crate) fn answer_in(
+        &self,
+        request: Request,
+        namespace: Option<&Namespace>,
+    ) -> Result<Reply, AdminError> {
         match request {
             Request::Status => Ok(self.status()),
-            Request::LnetConfigure { all, large } => self.lnet_configure(all, large),
+            Request::LnetConfigure { all, large } => {
+                let prefer = if large { Prefer::Large } else { Prefer::Small };
+                self.lnet_configure(all, Scene { prefer, namespace })
+            }
             Request::LnetUnconfigure => {
                 self.unconfigure(UNCONFIGURE_GRACE);
                 Ok(Reply::Done)
             }
-            Request::NetAdd(add) => self
-                .with_node(down_text("cannot add LNet NI"), |node, sock| {
-                    nets::add(node, sock, &add, Prefer::Small).map(|_| ())
-                }),
-            Request::NetRules { rules, add } => self.net_rules(&rules, add),
-            Request::NetDel(del) => {
-                self.with_node(down_text("cannot del LNet NI"), |node, _| nets::del(node, &del))
+            Request::NetAdd(add) => {
+                self.with_node(down_text("cannot add LNet NI"), |node, sock| {
+                    nets::add(node, sock, &add, Scene { prefer: Prefer::Small, namespace })
+                        .map(|_| ())
+                })
             }
+            Request::NetRules { rules, add } => self.net_rules(&rules, add, namespace),
+            Request::NetDel(del) => self.with_node(down_text("cannot del LNet NI"), |node, _| {
+                nets::del(node, &del, namespace)
+            }),
             Request::NetShow { net, detail } => self.net_show(net, detail),
             Request::NetSet { target, health, conns_per_peer } => {
                 self.net_set(target, health, conns_per_peer)
@@ -160,9 +177,7 @@ impl Control {
             Request::RouteShow { from } => self.on_node(Errno::ENETDOWN, move |stack, _| {
                 Ok(Reply::Routes(routing::page(stack, from)))
             }),
-            Request::RoutingSet { on } => self.on_node(Errno::ENETDOWN, move |stack, _| {
-                routing::set(stack, on).map(|()| Reply::Done)
-            }),
+            Request::RoutingSet { on } => self.routing_set(on),
             Request::RoutingShow => {
                 self.on_node(Errno::ENETDOWN, |stack, _| Ok(Reply::Routing(routing::show(stack))))
             }
@@ -242,6 +257,12 @@ impl Control {
             }
             Request::DriverShow { list, from } => self
                 .on_node(Errno::ENETDOWN, move |stack, _| Ok(legacy::listing(stack, list, from))),
+            Request::Mark { text } => {
+                let text: String =
+                    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+                tracing::info!("DEBUG MARKER: {text}");
+                Ok(Reply::Done)
+            }
             Request::ParamList => Ok(Reply::Params(params::list())),
             Request::ParamGet { name } => {
                 params::get(self, &name).map(|text| Reply::Texts(vec![text]))
@@ -305,6 +326,11 @@ impl Control {
         self.state().sock.config()
     }
 
+    /// What module parameters say.
+    pub(crate) const fn parameters(&self) -> &ModuleParameters {
+        &self.parameters
+    }
+
     /// What module parameters say of interfaces to come.
     pub(crate) fn sock_parameters(&self) -> lnet_config::SockParameters {
         self.state().sock.parameters().clone()
@@ -362,7 +388,7 @@ impl Control {
         Ok(())
     }
 
-    fn lnet_configure(&self, all: bool, large: bool) -> Result<Reply, AdminError> {
+    fn lnet_configure(&self, all: bool, scene: Scene<'_>) -> Result<Reply, AdminError> {
         if self.state().node.is_some() {
             return Ok(Reply::Done);
         }
@@ -374,21 +400,18 @@ impl Control {
                 };
                 let text = std::fs::read_to_string(file).map_err(|e| refuse(&e))?;
                 let config = Config::from_yaml(&text).map_err(|e| refuse(&e))?;
-                self.configure(&config)?;
+                self.configure_in(&config, scene.namespace)?;
             }
-            None => {
-                let prefer = if large { Prefer::Large } else { Prefer::Small };
-                self.configure_by_parameters(prefer)?;
-            }
+            None => self.configure_by_parameters(scene)?,
         }
         Ok(Reply::Done)
     }
 
     /// Starts the node and does what its module parameters say (C-lnet-1); if a part is refused,
     /// nothing stays.
-    pub(crate) fn configure_by_parameters(&self, prefer: Prefer) -> Result<(), AdminError> {
+    pub(crate) fn configure_by_parameters(&self, scene: Scene<'_>) -> Result<(), AdminError> {
         self.start(&mut self.state())?;
-        let outcome = self.apply_parameters(prefer);
+        let outcome = self.apply_parameters(scene);
         if outcome.is_err() {
             self.unconfigure(Duration::ZERO);
         }
@@ -398,14 +421,14 @@ impl Control {
         })
     }
 
-    fn apply_parameters(&self, prefer: Prefer) -> Result<(), AdminError> {
+    fn apply_parameters(&self, scene: Scene<'_>) -> Result<(), AdminError> {
         let parameters = &self.parameters;
         let nets = match &parameters.ip2nets {
-            Some(rules) => nets::choose(rules)?,
+            Some(rules) => nets::choose(rules, scene.namespace)?,
             None => parameters.networks_or_default().iter().map(|spec| spec.to_add()).collect(),
         };
         self.with_node(AdminError::errno(Errno::ENETDOWN), |node, sock| {
-            nets::add_all(node, sock, &nets, prefer)
+            nets::add_all(node, sock, &nets, scene)
         })?;
         let routes = parameters.routes.clone();
         let is_gateway = self.on_node(Errno::ENETDOWN, move |stack, now| {
@@ -418,17 +441,33 @@ impl Control {
     }
 
     /// I-10, N-13.
-    fn net_rules(&self, rules: &NetRules, add: bool) -> Result<Reply, AdminError> {
+    fn net_rules(
+        &self,
+        rules: &NetRules,
+        add: bool,
+        namespace: Option<&Namespace>,
+    ) -> Result<Reply, AdminError> {
         let text = if add { "cannot add LNet NI" } else { "cannot del LNet NI" };
-        let nets = nets::choose(rules)?;
+        let nets = nets::choose(rules, namespace)?;
         self.with_node(down_text(text), |node, sock| match add {
-            true => nets::add_all(node, sock, &nets, Prefer::Small),
-            false => nets::del_all(node, &nets),
+            true => {
+                let scene = Scene { prefer: Prefer::Small, namespace };
+                nets::add_all(node, sock, &nets, scene)
+            }
+            false => nets::del_all(node, &nets, namespace),
         })
     }
 
     /// Starts the node and applies a whole configuration; if a part is refused, nothing stays.
     pub(crate) fn configure(&self, config: &Config) -> Result<(), AdminError> {
+        self.configure_in(config, None)
+    }
+
+    fn configure_in(
+        &self,
+        config: &Config,
+        namespace: Option<&Namespace>,
+    ) -> Result<(), AdminError> {
         self.start(&mut self.state())?;
         let tunables = self.state().tunables.clone();
         for batch in batches(config.add_steps_placed()) {
@@ -437,7 +476,7 @@ impl Control {
             }
             for (_, step) in batch {
                 let what = step.to_string();
-                if let Err(e) = self.answer(Request::from(step)) {
+                if let Err(e) = self.answer_in(Request::from(step), namespace) {
                     self.unconfigure(Duration::ZERO);
                     self.state().tunables = tunables;
                     let why = e.detail.clone().unwrap_or_else(|| e.text.clone());
@@ -498,7 +537,7 @@ impl Control {
         let (handle, extra) = {
             let state = self.state();
             let node = state.node.as_ref().ok_or_else(|| AdminError::errno(Errno::ENETDOWN))?;
-            (node.handle.clone(), node.nets.settings(&state.sock))
+            (node.handle.clone(), node.nets.settings(&state.sock, state.tunables.lnd_timeout()))
         };
         let (views, refused) = handle
             .call(move |stack, now| {
@@ -532,6 +571,13 @@ impl Control {
             node.nets.set_conns_per_peer(&node.handle, nid, n)?;
         }
         self.on_node(Errno::ENETDOWN, move |stack, now| {
+            let views = stack.node().net_views();
+            if let Some(nid) = nid
+                && !views.iter().flat_map(|net| &net.nis).any(|ni| ni.nid == nid)
+            {
+                return Err(AdminError::new(Errno::ENOENT, "cannot set LNet NI")
+                    .because(format_args!("{nid}: must be one of this node's NIDs")));
+            }
             if let Some(health) = health {
                 stack.node_mut().set_ni_health(now, nid, u32::from(health));
             }
@@ -552,9 +598,25 @@ impl Control {
     fn lnd_timeout_set(&self, net: Net, seconds: u32) -> Result<Reply, AdminError> {
         let mut state = self.state();
         state.sock.set_timeout(net, seconds)?;
-        let State { node, sock, .. } = &mut *state;
+        let State { node, sock, .. } = &*state;
         if let Some(node) = node {
             node.nets.set_timeout(&node.handle, sock)?;
+        }
+        Ok(Reply::Done)
+    }
+
+    /// C-set-6. Ends when forwarding has ended, except with the kernel's clocks, where that takes minutes
+    /// and scripts expect not to wait.
+    fn routing_set(&self, on: bool) -> Result<Reply, AdminError> {
+        self.on_node(Errno::ENETDOWN, move |stack, _| routing::set(stack, on))?;
+        let until = std::time::Instant::now() + ROUTING_STOP_LIMIT;
+        while !on && self.state().tunables.profile != Profile::Kernel {
+            let state =
+                self.on_node(Errno::ENETDOWN, |stack, _| Ok(stack.node().routing_state()))?;
+            if state != lnet::RoutingState::Stopping || std::time::Instant::now() > until {
+                break;
+            }
+            std::thread::sleep(ROUTING_GLANCE);
         }
         Ok(Reply::Done)
     }
@@ -570,7 +632,12 @@ impl Control {
                 stack
                     .node_mut()
                     .peer_add(now, primary, &nids, multi_rail, lock_primary)
-                    .map_err(|errno| AdminError::new(errno, text).because(errno))?;
+                    .map_err(|errno| match errno {
+                        Errno::EBUSY => AdminError::new(errno, text).because(format_args!(
+                            "peer {primary} is the gateway of a route: must be added before the route"
+                        )),
+                        _ => AdminError::new(errno, text).because(errno),
+                    })?;
             }
             Ok(Reply::Done)
         })
@@ -609,7 +676,7 @@ impl Control {
             }
             let (mut peers, mut nis, mut after) = (Vec::new(), 0, from);
             loop {
-                let Some((age, view)) = node.peer_views(after, 1).pop() else {
+                let Some((age, view)) = node.peer_views_and_own(after, 1).pop() else {
                     return Ok(Reply::Peers(PeerPage { peers, next: None }));
                 };
                 nis += view.nis.len();
@@ -631,6 +698,12 @@ impl Control {
         let nid = nid_of(target);
         self.on_node(Errno::ENETDOWN, move |stack, now| {
             let node = stack.node_mut();
+            if let Some(nid) = nid
+                && node.peer_view_of(nid).is_none()
+            {
+                return Err(AdminError::new(Errno::ENOENT, "cannot set peer NI")
+                    .because(format_args!("{nid}: must be a NID of a peer")));
+            }
             if let Some(health) = health {
                 node.set_peer_ni_health(now, nid, u32::from(health));
             }
@@ -642,7 +715,7 @@ impl Control {
                     }
                 };
                 for nid in nids {
-                    // An unknown NID is no error (C-peer-8).
+                    // They have been found a moment ago.
                     let _ = node.set_peer_state(nid, flags);
                 }
             }

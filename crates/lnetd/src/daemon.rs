@@ -17,7 +17,7 @@ use crate::Options;
 use crate::background::{self, Role};
 use crate::control::Control;
 use crate::credentials::{Group, Guard};
-use crate::nets::Prefer;
+use crate::nets::Scene;
 use crate::params;
 use crate::server::Server;
 use crate::{http, reload, service};
@@ -110,7 +110,7 @@ fn run(options: &Options, answers: impl FnOnce()) -> anyhow::Result<()> {
         })?;
     }
     if configure_now {
-        control.configure_by_parameters(Prefer::Small).map_err(|e| {
+        control.configure_by_parameters(Scene::HERE).map_err(|e| {
             let why = e.detail.as_deref().map(|d| format!(": {d}")).unwrap_or_default();
             anyhow!("module parameters: {}{why}", e.text)
         })?;

@@ -10,7 +10,7 @@ use lnet_admin::{AdminError, LndSnapshot};
 use lnet_config::{
     AcceptFrom as AcceptMode, LocalAddress, NetAdd, NetCpts, NetDel, NetRules, SockParameters,
 };
-use lnet_rt::{Interfaces, NodeHandle, TcpNi};
+use lnet_rt::{Interfaces, Namespace, NiError, NodeHandle, TcpNi};
 use lnet_types::{CptTable, Errno, Net, NetType, NiId, Nid};
 
 use crate::control::{Running, stopped};
@@ -156,8 +156,9 @@ impl SockDefaults {
 /// What the daemon remembers of the interfaces that it has made.
 #[derive(Debug)]
 pub(crate) struct Nets {
-    timeout_s: u32,
     made: BTreeMap<NiId, Made>,
+    /// The tunables of each net, which its first interface brought (C-netadd-6).
+    tunables: BTreeMap<Net, NetTunables>,
 }
 
 #[derive(Clone, Debug)]
@@ -169,6 +170,7 @@ struct Made {
     speed_mbps: Option<u32>,
     /// Whether its address is not the one that its interface alone stands for.
     by_address: bool,
+    namespace: Option<Namespace>,
 }
 
 impl Made {
@@ -217,14 +219,38 @@ impl Nets {
             .blocking()
             .map_err(|e| stopped(&e))?
             .map_err(|e| AdminError::errno(e.errno()).because(e))?;
-        Ok(Self { timeout_s: sock.timeout_s, made: BTreeMap::new() })
+        Ok(Self { made: BTreeMap::new(), tunables: BTreeMap::new() })
     }
 
-    pub(crate) fn settings(&self, sock: &SockDefaults) -> Settings {
+    /// What `net show` says; `global` is the time limit that interfaces without one of the driver's own
+    /// follow.
+    pub(crate) fn settings(&self, sock: &SockDefaults, global: Duration) -> Settings {
+        let timeout = sock.timeout().unwrap_or(global).as_secs();
         Settings {
-            timeout_s: self.timeout_s,
+            timeout_s: u32::try_from(timeout).unwrap_or(u32::MAX),
             made: self.made.clone(),
             accept_from: sock.accept_from.clone(),
+        }
+    }
+
+    /// Says which values of a request are not applied, because its net has others already (C-netadd-6).
+    fn warn_of_other_tunables(&self, add: &NetAdd) {
+        let Some(has) = self.tunables.get(&add.net) else { return };
+        let t = &add.tunables;
+        let rows = [
+            ("peer_timeout", t.peer_timeout_s, i64::from(has.peer_timeout)),
+            ("peer_credits", t.peer_credits, has.peer_credits.into()),
+            ("peer_buffer_credits", t.peer_buffer_credits, has.peer_buffer_credits.into()),
+            ("credits", t.credits, has.credits.into()),
+        ];
+        for (name, asked, has) in rows {
+            if let Some(asked) = asked.filter(|n| i64::from(*n) != has) {
+                tracing::warn!(
+                    "net {}: {name} {asked} is not applied: must be the same for all interfaces of a net, \
+                     which has {has}",
+                    add.net
+                );
+            }
         }
     }
 
@@ -269,11 +295,10 @@ impl Nets {
 
     /// The driver's time limit, after it or the tunables that it follows have changed.
     pub(crate) fn set_timeout(
-        &mut self,
+        &self,
         handle: &NodeHandle,
         sock: &SockDefaults,
     ) -> Result<(), AdminError> {
-        self.timeout_s = sock.timeout_s;
         let timeout = sock.timeout();
         let nis: Vec<NiId> = self.made.keys().copied().collect();
         handle
@@ -286,12 +311,25 @@ impl Nets {
     }
 }
 
+/// Where interfaces are added, and by which of their addresses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scene<'a> {
+    pub(crate) prefer: Prefer,
+    /// The caller's network namespace, if it is not the daemon's.
+    pub(crate) namespace: Option<&'a Namespace>,
+}
+
+impl Scene<'_> {
+    /// The daemon's own.
+    pub(crate) const HERE: Self = Self { prefer: Prefer::Small, namespace: None };
+}
+
 /// Adds the interfaces of one request, all or none.
 pub(crate) fn add(
     node: &mut Running,
     sock: &SockDefaults,
     add: &NetAdd,
-    prefer: Prefer,
+    scene: Scene<'_>,
 ) -> Result<Vec<NiId>, AdminError> {
     const TEXT: &str = "cannot add LNet NI";
     let refuse = |errno, why: String| AdminError::new(errno, TEXT).because(why);
@@ -317,9 +355,10 @@ pub(crate) fn add(
         peer_buffer_credits: t.peer_buffer_credits.or(p.peer_buffer_credits).unwrap_or(0),
         credits: credits(t.credits.or(p.credits), NetTunables::SOCK.credits),
     };
-    let table = Interfaces::load().map_err(|e| refuse(Errno::EIO, format!("interfaces: {e}")))?;
+    node.nets.warn_of_other_tunables(add);
+    let table = load(scene.namespace)?;
     let mut made = Vec::new();
-    let placed = places(&table, add, prefer).map_err(|(errno, why)| {
+    let placed = places(&table, add, scene).map_err(|(errno, why)| {
         let unusable = add.interfaces.iter().find(|i| table.resolve(&i.name).is_none());
         let no_interface = unusable.filter(|i| table.named(&i.name).is_none());
         AdminError { no_interface: no_interface.map(|i| i.name.clone()), ..refuse(errno, why) }
@@ -340,6 +379,16 @@ pub(crate) fn add(
     Ok(made)
 }
 
+/// The interfaces of a network namespace.
+fn load(namespace: Option<&Namespace>) -> Result<Interfaces, AdminError> {
+    Interfaces::load_in(namespace).map_err(|e| match (e.raw_os_error(), namespace) {
+        (Some(libc::EPERM), Some(_)) => AdminError::errno(Errno::EPERM).because(
+            "the caller's network namespace: the daemon needs CAP_SYS_ADMIN to use its interfaces",
+        ),
+        _ => AdminError::errno(Errno::EIO).because(format_args!("interfaces: {e}")),
+    })
+}
+
 /// Whether the machine has these CPTs.
 fn there(table: &CptTable, cpts: &[u32]) -> Result<(), AdminError> {
     let count = table.count();
@@ -356,7 +405,7 @@ pub(crate) fn set_cpts(node: &Running, set: &NetCpts) -> Result<(), AdminError> 
         there(&node.cpts, cpts)?;
     }
     let NetCpts { net, interfaces, nid, cpts } = set.clone();
-    let nis = meant(node, &NetDel { net, interfaces, nid }, ["cannot set CPT"; 2])?;
+    let nis = meant(node, &NetDel { net, interfaces, nid }, None, ["cannot set CPT"; 2])?;
     let cpts = cpts.map(BTreeSet::from_iter);
     node.handle
         .call(move |stack, _| {
@@ -405,9 +454,11 @@ fn local_addresses(table: &Interfaces) -> Vec<LocalAddress> {
 }
 
 /// The nets that rules choose on this machine.
-pub(crate) fn choose(rules: &NetRules) -> Result<Vec<NetAdd>, AdminError> {
-    let table = Interfaces::load()
-        .map_err(|e| AdminError::errno(Errno::EIO).because(format_args!("interfaces: {e}")))?;
+pub(crate) fn choose(
+    rules: &NetRules,
+    namespace: Option<&Namespace>,
+) -> Result<Vec<NetAdd>, AdminError> {
+    let table = load(namespace)?;
     rules.choose(&local_addresses(&table)).map_err(|e| AdminError::new(e.errno(), e.to_string()))
 }
 
@@ -416,11 +467,11 @@ pub(crate) fn add_all(
     node: &mut Running,
     sock: &SockDefaults,
     adds: &[NetAdd],
-    prefer: Prefer,
+    scene: Scene<'_>,
 ) -> Result<(), AdminError> {
     let mut made = Vec::new();
     for add in adds {
-        match self::add(node, sock, add, prefer) {
+        match self::add(node, sock, add, scene) {
             Ok(nis) => made.extend(nis),
             Err(e) => {
                 for ni in made {
@@ -434,10 +485,14 @@ pub(crate) fn add_all(
 }
 
 /// Removes what [`add_all`] would add.
-pub(crate) fn del_all(node: &mut Running, adds: &[NetAdd]) -> Result<(), AdminError> {
+pub(crate) fn del_all(
+    node: &mut Running,
+    adds: &[NetAdd],
+    namespace: Option<&Namespace>,
+) -> Result<(), AdminError> {
     adds.iter().rev().try_for_each(|add| {
         let interfaces = add.interfaces.iter().map(|i| i.name.clone()).collect();
-        del(node, &NetDel { net: add.net, interfaces, nid: add.nid })
+        del(node, &NetDel { net: add.net, interfaces, nid: add.nid }, namespace)
     })
 }
 
@@ -451,20 +506,29 @@ struct Place {
     by_address: bool,
     /// CPTs that were named for this one.
     cpts: Option<Vec<u32>>,
+    namespace: Option<Namespace>,
 }
 
-fn place_of(name: Option<&str>, i: &lnet_rt::Interface, ip: IpAddr) -> Place {
-    Place {
-        device: name.map(ToOwned::to_owned).or_else(|| Some(i.name.clone())),
-        ip,
-        speed_mbps: i.speed_mbps(),
-        by_address: false,
-        cpts: None,
+impl Scene<'_> {
+    fn place(&self, name: Option<&str>, i: &lnet_rt::Interface, ip: IpAddr) -> Place {
+        Place {
+            device: name.map(ToOwned::to_owned).or_else(|| Some(i.name.clone())),
+            ip,
+            // The system tells that of the devices in this namespace.
+            speed_mbps: i.speed_mbps().filter(|_| self.namespace.is_none()),
+            by_address: false,
+            cpts: None,
+            namespace: self.namespace.cloned(),
+        }
     }
 }
 
 /// The devices that a request means.
-fn places(table: &Interfaces, add: &NetAdd, prefer: Prefer) -> Result<Vec<Place>, (Errno, String)> {
+fn places(
+    table: &Interfaces,
+    add: &NetAdd,
+    scene: Scene<'_>,
+) -> Result<Vec<Place>, (Errno, String)> {
     let mut found = Vec::new();
     // Beside an interface a NID says which of its addresses is meant, if it has that one still.
     let beside = match add.interfaces.as_slice() {
@@ -485,7 +549,7 @@ fn places(table: &Interfaces, add: &NetAdd, prefer: Prefer) -> Result<Vec<Place>
         let i = table.with_address(ip).ok_or_else(absent)?;
         let by_address = table.resolve(&i.name).is_none_or(|(_, first)| first != ip);
         let cpts = add.interfaces.first().and_then(|i| i.cpts.clone());
-        found.push(Place { by_address, cpts, ..place_of(None, i, ip) });
+        found.push(Place { by_address, cpts, ..scene.place(None, i, ip) });
     }
     for interface in add.interfaces.iter().filter(|_| beside.is_none()) {
         let name = interface.name.as_str();
@@ -496,13 +560,13 @@ fn places(table: &Interfaces, add: &NetAdd, prefer: Prefer) -> Result<Vec<Place>
             };
             (Errno::ENETDOWN, why)
         })?;
-        let place = place_of(Some(name), i, prefer.of(i, ip));
+        let place = scene.place(Some(name), i, scene.prefer.of(i, ip));
         found.push(Place { cpts: interface.cpts.clone(), ..place });
     }
     if found.is_empty() {
         let first = table.iter().filter(|i| i.up && !i.loopback).find_map(|i| {
             let v4 = i.addresses.iter().map(|a| a.ip).find(IpAddr::is_ipv4);
-            v4.map(|ip| place_of(None, i, prefer.of(i, ip)))
+            v4.map(|ip| scene.place(None, i, scene.prefer.of(i, ip)))
         });
         let none = || (Errno::ENETDOWN, "no interface is up with an IPv4 address".to_owned());
         found.push(first.ok_or_else(none)?);
@@ -525,6 +589,7 @@ fn add_one(
         tos: add.lnd.tos.or(sock.parameters.tos).unwrap_or(-1),
         speed_mbps: place.speed_mbps,
         by_address: place.by_address,
+        namespace: place.namespace.clone(),
     };
     made.conns_per_peer = made.conns(add.lnd.conns_per_peer.or(sock.parameters.conns_per_peer));
     let ni = TcpNi {
@@ -535,6 +600,7 @@ fn add_one(
         timeout: sock.timeout(),
         // Those of the interface before those of the net (C-netadd-2).
         cpts: place.cpts.clone().or_else(|| add.cpts.clone()).map(BTreeSet::from_iter),
+        namespace: place.namespace.clone(),
         ..TcpNi::new(nid)
     };
     let ni = node
@@ -542,21 +608,43 @@ fn add_one(
         .call(move |stack, _| stack.add_tcp_ni(ni))
         .blocking()
         .map_err(|e| (e.errno(), e.to_string()))?
-        .map_err(|e| (e.errno(), e.to_string()))?;
+        .map_err(|e| (e.errno(), unprivileged(&e)))?;
     node.nets.made.insert(ni, made);
+    node.nets.tunables.entry(add.net).or_insert(tunables);
     Ok(ni)
 }
 
+/// What is wrong, and what an ordinary user does about a port that it may not listen on.
+fn unprivileged(e: &NiError) -> String {
+    match e.errno() {
+        Errno::EACCES => {
+            let why = format!(
+                "{e}: ports below 1024 need CAP_NET_BIND_SERVICE; or start the daemon with --port \
+                 PORT, 1024 or above, on all nodes"
+            );
+            tracing::warn!("{why}");
+            why
+        }
+        _ => e.to_string(),
+    }
+}
+
 /// Removes the interfaces of one request (C-netdel-1, C-netdel-2).
-pub(crate) fn del(node: &mut Running, del: &NetDel) -> Result<(), AdminError> {
-    let gone = meant(node, del, ["cannot del LNet NI", "cannot del network"])?;
+pub(crate) fn del(
+    node: &mut Running,
+    del: &NetDel,
+    namespace: Option<&Namespace>,
+) -> Result<(), AdminError> {
+    let gone = meant(node, del, namespace, ["cannot del LNet NI", "cannot del network"])?;
     gone.into_iter().try_for_each(|ni| remove(node, ni))
 }
 
-/// The interfaces that a request means. The texts: there is no such one; there is none at all.
+/// The interfaces that a request means: of two of the same name the one in the caller's network
+/// namespace. The texts: there is no such one; there is none at all.
 fn meant(
     node: &Running,
     del: &NetDel,
+    namespace: Option<&Namespace>,
     [text, of_all]: [&'static str; 2],
 ) -> Result<Vec<NiId>, AdminError> {
     if del.net.kind == NetType::LO {
@@ -587,7 +675,9 @@ fn meant(
         .because(format_args!("net {}: not configured", del.net)));
     }
     for name in &del.interfaces {
-        let found = of_net.iter().find(|(_, m)| m.interface.as_ref() == Some(name));
+        let named = || of_net.iter().filter(|(_, m)| m.interface.as_ref() == Some(name));
+        let near = named().find(|(_, m)| m.namespace.as_ref() == namespace);
+        let found = near.or_else(|| named().next());
         let (ni, _) = found.ok_or_else(|| {
             AdminError::new(Errno::ENODEV, text)
                 .because(format_args!("interface {name}: net {} has no NI on it", del.net))
@@ -601,7 +691,12 @@ fn meant(
 }
 
 fn remove(node: &mut Running, ni: NiId) -> Result<(), AdminError> {
-    node.nets.made.remove(&ni);
+    if let Some(Made { nid, .. }) = node.nets.made.remove(&ni) {
+        let net = nid.net();
+        if !node.nets.made.values().any(|m| m.nid.net() == net) {
+            node.nets.tunables.remove(&net);
+        }
+    }
     node.handle
         .call(move |stack, _| stack.del_ni(ni))
         .blocking()

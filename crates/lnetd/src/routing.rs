@@ -98,7 +98,7 @@ pub(crate) fn set(stack: &mut Stack, on: bool) -> Result<(), AdminError> {
 
 /// Where forwarding stands.
 pub(crate) fn show(stack: &Stack) -> RoutingSnapshot {
-    let RoutingView { state, pools, wanted } = stack.node().routing_view();
+    let RoutingView { state, pools, wanted, was_on } = stack.node().routing_view();
     RoutingSnapshot {
         state: match state {
             lnet::RoutingState::Disabled => RoutingState::Disabled,
@@ -113,6 +113,7 @@ pub(crate) fn show(stack: &Stack) -> RoutingSnapshot {
             mincredits: p.mincredits,
         }),
         wanted,
+        was_on,
     }
 }
 

@@ -4,7 +4,8 @@
 //! bounded buffer, and at most [`STALL`] of patience once it has begun a frame.
 
 use std::fs;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -14,7 +15,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use lnet_admin::{Access, AdminError, FrameDecoder, REQUEST_MAX, decode_request, encode_reply};
+use lnet_admin::{
+    Access, AdminError, FrameDecoder, REQUEST_MAX, decode_request, encode_reply, receive_with,
+};
+use lnet_rt::Namespace;
 use lnet_types::Errno;
 use rustix::fs::{Gid, chown};
 
@@ -209,6 +213,7 @@ fn serve(
     let mut decoder = FrameDecoder::new(REQUEST_MAX);
     let mut buf = vec![0; READ_BYTES];
     let mut since = Instant::now();
+    let mut namespace = None;
     loop {
         loop {
             let frame = match decoder.next_frame() {
@@ -222,7 +227,7 @@ fn serve(
             client.busy();
             let (id, answer) = match decode_request(&frame) {
                 Ok((id, request)) => match guard.check(who, &request) {
-                    Ok(()) => (id, control.answer(request)),
+                    Ok(()) => (id, control.answer_in(request, namespace.as_ref())),
                     Err(refusal) => {
                         control.count_refused();
                         shared.log_refusal(who, format_args!("'{}' refused", request.name()));
@@ -236,9 +241,12 @@ fn serve(
             client.idle(shared.begun.elapsed());
         }
         let patience = if decoder.is_partial() { STALL } else { IDLE };
-        match stream.read(&mut buf) {
-            Ok(0) => return Ok(()),
-            Ok(n) => {
+        match receive_with(&stream, &mut buf) {
+            Ok((0, _)) => return Ok(()),
+            Ok((n, file)) => {
+                if let Some(file) = file {
+                    namespace = namespace_of(file, who);
+                }
                 if !decoder.is_partial() {
                     since = Instant::now();
                 }
@@ -254,4 +262,11 @@ fn serve(
             Err(e) => return Err(e),
         }
     }
+}
+
+/// The network namespace that a client handed over, unless it is the daemon's own.
+fn namespace_of(file: OwnedFd, who: &Caller) -> Option<Namespace> {
+    let theirs = Namespace::from_fd(file);
+    let theirs = theirs.inspect_err(|e| tracing::warn!("control client {who}: its namespace: {e}"));
+    theirs.ok().filter(|theirs| Namespace::current().is_ok_and(|own| own != *theirs))
 }

@@ -153,6 +153,7 @@ pub(crate) fn peer(view: &PeerView, detail: bool) -> admin::PeerSnapshot {
         primary: view.primary,
         multi_rail: view.multi_rail,
         state: view.state,
+        own: view.own,
         nis,
         sum: detail.then(|| Box::new(traffic(&view.sum()))),
     }

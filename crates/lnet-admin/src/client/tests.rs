@@ -64,6 +64,7 @@ fn peers_are_collected_over_pages_and_a_server_that_goes_backwards_is_left() {
             primary: "10.0.0.1@tcp".parse().unwrap(),
             multi_rail: true,
             state: 1,
+            own: false,
             nis: Vec::new(),
         }];
         encode_reply(id, &Ok(Reply::Peers(PeerPage { peers, next })))

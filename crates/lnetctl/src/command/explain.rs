@@ -3,7 +3,7 @@
 use lnet_admin::{ClientError, Reply, Request};
 use lnet_config::parse_number;
 
-use super::single_nid;
+use super::{not_a_nid, single_nid};
 use crate::Session;
 use crate::args::Args;
 use crate::report::{INVALID, Place};
@@ -38,9 +38,7 @@ pub(crate) fn explain(session: &mut Session<'_>, command: &Command, args: &Args)
 }
 
 fn question(args: &Args, target: &str) -> Result<Request, String> {
-    let nid = |text: &str| {
-        single_nid(text).ok_or_else(|| format!("'{text}' is not a NID such as 10.0.0.1@tcp"))
-    };
+    let nid = |text: &str| single_nid(text).ok_or_else(|| not_a_nid(text));
     let size = args.value("size").map_or(Ok(SIZE), |word| {
         parse_number(word)
             .and_then(|n| u64::try_from(n).ok())

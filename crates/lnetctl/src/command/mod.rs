@@ -20,7 +20,7 @@ pub(crate) mod udsp;
 
 use core::ops::RangeInclusive;
 
-pub(crate) use hosts::nid_list;
+pub(crate) use hosts::{nid_list, not_a_nid};
 use lnet_config::parse_number;
 use lnet_types::Nid;
 

@@ -2,11 +2,11 @@
 //!
 //! Where the original fails with exit code 234 and not one word, the document is printed.
 
-use lnet_admin::{NiTarget, PeerSnapshot, Request};
+use lnet_admin::{ClientError, NiTarget, PeerSnapshot, Request};
 use lnet_config::{PeerAdd, PeerDel, Style, Tree};
-use lnet_types::Nid;
+use lnet_types::{Errno, Nid};
 
-use super::{HEALTH, nid_list, number_in, single_nid};
+use super::{HEALTH, nid_list, not_a_nid, number_in, single_nid};
 use crate::Session;
 use crate::args::Args;
 use crate::report::{INVALID, Place};
@@ -54,7 +54,8 @@ fn members(session: &mut Session<'_>, place: Place, args: &Args) -> Result<(Nid,
         Some((_, Ok(nids))) => nids,
         Some((text, Err(e))) => {
             session.out_line(format_args!("can't parse nidrange: \"{text}\""));
-            session.error(place, e.errno().negative(), &e.to_string(), None);
+            let reason = not_a_nid(text);
+            session.error(place, e.errno().negative(), &e.to_string(), Some(&reason));
             return Err(INVALID);
         }
     };
@@ -62,10 +63,7 @@ fn members(session: &mut Session<'_>, place: Place, args: &Args) -> Result<(Nid,
         None => ("missing primary NID", "--prim_nid must be specified".to_owned()),
         Some(text) => match single_nid(text) {
             Some(primary) => return Ok((primary, nids)),
-            None => (
-                "unsupported primary NID",
-                format!("'{text}' is not a single NID such as 10.0.0.1@tcp"),
-            ),
+            None => ("unsupported primary NID", not_a_nid(text)),
         },
     };
     session.error(place, INVALID, text, Some(&reason));
@@ -132,7 +130,12 @@ pub(crate) fn set(session: &mut Session<'_>, _: &Command, args: &Args) -> i32 {
         Ok(None) => return 0,
         Err(code) => return code,
     };
-    order(session, SET, &request)
+    match session.order(&request) {
+        // The original says nothing of a NID that no peer has (C-peer-8).
+        Err(ClientError::Refused(r)) if session.strict && r.errno == Errno::ENOENT => 0,
+        Ok(()) => 0,
+        Err(e) => session.failed(SET, &e, |r| r.text.clone(), Some(INVALID)),
+    }
 }
 
 fn set_request(session: &mut Session<'_>, args: &Args) -> Result<Option<Request>, i32> {

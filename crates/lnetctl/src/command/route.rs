@@ -4,7 +4,7 @@ use lnet_admin::{AdminError, Request, RouteSnapshot};
 use lnet_config::{RouteAdd, RouteDel, Style, Tree, parse_number};
 use lnet_types::{Errno, Net, Nid};
 
-use super::{nid_list, number};
+use super::{nid_list, not_a_nid, number};
 use crate::Session;
 use crate::args::Args;
 use crate::report::{INVALID, Place};
@@ -103,7 +103,7 @@ fn ends(session: &mut Session<'_>, place: Place, args: &Args) -> Result<(Net, Ve
 
 fn gateway_list(session: &mut Session<'_>, place: Place, text: &str) -> Result<Vec<Nid>, i32> {
     nid_list(text).map_err(|e| {
-        let reason = format!("gateway '{text}'");
+        let reason = format!("gateway: {}", not_a_nid(text));
         session.error(place, e.errno().negative(), &e.to_string(), Some(&reason));
         INVALID
     })

@@ -19,11 +19,12 @@ pub(crate) fn show(session: &mut Session<'_>, _: &Command, _: &Args) -> i32 {
     show_routing(session)
 }
 
-/// Prints the pools and where forwarding stands; nothing while this node is no router.
+/// Prints the pools and where forwarding stands; nothing as long as this node has never been a router
+/// (C-routing-1).
 pub(crate) fn show_routing(session: &mut Session<'_>) -> i32 {
     match fetch(session) {
         Ok(routing) => {
-            if routing.state != RoutingState::Disabled {
+            if routing.state != RoutingState::Disabled || routing.was_on {
                 session.print(&show::routing::tree(&routing), Style::Classic);
             }
             0

@@ -1,6 +1,6 @@
 //! The commands of `lctl` that are about LNet.
 
-use super::{fault, nodes, param, route, sock};
+use super::{fault, mark, nodes, param, route, sock};
 use crate::args::Opt;
 use crate::command::fault as rules;
 use crate::table::{Command, Entry, Group, NO_OPERANDS, flag, value};
@@ -293,6 +293,14 @@ pub(crate) static COMMANDS: &[Entry] = &[
         ("PATTERN...", usize::MAX),
         param::get,
         "show parameters and status files"
+    ),
+    command!(
+        "mark",
+        "mark",
+        &[],
+        ("TEXT...", usize::MAX),
+        mark::mark,
+        "write a line to the daemon's log, to find a moment there"
     ),
     command!(
         "set_param",

@@ -1,12 +1,17 @@
 //! `routing show` (S-routing-1, S-routing-3).
 
-use lnet_admin::{PoolSnapshot, RoutingSnapshot};
+use lnet_admin::{PoolSnapshot, RoutingSnapshot, RoutingState};
 use lnet_config::{BUFFER_KEYS, Tree};
 
 use super::numbers;
 
-/// The document of a router: pools, state, and the numbers asked for.
+/// The document of a router: pools, state, and the numbers asked for. Once routing is off there are no
+/// pools, and the state stands alone.
 pub(crate) fn tree(routing: &RoutingSnapshot) -> Tree {
+    let state = Tree::map([("enable", Tree::plain(routing.state as u8))]);
+    if routing.state == RoutingState::Disabled {
+        return Tree::map([("routing", Tree::List(vec![state]))]);
+    }
     let pool = |p: &PoolSnapshot| {
         numbers([
             ("npages", i64::from(p.npages)),
@@ -17,10 +22,7 @@ pub(crate) fn tree(routing: &RoutingSnapshot) -> Tree {
     };
     let names = BUFFER_KEYS.iter().map(|(name, _)| *name);
     let pools = names.zip(&routing.pools).map(|(name, p)| (name, pool(p)));
-    let items = vec![
-        Tree::map([("cpt[0]", Tree::map(pools))]),
-        Tree::map([("enable", Tree::plain(routing.state as u8))]),
-    ];
+    let items = vec![Tree::map([("cpt[0]", Tree::map(pools))]), state];
     Tree::map([("routing", Tree::List(items)), ("buffers", wanted(routing))])
 }
 

@@ -33,7 +33,14 @@ fn sample(sent: u32) -> Sample {
             state: PeerNiState::NotWatched,
             detail: Some(Box::new(detail)),
         }];
-        PeerSnapshot { primary: nid(100 + n), multi_rail: true, state: 0, nis, sum: None }
+        PeerSnapshot {
+            primary: nid(100 + n),
+            multi_rail: true,
+            state: 0,
+            own: false,
+            nis,
+            sum: None,
+        }
     };
     Sample {
         status: Status {

@@ -11,6 +11,7 @@ use lnet_admin::{
 use lnet_types::{Errno, Nid};
 use lnetctl::Session;
 
+use super::rebuild::Recorded;
 use super::vector::Vector;
 
 /// Does everything, but for what it is told to refuse; remembers what it was asked.
@@ -378,6 +379,7 @@ impl Ask for Paged {
 #[test]
 fn a_long_list_of_peers_reads_the_same_however_it_is_paged() {
     let peer = |n: u8| PeerSnapshot {
+        own: false,
         sum: None,
         primary: format!("10.0.0.{n}@tcp").parse().unwrap(),
         multi_rail: n.is_multiple_of(2),
@@ -528,4 +530,16 @@ fn the_old_importer_goes_on_after_errors_and_ends_with_the_last() {
     assert!(err.contains(document) && err.contains("add peer ni operation failed"), "{err}");
     assert_eq!(asked, 4);
     fs::remove_file(&file).unwrap();
+}
+
+#[test]
+fn help_with_dashes_has_a_line_for_each_command() {
+    let mut daemon = Recorded::from(&Vector::read("help-no-args"));
+    let mut session = Session::new(&mut daemon);
+    assert_eq!(lnetctl::run(&mut session, &["--help".to_owned()]), 0);
+    let recorded = Vector::read("help-no-args").out;
+    assert!(session.out.starts_with(&recorded), "{}", session.out);
+    for line in ["  net                add, del, show, set", "  export             "] {
+        assert!(session.out.lines().any(|l| l.starts_with(line)), "{line} in {}", session.out);
+    }
 }

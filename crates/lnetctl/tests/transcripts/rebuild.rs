@@ -229,6 +229,7 @@ fn udsp(item: &Node) -> UdspInfo {
 
 fn peers(node: &Node) -> Vec<PeerSnapshot> {
     let peer = |item: &Node| PeerSnapshot {
+        own: false,
         sum: None,
         primary: nid(item, "primary nid"),
         multi_rail: text(get(item, "Multi-Rail").expect("recorded")).eq_ignore_ascii_case("true"),
@@ -330,6 +331,7 @@ fn routing(routing: Option<&Node>, buffers: Option<&Node>) -> RoutingSnapshot {
             }
         }),
         wanted: names.map(|name| n(buffers, name)),
+        was_on: true,
     }
 }
 

@@ -19,6 +19,8 @@ pub(crate) enum Verdict {
 const OWN_HELP: &str = "help is in our own words; stream and exit code are equal";
 const REAL_TEXT: &str = "the kernel lost the text (`Unspecific failure`); ours says it (G-19)";
 const SILENT: &str = "the original fails in silence; ours prints the document (C-peer-4)";
+const ABSENT: &str =
+    "a NID that there is none of is an error that names it (DEC-33); silent with --strict-compat";
 const NO_DAEMON: &str = "no kernel module but a daemon: its socket is named, errno is real (G-17)";
 
 /// What is not [`Verdict::Matched`]. Names are exact, or prefixes that end in `*`.
@@ -49,6 +51,8 @@ const VERDICTS: &[(&str, Verdict)] = &[
             "`Writer error: write error` says nothing; ours says what is needed (C-ping-4)",
         ),
     ),
+    ("err-net-set-absent-nid", Verdict::Different(ABSENT)),
+    ("err-peer-set-absent", Verdict::Different(ABSENT)),
     ("unconf-net-show", Verdict::Different(REAL_TEXT)),
     ("unconf-ping", Verdict::Different(REAL_TEXT)),
     ("unconf-peer-show", Verdict::Different(SILENT)),

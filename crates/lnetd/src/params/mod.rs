@@ -9,7 +9,7 @@ mod status;
 use lnd_sock::AcceptMode;
 use lnet::{NetTunables, Tunables};
 use lnet_admin::{AdminError, ParamInfo, Reply, Request};
-use lnet_config::{Setting, SockParameters, parse_number, parse_setting};
+use lnet_config::{ModuleParameters, Setting, SockParameters, parse_number, parse_setting};
 use lnet_types::{CpuPattern, Errno, Net};
 
 use crate::control::Control;
@@ -53,6 +53,8 @@ enum Source {
     Accept,
     /// How the machine is parted.
     Cpus(fn(&CpuPattern) -> String),
+    /// Something else that module parameters say.
+    Module(fn(&ModuleParameters) -> i64),
     /// What interfaces to come have where nothing else is said for them.
     Ni(fn(&SockParameters) -> i64),
 }
@@ -68,7 +70,11 @@ impl Param {
         match self.source {
             Source::Tunable(_) | Source::SockTimeout | Source::Rotor => true,
             Source::Status(_, touch) => touch.is_some(),
-            Source::Sock(_) | Source::Accept | Source::Cpus(_) | Source::Ni(_) => false,
+            Source::Sock(_)
+            | Source::Accept
+            | Source::Cpus(_)
+            | Source::Module(_)
+            | Source::Ni(_) => false,
         }
     }
 }
@@ -130,6 +136,10 @@ fn table() -> Vec<Param> {
     ];
     let sock = sock.into_iter().map(|(name, source)| Param { name, source });
     let others = [
+        Param {
+            name: "lock_prim_nid",
+            source: Source::Module(|p| p.lock_prim_nid.unwrap_or(true).into()),
+        },
         Param { name: "portal_rotor", source: Source::Rotor },
         Param {
             name: "cpu_npartitions",
@@ -189,6 +199,7 @@ pub(crate) fn get(control: &Control, name: &str) -> Result<String, AdminError> {
         }
         Source::Cpus(text) => Ok(text(control.cpus.pattern()) + "\n"),
         Source::Ni(value) => Ok(line(value(&control.sock_parameters()))),
+        Source::Module(value) => Ok(line(value(control.parameters()))),
     }
 }
 
@@ -231,6 +242,7 @@ pub(crate) fn set(control: &Control, name: &str, text: &str) -> Result<(), Admin
         | Source::Sock(_)
         | Source::Accept
         | Source::Cpus(_)
+        | Source::Module(_)
         | Source::Ni(_) => {
             return Err(
                 AdminError::errno(Errno::EACCES).because(format_args!("{name} can be read only"))
@@ -250,7 +262,7 @@ mod tests {
     fn control() -> Control {
         Control::new(
             &Options::parse_from(["lnetd", "--profile", "kernel", "--port", "9988"]),
-            lnet_config::ModuleParameters::default(),
+            ModuleParameters::default(),
         )
         .unwrap()
     }
@@ -371,7 +383,7 @@ mod tests {
     #[test]
     fn files_of_module_parameters_are_those_of_the_table() {
         let options = Options::parse_from(["lnetd", "--profile", "kernel"]);
-        let control = Control::new(&options, lnet_config::ModuleParameters::default()).unwrap();
+        let control = Control::new(&options, ModuleParameters::default()).unwrap();
         let (all, text) = (list(), fixture("modules.txt"));
         let mut listed = Vec::new();
         for row in rows(&text) {

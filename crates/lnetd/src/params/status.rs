@@ -127,7 +127,7 @@ fn peers(control: &Control) -> Result<String, AdminError> {
     let mut after = None;
     loop {
         let page = control.on_node(Errno::ENETDOWN, move |stack, _| {
-            Ok(stack.node().peer_views(after, PEERS_AT_ONCE))
+            Ok(stack.node().peer_views_and_own(after, PEERS_AT_ONCE))
         })?;
         let Some((last, _)) = page.last() else { return Ok(text) };
         after = Some(*last);

@@ -63,6 +63,7 @@ impl Ask for Node {
             Request::PeerShow { from, .. } => {
                 self.seen.push(("peer", (self.arrived)()));
                 let (peers, next) = page(*from, |n| PeerSnapshot {
+                    own: false,
                     primary: nid(n),
                     multi_rail: true,
                     state: 0,

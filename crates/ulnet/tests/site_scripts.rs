@@ -1,0 +1,196 @@
+//! What scripts that were written for kernel nodes expect of the tools and find in the daemon's log, on
+//! live daemons on the loopback device. What is recorded of kernel nodes is compared in the tests of
+//! `lnetctl`.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails says so by panicking")]
+
+use std::fs::{self, File};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_ulnet");
+const PATIENCE: Duration = Duration::from_secs(30);
+
+struct Daemon {
+    dir: PathBuf,
+    child: Child,
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+impl Daemon {
+    /// A configured daemon with one interface.
+    fn start(name: &str, address: &str, options: &[&str]) -> Self {
+        let dir = std::env::temp_dir().join(format!("ulnet-scripts-{name}-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let probe = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
+        let port = probe.local_addr().unwrap().port().to_string();
+        drop(probe);
+        let mut command = Command::new(PROGRAM);
+        command.args(["daemon", "--port", &port]).args(options);
+        command.arg("--socket").arg(dir.join("s"));
+        command.env_remove("RUST_LOG").stderr(File::create(dir.join("log")).unwrap());
+        let child = command.spawn().unwrap();
+        let daemon = Self { dir, child };
+        let until = Instant::now() + PATIENCE;
+        while UnixStream::connect(daemon.dir.join("s")).is_err() {
+            assert!(Instant::now() < until, "no daemon {name}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        daemon.done("ctl lnet configure");
+        daemon.done(&format!("ctl net add --nid {address}"));
+        daemon
+    }
+
+    /// Exit status and what is printed, by the program under the name that is the first word.
+    fn run(&self, words: &str) -> (i32, String) {
+        let mut command = Command::new(PROGRAM);
+        command.args(words.split_whitespace());
+        command.env("ULNET_SOCKET", self.dir.join("s")).stdin(Stdio::null());
+        let o = command.output().unwrap();
+        let text = String::from_utf8_lossy(&o.stdout).into_owned();
+        (o.status.code().unwrap(), text + &String::from_utf8_lossy(&o.stderr))
+    }
+
+    fn done(&self, words: &str) -> String {
+        let (code, said) = self.run(words);
+        assert_eq!(code, 0, "{words}: {said}");
+        said
+    }
+
+    /// Imports a text.
+    fn import(&self, options: &str, yaml: &str) -> (i32, String) {
+        let file = self.dir.join("import.yaml");
+        fs::write(&file, yaml).unwrap();
+        self.run(&format!("ctl import {options} {}", file.display()))
+    }
+
+    /// Whether the log has a line, which may come a moment later.
+    fn logs(&self, text: &str) -> bool {
+        let until = Instant::now() + PATIENCE;
+        while Instant::now() < until {
+            if fs::read_to_string(self.dir.join("log")).unwrap().contains(text) {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        false
+    }
+}
+
+#[test]
+fn net_set_takes_the_values_that_stand_for_none_and_help_names_options_with_a_colon() {
+    let d = Daemon::start("net-set", "127.0.5.1@tcp", &["--profile", "kernel"]);
+    let value = |key: &str| {
+        let shown = d.done("ctl net show --net tcp -v 1");
+        let found = shown.lines().find_map(|l| l.trim().strip_prefix(key).map(str::to_owned));
+        found.unwrap_or_else(|| panic!("no {key} in {shown}"))
+    };
+    assert_eq!(value("timeout: "), "50");
+    d.done("ctl net set --net tcp --lnd-timeout 0");
+    assert_eq!(value("timeout: "), "49", "the global value");
+    d.done("ctl net set --all --conns-per-peer 3");
+    d.done("ctl net set --all --conns-per-peer -1");
+    assert_eq!(value("conns_per_peer: "), "3", "-1 changes nothing");
+    assert_ne!(d.run("ctl net set --all --conns-per-peer -2").0, 0);
+    let (_, help) = d.run("ctl net set --help");
+    for option in ["--lnd-timeout:", "--health:", "--conns-per-peer:"] {
+        assert!(help.lines().any(|l| l.trim_start().starts_with(option)), "{option} in {help}");
+    }
+}
+
+#[test]
+fn the_log_has_marks_and_says_which_tunables_of_a_net_are_not_applied() {
+    let d = Daemon::start("log", "127.0.5.2@tcp", &[]);
+    d.done("lctl mark step two of nine");
+    assert!(d.logs("DEBUG MARKER: step two of nine"));
+    assert_ne!(d.run("lctl mark").0, 0);
+    assert_eq!(d.done("lctl get_param -n lock_prim_nid"), "1\n");
+    let yaml = "net:\n- net type: tcp\n  local NI(s):\n  - nid: 127.0.5.22@tcp\n    \
+                tunables:\n      credits: 512\n";
+    // The loopback device has an interface of this net already.
+    assert!(d.import("", yaml).1.contains("errno: -17"));
+    assert!(
+        d.logs("net tcp: credits 512 is not applied: must be the same for all interfaces of a net")
+    );
+}
+
+#[test]
+fn routing_that_was_on_is_shown_as_off_and_can_be_switched_on_again_at_once() {
+    let d = Daemon::start("routing", "127.0.5.3@tcp", &[]);
+    assert_eq!(d.done("ctl routing show"), "", "it has never been on");
+    d.done("ctl set routing 1");
+    assert!(d.done("ctl routing show").contains("- enable: 1"));
+    d.done("ctl set routing 0");
+    assert_eq!(d.done("ctl routing show"), "routing:\n    - enable: 0\n");
+    let whole = d.done("ctl export");
+    assert!(whole.contains("- enable: 0"), "{whole}");
+    d.done("ctl set routing 1");
+    assert!(d.done("ctl routing show").contains("- enable: 1"));
+}
+
+#[test]
+fn peers_lose_the_nids_that_are_named_and_gateways_are_not_made_anew() {
+    let d = Daemon::start("peers", "127.0.5.4@tcp", &[]);
+    let listed = |d: &Daemon| d.done("ctl peer show").matches("- ").count();
+    d.done("ctl peer add --prim_nid 127.0.5.40@tcp --nid 127.0.5.41@tcp,127.0.5.42@tcp");
+    let secondary = "peer:\n- primary nid: 127.0.5.40@tcp\n  peer ni:\n  - nid: 127.0.5.41@tcp\n";
+    let (code, said) = d.import("--del", secondary);
+    assert_eq!(code, 0, "{said}");
+    let shown = d.done("ctl peer show");
+    assert!(shown.contains("nid: 127.0.5.40@tcp") && shown.contains("nid: 127.0.5.42@tcp"));
+    assert!(!shown.contains("127.0.5.41"), "{shown}");
+    let whole = "peer:\n- primary nid: 127.0.5.40@tcp\n  peer ni:\n  - nid: 127.0.5.40@tcp\n";
+    assert_eq!(d.import("--del", whole).0, 0);
+    assert_eq!(listed(&d), 0);
+
+    d.done("ctl route add --net tcp9 --gateway 127.0.5.49@tcp");
+    let (code, said) = d.run("ctl peer add --prim_nid 127.0.5.49@tcp");
+    assert_ne!(code, 0, "{said}");
+    assert!(said.contains("errno: -16"), "{said}");
+    assert!(d.done("ctl route show").contains("127.0.5.49@tcp"), "the route is still there");
+}
+
+#[test]
+fn a_configured_peer_of_own_nids_is_shown_and_exported() {
+    let d = Daemon::start("itself", "127.0.5.5@tcp", &[]);
+    d.done("ctl ping 127.0.5.5@tcp");
+    assert!(!d.done("ctl peer show").contains("127.0.5.5@tcp"));
+    d.done("ctl peer add --prim_nid 127.0.5.5@tcp");
+    for words in ["ctl peer show", "ctl export", "ctl export --backup"] {
+        assert!(d.done(words).contains("primary nid: 127.0.5.5@tcp"), "{words}");
+    }
+}
+
+#[test]
+fn module_parameters_are_converted_from_the_forms_that_sites_keep_them_in() {
+    let convert = |words: &[&str]| {
+        let o = Command::new(PROGRAM).args(["ctl", "legacy2yaml"]).args(words).output().unwrap();
+        let text = String::from_utf8_lossy(&o.stdout).into_owned();
+        (o.status.code().unwrap(), text + &String::from_utf8_lossy(&o.stderr))
+    };
+    for words in [
+        ["tcp0(eth0),o2ib0(ib0)"],
+        ["networks=\"tcp0(eth0),o2ib0(ib0)\""],
+        ["options lnet networks=\"tcp0(eth0),o2ib0(ib0)\""],
+    ] {
+        let (code, said) = convert(&words);
+        assert_eq!(code, 0, "{said}");
+        assert!(said.contains("net type: tcp0\n") && said.contains("net type: o2ib0\n"), "{said}");
+    }
+    let (code, said) =
+        convert(&["options lnet ip2nets=\"tcp0 10.*.*.*\"", "ip2nets=o2ib0 11.*.*.*"]);
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("net-spec: tcp0\n") && said.contains("net-spec: o2ib0\n"), "{said}");
+    let (code, said) = convert(&["networks=foo(eth0)"]);
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("'foo' is not a network"), "{said}");
+}
