@@ -367,6 +367,9 @@ fn help(session: &mut Session<'_>, entries: &'static [Entry], words: &[String], 
     0
 }
 
+/// Most words of a group on its line.
+const LINE_NAMES: usize = 5;
+
 /// A line for each command, or the words that may follow it.
 fn summaries(session: &mut Session<'_>, entries: &[Entry]) {
     session.out.push('\n');
@@ -374,7 +377,14 @@ fn summaries(session: &mut Session<'_>, entries: &[Entry]) {
         let text = match entry {
             Entry::Command(command) => command.summary.to_owned(),
             Entry::Group(group) => {
-                group.entries.iter().map(Entry::name).collect::<Vec<_>>().join(", ")
+                let names: Vec<&str> = group.entries.iter().map(Entry::name).collect();
+                match names.len() {
+                    0..=LINE_NAMES => names.join(", "),
+                    n => format!(
+                        "{}, … ({n} in all)",
+                        names.into_iter().take(LINE_NAMES).collect::<Vec<_>>().join(", ")
+                    ),
+                }
             }
         };
         session.out_line(format_args!("  {:<18} {text}", entry.name()));
