@@ -61,7 +61,7 @@ impl Again {
 impl Node {
     /// The discovery of peer `id` has failed in this phase.
     pub(crate) fn discovery_failed(&mut self, now: Instant, id: PeerId, phase: Phase) {
-        if self.tunables.kernel_clocks() {
+        if !self.tunables.conduct.retries_discovery {
             return;
         }
         let Some(peer) = self.peers.peers.get_mut(id) else { return };
@@ -83,7 +83,7 @@ impl Node {
     /// What peer `id` has said could not be confirmed: nobody has answered. It will be asked again, and
     /// then those that it names.
     pub(crate) fn confirm_later(&mut self, now: Instant, id: PeerId) {
-        if self.tunables.kernel_clocks() {
+        if !self.tunables.conduct.retries_discovery {
             return;
         }
         if let Some(peer) = self.peers.peers.get_mut(id).filter(|p| p.is_mr()) {
@@ -116,7 +116,7 @@ impl Node {
     /// could not tell: it has died and come back without. Where there are others, it is asked.
     pub(crate) fn may_have_changed(&mut self, now: Instant, id: PeerId) {
         let is_worth_it = |p: &&mut Peer| p.is_mr() && p.ni_count() > 1;
-        if !self.tunables.kernel_clocks()
+        if self.tunables.conduct.retries_discovery
             && let Some(peer) = self.peers.peers.get_mut(id).filter(is_worth_it)
         {
             peer.disc.again.asks = true;

@@ -357,7 +357,7 @@ impl Node {
         let Discovery { peer_seq, seq_before, .. } = peer.disc;
         let is_overtaken = peer_seq != seq_before
             && is_later(peer_seq, info.seq)
-            && !self.tunables.kernel_clocks();
+            && self.tunables.conduct.rejects_stale_data;
         if is_overtaken || cut && bytes.len() < PING_BYTES_MAX as usize {
             // D-36
             peer.disc.bad_replies += 1;
@@ -567,7 +567,8 @@ impl Node {
             }
             (false, true) => {
                 // Of one that is never heard itself, behind a router, the report is all there will be.
-                let reported = pni.last_alive.is_none() && !self.tunables.kernel_clocks();
+                let reported =
+                    pni.last_alive.is_none() && self.tunables.conduct.believes_reported_health;
                 pni.set_up(now, self.tunables.flap_hold_down, true);
                 if reported {
                     self.set_peer_health(now, id, HEALTH_MAX);
@@ -669,8 +670,8 @@ impl Node {
         self.note_ability(id, info.features);
         let info = self.taken(id, info);
         // One that has been overtaken, or its sender has begun anew: it is asked which.
-        let kernel = self.tunables.kernel_clocks();
-        let known = |p: &Peer| p.flags.contains(PeerFlags::DISCOVERED) && !kernel;
+        let rejects = self.tunables.conduct.rejects_stale_data;
+        let known = |p: &Peer| p.flags.contains(PeerFlags::DISCOVERED) && rejects;
         // A session that is not known yet is word enough of a new life.
         let session = event.hdr_data;
         let anew = |p: &Peer| session != 0 && !p.once.knows(session);
@@ -707,7 +708,7 @@ impl Node {
         let mut listed = parsed.info.entries.iter().filter(|e| !e.nid.is_loopback());
         let named = listed.find_map(|e| self.peers.owner(e.nid));
         let (Some(id), Some(sender)) = (named, self.peers.owner(sender)) else { return };
-        if self.tunables.kernel_clocks() || !self.may_ask(now, sender) {
+        if !self.tunables.conduct.queries_unknown_pushers || !self.may_ask(now, sender) {
             return;
         }
         if let Some(peer) = self.peers.peers.get_mut(id) {
@@ -736,7 +737,7 @@ impl Node {
     /// Discovery is on again: asks all peers what was missed meanwhile, and tells them. Kernel nodes
     /// wait until others ping them (D-71), and do not ask.
     pub(crate) fn catch_up(&mut self) {
-        if self.tunables.kernel_clocks() {
+        if !self.tunables.conduct.queries_after_switch_on {
             return;
         }
         let ids: Vec<PeerId> = self.peers.by_age.values().copied().collect();

@@ -37,7 +37,7 @@ impl Peers {
 impl Node {
     /// Peer `id` has said that it has `nid` no more, and goes on without.
     pub(crate) fn given_up(&mut self, now: Instant, id: PeerId, nid: Nid) {
-        if self.tunables.kernel_clocks() || !self.peers.peers.contains_key(id) {
+        if !self.tunables.conduct.follows_moved_nids || !self.peers.peers.contains_key(id) {
             return;
         }
         let until = now + self.tunables.transaction();
@@ -53,7 +53,7 @@ impl Node {
     /// when we are back, it may be what is known of that node to whom we can speak.
     pub(crate) fn lost_sight(&mut self, now: Instant, id: PeerId, nid: Nid) {
         let former: &mut VecDeque<_> = &mut self.peers.former;
-        if self.tunables.kernel_clocks() || former.len() >= FORMER_MAX {
+        if !self.tunables.conduct.follows_moved_nids || former.len() >= FORMER_MAX {
             return;
         }
         former.retain(|f| f.nid != nid);

@@ -68,7 +68,7 @@ impl Node {
             return Err(errno);
         }
         self.router.since = now;
-        if self.tunables.kernel_clocks() {
+        if !self.tunables.conduct.opens_routing_at_once {
             self.router.state = RoutingState::Starting;
         } else {
             // The interfaces are known from their drivers; none has been silent yet.
@@ -103,7 +103,7 @@ impl Node {
         self.router.state = RoutingState::Stopping;
         self.router.since = now;
         self.refresh_ping();
-        if !self.tunables.kernel_clocks() {
+        if self.tunables.conduct.announces_routing_stop {
             // The kernel lets them find out.
             self.push_to_peers(now, true);
         }
@@ -203,7 +203,7 @@ impl Node {
         if t.alive_router_check_interval <= 0 {
             return None;
         }
-        let interval = if t.kernel_clocks() {
+        let interval = if !t.conduct.separates_check_intervals {
             t.alive_router_check_interval
         } else {
             t.alive_router_check_interval
@@ -216,7 +216,7 @@ impl Node {
     /// How long peers are given to turn to others. Where they are told by push, as long as
     /// a message may take.
     fn stop_grace(&self) -> Duration {
-        if self.tunables.kernel_clocks() {
+        if !self.tunables.conduct.announces_routing_stop {
             self.silence_limit().unwrap_or_default()
         } else {
             self.tunables.transaction()
@@ -293,7 +293,7 @@ impl Node {
             return;
         }
         let is_ping = matches!(hdr.kind, Kind::Get { .. }) && is_internal(&hdr.kind);
-        if self.tunables.kernel_clocks() && !is_ping {
+        if !self.tunables.conduct.hears_any_message && !is_ping {
             return;
         }
         let Some(ni) = self.nis.get_mut(id) else { return };
