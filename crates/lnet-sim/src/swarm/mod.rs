@@ -66,8 +66,10 @@ const FLIPS: u64 = 0xFF;
 /// have them.
 pub fn seed_of(first: u64, round: u64) -> u64 {
     let seed = Prng::new(first ^ round.wrapping_mul(0xA076_1D64_78BD_642F)).next_u64() >> 1;
+    let flips = seed & 0xFF == FLIPS;
     match round % FLIPS_ONE_IN {
         0 => seed | FLIPS,
+        _ if flips => seed ^ 1,
         _ => seed,
     }
 }

@@ -1,5 +1,5 @@
 //! `docs/reference/profiles.md` is the conduct table of the node. `ULNET_BLESS=1` writes it anew:
-//! `ULNET_BLESS=1 cargo test -p ulnet --test profiles`.
+//! `ULNET_BLESS=1 cargo test -p lnet --test profiles`.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails says so by panicking")]
 
@@ -14,7 +14,7 @@ const HEAD: &str = "# Conduct by profile
 
 What a node does where kernel LNet, the requirement documents and this project differ, and what each profile chooses. Numbers that differ are [tunables](../tunables.md). Towards a kernel node each of these is what some kernel node might do as well; profile `kernel` chooses what kernel nodes of 2.17 do, so this page is also the list of differences to them.
 
-This page is generated from the table in `crates/lnet/src/conduct.rs`: `ULNET_BLESS=1 cargo test -p ulnet --test profiles`. Scenario files set single rows (`[conduct]`, see [simulation](../simulation.md)), programs that embed a node `Tunables::conduct`.
+This page is generated from the table in `crates/lnet/src/conduct.rs`: `ULNET_BLESS=1 cargo test -p lnet --test profiles`. Scenario files set single rows (`[conduct]`, see [simulation](../simulation.md)), programs that embed a node `Tunables::conduct`.
 
 ";
 
