@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::workspace::{files, text};
+use crate::workspace::{crate_files, files, text};
 
 /// Areas whose names have several letters; any capital letter is one as well.
 const AREAS: [&str; 8] = ["DEC", "HL", "HLD", "MR", "MRD", "PA", "RS", "UG"];
@@ -60,7 +60,7 @@ fn every_code_in_a_comment_has_a_row_in_the_reference() {
     let mut unknown: BTreeMap<String, String> = BTreeMap::new();
     let mut cited = 0;
     let profiles = ("docs/reference/profiles.md".into(), text("docs/reference/profiles.md"));
-    let sources = files("crates", "rs").into_iter().chain(files("fuzz", "rs"));
+    let sources = crate_files("rs").into_iter().chain(files("fuzz", "rs"));
     let sources = sources.map(|path| {
         let text = text(&path);
         let comments: Vec<_> = text.lines().map(|l| comment(l).unwrap_or_default()).collect();
