@@ -24,6 +24,7 @@
 mod api;
 mod blame;
 mod cpt;
+mod dedup;
 mod driver;
 mod fault;
 mod flap;
@@ -37,7 +38,6 @@ mod msg;
 mod node;
 mod notice;
 mod numa;
-mod once;
 mod ops;
 mod output;
 mod peer;
