@@ -1,4 +1,4 @@
-//! Nodes that are neither client nor server: a daemon each, as operators run it.
+//! Daemons, as operators run them: the routers, and both ends of a session of LNet selftest.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -16,31 +16,46 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A daemon in a host.
 #[derive(Debug)]
-pub(crate) struct Router(Process);
+pub(crate) struct Daemon {
+    process: Process,
+    socket: PathBuf,
+}
 
-impl Router {
+/// What a daemon is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Duty {
+    /// A node that forwards, or does not.
+    Route(bool),
+    /// An end of LNet selftest.
+    Selftest,
+}
+
+impl Daemon {
     /// Starts it, configured. `files` is the beginning of the names of its files.
     pub(crate) fn start(
         exe: &Path,
         host: &Host,
         spec: &NodeSpec,
-        forwards: bool,
+        duty: Duty,
         files: &Path,
     ) -> anyhow::Result<Self> {
         let with = |end: &str| PathBuf::from(format!("{}{end}", files.display()));
         let (config, socket) = (with(".yaml"), with(".sock"));
-        std::fs::write(&config, yaml(spec, forwards)?)?;
+        std::fs::write(&config, yaml(spec, duty == Duty::Route(true))?)?;
         let log = File::options().create(true).append(true).open(with(".log"))?;
         let mut command = host.command(exe);
         command.arg(crate::DAEMON).arg("--config").arg(&config).arg("--socket").arg(&socket);
         command.arg("--port").arg(spec.port.to_string()).args(["--profile", &spec.profile]);
+        if duty == Duty::Selftest {
+            command.arg("--selftest");
+        }
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         let mut process = host.spawn(command)?;
         let end = Instant::now() + PATIENCE;
         loop {
             let there = nids(&socket);
             if spec.nids.iter().all(|nid| there.contains(nid)) {
-                return Ok(Self(process));
+                return Ok(Self { process, socket });
             }
             if process.child().try_wait()?.is_some() || Instant::now() > end {
                 bail!("{}: the daemon did not start: see {}", host.name(), with(".log").display());
@@ -51,13 +66,18 @@ impl Router {
 
     /// Its process id.
     pub(crate) fn id(&self) -> u32 {
-        self.0.id()
+        self.process.id()
     }
 
     /// Kills it.
     pub(crate) fn kill(&mut self) {
         // One that is dead is what was wanted.
-        let _ = self.0.kill();
+        let _ = self.process.kill();
+    }
+
+    /// Its control socket.
+    pub(crate) fn socket(&self) -> &Path {
+        &self.socket
     }
 }
 
