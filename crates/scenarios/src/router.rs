@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use lnet_admin::{Ask as _, Client, Reply, Request};
+use lnet_config::GLOBAL_KEYS;
 use netns::{Host, Process};
 
 use crate::load::talk::NodeSpec;
@@ -118,10 +119,12 @@ fn yaml(spec: &NodeSpec, forwards: bool) -> anyhow::Result<String> {
     if forwards {
         out.push_str("routing:\n    - enable: 1\n");
     }
-    // A daemon's file has two places for what is one table elsewhere.
-    let (buffers, global): (Vec<_>, Vec<_>) =
+    // A daemon's file has three places for what is one table elsewhere.
+    let (buffers, others): (Vec<_>, Vec<_>) =
         spec.tunables.iter().partition(|(name, _)| name.ends_with("_buffers"));
-    for (block, rows) in [("buffers", buffers), ("global", global)] {
+    let (global, own): (Vec<_>, Vec<_>) =
+        others.into_iter().partition(|(name, _)| GLOBAL_KEYS.contains(&name.as_str()));
+    for (block, rows) in [("buffers", buffers), ("global", global), ("ulnet", own)] {
         if rows.is_empty() {
             continue;
         }

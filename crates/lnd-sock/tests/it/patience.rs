@@ -42,11 +42,11 @@ fn send(world: &mut World, number: u64, payload: &[u8], limit: Duration, repeats
     world.send_with(0, nid(2), number, payload, |t| (t.timeout, t.repeats) = (limit, repeats));
 }
 
-fn go_dark(world: &mut World, window: usize) {
+fn go_dark(world: &World, window: usize) {
     world.weather(|w| (w.dead, w.window) = (true, window));
 }
 
-fn come_back(world: &mut World) {
+fn come_back(world: &World) {
     world.weather(|w| (w.dead, w.window) = (false, 1 << 20));
     world.wake();
 }
@@ -55,13 +55,13 @@ fn come_back(world: &mut World) {
 fn a_silent_connection_to_a_peer_without_deduplication_is_kept_and_delivers_all_when_the_rail_is_back()
  {
     let mut world = pair();
-    go_dark(&mut world, 1000);
+    go_dark(&world, 1000);
     for n in 2..6 {
         send(&mut world, n, &[n as u8; 3000], secs(49), false);
     }
     world.pass(secs(20));
     assert_eq!(world.hosts[0].driver.stats().closed, 0, "nothing is certain");
-    come_back(&mut world);
+    come_back(&world);
     world.settle();
     let mut arrived = world.hosts[1].up.arrived();
     arrived.sort_unstable();
@@ -72,7 +72,7 @@ fn a_silent_connection_to_a_peer_without_deduplication_is_kept_and_delivers_all_
 #[test]
 fn a_silent_connection_ends_when_the_lnd_timeout_is_over() {
     let mut world = pair();
-    go_dark(&mut world, 1000);
+    go_dark(&world, 1000);
     send(&mut world, 2, &[2; 3000], secs(150), false);
     world.pass(secs(48));
     assert_eq!(world.hosts[0].driver.stats().closed, 0);
@@ -83,7 +83,7 @@ fn a_silent_connection_ends_when_the_lnd_timeout_is_over() {
 #[test]
 fn a_late_message_that_was_begun_fails_alone_and_its_connection_goes_on() {
     let mut world = pair();
-    go_dark(&mut world, 1000);
+    go_dark(&world, 1000);
     send(&mut world, 2, &[2; 3000], secs(3), false);
     send(&mut world, 3, &[3; 3000], secs(49), false);
     world.pass(secs(4));
@@ -91,7 +91,7 @@ fn a_late_message_that_was_begun_fails_alone_and_its_connection_goes_on() {
     assert_eq!(world.fault(0, 2), late);
     assert_eq!(world.hosts[0].up.outcome(3), None, "it has its time");
     assert_eq!(world.hosts[0].driver.stats().closed, 0);
-    come_back(&mut world);
+    come_back(&world);
     world.settle();
     // Its frame is completed with bytes of the driver's own.
     assert_eq!(world.payload(1, 2), Some(vec![2; 3000]));
@@ -102,7 +102,7 @@ fn a_late_message_that_was_begun_fails_alone_and_its_connection_goes_on() {
 #[test]
 fn a_silent_connection_to_a_peer_that_deduplicates_is_replaced_and_its_messages_go_by_the_next() {
     let mut world = pair();
-    go_dark(&mut world, 1000);
+    go_dark(&world, 1000);
     for n in 2..6 {
         send(&mut world, n, &[n as u8; 3000], secs(49), true);
     }
@@ -114,7 +114,7 @@ fn a_silent_connection_to_a_peer_that_deduplicates_is_replaced_and_its_messages_
     // What the other host learns of its old connections, it learns before it is reached again.
     let now = world.now;
     world.call(1, |driver, up| driver.kill_connections(now, ni(1), up));
-    come_back(&mut world);
+    come_back(&world);
     world.pass(secs(2));
     let mut arrived = world.hosts[1].up.arrived();
     arrived.sort_unstable();
@@ -128,7 +128,7 @@ fn a_silent_connection_to_a_peer_that_deduplicates_is_replaced_and_its_messages_
 #[test]
 fn a_message_of_a_replaced_connection_fails_when_its_own_limit_is_over() {
     let mut world = pair();
-    go_dark(&mut world, 1000);
+    go_dark(&world, 1000);
     send(&mut world, 2, &[2; 3000], secs(10), true);
     world.pass(secs(9));
     assert_eq!(world.hosts[0].up.outcome(2), None);
