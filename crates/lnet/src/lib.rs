@@ -52,6 +52,7 @@ mod snapshot;
 mod stats;
 mod suspicion;
 mod table;
+mod timers;
 mod tracker;
 mod tunables;
 
@@ -93,6 +94,7 @@ pub use stats::{
     InterfaceStats, KindCounts, Latency, NiFailures, NodeStats, PeerNiFailures, Transitions,
 };
 pub use suspicion::{RailView, SuspicionView};
+pub use timers::{Timer, TimerView};
 pub use tunables::{Profile, Retries, Row, TunableError, Tunables, Writable};
 
 #[cfg(test)]

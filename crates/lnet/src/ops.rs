@@ -14,6 +14,7 @@ use crate::portal::RESERVED_PORTAL;
 use crate::portal::md::{Md, MdBuf, Owner};
 use crate::record::Input;
 use crate::send::{Operation, Verb};
+use crate::timers::Timer;
 use crate::{Event, EventKind, MdOptions, Node};
 
 /// The number of a ping or discovery.
@@ -77,9 +78,8 @@ impl Node {
             Duration::ZERO => USER_PING_TIMEOUT_MAX,
             t => t.min(USER_PING_TIMEOUT_MAX),
         };
-        let deadline = now + timeout;
         self.ops.insert(op, OpState { asked: target.nid, md: Some(md), error: None });
-        self.op_deadlines.insert((deadline, op));
+        self.timers.set(Timer::Op(op), now + timeout);
         let operation = Operation {
             md,
             src,
@@ -140,6 +140,7 @@ impl Node {
 
     fn report(&mut self, op: OpId, outcome: Result<Found, Errno>) {
         if self.ops.remove(&op).is_some() {
+            self.timers.stop(Timer::Op(op));
             self.reports.push_back(Report { op, outcome });
         }
     }
@@ -202,20 +203,15 @@ impl Node {
         }
     }
 
-    /// Ends the pings that took too long (D-82).
-    pub(crate) fn expire_ops(&mut self, now: Instant) {
-        while let Some(&(deadline, op)) = self.op_deadlines.first()
-            && deadline <= now
-        {
-            self.op_deadlines.remove(&(deadline, op));
-            let md: Option<MdId> = self.ops.get(&op).and_then(|s| s.md);
-            if let Some(md) = md.filter(|md| self.portals.mds.contains_key(*md)) {
-                self.unlink_md(now, md);
-            }
-            // With the GET still in a driver's hands no UNLINK comes now; the user has waited
-            // long enough all the same.
-            let error = self.ops.get(&op).and_then(|s| s.error).unwrap_or(Errno::EIO);
-            self.report(op, Err(error));
+    /// Ends a ping that took too long (D-82).
+    pub(crate) fn expire_op(&mut self, now: Instant, op: OpId) {
+        let md: Option<MdId> = self.ops.get(&op).and_then(|s| s.md);
+        if let Some(md) = md.filter(|md| self.portals.mds.contains_key(*md)) {
+            self.unlink_md(now, md);
         }
+        // With the GET still in a driver's hands no UNLINK comes now; the user has waited long enough
+        // all the same.
+        let error = self.ops.get(&op).and_then(|s| s.error).unwrap_or(Errno::EIO);
+        self.report(op, Err(error));
     }
 }

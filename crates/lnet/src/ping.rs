@@ -9,6 +9,7 @@ use lnet_wire::ping::{Features, NiStatus, PingEntry, PingInfo};
 use crate::internal::Internal;
 use crate::portal::RESERVED_PORTAL;
 use crate::portal::md::{Md, MdBuf, Owner};
+use crate::timers::Timer;
 use crate::{MatchEntry, MdOptions, Node, Position, Unlink};
 
 /// Match bits of pings and pushes (V-6).
@@ -101,15 +102,26 @@ impl Node {
     /// nothing else they are told once a second, lest each of its changes costs a message to everybody;
     /// kernel nodes tell them all.
     pub(crate) fn tell_of_link(&mut self, now: Instant) -> bool {
-        if self.announce_due.is_some_and(|at| at > now) {
+        if self.timers.at(Timer::Announce).is_some_and(|at| at > now) {
             return false;
         }
         let at = match self.link_news.take(now, 1, LINK_NEWS_BURST, LINK_NEWS_RATE) {
             Err(until) if !self.tunables.kernel_clocks() => until,
             Ok(()) | Err(_) => now,
         };
-        self.announce_due = Some(at);
+        self.timers.set(Timer::Announce, at);
         at == now
+    }
+
+    /// Announces the links that have come or gone.
+    pub(crate) fn announce_links(&mut self, now: Instant) {
+        if self.tunables.kernel_clocks() && self.router.is_on() {
+            // H-92: a kernel router changes its status in place.
+            self.refresh_ping();
+            self.push_to_peers(now, true);
+        } else {
+            self.announce(now, false);
+        }
     }
 
     /// The status of interfaces has changed: peers are told (H-92).

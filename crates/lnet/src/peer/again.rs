@@ -18,6 +18,7 @@ use crate::Node;
 use crate::local::HEALTH_MAX;
 use crate::peer::discovery::Phase;
 use crate::peer::{Peer, PeerFlags};
+use crate::timers::Timer;
 
 /// From a failure to the first try; twice as long to each further one. Nor does whoever uses the
 /// peer meanwhile cause another one any sooner.
@@ -36,8 +37,6 @@ pub(crate) struct Again {
     tries: u8,
     /// Questions that nobody has answered, one after the other.
     unanswered: u8,
-    /// The next one.
-    due: Option<Instant>,
     /// It is asked for its interfaces then, whatever is known of them.
     asks: bool,
     /// There is no reason but that it is used.
@@ -146,21 +145,19 @@ impl Node {
     /// Peer `id` is used, and all is well. It is asked again what it has, some time from now.
     pub(crate) fn refresh_later(&mut self, now: Instant, id: PeerId) {
         let interval = self.tunables.peer_refresh_interval as u64;
-        let Some(peer) = self.peers.peers.get_mut(id) else { return };
         if interval == 0
             || self.tunables.discovery == 0
-            || peer.disc.again.due.is_some()
+            || self.timers.is_set(Timer::Discover(id))
             || self.is_asked_anyway(id)
         {
             return;
         }
+        let Some(peer) = self.peers.peers.get_mut(id) else { return };
         // Those who were met at once are not asked at once.
         let spread =
             Duration::from_secs(interval) / 4 / SPREAD * (id.data().as_ffi() as u32 % SPREAD);
-        self.discover_at(now + Duration::from_secs(interval) + spread, id);
-        if let Some(peer) = self.peers.peers.get_mut(id) {
-            peer.disc.again.is_refresh = true;
-        }
+        peer.disc.again.is_refresh = true;
+        self.timers.set(Timer::Discover(id), now + Duration::from_secs(interval) + spread);
     }
 
     fn discover_later(&mut self, now: Instant, id: PeerId) {
@@ -168,13 +165,14 @@ impl Node {
         let Some(peer) = self.peers.peers.get_mut(id) else { return };
         let again = &mut peer.disc.again;
         let due = now + FIRST * (1 << again.tries);
-        let is_due = again.due.is_some_and(|earlier| earlier <= due);
+        let planned = self.timers.at(Timer::Discover(id));
+        let is_due = planned.is_some_and(|earlier| earlier <= due);
         if is_due || again.tries == TRIES_MAX || is_asked_anyway {
             return;
         }
         again.tries += 1;
         again.is_refresh = false;
-        self.discover_at(due, id);
+        self.timers.set(Timer::Discover(id), due);
     }
 
     /// Whether the router checker asks it.
@@ -183,47 +181,31 @@ impl Node {
         checks && self.peers.peers.get(id).is_some_and(|peer| peer.gateway.is_router())
     }
 
-    fn discover_at(&mut self, due: Instant, id: PeerId) {
-        let Some(peer) = self.peers.peers.get_mut(id) else { return };
-        if let Some(before) = peer.disc.again.due.replace(due) {
-            self.discoveries_due.remove(&(before, id));
-        }
-        self.discoveries_due.insert((due, id));
-    }
-
     /// It has succeeded.
     pub(crate) fn discovered_at_last(&mut self, id: PeerId) {
         let Some(peer) = self.peers.peers.get_mut(id) else { return };
         // As long as it lists what others have too, somebody is asked in each round.
         let tries = if peer.disc.claims.is_empty() { 0 } else { peer.disc.again.tries };
-        let again = core::mem::replace(&mut peer.disc.again, Again { tries, ..Again::default() });
-        if let Some(due) = again.due {
-            self.discoveries_due.remove(&(due, id));
-        }
+        peer.disc.again = Again { tries, ..Again::default() };
+        self.timers.stop(Timer::Discover(id));
     }
 
     /// Tries again what is due. In the dark nobody can be asked, and whoever is back from it tells
     /// everybody anyway.
-    pub(crate) fn discover_again(&mut self, now: Instant) {
+    pub(crate) fn discover_again(&mut self, id: PeerId) {
         let is_dark = self.nis.values().filter(|ni| !ni.is_loopback()).all(|ni| ni.fatal);
-        while let Some(&(due, id)) = self.discoveries_due.first()
-            && due <= now
-        {
-            self.discoveries_due.remove(&(due, id));
-            let is_well = self.has_one_that_is_well(id);
-            let Some(peer) = self.peers.peers.get_mut(id) else { continue };
-            let again = &mut peer.disc.again;
-            again.due = None;
-            let is_refresh = core::mem::take(&mut again.is_refresh);
-            // If it is ill all over, pings of recovery will be answered first.
-            let is_vain = is_refresh && !again.asks && !is_well;
-            if is_dark || is_vain {
-                continue;
-            }
-            if core::mem::take(&mut again.asks) || is_refresh {
-                peer.flags -= PeerFlags::NIDS_UPTODATE;
-            }
-            self.request_discovery(id);
+        let is_well = self.has_one_that_is_well(id);
+        let Some(peer) = self.peers.peers.get_mut(id) else { return };
+        let again = &mut peer.disc.again;
+        let is_refresh = core::mem::take(&mut again.is_refresh);
+        // If it is ill all over, pings of recovery will be answered first.
+        let is_vain = is_refresh && !again.asks && !is_well;
+        if is_dark || is_vain {
+            return;
         }
+        if core::mem::take(&mut again.asks) || is_refresh {
+            peer.flags -= PeerFlags::NIDS_UPTODATE;
+        }
+        self.request_discovery(id);
     }
 }

@@ -30,6 +30,7 @@ use crate::ping::{PING_BITS, PING_BYTES_MAX, PING_BYTES_MIN};
 use crate::portal::RESERVED_PORTAL;
 use crate::portal::md::{Md, MdBuf, Owner};
 use crate::send::{Operation, Verb};
+use crate::timers::Timer;
 use crate::{Event, EventKind, MdOptions, Node, OpId, Timeouts};
 
 /// Where the discovery of a peer stands.
@@ -76,9 +77,8 @@ pub(crate) struct Discovery {
     pub(crate) claims: Vec<Nid>,
     /// Questions to others on account of them.
     pub(crate) asks: Budget,
-    /// What its data have cost, and until when they wait.
+    /// What its data have cost.
     pub(crate) merges: Budget,
-    pub(crate) held_until: Option<Instant>,
     /// Replies in a row that were no use (bounded, unlike the kernel's: Z-8).
     pub(crate) bad_replies: u8,
     /// When it is tried again.
@@ -208,7 +208,7 @@ impl Node {
     /// Sends parked messages on their way again, or ends them.
     pub(crate) fn release_parked(&mut self, parked: VecDeque<MsgId>, error: Option<Errno>) {
         for msg in parked {
-            self.stop_waiting(msg);
+            self.timers.stop(Timer::Waiting(msg));
             if let Some(m) = self.msgs.get_mut(msg) {
                 m.stage = crate::msg::Stage::Moving;
                 match error {

@@ -10,6 +10,7 @@ use lnet_wire::mark::Mark;
 
 use super::world::{Fate, PT, World, nid};
 use crate::portal::RESERVED_PORTAL;
+use crate::timers::{Timer, TimerKind};
 use crate::{Doubt, DropReason, EventKind, Link, NetTunables, NodeConfig, Profile, Tunables};
 
 const A: [&str; 2] = ["10.77.0.2@tcp", "10.77.1.2@tcp"];
@@ -355,7 +356,7 @@ fn nor_is_one_that_has_said_before_what_it_tells() {
         restart_as(&mut w, 0, cookie);
         let node = &mut w.hosts[1].node;
         let id = node.peers.owner(nid(A[0])).unwrap();
-        node.peers.peers.get_mut(id).unwrap().disc.held_until = Some(w.now + MS * 60_000);
+        node.timers.set(Timer::Merge(id), w.now + MS * 60_000);
         node.discover(w.now, nid(A[0]), true);
         w.run(MS * 10);
         w.hosts[0].node.discover(w.now, nid(B[0]), false);
@@ -635,8 +636,9 @@ fn storm(seed: u64) {
         // A recovery ping may just be under way.
         let (pings, left): (Vec<_>, Vec<_>) = h.node.msgs.values().partition(|m| m.recovery);
         assert!(left.is_empty(), "seed {seed}: {left:#?}");
-        assert!(h.node.trackers.len() <= pings.len(), "seed {seed}");
-        assert_eq!((h.node.answering, h.node.resting.is_empty()), (0, true), "seed {seed}");
+        assert!(h.node.timers.count(TimerKind::Response) <= pings.len(), "seed {seed}");
+        let resting = h.node.timers.count(TimerKind::Backoff);
+        assert_eq!((h.node.answering, resting), (0, 0), "seed {seed}");
     }
 }
 
