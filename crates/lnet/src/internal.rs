@@ -1,9 +1,10 @@
 //! Operations of the node's own: pings, pushes, recovery. They use descriptors and messages like
 //! everybody's; only their events come back inside.
 
-use lnet_types::{NiId, Nid, PeerId, PeerNiId};
+use lnet_types::{Nid, PeerId, PeerNiId};
 
 use crate::Node;
+use crate::port::PortId;
 use crate::portal::md::Owner;
 
 /// What one of the node's own descriptors is for.
@@ -17,10 +18,8 @@ pub(crate) enum Internal {
     DiscoveryPing(PeerId),
     /// Our data on the way to a peer (D-50).
     Push(PeerId),
-    /// Asks a failed interface of ours for a sign of life (H-47).
-    RecoverLocal(NiId),
-    /// Asks a failed interface of a peer (H-46).
-    RecoverPeer(PeerNiId),
+    /// The recovery ping of an interface, ours or a peer's (H-46, H-47).
+    Recover(PortId),
     /// Asks the node at a NID that `claimant` claims, who it is.
     Ask {
         /// Whose data list the NID.
@@ -40,13 +39,13 @@ impl Node {
         let Owner::Internal(what) = owner else { return false };
         !self.tunables.kernel_clocks()
             && match what {
-                Internal::RecoverPeer(_) | Internal::Ask { .. } => true,
+                Internal::Recover(PortId::Peer(_)) | Internal::Ask { .. } => true,
                 Internal::DiscoveryPing(id) | Internal::Push(id) => {
                     self.peers.peers.get(id).is_some_and(|p| p.disc.error.is_some())
                 }
                 Internal::PingTarget
                 | Internal::PushTarget
-                | Internal::RecoverLocal(_)
+                | Internal::Recover(PortId::Local(_))
                 | Internal::UserPing(_) => false,
             }
     }
@@ -54,7 +53,9 @@ impl Node {
     /// The same where the answer was to come by `hop`, if that is a gateway. It has its own checks.
     pub(crate) fn is_no_news_of(&self, hop: PeerNiId, owner: Owner) -> bool {
         let asked = match owner {
-            Owner::Internal(Internal::RecoverPeer(id)) => self.peers.nis.get(id).map(|n| n.peer),
+            Owner::Internal(Internal::Recover(PortId::Peer(id))) => {
+                self.peers.nis.get(id).map(|n| n.peer)
+            }
             Owner::Internal(Internal::Ask { nid, .. }) => self.peers.owner(nid),
             Owner::Internal(Internal::DiscoveryPing(id) | Internal::Push(id)) => Some(id),
             Owner::Internal(_) | Owner::User(_) | Owner::Silent => return false,

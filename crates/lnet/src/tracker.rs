@@ -7,6 +7,7 @@ use core::time::Duration;
 
 use crate::msg::Stage;
 use crate::node::Work;
+use crate::port::PortId;
 use crate::portal::md::Tracker;
 use crate::timers::{Timer, TimerKind};
 use crate::{Node, UnlinkError};
@@ -103,7 +104,7 @@ impl Node {
         if let Some(pni) = t.next_hop.and_then(|nid| self.peers.find(nid))
             && !self.is_no_news_of(pni, owner)
         {
-            self.lower_peer(now, pni);
+            self.lower(now, PortId::Peer(pni));
         }
         // Behind a router that is all there is to see of it.
         let target = t.target.filter(|_| t.target != t.next_hop);

@@ -108,7 +108,7 @@ impl Node {
 
     fn has_one_that_is_well(&self, id: PeerId) -> bool {
         let mut nis = self.peers.peers.get(id).into_iter().flat_map(|peer| peer.nis());
-        nis.any(|ni| self.peers.nis.get(ni).is_some_and(|ni| ni.health == HEALTH_MAX))
+        nis.any(|ni| self.peers.nis.get(ni).is_some_and(|ni| ni.port.health == HEALTH_MAX))
     }
 
     /// An interface of peer `id` does not answer. Perhaps its node has no such interface any more, and

@@ -27,6 +27,7 @@ use crate::peer::config::Change;
 use crate::peer::refusal::{Budget, Refusal};
 use crate::peer::{Peer, PeerFlags};
 use crate::ping::{PING_BITS, PING_BYTES_MAX, PING_BYTES_MIN};
+use crate::port::PortId;
 use crate::portal::RESERVED_PORTAL;
 use crate::portal::md::{Md, MdBuf, Owner};
 use crate::send::{Operation, Verb};
@@ -559,10 +560,10 @@ impl Node {
         let Some(id) = self.peers.find(entry.nid) else { return };
         let Some(pni) = self.peers.nis.get_mut(id) else { return };
         let up = entry.status == NiStatus::UP;
-        match (pni.status_up, up) {
+        match (pni.port.status_up, up) {
             (true, false) => {
                 pni.set_up(now, self.tunables.flap_hold_down, false);
-                self.lower_peer(now, id);
+                self.lower(now, PortId::Peer(id));
                 self.note_peer(id);
             }
             (false, true) => {
@@ -570,11 +571,11 @@ impl Node {
                 let reported = pni.last_alive.is_none() && !self.tunables.kernel_clocks();
                 pni.set_up(now, self.tunables.flap_hold_down, true);
                 if reported {
-                    self.set_peer_health(now, id, HEALTH_MAX);
+                    self.set_health(now, PortId::Peer(id), HEALTH_MAX);
                 }
             }
             (true, true) if pni.last_alive.is_none() => {
-                self.set_peer_health(now, id, HEALTH_MAX);
+                self.set_health(now, PortId::Peer(id), HEALTH_MAX);
             }
             (true, true) | (false, false) => {}
         }

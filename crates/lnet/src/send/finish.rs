@@ -257,22 +257,25 @@ impl Node {
         measured: bool,
     ) {
         if let Some(ni) = self.nis.get_mut(rx.ni) {
-            let of =
-                if kind == EventKind::Ack { &mut ni.stats.put_ack } else { &mut ni.stats.get_rtt };
+            let of = if kind == EventKind::Ack {
+                &mut ni.port.stats.put_ack
+            } else {
+                &mut ni.port.stats.get_rtt
+            };
             of.add(took);
             if measured {
-                ni.meter.completed(now, took);
+                ni.port.meter.completed(now, took);
             }
         }
         if let Some(pni) = rx.peer_ni.and_then(|p| self.peers.nis.get_mut(p)) {
             let of = if kind == EventKind::Ack {
-                &mut pni.stats.put_ack
+                &mut pni.port.stats.put_ack
             } else {
-                &mut pni.stats.get_rtt
+                &mut pni.port.stats.get_rtt
             };
             of.add(took);
             if measured {
-                pni.meter.completed(now, took);
+                pni.port.meter.completed(now, took);
             }
         }
     }
@@ -322,23 +325,23 @@ impl Node {
                 .then(|| now.saturating_since(tx.committed));
             let took = now.saturating_since(tx.committed);
             if let Some(ni) = self.nis.get_mut(tx.ni) {
-                ni.stats.sent.bump(as_kind);
-                ni.stats.sent_bytes += sent_len;
+                ni.port.stats.sent.bump(as_kind);
+                ni.port.stats.sent_bytes += sent_len;
                 if measured {
-                    ni.meter.sent(now, sent_len, took);
+                    ni.port.meter.sent(now, sent_len, took);
                 }
                 if let Some(took) = egress {
-                    ni.stats.put_egress.add(took);
+                    ni.port.stats.put_egress.add(took);
                 }
             }
             if let Some(pni) = tx.peer_ni.and_then(|p| self.peers.nis.get_mut(p)) {
-                pni.stats.sent.bump(as_kind);
-                pni.stats.sent_bytes += sent_len;
+                pni.port.stats.sent.bump(as_kind);
+                pni.port.stats.sent_bytes += sent_len;
                 if measured {
-                    pni.meter.sent(now, sent_len, took);
+                    pni.port.meter.sent(now, sent_len, took);
                 }
                 if let Some(took) = egress {
-                    pni.stats.put_egress.add(took);
+                    pni.port.stats.put_egress.add(took);
                 }
             }
         }
@@ -356,17 +359,17 @@ impl Node {
                 self.stats.recv_length += brought;
             }
             if let Some(ni) = self.nis.get_mut(rx.ni) {
-                ni.stats.received.bump(rx.kind);
-                ni.stats.received_bytes += brought;
+                ni.port.stats.received.bump(rx.kind);
+                ni.port.stats.received_bytes += brought;
                 if measured {
-                    ni.meter.received(now, brought);
+                    ni.port.meter.received(now, brought);
                 }
             }
             if let Some(pni) = rx.peer_ni.and_then(|p| self.peers.nis.get_mut(p)) {
-                pni.stats.received.bump(rx.kind);
-                pni.stats.received_bytes += brought;
+                pni.port.stats.received.bump(rx.kind);
+                pni.port.stats.received_bytes += brought;
                 if measured {
-                    pni.meter.received(now, brought);
+                    pni.port.meter.received(now, brought);
                 }
             }
         }
