@@ -33,7 +33,13 @@ fn sample(sent: u32) -> Sample {
             state: PeerNiState::NotWatched,
             detail: Some(Box::new(detail)),
         }];
-        PeerSnapshot { primary: nid(100 + n), multi_rail: true, state: 0, nis, sum: None }
+        PeerSnapshot {
+            primary: nid(100 + n),
+            multi_rail: true,
+            state: 1 << 3 | 1 << 4,
+            nis,
+            sum: None,
+        }
     };
     Sample {
         status: Status {
