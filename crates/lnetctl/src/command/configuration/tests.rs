@@ -65,7 +65,7 @@ impl Ask for Node {
                 let (peers, next) = page(*from, |n| PeerSnapshot {
                     primary: nid(n),
                     multi_rail: true,
-                    state: 0,
+                    state: 1 << 3 | 1 << 4,
                     nis: vec![PeerNiSnapshot {
                         nid: nid(n),
                         state: PeerNiState::default(),
