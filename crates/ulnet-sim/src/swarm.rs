@@ -8,6 +8,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::Context as _;
 use clap::Args;
 use lnet_sim::{Detail, Played, Round, seed_of};
+use serde::{Deserialize, Serialize};
+
+use super::shard::{Log, Shard, shard};
 
 /// Plays random worlds under random faults, one after the other, until one violates what must hold
 /// or the time is over.
@@ -23,15 +26,43 @@ pub(super) struct Swarm {
 
     /// Play part i of n (1/8 to 8/8) of the same rounds, so that n machines share them.
     #[arg(long, value_name = "I/N", default_value = "1/1", value_parser = shard, conflicts_with = "one")]
-    shard: (u64, u64),
+    shard: Shard,
 
     /// Play one round, that of this very seed, and print all of it.
     #[arg(long, requires = "seed", conflicts_with = "minutes")]
     one: bool,
 
-    /// Where the scenario of a violation is written; made if it is not there.
+    /// Where the scenario of a violation and, of a swarm with a seed, the results of each round are
+    /// written ('ulnet sim merge' joins them); made if it is not there.
     #[arg(long, value_name = "DIR", default_value = ".")]
     out: PathBuf,
+
+    /// Go on where an earlier run of the same part ended or was killed; its minutes count.
+    #[arg(long, requires = "seed", conflicts_with = "one")]
+    resume: bool,
+
+    /// Go on after a violation, until the time is over.
+    #[arg(long, conflicts_with = "one")]
+    keep_going: bool,
+}
+
+/// What a part of a swarm plays; the first line of its file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Hunt {
+    pub(super) swarm: u64,
+    pub(super) shard: Shard,
+}
+
+/// One round.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Progress {
+    pub(super) seed: u64,
+    pub(super) messages: u64,
+    pub(super) exchanges: u64,
+    pub(super) virtual_seconds: u64,
+    /// Real time, milliseconds.
+    took_ms: u64,
+    pub(super) violation: Option<String>,
 }
 
 fn minutes(text: &str) -> Result<Duration, String> {
@@ -39,13 +70,6 @@ fn minutes(text: &str) -> Result<Duration, String> {
     let minutes: f64 = text.parse().map_err(|_| wrong())?;
     let time = Duration::try_from_secs_f64(minutes * 60.0).map_err(|_| wrong())?;
     if time.is_zero() { Err(wrong()) } else { Ok(time) }
-}
-
-fn shard(text: &str) -> Result<(u64, u64), String> {
-    let parts = text.split_once('/').and_then(|(i, n)| Some((i.parse().ok()?, n.parse().ok()?)));
-    parts
-        .filter(|(i, n)| *i >= 1 && i <= n)
-        .ok_or_else(|| format!("'{text}': expected I/N with I from 1 to N, like 3/8"))
 }
 
 impl Swarm {
@@ -67,19 +91,49 @@ impl Swarm {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             now.as_nanos() as u64 >> 1
         });
-        let (i, n) = self.shard;
+        let Shard { i, n } = self.shard;
         let _ = writeln!(out, "swarm        seed {first}, shard {i}/{n}");
+        // Rounds of a swarm without a seed can't be resumed, nor joined with other parts.
+        let mut log = None;
+        let mut earlier = Vec::new();
+        if self.seed.is_some() {
+            let path = self.out.join(format!("swarm-{first}-{i}-of-{n}.jsonl"));
+            let hunt = Hunt { swarm: first, shard: self.shard };
+            let (opened, rounds) = Log::open::<Hunt, Progress>(&path, &hunt, self.resume)?;
+            (log, earlier) = (Some(opened), rounds);
+        }
+        let before = Duration::from_millis(earlier.iter().map(|r| r.took_ms).sum());
+        let mut well = earlier.iter().all(|r| r.violation.is_none());
+        let skipped = earlier.len() as u64;
         let begun = Instant::now();
         let (mut rounds, mut messages, mut exchanges, mut virtual_time) = (0u64, 0u64, 0u64, 0u64);
-        let mut well = true;
-        while well && begun.elapsed() < self.minutes {
-            let round = Round::draw(seed_of(first, rounds * n + i - 1))?;
+        while (well || self.keep_going) && before + begun.elapsed() < self.minutes {
+            let round_begun = Instant::now();
+            let round = Round::draw(seed_of(first, (skipped + rounds) * n + i - 1))?;
             let played = round.play(Detail::Moments);
+            let progress = Progress {
+                seed: round.seed,
+                messages: played.summary.messages,
+                exchanges: played.summary.completed + played.summary.errors,
+                virtual_seconds: round.scenario.duration.as_secs(),
+                took_ms: round_begun.elapsed().as_millis() as u64,
+                violation: played.violation.as_ref().map(ToString::to_string),
+            };
             rounds += 1;
-            messages += played.summary.messages;
-            exchanges += played.summary.completed + played.summary.errors;
-            virtual_time += round.scenario.duration.as_secs();
-            well = self.judge(&round, &played)?;
+            messages += progress.messages;
+            exchanges += progress.exchanges;
+            virtual_time += progress.virtual_seconds;
+            if let Some(log) = &mut log {
+                log.add(&progress)?;
+            }
+            well &= self.judge(&round, &played)?;
+        }
+        if skipped > 0 {
+            let _ = writeln!(
+                out,
+                "resumed      after {skipped} rounds in {:.1} s",
+                before.as_secs_f64()
+            );
         }
         let _ = writeln!(
             out,
