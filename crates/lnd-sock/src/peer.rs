@@ -63,6 +63,8 @@ pub(crate) struct Peer {
     pub(crate) wanted: Instant,
     /// The shortest round trip that its connections have shown.
     pub(crate) rtt: Option<Duration>,
+    /// It suppresses duplicates, as the node said with the last message to it.
+    pub(crate) repeats: bool,
 }
 
 /// A message that waits for a connection.
@@ -99,6 +101,7 @@ impl Peer {
             looks: 0,
             wanted: Instant::ZERO,
             rtt: None,
+            repeats: false,
         }
     }
 

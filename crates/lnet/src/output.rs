@@ -63,6 +63,9 @@ pub struct Transmit {
     pub payload: Payload,
     /// How long the driver may try before it reports a time-out.
     pub timeout: Duration,
+    /// The next hop suppresses duplicates, and has its own part in repeating what a connection loses:
+    /// a silent connection to it may be replaced (DEC-47).
+    pub repeats: bool,
 }
 
 /// What to do with a message whose header has arrived.

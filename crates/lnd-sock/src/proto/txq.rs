@@ -37,6 +37,8 @@ pub(crate) struct Queued {
     deadline: Instant,
     /// The frame header is final: bytes of it may be on the wire.
     fixed: bool,
+    /// The message was reported as failed: the rest of its bytes is only there to complete the frame.
+    disowned: bool,
 }
 
 #[derive(Debug)]
@@ -46,11 +48,22 @@ enum Body {
 }
 
 impl Queued {
-    /// The message in it, if it is one.
+    /// The message in it, if it is one that is still to be reported.
     pub(crate) const fn msg(&self) -> Option<MsgId> {
         match self.body {
-            Body::Noop => None,
-            Body::Message { msg, .. } => Some(msg),
+            Body::Message { msg, .. } if !self.disowned => Some(msg),
+            Body::Message { .. } | Body::Noop => None,
+        }
+    }
+
+    /// The message in it with its deadline, for another connection: whatever was written of an
+    /// incomplete frame, the peer discards with its connection.
+    pub(crate) fn into_message(self) -> Option<(MsgId, Hdr, Payload, Instant)> {
+        match self.body {
+            Body::Message { msg, hdr, payload } if !self.disowned => {
+                Some((msg, hdr, payload, self.deadline))
+            }
+            Body::Message { .. } | Body::Noop => None,
         }
     }
 
@@ -113,6 +126,7 @@ impl TxQueue {
             sent: 0,
             deadline,
             fixed: false,
+            disowned: false,
         });
     }
 
@@ -134,6 +148,7 @@ impl TxQueue {
             sent: 0,
             deadline: Instant::FAR_FUTURE,
             fixed: true,
+            disowned: false,
         });
     }
 
@@ -220,6 +235,20 @@ impl TxQueue {
         });
         self.bytes -= gone;
         begun
+    }
+
+    /// Takes over the payload of a message that has been begun and is late, so that its memory is its
+    /// owner's again while the frame is completed. The message, if there is one: it is to be reported.
+    pub(crate) fn disown_begun(&mut self, now: Instant, mem: &dyn Memory) -> Option<(MsgId, u64)> {
+        let item = self.items.front_mut().filter(|i| i.sent > 0 && i.deadline <= now)?;
+        let msg = item.msg()?;
+        if let Body::Message { payload: payload @ Payload::Spans(_), .. } = &mut item.body {
+            let Payload::Spans(spans) = &*payload else { return None };
+            let bytes: Vec<u8> = spans.iter().flat_map(|span| mem.bytes(*span)).copied().collect();
+            *payload = Payload::Bytes(bytes.into());
+        }
+        (item.disowned, item.deadline) = (true, Instant::FAR_FUTURE);
+        Some((msg, item.sent))
     }
 
     /// Takes out a message of which nothing has been written, and gives the acknowledgement that it
