@@ -135,7 +135,8 @@ fn mistakes_have_their_file_their_line_and_what_was_expected() {
     let backup = std::fs::read_to_string(format!("{FIXTURES}/lnetctl/export-backup.txt")).unwrap();
     let backup = backup.split_once('\n').unwrap().1.split("# exit").next().unwrap();
     refused(backup, "expected a full export, not one made with --backup");
-    refused(&good.replace("transaction_timeout: 150", "transaction_timeout: 1"), "must exceed");
+    let short = good.replace("transaction_timeout: 150", "transaction_timeout: 1");
+    refused(&short, "retry_count 2: must not exceed transaction_timeout");
     refused(&good.replace("health_sensitivity: 100", "health_sensitivity: 5000"), "expected 0 to");
     refused(&good.replace("10.77.1.2@tcp", "10.77.0.2@tcp"), "10.77.0.2@tcp twice");
     refused(&format!("{good}udsp:\n    - src: nowhere\n"), "src of a rule");
