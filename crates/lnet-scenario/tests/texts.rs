@@ -261,7 +261,12 @@ fn every_mistake_is_told_with_its_line_and_what_was_expected() {
         ("peer = \"router\"\n\n", "\n", "31500ms", "the nodes that they forget"),
         ("ping_seq = 7", "ping_seq = -1", "ping_seq", "a number from 0 to 4294967295"),
         ("direction = \"out\"", "direction = \"up\"", "direction", "one of both, in, out"),
-        ("retry_count = 3", "retry_count = 3000", "retry_count = 3", "must exceed retry_count"),
+        (
+            "retry_count = 3",
+            "retry_count = 3000",
+            "retry_count = 3",
+            "must not exceed transaction_timeout",
+        ),
         ("[\"server\", \"router\"]", "[\"server\", \"client-1\"]", "sides", "nobody in common"),
         ("errors = 0", "errors = -1", "errors", "a number from 0"),
         ("name = \"server\"", "name = \"client-1\"", "name = \"server\"", "a name of its own"),
