@@ -6,10 +6,12 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::{self, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
+use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
 use super::rails::RailView;
@@ -27,11 +29,23 @@ pub(crate) enum Order {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Tell {
     Ready,
-    Discovered { primary: String, nids: Vec<String> },
-    Progress { done: u64, rails: Vec<RailView> },
+    Discovered {
+        primary: String,
+        nids: Vec<String>,
+    },
+    Progress {
+        done: u64,
+        rails: Vec<RailView>,
+    },
+    /// The rail that was restored carries its share again, after so many milliseconds.
+    Healed {
+        after_ms: u64,
+    },
     Sent(SendReport),
     Received(ReceiveReport),
-    Failed { why: String },
+    Failed {
+        why: String,
+    },
 }
 
 /// How sending went.
@@ -87,6 +101,25 @@ pub(crate) fn orders() -> Receiver<Order> {
     rx
 }
 
+/// The processes of this conductor that live.
+static CHILDREN: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+
+fn children() -> MutexGuard<'static, Vec<u32>> {
+    CHILDREN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Kills all nodes, for the conductor ends at once. None is started from here on.
+pub(crate) fn kill_all() {
+    let all = children();
+    for id in all.iter() {
+        let pid = i32::try_from(*id).ok().and_then(Pid::from_raw);
+        // One that has ended already is not waited for: its id is still its own.
+        let _ = pid.map(|pid| kill_process(pid, Signal::KILL));
+    }
+    // No other one may be started while this process ends.
+    core::mem::forget(all);
+}
+
 /// A node's process, as the conductor sees it. Killed when dropped.
 pub(crate) struct Child {
     role: &'static str,
@@ -118,6 +151,7 @@ impl Child {
                 }
             }
         });
+        children().push(process.id());
         Ok(Self { role, process, orders, news, heard: Instant::now() })
     }
 
@@ -180,6 +214,7 @@ impl Child {
 impl Drop for Child {
     fn drop(&mut self) {
         let _ = self.process.kill();
+        children().retain(|id| *id != self.process.id());
         let _ = self.process.wait();
     }
 }

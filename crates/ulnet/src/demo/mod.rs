@@ -17,11 +17,14 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use clap::Parser;
 use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 use link::{Child, Order, Tell};
 use rails::RailView;
@@ -110,6 +113,7 @@ struct Seen {
 
 fn conduct(options: &Options) -> anyhow::Result<bool> {
     let scratch = Scratch::new()?;
+    end_on_signals(&scratch).context("signals")?;
     let (file, made_up) = match &options.file {
         Some(file) => (file.clone(), false),
         None => (scratch.make_up_data()?, true),
@@ -215,15 +219,22 @@ fn watch(
                     for child in [&mut *sender, &mut *receiver] {
                         child.order(&Order::Cut { rail: 1 })?;
                     }
-                    bar.println("--- rail 2 is cut ---");
+                    announce(&bar, "--- rail 2 is cut ---");
                 }
                 if cut && !restored && percent >= RESTORE_AT {
                     restored = true;
                     for child in [&mut *sender, &mut *receiver] {
                         child.order(&Order::Restore { rail: 1 })?;
                     }
-                    bar.println("--- rail 2 is back ---");
+                    announce(&bar, "--- rail 2 is back ---");
                 }
+            }
+            Some(Tell::Healed { after_ms }) => {
+                let seconds = after_ms as f64 / 1000.0;
+                announce(
+                    &bar,
+                    &format!("--- rail 2 carries its share again after {seconds:.1} s ---"),
+                );
             }
             Some(Tell::Sent(report)) => {
                 seen.rails.clone_from(&report.rails);
@@ -292,6 +303,14 @@ fn rates(rails: &[RailView], before: &[u64], seconds: f64) -> String {
     rails.iter().enumerate().map(|(i, r)| rate(i, r.bytes)).collect::<Vec<_>>().join("  ")
 }
 
+/// A line above the bar; without a terminal, where there is no bar, on standard output.
+fn announce(bar: &ProgressBar, line: &str) {
+    match bar.is_hidden() {
+        true => say(&format!("{line}\n")),
+        false => bar.println(line),
+    }
+}
+
 fn progress_bar(size: u64) -> ProgressBar {
     let bar = ProgressBar::new(size);
     if !io::stderr().is_terminal() {
@@ -333,6 +352,21 @@ fn readable_size(file: &Path) -> anyhow::Result<u64> {
 fn say(text: &str) {
     let mut out = io::stdout();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// Ctrl-C and SIGTERM leave neither a process nor data behind.
+fn end_on_signals(scratch: &Scratch) -> io::Result<()> {
+    let dir = scratch.dir.clone();
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        if let Some(signal) = signals.forever().next() {
+            link::kill_all();
+            // Files that are being written go with their directory; a second try gets the last one.
+            let _ = fs::remove_dir_all(&dir).or_else(|_| fs::remove_dir_all(&dir));
+            std::process::exit(128 + signal);
+        }
+    })?;
+    Ok(())
 }
 
 /// A directory of our own that goes when we do.

@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::link::{self, Order, SendReport, Tell};
 use super::protocol::{self, BEGIN, BITS, CHUNK, END, STATE, STATE_HEAD};
-use super::rails::Rails;
+use super::rails::{RailView, Rails};
 
 /// Chunks on their way at a time.
 const WINDOW: usize = 8;
@@ -42,6 +42,49 @@ struct Transfer<'a> {
     repeated: AtomicU64,
     acks: Mutex<Acks>,
     failed: AtomicBool,
+    /// A rail is back and does not carry its share yet: the rest of the file is held back for it.
+    healing: AtomicBool,
+}
+
+/// How long the rest of the file is held back for a rail that is back, at most.
+const HEALING_MAX: Duration = Duration::from_secs(15);
+/// Time between two chunks meanwhile.
+const HEALING_PACE: Duration = Duration::from_millis(50);
+/// A rail that carries one byte in so many carries its share.
+const SHARE: u64 = 4;
+
+/// A rail that is back: when, and what the rails had carried a moment ago.
+struct Healing {
+    rail: usize,
+    since: Instant,
+    /// Of the last look.
+    looked: Instant,
+    before: Vec<u64>,
+}
+
+/// Over how long a share is measured.
+const LOOK: Duration = Duration::from_millis(500);
+
+impl Healing {
+    /// Whether it is over: the rail has carried its share since the last look, or it took too long.
+    fn is_over(&mut self, view: &[RailView]) -> Option<bool> {
+        if self.looked.elapsed() < LOOK {
+            return None;
+        }
+        self.looked = Instant::now();
+        let now: Vec<u64> = view.iter().map(|r| r.bytes).collect();
+        let moved = |i: usize| {
+            let before = self.before.get(i).copied().unwrap_or(0);
+            now.get(i).map_or(0, |n| n.saturating_sub(before))
+        };
+        let all: u64 = (0..now.len()).map(moved).sum();
+        let carries = all > 0 && moved(self.rail) * SHARE >= all;
+        self.before = now;
+        match carries {
+            true => Some(true),
+            false => (self.since.elapsed() > HEALING_MAX).then_some(false),
+        }
+    }
 }
 
 struct Acks {
@@ -89,6 +132,7 @@ pub(crate) fn run() -> anyhow::Result<bool> {
         repeated: AtomicU64::new(0),
         acks: Mutex::new(Acks { last: now, longest: Duration::ZERO }),
         failed: AtomicBool::new(false),
+        healing: AtomicBool::new(false),
     };
     let running = AtomicBool::new(true);
     let (sha256, outcome, orders) = thread::scope(|scope| {
@@ -96,13 +140,29 @@ pub(crate) fn run() -> anyhow::Result<bool> {
         let workers: Vec<_> = (0..WINDOW).map(|_| scope.spawn(|| transfer.work())).collect();
         let (transfer, running, rails) = (&transfer, &running, &rails);
         let orders = scope.spawn(move || {
+            let mut healing: Option<Healing> = None;
             while running.load(Ordering::Relaxed) {
                 while let Ok(order) = orders.try_recv() {
                     if let Err(e) = obey(rails, &order) {
                         link::tell(&Tell::Failed { why: format!("{e:#}") });
                     }
+                    if let (Order::Restore { rail }, Ok((view, _))) = (&order, rails.view()) {
+                        let before = view.iter().map(|r| r.bytes).collect();
+                        let now = Instant::now();
+                        healing = Some(Healing { rail: *rail, since: now, looked: now, before });
+                        transfer.healing.store(true, Ordering::Relaxed);
+                    }
                 }
                 if let Ok((view, _)) = rails.view() {
+                    if let Some(over) = healing.as_mut().and_then(|h| h.is_over(&view))
+                        && let Some(healing) = healing.take()
+                    {
+                        transfer.healing.store(false, Ordering::Relaxed);
+                        let after_ms = healing.since.elapsed().as_millis() as u64;
+                        if over {
+                            link::tell(&Tell::Healed { after_ms });
+                        }
+                    }
                     let done = transfer.done.load(Ordering::Relaxed);
                     link::tell(&Tell::Progress { done, rails: view });
                 }
@@ -185,9 +245,22 @@ impl Transfer<'_> {
             }
             let due = self.started + self.pace * u32::try_from(n).unwrap_or(u32::MAX);
             thread::sleep(due.saturating_duration_since(Instant::now()));
+            self.hold(n);
             buffer = self.send(n, buffer).inspect_err(|_| {
                 self.failed.store(true, Ordering::Relaxed);
             })?;
+        }
+    }
+
+    /// Spreads what is left of the file over the time that a rail needs to heal: each worker waits, and
+    /// longer the less is left.
+    fn hold(&self, n: u64) {
+        let begun = Instant::now();
+        let left = self.chunks.saturating_sub(n).max(1);
+        let share = HEALING_MAX / u32::try_from(left).unwrap_or(u32::MAX) * WINDOW as u32;
+        let pace = HEALING_PACE.max(share);
+        while self.healing.load(Ordering::Relaxed) && begun.elapsed() < pace {
+            thread::sleep(HEALING_PACE);
         }
     }
 
