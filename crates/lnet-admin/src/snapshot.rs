@@ -292,6 +292,24 @@ pub struct PeerSnapshot {
     pub sum: Option<Box<Traffic>>,
 }
 
+impl PeerSnapshot {
+    /// Bits of the flag word (S-peer-3): configured, and set once the peer has answered.
+    const CONFIGURED: u32 = 1 << 3;
+    const ANSWERED: u32 = 1 << 4 | 1 << 8;
+
+    /// Whether it was configured, not only found.
+    pub const fn is_configured(&self) -> bool {
+        self.state & Self::CONFIGURED != 0
+    }
+
+    /// Whether anything was ever heard from it, where detail was asked for.
+    pub fn was_reached(&self) -> bool {
+        let received =
+            |ni: &PeerNiSnapshot| ni.detail.as_ref().is_some_and(|d| d.traffic.received.sum() > 0);
+        self.state & Self::ANSWERED != 0 || self.nis.iter().any(received)
+    }
+}
+
 /// A peer NI.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerNiSnapshot {

@@ -133,7 +133,7 @@ pub(crate) struct Line {
     /// The device, or `+` where a peer has further interfaces.
     pub(crate) device: String,
     pub(crate) state: &'static str,
-    /// `None` where health means nothing: loopback.
+    /// `None` where health means nothing: loopback, and peers that were never reached.
     pub(crate) health: Option<i32>,
     /// Messages a second.
     pub(crate) out: f64,
@@ -308,7 +308,8 @@ impl Model {
     pub(crate) fn peer_nis(&self) -> Vec<Line> {
         let Some(now) = &self.now else { return Vec::new() };
         let nis = now.peers.iter().flat_map(|peer| {
-            peer.nis.iter().map(|ni| {
+            let reached = peer.was_reached();
+            peer.nis.iter().map(move |ni| {
                 let detail = ni.detail.as_deref();
                 let health = detail.map(|d| d.health);
                 let value = health.map_or(0, |h| h.value);
@@ -318,6 +319,8 @@ impl Model {
                     device: if ni.nid == peer.primary { "" } else { "+" }.to_owned(),
                     state: match (ni.state, value) {
                         (PeerNiState::Down, _) => "down",
+                        // No message has ever come from it: nothing speaks for its health.
+                        _ if !reached => "unknown",
                         // Before anything has failed: avoided all the same.
                         _ if doubted(now, ni.nid, "silent") => "silent",
                         _ if doubted(now, ni.nid, "unproven") => "unproven",
@@ -326,7 +329,7 @@ impl Model {
                         (PeerNiState::NotWatched, 1000..) => "healthy",
                         _ => "impaired",
                     },
-                    health: Some(value),
+                    health: reached.then_some(value),
                     out,
                     inward,
                     queued: detail.map_or(0, |d| d.credits.tx_queue_bytes),

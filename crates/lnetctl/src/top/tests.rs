@@ -36,7 +36,7 @@ fn sample(sent: u32) -> Sample {
         PeerSnapshot {
             primary: nid(100 + n),
             multi_rail: true,
-            state: 0,
+            state: 1 << 3 | 1 << 4,
             own: false,
             nis,
             sum: None,

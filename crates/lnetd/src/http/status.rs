@@ -266,15 +266,24 @@ fn peers(
         if room == 0 {
             break;
         }
-        let nis = peer.nis.iter().take(room).map(|ni| of_peer_ni(ni, history, seconds)).collect();
+        let reached = was_reached(peer);
+        let ni = |ni: &PeerNiView| of_peer_ni(ni, reached, history, seconds);
+        let nis = peer.nis.iter().take(room).map(ni).collect();
         room = room.saturating_sub(peer.nis.len());
         shown.push(Peer { primary: peer.primary.to_string(), multi_rail: peer.multi_rail, nis });
     }
     shown
 }
 
+/// Whether anything was ever heard from a peer: the bits "discovered" and "NIDs up to date" of its flag
+/// word (S-peer-3), or messages.
+fn was_reached(peer: &PeerView) -> bool {
+    peer.state & (1 << 4 | 1 << 8) != 0 || peer.nis.iter().any(|ni| ni.stats.received.sum() > 0)
+}
+
 fn of_peer_ni(
     ni: &PeerNiView,
+    reached: bool,
     history: &History,
     seconds: &impl Fn(lnet_types::Instant) -> f64,
 ) -> PeerNi {
@@ -282,9 +291,10 @@ fn of_peer_ni(
     PeerNi {
         nid: ni.nid.to_string(),
         state: match ni.state {
+            PeerNiState::Down => "down",
+            _ if !reached => "unknown",
             PeerNiState::NotTracked => "",
             PeerNiState::Up => "up",
-            PeerNiState::Down => "down",
         },
         health: ni.health,
         history: history.health(Side::Peer, ni.nid),
