@@ -116,7 +116,10 @@ fn program(program: &'static Program, args: impl IntoIterator<Item = OsString>) 
     session.net = front.net;
     session.json = front.json;
     session.format = front.format;
-    session.explain = io::stderr().is_terminal();
+    // An import is run by programs, and read by people when it has failed: place, value and bounds
+    // follow the document that scripts know, as comments.
+    let imports = front.words.first().is_some_and(|word| word == "import") && !front.strict;
+    session.explain = imports || io::stderr().is_terminal();
     session.live = Some(Box::new(io::stdout()));
     let ignore_errors = is_ignore_errors(&front.words);
     let code = if front.words.is_empty() || ignore_errors {

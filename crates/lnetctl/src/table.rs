@@ -412,6 +412,12 @@ pub(crate) static COMMANDS: &[Entry] = &[
             flag("show", Some('s'), "show what it describes"),
             flag("exec", Some('e'), "run its ping and discover blocks"),
             flag(
+                "sync",
+                None,
+                "make the node equal to the file by the smallest change, all or nothing",
+            ),
+            flag("dry-run", None, "with --sync: print the change and make none"),
+            flag(
                 "old-api",
                 Some('o'),
                 "as older tools do: go on after an error, and ping and discover at the end",
@@ -428,6 +434,7 @@ pub(crate) static COMMANDS: &[Entry] = &[
         path: "export",
         options: &[
             flag("backup", Some('b'), "only what is needed to configure the node again"),
+            flag("configured-only", None, "the same without peers that were only found"),
             flag("help", Some('h'), "show this"),
         ],
         operands: ("[FILE]", 1),

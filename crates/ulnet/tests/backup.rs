@@ -179,25 +179,35 @@ fn configure(daemon: &Daemon, random: &mut Prng) -> Vec<String> {
     accepted
 }
 
-/// Whether two nodes have the same NIs and the same backup. Routes stand in no order of their own.
-fn assert_same(one: &Daemon, other: &Daemon, what: &str) {
-    let sorted = |node: &Daemon| {
+/// Whether two nodes have the same NIs and the same backup. Routes stand in no order of their own. An
+/// import of a whole export may make more of a peer: what was only tried is configured by it.
+fn assert_same(one: &Daemon, other: &Daemon, whole: bool, what: &str) {
+    let parts = |node: &Daemon| {
         let backup = node.backup();
-        let mut routes: Vec<String> = Vec::new();
-        let mut rest = String::new();
-        let mut inside = false;
+        // Below their keys, items begin in the first column.
+        let (mut items, mut rest, mut key) = (std::collections::BTreeSet::new(), String::new(), "");
+        let mut item = String::new();
         for line in backup.lines() {
-            inside = line == "route:" || (inside && line.starts_with(['-', ' ']));
-            match routes.last_mut().filter(|_| inside) {
-                _ if line.starts_with("-     net: ") && inside => routes.push(line.to_owned()),
-                Some(route) if line.starts_with(' ') => *route += line,
+            if line.starts_with('-') || !line.starts_with(' ') {
+                items.insert(std::mem::take(&mut item));
+            }
+            if !line.starts_with(['-', ' ']) {
+                key = line;
+            }
+            match key {
+                "route:" | "peer:" if line != key => item = item + line + "\n",
                 _ => rest = rest + line + "\n",
             }
         }
-        routes.sort();
-        rest + &routes.join("\n") + "\n" + &node.says(&["net", "show"])
+        items.insert(item);
+        (rest + &node.says(&["net", "show"]), items)
     };
-    assert_eq!(sorted(one), sorted(other), "{what}");
+    let ((has, items), (had, before)) = (parts(one), parts(other));
+    assert_eq!(has, had, "{what}");
+    match whole {
+        true => assert!(items.is_superset(&before), "{what}: {before:?} is not in {items:?}"),
+        false => assert_eq!(items, before, "{what}"),
+    }
 }
 
 #[test]
@@ -223,12 +233,13 @@ fn random_live_configurations_come_back_whole_from_their_exports() {
             other.says(&["lnet", "configure"]);
             let (code, out, err) = other.ctl(&["import", export.to_str().unwrap()]);
             assert_eq!(code, 0, "{what}import: {out}{err}\n{backup}");
-            assert_same(&other, &node, &format!("{what}import of {}", export.display()));
+            let what = format!("{what}import of {}", export.display());
+            assert_same(&other, &node, export == &whole, &what);
         }
 
         let started = Daemon::start(&dir, "c", profile, Some(&file));
         let started = started.unwrap_or_else(|e| panic!("{what}--config: {e}\n{backup}"));
-        assert_same(&started, &node, &format!("{what}--config"));
+        assert_same(&started, &node, false, &format!("{what}--config"));
 
         let site = dir.file("site");
         fs::create_dir_all(&site).unwrap();
@@ -257,6 +268,90 @@ fn a_retry_count_that_equals_the_transaction_timeout_is_imported_again() {
     let other = Daemon::start(&dir, "b", "default", Some(&file)).unwrap();
     assert_eq!(other.backup(), node.backup());
     node.says(&["import", file.to_str().unwrap()]);
+}
+
+#[test]
+fn a_node_becomes_equal_to_a_file_by_the_smallest_change_or_stays_as_it_is() {
+    let dir = Dir::new("sync");
+    let node = Daemon::start(&dir, "a", "default", None).unwrap();
+    let file = dir.file("want.yaml");
+    let path = file.to_str().unwrap();
+    let sync = |text: &str, more: &[&str]| {
+        fs::write(&file, text).unwrap();
+        let mut words = vec!["import", "--sync"];
+        words.extend(more);
+        words.push(path);
+        node.ctl(&words)
+    };
+    let net = |nid: &str| format!("net:\n- net type: tcp\n  local NI(s):\n  - nid: {nid}\n");
+    let peer = "peer:\n- primary nid: 127.0.9.9@tcp\n  peer ni:\n  - nid: 127.0.9.8@tcp\n";
+    let global = "global:\n  retry_count: 3\n";
+    let first = format!("{}{peer}{global}", net("127.0.0.3@tcp"));
+    let change = "lnet configure\nset retry_count 3\nnet add tcp --nid 127.0.0.3@tcp\n\
+                  peer add 127.0.9.9@tcp --nid 127.0.9.8@tcp\n";
+    let (code, out, err) = sync(&first, &["--dry-run"]);
+    assert_eq!((code, out.as_str()), (0, change), "{err}");
+    assert!(node.ctl(&["net", "show"]).0 != 0, "a dry run changes nothing");
+    assert_eq!(sync(&first, &[]).1, change);
+    assert_eq!(sync(&first, &[]), (0, "no change\n".to_owned(), String::new()));
+    // What another hand has added goes, what it has changed is as it was; the rest is not touched.
+    node.says(&["peer", "add", "--prim_nid", "127.0.9.7@tcp"]);
+    node.says(&["set", "retry_count", "1"]);
+    let (code, out, err) = sync(&first, &[]);
+    assert_eq!((code, out.as_str()), (0, "peer del 127.0.9.7@tcp\nset retry_count 3\n"), "{err}");
+    // A file of which one thing cannot be changes nothing.
+    let before = node.backup();
+    let bad = format!("{}global:\n  retry_count: 2\n", net("127.0.0.4@tcp"))
+        + "route:\n- net: o2ib\n  gateway: 10.0.0.1@tcp7\n";
+    let (code, _, err) = sync(&bad, &[]);
+    assert!(code != 0 && err.contains("nothing has changed"), "{code} {err}");
+    assert_eq!(node.backup(), before);
+    // Its own backup is no change.
+    assert_eq!(sync(&before, &[]).1, "no change\n");
+    let (code, _, err) = sync("global: {retry_counts: 1}\n", &[]);
+    assert!(code != 0 && err.contains("invalid key 'retry_counts'"), "{err}");
+    assert!(err.contains("Did you mean 'retry_count'?"), "{err}");
+}
+
+#[test]
+fn an_export_of_what_is_configured_leaves_out_a_nid_that_was_only_pinged() {
+    let dir = Dir::new("mistake");
+    let node = Daemon::start(&dir, "a", "default", None).unwrap();
+    node.says(&["lnet", "configure"]);
+    node.says(&["net", "add", "--nid", "127.0.0.3@tcp"]);
+    node.says(&["peer", "add", "--prim_nid", "127.0.0.8@tcp"]);
+    node.ctl(&["ping", "--timeout", "200", "127.0.0.9@tcp"]);
+    node.says(&["ping", "127.0.0.3@tcp"]);
+    assert!(node.says(&["peer", "show"]).contains("127.0.0.9@tcp"), "it is a peer all the same");
+    let backup = node.says(&["export", "--configured-only"]);
+    assert!(!backup.contains("127.0.0.9@tcp"), "{backup}");
+    assert!(backup.contains("127.0.0.8@tcp"), "{backup}");
+}
+
+#[test]
+fn an_import_passes_on_what_the_daemon_says() {
+    let dir = Dir::new("words");
+    let node = Daemon::start(&dir, "a", "default", None).unwrap();
+    node.says(&["lnet", "configure"]);
+    let file = dir.file("bad.yaml");
+    let import = |text: &str| {
+        fs::write(&file, text).unwrap();
+        let mut command = Command::new(PROGRAM);
+        command.args(["ctl", "--socket"]).arg(&node.socket).arg("import").arg(&file);
+        let output = command.output().unwrap();
+        assert!(!output.status.success(), "{text}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    for (text, says) in [
+        ("global:\n  health_sensitivity: 5000\n", "health_sensitivity 5000"),
+        ("global:\n  retry_count: 2\n  creditz: 2\n", "line 3, column 3"),
+        ("net:\n- net type: o2ib\n  local NI(s):\n  - interfaces: {0: lo}\n", "o2ib"),
+        ("net:\n- net type: tcp\n  tunables: {creditz: 1}\n", "Did you mean 'credits'?"),
+    ] {
+        let err = import(text);
+        assert!(err.starts_with("---\nadd:\n-     "), "the document comes first: {err}");
+        assert!(err.contains(says), "{says} is not in {err}");
+    }
 }
 
 #[test]

@@ -4,19 +4,61 @@ use std::fs::File;
 use std::io::{self, Read};
 
 use lnet_admin::{
-    AdminError, ClientError, Discover, Ping, Reply, Request, RoutingState, batches, peers_of,
+    AdminError, ClientError, Discover, PeerSnapshot, Ping, Reply, Request, RoutingState, batches,
+    peers_of,
 };
 use lnet_config::yaml::{Pos, YAML_BYTES_MAX};
-use lnet_config::{Block, Config, ConfigError, Step, Style};
+use lnet_config::{Block, Config, ConfigError, GLOBAL_KEYS, OWN_KEYS, Step, Style};
 use lnet_types::Errno;
 
-use super::{global, net, peer, ping, route, routing, udsp};
+use super::{global, net, peer, ping, route, routing, sync, udsp};
 use crate::Session;
 use crate::args::Args;
 use crate::report::{INVALID, Place};
 use crate::show;
 use crate::table::Command;
 
+/// Keys of configurations besides tunables, for suggestions.
+const KEYS: [&str; 38] = [
+    "net",
+    "peer",
+    "route",
+    "routing",
+    "buffers",
+    "global",
+    "ulnet",
+    "udsp",
+    "numa",
+    "ip2nets",
+    "ping",
+    "discover",
+    "net type",
+    "local NI(s)",
+    "interfaces",
+    "nid",
+    "tunables",
+    "lnd tunables",
+    "CPT",
+    "accept from",
+    "peer_timeout",
+    "peer_credits",
+    "peer_buffer_credits",
+    "credits",
+    "conns_per_peer",
+    "tos",
+    "primary nid",
+    "Multi-Rail",
+    "lock_prim",
+    "peer ni",
+    "gateway",
+    "hop",
+    "priority",
+    "enable",
+    "tiny",
+    "small",
+    "large",
+    "profile",
+];
 const BUILDER: Place = Place::classic("yaml", "builder");
 /// Level of verbosity of nets in an export.
 const NET_LEVEL: i64 = 2;
@@ -25,7 +67,7 @@ const PEER_LEVEL: i64 = 3;
 
 pub(crate) fn export(session: &mut Session<'_>, _: &Command, args: &Args) -> i32 {
     let Some(path) = args.operands.first() else {
-        return sections(session, args.has("backup"));
+        return sections(session, What::of(args));
     };
     // It leaves for the file as it comes, and stays out of standard output. What could not be written
     // in between fails at the end too: the writer stays broken.
@@ -34,7 +76,7 @@ pub(crate) fn export(session: &mut Session<'_>, _: &Command, args: &Args) -> i32
         Err(e) => return cannot_open(session, path, &e),
     };
     let stdout = session.live.replace(Box::new(file));
-    let code = sections(session, args.has("backup"));
+    let code = sections(session, What::of(args));
     session.close_json();
     session.json = false;
     let written = session.spill();
@@ -68,16 +110,17 @@ impl io::Write for Whole {
 
 /// Prints every section. One that fails is reported and the others follow (Y-7), but a daemon that
 /// is not there is reported once.
-fn sections(session: &mut Session<'_>, backup: bool) -> i32 {
+pub(super) fn sections(session: &mut Session<'_>, what: What) -> i32 {
     let global = match global::fetch(session) {
         Ok(global) => global,
         Err(code) => return code,
     };
     let mut code = 0;
     if global.configured {
-        for section in [nets, routes, router, peers] {
-            code = worse(code, section(session, backup));
+        for section in [nets, routes, router] {
+            code = worse(code, section(session, what.is_backup()));
         }
+        code = worse(code, peers(session, what));
     } else {
         let place = Place::library("show", "net");
         session.error(place, Errno::ENETDOWN.negative(), &Errno::ENETDOWN.to_string(), None);
@@ -137,11 +180,44 @@ fn router(session: &mut Session<'_>, backup: bool) -> i32 {
     }
 }
 
-fn peers(session: &mut Session<'_>, backup: bool) -> i32 {
-    peer::print_pages(session, None, !backup, |peers| match backup {
-        true => show::peer::backup(peers),
-        false => show::peer::tree(peers, PEER_LEVEL),
+fn peers(session: &mut Session<'_>, what: What) -> i32 {
+    let kept = |peer: &&PeerSnapshot| match what {
+        // As kernel tools have it: with all that was ever tried.
+        What::Whole | What::Backup => true,
+        What::Configured => peer.is_configured(),
+    };
+    peer::print_pages(session, None, what == What::Whole, |peers| match what {
+        What::Whole => show::peer::tree(peers, PEER_LEVEL),
+        What::Backup | What::Configured => {
+            let kept: Vec<PeerSnapshot> = peers.iter().filter(kept).cloned().collect();
+            show::peer::backup(&kept)
+        }
     })
+}
+
+/// How much of a node an export holds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum What {
+    /// All that is shown.
+    Whole,
+    /// What configures it again, with the peers that it has found.
+    Backup,
+    /// The same without these.
+    Configured,
+}
+
+impl What {
+    fn of(args: &Args) -> Self {
+        match (args.has("configured-only"), args.has("backup")) {
+            (true, _) => Self::Configured,
+            (false, true) => Self::Backup,
+            (false, false) => Self::Whole,
+        }
+    }
+
+    const fn is_backup(self) -> bool {
+        !matches!(self, Self::Whole)
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -186,6 +262,10 @@ pub(crate) fn import(session: &mut Session<'_>, _: &Command, args: &Args) -> i32
         }
         Err(ConfigError::Content { errno, text, pos }) => {
             session.error(place, errno.negative(), &text, Some(&pos.to_string()));
+            if let Some(key) = text.strip_prefix("invalid key '").and_then(|t| t.strip_suffix('\''))
+            {
+                session.suggest(key, KEYS.into_iter().chain(GLOBAL_KEYS).chain(OWN_KEYS));
+            }
             return INVALID;
         }
         Err(other) => {
@@ -193,10 +273,13 @@ pub(crate) fn import(session: &mut Session<'_>, _: &Command, args: &Args) -> i32
             return INVALID;
         }
     };
-    if let Some((pos, name)) = &config.profile {
+    if let Some((pos, name)) = config.profile.as_ref().filter(|_| !args.has("sync")) {
         let text = format!("'profile' {name} cannot change in a running daemon");
         session.error(place, INVALID, &text, Some(&pos.to_string()));
         return INVALID;
+    }
+    if args.has("sync") {
+        return sync::sync(session, place, &config, args.has("dry-run"));
     }
     match mode {
         Mode::Add | Mode::Del if args.has("old-api") => older(session, config, mode),
@@ -281,7 +364,7 @@ const fn older_words(step: &Step) -> (&'static str, &'static str) {
 }
 
 /// Takes one step after the other, and stops at the first that fails (I-18).
-fn apply(session: &mut Session<'_>, place: Place, steps: Vec<(Pos, Step)>) -> i32 {
+pub(super) fn apply(session: &mut Session<'_>, place: Place, steps: Vec<(Pos, Step)>) -> i32 {
     for batch in batches(steps) {
         if let Some(Ok(())) = peers_of(&batch).map(|all| session.order(&all)) {
             continue;

@@ -16,6 +16,7 @@ pub(crate) mod route;
 pub(crate) mod routing;
 pub(crate) mod set;
 pub(crate) mod stats;
+mod sync;
 pub(crate) mod udsp;
 
 use core::ops::RangeInclusive;

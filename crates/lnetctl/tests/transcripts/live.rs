@@ -542,6 +542,8 @@ impl Stage {
     fn play(&self, vector: &Vector, line: &str) -> Vector {
         let host = if is_of_router(&vector.name) { &self.c } else { &self.a };
         let (out, err, exit) = self.shell(host, line);
+        // What follows a document as a comment is for people, and not recorded.
+        let err = err.lines().filter(|l| !l.starts_with("# ")).map(|l| format!("{l}\n")).collect();
         Vector { out, err, exit, ..vector.clone() }
     }
 }

@@ -66,7 +66,7 @@ impl Ask for Node {
                     own: false,
                     primary: nid(n),
                     multi_rail: true,
-                    state: 0,
+                    state: 1 << 3 | 1 << 4,
                     nis: vec![PeerNiSnapshot {
                         nid: nid(n),
                         state: PeerNiState::default(),

@@ -1,0 +1,153 @@
+//! `import --sync`: makes a running node equal to a file by the smallest change. The change is printed
+//! first; a step that is refused takes back those before it; a node that is equal to the file is left
+//! alone. What the file does not name (tunables, values left to the default) stays as it is.
+
+use lnet_admin::{GlobalSnapshot, Request, batches};
+use lnet_config::yaml::Pos;
+use lnet_config::{BUFFER_KEYS, Block, Config, Setting, Step, diff};
+use lnet_types::Errno;
+
+use super::configuration::{self, What};
+use super::{global, routing};
+use crate::Session;
+use crate::report::{INVALID, Place};
+
+pub(super) fn sync(session: &mut Session<'_>, place: Place, wanted: &Config, dry_run: bool) -> i32 {
+    for (pos, block) in &wanted.blocks {
+        let what = match block {
+            Block::Ping(_) => "ping",
+            Block::Discover(_) => "discover",
+            // Chosen by the addresses of the machine: no part of what a node exports.
+            Block::NetRules(_) => "ip2nets",
+            _ => continue,
+        };
+        let text = format!("{what}: must not stand in a file for --sync");
+        session.error(place, INVALID, &text, Some(&pos.to_string()));
+        return INVALID;
+    }
+    let tunables = match global::fetch(session) {
+        Ok(tunables) => tunables,
+        Err(code) => return code,
+    };
+    if let Some((pos, name)) = wanted.profile.as_ref().filter(|(_, n)| *n != tunables.profile) {
+        let text = format!("profile {name}: must be {}, that of the daemon", tunables.profile);
+        session.error(place, INVALID, &text, Some(&pos.to_string()));
+        return INVALID;
+    }
+    let has = match live(session, &tunables) {
+        Ok(has) => has,
+        Err(code) => return code,
+    };
+    let steps = diff(&has, wanted);
+    if steps.is_empty() && tunables.configured {
+        session.out_line("no change");
+        return 0;
+    }
+    if !tunables.configured {
+        session.out_line("lnet configure");
+    }
+    steps.iter().for_each(|step| session.out_line(described(step)));
+    if dry_run {
+        return 0;
+    }
+    if !tunables.configured {
+        let configure = Request::LnetConfigure { all: false, large: false };
+        if let Err(e) = session.order(&configure) {
+            return session.failed(place, &e, |r| r.text.clone(), Some(INVALID));
+        }
+    }
+    let code = configuration::apply(session, place, placed(steps));
+    if code != 0 {
+        take_back(session, &has, tunables.configured);
+    }
+    code
+}
+
+/// Takes the node back to what it was.
+fn take_back(session: &mut Session<'_>, had: &Config, configured: bool) {
+    if !configured {
+        // The tunables outlive it.
+        let _ = session.order(&Request::LnetUnconfigure);
+    }
+    let now = global::fetch(session).and_then(|tunables| live(session, &tunables));
+    let back = now.map(|now| diff(&now, had)).unwrap_or_default();
+    let refused = batches(placed(back))
+        .into_iter()
+        .flatten()
+        .filter(|(_, step)| session.order(&Request::from(step.clone())).is_err());
+    match refused.count() {
+        0 => session.err_line("# nothing has changed: the steps before it were taken back"),
+        n => session.err_line(format_args!("# {n} steps before it could not be taken back")),
+    }
+}
+
+fn placed(steps: Vec<Step>) -> Vec<(Pos, Step)> {
+    steps.into_iter().map(|step| (Pos::default(), step)).collect()
+}
+
+/// The configuration of the node: what `export --configured-only` prints, and all tunables.
+fn live(session: &mut Session<'_>, tunables: &GlobalSnapshot) -> Result<Config, i32> {
+    let mut config = if tunables.configured { exported(session)? } else { Config::default() };
+    let is_buffer = |name: &str| BUFFER_KEYS.iter().any(|(_, buffer)| *buffer == name);
+    let settings = tunables.tunables.iter().filter(|s| !is_buffer(&s.name)).cloned().collect();
+    config.blocks.push((Pos::default(), Block::Settings(settings)));
+    if tunables.configured {
+        // 0 stands for a default there, which has a number here.
+        let wanted = routing::fetch(session)?.wanted;
+        let buffers = BUFFER_KEYS.iter().zip(wanted);
+        let buffers = buffers.map(|((_, name), n)| Setting::new(*name, i64::from(n)));
+        config.blocks.push((Pos::default(), Block::Buffers(buffers.collect())));
+    }
+    Ok(config)
+}
+
+/// What the export prints, read.
+fn exported(session: &mut Session<'_>) -> Result<Config, i32> {
+    // It goes nowhere but here.
+    let (live, json) = (session.live.take(), core::mem::take(&mut session.json));
+    let before = core::mem::take(&mut session.out);
+    let code = configuration::sections(session, What::Configured);
+    let text = core::mem::replace(&mut session.out, before);
+    (session.live, session.json) = (live, json);
+    if code != 0 {
+        return Err(code);
+    }
+    Config::from_yaml(&text).map_err(|e| {
+        let errno = Errno::EPROTO.negative();
+        session.err_line(format_args!("lnetctl: the export of the daemon cannot be read: {e}"));
+        errno
+    })
+}
+
+/// A step, with what distinguishes it from others.
+fn described(step: &Step) -> String {
+    match step {
+        Step::NetAdd(add) => {
+            let nid = add.nid.map(|nid| format!(" --nid {nid}"));
+            let names: Vec<String> = add.interfaces.iter().map(ToString::to_string).collect();
+            let names = (!names.is_empty()).then(|| format!(" --if {}", names.join(",")));
+            format!("{step}{}{}", names.unwrap_or_default(), nid.unwrap_or_default())
+        }
+        Step::NetDel(del) => {
+            let nid = del.nid.map(|nid| format!(" --nid {nid}")).unwrap_or_default();
+            let names =
+                (!del.interfaces.is_empty()).then(|| format!(" --if {}", del.interfaces.join(",")));
+            format!("{step}{}{nid}", names.unwrap_or_default())
+        }
+        Step::PeerAdd(add) if !add.nids.is_empty() => {
+            let nids: Vec<String> = add.nids.iter().map(ToString::to_string).collect();
+            format!("{step} --nid {}", nids.join(","))
+        }
+        Step::UdspAdd(add) => {
+            let rule = &add.rule;
+            let mut text = step.to_string();
+            for (key, value) in [("src", &rule.src), ("dst", &rule.dst), ("rte", &rule.rte)] {
+                if let Some(value) = value {
+                    text += &format!(" --{key} {value}");
+                }
+            }
+            text
+        }
+        other => other.to_string(),
+    }
+}
