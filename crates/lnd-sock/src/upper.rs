@@ -1,7 +1,7 @@
 //! What the driver calls upwards: the half of the border that `lnet::Node` implements. It is a trait
 //! so that the driver can be driven without a node, by tests and by anyone who wants only messages.
 
-use lnet::{Doubt, Node, Rx, Verdict};
+use lnet::{Doubt, InDoubt, Node, Rx, Verdict};
 use lnet_types::{Fault, Instant, MsgId, NiId, Nid, RxId};
 use lnet_wire::Hdr;
 
@@ -19,6 +19,8 @@ pub trait Upper {
     fn peer_down(&mut self, now: Instant, ni: NiId, nid: Nid, last_alive: Instant);
     /// A connection has ended, and not in order, before all that was written to it was acknowledged.
     fn written_lost(&mut self, now: Instant, ni: NiId, nid: Nid);
+    /// Messages that were written, and may not have been delivered, are to be repeated.
+    fn tx_in_doubt(&mut self, now: Instant, messages: Vec<InDoubt>);
     /// A rail is thought of differently (DEC-31). Only while suspicion is on.
     fn rail_changed(&mut self, now: Instant, ni: NiId, nid: Nid, doubt: Doubt);
 }
@@ -41,6 +43,9 @@ impl Upper for Node {
     }
     fn written_lost(&mut self, now: Instant, ni: NiId, nid: Nid) {
         Self::written_lost(self, now, ni, nid);
+    }
+    fn tx_in_doubt(&mut self, now: Instant, messages: Vec<InDoubt>) {
+        Self::tx_in_doubt(self, now, messages);
     }
     fn rail_changed(&mut self, now: Instant, ni: NiId, nid: Nid, doubt: Doubt) {
         Self::rail_changed(self, now, ni, nid, doubt);

@@ -296,6 +296,13 @@ impl Stack {
                     self.node.tx_begun(self.now, msg);
                 }
             }
+            Output::Reclaim { ni, to } => {
+                let driver = self.driver_of(ni).map(|n| self.drivers[n].driver.get_mut());
+                let messages = driver.map(|driver| driver.reclaim(ni, to)).unwrap_or_default();
+                if !messages.is_empty() {
+                    self.node.tx_in_doubt(self.now, messages);
+                }
+            }
             Output::Abandon { ni, rx, msg } => {
                 if let Some(n) = self.driver_of(ni) {
                     self.drivers[n].driver.get_mut().abandon(rx, msg);

@@ -3,7 +3,7 @@
 //! `bytes/` runs the real driver over simulated streams. Worlds, faults, workloads and
 //! checkers see no difference.
 
-use lnet::{NI_STOPPED, Transmit, Verdict};
+use lnet::{InDoubt, NI_STOPPED, Transmit, Verdict};
 use lnet_types::{Fault, Instant, MsgId, NiId, Prng, ProcessId, RxId};
 
 use crate::directory::{Directory, HostId, RailIx};
@@ -101,6 +101,15 @@ pub trait Fabric: Sized {
         to: ProcessId,
         msg: MsgId,
     ) -> bool;
+
+    /// Gives back what is in doubt on the way to one peer, or to all: see [`lnet::Driver::reclaim`].
+    fn reclaim(
+        &mut self,
+        cx: &mut Cx<'_, Self::Event>,
+        host: HostId,
+        ni: NiId,
+        to: Option<ProcessId>,
+    ) -> Vec<InDoubt>;
 
     /// What comes in as `msg` is not wanted any more: its payload is thrown away, and there is no
     /// [`lnet::Node::rx_done`]. Nothing to do where payload is in place in the moment in which its

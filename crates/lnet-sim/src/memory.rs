@@ -28,6 +28,14 @@ impl Body {
         }
     }
 
+    /// The same as what a driver would send. Bytes without a reader are zeros.
+    pub(crate) fn to_payload(&self) -> Payload {
+        match self {
+            Self::Blank(len) => Payload::Bytes(vec![0; *len as usize].into()),
+            Self::Bytes(bytes) => Payload::Bytes(bytes.clone()),
+        }
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

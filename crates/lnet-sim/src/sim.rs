@@ -489,6 +489,14 @@ impl<F: Fabric> Sim<F> {
                 }
                 false
             }
+            Output::Reclaim { ni, to } => {
+                let messages = self.with_fabric(|fabric, cx| fabric.reclaim(cx, id, ni, to));
+                if !messages.is_empty() {
+                    let host = &mut self.hosts[n];
+                    host.node.tx_in_doubt(host.clock.local(self.now), messages);
+                }
+                false
+            }
             Output::Abandon { ni, .. } if Some(ni) == lo => false,
             Output::Abandon { rx, msg, .. } => {
                 self.with_fabric(|fabric, cx| fabric.abandon(cx, id, rx, msg));

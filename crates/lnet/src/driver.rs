@@ -9,14 +9,16 @@
 //! ```
 //!
 //! A driver also says what it thinks of rails ([`Node::rail_changed`]) and where it may have lost
-//! what it had written ([`Node::written_lost`]), and gives back what it has not begun to send
-//! ([`Driver::recall`]); what follows from that is the node's business.
+//! what it had written ([`Node::written_lost`]), gives back what it has not begun to send
+//! ([`Driver::recall`]), and what its transport may not deliver ([`Node::tx_in_doubt`]); what follows
+//! from that is the node's business.
 //!
 //! Next: `output.rs` for what leaves the node, `recv.rs` and `send/` for what it does inside.
 
 use lnet_types::{Errno, Fault, Instant, Memory, MsgId, NiId, Nid, Pid, ProcessId, RxId};
+use lnet_wire::Hdr;
 
-use crate::{Node, Transmit, Verdict};
+use crate::{Node, Payload, Transmit, Verdict};
 
 /// A message whose header has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -40,6 +42,32 @@ pub struct Ready {
     pub readable: bool,
     /// There may be room to write, or a connection attempt has ended.
     pub writable: bool,
+}
+
+/// Terms under which a driver retains a message until its transport has acknowledged the last byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Retention {
+    /// When the caller handed the message in.
+    pub born: Instant,
+    /// The message's deadline: no further copy leaves after it.
+    pub until: Instant,
+    /// Copies leave from the same interface: the caller has named it.
+    pub bound: bool,
+}
+
+/// A message in doubt: its transport has taken it, and has not acknowledged it.
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+pub struct InDoubt {
+    /// The interface that it left from.
+    pub ni: NiId,
+    /// The interface of the next hop.
+    pub to: Nid,
+    /// The header, as it was sent.
+    pub hdr: Hdr,
+    /// What followed it.
+    pub payload: Payload,
+    /// What the node said when it handed the message over.
+    pub retention: Retention,
 }
 
 /// Condition of a local interface, as its driver or netlink sees it (H-90, K-60).
@@ -130,6 +158,13 @@ pub trait Driver {
     /// give back.
     fn recall(&mut self, _ni: NiId, _to: ProcessId, _msg: MsgId) -> bool {
         false
+    }
+
+    /// Gives back what it retains for one peer, or for all peers of `ni`, oldest first, and retains it
+    /// no more: the caller passes it to [`Node::tx_in_doubt`]. A driver whose transport reports
+    /// delivery retains nothing.
+    fn reclaim(&mut self, _ni: NiId, _to: Option<ProcessId>) -> Vec<InDoubt> {
+        Vec::new()
     }
 
     /// Carries out the verdict on a message that was deferred.

@@ -29,6 +29,7 @@ mod fault;
 mod flap;
 mod handle;
 mod health;
+mod in_doubt;
 mod internal;
 mod local;
 mod loopback;
@@ -60,11 +61,12 @@ pub use api::{
     UnlinkError,
 };
 pub use blame::Blame;
-pub use driver::{Doubt, Driver, Link, NI_STOPPED, Ready, Rx};
+pub use driver::{Doubt, Driver, InDoubt, Link, NI_STOPPED, Ready, Retention, Rx};
 pub use fault::rule::{
     DelayRule, DropRule, Errors, FaultRuleError, Kinds, NidMatch, ParseNidMatchError, Traffic, When,
 };
 pub use fault::{FAULT_RULES_MAX, FaultStats};
+pub use in_doubt::InDoubtStats;
 pub use local::{HEALTH_MAX, NetTunables, NiState};
 pub use loopback::Loopback;
 pub use meter::{HEAT_HALF_LIFE, Rates, Times, Usage};

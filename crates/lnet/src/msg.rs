@@ -33,6 +33,9 @@ pub(crate) enum Role {
     Copy,
     /// What a driver has of a message of which another copy goes another way: ends silently.
     Remnant,
+    /// A further copy of a message whose SEND event is out, if it had one, and that its driver handed
+    /// back in doubt: ends silently (`in_doubt.rs`).
+    Repeat,
 }
 
 /// Where the message is. Exactly one place at a time.

@@ -138,6 +138,8 @@ pub struct Node {
     pub(crate) resting: Resting,
     /// Messages that only wait for their answer.
     pub(crate) answering: usize,
+    /// What has become of messages in doubt at the first hop.
+    pub(crate) in_doubt: crate::InDoubtStats,
     /// What this life knows of sessions that it has not agreed on (`once/fresh.rs`).
     pub(crate) fresh: crate::once::fresh::Fresh,
     /// What is known of sessions with peers that have no record any more (`once/retired.rs`).
@@ -214,6 +216,7 @@ impl Node {
             waiting: BTreeSet::new(),
             resting: Resting::default(),
             answering: 0,
+            in_doubt: crate::InDoubtStats::default(),
             fresh: crate::once::fresh::Fresh::default(),
             retired: crate::once::retired::Retired::default(),
             overdue_at: Instant::FAR_FUTURE,

@@ -9,6 +9,8 @@ use lnet_wire::{Hdr, MsgType};
 use core::fmt;
 use core::time::Duration;
 
+use crate::driver::Retention;
+
 /// Bytes to be sent behind a header.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub enum Payload {
@@ -63,6 +65,9 @@ pub struct Transmit {
     pub payload: Payload,
     /// How long the driver may try before it reports a time-out.
     pub timeout: Duration,
+    /// Whether the driver retains a copy of its own until the transport has acknowledged the message:
+    /// the receiver recognizes duplicates, so that it may be repeated.
+    pub retention: Option<Retention>,
 }
 
 /// What to do with a message whose header has arrived.
@@ -109,6 +114,14 @@ pub enum Output {
         to: ProcessId,
         /// Its name.
         msg: MsgId,
+    },
+    /// Ask the driver of `ni` for what it retains for one peer, or for all ([`crate::Driver::reclaim`]),
+    /// and pass that to [`crate::Node::tx_in_doubt`]: it can leave by another rail.
+    Reclaim {
+        /// The interface that it left from.
+        ni: NiId,
+        /// The next hop; every one if `None`.
+        to: Option<ProcessId>,
     },
     /// Nobody wants the rest of this message any more: the driver reads on, but writes no more of it
     /// to memory and does not report it ([`crate::Driver::abandon`]).

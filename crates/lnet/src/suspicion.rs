@@ -7,8 +7,8 @@
 //!   ([`Node::rail_changed`]). They provably did not reach the peer, so nothing can arrive twice.
 //!
 //! What was written and not acknowledged stays with its driver. Towards a peer that suppresses
-//! duplicates (DEC-6) another copy of it goes another way (`once/answer.rs`); towards others it ends
-//! when its driver gives it up.
+//! duplicates (DEC-6) another copy of it goes another way (`in_doubt.rs`, and `once/answer.rs` for
+//! requests that wait for their answer); towards others it ends when its driver gives it up.
 
 use core::fmt;
 use std::collections::BTreeMap;
@@ -51,6 +51,12 @@ impl Rails {
             (rail.0 == ni && doubt.0 == Doubt::Silent).then_some(rail.1)
         };
         self.doubted.iter().filter_map(silent)
+    }
+
+    /// The rails that are silent.
+    pub(crate) fn silent(&self) -> impl Iterator<Item = (NiId, PeerNiId)> + '_ {
+        let silent = |(_, (doubt, _)): &(_, &(Doubt, Instant))| *doubt == Doubt::Silent;
+        self.doubted.iter().filter(silent).map(|(rail, _)| *rail)
     }
 
     /// Takes note; true if it is news.
@@ -144,6 +150,7 @@ impl Node {
         if let Some(peer) = self.peers.nis.get(peer_ni).map(|n| n.peer) {
             self.move_messages(now, |node, msg| node.hop_of(msg) == Some(peer));
             self.repeat_elsewhere(now, Some(peer));
+            self.reclaim_from(peer);
             if doubt < before {
                 self.tell_resting(now, News::Rail(peer));
             }
@@ -159,6 +166,7 @@ impl Node {
         }
         self.move_messages(now, |node, msg| node.hop_of(msg) == Some(id));
         self.repeat_elsewhere(now, Some(id));
+        self.reclaim_from_gateway(id);
     }
 
     /// Messages bound to an interface without a link find another one (MR-snd-085).
@@ -166,6 +174,7 @@ impl Node {
         if !self.tunables.kernel_selection() {
             self.move_messages(now, |_, msg| msg.tx.is_some_and(|tx| tx.ni == ni));
             self.repeat_elsewhere(now, None);
+            self.reclaim_interface(ni);
         }
     }
 

@@ -165,6 +165,7 @@ impl Upper for Upstairs {
     }
     fn peer_down(&mut self, _: Instant, _: NiId, _: Nid, _: Instant) {}
     fn written_lost(&mut self, _: Instant, _: NiId, _: Nid) {}
+    fn tx_in_doubt(&mut self, _: Instant, _: Vec<lnet::InDoubt>) {}
     fn rail_changed(&mut self, _: Instant, _: NiId, _: Nid, _: Doubt) {}
 }
 
@@ -254,7 +255,7 @@ pub fn conn(input: &[u8]) {
             let to = ProcessId::lustre(to);
             let payload = Payload::Bytes(payload);
             let timeout = Duration::from_secs(100);
-            let transmit = Transmit { msg, ni, to, hdr, payload, timeout };
+            let transmit = Transmit { msg, ni, to, hdr, payload, timeout, retention: None };
             if driver.send(now, transmit).is_err() {
                 up.out.remove(&msg);
             }

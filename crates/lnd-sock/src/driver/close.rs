@@ -92,6 +92,13 @@ impl<S: Streams> SockDriver<S> {
         if let Some(deferred) = state.deferred {
             up.rx_gone(now, ni, deferred.rx);
         }
+        // An interface that is stopped in order sends what it has; anybody else may not have.
+        let in_order = matches!(why, Why::Stopped);
+        if let Some(mut retained) = state.retained.filter(|_| !in_order) {
+            let in_doubt = retained.take(ni, state.from.nid);
+            self.stats.msgs_in_doubt += in_doubt.len() as u64;
+            up.tx_in_doubt(now, in_doubt);
+        }
         let legacy = self.config.legacy_close_status;
         let mut tx = state.tx;
         for (n, item) in tx.drain().into_iter().enumerate() {
@@ -99,8 +106,7 @@ impl<S: Streams> SockDriver<S> {
                 self.fail(now, msg, why.fault(item.sent(), n == 0, legacy), up);
             }
         }
-        // An interface that is stopped in order sends what it has; anybody else may not have.
-        if state.written > state.acked && !matches!(why, Why::Stopped) {
+        if state.written > state.acked && !in_order {
             up.written_lost(now, ni, state.from.nid);
         }
         let Some(peer) = self.peers.get_mut(state.peer) else { return };

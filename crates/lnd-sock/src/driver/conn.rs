@@ -12,6 +12,7 @@ use crate::peer::{ConnKey, PeerKey};
 use crate::proto::conn::{Inbox, Outbox, Stage};
 use crate::proto::frame::FrameRx;
 use crate::proto::kinds::Kind;
+use crate::proto::retained::Retained;
 use crate::proto::sink::Inbound;
 use crate::proto::txq::TxQueue;
 use crate::proto::watch::{Loss, Mark};
@@ -90,6 +91,8 @@ pub(super) struct Up {
     /// Bytes written, and how many of them were acknowledged when last looked at.
     pub(super) written: u64,
     pub(super) acked: u64,
+    /// What was written and is not acknowledged, towards a peer that recognizes duplicates.
+    pub(super) retained: Option<Box<Retained>>,
     /// The age of what is on the way, and what of it is lost.
     pub(super) mark: Mark,
     pub(super) loss: Loss,

@@ -378,6 +378,7 @@ impl<S: Streams> SockDriver<S> {
             deferred: None,
             rx_deadline: Instant::FAR_FUTURE,
             tx: TxQueue::new(version),
+            retained: None,
             blocked: false,
             tx_deadline: Instant::FAR_FUTURE,
             patience: Duration::ZERO,

@@ -21,7 +21,7 @@ use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
-use lnet::{Doubt, Driver, Link, Node, Ready, Transmit, Verdict};
+use lnet::{Doubt, Driver, InDoubt, Link, Node, Ready, Transmit, Verdict};
 use lnet_types::{Fault, Instant, Memory, MsgId, NiId, Nid, Pid, ProcessId, RxId};
 use slotmap::{SecondaryMap, SlotMap};
 
@@ -551,6 +551,10 @@ impl<S: Streams> Driver for SockDriver<S> {
 
     fn recall(&mut self, ni: NiId, to: ProcessId, msg: MsgId) -> bool {
         Self::recall(self, ni, to, msg)
+    }
+
+    fn reclaim(&mut self, ni: NiId, to: Option<ProcessId>) -> Vec<InDoubt> {
+        Self::reclaim(self, ni, to)
     }
 
     fn link_changed(&mut self, now: Instant, ni: NiId, link: Link, node: &mut Node) {

@@ -170,12 +170,24 @@ impl<S: Streams> SockDriver<S> {
             // An acknowledgement is a sign of life too; that is what keepalives are for.
             peer.last_alive = now;
         }
+        if let Some(retained) = &mut state.retained {
+            retained.acknowledged(acked);
+            if retained.bytes() == 0 {
+                // Its memory is for connections that are busy.
+                state.retained = None;
+            }
+        }
+        let waits = !state.tx.is_empty() && !state.blocked;
         if state.tx.is_empty() && acked == state.written {
             state.tx_deadline = Instant::FAR_FUTURE;
             state.patience = Duration::ZERO;
         } else if progress {
             let timeout = self.nis.get(ni).map_or(Duration::MAX, |ni| ni.timeout);
             state.tx_deadline = now + timeout.max(state.patience);
+        }
+        if waits && progress {
+            // It may have stopped because it retained too much.
+            self.mark_dirty(key);
         }
     }
 

@@ -1,6 +1,7 @@
 //! The way down: a message is queued on the best connection of its peer (K-14), or waits for one
 //! (K-15); `flush` writes what is queued with as few calls as possible.
 
+use core::time::Duration;
 use std::io::IoSlice;
 
 use lnet::Transmit;
@@ -17,6 +18,9 @@ use crate::proto::kinds::Load;
 use crate::proto::txq::{Piece, Pieces};
 use crate::streams::{Stop, Streams};
 use crate::upper::Upper;
+
+/// How long a connection that retains too much waits before it asks its transport again.
+const RETAINED_LOOK: Duration = Duration::from_millis(1);
 
 impl<S: Streams> SockDriver<S> {
     /// Queues a message; it goes out with the next `flush`.
@@ -88,7 +92,7 @@ impl<S: Streams> SockDriver<S> {
 
     /// The connection for a load: the best type, then the fewest bytes queued, then the least
     /// recently used (K-14).
-    fn best_conn(&self, key: PeerKey, load: Load) -> Option<ConnKey> {
+    pub(super) fn best_conn(&self, key: PeerKey, load: Load) -> Option<ConnKey> {
         let peer = self.peers.get(key)?;
         let rank = |conn: ConnKey| {
             let up = self.conns.get(conn).and_then(Conn::up)?;
@@ -105,20 +109,21 @@ impl<S: Streams> SockDriver<S> {
         key: ConnKey,
         transmit: Transmit,
         until: Instant,
-        timeout: core::time::Duration,
+        timeout: Duration,
     ) {
         self.uses += 1;
         let Some(up) = self.conns.get_mut(key).and_then(Conn::up_mut) else { return };
         up.used = self.uses;
         up.patience = up.patience.max(timeout);
         let peer = up.peer;
-        up.tx.push(transmit.msg, transmit.hdr, transmit.payload, until);
+        let Transmit { msg, hdr, payload, retention, .. } = transmit;
+        up.tx.push(msg, hdr, payload, until, retention);
         self.arm(peer, until);
         self.queued(now, key, timeout);
     }
 
     /// Something was queued: it is to be written, and must make progress within the time limit.
-    fn queued(&mut self, now: Instant, key: ConnKey, timeout: core::time::Duration) {
+    pub(super) fn queued(&mut self, now: Instant, key: ConnKey, timeout: Duration) {
         let Some(up) = self.conns.get_mut(key).and_then(Conn::up_mut) else { return };
         let (peer, timeout) = (up.peer, up.patience.max(timeout));
         if up.tx_deadline == Instant::FAR_FUTURE {
@@ -130,7 +135,7 @@ impl<S: Streams> SockDriver<S> {
         self.mark_dirty(key);
     }
 
-    fn mark_dirty(&mut self, key: ConnKey) {
+    pub(super) fn mark_dirty(&mut self, key: ConnKey) {
         if let Some(conn) = self.conns.get_mut(key)
             && !conn.in_dirty
         {
@@ -187,8 +192,8 @@ impl<S: Streams> SockDriver<S> {
         self.write_out(now, key, up, mem);
     }
 
-    fn timeout_of(&self, key: ConnKey) -> core::time::Duration {
-        self.conns.get(key).map_or(core::time::Duration::MAX, |conn| self.timeout(conn.ni))
+    pub(super) fn timeout_of(&self, key: ConnKey) -> Duration {
+        self.conns.get(key).map_or(Duration::MAX, |conn| self.timeout(conn.ni))
     }
 
     /// Writes what is queued on a connection, until it is empty or the stream is full.
@@ -205,6 +210,9 @@ impl<S: Streams> SockDriver<S> {
             self.write_outbox(now, key, up);
         }
         let failed = loop {
+            if self.retains_too_much(now, key) {
+                break None;
+            }
             let Some(conn) = self.conns.get_mut(key) else { return };
             let (stream, ni, ready) = (conn.stream, conn.ni, conn.outbox.is_done());
             let Some(state) = conn.up_mut() else { return };
@@ -226,8 +234,19 @@ impl<S: Streams> SockDriver<S> {
             match written {
                 Ok(n) => {
                     let done = &mut self.done;
-                    state.tx.wrote(n, |item| done.extend(item.msg()));
+                    let (before, retained) = (state.written, &mut state.retained);
+                    state.tx.wrote(n, |item, end| {
+                        done.extend(item.msg());
+                        if let Some((hdr, payload, terms)) = item.to_retain() {
+                            let retained = retained.get_or_insert_default();
+                            retained.retain(before + end, hdr, payload, terms, mem);
+                        }
+                    });
                     state.written += n as u64;
+                    if let Some(retained) = retained.as_mut().filter(|r| r.is_release_due()) {
+                        let unacked = self.streams.unacked(stream);
+                        retained.acknowledged(state.written.saturating_sub(unacked));
+                    }
                     state.mark.wrote(now, state.written);
                     state.blocked = n < asked;
                     let msgs = done.len() as u64;
@@ -248,6 +267,24 @@ impl<S: Streams> SockDriver<S> {
         if let Some(errno) = failed {
             self.close_conn(now, key, Why::Write(errno), false, up);
         }
+    }
+
+    /// Whether a connection has so much in doubt that nothing more is written to it for now.
+    fn retains_too_much(&mut self, now: Instant, key: ConnKey) -> bool {
+        let limit = self.config.limits.retained_per_connection;
+        let Some(conn) = self.conns.get_mut(key) else { return false };
+        let stream = conn.stream;
+        let Some(state) = conn.up_mut() else { return false };
+        let Some(retained) = state.retained.as_mut().filter(|r| r.bytes() >= limit) else {
+            return false;
+        };
+        retained.acknowledged(state.written.saturating_sub(self.streams.unacked(stream)));
+        let full = retained.bytes() >= limit;
+        let peer = state.peer;
+        if full {
+            self.arm(peer, now + RETAINED_LOOK);
+        }
+        full
     }
 
     /// Writes acknowledgements that found no message to ride on.

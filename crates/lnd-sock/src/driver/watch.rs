@@ -7,10 +7,10 @@
 
 use core::time::Duration;
 
-use lnet::Doubt;
+use lnet::{Doubt, InDoubt};
 use lnet_types::{Instant, MsgId, NiId, ProcessId};
 
-use super::conn::{Conn, Phase};
+use super::conn::{Conn, Phase, Up};
 use super::{SockDriver, Timer};
 use crate::peer::{ConnKey, Peer, PeerKey};
 use crate::proto::watch::Seen;
@@ -196,6 +196,21 @@ impl<S: Streams> SockDriver<S> {
             // Nothing harmless can be said to it: silence is the only proof.
             let _ = peer.watch.saw(now, Seen::Well);
         }
+    }
+
+    /// [`lnet::Driver::reclaim`].
+    pub fn reclaim(&mut self, ni: NiId, to: Option<ProcessId>) -> Vec<InDoubt> {
+        let mut in_doubt = Vec::new();
+        let is_meant = |state: &Up| to.is_none_or(|to| state.from == to);
+        for conn in self.conns.values_mut().filter(|conn| conn.ni == ni) {
+            let Some(state) = conn.up_mut().filter(|state| is_meant(state)) else { continue };
+            let Some(mut retained) = state.retained.take() else { continue };
+            retained.acknowledged(state.acked);
+            in_doubt.extend(retained.take(ni, state.from.nid));
+        }
+        in_doubt.sort_by_key(|message| message.retention.born);
+        self.stats.msgs_in_doubt += in_doubt.len() as u64;
+        in_doubt
     }
 
     /// [`lnet::Driver::recall`].

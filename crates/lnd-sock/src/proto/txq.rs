@@ -7,7 +7,7 @@ use core::ops::Range;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use lnet::Payload;
+use lnet::{Payload, Retention};
 use lnet_types::{Instant, Memory, MsgId, Span, iovec_slice};
 use lnet_wire::sock::{Checksum, FrameHdr, Noop, Version};
 use lnet_wire::{ByteOrder, Hdr};
@@ -37,6 +37,8 @@ pub(crate) struct Queued {
     deadline: Instant,
     /// The frame header is final: bytes of it may be on the wire.
     fixed: bool,
+    /// The terms on which it is retained when it has been written.
+    retention: Option<Retention>,
 }
 
 #[derive(Debug)]
@@ -56,6 +58,14 @@ impl Queued {
 
     pub(crate) const fn sent(&self) -> u64 {
         self.sent
+    }
+
+    /// Header, payload and terms of a message that is to be retained.
+    pub(crate) fn to_retain(&self) -> Option<(Hdr, &Payload, Retention)> {
+        match &self.body {
+            Body::Noop => None,
+            Body::Message { hdr, payload, .. } => Some((*hdr, payload, self.retention?)),
+        }
     }
 }
 
@@ -101,7 +111,14 @@ impl TxQueue {
     /// # Panics
     /// If the header speaks of another length than the payload has: every message behind it would
     /// be misread by the peer.
-    pub(crate) fn push(&mut self, msg: MsgId, hdr: Hdr, payload: Payload, deadline: Instant) {
+    pub(crate) fn push(
+        &mut self,
+        msg: MsgId,
+        hdr: Hdr,
+        payload: Payload,
+        deadline: Instant,
+        retention: Option<Retention>,
+    ) {
         let payload_len = payload.len();
         assert_eq!(u64::from(hdr.payload_len), payload_len, "{hdr}: payload of another length");
         let len = frame_len(self.version) as u64 + payload_len;
@@ -113,6 +130,7 @@ impl TxQueue {
             sent: 0,
             deadline,
             fixed: false,
+            retention,
         });
     }
 
@@ -134,6 +152,7 @@ impl TxQueue {
             sent: 0,
             deadline: Instant::FAR_FUTURE,
             fixed: true,
+            retention: None,
         });
     }
 
@@ -175,9 +194,11 @@ impl TxQueue {
         taken
     }
 
-    /// Notes that `n` bytes were written; names the frames that are thereby complete to `done`.
-    pub(crate) fn wrote(&mut self, n: usize, mut done: impl FnMut(&Queued)) {
-        let mut n = n as u64;
+    /// Notes that `n` bytes were written; names the frames that are thereby complete to `done`, with
+    /// how many of the bytes each ends at.
+    pub(crate) fn wrote(&mut self, n: usize, mut done: impl FnMut(&Queued, u64)) {
+        let all = n as u64;
+        let mut n = all;
         self.bytes = self.bytes.saturating_sub(n);
         let mut complete = 0;
         for item in &mut self.items {
@@ -188,7 +209,7 @@ impl TxQueue {
             }
             n -= rest;
             item.sent = item.len;
-            done(item);
+            done(item, all - n);
             complete += 1;
         }
         // Dropped where they are: taking them out one by one would move each once more.
@@ -373,13 +394,13 @@ mod tests {
     /// A queue with small, empty, split, large and own payloads, and a NOOP.
     fn filled(version: Version) -> TxQueue {
         let mut q = TxQueue::new(version);
-        q.push(msg(1), hdr(8), spans(&[(0, 8)]), Instant::FAR_FUTURE);
-        q.push(msg(2), hdr(0), Payload::empty(), Instant::FAR_FUTURE);
+        q.push(msg(1), hdr(8), spans(&[(0, 8)]), Instant::FAR_FUTURE, None);
+        q.push(msg(2), hdr(0), Payload::empty(), Instant::FAR_FUTURE, None);
         q.push_noop(Noop::One(7), false);
-        q.push(msg(3), hdr(10), spans(&[(8, 3), (20, 7)]), Instant::FAR_FUTURE);
-        q.push(msg(4), hdr(9000), spans(&[(0, 5000), (5000, 4000)]), Instant::FAR_FUTURE);
-        q.push(msg(5), hdr(5), Payload::Bytes(b"hello"[..].into()), Instant::FAR_FUTURE);
-        q.push(msg(6), hdr(5000), Payload::Bytes(vec![9; 5000].into()), Instant::FAR_FUTURE);
+        q.push(msg(3), hdr(10), spans(&[(8, 3), (20, 7)]), Instant::FAR_FUTURE, None);
+        q.push(msg(4), hdr(9000), spans(&[(0, 5000), (5000, 4000)]), Instant::FAR_FUTURE, None);
+        q.push(msg(5), hdr(5), Payload::Bytes(b"hello"[..].into()), Instant::FAR_FUTURE, None);
+        q.push(msg(6), hdr(5000), Payload::Bytes(vec![9; 5000].into()), Instant::FAR_FUTURE, None);
         q
     }
 
@@ -406,7 +427,7 @@ mod tests {
             assert!(!bytes.is_empty(), "a queue that lays out nothing never ends");
             let n = bytes.len().min(step);
             out.extend(&bytes[..n]);
-            q.wrote(n, |item| done.extend(item.msg()));
+            q.wrote(n, |item, _| done.extend(item.msg()));
         }
         assert_eq!(q.bytes(), 0);
         (out, done)
@@ -432,7 +453,7 @@ mod tests {
         let mem = Mem(vec![0; 64]);
         let mut q = TxQueue::new(Version::V3);
         for n in 0..100 {
-            q.push(msg(n), hdr(8), spans(&[(0, 8)]), Instant::FAR_FUTURE);
+            q.push(msg(n), hdr(8), spans(&[(0, 8)]), Instant::FAR_FUTURE, None);
         }
         let (mut stage, mut pieces) = (Vec::new(), Pieces::new());
         q.lay_out(&mut Owed::default(), false, &mem, &mut stage, &mut pieces);
@@ -444,7 +465,7 @@ mod tests {
     fn payload_of_more_spans_than_a_write_takes_goes_out_in_several() {
         let parts: Vec<(u64, u32)> = (0..300).map(|i| (i, 20)).collect();
         let mut q = TxQueue::new(Version::V3);
-        q.push(msg(1), hdr(6000), spans(&parts), Instant::FAR_FUTURE);
+        q.push(msg(1), hdr(6000), spans(&parts), Instant::FAR_FUTURE, None);
         let (bytes, done) = write_all(&mut q, usize::MAX, false);
         assert_eq!((bytes.len(), done.len()), (96 + 6000, 1));
     }
@@ -456,7 +477,7 @@ mod tests {
         owed.push(41);
         owed.push(42);
         let mut q = TxQueue::new(Version::V3);
-        q.push(msg(1), hdr(0), Payload::empty(), Instant::FAR_FUTURE);
+        q.push(msg(1), hdr(0), Payload::empty(), Instant::FAR_FUTURE, None);
         let (mut stage, mut pieces) = (Vec::new(), Pieces::new());
         assert_eq!(q.lay_out(&mut owed, false, &mem, &mut stage, &mut pieces), 1);
         let frame = FrameHdr::parse(ByteOrder::Little, &stage).expect("a frame");
@@ -468,7 +489,7 @@ mod tests {
         // Version 1 has no room for it.
         owed.push(43);
         let mut q = TxQueue::new(Version::V1);
-        q.push(msg(1), hdr(0), Payload::empty(), Instant::FAR_FUTURE);
+        q.push(msg(1), hdr(0), Payload::empty(), Instant::FAR_FUTURE, None);
         assert_eq!(q.lay_out(&mut owed, false, &mem, &mut stage, &mut pieces), 0);
         assert_eq!(stage.len(), 72);
     }
@@ -477,10 +498,10 @@ mod tests {
     fn only_messages_that_were_not_begun_can_expire() {
         let at = Instant::from_secs;
         let mut q = TxQueue::new(Version::V3);
-        q.push(msg(1), hdr(0), Payload::empty(), at(1));
-        q.push(msg(2), hdr(0), Payload::empty(), at(2));
-        q.push(msg(3), hdr(0), Payload::empty(), at(3));
-        q.wrote(10, |_| panic!("nothing is complete"));
+        q.push(msg(1), hdr(0), Payload::empty(), at(1), None);
+        q.push(msg(2), hdr(0), Payload::empty(), at(2), None);
+        q.push(msg(3), hdr(0), Payload::empty(), at(3), None);
+        q.wrote(10, |_, _| panic!("nothing is complete"));
         assert_eq!(q.next_deadline(), Some(at(1)));
         let mut gone = Vec::new();
         assert!(q.expire(at(2), |msg, _| gone.push(msg)));

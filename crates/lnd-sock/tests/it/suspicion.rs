@@ -3,9 +3,10 @@
 use core::time::Duration;
 
 use lnd_sock::{SockConfig, Suspicion};
-use lnet::Doubt;
+use lnet::{Doubt, InDoubt, Payload, Retention};
 use lnet_types::{Errno, Instant, ProcessId};
 
+use crate::support::upstairs::number_of;
 use crate::support::{Raw, World, addr, ni, ni_start, nid};
 
 const LIMITS: Suspicion = Suspicion { after: Duration::from_millis(50), rtts: 8 };
@@ -124,6 +125,92 @@ fn only_messages_without_a_byte_on_the_way_are_given_back() {
     world.pass(ms(100));
     assert_eq!(world.hosts[1].up.arrived(), [0, 1, 2, 3]);
     assert_eq!(world.payload(1, 3), Some(vec![3; 500]));
+}
+
+/// Terms of a message that may be repeated.
+const TERMS: Retention =
+    Retention { born: Instant::ZERO, until: Instant::FAR_FUTURE, bound: false };
+
+fn numbers(messages: &[InDoubt]) -> Vec<u64> {
+    messages.iter().map(|m| number_of(&m.hdr)).collect()
+}
+
+/// A pair whose messages are retained from now on, and that has sent two.
+fn retaining() -> World {
+    let mut world = pair();
+    world.hosts[0].up.retention = Some(TERMS);
+    world.send(0, 1, 2, b"one");
+    world.send(0, 1, 3, &[9; 3000]);
+    world.pass(ms(100));
+    world
+}
+
+#[test]
+fn messages_that_the_transport_has_not_acknowledged_are_reclaimed_in_order_and_once() {
+    let mut world = retaining();
+    world.weather(|w| w.dead = true);
+    for n in 4..7 {
+        world.send(0, 1, n, &vec![n as u8; 1000 * n as usize]);
+    }
+    world.pass(ms(100));
+    assert_eq!(world.hosts[0].up.outcome(4), Some(Ok(())), "its memory is free again");
+    let to = Some(ProcessId::lustre(nid(2)));
+    let back = world.call(0, |driver, _| driver.reclaim(ni(1), to));
+    assert_eq!(numbers(&back), [4, 5, 6]);
+    for (n, m) in (4..).zip(back) {
+        let Payload::Bytes(bytes) = m.payload else { panic!("bytes of its own") };
+        assert_eq!(*bytes, *vec![n as u8; 1000 * n as usize]);
+        assert_eq!((m.ni, m.to), (ni(1), nid(2)));
+    }
+    assert!(world.call(0, |driver, _| driver.reclaim(ni(1), None)).is_empty());
+    assert_eq!(world.hosts[0].driver.stats().msgs_in_doubt, 3);
+    // The stream is as it was: what the transport has may arrive all the same.
+    world.weather(|w| w.dead = false);
+    world.wake();
+    world.pass(ms(100));
+    assert_eq!(world.hosts[1].up.arrived(), [0, 1, 2, 3, 4, 5, 6]);
+}
+
+#[test]
+fn a_connection_that_breaks_hands_back_what_is_in_doubt_and_nothing_else() {
+    let mut world = retaining();
+    world.break_all(Errno::ECONNRESET);
+    world.settle();
+    assert_eq!(numbers(&world.hosts[0].up.in_doubt), [], "all of it was acknowledged");
+    let mut world = retaining();
+    world.weather(|w| w.dead = true);
+    world.send(0, 1, 4, b"into the dark");
+    world.hosts[0].up.retention = None;
+    world.send(0, 1, 5, b"into the dark");
+    world.pass(ms(20));
+    world.break_all(Errno::ECONNRESET);
+    world.weather(|w| w.dead = false);
+    world.wake();
+    world.settle();
+    assert_eq!(numbers(&world.hosts[0].up.in_doubt), [4]);
+}
+
+#[test]
+fn a_connection_that_retains_too_much_writes_no_more_until_something_is_acknowledged() {
+    let mut config = SockConfig::default();
+    config.limits.retained_per_connection = 20_000;
+    let mut world = World::new(1);
+    world.host(config, ni_start(1));
+    world.host(SockConfig::default(), ni_start(2));
+    world.send(0, 1, 0, &[7; 5000]);
+    world.pass(ms(100));
+    world.hosts[0].up.retention = Some(TERMS);
+    world.weather(|w| w.dead = true);
+    for n in 1..20 {
+        world.send(0, 1, n, &[7; 3000]);
+        world.pass(ms(1));
+    }
+    let written = world.hosts[0].up.ended.len() - 1;
+    assert!((5..=7).contains(&written), "{written} messages of 3000 bytes");
+    world.weather(|w| w.dead = false);
+    world.wake();
+    world.pass(ms(200));
+    assert_eq!(world.hosts[1].up.arrived().len(), 20);
 }
 
 #[test]

@@ -25,7 +25,7 @@ mod wire;
 use core::net::IpAddr;
 use std::collections::BTreeMap;
 
-use lnet::{Transmit, Verdict};
+use lnet::{InDoubt, Transmit, Verdict};
 use lnet_scenario::ByteSettings;
 use lnet_types::{Errno, Fault, HealthStatus, Instant, MsgId, NiId, ProcessId, RxId};
 
@@ -185,6 +185,16 @@ impl Fabric for Bytes {
         let recalled = rig.driver.recall(ni, to, msg);
         rig.in_hand -= usize::from(recalled);
         recalled
+    }
+
+    fn reclaim(
+        &mut self,
+        _cx: &mut Cx<'_, ByteEvent>,
+        host: HostId,
+        ni: NiId,
+        to: Option<ProcessId>,
+    ) -> Vec<InDoubt> {
+        self.rig(host).map(|rig| rig.driver.reclaim(ni, to)).unwrap_or_default()
     }
 
     fn abandon(&mut self, _cx: &mut Cx<'_, ByteEvent>, host: HostId, rx: RxId, msg: MsgId) {

@@ -1,7 +1,7 @@
 //! The driver of one host, over its sockets, and its turn.
 
 use lnd_sock::{NiStart, SockConfig, SockDriver, Suspicion, Upper};
-use lnet::{Doubt, Node, Rx, Verdict};
+use lnet::{Doubt, InDoubt, Node, Rx, Verdict};
 use lnet_scenario::ByteSettings;
 use lnet_types::{Fault, Instant, MsgId, NiId, Nid, Prng, RxId};
 use lnet_wire::Hdr;
@@ -57,6 +57,10 @@ impl Upper for Told<'_> {
     fn written_lost(&mut self, now: Instant, ni: NiId, nid: Nid) {
         self.told = true;
         self.node.written_lost(now, ni, nid);
+    }
+    fn tx_in_doubt(&mut self, now: Instant, messages: Vec<InDoubt>) {
+        self.told = true;
+        self.node.tx_in_doubt(now, messages);
     }
     fn rail_changed(&mut self, now: Instant, ni: NiId, nid: Nid, doubt: Doubt) {
         self.told = true;

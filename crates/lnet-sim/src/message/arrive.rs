@@ -39,23 +39,40 @@ impl Messages {
             // Nothing overtakes what is to be repeated.
             let behind = !self.pairs[pair as usize].dirs[dir].stalled.is_empty();
             if behind || self.way(cx, pair, dir).blocked {
+                self.landed(pair, dir, parcel);
                 return self.stall(cx, pair, dir, made, parcel);
             }
         }
         let p = &mut self.pairs[pair as usize];
         if p.open[1 - dir] != made {
-            // Nobody believes in this connection any more: the sender is told.
-            self.parcels.drop(parcel);
-            if p.open[dir] == made && !self.way(cx, pair, 1 - dir).blocked {
+            // The other end has no such connection: the sender is reset. What it wrote is in doubt until
+            // the reset arrives.
+            if p.open[dir] == made {
+                if self.way(cx, pair, 1 - dir).blocked {
+                    self.landed(pair, dir, parcel);
+                    return self.stall(cx, pair, dir, made, parcel);
+                }
                 self.close(cx, pair, dir, Why::Reset);
             }
-            return;
+            return self.parcels.drop(parcel);
         }
+        self.landed(pair, dir, parcel);
+        let p = &mut self.pairs[pair as usize];
         p.heard[1 - dir] = cx.now;
         if p.dirs[dir].deferred.is_some() {
             return p.dirs[dir].held.push_back(parcel);
         }
         self.deliver(cx, pair, dir, parcel);
+    }
+
+    /// A message is not on its way any more.
+    fn landed(&mut self, pair: u32, dir: usize, parcel: ParcelId) {
+        let flying = &mut self.pairs[pair as usize].dirs[dir].flying;
+        if flying.front() == Some(&parcel) {
+            flying.pop_front();
+        } else if let Some(at) = flying.iter().position(|flown| *flown == parcel) {
+            flying.remove(at);
+        }
     }
 
     /// How the receiver's driver calls what comes over this connection. As the driver of sockets does,

@@ -124,6 +124,7 @@ impl Messages {
             // An older connection makes room: what was written to it is lost, the rest goes over
             // this one.
             if self.pairs[pair as usize].open[end] != 0 {
+                self.hand_back(cx, pair, end);
                 self.forget(cx, pair, end);
                 self.tell_lost(cx, pair, end);
             }

@@ -5,7 +5,7 @@
 
 use core::time::Duration;
 
-use lnet::Doubt;
+use lnet::{Doubt, InDoubt};
 use lnet_types::Instant;
 
 use super::{MessageEvent, Messages, What};
@@ -72,6 +72,45 @@ impl Messages {
         }
         let at = cx.now + LOOK;
         cx.at(at, MessageEvent(What::Proof { pair, end: end as u8 }));
+    }
+
+    /// Takes what an end has written and what has not arrived; it may arrive all the same.
+    pub(super) fn take_in_doubt(
+        &mut self,
+        cx: &Cx<'_, MessageEvent>,
+        pair: u32,
+        end: usize,
+    ) -> Vec<InDoubt> {
+        let p = &self.pairs[pair as usize];
+        let rail = p.ends[end];
+        let to = cx.directory.rail(p.ends[1 - end]).nid;
+        let host = self.host_at(cx, pair, end);
+        let Some(ni) = host.and_then(|host| cx.hosts[host.0 as usize].ni_of(rail)) else {
+            return Vec::new();
+        };
+        let dir = &p.dirs[end];
+        let mut in_doubt = Vec::new();
+        for id in dir.flying.iter().chain(&dir.stalled) {
+            let parcel = &mut self.parcels[*id];
+            if let Some(retention) = parcel.retention.take() {
+                let (hdr, payload) = (parcel.hdr, parcel.body.to_payload());
+                in_doubt.push(InDoubt { ni, to, hdr, payload, retention });
+            }
+        }
+        in_doubt.sort_by_key(|message| message.retention.born);
+        in_doubt
+    }
+
+    /// A connection ends: what it leaves in doubt goes back to the node.
+    pub(super) fn hand_back(&mut self, cx: &mut Cx<'_, MessageEvent>, pair: u32, end: usize) {
+        let in_doubt = self.take_in_doubt(cx, pair, end);
+        if in_doubt.is_empty() {
+            return;
+        }
+        let Some(host) = self.host_at(cx, pair, end) else { return };
+        let now = cx.now;
+        let host = cx.host(host);
+        host.node.tx_in_doubt(host.clock.local(now), in_doubt);
     }
 
     fn judged(&self, cx: &mut Cx<'_, MessageEvent>, pair: u32, end: usize, doubt: Doubt) {

@@ -24,7 +24,7 @@ mod tests;
 
 use core::time::Duration;
 
-use lnet::{Transmit, Verdict};
+use lnet::{InDoubt, Transmit, Verdict};
 use lnet_scenario::Transport;
 use lnet_types::{Errno, Fault, HealthStatus, Instant, MsgId, NiId, ProcessId, RxId};
 
@@ -237,6 +237,9 @@ impl Messages {
         let d = &mut self.pairs[pair as usize].dirs[dir];
         at = at.max(d.last_arrival);
         d.last_arrival = at;
+        if self.parcels[parcel].retention.is_some() {
+            d.flying.push_back(parcel);
+        }
         cx.at(at, MessageEvent(What::Arrive { pair, dir: dir as u8, made, parcel }));
     }
 
@@ -346,6 +349,9 @@ impl Messages {
 
     /// One end does not believe in the connection any more.
     fn close(&mut self, cx: &mut Cx<'_, MessageEvent>, pair: u32, end: usize, why: Why) {
+        if why != Why::Stopped {
+            self.hand_back(cx, pair, end);
+        }
         let was = self.forget(cx, pair, end);
         let p = &mut self.pairs[pair as usize];
         let (nid, heard) = (cx.directory.rail(p.ends[1 - end]).nid, p.heard[end]);
@@ -375,6 +381,8 @@ impl Messages {
         }
         let p = &mut self.pairs[pair as usize];
         let rail = p.ends[end];
+        // The other end has no connection for what is still on its way.
+        p.dirs[end].flying.clear();
         self.parcels.drop_all(p.dirs[end].stalled.drain(..));
         p.dirs[end].unread = 0;
         let inward = &mut p.dirs[1 - end];
@@ -497,9 +505,9 @@ impl Fabric for Messages {
             return Err(LOST_UNSENT);
         }
         let body = sender.mem.read(&transmit.payload);
-        let Transmit { msg, hdr, timeout, .. } = *transmit;
+        let Transmit { msg, hdr, timeout, retention, .. } = *transmit;
         let limit = timeout.min(crate::host::lnd_timeout(&sender.node).unwrap_or(timeout));
-        let parcel = Parcel { msg, hdr, body, deadline: cx.now + limit, limit };
+        let parcel = Parcel { msg, hdr, body, deadline: cx.now + limit, limit, retention };
         let p = &self.pairs[pair as usize];
         let d = &p.dirs[dir];
         if way.transport == Transport::Datagram
@@ -538,6 +546,28 @@ impl Fabric for Messages {
         }
         self.in_hand -= 1;
         true
+    }
+
+    fn reclaim(
+        &mut self,
+        cx: &mut Cx<'_, MessageEvent>,
+        host: HostId,
+        ni: NiId,
+        to: Option<ProcessId>,
+    ) -> Vec<InDoubt> {
+        let Some(from) = cx.hosts[host.0 as usize].rail_of(ni) else { return Vec::new() };
+        let to = match to {
+            Some(to) => match cx.directory.find(to.nid) {
+                Some(to) => Some(to),
+                None => return Vec::new(),
+            },
+            None => None,
+        };
+        let is_meant = |pair: &Pair, end: usize| to.is_none_or(|to| pair.ends[1 - end] == to);
+        let pairs = self.pairs_of(from).into_iter();
+        let meant: Vec<_> =
+            pairs.filter(|(pair, end)| is_meant(&self.pairs[*pair as usize], *end)).collect();
+        meant.into_iter().flat_map(|(pair, end)| self.take_in_doubt(cx, pair, end)).collect()
     }
 
     fn resume(

@@ -2,10 +2,11 @@
 //! and messages in each direction. Messages stay in one place ([`Parcels`]) while their numbers move
 //! from queue to queue.
 
-use core::ops::Index;
+use core::ops::{Index, IndexMut};
 use core::time::Duration;
 use std::collections::VecDeque;
 
+use lnet::Retention;
 use lnet_types::{Instant, MsgId, RxId};
 use lnet_wire::Hdr;
 
@@ -22,6 +23,8 @@ pub(super) struct Parcel {
     pub(super) deadline: Instant,
     /// How long the transport may take to have it acknowledged.
     pub(super) limit: Duration,
+    /// The terms on which it is repeated if it is in doubt; `None` if it is not, or has been.
+    pub(super) retention: Option<Retention>,
 }
 
 impl Parcel {
@@ -86,6 +89,12 @@ impl Index<ParcelId> for Parcels {
     }
 }
 
+impl IndexMut<ParcelId> for Parcels {
+    fn index_mut(&mut self, id: ParcelId) -> &mut Parcel {
+        &mut self.all[id.0 as usize]
+    }
+}
+
 /// Attempts of one end to connect.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Dial {
@@ -102,6 +111,8 @@ pub(super) struct Dial {
 pub(super) struct Dir {
     /// Not written: no connection yet, or no room.
     pub(super) queue: VecDeque<ParcelId>,
+    /// Written, and on their way, in the order of their arrival.
+    pub(super) flying: VecDeque<ParcelId>,
     /// Written, and swallowed by the fabric so far: the transport repeats them.
     pub(super) stalled: VecDeque<ParcelId>,
     pub(super) stalled_since: Instant,

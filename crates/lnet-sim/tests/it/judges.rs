@@ -91,6 +91,7 @@ fn more_pings_than_programs_want_and_nodes_need_are_objected_to() {
         },
         payload: Payload::Bytes(Arc::default()),
         timeout: Duration::ZERO,
+        retention: None,
     };
     let sent = |host| Seen::Sent { host, rail: RailIx(0), transmit: &ping, refused: None };
     // A hundred, and a dozen for each node.

@@ -281,7 +281,7 @@ impl Node {
         let Some(msg) = self.msgs.get(id).filter(|m| m.stage == Stage::Driver) else { return };
         let rail = msg.tx.and_then(|tx| Some((tx.ni, tx.peer_ni?)));
         let movable = match msg.role {
-            Role::Request | Role::AckOut | Role::GetIn => true,
+            Role::Request | Role::AckOut | Role::GetIn | Role::Repeat => true,
             Role::Copy => self.is_wanted(id),
             _ => false,
         };

@@ -248,6 +248,9 @@ impl Node {
     pub(crate) fn mark_for(&mut self, id: MsgId) -> Result<Option<Mark>, Fault> {
         let suppresses = self.suppresses();
         let Some(msg) = self.msgs.get(id) else { return Ok(None) };
+        if msg.role == Role::Repeat {
+            return Ok(Mark::of(msg.hdr.dst_pid));
+        }
         let before = msg.once;
         if !suppresses && before.is_none() {
             return Ok(None);
@@ -307,6 +310,9 @@ impl Node {
 
     /// Whether the receiver of a message can tell another copy of it from a new message.
     pub(crate) fn can_repeat(&self, msg: &Msg) -> bool {
+        if msg.role == Role::Repeat {
+            return true;
+        }
         let Some(numbered) = msg.once else { return false };
         let peer = self.peers.owner(msg.hdr.dst).and_then(|p| self.peers.peers.get(p));
         peer.is_some_and(|peer| {
@@ -568,6 +574,13 @@ fn life_in(kind: &Kind) -> Option<u64> {
         Kind::Ack { .. } | Kind::Reply { .. } => return None,
     };
     (handle != Handle::NONE).then_some(handle.interface)
+}
+
+/// The header of a further copy of a message that was sent with a number; `None` if it had none.
+pub(crate) fn as_further_copy(hdr: &Hdr) -> Option<Hdr> {
+    let mut mark = Mark::of(hdr.dst_pid)?;
+    mark.again = true;
+    Some(Hdr { dst_pid: mark.pid(), ..*hdr })
 }
 
 /// Whether a mark is of this session: the life that the message names is its sender's, and no other

@@ -11,8 +11,8 @@ use lnet_types::{
 use lnet_wire::Hdr;
 
 use crate::{
-    DelayRule, Doubt, DropRule, Get, Link, MatchEntry, MdSpec, NiSpec, NidMatch, Node, Put, Reset,
-    RouteSpec, RouterMemory, Rule, Rx, Verdict,
+    DelayRule, Doubt, DropRule, Get, InDoubt, Link, MatchEntry, MdSpec, NiSpec, NidMatch, Node,
+    Put, Reset, RouteSpec, RouterMemory, Rule, Rx, Verdict,
 };
 
 /// Declares the calls whose arguments are values; those with references, and those whose large
@@ -93,6 +93,7 @@ inputs! {
     TxRecalled = tx_recalled(now: Instant, msg: MsgId);
     TxBegun = tx_begun(now: Instant, msg: MsgId);
     WrittenLost = written_lost(now: Instant, ni: NiId, nid: Nid);
+    TxInDoubt = tx_in_doubt(now: Instant, messages: Vec<InDoubt>);
     RxGone = rx_gone(now: Instant, ni: NiId, rx: RxId);
     HandleTimeout = handle_timeout(now: Instant);
     Attach = attach(now: Instant, portal: u32, me: MatchEntry, md: MdSpec);

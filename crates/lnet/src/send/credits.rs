@@ -131,6 +131,8 @@ impl Node {
         let Some(tx) = msg.tx else { return };
         let own = self.nis.get(tx.ni).and_then(|ni| ni.lnd_timeout);
         let lnd = own.unwrap_or_else(|| self.attempt_time(msg));
+        let numbered = mark.is_some() || msg.role == Role::Repeat;
+        let retention = if numbered { self.retention_for(msg) } else { None };
         let Some(msg) = self.msgs.get_mut(id) else { return };
         msg.stage = Stage::Driver;
         let request = msg.md.filter(|_| msg.role == Role::Request);
@@ -150,6 +152,7 @@ impl Node {
             } else {
                 lnd.min(msg.deadline.saturating_since(now))
             },
+            retention,
         };
         self.outputs.push_back(Output::Send(transmit));
         if let Some(md) = request {

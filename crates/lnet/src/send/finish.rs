@@ -108,6 +108,7 @@ impl Node {
             Role::ReplyIn => Some(EventKind::Reply),
             Role::Copy => return self.copy_ended(now, id, status.is_ok()),
             Role::Remnant => return self.remnant_ended(now, id),
+            Role::Repeat => return self.repeat_ended(id, status.is_ok()),
             Role::AckOut | Role::Forward => None,
         };
         if role == Role::Forward && status.is_err() {
@@ -292,7 +293,8 @@ impl Node {
             | Role::GetIn
             | Role::AckOut
             | Role::Copy
-            | Role::Remnant => msg.ev.portal == RESERVED_PORTAL,
+            | Role::Remnant
+            | Role::Repeat => msg.ev.portal == RESERVED_PORTAL,
             Role::AckIn | Role::ReplyIn => {
                 let md = msg.md.and_then(|md| self.portals.mds.get(md));
                 md.is_some_and(|md| matches!(md.owner, Owner::Internal(_)))

@@ -469,7 +469,7 @@ impl Node {
         let Some(msg) = self.msgs.get(id) else { return now };
         match msg.limit {
             // As long as its caller waits for the answer.
-            _ if msg.role == Role::Copy => msg.deadline,
+            _ if matches!(msg.role, Role::Copy | Role::Repeat) => msg.deadline,
             Some(limit) => msg.born + limit,
             None if self.tunables.kernel_clocks() => self.deadline_from(now, ni),
             // How old a message is that passes through nobody knows here (H-31).

@@ -126,7 +126,7 @@ impl Bench {
                 crate::Output::Send(t) => self.w.held.push_back((0, t)),
                 crate::Output::Abandon { .. } => {}
                 crate::Output::Release(region) => self.w.hosts[0].released.push(region),
-                crate::Output::Recall { .. } => {}
+                crate::Output::Recall { .. } | crate::Output::Reclaim { .. } => {}
             }
         }
         out

@@ -11,6 +11,7 @@ mod fault;
 mod forward;
 mod health;
 mod hostile;
+mod in_doubt;
 mod memory;
 mod once;
 mod phases;

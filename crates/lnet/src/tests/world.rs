@@ -12,9 +12,9 @@ use lnet_types::{Fault, Instant, IoVec, Memory, NiId, Nid, Pid, ProcessId, Regio
 use lnet_wire::{Hdr, HdrForm};
 
 use crate::{
-    Driver, Event, EventKind, Loopback, MatchEntry, MdOptions, MdSpec, NetTunables, NiSpec, Node,
-    NodeConfig, Output, Payload, Profile, Report, RouteSpec, RouterMemory, Rx, Sink, Transmit,
-    Tunables, Verdict,
+    Driver, Event, EventKind, InDoubt, Loopback, MatchEntry, MdOptions, MdSpec, NetTunables,
+    NiSpec, Node, NodeConfig, Output, Payload, Profile, Report, RouteSpec, RouterMemory, Rx, Sink,
+    Transmit, Tunables, Verdict,
 };
 
 /// Plain vectors as registered memory.
@@ -101,6 +101,10 @@ pub(crate) struct World {
     pub(crate) decide: Decide,
     flying: Vec<InFlight>,
     pub(crate) held: VecDeque<(usize, Transmit)>,
+    /// What was lost after it was written, and is retained by its driver.
+    pub(crate) in_doubt: Vec<(usize, InDoubt)>,
+    /// Messages that were to be retained by drivers.
+    pub(crate) retained: Vec<(usize, Transmit)>,
     /// What is held has not been begun, so that it is given back when asked for.
     pub(crate) gives_back: bool,
     parked: BTreeMap<(usize, RxId), (Nid, Transmit, Vec<u8>)>,
@@ -129,6 +133,8 @@ impl World {
             decide: Box::new(|_| Fate::Pass),
             flying: Vec::new(),
             held: VecDeque::new(),
+            in_doubt: Vec::new(),
+            retained: Vec::new(),
             gives_back: true,
             parked: BTreeMap::new(),
             lines: Vec::new(),
@@ -291,6 +297,15 @@ impl World {
                         h.node.tx_begun(now, msg);
                     }
                 }
+                Output::Reclaim { ni, to } => {
+                    let all = core::mem::take(&mut self.in_doubt);
+                    let (back, rest): (Vec<_>, Vec<_>) = all.into_iter().partition(|(at, m)| {
+                        (*at, m.ni) == (i, ni) && to.is_none_or(|to| to.nid == m.to)
+                    });
+                    self.in_doubt = rest;
+                    let messages = back.into_iter().map(|(_, message)| message).collect();
+                    h.node.tx_in_doubt(now, messages);
+                }
                 // Payload arrives at once here.
                 Output::Abandon { .. } => {}
                 Output::Release(region) => {
@@ -326,11 +341,21 @@ impl World {
         if !self.hosts[i].alive {
             return self.hosts[i].node.tx_done(self.now, t.msg, Ok(()));
         }
+        if t.retention.is_some() {
+            self.retained.push((i, t.clone()));
+        }
         match (self.decide)(&t) {
             Fate::Pass => self.fly(i, t),
             Fate::Fail(fault) => self.hosts[i].node.tx_done(self.now, t.msg, Err(fault)),
             Fate::Refuse(fault) => self.hosts[i].node.tx_refused(self.now, t.msg, fault),
-            Fate::Lose => self.hosts[i].node.tx_done(self.now, t.msg, Ok(())),
+            Fate::Lose => {
+                if let Some(retention) = t.retention {
+                    let (ni, to, hdr, payload) = (t.ni, t.to.nid, t.hdr, t.payload);
+                    let message = InDoubt { ni, to, hdr, payload, retention };
+                    self.in_doubt.push((i, message));
+                }
+                self.hosts[i].node.tx_done(self.now, t.msg, Ok(()));
+            }
             Fate::Hold => self.held.push_back((i, t)),
             Fate::Doubt(fault, later) => {
                 let msg = t.msg;
@@ -363,6 +388,12 @@ impl World {
             bytes,
             reported: false,
         });
+    }
+
+    /// The messages that a host has handed over to be retained, and the interfaces that they left from.
+    pub(crate) fn retained(&self, host: usize) -> Vec<(NiId, Transmit)> {
+        let of_host = self.retained.iter().filter(|(at, _)| *at == host);
+        of_host.map(|(_, t)| (t.ni, t.clone())).collect()
     }
 
     /// Lets the oldest held message go.

@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 
 use lnd_sock::Upper;
-use lnet::{Doubt, DropReason, Payload, PeerMisbehaved, Rx, Sink, Transmit, Verdict};
+use lnet::{
+    Doubt, DropReason, InDoubt, Payload, PeerMisbehaved, Retention, Rx, Sink, Transmit, Verdict,
+};
 use lnet_types::{
     Fault, Instant, IoVec, Memory, MsgId, NiId, Nid, Pid, ProcessId, RegionId, RxId, Span,
 };
@@ -100,6 +102,10 @@ pub(crate) struct Upstairs {
     pub(crate) rails: Vec<(Nid, Doubt, Instant)>,
     /// Peers of which a connection was lost with bytes on the way.
     pub(crate) lost: Vec<Nid>,
+    /// The terms on which messages are retained that are sent from now on.
+    pub(crate) retention: Option<Retention>,
+    /// Messages that the driver handed back in doubt.
+    pub(crate) in_doubt: Vec<InDoubt>,
 }
 
 impl Default for Upstairs {
@@ -117,6 +123,8 @@ impl Default for Upstairs {
             down: Vec::new(),
             rails: Vec::new(),
             lost: Vec::new(),
+            retention: None,
+            in_doubt: Vec::new(),
         }
     }
 }
@@ -169,6 +177,7 @@ impl Upstairs {
             hdr: put(from, to, number, payload.len() as u32),
             payload: Payload::Spans(place),
             timeout: Duration::from_secs(1000),
+            retention: self.retention,
         }
     }
 
@@ -286,6 +295,10 @@ impl Upper for Upstairs {
 
     fn written_lost(&mut self, _now: Instant, _ni: NiId, nid: Nid) {
         self.lost.push(nid);
+    }
+
+    fn tx_in_doubt(&mut self, _now: Instant, messages: Vec<InDoubt>) {
+        self.in_doubt.extend(messages);
     }
 
     fn rail_changed(&mut self, now: Instant, _ni: NiId, nid: Nid, doubt: Doubt) {

@@ -1,0 +1,213 @@
+//! Messages in doubt at the first hop: written to a transport, not acknowledged by it.
+//!
+//! A transport that has taken a message may never deliver it: its rail falls silent, its connection
+//! is reset. A driver therefore retains what its peer's transport has not acknowledged, if the
+//! receiver recognizes duplicates ([`Transmit::retention`](crate::Transmit)), and hands it back
+//! ([`Node::tx_in_doubt`]) when the connection ends, or when the node asks for it
+//! ([`Output::Reclaim`]) because the rail is silent and another one is not. Each message then leaves
+//! as a further copy under its old number, which the receiver accepts once.
+//!
+//! ```text
+//!   written ──► retained ── acknowledged by the transport ──► released
+//!                  │
+//!                  ╰── connection ended, or rail silent ──► further copy over another rail
+//! ```
+//!
+//! The caller has had its SEND event, so a copy ends silently. It is repeated until its own deadline,
+//! whatever `retry_count` says: an attempt over a rail that died is not the message's fault.
+//!
+//! Requests that the node itself keeps until they are answered are not retained by drivers
+//! (`once/answer.rs`).
+
+use lnet_types::{HealthStatus, Instant, MsgId, NiId, PeerId, PeerNiId, Pid, ProcessId};
+use smallvec::SmallVec;
+
+use crate::Node;
+use crate::driver::{Doubt, InDoubt, Retention};
+use crate::msg::{EventInfo, Msg, Role, Stage};
+use crate::node::Work;
+use crate::once;
+use crate::output::Output;
+use crate::portal::md::Owner;
+use crate::record::Input;
+use crate::router::choose;
+use crate::send::is_internal;
+
+/// What becomes of messages in doubt, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct InDoubtStats {
+    /// Messages that drivers handed back, and that left as further copies.
+    pub repeated: u64,
+    /// Messages that drivers handed back after their deadline: they may be lost.
+    pub expired: u64,
+}
+
+impl Node {
+    /// What has become of messages in doubt at the first hop.
+    pub const fn in_doubt(&self) -> InDoubtStats {
+        self.in_doubt
+    }
+
+    /// Whether, and until when, the driver is to retain a message that leaves with a number.
+    pub(crate) fn retention_for(&self, msg: &Msg) -> Option<Retention> {
+        if is_internal(&msg.hdr.kind) || self.is_kept_here(msg) {
+            return None;
+        }
+        let bound = msg.src.is_some() && !msg.is_response();
+        Some(Retention { born: msg.born, until: msg.deadline, bound })
+    }
+
+    /// Whether the node keeps the message itself until it is answered.
+    fn is_kept_here(&self, msg: &Msg) -> bool {
+        let md = || msg.md.and_then(|md| self.portals.mds.get(md));
+        match msg.role {
+            Role::Copy => true,
+            Role::Request => md().is_some_and(|md| {
+                let answered_once = md.threshold == Some(1) && md.refs == 1 && !md.zombie;
+                answered_once && matches!(md.owner, Owner::User(_)) && md.tracker.is_some()
+            }),
+            _ => false,
+        }
+    }
+
+    /// A driver hands back messages that its transport had taken and may not have delivered, oldest
+    /// first. They leave again as further copies, by another rail where there is a better one.
+    pub fn tx_in_doubt(&mut self, now: Instant, messages: Vec<InDoubt>) {
+        self.note(|| Input::TxInDoubt { now, messages: messages.clone() });
+        let now = self.clock(now);
+        for message in messages {
+            self.repeat_in_doubt(now, message);
+        }
+        self.settle(now);
+    }
+
+    fn repeat_in_doubt(&mut self, now: Instant, message: InDoubt) {
+        let InDoubt { ni, to, hdr, payload, retention } = message;
+        let Some(hdr) = once::as_further_copy(&hdr) else { return };
+        if now >= retention.until {
+            self.in_doubt.expired += 1;
+            return;
+        }
+        let rail = self.peers.find(to).map(|peer_ni| (ni, peer_ni));
+        let response =
+            matches!(hdr.kind.msg_type(), lnet_wire::MsgType::Ack | lnet_wire::MsgType::Reply);
+        let ends = |nid| ProcessId { nid, pid: Pid::LUSTRE };
+        let len = hdr.payload_len;
+        let id = self.msgs.insert(Msg {
+            hdr,
+            payload,
+            role: Role::Repeat,
+            stage: Stage::Moving,
+            md: None,
+            tx: None,
+            rx: None,
+            src: (retention.bound || response).then_some(hdr.src),
+            hint: response.then_some(hdr.dst),
+            hop_pid: Pid::LUSTRE,
+            retries: 1,
+            no_resend: false,
+            recovery: false,
+            once: None,
+            tried: rail.into_iter().collect::<SmallVec<_>>(),
+            failed: Some(HealthStatus::NetworkTimeout),
+            born: retention.born,
+            limit: None,
+            deadline: retention.until,
+            waiting: false,
+            counted: false,
+            ev: EventInfo {
+                target: ends(hdr.dst),
+                initiator: ends(hdr.src),
+                source: ends(hdr.src),
+                portal: 0,
+                match_bits: 0,
+                hdr_data: 0,
+                offset: 0,
+                rlength: len,
+                mlength: len,
+            },
+            transit: None,
+        });
+        self.in_doubt.repeated += 1;
+        self.stats.resend_count = self.stats.resend_count.wrapping_add(1);
+        self.work.push_back(Work::Launch(id));
+    }
+
+    /// Asks drivers for what is in doubt on the silent rails to a peer, if it can leave by another.
+    pub(crate) fn reclaim_from(&mut self, peer: PeerId) {
+        if self.rails.is_clean() {
+            return;
+        }
+        let of_peer = |rail: &(NiId, PeerNiId)| {
+            self.peers.nis.get(rail.1).is_some_and(|near| near.peer == peer)
+        };
+        let silent: Vec<(NiId, PeerNiId)> =
+            self.rails.silent().filter(of_peer).filter(|rail| self.can_leave(*rail)).collect();
+        for (ni, peer_ni) in silent {
+            self.reclaim(ni, peer_ni);
+        }
+    }
+
+    /// The same for all rails to a gateway that does not lead everywhere any more.
+    pub(crate) fn reclaim_from_gateway(&mut self, gateway: PeerId) {
+        let hops = |node: &Self| -> Vec<PeerNiId> {
+            let peer = node.peers.peers.get(gateway);
+            peer.map(|peer| peer.nis().collect()).unwrap_or_default()
+        };
+        for hop in hops(self) {
+            for ni in self.nis_beside(hop) {
+                if self.can_leave((ni, hop)) {
+                    self.reclaim(ni, hop);
+                }
+            }
+        }
+    }
+
+    /// The same for an interface that has lost its link: for all its rails.
+    pub(crate) fn reclaim_interface(&mut self, ni: NiId) {
+        let others = |(id, other): (NiId, &crate::local::Ni)| {
+            id != ni && !other.is_loopback() && !other.fatal
+        };
+        if self.nis.iter().any(others) {
+            self.outputs.push_back(Output::Reclaim { ni, to: None });
+        }
+    }
+
+    fn reclaim(&mut self, ni: NiId, peer_ni: PeerNiId) {
+        let Some(nid) = self.peers.nis.get(peer_ni).map(|near| near.nid) else { return };
+        self.outputs.push_back(Output::Reclaim { ni, to: Some(ProcessId::lustre(nid)) });
+    }
+
+    /// Our interfaces on the network of a peer's interface.
+    fn nis_beside(&self, peer_ni: PeerNiId) -> Vec<NiId> {
+        let net = self.peers.nis.get(peer_ni).map(|near| near.nid.net());
+        let net = self.nets.iter().find(|n| Some(n.net) == net);
+        net.map(|net| net.nis.to_vec()).unwrap_or_default()
+    }
+
+    /// Whether what is bound to a rail could go by one that is not silent: to the same peer, or, if it
+    /// is a gateway, to another gateway that leads to one of its networks.
+    fn can_leave(&self, (ni, peer_ni): (NiId, PeerNiId)) -> bool {
+        let Some(peer) = self.peers.nis.get(peer_ni).map(|near| near.peer) else { return false };
+        let carries = |hop: PeerNiId| {
+            self.nis_beside(hop).into_iter().any(|from| {
+                (from, hop) != (ni, peer_ni)
+                    && self.nis.get(from).is_some_and(|from| !from.fatal)
+                    && self.rails.of(from, hop) < Doubt::Silent
+            })
+        };
+        let own = self.peers.peers.get(peer);
+        if own.into_iter().flat_map(|peer| peer.nis()).any(&carries) {
+            return true;
+        }
+        let t = self.tables();
+        let routes = self.router.routes.all().filter(|route| route.gateway == peer);
+        routes.flat_map(|route| choose::hops_to(t, route.net)).any(carries)
+    }
+
+    /// A further copy has been written, or has failed for good.
+    pub(crate) fn repeat_ended(&mut self, id: MsgId, written: bool) {
+        self.in_doubt.expired += u64::from(!written);
+        self.discard(id);
+    }
+}

@@ -1,0 +1,215 @@
+//! Messages in doubt at the first hop: written, not acknowledged by the transport. Each arrives once.
+
+use core::time::Duration;
+
+use lnet_types::ProcessId;
+use lnet_wire::Kind;
+
+use super::world::{BITS, Fate, PT, World, nid};
+use crate::{
+    Doubt, DropReason, EventKind, InDoubt, Link, MdSpec, Profile, Put, Retention, Transmit,
+};
+
+const A: [&str; 2] = ["10.77.0.2@tcp", "10.78.0.2@tcp1"];
+const B: [&str; 2] = ["10.77.0.3@tcp", "10.78.0.3@tcp1"];
+const MS: Duration = Duration::from_millis(1);
+
+fn pair(b: Profile) -> World {
+    let mut w = World::new();
+    w.host(Profile::Default, &A);
+    w.host(b, &B);
+    w.discovered(0, B[0]);
+    w.run(MS * 100);
+    w.retained.clear();
+    w
+}
+
+/// The first message that `what` fits is lost after it was written; the others pass.
+fn lose_first(w: &mut World, what: fn(&Transmit) -> bool) {
+    let mut first = true;
+    w.decide =
+        Box::new(
+            move |t| {
+                if what(t) && core::mem::take(&mut first) { Fate::Lose } else { Fate::Pass }
+            },
+        );
+}
+
+fn is_put(t: &Transmit) -> bool {
+    matches!(t.hdr.kind, Kind::Put { portal: PT, .. })
+}
+
+fn is_ack(t: &Transmit) -> bool {
+    matches!(t.hdr.kind, Kind::Ack { .. })
+}
+
+fn is_reply(t: &Transmit) -> bool {
+    matches!(t.hdr.kind, Kind::Reply { .. })
+}
+
+fn rail_of(own: [&str; 2], w: &World, message: &InDoubt) -> usize {
+    let host = usize::from(own != A);
+    let nid = w.hosts[host].nids[&message.ni].to_string();
+    own.iter().position(|n| *n == nid).unwrap()
+}
+
+fn delivered(w: &World, user: u64) -> usize {
+    let events = w.hosts[1].events.iter();
+    events.filter(|e| e.kind == EventKind::Put && e.hdr_data == user && e.user == 99).count()
+}
+
+fn duplicates(w: &World, host: usize) -> u64 {
+    w.hosts[host].node.drops.get(&DropReason::Duplicate).copied().unwrap_or(0)
+}
+
+fn is_empty(w: &World) -> bool {
+    w.hosts.iter().all(|h| h.node.msgs.is_empty())
+}
+
+#[test]
+fn a_message_lost_on_a_rail_that_falls_silent_arrives_over_the_other() {
+    type Case = (fn(&Transmit) -> bool, usize, [&'static str; 2], [&'static str; 2]);
+    let cases: [Case; 3] = [(is_put, 0, A, B), (is_ack, 1, B, A), (is_reply, 1, B, A)];
+    for (what, (lost, sender, own, theirs)) in cases.into_iter().enumerate() {
+        let mut w = pair(Profile::Default);
+        lose_first(&mut w, lost);
+        match what {
+            0 => w.put(0, B[0], 7, false),
+            1 => w.put(0, B[0], 7, true),
+            _ => w.get(0, B[0], 7),
+        }
+        w.run(MS * 10);
+        let rail = rail_of(own, &w, &w.in_doubt[0].1);
+        w.doubt(sender, own[rail], theirs[rail], Doubt::Silent);
+        w.run(MS * 10);
+        let last = match what {
+            0 => EventKind::Send,
+            1 => EventKind::Ack,
+            _ => EventKind::Reply,
+        };
+        assert_eq!(w.events(0, 7).last(), Some(&(last, true, true)), "case {what}");
+        assert_eq!(delivered(&w, 7), usize::from(what < 2), "case {what}");
+        assert_eq!(w.hosts[sender].node.in_doubt().repeated, 1, "case {what}");
+        assert!(w.in_doubt.is_empty() && is_empty(&w), "case {what}");
+    }
+}
+
+#[test]
+fn a_rail_without_a_link_gives_back_what_is_in_doubt() {
+    let mut w = pair(Profile::Default);
+    lose_first(&mut w, is_put);
+    w.put(0, B[0], 7, false);
+    w.run(MS * 10);
+    let rail = rail_of(A, &w, &w.in_doubt[0].1);
+    w.link(0, A[rail], Link::Down);
+    w.run(MS * 10);
+    assert_eq!((delivered(&w, 7), duplicates(&w, 1)), (1, 0));
+}
+
+#[test]
+fn a_message_that_arrived_and_was_in_doubt_is_delivered_once() {
+    for what in 0..3 {
+        let mut w = pair(Profile::Default);
+        match what {
+            0 => w.put(0, B[0], 7, false),
+            1 => w.put(0, B[0], 7, true),
+            _ => w.get(0, B[0], 7),
+        }
+        w.run(MS * 10);
+        let sender = usize::from(what > 0);
+        let (ni, t) = w.retained(sender).pop().unwrap();
+        let events = w.hosts[0].events.len() + w.hosts[1].events.len();
+        let message = InDoubt {
+            ni,
+            to: t.to.nid,
+            hdr: t.hdr,
+            payload: t.payload,
+            retention: t.retention.unwrap(),
+        };
+        w.hosts[sender].node.tx_in_doubt(w.now, vec![message]);
+        w.run(MS * 10);
+        assert_eq!(w.hosts[0].events.len() + w.hosts[1].events.len(), events, "case {what}");
+        assert_eq!(w.hosts[sender].node.in_doubt().repeated, 1);
+        assert!(is_empty(&w), "case {what}");
+    }
+}
+
+#[test]
+fn a_message_past_its_deadline_is_not_repeated() {
+    let mut w = pair(Profile::Default);
+    lose_first(&mut w, is_put);
+    w.put(0, B[0], 7, false);
+    w.run(MS * 10);
+    let (_, mut message) = w.in_doubt.pop().unwrap();
+    message.retention.until = w.now;
+    w.hosts[0].node.tx_in_doubt(w.now, vec![message]);
+    w.run(MS * 10);
+    assert_eq!(delivered(&w, 7), 0);
+    let counts = w.hosts[0].node.in_doubt();
+    assert_eq!((counts.repeated, counts.expired), (0, 1));
+}
+
+#[test]
+fn nothing_is_reclaimed_while_all_rails_are_silent() {
+    let mut w = pair(Profile::Default);
+    lose_first(&mut w, is_put);
+    w.put(0, B[0], 7, false);
+    w.run(MS * 10);
+    let rail = rail_of(A, &w, &w.in_doubt[0].1);
+    w.doubt(0, A[1 - rail], B[1 - rail], Doubt::Silent);
+    w.doubt(0, A[rail], B[rail], Doubt::Silent);
+    w.run(MS * 10);
+    assert_eq!(w.in_doubt.len(), 1);
+    // The other one carries again.
+    w.doubt(0, A[1 - rail], B[1 - rail], Doubt::Unproven);
+    w.run(MS * 10);
+    assert_eq!((delivered(&w, 7), w.in_doubt.len()), (1, 0));
+}
+
+#[test]
+fn a_copy_of_a_message_with_a_named_source_leaves_from_there() {
+    let mut w = pair(Profile::Default);
+    lose_first(&mut w, is_put);
+    let h = &mut w.hosts[0];
+    let buf = h.mem.add(vec![1; 100]);
+    let md = h.node.bind(MdSpec { threshold: Some(1), ..MdSpec::new(buf, 7) }).unwrap();
+    let put = Put {
+        md,
+        ack: false,
+        src: Some(nid(A[1])),
+        target: ProcessId::lustre(nid(B[1])),
+        portal: PT,
+        match_bits: BITS,
+        offset: 0,
+        hdr_data: 7,
+        timeout: None,
+    };
+    h.node.put(w.now, put).unwrap();
+    w.drain();
+    let (_, message) = w.in_doubt.pop().unwrap();
+    assert!(message.retention.bound);
+    w.hosts[0].node.tx_in_doubt(w.now, vec![message]);
+    w.run(MS * 10);
+    assert_eq!(delivered(&w, 7), 1);
+    let sources: Vec<String> = w.pairs(0).into_iter().map(|(from, _)| from).collect();
+    assert_eq!(sources, [A[1], A[1]]);
+}
+
+#[test]
+fn drivers_retain_only_what_nothing_else_would_repeat() {
+    let retained = |b, ack| {
+        let mut w = pair(b);
+        w.put(0, B[0], 7, ack);
+        w.run(MS * 10);
+        [w.retained(0).len(), w.retained(1).len()]
+    };
+    assert_eq!(retained(Profile::Default, false), [1, 0], "a PUT without ACK");
+    assert_eq!(retained(Profile::Default, true), [0, 1], "its sender keeps a PUT until the ACK");
+    assert_eq!(retained(Profile::Kernel, false), [0, 0], "a kernel node recognizes no duplicates");
+    let mut w = pair(Profile::Default);
+    let until = w.now + Duration::from_secs(2);
+    w.put(0, B[0], 7, false);
+    w.run(MS * 10);
+    let terms: Vec<Option<Retention>> = w.retained(0).iter().map(|(_, t)| t.retention).collect();
+    assert!(terms[0].is_some_and(|terms| !terms.bound && terms.until >= until), "{terms:?}");
+}
