@@ -10,6 +10,7 @@ use lnet_types::{Instant, NiId, ProcessId};
 use lnet_wire::sock::Version;
 use smallvec::SmallVec;
 
+use crate::proto::load::{Burst, Pace};
 use crate::proto::watch::Watch;
 use crate::proto::zc::Owed;
 use crate::stats::Traffic;
@@ -61,6 +62,9 @@ pub(crate) struct Peer {
     pub(crate) looks: u32,
     /// When a message was last sent to it.
     pub(crate) wanted: Instant,
+    /// The fastest that the rail was seen to be, and the load by which it proves that again.
+    pub(crate) pace: Pace,
+    pub(crate) burst: Option<Burst>,
     /// The shortest round trip that its connections have shown.
     pub(crate) rtt: Option<Duration>,
 }
@@ -98,6 +102,8 @@ impl Peer {
             look_at: Instant::FAR_FUTURE,
             looks: 0,
             wanted: Instant::ZERO,
+            pace: Pace::default(),
+            burst: None,
             rtt: None,
         }
     }

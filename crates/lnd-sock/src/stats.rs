@@ -220,6 +220,8 @@ counters! {
     msgs_failed,
     /// Messages given back to the node before a byte of them was written.
     msgs_recalled,
+    /// Bursts of keepalives sent for doubted rails to prove what they carry.
+    proof_bursts,
     /// Messages handed back to the node in doubt: written, and not acknowledged by the transport.
     msgs_in_doubt,
     /// Times that a rail fell silent (DEC-31).

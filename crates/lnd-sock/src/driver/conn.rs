@@ -91,6 +91,8 @@ pub(super) struct Up {
     /// Bytes written, and how many of them were acknowledged when last looked at.
     pub(super) written: u64,
     pub(super) acked: u64,
+    /// The last look at the rail at which something was on the way, and what was acknowledged then.
+    pub(super) looked: Option<(Instant, u64)>,
     /// What was written and is not acknowledged, towards a peer that recognizes duplicates.
     pub(super) retained: Option<Box<Retained>>,
     /// The age of what is on the way, and what of it is lost.

@@ -379,6 +379,7 @@ impl<S: Streams> SockDriver<S> {
             rx_deadline: Instant::FAR_FUTURE,
             tx: TxQueue::new(version),
             retained: None,
+            looked: None,
             blocked: false,
             tx_deadline: Instant::FAR_FUTURE,
             patience: Duration::ZERO,

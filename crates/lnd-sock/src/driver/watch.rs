@@ -9,10 +9,13 @@ use core::time::Duration;
 
 use lnet::{Doubt, InDoubt};
 use lnet_types::{Instant, MsgId, NiId, ProcessId};
+use lnet_wire::sock::Noop;
 
 use super::conn::{Conn, Phase, Up};
 use super::{SockDriver, Timer};
 use crate::peer::{ConnKey, Peer, PeerKey};
+use crate::proto::kinds::Load;
+use crate::proto::load::{BURST, Burst};
 use crate::proto::watch::Seen;
 use crate::streams::Streams;
 use crate::tunables::Suspicion;
@@ -25,6 +28,9 @@ const LOOKS_PER_LIMIT: u32 = 4;
 const LOOK_COST: Duration = Duration::from_micros(10);
 /// Looks from one keepalive that proves a rail to the next.
 const LOOKS_PER_PROOF: u32 = 4;
+/// A rail that has had a message so lately is not given a load: callers would wait behind it, and their
+/// messages show how it is.
+const IN_USE: Duration = Duration::from_millis(100);
 /// A doubted rail that nobody wants for so long is left alone.
 const FORGET: Duration = Duration::from_secs(60);
 
@@ -120,6 +126,11 @@ impl<S: Streams> SockDriver<S> {
             // It is there and takes nothing: what waits may do better elsewhere.
             seen = Seen::Silent;
         }
+        let in_use = now < peer.wanted + IN_USE;
+        let has_keepalives = peer.session.is_none_or(|(version, _)| version.has_keepalives());
+        peer.watch.must_carry = peer.pace.is_known() && has_keepalives && !in_use;
+        self.judge_burst(now, limits, key);
+        let Some(peer) = self.peers.get_mut(key) else { return };
         let news = if now <= peer.wanted + FORGET {
             peer.watch.saw(now, seen)
         } else if peer.watch.doubt() != Doubt::None {
@@ -154,6 +165,7 @@ impl<S: Streams> SockDriver<S> {
         let state = self.conns.get_mut(key)?.up_mut()?;
         if state.tx_deadline == Instant::FAR_FUTURE {
             state.mark.clear();
+            state.looked = None;
             return None;
         }
         let before = state.acked;
@@ -162,6 +174,13 @@ impl<S: Streams> SockDriver<S> {
         let stream = conn.stream;
         let state = conn.up_mut()?;
         let progress = state.acked > before;
+        let (acked, key) = (state.acked, state.peer);
+        if let Some((at, before)) = state.looked.replace((now, acked))
+            && let Some(peer) = self.peers.get_mut(key)
+            && peer.watch.doubt() == Doubt::None
+        {
+            peer.pace.saw(acked.saturating_sub(before), now.saturating_since(at));
+        }
         let age = state.mark.age(now, state.acked, state.written);
         let Some(transport) = self.streams.transport(stream) else {
             return Some(if progress { Seen::Well } else { Seen::Nothing });
@@ -191,11 +210,54 @@ impl<S: Streams> SockDriver<S> {
         if peer.conns.is_empty() {
             self.want_connections(now, key);
         } else if peer.session.is_some_and(|(version, _)| version.has_keepalives()) {
-            self.send_keepalive(now, key);
+            if peer.watch.wants_load(now) {
+                self.send_burst(now, key);
+            } else {
+                self.send_keepalive(now, key);
+            }
         } else {
             // Nothing harmless can be said to it: silence is the only proof.
             let _ = peer.watch.saw(now, Seen::Well);
         }
+    }
+
+    /// Gives a doubted rail a load to carry.
+    fn send_burst(&mut self, now: Instant, key: PeerKey) {
+        let Some(conn) = self.best_conn(key, Load::Noop) else { return };
+        let timeout = self.timeout_of(conn);
+        let Some(state) = self.conns.get_mut(conn).and_then(Conn::up_mut) else { return };
+        if !state.tx.is_empty() {
+            return;
+        }
+        while state.tx.bytes() < BURST {
+            state.tx.push_noop(Noop::Keepalive, false);
+        }
+        let end = state.written + state.tx.bytes();
+        if let Some(peer) = self.peers.get_mut(key) {
+            peer.burst = Some(Burst { conn, end, since: now });
+        }
+        self.stats.proof_bursts += 1;
+        self.queued(now, conn, timeout);
+    }
+
+    /// Whether a burst has come through, and at what pace.
+    fn judge_burst(&mut self, now: Instant, limits: Suspicion, key: PeerKey) {
+        let look = self.look_interval(limits);
+        let Some(peer) = self.peers.get_mut(key) else { return };
+        let Some(burst) = peer.burst else { return };
+        let round_trips = peer.rtt.unwrap_or_default().saturating_mul(limits.rtts);
+        let allowed = look * 2 + round_trips + peer.pace.burst_time();
+        let took = now.saturating_since(burst.since);
+        let acked = self.conns.get(burst.conn).and_then(Conn::up).map(|state| state.acked);
+        let through = acked.is_some_and(|acked| acked >= burst.end);
+        if through && took <= allowed {
+            peer.watch.carries();
+        } else if through || took > allowed || acked.is_none() {
+            peer.watch.falls_short();
+        } else {
+            return;
+        }
+        peer.burst = None;
     }
 
     /// [`lnet::Driver::reclaim`].

@@ -12,6 +12,7 @@ pub(crate) mod conn;
 pub(crate) mod frame;
 pub(crate) mod hello;
 pub(crate) mod kinds;
+pub(crate) mod load;
 pub(crate) mod retained;
 pub(crate) mod sink;
 pub(crate) mod txq;

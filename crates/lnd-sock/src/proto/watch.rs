@@ -19,6 +19,9 @@
 //! segment sent twice begins the proof anew: keepalives are so few that a rail which loses a tenth
 //! of them loses none in most fifths of a second, and messages should not pay for finding that out.
 //!
+//! Keepalives show that a rail carries, not how much. One that has been seen to be fast carries a load
+//! as well before it is trusted (`load.rs`).
+//!
 //! When to look, and at what, is in `driver/watch.rs`.
 
 use core::time::Duration;
@@ -187,6 +190,10 @@ pub(crate) struct Watch {
     needs: Duration,
     /// When it was trusted again last.
     trusted: Instant,
+    /// Whether it is to carry a load before it is trusted (`load.rs`), and whether it has, since it was
+    /// last in trouble.
+    pub(crate) must_carry: bool,
+    carried: bool,
 }
 
 impl Watch {
@@ -208,10 +215,12 @@ impl Watch {
                     };
                 }
                 self.proof = None;
+                self.carried = false;
                 self.doubt = if seen == Seen::Silent { Doubt::Silent } else { self.not_silent() };
             }
             Seen::Marred => {
                 self.proof = None;
+                self.carried = false;
                 if before == Doubt::Silent {
                     self.doubt = Doubt::Unproven;
                 }
@@ -221,13 +230,32 @@ impl Watch {
                     self.doubt = self.not_silent();
                     let (since, looks) = self.proof.unwrap_or((now, 0));
                     self.proof = Some((since, looks + 1));
-                    if looks + 1 >= PROOFS && now >= since + self.needs {
+                    let carries = self.carried || !self.must_carry;
+                    if looks + 1 >= PROOFS && now >= since + self.needs && carries {
                         self.trust(now);
                     }
                 }
             }
         }
         (self.doubt != before).then_some(self.doubt)
+    }
+
+    /// Whether it has been well for half of its time of proof, and has yet to carry a load.
+    pub(crate) fn wants_load(&self, now: Instant) -> bool {
+        let half = |(since, _)| now >= since + self.needs / 2;
+        self.must_carry && !self.carried && self.proof.is_some_and(half)
+    }
+
+    /// It has carried a load, at the pace that it should have.
+    pub(crate) const fn carries(&mut self) {
+        self.carried = true;
+    }
+
+    /// It carried a load too slowly: the proof begins anew and takes twice as long.
+    pub(crate) fn falls_short(&mut self) {
+        self.proof = None;
+        self.carried = false;
+        self.needs = (self.needs * 2).min(PROOF_MAX);
     }
 
     /// Whether it was trusted again a short while ago. Keepalives prove that a rail carries, not how
@@ -245,6 +273,7 @@ impl Watch {
     pub(crate) const fn trust(&mut self, now: Instant) {
         self.doubt = Doubt::None;
         self.proof = None;
+        self.carried = false;
         self.trusted = now;
     }
 }
@@ -467,6 +496,26 @@ mod tests {
         w.saw(ms(0), Seen::Shaky);
         w.saw(ms(10), Seen::Well);
         assert_eq!(w.saw(ms(5000), Seen::Well), None, "two looks in five seconds");
+    }
+
+    #[test]
+    fn a_rail_that_must_carry_a_load_is_trusted_when_it_has_and_needs_longer_when_it_fell_short() {
+        let mut w = Watch { must_carry: true, ..Watch::default() };
+        w.saw(ms(0), Seen::Shaky);
+        let well = |w: &mut Watch, from: u64, to: u64| {
+            (from..to).step_by(10).any(|at| w.saw(ms(at), Seen::Well) == Some(Doubt::None))
+        };
+        assert!(!well(&mut w, 10, 500) && !w.wants_load(ms(500)), "half a second is not over");
+        assert!(!well(&mut w, 500, 5000) && w.wants_load(ms(510)), "nothing was carried");
+        w.falls_short();
+        assert!(!well(&mut w, 5000, 5990) && !w.wants_load(ms(5990)));
+        assert!(!well(&mut w, 5990, 6010) && w.wants_load(ms(6000)), "half of two seconds");
+        w.carries();
+        assert!(!well(&mut w, 6010, 7000), "two seconds are not over");
+        assert!(well(&mut w, 7000, 7010));
+        // Trouble takes the proof away.
+        w.saw(ms(7100), Seen::Shaky);
+        assert!(!well(&mut w, 7110, 30_000));
     }
 
     #[test]

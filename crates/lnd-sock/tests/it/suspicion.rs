@@ -231,6 +231,65 @@ fn a_silent_rail_that_heals_is_unproven_and_after_a_second_of_proof_trusted() {
     assert_eq!(world.hosts[1].up.arrived(), [0, 1, 2]);
 }
 
+/// A pair whose rail was seen to be fast, has been silent, and carries again.
+fn fast_and_healed() -> World {
+    let mut world = pair();
+    for n in 0..20 {
+        world.send(0, 1, 10 + n, &[7; 50_000]);
+        world.pass(ms(5));
+    }
+    world.pass(ms(100));
+    assert_eq!(world.hosts[0].up.rails, [], "nothing speaks against the rail");
+    world.weather(|w| w.dead = true);
+    world.send(0, 1, 2, b"into the dark");
+    world.pass(ms(200));
+    world.weather(|w| w.dead = false);
+    world.wake();
+    world
+}
+
+/// Until the first burst is on its way; how long that took.
+fn until_burst(world: &mut World) -> Duration {
+    let healed = world.now;
+    while world.hosts[0].driver.stats().proof_bursts == 0 {
+        world.pass(ms(1));
+    }
+    world.now.saturating_since(healed)
+}
+
+#[test]
+fn a_rail_that_was_fast_is_trusted_when_it_has_carried_a_load() {
+    let mut world = fast_and_healed();
+    let healed = world.now;
+    let took = until_burst(&mut world);
+    assert!(took >= ms(500), "half of the proof is over: {took:?}");
+    world.pass(Duration::from_secs(2));
+    let said = said(&world, healed);
+    assert!(matches!(said[2..], [(Doubt::None, at)] if at < ms(1100)), "{said:?}");
+    assert_eq!(world.hosts[0].driver.stats().proof_bursts, 1);
+}
+
+#[test]
+fn a_rail_that_carries_a_load_too_slowly_proves_itself_twice_as_long() {
+    let mut world = fast_and_healed();
+    let healed = world.now;
+    while world.hosts[0].driver.stats().proof_bursts == 0 {
+        world.weather(|w| w.dead = false);
+        world.wake();
+        world.settle();
+        world.weather(|w| w.dead = true);
+        world.pass(ms(1));
+    }
+    // Late, and not so late that anything else is wrong with it.
+    world.pass(ms(48));
+    world.weather(|w| w.dead = false);
+    world.wake();
+    world.pass(Duration::from_secs(4));
+    let said = said(&world, healed);
+    assert!(matches!(said[2..], [(Doubt::None, at)] if at > ms(2000)), "{said:?}");
+    assert_eq!(world.hosts[0].driver.stats().proof_bursts, 2);
+}
+
 #[test]
 fn a_rail_without_connections_is_asked_for_proof_by_connecting() {
     let mut world = pair();
