@@ -94,6 +94,7 @@ fn parties(scenario: &Scenario) -> anyhow::Result<Parties> {
         reply: 0,
         every: 0,
         bulk: 0,
+        bulk_ack: true,
         bulk_every: 0,
         bulk_window: BULK_WINDOW,
         timeout: None,
@@ -120,13 +121,13 @@ fn parties(scenario: &Scenario) -> anyhow::Result<Parties> {
                 (load.request, load.reply, load.every) = (w.size, reply, micros(every));
                 timeout = w.timeout;
             }
-            (Exchange::Put { ack: true }, Pace::Rate(rate)) if load.bulk == 0 => {
-                load.bulk = w.size;
+            (Exchange::Put { ack }, Pace::Rate(rate)) if load.bulk == 0 => {
+                (load.bulk, load.bulk_ack) = (w.size, ack);
                 load.bulk_every = u64::from(w.size) * 1_000_000 / rate.max(1);
             }
             _ => bail!(
                 "line {}: expected one workload of requests with 'every', and at most one of puts \
-                 with ACK and 'rate'",
+                 with 'rate'",
                 w.line
             ),
         }

@@ -54,6 +54,12 @@ fn nothing_is_lost_or_doubled_when_a_rail_becomes_a_black_hole() {
 }
 
 #[test]
+fn puts_without_ack_are_neither_lost_nor_doubled_when_a_rail_becomes_a_black_hole() {
+    let Some(figures) = played("black-hole-noack", 8) else { return };
+    accounts_agree(&figures);
+}
+
+#[test]
 fn nothing_is_lost_or_doubled_when_connections_are_reset() {
     let Some(figures) = played("reset", 7) else { return };
     accounts_agree(&figures);

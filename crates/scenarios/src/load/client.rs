@@ -200,7 +200,10 @@ impl Client {
         let tag = tag(kind, number);
         let bytes = self.pattern.of(tag, len).to_vec();
         let mut put = self.node.put(self.server, portal, u64::from(portal), bytes);
-        put = put.hdr_data(tag).ack();
+        put = put.hdr_data(tag);
+        if kind == REQUEST || self.accounts.load.bulk_ack {
+            put = put.ack();
+        }
         if let Some(limit) = self.accounts.load.timeout {
             put = put.timeout(Duration::from_micros(limit));
         }

@@ -92,6 +92,8 @@ pub struct Load {
     pub every: Micros,
     /// Bytes of a bulk message; 0 for none.
     pub bulk: u32,
+    /// Whether bulk messages ask for an ACK; the ledger knows which of the others have come.
+    pub bulk_ack: bool,
     /// Time from one bulk message to the next, microseconds.
     pub bulk_every: Micros,
     /// Bulk messages that may be under way; the next one is begun when one has ended.
