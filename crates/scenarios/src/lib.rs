@@ -16,6 +16,7 @@ pub mod mptcp;
 pub mod options;
 mod play;
 mod router;
+mod selftest;
 mod stage;
 mod table;
 

@@ -17,7 +17,8 @@ use crate::load::talk::{
     Answer, ClientReport, Command, Load, NodeSpec, Role, RouteLine, ServerReport,
 };
 use crate::measure::{self, Accounts, Figures};
-use crate::router::Router;
+use crate::router::{Daemon, Duty};
+use crate::selftest::{self, Console, Session};
 use crate::stage::Stage;
 
 /// What the load goes over.
@@ -66,7 +67,17 @@ struct Parties {
 /// # Errors
 /// Something in it can't be done with real sockets, or a host or process does not do what it should.
 pub fn play(world: World, scenario: &Scenario, setup: &Setup) -> anyhow::Result<Figures> {
-    let parties = parties(scenario)?;
+    let session = selftest::session(scenario)?;
+    let parties = match &session {
+        Some(session) if setup.over == Over::Lnet => Parties {
+            client: session.client,
+            server: session.server,
+            load: Load::default(),
+            timeout: Duration::ZERO,
+        },
+        Some(_) => bail!("{}: LNet selftest is not played over MPTCP", scenario.name),
+        None => parties(scenario)?,
+    };
     std::fs::create_dir_all(&setup.dir)?;
     let stage = Stage::build(world, scenario)?;
     let mut run = Run {
@@ -75,12 +86,15 @@ pub fn play(world: World, scenario: &Scenario, setup: &Setup) -> anyhow::Result<
         setup,
         parties,
         stage,
-        routers: BTreeMap::new(),
+        daemons: BTreeMap::new(),
         client: None,
         server: None,
         life: 1,
         killed: Vec::new(),
     };
+    if let Some(session) = session {
+        return run.play_selftest(&session);
+    }
     let _ = std::fs::remove_file(run.ledger());
     run.start()?;
     run.play()
@@ -139,13 +153,24 @@ fn parties(scenario: &Scenario) -> anyhow::Result<Parties> {
     Ok(Parties { client, server, load, timeout })
 }
 
+/// What was done, and when.
+struct Course {
+    end: Micros,
+    /// When the first fault began, and when the last was over.
+    faults: (Micros, Micros),
+    /// When each change of a carrier that flaps was begun.
+    flaps: Vec<Micros>,
+    /// When each fault began and ended, by its index.
+    times: BTreeMap<(usize, bool), Micros>,
+}
+
 struct Run<'s> {
     clock: Clock,
     scenario: &'s Scenario,
     setup: &'s Setup,
     parties: Parties,
     // Processes before their hosts.
-    routers: BTreeMap<NodeId, Router>,
+    daemons: BTreeMap<NodeId, Daemon>,
     client: Option<Child>,
     server: Option<Child>,
     stage: Stage,
@@ -169,7 +194,7 @@ impl Run<'_> {
         } else {
             for node in (0..self.scenario.world.nodes.len() as u32).map(NodeId) {
                 if node != self.parties.client && node != self.parties.server {
-                    self.start_router(node)?;
+                    self.start_daemon(node)?;
                 }
             }
         }
@@ -193,13 +218,17 @@ impl Run<'_> {
         Child::start(&self.setup.exe, self.stage.host(node)?, role, &self.log(node))
     }
 
-    fn start_router(&mut self, node: NodeId) -> anyhow::Result<()> {
-        let group = self.group(node)?;
+    fn start_daemon(&mut self, node: NodeId) -> anyhow::Result<()> {
+        let is_end = [self.parties.client, self.parties.server].contains(&node);
+        let duty = match is_end {
+            true => Duty::Selftest,
+            false => Duty::Route(self.group(node)?.router),
+        };
         let spec = self.spec(node)?;
         let host = self.stage.host(node)?;
         let files = self.setup.dir.join(format!("{}-{}", self.scenario.name, host.name()));
-        let router = Router::start(&self.setup.exe, host, &spec, group.router, &files)?;
-        self.routers.insert(node, router);
+        let router = Daemon::start(&self.setup.exe, host, &spec, duty, &files)?;
+        self.daemons.insert(node, router);
         Ok(())
     }
 
@@ -261,6 +290,46 @@ impl Run<'_> {
     fn play(mut self) -> anyhow::Result<Figures> {
         let begin = self.clock.now() + micros(PREPARE);
         self.client.as_mut().context("no client")?.ask(&Command::Begin(begin))?;
+        let Course { end, faults, flaps, times } = self.course(begin)?;
+        let dark = self.dark(begin, &times);
+        let (client, server) = self.finish()?;
+        // For those who want to know more than the figures say.
+        let report = self.setup.dir.join(format!("{}.json", self.scenario.name));
+        std::fs::write(report, serde_json::to_vec(&(begin, &client, &server))?)?;
+        Ok(measure::figures(&Accounts {
+            begin,
+            end,
+            faults,
+            flaps,
+            dark,
+            killed: core::mem::take(&mut self.killed),
+            timeout: micros(self.parties.timeout),
+            dawn: micros(self.scenario.bars.sockets.back_max.unwrap_or_default()),
+            load: self.parties.load,
+            client,
+            server,
+            ledger: Ledger::read(&self.ledger())?,
+        }))
+    }
+
+    /// LNet selftest between two daemons.
+    fn play_selftest(mut self, session: &Session) -> anyhow::Result<Figures> {
+        for node in (0..self.scenario.world.nodes.len() as u32).map(NodeId) {
+            self.start_daemon(node)?;
+        }
+        let client = self.daemons.get(&session.client).context("no client")?;
+        let socket = client.socket().to_owned();
+        let mut console = Console::connect(&socket)?;
+        console
+            .begin(session, [self.first_nid(session.client)?, self.first_nid(session.server)?])?;
+        let begin = self.clock.now();
+        let (course, progress) = selftest::watch(&socket, &Clock::new(), || self.course(begin))?;
+        let times = (begin, course.end);
+        selftest::figures(&mut console, session, &progress, times, course.faults)
+    }
+
+    /// Lets the faults befall the hosts, and waits for the end.
+    fn course(&mut self, begin: Micros) -> anyhow::Result<Course> {
         let steps = fault::steps(self.scenario);
         let end = begin + micros(self.scenario.duration);
         let mut first = None;
@@ -285,26 +354,8 @@ impl Run<'_> {
         if lasting || first == Some(last) {
             last = end;
         }
-        let dark = self.dark(begin, &times);
-        let (client, server) = self.finish()?;
-        // For those who want to know more than the figures say.
-        let report = self.setup.dir.join(format!("{}.json", self.scenario.name));
-        std::fs::write(report, serde_json::to_vec(&(begin, &client, &server))?)?;
         let faults = (first.unwrap_or(end), if first.is_none() { end } else { last });
-        Ok(measure::figures(&Accounts {
-            begin,
-            end,
-            faults,
-            flaps,
-            dark,
-            killed: core::mem::take(&mut self.killed),
-            timeout: micros(self.parties.timeout),
-            dawn: micros(self.scenario.bars.sockets.back_max.unwrap_or_default()),
-            load: self.parties.load,
-            client,
-            server,
-            ledger: Ledger::read(&self.ledger())?,
-        }))
+        Ok(Course { end, faults, flaps, times })
     }
 
     /// When there was no way, as it was done rather than as it was planned.
@@ -338,7 +389,7 @@ impl Run<'_> {
             Deed::Pause(nodes, on) => {
                 let signal = if on { Signal::STOP } else { Signal::CONT };
                 for node in nodes {
-                    let id = match self.routers.get(&node) {
+                    let id = match self.daemons.get(&node) {
                         Some(router) => router.id(),
                         None => self.child(node).context("no process to pause")?.id(),
                     };
@@ -367,7 +418,7 @@ impl Run<'_> {
     }
 
     fn kill(&mut self, node: NodeId) -> anyhow::Result<()> {
-        if let Some(router) = self.routers.get_mut(&node) {
+        if let Some(router) = self.daemons.get_mut(&node) {
             router.kill();
             return Ok(());
         }
@@ -380,8 +431,8 @@ impl Run<'_> {
     }
 
     fn restart(&mut self, node: NodeId) -> anyhow::Result<()> {
-        if self.routers.contains_key(&node) {
-            return self.start_router(node);
+        if self.daemons.contains_key(&node) {
+            return self.start_daemon(node);
         }
         self.life += 1;
         if self.life > LIVES_MAX {

@@ -1,4 +1,4 @@
-//! Nodes that are neither client nor server: a daemon each, as operators run it.
+//! Daemons, as operators run them: the routers, and both ends of a session of LNet selftest.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use lnet_admin::{Ask as _, Client, Reply, Request};
+use lnet_config::GLOBAL_KEYS;
 use netns::{Host, Process};
 
 use crate::load::talk::NodeSpec;
@@ -16,31 +17,46 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A daemon in a host.
 #[derive(Debug)]
-pub(crate) struct Router(Process);
+pub(crate) struct Daemon {
+    process: Process,
+    socket: PathBuf,
+}
 
-impl Router {
+/// What a daemon is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Duty {
+    /// A node that forwards, or does not.
+    Route(bool),
+    /// An end of LNet selftest.
+    Selftest,
+}
+
+impl Daemon {
     /// Starts it, configured. `files` is the beginning of the names of its files.
     pub(crate) fn start(
         exe: &Path,
         host: &Host,
         spec: &NodeSpec,
-        forwards: bool,
+        duty: Duty,
         files: &Path,
     ) -> anyhow::Result<Self> {
         let with = |end: &str| PathBuf::from(format!("{}{end}", files.display()));
         let (config, socket) = (with(".yaml"), with(".sock"));
-        std::fs::write(&config, yaml(spec, forwards)?)?;
+        std::fs::write(&config, yaml(spec, duty == Duty::Route(true))?)?;
         let log = File::options().create(true).append(true).open(with(".log"))?;
         let mut command = host.command(exe);
         command.arg(crate::DAEMON).arg("--config").arg(&config).arg("--socket").arg(&socket);
         command.arg("--port").arg(spec.port.to_string()).args(["--profile", &spec.profile]);
+        if duty == Duty::Selftest {
+            command.arg("--selftest");
+        }
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         let mut process = host.spawn(command)?;
         let end = Instant::now() + PATIENCE;
         loop {
             let there = nids(&socket);
             if spec.nids.iter().all(|nid| there.contains(nid)) {
-                return Ok(Self(process));
+                return Ok(Self { process, socket });
             }
             if process.child().try_wait()?.is_some() || Instant::now() > end {
                 bail!("{}: the daemon did not start: see {}", host.name(), with(".log").display());
@@ -51,13 +67,18 @@ impl Router {
 
     /// Its process id.
     pub(crate) fn id(&self) -> u32 {
-        self.0.id()
+        self.process.id()
     }
 
     /// Kills it.
     pub(crate) fn kill(&mut self) {
         // One that is dead is what was wanted.
-        let _ = self.0.kill();
+        let _ = self.process.kill();
+    }
+
+    /// Its control socket.
+    pub(crate) fn socket(&self) -> &Path {
+        &self.socket
     }
 }
 
@@ -98,10 +119,12 @@ fn yaml(spec: &NodeSpec, forwards: bool) -> anyhow::Result<String> {
     if forwards {
         out.push_str("routing:\n    - enable: 1\n");
     }
-    // A daemon's file has two places for what is one table elsewhere.
-    let (buffers, global): (Vec<_>, Vec<_>) =
+    // A daemon's file has three places for what is one table elsewhere.
+    let (buffers, others): (Vec<_>, Vec<_>) =
         spec.tunables.iter().partition(|(name, _)| name.ends_with("_buffers"));
-    for (block, rows) in [("buffers", buffers), ("global", global)] {
+    let (global, own): (Vec<_>, Vec<_>) =
+        others.into_iter().partition(|(name, _)| GLOBAL_KEYS.contains(&name.as_str()));
+    for (block, rows) in [("buffers", buffers), ("global", global), ("ulnet", own)] {
         if rows.is_empty() {
             continue;
         }

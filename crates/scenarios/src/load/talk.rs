@@ -80,7 +80,7 @@ pub struct RouteLine {
 }
 
 /// What is sent.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Load {
     /// Seed of the bytes.
     pub seed: u64,

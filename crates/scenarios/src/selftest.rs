@@ -1,0 +1,304 @@
+//! Scenarios whose workloads are windows of GETs and PUTs: LNet selftest between two daemons, as
+//! operators run it. A GET of the simulator is a `brw read` here, a PUT a `brw write`, a window the
+//! test's concurrency. Profiles may differ, so that one end stands for a kernel node.
+//!
+//! What is measured is progress: for how long a test completed no call, and whether every call that
+//! the faults held up was completed in the end.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail, ensure};
+use lnet_admin::{Ask as _, Client, Reply, Request};
+use lnet_scenario::{Exchange, NodeId, Pace, Scenario, Workload};
+use lnet_selftest::{Answer, Brw, Check, Command, Kind, LocalTest, Nodes, Target, TestSpec, Told};
+use lnet_types::Nid;
+
+use crate::clock::{Clock, Micros, micros};
+use crate::measure::{Figures, Spread};
+
+/// Key and names of the session.
+const KEY: u32 = 988;
+const BATCH: &str = "outage";
+const CLIENT: &str = "client";
+const SERVER: &str = "server";
+/// The session outlives a harness that is killed by so much, seconds.
+const SESSION_S: u32 = 120;
+/// How long nodes may take over a question, seconds.
+const ASK_S: u32 = 20;
+/// How long a command may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// From one look at the counters to the next.
+const LOOK: Duration = Duration::from_millis(5);
+/// How long calls may take to end after the last fault and the end of the load.
+const DRAIN: Duration = Duration::from_secs(20);
+/// How long the beginning is left out.
+const SETTLE: Micros = 1_000_000;
+
+/// One test: its direction, and what it keeps in flight.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Test {
+    write: bool,
+    size: u32,
+    window: u32,
+}
+
+/// The two ends, and the tests between them.
+#[derive(Clone, Debug)]
+pub(crate) struct Session {
+    pub(crate) client: NodeId,
+    pub(crate) server: NodeId,
+    tests: Vec<Test>,
+}
+
+/// The session that a scenario asks for, if its workloads are windows.
+///
+/// # Errors
+/// Some of them are, or they are of a kind that selftest does not have.
+pub(crate) fn session(scenario: &Scenario) -> anyhow::Result<Option<Session>> {
+    let is_window = |w: &Workload| matches!(w.pace, Pace::Window { .. });
+    if !scenario.workload.iter().any(is_window) {
+        return Ok(None);
+    }
+    let mut session: Option<Session> = None;
+    for w in &scenario.workload {
+        let (write, window) = match (w.exchange, w.pace) {
+            (Exchange::Get, Pace::Window { window, think: Duration::ZERO }) => (false, window),
+            (Exchange::Put { ack: true }, Pace::Window { window, think: Duration::ZERO }) => {
+                (true, window)
+            }
+            _ => bail!(
+                "line {}: expected get or put with ACK, and a window, as selftest has",
+                w.line
+            ),
+        };
+        let (&[client], &[server]) = (&w.from.nodes()[..], &w.to.nodes()[..]) else {
+            bail!("line {}: one client and one server are played on real sockets", w.line)
+        };
+        let test = Test { write, size: w.size, window };
+        match &mut session {
+            Some(s) if (s.client, s.server) == (client, server) => s.tests.push(test),
+            Some(_) => bail!("line {}: one client and one server are played", w.line),
+            None => session = Some(Session { client, server, tests: vec![test] }),
+        }
+    }
+    Ok(session)
+}
+
+/// The console of a session, at the client's daemon.
+pub(crate) struct Console(Client);
+
+impl Console {
+    /// Speaks to the daemon behind `socket`.
+    ///
+    /// # Errors
+    /// It can't be reached.
+    pub(crate) fn connect(socket: &Path) -> anyhow::Result<Self> {
+        Ok(Self(Client::connect(socket)?))
+    }
+
+    fn order(&mut self, command: Command) -> anyhow::Result<Answer> {
+        let request = Request::Selftest { key: KEY, command };
+        match self.0.ask_within(&request, PATIENCE)? {
+            Reply::Selftest(answer) => Ok(answer),
+            _ => bail!("unexpected reply type from the daemon"),
+        }
+    }
+
+    fn nodes(&mut self, command: Command) -> anyhow::Result<Nodes> {
+        match self.order(command)? {
+            Answer::Nodes(nodes) => Ok(nodes),
+            _ => bail!("unexpected answer type from the console"),
+        }
+    }
+
+    /// A command that no node may refuse.
+    fn all(&mut self, command: Command) -> anyhow::Result<()> {
+        let what = format!("{command:?}");
+        for node in self.nodes(command)? {
+            ensure!(node.outcome.is_ok(), "{what}: {:?}", node.outcome);
+        }
+        Ok(())
+    }
+
+    fn tests(&mut self) -> anyhow::Result<Vec<LocalTest>> {
+        match self.order(Command::Local)? {
+            Answer::Local(tests) => Ok(tests),
+            _ => bail!("unexpected answer type from the console"),
+        }
+    }
+
+    /// Makes the session, and starts its tests.
+    ///
+    /// # Errors
+    /// A node refuses.
+    pub(crate) fn begin(&mut self, session: &Session, nids: [Nid; 2]) -> anyhow::Result<()> {
+        let name = "outage".to_owned();
+        self.order(Command::NewSession { name, timeout_s: SESSION_S, force: false, features: 1 })?;
+        for (group, nid) in [(CLIENT, nids[0]), (SERVER, nids[1])] {
+            self.order(Command::AddGroup { name: group.to_owned() })?;
+            self.all(Command::AddNodes { group: group.to_owned(), nids: vec![nid] })?;
+        }
+        self.order(Command::AddBatch { name: BATCH.to_owned() })?;
+        for test in &session.tests {
+            let Test { write, size, window } = *test;
+            self.all(Command::AddTest(TestSpec {
+                batch: BATCH.to_owned(),
+                from: CLIENT.to_owned(),
+                to: SERVER.to_owned(),
+                repeat: None,
+                concurrency: window,
+                clients: 1,
+                servers: 1,
+                kind: Kind::Brw(Brw { write, size, offset: 0, check: Check::Simple }),
+            }))?;
+        }
+        self.all(Command::Run { batch: BATCH.to_owned(), timeout_s: 0 })
+    }
+
+    /// Ends the tests. Returns how many calls were still under way when their time was over.
+    fn end(&mut self) -> anyhow::Result<u64> {
+        self.all(Command::Stop { batch: BATCH.to_owned(), force: false })?;
+        let clock = Clock::new();
+        let end = clock.now() + micros(DRAIN);
+        loop {
+            let active: u32 = self.tests()?.iter().map(|t| t.active).sum();
+            if active == 0 || clock.now() > end {
+                return Ok(active.into());
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Errors that both nodes counted: damaged data, and RPCs that failed or expired.
+    fn errors(&mut self) -> anyhow::Result<[u64; 2]> {
+        let (mut corrupt, mut failed) = (0, 0);
+        for group in [CLIENT, SERVER] {
+            let target = Target::Group(group.to_owned());
+            for node in self.nodes(Command::Stat { target, timeout_s: ASK_S })? {
+                match node.outcome {
+                    Ok(Told::Counters(c)) => {
+                        corrupt += u64::from(c.brw_errors);
+                        failed += u64::from(c.rpc_errors) + u64::from(c.rpcs_expired);
+                    }
+                    other => bail!("counters of {group}: {other:?}"),
+                }
+            }
+        }
+        Ok([corrupt, failed])
+    }
+}
+
+/// What was seen of the tests: when, and how many calls each had completed.
+#[derive(Clone, Debug)]
+struct Look {
+    at: Micros,
+    done: Vec<u64>,
+}
+
+/// The progress of a session while faults are played.
+pub(crate) struct Progress(Vec<Look>);
+
+/// Plays `faults` while the tests' progress is watched.
+///
+/// # Errors
+/// Those of `faults`, and of the console.
+pub(crate) fn watch<T>(
+    socket: &Path,
+    clock: &Clock,
+    faults: impl FnOnce() -> anyhow::Result<T>,
+) -> anyhow::Result<(T, Progress)> {
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let watcher = scope.spawn(|| -> anyhow::Result<Vec<Look>> {
+            let mut console = Console::connect(socket)?;
+            let mut looks = Vec::new();
+            while !over.load(Ordering::Relaxed) {
+                let tests = console.tests()?;
+                let done = tests.iter().map(|t| t.took.count() + t.errors).collect();
+                looks.push(Look { at: clock.now(), done });
+                std::thread::sleep(LOOK);
+            }
+            Ok(looks)
+        });
+        let played = faults();
+        over.store(true, Ordering::Relaxed);
+        let looks = watcher.join().ok().context("the watcher panicked")??;
+        Ok((played?, Progress(looks)))
+    })
+}
+
+impl Progress {
+    /// When each completion of test `test` was seen first, within a stretch of time.
+    fn seen(&self, test: usize, from: Micros, to: Micros) -> impl Iterator<Item = Micros> {
+        let count = move |look: &Look| look.done.get(test).copied().unwrap_or(0);
+        let pairs = self.0.iter().zip(self.0.iter().skip(1));
+        let more = pairs.filter(move |(a, b)| count(b) > count(a)).map(|(_, b)| b.at);
+        more.filter(move |at| (from..to).contains(at))
+    }
+
+    /// The longest time without a completion, milliseconds.
+    fn stall(&self, test: usize, from: Micros, to: Micros) -> f64 {
+        let mut last = from;
+        let mut longest = 0;
+        for at in self.seen(test, from, to).chain([to]) {
+            longest = longest.max(at - last);
+            last = at;
+        }
+        longest as f64 / 1000.0
+    }
+
+    fn tests(&self) -> usize {
+        self.0.last().map_or(0, |look| look.done.len())
+    }
+
+    /// Calls completed by a time.
+    fn done(&self, test: usize, by: Micros) -> u64 {
+        let last = self.0.iter().rev().find(|look| look.at <= by);
+        last.and_then(|look| look.done.get(test).copied()).unwrap_or(0)
+    }
+}
+
+/// Ends the session, and works the figures out. `faults`: when the first began, and when the last was
+/// over.
+///
+/// # Errors
+/// The nodes can't be asked.
+pub(crate) fn figures(
+    console: &mut Console,
+    session: &Session,
+    progress: &Progress,
+    (begin, end): (Micros, Micros),
+    (from, to): (Micros, Micros),
+) -> anyhow::Result<Figures> {
+    let errors: u64 = console.tests()?.iter().map(|t| t.errors).sum();
+    let unfinished = console.end()?;
+    let [corrupt, failed] = console.errors()?;
+    let all = || 0..progress.tests();
+    let stall = |from, to| all().map(|t| progress.stall(t, from, to)).fold(0.0, f64::max);
+    let rate = |from: Micros, to: Micros| {
+        let bytes: u64 = all()
+            .zip(&session.tests)
+            .map(|(t, test)| (progress.done(t, to) - progress.done(t, from)) * u64::from(test.size))
+            .sum();
+        bytes as f64 / to.saturating_sub(from).max(1) as f64
+    };
+    let back = |t: usize| progress.seen(t, to, end).next().map(|at| (at - to) as f64 / 1000.0);
+    let backs: Option<Vec<f64>> = all().map(back).collect();
+    let max = |max| Spread { max, ..Spread::default() };
+    Ok(Figures {
+        healthy: max(stall(begin + SETTLE, from)),
+        stall: max(stall(from, end)),
+        later: max(stall(to, end)),
+        back: (to < end)
+            .then(|| backs.map_or(f64::INFINITY, |b| b.into_iter().fold(0.0, f64::max))),
+        messages: all().map(|t| progress.done(t, end)).sum(),
+        errors: errors.max(failed),
+        corrupt,
+        lost: unfinished,
+        goodput_healthy: rate(begin + SETTLE, from),
+        goodput: rate(from, to),
+        ..Figures::default()
+    })
+}
