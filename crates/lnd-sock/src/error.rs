@@ -61,6 +61,9 @@ pub(crate) enum Why {
     Write(Errno),
     /// Nothing of what we wrote was acknowledged in time (K-30).
     SendTimeout,
+    /// The same of a peer that suppresses duplicates: another connection takes its place, and what it
+    /// held goes by that one (DEC-47).
+    Replaced,
     /// A message stopped arriving (K-31).
     RecvTimeout,
     /// The bytes were wrong (wire.md 8.2).
@@ -85,7 +88,9 @@ impl Why {
             Self::Orderly | Self::Left => Errno::OK,
             Self::Truncated => Errno::EPROTO,
             Self::Read(errno) | Self::Write(errno) | Self::Sibling(errno) => errno,
-            Self::SendTimeout | Self::RecvTimeout | Self::SiblingTimeout => Errno::ETIMEDOUT,
+            Self::SendTimeout | Self::Replaced | Self::RecvTimeout | Self::SiblingTimeout => {
+                Errno::ETIMEDOUT
+            }
             Self::Protocol(_) | Self::Misbehaved(_) => Errno::EPROTO,
             Self::Stopped => Errno::ENETDOWN,
             Self::Cut => Errno::ENETUNREACH,
@@ -105,6 +110,7 @@ impl Why {
             | Self::Read(_)
             | Self::Write(_)
             | Self::SendTimeout
+            | Self::Replaced
             | Self::RecvTimeout
             | Self::Protocol(_)
             | Self::Misbehaved(_) => true,
@@ -115,6 +121,8 @@ impl Why {
     pub(crate) const fn for_sibling(self) -> Self {
         match self {
             Self::SendTimeout => Self::SiblingTimeout,
+            // A sibling has no siblings left to take.
+            Self::Replaced => Self::Replaced,
             other => Self::Sibling(other.errno()),
         }
     }
@@ -128,7 +136,7 @@ impl Why {
             Self::Write(Errno::ETIMEDOUT) if first => {
                 Fault::new(HealthStatus::RemoteTimeout, Errno::EIO)
             }
-            Self::SendTimeout | Self::SiblingTimeout if !legacy => {
+            Self::SendTimeout | Self::Replaced | Self::SiblingTimeout if !legacy => {
                 if sent == 0 {
                     Fault::new(HealthStatus::LocalTimeout, Errno::ETIMEDOUT)
                 } else {
@@ -154,6 +162,7 @@ impl Why {
             | Self::Read(_)
             | Self::Write(_)
             | Self::SendTimeout
+            | Self::Replaced
             | Self::RecvTimeout
             | Self::Protocol(_)
             | Self::Misbehaved(_)

@@ -50,6 +50,6 @@ pub use streams::{
 };
 pub use tunables::{
     AcceptMode, CONN_BYTES, CONNS_PER_PEER_MAX, Limits, REFUSED_KEPT, SockConfig, Suspicion,
-    conns_per_peer_for,
+    TimeLimits, conns_per_peer_for,
 };
 pub use upper::Upper;

@@ -67,6 +67,8 @@ pub(crate) struct Peer {
     pub(crate) burst: Option<Burst>,
     /// The shortest round trip that its connections have shown.
     pub(crate) rtt: Option<Duration>,
+    /// It suppresses duplicates, as the node said with the last message to it.
+    pub(crate) repeats: bool,
 }
 
 /// A message that waits for a connection.
@@ -105,6 +107,7 @@ impl Peer {
             pace: Pace::default(),
             burst: None,
             rtt: None,
+            repeats: false,
         }
     }
 

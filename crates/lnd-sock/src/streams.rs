@@ -58,6 +58,9 @@ pub struct StreamOptions {
     /// While little is on the way, repeat it at even intervals for a while before doing so later and
     /// later: a rail that was silent for a moment is back in a fraction of it.
     pub even_retries: bool,
+    /// The longest time from one repetition to the next, where the system lets streams have their own;
+    /// the system's if zero. How often it is repeated does not count then.
+    pub rto_max: Duration,
 }
 
 /// How the sending half of a stream fares, as its transport sees it.

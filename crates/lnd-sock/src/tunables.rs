@@ -116,6 +116,18 @@ pub struct Suspicion {
     pub rtts: u32,
 }
 
+/// Time limits of the driver's own, beside the LND timeout of each interface (DEC-46, DEC-47).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TimeLimits {
+    /// For connection attempts to a peer, all together; zero: the LND timeout.
+    pub connect: Duration,
+    /// For a connection to a peer that suppresses duplicates, without an acknowledgement; zero: the LND
+    /// timeout.
+    pub reconnect: Duration,
+    /// The longest retransmission timeout of streams; zero: the system's.
+    pub rto_max: Duration,
+}
+
 /// Bounds on what peers can make us hold.
 #[derive(Clone, Debug)]
 pub struct Limits {

@@ -31,7 +31,7 @@ pub const BUFFER_KEYS: [(&str, &str); 3] =
 
 /// The tunables that only nodes of this kind have. They stand in a block `ulnet` of their own, which
 /// exporters print only where a value is not the default: what kernel tools read stays as it is.
-pub const OWN_KEYS: [&str; 26] = [
+pub const OWN_KEYS: [&str; 34] = [
     "udsp_first",
     "exclude_at_zero",
     "explain_last",
@@ -42,6 +42,14 @@ pub const OWN_KEYS: [&str; 26] = [
     "suppress_duplicates",
     "suspect_after_min",
     "suspect_after_rtts",
+    "ping_timeout",
+    "connect_timeout",
+    "reconnect_timeout",
+    "answer_overdue_after",
+    "forward_timeout",
+    "routing_stop_time",
+    "previous_nid_time",
+    "tcp_rto_max",
     "health_on_success",
     "recovery_step",
     "health_range",

@@ -5,10 +5,10 @@ use core::time::Duration;
 use std::collections::BTreeSet;
 
 use lnd_sock::{
-    AcceptFrom, MioStreams, Namespace, NiStart, SockConfig, SockDriver, Suspicion,
+    AcceptFrom, MioStreams, Namespace, NiStart, SockConfig, SockDriver, Suspicion, TimeLimits,
     conns_per_peer_for,
 };
-use lnet::{NetTunables, NiSpec, TunableError};
+use lnet::{NetTunables, NiSpec, TunableError, Tunables};
 use lnet_types::{Errno, Instant, Net, NetType, NiId, Nid};
 
 use crate::clock;
@@ -226,15 +226,17 @@ impl Stack {
         Ok(())
     }
 
-    /// Gives the TCP driver the node's limits of suspicion (DEC-31).
+    /// Gives the TCP driver the node's limits of suspicion (DEC-31), and its time limits (DEC-46).
     fn set_suspicion(&mut self) {
         let t = self.node().tunables();
         let limits = (t.rail_suspicion != 0).then(|| Suspicion {
             after: Duration::from_millis(t.suspect_after_min as u64),
             rtts: t.suspect_after_rtts as u32,
         });
+        let times = time_limits(t);
         if let Some(tcp) = self.tcp_mut() {
             tcp.set_suspicion(limits);
+            tcp.set_time_limits(times);
         }
     }
 
@@ -255,5 +257,15 @@ impl Stack {
             }
         }
         Ok(())
+    }
+}
+
+/// The time limits of the TCP driver.
+fn time_limits(tunables: &Tunables) -> TimeLimits {
+    let millis = |n: i64| Duration::from_millis(n as u64);
+    TimeLimits {
+        connect: millis(tunables.connect_timeout),
+        reconnect: millis(tunables.reconnect_timeout),
+        rto_max: millis(tunables.tcp_rto_max),
     }
 }

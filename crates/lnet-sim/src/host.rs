@@ -112,6 +112,15 @@ impl Host {
 /// The time limit of socklnd where the kernel's clocks rule.
 pub(crate) const KERNEL_LND_TIMEOUT: Duration = Duration::from_secs(50);
 
+/// How long a host's driver tries to connect to a peer.
+pub(crate) fn connect_timeout(node: &Node) -> Duration {
+    let timeout = lnd_timeout(node).unwrap_or_else(|| node.tunables().lnd_timeout());
+    match node.tunables().connect_timeout {
+        0 => timeout,
+        ms => timeout.min(Duration::from_millis(ms as u64)),
+    }
+}
+
 /// How long a host's node has for one transmission, by the driver's own rule.
 pub(crate) fn lnd_timeout(node: &Node) -> Option<Duration> {
     node.tunables().kernel_clocks().then_some(KERNEL_LND_TIMEOUT)

@@ -16,7 +16,7 @@ use crate::ping::PING_BYTES_MIN;
 use crate::record::Input;
 use crate::router::alive;
 use crate::send::{Next, is_internal};
-use crate::{Node, Notice, Timeouts};
+use crate::{Node, Notice};
 
 /// Whose health a failure lowers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -411,7 +411,7 @@ impl Node {
     /// H-46.
     fn recovery_ping(&mut self, now: Instant, nid: Nid, what: Internal) -> Option<MdId> {
         let to = PingTo { direct: true, ..PingTo::from(nid) };
-        self.internal_ping(now, to, what, PING_BYTES_MIN, Timeouts::default()).ok()
+        self.internal_ping(now, to, what, PING_BYTES_MIN, self.own_limits()).ok()
     }
 
     /// A recovery ping has come back, or has not (H-48).

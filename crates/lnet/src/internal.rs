@@ -1,6 +1,8 @@
 //! Operations of the node's own: pings, pushes, recovery. They use descriptors and messages like
 //! everybody's; only their events come back inside.
 
+use core::time::Duration;
+
 use lnet_types::{Errno, Instant, MdId, NiId, Nid, PeerId, PeerNiId, ProcessId};
 
 use crate::ping::{PING_BITS, PING_BYTES_MAX, PING_BYTES_MIN};
@@ -52,6 +54,14 @@ impl From<Nid> for PingTo {
 }
 
 impl Node {
+    /// The limits of the node's own pings and pushes (DEC-46).
+    pub(crate) fn own_limits(&self) -> Timeouts {
+        match self.tunables.ping_timeout {
+            0 => Timeouts::default(),
+            secs => Duration::from_secs(secs as u64).into(),
+        }
+    }
+
     /// Pings a node for `what`, with room for `bytes` of its answer. What comes of it are events of the
     /// descriptor that is returned.
     ///

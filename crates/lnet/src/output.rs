@@ -68,6 +68,9 @@ pub struct Transmit {
     /// Whether the driver retains a copy of its own until the transport has acknowledged the message:
     /// the receiver recognizes duplicates, so that it may be repeated.
     pub retention: Option<Retention>,
+    /// The next hop suppresses duplicates, and has its own part in repeating what a connection loses:
+    /// a silent connection to it may be replaced (DEC-47).
+    pub repeats: bool,
 }
 
 /// What to do with a message whose header has arrived.

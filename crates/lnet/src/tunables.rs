@@ -156,8 +156,24 @@ tunables! {
     resend_on [""] 0 ..= 0x7FF,
         [UNDELIVERED, UNDELIVERED | UNKNOWN, UNDELIVERED, UNDELIVERED, UNDELIVERED], Always,
         "failures after which a message is sent again whoever the peer is (DEC-6, DEC-7)";
-    transaction_timeout ["s"] 1 ..= I32, [5, 5, 150, 5, 5], Always,
-        "time limit of an operation, retries and response included";
+    transaction_timeout ["s"] 1 ..= I32, [150, 5, 150, 5, 5], Always,
+        "time limit of an operation, retries and response included: when it is abandoned";
+    ping_timeout ["s"] 0 ..= I32, [5, 0, 0, 0, 0], Always,
+        "time limit of a ping or push of this node's own, and of lnetctl ping; 0: transaction_timeout";
+    connect_timeout ["ms"] 0 ..= 3_600_000, [1500, 0, 0, 0, 0], Always,
+        "how long a peer may leave connection attempts unanswered before it counts as unreachable; 0: the LND timeout";
+    reconnect_timeout ["ms"] 0 ..= 3_600_000, [1500, 0, 0, 0, 0], Always,
+        "how long a connection to a peer that suppresses duplicates may stay unacknowledged before it is replaced; 0: the LND timeout (DEC-47)";
+    answer_overdue_after ["ms"] 0 ..= 3_600_000, [1500, 0, 0, 0, 0], Always,
+        "age of a request through routers, to a peer that suppresses duplicates, at which it is sent again; 0: the share of one attempt";
+    forward_timeout ["s"] 0 ..= I32, [5, 0, 0, 0, 0], Always,
+        "router: how long a message that passes through may take, attempts included; 0: transaction_timeout";
+    routing_stop_time ["s"] 0 ..= I32, [5, 5, 0, 5, 5], Always,
+        "how long a router that is switched off goes on forwarding while its peers turn to others; 0: as long as its networks may be silent";
+    previous_nid_time ["s"] 0 ..= I32, [5, 5, 0, 5, 5], Always,
+        "how long messages for a NID that a peer has given up still go to that peer; 0: not at all";
+    tcp_rto_max ["ms"] 0 ..= 120_000, [1000, 1000, 1000, 1000, 1000], Always,
+        "longest retransmission timeout of TCP, at least 1000, where the system has that option; 0: the system's";
     health_sensitivity [""] 0 ..= 1000, [100, 100, 100, 1, 0], Always,
         "health that a failure costs and a success returns; 0 switches health off";
     recovery_interval ["s"] 0 ..= I32, [1, 1, 1, 1, 1], Deprecated,
@@ -382,9 +398,39 @@ impl Tunables {
         }
     }
 
-    /// The time limit of one transmission, derived (DEC-9, V-10), of a message that has one path.
+    /// The time limit of one transmission, derived (DEC-9, DEC-46, V-10), of a message that has one
+    /// path: in whole seconds, one less than the transaction's, where both are long.
     pub fn lnd_timeout(&self) -> Duration {
-        self.attempt_of(self.transaction(), 1)
+        let transaction = self.transaction();
+        match (self.profile, self.retries()) {
+            (Profile::Default, Retries::Count(retries)) => whole_share(transaction, retries),
+            _ => self.attempt_of(transaction, 1),
+        }
+    }
+
+    /// The time limit of a ping or push of the node's own (DEC-46).
+    pub fn ping_limit(&self) -> Duration {
+        match self.ping_timeout {
+            0 => self.transaction(),
+            secs => Duration::from_secs(secs as u64),
+        }
+    }
+
+    /// The time limit of a message that passes through a router (DEC-46).
+    pub fn forward_limit(&self) -> Duration {
+        match self.forward_timeout {
+            0 => self.transaction(),
+            secs => Duration::from_secs(secs as u64),
+        }
+    }
+
+    /// When a request that went through routers is sent again for want of an answer, where one attempt
+    /// has `share`.
+    pub fn overdue_after(&self, share: Duration) -> Duration {
+        match self.answer_overdue_after {
+            0 => share,
+            ms => share.min(Duration::from_millis(ms as u64)),
+        }
     }
 
     /// The share that one attempt has of the time for all of them (DEC-9, HL-lnt-080). The number of
@@ -400,9 +446,7 @@ impl Tunables {
             Duration::from_nanos(nanos / n.max(1))
         };
         match self.profile {
-            Profile::Kernel => {
-                Duration::from_secs((whole.as_secs().saturating_sub(1) / (retries + 1)).max(1))
-            }
+            Profile::Kernel => whole_share(whole, u32::try_from(retries).unwrap_or(u32::MAX)),
             Profile::Documents | Profile::Pre213 => part(retries),
             Profile::Default => part(retries + 1),
             Profile::Off => whole,
@@ -458,6 +502,12 @@ impl Tunables {
     pub const fn kernel_clocks(&self) -> bool {
         matches!(self.profile, Profile::Kernel)
     }
+}
+
+/// The share of one attempt in whole seconds, with a second to spare for all (V-10).
+fn whole_share(whole: Duration, retries: u32) -> Duration {
+    let attempts = u64::from(retries).saturating_add(1);
+    Duration::from_secs((whole.as_secs().saturating_sub(1) / attempts).max(1))
 }
 
 #[cfg(test)]
@@ -584,7 +634,8 @@ mod tests {
     #[test]
     fn lnd_timeouts_follow_their_profile() {
         let of = |p| Tunables::new(p).lnd_timeout().as_millis();
-        assert_eq!(of(Profile::Default), 1666);
+        assert_eq!(of(Profile::Default), of(Profile::Kernel));
+        assert_eq!(of(Profile::Default), 49_000);
         assert_eq!(of(Profile::Documents), 2500);
         assert_eq!(of(Profile::Off), 5000);
     }

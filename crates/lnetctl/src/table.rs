@@ -387,6 +387,14 @@ pub(crate) static COMMANDS: &[Entry] = &[
             "suppress_duplicates": "whether peers of this kind are asked to tell copies apart: 0 or 1";
             "suspect_after_min": "silence after which a rail is suspected, at least, in milliseconds";
             "suspect_after_rtts": "the same in round trips; the longer time counts";
+            "ping_timeout": "seconds that a ping or push of this node may take; 0: transaction_timeout";
+            "connect_timeout": "milliseconds of unanswered attempts to connect; 0: the LND timeout";
+            "reconnect_timeout": "milliseconds without acknowledgement before a connection is replaced; 0: the LND timeout";
+            "answer_overdue_after": "milliseconds after which a request through routers is repeated; 0: a share of its time";
+            "forward_timeout": "seconds that a message may take which a router passes on; 0: transaction_timeout";
+            "routing_stop_time": "seconds that a router which is switched off goes on forwarding";
+            "previous_nid_time": "seconds that messages for a NID which a peer has given up still go to it";
+            "tcp_rto_max": "longest retransmission timeout of TCP, in milliseconds; 0: the system's";
             "alive_router_check_interval": "seconds between two pings of a router; 0: none";
             "live_router_check_interval": "the same for routers that answer; 0 follows the former";
             "dead_router_check_interval": "the same for routers that do not; 0 follows the first";

@@ -729,7 +729,7 @@ impl Control {
             let tunables = &self.state().tunables;
             match tunables.profile {
                 Profile::Kernel => KERNEL_PING_TIMEOUT,
-                _ => tunables.transaction(),
+                _ => tunables.ping_limit(),
             }
         };
         let timeout = ping.timeout_ms.map_or(own_limit, Duration::from_millis);

@@ -1,13 +1,16 @@
 //! The end of connections, peers and interfaces, and the fate of what they held (K-40 to K-43).
 
-use lnet::NI_STOPPED;
+use std::collections::VecDeque;
+
+use lnet::{NI_STOPPED, Transmit};
 use lnet_types::{Errno, Fault, Instant, MsgId, NiId, Nid};
 
 use super::SockDriver;
 use super::conn::{Conn, Phase, Up};
 use crate::error::{RX_BROKEN, Why};
-use crate::peer::{ConnKey, PeerKey};
+use crate::peer::{ConnKey, PeerKey, Waiting};
 use crate::proto::admit::{AcceptFrom, judge_name};
+use crate::proto::txq::{Queued, Unwritten};
 use crate::stats::Refusal;
 use crate::streams::Streams;
 use crate::upper::Upper;
@@ -74,7 +77,7 @@ impl<S: Streams> SockDriver<S> {
             _ => self.stats.closed_with_error += 1,
         }
         match why {
-            Why::SendTimeout => self.stats.send_timeouts += 1,
+            Why::SendTimeout | Why::Replaced => self.stats.send_timeouts += 1,
             Why::RecvTimeout => self.stats.recv_timeouts += 1,
             Why::Protocol(refusal) => self.stats.refuse(refusal),
             Why::Misbehaved(_) => self.stats.refuse(Refusal::Misbehaved),
@@ -101,9 +104,14 @@ impl<S: Streams> SockDriver<S> {
         }
         let legacy = self.config.legacy_close_status;
         let mut tx = state.tx;
-        for (n, item) in tx.drain().into_iter().enumerate() {
-            if let Some(msg) = item.msg() {
-                self.fail(now, msg, why.fault(item.sent(), n == 0, legacy), up);
+        let items = tx.drain();
+        if matches!(why, Why::Replaced) {
+            self.wait_again(now, state.peer, items);
+        } else {
+            for (n, item) in items.into_iter().enumerate() {
+                if let Some(msg) = item.msg() {
+                    self.fail(now, msg, why.fault(item.sent(), n == 0, legacy), up);
+                }
             }
         }
         if state.written > state.acked && !in_order {
@@ -121,6 +129,27 @@ impl<S: Streams> SockDriver<S> {
         if peer.conns.is_empty() {
             // A sibling may have been the last one and said so already.
             self.last_closed(now, state.peer, why, up);
+        }
+    }
+
+    /// Messages of a connection that is replaced wait for the next one.
+    fn wait_again(&mut self, now: Instant, key: PeerKey, items: VecDeque<Queued>) {
+        let Some(peer) = self.peers.get_mut(key) else { return };
+        // One that has always connected to us may not know that it has to.
+        peer.active = true;
+        peer.dialer.unsettle();
+        for unwritten in items.into_iter().filter_map(Queued::into_message) {
+            let Unwritten { msg, hdr, payload, until, retention } = unwritten;
+            let (ni, to, repeats) = (peer.ni, peer.id, peer.repeats);
+            let timeout = until.saturating_since(now);
+            let transmit = Transmit { msg, ni, to, hdr, payload, timeout, retention, repeats };
+            peer.waiting.push_back(Waiting { transmit, deadline: until, until });
+        }
+        let next = peer.waiting.iter().map(|m| m.deadline).min();
+        if let Some(next) = next {
+            self.want_connections(now, key);
+            self.watch(now, key);
+            self.arm(key, next);
         }
     }
 

@@ -86,7 +86,7 @@ pub(super) struct Up {
     pub(super) blocked: bool,
     /// When something must have been acknowledged; `FAR_FUTURE` while nothing is on the way.
     pub(super) tx_deadline: Instant,
-    /// The longest that a message which is on the way may take, by its caller.
+    /// How long it may stay unacknowledged with what is on the way; zero while nothing is.
     pub(super) patience: Duration,
     /// Bytes written, and how many of them were acknowledged when last looked at.
     pub(super) written: u64,

@@ -33,7 +33,7 @@ impl<S: Streams> SockDriver<S> {
         if !peer.active || self.missing(key).is_none() {
             return false;
         }
-        let timeout = self.timeout(peer.ni);
+        let timeout = self.connect_timeout(peer.ni);
         let Some(peer) = self.peers.get_mut(key) else { return false };
         let was_resting = peer.dialer.is_resting();
         let wanted = if self.suspicion.is_some() {

@@ -32,7 +32,7 @@ use crate::proto::admit::Held;
 use crate::proto::txq::{Pieces, STAGE_LEN};
 use crate::stats::{Stats, Traffic};
 use crate::streams::{ListenerId, NamespaceId, Source, StreamOptions, Streams};
-use crate::tunables::{AcceptMode, CONNS_PER_PEER_MAX, SockConfig, Suspicion};
+use crate::tunables::{AcceptMode, CONNS_PER_PEER_MAX, SockConfig, Suspicion, TimeLimits};
 use crate::upper::Upper;
 
 use conn::{Conn, Recent};
@@ -146,6 +146,7 @@ pub struct SockDriver<S> {
     recent: Recent,
     /// When rails are suspected; never if `None`.
     suspicion: Option<Suspicion>,
+    limits: TimeLimits,
     /// Rails that are being looked at.
     watched: usize,
     /// Rails of which there is another opinion that the node has not been told.
@@ -193,6 +194,7 @@ impl<S: Streams> SockDriver<S> {
             ended: Vec::new(),
             recent: Recent::default(),
             suspicion: None,
+            limits: TimeLimits::default(),
             watched: 0,
             judged: Vec::new(),
             spinning: false,
@@ -249,6 +251,7 @@ impl<S: Streams> SockDriver<S> {
                 send_buffer: self.config.send_buffer,
                 recv_buffer: self.config.recv_buffer,
                 even_retries: self.suspicion.is_some(),
+                rto_max: self.limits.rto_max,
             },
             timeout: start.lnd_timeout,
             listening: false,
@@ -424,7 +427,7 @@ impl<S: Streams> SockDriver<S> {
     ) {
         self.verify(now, up, mem);
         self.catch_up(now, up, mem);
-        self.fire_timers(now, up);
+        self.fire_timers(now, up, mem);
     }
 
     /// [`Driver::poll_timeout`].
@@ -507,6 +510,25 @@ impl<S: Streams> SockDriver<S> {
         self.ni(ni).map_or(Duration::from_secs(50), |ni| ni.timeout)
     }
 
+    /// The time limit of connection attempts from `ni`.
+    fn connect_timeout(&self, ni: NiId) -> Duration {
+        shorter(self.timeout(ni), self.limits.connect)
+    }
+
+    /// How long a connection to a peer may stay unacknowledged. What the transport can still deliver is
+    /// not thrown away, unless the two nodes repeat what is lost (DEC-47).
+    fn progress_timeout(&self, key: PeerKey) -> Duration {
+        let Some(peer) = self.peers.get(key) else { return Duration::MAX };
+        let timeout = self.timeout(peer.ni);
+        if self.replaces(peer) { self.limits.reconnect.min(timeout) } else { timeout }
+    }
+
+    /// Whether a silent connection to `peer` is replaced, before the LND timeout is over.
+    fn replaces(&self, peer: &Peer) -> bool {
+        let can_dial = peer.active || !peer.id.pid.is_user();
+        peer.repeats && can_dial && self.suspicion.is_some() && !self.limits.reconnect.is_zero()
+    }
+
     /// The peer, if it has a record.
     fn find_peer(&self, ni: NiId, nid: Nid, pid: Pid) -> Option<PeerKey> {
         self.by_id.find(&(ni, nid, pid))
@@ -527,6 +549,11 @@ impl<S: Streams> SockDriver<S> {
             self.unwatch(key, &peer);
         }
     }
+}
+
+/// `limit` where there is one and it is shorter than `timeout`.
+fn shorter(timeout: Duration, limit: Duration) -> Duration {
+    if limit.is_zero() { timeout } else { timeout.min(limit) }
 }
 
 fn check_conns_per_peer(n: u8) -> Result<(), StartError> {

@@ -1,6 +1,8 @@
 //! The way up: bytes are read, cut into messages (`proto/frame.rs`), and the node is asked where each
 //! payload goes. Large payloads are read straight into place.
 
+use core::time::Duration;
+
 use lnet::{Rx, Verdict};
 use lnet_types::{Instant, Memory, MsgId, RxId};
 use lnet_wire::Hdr;
@@ -380,18 +382,17 @@ impl<S: Streams> SockDriver<S> {
     /// Notes a sign of life, and when the next one is due if a message has begun.
     fn heard(&mut self, now: Instant, key: ConnKey, bytes: usize) {
         let Some(conn) = self.conns.get_mut(key) else { return };
-        let ni_id = conn.ni;
-        let Some(state) = conn.up_mut() else { return };
+        let (ni_id, peer_key) = (conn.ni, conn.up().map(|state| state.peer));
+        let timeout = peer_key.map_or(Duration::MAX, |peer| self.progress_timeout(peer));
+        let Some(state) = self.conns.get_mut(key).and_then(Conn::up_mut) else { return };
         let Some(peer) = self.peers.get_mut(state.peer) else { return };
         let peer_key = state.peer;
         peer.last_alive = now;
         let bytes = bytes as u64;
         state.traffic.bytes_in += bytes;
         peer.traffic.bytes_in += bytes;
-        let mut timeout = core::time::Duration::MAX;
         if let Some(ni) = self.nis.get_mut(ni_id) {
             ni.traffic.bytes_in += bytes;
-            timeout = ni.timeout;
         }
         // While a message is deferred we are the ones who hold up the stream.
         if state.rx.is_between() || state.deferred.is_some() {

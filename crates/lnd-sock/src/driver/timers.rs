@@ -7,7 +7,7 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use lnet::Doubt;
-use lnet_types::Instant;
+use lnet_types::{Instant, Memory};
 
 use super::conn::Conn;
 use super::{SockDriver, Timer};
@@ -76,7 +76,12 @@ impl<S: Streams> SockDriver<S> {
         Some(Instant(due.0.div_ceil(KEEPALIVE_GRAIN).saturating_mul(KEEPALIVE_GRAIN)))
     }
 
-    pub(super) fn fire_timers<U: Upper + ?Sized>(&mut self, now: Instant, up: &mut U) {
+    pub(super) fn fire_timers<U: Upper + ?Sized>(
+        &mut self,
+        now: Instant,
+        up: &mut U,
+        mem: &dyn Memory,
+    ) {
         for _ in 0..TIMERS_BUDGET {
             let Some(&(at, timer)) = self.timers.first() else { return };
             if at > now {
@@ -96,14 +101,20 @@ impl<S: Streams> SockDriver<S> {
                     if let Some(peer) = self.peers.get_mut(key) {
                         peer.timer = Instant::FAR_FUTURE;
                     }
-                    self.examine(now, key, up);
+                    self.examine(now, key, up, mem);
                 }
             }
         }
     }
 
     /// Does what has become due for a peer, and sets its timer.
-    fn examine<U: Upper + ?Sized>(&mut self, now: Instant, key: PeerKey, up: &mut U) {
+    fn examine<U: Upper + ?Sized>(
+        &mut self,
+        now: Instant,
+        key: PeerKey,
+        up: &mut U,
+        mem: &dyn Memory,
+    ) {
         self.expire_waiting(now, key, up);
         let conns = self.peers.get(key).map(|peer| peer.conns.clone()).unwrap_or_default();
         // All of them first, since a connection that has timed out takes the others along.
@@ -111,7 +122,7 @@ impl<S: Streams> SockDriver<S> {
             self.note_progress(now, *conn);
         }
         for conn in conns {
-            self.examine_conn(now, conn, up);
+            self.examine_conn(now, conn, up, mem);
         }
         let Some(peer) = self.peers.get(key) else { return };
         match (peer.dialer.trying(), peer.dialer.until()) {
@@ -158,7 +169,7 @@ impl<S: Streams> SockDriver<S> {
     /// What the peer's TCP has acknowledged extends the time limit (K-30).
     pub(super) fn note_progress(&mut self, now: Instant, key: ConnKey) {
         let Some(conn) = self.conns.get_mut(key) else { return };
-        let (stream, ni) = (conn.stream, conn.ni);
+        let stream = conn.stream;
         let Some(state) = conn.up_mut() else { return };
         if state.tx_deadline == Instant::FAR_FUTURE {
             return;
@@ -182,8 +193,7 @@ impl<S: Streams> SockDriver<S> {
             state.tx_deadline = Instant::FAR_FUTURE;
             state.patience = Duration::ZERO;
         } else if progress {
-            let timeout = self.nis.get(ni).map_or(Duration::MAX, |ni| ni.timeout);
-            state.tx_deadline = now + timeout.max(state.patience);
+            state.tx_deadline = now + state.patience;
         }
         if waits && progress {
             // It may have stopped because it retained too much.
@@ -191,20 +201,39 @@ impl<S: Streams> SockDriver<S> {
         }
     }
 
-    /// Time limits of one connection (K-30, K-31).
-    fn examine_conn<U: Upper + ?Sized>(&mut self, now: Instant, key: ConnKey, up: &mut U) {
+    /// Time limits of one connection (K-30, K-31, DEC-47).
+    fn examine_conn<U: Upper + ?Sized>(
+        &mut self,
+        now: Instant,
+        key: ConnKey,
+        up: &mut U,
+        mem: &dyn Memory,
+    ) {
+        let Some(state) = self.conns.get(key).and_then(Conn::up) else { return };
+        let replaces = self.peers.get(state.peer).is_some_and(|peer| self.replaces(peer));
         let Some(state) = self.conns.get_mut(key).and_then(Conn::up_mut) else { return };
         if state.rx_deadline <= now {
             return self.close_conn(now, key, Why::RecvTimeout, false, up);
         }
         if state.tx_deadline <= now {
-            return self.close_conn(now, key, Why::SendTimeout, true, up);
+            let why = if replaces { Why::Replaced } else { Why::SendTimeout };
+            return self.close_conn(now, key, why, true, up);
         }
         // Messages have their own limits as well.
         let peer = state.peer;
         let mut expired = Vec::new();
+        let legacy = self.config.legacy_close_status;
+        // One that has been begun is late by itself, and no reason to throw away what others have on
+        // the way (DEC-47); kernel nodes do.
+        let disowned = match self.suspicion {
+            Some(_) => state.tx.disown_begun(now, mem),
+            None => None,
+        };
         let begun = state.tx.expire(now, |msg, cookie| expired.push((msg, cookie)));
-        let fault = Why::SendTimeout.fault(0, false, self.config.legacy_close_status);
+        let fault = Why::SendTimeout.fault(0, false, legacy);
+        if let Some((msg, sent)) = disowned {
+            self.fail(now, msg, Why::SendTimeout.fault(sent, true, legacy), up);
+        }
         for (msg, cookie) in expired {
             if cookie != 0
                 && let Some(peer_record) = self.peers.get_mut(peer)

@@ -38,13 +38,13 @@ impl<S: Streams> SockDriver<S> {
         let limit = self.config.limits.waiting_per_peer;
         // A caller with more patience than the interface has it for its connection too; where rails
         // are looked after, that is, and nobody waits for the connection to be given up.
-        let patient = self.suspicion.is_some();
-        let timeout = if patient { ni.timeout.max(transmit.timeout) } else { ni.timeout };
+        let patience = if self.suspicion.is_some() { transmit.timeout } else { Duration::ZERO };
         let until = now + transmit.timeout;
-        let deadline = until.min(now + timeout);
+        let deadline = until.min(now + ni.timeout.max(patience));
         let key = self.peer_for(&transmit)?;
         let Some(peer) = self.peers.get_mut(key) else { return Err(NOT_CONNECTABLE) };
         peer.wanted = now;
+        peer.repeats = transmit.repeats;
         let version = peer.session.map_or_else(
             || peer.taught.unwrap_or_else(|| self.config.first_version(&peer.addr)),
             |(version, _)| version,
@@ -55,6 +55,7 @@ impl<S: Streams> SockDriver<S> {
                 return Err(LARGE_NID);
             }
             self.stats.msgs_queued += 1;
+            let timeout = self.progress_timeout_of(key, patience);
             self.queue(now, conn, transmit, until, timeout);
             if !peer_is_complete(self.peers.get(key)) {
                 self.want_connections(now, key);
@@ -114,7 +115,6 @@ impl<S: Streams> SockDriver<S> {
         self.uses += 1;
         let Some(up) = self.conns.get_mut(key).and_then(Conn::up_mut) else { return };
         up.used = self.uses;
-        up.patience = up.patience.max(timeout);
         let peer = up.peer;
         let Transmit { msg, hdr, payload, retention, .. } = transmit;
         up.tx.push(msg, hdr, payload, until, retention);
@@ -125,7 +125,8 @@ impl<S: Streams> SockDriver<S> {
     /// Something was queued: it is to be written, and must make progress within the time limit.
     pub(super) fn queued(&mut self, now: Instant, key: ConnKey, timeout: Duration) {
         let Some(up) = self.conns.get_mut(key).and_then(Conn::up_mut) else { return };
-        let (peer, timeout) = (up.peer, up.patience.max(timeout));
+        up.patience = up.patience.max(timeout);
+        let (peer, timeout) = (up.peer, up.patience);
         if up.tx_deadline == Instant::FAR_FUTURE {
             up.tx_deadline = now + timeout;
             // Progress is looked at four times within the limit (K-35).
@@ -149,9 +150,8 @@ impl<S: Streams> SockDriver<S> {
         let Some(state) = self.conns.get(conn).and_then(Conn::up) else { return };
         let (version, kind, min_bulk) = (state.version, state.kind, self.config.min_bulk);
         let Some(record) = self.peers.get_mut(peer) else { return };
-        let (ni, patient) = (record.ni, self.suspicion.is_some());
+        let patient = self.suspicion.is_some();
         let waiting = core::mem::take(&mut record.waiting);
-        let timeout = self.timeout(ni);
         for m in waiting {
             let load = Load::of(version, m.transmit.payload.len(), min_bulk);
             if load.rank(version, kind).is_none() {
@@ -159,8 +159,9 @@ impl<S: Streams> SockDriver<S> {
                     record.waiting.push_back(m);
                 }
             } else if can_name(version, &[m.transmit.hdr.dst, m.transmit.hdr.src]) {
-                let timeout =
-                    if patient { timeout.max(m.until.saturating_since(now)) } else { timeout };
+                let rest = m.until.saturating_since(now);
+                let patience = if patient { rest } else { Duration::ZERO };
+                let timeout = self.progress_timeout_of(peer, patience);
                 self.queue(now, conn, m.transmit, m.until, timeout);
             } else {
                 self.ended.push((m.transmit.msg, LARGE_NID));
@@ -192,8 +193,17 @@ impl<S: Streams> SockDriver<S> {
         self.write_out(now, key, up, mem);
     }
 
+    /// How long a connection may stay unacknowledged with a message whose caller has `patience`: as long
+    /// as that, unless the message goes by another connection then.
+    fn progress_timeout_of(&self, key: PeerKey, patience: Duration) -> Duration {
+        let timeout = self.progress_timeout(key);
+        let replaces = self.peers.get(key).is_some_and(|peer| self.replaces(peer));
+        if replaces { timeout } else { timeout.max(patience) }
+    }
+
     pub(super) fn timeout_of(&self, key: ConnKey) -> Duration {
-        self.conns.get(key).map_or(Duration::MAX, |conn| self.timeout(conn.ni))
+        let state = self.conns.get(key).and_then(Conn::up);
+        state.map_or(Duration::MAX, |state| self.progress_timeout(state.peer))
     }
 
     /// Writes what is queued on a connection, until it is empty or the stream is full.

@@ -18,7 +18,7 @@ use crate::proto::kinds::Load;
 use crate::proto::load::{BURST, Burst};
 use crate::proto::watch::Seen;
 use crate::streams::Streams;
-use crate::tunables::Suspicion;
+use crate::tunables::{Suspicion, TimeLimits};
 use crate::upper::Upper;
 
 /// Looks at one rail are so many to the shortest limit ...
@@ -40,6 +40,14 @@ impl<S: Streams> SockDriver<S> {
         self.suspicion = limits;
         for ni in self.nis.values_mut() {
             ni.options.even_retries = limits.is_some();
+        }
+    }
+
+    /// Sets the driver's own time limits; that of retransmission for streams from now on.
+    pub fn set_time_limits(&mut self, limits: TimeLimits) {
+        self.limits = limits;
+        for ni in self.nis.values_mut() {
+            ni.options.rto_max = limits.rto_max;
         }
     }
 

@@ -39,6 +39,19 @@ pub(crate) struct Queued {
     fixed: bool,
     /// The terms on which it is retained when it has been written.
     retention: Option<Retention>,
+    /// The message was reported as failed: the rest of its bytes is only there to complete the frame.
+    disowned: bool,
+}
+
+/// A queued message that was not written whole.
+#[derive(Debug)]
+pub(crate) struct Unwritten {
+    pub(crate) msg: MsgId,
+    pub(crate) hdr: Hdr,
+    pub(crate) payload: Payload,
+    /// When the node stops waiting for it.
+    pub(crate) until: Instant,
+    pub(crate) retention: Option<Retention>,
 }
 
 #[derive(Debug)]
@@ -48,11 +61,22 @@ enum Body {
 }
 
 impl Queued {
-    /// The message in it, if it is one.
+    /// The message in it, if it is one that is still to be reported.
     pub(crate) const fn msg(&self) -> Option<MsgId> {
         match self.body {
-            Body::Noop => None,
-            Body::Message { msg, .. } => Some(msg),
+            Body::Message { msg, .. } if !self.disowned => Some(msg),
+            Body::Message { .. } | Body::Noop => None,
+        }
+    }
+
+    /// The message in it, for another connection: whatever was written of an incomplete frame, the peer
+    /// discards with its connection.
+    pub(crate) fn into_message(self) -> Option<Unwritten> {
+        match self.body {
+            Body::Message { msg, hdr, payload } if !self.disowned => {
+                Some(Unwritten { msg, hdr, payload, until: self.deadline, retention: self.retention })
+            }
+            Body::Message { .. } | Body::Noop => None,
         }
     }
 
@@ -63,8 +87,10 @@ impl Queued {
     /// Header, payload and terms of a message that is to be retained.
     pub(crate) fn to_retain(&self) -> Option<(Hdr, &Payload, Retention)> {
         match &self.body {
-            Body::Noop => None,
-            Body::Message { hdr, payload, .. } => Some((*hdr, payload, self.retention?)),
+            Body::Message { hdr, payload, .. } if !self.disowned => {
+                Some((*hdr, payload, self.retention?))
+            }
+            Body::Message { .. } | Body::Noop => None,
         }
     }
 }
@@ -131,6 +157,7 @@ impl TxQueue {
             deadline,
             fixed: false,
             retention,
+            disowned: false,
         });
     }
 
@@ -153,6 +180,7 @@ impl TxQueue {
             deadline: Instant::FAR_FUTURE,
             fixed: true,
             retention: None,
+            disowned: false,
         });
     }
 
@@ -241,6 +269,20 @@ impl TxQueue {
         });
         self.bytes -= gone;
         begun
+    }
+
+    /// Takes over the payload of a message that has been begun and is late, so that its memory is its
+    /// owner's again while the frame is completed. The message, if there is one: it is to be reported.
+    pub(crate) fn disown_begun(&mut self, now: Instant, mem: &dyn Memory) -> Option<(MsgId, u64)> {
+        let item = self.items.front_mut().filter(|i| i.sent > 0 && i.deadline <= now)?;
+        let msg = item.msg()?;
+        if let Body::Message { payload: payload @ Payload::Spans(_), .. } = &mut item.body {
+            let Payload::Spans(spans) = &*payload else { return None };
+            let bytes: Vec<u8> = spans.iter().flat_map(|span| mem.bytes(*span)).copied().collect();
+            *payload = Payload::Bytes(bytes.into());
+        }
+        (item.disowned, item.deadline) = (true, Instant::FAR_FUTURE);
+        Some((msg, item.sent))
     }
 
     /// Takes out a message of which nothing has been written, and gives the acknowledgement that it

@@ -9,6 +9,7 @@ mod conversations;
 mod dawn;
 mod faults;
 mod loopback;
+mod patience;
 mod random;
 mod raw_peer;
 mod time;

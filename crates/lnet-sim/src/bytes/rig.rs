@@ -1,6 +1,6 @@
 //! The driver of one host, over its sockets, and its turn.
 
-use lnd_sock::{NiStart, SockConfig, SockDriver, Suspicion, Upper};
+use lnd_sock::{NiStart, SockConfig, SockDriver, Suspicion, TimeLimits, Upper};
 use lnet::{Doubt, InDoubt, Node, Rx, Verdict};
 use lnet_scenario::ByteSettings;
 use lnet_types::{Fault, Instant, MsgId, NiId, Nid, Prng, RxId};
@@ -94,6 +94,12 @@ impl Rig {
             after: core::time::Duration::from_millis(t.suspect_after_min as u64),
             rtts: t.suspect_after_rtts as u32,
         }));
+        let millis = |n: i64| core::time::Duration::from_millis(n as u64);
+        self.driver.set_time_limits(TimeLimits {
+            connect: millis(t.connect_timeout),
+            reconnect: millis(t.reconnect_timeout),
+            rto_max: millis(t.tcp_rto_max),
+        });
         for rail in &host.rails {
             let limit = lnd_timeout(&host.node).unwrap_or_else(|| t.lnd_timeout());
             // Refused for zero only, which the bounds of the tunables exclude.

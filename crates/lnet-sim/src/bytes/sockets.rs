@@ -282,7 +282,8 @@ impl Sockets {
 }
 
 fn wishes(options: &StreamOptions) -> Wishes {
-    Wishes { even_retries: options.even_retries, keepalive: options.keepalive }
+    let StreamOptions { even_retries, keepalive, rto_max, .. } = *options;
+    Wishes { even_retries, keepalive, rto_max }
 }
 
 fn stop(errno: Option<Errno>) -> Stop {

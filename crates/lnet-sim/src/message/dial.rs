@@ -2,11 +2,13 @@
 //! or given up; and the driver's patience between them (K-15).
 
 use core::time::Duration;
+use std::collections::VecDeque;
 
 use lnet_types::{Errno, Fault, HealthStatus, Instant};
 
 use super::{MessageEvent, Messages, What};
 use crate::fabric::Cx;
+use crate::host::connect_timeout;
 use crate::travel::draw;
 
 const RECONNECT_MIN: Duration = Duration::from_secs(1);
@@ -38,7 +40,6 @@ impl Messages {
         cx: &mut Cx<'_, MessageEvent>,
         pair: u32,
         end: usize,
-        limit: Duration,
     ) -> Result<(), Fault> {
         let dial = &self.pairs[pair as usize].dial[end];
         if dial.trying {
@@ -47,6 +48,9 @@ impl Messages {
         if cx.now < dial.not_before {
             return Err(if self.looks_after_rails(cx, pair, end) { NOT_YET } else { TOO_SOON });
         }
+        let limit = self
+            .host_at(cx, pair, end)
+            .map_or(Duration::MAX, |host| connect_timeout(&cx.hosts[host.0 as usize].node));
         let dial = &mut self.pairs[pair as usize].dial[end];
         dial.trying = true;
         dial.attempt += 1;
@@ -156,6 +160,8 @@ impl Messages {
             let again = What::Failed { pair, end: end as u8, attempt, errno };
             return cx.at(cx.now + SYN_WAIT, MessageEvent(again));
         }
+        // The attempts have had their time, which may not be all that each message has.
+        let patient = errno == Errno::ETIMEDOUT && self.looks_after_rails(cx, pair, end);
         let p = &mut self.pairs[pair as usize];
         let dial = &mut p.dial[end];
         dial.trying = false;
@@ -165,8 +171,18 @@ impl Messages {
         p.open[end] = 0;
         let (nid, heard, rail) =
             (cx.directory.rail(p.ends[1 - end]).nid, p.heard[end], p.ends[end]);
-        let queue = core::mem::take(&mut p.dirs[end].queue);
-        self.give_back(cx, pair, end, queue, connect_fault(errno));
+        let parcels = &self.parcels;
+        let (kept, late): (VecDeque<_>, VecDeque<_>) = core::mem::take(&mut p.dirs[end].queue)
+            .into_iter()
+            .partition(|x| patient && parcels[*x].deadline > cx.now);
+        let wanted = !kept.is_empty();
+        p.dirs[end].queue = kept;
+        self.give_back(cx, pair, end, late, connect_fault(errno));
+        if wanted {
+            self.hasten(cx, pair, end);
+            // It is not too soon.
+            let _ = self.want(cx, pair, end);
+        }
         if let Some(host) = self.host_at(cx, pair, end) {
             let now = cx.now;
             let host = cx.host(host);

@@ -66,9 +66,8 @@ impl Messages {
             return;
         };
         if idle && !cx.hosts[host.0 as usize].paused {
-            let limit = cx.hosts[host.0 as usize].node.tunables().lnd_timeout();
             // Too soon after the last attempt: at a later look.
-            let _ = self.want(cx, pair, end, limit);
+            let _ = self.want(cx, pair, end);
         }
         let at = cx.now + LOOK;
         cx.at(at, MessageEvent(What::Proof { pair, end: end as u8 }));

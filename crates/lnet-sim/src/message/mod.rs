@@ -281,11 +281,19 @@ impl Messages {
         } else if cx.now >= over {
             self.close(cx, pair, dir, Why::SendTimeout);
         } else {
+            let longest = self.rto_max(cx, pair, dir);
             let d = &mut self.pairs[pair as usize].dirs[dir];
-            d.rto *= 2;
+            d.rto = (d.rto * 2).min(longest);
             let at = (cx.now + d.rto).min(over);
             cx.at(at, again);
         }
+    }
+
+    /// The longest wait before something is sent again.
+    fn rto_max(&self, cx: &Cx<'_, MessageEvent>, pair: u32, dir: usize) -> Duration {
+        let host = self.host_at(cx, pair, dir);
+        let millis = host.map_or(0, |h| cx.hosts[h.0 as usize].node.tunables().tcp_rto_max);
+        if millis == 0 { Duration::MAX } else { Duration::from_millis(millis as u64) }
     }
 
     /// Puts a message behind others that can't be written now.
@@ -520,7 +528,7 @@ impl Fabric for Messages {
             return Ok(());
         }
         if p.open[dir] == 0 {
-            self.want(cx, pair, dir, limit)?;
+            self.want(cx, pair, dir)?;
         }
         let parcel = self.parcels.add(parcel);
         self.enqueue(cx, pair, dir, parcel);

@@ -72,6 +72,7 @@ fn health_beyond_its_bounds_is_objected_to() {
 #[test]
 fn more_pings_than_programs_want_and_nodes_need_are_objected_to() {
     let ping = Transmit {
+        repeats: false,
         msg: MsgId::default(),
         ni: NiId::default(),
         to: ProcessId::lustre(Nid::LOOPBACK),

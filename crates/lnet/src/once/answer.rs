@@ -82,7 +82,7 @@ impl Node {
         if msg.tx.is_none_or(|tx| !tx.routed) {
             return Instant::FAR_FUTURE;
         }
-        now + self.attempt_time(msg)
+        now + self.tunables.overdue_after(self.attempt_time(msg))
     }
 
     /// Messages in hand: those that only wait for their answer are no burden to anybody.

@@ -324,6 +324,17 @@ impl Node {
         })
     }
 
+    /// Whether the next hop of a message is a neighbour that suppresses duplicates, so that the two of
+    /// us repeat what a connection between us loses. What a router passes on, no hop repeats.
+    pub(crate) fn next_hop_repeats(&self, msg: &Msg) -> bool {
+        let Some(tx) = msg.tx.filter(|tx| !tx.routed && msg.role != Role::Forward) else {
+            return false;
+        };
+        let hop = tx.peer_ni.and_then(|ni| self.peers.nis.get(ni)).map(|ni| ni.peer);
+        let peer = hop.and_then(|hop| self.peers.peers.get(hop));
+        peer.is_some_and(|peer| peer.once.able && peer.once.told && !peer.gateway.is_router())
+    }
+
     /// The next copy of a message may not be the first to arrive.
     pub(crate) fn note_unsure(&mut self, id: MsgId) {
         if let Some(numbered) = self.msgs.get_mut(id).and_then(|m| m.once.as_mut()) {

@@ -29,7 +29,7 @@ use crate::peer::merge::primary_of;
 use crate::peer::query::Cause;
 use crate::peer::refusal::Refusal;
 use crate::peer::sync::{Announcement, is_later};
-use crate::{Event, EventKind, Node, Timeouts};
+use crate::{Event, EventKind, Node};
 
 /// Claims of one peer that are remembered at once, and questions per second that they may cause.
 const CLAIMS_MAX: usize = 64;
@@ -116,7 +116,7 @@ impl Node {
         // If it is the same node, so are its data. To just this NID, whichever node has it.
         let (bytes, to) = (peer.disc.need, PingTo { direct: true, ..PingTo::from(nid) });
         let what = Internal::Ask { claimant, nid };
-        let Ok(md) = self.internal_ping(now, to, what, bytes, Timeouts::default()) else {
+        let Ok(md) = self.internal_ping(now, to, what, bytes, self.own_limits()) else {
             // Nothing leads there.
             return self.unanswered(now, claimant, nid);
         };

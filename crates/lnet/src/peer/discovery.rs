@@ -123,7 +123,7 @@ impl Node {
         peer.disc.seq_before = peer.disc.peer_seq;
         let (nid, bytes) = (turn.unwrap_or(peer.primary), peer.disc.need);
         let to = PingTo { direct: turn.is_some(), ..PingTo::from(nid) };
-        let limits = limit.map_or_else(Timeouts::default, Timeouts::from);
+        let limits = limit.map_or_else(|| self.own_limits(), Timeouts::from);
         let sent = self.internal_ping(now, to, Internal::DiscoveryPing(id), bytes, limits);
         let Some(peer) = self.peers.peers.get_mut(id) else { return };
         match sent {
@@ -156,7 +156,7 @@ impl Node {
             target: ProcessId::lustre(nid),
             portal: RESERVED_PORTAL,
             match_bits: PING_BITS,
-            limits: Timeouts::default(),
+            limits: self.own_limits(),
             recovery: false,
             verb: Verb::Put { ack: true, hdr_data, offset: 0 },
         };

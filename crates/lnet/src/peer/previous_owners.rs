@@ -1,12 +1,13 @@
 //! Previous owners of NIDs. A message goes to a node: a sender that has just heard from it under a NID
 //! that it has released since still means that node.
 //!
-//! So for one transaction time a user's message for such a NID goes to its previous owner, unless the
+//! So for `previous_nid_time` a user's message for such a NID goes to its previous owner, unless the
 //! NID has a new one. Kernel nodes make a new peer of it, from which no answer comes.
 //!
 //! The record outlives that time: a node that speaks from such a NID and lists what its previous owner
 //! had is that node, if no other interface of it answers (`claims.rs`).
 
+use core::time::Duration;
 use std::collections::VecDeque;
 
 use lnet_types::{Instant, MsgId, Nid, PeerId};
@@ -40,7 +41,7 @@ impl Node {
         if self.tunables.kernel_clocks() || !self.peers.peers.contains_key(id) {
             return;
         }
-        let until = now + self.tunables.transaction();
+        let until = now + Duration::from_secs(self.tunables.previous_nid_time as u64);
         let previous: &mut VecDeque<_> = &mut self.peers.previous_owners;
         previous.retain(|f| f.nid != nid);
         previous.push_back(PreviousOwner { until, nid, peer: id });

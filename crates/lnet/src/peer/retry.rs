@@ -73,7 +73,7 @@ impl Node {
     /// The time limit of a retried query of peer `id`.
     pub(crate) fn retry_limit(&self, id: PeerId) -> Option<Duration> {
         let peer = self.peers.peers.get(id)?;
-        (peer.disc.retry.tries > 0).then(|| self.tunables.transaction().min(RETRY_MAX))
+        (peer.disc.retry.tries > 0).then(|| self.tunables.ping_limit().min(RETRY_MAX))
     }
 
     /// Plans a query for `cause` with the next retry of peer `id`.

@@ -51,7 +51,7 @@ impl Node {
         Some(if self.tunables.pings_routers_patiently() {
             limit
         } else {
-            limit.min(self.tunables.transaction())
+            limit.min(self.tunables.ping_limit())
         })
     }
 

@@ -217,13 +217,11 @@ impl Node {
         Some(Duration::from_secs((interval + t.router_ping_timeout) as u64))
     }
 
-    /// How long peers are given to turn to others. Where they are told by push, as long as
-    /// a message may take.
+    /// How long peers have to turn to other routers.
     fn stop_grace(&self) -> Duration {
-        if self.tunables.kernel_clocks() {
-            self.silence_limit().unwrap_or_default()
-        } else {
-            self.tunables.transaction()
+        match self.tunables.routing_stop_time {
+            0 => self.silence_limit().unwrap_or_default(),
+            secs => Duration::from_secs(secs as u64),
         }
     }
 

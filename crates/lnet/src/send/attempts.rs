@@ -8,7 +8,7 @@ use core::time::Duration;
 use lnet_types::{HealthStatus, Instant, MsgId, NiId, PeerId, PeerNiId};
 
 use crate::health::{Charge, charge_of};
-use crate::msg::Msg;
+use crate::msg::{Msg, Role};
 use crate::peer::Peer;
 use crate::router::choose;
 use crate::{Node, Retries};
@@ -125,7 +125,20 @@ impl Node {
         })
     }
 
-    /// How long the driver may try this time, before the message's own deadline is considered.
+    /// How long the driver may try this time, before the message's own deadline is considered: the
+    /// LND timeout, or the share of its caller's own time (DEC-9).
+    pub(crate) fn driver_time(&self, msg: &Msg) -> Duration {
+        let t = &self.tunables;
+        match t.retries() {
+            Retries::Count(_) if msg.role == Role::Forward && t.forward_timeout != 0 => {
+                t.attempt_of(t.forward_limit(), 1)
+            }
+            Retries::Count(_) if msg.limit.is_none() => t.lnd_timeout(),
+            Retries::Count(_) | Retries::Paths => self.attempt_time(msg),
+        }
+    }
+
+    /// The share that one attempt has of a message's time.
     pub(crate) fn attempt_time(&self, msg: &Msg) -> Duration {
         // HL-lnd-030: the caller's time, or the node's, shared out among the attempts.
         let whole = msg.limit.unwrap_or_else(|| self.tunables.transaction());

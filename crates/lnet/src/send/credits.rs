@@ -130,9 +130,10 @@ impl Node {
         let Some(msg) = self.msgs.get(id) else { return };
         let Some(tx) = msg.tx else { return };
         let own = self.nis.get(tx.ni).and_then(|ni| ni.lnd_timeout);
-        let lnd = own.unwrap_or_else(|| self.attempt_time(msg));
         let numbered = mark.is_some() || msg.role == Role::Repeat;
         let retention = if numbered { self.retention_for(msg) } else { None };
+        let lnd = own.unwrap_or_else(|| self.driver_time(msg));
+        let repeats = self.next_hop_repeats(msg);
         let Some(msg) = self.msgs.get_mut(id) else { return };
         msg.stage = Stage::Driver;
         let request = msg.md.filter(|_| msg.role == Role::Request);
@@ -153,6 +154,7 @@ impl Node {
                 lnd.min(msg.deadline.saturating_since(now))
             },
             retention,
+            repeats,
         };
         self.outputs.push_back(Output::Send(transmit));
         if let Some(md) = request {

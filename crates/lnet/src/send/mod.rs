@@ -473,7 +473,7 @@ impl Node {
             Some(limit) => msg.born + limit,
             None if self.tunables.kernel_clocks() => self.deadline_from(now, ni),
             // How old a message is that passes through nobody knows here (H-31).
-            None if msg.role == Role::Forward => now + self.tunables.transaction(),
+            None if msg.role == Role::Forward => now + self.tunables.forward_limit(),
             None => msg.born + self.tunables.transaction(),
         }
     }

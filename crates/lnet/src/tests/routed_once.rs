@@ -150,11 +150,11 @@ fn what_a_dead_router_had_goes_by_the_other_one() {
 fn what_was_lost_behind_a_router_and_nobody_tells_goes_again_when_its_answer_is_overdue() {
     for put in [true, false] {
         let mut w = ready([Profile::Default; 2]);
-        w.hosts[0].node.set_tunables(w.now, &[("transaction_timeout", 6)]).unwrap();
+        w.hosts[0].node.set_tunables(w.now, &[("transaction_timeout", 150)]).unwrap();
         lose_behind(&mut w, put);
         w.put(0, B, 7, true);
-        // Three attempts share six seconds.
-        w.run(MS * 1900);
+        // Long before the share of one attempt is over.
+        w.run(MS * 1400);
         assert_eq!(w.events(0, 7), [(EventKind::Send, true, false)]);
         w.run(MS * 200);
         assert_eq!(w.events(0, 7), DONE, "PUT lost: {put}");

@@ -154,11 +154,16 @@ impl World {
         tunables: NetTunables,
     ) -> usize {
         let i = self.hosts.len();
+        let mut own = Tunables::new(profile);
+        if profile == Profile::Default {
+            // Callers on this bench wait no longer than the node's own pings.
+            own.transaction_timeout = own.ping_timeout;
+        }
         let config = NodeConfig {
             seed: i as u64,
             interface_cookie: 0x1000 + i as u64,
             ping_seq: 0,
-            tunables: Tunables::new(profile),
+            tunables: own,
         };
         let mut h = Host {
             node: Node::new(config, self.now),

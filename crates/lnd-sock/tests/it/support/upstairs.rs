@@ -171,6 +171,7 @@ impl Upstairs {
         let place = self.place(payload.len() as u32);
         place.iter().for_each(|span| mem.bytes_mut(*span).copy_from_slice(payload));
         Transmit {
+            repeats: false,
             msg,
             ni,
             to: ProcessId::lustre(to),

@@ -362,6 +362,7 @@ const OPTIONS: StreamOptions = StreamOptions {
     send_buffer: None,
     recv_buffer: None,
     even_retries: false,
+    rto_max: Duration::ZERO,
 };
 
 impl Raw {

@@ -75,6 +75,8 @@ pub(super) enum Cut {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Wishes {
     pub(super) even_retries: bool,
+    /// The longest wait before something is sent again, which then does not fail; the usual one if zero.
+    pub(super) rto_max: Duration,
     /// Idle time, interval, probes.
     pub(super) keepalive: Option<(Duration, Duration, u32)>,
 }

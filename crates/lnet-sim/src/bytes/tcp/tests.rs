@@ -27,7 +27,11 @@ struct Pair {
 impl Pair {
     fn new(seed: u64, cut: Cut) -> Self {
         let mut a = End::connect(A.parse().unwrap(), B.parse().unwrap(), 1000, cut);
-        a.wish(Wishes { even_retries: seed.is_multiple_of(2), keepalive: None });
+        a.wish(Wishes {
+            even_retries: seed.is_multiple_of(2),
+            keepalive: None,
+            rto_max: Duration::ZERO,
+        });
         let (now, rng) = (Instant::from_secs(1), Prng::new(seed));
         let flying = Vec::new();
         Self { now, rng, a, b: None, flying, sent: 0, lost: 0, doubled: 0, late: 0, cut }
@@ -224,7 +228,11 @@ fn a_new_connection_in_the_place_of_an_old_one_is_made_when_the_old_one_is_reset
 fn a_half_open_connection_is_found_by_whoever_keeps_it_alive() {
     let mut p = Pair::new(1, Cut::Whole);
     let every = Duration::from_secs(5);
-    p.a.wish(Wishes { even_retries: false, keepalive: Some((Duration::from_secs(30), every, 5)) });
+    p.a.wish(Wishes {
+        even_retries: false,
+        keepalive: Some((Duration::from_secs(30), every, 5)),
+        rto_max: Duration::ZERO,
+    });
     p.until(|p| p.b.as_ref().is_some_and(|b| b.state == State::Open));
     // Answered, for as long as there is somebody.
     p.until(|p| p.now > Instant::from_secs(300));
@@ -253,7 +261,7 @@ fn waiting_for_an_answer_takes_longer_each_time_unless_the_owner_wants_it_even()
     let even = [200, 200, 200, 200, 200, 200, 200, 400, 800];
     for (even, gaps) in [(true, &even[..]), (false, &[200, 400, 800])] {
         let mut p = Pair::new(1, Cut::Whole);
-        p.a.wish(Wishes { even_retries: even, keepalive: None });
+        p.a.wish(Wishes { even_retries: even, keepalive: None, rto_max: Duration::ZERO });
         p.until(|p| p.b.as_ref().is_some_and(|b| b.state == State::Open));
         p.lost = 1;
         assert!(p.a.write(&mut p.rng, 3, [&b"abc"[..]].into_iter()).is_ok());

@@ -65,7 +65,11 @@ impl End {
         }
         let even = if self.wishes.even_retries { EVEN_TRIES } else { 0 };
         let doubled = self.tries.min(TRIES).saturating_sub(even);
-        self.trips.rto().saturating_mul(1 << doubled).min(RTO_MAX)
+        self.trips.rto().saturating_mul(1 << doubled).min(self.rto_max())
+    }
+
+    fn rto_max(&self) -> Duration {
+        if self.wishes.rto_max.is_zero() { RTO_MAX } else { self.wishes.rto_max }
     }
 
     /// The segment of this end that begins with `seq` is with the other one at `at`, or was to be:
@@ -86,6 +90,8 @@ impl End {
             State::Closed => return News::default(),
             State::SynSent | State::SynReceived => SYN_TRIES,
             State::Open if self.holder == Holder::Nobody => ORPHAN_TRIES,
+            // Linux with TCP_USER_TIMEOUT: by time alone, which is for the driver here.
+            State::Open if !self.wishes.rto_max.is_zero() => u32::MAX,
             State::Open => TRIES,
         };
         let idle = !self.in_flight() && self.next >= self.data_end();

@@ -4,12 +4,14 @@ use super::*;
 use crate::{Get, Put, Timeouts, Tunables};
 use lnet_types::ProcessId;
 
-/// UG-024, UG-039, HL-lnt-070, UG-020, UG-065: `global show` prints these numbers.
+/// UG-024, UG-039, HL-lnt-070, UG-020, UG-065: `global show` prints these numbers. DEC-46: `default`
+/// abandons as late as kernel nodes.
 #[test]
 fn defaults_are_those_of_the_documents_and_off_is_off() {
-    for profile in [Profile::Default, Profile::Documents] {
+    for (profile, transaction) in [(Profile::Default, 150), (Profile::Documents, 5)] {
         let t = Tunables::new(profile);
-        assert_eq!((t.health_sensitivity, t.retry_count, t.transaction_timeout), (100, 2, 5));
+        let seen = (t.health_sensitivity, t.retry_count, t.transaction_timeout);
+        assert_eq!(seen, (100, 2, transaction));
     }
     let off = Tunables::new(Profile::Off);
     assert_eq!((off.health_sensitivity, off.retry_count), (0, 0));
@@ -44,7 +46,7 @@ fn more_retries_than_seconds_are_refused_and_nothing_changes() {
     for profile in [Profile::Default, Profile::Documents, Profile::Pre213] {
         let mut t = Tunables::new(profile);
         let before = t.clone();
-        assert!(t.set("retry_count", 6).is_err());
+        assert!(t.set("retry_count", t.transaction_timeout + 1).is_err());
         assert!(t.set("transaction_timeout", 1).is_err());
         assert_eq!(t, before);
     }
@@ -70,7 +72,7 @@ fn the_driver_keeps_the_time_of_a_transmission() {
     w.decide = Box::new(|t| if is_request(&t.hdr) { Fate::Hold } else { Fate::Pass });
     w.put(0, B[0], 1, false);
     let (_, t) = w.held.pop_front().unwrap();
-    assert_eq!(t.timeout, Duration::from_secs(5) / 3);
+    assert_eq!(t.timeout, w.hosts[0].node.tunables().lnd_timeout());
     // The driver is late; the node has no clock of its own for this.
     w.secs(4);
     assert!(w.held.is_empty() && w.hosts[0].events.is_empty());
@@ -322,4 +324,43 @@ fn one_attempt_has_its_share_of_the_callers_own_time() {
         assert_eq!(stalled.limits, [MS * share, MS * share], "{profile:?} {retries} {limit:?}");
         assert_eq!(w.hosts[0].node.stats().resend_count, 1);
     }
+}
+
+/// DEC-46: a ping of the node's own ends by its own limit, an operation of a caller goes on.
+#[test]
+fn own_pings_are_abandoned_in_seconds_while_operations_have_minutes() {
+    let mut w = pair(Profile::Default);
+    set(&mut w, 0, &[("transaction_timeout", 150)]);
+    assert_eq!(w.hosts[0].node.tunables().lnd_timeout(), Duration::from_secs(49));
+    w.decide = Box::new(|_| Fate::Lose);
+    w.get(0, B[0], 1);
+    let now = w.now;
+    w.hosts[0].node.discover(now, nid(B[0]), true);
+    w.secs(6);
+    assert_eq!(w.hosts[0].node.stats().response_timeout_count, 1, "the ping of the discovery");
+    assert!(w.events(0, 1).iter().all(|(_, ok, _)| *ok), "{:?}", w.events(0, 1));
+    w.secs(150);
+    let last = w.events(0, 1).last().copied();
+    assert!(last.is_some_and(|(_, _, unlinked)| unlinked), "{:?}", w.events(0, 1));
+}
+
+/// DEC-46: what follows 0 in the table is what the originals have.
+#[test]
+fn limits_of_their_own_follow_the_transaction_where_the_profile_has_none() {
+    for (profile, ping) in [
+        (Profile::Default, 5),
+        (Profile::Documents, 5),
+        (Profile::Kernel, 150),
+        (Profile::Pre213, 5),
+    ] {
+        let t = Tunables::new(profile);
+        assert_eq!(t.ping_limit(), Duration::from_secs(ping), "{profile:?}");
+    }
+    let mut t = Tunables::new(Profile::Documents);
+    t.set("transaction_timeout", 20).unwrap();
+    assert_eq!(t.ping_limit(), Duration::from_secs(20));
+    let share = Duration::from_secs(50);
+    assert_eq!(t.overdue_after(share), share);
+    assert_eq!(Tunables::default().overdue_after(share), Duration::from_millis(1500));
+    assert_eq!(Tunables::default().overdue_after(Duration::from_secs(1)), Duration::from_secs(1));
 }
