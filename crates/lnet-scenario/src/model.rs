@@ -101,6 +101,8 @@ pub struct Group {
     pub own_profile: bool,
     /// Tunables that differ from the profile's, by name; checked against each other.
     pub tunables: Vec<(&'static str, i64)>,
+    /// Rows of the conduct table that differ from the profile's, by name; each has that value.
+    pub conduct: Vec<(&'static str, &'static str)>,
     /// Whether these nodes forward.
     pub router: bool,
     /// Routes of each of them.
@@ -171,6 +173,19 @@ impl Scenario {
             g.profile = profile;
         }
         Ok(())
+    }
+}
+
+impl Group {
+    /// What these nodes begin with: profile, conduct and tunables.
+    pub fn settings(&self) -> Tunables {
+        let mut settings = Tunables::new(self.profile);
+        // Both were checked when the scenario was read.
+        let _ = settings.set_all(&self.tunables);
+        for (row, value) in &self.conduct {
+            let _ = settings.conduct.set(row, value);
+        }
+        settings
     }
 }
 

@@ -1,4 +1,4 @@
-//! Reads `[tunables]`, `[[net]]` and `[[node]]`: the world.
+//! Reads `[tunables]`, `[conduct]`, `[[net]]` and `[[node]]`: the world.
 //!
 //! NIDs that the text leaves open are given in order: network *n* of the text has the block of
 //! 2¹⁸ addresses from `10.0.0.0 + n × 2¹⁸` on, and its rails take them from the second on.
@@ -7,7 +7,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use lnet::{NetTunables, Profile, RouteSpec, Tunables};
+use lnet::{Conduct, NetTunables, Profile, RouteSpec, Tunables};
 use lnet_types::{Net, Nid};
 
 use crate::error::ScenarioError;
@@ -34,13 +34,17 @@ pub(crate) fn read(
         Some(v) => tunables(&v, profile, &[])?,
         None => Vec::new(),
     };
+    let conduct = match top.take("conduct") {
+        Some(v) => conduct(&v, &[])?,
+        None => Vec::new(),
+    };
     let mut world = World { nets: nets(top)?, groups: Vec::new(), nodes: Vec::new() };
     let mut nids = Nids { taken: BTreeSet::new(), next: vec![0; world.nets.len()] };
     let mut names = Names::default();
     let mut routes = Vec::new();
     // NIDs that are written down first, so that none of them is given away before its turn.
     for table in &mut top.list("node")? {
-        let shared = Shared { profile, tunables: &shared, counts };
+        let shared = Shared { profile, tunables: &shared, conduct: &conduct, counts };
         let routed = node(table, &shared, &mut world, &mut names, &mut nids)?;
         routes.push(routed);
     }
@@ -158,6 +162,34 @@ pub(crate) fn tunables(
     Ok(all)
 }
 
+/// Rows of the conduct table by name, on top of `before`: yes and no as flags, other values by name.
+fn conduct(
+    value: &Value<'_, '_>,
+    before: &[(&'static str, &'static str)],
+) -> Result<Vec<(&'static str, &'static str)>, ScenarioError> {
+    let table = value.table()?;
+    let mut all = before.to_vec();
+    for (name, v) in table.all() {
+        let row = Conduct::TABLE.iter().find(|row| row.name == name).ok_or_else(|| {
+            let known: Vec<&str> = Conduct::TABLE.iter().map(|r| r.name).collect();
+            table.wrong(&format!("sets '{name}': expected one of {}", known.join(", ")))
+        })?;
+        let chosen = match row.choices {
+            ["no", "yes"] => match v.flag()? {
+                true => "yes",
+                false => "no",
+            },
+            choices => {
+                let words: Vec<_> = choices.iter().map(|c| (*c, *c)).collect();
+                v.word(&words)?
+            }
+        };
+        all.retain(|(n, _)| *n != row.name);
+        all.push((row.name, chosen));
+    }
+    Ok(all)
+}
+
 fn nets(top: &mut Table<'_, '_>) -> Result<Vec<NetSpec>, ScenarioError> {
     let mut nets: Vec<NetSpec> = Vec::new();
     for mut t in top.list("net")? {
@@ -200,6 +232,7 @@ fn nets(top: &mut Table<'_, '_>) -> Result<Vec<NetSpec>, ScenarioError> {
 struct Shared<'s> {
     profile: Profile,
     tunables: &'s [(&'static str, i64)],
+    conduct: &'s [(&'static str, &'static str)],
     /// Numbers of nodes that are asked for instead of the text's.
     counts: &'s [(String, u32)],
 }
@@ -250,6 +283,10 @@ fn node<'a, 't>(
             shared.tunables.to_vec()
         }
     };
+    let conduct = match t.take("conduct") {
+        Some(v) => conduct(&v, shared.conduct)?,
+        None => shared.conduct.to_vec(),
+    };
     let router = t.take("router").map(|v| v.flag()).transpose()?.unwrap_or(false);
     let rails = rails(t, world, nids, numbered)?;
     let routes = t.take("routes");
@@ -264,6 +301,7 @@ fn node<'a, 't>(
         profile,
         own_profile: own_profile.is_some(),
         tunables: own,
+        conduct,
         router,
         routes: Arc::from([]),
         nets,

@@ -366,3 +366,41 @@ fn a_table_with_a_count_can_be_played_at_another_size() {
     assert!(told(&[("client", 0)]).contains("instead of 0"));
     assert!(told(&[("client", u32::MAX)]).contains("expected 1 to "));
 }
+
+#[test]
+fn conduct_of_a_node_is_the_profile_then_the_top_then_its_own_rows() {
+    let text = r#"
+        name = "rows"
+        duration = "1s"
+        [conduct]
+        retries_discovery = false
+        recovery_pace = "constant"
+        [[net]]
+        name = "tcp"
+        [[node]]
+        name = "a"
+        rails = ["tcp"]
+        conduct = { retries_discovery = true, believes_last_claim = true }
+        [[node]]
+        name = "b"
+        rails = ["tcp"]
+    "#;
+    let scenario = parse("rows.toml", text).unwrap();
+    let rows = ["retries_discovery", "recovery_pace", "believes_last_claim", "resends_refused"];
+    let of = |n: usize| {
+        let conduct = scenario.world.groups[n].settings().conduct;
+        rows.map(|row| conduct.get(row).unwrap())
+    };
+    assert_eq!(of(0), ["yes", "constant", "yes", "yes"]);
+    assert_eq!(of(1), ["no", "constant", "no", "yes"]);
+    for (wrong, word) in [
+        ("is_nice = true", "sets 'is_nice': expected one of"),
+        ("recovery_pace = \"fast\"", "one of adaptive, constant, exponential, off"),
+        ("resends_refused = 1", "resends_refused"),
+    ] {
+        let text = text.replace("retries_discovery = false", wrong);
+        let text = text.replace("recovery_pace = \"constant\"", "");
+        let error = parse("rows.toml", &text).unwrap_err().to_string();
+        assert!(error.contains(word), "{wrong}: {error}");
+    }
+}

@@ -109,7 +109,7 @@ impl Host {
     }
 }
 
-/// The time limit of socklnd where the kernel's clocks rule.
+/// The time limit of socklnd where it has its own (V-13).
 pub(crate) const KERNEL_LND_TIMEOUT: Duration = Duration::from_secs(50);
 
 /// How long a host's driver tries to connect to a peer.
@@ -123,7 +123,7 @@ pub(crate) fn connect_timeout(node: &Node) -> Duration {
 
 /// How long a host's node has for one transmission, by the driver's own rule.
 pub(crate) fn lnd_timeout(node: &Node) -> Option<Duration> {
-    node.tunables().kernel_clocks().then_some(KERNEL_LND_TIMEOUT)
+    node.tunables().conduct.keeps_driver_timeout.then_some(KERNEL_LND_TIMEOUT)
 }
 
 #[cfg(test)]

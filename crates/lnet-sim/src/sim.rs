@@ -18,8 +18,8 @@ use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use lnet::{Driver, Event as Told, Node, Output, Tunables};
-use lnet_scenario::{Group, Scenario};
+use lnet::{Driver, Event as Told, Node, Output};
+use lnet_scenario::Scenario;
 use lnet_types::{Instant, Nid, Prng};
 
 use crate::directory::{Directory, HostId, RailIx};
@@ -66,12 +66,11 @@ impl Default for Watch {
 }
 
 impl Watch {
-    /// How the world of a scenario is watched: where kernel clocks rule, drivers hold messages longer
-    /// than any program waits for them.
+    /// How the world of a scenario is watched: drivers with a time limit of their own hold messages
+    /// longer than any program waits for them.
     pub fn of(scenario: &Scenario) -> Self {
         let mut watch = Self::default();
-        let kernel = |g: &Group| Tunables::new(g.profile).kernel_clocks();
-        if scenario.world.groups.iter().any(kernel) {
+        if scenario.world.groups.iter().any(|g| g.settings().conduct.keeps_driver_timeout) {
             watch.grace += KERNEL_LND_TIMEOUT;
         }
         watch

@@ -92,7 +92,7 @@ impl Node {
             self.late.1 += now.saturating_since(msg.deadline);
             // The kernel leaves it at that. Where the deadline is the call's own, the last failure of
             // a chain often comes just past it and is no less a failure.
-            if status != HealthStatus::Ok && self.tunables.kernel_clocks() {
+            if status != HealthStatus::Ok && !self.tunables.conduct.charges_late_failures {
                 return Next::End;
             }
         }
@@ -139,7 +139,7 @@ impl Node {
             Charge::None => {}
         }
         // An attempt without any time left would fail at once, and the next one too.
-        if self.tunables.kernel_clocks() || now < deadline {
+        if self.tunables.conduct.deadline_per_attempt || now < deadline {
             self.next_attempt(now, id, peer_ni, status)
         } else {
             Next::End
@@ -204,7 +204,7 @@ impl Node {
         if let Some(next) = ni.recovery.next.take() {
             self.recovering_nis.remove(&(next, id));
         }
-        if is_news && !self.tunables.kernel_clocks() && self.tell_up_at.is_none() {
+        if is_news && self.tunables.conduct.announces_recovery && self.tell_up_at.is_none() {
             self.tell_up_at = Some(self.now() + TELL_UP_AFTER);
         }
     }
@@ -325,7 +325,8 @@ impl Node {
     /// Whether this is an interface of a Multi-Rail node or of a gateway, on one of our networks (not
     /// in the kernel's scheme).
     fn is_near(&self, id: PeerNiId) -> bool {
-        let Some(pni) = self.peers.nis.get(id).filter(|_| !self.tunables.kernel_clocks()) else {
+        let Some(pni) = self.peers.nis.get(id).filter(|_| self.tunables.conduct.recovers_unheard)
+        else {
             return false;
         };
         let net = pni.nid.net();
@@ -337,7 +338,7 @@ impl Node {
     /// DEC-5: a sign of life makes the next ping due now, or a second after the last one: two nodes
     /// that recover the same rail are signs of life to each other (not in the kernel's scheme).
     pub(crate) fn hasten_recovery(&mut self, now: Instant, id: PeerNiId) {
-        if self.tunables.kernel_clocks() {
+        if !self.tunables.conduct.hastens_recovery {
             return;
         }
         let Some(pni) = self.peers.nis.get_mut(id) else { return };
@@ -462,7 +463,7 @@ impl Node {
     /// In the adaptive scheme the interval depends on how the last ping ended (DEC-5); it counts
     /// from when that was sent (H-45).
     fn reschedule_ni(&mut self, now: Instant, id: NiId) {
-        if self.tunables.kernel_clocks() {
+        if !self.tunables.conduct.hastens_recovery {
             return;
         }
         if let Some(ni) = self.nis.get_mut(id)
@@ -483,7 +484,7 @@ impl Node {
     }
 
     fn reschedule_peer(&mut self, now: Instant, id: PeerNiId) {
-        if self.tunables.kernel_clocks() {
+        if !self.tunables.conduct.hastens_recovery {
             return;
         }
         if let Some(pni) = self.peers.nis.get_mut(id)

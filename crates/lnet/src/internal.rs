@@ -106,7 +106,7 @@ impl Node {
     /// H-66).
     pub(crate) fn was_in_doubt(&self, owner: Owner) -> bool {
         let Owner::Internal(what) = owner else { return false };
-        !self.tunables.kernel_clocks()
+        !self.tunables.conduct.charges_bystanders
             && match what {
                 Internal::RecoverPeer(_) | Internal::Ask { .. } => true,
                 Internal::DiscoveryPing(id) | Internal::Push(id) => {

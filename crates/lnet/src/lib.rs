@@ -23,6 +23,7 @@
 
 mod api;
 mod blame;
+mod conduct;
 mod cpt;
 mod driver;
 mod fault;
@@ -61,6 +62,7 @@ pub use api::{
     UnlinkError,
 };
 pub use blame::Blame;
+pub use conduct::{AttemptLimit, Conduct, ConductError, ConductRow, RecoveryPace, RouterPingLimit};
 pub use driver::{Doubt, Driver, InDoubt, Link, NI_STOPPED, Ready, Retention, Rx};
 pub use fault::rule::{
     DelayRule, DropRule, Errors, FaultRuleError, Kinds, NidMatch, ParseNidMatchError, Traffic, When,

@@ -179,7 +179,7 @@ impl Node {
     pub fn new(config: NodeConfig, now: Instant) -> Self {
         let NodeConfig { seed, interface_cookie, ping_seq, tunables } = config;
         let scan = Duration::from_secs((tunables.transaction_timeout as u64 / 2).max(1));
-        let strict = tunables.kernel_selection();
+        let strict = !tunables.conduct.takes_all_rules;
         let mut node = Self {
             now,
             running: true,
@@ -291,7 +291,7 @@ impl Node {
         let now = self.clock(now);
         if self.announce_due.is_some_and(|at| at <= now) {
             self.announce_due = None;
-            if self.tunables.kernel_clocks() && self.router.is_on() {
+            if self.tunables.conduct.reports_status_in_place && self.router.is_on() {
                 // H-92: a kernel router changes its status in place.
                 self.refresh_ping();
                 self.push_to_peers(now, true);

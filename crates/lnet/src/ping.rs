@@ -106,7 +106,7 @@ impl Node {
             return false;
         }
         let at = match self.link_news.take(now, 1, LINK_NEWS_BURST, LINK_NEWS_RATE) {
-            Err(until) if !self.tunables.kernel_clocks() => until,
+            Err(until) if self.tunables.conduct.limits_announcements => until,
             Ok(()) | Err(_) => now,
         };
         self.announce_due = Some(at);

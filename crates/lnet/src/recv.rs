@@ -98,7 +98,7 @@ impl Node {
             }
             if self.nis.values().any(|ni| ni.nid == hdr.dst) {
                 // Who only passed it on is not to blame, and other messages share its connection.
-                if hdr.src != rx.from && !self.tunables.kernel_clocks() {
+                if hdr.src != rx.from && !self.tunables.conduct.closes_on_wrong_interface {
                     return Verdict::Drop(DropReason::OtherInterface);
                 }
                 return Verdict::Close(PeerMisbehaved::WrongInterface(hdr.dst));
@@ -204,7 +204,7 @@ impl Node {
         let (peer, recovers) = (pni.peer, pni.recovery.next.is_some());
         if recovers {
             self.hasten_recovery(now, id);
-        } else if !self.tunables.kernel_clocks() {
+        } else if self.tunables.conduct.recovers_unheard {
             // It may have failed when it was nobody yet.
             self.queue_peer(now, id);
         }

@@ -161,7 +161,7 @@ impl Node {
     /// A gateway does not lead everywhere any more: messages bound to it go by another one, if there
     /// is a better one, and so does what was handed to it and is not answered.
     pub(crate) fn leave_gateway(&mut self, now: Instant, id: PeerId) {
-        if self.tunables.kernel_selection() {
+        if !self.tunables.conduct.moves_waiting {
             return;
         }
         self.move_messages(now, |node, msg| node.hop_of(msg) == Some(id));
@@ -171,7 +171,7 @@ impl Node {
 
     /// Messages bound to an interface without a link find another one (MR-snd-085).
     pub(crate) fn leave_interface(&mut self, now: Instant, ni: NiId) {
-        if !self.tunables.kernel_selection() {
+        if self.tunables.conduct.moves_waiting {
             self.move_messages(now, |_, msg| msg.tx.is_some_and(|tx| tx.ni == ni));
             self.repeat_elsewhere(now, None);
             self.reclaim_interface(ni);

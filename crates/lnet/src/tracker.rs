@@ -15,7 +15,7 @@ impl Node {
     /// A response to an operation on `md` is expected (H-60, H-61). Its time begins when a driver
     /// has taken the request (DEC-10), in the kernel's scheme with the call.
     pub(crate) fn track(&mut self, now: Instant, md: MdId, limit: Duration) {
-        let deadline = self.tunables.kernel_clocks().then(|| now + limit);
+        let deadline = self.tunables.conduct.times_response_from_call.then(|| now + limit);
         let Some(d) = self.portals.mds.get_mut(md) else { return };
         let tracker =
             Tracker { limit, deadline, started: now, next_hop: None, target: None, written: None };
@@ -38,7 +38,7 @@ impl Node {
     /// A driver has taken the request of `md`, for the first time or again: the time of its response
     /// begins (HL-lnt-105).
     pub(crate) fn handed_over(&mut self, now: Instant, md: MdId) {
-        if !self.tunables.kernel_clocks() {
+        if !self.tunables.conduct.times_response_from_call {
             self.begin_response_time(now, md);
         }
     }
@@ -55,7 +55,7 @@ impl Node {
     /// A request has failed for good, and its owner leaves the descriptor as it is: it is taken back
     /// in the time of a response. Whoever is to blame for the failure has paid already.
     pub(crate) fn request_failed(&mut self, now: Instant, md: MdId) {
-        if self.tunables.kernel_clocks() {
+        if self.tunables.conduct.times_response_from_call {
             return;
         }
         let Some(t) = self.portals.mds.get_mut(md).and_then(|d| d.tracker.as_mut()) else { return };
@@ -82,12 +82,16 @@ impl Node {
     pub(crate) fn next_scan(&self) -> Option<Instant> {
         let &(deadline, _) = self.trackers.first()?;
         // H-63: the kernel looks twice per time-out, from its start on.
-        Some(if self.tunables.kernel_clocks() { deadline.max(self.scan_at) } else { deadline })
+        Some(if self.tunables.conduct.scans_responses {
+            deadline.max(self.scan_at)
+        } else {
+            deadline
+        })
     }
 
     /// Ends the operations whose response is overdue (H-64, H-65).
     pub(crate) fn scan_responses(&mut self, now: Instant) {
-        if self.tunables.kernel_clocks() {
+        if self.tunables.conduct.scans_responses {
             if now < self.scan_at {
                 return;
             }
@@ -131,7 +135,9 @@ impl Node {
     /// (H-61), and what is given up before is not counted.
     pub(crate) fn response_given_up(&mut self, md: MdId) {
         let tracker = self.portals.mds.get(md).and_then(|d| d.tracker.as_ref());
-        if !self.tunables.kernel_clocks() && tracker.is_some_and(|t| t.deadline.is_some()) {
+        if !self.tunables.conduct.times_response_from_call
+            && tracker.is_some_and(|t| t.deadline.is_some())
+        {
             self.stats.response_timeout_count = self.stats.response_timeout_count.wrapping_add(1);
         }
     }

@@ -1,11 +1,14 @@
 //! The node's tunables: one table from which come the struct, the defaults of each profile, the
-//! bounds, the checks and the help that commands print. A profile is a column of that table
-//! (decisions.md, Profiles); rules between several tunables are in [`Tunables::set`].
+//! bounds, the checks and the help that commands print. A profile is a column of that table; what
+//! it chooses besides numbers is a column of the table in `conduct.rs`. Rules between several
+//! tunables are in [`Tunables::set`].
 
 use core::time::Duration;
 
 use lnet_types::{Errno, HealthStatus, HealthStatuses, RETRY_PATHS};
 use thiserror::Error;
+
+use crate::conduct::{AttemptLimit, Conduct, RecoveryPace};
 
 /// A consistent set of defaults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -90,8 +93,10 @@ macro_rules! tunables {
         #[derive(Clone, Debug, PartialEq, Eq)]
         #[derive(serde::Serialize, serde::Deserialize)]
         pub struct Tunables {
-            /// Which defaults and rules are in force.
+            /// Which defaults are in force.
             pub profile: Profile,
+            /// What the node does, where profiles differ in more than numbers.
+            pub conduct: Conduct,
             $(#[doc = $help] pub $name: i64,)*
         }
 
@@ -110,7 +115,7 @@ macro_rules! tunables {
             /// The defaults of `profile`.
             pub const fn new(profile: Profile) -> Self {
                 let column = profile as usize;
-                Self { profile, $($name: [$($default),*][column],)* }
+                Self { profile, conduct: Conduct::new(profile), $($name: [$($default),*][column],)* }
             }
 
             /// The value of the tunable called `name`.
@@ -402,8 +407,8 @@ impl Tunables {
     /// path: in whole seconds, one less than the transaction's, where both are long.
     pub fn lnd_timeout(&self) -> Duration {
         let transaction = self.transaction();
-        match (self.profile, self.retries()) {
-            (Profile::Default, Retries::Count(retries)) => whole_share(transaction, retries),
+        match (self.conduct.attempt_limit, self.retries()) {
+            (AttemptLimit::PerAttempt, Retries::Count(retries)) => whole_share(transaction, retries),
             _ => self.attempt_of(transaction, 1),
         }
     }
@@ -445,23 +450,25 @@ impl Tunables {
             let nanos = u64::try_from(whole.as_nanos()).unwrap_or(u64::MAX);
             Duration::from_nanos(nanos / n.max(1))
         };
-        match self.profile {
-            Profile::Kernel => whole_share(whole, u32::try_from(retries).unwrap_or(u32::MAX)),
-            Profile::Documents | Profile::Pre213 => part(retries),
-            Profile::Default => part(retries + 1),
-            Profile::Off => whole,
+        match self.conduct.attempt_limit {
+            AttemptLimit::WholeSeconds => {
+                whole_share(whole, u32::try_from(retries).unwrap_or(u32::MAX))
+            }
+            AttemptLimit::PerRetry => part(retries),
+            AttemptLimit::PerAttempt => part(retries + 1),
+            AttemptLimit::Whole => whole,
         }
     }
 
     /// Time from one recovery ping of an interface to the next, after `failed` pings in a row and
-    /// `sent` pings in all (DEC-5, H-41). `None`: this profile does not recover.
+    /// `sent` pings in all (DEC-5, H-41). `None`: no recovery.
     pub fn recovery_interval_after(&self, failed: u32, sent: u32) -> Option<Duration> {
         let max = self.max_recovery_ping_interval as u64;
-        let secs = match self.profile {
-            Profile::Off => return None,
-            Profile::Documents | Profile::Pre213 => 1,
-            Profile::Default => 1u64.checked_shl(failed).map_or(max, |s| s.min(max)),
-            Profile::Kernel => {
+        let secs = match self.conduct.recovery_pace {
+            RecoveryPace::Off => return None,
+            RecoveryPace::Constant => 1,
+            RecoveryPace::Adaptive => 1u64.checked_shl(failed).map_or(max, |s| s.min(max)),
+            RecoveryPace::Exponential => {
                 if u64::from(sent) <= u64::from(max.ilog2()) {
                     1 << sent
                 } else {
@@ -475,32 +482,6 @@ impl Tunables {
     /// Whether a message that failed so may go again, whoever its peer is (DEC-6, DEC-7).
     pub const fn resends(&self, status: HealthStatus) -> bool {
         HealthStatuses::from_bits(self.resend_on).contains(status)
-    }
-
-    /// Whether paths are chosen by the kernel's criteria alone: no bytes queued at peers' interfaces
-    /// (S-43), pair rules as tie-breakers (U-40, U-41) and within the bounds of U-4 and U-26, networks
-    /// without a link not told apart from those of health 0 (S-35).
-    pub const fn kernel_selection(&self) -> bool {
-        matches!(self.profile, Profile::Kernel)
-    }
-
-    /// Whether attempts that fail at once, with no other path left, are spread over the time that the
-    /// message has (`send/rest.rs`).
-    pub const fn spreads_attempts(&self) -> bool {
-        matches!(self.profile, Profile::Default)
-    }
-
-    /// Whether the answer of a gateway is waited for as long as `router_ping_timeout` says, longer
-    /// than a transaction (PA-134). Otherwise it is a ping like others.
-    pub const fn pings_routers_patiently(&self) -> bool {
-        matches!(self.profile, Profile::Documents | Profile::Pre213)
-    }
-
-    /// Whether the kernel's clocks rule: deadline renewed with each attempt and kept by the driver
-    /// (H-30, H-31), waiting messages looked at only when their turn comes (C-6), responses
-    /// scanned twice per time-out (H-63).
-    pub const fn kernel_clocks(&self) -> bool {
-        matches!(self.profile, Profile::Kernel)
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use lnet::{Found, ParsePatternError, Pattern, Profile, Reset, Rule, RuleError, Tunables};
+use lnet::{Found, ParsePatternError, Pattern, Reset, Rule, RuleError, Tunables};
 use lnet_admin::{
     AdminError, Contact, Contacted, Discover, GlobalSnapshot, NiTarget, PEER_NIS_PER_PAGE,
     PeerPage, Ping, Reply, Request, StatsSnapshot, Status, batches, peers_of,
@@ -605,12 +605,12 @@ impl Control {
         Ok(Reply::Done)
     }
 
-    /// C-set-6. Ends when forwarding has ended, except with the kernel's clocks, where that takes minutes
-    /// and scripts expect not to wait.
+    /// C-set-6. Ends when forwarding has ended, unless peers have to find out by themselves: that takes
+    /// minutes, and scripts expect not to wait.
     fn routing_set(&self, on: bool) -> Result<Reply, AdminError> {
         self.on_node(Errno::ENETDOWN, move |stack, _| routing::set(stack, on))?;
         let until = std::time::Instant::now() + ROUTING_STOP_LIMIT;
-        while !on && self.state().tunables.profile != Profile::Kernel {
+        while !on && self.state().tunables.conduct.announces_routing_stop {
             let state =
                 self.on_node(Errno::ENETDOWN, |stack, _| Ok(stack.node().routing_state()))?;
             if state != lnet::RoutingState::Stopping || std::time::Instant::now() > until {
@@ -727,9 +727,9 @@ impl Control {
         let handle = self.handle(Errno::ENETDOWN)?;
         let own_limit = {
             let tunables = &self.state().tunables;
-            match tunables.profile {
-                Profile::Kernel => KERNEL_PING_TIMEOUT,
-                _ => tunables.ping_limit(),
+            match tunables.conduct.patient_user_pings {
+                true => KERNEL_PING_TIMEOUT,
+                false => tunables.ping_limit(),
             }
         };
         let timeout = ping.timeout_ms.map_or(own_limit, Duration::from_millis);

@@ -39,6 +39,7 @@ impl SockDefaults {
             Some(AcceptMode::None) => Accept::None,
             None => options.accept,
         };
+        let conduct = lnet::Conduct::new(options.profile);
         Self {
             port: parameters.accept_port.unwrap_or(options.port),
             accept: match accept {
@@ -47,11 +48,11 @@ impl SockDefaults {
                 Accept::None => lnd_sock::AcceptMode::None,
             },
             // K-1, V-13: the kernel's driver has its own 50 s.
-            timeout_s: parameters.sock_timeout.unwrap_or(match options.profile {
-                lnet::Profile::Kernel => 50,
-                _ => 0,
+            timeout_s: parameters.sock_timeout.unwrap_or(match conduct.keeps_driver_timeout {
+                true => 50,
+                false => 0,
             }),
-            legacy_close_status: options.profile == lnet::Profile::Kernel,
+            legacy_close_status: conduct.closes_with_legacy_status,
             accept_from: options.accept_from.clone(),
             limits: Limits {
                 connections_per_address: options.connections_per_address,

@@ -273,6 +273,11 @@ impl Run<'_> {
             port: PORT,
             profile: group.profile.name().to_owned(),
             tunables: group.tunables.iter().map(|(n, v)| ((*n).to_owned(), *v)).collect(),
+            conduct: group
+                .conduct
+                .iter()
+                .map(|(n, v)| ((*n).to_owned(), (*v).to_owned()))
+                .collect(),
             routes: group.routes.iter().map(route).collect(),
         })
     }

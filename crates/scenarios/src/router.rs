@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use anyhow::bail;
+use anyhow::{bail, ensure};
 use lnet_admin::{Ask as _, Client, Reply, Request};
 use lnet_config::GLOBAL_KEYS;
 use netns::{Host, Process};
@@ -40,6 +40,11 @@ impl Daemon {
         duty: Duty,
         files: &Path,
     ) -> anyhow::Result<Self> {
+        ensure!(
+            spec.conduct.is_empty(),
+            "{}: conduct: must be a profile's on a router",
+            host.name()
+        );
         let with = |end: &str| PathBuf::from(format!("{}{end}", files.display()));
         let (config, socket) = (with(".yaml"), with(".sock"));
         std::fs::write(&config, yaml(spec, duty == Duty::Route(true))?)?;

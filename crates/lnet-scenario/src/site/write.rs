@@ -89,7 +89,7 @@ fn limit(node: &SiteNode) -> Duration {
 fn warm_up(node: &SiteNode) -> Option<Duration> {
     let t = tunables(node);
     let silence = t.alive_router_check_interval.max(0) + t.router_ping_timeout;
-    let waits = node.forwards && t.kernel_clocks();
+    let waits = node.forwards && !t.conduct.opens_routing_at_once;
     waits.then(|| Duration::from_secs(silence.unsigned_abs()) + MOMENT)
 }
 

@@ -74,7 +74,7 @@ impl Rig {
         let config = SockConfig {
             checksum: settings.checksum,
             first_version: settings.version,
-            legacy_close_status: host.node.tunables().kernel_clocks(),
+            legacy_close_status: host.node.tunables().conduct.closes_with_legacy_status,
             ..SockConfig::default()
         };
         let mut rig = Self {

@@ -134,9 +134,10 @@ impl Observer for ControlTraffic {
         let host = match *seen {
             Seen::Begun { host, workload, attempt, to, .. } => {
                 let exchange = view.scenario.workload.get(workload).map(|w| w.exchange);
-                // Kernel nodes that have no memory ask and tell anew for each message (S-6).
-                let host_of = view.host(host);
-                let asks = host_of.is_some_and(|h| h.node.tunables().kernel_clocks());
+                // Nodes without retries discover anew for each message (S-6).
+                let conduct = view.host(host).map(|h| h.node.tunables().conduct);
+                let asks =
+                    conduct.is_some_and(|c| !c.retries_discovery || !c.sends_during_rediscovery);
                 if exchange == Some(Exchange::Ping) || asks {
                     self.begun(view, attempt, host, to);
                 }

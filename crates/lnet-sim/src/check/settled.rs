@@ -79,9 +79,10 @@ impl AllHome {
             if believed != real {
                 return Err(format!("takes {} for {believed:?}, it is {real:?}", peer.primary));
             }
-            // The kernel does not ping whom it has never heard from, nor heal whom it is told of (H-42,
-            // D-45): what was once lowered there may stay.
-            let heals = !host.node.tunables().kernel_clocks();
+            // Without pings to interfaces that were never heard, and without belief in what is
+            // reported of them (H-42, D-45), health that was once lowered there may stay so.
+            let conduct = host.node.tunables().conduct;
+            let heals = conduct.recovers_unheard && conduct.believes_reported_health;
             if let Some(ni) = peer.nis.iter().find(|n| heals && n.health < HEALTH_MAX) {
                 return Err(format!("takes {} for ill: health {}", ni.nid, ni.health));
             }
@@ -90,11 +91,11 @@ impl AllHome {
     }
 }
 
-/// Whether a node may go on pinging what is gone: a kernel node that has not learnt it ([`learns`]). Each
+/// Whether a node may go on pinging what is gone, because it has not learnt it ([`learns`]), and each
 /// such ping costs its own interface as well (H-10).
 fn pings_in_vain(view: &View<'_>, host: &Host) -> bool {
     let goes = |f: &Fault| matches!(f.kind, FaultKind::NiAdd { .. } | FaultKind::NiDel(_));
-    host.node.tunables().kernel_clocks() && view.scenario.faults.iter().any(goes)
+    host.node.tunables().conduct.charges_bystanders && view.scenario.faults.iter().any(goes)
 }
 
 /// Whether `host` knows what `other` has, however that came and went. Without sessions
@@ -112,19 +113,21 @@ fn learns(view: &View<'_>, host: &Host, other: HostId) -> bool {
     !is_mistaken(view, other) && (has_sessions || faults.len() < 2 || !faults.iter().any(forgets))
 }
 
-/// Whether others may be mistaken about what `node` has. Kernel nodes tell of a change once, to whom
-/// they have discovered; if that fails, they try again when they use the peer (D-51, D-60), and whoever
-/// gets an older word after a newer one believes the older one (D-53). So what changes while there are
-/// faults may stay unknown, or be undone, and what is sent to what is gone fails.
+/// Whether others may be mistaken about what `node` has. Without retries it announces a change once
+/// (D-51, D-60); others may accept older data after newer ones (D-53), or another node's claim (O-35).
+/// So a change amid faults may stay unknown, or be undone, and what is sent to what is gone fails.
 pub(crate) fn is_mistaken(view: &View<'_>, node: HostId) -> bool {
-    let is_kernel = view.host(node).is_some_and(|h| h.node.tunables().kernel_clocks());
+    let conduct = |h: &Host| h.node.tunables().conduct;
+    let announces_once = view.host(node).is_some_and(|h| !conduct(h).retries_discovery);
+    let is_credulous = |h: &Host| !conduct(h).rejects_stale_data || conduct(h).believes_last_claim;
+    let may_err = announces_once || view.hosts.iter().any(is_credulous);
     let node = NodeId(node.0);
     let faults = &view.scenario.faults;
     let changes = |f: &Fault| match &f.kind {
         FaultKind::NiAdd { nodes: p, .. } | FaultKind::NiDel(p) => p.nodes().contains(&node),
         _ => false,
     };
-    is_kernel && faults.len() > 1 && faults.iter().any(changes)
+    may_err && faults.len() > 1 && faults.iter().any(changes)
 }
 
 impl Observer for AllHome {

@@ -1,7 +1,7 @@
 //! Hosts come to life, die, and change their interfaces; their health is watched.
 
 use lnet::{Doubt, Link, NiSpec, Node, NodeConfig, RouteView, Tunables};
-use lnet_scenario::{NodeId, RailRef};
+use lnet_scenario::{Group, NodeId, RailRef};
 use lnet_types::{Instant, Net, Nid, Prng};
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -50,10 +50,7 @@ impl<F: Fabric> Sim<F> {
 
     fn node(&self, id: HostId, life: u32, local: Instant) -> Node {
         let group = self.scenario.world.group_of(NodeId(id.0));
-        let profile = group.map_or(self.scenario.profile, |g| g.profile);
-        let mut tunables = Tunables::new(profile);
-        // They were checked when the scenario was read.
-        let _ = group.map(|g| tunables.set_all(&g.tunables));
+        let tunables = group.map_or_else(|| Tunables::new(self.scenario.profile), Group::settings);
         let mixed = self.seed ^ u64::from(id.0) << 32 ^ u64::from(life);
         let config = NodeConfig {
             seed: Prng::new(mixed).next_u64(),

@@ -3,6 +3,7 @@
 
 use core::fmt::Write as _;
 
+use lnet::{Conduct, Profile};
 use lnet_types::Prng;
 
 /// Seconds before the first fault: whoever has to do with each other gets to know each other.
@@ -26,15 +27,17 @@ pub(super) fn text(seed: u64) -> String {
     let mut drawn = Drawing { bytes, ..Drawing::default() };
     let rage = PEACE + 2 + rng.below(24);
     let profile = ["default", "default", "kernel", "pre-2.13", "off"][rng.below(5) as usize];
+    let conduct = conduct_of(profile, &flipped(seed, profile));
     drawn.line(&format!("name = \"swarm-{seed}\"\nseed = {seed}\nduration = \"{}s\"", rage + CALM));
     drawn.line(&format!("profile = \"{profile}\""));
     if bytes {
         drawn.line("fidelity = \"bytes\"");
     }
     tunables(&mut drawn, &mut rng, profile);
+    flips(&mut drawn, &flipped(seed, profile));
     if rng.one_in(3) {
         routed(&mut drawn, &mut rng);
-        drawn.jams = profile == "kernel";
+        drawn.jams = !conduct.sends_during_rediscovery;
     } else {
         flat(&mut drawn, &mut rng);
     }
@@ -49,7 +52,7 @@ pub(super) fn text(seed: u64) -> String {
     let mut rng = Prng::new(seed ^ 0x0BE2_A702);
     if rng.one_in(3) {
         for n in 0..1 + rng.below(3) {
-            operated(&mut drawn, &mut rng, rage, n, profile);
+            operated(&mut drawn, &mut rng, rage, n, (profile, &conduct));
         }
     }
     drawn.text
@@ -112,6 +115,52 @@ impl Drawing {
             0 => self.any_node(rng),
             _ => self.places[rng.below(self.places.len() as u64) as usize].clone(),
         }
+    }
+}
+
+/// Rows of the conduct table that are other than the profile's, where the seed asks for some
+/// ([`super::seed_of`]).
+fn flipped(seed: u64, profile: &str) -> Vec<(&'static str, &'static str)> {
+    let mut rng = Prng::new(seed ^ 0xC0_4D0C_7AB1);
+    let original = conduct_of(profile, &[]);
+    let mut flips: Vec<(&str, &str)> = Vec::new();
+    if seed & 0xFF != super::FLIPS {
+        return flips;
+    }
+    for _ in 0..1 + rng.below(2) {
+        let row = &Conduct::TABLE[rng.below(Conduct::TABLE.len() as u64) as usize];
+        // Without recovery nothing that has lost health is ever at full health again.
+        let others = row.choices.iter().copied().filter(|c| original.get(row.name) != Some(*c));
+        let others: Vec<_> =
+            others.filter(|c| (row.name, *c) != ("recovery_pace", "off")).collect();
+        let value = others[rng.below(others.len() as u64) as usize];
+        if flips.iter().all(|(name, _)| *name != row.name) {
+            flips.push((row.name, value));
+        }
+    }
+    flips
+}
+
+fn conduct_of(profile: &str, flips: &[(&str, &str)]) -> Conduct {
+    let mut conduct = Conduct::new(Profile::from_name(profile).unwrap_or_default());
+    for (row, value) in flips {
+        // Rows and values are the table's.
+        let _ = conduct.set(row, value);
+    }
+    conduct
+}
+
+fn flips(drawn: &mut Drawing, flips: &[(&str, &str)]) {
+    if flips.is_empty() {
+        return;
+    }
+    drawn.line("\n[conduct]");
+    for (row, value) in flips {
+        drawn.line(&match *value {
+            "yes" => format!("{row} = true"),
+            "no" => format!("{row} = false"),
+            word => format!("{row} = \"{word}\""),
+        });
     }
 }
 
@@ -360,7 +409,13 @@ fn fault(drawn: &mut Drawing, rng: &mut Prng, rage: u64) {
 
 /// Something that an operator does under load: another interface, for a while or for good, or
 /// another setting.
-fn operated(drawn: &mut Drawing, rng: &mut Prng, rage: u64, n: u64, profile: &str) {
+fn operated(
+    drawn: &mut Drawing,
+    rng: &mut Prng,
+    rage: u64,
+    n: u64,
+    (profile, conduct): (&str, &Conduct),
+) {
     let at = PEACE * 1000 + rng.below((rage - PEACE - 1) * 1000);
     let until = at + 1 + rng.below(rage * 1000 - at);
     let node = drawn.any_node(rng);
@@ -379,8 +434,8 @@ fn operated(drawn: &mut Drawing, rng: &mut Prng, rage: u64, n: u64, profile: &st
                 n + 1
             ));
         }
-        // Kernel nodes do not ask what they have missed meanwhile.
-        2 if profile != "kernel" => {
+        // Otherwise nodes do not learn what they have missed meanwhile.
+        2 if conduct.queries_after_switch_on => {
             for (at, discovery) in [(at, 0), (until, 1)] {
                 drawn.tune(&node, at, &format!("discovery = {discovery}"));
             }

@@ -57,8 +57,19 @@ impl Round {
     }
 }
 
+/// One round in so many has nodes that behave in one or two ways as another profile's.
+const FLIPS_ONE_IN: u64 = 4;
+/// The last byte of the seed of such a round.
+const FLIPS: u64 = 0xFF;
+
 /// The seed of round number `round` of the swarm that began with `first`; 63 bits, as scenarios
 /// have them.
 pub fn seed_of(first: u64, round: u64) -> u64 {
-    Prng::new(first ^ round.wrapping_mul(0xA076_1D64_78BD_642F)).next_u64() >> 1
+    let seed = Prng::new(first ^ round.wrapping_mul(0xA076_1D64_78BD_642F)).next_u64() >> 1;
+    let flips = seed & 0xFF == FLIPS;
+    match round % FLIPS_ONE_IN {
+        0 => seed | FLIPS,
+        _ if flips => seed ^ 1,
+        _ => seed,
+    }
 }

@@ -13,7 +13,7 @@
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
-use lnet_scenario::{Exchange, Fault, FaultKind, NodeId, Place, Rail, RailRef, Scenario};
+use lnet_scenario::{Exchange, Fault, FaultKind, Group, NodeId, Place, Rail, RailRef, Scenario};
 use lnet_types::Instant;
 
 use crate::check::is_mistaken;
@@ -102,9 +102,7 @@ impl Model {
         let blind = scenario.faults.iter().any(switched_off);
         let off = |name: &str| {
             scenario.world.groups.iter().any(|g| {
-                let mut t = lnet::Tunables::new(g.profile);
-                // They were checked when the scenario was read.
-                let _ = t.set_all(&g.tunables);
+                let t = g.settings();
                 match name {
                     "discovery" => t.discovery == 0,
                     _ => t.health_sensitivity < 100,
@@ -254,23 +252,27 @@ impl Model {
     }
 }
 
-/// Whether there is a router of profile `kernel`. Such a one holds up what it forwards while it
-/// discovers the receiver anew (S-6), and with it, for want of credits, the answers to its own
-/// pings: after a fault that many have noticed it may be busy with that for minutes.
+/// Whether there is a router that holds up what it forwards while it discovers the receiver anew
+/// (S-6), and with it, for want of credits, the answers to its own pings: after a fault that many have
+/// noticed it may be busy with that for minutes.
 pub(super) fn jams(scenario: &Scenario) -> bool {
-    scenario.world.groups.iter().any(|g| g.router && g.profile == lnet::Profile::Kernel)
+    let holds_up = |g: &Group| !g.settings().conduct.sends_during_rediscovery;
+    scenario.world.groups.iter().any(|g| g.router && holds_up(g))
 }
 
-/// Whether who begins an attempt notes which of its ways to the other one are bad. Kernel nodes note
-/// nothing of a peer with one interface (H-12), by whichever of their own they have tried; and where
-/// they can reach only one of several, each success undoes what they note of it.
+/// Whether the host of an attempt learns which of its paths to the other one are bad. Health has
+/// nothing on a peer with one interface (H-12), and where only one of several is in reach, each success
+/// undoes what it has. A host without memory of the paths that a message has tried has nothing else.
 fn learns(view: &View<'_>, attempt: &Attempt) -> bool {
     let world = &view.scenario.world;
-    let is_kernel = |node| world.group_of(node).is_some_and(|g| g.profile == lnet::Profile::Kernel);
+    let remembers = |node| {
+        let conduct = world.group_of(node).map(|g| g.settings().conduct);
+        conduct.is_none_or(|c| c.avoids_tried_paths && c.counts_every_path)
+    };
     let [host, to] = [attempt.host, attempt.to].map(|host| NodeId(host.0));
     let (Some(ours), Some(theirs)) = (world.node(host), world.node(to)) else { return false };
     let in_reach = |rail: &&Rail| ours.rails.iter().any(|our| our.net == rail.net);
-    !is_kernel(host) || theirs.rails.len() > 1 && theirs.rails.iter().filter(in_reach).count() != 1
+    remembers(host) || theirs.rails.len() > 1 && theirs.rails.iter().filter(in_reach).count() != 1
 }
 
 /// The rails that a fault touches: those of its links' one end, which is enough to hit a path.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use lnet::Conduct;
 use lnet_sim::{Detail, Round, seed_of};
 
 #[test]
@@ -14,6 +15,23 @@ fn what_is_drawn_is_a_scenario_and_the_same_every_time() {
         kinds.extend(round.scenario.faults.iter().map(|f| f.kind.name()));
     }
     assert!(kinds.len() >= 18, "{kinds:?}");
+}
+
+#[test]
+fn a_round_in_four_flips_rows_of_the_conduct_table_and_over_many_rounds_all() {
+    let mut flipped = BTreeSet::new();
+    for n in 0..2000 {
+        let round = Round::draw(seed_of(1, n)).unwrap();
+        let group = &round.scenario.world.groups[0];
+        assert_eq!(!group.conduct.is_empty(), n % 4 == 0, "seed {}", round.seed);
+        let original = Conduct::new(group.profile);
+        for (row, value) in &group.conduct {
+            assert_ne!(original.get(row), Some(*value), "seed {}", round.seed);
+            assert_eq!(group.settings().conduct.get(row), Some(*value));
+            flipped.insert(*row);
+        }
+    }
+    assert_eq!(flipped.len(), Conduct::TABLE.len(), "{flipped:?}");
 }
 
 #[test]

@@ -357,7 +357,10 @@ impl Node {
     /// The interface that a message leaves by, where rules ask for it. The kernel's do not (F-3).
     fn own_leaving(&self, id: MsgId) -> Option<Nid> {
         let tx = self.msgs.get(id)?.tx?;
-        self.nis.get(tx.ni).map(|ni| ni.nid).filter(|_| !self.tunables.kernel_selection())
+        self.nis
+            .get(tx.ni)
+            .map(|ni| ni.nid)
+            .filter(|_| self.tunables.conduct.matches_faults_by_interface)
     }
 
     /// Whether a message that has its credits is held back (C-5.5).
@@ -384,7 +387,7 @@ impl Node {
         if self.faults.held.len() >= self.tunables.messages_max as usize {
             return false;
         }
-        let own = Some(own).filter(|_| !self.tunables.kernel_selection());
+        let own = Some(own).filter(|_| self.tunables.conduct.matches_faults_by_interface);
         let Some((rule, until)) = self.faults.delay(now, hdr, own) else { return false };
         self.faults.hold(rule, until, Held::Arriving(rx, *hdr));
         true

@@ -48,7 +48,7 @@ impl Node {
     /// Whether peer `id` may have `nid`, which its data list, said by its NID `by`. If that is not
     /// known, the node at `nid` is asked.
     pub(crate) fn is_conceded(&mut self, now: Instant, id: PeerId, by: Nid, nid: Nid) -> bool {
-        if self.tunables.kernel_clocks() || nid == by {
+        if self.tunables.conduct.believes_last_claim || nid == by {
             return true;
         }
         let Some(owner) = self.peers.owner(nid).filter(|owner| *owner != id) else { return true };
@@ -104,7 +104,7 @@ impl Node {
         sender == source
             || from == named
             || from.is_some_and(is_router)
-            || self.tunables.kernel_clocks()
+            || self.tunables.conduct.believes_last_claim
     }
 
     /// Asks the node at `nid` who it is, on account of what `claimant` says.

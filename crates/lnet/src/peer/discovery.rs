@@ -66,7 +66,7 @@ impl Node {
 
     /// Ends a discovery and notifies all that waits for it (D-16).
     pub(crate) fn discovery_ends(&mut self, now: Instant, id: PeerId, outcome: Result<(), Errno>) {
-        let retries = !self.tunables.kernel_clocks();
+        let retries = self.tunables.conduct.retries_discovery;
         let Some(peer) = self.peers.peers.get_mut(id) else { return };
         let disc = &mut peer.disc;
         disc.is_running = false;
@@ -220,7 +220,7 @@ impl Node {
         let Discovery { peer_seq, seq_before, .. } = peer.disc;
         let is_overtaken = peer_seq != seq_before
             && is_later(peer_seq, info.seq)
-            && !self.tunables.kernel_clocks();
+            && self.tunables.conduct.rejects_stale_data;
         if is_overtaken || cut && bytes.len() < PING_BYTES_MAX as usize {
             // D-36
             self.grow_push_buffer(need);
@@ -314,8 +314,8 @@ impl Node {
         self.note_features(id, info.features);
         let info = self.taken(id, info);
         // One that has been overtaken, or its sender has begun anew: it is asked which.
-        let kernel = self.tunables.kernel_clocks();
-        let known = |p: &Peer| p.disc.discovered && !kernel;
+        let rejects = self.tunables.conduct.rejects_stale_data;
+        let known = |p: &Peer| p.disc.discovered && rejects;
         // A session that is not known yet is word enough of a new life.
         let session = event.hdr_data;
         let anew = |p: &Peer| session != 0 && !p.once.knows(session);
@@ -350,7 +350,7 @@ impl Node {
         let mut listed = parsed.info.entries.iter().filter(|e| !e.nid.is_loopback());
         let named = listed.find_map(|e| self.peers.owner(e.nid));
         let (Some(id), Some(sender)) = (named, self.peers.owner(sender)) else { return };
-        if !self.tunables.kernel_clocks() && self.may_ask(now, sender) {
+        if self.tunables.conduct.queries_unknown_pushers && self.may_ask(now, sender) {
             self.query(now, id, Cause::Contradicted);
         }
     }

@@ -202,7 +202,8 @@ impl Node {
             }
             (false, true) => {
                 // Of one that is never heard itself, behind a router, the report is all there will be.
-                let reported = pni.last_alive.is_none() && !self.tunables.kernel_clocks();
+                let reported =
+                    pni.last_alive.is_none() && self.tunables.conduct.believes_reported_health;
                 pni.set_up(now, self.tunables.flap_hold_down, true);
                 if reported {
                     self.set_peer_health(now, id, HEALTH_MAX);

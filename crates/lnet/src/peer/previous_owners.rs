@@ -38,7 +38,7 @@ impl Peers {
 impl Node {
     /// Peer `id` has announced that it has released `nid`.
     pub(crate) fn given_up(&mut self, now: Instant, id: PeerId, nid: Nid) {
-        if self.tunables.kernel_clocks() || !self.peers.peers.contains_key(id) {
+        if !self.tunables.conduct.follows_moved_nids || !self.peers.peers.contains_key(id) {
             return;
         }
         let until = now + Duration::from_secs(self.tunables.previous_nid_time as u64);
@@ -54,7 +54,7 @@ impl Node {
     /// recorded: when we are back there, this may be the only NID of that node that we can reach.
     pub(crate) fn lost_sight(&mut self, now: Instant, id: PeerId, nid: Nid) {
         let previous: &mut VecDeque<_> = &mut self.peers.previous_owners;
-        if self.tunables.kernel_clocks() || previous.len() >= PREVIOUS_MAX {
+        if !self.tunables.conduct.follows_moved_nids || previous.len() >= PREVIOUS_MAX {
             return;
         }
         previous.retain(|f| f.nid != nid);

@@ -78,39 +78,50 @@ enum Of {
     OneHealthy,
 }
 
+/// Without which conduct a cause is no reason for a query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Needs {
+    /// None: kernel nodes do so, too.
+    Nothing,
+    /// `retries_discovery`.
+    Retries,
+    /// `queries_after_switch_on`.
+    SwitchOn,
+}
+
 struct Row {
     when: When,
     of: Of,
     learn: Wish,
     teach: Wish,
-    /// Kernel nodes do so, too.
-    kernel: bool,
+    /// The row of the conduct table that it needs.
+    needs: Needs,
 }
 
 impl Cause {
     #[rustfmt::skip]
     const fn row(self) -> Row {
         use Wish::{Any, Fresh, Nothing};
-        let (when, of, learn, teach, kernel) = match self {
-            Self::User { force: false }    => (When::Now,     Of::Any,       Any,     Nothing, true),
-            Self::User { force: true }     => (When::Now,     Of::Any,       Fresh,   Fresh,   true),
-            Self::RouterCheck              => (When::Now,     Of::Any,       Fresh,   Fresh,   true),
-            Self::SwitchedOn               => (When::Now,     Of::Any,       Fresh,   Fresh,   false),
-            Self::Used                     => (When::Now,     Of::Any,       Nothing, Nothing, true),
-            Self::Announced                => (When::Now,     Of::Any,       Nothing, Nothing, true),
-            Self::Unreadable               => (When::Now,     Of::Any,       Fresh,   Nothing, true),
-            Self::Contradicted             => (When::Now,     Of::Any,       Fresh,   Nothing, false),
-            Self::Failed                   => (When::Retry,   Of::MultiRail, Nothing, Nothing, false),
-            Self::Unconfirmed              => (When::Retry,   Of::MultiRail, Any,     Nothing, false),
-            Self::Silent                   => (When::Retry,   Of::Several,   Any,     Nothing, false),
-            Self::Gone                     => (When::Retry,   Of::OneHealthy, Any,    Nothing, false),
-            Self::Undelivered              => (When::Retry,   Of::Unwatched, Any,     Nothing, false),
-            Self::Refresh                  => (When::Refresh, Of::Any,       Any,     Nothing, true),
-            Self::Changed { force: false } => (When::IfOwed,  Of::MultiRail, Nothing, Nothing, true),
-            Self::Changed { force: true }  => (When::IfOwed,  Of::MultiRail, Nothing, Fresh,   true),
-            Self::Reset                    => (When::NextUse, Of::Any,       Any,     Nothing, true),
+        let (when, of, learn, teach, needs) = match self {
+            Self::User { force: false }    => (When::Now,     Of::Any,       Any,     Nothing, Needs::Nothing),
+            Self::User { force: true }     => (When::Now,     Of::Any,       Fresh,   Fresh,   Needs::Nothing),
+            Self::RouterCheck              => (When::Now,     Of::Any,       Fresh,   Fresh,   Needs::Nothing),
+            Self::SwitchedOn               => (When::Now,     Of::Any,       Fresh,   Fresh,   Needs::SwitchOn),
+            Self::Used                     => (When::Now,     Of::Any,       Nothing, Nothing, Needs::Nothing),
+            Self::Announced                => (When::Now,     Of::Any,       Nothing, Nothing, Needs::Nothing),
+            Self::Unreadable               => (When::Now,     Of::Any,       Fresh,   Nothing, Needs::Nothing),
+            Self::Contradicted             => (When::Now,     Of::Any,       Fresh,   Nothing, Needs::Nothing),
+            Self::Failed                   => (When::Retry,   Of::MultiRail, Nothing, Nothing, Needs::Retries),
+            Self::Unconfirmed              => (When::Retry,   Of::MultiRail, Any,     Nothing, Needs::Retries),
+            Self::Silent                   => (When::Retry,   Of::Several,   Any,     Nothing, Needs::Retries),
+            Self::Gone                     => (When::Retry,   Of::OneHealthy, Any,    Nothing, Needs::Retries),
+            Self::Undelivered              => (When::Retry,   Of::Unwatched, Any,     Nothing, Needs::Retries),
+            Self::Refresh                  => (When::Refresh, Of::Any,       Any,     Nothing, Needs::Nothing),
+            Self::Changed { force: false } => (When::IfOwed,  Of::MultiRail, Nothing, Nothing, Needs::Nothing),
+            Self::Changed { force: true }  => (When::IfOwed,  Of::MultiRail, Nothing, Fresh,   Needs::Nothing),
+            Self::Reset                    => (When::NextUse, Of::Any,       Any,     Nothing, Needs::Nothing),
         };
-        Row { when, of, learn, teach, kernel }
+        Row { when, of, learn, teach, needs }
     }
 
     /// Whether the peer's interfaces are learnt anew on its account.
@@ -155,7 +166,13 @@ impl Node {
 
     fn is_worth_a_query(&self, id: PeerId, cause: Cause) -> bool {
         let Some(peer) = self.peers.peers.get(id) else { return false };
-        if self.tunables.kernel_clocks() && !cause.row().kernel {
+        let conduct = &self.tunables.conduct;
+        let may = match cause.row().needs {
+            Needs::Nothing => true,
+            Needs::Retries => conduct.retries_discovery,
+            Needs::SwitchOn => conduct.queries_after_switch_on,
+        };
+        if !may {
             return false;
         }
         let has_several = || peer.is_mr() && peer.ni_count() > 1;

@@ -12,6 +12,7 @@ use lnet_wire::ping::{Features, NiStatus, PingInfo};
 
 use super::alive::{self, Sign};
 use super::choose;
+use crate::conduct::RouterPingLimit;
 use crate::msg::Stage;
 use crate::node::Work;
 use crate::peer::Facts;
@@ -33,7 +34,7 @@ impl Node {
             return None;
         }
         let own = match alive {
-            _ if t.kernel_clocks() => 0,
+            _ if !t.conduct.separates_check_intervals => 0,
             true => t.live_router_check_interval,
             false => t.dead_router_check_interval,
         };
@@ -44,15 +45,15 @@ impl Node {
     /// How long the answer to a check may take, if that differs from other pings (R-38, PA-134).
     pub(crate) fn check_timeout(&self, id: PeerId) -> Option<Duration> {
         let checking = |p: &crate::peer::Peer| p.facts.contains(Facts::ROUTER_CHECK);
-        if self.tunables.kernel_clocks() || !self.peers.peers.get(id).is_some_and(checking) {
+        if !self.peers.peers.get(id).is_some_and(checking) {
             return None;
         }
         let limit = Duration::from_secs(self.tunables.router_ping_timeout as u64);
-        Some(if self.tunables.pings_routers_patiently() {
-            limit
-        } else {
-            limit.min(self.tunables.ping_limit())
-        })
+        match self.tunables.conduct.router_ping_limit {
+            RouterPingLimit::AsOthers => None,
+            RouterPingLimit::Bounded => Some(limit.min(self.tunables.ping_limit())),
+            RouterPingLimit::Full => Some(limit),
+        }
     }
 
     /// All networks of a gateway are due for a check now.
@@ -190,13 +191,13 @@ impl Node {
     /// may be to blame: it is made once more, and goes by another one if this one is ill or silent by
     /// now. Kernel nodes give the gateway up.
     fn repeat_check(&mut self, now: Instant, id: PeerId) -> bool {
-        let kernel = self.tunables.kernel_clocks();
+        let may_repeat = self.tunables.conduct.repeats_failed_checks;
         let Some(peer) = self.peers.peers.get_mut(id) else { return false };
         let net = self.nets.iter().find(|n| Some(n.net) == peer.gateway.ping_net);
         let nis = net.map_or(&[][..], |n| &n.nis[..]);
         let is_usable = |ni: &NiId| self.nis.get(*ni).is_some_and(|ni| !ni.fatal);
         let is_ours = nis.len() > 1 && nis.iter().any(is_usable);
-        let repeats = is_ours && !kernel && !peer.gateway.repeated;
+        let repeats = is_ours && may_repeat && !peer.gateway.repeated;
         peer.gateway.repeated = repeats;
         if repeats {
             peer.facts |= Facts::ROUTER_CHECK;
@@ -210,8 +211,8 @@ impl Node {
     fn gateway_ni_down(&mut self, now: Instant, ni: PeerNiId) {
         let Some(pni) = self.peers.nis.get_mut(ni) else { return };
         let was_up = pni.set_up(now, self.tunables.flap_hold_down, false);
-        let kernel = self.tunables.kernel_clocks();
-        if was_up && pni.local.is_some() && !kernel {
+        let recovers = self.tunables.conduct.acts_on_gateway_news;
+        if was_up && pni.local.is_some() && recovers {
             self.lower_peer(now, ni);
         }
         if was_up {
@@ -272,7 +273,7 @@ impl Node {
         if source == net {
             // It speaks for itself: time to hear what it has to say.
             let waited = now.saturating_since(peer.gateway.started) >= RECHECK_MIN;
-            if waited && !self.tunables.kernel_clocks() {
+            if waited && self.tunables.conduct.acts_on_gateway_news {
                 self.check_soon(now, id);
             }
             return;
@@ -312,7 +313,7 @@ impl Node {
     /// concluded while nothing could be heard of them; what is for them is tried again from here on.
     /// The kernel waits until it hears of them, and drops what comes meanwhile.
     pub(crate) fn believe_neighbours(&mut self, now: Instant, ni: NiId) {
-        if self.tunables.kernel_clocks() || !self.router.is_on() {
+        if !self.tunables.conduct.trusts_neighbours_after_link || !self.router.is_on() {
             return;
         }
         let Some(net) = self.nis.get(ni).map(|ni| ni.nid.net()) else { return };
@@ -364,7 +365,7 @@ impl Node {
             if let Some(pni) = self.peers.nis.get_mut(id) {
                 pni.set_up(now, self.tunables.flap_hold_down, true);
             }
-            if gateway && !self.tunables.kernel_clocks() {
+            if gateway && self.tunables.conduct.acts_on_gateway_news {
                 // PA-098: usable at once, and asked for the rest.
                 if let Some(peer) = self.peers.peers.get_mut(peer_id) {
                     peer.gateway.sign(Sign::Up);
@@ -383,7 +384,7 @@ impl Node {
             // can't be sent is reported itself.
             self.note_peer(id);
         }
-        if gateway && !self.tunables.kernel_clocks() {
+        if gateway && self.tunables.conduct.acts_on_gateway_news {
             let nothing_up = self.peers.peers.get(peer_id).is_some_and(|p| {
                 !self.nets.iter().any(|l| alive::has_up_ni(&self.peers, p, l.net))
             });
@@ -430,7 +431,7 @@ impl Node {
                 && self.rails.of(*ni, gateway) < Doubt::Silent
         };
         let mut good = others.copied().filter(is_good);
-        !self.tunables.kernel_clocks()
+        self.tunables.conduct.acts_on_gateway_news
             && checks
             && self.peers.peers.get(pni.peer).is_some_and(asks)
             && good.next().is_some()

@@ -276,7 +276,7 @@ impl Node {
             return None;
         }
         let due = pni.knocked.map(|last| now >= last + KNOCK_INTERVAL);
-        let tries = !self.tunables.kernel_clocks();
+        let tries = self.tunables.conduct.tries_dead_hops;
         if let Some(pni) = self.peers.nis.get_mut(hop).filter(|_| tries && due != Some(false)) {
             pni.knocked = Some(now);
         }

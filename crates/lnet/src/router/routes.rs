@@ -376,9 +376,9 @@ impl Node {
     /// (D-42.5, D-48), also where the gateway has given up that NID and then died: it may have it again,
     /// and have been unable to say so. Kernel nodes stay with what they know.
     pub(crate) fn rehome_routes(&mut self, now: Instant) {
-        let kernel = self.tunables.kernel_clocks();
+        let rehomes = self.tunables.conduct.rehomes_dead_gateways;
         let peers = &self.peers;
-        let is_dead = |p: &crate::peer::Peer| p.gateway.life == Life::Dead && !kernel;
+        let is_dead = |p: &crate::peer::Peer| p.gateway.life == Life::Dead && rehomes;
         let moved = self.router.routes.take(|r| match peers.owner(r.nid) {
             Some(owner) => owner != r.gateway,
             None => peers.peers.get(r.gateway).is_none_or(is_dead),

@@ -62,7 +62,9 @@ impl Node {
         match self.router.state {
             _ if !self.running => return Err(Errno::ESHUTDOWN),
             RoutingState::Enabled | RoutingState::Starting => return Ok(()),
-            RoutingState::Stopping if self.tunables.kernel_clocks() => return Err(Errno::EBUSY),
+            RoutingState::Stopping if !self.tunables.conduct.reopens_routing => {
+                return Err(Errno::EBUSY);
+            }
             RoutingState::Stopping | RoutingState::Disabled => {}
         }
         if let Err((_, errno)) = self.resize_pools(memory) {
@@ -72,7 +74,7 @@ impl Node {
             return Err(errno);
         }
         self.router.since = now;
-        if self.tunables.kernel_clocks() {
+        if !self.tunables.conduct.opens_routing_at_once {
             self.router.state = RoutingState::Starting;
         } else {
             // The interfaces are known from their drivers; none has been silent yet.
@@ -107,7 +109,7 @@ impl Node {
         self.router.state = RoutingState::Stopping;
         self.router.since = now;
         self.refresh_ping();
-        if !self.tunables.kernel_clocks() {
+        if self.tunables.conduct.announces_routing_stop {
             // The kernel lets them find out.
             self.push_to_peers(now, true);
         }
@@ -207,7 +209,7 @@ impl Node {
         if t.alive_router_check_interval <= 0 {
             return None;
         }
-        let interval = if t.kernel_clocks() {
+        let interval = if !t.conduct.separates_check_intervals {
             t.alive_router_check_interval
         } else {
             t.alive_router_check_interval
@@ -295,7 +297,7 @@ impl Node {
             return;
         }
         let is_ping = matches!(hdr.kind, Kind::Get { .. }) && is_internal(&hdr.kind);
-        if self.tunables.kernel_clocks() && !is_ping {
+        if !self.tunables.conduct.hears_any_message && !is_ping {
             return;
         }
         let Some(ni) = self.nis.get_mut(id) else { return };

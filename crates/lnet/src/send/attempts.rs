@@ -75,7 +75,7 @@ impl Node {
         let is_mr = peer.is_some_and(Peer::is_mr);
         // RS-002: another gateway is another path too.
         let ways = match msg.tx {
-            Some(tx) if tx.routed && !self.tunables.kernel_clocks() => self.ways(msg),
+            Some(tx) if tx.routed && self.tunables.conduct.counts_every_path => self.ways(msg),
             Some(_) | None => 0,
         };
         let (local_paths, remote_paths) = (local_paths.max(ways), remote_paths.max(ways));
@@ -83,7 +83,7 @@ impl Node {
             Charge::Local => local_paths,
             // Which side is to blame for a rail is a guess: the same interface may be reached from
             // another of ours (H-20: not by kernel nodes).
-            Charge::Remote if self.tunables.kernel_clocks() || !is_mr => remote_paths,
+            Charge::Remote if !self.tunables.conduct.counts_every_path || !is_mr => remote_paths,
             Charge::Remote | Charge::Both => local_paths.max(remote_paths),
             Charge::None => 0,
         };
@@ -117,7 +117,8 @@ impl Node {
         peer: Option<PeerId>,
     ) -> impl Iterator<Item = (NiId, PeerNiId)> + '_ {
         let peer = peer.and_then(|p| self.peers.peers.get(p));
-        let free = msg.src.is_none() || (msg.is_response() && !self.tunables.kernel_clocks());
+        let free =
+            msg.src.is_none() || (msg.is_response() && self.tunables.conduct.moves_responses);
         let nets = peer.filter(|p| free && p.is_mr()).map_or(&[][..], |p| &p.nets);
         nets.iter().flat_map(|theirs| {
             let ours = self.nets.iter().find(|n| n.net == theirs.net).map_or(&[][..], |n| &n.nis);

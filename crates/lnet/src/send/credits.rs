@@ -35,7 +35,7 @@ impl Node {
         if self.refuse(now, id) {
             return;
         }
-        let in_order = !self.tunables.kernel_clocks();
+        let in_order = self.tunables.conduct.queues_by_age;
         let Some(msg) = self.msgs.get_mut(id) else { return };
         let born = if in_order { msg.born } else { Instant::FAR_FUTURE };
         let Some(tx) = &mut msg.tx else { return };
@@ -227,7 +227,7 @@ impl Node {
     /// Takes the messages that wait for credits off `ni`, in the order in which they would have gone;
     /// they are to be launched again. They were not on their way, so this is no attempt.
     pub(crate) fn unbind_waiting(&mut self, ni: NiId, may: impl Fn(&Msg) -> bool) -> Vec<MsgId> {
-        if self.tunables.kernel_clocks() {
+        if !self.tunables.conduct.moves_waiting {
             return Vec::new();
         }
         let waits = |m: &Msg| {

@@ -35,7 +35,7 @@ impl Node {
     pub fn tx_refused(&mut self, now: Instant, msg: MsgId, fault: Fault) {
         self.note(|| Input::TxRefused { now, msg, fault });
         if let Some(m) = self.msgs.get_mut(msg) {
-            m.no_resend |= self.tunables.kernel_clocks();
+            m.no_resend |= !self.tunables.conduct.resends_refused;
         }
         self.transmitted(now, msg, Err(fault));
     }

@@ -225,7 +225,7 @@ impl Node {
             let responds = matches!(role, Some(Role::GetIn | Role::AckOut));
             let status = match errno {
                 _ if role == Some(Role::Forward) => HealthStatus::Ok,
-                _ if responds && !self.tunables.kernel_clocks() => HealthStatus::Ok,
+                _ if responds && !self.tunables.conduct.charges_bystanders => HealthStatus::Ok,
                 Errno::EHOSTUNREACH => HealthStatus::RemoteError,
                 _ => HealthStatus::LocalError,
             };
@@ -333,7 +333,7 @@ impl Node {
             return Ok(false);
         }
         let limit = self.tunables.parked_max as usize;
-        let renews = !self.tunables.kernel_clocks();
+        let renews = self.tunables.conduct.sends_during_rediscovery;
         let now = self.now();
         let peer = self.peers.peers.get_mut(peer_id).ok_or(Errno::EFAULT)?;
         // What is known will do while it is renewed: a ping or push that a dying rail has swallowed
@@ -471,7 +471,7 @@ impl Node {
             // As long as its caller waits for the answer.
             _ if matches!(msg.role, Role::Copy | Role::Repeat) => msg.deadline,
             Some(limit) => msg.born + limit,
-            None if self.tunables.kernel_clocks() => self.deadline_from(now, ni),
+            None if self.tunables.conduct.deadline_per_attempt => self.deadline_from(now, ni),
             // How old a message is that passes through nobody knows here (H-31).
             None if msg.role == Role::Forward => now + self.tunables.forward_limit(),
             None => msg.born + self.tunables.transaction(),
@@ -481,7 +481,7 @@ impl Node {
     /// When a message that is born now on `ni` is late.
     pub(crate) fn deadline_from(&self, now: Instant, ni: NiId) -> Instant {
         let t = &self.tunables;
-        if t.kernel_clocks()
+        if t.conduct.deadline_per_attempt
             && let Some(lnd) = self.nis.get(ni).and_then(|ni| ni.lnd_timeout)
             && let Retries::Count(n) = t.retries()
         {
@@ -493,7 +493,7 @@ impl Node {
     /// Puts a waiting message under the deadline watch, where the profile has one.
     pub(crate) fn wait_until_deadline(&mut self, id: MsgId) {
         let passing = |m: &Msg| m.role == Role::Forward;
-        if self.tunables.kernel_clocks() || self.msgs.get(id).is_some_and(passing) {
+        if !self.tunables.conduct.expires_waiting || self.msgs.get(id).is_some_and(passing) {
             return;
         }
         let transaction = self.tunables.transaction();

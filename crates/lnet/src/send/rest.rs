@@ -55,7 +55,7 @@ impl Node {
     pub(crate) fn rests_until(&self, now: Instant, msg: &Msg) -> Option<Instant> {
         let Retries::Count(limit) = self.tunables.retries() else { return None };
         let next = msg.retries + 1;
-        if !self.tunables.spreads_attempts()
+        if !self.tunables.conduct.spreads_attempts
             || msg.role == Role::Forward
             || is_internal(&msg.hdr.kind)
             || self.has_fresh_path(msg, next >= limit)
@@ -74,7 +74,8 @@ impl Node {
     /// need not.
     pub(crate) fn rest_of_last(&self, now: Instant, msg: &Msg) -> Option<Instant> {
         let at = self.last_attempt(msg);
-        let rests = self.tunables.spreads_attempts() && at > now && !self.has_fresh_path(msg, true);
+        let rests =
+            self.tunables.conduct.spreads_attempts && at > now && !self.has_fresh_path(msg, true);
         rests.then_some(at)
     }
 

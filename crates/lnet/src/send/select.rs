@@ -86,7 +86,7 @@ pub(crate) fn path(t: Tables<'_>, r: &Request<'_>, rec: &mut Recorder<'_>) -> Re
     }
     if let Some(src) = r.src {
         // DEC-15: a response that failed may take another pair, but only towards an MR peer.
-        let may_move = r.response && multi_rail && !t.tunables.kernel_clocks();
+        let may_move = r.response && multi_rail && t.tunables.conduct.moves_responses;
         if !may_move || (r.tried.is_empty() && !has_better_rail(t, r, peer, src)) {
             freedom(rec, Freedom::None);
             return pinned(t, r, target, src, peer.is_mr(), rec);
@@ -100,8 +100,9 @@ pub(crate) fn path(t: Tables<'_>, r: &Request<'_>, rec: &mut Recorder<'_>) -> Re
     // routers internal messages make no exception (S-34), but an interface without a link.
     let is_remote = local_net(t, target.nid.net()).is_none();
     let peer_net = peer.net(target.nid.net());
-    let usable =
-        |ni: &NiId| t.tunables.kernel_selection() || t.nis.get(*ni).is_some_and(|ni| !ni.fatal);
+    let usable = |ni: &NiId| {
+        !t.tunables.conduct.ranks_dead_networks || t.nis.get(*ni).is_some_and(|ni| !ni.fatal)
+    };
     let known = match peer_net.and_then(|net| known_by(t, net)) {
         Some(ni) if r.internal => Some(ni).filter(|ni| is_remote && !r.recovery && usable(ni)),
         known => known,
@@ -156,7 +157,7 @@ pub(crate) fn shaky(t: Tables<'_>, own: &[NiId], theirs: &[PeerNiId]) -> Doubted
 fn is_cut_off(t: Tables<'_>, all: &[NiId], ni: NiId, theirs: Nid) -> bool {
     let nearness = |id: NiId| t.nis.get(id).and_then(|ni| shared_prefix(ni.nid, theirs));
     let is_dead = |id: NiId| t.nis.get(id).is_some_and(|ni| ni.fatal);
-    !t.tunables.kernel_selection()
+    t.tunables.conduct.ranks_dead_networks
         && all.iter().any(|id| is_dead(*id) && nearness(*id) > nearness(ni))
 }
 
@@ -264,7 +265,7 @@ fn best_net<'a>(
     let keyed = common.map(|(pn, ln, health)| {
         let first = t.tunables.udsp_first != 0;
         let key = NetKey {
-            dead: !t.tunables.kernel_selection() && is_dead(t, ln),
+            dead: t.tunables.conduct.ranks_dead_networks && is_dead(t, ln),
             silent: silent(t, &ln.nis, &pn.nis),
             first_peer_priority: priority(pn.grade.priority, first),
             first_local_priority: priority(ln.grade.priority, first),
@@ -370,7 +371,8 @@ fn distance(t: Tables<'_>, r: &Request<'_>, ni: &Ni) -> Distance {
 /// others, and the turn of its best pathway. The kernel asks neither (U-41).
 fn pairing(t: Tables<'_>, own: Nid, peer_net: Option<&PeerNet>) -> (bool, Standing) {
     let policy = &t.peers.policy;
-    let Some(net) = peer_net.filter(|_| policy.pairs() && !t.tunables.kernel_selection()) else {
+    let Some(net) = peer_net.filter(|_| policy.pairs() && t.tunables.conduct.ranks_pair_rules)
+    else {
         return (false, Standing::NONE);
     };
     let best = best_peer_health(t, net);
@@ -389,7 +391,7 @@ fn pairing_of(t: Tables<'_>, own: Nid, n: &PeerNi) -> Pairing {
         None => Pairing::Free,
         Some(map) if map.path(own).is_some() => Pairing::Mapped,
         // S-43.3 has two values.
-        Some(_) if t.tunables.kernel_selection() => Pairing::Free,
+        Some(_) if !t.tunables.conduct.ranks_pair_rules => Pairing::Free,
         Some(_) => Pairing::Elsewhere,
     }
 }
@@ -441,7 +443,7 @@ fn best_peer_ni(
                 },
                 turn: n.turn.standing(n.grade.messages, net.floor),
                 path_turn: path_turn(n, own, net),
-                queued_bytes: (!t.tunables.kernel_selection()).then_some(n.queued_bytes),
+                queued_bytes: t.tunables.conduct.counts_queued_bytes.then_some(n.queued_bytes),
                 credits: Reverse(n.credits),
                 seq: n.seq,
             };
@@ -490,7 +492,7 @@ fn once_each(t: Tables<'_>) -> bool {
 
 /// The kernel has no memory of what was tried but health (S-71).
 pub(crate) fn avoids_tried(t: Tables<'_>) -> bool {
-    !t.tunables.kernel_clocks()
+    t.tunables.conduct.avoids_tried_paths
 }
 
 /// DEC-14. The node's own messages go all the same: they bring health back.

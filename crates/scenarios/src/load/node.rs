@@ -34,6 +34,9 @@ pub(crate) fn start(spec: &NodeSpec) -> anyhow::Result<NodeHandle> {
     let mut tunables = Tunables::new(profile);
     let changes: Vec<(&str, i64)> = spec.tunables.iter().map(|(n, v)| (n.as_str(), *v)).collect();
     tunables.set_all(&changes)?;
+    for (row, value) in &spec.conduct {
+        tunables.conduct.set(row, value)?;
+    }
     let mut builder = NodeBuilder::new().tunables(tunables);
     for nid in &spec.nids {
         let nid: Nid = nid.parse()?;

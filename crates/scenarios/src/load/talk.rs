@@ -62,6 +62,8 @@ pub struct NodeSpec {
     pub profile: String,
     /// Tunables that differ from it.
     pub tunables: Vec<(String, i64)>,
+    /// Rows of the conduct table that differ from it.
+    pub conduct: Vec<(String, String)>,
     /// Routes.
     pub routes: Vec<RouteLine>,
 }
