@@ -2,13 +2,14 @@
 //!
 //! One file a rule: `directions.rs` (which crate may use which), `sources.rs` (heads, lengths, words
 //! that must not be committed), `dependencies.rs` (each has its reason), `requirements.rs` (each
-//! claim names code and a test that exist), `documents.rs` (links), `toolchain.rs`
+//! claim names code and a test that exist), `documents.rs` (links), `references.rs` (each code in a comment has a row), `toolchain.rs`
 //! (the oldest Rust). `workspace.rs` reads the tree.
 //! A rule that fails says which file breaks it; to change a rule, change it here and say why.
 
 mod dependencies;
 mod directions;
 mod documents;
+mod references;
 mod requirements;
 mod sources;
 mod toolchain;
