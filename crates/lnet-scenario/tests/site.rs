@@ -100,7 +100,7 @@ fn a_node_with_settings_of_this_project_is_one_of_ours_unless_a_profile_is_asked
     let group = &scenario.world.groups[0];
     assert_eq!(group.profile, Profile::Default);
     assert!(group.tunables.contains(&("health_range", 5)));
-    assert!(group.tunables.contains(&("transaction_timeout", 150)), "{:?}", group.tunables);
+    assert!(group.tunables.contains(&("max_recovery_ping_interval", 900)), "{:?}", group.tunables);
     let export = [Export { node: "a", file: "a", text: &ours }];
     let asked = world_of("site", &export, Some(Profile::Pre213)).unwrap();
     assert_eq!(played(&asked).profile, Profile::Pre213);

@@ -1,5 +1,6 @@
 //! The LNet message header, in its short (72 bytes, 8-byte NIDs) and long (96 bytes, 20-byte NIDs)
 //! forms (wire.md 4). Little-endian always; handles and `hdr_data` are opaque to all but their maker.
+//! What follows a body up to its 40 bytes is kept: routers forward it as it came (wire.md 4.3).
 //!
 //! Layouts: `RawHdr4` and `RawHdr16`, whose common end `RawRest` holds one of the 40-byte bodies
 //! `RawAck`, `RawPut`, `RawGet`, `RawReply`.
@@ -85,6 +86,8 @@ pub enum Kind {
         match_bits: u64,
         /// Bytes deposited.
         mlength: u32,
+        /// What follows up to the body's end: zeros, or a mark (`mark.rs`).
+        pad: [u8; 12],
     },
     /// Carries data.
     Put {
@@ -111,11 +114,15 @@ pub enum Kind {
         offset: u32,
         /// Size of the requester's buffer.
         sink_len: u32,
+        /// What follows up to the body's end: zeros.
+        pad: [u8; 4],
     },
     /// Answers a GET.
     Reply {
         /// Copy of the GET's `ret` handle.
         dst: Handle,
+        /// What follows up to the body's end: zeros, or a mark (`mark.rs`).
+        pad: [u8; 24],
     },
 }
 
@@ -359,6 +366,7 @@ impl Kind {
                     dst: raw.dst_handle.into(),
                     match_bits: raw.match_bits.get(),
                     mlength: raw.mlength.get(),
+                    pad: raw.pad,
                 }
             }
             1 => {
@@ -379,11 +387,12 @@ impl Kind {
                     portal: raw.portal.get(),
                     offset: raw.src_offset.get(),
                     sink_len: raw.sink_length.get(),
+                    pad: raw.pad,
                 }
             }
             3 => {
                 let raw: RawReply = transmute!(body);
-                Self::Reply { dst: raw.dst_handle.into() }
+                Self::Reply { dst: raw.dst_handle.into(), pad: raw.pad }
             }
             other => {
                 return Err(WireError::Value { what: WHAT, field: "type", value: other.into() });
@@ -393,11 +402,11 @@ impl Kind {
 
     fn body(&self) -> [u8; BODY_LEN] {
         match *self {
-            Self::Ack { dst, match_bits, mlength } => transmute!(RawAck {
+            Self::Ack { dst, match_bits, mlength, pad } => transmute!(RawAck {
                 dst_handle: dst.into(),
                 match_bits: U64::new(match_bits),
                 mlength: U32::new(mlength),
-                pad: [0; 12],
+                pad,
             }),
             Self::Put { ack, match_bits, hdr_data, portal, offset } => transmute!(RawPut {
                 ack_handle: ack.into(),
@@ -406,17 +415,15 @@ impl Kind {
                 portal: U32::new(portal),
                 offset: U32::new(offset),
             }),
-            Self::Get { ret, match_bits, portal, offset, sink_len } => transmute!(RawGet {
+            Self::Get { ret, match_bits, portal, offset, sink_len, pad } => transmute!(RawGet {
                 return_handle: ret.into(),
                 match_bits: U64::new(match_bits),
                 portal: U32::new(portal),
                 src_offset: U32::new(offset),
                 sink_length: U32::new(sink_len),
-                pad: [0; 4],
+                pad,
             }),
-            Self::Reply { dst } => {
-                transmute!(RawReply { dst_handle: dst.into(), pad: [0; 24] })
-            }
+            Self::Reply { dst, pad } => transmute!(RawReply { dst_handle: dst.into(), pad }),
         }
     }
 }
@@ -438,7 +445,7 @@ impl fmt::Display for Hdr {
                 if offset != 0 {
                     write!(f, " offset {offset}")?;
                 }
-                if ack == Handle::NONE { Ok(()) } else { f.write_str(" ack") }
+                if ack.wants_ack() { f.write_str(" ack") } else { Ok(()) }
             }
             Kind::Get { match_bits, portal, sink_len, offset, .. } => {
                 write!(f, "GET {src} → {dst} pt {portal} bits {match_bits:#x} sink {sink_len}")?;

@@ -1,91 +1,214 @@
-//! The mark by which two nodes of this kind tell a repeated message from a new one (DEC-6). It stands
-//! in the header's `dest_pid`, which receivers do not read on arrival (wire.md 8.4), and only between
-//! nodes that have agreed on it; what it means, and how they agree, is in `docs/duplicates.md`.
+//! The mark of a message: the name of its session and its number in it, by which two nodes of this
+//! kind tell a repeated message from a new one (DEC-6, `docs/duplicates.md`). A mark stands in bytes
+//! that receivers return or ignore, and that routers of any kind forward unchanged (wire.md 4.3):
 //!
-//! | bits | what |
+//! | kind | where |
 //! |---|---|
-//! | 30, 31 | 1, 0: no process has such a number |
-//! | 29 | an earlier copy may have arrived |
-//! | 26 … 28 | session, the lowest bits that tell one from the next |
-//! | 0 … 25 | number of the message in the session, from the sender's counter |
+//! | PUT, GET | the handle: `interface` is the name, `object` as below |
+//! | ACK | the 12 bytes behind the body: the name, then the lower half of `object` |
+//! | REPLY | the first 12 of the 24 bytes behind the body, likewise |
+//!
+//! | bits of `object` | what |
+//! |---|---|
+//! | 63 | no ACK is wanted: the PUT would bear [`Handle::NONE`] |
+//! | 32 … 62 | key by which the sender finds its descriptor again |
+//! | 31 | further copy: an earlier one may have arrived |
+//! | 0 … 30 | number of the message in the session |
 
 use core::fmt;
 
-use lnet_types::Pid;
+use crate::{Handle, Kind};
 
-const TAG: u32 = 0b01 << 30;
-const TAG_MASK: u32 = 0b11 << 30;
-const AGAIN: u32 = 1 << 29;
-const SESSION_SHIFT: u32 = 26;
-const SESSION_MASK: u32 = 0b111;
-const SEQ_MASK: u32 = (1 << SESSION_SHIFT) - 1;
+/// The name of a session: twelve fixed bits, and 52 that only its bearer and those it speaks with
+/// know. A node's interface cookie is a wall-clock time in nanoseconds, which has the highest bit
+/// clear until the year 2262, so that no cookie is taken for a name.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
+pub struct SessionName(u64);
+
+impl SessionName {
+    const TAG: u64 = 0xD5E << 52;
+    const FREE: u64 = (1 << 52) - 1;
+
+    /// The name with these lower 52 bits.
+    pub const fn new(bits: u64) -> Self {
+        Self(Self::TAG | bits & Self::FREE)
+    }
+
+    /// The name that a word is, if it has the tag of names.
+    pub const fn of(word: u64) -> Option<Self> {
+        if word & !Self::FREE == Self::TAG { Some(Self(word)) } else { None }
+    }
+
+    /// The name as it stands on the wire.
+    pub const fn word(self) -> u64 {
+        self.0
+    }
+}
+
+const NO_ACK: u64 = 1 << 63;
+const KEY_SHIFT: u32 = 32;
+const FURTHER: u32 = 1 << 31;
+const NUMBER: u32 = FURTHER - 1;
 
 /// What a marked message says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Mark {
-    /// An earlier copy of it may have arrived. In a push: the sender has no session of the receiver
-    /// and asks for one.
-    pub again: bool,
-    session: u8,
-    seq: u32,
+    /// The session of its sender.
+    pub session: SessionName,
+    /// Its number, modulo [`Self::NUMBERS`].
+    number: u32,
+    /// An earlier copy of it may have arrived.
+    pub further: bool,
+}
+
+/// What an ACK or REPLY returns of the mark of its request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Returned {
+    /// The session of the request.
+    pub session: SessionName,
+    /// The number of the request, modulo [`Mark::NUMBERS`].
+    pub number: u32,
+    /// The key of the request.
+    pub key: u32,
 }
 
 impl Mark {
     /// Numbers are counted modulo this.
-    pub const SEQS: u32 = SEQ_MASK + 1;
+    pub const NUMBERS: u64 = 1 << 31;
+    /// Keys are less than this.
+    pub const KEYS: u32 = 1 << 31;
 
-    /// The mark of message `seq` of `session`.
-    pub const fn new(session: u64, seq: u64, again: bool) -> Self {
-        let session = ((session >> 30) as u32 & SESSION_MASK) as u8;
-        Self { again, session, seq: seq as u32 & SEQ_MASK }
+    /// The mark of message `n` of a session.
+    pub const fn new(session: SessionName, n: u64, further: bool) -> Self {
+        Self { session, number: n as u32 & NUMBER, further }
     }
 
-    /// The mark that a `dest_pid` holds, if it holds one.
-    pub const fn of(pid: Pid) -> Option<Self> {
-        let word = pid.0;
-        if word & TAG_MASK != TAG {
-            return None;
+    /// The mark of another copy of the message: a further one, or the first.
+    #[must_use]
+    pub const fn copy(self, further: bool) -> Self {
+        Self { further, ..self }
+    }
+
+    /// The mark that a message bears, if it bears one.
+    pub fn of(kind: &Kind) -> Option<Self> {
+        match kind {
+            Kind::Put { ack: handle, .. } | Kind::Get { ret: handle, .. } => {
+                Self::read(handle.interface, handle.object as u32)
+            }
+            Kind::Ack { pad, .. } => Self::behind(pad),
+            Kind::Reply { pad, .. } => Self::behind(pad),
         }
-        let session = (word >> SESSION_SHIFT & SESSION_MASK) as u8;
-        Some(Self { again: word & AGAIN != 0, session, seq: word & SEQ_MASK })
     }
 
-    /// The `dest_pid` that holds the mark.
-    pub const fn pid(self) -> Pid {
-        let again = if self.again { AGAIN } else { 0 };
-        Pid(TAG | again | (self.session as u32) << SESSION_SHIFT | self.seq)
+    fn read(name: u64, word: u32) -> Option<Self> {
+        let session = SessionName::of(name)?;
+        Some(Self { session, number: word & NUMBER, further: word & FURTHER != 0 })
     }
 
-    /// Whether the mark can be one of `session`.
-    pub const fn is_of(self, session: u64) -> bool {
-        self.session == Self::new(session, 0, false).session
+    fn behind(pad: &[u8]) -> Option<Self> {
+        let (name, rest) = pad.split_first_chunk()?;
+        Self::read(u64::from_le_bytes(*name), u32::from_le_bytes(*rest.first_chunk()?))
     }
 
-    /// The bits of the session.
-    pub const fn session(self) -> u8 {
-        self.session
+    const fn word(self) -> u32 {
+        self.number | if self.further { FURTHER } else { 0 }
     }
 
-    /// The number, modulo [`Self::SEQS`].
-    pub const fn seq(self) -> u32 {
-        self.seq
+    /// The same message with the mark. `key` is what a response will return, less than
+    /// [`Self::KEYS`]; 0 where none is expected.
+    #[must_use]
+    pub fn on(self, mut kind: Kind, key: u32) -> Kind {
+        let handle = |no_ack: bool| Handle {
+            interface: self.session.0,
+            object: if no_ack { NO_ACK } else { u64::from(key) << KEY_SHIFT & !NO_ACK }
+                | u64::from(self.word()),
+        };
+        match &mut kind {
+            Kind::Put { ack, .. } => *ack = handle(*ack == Handle::NONE),
+            Kind::Get { ret, .. } => *ret = handle(false),
+            Kind::Ack { pad, .. } => self.put_behind(pad),
+            Kind::Reply { pad, .. } => self.put_behind(pad),
+        }
+        kind
+    }
+
+    fn put_behind(self, pad: &mut [u8]) {
+        if let Some((name, rest)) = pad.split_first_chunk_mut() {
+            *name = self.session.0.to_le_bytes();
+            if let Some(word) = rest.first_chunk_mut() {
+                *word = self.word().to_le_bytes();
+            }
+        }
+    }
+
+    /// The same message as a further copy, if it bears a mark.
+    #[must_use]
+    pub fn further_copy(mut kind: Kind) -> Option<Kind> {
+        let mark = Self::of(&kind)?.copy(true);
+        match &mut kind {
+            Kind::Put { ack: handle, .. } | Kind::Get { ret: handle, .. } => {
+                handle.object |= u64::from(FURTHER);
+            }
+            Kind::Ack { pad, .. } => mark.put_behind(pad),
+            Kind::Reply { pad, .. } => mark.put_behind(pad),
+        }
+        Some(kind)
+    }
+
+    /// The same message as its receiver is to treat it: a PUT whose mark says so wants no ACK. A
+    /// handle that an ACK or REPLY returns stays as it came.
+    #[must_use]
+    pub fn off(mut kind: Kind) -> Kind {
+        if let Kind::Put { ack, .. } = &mut kind
+            && !ack.wants_ack()
+        {
+            *ack = Handle::NONE;
+        }
+        kind
     }
 
     /// The whole number nearest to `near` that this one can be.
-    pub const fn seq_near(self, near: u64) -> u64 {
-        let ahead = self.seq.wrapping_sub(near as u32) & SEQ_MASK;
-        if ahead < Self::SEQS / 2 {
-            near.saturating_add(ahead as u64)
+    pub const fn number_near(self, near: u64) -> u64 {
+        let ahead = (self.number.wrapping_sub(near as u32) & NUMBER) as u64;
+        if ahead < Self::NUMBERS / 2 {
+            near.saturating_add(ahead)
         } else {
-            near.saturating_sub((Self::SEQS - ahead) as u64)
+            near.saturating_sub(Self::NUMBERS - ahead)
         }
+    }
+
+    /// The number, modulo [`Self::NUMBERS`].
+    pub const fn number(self) -> u32 {
+        self.number
+    }
+}
+
+impl Handle {
+    /// Whether a PUT with this handle wants an ACK.
+    pub fn wants_ack(self) -> bool {
+        self != Self::NONE
+            && (self.object & NO_ACK == 0 || SessionName::of(self.interface).is_none())
+    }
+}
+
+impl Returned {
+    /// What a handle that came back says, if its request was marked and wanted an answer.
+    pub fn of(handle: Handle) -> Option<Self> {
+        let session = SessionName::of(handle.interface)?;
+        if handle.object & NO_ACK != 0 {
+            return None;
+        }
+        let key = (handle.object >> KEY_SHIFT) as u32;
+        Some(Self { session, number: handle.object as u32 & NUMBER, key })
     }
 }
 
 impl fmt::Display for Mark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let again = if self.again { " again" } else { "" };
-        write!(f, "message {} of session {}{again}", self.seq, self.session)
+        let further = if self.further { ", further copy" } else { "" };
+        write!(f, "message {} of session {:x}{further}", self.number, self.session.0)
     }
 }
 
@@ -95,38 +218,70 @@ mod tests {
 
     use super::*;
 
+    fn kinds(word: u64) -> [Kind; 5] {
+        let handle = Handle { interface: 0x1000_0000_0000_0000 | word >> 4, object: word };
+        let put = |ack| Kind::Put { ack, match_bits: 1, hdr_data: 2, portal: 3, offset: 4 };
+        let (match_bits, portal, offset, sink_len) = (1, 2, 3, 4);
+        [
+            put(handle),
+            put(Handle::NONE),
+            Kind::Get { ret: handle, match_bits, portal, offset, sink_len, pad: [0; 4] },
+            Kind::Ack { dst: handle, match_bits, mlength: 5, pad: [0; 12] },
+            Kind::Reply { dst: handle, pad: [0; 24] },
+        ]
+    }
+
     proptest! {
         #[test]
-        fn a_mark_is_read_as_it_was_written(session: u64, seq: u64, again: bool) {
-            let mark = Mark::new(session, seq, again);
-            prop_assert_eq!(Mark::of(mark.pid()), Some(mark));
-            prop_assert!(mark.is_of(session));
-            prop_assert_eq!(u64::from(mark.seq()), seq % u64::from(Mark::SEQS));
-        }
-
-        #[test]
-        fn any_word_is_a_mark_that_says_the_same_or_none(word: u32) {
-            if let Some(mark) = Mark::of(Pid(word)) {
-                prop_assert_eq!(mark.pid(), Pid(word));
+        fn a_mark_is_read_as_it_was_written(
+            name: u64, n: u64, further: bool, word: u64, key in 0..Mark::KEYS,
+        ) {
+            let mark = Mark::new(SessionName::new(name), n, further);
+            for plain in kinds(word) {
+                prop_assert_eq!(Mark::of(&plain), None);
+                let marked = mark.on(plain, key);
+                prop_assert_eq!(Mark::of(&marked), Some(mark));
+                prop_assert_eq!(u64::from(mark.number()), n % Mark::NUMBERS);
+                let copy = mark.copy(true).on(plain, key);
+                prop_assert_eq!(Mark::further_copy(marked), Some(copy));
+                prop_assert_eq!(Mark::further_copy(plain), None);
+                match (plain, Mark::off(marked)) {
+                    (Kind::Put { ack: Handle::NONE, .. }, off) => prop_assert_eq!(off, plain),
+                    (Kind::Put { .. } | Kind::Get { .. }, off) => {
+                        let (Kind::Put { ack: handle, .. } | Kind::Get { ret: handle, .. }) = off
+                        else { unreachable!() };
+                        let (session, number) = (mark.session, mark.number());
+                        prop_assert_eq!(
+                            Returned::of(handle), Some(Returned { session, number, key })
+                        );
+                    }
+                    (_, off) => prop_assert_eq!(off, marked),
+                }
             }
         }
 
         #[test]
         fn a_number_is_found_again_within_half_of_all_numbers(
             near in 1u64 << 40..1 << 41,
-            off in -(1i64 << 25)..(1 << 25),
+            off in -(1i64 << 30)..(1 << 30),
         ) {
-            let seq = near.saturating_add_signed(off);
-            prop_assert_eq!(Mark::new(0, seq, false).seq_near(near), seq);
+            let n = near.saturating_add_signed(off);
+            let mark = Mark::new(SessionName::new(0), n, false);
+            prop_assert_eq!(mark.number_near(near), n);
         }
     }
 
     #[test]
-    fn no_process_that_exists_is_taken_for_a_mark() {
-        for pid in [Pid::LUSTRE, Pid::ANY, Pid(0), Pid(u32::from(u16::MAX)), Pid(0x8000_0000 | 77)]
-        {
-            assert_eq!(Mark::of(pid), None, "{pid:?}");
+    fn a_cookie_is_no_name_and_a_handle_that_wanted_no_answer_returns_nothing() {
+        for word in [0, 1, u64::MAX, u64::MAX >> 1, 0x18F3_0000_0000_0000] {
+            assert_eq!(SessionName::of(word), None, "{word:x}");
         }
-        assert_eq!(Mark::new(5 << 30, 7, true).to_string(), "message 7 of session 5 again");
+        let mark = Mark::new(SessionName::new(5), 7, true);
+        assert_eq!(mark.to_string(), "message 7 of session d5e0000000000005, further copy");
+        let [_, put, ..] = kinds(9);
+        let Kind::Put { ack, .. } = mark.on(put, 1) else { unreachable!() };
+        assert_eq!((Returned::of(ack), ack.wants_ack()), (None, false));
+        assert!(Handle { interface: 7, object: NO_ACK }.wants_ack());
+        assert_eq!(Returned::of(Handle { interface: 7, object: 8 }), None);
     }
 }

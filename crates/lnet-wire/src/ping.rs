@@ -102,9 +102,10 @@ bitflags! {
         const PRIMARY_LARGE = 0x40;
         /// Driver metadata follows the entries.
         const METADATA = 0x80;
-        /// The node tells copies of numbered messages apart (`mark.rs`). Ours; no other node reads it,
-        /// and it is far from the bits that others may come to use.
-        const SUPPRESSES = 0x4000_0000;
+        /// The node deduplicates messages with marks (`mark.rs`). Ours; no other node reads it, and it
+        /// is far from the bits that others may come to use. Version 0.1 had `0x4000_0000` for marks
+        /// that are not read any more.
+        const DEDUPLICATES = 0x2000_0000;
 
         const _ = !0;
     }
@@ -117,7 +118,7 @@ impl fmt::Display for Features {
             write!(f, "{between}{name}")?;
             between = "|";
         }
-        match self.bits() & !(0xFF | Self::SUPPRESSES.bits()) {
+        match self.bits() & !(0xFF | Self::DEDUPLICATES.bits()) {
             0 if self.is_empty() => f.write_str("none"),
             0 => Ok(()),
             unknown => write!(f, "{between}{unknown:#x}"),

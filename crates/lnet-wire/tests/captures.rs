@@ -14,7 +14,7 @@ use lnet_types::Nid;
 use lnet_wire::acceptor::{self, Request};
 use lnet_wire::ping::{self, Features};
 use lnet_wire::sock::{Checksum, ConnType, FrameHdr, FrameType, Hello, Noop, Version};
-use lnet_wire::{ByteOrder, Handle, Hdr, Kind, Need, PingInfo, WireError};
+use lnet_wire::{ByteOrder, Handle, Hdr, HdrForm, Kind, Need, PingInfo, WireError};
 
 /// Lines of ours that stand for lines of the listing, by capture and frame.
 fn differing(capture: &str, frame: u32, theirs: &str) -> Option<&'static [&'static str]> {
@@ -393,7 +393,7 @@ fn listed_hdr(hdr: &Hdr) -> String {
         }
     };
     let (name, fields) = match hdr.kind {
-        Kind::Ack { dst, match_bits, mlength } => {
+        Kind::Ack { dst, match_bits, mlength, .. } => {
             ("ACK", format!("dst_wmd={} mbits={match_bits:#x} mlen={mlength}", handle(dst)))
         }
         Kind::Put { ack, match_bits, hdr_data, portal, offset } => (
@@ -404,7 +404,7 @@ fn listed_hdr(hdr: &Hdr) -> String {
                 handle(ack)
             ),
         ),
-        Kind::Get { ret, match_bits, portal, offset, sink_len } => (
+        Kind::Get { ret, match_bits, portal, offset, sink_len, .. } => (
             "GET",
             format!(
                 "portal={portal} mbits={match_bits:#x} src_off={offset} sink={sink_len} \
@@ -412,7 +412,7 @@ fn listed_hdr(hdr: &Hdr) -> String {
                 handle(ret)
             ),
         ),
-        Kind::Reply { dst } => ("REPLY", format!("dst_wmd={}", handle(dst))),
+        Kind::Reply { dst, .. } => ("REPLY", format!("dst_wmd={}", handle(dst))),
     };
     format!(
         "{name} {} -> {} spid={} dpid={} plen={} {fields}",
@@ -509,4 +509,31 @@ fn every_message_of_every_capture_decodes_as_listed_and_is_emitted_as_it_was() {
         lines += compare(capture, &listing.with_extension("txt"));
     }
     assert!(lines > 1900, "{lines} lines compared");
+}
+
+/// Recorded: a hand-made client sends an ACK and a REPLY with arbitrary padding by way of a kernel router,
+/// three times each.
+#[test]
+fn what_follows_a_body_passes_a_kernel_router_and_is_emitted_as_it_was_read() {
+    let path = "../../fixtures/pcap/raw/routed-body-unchanged.pcap";
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(path);
+    let capture = std::fs::read(path).expect("the capture");
+    let padding = |from: u8, len: u8| (from..from + len).collect::<Vec<u8>>();
+    for (pad, before) in [(padding(0xa1, 12), 32 + 28), (padding(0xb0, 24), 32 + 16)] {
+        let found = capture.windows(pad.len()).enumerate().filter(|(_, bytes)| *bytes == pad);
+        let headers: Vec<&[u8]> = found.map(|(at, _)| &capture[at - before..][..72]).collect();
+        assert_eq!(headers.len(), 3, "behind the router");
+        for bytes in &headers {
+            let hdr = Hdr::parse(HdrForm::Short, bytes).expect("a header");
+            match hdr.kind {
+                Kind::Ack { pad: seen, .. } => assert_eq!(seen[..], pad),
+                Kind::Reply { pad: seen, .. } => assert_eq!(seen[..], pad),
+                other => panic!("{other:?}"),
+            }
+            let mut out = [0; 72];
+            assert_eq!(hdr.emit(HdrForm::Short, &mut out), Ok(72));
+            assert_eq!(out, *bytes);
+        }
+        assert!(headers.iter().all(|bytes| bytes[32..] == headers[0][32..]), "one body");
+    }
 }

@@ -322,7 +322,12 @@ fn lnet_messages_are_the_golden_bytes() {
         "L3",
         short,
         (0, 2),
-        hdr(B, A, 0, Kind::Ack { dst: handle(0x125), match_bits: 0x40, mlength: 32768 }),
+        hdr(
+            B,
+            A,
+            0,
+            Kind::Ack { dst: handle(0x125), match_bits: 0x40, mlength: 32768, pad: [0; 12] },
+        ),
         0,
         "ACK 192.168.1.20@tcp → 192.168.1.10@tcp bits 0x40 mlength 32768",
     );
@@ -332,6 +337,7 @@ fn lnet_messages_are_the_golden_bytes() {
         portal: 0,
         offset: 0,
         sink_len,
+        pad: [0; 4],
     };
     message(
         "L4",
@@ -345,7 +351,7 @@ fn lnet_messages_are_the_golden_bytes() {
         "L5",
         short,
         (0, 0),
-        hdr(B, A, 64, Kind::Reply { dst: handle(0x145) }),
+        hdr(B, A, 64, Kind::Reply { dst: handle(0x145), pad: [0; 24] }),
         64,
         "REPLY 192.168.1.20@tcp → 192.168.1.10@tcp len 64",
     );
@@ -361,7 +367,7 @@ fn lnet_messages_are_the_golden_bytes() {
         "L7",
         short,
         (0, 0),
-        hdr(B, A, 0, Kind::Ack { dst: handle(0x165), match_bits: PING, mlength: 48 }),
+        hdr(B, A, 0, Kind::Ack { dst: handle(0x165), match_bits: PING, mlength: 48, pad: [0; 12] }),
         0,
         "ACK 192.168.1.20@tcp → 192.168.1.10@tcp bits 0x8000000000000000 mlength 48",
     );

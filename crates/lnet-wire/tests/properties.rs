@@ -100,11 +100,9 @@ fn kind() -> impl Strategy<Value = Kind> {
         || any::<(u64, u64)>().prop_map(|(interface, object)| Handle { interface, object });
     let n = any::<u32>;
     prop_oneof![
-        (handle(), any::<u64>(), n()).prop_map(|(dst, match_bits, mlength)| Kind::Ack {
-            dst,
-            match_bits,
-            mlength
-        }),
+        (handle(), any::<u64>(), n(), any::<[u8; 12]>()).prop_map(
+            |(dst, match_bits, mlength, pad)| Kind::Ack { dst, match_bits, mlength, pad }
+        ),
         (prop_oneof![handle(), Just(Handle::NONE)], any::<(u64, u64)>(), n(), n()).prop_map(
             |(ack, (match_bits, hdr_data), portal, offset)| Kind::Put {
                 ack,
@@ -114,16 +112,17 @@ fn kind() -> impl Strategy<Value = Kind> {
                 offset
             }
         ),
-        (handle(), any::<u64>(), n(), n(), n()).prop_map(
-            |(ret, match_bits, portal, offset, sink_len)| Kind::Get {
+        (handle(), any::<u64>(), n(), n(), n(), any::<[u8; 4]>()).prop_map(
+            |(ret, match_bits, portal, offset, sink_len, pad)| Kind::Get {
                 ret,
                 match_bits,
                 portal,
                 offset,
-                sink_len
+                sink_len,
+                pad
             }
         ),
-        handle().prop_map(|dst| Kind::Reply { dst }),
+        (handle(), any::<[u8; 24]>()).prop_map(|(dst, pad)| Kind::Reply { dst, pad }),
     ]
 }
 

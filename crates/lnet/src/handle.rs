@@ -3,9 +3,13 @@
 //! scrambled by a permutation that only this incarnation of the node knows, and of the numbers of 64
 //! bits next to none is in use. An answer to what was never asked, or was asked of somebody else, is
 //! dropped with all else that bears no good handle (M-37).
+//!
+//! A marked request has another handle (`lnet_wire::mark`): its answer bears the name of our session,
+//! which only its receiver knows, and the number of the request.
 
 use lnet_types::{MdId, Prng};
 use lnet_wire::Handle;
+use lnet_wire::mark::Returned;
 
 use crate::Node;
 
@@ -28,7 +32,7 @@ impl Scrambler {
         ((wide >> 32) as u64 ^ (wide >> 64) as u64) as u32
     }
 
-    fn scramble(self, word: u64) -> u64 {
+    pub(crate) fn scramble(self, word: u64) -> u64 {
         let (mut high, mut low) = ((word >> 32) as u32, word as u32);
         for key in self.0 {
             (high, low) = (low, high ^ Self::of_round(key, low));
@@ -54,6 +58,9 @@ impl Node {
 
     /// The descriptor of a handle that came back, if it is one of this incarnation's.
     pub(crate) fn md_of(&self, handle: Handle) -> Option<MdId> {
+        if let Some(returned) = Returned::of(handle) {
+            return self.md_of_marked(returned);
+        }
         let object = self.scrambler.restore(handle.object);
         let md = Handle { object, ..handle }.md();
         (self.handle_of(md) == handle).then_some(md)

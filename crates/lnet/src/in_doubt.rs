@@ -17,16 +17,17 @@
 //! whatever `retry_count` says: an attempt over a rail that died is not the message's fault.
 //!
 //! Requests that the node itself keeps until they are answered are not retained by drivers
-//! (`once/answer.rs`).
+//! (`dedup/retransmit.rs`).
 
 use lnet_types::{HealthStatus, Instant, MsgId, NiId, PeerId, PeerNiId, Pid, ProcessId};
+use lnet_wire::mark::Mark;
+use lnet_wire::{Hdr, Kind};
 use smallvec::SmallVec;
 
 use crate::Node;
 use crate::driver::{Doubt, InDoubt, Retention};
 use crate::msg::{EventInfo, Msg, Role, Stage};
 use crate::node::Work;
-use crate::once;
 use crate::output::Output;
 use crate::portal::md::Owner;
 use crate::record::Input;
@@ -48,9 +49,11 @@ impl Node {
         self.in_doubt
     }
 
-    /// Whether, and until when, the driver is to retain a message that leaves with a number.
-    pub(crate) fn retention_for(&self, msg: &Msg) -> Option<Retention> {
-        if is_internal(&msg.hdr.kind) || self.is_kept_here(msg) {
+    /// Whether, and until when, the driver is to retain a message that leaves as `kind`: one of ours that
+    /// bears a mark.
+    pub(crate) fn retention_for(&self, msg: &Msg, kind: &Kind) -> Option<Retention> {
+        Mark::of(kind).filter(|_| msg.role != Role::Forward)?;
+        if is_internal(kind) || self.is_kept_here(msg) {
             return None;
         }
         let bound = msg.src.is_some() && !msg.is_response();
@@ -83,7 +86,8 @@ impl Node {
 
     fn repeat_in_doubt(&mut self, now: Instant, message: InDoubt) {
         let InDoubt { ni, to, hdr, payload, retention } = message;
-        let Some(hdr) = once::as_further_copy(&hdr) else { return };
+        let Some(kind) = Mark::further_copy(hdr.kind) else { return };
+        let hdr = Hdr { kind, ..hdr };
         if now >= retention.until {
             self.in_doubt.expired += 1;
             return;
@@ -107,7 +111,7 @@ impl Node {
             retries: 1,
             no_resend: false,
             recovery: false,
-            once: None,
+            numbered: None,
             tried: rail.into_iter().collect::<SmallVec<_>>(),
             failed: Some(HealthStatus::NetworkTimeout),
             born: retention.born,

@@ -32,6 +32,8 @@ pub(crate) enum Internal {
         claimant: PeerId,
         /// The NID.
         nid: Nid,
+        /// The number of the data known of its owner when the ping was sent.
+        seq: u32,
     },
     /// A ping that a user wants to see the answer of (D-81).
     UserPing(crate::OpId),

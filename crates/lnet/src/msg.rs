@@ -7,7 +7,8 @@ use lnet_types::{HealthStatus, Instant, MdId, NiId, Nid, PeerId, PeerNiId, Pid, 
 use lnet_wire::{Hdr, MsgType};
 use smallvec::SmallVec;
 
-use crate::once::{Copied, Numbered};
+use crate::dedup::Numbered;
+use crate::dedup::sessions::Copied;
 use crate::output::Payload;
 use crate::router::forward::Transit;
 
@@ -29,7 +30,7 @@ pub(crate) enum Role {
     /// A message for another node that passes through: ends silently.
     Forward,
     /// A request whose SEND event is out, kept until it is answered, or sent once more: ends silently
-    /// (`once/answer.rs`).
+    /// (`dedup/retransmit.rs`).
     Copy,
     /// What a driver has of a message of which another copy goes another way: ends silently.
     Remnant,
@@ -93,7 +94,7 @@ pub(crate) struct RxSide {
     pub(crate) kind: MsgType,
     /// Whether it still counts as being received (S-87).
     pub(crate) committed: bool,
-    /// What it is among the numbered messages of its sender, until it is here.
+    /// What it is in the session of its sender, until it is here.
     pub(crate) copied: Option<Copied>,
 }
 
@@ -132,8 +133,8 @@ pub(crate) struct Msg {
     pub(crate) no_resend: bool,
     /// A recovery ping: exactly this NID, never again (H-46).
     pub(crate) recovery: bool,
-    /// Its number towards a peer that suppresses duplicates (DEC-6).
-    pub(crate) once: Option<Numbered>,
+    /// Its number towards a peer that deduplicates (DEC-6).
+    pub(crate) numbered: Option<Numbered>,
     /// Pairs that this message has been tried on (DEC-8).
     pub(crate) tried: SmallVec<[(NiId, PeerNiId); 2]>,
     /// How its last attempt failed.

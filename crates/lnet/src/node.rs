@@ -15,6 +15,7 @@ use core::time::Duration;
 use lnet_types::{CptTable, Errno, Fault, Instant, MdId, MsgId, Net, NiId, Nid, PeerId, PeerNiId};
 use slotmap::SlotMap;
 
+use crate::dedup::sessions::Sessions;
 use crate::fault::Faults;
 use crate::flap::Flaps;
 use crate::handle::Scrambler;
@@ -140,11 +141,9 @@ pub struct Node {
     pub(crate) answering: usize,
     /// What has become of messages in doubt at the first hop.
     pub(crate) in_doubt: crate::InDoubtStats,
-    /// What this life knows of sessions that it has not agreed on (`once/fresh.rs`).
-    pub(crate) fresh: crate::once::fresh::Fresh,
-    /// What is known of sessions with peers that have no record any more (`once/retired.rs`).
-    pub(crate) retired: crate::once::retired::Retired,
-    /// When requests are looked for whose answers are overdue (`once/answer.rs`).
+    /// The sessions whose messages arrive here.
+    pub(crate) sessions: Sessions,
+    /// When requests are looked for whose answers are overdue (`dedup/retransmit.rs`).
     pub(crate) overdue_at: Instant,
     pub(crate) recovering_nis: BTreeSet<(Instant, NiId)>,
     pub(crate) recovering_peers: BTreeSet<(Instant, PeerNiId)>,
@@ -153,8 +152,6 @@ pub struct Node {
     pub(crate) op_count: u64,
 
     pub(crate) ping_seq: u32,
-    /// Their number since which all our NIDs are in them.
-    pub(crate) nids_seq: u32,
     pub(crate) ping_bytes: Arc<[u8]>,
     pub(crate) ping_md: Option<MdId>,
     pub(crate) push_md: Option<MdId>,
@@ -217,8 +214,7 @@ impl Node {
             resting: Resting::default(),
             answering: 0,
             in_doubt: crate::InDoubtStats::default(),
-            fresh: crate::once::fresh::Fresh::default(),
-            retired: crate::once::retired::Retired::default(),
+            sessions: Sessions::default(),
             overdue_at: Instant::FAR_FUTURE,
             recovering_nis: BTreeSet::new(),
             recovering_peers: BTreeSet::new(),
@@ -226,7 +222,6 @@ impl Node {
             op_deadlines: BTreeSet::new(),
             op_count: 0,
             ping_seq,
-            nids_seq: 0,
             ping_bytes: Arc::from([]),
             ping_md: None,
             push_md: None,
@@ -397,7 +392,7 @@ impl Node {
         });
         let now = self.clock(now);
         let before = self.tunables.discovery;
-        let suppressed = self.suppresses();
+        let deduplicated = self.deduplicates();
         let mut next = self.tunables.clone();
         next.set_all(changes)?;
         match (before != 0, next.discovery != 0) {
@@ -420,7 +415,7 @@ impl Node {
         if self.tunables.rail_suspicion == 0 {
             self.trust_all();
         }
-        if self.suppresses() != suppressed {
+        if self.deduplicates() != deduplicated {
             self.refresh_ping();
         }
         crate::send::explain::trim(&mut self.explained, self.tunables.explain_last);
@@ -473,8 +468,6 @@ impl Node {
     }
 
     fn insert_ni(&mut self, spec: NiSpec) -> NiId {
-        // The ping data that are built next have it.
-        self.nids_seq = self.ping_seq.wrapping_add(1);
         let net = spec.nid.net();
         let at = self.nets.iter().position(|n| n.net == net).unwrap_or_else(|| {
             let mut tunables = spec.tunables;
@@ -769,7 +762,9 @@ impl Node {
                 }
                 EventKind::Put | EventKind::Get | EventKind::Ack => {}
             },
-            Internal::Ask { claimant, nid } => self.ask_event(now, claimant, nid, event, bytes),
+            Internal::Ask { claimant, nid, seq } => {
+                self.ask_event(now, claimant, (nid, seq), event, bytes);
+            }
             Internal::UserPing(op) => self.user_ping_event(op, event, bytes),
         }
     }

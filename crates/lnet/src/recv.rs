@@ -9,7 +9,6 @@ use lnet_wire::{Handle, Hdr, Kind, MsgType, PAYLOAD_MAX};
 use smallvec::SmallVec;
 
 use crate::msg::{EventInfo, Msg, Role, RxSide, Stage};
-use crate::once::Sifted;
 use crate::output::{DropReason, Output, Payload, PeerMisbehaved, Sink, Verdict};
 use crate::portal::md::MdBuf;
 use crate::portal::{Delayed, Matched, Search, Wanted};
@@ -163,10 +162,10 @@ impl Node {
         if self.nis.get(rx.ni).is_some_and(|ni| ni.nid != hdr.dst) {
             return self.forward_in(now, side, hdr);
         }
-        let hdr = match self.sift(now, &rx, peer_ni, hdr) {
-            Ok(Sifted { dst_pid, copied }) => {
+        let hdr = match self.deduplicate(now, &rx, peer_ni, hdr) {
+            Ok((hdr, copied)) => {
                 side.copied = copied;
-                &Hdr { dst_pid, ..*hdr }
+                &hdr.clone()
             }
             Err(reason) => return Verdict::Drop(reason),
         };
@@ -178,10 +177,10 @@ impl Node {
             Kind::Get { portal, match_bits, offset, sink_len, .. } => {
                 self.request_in(now, side, hdr, portal, match_bits, offset, sink_len)
             }
-            Kind::Ack { dst, match_bits, mlength } => {
+            Kind::Ack { dst, match_bits, mlength, .. } => {
                 self.response_in(now, side, hdr, dst, match_bits, mlength)
             }
-            Kind::Reply { dst } => self.response_in(now, side, hdr, dst, 0, hdr.payload_len),
+            Kind::Reply { dst, .. } => self.response_in(now, side, hdr, dst, 0, hdr.payload_len),
         }
     }
 
@@ -363,7 +362,7 @@ impl Node {
             retries: 0,
             no_resend: false,
             recovery: false,
-            once: None,
+            numbered: None,
             tried: SmallVec::new(),
             failed: None,
             born: now,
@@ -385,7 +384,7 @@ impl Node {
             transit: None,
         });
         if let Some(copied) = copied {
-            self.copy_taken(id, copied);
+            self.copy_taken(now, id, copied);
         }
         id
     }

@@ -7,7 +7,7 @@
 //!   ([`Node::rail_changed`]). They provably did not reach the peer, so nothing can arrive twice.
 //!
 //! What was written and not acknowledged stays with its driver. Towards a peer that suppresses
-//! duplicates (DEC-6) another copy of it goes another way (`in_doubt.rs`, and `once/answer.rs` for
+//! duplicates (DEC-6) another copy of it goes another way (`in_doubt.rs`, and `dedup/retransmit.rs` for
 //! requests that wait for their answer); towards others it ends when its driver gives it up.
 
 use core::fmt;

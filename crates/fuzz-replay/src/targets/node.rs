@@ -7,6 +7,7 @@ use lnet::{
 use lnet_types::{
     Errno, Fault, HealthStatus, Instant, IoVec, Net, Nid, Pid, ProcessId, RegionId, RxId, Span,
 };
+use lnet_wire::mark::{Mark, SessionName};
 use lnet_wire::{Hdr, HdrForm};
 
 use core::time::Duration;
@@ -42,6 +43,12 @@ impl Script<'_> {
         let mut hdr = Hdr::parse(HdrForm::Short, &bytes).ok()?;
         if hdr.payload_len & 1 == 0 {
             hdr.dst = own;
+        }
+        if hdr.payload_len & 2 == 0 {
+            // One of a few sessions, and any number.
+            let (name, n) = (hdr.dst_pid.0 % 4, hdr.src_pid.0);
+            let mark = Mark::new(SessionName::new(name.into()), n.into(), n & 1 << 30 != 0);
+            hdr.kind = mark.on(hdr.kind, hdr.dst_pid.0);
         }
         Some(hdr)
     }

@@ -248,7 +248,7 @@ pub fn conn(input: &[u8]) {
         if round % 8 == 0 {
             let msg = up.name();
             let payload = [0; 3][..].into();
-            let kind = Kind::Reply { dst: Handle::NONE };
+            let kind = Kind::Reply { dst: Handle::NONE, pad: [0; 24] };
             let pid = Pid::LUSTRE;
             let hdr = Hdr { dst: to, src: nid, dst_pid: pid, src_pid: pid, payload_len: 3, kind };
             up.out.insert(msg, ());

@@ -88,6 +88,7 @@ fn more_pings_than_programs_want_and_nodes_need_are_objected_to() {
                 portal: 0,
                 offset: 0,
                 sink_len: 272,
+                pad: [0; 4],
             },
         },
         payload: Payload::Bytes(Arc::default()),

@@ -112,10 +112,12 @@ impl Node {
         if !self.may_ask(now, claimant) {
             return self.not_taken(claimant, Some(nid), Refusal::TooFast);
         }
+        let owner = self.peers.owner(nid).and_then(|id| self.peers.peers.get(id));
+        let seq = owner.map_or(0, |peer| peer.disc.peer_seq);
         let Some(peer) = self.peers.peers.get(claimant) else { return };
         // If it is the same node, so are its data. To just this NID, whichever node has it.
         let (bytes, to) = (peer.disc.need, PingTo { direct: true, ..PingTo::from(nid) });
-        let what = Internal::Ask { claimant, nid };
+        let what = Internal::Ask { claimant, nid, seq };
         let Ok(md) = self.internal_ping(now, to, what, bytes, self.own_limits()) else {
             // Nothing leads there.
             return self.unanswered(now, claimant, nid);
@@ -154,12 +156,12 @@ impl Node {
         &mut self,
         now: Instant,
         claimant: PeerId,
-        nid: Nid,
+        (nid, seq): (Nid, u32),
         event: &Event,
         bytes: &[u8],
     ) {
         match (event.kind, event.status) {
-            (EventKind::Reply, Ok(())) => self.asked(now, claimant, nid, bytes),
+            (EventKind::Reply, Ok(())) => self.asked(now, claimant, (nid, seq), bytes),
             (EventKind::Send | EventKind::Reply, Err(_)) => {
                 self.abandon(event);
                 self.unanswered(now, claimant, nid);
@@ -183,7 +185,7 @@ impl Node {
         }
     }
 
-    fn asked(&mut self, now: Instant, claimant: PeerId, nid: Nid, bytes: &[u8]) {
+    fn asked(&mut self, now: Instant, claimant: PeerId, (nid, seq): (Nid, u32), bytes: &[u8]) {
         let Some(owner) = self.peers.owner(nid) else { return };
         if let Some(peer) = self.peers.peers.get_mut(claimant) {
             peer.disc.silent = None;
@@ -201,8 +203,9 @@ impl Node {
             return self.query(now, owner, Cause::Contradicted);
         }
         let known = self.peers.peers.get(owner).filter(|p| p.disc.discovered);
-        if known.is_some_and(|p| is_later(p.disc.peer_seq, parsed.info.seq)) {
-            // Overtaken by a push, or the node has begun anew: it is asked which.
+        let is_overtaken = known.is_some_and(|p| p.disc.peer_seq != seq);
+        if is_overtaken && known.is_some_and(|p| is_later(p.disc.peer_seq, parsed.info.seq)) {
+            // By a push, or a new incarnation has answered: a further ping says which.
             return self.query(now, owner, Cause::Contradicted);
         }
         // What a node says at this NID is what counts for the owner.

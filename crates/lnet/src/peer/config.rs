@@ -305,8 +305,6 @@ impl Node {
         let parked = core::mem::take(&mut peer.disc.parked);
         let waiters = core::mem::take(&mut peer.disc.waiters);
         let router = peer.gateway.is_router();
-        let nids = self.nids_of(id);
-        let Some(peer) = self.peers.peers.get(id) else { return };
         let nis: Vec<_> = peer.nis().collect();
         for ni in nis {
             self.remove_peer_ni(now, ni);
@@ -316,9 +314,7 @@ impl Node {
             self.stop_checks(id);
             self.rehome_later();
         }
-        if let Some(peer) = self.peers.forget(id) {
-            self.retired.keep(&nids, peer.once.into_windows());
-        }
+        self.peers.forget(id);
         for md in flights.into_iter().flatten() {
             self.unlink_md(now, md);
         }

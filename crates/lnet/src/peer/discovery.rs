@@ -149,7 +149,6 @@ impl Node {
         ));
         peer.disc.teach.depart(md);
         peer.disc.pushed_seq = seq;
-        let hdr_data = self.session_for_push(id);
         let op = Operation {
             md,
             src: src.filter(|nid| self.is_own(*nid)),
@@ -158,7 +157,7 @@ impl Node {
             match_bits: PING_BITS,
             limits: self.own_limits(),
             recovery: false,
-            verb: Verb::Put { ack: true, hdr_data, offset: 0 },
+            verb: Verb::Put { ack: true, hdr_data: 0, offset: 0 },
         };
         if let Err(e) = self.operate(now, op) {
             self.portals.mds.remove(md);
@@ -269,7 +268,6 @@ impl Node {
                 if let Some(generation) = disc.teach.land() {
                     disc.teach.succeed(generation);
                 }
-                self.push_acknowledged(id);
                 self.work.push_back(Work::Discover(id));
             }
             (EventKind::Send | EventKind::Ack, Err(errno)) => {
@@ -316,17 +314,12 @@ impl Node {
         // One that has been overtaken, or its sender has begun anew: it is asked which.
         let rejects = self.tunables.conduct.rejects_stale_data;
         let known = |p: &Peer| p.disc.discovered && rejects;
-        // A session that is not known yet is word enough of a new life.
-        let session = event.hdr_data;
-        let anew = |p: &Peer| session != 0 && !p.once.knows(session);
-        let stale = |p: &Peer| known(p) && is_later(p.disc.peer_seq, info.seq) && !anew(p);
+        let stale = |p: &Peer| known(p) && is_later(p.disc.peer_seq, info.seq);
         let stale = self.peers.peers.get(id).is_some_and(stale);
         if stale && !cut {
             self.not_taken(id, None, Refusal::Stale);
             return self.ask(now, id, by);
         }
-        // Its sender counts on it from now on, whatever becomes of the rest.
-        self.note_offer(id, event, &info);
         if cut {
             self.grow_push_buffer(need);
             return self.query(now, id, Cause::Unreadable);

@@ -22,9 +22,6 @@ impl Node {
         let Some(data) = peer.disc.received.take() else { return };
         peer.disc.learn.succeed(data.generation);
         let at = self.process_data(now, id, &data);
-        let own = |e: &PingEntry| e.nid.is_loopback() || self.peers.owner(e.nid) == Some(at);
-        let owned = data.info.entries.iter().all(own);
-        self.open_session(id, at, owned);
         self.rehome_later();
         self.resume_discovery(at);
     }

@@ -23,10 +23,10 @@ use lnet_types::{Errno, Instant, MsgId, Net, Nid, PeerId, PeerNiId};
 use slotmap::SlotMap;
 use smallvec::SmallVec;
 
+use crate::dedup::Numbering;
 use crate::flap::Flaps;
 use crate::local::{HEALTH_MAX, NetTunables, Recovery};
 use crate::meter::MeterSlot;
-use crate::once::Once;
 use crate::policy::turn::{Grade, Turn};
 use crate::policy::{Mapping, Policy};
 use crate::router::Gateway;
@@ -106,7 +106,7 @@ pub(crate) struct Peer {
     /// Floor of the turns of its networks.
     pub(crate) net_floor: u64,
     pub(crate) disc: Discovery,
-    pub(crate) once: Once,
+    pub(crate) numbering: Numbering,
     pub(crate) locked_at: Instant,
     pub(crate) gateway: Gateway,
     /// Order of creation: listings go by it.
@@ -326,7 +326,7 @@ impl Peers {
             seq: 0,
             net_floor: 0,
             disc,
-            once: Once::default(),
+            numbering: Numbering::default(),
             locked_at: Instant::ZERO,
             gateway: Gateway::default(),
             born,

@@ -14,7 +14,6 @@ use lnet_types::{Instant, MsgId, Nid, PeerId};
 
 use crate::Node;
 use crate::msg::Role;
-use crate::peer::Peers;
 use crate::send::is_internal;
 
 /// Limit of records.
@@ -26,13 +25,6 @@ pub(crate) struct PreviousOwner {
     until: Instant,
     nid: Nid,
     peer: PeerId,
-}
-
-impl Peers {
-    /// The last previous owner of `nid`, if there is a record.
-    pub(crate) fn who_had(&self, nid: Nid) -> Option<PeerId> {
-        self.previous_owners.iter().rev().find(|f| f.nid == nid).map(|f| f.peer)
-    }
 }
 
 impl Node {

@@ -218,9 +218,6 @@ impl Node {
             Ours::Withheld
         } else if alive::is_discovery_off(&self.tunables, peer) {
             Ours::OnDemand
-        } else if self.wants_to_tell(peer) {
-            // Whatever version it has, it has not had the session.
-            Ours::Shared(peer.disc.acked_seq.wrapping_add(1))
         } else {
             Ours::Shared(self.ping_seq)
         }

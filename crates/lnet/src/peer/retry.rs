@@ -135,10 +135,15 @@ impl Node {
     /// A discovery of peer `id` has succeeded.
     pub(crate) fn end_retries(&mut self, id: PeerId) {
         let Some(peer) = self.peers.peers.get_mut(id) else { return };
-        // As long as it lists what others have too, a claim is checked in each round.
-        let tries = if peer.disc.claims.is_empty() { 0 } else { peer.disc.retry.tries };
-        let before = core::mem::replace(&mut peer.disc.retry, Retry { tries, ..Retry::default() });
-        if let Some((due, _)) = before.planned {
+        // As long as it lists what others have too, a claim is checked in each round, and again as
+        // planned.
+        let claims = !peer.disc.claims.is_empty();
+        let tries = if claims { peer.disc.retry.tries } else { 0 };
+        let is_check = |(_, cause): &(Instant, Cause)| claims && *cause == Cause::Unconfirmed;
+        let planned = peer.disc.retry.planned.filter(is_check);
+        let after = Retry { tries, planned, ..Retry::default() };
+        let before = core::mem::replace(&mut peer.disc.retry, after);
+        if let Some((due, _)) = before.planned.filter(|_| planned.is_none()) {
             self.discoveries_due.remove(&(due, id));
         }
     }

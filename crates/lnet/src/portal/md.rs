@@ -7,9 +7,11 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use lnet_types::{Instant, IoVec, iovec_len};
+use lnet_wire::mark::{Mark, SessionName};
+use smallvec::SmallVec;
 
+use crate::dedup::retransmit::Written;
 use crate::internal::Internal;
-use crate::once::answer::Written;
 use crate::{MatchEntry, MdOptions};
 
 /// The memory behind a descriptor.
@@ -66,6 +68,17 @@ pub(crate) struct Md {
     pub(crate) place: Option<(u32, MatchEntry)>,
     /// The response that is being waited for (H-60).
     pub(crate) tracker: Option<Tracker>,
+    /// Marked requests whose answers are for it.
+    asked: SmallVec<[Asked; 1]>,
+}
+
+/// Requests of one session.
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
+struct Asked {
+    session: SessionName,
+    /// Their numbers are between these, modulo [`Mark::NUMBERS`].
+    first: u32,
+    last: u32,
 }
 
 /// One awaited ACK or REPLY (H-60 … H-68).
@@ -107,7 +120,24 @@ impl Md {
             aborted: false,
             place: None,
             tracker: None,
+            asked: SmallVec::new(),
         }
+    }
+
+    /// Message `number` of a session asks for something by this descriptor. Numbers go up.
+    pub(crate) fn asks(&mut self, session: SessionName, number: u32) {
+        match self.asked.iter_mut().find(|asked| asked.session == session) {
+            Some(asked) => asked.last = number,
+            None => self.asked.push(Asked { session, first: number, last: number }),
+        }
+    }
+
+    /// Whether message `number` of a session may have asked by this descriptor. Others of the session
+    /// may have numbers between its own; the peer could as well answer those.
+    pub(crate) fn has_asked(&self, session: SessionName, number: u32) -> bool {
+        let from = |first: u32, n: u32| u64::from(n.wrapping_sub(first)) % Mark::NUMBERS;
+        let mut of_it = self.asked.iter().filter(|asked| asked.session == session);
+        of_it.any(|a| from(a.first, number) <= from(a.first, a.last))
     }
 
     /// M-22.

@@ -8,8 +8,9 @@ pub(crate) mod md;
 use std::collections::VecDeque;
 
 use lnet_types::{IoVec, MdId, MsgId, NiId, Nid, Pid, RxId, iovec_slice};
+use lnet_wire::mark::{Mark, SessionName};
 use lnet_wire::{PAYLOAD_MAX, PORTALS};
-use slotmap::SlotMap;
+use slotmap::{Key, SlotMap};
 
 use crate::table::Lookup;
 use crate::{AttachError, MatchEntry, MdOptions, MdSpec, Position, Sink, Unlink};
@@ -92,6 +93,8 @@ pub(crate) enum Search {
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Portals {
     pub(crate) mds: SlotMap<MdId, Md>,
+    /// The last descriptor with each key by which a marked request has asked.
+    by_key: Vec<MdId>,
     portals: Vec<Portal>,
 }
 
@@ -104,7 +107,11 @@ impl Portals {
             exact: Lookup::new(seed),
             delayed: VecDeque::new(),
         };
-        Self { mds: SlotMap::with_key(), portals: (0..PORTALS).map(portal).collect() }
+        Self {
+            mds: SlotMap::with_key(),
+            by_key: Vec::new(),
+            portals: (0..PORTALS).map(portal).collect(),
+        }
     }
 
     /// Posts a buffer (M-6 … M-12). The caller then looks for delayed messages that it satisfies.
@@ -163,6 +170,31 @@ impl Portals {
             return Err(AttachError::NoSpace(MDS_MAX));
         }
         Ok(self.mds.insert(checked(spec)?))
+    }
+
+    /// The key of a descriptor in the handles of marked requests.
+    pub(crate) fn key_of(id: MdId) -> u32 {
+        id.data().as_ffi() as u32 & (Mark::KEYS - 1)
+    }
+
+    /// Message `number` of a session asks for something by this descriptor. Gives its key.
+    pub(crate) fn ask_by(&mut self, id: MdId, session: SessionName, number: u32) -> u32 {
+        let key = Self::key_of(id);
+        let at = key as usize;
+        if let Some(md) = self.mds.get_mut(id) {
+            md.asks(session, number);
+            if at >= self.by_key.len() {
+                self.by_key.resize(at + 1, MdId::null());
+            }
+            self.by_key[at] = id;
+        }
+        key
+    }
+
+    /// The descriptor with this key by which message `number` of a session has asked.
+    pub(crate) fn asked_by(&self, key: u32, session: SessionName, number: u32) -> Option<MdId> {
+        let id = *self.by_key.get(key as usize)?;
+        self.mds.get(id)?.has_asked(session, number).then_some(id)
     }
 
     /// Finds the buffer for a message and takes its part of it (M-16 … M-26). `same_peer` says

@@ -386,10 +386,10 @@ impl Live {
         write(&mut self.lasts.get, &mut self.log, first, md, *get);
     }
 
-    /// Its own word is its destination's process.
+    /// Its own word is the object of its handle.
     #[inline]
     pub(crate) fn rx_header(&mut self, now: Instant, rx: &Rx, hdr: &Hdr, verdict: &Verdict) {
-        let own = hdr.dst_pid.0.into();
+        let own = Header::object(hdr);
         if self.lasts.header.is_as(rx, hdr) {
             self.short::<{ words::HEADER }>(now, own);
         } else {
@@ -527,6 +527,10 @@ mod tests {
         }
     }
 
+    fn bytes<const N: usize>(rng: &mut Prng) -> [u8; N] {
+        [0; N].map(|_: u8| word(rng) as u8)
+    }
+
     fn call(rng: &mut Prng, now: Instant) -> Input {
         let fault = Fault::new(HealthStatus::LocalError, Errno::ENOMEM);
         let (md, src) = (key::<MdId>(rng), (rng.below(9) == 0).then(|| nid(rng)));
@@ -572,10 +576,13 @@ mod tests {
             _ => {
                 let mlength = word(rng) as u32;
                 let kind = match rng.below(4) {
-                    0 => Kind::Ack { dst: handle, match_bits, mlength },
+                    0 => Kind::Ack { dst: handle, match_bits, mlength, pad: bytes(rng) },
                     1 => Kind::Put { ack: handle, match_bits, hdr_data, portal, offset },
-                    2 => Kind::Get { ret: handle, match_bits, portal, offset, sink_len: mlength },
-                    _ => Kind::Reply { dst: handle },
+                    2 => {
+                        let (sink_len, pad) = (mlength, bytes(rng));
+                        Kind::Get { ret: handle, match_bits, portal, offset, sink_len, pad }
+                    }
+                    _ => Kind::Reply { dst: handle, pad: bytes(rng) },
                 };
                 let payload_len = word(rng) as u32;
                 let (dst, src, dst_pid, src_pid) = (nid(rng), nid(rng), target.pid, Pid(12345));

@@ -64,18 +64,19 @@ pub(super) struct Arrival {
     /// What the driver calls the connection.
     id: RxId,
     from: ProcessId,
-    /// Not the process: a mark against duplicates stands there.
-    dst: Nid,
+    dst: ProcessId,
     src: ProcessId,
 }
 
 impl Way for Arrival {
-    const FIRST: Self =
-        Self { ni: 0, id: RxId(0), from: ProcessId::FIRST, dst: Nid::ANY, src: ProcessId::FIRST };
+    const FIRST: Self = {
+        let first = ProcessId::FIRST;
+        Self { ni: 0, id: RxId(0), from: first, dst: first, src: first }
+    };
 
     fn write(&self, log: &mut Vec<u64>) {
         log.extend_from_slice(&[self.ni, self.id.0]);
-        for process in [self.from, ProcessId { nid: self.dst, pid: Pid(0) }, self.src] {
+        for process in [self.from, self.dst, self.src] {
             process.write(log);
         }
     }
@@ -83,7 +84,7 @@ impl Way for Arrival {
     fn read(log: &mut impl Iterator<Item = u64>) -> Self {
         let [ni, id] = [(); 2].map(|()| word(log));
         let [from, dst, src] = [(); 3].map(|()| ProcessId::read(log));
-        Self { ni, id: RxId(id), from, dst: dst.nid, src }
+        Self { ni, id: RxId(id), from, dst, src }
     }
 }
 
@@ -236,63 +237,113 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// The same but for the destination's process: a mark against duplicates stands there.
+    /// The same but for the object of the handle: the number of a marked request stands there.
     #[inline]
     pub(super) fn is_as(&self, rx: &Rx, hdr: &Hdr) -> bool {
         let last = &self.hdr;
         self.rx == *rx
             && last.dst == hdr.dst
             && last.src == hdr.src
+            && last.dst_pid == hdr.dst_pid
             && last.src_pid == hdr.src_pid
             && last.payload_len == hdr.payload_len
-            && last.kind == hdr.kind
+            && same_kind(last.kind, hdr.kind)
+    }
+
+    /// The object of a message's handle.
+    pub(super) const fn object(hdr: &Hdr) -> u64 {
+        let (Kind::Ack { dst: handle, .. }
+        | Kind::Put { ack: handle, .. }
+        | Kind::Get { ret: handle, .. }
+        | Kind::Reply { dst: handle, .. }) = hdr.kind;
+        handle.object
     }
 }
 
-impl Usual<6> for Header {
+/// Differ in nothing but the object of their handle.
+#[inline]
+fn same_kind(mut one: Kind, mut other: Kind) -> bool {
+    for kind in [&mut one, &mut other] {
+        let (Kind::Ack { dst: handle, .. }
+        | Kind::Put { ack: handle, .. }
+        | Kind::Get { ret: handle, .. }
+        | Kind::Reply { dst: handle, .. }) = kind;
+        handle.object = 0;
+    }
+    one == other
+}
+
+/// What follows the body of a REPLY, as words.
+fn padding(pad: [u8; 24]) -> [u64; 3] {
+    let (words, _) = pad.as_chunks();
+    [0, 1, 2].map(|i| words.get(i).map_or(0, |word| u64::from_le_bytes(*word)))
+}
+
+impl Usual<5> for Header {
     type Way = Arrival;
 
     fn first() -> Self {
-        Self::of(0, Way::FIRST, [0; 6])
+        Self::of(0, Way::FIRST, [0; 5])
     }
 
-    fn parts(&self) -> (Arrival, [u64; 6]) {
+    fn parts(&self) -> (Arrival, [u64; 5]) {
         let Self { rx, hdr } = self;
         let (kind, handle, [x, y, z]) = match hdr.kind {
-            Kind::Ack { dst, match_bits, mlength } => (0, dst, [match_bits, mlength.into(), 0]),
+            Kind::Ack { dst, match_bits, mlength, pad } => {
+                let (name, number) = pad.split_at(8);
+                let name = name.first_chunk().map_or(0, |name| u64::from_le_bytes(*name));
+                let number = number.first_chunk().map_or(0, |n| u32::from_le_bytes(*n));
+                (0, dst, [match_bits, name, pair(mlength, number)])
+            }
             Kind::Put { ack, match_bits, hdr_data, portal, offset } => {
                 (1, ack, [match_bits, hdr_data, pair(portal, offset)])
             }
-            Kind::Get { ret, match_bits, portal, offset, sink_len } => {
-                (2, ret, [match_bits, sink_len.into(), pair(portal, offset)])
+            Kind::Get { ret, match_bits, portal, offset, sink_len, pad } => {
+                let sizes = pair(sink_len, u32::from_le_bytes(pad));
+                (2, ret, [match_bits, sizes, pair(portal, offset)])
             }
-            Kind::Reply { dst } => (3, dst, [0; 3]),
+            Kind::Reply { dst, pad } => (3, dst, padding(pad)),
         };
         let arrival = Arrival {
             ni: rx.ni.data().as_ffi(),
             from: ProcessId { nid: rx.from, pid: rx.from_pid },
             id: rx.id,
-            dst: hdr.dst,
+            dst: ProcessId { nid: hdr.dst, pid: hdr.dst_pid },
             src: ProcessId { nid: hdr.src, pid: hdr.src_pid },
         };
-        let Handle { interface, object } = handle;
-        (arrival, [pair(hdr.payload_len, kind), interface, object, x, y, z])
+        (arrival, [pair(hdr.payload_len, kind), handle.interface, x, y, z])
     }
 
-    fn of(dst_pid: u64, arrival: Arrival, words: [u64; 6]) -> Self {
-        let [what, interface, object, x, y, z] = words;
+    fn of(object: u64, arrival: Arrival, words: [u64; 5]) -> Self {
+        let [what, interface, x, y, z] = words;
         let Arrival { ni, id, from, dst, src } = arrival;
         let (payload_len, kind) = unpair(what);
         let handle = Handle { interface, object };
         let (portal, offset) = unpair(z);
         let kind = match kind {
-            0 => Kind::Ack { dst: handle, match_bits: x, mlength: y as u32 },
+            0 => {
+                let (mlength, number) = unpair(z);
+                let mut pad = [0; 12];
+                pad[..8].copy_from_slice(&y.to_le_bytes());
+                pad[8..].copy_from_slice(&number.to_le_bytes());
+                Kind::Ack { dst: handle, match_bits: x, mlength, pad }
+            }
             1 => Kind::Put { ack: handle, match_bits: x, hdr_data: y, portal, offset },
-            2 => Kind::Get { ret: handle, match_bits: x, portal, offset, sink_len: y as u32 },
-            _ => Kind::Reply { dst: handle },
+            2 => {
+                let (sink_len, pad) = unpair(y);
+                let pad = pad.to_le_bytes();
+                Kind::Get { ret: handle, match_bits: x, portal, offset, sink_len, pad }
+            }
+            _ => {
+                let mut pad = [0; 24];
+                for (bytes, word) in pad.as_chunks_mut().0.iter_mut().zip([x, y, z]) {
+                    *bytes = word.to_le_bytes();
+                }
+                Kind::Reply { dst: handle, pad }
+            }
         };
         let rx = Rx { ni: KeyData::from_ffi(ni).into(), from: from.nid, from_pid: from.pid, id };
-        let (dst_pid, src, src_pid) = (Pid(dst_pid as u32), src.nid, src.pid);
+        let (dst, dst_pid, src, src_pid) = (dst.nid, dst.pid, src.nid, src.pid);
         Self { rx, hdr: Hdr { dst, src, dst_pid, src_pid, payload_len, kind } }
     }
 }

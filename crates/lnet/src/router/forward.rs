@@ -16,11 +16,8 @@
 
 use core::time::Duration;
 
-use lnet_types::{
-    Errno, Fault, HealthStatus, Instant, MsgId, NiId, PeerNiId, Pid, ProcessId, RxId,
-};
+use lnet_types::{Errno, Fault, HealthStatus, Instant, MsgId, NiId, PeerNiId, ProcessId, RxId};
 use lnet_wire::Hdr;
-use lnet_wire::mark::Mark;
 
 use super::buffers::{Buffer, PoolKind};
 use super::choose::Passing;
@@ -66,11 +63,9 @@ impl Node {
         if let Some(pni) = self.peers.nis.get_mut(from) {
             pni.refs += 1;
         }
-        // A mark is for its receiver; it is no process (`docs/duplicates.md`).
-        let marked = self.suppresses() && Mark::of(hdr.dst_pid).is_some();
         if let Some(msg) = self.msgs.get_mut(id) {
             msg.role = Role::Forward;
-            msg.hop_pid = if marked { Pid::LUSTRE } else { hdr.dst_pid };
+            msg.hop_pid = hdr.dst_pid;
             // How long it waits here is not the sender's affair (C-11).
             msg.deadline = Instant::FAR_FUTURE;
             let pool = PoolKind::for_payload(hdr.payload_len);

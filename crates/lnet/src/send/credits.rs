@@ -6,7 +6,6 @@ use std::collections::VecDeque;
 use lnet_types::{Errno, Fault, HealthStatus, Instant, MsgId, NiId, Pid, ProcessId};
 
 use lnet_wire::Hdr;
-use lnet_wire::mark::Mark;
 use slotmap::SlotMap;
 
 use crate::Node;
@@ -118,8 +117,8 @@ impl Node {
         if let Some(fault) = self.fails_leaving(now, id) {
             return self.work.push_back(Work::Finish(id, Err(fault)));
         }
-        let mark = match self.mark_for(id) {
-            Ok(mark) => mark,
+        let kind = match self.marked_kind(id) {
+            Ok(kind) => kind,
             Err(fault) => {
                 if let Some(msg) = self.msgs.get_mut(id) {
                     msg.no_resend = true;
@@ -130,8 +129,7 @@ impl Node {
         let Some(msg) = self.msgs.get(id) else { return };
         let Some(tx) = msg.tx else { return };
         let own = self.nis.get(tx.ni).and_then(|ni| ni.lnd_timeout);
-        let numbered = mark.is_some() || msg.role == Role::Repeat;
-        let retention = if numbered { self.retention_for(msg) } else { None };
+        let retention = self.retention_for(msg, &kind);
         let lnd = own.unwrap_or_else(|| self.driver_time(msg));
         let repeats = self.next_hop_repeats(msg);
         let Some(msg) = self.msgs.get_mut(id) else { return };
@@ -145,7 +143,7 @@ impl Node {
                 // S-64: a gateway's LNet is always the same process.
                 pid: if tx.routed { Pid::LUSTRE } else { msg.hop_pid },
             },
-            hdr: Hdr { dst_pid: mark.map_or(msg.hdr.dst_pid, Mark::pid), ..msg.hdr },
+            hdr: Hdr { kind, ..msg.hdr },
             payload: msg.payload.clone(),
             // DEC-9: never past the message's own deadline, which one that passes through has not.
             timeout: if msg.role == Role::Forward {

@@ -151,7 +151,7 @@ impl Node {
             dst_pid: msg.hdr.src_pid,
             src_pid: lnet_types::Pid::LUSTRE,
             payload_len: 0,
-            kind: Kind::Ack { dst: ack, match_bits, mlength: msg.ev.mlength },
+            kind: Kind::Ack { dst: ack, match_bits, mlength: msg.ev.mlength, pad: [0; 12] },
         };
         Some((hdr, msg.hdr.dst))
     }

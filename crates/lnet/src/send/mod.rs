@@ -153,6 +153,7 @@ impl Node {
                     portal: op.portal,
                     offset,
                     sink_len: len,
+                    pad: [0; 4],
                 };
                 (kind, Payload::empty(), 0, offset, Some(1))
             }
@@ -185,7 +186,7 @@ impl Node {
             retries: 0,
             no_resend: false,
             recovery: op.recovery,
-            once: None,
+            numbered: None,
             tried: SmallVec::new(),
             failed: None,
             born: now,
@@ -540,7 +541,7 @@ impl Node {
             dst_pid: msg.hdr.src_pid,
             src_pid: Pid::LUSTRE,
             payload_len: payload.len() as u32,
-            kind: Kind::Reply { dst: ret },
+            kind: Kind::Reply { dst: ret, pad: [0; 24] },
         };
         msg.payload = payload;
         self.respond(now, id, own);
@@ -555,7 +556,7 @@ impl Node {
             msg.stage = Stage::Moving;
             msg.born = now;
             msg.retries = 0;
-            msg.once = None;
+            msg.numbered = None;
             msg.tried.clear();
         }
         self.launch(now, id);

@@ -256,8 +256,9 @@ fn a_rule_filters_by_portal_kind_nids_and_interface() {
     };
     let put =
         |portal| Kind::Put { ack: Handle::NONE, match_bits: 0, hdr_data: 0, portal, offset: 0 };
-    let get = Kind::Get { ret: Handle::NONE, match_bits: 0, portal: PT, offset: 0, sink_len: 0 };
-    let ack = Kind::Ack { dst: Handle::NONE, match_bits: 0, mlength: 0 };
+    let (ret, dst) = (Handle::NONE, Handle::NONE);
+    let get = Kind::Get { ret, match_bits: 0, portal: PT, offset: 0, sink_len: 0, pad: [0; 4] };
+    let ack = Kind::Ack { dst, match_bits: 0, mlength: 0, pad: [0; 12] };
     let messages = [
         hdr(A[0], B[0], put(PT)),
         hdr(A[0], B[1], put(PT)),
@@ -500,9 +501,12 @@ fn rules_that_act_always_do_what_a_simple_model_says() {
             let (src, dst) = (A[rng.below(2) as usize], B[rng.below(2) as usize]);
             let kind = match rng.below(4) {
                 0 => Kind::Put { ack: Handle::NONE, match_bits: 0, hdr_data: 0, portal, offset: 0 },
-                1 => Kind::Get { ret: Handle::NONE, match_bits: 0, portal, offset: 0, sink_len: 0 },
-                2 => Kind::Ack { dst: Handle::NONE, match_bits: 0, mlength: 0 },
-                _ => Kind::Reply { dst: Handle::NONE },
+                1 => {
+                    let ret = Handle::NONE;
+                    Kind::Get { ret, match_bits: 0, portal, offset: 0, sink_len: 0, pad: [0; 4] }
+                }
+                2 => Kind::Ack { dst: Handle::NONE, match_bits: 0, mlength: 0, pad: [0; 12] },
+                _ => Kind::Reply { dst: Handle::NONE, pad: [0; 24] },
             };
             let pid = Pid::LUSTRE;
             let (dst, src) = (nid(dst), nid(src));

@@ -5,6 +5,7 @@
 //! `anything.rs` lets it say anything at all.
 
 mod anything;
+mod sessions;
 mod volume;
 
 use core::time::Duration;
@@ -387,42 +388,55 @@ fn handle(hdr: &Hdr) -> Handle {
     match hdr.kind {
         Kind::Get { ret, .. } => ret,
         Kind::Put { ack, .. } => ack,
-        Kind::Ack { dst, .. } | Kind::Reply { dst } => dst,
+        Kind::Ack { dst, .. } | Kind::Reply { dst, .. } => dst,
     }
 }
 
 #[test]
 fn an_answer_to_what_was_never_asked_of_its_sender_is_dropped() {
-    let mut w = world(Profile::Default);
-    // What X has seen: handles of requests to itself, the last a moment before.
-    w.decide = Box::new(|_| Fate::Hold);
-    w.get(0, X[0], 1);
-    w.get(0, B[0], 2);
-    let [to_x, to_b] = [0, 1].map(|i| handle(&w.held[i].1.hdr));
-    assert_eq!(to_x.interface, to_b.interface);
-    let plain = Handle::of(to_b.interface, w.hosts[0].node.md_of(to_b).unwrap());
-    let near = (0..200u64)
-        .map(|n| Handle { object: to_x.object.wrapping_add(n).wrapping_sub(100), ..to_x });
-    let small = (0..2000u64).map(|n| Handle { object: 1 << 32 | n, ..to_x });
-    for dst in near.chain(small).chain([plain]).filter(|h| *h != to_x) {
-        for kind in [Kind::Reply { dst }, Kind::Ack { dst, match_bits: 0, mlength: 0 }] {
-            let hdr = Hdr {
-                dst: nid(A[0]),
-                src: nid(B[0]),
-                dst_pid: Pid::LUSTRE,
-                src_pid: Pid::LUSTRE,
-                payload_len: 0,
-                kind,
-            };
-            assert!(!w.inject(0, nid(X[0]), &hdr, &[]), "{dst:?}");
+    for marked in [true, false] {
+        let mut w = world(Profile::Default);
+        if !marked {
+            w.hosts[0].node.set_tunables(w.now, &[("suppress_duplicates", 0)]).unwrap();
         }
+        // What X has seen: handles of requests to itself, the last a moment before.
+        w.decide = Box::new(|_| Fate::Hold);
+        w.get(0, X[0], 1);
+        w.get(0, B[0], 2);
+        let [to_x, to_b] = [0, 1].map(|i| handle(&w.held[i].1.hdr));
+        assert_eq!(to_x.interface != to_b.interface, marked);
+        let plain = Handle::of(0x1000, w.hosts[0].node.md_of(to_b).unwrap());
+        let near = (0..200u64)
+            .map(|n| Handle { object: to_x.object.wrapping_add(n).wrapping_sub(100), ..to_x });
+        let keys =
+            (0..200u64).map(|n| Handle { object: to_x.object.wrapping_add(n << 32), ..to_x });
+        let small = (0..2000u64).map(|n| Handle { object: 1 << 32 | n, ..to_x });
+        let of_its_own = Handle { object: to_b.object, ..to_x };
+        let all = near.chain(keys).chain(small).chain([plain, of_its_own]);
+        for dst in all.filter(|h| *h != to_x && *h != to_b) {
+            for kind in [
+                Kind::Reply { dst, pad: [0; 24] },
+                Kind::Ack { dst, match_bits: 0, mlength: 0, pad: [0; 12] },
+            ] {
+                let hdr = Hdr {
+                    dst: nid(A[0]),
+                    src: nid(B[0]),
+                    dst_pid: Pid::LUSTRE,
+                    src_pid: Pid::LUSTRE,
+                    payload_len: 0,
+                    kind,
+                };
+                assert!(!w.inject(0, nid(X[0]), &hdr, &[]), "{dst:?}");
+            }
+        }
+        w.decide = Box::new(|_| Fate::Pass);
+        while !w.held.is_empty() {
+            w.release();
+        }
+        w.secs(1);
+        let ends = [(EventKind::Send, true, false), (EventKind::Reply, true, true)];
+        assert_eq!(w.events(0, 2), ends);
     }
-    w.decide = Box::new(|_| Fate::Pass);
-    while !w.held.is_empty() {
-        w.release();
-    }
-    w.secs(1);
-    assert_eq!(w.events(0, 2), [(EventKind::Send, true, false), (EventKind::Reply, true, true)]);
 }
 
 /// Every tunable, one below and one above its bounds.

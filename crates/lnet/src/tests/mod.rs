@@ -2,9 +2,10 @@
 //! are named for their subjects. Scenarios `x…` are those of behaviour.md 13, with the outcomes
 //! that were recorded from real nodes.
 
-mod answer;
 mod cpt;
 mod credits;
+mod dedup;
+mod dedup_routed;
 mod discovery;
 mod explain;
 mod fault;
@@ -13,12 +14,11 @@ mod health;
 mod hostile;
 mod in_doubt;
 mod memory;
-mod once;
 mod phases;
 mod policy;
 mod requirements;
 mod rest;
-mod routed_once;
+mod retransmit;
 mod routing;
 mod selection;
 mod storm;

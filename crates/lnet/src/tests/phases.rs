@@ -152,7 +152,7 @@ impl Bench {
                     dst_pid: Pid::LUSTRE,
                     src_pid: Pid::LUSTRE,
                     payload_len: 0,
-                    kind: Kind::Reply { dst: Handle { interface: 1, object: 2 } },
+                    kind: Kind::Reply { dst: Handle { interface: 1, object: 2 }, pad: [0; 24] },
                 };
                 w.inject(0, nid(B[0]), &hdr, &[]);
             }

@@ -759,7 +759,7 @@ fn a_router_says_so_in_its_ping_data_and_unsays_it() {
     let features = |w: &World| {
         let bytes = &w.hosts[2].node.ping_bytes;
         let features = PingInfo::parse(bytes).unwrap().info.features;
-        (features - lnet_wire::ping::Features::SUPPRESSES).bits()
+        (features - lnet_wire::ping::Features::DEDUPLICATES).bits()
     };
     assert_eq!(features(&w), 0x1a);
     w.hosts[2].node.disable_routing(w.now).unwrap();

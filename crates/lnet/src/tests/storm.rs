@@ -395,7 +395,7 @@ fn any_header(rng: &mut Prng, own: Nid) -> Hdr {
     };
     let bits = [super::world::BITS, 1 << 63, rng.next_u64()][rng.below(3) as usize];
     let kind = match rng.below(4) {
-        0 => Kind::Ack { dst: handle, match_bits: bits, mlength: number(rng) },
+        0 => Kind::Ack { dst: handle, match_bits: bits, mlength: number(rng), pad: [0; 12] },
         1 => Kind::Put {
             ack: handle,
             match_bits: bits,
@@ -409,8 +409,9 @@ fn any_header(rng: &mut Prng, own: Nid) -> Hdr {
             portal: [0, PT, number(rng)][rng.below(3) as usize],
             offset: number(rng),
             sink_len: number(rng),
+            pad: [0; 4],
         },
-        _ => Kind::Reply { dst: handle },
+        _ => Kind::Reply { dst: handle, pad: [0; 24] },
     };
     Hdr {
         dst: if rng.below(4) > 0 { own } else { some_nid(rng) },

@@ -104,6 +104,7 @@ fn peer(own: Ipv4Addr, to: SocketAddrV4) -> anyhow::Result<TcpStream> {
             portal: ping::PORTAL,
             offset: 0,
             sink_len: INFO_MAX,
+            pad: [0; 4],
         },
     };
     let mut frame = FrameHdr::lnet(0, 0).to_bytes(ByteOrder::Little).to_vec();

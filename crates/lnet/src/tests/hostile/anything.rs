@@ -50,22 +50,43 @@ fn any_info(rng: &mut Prng) -> Vec<u8> {
     bytes
 }
 
+/// Bytes behind a body: any, or a mark with a name that was seen.
+fn pad<const N: usize>(rng: &mut Prng, seen: &[Handle]) -> [u8; N] {
+    let mut pad = [0; N].map(|_: u8| rng.next_u64() as u8);
+    if rng.below(2) == 0 && !seen.is_empty() {
+        pad[..8].copy_from_slice(&pick(rng, seen).interface.to_le_bytes());
+    }
+    pad
+}
+
 fn any_kind(rng: &mut Prng, seen: &[Handle]) -> Kind {
-    let guess = |rng: &mut Prng| match rng.below(3) {
+    let guess = |rng: &mut Prng| match rng.below(4) {
         0 if !seen.is_empty() => {
             let near = pick(rng, seen);
             Handle { object: near.object.wrapping_add(1 + rng.below(3)), ..near }
         }
         1 if !seen.is_empty() => pick(rng, seen),
+        2 if !seen.is_empty() => {
+            let near = pick(rng, seen);
+            let bit = 1u64 << rng.below(64);
+            if rng.below(2) == 0 {
+                Handle { interface: near.interface ^ bit, ..near }
+            } else {
+                Handle { object: near.object ^ bit, ..near }
+            }
+        }
         _ => Handle { interface: 0x1000 + rng.below(2), object: 1 << 32 | rng.below(40) },
     };
     let (bits, portal) = (lnet_wire::ping::MATCH_BITS, rng.below(3) as u32);
     match rng.below(4) {
-        0 => Kind::Ack { dst: guess(rng), match_bits: 0, mlength: rng.next_u64() as u32 },
-        1 => Kind::Reply { dst: guess(rng) },
+        0 => {
+            let mlength = rng.next_u64() as u32;
+            Kind::Ack { dst: guess(rng), match_bits: 0, mlength, pad: pad(rng, seen) }
+        }
+        1 => Kind::Reply { dst: guess(rng), pad: pad(rng, seen) },
         2 => {
             let ret = guess(rng);
-            Kind::Get { ret, match_bits: bits, portal, offset: 0, sink_len: 300 }
+            Kind::Get { ret, match_bits: bits, portal, offset: 0, sink_len: 300, pad: [0; 4] }
         }
         _ => {
             let (ack, hdr_data) = (guess(rng), rng.next_u64());

@@ -133,7 +133,7 @@ fn a_response_without_a_descriptor_is_dropped_in_silence() {
         dst_pid: lnet_types::Pid::LUSTRE,
         src_pid: lnet_types::Pid::LUSTRE,
         payload_len: 0,
-        kind: Kind::Ack { dst, match_bits: 0, mlength: 0 },
+        kind: Kind::Ack { dst, match_bits: 0, mlength: 0, pad: [0; 12] },
     };
     w.inject(0, nid(B[0]), &hdr, &[]);
     assert_eq!(notices(&mut w, 0), []);

@@ -31,7 +31,7 @@ fn reply_to_held(w: &mut World, damage: u64) -> Verdict {
     let t = &w.held[0].1;
     let Kind::Get { mut ret, .. } = t.hdr.kind else { panic!("{:?}", t.hdr) };
     ret.object ^= damage;
-    let kind = Kind::Reply { dst: ret };
+    let kind = Kind::Reply { dst: ret, pad: [0; 24] };
     let hdr = Hdr { dst: t.hdr.src, src: t.hdr.dst, payload_len: 100, kind, ..t.hdr };
     let rx = Rx { ni: t.ni, from: hdr.src, from_pid: t.hdr.dst_pid, id: RxId(u64::MAX) };
     let now = w.now;

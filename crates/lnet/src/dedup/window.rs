@@ -1,18 +1,18 @@
-//! What a receiver remembers of one session of a sender: which messages have arrived, so that none is
-//! delivered twice. Pure; the node's part is in `once/mod.rs`.
+//! What a receiver remembers of one session: which messages have arrived, so that none is delivered
+//! twice. Pure; the table of all windows is in `sessions.rs`.
 //!
-//! Numbers go up by one per message. Nearly all arrive, nearly in order, so what is remembered is
-//! what has *not* arrived: gaps between `floor` and `next`.
+//! Numbers go up by one per message. Nearly all arrive, nearly in order, so the window keeps what has
+//! *not* arrived: gaps between `floor` and `next`.
 //!
 //! ```text
 //!   ancient │ floor        gap        gap   next │ not seen yet
 //!  ─────────┴──────────────[··]──────[·]─────────┴─────────────►
 //! ```
 //!
-//! Two facts make a bounded memory enough. A sender makes one first copy of a message (`again` false)
-//! and marks every further one. So a first copy can only be a duplicate if a further copy came before
-//! it, and of those the window keeps a list of its own; and a further copy of which the window does
-//! not know any more can be refused, because its sender will hear of it.
+//! Two facts make a bounded memory enough. A sender makes one first copy of a message and marks every
+//! further one. So a first copy is a duplicate only if a further copy came before it, and of those the
+//! window keeps a list of its own; and a further copy below the floor can be refused, because its
+//! sender will notice that no answer comes.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -23,14 +23,9 @@ use lnet_wire::mark::Mark;
 /// message by message where rails take turns: as many as a socket's buffer holds of a few KiB each.
 pub(crate) const GAPS_MAX: usize = 1024;
 /// Further copies that are remembered per session.
-pub(crate) const AGAIN_MAX: usize = 1024;
-/// First copies that came by an interface which is not known to be the sender's that are remembered.
-pub(crate) const STRAYS_MAX: usize = 1024;
-/// Messages that were not acknowledged as usual that are remembered per session.
-pub(crate) const ODD_MAX: usize = 1024;
-
-/// So many first copies in a row whose first copies were here: no transport does that.
-const WONDERS_MAX: u8 = 8;
+pub(crate) const FURTHER_MAX: usize = 1024;
+/// Messages with an atypical ACK that are remembered per session.
+pub(crate) const ATYPICAL_MAX: usize = 1024;
 
 /// What is to be done with a copy that has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,127 +43,94 @@ pub(crate) enum Judgement {
 /// One session of one sender.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Window {
-    session: u64,
-    /// The number of the first message of the session that the window was opened for.
-    start: u64,
     floor: u64,
     next: u64,
     /// Runs `from..to` that have not arrived, in order, all between `floor` and `next`.
     gaps: VecDeque<(u64, u64)>,
     /// Messages that were delivered by a further copy.
-    again: BTreeSet<u64>,
-    /// First copies of messages below this, and below `floor`, may be duplicates.
-    deaf: u64,
-    /// Messages that were delivered by a first copy which came by an interface that is not known to be
-    /// the sender's. It may be another's who lies, so first copies are not judged by it.
-    strays: BTreeSet<u64>,
-    /// Further copies of messages below this may be of such.
-    stray_floor: u64,
+    further: BTreeSet<u64>,
+    /// First copies below this, and below `floor`, may be duplicates.
+    first_copy_floor: u64,
     /// Messages whose payload is arriving, or that wait for a buffer, in order. Nearly always none or
     /// a few with the highest numbers, so a list costs less than a tree.
     arriving: Vec<(u64, MsgId)>,
-    /// Messages that were delivered and whose ACK did not tell the length of their payload: what it
-    /// told, or `None` if they got none. Nearly always empty.
-    odd: BTreeMap<u64, Option<u32>>,
+    /// Messages that were delivered and whose ACK said another length than that of their payload:
+    /// what it said, or `None` if there was no ACK. Nearly always empty.
+    atypical_acks: BTreeMap<u64, Option<u32>>,
     /// Messages below this may have been in that list.
-    odd_floor: u64,
-    /// First copies that came in a row of messages whose first copies had been taken.
-    wonders: u8,
+    atypical_floor: u64,
 }
 
 impl Window {
-    /// The window of a session whose next message is that of `start`.
-    pub(crate) fn new(session: u64, start: Mark) -> Self {
-        // Far from 0, so that messages from before the start have numbers too.
-        let next = start.seq_near(1 << 40);
-        Self {
-            session,
-            start: next,
-            floor: next,
-            next,
-            gaps: VecDeque::new(),
-            again: BTreeSet::new(),
-            deaf: 0,
-            strays: BTreeSet::new(),
-            stray_floor: 0,
-            arriving: Vec::new(),
-            odd: BTreeMap::new(),
-            odd_floor: 0,
-            wonders: 0,
-        }
-    }
-
-    /// The window of a life that has seen nothing of a session, whose marks are like `mark`.
+    /// The window of a session of which nothing has arrived here before the message of `mark`.
     pub(crate) fn unseen(mark: Mark) -> Self {
-        let mut window = Self::new(0, mark);
-        window.floor = window.next.saturating_sub(u64::from(Mark::SEQS / 4));
-        window.start = window.floor;
+        let mut window = Self::forgotten(mark);
+        window.floor = window.next.saturating_sub(Mark::NUMBERS / 4);
+        window.atypical_floor = window.floor;
         window.gaps.push_back((window.floor, window.next));
         window
     }
 
-    /// Whether message `n` was sent before the window was opened.
-    pub(crate) const fn is_before(&self, n: u64) -> bool {
-        n < self.start
+    /// The window of a session of which anything may have arrived before the message of `mark`.
+    pub(crate) fn forgotten(mark: Mark) -> Self {
+        // Far from 0, so that messages from before it have numbers too.
+        let next = mark.number_near(1 << 40);
+        Self {
+            floor: next,
+            next,
+            gaps: VecDeque::new(),
+            further: BTreeSet::new(),
+            first_copy_floor: 0,
+            arriving: Vec::new(),
+            atypical_acks: BTreeMap::new(),
+            atypical_floor: next,
+        }
     }
 
-    /// The number after the highest that was seen.
-    pub(crate) const fn end(&self) -> u64 {
-        self.next
+    /// Entries of the lists: what the window costs beyond its fixed size.
+    pub(crate) fn entries(&self) -> usize {
+        self.gaps.len() + self.further.len() + self.arriving.len() + self.atypical_acks.len()
     }
 
-    pub(crate) fn session(&self) -> u64 {
-        self.session
+    /// Whether the session has delivered further copies, whose first copies may be on their way.
+    pub(crate) fn has_further(&self) -> bool {
+        self.first_copy_floor > 0 || !self.further.is_empty()
     }
 
     /// The number of a marked message.
     pub(crate) fn number(&self, mark: Mark) -> u64 {
-        mark.seq_near(self.next)
+        mark.number_near(self.next)
     }
 
     /// What is to be done with a copy of message `n`.
-    pub(crate) fn judge(&self, n: u64, again: bool) -> Judgement {
+    pub(crate) fn judge(&self, n: u64, further: bool) -> Judgement {
         if let Some(msg) = self.arriving_as(n) {
-            return if again { Judgement::Replace(msg) } else { Judgement::Duplicate };
-        }
-        if again && (n < self.stray_floor || self.strays.contains(&n)) {
-            return if n < self.stray_floor { Judgement::Ancient } else { Judgement::Duplicate };
+            return if further { Judgement::Replace(msg) } else { Judgement::Duplicate };
         }
         if n >= self.next || self.gap_of(n).is_some() {
             Judgement::Deliver
-        } else if n >= self.floor || (!again && self.again.contains(&n)) {
+        } else if n >= self.floor || (!further && self.further.contains(&n)) {
             Judgement::Duplicate
-        } else if again || n < self.deaf {
+        } else if further || n < self.first_copy_floor {
             Judgement::Ancient
         } else {
             Judgement::Deliver
         }
     }
 
-    /// A copy was judged a duplicate. Whether it is time to doubt that it is of this session: it and
-    /// those before it can't be, where no transport makes copies of its own.
-    pub(crate) fn wonders(&mut self, n: u64, again: bool) -> bool {
-        if again || n < self.deaf || self.again.contains(&n) {
-            return false;
-        }
-        self.wonders = (self.wonders + 1) % WONDERS_MAX;
-        self.wonders == 0
-    }
-
     /// A copy that was judged fit is taken, as `msg`.
-    pub(crate) fn take(&mut self, n: u64, again: bool, msg: MsgId) {
-        self.wonders = 0;
+    pub(crate) fn take(&mut self, n: u64, further: bool, msg: MsgId) {
         match self.place_of(n) {
             Err(at) if at == self.arriving.len() => self.arriving.push((n, msg)),
             Err(at) => self.arriving.insert(at, (n, msg)),
             Ok(at) => self.arriving[at].1 = msg,
         }
-        if again {
-            self.again.insert(n);
-            if self.again.len() > AGAIN_MAX
-                && let Some(oldest) = self.again.pop_first()
+        if further {
+            self.further.insert(n);
+            if self.further.len() > FURTHER_MAX
+                && let Some(oldest) = self.further.pop_first()
             {
-                self.deaf = self.deaf.max(oldest + 1);
+                self.first_copy_floor = self.first_copy_floor.max(oldest + 1);
             }
         }
         if n >= self.next {
@@ -187,42 +149,29 @@ impl Window {
         self.forget();
     }
 
-    /// A first copy of message `n` was delivered that came by an interface which is not known to be the
-    /// sender's.
-    pub(crate) fn strayed(&mut self, n: u64) {
-        self.strays.insert(n);
-        if self.strays.len() > STRAYS_MAX
-            && let Some(oldest) = self.strays.pop_first()
-        {
-            self.stray_floor = self.stray_floor.max(oldest + 1);
-        }
-    }
-
     /// A message that was taken as `msg` has arrived whole.
     pub(crate) fn arrived(&mut self, n: u64, msg: MsgId) {
         self.stop_arriving(n, msg);
     }
 
-    /// A message that has arrived gets an ACK that tells another length than that of its payload, or
-    /// none.
-    pub(crate) fn acked_oddly(&mut self, n: u64, told: Option<u32>) {
-        self.odd.insert(n, told);
-        if self.odd.len() > ODD_MAX
-            && let Some((oldest, _)) = self.odd.pop_first()
+    /// A message that has arrived gets an ACK that says another length than that of its payload, or
+    /// no ACK.
+    pub(crate) fn atypical_ack(&mut self, n: u64, mlength: Option<u32>) {
+        self.atypical_acks.insert(n, mlength);
+        if self.atypical_acks.len() > ATYPICAL_MAX
+            && let Some((oldest, _)) = self.atypical_acks.pop_first()
         {
-            self.odd_floor = self.odd_floor.max(oldest + 1);
+            self.atypical_floor = self.atypical_floor.max(oldest + 1);
         }
     }
 
-    /// What the ACK told for message `n` with a payload of `len` bytes, which has been delivered;
+    /// What the ACK said of message `n` with a payload of `len` bytes, which has been delivered;
     /// `None` if there was none, or it is not known any more.
     pub(crate) fn acked(&self, n: u64, len: u32) -> Option<u32> {
-        match self.odd.get(&n) {
-            // What became of it is not accounted for here.
-            _ if self.strays.contains(&n) => None,
+        match self.atypical_acks.get(&n) {
             _ if self.arriving.iter().any(|(m, _)| *m == n) => None,
-            Some(told) => *told,
-            None => (n >= self.odd_floor).then_some(len),
+            Some(mlength) => *mlength,
+            None => (n >= self.atypical_floor).then_some(len),
         }
     }
 
@@ -231,7 +180,7 @@ impl Window {
         if !self.stop_arriving(n, msg) {
             return;
         }
-        self.again.remove(&n);
+        self.further.remove(&n);
         if n >= self.floor {
             let at = self.gaps.iter().position(|g| g.0 > n).unwrap_or(self.gaps.len());
             self.gaps.insert(at, (n, n + 1));
@@ -283,6 +232,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use lnet_types::{MsgId, Prng};
+    use lnet_wire::mark::SessionName;
     use slotmap::KeyData;
 
     use super::*;
@@ -291,37 +241,24 @@ mod tests {
         MsgId::from(KeyData::from_ffi(n + 1))
     }
 
+    fn mark() -> Mark {
+        Mark::new(SessionName::new(7), 5, false)
+    }
+
     fn window() -> (Window, u64) {
-        let w = Window::new(7, Mark::new(7, 5, false));
+        let w = Window::forgotten(mark());
         let start = w.next;
         (w, start)
     }
 
     /// Takes a whole copy if it is to be delivered.
-    fn copy(w: &mut Window, n: u64, again: bool) -> Judgement {
-        let judgement = w.judge(n, again);
+    fn copy(w: &mut Window, n: u64, further: bool) -> Judgement {
+        let judgement = w.judge(n, further);
         if judgement == Judgement::Deliver {
-            w.take(n, again, msg(n));
+            w.take(n, further, msg(n));
             w.arrived(n, msg(n));
         }
         judgement
-    }
-
-    #[test]
-    fn first_copies_in_a_row_whose_first_copies_were_here_are_wondered_at() {
-        let mut w = Window::new(7, Mark::new(7, 0, false));
-        let first = w.end();
-        for n in first..first + 20 {
-            w.take(n, n == first, MsgId::default());
-        }
-        assert!((0..20).all(|_| !w.wonders(first, false)), "a further copy came before it");
-        assert!((0..20).all(|n| !w.wonders(first + n, true)), "further copies");
-        let row = |w: &mut Window, n: u64| (1..=n).map(|n| w.wonders(first + n, false)).collect();
-        let told: Vec<bool> = row(&mut w, 7);
-        assert_eq!(told, [false; 7]);
-        w.take(first + 20, false, MsgId::default());
-        let told: Vec<bool> = row(&mut w, 8);
-        assert_eq!(told, [false, false, false, false, false, false, false, true]);
     }
 
     #[test]
@@ -339,10 +276,23 @@ mod tests {
     }
 
     #[test]
-    fn before_the_session_first_copies_pass_and_further_ones_do_not() {
+    fn before_a_forgotten_session_first_copies_pass_and_further_ones_do_not() {
         let (mut w, s) = window();
         assert_eq!(copy(&mut w, s - 3, false), Judgement::Deliver);
         assert_eq!(copy(&mut w, s - 2, true), Judgement::Ancient);
+    }
+
+    #[test]
+    fn before_an_unseen_session_each_message_is_delivered_once() {
+        let mut w = Window::unseen(mark());
+        let s = w.next;
+        for n in [s - 3, s - 1000, s] {
+            assert_eq!(copy(&mut w, n, true), Judgement::Deliver);
+            assert_eq!(copy(&mut w, n, false), Judgement::Duplicate);
+            assert_eq!(copy(&mut w, n, true), Judgement::Duplicate);
+            assert_eq!(w.acked(n, 100), Some(100));
+        }
+        assert_eq!(copy(&mut w, s - 3, false), Judgement::Duplicate);
     }
 
     #[test]
@@ -368,27 +318,12 @@ mod tests {
         assert_eq!(w.gaps.len(), GAPS_MAX);
         assert_eq!(copy(&mut w, s + 1, true), Judgement::Ancient);
         assert_eq!(copy(&mut w, s + 1, false), Judgement::Deliver, "there is one first copy");
-        for n in 0..=AGAIN_MAX as u64 {
+        for n in 0..=FURTHER_MAX as u64 {
             let next = w.next;
             assert_eq!(copy(&mut w, next, true), Judgement::Deliver, "{n}");
         }
-        assert_eq!(w.again.len(), AGAIN_MAX);
+        assert_eq!(w.further.len(), FURTHER_MAX);
         assert_eq!(copy(&mut w, s + 3, false), Judgement::Ancient, "forgotten on both lists");
-    }
-
-    #[test]
-    fn a_first_copy_by_an_unknown_interface_makes_further_ones_duplicates_and_nothing_else() {
-        let (mut w, s) = window();
-        w.strayed(s + 1);
-        assert_eq!(w.judge(s + 1, false), Judgement::Deliver, "it may have been a liar");
-        assert_eq!(copy(&mut w, s + 1, true), Judgement::Duplicate);
-        assert_eq!(w.acked(s + 1, 100), None);
-        assert_eq!(copy(&mut w, s, true), Judgement::Deliver);
-        for n in 0..STRAYS_MAX as u64 {
-            w.strayed(s + 10 + n);
-        }
-        assert_eq!(copy(&mut w, s + 1, true), Judgement::Ancient, "it is not known any more");
-        assert_eq!(w.strays.len(), STRAYS_MAX);
     }
 
     #[test]
@@ -397,17 +332,17 @@ mod tests {
         for n in 0..3 {
             assert_eq!(copy(&mut w, s + n, false), Judgement::Deliver);
         }
-        w.acked_oddly(s + 1, Some(7));
-        w.acked_oddly(s + 2, None);
+        w.atypical_ack(s + 1, Some(7));
+        w.atypical_ack(s + 2, None);
         assert_eq!([0, 1, 2].map(|n| w.acked(s + n, 100)), [Some(100), Some(7), None]);
         w.take(s + 3, false, msg(9));
         assert_eq!(w.acked(s + 3, 100), None, "it is still arriving");
         // What was forgotten is not guessed.
-        for n in 0..ODD_MAX as u64 {
-            w.acked_oddly(s + 10 + n, None);
+        for n in 0..ATYPICAL_MAX as u64 {
+            w.atypical_ack(s + 10 + n, None);
         }
         assert_eq!([0, 1, 2].map(|n| w.acked(s + n, 100)), [None, None, None]);
-        assert!(w.odd.len() <= ODD_MAX);
+        assert!(w.atypical_acks.len() <= ATYPICAL_MAX);
     }
 
     /// Against a model that remembers everything: nothing twice, and what is refused as a duplicate
@@ -416,7 +351,8 @@ mod tests {
     fn random_copies_are_delivered_at_most_once_and_refused_with_reason() {
         for seed in 1..=200 {
             let mut rng = Prng::new(seed);
-            let (mut w, s) = window();
+            let mut w = if seed % 2 == 0 { Window::unseen(mark()) } else { window().0 };
+            let s = w.next - 30;
             let spread = [4, 40, 4000][rng.below(3) as usize];
             // Per message: has its first copy been made; how often delivered; what is arriving.
             let mut made: BTreeMap<u64, (bool, u32)> = BTreeMap::new();
@@ -434,13 +370,13 @@ mod tests {
                     continue;
                 }
                 let n = s + (step + rng.below(spread)).saturating_sub(rng.below(spread));
-                let again = rng.below(3) == 0;
+                let further = rng.below(3) == 0;
                 let state = made.entry(n).or_default();
-                if !again && core::mem::replace(&mut state.0, true) {
+                if !further && core::mem::replace(&mut state.0, true) {
                     continue;
                 }
                 let delivered = state.1;
-                match w.judge(n, again) {
+                match w.judge(n, further) {
                     Judgement::Deliver => assert_eq!(delivered, 0, "seed {seed}: {n} twice"),
                     Judgement::Replace(old) => {
                         let at = arriving.iter().position(|a| *a == (n, old));
@@ -455,11 +391,11 @@ mod tests {
                     Judgement::Ancient => continue,
                 }
                 name += 1;
-                w.take(n, again, msg(name));
+                w.take(n, further, msg(name));
                 arriving.push((n, msg(name)));
             }
             assert!(made.values().all(|(_, times)| *times <= 1), "seed {seed}");
-            assert!(w.gaps.len() <= GAPS_MAX && w.again.len() <= AGAIN_MAX);
+            assert!(w.gaps.len() <= GAPS_MAX && w.further.len() <= FURTHER_MAX);
             assert_eq!(w.arriving.len(), arriving.len(), "seed {seed}");
         }
     }

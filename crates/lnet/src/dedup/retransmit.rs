@@ -52,7 +52,7 @@ impl Node {
 
     /// A request has been written. True if it is kept until it is answered.
     pub(crate) fn keep(&mut self, now: Instant, id: MsgId) -> bool {
-        let Some(msg) = self.msgs.get(id).filter(|m| m.once.is_some()) else { return false };
+        let Some(msg) = self.msgs.get(id).filter(|m| m.numbered.is_some()) else { return false };
         let (md, rail) = (msg.md, msg.tx.and_then(|tx| Some((tx.ni, tx.peer_ni?))));
         let due = self.overdue_from(now, msg);
         let Some(md) = md.and_then(|md| self.portals.mds.get_mut(md)) else { return false };
@@ -311,7 +311,7 @@ impl Node {
             retries: msg.retries + 1,
             no_resend: msg.no_resend,
             recovery: msg.recovery,
-            once: msg.once,
+            numbered: msg.numbered,
             tried,
             failed: Some(HealthStatus::NetworkTimeout),
             born: msg.born,
@@ -349,9 +349,9 @@ impl Node {
 
     // ---- answering again ----
 
-    /// What the ACK for a PUT that has arrived will tell, if that is not the length of its payload:
-    /// something else, or there will be none. For the window of its sender.
-    pub(crate) fn odd_ack(&self, id: MsgId) -> Option<Option<u32>> {
+    /// What the ACK for a PUT that has arrived will say, if that is not the length of its payload:
+    /// another length, or that there is no ACK. For the window of its session.
+    pub(crate) fn atypical_ack(&self, id: MsgId) -> Option<Option<u32>> {
         let msg = self.msgs.get(id).filter(|m| m.role == Role::PutIn)?;
         let md = self.portals.mds.get(msg.md?)?;
         if md.options.contains(MdOptions::ACK_DISABLE) {
@@ -390,7 +390,7 @@ impl Node {
                 dst_pid: hdr.src_pid,
                 src_pid: lnet_types::Pid::LUSTRE,
                 payload_len: 0,
-                kind: Kind::Ack { dst: ack, match_bits, mlength },
+                kind: Kind::Ack { dst: ack, match_bits, mlength, pad: [0; 12] },
             },
             payload: Payload::empty(),
             role: Role::AckOut,
@@ -404,7 +404,7 @@ impl Node {
             retries: 0,
             no_resend: false,
             recovery: false,
-            once: None,
+            numbered: None,
             tried: SmallVec::new(),
             failed: None,
             born: now,

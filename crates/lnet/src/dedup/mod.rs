@@ -1,0 +1,284 @@
+//! Each message once (DEC-6): a message between two nodes of this kind bears the name of its session
+//! and its number, so that the receiver can tell a repeated copy from a new message, and the sender may
+//! repeat a message whose fate is unknown. `docs/duplicates.md` has the whole; where the mark stands in
+//! a header is in `lnet_wire::mark`, the receiver's table in `sessions.rs`, one session's memory in
+//! `window.rs`, messages that were written and are in doubt in `retransmit.rs`.
+//!
+//! The feature bit in the ping data is the whole negotiation: a sender marks what it sends to a peer
+//! that has it, a receiver reads the marks that come. Towards other peers nothing differs.
+
+pub(crate) mod retransmit;
+pub(crate) mod sessions;
+pub(crate) mod window;
+
+use lnet_types::{Errno, Fault, HealthStatus, Instant, MdId, MsgId, PeerId, PeerNiId};
+use lnet_wire::mark::{Mark, Returned, SessionName};
+use lnet_wire::ping::Features;
+use lnet_wire::{Handle, Hdr, Kind};
+
+use crate::msg::{Msg, Role, Stage};
+use crate::output::{DropReason, Output, Verdict};
+use crate::peer::Peer;
+use crate::portal::Portals;
+use crate::send::is_internal;
+use crate::{MdOptions, Node, Rx};
+use sessions::{Bringer, Copied};
+use window::Judgement;
+
+/// The numbering of our messages to one peer.
+#[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Numbering {
+    /// Whether its ping data say that it deduplicates; `None` while they are not known.
+    able: Option<bool>,
+    /// The number of our next message to it.
+    next: u64,
+}
+
+/// The session and number of a message of ours: the same for all its copies.
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Numbered {
+    session: SessionName,
+    n: u64,
+    /// An earlier copy may have arrived.
+    unsure: bool,
+}
+
+impl Numbered {
+    const fn mark(self) -> Mark {
+        Mark::new(self.session, self.n, self.unsure)
+    }
+}
+
+impl Node {
+    /// Whether this node announces that it deduplicates, and marks messages to peers that do.
+    pub(crate) fn deduplicates(&self) -> bool {
+        self.tunables.suppress_duplicates != 0 && self.tunables.discovery != 0
+    }
+
+    /// The name of our session with a peer. A record that is made anew has another one, so that no
+    /// number is used twice.
+    fn session_with(&self, peer: &Peer) -> SessionName {
+        SessionName::new(self.scrambler.scramble(peer.born))
+    }
+
+    /// A peer's data have come, by ping or push.
+    pub(crate) fn note_ability(&mut self, id: PeerId, features: Features) {
+        if let Some(peer) = self.peers.peers.get_mut(id) {
+            peer.numbering.able = Some(features.contains(Features::DEDUPLICATES));
+        }
+    }
+
+    // ---- sending ----
+
+    /// What a message is on the wire on this attempt: with its mark, if it bears one.
+    ///
+    /// # Errors
+    /// A copy may have arrived, and this attempt could not be told from it.
+    pub(crate) fn marked_kind(&mut self, id: MsgId) -> Result<Kind, Fault> {
+        const NONE: Kind = Kind::Reply { dst: Handle::NONE, pad: [0; 24] };
+        let deduplicates = self.deduplicates();
+        let Some(msg) = self.msgs.get(id) else { return Ok(NONE) };
+        let (kind, before) = (msg.hdr.kind, msg.numbered);
+        // What a driver has handed back bears its mark already.
+        if msg.role == Role::Repeat || before.is_none() && !deduplicates {
+            return Ok(kind);
+        }
+        let reader = self.reader_of(msg);
+        let able = reader.map_or(Some(false), |(_, peer)| peer.numbering.able);
+        if let Some(numbered) = before {
+            if able == Some(true) || numbered.unsure && able.is_none() {
+                let key = self.key_of(msg);
+                return Ok(numbered.mark().on(kind, key));
+            }
+            if numbered.unsure && !self.tunables.resends(HealthStatus::NetworkTimeout) {
+                return Err(Fault::new(HealthStatus::Ok, Errno::ETIMEDOUT));
+            }
+        }
+        let is_own = msg.role == Role::Request && is_internal(&kind);
+        let reader = reader.filter(|_| deduplicates && able == Some(true) && !is_own);
+        let session = reader.map(|(id, peer)| (id, self.session_with(peer)));
+        let numbered = session.and_then(|(peer, session)| self.next_number(peer, session));
+        let Some(msg) = self.msgs.get_mut(id) else { return Ok(kind) };
+        msg.numbered = numbered;
+        let Some(numbered) = numbered else { return Ok(kind) };
+        let mark = numbered.mark();
+        let key = match msg.md.filter(|_| expects_answer(&kind)) {
+            Some(md) => self.portals.ask_by(md, numbered.session, mark.number()),
+            None => 0,
+        };
+        Ok(mark.on(kind, key))
+    }
+
+    fn next_number(&mut self, peer: PeerId, session: SessionName) -> Option<Numbered> {
+        let numbering = &mut self.peers.peers.get_mut(peer)?.numbering;
+        let n = numbering.next;
+        numbering.next += 1;
+        Some(Numbered { session, n, unsure: false })
+    }
+
+    /// The peer that a message is for, where marks may be read: it goes to another node, and is ours.
+    fn reader_of(&self, msg: &Msg) -> Option<(PeerId, &Peer)> {
+        let tx = msg.tx.as_ref().filter(|_| msg.role != Role::Forward)?;
+        let hop = self.peers.nis.get(tx.peer_ni?)?.peer;
+        let id = if tx.routed { self.peers.owner(msg.hdr.dst)? } else { hop };
+        Some((id, self.peers.peers.get(id)?))
+    }
+
+    /// The key by which the answer to a request finds its descriptor.
+    fn key_of(&self, msg: &Msg) -> u32 {
+        let md = msg.md.filter(|_| expects_answer(&msg.hdr.kind));
+        md.map_or(0, Portals::key_of)
+    }
+
+    /// The descriptor that an answer to a marked request is for: one by which that number of that
+    /// session was asked for.
+    pub(crate) fn md_of_marked(&self, returned: Returned) -> Option<MdId> {
+        let Returned { session, number, key } = returned;
+        self.portals.asked_by(key, session, number)
+    }
+
+    /// Whether the receiver of a message can tell another copy of it from a new message.
+    pub(crate) fn can_repeat(&self, msg: &Msg) -> bool {
+        if msg.role == Role::Repeat {
+            return true;
+        }
+        let Some(numbered) = msg.numbered else { return false };
+        let peer = self.peers.owner(msg.hdr.dst).and_then(|p| self.peers.peers.get(p));
+        peer.is_some_and(|peer| {
+            peer.numbering.able != Some(false)
+                // Far from where numbers begin anew.
+                && (self.session_with(peer) != numbered.session
+                    || peer.numbering.next.saturating_sub(numbered.n) < Mark::NUMBERS / 4)
+        })
+    }
+
+    /// Whether the next hop of a message is a neighbour that deduplicates, so that the two of us repeat
+    /// what a connection between us loses. What a router passes on, no hop repeats.
+    pub(crate) fn next_hop_repeats(&self, msg: &Msg) -> bool {
+        let Some(tx) = msg.tx.filter(|tx| !tx.routed && msg.role != Role::Forward) else {
+            return false;
+        };
+        let hop = tx.peer_ni.and_then(|ni| self.peers.nis.get(ni)).map(|ni| ni.peer);
+        let peer = hop.and_then(|hop| self.peers.peers.get(hop));
+        peer.is_some_and(|peer| peer.numbering.able == Some(true) && !peer.gateway.is_router())
+    }
+
+    /// The next copy of a message may not be the first to arrive.
+    pub(crate) fn note_unsure(&mut self, id: MsgId) {
+        if let Some(numbered) = self.msgs.get_mut(id).and_then(|m| m.numbered.as_mut()) {
+            numbered.unsure = true;
+        }
+    }
+
+    // ---- receiving ----
+
+    /// Judges a message for us that may be a copy. Gives the message as it is to be treated, without
+    /// what its mark has changed, and what it is in its session.
+    ///
+    /// # Errors
+    /// It is a copy, or may be.
+    pub(crate) fn deduplicate(
+        &mut self,
+        now: Instant,
+        rx: &Rx,
+        peer_ni: Option<PeerNiId>,
+        hdr: &Hdr,
+    ) -> Result<(Hdr, Option<Copied>), DropReason> {
+        let Some(mark) = Mark::of(&hdr.kind).filter(|_| peer_ni.is_some()) else {
+            return Ok((*hdr, None));
+        };
+        let hdr = Hdr { kind: Mark::off(hdr.kind), ..*hdr };
+        let is_gateway = hdr.src != rx.from
+            && self.peers.owner(rx.from).is_some_and(|id| {
+                self.router.routes.to(hdr.src.net()).iter().any(|r| r.gateway == id)
+            });
+        let bringer = Bringer { nid: rx.from, is_gateway };
+        let judged = self.sessions.judge(now, bringer, mark, hdr.payload_len);
+        match judged.judgement {
+            Judgement::Deliver => {}
+            Judgement::Replace(old) => self.give_up(now, old),
+            Judgement::Duplicate => {
+                if let Some(mlength) = judged.acked.filter(|_| mark.further) {
+                    self.acknowledge_again(now, rx, peer_ni, &hdr, mlength);
+                }
+                return Err(DropReason::Duplicate);
+            }
+            Judgement::Ancient => return Err(DropReason::AncientCopy),
+        }
+        Ok((hdr, Some(judged.copied)))
+    }
+
+    /// A copy has been taken as `id`: its payload is to come.
+    pub(crate) fn copy_taken(&mut self, now: Instant, id: MsgId, copied: Copied) {
+        self.sessions.take(now, copied, id);
+    }
+
+    /// It is here, whole.
+    pub(crate) fn copy_arrived(&mut self, id: MsgId) {
+        let rx = self.msgs.get_mut(id).and_then(|m| m.rx.as_mut());
+        let Some(copied) = rx.and_then(|rx| rx.copied.take()) else { return };
+        let atypical = self.atypical_ack(id);
+        self.sessions.arrived(copied, id, atypical);
+    }
+
+    /// It ends without having arrived.
+    pub(crate) fn copy_lost(&mut self, id: MsgId) {
+        let rx = self.msgs.get_mut(id).and_then(|m| m.rx.as_mut());
+        if let Some(copied) = rx.and_then(|rx| rx.copied.take()) {
+            self.sessions.reopen(copied, id);
+        }
+    }
+
+    /// Ends a message that is still arriving, because another copy of it has come.
+    fn give_up(&mut self, now: Instant, id: MsgId) {
+        let Some(msg) = self.msgs.get(id) else { return };
+        let (Some(rx), stage) = (msg.rx, msg.stage) else { return };
+        if stage == Stage::Deferred {
+            for portal in 0..lnet_wire::PORTALS {
+                self.portals.take_delayed(portal, |d| d.msg == id);
+            }
+            let verdict = Verdict::Drop(DropReason::Duplicate);
+            self.outputs.push_back(Output::Resume { ni: rx.ni, rx: rx.id, verdict });
+            return self.discard(id);
+        }
+        self.outputs.push_back(Output::Abandon { ni: rx.ni, rx: rx.id, msg: id });
+        if !self.withdraw(id) {
+            self.finish(now, id, Err(Fault::new(HealthStatus::Ok, Errno::EIO)));
+        }
+    }
+
+    /// Takes back that a message was matched, as if it had never come: its sender numbers its
+    /// messages, so another copy of it finds the descriptor as it was. False if that is not possible,
+    /// or not to be expected.
+    pub(crate) fn withdraw(&mut self, id: MsgId) -> bool {
+        let Some(msg) = self.msgs.get(id) else { return false };
+        if msg.rx.is_none_or(|rx| rx.copied.is_none()) {
+            return false;
+        }
+        let (ev, stage) = (msg.ev, msg.stage);
+        let Some(md) = msg.md.and_then(|md| self.portals.mds.get_mut(md)) else { return false };
+        if md.zombie || md.aborted || stage == Stage::Deferred {
+            return false;
+        }
+        if md.place.is_some() && !md.options.contains(MdOptions::MANAGE_REMOTE) {
+            // Others may have been put behind it.
+            if md.offset != ev.offset + u64::from(ev.mlength) {
+                return false;
+            }
+            md.offset = ev.offset;
+        }
+        md.refs = md.refs.saturating_sub(1);
+        md.threshold = md.threshold.map(|t| t.saturating_add(1));
+        self.discard(id);
+        true
+    }
+}
+
+/// Whether an ACK or REPLY is to come back to us.
+fn expects_answer(kind: &Kind) -> bool {
+    match kind {
+        Kind::Put { ack, .. } => *ack != Handle::NONE,
+        Kind::Get { .. } => true,
+        Kind::Ack { .. } | Kind::Reply { .. } => false,
+    }
+}
