@@ -14,7 +14,7 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use lnet::{Event, MdSpec, OpId, Report, Unlink};
+use lnet::{Event, MdSpec, Node, OpId, Report, Timeouts, Unlink};
 use lnet_scenario::{RailRef, Scenario};
 use lnet_types::{Errno, Instant, IoVec, MdId, Nid, Prng, RegionId};
 
@@ -178,6 +178,13 @@ impl Programs {
         (live && attempt != 0).then_some(slot)
     }
 
+    /// How long the program waits that made an attempt, as its flow says.
+    fn patience_of(&self, attempt: u64) -> Option<Duration> {
+        let slot = self.slots.get((attempt & ((1 << SLOT_BITS) - 1)) as usize)?;
+        let flow = self.flows.get(slot.flow as usize)?;
+        self.scenario.workload.get(flow.workload).map(|w| w.timeout)
+    }
+
     fn post(&mut self, host: HostId, role: Role, region: RegionId, owned: bool) -> (u64, BufferId) {
         self.buffers += 1;
         let id = BufferId(self.buffers);
@@ -310,6 +317,14 @@ fn pattern(seed: u64, len: u32) -> Vec<u8> {
     let mut bytes = block.repeat((len as usize).div_ceil(block.len()));
     bytes.truncate(len as usize);
     bytes
+}
+
+/// The limits that a program gives its operations: as long as it waits itself, where that is shorter
+/// than the node's own. Programs of nodes whose messages have no deadline of their own can give none.
+fn limits(node: &Node, patience: Duration) -> Option<Timeouts> {
+    let tunables = node.tunables();
+    let can = !tunables.conduct.deadline_per_attempt && patience < tunables.transaction();
+    can.then(|| patience.into())
 }
 
 /// A descriptor that goes away by itself after `threshold` operations.

@@ -408,7 +408,9 @@ impl Tunables {
     pub fn lnd_timeout(&self) -> Duration {
         let transaction = self.transaction();
         match (self.conduct.attempt_limit, self.retries()) {
-            (AttemptLimit::PerAttempt, Retries::Count(retries)) => whole_share(transaction, retries),
+            (AttemptLimit::PerAttempt, Retries::Count(retries)) => {
+                whole_share(transaction, retries)
+            }
             _ => self.attempt_of(transaction, 1),
         }
     }

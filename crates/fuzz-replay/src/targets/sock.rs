@@ -255,7 +255,8 @@ pub fn conn(input: &[u8]) {
             let to = ProcessId::lustre(to);
             let payload = Payload::Bytes(payload);
             let timeout = Duration::from_secs(100);
-            let transmit = Transmit { msg, ni, to, hdr, payload, timeout, retention: None, repeats: false };
+            let transmit =
+                Transmit { msg, ni, to, hdr, payload, timeout, retention: None, repeats: false };
             if driver.send(now, transmit).is_err() {
                 up.out.remove(&msg);
             }

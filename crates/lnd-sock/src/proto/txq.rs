@@ -73,9 +73,13 @@ impl Queued {
     /// discards with its connection.
     pub(crate) fn into_message(self) -> Option<Unwritten> {
         match self.body {
-            Body::Message { msg, hdr, payload } if !self.disowned => {
-                Some(Unwritten { msg, hdr, payload, until: self.deadline, retention: self.retention })
-            }
+            Body::Message { msg, hdr, payload } if !self.disowned => Some(Unwritten {
+                msg,
+                hdr,
+                payload,
+                until: self.deadline,
+                retention: self.retention,
+            }),
             Body::Message { .. } | Body::Noop => None,
         }
     }

@@ -57,6 +57,8 @@ const WAITED: Fault = Fault::new(HealthStatus::NetworkTimeout, Errno::ETIMEDOUT)
 enum Why {
     /// Nothing was acknowledged in time.
     SendTimeout,
+    /// The same between two that repeat what is lost: what waits goes over the next connection.
+    Replaced,
     /// Reset by the other end, or on purpose.
     Reset,
     /// The interface goes.
@@ -66,7 +68,7 @@ enum Why {
 impl Why {
     const fn fault(self) -> Fault {
         match self {
-            Self::SendTimeout => UNWRITTEN,
+            Self::SendTimeout | Self::Replaced => UNWRITTEN,
             Self::Reset => RESET,
             Self::Stopped => GONE,
         }
@@ -265,9 +267,13 @@ impl Messages {
     fn retry(&mut self, cx: &mut Cx<'_, MessageEvent>, pair: u32, dir: usize, made: u32) {
         let p = &self.pairs[pair as usize];
         let d = &p.dirs[dir];
-        let Some(first) = d.stalled.front().filter(|_| p.open[dir] == made) else { return };
-        let (limit, again) =
-            (self.parcels[*first].limit, MessageEvent(What::Retry { pair, dir: dir as u8, made }));
+        if p.open[dir] != made {
+            return;
+        }
+        let Some(longest) = d.stalled.iter().map(|x| self.parcels[*x].limit).max() else { return };
+        let replaced_after = self.replaced_after(cx, pair, dir);
+        let limit = replaced_after.unwrap_or(longest);
+        let again = MessageEvent(What::Retry { pair, dir: dir as u8, made });
         if self.is_paused(cx, pair, dir) {
             return cx.at(cx.now + RTO, again);
         }
@@ -279,7 +285,8 @@ impl Messages {
                 self.stream(cx, pair, dir, made, parcel, &way);
             }
         } else if cx.now >= over {
-            self.close(cx, pair, dir, Why::SendTimeout);
+            let replaced = replaced_after.is_some();
+            self.close(cx, pair, dir, if replaced { Why::Replaced } else { Why::SendTimeout });
         } else {
             let longest = self.rto_max(cx, pair, dir);
             let d = &mut self.pairs[pair as usize].dirs[dir];
@@ -287,6 +294,17 @@ impl Messages {
             let at = (cx.now + d.rto).min(over);
             cx.at(at, again);
         }
+    }
+
+    /// After which time a silent connection is replaced, if the two ends repeat what it loses (DEC-47).
+    fn replaced_after(&self, cx: &Cx<'_, MessageEvent>, pair: u32, end: usize) -> Option<Duration> {
+        let host = self.host_at(cx, pair, end)?;
+        let node = &cx.hosts[host.0 as usize].node;
+        let replaces = self.pairs[pair as usize].repeats[end]
+            && node.tunables().rail_suspicion != 0
+            && node.tunables().reconnect_timeout != 0;
+        let after = Duration::from_millis(node.tunables().reconnect_timeout as u64);
+        replaces.then(|| after.min(node.tunables().lnd_timeout()))
     }
 
     /// The longest wait before something is sent again.
@@ -364,8 +382,14 @@ impl Messages {
         let p = &mut self.pairs[pair as usize];
         let (nid, heard) = (cx.directory.rail(p.ends[1 - end]).nid, p.heard[end]);
         let rail = p.ends[end];
-        let queue = core::mem::take(&mut p.dirs[end].queue);
-        self.give_back(cx, pair, end, queue, why.fault());
+        if why == Why::Replaced {
+            self.hasten(cx, pair, end);
+            // It is not too soon.
+            let _ = self.want(cx, pair, end);
+        } else {
+            let queue = core::mem::take(&mut p.dirs[end].queue);
+            self.give_back(cx, pair, end, queue, why.fault());
+        }
         if was == 0 || why == Why::Stopped {
             return;
         }
@@ -375,7 +399,9 @@ impl Messages {
             if let Some(ni) = host.ni_of(rail) {
                 let (now, heard) = (host.clock.local(now), host.clock.local(heard));
                 host.node.written_lost(now, ni, nid);
-                host.node.peer_down(now, ni, nid, heard);
+                if why != Why::Replaced {
+                    host.node.peer_down(now, ni, nid, heard);
+                }
             }
         }
     }
@@ -513,7 +539,8 @@ impl Fabric for Messages {
             return Err(LOST_UNSENT);
         }
         let body = sender.mem.read(&transmit.payload);
-        let Transmit { msg, hdr, timeout, retention, .. } = *transmit;
+        let Transmit { msg, hdr, timeout, retention, repeats, .. } = *transmit;
+        self.pairs[pair as usize].repeats[dir] = repeats;
         let limit = timeout.min(crate::host::lnd_timeout(&sender.node).unwrap_or(timeout));
         let parcel = Parcel { msg, hdr, body, deadline: cx.now + limit, limit, retention };
         let p = &self.pairs[pair as usize];

@@ -138,6 +138,8 @@ pub(super) struct Pair {
     pub(super) heard: [Instant; 2],
     /// Since when each end doubts the rail (DEC-31).
     pub(super) doubted: [Option<Instant>; 2],
+    /// Whether each end repeats what a connection loses, as the other one does.
+    pub(super) repeats: [bool; 2],
 }
 
 impl Pair {
@@ -150,6 +152,7 @@ impl Pair {
             dirs: Default::default(),
             heard: [Instant::ZERO; 2],
             doubted: [None; 2],
+            repeats: [false; 2],
         }
     }
 }

@@ -8,7 +8,8 @@ use lnet_types::{Errno, Instant, ProcessId};
 
 use super::server::LOOKED_AT;
 use super::{
-    ANSWERS, Buffer, Note, Programs, REQUESTS, Role, SINK, SLOT_BITS, SOURCE, Wish, once, pattern,
+    ANSWERS, Buffer, Note, Programs, REQUESTS, Role, SINK, SLOT_BITS, SOURCE, Wish, limits, once,
+    pattern,
 };
 use crate::directory::HostId;
 use crate::host::Host;
@@ -42,6 +43,7 @@ impl Programs {
         }
         let target = ProcessId::lustre(nid);
         let local = at.clock.local(now);
+        let limits = limits(&at.node, timeout);
         let bits = if verify { LOOKED_AT } else { 0 };
         let out = |md, portal, ack, match_bits| Put {
             md,
@@ -52,7 +54,7 @@ impl Programs {
             match_bits,
             offset: 0,
             hdr_data: number,
-            timeout: None,
+            timeout: limits,
         };
         let role = Role::Own { attempt: number };
         let begun = match exchange {
@@ -87,7 +89,7 @@ impl Programs {
                             portal: SOURCE,
                             match_bits: bits,
                             offset: 0,
-                            timeout: None,
+                            timeout: limits,
                         };
                         at.node.get(local, get).map_err(|e| e.errno())
                     }

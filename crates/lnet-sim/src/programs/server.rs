@@ -4,7 +4,9 @@ use lnet::{Event, EventKind, MatchEntry, MdOptions, MdSpec, Put, Unlink};
 use lnet_types::{Instant, IoVec, ProcessId};
 
 use super::Note;
-use super::{ANSWERS, Buffer, MESSAGE_MAX, Programs, REQUESTS, Role, SINK, SOURCE, once, pattern};
+use super::{
+    ANSWERS, Buffer, MESSAGE_MAX, Programs, REQUESTS, Role, SINK, SOURCE, limits, once, pattern,
+};
 use crate::directory::HostId;
 use crate::host::Host;
 use crate::observe::AttemptId;
@@ -106,6 +108,8 @@ impl Programs {
         let (iov, region, owned) = self.memory(host, at, len, bytes);
         let (user, _) = self.post(host, Role::Reply, region, owned);
         let local = at.clock.local(now);
+        // As requests of real services do, this one says how long its sender waits.
+        let timeout = self.patience_of(attempt).and_then(|timeout| limits(&at.node, timeout));
         let sent = at.node.bind(once(iov, user, 1)).is_ok_and(|md| {
             let put = Put {
                 md,
@@ -116,7 +120,7 @@ impl Programs {
                 match_bits: attempt,
                 offset: 0,
                 hdr_data: attempt,
-                timeout: None,
+                timeout,
             };
             let sent = at.node.put(local, put).is_ok();
             if !sent {
