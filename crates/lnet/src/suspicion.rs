@@ -17,7 +17,7 @@ use lnet_types::{Instant, MsgId, Net, NiId, Nid, PeerId, PeerNiId};
 
 use crate::blame::{self, Blame};
 use crate::driver::Doubt;
-use crate::msg::{Msg, Stage};
+use crate::msg::{Msg, Role, Stage};
 use crate::node::Work;
 use crate::record::Input;
 use crate::router::choose;
@@ -266,10 +266,17 @@ impl Node {
     pub fn tx_recalled(&mut self, now: Instant, msg: MsgId) {
         self.note(|| Input::TxRecalled { now, msg });
         let now = self.clock(now);
-        if self.msgs.get(msg).is_some_and(|m| m.stage == Stage::Driver) {
+        let Some(role) = self.msgs.get(msg).filter(|m| m.stage == Stage::Driver).map(|m| m.role)
+        else {
+            return;
+        };
+        if role == Role::Remnant {
+            // Another copy is on its way in its place.
+            self.remnant_ended(now, msg);
+        } else {
             self.relaunch(now, msg);
-            self.settle(now);
         }
+        self.settle(now);
     }
 
     /// Sends a message another way. It was not on its way yet, so this is no attempt: neither
