@@ -163,7 +163,7 @@ fn planted_faults_are_all_found_and_what_the_doctor_says_to_do_clears_them() {
     // 1: no way back; 2: a time-out that ends before what it waits for; 3: a tunable that differs;
     // 4: no source routing; 5: an MTU; 6: a strict filter.
     b.ctl("route del --net tcp1 --gateway 10.77.2.9@tcp2");
-    a.ctl("net set --net tcp --lnd-timeout 40");
+    a.ctl("net set --net tcp --lnd-timeout 60");
     b.ctl("set health_sensitivity 200");
     a.host.run(["ip", "rule", "del", "from", "10.77.1.2", "table", "101"]).unwrap();
     r.host.run(["ip", "link", "set", "dev", "eth1", "mtu", "1400"]).unwrap();
