@@ -85,6 +85,7 @@ impl Request {
             // Headers of messages are nobody's but the administrator's.
             Self::Recording { .. } => ("debug dump", Write),
             Self::RecoveryShow { .. } => ("debug recovery", Read),
+            Self::TimersShow => ("debug timers", Read),
         }
     }
 }

@@ -39,10 +39,12 @@ pub use frame::{
     FrameDecoder, REPLY_MAX, REQUEST_MAX, VERSION, decode_reply, decode_request, encode_reply,
     encode_request,
 };
-pub use reply::{Contact, Contacted, PeerPage, RailSnapshot, RecordingPart, Reply, Status};
+pub use reply::{
+    Contact, Contacted, PeerPage, RailSnapshot, RecordingPart, Reply, Status, TimerSnapshot,
+};
 pub use request::{
     Discover, NiTarget, PEER_NIDS_PER_REQUEST, PEER_NIS_PER_PAGE, Ping, ROUTES_PER_PAGE, Request,
-    batches, peers_of,
+    TIMERS_MAX, batches, peers_of,
 };
 pub use routing::{PoolSnapshot, RoutePage, RouteSnapshot, RoutingSnapshot, RoutingState};
 pub use snapshot::{

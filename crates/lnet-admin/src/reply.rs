@@ -55,6 +55,28 @@ pub enum Reply {
     Params(Vec<ParamInfo>),
     /// NIDs, in order.
     Nids(#[serde(with = "text::nids")] Vec<Nid>),
+    /// The first timers of the node, and how many there are.
+    Timers {
+        /// In the order in which they are due.
+        timers: Vec<TimerSnapshot>,
+        /// All that are set.
+        total: u64,
+    },
+}
+
+/// Something that the node does by itself at a certain time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TimerSnapshot {
+    /// What: `response`, `recovery`, `discovery` and so on.
+    pub kind: String,
+    /// The interface, the primary NID of the peer, or where the message goes.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "text::nid_option")]
+    pub nid: Option<Nid>,
+    /// The type of the message that it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// How long until it is due, milliseconds.
+    pub due_in_ms: u64,
 }
 
 /// A rail that its driver does not trust (DEC-31).

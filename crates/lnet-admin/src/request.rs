@@ -19,6 +19,9 @@ pub const PEER_NIDS_PER_REQUEST: usize = 4096;
 /// Most routes on a page (about 150 bytes each).
 pub const ROUTES_PER_PAGE: usize = 4096;
 
+/// Most timers in an answer (about 100 bytes each).
+pub const TIMERS_MAX: usize = 4096;
+
 /// One request. What it answers with is named in brackets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -310,6 +313,9 @@ pub enum Request {
         /// Those of peers; else the local ones.
         peers: bool,
     },
+    /// The timers of the node in the order in which they are due, [`TIMERS_MAX`] of them at most.
+    /// [`Reply::Timers`](crate::Reply::Timers)
+    TimersShow,
 }
 
 impl From<Step> for Request {

@@ -7,7 +7,7 @@
 use core::fmt;
 use core::time::Duration;
 
-use lnet::{Doubt, Event, Payload, Transmit};
+use lnet::{Doubt, Event, Payload, TimerView, Transmit};
 use lnet_scenario::{FaultKind, Scenario};
 use lnet_types::{Errno, Fault, Instant, Nid};
 use lnet_wire::Kind;
@@ -142,6 +142,13 @@ pub enum Seen<'a> {
         kind: &'a FaultKind,
         /// Whether it began.
         begins: bool,
+    },
+    /// A timer of a node is due: the first one where there are several.
+    Timer {
+        /// Whose.
+        host: HostId,
+        /// Which, and what it is about.
+        timer: &'a TimerView,
     },
     /// A host has died.
     Died {

@@ -258,8 +258,10 @@ impl<F: Fabric> Sim<F> {
                 }
                 host.armed = Instant::FAR_FUTURE;
                 let local = host.clock.local(self.now);
-                if host.node.poll_timeout().is_some_and(|t| t <= local) {
+                if let Some((at, timer)) = host.node.next_timer().filter(|next| next.0 <= local) {
+                    let timer = host.node.timer_view(at, timer);
                     host.node.handle_timeout(local);
+                    self.see(&Seen::Timer { host: id, timer: &timer });
                 }
                 self.touch(id);
             }

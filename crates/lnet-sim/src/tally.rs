@@ -182,6 +182,7 @@ impl Tally {
                 self.note_well(now);
             }
             Seen::Route { .. }
+            | Seen::Timer { .. }
             | Seen::Doubt { .. }
             | Seen::Failed { .. }
             | Seen::Posted { .. }

@@ -161,6 +161,11 @@ impl Observer for Tracer {
                 }
                 return Ok(());
             }
+            Seen::Timer { host, timer } => {
+                trace.mix(timer.at.0 ^ 7 << 60);
+                let line = (self.detail == Detail::Messages).then(|| format!("timer: {timer}"));
+                (2, host, line)
+            }
             Seen::Died { host } => (1, host, Some("dies".to_owned())),
             Seen::Born { host } => (1, host, Some("is back".to_owned())),
             Seen::Sample => return Ok(()),

@@ -75,6 +75,18 @@ pub enum MsgType {
     Reply = 3,
 }
 
+impl MsgType {
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ack => "ACK",
+            Self::Put => "PUT",
+            Self::Get => "GET",
+            Self::Reply => "REPLY",
+        }
+    }
+}
+
 /// What a message is, with the fields that only this kind has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Kind {

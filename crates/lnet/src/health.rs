@@ -11,11 +11,13 @@ use lnet_types::{Fault, HealthStatus, Instant, MdId, MsgId, NiId, Nid, PeerNiId}
 use crate::internal::{Internal, PingTo};
 use crate::local::{HEALTH_MAX, Recovery};
 use crate::msg::Role;
+use crate::peer::PeerNi;
 use crate::peer::query::Cause;
 use crate::ping::PING_BYTES_MIN;
 use crate::record::Input;
 use crate::router::alive;
 use crate::send::{Next, is_internal};
+use crate::timers::Timer;
 use crate::{Node, Notice};
 
 /// Whose health a failure lowers.
@@ -201,21 +203,16 @@ impl Node {
         let Some(ni) = self.nis.get_mut(id).filter(|ni| ni.health == HEALTH_MAX) else { return };
         ni.status_up = true;
         let is_news = ni.is_up() && !ni.told_up;
-        if let Some(next) = ni.recovery.next.take() {
-            self.recovering_nis.remove(&(next, id));
-        }
-        if is_news && self.tunables.conduct.announces_recovery && self.tell_up_at.is_none() {
-            self.tell_up_at = Some(self.now() + TELL_UP_AFTER);
+        self.timers.stop(Timer::RecoverNi(id));
+        if is_news && self.tunables.conduct.announces_recovery {
+            self.timers.hasten(Timer::AnnounceUp, self.now() + TELL_UP_AFTER);
         }
     }
 
     /// Tells peers that interfaces are up again, if nothing else has told them meanwhile.
-    pub(crate) fn tell_up(&mut self, now: Instant) {
-        if self.tell_up_at.is_some_and(|at| at <= now) {
-            self.tell_up_at = None;
-            if self.nis.values().any(|ni| ni.is_up() && !ni.told_up) {
-                self.announce(now, false);
-            }
+    pub(crate) fn announce_up(&mut self, now: Instant) {
+        if self.nis.values().any(|ni| ni.is_up() && !ni.told_up) {
+            self.announce(now, false);
         }
     }
 
@@ -275,10 +272,8 @@ impl Node {
         let before = core::mem::replace(&mut pni.health, health);
         self.health_changes += 1;
         let (peer, net) = (pni.peer, pni.nid.net());
-        if health == HEALTH_MAX
-            && let Some(next) = pni.recovery.next.take()
-        {
-            self.recovering_peers.remove(&(next, id));
+        if health == HEALTH_MAX {
+            self.timers.stop(Timer::RecoverPeer(id));
         }
         self.peers.net_health(peer, net);
         if health == 0 && before > 0 {
@@ -289,12 +284,11 @@ impl Node {
 
     /// H-40.
     pub(crate) fn queue_ni(&mut self, now: Instant, id: NiId) {
-        let Some(ni) = self.nis.get_mut(id) else { return };
-        if ni.health < HEALTH_MAX && ni.recovery.next.is_none() {
+        let Some(ni) = self.nis.get(id) else { return };
+        if ni.health < HEALTH_MAX && !self.timers.is_set(Timer::RecoverNi(id)) {
             let Recovery { failed, sent, .. } = ni.recovery;
             if let Some(wait) = self.tunables.recovery_interval_after(failed, sent) {
-                ni.recovery.next = Some(now + wait);
-                self.recovering_nis.insert((now + wait, id));
+                self.timers.set(Timer::RecoverNi(id), now + wait);
             }
         }
     }
@@ -308,7 +302,8 @@ impl Node {
         let told = self.is_near(id).then_some(now);
         let Some(pni) = self.peers.nis.get_mut(id) else { return };
         let Some(alive) = pni.last_alive.or(told) else { return };
-        if pni.health >= HEALTH_MAX || pni.recovery.next.is_some() || pni.deleting {
+        let is_queued = self.timers.is_set(Timer::RecoverPeer(id));
+        if pni.health >= HEALTH_MAX || is_queued || pni.deleting {
             return;
         }
         if limit != 0 && now.saturating_since(alive).as_secs() > limit {
@@ -317,8 +312,7 @@ impl Node {
         }
         let Recovery { failed, sent, .. } = pni.recovery;
         if let Some(wait) = self.tunables.recovery_interval_after(failed, sent) {
-            pni.recovery.next = Some(now + wait);
-            self.recovering_peers.insert((now + wait, id));
+            self.timers.set(Timer::RecoverPeer(id), now + wait);
         }
     }
 
@@ -341,72 +335,53 @@ impl Node {
         if !self.tunables.conduct.hastens_recovery {
             return;
         }
-        let Some(pni) = self.peers.nis.get_mut(id) else { return };
-        if let Some(next) = pni.recovery.next
-            && pni.recovery.ping.is_none()
-        {
-            let due = match pni.recovery.sent_at {
-                Instant::ZERO => now,
-                sent => now.max(sent + PING_INTERVAL_MIN),
-            };
-            if next > due {
-                self.recovering_peers.remove(&(next, id));
-                pni.recovery.next = Some(due);
-                self.recovering_peers.insert((due, id));
-            }
+        let Some(pni) = self.peers.nis.get(id).filter(|pni| pni.recovery.ping.is_none()) else {
+            return;
+        };
+        let due = match pni.recovery.sent_at {
+            Instant::ZERO => now,
+            sent => now.max(sent + PING_INTERVAL_MIN),
+        };
+        if self.timers.at(Timer::RecoverPeer(id)).is_some_and(|next| next > due) {
+            self.timers.set(Timer::RecoverPeer(id), due);
         }
     }
 
-    /// Pings everything whose recovery ping is due (H-44).
-    pub(crate) fn recover_due(&mut self, now: Instant) {
-        while let Some(&(due, id)) = self.recovering_nis.first()
-            && due <= now
-        {
-            self.recovering_nis.remove(&(due, id));
-            let Some(ni) = self.nis.get_mut(id) else { continue };
-            ni.recovery.next = None;
-            if ni.health >= HEALTH_MAX {
-                continue;
+    /// Pings an interface of ours whose recovery ping is due (H-44).
+    pub(crate) fn recover_ni(&mut self, now: Instant, id: NiId) {
+        let Some(ni) = self.nis.get_mut(id).filter(|ni| ni.health < HEALTH_MAX) else { return };
+        if ni.recovery.ping.is_none() {
+            ni.recovery.sent += 1;
+            ni.recovery.sent_at = now;
+            let nid = ni.nid;
+            let ping = self.recovery_ping(now, nid, Internal::RecoverLocal(id));
+            if let Some(ni) = self.nis.get_mut(id) {
+                ni.recovery.ping = ping;
             }
-            let (nid, busy) = (ni.nid, ni.recovery.ping.is_some());
-            if !busy {
-                ni.recovery.sent += 1;
-                ni.recovery.sent_at = now;
-                let ping = self.recovery_ping(now, nid, Internal::RecoverLocal(id));
-                if let Some(ni) = self.nis.get_mut(id) {
-                    ni.recovery.ping = ping;
-                }
-            }
-            self.queue_ni(now, id);
         }
-        while let Some(&(due, id)) = self.recovering_peers.first()
-            && due <= now
-        {
-            self.recovering_peers.remove(&(due, id));
-            let Some(pni) = self.peers.nis.get_mut(id) else { continue };
-            pni.recovery.next = None;
-            if pni.health >= HEALTH_MAX || pni.deleting {
-                continue;
+        self.queue_ni(now, id);
+    }
+
+    /// The same for an interface of a peer.
+    pub(crate) fn recover_peer(&mut self, now: Instant, id: PeerNiId) {
+        let is_ill = |pni: &&mut PeerNi| pni.health < HEALTH_MAX && !pni.deleting;
+        let Some(pni) = self.peers.nis.get_mut(id).filter(is_ill) else { return };
+        if pni.recovery.ping.is_none() {
+            // A peer of thousands of interfaces has no more pings than others have.
+            let pings = self.peers.peers.get_mut(pni.peer).map(|p| &mut p.pings);
+            let turn = pings.map_or(Ok(()), |b| b.take(now, 1, PINGS_MAX, PINGS_MAX));
+            if let Err(later) = turn {
+                return self.timers.set(Timer::RecoverPeer(id), later);
             }
-            let (nid, busy) = (pni.nid, pni.recovery.ping.is_some());
-            if !busy {
-                // A peer of thousands of interfaces has no more pings than others have.
-                let pings = self.peers.peers.get_mut(pni.peer).map(|p| &mut p.pings);
-                let turn = pings.map_or(Ok(()), |b| b.take(now, 1, PINGS_MAX, PINGS_MAX));
-                if let Err(later) = turn {
-                    pni.recovery.next = Some(later);
-                    self.recovering_peers.insert((later, id));
-                    continue;
-                }
-                pni.recovery.sent += 1;
-                pni.recovery.sent_at = now;
-                let ping = self.recovery_ping(now, nid, Internal::RecoverPeer(id));
-                if let Some(pni) = self.peers.nis.get_mut(id) {
-                    pni.recovery.ping = ping;
-                }
+            pni.recovery.sent += 1;
+            pni.recovery.sent_at = now;
+            let nid = pni.nid;
+            let ping = self.recovery_ping(now, nid, Internal::RecoverPeer(id));
+            if let Some(pni) = self.peers.nis.get_mut(id) {
+                pni.recovery.ping = ping;
             }
-            self.queue_peer(now, id);
         }
+        self.queue_peer(now, id);
     }
 
     /// H-46.
@@ -466,20 +441,12 @@ impl Node {
         if !self.tunables.conduct.hastens_recovery {
             return;
         }
-        if let Some(ni) = self.nis.get_mut(id)
-            && let Some(next) = ni.recovery.next.take()
+        if let Some(ni) = self.nis.get(id)
+            && self.timers.stop(Timer::RecoverNi(id)).is_some()
         {
-            self.recovering_nis.remove(&(next, id));
             let sent = ni.recovery.sent_at;
             self.queue_ni(sent, id);
-            if let Some(ni) = self.nis.get_mut(id)
-                && let Some(next) = ni.recovery.next
-                && next < now
-            {
-                self.recovering_nis.remove(&(next, id));
-                ni.recovery.next = Some(now);
-                self.recovering_nis.insert((now, id));
-            }
+            self.not_before(now, Timer::RecoverNi(id));
         }
     }
 
@@ -487,20 +454,19 @@ impl Node {
         if !self.tunables.conduct.hastens_recovery {
             return;
         }
-        if let Some(pni) = self.peers.nis.get_mut(id)
-            && let Some(next) = pni.recovery.next.take()
+        if let Some(pni) = self.peers.nis.get(id)
+            && self.timers.stop(Timer::RecoverPeer(id)).is_some()
         {
-            self.recovering_peers.remove(&(next, id));
             let sent = pni.recovery.sent_at;
             self.queue_peer(sent, id);
-            if let Some(pni) = self.peers.nis.get_mut(id)
-                && let Some(next) = pni.recovery.next
-                && next < now
-            {
-                self.recovering_peers.remove(&(next, id));
-                pni.recovery.next = Some(now);
-                self.recovering_peers.insert((now, id));
-            }
+            self.not_before(now, Timer::RecoverPeer(id));
+        }
+    }
+
+    /// What should have been done already is done now.
+    fn not_before(&mut self, now: Instant, timer: Timer) {
+        if self.timers.at(timer).is_some_and(|at| at < now) {
+            self.timers.set(timer, now);
         }
     }
 

@@ -117,7 +117,6 @@ impl Node {
             born: retention.born,
             limit: None,
             deadline: retention.until,
-            waiting: false,
             counted: false,
             ev: EventInfo {
                 target: ends(hdr.dst),

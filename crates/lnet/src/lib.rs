@@ -54,6 +54,7 @@ mod snapshot;
 mod stats;
 mod suspicion;
 mod table;
+mod timers;
 mod tracker;
 mod tunables;
 
@@ -97,6 +98,7 @@ pub use stats::{
     InterfaceStats, KindCounts, Latency, NiFailures, NodeStats, PeerNiFailures, Transitions,
 };
 pub use suspicion::{RailView, SuspicionView};
+pub use timers::{Timer, TimerView};
 pub use tunables::{Profile, Retries, Row, TunableError, Tunables, Writable};
 
 #[cfg(test)]

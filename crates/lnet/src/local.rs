@@ -52,11 +52,9 @@ pub(crate) struct LocalNet {
     pub(crate) last_alive: Instant,
 }
 
-/// Where recovery of an interface stands (H-40 … H-51).
+/// Where recovery of an interface stands (H-40 … H-51). Its timer says whether it is in recovery.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Recovery {
-    /// When the next ping is due; `None` if not in recovery.
-    pub(crate) next: Option<Instant>,
     /// Pings sent since something was last heard.
     pub(crate) sent: u32,
     /// Pings failed in a row.

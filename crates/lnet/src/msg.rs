@@ -58,10 +58,11 @@ pub(crate) enum Stage {
     PeerQueue,
     /// Waits for a credit of its NI.
     NiQueue,
-    /// Has failed everywhere; goes again then, or when there is news (`send/rest.rs`).
+    /// Has failed everywhere, at this time; goes again with its timer, or when there is news
+    /// (`send/rest.rs`).
     Resting(Instant),
-    /// Held back by a fault rule until then, under this number.
-    Held(Instant, u64),
+    /// Held back by a fault rule, under this number.
+    Held(u64),
     /// The driver has it.
     Driver,
     /// Written; waits for its answer.
@@ -145,8 +146,6 @@ pub(crate) struct Msg {
     pub(crate) limit: Option<Duration>,
     /// When it is late (H-30).
     pub(crate) deadline: Instant,
-    /// Whether `deadline` is in the node's list of waiting messages.
-    pub(crate) waiting: bool,
     /// Whether it counts in `msgs_alloc`.
     pub(crate) counted: bool,
     pub(crate) ev: EventInfo,

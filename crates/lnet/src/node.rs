@@ -7,7 +7,7 @@
 //! The subjects are in their own files as further `impl Node` blocks: `send/`, `recv.rs`,
 //! `health.rs`, `tracker.rs`, `ping.rs`, `peer/`, `router/`, `ops.rs`, `snapshot.rs`.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use core::time::Duration;
@@ -33,9 +33,9 @@ use crate::policy::turn::{Grade, Turn};
 use crate::portal::Portals;
 use crate::record::{Input, Recorder};
 use crate::router::Router;
-use crate::send::rest::Resting;
 use crate::stats::{InterfaceStats, NiFailures, NodeStats, Transitions};
 use crate::suspicion::Rails;
+use crate::timers::{Timer, Timers};
 use crate::{
     AttachError, DropReason, Event, EventKind, Explanation, Link, MatchEntry, MdSpec, NiState,
     OpId, Output, Report, TunableError, Tunables,
@@ -120,10 +120,6 @@ pub struct Node {
     pub(crate) stats: NodeStats,
     pub(crate) drops: BTreeMap<DropReason, u64>,
     pub(crate) refusals: BTreeMap<Refusal, u64>,
-    /// Peers whose data wait to be merged.
-    pub(crate) held_data: BTreeSet<(Instant, PeerId)>,
-    /// Peers whose discovery has failed and is tried again.
-    pub(crate) discoveries_due: BTreeSet<(Instant, PeerId)>,
     /// Messages that ended after their deadline, and by how much in all (H-4).
     pub(crate) late: (u64, Duration),
 
@@ -133,22 +129,14 @@ pub struct Node {
     pub(crate) reports: VecDeque<Report>,
     pub(crate) notices: Notices,
 
-    pub(crate) trackers: BTreeSet<(Instant, MdId)>,
-    pub(crate) scan_at: Instant,
-    pub(crate) waiting: BTreeSet<(Instant, MsgId)>,
-    pub(crate) resting: Resting,
+    pub(crate) timers: Timers,
     /// Messages that only wait for their answer.
     pub(crate) answering: usize,
     /// What has become of messages in doubt at the first hop.
     pub(crate) in_doubt: crate::InDoubtStats,
     /// The sessions whose messages arrive here.
     pub(crate) sessions: Sessions,
-    /// When requests are looked for whose answers are overdue (`dedup/retransmit.rs`).
-    pub(crate) overdue_at: Instant,
-    pub(crate) recovering_nis: BTreeSet<(Instant, NiId)>,
-    pub(crate) recovering_peers: BTreeSet<(Instant, PeerNiId)>,
     pub(crate) ops: BTreeMap<OpId, OpState>,
-    pub(crate) op_deadlines: BTreeSet<(Instant, OpId)>,
     pub(crate) op_count: u64,
 
     pub(crate) ping_seq: u32,
@@ -156,12 +144,8 @@ pub struct Node {
     pub(crate) ping_md: Option<MdId>,
     pub(crate) push_md: Option<MdId>,
     pub(crate) push_bytes: u32,
-    /// When peers are told of links that have come or gone.
-    pub(crate) announce_due: Option<Instant>,
     /// How often such news may be told.
     pub(crate) link_news: Budget,
-    /// When peers are told of interfaces that are up again.
-    pub(crate) tell_up_at: Option<Instant>,
     /// How often the health of an interface, ours or a peer's, was set.
     pub(crate) health_changes: u64,
     #[serde(skip)]
@@ -175,7 +159,6 @@ impl Node {
     /// A node with the loopback interface and nothing else.
     pub fn new(config: NodeConfig, now: Instant) -> Self {
         let NodeConfig { seed, interface_cookie, ping_seq, tunables } = config;
-        let scan = Duration::from_secs((tunables.transaction_timeout as u64 / 2).max(1));
         let strict = !tunables.conduct.takes_all_rules;
         let mut node = Self {
             now,
@@ -200,35 +183,24 @@ impl Node {
             stats: NodeStats::default(),
             drops: BTreeMap::new(),
             refusals: BTreeMap::new(),
-            held_data: BTreeSet::new(),
-            discoveries_due: BTreeSet::new(),
             late: (0, Duration::ZERO),
             work: VecDeque::new(),
             outputs: VecDeque::new(),
             events: VecDeque::new(),
             reports: VecDeque::new(),
             notices: Notices::default(),
-            trackers: BTreeSet::new(),
-            scan_at: now + scan,
-            waiting: BTreeSet::new(),
-            resting: Resting::default(),
+            timers: Timers::default(),
             answering: 0,
             in_doubt: crate::InDoubtStats::default(),
             sessions: Sessions::default(),
-            overdue_at: Instant::FAR_FUTURE,
-            recovering_nis: BTreeSet::new(),
-            recovering_peers: BTreeSet::new(),
             ops: BTreeMap::new(),
-            op_deadlines: BTreeSet::new(),
             op_count: 0,
             ping_seq,
             ping_bytes: Arc::from([]),
             ping_md: None,
             push_md: None,
             push_bytes: crate::ping::PING_BYTES_MIN,
-            announce_due: None,
             link_news: Budget::default(),
-            tell_up_at: None,
             health_changes: 0,
             recorder: None,
         };
@@ -240,6 +212,7 @@ impl Node {
             lnd_timeout: None,
         });
         node.rebuild_ping();
+        node.plan_scan(now);
         node
     }
 
@@ -284,29 +257,26 @@ impl Node {
     pub fn handle_timeout(&mut self, now: Instant) {
         self.note(|| Input::HandleTimeout { now });
         let now = self.clock(now);
-        if self.announce_due.is_some_and(|at| at <= now) {
-            self.announce_due = None;
-            if self.tunables.conduct.reports_status_in_place && self.router.is_on() {
-                // H-92: a kernel router changes its status in place.
-                self.refresh_ping();
-                self.push_to_peers(now, true);
-            } else {
-                self.announce(now, false);
+        while let Some(timer) = self.timers.pop(now) {
+            tracing::trace!(timer = timer.name(), "due");
+            match timer {
+                Timer::Announce => self.announce_links(now),
+                Timer::AnnounceUp => self.announce_up(now),
+                Timer::Op(op) => self.expire_op(now, op),
+                Timer::Delay(token) => self.release(now, token),
+                Timer::Router => self.router_due(now),
+                Timer::Check(peer) => self.check_gateway(now, peer),
+                Timer::Response(md) => self.response_overdue(now, md),
+                Timer::Waiting(msg) => self.expire_waiting(msg),
+                Timer::Backoff(msg) => self.end_backoff(msg),
+                Timer::Retransmit => self.repeat_overdue(now),
+                Timer::RecoverNi(ni) => self.recover_ni(now, ni),
+                Timer::RecoverPeer(ni) => self.recover_peer(now, ni),
+                Timer::Merge(peer) => self.work.push_back(Work::Discover(peer)),
+                Timer::Discover(peer) => self.retry_query(peer),
             }
         }
-        self.tell_up(now);
-        // A ping's own timer blames nobody, so it goes before the one that does (D-82, H-64).
-        self.expire_ops(now);
-        self.release_held(now);
-        self.router_due(now);
-        self.check_gateways(now);
-        self.scan_responses(now);
-        self.expire_waiting(now);
-        self.end_rests(now);
-        self.repeat_overdue(now);
-        self.recover_due(now);
-        self.merge_held(now);
-        self.retry_due(now);
+        self.plan_scan(now);
         self.settle(now);
     }
 
@@ -348,28 +318,15 @@ impl Node {
     }
 
     /// When [`Node::handle_timeout`] wants to be called next.
+    #[inline]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        // Asked after every turn: nearly all of these are empty.
-        let mut first = self.next_scan();
-        let mut at = |then: Option<Instant>| {
-            if let Some(then) = then {
-                first = Some(first.map_or(then, |first| first.min(then)));
-            }
-        };
-        at(self.announce_due);
-        at(self.tell_up_at);
-        at(self.waiting.first().map(|w| w.0));
-        at(self.resting.next());
-        at(self.next_overdue());
-        at(self.op_deadlines.first().map(|o| o.0));
-        at(self.recovering_nis.first().map(|r| r.0));
-        at(self.recovering_peers.first().map(|r| r.0));
-        at(self.faults.next());
-        at(self.held_data.first().map(|h| h.0));
-        at(self.discoveries_due.first().map(|d| d.0));
-        at(self.next_check());
-        at(self.next_router_change());
-        first
+        self.next_timer().map(|(at, _)| at)
+    }
+
+    /// When [`Node::handle_timeout`] wants to be called next, and why.
+    #[inline]
+    pub fn next_timer(&self) -> Option<(Instant, Timer)> {
+        self.timers.next()
     }
 
     /// The node's tunables.
@@ -420,6 +377,7 @@ impl Node {
         }
         crate::send::explain::trim(&mut self.explained, self.tunables.explain_last);
         self.arm_checks(now);
+        self.arm_router();
         self.settle(now);
         Ok(())
     }
@@ -462,6 +420,7 @@ impl Node {
             self.adopt_peers(net);
             self.arm_checks(now);
         }
+        self.arm_router();
         self.announce(now, false);
         self.settle(now);
         Ok(id)
@@ -577,9 +536,7 @@ impl Node {
         self.work.extend(waiting.into_iter().map(Work::Launch));
         // What was for the driver is decided: it will have another attempt, or none.
         self.outputs.retain(|out| !matches!(out, Output::Send(t) if t.ni == id));
-        if let Some(next) = self.nis.get(id).and_then(|ni| ni.recovery.next) {
-            self.recovering_nis.remove(&(next, id));
-        }
+        self.timers.stop(Timer::RecoverNi(id));
         if let Some(ln) = self.nets.iter_mut().find(|n| n.net == net) {
             ln.nis.retain(|x| *x != id);
         }

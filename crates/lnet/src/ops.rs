@@ -10,6 +10,7 @@ use crate::internal::{Internal, PingTo};
 use crate::node::OpState;
 use crate::peer::query::Cause;
 use crate::record::Input;
+use crate::timers::Timer;
 use crate::{Event, EventKind, Node};
 
 /// The number of a ping or discovery.
@@ -66,13 +67,12 @@ impl Node {
             Duration::ZERO => USER_PING_TIMEOUT_MAX,
             t => t.min(USER_PING_TIMEOUT_MAX),
         };
-        let deadline = now + timeout;
         let to = PingTo { target, src, direct: false };
         // H-60, H-61: its response is tracked as any other.
         let limits = timeout.min(self.tunables.transaction()).into();
         let sent = self.internal_ping(now, to, Internal::UserPing(op), USER_PING_BYTES, limits);
         self.ops.insert(op, OpState { asked: target.nid, md: sent.ok(), error: None });
-        self.op_deadlines.insert((deadline, op));
+        self.timers.set(Timer::Op(op), now + timeout);
         if let Err(errno) = sent {
             self.report(op, Err(errno));
         }
@@ -118,6 +118,7 @@ impl Node {
 
     fn report(&mut self, op: OpId, outcome: Result<Found, Errno>) {
         if self.ops.remove(&op).is_some() {
+            self.timers.stop(Timer::Op(op));
             self.reports.push_back(Report { op, outcome });
         }
     }
@@ -180,21 +181,16 @@ impl Node {
         }
     }
 
-    /// Ends the pings that took too long (D-82).
-    pub(crate) fn expire_ops(&mut self, now: Instant) {
-        while let Some(&(deadline, op)) = self.op_deadlines.first()
-            && deadline <= now
-        {
-            self.op_deadlines.remove(&(deadline, op));
-            let md: Option<MdId> = self.ops.get(&op).and_then(|s| s.md);
-            if let Some(md) = md.filter(|md| self.portals.mds.contains_key(*md)) {
-                self.response_given_up(md);
-                self.unlink_md(now, md);
-            }
-            // With the GET still in a driver's hands no UNLINK comes now; the user has waited
-            // long enough all the same.
-            let error = self.ops.get(&op).and_then(|s| s.error).unwrap_or(Errno::EIO);
-            self.report(op, Err(error));
+    /// Ends a ping that took too long (D-82).
+    pub(crate) fn expire_op(&mut self, now: Instant, op: OpId) {
+        let md: Option<MdId> = self.ops.get(&op).and_then(|s| s.md);
+        if let Some(md) = md.filter(|md| self.portals.mds.contains_key(*md)) {
+            self.response_given_up(md);
+            self.unlink_md(now, md);
         }
+        // With the GET still in a driver's hands no UNLINK comes now; the user has waited long enough
+        // all the same.
+        let error = self.ops.get(&op).and_then(|s| s.error).unwrap_or(Errno::EIO);
+        self.report(op, Err(error));
     }
 }

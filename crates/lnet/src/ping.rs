@@ -10,6 +10,7 @@ use crate::internal::Internal;
 use crate::peer::query::Cause;
 use crate::portal::RESERVED_PORTAL;
 use crate::portal::md::{Md, MdBuf, Owner};
+use crate::timers::Timer;
 use crate::{MatchEntry, MdOptions, Node, Position, Unlink};
 
 /// Match bits of pings and pushes (V-6).
@@ -102,14 +103,14 @@ impl Node {
     /// nothing else they are told once a second, lest each of its changes costs a message to everybody;
     /// kernel nodes tell them all.
     pub(crate) fn tell_of_link(&mut self, now: Instant) -> bool {
-        if self.announce_due.is_some_and(|at| at > now) {
+        if self.timers.at(Timer::Announce).is_some_and(|at| at > now) {
             return false;
         }
         let at = match self.link_news.take(now, 1, LINK_NEWS_BURST, LINK_NEWS_RATE) {
             Err(until) if self.tunables.conduct.limits_announcements => until,
             Ok(()) | Err(_) => now,
         };
-        self.announce_due = Some(at);
+        self.timers.set(Timer::Announce, at);
         at == now
     }
 
@@ -118,6 +119,17 @@ impl Node {
     pub(crate) fn push_to_peers(&mut self, now: Instant, force: bool) {
         let force = force && self.tunables.discovery != 0;
         self.query_all(now, Cause::Changed { force });
+    }
+
+    /// Announces the links that have come or gone.
+    pub(crate) fn announce_links(&mut self, now: Instant) {
+        if self.tunables.conduct.reports_status_in_place && self.router.is_on() {
+            // H-92: a kernel router changes its status in place.
+            self.refresh_ping();
+            self.push_to_peers(now, true);
+        } else {
+            self.announce(now, false);
+        }
     }
 
     /// The status of interfaces has changed: peers are told (H-92).

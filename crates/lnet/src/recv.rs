@@ -14,6 +14,7 @@ use crate::portal::md::MdBuf;
 use crate::portal::{Delayed, Matched, Search, Wanted};
 use crate::record::Input;
 use crate::send::rest::News;
+use crate::timers::Timer;
 use crate::{MdOptions, Node, Notice, Rx};
 
 impl Node {
@@ -200,8 +201,8 @@ impl Node {
         if !pni.status_up {
             pni.set_up(now, self.tunables.flap_hold_down, true);
         }
-        let (peer, recovers) = (pni.peer, pni.recovery.next.is_some());
-        if recovers {
+        let peer = pni.peer;
+        if self.timers.is_set(Timer::RecoverPeer(id)) {
             self.hasten_recovery(now, id);
         } else if self.tunables.conduct.recovers_unheard {
             // It may have failed when it was nobody yet.
@@ -368,7 +369,6 @@ impl Node {
             born: now,
             limit: None,
             deadline,
-            waiting: false,
             counted: true,
             ev: EventInfo {
                 target: ProcessId { nid: hdr.dst, pid: hdr.dst_pid },

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use lnet_types::{Errno, Instant, Net, Nid, PeerId};
+use lnet_types::{Errno, Instant, Net, Nid, PeerId, PeerNiId};
 
 use core::time::Duration;
 
@@ -11,6 +11,7 @@ use crate::meter::Usage;
 use crate::peer::{PeerNet, PeerNi};
 use crate::record::Input;
 use crate::stats::{InterfaceStats, NiFailures, NodeStats, PeerNiFailures, Transitions};
+use crate::timers::{Timer, TimerKind};
 use crate::{DropReason, Node, PeerFlags};
 
 /// A local network and its interfaces (S-net-2).
@@ -245,8 +246,9 @@ impl Node {
         let tracked = peer.gateway.is_router();
         // A peer that is this node itself keeps the loopback NID by which it was asked for.
         let nis = peer.nets.iter().flat_map(|net| {
-            let nis = net.nis.iter().filter_map(|id| self.peers.nis.get(*id));
-            nis.filter(|n| !n.nid.is_loopback()).map(move |n| self.peer_ni_view(net, n, tracked))
+            let nis = net.nis.iter().filter_map(|id| Some((*id, self.peers.nis.get(*id)?)));
+            nis.filter(|(_, n)| !n.nid.is_loopback())
+                .map(move |(id, n)| self.peer_ni_view(net, id, n, tracked))
         });
         let nis = nis.collect();
         Some(PeerView {
@@ -258,7 +260,7 @@ impl Node {
         })
     }
 
-    fn peer_ni_view(&self, net: &PeerNet, n: &PeerNi, tracked: bool) -> PeerNiView {
+    fn peer_ni_view(&self, net: &PeerNet, id: PeerNiId, n: &PeerNi, tracked: bool) -> PeerNiView {
         let router = self.router_credits_max(n);
         PeerNiView {
             nid: n.nid,
@@ -284,7 +286,7 @@ impl Node {
             },
             local: n.local.is_some(),
             ping_count: n.recovery.sent,
-            next_ping: n.recovery.next,
+            next_ping: self.timers.at(Timer::RecoverPeer(id)),
             transitions: n.transitions,
             flapping: n.flaps.is_flapping(self.now(), self.tunables.flap_hold_down),
             usage: n.meter.view(self.now()),
@@ -415,9 +417,17 @@ impl Node {
 
     /// NIDs in recovery: local interfaces, then peers' (H-83).
     pub fn recovery_queues(&self) -> (Vec<Nid>, Vec<Nid>) {
-        let local = self.recovering_nis.iter().filter_map(|(_, id)| self.nis.get(*id));
-        let peer = self.recovering_peers.iter().filter_map(|(_, id)| self.peers.nis.get(*id));
-        (local.map(|n| n.nid).collect(), peer.map(|n| n.nid).collect())
+        let nids = |kind| self.recovering(kind).map(|(nid, _)| nid).collect();
+        (nids(TimerKind::RecoverNi), nids(TimerKind::RecoverPeer))
+    }
+
+    /// Interfaces in recovery, ours or peers', with their health, in the order of their pings.
+    fn recovering(&self, kind: TimerKind) -> impl Iterator<Item = (Nid, u32)> + '_ {
+        self.timers.sorted(kind).into_iter().filter_map(|(_, timer)| match timer {
+            Timer::RecoverNi(id) => self.nis.get(id).map(|n| (n.nid, n.health)),
+            Timer::RecoverPeer(id) => self.peers.nis.get(id).map(|n| (n.nid, n.health)),
+            _ => None,
+        })
     }
 
     /// How often the health of an interface, ours or a peer's, was set: who watches many nodes looks
@@ -429,9 +439,7 @@ impl Node {
     /// Interfaces in recovery with their health, local ones first. (What is ill and not in recovery
     /// is so because recovery is off, or has been given up.)
     pub fn ailing(&self) -> impl Iterator<Item = (Nid, u32)> + '_ {
-        let local = self.recovering_nis.iter().filter_map(|(_, id)| self.nis.get(*id));
-        let peer = self.recovering_peers.iter().filter_map(|(_, id)| self.peers.nis.get(*id));
-        local.map(|n| (n.nid, n.health)).chain(peer.map(|n| (n.nid, n.health)))
+        self.recovering(TimerKind::RecoverNi).chain(self.recovering(TimerKind::RecoverPeer))
     }
 
     /// The health of an interface, ours or a peer's, if it is known.
@@ -475,7 +483,7 @@ fn ni_view(node: &Node, id: lnet_types::NiId, ni: &Ni) -> NiView {
         device_cpt: ni.numa_node.and_then(|at| node.cpts.of_numa_node(at).next()),
         cpts: node.cpts_of(ni),
         ping_count: ni.recovery.sent,
-        next_ping: ni.recovery.next,
+        next_ping: node.timers.at(Timer::RecoverNi(id)),
         credits: ni.credits,
         credits_min: ni.credits_min,
         queued: u32::try_from(ni.queue.len()).unwrap_or(u32::MAX),

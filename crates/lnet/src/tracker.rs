@@ -1,7 +1,7 @@
 //! Response tracking: ACKs and REPLYs that do not come (behaviour.md 5.9), and messages that wait
 //! for something of ours longer than they may.
 
-use lnet_types::{Errno, Fault, HealthStatus, Instant, MdId};
+use lnet_types::{Errno, Fault, HealthStatus, Instant, MdId, MsgId};
 
 use core::time::Duration;
 
@@ -9,29 +9,27 @@ use crate::msg::Stage;
 use crate::node::Work;
 use crate::peer::query::Cause;
 use crate::portal::md::Tracker;
+use crate::timers::{Timer, TimerKind};
 use crate::{Node, UnlinkError};
 
 impl Node {
     /// A response to an operation on `md` is expected (H-60, H-61). Its time begins when a driver
     /// has taken the request (DEC-10), in the kernel's scheme with the call.
     pub(crate) fn track(&mut self, now: Instant, md: MdId, limit: Duration) {
-        let deadline = self.tunables.conduct.times_response_from_call.then(|| now + limit);
+        let begins = self.tunables.conduct.times_response_from_call;
         let Some(d) = self.portals.mds.get_mut(md) else { return };
-        let tracker =
-            Tracker { limit, deadline, started: now, next_hop: None, target: None, written: None };
+        let tracker = Tracker { limit, started: now, next_hop: None, target: None, written: None };
         match d.tracker.replace(tracker) {
             Some(old) => {
-                if let Some(deadline) = old.deadline {
-                    self.trackers.remove(&(deadline, md));
-                }
+                self.timers.stop(Timer::Response(md));
                 if let Some(written) = old.written {
                     self.let_go(written);
                 }
             }
             None => self.stats.rst_alloc = self.stats.rst_alloc.wrapping_add(1),
         }
-        if let Some(deadline) = deadline {
-            self.trackers.insert((deadline, md));
+        if begins {
+            self.timers.set(Timer::Response(md), now + limit);
         }
     }
 
@@ -44,12 +42,8 @@ impl Node {
     }
 
     fn begin_response_time(&mut self, now: Instant, md: MdId) {
-        let Some(t) = self.portals.mds.get_mut(md).and_then(|d| d.tracker.as_mut()) else { return };
-        let deadline = now + t.limit;
-        if let Some(old) = t.deadline.replace(deadline) {
-            self.trackers.remove(&(old, md));
-        }
-        self.trackers.insert((deadline, md));
+        let Some(t) = self.portals.mds.get(md).and_then(|d| d.tracker.as_ref()) else { return };
+        self.timers.set(Timer::Response(md), now + t.limit);
     }
 
     /// A request has failed for good, and its owner leaves the descriptor as it is: it is taken back
@@ -60,7 +54,7 @@ impl Node {
         }
         let Some(t) = self.portals.mds.get_mut(md).and_then(|d| d.tracker.as_mut()) else { return };
         t.next_hop = None;
-        if t.deadline.is_none() {
+        if !self.timers.is_set(Timer::Response(md)) {
             self.begin_response_time(now, md);
         }
     }
@@ -68,9 +62,7 @@ impl Node {
     /// Stops waiting.
     pub(crate) fn untrack(&mut self, md: MdId) -> Option<Tracker> {
         let t = self.portals.mds.get_mut(md).and_then(|d| d.tracker.take())?;
-        if let Some(deadline) = t.deadline {
-            self.trackers.remove(&(deadline, md));
-        }
+        self.timers.stop(Timer::Response(md));
         self.stats.rst_alloc = self.stats.rst_alloc.wrapping_sub(1);
         if let Some(written) = t.written {
             self.let_go(written);
@@ -78,55 +70,20 @@ impl Node {
         Some(t)
     }
 
-    /// When responses are looked at next.
-    pub(crate) fn next_scan(&self) -> Option<Instant> {
-        let &(deadline, _) = self.trackers.first()?;
-        // H-63: the kernel looks twice per time-out, from its start on.
-        Some(if self.tunables.conduct.scans_responses {
-            deadline.max(self.scan_at)
-        } else {
-            deadline
-        })
-    }
-
-    /// Ends the operations whose response is overdue (H-64, H-65).
-    pub(crate) fn scan_responses(&mut self, now: Instant) {
-        if self.tunables.conduct.scans_responses {
-            if now < self.scan_at {
-                return;
+    /// H-63: the kernel looks for overdue responses twice per time-out, from its start on. The time
+    /// of a scan is fixed when the one before is done.
+    pub(crate) fn plan_scan(&mut self, now: Instant) {
+        let planned = self.timers.gate_of(TimerKind::Response);
+        if !self.tunables.conduct.scans_responses {
+            if planned > Instant::ZERO {
+                self.timers.gate(TimerKind::Response, Instant::ZERO);
             }
-            let period = (self.tunables.transaction_timeout as u64 / 2).max(1);
-            while self.scan_at <= now {
-                self.scan_at += Duration::from_secs(period);
-            }
-        }
-        while let Some(&(deadline, md)) = self.trackers.first()
-            && deadline <= now
-        {
-            self.trackers.remove(&(deadline, md));
-            let Some(d) = self.portals.mds.get_mut(md) else { continue };
-            let Some(t) = d.tracker.take() else { continue };
-            self.stats.rst_alloc = self.stats.rst_alloc.wrapping_sub(1);
-            let over = d.aborted || d.zombie;
-            let owner = d.owner;
-            if let Some(written) = t.written {
-                self.let_go(written);
-            }
-            if over {
-                continue;
-            }
-            self.stats.response_timeout_count = self.stats.response_timeout_count.wrapping_add(1);
-            if let Some(pni) = t.next_hop.and_then(|nid| self.peers.find(nid))
-                && !self.is_no_news_of(pni, owner)
-            {
-                self.lower_peer(now, pni);
-            }
-            // Behind a router that is all there is to see of it.
-            let target = t.target.filter(|_| t.target != t.next_hop);
-            if let Some(peer) = target.and_then(|nid| self.peers.owner(nid)) {
-                self.query(now, peer, Cause::Silent);
-            }
-            self.unlink_md(now, md);
+        } else if planned <= now {
+            let period = Duration::from_secs((self.tunables.transaction_timeout as u64 / 2).max(1));
+            let from = if planned == Instant::ZERO { now } else { planned };
+            let missed = now.saturating_since(from).as_nanos() / period.as_nanos();
+            let next = from + period.saturating_mul(missed as u32 + 1);
+            self.timers.gate(TimerKind::Response, next);
         }
     }
 
@@ -134,32 +91,51 @@ impl Node {
     /// response timeout too, if a driver has taken the request. The kernel's has a limit of its own
     /// (H-61), and what is given up before is not counted.
     pub(crate) fn response_given_up(&mut self, md: MdId) {
-        let tracker = self.portals.mds.get(md).and_then(|d| d.tracker.as_ref());
         if !self.tunables.conduct.times_response_from_call
-            && tracker.is_some_and(|t| t.deadline.is_some())
+            && self.timers.at(Timer::Response(md)).is_some()
         {
             self.stats.response_timeout_count = self.stats.response_timeout_count.wrapping_add(1);
         }
     }
 
-    /// Ends what has waited past its deadline for a credit or a discovery (UG-014).
-    pub(crate) fn expire_waiting(&mut self, now: Instant) {
-        while let Some(&(deadline, id)) = self.waiting.first()
-            && deadline <= now
-        {
-            self.stop_waiting(id);
-            self.waiting.remove(&(deadline, id));
-            if let Some(msg) = self.msgs.get_mut(id) {
-                msg.no_resend = true;
-                if let Stage::Parked(peer) = msg.stage
-                    && let Some(peer) = self.peers.peers.get_mut(peer)
-                {
-                    peer.disc.parked.retain(|x| *x != id);
-                }
-                let late = Fault::new(HealthStatus::NetworkTimeout, Errno::ETIMEDOUT);
-                self.work.push_back(Work::Finish(id, Err(late)));
-            }
+    /// Ends an operation whose response is overdue (H-64, H-65).
+    pub(crate) fn response_overdue(&mut self, now: Instant, md: MdId) {
+        let Some(d) = self.portals.mds.get_mut(md) else { return };
+        let Some(t) = d.tracker.take() else { return };
+        self.stats.rst_alloc = self.stats.rst_alloc.wrapping_sub(1);
+        let over = d.aborted || d.zombie;
+        let owner = d.owner;
+        if let Some(written) = t.written {
+            self.let_go(written);
         }
+        if over {
+            return;
+        }
+        self.stats.response_timeout_count = self.stats.response_timeout_count.wrapping_add(1);
+        if let Some(pni) = t.next_hop.and_then(|nid| self.peers.find(nid))
+            && !self.is_no_news_of(pni, owner)
+        {
+            self.lower_peer(now, pni);
+        }
+        // Behind a router that is all there is to see of it.
+        let target = t.target.filter(|_| t.target != t.next_hop);
+        if let Some(peer) = target.and_then(|nid| self.peers.owner(nid)) {
+            self.query(now, peer, Cause::Silent);
+        }
+        self.unlink_md(now, md);
+    }
+
+    /// Ends a message that has waited past its deadline for a credit or a discovery (UG-014).
+    pub(crate) fn expire_waiting(&mut self, id: MsgId) {
+        let Some(msg) = self.msgs.get_mut(id) else { return };
+        msg.no_resend = true;
+        if let Stage::Parked(peer) = msg.stage
+            && let Some(peer) = self.peers.peers.get_mut(peer)
+        {
+            peer.disc.parked.retain(|x| *x != id);
+        }
+        let late = Fault::new(HealthStatus::NetworkTimeout, Errno::ETIMEDOUT);
+        self.work.push_back(Work::Finish(id, Err(late)));
     }
 
     /// Takes a descriptor back (M-43). If nothing uses it, its UNLINK event follows at once;

@@ -56,8 +56,10 @@ impl Command {
     /// Whether what it prints is a document, which can have other layouts.
     pub(crate) fn shows(&self) -> bool {
         let last = self.path.rsplit(' ').next();
-        matches!(last, Some("show" | "list" | "export" | "ping" | "discover" | "recovery"))
-            || self.path == "import"
+        matches!(
+            last,
+            Some("show" | "list" | "export" | "ping" | "discover" | "recovery" | "timers")
+        ) || self.path == "import"
     }
 
     /// What it is for and how it is called.
@@ -831,6 +833,15 @@ pub(crate) static COMMANDS: &[Entry] = &[
                 summary: "show the rails that are avoided because they are silent, lose or lag",
                 help_code: 1,
                 run: debug::suspicion,
+            }),
+            Entry::Command(Command {
+                name: "timers",
+                path: "debug timers",
+                options: &[],
+                operands: NO_OPERANDS,
+                summary: "show what the node will do by itself, and when",
+                help_code: 1,
+                run: debug::timers,
             }),
             Entry::Command(Command {
                 name: "dump",

@@ -285,6 +285,9 @@ impl Control {
                 let (local, remote) = stack.node().recovery_queues();
                 Ok(Reply::Nids(if peers { remote } else { local }))
             }),
+            Request::TimersShow => {
+                self.on_node(Errno::ENETDOWN, |stack, now| Ok(views::timers(stack.node(), now)))
+            }
             // The protocol may grow before this daemon does.
             other => Err(AdminError::errno(Errno::EOPNOTSUPP)
                 .because(format_args!("this daemon does not know the request {other:?}"))),

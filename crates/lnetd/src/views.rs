@@ -1,8 +1,8 @@
 //! From the node's views to what the control protocol shows.
 
 use lnet::{
-    InterfaceStats, KindCounts, Latency, NetView, NiView, PeerNiState, PeerNiView, PeerView,
-    RailView, Rule, SuspicionView, Times, Transitions, Usage,
+    InterfaceStats, KindCounts, Latency, NetView, NiView, Node, PeerNiState, PeerNiView, PeerView,
+    RailView, Rule, SuspicionView, TimerView, Times, Transitions, Usage,
 };
 use lnet_admin as admin;
 use lnet_config::UdspRule;
@@ -136,6 +136,20 @@ pub(crate) fn rails(seen: &SuspicionView) -> Vec<admin::RailSnapshot> {
         for_ms: u64::try_from(seen.at.saturating_since(rail.since).as_millis()).unwrap_or(u64::MAX),
     };
     seen.rails.iter().map(rail).collect()
+}
+
+/// The timers of a node, the first ones where there are many.
+pub(crate) fn timers(node: &Node, now: Instant) -> admin::Reply {
+    let all = node.timers();
+    let total = all.len() as u64;
+    let timer = |view: &TimerView| admin::TimerSnapshot {
+        kind: view.timer.name().to_owned(),
+        nid: view.nid,
+        message: view.message.map(|kind| kind.name().to_owned()),
+        due_in_ms: u64::try_from(view.at.saturating_since(now).as_millis()).unwrap_or(u64::MAX),
+    };
+    let timers = all.iter().take(admin::TIMERS_MAX).map(timer).collect();
+    admin::Reply::Timers { timers, total }
 }
 
 /// A peer.

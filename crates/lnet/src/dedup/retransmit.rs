@@ -31,6 +31,7 @@ use crate::output::{Output, Payload};
 use crate::portal::md::Owner;
 use crate::record::Input;
 use crate::suspicion::standing;
+use crate::timers::{Timer, TimerKind};
 use crate::{MdOptions, Node, Rx};
 
 /// A request that was written.
@@ -53,17 +54,18 @@ impl Node {
     /// A request has been written. True if it is kept until it is answered.
     pub(crate) fn keep(&mut self, now: Instant, id: MsgId) -> bool {
         let Some(msg) = self.msgs.get(id).filter(|m| m.numbered.is_some()) else { return false };
-        let (md, rail) = (msg.md, msg.tx.and_then(|tx| Some((tx.ni, tx.peer_ni?))));
+        let (md_id, rail) = (msg.md, msg.tx.and_then(|tx| Some((tx.ni, tx.peer_ni?))));
         let due = self.overdue_from(now, msg);
-        let Some(md) = md.and_then(|md| self.portals.mds.get_mut(md)) else { return false };
+        let Some(md_id) = md_id else { return false };
+        let Some(md) = self.portals.mds.get_mut(md_id) else { return false };
         // Another answer than the one to this message would be taken for it otherwise.
         let one_answer = md.threshold == Some(1) && md.refs == 0 && !md.zombie;
         let (true, Owner::User(_), Some(tracker)) = (one_answer, md.owner, &mut md.tracker) else {
             return false;
         };
         tracker.written = Some(Written { msg: id, rail, due });
-        let until = tracker.deadline;
-        self.overdue_at = self.overdue_at.min(due);
+        let until = self.timers.at(Timer::Response(md_id));
+        self.timers.hasten(Timer::Retransmit, due);
         self.return_credits(id);
         if let Some(msg) = self.msgs.get_mut(id) {
             self.stats.msgs_alloc = self.stats.msgs_alloc.wrapping_sub(u32::from(msg.counted));
@@ -97,7 +99,7 @@ impl Node {
             Stage::Answering => self.forget_kept(written.msg),
             // What nobody has written yet need not be.
             Stage::Driver => self.ask_back(written.msg),
-            Stage::PeerQueue | Stage::NiQueue | Stage::Held(..) | Stage::Resting(_) => {
+            Stage::PeerQueue | Stage::NiQueue | Stage::Held(_) | Stage::Resting(_) => {
                 let needless = Fault::new(HealthStatus::Ok, Errno::ECANCELED);
                 self.work.push_back(Work::Finish(written.msg, Err(needless)));
             }
@@ -155,22 +157,20 @@ impl Node {
         best.is_some_and(|best| current.map_or(best < (false, Doubt::Silent), |now| best < now))
     }
 
-    /// When requests are looked for next whose answers are overdue.
-    pub(crate) fn next_overdue(&self) -> Option<Instant> {
-        (self.overdue_at < Instant::FAR_FUTURE).then_some(self.overdue_at)
-    }
-
     /// Repeats the requests that went through routers and whose answers are overdue.
     pub(crate) fn repeat_overdue(&mut self, now: Instant) {
-        if now < self.overdue_at {
-            return;
-        }
         self.repeat(now, |_, _, written| written.due <= now);
-        let written = |(_, md): &(Instant, MdId)| {
-            self.portals.mds.get(*md)?.tracker.as_ref()?.written.filter(|w| w.due > now)
-        };
-        let next = self.trackers.iter().filter_map(written).map(|w| w.due).min();
-        self.overdue_at = next.map_or(Instant::FAR_FUTURE, |at| at.max(now + LOOK_EVERY));
+        let later = self.written_requests().map(|w| w.due).filter(|due| *due > now);
+        let next = later.min().map_or(Instant::FAR_FUTURE, |at| at.max(now + LOOK_EVERY));
+        self.timers.set(Timer::Retransmit, next);
+    }
+
+    /// The requests that were written and whose responses have a timeout, in no order.
+    fn written_requests(&self) -> impl Iterator<Item = Written> + '_ {
+        self.timers.of(TimerKind::Response).filter_map(|(_, timer)| {
+            let Timer::Response(md) = timer else { return None };
+            self.portals.mds.get(md)?.tracker.as_ref()?.written
+        })
     }
 
     fn repeat(&mut self, now: Instant, in_doubt: impl Fn(&Self, &Msg, Written) -> bool) {
@@ -178,9 +178,7 @@ impl Node {
             return;
         }
         let mut due: Vec<(u32, Instant, MsgId)> = Vec::new();
-        for (_, md) in &self.trackers {
-            let tracker = self.portals.mds.get(*md).and_then(|md| md.tracker.as_ref());
-            let Some(written) = tracker.and_then(|t| t.written) else { continue };
+        for written in self.written_requests() {
             let Some(msg) = self.msgs.get(written.msg) else { continue };
             if msg.stage == Stage::Answering
                 && now < msg.deadline
@@ -239,7 +237,7 @@ impl Node {
             if let Some(tracker) = &mut md.tracker {
                 tracker.written = Some(Written { msg: id, rail, due });
             }
-            self.overdue_at = self.overdue_at.min(due);
+            self.timers.hasten(Timer::Retransmit, due);
             self.return_credits(id);
             if let Some(msg) = self.msgs.get_mut(id) {
                 self.stats.msgs_alloc = self.stats.msgs_alloc.wrapping_sub(u32::from(msg.counted));
@@ -317,7 +315,6 @@ impl Node {
             born: msg.born,
             limit: msg.limit,
             deadline: msg.deadline,
-            waiting: false,
             counted: false,
             ev: msg.ev,
             transit: None,
@@ -410,7 +407,6 @@ impl Node {
             born: now,
             limit: None,
             deadline: Instant::FAR_FUTURE,
-            waiting: false,
             counted: false,
             ev: EventInfo {
                 target: nobody,

@@ -23,6 +23,7 @@ use lnet_wire::{Hdr, MsgType};
 use crate::msg::Stage;
 use crate::output::Output;
 use crate::record::Input;
+use crate::timers::Timer;
 use crate::{DropReason, KindCounts, Link, Node, Rx, Verdict};
 use rule::{DelayRule, DropRule, FaultRuleError, NidMatch, Traffic, When};
 use window::Window;
@@ -82,7 +83,7 @@ impl<R> Active<R> {
 
 /// A message that is held back.
 #[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
-enum Held {
+pub(crate) enum Held {
     /// Ready for its driver.
     Leaving(MsgId),
     /// Arrived, and accepted but for this.
@@ -98,8 +99,8 @@ pub(crate) struct Faults {
     drops: VecDeque<Active<DropRule>>,
     /// Newest first.
     delays: VecDeque<Active<DelayRule>>,
-    /// By the time when they go on, each with the rule that holds it.
-    held: BTreeMap<(Instant, u64), (u64, Held)>,
+    /// By number, each with the rule that holds it. Its timer says when it goes on.
+    held: BTreeMap<u64, (u64, Held)>,
     failing: Vec<(NidMatch, Option<u32>)>,
 }
 
@@ -119,11 +120,6 @@ impl Faults {
     fn new_id(&mut self) -> u64 {
         self.ids += 1;
         self.ids
-    }
-
-    /// When a held message goes on next.
-    pub(crate) fn next(&self) -> Option<Instant> {
-        self.held.first_key_value().map(|((at, _), _)| *at)
     }
 
     /// The first drop rule that acts on a message. `own` as in [`Traffic::matches`].
@@ -157,15 +153,9 @@ impl Faults {
         })
     }
 
-    fn hold(&mut self, rule: u64, until: Instant, held: Held) -> u64 {
-        let token = self.new_id();
-        self.held.insert((until, token), (rule, held));
-        token
-    }
-
-    /// A message that was held under `token` has ended.
-    pub(crate) fn let_go(&mut self, until: Instant, token: u64) {
-        self.held.remove(&(until, token));
+    /// What is held under a number.
+    pub(crate) fn held(&self, token: u64) -> Option<&Held> {
+        self.held.get(&token).map(|(_, held)| held)
     }
 
     /// F-40: whether an operation with `nid` fails; takes one off the count.
@@ -263,10 +253,11 @@ impl Node {
         f.delays.retain(|a| !is_selected(&a.rule.traffic, src, dst));
         let removed = before - f.delays.len();
         let in_force = |rule: u64| f.delays.iter().any(|a| a.id == rule);
-        let free: Vec<_> =
-            f.held.iter().filter(|(_, (rule, _))| !in_force(*rule)).map(|(key, _)| *key).collect();
-        for key in free {
-            self.release(now, key);
+        let free = f.held.iter().filter(|(_, (rule, _))| !in_force(*rule)).map(|(token, _)| *token);
+        let mut free: Vec<_> = free.map(|t| (self.timers.at(Timer::Delay(t)), t)).collect();
+        free.sort_unstable();
+        for (_, token) in free {
+            self.release(now, token);
         }
         self.settle(now);
         removed
@@ -371,9 +362,9 @@ impl Node {
         let Some(hdr) = self.msgs.get(id).map(|m| m.hdr) else { return false };
         let own = self.own_leaving(id);
         let Some((rule, until)) = self.faults.delay(now, &hdr, own) else { return false };
-        let token = self.faults.hold(rule, until, Held::Leaving(id));
+        let token = self.hold(rule, until, Held::Leaving(id));
         if let Some(msg) = self.msgs.get_mut(id) {
-            msg.stage = Stage::Held(until, token);
+            msg.stage = Stage::Held(token);
         }
         self.wait_until_deadline(id);
         true
@@ -389,26 +380,30 @@ impl Node {
         }
         let own = Some(own).filter(|_| self.tunables.conduct.matches_faults_by_interface);
         let Some((rule, until)) = self.faults.delay(now, hdr, own) else { return false };
-        self.faults.hold(rule, until, Held::Arriving(rx, *hdr));
+        self.hold(rule, until, Held::Arriving(rx, *hdr));
         true
     }
 
-    /// Lets go what has been held long enough; the caller settles.
-    pub(crate) fn release_held(&mut self, now: Instant) {
-        while let Some((&key, _)) = self.faults.held.first_key_value()
-            && key.0 <= now
-        {
-            self.release(now, key);
-        }
+    fn hold(&mut self, rule: u64, until: Instant, held: Held) -> u64 {
+        let token = self.faults.new_id();
+        self.faults.held.insert(token, (rule, held));
+        self.timers.set(Timer::Delay(token), until);
+        token
     }
 
-    /// One held message goes on; no rule is asked again (F-22).
-    fn release(&mut self, now: Instant, key: (Instant, u64)) {
-        match self.faults.held.remove(&key) {
+    /// No message is held under this number any more.
+    pub(crate) fn forget_delay(&mut self, token: u64) -> Option<(u64, Held)> {
+        self.timers.stop(Timer::Delay(token));
+        self.faults.held.remove(&token)
+    }
+
+    /// One held message goes on; no rule is asked again (F-22). The caller settles.
+    pub(crate) fn release(&mut self, now: Instant, token: u64) {
+        match self.forget_delay(token) {
             Some((_, Held::Leaving(id))) => {
                 if let Some(msg) = self.msgs.get_mut(id) {
                     msg.stage = Stage::Moving;
-                    self.stop_waiting(id);
+                    self.timers.stop(Timer::Waiting(id));
                     self.transmit(now, id);
                 }
             }
@@ -425,19 +420,21 @@ impl Node {
 
     /// The connection of a deferred message is gone.
     pub(crate) fn forget_held(&mut self, ni: NiId, rx: RxId) {
-        let gone = |held: &Held| matches!(held, Held::Arriving(h, _) if h.ni == ni && h.id == rx);
-        self.faults.held.retain(|_, (_, held)| !gone(held));
+        self.take_held(|held| matches!(held, Held::Arriving(h, _) if h.ni == ni && h.id == rx));
+    }
+
+    fn take_held(&mut self, gone: impl Fn(&Held) -> bool) -> Vec<Held> {
+        let held = self.faults.held.iter();
+        let tokens: Vec<u64> =
+            held.filter(|(_, (_, h))| gone(h)).map(|(token, _)| *token).collect();
+        tokens.into_iter().filter_map(|token| Some(self.forget_delay(token)?.1)).collect()
     }
 
     /// Drops the arriving messages that are held: all, or what came in through one interface (F-24).
     pub(crate) fn drop_held(&mut self, through: Option<NiId>) {
-        let meant = |held: &Held| match held {
-            Held::Arriving(rx, hdr) if through.is_none_or(|ni| ni == rx.ni) => Some((*rx, *hdr)),
-            Held::Arriving(..) | Held::Leaving(_) => None,
-        };
-        let gone: Vec<_> = self.faults.held.values().filter_map(|(_, held)| meant(held)).collect();
-        self.faults.held.retain(|_, (_, held)| meant(held).is_none());
-        for (rx, hdr) in gone {
+        let is_meant = |held: &Held| matches!(held, Held::Arriving(rx, _) if through.is_none_or(|ni| ni == rx.ni));
+        for held in self.take_held(is_meant) {
+            let Held::Arriving(rx, hdr) = held else { continue };
             self.count_drop(rx.ni, &hdr, DropReason::Stopping);
             let verdict = Verdict::Drop(DropReason::Stopping);
             self.outputs.push_back(Output::Resume { ni: rx.ni, rx: rx.id, verdict });

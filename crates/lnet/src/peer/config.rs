@@ -7,6 +7,7 @@ use crate::Node;
 use crate::peer::Facts;
 use crate::peer::query::Cause;
 use crate::record::Input;
+use crate::timers::Timer;
 
 /// Who changes a peer's NIDs, and what is said about it.
 #[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
@@ -289,11 +290,7 @@ impl Node {
     /// Removes one interface of a peer from all lists; messages bound to it end on their own.
     pub(crate) fn remove_peer_ni(&mut self, _now: Instant, ni: lnet_types::PeerNiId) {
         self.peers.unlink(ni);
-        if let Some(n) = self.peers.nis.get_mut(ni)
-            && let Some(next) = n.recovery.next.take()
-        {
-            self.recovering_peers.remove(&(next, ni));
-        }
+        self.timers.stop(Timer::RecoverPeer(ni));
         self.peers.forget_ni(ni);
     }
 
@@ -313,6 +310,9 @@ impl Node {
             // D-48: its routes find their gateway anew.
             self.stop_checks(id);
             self.rehome_later();
+        }
+        for timer in [Timer::Check(id), Timer::Merge(id), Timer::Discover(id)] {
+            self.timers.stop(timer);
         }
         self.peers.forget(id);
         for md in flights.into_iter().flatten() {

@@ -27,6 +27,7 @@ use crate::ping::{PING_BITS, PING_BYTES_MAX};
 use crate::portal::RESERVED_PORTAL;
 use crate::portal::md::{Md, MdBuf, Owner};
 use crate::send::{Operation, Verb};
+use crate::timers::Timer;
 use crate::{Event, EventKind, MdOptions, Node, Timeouts};
 
 /// How many useless replies in a row end a discovery.
@@ -36,7 +37,7 @@ impl Node {
     /// Takes the next step for a peer (D-14).
     pub(crate) fn discovery_step(&mut self, now: Instant, id: PeerId) {
         let Some(peer) = self.peers.peers.get(id) else { return };
-        match peer.disc.next(now, self.ours_for(peer)) {
+        match peer.disc.next(self.merge_is_held(now, id), self.ours_for(peer)) {
             Step::Wait => {}
             Step::Idle => self.discovery_succeeds(now, id),
             Step::Rebuild => {
@@ -100,7 +101,7 @@ impl Node {
     /// Sends parked messages on their way again, or ends them.
     pub(crate) fn release_parked(&mut self, parked: VecDeque<MsgId>, error: Option<Errno>) {
         for msg in parked {
-            self.stop_waiting(msg);
+            self.timers.stop(Timer::Waiting(msg));
             if let Some(m) = self.msgs.get_mut(msg) {
                 m.stage = crate::msg::Stage::Moving;
                 match error {

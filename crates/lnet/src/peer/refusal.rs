@@ -14,6 +14,7 @@ use lnet_wire::ping::PingInfo;
 use crate::Node;
 use crate::notice::Notice;
 use crate::peer::Facts;
+use crate::timers::Timer;
 
 /// Something that a peer has said and was not taken.
 #[derive(
@@ -201,35 +202,26 @@ impl Node {
         self.may_spend(now, id, 0)
     }
 
+    /// Whether data of peer `id` came too fast and wait.
+    pub(crate) fn merge_is_held(&self, now: Instant, id: PeerId) -> bool {
+        self.timers.at(Timer::Merge(id)).is_some_and(|until| now < until)
+    }
+
     fn may_spend(&mut self, now: Instant, id: PeerId, new: usize) -> bool {
-        let Some(peer) = self.peers.peers.get_mut(id) else { return false };
-        if peer.disc.held_until.is_some_and(|until| now < until) {
+        if self.merge_is_held(now, id) {
             return false;
         }
+        let Some(peer) = self.peers.peers.get_mut(id) else { return false };
         let cost = u32::try_from(MERGE_MIN.max(new + peer.ni_count())).unwrap_or(u32::MAX);
         match peer.disc.merges.take(now, cost, MERGE_BURST, MERGE_RATE) {
             Ok(()) => {
-                peer.disc.held_until = None;
+                self.timers.stop(Timer::Merge(id));
                 true
             }
             Err(until) => {
-                peer.disc.held_until = Some(until);
-                self.held_data.insert((until, id));
+                self.timers.set(Timer::Merge(id), until);
                 self.not_taken(id, None, Refusal::TooFast);
                 false
-            }
-        }
-    }
-
-    /// Goes on with peers whose data had to wait.
-    pub(crate) fn merge_held(&mut self, now: Instant) {
-        while let Some(&(until, id)) = self.held_data.first()
-            && until <= now
-        {
-            self.held_data.remove(&(until, id));
-            if let Some(peer) = self.peers.peers.get_mut(id) {
-                peer.disc.held_until = None;
-                self.work.push_back(crate::node::Work::Discover(id));
             }
         }
     }

@@ -12,6 +12,7 @@ use slotmap::Key;
 
 use crate::Node;
 use crate::peer::query::Cause;
+use crate::timers::Timer;
 
 /// From a failure to the first try; each further interval is twice as long. Use of the peer does not
 /// cause another query within this time either.
@@ -30,8 +31,8 @@ pub(crate) struct Retry {
     tries: u8,
     /// Queries in a row without an answer.
     unanswered: u8,
-    /// The next query, and why it is made.
-    planned: Option<(Instant, Cause)>,
+    /// Why the next query is made, whose timer is set.
+    planned: Option<Cause>,
     /// Until then its use causes no query: one has just failed.
     backoff_until: Option<Instant>,
 }
@@ -84,30 +85,25 @@ impl Node {
         let Some(peer) = self.peers.peers.get_mut(id) else { return };
         let retry = &mut peer.disc.retry;
         let due = now + FIRST * (1 << retry.tries);
-        match &mut retry.planned {
-            Some((earlier, planned)) if *earlier <= due => {
-                if cause.learns() {
-                    *planned = cause;
-                }
+        if self.timers.at(Timer::Discover(id)).is_some_and(|earlier| earlier <= due) {
+            if cause.learns() {
+                retry.planned = Some(cause);
             }
-            _ if retry.tries == TRIES_MAX => {}
-            planned => {
-                // What is planned for later is done then, too.
-                let learns = planned.filter(|(_, c)| *c != Cause::Refresh && c.learns());
-                let cause = learns.map_or(cause, |(_, planned)| planned);
-                retry.tries += 1;
-                self.plan(due, id, cause);
-            }
+        } else if retry.tries < TRIES_MAX {
+            // What is planned for later is done then, too.
+            let learns = retry.planned.filter(|c| *c != Cause::Refresh && c.learns());
+            retry.planned = learns.or(Some(cause));
+            retry.tries += 1;
+            self.timers.set(Timer::Discover(id), due);
         }
     }
 
     /// Plans the next refresh of peer `id`, which is in use.
     pub(crate) fn plan_refresh(&mut self, now: Instant, id: PeerId) {
         let interval = self.tunables.peer_refresh_interval as u64;
-        let Some(peer) = self.peers.peers.get_mut(id) else { return };
         if interval == 0
             || self.tunables.discovery == 0
-            || peer.disc.retry.planned.is_some()
+            || self.timers.is_set(Timer::Discover(id))
             || self.is_checked_gateway(id)
         {
             return;
@@ -115,21 +111,16 @@ impl Node {
         // Peers that were met together are not refreshed together.
         let spread =
             Duration::from_secs(interval) / 4 / SPREAD * (id.data().as_ffi() as u32 % SPREAD);
-        self.plan(now + Duration::from_secs(interval) + spread, id, Cause::Refresh);
+        if let Some(peer) = self.peers.peers.get_mut(id) {
+            peer.disc.retry.planned = Some(Cause::Refresh);
+            self.timers.set(Timer::Discover(id), now + Duration::from_secs(interval) + spread);
+        }
     }
 
     /// Whether the router checker queries it.
     fn is_checked_gateway(&self, id: PeerId) -> bool {
         let checks = self.tunables.alive_router_check_interval > 0;
         checks && self.peers.peers.get(id).is_some_and(|peer| peer.gateway.is_router())
-    }
-
-    fn plan(&mut self, due: Instant, id: PeerId, cause: Cause) {
-        let Some(peer) = self.peers.peers.get_mut(id) else { return };
-        if let Some((before, _)) = peer.disc.retry.planned.replace((due, cause)) {
-            self.discoveries_due.remove(&(before, id));
-        }
-        self.discoveries_due.insert((due, id));
     }
 
     /// A discovery of peer `id` has succeeded.
@@ -139,32 +130,25 @@ impl Node {
         // planned.
         let claims = !peer.disc.claims.is_empty();
         let tries = if claims { peer.disc.retry.tries } else { 0 };
-        let is_check = |(_, cause): &(Instant, Cause)| claims && *cause == Cause::Unconfirmed;
-        let planned = peer.disc.retry.planned.filter(is_check);
-        let after = Retry { tries, planned, ..Retry::default() };
-        let before = core::mem::replace(&mut peer.disc.retry, after);
-        if let Some((due, _)) = before.planned.filter(|_| planned.is_none()) {
-            self.discoveries_due.remove(&(due, id));
+        let planned = peer.disc.retry.planned.filter(|c| claims && *c == Cause::Unconfirmed);
+        peer.disc.retry = Retry { tries, planned, ..Retry::default() };
+        if planned.is_none() {
+            self.timers.stop(Timer::Discover(id));
         }
     }
 
-    /// Makes the queries that are due. Without any link nothing would be answered, and all peers are
+    /// Makes the query that is due. Without any link nothing would be answered, and all peers are
     /// updated when one is back.
-    pub(crate) fn retry_due(&mut self, now: Instant) {
+    pub(crate) fn retry_query(&mut self, id: PeerId) {
         let is_cut_off = self.nis.values().filter(|ni| !ni.is_loopback()).all(|ni| ni.fatal);
-        while let Some(&(due, id)) = self.discoveries_due.first()
-            && due <= now
-        {
-            self.discoveries_due.remove(&(due, id));
-            let Some(peer) = self.peers.peers.get_mut(id) else { continue };
-            let Some((_, cause)) = peer.disc.retry.planned.take() else { continue };
-            let Some(peer) = self.peers.peers.get(id) else { continue };
-            // Where no interface is healthy, recovery pings are answered first.
-            let is_vain = cause == Cause::Refresh && !self.has_healthy_ni(peer);
-            if !is_cut_off && !is_vain {
-                self.want(id, cause);
-                self.begin_discovery(id);
-            }
+        let Some(peer) = self.peers.peers.get_mut(id) else { return };
+        let Some(cause) = peer.disc.retry.planned.take() else { return };
+        let Some(peer) = self.peers.peers.get(id) else { return };
+        // Where no interface is healthy, recovery pings are answered first.
+        let is_vain = cause == Cause::Refresh && !self.has_healthy_ni(peer);
+        if !is_cut_off && !is_vain {
+            self.want(id, cause);
+            self.begin_discovery(id);
         }
     }
 }

@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 
-use lnet_types::{Errno, Instant, MdId, MsgId, Nid, PeerId};
+use lnet_types::{Errno, MdId, MsgId, Nid, PeerId};
 use lnet_wire::ping::PingInfo;
 
 use crate::OpId;
@@ -181,9 +181,8 @@ pub(crate) struct Discovery {
     pub(crate) claims: Vec<Nid>,
     /// Rate limit of the pings on account of them.
     pub(crate) asks: Budget,
-    /// Rate limit of merges, and until when its data wait on account of it.
+    /// Rate limit of merges. Its timer is set while its data wait on account of it.
     pub(crate) merges: Budget,
-    pub(crate) held_until: Option<Instant>,
     /// Useless replies in a row (bounded, unlike the kernel's: Z-8).
     pub(crate) bad_replies: u8,
     /// When it is queried again.
@@ -197,9 +196,8 @@ impl Discovery {
         Self { learn, merges, ..Self::default() }
     }
 
-    /// What is done next (D-14), if the peer is to receive `ours`.
-    pub(crate) fn next(&self, now: Instant, ours: Ours) -> Step {
-        let is_held = self.held_until.is_some_and(|until| now < until);
+    /// What is done next (D-14), if the peer is to receive `ours`. `is_held`: its data wait.
+    pub(crate) fn next(&self, is_held: bool, ours: Ours) -> Step {
         if self.rebuild && self.is_running {
             return if is_held { Step::Wait } else { Step::Rebuild };
         }
@@ -252,7 +250,6 @@ mod tests {
 
     use super::*;
 
-    const NOW: Instant = Instant::from_secs(100);
     const NEWEST: u32 = 7;
 
     #[derive(Clone, Copy, Debug, PartialEq)]
@@ -332,13 +329,12 @@ mod tests {
                             is_running,
                             rebuild,
                             received: received.then_some(said),
-                            held_until: is_held.then_some(Instant::from_secs(101)),
                             learn: learn.sync(),
                             teach: teach.sync(),
                             acked_seq: if is_acked { NEWEST } else { NEWEST - 1 },
                             ..Discovery::default()
                         };
-                        let step = disc.next(NOW, ours);
+                        let step = disc.next(is_held, ours);
                         let of = (is_running, rebuild, received, is_held);
                         let want = expected(of, (learn, teach), (ours, is_acked));
                         assert_eq!(step, want, "{of:?} {learn:?} {teach:?} {ours:?} {is_acked}");

@@ -84,10 +84,8 @@ struct Asked {
 /// One awaited ACK or REPLY (H-60 … H-68).
 #[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Tracker {
-    /// How long the response may take once a driver has the request (DEC-10).
+    /// How long the response may take once a driver has the request (DEC-10). Its timer is set then.
     pub(crate) limit: Duration,
-    /// When it is overdue; `None` while no driver has had the request yet.
-    pub(crate) deadline: Option<Instant>,
     /// When the operation was asked for.
     pub(crate) started: Instant,
     /// Whom to blame: the last next hop.

@@ -11,7 +11,7 @@ use lnet_wire::Hdr;
 use lnet_wire::ping::{Features, NiStatus, PingInfo};
 
 use super::alive::{self, Sign};
-use super::choose;
+use super::{Gateway, choose};
 use crate::conduct::RouterPingLimit;
 use crate::msg::Stage;
 use crate::node::Work;
@@ -19,6 +19,7 @@ use crate::peer::Facts;
 use crate::peer::query::Cause;
 use crate::record::Input;
 use crate::send::rest::News;
+use crate::timers::{Timer, TimerKind};
 use crate::{Doubt, Node};
 
 /// A message from a gateway that is taken for dead is reason to ask it, but not more often than
@@ -68,17 +69,14 @@ impl Node {
     pub(crate) fn stop_checks(&mut self, id: PeerId) {
         let Some(peer) = self.peers.peers.get_mut(id) else { return };
         peer.facts -= Facts::ROUTER_CHECK;
-        if let Some(due) = core::mem::take(&mut peer.gateway).due {
-            self.router.checks.remove(&(due, id));
-        }
+        peer.gateway = Gateway::default();
+        self.timers.stop(Timer::Check(id));
     }
 
     /// Notes when a gateway is to be looked at next; not while it is being looked at.
     fn arm_check(&mut self, now: Instant, id: PeerId) {
         let Some(peer) = self.peers.peers.get_mut(id) else { return };
-        if let Some(due) = peer.gateway.due.take() {
-            self.router.checks.remove(&(due, id));
-        }
+        self.timers.stop(Timer::Check(id));
         if !peer.gateway.is_router()
             || peer.facts.contains(Facts::ROUTER_CHECK)
             || self.tunables.alive_router_check_interval <= 0
@@ -93,8 +91,7 @@ impl Node {
             .map(|n| g.next.iter().find(|x| x.0 == n.net).map_or(now, |x| x.1))
             .min();
         if let Some(due) = due {
-            peer.gateway.due = Some(due);
-            self.router.checks.insert((due, id));
+            self.timers.set(Timer::Check(id), due);
         }
     }
 
@@ -106,40 +103,36 @@ impl Node {
         }
     }
 
-    pub(crate) fn next_check(&self) -> Option<Instant> {
-        self.router.checks.first().map(|c| c.0)
+    /// Checks the gateways that are due.
+    pub(crate) fn check_gateways(&mut self, now: Instant) {
+        while let Some(Timer::Check(id)) = self.timers.pop_of(TimerKind::Check, now) {
+            self.check_gateway(now, id);
+        }
     }
 
-    /// Checks the gateways that are due, each over the next of its networks.
-    pub(crate) fn check_gateways(&mut self, now: Instant) {
-        while let Some(&(due, id)) = self.router.checks.first()
-            && due <= now
-        {
-            self.router.checks.remove(&(due, id));
-            let Some(peer) = self.peers.peers.get_mut(id) else { continue };
-            peer.gateway.due = None;
-            let alive = peer.gateway.life.is_alive();
-            let Some(interval) = self.check_interval(alive) else { continue };
-            let Some(peer) = self.peers.peers.get_mut(id) else { continue };
-            let g = &peer.gateway;
-            let is_due = |net| g.next.iter().find(|x| x.0 == net).is_none_or(|x| x.1 <= now);
-            let after = peer.nets.iter().position(|n| Some(n.net) == g.ping_net);
-            let from = after.map_or(0, |at| at + 1);
-            let (first, second) = (peer.nets.iter().skip(from), peer.nets.iter().take(from));
-            let net = first
-                .chain(second)
-                .map(|n| n.net)
-                .find(|net| self.nets.iter().any(|l| l.net == *net) && is_due(*net));
-            if let Some(net) = net {
-                peer.gateway.ping_net = Some(net);
-                peer.gateway.started = now;
-                peer.gateway.next.retain(|x| x.0 != net);
-                peer.gateway.next.push((net, now + interval));
-                peer.facts |= Facts::ROUTER_CHECK;
-                self.query(now, id, Cause::RouterCheck);
-            } else {
-                self.arm_check(now, id);
-            }
+    /// Checks a gateway that is due, over the next of its networks.
+    pub(crate) fn check_gateway(&mut self, now: Instant, id: PeerId) {
+        let Some(peer) = self.peers.peers.get(id) else { return };
+        let Some(interval) = self.check_interval(peer.gateway.life.is_alive()) else { return };
+        let Some(peer) = self.peers.peers.get_mut(id) else { return };
+        let g = &peer.gateway;
+        let is_due = |net| g.next.iter().find(|x| x.0 == net).is_none_or(|x| x.1 <= now);
+        let after = peer.nets.iter().position(|n| Some(n.net) == g.ping_net);
+        let from = after.map_or(0, |at| at + 1);
+        let (first, second) = (peer.nets.iter().skip(from), peer.nets.iter().take(from));
+        let net = first
+            .chain(second)
+            .map(|n| n.net)
+            .find(|net| self.nets.iter().any(|l| l.net == *net) && is_due(*net));
+        if let Some(net) = net {
+            peer.gateway.ping_net = Some(net);
+            peer.gateway.started = now;
+            peer.gateway.next.retain(|x| x.0 != net);
+            peer.gateway.next.push((net, now + interval));
+            peer.facts |= Facts::ROUTER_CHECK;
+            self.query(now, id, Cause::RouterCheck);
+        } else {
+            self.arm_check(now, id);
         }
     }
 

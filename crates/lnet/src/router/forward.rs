@@ -174,6 +174,10 @@ impl Node {
                 self.serve_pool(transit.pool);
             }
         }
+        if self.routing_state() == super::RoutingState::Stopping {
+            // It was perhaps the last one that the router waited for.
+            self.arm_router();
+        }
         let Some(from) = rx.and_then(|rx| rx.peer_ni) else { return };
         if let Some(pni) = self.peers.nis.get_mut(from)
             && transit.credit

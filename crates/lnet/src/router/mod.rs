@@ -18,9 +18,9 @@ pub(crate) mod routes;
 mod switch;
 mod view;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use lnet_types::{Instant, MsgId, Net, NiId, PeerId, RxId};
+use lnet_types::{Instant, MsgId, Net, NiId, RxId};
 use smallvec::SmallVec;
 
 pub use buffers::{PoolKind, RouterMemory};
@@ -43,8 +43,6 @@ pub(crate) struct Router {
     pub(crate) pools: [Pool; 3],
     /// Arrived messages that wait for a credit or a buffer, by their driver's name.
     pub(crate) deferred: BTreeMap<(NiId, RxId), MsgId>,
-    /// When each gateway is looked at next.
-    checks: BTreeSet<(Instant, PeerId)>,
 }
 
 impl Router {
@@ -55,7 +53,6 @@ impl Router {
             since: Instant::ZERO,
             pools: PoolKind::ALL.map(Pool::new),
             deferred: BTreeMap::new(),
-            checks: BTreeSet::new(),
         }
     }
 
@@ -81,8 +78,6 @@ pub(crate) struct Gateway {
     repeated: bool,
     /// When each of its networks is due for a check.
     next: SmallVec<[(Net, Instant); 2]>,
-    /// Its entry in [`Router::checks`].
-    due: Option<Instant>,
 }
 
 impl Gateway {

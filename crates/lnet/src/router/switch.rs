@@ -20,6 +20,7 @@ use crate::Node;
 use crate::output::{DropReason, Output};
 use crate::record::{Input, Lent, Remembering};
 use crate::send::is_internal;
+use crate::timers::Timer;
 
 /// Whether this node forwards. The numbers are those of `routing show` (S-routing-2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -76,6 +77,7 @@ impl Node {
         self.router.since = now;
         if !self.tunables.conduct.opens_routing_at_once {
             self.router.state = RoutingState::Starting;
+            self.arm_router();
         } else {
             // The interfaces are known from their drivers; none has been silent yet.
             for net in &mut self.nets {
@@ -90,6 +92,7 @@ impl Node {
     ///
     fn opened(&mut self, now: Instant) {
         self.router.state = RoutingState::Enabled;
+        self.arm_router();
         self.refresh_ping();
         self.push_to_peers(now, true);
     }
@@ -108,6 +111,7 @@ impl Node {
         }
         self.router.state = RoutingState::Stopping;
         self.router.since = now;
+        self.arm_router();
         self.refresh_ping();
         if self.tunables.conduct.announces_routing_stop {
             // The kernel lets them find out.
@@ -184,6 +188,7 @@ impl Node {
     /// Routing is over: who still waits is dropped.
     fn closed(&mut self) {
         self.router.state = RoutingState::Disabled;
+        self.arm_router();
         self.close_pools();
         self.drop_transit(None, DropReason::NotRouter);
         for ni in self.nis.values_mut() {
@@ -227,8 +232,15 @@ impl Node {
         }
     }
 
+    /// Sets the router's timer: whenever it may be due earlier than it was. Where something heard, or a
+    /// message that has come, makes it later, it finds nothing to do and is set again.
+    pub(crate) fn arm_router(&mut self) {
+        let at = self.next_router_change().unwrap_or(Instant::FAR_FUTURE);
+        self.timers.set(Timer::Router, at);
+    }
+
     /// When the state of the router, or of one of its interfaces, changes by itself.
-    pub(crate) fn next_router_change(&self) -> Option<Instant> {
+    fn next_router_change(&self) -> Option<Instant> {
         let state = match self.router.state {
             RoutingState::Disabled => return None,
             RoutingState::Enabled => None,
@@ -259,35 +271,41 @@ impl Node {
             .min()
     }
 
-    /// Does what has become due.
+    /// Does what has become due, if anything has.
     pub(crate) fn router_due(&mut self, now: Instant) {
-        while self.next_router_change().is_some_and(|at| at <= now) {
-            let mut silent = false;
-            while let Some((_, at)) = self.next_ageing().filter(|a| a.0 <= now) {
-                let net = self.nets.get(at);
-                for id in net.map(|n| n.nis.clone()).unwrap_or_default() {
-                    if let Some(ni) = self.nis.get_mut(id) {
-                        ni.aged = true;
-                    }
-                    self.note_ni(id);
-                }
-                if let Some(net) = self.nets.get(at) {
-                    tracing::warn!(net = %net.net, "nothing heard: its interfaces count as down");
-                }
-                silent = true;
-            }
-            if silent {
-                // D-7: the status in place, the sequence as it was.
-                self.refresh_ping();
-                self.push_to_peers(now, true);
-                continue;
-            }
+        if self.next_router_change().is_some_and(|at| at <= now) && !self.age(now) {
             match self.router.state {
                 RoutingState::Starting => self.opened(now),
                 RoutingState::Stopping => self.closed(),
-                RoutingState::Disabled | RoutingState::Enabled => return,
+                RoutingState::Disabled | RoutingState::Enabled => {}
             }
         }
+        self.arm_router();
+    }
+
+    /// Takes the interfaces for down on whose networks nothing was heard for too long: whether
+    /// there are any.
+    fn age(&mut self, now: Instant) -> bool {
+        let mut silent = false;
+        while let Some((_, at)) = self.next_ageing().filter(|a| a.0 <= now) {
+            let net = self.nets.get(at);
+            for id in net.map(|n| n.nis.clone()).unwrap_or_default() {
+                if let Some(ni) = self.nis.get_mut(id) {
+                    ni.aged = true;
+                }
+                self.note_ni(id);
+            }
+            if let Some(net) = self.nets.get(at) {
+                tracing::warn!(net = %net.net, "nothing heard: its interfaces count as down");
+            }
+            silent = true;
+        }
+        if silent {
+            // D-7: the status in place, the sequence as it was.
+            self.refresh_ping();
+            self.push_to_peers(now, true);
+        }
+        silent
     }
 
     /// Something was received on an interface of a router: it works (R-41, PA-066). The kernel
@@ -307,6 +325,7 @@ impl Node {
             net.last_alive = now;
         }
         if revived {
+            self.arm_router();
             self.note_ni(id);
             self.refresh_ping();
             self.push_to_peers(now, true);

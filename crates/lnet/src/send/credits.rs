@@ -12,6 +12,7 @@ use crate::Node;
 use crate::msg::{Msg, Role, Stage};
 use crate::node::Work;
 use crate::output::{Output, Transmit};
+use crate::timers::Timer;
 
 /// What a message weighs in its peer's queue besides its payload (C-5).
 const HEADER_BYTES: u64 = 72;
@@ -162,15 +163,13 @@ impl Node {
 
     /// Gives back what a message holds (C-7): NI credit first, each letting one waiting message go.
     pub(crate) fn return_credits(&mut self, id: MsgId) {
+        self.timers.stop(Timer::Waiting(id));
         let Some(msg) = self.msgs.get_mut(id) else { return };
-        if core::mem::take(&mut msg.waiting) {
-            self.waiting.remove(&(msg.deadline, id));
-        }
         let Some(tx) = msg.tx.take() else { return };
         let stage = core::mem::replace(&mut msg.stage, Stage::Moving);
         let bytes = u64::from(msg.hdr.payload_len) + HEADER_BYTES;
-        if let Stage::Held(until, token) = stage {
-            self.faults.let_go(until, token);
+        if let Stage::Held(token) = stage {
+            self.forget_delay(token);
         }
         let mut next = None;
         if let Some(ni) = self.nis.get_mut(tx.ni) {
@@ -218,7 +217,7 @@ impl Node {
 
     /// Goes on with a message whose turn has come.
     pub(crate) fn resume(&mut self, now: Instant, id: MsgId) {
-        self.stop_waiting(id);
+        self.timers.stop(Timer::Waiting(id));
         self.admit(now, id);
     }
 
@@ -267,7 +266,7 @@ impl Node {
     pub(crate) fn discard(&mut self, id: MsgId) {
         let Some(msg) = self.msgs.get(id) else { return };
         let copied = msg.rx.as_ref().is_some_and(|rx| rx.copied.is_some());
-        let (sending, passing) = (msg.tx.is_some() || msg.waiting, msg.transit.is_some());
+        let passing = msg.transit.is_some();
         let resting = matches!(msg.stage, Stage::Resting(_));
         self.stats.msgs_alloc = self.stats.msgs_alloc.wrapping_sub(u32::from(msg.counted));
         if copied {
@@ -276,9 +275,7 @@ impl Node {
         if resting {
             self.end_rest(id);
         }
-        if sending {
-            self.return_credits(id);
-        }
+        self.return_credits(id);
         if passing {
             self.return_transit(id);
         }

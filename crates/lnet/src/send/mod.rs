@@ -30,6 +30,7 @@ use crate::peer::Facts;
 use crate::peer::query::Cause;
 use crate::portal::RESERVED_PORTAL;
 use crate::portal::md::MdBuf;
+use crate::timers::Timer;
 use crate::{Get, MdOptions, Node, Put, Retries, SendError, Timeouts};
 use explain::Trace;
 use select::{Request, Tables};
@@ -192,7 +193,6 @@ impl Node {
             born: now,
             limit: op.limits.send,
             deadline: Instant::FAR_FUTURE,
-            waiting: false,
             counted: false,
             ev: EventInfo {
                 target: op.target,
@@ -502,17 +502,7 @@ impl Node {
             if msg.deadline == Instant::FAR_FUTURE {
                 msg.deadline = msg.born + msg.limit.unwrap_or(transaction);
             }
-            msg.waiting = true;
-            self.waiting.insert((msg.deadline, id));
-        }
-    }
-
-    pub(crate) fn stop_waiting(&mut self, id: MsgId) {
-        if let Some(msg) = self.msgs.get_mut(id)
-            && msg.waiting
-        {
-            msg.waiting = false;
-            self.waiting.remove(&(msg.deadline, id));
+            self.timers.set(Timer::Waiting(id), msg.deadline);
         }
     }
 

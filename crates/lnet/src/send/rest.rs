@@ -9,7 +9,6 @@
 //!   its peer.
 
 use core::time::Duration;
-use std::collections::BTreeMap;
 
 use lnet_types::{Instant, MsgId, NiId, PeerId, PeerNiId};
 
@@ -18,26 +17,11 @@ use crate::msg::{Msg, Role, Stage};
 use crate::node::Work;
 use crate::router::choose;
 use crate::send::is_internal;
+use crate::timers::{Timer, TimerKind};
 use crate::{Node, Retries};
 
 /// A sign of life so soon after a failure may be older than the failure: it is no news.
 const STALE: Duration = Duration::from_millis(50);
-
-/// The messages that rest, with when each goes by itself, and since when it rests.
-#[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
-pub(crate) struct Resting(BTreeMap<(Instant, MsgId), Instant>);
-
-impl Resting {
-    #[cfg(test)]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// When the next one goes by itself.
-    pub(crate) fn next(&self) -> Option<Instant> {
-        self.0.first_key_value().map(|((at, _), _)| *at)
-    }
-}
 
 /// What there is news of.
 #[derive(Clone, Copy, Debug)]
@@ -108,58 +92,49 @@ impl Node {
     /// Lays a message down that holds nothing any more.
     pub(crate) fn rest(&mut self, now: Instant, id: MsgId, until: Instant) {
         let Some(msg) = self.msgs.get_mut(id) else { return };
-        msg.stage = Stage::Resting(until);
-        self.resting.0.insert((until, id), now);
+        msg.stage = Stage::Resting(now);
+        self.timers.set(Timer::Backoff(id), until);
     }
 
     /// A message rests no more.
     pub(crate) fn end_rest(&mut self, id: MsgId) {
         if let Some(msg) = self.msgs.get_mut(id)
-            && let Stage::Resting(until) = msg.stage
+            && let Stage::Resting(_) = msg.stage
         {
             msg.stage = Stage::Moving;
-            self.resting.0.remove(&(until, id));
+            self.timers.stop(Timer::Backoff(id));
         }
     }
 
     /// There may be a way again: those that rest go, oldest first. Costs nothing while nobody rests;
     /// the caller settles.
     pub(crate) fn tell_resting(&mut self, now: Instant, news: News) {
-        if self.resting.0.is_empty() {
+        if self.timers.count(TimerKind::Backoff) == 0 {
             return;
         }
-        let mut ids: Vec<(Instant, MsgId)> = self
-            .resting
-            .0
-            .iter()
-            .filter_map(|((_, id), since)| Some((*id, self.msgs.get(*id)?, *since)))
-            .filter(|(_, msg, since)| match news {
+        let mut ids: Vec<(Instant, MsgId)> = Vec::new();
+        for (_, timer) in self.timers.of(TimerKind::Backoff) {
+            let Timer::Backoff(id) = timer else { continue };
+            let Some(msg) = self.msgs.get(id) else { continue };
+            let Stage::Resting(since) = msg.stage else { continue };
+            let of_peer = |peer| self.peers.owner(msg.hdr.dst) == Some(peer);
+            if match news {
                 News::Link => true,
-                News::Rail(peer) => self.peers.owner(msg.hdr.dst) == Some(peer),
-                News::Life(peer) => {
-                    now >= *since + STALE && self.peers.owner(msg.hdr.dst) == Some(peer)
-                }
-            })
-            .map(|(id, msg, _)| (msg.born, id))
-            .collect();
+                News::Rail(peer) => of_peer(peer),
+                News::Life(peer) => now >= since + STALE && of_peer(peer),
+            } {
+                ids.push((msg.born, id));
+            }
+        }
         ids.sort_unstable();
         for (_, id) in ids {
-            self.go_again(id);
+            self.end_backoff(id);
         }
     }
 
-    fn go_again(&mut self, id: MsgId) {
+    /// Lets a message go whose time has come; the caller settles.
+    pub(crate) fn end_backoff(&mut self, id: MsgId) {
         self.end_rest(id);
         self.work.push_back(Work::Resend(id));
-    }
-
-    /// Lets those go whose time has come; the caller settles.
-    pub(crate) fn end_rests(&mut self, now: Instant) {
-        while let Some((&(until, id), _)) = self.resting.0.first_key_value()
-            && until <= now
-        {
-            self.resting.0.remove(&(until, id));
-            self.go_again(id);
-        }
     }
 }

@@ -10,6 +10,7 @@ use lnet_wire::mark::Mark;
 
 use super::world::{Fate, PT, World, nid};
 use crate::portal::RESERVED_PORTAL;
+use crate::timers::TimerKind;
 use crate::{Doubt, DropReason, EventKind, Link, NetTunables, NodeConfig, Profile, Tunables};
 
 const A: [&str; 2] = ["10.77.0.2@tcp", "10.77.1.2@tcp"];
@@ -513,8 +514,9 @@ fn storm(seed: u64) {
         // A recovery ping may just be under way.
         let (pings, left): (Vec<_>, Vec<_>) = h.node.msgs.values().partition(|m| m.recovery);
         assert!(left.is_empty(), "seed {seed}: {left:#?}");
-        assert!(h.node.trackers.len() <= pings.len(), "seed {seed}");
-        assert_eq!((h.node.answering, h.node.resting.is_empty()), (0, true), "seed {seed}");
+        assert!(h.node.timers.count(TimerKind::Response) <= pings.len(), "seed {seed}");
+        let resting = h.node.timers.count(TimerKind::Backoff);
+        assert_eq!((h.node.answering, resting), (0, 0), "seed {seed}");
     }
 }
 

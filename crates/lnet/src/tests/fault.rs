@@ -7,6 +7,7 @@ use lnet_types::{Errno, HealthStatus, Nid, Pid, Prng};
 use lnet_wire::{Handle, Hdr, Kind};
 
 use super::world::{PT, World, nid};
+use crate::timers::TimerKind;
 use crate::{
     DelayRule, DropReason, DropRule, Errors, EventKind, FaultRuleError, Kinds, Link, NetTunables,
     NidMatch, Profile, SendError, Traffic, When,
@@ -403,7 +404,7 @@ fn what_is_held_on_arrival_is_dropped_with_its_interface_and_at_the_end() {
         }
         w.drain();
         assert_eq!(w.hosts[1].node.stats().drop_count, 1);
-        assert_eq!(w.hosts[1].node.faults.next(), None);
+        assert_eq!(w.hosts[1].node.timers.count(TimerKind::Delay), 0);
     }
 }
 

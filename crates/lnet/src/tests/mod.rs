@@ -23,4 +23,5 @@ mod routing;
 mod selection;
 mod storm;
 mod suspicion;
+mod timers;
 mod world;

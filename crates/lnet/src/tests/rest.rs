@@ -6,6 +6,7 @@ use core::time::Duration;
 use lnet_types::{Errno, Fault, HealthStatus};
 
 use super::world::{Fate, World};
+use crate::timers::TimerKind;
 use crate::{EventKind, Link, Profile};
 
 const A: [&str; 2] = ["10.77.0.2@tcp", "10.78.0.2@tcp1"];
@@ -122,7 +123,7 @@ fn in_the_end_it_ends_with_one_error() {
     w.run(MS * 20);
     assert_eq!(w.events(0, 7), [(EventKind::Send, false, true)]);
     assert_eq!((tries(&w), w.hosts[0].node.stats().failed_resends), (3, 1));
-    assert!(w.hosts[0].node.resting.is_empty());
+    assert_eq!(w.hosts[0].node.timers.count(TimerKind::Backoff), 0);
 }
 
 #[test]
@@ -162,7 +163,7 @@ fn shutting_down_ends_what_rests() {
     w.hosts[0].node.shutdown(w.now);
     w.drain();
     assert_eq!(w.events(0, 7), [(EventKind::Send, false, true)]);
-    assert!(w.hosts[0].node.resting.is_empty());
+    assert_eq!(w.hosts[0].node.timers.count(TimerKind::Backoff), 0);
 }
 
 #[test]

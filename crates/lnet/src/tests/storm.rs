@@ -13,6 +13,7 @@ use lnet_wire::{Handle, Hdr, Kind};
 use super::fault::{any_delay_rule, any_drop_rule};
 use super::policy::any_rule;
 use super::world::{Fate, PT, World, nid};
+use crate::timers::TimerKind;
 use crate::{EventKind, NetTunables, NidMatch, Profile, Rx};
 
 fn seeds(n: u64) -> Vec<u64> {
@@ -180,8 +181,8 @@ fn all_home(w: &World, seed: u64, profile: Profile) {
     for (i, h) in w.hosts.iter().enumerate() {
         let n = &h.node;
         assert!(n.msgs.is_empty(), "seed {seed}: host {i} still has {:#?}", n.msgs);
-        assert_eq!(n.waiting.len(), 0, "seed {seed}: host {i} still waits");
-        assert_eq!(n.trackers.len(), 0, "seed {seed}: host {i} still tracks");
+        assert_eq!(n.timers.count(TimerKind::Waiting), 0, "seed {seed}: host {i} still waits");
+        assert_eq!(n.timers.count(TimerKind::Response), 0, "seed {seed}: host {i} still tracks");
         assert_eq!((n.stats().msgs_alloc, n.stats().rst_alloc), (0, 0), "seed {seed}: gauges");
         // The test buffer, ping and push targets.
         assert_eq!(n.portals.mds.len(), 3, "seed {seed}: host {i} keeps descriptors");
@@ -193,7 +194,11 @@ fn all_home(w: &World, seed: u64, profile: Profile) {
                 }
             }
         }
-        assert_eq!(n.faults.next(), None, "seed {seed}: host {i} still holds messages");
+        assert_eq!(
+            n.timers.count(TimerKind::Delay),
+            0,
+            "seed {seed}: host {i} still holds messages"
+        );
         assert!(n.explained().len() as i64 <= n.tunables().explain_last, "seed {seed}");
         for pni in n.peers.nis.values() {
             assert_eq!((pni.grade, &pni.mapping), (Default::default(), &None), "seed {seed}");

@@ -1,5 +1,6 @@
 //! `debug recovery` (C-debug-1): the NIs that are being recovered. `debug suspicion`: the rails that
 //! are avoided (DEC-31); ours, the original has nothing like it.
+//! `debug timers`: the node's timer table; ours as well.
 //! `debug peer`, `debug nidlist` (C-debug-2, C-debug-3). `debug dump`: the flight recorder's last
 //! calls.
 
@@ -9,10 +10,10 @@ use lnet_config::{Style, Tree};
 use lnet_types::NidList;
 
 use super::single_nid;
-use crate::Session;
 use crate::args::Args;
 use crate::report::{INVALID, Place};
 use crate::table::Command;
+use crate::{Session, show};
 
 const PLACE: Place = Place::library("show", "debug");
 
@@ -44,6 +45,17 @@ pub(crate) fn suspicion(session: &mut Session<'_>, _: &Command, _: &Args) -> i32
     match session.ask(&Request::SuspicionShow) {
         Ok(Reply::Texts(texts)) => {
             texts.iter().for_each(|text| session.out.push_str(text));
+            0
+        }
+        Ok(_) => session.failed(PLACE, &ClientError::Unexpected, |r| r.text.clone(), None),
+        Err(e) => session.failed(PLACE, &e, |r| r.text.clone(), Some(INVALID)),
+    }
+}
+
+pub(crate) fn timers(session: &mut Session<'_>, _: &Command, _: &Args) -> i32 {
+    match session.ask(&Request::TimersShow) {
+        Ok(Reply::Timers { timers, total }) => {
+            session.print(&show::timers::tree(&timers, total), Style::Classic);
             0
         }
         Ok(_) => session.failed(PLACE, &ClientError::Unexpected, |r| r.text.clone(), None),

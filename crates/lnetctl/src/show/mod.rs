@@ -8,6 +8,7 @@ pub(crate) mod peer;
 pub(crate) mod route;
 pub(crate) mod routing;
 pub(crate) mod stats;
+pub(crate) mod timers;
 mod traffic;
 pub(crate) mod udsp;
 

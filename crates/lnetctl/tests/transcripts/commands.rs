@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lnet_admin::{
     AdminError, Ask, ClientError, FaultAction, PeerNiSnapshot, PeerNiState, PeerPage, PeerSnapshot,
-    Reply, Request,
+    Reply, Request, TimerSnapshot,
 };
 use lnet_types::{Errno, Nid};
 use lnetctl::Session;
@@ -545,4 +545,44 @@ fn help_with_dashes_has_a_line_for_each_command() {
     for line in ["  net                add, del, show, set", "  export             "] {
         assert!(!plain.contains(line) && dashes.contains(line), "{line} in {dashes}");
     }
+}
+/// Answers with the timers of a node.
+struct Timers(u64);
+
+impl Ask for Timers {
+    fn ask_within(&mut self, request: &Request, _: Duration) -> Result<Reply, ClientError> {
+        assert_eq!(*request, Request::TimersShow);
+        let timer =
+            |kind: &str, nid: Option<&str>, message: Option<&str>, due_in_ms| TimerSnapshot {
+                kind: kind.to_owned(),
+                nid: nid.map(|nid| nid.parse().unwrap()),
+                message: message.map(str::to_owned),
+                due_in_ms,
+            };
+        let timers = vec![
+            timer("announce", None, None, 0),
+            timer("deadline", Some("10.0.0.2@tcp"), Some("PUT"), 4998),
+            timer("discovery", Some("10.0.0.1@tcp"), None, 60_000),
+        ];
+        Ok(Reply::Timers { timers, total: self.0 })
+    }
+}
+
+#[test]
+fn timers_are_listed_with_kind_subject_and_time_left() {
+    let run = |total, json| {
+        let mut node = Timers(total);
+        let mut session = Session::new(&mut node);
+        session.json = json;
+        let code = lnetctl::run(&mut session, &["debug".to_owned(), "timers".to_owned()]);
+        (session.out, code)
+    };
+    let listed = "timers:\n    - type: announce\n      due_in_ms: 0\n    - type: deadline\n      \
+                  nid: 10.0.0.2@tcp\n      message: PUT\n      due_in_ms: 4998\n    \
+                  - type: discovery\n      nid: 10.0.0.1@tcp\n      due_in_ms: 60000\n";
+    assert_eq!(run(3, false), (listed.to_owned(), 0));
+    let (out, _) = run(5000, false);
+    assert_eq!(out, format!("{listed}left_out: 4997\n"));
+    let (out, _) = run(3, true);
+    assert!(out.contains("\"message\":\"PUT\"") || out.contains("\"message\": \"PUT\""), "{out}");
 }
