@@ -546,6 +546,7 @@ fn help_with_dashes_has_a_line_for_each_command() {
         assert!(!plain.contains(line) && dashes.contains(line), "{line} in {dashes}");
     }
 }
+
 /// Answers with the timers of a node.
 struct Timers(u64);
 
@@ -555,7 +556,7 @@ impl Ask for Timers {
         let timer =
             |kind: &str, nid: Option<&str>, message: Option<&str>, due_in_ms| TimerSnapshot {
                 kind: kind.to_owned(),
-                nid: nid.map(|nid| nid.parse().unwrap()),
+                nid: nid.and_then(|nid| nid.parse().ok()),
                 message: message.map(str::to_owned),
                 due_in_ms,
             };
