@@ -3,9 +3,10 @@
 
 use core::time::Duration;
 
-use lnet_types::{Errno, Instant, MdId, NiId, Nid, PeerId, PeerNiId, ProcessId};
+use lnet_types::{Errno, Instant, MdId, Nid, PeerId, PeerNiId, ProcessId};
 
 use crate::ping::{PING_BITS, PING_BYTES_MAX, PING_BYTES_MIN};
+use crate::port::PortId;
 use crate::portal::RESERVED_PORTAL;
 use crate::portal::md::{Md, MdBuf, Owner};
 use crate::send::{Operation, Verb};
@@ -22,10 +23,8 @@ pub(crate) enum Internal {
     DiscoveryPing(PeerId),
     /// Our data on the way to a peer (D-50).
     Push(PeerId),
-    /// Asks a failed interface of ours for a sign of life (H-47).
-    RecoverLocal(NiId),
-    /// Asks a failed interface of a peer (H-46).
-    RecoverPeer(PeerNiId),
+    /// The recovery ping of an interface, ours or a peer's (H-46, H-47).
+    Recover(PortId),
     /// Asks the node at a NID that `claimant` claims, who it is.
     Ask {
         /// Whose data list the NID.
@@ -110,13 +109,13 @@ impl Node {
         let Owner::Internal(what) = owner else { return false };
         !self.tunables.conduct.charges_bystanders
             && match what {
-                Internal::RecoverPeer(_) | Internal::Ask { .. } => true,
+                Internal::Recover(PortId::Peer(_)) | Internal::Ask { .. } => true,
                 Internal::DiscoveryPing(id) | Internal::Push(id) => {
                     self.peers.peers.get(id).is_some_and(|p| p.disc.error.is_some())
                 }
                 Internal::PingTarget
                 | Internal::PushTarget
-                | Internal::RecoverLocal(_)
+                | Internal::Recover(PortId::Local(_))
                 | Internal::UserPing(_) => false,
             }
     }
@@ -124,7 +123,9 @@ impl Node {
     /// The same where the answer was to come by `hop`, if that is a gateway. It has its own checks.
     pub(crate) fn is_no_news_of(&self, hop: PeerNiId, owner: Owner) -> bool {
         let asked = match owner {
-            Owner::Internal(Internal::RecoverPeer(id)) => self.peers.nis.get(id).map(|n| n.peer),
+            Owner::Internal(Internal::Recover(PortId::Peer(id))) => {
+                self.peers.nis.get(id).map(|n| n.peer)
+            }
             Owner::Internal(Internal::Ask { nid, .. }) => self.peers.owner(nid),
             Owner::Internal(Internal::DiscoveryPing(id) | Internal::Push(id)) => Some(id),
             Owner::Internal(_) | Owner::User(_) | Owner::Silent => return false,

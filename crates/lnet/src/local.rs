@@ -1,14 +1,13 @@
 //! The local side: networks and their interfaces (behaviour.md 1.1, 1.3). Data and its upkeep only;
 //! adding and removing are in `node.rs`, choosing in `send/select.rs`, judging in `health.rs`.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 
-use lnet_types::{Instant, MsgId, Net, NiId, Nid};
+use lnet_types::{Instant, Net, NiId, Nid};
 
-use crate::flap::Flaps;
-use crate::meter::MeterSlot;
 use crate::policy::turn::{Grade, Turn};
-use crate::stats::{InterfaceStats, NiFailures, Transitions};
+use crate::port::Port;
+use crate::stats::NiFailures;
 
 use core::fmt;
 
@@ -52,57 +51,26 @@ pub(crate) struct LocalNet {
     pub(crate) last_alive: Instant,
 }
 
-/// Where recovery of an interface stands (H-40 … H-51). Its timer says whether it is in recovery.
-#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
-pub(crate) struct Recovery {
-    /// Pings sent since something was last heard.
-    pub(crate) sent: u32,
-    /// Pings failed in a row.
-    pub(crate) failed: u32,
-    /// When the last one was sent.
-    pub(crate) sent_at: Instant,
-    /// The ping on its way.
-    pub(crate) ping: Option<lnet_types::MdId>,
-}
-
 /// A local interface.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Ni {
     pub(crate) nid: Nid,
+    pub(crate) port: Port,
     pub(crate) interface: Option<String>,
     pub(crate) lnd_timeout: Option<Duration>,
     /// It can't be used (H-90): its driver says so, or it plays dead.
     pub(crate) fatal: bool,
     pub(crate) link_down: bool,
     pub(crate) plays_dead: bool,
-    /// Stored status: down when health reached 0 (H-16).
-    pub(crate) status_up: bool,
     /// What peers are told of it.
     pub(crate) told_up: bool,
     /// A router's, on a network from which nothing has come for too long.
     pub(crate) aged: bool,
-    pub(crate) health: u32,
-    pub(crate) credits: i32,
-    pub(crate) credits_min: i32,
-    pub(crate) queue: VecDeque<MsgId>,
-    pub(crate) seq: u64,
-    /// What rules say of it, and its turn on its network.
-    pub(crate) grade: Grade,
-    pub(crate) turn: Turn,
     /// The NUMA node that its device is attached to.
     pub(crate) numa_node: Option<u32>,
     /// The CPU partitions that it was given.
     pub(crate) cpts: Option<BTreeSet<u32>>,
-    pub(crate) recovery: Recovery,
-    pub(crate) stats: InterfaceStats,
     pub(crate) failures: NiFailures,
-    /// Messages that are bound to it, so that it can be removed when none is left.
-    pub(crate) refs: u32,
-    /// What was measured.
-    pub(crate) meter: MeterSlot,
-    /// Times that the interface went down and came back, and what follows from it.
-    pub(crate) transitions: Transitions,
-    pub(crate) flaps: Flaps,
     /// The state that was noted last.
     pub(crate) noted: NiState,
 }
@@ -143,14 +111,14 @@ impl Ni {
 
     /// The status that users and peers see (O-19).
     pub(crate) fn is_up(&self) -> bool {
-        self.is_loopback() || (!self.fatal && !self.aged && self.status_up)
+        self.is_loopback() || (!self.fatal && !self.aged && self.port.status_up)
     }
 
     /// The state that users see (DEC-26).
     pub(crate) fn state(&self) -> NiState {
         if !self.is_up() {
             NiState::Failed
-        } else if self.health < HEALTH_MAX && !self.is_loopback() {
+        } else if self.port.health < HEALTH_MAX && !self.is_loopback() {
             NiState::Degraded
         } else {
             NiState::Active

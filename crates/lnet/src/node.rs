@@ -5,7 +5,7 @@
 //! steps) before control returns. Nothing in here recurses through messages.
 //!
 //! The subjects are in their own files as further `impl Node` blocks: `send/`, `recv.rs`,
-//! `health.rs`, `tracker.rs`, `ping.rs`, `peer/`, `router/`, `ops.rs`, `snapshot.rs`.
+//! `health.rs`, `recovery.rs`, `tracker.rs`, `ping.rs`, `peer/`, `router/`, `ops.rs`, `snapshot.rs`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -17,11 +17,9 @@ use slotmap::SlotMap;
 
 use crate::dedup::sessions::Sessions;
 use crate::fault::Faults;
-use crate::flap::Flaps;
 use crate::handle::Scrambler;
 use crate::internal::Internal;
-use crate::local::{HEALTH_MAX, LocalNet, NetTunables, Ni, Recovery};
-use crate::meter::MeterSlot;
+use crate::local::{HEALTH_MAX, LocalNet, NetTunables, Ni};
 use crate::msg::Msg;
 use crate::notice::Notices;
 use crate::numa::Numa;
@@ -30,10 +28,11 @@ use crate::peer::query::Cause;
 use crate::peer::refusal::{Budget, Refusal};
 use crate::policy::Policy;
 use crate::policy::turn::{Grade, Turn};
+use crate::port::{Port, PortId};
 use crate::portal::Portals;
 use crate::record::{Input, Recorder};
 use crate::router::Router;
-use crate::stats::{InterfaceStats, NiFailures, NodeStats, Transitions};
+use crate::stats::{NiFailures, NodeStats};
 use crate::suspicion::Rails;
 use crate::timers::{Timer, Timers};
 use crate::{
@@ -270,8 +269,8 @@ impl Node {
                 Timer::Waiting(msg) => self.expire_waiting(msg),
                 Timer::Backoff(msg) => self.end_backoff(msg),
                 Timer::Retransmit => self.repeat_overdue(now),
-                Timer::RecoverNi(ni) => self.recover_ni(now, ni),
-                Timer::RecoverPeer(ni) => self.recover_peer(now, ni),
+                Timer::RecoverNi(ni) => self.recover(now, PortId::Local(ni)),
+                Timer::RecoverPeer(ni) => self.recover(now, PortId::Peer(ni)),
                 Timer::Merge(peer) => self.work.push_back(Work::Discover(peer)),
                 Timer::Discover(peer) => self.retry_query(peer),
             }
@@ -444,7 +443,11 @@ impl Node {
             });
             self.nets.len() - 1
         });
-        let credits = self.nets[at].tunables.credits as i32;
+        let mut port = Port::new(self.nets[at].tunables.credits);
+        if spec.nid.is_loopback() {
+            // S-net-6: loopback's health means nothing and begins at 0.
+            port.health = 0;
+        }
         let id = self.nis.insert(Ni {
             nid: spec.nid,
             interface: spec.interface,
@@ -452,26 +455,12 @@ impl Node {
             fatal: false,
             link_down: false,
             plays_dead: false,
-            status_up: true,
+            port,
             told_up: true,
             aged: false,
-            // S-net-6: loopback's health means nothing and begins at 0.
-            health: if spec.nid.is_loopback() { 0 } else { HEALTH_MAX },
-            credits,
-            credits_min: credits,
-            queue: VecDeque::new(),
-            seq: 0,
-            grade: Grade::default(),
-            turn: Turn::default(),
             numa_node: None,
             cpts: None,
-            recovery: Recovery::default(),
-            stats: InterfaceStats::default(),
             failures: NiFailures::default(),
-            refs: 0,
-            meter: MeterSlot::default(),
-            transitions: Transitions::default(),
-            flaps: Flaps::default(),
             noted: NiState::Active,
         });
         self.nets[at].nis.push(id);
@@ -484,8 +473,7 @@ impl Node {
         let tunables = self.net_tunables(net);
         for pni in self.peers.nis.values_mut().filter(|n| n.nid.net() == net) {
             pni.local = tunables;
-            pni.credits = tunables.map_or(0, |t| t.peer_credits as i32);
-            pni.credits_min = pni.credits;
+            pni.port.credits.refill(tunables.map_or(0, |t| t.peer_credits));
         }
     }
 
@@ -577,7 +565,7 @@ impl Node {
                     let was_primary = peer.primary == nid;
                     if let Some(pni) = self.peers.nis.get_mut(id) {
                         pni.local = None;
-                        (pni.credits, pni.credits_min) = (0, 0);
+                        pni.port.credits.refill(0);
                     }
                     if was_primary && !locked {
                         if let Some(peer) = self.peers.peers.get_mut(peer_id) {
@@ -621,9 +609,9 @@ impl Node {
             return None;
         }
         ni.fatal = fatal;
-        ni.transitions.count(!fatal);
-        if !fatal && ni.health == HEALTH_MAX {
-            ni.status_up = true;
+        ni.port.transitions.count(!fatal);
+        if !fatal && ni.port.health == HEALTH_MAX {
+            ni.port.status_up = true;
         }
         let is_told_now = self.tell_of_link(now);
         if fatal {
@@ -707,15 +695,15 @@ impl Node {
             }
             Internal::DiscoveryPing(peer) => self.discovery_ping_event(now, peer, event, bytes),
             Internal::Push(peer) => self.push_event(now, peer, event),
-            Internal::RecoverLocal(_) | Internal::RecoverPeer(_) => match event.kind {
+            Internal::Recover(port) => match event.kind {
                 EventKind::Send if event.status.is_ok() => {}
                 EventKind::Send => {
                     self.abandon(event);
-                    self.recovery_answered(now, what, None);
+                    self.recovery_answered(now, port, None);
                 }
                 EventKind::Reply | EventKind::Unlink => {
                     let ok = event.kind == EventKind::Reply && event.status.is_ok();
-                    self.recovery_answered(now, what, ok.then_some(event.sender));
+                    self.recovery_answered(now, port, ok.then_some(event.sender));
                 }
                 EventKind::Put | EventKind::Get | EventKind::Ack => {}
             },

@@ -233,7 +233,7 @@ impl Node {
         let Some(peer) = self.peers.nis.get(id).and_then(|n| self.peers.peers.get(n.peer)) else {
             return;
         };
-        let usable = |n: &crate::peer::PeerNi| n.status_up && n.health > 0;
+        let usable = |n: &crate::peer::PeerNi| n.port.status_up && n.port.health > 0;
         if !peer.nis().filter_map(|n| self.peers.nis.get(n)).any(usable) {
             self.notices.push(Notice::PeerLost { primary: peer.primary });
         }
@@ -275,9 +275,9 @@ impl Node {
     pub(crate) fn penalize(&mut self, now: Instant, id: lnet_types::NiId) {
         let hold_down = self.tunables.flap_hold_down;
         let Some(ni) = self.nis.get_mut(id) else { return };
-        let before = ni.flaps.is_flapping(now, hold_down);
-        ni.flaps.down(now, hold_down);
-        if !before && ni.flaps.is_flapping(now, hold_down) {
+        let before = ni.port.flaps.is_flapping(now, hold_down);
+        ni.port.flaps.down(now, hold_down);
+        if !before && ni.port.flaps.is_flapping(now, hold_down) {
             self.notices.push(Notice::Flapping { nid: ni.nid });
         }
     }

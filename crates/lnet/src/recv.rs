@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 
 use crate::msg::{EventInfo, Msg, Role, RxSide, Stage};
 use crate::output::{DropReason, Output, Payload, PeerMisbehaved, Sink, Verdict};
+use crate::port::PortId;
 use crate::portal::md::MdBuf;
 use crate::portal::{Delayed, Matched, Search, Wanted};
 use crate::record::Input;
@@ -198,7 +199,7 @@ impl Node {
     fn heard_from(&mut self, now: Instant, id: PeerNiId) {
         let Some(pni) = self.peers.nis.get_mut(id) else { return };
         pni.last_alive = Some(now);
-        if !pni.status_up {
+        if !pni.port.status_up {
             pni.set_up(now, self.tunables.flap_hold_down, true);
         }
         let peer = pni.peer;
@@ -206,7 +207,7 @@ impl Node {
             self.hasten_recovery(now, id);
         } else if self.tunables.conduct.recovers_unheard {
             // It may have failed when it was nobody yet.
-            self.queue_peer(now, id);
+            self.queue_recovery(now, PortId::Peer(id));
         }
         self.tell_resting(now, News::Life(peer));
     }
@@ -446,7 +447,7 @@ impl Node {
         self.stats.drop_length += u64::from(hdr.payload_len);
         let kind = hdr.kind.msg_type();
         if let Some(ni) = self.nis.get_mut(ni) {
-            ni.stats.dropped.bump(kind);
+            ni.port.stats.dropped.bump(kind);
             // M-37: a response that comes too late is dropped in silence.
             if reason != DropReason::BadHandle {
                 let (source, target) = (hdr.src, hdr.dst);

@@ -9,6 +9,7 @@ use core::time::Duration;
 use crate::local::{NetTunables, Ni, NiState};
 use crate::meter::Usage;
 use crate::peer::{PeerNet, PeerNi};
+use crate::port::PortId;
 use crate::record::Input;
 use crate::stats::{InterfaceStats, NiFailures, NodeStats, PeerNiFailures, Transitions};
 use crate::timers::{Timer, TimerKind};
@@ -265,31 +266,31 @@ impl Node {
         PeerNiView {
             nid: n.nid,
             credits_max: n.local.map_or(0, |t| t.peer_credits),
-            credits: n.credits,
-            credits_min: n.credits_min,
+            credits: n.port.credits.free,
+            credits_min: n.port.credits.least,
             queued_bytes: n.queued_bytes,
             router_credits: router - n.transit.held,
             router_credits_min: n.transit.credits_min.unwrap_or(router),
-            refs: n.refs + 1,
-            stats: n.stats,
+            refs: n.port.refs + 1,
+            stats: n.port.stats,
             failures: n.failures,
-            health: n.health,
+            health: n.port.health,
             net_priority: net.grade.given_priority(),
-            priority: n.grade.given_priority(),
+            priority: n.port.grade.given_priority(),
             preferred: n.mapping.iter().flat_map(|m| &m.preferred).map(|p| p.nid).collect(),
             preferred_routers: n.mapping.iter().flat_map(|m| &m.routers).copied().collect(),
-            up: n.status_up,
-            state: match (tracked || self.watches_aliveness(n), n.status_up) {
+            up: n.port.status_up,
+            state: match (tracked || self.watches_aliveness(n), n.port.status_up) {
                 (false, _) => PeerNiState::NotTracked,
                 (true, true) => PeerNiState::Up,
                 (true, false) => PeerNiState::Down,
             },
             local: n.local.is_some(),
-            ping_count: n.recovery.sent,
+            ping_count: n.port.recovery.sent,
             next_ping: self.timers.at(Timer::RecoverPeer(id)),
-            transitions: n.transitions,
-            flapping: n.flaps.is_flapping(self.now(), self.tunables.flap_hold_down),
-            usage: n.meter.view(self.now()),
+            transitions: n.port.transitions,
+            flapping: n.port.flaps.is_flapping(self.now(), self.tunables.flap_hold_down),
+            usage: n.port.meter.view(self.now()),
         }
     }
 
@@ -307,7 +308,7 @@ impl Node {
 
     /// Health of the local interfaces.
     pub fn ni_healths(&self) -> impl Iterator<Item = (Nid, u32)> + '_ {
-        self.nis.values().map(|ni| (ni.nid, ni.health))
+        self.nis.values().map(|ni| (ni.nid, ni.port.health))
     }
 
     /// Health of the interfaces of at most `limit` peers, by age, from the one after `after` on, and
@@ -326,8 +327,9 @@ impl Node {
             }
             let Some(peer) = self.peers.peers.get(*id) else { continue };
             let nis = peer.nets.iter().flat_map(|net| &net.nis);
-            found
-                .extend(nis.filter_map(|id| self.peers.nis.get(*id)).map(|ni| (ni.nid, ni.health)));
+            found.extend(
+                nis.filter_map(|id| self.peers.nis.get(*id)).map(|ni| (ni.nid, ni.port.health)),
+            );
         }
         (found, next)
     }
@@ -363,9 +365,7 @@ impl Node {
             let mut found = nid.is_none();
             for ni in self.nis.values_mut().filter(|ni| nid.is_none_or(|n| n == ni.nid)) {
                 found = true;
-                ni.stats = InterfaceStats::default();
-                ni.transitions = Transitions::default();
-                ni.meter.reset();
+                ni.port.reset_counters();
                 if failures {
                     ni.failures = NiFailures::default();
                 }
@@ -373,9 +373,7 @@ impl Node {
             // A NID of ours may also stand among the peers: as itself.
             for pni in self.peers.nis.values_mut().filter(|n| nid.is_none_or(|x| x == n.nid)) {
                 found = true;
-                pni.stats = InterfaceStats::default();
-                pni.transitions = Transitions::default();
-                pni.meter.reset();
+                pni.port.reset_counters();
                 if failures {
                     pni.failures = PeerNiFailures::default();
                 }
@@ -402,7 +400,7 @@ impl Node {
     pub fn reset_ni_minima(&mut self) {
         self.note(|| Input::ResetNiMinima {});
         for ni in self.nis.values_mut() {
-            ni.credits_min = ni.credits;
+            ni.port.reset_minimum();
         }
     }
 
@@ -410,7 +408,7 @@ impl Node {
     pub fn reset_peer_minima(&mut self) {
         self.note(|| Input::ResetPeerMinima {});
         for pni in self.peers.nis.values_mut() {
-            pni.credits_min = pni.credits;
+            pni.port.credits.least = pni.port.credits.free;
             pni.transit.credits_min = None;
         }
     }
@@ -423,11 +421,12 @@ impl Node {
 
     /// Interfaces in recovery, ours or peers', with their health, in the order of their pings.
     fn recovering(&self, kind: TimerKind) -> impl Iterator<Item = (Nid, u32)> + '_ {
-        self.timers.sorted(kind).into_iter().filter_map(|(_, timer)| match timer {
-            Timer::RecoverNi(id) => self.nis.get(id).map(|n| (n.nid, n.health)),
-            Timer::RecoverPeer(id) => self.peers.nis.get(id).map(|n| (n.nid, n.health)),
+        let ports = self.timers.sorted(kind).into_iter().filter_map(|(_, timer)| match timer {
+            Timer::RecoverNi(id) => Some(PortId::Local(id)),
+            Timer::RecoverPeer(id) => Some(PortId::Peer(id)),
             _ => None,
-        })
+        });
+        ports.filter_map(|id| Some((self.nid_of_port(id)?, self.port(id)?.health)))
     }
 
     /// How often the health of an interface, ours or a peer's, was set: who watches many nodes looks
@@ -444,8 +443,10 @@ impl Node {
 
     /// The health of an interface, ours or a peer's, if it is known.
     pub fn health_of(&self, nid: Nid) -> Option<u32> {
-        let own = self.nis.values().find(|ni| ni.nid == nid).map(|ni| ni.health);
-        own.or_else(|| self.peers.find(nid).and_then(|id| self.peers.nis.get(id)).map(|n| n.health))
+        let own = self.nis.values().find(|ni| ni.nid == nid).map(|ni| ni.port.health);
+        own.or_else(|| {
+            self.peers.find(nid).and_then(|id| self.peers.nis.get(id)).map(|n| n.port.health)
+        })
     }
 
     /// The sequence number of the node's own ping data.
@@ -474,23 +475,23 @@ fn ni_view(node: &Node, id: lnet_types::NiId, ni: &Ni) -> NiView {
         up: ni.is_up(),
         state: ni.state(),
         interface: ni.interface.clone(),
-        stats: ni.stats,
+        stats: ni.port.stats,
         failures: ni.failures,
         fatal: ni.fatal,
-        health: ni.health,
-        priority: ni.grade.given_priority(),
+        health: ni.port.health,
+        priority: ni.port.grade.given_priority(),
         numa_node: ni.numa_node,
         device_cpt: ni.numa_node.and_then(|at| node.cpts.of_numa_node(at).next()),
         cpts: node.cpts_of(ni),
-        ping_count: ni.recovery.sent,
+        ping_count: ni.port.recovery.sent,
         next_ping: node.timers.at(Timer::RecoverNi(id)),
-        credits: ni.credits,
-        credits_min: ni.credits_min,
-        queued: u32::try_from(ni.queue.len()).unwrap_or(u32::MAX),
-        refs: ni.refs + 1,
-        transitions: ni.transitions,
-        flapping: ni.flaps.is_flapping(now, node.tunables.flap_hold_down),
-        usage: ni.meter.view(now),
+        credits: ni.port.credits.free,
+        credits_min: ni.port.credits.least,
+        queued: u32::try_from(ni.port.credits.queue.len()).unwrap_or(u32::MAX),
+        refs: ni.port.refs + 1,
+        transitions: ni.port.transitions,
+        flapping: ni.port.flaps.is_flapping(now, node.tunables.flap_hold_down),
+        usage: ni.port.meter.view(now),
         lnd_timeout: ni.lnd_timeout,
     }
 }

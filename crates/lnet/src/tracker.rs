@@ -8,6 +8,7 @@ use core::time::Duration;
 use crate::msg::Stage;
 use crate::node::Work;
 use crate::peer::query::Cause;
+use crate::port::PortId;
 use crate::portal::md::Tracker;
 use crate::timers::{Timer, TimerKind};
 use crate::{Node, UnlinkError};
@@ -115,7 +116,7 @@ impl Node {
         if let Some(pni) = t.next_hop.and_then(|nid| self.peers.find(nid))
             && !self.is_no_news_of(pni, owner)
         {
-            self.lower_peer(now, pni);
+            self.lower(now, PortId::Peer(pni));
         }
         // Behind a router that is all there is to see of it.
         let target = t.target.filter(|_| t.target != t.next_hop);

@@ -80,7 +80,7 @@ impl Node {
         let nis = self.peers.peers.get(owner).into_iter().flat_map(|peer| peer.nis());
         let others = nis.filter_map(|id| self.peers.nis.get(id)).filter(|n| leads_to(n.nid));
         // The first of the best.
-        let best = others.min_by_key(|n| (!self.is_on(n.nid.net()), Reverse(n.health)));
+        let best = others.min_by_key(|n| (!self.is_on(n.nid.net()), Reverse(n.port.health)));
         best.map_or(nid, |n| n.nid)
     }
 

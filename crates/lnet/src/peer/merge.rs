@@ -13,6 +13,7 @@ use crate::node::Work;
 use crate::peer::Facts;
 use crate::peer::config::Change;
 use crate::peer::sync::Announcement;
+use crate::port::PortId;
 use crate::router::alive;
 
 impl Node {
@@ -191,10 +192,10 @@ impl Node {
         let Some(id) = self.peers.find(entry.nid) else { return };
         let Some(pni) = self.peers.nis.get_mut(id) else { return };
         let up = entry.status == NiStatus::UP;
-        match (pni.status_up, up) {
+        match (pni.port.status_up, up) {
             (true, false) => {
                 pni.set_up(now, self.tunables.flap_hold_down, false);
-                self.lower_peer(now, id);
+                self.lower(now, PortId::Peer(id));
                 self.note_peer(id);
             }
             (false, true) => {
@@ -203,11 +204,11 @@ impl Node {
                     pni.last_alive.is_none() && self.tunables.conduct.believes_reported_health;
                 pni.set_up(now, self.tunables.flap_hold_down, true);
                 if reported {
-                    self.set_peer_health(now, id, HEALTH_MAX);
+                    self.set_health(now, PortId::Peer(id), HEALTH_MAX);
                 }
             }
             (true, true) if pni.last_alive.is_none() => {
-                self.set_peer_health(now, id, HEALTH_MAX);
+                self.set_health(now, PortId::Peer(id), HEALTH_MAX);
             }
             (true, true) | (false, false) => {}
         }

@@ -24,13 +24,12 @@ use slotmap::SlotMap;
 use smallvec::SmallVec;
 
 use crate::dedup::Numbering;
-use crate::flap::Flaps;
-use crate::local::{HEALTH_MAX, NetTunables, Recovery};
-use crate::meter::MeterSlot;
+use crate::local::{HEALTH_MAX, NetTunables};
 use crate::policy::turn::{Grade, Turn};
 use crate::policy::{Mapping, Policy};
+use crate::port::Port;
 use crate::router::Gateway;
-use crate::stats::{InterfaceStats, PeerNiFailures, Transitions};
+use crate::stats::PeerNiFailures;
 use crate::table::Lookup;
 use previous_owners::PreviousOwner;
 use refusal::Budget;
@@ -140,18 +139,11 @@ pub(crate) struct PeerNi {
     pub(crate) peer: PeerId,
     /// Tunables of the local network of the same id; `None` if there is none (remote, O-28).
     pub(crate) local: Option<NetTunables>,
-    pub(crate) credits: i32,
-    pub(crate) credits_min: i32,
-    pub(crate) queue: VecDeque<MsgId>,
+    pub(crate) port: Port,
     pub(crate) queued_bytes: u64,
-    pub(crate) health: u32,
-    pub(crate) status_up: bool,
     pub(crate) last_alive: Option<Instant>,
     /// The local NID that a non-MR peer knows us by (O-7, O-25, S-33).
     pub(crate) preferred: Option<Nid>,
-    /// What rules say of it, and its turn on its network.
-    pub(crate) grade: Grade,
-    pub(crate) turn: Turn,
     /// What pair and router rules say of it.
     pub(crate) mapping: Option<Box<Mapping>>,
     /// When its state was last reported.
@@ -160,17 +152,7 @@ pub(crate) struct PeerNi {
     pub(crate) knocked: Option<Instant>,
     /// What passes through this node from it.
     pub(crate) transit: TransitCredits,
-    pub(crate) recovery: Recovery,
-    pub(crate) seq: u64,
-    pub(crate) stats: InterfaceStats,
     pub(crate) failures: PeerNiFailures,
-    /// What was measured.
-    pub(crate) meter: MeterSlot,
-    /// Times that it went down and came back, and what follows from it.
-    pub(crate) transitions: Transitions,
-    pub(crate) flaps: Flaps,
-    /// Messages bound to it.
-    pub(crate) refs: u32,
     /// Removed from its peer; kept until the last message lets go (O-43).
     pub(crate) deleting: bool,
 }
@@ -178,11 +160,11 @@ pub(crate) struct PeerNi {
 impl PeerNi {
     /// Notes whether it is up, and returns whether it was. `hold_down` is `flap_hold_down`.
     pub(crate) fn set_up(&mut self, now: Instant, hold_down: i64, up: bool) -> bool {
-        let was = core::mem::replace(&mut self.status_up, up);
+        let was = core::mem::replace(&mut self.port.status_up, up);
         if was != up {
-            self.transitions.count(up);
+            self.port.transitions.count(up);
             if !up {
-                self.flaps.down(now, hold_down);
+                self.port.flaps.down(now, hold_down);
             }
         }
         was
@@ -351,33 +333,20 @@ impl Peers {
         if !self.peers.contains_key(peer) {
             return Err(Errno::ENOENT);
         }
-        let credits = local.map_or(0, |t| t.peer_credits as i32);
+        let credits = local.map_or(0, |t| t.peer_credits);
         let id = self.nis.insert(PeerNi {
             nid,
             peer,
             local,
-            credits,
-            credits_min: credits,
-            queue: VecDeque::new(),
+            port: Port::new(credits),
             queued_bytes: 0,
-            health: HEALTH_MAX,
-            status_up: true,
             last_alive: None,
             preferred: None,
-            grade: Grade::default(),
-            turn: Turn::default(),
             mapping: None,
             notified: None,
             knocked: None,
             transit: TransitCredits::default(),
-            recovery: Recovery::default(),
-            seq: 0,
-            stats: InterfaceStats::default(),
             failures: PeerNiFailures::default(),
-            meter: MeterSlot::default(),
-            transitions: Transitions::default(),
-            flaps: Flaps::default(),
-            refs: 0,
             deleting: false,
         });
         self.by_nid.insert(nid, id);
@@ -404,7 +373,7 @@ impl Peers {
         self.grade(peer, id);
         self.primary_first(peer);
         // A list of thousands is not to be looked through for each of them.
-        let health = self.nis.get(id).map_or(0, |n| n.health);
+        let health = self.nis.get(id).map_or(0, |n| n.port.health);
         if let Some(n) = self.net_mut(peer, nid.net()) {
             n.health = if n.nis.len() == 1 { health } else { n.health.max(health) };
         }
@@ -419,12 +388,12 @@ impl Peers {
         }
         p.nets.retain(|n| !n.nis.is_empty());
         let empty = p.nets.is_empty();
-        let health = self.nis.get(id).map_or(0, |n| n.health);
+        let health = self.nis.get(id).map_or(0, |n| n.port.health);
         let nis = &self.nis;
         if let Some(n) =
             self.peers.get(peer).and_then(|p| p.nets.iter().find(|n| n.net == nid.net()))
             && n.health <= health
-            && !n.nis.iter().filter_map(|id| nis.get(*id)).any(|x| x.health >= health)
+            && !n.nis.iter().filter_map(|id| nis.get(*id)).any(|x| x.port.health >= health)
         {
             self.net_health(peer, nid.net());
         }
@@ -450,7 +419,7 @@ impl Peers {
     pub(crate) fn forget_ni(&mut self, id: PeerNiId) {
         let Some(n) = self.nis.get_mut(id) else { return };
         n.deleting = true;
-        let (nid, refs) = (n.nid, n.refs);
+        let (nid, refs) = (n.nid, n.port.refs);
         if self.by_nid.get(&nid) == Some(&id) {
             self.by_nid.remove(&nid);
         }
@@ -469,8 +438,8 @@ impl Peers {
     /// One message less on an interface.
     pub(crate) fn release(&mut self, id: PeerNiId) {
         if let Some(n) = self.nis.get_mut(id) {
-            n.refs = n.refs.saturating_sub(1);
-            if n.refs == 0 && n.deleting {
+            n.port.refs = n.port.refs.saturating_sub(1);
+            if n.port.refs == 0 && n.deleting {
                 self.nis.remove(id);
             }
         }
@@ -501,8 +470,13 @@ impl Peers {
         if let Some(p) = self.peers.get_mut(peer)
             && let Some(n) = p.nets.iter_mut().find(|n| n.net == net)
         {
-            n.health =
-                n.nis.iter().filter_map(|id| nis.get(*id)).map(|n| n.health).max().unwrap_or(0);
+            n.health = n
+                .nis
+                .iter()
+                .filter_map(|id| nis.get(*id))
+                .map(|n| n.port.health)
+                .max()
+                .unwrap_or(0);
         }
     }
 }

@@ -10,10 +10,10 @@ impl Peers {
     /// The rules are applied to an interface that is new or has another peer (U-21).
     pub(crate) fn grade(&mut self, peer: PeerId, id: PeerNiId) {
         let Some(n) = self.nis.get_mut(id) else { return };
-        n.grade = self.policy.peer_ni(n.nid);
+        n.port.grade = self.policy.peer_ni(n.nid);
         n.mapping = self.policy.mapping(n.nid, n.mapping.as_deref());
         if !self.policy.counts() {
-            n.turn = Turn::default();
+            n.port.turn = Turn::default();
         }
         let net = n.nid.net();
         if let Some(pn) =
@@ -42,7 +42,7 @@ impl Peers {
         let Some(p) = self.peers.get_mut(n.peer) else { return };
         let Some(pn) = p.nets.iter_mut().find(|pn| pn.net == to.net()) else { return };
         pn.turn.take(pn.grade.messages, &mut p.net_floor, seq);
-        n.turn.take(n.grade.messages, &mut pn.floor, seq);
+        n.port.turn.take(n.port.grade.messages, &mut pn.floor, seq);
         let paths = n.mapping.as_mut().map(|m| m.preferred.iter_mut());
         if let Some(path) = paths.and_then(|mut paths| paths.find(|path| path.nid == own)) {
             path.turn.take(path.messages, &mut pn.path_floor, seq);

@@ -186,7 +186,7 @@ impl Node {
     }
 
     pub(crate) fn has_healthy_ni(&self, peer: &Peer) -> bool {
-        peer.nis().any(|ni| self.peers.nis.get(ni).is_some_and(|ni| ni.health == HEALTH_MAX))
+        peer.nis().any(|ni| self.peers.nis.get(ni).is_some_and(|ni| ni.port.health == HEALTH_MAX))
     }
 
     /// Records what `cause` wants of peer `id`.

@@ -280,9 +280,9 @@ impl Node {
             }
         }
         for ni in self.nis.values_mut() {
-            ni.grade = policy.ni(ni.nid);
+            ni.port.grade = policy.ni(ni.nid);
             if forget {
-                ni.turn = Turn::default();
+                ni.port.turn = Turn::default();
             }
         }
         if forget {
@@ -298,7 +298,7 @@ impl Node {
             net.turn.take(net.grade.messages, &mut self.net_floor, seq);
             let ni = net.nis.iter().find(|id| self.nis.get(**id).is_some_and(|ni| ni.nid == own));
             if let Some(ni) = ni.and_then(|id| self.nis.get_mut(*id)) {
-                ni.turn.take(ni.grade.messages, &mut net.floor, seq);
+                ni.port.turn.take(ni.port.grade.messages, &mut net.floor, seq);
             }
         }
         self.peers.take_turns(own, to, seq);

@@ -83,7 +83,7 @@ pub(crate) fn is_discovery_off(t: &Tunables, peer: &Peer) -> bool {
 /// Whether `peer` has an interface on the network that it says is up.
 pub(crate) fn has_up_ni(peers: &Peers, peer: &Peer, net: lnet_types::Net) -> bool {
     let nis = peer.net(net).into_iter().flat_map(|n| &n.nis);
-    nis.filter_map(|id| peers.nis.get(*id)).any(|n| n.status_up)
+    nis.filter_map(|id| peers.nis.get(*id)).any(|n| n.port.status_up)
 }
 
 /// Whether the far side of a route is watched too: the gateway is the last one before it.

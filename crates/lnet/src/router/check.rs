@@ -17,6 +17,7 @@ use crate::msg::Stage;
 use crate::node::Work;
 use crate::peer::Facts;
 use crate::peer::query::Cause;
+use crate::port::PortId;
 use crate::record::Input;
 use crate::send::rest::News;
 use crate::timers::{Timer, TimerKind};
@@ -206,7 +207,7 @@ impl Node {
         let was_up = pni.set_up(now, self.tunables.flap_hold_down, false);
         let recovers = self.tunables.conduct.acts_on_gateway_news;
         if was_up && pni.local.is_some() && recovers {
-            self.lower_peer(now, ni);
+            self.lower(now, PortId::Peer(ni));
         }
         if was_up {
             self.note_peer(ni);
@@ -312,7 +313,7 @@ impl Node {
         let Some(net) = self.nis.get(ni).map(|ni| ni.nid.net()) else { return };
         let hold_down = self.tunables.flap_hold_down;
         for pni in self.peers.nis.values_mut() {
-            if pni.nid.net() == net && pni.local.is_some() && !pni.status_up {
+            if pni.nid.net() == net && pni.local.is_some() && !pni.port.status_up {
                 pni.set_up(now, hold_down, true);
             }
         }
@@ -407,7 +408,7 @@ impl Node {
         net.nis
             .iter()
             .filter_map(|id| self.nis.get(*id))
-            .any(|other| (!other.fatal, other.health) > (!ni.fatal, ni.health))
+            .any(|other| (!other.fatal, other.port.health) > (!ni.fatal, ni.port.health))
     }
 
     /// Whether an interface of ours other than `by` has a way to this one of a gateway that nobody doubts:
@@ -434,7 +435,7 @@ impl Node {
     /// one.
     fn leave_queue(&mut self, ni: PeerNiId) {
         let Some(pni) = self.peers.nis.get(ni) else { return };
-        for id in pni.queue.iter().copied().collect::<Vec<MsgId>>() {
+        for id in pni.port.credits.queue.iter().copied().collect::<Vec<MsgId>>() {
             let Some(msg) = self.msgs.get(id).filter(|m| m.stage == Stage::PeerQueue) else {
                 continue;
             };

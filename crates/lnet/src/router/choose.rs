@@ -59,7 +59,7 @@ pub(crate) fn onward(
         }
         return routed(t, r, Some(r.target), None, rec);
     }
-    let ailing = !target.status_up || target.health < crate::HEALTH_MAX;
+    let ailing = !target.port.status_up || target.port.health < crate::HEALTH_MAX;
     if passing.from_mr && peer.is_mr() && ailing && !r.recovery {
         return best_pair(t, r, peer, rec);
     }
@@ -118,7 +118,7 @@ fn hinted(
 /// or has just failed this message (DEC-24).
 fn is_hint_good(t: Tables<'_>, r: &Request<'_>, hop: PeerNiId) -> bool {
     let alive = t.peers.nis.get(hop).is_some_and(|n| {
-        n.status_up && t.peers.peers.get(n.peer).is_some_and(|p| p.gateway.life.is_alive())
+        n.port.status_up && t.peers.peers.get(n.peer).is_some_and(|p| p.gateway.life.is_alive())
     });
     !avoids_tried(t) || (alive && !r.tried.iter().any(|&(_, id)| id == hop))
 }
@@ -137,7 +137,7 @@ fn by_route(
     let target = t.peers.nis.get(dest).ok_or(Errno::EFAULT)?;
     let source = from.and_then(|ni| t.nis.get(ni)).map(|ni| ni.nid.net());
     let candidates: Vec<Candidate<'_>> = usable(t, r, target, source).collect();
-    let best = candidates.iter().map(|c| c.ni.health).max().unwrap_or(0);
+    let best = candidates.iter().map(|c| c.ni.port.health).max().unwrap_or(0);
     let highest = candidates.iter().map(|c| c.route.seq).max().unwrap_or(0);
     let keyed = candidates.iter().map(|c| (c, key(t, r, target, best, c)));
     let chosen =
@@ -193,14 +193,14 @@ fn usable<'a>(
             .flat_map(|n| &n.nis)
             .filter_map(|id| t.peers.nis.get(*id).map(|n| (*id, n)))
             .min_by_key(|&(id, n)| GatewayKey {
-                down: avoids_tried(t) && !n.status_up,
+                down: avoids_tried(t) && !n.port.status_up,
                 silent: silent(t, own(t, n), &[id]),
-                health: Reverse(n.health),
+                health: Reverse(n.port.health),
                 tried: was_tried(t, r, id),
-                priority: Priority(n.grade.priority),
+                priority: Priority(n.port.grade.priority),
                 shaky: Doubted { around: 0, ..shaky(t, own(t, n), &[id]) },
-                credits: Reverse(n.credits),
-                seq: n.seq,
+                credits: Reverse(n.port.credits.free),
+                seq: n.port.seq,
             })?;
         Some(Candidate { route, place, hop, ni })
     })
@@ -227,10 +227,10 @@ fn key(t: Tables<'_>, r: &Request<'_>, dest: &PeerNi, best: u32, c: &Candidate<'
             && !primary.is_some_and(preferred),
         priority: c.route.priority.into(),
         hops: c.route.hops.unwrap_or(1).into(),
-        health: Reverse(if turns { 0 } else { within_range(t, c.ni.health, best) }),
+        health: Reverse(if turns { 0 } else { within_range(t, c.ni.port.health, best) }),
         shaky: Doubted { around: 0, ..shaky(t, own(t, c.ni), &[c.hop]) },
         queued_bytes: if turns { 0 } else { c.ni.queued_bytes },
-        credits: Reverse(if turns { 0 } else { c.ni.credits }),
+        credits: Reverse(if turns { 0 } else { c.ni.port.credits.free }),
         seq: c.route.seq,
         place: Reverse(c.place as u32),
     }
@@ -250,7 +250,14 @@ fn best_dest(t: Tables<'_>, r: &Request<'_>) -> Result<PeerNiId, Errno> {
     net.nis
         .iter()
         .filter_map(|id| t.peers.nis.get(*id).map(|n| (*id, n)))
-        .min_by_key(|&(_, n)| (Reverse(n.health), n.grade.priority, Reverse(n.credits), n.seq))
+        .min_by_key(|&(_, n)| {
+            (
+                Reverse(n.port.health),
+                n.port.grade.priority,
+                Reverse(n.port.credits.free),
+                n.port.seq,
+            )
+        })
         .map(|(id, _)| id)
         .ok_or(Errno::EHOSTUNREACH)
 }

@@ -61,7 +61,7 @@ impl Node {
         let initiator = ProcessId { nid: hdr.src, pid: hdr.src_pid };
         let id = self.new_rx(now, side, hdr, initiator, None);
         if let Some(pni) = self.peers.nis.get_mut(from) {
-            pni.refs += 1;
+            pni.port.refs += 1;
         }
         if let Some(msg) = self.msgs.get_mut(id) {
             msg.role = Role::Forward;
@@ -271,7 +271,7 @@ impl Node {
         let msg = self.msgs.get(id).filter(|m| m.role == Role::Forward)?;
         let (hop, from_user) = (msg.tx?.peer_ni?, msg.hop_pid.is_user());
         let pni = self.peers.nis.get(hop)?;
-        if from_user || pni.status_up || !self.watches_aliveness(pni) {
+        if from_user || pni.port.status_up || !self.watches_aliveness(pni) {
             return None;
         }
         let due = pni.knocked.map(|last| now >= last + KNOCK_INTERVAL);

@@ -242,7 +242,7 @@ impl Node {
         let unproven = self.tunables.check_routers_before_use != 0;
         if unproven && unknown {
             // O-28
-            pni.status_up = false;
+            pni.port.status_up = false;
         }
         if hops.is_none() && self.tunables.avoid_asym_router_failure != 0 {
             tracing::info!(%net, %gateway, "hop count undefined: the far side is watched only if \

@@ -12,6 +12,7 @@ use crate::Node;
 use crate::msg::{Msg, Role, Stage};
 use crate::node::Work;
 use crate::output::{Output, Transmit};
+use crate::port::{self, PortId};
 use crate::timers::Timer;
 
 /// What a message weighs in its peer's queue besides its payload (C-5).
@@ -35,34 +36,19 @@ impl Node {
         if self.refuse(now, id) {
             return;
         }
-        let in_order = self.tunables.conduct.queues_by_age;
-        let Some(msg) = self.msgs.get_mut(id) else { return };
-        let born = if in_order { msg.born } else { Instant::FAR_FUTURE };
-        let Some(tx) = &mut msg.tx else { return };
+        let Some(msg) = self.msgs.get(id) else { return };
+        let Some(tx) = msg.tx else { return };
         if !tx.peer_credit
-            && let Some(pni) = tx.peer_ni.and_then(|p| self.peers.nis.get_mut(p))
+            && let Some(peer_ni) = tx.peer_ni
+            && let Some(pni) = self.peers.nis.get_mut(peer_ni)
         {
-            tx.peer_credit = true;
             pni.queued_bytes += u64::from(msg.hdr.payload_len) + HEADER_BYTES;
-            pni.credits -= 1;
-            pni.credits_min = pni.credits_min.min(pni.credits);
-            if pni.credits < 0 {
-                msg.stage = Stage::PeerQueue;
-                line_up(&mut pni.queue, &self.msgs, id, born);
+            if !self.take_credit(id, PortId::Peer(peer_ni)) {
                 return self.wait_until_deadline(id);
             }
         }
-        if !tx.ni_credit
-            && let Some(ni) = self.nis.get_mut(tx.ni)
-        {
-            tx.ni_credit = true;
-            ni.credits -= 1;
-            ni.credits_min = ni.credits_min.min(ni.credits);
-            if ni.credits < 0 {
-                msg.stage = Stage::NiQueue;
-                line_up(&mut ni.queue, &self.msgs, id, born);
-                return self.wait_until_deadline(id);
-            }
+        if !tx.ni_credit && !self.take_credit(id, PortId::Local(tx.ni)) {
+            return self.wait_until_deadline(id);
         }
         if !self.holds_leaving(now, id) {
             self.transmit(now, id);
@@ -105,11 +91,10 @@ impl Node {
         self.stats.drop_length += u64::from(msg.hdr.payload_len);
         let Some(tx) = msg.tx else { return };
         let kind = msg.counted_as_sent();
-        if let Some(ni) = self.nis.get_mut(tx.ni) {
-            ni.stats.dropped.bump(kind);
-        }
-        if let Some(pni) = tx.peer_ni.and_then(|p| self.peers.nis.get_mut(p)) {
-            pni.stats.dropped.bump(kind);
+        for id in port::of_rail(tx.ni, tx.peer_ni) {
+            if let Some(port) = self.port_mut(id) {
+                port.stats.dropped.bump(kind);
+            }
         }
     }
 
@@ -171,37 +156,53 @@ impl Node {
         if let Stage::Held(token) = stage {
             self.forget_delay(token);
         }
-        let mut next = None;
-        if let Some(ni) = self.nis.get_mut(tx.ni) {
-            if tx.peer_ni.is_some() {
-                ni.refs = ni.refs.saturating_sub(1);
-            }
-            if tx.ni_credit {
-                ni.credits += 1;
-                if stage == Stage::NiQueue {
-                    // It leaves the queue without having had its turn: nobody else's has come.
-                    ni.queue.retain(|x| *x != id);
-                } else if ni.credits <= 0 {
-                    next = ni.queue.pop_front();
-                }
-            }
-        }
-        self.give_turn(next);
-        let Some(peer_ni) = tx.peer_ni else { return };
-        let mut next = None;
-        if let Some(pni) = self.peers.nis.get_mut(peer_ni)
-            && tx.peer_credit
+        if tx.peer_ni.is_some()
+            && let Some(ni) = self.nis.get_mut(tx.ni)
         {
-            pni.queued_bytes = pni.queued_bytes.saturating_sub(bytes);
-            pni.credits += 1;
-            if stage == Stage::PeerQueue {
-                pni.queue.retain(|x| *x != id);
-            } else if pni.credits <= 0 {
-                next = pni.queue.pop_front();
+            ni.port.refs = ni.port.refs.saturating_sub(1);
+        }
+        if tx.ni_credit {
+            self.give_credit(PortId::Local(tx.ni), (stage == Stage::NiQueue).then_some(id));
+        }
+        let Some(peer_ni) = tx.peer_ni else { return };
+        if tx.peer_credit {
+            if let Some(pni) = self.peers.nis.get_mut(peer_ni) {
+                pni.queued_bytes = pni.queued_bytes.saturating_sub(bytes);
+            }
+            self.give_credit(PortId::Peer(peer_ni), (stage == Stage::PeerQueue).then_some(id));
+        }
+        self.peers.release(peer_ni);
+    }
+
+    /// Takes a credit of an interface for a message, and returns whether the message may go on. If not,
+    /// it is in the queue.
+    fn take_credit(&mut self, id: MsgId, port: PortId) -> bool {
+        let in_order = self.tunables.conduct.queues_by_age;
+        let found = port::find(&mut self.nis, &mut self.peers, port);
+        let Some(credits) = found.map(|port| &mut port.credits) else { return true };
+        let Some(msg) = self.msgs.get_mut(id) else { return false };
+        let born = if in_order { msg.born } else { Instant::FAR_FUTURE };
+        if let Some(tx) = &mut msg.tx {
+            match port {
+                PortId::Local(_) => tx.ni_credit = true,
+                PortId::Peer(_) => tx.peer_credit = true,
             }
         }
+        if credits.take() {
+            return true;
+        }
+        msg.stage = match port {
+            PortId::Local(_) => Stage::NiQueue,
+            PortId::Peer(_) => Stage::PeerQueue,
+        };
+        line_up(&mut credits.queue, &self.msgs, id, born);
+        false
+    }
+
+    /// Gives a credit back; `waiter` is the message that waited for it in vain.
+    fn give_credit(&mut self, port: PortId, waiter: Option<MsgId>) {
+        let next = self.port_mut(port).and_then(|port| port.credits.give_back(waiter));
         self.give_turn(next);
-        self.peers.release(peer_ni);
     }
 
     /// A queued message's turn has come. From here on it holds the credit that it waited for, so

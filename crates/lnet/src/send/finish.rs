@@ -8,6 +8,7 @@ use crate::local::Ni;
 use crate::msg::{Msg, Role, Stage};
 use crate::node::Work;
 use crate::output::Payload;
+use crate::port;
 use crate::portal::RESERVED_PORTAL;
 use crate::portal::md::Owner;
 use crate::record::Input;
@@ -264,23 +265,13 @@ impl Node {
         if took.is_zero() && !is_loopback {
             return;
         }
-        if let Some(ni) = self.nis.get_mut(rx.ni) {
-            let of =
-                if kind == EventKind::Ack { &mut ni.stats.put_ack } else { &mut ni.stats.get_rtt };
+        for id in port::of_rail(rx.ni, rx.peer_ni) {
+            let Some(port) = self.port_mut(id) else { continue };
+            let stats = &mut port.stats;
+            let of = if kind == EventKind::Ack { &mut stats.put_ack } else { &mut stats.get_rtt };
             of.add(took);
             if measured {
-                ni.meter.completed(now, took);
-            }
-        }
-        if let Some(pni) = rx.peer_ni.and_then(|p| self.peers.nis.get_mut(p)) {
-            let of = if kind == EventKind::Ack {
-                &mut pni.stats.put_ack
-            } else {
-                &mut pni.stats.get_rtt
-            };
-            of.add(took);
-            if measured {
-                pni.meter.completed(now, took);
+                port.meter.completed(now, took);
             }
         }
     }
@@ -306,7 +297,7 @@ impl Node {
     /// T-1, T-10 … T-12.
     fn count_success(&mut self, now: Instant, id: MsgId) {
         let Some(msg) = self.msgs.get(id) else { return };
-        let (tx, rx, role, retries) = (msg.tx.as_ref(), msg.rx.as_ref(), msg.role, msg.retries);
+        let (tx, rx, role, retries) = (msg.tx, msg.rx, msg.role, msg.retries);
         let kind = msg.hdr.kind.msg_type();
         let (mlength, sent_len) = (u64::from(msg.ev.mlength), u64::from(msg.hdr.payload_len));
         let as_kind = msg.counted_as_sent();
@@ -330,24 +321,15 @@ impl Node {
             let egress = (role == Role::Request && kind == MsgType::Put && retries == 0)
                 .then(|| now.saturating_since(tx.committed));
             let took = now.saturating_since(tx.committed);
-            if let Some(ni) = self.nis.get_mut(tx.ni) {
-                ni.stats.sent.bump(as_kind);
-                ni.stats.sent_bytes += sent_len;
+            for id in port::of_rail(tx.ni, tx.peer_ni) {
+                let Some(port) = self.port_mut(id) else { continue };
+                port.stats.sent.bump(as_kind);
+                port.stats.sent_bytes += sent_len;
                 if measured {
-                    ni.meter.sent(now, sent_len, took);
+                    port.meter.sent(now, sent_len, took);
                 }
                 if let Some(took) = egress {
-                    ni.stats.put_egress.add(took);
-                }
-            }
-            if let Some(pni) = tx.peer_ni.and_then(|p| self.peers.nis.get_mut(p)) {
-                pni.stats.sent.bump(as_kind);
-                pni.stats.sent_bytes += sent_len;
-                if measured {
-                    pni.meter.sent(now, sent_len, took);
-                }
-                if let Some(took) = egress {
-                    pni.stats.put_egress.add(took);
+                    port.stats.put_egress.add(took);
                 }
             }
         }
@@ -364,18 +346,12 @@ impl Node {
             if !passing {
                 self.stats.recv_length += brought;
             }
-            if let Some(ni) = self.nis.get_mut(rx.ni) {
-                ni.stats.received.bump(rx.kind);
-                ni.stats.received_bytes += brought;
+            for id in port::of_rail(rx.ni, rx.peer_ni) {
+                let Some(port) = self.port_mut(id) else { continue };
+                port.stats.received.bump(rx.kind);
+                port.stats.received_bytes += brought;
                 if measured {
-                    ni.meter.received(now, brought);
-                }
-            }
-            if let Some(pni) = rx.peer_ni.and_then(|p| self.peers.nis.get_mut(p)) {
-                pni.stats.received.bump(rx.kind);
-                pni.stats.received_bytes += brought;
-                if measured {
-                    pni.meter.received(now, brought);
+                    port.meter.received(now, brought);
                 }
             }
         }

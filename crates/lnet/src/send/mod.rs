@@ -392,8 +392,8 @@ impl Node {
         let dest_id = via.map_or(pni_id, |via| via.dest);
         self.seq += 1;
         let Some(ni) = self.nis.get_mut(ni_id) else { return };
-        ni.seq = self.seq;
-        ni.refs += 1;
+        ni.port.seq = self.seq;
+        ni.port.refs += 1;
         let src_nid = ni.nid;
         if let Some(net) = self.nets.iter_mut().find(|n| n.net == src_nid.net()) {
             net.seq = self.seq;
@@ -452,11 +452,11 @@ impl Node {
     /// NID.
     fn count_turn(&mut self, id: PeerNiId, refs: u32) -> Option<Nid> {
         let pni = self.peers.nis.get_mut(id)?;
-        pni.refs += refs;
+        pni.port.refs += refs;
         let nid = pni.nid;
         if let Some(peer) = self.peers.peers.get_mut(pni.peer) {
             peer.seq += 1;
-            pni.seq = peer.seq;
+            pni.port.seq = peer.seq;
             let net = nid.net();
             if let Some(net) = peer.nets.iter_mut().find(|n| n.net == net) {
                 net.seq = peer.seq;

@@ -85,7 +85,7 @@ impl Node {
             is_new(pair)
                 && self.nis.get(pair.0).is_some_and(|ni| !ni.fatal)
                 && self.rails.of(pair.0, pair.1) < Doubt::Silent
-                && (!last || self.peers.nis.get(pair.1).is_some_and(|pni| pni.status_up))
+                && (!last || self.peers.nis.get(pair.1).is_some_and(|pni| pni.port.status_up))
         })
     }
 

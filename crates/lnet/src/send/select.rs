@@ -294,7 +294,7 @@ fn checks_over(t: Tables<'_>, peer: &Peer, net: Net) -> bool {
 /// Health of a local network: that of its best interface with a link (S-35).
 fn local_health(t: Tables<'_>, net: &LocalNet) -> u32 {
     let nis = net.nis.iter().filter_map(|id| t.nis.get(*id));
-    nis.filter(|ni| !ni.fatal).map(|ni| ni.health).max().unwrap_or(0)
+    nis.filter(|ni| !ni.fatal).map(|ni| ni.port.health).max().unwrap_or(0)
 }
 
 /// Whether no interface on the network has a link.
@@ -330,7 +330,7 @@ pub(crate) fn best_ni(
         .iter()
         .copied()
         .filter_map(|id| t.nis.get(id).map(|ni| (id, ni)))
-        .filter(|(_, ni)| (ni.health > 0 && !ni.fatal) || !excludes_zero(t, r))
+        .filter(|(_, ni)| (ni.port.health > 0 && !ni.fatal) || !excludes_zero(t, r))
         .filter(|(id, _)| {
             let tried = |p: &PeerNiId| r.tried.contains(&(*id, *p));
             !once_each(t) || peer_net.is_none_or(|net| !net.nis.iter().all(tried))
@@ -342,18 +342,18 @@ pub(crate) fn best_ni(
             let key = NiKey {
                 fatal: ni.fatal,
                 silent: silent(t, &[id], toward),
-                first_priority: priority(ni.grade.priority, first),
-                health: Reverse(within_range(t, ni.health, best)),
-                flapping: is_flapping(t, &ni.flaps),
+                first_priority: priority(ni.port.grade.priority, first),
+                health: Reverse(within_range(t, ni.port.health, best)),
+                flapping: is_flapping(t, &ni.port.flaps),
                 tried: tried.count(),
-                priority: priority(ni.grade.priority, !first),
+                priority: priority(ni.port.grade.priority, !first),
                 excluded,
                 shaky: shaky(t, &[id], toward),
-                turn: ni.turn.standing(ni.grade.messages, net.floor),
+                turn: ni.port.turn.standing(ni.port.grade.messages, net.floor),
                 path_turn,
                 distance: distance(t, r, ni),
-                credits: Reverse(ni.credits),
-                seq: ni.seq,
+                credits: Reverse(ni.port.credits.free),
+                seq: ni.port.seq,
             };
             (id, key)
         });
@@ -378,7 +378,7 @@ fn pairing(t: Tables<'_>, own: Nid, peer_net: Option<&PeerNet>) -> (bool, Standi
     let best = best_peer_health(t, net);
     let (mut excluded, mut turn) = (true, Standing::NONE);
     for n in net.nis.iter().filter_map(|id| t.peers.nis.get(*id)) {
-        if within_range(t, n.health, best) == best {
+        if within_range(t, n.port.health, best) == best {
             excluded &= pairing_of(t, own, n) == Pairing::Elsewhere;
             turn = turn.min(path_turn(n, own, net));
         }
@@ -402,7 +402,7 @@ fn path_turn(n: &PeerNi, own: Nid, net: &PeerNet) -> Standing {
 }
 
 fn best_peer_health(t: Tables<'_>, net: &PeerNet) -> u32 {
-    net.nis.iter().filter_map(|id| t.peers.nis.get(*id)).map(|n| n.health).max().unwrap_or(0)
+    net.nis.iter().filter_map(|id| t.peers.nis.get(*id)).map(|n| n.port.health).max().unwrap_or(0)
 }
 
 /// The best interface of the peer on `net`, for messages that leave from `ni` (S-43).
@@ -425,27 +425,27 @@ fn best_peer_ni(
         .iter()
         .copied()
         .filter_map(|id| t.peers.nis.get(id).map(|n| (id, n)))
-        .filter(|(_, n)| n.health > 0 || !excludes_zero(t, r))
+        .filter(|(_, n)| n.port.health > 0 || !excludes_zero(t, r))
         .filter(|(id, _)| !once_each(t) || !r.tried.contains(&(ni, *id)))
         .map(|(id, n)| {
             let key = PeerNiKey {
                 silent: silent(t, &[ni], &[id]),
-                first_priority: priority(n.grade.priority, first),
-                health: Reverse(within_range(t, n.health, best)),
-                flapping: is_flapping(t, &n.flaps),
+                first_priority: priority(n.port.grade.priority, first),
+                health: Reverse(within_range(t, n.port.health, best)),
+                flapping: is_flapping(t, &n.port.flaps),
                 tried: avoids_tried(t) && r.tried.contains(&(ni, id)),
-                priority: priority(n.grade.priority, !first),
+                priority: priority(n.port.grade.priority, !first),
                 pairing: pairing_of(t, own, n),
                 shaky: Doubted {
                     around: shaky(t, all, &[id]).around
                         + usize::from(is_cut_off(t, all, ni, n.nid)),
                     ..shaky(t, &[ni], &[id])
                 },
-                turn: n.turn.standing(n.grade.messages, net.floor),
+                turn: n.port.turn.standing(n.port.grade.messages, net.floor),
                 path_turn: path_turn(n, own, net),
                 queued_bytes: t.tunables.conduct.counts_queued_bytes.then_some(n.queued_bytes),
-                credits: Reverse(n.credits),
-                seq: n.seq,
+                credits: Reverse(n.port.credits.free),
+                seq: n.port.seq,
             };
             (id, key)
         });
@@ -472,7 +472,7 @@ fn net_flaps(t: Tables<'_>, ours: &LocalNet, theirs: &PeerNet) -> Flapping {
     let ours = ours.nis.iter().filter_map(|id| t.nis.get(*id)).filter(|ni| !ni.fatal);
     let theirs = theirs.nis.iter().filter_map(|id| t.peers.nis.get(*id));
     let flaps = |flaps: &Flaps| is_flapping(t, flaps).0;
-    Flapping(all(ours.map(|ni| flaps(&ni.flaps))) || all(theirs.map(|n| flaps(&n.flaps))))
+    Flapping(all(ours.map(|ni| flaps(&ni.port.flaps))) || all(theirs.map(|n| flaps(&n.port.flaps))))
 }
 
 /// Whether there are any, and it is true of all.

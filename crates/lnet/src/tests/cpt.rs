@@ -129,8 +129,8 @@ fn most_free_credits_win_over_all_partitions_together() {
     }
     for (of_a, of_b, expected) in [(100, 90, A[0]), (90, 100, A[1])] {
         let n = &mut w.hosts[0].node;
-        n.nis.get_mut(a).unwrap().credits = of_a;
-        n.nis.get_mut(b).unwrap().credits = of_b;
+        n.nis.get_mut(a).unwrap().port.credits.free = of_a;
+        n.nis.get_mut(b).unwrap().port.credits.free = of_b;
         assert_eq!(source(&w), expected);
     }
 }

@@ -201,9 +201,13 @@ fn all_home(w: &World, seed: u64, profile: Profile) {
         );
         assert!(n.explained().len() as i64 <= n.tunables().explain_last, "seed {seed}");
         for pni in n.peers.nis.values() {
-            assert_eq!((pni.grade, &pni.mapping), (Default::default(), &None), "seed {seed}");
+            assert_eq!((pni.port.grade, &pni.mapping), (Default::default(), &None), "seed {seed}");
             let max = pni.local.map_or(0, |t| t.peer_credits as i32);
-            assert_eq!((pni.credits, pni.queued_bytes, pni.refs), (max, 0, 0), "seed {seed}");
+            assert_eq!(
+                (pni.port.credits.free, pni.queued_bytes, pni.port.refs),
+                (max, 0, 0),
+                "seed {seed}"
+            );
             assert_eq!((pni.transit.held, pni.transit.queue.len()), (0, 0), "seed {seed}");
         }
         let replayed = n.recording().map(|r| r.replay().map(|r| r.calls));

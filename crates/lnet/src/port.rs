@@ -1,0 +1,226 @@
+//! Ports: what an interface of this node and one of a peer have in common, which is credits, health,
+//! recovery, and what was counted and measured. Data and their upkeep only. What lowers and raises
+//! health is in `health.rs`, recovery pings are in `recovery.rs`, messages that wait for credits in
+//! `send/credits.rs`.
+
+use std::collections::VecDeque;
+
+use lnet_types::{MsgId, NiId, Nid, PeerNiId};
+use slotmap::SlotMap;
+
+use crate::Node;
+use crate::flap::Flaps;
+use crate::local::{HEALTH_MAX, Ni};
+use crate::meter::MeterSlot;
+use crate::peer::Peers;
+use crate::policy::turn::{Grade, Turn};
+use crate::recovery::Recovery;
+use crate::stats::{InterfaceStats, Transitions};
+use crate::timers::Timer;
+
+/// An interface, of this node or of a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(crate) enum PortId {
+    /// Of this node.
+    Local(NiId),
+    /// Of a peer.
+    Peer(PeerNiId),
+}
+
+impl PortId {
+    /// The timer of the recovery ping of this interface.
+    pub(crate) const fn recovery(self) -> Timer {
+        match self {
+            Self::Local(id) => Timer::RecoverNi(id),
+            Self::Peer(id) => Timer::RecoverPeer(id),
+        }
+    }
+}
+
+/// The part of an interface that is the same for this node and for peers.
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Port {
+    /// 0 to [`HEALTH_MAX`].
+    pub(crate) health: u32,
+    /// Stored status: a local interface is down when its health reached 0 (H-16), one of a peer by
+    /// what the peer or the network reported.
+    pub(crate) status_up: bool,
+    pub(crate) credits: Credits,
+    pub(crate) recovery: Recovery,
+    pub(crate) seq: u64,
+    /// What rules say of it, and its turn on its network.
+    pub(crate) grade: Grade,
+    pub(crate) turn: Turn,
+    pub(crate) stats: InterfaceStats,
+    /// What was measured.
+    pub(crate) meter: MeterSlot,
+    /// Times that it went down and came back, and what follows from it.
+    pub(crate) transitions: Transitions,
+    pub(crate) flaps: Flaps,
+    /// Messages bound to it.
+    pub(crate) refs: u32,
+}
+
+impl Port {
+    /// A healthy port with so many credits.
+    pub(crate) fn new(credits: u32) -> Self {
+        Self {
+            health: HEALTH_MAX,
+            status_up: true,
+            credits: Credits::new(credits),
+            recovery: Recovery::default(),
+            seq: 0,
+            grade: Grade::default(),
+            turn: Turn::default(),
+            stats: InterfaceStats::default(),
+            meter: MeterSlot::default(),
+            transitions: Transitions::default(),
+            flaps: Flaps::default(),
+            refs: 0,
+        }
+    }
+
+    /// Counts the least free credits anew, from those that are free now.
+    pub(crate) fn reset_minimum(&mut self) {
+        self.credits.least = self.credits.free;
+    }
+
+    /// Zeroes what was counted and measured.
+    pub(crate) fn reset_counters(&mut self) {
+        self.stats = InterfaceStats::default();
+        self.transitions = Transitions::default();
+        self.meter.reset();
+    }
+}
+
+/// Concurrent sends of an interface. A count of −n says that n messages wait (C-4).
+#[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Credits {
+    pub(crate) free: i32,
+    /// The least that were ever free.
+    pub(crate) least: i32,
+    /// Messages that wait for one, in their order.
+    pub(crate) queue: VecDeque<MsgId>,
+}
+
+impl Credits {
+    pub(crate) fn new(credits: u32) -> Self {
+        let free = credits as i32;
+        Self { free, least: free, queue: VecDeque::new() }
+    }
+
+    /// Sets their number; all are free. Messages that wait stay in the queue.
+    pub(crate) fn refill(&mut self, credits: u32) {
+        self.free = credits as i32;
+        self.least = self.free;
+    }
+
+    /// Takes a credit, and returns whether there was one. Otherwise it is owed, and the message must
+    /// go into the queue.
+    pub(crate) fn take(&mut self) -> bool {
+        self.free -= 1;
+        self.least = self.least.min(self.free);
+        self.free >= 0
+    }
+
+    /// Gives a credit back, and returns the message whose turn has come. `waiter` is the message that
+    /// gives it back while it waits in the queue: it never had the credit, so no turn comes of it.
+    pub(crate) fn give_back(&mut self, waiter: Option<MsgId>) -> Option<MsgId> {
+        self.free += 1;
+        match waiter {
+            Some(id) => {
+                self.queue.retain(|x| *x != id);
+                None
+            }
+            None if self.free <= 0 => self.queue.pop_front(),
+            None => None,
+        }
+    }
+}
+
+/// The ports of a rail. Loopback has no interface of a peer.
+pub(crate) fn of_rail(ni: NiId, peer_ni: Option<PeerNiId>) -> impl Iterator<Item = PortId> {
+    [Some(PortId::Local(ni)), peer_ni.map(PortId::Peer)].into_iter().flatten()
+}
+
+/// The port of an interface, for callers that hold another part of the node too.
+pub(crate) fn find<'a>(
+    nis: &'a mut SlotMap<NiId, Ni>,
+    peers: &'a mut Peers,
+    id: PortId,
+) -> Option<&'a mut Port> {
+    match id {
+        PortId::Local(id) => nis.get_mut(id).map(|ni| &mut ni.port),
+        PortId::Peer(id) => peers.nis.get_mut(id).map(|pni| &mut pni.port),
+    }
+}
+
+impl Node {
+    /// The port of an interface, if that exists.
+    pub(crate) fn port(&self, id: PortId) -> Option<&Port> {
+        match id {
+            PortId::Local(id) => self.nis.get(id).map(|ni| &ni.port),
+            PortId::Peer(id) => self.peers.nis.get(id).map(|pni| &pni.port),
+        }
+    }
+
+    pub(crate) fn port_mut(&mut self, id: PortId) -> Option<&mut Port> {
+        find(&mut self.nis, &mut self.peers, id)
+    }
+
+    /// The NID of an interface.
+    pub(crate) fn nid_of_port(&self, id: PortId) -> Option<Nid> {
+        match id {
+            PortId::Local(id) => self.nis.get(id).map(|ni| ni.nid),
+            PortId::Peer(id) => self.peers.nis.get(id).map(|pni| pni.nid),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use slotmap::{Key, KeyData};
+
+    use super::*;
+
+    fn id(n: u64) -> MsgId {
+        let id = MsgId::from(KeyData::from_ffi(n << 32 | n));
+        assert!(!id.is_null());
+        id
+    }
+
+    /// One credit, of which one message has it and two wait.
+    fn contended() -> Credits {
+        let mut credits = Credits::new(1);
+        assert!(credits.take());
+        for n in [1, 2] {
+            assert!(!credits.take());
+            credits.queue.push_back(id(n));
+        }
+        credits
+    }
+
+    #[test]
+    fn each_credit_that_is_given_back_is_the_turn_of_the_first_waiting_message() {
+        let mut credits = contended();
+        assert_eq!((credits.free, credits.least), (-2, -2));
+        assert_eq!(credits.give_back(None), Some(id(1)));
+        assert_eq!(credits.give_back(None), Some(id(2)));
+        assert_eq!(credits.give_back(None), None);
+        assert_eq!((credits.free, credits.least), (1, -2));
+    }
+
+    #[test]
+    fn a_message_that_leaves_the_queue_without_its_credit_gives_no_message_its_turn() {
+        let mut credits = contended();
+        assert_eq!(credits.give_back(Some(id(1))), None);
+        assert_eq!((credits.free, credits.queue.make_contiguous()), (-1, &mut [id(2)][..]));
+    }
+
+    #[test]
+    fn credits_that_are_set_anew_are_all_free_and_messages_go_on_waiting() {
+        let mut credits = contended();
+        credits.refill(8);
+        assert_eq!((credits.free, credits.least, credits.queue.len()), (8, 8, 2));
+    }
+}
