@@ -359,7 +359,14 @@ pub(crate) fn add(
     node.nets.warn_of_other_tunables(add);
     let table = load(scene.namespace)?;
     let mut made = Vec::new();
-    let placed = places(&table, add, scene).map_err(|(errno, why)| {
+    // An interface that the caller's namespace does not have may be one of the daemon's: whoever
+    // administers daemons of several namespaces from one names their interfaces.
+    let elsewhere = || {
+        scene.namespace?;
+        places(&load(None).ok()?, add, Scene { namespace: None, ..scene }).ok()
+    };
+    let placed = places(&table, add, scene).or_else(|e| elsewhere().ok_or(e));
+    let placed = placed.map_err(|(errno, why)| {
         let unusable = add.interfaces.iter().find(|i| table.resolve(&i.name).is_none());
         let no_interface = unusable.filter(|i| table.named(&i.name).is_none());
         AdminError { no_interface: no_interface.map(|i| i.name.clone()), ..refuse(errno, why) }
@@ -459,8 +466,12 @@ pub(crate) fn choose(
     rules: &NetRules,
     namespace: Option<&Namespace>,
 ) -> Result<Vec<NetAdd>, AdminError> {
-    let table = load(namespace)?;
-    rules.choose(&local_addresses(&table)).map_err(|e| AdminError::new(e.errno(), e.to_string()))
+    let choose = |table: &Interfaces| rules.choose(&local_addresses(table));
+    let chosen = choose(&load(namespace)?).or_else(|e| match namespace {
+        Some(_) => load(None).map_or(Err(e), |own| choose(&own)),
+        None => Err(e),
+    });
+    chosen.map_err(|e| AdminError::new(e.errno(), e.to_string()))
 }
 
 /// Adds nets in their order, all or none.

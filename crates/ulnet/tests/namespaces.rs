@@ -1,5 +1,5 @@
 //! `lnetctl` in a network namespace (`ip netns exec`): interfaces are those of the caller's namespace,
-//! also where the daemon is in another one.
+//! also where the daemon is in another one; those that the caller's does not have are the daemon's.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails says so by panicking")]
 
@@ -92,4 +92,33 @@ fn interfaces_are_added_in_the_network_namespace_of_the_caller() {
         std::thread::sleep(Duration::from_millis(20));
     }
     done(&a, &one, "net del --net tcp --if eth0");
+}
+
+#[test]
+fn a_caller_elsewhere_names_interfaces_of_the_namespace_of_the_daemon() {
+    let world = match World::new("elsewhere") {
+        Ok(world) => world,
+        Err(why) => return netns::skipped("interfaces of a daemon's namespace", why),
+    };
+    let [outside, a, b] = ["outside", "a", "b"].map(|name| world.host(name).unwrap());
+    world
+        .segment(&[
+            Port::new(&a, "eth0", &["10.77.0.2/24"]),
+            Port::new(&b, "eth0", &["10.77.0.3/24"]),
+        ])
+        .unwrap();
+    let dir = std::env::temp_dir().join(format!("ulnet-elsewhere-{}", std::process::id()));
+    fs::create_dir_all(&dir).unwrap();
+    let dir = Dir(dir);
+    let (one, two) = (dir.0.join("one"), dir.0.join("two"));
+    let _daemons = [daemon(&a, &one), daemon(&b, &two)];
+    for socket in [&one, &two] {
+        done(&outside, socket, "lnet configure");
+        done(&outside, socket, "net add --net tcp --if eth0");
+    }
+    let answer = done(&outside, &one, "ping 10.77.0.3@tcp");
+    assert!(answer.contains("nid: 10.77.0.3@tcp"), "{answer}");
+    let (code, said) = ctl(&outside, &one, "net add --net tcp1 --if eth7");
+    assert_ne!(code, 0, "neither has eth7: {said}");
+    done(&outside, &one, "net del --net tcp --if eth0");
 }
