@@ -131,6 +131,8 @@ pub struct Node {
     pub(crate) timers: Timers,
     /// Messages that only wait for their answer.
     pub(crate) answering: usize,
+    /// Messages with drivers that another copy has replaced.
+    pub(crate) remnants: usize,
     /// What has become of messages in doubt at the first hop.
     pub(crate) in_doubt: crate::InDoubtStats,
     /// The sessions whose messages arrive here.
@@ -190,6 +192,7 @@ impl Node {
             notices: Notices::default(),
             timers: Timers::default(),
             answering: 0,
+            remnants: 0,
             in_doubt: crate::InDoubtStats::default(),
             sessions: Sessions::default(),
             ops: BTreeMap::new(),

@@ -133,7 +133,25 @@ impl Node {
         let now = self.clock(now);
         let Some(peer_ni) = self.peers.find(nid) else { return };
         self.repeat(now, |_, _, written| written.rail == Some((ni, peer_ni)));
+        self.recall_remnants(ni, peer_ni);
         self.settle(now);
+    }
+
+    /// What a rail's driver had begun to write goes over its next connection from the beginning: there
+    /// is no need for it where another copy has taken its place.
+    fn recall_remnants(&mut self, ni: NiId, peer_ni: PeerNiId) {
+        if self.remnants == 0 {
+            return;
+        }
+        let is_there = |m: &Msg| {
+            let rail = m.tx.map(|tx| (tx.ni, tx.peer_ni));
+            m.role == Role::Remnant && m.stage == Stage::Driver && rail == Some((ni, Some(peer_ni)))
+        };
+        let ids: Vec<MsgId> =
+            self.msgs.iter().filter(|(_, m)| is_there(m)).map(|(id, _)| id).collect();
+        for id in ids {
+            self.ask_back(id);
+        }
     }
 
     /// Repeats what is on a way that carries nothing, if there is a better one.
@@ -321,6 +339,8 @@ impl Node {
         };
         msg.role = Role::Remnant;
         msg.no_resend = true;
+        self.remnants += 1;
+        self.free_credits(id);
         let copy = twin.role == Role::Copy;
         let md = twin.md;
         let new = self.msgs.insert(twin);
@@ -338,6 +358,7 @@ impl Node {
     /// A driver is through with what nobody waits for.
     pub(crate) fn remnant_ended(&mut self, now: Instant, id: MsgId) {
         let md = self.msgs.get(id).and_then(|m| m.md);
+        self.remnants = self.remnants.saturating_sub(1);
         self.discard(id);
         if let Some(md) = md {
             self.release_md(now, md);

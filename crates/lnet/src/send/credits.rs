@@ -9,7 +9,7 @@ use lnet_wire::Hdr;
 use slotmap::SlotMap;
 
 use crate::Node;
-use crate::msg::{Msg, Role, Stage};
+use crate::msg::{Msg, Role, Stage, Tx};
 use crate::node::Work;
 use crate::output::{Output, Transmit};
 use crate::port::{self, PortId};
@@ -161,17 +161,31 @@ impl Node {
         {
             ni.port.refs = ni.port.refs.saturating_sub(1);
         }
+        self.give_credits_of(id, tx, bytes, stage);
+        if let Some(peer_ni) = tx.peer_ni {
+            self.peers.release(peer_ni);
+        }
+    }
+
+    /// Gives back the credits of a message that its driver keeps, as another copy takes its place: what
+    /// lies on a rail that carries nothing does not hold up what goes to the same interface by others.
+    pub(crate) fn free_credits(&mut self, id: MsgId) {
+        let Some(msg) = self.msgs.get_mut(id) else { return };
+        let Some(tx) = msg.tx else { return };
+        msg.tx = Some(Tx { ni_credit: false, peer_credit: false, ..tx });
+        let bytes = u64::from(msg.hdr.payload_len) + HEADER_BYTES;
+        self.give_credits_of(id, tx, bytes, Stage::Driver);
+    }
+
+    fn give_credits_of(&mut self, id: MsgId, tx: Tx, bytes: u64, stage: Stage) {
         if tx.ni_credit {
             self.give_credit(PortId::Local(tx.ni), (stage == Stage::NiQueue).then_some(id));
         }
-        let Some(peer_ni) = tx.peer_ni else { return };
-        if tx.peer_credit {
-            if let Some(pni) = self.peers.nis.get_mut(peer_ni) {
-                pni.queued_bytes = pni.queued_bytes.saturating_sub(bytes);
-            }
-            self.give_credit(PortId::Peer(peer_ni), (stage == Stage::PeerQueue).then_some(id));
+        let Some(peer_ni) = tx.peer_ni.filter(|_| tx.peer_credit) else { return };
+        if let Some(pni) = self.peers.nis.get_mut(peer_ni) {
+            pni.queued_bytes = pni.queued_bytes.saturating_sub(bytes);
         }
-        self.peers.release(peer_ni);
+        self.give_credit(PortId::Peer(peer_ni), (stage == Stage::PeerQueue).then_some(id));
     }
 
     /// Takes a credit of an interface for a message, and returns whether the message may go on. If not,
