@@ -210,6 +210,37 @@ fn messages_that_the_driver_has_not_begun_and_those_that_queue_follow_and_arrive
     assert!(w.hosts[0].node.suspicion().moved >= 2);
 }
 
+/// What lies on silent rails holds no credit of the interface that the good rail leads to.
+#[test]
+fn messages_that_the_driver_has_begun_leave_their_credits_to_their_copies() {
+    let few = NetTunables { peer_credits: 2, ..NetTunables::SOCK };
+    let mut w = pair_of(Profile::Default, few);
+    w.gives_back = false;
+    // All leave by the first interface, which then falls silent, while the other one is back.
+    for b in B {
+        w.doubt(0, A[1], b, Doubt::Silent);
+    }
+    w.hold();
+    for user in 0..20 {
+        w.put(0, B[0], user, true);
+    }
+    w.doubt(0, A[1], B[1], Doubt::None);
+    for b in B {
+        w.doubt(0, A[0], b, Doubt::Silent);
+    }
+    let on_good = |w: &World| w.held_pairs().iter().filter(|p| is(p, A[1], B[1])).count();
+    assert_eq!(on_good(&w), 2, "{:?}", w.held_pairs());
+    w.pass_all();
+    for user in 0..20 {
+        let got = w.events(0, user);
+        assert!(got.len() >= 2 && got.iter().all(|(_, ok, _)| *ok), "message {user}: {got:?}");
+    }
+    assert!(w.hosts[0].node.msgs.is_empty());
+    let peers = w.hosts[0].node.peer_views(None, usize::MAX);
+    let nis = peers.iter().flat_map(|(_, peer)| &peer.nis);
+    assert!(nis.into_iter().all(|ni| ni.credits == 2), "none is lost, none given twice");
+}
+
 #[test]
 fn messages_that_change_rails_go_before_younger_ones() {
     let few = NetTunables { peer_credits: 1, ..NetTunables::SOCK };
