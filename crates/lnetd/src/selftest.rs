@@ -338,7 +338,7 @@ impl Shared {
                 let put = Put {
                     md,
                     ack: false,
-                    src: from,
+                    src: source(stack, from, to),
                     target: to,
                     portal,
                     match_bits,
@@ -355,7 +355,7 @@ impl Shared {
                 let md = self.bind(inner, stack, token, Use::Get, piece, spec)?;
                 let get = Get {
                     md,
-                    src: from,
+                    src: source(stack, from, to),
                     target: to,
                     portal: PORTAL_REPLY,
                     match_bits,
@@ -525,6 +525,12 @@ impl Shared {
 }
 
 /// A descriptor over `span` that goes away when it has been used.
+/// The interface that a message of `from` is bound to. One for a Multi-Rail node need not leave by the
+/// interface that its request came to: a silent rail would hold it up.
+fn source(stack: &Stack, from: Option<Nid>, to: ProcessId) -> Option<Nid> {
+    from.filter(|_| !stack.node().is_multi_rail(to.nid))
+}
+
 fn spec(span: Span) -> MdSpec {
     MdSpec { unlink: Unlink::Auto, ..MdSpec::new(IoVec::from([span]), 0) }
 }
