@@ -256,8 +256,11 @@ impl Node {
             return false;
         }
         let (ev, stage) = (msg.ev, msg.stage);
-        let Some(md) = msg.md.and_then(|md| self.portals.mds.get_mut(md)) else { return false };
-        if md.zombie || md.aborted || stage == Stage::Deferred {
+        let Some(md_id) = msg.md else { return false };
+        let Some(md) = self.portals.mds.get_mut(md_id) else { return false };
+        // One that this message has used up is as good as before.
+        let used_up = md.zombie && md.auto_unlink && md.is_exhausted();
+        if (md.zombie && !used_up) || md.aborted || stage == Stage::Deferred {
             return false;
         }
         if md.place.is_some() && !md.options.contains(MdOptions::MANAGE_REMOTE) {
@@ -269,6 +272,10 @@ impl Node {
         }
         md.refs = md.refs.saturating_sub(1);
         md.threshold = md.threshold.map(|t| t.saturating_add(1));
+        if used_up && !md.is_exhausted() {
+            md.zombie = false;
+            self.portals.unhide(md_id);
+        }
         self.discard(id);
         true
     }

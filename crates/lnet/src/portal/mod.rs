@@ -280,6 +280,15 @@ impl Portals {
         }
     }
 
+    /// Puts a descriptor back into its list, before all others: the message that it was taken out for
+    /// was matched by none before it.
+    pub(crate) fn unhide(&mut self, id: MdId) {
+        let Some((portal, me)) = self.mds.get(id).and_then(|md| md.place) else { return };
+        if let Some(portal) = self.portals.get_mut(portal as usize) {
+            portal.list(&me).push_front(id);
+        }
+    }
+
     pub(crate) fn delay(&mut self, portal: u32, delayed: Delayed, max: usize) -> bool {
         match self.portals.get_mut(portal as usize) {
             Some(p) if p.delayed.len() < max => {

@@ -4,14 +4,17 @@ use std::collections::BTreeMap;
 
 use core::time::Duration;
 
-use lnet_types::{Errno, Fault, HealthStatus, Pid, Prng};
-use lnet_wire::Kind;
+use lnet_types::{Errno, Fault, HealthStatus, NiId, Nid, Pid, Prng, RxId};
 use lnet_wire::mark::Mark;
+use lnet_wire::{Hdr, Kind};
 
 use super::world::{Fate, PT, World, nid};
 use crate::portal::RESERVED_PORTAL;
 use crate::timers::TimerKind;
-use crate::{Doubt, DropReason, EventKind, Link, NetTunables, NodeConfig, Profile, Tunables};
+use crate::{
+    Doubt, DropReason, EventKind, Link, MatchEntry, MdOptions, MdSpec, NetTunables, NodeConfig,
+    Profile, Rx, Tunables, Unlink, Verdict,
+};
 
 const A: [&str; 2] = ["10.77.0.2@tcp", "10.77.1.2@tcp"];
 const B: [&str; 2] = ["10.77.0.3@tcp", "10.77.1.3@tcp"];
@@ -33,7 +36,7 @@ fn is_test(t: &crate::Transmit) -> bool {
     matches!(t.hdr.kind, Kind::Put { portal: PT, .. } | Kind::Get { portal: PT, .. })
 }
 
-fn is_push(hdr: &lnet_wire::Hdr) -> bool {
+fn is_push(hdr: &Hdr) -> bool {
     matches!(hdr.kind, Kind::Put { portal: RESERVED_PORTAL, .. })
 }
 
@@ -189,12 +192,10 @@ fn restart(w: &mut World, host: usize) {
     h.node = crate::Node::new(config, w.now);
     h.lo = crate::Loopback::new();
     let buf = h.mem.add(vec![0; 1 << 16]);
-    let mut md = crate::MdSpec::new(buf, 99);
-    md.options = crate::MdOptions::OP_PUT
-        | crate::MdOptions::OP_GET
-        | crate::MdOptions::MANAGE_REMOTE
-        | crate::MdOptions::TRUNCATE;
-    let me = crate::MatchEntry::bits(super::world::BITS);
+    let mut md = MdSpec::new(buf, 99);
+    md.options =
+        MdOptions::OP_PUT | MdOptions::OP_GET | MdOptions::MANAGE_REMOTE | MdOptions::TRUNCATE;
+    let me = MatchEntry::bits(super::world::BITS);
     h.node.attach(w.now, PT, me, md).unwrap();
     w.hosts[host] = h;
     for n in nids {
@@ -354,6 +355,38 @@ fn a_further_copy_keeps_name_and_number_when_the_record_of_its_peer_is_made_anew
     }
 }
 
+/// A buffer for one message, as requests offer it for their answer, is free for the further copy when
+/// the connection ends in the middle of the first.
+#[test]
+fn a_copy_that_breaks_off_leaves_a_single_use_buffer_for_the_next() {
+    const ONE: u64 = 0x1234;
+    let mut w = pair(Profile::Default, Profile::Default);
+    let h = &mut w.hosts[1];
+    let buf = h.mem.add(vec![0; 100]);
+    let mut md = MdSpec::new(buf, 5);
+    (md.threshold, md.unlink) = (Some(1), Unlink::Auto);
+    md.options = MdOptions::OP_PUT;
+    let (now, at) = (w.now, w.hosts[1].node.loopback());
+    w.hosts[1].node.attach(now, PT, MatchEntry::bits(ONE), md).unwrap();
+    w.decide = Box::new(|t| if is_test(t) { Fate::Hold } else { Fate::Pass });
+    w.put(0, B[0], 7, false);
+    let (_, first) = w.held.pop_front().unwrap();
+    let Kind::Put { ack, hdr_data, portal, offset, .. } = first.hdr.kind else { panic!() };
+    let kind = Kind::Put { ack, match_bits: ONE, hdr_data, portal, offset };
+    let hdr = Hdr { kind, ..first.hdr };
+    let is_there = |(id, n): &(&NiId, &Nid)| **n == hdr.dst && Some(**id) != at;
+    let ni = *w.hosts[1].nids.iter().find(is_there).unwrap().0;
+    let rx = Rx { ni, from: hdr.src, from_pid: Pid::LUSTRE, id: RxId(900) };
+    let Verdict::Deliver { msg, .. } = w.hosts[1].node.rx_header(w.now, rx, &hdr) else { panic!() };
+    w.hosts[1].node.rx_done(w.now, msg, Err(unknown()));
+    w.drain();
+    assert_eq!(w.events(1, 5), [], "it is not over");
+    let further = Hdr { kind: Mark::further_copy(kind).unwrap(), ..hdr };
+    assert!(w.inject(1, hdr.src, &further, &[9; 100]));
+    assert_eq!(w.events(1, 5), [(EventKind::Put, true, true)]);
+    assert!(!w.inject(1, hdr.src, &hdr, &[9; 100]), "the first copy in full is a duplicate");
+}
+
 #[test]
 fn an_ack_from_a_kernel_node_for_a_marked_put_without_ack_is_dropped() {
     let mut w = pair(Profile::Default, Profile::Default);
@@ -368,7 +401,7 @@ fn an_ack_from_a_kernel_node_for_a_marked_put_without_ack_is_dropped() {
         assert_ne!(dst, lnet_wire::Handle::NONE, "to a kernel node an ACK is wanted");
         let kind = Kind::Ack { dst, match_bits, mlength: 100, pad: [0; 12] };
         let (src, dst) = (hdr.dst, hdr.src);
-        let ack = lnet_wire::Hdr { src, dst, payload_len: 0, kind, ..hdr };
+        let ack = Hdr { src, dst, payload_len: 0, kind, ..hdr };
         assert!(!w.inject(0, src, &ack, &[]), "the answered one is answered");
     }
     assert_eq!(drops(&w, 0, DropReason::BadHandle), 2);
@@ -404,7 +437,7 @@ fn a_node_of_version_0_1_is_served_without_marks() {
     w.host(Profile::Default, &A);
     w.hosts[0].alive = false;
     w.host(Profile::Default, &B);
-    let hdr = |hex| lnet_wire::Hdr::parse(lnet_wire::HdrForm::Short, &bytes(hex)).unwrap();
+    let hdr = |hex| Hdr::parse(lnet_wire::HdrForm::Short, &bytes(hex)).unwrap();
     assert!(w.inject(1, nid(A[0]), &hdr(PUSH), &bytes(PING)));
     w.secs(1);
     let peer = w.hosts[1].node.peers.owner(nid(A[0])).unwrap();
@@ -428,7 +461,7 @@ fn a_node_of_version_0_1_is_served_without_marks() {
         "02004d0a0000020003004d0a000002003930000039300000030000006400000000100000000000004ea1763603fd7494000000000000000000000000000000000000000000000000",
     ];
     for hex in golden {
-        let is_it = |h: &lnet_wire::Hdr| {
+        let is_it = |h: &Hdr| {
             let mut out = [0; 96];
             let n = h.emit(lnet_wire::HdrForm::Short, &mut out).unwrap();
             out[..n] == bytes(hex)
