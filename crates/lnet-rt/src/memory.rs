@@ -25,7 +25,7 @@ use lnet::RouterMemory;
 use lnet_types::{Errno, IoVec, Memory, RegionId, Span};
 use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, msync, munmap};
 
-/// Bytes that can be lent to a stack: from a `Vec`, a boxed slice, or a mapped file.
+/// Bytes that can be lent to a stack: from a `Vec`, a boxed slice, a mapped file, or another owner.
 ///
 /// Reads and writes like a slice while the application has it.
 pub struct Buffer {
@@ -40,6 +40,8 @@ enum Origin {
     Heap { capacity: usize },
     /// A mapping that begins `skip` bytes before `ptr`.
     Map { skip: usize },
+    /// Another owner's, which is dropped with the buffer.
+    Foreign { _owner: Box<dyn Send + Sync> },
 }
 
 /// How a file is mapped.
@@ -105,6 +107,18 @@ impl Buffer {
         Ok(Self { ptr, len, origin: Origin::Map { skip } })
     }
 
+    /// `len` bytes at `ptr` that belong to another owner: of another language, or of a pool. `owner` is
+    /// dropped when the buffer is, wherever that happens: from then on the bytes are not touched.
+    ///
+    /// # Safety
+    /// Until `owner` is dropped, the `len` bytes at `ptr` must be initialised, readable, and changed by
+    /// nobody else; where the buffer is used to receive, or written to, nobody else may read them either,
+    /// and they must be writable.
+    #[allow(unsafe_code)]
+    pub unsafe fn foreign(ptr: NonNull<u8>, len: usize, owner: impl Send + Sync + 'static) -> Self {
+        Self { ptr, len, origin: Origin::Foreign { _owner: Box::new(owner) } }
+    }
+
     /// Waits until what was written to a file mapped with [`MapMode::Shared`] is on the disk. Does
     /// nothing for other buffers.
     ///
@@ -112,25 +126,25 @@ impl Buffer {
     /// Those of `msync(2)`: here a full or failing disk shows.
     #[allow(unsafe_code)]
     pub fn sync(&self) -> io::Result<()> {
-        let Origin::Map { skip } = self.origin else { return Ok(()) };
+        let Origin::Map { skip } = &self.origin else { return Ok(()) };
         // SAFETY: exactly the range that `map_file` mapped; `self` keeps it alive.
         unsafe {
-            let base = self.ptr.as_ptr().sub(skip);
-            Ok(msync(base.cast(), self.len + skip, MsyncFlags::SYNC)?)
+            let base = self.ptr.as_ptr().sub(*skip);
+            Ok(msync(base.cast(), self.len + *skip, MsyncFlags::SYNC)?)
         }
     }
 
     /// The bytes as a `Vec`: without copying, if they came from one.
     #[allow(unsafe_code)]
     pub fn into_vec(self) -> Vec<u8> {
-        match self.origin {
-            Origin::Heap { capacity } => {
+        match &self.origin {
+            &Origin::Heap { capacity } => {
                 let this = ManuallyDrop::new(self);
                 // SAFETY: these three came from a `Vec<u8>` in `From<Vec<u8>>`, and `this` will
                 // not free them a second time.
                 unsafe { Vec::from_raw_parts(this.ptr.as_ptr(), this.len, capacity) }
             }
-            Origin::Map { .. } => self.to_vec(),
+            Origin::Map { .. } | Origin::Foreign { .. } => self.to_vec(),
         }
     }
 }
@@ -198,6 +212,7 @@ impl fmt::Debug for Buffer {
         let origin = match self.origin {
             Origin::Heap { .. } => "heap",
             Origin::Map { .. } => "mapped file",
+            Origin::Foreign { .. } => "foreign",
         };
         write!(f, "Buffer({} bytes, {origin})", self.len)
     }
@@ -206,18 +221,20 @@ impl fmt::Debug for Buffer {
 impl Drop for Buffer {
     #[allow(unsafe_code)]
     fn drop(&mut self) {
-        match self.origin {
+        match &self.origin {
             // SAFETY: the parts of a `Vec<u8>`, see `From<Vec<u8>>`; nobody else owns them.
-            Origin::Heap { capacity } => unsafe {
+            &Origin::Heap { capacity } => unsafe {
                 drop(Vec::from_raw_parts(self.ptr.as_ptr(), self.len, capacity));
             },
             // SAFETY: exactly the range that `map_file` mapped, and no borrow of it can be left.
-            Origin::Map { skip } => unsafe {
+            &Origin::Map { skip } => unsafe {
                 let base = self.ptr.as_ptr().sub(skip);
                 if let Err(e) = munmap(base.cast(), self.len + skip) {
                     tracing::error!("munmap of a buffer: {e}");
                 }
             },
+            // The owner is dropped behind this.
+            Origin::Foreign { .. } => {}
         }
     }
 }

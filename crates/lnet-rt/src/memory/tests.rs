@@ -21,6 +21,24 @@ fn a_lent_buffer_is_written_in_place_and_comes_back() {
 }
 
 #[test]
+#[allow(unsafe_code)]
+fn foreign_memory_is_used_in_place_and_its_owner_dropped_with_the_last_use() {
+    let owner = Arc::new(());
+    let mut bytes = [1u8, 2, 3, 4];
+    let ptr = NonNull::new(bytes.as_mut_ptr()).unwrap();
+    let mut mem = Regions::default();
+    // SAFETY: `bytes` outlives the buffer and is not touched before it is gone.
+    let buffer = unsafe { Buffer::foreign(ptr, 4, Arc::clone(&owner)) };
+    let id = mem.lend(buffer).unwrap();
+    mem.bytes_mut(span(id, 1, 2)).copy_from_slice(&[8, 9]);
+    assert_eq!(Arc::strong_count(&owner), 2);
+    let vec = mem.remove(id).unwrap().into_vec();
+    assert_eq!(Arc::strong_count(&owner), 1);
+    assert_ne!(vec.as_ptr(), ptr.as_ptr());
+    assert_eq!((&vec[..], bytes), (&[1, 8, 9, 4][..], [1, 8, 9, 4]));
+}
+
+#[test]
 #[should_panic(expected = "stale region")]
 fn a_stale_region_is_noticed_after_its_slot_was_used_again() {
     let mut mem = Regions::default();
