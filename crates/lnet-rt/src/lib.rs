@@ -69,8 +69,8 @@ pub use tcp::TcpNi;
 // What every program that embeds a node names, so that this crate is all it depends on.
 pub use lnd_sock::{MioStreams, Namespace, SockConfig, SockDriver};
 pub use lnet::{
-    Event, EventKind, Found, Get, MatchEntry, MdOptions, MdSpec, NetTunables, Node, Position, Put,
-    Tunables, Unlink,
+    Event, EventKind, Found, Get, MatchEntry, MdOptions, MdSpec, NetTunables, Node, Position,
+    Profile, Put, RouteError, RouteSpec, TunableError, Tunables, Unlink,
 };
 pub use lnet_types::{
     CptError, CptTable, CpuPattern, Errno, Instant, IoVec, MdId, Net, NiId, Nid, Pid, ProcessId,
