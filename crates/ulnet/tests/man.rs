@@ -9,6 +9,8 @@ use std::process::{Command, Stdio};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_ulnet");
 const PAGES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/man");
+/// Pages that no program makes; that the one of the C library is whole, `libulnet` sees to.
+const BY_HAND: [&str; 1] = ["libulnet.3"];
 
 #[test]
 fn the_pages_are_those_that_the_programs_make() {
@@ -25,7 +27,10 @@ fn the_pages_are_those_that_the_programs_make() {
         seen += 1;
     }
     assert!(seen >= 6);
-    assert_eq!(fs::read_dir(PAGES).unwrap().count(), seen, "pages that nobody makes");
+    let kept = fs::read_dir(PAGES).unwrap().map(|entry| entry.unwrap().file_name());
+    let kept = kept.filter(|name| !BY_HAND.iter().any(|page| name == page)).count();
+    let made = if dir == Path::new(PAGES) { seen - BY_HAND.len() } else { seen };
+    assert_eq!(kept, made, "pages that nobody makes");
     if dir != Path::new(PAGES) {
         let _ = fs::remove_dir_all(dir);
     }
@@ -33,7 +38,8 @@ fn the_pages_are_those_that_the_programs_make() {
 
 #[test]
 fn troff_has_nothing_to_complain_about() {
-    for name in ["lctl.8", "lnetctl.8", "lnetd.8", "lst.8", "routerstat.8", "ulnet.1"] {
+    let made = ["lctl.8", "lnetctl.8", "lnetd.8", "lst.8", "routerstat.8", "ulnet.1"];
+    for name in made.into_iter().chain(BY_HAND) {
         let mut groff = Command::new("groff");
         groff.args(["-man", "-Tutf8", "-ww", "-P-cbou"]).arg(Path::new(PAGES).join(name));
         let Ok(o) = groff.stdin(Stdio::null()).output() else {

@@ -20,6 +20,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("lnet-sim", &["lnd-sock", "lnet", "lnet-scenario", "lnet-types", "lnet-wire"]),
     ("lnet-admin", &["lnet-config", "lnet-selftest", "lnet-types"]),
     ("lnet-rt", &["lnd-sock", "lnet", "lnet-types", "lnet-wire"]),
+    // For programs in other languages: what the library offers, and nothing beside it.
+    ("libulnet", &["lnet-rt"]),
     (
         "lnetd",
         &[
