@@ -39,11 +39,42 @@ impl Lease {
         (Self(loan), buffer)
     }
 
+    /// Whether nothing uses the memory any more.
+    pub fn is_over(&self) -> bool {
+        *self.0.over.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Waits until nothing uses the memory any more.
     pub fn wait(&self) {
         let mut over = self.0.over.lock().unwrap_or_else(PoisonError::into_inner);
         while !*over {
             over = self.0.ended.wait(over).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    #[allow(unsafe_code)]
+    fn a_loan_ends_with_the_buffer_and_not_before() {
+        let mut bytes = [0u8; 4];
+        let at = NonNull::from(&mut bytes).cast();
+        // SAFETY: `bytes` lives to the end, which waits for the loan, and is not touched before.
+        let (lease, mut buffer) = unsafe { Lease::new(at, 4) };
+        let other = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(50));
+            buffer[0] = 1;
+        });
+        assert!(!lease.is_over());
+        lease.wait();
+        assert!(lease.is_over());
+        assert_eq!(bytes[0], 1);
+        other.join().unwrap();
     }
 }

@@ -14,15 +14,19 @@ use crate::queue::Source;
 /// is cancelled, and the memory awaited.
 pub struct OperationSource<F> {
     future: Option<OpFuture>,
-    lease: Lease,
+    lease: Arc<Lease>,
     /// Makes the event.
     end: Option<F>,
 }
 
 impl<F> OperationSource<F> {
     /// Starts `request`, whose buffer is that of `lease`.
-    pub fn start(request: impl IntoFuture<IntoFuture = OpFuture>, lease: Lease, end: F) -> Self {
-        Self { future: Some(request.into_future()), lease, end: Some(end) }
+    pub fn start(
+        request: impl IntoFuture<IntoFuture = OpFuture>,
+        lease: impl Into<Arc<Lease>>,
+        end: F,
+    ) -> Self {
+        Self { future: Some(request.into_future()), lease: lease.into(), end: Some(end) }
     }
 }
 
@@ -175,4 +179,62 @@ fn poll_stream<V>(
         *armed = None;
     }
     polled
+}
+
+#[cfg(test)]
+mod tests {
+    use core::ptr::NonNull;
+    use core::time::Duration;
+    use std::net::TcpListener;
+    use std::sync::Weak;
+
+    use lnet_rt::{Nid, NodeBuilder};
+
+    use super::*;
+    use crate::queue::{Queue, Taken};
+
+    #[test]
+    #[allow(unsafe_code)]
+    fn a_cancelled_operation_gives_its_memory_back_before_its_source_is_gone() {
+        let port = TcpListener::bind("127.0.0.8:0").unwrap().local_addr().unwrap().port();
+        let node = NodeBuilder::new().tcp("127.0.0.8".parse().unwrap(), port).start().unwrap();
+        let bytes: Arc<[u8]> = vec![0; 1 << 20].into();
+        let kept: Weak<[u8]> = Arc::downgrade(&bytes);
+        let at = NonNull::new(bytes.as_ptr().cast_mut()).unwrap();
+        // SAFETY: `bytes` outlives the source, and is sent from only.
+        let (lease, buffer) = unsafe { Lease::new(at, bytes.len()) };
+        let lease = Arc::new(lease);
+        // A listener that never answers: the request is under way for as long as it likes.
+        let silent = TcpListener::bind(("127.0.0.9", port)).unwrap();
+        let to: Nid = "127.0.0.9@tcp".parse().unwrap();
+        let source =
+            OperationSource::start(node.put(to, 1, 1, buffer), Arc::clone(&lease), |_| 7u32);
+        let queue = Queue::new();
+        let key = queue.add(Box::new(source)).unwrap();
+        assert_eq!(queue.next(Some(Duration::from_millis(100))), Taken::Nothing);
+        assert!(!lease.is_over());
+        queue.remove(key);
+        assert!(lease.is_over());
+        drop((bytes, silent));
+        assert!(kept.upgrade().is_none());
+    }
+
+    #[test]
+    #[allow(unsafe_code)]
+    fn the_end_of_an_operation_comes_once_and_with_its_memory() {
+        let node = NodeBuilder::new().start().unwrap();
+        let mut bytes = [0u8; 16];
+        // SAFETY: `bytes` outlives the queue, and is not touched before its end.
+        let (lease, buffer) = unsafe { Lease::new(NonNull::from(&mut bytes).cast(), 16) };
+        let lease = Arc::new(lease);
+        let to: Nid = "127.0.0.9@tcp".parse().unwrap();
+        let end = |outcome: Result<u32, OpFailed>| outcome.is_err();
+        let source = OperationSource::start(node.get(to, 1, 1, buffer), Arc::clone(&lease), end);
+        let queue = Queue::new();
+        queue.add(Box::new(source)).unwrap();
+        // Without an interface there is no path.
+        assert_eq!(queue.next(None), Taken::Event(true));
+        assert!(lease.is_over());
+        assert_eq!(queue.next(Some(Duration::ZERO)), Taken::Nothing);
+    }
 }
