@@ -22,13 +22,13 @@
 use lnet_types::{HealthStatus, Instant, MsgId, NiId, PeerId, PeerNiId, Pid, ProcessId};
 use lnet_wire::mark::Mark;
 use lnet_wire::{Hdr, Kind};
-use smallvec::SmallVec;
 
 use crate::Node;
 use crate::driver::{Doubt, InDoubt, Retention};
-use crate::msg::{EventInfo, Msg, Role, Stage};
+use crate::msg::{Msg, Role};
 use crate::node::Work;
 use crate::output::Output;
+use crate::portal::RESERVED_PORTAL;
 use crate::portal::md::Owner;
 use crate::record::Input;
 use crate::router::choose;
@@ -95,42 +95,20 @@ impl Node {
         let rail = self.peers.find(to).map(|peer_ni| (ni, peer_ni));
         let response =
             matches!(hdr.kind.msg_type(), lnet_wire::MsgType::Ack | lnet_wire::MsgType::Reply);
-        let ends = |nid| ProcessId { nid, pid: Pid::LUSTRE };
-        let len = hdr.payload_len;
-        let id = self.msgs.insert(Msg {
-            hdr,
+        let mut msg = Msg {
             payload,
-            role: Role::Repeat,
-            stage: Stage::Moving,
-            md: None,
-            tx: None,
-            rx: None,
             src: (retention.bound || response).then_some(hdr.src),
             hint: response.then_some(hdr.dst),
             hop_pid: Pid::LUSTRE,
             retries: 1,
-            no_resend: false,
-            recovery: false,
-            numbered: None,
-            tried: rail.into_iter().collect::<SmallVec<_>>(),
+            tried: rail.into_iter().collect(),
             failed: Some(HealthStatus::NetworkTimeout),
-            born: retention.born,
-            limit: None,
             deadline: retention.until,
-            counted: false,
-            ev: EventInfo {
-                target: ends(hdr.dst),
-                initiator: ends(hdr.src),
-                source: ends(hdr.src),
-                portal: 0,
-                match_bits: 0,
-                hdr_data: 0,
-                offset: 0,
-                rlength: len,
-                mlength: len,
-            },
-            transit: None,
-        });
+            ..Msg::new(Role::Repeat, hdr, retention.born)
+        };
+        // Its caller's traffic was measured when it was written first.
+        msg.ev.portal = RESERVED_PORTAL;
+        let id = self.msgs.insert(msg);
         self.in_doubt.repeated += 1;
         self.stats.resend_count = self.stats.resend_count.wrapping_add(1);
         self.work.push_back(Work::Launch(id));

@@ -4,7 +4,7 @@
 use core::time::Duration;
 
 use lnet_types::{HealthStatus, Instant, MdId, NiId, Nid, PeerId, PeerNiId, Pid, ProcessId, RxId};
-use lnet_wire::{Hdr, MsgType};
+use lnet_wire::{Hdr, Kind, MsgType};
 use smallvec::SmallVec;
 
 use crate::dedup::Numbered;
@@ -153,7 +153,90 @@ pub(crate) struct Msg {
     pub(crate) transit: Option<Transit>,
 }
 
+impl EventInfo {
+    /// What the header says.
+    fn of(hdr: &Hdr) -> Self {
+        let (portal, match_bits, hdr_data) = match hdr.kind {
+            Kind::Put { portal, match_bits, hdr_data, .. } => (portal, match_bits, hdr_data),
+            Kind::Get { portal, match_bits, .. } => (portal, match_bits, 0),
+            Kind::Ack { .. } | Kind::Reply { .. } => (0, 0, 0),
+        };
+        let source = ProcessId { nid: hdr.src, pid: hdr.src_pid };
+        Self {
+            target: ProcessId { nid: hdr.dst, pid: hdr.dst_pid },
+            initiator: source,
+            source,
+            portal,
+            match_bits,
+            hdr_data,
+            offset: 0,
+            rlength: 0,
+            mlength: 0,
+        }
+    }
+}
+
 impl Msg {
+    /// A message without payload, descriptor, path and deadline, which was never tried.
+    #[inline]
+    pub(crate) fn new(role: Role, hdr: Hdr, born: Instant) -> Self {
+        Self {
+            hdr,
+            payload: Payload::empty(),
+            role,
+            stage: Stage::Moving,
+            md: None,
+            tx: None,
+            rx: None,
+            src: None,
+            hint: None,
+            hop_pid: hdr.dst_pid,
+            retries: 0,
+            no_resend: false,
+            recovery: false,
+            numbered: None,
+            tried: SmallVec::new(),
+            failed: None,
+            born,
+            limit: None,
+            deadline: Instant::FAR_FUTURE,
+            counted: false,
+            ev: EventInfo::of(&hdr),
+            transit: None,
+        }
+    }
+
+    /// A further copy of a message that its driver does not give back. The copy takes the place of
+    /// this one, of which a remnant is left.
+    pub(crate) fn twin(&mut self) -> Self {
+        let twin = Self {
+            payload: self.payload.clone(),
+            md: self.md,
+            rx: self.rx.take(),
+            src: self.src,
+            hint: self.hint,
+            hop_pid: self.hop_pid,
+            retries: self.retries,
+            no_resend: self.no_resend,
+            recovery: self.recovery,
+            numbered: self.numbered,
+            tried: self.tried.clone(),
+            limit: self.limit,
+            deadline: self.deadline,
+            ev: self.ev,
+            ..Self::new(self.role, self.hdr, self.born)
+        };
+        self.role = Role::Remnant;
+        self.no_resend = true;
+        twin
+    }
+
+    /// The rail that the message is bound to; loopback is none.
+    pub(crate) fn rail(&self) -> Option<(NiId, PeerNiId)> {
+        let tx = self.tx.as_ref()?;
+        Some((tx.ni, tx.peer_ni?))
+    }
+
     /// The kind under which it counts as sent (T-12): responses of our own under the kind of what
     /// they answer, what passes through under its real one.
     pub(crate) fn counted_as_sent(&self) -> MsgType {

@@ -4,12 +4,11 @@
 //!
 //! Matching is in `portal/`, what follows a complete reception in `send/finish.rs`.
 
-use lnet_types::{Fault, Instant, IoVec, MsgId, NiId, Nid, PeerNiId, Pid, ProcessId, RxId};
+use lnet_types::{Fault, Instant, IoVec, MsgId, NiId, Nid, PeerNiId, ProcessId, RxId};
 use lnet_wire::{Handle, Hdr, Kind, MsgType, PAYLOAD_MAX};
-use smallvec::SmallVec;
 
-use crate::msg::{EventInfo, Msg, Role, RxSide, Stage};
-use crate::output::{DropReason, Output, Payload, PeerMisbehaved, Sink, Verdict};
+use crate::msg::{Msg, Role, RxSide, Stage};
+use crate::output::{DropReason, Output, PeerMisbehaved, Sink, Verdict};
 use crate::port::PortId;
 use crate::portal::md::MdBuf;
 use crate::portal::{Delayed, Matched, Search, Wanted};
@@ -342,48 +341,21 @@ impl Node {
             MsgType::Ack => Role::AckIn,
             MsgType::Reply => Role::ReplyIn,
         };
-        let (portal, match_bits, hdr_data) = match hdr.kind {
-            Kind::Put { portal, match_bits, hdr_data, .. } => (portal, match_bits, hdr_data),
-            Kind::Get { portal, match_bits, .. } => (portal, match_bits, 0),
-            Kind::Ack { .. } | Kind::Reply { .. } => (0, 0, 0),
-        };
-        let deadline = self.deadline_from(now, side.ni);
         self.stats.count_in();
         let copied = side.copied;
-        let id = self.msgs.insert(Msg {
-            hdr: *hdr,
-            payload: Payload::empty(),
-            role,
+        let mut msg = Msg {
             stage: if matched.is_some() { Stage::Receiving } else { Stage::Deferred },
             md: matched.map(|m| m.md),
-            tx: None,
             rx: Some(side),
-            src: None,
-            hint: None,
-            hop_pid: Pid::LUSTRE,
-            retries: 0,
-            no_resend: false,
-            recovery: false,
-            numbered: None,
-            tried: SmallVec::new(),
-            failed: None,
-            born: now,
-            limit: None,
-            deadline,
+            deadline: self.deadline_from(now, side.ni),
             counted: true,
-            ev: EventInfo {
-                target: ProcessId { nid: hdr.dst, pid: hdr.dst_pid },
-                initiator,
-                source: ProcessId { nid: hdr.src, pid: hdr.src_pid },
-                portal,
-                match_bits,
-                hdr_data,
-                offset: matched.map_or(0, |m| m.offset),
-                rlength: if side.kind == MsgType::Put { hdr.payload_len } else { 0 },
-                mlength: matched.map_or(0, |m| m.mlength),
-            },
-            transit: None,
-        });
+            ..Msg::new(role, *hdr, now)
+        };
+        msg.ev.initiator = initiator;
+        msg.ev.offset = matched.map_or(0, |m| m.offset);
+        msg.ev.rlength = if side.kind == MsgType::Put { hdr.payload_len } else { 0 };
+        msg.ev.mlength = matched.map_or(0, |m| m.mlength);
+        let id = self.msgs.insert(msg);
         if let Some(copied) = copied {
             self.copy_taken(now, id, copied);
         }

@@ -233,9 +233,7 @@ impl Node {
     /// Whether a message that is bound to a pair would now be bound to a better one.
     fn has_better_path(&self, id: MsgId) -> bool {
         let Some(msg) = self.msgs.get(id) else { return false };
-        let Some((ni, hop)) = msg.tx.and_then(|tx| Some((tx.ni, tx.peer_ni?))) else {
-            return false;
-        };
+        let Some((ni, hop)) = msg.rail() else { return false };
         let t = self.tables();
         let current = standing(t, ni, hop, msg.hdr.dst.net());
         if current == (false, Doubt::None) {

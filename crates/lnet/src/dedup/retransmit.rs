@@ -22,12 +22,11 @@ use core::time::Duration;
 
 use lnet_types::{Errno, Fault, HealthStatus, Instant, MdId, MsgId, NiId, Nid, PeerId, PeerNiId};
 use lnet_wire::{Handle, Hdr, Kind};
-use smallvec::SmallVec;
 
 use crate::driver::Doubt;
-use crate::msg::{EventInfo, Msg, Role, RxSide, Stage};
+use crate::msg::{Msg, Role, RxSide, Stage};
 use crate::node::Work;
-use crate::output::{Output, Payload};
+use crate::output::Output;
 use crate::portal::md::Owner;
 use crate::record::Input;
 use crate::suspicion::standing;
@@ -54,7 +53,7 @@ impl Node {
     /// A request has been written. True if it is kept until it is answered.
     pub(crate) fn keep(&mut self, now: Instant, id: MsgId) -> bool {
         let Some(msg) = self.msgs.get(id).filter(|m| m.numbered.is_some()) else { return false };
-        let (md_id, rail) = (msg.md, msg.tx.and_then(|tx| Some((tx.ni, tx.peer_ni?))));
+        let (md_id, rail) = (msg.md, msg.rail());
         let due = self.overdue_from(now, msg);
         let Some(md_id) = md_id else { return false };
         let Some(md) = self.portals.mds.get_mut(md_id) else { return false };
@@ -246,7 +245,7 @@ impl Node {
         if msg.stage == Stage::Answering {
             return self.forget_kept(id);
         }
-        let rail = msg.tx.filter(|_| written).and_then(|tx| Some((tx.ni, tx.peer_ni?)));
+        let rail = msg.rail().filter(|_| written);
         let due = if written { self.overdue_from(now, msg) } else { Instant::FAR_FUTURE };
         let Some(md_id) = msg.md else { return self.discard(id) };
         if self.is_wanted(id) {
@@ -295,7 +294,7 @@ impl Node {
 
     fn split(&mut self, now: Instant, id: MsgId) {
         let Some(msg) = self.msgs.get(id).filter(|m| m.stage == Stage::Driver) else { return };
-        let rail = msg.tx.and_then(|tx| Some((tx.ni, tx.peer_ni?)));
+        let rail = msg.rail();
         let movable = match msg.role {
             Role::Request | Role::AckOut | Role::GetIn | Role::Repeat => true,
             Role::Copy => self.is_wanted(id),
@@ -311,34 +310,10 @@ impl Node {
         }
         self.note_unsure(id);
         let Some(msg) = self.msgs.get_mut(id) else { return };
-        let mut tried = msg.tried.clone();
-        tried.extend(rail);
-        let twin = Msg {
-            hdr: msg.hdr,
-            payload: msg.payload.clone(),
-            role: msg.role,
-            stage: Stage::Moving,
-            md: msg.md,
-            tx: None,
-            rx: msg.rx.take(),
-            src: msg.src,
-            hint: msg.hint,
-            hop_pid: msg.hop_pid,
-            retries: msg.retries + 1,
-            no_resend: msg.no_resend,
-            recovery: msg.recovery,
-            numbered: msg.numbered,
-            tried,
-            failed: Some(HealthStatus::NetworkTimeout),
-            born: msg.born,
-            limit: msg.limit,
-            deadline: msg.deadline,
-            counted: false,
-            ev: msg.ev,
-            transit: None,
-        };
-        msg.role = Role::Remnant;
-        msg.no_resend = true;
+        let mut twin = msg.twin();
+        twin.tried.extend(rail);
+        twin.retries += 1;
+        twin.failed = Some(HealthStatus::NetworkTimeout);
         self.remnants += 1;
         self.free_credits(id);
         let copy = twin.role == Role::Copy;
@@ -391,7 +366,6 @@ impl Node {
         if ack == Handle::NONE {
             return;
         }
-        let nobody = lnet_types::ProcessId { nid: hdr.src, pid: hdr.src_pid };
         let side = RxSide {
             ni: rx.ni,
             peer_ni,
@@ -401,47 +375,17 @@ impl Node {
             committed: false,
             copied: None,
         };
-        let id = self.msgs.insert(Msg {
-            hdr: Hdr {
-                dst: hdr.src,
-                src: hdr.dst,
-                dst_pid: hdr.src_pid,
-                src_pid: lnet_types::Pid::LUSTRE,
-                payload_len: 0,
-                kind: Kind::Ack { dst: ack, match_bits, mlength, pad: [0; 12] },
-            },
-            payload: Payload::empty(),
-            role: Role::AckOut,
-            stage: Stage::Moving,
-            md: None,
-            tx: None,
-            rx: Some(side),
-            src: None,
-            hint: None,
-            hop_pid: hdr.src_pid,
-            retries: 0,
-            no_resend: false,
-            recovery: false,
-            numbered: None,
-            tried: SmallVec::new(),
-            failed: None,
-            born: now,
-            limit: None,
-            deadline: Instant::FAR_FUTURE,
-            counted: false,
-            ev: EventInfo {
-                target: nobody,
-                initiator: nobody,
-                source: nobody,
-                portal,
-                match_bits,
-                hdr_data: 0,
-                offset: 0,
-                rlength: 0,
-                mlength,
-            },
-            transit: None,
-        });
+        let answer = Hdr {
+            dst: hdr.src,
+            src: hdr.dst,
+            dst_pid: hdr.src_pid,
+            src_pid: lnet_types::Pid::LUSTRE,
+            payload_len: 0,
+            kind: Kind::Ack { dst: ack, match_bits, mlength, pad: [0; 12] },
+        };
+        let mut msg = Msg { rx: Some(side), ..Msg::new(Role::AckOut, answer, now) };
+        msg.ev.portal = portal;
+        let id = self.msgs.insert(msg);
         self.respond(now, id, hdr.dst);
     }
 

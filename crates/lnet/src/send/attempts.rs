@@ -100,7 +100,7 @@ impl Node {
         if msg.tx.is_some_and(|tx| tx.routed) {
             return self.ways(msg).saturating_sub(msg.retries as usize + 1);
         }
-        let now = msg.tx.and_then(|tx| Some((tx.ni, tx.peer_ni?)));
+        let now = msg.rail();
         let tried = |pair: (NiId, PeerNiId)| now == Some(pair) || msg.tried.contains(&pair);
         self.pairs(msg).filter(|pair| !tried(*pair)).count()
     }

@@ -256,8 +256,7 @@ impl Node {
         // Whoever waits for the interface has had the turn at its peer.
         ids.sort_unstable();
         for &(.., id) in &ids {
-            let pair =
-                self.msgs.get(id).and_then(|m| m.tx).and_then(|tx| Some((tx.ni, tx.peer_ni?)));
+            let pair = self.msgs.get(id).and_then(Msg::rail);
             self.return_credits(id);
             if let Some(msg) = self.msgs.get_mut(id) {
                 // DEC-15 lets a response leave the interface of its request for such a reason.

@@ -56,7 +56,7 @@ impl Node {
     /// Prepares a message for another attempt (H-23); it goes when the work list gets to it, or when
     /// it has rested.
     fn requeue(&mut self, now: Instant, id: MsgId, outcome: Result<(), Fault>, next: Next) {
-        let pair = self.msgs.get(id).and_then(|m| m.tx).and_then(|tx| Some((tx.ni, tx.peer_ni?)));
+        let pair = self.msgs.get(id).and_then(Msg::rail);
         self.return_credits(id);
         let Some(msg) = self.msgs.get_mut(id) else { return };
         msg.failed = outcome.err().map(|f| f.status);

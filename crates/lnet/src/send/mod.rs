@@ -19,11 +19,10 @@ use lnet_types::{
     iovec_slice,
 };
 use lnet_wire::{Handle, Hdr, Kind};
-use smallvec::SmallVec;
 
 use core::time::Duration;
 
-use crate::msg::{EventInfo, Msg, Role, Stage, Tx};
+use crate::msg::{Msg, Role, Stage, Tx};
 use crate::node::Work;
 use crate::output::Payload;
 use crate::peer::Facts;
@@ -121,7 +120,6 @@ impl Node {
         if self.in_hand() >= limit {
             return Err(SendError::NoSpace(limit));
         }
-        let own_pid = Pid::LUSTRE;
         let handle = self.handle_of(op.md);
         let md = self
             .portals
@@ -131,7 +129,7 @@ impl Node {
             .ok_or(SendError::BadMd)?;
         md.take();
         let len = md.len as u32;
-        let (kind, payload, hdr_data, offset, tracked) = match op.verb {
+        let (kind, payload, offset, tracked) = match op.verb {
             Verb::Put { ack, hdr_data, offset } => {
                 let payload = match &md.buf {
                     MdBuf::Spans(iov) => Payload::Spans(iov.clone()),
@@ -145,7 +143,7 @@ impl Node {
                     portal: op.portal,
                     offset,
                 };
-                (kind, payload, hdr_data, offset, ack.then_some(2))
+                (kind, payload, offset, ack.then_some(2))
             }
             Verb::Get { offset } => {
                 let kind = Kind::Get {
@@ -156,7 +154,7 @@ impl Node {
                     sink_len: len,
                     pad: [0; 4],
                 };
-                (kind, Payload::empty(), 0, offset, Some(1))
+                (kind, Payload::empty(), offset, Some(1))
             }
         };
         // H-60: bit 1 GETs, bit 2 PUTs, unless the descriptor says otherwise.
@@ -165,48 +163,23 @@ impl Node {
                 || (!md.options.contains(MdOptions::NO_TRACK_RESPONSE)
                     && self.tunables.response_tracking & bit != 0)
         });
-        let any = ProcessId { nid: Nid::ANY, pid: own_pid };
-        let msg = Msg {
-            hdr: Hdr {
-                dst: op.target.nid,
-                src: Nid::ANY,
-                dst_pid: op.target.pid,
-                src_pid: own_pid,
-                payload_len: payload.len() as u32,
-                kind,
-            },
-            payload,
-            role: Role::Request,
-            stage: Stage::Moving,
-            md: Some(op.md),
-            tx: None,
-            rx: None,
-            src: op.src,
-            hint: None,
-            hop_pid: op.target.pid,
-            retries: 0,
-            no_resend: false,
-            recovery: op.recovery,
-            numbered: None,
-            tried: SmallVec::new(),
-            failed: None,
-            born: now,
-            limit: op.limits.send,
-            deadline: Instant::FAR_FUTURE,
-            counted: false,
-            ev: EventInfo {
-                target: op.target,
-                initiator: any,
-                source: any,
-                portal: op.portal,
-                match_bits: op.match_bits,
-                hdr_data,
-                offset: u64::from(offset),
-                rlength: len,
-                mlength: len,
-            },
-            transit: None,
+        let hdr = Hdr {
+            dst: op.target.nid,
+            src: Nid::ANY,
+            dst_pid: op.target.pid,
+            src_pid: Pid::LUSTRE,
+            payload_len: payload.len() as u32,
+            kind,
         };
+        let mut msg = Msg {
+            payload,
+            md: Some(op.md),
+            src: op.src,
+            recovery: op.recovery,
+            limit: op.limits.send,
+            ..Msg::new(Role::Request, hdr, now)
+        };
+        (msg.ev.offset, msg.ev.rlength, msg.ev.mlength) = (u64::from(offset), len, len);
         if track {
             let limit = op.limits.response.or(op.limits.send);
             self.track(now, op.md, limit.unwrap_or_else(|| self.tunables.transaction()));

@@ -72,7 +72,7 @@ impl Node {
     /// Whether there is a path that looks usable, and of which the message has not tried both ends. The
     /// last attempt is not for one whose far end is known to be down.
     fn has_fresh_path(&self, msg: &Msg, last: bool) -> bool {
-        let current = msg.tx.and_then(|tx| Some((tx.ni, tx.peer_ni?)));
+        let current = msg.rail();
         let tried = || msg.tried.iter().chain(&current);
         if msg.tx.is_some_and(|tx| tx.routed) {
             let hops = choose::hops_to(self.tables(), msg.hdr.dst.net());
