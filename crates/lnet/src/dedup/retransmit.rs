@@ -64,18 +64,25 @@ impl Node {
         };
         tracker.written = Some(Written { msg: id, rail, due });
         let until = self.timers.at(Timer::Response(md_id));
-        self.timers.hasten(Timer::Retransmit, due);
-        self.return_credits(id);
+        self.await_answer(id, due);
         if let Some(msg) = self.msgs.get_mut(id) {
-            self.stats.msgs_alloc = self.stats.msgs_alloc.wrapping_sub(u32::from(msg.counted));
-            msg.counted = false;
-            msg.role = Role::Copy;
-            msg.stage = Stage::Answering;
             // It was sent in time; its caller waits for the answer now (DEC-10).
             msg.deadline = until.unwrap_or(msg.deadline);
-            self.answering += 1;
         }
         true
+    }
+
+    /// A request was written, or a copy of it failed: it holds nothing until its answer comes, or is
+    /// overdue.
+    fn await_answer(&mut self, id: MsgId, due: Instant) {
+        self.timers.hasten(Timer::Retransmit, due);
+        self.return_credits(id);
+        self.count_out(id);
+        if let Some(msg) = self.msgs.get_mut(id) {
+            msg.role = Role::Copy;
+            msg.stage = Stage::Answering;
+            self.answering += 1;
+        }
     }
 
     /// When the answer to a message that has just been written is overdue.
@@ -95,7 +102,7 @@ impl Node {
     pub(crate) fn let_go(&mut self, written: Written) {
         let Some(msg) = self.msgs.get(written.msg).filter(|m| m.role == Role::Copy) else { return };
         match msg.stage {
-            Stage::Answering => self.forget_kept(written.msg),
+            Stage::Answering => self.discard(written.msg),
             // What nobody has written yet need not be.
             Stage::Driver => self.ask_back(written.msg),
             Stage::PeerQueue | Stage::NiQueue | Stage::Held(_) | Stage::Resting(_) => {
@@ -103,13 +110,6 @@ impl Node {
                 self.work.push_back(Work::Finish(written.msg, Err(needless)));
             }
             _ => {}
-        }
-    }
-
-    /// Forgets a request that waits for its answer.
-    pub(crate) fn forget_kept(&mut self, id: MsgId) {
-        if self.msgs.remove(id).is_some() {
-            self.answering -= 1;
         }
     }
 
@@ -243,7 +243,7 @@ impl Node {
     pub(crate) fn copy_ended(&mut self, now: Instant, id: MsgId, written: bool) {
         let Some(msg) = self.msgs.get(id) else { return };
         if msg.stage == Stage::Answering {
-            return self.forget_kept(id);
+            return self.discard(id);
         }
         let rail = msg.rail().filter(|_| written);
         let due = if written { self.overdue_from(now, msg) } else { Instant::FAR_FUTURE };
@@ -254,15 +254,7 @@ impl Node {
             if let Some(tracker) = &mut md.tracker {
                 tracker.written = Some(Written { msg: id, rail, due });
             }
-            self.timers.hasten(Timer::Retransmit, due);
-            self.return_credits(id);
-            if let Some(msg) = self.msgs.get_mut(id) {
-                self.stats.msgs_alloc = self.stats.msgs_alloc.wrapping_sub(u32::from(msg.counted));
-                msg.counted = false;
-                msg.stage = Stage::Answering;
-                self.answering += 1;
-            }
-            return;
+            return self.await_answer(id, due);
         }
         self.release_md(now, md_id);
         self.discard(id);

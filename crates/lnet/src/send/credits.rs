@@ -276,18 +276,28 @@ impl Node {
         }
     }
 
-    /// Frees a message. The only place where one ceases to exist.
+    /// It is in hand no more.
+    pub(crate) fn count_out(&mut self, id: MsgId) {
+        if let Some(msg) = self.msgs.get_mut(id) {
+            let counted = core::mem::take(&mut msg.counted);
+            self.stats.msgs_alloc = self.stats.msgs_alloc.wrapping_sub(u32::from(counted));
+        }
+    }
+
+    /// Frees a message, with all that it holds. The only place where one ceases to exist.
     pub(crate) fn discard(&mut self, id: MsgId) {
         let Some(msg) = self.msgs.get(id) else { return };
         let copied = msg.rx.as_ref().is_some_and(|rx| rx.copied.is_some());
         let passing = msg.transit.is_some();
-        let resting = matches!(msg.stage, Stage::Resting(_));
-        self.stats.msgs_alloc = self.stats.msgs_alloc.wrapping_sub(u32::from(msg.counted));
+        let stage = msg.stage;
+        self.count_out(id);
         if copied {
             self.copy_lost(id);
         }
-        if resting {
-            self.end_rest(id);
+        match stage {
+            Stage::Resting(_) => self.end_rest(id),
+            Stage::Answering => self.answering -= 1,
+            _ => {}
         }
         self.return_credits(id);
         if passing {
