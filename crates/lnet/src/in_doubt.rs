@@ -19,20 +19,19 @@
 //! Requests that the node itself keeps until they are answered are not retained by drivers
 //! (`dedup/retransmit.rs`).
 
-use lnet_types::{HealthStatus, Instant, MsgId, NiId, PeerId, PeerNiId, Pid, ProcessId};
+use lnet_types::{Instant, MsgId, NiId, PeerId, PeerNiId, Pid, ProcessId};
 use lnet_wire::mark::Mark;
 use lnet_wire::{Hdr, Kind};
 
 use crate::Node;
 use crate::driver::{Doubt, InDoubt, Retention};
 use crate::msg::{Msg, Role};
-use crate::node::Work;
 use crate::output::Output;
 use crate::portal::RESERVED_PORTAL;
 use crate::portal::md::Owner;
 use crate::record::Input;
 use crate::router::choose;
-use crate::send::is_internal;
+use crate::send::{Reason, is_internal};
 
 /// What becomes of messages in doubt, counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -100,9 +99,6 @@ impl Node {
             src: (retention.bound || response).then_some(hdr.src),
             hint: response.then_some(hdr.dst),
             hop_pid: Pid::LUSTRE,
-            retries: 1,
-            tried: rail.into_iter().collect(),
-            failed: Some(HealthStatus::NetworkTimeout),
             deadline: retention.until,
             ..Msg::new(Role::Repeat, hdr, retention.born)
         };
@@ -110,8 +106,7 @@ impl Node {
         msg.ev.portal = RESERVED_PORTAL;
         let id = self.msgs.insert(msg);
         self.in_doubt.repeated += 1;
-        self.stats.resend_count = self.stats.resend_count.wrapping_add(1);
-        self.work.push_back(Work::Launch(id));
+        self.again(now, id, Reason::InDoubt { rail });
     }
 
     /// Asks drivers for what is in doubt on the silent rails to a peer, if it can leave by another.

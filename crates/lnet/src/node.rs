@@ -32,6 +32,7 @@ use crate::port::{Port, PortId};
 use crate::portal::Portals;
 use crate::record::{Input, Recorder};
 use crate::router::Router;
+use crate::send::Reason;
 use crate::stats::{NiFailures, NodeStats};
 use crate::suspicion::Rails;
 use crate::timers::{Timer, Timers};
@@ -490,7 +491,7 @@ impl Node {
         ni.link_down = true;
         ni.fatal = true;
         let waiting = self.unbind_waiting(id, |_| true);
-        self.work.extend(waiting.into_iter().map(Work::Launch));
+        waiting.into_iter().for_each(|msg| self.again(now, msg, Reason::Unbound));
         self.repeat_elsewhere(now, None);
         self.settle(now);
     }
@@ -524,7 +525,7 @@ impl Node {
         for msg in bound {
             self.finish(now, msg, Err(crate::NI_STOPPED));
         }
-        self.work.extend(waiting.into_iter().map(Work::Launch));
+        waiting.into_iter().for_each(|msg| self.again(now, msg, Reason::Unbound));
         // What was for the driver is decided: it will have another attempt, or none.
         self.outputs.retain(|out| !matches!(out, Output::Send(t) if t.ni == id));
         self.timers.stop(Timer::RecoverNi(id));

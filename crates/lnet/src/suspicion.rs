@@ -18,9 +18,9 @@ use lnet_types::{Instant, MsgId, Net, NiId, Nid, PeerId, PeerNiId};
 use crate::blame::{self, Blame};
 use crate::driver::Doubt;
 use crate::msg::{Msg, Role, Stage};
-use crate::node::Work;
 use crate::record::Input;
 use crate::router::choose;
+use crate::send::Reason;
 use crate::send::rest::News;
 use crate::send::select::{self, Tables};
 use crate::{Link, Node};
@@ -57,6 +57,11 @@ impl Rails {
     pub(crate) fn silent(&self) -> impl Iterator<Item = (NiId, PeerNiId)> + '_ {
         let silent = |(_, (doubt, _)): &(_, &(Doubt, Instant))| *doubt == Doubt::Silent;
         self.doubted.iter().filter(silent).map(|(rail, _)| *rail)
+    }
+
+    /// Counts a message that was taken off a rail unsent.
+    pub(crate) fn count_moved(&mut self) {
+        self.moved += 1;
     }
 
     /// Takes note; true if it is news.
@@ -255,7 +260,7 @@ impl Node {
         if self.msgs.get(id).is_some_and(|m| m.stage == Stage::Driver) {
             self.ask_back(id);
         } else {
-            self.relaunch(now, id);
+            self.again(now, id, Reason::Unsent);
         }
     }
 
@@ -272,20 +277,9 @@ impl Node {
             // Another copy is on its way in its place.
             self.remnant_ended(now, msg);
         } else {
-            self.relaunch(now, msg);
+            self.again(now, msg, Reason::Unsent);
         }
         self.settle(now);
-    }
-
-    /// Sends a message another way. It was not on its way yet, so this is no attempt: neither
-    /// retries nor the paths tried know of it.
-    fn relaunch(&mut self, _now: Instant, id: MsgId) {
-        self.return_credits(id);
-        if let Some(msg) = self.msgs.get_mut(id) {
-            msg.stage = Stage::Moving;
-        }
-        self.rails.moved += 1;
-        self.work.push_back(Work::Launch(id));
     }
 
     /// The condition of an interface is news for those who wait for it.

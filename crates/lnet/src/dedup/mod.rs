@@ -44,6 +44,11 @@ pub(crate) struct Numbered {
 }
 
 impl Numbered {
+    /// The next copy of the message may not be the first to arrive.
+    pub(crate) const fn note_unsure(&mut self) {
+        self.unsure = true;
+    }
+
     const fn mark(self) -> Mark {
         Mark::new(self.session, self.n, self.unsure)
     }
@@ -161,13 +166,6 @@ impl Node {
         let hop = tx.peer_ni.and_then(|ni| self.peers.nis.get(ni)).map(|ni| ni.peer);
         let peer = hop.and_then(|hop| self.peers.peers.get(hop));
         peer.is_some_and(|peer| peer.numbering.able == Some(true) && !peer.gateway.is_router())
-    }
-
-    /// The next copy of a message may not be the first to arrive.
-    pub(crate) fn note_unsure(&mut self, id: MsgId) {
-        if let Some(numbered) = self.msgs.get_mut(id).and_then(|m| m.numbered.as_mut()) {
-            numbered.unsure = true;
-        }
     }
 
     // ---- receiving ----

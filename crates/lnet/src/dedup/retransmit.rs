@@ -29,6 +29,7 @@ use crate::node::Work;
 use crate::output::Output;
 use crate::portal::md::Owner;
 use crate::record::Input;
+use crate::send::Reason;
 use crate::suspicion::standing;
 use crate::timers::{Timer, TimerKind};
 use crate::{MdOptions, Node, Rx};
@@ -213,30 +214,16 @@ impl Node {
         }
     }
 
-    /// Sends a further copy of a request that waits for its answer. The last one of several is not for
-    /// a way that it was lost on just now: where a node dies, all its connections end one after the
-    /// other, and copies would follow each other into them.
+    /// Sends a further copy of a request that waits for its answer.
     fn copy(&mut self, now: Instant, id: MsgId) {
         let rail = self.tracker_of(id).and_then(|written| written.rail);
-        self.note_unsure(id);
         let Some(msg) = self.msgs.get_mut(id) else { return };
         let Some(md) = msg.md.and_then(|md| self.portals.mds.get_mut(md)) else { return };
         // Its memory is in use again; how often it may be used is counted already.
         md.refs += 1;
-        msg.stage = Stage::Moving;
         msg.no_resend = false;
-        msg.failed = Some(HealthStatus::NetworkTimeout);
-        msg.tried.extend(rail);
-        msg.retries += 1;
-        let again = msg.retries > 1;
         self.answering -= 1;
-        let is_last = |msg: &&Msg| again && self.is_spent(msg).0;
-        let rest = self.msgs.get(id).filter(is_last).and_then(|msg| self.rest_of_last(now, msg));
-        if let Some(until) = rest {
-            return self.rest(now, id, until);
-        }
-        self.stats.resend_count = self.stats.resend_count.wrapping_add(1);
-        self.work.push_back(Work::Launch(id));
+        self.again(now, id, Reason::Unanswered { rail });
     }
 
     /// A copy has been written, or has failed.
@@ -300,26 +287,25 @@ impl Node {
         {
             return;
         }
-        self.note_unsure(id);
-        let Some(msg) = self.msgs.get_mut(id) else { return };
-        let mut twin = msg.twin();
-        twin.tried.extend(rail);
-        twin.retries += 1;
-        twin.failed = Some(HealthStatus::NetworkTimeout);
+        self.again(now, id, Reason::Begun);
+    }
+
+    /// Makes the twin of a message, which uses its descriptor too and whose answer is waited for in its
+    /// place.
+    pub(crate) fn make_twin(&mut self, id: MsgId) -> Option<MsgId> {
+        let twin = self.msgs.get_mut(id)?.twin();
+        let (md, is_copy) = (twin.md, twin.role == Role::Copy);
         self.remnants += 1;
         self.free_credits(id);
-        let copy = twin.role == Role::Copy;
-        let md = twin.md;
         let new = self.msgs.insert(twin);
         if let Some(md) = md.and_then(|md| self.portals.mds.get_mut(md)) {
             md.refs += 1;
-            if let Some(tracker) = md.tracker.as_mut().filter(|_| copy) {
+            if let Some(tracker) = md.tracker.as_mut().filter(|_| is_copy) {
                 let due = Instant::FAR_FUTURE;
                 tracker.written = Some(Written { msg: new, rail: None, due });
             }
         }
-        self.stats.resend_count = self.stats.resend_count.wrapping_add(1);
-        self.work.push_back(Work::Launch(new));
+        Some(new)
     }
 
     /// A driver is through with what nobody waits for.

@@ -14,11 +14,11 @@ use super::alive::{self, Sign};
 use super::{Gateway, choose};
 use crate::conduct::RouterPingLimit;
 use crate::msg::Stage;
-use crate::node::Work;
 use crate::peer::Facts;
 use crate::peer::query::Cause;
 use crate::port::PortId;
 use crate::record::Input;
+use crate::send::Reason;
 use crate::send::rest::News;
 use crate::timers::{Timer, TimerKind};
 use crate::{Doubt, Node};
@@ -386,7 +386,7 @@ impl Node {
                 peer.gateway.sign(Sign::Down);
                 tracing::info!(gateway = %peer.primary, "gateway lost");
             }
-            self.leave_queue(id);
+            self.leave_queue(now, id);
             self.leave_gateway(now, peer_id);
         }
     }
@@ -433,18 +433,14 @@ impl Node {
 
     /// Messages that wait for a credit of a gateway's interface look for another way, if there is
     /// one.
-    fn leave_queue(&mut self, ni: PeerNiId) {
+    fn leave_queue(&mut self, now: Instant, ni: PeerNiId) {
         let Some(pni) = self.peers.nis.get(ni) else { return };
         for id in pni.port.credits.queue.iter().copied().collect::<Vec<MsgId>>() {
             let Some(msg) = self.msgs.get(id).filter(|m| m.stage == Stage::PeerQueue) else {
                 continue;
             };
             if choose::ways_to(self.tables(), msg.hdr.dst.net()) > 0 {
-                self.return_credits(id);
-                if let Some(msg) = self.msgs.get_mut(id) {
-                    msg.stage = Stage::Moving;
-                }
-                self.work.push_back(Work::Launch(id));
+                self.again(now, id, Reason::Unbound);
             }
         }
     }

@@ -11,6 +11,7 @@ use crate::health::{Charge, charge_of};
 use crate::msg::{Msg, Role};
 use crate::peer::Peer;
 use crate::router::choose;
+use crate::send::again::may_have_arrived;
 use crate::{Node, Retries};
 
 /// What follows an attempt.
@@ -38,7 +39,7 @@ impl Node {
             return Next::End;
         }
         // DEC-6: where nobody knows whether it arrived, the receiver must be able to tell.
-        let unsure = matches!(status, HealthStatus::NetworkTimeout | HealthStatus::RemoteTimeout);
+        let unsure = may_have_arrived(status);
         if !(self.tunables.resends(status) || unsure && self.can_repeat(msg)) {
             return Next::End;
         }
@@ -51,11 +52,7 @@ impl Node {
             self.stats.failed_resends = self.stats.failed_resends.wrapping_add(failed);
             return Next::End;
         }
-        let rest = self.rests_until(now, msg);
-        if unsure {
-            self.note_unsure(id);
-        }
-        rest.map_or(Next::Again, Next::Rest)
+        self.rests_until(now, msg).map_or(Next::Again, Next::Rest)
     }
 
     /// Whether a message has no attempt left, and whether there is a limit that says so.

@@ -6,13 +6,12 @@ use lnet_wire::{Handle, Hdr, Kind, MsgType};
 
 use crate::local::Ni;
 use crate::msg::{Msg, Role, Stage};
-use crate::node::Work;
 use crate::output::Payload;
 use crate::port;
 use crate::portal::RESERVED_PORTAL;
 use crate::portal::md::Owner;
 use crate::record::Input;
-use crate::send::Next;
+use crate::send::{Next, Reason};
 use crate::{Event, EventKind, MdOptions, Node};
 
 impl Node {
@@ -44,29 +43,18 @@ impl Node {
     /// One attempt, or one reception, has ended.
     pub(crate) fn finish(&mut self, now: Instant, id: MsgId, outcome: Result<(), Fault>) {
         let next = self.judge(now, id, outcome);
-        if next != Next::End {
-            return self.requeue(now, id, outcome, next);
-        }
         if let Err(fault) = outcome {
+            let rest = match next {
+                Next::Again => Some(None),
+                Next::Rest(until) => Some(Some(until)),
+                Next::End => None,
+            };
+            if let Some(rest) = rest {
+                return self.again(now, id, Reason::Failed { status: fault.status, rest });
+            }
             self.note_undelivered(id, fault);
         }
         self.complete(now, id, outcome.map_err(|f| f.errno), &[]);
-    }
-
-    /// Prepares a message for another attempt (H-23); it goes when the work list gets to it, or when
-    /// it has rested.
-    fn requeue(&mut self, now: Instant, id: MsgId, outcome: Result<(), Fault>, next: Next) {
-        let pair = self.msgs.get(id).and_then(Msg::rail);
-        self.return_credits(id);
-        let Some(msg) = self.msgs.get_mut(id) else { return };
-        msg.failed = outcome.err().map(|f| f.status);
-        msg.stage = Stage::Moving;
-        msg.retries += 1;
-        msg.tried.extend(pair);
-        match next {
-            Next::Rest(until) => self.rest(now, id, until),
-            Next::Again | Next::End => self.work.push_back(Work::Resend(id)),
-        }
     }
 
     /// H-24.

@@ -2,8 +2,9 @@
 //! hands. The order of steps is that of behaviour.md 3.1.
 //!
 //! `select.rs` chooses the path, `credits.rs` decides when the message goes, `finish.rs` what
-//! becomes of it afterwards, `attempts.rs` whether it goes again; `key.rs` orders candidates, `explain.rs` writes the reasons down.
+//! becomes of it afterwards, `attempts.rs` whether it goes again, `again.rs` how; `key.rs` orders candidates, `explain.rs` writes the reasons down.
 
+mod again;
 mod attempts;
 mod credits;
 pub(crate) mod explain;
@@ -12,6 +13,7 @@ pub(crate) mod key;
 pub(crate) mod rest;
 pub(crate) mod select;
 
+pub(crate) use again::Reason;
 pub(crate) use attempts::Next;
 
 use lnet_types::{

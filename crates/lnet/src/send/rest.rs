@@ -54,9 +54,11 @@ impl Node {
         (at > now).then_some(at)
     }
 
-    /// Until when the last copy of a message rests, which has no attempt left behind it; `None` if it
-    /// need not.
-    pub(crate) fn rest_of_last(&self, now: Instant, msg: &Msg) -> Option<Instant> {
+    /// Until when a further copy of a message rests, if there is no attempt left behind it; `None` if it
+    /// need not. The last one of several is not for a way that it was lost on just now: where a node
+    /// dies, all its connections end one after the other, and copies would follow each other into them.
+    pub(crate) fn rest_of_last(&self, now: Instant, id: MsgId) -> Option<Instant> {
+        let msg = self.msgs.get(id).filter(|msg| msg.retries > 1 && self.is_spent(msg).0)?;
         let at = self.last_attempt(msg);
         let rests =
             self.tunables.conduct.spreads_attempts && at > now && !self.has_fresh_path(msg, true);

@@ -1,0 +1,92 @@
+//! Sending again: [`Node::again`] is the only way, and each [`Reason`] says what it means for the
+//! message. Whether a failed attempt is followed by another one is decided in `attempts.rs`, whether a
+//! message that waits or was written would do better elsewhere in `suspicion.rs`, `in_doubt.rs` and
+//! `dedup/retransmit.rs`.
+//!
+//! | reason | attempt | counted | before it goes |
+//! | --- | --- | --- | --- |
+//! | `Failed` | yes | when it goes | may rest |
+//! | `Unanswered` | yes | at once | the last one may rest |
+//! | `Begun` | yes | at once | a twin is made, which goes in its place |
+//! | `InDoubt` | yes | at once | |
+//! | `Unsent` | no | as moved | |
+//! | `Unbound` | no | no | |
+//!
+//! An attempt adds to `retries` and to the paths tried. Where the message may have arrived, its next
+//! copy is marked as a further one.
+
+use lnet_types::{HealthStatus, Instant, MsgId, NiId, PeerNiId};
+
+use crate::Node;
+use crate::msg::Stage;
+use crate::node::Work;
+
+/// Why a message is sent again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Reason {
+    /// Its attempt has failed (H-23). It goes at once, or rests until then.
+    Failed { status: HealthStatus, rest: Option<Instant> },
+    /// It was written over this rail, and is in doubt before its answer came.
+    Unanswered { rail: Option<(NiId, PeerNiId)> },
+    /// Its driver has begun with it and does not give it back.
+    Begun,
+    /// Its driver has handed it back after it was written over this rail.
+    InDoubt { rail: Option<(NiId, PeerNiId)> },
+    /// Nothing of it was written, and another rail is better.
+    Unsent,
+    /// The interface or gateway whose credit it waited for is out of the question.
+    Unbound,
+}
+
+/// Whether a message may have arrived whose attempt has failed so.
+pub(crate) const fn may_have_arrived(status: HealthStatus) -> bool {
+    matches!(status, HealthStatus::NetworkTimeout | HealthStatus::RemoteTimeout)
+}
+
+impl Node {
+    /// Sends a message again: it gives back what it holds, and goes when the work list gets to it, or
+    /// when it has rested.
+    pub(crate) fn again(&mut self, now: Instant, id: MsgId, reason: Reason) {
+        let Some(msg) = self.msgs.get_mut(id) else { return };
+        let bound = msg.rail();
+        let (id, attempt) = match reason {
+            Reason::Begun => (self.make_twin(id), Some((HealthStatus::NetworkTimeout, bound))),
+            Reason::Failed { status, .. } => (Some(id), Some((status, bound))),
+            Reason::Unanswered { rail } | Reason::InDoubt { rail } => {
+                (Some(id), Some((HealthStatus::NetworkTimeout, rail)))
+            }
+            Reason::Unsent | Reason::Unbound => (Some(id), None),
+        };
+        let Some(id) = id else { return };
+        self.return_credits(id);
+        let Some(msg) = self.msgs.get_mut(id) else { return };
+        msg.stage = Stage::Moving;
+        if let Some((status, rail)) = attempt {
+            msg.failed = Some(status);
+            msg.retries += 1;
+            msg.tried.extend(rail);
+            if may_have_arrived(status)
+                && let Some(numbered) = &mut msg.numbered
+            {
+                numbered.note_unsure();
+            }
+        }
+        let rest = match reason {
+            Reason::Failed { rest, .. } => rest,
+            Reason::Unanswered { .. } => self.rest_of_last(now, id),
+            _ => None,
+        };
+        if let Some(until) = rest {
+            return self.rest(now, id, until);
+        }
+        match reason {
+            Reason::Failed { .. } => return self.work.push_back(Work::Resend(id)),
+            Reason::Unanswered { .. } | Reason::Begun | Reason::InDoubt { .. } => {
+                self.stats.resend_count = self.stats.resend_count.wrapping_add(1);
+            }
+            Reason::Unsent => self.rails.count_moved(),
+            Reason::Unbound => {}
+        }
+        self.work.push_back(Work::Launch(id));
+    }
+}
