@@ -72,7 +72,7 @@ pub struct NiSpec {
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Work {
     /// Find a path for a message.
-    Launch(MsgId),
+    Depart(MsgId),
     /// The same after a failure.
     Resend(MsgId),
     /// A queued message's turn has come.
@@ -240,11 +240,7 @@ impl Node {
         let mut budget = WORK_PER_CALL_MAX;
         while let Some(work) = self.work.pop_front() {
             match work {
-                Work::Launch(id) => {
-                    if self.msgs.contains_key(id) {
-                        self.launch(now, id);
-                    }
-                }
+                Work::Depart(id) => self.depart(now, id),
                 Work::Resend(id) => self.resend(now, id),
                 Work::Resume(id) => self.resume(now, id),
                 Work::Finish(id, outcome) => self.finish(now, id, outcome),

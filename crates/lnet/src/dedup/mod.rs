@@ -16,9 +16,10 @@ use lnet_wire::mark::{Mark, Returned, SessionName};
 use lnet_wire::ping::Features;
 use lnet_wire::{Handle, Hdr, Kind};
 
+use crate::handle::Scrambler;
 use crate::msg::{Msg, Role, Stage};
 use crate::output::{DropReason, Output, Verdict};
-use crate::peer::Peer;
+use crate::peer::{Peer, Peers};
 use crate::portal::Portals;
 use crate::send::is_internal;
 use crate::{MdOptions, Node, Rx};
@@ -54,16 +55,31 @@ impl Numbered {
     }
 }
 
+impl Peer {
+    /// The name of our session with this peer. A record that is made anew has another one, so that no
+    /// number is used twice.
+    fn session(&self, scrambler: Scrambler) -> SessionName {
+        SessionName::new(scrambler.scramble(self.born))
+    }
+
+    fn next_number(&mut self, scrambler: Scrambler) -> Numbered {
+        let n = self.numbering.next;
+        self.numbering.next += 1;
+        Numbered { session: self.session(scrambler), n, unsure: false }
+    }
+}
+
+/// The peer that a message is for, where marks may be read: it goes to another node, and is ours.
+fn reader_of(peers: &Peers, msg: &Msg) -> Option<PeerId> {
+    let tx = msg.tx.as_ref().filter(|_| msg.role != Role::Forward)?;
+    let hop = peers.nis.get(tx.peer_ni?)?.peer;
+    if tx.routed { peers.owner(msg.hdr.dst) } else { Some(hop) }
+}
+
 impl Node {
     /// Whether this node announces that it deduplicates, and marks messages to peers that do.
     pub(crate) fn deduplicates(&self) -> bool {
         self.tunables.suppress_duplicates != 0 && self.tunables.discovery != 0
-    }
-
-    /// The name of our session with a peer. A record that is made anew has another one, so that no
-    /// number is used twice.
-    fn session_with(&self, peer: &Peer) -> SessionName {
-        SessionName::new(self.scrambler.scramble(peer.born))
     }
 
     /// A peer's data have come, by ping or push.
@@ -79,21 +95,21 @@ impl Node {
     ///
     /// # Errors
     /// A copy may have arrived, and this attempt could not be told from it.
-    pub(crate) fn marked_kind(&mut self, id: MsgId) -> Result<Kind, Fault> {
+    pub(crate) fn mark(&mut self, id: MsgId) -> Result<Kind, Fault> {
         const NONE: Kind = Kind::Reply { dst: Handle::NONE, pad: [0; 24] };
         let deduplicates = self.deduplicates();
-        let Some(msg) = self.msgs.get(id) else { return Ok(NONE) };
-        let (kind, before) = (msg.hdr.kind, msg.numbered);
+        let Some(msg) = self.msgs.get_mut(id) else { return Ok(NONE) };
+        let kind = msg.hdr.kind;
         // What a driver has handed back bears its mark already.
-        if msg.role == Role::Repeat || before.is_none() && !deduplicates {
+        if msg.role == Role::Repeat || msg.numbered.is_none() && !deduplicates {
             return Ok(kind);
         }
-        let reader = self.reader_of(msg);
-        let able = reader.map_or(Some(false), |(_, peer)| peer.numbering.able);
-        if let Some(numbered) = before {
+        let reader = reader_of(&self.peers, msg).and_then(|id| self.peers.peers.get_mut(id));
+        let able = reader.as_ref().map_or(Some(false), |peer| peer.numbering.able);
+        let asks_by = msg.md.filter(|_| expects_answer(&kind));
+        if let Some(numbered) = msg.numbered {
             if able == Some(true) || numbered.unsure && able.is_none() {
-                let key = self.key_of(msg);
-                return Ok(numbered.mark().on(kind, key));
+                return Ok(numbered.mark().on(kind, asks_by.map_or(0, Portals::key_of)));
             }
             if numbered.unsure && !self.tunables.resends(HealthStatus::NetworkTimeout) {
                 return Err(Fault::new(HealthStatus::Ok, Errno::ETIMEDOUT));
@@ -101,38 +117,11 @@ impl Node {
         }
         let is_own = msg.role == Role::Request && is_internal(&kind);
         let reader = reader.filter(|_| deduplicates && able == Some(true) && !is_own);
-        let session = reader.map(|(id, peer)| (id, self.session_with(peer)));
-        let numbered = session.and_then(|(peer, session)| self.next_number(peer, session));
-        let Some(msg) = self.msgs.get_mut(id) else { return Ok(kind) };
-        msg.numbered = numbered;
-        let Some(numbered) = numbered else { return Ok(kind) };
+        msg.numbered = reader.map(|peer| peer.next_number(self.scrambler));
+        let Some(numbered) = msg.numbered else { return Ok(kind) };
         let mark = numbered.mark();
-        let key = match msg.md.filter(|_| expects_answer(&kind)) {
-            Some(md) => self.portals.ask_by(md, numbered.session, mark.number()),
-            None => 0,
-        };
+        let key = asks_by.map_or(0, |md| self.portals.ask_by(md, numbered.session, mark.number()));
         Ok(mark.on(kind, key))
-    }
-
-    fn next_number(&mut self, peer: PeerId, session: SessionName) -> Option<Numbered> {
-        let numbering = &mut self.peers.peers.get_mut(peer)?.numbering;
-        let n = numbering.next;
-        numbering.next += 1;
-        Some(Numbered { session, n, unsure: false })
-    }
-
-    /// The peer that a message is for, where marks may be read: it goes to another node, and is ours.
-    fn reader_of(&self, msg: &Msg) -> Option<(PeerId, &Peer)> {
-        let tx = msg.tx.as_ref().filter(|_| msg.role != Role::Forward)?;
-        let hop = self.peers.nis.get(tx.peer_ni?)?.peer;
-        let id = if tx.routed { self.peers.owner(msg.hdr.dst)? } else { hop };
-        Some((id, self.peers.peers.get(id)?))
-    }
-
-    /// The key by which the answer to a request finds its descriptor.
-    fn key_of(&self, msg: &Msg) -> u32 {
-        let md = msg.md.filter(|_| expects_answer(&msg.hdr.kind));
-        md.map_or(0, Portals::key_of)
     }
 
     /// The descriptor that an answer to a marked request is for: one by which that number of that
@@ -152,7 +141,7 @@ impl Node {
         peer.is_some_and(|peer| {
             peer.numbering.able != Some(false)
                 // Far from where numbers begin anew.
-                && (self.session_with(peer) != numbered.session
+                && (peer.session(self.scrambler) != numbered.session
                     || peer.numbering.next.saturating_sub(numbered.n) < Mark::NUMBERS / 4)
         })
     }

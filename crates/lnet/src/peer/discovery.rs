@@ -105,7 +105,7 @@ impl Node {
             if let Some(m) = self.msgs.get_mut(msg) {
                 m.stage = crate::msg::Stage::Moving;
                 match error {
-                    None => self.work.push_back(Work::Launch(msg)),
+                    None => self.work.push_back(Work::Depart(msg)),
                     Some(errno) => {
                         m.no_resend = true;
                         let fault = Fault::new(HealthStatus::RemoteError, errno);

@@ -445,6 +445,23 @@ impl Peers {
         }
     }
 
+    /// One more turn of a peer's interface (S-60), and `refs` more messages that use it. Returns its
+    /// NID.
+    pub(crate) fn count_turn(&mut self, id: PeerNiId, refs: u32) -> Option<Nid> {
+        let pni = self.nis.get_mut(id)?;
+        pni.port.refs += refs;
+        let nid = pni.nid;
+        if let Some(peer) = self.peers.get_mut(pni.peer) {
+            peer.seq += 1;
+            pni.port.seq = peer.seq;
+            let net = nid.net();
+            if let Some(net) = peer.nets.iter_mut().find(|n| n.net == net) {
+                net.seq = peer.seq;
+            }
+        }
+        Some(nid)
+    }
+
     /// Moves the network and the interface of the primary NID to the front (O-4).
     pub(crate) fn primary_first(&mut self, peer: PeerId) {
         let Some(p) = self.peers.get_mut(peer) else { return };

@@ -2,7 +2,7 @@
 //! 7.5).
 //!
 //! ```text
-//!   header ──► credit of the sender's interface ──► buffer ──► Deliver … rx_done ──► launch
+//!   header ──► credit of the sender's interface ──► buffer ──► Deliver … rx_done ──► depart
 //!                  │ none free                        │ none free
 //!                  ╰── waits, Defer ── Resume ◄────────╯ something came home
 //! ```
@@ -140,7 +140,7 @@ impl Node {
     /// The payload is here: onward (R-51).
     pub(crate) fn forward(&mut self, now: Instant, id: MsgId) {
         self.judge(now, id, Ok(()));
-        self.launch(now, id);
+        self.depart(now, id);
     }
 
     /// What path selection needs to know of a message that is passing through.

@@ -87,6 +87,6 @@ impl Node {
             Reason::Unsent => self.rails.count_moved(),
             Reason::Unbound => {}
         }
-        self.work.push_back(Work::Launch(id));
+        self.work.push_back(Work::Depart(id));
     }
 }

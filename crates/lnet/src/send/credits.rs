@@ -3,15 +3,12 @@
 
 use std::collections::VecDeque;
 
-use lnet_types::{Errno, Fault, HealthStatus, Instant, MsgId, NiId, Pid, ProcessId};
-
-use lnet_wire::Hdr;
+use lnet_types::{Errno, Fault, HealthStatus, Instant, MsgId, NiId};
 use slotmap::SlotMap;
 
 use crate::Node;
 use crate::msg::{Msg, Role, Stage, Tx};
 use crate::node::Work;
-use crate::output::{Output, Transmit};
 use crate::port::{self, PortId};
 use crate::timers::Timer;
 
@@ -33,55 +30,33 @@ impl Node {
     /// The credit stage (C-5): transmits the message, or queues it, or ends it. Called again when a
     /// queued message's turn comes; what it already holds is not taken twice.
     pub(crate) fn admit(&mut self, now: Instant, id: MsgId) {
-        if self.refuse(now, id) {
-            return;
-        }
-        let Some(msg) = self.msgs.get(id) else { return };
-        let Some(tx) = msg.tx else { return };
-        if !tx.peer_credit
-            && let Some(peer_ni) = tx.peer_ni
-            && let Some(pni) = self.peers.nis.get_mut(peer_ni)
-        {
-            pni.queued_bytes += u64::from(msg.hdr.payload_len) + HEADER_BYTES;
-            if !self.take_credit(id, PortId::Peer(peer_ni)) {
-                return self.wait_until_deadline(id);
-            }
-        }
-        if !tx.ni_credit && !self.take_credit(id, PortId::Local(tx.ni)) {
-            return self.wait_until_deadline(id);
-        }
-        if !self.holds_leaving(now, id) {
+        if let Some(fault) = self.refuse(now, id) {
+            self.work.push_back(Work::Finish(id, Err(fault)));
+        } else if self.take_credits(id) && !self.holds_leaving(now, id) {
             self.transmit(now, id);
         }
     }
 
     /// The tests before each attempt to go: too late (C-8), or unlinked meanwhile (M-47).
-    fn refuse(&mut self, now: Instant, id: MsgId) -> bool {
-        let Some(msg) = self.msgs.get(id) else { return true };
+    fn refuse(&mut self, now: Instant, id: MsgId) -> Option<Fault> {
+        let msg = self.msgs.get_mut(id)?;
         let passing = msg.role == Role::Forward;
-        if passing && let Some(fault) = self.is_next_hop_dead(now, id) {
-            // C-9: counted where it was to go; another interface may be tried.
-            self.count_refused(id);
-            self.work.push_back(Work::Finish(id, Err(fault)));
-            return true;
-        }
-        let Some(msg) = self.msgs.get_mut(id) else { return true };
         if now > msg.deadline && !passing {
             msg.no_resend = true;
             self.count_refused(id);
-            let late = Fault::new(HealthStatus::NetworkTimeout, Errno::ETIMEDOUT);
-            self.work.push_back(Work::Finish(id, Err(late)));
-            return true;
+            return Some(Fault::new(HealthStatus::NetworkTimeout, Errno::ETIMEDOUT));
         }
-        let aborted = msg.md.and_then(|md| self.portals.mds.get(md)).is_some_and(|md| md.aborted);
-        if aborted {
+        if msg.md.and_then(|md| self.portals.mds.get(md)).is_some_and(|md| md.aborted) {
             msg.no_resend = true;
             // Health `Ok` beside an error: nobody is to blame (H-1).
-            let cancelled = Fault::new(HealthStatus::Ok, Errno::ECANCELED);
-            self.work.push_back(Work::Finish(id, Err(cancelled)));
-            return true;
+            return Some(Fault::new(HealthStatus::Ok, Errno::ECANCELED));
         }
-        false
+        // C-9: counted where it was to go; another interface may be tried.
+        let fault = if passing { self.is_next_hop_dead(now, id) } else { None };
+        if fault.is_some() {
+            self.count_refused(id);
+        }
+        fault
     }
 
     /// C-9.
@@ -95,54 +70,6 @@ impl Node {
             if let Some(port) = self.port_mut(id) {
                 port.stats.dropped.bump(kind);
             }
-        }
-    }
-
-    /// Hands a message to its driver.
-    pub(crate) fn transmit(&mut self, now: Instant, id: MsgId) {
-        if let Some(fault) = self.fails_leaving(now, id) {
-            return self.work.push_back(Work::Finish(id, Err(fault)));
-        }
-        let kind = match self.marked_kind(id) {
-            Ok(kind) => kind,
-            Err(fault) => {
-                if let Some(msg) = self.msgs.get_mut(id) {
-                    msg.no_resend = true;
-                }
-                return self.work.push_back(Work::Finish(id, Err(fault)));
-            }
-        };
-        let Some(msg) = self.msgs.get(id) else { return };
-        let Some(tx) = msg.tx else { return };
-        let own = self.nis.get(tx.ni).and_then(|ni| ni.lnd_timeout);
-        let retention = self.retention_for(msg, &kind);
-        let lnd = own.unwrap_or_else(|| self.driver_time(msg));
-        let repeats = self.next_hop_repeats(msg);
-        let Some(msg) = self.msgs.get_mut(id) else { return };
-        msg.stage = Stage::Driver;
-        let request = msg.md.filter(|_| msg.role == Role::Request);
-        let transmit = Transmit {
-            msg: id,
-            ni: tx.ni,
-            to: ProcessId {
-                nid: if tx.peer_ni.is_some() { tx.hop } else { msg.hdr.dst },
-                // S-64: a gateway's LNet is always the same process.
-                pid: if tx.routed { Pid::LUSTRE } else { msg.hop_pid },
-            },
-            hdr: Hdr { kind, ..msg.hdr },
-            payload: msg.payload.clone(),
-            // DEC-9: never past the message's own deadline, which one that passes through has not.
-            timeout: if msg.role == Role::Forward {
-                lnd
-            } else {
-                lnd.min(msg.deadline.saturating_since(now))
-            },
-            retention,
-            repeats,
-        };
-        self.outputs.push_back(Output::Send(transmit));
-        if let Some(md) = request {
-            self.handed_over(now, md);
         }
     }
 
@@ -188,28 +115,36 @@ impl Node {
         self.give_credit(PortId::Peer(peer_ni), (stage == Stage::PeerQueue).then_some(id));
     }
 
-    /// Takes a credit of an interface for a message, and returns whether the message may go on. If not,
-    /// it is in the queue.
-    fn take_credit(&mut self, id: MsgId, port: PortId) -> bool {
-        let in_order = self.tunables.conduct.queues_by_age;
-        let found = port::find(&mut self.nis, &mut self.peers, port);
-        let Some(credits) = found.map(|port| &mut port.credits) else { return true };
+    /// Takes the credits that a message lacks: of the peer's interface, then of ours. False if it has to
+    /// wait for one, in the queue there.
+    fn take_credits(&mut self, id: MsgId) -> bool {
         let Some(msg) = self.msgs.get_mut(id) else { return false };
-        let born = if in_order { msg.born } else { Instant::FAR_FUTURE };
-        if let Some(tx) = &mut msg.tx {
-            match port {
-                PortId::Local(_) => tx.ni_credit = true,
-                PortId::Peer(_) => tx.peer_credit = true,
+        let Some(tx) = &mut msg.tx else { return false };
+        let (mut stage, mut credits) = (Stage::Moving, None);
+        if !tx.peer_credit
+            && let Some(pni) = tx.peer_ni.and_then(|peer_ni| self.peers.nis.get_mut(peer_ni))
+        {
+            pni.queued_bytes += u64::from(msg.hdr.payload_len) + HEADER_BYTES;
+            tx.peer_credit = true;
+            if !pni.port.credits.take() {
+                (stage, credits) = (Stage::PeerQueue, Some(&mut pni.port.credits));
             }
         }
-        if credits.take() {
-            return true;
+        if credits.is_none()
+            && !tx.ni_credit
+            && let Some(ni) = self.nis.get_mut(tx.ni)
+        {
+            tx.ni_credit = true;
+            if !ni.port.credits.take() {
+                (stage, credits) = (Stage::NiQueue, Some(&mut ni.port.credits));
+            }
         }
-        msg.stage = match port {
-            PortId::Local(_) => Stage::NiQueue,
-            PortId::Peer(_) => Stage::PeerQueue,
-        };
+        let Some(credits) = credits else { return true };
+        msg.stage = stage;
+        let in_order = self.tunables.conduct.queues_by_age;
+        let born = if in_order { msg.born } else { Instant::FAR_FUTURE };
         line_up(&mut credits.queue, &self.msgs, id, born);
+        self.wait_until_deadline(id);
         false
     }
 
@@ -237,7 +172,7 @@ impl Node {
     }
 
     /// Takes the messages that wait for credits off `ni`, in the order in which they would have gone;
-    /// they are to be launched again. They were not on their way, so this is no attempt.
+    /// they are to be sent again. They were not on their way, so this is no attempt.
     pub(crate) fn unbind_waiting(&mut self, ni: NiId, may: impl Fn(&Msg) -> bool) -> Vec<MsgId> {
         if !self.tunables.conduct.moves_waiting {
             return Vec::new();
@@ -266,14 +201,15 @@ impl Node {
         ids.into_iter().map(|(.., id)| id).collect()
     }
 
-    /// A message counts as in hand from its first commit (T-1).
-    pub(crate) fn count_in(&mut self, id: MsgId) {
-        if let Some(msg) = self.msgs.get_mut(id)
-            && !msg.counted
-        {
+    /// A message that is bound has a deadline, and counts as in hand from the first time on (T-1).
+    pub(crate) fn count_in(&mut self, id: MsgId, deadline: Instant) -> Option<&mut Msg> {
+        let msg = self.msgs.get_mut(id)?;
+        msg.deadline = deadline;
+        if !msg.counted {
             msg.counted = true;
             self.stats.count_in();
         }
+        Some(msg)
     }
 
     /// It is in hand no more.

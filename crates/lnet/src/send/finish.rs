@@ -68,7 +68,7 @@ impl Node {
             return self.finish(now, id, Err(Fault::new(HealthStatus::Ok, Errno::EFAULT)));
         }
         self.stats.resend_count = self.stats.resend_count.wrapping_add(1);
-        self.launch(now, id);
+        self.depart(now, id);
     }
 
     /// Ends a message for good: counters, credits, event; and what follows from it. `bytes` are

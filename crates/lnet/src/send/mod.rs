@@ -1,12 +1,14 @@
 //! Sending: from a PUT or GET of the user, or a response of the node, to a message in a driver's
 //! hands. The order of steps is that of behaviour.md 3.1.
 //!
-//! `select.rs` chooses the path, `credits.rs` decides when the message goes, `finish.rs` what
-//! becomes of it afterwards, `attempts.rs` whether it goes again, `again.rs` how; `key.rs` orders candidates, `explain.rs` writes the reasons down.
+//! `depart.rs` has the way out, on which `select.rs` chooses the path and `credits.rs` decides when the
+//! message goes; `finish.rs` what becomes of it afterwards, `attempts.rs` whether it goes again,
+//! `again.rs` how; `key.rs` orders candidates, `explain.rs` writes the reasons down.
 
 mod again;
 mod attempts;
 mod credits;
+mod depart;
 pub(crate) mod explain;
 mod finish;
 pub(crate) mod key;
@@ -16,25 +18,16 @@ pub(crate) mod select;
 pub(crate) use again::Reason;
 pub(crate) use attempts::Next;
 
-use lnet_types::{
-    Errno, Fault, HealthStatus, Instant, MdId, MsgId, Net, NiId, Nid, PeerNiId, Pid, ProcessId,
-    iovec_slice,
-};
+use lnet_types::{Errno, Instant, MdId, MsgId, Nid, PeerNiId, Pid, ProcessId, iovec_slice};
 use lnet_wire::{Handle, Hdr, Kind};
 
-use core::time::Duration;
-
-use crate::msg::{Msg, Role, Stage, Tx};
+use crate::msg::{Msg, Role, Stage};
 use crate::node::Work;
 use crate::output::Payload;
 use crate::peer::Facts;
-use crate::peer::query::Cause;
 use crate::portal::RESERVED_PORTAL;
 use crate::portal::md::MdBuf;
-use crate::timers::Timer;
-use crate::{Get, MdOptions, Node, Put, Retries, SendError, Timeouts};
-use explain::Trace;
-use select::{Request, Tables};
+use crate::{Get, MdOptions, Node, Put, SendError, Timeouts};
 
 /// One PUT or GET, whoever asked for it.
 #[derive(serde::Serialize, serde::Deserialize)]
@@ -187,298 +180,8 @@ impl Node {
             self.track(now, op.md, limit.unwrap_or_else(|| self.tunables.transaction()));
         }
         let id = self.msgs.insert(msg);
-        self.work.push_back(Work::Launch(id));
+        self.work.push_back(Work::Depart(id));
         Ok(id)
-    }
-
-    /// Finds a path for a message and puts it on its way; or parks it, or ends it.
-    pub(crate) fn launch(&mut self, now: Instant, id: MsgId) {
-        if let Err(errno) = self.try_launch(now, id) {
-            // S-3: without effect on health, because the message isn't committed. One that passes
-            // through, or that has become a response, was received, and its sender has no part in
-            // this; kernel nodes hold the latter against it.
-            let role = self.msgs.get(id).map(|m| m.role);
-            let responds = matches!(role, Some(Role::GetIn | Role::AckOut));
-            let status = match errno {
-                _ if role == Some(Role::Forward) => HealthStatus::Ok,
-                _ if responds && !self.tunables.conduct.charges_bystanders => HealthStatus::Ok,
-                Errno::EHOSTUNREACH => HealthStatus::RemoteError,
-                _ => HealthStatus::LocalError,
-            };
-            if let Some(msg) = self.msgs.get_mut(id) {
-                msg.no_resend = true;
-            }
-            self.work.push_back(Work::Finish(id, Err(Fault::new(status, errno))));
-        }
-    }
-
-    fn try_launch(&mut self, now: Instant, id: MsgId) -> Result<(), Errno> {
-        self.follow(now, id);
-        let msg = self.msgs.get(id).ok_or(Errno::ENOENT)?;
-        let target = msg.hdr.dst;
-        if !self.running {
-            return Err(Errno::ESHUTDOWN);
-        }
-        if msg.role == Role::Copy && !self.is_wanted(id) {
-            return Err(Errno::ECANCELED);
-        }
-        if target.is_loopback() {
-            return self.launch_loopback(now, id);
-        }
-        let internal = is_internal(&msg.hdr.kind);
-        let response = msg.is_response();
-        let peer_ni = self.peer_ni_or_new(target, None)?;
-        if !response && !internal && self.park(id, peer_ni)? {
-            return Ok(());
-        }
-        let msg = self.msgs.get(id).ok_or(Errno::ENOENT)?;
-        let request = self.request(msg, peer_ni);
-        // Resends are rare: their reasons are always kept.
-        let path = if self.tunables.explain_last == 0 && msg.retries == 0 {
-            select::path(self.tables(), &request, &mut None)?
-        } else {
-            let mut trace = Trace::default();
-            let path = select::path(self.tables(), &request, &mut Some(&mut trace));
-            self.keep_explanation(id, target, trace, path);
-            path?
-        };
-        // S-52: gateways that are not checked are discovered like destinations.
-        if path.via.is_some()
-            && self.tunables.alive_router_check_interval <= 0
-            && !response
-            && !internal
-            && self.park(id, path.peer_ni)?
-        {
-            return Ok(());
-        }
-        self.commit(now, id, path);
-        self.admit(now, id);
-        Ok(())
-    }
-
-    /// What selection asks about a message for `target`.
-    pub(crate) fn request<'a>(&self, msg: &'a Msg, target: PeerNiId) -> Request<'a> {
-        Request {
-            target,
-            src: msg.src,
-            recovery: msg.recovery,
-            internal: is_internal(&msg.hdr.kind),
-            response: msg.is_response(),
-            numa_node: self.numa_node_of(msg),
-            tried: &msg.tried,
-            hint: msg.hint,
-            passing: self.passing(msg),
-            check_net: self.check_net(target, &msg.hdr.kind),
-        }
-    }
-
-    pub(crate) fn tables(&self) -> Tables<'_> {
-        Tables {
-            nets: &self.nets,
-            nis: &self.nis,
-            peers: &self.peers,
-            numa: &self.numa,
-            rails: &self.rails,
-            net_floor: self.net_floor,
-            routes: &self.router.routes,
-            tunables: &self.tunables,
-            now: self.now(),
-        }
-    }
-
-    /// The network over which a gateway is being checked, for the ping that does it (S-36).
-    fn check_net(&self, target: PeerNiId, kind: &Kind) -> Option<Net> {
-        if !matches!(kind, Kind::Get { portal: RESERVED_PORTAL, .. }) {
-            return None;
-        }
-        let peer = self.peers.peers.get(self.peers.nis.get(target)?.peer)?;
-        let checking = peer.facts.contains(Facts::ROUTER_CHECK);
-        peer.gateway.ping_net.filter(|_| checking)
-    }
-
-    /// The discovery gate (S-6): true if the message now waits for its peer to be discovered. In
-    /// kernel LNet it waits for every later round as well, and in routers, too.
-    fn park(&mut self, id: MsgId, peer_ni: PeerNiId) -> Result<bool, Errno> {
-        let peer_id = self.peers.nis.get(peer_ni).ok_or(Errno::EFAULT)?.peer;
-        if self.is_up_to_date(peer_id) {
-            self.query(self.now(), peer_id, Cause::Refresh);
-            return Ok(false);
-        }
-        let checking = |p: &crate::peer::Peer| p.facts.contains(Facts::ROUTER_CHECK);
-        if self.peers.peers.get(peer_id).is_some_and(checking) {
-            return Ok(false);
-        }
-        let limit = self.tunables.parked_max as usize;
-        let renews = self.tunables.conduct.sends_during_rediscovery;
-        let now = self.now();
-        let peer = self.peers.peers.get_mut(peer_id).ok_or(Errno::EFAULT)?;
-        // What is known will do while it is renewed: a ping or push that a dying rail has swallowed
-        // must not hold up the traffic on the others until its time-out. Nor is it asked for each
-        // message when it has failed just now.
-        let backs_off = peer.disc.retry.backs_off(now);
-        // Nor does a router hold up what it forwards, for which the NID in the header will do: the
-        // answer to its ping would stay behind further such messages, which it has no room for.
-        let forwards = self.msgs.get(id).is_some_and(|m| m.role == Role::Forward);
-        if renews && (backs_off || forwards || peer.disc.discovered) && !peer.disc.rebuild {
-            if !backs_off {
-                self.query(now, peer_id, Cause::Used);
-            }
-            return Ok(false);
-        }
-        if peer.disc.parked.len() >= limit {
-            return Err(Errno::ENOBUFS);
-        }
-        peer.disc.parked.push_back(id);
-        if let Some(msg) = self.msgs.get_mut(id) {
-            msg.stage = Stage::Parked(peer_id);
-        }
-        self.wait_until_deadline(id);
-        self.query(now, peer_id, Cause::Used);
-        Ok(true)
-    }
-
-    /// S-5: no credits, no peer, no health.
-    fn launch_loopback(&mut self, now: Instant, id: MsgId) -> Result<(), Errno> {
-        let ni = self.nets.first().and_then(|n| n.nis.first()).copied().ok_or(Errno::ESHUTDOWN)?;
-        if let Some(msg) = self.msgs.get_mut(id) {
-            msg.hdr.src = Nid::LOOPBACK;
-            msg.tx = Some(Tx {
-                ni,
-                peer_ni: None,
-                hop: Nid::LOOPBACK,
-                routed: false,
-                peer_credit: false,
-                ni_credit: false,
-                committed: now,
-            });
-        }
-        let deadline = self.deadline_of(now, id, ni);
-        if let Some(msg) = self.msgs.get_mut(id) {
-            msg.deadline = deadline;
-        }
-        self.count_in(id);
-        self.transmit(now, id);
-        Ok(())
-    }
-
-    /// Binds a message to its pair (S-2.7 … S-2.10, S-60, S-64).
-    fn commit(&mut self, now: Instant, id: MsgId, path: select::Path) {
-        let select::Path { ni: ni_id, peer_ni: pni_id, remember, counted, via } = path;
-        let dest_id = via.map_or(pni_id, |via| via.dest);
-        self.seq += 1;
-        let Some(ni) = self.nis.get_mut(ni_id) else { return };
-        ni.port.seq = self.seq;
-        ni.port.refs += 1;
-        let src_nid = ni.nid;
-        if let Some(net) = self.nets.iter_mut().find(|n| n.net == src_nid.net()) {
-            net.seq = self.seq;
-        }
-        let Some(hop) = self.count_turn(pni_id, 1) else { return };
-        let mut dst = hop;
-        if via.is_some() {
-            dst = self.count_turn(dest_id, 0).unwrap_or(hop);
-        }
-        if remember && let Some(dest) = self.peers.nis.get_mut(dest_id) {
-            dest.preferred = Some(src_nid);
-        }
-        if let Some(used) = via.and_then(|via| via.route) {
-            self.router.routes.used(used.net, used.gateway, used.seq);
-        }
-        if counted && self.peers.policy.counts() {
-            self.take_turns(src_nid, dst);
-        }
-        let deadline = self.deadline_of(now, id, ni_id);
-        if let Some(msg) = self.msgs.get_mut(id) {
-            msg.deadline = deadline;
-            if !msg.counted {
-                msg.counted = true;
-                self.stats.count_in();
-            }
-            if msg.role != Role::Forward {
-                msg.hdr.src = src_nid;
-            }
-            msg.hdr.dst = dst;
-            msg.tx = Some(Tx {
-                ni: ni_id,
-                peer_ni: Some(pni_id),
-                hop,
-                routed: via.is_some(),
-                peer_credit: false,
-                ni_credit: false,
-                committed: now,
-            });
-            // H-62
-            if let Some(t) = msg
-                .md
-                .and_then(|md| self.portals.mds.get_mut(md))
-                .and_then(|md| md.tracker.as_mut())
-                && matches!(msg.role, Role::Request | Role::Copy)
-            {
-                t.next_hop = Some(hop);
-                t.target = Some(dst);
-            }
-            if msg.retries > 0 {
-                self.note_rerouted(id, (src_nid, hop));
-            }
-        }
-    }
-
-    /// One more turn of a peer's interface (S-60), and `refs` more messages that use it. Returns its
-    /// NID.
-    fn count_turn(&mut self, id: PeerNiId, refs: u32) -> Option<Nid> {
-        let pni = self.peers.nis.get_mut(id)?;
-        pni.port.refs += refs;
-        let nid = pni.nid;
-        if let Some(peer) = self.peers.peers.get_mut(pni.peer) {
-            peer.seq += 1;
-            pni.port.seq = peer.seq;
-            let net = nid.net();
-            if let Some(net) = peer.nets.iter_mut().find(|n| n.net == net) {
-                net.seq = peer.seq;
-            }
-        }
-        Some(nid)
-    }
-
-    /// H-30, H-31, DEC-10.
-    fn deadline_of(&self, now: Instant, id: MsgId, ni: NiId) -> Instant {
-        let Some(msg) = self.msgs.get(id) else { return now };
-        match msg.limit {
-            // As long as its caller waits for the answer.
-            _ if matches!(msg.role, Role::Copy | Role::Repeat) => msg.deadline,
-            Some(limit) => msg.born + limit,
-            None if self.tunables.conduct.deadline_per_attempt => self.deadline_from(now, ni),
-            // How old a message is that passes through nobody knows here (H-31).
-            None if msg.role == Role::Forward => now + self.tunables.forward_limit(),
-            None => msg.born + self.tunables.transaction(),
-        }
-    }
-
-    /// When a message that is born now on `ni` is late.
-    pub(crate) fn deadline_from(&self, now: Instant, ni: NiId) -> Instant {
-        let t = &self.tunables;
-        if t.conduct.deadline_per_attempt
-            && let Some(lnd) = self.nis.get(ni).and_then(|ni| ni.lnd_timeout)
-            && let Retries::Count(n) = t.retries()
-        {
-            return now + lnd * (n + 1) + Duration::from_secs(1);
-        }
-        now + t.transaction()
-    }
-
-    /// Puts a waiting message under the deadline watch, where the profile has one.
-    pub(crate) fn wait_until_deadline(&mut self, id: MsgId) {
-        let passing = |m: &Msg| m.role == Role::Forward;
-        if !self.tunables.conduct.expires_waiting || self.msgs.get(id).is_some_and(passing) {
-            return;
-        }
-        let transaction = self.tunables.transaction();
-        if let Some(msg) = self.msgs.get_mut(id) {
-            if msg.deadline == Instant::FAR_FUTURE {
-                msg.deadline = msg.born + msg.limit.unwrap_or(transaction);
-            }
-            self.timers.set(Timer::Waiting(id), msg.deadline);
-        }
     }
 
     /// Answers a GET: the message becomes its REPLY (M-35).
@@ -524,7 +227,7 @@ impl Node {
             msg.numbered = None;
             msg.tried.clear();
         }
-        self.launch(now, id);
+        self.depart(now, id);
     }
 
     /// The record of a peer's interface; made if there is none (O-24, O-25).

@@ -1,0 +1,345 @@
+//! Departure: a message on its way from the work list to its driver, in one go: [`Node::depart`]. It may
+//! have to wait, for the discovery of its peer, for credits (`credits.rs`) or for a delay rule (`fault/`);
+//! each goes on here when that has passed.
+//!
+//! ```text
+//!   depart ─► find_path ─► commit ─► admit ─► transmit ─► Output::Send
+//!                │ park        ▲       │ queue, hold
+//!                ╰── news ─────╯       ╰── resume, release
+//! ```
+
+use core::time::Duration;
+
+use lnet_types::{
+    Errno, Fault, HealthStatus, Instant, MsgId, Net, NiId, Nid, PeerNiId, Pid, ProcessId,
+};
+use lnet_wire::{Hdr, Kind};
+
+use super::explain::Trace;
+use super::is_internal;
+use super::select::{self, Request, Tables};
+use crate::msg::{Msg, Role, Stage, Tx};
+use crate::node::Work;
+use crate::output::{Output, Transmit};
+use crate::peer::Facts;
+use crate::peer::query::Cause;
+use crate::portal::RESERVED_PORTAL;
+use crate::timers::Timer;
+use crate::{Node, Retries};
+
+impl Node {
+    /// Finds a path for a message and puts it on its way; or parks it, or ends it.
+    pub(crate) fn depart(&mut self, now: Instant, id: MsgId) {
+        match self.find_path(now, id) {
+            Ok(Some(path)) => {
+                self.commit(now, id, path);
+                self.admit(now, id);
+            }
+            Ok(None) => {}
+            Err(errno) => self.end_uncommitted(id, errno),
+        }
+    }
+
+    /// S-3: without effect on health, because the message isn't committed. One that passes through, or that
+    /// has become a response, was received, and its sender has no part in this; kernel nodes hold the
+    /// latter against it.
+    fn end_uncommitted(&mut self, id: MsgId, errno: Errno) {
+        let Some(msg) = self.msgs.get_mut(id) else { return };
+        msg.no_resend = true;
+        let responds = matches!(msg.role, Role::GetIn | Role::AckOut);
+        let status = match errno {
+            _ if msg.role == Role::Forward => HealthStatus::Ok,
+            _ if responds && !self.tunables.conduct.charges_bystanders => HealthStatus::Ok,
+            Errno::EHOSTUNREACH => HealthStatus::RemoteError,
+            _ => HealthStatus::LocalError,
+        };
+        self.work.push_back(Work::Finish(id, Err(Fault::new(status, errno))));
+    }
+
+    /// The path of a message. `None`: it waits for a discovery, or has gone by loopback.
+    fn find_path(&mut self, now: Instant, id: MsgId) -> Result<Option<select::Path>, Errno> {
+        self.follow(now, id);
+        let Some(msg) = self.msgs.get(id) else { return Ok(None) };
+        let target = msg.hdr.dst;
+        if !self.running {
+            return Err(Errno::ESHUTDOWN);
+        }
+        if msg.role == Role::Copy && !self.is_wanted(id) {
+            return Err(Errno::ECANCELED);
+        }
+        if target.is_loopback() {
+            return self.depart_by_loopback(now, id).map(|()| None);
+        }
+        let is_gated = !msg.is_response() && !is_internal(&msg.hdr.kind);
+        let peer_ni = self.peer_ni_or_new(target, None)?;
+        if is_gated && self.park(id, peer_ni)? {
+            return Ok(None);
+        }
+        let Some(msg) = self.msgs.get(id) else { return Ok(None) };
+        let request = self.request(msg, peer_ni);
+        // Resends are rare: their reasons are always kept.
+        let path = if self.tunables.explain_last == 0 && msg.retries == 0 {
+            select::path(self.tables(), &request, &mut None)?
+        } else {
+            let mut trace = Trace::default();
+            let path = select::path(self.tables(), &request, &mut Some(&mut trace));
+            self.keep_explanation(id, target, trace, path);
+            path?
+        };
+        // S-52: gateways that are not checked are discovered like destinations.
+        let unchecked = path.via.is_some() && self.tunables.alive_router_check_interval <= 0;
+        if unchecked && is_gated && self.park(id, path.peer_ni)? {
+            return Ok(None);
+        }
+        Ok(Some(path))
+    }
+
+    /// The discovery gate (S-6): true if the message now waits for its peer to be discovered. In
+    /// kernel LNet it waits for every later round as well, and in routers, too.
+    fn park(&mut self, id: MsgId, peer_ni: PeerNiId) -> Result<bool, Errno> {
+        let peer_id = self.peers.nis.get(peer_ni).ok_or(Errno::EFAULT)?.peer;
+        if self.is_up_to_date(peer_id) {
+            self.query(self.now(), peer_id, Cause::Refresh);
+            return Ok(false);
+        }
+        let checking = |p: &crate::peer::Peer| p.facts.contains(Facts::ROUTER_CHECK);
+        if self.peers.peers.get(peer_id).is_some_and(checking) {
+            return Ok(false);
+        }
+        let limit = self.tunables.parked_max as usize;
+        let renews = self.tunables.conduct.sends_during_rediscovery;
+        let now = self.now();
+        let peer = self.peers.peers.get_mut(peer_id).ok_or(Errno::EFAULT)?;
+        // What is known will do while it is renewed: a ping or push that a dying rail has swallowed
+        // must not hold up the traffic on the others until its time-out. Nor is it asked for each
+        // message when it has failed just now.
+        let backs_off = peer.disc.retry.backs_off(now);
+        // Nor does a router hold up what it forwards, for which the NID in the header will do: the
+        // answer to its ping would stay behind further such messages, which it has no room for.
+        let forwards = self.msgs.get(id).is_some_and(|m| m.role == Role::Forward);
+        if renews && (backs_off || forwards || peer.disc.discovered) && !peer.disc.rebuild {
+            if !backs_off {
+                self.query(now, peer_id, Cause::Used);
+            }
+            return Ok(false);
+        }
+        if peer.disc.parked.len() >= limit {
+            return Err(Errno::ENOBUFS);
+        }
+        peer.disc.parked.push_back(id);
+        if let Some(msg) = self.msgs.get_mut(id) {
+            msg.stage = Stage::Parked(peer_id);
+        }
+        self.wait_until_deadline(id);
+        self.query(now, peer_id, Cause::Used);
+        Ok(true)
+    }
+
+    /// S-5: no credits, no peer, no health.
+    fn depart_by_loopback(&mut self, now: Instant, id: MsgId) -> Result<(), Errno> {
+        let ni = self.nets.first().and_then(|n| n.nis.first()).copied().ok_or(Errno::ESHUTDOWN)?;
+        if let Some(msg) = self.msgs.get_mut(id) {
+            msg.hdr.src = Nid::LOOPBACK;
+            msg.tx = Some(Tx {
+                ni,
+                peer_ni: None,
+                hop: Nid::LOOPBACK,
+                routed: false,
+                peer_credit: false,
+                ni_credit: false,
+                committed: now,
+            });
+        }
+        if let Some(msg) = self.msgs.get(id) {
+            let deadline = self.deadline_of(now, msg, ni);
+            self.count_in(id, deadline);
+        }
+        self.transmit(now, id);
+        Ok(())
+    }
+
+    /// Binds a message to its pair (S-2.7 … S-2.10, S-60, S-64).
+    fn commit(&mut self, now: Instant, id: MsgId, path: select::Path) {
+        let select::Path { ni: ni_id, peer_ni: pni_id, remember, counted, via } = path;
+        let dest_id = via.map_or(pni_id, |via| via.dest);
+        self.seq += 1;
+        let Some(ni) = self.nis.get_mut(ni_id) else { return };
+        ni.port.seq = self.seq;
+        ni.port.refs += 1;
+        let src_nid = ni.nid;
+        if let Some(net) = self.nets.iter_mut().find(|n| n.net == src_nid.net()) {
+            net.seq = self.seq;
+        }
+        let Some(hop) = self.peers.count_turn(pni_id, 1) else { return };
+        let mut dst = hop;
+        if via.is_some() {
+            dst = self.peers.count_turn(dest_id, 0).unwrap_or(hop);
+        }
+        if remember && let Some(dest) = self.peers.nis.get_mut(dest_id) {
+            dest.preferred = Some(src_nid);
+        }
+        if let Some(used) = via.and_then(|via| via.route) {
+            self.router.routes.used(used.net, used.gateway, used.seq);
+        }
+        if counted && self.peers.policy.counts() {
+            self.take_turns(src_nid, dst);
+        }
+        let Some(msg) = self.msgs.get(id) else { return };
+        let deadline = self.deadline_of(now, msg, ni_id);
+        if let Some(msg) = self.count_in(id, deadline) {
+            if msg.role != Role::Forward {
+                msg.hdr.src = src_nid;
+            }
+            msg.hdr.dst = dst;
+            msg.tx = Some(Tx {
+                ni: ni_id,
+                peer_ni: Some(pni_id),
+                hop,
+                routed: via.is_some(),
+                peer_credit: false,
+                ni_credit: false,
+                committed: now,
+            });
+            let asks = matches!(msg.role, Role::Request | Role::Copy);
+            let (md, retries) = (msg.md.filter(|_| asks), msg.retries);
+            // H-62
+            if let Some(t) =
+                md.and_then(|md| self.portals.mds.get_mut(md)).and_then(|md| md.tracker.as_mut())
+            {
+                t.next_hop = Some(hop);
+                t.target = Some(dst);
+            }
+            if retries > 0 {
+                self.note_rerouted(id, (src_nid, hop));
+            }
+        }
+    }
+
+    /// Hands a message to its driver.
+    pub(crate) fn transmit(&mut self, now: Instant, id: MsgId) {
+        if let Some(fault) = self.fails_leaving(now, id) {
+            return self.work.push_back(Work::Finish(id, Err(fault)));
+        }
+        let kind = match self.mark(id) {
+            Ok(kind) => kind,
+            Err(fault) => {
+                if let Some(msg) = self.msgs.get_mut(id) {
+                    msg.no_resend = true;
+                }
+                return self.work.push_back(Work::Finish(id, Err(fault)));
+            }
+        };
+        let Some(msg) = self.msgs.get(id) else { return };
+        let Some(tx) = msg.tx else { return };
+        let own = self.nis.get(tx.ni).and_then(|ni| ni.lnd_timeout);
+        let retention = self.retention_for(msg, &kind);
+        let lnd = own.unwrap_or_else(|| self.driver_time(msg));
+        let repeats = self.next_hop_repeats(msg);
+        let Some(msg) = self.msgs.get_mut(id) else { return };
+        msg.stage = Stage::Driver;
+        let request = msg.md.filter(|_| msg.role == Role::Request);
+        let transmit = Transmit {
+            msg: id,
+            ni: tx.ni,
+            to: ProcessId {
+                nid: if tx.peer_ni.is_some() { tx.hop } else { msg.hdr.dst },
+                // S-64: a gateway's LNet is always the same process.
+                pid: if tx.routed { Pid::LUSTRE } else { msg.hop_pid },
+            },
+            hdr: Hdr { kind, ..msg.hdr },
+            payload: msg.payload.clone(),
+            // DEC-9: never past the message's own deadline, which one that passes through has not.
+            timeout: if msg.role == Role::Forward {
+                lnd
+            } else {
+                lnd.min(msg.deadline.saturating_since(now))
+            },
+            retention,
+            repeats,
+        };
+        self.outputs.push_back(Output::Send(transmit));
+        if let Some(md) = request {
+            self.handed_over(now, md);
+        }
+    }
+
+    /// H-30, H-31, DEC-10.
+    fn deadline_of(&self, now: Instant, msg: &Msg, ni: NiId) -> Instant {
+        match msg.limit {
+            // As long as its caller waits for the answer.
+            _ if matches!(msg.role, Role::Copy | Role::Repeat) => msg.deadline,
+            Some(limit) => msg.born + limit,
+            None if self.tunables.conduct.deadline_per_attempt => self.deadline_from(now, ni),
+            // How old a message is that passes through nobody knows here (H-31).
+            None if msg.role == Role::Forward => now + self.tunables.forward_limit(),
+            None => msg.born + self.tunables.transaction(),
+        }
+    }
+
+    /// When a message that is born now on `ni` is late.
+    pub(crate) fn deadline_from(&self, now: Instant, ni: NiId) -> Instant {
+        let t = &self.tunables;
+        if t.conduct.deadline_per_attempt
+            && let Some(lnd) = self.nis.get(ni).and_then(|ni| ni.lnd_timeout)
+            && let Retries::Count(n) = t.retries()
+        {
+            return now + lnd * (n + 1) + Duration::from_secs(1);
+        }
+        now + t.transaction()
+    }
+
+    /// Puts a waiting message under the deadline watch, where the profile has one.
+    pub(crate) fn wait_until_deadline(&mut self, id: MsgId) {
+        let passing = |m: &Msg| m.role == Role::Forward;
+        if !self.tunables.conduct.expires_waiting || self.msgs.get(id).is_some_and(passing) {
+            return;
+        }
+        let transaction = self.tunables.transaction();
+        if let Some(msg) = self.msgs.get_mut(id) {
+            if msg.deadline == Instant::FAR_FUTURE {
+                msg.deadline = msg.born + msg.limit.unwrap_or(transaction);
+            }
+            self.timers.set(Timer::Waiting(id), msg.deadline);
+        }
+    }
+
+    /// What selection asks about a message for `target`.
+    pub(crate) fn request<'a>(&self, msg: &'a Msg, target: PeerNiId) -> Request<'a> {
+        Request {
+            target,
+            src: msg.src,
+            recovery: msg.recovery,
+            internal: is_internal(&msg.hdr.kind),
+            response: msg.is_response(),
+            numa_node: self.numa_node_of(msg),
+            tried: &msg.tried,
+            hint: msg.hint,
+            passing: self.passing(msg),
+            check_net: self.check_net(target, &msg.hdr.kind),
+        }
+    }
+
+    pub(crate) fn tables(&self) -> Tables<'_> {
+        Tables {
+            nets: &self.nets,
+            nis: &self.nis,
+            peers: &self.peers,
+            numa: &self.numa,
+            rails: &self.rails,
+            net_floor: self.net_floor,
+            routes: &self.router.routes,
+            tunables: &self.tunables,
+            now: self.now(),
+        }
+    }
+
+    /// The network over which a gateway is being checked, for the ping that does it (S-36).
+    fn check_net(&self, target: PeerNiId, kind: &Kind) -> Option<Net> {
+        if !matches!(kind, Kind::Get { portal: RESERVED_PORTAL, .. }) {
+            return None;
+        }
+        let peer = self.peers.peers.get(self.peers.nis.get(target)?.peer)?;
+        let checking = peer.facts.contains(Facts::ROUTER_CHECK);
+        peer.gateway.ping_net.filter(|_| checking)
+    }
+}
