@@ -2,13 +2,15 @@
 //! so that the driver can be driven without a node, by tests and by anyone who wants only messages.
 
 use lnet::{Doubt, InDoubt, Node, Rx, Verdict};
-use lnet_types::{Fault, Instant, MsgId, NiId, Nid, RxId};
+use lnet_types::{Fault, Instant, MsgId, NiId, Nid, PeerNiId, RxId};
 use lnet_wire::Hdr;
 
 /// The receiver of facts. Semantics are those of the methods of the same names of [`Node`].
 pub trait Upper {
     /// A message's header has arrived: where does its payload go?
     fn rx_header(&mut self, now: Instant, rx: Rx, hdr: &Hdr) -> Verdict;
+    /// The name of a peer's interface, for [`Rx`], and whether it is still the one that is `known`.
+    fn peer_ni(&self, known: Option<PeerNiId>, nid: Nid) -> Option<PeerNiId>;
     /// The payload of an accepted message is in place, or will never be.
     fn rx_done(&mut self, now: Instant, msg: MsgId, outcome: Result<&[u8], Fault>);
     /// A deferred message can't be resumed: its connection is gone.
@@ -28,6 +30,9 @@ pub trait Upper {
 impl Upper for Node {
     fn rx_header(&mut self, now: Instant, rx: Rx, hdr: &Hdr) -> Verdict {
         Self::rx_header(self, now, rx, hdr)
+    }
+    fn peer_ni(&self, known: Option<PeerNiId>, nid: Nid) -> Option<PeerNiId> {
+        Self::peer_ni(self, known, nid)
     }
     fn rx_done(&mut self, now: Instant, msg: MsgId, outcome: Result<&[u8], Fault>) {
         Self::rx_done(self, now, msg, outcome);

@@ -15,7 +15,7 @@
 //!
 //! Next: `output.rs` for what leaves the node, `recv.rs` and `send/` for what it does inside.
 
-use lnet_types::{Errno, Fault, Instant, Memory, MsgId, NiId, Nid, Pid, ProcessId, RxId};
+use lnet_types::{Errno, Fault, Instant, Memory, MsgId, NiId, Nid, PeerNiId, Pid, ProcessId, RxId};
 use lnet_wire::Hdr;
 
 use crate::{Node, Payload, Transmit, Verdict};
@@ -29,6 +29,10 @@ pub struct Rx {
     pub from: Nid,
     /// The previous hop's process.
     pub from_pid: Pid,
+    /// The node's name for the previous hop's interface, as [`Node::peer_ni`] gave it. `None` and a name
+    /// that is out of date cost a lookup by NID.
+    #[serde(skip)]
+    pub peer_ni: Option<PeerNiId>,
     /// The driver's own name for it; comes back in `Output::Resume`.
     pub id: RxId,
 }

@@ -106,7 +106,7 @@ impl Driver for Loopback {
         while let Some(t) = self.queue.pop_front() {
             self.next += 1;
             let id = RxId(self.next);
-            let rx = Rx { ni: t.ni, from: Nid::LOOPBACK, from_pid: Pid::LUSTRE, id };
+            let rx = Rx { ni: t.ni, from: Nid::LOOPBACK, from_pid: Pid::LUSTRE, peer_ni: None, id };
             let verdict = node.rx_header(now, rx, &t.hdr);
             self.deliver(now, t, id, verdict, node, mem);
         }

@@ -86,7 +86,7 @@ impl Node {
         let now = self.clock(now);
         let op = self.new_op();
         self.ops.insert(op, OpState { asked: nid, md: None, error: None });
-        match self.peer_ni_or_new(nid, None) {
+        match self.peer_ni_or_new(None, nid, None) {
             _ if !self.running => self.report(op, Err(Errno::ESHUTDOWN)),
             Err(errno) => self.report(op, Err(errno)),
             Ok(ni) => {

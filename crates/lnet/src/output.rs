@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use lnet_types::{Errno, IoVec, MdId, MsgId, NiId, Nid, ProcessId, RegionId, RxId, iovec_len};
+use lnet_types::{
+    Errno, IoVec, MdId, MsgId, NiId, Nid, PeerNiId, ProcessId, RegionId, RxId, iovec_len,
+};
 use lnet_wire::{Hdr, MsgType};
 
 use core::fmt;
@@ -59,6 +61,10 @@ pub struct Transmit {
     pub ni: NiId,
     /// The next hop.
     pub to: ProcessId,
+    /// The node's name for the next hop's interface; `None` for loopback. For drivers that find their
+    /// own record of it by that.
+    #[serde(skip)]
+    pub peer_ni: Option<PeerNiId>,
     /// The header, complete.
     pub hdr: Hdr,
     /// What follows it.

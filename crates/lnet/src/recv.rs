@@ -27,6 +27,8 @@ impl Node {
             self.count_drop(rx.ni, hdr, *reason);
         }
         self.settle(now);
+        // A replay looks the sender up.
+        let rx = Rx { peer_ni: None, ..rx };
         self.note_usual(|live| live.rx_header(called, &rx, hdr, &verdict));
         verdict
     }
@@ -116,7 +118,7 @@ impl Node {
         let peer_ni = if own.is_loopback() {
             None
         } else {
-            let Ok(id) = self.peer_ni_or_new(rx.from, Some(own)) else {
+            let Ok(id) = self.peer_ni_or_new(rx.peer_ni, rx.from, Some(own)) else {
                 return Verdict::Drop(DropReason::NoPeer);
             };
             if for_us && self.is_asymmetric(id, hdr) {
@@ -138,9 +140,10 @@ impl Node {
         let peer_ni = match self.nis.get(rx.ni).map(|ni| ni.nid) {
             None => Err(DropReason::Stopping),
             Some(own) if own.is_loopback() => Ok(None),
-            Some(own) => {
-                self.peer_ni_or_new(rx.from, Some(own)).map(Some).map_err(|_| DropReason::NoPeer)
-            }
+            Some(own) => self
+                .peer_ni_or_new(rx.peer_ni, rx.from, Some(own))
+                .map(Some)
+                .map_err(|_| DropReason::NoPeer),
         };
         let verdict = match peer_ni {
             Ok(peer_ni) => self.dispatch(now, rx, peer_ni, hdr),

@@ -96,7 +96,7 @@ pub fn node(input: &[u8]) {
                     let from = script.nid();
                     // A connection's, which is used again when it has nothing in hand.
                     let Some(id) = (1..).map(RxId).find(|id| !deferred.contains(id)) else { break };
-                    let rx = Rx { ni, from, from_pid: Pid::LUSTRE, id };
+                    let rx = Rx { ni, from, from_pid: Pid::LUSTRE, peer_ni: None, id };
                     match node.rx_header(now, rx, &hdr) {
                         Verdict::Deliver { msg, .. } => receiving.push(msg),
                         Verdict::Defer => drop(deferred.insert(id)),

@@ -12,8 +12,8 @@ use lnd_sock::{
 };
 use lnet::{Doubt, DropReason, Payload, PeerMisbehaved, Ready, Rx, Sink, Transmit, Verdict};
 use lnet_types::{
-    Errno, Fault, Instant, Memory, MsgId, Net, NiId, Nid, Pid, Prng, ProcessId, RegionId, RxId,
-    Span,
+    Errno, Fault, Instant, Memory, MsgId, Net, NiId, Nid, PeerNiId, Pid, Prng, ProcessId, RegionId,
+    RxId, Span,
 };
 use lnet_wire::acceptor::Request;
 use lnet_wire::sock::{ConnType, Hello, Version};
@@ -152,6 +152,10 @@ impl Upper for Upstairs {
             _ => self.deliver(),
         }
     }
+    fn peer_ni(&self, _known: Option<PeerNiId>, _nid: Nid) -> Option<PeerNiId> {
+        None
+    }
+
     fn rx_done(&mut self, _: Instant, msg: MsgId, _: Result<&[u8], Fault>) {
         assert!(self.arriving.remove(&msg).is_some(), "a message was done twice");
     }
@@ -255,8 +259,17 @@ pub fn conn(input: &[u8]) {
             let to = ProcessId::lustre(to);
             let payload = Payload::Bytes(payload);
             let timeout = Duration::from_secs(100);
-            let transmit =
-                Transmit { msg, ni, to, hdr, payload, timeout, retention: None, repeats: false };
+            let transmit = Transmit {
+                msg,
+                ni,
+                to,
+                peer_ni: None,
+                hdr,
+                payload,
+                timeout,
+                retention: None,
+                repeats: false,
+            };
             if driver.send(now, transmit).is_err() {
                 up.out.remove(&msg);
             }

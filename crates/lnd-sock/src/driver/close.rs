@@ -142,7 +142,8 @@ impl<S: Streams> SockDriver<S> {
             let Unwritten { msg, hdr, payload, until, retention } = unwritten;
             let (ni, to, repeats) = (peer.ni, peer.id, peer.repeats);
             let timeout = until.saturating_since(now);
-            let transmit = Transmit { msg, ni, to, hdr, payload, timeout, retention, repeats };
+            let transmit =
+                Transmit { msg, ni, to, peer_ni: None, hdr, payload, timeout, retention, repeats };
             peer.waiting.push_back(Waiting { transmit, deadline: until, until });
         }
         let next = peer.waiting.iter().map(|m| m.deadline).min();

@@ -4,7 +4,7 @@
 use core::net::SocketAddr;
 use core::time::Duration;
 
-use lnet_types::{Instant, NiId, ProcessId, RxId};
+use lnet_types::{Instant, NiId, PeerNiId, ProcessId, RxId};
 use lnet_wire::Hdr;
 use lnet_wire::sock::Version;
 
@@ -69,6 +69,8 @@ pub(super) struct Dialed {
 pub(super) struct Up {
     pub(super) peer: PeerKey,
     pub(super) from: ProcessId,
+    /// The node's name for the interface at the other end, once it has one.
+    pub(super) peer_ni: Option<PeerNiId>,
     /// A peer in user space: its messages get the connection's identity as their source
     /// (wire.md 3.13).
     pub(super) claimed: bool,

@@ -370,6 +370,7 @@ impl<S: Streams> SockDriver<S> {
         conn.phase = Phase::Up(Box::new(Up {
             peer: peer_key,
             from: peer.id,
+            peer_ni: None,
             claimed,
             kind,
             version,

@@ -22,7 +22,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
 use lnet::{Doubt, Driver, InDoubt, Link, Node, Ready, Transmit, Verdict};
-use lnet_types::{Fault, Instant, Memory, MsgId, NiId, Nid, Pid, ProcessId, RxId};
+use lnet_types::{Fault, Instant, Memory, MsgId, NiId, Nid, PeerNiId, Pid, ProcessId, RxId};
 use slotmap::{SecondaryMap, SlotMap};
 
 use crate::error::StartError;
@@ -77,6 +77,8 @@ struct Ni {
     /// Cut by a test: see `faults.rs`.
     blocked: bool,
     traffic: Traffic,
+    /// The peers that messages went to, by the node's names for their interfaces; some may be gone.
+    peers: SecondaryMap<PeerNiId, PeerKey>,
 }
 
 impl Ni {
@@ -257,6 +259,7 @@ impl<S: Streams> SockDriver<S> {
             listening: false,
             blocked: false,
             traffic: Traffic::default(),
+            peers: SecondaryMap::new(),
         };
         self.listen(&mut ni)?;
         if !self.config.is_privileged() && self.ni_list.is_empty() {

@@ -4,7 +4,7 @@
 use core::time::Duration;
 
 use lnet::{Rx, Verdict};
-use lnet_types::{Instant, Memory, MsgId, RxId};
+use lnet_types::{Instant, Memory, MsgId, ProcessId, RxId};
 use lnet_wire::Hdr;
 use lnet_wire::sock::{FrameHdr, FrameType};
 use slotmap::{Key, KeyData};
@@ -245,7 +245,10 @@ impl<S: Streams> SockDriver<S> {
             ni.traffic.msgs_in += 1;
         }
         let id = RxId(key.data().as_ffi());
-        let rx = Rx { ni, from: state.from.nid, from_pid: state.from.pid, id };
+        let ProcessId { nid: from, pid: from_pid } = state.from;
+        // The second message finds the name, as the first may have made the record; others compare.
+        state.peer_ni = up.peer_ni(state.peer_ni, from);
+        let rx = Rx { ni, from, from_pid, peer_ni: state.peer_ni, id };
         let verdict = up.rx_header(now, rx, &hdr);
         if let Verdict::Defer = verdict {
             self.stats.msgs_deferred += 1;

@@ -79,7 +79,15 @@ impl<S: Streams> SockDriver<S> {
     /// The peer that a message goes to; a record is made for one that can be connected to (K-11).
     fn peer_for(&mut self, transmit: &Transmit) -> Result<PeerKey, Fault> {
         let (ni, to) = (transmit.ni, transmit.to);
+        let known = transmit.peer_ni.and_then(|id| self.nis.get(ni)?.peers.get(id).copied());
+        let is_it = |key: &PeerKey| self.peers.get(*key).is_some_and(|peer| peer.id == to);
+        if let Some(key) = known.filter(is_it) {
+            return Ok(key);
+        }
         if let Some(key) = self.find_peer(ni, to.nid, to.pid) {
+            if let (Some(id), Some(ni)) = (transmit.peer_ni, self.nis.get_mut(ni)) {
+                ni.peers.insert(id, key);
+            }
             return Ok(key);
         }
         let (Some(addr), false) = (to.nid.ip(), to.pid.is_user()) else {

@@ -104,7 +104,7 @@ impl Driver for Wire {
             // A connection's, which is used again when it has nothing in hand.
             let taken = |id: &RxId| self.deferred.iter().any(|(rx, _)| rx == id);
             let id = (0..).map(RxId).find(|id| !taken(id)).unwrap();
-            let rx = Rx { ni, from: self.peer, from_pid: Pid::LUSTRE, id };
+            let rx = Rx { ni, from: self.peer, from_pid: Pid::LUSTRE, peer_ni: None, id };
             let verdict = node.rx_header(now, rx, &hdr);
             self.deliver(now, id, bytes, verdict, node, mem);
         }

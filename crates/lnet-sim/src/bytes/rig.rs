@@ -3,7 +3,7 @@
 use lnd_sock::{NiStart, SockConfig, SockDriver, Suspicion, TimeLimits, Upper};
 use lnet::{Doubt, InDoubt, Node, Rx, Verdict};
 use lnet_scenario::ByteSettings;
-use lnet_types::{Fault, Instant, MsgId, NiId, Nid, Prng, RxId};
+use lnet_types::{Fault, Instant, MsgId, NiId, Nid, PeerNiId, Prng, RxId};
 use lnet_wire::Hdr;
 
 use super::sockets::Sockets;
@@ -36,6 +36,9 @@ impl Upper for Told<'_> {
     fn rx_header(&mut self, now: Instant, rx: Rx, hdr: &Hdr) -> Verdict {
         self.told = true;
         self.node.rx_header(now, rx, hdr)
+    }
+    fn peer_ni(&self, known: Option<PeerNiId>, nid: Nid) -> Option<PeerNiId> {
+        self.node.peer_ni(known, nid)
     }
     fn rx_done(&mut self, now: Instant, msg: MsgId, outcome: Result<&[u8], Fault>) {
         self.told = true;

@@ -99,7 +99,9 @@ impl Messages {
         }
         let Some(ni) = host.ni_of(ends[1 - dir]) else { return self.parcels.drop(parcel) };
         let local = host.clock.local(now);
-        let rx_info = Rx { ni, from, from_pid: Pid::LUSTRE, id: rx };
+        let known = &mut self.pairs[pair as usize].peer_nis[1 - dir];
+        *known = host.node.peer_ni(*known, from);
+        let rx_info = Rx { ni, from, from_pid: Pid::LUSTRE, peer_ni: *known, id: rx };
         let verdict = host.node.rx_header(local, rx_info, &self.parcels[parcel].hdr);
         if matches!(verdict, Verdict::Defer) {
             let d = &mut self.pairs[pair as usize].dirs[dir];

@@ -7,7 +7,7 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use lnet::Retention;
-use lnet_types::{Instant, MsgId, RxId};
+use lnet_types::{Instant, MsgId, PeerNiId, RxId};
 use lnet_wire::Hdr;
 
 use crate::directory::RailIx;
@@ -130,6 +130,8 @@ pub(super) struct Dir {
 #[derive(Debug)]
 pub(super) struct Pair {
     pub(super) ends: [RailIx; 2],
+    /// What the node at each end calls the interface at the other one.
+    pub(super) peer_nis: [Option<PeerNiId>; 2],
     pub(super) made: u32,
     pub(super) open: [u32; 2],
     pub(super) dial: [Dial; 2],
@@ -146,6 +148,7 @@ impl Pair {
     pub(super) fn new(ends: [RailIx; 2]) -> Self {
         Self {
             ends,
+            peer_nis: [None; 2],
             made: 0,
             open: [0; 2],
             dial: Default::default(),

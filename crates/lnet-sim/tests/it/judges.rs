@@ -76,6 +76,7 @@ fn more_pings_than_programs_want_and_nodes_need_are_objected_to() {
         msg: MsgId::default(),
         ni: NiId::default(),
         to: ProcessId::lustre(Nid::LOOPBACK),
+        peer_ni: None,
         hdr: Hdr {
             dst: Nid::LOOPBACK,
             src: Nid::LOOPBACK,

@@ -272,6 +272,15 @@ impl Peers {
         self.by_nid.get(&nid).copied()
     }
 
+    /// The interface `nid`, by a name that may be out of date, if there is one.
+    #[inline]
+    pub(crate) fn find_as(&self, id: Option<PeerNiId>, nid: Nid) -> Option<PeerNiId> {
+        let is_it = |id: &PeerNiId| self.nis.get(*id).is_some_and(|n| n.nid == nid && !n.deleting);
+        let found = id.filter(is_it);
+        debug_assert!(found.is_none() || found == self.find(nid), "two interfaces {nid}");
+        found.or_else(|| self.find(nid))
+    }
+
     /// The peer that owns `nid`.
     pub(crate) fn owner(&self, nid: Nid) -> Option<PeerId> {
         self.find(nid).and_then(|id| self.nis.get(id)).map(|n| n.peer)

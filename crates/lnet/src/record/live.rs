@@ -588,7 +588,7 @@ mod tests {
                 let (dst, src, dst_pid, src_pid) = (nid(rng), nid(rng), target.pid, Pid(12345));
                 let hdr = Hdr { dst, src, dst_pid, src_pid, payload_len, kind };
                 let (ni, from) = (key::<NiId>(rng), nid(rng));
-                let rx = Rx { ni, from, from_pid: Pid::LUSTRE, id: RxId(word(rng)) };
+                let rx = Rx { ni, from, from_pid: Pid::LUSTRE, peer_ni: None, id: RxId(word(rng)) };
                 Input::RxHeader { now, rx, hdr }
             }
         }

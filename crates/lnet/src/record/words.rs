@@ -342,7 +342,13 @@ impl Usual<5> for Header {
                 Kind::Reply { dst: handle, pad }
             }
         };
-        let rx = Rx { ni: KeyData::from_ffi(ni).into(), from: from.nid, from_pid: from.pid, id };
+        let rx = Rx {
+            ni: KeyData::from_ffi(ni).into(),
+            from: from.nid,
+            from_pid: from.pid,
+            peer_ni: None,
+            id,
+        };
         let (dst, dst_pid, src, src_pid) = (dst.nid, dst.pid, src.nid, src.pid);
         Self { rx, hdr: Hdr { dst, src, dst_pid, src_pid, payload_len, kind } }
     }

@@ -230,7 +230,7 @@ impl Node {
         }
         let unknown = self.peers.find(gateway).is_none();
         let ni = self
-            .peer_ni_or_new(gateway, None)
+            .peer_ni_or_new(None, gateway, None)
             .map_err(|errno| RouteError::Peer { gateway, errno })?;
         let Some(pni) = self.peers.nis.get_mut(ni) else {
             return Err(RouteError::Peer { gateway, errno: Errno::EFAULT });
@@ -392,7 +392,7 @@ impl Node {
         self.forget_routes(&moved);
         for route in moved {
             let owner = self
-                .peer_ni_or_new(route.nid, None)
+                .peer_ni_or_new(None, route.nid, None)
                 .ok()
                 .and_then(|ni| self.peers.nis.get(ni))
                 .map(|n| n.peer);

@@ -71,7 +71,9 @@ impl Node {
             return self.depart_by_loopback(now, id).map(|()| None);
         }
         let is_gated = !msg.is_response() && !is_internal(&msg.hdr.kind);
-        let peer_ni = self.peer_ni_or_new(target, None)?;
+        // A response nearly always goes where its request came from.
+        let came_from = msg.rx.as_ref().and_then(|rx| rx.peer_ni);
+        let peer_ni = self.peer_ni_or_new(came_from, target, None)?;
         if is_gated && self.park(id, peer_ni)? {
             return Ok(None);
         }
@@ -246,6 +248,7 @@ impl Node {
                 // S-64: a gateway's LNet is always the same process.
                 pid: if tx.routed { Pid::LUSTRE } else { msg.hop_pid },
             },
+            peer_ni: tx.peer_ni,
             hdr: Hdr { kind, ..msg.hdr },
             payload: msg.payload.clone(),
             // DEC-9: never past the message's own deadline, which one that passes through has not.

@@ -230,13 +230,20 @@ impl Node {
         self.depart(now, id);
     }
 
-    /// The record of a peer's interface; made if there is none (O-24, O-25).
+    /// The node's name for the interface `nid` of a peer, if it has a record of it. `known` is what it
+    /// was before, if that is known: while it is, nothing is looked up.
+    pub fn peer_ni(&self, known: Option<PeerNiId>, nid: Nid) -> Option<PeerNiId> {
+        self.peers.find_as(known, nid)
+    }
+
+    /// The record of a peer's interface, which may be `known`; made if there is none (O-24, O-25).
     pub(crate) fn peer_ni_or_new(
         &mut self,
+        known: Option<PeerNiId>,
         nid: Nid,
         preferred: Option<Nid>,
     ) -> Result<PeerNiId, Errno> {
-        if let Some(id) = self.peers.find(nid) {
+        if let Some(id) = self.peers.find_as(known, nid) {
             return Ok(id);
         }
         if nid.is_any() {

@@ -376,7 +376,8 @@ fn a_copy_that_breaks_off_leaves_a_single_use_buffer_for_the_next() {
     let hdr = Hdr { kind, ..first.hdr };
     let is_there = |(id, n): &(&NiId, &Nid)| **n == hdr.dst && Some(**id) != at;
     let ni = *w.hosts[1].nids.iter().find(is_there).unwrap().0;
-    let rx = Rx { ni, from: hdr.src, from_pid: Pid::LUSTRE, id: RxId(900) };
+    let (from, from_pid) = (hdr.src, Pid::LUSTRE);
+    let rx = Rx { ni, from, from_pid, peer_ni: None, id: RxId(900) };
     let Verdict::Deliver { msg, .. } = w.hosts[1].node.rx_header(w.now, rx, &hdr) else { panic!() };
     w.hosts[1].node.rx_done(w.now, msg, Err(unknown()));
     w.drain();

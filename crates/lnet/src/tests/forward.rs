@@ -87,7 +87,7 @@ impl Bench {
         let h = &mut self.w.hosts[0];
         let near = if nid(from).net() == nid(A).net() { G1[0] } else { G1[1] };
         let (&ni, _) = h.nids.iter().find(|(_, n)| **n == nid(near)).unwrap();
-        let rx = Rx { ni, from: nid(from), from_pid: Pid::LUSTRE, id };
+        let rx = Rx { ni, from: nid(from), from_pid: Pid::LUSTRE, peer_ni: None, id };
         h.node.rx_header(self.w.now, rx, hdr)
     }
 

@@ -460,7 +460,7 @@ fn any_calls_in_any_order_leave_a_node_that_works() {
                     let from = nid(HOSTS[1][rng.below(2) as usize]);
                     // A connection's, which is used again when it has nothing in hand.
                     let id = (0..).map(RxId).find(|id| !ids.contains(id)).unwrap();
-                    let rx = Rx { ni, from, from_pid: Pid::LUSTRE, id };
+                    let rx = Rx { ni, from, from_pid: Pid::LUSTRE, peer_ni: None, id };
                     match node.rx_header(now, rx, &hdr) {
                         crate::Verdict::Deliver { msg, .. } => receiving.push(msg),
                         crate::Verdict::Defer => ids.push(id),

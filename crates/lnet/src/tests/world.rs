@@ -418,7 +418,7 @@ impl World {
         let Some(to) = to else { return };
         let ni = *self.hosts[to].nids.iter().find(|(_, n)| **n == dst).unwrap().0;
         let id = self.connection(to, f.from_nid, dst);
-        let rx = Rx { ni, from: f.from_nid, from_pid: Pid::LUSTRE, id };
+        let rx = Rx { ni, from: f.from_nid, from_pid: Pid::LUSTRE, peer_ni: None, id };
         let verdict = self.hosts[to].node.rx_header(now, rx, &f.t.hdr);
         if matches!(verdict, Verdict::Defer) {
             self.parked.insert((to, id), (f.from_nid, f.t, f.bytes));
@@ -433,7 +433,7 @@ impl World {
         let dst = hdr.dst;
         let ni = *self.hosts[host].nids.iter().find(|(_, n)| **n == dst).unwrap().0;
         let id = self.connection(host, from, dst);
-        let rx = Rx { ni, from, from_pid: Pid::LUSTRE, id };
+        let rx = Rx { ni, from, from_pid: Pid::LUSTRE, peer_ni: None, id };
         let verdict = self.hosts[host].node.rx_header(self.now, rx, hdr);
         let taken = matches!(verdict, Verdict::Deliver { .. });
         if taken {

@@ -8,7 +8,7 @@ use lnet::{
     Doubt, DropReason, InDoubt, Payload, PeerMisbehaved, Retention, Rx, Sink, Transmit, Verdict,
 };
 use lnet_types::{
-    Fault, Instant, IoVec, Memory, MsgId, NiId, Nid, Pid, ProcessId, RegionId, RxId, Span,
+    Fault, Instant, IoVec, Memory, MsgId, NiId, Nid, PeerNiId, Pid, ProcessId, RegionId, RxId, Span,
 };
 use lnet_wire::{Handle, Hdr, Kind};
 use slotmap::SlotMap;
@@ -175,6 +175,7 @@ impl Upstairs {
             msg,
             ni,
             to: ProcessId::lustre(to),
+            peer_ni: None,
             hdr: put(from, to, number, payload.len() as u32),
             payload: Payload::Spans(place),
             timeout: Duration::from_secs(1000),
@@ -270,6 +271,10 @@ impl Upper for Upstairs {
             self.decisions[0].clone()
         };
         self.verdict(self.received.len() - 1, &decision)
+    }
+
+    fn peer_ni(&self, _known: Option<PeerNiId>, _nid: Nid) -> Option<PeerNiId> {
+        None
     }
 
     fn rx_done(&mut self, _now: Instant, msg: MsgId, outcome: Result<&[u8], Fault>) {

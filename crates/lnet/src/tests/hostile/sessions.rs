@@ -41,7 +41,8 @@ fn a_flood_of_session_names_costs_only_the_neighbour_that_brings_them() {
     let mark = last_mark(&w);
     let b = &mut w.hosts[1];
     let (&ni, _) = b.nids.iter().find(|(_, n)| **n == nid(B[0])).unwrap();
-    let rx = Rx { ni, from: nid(X[0]), from_pid: Pid::LUSTRE, id: lnet_types::RxId(77) };
+    let rx =
+        Rx { ni, from: nid(X[0]), from_pid: Pid::LUSTRE, peer_ni: None, id: lnet_types::RxId(77) };
     for name in 0..(ENTRIES_MAX / SESSION_ENTRIES) as u64 {
         let mut hdr = put(Mark::new(SessionName::new(name * 0x1_0001), name, name % 2 == 0));
         if let Kind::Put { match_bits, .. } = &mut hdr.kind {

@@ -33,7 +33,8 @@ fn reply_to_held(w: &mut World, damage: u64) -> Verdict {
     ret.object ^= damage;
     let kind = Kind::Reply { dst: ret, pad: [0; 24] };
     let hdr = Hdr { dst: t.hdr.src, src: t.hdr.dst, payload_len: 100, kind, ..t.hdr };
-    let rx = Rx { ni: t.ni, from: hdr.src, from_pid: t.hdr.dst_pid, id: RxId(u64::MAX) };
+    let rx =
+        Rx { ni: t.ni, from: hdr.src, from_pid: t.hdr.dst_pid, peer_ni: None, id: RxId(u64::MAX) };
     let now = w.now;
     w.hosts[0].node.rx_header(now, rx, &hdr)
 }
