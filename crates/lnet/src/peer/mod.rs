@@ -245,6 +245,10 @@ pub(crate) struct Peers {
     /// The rules, applied to each interface that is linked to a peer.
     pub(crate) policy: Policy,
     by_nid: Lookup<Nid, PeerNiId>,
+    /// How often it was asked.
+    #[cfg(test)]
+    #[serde(skip)]
+    pub(crate) lookups: core::cell::Cell<u64>,
     /// Peers by age, the order of listings.
     pub(crate) by_age: std::collections::BTreeMap<u64, PeerId>,
     births: u64,
@@ -261,6 +265,8 @@ impl Peers {
             nis: SlotMap::with_key(),
             policy,
             by_nid: Lookup::new(seed),
+            #[cfg(test)]
+            lookups: core::cell::Cell::default(),
             by_age: std::collections::BTreeMap::new(),
             births: 0,
             debts: VecDeque::new(),
@@ -269,6 +275,8 @@ impl Peers {
     }
 
     pub(crate) fn find(&self, nid: Nid) -> Option<PeerNiId> {
+        #[cfg(test)]
+        self.lookups.update(|n| n + 1);
         self.by_nid.get(&nid).copied()
     }
 
@@ -277,7 +285,10 @@ impl Peers {
     pub(crate) fn find_as(&self, id: Option<PeerNiId>, nid: Nid) -> Option<PeerNiId> {
         let is_it = |id: &PeerNiId| self.nis.get(*id).is_some_and(|n| n.nid == nid && !n.deleting);
         let found = id.filter(is_it);
-        debug_assert!(found.is_none() || found == self.find(nid), "two interfaces {nid}");
+        debug_assert!(
+            found.is_none() || found.as_ref() == self.by_nid.get(&nid),
+            "two interfaces {nid}"
+        );
         found.or_else(|| self.find(nid))
     }
 

@@ -24,4 +24,5 @@ mod selection;
 mod storm;
 mod suspicion;
 mod timers;
+mod walk;
 mod world;

@@ -8,7 +8,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use core::time::Duration;
 
-use lnet_types::{Fault, Instant, IoVec, Memory, NiId, Nid, Pid, ProcessId, RegionId, RxId, Span};
+use lnet_types::{
+    Fault, Instant, IoVec, Memory, NiId, Nid, PeerNiId, Pid, ProcessId, RegionId, RxId, Span,
+};
 use lnet_wire::{Hdr, HdrForm};
 
 use crate::{
@@ -110,6 +112,8 @@ pub(crate) struct World {
     parked: BTreeMap<(usize, RxId), (Nid, Transmit, Vec<u8>)>,
     /// Who has sent to which interface, in order of the first message.
     lines: Vec<(Nid, Nid)>,
+    /// What each host calls the interfaces that it has heard. As with drivers, out of date now and then.
+    names: BTreeMap<(usize, Nid), Option<PeerNiId>>,
     seq: u64,
 }
 
@@ -138,6 +142,7 @@ impl World {
             gives_back: true,
             parked: BTreeMap::new(),
             lines: Vec::new(),
+            names: BTreeMap::new(),
             seq: 0,
         }
     }
@@ -418,8 +423,11 @@ impl World {
         let Some(to) = to else { return };
         let ni = *self.hosts[to].nids.iter().find(|(_, n)| **n == dst).unwrap().0;
         let id = self.connection(to, f.from_nid, dst);
-        let rx = Rx { ni, from: f.from_nid, from_pid: Pid::LUSTRE, peer_ni: None, id };
-        let verdict = self.hosts[to].node.rx_header(now, rx, &f.t.hdr);
+        let name = self.names.entry((to, f.from_nid)).or_default();
+        let rx = Rx { ni, from: f.from_nid, from_pid: Pid::LUSTRE, peer_ni: *name, id };
+        let node = &mut self.hosts[to].node;
+        let verdict = node.rx_header(now, rx, &f.t.hdr);
+        *name = node.peer_ni(*name, f.from_nid);
         if matches!(verdict, Verdict::Defer) {
             self.parked.insert((to, id), (f.from_nid, f.t, f.bytes));
         } else {
