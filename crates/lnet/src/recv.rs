@@ -360,7 +360,7 @@ impl Node {
         msg.ev.mlength = matched.map_or(0, |m| m.mlength);
         let id = self.msgs.insert(msg);
         if let Some(copied) = copied {
-            self.copy_taken(now, id, copied);
+            self.sessions.take(now, copied, id);
         }
         id
     }

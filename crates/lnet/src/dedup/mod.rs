@@ -95,7 +95,7 @@ impl Node {
     ///
     /// # Errors
     /// A copy may have arrived, and this attempt could not be told from it.
-    pub(crate) fn mark(&mut self, id: MsgId) -> Result<Kind, Fault> {
+    pub(crate) fn with_mark(&mut self, id: MsgId) -> Result<Kind, Fault> {
         const NONE: Kind = Kind::Reply { dst: Handle::NONE, pad: [0; 24] };
         let deduplicates = self.deduplicates();
         let Some(msg) = self.msgs.get_mut(id) else { return Ok(NONE) };
@@ -195,12 +195,7 @@ impl Node {
         Ok((hdr, Some(judged.copied)))
     }
 
-    /// A copy has been taken as `id`: its payload is to come.
-    pub(crate) fn copy_taken(&mut self, now: Instant, id: MsgId, copied: Copied) {
-        self.sessions.take(now, copied, id);
-    }
-
-    /// It is here, whole.
+    /// A marked message is here, whole.
     pub(crate) fn copy_arrived(&mut self, id: MsgId) {
         let rx = self.msgs.get_mut(id).and_then(|m| m.rx.as_mut());
         let Some(copied) = rx.and_then(|rx| rx.copied.take()) else { return };

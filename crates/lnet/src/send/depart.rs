@@ -222,7 +222,7 @@ impl Node {
         if let Some(fault) = self.fails_leaving(now, id) {
             return self.work.push_back(Work::Finish(id, Err(fault)));
         }
-        let kind = match self.mark(id) {
+        let kind = match self.with_mark(id) {
             Ok(kind) => kind,
             Err(fault) => {
                 if let Some(msg) = self.msgs.get_mut(id) {
