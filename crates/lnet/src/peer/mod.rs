@@ -248,7 +248,7 @@ pub(crate) struct Peers {
     /// How often it was asked.
     #[cfg(test)]
     #[serde(skip)]
-    pub(crate) lookups: core::cell::Cell<u64>,
+    pub(crate) lookups: Count,
     /// Peers by age, the order of listings.
     pub(crate) by_age: std::collections::BTreeMap<u64, PeerId>,
     births: u64,
@@ -256,6 +256,18 @@ pub(crate) struct Peers {
     pub(crate) debts: VecDeque<(Nid, Budget)>,
     /// Peers that had NIDs which they have released.
     previous_owners: VecDeque<PreviousOwner>,
+}
+
+/// A counter that is no part of the state of a node: equal nodes look alike.
+#[cfg(test)]
+#[derive(Default)]
+pub(crate) struct Count(pub(crate) core::cell::Cell<u64>);
+
+#[cfg(test)]
+impl core::fmt::Debug for Count {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Count")
+    }
 }
 
 impl Peers {
@@ -266,7 +278,7 @@ impl Peers {
             policy,
             by_nid: Lookup::new(seed),
             #[cfg(test)]
-            lookups: core::cell::Cell::default(),
+            lookups: Count::default(),
             by_age: std::collections::BTreeMap::new(),
             births: 0,
             debts: VecDeque::new(),
@@ -276,7 +288,7 @@ impl Peers {
 
     pub(crate) fn find(&self, nid: Nid) -> Option<PeerNiId> {
         #[cfg(test)]
-        self.lookups.update(|n| n + 1);
+        self.lookups.0.update(|n| n + 1);
         self.by_nid.get(&nid).copied()
     }
 

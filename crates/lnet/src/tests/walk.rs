@@ -24,7 +24,7 @@ fn pair() -> World {
 
 /// Lookups by NID of both nodes while `what` is done.
 fn lookups(w: &mut World, what: impl FnOnce(&mut World)) -> [u64; 2] {
-    let count = |w: &World| [0, 1].map(|host: usize| w.hosts[host].node.peers.lookups.get());
+    let count = |w: &World| [0, 1].map(|host: usize| w.hosts[host].node.peers.lookups.0.get());
     let before = count(w);
     what(w);
     w.run(Duration::from_millis(100));
