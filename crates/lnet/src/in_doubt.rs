@@ -27,8 +27,8 @@ use crate::Node;
 use crate::driver::{Doubt, InDoubt, Retention};
 use crate::msg::{Msg, Role};
 use crate::output::Output;
-use crate::portal::RESERVED_PORTAL;
 use crate::portal::md::Owner;
+use crate::portal::{Portals, RESERVED_PORTAL};
 use crate::record::Input;
 use crate::router::choose;
 use crate::send::{Reason, is_internal};
@@ -42,34 +42,34 @@ pub struct InDoubtStats {
     pub expired: u64,
 }
 
+/// Whether, and until when, the driver is to retain a message that leaves as `kind`: one of ours that
+/// bears a mark.
+pub(crate) fn retention(portals: &Portals, msg: &Msg, kind: &Kind) -> Option<Retention> {
+    Mark::of(kind).filter(|_| msg.role != Role::Forward)?;
+    if is_internal(kind) || is_kept_here(portals, msg) {
+        return None;
+    }
+    let bound = msg.src.is_some() && !msg.is_response();
+    Some(Retention { born: msg.born, until: msg.deadline, bound })
+}
+
+/// Whether the node keeps the message itself until it is answered.
+fn is_kept_here(portals: &Portals, msg: &Msg) -> bool {
+    let md = || msg.md.and_then(|md| portals.mds.get(md));
+    match msg.role {
+        Role::Copy => true,
+        Role::Request => md().is_some_and(|md| {
+            let answered_once = md.threshold == Some(1) && md.refs == 1 && !md.zombie;
+            answered_once && matches!(md.owner, Owner::User(_)) && md.tracker.is_some()
+        }),
+        _ => false,
+    }
+}
+
 impl Node {
     /// What has become of messages in doubt at the first hop.
     pub const fn in_doubt(&self) -> InDoubtStats {
         self.in_doubt
-    }
-
-    /// Whether, and until when, the driver is to retain a message that leaves as `kind`: one of ours that
-    /// bears a mark.
-    pub(crate) fn retention_for(&self, msg: &Msg, kind: &Kind) -> Option<Retention> {
-        Mark::of(kind).filter(|_| msg.role != Role::Forward)?;
-        if is_internal(kind) || self.is_kept_here(msg) {
-            return None;
-        }
-        let bound = msg.src.is_some() && !msg.is_response();
-        Some(Retention { born: msg.born, until: msg.deadline, bound })
-    }
-
-    /// Whether the node keeps the message itself until it is answered.
-    fn is_kept_here(&self, msg: &Msg) -> bool {
-        let md = || msg.md.and_then(|md| self.portals.mds.get(md));
-        match msg.role {
-            Role::Copy => true,
-            Role::Request => md().is_some_and(|md| {
-                let answered_once = md.threshold == Some(1) && md.refs == 1 && !md.zombie;
-                answered_once && matches!(md.owner, Owner::User(_)) && md.tracker.is_some()
-            }),
-            _ => false,
-        }
     }
 
     /// A driver hands back messages that its transport had taken and may not have delivered, oldest

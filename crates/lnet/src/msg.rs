@@ -11,6 +11,7 @@ use crate::dedup::Numbered;
 use crate::dedup::sessions::Copied;
 use crate::output::Payload;
 use crate::router::forward::Transit;
+use crate::stats::NodeStats;
 
 /// Why the message exists, hence what happens when it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -229,6 +230,15 @@ impl Msg {
         self.role = Role::Remnant;
         self.no_resend = true;
         twin
+    }
+
+    /// The message is bound, so it has a deadline, and counts as in hand from the first time on (T-1).
+    pub(crate) fn enter(&mut self, deadline: Instant, stats: &mut NodeStats) {
+        self.deadline = deadline;
+        if !self.counted {
+            self.counted = true;
+            stats.count_in();
+        }
     }
 
     /// The rail that the message is bound to; loopback is none.

@@ -15,7 +15,7 @@ use core::time::Duration;
 use lnet_types::{CptTable, Errno, Fault, Instant, MdId, MsgId, Net, NiId, Nid, PeerId, PeerNiId};
 use slotmap::SlotMap;
 
-use crate::dedup::sessions::Sessions;
+use crate::dedup::{self, sessions::Sessions};
 use crate::fault::Faults;
 use crate::handle::Scrambler;
 use crate::internal::Internal;
@@ -348,7 +348,7 @@ impl Node {
         });
         let now = self.clock(now);
         let before = self.tunables.discovery;
-        let deduplicated = self.deduplicates();
+        let deduplicated = dedup::is_on(&self.tunables);
         let mut next = self.tunables.clone();
         next.set_all(changes)?;
         match (before != 0, next.discovery != 0) {
@@ -371,7 +371,7 @@ impl Node {
         if self.tunables.rail_suspicion == 0 {
             self.trust_all();
         }
-        if self.deduplicates() != deduplicated {
+        if dedup::is_on(&self.tunables) != deduplicated {
             self.refresh_ping();
         }
         crate::send::explain::trim(&mut self.explained, self.tunables.explain_last);

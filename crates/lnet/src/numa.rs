@@ -9,6 +9,7 @@ use lnet_types::{CptTable, Errno, IoVec, NiId, RegionId};
 use crate::Node;
 use crate::msg::Msg;
 use crate::output::Payload;
+use crate::portal::Portals;
 use crate::portal::md::MdBuf;
 use crate::record::Input;
 
@@ -61,6 +62,15 @@ impl Numa {
         };
         let row = |from| set_of.iter().map(|to| between(from, to)).collect();
         self.measured = set_of.iter().map(row).collect();
+    }
+
+    /// The NUMA node of the memory that a message brings or waits for.
+    pub(crate) fn node_of(&self, msg: &Msg, portals: &Portals) -> Option<u32> {
+        match (&msg.payload, msg.md.and_then(|md| portals.mds.get(md)).map(|md| &md.buf)) {
+            (Payload::Spans(iov), _) if !iov.is_empty() => self.of(Some(iov)),
+            (_, Some(MdBuf::Spans(iov))) => self.of(Some(iov)),
+            _ => self.of(None),
+        }
     }
 
     /// The NUMA node of the memory that begins with `iov`; that of the node's thread if there is
@@ -136,14 +146,5 @@ impl Node {
         self.note(|| Input::SetNiNumaNode { ni, numa_node });
         self.nis.get_mut(ni).ok_or(Errno::ENOENT)?.numa_node = numa_node;
         Ok(())
-    }
-
-    /// The NUMA node of the memory that a message brings or waits for.
-    pub(crate) fn numa_node_of(&self, msg: &Msg) -> Option<u32> {
-        match (&msg.payload, msg.md.and_then(|md| self.portals.mds.get(md)).map(|md| &md.buf)) {
-            (Payload::Spans(iov), _) if !iov.is_empty() => self.numa.of(Some(iov)),
-            (_, Some(MdBuf::Spans(iov))) => self.numa.of(Some(iov)),
-            _ => self.numa.of(None),
-        }
     }
 }

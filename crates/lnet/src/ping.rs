@@ -89,7 +89,7 @@ impl Node {
         if self.tunables.discovery != 0 {
             features |= Features::DISCOVERY;
         }
-        features.set(Features::DEDUPLICATES, self.deduplicates());
+        features.set(Features::DEDUPLICATES, crate::dedup::is_on(&self.tunables));
         let info = PingInfo { features, pid: Pid::LUSTRE, seq: self.ping_seq, entries };
         let bytes: Arc<[u8]> = info.emit().into();
         if let Some(md) = self.ping_md.and_then(|md| self.portals.mds.get_mut(md)) {

@@ -37,12 +37,9 @@ impl Node {
     /// A driver has taken the request of `md`, for the first time or again: the time of its response
     /// begins (HL-lnt-105).
     pub(crate) fn handed_over(&mut self, now: Instant, md: MdId) {
-        if !self.tunables.conduct.times_response_from_call {
-            self.begin_response_time(now, md);
+        if self.tunables.conduct.times_response_from_call {
+            return;
         }
-    }
-
-    fn begin_response_time(&mut self, now: Instant, md: MdId) {
         let Some(t) = self.portals.mds.get(md).and_then(|d| d.tracker.as_ref()) else { return };
         self.timers.set(Timer::Response(md), now + t.limit);
     }
@@ -56,7 +53,7 @@ impl Node {
         let Some(t) = self.portals.mds.get_mut(md).and_then(|d| d.tracker.as_mut()) else { return };
         t.next_hop = None;
         if !self.timers.is_set(Timer::Response(md)) {
-            self.begin_response_time(now, md);
+            self.handed_over(now, md);
         }
     }
 

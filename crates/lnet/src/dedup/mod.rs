@@ -22,7 +22,7 @@ use crate::output::{DropReason, Output, Verdict};
 use crate::peer::{Peer, Peers};
 use crate::portal::Portals;
 use crate::send::is_internal;
-use crate::{MdOptions, Node, Rx};
+use crate::{MdOptions, Node, Rx, Tunables};
 use sessions::{Bringer, Copied};
 use window::Judgement;
 
@@ -76,12 +76,23 @@ fn reader_of(peers: &Peers, msg: &Msg) -> Option<PeerId> {
     if tx.routed { peers.owner(msg.hdr.dst) } else { Some(hop) }
 }
 
-impl Node {
-    /// Whether this node announces that it deduplicates, and marks messages to peers that do.
-    pub(crate) fn deduplicates(&self) -> bool {
-        self.tunables.suppress_duplicates != 0 && self.tunables.discovery != 0
-    }
+/// Whether the next hop of a message is a neighbour that deduplicates, so that the two of us repeat what
+/// a connection between us loses. What a router passes on, no hop repeats.
+pub(crate) fn next_hop_repeats(peers: &Peers, msg: &Msg) -> bool {
+    let Some(tx) = msg.tx.filter(|tx| !tx.routed && msg.role != Role::Forward) else {
+        return false;
+    };
+    let hop = tx.peer_ni.and_then(|ni| peers.nis.get(ni)).map(|ni| ni.peer);
+    let peer = hop.and_then(|hop| peers.peers.get(hop));
+    peer.is_some_and(|peer| peer.numbering.able == Some(true) && !peer.gateway.is_router())
+}
 
+/// Whether this node announces that it deduplicates, and marks messages to peers that do.
+pub(crate) fn is_on(tunables: &Tunables) -> bool {
+    tunables.suppress_duplicates != 0 && tunables.discovery != 0
+}
+
+impl Node {
     /// A peer's data have come, by ping or push.
     pub(crate) fn note_ability(&mut self, id: PeerId, features: Features) {
         if let Some(peer) = self.peers.peers.get_mut(id) {
@@ -97,7 +108,7 @@ impl Node {
     /// A copy may have arrived, and this attempt could not be told from it.
     pub(crate) fn with_mark(&mut self, id: MsgId) -> Result<Kind, Fault> {
         const NONE: Kind = Kind::Reply { dst: Handle::NONE, pad: [0; 24] };
-        let deduplicates = self.deduplicates();
+        let deduplicates = is_on(&self.tunables);
         let Some(msg) = self.msgs.get_mut(id) else { return Ok(NONE) };
         let kind = msg.hdr.kind;
         // What a driver has handed back bears its mark already.
@@ -144,17 +155,6 @@ impl Node {
                 && (peer.session(self.scrambler) != numbered.session
                     || peer.numbering.next.saturating_sub(numbered.n) < Mark::NUMBERS / 4)
         })
-    }
-
-    /// Whether the next hop of a message is a neighbour that deduplicates, so that the two of us repeat
-    /// what a connection between us loses. What a router passes on, no hop repeats.
-    pub(crate) fn next_hop_repeats(&self, msg: &Msg) -> bool {
-        let Some(tx) = msg.tx.filter(|tx| !tx.routed && msg.role != Role::Forward) else {
-            return false;
-        };
-        let hop = tx.peer_ni.and_then(|ni| self.peers.nis.get(ni)).map(|ni| ni.peer);
-        let peer = hop.and_then(|hop| self.peers.peers.get(hop));
-        peer.is_some_and(|peer| peer.numbering.able == Some(true) && !peer.gateway.is_router())
     }
 
     // ---- receiving ----

@@ -122,6 +122,14 @@ impl Faults {
         self.ids
     }
 
+    pub(crate) fn has_drops(&self) -> bool {
+        !self.drops.is_empty()
+    }
+
+    pub(crate) fn has_delays(&self) -> bool {
+        !self.delays.is_empty()
+    }
+
     /// The first drop rule that acts on a message. `own` as in [`Traffic::matches`].
     fn drop(
         &mut self,
@@ -334,9 +342,6 @@ impl Node {
     /// The fault with which a message that is about to leave fails (F-11, F-14). Loopback has no
     /// driver in which it could.
     pub(crate) fn fails_leaving(&mut self, now: Instant, id: MsgId) -> Option<Fault> {
-        if self.faults.drops.is_empty() {
-            return None;
-        }
         let msg = self.msgs.get(id)?;
         msg.tx?.peer_ni?;
         let (hdr, own) = (msg.hdr, self.own_leaving(id));
@@ -356,9 +361,6 @@ impl Node {
 
     /// Whether a message that has its credits is held back (C-5.5).
     pub(crate) fn holds_leaving(&mut self, now: Instant, id: MsgId) -> bool {
-        if self.faults.delays.is_empty() {
-            return false;
-        }
         let Some(hdr) = self.msgs.get(id).map(|m| m.hdr) else { return false };
         let own = self.own_leaving(id);
         let Some((rule, until)) = self.faults.delay(now, &hdr, own) else { return false };

@@ -14,6 +14,7 @@ use lnet_types::{Instant, MsgId, Nid, PeerId};
 
 use crate::Node;
 use crate::msg::Role;
+use crate::peer::Peers;
 use crate::send::is_internal;
 
 /// Limit of records.
@@ -25,6 +26,14 @@ pub(crate) struct PreviousOwner {
     until: Instant,
     nid: Nid,
     peer: PeerId,
+}
+
+impl Peers {
+    /// Whether messages for some NID go to its previous owner.
+    pub(crate) fn has_previous_owners(&self, now: Instant) -> bool {
+        // The newest is the last.
+        self.previous_owners.back().is_some_and(|f| now < f.until)
+    }
 }
 
 impl Node {
@@ -56,10 +65,6 @@ impl Node {
 
     /// Redirects a message for a released NID to its previous owner.
     pub(crate) fn follow(&mut self, now: Instant, id: MsgId) {
-        // The newest is the last.
-        if self.peers.previous_owners.back().is_none_or(|f| f.until <= now) {
-            return;
-        }
         let Some(msg) = self.msgs.get_mut(id) else { return };
         let is_users = matches!(msg.role, Role::Request | Role::Copy);
         if !is_users || is_internal(&msg.hdr.kind) || self.peers.find(msg.hdr.dst).is_some() {

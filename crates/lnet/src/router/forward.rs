@@ -144,16 +144,10 @@ impl Node {
     }
 
     /// What path selection needs to know of a message that is passing through.
-    pub(crate) fn passing(&self, msg: &Msg) -> Option<Passing> {
-        if msg.role != Role::Forward {
-            return None;
-        }
+    pub(crate) fn passing(&self, msg: &Msg) -> Passing {
         let from = self.peers.owner(msg.hdr.src).and_then(|p| self.peers.peers.get(p));
         let previous = msg.rx.and_then(|rx| rx.peer_ni).and_then(|n| self.peers.nis.get(n));
-        Some(Passing {
-            from_mr: from.is_some_and(|p| p.is_mr()),
-            previous: previous.map(|n| n.peer),
-        })
+        Passing { from_mr: from.is_some_and(|p| p.is_mr()), previous: previous.map(|n| n.peer) }
     }
 
     /// Returns what a message holds on this router (C-23): the buffer first, then the credit.

@@ -32,7 +32,9 @@ impl Node {
     pub(crate) fn admit(&mut self, now: Instant, id: MsgId) {
         if let Some(fault) = self.refuse(now, id) {
             self.work.push_back(Work::Finish(id, Err(fault)));
-        } else if self.take_credits(id) && !self.holds_leaving(now, id) {
+        } else if self.take_credits(id)
+            && !(self.faults.has_delays() && self.holds_leaving(now, id))
+        {
             self.transmit(now, id);
         }
     }
@@ -201,18 +203,7 @@ impl Node {
         ids.into_iter().map(|(.., id)| id).collect()
     }
 
-    /// A message that is bound has a deadline, and counts as in hand from the first time on (T-1).
-    pub(crate) fn count_in(&mut self, id: MsgId, deadline: Instant) -> Option<&mut Msg> {
-        let msg = self.msgs.get_mut(id)?;
-        msg.deadline = deadline;
-        if !msg.counted {
-            msg.counted = true;
-            self.stats.count_in();
-        }
-        Some(msg)
-    }
-
-    /// It is in hand no more.
+    /// A message is in hand no more.
     pub(crate) fn count_out(&mut self, id: MsgId) {
         if let Some(msg) = self.msgs.get_mut(id) {
             let counted = core::mem::take(&mut msg.counted);

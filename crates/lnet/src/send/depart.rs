@@ -25,7 +25,7 @@ use crate::peer::Facts;
 use crate::peer::query::Cause;
 use crate::portal::RESERVED_PORTAL;
 use crate::timers::Timer;
-use crate::{Node, Retries};
+use crate::{Node, Retries, dedup, in_doubt};
 
 impl Node {
     /// Finds a path for a message and puts it on its way; or parks it, or ends it.
@@ -58,7 +58,9 @@ impl Node {
 
     /// The path of a message. `None`: it waits for a discovery, or has gone by loopback.
     fn find_path(&mut self, now: Instant, id: MsgId) -> Result<Option<select::Path>, Errno> {
-        self.follow(now, id);
+        if self.peers.has_previous_owners(now) {
+            self.follow(now, id);
+        }
         let Some(msg) = self.msgs.get(id) else { return Ok(None) };
         let target = msg.hdr.dst;
         if !self.running {
@@ -154,7 +156,9 @@ impl Node {
         }
         if let Some(msg) = self.msgs.get(id) {
             let deadline = self.deadline_of(now, msg, ni);
-            self.count_in(id, deadline);
+            if let Some(msg) = self.msgs.get_mut(id) {
+                msg.enter(deadline, &mut self.stats);
+            }
         }
         self.transmit(now, id);
         Ok(())
@@ -188,7 +192,8 @@ impl Node {
         }
         let Some(msg) = self.msgs.get(id) else { return };
         let deadline = self.deadline_of(now, msg, ni_id);
-        if let Some(msg) = self.count_in(id, deadline) {
+        if let Some(msg) = self.msgs.get_mut(id) {
+            msg.enter(deadline, &mut self.stats);
             if msg.role != Role::Forward {
                 msg.hdr.src = src_nid;
             }
@@ -219,7 +224,9 @@ impl Node {
 
     /// Hands a message to its driver.
     pub(crate) fn transmit(&mut self, now: Instant, id: MsgId) {
-        if let Some(fault) = self.fails_leaving(now, id) {
+        if self.faults.has_drops()
+            && let Some(fault) = self.fails_leaving(now, id)
+        {
             return self.work.push_back(Work::Finish(id, Err(fault)));
         }
         let kind = match self.with_mark(id) {
@@ -234,9 +241,9 @@ impl Node {
         let Some(msg) = self.msgs.get(id) else { return };
         let Some(tx) = msg.tx else { return };
         let own = self.nis.get(tx.ni).and_then(|ni| ni.lnd_timeout);
-        let retention = self.retention_for(msg, &kind);
+        let retention = in_doubt::retention(&self.portals, msg, &kind);
         let lnd = own.unwrap_or_else(|| self.driver_time(msg));
-        let repeats = self.next_hop_repeats(msg);
+        let repeats = dedup::next_hop_repeats(&self.peers, msg);
         let Some(msg) = self.msgs.get_mut(id) else { return };
         msg.stage = Stage::Driver;
         let request = msg.md.filter(|_| msg.role == Role::Request);
@@ -308,17 +315,18 @@ impl Node {
 
     /// What selection asks about a message for `target`.
     pub(crate) fn request<'a>(&self, msg: &'a Msg, target: PeerNiId) -> Request<'a> {
+        let is_ping = matches!(msg.hdr.kind, Kind::Get { portal: RESERVED_PORTAL, .. });
         Request {
             target,
             src: msg.src,
             recovery: msg.recovery,
             internal: is_internal(&msg.hdr.kind),
             response: msg.is_response(),
-            numa_node: self.numa_node_of(msg),
+            numa_node: self.numa.node_of(msg, &self.portals),
             tried: &msg.tried,
             hint: msg.hint,
-            passing: self.passing(msg),
-            check_net: self.check_net(target, &msg.hdr.kind),
+            passing: if msg.role == Role::Forward { Some(self.passing(msg)) } else { None },
+            check_net: if is_ping { self.check_net(target) } else { None },
         }
     }
 
@@ -337,10 +345,7 @@ impl Node {
     }
 
     /// The network over which a gateway is being checked, for the ping that does it (S-36).
-    fn check_net(&self, target: PeerNiId, kind: &Kind) -> Option<Net> {
-        if !matches!(kind, Kind::Get { portal: RESERVED_PORTAL, .. }) {
-            return None;
-        }
+    fn check_net(&self, target: PeerNiId) -> Option<Net> {
         let peer = self.peers.peers.get(self.peers.nis.get(target)?.peer)?;
         let checking = peer.facts.contains(Facts::ROUTER_CHECK);
         peer.gateway.ping_net.filter(|_| checking)

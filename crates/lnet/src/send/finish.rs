@@ -59,7 +59,9 @@ impl Node {
 
     /// H-24.
     pub(crate) fn resend(&mut self, now: Instant, id: MsgId) {
-        self.follow(now, id);
+        if self.peers.has_previous_owners(now) {
+            self.follow(now, id);
+        }
         let Some(msg) = self.msgs.get(id) else { return };
         if !msg.hdr.dst.is_loopback() && self.peers.find(msg.hdr.dst).is_none() {
             if let Some(msg) = self.msgs.get_mut(id) {
