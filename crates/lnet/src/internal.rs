@@ -5,6 +5,8 @@ use core::time::Duration;
 
 use lnet_types::{Errno, Instant, MdId, Nid, PeerId, PeerNiId, ProcessId};
 
+use lnet_wire::MsgType;
+
 use crate::ping::{PING_BITS, PING_BYTES_MAX, PING_BYTES_MIN};
 use crate::port::PortId;
 use crate::portal::RESERVED_PORTAL;
@@ -36,6 +38,20 @@ pub(crate) enum Internal {
     },
     /// A ping that a user wants to see the answer of (D-81).
     UserPing(crate::OpId),
+}
+
+impl Internal {
+    /// The response that a descriptor for this waits for. Another one would use it up, and what waits
+    /// for it would wait for ever.
+    pub(crate) const fn response(self) -> Option<MsgType> {
+        match self {
+            Self::PingTarget | Self::PushTarget => None,
+            Self::Push(_) => Some(MsgType::Ack),
+            Self::DiscoveryPing(_) | Self::Recover(_) | Self::Ask { .. } | Self::UserPing(_) => {
+                Some(MsgType::Reply)
+            }
+        }
+    }
 }
 
 /// Where one of the node's own pings goes.

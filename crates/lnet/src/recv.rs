@@ -10,7 +10,7 @@ use lnet_wire::{Handle, Hdr, Kind, MsgType, PAYLOAD_MAX};
 use crate::msg::{Msg, Role, RxSide, Stage};
 use crate::output::{DropReason, Output, PeerMisbehaved, Sink, Verdict};
 use crate::port::PortId;
-use crate::portal::md::MdBuf;
+use crate::portal::md::{MdBuf, Owner};
 use crate::portal::{Delayed, Matched, Search, Wanted};
 use crate::record::Input;
 use crate::send::rest::News;
@@ -293,6 +293,10 @@ impl Node {
             .get_mut(md_id)
             .filter(|md| md.place.is_none() && !md.zombie && md.threshold != Some(0))
         else {
+            .filter(|md| match md.owner {
+                Owner::Internal(what) => what.response() == Some(side.kind),
+                Owner::User(_) | Owner::Silent => true,
+            })
             return Verdict::Drop(DropReason::BadHandle);
         };
         let mut mlength = length;

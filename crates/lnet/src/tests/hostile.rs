@@ -523,3 +523,25 @@ fn a_push_from_an_interface_nobody_knows_makes_its_node_be_asked() {
         assert_eq!(known(&w, 0, b), [b], "{profile:?}: what it said is not believed");
     }
 }
+
+#[test]
+fn an_ack_for_a_ping_is_dropped_and_the_discovery_ends() {
+    let mut w = World::new();
+    w.host(Profile::Default, &A);
+    w.decide = Box::new(|_| Fate::Hold);
+    w.hosts[0].node.discover(w.now, nid(X[0]), false);
+    w.drain();
+    let ping = w.held[0].1.hdr;
+    let ack = Hdr {
+        dst: ping.src,
+        src: ping.dst,
+        dst_pid: Pid::LUSTRE,
+        src_pid: Pid::LUSTRE,
+        payload_len: 0,
+        kind: Kind::Ack { dst: handle(&ping), match_bits: 0, mlength: 0, pad: [0; 12] },
+    };
+    assert!(!w.inject(0, nid(X[0]), &ack, &[]));
+    w.release();
+    w.secs(60);
+    assert_eq!(w.hosts[0].reports.len(), 1, "no answer is an end too");
+}
