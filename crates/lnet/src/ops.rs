@@ -150,10 +150,8 @@ impl Node {
             (EventKind::Send, Err(errno)) => {
                 // The first error is what the user is told (D-81); nothing more will come.
                 state.error.get_or_insert(errno);
-                let md = state.md.take();
-                if let Some(md) = md.filter(|_| !event.unlinked) {
-                    self.portals.mds.remove(md);
-                }
+                state.md = None;
+                self.abandon(event);
                 self.report(op, Err(errno));
             }
             (EventKind::Reply, Ok(())) => {

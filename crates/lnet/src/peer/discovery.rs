@@ -199,9 +199,14 @@ impl Node {
 
     /// A SEND that failed leaves a descriptor for which no response will come.
     pub(crate) fn abandon(&mut self, event: &Event) {
-        if !event.unlinked {
-            self.untrack(event.md);
-            self.portals.mds.remove(event.md);
+        if event.unlinked {
+            return;
+        }
+        self.untrack(event.md);
+        match self.portals.mds.get_mut(event.md) {
+            // Its response is arriving after all: the descriptor goes with it.
+            Some(md) if md.refs > 0 => (md.owner, md.zombie) = (Owner::Silent, true),
+            Some(_) | None => drop(self.portals.mds.remove(event.md)),
         }
     }
 

@@ -974,3 +974,14 @@ fn each_response_of_a_kernel_node_finds_its_descriptor() {
         }
     }
 }
+
+#[test]
+fn a_ping_that_can_not_be_sent_leaves_no_tracker_behind() {
+    let mut w = World::new();
+    w.host(Profile::Default, &["10.77.0.2@tcp"]);
+    let target = ProcessId::lustre(nid("10.99.0.1@tcp9"));
+    w.hosts[0].node.ping(w.now, target, None, Duration::from_secs(1));
+    w.drain();
+    assert_eq!(w.hosts[0].reports.len(), 1);
+    assert_eq!(w.hosts[0].node.stats().rst_alloc, 0);
+}
