@@ -23,6 +23,7 @@
 
 mod api;
 mod blame;
+mod check;
 mod conduct;
 mod cpt;
 mod dedup;
@@ -65,6 +66,7 @@ pub use api::{
     UnlinkError,
 };
 pub use blame::Blame;
+pub use check::Violation;
 pub use conduct::{AttemptLimit, Conduct, ConductError, ConductRow, RecoveryPace, RouterPingLimit};
 pub use driver::{Doubt, Driver, InDoubt, Link, NI_STOPPED, Ready, Retention, Rx};
 pub use fault::rule::{

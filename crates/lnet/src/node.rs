@@ -15,6 +15,7 @@ use core::time::Duration;
 use lnet_types::{CptTable, Errno, Fault, Instant, MdId, MsgId, Net, NiId, Nid, PeerId, PeerNiId};
 use slotmap::SlotMap;
 
+use crate::check::Invariants;
 use crate::dedup::{self, sessions::Sessions};
 use crate::fault::Faults;
 use crate::handle::Scrambler;
@@ -151,6 +152,8 @@ pub struct Node {
     /// How often the health of an interface, ours or a peer's, was set.
     pub(crate) health_changes: u64,
     #[serde(skip)]
+    pub(crate) invariants: Invariants,
+    #[serde(skip)]
     pub(crate) recorder: Option<Box<Recorder>>,
 }
 
@@ -205,6 +208,7 @@ impl Node {
             push_bytes: crate::ping::PING_BYTES_MIN,
             link_news: Budget::default(),
             health_changes: 0,
+            invariants: Invariants::default(),
             recorder: None,
         };
         node.post_ping_targets();
@@ -250,6 +254,7 @@ impl Node {
             budget -= 1;
             assert!(budget > 0, "the node's work list does not come to an end");
         }
+        self.check_settled();
     }
 
     /// Does what has become due.

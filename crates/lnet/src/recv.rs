@@ -7,6 +7,7 @@
 use lnet_types::{Fault, Instant, IoVec, MsgId, NiId, Nid, PeerNiId, ProcessId, RxId};
 use lnet_wire::{Handle, Hdr, Kind, MsgType, PAYLOAD_MAX};
 
+use crate::check::live;
 use crate::msg::{Msg, Role, RxSide, Stage};
 use crate::output::{DropReason, Output, PeerMisbehaved, Sink, Verdict};
 use crate::port::PortId;
@@ -292,11 +293,11 @@ impl Node {
             .mds
             .get_mut(md_id)
             .filter(|md| md.place.is_none() && !md.zombie && md.threshold != Some(0))
-        else {
             .filter(|md| match md.owner {
                 Owner::Internal(what) => what.response() == Some(side.kind),
                 Owner::User(_) | Owner::Silent => true,
             })
+        else {
             return Verdict::Drop(DropReason::BadHandle);
         };
         let mut mlength = length;
@@ -372,7 +373,7 @@ impl Node {
     /// Tries the messages that wait on a portal against what is posted now, oldest first (M-13).
     pub(crate) fn match_delayed(&mut self, now: Instant, portal: u32) {
         for delayed in self.portals.delayed_snapshot(portal) {
-            let Some(msg) = self.msgs.get(delayed.msg) else { continue };
+            let Some(msg) = live!(self.msgs, delayed.msg) else { continue };
             let Kind::Put { match_bits, offset, .. } = msg.hdr.kind else { continue };
             let want = Wanted {
                 portal,

@@ -73,6 +73,10 @@ impl<K: Hash + Eq, V> Lookup<K, V> {
         self.0.remove(key)
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     pub(crate) fn or_default(&mut self, key: K) -> &mut V
     where
         V: Default,

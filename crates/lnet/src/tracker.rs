@@ -5,6 +5,7 @@ use lnet_types::{Errno, Fault, HealthStatus, Instant, MdId, MsgId};
 
 use core::time::Duration;
 
+use crate::check::live;
 use crate::msg::Stage;
 use crate::node::Work;
 use crate::peer::query::Cause;
@@ -98,7 +99,7 @@ impl Node {
 
     /// Ends an operation whose response is overdue (H-64, H-65).
     pub(crate) fn response_overdue(&mut self, now: Instant, md: MdId) {
-        let Some(d) = self.portals.mds.get_mut(md) else { return };
+        let Some(d) = live!(mut self.portals.mds, md) else { return };
         let Some(t) = d.tracker.take() else { return };
         self.stats.rst_alloc = self.stats.rst_alloc.wrapping_sub(1);
         let over = d.aborted || d.zombie;
@@ -125,7 +126,7 @@ impl Node {
 
     /// Ends a message that has waited past its deadline for a credit or a discovery (UG-014).
     pub(crate) fn expire_waiting(&mut self, id: MsgId) {
-        let Some(msg) = self.msgs.get_mut(id) else { return };
+        let Some(msg) = live!(mut self.msgs, id) else { return };
         msg.no_resend = true;
         if let Stage::Parked(peer) = msg.stage
             && let Some(peer) = self.peers.peers.get_mut(peer)

@@ -16,6 +16,7 @@ use lnet_wire::mark::{Mark, Returned, SessionName};
 use lnet_wire::ping::Features;
 use lnet_wire::{Handle, Hdr, Kind};
 
+use crate::check::live;
 use crate::handle::Scrambler;
 use crate::msg::{Msg, Role, Stage};
 use crate::output::{DropReason, Output, Verdict};
@@ -213,7 +214,7 @@ impl Node {
 
     /// Ends a message that is still arriving, because another copy of it has come.
     fn give_up(&mut self, now: Instant, id: MsgId) {
-        let Some(msg) = self.msgs.get(id) else { return };
+        let Some(msg) = live!(self.msgs, id) else { return };
         let (Some(rx), stage) = (msg.rx, msg.stage) else { return };
         if stage == Stage::Deferred {
             for portal in 0..lnet_wire::PORTALS {
@@ -233,13 +234,13 @@ impl Node {
     /// messages, so another copy of it finds the descriptor as it was. False if that is not possible,
     /// or not to be expected.
     pub(crate) fn withdraw(&mut self, id: MsgId) -> bool {
-        let Some(msg) = self.msgs.get(id) else { return false };
+        let Some(msg) = live!(self.msgs, id) else { return false };
         if msg.rx.is_none_or(|rx| rx.copied.is_none()) {
             return false;
         }
         let (ev, stage) = (msg.ev, msg.stage);
         let Some(md_id) = msg.md else { return false };
-        let Some(md) = self.portals.mds.get_mut(md_id) else { return false };
+        let Some(md) = live!(mut self.portals.mds, md_id) else { return false };
         // One that this message has used up is as good as before.
         let used_up = md.zombie && md.auto_unlink && md.is_exhausted();
         if (md.zombie && !used_up) || md.aborted || stage == Stage::Deferred {

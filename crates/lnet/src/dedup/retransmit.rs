@@ -23,6 +23,7 @@ use core::time::Duration;
 use lnet_types::{Errno, Fault, HealthStatus, Instant, MdId, MsgId, NiId, Nid, PeerId, PeerNiId};
 use lnet_wire::{Handle, Hdr, Kind};
 
+use crate::check::live;
 use crate::driver::Doubt;
 use crate::msg::{Msg, Role, RxSide, Stage};
 use crate::node::Work;
@@ -217,8 +218,8 @@ impl Node {
     /// Sends a further copy of a request that waits for its answer.
     fn copy(&mut self, now: Instant, id: MsgId) {
         let rail = self.tracker_of(id).and_then(|written| written.rail);
-        let Some(msg) = self.msgs.get_mut(id) else { return };
-        let Some(md) = msg.md.and_then(|md| self.portals.mds.get_mut(md)) else { return };
+        let Some(msg) = live!(mut self.msgs, id) else { return };
+        let Some(md) = msg.md.and_then(|md| live!(mut self.portals.mds, md)) else { return };
         // Its memory is in use again; how often it may be used is counted already.
         md.refs += 1;
         msg.no_resend = false;

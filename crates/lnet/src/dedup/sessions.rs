@@ -45,6 +45,13 @@ pub(crate) struct Copied {
     further: bool,
 }
 
+impl Copied {
+    /// The session and the number in it.
+    pub(crate) const fn place(self) -> (SessionName, u64) {
+        (self.session, self.n)
+    }
+}
+
 /// What is to be done with a marked message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Judged {
@@ -225,20 +232,27 @@ impl Sessions {
     }
 
     /// How many sessions are known.
-    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.by_name.len()
     }
 
-    /// All entries, counted anew: that of the table, and that of the shares.
-    #[cfg(test)]
-    pub(crate) fn check(&self) {
-        let counted: usize = self.by_name.values().map(Session::entries).sum();
-        let shares: usize = self.shares.values().map(|share| share.entries).sum();
-        assert_eq!((self.entries, shares), (counted, counted));
-        assert!(counted <= ENTRIES_MAX, "{counted}");
-        let listed: usize = self.shares.values().map(|share| share.sessions.len()).sum();
-        assert_eq!(listed, self.by_name.len());
+    /// Sessions on the lists of all bringers.
+    pub(crate) fn listed(&self) -> usize {
+        self.shares.values().map(|share| share.sessions.len()).sum()
+    }
+
+    /// The entries of all sessions, counted anew; those of the table and of all shares as they are
+    /// counted.
+    pub(crate) fn counted(&self) -> [usize; 3] {
+        let counted = self.by_name.values().map(Session::entries).sum();
+        [counted, self.entries, self.shares.values().map(|share| share.entries).sum()]
+    }
+
+    /// The messages that are arriving, and where in their session.
+    pub(crate) fn arriving(&self) -> impl Iterator<Item = ((SessionName, u64), MsgId)> + '_ {
+        self.by_name
+            .iter()
+            .flat_map(|(name, session)| session.window.arriving().map(|(n, msg)| ((*name, n), msg)))
     }
 }
 
@@ -249,6 +263,14 @@ mod tests {
     use super::*;
 
     const NOW: Instant = Instant(1_000_000_000_000);
+
+    impl Sessions {
+        pub(crate) fn check(&self) {
+            let [counted, table, shares] = self.counted();
+            assert_eq!((table, shares, self.listed()), (counted, counted, self.len()));
+            assert!(counted <= ENTRIES_MAX, "{counted}");
+        }
+    }
 
     fn by(n: u128) -> Bringer {
         Bringer { nid: Nid::new(Net::TCP, n as u32), is_gateway: n == 100 }

@@ -102,6 +102,11 @@ impl Window {
         mark.number_near(self.next)
     }
 
+    /// The messages that are arriving, by number.
+    pub(crate) fn arriving(&self) -> impl Iterator<Item = (u64, MsgId)> + '_ {
+        self.arriving.iter().copied()
+    }
+
     /// What is to be done with a copy of message `n`.
     pub(crate) fn judge(&self, n: u64, further: bool) -> Judgement {
         if let Some(msg) = self.arriving_as(n) {

@@ -20,6 +20,7 @@ use core::num::NonZeroU32;
 use lnet_types::{Errno, Fault, Instant, MsgId, NiId, Nid, Prng, RxId};
 use lnet_wire::{Hdr, MsgType};
 
+use crate::check::live;
 use crate::msg::Stage;
 use crate::output::Output;
 use crate::record::Input;
@@ -164,6 +165,11 @@ impl Faults {
     /// What is held under a number.
     pub(crate) fn held(&self, token: u64) -> Option<&Held> {
         self.held.get(&token).map(|(_, held)| held)
+    }
+
+    /// All that is held, by number.
+    pub(crate) fn all_held(&self) -> impl Iterator<Item = (u64, &Held)> {
+        self.held.iter().map(|(token, (_, held))| (*token, held))
     }
 
     /// F-40: whether an operation with `nid` fails; takes one off the count.
@@ -403,7 +409,7 @@ impl Node {
     pub(crate) fn release(&mut self, now: Instant, token: u64) {
         match self.forget_delay(token) {
             Some((_, Held::Leaving(id))) => {
-                if let Some(msg) = self.msgs.get_mut(id) {
+                if let Some(msg) = live!(mut self.msgs, id) {
                     msg.stage = Stage::Moving;
                     self.timers.stop(Timer::Waiting(id));
                     self.transmit(now, id);

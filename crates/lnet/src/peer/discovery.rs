@@ -16,6 +16,7 @@ use std::collections::VecDeque;
 use lnet_types::{Errno, Fault, HealthStatus, Instant, MsgId, Nid, PeerId, ProcessId};
 use lnet_wire::ping::{Features, PingInfo};
 
+use crate::check::live;
 use crate::internal::{Internal, PingTo};
 use crate::node::Work;
 use crate::peer::merge::primary_of;
@@ -102,7 +103,7 @@ impl Node {
     pub(crate) fn release_parked(&mut self, parked: VecDeque<MsgId>, error: Option<Errno>) {
         for msg in parked {
             self.timers.stop(Timer::Waiting(msg));
-            if let Some(m) = self.msgs.get_mut(msg) {
+            if let Some(m) = live!(mut self.msgs, msg) {
                 m.stage = crate::msg::Stage::Moving;
                 match error {
                     None => self.work.push_back(Work::Depart(msg)),

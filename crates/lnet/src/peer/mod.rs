@@ -304,6 +304,11 @@ impl Peers {
         found.or_else(|| self.find(nid))
     }
 
+    /// How many NIDs are known.
+    pub(crate) fn nids(&self) -> usize {
+        self.by_nid.len()
+    }
+
     /// The peer that owns `nid`.
     pub(crate) fn owner(&self, nid: Nid) -> Option<PeerId> {
         self.find(nid).and_then(|id| self.nis.get(id)).map(|n| n.peer)

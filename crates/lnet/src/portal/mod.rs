@@ -317,6 +317,11 @@ impl Portals {
         out
     }
 
+    /// The messages that wait on all portals.
+    pub(crate) fn all_delayed(&self) -> impl Iterator<Item = &Delayed> {
+        self.portals.iter().flat_map(|portal| &portal.delayed)
+    }
+
     pub(crate) fn delayed_snapshot(&self, portal: u32) -> Vec<Delayed> {
         self.portals
             .get(portal as usize)

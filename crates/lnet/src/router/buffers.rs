@@ -179,6 +179,28 @@ impl Pool {
         Some((msg, buffer))
     }
 
+    /// Messages that wait for a buffer.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = MsgId> + '_ {
+        self.queue.iter().copied()
+    }
+
+    /// Compares what there is with the buffers that messages have. Gives the invariant that does not
+    /// hold, what was expected and what was found.
+    pub(crate) fn check(&self, out: u32) -> Result<(), (&'static str, usize, usize)> {
+        let (buffers, there) = (self.buffers as usize, self.free.len() + out as usize);
+        if there != buffers {
+            return Err(("buffers of a pool", buffers, there));
+        }
+        let in_slabs: usize = self.slabs.values().map(|n| *n as usize).sum();
+        if self.kind != PoolKind::Tiny && in_slabs != buffers {
+            return Err(("buffers in the slabs of a pool", buffers, in_slabs));
+        }
+        if !self.queue.is_empty() && !self.free.is_empty() {
+            return Err(("free buffers while messages wait", 0, self.free.len()));
+        }
+        Ok(())
+    }
+
     fn destroy(&mut self, buffer: &Buffer) -> Option<RegionId> {
         self.buffers = self.buffers.saturating_sub(1);
         let region = buffer.0?.region;

@@ -12,6 +12,7 @@ use lnet_wire::ping::{Features, NiStatus, PingInfo};
 
 use super::alive::{self, Sign};
 use super::{Gateway, choose};
+use crate::check::live;
 use crate::conduct::RouterPingLimit;
 use crate::msg::Stage;
 use crate::peer::Facts;
@@ -436,7 +437,7 @@ impl Node {
     fn leave_queue(&mut self, now: Instant, ni: PeerNiId) {
         let Some(pni) = self.peers.nis.get(ni) else { return };
         for id in pni.port.credits.queue.iter().copied().collect::<Vec<MsgId>>() {
-            let Some(msg) = self.msgs.get(id).filter(|m| m.stage == Stage::PeerQueue) else {
+            let Some(msg) = live!(self.msgs, id).filter(|m| m.stage == Stage::PeerQueue) else {
                 continue;
             };
             if choose::ways_to(self.tables(), msg.hdr.dst.net()) > 0 {

@@ -22,6 +22,7 @@ use lnet_wire::Hdr;
 use super::buffers::{Buffer, PoolKind};
 use super::choose::Passing;
 use crate::Node;
+use crate::check::live;
 use crate::msg::{Msg, Role, RxSide, Stage};
 use crate::output::{DropReason, Output, Payload, Sink, Verdict};
 use crate::peer::PeerNi;
@@ -37,6 +38,13 @@ pub(crate) struct Transit {
     /// A credit of the interface that it came from, or a place in the queue for one.
     credit: bool,
     buffer: Option<Buffer>,
+}
+
+impl Transit {
+    /// The pool whose buffer it needs; whether it has taken a router credit, and a buffer.
+    pub(crate) const fn holds(&self) -> (PoolKind, bool, bool) {
+        (self.pool, self.credit, self.buffer.is_some())
+    }
 }
 
 impl Node {
@@ -60,7 +68,7 @@ impl Node {
         };
         let initiator = ProcessId { nid: hdr.src, pid: hdr.src_pid };
         let id = self.new_rx(now, side, hdr, initiator, None);
-        if let Some(pni) = self.peers.nis.get_mut(from) {
+        if let Some(pni) = live!(mut self.peers.nis, from) {
             pni.port.refs += 1;
         }
         if let Some(msg) = self.msgs.get_mut(id) {
@@ -82,14 +90,14 @@ impl Node {
 
     /// Takes what a message needs to be received (C-22). `None`: it waits.
     fn admit_transit(&mut self, id: MsgId) -> Option<Verdict> {
-        let msg = self.msgs.get_mut(id)?;
+        let msg = live!(mut self.msgs, id)?;
         let from = msg.rx?.peer_ni?;
         let transit = msg.transit.as_mut()?;
         let pool = transit.pool as usize;
         if !transit.credit {
             transit.credit = true;
             let max = self.peers.nis.get(from).map_or(0, |pni| self.router_credits_max(pni));
-            let pni = self.peers.nis.get_mut(from)?;
+            let pni = live!(mut self.peers.nis, from)?;
             pni.transit.held += 1;
             let free = max - pni.transit.held;
             pni.transit.credits_min = Some(pni.transit.credits_min.map_or(free, |m| m.min(free)));
@@ -110,7 +118,7 @@ impl Node {
 
     /// Gives a message its buffer: its payload can come.
     fn fill(&mut self, id: MsgId, buffer: Buffer) -> Option<Verdict> {
-        let msg = self.msgs.get_mut(id)?;
+        let msg = live!(mut self.msgs, id)?;
         let iov = buffer.spans(msg.hdr.payload_len);
         msg.payload = Payload::Spans(iov.clone());
         msg.stage = Stage::Receiving;
@@ -152,7 +160,7 @@ impl Node {
 
     /// Returns what a message holds on this router (C-23): the buffer first, then the credit.
     pub(crate) fn return_transit(&mut self, id: MsgId) {
-        let Some(msg) = self.msgs.get_mut(id) else { return };
+        let Some(msg) = live!(mut self.msgs, id) else { return };
         let Some(transit) = msg.transit.take() else { return };
         let (rx, stage) = (msg.rx, msg.stage);
         if let Some(rx) = rx {
@@ -173,7 +181,7 @@ impl Node {
             self.arm_router();
         }
         let Some(from) = rx.and_then(|rx| rx.peer_ni) else { return };
-        if let Some(pni) = self.peers.nis.get_mut(from)
+        if let Some(pni) = live!(mut self.peers.nis, from)
             && transit.credit
         {
             pni.transit.held -= 1;

@@ -7,6 +7,7 @@ use core::time::Duration;
 
 use lnet_types::{HealthStatus, Instant, MsgId, NiId, PeerId, PeerNiId};
 
+use crate::check::live;
 use crate::health::{Charge, charge_of};
 use crate::msg::{Msg, Role};
 use crate::peer::Peer;
@@ -34,7 +35,7 @@ impl Node {
         peer_ni: PeerNiId,
         status: HealthStatus,
     ) -> Next {
-        let Some(msg) = self.msgs.get(id) else { return Next::End };
+        let Some(msg) = live!(self.msgs, id) else { return Next::End };
         if msg.tx.is_none() || msg.recovery || msg.no_resend {
             return Next::End;
         }

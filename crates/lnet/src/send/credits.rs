@@ -7,6 +7,7 @@ use lnet_types::{Errno, Fault, HealthStatus, Instant, MsgId, NiId};
 use slotmap::SlotMap;
 
 use crate::Node;
+use crate::check::live;
 use crate::msg::{Msg, Role, Stage, Tx};
 use crate::node::Work;
 use crate::port::{self, PortId};
@@ -14,6 +15,11 @@ use crate::timers::Timer;
 
 /// What a message weighs in its peer's queue besides its payload (C-5).
 const HEADER_BYTES: u64 = 72;
+
+/// What a message weighs in its peer's queue.
+pub(crate) fn queued_bytes(msg: &Msg) -> u64 {
+    u64::from(msg.hdr.payload_len) + HEADER_BYTES
+}
 
 /// Puts a message into a queue by its age. One that comes from another path does not lose its place
 /// to younger ones, which have more time left.
@@ -63,7 +69,7 @@ impl Node {
 
     /// C-9.
     fn count_refused(&mut self, id: MsgId) {
-        let Some(msg) = self.msgs.get(id) else { return };
+        let Some(msg) = live!(self.msgs, id) else { return };
         self.stats.drop_count = self.stats.drop_count.wrapping_add(1);
         self.stats.drop_length += u64::from(msg.hdr.payload_len);
         let Some(tx) = msg.tx else { return };
@@ -81,7 +87,7 @@ impl Node {
         let Some(msg) = self.msgs.get_mut(id) else { return };
         let Some(tx) = msg.tx.take() else { return };
         let stage = core::mem::replace(&mut msg.stage, Stage::Moving);
-        let bytes = u64::from(msg.hdr.payload_len) + HEADER_BYTES;
+        let bytes = queued_bytes(msg);
         if let Stage::Held(token) = stage {
             self.forget_delay(token);
         }
@@ -102,7 +108,7 @@ impl Node {
         let Some(msg) = self.msgs.get_mut(id) else { return };
         let Some(tx) = msg.tx else { return };
         msg.tx = Some(Tx { ni_credit: false, peer_credit: false, ..tx });
-        let bytes = u64::from(msg.hdr.payload_len) + HEADER_BYTES;
+        let bytes = queued_bytes(msg);
         self.give_credits_of(id, tx, bytes, Stage::Driver);
     }
 
@@ -121,12 +127,13 @@ impl Node {
     /// wait for one, in the queue there.
     fn take_credits(&mut self, id: MsgId) -> bool {
         let Some(msg) = self.msgs.get_mut(id) else { return false };
+        let bytes = queued_bytes(msg);
         let Some(tx) = &mut msg.tx else { return false };
         let (mut stage, mut credits) = (Stage::Moving, None);
         if !tx.peer_credit
             && let Some(pni) = tx.peer_ni.and_then(|peer_ni| self.peers.nis.get_mut(peer_ni))
         {
-            pni.queued_bytes += u64::from(msg.hdr.payload_len) + HEADER_BYTES;
+            pni.queued_bytes += bytes;
             tx.peer_credit = true;
             if !pni.port.credits.take() {
                 (stage, credits) = (Stage::PeerQueue, Some(&mut pni.port.credits));
@@ -160,7 +167,7 @@ impl Node {
     /// that it passes it on even if it ends before it is resumed.
     fn give_turn(&mut self, next: Option<MsgId>) {
         if let Some(id) = next
-            && let Some(msg) = self.msgs.get_mut(id)
+            && let Some(msg) = live!(mut self.msgs, id)
         {
             msg.stage = Stage::Moving;
             self.work.push_back(Work::Resume(id));

@@ -4,6 +4,7 @@
 use lnet_types::{Errno, Fault, HealthStatus, Instant, MdId, MsgId, Nid};
 use lnet_wire::{Handle, Hdr, Kind, MsgType};
 
+use crate::check::live;
 use crate::local::Ni;
 use crate::msg::{Msg, Role, Stage};
 use crate::output::Payload;
@@ -89,7 +90,7 @@ impl Node {
         if status.is_ok() {
             self.count_success(now, id);
         }
-        let Some(msg) = self.msgs.get(id) else { return };
+        let Some(msg) = live!(self.msgs, id) else { return };
         let role = msg.role;
         let kind = match role {
             Role::Request => Some(EventKind::Send),
@@ -156,9 +157,9 @@ impl Node {
         status: Result<(), Errno>,
         bytes: &[u8],
     ) {
-        let Some(msg) = self.msgs.get(id) else { return };
+        let Some(msg) = live!(self.msgs, id) else { return };
         let Some(md_id) = msg.md else { return };
-        let Some(md) = self.portals.mds.get_mut(md_id) else { return };
+        let Some(md) = live!(mut self.portals.mds, md_id) else { return };
         let last = md.release();
         let (owner, tracked) = (md.owner, md.tracker.is_some());
         let (ev, rx) = (&msg.ev, &msg.rx);
@@ -286,7 +287,7 @@ impl Node {
 
     /// T-1, T-10 … T-12.
     fn count_success(&mut self, now: Instant, id: MsgId) {
-        let Some(msg) = self.msgs.get(id) else { return };
+        let Some(msg) = live!(self.msgs, id) else { return };
         let (tx, rx, role, retries) = (msg.tx, msg.rx, msg.role, msg.retries);
         let kind = msg.hdr.kind.msg_type();
         let (mlength, sent_len) = (u64::from(msg.ev.mlength), u64::from(msg.hdr.payload_len));

@@ -17,6 +17,7 @@ pub(crate) mod select;
 
 pub(crate) use again::Reason;
 pub(crate) use attempts::Next;
+pub(crate) use credits::queued_bytes;
 
 use lnet_types::{Errno, Instant, MdId, MsgId, Nid, PeerNiId, Pid, ProcessId, iovec_slice};
 use lnet_wire::{Handle, Hdr, Kind};

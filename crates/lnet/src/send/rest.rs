@@ -12,6 +12,7 @@ use core::time::Duration;
 
 use lnet_types::{Instant, MsgId, NiId, PeerId, PeerNiId};
 
+use crate::check::live;
 use crate::driver::Doubt;
 use crate::msg::{Msg, Role, Stage};
 use crate::node::Work;
@@ -93,7 +94,7 @@ impl Node {
 
     /// Lays a message down that holds nothing any more.
     pub(crate) fn rest(&mut self, now: Instant, id: MsgId, until: Instant) {
-        let Some(msg) = self.msgs.get_mut(id) else { return };
+        let Some(msg) = live!(mut self.msgs, id) else { return };
         msg.stage = Stage::Resting(now);
         self.timers.set(Timer::Backoff(id), until);
     }
@@ -117,7 +118,7 @@ impl Node {
         let mut ids: Vec<(Instant, MsgId)> = Vec::new();
         for (_, timer) in self.timers.of(TimerKind::Backoff) {
             let Timer::Backoff(id) = timer else { continue };
-            let Some(msg) = self.msgs.get(id) else { continue };
+            let Some(msg) = live!(self.msgs, id) else { continue };
             let Stage::Resting(since) = msg.stage else { continue };
             let of_peer = |peer| self.peers.owner(msg.hdr.dst) == Some(peer);
             if match news {

@@ -2,6 +2,7 @@
 //! are named for their subjects. Scenarios `x…` are those of behaviour.md 13, with the outcomes
 //! that were recorded from real nodes.
 
+mod check;
 mod cpt;
 mod credits;
 mod dedup;

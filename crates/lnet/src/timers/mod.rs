@@ -283,6 +283,11 @@ impl Timers {
         self.queues[kind as usize].iter().map(move |(at, key)| (at, kind.of(key)))
     }
 
+    /// All timers, in no order.
+    pub(crate) fn all(&self) -> impl Iterator<Item = Timer> + '_ {
+        TimerKind::ALL.into_iter().flat_map(|kind| self.of(kind)).map(|(_, timer)| timer)
+    }
+
     /// The timers of a kind in the order in which they are due.
     pub(crate) fn sorted(&self, kind: TimerKind) -> Vec<(Instant, Timer)> {
         let mut all: Vec<_> = self.of(kind).collect();
