@@ -4,6 +4,7 @@ mod control;
 mod ends;
 mod settled;
 mod steady;
+mod tables;
 
 use core::time::Duration;
 
@@ -62,6 +63,7 @@ pub fn all_checkers(bounds: &Bounds) -> Vec<Box<dyn Observer>> {
         Box::new(ends::OneEnd::new(*bounds)),
         Box::new(ends::OnceAndIntact::default()),
         Box::new(steady::Health),
+        Box::new(tables::Tables::default()),
         Box::new(control::ControlTraffic::new(*bounds)),
         Box::new(steady::Memory::new(*bounds)),
         Box::new(settled::AllHome::new(*bounds)),
