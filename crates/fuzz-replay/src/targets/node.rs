@@ -68,6 +68,14 @@ impl RouterMemory for Lender {
     }
 }
 
+/// The tables of the node agree, and no id that must exist was missing.
+fn check(node: &Node) {
+    if let Err(violation) = node.check() {
+        panic!("{violation}");
+    }
+    assert_eq!(node.invariant_violations(), 0, "an entry was missing that must exist");
+}
+
 /// Nothing that is called in any order makes the node panic, wait for ever or grow without end, and
 /// afterwards it still stops cleanly.
 pub fn node(input: &[u8]) {
@@ -239,11 +247,13 @@ pub fn node(input: &[u8]) {
             }
         }
         while node.poll_event().is_some() || node.poll_report().is_some() {}
+        check(&node);
     }
     node.shutdown(now);
     while let Some(out) = node.poll_output() {
         lender.out -= u32::from(matches!(out, Output::Release(_)));
     }
+    check(&node);
     assert_eq!(lender.out, 0, "memory of router buffers is left after shutdown");
     assert_eq!(node.stats().msgs_alloc, 0, "messages are left after shutdown");
 }
