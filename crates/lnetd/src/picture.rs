@@ -54,6 +54,8 @@ pub(crate) struct NodePicture {
     pub(crate) drops: Vec<(DropReason, u64)>,
     /// What peers have said and was not taken.
     pub(crate) disbelieved: Vec<(lnet::Refusal, u64)>,
+    /// Entries of the node that were missing and must exist.
+    pub(crate) invariant_violations: u64,
     /// Counters of the TCP driver, if it is there.
     pub(crate) sock: Option<lnd_sock::Stats>,
     /// Whom it turned away lately, longest ago first.
@@ -135,6 +137,7 @@ fn node_picture(handle: &NodeHandle, peer_nis_max: usize) -> Option<NodePicture>
                 stats: node.stats(),
                 drops: node.drops().collect(),
                 disbelieved: node.refusals().collect(),
+                invariant_violations: node.invariant_violations(),
                 sock,
                 turned_away,
                 resends: node.resends().map(|e| (e.at, e.to_string())).collect(),

@@ -173,6 +173,10 @@ fn of_node(node: &NodePicture) -> Vec<Family> {
         disbelieved.add(&[("reason", reason.name())], *count as f64);
     }
     all.push(disbelieved);
+    let help =
+        "Entries of the node's tables that were missing and must exist: a defect of this program.";
+    let violations = node.invariant_violations as f64;
+    all.push(Family::counter("invariant_violations", help).value(violations));
     let mut suspected =
         Family::gauge("suspected_rails", "Rails that are avoided, by how grave it is.");
     for doubt in [Doubt::Shaky, Doubt::Unproven, Doubt::Silent].map(Doubt::name) {

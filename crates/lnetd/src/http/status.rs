@@ -41,6 +41,7 @@ struct Node<'a> {
     stats: serde_json::Map<String, serde_json::Value>,
     drops: serde_json::Map<String, serde_json::Value>,
     refusals: serde_json::Map<String, serde_json::Value>,
+    invariant_violations: u64,
     /// Who was turned away lately, the last one first.
     turned_away: Vec<TurnedAway>,
     /// Rails that are avoided before anything has failed.
@@ -194,6 +195,7 @@ fn of_node<'a>(node: &'a NodePicture, history: &History, filter: &str) -> Node<'
         stats: map(node.stats.rows()),
         drops: map(node.drops.iter().map(|(why, n)| (why.name(), *n)).collect()),
         refusals: map(refusals.filter(|(_, n)| *n > 0).map(|(why, n)| (why.name(), n)).collect()),
+        invariant_violations: node.invariant_violations,
         suspected: &node.rails,
         turned_away: node
             .turned_away

@@ -92,6 +92,7 @@ fn picture() -> Picture {
             stats,
             drops: vec![(lnet::DropReason::NoMatch, 5)],
             disbelieved: vec![(lnet::Refusal::Claimed, 2)],
+            invariant_violations: 1,
             sock: None,
             turned_away: Vec::new(),
             resends: Vec::new(),
@@ -118,6 +119,7 @@ fn every_line_is_as_the_format_has_it_and_every_family_is_told_about() {
     assert_eq!(read.samples["lnet_peer_nis_left_out"], [(String::new(), 12.0)]);
     let claimed = "reason=\"claimed\"".to_owned();
     assert_eq!(read.samples["lnet_peer_data_refused_total"], [(claimed, 2.0)]);
+    assert_eq!(read.samples["lnet_invariant_violations_total"], [(String::new(), 1.0)]);
     let reason = "reason=\"no_match\"".to_owned();
     assert_eq!(read.samples["lnet_message_drops_total"], [(reason, 5.0)]);
     let lo = "net=\"lo\",nid=\"0@lo\",interface=\"\"".to_owned();
