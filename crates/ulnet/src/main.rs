@@ -5,10 +5,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
-mod demo;
 mod man;
-mod perf;
-mod sim;
 
 const USAGE: &str = "\
 ulnet: LNet in user space
@@ -61,9 +58,9 @@ fn main() -> ExitCode {
         return run(args);
     }
     match program.as_str() {
-        "demo" => demo::main(args),
-        "perf" => perf::main(args),
-        "sim" => sim::main(args),
+        "demo" => ulnet_demo::main(args),
+        "perf" => ulnet_perf::main(args),
+        "sim" => ulnet_sim::main(args),
         "man" => man::main(args),
         "help" | "--help" | "-h" => {
             print(USAGE);
@@ -74,7 +71,8 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         other => {
-            let programs = "daemon, ctl, lctl, routerstat, selftest, demo, perf, sim or man";
+            let programs =
+                "daemon, ctl, lctl, routerstat, selftest, demo, perf, sim or man";
             eprintln!("ulnet: no program called '{other}': expected {programs}");
             ExitCode::from(2)
         }

@@ -38,24 +38,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("lnetctl", &["lnet-admin", "lnet-config", "lnet-types"]),
     ("plots", &[]),
     ("lst", &["lnet-admin", "lnet-config", "lnet-selftest", "lnet-types", "lnetctl", "plots"]),
-    (
-        "ulnet",
-        &[
-            "lnd-sock",
-            "lnet",
-            "lnet-admin",
-            "lnet-config",
-            "lnet-rt",
-            "lnet-scenario",
-            "lnet-sim",
-            "lnet-types",
-            "lnet-wire",
-            "lnetctl",
-            "lnetd",
-            "lst",
-            "plots",
-        ],
-    ),
+    ("ulnet-demo", &["lnd-sock", "lnet", "lnet-rt", "lnet-types"]),
+    ("ulnet-perf", &["lnet", "lnet-rt", "lnet-types", "lnet-wire"]),
+    ("ulnet-sim", &["lnet", "lnet-scenario", "lnet-sim", "lnet-types", "plots"]),
+    ("ulnet", &["lnetctl", "lnetd", "lst", "ulnet-demo", "ulnet-perf", "ulnet-sim"]),
 ];
 
 /// Tools for tests: no crate above may use them but in its tests; they may use anything.

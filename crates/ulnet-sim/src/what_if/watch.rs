@@ -115,7 +115,7 @@ impl Observer for Watcher {
 /// Plays a scenario under all checkers, and what was seen from `from` on.
 pub(super) fn play(scenario: Arc<Scenario>, seed: Option<u64>, from: Instant) -> Side {
     let seen = Rc::new(RefCell::new(Watched::default()));
-    let (recorder, course) = crate::sim::recorder(&scenario);
+    let (recorder, course) = crate::recorder(&scenario);
     let watcher = Watcher { seen: seen.clone(), from };
     let others: Vec<Box<dyn Observer>> = vec![Box::new(watcher), Box::new(recorder)];
     let Played { summary, lines, violation } = play_before(scenario, seed, Detail::Moments, others);

@@ -25,7 +25,7 @@ use clap::Parser as _;
 use options::{Options, Program};
 
 /// Runs the program with the given arguments, the first of which is its name.
-pub(crate) fn main(args: Vec<OsString>) -> ExitCode {
+pub fn main(args: Vec<OsString>) -> ExitCode {
     let options = match Options::try_parse_from(args) {
         Ok(options) => options,
         Err(e) => {

@@ -116,7 +116,7 @@ fn fidelity(name: &str) -> Result<Fidelity, String> {
 }
 
 /// Runs the program with the given arguments, the first of which is its name.
-pub(crate) fn main(args: Vec<OsString>) -> ExitCode {
+pub fn main(args: Vec<OsString>) -> ExitCode {
     let options = match Options::try_parse_from(args) {
         Ok(options) => options,
         Err(e) => {

@@ -75,7 +75,7 @@ const RESTORE_AT: u64 = 70;
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// Runs the demo with the given arguments, the first of which is its name.
-pub(crate) fn main(args: Vec<OsString>) -> ExitCode {
+pub fn main(args: Vec<OsString>) -> ExitCode {
     let options = match Options::try_parse_from(args) {
         Ok(options) => options,
         Err(e) => {
