@@ -14,6 +14,7 @@
 //! what their programs may be doing.
 
 mod bars;
+mod change;
 mod error;
 mod fault;
 mod fidelity;
@@ -27,6 +28,7 @@ mod usual;
 mod workload;
 mod world;
 
+pub use change::Change;
 pub use error::ScenarioError;
 pub use fidelity::{ByteSettings, Fidelity};
 pub use model::{
@@ -73,12 +75,29 @@ pub fn parse_sized(
     text: &str,
     counts: &[(String, u32)],
 ) -> Result<Scenario, ScenarioError> {
+    parse_changed(file, text, counts, &[])
+}
+
+/// The same with other values at some places, each written `tunables.retry_count=3` or
+/// `net.tcp.loss=1%` (see `change.rs`), for sweeps over one file.
+///
+/// # Errors
+/// As [`parse_sized`]; also a change whose place does not exist.
+pub fn parse_changed(
+    file: &str,
+    text: &str,
+    counts: &[(String, u32)],
+    changes: &[Change],
+) -> Result<Scenario, ScenarioError> {
     let source = Source { file, text };
     if text.len() > TEXT_MAX {
         return Err(source.at(0, format!("{} bytes: expected at most {TEXT_MAX}", text.len())));
     }
-    let root = toml::de::DeTable::parse(text)
+    let mut root = toml::de::DeTable::parse(text)
         .map_err(|e| source.at(e.span().map_or(0, |s| s.start), e.message().to_owned()))?;
+    for change in changes {
+        change.apply(root.get_mut()).map_err(|what| source.at(0, what))?;
+    }
     let mut top = Table::new(source, String::new(), root.span(), root.get_ref());
     let name = top.require("name", "the scenario's name")?.text()?.to_owned();
     let description = top.take("description").map(|v| v.text()).transpose()?.unwrap_or_default();
