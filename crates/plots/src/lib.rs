@@ -1,11 +1,13 @@
 //! Pages with plots that need nothing from outside: HTML with style and SVG in it, in light and dark.
 //!
 //! Texts in, text out. `line.rs` draws lines over time, `strips.rs` rows of coloured cells over the
-//! same time; [`Page`] puts them under each other. What they show is the caller's.
+//! same time, `bars.rs` bars; [`Page`] puts them under each other. What they show is the caller's.
 
+mod bars;
 mod line;
 mod strips;
 
+pub use bars::Bars;
 pub use line::{Band, Line, Plot, Scale};
 pub use strips::{Cell, Row, Strips};
 
@@ -78,6 +80,11 @@ impl Page {
     /// Rows of cells over time.
     pub fn strips(&mut self, strips: &Strips<'_>) {
         strips.draw(&mut self.text);
+    }
+
+    /// Bars for each of several cases.
+    pub fn bars<const N: usize>(&mut self, bars: &Bars<'_, N>) {
+        bars.draw(&mut self.text);
     }
 
     /// HTML of the caller's own, which has escaped what needs it.
