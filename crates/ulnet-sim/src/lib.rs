@@ -2,14 +2,18 @@
 //!
 //! `run` plays one and says whether its bars hold; `bench.rs` measures how fast worlds are and how
 //! much memory they take; `replay.rs` does again what a real node did; `what_if.rs` plays a world
-//! healthy and with a fault, side by side; `swarm.rs` plays random worlds; `import.rs` makes a world of a
-//! real site.
+//! healthy and with a fault, side by side; `swarm.rs` plays random worlds; `sweep.rs` plays one scenario
+//! under many settings; `merge.rs` joins what the parts of both left behind (`shard.rs`); `import.rs`
+//! makes a world of a real site.
 
 mod bench;
 mod import;
+mod merge;
 mod page;
 mod replay;
+mod shard;
 mod swarm;
+mod sweep;
 mod what_if;
 
 use std::cell::RefCell;
@@ -24,7 +28,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
 use lnet::Profile;
-use lnet_scenario::{Fidelity, Scenario};
+use lnet_scenario::{Change, Fidelity, Scenario};
 use lnet_sim::{Course, Detail, Observer, Played, Recorder, Summary, Watch, play, play_before};
 use serde::Serialize;
 
@@ -39,6 +43,7 @@ use serde::Serialize;
                   ulnet sim run scenarios/dark.toml --seed 7 --profile kernel --json\n  \
                   lnetctl debug dump flight && ulnet sim replay flight\n  \
                   ulnet sim what-if scenarios/router-death.toml --kill router-1\n  \
+                  ulnet sim sweep scenarios/dark.toml --set tunables.retry_count=0,2,5 --seeds 20 --out sweep && ulnet sim merge sweep\n  \
                   ulnet sim import exports/ --out site.toml && ulnet sim what-if site.toml --kill router1"
 )]
 struct Options {
@@ -60,6 +65,10 @@ enum Program {
     Bench(bench::Bench),
     /// Play random worlds under random faults until something is found or the time is over.
     Swarm(swarm::Swarm),
+    /// Play one scenario with every combination of settings and several seeds each.
+    Sweep(sweep::Sweep),
+    /// Join the results of all parts of swarms and sweeps in a folder.
+    Merge(merge::Merge),
 }
 
 #[derive(Clone, Debug, Args)]
@@ -78,6 +87,10 @@ struct Run {
     /// So many nodes in the table NAME, instead of its own count.
     #[arg(long, value_name = "NAME=N", value_parser = sized)]
     count: Vec<(String, u32)>,
+
+    /// Another value at one place of the scenario: tunables.retry_count=3 or net.tcp.loss=1%.
+    #[arg(long, value_name = "PLACE=VALUE", value_parser = change)]
+    set: Vec<Change>,
 
     /// How closely it is played, whatever the scenario says: message by message, or byte by byte with
     /// the real driver of sockets over simulated streams.
@@ -110,6 +123,12 @@ fn sized(text: &str) -> Result<(String, u32), String> {
     parts.ok_or_else(|| format!("'{text}': expected NAME=N, like client=10000"))
 }
 
+fn change(text: &str) -> Result<Change, String> {
+    let (place, value) =
+        text.split_once('=').ok_or_else(|| format!("'{text}': expected PLACE=VALUE"))?;
+    Change::new(place, value)
+}
+
 fn fidelity(name: &str) -> Result<Fidelity, String> {
     let found = Fidelity::ALL.iter().find(|(word, _)| *word == name);
     found.map(|(_, f)| *f).ok_or_else(|| "expected messages or bytes".to_owned())
@@ -131,6 +150,8 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         Program::WhatIf(what) => what.run(),
         Program::Bench(bench) => bench.run().map(|()| true),
         Program::Swarm(swarm) => swarm.run(),
+        Program::Sweep(sweep) => sweep.run(),
+        Program::Merge(merge) => merge.run(),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,
@@ -190,7 +211,7 @@ impl Run {
     }
 
     fn load(&self) -> anyhow::Result<Scenario> {
-        let mut scenario = load(&self.file, &self.count)?;
+        let mut scenario = load(&self.file, &self.count, &self.set)?;
         if let Some(profile) = self.profile {
             scenario.set_profile(profile).with_context(|| {
                 format!("{} can't have profile {}", self.file.display(), profile.name())
@@ -212,7 +233,10 @@ impl Run {
         let seed = played.summary.seed;
         let counts: String =
             self.count.iter().map(|(name, n)| format!(" --count {name}={n}")).collect();
-        format!("ulnet sim run {} --seed {seed}{profile}{fidelity}{counts}", self.file.display())
+        let set: String =
+            self.set.iter().map(|c| format!(" --set {}={}", c.place(), c.value())).collect();
+        let file = self.file.display();
+        format!("ulnet sim run {file} --seed {seed}{profile}{fidelity}{counts}{set}")
     }
 
     fn print(&self, played: &Played) -> anyhow::Result<()> {
@@ -260,8 +284,8 @@ fn recorder(scenario: &Scenario) -> (Recorder, Rc<RefCell<Course>>) {
 }
 
 /// Reads a scenario from a file.
-fn load(path: &Path, counts: &[(String, u32)]) -> anyhow::Result<Scenario> {
+fn load(path: &Path, counts: &[(String, u32)], set: &[Change]) -> anyhow::Result<Scenario> {
     let text =
         fs::read_to_string(path).with_context(|| format!("can't read {}", path.display()))?;
-    Ok(lnet_scenario::parse_sized(&path.to_string_lossy(), &text, counts)?)
+    Ok(lnet_scenario::parse_changed(&path.to_string_lossy(), &text, counts, set)?)
 }

@@ -5,9 +5,12 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use clap::Args;
 use lnet_sim::{Detail, Played, Round, seed_of};
+use serde::{Deserialize, Serialize};
+
+use super::shard::{Log, Shard, shard};
 
 /// Plays random worlds under random faults, one after the other, until one violates what must hold
 /// or the time is over.
@@ -17,21 +20,52 @@ pub(super) struct Swarm {
     #[arg(long, value_name = "M", default_value = "1", value_parser = minutes)]
     minutes: Duration,
 
-    /// Where the rounds begin; the time of day otherwise. It is printed.
+    /// Seed of the first round. Default: the time of day, and 1 for a part of several (--shard). It is
+    /// printed.
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(..=i64::MAX as u64))]
     seed: Option<u64>,
 
     /// Play part i of n (1/8 to 8/8) of the same rounds, so that n machines share them.
     #[arg(long, value_name = "I/N", default_value = "1/1", value_parser = shard, conflicts_with = "one")]
-    shard: (u64, u64),
+    shard: Shard,
 
     /// Play one round, that of this very seed, and print all of it.
     #[arg(long, requires = "seed", conflicts_with = "minutes")]
     one: bool,
 
-    /// Where the scenario of a violation is written; made if it is not there.
-    #[arg(long, value_name = "DIR", default_value = ".")]
-    out: PathBuf,
+    /// Folder of the results: a file with a line for each round, for 'ulnet sim merge', and the
+    /// scenarios of violations; it is made if there is none. Default: no file of results, and scenarios
+    /// in the current folder.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+
+    /// Continue where an earlier run of the same part ended or was killed; its minutes count.
+    #[arg(long, requires = "out", conflicts_with = "one")]
+    resume: bool,
+
+    /// Continue after a violation, until the time is over.
+    #[arg(long, conflicts_with = "one")]
+    keep_going: bool,
+}
+
+/// Settings of a part of a swarm; the first line of its file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Hunt {
+    version: String,
+    pub(super) swarm: u64,
+    pub(super) shard: Shard,
+}
+
+/// One round.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Progress {
+    pub(super) seed: u64,
+    pub(super) messages: u64,
+    pub(super) exchanges: u64,
+    pub(super) virtual_seconds: u64,
+    /// Real time, milliseconds.
+    pub(super) took_ms: u64,
+    pub(super) violation: Option<String>,
 }
 
 fn minutes(text: &str) -> Result<Duration, String> {
@@ -41,19 +75,14 @@ fn minutes(text: &str) -> Result<Duration, String> {
     if time.is_zero() { Err(wrong()) } else { Ok(time) }
 }
 
-fn shard(text: &str) -> Result<(u64, u64), String> {
-    let parts = text.split_once('/').and_then(|(i, n)| Some((i.parse().ok()?, n.parse().ok()?)));
-    parts
-        .filter(|(i, n)| *i >= 1 && i <= n)
-        .ok_or_else(|| format!("'{text}': expected I/N with I from 1 to N, like 3/8"))
-}
-
 impl Swarm {
     /// Whether nothing was violated.
     pub(super) fn run(&self) -> anyhow::Result<bool> {
-        // Found out now, not after hours.
-        let no_dir = || format!("--out {}: can't make this folder", self.out.display());
-        fs::create_dir_all(&self.out).with_context(no_dir)?;
+        if let Some(dir) = &self.out {
+            // Found out now, not after hours.
+            let no_dir = || format!("--out {}: can't make this folder", dir.display());
+            fs::create_dir_all(dir).with_context(no_dir)?;
+        }
         let mut out = std::io::stdout();
         if let (true, Some(seed)) = (self.one, self.seed) {
             let round = Round::draw(seed)?;
@@ -63,36 +92,72 @@ impl Swarm {
             let _ = write!(out, "{}\n{lines}\n\n{}", round.text, played.summary);
             return self.judge(&round, &played);
         }
-        let first = self.seed.unwrap_or_else(|| {
+        let Shard { i, n } = self.shard;
+        let seed = self.seed.or_else(|| (n > 1).then_some(1));
+        if self.resume && seed.is_none() {
+            bail!(
+                "--resume: --seed is required, as rounds of the time of day are others each time"
+            );
+        }
+        let first = seed.unwrap_or_else(|| {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             now.as_nanos() as u64 >> 1
         });
-        let (i, n) = self.shard;
         let _ = writeln!(out, "swarm        seed {first}, shard {i}/{n}");
+        let (mut log, mut earlier) = (None, Vec::new());
+        if let Some(dir) = &self.out {
+            let path = dir.join(format!("swarm-{first}-{i}-of-{n}.jsonl"));
+            let version = env!("CARGO_PKG_VERSION").to_owned();
+            let hunt = Hunt { version, swarm: first, shard: self.shard };
+            let (opened, rounds) = Log::open::<Hunt, Progress>(&path, &hunt, self.resume)?;
+            (log, earlier) = (Some(opened), rounds);
+        }
+        let before = earlier.iter().fold(0u64, |all, r| all.saturating_add(r.took_ms));
+        let before = Duration::from_millis(before);
+        let mut holds = earlier.iter().all(|r| r.violation.is_none());
+        let skipped = earlier.len() as u64;
         let begun = Instant::now();
         let (mut rounds, mut messages, mut exchanges, mut virtual_time) = (0u64, 0u64, 0u64, 0u64);
-        let mut well = true;
-        while well && begun.elapsed() < self.minutes {
-            let round = Round::draw(seed_of(first, rounds * n + i - 1))?;
+        while (holds || self.keep_going) && before + begun.elapsed() < self.minutes {
+            let round_begun = Instant::now();
+            let round = Round::draw(seed_of(first, (skipped + rounds) * n + i - 1))?;
             let played = round.play(Detail::Moments);
+            let progress = Progress {
+                seed: round.seed,
+                messages: played.summary.messages,
+                exchanges: played.summary.completed + played.summary.errors,
+                virtual_seconds: round.scenario.duration.as_secs(),
+                took_ms: round_begun.elapsed().as_millis() as u64,
+                violation: played.violation.as_ref().map(ToString::to_string),
+            };
             rounds += 1;
-            messages += played.summary.messages;
-            exchanges += played.summary.completed + played.summary.errors;
-            virtual_time += round.scenario.duration.as_secs();
-            well = self.judge(&round, &played)?;
+            messages += progress.messages;
+            exchanges += progress.exchanges;
+            virtual_time += progress.virtual_seconds;
+            holds &= self.judge(&round, &played)?;
+            if let Some(log) = &mut log {
+                log.add(&progress)?;
+            }
+        }
+        if skipped > 0 {
+            let _ = writeln!(
+                out,
+                "resumed      after {skipped} rounds in {:.1} s",
+                before.as_secs_f64()
+            );
         }
         let _ = writeln!(
             out,
             "played       {rounds} rounds in {:.1} s: {virtual_time} virtual seconds, {exchanges} exchanges, {messages} messages",
             begun.elapsed().as_secs_f64()
         );
-        Ok(well)
+        Ok(holds)
     }
 
     /// Whether a round was as it must be; what to do about it if not.
     fn judge(&self, round: &Round, played: &Played) -> anyhow::Result<bool> {
         let Some(violation) = &played.violation else { return Ok(true) };
-        let file = self.out.join(format!("swarm-{}.toml", round.seed));
+        let file = self.out.clone().unwrap_or_default().join(format!("swarm-{}.toml", round.seed));
         fs::write(&file, &round.text).with_context(|| format!("can't write {}", file.display()))?;
         let _ = write!(
             std::io::stdout(),
