@@ -1,5 +1,6 @@
 //! `ulnet sim sweep`, `swarm` and `merge` in parts, as batch systems run them: parts beside each
-//! other, killed and started again, joined.
+//! other, killed and started again, joined; and the recipes of `packaging/slurm` and
+//! `packaging/kubernetes`.
 
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
@@ -10,6 +11,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_ulnet");
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A second of two nodes.
@@ -242,4 +244,178 @@ fn a_swarm_resumes_only_with_a_seed_and_a_folder() {
         let err = String::from_utf8_lossy(&o.stderr).into_owned();
         assert_eq!((o.status.code(), err.contains(says)), (Some(2), true), "{line}: {err}");
     }
+}
+
+#[test]
+fn the_recipes_for_slurm_play_their_parts() {
+    let f = Folder::new("slurm");
+    let path = path_with_ulnet(&f.0);
+    let tasks = |script: &str, words: &str| {
+        let task = format!(
+            "SLURM_ARRAY_TASK_ID=@ SLURM_ARRAY_TASK_MAX=2 bash {ROOT}/packaging/slurm/{script} {words}"
+        );
+        let o = Command::new("sh")
+            .current_dir(&f.0)
+            .env("PATH", &path)
+            .args(["-c", &format!("seq 2 | xargs -P 2 -I @ env {task}")])
+            .output()
+            .unwrap();
+        assert!(o.status.success(), "{script}: {o:?}");
+    };
+    tasks("sweep.sbatch", "sweep small.toml --set tunables.retry_count=0,2 --seeds 3");
+    assert_eq!(f.merged("sweep")["sweeps"][0]["played"], 6);
+    tasks("swarm.sbatch", "1 0.0001 swarm");
+    assert_eq!(f.merged("swarm")["swarms"][0]["parts"], 2);
+}
+
+#[test]
+fn the_recipes_for_kubernetes_play_their_parts() {
+    let f = Folder::new("kubernetes");
+    fs::create_dir(f.0.join("results")).unwrap();
+    for (recipe, what) in [("sweep", "sweeps"), ("swarm", "swarms")] {
+        let text =
+            fs::read_to_string(format!("{ROOT}/packaging/kubernetes/{recipe}.yaml")).unwrap();
+        assert!(text.contains("completionMode: Indexed") && text.contains("completions: 64"));
+        let args = text.split(" args:\n").nth(1).unwrap().lines();
+        let args = args.map_while(|line| line.trim().strip_prefix("- "));
+        let args: Vec<&str> = args.map(|word| word.trim_matches('"')).collect();
+        for index in 0..64u32 {
+            // What a pod is given, in a folder in place of its volume, and for a moment.
+            let words: Vec<String> = args
+                .iter()
+                .map(|w| w.replace("$(JOB_COMPLETION_INDEX)", &index.to_string()))
+                .map(|w| w.replace("--minutes=60", "--minutes=0.0001").replace("=20", "=1"))
+                .map(|w| w.replace("/scenarios/dark.toml", "small.toml"))
+                .map(|w| w.replace("/results", "results"))
+                .collect();
+            assert_eq!(words.len(), 8, "{words:?}");
+            // Some of the parts are enough: those with plays, and one without; one of a swarm, whose
+            // rounds take longer.
+            if (index > 3 && index < 63) || (recipe == "swarm" && index > 0) {
+                continue;
+            }
+            let o = f.command("").args(&words).output().unwrap();
+            assert!(o.status.success(), "{words:?}: {o:?}");
+        }
+        let merged = f.merged("results");
+        let done = &merged[what][0];
+        assert!(!done.is_null(), "{merged}");
+    }
+    let merged = f.merged("results");
+    assert_eq!(
+        (&merged["sweeps"][0]["played"], &merged["swarms"][0]["parts"]),
+        (&3.into(), &1.into())
+    );
+}
+
+/// A Slurm of one node: the daemons of its packages with a configuration of their own.
+struct Slurm {
+    dir: PathBuf,
+    daemons: Vec<std::process::Child>,
+}
+
+impl Slurm {
+    /// None where its packages are missing.
+    fn start(dir: &Path) -> Option<Self> {
+        for tool in ["munged", "slurmctld", "slurmd", "sbatch"] {
+            Command::new(tool).arg("-V").output().ok()?;
+        }
+        let port = || {
+            let probe = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            probe.local_addr().unwrap().port()
+        };
+        let here = dir.display();
+        let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+        let host = host.trim();
+        let conf = format!(
+            "ClusterName=one\nSlurmctldHost={host}(127.0.0.1)\nSlurmUser=root\nAuthType=auth/munge\n\
+             AuthInfo=socket={here}/munge\nCredType=cred/munge\n\
+             SlurmctldPort={}\nSlurmdPort={}\nStateSaveLocation={here}\nSlurmdSpoolDir={here}/spool\n\
+             SlurmctldPidFile={here}/ctld.pid\nSlurmdPidFile={here}/d.pid\nProctrackType=proctrack/pgid\n\
+             TaskPlugin=task/none\nJobAcctGatherType=jobacct_gather/none\nMpiDefault=none\n\
+             ReturnToService=2\nSelectType=select/cons_tres\nSelectTypeParameters=CR_CPU\n\
+             NodeName={host} NodeAddr=127.0.0.1 CPUs=2 RealMemory=8192 State=UNKNOWN\n\
+             PartitionName=all Nodes={host} Default=YES State=UP\n",
+            port(),
+            port()
+        );
+        fs::write(dir.join("slurm.conf"), conf).unwrap();
+        fs::create_dir_all(dir.join("spool")).unwrap();
+        let key: Vec<u8> = (0..=255).cycle().take(1024).collect();
+        fs::write(dir.join("key"), key).unwrap();
+        let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        fs::set_permissions(dir.join("key"), private).unwrap();
+        let mut slurm = Self { dir: dir.to_owned(), daemons: Vec::new() };
+        let names = ["key-file", "socket", "pid-file", "log-file", "seed-file"];
+        let files = ["key", "munge", "munge.pid", "munge.log", "munge.seed"];
+        let words = names.iter().zip(files).map(|(n, f)| format!("--{n}={here}/{f}"));
+        slurm.daemon("munged", &["--foreground".into(), "--force".into()], words.collect());
+        slurm.until("munged", || dir.join("munge").exists());
+        slurm.daemon("slurmctld", &["-D".into()], Vec::new());
+        slurm.daemon("slurmd", &["-D".into(), "-N".into(), host.into()], Vec::new());
+        let idle = || text(&slurm.tool("sinfo", &["-h", "-o", "%t"])).trim() == "idle";
+        slurm.until("the node is idle", idle);
+        Some(slurm)
+    }
+
+    fn daemon(&mut self, name: &str, first: &[String], more: Vec<String>) {
+        let log = fs::File::create(self.dir.join(format!("{name}.out"))).unwrap();
+        let mut command = Command::new(name);
+        command.args(first).args(more).env("SLURM_CONF", self.dir.join("slurm.conf"));
+        command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
+        self.daemons.push(command.spawn().unwrap());
+    }
+
+    fn tool(&self, name: &str, words: &[&str]) -> Output {
+        let mut command = Command::new(name);
+        command.args(words).env("SLURM_CONF", self.dir.join("slurm.conf"));
+        command.current_dir(&self.dir).env("PATH", path_with_ulnet(&self.dir));
+        command.stdin(Stdio::null()).output().unwrap()
+    }
+
+    fn until(&self, what: &str, holds: impl Fn() -> bool) {
+        let begun = Instant::now();
+        while !holds() {
+            let log = |name| fs::read_to_string(self.dir.join(name)).unwrap_or_default();
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "{what}: {}{}{}",
+                log("munged.out"),
+                log("slurmctld.out"),
+                log("slurmd.out")
+            );
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+}
+
+impl Drop for Slurm {
+    fn drop(&mut self) {
+        for daemon in self.daemons.iter_mut().rev() {
+            let _ = daemon.kill();
+            let _ = daemon.wait();
+        }
+    }
+}
+
+#[test]
+fn an_array_job_of_a_slurm_of_one_node_plays_a_sweep() {
+    let f = Folder::new("one-node");
+    let Some(slurm) = Slurm::start(&f.0) else {
+        return netns::skipped(
+            "a Slurm of one node",
+            "its packages (slurmctld, slurmd, munge) are missing",
+        );
+    };
+    let script = format!("{ROOT}/packaging/slurm/sweep.sbatch");
+    let words = ["--array=1-3", "--mem=1G", &script, "results", "small.toml"];
+    let sweep = ["--set", "tunables.retry_count=0,2", "--seeds", "3"];
+    let o = slurm.tool("sbatch", &[&words[..], &sweep].concat());
+    assert!(o.status.success(), "{o:?}");
+    slurm.until("the jobs end", || text(&slurm.tool("squeue", &["-h"])).trim().is_empty());
+    let merged = f.merged("results");
+    assert_eq!(
+        (&merged["sweeps"][0]["played"], &merged["sweeps"][0]["plays"]),
+        (&6.into(), &6.into())
+    );
 }
