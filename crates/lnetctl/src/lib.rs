@@ -34,7 +34,7 @@ pub use link::Link;
 pub use session::Session;
 pub use shell::lines::{Complete, Lines};
 pub use shell::man::{
-    Entry as ManualEntry, Manual, lctl_page as lctl_manual, page as manual,
-    routerstat_page as routerstat_manual,
+    Entry as ManualEntry, Manual, lctl_contents as lctl_manual, page as manual,
+    routerstat_contents as routerstat_manual,
 };
 pub use show::format::Format;

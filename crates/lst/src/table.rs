@@ -42,9 +42,10 @@ impl Command {
     }
 }
 
-/// `lst(8)`.
-pub fn manual() -> String {
+/// `lst(8)`, and what completions of `lst` need.
+pub fn manual() -> Manual<'static> {
     let entry = |command: &'static Command| ManualEntry {
+        path: command.name,
         head: command.usage.to_owned(),
         about: command.about,
         options: command.options,
@@ -82,14 +83,16 @@ pub fn manual() -> String {
             ("lst end_session", "stop and forget everything"),
             ("lst run --quick 10.0.0.2@tcp", "all of it in one"),
         ],
-        exit: &[("0", "It is done."), ("255", "It is not; what is wrong is told on standard error.")],
+        exit: &[
+            ("0", "It is done."),
+            ("255", "It is not; what is wrong is told on standard error."),
+        ],
         environment: &[
             ("LST_SESSION", "The key of the session."),
             ("LST_FEATURES", "Feature bits for new sessions."),
         ],
         see_also: &[("lnetd", "8"), ("lnetctl", "8")],
     }
-    .page()
 }
 
 const fn flag(long: &'static str, short: char, help: &'static str) -> Opt {

@@ -74,6 +74,11 @@ const RESTORE_AT: u64 = 70;
 /// A node that says nothing for this long is given up.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
+/// The command line, for completions.
+pub fn command() -> clap::Command {
+    <Options as clap::CommandFactory>::command()
+}
+
 /// Runs the demo with the given arguments, the first of which is its name.
 pub fn main(args: Vec<OsString>) -> ExitCode {
     let options = match Options::try_parse_from(args) {

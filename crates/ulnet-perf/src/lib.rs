@@ -24,6 +24,11 @@ use clap::Parser as _;
 
 use options::{Options, Program};
 
+/// The command line, for completions.
+pub fn command() -> clap::Command {
+    <Options as clap::CommandFactory>::command()
+}
+
 /// Runs the program with the given arguments, the first of which is its name.
 pub fn main(args: Vec<OsString>) -> ExitCode {
     let options = match Options::try_parse_from(args) {

@@ -134,6 +134,11 @@ fn fidelity(name: &str) -> Result<Fidelity, String> {
     found.map(|(_, f)| *f).ok_or_else(|| "expected messages or bytes".to_owned())
 }
 
+/// The command line, for completions.
+pub fn command() -> clap::Command {
+    <Options as clap::CommandFactory>::command()
+}
+
 /// Runs the program with the given arguments, the first of which is its name.
 pub fn main(args: Vec<OsString>) -> ExitCode {
     let options = match Options::try_parse_from(args) {

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
+mod completions;
 mod man;
 
 const USAGE: &str = "\
@@ -22,6 +23,7 @@ Programs:
   perf     measure latency, message rate and bandwidth
   sim      play worlds of nodes in virtual time, with faults
   man      write the manual pages into a directory
+  completions  print completions of a program for bash, zsh or fish
   help     this text
 
 ulnet PROGRAM --help tells more.
@@ -62,6 +64,7 @@ fn main() -> ExitCode {
         "perf" => ulnet_perf::main(args),
         "sim" => ulnet_sim::main(args),
         "man" => man::main(args),
+        "completions" => completions::main(args),
         "help" | "--help" | "-h" => {
             print(USAGE);
             ExitCode::SUCCESS
@@ -72,7 +75,7 @@ fn main() -> ExitCode {
         }
         other => {
             let programs =
-                "daemon, ctl, lctl, routerstat, selftest, demo, perf, sim or man";
+                "daemon, ctl, lctl, routerstat, selftest, demo, perf, sim, man or completions";
             eprintln!("ulnet: no program called '{other}': expected {programs}");
             ExitCode::from(2)
         }

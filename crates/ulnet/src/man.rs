@@ -10,11 +10,11 @@ use std::process::ExitCode;
 type Page = (&'static str, fn() -> String);
 
 const PAGES: [Page; 6] = [
-    ("lctl.8", lnetctl::lctl_manual),
+    ("lctl.8", || lnetctl::lctl_manual().page()),
     ("lnetctl.8", lnetctl::manual),
     ("lnetd.8", lnetd::manual),
-    ("lst.8", lst::manual),
-    ("routerstat.8", lnetctl::routerstat_manual),
+    ("lst.8", || lst::manual().page()),
+    ("routerstat.8", || lnetctl::routerstat_manual().page()),
     ("ulnet.1", own),
 ];
 
@@ -38,6 +38,11 @@ pub(crate) fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 /// `ulnet(1)`: the programs in one.
 fn own() -> String {
+    lnetd::render_manual(command(), "1")
+}
+
+/// The programs and their places, as a command line.
+pub(crate) fn command() -> clap::Command {
     use clap::{Arg, Command};
     let programs = [
         ("daemon", "run an LNet node; also as lnetd(8)"),
@@ -49,6 +54,7 @@ fn own() -> String {
         ("perf", "measure latency, message rate and bandwidth"),
         ("sim", "play worlds of nodes in virtual time, with faults"),
         ("man", "write the manual pages into a directory"),
+        ("completions", "print completions of a program for bash, zsh or fish"),
     ];
     let about = "LNet, the network layer of Lustre, in user space";
     let mut command = Command::new("ulnet").version(env!("CARGO_PKG_VERSION")).about(about);
@@ -62,5 +68,5 @@ fn own() -> String {
     for (name, about) in programs {
         command = command.subcommand(Command::new(name).about(about));
     }
-    lnetd::render_manual(command, "1")
+    command
 }

@@ -96,6 +96,65 @@ fn bash_completes_words_options_and_files() {
     assert_eq!(complete(&["lnetctl", "completions", "z"]), ["zsh"]);
 }
 
+/// The programs with completions.
+const PROGRAMS: [&str; 6] = ["ulnet", "lnetd", "lnetctl", "lctl", "lst", "routerstat"];
+
+#[test]
+fn each_program_has_completions_that_each_shell_can_read() {
+    for program in PROGRAMS {
+        for shell in ["bash", "zsh", "fish"] {
+            let o = Command::new(PROGRAM).args(["completions", shell, program]).output().unwrap();
+            let script = String::from_utf8(o.stdout).unwrap();
+            assert!(o.status.success() && script.contains(program), "{shell} {program}");
+            let name = format!("ulnet-read-{shell}-{program}-{}", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            fs::write(&path, script).unwrap();
+            if let Ok(o) = Command::new(shell).arg("-n").arg(&path).output() {
+                assert!(o.status.success(), "{shell} {program}: {o:?}");
+            } else {
+                netns::skipped(&format!("completions in {shell}"), "it is not installed");
+            }
+            fs::remove_file(&path).unwrap();
+        }
+    }
+    for (words, says) in [
+        (&["tcsh"][..], "shell 'tcsh': expected bash, zsh or fish"),
+        (&["bash", "ls"], "program 'ls': expected ulnet, lnetd"),
+        (&[], "usage: ulnet completions"),
+    ] {
+        let o = Command::new(PROGRAM).arg("completions").args(words).output().unwrap();
+        let err = String::from_utf8_lossy(&o.stderr).into_owned();
+        assert_eq!((o.status.code(), err.contains(says)), (Some(2), true), "{words:?}: {err}");
+    }
+}
+
+#[test]
+fn bash_completes_commands_and_options_of_each_program() {
+    let complete = |program: &str, words: &[&str]| {
+        let o = Command::new(PROGRAM).args(["completions", "bash", program]).output().unwrap();
+        let script = String::from_utf8(o.stdout).unwrap();
+        let all: Vec<String> = words.iter().map(|w| format!("'{w}'")).collect();
+        let (last, before) = (words[words.len() - 1], words[words.len() - 2]);
+        let line = format!(
+            "{script}\nCOMP_WORDS=({}); COMP_CWORD={}; _{program} '{program}' '{last}' '{before}'; \
+             echo \"${{COMPREPLY[*]}}\"",
+            all.join(" "),
+            words.len() - 1
+        );
+        let o = Command::new("bash").args(["-c", &line]).output().unwrap();
+        String::from_utf8_lossy(&o.stdout).trim().to_owned()
+    };
+    assert_eq!(complete("ulnet", &["ulnet", "sim", "swe"]), "sweep");
+    assert_eq!(complete("ulnet", &["ulnet", "sim", "sweep", "--resu"]), "--resume");
+    assert_eq!(complete("ulnet", &["ulnet", "selftest", "new_s"]), "new_session");
+    assert_eq!(complete("lnetd", &["lnetd", "--accept-f"]), "--accept-from");
+    assert_eq!(complete("lst", &["lst", "new_s"]), "new_session");
+    assert_eq!(complete("lst", &["lst", "new_session", "--for"]), "--force");
+    assert_eq!(complete("lctl", &["lctl", "get_p"]), "get_param");
+    assert_eq!(complete("lctl", &["lctl", "get_param", "--recu"]), "--recursive");
+    assert_eq!(complete("routerstat", &["routerstat", "--soc"]), "--socket");
+}
+
 /// A shell that is not installed is told of; whether this one is.
 fn is_there(shell: &str) -> bool {
     let there = Command::new(shell).args(["-c", "true"]).stdin(Stdio::null()).status().is_ok();

@@ -34,6 +34,8 @@ pub struct Manual<'a> {
 
 /// One command.
 pub struct Entry<'a> {
+    /// The words that lead to it, without the program.
+    pub path: &'a str,
     /// How it is called.
     pub head: String,
     /// What it does.
@@ -151,6 +153,7 @@ fn entry(command: &'static Command) -> Entry<'static> {
     let (operands, _) = command.operands;
     let gap = if operands.is_empty() { "" } else { " " };
     Entry {
+        path: command.path,
         head: format!("{}{gap}{operands}", command.path),
         about: command.summary,
         options: command.options,
@@ -215,8 +218,8 @@ pub fn page() -> String {
     .page()
 }
 
-/// `lctl(8)`.
-pub fn lctl_page() -> String {
+/// `lctl(8)`, and what completions of `lctl` need.
+pub fn lctl_contents() -> Manual<'static> {
     Manual {
         name: "lctl",
         about: "the older tool for LNet, as far as it is about LNet",
@@ -243,11 +246,10 @@ pub fn lctl_page() -> String {
         environment: &[],
         see_also: &[("lnetctl", "8"), ("lnetd", "8"), ("routerstat", "8")],
     }
-    .page()
 }
 
-/// `routerstat(8)`.
-pub fn routerstat_page() -> String {
+/// `routerstat(8)`, and what completions of `routerstat` need.
+pub fn routerstat_contents() -> Manual<'static> {
     Manual {
         name: "routerstat",
         about: "print the counters of an LNet node in one line",
@@ -270,7 +272,6 @@ pub fn routerstat_page() -> String {
         environment: &[],
         see_also: &[("lnetctl", "8"), ("lctl", "8"), ("lnetd", "8")],
     }
-    .page()
 }
 
 /// A text of the table as a sentence.
