@@ -26,7 +26,7 @@ fn the_recipe_builds_by_the_script_and_links_every_name_that_the_package_has() {
     assert!(RECIPE.contains("$(packaging/static)"));
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/static");
     assert!(fs::read_to_string(script).unwrap().contains("+crt-static"));
-    let package = include_str!("../../../packaging/deb");
+    let package = include_str!("../../../packaging/tree");
     assert!(package.contains(&format!("for name in {}; do", links().join(" "))));
     let main = include_str!("../src/main.rs");
     for name in links() {

@@ -1,5 +1,5 @@
 //! The daemon as a service: what it tells systemd, its configuration read anew, its end, and the
-//! package that brings it.
+//! packages that bring it.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails says so by panicking")]
 
@@ -156,33 +156,168 @@ fn the_unit_is_one_that_systemd_understands() {
     assert_eq!(ours.collect::<Vec<_>>(), Vec::<&str>::new());
 }
 
+/// Files of both packages.
+const INSTALLED: [&str; 33] = [
+    "/usr/sbin/ulnet",
+    "/usr/sbin/lnetd -> ulnet",
+    "/usr/lib/ulnet/bin/lnetd -> ../../../sbin/ulnet",
+    "/usr/lib/ulnet/bin/lnetctl -> ../../../sbin/ulnet",
+    "/usr/lib/ulnet/bin/lctl -> ../../../sbin/ulnet",
+    "/usr/lib/ulnet/bin/lst -> ../../../sbin/ulnet",
+    "/usr/lib/ulnet/bin/routerstat -> ../../../sbin/ulnet",
+    "/usr/lib/ulnet/env",
+    "/usr/lib/systemd/system/lnetd.service",
+    "/usr/share/doc/ulnet/copyright",
+    "/usr/share/doc/ulnet/changelog.gz",
+    "/usr/share/doc/ulnet/examples/node.yaml",
+    "/usr/share/doc/ulnet/examples/scenarios/dark.toml",
+    "/usr/share/doc/ulnet/examples/slurm/sweep.sbatch",
+    "/usr/share/doc/ulnet/examples/kubernetes/swarm.yaml",
+    "/usr/share/man/man1/ulnet.1.gz",
+    "/usr/share/man/man8/lnetd.8.gz",
+    "/usr/share/man/man8/ulnet-lnetctl.8.gz",
+    "/usr/share/man/man8/ulnet-lst.8.gz",
+    "/usr/lib/ulnet/share/man/man8/lnetctl.8.gz -> ../../../../../share/man/man8/ulnet-lnetctl.8.gz",
+    "/usr/share/bash-completion/completions/ulnet",
+    "/usr/share/bash-completion/completions/lnetd",
+    "/usr/share/fish/vendor_completions.d/ulnet.fish",
+    "/usr/share/fish/vendor_completions.d/lnetd.fish",
+    "/usr/lib/ulnet/completions/lnetctl.bash",
+    "/usr/lib/ulnet/completions/lctl.bash",
+    "/usr/lib/ulnet/completions/lst.bash",
+    "/usr/lib/ulnet/completions/routerstat.bash",
+    "/usr/lib/ulnet/completions/_lnetctl",
+    "/usr/lib/ulnet/completions/_lst",
+    "/usr/lib/ulnet/completions/lnetctl.fish",
+    "/usr/lib/ulnet/completions/lctl.fish",
+    "/usr/lib/ulnet/completions/routerstat.fish",
+];
+
+/// A folder with a package that a script of `packaging/` built, gone with the test.
+struct Package {
+    dir: PathBuf,
+    file: PathBuf,
+}
+
+impl Package {
+    fn build(script: &str) -> Self {
+        let dir = std::env::temp_dir().join(format!("ulnet-{script}-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging").join(script);
+        let o = Command::new(path).arg(PROGRAM).arg(&dir).output().unwrap();
+        assert!(o.status.success(), "{}", String::from_utf8_lossy(&o.stderr));
+        let file = fs::read_dir(&dir).unwrap().next().unwrap().unwrap().path();
+        Self { dir, file }
+    }
+
+    /// What a tool prints about the package.
+    fn by(&self, tool: &str, words: &[&str]) -> String {
+        let o = Command::new(tool).args(words).arg(&self.file).output().unwrap();
+        assert!(o.status.success(), "{tool} {words:?}: {}", String::from_utf8_lossy(&o.stderr));
+        String::from_utf8_lossy(&o.stdout).into_owned()
+    }
+}
+
+impl Drop for Package {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// No file of a package has the place of one of the kernel's utilities.
+fn assert_no_conflict(list: &str) {
+    for name in ["lnetctl", "lctl", "lst", "routerstat"] {
+        for path in [
+            format!("/usr/sbin/{name}"),
+            format!("/usr/bin/{name}"),
+            format!("/usr/share/man/man8/{name}.8.gz"),
+            format!("/usr/share/bash-completion/completions/{name}"),
+        ] {
+            assert!(!list.contains(&path), "{path} belongs to the kernel's utilities");
+        }
+    }
+}
+
 #[test]
-fn the_package_has_the_program_under_every_name_the_service_and_the_manual() {
+fn the_debian_package_has_all_files_and_no_conflict_with_the_kernels_utilities() {
     if Command::new("dpkg-deb").arg("--version").output().is_err() {
         return netns::skipped("the Debian package", "there is no dpkg-deb");
     }
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/deb");
-    let dir = std::env::temp_dir().join(format!("ulnet-deb-{}", std::process::id()));
-    fs::create_dir_all(&dir).unwrap();
-    let o = Command::new(script).arg(PROGRAM).arg(&dir).output().unwrap();
-    assert!(o.status.success(), "{}", String::from_utf8_lossy(&o.stderr));
-    let deb = fs::read_dir(&dir).unwrap().next().unwrap().unwrap().path();
-    let o = Command::new("dpkg-deb").arg("--contents").arg(&deb).output().unwrap();
-    let list = String::from_utf8_lossy(&o.stdout).into_owned();
-    for path in [
-        "./usr/sbin/ulnet",
-        "./usr/sbin/lnetd -> ulnet",
-        "./usr/sbin/lnetctl -> ulnet",
-        "./usr/sbin/lctl -> ulnet",
-        "./usr/sbin/lst -> ulnet",
-        "./usr/sbin/routerstat -> ulnet",
-        "./lib/systemd/system/lnetd.service",
-        "./usr/share/man/man8/lnetd.8.gz",
-        "./usr/share/man/man8/lnetctl.8.gz",
-        "./usr/share/bash-completion/completions/lnetctl",
-    ] {
-        assert!(list.lines().any(|line| line.ends_with(path)), "{path} is not in\n{list}");
+    let deb = Package::build("deb");
+    let list = deb.by("dpkg-deb", &["--contents"]);
+    let zsh = "/usr/share/zsh/vendor-completions/_ulnet";
+    let debian = "/usr/share/doc/ulnet/changelog.Debian.gz";
+    for path in INSTALLED.iter().chain(&[zsh, debian]) {
+        let end = format!(" .{path}");
+        assert!(list.lines().any(|line| line.ends_with(&end)), "{path} is not in\n{list}");
     }
     assert!(list.lines().all(|line| line.contains(" root/root ")), "{list}");
-    let _ = fs::remove_dir_all(&dir);
+    assert_no_conflict(&list);
+    let control = deb.by("dpkg-deb", &["--field"]);
+    assert!(!control.contains("Conflicts") && control.contains("Package: ulnet"), "{control}");
+    let parts = deb.dir.join("parts");
+    let o = Command::new("dpkg-deb").arg("--raw-extract").arg(&deb.file).arg(&parts).output();
+    assert!(o.unwrap().status.success());
+    let script = |name: &str| fs::read_to_string(parts.join("DEBIAN").join(name)).unwrap();
+    assert!(script("postinst").contains("systemctl daemon-reload"));
+    assert!(script("postinst").contains("systemctl try-restart lnetd.service"));
+    assert!(
+        script("prerm").contains("disable --now") && script("postrm").contains("daemon-reload")
+    );
+    for name in ["postinst", "prerm", "postrm"] {
+        // Where systemd does not run, and for any word of dpkg, they do nothing and succeed.
+        if !Path::new("/run/systemd/system").exists() {
+            let path = parts.join("DEBIAN").join(name);
+            assert!(Command::new(path).arg("configure").status().unwrap().success(), "{name}");
+        }
+    }
+    let copyright = fs::read_to_string(parts.join("usr/share/doc/ulnet/copyright")).unwrap();
+    assert!(copyright.contains("License: MIT or Apache-2.0"));
+    assert_programs_of(&parts);
+}
+
+/// The links of an unpacked package are programs, and PATH decides which.
+fn assert_programs_of(root: &Path) {
+    let bin = root.join("usr/lib/ulnet/bin");
+    for name in ["lnetctl", "lctl", "lst", "routerstat", "lnetd"] {
+        let o = Command::new(bin.join(name)).arg("--help").stdin(Stdio::null()).output().unwrap();
+        let said = [o.stdout, o.stderr].concat();
+        assert!(String::from_utf8_lossy(&said).contains(name), "{name}");
+    }
+    assert!(fs::read(root.join("usr/lib/ulnet/share/man/man8/lnetctl.8.gz")).is_ok());
+    let env = fs::read_to_string(root.join("usr/lib/ulnet/env")).unwrap();
+    let env = env.replace("/usr/lib/ulnet", root.join("usr/lib/ulnet").to_str().unwrap());
+    for (shell, look) in
+        [("sh", "command -v lnetctl"), ("bash", "complete -p lst lctl lnetctl; command -v lnetctl")]
+    {
+        let o = Command::new(shell).args(["-c", &format!("{env}\n{look}")]).output().unwrap();
+        let said = String::from_utf8_lossy(&o.stdout);
+        let errors = String::from_utf8_lossy(&o.stderr);
+        assert!(o.status.success(), "{shell}: {said} {errors}");
+        assert!(said.ends_with("usr/lib/ulnet/bin/lnetctl\n"), "{shell}: {said}");
+    }
+}
+
+#[test]
+fn the_rpm_has_all_files_and_no_conflict_with_the_kernels_utilities() {
+    if Command::new("rpmbuild").arg("--version").output().is_err() {
+        return netns::skipped("the RPM", "there is no rpmbuild");
+    }
+    let rpm = Package::build("rpm");
+    let of_links = "[%{FILENAMES}%|FILELINKTOS?{ -> %{FILELINKTOS}}|\n]";
+    let list = rpm.by("rpm", &["--query", "--queryformat", of_links, "--package"]);
+    let zsh = "/usr/share/zsh/site-functions/_ulnet";
+    let licence = "/usr/share/licenses/ulnet/LICENSE-APACHE";
+    for path in INSTALLED.iter().chain(&[zsh, licence]) {
+        let there = |line: &str| line.trim_end_matches(" -> ") == *path;
+        assert!(list.lines().any(there), "{path} is not in\n{list}");
+    }
+    assert_no_conflict(&list);
+    let conflicts = rpm.by("rpm", &["--query", "--conflicts", "--obsoletes", "--package"]);
+    assert_eq!(conflicts, "");
+    let scripts = rpm.by("rpm", &["--query", "--scripts", "--package"]);
+    assert!(scripts.contains("daemon-reload") && scripts.contains("try-restart lnetd.service"));
+    let facts = rpm.by("rpm", &["--query", "--info", "--changelog", "--package"]);
+    assert!(facts.contains("License     : MIT OR Apache-2.0"), "{facts}");
+    assert!(facts.contains(concat!("- Version ", env!("CARGO_PKG_VERSION"), "; ")), "{facts}");
 }
