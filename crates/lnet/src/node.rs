@@ -728,8 +728,14 @@ impl Node {
         self.drop_held(None);
         self.shut_router();
         let down = Fault::new(lnet_types::HealthStatus::Ok, Errno::ESHUTDOWN);
+        // Those that wait for a discovery end here, not with it.
+        for peer in self.peers.peers.values_mut() {
+            peer.disc.parked.clear();
+        }
         for id in self.msgs.keys().collect::<Vec<_>>() {
-            self.finish(now, id, Err(down));
+            if self.msgs.contains_key(id) {
+                self.finish(now, id, Err(down));
+            }
         }
         self.settle(now);
         for md in self.portals.mds.keys().collect::<Vec<_>>() {

@@ -5,6 +5,7 @@ use core::fmt::Debug;
 
 use super::given::{Given, Mark, MarkKind, Sums};
 use super::{Input, Recording, RecordingError, Stretch};
+use crate::check::Invariants;
 use crate::{Event, Node, Output, Verdict};
 
 /// A recording has been replayed and did the same.
@@ -86,7 +87,9 @@ impl Recording {
 }
 
 fn read(state: &[u8]) -> Result<Node, RecordingError> {
-    postcard::from_bytes(state).map_err(|_| RecordingError::Damaged)
+    let mut node: Node = postcard::from_bytes(state).map_err(|_| RecordingError::Damaged)?;
+    node.invariants = Invariants::of_file();
+    Ok(node)
 }
 
 impl Stretch {
