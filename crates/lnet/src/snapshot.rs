@@ -8,7 +8,7 @@ use core::time::Duration;
 
 use crate::local::{NetTunables, Ni, NiState};
 use crate::meter::Usage;
-use crate::peer::{Peer, PeerNet, PeerNi};
+use crate::peer::{PeerNet, PeerNi};
 use crate::port::PortId;
 use crate::record::Input;
 use crate::stats::{InterfaceStats, NiFailures, NodeStats, PeerNiFailures, Transitions};
@@ -235,13 +235,6 @@ impl Node {
         let from = after.map_or(0, |a| a.saturating_add(1));
         let all = self.peers.by_age.range(from..);
         all.filter_map(|(age, id)| self.peer_view(*id).map(|v| (*age, v)))
-    }
-
-    /// Whether the node at `nid` is known to be Multi-Rail: for whom messages from any interface of ours
-    /// are from the same node.
-    pub fn is_multi_rail(&self, nid: Nid) -> bool {
-        let peer = self.peers.owner(nid).and_then(|id| self.peers.peers.get(id));
-        peer.is_some_and(Peer::is_mr)
     }
 
     /// The peer that owns `nid`.

@@ -525,10 +525,10 @@ impl Shared {
 }
 
 /// A descriptor over `span` that goes away when it has been used.
-/// The interface that a message of `from` is bound to. One for a Multi-Rail node need not leave by the
-/// interface that its request came to: a silent rail would hold it up.
+/// The interface that a message of `from` is bound to: the one that its request came to, unless a silent
+/// rail would hold it up.
 fn source(stack: &Stack, from: Option<Nid>, to: ProcessId) -> Option<Nid> {
-    from.filter(|_| !stack.node().is_multi_rail(to.nid))
+    from.filter(|from| !stack.node().may_answer_by_any(*from, to.nid))
 }
 
 fn spec(span: Span) -> MdSpec {

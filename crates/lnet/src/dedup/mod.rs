@@ -36,6 +36,13 @@ pub(crate) struct Numbering {
     next: u64,
 }
 
+impl Numbering {
+    /// Whether the peer is known to deduplicate.
+    pub(crate) fn is_able(&self) -> bool {
+        self.able == Some(true)
+    }
+}
+
 /// The session and number of a message of ours: the same for all its copies.
 #[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Numbered {
@@ -85,7 +92,7 @@ pub(crate) fn next_hop_repeats(peers: &Peers, msg: &Msg) -> bool {
     };
     let hop = tx.peer_ni.and_then(|ni| peers.nis.get(ni)).map(|ni| ni.peer);
     let peer = hop.and_then(|hop| peers.peers.get(hop));
-    peer.is_some_and(|peer| peer.numbering.able == Some(true) && !peer.gateway.is_router())
+    peer.is_some_and(|peer| peer.numbering.is_able() && !peer.gateway.is_router())
 }
 
 /// Whether this node announces that it deduplicates, and marks messages to peers that do.
