@@ -40,6 +40,12 @@ impl Scrambler {
         u64::from(high) << 32 | u64::from(low)
     }
 
+    /// The handle of a descriptor.
+    pub(crate) fn handle(self, cookie: u64, md: MdId) -> Handle {
+        let plain = Handle::of(cookie, md);
+        Handle { object: self.scramble(plain.object), ..plain }
+    }
+
     fn restore(self, word: u64) -> u64 {
         let (mut high, mut low) = ((word >> 32) as u32, word as u32);
         for key in self.0.into_iter().rev() {
@@ -50,12 +56,6 @@ impl Scrambler {
 }
 
 impl Node {
-    /// The handle of a descriptor.
-    pub(crate) fn handle_of(&self, md: MdId) -> Handle {
-        let plain = Handle::of(self.cookie, md);
-        Handle { object: self.scrambler.scramble(plain.object), ..plain }
-    }
-
     /// The descriptor of a handle that came back, if it is one of this incarnation's.
     pub(crate) fn md_of(&self, handle: Handle) -> Option<MdId> {
         if let Some(returned) = Returned::of(handle) {
@@ -63,7 +63,7 @@ impl Node {
         }
         let object = self.scrambler.restore(handle.object);
         let md = Handle { object, ..handle }.md();
-        (self.handle_of(md) == handle).then_some(md)
+        (self.scrambler.handle(self.cookie, md) == handle).then_some(md)
     }
 }
 

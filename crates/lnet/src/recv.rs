@@ -351,14 +351,12 @@ impl Node {
         };
         self.stats.count_in();
         let copied = side.copied;
-        let mut msg = Msg {
-            stage: if matched.is_some() { Stage::Receiving } else { Stage::Deferred },
-            md: matched.map(|m| m.md),
-            rx: Some(side),
-            deadline: self.deadline_from(now, side.ni),
-            counted: true,
-            ..Msg::new(role, *hdr, now)
-        };
+        let mut msg = Msg::new(role, *hdr, now);
+        msg.stage = if matched.is_some() { Stage::Receiving } else { Stage::Deferred };
+        msg.md = matched.map(|m| m.md);
+        msg.rx = Some(side);
+        msg.deadline = self.deadline_from(now, side.ni);
+        msg.counted = true;
         msg.ev.initiator = initiator;
         msg.ev.offset = matched.map_or(0, |m| m.offset);
         msg.ev.rlength = if side.kind == MsgType::Put { hdr.payload_len } else { 0 };

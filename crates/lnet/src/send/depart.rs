@@ -103,7 +103,10 @@ impl Node {
     fn park(&mut self, id: MsgId, peer_ni: PeerNiId) -> Result<bool, Errno> {
         let peer_id = self.peers.nis.get(peer_ni).ok_or(Errno::EFAULT)?.peer;
         if self.is_up_to_date(peer_id) {
-            self.query(self.now(), peer_id, Cause::Refresh);
+            // As a rule its next query is planned already.
+            if !self.timers.is_set(Timer::Discover(peer_id)) {
+                self.query(self.now(), peer_id, Cause::Refresh);
+            }
             return Ok(false);
         }
         let checking = |p: &crate::peer::Peer| p.facts.contains(Facts::ROUTER_CHECK);

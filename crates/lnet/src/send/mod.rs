@@ -116,7 +116,7 @@ impl Node {
         if self.in_hand() >= limit {
             return Err(SendError::NoSpace(limit));
         }
-        let handle = self.handle_of(op.md);
+        let handle = self.scrambler.handle(self.cookie, op.md);
         let md = self
             .portals
             .mds
@@ -167,14 +167,12 @@ impl Node {
             payload_len: payload.len() as u32,
             kind,
         };
-        let mut msg = Msg {
-            payload,
-            md: Some(op.md),
-            src: op.src,
-            recovery: op.recovery,
-            limit: op.limits.send,
-            ..Msg::new(Role::Request, hdr, now)
-        };
+        let mut msg = Msg::new(Role::Request, hdr, now);
+        msg.payload = payload;
+        msg.md = Some(op.md);
+        msg.src = op.src;
+        msg.recovery = op.recovery;
+        msg.limit = op.limits.send;
         (msg.ev.offset, msg.ev.rlength, msg.ev.mlength) = (u64::from(offset), len, len);
         if track {
             let limit = op.limits.response.or(op.limits.send);
