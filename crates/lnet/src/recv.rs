@@ -127,10 +127,12 @@ impl Node {
             }
             self.heard_from(now, id);
             self.heard_gateway(now, id, hdr);
-            self.heard_on(now, rx.ni, hdr);
+            if self.router.is_on() {
+                self.heard_on(now, rx.ni, hdr);
+            }
             Some(id)
         };
-        if self.holds_arriving(now, own, rx, hdr) {
+        if self.faults.has_delays() && self.holds_arriving(now, own, rx, hdr) {
             return Verdict::Defer;
         }
         self.dispatch(now, rx, peer_ni, hdr)

@@ -380,9 +380,6 @@ impl Node {
 
     /// Whether an arriving message is held back (S-81.12). If so it has been noted.
     pub(crate) fn holds_arriving(&mut self, now: Instant, own: Nid, rx: Rx, hdr: &Hdr) -> bool {
-        if self.faults.delays.is_empty() {
-            return false;
-        }
         if self.faults.held.len() >= self.tunables.messages_max as usize {
             return false;
         }

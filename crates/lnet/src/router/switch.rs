@@ -311,7 +311,7 @@ impl Node {
     /// Something was received on an interface of a router: it works (R-41, PA-066). The kernel
     /// counts pings and discoveries alone.
     pub(crate) fn heard_on(&mut self, now: Instant, id: NiId, hdr: &Hdr) {
-        if !self.router.is_on() || self.is_own(hdr.src) {
+        if self.is_own(hdr.src) {
             return;
         }
         let is_ping = matches!(hdr.kind, Kind::Get { .. }) && is_internal(&hdr.kind);
