@@ -5,8 +5,9 @@
 //!   stop(timer)                         └─► pop(now): what is due, kind by kind
 //! ```
 //!
-//! [`Node::handle_timeout`] is one match over what [`Timers::pop`] gives. Subjects hold no copy of their
-//! deadlines: [`Timers::at`] has them. `queue.rs` is one kind's queue, `view.rs` what operators see.
+//! [`handle_timeout`](crate::Node::handle_timeout) is one match over what [`Timers::pop`] gives.
+//! Subjects hold no copy of their deadlines: [`Timers::at`] has them. `queue.rs` is one kind's queue,
+//! `view.rs` what operators see.
 
 mod queue;
 #[cfg(test)]
