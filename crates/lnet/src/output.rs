@@ -188,6 +188,27 @@ pub enum DropReason {
 }
 
 impl DropReason {
+    /// Every reason.
+    pub const ALL: [Self; 17] = [
+        Self::BadPortal,
+        Self::NoMatch,
+        Self::TooLong,
+        Self::BadHandle,
+        Self::NotRouter,
+        Self::RoutingLoop,
+        Self::NoRoute,
+        Self::ForwardFailed,
+        Self::OtherInterface,
+        Self::AsymmetricRoute,
+        Self::Injected,
+        Self::NoPeer,
+        Self::NoResources,
+        Self::Duplicate,
+        Self::AncientCopy,
+        Self::NotLazy,
+        Self::Stopping,
+    ];
+
     /// Its name in statistics.
     pub const fn name(self) -> &'static str {
         match self {

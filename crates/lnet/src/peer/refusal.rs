@@ -46,6 +46,20 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// Every reason.
+    pub const ALL: [Self; 10] = [
+        Self::Malformed,
+        Self::OurNid,
+        Self::NoNid,
+        Self::TooMany,
+        Self::Claimed,
+        Self::Configured,
+        Self::Stale,
+        Self::Impostor,
+        Self::TooFast,
+        Self::NoRoom,
+    ];
+
     /// Its name in statistics.
     pub const fn name(self) -> &'static str {
         match self {
