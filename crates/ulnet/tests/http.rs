@@ -112,7 +112,8 @@ fn sample(metrics: &str, name: &str, label: &str) -> f64 {
 fn numbers_agree_with_what_the_tool_shows() {
     let d = Daemon::start("numbers");
     let (head, metrics) = get(d.http, "/metrics");
-    assert!(head.starts_with("HTTP/1.1 200 OK") && head.contains("openmetrics-text"), "{head}");
+    let classic = "Content-Type: text/plain; version=0.0.4; charset=utf-8\r\n";
+    assert!(head.starts_with("HTTP/1.1 200 OK") && head.contains(classic), "{head}");
     assert_eq!(sample(&metrics, "lnet_configured", ""), 0.0);
     d.ctl("lnet configure");
     d.ctl("net add --net tcp --if lo");
@@ -133,6 +134,43 @@ fn numbers_agree_with_what_the_tool_shows() {
         }
     }
     assert!(sample(&metrics, "lnet_send_total", "") >= 3.0);
+}
+
+#[test]
+fn the_accept_header_chooses_between_the_classic_text_and_openmetrics() {
+    let d = Daemon::start("accept");
+    d.ctl("lnet configure");
+    let accepting = |accept: &str| {
+        let answer = talk(d.http, &format!("GET /metrics HTTP/1.1\r\nAccept: {accept}\r\n\r\n"));
+        let answer = answer.unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (head.to_owned(), body.to_owned())
+    };
+    // As Prometheus asks.
+    let prometheus =
+        "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*";
+    let (head, open) = accepting(prometheus);
+    let kind = "Content-Type: application/openmetrics-text; version=1.0.0; charset=utf-8\r\n";
+    assert!(head.contains(kind), "{head}");
+    assert!(open.ends_with("\n# EOF\n"), "{open}");
+    assert!(open.contains("\n# TYPE lnet_send counter\n") && open.contains("\nlnet_send_total "));
+    assert!(open.contains("\n# UNIT process_cpu_seconds seconds\nprocess_cpu_seconds_total "));
+    // As a browser or curl does.
+    let (head, classic) = accepting("*/*");
+    assert!(head.contains("Content-Type: text/plain; version=0.0.4; charset=utf-8\r\n"), "{head}");
+    assert!(!classic.contains("# EOF") && !classic.contains("# UNIT"), "{classic}");
+    assert!(classic.contains("\n# TYPE lnet_send_total counter\nlnet_send_total "));
+    for (name, least) in [
+        ("process_cpu_seconds_total", 0.0),
+        ("process_open_fds", 4.0),
+        ("process_max_fds", 5.0),
+        ("process_resident_memory_bytes", 1e6),
+        ("process_virtual_memory_bytes", 1e6),
+        ("process_start_time_seconds", 1e9),
+        ("process_threads", 2.0),
+    ] {
+        assert!(sample(&classic, name, "") >= least, "{name}");
+    }
 }
 
 #[test]

@@ -1,98 +1,28 @@
-//! `/metrics`: the numbers of a picture under the names that Prometheus expects, in its text format
-//! (OpenMetrics 1.0, which Prometheus asks for by itself).
+//! `/metrics`: the numbers of a picture and of the process under the names that Prometheus expects.
 //!
 //! Names: `lnet_` and what it is; counters end in `_total`, units are base units (`_seconds`,
 //! `_bytes`). The counters of the node, of the driver and the tunables are taken from their tables:
 //! a row there is a metric here, under a name that [`of_counter`] and [`of_tunable`] make from it.
+//! `process_*` are the names of all programs. The formats are in `metrics/text.rs`.
 
-use core::fmt;
+#[path = "metrics/text.rs"]
+mod text;
 
-use lnet::{Doubt, InterfaceStats, KindCounts, Latency, NodeStats, PeerNiState, Row};
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _, text};
-use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::counter::ConstCounter;
-use prometheus_client::metrics::gauge::ConstGauge;
-use prometheus_client::registry::{Registry, Unit};
+use lnet::{
+    Doubt, DropReason, HEALTH_MAX, InterfaceStats, KindCounts, Latency, NodeStats, PeerNiState,
+    PeerNiView, PeerView, Refusal, Row,
+};
 
+use self::text::{Family, Kind};
+use super::accept::Format;
+use super::process::Process;
 use crate::picture::{NodePicture, Picture};
 
-/// What Prometheus is told that this is.
-pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
-type Labels = Vec<(&'static str, String)>;
-
-/// Metrics of one name.
-#[derive(Debug)]
-pub(super) struct Family {
-    /// Without `lnet_`, the unit and `_total`.
-    name: String,
-    help: String,
-    unit: Option<Unit>,
-    kind: MetricType,
-    samples: Vec<(Labels, f64)>,
-}
-
-impl Family {
-    fn new(kind: MetricType, name: impl Into<String>, help: impl Into<String>) -> Self {
-        Self { name: name.into(), help: help.into(), unit: None, kind, samples: Vec::new() }
-    }
-
-    fn gauge(name: impl Into<String>, help: impl Into<String>) -> Self {
-        Self::new(MetricType::Gauge, name, help)
-    }
-
-    fn counter(name: impl Into<String>, help: impl Into<String>) -> Self {
-        Self::new(MetricType::Counter, name, help)
-    }
-
-    fn unit(self, unit: Unit) -> Self {
-        Self { unit: Some(unit), ..self }
-    }
-
-    fn add(&mut self, labels: &[(&'static str, &str)], value: impl Into<f64>) {
-        let labels = labels.iter().map(|(key, value)| (*key, (*value).to_owned())).collect();
-        self.samples.push((labels, value.into()));
-    }
-
-    fn value(mut self, value: impl Into<f64>) -> Self {
-        self.add(&[], value);
-        self
-    }
-}
-
 /// The text for a picture.
-pub(super) fn text(picture: &Picture) -> String {
-    let mut registry = Registry::with_prefix("lnet");
-    registry.register_collector(Box::new(Families(families(picture))));
-    let mut text = String::new();
-    // Infallible: writing to a String.
-    let _ = text::encode(&mut text, &registry);
-    text
-}
-
-#[derive(Debug)]
-struct Families(Vec<Family>);
-
-impl Collector for Families {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        for family in &self.0 {
-            let mut metric = encoder.encode_descriptor(
-                &family.name,
-                &family.help,
-                family.unit.as_ref(),
-                family.kind,
-            )?;
-            for (labels, value) in &family.samples {
-                let sample = metric.encode_family(labels)?;
-                match family.kind {
-                    MetricType::Counter => ConstCounter::new(*value).encode(sample)?,
-                    _ => ConstGauge::new(*value).encode(sample)?,
-                }
-            }
-        }
-        Ok(())
-    }
+pub(super) fn text(picture: &Picture, process: &Process, format: Format) -> String {
+    let mut all = families(picture);
+    all.extend(of_process(process));
+    text::encode(&all, format)
 }
 
 /// Every family with its samples.
@@ -105,7 +35,7 @@ fn families(picture: &Picture) -> Vec<Family> {
         Family::gauge("configured", "Whether LNet is configured.")
             .value(u32::from(picture.node.is_some())),
         Family::gauge("lnd_timeout", "Time limit of one transmission.")
-            .unit(Unit::Seconds)
+            .unit("seconds")
             .value(picture.lnd_timeout_s),
     ];
     let help = "Clients of the control socket, and requests of theirs, that had not the right.";
@@ -125,10 +55,10 @@ fn of_tunable(row: &Row, value: i64) -> Family {
     let family = Family::gauge(format!("tunable_{}", row.name), sentence(row.help));
     let family = match row.unit {
         "" => family,
-        "s" => family.unit(Unit::Seconds),
-        "ms" => family.unit(Unit::Other("milliseconds".to_owned())),
-        "%" => family.unit(Unit::Other("percent".to_owned())),
-        other => family.unit(Unit::Other(other.to_owned())),
+        "s" => family.unit("seconds"),
+        "ms" => family.unit("milliseconds"),
+        "%" => family.unit("percent"),
+        other => family.unit(other),
     };
     family.value(value as f64)
 }
@@ -138,7 +68,7 @@ fn of_tunable(row: &Row, value: i64) -> Family {
 fn of_counter(name: &str, help: &str, value: u64) -> Family {
     let help = sentence(help);
     let family = if let Some(stem) = name.strip_suffix("_length") {
-        Family::counter(stem, help).unit(Unit::Bytes)
+        Family::counter(stem, help).unit("bytes")
     } else if name.ends_with("_alloc") || name.ends_with("_max") {
         Family::gauge(name, help)
     } else {
@@ -147,12 +77,38 @@ fn of_counter(name: &str, help: &str, value: u64) -> Family {
     family.value(value as f64)
 }
 
-/// Texts of tables as sentences; the point is added by the encoder's registry for others.
+/// Texts of tables as sentences.
 fn sentence(text: &str) -> String {
     let text = text.trim().trim_end_matches('.');
     let mut letters = text.chars();
     let first = letters.next().map(|c| c.to_uppercase().to_string()).unwrap_or_default();
     format!("{first}{}.", letters.as_str())
+}
+
+/// What every program shows of itself; what the system does not say is left out.
+fn of_process(process: &Process) -> Vec<Family> {
+    let family = |kind, name, help, value: Option<f64>| {
+        let family = Family::process(kind, name, help);
+        Some(family.value(value?))
+    };
+    let whole = |value: Option<u64>| value.map(|value| value as f64);
+    let (counter, gauge) = (Kind::Counter, Kind::Gauge);
+    let seconds = |family: Family| family.unit("seconds");
+    let bytes = |family: Family| family.unit("bytes");
+    [
+        family(counter, "cpu", "Processor time of the process.", process.cpu_s).map(seconds),
+        family(gauge, "open_fds", "File descriptors in use.", whole(process.open_fds)),
+        family(gauge, "max_fds", "Limit of file descriptors.", whole(process.max_fds)),
+        family(gauge, "resident_memory", "Memory resident.", whole(process.resident_bytes))
+            .map(bytes),
+        family(gauge, "virtual_memory", "Memory mapped.", whole(process.virtual_bytes)).map(bytes),
+        family(gauge, "start_time", "Start of the process, Unix time.", process.start_s)
+            .map(seconds),
+        family(gauge, "threads", "Threads of the process.", whole(process.threads)),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 fn of_node(node: &NodePicture) -> Vec<Family> {
@@ -162,17 +118,11 @@ fn of_node(node: &NodePicture) -> Vec<Family> {
         .zip(&rows)
         .map(|((name, help), (_, value))| of_counter(name, help, *value))
         .collect();
-    let mut drops = Family::counter("message_drops", "Messages for us dropped, by reason.");
-    for (reason, count) in &node.drops {
-        drops.add(&[("reason", reason.name())], *count as f64);
-    }
-    all.push(drops);
-    let mut disbelieved =
-        Family::counter("peer_data_refused", "What peers said of themselves and was not taken.");
-    for (reason, count) in &node.disbelieved {
-        disbelieved.add(&[("reason", reason.name())], *count as f64);
-    }
-    all.push(disbelieved);
+    let drops = Family::counter("message_drops", "Messages for us dropped, by reason.");
+    all.push(by_reason(drops, &DropReason::ALL, &node.drops, DropReason::name));
+    let help = "What peers said of themselves and was not taken.";
+    let refused = Family::counter("peer_data_refused", help);
+    all.push(by_reason(refused, &Refusal::ALL, &node.disbelieved, Refusal::name));
     let help =
         "Entries of the node's tables that were missing and must exist: a defect of this program.";
     let violations = node.invariant_violations as f64;
@@ -207,6 +157,22 @@ fn of_node(node: &NodePicture) -> Vec<Family> {
     all
 }
 
+/// Counts by reason. Reasons that have not occurred are there with 0, so that an increase from
+/// nothing is one.
+fn by_reason<R: Copy + PartialEq>(
+    mut family: Family,
+    all: &[R],
+    counts: &[(R, u64)],
+    name: impl Fn(R) -> &'static str,
+) -> Family {
+    let absent = |reason: &&R| counts.iter().all(|(r, _)| r != *reason);
+    let zeros = all.iter().filter(absent).map(|reason| (*reason, 0));
+    for (reason, count) in counts.iter().copied().chain(zeros) {
+        family.add(&[("reason", name(reason))], count as f64);
+    }
+    family
+}
+
 /// What local and peer interfaces have in common.
 struct Traffic {
     messages: Family,
@@ -223,15 +189,15 @@ impl Traffic {
         };
         Self {
             messages: counter("messages", "Messages sent, received and dropped, by kind, of"),
-            bytes: counter("payload", "Payload sent and received by").unit(Unit::Bytes),
+            bytes: counter("payload", "Payload sent and received by").unit("bytes"),
             latency: counter("operation_time", "Time that operations took in all, of")
-                .unit(Unit::Seconds),
+                .unit("seconds"),
             samples: counter("operations", "Operations that were timed, of"),
             longest: Family::gauge(
                 format!("{what}_operation_longest"),
                 format!("Longest that an operation took, of {whose}."),
             )
-            .unit(Unit::Seconds),
+            .unit("seconds"),
         }
     }
 
@@ -325,12 +291,15 @@ fn of_peers(node: &NodePicture) -> Vec<Family> {
         "peer_ni_credits",
         "Free credits towards a peer's interface; below 0 messages wait.",
     );
-    let mut queued = Family::gauge("peer_ni_queued", "Bytes that wait for a peer's interface.")
-        .unit(Unit::Bytes);
+    let mut queued =
+        Family::gauge("peer_ni_queued", "Bytes that wait for a peer's interface.").unit("bytes");
     let mut failures =
         Family::counter("peer_ni_failures", "Failures charged to a peer's interface, by class.");
+    let help = "Whether a peer has an interface that is up with health above 0.";
+    let mut any = Family::gauge("peer_up", help);
     for peer in &node.peers {
         let primary = peer.primary.to_string();
+        any.add(&[("peer", &primary)], u32::from(peer.nis.iter().any(is_usable)));
         for ni in &peer.nis {
             let nid = ni.nid.to_string();
             let labels = [("peer", primary.as_str()), ("nid", nid.as_str())];
@@ -357,6 +326,8 @@ fn of_peers(node: &NodePicture) -> Vec<Family> {
         }
     }
     let mut all = vec![
+        by_state(node),
+        any,
         Family::gauge("peers", "Peers known.").value(peers as f64),
         Family::gauge("peer_nis", "Interfaces of peers known.").value(peer_nis as f64),
         Family::gauge(
@@ -372,6 +343,40 @@ fn of_peers(node: &NodePicture) -> Vec<Family> {
     ];
     all.extend(traffic.families());
     all
+}
+
+/// How many interfaces of peers are in which state.
+fn by_state(node: &NodePicture) -> Family {
+    let help = "Interfaces of peers by state, of those that have metrics here.";
+    let mut family = Family::gauge("peer_nis_by_state", help);
+    let peers = node.peers.iter();
+    let states: Vec<&str> =
+        peers.flat_map(|peer| peer.nis.iter().map(|ni| state(peer, ni))).collect();
+    for name in ["up", "degraded", "down", "unknown"] {
+        let count = states.iter().filter(|state| **state == name).count();
+        family.add(&[("state", name)], count as f64);
+    }
+    family
+}
+
+/// `unknown` if the peer was never reached, `down` if that is tracked or the peer announces it.
+fn state(peer: &PeerView, ni: &PeerNiView) -> &'static str {
+    if ni.state == PeerNiState::Down {
+        "down"
+    } else if !super::status::was_reached(peer) {
+        "unknown"
+    } else if !is_usable(ni) {
+        "down"
+    } else if ni.health < HEALTH_MAX {
+        "degraded"
+    } else {
+        "up"
+    }
+}
+
+/// Whether messages can be expected to arrive: not announced down, and health above 0.
+fn is_usable(ni: &PeerNiView) -> bool {
+    ni.up && ni.health > 0
 }
 
 fn of_routes(node: &NodePicture) -> Vec<Family> {

@@ -1,11 +1,14 @@
 //! What can be looked at over HTTP: a status page and numbers for Prometheus. Read-only, off unless
 //! asked for, on loopback unless told otherwise. It decides nothing and changes nothing.
 //!
-//! `request.rs` reads what a client wants, `server.rs` bounds what clients may cost, `metrics.rs` and
-//! `status.rs` make texts from a picture (`../picture.rs`), `history.rs` remembers an hour.
+//! `request.rs` reads what a client wants, `accept.rs` in which format, `server.rs` bounds what clients
+//! may cost, `metrics.rs` and `status.rs` make texts from a picture (`../picture.rs`) and `process.rs`,
+//! `history.rs` remembers an hour.
 
+mod accept;
 mod history;
 mod metrics;
+mod process;
 mod request;
 mod server;
 mod status;
@@ -20,6 +23,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 
 use self::history::{History, SERIES_MAX};
+use self::process::Process;
 use self::request::What;
 use self::server::Answer;
 use crate::control::Control;
@@ -38,6 +42,8 @@ const LOOK: Duration = Duration::from_secs(1);
 struct Site {
     control: Arc<Control>,
     started: Instant,
+    /// Start of the process, Unix time.
+    process_start: Option<f64>,
     history: Mutex<History>,
     picture: Mutex<Option<(Instant, Arc<Picture>)>>,
     /// Requests of this server that were refused.
@@ -52,6 +58,7 @@ pub(crate) fn start(address: SocketAddr, control: &Arc<Control>) -> anyhow::Resu
     let site = Arc::new(Site {
         control: Arc::clone(control),
         started: Instant::now(),
+        process_start: process::start(),
         history: Mutex::default(),
         picture: Mutex::default(),
         refused: AtomicU64::new(0),
@@ -102,9 +109,10 @@ impl Site {
                 content_type: "text/html; charset=utf-8",
                 body: include_bytes!("page.html").to_vec(),
             },
-            What::Metrics => Answer {
-                content_type: metrics::CONTENT_TYPE,
-                body: metrics::text(&self.picture()).into_bytes(),
+            What::Metrics(format) => Answer {
+                content_type: format.content_type(),
+                body: metrics::text(&self.picture(), &Process::read(self.process_start), *format)
+                    .into_bytes(),
             },
             What::Status(filter) => {
                 let (picture, refused) = (self.picture(), self.refused.load(Ordering::Relaxed));

@@ -3,6 +3,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use super::accept::{self, Format};
+
 /// The longest head that is read.
 pub(super) const HEAD_MAX: usize = 8 << 10;
 /// The most header lines.
@@ -26,8 +28,8 @@ pub(super) enum What {
     /// `/status.json`: what the page shows. With `?peers=TEXT`, of peers only those with that text
     /// in one of their NIDs.
     Status(String),
-    /// `/metrics`: for Prometheus.
-    Metrics,
+    /// `/metrics`: for Prometheus, in the format that its `Accept` prefers.
+    Metrics(Format),
 }
 
 /// Why a request is refused: status and what follows it.
@@ -55,11 +57,13 @@ pub(super) fn parse(bytes: &[u8], local: SocketAddr) -> Result<Option<Request>, 
     if !is_meant(host.map(|h| h.value), local) {
         return Err((421, "this host is not served here"));
     }
+    let accepted = head.headers.iter().filter(|h| h.name.eq_ignore_ascii_case("accept"));
+    let accepted = accepted.filter_map(|h| core::str::from_utf8(h.value).ok());
     let target = head.path.unwrap_or("/");
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let what = match path {
         "/" => What::Page,
-        "/metrics" => What::Metrics,
+        "/metrics" => What::Metrics(accept::choose(accepted)),
         "/status.json" => What::Status(filter(query)?),
         _ => return Err((404, "not found: expected /, /metrics or /status.json")),
     };
@@ -124,7 +128,7 @@ mod tests {
     fn what_is_there_can_be_asked_for_and_nothing_else() {
         let get = |what| Ok(Some(Request { what, head_only: false }));
         assert_eq!(ask("GET / HTTP/1.1\r\n\r\n"), get(What::Page));
-        assert_eq!(ask("GET /metrics HTTP/1.0\r\n\r\n"), get(What::Metrics));
+        assert_eq!(ask("GET /metrics HTTP/1.0\r\n\r\n"), get(What::Metrics(Format::Classic)));
         let status = What::Status("10.0 @tcp".to_owned());
         assert_eq!(ask("GET /status.json?x=1&peers=10.0+%40tcp HTTP/1.1\r\n\r\n"), get(status));
         assert_eq!(ask("GET /etc/passwd HTTP/1.1\r\n\r\n").unwrap_err().0, 404);
@@ -135,6 +139,23 @@ mod tests {
             let line = format!("GET /status.json?peers={bad} HTTP/1.1\r\n\r\n");
             assert_eq!(ask(&line).unwrap_err().0, 400, "{bad}");
         }
+    }
+
+    #[test]
+    fn the_format_of_metrics_follows_all_accept_headers() {
+        let format = |headers: &str| {
+            let head = format!("GET /metrics HTTP/1.1\r\n{headers}\r\n");
+            ask(&head).unwrap().unwrap().what
+        };
+        assert_eq!(format(""), What::Metrics(Format::Classic));
+        let named = "accept: application/openmetrics-text;version=1.0.0;q=0.5\r\n";
+        assert_eq!(format(named), What::Metrics(Format::OpenMetrics));
+        let both = format!("{named}ACCEPT: text/plain;version=0.0.4;q=0.6\r\n");
+        assert_eq!(format(&both), What::Metrics(Format::Classic));
+        assert_eq!(
+            format(&format!("Accept: \u{ff}\r\n{named}")),
+            What::Metrics(Format::OpenMetrics)
+        );
     }
 
     #[test]

@@ -279,7 +279,7 @@ fn peers(
 
 /// Whether anything was ever heard from a peer: the bits "discovered" and "NIDs up to date" of its flag
 /// word (S-peer-3), or messages.
-fn was_reached(peer: &PeerView) -> bool {
+pub(super) fn was_reached(peer: &PeerView) -> bool {
     peer.state & (1 << 4 | 1 << 8) != 0 || peer.nis.iter().any(|ni| ni.stats.received.sum() > 0)
 }
 

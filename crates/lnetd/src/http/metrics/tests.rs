@@ -18,11 +18,14 @@ struct Read {
 }
 
 /// Reads a text, strictly: any line that is not as the format has it ends the test.
-fn read(text: &str) -> Read {
+fn read(text: &str, format: Format) -> Read {
+    let open = format == Format::OpenMetrics;
+    assert_eq!(text.ends_with("\n# EOF\n"), open);
     let mut read = Read::default();
     let is_name = |name: &str| {
         let ok = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
-        assert!(name.starts_with("lnet_") && name.chars().all(ok), "name: {name}");
+        let ours = name.starts_with("lnet_") || name.starts_with("process_");
+        assert!(ours && name.chars().all(ok), "name: {name}");
         assert!(!name.contains("__"), "name: {name}");
     };
     let mut lines = text.lines().peekable();
@@ -30,7 +33,7 @@ fn read(text: &str) -> Read {
     while let Some(line) = lines.next() {
         if line == "# EOF" {
             assert!(lines.peek().is_none(), "there are lines behind the end");
-            return read;
+            break;
         }
         if let Some(meta) = line.strip_prefix("# ") {
             let (what, rest) = meta.split_once(' ').unwrap();
@@ -39,7 +42,7 @@ fn read(text: &str) -> Read {
             let map = match what {
                 "HELP" => &mut read.helps,
                 "TYPE" => &mut read.kinds,
-                "UNIT" => &mut read.units,
+                "UNIT" if open => &mut read.units,
                 other => panic!("{other}: {line}"),
             };
             assert!(map.insert(name.to_owned(), value.to_owned()).is_none(), "twice: {line}");
@@ -52,7 +55,7 @@ fn read(text: &str) -> Read {
             None => (series, ""),
         };
         is_name(name);
-        let base = name.strip_suffix("_total").unwrap_or(name);
+        let base = if open { name.strip_suffix("_total").unwrap_or(name) } else { name };
         assert_eq!(base, family, "a sample outside of its family: {line}");
         let counts = read.kinds[base] == "counter";
         assert_eq!(counts, name.ends_with("_total"), "{line}");
@@ -62,8 +65,28 @@ fn read(text: &str) -> Read {
         assert!(!samples.iter().any(|(l, _)| l == labels), "twice: {line}");
         samples.push((labels.to_owned(), value));
     }
-    panic!("no end");
+    assert!(read.kinds.keys().eq(read.helps.keys()), "each family has a type and a help");
+    read
 }
+
+/// The text in one format, read back.
+fn read_as(picture: &Picture, format: Format) -> Read {
+    read(&text(picture, &PROCESS, format), format)
+}
+
+fn read_open(picture: &Picture) -> Read {
+    read_as(picture, Format::OpenMetrics)
+}
+
+const PROCESS: Process = Process {
+    cpu_s: Some(1.5),
+    threads: Some(9),
+    virtual_bytes: Some(1 << 20),
+    resident_bytes: Some(4096),
+    open_fds: Some(12),
+    max_fds: Some(1024),
+    start_s: Some(1_700_000_000.25),
+};
 
 fn picture() -> Picture {
     let tunables = Tunables::new(Profile::Default);
@@ -90,8 +113,8 @@ fn picture() -> Picture {
             routes: node.route_views(),
             routing: node.routing_view(),
             stats,
-            drops: vec![(lnet::DropReason::NoMatch, 5)],
-            disbelieved: vec![(lnet::Refusal::Claimed, 2)],
+            drops: vec![(DropReason::NoMatch, 5)],
+            disbelieved: vec![(Refusal::Claimed, 2)],
             invariant_violations: 1,
             sock: None,
             turned_away: Vec::new(),
@@ -105,7 +128,7 @@ fn picture() -> Picture {
 
 #[test]
 fn every_line_is_as_the_format_has_it_and_every_family_is_told_about() {
-    let read = read(&text(&picture()));
+    let read = read_open(&picture());
     for name in read.kinds.keys() {
         assert!(read.helps[name].len() > 5 && read.helps[name].ends_with('.'), "{name}");
         assert!(!read.helps[name].ends_with(".."), "{name}: {}", read.helps[name]);
@@ -117,11 +140,13 @@ fn every_line_is_as_the_format_has_it_and_every_family_is_told_about() {
     assert_eq!(read.samples["lnet_send_bytes_total"], [(String::new(), 4096.0)]);
     assert_eq!(read.samples["lnet_msgs_alloc"], [(String::new(), 3.0)]);
     assert_eq!(read.samples["lnet_peer_nis_left_out"], [(String::new(), 12.0)]);
-    let claimed = "reason=\"claimed\"".to_owned();
-    assert_eq!(read.samples["lnet_peer_data_refused_total"], [(claimed, 2.0)]);
+    let refused = &read.samples["lnet_peer_data_refused_total"];
+    assert!(refused.contains(&("reason=\"claimed\"".to_owned(), 2.0)), "{refused:?}");
+    assert!(refused.contains(&("reason=\"stale\"".to_owned(), 0.0)), "{refused:?}");
     assert_eq!(read.samples["lnet_invariant_violations_total"], [(String::new(), 1.0)]);
-    let reason = "reason=\"no_match\"".to_owned();
-    assert_eq!(read.samples["lnet_message_drops_total"], [(reason, 5.0)]);
+    let drops = &read.samples["lnet_message_drops_total"];
+    assert!(drops.contains(&("reason=\"no_match\"".to_owned(), 5.0)), "{drops:?}");
+    assert!(drops.contains(&("reason=\"stopping\"".to_owned(), 0.0)), "{drops:?}");
     let lo = "net=\"lo\",nid=\"0@lo\",interface=\"\"".to_owned();
     assert_eq!(read.samples["lnet_ni_up"], [(lo, 1.0)]);
 }
@@ -129,7 +154,7 @@ fn every_line_is_as_the_format_has_it_and_every_family_is_told_about() {
 #[test]
 fn each_row_of_the_tables_is_a_metric_and_nothing_is_there_twice() {
     let picture = picture();
-    let read = read(&text(&picture));
+    let read = read_open(&picture);
     for (row, value) in &picture.tunables {
         let suffix = match row.unit {
             "" => "",
@@ -146,16 +171,63 @@ fn each_row_of_the_tables_is_a_metric_and_nothing_is_there_twice() {
     assert_eq!(NodeStats::HELP.len(), node.stats.rows().len());
     for (name, value) in node.stats.rows() {
         let family = of_counter(name, "help", value);
-        let total = if matches!(family.kind, MetricType::Counter) { "_total" } else { "" };
-        let unit = family.unit.as_ref().map_or(String::new(), |u| format!("_{}", u.as_str()));
-        let name = format!("lnet_{}{unit}{total}", family.name);
+        let total = if family.kind == Kind::Counter { "_total" } else { "" };
+        let unit = family.unit.map_or(String::new(), |u| format!("_{u}"));
+        let name = format!("{}{unit}{total}", family.name);
         assert_eq!(read.samples[&name], [(String::new(), value as f64)], "{name}");
     }
 }
 
 #[test]
 fn a_daemon_that_is_not_configured_says_so() {
-    let read = read(&text(&Picture { node: None, ..picture() }));
+    let read = read_open(&Picture { node: None, ..picture() });
     assert_eq!(read.samples["lnet_configured"], [(String::new(), 0.0)]);
     assert!(!read.samples.contains_key("lnet_send_total"));
+}
+
+#[test]
+fn both_formats_have_the_same_samples_and_families_differ_by_total_alone() {
+    let (open, classic) = (read_open(&picture()), read_as(&picture(), Format::Classic));
+    assert_eq!(open.samples, classic.samples);
+    assert!(!open.units.is_empty() && classic.units.is_empty());
+    let of_classic = |(name, kind): (&String, &String)| {
+        let total = if kind == "counter" { "_total" } else { "" };
+        (format!("{name}{total}"), kind.clone())
+    };
+    let renamed: BTreeMap<String, String> = open.kinds.iter().map(of_classic).collect();
+    assert_eq!(renamed, classic.kinds);
+    assert_eq!(classic.kinds["lnet_send_total"], "counter");
+    assert_eq!(open.kinds["lnet_send"], "counter");
+}
+
+#[test]
+fn the_process_has_the_names_that_all_programs_have_and_what_is_unknown_is_left_out() {
+    let read = read_as(&picture(), Format::Classic);
+    for (name, kind, value) in [
+        ("process_cpu_seconds_total", "counter", 1.5),
+        ("process_open_fds", "gauge", 12.0),
+        ("process_max_fds", "gauge", 1024.0),
+        ("process_resident_memory_bytes", "gauge", 4096.0),
+        ("process_virtual_memory_bytes", "gauge", 1_048_576.0),
+        ("process_start_time_seconds", "gauge", 1_700_000_000.25),
+        ("process_threads", "gauge", 9.0),
+    ] {
+        assert_eq!(read.samples[name], [(String::new(), value)], "{name}");
+        assert_eq!(read.kinds[name], kind, "{name}");
+    }
+    let without = text(&picture(), &Process::default(), Format::Classic);
+    assert!(!without.contains("process_"), "{without}");
+}
+
+#[test]
+fn backslashes_quotes_and_ends_of_lines_are_escaped_as_each_format_has_it() {
+    let mut family = Family::gauge("x", "a\\b\"c\nd");
+    family.add(&[("k", "a\\b\"c\nd"), ("l", "")], 1);
+    let sample = "lnet_x{k=\"a\\\\b\\\"c\\nd\",l=\"\"} 1\n";
+    let type_ = "# TYPE lnet_x gauge\n";
+    let classic = text::encode(&[family], Format::Classic);
+    assert_eq!(classic, format!("# HELP lnet_x a\\\\b\"c\\nd\n{type_}{sample}"));
+    let help = Family::gauge("x", "a\"b");
+    let open = text::encode(&[help], Format::OpenMetrics);
+    assert_eq!(open, format!("# HELP lnet_x a\\\"b\n{type_}# EOF\n"));
 }
