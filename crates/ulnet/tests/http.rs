@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails says so by panicking")]
 
 mod browser;
+mod dashboards;
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

@@ -157,7 +157,7 @@ fn the_unit_is_one_that_systemd_understands() {
 }
 
 /// Files of both packages.
-const INSTALLED: [&str; 33] = [
+const INSTALLED: [&str; 35] = [
     "/usr/sbin/ulnet",
     "/usr/sbin/lnetd -> ulnet",
     "/usr/lib/ulnet/bin/lnetd -> ../../../sbin/ulnet",
@@ -173,6 +173,8 @@ const INSTALLED: [&str; 33] = [
     "/usr/share/doc/ulnet/examples/scenarios/dark.toml",
     "/usr/share/doc/ulnet/examples/slurm/sweep.sbatch",
     "/usr/share/doc/ulnet/examples/kubernetes/swarm.yaml",
+    "/usr/share/doc/ulnet/examples/grafana/ulnet.json",
+    "/usr/share/doc/ulnet/examples/prometheus/ulnet.rules.yml",
     "/usr/share/man/man1/ulnet.1.gz",
     "/usr/share/man/man8/lnetd.8.gz",
     "/usr/share/man/man8/ulnet-lnetctl.8.gz",
