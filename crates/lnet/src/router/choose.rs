@@ -11,7 +11,7 @@ use super::alive;
 use super::routes::Route;
 use crate::peer::{Peer, PeerNi};
 use crate::send::explain::{Named, Recorder, Step};
-use crate::send::key::{Doubted, GatewayKey, Priority, RouteKey, choose};
+use crate::send::key::{Doubted, Down, GatewayKey, Priority, RouteKey, choose};
 use crate::send::select::{
     Path, Request, Tables, avoids_tried, best_ni, best_pair, local_net, shaky, silent, within_range,
 };
@@ -193,7 +193,7 @@ fn usable<'a>(
             .flat_map(|n| &n.nis)
             .filter_map(|id| t.peers.nis.get(*id).map(|n| (*id, n)))
             .min_by_key(|&(id, n)| GatewayKey {
-                down: avoids_tried(t) && !n.port.status_up,
+                down: Down(avoids_tried(t) && !n.port.status_up),
                 silent: silent(t, own(t, n), &[id]),
                 health: Reverse(n.port.health),
                 tried: was_tried(t, r, id),

@@ -61,7 +61,7 @@ impl Criterion {
     /// The name in tables.
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Usable => "usable",
+            Self::Usable => "state",
             Self::Silence => "silence",
             Self::Health => "health",
             Self::LocalHealth => "local health",
@@ -110,6 +110,18 @@ trait Shown {
 impl Shown for bool {
     fn shown(&self) -> Option<String> {
         self.then(|| "no".to_owned())
+    }
+}
+
+/// Whether a candidate is down: it has no link, or its peer reports it down.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
+pub(crate) struct Down(pub(crate) bool);
+
+impl Shown for Down {
+    fn shown(&self) -> Option<String> {
+        self.0.then(|| "down".to_owned())
     }
 }
 
@@ -267,7 +279,7 @@ macro_rules! key {
 key! {
     /// Networks that both sides have (S-35).
     NetKey {
-        dead: bool => Usable,
+        dead: Down => Usable,
         silent: Doubted => Silence,
         first_peer_priority: Priority => Priority,
         first_local_priority: Priority => LocalPriority,
@@ -288,7 +300,7 @@ key! {
 key! {
     /// Local interfaces on one network (S-41).
     NiKey {
-        fatal: bool => Usable,
+        fatal: Down => Usable,
         silent: Doubted => Silence,
         first_priority: Priority => Priority,
         health: Reverse<u32> => Health,
@@ -345,7 +357,7 @@ key! {
 key! {
     /// Interfaces of one gateway (S-54).
     GatewayKey {
-        down: bool => Usable,
+        down: Down => Usable,
         silent: Doubted => Silence,
         health: Reverse<u32> => Health,
         tried: bool => Tried,

@@ -20,7 +20,7 @@ use crate::router::choose::{self as gateway, Passing, Via};
 use crate::router::routes::Routes;
 use crate::send::explain::{Freedom, Named, Recorder, Step};
 use crate::send::key::{
-    Distance, Doubted, Flapping, NetKey, NiKey, Pairing, PeerNiKey, Priority, choose,
+    Distance, Doubted, Down, Flapping, NetKey, NiKey, Pairing, PeerNiKey, Priority, choose,
 };
 use crate::suspicion::Rails;
 use crate::{Retries, Tunables};
@@ -265,7 +265,7 @@ fn best_net<'a>(
     let keyed = common.map(|(pn, ln, health)| {
         let first = t.tunables.udsp_first != 0;
         let key = NetKey {
-            dead: t.tunables.conduct.ranks_dead_networks && is_dead(t, ln),
+            dead: Down(t.tunables.conduct.ranks_dead_networks && is_dead(t, ln)),
             silent: silent(t, &ln.nis, &pn.nis),
             first_peer_priority: priority(pn.grade.priority, first),
             first_local_priority: priority(ln.grade.priority, first),
@@ -340,7 +340,7 @@ pub(crate) fn best_ni(
             let (excluded, path_turn) = pairing(t, ni.nid, peer_net);
             let tried = r.tried.iter().filter(|_| avoids_tried(t)).filter(|&&(x, _)| x == id);
             let key = NiKey {
-                fatal: ni.fatal,
+                fatal: Down(ni.fatal),
                 silent: silent(t, &[id], toward),
                 first_priority: priority(ni.port.grade.priority, first),
                 health: Reverse(within_range(t, ni.port.health, best)),

@@ -236,6 +236,17 @@ fn the_table_can_be_read() {
     assert_eq!(lines[6], "  goes from 10.77.1.2@tcp to 10.77.0.3@tcp", "{text}");
 }
 
+/// The word of the other views: `lnet-admin`'s `InterfaceState`.
+#[test]
+fn an_interface_without_a_link_is_shown_as_down() {
+    let mut w = pair(Profile::Default);
+    let id = ni_id(&w, A[0]);
+    w.hosts[0].node.link_changed(w.now, id, crate::Link::Down);
+    let text = w.hosts[0].node.explain(nid(B[0]), None, 0).to_string();
+    let line = text.lines().find(|line| line.contains("2  10.77.0.2@tcp")).unwrap();
+    assert!(line.contains("next by state: state down"), "{text}");
+}
+
 #[test]
 fn the_ring_keeps_the_last_messages_and_costs_nothing_when_off() {
     let mut w = pair(Profile::Default);
