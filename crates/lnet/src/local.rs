@@ -71,6 +71,8 @@ pub(crate) struct Ni {
     /// The CPU partitions that it was given.
     pub(crate) cpts: Option<BTreeSet<u32>>,
     pub(crate) failures: NiFailures,
+    /// When the last message came in on it.
+    pub(crate) last_received: Option<Instant>,
     /// The state that was noted last.
     pub(crate) noted: NiState,
 }

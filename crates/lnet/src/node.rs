@@ -466,6 +466,7 @@ impl Node {
             numa_node: None,
             cpts: None,
             failures: NiFailures::default(),
+            last_received: None,
             noted: NiState::Active,
         });
         self.nets[at].nis.push(id);

@@ -130,6 +130,9 @@ impl Node {
             if self.router.is_on() {
                 self.heard_on(now, rx.ni, hdr);
             }
+            if let Some(ni) = self.nis.get_mut(rx.ni) {
+                ni.last_received = Some(now);
+            }
             Some(id)
         };
         if self.faults.has_delays() && self.holds_arriving(now, own, rx, hdr) {

@@ -75,6 +75,8 @@ pub struct NiView {
     pub transitions: Transitions,
     /// Whether that happens so often that it is favoured less (HL-lnt-115).
     pub flapping: bool,
+    /// When the last message came in, if one ever did.
+    pub last_received: Option<Instant>,
     /// Heat, rates and times.
     pub usage: Usage,
     /// The driver's own time limit.
@@ -154,6 +156,8 @@ pub struct PeerNiView {
     pub transitions: Transitions,
     /// Whether that happens so often that it is favoured less (HL-lnt-115).
     pub flapping: bool,
+    /// When the last message came in, if one ever did.
+    pub last_received: Option<Instant>,
     /// Heat, rates and times.
     pub usage: Usage,
 }
@@ -290,6 +294,7 @@ impl Node {
             next_ping: self.timers.at(Timer::RecoverPeer(id)),
             transitions: n.port.transitions,
             flapping: n.port.flaps.is_flapping(self.now(), self.tunables.flap_hold_down),
+            last_received: n.last_alive,
             usage: n.port.meter.view(self.now()),
         }
     }
@@ -491,6 +496,7 @@ fn ni_view(node: &Node, id: lnet_types::NiId, ni: &Ni) -> NiView {
         refs: ni.port.refs + 1,
         transitions: ni.port.transitions,
         flapping: ni.port.flaps.is_flapping(now, node.tunables.flap_hold_down),
+        last_received: ni.last_received,
         usage: ni.port.meter.view(now),
         lnd_timeout: ni.lnd_timeout,
     }

@@ -248,6 +248,28 @@ fn an_interface_without_a_link_is_shown_as_down() {
 }
 
 #[test]
+fn the_time_of_the_last_message_is_seen_on_our_interface_and_the_peers() {
+    let mut w = World::new();
+    w.host(Profile::Default, &A[..1]);
+    w.host(Profile::Default, &B[..1]);
+    let times = |w: &World| {
+        let node = &w.hosts[0].node;
+        let ours = node.ni_view(ni_id(w, A[0])).unwrap().last_received;
+        let theirs = node.peer_view_of(nid(B[0])).and_then(|p| p.nis[0].last_received);
+        (ours, theirs)
+    };
+    assert_eq!(times(&w), (None, None), "no message yet");
+    w.discovered(0, B[0]);
+    let (ours, theirs) = times(&w);
+    assert!(ours.is_some() && ours == theirs, "{ours:?} {theirs:?}");
+    let sent = w.now;
+    w.put(1, A[0], 1, false);
+    w.run(Duration::from_millis(10));
+    let (ours, theirs) = times(&w);
+    assert!(ours > Some(sent) && ours == theirs, "{ours:?} {theirs:?}");
+}
+
+#[test]
 fn the_ring_keeps_the_last_messages_and_costs_nothing_when_off() {
     let mut w = pair(Profile::Default);
     w.put(0, B[0], 1, false);
