@@ -28,6 +28,7 @@ mod request;
 mod routing;
 mod snapshot;
 mod socket;
+mod state;
 
 pub use access::Access;
 pub use client::{Ask, Client, ClientError, REPLY_TIMEOUT, SEND_TIMEOUT};
@@ -54,3 +55,4 @@ pub use snapshot::{
     UsageSnapshot,
 };
 pub use socket::{SOCKET_ENV, SOCKET_SYSTEM, default_socket};
+pub use state::{InterfaceState, host_name};

@@ -108,6 +108,9 @@ pub struct Status {
     /// A number that no other life of a daemon has; 0 from daemons that have none.
     #[serde(default)]
     pub incarnation: u64,
+    /// The name of its host; empty where it is not known.
+    #[serde(default)]
+    pub host: String,
 }
 
 /// Bytes of a recording of the node, for `ulnet sim replay`.

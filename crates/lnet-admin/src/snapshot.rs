@@ -99,6 +99,8 @@ pub struct NiMore {
     pub bytes: (u64, u64),
     /// Ups, downs, and use.
     pub usage: UsageSnapshot,
+    /// How long ago the last message came in, milliseconds; absent before the first one.
+    pub last_received_ms: Option<u64>,
     /// Whether its address is another one than that which its interface alone stands for.
     #[serde(default)]
     pub by_address: bool,
@@ -358,6 +360,9 @@ pub struct PeerNiDetail {
     /// Ups, downs, and use.
     #[serde(default)]
     pub usage: UsageSnapshot,
+    /// How long ago the last message came in, milliseconds; absent before the first one.
+    #[serde(default)]
+    pub last_received_ms: Option<u64>,
 }
 
 /// Credits and queue of a peer NI.

@@ -364,6 +364,7 @@ impl Control {
             configured: state.node.is_some(),
             profile: state.tunables.profile.name().to_owned(),
             incarnation: self.incarnation,
+            host: lnet_admin::host_name().unwrap_or_default(),
         })
     }
 
@@ -542,17 +543,17 @@ impl Control {
             let node = state.node.as_ref().ok_or_else(|| AdminError::errno(Errno::ENETDOWN))?;
             (node.handle.clone(), node.nets.settings(&state.sock, state.tunables.lnd_timeout()))
         };
-        let (views, refused) = handle
+        let (views, refused, now) = handle
             .call(move |stack, now| {
                 let refused = if detail { views::refused(stack, now) } else { Vec::new() };
-                (stack.node().net_views(), refused)
+                (stack.node().net_views(), refused, now)
             })
             .blocking()
             .map_err(|e| stopped(&e))?;
         let shown: Vec<_> = views
             .iter()
             .filter(|v| net.is_none_or(|n| n == v.net))
-            .map(|v| views::net(v, &extra, detail, &refused))
+            .map(|v| views::net(v, &extra, detail, &refused, now))
             .collect();
         if shown.is_empty() {
             // C-netshow-2
@@ -666,14 +667,14 @@ impl Control {
         detail: bool,
         from: Option<u64>,
     ) -> Result<Reply, AdminError> {
-        self.on_node(Errno::ENETDOWN, move |stack, _| {
+        self.on_node(Errno::ENETDOWN, move |stack, now| {
             let node = stack.node();
             if let Some(nid) = nid {
                 let view = node
                     .peer_view_of(nid)
                     .ok_or_else(|| AdminError::new(Errno::ENOENT, "cannot get peer information"))?;
                 return Ok(Reply::Peers(PeerPage {
-                    peers: vec![views::peer(&view, detail)],
+                    peers: vec![views::peer(&view, detail, now)],
                     next: None,
                 }));
             }
@@ -683,7 +684,7 @@ impl Control {
                     return Ok(Reply::Peers(PeerPage { peers, next: None }));
                 };
                 nis += view.nis.len();
-                peers.push(views::peer(&view, detail));
+                peers.push(views::peer(&view, detail, now));
                 after = Some(age);
                 if nis >= PEER_NIS_PER_PAGE {
                     return Ok(Reply::Peers(PeerPage { peers, next: after }));

@@ -29,12 +29,13 @@ pub(crate) fn refused(stack: &Stack, now: Instant) -> Vec<(NiId, admin::RefusedS
     lines.into_iter().map(line).collect()
 }
 
-/// A local net. `refused`: whom the driver turned away, on whichever net.
+/// A local net at the time `now`. `refused`: whom the driver turned away, on whichever net.
 pub(crate) fn net(
     view: &NetView,
     settings: &Settings,
     detail: bool,
     refused: &[(NiId, admin::RefusedSnapshot)],
+    now: Instant,
 ) -> admin::NetSnapshot {
     let nis = view
         .nis
@@ -43,7 +44,7 @@ pub(crate) fn net(
             nid: ni.nid,
             up: ni.up,
             interface: ni.interface.clone(),
-            detail: detail.then(|| Box::new(ni_detail(view, ni, settings))),
+            detail: detail.then(|| Box::new(ni_detail(view, ni, settings, now))),
         })
         .collect();
     let sum = detail.then(|| Box::new(traffic(&view.sum())));
@@ -58,7 +59,7 @@ pub(crate) fn net(
     }
 }
 
-fn ni_detail(net: &NetView, ni: &NiView, settings: &Settings) -> admin::NiDetail {
+fn ni_detail(net: &NetView, ni: &NiView, settings: &Settings, now: Instant) -> admin::NiDetail {
     let (t, f) = (&net.tunables, &ni.failures);
     admin::NiDetail {
         traffic: traffic(&ni.stats),
@@ -92,6 +93,7 @@ fn ni_detail(net: &NetView, ni: &NiView, settings: &Settings) -> admin::NiDetail
             network_timeouts: f.network_timeout,
             bytes: (ni.stats.sent_bytes, ni.stats.received_bytes),
             usage: usage(ni.transitions, ni.flapping, &ni.usage),
+            last_received_ms: ni.last_received.map(|at| millis(now.saturating_since(at))),
             by_address: settings.is_by_address(ni.id),
         },
     }
@@ -152,15 +154,15 @@ pub(crate) fn timers(node: &Node, now: Instant) -> admin::Reply {
     admin::Reply::Timers { timers, total }
 }
 
-/// A peer.
-pub(crate) fn peer(view: &PeerView, detail: bool) -> admin::PeerSnapshot {
+/// A peer at the time `now`.
+pub(crate) fn peer(view: &PeerView, detail: bool, now: Instant) -> admin::PeerSnapshot {
     let nis = view
         .nis
         .iter()
         .map(|ni| admin::PeerNiSnapshot {
             nid: ni.nid,
             state: peer_ni_state(ni.state),
-            detail: detail.then(|| Box::new(peer_ni_detail(ni))),
+            detail: detail.then(|| Box::new(peer_ni_detail(ni, now))),
         })
         .collect();
     admin::PeerSnapshot {
@@ -181,7 +183,7 @@ fn peer_ni_state(state: PeerNiState) -> admin::PeerNiState {
     }
 }
 
-fn peer_ni_detail(ni: &PeerNiView) -> admin::PeerNiDetail {
+fn peer_ni_detail(ni: &PeerNiView, now: Instant) -> admin::PeerNiDetail {
     let f = &ni.failures;
     admin::PeerNiDetail {
         udsp: admin::UdspInfo { net_priority: ni.net_priority, nid_priority: ni.priority },
@@ -207,6 +209,7 @@ fn peer_ni_detail(ni: &PeerNiView) -> admin::PeerNiDetail {
         bytes: (ni.stats.sent_bytes, ni.stats.received_bytes),
         local: ni.local,
         usage: usage(ni.transitions, ni.flapping, &ni.usage),
+        last_received_ms: ni.last_received.map(|at| millis(now.saturating_since(at))),
     }
 }
 
@@ -243,6 +246,10 @@ fn latency(l: &Latency) -> admin::Latency {
         max_nsec: l.max_nsec,
         avg_nsec: l.avg_nsec(),
     }
+}
+
+fn millis(d: Duration) -> u64 {
+    u64::try_from(d.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn seconds(at: Option<Instant>) -> u64 {

@@ -179,6 +179,9 @@ fn nothing_can_be_changed_and_nothing_else_is_served() {
     let d = Daemon::start("readonly");
     let (head, page) = get(d.http, "/");
     assert!(head.contains("text/html") && head.contains("default-src 'none'"), "{head}");
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    let title = format!("<title>{}: lnetd</title>", host.trim());
+    assert!(page.contains(&title) && !page.contains("@HOST@"), "{title}");
     for outside in ["http://", "https://", "src=", "@import"] {
         assert!(!page.contains(outside), "the page needs something from outside: {outside}");
     }
@@ -193,6 +196,28 @@ fn nothing_can_be_changed_and_nothing_else_is_served() {
     let (_, status) = get(d.http, "/status.json");
     let status: serde_json::Value = serde_json::from_str(&status).unwrap();
     assert_eq!((&status["configured"], &status["refused"]), (&false.into(), &5.into()));
+    assert_eq!(status["host"], host.trim());
+}
+
+#[test]
+fn each_state_has_the_word_that_top_has() {
+    let d = Daemon::start("words");
+    d.ctl("lnet configure");
+    d.ctl("net add --net tcp --if lo");
+    d.ctl("peer add --prim_nid 10.9.8.7@tcp");
+    let states = |d: &Daemon| {
+        // Longer than a picture is fresh.
+        std::thread::sleep(Duration::from_millis(300));
+        let status: serde_json::Value =
+            serde_json::from_str(&get(d.http, "/status.json").1).unwrap();
+        let nets = status["node"]["nets"].as_array().unwrap().clone();
+        let tcp = nets.iter().find(|net| net["net"] == "tcp").unwrap();
+        let peer = &status["node"]["peers"][0]["nis"][0]["state"];
+        (tcp["nis"][0]["state"].clone(), peer.clone())
+    };
+    assert_eq!(states(&d), ("up".into(), "unknown".into()));
+    d.ctl("net set --nid 127.0.0.1@tcp --health 500");
+    assert_eq!(states(&d).0, "degraded");
 }
 
 #[test]

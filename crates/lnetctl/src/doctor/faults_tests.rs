@@ -105,7 +105,7 @@ const FAULTS: &[(&str, &[Change], &str, &str)] = &[
             "recv_count: 5}\n    health stats: {health value: 0, ping_count: 70}",
         )],
         "peer",
-        "10.2.0.1@tcp2 has health 0 of 1000",
+        "10.2.0.1@tcp2 is degraded (health 0 of 1000",
     ),
     (
         "a peer's interface flaps",

@@ -185,8 +185,7 @@ fn ping(
 
 /// The name of this host.
 fn name() -> String {
-    let text = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    if text.trim().is_empty() { "this node".to_owned() } else { text.trim().to_owned() }
+    lnet_admin::host_name().unwrap_or_else(|| "this node".to_owned())
 }
 
 /// The settings of this system, and what could not be found out.

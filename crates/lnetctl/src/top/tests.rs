@@ -49,6 +49,7 @@ fn sample(sent: u32) -> Sample {
             configured: true,
             profile: "default".to_owned(),
             incarnation: 1,
+            host: "oss-3".to_owned(),
         },
         nets: vec![NetSnapshot {
             net: Net::TCP,

@@ -247,6 +247,7 @@ fn peer_ni(item: &Node) -> PeerNiSnapshot {
             bytes: (0, 0),
             local: true,
             usage: Default::default(),
+            last_received_ms: None,
             udsp: udsp(item),
             credits: PeerNiCredits {
                 tx_max: n(all, "max_ni_tx_credits"),

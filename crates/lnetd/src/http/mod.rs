@@ -107,7 +107,7 @@ impl Site {
         match what {
             What::Page => Answer {
                 content_type: "text/html; charset=utf-8",
-                body: include_bytes!("page.html").to_vec(),
+                body: page(&host()).into_bytes(),
             },
             What::Metrics(format) => Answer {
                 content_type: format.content_type(),
@@ -122,6 +122,20 @@ impl Site {
         }
     }
 }
+
+/// The name that the page and its document show.
+fn host() -> String {
+    lnet_admin::host_name().unwrap_or_else(|| "this node".to_owned())
+}
+
+/// The page with the name of the node in its title, so that tabs differ without a script too.
+fn page(host: &str) -> String {
+    let escaped = host.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&quot;");
+    include_str!("page.html").replace(HOST_PLACE, &escaped)
+}
+
+/// Where the page has the name of the node.
+const HOST_PLACE: &str = "@HOST@";
 
 /// An address as `--http` takes it: `9110` and `:9110` are on loopback.
 ///

@@ -1,8 +1,10 @@
 //! `/status.json`: what the page shows, as one document. The page is its only reader that is
 //! promised anything; scripts have the control socket and `/metrics`.
 
-use lnet::{NetView, NiState, NiView, PeerNiState, PeerNiView, PeerView, PoolView, RoutingState};
-use lnet_admin::{FaultAction, FaultSnapshot, RailSnapshot};
+use std::collections::BTreeSet;
+
+use lnet::{NetView, NiView, PeerNiState, PeerNiView, PeerView, PoolView, RoutingState};
+use lnet_admin::{FaultAction, FaultSnapshot, InterfaceState, RailSnapshot};
 use lnet_types::Nid;
 use serde::Serialize;
 
@@ -15,6 +17,8 @@ const PEER_NIS_SHOWN: usize = 256;
 #[derive(Serialize)]
 struct Document<'a> {
     version: &'static str,
+    /// The name of the host.
+    host: String,
     pid: u32,
     profile: &'static str,
     configured: bool,
@@ -149,6 +153,7 @@ struct Fault {
 pub(super) fn of(picture: &Picture, history: &History, filter: &str, refused: u64) -> Vec<u8> {
     let document = Document {
         version: env!("CARGO_PKG_VERSION"),
+        host: super::host(),
         pid: std::process::id(),
         profile: picture.profile.name(),
         configured: picture.node.is_some(),
@@ -224,15 +229,12 @@ fn of_node<'a>(node: &'a NodePicture, history: &History, filter: &str) -> Node<'
 fn of_net(net: &NetView, history: &History, seconds: &impl Fn(lnet_types::Instant) -> f64) -> Net {
     let ni = |ni: &NiView| {
         let (s, f) = (&ni.stats, &ni.failures);
+        let health = (!ni.nid.is_loopback()).then_some(ni.health);
         Ni {
             nid: ni.nid.to_string(),
             interface: ni.interface.clone(),
-            state: match ni.state {
-                NiState::Active => "active",
-                NiState::Degraded => "degraded",
-                NiState::Failed => "failed",
-            },
-            health: (!ni.nid.is_loopback()).then_some(ni.health),
+            state: InterfaceState::local(ni.up, health.map(i64::from)).name(),
+            health,
             history: (!ni.nid.is_loopback()).then(|| history.health(Side::Local, ni.nid)),
             sent: s.sent.sum(),
             received: s.received.sum(),
@@ -262,6 +264,7 @@ fn peers(
     };
     let mut meant: Vec<&PeerView> = node.peers.iter().filter(meant).collect();
     meant.sort_by_key(|peer| peer.nis.iter().map(|ni| ni.health).min());
+    let suspects: BTreeSet<Nid> = node.rails.iter().map(|rail| rail.peer).collect();
     let mut room = PEER_NIS_SHOWN;
     let mut shown = Vec::new();
     for peer in meant {
@@ -269,7 +272,8 @@ fn peers(
             break;
         }
         let reached = was_reached(peer);
-        let ni = |ni: &PeerNiView| of_peer_ni(ni, reached, history, seconds);
+        let ni =
+            |ni: &PeerNiView| of_peer_ni(ni, reached, suspects.contains(&ni.nid), history, seconds);
         let nis = peer.nis.iter().take(room).map(ni).collect();
         room = room.saturating_sub(peer.nis.len());
         shown.push(Peer { primary: peer.primary.to_string(), multi_rail: peer.multi_rail, nis });
@@ -286,18 +290,20 @@ pub(super) fn was_reached(peer: &PeerView) -> bool {
 fn of_peer_ni(
     ni: &PeerNiView,
     reached: bool,
+    suspect: bool,
     history: &History,
     seconds: &impl Fn(lnet_types::Instant) -> f64,
 ) -> PeerNi {
     let (s, f) = (&ni.stats, &ni.failures);
     PeerNi {
         nid: ni.nid.to_string(),
-        state: match ni.state {
-            PeerNiState::Down => "down",
-            _ if !reached => "unknown",
-            PeerNiState::NotTracked => "",
-            PeerNiState::Up => "up",
-        },
+        state: InterfaceState::remote(
+            ni.state == PeerNiState::Down,
+            reached,
+            suspect,
+            i64::from(ni.health),
+        )
+        .name(),
         health: ni.health,
         history: history.health(Side::Peer, ni.nid),
         sent: s.sent.sum(),

@@ -19,8 +19,8 @@ pub(super) fn check(site: &Site, found: &mut Vec<Finding>) {
                 found.push(finding.fix(&node.name, format!("ip link set dev {device} up")));
             } else if let Some(health) = ni.health.filter(|h| *h < HEALTHY && lasts(node, ni)) {
                 let text = format!(
-                    "{} on {} has health {health} of {HEALTHY} and does not recover: messages fail \
-                     there, and others are preferred",
+                    "{} on {} is degraded (health {health} of {HEALTHY} and does not recover): \
+                     messages fail there, and others are preferred",
                     ni.nid, node.name
                 );
                 let finding = Finding::new(NAME, Level::Warning, &[&node.name], text);

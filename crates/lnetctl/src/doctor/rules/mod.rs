@@ -78,7 +78,7 @@ pub(crate) const RULES: &[Rule] = &[
     Rule { name: twice::NAME, about: "a NID on two nodes", check: twice::check },
     Rule {
         name: interfaces::NAME,
-        about: "interfaces that are down or not healthy",
+        about: "interfaces that are down or degraded",
         check: interfaces::check,
     },
     Rule { name: gateways::NAME, about: "routes that lead nowhere", check: gateways::check },

@@ -30,7 +30,10 @@ fn never_reached(node: &Node, peer: &Peer) -> Option<Finding> {
     {
         return None;
     }
-    let text = format!("{}: the configured peer {} was never reached", node.name, peer.primary);
+    let text = format!(
+        "{}: the configured peer {} was never reached: its state is unknown",
+        node.name, peer.primary
+    );
     let finding = Finding::new(NAME, Level::Error, &[&node.name], text);
     Some(
         finding
@@ -45,8 +48,8 @@ fn interfaces(node: &Node, peer: &Peer, found: &mut Vec<Finding>) {
         let for_s = node.recovering_for(ni.pings);
         if let Some(health) = ni.health.filter(|h| *h < HEALTHY && for_s >= RECOVERS_IN) {
             let text = format!(
-                "{}: {nid} has health {health} of {HEALTHY} for {for_s} s or longer: recovery pings \
-                 fail",
+                "{}: {nid} is degraded (health {health} of {HEALTHY} for {for_s} s or longer): \
+                 recovery pings fail",
                 node.name
             );
             let finding = Finding::new(NAME, Level::Warning, &[&node.name], text);
