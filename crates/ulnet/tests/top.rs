@@ -117,7 +117,9 @@ fn everything_is_on_80_by_24_and_keys_work() {
     let lines: Vec<&str> = screen.lines().collect();
     assert_eq!(lines.len(), 24, "{screen}");
     assert!(lines.iter().all(|line| line.chars().count() <= 80), "{screen}");
-    assert!(lines[0].starts_with("lnetd ") && lines[0].contains("profile default"), "{screen}");
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    let named = format!(" on {}  profile default", host.trim());
+    assert!(lines[0].starts_with("lnetd ") && lines[0].contains(&named), "{screen}");
     for there in
         ["NETWORK INTERFACE", "127.0.0.1@tcp7", "████████ 1000", "PEER INTERFACE (", "ROUTE TO"]
     {
@@ -132,7 +134,15 @@ fn everything_is_on_80_by_24_and_keys_work() {
     let screen = desk.screen("a filter", filtered);
     assert!(!screen.contains("NETWORK INTERFACE"), "{screen}");
     desk.press(&["s", "s"]);
-    desk.screen("sorting", |s| s.contains("s:by health"));
+    desk.screen("sorting", |s| s.contains("s:by device"));
+    desk.press(&["<", "<"]);
+    desk.screen("sorting back", |s| s.contains("s:by age"));
+    desk.press(&["c", "Down", "Space", "Enter"]);
+    desk.screen("a column less", |s| !s.contains("STATE") && s.contains("PEER INTERFACE (1)"));
+    desk.press(&["c", "a", "Enter"]);
+    let screen = desk.screen("all columns", |s| s.contains("STATE") && s.contains("q:quit"));
+    let peer = screen.lines().find(|line| line.contains("10.9.8.7@tcp"));
+    assert!(peer.is_some_and(|line| line.contains("unknown")), "{screen}");
     desk.press(&["4"]);
     desk.screen("routes", |s| s.contains("ROUTE TO") && !s.contains("PEER INTERFACE"));
     // Something happens, and it is seen.

@@ -1,8 +1,9 @@
 //! `lnetctl top`: the node live on a terminal, or as plain text where there is none.
 //!
-//! `model.rs` is what is known and what keys do, `draw.rs` puts it on a grid of characters; both are
-//! pure. This file has the terminal and the clock, and gives the terminal back whatever happens.
+//! `model.rs` is what is known and what keys do, `columns.rs` what is shown of an interface, `draw.rs`
+//! puts it on a grid of characters; all are pure. This file has the terminal and the clock, and gives the terminal back whatever happens.
 
+mod columns;
 mod draw;
 mod model;
 
@@ -31,7 +32,7 @@ const INTERVAL_MAX: i64 = 3600;
 /// How many resends are asked for.
 const RESENDS: u32 = 32;
 /// Size of the grid where there is no terminal; as many rows as there is to show.
-const PLAIN_WIDTH: u16 = 100;
+const PLAIN_WIDTH: u16 = 120;
 const PLAIN_ROWS_MAX: usize = 60_000;
 
 /// The command.
@@ -240,7 +241,7 @@ fn plain(session: &mut Session<'_>, interval: Duration, count: i64) -> Result<()
 
 /// All there is, as lines.
 fn text(model: &mut Model, theme: Theme) -> String {
-    let rows = 16 + 3 * model.nis().len() + model.peer_nis().len() + model.routes().len();
+    let rows = 20 + 3 * model.nis().len() + model.peer_nis().len() + model.routes().len();
     let high = u16::try_from(rows.min(PLAIN_ROWS_MAX)).unwrap_or(u16::MAX);
     let area = Rect::new(0, 0, PLAIN_WIDTH, high);
     let mut buf = Buffer::empty(area);

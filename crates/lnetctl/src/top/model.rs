@@ -1,13 +1,15 @@
 //! What `top` knows and how keys change it: two looks at the node and the differences between them.
 //! Pure: no terminal, no clock.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use lnet_admin::{
-    FaultSnapshot, NetSnapshot, PeerNiState, PeerSnapshot, RailSnapshot, StatsSnapshot, Status,
-    Traffic,
+    FaultSnapshot, InterfaceState, NetSnapshot, PeerSnapshot, RailSnapshot, StatsSnapshot, Status,
+    UsageSnapshot,
 };
 use lnet_types::Nid;
+
+use super::columns::Column;
 
 /// One look at the node.
 #[derive(Clone, Debug)]
@@ -66,36 +68,26 @@ impl Page {
 pub(crate) enum Sort {
     /// As the node lists them.
     #[default]
-    Order,
+    Listed,
     Nid,
-    /// Worst first.
-    Health,
-    /// Most messages a second first.
-    Rate,
-    /// Most bytes queued first.
-    Queue,
-    /// Most failures first.
-    Failures,
+    /// By a column, what needs attention first.
+    By(Column),
 }
 
 impl Sort {
-    const ALL: [Self; 6] =
-        [Self::Order, Self::Nid, Self::Health, Self::Rate, Self::Queue, Self::Failures];
-
     pub(crate) const fn name(self) -> &'static str {
         match self {
-            Self::Order => "age",
+            Self::Listed => "age",
             Self::Nid => "NID",
-            Self::Health => "health",
-            Self::Rate => "rate",
-            Self::Queue => "queue",
-            Self::Failures => "failures",
+            Self::By(column) => column.name(),
         }
     }
 
-    fn next(self) -> Self {
-        let at = Self::ALL.iter().position(|s| *s == self).unwrap_or(0);
-        Self::ALL.into_iter().cycle().nth(at + 1).unwrap_or_default()
+    pub(crate) const fn column(self) -> Option<Column> {
+        match self {
+            Self::By(column) => Some(column),
+            Self::Listed | Self::Nid => None,
+        }
     }
 }
 
@@ -132,14 +124,50 @@ pub(crate) struct Line {
     pub(crate) nid: String,
     /// The device, or `+` where a peer has further interfaces.
     pub(crate) device: String,
-    pub(crate) state: &'static str,
+    pub(crate) state: InterfaceState,
+    /// How a rail that ends there is doubted; empty without a doubt.
+    pub(crate) doubt: &'static str,
     /// `None` where health means nothing: loopback, and peers that were never reached.
     pub(crate) health: Option<i32>,
     /// Messages a second.
     pub(crate) out: f64,
     pub(crate) inward: f64,
+    /// Bytes of payload a second.
+    pub(crate) out_bytes: f64,
+    pub(crate) in_bytes: f64,
+    /// `None` where there are none: loopback, and interfaces behind routers.
+    pub(crate) credits: Option<Credits>,
+    /// Bytes.
     pub(crate) queued: u64,
+    /// The median from a PUT or GET to its ACK or REPLY.
+    pub(crate) latency_ns: Option<u64>,
+    /// Age of the last message received.
+    pub(crate) last_ms: Option<u64>,
     pub(crate) failures: u32,
+}
+
+/// Transmit credits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Credits {
+    /// Negative: messages that wait for one.
+    pub(crate) free: i32,
+    pub(crate) max: i32,
+    pub(crate) least: i32,
+}
+
+impl Credits {
+    fn of(free: i32, max: i32, least: i32) -> Option<Self> {
+        (max > 0).then_some(Self { free, max, least })
+    }
+}
+
+/// What an interface has moved.
+#[derive(Clone, Copy, Debug, Default)]
+struct Moved {
+    sent: u32,
+    received: u32,
+    sent_bytes: u64,
+    received_bytes: u64,
 }
 
 /// Rates of the whole node, per second.
@@ -155,8 +183,14 @@ pub(crate) struct Rates {
 #[derive(Debug, Default)]
 pub(crate) struct Model {
     pub(crate) now: Option<Sample>,
-    /// Messages sent and received before, by the side and NID of the interface.
-    before: HashMap<(Side, Nid), (u32, u32)>,
+    /// What each interface had moved before, by its side and NID.
+    before: HashMap<(Side, Nid), Moved>,
+    /// Columns in which something was seen: they stay, so that the picture does not jump.
+    filled: BTreeSet<Column>,
+    /// Columns that were deselected.
+    pub(crate) hidden: BTreeSet<Column>,
+    /// The row of the choice of columns, while that is open.
+    pub(crate) choosing: Option<usize>,
     stats_before: Option<StatsSnapshot>,
     /// Seconds between the two looks.
     span: f64,
@@ -191,12 +225,64 @@ impl Model {
         if let Some(old) = self.now.take() {
             self.span = seconds;
             self.stats_before = Some(old.stats);
-            self.before = traffic(&old)
-                .map(|(side, nid, t)| ((side, nid), (t.sent.sum(), t.received.sum())))
-                .collect();
+            self.before = all_moved(&old).map(|(side, nid, m)| ((side, nid), m)).collect();
         }
         self.trouble = None;
         self.now = Some(sample);
+        for line in self.all_nis().into_iter().chain(self.all_peer_nis()) {
+            self.filled.extend(Column::ALL.into_iter().filter(|c| c.is_there(&line)));
+        }
+    }
+
+    /// Whether a column is to be shown: it was not deselected, and something was in it.
+    pub(crate) fn wants(&self, column: Column) -> bool {
+        !self.hidden.contains(&column) && self.filled.contains(&column)
+    }
+
+    /// Whether nothing has been seen in a column yet.
+    pub(crate) fn is_empty(&self, column: Column) -> bool {
+        !self.filled.contains(&column)
+    }
+
+    /// What rows may be sorted by now, in the order of the keys.
+    fn sorts(&self) -> Vec<Sort> {
+        let columns = Column::ALL.into_iter().filter(|c| self.wants(*c)).map(Sort::By);
+        [Sort::Listed, Sort::Nid].into_iter().chain(columns).collect()
+    }
+
+    fn sort_beside(&mut self, forward: bool) {
+        let all = self.sorts();
+        let at = all.iter().position(|s| *s == self.sort).unwrap_or(0);
+        let next = if forward { at + 1 } else { at + all.len() - 1 };
+        self.sort = all.get(next % all.len()).copied().unwrap_or_default();
+    }
+
+    /// A key while the choice of columns is open.
+    fn choose(&mut self, at: usize, key: Key) {
+        let last = Column::ALL.len() - 1;
+        self.choosing = match key {
+            Key::Up | Key::Char('k') => Some(at.saturating_sub(1)),
+            Key::Down | Key::Char('j') => Some((at + 1).min(last)),
+            Key::Home => Some(0),
+            Key::End => Some(last),
+            Key::Char(' ') => {
+                if let Some(column) = Column::ALL.get(at)
+                    && !self.hidden.remove(column)
+                {
+                    self.hidden.insert(*column);
+                    if self.sort == Sort::By(*column) {
+                        self.sort = Sort::Listed;
+                    }
+                }
+                Some(at)
+            }
+            Key::Char('a') => {
+                self.hidden.clear();
+                Some(at)
+            }
+            Key::Enter | Key::Escape | Key::Char('c' | 'q') => None,
+            _ => Some(at),
+        };
     }
 
     /// What a key does.
@@ -226,11 +312,17 @@ impl Model {
             self.help = false;
             return Next::Stay;
         }
+        if let Some(at) = self.choosing {
+            self.choose(at, key);
+            return Next::Stay;
+        }
         match key {
             Key::Char('q') => return Next::Quit,
             Key::Char('?' | 'h') => self.help = true,
             Key::Char('/') => self.typing = true,
-            Key::Char('s') => self.sort = self.sort.next(),
+            Key::Char('s' | '>') => self.sort_beside(true),
+            Key::Char('<') => self.sort_beside(false),
+            Key::Char('c') => self.choosing = Some(0),
             Key::Char('r') => self.reverse = !self.reverse,
             Key::Char('p') => self.paused = !self.paused,
             Key::Char(' ') => return Next::Look,
@@ -276,71 +368,75 @@ impl Model {
 
     /// Local interfaces, filtered and sorted.
     pub(crate) fn nis(&self) -> Vec<Line> {
-        let Some(now) = &self.now else { return Vec::new() };
-        let nis = now.nets.iter().flat_map(|net| &net.nis).map(|ni| {
-            let detail = ni.detail.as_deref();
-            let health = detail.map(|d| d.health);
-            let value = health.map_or(0, |h| h.value);
-            let (out, inward) = self.moved(Side::Local, ni.nid, detail.map(|d| &d.traffic));
-            Line {
-                nid: ni.nid.to_string(),
-                device: ni.interface.clone().unwrap_or_default(),
-                state: match (ni.up, value) {
-                    (false, _) => "down",
-                    (true, 1000..) => "up",
-                    (true, _) if ni.nid.is_loopback() => "up",
-                    (true, _) => "degraded",
-                },
-                health: (!ni.nid.is_loopback()).then_some(value),
-                out,
-                inward,
-                queued: 0,
-                failures: health.map_or(0, |h| {
-                    let all = [h.interrupts, h.dropped, h.aborted, h.no_route, h.timeouts, h.error];
-                    all.into_iter().fold(0, u32::wrapping_add)
-                }),
-            }
-        });
-        self.arranged(nis.collect())
+        self.arranged(self.all_nis())
     }
 
     /// Interfaces of peers, filtered and sorted.
     pub(crate) fn peer_nis(&self) -> Vec<Line> {
+        self.arranged(self.all_peer_nis())
+    }
+
+    fn all_nis(&self) -> Vec<Line> {
         let Some(now) = &self.now else { return Vec::new() };
+        let nis = now.nets.iter().flat_map(|net| &net.nis).map(|ni| {
+            let detail = ni.detail.as_deref().cloned().unwrap_or_default();
+            let (h, more) = (detail.health, &detail.more);
+            let moved = Moved::of(&detail.traffic, more.bytes);
+            let rates = self.rates_of(Side::Local, ni.nid, moved);
+            Line {
+                nid: ni.nid.to_string(),
+                device: ni.interface.clone().unwrap_or_default(),
+                state: ni.interface_state(),
+                doubt: "",
+                health: (!ni.nid.is_loopback()).then_some(h.value),
+                out: rates.sent,
+                inward: rates.received,
+                out_bytes: rates.sent_bytes,
+                in_bytes: rates.received_bytes,
+                credits: Credits::of(more.tx_available, more.tx_max, more.tx_min),
+                queued: 0,
+                latency_ns: median(&more.usage),
+                last_ms: more.last_received_ms,
+                failures: [h.interrupts, h.dropped, h.aborted, h.no_route, h.timeouts, h.error]
+                    .into_iter()
+                    .fold(0, u32::wrapping_add),
+            }
+        });
+        nis.collect()
+    }
+
+    fn all_peer_nis(&self) -> Vec<Line> {
+        let Some(now) = &self.now else { return Vec::new() };
+        let doubts = doubts(&now.rails);
         let nis = now.peers.iter().flat_map(|peer| {
-            let reached = peer.was_reached();
+            let (reached, doubts) = (peer.was_reached(), &doubts);
             peer.nis.iter().map(move |ni| {
-                let detail = ni.detail.as_deref();
-                let health = detail.map(|d| d.health);
-                let value = health.map_or(0, |h| h.value);
-                let (out, inward) = self.moved(Side::Peer, ni.nid, detail.map(|d| &d.traffic));
+                let detail = ni.detail.as_deref().copied().unwrap_or_default();
+                let (h, c) = (detail.health, detail.credits);
+                let moved = Moved::of(&detail.traffic, detail.bytes);
+                let rates = self.rates_of(Side::Peer, ni.nid, moved);
+                let doubt = doubts.get(&ni.nid).copied();
                 Line {
                     nid: ni.nid.to_string(),
                     device: if ni.nid == peer.primary { "" } else { "+" }.to_owned(),
-                    state: match (ni.state, value) {
-                        (PeerNiState::Down, _) => "down",
-                        // No message has ever come from it: nothing speaks for its health.
-                        _ if !reached => "unknown",
-                        // Before anything has failed: avoided all the same.
-                        _ if doubted(now, ni.nid, "silent") => "silent",
-                        _ if doubted(now, ni.nid, "unproven") => "unproven",
-                        _ if doubted(now, ni.nid, "shaky") => "shaky",
-                        (PeerNiState::Up, 1000..) => "up",
-                        (PeerNiState::NotWatched, 1000..) => "healthy",
-                        _ => "impaired",
-                    },
-                    health: reached.then_some(value),
-                    out,
-                    inward,
-                    queued: detail.map_or(0, |d| d.credits.tx_queue_bytes),
-                    failures: health.map_or(0, |h| {
-                        let all = [h.dropped, h.timeout, h.error, h.network_timeout];
-                        all.into_iter().fold(0, u32::wrapping_add)
-                    }),
+                    state: ni.interface_state(reached, doubt.is_some()),
+                    doubt: doubt.unwrap_or_default(),
+                    health: reached.then_some(h.value),
+                    out: rates.sent,
+                    inward: rates.received,
+                    out_bytes: rates.sent_bytes,
+                    in_bytes: rates.received_bytes,
+                    credits: Credits::of(c.tx_available, c.tx_max, c.tx_min),
+                    queued: c.tx_queue_bytes,
+                    latency_ns: median(&detail.usage),
+                    last_ms: detail.last_received_ms,
+                    failures: [h.dropped, h.timeout, h.error, h.network_timeout]
+                        .into_iter()
+                        .fold(0, u32::wrapping_add),
                 }
             })
         });
-        self.arranged(nis.collect())
+        nis.collect()
     }
 
     /// Routes with the filter in them.
@@ -349,13 +445,15 @@ impl Model {
         all.filter(|r| r.net.contains(&self.filter) || r.gateway.contains(&self.filter)).collect()
     }
 
-    fn moved(&self, side: Side, nid: Nid, traffic: Option<&Traffic>) -> (f64, f64) {
-        let (Some(traffic), Some((sent, received))) = (traffic, self.before.get(&(side, nid)))
-        else {
-            return (0.0, 0.0);
-        };
-        let out = moved(traffic.sent.sum(), *sent);
-        (self.per_second(out), self.per_second(moved(traffic.received.sum(), *received)))
+    fn rates_of(&self, side: Side, nid: Nid, now: Moved) -> Rates {
+        let Some(before) = self.before.get(&(side, nid)) else { return Rates::default() };
+        let bytes = |now: u64, before: u64| self.per_second(now.saturating_sub(before) as f64);
+        Rates {
+            sent: self.per_second(moved(now.sent, before.sent)),
+            received: self.per_second(moved(now.received, before.received)),
+            sent_bytes: bytes(now.sent_bytes, before.sent_bytes),
+            received_bytes: bytes(now.received_bytes, before.received_bytes),
+        }
     }
 
     fn per_second(&self, n: f64) -> f64 {
@@ -364,14 +462,10 @@ impl Model {
 
     fn arranged(&self, mut lines: Vec<Line>) -> Vec<Line> {
         lines.retain(|line| line.nid.contains(&self.filter) || line.device.contains(&self.filter));
-        let rate = |line: &Line| line.out + line.inward;
         match self.sort {
-            Sort::Order => {}
+            Sort::Listed => {}
             Sort::Nid => lines.sort_by(|a, b| a.nid.cmp(&b.nid)),
-            Sort::Health => lines.sort_by_key(|line| line.health.unwrap_or(i32::MAX)),
-            Sort::Rate => lines.sort_by(|a, b| rate(b).total_cmp(&rate(a))),
-            Sort::Queue => lines.sort_by_key(|line| core::cmp::Reverse(line.queued)),
-            Sort::Failures => lines.sort_by_key(|line| core::cmp::Reverse(line.failures)),
+            Sort::By(column) => lines.sort_by(|a, b| column.order(a, b)),
         }
         if self.reverse {
             lines.reverse();
@@ -380,9 +474,24 @@ impl Model {
     }
 }
 
-/// Whether a rail to a peer's interface is doubted so much.
-fn doubted(now: &Sample, nid: Nid, doubt: &str) -> bool {
-    now.rails.iter().any(|rail| rail.peer == nid && rail.doubt == doubt)
+/// The gravest doubt about the rails that end in each interface of a peer.
+fn doubts(rails: &[RailSnapshot]) -> HashMap<Nid, &'static str> {
+    // The gravest last.
+    let grades = ["shaky", "unproven", "silent"];
+    let mut worst: HashMap<Nid, usize> = HashMap::new();
+    for rail in rails {
+        // A doubt of a later version is at least one.
+        let grade = grades.iter().position(|g| *g == rail.doubt).unwrap_or(0);
+        let of_nid = worst.entry(rail.peer).or_insert(grade);
+        *of_nid = grade.max(*of_nid);
+    }
+    let named = |(nid, grade): (Nid, usize)| Some((nid, *grades.get(grade)?));
+    worst.into_iter().filter_map(named).collect()
+}
+
+/// The median time of completion, if there was any.
+fn median(usage: &UsageSnapshot) -> Option<u64> {
+    (usage.complete.samples > 0).then_some(usage.complete.p50_nsec)
 }
 
 /// The difference of two counters of 32 bits that wrap; nothing if they were zeroed.
@@ -391,11 +500,22 @@ fn moved(now: u32, before: u32) -> f64 {
     if moved > u32::MAX / 2 { 0.0 } else { f64::from(moved) }
 }
 
-fn traffic(sample: &Sample) -> impl Iterator<Item = (Side, Nid, &Traffic)> {
-    let ours = sample.nets.iter().flat_map(|net| &net.nis);
-    let ours = ours.filter_map(|ni| Some((Side::Local, ni.nid, &ni.detail.as_deref()?.traffic)));
-    let theirs = sample.peers.iter().flat_map(|peer| &peer.nis);
-    let theirs = theirs.filter_map(|ni| Some((Side::Peer, ni.nid, &ni.detail.as_deref()?.traffic)));
+impl Moved {
+    fn of(traffic: &lnet_admin::Traffic, (sent_bytes, received_bytes): (u64, u64)) -> Self {
+        let (sent, received) = (traffic.sent.sum(), traffic.received.sum());
+        Self { sent, received, sent_bytes, received_bytes }
+    }
+}
+
+fn all_moved(sample: &Sample) -> impl Iterator<Item = (Side, Nid, Moved)> {
+    let ours = sample.nets.iter().flat_map(|net| &net.nis).filter_map(|ni| {
+        let d = ni.detail.as_deref()?;
+        Some((Side::Local, ni.nid, Moved::of(&d.traffic, d.more.bytes)))
+    });
+    let theirs = sample.peers.iter().flat_map(|peer| &peer.nis).filter_map(|ni| {
+        let d = ni.detail.as_deref()?;
+        Some((Side::Peer, ni.nid, Moved::of(&d.traffic, d.bytes)))
+    });
     ours.chain(theirs)
 }
 
