@@ -359,8 +359,8 @@ pub(crate) fn add(
     node.nets.warn_of_other_tunables(add);
     let table = load(scene.namespace)?;
     let mut made = Vec::new();
-    // An interface that the caller's namespace does not have may be one of the daemon's: whoever
-    // administers daemons of several namespaces from one names their interfaces.
+    // An interface that the caller's namespace does not have may be one of the daemon's: daemons of
+    // several namespaces are administered from one.
     let elsewhere = || {
         scene.namespace?;
         places(&load(None).ok()?, add, Scene { namespace: None, ..scene }).ok()

@@ -128,7 +128,7 @@ pub unsafe extern "C" fn ulnet_attachment_read(
         let attached = ATTACHMENTS.get(raw::number(attachment))?;
         let to = raw::memory("to", to, len)?;
         // Zeroed first, by the checked length, so that the slice is one of initialised bytes.
-        // SAFETY: the header demands `len` writable bytes that nobody else touches during the call.
+        // SAFETY: the header demands `len` writable bytes that nothing else touches during the call.
         let to = unsafe {
             to.write_bytes(0, len);
             core::slice::from_raw_parts_mut(to.as_ptr(), len)
@@ -150,7 +150,7 @@ pub unsafe extern "C" fn ulnet_attachment_write(
     entry(|| {
         let attached = ATTACHMENTS.get(raw::number(attachment))?;
         let data = raw::memory("data", data, len)?;
-        // SAFETY: the header demands `len` readable bytes that nobody changes during the call.
+        // SAFETY: the header demands `len` readable bytes that nothing changes during the call.
         let bytes = unsafe { core::slice::from_raw_parts(data.as_ptr().cast_const(), len) };
         attached.attachment.write_at_blocking(offset, bytes)?;
         Ok(0)

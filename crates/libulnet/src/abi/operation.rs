@@ -111,7 +111,7 @@ impl Described {
         if options.ack || options.hdr_data != 0 {
             return Err(Failure::argument("ulnet_options: ULNET_ACK and hdr_data are for PUTs"));
         }
-        // SAFETY: the header demands that nobody else touches the bytes until the operation has ended; both
+        // SAFETY: the header demands that nothing else touches the bytes until the operation has ended; both
         // ways wait for the lease before they say so.
         let (lease, buffer) = unsafe { Lease::new(memory, self.len) };
         let request = node.get(target, self.portal, self.match_bits, buffer);

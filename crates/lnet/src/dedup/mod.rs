@@ -113,7 +113,7 @@ impl Node {
     /// What a message is on the wire on this attempt: with its mark, if it bears one.
     ///
     /// # Errors
-    /// A copy may have arrived, and this attempt could not be told from it.
+    /// A copy may have arrived, and this attempt could not be distinguished from it.
     pub(crate) fn with_mark(&mut self, id: MsgId) -> Result<Kind, Fault> {
         const NONE: Kind = Kind::Reply { dst: Handle::NONE, pad: [0; 24] };
         let deduplicates = is_on(&self.tunables);

@@ -283,7 +283,7 @@ impl Node {
             _ if matches!(msg.role, Role::Copy | Role::Repeat) => msg.deadline,
             Some(limit) => msg.born + limit,
             None if self.tunables.conduct.deadline_per_attempt => self.deadline_from(now, ni),
-            // How old a message is that passes through nobody knows here (H-31).
+            // The age of a message that passes through is not known here (H-31).
             None if msg.role == Role::Forward => now + self.tunables.forward_limit(),
             None => msg.born + self.tunables.transaction(),
         }

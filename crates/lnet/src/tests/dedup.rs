@@ -208,7 +208,7 @@ fn a_receiver_that_restarted_takes_an_unanswered_request_once() {
     let mut w = pair(Profile::Default, Profile::Default);
     w.put(0, B[0], 1, true);
     w.secs(1);
-    // One is on its way, nobody knows how far, when the receiver restarts.
+    // One is on its way, at an unknown place, when the receiver restarts.
     let mut first = true;
     w.decide =
         Box::new(

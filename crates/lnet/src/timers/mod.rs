@@ -146,7 +146,7 @@ timers! {
     Announce = "announce";
     /// Interfaces that are up again are announced to peers.
     AnnounceUp = "announce-up";
-    /// Timeout of a user's ping (D-82). It lowers nobody's health, so it goes before the timeout of the
+    /// Timeout of a user's ping (D-82). It lowers no health, so it goes before the timeout of the
     /// response, which does (H-64).
     Op(op: OpId) = "ping";
     /// A message that a delay rule holds goes on (F-22).
