@@ -1,4 +1,4 @@
-//! libFuzzer on `selftest`; the code is in `crates/fuzz-replay`.
+//! libFuzzer on `selftest`; the code is in `testing/fuzz-replay`.
 #![no_main]
 
 use fuzz_replay::Target;

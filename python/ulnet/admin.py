@@ -71,7 +71,7 @@ class Client:
         """A request of the control protocol, such as `"status"` or `{"peer-show": {...}}`.
 
         Returns the reply as a value with one key, its kind. Names are those of the protocol
-        (`crates/lnet-admin`); they may change with its version.
+        (`host/lnet-admin`); they may change with its version.
         """
         return json.loads(self._core.request(json.dumps(request), timeout))
 

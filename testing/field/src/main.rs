@@ -1,0 +1,20 @@
+//! The program: plays scenarios; and, started by itself in the hosts, what runs there.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let mut args: Vec<std::ffi::OsString> = std::env::args_os().collect();
+    let role = args.get(1).and_then(|a| a.to_str()).unwrap_or_default().to_owned();
+    match role.as_str() {
+        field::LOAD => field::load::main(),
+        field::DAEMON => {
+            // A harness that is killed takes its daemons along.
+            let kill = Some(rustix::process::Signal::KILL);
+            let _ = rustix::process::set_parent_process_death_signal(kill);
+            field::load::hurry();
+            args.remove(1);
+            lnetd::main(args)
+        }
+        _ => field::main(),
+    }
+}

@@ -1,0 +1,172 @@
+//! The command line: `cargo run -p field -- [--list] [--only NAME] …`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Parser;
+use lnet_scenario::Scenario;
+use netns::World;
+
+use crate::play::{Over, Setup, play, scratch};
+use crate::table::{Row, table};
+
+/// Plays fault scenarios over real sockets and prints what the load felt, beside the bars.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "scenarios")]
+pub struct Options {
+    /// Only name them.
+    #[arg(long)]
+    list: bool,
+
+    /// Only scenarios with this in their name; may be given again.
+    #[arg(long, value_name = "NAME")]
+    only: Vec<String>,
+
+    /// Times that each is played.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+
+    /// Length of each, in place of its own; faults that would go on longer end with it.
+    #[arg(long, value_name = "SECONDS")]
+    seconds: Option<u64>,
+
+    /// Figures of every round as JSON, in place of the table.
+    #[arg(long)]
+    json: bool,
+
+    /// The same load over the kernel's multipath TCP as well, where there are no routers.
+    #[arg(long)]
+    mptcp: bool,
+
+    /// Where the scenarios are.
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+
+    /// Where logs and ledgers go, to stay; RUST_LOG says what is logged.
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
+}
+
+/// Runs the program.
+pub fn main() -> ExitCode {
+    match run(&Options::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(e) => {
+            eprintln!("scenarios: {e:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// The directory of scenarios for real sockets.
+pub fn directory() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/sockets"))
+}
+
+/// Reads all scenarios of a directory, in order of their names.
+///
+/// # Errors
+/// One can't be read, or is none.
+pub fn read(dir: &std::path::Path) -> anyhow::Result<Vec<Scenario>> {
+    let mut paths = Vec::new();
+    for entry in std::fs::read_dir(dir).with_context(|| dir.display().to_string())? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|e| e == "toml") {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    let read = |path: &PathBuf| -> anyhow::Result<Scenario> {
+        let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+        Ok(lnet_scenario::parse(&path.display().to_string(), &text)?)
+    };
+    paths.iter().map(read).collect()
+}
+
+/// Makes a scenario `seconds` long. A fault that would end later stays to the end.
+///
+/// # Errors
+/// A fault would begin later.
+pub fn shorten(scenario: &mut Scenario, seconds: Duration) -> anyhow::Result<()> {
+    for fault in &mut scenario.faults {
+        if fault.at >= seconds {
+            anyhow::bail!("{}: a fault begins at {:?}", scenario.name, fault.at);
+        }
+        fault.until = fault.until.filter(|until| *until < seconds);
+    }
+    for workload in &mut scenario.workload {
+        workload.end = seconds;
+    }
+    scenario.duration = seconds;
+    Ok(())
+}
+
+/// Whether all bars were met.
+fn run(options: &Options) -> anyhow::Result<bool> {
+    let mut all = read(&options.dir.clone().unwrap_or_else(directory))?;
+    if !options.only.is_empty() {
+        all.retain(|s| options.only.iter().any(|name| s.name.contains(name.as_str())));
+        anyhow::ensure!(!all.is_empty(), "no scenario is called {}", options.only.join(" or "));
+    }
+    if options.list {
+        for s in &all {
+            println!("{:<24} {}", s.name, s.description.lines().next().unwrap_or_default());
+        }
+        return Ok(true);
+    }
+    if let Err(why) = World::new("probe") {
+        netns::skipped("scenarios over real sockets", why);
+        return Ok(true);
+    }
+    let mut kinds = vec![Over::Lnet];
+    if options.mptcp {
+        match crate::mptcp::available() {
+            Ok(()) => kinds.push(Over::Mptcp),
+            Err(why) => netns::skipped("multipath TCP, which this kernel does not have", why),
+        }
+    }
+    let dir = options.keep.clone().unwrap_or_else(scratch);
+    let exe = std::env::current_exe()?;
+    let (mut rows, mut unplayed) = (Vec::new(), 0);
+    for scenario in &mut all {
+        if let Some(seconds) = options.seconds {
+            shorten(scenario, Duration::from_secs(seconds))?;
+        }
+        for over in kinds.iter().copied() {
+            if over == Over::Mptcp && scenario.world.groups.iter().any(|g| g.router) {
+                continue;
+            }
+            let mut rounds = Vec::new();
+            for round in 1..=options.rounds {
+                eprintln!("{} over {over:?}, round {round} of {}", scenario.name, options.rounds);
+                let world = World::new(&scenario.name)?;
+                let kind = format!("{over:?}-{round}").to_lowercase();
+                let setup = Setup { exe: exe.clone(), dir: dir.join(kind), over };
+                match play(world, scenario, &setup) {
+                    Ok(figures) => rounds.push(figures),
+                    Err(e) => {
+                        eprintln!("{} over {over:?} was not played: {e:#}", scenario.name);
+                        unplayed += 1;
+                    }
+                }
+            }
+            if !rounds.is_empty() {
+                rows.push(Row::new(scenario, over, rounds));
+            }
+        }
+    }
+    if options.keep.is_none() {
+        // Whatever is left there harms nobody.
+        let _ = std::fs::remove_dir_all(&dir);
+    }
+    if options.json {
+        println!("{}", serde_json::to_string_pretty(&rows)?);
+    } else {
+        print!("{}", table(&rows));
+    }
+    let met = |row: &Row| row.over != "lnet" || row.misses.is_empty();
+    Ok(unplayed == 0 && rows.iter().all(met))
+}
