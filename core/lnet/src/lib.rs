@@ -19,7 +19,7 @@
 //! `send/mod.rs` for the way of a message out, `recv.rs` for the way in, `send/finish.rs` for its
 //! end, `health.rs` and `peer/discovery.rs` for what the node learns from it; `policy/` for the
 //! administrator's rules, `send/explain.rs` for why a message goes where it goes; `router/` for
-//! networks behind other networks.
+//! networks behind other networks; `upper/` for what protocols on a node call and are called by.
 
 mod api;
 mod blame;
@@ -60,6 +60,7 @@ mod table;
 mod timers;
 mod tracker;
 mod tunables;
+pub mod upper;
 
 pub use api::{
     AttachError, Get, MatchEntry, MdOptions, MdSpec, Position, Put, SendError, Timeouts, Unlink,

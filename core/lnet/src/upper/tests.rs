@@ -1,0 +1,249 @@
+//! Two uppers on one node, over its loopback interface.
+
+use lnet_types::{Fault, Instant, Memory, ProcessId};
+
+use super::*;
+use crate::{Driver, EventKind, Loopback, MdOptions, NodeConfig, Output, Tunables};
+
+/// Regions as vectors, and how many descriptors stand on each.
+#[derive(Default)]
+struct Heap {
+    regions: Vec<Vec<u8>>,
+    held: BTreeMap<RegionId, i32>,
+}
+
+impl Memory for Heap {
+    fn bytes(&self, span: Span) -> &[u8] {
+        &self.regions[span.region.0 as usize][span.offset as usize..][..span.len as usize]
+    }
+
+    fn bytes_mut(&mut self, span: Span) -> &mut [u8] {
+        &mut self.regions[span.region.0 as usize][span.offset as usize..][..span.len as usize]
+    }
+}
+
+impl Arena for Heap {
+    fn register(&mut self, len: u32) -> Result<RegionId, Errno> {
+        self.regions.push(vec![0; len as usize]);
+        Ok(RegionId(self.regions.len() as u32 - 1))
+    }
+
+    fn contains(&self, spans: &[Span]) -> bool {
+        let region = |s: &Span| self.regions.get(s.region.0 as usize);
+        spans
+            .iter()
+            .all(|s| region(s).is_some_and(|r| s.offset + u64::from(s.len) <= r.len() as u64))
+    }
+
+    fn hold(&mut self, spans: &[Span]) {
+        spans.iter().for_each(|s| *self.held.entry(s.region).or_default() += 1);
+    }
+
+    fn release(&mut self, spans: &[Span]) {
+        spans.iter().for_each(|s| *self.held.entry(s.region).or_default() -= 1);
+    }
+}
+
+struct Host {
+    node: Node,
+    lo: Loopback,
+    heap: Heap,
+    uppers: Uppers,
+    now: Instant,
+}
+
+impl Host {
+    fn new() -> Self {
+        let config =
+            NodeConfig { seed: 1, interface_cookie: 1, ping_seq: 0, tunables: Tunables::default() };
+        let node = Node::new(config, Instant::ZERO);
+        Self {
+            node,
+            lo: Loopback::new(),
+            heap: Heap::default(),
+            uppers: Uppers::default(),
+            now: Instant::ZERO,
+        }
+    }
+
+    fn add(&mut self, upper: impl Upper) -> UpperId {
+        self.uppers.add(Box::new(upper)).unwrap()
+    }
+
+    fn with<T: Upper, R>(&mut self, id: UpperId, f: impl FnOnce(&mut T, &mut Below<'_>) -> R) -> R {
+        let Self { node, heap, uppers, now, .. } = self;
+        uppers.with(id, *now, node, heap, f).unwrap()
+    }
+
+    fn settle(&mut self) {
+        let Self { node, lo, heap, uppers, now, .. } = self;
+        loop {
+            let mut more = false;
+            while let Some(event) = node.poll_event() {
+                assert!(uppers.event(*now, &event, node, heap), "{event:?}");
+                more = true;
+            }
+            while let Some(report) = node.poll_report() {
+                assert!(uppers.report(*now, &report, node, heap));
+                more = true;
+            }
+            while let Some(output) = node.poll_output() {
+                let Output::Send(transmit) = output else { panic!("{output:?}") };
+                let msg = transmit.msg;
+                if let Err(fault) = lo.send(*now, transmit, heap) {
+                    let _: Fault = fault;
+                    node.tx_refused(*now, msg, fault);
+                }
+                more = true;
+            }
+            lo.flush(*now, node, heap);
+            if !more {
+                return;
+            }
+        }
+    }
+}
+
+const PORTAL: u32 = 40;
+
+/// Sends each message back to where it came from; asks for itself once a second.
+#[derive(Default)]
+struct Echo {
+    heard: Vec<(u64, Vec<u8>)>,
+    reports: usize,
+    due: Option<Instant>,
+    ticks: usize,
+}
+
+impl Echo {
+    fn listen(&mut self, user: u64, below: &mut Below<'_>) -> Result<MdId, BelowError> {
+        let span = below.alloc(100).unwrap();
+        assert_eq!(span.len, 100);
+        let options = MdOptions::OP_PUT | MdOptions::TRUNCATE;
+        let spec = MdSpec { options, ..MdSpec::new(IoVec::from([span]), user) };
+        below.attach(PORTAL, MatchEntry::bits(user), spec)
+    }
+
+    fn say(&mut self, bits: u64, text: &[u8], below: &mut Below<'_>) {
+        let span = below.alloc(text.len() as u32).unwrap();
+        below.bytes_mut(span).copy_from_slice(text);
+        let spec = MdSpec { threshold: Some(1), ..MdSpec::new(IoVec::from([span]), span.offset) };
+        let spec = MdSpec { unlink: crate::Unlink::Auto, ..spec };
+        let md = below.bind(spec).unwrap();
+        let put = Put {
+            md,
+            ack: false,
+            src: None,
+            target: ProcessId::from(Nid::LOOPBACK),
+            portal: PORTAL,
+            match_bits: bits,
+            offset: 0,
+            hdr_data: 0,
+            timeout: None,
+        };
+        below.put(put).unwrap();
+    }
+}
+
+impl Upper for Echo {
+    fn event(&mut self, event: &Event, below: &mut Below<'_>) {
+        if event.kind == EventKind::Put {
+            let spans = below.payload(event);
+            let bytes = spans.iter().flat_map(|s| below.bytes(*s).to_vec()).collect();
+            self.heard.push((event.user, bytes));
+        }
+    }
+
+    fn report(&mut self, _: &Report, _: &mut Below<'_>) {
+        self.reports += 1;
+    }
+
+    fn handle_timeout(&mut self, below: &mut Below<'_>) {
+        self.ticks += 1;
+        self.due = Some(below.now() + core::time::Duration::from_secs(1));
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.due
+    }
+}
+
+#[test]
+fn events_go_to_the_upper_whose_descriptor_it_is() {
+    let mut host = Host::new();
+    let (a, b) = (host.add(Echo::default()), host.add(Echo::default()));
+    host.with(a, |a: &mut Echo, below| a.listen(7, below)).unwrap();
+    host.with(b, |b: &mut Echo, below| b.listen(8, below)).unwrap();
+    host.with(a, |a: &mut Echo, below| {
+        a.say(8, b"to b", below);
+        a.say(7, b"to a", below);
+    });
+    host.settle();
+    let heard = |host: &mut Host, id| host.with(id, |e: &mut Echo, _| e.heard.clone());
+    assert_eq!(heard(&mut host, a), [(7, b"to a".to_vec())]);
+    assert_eq!(heard(&mut host, b), [(8, b"to b".to_vec())]);
+}
+
+#[test]
+fn memory_is_held_until_the_last_event_of_a_descriptor() {
+    let mut host = Host::new();
+    let a = host.add(Echo::default());
+    host.with(a, |a: &mut Echo, below| a.listen(1, below)).unwrap();
+    host.settle();
+    assert_eq!(host.heap.held.values().sum::<i32>(), 1);
+    let node = &mut host.node;
+    assert!(host.uppers.remove(a, host.now, node).is_some());
+    host.settle();
+    assert_eq!(host.heap.held.values().sum::<i32>(), 0);
+    assert!(host.uppers.remove(a, host.now, &mut host.node).is_none(), "it is gone");
+}
+
+#[test]
+fn time_outs_and_reports_reach_their_upper() {
+    let mut host = Host::new();
+    let a = host.add(Echo { due: Some(Instant::ZERO), ..Echo::default() });
+    assert_eq!(host.uppers.poll_timeout(), Some(Instant::ZERO));
+    assert!(host.uppers.handle_timeout(host.now, &mut host.node, &mut host.heap));
+    assert!(!host.uppers.handle_timeout(host.now, &mut host.node, &mut host.heap));
+    let next = host.now + core::time::Duration::from_secs(1);
+    assert_eq!(host.uppers.poll_timeout(), Some(next));
+    host.with(a, |_: &mut Echo, below| below.discover(Nid::LOOPBACK));
+    host.settle();
+    host.with(a, |a: &mut Echo, _| assert_eq!((a.ticks, a.reports), (1, 1)));
+}
+
+#[test]
+fn what_is_wrong_is_refused_by_name() {
+    let mut host = Host::new();
+    let a = host.add(Echo::default());
+    host.with(a, |a: &mut Echo, below| {
+        assert_eq!(a.listen(1 << 53, below), Err(BelowError::UserWord(1 << 53)));
+        let far = Span { region: RegionId(0), len: 2, offset: u64::from(u32::MAX) };
+        let spec = MdSpec::new(IoVec::from([far]), 0);
+        assert_eq!(below.bind(spec), Err(BelowError::Span));
+        assert_eq!(below.alloc((1 << 20) + 1), None);
+    });
+}
+
+#[test]
+fn blocks_are_used_again_and_never_overlap() {
+    let (mut slabs, mut heap) = (Slabs::default(), Heap::default());
+    let first: Vec<Span> = (0..1500).map(|_| slabs.alloc(1000, &mut heap).unwrap()).collect();
+    assert_eq!(heap.regions.len(), 2, "1024 blocks of 1 KiB in each MiB");
+    let mut starts: Vec<_> = first.iter().map(|s| (s.region, s.offset)).collect();
+    starts.sort_unstable();
+    starts.dedup();
+    assert_eq!(starts.len(), first.len());
+    assert!(starts.iter().all(|(_, offset)| offset % 1024 == 0));
+    // What comes back shortened, and from its middle, is the same block.
+    let span = first[3];
+    slabs.free(Span { len: 10, offset: span.offset + 200, ..span });
+    assert_eq!(slabs.alloc(1, &mut heap), Some(Span { len: 1, ..span }));
+    for span in first {
+        slabs.free(span);
+    }
+    for _ in 0..1500 {
+        slabs.alloc(1024, &mut heap).unwrap();
+    }
+    assert_eq!(heap.regions.len(), 2, "nothing was lost");
+}
