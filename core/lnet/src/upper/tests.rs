@@ -116,7 +116,7 @@ struct Echo {
 }
 
 impl Echo {
-    fn listen(&mut self, user: u64, below: &mut Below<'_>) -> Result<MdId, BelowError> {
+    fn listen(&self, user: u64, below: &mut Below<'_>) -> Result<MdId, BelowError> {
         let span = below.alloc(100).unwrap();
         assert_eq!(span.len, 100);
         let options = MdOptions::OP_PUT | MdOptions::TRUNCATE;
@@ -124,7 +124,7 @@ impl Echo {
         below.attach(PORTAL, MatchEntry::bits(user), spec)
     }
 
-    fn say(&mut self, bits: u64, text: &[u8], below: &mut Below<'_>) {
+    fn say(&self, bits: u64, text: &[u8], below: &mut Below<'_>) {
         let span = below.alloc(text.len() as u32).unwrap();
         below.bytes_mut(span).copy_from_slice(text);
         let spec = MdSpec { threshold: Some(1), ..MdSpec::new(IoVec::from([span]), span.offset) };
