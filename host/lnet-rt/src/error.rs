@@ -173,8 +173,8 @@ pub enum MemoryError {
     /// Descriptors still stand on the region.
     #[error("{0} memory descriptors still use the region")]
     InUse(u32),
-    /// The two upper bits of a descriptor's user word belong to the runtime.
-    #[error("user word {0:#x}: expected less than 2^62")]
+    /// The three upper bits of a descriptor's user word belong to the runtime.
+    #[error("user word {0:#x}: must be less than 2^61")]
     UserWord(u64),
 }
 

@@ -29,7 +29,7 @@
 //!
 //! Where to read on: `shard.rs` is the turn; `stack.rs` what a stack is and offers; `handle.rs`,
 //! `operation.rs`, `inbox.rs` and `attachment.rs` what other threads see; `memory.rs` how bytes are lent, and why
-//! that is sound.
+//! that is sound; `uppers.rs` how a protocol stands on a node.
 
 mod affinity;
 mod attachment;
@@ -50,6 +50,7 @@ mod router;
 mod shard;
 mod stack;
 mod tcp;
+mod uppers;
 
 pub use attachment::{AttachOptions, Attachment, Delivery};
 pub use builder::NodeBuilder;
@@ -68,6 +69,7 @@ pub use tcp::TcpNi;
 
 // What every program that embeds a node names, so that this crate is all it depends on.
 pub use lnd_sock::{MioStreams, Namespace, SockConfig, SockDriver};
+pub use lnet::upper::{Below, BelowError, Upper, UpperId};
 pub use lnet::{
     Event, EventKind, Found, Get, MatchEntry, MdOptions, MdSpec, NetTunables, Node, Position,
     Profile, Put, RouteError, RouteSpec, TunableError, Tunables, Unlink,

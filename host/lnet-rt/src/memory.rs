@@ -22,6 +22,7 @@ use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 use lnet::RouterMemory;
+use lnet::upper::Arena;
 use lnet_types::{Errno, IoVec, Memory, RegionId, Span};
 use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, msync, munmap};
 
@@ -370,6 +371,15 @@ impl Regions {
         (slot.generation == (id.0 >> 16) as u16).then_some(slot.bytes.as_ref()?.len())
     }
 
+    /// The first span that does not lie inside a region.
+    pub(crate) fn first_outside(&self, spans: &[Span]) -> Option<Span> {
+        let outside = |s: &Span| {
+            let end = s.offset.saturating_add(u64::from(s.len));
+            self.len_of(s.region).is_none_or(|has| end > has as u64)
+        };
+        spans.iter().copied().find(outside)
+    }
+
     /// Descriptors on `id`.
     pub(crate) fn descriptors(&self, id: RegionId) -> u32 {
         self.slot(id).descriptors
@@ -431,6 +441,24 @@ impl RouterMemory for Regions {
     /// A router's buffers: zero pages, of which the system provides those that are written to.
     fn register(&mut self, len: u32) -> Result<RegionId, Errno> {
         self.lend(Buffer::zeroed(len as usize)).map_err(|_| Errno::ENOMEM)
+    }
+}
+
+impl Arena for Regions {
+    fn register(&mut self, len: u32) -> Result<RegionId, Errno> {
+        RouterMemory::register(self, len)
+    }
+
+    fn contains(&self, spans: &[Span]) -> bool {
+        self.first_outside(spans).is_none()
+    }
+
+    fn hold(&mut self, spans: &[Span]) {
+        spans.iter().for_each(|s| self.add_descriptor(s.region));
+    }
+
+    fn release(&mut self, spans: &[Span]) {
+        spans.iter().for_each(|s| self.drop_descriptor(s.region));
     }
 }
 

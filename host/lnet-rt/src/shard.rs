@@ -7,7 +7,7 @@
 //!  drivers     do the I/O that is ready; facts into the node
 //!  settle      events up, messages out, flush; again until there is nothing left
 //!  commands    from other threads
-//!  time-outs   of node and drivers
+//!  time-outs   of node, drivers and uppers
 //!  settle      if one of these has set something in motion
 //! ```
 //!
@@ -16,6 +16,7 @@
 use core::time::Duration;
 use std::io;
 
+use lnet::upper::Uppers;
 use lnet::{NI_STOPPED, Output, Ready};
 use lnet_types::{Instant, NiId};
 use mio::Token;
@@ -222,6 +223,7 @@ impl Stack {
                 any = true;
             }
         }
+        any |= self.uppers.handle_timeout(self.now, &mut self.node, &mut self.mem);
         any
     }
 
@@ -316,10 +318,12 @@ impl Stack {
         self.ni_driver.get(ni).map(|id| usize::from(id.0))
     }
 
-    fn poll_timeout(&self) -> Option<Instant> {
+    /// When a turn is wanted at the latest.
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let drivers = self.drivers.iter().filter_map(|slot| slot.driver.get().poll_timeout());
         let stop = self.stopping.filter(|s| !s.stopped).map(|s| s.deadline);
-        drivers.chain(self.node.poll_timeout()).chain(stop).min()
+        let above = self.uppers.poll_timeout();
+        drivers.chain(self.node.poll_timeout()).chain(above).chain(stop).min()
     }
 
     pub(crate) fn begin_stop(&mut self, grace: Duration) {
@@ -335,12 +339,15 @@ impl Stack {
                 self.release(key);
             }
         }
+        self.uppers.close(self.now, &mut self.node);
     }
 
     /// Goes on with stopping: waits for operations, then takes the interfaces down.
     fn progress_stop(&mut self) {
         let Some(Stopping { deadline, stopped: false }) = self.stopping else { return };
-        if (self.owners.len() > 0 || !self.waiters.is_empty()) && self.now < deadline {
+        let waits =
+            self.owners.len() > 0 || !self.waiters.is_empty() || self.uppers.descriptors() > 0;
+        if waits && self.now < deadline {
             return;
         }
         let nis: Vec<NiId> = self.ni_driver.keys().collect();
@@ -349,6 +356,8 @@ impl Stack {
         }
         self.node.shutdown(self.now);
         self.settle();
+        // Each upper has seen the end of what it had.
+        self.uppers = Uppers::default();
         self.stopping = Some(Stopping { deadline, stopped: true });
     }
 }

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::thread;
 
 use lnd_sock::{MioStreams, Namespace, NamespaceId, SockDriver};
+use lnet::upper::{self, Uppers};
 use lnet::{
     AttachError, Driver, Event, Found, Get, Link, Loopback, MatchEntry, MdSpec, NiSpec, Node, OpId,
     Put, Ready, Report, SendError, UnlinkError,
@@ -130,6 +131,8 @@ pub struct Stack {
     pub(crate) namespaces: BTreeMap<NiId, NamespaceId>,
     pub(crate) mem: Regions,
     pub(crate) owners: Owners,
+    /// Protocols that stand on the node.
+    pub(crate) uppers: Uppers,
     /// Inboxes for whose sake a portal is lazy.
     pub(crate) lazy_inboxes: BTreeMap<u32, u32>,
     /// Descriptors of the caller, with what they stand on.
@@ -183,6 +186,7 @@ impl Stack {
             namespaces: BTreeMap::new(),
             mem: Regions::default(),
             owners: Owners::default(),
+            uppers: Uppers::default(),
             lazy_inboxes: BTreeMap::new(),
             raw: SecondaryMap::new(),
             events: VecDeque::new(),
@@ -683,6 +687,9 @@ impl Stack {
     pub(crate) fn deliver(&mut self, event: &Event) {
         self.stats.events += 1;
         if event.user & OWNED == 0 {
+            if self.uppers.event(self.now, event, &mut self.node, &mut self.mem) {
+                return;
+            }
             if event.unlinked
                 && let Some(iov) = self.raw.remove(event.md)
             {
@@ -709,6 +716,7 @@ impl Stack {
         match self.waiters.remove(&report.op) {
             // Whoever does not wait any more does not want to know.
             Some(waiter) => _ = waiter.send(report.outcome.map_err(OpError::Failed)),
+            None if self.uppers.report(self.now, &report, &mut self.node, &mut self.mem) => {}
             None => self.reports.push_back(report),
         }
     }
@@ -734,7 +742,7 @@ impl Stack {
     }
 
     fn raw_spec(&self, mut spec: MdSpec) -> Result<(IoVec, MdSpec), MemoryError> {
-        if spec.user & (OWNED | SILENT) != 0 {
+        if spec.user & (OWNED | SILENT | upper::MARK) != 0 {
             return Err(MemoryError::UserWord(spec.user));
         }
         self.check_spans(&spec.buf)?;
@@ -752,11 +760,9 @@ impl Stack {
     }
 
     fn check_spans(&self, iov: &[Span]) -> Result<(), MemoryError> {
-        for &Span { region, len, offset } in iov {
+        if let Some(Span { region, len, offset }) = self.mem.first_outside(iov) {
             let end = offset.saturating_add(u64::from(len));
-            if self.mem.len_of(region).is_none_or(|has| end > has as u64) {
-                return Err(MemoryError::Span { region, start: offset, end });
-            }
+            return Err(MemoryError::Span { region, start: offset, end });
         }
         Ok(())
     }

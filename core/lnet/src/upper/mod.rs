@@ -26,8 +26,9 @@ use crate::{
 
 use slabs::Slabs;
 
-/// Marks user words of descriptors that belong to an upper.
-const UPPER: u64 = 1 << 61;
+/// Marks user words of descriptors that belong to an upper. Hosts give no other descriptor a user
+/// word that has it.
+pub const MARK: u64 = 1 << 61;
 /// Where the tag of the upper stands in a user word.
 const TAG_SHIFT: u32 = 53;
 /// The bits of a user word that an upper has for itself.
@@ -86,6 +87,8 @@ struct Shared {
     /// Whose each descriptor is, and what it stands on.
     held: SecondaryMap<MdId, (UpperId, IoVec)>,
     asked: BTreeMap<OpId, UpperId>,
+    /// The host stops.
+    closed: bool,
 }
 
 /// What an upper may do, for the length of one call.
@@ -110,6 +113,9 @@ pub enum BelowError {
     /// The user word has bits that name the upper.
     #[error("user word {0:#x}: expected less than 2^53")]
     UserWord(u64),
+    /// The host stops: what there is ends, and nothing begins.
+    #[error("the host is stopping")]
+    Closed,
 }
 
 impl BelowError {
@@ -119,6 +125,7 @@ impl BelowError {
             Self::Attach(e) => e.errno(),
             Self::Span => Errno::EFAULT,
             Self::UserWord(_) => Errno::EINVAL,
+            Self::Closed => Errno::ESHUTDOWN,
         }
     }
 }
@@ -230,6 +237,9 @@ impl Below<'_> {
     }
 
     fn own(&self, mut spec: MdSpec) -> Result<(IoVec, MdSpec), BelowError> {
+        if self.shared.closed {
+            return Err(BelowError::Closed);
+        }
         if spec.user & !OWN != 0 {
             return Err(BelowError::UserWord(spec.user));
         }
@@ -238,13 +248,24 @@ impl Below<'_> {
         }
         // The last event must be seen in any case: it says that the memory is free.
         spec.events = true;
-        spec.user |= UPPER | u64::from(self.id.0) << TAG_SHIFT;
+        spec.user |= MARK | u64::from(self.id.0) << TAG_SHIFT;
         Ok((spec.buf.clone(), spec))
     }
 
     fn keep(&mut self, md: MdId, iov: IoVec) {
         self.arena.hold(&iov);
         self.shared.held.insert(md, (self.id, iov));
+    }
+}
+
+impl Shared {
+    fn unlink(&self, now: Instant, node: &mut Node, whose: impl Fn(UpperId) -> bool) {
+        for (md, (owner, _)) in &self.held {
+            if whose(*owner) {
+                // One whose last event waits to be polled is gone already.
+                let _ = node.unlink(now, md);
+            }
+        }
     }
 }
 
@@ -261,12 +282,20 @@ impl Uppers {
     pub fn remove(&mut self, id: UpperId, now: Instant, node: &mut Node) -> Option<Box<dyn Upper>> {
         let slot = self.slots.get_mut(usize::from(id.0))?.take()?;
         self.shared.asked.retain(|_, asker| *asker != id);
-        let held = self.shared.held.iter().filter(|(_, (owner, _))| *owner == id);
-        for md in held.map(|(md, _)| md).collect::<Vec<_>>() {
-            // One whose last event waits to be polled is gone already.
-            let _ = node.unlink(now, md);
-        }
+        self.shared.unlink(now, node, |owner| owner == id);
         Some(slot.upper)
+    }
+
+    /// The host stops: all descriptors are unlinked, and there will be no more. Operations under way
+    /// end, and uppers get the events of that. Over when [`Uppers::descriptors`] is zero.
+    pub fn close(&mut self, now: Instant, node: &mut Node) {
+        self.shared.closed = true;
+        self.shared.unlink(now, node, |_| true);
+    }
+
+    /// Descriptors whose last event has not come.
+    pub fn descriptors(&self) -> usize {
+        self.shared.held.len()
     }
 
     /// Runs `f` on an upper, as what it holds; `None` if there is none of this name and type.
@@ -294,7 +323,7 @@ impl Uppers {
         node: &mut Node,
         arena: &mut dyn Arena,
     ) -> bool {
-        if event.user & UPPER == 0 {
+        if event.user & MARK == 0 {
             return false;
         }
         let id = UpperId((event.user >> TAG_SHIFT) as u8);

@@ -110,6 +110,7 @@ const PORTAL: u32 = 40;
 #[derive(Default)]
 struct Echo {
     heard: Vec<(u64, Vec<u8>)>,
+    last: Option<EventKind>,
     reports: usize,
     due: Option<Instant>,
     ticks: usize,
@@ -147,6 +148,7 @@ impl Echo {
 
 impl Upper for Echo {
     fn event(&mut self, event: &Event, below: &mut Below<'_>) {
+        self.last = Some(event.kind);
         if event.kind == EventKind::Put {
             let spans = below.payload(event);
             let bytes = spans.iter().flat_map(|s| below.bytes(*s).to_vec()).collect();
@@ -196,6 +198,21 @@ fn memory_is_held_until_the_last_event_of_a_descriptor() {
     host.settle();
     assert_eq!(host.heap.held.values().sum::<i32>(), 0);
     assert!(host.uppers.remove(a, host.now, &mut host.node).is_none(), "it is gone");
+}
+
+#[test]
+fn closed_uppers_get_their_last_events_and_attach_nothing() {
+    let mut host = Host::new();
+    let a = host.add(Echo::default());
+    host.with(a, |a: &mut Echo, below| a.listen(1, below)).unwrap();
+    host.uppers.close(host.now, &mut host.node);
+    assert_eq!(host.uppers.descriptors(), 1);
+    host.settle();
+    assert_eq!(host.uppers.descriptors(), 0);
+    host.with(a, |a: &mut Echo, below| {
+        assert_eq!(a.last, Some(EventKind::Unlink));
+        assert_eq!(a.listen(1, below), Err(BelowError::Closed));
+    });
 }
 
 #[test]

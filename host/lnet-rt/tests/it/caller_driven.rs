@@ -85,8 +85,9 @@ fn spans_outside_of_regions_and_reserved_user_words_are_refused() {
     spec.buf[0].offset = u64::MAX;
     assert!(matches!(a.bind(spec.clone()), Err(MemoryError::Span { .. })));
     spec.buf[0].offset = 0;
-    let user = 1 << 62;
-    assert_eq!(a.bind(MdSpec { user, ..spec.clone() }), Err(MemoryError::UserWord(user)));
+    for user in [1 << 61, 1 << 62, 1 << 63] {
+        assert_eq!(a.bind(MdSpec { user, ..spec.clone() }), Err(MemoryError::UserWord(user)));
+    }
     a.bind(spec).unwrap();
 }
 

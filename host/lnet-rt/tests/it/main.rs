@@ -13,4 +13,5 @@ mod operations;
 mod rails;
 mod routed;
 mod sockets;
+mod uppers;
 mod wire;
