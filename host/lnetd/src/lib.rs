@@ -5,8 +5,8 @@
 //! that a slow or hostile client holds up nobody.
 //!
 //! Read `daemon.rs` for the life of the process, `background.rs` for how it leaves the terminal, `server.rs` for the socket, `clients.rs` for how many may be
-//! connected, `credentials.rs` for who may do what there, `control.rs` for what
-//! each request does, `nets.rs` for interfaces, `views.rs` for what is shown, `selftest.rs` for LNet selftest.
+//! connected, `credentials.rs` for who may do what there, `control/` for what
+//! each request does (a file for each noun), `nets.rs` for interfaces, `views.rs` for what is shown, `selftest.rs` for LNet selftest.
 
 mod background;
 mod clients;
@@ -14,9 +14,7 @@ mod control;
 mod cpus;
 mod credentials;
 mod daemon;
-mod faults;
 mod http;
-mod legacy;
 mod manual;
 mod nets;
 mod options;
@@ -24,7 +22,6 @@ mod params;
 mod picture;
 mod recorder;
 mod reload;
-mod routing;
 pub mod selftest;
 mod server;
 mod service;

@@ -9,7 +9,7 @@ use lnet_rt::NodeHandle;
 use lnet_types::{Instant, Nid};
 
 use crate::control::Control;
-use crate::{faults, views};
+use crate::{control::fault, views};
 
 /// Peers that one question to the node's thread is about.
 const PEERS_PER_CALL: usize = 64;
@@ -141,7 +141,7 @@ fn node_picture(handle: &NodeHandle, peer_nis_max: usize) -> Option<NodePicture>
                 sock,
                 turned_away,
                 resends: node.resends().map(|e| (e.at, e.to_string())).collect(),
-                faults: kinds.into_iter().flat_map(|kind| faults::show(node, kind)).collect(),
+                faults: kinds.into_iter().flat_map(|kind| fault::show(node, kind)).collect(),
                 rails: views::rails(&node.suspicion()),
                 recovering: node.recovery_queues(),
             }

@@ -1,4 +1,4 @@
-//! The control socket: permissions, clients, frames. What a request does is in `control.rs`.
+//! The control socket: permissions, clients, frames. What a request does is in `control/`.
 //!
 //! Each client has a thread. A client may hang, send garbage or vanish: it costs one thread, one
 //! bounded buffer, and at most [`STALL`] of patience once it has begun a frame.

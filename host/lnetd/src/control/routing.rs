@@ -1,16 +1,62 @@
-//! Routes and forwarding: from requests to the node and back, with the words of C-route-5.
+//! `route` and `routing`: from requests to the node and back, with the words of C-route-5.
+
+use std::time::Duration;
 
 use lnet::{RouteError, RouteSpec, RoutingView};
 use lnet_admin::{
-    AdminError, PoolSnapshot, ROUTES_PER_PAGE, RoutePage, RouteSnapshot, RoutingSnapshot,
+    AdminError, PoolSnapshot, ROUTES_PER_PAGE, Reply, RoutePage, RouteSnapshot, RoutingSnapshot,
     RoutingState,
 };
 use lnet_config::{BUFFER_KEYS, RouteAdd, RouteDel, Setting};
 use lnet_rt::Stack;
 use lnet_types::{Errno, Instant, Net};
 
+use super::Control;
+
+/// How long `set routing 0` waits for the end of forwarding: more than a router is given.
+const ROUTING_STOP_LIMIT: Duration = Duration::from_secs(20);
+const ROUTING_GLANCE: Duration = Duration::from_millis(20);
+
+impl Control {
+    pub(super) fn route_add(&self, route: RouteAdd) -> Result<Reply, AdminError> {
+        self.on_node(Errno::ESHUTDOWN, move |stack, now| {
+            add(stack, now, &route).map(|()| Reply::Done)
+        })
+    }
+
+    pub(super) fn route_del(&self, route: RouteDel) -> Result<Reply, AdminError> {
+        self.on_node(Errno::ESHUTDOWN, move |stack, now| {
+            del(stack, now, &route).map(|()| Reply::Done)
+        })
+    }
+
+    pub(super) fn route_show(&self, from: Option<u64>) -> Result<Reply, AdminError> {
+        self.on_node(Errno::ENETDOWN, move |stack, _| Ok(Reply::Routes(page(stack, from))))
+    }
+
+    pub(super) fn routing_show(&self) -> Result<Reply, AdminError> {
+        self.on_node(Errno::ENETDOWN, |stack, _| Ok(Reply::Routing(show(stack))))
+    }
+
+    /// C-set-6. Ends when forwarding has ended, unless peers have to find out by themselves: that takes
+    /// minutes, and scripts expect not to wait.
+    pub(super) fn routing_set(&self, on: bool) -> Result<Reply, AdminError> {
+        self.on_node(Errno::ENETDOWN, move |stack, _| set(stack, on))?;
+        let until = std::time::Instant::now() + ROUTING_STOP_LIMIT;
+        while !on && self.state().tunables.conduct.announces_routing_stop {
+            let state =
+                self.on_node(Errno::ENETDOWN, |stack, _| Ok(stack.node().routing_state()))?;
+            if state != lnet::RoutingState::Stopping || std::time::Instant::now() > until {
+                break;
+            }
+            std::thread::sleep(ROUTING_GLANCE);
+        }
+        Ok(Reply::Done)
+    }
+}
+
 /// C-route-1.
-pub(crate) fn add(stack: &mut Stack, now: Instant, route: &RouteAdd) -> Result<(), AdminError> {
+fn add(stack: &mut Stack, now: Instant, route: &RouteAdd) -> Result<(), AdminError> {
     let RouteAdd { net, gateway, hops, priority } = *route;
     let spec = RouteSpec { net, gateway, hops, priority };
     stack.node_mut().add_route(now, spec).map_err(refused)
@@ -18,7 +64,7 @@ pub(crate) fn add(stack: &mut Stack, now: Instant, route: &RouteAdd) -> Result<(
 
 /// The routes of module parameters (N-14): those that are there already, and those whose gateway
 /// cannot be reached, are passed over; one by this node itself makes it a router, and says so.
-pub(crate) fn add_configured(
+pub(super) fn add_configured(
     stack: &mut Stack,
     now: Instant,
     routes: &[RouteAdd],
@@ -41,7 +87,7 @@ pub(crate) fn add_configured(
 }
 
 /// C-route-2.
-pub(crate) fn del(stack: &mut Stack, now: Instant, route: &RouteDel) -> Result<(), AdminError> {
+fn del(stack: &mut Stack, now: Instant, route: &RouteDel) -> Result<(), AdminError> {
     let RouteDel { net, gateway } = *route;
     stack.node_mut().del_route(now, Some(net), Some(gateway)).map_err(refused)
 }
@@ -70,7 +116,7 @@ fn refused(e: RouteError) -> AdminError {
 }
 
 /// A page of routes, from the one at `from`.
-pub(crate) fn page(stack: &Stack, from: Option<u64>) -> RoutePage {
+fn page(stack: &Stack, from: Option<u64>) -> RoutePage {
     let skip = usize::try_from(from.unwrap_or(0)).unwrap_or(usize::MAX);
     let all = stack.node().route_views();
     let routes: Vec<_> = all
@@ -91,13 +137,13 @@ pub(crate) fn page(stack: &Stack, from: Option<u64>) -> RoutePage {
 }
 
 /// C-set-6.
-pub(crate) fn set(stack: &mut Stack, on: bool) -> Result<(), AdminError> {
+pub(super) fn set(stack: &mut Stack, on: bool) -> Result<(), AdminError> {
     let done = if on { stack.enable_routing() } else { stack.disable_routing() };
     done.map_err(AdminError::errno)
 }
 
 /// Where forwarding stands.
-pub(crate) fn show(stack: &Stack) -> RoutingSnapshot {
+fn show(stack: &Stack) -> RoutingSnapshot {
     let RoutingView { state, pools, wanted, was_on } = stack.node().routing_view();
     RoutingSnapshot {
         state: match state {
@@ -118,7 +164,7 @@ pub(crate) fn show(stack: &Stack) -> RoutingSnapshot {
 }
 
 /// Whether tunables of router buffers are among these.
-pub(crate) fn are_buffers(settings: &[Setting]) -> bool {
+pub(super) fn are_buffers(settings: &[Setting]) -> bool {
     settings.iter().any(|s| BUFFER_KEYS.iter().any(|(_, name)| *name == s.name))
 }
 

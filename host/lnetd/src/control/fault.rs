@@ -1,4 +1,4 @@
-//! Fault rules between the control protocol and the node.
+//! `fault`: rules that drop and delay messages, between the control protocol and the node.
 
 use std::time::Duration;
 
@@ -6,12 +6,39 @@ use lnet::{
     DelayRule, DropRule, Errors, FaultRuleError, FaultStats, Kinds, NidMatch, Node, Traffic, When,
 };
 use lnet_admin::{
-    AdminError, FaultAction, FaultDel, FaultKind, FaultRule, FaultSnapshot, KindCounts,
+    AdminError, FaultAction, FaultDel, FaultKind, FaultRule, FaultSnapshot, KindCounts, Reply,
 };
 use lnet_types::{Errno, Instant, Net, Nid};
 
+use super::Control;
+
+impl Control {
+    pub(super) fn fault_add(&self, rule: FaultRule) -> Result<Reply, AdminError> {
+        self.on_node(Errno::ENETDOWN, move |stack, now| {
+            add(stack.node_mut(), now, &rule).map(|()| Reply::Done)
+        })
+    }
+
+    pub(super) fn fault_del(&self, which: FaultDel) -> Result<Reply, AdminError> {
+        self.on_node(Errno::ENETDOWN, move |stack, now| {
+            del(stack.node_mut(), now, &which).map(|()| Reply::Done)
+        })
+    }
+
+    pub(super) fn fault_show(&self, kind: FaultKind) -> Result<Reply, AdminError> {
+        self.on_node(Errno::ENETDOWN, move |stack, _| Ok(Reply::Faults(show(stack.node(), kind))))
+    }
+
+    pub(super) fn fault_reset(&self, kind: FaultKind) -> Result<Reply, AdminError> {
+        self.on_node(Errno::ENETDOWN, move |stack, now| {
+            reset(stack.node_mut(), now, kind);
+            Ok(Reply::Done)
+        })
+    }
+}
+
 /// Adds a rule (C-fault-1).
-pub(crate) fn add(node: &mut Node, now: Instant, rule: &FaultRule) -> Result<(), AdminError> {
+fn add(node: &mut Node, now: Instant, rule: &FaultRule) -> Result<(), AdminError> {
     let refused = |e: FaultRuleError| AdminError::errno(e.errno()).because(e);
     let invalid = |what: &str| AdminError::errno(Errno::EINVAL).because(what);
     let traffic = Traffic {
@@ -38,7 +65,7 @@ pub(crate) fn add(node: &mut Node, now: Instant, rule: &FaultRule) -> Result<(),
 }
 
 /// Removes rules; that there is none is an error (C-fault-3).
-pub(crate) fn del(node: &mut Node, now: Instant, del: &FaultDel) -> Result<(), AdminError> {
+fn del(node: &mut Node, now: Instant, del: &FaultDel) -> Result<(), AdminError> {
     let (src, dst) = (NidMatch::from(del.src), NidMatch::from(del.dst));
     let removed = match del.kind {
         FaultKind::Drop => node.del_drop_rules(now, src, dst),
@@ -54,7 +81,7 @@ pub(crate) fn del(node: &mut Node, now: Instant, del: &FaultDel) -> Result<(), A
 }
 
 /// Zeroes the counters of a list.
-pub(crate) fn reset(node: &mut Node, now: Instant, kind: FaultKind) {
+fn reset(node: &mut Node, now: Instant, kind: FaultKind) {
     match kind {
         FaultKind::Drop => node.reset_drop_rules(now),
         FaultKind::Delay => node.reset_delay_rules(now),

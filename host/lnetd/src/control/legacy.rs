@@ -1,5 +1,5 @@
-//! What `lctl` asks for: distances, what the TCP driver knows and lets go, reports about gateways, peers
-//! and interfaces that fail on purpose.
+//! What `lctl` has beyond `lnetctl`: distances, what the TCP driver knows and lets go, reports about
+//! gateways, peers and interfaces that fail on purpose.
 
 use core::net::IpAddr;
 use core::num::NonZeroU32;
@@ -9,8 +9,59 @@ use lnet_admin::{AdminError, DRIVER_LINES_PER_PAGE, DriverLine, DriverList, Driv
 use lnet_rt::{Interfaces, Stack};
 use lnet_types::{Errno, Instant, Net, Nid};
 
+use super::Control;
+
+impl Control {
+    pub(super) fn peer_fail(&self, nid: Nid, times: Option<u32>) -> Result<Reply, AdminError> {
+        self.on_node(Errno::ENETDOWN, move |stack, now| fail_peer(stack, now, nid, times))
+    }
+
+    pub(super) fn driver_disconnect(
+        &self,
+        net: Net,
+        nid: Option<Nid>,
+        forget: bool,
+    ) -> Result<Reply, AdminError> {
+        self.on_node(Errno::ENETDOWN, move |stack, now| disconnect(stack, now, net, nid, forget))
+    }
+
+    pub(super) fn peer_notify(&self, nid: Nid, up: bool, ago_s: u64) -> Result<Reply, AdminError> {
+        self.on_node(Errno::ENETDOWN, move |stack, now| notify(stack, now, nid, up, ago_s))
+    }
+
+    pub(super) fn link_simulate(&self, nid: Nid, up: bool) -> Result<Reply, AdminError> {
+        self.on_node(Errno::ENETDOWN, move |stack, now| simulate_link(stack, now, nid, up))
+    }
+
+    pub(super) fn cpt_of_nid(&self, nids: Vec<Nid>) -> Result<Reply, AdminError> {
+        self.on_node(Errno::ENETDOWN, move |stack, _| {
+            let node = stack.node();
+            Ok(Reply::Cpts(nids.into_iter().map(|nid| node.cpt_of_nid(nid)).collect()))
+        })
+    }
+
+    pub(super) fn distance(&self, nids: Vec<Nid>) -> Result<Reply, AdminError> {
+        self.on_node(Errno::ENETDOWN, move |stack, _| Ok(distances(stack, &nids)))
+    }
+
+    pub(super) fn driver_show(
+        &self,
+        list: DriverList,
+        from: Option<u64>,
+    ) -> Result<Reply, AdminError> {
+        self.on_node(Errno::ENETDOWN, move |stack, _| Ok(listing(stack, list, from)))
+    }
+
+    /// A line in the log, of one line.
+    pub(super) fn mark(text: &str) -> Reply {
+        let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        tracing::info!("DEBUG MARKER: {text}");
+        Reply::Done
+    }
+}
+
 /// F-40.
-pub(crate) fn fail_peer(
+fn fail_peer(
     stack: &mut Stack,
     now: Instant,
     nid: Nid,
@@ -28,12 +79,7 @@ pub(crate) fn fail_peer(
 }
 
 /// HL-dbg-020, HL-dbg-025.
-pub(crate) fn simulate_link(
-    stack: &mut Stack,
-    now: Instant,
-    nid: Nid,
-    up: bool,
-) -> Result<Reply, AdminError> {
+fn simulate_link(stack: &mut Stack, now: Instant, nid: Nid, up: bool) -> Result<Reply, AdminError> {
     let link = if up { Link::Up } else { Link::Down };
     stack.node_mut().simulate_link(now, nid, link).map(|()| Reply::Done).map_err(|errno| {
         let why = match errno {
@@ -45,7 +91,7 @@ pub(crate) fn simulate_link(
 }
 
 ///
-pub(crate) fn notify(
+fn notify(
     stack: &mut Stack,
     now: Instant,
     nid: Nid,
@@ -58,7 +104,7 @@ pub(crate) fn notify(
 }
 
 /// K-7.
-pub(crate) fn disconnect(
+fn disconnect(
     stack: &mut Stack,
     now: Instant,
     net: Net,
@@ -76,13 +122,13 @@ pub(crate) fn disconnect(
 }
 
 /// How far NIDs are (M-51).
-pub(crate) fn distances(stack: &Stack, nids: &[Nid]) -> Reply {
+fn distances(stack: &Stack, nids: &[Nid]) -> Reply {
     let far = |nid: &Nid| stack.node().distance(*nid).ok().map(|d| (d.hops, d.order));
     Reply::Distances(nids.iter().map(far).collect())
 }
 
 /// What the TCP driver knows (K-7 of the tools' reference).
-pub(crate) fn listing(stack: &mut Stack, list: DriverList, from: Option<u64>) -> Reply {
+fn listing(stack: &mut Stack, list: DriverList, from: Option<u64>) -> Reply {
     let all = match list {
         DriverList::Peers => peers(stack),
         DriverList::Connections => connections(stack),

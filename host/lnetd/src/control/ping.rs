@@ -1,0 +1,74 @@
+//! `ping` and `discover`: waits for peers, without the lock.
+
+use std::time::Duration;
+
+use lnet::Found;
+use lnet_admin::{AdminError, Contact, Contacted, Discover, Ping, Reply};
+use lnet_rt::OpError;
+use lnet_types::{Errno, Nid, Pid, ProcessId};
+
+use super::Control;
+
+/// Limit on a ping without one of its own, in the kernel profile (D-82).
+const KERNEL_PING_TIMEOUT: Duration = Duration::from_secs(180);
+
+impl Control {
+    pub(super) fn ping(&self, ping: &Ping) -> Result<Reply, AdminError> {
+        let handle = self.handle(Errno::ENETDOWN)?;
+        let own_limit = {
+            let tunables = &self.state().tunables;
+            match tunables.conduct.patient_user_pings {
+                true => KERNEL_PING_TIMEOUT,
+                false => tunables.ping_limit(),
+            }
+        };
+        let timeout = ping.timeout_ms.map_or(own_limit, Duration::from_millis);
+        let asked: Vec<_> = ping
+            .nids
+            .iter()
+            .map(|&nid| {
+                let target = ProcessId { nid, pid: Pid::LUSTRE };
+                match ping.source {
+                    Some(source) => handle.ping_from(source, target, timeout),
+                    None => handle.ping(target, timeout),
+                }
+            })
+            .collect();
+        let answers = asked.into_iter().map(|a| a.blocking());
+        Ok(contacted(&ping.nids, answers))
+    }
+
+    pub(super) fn discover(&self, discover: &Discover) -> Result<Reply, AdminError> {
+        let handle = self.handle(Errno::ENETDOWN)?;
+        let asked: Vec<_> = discover
+            .nids
+            .iter()
+            .map(
+                |&nid| {
+                    if discover.force { handle.discover_again(nid) } else { handle.discover(nid) }
+                },
+            )
+            .collect();
+        let answers = asked.into_iter().map(|a| a.blocking());
+        Ok(contacted(&discover.nids, answers))
+    }
+}
+
+fn contacted(nids: &[Nid], answers: impl Iterator<Item = Result<Found, OpError>>) -> Reply {
+    Reply::Contacted(
+        nids.iter()
+            .zip(answers)
+            .map(|(&nid, answer)| Contacted {
+                nid,
+                outcome: answer
+                    .map(|found| Contact {
+                        primary: found.primary,
+                        multi_rail: found.multi_rail,
+                        pid: Pid::LUSTRE.0,
+                        nids: found.nids,
+                    })
+                    .map_err(|e| AdminError::errno(e.errno())),
+            })
+            .collect(),
+    )
+}
