@@ -16,7 +16,6 @@ mod config;
 mod emit;
 mod export;
 mod import;
-mod json;
 mod legacy;
 mod lists;
 mod model;

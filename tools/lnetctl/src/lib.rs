@@ -18,6 +18,7 @@ pub mod args;
 mod command;
 mod doctor;
 mod frame;
+mod json;
 mod lctl;
 mod link;
 mod report;

@@ -9,9 +9,8 @@ use lnet_config::{Style, Tree};
 use lnet_types::Net;
 
 use crate::frame::{LCTL, LNETCTL, Program};
-
+use crate::json::Object;
 use crate::shell::suggest::nearest;
-
 use crate::show::format::Format;
 
 /// One run of the program.
@@ -40,8 +39,8 @@ pub struct Session<'a> {
     pub(crate) seq_no: Option<i64>,
     /// What is to be shown as JSON when the command has ended: its top-level keys.
     shown: Vec<(String, Tree)>,
-    /// The list at the end of the JSON that has left already, to which more items may come.
-    growing: Option<String>,
+    /// The JSON of which a part has left already.
+    leaving: Option<Object>,
 }
 
 impl<'a> Session<'a> {
@@ -60,7 +59,7 @@ impl<'a> Session<'a> {
             live: None,
             seq_no: None,
             shown: Vec::new(),
-            growing: None,
+            leaving: None,
         }
     }
 
@@ -92,36 +91,28 @@ impl<'a> Session<'a> {
         self.out.push_str(items);
     }
 
-    /// The same as JSON: the object that has been collected leaves but for its end, and the items of
-    /// its last list follow as they come.
+    /// The same as JSON: what has been collected leaves with the first items of its last list, and
+    /// further items follow as they come.
     fn grow(&mut self, tree: &Tree, style: Style) {
         let Tree::Map(entries) = self.format.adapt(tree) else { return };
         let Some((key, Tree::List(items))) = entries.into_iter().next() else { return };
         if self.live.is_none() {
             return self.print(tree, style);
         }
-        if self.growing.as_ref() != Some(&key) {
-            let shown = core::mem::take(&mut self.shown);
-            let (mut last, others): (Vec<_>, Vec<_>) =
-                shown.into_iter().partition(|(there, _)| *there == key);
-            let list = last.pop().unwrap_or_else(|| (key.clone(), Tree::List(Vec::new())));
-            let text = Tree::Map(others.into_iter().chain([list]).collect()).to_json();
-            let text = text.strip_suffix("]}").unwrap_or(&text);
-            match self.growing.replace(key) {
-                None => self.out.push_str(text),
-                // The list before it ends here.
-                Some(_) => {
-                    self.out.push_str("], ");
-                    self.out.push_str(text.strip_prefix('{').unwrap_or(text));
+        let object = self.leaving.get_or_insert_default();
+        if !object.is_open(&key) {
+            let (last, others): (Vec<_>, Vec<_>) =
+                core::mem::take(&mut self.shown).into_iter().partition(|(there, _)| *there == key);
+            others.iter().for_each(|(key, value)| object.entry(key, value));
+            object.open(&key);
+            for (_, value) in last {
+                if let Tree::List(first) = value {
+                    first.iter().for_each(|item| object.item(item));
                 }
             }
         }
-        for item in items {
-            if !self.out.ends_with('[') {
-                self.out.push_str(", ");
-            }
-            self.out.push_str(&item.to_json());
-        }
+        items.iter().for_each(|item| object.item(item));
+        self.out.push_str(&object.take());
     }
 
     /// Sends what is printed on its way, where that may be, so that a long list is never held whole.
@@ -164,15 +155,10 @@ impl<'a> Session<'a> {
     /// A command that shows things as JSON has ended: writes them as one line.
     pub(crate) fn close_json(&mut self) {
         if self.json {
-            let shown = Tree::Map(core::mem::take(&mut self.shown)).to_json();
-            match self.growing.take() {
-                None => self.out_line(shown),
-                Some(_) if shown == "{}" => self.out_line("]}"),
-                Some(_) => {
-                    self.out.push_str("], ");
-                    self.out_line(shown.strip_prefix('{').unwrap_or(&shown));
-                }
-            }
+            let mut object = self.leaving.take().unwrap_or_default();
+            let shown = core::mem::take(&mut self.shown);
+            shown.iter().for_each(|(key, value)| object.entry(key, value));
+            self.out_line(object.end());
         }
     }
 
