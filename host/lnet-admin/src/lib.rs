@@ -47,7 +47,9 @@ pub use request::{
     Discover, NiTarget, PEER_NIDS_PER_REQUEST, PEER_NIS_PER_PAGE, Ping, ROUTES_PER_PAGE, Request,
     TIMERS_MAX, batches, peers_of,
 };
-pub use routing::{PoolSnapshot, RoutePage, RouteSnapshot, RoutingSnapshot, RoutingState};
+pub use routing::{
+    POOL_NAMES, PoolSnapshot, RoutePage, RouteSnapshot, RoutingSnapshot, RoutingState,
+};
 pub use snapshot::{
     GlobalSnapshot, KindCounts, Latency, LndSnapshot, NetSnapshot, NetTunablesSnapshot, NiDetail,
     NiHealth, NiMore, NiSnapshot, PeerNiCredits, PeerNiDetail, PeerNiHealth, PeerNiSnapshot,
@@ -55,4 +57,4 @@ pub use snapshot::{
     UsageSnapshot,
 };
 pub use socket::{SOCKET_ENV, SOCKET_SYSTEM, default_socket};
-pub use state::{InterfaceState, host_name};
+pub use state::{HEALTH_MAX, InterfaceState, PeerFlags, host_name};

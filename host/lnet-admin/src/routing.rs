@@ -49,6 +49,9 @@ pub enum RoutingState {
     Starting = 3,
 }
 
+/// The names of the pools, in the order in which they are shown.
+pub const POOL_NAMES: [&str; 3] = ["tiny", "small", "large"];
+
 /// A pool of router buffers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolSnapshot {

@@ -7,6 +7,8 @@ use lnet_config::text;
 use lnet_types::{Net, Nid};
 use serde::{Deserialize, Serialize};
 
+use crate::PeerFlags;
+
 /// A local net.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NetSnapshot {
@@ -209,6 +211,9 @@ pub struct Latency {
     pub max_nsec: u64,
     /// Average.
     pub avg_nsec: u64,
+    /// Sum.
+    #[serde(default)]
+    pub sum_nsec: u64,
 }
 
 /// Priorities by selection policies; `None` where no rule applies.
@@ -244,6 +249,25 @@ pub struct NiHealth {
     pub ping_count: u32,
     /// When the next recovery ping is due, seconds on the node's clock; 0 for none.
     pub next_ping_s: u64,
+}
+
+impl NiHealth {
+    /// Failures by class, in the order of `net show`.
+    pub const fn classes(&self) -> [(&'static str, u32); 6] {
+        [
+            ("interrupt", self.interrupts),
+            ("dropped", self.dropped),
+            ("aborted", self.aborted),
+            ("no_route", self.no_route),
+            ("timeout", self.timeouts),
+            ("error", self.error),
+        ]
+    }
+
+    /// Failures of all classes.
+    pub fn failures(&self) -> u32 {
+        self.classes().iter().fold(0, |sum, (_, count)| sum.wrapping_add(*count))
+    }
 }
 
 /// Tunables of a net in force.
@@ -295,20 +319,16 @@ pub struct PeerSnapshot {
 }
 
 impl PeerSnapshot {
-    /// Bits of the flag word (S-peer-3): configured, and set once the peer has answered.
-    const CONFIGURED: u32 = 1 << 3;
-    const ANSWERED: u32 = 1 << 4 | 1 << 8;
-
     /// Whether it was configured, not only found.
     pub const fn is_configured(&self) -> bool {
-        self.state & Self::CONFIGURED != 0
+        PeerFlags(self.state).is_configured()
     }
 
     /// Whether anything was ever heard from it, where detail was asked for.
     pub fn was_reached(&self) -> bool {
         let received =
             |ni: &PeerNiSnapshot| ni.detail.as_ref().is_some_and(|d| d.traffic.received.sum() > 0);
-        self.state & Self::ANSWERED != 0 || self.nis.iter().any(received)
+        PeerFlags(self.state).has_answered() || self.nis.iter().any(received)
     }
 }
 
@@ -357,6 +377,9 @@ pub struct PeerNiDetail {
     /// Whether it is on a net of ours, not behind routers.
     #[serde(default)]
     pub local: bool,
+    /// Whether its node reports it down.
+    #[serde(default)]
+    pub reported_down: bool,
     /// Ups, downs, and use.
     #[serde(default)]
     pub usage: UsageSnapshot,
@@ -399,6 +422,23 @@ pub struct PeerNiHealth {
     pub ping_count: u32,
     /// When the next recovery ping is due, seconds on the node's clock; 0 for none.
     pub next_ping_s: u64,
+}
+
+impl PeerNiHealth {
+    /// Failures by class.
+    pub const fn classes(&self) -> [(&'static str, u32); 4] {
+        [
+            ("dropped", self.dropped),
+            ("timeout", self.timeout),
+            ("error", self.error),
+            ("network_timeout", self.network_timeout),
+        ]
+    }
+
+    /// Failures of all classes.
+    pub fn failures(&self) -> u32 {
+        self.classes().iter().fold(0, |sum, (_, count)| sum.wrapping_add(*count))
+    }
 }
 
 /// The node's tunables.

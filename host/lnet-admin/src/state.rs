@@ -6,7 +6,7 @@ use core::fmt;
 use crate::{NiSnapshot, PeerNiSnapshot, PeerNiState};
 
 /// Health of an interface with which nothing is wrong.
-const HEALTH_MAX: i64 = 1000;
+pub const HEALTH_MAX: i64 = 1000;
 
 /// The state of an interface, ours or a peer's, worst last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,6 +24,9 @@ pub enum InterfaceState {
 }
 
 impl InterfaceState {
+    /// All of them, best first.
+    pub const ALL: [Self; 5] = [Self::Up, Self::Degraded, Self::Suspect, Self::Unknown, Self::Down];
+
     /// The word.
     pub const fn name(self) -> &'static str {
         match self {
@@ -63,6 +66,34 @@ impl fmt::Display for InterfaceState {
     }
 }
 
+/// The flag word of a peer (S-peer-3), as far as views read it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerFlags(pub u32);
+
+impl PeerFlags {
+    /// Its ping data say that it forwards.
+    pub const ROUTER: u32 = 1 << 2;
+    /// Created or changed by the administrator.
+    pub const CONFIGURED: u32 = 1 << 3;
+    /// Discovery has succeeded, or the list of NIDs is the newest that was received.
+    pub const ANSWERED: u32 = 1 << 4 | 1 << 8;
+
+    /// Whether the peer reports that it forwards.
+    pub const fn is_router(self) -> bool {
+        self.0 & Self::ROUTER != 0
+    }
+
+    /// Whether the peer was configured, not only found.
+    pub const fn is_configured(self) -> bool {
+        self.0 & Self::CONFIGURED != 0
+    }
+
+    /// Whether the peer has answered a ping.
+    pub const fn has_answered(self) -> bool {
+        self.0 & Self::ANSWERED != 0
+    }
+}
+
 impl NiSnapshot {
     /// Its state, where detail was asked for.
     pub fn interface_state(&self) -> InterfaceState {
@@ -75,7 +106,12 @@ impl PeerNiSnapshot {
     /// Its state, where detail was asked for. `reached`: [`crate::PeerSnapshot::was_reached`].
     pub fn interface_state(&self, reached: bool, suspect: bool) -> InterfaceState {
         let health = self.detail.as_ref().map_or(HEALTH_MAX, |d| i64::from(d.health.value));
-        InterfaceState::remote(self.state == PeerNiState::Down, reached, suspect, health)
+        InterfaceState::remote(self.is_down(), reached, suspect, health)
+    }
+
+    /// Whether it is down, or reported down by its node.
+    pub fn is_down(&self) -> bool {
+        self.state == PeerNiState::Down || self.detail.as_ref().is_some_and(|d| d.reported_down)
     }
 }
 
@@ -102,7 +138,7 @@ mod tests {
         assert_eq!(InterfaceState::remote(false, true, true, 0), Suspect);
         assert_eq!(InterfaceState::remote(false, false, true, 1000), Unknown);
         assert_eq!(InterfaceState::remote(true, false, true, 1000), Down);
-        let words = [Up, Degraded, Suspect, Unknown, Down].map(InterfaceState::name);
+        let words = InterfaceState::ALL.map(InterfaceState::name);
         assert_eq!(words, ["up", "degraded", "suspect", "unknown", "down"]);
     }
 }

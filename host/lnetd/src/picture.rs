@@ -1,14 +1,18 @@
-//! One look at the whole daemon: copies of what the node knows, taken page by page so that a node of
-//! ten thousand peers is not held up. What is made of it, numbers or a page, is in `http/`.
+//! One look at the whole daemon: the snapshots of the control protocol, taken page by page so that a
+//! node of ten thousand peers is not held up. What is made of it, numbers or a page, is in `http/`.
 
-use lnet::{
-    DropReason, NetView, NodeStats, PeerView, Profile, RouteView, RoutingView, Row, Tunables,
+use std::collections::BTreeSet;
+
+use lnet::{DropReason, NodeStats};
+use lnet_admin::{
+    FaultKind, FaultSnapshot, GlobalSnapshot, NetSnapshot, PeerSnapshot, RailSnapshot,
+    RefusedSnapshot, RouteSnapshot, RoutingSnapshot, StatsSnapshot,
 };
-use lnet_admin::{FaultKind, FaultSnapshot, RailSnapshot};
 use lnet_rt::NodeHandle;
 use lnet_types::{Instant, Nid};
 
 use crate::control::Control;
+use crate::nets::Settings;
 use crate::{control::fault, views};
 
 /// Peers that one question to the node's thread is about.
@@ -26,12 +30,8 @@ pub(crate) enum Side {
 /// What there is to see.
 #[derive(Clone, Debug)]
 pub(crate) struct Picture {
-    /// The defaults that rule.
-    pub(crate) profile: Profile,
-    /// Every tunable of the table with its value.
-    pub(crate) tunables: Vec<(&'static Row, i64)>,
-    /// Time limit of one transmission, seconds.
-    pub(crate) lnd_timeout_s: f64,
+    /// The tunables and the profile.
+    pub(crate) global: GlobalSnapshot,
     /// Clients of the control socket, and requests of theirs, that had not the right.
     pub(crate) control_refused: u64,
     /// The node, if LNet is configured.
@@ -43,14 +43,14 @@ pub(crate) struct Picture {
 pub(crate) struct NodePicture {
     /// When, on the node's clock.
     pub(crate) at: Instant,
-    pub(crate) nets: Vec<NetView>,
+    pub(crate) nets: Vec<NetSnapshot>,
     /// The oldest peers, as many as were asked for.
-    pub(crate) peers: Vec<PeerView>,
+    pub(crate) peers: Vec<PeerSnapshot>,
     /// How many peers and peer interfaces there are.
     pub(crate) peer_count: (usize, usize),
-    pub(crate) routes: Vec<RouteView>,
-    pub(crate) routing: RoutingView,
-    pub(crate) stats: NodeStats,
+    pub(crate) routes: Vec<RouteSnapshot>,
+    pub(crate) routing: RoutingSnapshot,
+    pub(crate) stats: StatsSnapshot,
     pub(crate) drops: Vec<(DropReason, u64)>,
     /// What peers have said and was not taken.
     pub(crate) disbelieved: Vec<(lnet::Refusal, u64)>,
@@ -58,8 +58,6 @@ pub(crate) struct NodePicture {
     pub(crate) invariant_violations: u64,
     /// Counters of the TCP driver, if it is there.
     pub(crate) sock: Option<lnd_sock::Stats>,
-    /// Whom it turned away lately, longest ago first.
-    pub(crate) turned_away: Vec<lnd_sock::Refused>,
     /// When and why messages were sent again, oldest first.
     pub(crate) resends: Vec<(Instant, String)>,
     /// Drop rules, then delay rules.
@@ -77,17 +75,12 @@ impl Control {
     /// Looks at everything, but at no more peers than bring the peer interfaces to
     /// `peer_nis_max`.
     pub(crate) fn picture(&self, peer_nis_max: usize) -> Picture {
-        let (tunables, handle) = self.tunables_and_node();
+        // A node that stops meanwhile is one that is not there.
+        let node = self.handle_and_settings().ok();
         Picture {
-            profile: tunables.profile,
-            lnd_timeout_s: tunables.lnd_timeout().as_secs_f64(),
-            tunables: Tunables::TABLE
-                .iter()
-                .filter_map(|row| Some((row, tunables.value(row.name)?)))
-                .collect(),
+            global: self.global(),
             control_refused: self.refused(),
-            // A node that stops meanwhile is one that is not there.
-            node: handle.and_then(|handle| node_picture(&handle, peer_nis_max)),
+            node: node.and_then(|(handle, settings)| node_picture(&handle, settings, peer_nis_max)),
         }
     }
 
@@ -120,38 +113,41 @@ impl Control {
     }
 }
 
-fn node_picture(handle: &NodeHandle, peer_nis_max: usize) -> Option<NodePicture> {
+fn node_picture(
+    handle: &NodeHandle,
+    settings: Settings,
+    peer_nis_max: usize,
+) -> Option<NodePicture> {
     let mut picture = handle
-        .call(|stack, now| {
+        .call(move |stack, now| {
             let sock = stack.tcp().map(lnd_sock::SockDriver::stats);
-            let turned_away = stack.tcp().map(lnd_sock::SockDriver::refused).unwrap_or_default();
+            let nets = views::nets(stack, &settings, true, now);
             let node = stack.node();
             let kinds = [FaultKind::Drop, FaultKind::Delay];
-            NodePicture {
+            Some(NodePicture {
                 at: now,
-                nets: node.net_views(),
+                nets,
                 peers: Vec::new(),
                 peer_count: node.peer_count(),
-                routes: node.route_views(),
-                routing: node.routing_view(),
-                stats: node.stats(),
+                routes: node.route_views().iter().map(views::route).collect(),
+                routing: views::routing(&node.routing_view()),
+                stats: views::stats(&node.stats()).ok()?,
                 drops: node.drops().collect(),
                 disbelieved: node.refusals().collect(),
                 invariant_violations: node.invariant_violations(),
                 sock,
-                turned_away,
                 resends: node.resends().map(|e| (e.at, e.to_string())).collect(),
                 faults: kinds.into_iter().flat_map(|kind| fault::show(node, kind)).collect(),
                 rails: views::rails(&node.suspicion()),
                 recovering: node.recovery_queues(),
-            }
+            })
         })
         .blocking()
-        .ok()?;
+        .ok()??;
     let (mut after, mut nis) = (None, 0);
     while nis < peer_nis_max {
-        let page = handle
-            .call(move |stack, _| stack.node().peer_views(after, PEERS_PER_CALL))
+        let (page, now) = handle
+            .call(move |stack, now| (stack.node().peer_views(after, PEERS_PER_CALL), now))
             .blocking()
             .ok()?;
         let Some((last, _)) = page.last() else { break };
@@ -161,8 +157,22 @@ fn node_picture(handle: &NodeHandle, peer_nis_max: usize) -> Option<NodePicture>
             if nis > peer_nis_max && !picture.peers.is_empty() {
                 break;
             }
-            picture.peers.push(peer);
+            picture.peers.push(views::peer(&peer, true, now));
         }
     }
     Some(picture)
+}
+
+impl NodePicture {
+    /// Peers that the driver turned away lately, longest ago first.
+    pub(crate) fn turned_away(&self) -> Vec<&RefusedSnapshot> {
+        let mut all: Vec<_> = self.nets.iter().flat_map(|net| &net.refused).collect();
+        all.sort_by_key(|refused| core::cmp::Reverse(refused.ago_s));
+        all
+    }
+
+    /// Ends of rails under doubt, at the peers.
+    pub(crate) fn suspects(&self) -> BTreeSet<Nid> {
+        self.rails.iter().map(|rail| rail.peer).collect()
+    }
 }

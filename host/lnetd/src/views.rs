@@ -1,8 +1,10 @@
-//! From the node's views to what the control protocol shows.
+//! From the node's views to the snapshots that every outer view is made of: the control protocol, the
+//! status page, `/metrics`, and by way of the protocol `lnetctl` with `top` and `doctor`.
 
 use lnet::{
-    InterfaceStats, KindCounts, Latency, NetView, NiView, Node, PeerNiState, PeerNiView, PeerView,
-    RailView, Rule, SuspicionView, TimerView, Times, Transitions, Usage,
+    InterfaceStats, KindCounts, Latency, NetView, NiView, Node, NodeStats, PeerNiState, PeerNiView,
+    PeerView, RailView, RouteView, RoutingState, RoutingView, Rule, SuspicionView, TimerView,
+    Times, Transitions, Usage,
 };
 use lnet_admin as admin;
 use lnet_config::UdspRule;
@@ -14,7 +16,7 @@ use core::time::Duration;
 use crate::nets::Settings;
 
 /// Whom the TCP driver turned away, and at which interface.
-pub(crate) fn refused(stack: &Stack, now: Instant) -> Vec<(NiId, admin::RefusedSnapshot)> {
+fn refused(stack: &Stack, now: Instant) -> Vec<(NiId, admin::RefusedSnapshot)> {
     let lines = stack.tcp().map(lnd_sock::SockDriver::refused).unwrap_or_default();
     let line = |r: lnd_sock::Refused| {
         let shown = admin::RefusedSnapshot {
@@ -29,8 +31,20 @@ pub(crate) fn refused(stack: &Stack, now: Instant) -> Vec<(NiId, admin::RefusedS
     lines.into_iter().map(line).collect()
 }
 
-/// A local net at the time `now`. `refused`: whom the driver turned away, on whichever net.
-pub(crate) fn net(
+/// The local nets at the time `now`.
+pub(crate) fn nets(
+    stack: &Stack,
+    settings: &Settings,
+    detail: bool,
+    now: Instant,
+) -> Vec<admin::NetSnapshot> {
+    let refused = if detail { refused(stack, now) } else { Vec::new() };
+    let views = stack.node().net_views();
+    views.iter().map(|view| net(view, settings, detail, &refused, now)).collect()
+}
+
+/// A local net. `refused`: whom the driver turned away, on whichever net.
+fn net(
     view: &NetView,
     settings: &Settings,
     detail: bool,
@@ -208,9 +222,50 @@ fn peer_ni_detail(ni: &PeerNiView, now: Instant) -> admin::PeerNiDetail {
         },
         bytes: (ni.stats.sent_bytes, ni.stats.received_bytes),
         local: ni.local,
+        reported_down: !ni.up,
         usage: usage(ni.transitions, ni.flapping, &ni.usage),
         last_received_ms: ni.last_received.map(|at| millis(now.saturating_since(at))),
     }
+}
+
+/// A route.
+pub(crate) fn route(view: &RouteView) -> admin::RouteSnapshot {
+    admin::RouteSnapshot {
+        net: view.net,
+        gateway: view.gateway,
+        hops: view.hops.map(u32::from),
+        priority: view.priority,
+        up: view.up,
+        single_hop: view.single_hop,
+    }
+}
+
+/// Where forwarding stands.
+pub(crate) fn routing(view: &RoutingView) -> admin::RoutingSnapshot {
+    admin::RoutingSnapshot {
+        state: match view.state {
+            RoutingState::Disabled => admin::RoutingState::Disabled,
+            RoutingState::Enabled => admin::RoutingState::Enabled,
+            RoutingState::Stopping => admin::RoutingState::Stopping,
+            RoutingState::Starting => admin::RoutingState::Starting,
+        },
+        pools: view.pools.map(|p| admin::PoolSnapshot {
+            npages: p.npages,
+            nbuffers: p.nbuffers,
+            credits: p.credits,
+            mincredits: p.mincredits,
+        }),
+        wanted: view.wanted,
+        was_on: view.was_on,
+    }
+}
+
+/// The counters of the node.
+///
+/// # Errors
+/// The name of a counter that the protocol does not have.
+pub(crate) fn stats(stats: &NodeStats) -> Result<admin::StatsSnapshot, &'static str> {
+    admin::StatsSnapshot::from_rows(stats.rows())
 }
 
 /// A rule of the selection policy.
@@ -245,6 +300,7 @@ fn latency(l: &Latency) -> admin::Latency {
         min_nsec: l.min_nsec,
         max_nsec: l.max_nsec,
         avg_nsec: l.avg_nsec(),
+        sum_nsec: l.sum_nsec,
     }
 }
 
@@ -254,4 +310,18 @@ fn millis(d: Duration) -> u64 {
 
 fn seconds(at: Option<Instant>) -> u64 {
     at.map_or(0, Instant::as_secs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_that_views_read_are_those_of_the_node() {
+        use lnet::PeerFlags as Ours;
+        assert_eq!(admin::PeerFlags::ROUTER, Ours::ROUTER_ENABLED.bits());
+        assert_eq!(admin::PeerFlags::CONFIGURED, Ours::CONFIGURED.bits());
+        assert_eq!(admin::PeerFlags::ANSWERED, (Ours::DISCOVERED | Ours::NIDS_UPTODATE).bits());
+        assert_eq!(admin::HEALTH_MAX, i64::from(lnet::HEALTH_MAX));
+    }
 }

@@ -2,11 +2,11 @@
 
 use lnet_admin::{AdminError, NiTarget, Reply};
 use lnet_config::{NetAdd, NetCpts, NetDel, NetRules};
-use lnet_rt::Namespace;
+use lnet_rt::{Namespace, NodeHandle};
 use lnet_types::{Errno, Net};
 
 use super::{Control, State, nid_of, stopped};
-use crate::nets::{self, Prefer, Scene};
+use crate::nets::{self, Prefer, Scene, Settings};
 use crate::views;
 
 impl Control {
@@ -50,24 +50,20 @@ impl Control {
         })
     }
 
+    /// The node, and the settings of its interfaces that the driver has.
+    pub(crate) fn handle_and_settings(&self) -> Result<(NodeHandle, Settings), AdminError> {
+        let state = self.state();
+        let node = state.node.as_ref().ok_or_else(|| AdminError::errno(Errno::ENETDOWN))?;
+        Ok((node.handle.clone(), node.nets.settings(&state.sock, state.tunables.lnd_timeout())))
+    }
+
     pub(super) fn net_show(&self, net: Option<Net>, detail: bool) -> Result<Reply, AdminError> {
-        let (handle, extra) = {
-            let state = self.state();
-            let node = state.node.as_ref().ok_or_else(|| AdminError::errno(Errno::ENETDOWN))?;
-            (node.handle.clone(), node.nets.settings(&state.sock, state.tunables.lnd_timeout()))
-        };
-        let (views, refused, now) = handle
-            .call(move |stack, now| {
-                let refused = if detail { views::refused(stack, now) } else { Vec::new() };
-                (stack.node().net_views(), refused, now)
-            })
+        let (handle, settings) = self.handle_and_settings()?;
+        let all = handle
+            .call(move |stack, now| views::nets(stack, &settings, detail, now))
             .blocking()
             .map_err(|e| stopped(&e))?;
-        let shown: Vec<_> = views
-            .iter()
-            .filter(|v| net.is_none_or(|n| n == v.net))
-            .map(|v| views::net(v, &extra, detail, &refused, now))
-            .collect();
+        let shown: Vec<_> = all.into_iter().filter(|v| net.is_none_or(|n| n == v.net)).collect();
         if shown.is_empty() {
             // C-netshow-2
             return Err(AdminError::new(Errno::ESRCH, "Network is down"));

@@ -2,16 +2,14 @@
 
 use std::time::Duration;
 
-use lnet::{RouteError, RouteSpec, RoutingView};
-use lnet_admin::{
-    AdminError, PoolSnapshot, ROUTES_PER_PAGE, Reply, RoutePage, RouteSnapshot, RoutingSnapshot,
-    RoutingState,
-};
+use lnet::{RouteError, RouteSpec};
+use lnet_admin::{AdminError, ROUTES_PER_PAGE, Reply, RoutePage};
 use lnet_config::{BUFFER_KEYS, RouteAdd, RouteDel, Setting};
 use lnet_rt::Stack;
 use lnet_types::{Errno, Instant, Net};
 
 use super::Control;
+use crate::views;
 
 /// How long `set routing 0` waits for the end of forwarding: more than a router is given.
 const ROUTING_STOP_LIMIT: Duration = Duration::from_secs(20);
@@ -35,7 +33,9 @@ impl Control {
     }
 
     pub(super) fn routing_show(&self) -> Result<Reply, AdminError> {
-        self.on_node(Errno::ENETDOWN, |stack, _| Ok(Reply::Routing(show(stack))))
+        self.on_node(Errno::ENETDOWN, |stack, _| {
+            Ok(Reply::Routing(views::routing(&stack.node().routing_view())))
+        })
     }
 
     /// C-set-6. Ends when forwarding has ended, unless peers have to find out by themselves: that takes
@@ -119,19 +119,7 @@ fn refused(e: RouteError) -> AdminError {
 fn page(stack: &Stack, from: Option<u64>) -> RoutePage {
     let skip = usize::try_from(from.unwrap_or(0)).unwrap_or(usize::MAX);
     let all = stack.node().route_views();
-    let routes: Vec<_> = all
-        .iter()
-        .skip(skip)
-        .take(ROUTES_PER_PAGE)
-        .map(|r| RouteSnapshot {
-            net: r.net,
-            gateway: r.gateway,
-            hops: r.hops.map(u32::from),
-            priority: r.priority,
-            up: r.up,
-            single_hop: r.single_hop,
-        })
-        .collect();
+    let routes: Vec<_> = all.iter().skip(skip).take(ROUTES_PER_PAGE).map(views::route).collect();
     let end = skip.saturating_add(routes.len());
     RoutePage { routes, next: (end < all.len()).then_some(end as u64) }
 }
@@ -140,27 +128,6 @@ fn page(stack: &Stack, from: Option<u64>) -> RoutePage {
 pub(super) fn set(stack: &mut Stack, on: bool) -> Result<(), AdminError> {
     let done = if on { stack.enable_routing() } else { stack.disable_routing() };
     done.map_err(AdminError::errno)
-}
-
-/// Where forwarding stands.
-fn show(stack: &Stack) -> RoutingSnapshot {
-    let RoutingView { state, pools, wanted, was_on } = stack.node().routing_view();
-    RoutingSnapshot {
-        state: match state {
-            lnet::RoutingState::Disabled => RoutingState::Disabled,
-            lnet::RoutingState::Enabled => RoutingState::Enabled,
-            lnet::RoutingState::Stopping => RoutingState::Stopping,
-            lnet::RoutingState::Starting => RoutingState::Starting,
-        },
-        pools: pools.map(|p| PoolSnapshot {
-            npages: p.npages,
-            nbuffers: p.nbuffers,
-            credits: p.credits,
-            mincredits: p.mincredits,
-        }),
-        wanted,
-        was_on,
-    }
 }
 
 /// Whether tunables of router buffers are among these.

@@ -1,17 +1,18 @@
 //! `stats`: counters of the node and of interfaces.
 
 use lnet::Reset;
-use lnet_admin::{AdminError, Reply, StatsSnapshot};
+use lnet_admin::{AdminError, Reply};
 use lnet_types::{Errno, Nid};
 
 use super::Control;
+use crate::views;
 
 impl Control {
     pub(super) fn stats_show(&self) -> Result<Reply, AdminError> {
         self.on_node(Errno::ENETDOWN, |stack, _| {
-            StatsSnapshot::from_rows(stack.node().stats().rows()).map(Reply::Stats).map_err(
-                |name| AdminError::errno(Errno::ERANGE).because(format_args!("counter {name}")),
-            )
+            views::stats(&stack.node().stats()).map(Reply::Stats).map_err(|name| {
+                AdminError::errno(Errno::ERANGE).because(format_args!("counter {name}"))
+            })
         })
     }
 

@@ -10,6 +10,11 @@ use super::{Control, stopped};
 
 impl Control {
     pub(super) fn global_show(&self) -> Reply {
+        Reply::Global(self.global())
+    }
+
+    /// All tunables, and what follows from them.
+    pub(crate) fn global(&self) -> GlobalSnapshot {
         let state = self.state();
         let t = &state.tunables;
         let defaults = Tunables::new(t.profile);
@@ -17,7 +22,7 @@ impl Control {
             .iter()
             .filter_map(|row| Some(Setting::new(row.name, t.value(row.name)?)))
             .collect();
-        Reply::Global(GlobalSnapshot {
+        GlobalSnapshot {
             configured: state.node.is_some(),
             tunables,
             changed: Tunables::TABLE
@@ -27,7 +32,7 @@ impl Control {
                 .collect(),
             lnd_timeout_ms: t.lnd_timeout().as_millis() as u64,
             profile: t.profile.name().to_owned(),
-        })
+        }
     }
 
     /// C-set-1. The node's copy follows; both take all of it or nothing.

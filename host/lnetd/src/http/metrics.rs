@@ -8,9 +8,9 @@
 #[path = "metrics/text.rs"]
 mod text;
 
-use lnet::{
-    Doubt, DropReason, HEALTH_MAX, InterfaceStats, KindCounts, Latency, NodeStats, PeerNiState,
-    PeerNiView, PeerView, Refusal, Row,
+use lnet::{Doubt, DropReason, NodeStats, Refusal, Row, Tunables};
+use lnet_admin::{
+    InterfaceState, KindCounts, POOL_NAMES, PeerNiSnapshot, PeerNiState, PeerSnapshot,
 };
 
 use self::text::{Family, Kind};
@@ -29,18 +29,19 @@ pub(super) fn text(picture: &Picture, process: &Process, format: Format) -> Stri
 fn families(picture: &Picture) -> Vec<Family> {
     let mut build = Family::gauge("build_info", "Always 1; version and profile are its labels.");
     let version = env!("CARGO_PKG_VERSION");
-    build.add(&[("version", version), ("profile", picture.profile.name())], 1);
+    build.add(&[("version", version), ("profile", picture.global.profile.as_str())], 1);
     let mut all = vec![
         build,
         Family::gauge("configured", "Whether LNet is configured.")
             .value(u32::from(picture.node.is_some())),
         Family::gauge("lnd_timeout", "Time limit of one transmission.")
             .unit("seconds")
-            .value(picture.lnd_timeout_s),
+            .value(picture.global.lnd_timeout_ms as f64 / 1000.0),
     ];
     let help = "Clients of the control socket, and requests of theirs, that had not the right.";
     all.push(Family::counter("control_refused", help).value(picture.control_refused as f64));
-    all.extend(picture.tunables.iter().map(|(row, value)| of_tunable(row, *value)));
+    let tunables = picture.global.tunables.iter();
+    all.extend(tunables.filter_map(|t| Some(of_tunable(Tunables::row(&t.name)?, t.value))));
     if let Some(node) = &picture.node {
         all.extend(of_node(node));
         all.extend(of_nis(node));
@@ -113,10 +114,10 @@ fn of_process(process: &Process) -> Vec<Family> {
 
 fn of_node(node: &NodePicture) -> Vec<Family> {
     let rows = node.stats.rows();
+    let value = |name: &str| rows.iter().find(|(row, _)| *row == name).map(|(_, value)| *value);
     let mut all: Vec<Family> = NodeStats::HELP
         .iter()
-        .zip(&rows)
-        .map(|((name, help), (_, value))| of_counter(name, help, *value))
+        .filter_map(|(name, help)| Some(of_counter(name, help, value(name)?)))
         .collect();
     let drops = Family::counter("message_drops", "Messages for us dropped, by reason.");
     all.push(by_reason(drops, &DropReason::ALL, &node.drops, DropReason::name));
@@ -201,7 +202,12 @@ impl Traffic {
         }
     }
 
-    fn add(&mut self, labels: &[(&'static str, &str)], stats: &InterfaceStats) {
+    fn add(
+        &mut self,
+        labels: &[(&'static str, &str)],
+        stats: &lnet_admin::Traffic,
+        (sent, received): (u64, u64),
+    ) {
         let with = |more: &[(&'static str, &'static str)]| {
             labels.iter().copied().chain(more.iter().copied()).collect::<Vec<_>>()
         };
@@ -212,19 +218,18 @@ impl Traffic {
                 self.messages.add(&with(&[("direction", direction), ("kind", kind)]), count);
             }
         }
-        self.bytes.add(&with(&[("direction", "sent")]), stats.sent_bytes as f64);
-        self.bytes.add(&with(&[("direction", "received")]), stats.received_bytes as f64);
+        self.bytes.add(&with(&[("direction", "sent")]), sent as f64);
+        self.bytes.add(&with(&[("direction", "received")]), received as f64);
         let operations = [
             ("put_egress", &stats.put_egress),
             ("get_rtt", &stats.get_rtt),
             ("put_ack", &stats.put_ack),
         ];
         for (operation, latency) in operations {
-            let Latency { samples, max_nsec, sum_nsec, .. } = *latency;
             let labels = with(&[("operation", operation)]);
-            self.latency.add(&labels, sum_nsec as f64 / 1e9);
-            self.samples.add(&labels, samples);
-            self.longest.add(&labels, max_nsec as f64 / 1e9);
+            self.latency.add(&labels, latency.sum_nsec as f64 / 1e9);
+            self.samples.add(&labels, latency.samples);
+            self.longest.add(&labels, latency.max_nsec as f64 / 1e9);
         }
     }
 
@@ -253,21 +258,13 @@ fn of_nis(node: &NodePicture) -> Vec<Family> {
             let device = ni.interface.as_deref().unwrap_or_default();
             let labels = [("net", name.as_str()), ("nid", &nid), ("interface", device)];
             up.add(&labels, u32::from(ni.up));
-            health.add(&labels, ni.health);
-            credits.add(&labels, ni.credits);
-            least.add(&labels, ni.credits_min);
-            links.add(&labels, ni.transitions.downs);
-            traffic.add(&labels, &ni.stats);
-            let f = &ni.failures;
-            let classes = [
-                ("interrupt", f.interrupt),
-                ("dropped", f.dropped),
-                ("aborted", f.aborted),
-                ("no_route", f.no_route),
-                ("timeout", f.timeout),
-                ("error", f.error),
-            ];
-            for (class, count) in classes {
+            let Some(d) = ni.detail.as_deref() else { continue };
+            health.add(&labels, d.health.value);
+            credits.add(&labels, d.more.tx_available);
+            least.add(&labels, d.more.tx_min);
+            links.add(&labels, d.more.usage.downs);
+            traffic.add(&labels, &d.traffic, d.more.bytes);
+            for (class, count) in d.health.classes() {
                 let [a, b, c] = labels;
                 failures.add(&[a, b, c, ("class", class)], count);
             }
@@ -303,23 +300,17 @@ fn of_peers(node: &NodePicture) -> Vec<Family> {
         for ni in &peer.nis {
             let nid = ni.nid.to_string();
             let labels = [("peer", primary.as_str()), ("nid", nid.as_str())];
-            health.add(&labels, ni.health);
-            credits.add(&labels, ni.credits);
-            queued.add(&labels, ni.queued_bytes as f64);
-            traffic.add(&labels, &ni.stats);
             match ni.state {
-                PeerNiState::NotTracked => {}
+                PeerNiState::NotWatched => {}
                 PeerNiState::Up => state.add(&labels, 1),
                 PeerNiState::Down => state.add(&labels, 0),
             }
-            let f = &ni.failures;
-            let classes = [
-                ("dropped", f.dropped),
-                ("timeout", f.timeout),
-                ("error", f.error),
-                ("network_timeout", f.network_timeout),
-            ];
-            for (class, count) in classes {
+            let Some(d) = ni.detail.as_deref() else { continue };
+            health.add(&labels, d.health.value);
+            credits.add(&labels, d.credits.tx_available);
+            queued.add(&labels, d.credits.tx_queue_bytes as f64);
+            traffic.add(&labels, &d.traffic, d.bytes);
+            for (class, count) in d.health.classes() {
                 let [a, b] = labels;
                 failures.add(&[a, b, ("class", class)], count);
             }
@@ -349,34 +340,23 @@ fn of_peers(node: &NodePicture) -> Vec<Family> {
 fn by_state(node: &NodePicture) -> Family {
     let help = "Interfaces of peers by state, of those that have metrics here.";
     let mut family = Family::gauge("peer_nis_by_state", help);
-    let peers = node.peers.iter();
-    let states: Vec<&str> =
-        peers.flat_map(|peer| peer.nis.iter().map(|ni| state(peer, ni))).collect();
-    for name in ["up", "degraded", "down", "unknown"] {
-        let count = states.iter().filter(|state| **state == name).count();
-        family.add(&[("state", name)], count as f64);
+    let suspects = node.suspects();
+    let of_peer = |peer: &PeerSnapshot| {
+        let reached = peer.was_reached();
+        let state = |ni: &PeerNiSnapshot| ni.interface_state(reached, suspects.contains(&ni.nid));
+        peer.nis.iter().map(state).collect::<Vec<_>>()
+    };
+    let states: Vec<InterfaceState> = node.peers.iter().flat_map(of_peer).collect();
+    for state in InterfaceState::ALL {
+        let count = states.iter().filter(|there| **there == state).count();
+        family.add(&[("state", state.name())], count as f64);
     }
     family
 }
 
-/// `unknown` if the peer was never reached, `down` if that is tracked or the peer announces it.
-fn state(peer: &PeerView, ni: &PeerNiView) -> &'static str {
-    if ni.state == PeerNiState::Down {
-        "down"
-    } else if !super::status::was_reached(peer) {
-        "unknown"
-    } else if !is_usable(ni) {
-        "down"
-    } else if ni.health < HEALTH_MAX {
-        "degraded"
-    } else {
-        "up"
-    }
-}
-
-/// Whether messages can be expected to arrive: not announced down, and health above 0.
-fn is_usable(ni: &PeerNiView) -> bool {
-    ni.up && ni.health > 0
+/// Whether messages can be expected to arrive: not reported down, and health above 0.
+fn is_usable(ni: &PeerNiSnapshot) -> bool {
+    ni.detail.as_ref().is_some_and(|d| !d.reported_down && d.health.value > 0)
 }
 
 fn of_routes(node: &NodePicture) -> Vec<Family> {
@@ -390,10 +370,9 @@ fn of_routes(node: &NodePicture) -> Vec<Family> {
         "router_buffers_free",
         "Router buffers that are free; below 0 messages wait.",
     );
-    for pool in &node.routing.pools {
-        let name = format!("{:?}", pool.kind).to_lowercase();
-        buffers.add(&[("pool", &name)], pool.nbuffers);
-        free.add(&[("pool", &name)], pool.credits);
+    for (name, pool) in POOL_NAMES.into_iter().zip(&node.routing.pools) {
+        buffers.add(&[("pool", name)], pool.nbuffers);
+        free.add(&[("pool", name)], pool.credits);
     }
     vec![up, buffers, free]
 }

@@ -3,8 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use lnet::{NetView, NiView, PeerNiState, PeerNiView, PeerView, PoolView, RoutingState};
-use lnet_admin::{FaultAction, FaultSnapshot, InterfaceState, RailSnapshot};
+use lnet_admin::{
+    FaultAction, FaultSnapshot, NetSnapshot, NiSnapshot, POOL_NAMES, PeerNiSnapshot, PeerSnapshot,
+    RailSnapshot, RoutingState,
+};
 use lnet_types::Nid;
 use serde::Serialize;
 
@@ -20,7 +22,7 @@ struct Document<'a> {
     /// The name of the host.
     host: String,
     pid: u32,
-    profile: &'static str,
+    profile: &'a str,
     configured: bool,
     slot_seconds: u64,
     refused: u64,
@@ -47,7 +49,7 @@ struct Node<'a> {
     refusals: serde_json::Map<String, serde_json::Value>,
     invariant_violations: u64,
     /// Who was turned away lately, the last one first.
-    turned_away: Vec<TurnedAway>,
+    turned_away: Vec<TurnedAway<'a>>,
     /// Rails that are avoided before anything has failed.
     suspected: &'a [RailSnapshot],
     resends: Vec<Resend<'a>>,
@@ -68,7 +70,7 @@ struct Ni {
     interface: Option<String>,
     state: &'static str,
     /// `None` where it means nothing: loopback.
-    health: Option<u32>,
+    health: Option<i32>,
     history: Option<Vec<Option<u16>>>,
     sent: u32,
     received: u32,
@@ -93,7 +95,7 @@ struct Peer {
 struct PeerNi {
     nid: String,
     state: &'static str,
-    health: u32,
+    health: i32,
     history: Vec<Option<u16>>,
     sent: u32,
     received: u32,
@@ -102,7 +104,7 @@ struct PeerNi {
     received_bytes: u64,
     credits: i32,
     credits_least: i32,
-    credits_max: u32,
+    credits_max: i32,
     queued_bytes: u64,
     failures: u32,
     next_ping_s: Option<f64>,
@@ -112,7 +114,7 @@ struct PeerNi {
 struct Route {
     net: String,
     gateway: String,
-    hops: Option<u8>,
+    hops: Option<u32>,
     priority: u32,
     up: bool,
     kind: &'static str,
@@ -120,7 +122,7 @@ struct Route {
 
 #[derive(Serialize)]
 struct Pool {
-    name: String,
+    name: &'static str,
     buffers: u32,
     free: i32,
     least: i32,
@@ -134,12 +136,12 @@ struct Resend<'a> {
 }
 
 #[derive(Serialize)]
-struct TurnedAway {
+struct TurnedAway<'a> {
     addr: String,
     nid: Option<String>,
-    why: &'static str,
+    why: &'a str,
     count: u64,
-    ago_s: f64,
+    ago_s: u64,
 }
 
 #[derive(Serialize)]
@@ -155,12 +157,12 @@ pub(super) fn of(picture: &Picture, history: &History, filter: &str, refused: u6
         version: env!("CARGO_PKG_VERSION"),
         host: super::host(),
         pid: std::process::id(),
-        profile: picture.profile.name(),
+        profile: &picture.global.profile,
         configured: picture.node.is_some(),
         slot_seconds: SLOT_SECONDS,
         refused,
         control_refused: picture.control_refused,
-        lnd_timeout_s: picture.lnd_timeout_s,
+        lnd_timeout_s: picture.global.lnd_timeout_ms as f64 / 1000.0,
         node: picture.node.as_ref().map(|node| of_node(node, history, filter)),
     };
     // Infallible: texts and numbers under texts.
@@ -168,8 +170,9 @@ pub(super) fn of(picture: &Picture, history: &History, filter: &str, refused: u6
 }
 
 fn of_node<'a>(node: &'a NodePicture, history: &History, filter: &str) -> Node<'a> {
-    let seconds = |at: lnet_types::Instant| at.saturating_since(node.at).as_secs_f64();
-    let peers = peers(node, history, filter, &seconds);
+    let now = node.at.saturating_since(lnet_types::Instant::ZERO).as_secs_f64();
+    let until = |at_s: u64| (at_s > 0).then(|| (at_s as f64 - now).max(0.0));
+    let peers = peers(node, history, filter, &until);
     let (peer_count, peer_ni_count) = node.peer_count;
     let map = |rows: Vec<(&str, u64)>| {
         rows.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect()
@@ -177,8 +180,8 @@ fn of_node<'a>(node: &'a NodePicture, history: &History, filter: &str) -> Node<'
     let refusals = node.sock.iter().flat_map(lnd_sock::Stats::refusals);
     let (ours, theirs) = &node.recovering;
     Node {
-        now: node.at.saturating_since(lnet_types::Instant::ZERO).as_secs_f64(),
-        nets: node.nets.iter().map(|net| of_net(net, history, &seconds)).collect(),
+        now,
+        nets: node.nets.iter().map(|net| of_net(net, history, &until)).collect(),
         peer_ni_shown: peers.iter().map(|p| p.nis.len()).sum(),
         peers,
         peer_count,
@@ -196,22 +199,31 @@ fn of_node<'a>(node: &'a NodePicture, history: &History, filter: &str) -> Node<'
             })
             .collect(),
         forwards: node.routing.state != RoutingState::Disabled,
-        pools: node.routing.pools.iter().map(of_pool).collect(),
+        pools: POOL_NAMES
+            .into_iter()
+            .zip(&node.routing.pools)
+            .map(|(name, pool)| Pool {
+                name,
+                buffers: pool.nbuffers,
+                free: pool.credits,
+                least: pool.mincredits,
+            })
+            .collect(),
         stats: map(node.stats.rows()),
         drops: map(node.drops.iter().map(|(why, n)| (why.name(), *n)).collect()),
         refusals: map(refusals.filter(|(_, n)| *n > 0).map(|(why, n)| (why.name(), n)).collect()),
         invariant_violations: node.invariant_violations,
         suspected: &node.rails,
         turned_away: node
-            .turned_away
-            .iter()
+            .turned_away()
+            .into_iter()
             .rev()
             .map(|r| TurnedAway {
                 addr: r.addr.to_string(),
                 nid: r.nid.map(|nid| nid.to_string()),
-                why: r.why.name(),
+                why: &r.why,
                 count: r.count,
-                ago_s: node.at.saturating_since(r.last).as_secs_f64(),
+                ago_s: r.ago_s,
             })
             .collect(),
         resends: node
@@ -226,28 +238,29 @@ fn of_node<'a>(node: &'a NodePicture, history: &History, filter: &str) -> Node<'
     }
 }
 
-fn of_net(net: &NetView, history: &History, seconds: &impl Fn(lnet_types::Instant) -> f64) -> Net {
-    let ni = |ni: &NiView| {
-        let (s, f) = (&ni.stats, &ni.failures);
-        let health = (!ni.nid.is_loopback()).then_some(ni.health);
-        Ni {
+fn of_net(net: &NetSnapshot, history: &History, until: &impl Fn(u64) -> Option<f64>) -> Net {
+    let ni = |ni: &NiSnapshot| {
+        let d = ni.detail.as_deref()?;
+        let (t, h, more) = (&d.traffic, &d.health, &d.more);
+        let is_real = !ni.nid.is_loopback();
+        Some(Ni {
             nid: ni.nid.to_string(),
             interface: ni.interface.clone(),
-            state: InterfaceState::local(ni.up, health.map(i64::from)).name(),
-            health,
-            history: (!ni.nid.is_loopback()).then(|| history.health(Side::Local, ni.nid)),
-            sent: s.sent.sum(),
-            received: s.received.sum(),
-            dropped: s.dropped.sum(),
-            sent_bytes: s.sent_bytes,
-            received_bytes: s.received_bytes,
-            credits: ni.credits,
-            credits_least: ni.credits_min,
-            failures: sum([f.interrupt, f.dropped, f.aborted, f.no_route, f.timeout, f.error]),
-            next_ping_s: ni.next_ping.map(seconds),
-        }
+            state: ni.interface_state().name(),
+            health: is_real.then_some(h.value),
+            history: is_real.then(|| history.health(Side::Local, ni.nid)),
+            sent: t.sent.sum(),
+            received: t.received.sum(),
+            dropped: t.dropped.sum(),
+            sent_bytes: more.bytes.0,
+            received_bytes: more.bytes.1,
+            credits: more.tx_available,
+            credits_least: more.tx_min,
+            failures: h.failures(),
+            next_ping_s: until(h.next_ping_s),
+        })
     };
-    Net { net: net.net.to_string(), nis: net.nis.iter().map(ni).collect() }
+    Net { net: net.net.to_string(), nis: net.nis.iter().filter_map(ni).collect() }
 }
 
 /// The peers that are shown: worst first, and among equals the oldest.
@@ -255,78 +268,58 @@ fn peers(
     node: &NodePicture,
     history: &History,
     filter: &str,
-    seconds: &impl Fn(lnet_types::Instant) -> f64,
+    until: &impl Fn(u64) -> Option<f64>,
 ) -> Vec<Peer> {
-    let meant = |peer: &&PeerView| {
+    let meant = |peer: &&PeerSnapshot| {
         filter.is_empty()
             || peer.primary.to_string().contains(filter)
             || peer.nis.iter().any(|ni| ni.nid.to_string().contains(filter))
     };
-    let mut meant: Vec<&PeerView> = node.peers.iter().filter(meant).collect();
-    meant.sort_by_key(|peer| peer.nis.iter().map(|ni| ni.health).min());
-    let suspects: BTreeSet<Nid> = node.rails.iter().map(|rail| rail.peer).collect();
+    let mut meant: Vec<&PeerSnapshot> = node.peers.iter().filter(meant).collect();
+    let health = |ni: &PeerNiSnapshot| ni.detail.as_ref().map(|d| d.health.value);
+    meant.sort_by_key(|peer| peer.nis.iter().filter_map(health).min());
+    let suspects = node.suspects();
     let mut room = PEER_NIS_SHOWN;
     let mut shown = Vec::new();
     for peer in meant {
         if room == 0 {
             break;
         }
-        let reached = was_reached(peer);
-        let ni =
-            |ni: &PeerNiView| of_peer_ni(ni, reached, suspects.contains(&ni.nid), history, seconds);
-        let nis = peer.nis.iter().take(room).map(ni).collect();
+        let reached = peer.was_reached();
+        let ni = |ni| of_peer_ni(ni, reached, &suspects, history, until);
+        let nis = peer.nis.iter().take(room).filter_map(ni).collect();
         room = room.saturating_sub(peer.nis.len());
         shown.push(Peer { primary: peer.primary.to_string(), multi_rail: peer.multi_rail, nis });
     }
     shown
 }
 
-/// Whether anything was ever heard from a peer: the bits "discovered" and "NIDs up to date" of its flag
-/// word (S-peer-3), or messages.
-pub(super) fn was_reached(peer: &PeerView) -> bool {
-    peer.state & (1 << 4 | 1 << 8) != 0 || peer.nis.iter().any(|ni| ni.stats.received.sum() > 0)
-}
-
 fn of_peer_ni(
-    ni: &PeerNiView,
+    ni: &PeerNiSnapshot,
     reached: bool,
-    suspect: bool,
+    suspects: &BTreeSet<Nid>,
     history: &History,
-    seconds: &impl Fn(lnet_types::Instant) -> f64,
-) -> PeerNi {
-    let (s, f) = (&ni.stats, &ni.failures);
-    PeerNi {
+    until: &impl Fn(u64) -> Option<f64>,
+) -> Option<PeerNi> {
+    let d = ni.detail.as_deref()?;
+    let (t, h, c) = (&d.traffic, &d.health, &d.credits);
+    Some(PeerNi {
         nid: ni.nid.to_string(),
-        state: InterfaceState::remote(
-            ni.state == PeerNiState::Down,
-            reached,
-            suspect,
-            i64::from(ni.health),
-        )
-        .name(),
-        health: ni.health,
+        state: ni.interface_state(reached, suspects.contains(&ni.nid)).name(),
+        health: h.value,
         history: history.health(Side::Peer, ni.nid),
-        sent: s.sent.sum(),
-        received: s.received.sum(),
-        dropped: s.dropped.sum(),
-        sent_bytes: s.sent_bytes,
-        received_bytes: s.received_bytes,
-        credits: ni.credits,
-        credits_least: ni.credits_min,
-        credits_max: ni.credits_max,
-        queued_bytes: ni.queued_bytes,
-        failures: sum([f.dropped, f.timeout, f.error, f.network_timeout]),
-        next_ping_s: ni.next_ping.map(seconds),
-    }
-}
-
-fn of_pool(pool: &PoolView) -> Pool {
-    Pool {
-        name: format!("{:?}", pool.kind).to_lowercase(),
-        buffers: pool.nbuffers,
-        free: pool.credits,
-        least: pool.mincredits,
-    }
+        sent: t.sent.sum(),
+        received: t.received.sum(),
+        dropped: t.dropped.sum(),
+        sent_bytes: d.bytes.0,
+        received_bytes: d.bytes.1,
+        credits: c.tx_available,
+        credits_least: c.tx_min,
+        credits_max: c.tx_max,
+        queued_bytes: c.tx_queue_bytes,
+        failures: h.failures(),
+        next_ping_s: until(h.next_ping_s),
+    })
 }
 
 /// A rule in the words of the command that made it.
@@ -352,8 +345,4 @@ fn of_fault(fault: &FaultSnapshot) -> Fault {
         rule += &format!(", one per {} s", r.interval_s);
     }
     Fault { rule, matched: fault.matched, acted: fault.acted }
-}
-
-fn sum<const N: usize>(counts: [u32; N]) -> u32 {
-    counts.into_iter().fold(0, u32::wrapping_add)
 }

@@ -6,14 +6,14 @@ use std::net::IpAddr;
 use std::process::Command;
 
 use lnet_admin::{
-    ClientError, LndSnapshot, PeerNiSnapshot, PeerNiState, PeerSnapshot, Ping, RailSnapshot, Reply,
+    ClientError, LndSnapshot, PeerFlags, PeerNiSnapshot, PeerSnapshot, Ping, RailSnapshot, Reply,
     Request, RouteSnapshot, RoutingState,
 };
 use lnet_config::{GLOBAL_KEYS, Tree};
 use lnet_types::Nid;
 use serde_json::Value;
 
-use super::site::{Device, Ni, Node, Peer, PeerNi, Route, Suspect};
+use super::site::{Device, Ni, Node, Peer, PeerNi, Route};
 use crate::Session;
 
 /// How long each NID of a peer may take to answer, milliseconds.
@@ -66,13 +66,7 @@ pub(super) fn node(session: &mut Session<'_>) -> Result<Node, ClientError> {
     node.forwards = Some(routing.state != RoutingState::Disabled);
     node.peers = session.daemon.peers(None, true)?.iter().map(peer_of).collect();
     if let Reply::Rails(rails) = session.ask(&Request::RailsShow)? {
-        let suspect = |r: &RailSnapshot| Suspect {
-            local: r.local,
-            peer: r.peer,
-            doubt: r.doubt.clone(),
-            for_ms: r.for_ms,
-        };
-        node.suspects = rails.iter().map(suspect).collect();
+        node.suspects = rails;
     }
     Ok(node)
 }
@@ -82,7 +76,7 @@ fn peer_of(peer: &PeerSnapshot) -> Peer {
         let detail = ni.detail.as_deref().copied().unwrap_or_default();
         PeerNi {
             nid: ni.nid,
-            is_down: ni.state == PeerNiState::Down,
+            is_down: ni.is_down(),
             sent: detail.traffic.sent.sum().into(),
             received: detail.traffic.received.sum().into(),
             health: ni.detail.as_ref().map(|d| d.health.value.into()),
@@ -90,7 +84,11 @@ fn peer_of(peer: &PeerSnapshot) -> Peer {
             is_flapping: detail.usage.flapping,
         }
     };
-    Peer { primary: peer.primary, state: peer.state.into(), nis: peer.nis.iter().map(ni).collect() }
+    Peer {
+        primary: peer.primary,
+        flags: PeerFlags(peer.state),
+        nis: peer.nis.iter().map(ni).collect(),
+    }
 }
 
 /// Counters of losses, by their names; those of connections refused by address.
@@ -317,7 +315,7 @@ pub(super) fn document(node: &Node) -> Tree {
     if !peers.is_empty() {
         blocks.push(("peer", Tree::List(peers)));
     }
-    let suspect = |s: &Suspect| {
+    let suspect = |s: &RailSnapshot| {
         Tree::map([
             ("local", Tree::plain(s.local)),
             ("peer", Tree::plain(s.peer)),
@@ -371,7 +369,7 @@ fn peer_document(peer: &Peer) -> Tree {
     };
     Tree::map([
         ("primary nid", Tree::plain(peer.primary)),
-        ("peer state", Tree::plain(peer.state)),
+        ("peer state", Tree::plain(peer.flags.0)),
         ("peer ni", Tree::List(peer.nis.iter().map(ni).collect())),
     ])
 }

@@ -6,11 +6,12 @@ use std::fs::File;
 use std::io::Read as _;
 use std::net::IpAddr;
 
+use lnet_admin::{PeerFlags, RailSnapshot};
 use lnet_config::parse_number;
 use lnet_config::yaml::{self, Value, YAML_BYTES_MAX};
 use lnet_types::{Net, Nid};
 
-use super::site::{Device, Ni, Node, Peer, PeerNi, Route, Suspect};
+use super::site::{Device, Ni, Node, Peer, PeerNi, Route};
 
 /// Reads the file.
 pub(super) fn file(path: &str) -> Result<Node, String> {
@@ -145,11 +146,12 @@ fn peer(item: &yaml::Node) -> Result<Peer, String> {
         });
     }
     let primary = nid_at(item, "primary nid")?;
-    Ok(Peer { primary, state: number(item, "peer state").unwrap_or(0), nis })
+    let flags = number(item, "peer state").and_then(|n| u32::try_from(n).ok()).unwrap_or(0);
+    Ok(Peer { primary, flags: PeerFlags(flags), nis })
 }
 
-fn suspect(item: &yaml::Node) -> Result<Suspect, String> {
-    Ok(Suspect {
+fn suspect(item: &yaml::Node) -> Result<RailSnapshot, String> {
+    Ok(RailSnapshot {
         local: nid_at(item, "local")?,
         peer: nid_at(item, "peer")?,
         doubt: required(item, "doubt")?.to_owned(),

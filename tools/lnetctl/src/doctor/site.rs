@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use lnet_admin::{PeerFlags, RailSnapshot};
 use lnet_types::{Net, Nid};
 
 /// All nodes that are known of.
@@ -31,7 +32,7 @@ pub(crate) struct Node {
     /// Its peers, as far as they say something.
     pub(crate) peers: Vec<Peer>,
     /// Rails that it does not trust now.
-    pub(crate) suspects: Vec<Suspect>,
+    pub(crate) suspects: Vec<RailSnapshot>,
     /// Counters of losses that rose while they were watched, and by how much.
     pub(crate) rising: BTreeMap<String, u64>,
     /// Whether the file or the node itself gave the name; otherwise it is made up.
@@ -47,7 +48,7 @@ pub(crate) struct Node {
 pub(crate) struct Peer {
     pub(crate) primary: Nid,
     /// Flag word (S-peer-3).
-    pub(crate) state: i64,
+    pub(crate) flags: PeerFlags,
     pub(crate) nis: Vec<PeerNi>,
 }
 
@@ -66,40 +67,24 @@ pub(crate) struct PeerNi {
 }
 
 impl Peer {
-    const ROUTER: i64 = 1 << 2;
-    const CONFIGURED: i64 = 1 << 3;
-    const DISCOVERED: i64 = 1 << 4;
-    const UP_TO_DATE: i64 = 1 << 8;
-
     /// Whether it says that it forwards.
     pub(crate) const fn forwards(&self) -> bool {
-        self.state & Self::ROUTER != 0
+        self.flags.is_router()
     }
 
     pub(crate) const fn is_configured(&self) -> bool {
-        self.state & Self::CONFIGURED != 0
+        self.flags.is_configured()
     }
 
     /// Whether anything was ever heard from it.
     pub(crate) fn has_answered(&self) -> bool {
-        self.state & (Self::DISCOVERED | Self::UP_TO_DATE) != 0
-            || self.nis.iter().any(|ni| ni.received > 0)
+        self.flags.has_answered() || self.nis.iter().any(|ni| ni.received > 0)
     }
 
     /// Whether anything was ever sent to it.
     pub(crate) fn was_tried(&self) -> bool {
         self.nis.iter().any(|ni| ni.sent > 0)
     }
-}
-
-/// A rail that is not trusted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Suspect {
-    pub(crate) local: Nid,
-    pub(crate) peer: Nid,
-    /// `shaky`, `unproven` or `silent`.
-    pub(crate) doubt: String,
-    pub(crate) for_ms: u64,
 }
 
 /// A local interface of a node.

@@ -378,8 +378,8 @@ fn routes(model: &mut Model, theme: Theme, area: Rect, buf: &mut Buffer, scrolls
     let rows = model.routes().into_iter().skip(from).take(usize::from(area.height)).map(|route| {
         let state = if route.up { InterfaceState::Up } else { InterfaceState::Down };
         Row::new([
-            Words::from(route.net.clone()),
-            Words::from(route.gateway.clone()),
+            Words::from(route.net.to_string()),
+            Words::from(route.gateway.to_string()),
             Words::styled(state.name(), theme.of_state(state)),
             Words::from(route.hops.map_or_else(String::new, |h| h.to_string())),
             Words::from(route.priority.to_string()),

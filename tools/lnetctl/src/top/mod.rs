@@ -18,7 +18,7 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, Ke
 use ratatui::layout::Rect;
 
 use self::draw::{Theme, draw};
-use self::model::{Key, Model, Next, Route, Sample};
+use self::model::{Key, Model, Next, Sample};
 use crate::Session;
 use crate::args::Args;
 use crate::report::{INVALID, Place};
@@ -89,7 +89,7 @@ fn look(node: &mut dyn Ask) -> Result<Sample, ClientError> {
             Reply::Stats(stats) => stats,
             _ => return Err(ClientError::Unexpected),
         },
-        routes: routes(node)?,
+        routes: node.routes()?,
         rails: match node.ask(&Request::RailsShow)? {
             Reply::Rails(rails) => rails,
             _ => return Err(ClientError::Unexpected),
@@ -110,17 +110,6 @@ fn look(node: &mut dyn Ask) -> Result<Sample, ClientError> {
         },
         status,
     })
-}
-
-fn routes(node: &mut dyn Ask) -> Result<Vec<Route>, ClientError> {
-    let route = |r: &lnet_admin::RouteSnapshot| Route {
-        net: r.net.to_string(),
-        gateway: r.gateway.to_string(),
-        hops: r.hops,
-        priority: r.priority,
-        up: r.up,
-    };
-    Ok(node.routes()?.iter().map(route).collect())
 }
 
 /// On a terminal, until somebody quits. Another thread looks at the node, so that keys are answered

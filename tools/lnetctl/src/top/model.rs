@@ -4,8 +4,8 @@
 use std::collections::{BTreeSet, HashMap};
 
 use lnet_admin::{
-    FaultSnapshot, InterfaceState, NetSnapshot, PeerSnapshot, RailSnapshot, StatsSnapshot, Status,
-    UsageSnapshot,
+    FaultSnapshot, InterfaceState, NetSnapshot, PeerSnapshot, RailSnapshot, RouteSnapshot,
+    StatsSnapshot, Status, UsageSnapshot,
 };
 use lnet_types::Nid;
 
@@ -18,22 +18,12 @@ pub(crate) struct Sample {
     pub(crate) nets: Vec<NetSnapshot>,
     pub(crate) peers: Vec<PeerSnapshot>,
     pub(crate) stats: StatsSnapshot,
-    pub(crate) routes: Vec<Route>,
+    pub(crate) routes: Vec<RouteSnapshot>,
     /// Explanations of resends, oldest first.
     pub(crate) resends: Vec<String>,
     pub(crate) faults: Vec<FaultSnapshot>,
     /// Rails that are not above doubt.
     pub(crate) rails: Vec<RailSnapshot>,
-}
-
-/// A route.
-#[derive(Clone, Debug)]
-pub(crate) struct Route {
-    pub(crate) net: String,
-    pub(crate) gateway: String,
-    pub(crate) hops: Option<u32>,
-    pub(crate) priority: u32,
-    pub(crate) up: bool,
 }
 
 /// What is shown.
@@ -397,9 +387,7 @@ impl Model {
                 queued: 0,
                 latency_ns: median(&more.usage),
                 last_ms: more.last_received_ms,
-                failures: [h.interrupts, h.dropped, h.aborted, h.no_route, h.timeouts, h.error]
-                    .into_iter()
-                    .fold(0, u32::wrapping_add),
+                failures: h.failures(),
             }
         });
         nis.collect()
@@ -430,9 +418,7 @@ impl Model {
                     queued: c.tx_queue_bytes,
                     latency_ns: median(&detail.usage),
                     last_ms: detail.last_received_ms,
-                    failures: [h.dropped, h.timeout, h.error, h.network_timeout]
-                        .into_iter()
-                        .fold(0, u32::wrapping_add),
+                    failures: h.failures(),
                 }
             })
         });
@@ -440,9 +426,10 @@ impl Model {
     }
 
     /// Routes with the filter in them.
-    pub(crate) fn routes(&self) -> Vec<&Route> {
+    pub(crate) fn routes(&self) -> Vec<&RouteSnapshot> {
         let all = self.now.iter().flat_map(|now| &now.routes);
-        all.filter(|r| r.net.contains(&self.filter) || r.gateway.contains(&self.filter)).collect()
+        let has = |text: String| text.contains(&self.filter);
+        all.filter(|r| has(r.net.to_string()) || has(r.gateway.to_string())).collect()
     }
 
     fn rates_of(&self, side: Side, nid: Nid, now: Moved) -> Rates {

@@ -63,12 +63,13 @@ fn sample(sent: u32) -> Sample {
         }],
         peers: (0..50).map(peer).collect(),
         stats: StatsSnapshot { send_count: sent, ..StatsSnapshot::default() },
-        routes: vec![Route {
-            net: "tcp9".to_owned(),
-            gateway: "10.77.0.9@tcp".to_owned(),
+        routes: vec![RouteSnapshot {
+            net: "tcp9".parse().unwrap(),
+            gateway: "10.77.0.9@tcp".parse().unwrap(),
             hops: Some(1),
             priority: 0,
             up: false,
+            single_hop: true,
         }],
         resends: vec!["3.1 Put of 5 bytes to X, attempt 2: any\n  goes from A to B\n".to_owned()],
         faults: Vec::new(),
@@ -284,7 +285,7 @@ fn rows_that_are_cut_are_counted() {
     assert!(lines[22].contains("10.77.0.149@tcp"), "all that follow are there: {lines:#?}");
     // On the page with everything each part says where the rest is.
     let now = model.now.as_mut().unwrap();
-    now.routes = vec![now.routes[0].clone(); 6];
+    now.routes = vec![now.routes[0]; 6];
     now.resends = vec![now.resends[0].clone(); 5];
     let ni = now.nets[0].nis[0].clone();
     now.nets[0].nis = vec![ni; 30];

@@ -210,6 +210,7 @@ fn traffic(item: &Node) -> Traffic {
         min_nsec: n(statistics, &format!("{key}_min_nsec")),
         max_nsec: n(statistics, &format!("{key}_max_nsec")),
         avg_nsec: n(statistics, &format!("{key}_avg_nsec")),
+        sum_nsec: 0,
     };
     Traffic {
         sent: kinds("sent_stats", "send_count"),
@@ -246,6 +247,7 @@ fn peer_ni(item: &Node) -> PeerNiSnapshot {
         Box::new(PeerNiDetail {
             bytes: (0, 0),
             local: true,
+            reported_down: false,
             usage: Default::default(),
             last_received_ms: None,
             udsp: udsp(item),

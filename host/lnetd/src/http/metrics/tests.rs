@@ -2,8 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use lnet::{Node, NodeConfig, Profile, Tunables};
-use lnet_types::Instant;
+use lnet::{Profile, Tunables};
+use lnet_admin::{
+    GlobalSnapshot, NetSnapshot, NiDetail, NiSnapshot, PeerFlags, PeerNiDetail, PeerNiSnapshot,
+    PeerNiState, PeerSnapshot, RailSnapshot, RoutingSnapshot, StatsSnapshot,
+};
+use lnet_config::Setting;
+use lnet_types::{Instant, Net, Nid};
 
 use super::*;
 
@@ -90,34 +95,41 @@ const PROCESS: Process = Process {
 
 fn picture() -> Picture {
     let tunables = Tunables::new(Profile::Default);
-    let config =
-        NodeConfig { seed: 1, interface_cookie: 1, ping_seq: 0, tunables: tunables.clone() };
-    let node = Node::new(config, Instant::ZERO);
-    let mut stats = node.stats();
-    stats.send_count = 7;
-    stats.send_length = 4096;
-    stats.msgs_alloc = 3;
+    let stats = StatsSnapshot {
+        send_count: 7,
+        send_length: 4096,
+        msgs_alloc: 3,
+        ..StatsSnapshot::default()
+    };
+    let rows = Tunables::TABLE.iter();
+    let setting = |row: &Row| Setting::new(row.name, tunables.value(row.name).unwrap());
+    let detail = Some(Box::new(NiDetail::default()));
+    let lo = NiSnapshot { nid: Nid::LOOPBACK, up: true, interface: None, detail };
     Picture {
-        profile: Profile::Default,
-        lnd_timeout_s: tunables.lnd_timeout().as_secs_f64(),
-        tunables: Tunables::TABLE
-            .iter()
-            .map(|row| (row, tunables.value(row.name).unwrap()))
-            .collect(),
+        global: GlobalSnapshot {
+            tunables: rows.map(setting).collect(),
+            profile: "default".to_owned(),
+            ..GlobalSnapshot::default()
+        },
         control_refused: 3,
         node: Some(NodePicture {
             at: Instant::ZERO,
-            nets: node.net_views(),
+            nets: vec![NetSnapshot {
+                net: Net::LO,
+                nis: vec![lo],
+                sum: None,
+                accept_from: Vec::new(),
+                refused: Vec::new(),
+            }],
             peers: Vec::new(),
             peer_count: (10, 12),
-            routes: node.route_views(),
-            routing: node.routing_view(),
+            routes: Vec::new(),
+            routing: RoutingSnapshot::default(),
             stats,
             drops: vec![(DropReason::NoMatch, 5)],
             disbelieved: vec![(Refusal::Claimed, 2)],
             invariant_violations: 1,
             sock: None,
-            turned_away: Vec::new(),
             resends: Vec::new(),
             faults: Vec::new(),
             rails: Vec::new(),
@@ -155,7 +167,8 @@ fn every_line_is_as_the_format_has_it_and_every_family_is_told_about() {
 fn each_row_of_the_tables_is_a_metric_and_nothing_is_there_twice() {
     let picture = picture();
     let read = read_open(&picture);
-    for (row, value) in &picture.tunables {
+    for setting in &picture.global.tunables {
+        let (row, value) = (Tunables::row(&setting.name).unwrap(), &setting.value);
         let suffix = match row.unit {
             "" => "",
             "s" => "_seconds",
@@ -230,4 +243,35 @@ fn backslashes_quotes_and_ends_of_lines_are_escaped_as_each_format_has_it() {
     let help = Family::gauge("x", "a\"b");
     let open = text::encode(&[help], Format::OpenMetrics);
     assert_eq!(open, format!("# HELP lnet_x a\\\"b\n{type_}# EOF\n"));
+}
+
+#[test]
+fn interfaces_of_peers_are_counted_under_the_words_of_the_other_views() {
+    let peer = |host: u8, health: i32, reported_down: bool| {
+        let mut detail = PeerNiDetail { reported_down, ..PeerNiDetail::default() };
+        detail.health.value = health;
+        let nid: Nid = format!("10.0.0.{host}@tcp").parse().unwrap();
+        let state = PeerNiState::NotWatched;
+        PeerSnapshot {
+            primary: nid,
+            multi_rail: true,
+            state: PeerFlags::ANSWERED,
+            own: false,
+            nis: vec![PeerNiSnapshot { nid, state, detail: Some(Box::new(detail)) }],
+            sum: None,
+        }
+    };
+    let mut picture = picture();
+    let node = picture.node.as_mut().unwrap();
+    node.peers = vec![peer(1, 1000, false), peer(2, 0, false), peer(3, 1000, true)];
+    node.peers.push(PeerSnapshot { state: 0, ..peer(4, 1000, false) });
+    node.peers.push(peer(5, 1000, false));
+    let (local, suspect) = (node.peers[0].primary, node.peers[4].primary);
+    node.rails = vec![RailSnapshot { local, peer: suspect, doubt: "silent".to_owned(), for_ms: 1 }];
+    let read = read_open(&picture);
+    let of = |state: &str| (format!("state=\"{state}\""), 1.0);
+    let all = ["up", "degraded", "suspect", "unknown", "down"].map(of);
+    assert_eq!(read.samples["lnet_peer_nis_by_state"], all);
+    let usable: Vec<f64> = read.samples["lnet_peer_up"].iter().map(|(_, up)| *up).collect();
+    assert_eq!(usable, [1.0, 0.0, 0.0, 1.0, 1.0]);
 }

@@ -1,13 +1,12 @@
 //! Interfaces that carry nothing, or less than they could.
 
 use super::peers::RECOVERS_IN;
+use lnet_admin::HEALTH_MAX;
+
 use super::{Finding, Level};
 use crate::doctor::site::{Ni, Node, Site};
 
 pub(super) const NAME: &str = "interface";
-
-/// Health of an interface with which nothing is wrong.
-const HEALTHY: i64 = 1000;
 
 pub(super) fn check(site: &Site, found: &mut Vec<Finding>) {
     for node in &site.nodes {
@@ -17,9 +16,9 @@ pub(super) fn check(site: &Site, found: &mut Vec<Finding>) {
                 let text = format!("{} on {}: {} is down", ni.nid, node.name, device);
                 let finding = Finding::new(NAME, Level::Error, &[&node.name], text);
                 found.push(finding.fix(&node.name, format!("ip link set dev {device} up")));
-            } else if let Some(health) = ni.health.filter(|h| *h < HEALTHY && lasts(node, ni)) {
+            } else if let Some(health) = ni.health.filter(|h| *h < HEALTH_MAX && lasts(node, ni)) {
                 let text = format!(
-                    "{} on {} is degraded (health {health} of {HEALTHY} and does not recover): \
+                    "{} on {} is degraded (health {health} of {HEALTH_MAX} and does not recover): \
                      messages fail there, and others are preferred",
                     ni.nid, node.name
                 );

@@ -1,12 +1,12 @@
 //! Peers: configured and never reached, interfaces that do not recover, that come and go.
 
+use lnet_admin::HEALTH_MAX;
+
 use super::{Finding, Level};
 use crate::doctor::site::{Node, Peer, Site};
 
 pub(super) const NAME: &str = "peer";
 
-/// Health of an interface with which nothing is wrong.
-const HEALTHY: i64 = 1000;
 /// An interface that recovers within this time, seconds, needs no help.
 pub(super) const RECOVERS_IN: i64 = 60;
 
@@ -46,9 +46,9 @@ fn interfaces(node: &Node, peer: &Peer, found: &mut Vec<Finding>) {
     for ni in &peer.nis {
         let nid = ni.nid;
         let for_s = node.recovering_for(ni.pings);
-        if let Some(health) = ni.health.filter(|h| *h < HEALTHY && for_s >= RECOVERS_IN) {
+        if let Some(health) = ni.health.filter(|h| *h < HEALTH_MAX && for_s >= RECOVERS_IN) {
             let text = format!(
-                "{}: {nid} is degraded (health {health} of {HEALTHY} for {for_s} s or longer): \
+                "{}: {nid} is degraded (health {health} of {HEALTH_MAX} for {for_s} s or longer): \
                  recovery pings fail",
                 node.name
             );
