@@ -156,7 +156,7 @@ pub struct PeerBlock {
 /// NIDs to be pinged (I-17).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PingBlock {
-    /// Whom.
+    /// Targets of the pings.
     pub nids: Vec<Nid>,
     /// Limit on each, milliseconds.
     pub timeout_ms: Option<u64>,
@@ -167,7 +167,7 @@ pub struct PingBlock {
 /// NIDs to be discovered (I-17).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DiscoverBlock {
-    /// Whom.
+    /// Peers to discover.
     pub nids: Vec<Nid>,
     /// Whether to ask even a peer that is up to date.
     pub force: bool,

@@ -279,7 +279,7 @@ fn patterns(key: &Key, node: &Node) -> Result<Vec<String>, ConfigError> {
         _ => vec![scalar(key, node)?.to_owned()],
     };
     if all.is_empty() {
-        // Nobody, or everybody? One of them would be wrong.
+        // An empty list could mean no NID or all NIDs.
         return Err(content(node.pos, format!("no value specified for key '{}'", key.text)));
     }
     Ok(all)
@@ -405,7 +405,7 @@ fn cpts(key: &Key, node: &Node) -> Result<Option<Vec<u32>>, ConfigError> {
     parse_cpts(&text).map_err(|_| content(node.pos, format!("Unable to parse CPT '{text}'")))
 }
 
-/// `None`: a peer that is described, and that nobody configured.
+/// `None`: the document describes the peer, but no administrator configured it.
 fn peer_block(item: &Node, how: &mut Reading) -> Result<Option<PeerBlock>, ConfigError> {
     let (mut primary, mut nids, mut multi_rail) = (None, Vec::new(), true);
     let mut lock_primary = false;

@@ -44,7 +44,7 @@ pub struct NetTunables {
     pub credits: Option<u32>,
 }
 
-/// Tunables of one NI that its driver knows. `None`: the driver's default.
+/// Tunables of one NI that its driver has. `None`: the driver's default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LndTunables {

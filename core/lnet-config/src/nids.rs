@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_in_the_words_of_the_tools() {
+    fn bad_nid_lists_are_refused_in_the_words_of_the_tools() {
         use NidListError as E;
         for (list, error) in [
             ("foo", E::NoNid),

@@ -155,7 +155,7 @@ impl Block {
     fn add_steps(&self) -> Vec<Step> {
         match self {
             Self::Net(net) => {
-                // Before anybody can come in.
+                // Before the first connection can arrive.
                 let list = net.accept_from.clone();
                 let accept = list.map(|l| Step::AcceptFrom { net: net.net, list: Some(l) });
                 let adds = net.nis.iter().map(|ni| Step::NetAdd(net_add(net.net, ni)));
@@ -211,9 +211,10 @@ impl Block {
 }
 
 /// The steps from `current` (all values known, as exported) to `wanted`. Nets, NIs, peers and
-/// routes that `wanted` does not have go; tunables that it does not name, values that it leaves to
-/// the default, and forwarding if it says nothing of it, stay. Rules of the selection policy are made anew if anything about them differs, since
-/// their order counts; their patterns are compared as texts. No steps: nothing to do.
+/// routes that `wanted` does not have are deleted. Tunables that it does not name, values that it
+/// leaves to the default, and forwarding if it does not mention it, stay. Rules of the selection
+/// policy are made anew if anything about them differs, since their order counts; their patterns
+/// are compared as texts. No steps: nothing to do.
 ///
 /// Nets that rules choose by address are not compared: they are no part of what a node exports.
 ///

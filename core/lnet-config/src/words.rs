@@ -6,7 +6,7 @@ use lnet_types::HealthStatuses;
 use crate::parse_number;
 
 /// The tunable that says how often a message is sent again, and its word and number for "as long as
-/// there is a path that it has not been tried on" (DEC-11). No number that somebody would type.
+/// there is a path that it has not been tried on" (DEC-11). No number that a user would type.
 const RETRY_COUNT: &str = "retry_count";
 const PATHS: (&str, i64) = ("paths", lnet_types::RETRY_PATHS);
 /// The tunable that holds a set of causes (DEC-6).

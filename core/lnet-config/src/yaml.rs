@@ -1,9 +1,9 @@
-//! YAML text to a tree of texts with their places. The only file that knows the parser.
+//! YAML text to a tree of texts with their places. The only file that uses the parser.
 //!
 //! All of YAML is read that a person or an exporter might write (block and flow style, quotes,
-//! comments, several documents). Anchors, aliases and tags are refused: nobody needs them here, and
-//! aliases are how a small file becomes a large one. Every scalar stays text: what it means, the
-//! block that it stands in decides. Size and depth are bounded.
+//! comments, several documents). Anchors, aliases and tags are refused: no exporter writes them,
+//! and aliases are how a small file becomes a large one. Every scalar stays text: what it means,
+//! the block that it stands in decides. Size and depth are bounded.
 
 use core::fmt;
 

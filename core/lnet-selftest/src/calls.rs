@@ -71,7 +71,7 @@ pub(crate) struct Calls<O> {
     next: u64,
 }
 
-/// Whom a call goes to, and how long it may take (zero is for ever).
+/// Target and time limit of a call (zero is for ever).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Route {
     pub(crate) to: ProcessId,
@@ -252,7 +252,7 @@ impl<O: Clone> Calls<O> {
             }
         }
         let written = call.written.unwrap_or(Some(ByteOrder::Little));
-        // Data are in the order of whoever wrote them, which the magic of the reply tells.
+        // Data are in the byte order of their writer, which the magic of the reply shows.
         let data_right = match (&call.bulk, &result) {
             (Bulk::Read { check, .. }, Ok(reply)) if wanted(*check) != Wanted::Nothing => {
                 written == Some(reply.order) || reply.body.status() != 0

@@ -1,4 +1,4 @@
-//! The border below: what the machine wants done, and what it is told about it. And the queue of
+//! The border below: actions for the host, and their results. And the queue of
 //! wishes with what every part shares: tokens, ids, counters.
 
 use std::collections::VecDeque;
@@ -74,7 +74,7 @@ pub enum Offered {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// From here on keep so many buffers of one message posted for requests of `service`: on its
-    /// portal, with its number as match bits, from anybody, without truncation. Each request goes
+    /// portal, with its number as match bits, from any node, without truncation. Each request goes
     /// to [`crate::Selftest::request`].
     Listen {
         /// The service.
@@ -88,7 +88,7 @@ pub enum Action {
         token: Token,
         /// The NID to send from; any if `None`.
         from: Option<Nid>,
-        /// Whom to.
+        /// The target.
         to: ProcessId,
         /// Which portal.
         portal: u32,
@@ -103,7 +103,7 @@ pub enum Action {
         token: Token,
         /// The NID to send from; any if `None`.
         from: Option<Nid>,
-        /// Whom to.
+        /// The target.
         to: ProcessId,
         /// Match bits.
         match_bits: u64,

@@ -11,7 +11,7 @@
 //!   people     Command ──► Answer                       io: tokens, counters ──╯
 //! ```
 //!
-//! Whoever runs a [`Selftest`] carries out what [`Selftest::poll_action`] gives (PUTs, GETs, buffers
+//! The host of a [`Selftest`] carries out what [`Selftest::poll_action`] gives (PUTs, GETs, buffers
 //! to be posted), reports each end by its token, and comes back at [`Selftest::poll_timeout`].
 //! `lnet-rt` does this on a node's thread. Data to be moved is named, not held: a pattern has a
 //! length, and only what is to be checked comes back as bytes.
@@ -32,7 +32,7 @@ mod units;
 
 pub use console::command::{
     Answer, BatchShown, Brw, Check, Command, Counters, Kind, LocalTest, NodeFailure, NodeResult,
-    NodeShown, NodeState, Nodes, SessionShown, Target, TestShown, TestSpec, Told,
+    NodeShown, NodeState, Nodes, Report, SessionShown, Target, TestShown, TestSpec,
 };
 pub use histogram::Histogram;
 pub use io::{Action, Data, Done, LnetCounters, Offered, Sink, Token, Wanted};

@@ -41,7 +41,7 @@ pub(crate) const WAITING_MAX: usize = 16_384;
 pub(crate) const FETCHES_MAX: usize = 64;
 /// Request buffers of a framework service.
 pub(crate) const FRAMEWORK_BUFFERS: u32 = 16;
-/// Request buffers of a test service before any test wants more.
+/// Request buffers of a test service before any test needs more.
 pub(crate) const TEST_BUFFERS: u32 = 64;
 /// The most request buffers that tests get, whatever they want. More requests wait in LNet, which
 /// is what lazy portals are for.

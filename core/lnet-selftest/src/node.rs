@@ -154,7 +154,7 @@ impl Selftest {
         console.expire(&mut Tools { calls, io, now });
     }
 
-    /// Takes a command of whoever holds `key`. Its answer comes from [`Self::poll_answer`].
+    /// Takes a command of the holder of `key`. Its answer comes from [`Self::poll_answer`].
     pub fn command(&mut self, now: Instant, here: Here, id: CommandId, key: u32, command: Command) {
         let Self { io, calls, console, framework, .. } = self;
         if command == Command::Local {
@@ -178,7 +178,7 @@ impl Selftest {
         console.command(&mut Tools { calls, io, now }, here, id, key, command);
     }
 
-    /// Nobody waits for the answer to a command any more.
+    /// No caller waits for the answer to a command any more.
     pub fn forget(&mut self, id: CommandId) {
         self.console.forget(id);
     }

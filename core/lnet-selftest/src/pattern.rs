@@ -33,7 +33,7 @@ pub fn damage(out: &mut [u8]) {
     }
 }
 
-/// The order of whoever wrote `bytes`, by the check of a BRW; `None` if they are wrong.
+/// The byte order of the writer of `bytes`, by the check of a BRW; `None` if they are wrong.
 pub(crate) fn judge(check: u32, bytes: &[u8]) -> Option<ByteOrder> {
     let order = match *bytes.first_chunk::<PATTERN_LEN>()? {
         word if word == PATTERN.to_le_bytes() => ByteOrder::Little,
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn the_other_order_is_told_apart_and_never_mixed() {
+    fn a_pattern_in_the_other_byte_order_is_recognized_and_never_mixed() {
         let big: Vec<u8> = PATTERN.to_be_bytes().repeat(4);
         assert_eq!(judge(FULL, &big), Some(ByteOrder::Big));
         let mixed = [PATTERN.to_be_bytes(), PATTERN.to_le_bytes()].concat();

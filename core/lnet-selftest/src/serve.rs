@@ -128,7 +128,7 @@ impl Serving {
         let Service { asker, request, features, order } = service;
         let BrwRequest { reply_id, len, check, rw, .. } = request;
         if done.status.is_err() {
-            // The client finds out by its time-out: whoever takes no bulk takes no reply.
+            // The client finds out by its time-out: a client that accepts no bulk accepts no reply.
             RpcCounters::bump(&mut io.counters.errors);
             self.begin(io);
             return true;

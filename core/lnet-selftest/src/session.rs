@@ -1,5 +1,5 @@
 //! This node in a session of some console (6.4 … 6.10): sessions come and go, tests are added,
-//! batches run, counters are told.
+//! batches run, counters are reported.
 
 use lnet_types::{Errno, Instant, ProcessId};
 use lnet_wire::ByteOrder;

@@ -32,7 +32,7 @@ pub struct Cpt {
     pub numa_nodes: BTreeSet<u32>,
 }
 
-/// The partitions of a machine, numbered from 0. One that says nothing of itself is one partition.
+/// The partitions of a machine, numbered from 0. A machine without such data is one partition.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct CptTable {
     /// None: one partition, of unknown CPUs.

@@ -31,7 +31,7 @@ pub enum HealthStatus {
     RemoteDropped = 8,
     /// The peer did not take it in time.
     RemoteTimeout = 9,
-    /// Handed to the transport, never confirmed: nobody knows.
+    /// Handed to the transport, never confirmed: delivery is unknown.
     NetworkTimeout = 10,
 }
 
@@ -81,7 +81,7 @@ pub struct Fault {
     /// What it means for health. `Ok` beside an error number is an inconsistent report: no health
     /// action and no retry follow (H-1, X-8).
     pub status: HealthStatus,
-    /// What the caller is told.
+    /// The error that the caller gets.
     pub errno: Errno,
 }
 

@@ -1,9 +1,10 @@
 //! The vocabulary of LNet: who is meant (NIDs, networks, process ids), when (`Instant`), where bytes
 //! lie (`Span`, `IoVec`, `Memory`), and what went wrong (`Errno`, `Fault`).
 //!
-//! Nothing here knows a protocol, a socket or a clock; every other crate depends on this one and
-//! this one on none of them. Read `nid.rs` first, then `mem.rs`; text forms of NID *lists* are in
-//! `nidlist.rs`, failures and their health meaning in `fault.rs`, the parts of a machine in `cpts.rs`.
+//! Nothing here has a protocol, a socket or a clock; every other crate depends on this one and this
+//! one on none of them. Read `nid.rs` first, then `mem.rs`; text forms of NID *lists* are in
+//! `nidlist.rs`, failures and their health meaning in `fault.rs`, the parts of a machine in
+//! `cpts.rs`.
 
 mod cpts;
 mod errno;

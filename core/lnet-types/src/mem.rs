@@ -3,7 +3,7 @@
 
 use smallvec::SmallVec;
 
-/// A registered region of memory. Given out by whoever owns the memory (`lnet-rt`, the simulator).
+/// A registered region of memory, issued by the memory's owner (`lnet-rt`, the simulator).
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
 )]

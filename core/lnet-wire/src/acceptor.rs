@@ -196,7 +196,7 @@ fn short(need: usize, b: &[u8]) -> WireError {
 }
 
 /// What an acceptor sends, just before it closes, to those who speak another version or the
-/// generic protocol: a version 1 request for nobody.
+/// generic protocol: a version 1 request without a target.
 pub const ANSWER: [u8; V1_LEN] = [0x00, 0x71, 0xCE, 0xAC, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
 /// Whether an acceptor that refused a request for `why` sends [`ANSWER`] before it closes.

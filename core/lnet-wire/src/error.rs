@@ -26,7 +26,7 @@ pub enum WireError {
         magic: u32,
     },
     /// The magic is right, the version is none that we know. Some receivers answer this (wire.md
-    /// 2.4, 3.4), so it is told apart from other bad values.
+    /// 2.4, 3.4), so it has a variant of its own.
     #[error("{what}: version {version:#x} is not known")]
     Version {
         /// The message.

@@ -16,7 +16,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmut
 use crate::WireError;
 use crate::order::{room, short_nid};
 
-/// Which of the two layouts is on the wire. The driver knows it from its protocol version.
+/// Which of the two layouts is on the wire. The driver's protocol version determines it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum HdrForm {
     /// 72 bytes, NIDs with 4-byte addresses.

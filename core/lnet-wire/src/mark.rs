@@ -157,7 +157,7 @@ impl Mark {
         Some(kind)
     }
 
-    /// The same message as its receiver is to treat it: a PUT whose mark says so wants no ACK. A
+    /// The same message as its receiver is to treat it: a PUT whose mark says so requests no ACK. A
     /// handle that an ACK or REPLY returns stays as it came.
     #[must_use]
     pub fn off(mut kind: Kind) -> Kind {
@@ -186,7 +186,7 @@ impl Mark {
 }
 
 impl Handle {
-    /// Whether a PUT with this handle wants an ACK.
+    /// Whether a PUT with this handle requests an ACK.
     pub fn wants_ack(self) -> bool {
         self != Self::NONE
             && (self.object & NO_ACK == 0 || SessionName::of(self.interface).is_none())

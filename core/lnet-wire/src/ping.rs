@@ -328,13 +328,13 @@ fn parse_as<O: zerocopy::ByteOrder>(
     let small_end = HEAD_LEN + SMALL_LEN * nnis as usize;
     let mut size = small_end;
     if features.contains(Features::LARGE_ADDR) {
-        let told = lo.msg_size.get() & !3;
+        let claimed = lo.msg_size.get() & !3;
         let max = HEAD_LEN as u64 + (SMALL_LEN + LARGE_LEN) as u64 * u64::from(max_entries);
-        if u64::from(told) > max {
-            return Err(limit("msg_size", told, max));
+        if u64::from(claimed) > max {
+            return Err(limit("msg_size", claimed, max));
         }
-        // A size that does not even cover the short entries says nothing about large ones.
-        size = small_end.max(told as usize);
+        // A size below the end of the short entries counts no large ones.
+        size = small_end.max(claimed as usize);
     }
     let have = size.min(b.len());
     let b = &b[..have];

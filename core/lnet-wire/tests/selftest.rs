@@ -235,7 +235,7 @@ fn everything_that_kernel_nodes_said_comes_out_as_it_went_in() {
 }
 
 #[test]
-fn another_version_is_told_apart_and_can_be_answered() {
+fn another_selftest_version_is_recognized_and_can_be_answered() {
     let mut bytes = fixture("S15");
     bytes[4] = 9;
     let why = RequestMessage::parse(Service::Ping, &bytes).expect_err("version 9");

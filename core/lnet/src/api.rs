@@ -102,7 +102,7 @@ pub enum Position {
 /// Which messages an attached buffer is for (M-2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct MatchEntry {
-    /// From whom; NID and pid may be `ANY`.
+    /// The initiator; NID and pid may be `ANY`.
     pub from: ProcessId,
     /// Bits that a message must carry …
     pub match_bits: u64,
@@ -115,7 +115,7 @@ pub struct MatchEntry {
 }
 
 impl MatchEntry {
-    /// Matches exactly `match_bits`, from anybody.
+    /// Matches exactly `match_bits`, from any initiator.
     pub const fn bits(match_bits: u64) -> Self {
         Self {
             from: ProcessId { nid: Nid::ANY, pid: Pid::ANY },
@@ -153,7 +153,7 @@ pub struct Put {
     pub ack: bool,
     /// The NID to send from; any if `None`.
     pub src: Option<Nid>,
-    /// Whom to.
+    /// The target of the PUT.
     pub target: ProcessId,
     /// Portal at the target.
     pub portal: u32,
@@ -174,7 +174,7 @@ pub struct Get {
     pub md: MdId,
     /// The NID to send from; any if `None`.
     pub src: Option<Nid>,
-    /// Whom from.
+    /// The target of the GET.
     pub target: ProcessId,
     /// Portal at the target.
     pub portal: u32,

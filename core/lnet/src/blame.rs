@@ -19,7 +19,7 @@ pub enum Blame {
     Theirs,
     /// Our interface: it reaches several no more that another one of ours does reach.
     Ours,
-    /// With one interface of ours on the network, nobody can tell.
+    /// Not decidable: this node has one interface on the network.
     Undetermined,
 }
 

@@ -62,8 +62,8 @@ impl Node {
         if near.is_empty() { (0..self.cpts.count()).collect() } else { near }
     }
 
-    /// The CPUs of all partitions that interfaces use, loopback aside; of all partitions while there
-    /// is no such interface. Empty where the machine says nothing of its CPUs.
+    /// The CPUs of all partitions that interfaces use, loopback aside; of all partitions while
+    /// there is no such interface. Empty where the machine does not report its CPUs.
     pub fn cpus_in_use(&self) -> BTreeSet<u32> {
         let real = self.nis.values().filter(|ni| !ni.nid.is_loopback());
         let used: BTreeSet<u32> = real.flat_map(|ni| self.cpts_of(ni)).collect();

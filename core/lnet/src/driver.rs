@@ -138,8 +138,8 @@ impl core::fmt::Display for Doubt {
 pub trait Driver {
     /// Does the I/O that is ready and reports what came of it to `node`.
     ///
-    /// With `spin` the caller polls without sleeping: the driver also looks at whatever was busy
-    /// lately without having been told that it is ready.
+    /// With `spin` the caller polls without sleeping: the driver also polls recently busy sockets
+    /// that no readiness event has named.
     fn turn(
         &mut self,
         now: Instant,
@@ -196,7 +196,7 @@ pub trait Driver {
     /// Does what has become due: time-outs, reconnects, keepalives.
     fn handle_timeout(&mut self, now: Instant, node: &mut Node, mem: &mut dyn Memory);
 
-    /// When [`Driver::handle_timeout`] wants to be called next.
+    /// When [`Driver::handle_timeout`] is next due.
     fn poll_timeout(&self) -> Option<Instant>;
 
     /// Stops serving an interface: connections closed, every message in hand reported as failed

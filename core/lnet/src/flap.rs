@@ -1,5 +1,5 @@
-//! Interfaces that come and go (HL-lnt-115): whoever goes down again and again is favoured less for
-//! a while, though it is up and well. The scheme is that of route flap damping in BGP: each time
+//! Flap damping (HL-lnt-115): an interface that goes down again and again is favoured less for a
+//! while, though it is up and healthy. The scheme is that of route flap damping in BGP: each time
 //! down is a penalty that halves with `flap_hold_down`; above one bound the interface counts as
 //! flapping, until the penalty has decayed below another. An interface that has begun again before
 //! that was forgotten has to be steady for longer each time.
@@ -14,7 +14,7 @@ use crate::meter::Decay;
 const SUPPRESS: u64 = 2000;
 /// Below this it is trusted again.
 const REUSE: u64 = 1000;
-/// More than so many are not counted: nobody is held down for ever.
+/// Limit of the counted penalties, so that no interface is held down for ever.
 const MOST: u64 = 4;
 /// An interface that has not gone down for so many hold-downs is treated as new.
 const FORGET: u32 = 30;
@@ -33,7 +33,7 @@ pub(crate) struct Flaps {
 }
 
 impl Flaps {
-    /// It went down. `hold_down` seconds, 0: nobody flaps.
+    /// It went down. `hold_down` in seconds; 0 turns damping off.
     pub(crate) fn down(&mut self, now: Instant, hold_down: i64) {
         let Some(half_life) = half_life(hold_down) else { return };
         if now >= self.fell + half_life * FORGET {
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_begins_again_is_held_down_for_twice_as_long_each_time_and_not_for_ever() {
+    fn an_interface_that_flaps_again_is_held_down_twice_as_long_up_to_a_limit() {
         let mut flaps = Flaps::default();
         let mut from = 0;
         for hold in [20, 20, 40, 80, 80] {

@@ -1,11 +1,11 @@
-//! The handles by which ACKs and REPLYs find their descriptor. Whoever holds one may write into that
-//! descriptor, so none can be worked out from others: on the wire the descriptor's number is
-//! scrambled by a permutation that only this incarnation of the node knows, and of the numbers of 64
-//! bits next to none is in use. An answer to what was never asked, or was asked of somebody else, is
-//! dropped with all else that bears no good handle (M-37).
+//! The handles by which ACKs and REPLYs find their descriptor. The holder of one may write into
+//! that descriptor, so none can be worked out from others: on the wire the descriptor's number is
+//! scrambled by a permutation that is secret to this incarnation of the node, and of the numbers of
+//! 64 bits next to none is in use. An answer to a request that was never made, or to another
+//! peer's, is dropped with all else that bears no good handle (M-37).
 //!
-//! A marked request has another handle (`lnet_wire::mark`): its answer bears the name of our session,
-//! which only its receiver knows, and the number of the request.
+//! A marked request has another handle (`lnet_wire::mark`): its answer bears the name of our
+//! session, which only its receiver has, and the number of the request.
 
 use lnet_types::{MdId, Prng};
 use lnet_wire::Handle;

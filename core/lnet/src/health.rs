@@ -27,12 +27,12 @@ pub(crate) enum Charge {
     Remote,
     /// Both.
     Both,
-    /// Nobody's.
+    /// Neither side's.
     None,
 }
 
-/// Interfaces that come back together are told together.
-const TELL_UP_AFTER: Duration = Duration::from_secs(1);
+/// Interfaces that come back within this time are announced together.
+const ANNOUNCE_UP_AFTER: Duration = Duration::from_secs(1);
 
 /// The middle columns of H-10.
 pub(crate) const fn charge_of(status: HealthStatus) -> Charge {
@@ -235,9 +235,9 @@ impl Node {
             0 => ni.port.status_up = false,
             HEALTH_MAX => {
                 ni.port.status_up = true;
-                let is_news = ni.is_up() && !ni.told_up;
+                let is_news = ni.is_up() && !ni.announced_up;
                 if is_news && self.tunables.conduct.announces_recovery {
-                    self.timers.hasten(Timer::AnnounceUp, self.now() + TELL_UP_AFTER);
+                    self.timers.hasten(Timer::AnnounceUp, self.now() + ANNOUNCE_UP_AFTER);
                 }
             }
             _ => {}
@@ -245,9 +245,9 @@ impl Node {
         self.note_ni(id);
     }
 
-    /// Tells peers that interfaces are up again, if nothing else has told them meanwhile.
+    /// Announces interfaces that are up again, if no other announcement has covered them meanwhile.
     pub(crate) fn announce_up(&mut self, now: Instant) {
-        if self.nis.values().any(|ni| ni.is_up() && !ni.told_up) {
+        if self.nis.values().any(|ni| ni.is_up() && !ni.announced_up) {
             self.announce(now, false);
         }
     }
@@ -268,7 +268,7 @@ impl Node {
         let ids: Vec<NiId> =
             self.nis.iter().filter(|(_, ni)| meant(ni)).map(|(id, _)| id).collect();
         let now = self.set_healths(now, ids.iter().copied().map(PortId::Local), health);
-        let is_news = |id: &NiId| self.nis.get(*id).is_some_and(|ni| ni.is_up() != ni.told_up);
+        let is_news = |id: &NiId| self.nis.get(*id).is_some_and(|ni| ni.is_up() != ni.announced_up);
         if ids.iter().any(is_news) {
             self.announce(now, false);
         }

@@ -1,5 +1,5 @@
 //! Operations of the node's own: pings, pushes, recovery. They use descriptors and messages like
-//! everybody's; only their events come back inside.
+//! all operations; only their events come back inside.
 
 use core::time::Duration;
 
@@ -36,7 +36,7 @@ pub(crate) enum Internal {
         /// The number of the data known of its owner when the ping was sent.
         seq: u32,
     },
-    /// A ping that a user wants to see the answer of (D-81).
+    /// A ping whose answer a user waits for (D-81).
     UserPing(crate::OpId),
 }
 
@@ -118,9 +118,9 @@ impl Node {
         }
     }
 
-    /// Whether this node asks of its own accord, and was in doubt of whom it asks before: if there is no
-    /// answer, that says nothing of anybody else. Kernel nodes charge whoever had to do with it (H-10,
-    /// H-66).
+    /// Whether this is a request of the node itself to a peer that was already in doubt: a missing
+    /// answer is then no evidence against the interfaces on the way. Kernel nodes charge these too
+    /// (H-10, H-66).
     pub(crate) fn was_in_doubt(&self, owner: Owner) -> bool {
         let Owner::Internal(what) = owner else { return false };
         !self.tunables.conduct.charges_bystanders

@@ -62,8 +62,8 @@ pub(crate) struct Ni {
     pub(crate) fatal: bool,
     pub(crate) link_down: bool,
     pub(crate) plays_dead: bool,
-    /// What peers are told of it.
-    pub(crate) told_up: bool,
+    /// The status in the last announcement.
+    pub(crate) announced_up: bool,
     /// A router's, on a network from which nothing has come for too long.
     pub(crate) aged: bool,
     /// The NUMA node that its device is attached to.

@@ -164,9 +164,9 @@ impl Rates {
     }
 }
 
-/// The shortest time that is told from shorter ones is 2^this nanoseconds (a microsecond), …
+/// Times below 2^this nanoseconds (a microsecond) share a bucket, …
 const SHORTEST: u32 = 10;
-/// … and from this power of 2 on all are alike (half an hour).
+/// … and times from this power of 2 on (half an hour).
 const LONGEST: u32 = 41;
 /// Buckets of equal width per power of 2: a percentile is off by an eighth at most.
 const PARTS: u32 = 4;
@@ -183,7 +183,7 @@ struct Histogram {
     buckets: [u32; BUCKETS],
 }
 
-/// Serde knows arrays of up to 32.
+/// Serde supports arrays of up to 32.
 mod buckets {
     use serde::de::{Deserialize, Deserializer, Error};
     use serde::ser::{Serialize, Serializer};

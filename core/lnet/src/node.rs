@@ -86,7 +86,7 @@ pub(crate) enum Work {
     RehomeRoutes,
 }
 
-/// A ping or discovery that somebody waits for.
+/// A ping or discovery with a waiting caller.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct OpState {
     pub(crate) asked: Nid,
@@ -147,8 +147,8 @@ pub struct Node {
     pub(crate) ping_md: Option<MdId>,
     pub(crate) push_md: Option<MdId>,
     pub(crate) push_bytes: u32,
-    /// How often such news may be told.
-    pub(crate) link_news: Budget,
+    /// Rate limit of link announcements.
+    pub(crate) announce_budget: Budget,
     /// How often the health of an interface, ours or a peer's, was set.
     pub(crate) health_changes: u64,
     #[serde(skip)]
@@ -206,7 +206,7 @@ impl Node {
             ping_md: None,
             push_md: None,
             push_bytes: crate::ping::PING_BYTES_MIN,
-            link_news: Budget::default(),
+            announce_budget: Budget::default(),
             health_changes: 0,
             invariants: Invariants::default(),
             recorder: None,
@@ -292,8 +292,8 @@ impl Node {
         event
     }
 
-    /// All events that there are, for whoever looks at many: they are in `into` then, which gives
-    /// its memory. False if there are none.
+    /// All pending events at once: they are in `into` then, which gives its memory. False if there
+    /// are none.
     #[inline]
     pub fn take_events(&mut self, into: &mut VecDeque<Event>) -> bool {
         into.clear();
@@ -321,13 +321,13 @@ impl Node {
         output
     }
 
-    /// When [`Node::handle_timeout`] wants to be called next.
+    /// When [`Node::handle_timeout`] is next due.
     #[inline]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.next_timer().map(|(at, _)| at)
     }
 
-    /// When [`Node::handle_timeout`] wants to be called next, and why.
+    /// When [`Node::handle_timeout`] is next due, and why.
     #[inline]
     pub fn next_timer(&self) -> Option<(Instant, Timer)> {
         self.timers.next()
@@ -338,7 +338,8 @@ impl Node {
         &self.tunables
     }
 
-    /// Sets tunables, all or none (V-10). Turning discovery on or off is told to peers (D-70, D-71).
+    /// Sets tunables, all or none (V-10). Discovery turned on or off is announced to peers (D-70,
+    /// D-71).
     ///
     /// # Errors
     /// As [`Tunables::set_all`].
@@ -401,7 +402,7 @@ impl Node {
         if spec.nid.is_any() || net == Net::LO {
             return Err(Errno::EINVAL);
         }
-        if self.router.routes.knows(net) {
+        if self.router.routes.has_net(net) {
             return Err(Errno::EUSERS);
         }
         let same_net = |ni: &Ni| ni.nid.net() == net;
@@ -461,7 +462,7 @@ impl Node {
             link_down: false,
             plays_dead: false,
             port,
-            told_up: true,
+            announced_up: true,
             aged: false,
             numa_node: None,
             cpts: None,
@@ -619,12 +620,12 @@ impl Node {
         if !fatal && ni.port.health == HEALTH_MAX {
             ni.port.status_up = true;
         }
-        let is_told_now = self.tell_of_link(now);
+        let is_announced_now = self.announce_link(now);
         if fatal {
             self.penalize(now, id);
-        } else if is_told_now {
-            // D-7, as recorded: told at once with the status in place, and with the next number
-            // afterwards.
+        } else if is_announced_now {
+            // D-7, as recorded: announced at once with the status in place, and with the next
+            // number afterwards.
             self.refresh_ping();
             self.push_to_peers(now, true);
         }

@@ -1,5 +1,5 @@
-//! What a node wants its administrator to read: log lines as values. The node writes no log of its
-//! own accord about traffic; whoever runs it polls [`Node::poll_notice`] and prints what comes, at
+//! Notices: log lines as values for the administrator. The node writes no log of its
+//! own accord about traffic; its host polls [`Node::poll_notice`] and prints the notices, at
 //! the level that it asks for (MR-dbg-020, -025, -110, -115; RS-038).
 
 use core::fmt;
@@ -17,7 +17,7 @@ use crate::{DropReason, NiState, Node};
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
 )]
 pub enum Level {
-    /// Somebody should look.
+    /// The administrator should look.
     Error,
     /// Something was lost or late.
     Warn,
@@ -49,7 +49,7 @@ pub enum Notice {
     },
     /// A message that failed goes another way (MR-dbg-115).
     Rerouted {
-        /// Whom it is for.
+        /// Its target.
         target: Nid,
         /// The pair that failed.
         failed: Pair,
@@ -60,7 +60,7 @@ pub enum Notice {
     },
     /// A message of ours is given up.
     Undelivered {
-        /// Whom it was for.
+        /// Its target.
         target: Nid,
         /// The last pair that was tried; none: there was no path.
         pair: Option<Pair>,

@@ -13,7 +13,7 @@ use crate::portal::Portals;
 use crate::portal::md::MdBuf;
 use crate::record::Input;
 
-/// The most NUMA nodes of a machine that are told apart.
+/// Limit of the NUMA nodes of a machine that are distinguished.
 const NODES_MAX: usize = 1024;
 
 /// NUMA topology as far as the choice of interfaces depends on it.

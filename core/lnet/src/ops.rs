@@ -24,7 +24,7 @@ pub struct OpId(pub u64);
 pub struct Found {
     /// The NID that was asked for.
     pub asked: Nid,
-    /// The identity of its peer, as this node knows it.
+    /// The identity of its peer.
     pub primary: Nid,
     /// Whether this node takes the peer for Multi-Rail.
     pub multi_rail: bool,
@@ -57,7 +57,7 @@ impl Node {
     ) -> OpId {
         self.note(|| Input::Ping { now, target, src, timeout });
         let now = self.clock(now);
-        // A ping discovers nobody, but is one way of using who has been discovered.
+        // A ping discovers no peer, but uses what discovery has found.
         let known = self.peers.owner(target.nid).filter(|id| self.is_up_to_date(*id));
         if let Some(id) = known {
             self.query(now, id, Cause::Refresh);
@@ -123,7 +123,7 @@ impl Node {
         }
     }
 
-    /// The discovery that somebody waits for has ended.
+    /// A discovery with a waiting caller has ended.
     pub(crate) fn discovered(&mut self, _now: Instant, op: OpId, outcome: Result<PeerId, Errno>) {
         let Some(asked) = self.ops.get(&op).map(|s| s.asked) else { return };
         let found = outcome.and_then(|id| {
@@ -148,7 +148,7 @@ impl Node {
         match (event.kind, event.status) {
             (EventKind::Send, Ok(())) => {}
             (EventKind::Send, Err(errno)) => {
-                // The first error is what the user is told (D-81); nothing more will come.
+                // The user gets the first error (D-81); nothing more will come.
                 state.error.get_or_insert(errno);
                 state.md = None;
                 self.abandon(event);

@@ -132,8 +132,8 @@ pub enum Output {
         /// The next hop; every one if `None`.
         to: Option<ProcessId>,
     },
-    /// Nobody wants the rest of this message any more: the driver reads on, but writes no more of it
-    /// to memory and does not report it ([`crate::Driver::abandon`]).
+    /// The rest of this message has no receiver any more: the driver reads on, but writes no more
+    /// of it to memory and does not report it ([`crate::Driver::abandon`]).
     Abandon {
         /// The interface it comes in on.
         ni: NiId,
@@ -146,7 +146,7 @@ pub enum Output {
     Release(RegionId),
 }
 
-/// Why a message that arrived was thrown away. Counted by reason; the sender is not told (S-82).
+/// Why a message that arrived was thrown away. Counted by reason; the sender gets no report (S-82).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 #[derive(serde::Serialize, serde::Deserialize)]
@@ -167,7 +167,7 @@ pub enum DropReason {
     NoRoute,
     /// For another node, and every attempt to pass it on has failed.
     ForwardFailed,
-    /// For another interface of this node, passed on by somebody who could not know.
+    /// For another interface of this node, passed on by a node that could not know.
     OtherInterface,
     /// Came through a router that this node would not use (S-83).
     AsymmetricRoute,
@@ -287,7 +287,7 @@ pub struct Event {
     pub md: MdId,
     /// The owner's word, from [`crate::MdSpec::user`].
     pub user: u64,
-    /// Whom the message was for.
+    /// The target of the message.
     pub target: ProcessId,
     /// Who began the operation: the primary NID of the peer, whichever NID it used.
     pub initiator: ProcessId,

@@ -19,10 +19,10 @@ pub(crate) use lnet_wire::ping::MATCH_BITS as PING_BITS;
 pub(crate) const PING_BYTES_MIN: u32 = 272;
 /// The largest ping data that we take from a peer: 4096 entries, long ones included.
 pub(crate) const PING_BYTES_MAX: u32 = 16 + 4096 * 24;
-/// Changes of links of which peers are told at once: with the third fall they count it as flapping ...
-const LINK_NEWS_BURST: u32 = 6;
+/// Changes of links that are announced at once: with the third fall they count it as flapping ...
+const ANNOUNCE_BURST: u32 = 6;
 /// ... and of how many per second where there were more.
-const LINK_NEWS_RATE: u32 = 1;
+const ANNOUNCE_RATE: u32 = 1;
 
 impl Node {
     /// Posts the buffers for pings and pushes (D-8). Once, at the start.
@@ -48,7 +48,7 @@ impl Node {
             Owner::Internal(Internal::PushTarget),
             false,
         );
-        // Portal 0 is empty at this point, so neither can fail; without them nobody could ping us.
+        // Portal 0 is empty at this point, so neither can fail; without them no peer could ping us.
         self.ping_md = self.portals.attach_md(RESERVED_PORTAL, me, target).ok();
         self.push_md = self.portals.attach_md(RESERVED_PORTAL, me, push).ok();
     }
@@ -74,14 +74,14 @@ impl Node {
     /// Builds the ping data anew under the same sequence number: feature bits or statuses changed.
     pub(crate) fn refresh_ping(&mut self) {
         for ni in self.nis.values_mut() {
-            ni.told_up = ni.is_up();
+            ni.announced_up = ni.is_up();
         }
         let nis = self.nets.iter().flat_map(|n| &n.nis).filter_map(|id| self.nis.get(*id));
         let entries = nis
             .filter(|ni| !ni.is_loopback())
             .map(|ni| PingEntry {
                 nid: ni.nid,
-                status: if ni.told_up { NiStatus::UP } else { NiStatus::DOWN },
+                status: if ni.announced_up { NiStatus::UP } else { NiStatus::DOWN },
             })
             .collect();
         let mut features = Features::NI_STATUS | Features::MULTI_RAIL;
@@ -99,14 +99,14 @@ impl Node {
         self.ping_bytes = bytes;
     }
 
-    /// A link has come or gone, of which peers are to be told (H-92): whether at once. Of one that does
-    /// nothing else they are told once a second, lest each of its changes costs a message to everybody;
-    /// kernel nodes tell them all.
-    pub(crate) fn tell_of_link(&mut self, now: Instant) -> bool {
+    /// Decides whether a change of a link is announced at once (H-92). Announcements for a flapping
+    /// link are limited to one per second, since each costs a message to every peer; kernel nodes
+    /// announce all changes.
+    pub(crate) fn announce_link(&mut self, now: Instant) -> bool {
         if self.timers.at(Timer::Announce).is_some_and(|at| at > now) {
             return false;
         }
-        let at = match self.link_news.take(now, 1, LINK_NEWS_BURST, LINK_NEWS_RATE) {
+        let at = match self.announce_budget.take(now, 1, ANNOUNCE_BURST, ANNOUNCE_RATE) {
             Err(until) if self.tunables.conduct.limits_announcements => until,
             Ok(()) | Err(_) => now,
         };
@@ -132,7 +132,7 @@ impl Node {
         }
     }
 
-    /// The status of interfaces has changed: peers are told (H-92).
+    /// Announces a changed status of interfaces to peers (H-92).
     pub(crate) fn announce(&mut self, now: Instant, force: bool) {
         self.rebuild_ping();
         self.push_to_peers(now, force);

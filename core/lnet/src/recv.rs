@@ -214,7 +214,7 @@ impl Node {
         if self.timers.is_set(Timer::RecoverPeer(id)) {
             self.hasten_recovery(now, id);
         } else if self.tunables.conduct.recovers_unheard {
-            // It may have failed when it was nobody yet.
+            // It may have failed before it was known as a peer.
             self.queue_recovery(now, PortId::Peer(id));
         }
         self.tell_resting(now, News::Life(peer));

@@ -440,8 +440,8 @@ impl Node {
         self.health_changes
     }
 
-    /// Interfaces in recovery with their health, local ones first. (What is ill and not in recovery
-    /// is so because recovery is off, or has been given up.)
+    /// Interfaces in recovery with their health, local ones first. (A degraded interface that is
+    /// not in recovery is so because recovery is off, or has been abandoned.)
     pub fn ailing(&self) -> impl Iterator<Item = (Nid, u32)> + '_ {
         self.recovering(TimerKind::RecoverNi).chain(self.recovering(TimerKind::RecoverPeer))
     }

@@ -25,7 +25,7 @@ use crate::send::rest::News;
 use crate::send::select::{self, Tables};
 use crate::{Link, Node};
 
-/// The rails that are not above doubt. Nearly always empty, so that whoever asks can stop there.
+/// The rails that are not above doubt. Nearly always empty, so that a caller can stop there.
 #[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Rails {
     doubted: BTreeMap<(NiId, PeerNiId), (Doubt, Instant)>,

@@ -45,8 +45,8 @@ impl Node {
         self.timers.set(Timer::Response(md), now + t.limit);
     }
 
-    /// A request has failed for good, and its owner leaves the descriptor as it is: it is taken back
-    /// in the time of a response. Whoever is to blame for the failure has paid already.
+    /// A request has failed for good, and its owner leaves the descriptor as it is: it is taken
+    /// back in the time of a response. Health is already charged for the failure.
     pub(crate) fn request_failed(&mut self, now: Instant, md: MdId) {
         if self.tunables.conduct.times_response_from_call {
             return;

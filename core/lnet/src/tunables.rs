@@ -142,7 +142,7 @@ const UNDELIVERED: i64 = HealthStatuses::of(&[
     HealthStatus::RemoteDropped,
 ])
 .bits();
-/// Failures after which nobody knows.
+/// Failures after which delivery is unknown.
 const UNKNOWN: i64 =
     HealthStatuses::of(&[HealthStatus::RemoteTimeout, HealthStatus::NetworkTimeout]).bits();
 
@@ -160,7 +160,7 @@ tunables! {
     // HL-lnt-040 to the letter: the documents send again after all three kinds of timeout.
     resend_on [""] 0 ..= 0x7FF,
         [UNDELIVERED, UNDELIVERED | UNKNOWN, UNDELIVERED, UNDELIVERED, UNDELIVERED], Always,
-        "failures after which a message is sent again whoever the peer is (DEC-6, DEC-7)";
+        "failures after which a message is sent again to any peer (DEC-6, DEC-7)";
     transaction_timeout ["s"] 1 ..= I32, [150, 5, 150, 5, 5], Always,
         "time limit of an operation, retries and response included: when it is abandoned";
     ping_timeout ["s"] 0 ..= I32, [5, 0, 0, 0, 0], Always,
@@ -188,7 +188,7 @@ tunables! {
     response_tracking [""] 0 ..= 3, [3, 3, 3, 3, 3], Always,
         "whose responses are timed: 0 internal only, 1 GETs, 2 PUTs, 3 both";
     suppress_duplicates [""] 0 ..= 1, [1, 1, 0, 0, 0], Always,
-        "whether peers of this kind may repeat messages that may have arrived, and are told so (DEC-6)";
+        "whether duplicates are suppressed: peers of this kind may then repeat messages in doubt (DEC-6)";
     recovery_limit ["s"] 0 ..= I32, [0, 0, 0, 0, 0], Always,
         "how long after it was last heard from a peer is pinged for recovery; 0 for ever";
     max_recovery_ping_interval ["s"] 1 ..= I32, [5, 1, 900, 1, 900], Always,
@@ -481,7 +481,7 @@ impl Tunables {
         Some(Duration::from_secs(secs))
     }
 
-    /// Whether a message that failed so may go again, whoever its peer is (DEC-6, DEC-7).
+    /// Whether a message that failed so may go again to any peer (DEC-6, DEC-7).
     pub const fn resends(&self, status: HealthStatus) -> bool {
         HealthStatuses::from_bits(self.resend_on).contains(status)
     }

@@ -12,7 +12,9 @@ use std::time::Duration;
 use anyhow::{Context as _, bail, ensure};
 use lnet_admin::{Ask as _, Client, Reply, Request};
 use lnet_scenario::{Exchange, NodeId, Pace, Scenario, Workload};
-use lnet_selftest::{Answer, Brw, Check, Command, Kind, LocalTest, Nodes, Target, TestSpec, Told};
+use lnet_selftest::{
+    Answer, Brw, Check, Command, Kind, LocalTest, Nodes, Report, Target, TestSpec,
+};
 use lnet_types::Nid;
 
 use crate::clock::{Clock, Micros, micros};
@@ -178,7 +180,7 @@ impl Console {
             let target = Target::Group(group.to_owned());
             for node in self.nodes(Command::Stat { target, timeout_s: ASK_S })? {
                 match node.outcome {
-                    Ok(Told::Counters(c)) => {
+                    Ok(Report::Counters(c)) => {
                         corrupt += u64::from(c.brw_errors);
                         failed += u64::from(c.rpc_errors) + u64::from(c.rpcs_expired);
                     }

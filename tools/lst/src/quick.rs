@@ -14,7 +14,7 @@ use core::time::Duration;
 
 use lnet_admin::{ClientError, Reply, Request};
 use lnet_selftest::{
-    Answer, Brw, Check, Command as Order, Histogram, Kind, LocalTest, Target, TestSpec, Told,
+    Answer, Brw, Check, Command as Order, Histogram, Kind, LocalTest, Report, Target, TestSpec,
 };
 use lnet_types::{Errno, Nid};
 use lnetctl::args::Args;
@@ -444,8 +444,8 @@ fn server_errors(lst: &mut Lst<'_>) -> u64 {
     let target = Target::Group(SERVERS.to_owned());
     let Ok(nodes) = lst.nodes(Order::Stat { target, timeout_s: TIMEOUT_S }) else { return 1 };
     let unreached = lst.node_failures(&nodes) as u64;
-    let told = |outcome: &Result<Told, _>| match outcome {
-        Ok(Told::Counters(c)) => u64::from(c.brw_errors) + u64::from(c.ping_errors),
+    let told = |outcome: &Result<Report, _>| match outcome {
+        Ok(Report::Counters(c)) => u64::from(c.brw_errors) + u64::from(c.ping_errors),
         _ => 0,
     };
     unreached + nodes.iter().map(|n| told(&n.outcome)).sum::<u64>()

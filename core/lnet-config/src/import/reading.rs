@@ -11,7 +11,7 @@ use lnet_types::Nid;
 use crate::config::{Config, ConfigError};
 use crate::yaml::Pos;
 
-/// The bit of `peer state` that peers have which somebody configured (S-peer-3).
+/// The bit of `peer state` of a configured peer (S-peer-3).
 const CONFIGURED: i64 = 1 << 3;
 
 /// Something in an export that a description of its node does without.

@@ -19,7 +19,7 @@ pub struct ModuleOption {
     pub value: String,
 }
 
-/// A line, or a part of one, that says nothing.
+/// A line, or a part of one, without meaning as a module option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OptionProblem {
     /// Its line in the file, from 1.

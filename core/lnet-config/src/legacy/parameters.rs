@@ -71,7 +71,7 @@ pub enum AcceptFrom {
     Secure,
     /// Any source port.
     All,
-    /// Nobody's.
+    /// No source port.
     None,
 }
 

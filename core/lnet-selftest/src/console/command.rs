@@ -25,7 +25,7 @@ pub enum Command {
     },
     /// Shows the session (L-7). `Session`
     ShowSession,
-    /// Ends the session (L-8). [`Answer::Nodes`]: those that had to be told
+    /// Ends the session (L-8). [`Answer::Nodes`]: its nodes
     EndSession,
     /// Makes a group without nodes (L-9). There is one: EEXIST. [`Answer::Done`]
     AddGroup {
@@ -73,9 +73,9 @@ pub enum Command {
         /// The group.
         name: String,
     },
-    /// Asks nodes whether they live (L-13). `Nodes`: [`Told::Alive`]
+    /// Pings nodes (L-13). `Nodes`: [`Report::Alive`]
     Ping {
-        /// Whom.
+        /// The nodes.
         target: Target,
         /// Limit, seconds.
         timeout_s: u32,
@@ -91,7 +91,7 @@ pub enum Command {
     Run {
         /// The batch.
         batch: String,
-        /// A limit that nodes are told and do not keep, seconds.
+        /// A limit that nodes get and do not keep, seconds.
         timeout_s: u32,
     },
     /// Stops a batch (L-17): [`Command::Query`] tells when it has. `Nodes`
@@ -108,7 +108,7 @@ pub enum Command {
         /// The batch.
         name: String,
     },
-    /// Asks nodes how a batch or test is (L-19). `Nodes`: [`Told::Active`]
+    /// Queries the state of a batch or test (L-19). `Nodes`: [`Report::Active`]
     Query {
         /// The batch.
         batch: String,
@@ -119,9 +119,9 @@ pub enum Command {
         /// Limit, seconds.
         timeout_s: u32,
     },
-    /// Asks nodes for their counters (L-20, L-21). `Nodes`: [`Told::Counters`]
+    /// Queries the counters of nodes (L-20, L-21). `Nodes`: [`Report::Counters`]
     Stat {
-        /// Whom.
+        /// The nodes.
         target: Target,
         /// Limit, seconds.
         timeout_s: u32,
@@ -132,7 +132,7 @@ pub enum Command {
         /// Seconds.
         seconds: u32,
     },
-    /// How the tests do that this node itself is a client of, whoever's session they are in.
+    /// Results of the tests that this node itself is a client of, in any session.
     /// [`Answer::Local`]
     Local,
 }
@@ -272,13 +272,13 @@ pub struct NodeResult {
     /// What was asked of it, as errors say it.
     pub operation: String,
     /// What it said.
-    pub outcome: Result<Told, NodeFailure>,
+    pub outcome: Result<Report, NodeFailure>,
 }
 
 /// What a node said.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Told {
+pub enum Report {
     /// That it is done.
     Done,
     /// That it lives, and in which session.
@@ -361,7 +361,7 @@ pub struct SessionShown {
 pub enum NodeState {
     /// In the session.
     Active,
-    /// In somebody else's session.
+    /// In the session of another console.
     Busy,
     /// Not reached.
     Down,
@@ -384,7 +384,7 @@ pub struct NodeShown {
 /// A batch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BatchShown {
-    /// Whether it runs, as far as the console knows.
+    /// Whether it runs by the last report.
     pub running: bool,
     /// All clients.
     pub clients: Vec<NodeShown>,

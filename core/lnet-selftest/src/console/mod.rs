@@ -73,7 +73,7 @@ impl Console {
         self.answers.pop_front()
     }
 
-    /// Answers a command that was for somebody else.
+    /// Answers the command of another caller.
     pub(crate) fn tell(&mut self, id: CommandId, answer: Answer) {
         self.answers.push_back((id, Ok(answer)));
     }
@@ -92,7 +92,7 @@ impl Console {
         if session.key == key { Ok(()) } else { Err(Errno::EACCES) }
     }
 
-    /// Nobody waits for an answer any more.
+    /// No caller waits for an answer any more.
     pub(crate) fn forget(&mut self, id: CommandId) {
         self.answers.retain(|(waits, _)| *waits != id);
         for transaction in self.transactions.values_mut() {
@@ -335,7 +335,7 @@ impl Console {
         Ok(Some(Answer::Session(shown)))
     }
 
-    /// Ends the session: its nodes are told, and whoever asked is told when they know.
+    /// Ends the session: its nodes leave it, and the caller gets the answer when they have.
     fn end_session(&mut self, tools: &mut Tools<'_>, id: Option<CommandId>) -> Option<Answer> {
         let session = self.session.take()?;
         let nodes: Vec<ProcessId> = session.nodes.keys().copied().collect();
@@ -360,10 +360,10 @@ impl Console {
         let session = self.session.as_mut().ok_or(Errno::ESRCH)?;
         let homeless: Vec<ProcessId> =
             gone.iter().copied().filter(|n| !session.has_home(*n)).collect();
-        let told = session.active_of(&homeless);
+        let leaving = session.active_of(&homeless);
         session.nodes.retain(|node, _| !homeless.contains(node));
         let what = What::Leave { tries: 1, sid: session.sid, features: session.features };
-        self.ask(tools, Some(id), TRANSACTION_TIMEOUT, After::Nothing, told, what)
+        self.ask(tools, Some(id), TRANSACTION_TIMEOUT, After::Nothing, leaving, what)
     }
 
     /// 6.14, steps 2 and 3.
@@ -462,7 +462,7 @@ impl Console {
         }
         session.next_ping = tools.now + PING_INTERVAL;
         let silent = session.silent(tools.now);
-        // Nobody waits for what comes of it.
+        // No caller waits for the outcome.
         let _ = self.ask(tools, None, PING_INTERVAL, After::Nothing, silent, What::Debug);
     }
 

@@ -47,7 +47,7 @@ pub(super) struct Batch {
     pub(super) name: String,
     pub(super) number: u64,
     pub(super) tests: Vec<Test>,
-    /// As far as nodes have told.
+    /// By the last report of the nodes.
     pub(super) running: bool,
 }
 
@@ -210,7 +210,7 @@ fn once<'a>(nodes: impl Iterator<Item = &'a ProcessId>) -> Vec<ProcessId> {
 }
 
 impl Test {
-    /// Whom client number `i` sends to (6.14).
+    /// Destinations of client number `i` (6.14).
     pub(super) fn destinations(&self, i: usize) -> Vec<ProcessId> {
         let (d, s, n) =
             (self.spec.clients.max(1) as usize, self.spec.servers as usize, self.servers.len());

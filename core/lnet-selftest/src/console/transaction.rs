@@ -11,7 +11,7 @@ use lnet_wire::selftest::{
     emit_destinations,
 };
 
-use super::command::{Answer, Check, Counters, Kind, NodeFailure, NodeResult, NodeState, Told};
+use super::command::{Answer, Check, Counters, Kind, NodeFailure, NodeResult, NodeState, Report};
 use super::state::{Session, Test};
 use super::{Begun, Console, Owner, Tools};
 use crate::Data;
@@ -98,7 +98,7 @@ pub(super) enum After {
 /// A command that waits for nodes.
 #[derive(Debug)]
 pub(super) struct Transaction {
-    /// Whose it is; of nobody's the end is not told.
+    /// The command that gets its outcome; none for the console's own.
     command: Option<CommandId>,
     waiting: usize,
     results: Vec<NodeResult>,
@@ -117,7 +117,7 @@ impl Session {
         &self,
         node: ProcessId,
         what: What,
-        outcome: Result<Option<Told>, NodeFailure>,
+        outcome: Result<Option<Report>, NodeFailure>,
     ) -> NodeResult {
         result(self.state(node), node, what, outcome)
     }
@@ -127,14 +127,14 @@ fn result(
     state: NodeState,
     node: ProcessId,
     what: What,
-    outcome: Result<Option<Told>, NodeFailure>,
+    outcome: Result<Option<Report>, NodeFailure>,
 ) -> NodeResult {
     NodeResult {
         nid: node.nid,
         pid: node.pid.0,
         state,
         operation: what.name().to_owned(),
-        outcome: outcome.map(|told| told.unwrap_or(Told::Done)),
+        outcome: outcome.map(|report| report.unwrap_or(Report::Done)),
     }
 }
 
@@ -282,7 +282,7 @@ impl Console {
         node: ProcessId,
         what: What,
         message: &ReplyMessage,
-    ) -> Result<Option<Told>, NodeFailure> {
+    ) -> Result<Option<Report>, NodeFailure> {
         let refused = |errno: Errno| Err(NodeFailure { refused: true, errno: errno.0 });
         let status = Errno(i32::try_from(message.body.status()).unwrap_or(Errno::EPROTO.0));
         let ours = self.session.as_ref().map(|s| s.sid);
@@ -310,7 +310,7 @@ impl Console {
                 }
                 Ok(None)
             }
-            // One that knows nothing of the session has left it (6.6).
+            // A node that has no such session has left it (6.6).
             (Reply::RemoveSession(_), What::Leave { .. }) => match status {
                 Errno::OK | Errno::ESRCH => Ok(None),
                 other => refused(other),
@@ -321,7 +321,7 @@ impl Console {
                     false if debug.sid.is_none() => NodeState::Unknown,
                     false => NodeState::Busy,
                 });
-                Ok(Some(Told::Alive { session: debug.name.text(), console: debug.sid.nid }))
+                Ok(Some(Report::Alive { session: debug.name.text(), console: debug.sid.nid }))
             }
             (body, _) if status != Errno::OK => {
                 // No session where there should be ours.
@@ -332,11 +332,11 @@ impl Console {
             }
             (Reply::Batch(batch), What::Query { .. }) => {
                 heard(NodeState::Active);
-                Ok(Some(Told::Active(batch.active)))
+                Ok(Some(Report::Active(batch.active)))
             }
             (Reply::QueryStat(stat), _) => {
                 heard(NodeState::Active);
-                Ok(Some(Told::Counters(Box::new(counters(stat)))))
+                Ok(Some(Report::Counters(Box::new(counters(stat)))))
             }
             _ => {
                 heard(NodeState::Active);
@@ -356,7 +356,7 @@ impl Console {
                 }
             }
             (After::Queried(batch), Some(session)) => {
-                let idle = |r: &NodeResult| r.outcome == Ok(Told::Active(0));
+                let idle = |r: &NodeResult| r.outcome == Ok(Report::Active(0));
                 if let Some(batch) = session.batch_numbered(batch)
                     && done.results.iter().all(idle)
                 {

@@ -79,7 +79,7 @@ fn a_second_session_is_refused_and_the_first_goes_on_unless_it_is_forced() {
     w.run(SECOND);
     let Ok(Answer::Names(groups)) = w.command(1, Command::ListGroups) else { panic!() };
     assert!(groups.is_empty());
-    assert!(w.host(2).machine.is_idle(), "its nodes were told");
+    assert!(w.host(2).machine.is_idle(), "its nodes left it");
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn a_node_serves_one_console_at_a_time() {
         let add = Command::AddNodes { group: "g".to_owned(), nids: vec![nid(3)] };
         let node = w.nodes(2, add).remove(0);
         if force {
-            assert_eq!((node.state, node.outcome), (NodeState::Active, Ok(Told::Done)));
+            assert_eq!((node.state, node.outcome), (NodeState::Active, Ok(Report::Done)));
         } else {
             let busy = NodeFailure { refused: true, errno: Errno::EBUSY.0 };
             assert_eq!((node.state, node.outcome), (NodeState::Busy, Err(busy)));
@@ -101,8 +101,8 @@ fn a_node_serves_one_console_at_a_time() {
     // The first console finds out.
     let ping = Command::Ping { target: Target::Group("s".to_owned()), timeout_s: 5 };
     let node = w.nodes(1, ping).remove(0);
-    let told = Told::Alive { session: "theirs".to_owned(), console: nid(2) };
-    assert_eq!((node.state, node.outcome), (NodeState::Busy, Ok(told)));
+    let report = Report::Alive { session: "theirs".to_owned(), console: nid(2) };
+    assert_eq!((node.state, node.outcome), (NodeState::Busy, Ok(report)));
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn groups_are_refreshed_cleaned_and_removed_but_not_while_a_test_uses_them() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_before_anybody_is_asked() {
+fn commands_without_sense_are_refused_before_any_request() {
     let mut w = World::new(2);
     assert_eq!(w.command(1, Command::ListGroups), Err(Errno::ESRCH));
     assert_eq!(w.command(1, new_session(&"x".repeat(32), false)), Err(Errno::EINVAL));
@@ -185,7 +185,7 @@ fn what_makes_no_sense_is_refused_before_anybody_is_asked() {
         let shown = format!("{spec:?}");
         assert_eq!(w.command(1, Command::AddTest(spec)), Err(Errno::EINVAL), "{shown}");
     }
-    let spec = TestSpec { from: "nobody".to_owned(), ..test(Kind::Ping, None, 1) };
+    let spec = TestSpec { from: "no-such-group".to_owned(), ..test(Kind::Ping, None, 1) };
     assert_eq!(w.command(1, Command::AddTest(spec)), Err(Errno::ENOENT));
     let run = |batch: &str| Command::Run { batch: batch.to_owned(), timeout_s: 0 };
     assert_eq!(w.command(1, run("nope")), Err(Errno::ENOENT));

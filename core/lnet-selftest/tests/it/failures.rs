@@ -52,7 +52,7 @@ fn a_call_without_answer_ends_with_its_time_limit_and_is_counted() {
     let mut w = World::with(2, settings);
     w.session(&[1], &[2]);
     w.nodes(1, Command::AddTest(test(brw(false, 4096, Check::Full), Some(2), 1)));
-    w.deaf.insert(nid(2));
+    w.mute.insert(nid(2));
     w.run_batch();
     w.run(SECOND * 19);
     assert_eq!(w.active(0), [1]);
@@ -60,7 +60,7 @@ fn a_call_without_answer_ends_with_its_time_limit_and_is_counted() {
     let stat = w.counters("c")[0];
     assert_eq!((stat.rpcs_expired, stat.brw_errors, stat.rpc_errors), (1, 1, 0));
     assert_eq!((w.active(0), w.offers()), (vec![0], 0));
-    w.deaf.clear();
+    w.mute.clear();
     w.run_batch();
     w.run(SECOND);
     assert_eq!(w.counters("c")[0].brw_errors, 1, "it runs again when asked to");
@@ -83,7 +83,7 @@ fn sessions_end_on_nodes_whose_console_is_gone_and_live_while_it_is_there() {
 }
 
 #[test]
-fn a_session_without_commands_ends_by_itself_and_its_nodes_are_told() {
+fn a_session_without_commands_ends_by_itself_on_its_nodes_too() {
     let mut w = World::new(2);
     w.session(&[1], &[2]);
     w.nodes(1, Command::AddTest(test(Kind::Ping, Some(1), 1)));

@@ -1,4 +1,4 @@
-//! Anything at all, from anybody: the machine neither panics nor grows.
+//! Random bytes from random senders: the machine neither panics nor grows.
 
 use std::time::Duration;
 

@@ -141,9 +141,9 @@ fn a_debug_request_tells_the_session_or_that_there_is_none() {
     let Reply::Debug(none) = n.ask(debug) else { panic!() };
     assert_eq!((none.status, none.sid), (errno(Errno::ESRCH), SessionId::NONE));
     n.make(SID, false);
-    let Reply::Debug(told) = n.ask(debug) else { panic!() };
-    assert_eq!((told.status, told.sid, told.timeout), (0, SID, 100));
-    assert_eq!(told.name.text(), "first");
+    let Reply::Debug(reply) = n.ask(debug) else { panic!() };
+    assert_eq!((reply.status, reply.sid, reply.timeout), (0, SID, 100));
+    assert_eq!(reply.name.text(), "first");
 }
 
 #[test]
@@ -310,8 +310,8 @@ fn counters_are_those_of_the_node_and_the_session() {
     assert_eq!(n.ask(stat(SID)).status(), errno(Errno::ESRCH));
     n.make(SID, false);
     n.now += Duration::from_millis(1500);
-    let Reply::QueryStat(told) = n.ask(stat(SID)) else { panic!() };
-    assert_eq!((told.running_ms, told.rpcs_rcvd, told.recv_count), (1500, 4, 3));
+    let Reply::QueryStat(reply) = n.ask(stat(SID)) else { panic!() };
+    assert_eq!((reply.running_ms, reply.rpcs_rcvd, reply.recv_count), (1500, 4, 3));
     // Replies are no requests (as in the recordings).
-    assert_eq!(told.rpcs_sent, 0);
+    assert_eq!(reply.rpcs_sent, 0);
 }

@@ -22,7 +22,7 @@ pub(crate) struct World {
     pub(crate) hosts: BTreeMap<Nid, Host>,
     pub(crate) down: BTreeSet<Nid>,
     /// They take requests and do not answer.
-    pub(crate) deaf: BTreeSet<Nid>,
+    pub(crate) mute: BTreeSet<Nid>,
     /// Service, sender and receiver of each request.
     pub(crate) requests: Vec<(Service, Nid, Nid)>,
     todo: VecDeque<(Nid, Action)>,
@@ -72,7 +72,7 @@ impl World {
             now: Instant::from_secs(1),
             hosts: (1..=count).map(|n| (nid(n), host(n))).collect(),
             down: BTreeSet::new(),
-            deaf: BTreeSet::new(),
+            mute: BTreeSet::new(),
             requests: Vec::new(),
             todo: VecDeque::new(),
             commands: 0,
@@ -83,7 +83,7 @@ impl World {
         self.hosts.get_mut(&nid(n)).unwrap()
     }
 
-    /// Buffers posted for replies and bulk that nobody has used or withdrawn.
+    /// Buffers posted for replies and bulk that are neither used nor withdrawn.
     pub(crate) fn offers(&self) -> usize {
         self.hosts.values().map(|h| h.offers.len()).sum()
     }
@@ -134,7 +134,7 @@ impl World {
                         assert_eq!(service.portal(), portal);
                         self.requests.push((service, at, to.nid));
                         let lnet = LnetCounters { send_count: 7, ..LnetCounters::default() };
-                        if !self.deaf.contains(&to.nid) {
+                        if !self.mute.contains(&to.nid) {
                             let host = self.hosts.get_mut(&to.nid).unwrap();
                             host.machine.request(now, service, who, to.nid, &bytes, &lnet);
                         }
@@ -152,17 +152,17 @@ impl World {
                             bytes = bytes_of(&data);
                             bytes.truncate(sink.len as usize);
                             let len = bytes.len() as u32;
-                            let told = Done { status: Ok(()), len, bytes: &[] };
-                            self.hosts.get_mut(&to.nid).unwrap().machine.done(now, token, told);
+                            let end = Done { status: Ok(()), len, bytes: &[] };
+                            self.hosts.get_mut(&to.nid).unwrap().machine.done(now, token, end);
                         }
                         _ => status = Err(Errno::ETIMEDOUT),
                     }
                 }
-                let told = match status {
+                let end = match status {
                     Ok(()) => done(&sink, &bytes),
                     Err(_) => over(status),
                 };
-                self.hosts.get_mut(&at).unwrap().machine.done(now, token, told);
+                self.hosts.get_mut(&at).unwrap().machine.done(now, token, end);
             }
         }
         true
@@ -246,7 +246,7 @@ impl World {
             self.command(1, Command::AddGroup { name: group.to_owned() }).unwrap();
             let nids = members.iter().map(|n| nid(*n)).collect();
             let nodes = self.nodes(1, Command::AddNodes { group: group.to_owned(), nids });
-            assert!(nodes.iter().all(|n| n.outcome == Ok(Told::Done)), "{nodes:?}");
+            assert!(nodes.iter().all(|n| n.outcome == Ok(Report::Done)), "{nodes:?}");
         }
     }
 
@@ -258,20 +258,20 @@ impl World {
     pub(crate) fn active(&mut self, test: u32) -> Vec<u32> {
         let batch = "batch".to_owned();
         let query = Command::Query { batch, test, server: false, timeout_s: 5 };
-        let told = |n: &NodeResult| match n.outcome {
-            Ok(Told::Active(n)) => n,
+        let active = |n: &NodeResult| match n.outcome {
+            Ok(Report::Active(n)) => n,
             ref other => panic!("{other:?}"),
         };
-        self.nodes(1, query).iter().map(told).collect()
+        self.nodes(1, query).iter().map(active).collect()
     }
 
     pub(crate) fn counters(&mut self, group: &str) -> Vec<Counters> {
         let target = Target::Group(group.to_owned());
-        let told = |n: &NodeResult| match &n.outcome {
-            Ok(Told::Counters(c)) => **c,
+        let counters = |n: &NodeResult| match &n.outcome {
+            Ok(Report::Counters(c)) => **c,
             other => panic!("{other:?}"),
         };
-        self.nodes(1, Command::Stat { target, timeout_s: 5 }).iter().map(told).collect()
+        self.nodes(1, Command::Stat { target, timeout_s: 5 }).iter().map(counters).collect()
     }
 }
 

@@ -46,7 +46,7 @@ fn a_number_of_partitions_makes_neighbours_of_them() {
 }
 
 #[test]
-fn a_machine_that_says_nothing_is_one_partition() {
+fn a_machine_without_cpu_data_is_one_partition() {
     let table = CptTable::new(&CpuPattern::default(), &Topology::default()).unwrap();
     assert_eq!((table.count(), table), (1, CptTable::default()));
     let one: Topology = [(0, 0), (1, 0)].into_iter().collect();

@@ -58,7 +58,7 @@ bodies! {
         reply_id: u64,
         /// The session.
         sid: SessionId,
-        /// Not 0: a session of somebody else gives way.
+        /// Not 0: replaces a session of another console.
         force: u32,
         /// Name of the session.
         name: Name,

@@ -11,7 +11,7 @@ use crate::{ByteOrder, WireError};
 pub const DEST_LEN: usize = 12;
 /// The list is laid out in pages of this size by consoles on most machines, and by us.
 pub const LIST_PAGE: usize = 4096;
-/// The word that test data repeat, in the order of whoever wrote them.
+/// The word that test data repeat, in the order of their writer.
 pub const PATTERN: u64 = 0xEEB0_EEB1_EEB2_EEB3;
 /// Bytes of it.
 pub const PATTERN_LEN: usize = 8;

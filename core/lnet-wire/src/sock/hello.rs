@@ -2,7 +2,7 @@
 //!
 //! Layouts: `RawV1` (72 bytes, little-endian always), `RawV3` (versions 2 and 3, 56 bytes) and
 //! `RawV4` (80 bytes), these two in the order of the sender. IPv4 addresses of the sender may
-//! follow in versions 1 to 3; nobody uses them any more, old nodes send them.
+//! follow in versions 1 to 3; unused today, but old nodes send them.
 
 use core::fmt;
 use core::mem::{offset_of, size_of};
@@ -172,7 +172,7 @@ pub struct Hello {
     pub version: Version,
     /// Who sends it.
     pub src: Nid,
-    /// Whom the sender believes to talk to; not to be trusted, and not an error if it is no NID
+    /// The target that the sender assumes; not to be trusted, and not an error if it is no NID
     /// ([`Nid::ANY`] then). Version 1 does not have it: [`Nid::ANY`].
     pub dst: Nid,
     /// Process of the sender.

@@ -41,8 +41,8 @@ pub(crate) struct Written {
     pub(crate) msg: MsgId,
     /// The rail over which its last copy went; `None` if that one failed.
     rail: Option<(NiId, PeerNiId)>,
-    /// When its answer is overdue. What a router has taken can be lost behind it, and nobody would
-    /// tell; a neighbour's transport tells, so there this is never.
+    /// When its answer is overdue. A message that a router has accepted can be lost behind it
+    /// without a report; a neighbour's transport reports a loss, so there this is never.
     due: Instant,
 }
 
@@ -95,17 +95,17 @@ impl Node {
         now + self.tunables.overdue_after(self.attempt_time(msg))
     }
 
-    /// Messages in hand: those that only wait for their answer are no burden to anybody.
+    /// Messages in hand, without those that only wait for their answer.
     pub(crate) fn in_hand(&self) -> usize {
         self.msgs.len().saturating_sub(self.answering)
     }
 
-    /// A request is answered, or nobody waits for the answer any more.
+    /// A request is answered, or no caller waits for the answer any more.
     pub(crate) fn let_go(&mut self, written: Written) {
         let Some(msg) = self.msgs.get(written.msg).filter(|m| m.role == Role::Copy) else { return };
         match msg.stage {
             Stage::Answering => self.discard(written.msg),
-            // What nobody has written yet need not be.
+            // A copy that no driver has written need not be written.
             Stage::Driver => self.ask_back(written.msg),
             Stage::PeerQueue | Stage::NiQueue | Stage::Held(_) | Stage::Resting(_) => {
                 let needless = Fault::new(HealthStatus::Ok, Errno::ECANCELED);
@@ -262,9 +262,9 @@ impl Node {
 
     // ---- what a driver has begun ----
 
-    /// The other answer to [`Output::Recall`]: the driver can't give the message back, because bytes
-    /// of it are on their way, or it has ended. If it is known to its receiver, another copy takes
-    /// its place; what the driver has is a remnant that nobody waits for.
+    /// The other answer to [`Output::Recall`]: the driver can't give the message back, because
+    /// bytes of it are on their way, or it has ended. If it is known to its receiver, another copy
+    /// takes its place; what the driver has is a remnant without a waiter.
     pub fn tx_begun(&mut self, now: Instant, msg: MsgId) {
         self.note(|| Input::TxBegun { now, msg });
         let now = self.clock(now);
@@ -309,7 +309,7 @@ impl Node {
         Some(new)
     }
 
-    /// A driver is through with what nobody waits for.
+    /// A driver has finished a remnant: a copy without a waiter.
     pub(crate) fn remnant_ended(&mut self, now: Instant, id: MsgId) {
         let md = self.msgs.get(id).and_then(|m| m.md);
         self.remnants = self.remnants.saturating_sub(1);

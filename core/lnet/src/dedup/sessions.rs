@@ -1,8 +1,8 @@
 //! The sessions whose messages arrive here, by name: one window each (`window.rs`), opened at the first
 //! marked message. Pure.
 //!
-//! A name is unguessable, so what bears it is from its sender, whatever NID it comes from. But
-//! anybody may invent names. So the table has a limit in entries, and at the limit the bringer (the
+//! A name is unguessable, so what bears it is from its sender, whatever NID it comes from. But any
+//! node may invent names. So the table has a limit in entries, and at the limit the bringer (the
 //! neighbour that a session came by) with the largest share loses its least recently used sessions:
 //! a flood of names costs the neighbour that brings it.
 //!

@@ -98,7 +98,7 @@ impl Errors {
 /// Whose messages (F-3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum NidMatch {
-    /// Anybody's: `*`.
+    /// Any NID: `*`.
     Any,
     /// Those of a network: `*@tcp`, shown as `255.255.255.255@tcp`.
     Net(Net),

@@ -112,8 +112,8 @@ pub(crate) struct Peer {
     pub(crate) born: u64,
     /// Recovery pings to its interfaces.
     pub(crate) pings: Budget,
-    /// When something was last told of that it said and was not taken.
-    pub(crate) told_of: Option<Instant>,
+    /// When a refusal of its claims was last reported.
+    pub(crate) refusal_reported: Option<Instant>,
 }
 
 /// The interfaces of a peer on one network.
@@ -142,7 +142,7 @@ pub(crate) struct PeerNi {
     pub(crate) port: Port,
     pub(crate) queued_bytes: u64,
     pub(crate) last_alive: Option<Instant>,
-    /// The local NID that a non-MR peer knows us by (O-7, O-25, S-33).
+    /// The local NID that a non-MR peer has for this node (O-7, O-25, S-33).
     pub(crate) preferred: Option<Nid>,
     /// What pair and router rules say of it.
     pub(crate) mapping: Option<Box<Mapping>>,
@@ -350,7 +350,7 @@ impl Peers {
             gateway: Gateway::default(),
             born,
             pings: Budget::default(),
-            told_of: None,
+            refusal_reported: None,
         });
         self.by_age.insert(born, id);
         id

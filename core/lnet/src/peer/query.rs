@@ -189,7 +189,7 @@ impl Node {
         peer.nis().any(|ni| self.peers.nis.get(ni).is_some_and(|ni| ni.port.health == HEALTH_MAX))
     }
 
-    /// Records what `cause` wants of peer `id`.
+    /// Records what `cause` requires of peer `id`.
     pub(crate) fn want(&mut self, id: PeerId, cause: Cause) {
         let Row { learn, teach, .. } = cause.row();
         if let Some(peer) = self.peers.peers.get_mut(id) {

@@ -36,8 +36,8 @@ pub enum Refusal {
     Configured,
     /// A push that is older than what was known; the peer is asked instead.
     Stale,
-    /// A push in the name of a peer, from somebody who is not it and no router of ours; the peer is
-    /// asked instead.
+    /// A push in the name of a peer, from a node that is neither the peer nor a router of ours; the
+    /// peer is asked instead.
     Impostor,
     /// Its data change faster than they are worked off; the newest are taken when it is their turn.
     TooFast,
@@ -160,8 +160,8 @@ impl Node {
         *self.refusals.entry(why).or_default() += 1;
         let now = self.now();
         let Some(peer) = self.peers.peers.get_mut(id) else { return };
-        if peer.told_of.is_none_or(|at| now.saturating_since(at) >= NOTICE_GAP) {
-            peer.told_of = Some(now);
+        if peer.refusal_reported.is_none_or(|at| now.saturating_since(at) >= NOTICE_GAP) {
+            peer.refusal_reported = Some(now);
             let primary = peer.primary;
             self.notices.push(Notice::Refused { primary, nid, why });
         }
@@ -251,7 +251,7 @@ impl Node {
         }
     }
 
-    /// Why a NID that peer `id` lists was not added, counted and told.
+    /// Counts and reports why a NID that peer `id` lists was not added.
     pub(crate) fn not_added(&mut self, id: PeerId, nid: Nid, errno: Errno) {
         let primary = self.peers.peers.get(id).map_or(Nid::ANY, |p| p.primary);
         match errno {
@@ -264,8 +264,8 @@ impl Node {
         }
     }
 
-    /// Whether there is room for one more NID that somebody has only told of. Half of the table is
-    /// for those that are heard themselves, or configured.
+    /// Whether there is room for one more NID that is known by a claim alone. Half of the table is
+    /// for those that have sent messages themselves, or are configured.
     pub(crate) fn has_room_for_hearsay(&self, id: PeerId) -> bool {
         let configured = |p: &crate::peer::Peer| p.facts.contains(Facts::CONFIGURED);
         self.peers.nis.len() < self.tunables.peers_max as usize / 2

@@ -2,7 +2,7 @@
 //!
 //! Each thing under such a rule sends its number of messages in a row; that is one round. Who has
 //! done the fewest rounds is next. What could not be used for a while does not catch up: its rounds
-//! count from the floor, which is the round of whoever was chosen last.
+//! count from the floor, which is the round of the last choice.
 
 use core::num::NonZeroU32;
 
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_out_of_use_does_not_catch_up() {
+    fn a_path_that_was_out_of_use_does_not_catch_up_its_turns() {
         let got = run(&[3, 1], 80, |i, seq| i == 0 || !(10..50).contains(&seq));
         let after: Vec<_> = got[52..].to_vec();
         assert_eq!(after.iter().filter(|i| **i == 1).count(), after.len() / 4);

@@ -35,14 +35,14 @@ impl MdBuf {
     }
 }
 
-/// Who is told of a descriptor's events.
+/// The recipient of a descriptor's events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Owner {
     /// A user of the node, by the word that it gave.
     User(u64),
     /// The node itself.
     Internal(Internal),
-    /// Nobody (M-5).
+    /// None (M-5).
     Silent,
 }
 
@@ -88,9 +88,9 @@ pub(crate) struct Tracker {
     pub(crate) limit: Duration,
     /// When the operation was asked for.
     pub(crate) started: Instant,
-    /// Whom to blame: the last next hop.
+    /// The last next hop: blamed if the operation fails.
     pub(crate) next_hop: Option<lnet_types::Nid>,
-    /// Whom it was for, wherever that is.
+    /// The final target, beyond the next hop.
     pub(crate) target: Option<lnet_types::Nid>,
     /// The request itself, if another copy of it may go.
     pub(crate) written: Option<Written>,

@@ -1,6 +1,6 @@
 //! Portals: which posted buffer an arriving message is for (behaviour.md 2.2 … 2.6).
 //!
-//! Pure matching over the descriptors in [`Portals::mds`]. It knows nothing of messages, peers or
+//! Pure matching over the descriptors in [`Portals::mds`]. It has no messages, peers or
 //! credits: `recv.rs` asks [`Portals::find`] and acts on the answer; events are made in `node.rs`.
 
 pub(crate) mod md;

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_recording_of_this_version_is_refused_by_name() {
+    fn a_recording_of_another_version_is_refused_by_name() {
         let good = recording().to_bytes();
         assert_eq!(Recording::from_bytes(b"hello").unwrap_err(), RecordingError::Foreign);
         for cut in MAGIC.len()..good.len() {

@@ -75,7 +75,7 @@ impl Mark {
 const MIX: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// Sums over everything usual that was given in a stretch. Outputs and events have one each, since
-/// nobody says in which order the two are asked for.
+/// the order in which the two are polled is open.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sums {
     outputs: u64,

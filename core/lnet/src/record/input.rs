@@ -38,7 +38,7 @@ macro_rules! inputs {
         }
 
         impl Node {
-            /// Makes a recorded call again. Returns what a driver was told at once, if this is such
+            /// Makes a recorded call again. Returns the verdict for the driver, if this is such
             /// a call; everything else that a call returns shows in the state of the node.
             pub(super) fn apply(&mut self, input: Input) -> Option<Verdict> {
                 match input {

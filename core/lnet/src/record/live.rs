@@ -595,7 +595,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_noted_comes_out_as_it_was_whatever_the_clock_does() {
+    fn recorded_calls_are_read_back_unchanged_whatever_the_clock_does() {
         let mut rng = Prng::new(4711);
         let mut live = Live::new();
         live.begin(vec![1], 100_000);

@@ -105,8 +105,8 @@ impl Node {
         }
     }
 
-    /// Ends a stretch that is full. Called where outputs are asked for, and not with each call: whoever
-    /// makes calls asks for them sooner or later.
+    /// Ends a stretch that is full. Called where outputs are asked for, and not with each call: a
+    /// caller polls for outputs sooner or later.
     #[inline]
     pub(crate) fn turn_page(&mut self) {
         if self.recorder.as_deref().is_some_and(|recorder| recorder.now.is_full()) {

@@ -1,6 +1,7 @@
-//! The usual calls in three parts: one word that is another one each time, who talks to whom, and a few
-//! words more. The last two mostly are what they were in the last call of the same kind, so they are
-//! compared where they are, and only what differs is taken apart and kept. `live.rs` keeps it.
+//! The usual calls in three parts: one word that is another one each time, sender with receiver,
+//! and a few words more. The last two mostly are what they were in the last call of the same kind,
+//! so they are compared where they are, and only what differs is taken apart and kept. `live.rs`
+//! keeps it.
 
 use lnet_types::{IoVec, MdId, Nid, Pid, ProcessId, RegionId, RxId, Span};
 use lnet_wire::{Handle, Hdr, Kind};
@@ -19,7 +20,7 @@ pub(super) const BIND: u64 = 6;
 /// So many kinds there are.
 pub(super) const KINDS: usize = 7;
 
-/// Who talks to whom.
+/// Sender and receiver.
 pub(super) trait Way: Copy + PartialEq {
     /// What the first call of a stretch is compared with.
     const FIRST: Self;

@@ -37,7 +37,7 @@ pub(crate) enum Sign {
     Answered,
     /// A discovery of it failed.
     Failed,
-    /// A message of somebody else came through it.
+    /// A forwarded message came through it.
     Traffic,
     /// Reported up.
     Up,
@@ -69,7 +69,7 @@ impl Life {
             ) => Self::Dead,
             // Believed alive without proof; a first check is still to come.
             (Self::Assumed, Sign::Traffic) => Self::Assumed,
-            // Whoever forwards is alive.
+            // A node that forwards is alive.
             (Self::Unproven | Self::Alive | Self::Dead, Sign::Traffic) => Self::Alive,
         }
     }

@@ -1,6 +1,7 @@
-//! A router's buffers: three pools by size, and who waits for one (behaviour.md 4.2, 7.2).
+//! A router's buffers: three pools by size, and the messages that wait for one (behaviour.md 4.2,
+//! 7.2).
 //!
-//! The node owns no memory. Whoever runs it lends regions through [`RouterMemory`], a slab of many
+//! The node owns no memory. Its host lends regions through [`RouterMemory`], a slab of many
 //! buffers at a time; payload of forwarded messages is received into a buffer and transmitted from
 //! there. A slab goes back by [`crate::Output::Release`] when the last of its buffers is gone.
 //!

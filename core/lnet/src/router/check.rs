@@ -138,7 +138,7 @@ impl Node {
         }
     }
 
-    /// A discovery of a gateway has ended, whoever asked for it.
+    /// A discovery of a gateway has ended, whatever its cause.
     pub(crate) fn gateway_discovered(&mut self, now: Instant, id: PeerId, error: Option<Errno>) {
         let Some(peer) = self.peers.peers.get_mut(id).filter(|p| p.gateway.is_router()) else {
             return;
@@ -182,9 +182,9 @@ impl Node {
         self.arm_check(now, id);
     }
 
-    /// A check of gateway `id` has failed. If we have several interfaces there, the one that it went by
-    /// may be to blame: it is made once more, and goes by another one if this one is ill or silent by
-    /// now. Kernel nodes give the gateway up.
+    /// A check of gateway `id` has failed. If we have several interfaces there, the one that it
+    /// went by may be to blame: it is made once more, and goes by another one if this one is
+    /// degraded or silent by now. Kernel nodes give the gateway up.
     fn repeat_check(&mut self, now: Instant, id: PeerId) -> bool {
         let may_repeat = self.tunables.conduct.repeats_failed_checks;
         let Some(peer) = self.peers.peers.get_mut(id) else { return false };
@@ -290,7 +290,7 @@ impl Node {
     }
 
     /// A driver has lost its last connection to a peer with an error (K-29, K-42, R-60). A gateway
-    /// is left at once; a router stops forwarding there; elsewhere health has been told by the
+    /// is left at once; a router stops forwarding there; elsewhere health is already charged by the
     /// messages that failed.
     pub fn peer_down(&mut self, now: Instant, ni: NiId, nid: Nid, last_alive: Instant) {
         self.note(|| Input::PeerDown { now, ni, nid, last_alive });
@@ -304,9 +304,9 @@ impl Node {
         self.settle(now);
     }
 
-    /// A link of a router is back, and peers are told so. That neighbours behind it count as down was
-    /// concluded while nothing could be heard of them; what is for them is tried again from here on.
-    /// The kernel waits until it hears of them, and drops what comes meanwhile.
+    /// A link of a router is back and announced. That neighbours behind it count as down was
+    /// concluded while nothing could be heard of them; what is for them is tried again from here
+    /// on. The kernel waits until it hears of them, and drops what comes meanwhile.
     pub(crate) fn believe_neighbours(&mut self, now: Instant, ni: NiId) {
         if !self.tunables.conduct.trusts_neighbours_after_link || !self.router.is_on() {
             return;
@@ -412,9 +412,9 @@ impl Node {
             .any(|other| (!other.fatal, other.port.health) > (!ni.fatal, ni.port.health))
     }
 
-    /// Whether an interface of ours other than `by` has a way to this one of a gateway that nobody doubts:
-    /// what goes wrong with `by` may be its own affair then, and the gateway is asked. Kernel nodes, and
-    /// those that cannot ask, believe the report.
+    /// Whether an interface of ours other than `by` has an undoubted way to this one of a gateway:
+    /// then the failure may lie with `by`, and the gateway is queried. Kernel nodes, and nodes that
+    /// cannot query, accept the report.
     fn has_other_rail(&self, by: NiId, gateway: PeerNiId) -> bool {
         let Some(pni) = self.peers.nis.get(gateway) else { return false };
         let asks = |peer| !alive::is_discovery_off(&self.tunables, peer);

@@ -244,7 +244,7 @@ fn best_dest(t: Tables<'_>, r: &Request<'_>) -> Result<PeerNiId, Errno> {
     let net = peer
         .nets
         .iter()
-        .filter(|n| t.routes.knows(n.net))
+        .filter(|n| t.routes.has_net(n.net))
         .min_by_key(|n| (Reverse(n.health), n.grade.priority, n.seq))
         .ok_or(Errno::EHOSTUNREACH)?;
     net.nis

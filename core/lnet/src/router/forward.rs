@@ -1,4 +1,4 @@
-//! A message for somebody else, on a router: from its header to its departure (behaviour.md 4.2,
+//! A message for another node, on a router: from its header to its departure (behaviour.md 4.2,
 //! 7.5).
 //!
 //! ```text
@@ -8,7 +8,7 @@
 //! ```
 //!
 //! While the header waits, its driver reads nothing more from that connection: the sender is slowed
-//! down, nobody else. The credit and the buffer come home when the message ends (`discard`), after
+//! down, no other. The credit and the buffer come home when the message ends (`discard`), after
 //! all its attempts; each lets one waiting message go.
 //!
 //! Unlike the kernel, which has one queue for each peer, those that wait for a credit queue at the
@@ -230,7 +230,7 @@ impl Node {
     }
 
     /// Drops the messages that wait here: all of them (C-26), or what came in through `ni`.
-    /// Nobody's health pays for it (Z-6).
+    /// No health is charged for it (Z-6).
     pub(crate) fn drop_transit(&mut self, through: Option<NiId>, reason: DropReason) {
         let waiting: Vec<_> = self
             .router
@@ -254,7 +254,7 @@ impl Node {
         }
     }
 
-    /// A forward has failed for good. Nobody is told but the counters (R-54).
+    /// A forward has failed for good. Only counters report it (R-54).
     pub(crate) fn count_lost(&mut self, id: MsgId) {
         let Some(msg) = self.msgs.get(id) else { return };
         let Some(rx) = msg.rx else { return };
@@ -266,9 +266,9 @@ impl Node {
         *self.drops.entry(DropReason::ForwardFailed).or_default() += 1;
     }
 
-    /// C-8b: on a router, what is for an interface known to be down is not even tried. One message is,
-    /// now and then, except in profile `kernel`: the interface may be up again and have nothing to say,
-    /// and without discovery and health nobody asks it.
+    /// C-8b: on a router, what is for an interface known to be down is not even tried. One message
+    /// is, now and then, except in profile `kernel`: the interface may be up again without sending,
+    /// and without discovery and health no node pings it.
     pub(crate) fn is_next_hop_dead(&mut self, now: Instant, id: MsgId) -> Option<Fault> {
         let msg = self.msgs.get(id).filter(|m| m.role == Role::Forward)?;
         let (hop, from_user) = (msg.tx?.peer_ni?, msg.hop_pid.is_user());

@@ -1,9 +1,9 @@
 //! Routing (behaviour.md 7, 3.6 and 4.2): networks behind other networks.
 //!
-//! Two halves that share little but the word. A *user* of routers keeps routes (`routes.rs`), knows
-//! which gateways are alive (`alive.rs`, kept up to date by `check.rs`) and chooses one per message
-//! (`choose.rs`). A *router* takes messages that are for others (`forward.rs`) into buffers of
-//! three sizes (`buffers.rs`), is switched on and off and watches its own interfaces
+//! Two halves that share little but the word. A *user* of routers keeps routes (`routes.rs`),
+//! records which gateways are alive (`alive.rs`, kept up to date by `check.rs`) and chooses one per
+//! message (`choose.rs`). A *router* takes messages that are for others (`forward.rs`) into buffers
+//! of three sizes (`buffers.rs`), is switched on and off and watches its own interfaces
 //! (`switch.rs`). What operators see of both is in `view.rs`.
 //!
 //! Everything between arrival and departure of a forwarded message that is not special to routing

@@ -137,7 +137,7 @@ impl Routes {
     }
 
     /// Whether `net` is a remote network.
-    pub(crate) fn knows(&self, net: Net) -> bool {
+    pub(crate) fn has_net(&self, net: Net) -> bool {
         self.nets.contains_key(&net)
     }
 
@@ -289,7 +289,7 @@ impl Node {
     ) -> Result<(), RouteError> {
         self.note(|| Input::DelRoute { now, net, gateway });
         let now = self.clock(now);
-        if let Some(net) = net.filter(|net| !self.router.routes.knows(*net)) {
+        if let Some(net) = net.filter(|net| !self.router.routes.has_net(*net)) {
             return Err(RouteError::NoSuchNet(net));
         }
         let peer = gateway.map(|nid| self.peers.owner(nid));

@@ -6,9 +6,10 @@
 //! ```
 //!
 //! `Starting` exists in the profile of the kernel only (DEC-36): there a router waits until it has
-//! been pinged, because it knows its interfaces by that alone, and refuses to be enabled while it is
-//! `Stopping` (C-set-6); elsewhere a router that is stopping is `Enabled` again at once. Messages are
-//! taken in all states but `Disabled` (R-26); peers are told to use us in `Enabled` only.
+//! been pinged, because pings alone prove its interfaces to it, and refuses to be enabled while it
+//! is `Stopping` (C-set-6); elsewhere a router that is stopping is `Enabled` again at once.
+//! Messages are accepted in all states but `Disabled` (R-26); forwarding is announced in `Enabled`
+//! only.
 
 use core::time::Duration;
 
@@ -30,9 +31,9 @@ pub enum RoutingState {
     Disabled = 0,
     /// Yes.
     Enabled = 1,
-    /// Still, but peers are told not to count on it.
+    /// Still, but announced as off.
     Stopping = 2,
-    /// Already, but peers are not yet told.
+    /// Already, but not yet announced.
     Starting = 3,
 }
 
@@ -97,7 +98,8 @@ impl Node {
         self.push_to_peers(now, true);
     }
 
-    /// Ends being a router (R-24): peers are told, what is under way is forwarded, then it is over.
+    /// Ends being a router (R-24): it is announced, what is under way is forwarded, then it is
+    /// over.
     ///
     /// # Errors
     /// `EBUSY`: it is just being started (C-set-6).

@@ -39,7 +39,7 @@ impl Node {
         if msg.tx.is_none() || msg.recovery || msg.no_resend {
             return Next::End;
         }
-        // DEC-6: where nobody knows whether it arrived, the receiver must be able to tell.
+        // DEC-6: when delivery is unknown, the receiver must detect a duplicate.
         let unsure = may_have_arrived(status);
         if !(self.tunables.resends(status) || unsure && self.can_repeat(msg)) {
             return Next::End;
@@ -104,7 +104,7 @@ impl Node {
     }
 
     /// All pairs that a message could go by: one where its source, or the one interface that the
-    /// peer knows, leaves no choice.
+    /// peer has for us, leaves no choice.
     pub(crate) fn pairs(&self, msg: &Msg) -> impl Iterator<Item = (NiId, PeerNiId)> + '_ {
         self.pairs_with(msg, self.peers.owner(msg.hdr.dst))
     }

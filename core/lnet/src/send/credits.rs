@@ -56,7 +56,7 @@ impl Node {
         }
         if msg.md.and_then(|md| self.portals.mds.get(md)).is_some_and(|md| md.aborted) {
             msg.no_resend = true;
-            // Health `Ok` beside an error: nobody is to blame (H-1).
+            // Health `Ok` beside an error: no interface is charged (H-1).
             return Some(Fault::new(HealthStatus::Ok, Errno::ECANCELED));
         }
         // C-9: counted where it was to go; another interface may be tried.
@@ -197,7 +197,7 @@ impl Node {
             .filter(|(_, m)| waits(m) && may(m))
             .map(|(id, m)| (m.stage == Stage::PeerQueue, m.tx.map(|tx| tx.committed), id))
             .collect();
-        // Whoever waits for the interface has had the turn at its peer.
+        // Messages that wait for the interface have had the turn at their peer.
         ids.sort_unstable();
         for &(.., id) in &ids {
             let pair = self.msgs.get(id).and_then(Msg::rail);

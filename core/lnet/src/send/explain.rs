@@ -18,7 +18,7 @@ const CANDIDATES_MAX: usize = 256;
 /// How many resends are kept with their reasons.
 pub const RESENDS_KEPT: usize = 32;
 
-/// Where the reasons go, if anybody wants them.
+/// Where the reasons go, if a caller asked for them.
 pub(crate) type Recorder<'a> = Option<&'a mut Trace>;
 
 /// What was to be chosen.
@@ -136,7 +136,7 @@ pub struct Explanation {
     pub at: Instant,
     /// Kind of the message, if it was one and not a question.
     pub kind: Option<MsgType>,
-    /// Whom for.
+    /// Its target.
     pub target: Nid,
     /// The source that was asked for.
     pub src: Option<Nid>,

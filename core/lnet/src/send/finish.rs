@@ -206,7 +206,7 @@ impl Node {
         self.tell(now, owner, &event, bytes);
     }
 
-    /// Passes an event to whom it concerns.
+    /// Passes an event to its recipient.
     pub(crate) fn tell(&mut self, now: Instant, owner: Owner, event: &Event, bytes: &[u8]) {
         match owner {
             Owner::User(_) => self.events.push_back(*event),
@@ -217,7 +217,7 @@ impl Node {
 
     /// Makes the UNLINK event of a descriptor that ends without an operation (M-43).
     pub(crate) fn tell_unlinked(&mut self, now: Instant, md: MdId, owner: Owner) {
-        let nobody = lnet_types::ProcessId { nid: Nid::ANY, pid: lnet_types::Pid::ANY };
+        let no_process = lnet_types::ProcessId { nid: Nid::ANY, pid: lnet_types::Pid::ANY };
         let event = Event {
             kind: EventKind::Unlink,
             md,
@@ -225,9 +225,9 @@ impl Node {
                 Owner::User(user) => user,
                 Owner::Internal(_) | Owner::Silent => 0,
             },
-            target: nobody,
-            initiator: nobody,
-            source: nobody,
+            target: no_process,
+            initiator: no_process,
+            source: no_process,
             sender: Nid::ANY,
             msg_type: MsgType::Put,
             portal: 0,

@@ -1,7 +1,7 @@
 //! The order of candidates. Each choice that selection makes is the smallest of one kind of key; a
 //! key is a list of fields, each with the [`Criterion`] that it stands for, and the order of the
-//! fields is the order of the criteria (DEC-12; S-35, S-41, S-43). [`choose`] is the only place where
-//! keys are compared, whether anybody wants to know the reasons or not.
+//! fields is the order of the criteria (DEC-12; S-35, S-41, S-43). [`choose`] is the only place
+//! where keys are compared, whether reasons are recorded or not.
 
 use core::cmp::Reverse;
 use core::fmt;
@@ -102,7 +102,7 @@ pub(crate) trait Key: Ord {
     fn facts(&self) -> Vec<Fact>;
 }
 
-/// How a field is printed; `None` says nothing.
+/// How a field is printed; `None` prints nothing.
 trait Shown {
     fn shown(&self) -> Option<String>;
 }

@@ -30,7 +30,7 @@ use crate::portal::RESERVED_PORTAL;
 use crate::portal::md::MdBuf;
 use crate::{Get, MdOptions, Node, Put, SendError, Timeouts};
 
-/// One PUT or GET, whoever asked for it.
+/// One PUT or GET, of a caller or of the node itself.
 #[derive(serde::Serialize, serde::Deserialize)]
 pub(crate) struct Operation {
     pub(crate) md: MdId,

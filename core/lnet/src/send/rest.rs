@@ -109,7 +109,7 @@ impl Node {
         }
     }
 
-    /// There may be a way again: those that rest go, oldest first. Costs nothing while nobody rests;
+    /// There may be a way again: resting messages go, oldest first. Costs nothing while none rests;
     /// the caller settles.
     pub(crate) fn tell_resting(&mut self, now: Instant, news: News) {
         if self.timers.count(TimerKind::Backoff) == 0 {

@@ -2,7 +2,7 @@
 //! and says what it would choose, and why not otherwise; the caller acts (behaviour.md 3.2 … 3.5).
 //!
 //! Each choice is one ordered key (`key.rs`). The smallest key wins; on a complete tie the earlier
-//! candidate (S-40). A recorder, if there is one, is told of all candidates (`explain.rs`).
+//! candidate (S-40). A recorder, if there is one, records all candidates (`explain.rs`).
 
 use core::cmp::Reverse;
 use core::net::IpAddr;
@@ -41,7 +41,7 @@ pub(crate) struct Request<'a> {
     pub(crate) tried: &'a [(NiId, PeerNiId)],
     /// For a response: the NID that its request came from (S-51).
     pub(crate) hint: Option<Nid>,
-    /// For a message of somebody else.
+    /// For a forwarded message.
     pub(crate) passing: Option<Passing>,
     /// The ping of a gateway that is being checked: over this network (S-36).
     pub(crate) check_net: Option<Net>,
@@ -68,7 +68,7 @@ pub(crate) struct Tables<'a> {
 pub(crate) struct Path {
     pub(crate) ni: NiId,
     pub(crate) peer_ni: PeerNiId,
-    /// The chosen NI is to be remembered as the one that this non-MR peer knows (S-33).
+    /// The chosen NI is recorded as the one that this non-MR peer has for us (S-33).
     pub(crate) remember: bool,
     /// Rules that count messages count this one.
     pub(crate) counted: bool,
@@ -96,8 +96,9 @@ pub(crate) fn path(t: Tables<'_>, r: &Request<'_>, rec: &mut Recorder<'_>) -> Re
         return best_pair(t, r, peer, rec);
     }
     let remember = !r.response && !peer.is_mr() && target.preferred.is_none();
-    // S-31: what the peer knows us by, unless the message is internal or nothing is known yet. Behind
-    // routers internal messages make no exception (S-34), but an interface without a link.
+    // S-31: the NID that the peer has for us, unless the message is internal or nothing is known
+    // yet. Behind routers internal messages make no exception (S-34), but an interface without a
+    // link.
     let is_remote = local_net(t, target.nid.net()).is_none();
     let peer_net = peer.net(target.nid.net());
     let usable = |ni: &NiId| {
@@ -185,7 +186,7 @@ fn freedom(rec: &mut Recorder<'_>, freedom: Freedom) {
     }
 }
 
-/// The interface of ours that a peer that is not Multi-Rail knows on `net`: by rule, or because it
+/// The interface of ours that a peer that is not Multi-Rail has on `net`: by rule, or because it
 /// was used before (U-24, U-41).
 fn known_by(t: Tables<'_>, net: &PeerNet) -> Option<NiId> {
     let nis = || net.nis.iter().filter_map(|id| t.peers.nis.get(*id));
@@ -234,7 +235,7 @@ pub(crate) fn best_pair(
     Ok(Path { ni, peer_ni, remember: false, counted: !r.internal, via: None })
 }
 
-/// The only candidate, where nobody wants to know why it was chosen: nothing is to be compared.
+/// The only candidate, if no reasons are recorded: nothing is to be compared.
 fn sole<'a, T>(t: Tables<'_>, rec: &Recorder<'_>, candidates: &'a [T]) -> Option<&'a T> {
     match candidates {
         // DEC-14 may rule out even the only one.

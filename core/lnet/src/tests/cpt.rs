@@ -87,9 +87,9 @@ fn partitions_are_as_far_as_their_farthest_numa_nodes() {
     let (mut w, [a, b]) = pair("N 0[0,1] 1[2]");
     let n = &mut w.hosts[0].node;
     let rows = [[10, 16, 30, 40], [16, 10, 18, 40], [30, 19, 10, 40], [40, 40, 40, 10]];
-    let told = cpt_distances(n.cpts(), &rows.map(Vec::from));
-    assert_eq!(told, [[Some(16), Some(30)], [Some(30), Some(10)]]);
-    assert_eq!(cpt_distances(n.cpts(), &[]), [[None; 2]; 2], "nobody has told");
+    let given = cpt_distances(n.cpts(), &rows.map(Vec::from));
+    assert_eq!(given, [[Some(16), Some(30)], [Some(30), Some(10)]]);
+    assert_eq!(cpt_distances(n.cpts(), &[]), [[None; 2]; 2], "no distances given");
     // NUMA node 2 is nearer to node 1 than node 0 is; its partition is not.
     n.set_numa_home(Some(1));
     n.set_ni_numa_node(a, Some(2)).unwrap();

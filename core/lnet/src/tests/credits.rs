@@ -69,7 +69,7 @@ fn x15_a_message_that_waited_too_long_is_dropped_when_its_turn_comes() {
     w.put(0, B, 1, false);
     w.put(0, B, 2, false);
     w.secs(152);
-    assert!(w.hosts[0].events.is_empty(), "nobody looks at a queue before its turn");
+    assert!(w.hosts[0].events.is_empty(), "a queued message is not checked before its turn");
     let drops = w.hosts[0].node.stats().drop_count;
     w.release();
     w.secs(1);
@@ -125,7 +125,7 @@ fn a_late_report_about_a_finished_message_is_ignored() {
 
 /// MR-snd-085: fifty messages wait at one of two interfaces when that goes; all arrive, in order.
 #[test]
-fn what_waits_at_an_interface_that_is_removed_leaves_by_the_other_in_order() {
+fn messages_queued_at_a_removed_interface_leave_by_the_other_in_order() {
     for told_before in [false, true] {
         let mut w = World::new();
         let one = NetTunables { credits: 1, peer_credits: 64, ..NetTunables::SOCK };
@@ -168,7 +168,7 @@ fn what_waits_at_an_interface_that_is_removed_leaves_by_the_other_in_order() {
 }
 
 #[test]
-fn what_is_bound_to_an_interface_by_its_caller_ends_with_it() {
+fn messages_queued_at_the_only_interface_fail_when_it_is_removed() {
     let mut w = narrow(Profile::Default);
     let ni = *w.hosts[0].nids.keys().next().unwrap();
     for i in 0..3 {

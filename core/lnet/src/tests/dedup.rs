@@ -150,7 +150,7 @@ fn switching_it_off_ends_it_and_on_begins_it() {
 /// The first copy was on its way for long; meanwhile the receiver has made its record of the sender
 /// anew.
 #[test]
-fn what_was_delivered_is_known_after_the_record_of_its_sender_was_made_anew() {
+fn delivered_messages_stay_known_after_their_senders_peer_record_is_made_anew() {
     // Without ACK a message does not say which life of its node it is from.
     for n in 0..8 {
         let [anew, ack, early] = [1, 2, 4].map(|bit| n & bit != 0);

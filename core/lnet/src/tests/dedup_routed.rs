@@ -102,7 +102,7 @@ fn marks_pass_routers_of_any_kind() {
 }
 
 #[test]
-fn what_a_router_lost_with_its_far_side_goes_by_the_other_one() {
+fn a_message_lost_with_a_routers_far_side_is_resent_by_the_other_router() {
     for put in [true, false] {
         let mut w = ready([Profile::Default; 2]);
         lose_behind(&mut w, put);
@@ -120,7 +120,7 @@ fn what_a_router_lost_with_its_far_side_goes_by_the_other_one() {
 }
 
 #[test]
-fn what_waits_for_a_router_that_lost_its_far_side_goes_by_the_other_one() {
+fn a_message_queued_for_a_router_that_lost_its_far_side_goes_by_the_other_router() {
     let mut w = ready([Profile::Default; 2]);
     // More than a router's interface has credits for, and none of them is written.
     w.decide = Box::new(|t| if is_put(&t.hdr) { Fate::Hold } else { Fate::Pass });
@@ -138,7 +138,7 @@ fn what_waits_for_a_router_that_lost_its_far_side_goes_by_the_other_one() {
 }
 
 #[test]
-fn what_a_dead_router_had_goes_by_the_other_one() {
+fn a_message_in_a_dead_router_is_resent_by_the_other_router() {
     for put in [true, false] {
         let mut w = ready([Profile::Default; 2]);
         lose_behind(&mut w, put);
@@ -158,7 +158,7 @@ fn what_a_dead_router_had_goes_by_the_other_one() {
 }
 
 #[test]
-fn what_was_lost_behind_a_router_and_nobody_tells_goes_again_when_its_answer_is_overdue() {
+fn a_message_lost_behind_a_router_without_a_report_is_resent_when_its_answer_is_overdue() {
     for put in [true, false] {
         let mut w = ready([Profile::Default; 2]);
         w.hosts[0].node.set_tunables(w.now, &[("transaction_timeout", 150)]).unwrap();
@@ -195,7 +195,7 @@ fn a_router_whose_link_is_back_tries_its_neighbours_again_at_once() {
 }
 
 #[test]
-fn what_a_router_of_another_kind_lost_goes_again_when_its_answer_is_overdue() {
+fn a_message_lost_by_a_kernel_router_is_resent_when_its_answer_is_overdue() {
     for put in [true, false] {
         let mut w = ready([Profile::Kernel; 2]);
         w.hosts[0].node.set_tunables(w.now, &[("transaction_timeout", 6)]).unwrap();

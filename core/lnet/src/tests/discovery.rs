@@ -61,7 +61,7 @@ fn x22_and_x23_interfaces_that_come_and_go_are_pushed() {
 }
 
 #[test]
-fn what_is_for_a_nid_that_its_node_has_just_given_up_goes_to_that_node() {
+fn a_message_for_a_nid_that_its_node_has_just_released_goes_to_that_node() {
     for (profile, arrives) in [(Profile::Default, true), (Profile::Kernel, false)] {
         let mut w = World::new();
         w.host(profile, &A);
@@ -76,7 +76,7 @@ fn what_is_for_a_nid_that_its_node_has_just_given_up_goes_to_that_node() {
         w.secs(1);
         let both = [(EventKind::Send, true, false), (EventKind::Ack, true, true)];
         assert_eq!(w.events(0, 7) == both, arrives, "{profile:?}: {:?}", w.events(0, 7));
-        // Whoever has the NID next is meant by it; and for ever it means nobody.
+        // It means the next node with the NID, not the former one; and for ever it means none.
         w.secs(if arrives { 11 } else { 60 });
         w.put(0, B[0], 8, true);
         w.secs(60);
@@ -251,7 +251,7 @@ fn a_question_that_fails_is_repeated_until_it_is_answered() {
     assert_eq!(peer(&w, 0, B[0]).1.len(), 3);
 }
 
-/// Whoever goes on using it makes no storm of pushes that fail.
+/// Traffic to a peer that cannot be pushed to causes no storm of failing pushes.
 #[test]
 fn a_push_that_fails_is_not_repeated_for_every_message() {
     let mut w = World::new();
@@ -286,10 +286,10 @@ fn a_first_question_that_fails_is_not_repeated_for_every_message() {
     assert!((4..=20).contains(&pings), "{pings} in 5 s");
 }
 
-/// H-16: if peers have been told that it is down, for whatever reason they were told anything.
+/// H-16: only if it was announced as down before.
 #[test]
-fn an_interface_that_is_well_again_is_told_to_be_up() {
-    let told = |w: &World| {
+fn a_recovered_interface_is_announced_as_up() {
+    let announced_up = |w: &World| {
         let parsed = lnet_wire::ping::PingInfo::parse(&w.hosts[1].node.ping_bytes).unwrap();
         let up = |e: &lnet_wire::ping::PingEntry| e.status == lnet_wire::ping::NiStatus::UP;
         parsed.info.entries.iter().filter(|e| up(e)).count()
@@ -301,10 +301,10 @@ fn an_interface_that_is_well_again_is_told_to_be_up() {
     w.hosts[1].node.set_ni_health(w.now, Some(nid(B[0])), 0);
     w.add_ni(1, ADDED, NetTunables::SOCK);
     w.run(Duration::from_millis(100));
-    assert_eq!(told(&w), 2);
+    assert_eq!(announced_up(&w), 2);
     w.hosts[1].sent.clear();
     w.secs(120);
-    assert_eq!((told(&w), w.ni_health(1, B[0])), (3, 1000));
+    assert_eq!((announced_up(&w), w.ni_health(1, B[0])), (3, 1000));
     assert!(w.hosts[1].sent.iter().any(|(_, hdr)| is_push(hdr)));
 }
 
@@ -344,7 +344,7 @@ fn a_configured_peer_of_own_nids_is_listed_apart_from_the_peers() {
     let itself = ProcessId { nid: nid(A[0]), pid: lnet_types::Pid::LUSTRE };
     w.hosts[0].node.ping(w.now, itself, None, Duration::from_secs(1));
     w.run(Duration::from_millis(100));
-    assert_eq!(own(&w), [] as [&str; 0], "nobody has configured it");
+    assert_eq!(own(&w), [] as [&str; 0], "no administrator has configured it");
     w.hosts[0].node.peer_add(w.now, nid(A[0]), &[nid(A[1])], true, false).unwrap();
     assert_eq!(own(&w), [A[0]]);
     let peers = w.hosts[0].node.peer_views(None, 10);
@@ -434,7 +434,7 @@ fn an_answer_to_a_ping_does_not_undo_a_push_that_has_overtaken_it() {
 }
 
 #[test]
-fn nor_does_an_answer_of_whom_an_interface_is() {
+fn a_late_reply_about_a_removed_interface_does_not_add_it_to_its_node() {
     let mut w = World::new();
     w.host(Profile::Default, &A[..1]);
     w.host(Profile::Default, &B);
@@ -464,7 +464,7 @@ fn nor_does_an_answer_of_whom_an_interface_is() {
 
 /// What is first in its list may be where this node cannot go.
 #[test]
-fn whose_an_interface_is_is_asked_where_there_is_a_way() {
+fn the_owner_of_an_interface_is_queried_over_a_reachable_network() {
     let mut w = World::new();
     w.host(Profile::Default, &A[..1]);
     w.host(Profile::Default, &["10.78.0.3@tcp1", B[0]]);
@@ -483,7 +483,7 @@ fn whose_an_interface_is_is_asked_where_there_is_a_way() {
     assert_eq!(peer(&w, 0, B[1]).1, strings(&[both[0], B[0], B[1]]));
 }
 
-/// Nobody can be asked: all that is known of it is gone, or where this node cannot go.
+/// No interface of it can be queried: all known ones are gone, or out of reach of this node.
 #[test]
 fn a_node_that_is_back_at_a_nid_that_it_had_given_up_is_the_same_node() {
     let mut w = World::new();
@@ -506,7 +506,7 @@ fn a_node_that_is_back_at_a_nid_that_it_had_given_up_is_the_same_node() {
     w.secs(60);
     w.add_ni(1, B[0], NetTunables::SOCK);
     w.put(0, B[0], 1, true);
-    // Nobody answers for it at the other one; then its own word will do.
+    // No answer comes from the other one; then its own announcement is accepted.
     w.secs(20);
     assert_eq!(peer(&w, 0, B[0]).1, strings(&[far, B[0]]));
 }
@@ -523,7 +523,7 @@ fn is_back_without_the_added_one(w: &mut World, profile: Profile, nids: &[&str])
     w.host(profile, nids);
 }
 
-/// It knows nobody any more, so it tells nobody.
+/// It has no peers any more, so it announces to none.
 #[test]
 fn a_node_that_is_back_without_an_interface_is_asked_when_that_has_failed() {
     for (profile, asked) in [(Profile::Off, true), (Profile::Kernel, false)] {
@@ -542,7 +542,7 @@ fn a_node_that_is_back_without_an_interface_is_asked_when_that_has_failed() {
 }
 
 #[test]
-fn whose_an_interface_is_is_asked_again_when_nobody_has_answered() {
+fn an_unanswered_query_for_the_owner_of_an_interface_is_repeated() {
     let mut w = World::new();
     w.host(Profile::Default, &A[..1]);
     w.host(Profile::Default, &B[..1]);
@@ -564,7 +564,7 @@ fn whose_an_interface_is_is_asked_again_when_nobody_has_answered() {
 
 /// Whichever one messages go to.
 #[test]
-fn who_does_not_answer_is_asked_at_another_interface() {
+fn a_peer_that_does_not_answer_is_pinged_at_another_interface() {
     let mut w = World::new();
     w.host(Profile::Off, &A);
     w.host(Profile::Off, &[B[0], ADDED]);
@@ -579,9 +579,9 @@ fn who_does_not_answer_is_asked_at_another_interface() {
     assert_eq!(peer(&w, 0, B[0]).1, strings(&B[..1]));
 }
 
-/// H-42: it was nobody yet when it failed.
+/// H-42: it was not yet known as a peer when it failed.
 #[test]
-fn one_that_failed_before_it_was_first_heard_from_is_made_whole_when_it_is() {
+fn an_interface_that_failed_before_its_first_message_is_healthy_after_it() {
     for profile in [Profile::Default, Profile::Pre213] {
         let mut w = World::new();
         w.host(profile, &A);
@@ -598,7 +598,7 @@ fn one_that_failed_before_it_was_first_heard_from_is_made_whole_when_it_is() {
 }
 
 #[test]
-fn a_peer_that_is_gone_for_good_is_told_a_few_times_and_no_more() {
+fn a_peer_that_is_gone_for_good_gets_a_few_pushes_and_no_more() {
     let mut w = World::new();
     w.host(Profile::Default, &A);
     w.host(Profile::Default, &B);
@@ -744,7 +744,7 @@ fn a_ping_that_is_not_answered_ends_at_its_timeout() {
     assert!(w.hosts[0].reports.is_empty());
     w.secs(2);
     assert_eq!(w.hosts[0].reports[0].outcome, Err(Errno::EIO));
-    assert_eq!(w.hosts[0].node.stats().response_timeout_count, 0, "nobody is blamed");
+    assert_eq!(w.hosts[0].node.stats().response_timeout_count, 0, "no interface is charged");
 }
 
 #[test]

@@ -150,7 +150,7 @@ fn this_interface_before_that_one_because() {
 }
 
 #[test]
-fn what_is_explained_is_what_happens() {
+fn the_explained_path_is_the_path_taken() {
     for seed in 1..=150 {
         let mut rng = Prng::new(seed);
         let mut w = pair(Profile::ALL[rng.below(5) as usize]);
@@ -170,8 +170,8 @@ fn what_is_explained_is_what_happens() {
             let expected = chosen(&w.hosts[0].node.explain(nid(B[0]), None, 100));
             w.hosts[0].node.set_tunables(w.now, &[("explain_last", 1)]).unwrap();
             w.put(0, B[0], i, false);
-            let told = w.hosts[0].node.explained().next().unwrap();
-            assert_eq!(chosen(told), expected, "seed {seed}");
+            let explained = w.hosts[0].node.explained().next().unwrap();
+            assert_eq!(chosen(explained), expected, "seed {seed}");
             if rng.below(2) == 0 && !w.held.is_empty() {
                 w.release();
                 w.run(Duration::from_millis(2));
@@ -302,10 +302,10 @@ fn a_message_sent_again_says_what_it_had_tried() {
     });
     w.put(0, B[0], 1, false);
     w.run(Duration::from_millis(10));
-    let told: Vec<_> = w.hosts[0].node.explained().collect();
-    let again = told.iter().find(|e| e.retries == 1).unwrap();
+    let explained: Vec<_> = w.hosts[0].node.explained().collect();
+    let again = explained.iter().find(|e| e.retries == 1).unwrap();
     assert_eq!(first(again, Step::Interface).1, Criterion::Tried, "{again}");
-    assert_ne!(chosen(told[0]), chosen(again));
+    assert_ne!(chosen(explained[0]), chosen(again));
 }
 
 #[test]

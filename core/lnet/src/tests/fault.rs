@@ -58,7 +58,7 @@ fn x37_a_drop_rule_loses_messages_without_a_word() {
     let (rule, stats) = n.drop_rules().next().unwrap();
     assert_eq!((stats.acted, stats.matched, stats.kinds.put, stats.kinds.ack), (1, 1, 1, 0));
     assert_eq!(rule.traffic.src.to_string(), "255.255.255.255@tcp");
-    // Nobody's health has suffered.
+    // No health is charged.
     assert_eq!(w.ni_health(0, A[0]) + w.ni_health(0, A[1]), 2000);
 }
 
@@ -137,7 +137,7 @@ fn a_lost_ack_and_a_lost_reply_are_timed_out() {
 }
 
 #[test]
-fn an_interface_plays_dead_until_it_is_told_otherwise_whatever_its_driver_says() {
+fn an_interface_plays_dead_until_the_fault_is_lifted_whatever_its_driver_reports() {
     let mut w = pair(Profile::Default);
     let up = |w: &World| w.hosts[0].node.net_views()[1].nis[0].up;
     w.hosts[0].node.simulate_link(w.now, nid(A[0]), Link::Down).unwrap();
@@ -388,7 +388,7 @@ fn a_message_that_arrives_is_held_and_then_goes_to_what_it_is_for() {
 }
 
 #[test]
-fn what_is_held_on_arrival_is_dropped_with_its_interface_and_at_the_end() {
+fn a_message_delayed_on_arrival_is_dropped_with_its_interface_and_at_shutdown() {
     for shutdown in [false, true] {
         let mut w = pair(Profile::Default);
         add_delay(&mut w, 1, traffic("*", "*", Kinds::PUT), Duration::from_secs(9));

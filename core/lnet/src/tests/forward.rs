@@ -157,7 +157,7 @@ fn x32_the_ninth_message_of_one_neighbour_waits_until_one_is_through() {
     assert!(matches!(verdict, Verdict::Defer));
     assert_eq!(b.router_credits(A), (-1, -1));
     assert_eq!(b.credits(PoolKind::Small), 8, "it has no buffer yet");
-    // Somebody else is not held up.
+    // Another sender is not held up.
     assert!(b.passes("10.77.0.9@tcp", &hdr));
     assert_eq!(b.w.held.len(), 8, "the next hop's credits");
     b.done();
@@ -349,7 +349,7 @@ fn c8b_what_is_for_a_dead_neighbour_is_not_tried() {
     assert_eq!(b.w.held.len(), 1);
 }
 
-/// It may be up again and have nothing to say, and where there is no discovery nobody asks it.
+/// It may be up again without sending, and without discovery no node pings it.
 #[test]
 fn a_dead_neighbour_is_tried_now_and_then_and_is_alive_when_that_goes_well() {
     for (profile, tries) in [(Profile::Default, true), (Profile::Kernel, false)] {
@@ -409,7 +409,7 @@ fn s13_the_last_router_may_choose_another_interface_of_a_sick_multi_rail_destina
 }
 
 #[test]
-fn what_is_forwarded_does_not_wait_until_its_receiver_is_discovered() {
+fn a_forwarded_message_does_not_wait_for_the_discovery_of_its_receiver() {
     for profile in [Profile::Default, Profile::Off, Profile::Kernel] {
         let mut b = Bench::new(profile, 8);
         let mut hdr = Bench::hdr(B, 0);
@@ -424,7 +424,7 @@ fn what_is_forwarded_does_not_wait_until_its_receiver_is_discovered() {
 }
 
 #[test]
-fn what_can_not_be_forwarded_is_dropped_and_counted_by_its_reason() {
+fn a_message_that_can_not_be_forwarded_is_dropped_and_counted_by_reason() {
     let mut b = Bench::new(Profile::Default, 8);
     // No route there.
     let hdr = Bench::hdr("10.77.9.3@tcp9", 100);

@@ -146,7 +146,7 @@ fn the_documents_profile_sends_network_timeouts_again() {
 }
 
 #[test]
-fn x08_an_inconsistent_report_blames_nobody() {
+fn x08_an_inconsistent_report_charges_no_interface() {
     let mut w = pair(Profile::Kernel);
     fail_first(&mut w, 1, HealthStatus::Ok);
     w.put(0, B[0], 1, false);
@@ -156,7 +156,7 @@ fn x08_an_inconsistent_report_blames_nobody() {
 }
 
 #[test]
-fn h10_each_status_costs_whom_the_table_says() {
+fn h10_each_status_charges_the_sides_in_the_table() {
     use HealthStatus as H;
     let table = [
         (H::LocalInterrupt, 100, 0, true),
@@ -243,7 +243,7 @@ fn two_that_recover_the_same_rail_do_not_set_each_other_off() {
 /// A connection that was refused is not tried again for up to a minute; meanwhile the driver has nothing
 /// to send by. Kernel nodes give up what happens to come to that rail (S-4).
 #[test]
-fn what_a_driver_does_not_take_goes_by_another_rail() {
+fn a_message_that_a_driver_rejects_goes_by_another_rail() {
     for (profile, goes) in [(Profile::Default, true), (Profile::Kernel, false)] {
         let mut w = pair(profile);
         w.decide = Box::new(|t| match t.to.nid == nid(B[0]) && is_test_put(&t.hdr) {
@@ -262,7 +262,7 @@ fn what_a_driver_does_not_take_goes_by_another_rail() {
 
 /// Which side is to blame for a rail is a guess. Kernel nodes give it up (H-20).
 #[test]
-fn what_fails_towards_the_one_interface_of_a_peer_goes_from_another_one_of_ours() {
+fn a_message_that_failed_towards_the_only_peer_interface_leaves_by_another_local_one() {
     for (profile, goes) in [(Profile::Default, true), (Profile::Kernel, false)] {
         let mut w = World::new();
         w.host(profile, &["10.70.0.2@tcp", "10.70.1.2@tcp"]);
@@ -282,7 +282,7 @@ fn what_fails_towards_the_one_interface_of_a_peer_goes_from_another_one_of_ours(
     }
 }
 
-/// DEC-5: whoever speaks is pinged at once, but not each time.
+/// DEC-5: a peer that sends is pinged at once, but not each time.
 #[test]
 fn signs_of_life_make_no_more_than_one_ping_a_second() {
     let mut w = pair(Profile::Default);
@@ -300,9 +300,9 @@ fn signs_of_life_make_no_more_than_one_ping_a_second() {
     assert!((1..=3).contains(&pings), "{pings}");
 }
 
-/// S-3: it is nobody's fault that there is no way back.
+/// S-3: a missing way back is charged to no interface.
 #[test]
-fn whoever_asks_does_not_pay_for_an_answer_that_has_no_way() {
+fn a_request_is_not_charged_for_a_response_without_a_route() {
     for (profile, pays) in [(Profile::Default, false), (Profile::Kernel, true)] {
         let (a, b, gateway) =
             ("10.70.0.2@tcp", "10.70.1.3@tcp1", ["10.70.0.4@tcp", "10.70.1.4@tcp1"]);
@@ -325,7 +325,7 @@ fn whoever_asks_does_not_pay_for_an_answer_that_has_no_way() {
     }
 }
 
-/// H-10: that an interface which is ill does not answer says nothing of ours.
+/// H-10: a degraded interface that does not answer is no evidence against ours.
 #[test]
 fn our_interface_does_not_pay_for_pings_to_one_of_a_peer_that_is_gone() {
     for (profile, pays) in [(Profile::Default, false), (Profile::Kernel, true)] {
@@ -411,7 +411,7 @@ fn in_the_default_profile_a_lost_ack_is_noticed_at_the_transaction_timeout() {
 }
 
 #[test]
-fn x13_an_owner_that_gives_up_first_blames_nobody() {
+fn x13_an_abandoned_operation_charges_no_interface() {
     let mut w = pair(Profile::Kernel);
     w.decide =
         Box::new(
@@ -487,7 +487,7 @@ fn x39_a_fatal_interface_is_left_and_announced() {
     w.hosts[0].node.link_changed(w.now, id, Link::Down);
     w.run(Duration::from_millis(500));
     assert_eq!(w.hosts[0].node.ping_seq(), seq + 1);
-    assert_eq!(w.peer_health(1, A[0]), 900, "told by push, D-45");
+    assert_eq!(w.peer_health(1, A[0]), 900, "announced by push, D-45");
     for i in 0..3 {
         w.put(0, B[0], i, false);
     }
@@ -596,9 +596,9 @@ fn a_failure_reported_past_the_deadline_still_costs_health_but_in_the_kernel_pro
     }
 }
 
-/// Each change of a link would cost a push to everybody.
+/// Each change of a link would cost a push to every peer.
 #[test]
-fn of_an_interface_that_flaps_peers_are_told_once_a_second_and_in_the_end_how_it_is() {
+fn announcements_of_a_flapping_interface_are_limited_to_one_per_second_and_end_with_its_state() {
     for (profile, ends) in [
         (Profile::Default, Link::Up),
         (Profile::Default, Link::Down),
@@ -610,8 +610,8 @@ fn of_an_interface_that_flaps_peers_are_told_once_a_second_and_in_the_end_how_it
             let before = w.hosts[0].sent.len();
             w.link(0, A[1], link);
             w.run(Duration::from_millis(20));
-            let told = w.hosts[0].sent.len() > before;
-            assert!(told || n >= 6, "{profile:?}: change {n} is told at once");
+            let announced = w.hosts[0].sent.len() > before;
+            assert!(announced || n >= 6, "{profile:?}: change {n} is announced at once");
         }
         let is_push = |(_, hdr): &&(Nid, Hdr)| matches!(hdr.kind, Kind::Put { portal: 0, .. });
         let pushes = w.hosts[0].sent.iter().filter(is_push).count();
@@ -621,7 +621,11 @@ fn of_an_interface_that_flaps_peers_are_told_once_a_second_and_in_the_end_how_it
         w.secs(3);
         let node = &w.hosts[0].node;
         let own = node.nis.values().find(|ni| ni.nid == nid(A[1])).unwrap();
-        assert_eq!((own.is_up(), own.told_up), (ends == Link::Up, ends == Link::Up), "{profile:?}");
+        assert_eq!(
+            (own.is_up(), own.announced_up),
+            (ends == Link::Up, ends == Link::Up),
+            "{profile:?}"
+        );
         let acked = node.peers.peers.values().map(|peer| peer.disc.acked_seq);
         assert_eq!(acked.collect::<Vec<_>>(), [node.ping_seq], "{profile:?}");
     }

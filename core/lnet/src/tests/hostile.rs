@@ -1,6 +1,6 @@
 //! Peers that lie, contradict others, are late, or say too much: what they say is contained, named
-//! and counted, and nobody else's traffic suffers. `X` is the one who misbehaves; it is a whole node,
-//! so that it answers, and messages that no node would send are put on the wire in its name.
+//! and counted, and no other node's traffic suffers. `X` is the one who misbehaves; it is a whole
+//! node, so that it answers, and messages that no node would send are put on the wire in its name.
 //!
 //! `anything.rs` lets it say anything at all.
 
@@ -115,9 +115,9 @@ fn a_nid_of_another_peer_stays_with_the_node_that_answers_there() {
         assert_eq!(known(&w, 0, B[1]), B, "{lie:?}");
         assert_eq!(known(&w, 0, X[0])[0], X[0]);
         assert!(refused(&w, 0, Refusal::Claimed) > 0, "{lie:?}");
-        let told = notices(&mut w, 0).iter().map(ToString::to_string).collect::<Vec<_>>();
+        let notices = notices(&mut w, 0).iter().map(ToString::to_string).collect::<Vec<_>>();
         let line = format!("peer {} lists a NID where another node answers: not taken", X[0]);
-        assert!(told.iter().any(|t| t.starts_with(&line)), "{told:?}");
+        assert!(notices.iter().any(|t| t.starts_with(&line)), "{notices:?}");
         honest_traffic_flows(&mut w);
     }
 }
@@ -137,7 +137,7 @@ fn a_lie_in_answer_to_a_ping_is_no_better_than_a_pushed_one() {
 }
 
 #[test]
-fn as_on_kernel_nodes_the_last_who_says_so_is_believed_in_profile_kernel() {
+fn the_last_claim_of_a_nid_is_accepted_in_profile_kernel() {
     let mut w = world(Profile::Kernel);
     push(&mut w, X[0], &info(9, &[X[0], X[1], B[1]]));
     w.secs(1);
@@ -180,7 +180,7 @@ fn an_address_that_moves_to_another_node_follows_it() {
 }
 
 #[test]
-fn whoever_has_a_nid_that_a_node_gave_up_does_not_get_the_rest_of_it() {
+fn a_new_owner_of_a_released_nid_does_not_get_the_other_nids_of_the_node() {
     let mut w = world(Profile::Default);
     let id = *w.hosts[1].nids.iter().find(|(_, n)| **n == nid(B[1])).unwrap().0;
     let now = w.now;
@@ -200,7 +200,7 @@ fn whoever_has_a_nid_that_a_node_gave_up_does_not_get_the_rest_of_it() {
 }
 
 #[test]
-fn our_own_nids_and_such_as_are_none_are_taken_from_nobody() {
+fn our_own_nids_and_invalid_ones_are_rejected_from_every_peer() {
     let none = Nid::ANY.to_string();
     for (lie, why) in [
         (&[X[0], A[1]][..], Refusal::OurNid),
@@ -374,7 +374,7 @@ fn a_push_in_anothers_name_is_not_believed() {
 
 /// It may have been its own: by a router that is not known at this NID yet.
 #[test]
-fn whoever_is_pushed_for_by_a_stranger_is_asked_for_its_news() {
+fn a_push_by_a_stranger_in_a_peers_name_makes_the_peer_be_queried() {
     let mut w = world(Profile::Default);
     serve(&mut w, 1, &info(50, &[B[0], B[1], C[0]]).emit());
     push_as(&mut w, 0, nid(X[0]), nid(B[0]), &info(50, &[B[0], B[1], C[0]]).emit());
@@ -468,7 +468,7 @@ fn no_tunable_leaves_its_bounds_and_a_refused_one_changes_nothing() {
 
 /// D-45: of an interface behind a router the report is all there will be.
 #[test]
-fn an_interface_behind_a_router_that_is_told_down_and_up_again_is_whole() {
+fn an_interface_behind_a_router_announced_down_and_up_again_is_healthy() {
     for (profile, whole) in
         [(Profile::Default, true), (Profile::Documents, true), (Profile::Kernel, false)]
     {
@@ -484,12 +484,12 @@ fn an_interface_behind_a_router_that_is_told_down_and_up_again_is_whole() {
         w.secs(2);
         assert_eq!(w.events(0, 1).len(), 2, "{profile:?}");
         let sensitivity = w.hosts[0].node.tunables().health_sensitivity as u32;
-        let mut told = info(50, &b);
-        told.entries[1].status = NiStatus::DOWN;
+        let mut pushed = info(50, &b);
+        pushed.entries[1].status = NiStatus::DOWN;
         let router = nid("10.70.0.9@tcp");
-        push_as(&mut w, 0, router, nid(b[0]), &told.emit());
-        assert_eq!(w.peer_health(0, b[1]), 1000 - sensitivity, "{profile:?}: told that it is down");
-        // Told once, and never heard itself.
+        push_as(&mut w, 0, router, nid(b[0]), &pushed.emit());
+        assert_eq!(w.peer_health(0, b[1]), 1000 - sensitivity, "{profile:?}: announced as down");
+        // Announced once, and never heard itself.
         push_as(&mut w, 0, router, nid(b[0]), &info(51, &b).emit());
         let health = w.peer_health(0, b[1]);
         assert_eq!(health == 1000, whole, "{profile:?}: {health}");
@@ -498,7 +498,7 @@ fn an_interface_behind_a_router_that_is_told_down_and_up_again_is_whole() {
 
 /// D-52: the first that is heard of an interface that was added may be its own push.
 #[test]
-fn a_push_from_an_interface_nobody_knows_makes_its_node_be_asked() {
+fn a_push_from_an_unknown_interface_makes_its_node_be_queried() {
     let (b, new) = ("10.71.0.3@tcp1", "10.71.1.3@tcp1");
     for (profile, lists, asked) in [
         (Profile::Default, [b, new], true),

@@ -1,5 +1,5 @@
 //! The discovery machine, every phase × every event (D-11 … D-16, D-30 … D-38, D-50 … D-54): where
-//! it is afterwards, and what whoever waited for it was told.
+//! it is afterwards, and the outcomes that its callers got.
 //!
 //! Two nodes that know each other; in the first one the peer is brought into a phase, and then
 //! something happens. What the machine sends stays in the driver until an event says otherwise.
@@ -29,7 +29,7 @@ enum Phase {
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// Somebody asks for the peer to be discovered, whatever is known.
+    /// A caller requests discovery, whatever is known.
     Asked,
     /// What was sent arrives, and so do the answers.
     Answered,
@@ -176,17 +176,17 @@ impl Bench {
             disc if disc.is_running => "due",
             _ => "idle",
         });
-        let told: Vec<String> = host
+        let outcomes: Vec<String> = host
             .reports
             .iter()
             .map(|r| r.outcome.as_ref().map_or_else(ToString::to_string, |_| "found".to_owned()))
             .collect();
         let nids = peer.map_or(0, |peer| peer.ni_count());
-        format!("{phase} {nids} {}", told.join(",")).trim_end().to_owned()
+        format!("{phase} {nids} {}", outcomes.join(",")).trim_end().to_owned()
     }
 }
 
-/// Phase afterwards, how many interfaces of the peer are known, and what whoever waited was told; by
+/// Phase afterwards, how many interfaces of the peer are known, and the outcomes of callers; by
 /// columns as in `EVENTS`. `Pushed` differs: kernel nodes believe a push at once, ours asks the new
 /// interface first, and that question stays in the driver here.
 const TABLE: [(Phase, [&str; 9]); 4] = [

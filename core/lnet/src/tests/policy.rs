@@ -264,7 +264,7 @@ fn mappings_one_to_one_one_to_many_many_to_one_and_many_to_many() {
 }
 
 #[test]
-fn of_two_mappings_for_one_interface_the_one_of_higher_priority_is_used() {
+fn the_mapping_of_higher_priority_is_used_for_an_interface_with_two() {
     let table: [(&[&str], usize); 4] = [
         // By index, where the priorities are the same or absent.
         (&["src 10.77.0.2@tcp dst 10.77.*.3@tcp", "src 10.77.1.2@tcp dst 10.77.*.3@tcp"], 0),

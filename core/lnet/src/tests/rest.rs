@@ -29,7 +29,7 @@ fn pair(profile: Profile) -> World {
     w
 }
 
-fn dark(w: &mut World) {
+fn refuse_all(w: &mut World) {
     w.decide = Box::new(|_| Fate::Fail(refused()));
 }
 
@@ -45,7 +45,7 @@ fn tries(w: &World) -> usize {
 fn attempts_without_another_path_are_spread_over_the_messages_time() {
     let mut w = pair(Profile::Default);
     w.hosts[0].node.set_tunables(w.now, &[("retry_count", 3)]).unwrap();
-    dark(&mut w);
+    refuse_all(&mut w);
     w.put(0, B[0], 7, true);
     // Each rail at once, the third at two of four shares of 6 s, the last half a share before its end.
     for (at, n) in [(0, 2), (2900, 2), (3100, 3), (5200, 3)] {
@@ -60,9 +60,9 @@ fn attempts_without_another_path_are_spread_over_the_messages_time() {
 }
 
 #[test]
-fn a_link_that_is_back_wakes_what_rests() {
+fn a_link_that_is_back_wakes_resting_messages() {
     let mut w = pair(Profile::Default);
-    dark(&mut w);
+    refuse_all(&mut w);
     for n in A {
         w.link(0, n, Link::Down);
     }
@@ -76,9 +76,9 @@ fn a_link_that_is_back_wakes_what_rests() {
 }
 
 #[test]
-fn a_sign_of_life_of_the_peer_wakes_what_rests() {
+fn a_sign_of_life_of_the_peer_wakes_resting_messages() {
     let mut w = pair(Profile::Default);
-    dark(&mut w);
+    refuse_all(&mut w);
     w.put(0, B[0], 7, true);
     w.put(0, B[0], 8, true);
     w.run(MS * 900);
@@ -94,7 +94,7 @@ fn a_sign_of_life_of_the_peer_wakes_what_rests() {
 }
 
 #[test]
-fn what_was_heard_as_it_failed_is_no_sign_of_life() {
+fn a_message_received_at_the_time_of_a_failure_is_no_sign_of_life() {
     let mut w = pair(Profile::Default);
     let us = w.hosts[0].nids.keys().copied().collect::<Vec<_>>();
     w.decide = Box::new(move |t| {
@@ -114,9 +114,9 @@ fn what_was_heard_as_it_failed_is_no_sign_of_life() {
 }
 
 #[test]
-fn in_the_end_it_ends_with_one_error() {
+fn a_resting_message_ends_with_one_error_at_its_deadline() {
     let mut w = pair(Profile::Default);
-    dark(&mut w);
+    refuse_all(&mut w);
     w.put(0, B[0], 7, false);
     w.run(MS * 4990);
     assert_eq!(w.events(0, 7), []);
@@ -133,7 +133,7 @@ fn with_interfaces_on_one_network_crossed_paths_are_no_news() {
     w.host(Profile::Default, &a);
     w.host(Profile::Default, &b);
     w.discovered(0, b[0]);
-    dark(&mut w);
+    refuse_all(&mut w);
     w.put(0, b[0], 7, true);
     w.run(MS * 500);
     assert_eq!(tries(&w), 2, "all four ends were tried");
@@ -147,7 +147,7 @@ fn with_interfaces_on_one_network_crossed_paths_are_no_news() {
 fn kernel_like_nodes_use_up_their_attempts_at_once() {
     for profile in [Profile::Kernel, Profile::Documents] {
         let mut w = pair(profile);
-        dark(&mut w);
+        refuse_all(&mut w);
         w.put(0, B[0], 7, false);
         w.run(MS * 10);
         assert_eq!(w.events(0, 7), [(EventKind::Send, false, true)], "{profile:?}");
@@ -155,9 +155,9 @@ fn kernel_like_nodes_use_up_their_attempts_at_once() {
 }
 
 #[test]
-fn shutting_down_ends_what_rests() {
+fn shutting_down_ends_resting_messages() {
     let mut w = pair(Profile::Default);
-    dark(&mut w);
+    refuse_all(&mut w);
     w.put(0, B[0], 7, false);
     w.run(MS * 10);
     w.hosts[0].node.shutdown(w.now);
@@ -169,12 +169,13 @@ fn shutting_down_ends_what_rests() {
 #[test]
 fn the_last_attempt_is_not_wasted_on_a_rail_whose_far_end_is_known_to_be_down() {
     let mut w = pair(Profile::Default);
-    // Nobody listens on the second rail, and the first has the better health in spite of its failures.
+    // The second rail has no listener, and the first has the better health in spite of its
+    // failures.
     let (now, h) = (w.now, &mut w.hosts[0]);
     let (&second, _) = h.nids.iter().find(|(_, n)| **n == super::world::nid(A[1])).unwrap();
     h.node.peer_down(now, second, super::world::nid(B[1]), now);
     h.node.set_peer_ni_health(now, Some(super::world::nid(B[1])), 500);
-    dark(&mut w);
+    refuse_all(&mut w);
     w.put(0, B[0], 7, true);
     w.run(MS * 100);
     assert_eq!(w.pairs(0).iter().map(|p| p.1.as_str()).collect::<Vec<_>>(), [B[0], B[0]]);

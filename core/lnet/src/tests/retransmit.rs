@@ -66,7 +66,7 @@ fn break_rail(w: &mut World, rail: usize, how: usize) {
 }
 
 #[test]
-fn what_was_written_to_a_rail_that_dies_goes_again_at_once() {
+fn a_message_written_to_a_rail_that_dies_is_resent_at_once() {
     for how in 0..3 {
         let mut w = pair(Profile::Default);
         first(&mut w, is_put, Fate::Lose);
@@ -145,7 +145,7 @@ fn an_answer_calls_a_copy_back_that_is_not_under_way_yet() {
 }
 
 #[test]
-fn what_a_driver_has_begun_leaves_a_remnant_and_goes_another_way() {
+fn a_message_that_a_driver_has_begun_leaves_a_remnant_and_goes_another_way() {
     let mut w = pair(Profile::Default);
     w.gives_back = false;
     first(&mut w, is_put, Fate::Hold);

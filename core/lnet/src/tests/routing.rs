@@ -394,7 +394,7 @@ fn pa047_a_gateway_with_one_dead_side_is_left_for_that_network_only() {
     w.secs(1);
     w.link(r, G1[1], crate::Link::Down);
     w.secs(1);
-    assert!(!w.route_up(0, "tcp1", G1[0]), "told by push");
+    assert!(!w.route_up(0, "tcp1", G1[0]), "announced by push");
     assert!(w.route_up(0, "tcp2", G1[0]));
 }
 
@@ -420,7 +420,7 @@ fn x31_a_routers_interface_is_down_110_seconds_after_the_last_ping() {
     w.run(Duration::from_millis(101));
     assert_eq!((up(&w, 1), up(&w, 2)), (true, false));
     w.run(Duration::from_millis(100));
-    assert!(!w.route_up(0, "tcp1", G1[0]), "peers are told by push");
+    assert!(!w.route_up(0, "tcp1", G1[0]), "announced by push");
     assert_eq!(w.hosts[r].node.ping_seq(), seq, "the status changes in place");
     // A ping sets it up again.
     let target = ProcessId::lustre(nid(G1[1]));
@@ -443,7 +443,7 @@ fn pa070_with_the_documents_defaults_a_silent_interface_is_down_after_110_s() {
     assert!(w.hosts[2].node.net_views()[1].nis[0].up, "the other side is still pinged");
 }
 
-/// Time from the last sign of life behind a router until a node that is not told by push knows,
+/// Time from the last sign of life behind a router until a node that gets no push notices,
 /// with its checks at `phase` seconds of their interval and answers that take `slow`.
 fn learns_after(phase: u64, slow: Duration) -> f64 {
     let mut w = World::new();
@@ -765,7 +765,7 @@ fn a_router_says_so_in_its_ping_data_and_unsays_it() {
     w.hosts[2].node.disable_routing(w.now).unwrap();
     assert_eq!(features(&w), 0x1e);
     w.run(Duration::from_millis(100));
-    assert!(!w.route_up(0, "tcp1", G1[0]), "told by push");
+    assert!(!w.route_up(0, "tcp1", G1[0]), "announced by push");
     w.put(0, B, 1, true);
     w.drain();
     assert_eq!(w.hosts[0].events[0].status, Err(Errno::EHOSTUNREACH));
@@ -935,7 +935,7 @@ fn a_gateway_that_has_its_nid_back_after_it_had_given_it_up_is_used_again() {
     assert!(w.route_up(0, "tcp1", old));
 }
 
-/// H-66: that somebody behind it does not answer is news of the gateway once.
+/// H-66: a missing answer of a peer behind it is charged to the gateway once.
 #[test]
 fn a_gateway_pays_once_for_a_peer_behind_it_that_is_gone() {
     for (profile, once) in [(Profile::Default, true), (Profile::Kernel, false)] {
@@ -943,7 +943,7 @@ fn a_gateway_pays_once_for_a_peer_behind_it_that_is_gone() {
         w.host(profile, &[A]);
         w.host(Profile::Default, &[B]);
         w.router(Profile::Default, &G1);
-        // An answer to a check would make it whole before anybody has looked.
+        // An answer to a check would make it whole before the test has looked.
         w.hosts[0].node.set_tunables(w.now, &[("alive_router_check_interval", 0)]).unwrap();
         w.route(0, "tcp1", G1[0]);
         w.route(1, "tcp", G1[1]);

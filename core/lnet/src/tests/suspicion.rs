@@ -140,7 +140,7 @@ fn shaky_is_better_than_silent_and_worse_than_nothing() {
 }
 
 #[test]
-fn of_two_bad_rails_one_that_was_silent_is_left_even_by_what_is_bound_to_it() {
+fn messages_leave_a_silent_rail_even_for_an_unproven_one() {
     let mut w = pair();
     for (a, b) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
         w.doubt(0, A[a], B[b], if a == 0 { Doubt::Shaky } else { Doubt::Unproven });
@@ -264,7 +264,7 @@ fn messages_that_change_rails_go_before_younger_ones() {
 }
 
 #[test]
-fn messages_that_the_driver_has_begun_stay_if_nobody_could_tell_a_copy() {
+fn messages_that_the_driver_has_begun_stay_if_the_receiver_does_not_deduplicate() {
     let mut w = pair();
     tells_no_copies(&mut w);
     w.hold();
@@ -523,7 +523,7 @@ fn silence_is_read_as_a_way_an_interface_of_the_peers_or_one_of_ours() {
     assert_eq!(blamed(&mut site(), &[(A[0], B[0]), (A[1], B[0])]), [Blame::Theirs; 2]);
     let cut_off = [(A[0], B[0]), (A[0], B[1]), (A[0], third[0]), (A[0], third[1])];
     assert_eq!(blamed(&mut site(), &cut_off), [Blame::Ours; 4]);
-    // A rail that is only shaky says nothing of the kind.
+    // A rail that is only shaky is no such evidence.
     let mut w = site();
     w.doubt(0, A[0], B[0], Doubt::Shaky);
     assert_eq!(w.hosts[0].node.suspicion().rails[0].blame, None);
@@ -531,7 +531,7 @@ fn silence_is_read_as_a_way_an_interface_of_the_peers_or_one_of_ours() {
 
 /// RS-029.
 #[test]
-fn with_one_interface_of_ours_silence_can_not_be_told_apart() {
+fn with_one_local_interface_the_silent_end_of_a_rail_is_undetermined() {
     for silent in [&B[..1], &B[..]] {
         let mut w = World::new();
         w.host(Profile::Default, &A[..1]);

@@ -319,7 +319,7 @@ impl World {
                 // Payload arrives at once here.
                 Output::Abandon { .. } => {}
                 Output::Release(region) => {
-                    // Nobody may touch it any more.
+                    // Any later access is a defect.
                     h.mem.0[region.0 as usize] = Vec::new();
                     h.released.push(region);
                 }

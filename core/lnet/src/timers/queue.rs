@@ -1,5 +1,5 @@
-//! The deadlines of one kind of timer: a binary heap that knows where each subject stands in it, so
-//! that a deadline is changed or removed without a search.
+//! The deadlines of one kind of timer: a binary heap that tracks the place of each subject in it,
+//! so that a deadline is changed or removed without a search.
 
 use std::collections::BTreeMap;
 

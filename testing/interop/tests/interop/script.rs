@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use lnet_selftest::{Answer, Brw, Check, Command, Kind, Target, TestSpec, Told};
+use lnet_selftest::{Answer, Brw, Check, Command, Kind, Report, Target, TestSpec};
 use lnetd::selftest::Selftest;
 
 const KEY: u32 = 4242;
@@ -48,7 +48,7 @@ fn end(lst: &Selftest) {
         let batch = "b1".to_owned();
         let query = Command::Query { batch, test: 0, server: false, timeout_s: 5 };
         let Answer::Nodes(nodes) = order(lst, query) else { panic!("nodes were asked") };
-        if nodes.iter().all(|n| n.outcome == Ok(Told::Active(0))) {
+        if nodes.iter().all(|n| n.outcome == Ok(Report::Active(0))) {
             break;
         }
         thread::sleep(Duration::from_millis(20));

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use lnet_admin::ClientError;
-use lnet_selftest::{Answer, BatchShown, Command as Order, NodeShown, NodeState, Told};
+use lnet_selftest::{Answer, BatchShown, Command as Order, NodeShown, NodeState, Report};
 use lnet_types::Errno;
 use lnetctl::args::Args;
 
@@ -87,7 +87,7 @@ pub(crate) fn stop(lst: &mut Lst<'_>, _: &Command, args: &Args) -> i32 {
         if lst.node_failures(&nodes) > 0 {
             return REMOTE;
         }
-        let running = nodes.iter().filter(|n| !matches!(n.outcome, Ok(Told::Active(0)))).count();
+        let running = nodes.iter().filter(|n| !matches!(n.outcome, Ok(Report::Active(0)))).count();
         if running == 0 {
             lst.say("Batch is stopped");
             return 0;

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use lnet_selftest::{Command as Order, NodeResult, Nodes, Told};
+use lnet_selftest::{Command as Order, NodeResult, Nodes, Report};
 use lnetctl::args::Args;
 
 use super::{DEFAULT_BATCH, TIMEOUT_S, number, sleep, state};
@@ -37,8 +37,8 @@ pub(crate) fn query(lst: &mut Lst<'_>, _: &Command, args: &Args) -> i32 {
 }
 
 fn show(lst: &mut Lst<'_>, args: &Args, batch: &str, test: u32, nodes: &Nodes) {
-    let running = |n: &NodeResult| matches!(n.outcome, Ok(Told::Active(1..)));
-    let idle = |n: &NodeResult| matches!(n.outcome, Ok(Told::Active(0)));
+    let running = |n: &NodeResult| matches!(n.outcome, Ok(Report::Active(1..)));
+    let idle = |n: &NodeResult| matches!(n.outcome, Ok(Report::Active(0)));
     if ["active", "idle", "error", "all"].iter().any(|option| args.has(option)) {
         for node in nodes {
             let (wanted, text) = match &node.outcome {

@@ -1,7 +1,7 @@
 //! The session (L-6 … L-8) and its nodes' life signs (L-13).
 
 use lnet_admin::ClientError;
-use lnet_selftest::{Answer, Command as Order, Target, Told};
+use lnet_selftest::{Answer, Command as Order, Report, Target};
 use lnet_types::Errno;
 use lnetctl::args::Args;
 
@@ -102,7 +102,7 @@ pub(crate) fn ping(lst: &mut Lst<'_>, command: &Command, args: &Args) -> i32 {
     }
     for node in &nodes {
         let (session, console) = match &node.outcome {
-            Ok(Told::Alive { session, console }) if !console.is_any() => {
+            Ok(Report::Alive { session, console }) if !console.is_any() => {
                 (session.as_str(), console.to_string())
             }
             _ => ("<NULL>", "LNET_NID_ANY".to_owned()),

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use core::time::Duration;
 
-use lnet_selftest::{Command as Order, Counters, NodeResult, Nodes, Target, Told};
+use lnet_selftest::{Command as Order, Counters, NodeResult, Nodes, Report, Target};
 use lnet_types::Nid;
 use lnetctl::args::Args;
 
@@ -121,7 +121,7 @@ impl Rates {
 
 fn counters(nodes: &Nodes) -> BTreeMap<Nid, Counters> {
     let told = |n: &NodeResult| match &n.outcome {
-        Ok(Told::Counters(c)) => Some((n.nid, **c)),
+        Ok(Report::Counters(c)) => Some((n.nid, **c)),
         _ => None,
     };
     nodes.iter().filter_map(told).collect()
@@ -247,7 +247,7 @@ pub(crate) fn show_error(lst: &mut Lst<'_>, _: &Command, args: &Args) -> i32 {
         let mut bad = 0;
         for node in &nodes {
             let id = id(node);
-            let Ok(Told::Counters(c)) = &node.outcome else {
+            let Ok(Report::Counters(c)) = &node.outcome else {
                 bad += 1;
                 lst.complain(format_args!("RPC failure, can't show error on {id}"));
                 continue;

@@ -11,7 +11,7 @@ fn pick<T: Copy>(rng: &mut Prng, of: &[T]) -> T {
     of[rng.below(of.len() as u64) as usize]
 }
 
-/// Any NID: somebody's, nobody's, or none.
+/// Any NID: of a node, of none, or not a NID of a node at all.
 fn any_nid(rng: &mut Prng) -> Nid {
     match rng.below(10) {
         0..2 => nid(pick(rng, &A)),
@@ -174,7 +174,7 @@ fn play(seed: u64) {
 }
 
 #[test]
-fn what_one_node_says_leaves_the_traffic_and_the_views_of_honest_ones_as_they_are() {
+fn hostile_messages_of_one_node_leave_traffic_and_views_of_honest_nodes_unchanged() {
     match option_env!("HOSTILE_SEED").and_then(|s| s.parse().ok()) {
         Some(seed) => play(seed),
         None => (1..=150).for_each(play),

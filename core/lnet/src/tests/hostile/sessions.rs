@@ -108,7 +108,7 @@ fn an_answer_with_one_bit_of_its_handle_flipped_is_dropped() {
                 0..64 => interface ^= 1 << bit,
                 _ => object ^= 1 << (bit - 64),
             }
-            // An ACK returns the bit of a further copy, which says nothing about its request.
+            // An ACK returns the bit of a further copy, which is no fact about its request.
             if marked && bit == 64 + 31 {
                 continue;
             }

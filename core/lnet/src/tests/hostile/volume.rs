@@ -4,7 +4,7 @@ use lnet_wire::MsgType;
 
 use super::*;
 
-/// `n` NIDs of nobody's, the `round`-th such list.
+/// `n` NIDs without a node, the `round`-th such list.
 fn many(round: usize, n: usize) -> Vec<String> {
     (0..n).map(|i| format!("10.{}.{}.{}@tcp", 100 + round % 100, i / 250, i % 250 + 1)).collect()
 }
@@ -42,17 +42,17 @@ fn a_peer_that_changes_its_list_without_end_has_few_of_them_merged_and_the_last_
 fn a_peer_that_has_its_record_made_anew_still_owes_for_the_old_one() {
     const EACH: usize = 400;
     let mut w = world(Profile::Default);
-    // It answers, and says nothing of its own accord.
+    // It answers, and sends nothing of its own accord.
     let now = w.now;
     w.hosts[2].node.set_tunables(now, &[("discovery", 0)]).unwrap();
     w.secs(1);
     let (mut seen, mut had) = (0, 0);
     for round in 0..200u32 {
-        let mut told = list(10 + round, 1, EACH);
+        let mut pushed = list(10 + round, 1, EACH);
         if round % 2 == 1 {
-            told.features -= Features::DISCOVERY;
+            pushed.features -= Features::DISCOVERY;
         }
-        push(&mut w, X[0], &told);
+        push(&mut w, X[0], &pushed);
         let has = w.hosts[0].node.peer_view_of(nid(X[0])).map_or(0, |v| v.nis.len());
         seen += u32::from(had < EACH && has > EACH);
         had = has;
@@ -80,7 +80,7 @@ fn a_list_longer_than_max_interfaces_is_cut() {
 }
 
 #[test]
-fn nids_that_were_only_told_of_leave_room_for_nodes_that_speak_for_themselves() {
+fn nids_known_by_claims_alone_leave_room_for_nodes_that_send_messages() {
     let mut w = world(Profile::Default);
     let now = w.now;
     w.hosts[0].node.set_tunables(now, &[("peers_max", 64)]).unwrap();
@@ -127,7 +127,7 @@ fn a_peer_with_thousands_of_sick_interfaces_gets_no_more_recovery_pings_than_64_
 }
 
 #[test]
-fn a_peer_that_claims_everybodys_nids_has_few_of_them_asked() {
+fn few_queries_follow_a_peer_that_claims_the_nids_of_all_others() {
     let mut w = World::new();
     w.host(Profile::Default, &A);
     w.host(Profile::Default, &X);

@@ -60,7 +60,7 @@ fn a_peer_without_multi_rail_gets_no_push_and_is_used_all_the_same() {
 
 /// MR-dyn-045.
 #[test]
-fn interfaces_that_come_are_told_to_multi_rail_peers_alone() {
+fn added_interfaces_are_announced_to_multi_rail_peers_alone() {
     let plain = "10.77.0.4@tcp";
     let mut w = World::new();
     w.host(Profile::Documents, &A[..1]);
@@ -86,7 +86,7 @@ fn interfaces_that_come_are_told_to_multi_rail_peers_alone() {
 
 /// MR-dyn-050.
 #[test]
-fn a_link_that_goes_down_and_up_is_told_to_the_peer() {
+fn a_link_that_goes_down_and_up_is_announced_to_the_peer() {
     let mut w = pair(Profile::Documents);
     let id = ni(&w, 0, A[1]);
     let up = |w: &World| {
@@ -108,16 +108,16 @@ fn a_link_that_goes_down_and_up_is_told_to_the_peer() {
 #[test]
 fn a_configured_peer_and_a_discovered_one_are_known_alike() {
     let found = pair(Profile::Documents);
-    let mut told = World::new();
-    told.host(Profile::Documents, &A);
-    let now = told.now;
-    told.hosts[0].node.peer_add(now, nid(B[0]), &[nid(B[1])], true, false).unwrap();
-    assert_eq!(known(&found, 0, B[0]), known(&told, 0, B[0]));
+    let mut by_hand = World::new();
+    by_hand.host(Profile::Documents, &A);
+    let now = by_hand.now;
+    by_hand.hosts[0].node.peer_add(now, nid(B[0]), &[nid(B[1])], true, false).unwrap();
+    assert_eq!(known(&found, 0, B[0]), known(&by_hand, 0, B[0]));
     let configured = |w: &World| {
         let state = w.hosts[0].node.peer_view_of(nid(B[0])).unwrap().state;
         PeerFlags::from_bits_truncate(state).contains(PeerFlags::CONFIGURED)
     };
-    assert!(configured(&told) && !configured(&found), "where it comes from");
+    assert!(configured(&by_hand) && !configured(&found), "where it comes from");
 }
 
 /// MRD-005, MR-cfg-075.

@@ -1,5 +1,5 @@
-//! How messages end: when they are tried again and when not, who is told what, and when the memory
-//! is the caller's again.
+//! How messages end: when they are tried again and when not, which events they make, and when the
+//! memory is the caller's again.
 
 use super::*;
 use crate::{Link, MdSpec, SendError, Unlink};
@@ -98,9 +98,9 @@ fn a_call_that_fails_makes_no_event_and_one_that_succeeds_promises_nothing() {
 }
 
 /// RS-018, RS-021: whatever fails, a REPLY or an ACK that comes is good; one that does not come is
-/// told as a time-out of the response.
+/// reported as a time-out of the response.
 #[test]
-fn no_reply_and_no_ack_tells_of_anything_but_success() {
+fn every_reply_and_ack_reports_success() {
     for kind in [MsgType::Put, MsgType::Get, MsgType::Ack, MsgType::Reply] {
         for status in HealthStatus::ALL.into_iter().skip(1) {
             for times in [1, usize::MAX] {
@@ -138,7 +138,7 @@ fn no_reply_and_no_ack_tells_of_anything_but_success() {
 /// RS-020: until the SEND the memory is LNet's, through every attempt; from then on it is the
 /// caller's.
 #[test]
-fn memory_may_be_written_again_as_soon_as_the_send_is_told() {
+fn memory_may_be_written_again_after_the_send_event() {
     let mut w = pair(Profile::Default);
     let mut left = 2;
     w.decide = Box::new(move |t| {
@@ -184,7 +184,7 @@ fn attempts_follow_one_another_and_do_not_nest() {
     assert_eq!(attempts.unwrap().join().unwrap(), 5001);
 }
 
-/// RS-065: that the link is gone is told, and so is what became of the message; it fails once.
+/// RS-065: the lost link is reported, and so is the end of the message; it fails once.
 #[test]
 fn a_lost_link_and_the_message_that_it_took_along_are_one_failure() {
     let mut w = pair(Profile::Kernel);
@@ -198,7 +198,7 @@ fn a_lost_link_and_the_message_that_it_took_along_are_one_failure() {
     let now = w.now;
     w.hosts[0].node.link_changed(now, t.ni, Link::Down);
     w.drain();
-    assert_eq!(w.events(0, 1), [], "the report of the link says nothing of messages");
+    assert_eq!(w.events(0, 1), [], "the report of the link ends no message");
     w.hosts[0].node.tx_done(now, t.msg, Err(fault(HealthStatus::LocalDropped)));
     w.run(MS * 10);
     assert_eq!(w.events(0, 1), [(EventKind::Send, true, true)]);
@@ -211,7 +211,7 @@ fn a_lost_link_and_the_message_that_it_took_along_are_one_failure() {
 
 /// HL-cfg-030: however it was set (`lnetctl set` and the parameter file are the same request).
 #[test]
-fn a_missing_reply_is_told_when_the_transaction_timeout_is_over() {
+fn a_missing_reply_is_reported_at_the_transaction_timeout() {
     for seconds in [3, 7] {
         let mut w = pair(Profile::Documents);
         set(&mut w, 0, &[("transaction_timeout", seconds)]);

@@ -232,7 +232,7 @@ fn the_healthiest_carries_everything_and_then_the_next_healthiest() {
 fn a_range_of_three_times_the_sensitivity_forgives_three_failures() {
     let bad = nid(A[0]);
     let from_bad = |w: &mut World| {
-        // Nothing completes, so nobody's health changes any more.
+        // Nothing completes, so no health changes any more.
         w.decide = Box::new(|_| Fate::Hold);
         w.hosts[0].sent.clear();
         for i in 0..6 {

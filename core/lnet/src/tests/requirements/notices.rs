@@ -176,7 +176,7 @@ fn the_end_of_the_last_connection_alone_does_not_report_a_peer_as_lost() {
 
 /// MR-dyn-060, MR-snd-065, DEC-28: a peer that was configured with a wrong NID.
 #[test]
-fn a_peer_that_announces_what_its_configuration_does_not_have_is_told_about() {
+fn a_peer_that_announces_a_nid_outside_its_configuration_makes_a_notice() {
     let mut w = World::new();
     w.host(Profile::Default, &A);
     w.host(Profile::Default, &B);
@@ -186,14 +186,14 @@ fn a_peer_that_announces_what_its_configuration_does_not_have_is_told_about() {
     notices(&mut w, 0);
     w.put(0, B[0], 1, true);
     w.secs(1);
-    let told: Vec<_> = notices(&mut w, 0)
+    let warnings: Vec<_> = notices(&mut w, 0)
         .into_iter()
         .filter(|n| matches!(n, Notice::Contradicted { .. }))
         .map(|n| (n.level(), n.to_string()))
         .collect();
     let text = "peer 10.77.0.3@tcp announces 10.77.1.3@tcp: not taken, configuration wins \
                 (Operation not permitted)";
-    assert!(told.contains(&(Level::Warn, text.to_owned())), "{told:?}");
+    assert!(warnings.contains(&(Level::Warn, text.to_owned())), "{warnings:?}");
     let known = w.hosts[0].node.peer_view_of(nid(B[0])).unwrap();
     let nids: Vec<_> = known.nis.iter().map(|n| n.nid).collect();
     assert_eq!(nids, [nid(B[0]), wrong], "as configured");

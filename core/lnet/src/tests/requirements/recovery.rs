@@ -4,7 +4,7 @@ use super::*;
 
 /// UG-025, for an interface of ours: its pings go to itself, so only time and health are to be seen.
 #[test]
-fn an_interface_of_ours_is_well_after_ten_pings_at_sensitivity_100_and_twenty_at_50() {
+fn a_local_interface_is_healthy_after_ten_pings_at_sensitivity_100_and_twenty_at_50() {
     for (sensitivity, seconds) in [(100, 10), (50, 20)] {
         let mut w = pair(Profile::Documents);
         set(&mut w, 0, &[("health_sensitivity", sensitivity)]);

@@ -19,7 +19,7 @@ fn routed(profile: Profile) -> World {
     w.route_with(0, "tcp1", G[0], Some(1), 0);
     w.route_with(1, "tcp", G[1], Some(1), 0);
     w.secs(125);
-    // The first message to somebody unknown asks who that is.
+    // The first message to an unknown peer starts its discovery.
     w.put(0, B, 99, false);
     w.secs(1);
     for h in &mut w.hosts {
@@ -50,9 +50,9 @@ fn seconds_until(w: &mut World, so: impl Fn(&World) -> bool) -> f64 {
     w.now.saturating_since(begin).as_secs_f64()
 }
 
-/// PA-052: until the far side is known to be dead, what goes there is lost.
-/// PA-066, PA-067, PA-068: the peers' own pings bring it back, the router says so from the first
-/// message on, and whoever asks next uses the route again.
+/// PA-052: until the far side is known to be dead, what goes there is lost. PA-066, PA-067, PA-068:
+/// the peers' own pings bring it back, the router says so from the first message on, and the next
+/// node that queries it uses the route again.
 #[test]
 fn a_side_of_a_router_that_was_cut_off_comes_back_by_the_pings_of_its_own_network() {
     for phase in [0, 17, 42] {
@@ -61,7 +61,7 @@ fn a_side_of_a_router_that_was_cut_off_comes_back_by_the_pings_of_its_own_networ
         cut_behind(&mut w);
         w.put(0, B, 1, true);
         w.secs(6);
-        assert!(w.route_up(0, "tcp1", G[0]), "nobody knows yet");
+        assert!(w.route_up(0, "tcp1", G[0]), "not yet noticed");
         let lost = [(EventKind::Send, true, false), (EventKind::Unlink, true, true)];
         assert_eq!(w.events(0, 1), lost);
         seconds_until(&mut w, |w| !w.route_up(0, "tcp1", G[0]));

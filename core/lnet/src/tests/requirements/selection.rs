@@ -10,7 +10,7 @@ const THEIRS: [&str; 4] = ["10.70.0.3@tcp", "10.71.0.3@tcp", "10.72.0.3@tcp1", "
 /// MRD-051, MRD-052, MRD-054, MRD-055: from the peer's networks to one interface of ours, and from
 /// there to one of the peer's on the same network.
 #[test]
-fn what_is_compared_narrows_from_networks_to_our_interfaces_to_the_peers() {
+fn selection_narrows_from_networks_to_local_interfaces_to_peer_interfaces() {
     let mut w = nodes(Profile::Default, &TWO_NETS, &THEIRS);
     for i in 0..8 {
         let e = w.hosts[0].node.explain(nid(THEIRS[0]), None, 100);
@@ -52,7 +52,7 @@ fn a_saturated_interface_of_a_peer_is_passed_over() {
 
 /// MRD-060: a network that is dead and interfaces that are dead look the same from here.
 #[test]
-fn a_dead_network_can_not_be_told_from_dead_interfaces_on_it() {
+fn a_dead_network_and_dead_interfaces_on_it_look_the_same() {
     let seen = |dead: fn(&str) -> bool| {
         let mut w = nodes(Profile::Default, &TWO_NETS, &THEIRS);
         w.decide = Box::new(move |t| {
@@ -99,7 +99,7 @@ fn peers_out_of_reach_of_one_interface_are_reached_from_the_other_and_the_rest_f
     assert_eq!(peers.map(from_first)[..3], [0, 0, 0]);
     // Of the sixteen messages that are left it carries its half.
     assert_eq!(from_first(peers[3]) + from_first(last), 8, "{:?}", w.pairs(0));
-    assert_eq!(A.map(|n| w.ni_health(0, n)), [1000, 1000], "nobody has failed");
+    assert_eq!(A.map(|n| w.ni_health(0, n)), [1000, 1000], "none has failed");
 }
 
 /// RS-107: an interface of the peer that is known to be dead costs neither a credit nor an attempt.
@@ -127,12 +127,12 @@ fn with_one_interface_the_death_of_the_network_is_the_end_until_a_route_leads_ro
     let (a, b) = (["10.70.0.2@tcp", "10.71.0.2@tcp1"], "10.70.0.3@tcp");
     let g = ["10.70.0.4@tcp", "10.71.0.4@tcp1"];
     let mut w = World::new();
-    let mut told = |nids: &[&str]| {
+    let mut without_discovery = |nids: &[&str]| {
         let host = w.host(Profile::Default, nids);
         set(&mut w, host, &[("discovery", 0)]);
         host
     };
-    let (us, peer) = (told(&a[..1]), told(&[b]));
+    let (us, peer) = (without_discovery(&a[..1]), without_discovery(&[b]));
     w.put(us, b, 1, true);
     w.secs(1);
     assert_eq!(w.events(us, 1).len(), 2);

@@ -136,7 +136,7 @@ fn an_ack_is_sent_only_if_asked_for_and_matched() {
     let now = w.now;
     w.hosts[0].node.put(now, put).unwrap();
     w.run(MS * 10);
-    assert_eq!((delivered(&w, 1, EventKind::Put), acks(&w)), (2, 1), "nobody waits for those bits");
+    assert_eq!((delivered(&w, 1, EventKind::Put), acks(&w)), (2, 1), "no ME matches those bits");
 }
 
 /// HLD-005.
@@ -473,7 +473,7 @@ fn a_request_and_its_response_each_find_another_interface_of_the_peer() {
 
 /// HLD-018.
 #[test]
-fn what_is_not_sent_again_fails_at_once_with_its_own_cause() {
+fn a_message_that_is_not_resent_fails_at_once_with_its_own_cause() {
     for (status, errno) in [
         (HealthStatus::LocalError, Errno::ENOMEM),
         (HealthStatus::LocalError, Errno::EINVAL),
@@ -592,7 +592,7 @@ fn resend_on_says_which_failures_are_sent_again() {
             let now = w.now;
             let set = w.hosts[0].node.set_tunables(now, &[("resend_on", bits)]);
             let never = matches!(status, H::LocalError | H::RemoteError);
-            // Where nobody knows, peers of our kind may be asked again all the same.
+            // After an unknown delivery, peers of our kind may get the message again all the same.
             let now = w.now;
             w.hosts[0].node.set_tunables(now, &[("suppress_duplicates", 0)]).unwrap();
             assert_eq!(set.is_err(), never && on, "{status}");

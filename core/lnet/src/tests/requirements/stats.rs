@@ -94,7 +94,7 @@ fn ten_sends_four_receives_and_one_drop_are_counted_as_such() {
         w.put(1, A[0], i, false);
         w.run(MS * 10);
     }
-    // A PUT that nobody waits for.
+    // A PUT without a matching ME.
     let md = w.hosts[1].node.bind(crate::MdSpec::new(lnet_types::IoVec::new(), 1)).unwrap();
     let put = crate::Put {
         md,

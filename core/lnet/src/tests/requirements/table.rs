@@ -83,7 +83,7 @@ fn fail(w: &mut World, status: H, times: usize) {
 }
 
 #[test]
-fn the_first_failure_of_each_kind_costs_whom_the_table_says_in_every_profile() {
+fn the_first_failure_of_each_kind_charges_the_sides_in_the_table_in_every_profile() {
     for profile in Profile::ALL {
         let (cost, retries) = column(profile);
         for row in &TABLE {
@@ -138,7 +138,7 @@ fn a_message_that_keeps_failing_is_sent_as_often_as_its_profile_says_and_each_ti
 }
 
 #[test]
-fn of_a_network_timeout_both_interfaces_keep_count() {
+fn a_network_timeout_is_counted_by_both_interfaces() {
     // HL-stt-015
     let mut w = failing(Profile::Default, H::NetworkTimeout, 1);
     w.put(0, B[0], 7, false);

@@ -290,7 +290,7 @@ fn a_call_may_bring_its_own_time_for_sending_and_another_for_the_response() {
     }
 }
 
-/// DEC-10: what no driver ever had has no response to wait for, and nobody is to blame for that.
+/// DEC-10: a message that no driver ever had awaits no response, and no interface is charged.
 #[test]
 fn a_request_that_never_left_is_taken_back_without_blame() {
     let mut w = narrow(Profile::Default);
@@ -305,7 +305,7 @@ fn a_request_that_never_left_is_taken_back_without_blame() {
     assert_eq!(w.peer_health(0, B[0]), before);
 }
 
-/// HL-lnd-030, HL-lnt-080, HLD-021: whoever calls may bring the time that is divided.
+/// HL-lnd-030, HL-lnt-080, HLD-021: a caller may bring the time that is divided.
 #[test]
 fn one_attempt_has_its_share_of_the_callers_own_time() {
     for (profile, retries, limit, share) in [

@@ -30,7 +30,7 @@ fn heat_rises_with_use_and_halves_every_minute_without() {
     let (ours, theirs) = heat(&w);
     assert_eq!(ours, theirs);
     assert!((99_000..=100_000).contains(&ours), "{ours}");
-    // The clock of a node moves when something happens: here, that it is told the time.
+    // The clock of a node moves with its inputs: here, by a timer.
     for expected in [ours / 2, ours / 4] {
         w.secs(60);
         let now = w.now;
