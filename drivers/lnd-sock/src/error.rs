@@ -1,4 +1,4 @@
-//! What goes wrong and what the node is told about it: why a NI does not start, why a connection
+//! Failures and their reports to the node: why a NI does not start, why a connection
 //! ends, and the table K-40 that turns the end of a connection into the fate of its messages.
 
 use core::net::SocketAddr;

@@ -46,8 +46,8 @@ enum Entry {
 }
 
 impl MioStreams {
-    /// Streams registered with `registry` under tokens of `tokens`, which nobody else uses. Their
-    /// number bounds that of sockets.
+    /// Streams registered with `registry` under tokens of `tokens`, which no other registrant uses.
+    /// Their number bounds that of sockets.
     pub fn new(registry: Registry, tokens: Range<usize>) -> Self {
         Self {
             registry,
@@ -472,7 +472,7 @@ mod sys {
         set_on(fd, libc::IPPROTO_TCP, libc::TCP_THIN_LINEAR_TIMEOUTS)
     }
 
-    /// Lets `bind` to port 0 leave the choice to `connect`, which then knows the whole address pair:
+    /// Lets `bind` to port 0 leave the choice to `connect`, which then has the whole address pair:
     /// more connections than there are ports, to different peers.
     pub(super) fn bind_address_no_port(fd: RawFd) -> io::Result<()> {
         set_on(fd, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT)

@@ -1,4 +1,4 @@
-//! What the driver knows about a peer: its connections, what waits for one, and when to try to make
+//! The driver's record of a peer: its connections, what waits for one, and when to try to make
 //! another. A peer is one process at one NID, seen from one of our interfaces (K-10).
 
 use core::net::IpAddr;
@@ -165,8 +165,8 @@ pub(crate) enum Attempt {
     Up,
     /// Refused: race or enough connections. Again after the shortest delay.
     Later,
-    /// The same, where whoever wants a connection would rather wait for the peer's, or for another
-    /// attempt, than hear of a refusal: while suspicion is on.
+    /// The same, where the waiting messages would rather wait for the peer's connection, or for
+    /// another attempt, than fail: while suspicion is on.
     Patient,
     /// Refused: other version or incarnation. Again at once.
     Again,
@@ -193,7 +193,7 @@ impl Dialer {
         self.state != State::Resting
     }
 
-    /// The same, where whoever wants it would rather wait out the back-off than be refused.
+    /// The same, where the caller would rather wait out the back-off than be refused.
     pub(crate) fn want_in_time(&mut self, now: Instant, timeout: Duration) -> bool {
         if self.state == State::Resting && !self.settled && now < self.not_before {
             self.refusals = 0;
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_can_wait_is_not_refused_during_the_back_off() {
+    fn a_message_that_can_wait_is_not_refused_during_the_back_off() {
         let mut d = Dialer::default();
         assert!(d.want(at(0), TIMEOUT));
         d.begun(conn());
@@ -463,13 +463,13 @@ mod tests {
             assert!(end(&mut d, at(now), Attempt::Failed, false));
         }
         assert_eq!(d.not_before, at(15));
-        assert!(!d.hasten(at(8)), "nobody wants a connection");
+        assert!(!d.hasten(at(8)), "no message waits for a connection");
         assert!(d.want(at(8), TIMEOUT));
         d.begun(conn());
         assert!(end(&mut d, at(8), Attempt::Failed, false));
         assert_eq!(d.not_before, at(9), "the back-off begins at its shortest again");
         assert!(d.want_in_time(at(8), TIMEOUT));
-        assert!(d.hasten(at(8)), "somebody waits for the next attempt");
+        assert!(d.hasten(at(8)), "a message waits for the next attempt");
         assert_eq!(d.due(), Some(at(8)));
     }
 

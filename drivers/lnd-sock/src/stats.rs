@@ -97,8 +97,8 @@ refusals! {
 }
 
 impl Refusal {
-    /// Whether a peer that met it on its way in was turned away for good, so that somebody may want
-    /// to know whom. The others are the protocol's daily business, or end what was let in before.
+    /// Whether a peer with this refusal was turned away for good, which an administrator may need
+    /// to see. The others are the protocol's daily business, or end a connection accepted before.
     pub(crate) const fn turns_away(self) -> bool {
         match self {
             Self::InsecurePort
@@ -294,7 +294,7 @@ pub struct PeerInfo {
     pub traffic: Traffic,
 }
 
-/// Somebody who was turned away on the way in.
+/// A peer that was turned away on the way in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused {
     /// The interface that the connection came to; of several on one address the first, until the

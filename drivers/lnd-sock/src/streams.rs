@@ -1,10 +1,10 @@
 //! The only border to the outside: byte streams with names, non-blocking, that can be listened for,
 //! opened, read, written and closed. `io.rs` makes them of sockets, a simulator of queues.
 //!
-//! Nothing here knows a protocol. The driver holds names only; whoever implements [`Streams`] owns
-//! the streams and says through `lnet::Ready` tokens which of them may be worth a look. Readiness is
-//! a hint, edge-triggered: the driver reads until [`Stop::WouldBlock`], and a hint too many does no
-//! harm.
+//! Nothing here has a protocol. The driver holds names only; the implementor of [`Streams`] owns
+//! the streams and says through `lnet::Ready` tokens which of them may be worth a look. Readiness
+//! is a hint, edge-triggered: the driver reads until [`Stop::WouldBlock`], and a hint too many does
+//! no harm.
 
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;

@@ -9,7 +9,7 @@ use lnet_wire::sock::Version;
 use crate::proto::admit::AcceptFrom;
 use crate::proto::hello::first_version;
 
-/// Whom the acceptor lets in (wire.md 2.2).
+/// Source ports that the acceptor accepts (wire.md 2.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AcceptMode {
     /// Only connections from privileged source ports.
@@ -18,7 +18,7 @@ pub enum AcceptMode {
     /// Any source port; peers on unprivileged ones get an identity made from address and port
     /// (wire.md 3.13).
     All,
-    /// Nobody: there is no listener.
+    /// None: there is no listener.
     None,
 }
 
@@ -31,7 +31,8 @@ pub struct SockConfig {
     pub port: u16,
     /// TCP port of peers for connections that are not CONTROL (2.17); equals `port` by default.
     pub bulk_port: u16,
-    /// Whom the acceptor lets in. Without meaning on an unprivileged net, but for `None`.
+    /// Source ports that the acceptor accepts. Without meaning on an unprivileged net, but for
+    /// `None`.
     pub accept: AcceptMode,
     /// Which peers may connect, by address and NID.
     pub accept_from: AcceptFrom,
@@ -154,7 +155,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// What holds unless somebody says otherwise.
+    /// The defaults.
     pub const DEFAULT: Self = Self {
         pending_accepts: 1024,
         pending_accepts_per_address: 128,

@@ -1,5 +1,6 @@
-//! What the driver calls upwards: the half of the border that `lnet::Node` implements. It is a trait
-//! so that the driver can be driven without a node, by tests and by anyone who wants only messages.
+//! What the driver calls upwards: the half of the border that `lnet::Node` implements. It is a
+//! trait so that the driver can be driven without a node, by tests and by programs that need only
+//! messages.
 
 use lnet::{Doubt, InDoubt, Node, Rx, Verdict};
 use lnet_types::{Fault, Instant, MsgId, NiId, Nid, PeerNiId, RxId};

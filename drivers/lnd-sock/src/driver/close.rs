@@ -95,7 +95,7 @@ impl<S: Streams> SockDriver<S> {
         if let Some(deferred) = state.deferred {
             up.rx_gone(now, ni, deferred.rx);
         }
-        // An interface that is stopped in order sends what it has; anybody else may not have.
+        // An interface that is stopped in order sends what it has; any other may not have.
         let in_order = matches!(why, Why::Stopped);
         if let Some(mut retained) = state.retained.filter(|_| !in_order) {
             let in_doubt = retained.take(ni, state.from.nid);

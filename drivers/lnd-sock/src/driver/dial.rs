@@ -19,9 +19,9 @@ use crate::proto::watch::Seen;
 use crate::streams::{Origin, Stop, Streams};
 use crate::upper::Upper;
 
-/// Delays after a failed attempt while suspicion is on (DEC-31): a rail that is back is found within
-/// half a second, and where nobody has answered, which costs nobody anything, within the shortest.
-/// Never longer than the configured ones.
+/// Delays after a failed attempt while suspicion is on (DEC-31): a rail that is back is found
+/// within half a second, and a silent peer, which costs nothing, within the shortest. Never longer
+/// than the configured ones.
 const SOON: Duration = Duration::from_millis(100);
 const SOON_MAX: Duration = Duration::from_millis(500);
 
@@ -113,8 +113,8 @@ impl<S: Streams> SockDriver<S> {
         }
     }
 
-    /// A peer opens a connection of a kind of which it has as many as it may. Those of them on which
-    /// nothing gets through it has lost: they are closed, which is told. The others are asked.
+    /// A peer opens a connection of a kind of which it has as many as it may. The peer has lost
+    /// those on which no byte gets through: they are closed and reported. The others are probed.
     pub(super) fn drop_dead<U: Upper + ?Sized>(
         &mut self,
         now: Instant,
@@ -266,8 +266,8 @@ impl<S: Streams> SockDriver<S> {
         }
     }
 
-    /// An attempt ended without a connection, and without blame. `errno` is what those who wait
-    /// are told if there is no other.
+    /// An attempt ended without a connection, and without blame. `errno` is the error of the
+    /// waiting messages if there is no other.
     pub(super) fn dial_over<U: Upper + ?Sized>(
         &mut self,
         now: Instant,
@@ -361,7 +361,7 @@ impl<S: Streams> SockDriver<S> {
         }
         if !connected {
             up.peer_down(now, ni, id.nid, last_alive);
-            // It is forgotten if nobody asks for it until then.
+            // It is forgotten if no message needs it until then.
             self.arm(key, retry_at);
         }
     }

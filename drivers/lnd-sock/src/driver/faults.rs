@@ -29,7 +29,7 @@ impl<S: Streams> SockDriver<S> {
         keys.len()
     }
 
-    /// Cuts an interface or restores it. While it is cut its connections are reset, nobody can
+    /// Cuts an interface or restores it. While it is cut its connections are reset, no peer can
     /// connect to it, and connecting from it fails with `ENETUNREACH` without back-off.
     ///
     /// # Errors

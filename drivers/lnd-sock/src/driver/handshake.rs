@@ -396,7 +396,7 @@ impl<S: Streams> SockDriver<S> {
         peer.last_alive = now;
         self.stats.connected += 1;
         tracing::debug!(peer = %peer.id, %kind, %version, "connection up");
-        // It can be reached again, whoever has found that out.
+        // The peer is reachable again, whichever side connected.
         peer.dialer.hasten(now);
         // Two HELLOs have come through: whatever it is, it is not silent.
         if peer.watch.doubt() == Doubt::Silent

@@ -151,12 +151,12 @@ pub struct SockDriver<S> {
     limits: TimeLimits,
     /// Rails that are being looked at.
     watched: usize,
-    /// Rails of which there is another opinion that the node has not been told.
+    /// Rails with a new judgement that is not yet reported to the node.
     judged: Vec<(NiId, Nid, Doubt)>,
     /// The caller of the last `turn` spins: there will be another one at once.
     spinning: bool,
 
-    /// The one read buffer and the one staging buffer, lent to whoever reads or writes.
+    /// The one read buffer and the one staging buffer, lent to each reader and writer.
     rbuf: Vec<u8>,
     stage: Vec<u8>,
     pieces: Pieces,
@@ -218,7 +218,7 @@ impl<S: Streams> SockDriver<S> {
         &self.streams
     }
 
-    /// The streams below, for whoever drives them.
+    /// The streams below, for their driver.
     pub const fn streams_mut(&mut self) -> &mut S {
         &mut self.streams
     }

@@ -75,7 +75,7 @@ impl<S: Streams> SockDriver<S> {
         }
     }
 
-    /// Reads messages until the stream is drained or it is somebody else's turn.
+    /// Reads messages until the stream is drained or its turn is over.
     pub(super) fn read_messages<U: Upper + ?Sized>(
         &mut self,
         now: Instant,
@@ -409,7 +409,7 @@ impl<S: Streams> SockDriver<S> {
         }
     }
 
-    /// Reads the connection again soon, without being told that it is ready.
+    /// Reads the connection again soon, without waiting for readiness.
     pub(super) fn look_again(&mut self, key: ConnKey) {
         if let Some(conn) = self.conns.get_mut(key)
             && !conn.in_backlog

@@ -1,5 +1,5 @@
-//! Who was turned away: counted by reason for ever, and the last of them by address, so that an
-//! administrator sees who knocks. Bounded, whoever knocks and however often.
+//! Refused connections: counted by reason for ever, and the last of them by address, so that an
+//! administrator sees their source. Bounded for any number of sources and attempts.
 
 use core::net::{IpAddr, SocketAddr};
 
@@ -49,7 +49,7 @@ impl Turned {
 }
 
 impl<S: Streams> SockDriver<S> {
-    /// Counts a refusal, and remembers whom it met.
+    /// Counts a refusal, and records its source.
     pub(super) fn turn_away(
         &mut self,
         now: Instant,
@@ -63,7 +63,7 @@ impl<S: Streams> SockDriver<S> {
             return;
         }
         let name = nid.map(|nid| format!(" ({nid})")).unwrap_or_default();
-        // Said once for each, so that whoever knocks all day does not fill the log.
+        // One line for each source, so that repeated attempts do not fill the log.
         if self.refused.note(now, ni, remote.ip(), nid, why) {
             tracing::warn!("connection from {remote}{name} refused: {why}");
         } else {

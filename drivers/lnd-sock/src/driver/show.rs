@@ -49,7 +49,7 @@ impl<S: Streams> SockDriver<S> {
             .collect()
     }
 
-    /// All peers that the driver knows.
+    /// All peers that the driver has a record of.
     pub fn peers(&self) -> Vec<PeerInfo> {
         self.peers
             .values()

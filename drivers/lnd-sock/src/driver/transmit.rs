@@ -37,7 +37,7 @@ impl<S: Streams> SockDriver<S> {
         }
         let limit = self.config.limits.waiting_per_peer;
         // A caller with more patience than the interface has it for its connection too; where rails
-        // are looked after, that is, and nobody waits for the connection to be given up.
+        // are looked after, that is, and no caller waits for the connection to be abandoned.
         let patience = if self.suspicion.is_some() { transmit.timeout } else { Duration::ZERO };
         let until = now + transmit.timeout;
         let deadline = until.min(now + ni.timeout.max(patience));

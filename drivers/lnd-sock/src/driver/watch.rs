@@ -3,7 +3,7 @@
 //! system call. What a look means is judged in `proto/watch.rs`.
 //!
 //! A doubted rail is asked to prove itself: with keepalives while it is idle, and with connection
-//! attempts while it has none. That ends when nobody has wanted the rail for a minute.
+//! attempts while it has none. That ends after a minute without traffic for the rail.
 
 use core::time::Duration;
 
@@ -31,7 +31,7 @@ const LOOKS_PER_PROOF: u32 = 4;
 /// A rail that has had a message so lately is not given a load: callers would wait behind it, and their
 /// messages show how it is.
 const IN_USE: Duration = Duration::from_millis(100);
-/// A doubted rail that nobody wants for so long is left alone.
+/// A doubted rail is left alone after so long without traffic.
 const FORGET: Duration = Duration::from_secs(60);
 
 impl<S: Streams> SockDriver<S> {
@@ -51,7 +51,7 @@ impl<S: Streams> SockDriver<S> {
         }
     }
 
-    /// Something is on its way to a peer, or wants to be: its rail is worth a look.
+    /// A message is on its way to a peer, or waits for it: its rail is worth a look.
     pub(super) fn watch(&mut self, now: Instant, key: PeerKey) {
         let Some(limits) = self.suspicion else { return };
         let every = self.look_interval(limits);
@@ -68,8 +68,8 @@ impl<S: Streams> SockDriver<S> {
         (limits.after / LOOKS_PER_LIMIT).max(LOOK_COST.saturating_mul(looks))
     }
 
-    /// The record of a peer goes: nobody looks at its rail any more. What was thought of it is told
-    /// with the next flush.
+    /// The record of a peer goes: its rail is watched no more. Its last judgement is reported with
+    /// the next flush.
     pub(super) fn unwatch(&mut self, key: PeerKey, peer: &Peer) {
         if peer.look_at != Instant::FAR_FUTURE {
             self.timers.remove(&(peer.look_at, Timer::Look(key)));

@@ -13,11 +13,11 @@ use lnet_types::{Net, Nid};
 use crate::stats::Refusal;
 use crate::tunables::{AcceptMode, CONN_BYTES, SockConfig};
 
-/// The word for everybody, where a list is expected.
+/// The word for all peers, where a list is expected.
 pub const ANY: &str = "any";
 
 /// Which peers may connect, network by network. A network that no pattern is about takes
-/// connections from everybody; one that is spoken of only from the peers that are meant.
+/// connections from every peer; a network with a pattern only from the peers that match.
 ///
 /// Patterns are those of selection rules: networks (`tcp`, `tcp[1-3]`) or NIDs
 /// (`10.0.[0-3].*@tcp`, `10.0.0.0/16@tcp1`, `fd00::/64@tcp`). As a text they are separated by blanks
@@ -25,7 +25,7 @@ pub const ANY: &str = "any";
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AcceptFrom {
     patterns: Vec<Pattern>,
-    /// Networks that were given a list of their own; an empty one lets in everybody.
+    /// Networks that were given a list of their own; an empty one accepts every peer.
     of_net: BTreeMap<Net, Vec<Pattern>>,
 }
 
@@ -35,7 +35,7 @@ impl AcceptFrom {
         Self { patterns, of_net: BTreeMap::new() }
     }
 
-    /// Gives `net` a list of its own in place of whatever it had; without patterns everybody may
+    /// Gives `net` a list of its own in place of whatever it had; without patterns every peer may
     /// connect.
     pub fn set(&mut self, net: Net, patterns: Vec<Pattern>) {
         self.of_net.insert(net, patterns);
@@ -46,8 +46,8 @@ impl AcceptFrom {
         self.of_net.remove(&net);
     }
 
-    /// What is said of `net` as texts: its patterns, or `any` where a list of its own lets in
-    /// everybody whom the others would not. Nothing: nobody has said anything.
+    /// The list of `net` as texts: its patterns, or `any` where a list of its own accepts the peers
+    /// that the others would not. Nothing: no list names it.
     pub fn texts_of(&self, net: Net) -> Vec<String> {
         let said = self.of(net);
         if said.is_empty() && self.patterns.iter().any(|p| p.is_about(net)) {
@@ -56,7 +56,7 @@ impl AcceptFrom {
         said.iter().map(ToString::to_string).collect()
     }
 
-    /// What is said of `net`; nothing means that everybody may connect.
+    /// The list of `net`; an empty one means that every peer may connect.
     pub fn of(&self, net: Net) -> Vec<&Pattern> {
         match self.of_net.get(&net) {
             Some(own) => own.iter().collect(),
@@ -155,7 +155,7 @@ pub(crate) fn judge_address(
     }
 }
 
-/// Judges a peer that has said which interface of ours it wants and who it is.
+/// Judges a peer that has named itself and the interface of ours that it connects to.
 pub(crate) fn judge_name(config: &SockConfig, own: Nid, peer: Nid) -> Option<Refusal> {
     (!config.accept_from.admits(own.net(), peer)).then_some(Refusal::NidNotAccepted)
 }
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_that_is_not_spoken_of_takes_everybody() {
+    fn a_network_without_a_list_accepts_every_peer() {
         let list = list("10.0.0.[1-5,9]@tcp, 10.1.*.*@tcp 192.168.0.0/16@tcp2 tcp3");
         let table = [
             ("tcp", "10.0.0.1@tcp", true),
@@ -261,7 +261,8 @@ mod tests {
         for (from, pending, held, want) in table {
             assert_eq!(judge(from, pending, held), want, "{from} {pending} {held:?}");
         }
-        // One of several networks on the address is enough; which it wants, it has yet to say.
+        // One of several networks on the address is enough; which of them it connects to, it has
+        // yet to say.
         let nets = [net("tcp"), net("tcp1")];
         let elsewhere = "8.8.8.8:1000".parse().unwrap();
         assert_eq!(judge_address(&config, nets, elsewhere, 0, none), None);

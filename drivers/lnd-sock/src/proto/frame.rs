@@ -366,7 +366,7 @@ mod tests {
                 assert_eq!(said.error, want, "{version} {checksum:#x}");
             }
         }
-        // Where part of the payload was thrown away, nobody judges.
+        // The checksum is not judged where part of the payload was thrown away.
         let bytes = frame(Version::V2, le, FrameHdr { checksum: 1, ..FrameHdr::lnet(0, 0) }, b"x");
         let (mut rx, mut input) = (FrameRx::new(Version::V2, le), &bytes[..]);
         assert!(matches!(rx.next(&mut input), Ok(Item::Message(..))));

@@ -1,4 +1,4 @@
-//! Judgements on a HELLO: who may connect to us, and whether we reached whom we wanted
+//! Judgements on a HELLO: who may connect to us, and whether we reached the intended peer
 //! (wire.md 3.3 to 3.6, K-22 to K-26). Pure: what is known goes in, a decision comes out.
 
 use core::net::{IpAddr, SocketAddr};
@@ -78,7 +78,7 @@ impl Own {
     }
 }
 
-/// What the passive side knows about the peer that a HELLO names.
+/// The passive side's record of the peer that a HELLO names.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Known {
     /// We are connecting to it ourselves, to the address that it comes from.

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_peer_has_opened_already_is_not_opened_again() {
+    fn a_connection_that_the_peer_has_opened_is_not_opened_again() {
         let counts = Counts { control: 1, bulk_in: 0, bulk_out: 1 };
         assert_eq!(counts.wanted(1), Some(Kind::BulkIn));
         let counts = Counts { control: 1, bulk_in: 1, bulk_out: 2 };

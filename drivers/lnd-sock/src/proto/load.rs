@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_fastest_that_was_seen_counts_and_little_traffic_says_nothing() {
+    fn the_fastest_observed_load_counts_and_little_traffic_is_no_sample() {
         let ms = Duration::from_millis;
         let mut pace = Pace::default();
         pace.saw(BURST - 1, ms(1));

@@ -7,7 +7,7 @@ use lnet_types::{IoVec, Memory, MsgId, Span};
 /// A message whose payload is arriving.
 #[derive(Debug)]
 pub(crate) struct Inbound {
-    /// The node's name for it; `None` if nobody waits for it.
+    /// The node's name for it; `None` if no receiver waits for it.
     pub(crate) msg: Option<MsgId>,
     /// The cookie to be acknowledged when the payload has been read, 0 for none.
     pub(crate) cookie: u64,

@@ -8,9 +8,9 @@
 //!           lost or late               nothing acknowledged in time
 //!   None ───────────────► Shaky ─────────────────────────────────────► Silent
 //!    ▲                      │                                          │   ▲
-//!    │── well for a time ───╯                   something acknowledged │   │ nothing in time
+//!    │── sound for a time ──╯                   something acknowledged │   │ nothing in time
 //!    │                                                                 ▼   │
-//!    ╰── well for a time ───────────────────────────────────────────── Unproven
+//!    ╰── sound for a time ──────────────────────────────────────────── Unproven
 //! ```
 //!
 //! A rail that has been doubted has to prove itself, with keepalives that the driver sends for it:
@@ -164,7 +164,7 @@ impl Suspicion {
         probation: bool,
     ) -> Seen {
         let queue = self.limit(t.rtt_min) / if probation { 2 } else { 1 };
-        // What was written and not sent waits for the receiver's window: the rail is well, its
+        // What was written and not sent waits for the receiver's window: the rail is sound, its
         // end is slow.
         if t.unsent < t.unacked && age > self.limit_of(t, probation) {
             Seen::Silent
@@ -184,9 +184,9 @@ impl Suspicion {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Watch {
     doubt: Doubt,
-    /// Since when it has been well, and at how many looks, while it is doubted.
+    /// Since when it has been sound, and at how many looks, while it is doubted.
     proof: Option<(Instant, u32)>,
-    /// How long it must be well to be trusted again.
+    /// How long it must be sound to be trusted again.
     needs: Duration,
     /// When it was trusted again last.
     trusted: Instant,
@@ -240,7 +240,7 @@ impl Watch {
         (self.doubt != before).then_some(self.doubt)
     }
 
-    /// Whether it has been well for half of its time of proof, and has yet to carry a load.
+    /// Whether it has been sound for half of its time of proof, and has yet to carry a load.
     pub(crate) fn wants_load(&self, now: Instant) -> bool {
         let half = |(since, _)| now >= since + self.needs / 2;
         self.must_carry && !self.carried && self.proof.is_some_and(half)
@@ -502,24 +502,24 @@ mod tests {
     fn a_rail_that_must_carry_a_load_is_trusted_when_it_has_and_needs_longer_when_it_fell_short() {
         let mut w = Watch { must_carry: true, ..Watch::default() };
         w.saw(ms(0), Seen::Shaky);
-        let well = |w: &mut Watch, from: u64, to: u64| {
+        let sound = |w: &mut Watch, from: u64, to: u64| {
             (from..to).step_by(10).any(|at| w.saw(ms(at), Seen::Well) == Some(Doubt::None))
         };
-        assert!(!well(&mut w, 10, 500) && !w.wants_load(ms(500)), "half a second is not over");
-        assert!(!well(&mut w, 500, 5000) && w.wants_load(ms(510)), "nothing was carried");
+        assert!(!sound(&mut w, 10, 500) && !w.wants_load(ms(500)), "half a second is not over");
+        assert!(!sound(&mut w, 500, 5000) && w.wants_load(ms(510)), "nothing was carried");
         w.falls_short();
-        assert!(!well(&mut w, 5000, 5990) && !w.wants_load(ms(5990)));
-        assert!(!well(&mut w, 5990, 6010) && w.wants_load(ms(6000)), "half of two seconds");
+        assert!(!sound(&mut w, 5000, 5990) && !w.wants_load(ms(5990)));
+        assert!(!sound(&mut w, 5990, 6010) && w.wants_load(ms(6000)), "half of two seconds");
         w.carries();
-        assert!(!well(&mut w, 6010, 7000), "two seconds are not over");
-        assert!(well(&mut w, 7000, 7010));
+        assert!(!sound(&mut w, 6010, 7000), "two seconds are not over");
+        assert!(sound(&mut w, 7000, 7010));
         // Trouble takes the proof away.
         w.saw(ms(7100), Seen::Shaky);
-        assert!(!well(&mut w, 7110, 30_000));
+        assert!(!sound(&mut w, 7110, 30_000));
     }
 
     #[test]
-    fn whoever_fails_again_soon_proves_itself_longer_each_time() {
+    fn a_rail_that_fails_again_soon_has_a_longer_probation_each_time() {
         let mut w = Watch::default();
         let mut now = 0;
         for needs in [1, 4, 16, 16] {

@@ -1,4 +1,4 @@
-//! Who is let in, and what an address may cost: lists, the accept mode, memory, and who is told of.
+//! Admission, and what an address may cost: lists, the accept mode, memory, and reports.
 
 use core::time::Duration;
 
@@ -108,13 +108,13 @@ fn accept_modes_are_the_kernels() {
         let insecure = world.hosts[0].driver.stats().refused(Refusal::InsecurePort);
         assert_eq!((insecure == 1, refused(&world).len() == 1), (!open, !open));
     }
-    // Nobody listens at all: the port is free for somebody else.
+    // Without a listener the port is free for another program.
     let world = host(SockConfig { accept: AcceptMode::None, ..SockConfig::default() });
     Raw::listen(&world, addr(1));
 }
 
 #[test]
-fn what_one_address_makes_us_hold_is_limited_in_bytes() {
+fn the_memory_held_for_one_address_is_limited() {
     let limits = Limits { memory_per_address: 2 * CONN_BYTES + 100, ..Limits::default() };
     let mut world = host(SockConfig { limits, ..SockConfig::default() });
     let mut first = accepted(&mut world, Version::V3, ConnType::BULK_OUT);

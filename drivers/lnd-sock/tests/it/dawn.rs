@@ -1,4 +1,4 @@
-//! Connections after the dark, while rails are suspected: nobody is told of a race, attempts that
+//! Connections after an outage, while rails are suspected: a race is not reported, attempts that
 //! were lost on the way are begun anew, and what one side has lost the other lets go.
 
 use core::time::Duration;
@@ -48,7 +48,7 @@ fn a_race_that_is_lost_again_and_again_is_waited_out_and_its_rail_counts_as_sile
     raw.write(&hello_bytes_of(9, ConnType::CONTROL));
     world.settle();
     assert_eq!(world.hosts[0].up.outcome(1), Some(Ok(())));
-    assert_eq!(doubts(&world, 0), [Doubt::Silent, Doubt::Unproven], "told with the connection");
+    assert_eq!(doubts(&world, 0), [Doubt::Silent, Doubt::Unproven], "reported with the connection");
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn an_attempt_that_has_just_begun_is_left_alone() {
 fn a_connection_that_its_peer_has_lost_makes_room_for_a_new_one() {
     let mut world = suspecting(&[1]);
     let _gone = accepted(&mut world, Version::V3, ConnType::CONTROL);
-    world.send_with(0, nid(9), 1, b"into the dark", |_| ());
+    world.send_with(0, nid(9), 1, b"into the void", |_| ());
     let again = |world: &mut World| {
         let mut raw = Raw::connect(world, addr(9), addr(1), true);
         raw.write(&request(nid(1)));
@@ -127,7 +127,7 @@ fn a_doubted_peer_that_has_always_connected_to_us_is_remembered() {
     world.send(0, 1, 1, b"hello");
     world.pass(ms(100));
     world.weather(|w| w.dead = true);
-    world.send(1, 0, 2, b"into the dark");
+    world.send(1, 0, 2, b"into the void");
     world.pass(ms(100));
     world.break_all(Errno::ETIMEDOUT);
     world.weather(|w| {

@@ -47,7 +47,7 @@ fn messages_on_a_connection_that_breaks_were_certainly_not_delivered() {
     }
     assert_eq!(world.hosts[1].up.gone.len(), 1, "the held message is gone");
     assert_eq!(world.hosts[1].up.gone[0], world.hosts[1].up.received[1].rx.id);
-    // A verdict that was under way meanwhile finds nothing and is told so.
+    // A verdict that was under way meanwhile finds nothing and gets that answer.
     world.resume(1, 1, &Decision::Keep);
     let outcome = world.hosts[1].up.received[1].outcome.clone();
     assert_eq!(outcome, Some(Err(Fault::new(HealthStatus::RemoteError, Errno::EIO))));
@@ -94,7 +94,7 @@ fn an_abandoned_message_is_read_away_in_silence_and_the_one_behind_it_arrives() 
         world.call(1, |driver, _| driver.abandon(rx, msg));
         world.settle();
         assert_eq!(world.hosts[1].up.received[1].outcome, None, "{decision:?}: no more is said");
-        assert!(world.hosts[1].mem.read(&place) == before, "and nobody's memory is written");
+        assert!(world.hosts[1].mem.read(&place) == before, "and no memory is written");
         if matches!(decision, Decision::Keep) {
             let arrived = before.iter().filter(|b| **b == 7).count();
             assert!((1..50_000).contains(&arrived), "it had begun: {arrived}");
@@ -148,7 +148,7 @@ fn a_restarted_peer_is_reached_again() {
     let mut world = World::pair(1);
     world.send(0, 1, 0, b"hello");
     world.settle();
-    // Host 1 vanishes without a word and comes back as somebody else.
+    // Host 1 vanishes without a word and comes back as another process.
     let now = world.now;
     world.weather(|w| w.dead = true);
     world.call(1, |driver, up| driver.ni_stop(now, ni(1), up));
@@ -211,7 +211,7 @@ fn messages_that_wait_are_limited() {
 }
 
 #[test]
-fn accept_mode_none_listens_to_nobody() {
+fn accept_mode_none_has_no_listener() {
     let mut world = World::new(1);
     let config = SockConfig { accept: AcceptMode::None, ..SockConfig::default() };
     world.host(config, ni_start(1));
@@ -291,7 +291,7 @@ fn a_peer_that_is_let_go_is_connected_to_again_by_the_next_message() {
 }
 
 #[test]
-fn what_waits_for_a_peer_that_is_forgotten_ends() {
+fn messages_waiting_for_a_forgotten_peer_end() {
     let mut world = World::pair(1);
     world.send(0, 1, 0, b"hello");
     let now = world.now;

@@ -144,7 +144,7 @@ fn a_spinning_caller_needs_no_readiness() {
     });
     nodes[1].send(a, 1, b"pong");
     run(&mut nodes, false, |n| n[0].up.arrived().len() == 1);
-    // From now on nobody asks the poller.
+    // From now on the poller is not polled.
     for round in 2..100u64 {
         let (from, to) = if round % 2 == 0 { (0, 1) } else { (1, 0) };
         let nid = nodes[to].nid;
@@ -166,10 +166,10 @@ fn a_spinning_caller_needs_no_readiness() {
 #[test]
 fn a_peer_that_is_not_there_refuses_and_one_that_goes_is_noticed() {
     let mut nodes = pair(3);
-    let nobody = Nid::from_ip(Net::TCP, IpAddr::V4(Ipv4Addr::new(127, 7, 3, 99)));
-    nodes[0].send(nobody, 1, b"x");
+    let absent = Nid::from_ip(Net::TCP, IpAddr::V4(Ipv4Addr::new(127, 7, 3, 99)));
+    nodes[0].send(absent, 1, b"x");
     run(&mut nodes, false, |n| n[0].up.outcome(1).is_some());
-    let fault = nodes[0].up.outcome(1).expect("it ended").expect_err("nobody is there");
+    let fault = nodes[0].up.outcome(1).expect("it ended").expect_err("no listener is there");
     assert_eq!(fault.errno, lnet_types::Errno::ECONNREFUSED);
     assert_eq!(fault.status, lnet_types::HealthStatus::RemoteDropped);
 

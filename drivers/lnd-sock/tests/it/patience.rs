@@ -42,7 +42,7 @@ fn send(world: &mut World, number: u64, payload: &[u8], limit: Duration, repeats
     world.send_with(0, nid(2), number, payload, |t| (t.timeout, t.repeats) = (limit, repeats));
 }
 
-fn go_dark(world: &World, window: usize) {
+fn fall_silent(world: &World, window: usize) {
     world.weather(|w| (w.dead, w.window) = (true, window));
 }
 
@@ -55,7 +55,7 @@ fn come_back(world: &World) {
 fn a_silent_connection_to_a_peer_without_deduplication_is_kept_and_delivers_all_when_the_rail_is_back()
  {
     let mut world = pair();
-    go_dark(&world, 1000);
+    fall_silent(&world, 1000);
     for n in 2..6 {
         send(&mut world, n, &[n as u8; 3000], secs(49), false);
     }
@@ -72,7 +72,7 @@ fn a_silent_connection_to_a_peer_without_deduplication_is_kept_and_delivers_all_
 #[test]
 fn a_silent_connection_ends_when_the_lnd_timeout_is_over() {
     let mut world = pair();
-    go_dark(&world, 1000);
+    fall_silent(&world, 1000);
     send(&mut world, 2, &[2; 3000], secs(150), false);
     world.pass(secs(48));
     assert_eq!(world.hosts[0].driver.stats().closed, 0);
@@ -83,7 +83,7 @@ fn a_silent_connection_ends_when_the_lnd_timeout_is_over() {
 #[test]
 fn a_late_message_that_was_begun_fails_alone_and_its_connection_goes_on() {
     let mut world = pair();
-    go_dark(&world, 1000);
+    fall_silent(&world, 1000);
     send(&mut world, 2, &[2; 3000], secs(3), false);
     send(&mut world, 3, &[3; 3000], secs(49), false);
     world.pass(secs(4));
@@ -102,7 +102,7 @@ fn a_late_message_that_was_begun_fails_alone_and_its_connection_goes_on() {
 #[test]
 fn a_silent_connection_to_a_peer_that_deduplicates_is_replaced_and_its_messages_go_by_the_next() {
     let mut world = pair();
-    go_dark(&world, 1000);
+    fall_silent(&world, 1000);
     for n in 2..6 {
         send(&mut world, n, &[n as u8; 3000], secs(49), true);
     }
@@ -128,7 +128,7 @@ fn a_silent_connection_to_a_peer_that_deduplicates_is_replaced_and_its_messages_
 #[test]
 fn a_message_of_a_replaced_connection_fails_when_its_own_limit_is_over() {
     let mut world = pair();
-    go_dark(&world, 1000);
+    fall_silent(&world, 1000);
     send(&mut world, 2, &[2; 3000], secs(10), true);
     world.pass(secs(9));
     assert_eq!(world.hosts[0].up.outcome(2), None);

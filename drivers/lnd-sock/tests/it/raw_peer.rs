@@ -73,7 +73,7 @@ fn play(conversation: &Conversation) -> (World, Raw, Stands) {
     world.weather(|w| w.window = 1 << 24);
     let mut raw = Raw::connect(&world, from, to, privileged);
     raw.write(&conversation.to_server);
-    // The stand-in of the node does what the recorded one did with a message for somebody else.
+    // The stand-in of the node does what the recorded one did with a message for another node.
     if conversation.client.ip().to_string() == "10.77.0.222" {
         world.hosts[0].up.decisions = vec![Decision::Close];
     }
@@ -595,7 +595,7 @@ fn an_initiator_learns_the_version_of_an_older_peer_and_forgets_it_with_the_last
     assert!(raw.accept());
     let first = opening(&mut raw);
     assert_eq!((first.version, first.conn_type), (Version::V3, ConnType::CONTROL));
-    // Version 2 is all that this one knows.
+    // This peer has version 2 alone.
     raw.write(&bytes_of(&hello(9, Version::V2, ConnType::NONE)));
     raw.close();
     world.settle();
@@ -660,7 +660,7 @@ fn answers_that_are_wrong_end_the_attempt() {
             bytes_of(&Hello { conn_type: ConnType::BULK_IN, ..good }),
             Refusal::HelloType,
         ),
-        ("a version that nobody knows", unknown, Refusal::HelloVersion),
+        ("an unknown version", unknown, Refusal::HelloVersion),
         ("an acceptor", ANSWER.to_vec(), Refusal::HelloFromAcceptor),
         ("a web server", b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(), Refusal::HelloMagic),
     ];

@@ -42,7 +42,7 @@ fn a_rail_is_silent_when_its_oldest_byte_is_older_than_the_limit_and_not_before(
             (w.transport.rtt, w.transport.rtt_min) = (ms(rtt), ms(rtt));
         });
         let cut = world.now;
-        world.send(0, 1, 2, b"into the dark");
+        world.send(0, 1, 2, b"into the void");
         world.pass(ms(limit));
         assert_eq!(said(&world, cut), [], "round trips of {rtt} ms");
         // Looks are a quarter of the shortest limit apart.
@@ -179,9 +179,9 @@ fn a_connection_that_breaks_hands_back_what_is_in_doubt_and_nothing_else() {
     assert_eq!(numbers(&world.hosts[0].up.in_doubt), [], "all of it was acknowledged");
     let mut world = retaining();
     world.weather(|w| w.dead = true);
-    world.send(0, 1, 4, b"into the dark");
+    world.send(0, 1, 4, b"into the void");
     world.hosts[0].up.retention = None;
-    world.send(0, 1, 5, b"into the dark");
+    world.send(0, 1, 5, b"into the void");
     world.pass(ms(20));
     world.break_all(Errno::ECONNRESET);
     world.weather(|w| w.dead = false);
@@ -217,7 +217,7 @@ fn a_connection_that_retains_too_much_writes_no_more_until_something_is_acknowle
 fn a_silent_rail_that_heals_is_unproven_and_after_a_second_of_proof_trusted() {
     let mut world = pair();
     world.weather(|w| w.dead = true);
-    world.send(0, 1, 2, b"into the dark");
+    world.send(0, 1, 2, b"into the void");
     world.pass(ms(200));
     world.weather(|w| w.dead = false);
     world.wake();
@@ -241,7 +241,7 @@ fn fast_and_healed() -> World {
     world.pass(ms(100));
     assert_eq!(world.hosts[0].up.rails, [], "nothing speaks against the rail");
     world.weather(|w| w.dead = true);
-    world.send(0, 1, 2, b"into the dark");
+    world.send(0, 1, 2, b"into the void");
     world.pass(ms(200));
     world.weather(|w| w.dead = false);
     world.wake();
@@ -294,7 +294,7 @@ fn a_rail_that_carries_a_load_too_slowly_proves_itself_twice_as_long() {
 fn a_rail_without_connections_is_asked_for_proof_by_connecting() {
     let mut world = pair();
     world.weather(|w| w.dead = true);
-    world.send(0, 1, 2, b"into the dark");
+    world.send(0, 1, 2, b"into the void");
     world.pass(ms(100));
     world.break_all(Errno::ETIMEDOUT);
     world.weather(|w| w.dead = false);
@@ -363,7 +363,7 @@ fn an_idle_rail_is_not_looked_at() {
 }
 
 #[test]
-fn a_rail_that_nobody_wants_is_asked_no_more_and_its_peer_forgotten() {
+fn an_unused_rail_is_probed_no_more_and_its_peer_forgotten() {
     let mut world = World::new(1);
     world.host(SockConfig::default(), ni_start(1));
     world.call(0, |driver, _| driver.set_suspicion(Some(LIMITS)));

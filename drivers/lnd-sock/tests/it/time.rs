@@ -31,7 +31,7 @@ fn attempts_come_later_and_later_and_messages_between_them_are_refused() {
         world.pass(secs(delay) - Duration::from_nanos(1));
         world.send_with(0, nid(9), number + 1, b"x", |_| ());
         assert_eq!(world.fault(0, number + 1), too_soon, "delay {delay}");
-        // A record that nobody asks for goes with its back-off, so ask just in time.
+        // An unused record goes with its back-off, so ask just in time.
         let now = world.now + Duration::from_nanos(1);
         world.now = now;
         number += 2;
@@ -42,7 +42,7 @@ fn attempts_come_later_and_later_and_messages_between_them_are_refused() {
 }
 
 #[test]
-fn a_peer_that_nobody_asks_for_is_forgotten() {
+fn an_unused_peer_is_forgotten() {
     let mut world = World::new(1);
     world.host(SockConfig::default(), ni_start(1));
     world.send_with(0, nid(9), 1, b"x", |_| ());
@@ -116,7 +116,7 @@ fn stalled(config: &SockConfig) -> World {
 }
 
 #[test]
-fn what_is_not_acknowledged_in_time_ends_as_its_share_was_handed_over() {
+fn a_message_without_acknowledgement_in_time_ends_by_the_share_that_was_handed_over() {
     for legacy in [false, true] {
         let config = SockConfig { legacy_close_status: legacy, ..SockConfig::default() };
         let mut world = stalled(&config);

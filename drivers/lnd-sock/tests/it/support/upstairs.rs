@@ -1,4 +1,4 @@
-//! A node's stand-in: takes every message, remembers what it was told, and insists that each message
+//! A node's stand-in: takes every message, records the reports, and insists that each message
 //! ends exactly once.
 
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use core::time::Duration;
 /// One region. Places in it are given out once and never again.
 pub(crate) struct Mem(Vec<u8>);
 
-/// Bytes of the region: pages that nobody touches cost nothing.
+/// Bytes of the region: untouched pages cost nothing.
 const MEM_LEN: usize = 1 << 28;
 
 impl Default for Mem {

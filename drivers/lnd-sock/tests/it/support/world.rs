@@ -24,9 +24,9 @@ pub(crate) struct Weather {
     pub(crate) splits: bool,
     /// Bytes that a stream holds in each direction.
     pub(crate) window: usize,
-    /// Nothing moves, nothing connects, nobody is told.
+    /// Nothing moves, nothing connects, nothing is reported.
     pub(crate) dead: bool,
-    /// Attempts to connect that begin now are lost on the way, and nobody is told.
+    /// Attempts to connect that begin now are lost on the way without a report.
     pub(crate) lost: bool,
     /// Addresses that refuse connections.
     pub(crate) refusing: BTreeSet<IpAddr>,
@@ -496,7 +496,7 @@ impl World {
         change(&mut self.net.borrow_mut().weather)
     }
 
-    /// Lets everybody look at everything, for instance after `dead` weather.
+    /// Lets all hosts poll all streams, for instance after `dead` weather.
     pub(crate) fn wake(&self) {
         for place in &mut self.net.borrow_mut().places {
             for (at, entry) in place.entries.iter().enumerate() {
