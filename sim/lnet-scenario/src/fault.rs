@@ -64,8 +64,8 @@ const KINDS: &[(&str, (End, Read))] = &[
         "drop",
         (End::May, |t, w| {
             let (links, share) = (links(t, w)?, share(t)?);
-            let told = t.take("told").map(|v| v.flag()).transpose()?.unwrap_or(false);
-            Ok(FaultKind::Drop { links, share, told })
+            let reported = t.take("reported").map(|v| v.flag()).transpose()?.unwrap_or(false);
+            Ok(FaultKind::Drop { links, share, reported })
         }),
     ),
     (
@@ -191,7 +191,7 @@ fn partition(t: &mut Table<'_, '_>, index: &Index<'_>) -> Result<FaultKind, Scen
     all.dedup();
     match all.len() == count {
         true => Ok(FaultKind::Partition(sides)),
-        false => Err(v.wrong("sides that have nobody in common")),
+        false => Err(v.wrong("sides without a node in common")),
     }
 }
 
@@ -219,7 +219,7 @@ fn kill(t: &mut Table<'_, '_>, index: &Index<'_>) -> Result<FaultKind, ScenarioE
             return Err(v.wrong(&format!("one NID for each rail, on {}", nets.join(", "))));
         }
         if nids.contains(&nid) || index.owner(nid).is_some_and(|at| at.node != one) {
-            return Err(v.wrong("a NID that nobody else has"));
+            return Err(v.wrong("a NID of no other node"));
         }
         nids.push(nid);
     }
@@ -247,7 +247,7 @@ fn ni_add(t: &mut Table<'_, '_>, index: &Index<'_>) -> Result<FaultKind, Scenari
             return Err(v.wrong("NIDs of one network"));
         }
         if nids.contains(&nid) || index.owner(nid).is_some() {
-            return Err(v.wrong("a NID that nobody else has"));
+            return Err(v.wrong("a NID of no other node"));
         }
         nids.push(nid);
     }

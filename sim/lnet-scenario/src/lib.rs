@@ -1,9 +1,9 @@
 //! Scenarios: a text that names a world of nodes, what they do, what befalls them, and what must
 //! hold all the same, read into one checked value.
 //!
-//! The same file is played by whoever can: `lnet-sim` in virtual time, tests with hosts and real
-//! sockets. So nothing in here knows how. [`parse`] is total: any text gives a [`Scenario`] in which
-//! every reference leads somewhere, or an error with file, line, and what was expected.
+//! The same file is played in two ways: by `lnet-sim` in virtual time, and by tests with hosts and
+//! real sockets. So nothing in here plays it. [`parse`] is total: any text gives a [`Scenario`] in
+//! which every reference leads somewhere, or an error with file, line, and what was expected.
 //!
 //! Where to read: `model.rs` for what a scenario is, `place.rs` for how its parts name nodes and
 //! rails, `docs/simulation.md` for the format. `read.rs` holds the keys of a table to those that

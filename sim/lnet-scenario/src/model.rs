@@ -63,7 +63,7 @@ pub struct NetSpec {
     pub latency: Duration,
     /// Up to so much is added to it, at random.
     pub jitter: Duration,
-    /// Bytes per second of each interface in each direction; `None`: more than anybody needs.
+    /// Bytes per second of each interface in each direction; `None`: without a limit.
     pub bandwidth: Option<u64>,
     /// Packets lost at random, all the time.
     pub loss: Share,
@@ -246,9 +246,9 @@ impl World {
 pub struct Workload {
     /// Who begins.
     pub from: Place,
-    /// With whom. Messages go to the first NID of a node, or to that of the rail that is named.
+    /// Its peers. Messages go to the first NID of a node, or to that of the rail that is named.
     pub to: Place,
-    /// Who meets whom.
+    /// Which pairs exchange messages.
     pub pairing: Pairing,
     /// What is exchanged.
     pub exchange: Exchange,
@@ -312,7 +312,7 @@ pub enum Pairing {
     Spread,
     /// Each meets all, each pair at the pace given.
     All,
-    /// Whom it meets is drawn each time.
+    /// A random peer each time.
     Random,
 }
 
@@ -322,7 +322,7 @@ pub enum Pairing {
 pub struct Links {
     /// One end.
     pub on: Place,
-    /// The other; anybody if not given.
+    /// The other; any peer if not given.
     pub peer: Option<Place>,
     /// Which way, seen from `on`.
     pub direction: Direction,
@@ -356,14 +356,14 @@ pub struct Fault {
 /// What goes wrong. How it shows depends on the [`Transport`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FaultKind {
-    /// Nothing passes, and nobody is told: a black hole.
+    /// Nothing passes, without a report: a black hole.
     Cut(Links),
     /// Nothing passes between the sides; within each all is well.
     Partition(Vec<Place>),
     /// Nothing in the whole fabric moves; what is under way goes on afterwards.
     Quiesce,
-    /// The interfaces have no carrier, and their nodes know it. A router's far interface is such a
-    /// place; all rails of a node together are the node in the dark.
+    /// The interfaces have no carrier, and their nodes get a report. A router's far interface is
+    /// such a place; all rails of a node together cut off the node.
     Carrier(Place),
     /// The carrier comes and goes, beginning without.
     Flap {
@@ -417,9 +417,9 @@ pub enum FaultKind {
         links: Links,
         /// How many.
         share: Share,
-        /// Whether they are lost before they are sent and the sender knows; otherwise they are
-        /// reported as sent.
-        told: bool,
+        /// Whether they are lost before they are sent, with a report to the sender; otherwise they
+        /// are reported as sent.
+        reported: bool,
     },
     /// Packets take longer.
     Delay {

@@ -1,4 +1,4 @@
-//! Tables held to their known keys: a key is taken by name, and what nobody has taken is refused.
+//! Tables held to their known keys: a key is taken by name, and a key left over is refused.
 
 use core::ops::Range;
 use core::time::Duration;
@@ -110,7 +110,7 @@ impl<'a, 't> Table<'a, 't> {
         self.source.line(self.start)
     }
 
-    /// Refuses what nobody has taken.
+    /// Refuses keys that are left over.
     pub(crate) fn finish(&self) -> Result<(), ScenarioError> {
         let unknown = self.entries.keys().find(|k| !self.taken.contains(&k.get_ref().as_ref()));
         let Some(key) = unknown else { return Ok(()) };

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_unit_no_number_or_no_end_is_refused() {
+    fn quantities_without_unit_number_or_end_are_refused() {
         for text in ["", "5", "s", "-1s", "5 parsecs", "1.s", ".5s", "1.0000000001s", "1e3s"] {
             assert_eq!(duration(text), None, "{text}");
         }

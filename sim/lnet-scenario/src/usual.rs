@@ -1,4 +1,4 @@
-//! What programs may be doing in a world of which nobody says it.
+//! Programs of a world whose scenario names none.
 
 use std::fmt::Write as _;
 

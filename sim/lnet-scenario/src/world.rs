@@ -151,7 +151,7 @@ pub(crate) fn tunables(
         let number = match word {
             // As it is typed for `set`: some have words.
             Some(word) => lnet_config::parse_setting(row.name, word)
-                .ok_or_else(|| v.wrong("a number, or a word that this tunable knows"))?,
+                .ok_or_else(|| v.wrong("a number, or a word of this tunable"))?,
             None => v.number(row.min, row.max)?,
         };
         all.retain(|(n, _)| *n != row.name);
@@ -344,7 +344,7 @@ fn rails(
             return Err(v.wrong("a network: nodes with a count get their NIDs in order"));
         }
         if !nids.taken.insert(nid) {
-            return Err(v.wrong("a NID that nobody else has"));
+            return Err(v.wrong("a NID of no other node"));
         }
         rails.push(Rail { nid, net });
     }

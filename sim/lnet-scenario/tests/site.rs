@@ -1,4 +1,4 @@
-//! Sites as worlds: what exports become, and how mistakes in them are told.
+//! Sites as worlds: what exports become, and how mistakes in them are reported.
 
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
@@ -69,19 +69,19 @@ fn a_site_of_client_router_and_server_becomes_a_world_with_all_that_they_have() 
     assert_eq!(work.to.nodes(), [world.find("oss").unwrap()]);
     assert_eq!(work.from.nodes(), [world.find("client").unwrap()]);
 
-    let told = site.left_out.join("\n");
+    let left_out = site.left_out.join("\n");
     for (what, times) in [
         ("oss.yaml:53:7: route to o2ib by 10.77.1.9@tcp1: no node of the site is on o2ib", 1),
         ("peers that were found, not configured", 1),
         ("'CPT': worlds have no processors", 1),
         ("left out", 0),
     ] {
-        assert_eq!(told.matches(what).count(), times, "{what} in:\n{told}");
+        assert_eq!(left_out.matches(what).count(), times, "{what} in:\n{left_out}");
     }
 }
 
 #[test]
-fn what_a_kernel_node_exported_is_a_world_of_its_own() {
+fn an_export_of_a_kernel_node_makes_a_world() {
     let site = made(&[("a", &recorded())]).unwrap();
     let scenario = played(&site);
     assert_eq!(scenario.world.nodes[0].rails.len(), 2);
@@ -104,7 +104,7 @@ fn a_node_with_settings_of_this_project_is_one_of_ours_unless_a_profile_is_asked
     let export = [Export { node: "a", file: "a", text: &ours }];
     let asked = world_of("site", &export, Some(Profile::Pre213)).unwrap();
     assert_eq!(played(&asked).profile, Profile::Pre213);
-    // Who was merely taken for a kernel node is told.
+    // A node is listed if it was merely taken for a kernel node.
     assert!(asked.guessed.is_empty());
     let others = recorded();
     let others = others.replace("10.77.", "10.78.");
@@ -125,8 +125,8 @@ fn words_that_tunables_have_survive() {
 fn mistakes_have_their_file_their_line_and_what_was_expected() {
     let good = recorded();
     let refused = |text: &str, expected: &str| {
-        let told = made(&[("a", text)]).unwrap_err();
-        assert!(told.contains(expected), "{expected:?} is not in {told:?}");
+        let error = made(&[("a", text)]).unwrap_err();
+        assert!(error.contains(expected), "{expected:?} is not in {error:?}");
     };
     refused("net: [\n", "a.yaml:");
     refused("hello: 1\n", "a.yaml:1:1: invalid key 'hello': expected what 'lnetctl export' prints");
@@ -141,25 +141,28 @@ fn mistakes_have_their_file_their_line_and_what_was_expected() {
     refused(&good.replace("10.77.1.2@tcp", "10.77.0.2@tcp"), "10.77.0.2@tcp twice");
     refused(&format!("{good}udsp:\n    - src: nowhere\n"), "src of a rule");
     refused(&format!("{good}global:\n    discovery: 0\n"), "key 'global' again");
-    let told = made(&[("a", &good), ("b", &good)]).unwrap_err();
-    assert!(told.starts_with("b.yaml:58:7: 10.77.0.2@tcp is in a.yaml already"), "{told}");
-    let told = made(&[("tcp", &good)]).unwrap_err();
-    assert!(told.contains("'tcp' is to be a node: expected letters"), "{told}");
-    let told = made(&[("a", &good), ("a", &three("oss"))]).unwrap_err();
-    assert!(told.contains("expected another name"), "{told}");
+    let error = made(&[("a", &good), ("b", &good)]).unwrap_err();
+    assert!(error.starts_with("b.yaml:58:7: 10.77.0.2@tcp is in a.yaml already"), "{error}");
+    let error = made(&[("tcp", &good)]).unwrap_err();
+    assert!(error.contains("'tcp' is to be a node: expected letters"), "{error}");
+    let error = made(&[("a", &good), ("a", &three("oss"))]).unwrap_err();
+    assert!(error.contains("expected another name"), "{error}");
 }
 
 #[test]
-fn routes_that_lead_nowhere_are_left_out_and_told() {
+fn routes_that_lead_nowhere_are_left_out_and_listed() {
     let (client, router, oss) = (three("client"), three("router"), three("oss"));
     let off = router.replace("enable: 1", "enable: 0");
     let site = made(&[("client", &client), ("router", &off), ("oss", &oss)]).unwrap();
-    let told = site.left_out.join("\n");
-    assert!(told.contains("route to tcp1 by 10.77.0.4@tcp: 'router' does not forward"), "{told}");
+    let left_out = site.left_out.join("\n");
+    assert!(
+        left_out.contains("route to tcp1 by 10.77.0.4@tcp: 'router' does not forward"),
+        "{left_out}"
+    );
     assert!(played(&site).world.groups.iter().all(|g| g.routes.is_empty()));
     let site = made(&[("client", &client), ("oss", &oss)]).unwrap();
-    let told = site.left_out.join("\n");
-    assert!(told.contains("no node of the site has its gateway's NID"), "{told}");
+    let left_out = site.left_out.join("\n");
+    assert!(left_out.contains("no node of the site has its gateway's NID"), "{left_out}");
 }
 
 proptest! {

@@ -1,4 +1,4 @@
-//! Scenarios as texts: what is read, and how mistakes are told.
+//! Scenarios as texts: what is read, and how mistakes are reported.
 
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
@@ -117,7 +117,7 @@ fn whole() -> Scenario {
 }
 
 #[test]
-fn a_scenario_says_what_its_text_says() {
+fn a_scenario_has_the_values_of_its_text() {
     let s = whole();
     assert_eq!((s.name.as_str(), s.seed, s.profile), ("everything", 7, Profile::Documents));
     let tcp = &s.world.nets[0];
@@ -218,7 +218,7 @@ fn spoilt(from: &str, to: &str) -> ScenarioError {
 }
 
 #[test]
-fn every_mistake_is_told_with_its_line_and_what_was_expected() {
+fn every_mistake_in_a_scenario_is_reported_with_its_line_and_what_was_expected() {
     let line = |text: &str| {
         WHOLE.lines().position(|l| l.contains(text)).unwrap_or_else(|| panic!("{text}")) as u32 + 1
     };
@@ -267,7 +267,12 @@ fn every_mistake_is_told_with_its_line_and_what_was_expected() {
             "retry_count = 3",
             "must not exceed transaction_timeout",
         ),
-        ("[\"server\", \"router\"]", "[\"server\", \"client-1\"]", "sides", "nobody in common"),
+        (
+            "[\"server\", \"router\"]",
+            "[\"server\", \"client-1\"]",
+            "sides",
+            "without a node in common",
+        ),
         ("errors = 0", "errors = -1", "errors", "a number from 0"),
         ("name = \"server\"", "name = \"client-1\"", "name = \"server\"", "a name of its own"),
         ("name = \"server\"", "name = \"tcp7\"", "name = \"server\"", "not the name of a network"),
@@ -281,7 +286,7 @@ fn every_mistake_is_told_with_its_line_and_what_was_expected() {
 }
 
 #[test]
-fn broken_toml_is_told_with_its_line() {
+fn broken_toml_is_reported_with_its_line() {
     let e = parse("x.toml", "name = \"a\"\nduration = \n").unwrap_err();
     assert_eq!((e.file.as_str(), e.line), ("x.toml", 2), "{e}");
     assert!(parse("x.toml", "").unwrap_err().what.contains("has no 'name'"));
@@ -296,7 +301,9 @@ fn a_node_comes_back_with_one_nid_for_each_rail() {
     let s = with("\"10.0.9.9@tcp\", \"10.9.0.1@o2ib1\"").unwrap();
     assert!(matches!(&s.faults[1].kind, FaultKind::Kill { nids: Some(n), .. } if n.len() == 2));
     assert!(with("\"10.0.9.9@tcp\"").unwrap_err().what.contains("2 NIDs"));
-    assert!(with("\"10.0.0.1@tcp\", \"10.9.0.1@o2ib1\"").unwrap_err().what.contains("nobody else"));
+    assert!(
+        with("\"10.0.0.1@tcp\", \"10.9.0.1@o2ib1\"").unwrap_err().what.contains("no other node")
+    );
     assert!(
         with("\"10.9.0.1@o2ib1\", \"10.0.9.9@tcp\"").unwrap_err().what.contains("on tcp, o2ib1")
     );
@@ -361,10 +368,10 @@ fn a_table_with_a_count_can_be_played_at_another_size() {
     assert_eq!(count(&sized(&[]).unwrap()), 3);
     let large = sized(&[("client", 5000)]).unwrap();
     assert_eq!((count(&large), large.world.nodes.len()), (5000, 5002));
-    let told = |counts| sized(counts).unwrap_err().to_string();
-    assert!(told(&[("router", 2)]).contains("no [[node]] 'router' with a count"));
-    assert!(told(&[("client", 0)]).contains("instead of 0"));
-    assert!(told(&[("client", u32::MAX)]).contains("expected 1 to "));
+    let error = |counts| sized(counts).unwrap_err().to_string();
+    assert!(error(&[("router", 2)]).contains("no [[node]] 'router' with a count"));
+    assert!(error(&[("client", 0)]).contains("instead of 0"));
+    assert!(error(&[("client", u32::MAX)]).contains("expected 1 to "));
 }
 
 #[test]

@@ -45,7 +45,7 @@ fn main() {
     let step = numbers.next().unwrap_or(10) * 1_000_000;
     let scenario = Arc::new(lnet_scenario::parse("rate", WORLD).unwrap());
     let mut sim = Sim::new(scenario, None, Messages::new());
-    // Everybody knows everybody.
+    // All peers are discovered.
     let begin = 2_000_000_000;
     let mut best = f64::INFINITY;
     let mut all = 0;

@@ -16,16 +16,16 @@ use crate::observe::{Observer, Seen, View};
 /// Parts of the time.
 pub const SLOTS: usize = 240;
 
-/// The worst that anybody thought of a rail during a part of the time.
+/// The worst judgement of a rail during a part of the time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
     /// Full health, no suspicion.
     #[default]
-    Well,
-    /// Somebody suspected it (DEC-31).
+    Healthy,
+    /// A node suspected it (DEC-31).
     Suspected,
     /// This much health is lacking.
-    Ill {
+    Degraded {
         /// 1 to 1000.
         lacks: u32,
     },
@@ -75,7 +75,7 @@ pub struct Course {
 #[derive(Debug)]
 pub struct Recorder {
     course: Rc<RefCell<Course>>,
-    /// What is thought of rails now, and by whom; full health is not here.
+    /// Judgements of rails now, by host; full health is not here.
     health: BTreeMap<RailIx, BTreeMap<HostId, u32>>,
     doubts: BTreeMap<(HostId, Nid, Nid), Doubt>,
     doubted: BTreeMap<RailIx, u32>,
@@ -115,9 +115,9 @@ impl Recorder {
     fn opinion(&self, rail: RailIx) -> Standing {
         let worst = self.health.get(&rail).and_then(|by| by.values().min());
         match worst {
-            Some(health) => Standing::Ill { lacks: HEALTH_MAX.saturating_sub(*health) },
+            Some(health) => Standing::Degraded { lacks: HEALTH_MAX.saturating_sub(*health) },
             None if self.doubted.contains_key(&rail) => Standing::Suspected,
-            None => Standing::Well,
+            None => Standing::Healthy,
         }
     }
 
@@ -142,7 +142,7 @@ impl Recorder {
         course.nids.insert(rail, view.directory.rail(rail).nid);
         let standing = &mut course.rails.entry(rail).or_default().standing;
         if standing.is_empty() {
-            standing.resize(SLOTS, Standing::Well);
+            standing.resize(SLOTS, Standing::Healthy);
         }
         let from = self.written.insert(rail, slot).unwrap_or(0);
         for (n, s) in standing.iter_mut().enumerate().take(slot + 1).skip(from) {
@@ -201,7 +201,8 @@ impl Observer for Recorder {
                 });
             }
             Seen::Doubt { host, local, peer, doubt } => {
-                // Nobody knows which of the two ends it is; it is the other one for who says it.
+                // Which of the two ends it is, is unknown; it is the other one for the reporting
+                // host.
                 if let Some(rail) = view.directory.find(peer) {
                     self.change(rail, view, |all| all.doubt((host, local, peer), rail, doubt));
                 }
@@ -331,7 +332,7 @@ mod tests {
         let standing = &course.rails[&rail].standing;
         // Four parts a second.
         assert_eq!(standing[41..79], [Standing::Dead; 38], "{standing:?}");
-        assert!(standing[..39].iter().all(|s| *s == Standing::Well), "{standing:?}");
+        assert!(standing[..39].iter().all(|s| *s == Standing::Healthy), "{standing:?}");
         assert!(standing[85..].iter().all(|s| *s != Standing::Dead), "{standing:?}");
         let [(0, began, Some(ended))] = course.faults[..] else { panic!("{:?}", course.faults) };
         assert_eq!((began.as_secs(), ended.as_secs()), (10, 20));

@@ -1,7 +1,7 @@
 //! Who has which NID: rails of all hosts under one number each, found by NID.
 //!
-//! Rails that are taken away keep their number and lose their NID; NIDs that nobody has get a number
-//! too when somebody sends there, so that connections have two ends whatever happens.
+//! Rails that are taken away keep their number and lose their NID; a NID of no host gets a number
+//! too when a message goes there, so that connections have two ends whatever happens.
 
 use core::hash::{BuildHasherDefault, Hasher};
 
@@ -22,7 +22,7 @@ pub struct HostId(pub u32);
 pub struct RailInfo {
     /// Its NID.
     pub nid: Nid,
-    /// Whose it is; nobody's where a message went to a NID that does not exist.
+    /// Its owner; none where a message went to a NID that does not exist.
     pub host: Option<HostId>,
     /// Index of its network in the scenario.
     pub net: u16,
@@ -82,14 +82,14 @@ impl Directory {
         self.rails.iter().enumerate().map(|(n, r)| (RailIx(n as u32), r))
     }
 
-    /// Whether the rail is there, and somebody's.
+    /// Whether the rail is there, and has an owner.
     pub fn is_present(&self, ix: RailIx) -> bool {
         let rail = self.rail(ix);
         rail.present && rail.host.is_some()
     }
 
     pub(crate) fn add(&mut self, rail: RailInfo) -> RailIx {
-        // A number that was given for a NID of nobody becomes this rail's.
+        // The number that the NID got before it had an owner becomes this rail's.
         if let Some(ix) = self.find(rail.nid) {
             self.rails[ix.0 as usize] = rail;
             return ix;
@@ -100,7 +100,7 @@ impl Directory {
         ix
     }
 
-    /// The number of a NID, whether somebody has it or not.
+    /// The number of a NID, with or without an owner.
     pub(crate) fn number(&mut self, nid: Nid, net: u16) -> RailIx {
         match self.find(nid) {
             Some(ix) => ix,

@@ -13,7 +13,7 @@ use crate::queue::Queue;
 use crate::sim::Event;
 
 /// Something that befalls connections at a certain time. What only changes the [`Links`] is not
-/// told: fabrics look there when something is to move.
+/// reported: fabrics look there when something is to move.
 #[derive(Clone)]
 pub enum Happening<'a> {
     /// A rail has come into being. Its host and interface are in the directory.
@@ -21,11 +21,11 @@ pub enum Happening<'a> {
     /// A rail goes: everything that its driver has in hand comes back as `NI_STOPPED`.
     RailRemoved(RailIx, NiId),
     /// A host has died without a word, with all that its drivers held. The new incarnation, if any,
-    /// is told rail by rail.
+    /// is reported rail by rail.
     HostDied(HostId),
     /// Links were mended, or have changed otherwise; what waits may be looked at.
     LinksChanged,
-    /// The carrier of a rail is back, and its driver knows.
+    /// The carrier of a rail is back, and its driver has the report.
     CarrierBack(RailIx),
     /// Connections between these rails are reset.
     Reset(&'a dyn Fn(RailIx, RailIx) -> bool),
@@ -74,7 +74,7 @@ impl<E> Cx<'_, E> {
 
 /// All drivers, and what is between them. Calls go to hosts that live and do not stand still.
 pub trait Fabric: Sized {
-    /// What it wants to be told at a later time.
+    /// Its timers and their subjects.
     type Event;
 
     /// Whether messages are moved as bytes, so that router buffers must be real memory.
@@ -129,7 +129,7 @@ pub trait Fabric: Sized {
     /// A host has nothing more to hand over for now.
     fn flush(&mut self, cx: &mut Cx<'_, Self::Event>, host: HostId);
 
-    /// What it wanted to be told.
+    /// A timer of its own is due.
     fn event(&mut self, cx: &mut Cx<'_, Self::Event>, event: Self::Event);
 
     /// Something has happened to connections.

@@ -62,7 +62,7 @@ pub struct HostRail {
 /// A host.
 #[derive(Debug)]
 pub struct Host {
-    /// The node. Whoever watches only looks.
+    /// The node. Observers only read it.
     pub node: Node,
     /// Its memory.
     pub mem: Mem,

@@ -24,7 +24,7 @@ pub enum Effect {
     Duplicate(Share),
     /// Packets are late by so much.
     Reorder(Share, Duration),
-    /// Messages are lost; the sender is told, or not.
+    /// Messages are lost; with a report to the sender, or without.
     Drop(Share, bool),
     /// Packets take longer, and up to so much more.
     Delay(Duration, Duration),
@@ -49,9 +49,9 @@ pub struct Way {
     pub duplicate: Share,
     /// Packets late, and by how much.
     pub reorder: (Share, Duration),
-    /// Messages lost and the sender told.
-    pub drop_told: Share,
-    /// Messages lost and nobody told.
+    /// Messages lost with a report to the sender.
+    pub drop_reported: Share,
+    /// Messages lost without a report.
     pub drop_silent: Share,
     /// Time on the way.
     pub latency: Duration,
@@ -113,8 +113,8 @@ pub struct Links {
     rules: Vec<Rule>,
     next: u64,
     /// Reasons why a rail has no carrier, or its host can't be heard, by rail.
-    dark: Vec<u16>,
-    any_dark: u32,
+    no_carrier: Vec<u16>,
+    any_no_carrier: u32,
     quiet: u32,
 }
 
@@ -124,8 +124,8 @@ impl Links {
             calm: world.nets.iter().map(Way::calm).collect(),
             rules: Vec::new(),
             next: 0,
-            dark: Vec::new(),
-            any_dark: 0,
+            no_carrier: Vec::new(),
+            any_no_carrier: 0,
             quiet: 0,
         }
     }
@@ -150,17 +150,17 @@ impl Links {
     }
 
     /// One more reason, or one less, why nothing passes at a rail.
-    pub(crate) fn darken(&mut self, ix: RailIx, dark: bool) {
+    pub(crate) fn cut_carrier(&mut self, ix: RailIx, cut: bool) {
         let at = ix.0 as usize;
-        if self.dark.len() <= at {
-            self.dark.resize(at + 1, 0);
+        if self.no_carrier.len() <= at {
+            self.no_carrier.resize(at + 1, 0);
         }
-        if dark {
-            self.dark[at] += 1;
-            self.any_dark += 1;
-        } else if self.dark[at] > 0 {
-            self.dark[at] -= 1;
-            self.any_dark -= 1;
+        if cut {
+            self.no_carrier[at] += 1;
+            self.any_no_carrier += 1;
+        } else if self.no_carrier[at] > 0 {
+            self.no_carrier[at] -= 1;
+            self.any_no_carrier -= 1;
         }
     }
 
@@ -173,8 +173,8 @@ impl Links {
         }
     }
 
-    fn is_dark(&self, ix: RailIx) -> bool {
-        self.dark.get(ix.0 as usize).is_some_and(|n| *n > 0)
+    fn lacks_carrier(&self, ix: RailIx) -> bool {
+        self.no_carrier.get(ix.0 as usize).is_some_and(|n| *n > 0)
     }
 
     /// The way from one rail to another.
@@ -182,7 +182,7 @@ impl Links {
         let mut way = self.calm[usize::from(directory.rail(from).net)];
         way.blocked = self.quiet > 0
             || !directory.is_present(to)
-            || (self.any_dark > 0 && (self.is_dark(from) || self.is_dark(to)));
+            || (self.any_no_carrier > 0 && (self.lacks_carrier(from) || self.lacks_carrier(to)));
         for rule in &self.rules {
             if rule.is_about(from, to) {
                 way.suffer(rule.effect);
@@ -195,7 +195,7 @@ impl Links {
 
     /// Whether anything at all may be wrong with the fabric now.
     pub fn is_disturbed(&self) -> bool {
-        self.quiet > 0 || self.any_dark > 0 || !self.rules.is_empty()
+        self.quiet > 0 || self.any_no_carrier > 0 || !self.rules.is_empty()
     }
 }
 
@@ -220,7 +220,7 @@ impl Way {
             unnoticed: Share::NONE,
             duplicate: Share::NONE,
             reorder: (Share::NONE, Duration::ZERO),
-            drop_told: Share::NONE,
+            drop_reported: Share::NONE,
             drop_silent: Share::NONE,
             latency: net.latency,
             jitter: net.jitter,
@@ -238,7 +238,7 @@ impl Way {
             Effect::Unnoticed(s) => self.unnoticed = self.unnoticed.max(s),
             Effect::Duplicate(s) => self.duplicate = self.duplicate.max(s),
             Effect::Reorder(s, by) => self.reorder = self.reorder.max((s, by)),
-            Effect::Drop(s, true) => self.drop_told = self.drop_told.max(s),
+            Effect::Drop(s, true) => self.drop_reported = self.drop_reported.max(s),
             Effect::Drop(s, false) => self.drop_silent = self.drop_silent.max(s),
             Effect::Delay(by, jitter) => {
                 self.latency += by;

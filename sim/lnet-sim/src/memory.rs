@@ -13,7 +13,7 @@ use lnet_types::{Errno, IoVec, Memory, RegionId, Span, iovec_len};
 /// What a message carries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
-    /// So many bytes that nobody looks at.
+    /// So many bytes without content.
     Blank(u32),
     /// These.
     Bytes(Arc<[u8]>),
@@ -44,7 +44,7 @@ impl Body {
 
 #[derive(Debug)]
 enum Region {
-    /// Nobody looks at what is there.
+    /// Its content is not kept.
     Blank,
     Bytes(Vec<u8>),
     /// Router buffers: what lies at which offset.
@@ -173,7 +173,7 @@ impl Mem {
                 (Some(Some(Region::Chunks(chunks))), part) => {
                     chunks.insert(span.offset, part);
                 }
-                // Nobody looks.
+                // No content.
                 _ => {}
             }
         }

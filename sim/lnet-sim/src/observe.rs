@@ -35,7 +35,7 @@ pub enum Seen<'a> {
         workload: usize,
         /// Which attempt.
         attempt: AttemptId,
-        /// Whom to.
+        /// Its target.
         to: Nid,
         /// How many attempts there were before.
         again: u32,
@@ -46,7 +46,7 @@ pub enum Seen<'a> {
         host: HostId,
         /// Which.
         attempt: AttemptId,
-        /// What the program was told; `None`: it waited long enough.
+        /// The error that the program got; `None`: its patience ended.
         why: Option<Errno>,
     },
     /// An exchange is over.
@@ -70,7 +70,7 @@ pub enum Seen<'a> {
         attempt: AttemptId,
         /// Whether it is the answer to a request, rather than the request.
         answer: bool,
-        /// Whether every byte was right; `None`: nobody looked.
+        /// Whether every byte was right; `None`: not checked.
         intact: Option<bool>,
     },
     /// A program has made a descriptor.
@@ -82,8 +82,8 @@ pub enum Seen<'a> {
         /// Whether it is free-floating: for one PUT or GET of its own.
         floating: bool,
     },
-    /// A node has told a program something about a descriptor.
-    Told {
+    /// A node has given a program an event of a descriptor.
+    Event {
         /// Whose.
         host: HostId,
         /// Which.
@@ -212,7 +212,7 @@ impl fmt::Display for Violation {
 
 impl std::error::Error for Violation {}
 
-/// Somebody who looks on.
+/// An observer of a run.
 pub trait Observer {
     /// What it is called, in violations.
     fn name(&self) -> &'static str;

@@ -2,8 +2,8 @@
 //! take, give and answer. They use the node as any program does, and know nothing of paths.
 //!
 //! An exchange has a slot; each attempt has a number of its own, which goes over the wire and says
-//! to which slot it belongs. What is for later (the next exchange, the end of somebody's patience)
-//! is wished for in [`Programs::wishes`], what others may want to know is left in
+//! to which slot it belongs. What is for later (the next exchange, the end of a program's patience)
+//! is wished for in [`Programs::wishes`], what others may need is left in
 //! [`Programs::notes`]; the world collects both.
 
 mod client;
@@ -67,7 +67,7 @@ pub(crate) enum Note {
         buffer: BufferId,
         floating: bool,
     },
-    Told {
+    Event {
         host: HostId,
         buffer: BufferId,
         event: Event,
@@ -154,7 +154,7 @@ pub(crate) struct Programs {
     /// Flows of the host that is looked after now whose next exchange begins at once.
     soon: Vec<u32>,
     pub(crate) notes: Vec<Note>,
-    /// Whether anybody reads notes that are only for observers.
+    /// Whether notes are read that are only for observers.
     pub(crate) watched: bool,
     /// Exchanges that were not begun because too many were under way.
     pub(crate) held_back: u64,
@@ -250,7 +250,7 @@ impl Programs {
         let found = self.desks[host.0 as usize].buffers.get(event.user as usize);
         let Some(Some(buffer)) = found.copied() else { return };
         if self.watched {
-            self.notes.push(Note::Told { host, buffer: buffer.id, event: *event });
+            self.notes.push(Note::Event { host, buffer: buffer.id, event: *event });
         }
         match buffer.role {
             Role::Sink | Role::Source | Role::Requests | Role::Reply => {

@@ -18,7 +18,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use lnet::{Driver, Event as Told, Node, Output};
+use lnet::{Driver, Event as NodeEvent, Node, Output};
 use lnet_scenario::Scenario;
 use lnet_types::{Instant, Nid, Prng};
 
@@ -104,7 +104,7 @@ pub struct Sim<F: Fabric = Messages> {
     pub(crate) gateways: BTreeMap<(HostId, Nid), bool>,
     watch: Watch,
     /// Memory of [`Self::look_after`].
-    told: VecDeque<Told>,
+    events: VecDeque<NodeEvent>,
     wanted: VecDeque<Output>,
 }
 
@@ -135,7 +135,7 @@ impl<F: Fabric> Sim<F> {
             moved: BTreeMap::new(),
             gateways: BTreeMap::new(),
             watch: Watch::of(&scenario),
-            told: VecDeque::new(),
+            events: VecDeque::new(),
             wanted: VecDeque::new(),
             scenario,
         };
@@ -146,7 +146,7 @@ impl<F: Fabric> Sim<F> {
         sim
     }
 
-    /// Somebody looks on. To be called before the run.
+    /// Adds an observer. To be called before the run.
     pub fn observe(&mut self, observer: Box<dyn Observer>) {
         self.observers.push(observer);
     }
@@ -369,8 +369,8 @@ impl<F: Fabric> Sim<F> {
                 Note::Posted { host, buffer, floating } => {
                     self.see(&Seen::Posted { host, buffer, floating });
                 }
-                Note::Told { host, buffer, event } => {
-                    self.see(&Seen::Told { host, buffer, event: &event });
+                Note::Event { host, buffer, event } => {
+                    self.see(&Seen::Event { host, buffer, event: &event });
                 }
                 Note::Gap { length } => self.tally.gap(length),
             }
@@ -396,12 +396,12 @@ impl<F: Fabric> Sim<F> {
             return;
         }
         let lo_ni = self.hosts[n].node.loopback();
-        let mut told = core::mem::take(&mut self.told);
+        let mut events = core::mem::take(&mut self.events);
         let mut wanted = core::mem::take(&mut self.wanted);
         loop {
             let mut busy = false;
-            while self.hosts[n].node.take_events(&mut told) {
-                for event in &told {
+            while self.hosts[n].node.take_events(&mut events) {
+                for event in &events {
                     self.programs.event(self.now, id, &mut self.hosts[n], event);
                 }
                 busy = true;
@@ -430,7 +430,7 @@ impl<F: Fabric> Sim<F> {
                 break;
             }
         }
-        (self.told, self.wanted) = (told, wanted);
+        (self.events, self.wanted) = (events, wanted);
         self.with_fabric(|fabric, cx| fabric.flush(cx, id));
         self.arm(id);
         self.watch_health(id);

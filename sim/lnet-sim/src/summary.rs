@@ -49,9 +49,10 @@ pub struct Summary {
     pub control_share: u32,
     /// Most of these that one node sent in one second.
     pub control_rate: u64,
-    /// Faults, and when somebody noticed.
+    /// Faults, and when a node noticed them.
     pub faults: Vec<FaultSummary>,
-    /// Time from the end of the last fault until everybody was well; none: somebody is ill.
+    /// Time from the end of the last fault until all interfaces were healthy; none: one is
+    /// degraded.
     pub recovery: Option<u64>,
     /// What could not be done as the scenario asks.
     pub complaints: Vec<String>,
@@ -72,7 +73,7 @@ pub struct FaultSummary {
     pub ended: bool,
     /// After which time it was noticed.
     pub noticed_after: Option<u64>,
-    /// By whom and how.
+    /// The node that noticed it, and how.
     pub noticed_by: Option<String>,
 }
 
@@ -226,16 +227,16 @@ impl fmt::Display for Summary {
         for fault in &self.faults {
             let noticed = match (&fault.noticed_after, &fault.noticed_by) {
                 (Some(after), Some(by)) => format!("noticed after {} ({by})", show(*after)),
-                _ => "not noticed by anybody's health or routes".to_owned(),
+                _ => "not noticed by health or routes of any node".to_owned(),
             };
             writeln!(f, "fault        {} at {}: {noticed}", fault.kind, show(fault.at))?;
         }
         match self.recovery {
             Some(after) if !self.faults.is_empty() => {
-                writeln!(f, "recovery     everybody well {} after the last fault", show(after))?;
+                writeln!(f, "recovery     all healthy {} after the last fault", show(after))?;
             }
             Some(_) => {}
-            None => writeln!(f, "recovery     somebody is still taken for ill at the end")?,
+            None => writeln!(f, "recovery     an interface is still degraded at the end")?,
         }
         for complaint in &self.complaints {
             writeln!(f, "note         {complaint}")?;

@@ -1,4 +1,5 @@
-//! What is counted of every run, whoever looks on: the figures behind the summary and the bars.
+//! What is counted of every run, with and without observers: the figures behind the summary and the
+//! bars.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +14,7 @@ use crate::directory::{Directory, HostId};
 use crate::host::Host;
 use crate::observe::Seen;
 
-/// A fault, and when somebody noticed.
+/// A fault, and when a node noticed.
 #[derive(Clone, Debug)]
 pub struct FaultSeen {
     /// Index in [`Scenario::faults`].
@@ -63,10 +64,10 @@ pub struct Tally {
     pub gap_max: Duration,
     /// Faults, in order of their beginning.
     pub faults: Vec<FaultSeen>,
-    /// Interfaces that somebody takes for ill.
-    pub ill: BTreeSet<(HostId, Nid)>,
-    /// When the last one was well again.
-    pub well_since: Instant,
+    /// Interfaces below full health.
+    pub degraded: BTreeSet<(HostId, Nid)>,
+    /// When the last one was healthy again.
+    pub healthy_since: Instant,
     /// What could not be done as the scenario asks.
     pub complaints: Vec<String>,
     /// Per host: the current second, and control messages in it.
@@ -90,12 +91,12 @@ impl Tally {
             resends: 0,
             response_timeouts: 0,
             drops: BTreeMap::new(),
-            // Three digits are more than anybody reads; it grows with its greatest value.
+            // Three digits are more than is readable; it grows with its greatest value.
             stalls: Histogram::new(3).unwrap_or_else(|e| unreachable!("three digits are few: {e}")),
             gap_max: Duration::ZERO,
             faults: Vec::new(),
-            ill: BTreeSet::new(),
-            well_since: Instant::ZERO,
+            degraded: BTreeSet::new(),
+            healthy_since: Instant::ZERO,
             complaints: Vec::new(),
             seconds: vec![(0, 0); scenario.world.nodes.len()],
             arrivals: Arrivals::default(),
@@ -146,10 +147,10 @@ impl Tally {
             }
             Seen::Health { host, nid, from, to } => {
                 if to == lnet::HEALTH_MAX {
-                    self.ill.remove(&(host, nid));
-                    self.note_well(now);
+                    self.degraded.remove(&(host, nid));
+                    self.note_healthy(now);
                 } else {
-                    self.ill.insert((host, nid));
+                    self.degraded.insert((host, nid));
                 }
                 if to < from {
                     self.notice(now, host, &[nid], || format!("health {from} → {to} of {nid}"));
@@ -164,11 +165,12 @@ impl Tally {
             }
             Seen::Fault { index, kind, begins: true } => {
                 let about = about(kind, scenario);
-                // Its own node is told.
-                let told = matches!(kind, FaultKind::Carrier(_) | FaultKind::Flap { .. });
+                // Its own node gets a report.
+                let reported = matches!(kind, FaultKind::Carrier(_) | FaultKind::Flap { .. });
                 let host = about.first().and_then(|nid| directory.find(*nid));
-                let host = host.and_then(|ix| directory.rail(ix).host).filter(|_| told);
-                let noticed = host.map(|h| (Duration::ZERO, h, "told by its driver".to_owned()));
+                let host = host.and_then(|ix| directory.rail(ix).host).filter(|_| reported);
+                let noticed =
+                    host.map(|h| (Duration::ZERO, h, "reported by its driver".to_owned()));
                 self.faults.push(FaultSeen { index, began: now, ended: None, noticed, about });
             }
             Seen::Fault { index, begins: false, .. } => {
@@ -178,24 +180,24 @@ impl Tally {
             }
             Seen::Died { host } => {
                 self.arrivals.died(host);
-                self.ill.retain(|(h, _)| *h != host);
-                self.note_well(now);
+                self.degraded.retain(|(h, _)| *h != host);
+                self.note_healthy(now);
             }
             Seen::Route { .. }
             | Seen::Timer { .. }
             | Seen::Doubt { .. }
             | Seen::Failed { .. }
             | Seen::Posted { .. }
-            | Seen::Told { .. }
+            | Seen::Event { .. }
             | Seen::Sent { .. }
             | Seen::Born { .. }
             | Seen::Sample => {}
         }
     }
 
-    fn note_well(&mut self, now: Instant) {
-        if self.ill.is_empty() {
-            self.well_since = now;
+    fn note_healthy(&mut self, now: Instant) {
+        if self.degraded.is_empty() {
+            self.healthy_since = now;
         }
     }
 
@@ -235,15 +237,15 @@ impl Tally {
         self.faults.iter().filter_map(|f| f.ended).max()
     }
 
-    /// How long after the end of the last fault everybody was well again; `None` if somebody is ill
-    /// still.
+    /// How long after the end of the last fault all interfaces were healthy again; `None` if one is
+    /// still degraded.
     pub fn recovery(&self) -> Option<Duration> {
         let end = self.last_end().unwrap_or(Instant::ZERO);
-        self.ill.is_empty().then(|| self.well_since.saturating_since(end))
+        self.degraded.is_empty().then(|| self.healthy_since.saturating_since(end))
     }
 }
 
-/// The NIDs that a fault is about; none: everybody's.
+/// The NIDs that a fault is about; none: of all hosts.
 fn about(kind: &FaultKind, scenario: &Scenario) -> BTreeSet<Nid> {
     let nids = |place: &Place| {
         let rails = place.rails(&scenario.world);

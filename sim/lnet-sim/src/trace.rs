@@ -115,7 +115,7 @@ impl Observer for Tracer {
                 trace.mix(buffer.0 ^ 5 << 60);
                 (2, host, None)
             }
-            Seen::Told { host, buffer, event } => {
+            Seen::Event { host, buffer, event } => {
                 trace.mix(buffer.0 ^ 6 << 60 ^ (event.kind as u64) << 32);
                 trace.mix(u64::from(event.mlength) ^ u64::from(event.status.is_ok()) << 40);
                 (2, host, None)

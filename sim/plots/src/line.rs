@@ -221,7 +221,7 @@ fn clock(at: f64) -> String {
     without_zeros(format!("{at:.1}"))
 }
 
-/// A number with as many digits as anybody reads.
+/// A number with as many digits as are readable.
 pub(crate) fn short(value: f64) -> String {
     without_zeros(if value >= 100.0 { format!("{value:.0}") } else { format!("{value:.2}") })
 }

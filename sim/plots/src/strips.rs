@@ -111,7 +111,7 @@ mod tests {
         let rows = [Row { name: "a<b".to_owned(), cells: vec![cell(0.0, 5.0), cell(5.0, 10.0)] }];
         let strips = Strips {
             title: "health",
-            legend: &[("bad", "ill")],
+            legend: &[("bad", "degraded")],
             rows: &rows,
             bands: &[],
             end: 10.0,

@@ -95,7 +95,7 @@ impl Run<'_> {
             .course
             .rails
             .iter()
-            .filter(|(_, r)| r.standing.iter().any(|s| *s != Standing::Well))
+            .filter(|(_, r)| r.standing.iter().any(|s| *s != Standing::Healthy))
             .map(|(ix, r)| (*ix, r.standing.get(..self.course.reached).unwrap_or(&r.standing)))
             .collect();
         let badness = |s: &[Standing]| s.iter().map(|s| u64::from(severity(*s))).sum::<u64>();
@@ -132,9 +132,9 @@ impl Run<'_> {
             let Some(first) = part.first() else { continue };
             let to = from + part.len();
             let (class, what) = match first {
-                Standing::Well => ("good", "well".to_owned()),
+                Standing::Healthy => ("good", "healthy".to_owned()),
                 Standing::Suspected => ("soft", "suspected".to_owned()),
-                Standing::Ill { lacks } => {
+                Standing::Degraded { lacks } => {
                     let class = if *lacks > 500 { "bad" } else { "fair" };
                     (class, format!("health {}", 1000_u32.saturating_sub(*lacks)))
                 }
@@ -259,9 +259,9 @@ fn lasts(kind: &lnet_scenario::FaultKind) -> bool {
 
 const fn severity(standing: Standing) -> u32 {
     match standing {
-        Standing::Well => 0,
+        Standing::Healthy => 0,
         Standing::Suspected => 10,
-        Standing::Ill { lacks } => 100 + lacks,
+        Standing::Degraded { lacks } => 100 + lacks,
         Standing::Dead => 2000,
     }
 }

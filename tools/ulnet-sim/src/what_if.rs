@@ -206,8 +206,8 @@ fn lost(text: &mut String, ill: &Summary) {
         Some(ns) if ill.faults.iter().any(|f| f.ended) => {
             writeln!(text, "  everybody is well {:.1?} after its end", Duration::from_nanos(ns))
         }
-        Some(_) => writeln!(text, "  nobody is taken for ill at the end"),
-        None => writeln!(text, "  somebody is taken for ill at the end"),
+        Some(_) => writeln!(text, "  all interfaces are healthy at the end"),
+        None => writeln!(text, "  an interface is degraded at the end"),
     };
 }
 

@@ -173,7 +173,7 @@ fn what_if_a_server_dies_says_who_waits_who_notices_and_what_is_lost() {
     assert!(notices.contains("suspects the rail ") && notices.contains("health of "), "{notices}");
     assert!(!notices.contains("  server "), "the dead notice nothing: {notices}");
     assert!(lost.contains(" exchanges, ") && !lost.contains("\n  0 exchanges,"), "{lost}");
-    assert!(lost.contains("somebody is taken for ill at the end"), "{lost}");
+    assert!(lost.contains("an interface is degraded at the end"), "{lost}");
     // It may come back.
     let args = ["--kill", "server", "--at", "2s", "--for", "1s"];
     let [_, _, lost] = what_if(&world, &args);

@@ -400,7 +400,7 @@ impl<S: Streams> SockDriver<S> {
         peer.dialer.hasten(now);
         // Two HELLOs have come through: whatever it is, it is not silent.
         if peer.watch.doubt() == Doubt::Silent
-            && let Some(doubt) = peer.watch.saw(now, Seen::Well)
+            && let Some(doubt) = peer.watch.saw(now, Seen::Sound)
         {
             self.judged.push((peer.ni, peer.id.nid, doubt));
         }

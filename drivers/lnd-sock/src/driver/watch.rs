@@ -191,7 +191,7 @@ impl<S: Streams> SockDriver<S> {
         }
         let age = state.mark.age(now, state.acked, state.written);
         let Some(transport) = self.streams.transport(stream) else {
-            return Some(if progress { Seen::Well } else { Seen::Nothing });
+            return Some(if progress { Seen::Sound } else { Seen::Nothing });
         };
         let loses = state.loss.look(&transport);
         let probation = self.peers.get(state.peer).is_some_and(|peer| peer.watch.on_probation(now));
@@ -225,7 +225,7 @@ impl<S: Streams> SockDriver<S> {
             }
         } else {
             // Nothing harmless can be said to it: silence is the only proof.
-            let _ = peer.watch.saw(now, Seen::Well);
+            let _ = peer.watch.saw(now, Seen::Sound);
         }
     }
 

@@ -125,7 +125,7 @@ pub(crate) enum Seen {
     #[default]
     Nothing,
     /// Something was acknowledged, and nothing speaks against the rail.
-    Well,
+    Sound,
     /// Something was lost. That is nothing for a rail above doubt, and no proof for another.
     Marred,
     /// It loses or lags.
@@ -173,7 +173,7 @@ impl Suspicion {
         } else if loses == Losing::Something {
             Seen::Marred
         } else if progress {
-            Seen::Well
+            Seen::Sound
         } else {
             Seen::Nothing
         }
@@ -225,7 +225,7 @@ impl Watch {
                     self.doubt = Doubt::Unproven;
                 }
             }
-            Seen::Well => {
+            Seen::Sound => {
                 if before != Doubt::None {
                     self.doubt = self.not_silent();
                     let (since, looks) = self.proof.unwrap_or((now, 0));
@@ -309,7 +309,7 @@ mod tests {
         for rtt in [0, 1, 20] {
             let (t, limit) = (transport(rtt), LIMITS.limit(Duration::from_millis(rtt)));
             assert_eq!(LIMITS.judge(&t, limit, Losing::Nothing, false, false), Seen::Nothing);
-            assert_eq!(LIMITS.judge(&t, limit, Losing::Nothing, true, false), Seen::Well);
+            assert_eq!(LIMITS.judge(&t, limit, Losing::Nothing, true, false), Seen::Sound);
             assert_eq!(LIMITS.judge(&t, limit + tick, Losing::Nothing, true, false), Seen::Silent);
         }
     }
@@ -346,9 +346,12 @@ mod tests {
     #[test]
     fn round_trips_far_beyond_the_shortest_are_a_queue() {
         let ms = Duration::from_millis;
-        for (min, rtt, seen) in
-            [(0, 50, Seen::Well), (0, 51, Seen::Shaky), (10, 80, Seen::Well), (10, 81, Seen::Shaky)]
-        {
+        for (min, rtt, seen) in [
+            (0, 50, Seen::Sound),
+            (0, 51, Seen::Shaky),
+            (10, 80, Seen::Sound),
+            (10, 81, Seen::Shaky),
+        ] {
             let t = Transport { rtt: ms(rtt), rtt_min: ms(min), ..transport(0) };
             assert_eq!(
                 LIMITS.judge(&t, Duration::ZERO, Losing::Nothing, true, false),
@@ -366,10 +369,10 @@ mod tests {
             LIMITS.judge(t, ms(age), Losing::Nothing, true, probation)
         };
         for (rtt, age, sound, probation) in [
-            (25, 0, Seen::Well, Seen::Well),
-            (26, 0, Seen::Well, Seen::Shaky),
-            (40, 50, Seen::Well, Seen::Shaky),
-            (40, 51, Seen::Well, Seen::Silent),
+            (25, 0, Seen::Sound, Seen::Sound),
+            (26, 0, Seen::Sound, Seen::Shaky),
+            (40, 50, Seen::Sound, Seen::Shaky),
+            (40, 51, Seen::Sound, Seen::Silent),
         ] {
             let t = Transport { rtt: ms(rtt), ..t };
             assert_eq!((judge(&t, age, false), judge(&t, age, true)), (sound, probation), "{rtt}");
@@ -429,22 +432,22 @@ mod tests {
         assert_eq!(loss.look(&t), Losing::Much);
     }
 
-    /// Well at every look, 10 ms apart, from `from` on: when it is trusted.
+    /// Sound at every look, 10 ms apart, from `from` on: when it is trusted.
     fn proves(w: &mut Watch, from: u64) -> u64 {
         (0..)
             .map(|n| from + n * 10)
-            .find(|at| w.saw(ms(*at), Seen::Well) == Some(Doubt::None))
+            .find(|at| w.saw(ms(*at), Seen::Sound) == Some(Doubt::None))
             .unwrap()
     }
 
     #[test]
     fn a_silent_rail_that_answers_is_unproven_until_it_has_proved_itself() {
         let mut w = Watch::default();
-        assert_eq!(w.saw(ms(0), Seen::Well), None);
+        assert_eq!(w.saw(ms(0), Seen::Sound), None);
         assert_eq!(w.saw(ms(60), Seen::Silent), Some(Doubt::Silent));
         assert_eq!(w.saw(ms(70), Seen::Silent), None);
         assert_eq!(w.saw(ms(80), Seen::Nothing), None, "no news is no good news");
-        assert_eq!(w.saw(ms(100), Seen::Well), Some(Doubt::Unproven));
+        assert_eq!(w.saw(ms(100), Seen::Sound), Some(Doubt::Unproven));
         assert_eq!(w.saw(ms(105), Seen::Shaky), None, "it was silent all the same");
         assert_eq!(proves(&mut w, 110), 1110);
     }
@@ -453,7 +456,7 @@ mod tests {
     fn a_relapse_begins_the_proof_again() {
         let mut w = Watch::default();
         w.saw(ms(0), Seen::Shaky);
-        w.saw(ms(100), Seen::Well);
+        w.saw(ms(100), Seen::Sound);
         assert_eq!(w.saw(ms(1000), Seen::Shaky), None);
         assert_eq!(proves(&mut w, 1010), 2010);
     }
@@ -465,7 +468,7 @@ mod tests {
         w.saw(ms(10), Seen::Silent);
         assert_eq!(w.saw(ms(100), Seen::Marred), Some(Doubt::Unproven), "it carries");
         for n in 11..110 {
-            assert_eq!(w.saw(ms(n * 10), Seen::Well), None);
+            assert_eq!(w.saw(ms(n * 10), Seen::Sound), None);
         }
         assert_eq!(w.saw(ms(1100), Seen::Marred), None);
         assert_eq!(proves(&mut w, 1110), 2110);
@@ -480,7 +483,7 @@ mod tests {
             // A keepalive every 50 ms, for a minute.
             for n in 1..1200 {
                 let lost = prng.below(100) < 19;
-                let seen = if lost { Seen::Marred } else { Seen::Well };
+                let seen = if lost { Seen::Marred } else { Seen::Sound };
                 if w.saw(ms(n * 50), seen) == Some(Doubt::None) {
                     trusted += 1;
                     w.saw(ms(n * 50 + 1), Seen::Shaky);
@@ -494,8 +497,8 @@ mod tests {
     fn time_alone_proves_nothing() {
         let mut w = Watch::default();
         w.saw(ms(0), Seen::Shaky);
-        w.saw(ms(10), Seen::Well);
-        assert_eq!(w.saw(ms(5000), Seen::Well), None, "two looks in five seconds");
+        w.saw(ms(10), Seen::Sound);
+        assert_eq!(w.saw(ms(5000), Seen::Sound), None, "two looks in five seconds");
     }
 
     #[test]
@@ -503,7 +506,7 @@ mod tests {
         let mut w = Watch { must_carry: true, ..Watch::default() };
         w.saw(ms(0), Seen::Shaky);
         let sound = |w: &mut Watch, from: u64, to: u64| {
-            (from..to).step_by(10).any(|at| w.saw(ms(at), Seen::Well) == Some(Doubt::None))
+            (from..to).step_by(10).any(|at| w.saw(ms(at), Seen::Sound) == Some(Doubt::None))
         };
         assert!(!sound(&mut w, 10, 500) && !w.wants_load(ms(500)), "half a second is not over");
         assert!(!sound(&mut w, 500, 5000) && w.wants_load(ms(510)), "nothing was carried");
@@ -541,7 +544,7 @@ mod tests {
         for look in 1..10_000 {
             let at = look * 10;
             // 0.7 s down, 0.7 s up.
-            let seen = if at / 700 % 2 == 0 { Seen::Silent } else { Seen::Well };
+            let seen = if at / 700 % 2 == 0 { Seen::Silent } else { Seen::Sound };
             assert_ne!(w.saw(ms(at), seen), Some(Doubt::None));
         }
     }

@@ -1,10 +1,11 @@
 //! Worlds of real sites: what `lnetctl export` printed on each node becomes the text of a scenario,
 //! to be read, changed and played like any other.
 //!
-//! An export is read by `lnet-config`, which reads configuration for nodes too; `node.rs` takes from it
-//! what a world has a place for; `write.rs` makes the text. In between, here, nodes are held against
-//! each other: who has which NID, who forwards. What a world has no place for is left out and told
-//! ([`SiteWorld::left_out`]); what contradicts itself is an error with file and line.
+//! An export is read by `lnet-config`, which reads configuration for nodes too; `node.rs` takes
+//! from it what a world has a place for; `write.rs` makes the text. In between, here, nodes are
+//! held against each other: who has which NID, who forwards. What a world has no place for is left
+//! out and listed ([`SiteWorld::left_out`]); what contradicts itself is an error with file and
+//! line.
 
 mod node;
 mod write;
@@ -54,7 +55,7 @@ pub fn world_of(
     exports: &[Export<'_>],
     profile: Option<Profile>,
 ) -> Result<SiteWorld, ScenarioError> {
-    let mut told = Told::default();
+    let mut left_out = LeftOut::default();
     let mut nodes: Vec<SiteNode> = Vec::with_capacity(exports.len());
     let mut names = BTreeMap::new();
     let mut owners: BTreeMap<Nid, usize> = BTreeMap::new();
@@ -63,7 +64,7 @@ pub fn world_of(
             let what = format!("'{}' is the node of {other}: expected another name", export.node);
             return Err(at(export.file, Pos { line: 1, column: 1 }, what));
         }
-        let node = SiteNode::read(export, profile, &mut told)?;
+        let node = SiteNode::read(export, profile, &mut left_out)?;
         for (nid, pos) in &node.rails {
             if let Some(other) = owners.insert(*nid, nodes.len()) {
                 let other = nodes.get(other).map_or(export.file, |n| n.file.as_str());
@@ -75,7 +76,7 @@ pub fn world_of(
     }
     let nets: BTreeSet<Net> = owners.keys().map(|nid| nid.net()).collect();
     let kept: Vec<Vec<bool>> =
-        nodes.iter().map(|n| routes_that_lead(n, &nodes, &owners, &nets, &mut told)).collect();
+        nodes.iter().map(|n| routes_that_lead(n, &nodes, &owners, &nets, &mut left_out)).collect();
     for (node, kept) in nodes.iter_mut().zip(kept) {
         let mut kept = kept.into_iter();
         node.routes.retain(|_| kept.next().unwrap_or(false));
@@ -90,7 +91,7 @@ pub fn world_of(
     text.push_str(&usual_work(&check(&text)?.world));
     check(&text)?;
     let guessed = nodes.into_iter().filter(|n| n.guessed).map(|n| n.name).collect();
-    Ok(SiteWorld { text, left_out: told.lines(), guessed })
+    Ok(SiteWorld { text, left_out: left_out.lines(), guessed })
 }
 
 /// Which routes of a node lead somewhere in this site.
@@ -99,7 +100,7 @@ fn routes_that_lead(
     nodes: &[SiteNode],
     owners: &BTreeMap<Nid, usize>,
     nets: &BTreeSet<Net>,
-    told: &mut Told,
+    left_out: &mut LeftOut,
 ) -> Vec<bool> {
     let is_own = |net: Net| node.rails.iter().any(|(nid, _)| nid.net() == net);
     let mut known: Vec<(Net, Nid)> = Vec::new();
@@ -122,7 +123,7 @@ fn routes_that_lead(
             }
         };
         let what = format!("route to {} by {}: {why}", route.net, route.gateway);
-        told.once(&node.file, *pos, what);
+        left_out.once(&node.file, *pos, what);
         kept.push(false);
     }
     kept
@@ -141,12 +142,12 @@ fn at(file: &str, pos: Pos, what: String) -> ScenarioError {
 
 /// What is left out: the first place of each kind, and how many more there are.
 #[derive(Debug, Default)]
-struct Told {
+struct LeftOut {
     kinds: Vec<(String, String, usize)>,
     by_kind: BTreeMap<String, usize>,
 }
 
-impl Told {
+impl LeftOut {
     /// Something that may be so in many places.
     fn once(&mut self, file: &str, pos: Pos, kind: String) {
         match self.by_kind.get(&kind).and_then(|n| self.kinds.get_mut(*n)) {

@@ -7,7 +7,7 @@ use lnet_config::{
 };
 use lnet_types::{Net, Nid};
 
-use super::{Export, Told, at};
+use super::{Export, LeftOut, at};
 use crate::RAILS_MAX;
 use crate::error::ScenarioError;
 use crate::model::PeerSpec;
@@ -18,7 +18,7 @@ pub(super) struct SiteNode {
     pub(super) name: String,
     pub(super) file: String,
     pub(super) profile: Profile,
-    /// Nobody said which profile.
+    /// The profile is not given.
     pub(super) guessed: bool,
     /// Its NIDs in order.
     pub(super) rails: Vec<(Nid, Pos)>,
@@ -39,7 +39,7 @@ impl SiteNode {
     pub(super) fn read(
         export: &Export<'_>,
         profile: Option<Profile>,
-        told: &mut Told,
+        left_out: &mut LeftOut,
     ) -> Result<Self, ScenarioError> {
         let wrong = |pos, what: String| at(export.file, pos, what);
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
@@ -56,7 +56,7 @@ impl SiteNode {
                 }
                 PassedOver::ForeignTunable(name) => format!("'{name}': drivers are not modelled"),
             };
-            told.once(export.file, pos, kind);
+            left_out.once(export.file, pos, kind);
         }
         let known = profile_of(&config, profile).map_err(|(pos, what)| wrong(pos, what))?;
         let mut node = Self {
@@ -75,7 +75,7 @@ impl SiteNode {
         let mut settings: Vec<(Pos, Setting)> = Vec::new();
         for (pos, block) in config.blocks {
             match block {
-                Block::Net(net) => node.net(export, pos, &net, told)?,
+                Block::Net(net) => node.net(export, pos, &net, left_out)?,
                 Block::Peer(peer) => {
                     let nids = core::iter::once(peer.primary).chain(peer.nids).collect();
                     node.peers.push(PeerSpec { nids, multi_rail: peer.multi_rail });
@@ -89,9 +89,11 @@ impl SiteNode {
                 Block::NetRules(_) => {
                     return Err(wrong(pos, format!("nets by address, no NIDs: {EXPECTED}")));
                 }
-                Block::Ping(_) => told.once(export.file, pos, "'ping' is no setting".to_owned()),
+                Block::Ping(_) => {
+                    left_out.once(export.file, pos, "'ping' is no setting".to_owned())
+                }
                 Block::Discover(_) => {
-                    told.once(export.file, pos, "'discover' is no setting".to_owned());
+                    left_out.once(export.file, pos, "'discover' is no setting".to_owned());
                 }
             }
         }
@@ -107,7 +109,7 @@ impl SiteNode {
         export: &Export<'_>,
         pos: Pos,
         net: &NetBlock,
-        told: &mut Told,
+        left_out: &mut LeftOut,
     ) -> Result<(), ScenarioError> {
         for ni in &net.nis {
             let Some(nid) = ni.nid else {
@@ -146,7 +148,7 @@ impl SiteNode {
                     *value = widest;
                     let what =
                         format!("'{key}' above {widest}: worlds have no more, nor use for it");
-                    told.once(export.file, pos, what);
+                    left_out.once(export.file, pos, what);
                 }
             }
             // A network has the tunables of its first interface (C-netadd-6).
@@ -154,18 +156,18 @@ impl SiteNode {
                 None => self.nets.push((net.net, tunables)),
                 Some((_, first)) if *first != tunables => {
                     let what = "tunables of an NI that are not its network's".to_owned();
-                    told.once(export.file, pos, what);
+                    left_out.once(export.file, pos, what);
                 }
                 Some(_) => {}
             }
             if ni.lnd.conns_per_peer.is_some_and(|n| n > 1) {
-                told.once(export.file, pos, "'conns_per_peer': connections are not".to_owned());
+                left_out.once(export.file, pos, "'conns_per_peer': connections are not".to_owned());
             }
             if ni.lnd.tos.is_some_and(|tos| tos >= 0) {
-                told.once(export.file, pos, "'tos': worlds have no IP".to_owned());
+                left_out.once(export.file, pos, "'tos': worlds have no IP".to_owned());
             }
             if ni.cpts.is_some() {
-                told.once(export.file, pos, "'CPT': worlds have no processors".to_owned());
+                left_out.once(export.file, pos, "'CPT': worlds have no processors".to_owned());
             }
         }
         Ok(())
@@ -212,7 +214,7 @@ impl SiteNode {
         let mut check = defaults.clone();
         check.set_all(&all).map_err(|e| (last, e.to_string()))?;
         self.tunables = all.into_iter().filter(|(n, v)| defaults.value(n) != Some(*v)).collect();
-        // `set` knows rules by which one follows another: what is left must say the same.
+        // In `set` some tunables follow from others: what is left must give the same values.
         let mut again = defaults;
         let same = again.set_all(&self.tunables).is_ok() && again == check;
         if !same {

@@ -84,8 +84,8 @@ fn limit(node: &SiteNode) -> Duration {
     tunables(node).transaction()
 }
 
-/// How long a router of the kernel says after its start that it does not forward yet, and a
-/// moment for everybody to hear that it does.
+/// How long a kernel router announces after its start that it does not forward yet, and a
+/// moment for all peers to receive the announcement that it does.
 fn warm_up(node: &SiteNode) -> Option<Duration> {
     let t = tunables(node);
     let silence = t.alive_router_check_interval.max(0) + t.router_ping_timeout;

@@ -43,7 +43,7 @@ const NO_ROOM: Fault = Fault::new(HealthStatus::LocalError, Errno::ENOMEM);
 /// The message was lost before it was sent.
 const LOST_UNSENT: Fault = Fault::new(HealthStatus::RemoteDropped, Errno::ECONNRESET);
 
-/// What the fabric is told later.
+/// Later events of the fabric.
 #[derive(Debug)]
 pub struct ByteEvent(What);
 
@@ -84,9 +84,9 @@ impl Bytes {
             return;
         }
         rig.sockets(now).expire();
-        let told = rig.turn(now, host);
-        if told {
-            // Only then: whoever is looked after comes by here again.
+        let called = rig.turn(now, host);
+        if called {
+            // Only then: a host that is looked after comes by here again.
             cx.host(id);
         }
         self.ship(cx, id);
@@ -164,7 +164,7 @@ impl Fabric for Bytes {
         let net = cx.directory.rail(from).net;
         let to = cx.directory.number(transmit.to.nid, net);
         let way = cx.links.way(from, to, cx.directory);
-        if chance(cx.rng, way.drop_told) {
+        if chance(cx.rng, way.drop_reported) {
             return Err(LOST_UNSENT);
         }
         let swallow = chance(cx.rng, way.drop_silent);
@@ -214,10 +214,10 @@ impl Fabric for Bytes {
         let now = cx.now;
         let Some(rig) = self.rigs.get_mut(id.0 as usize).and_then(Option::as_mut) else { return };
         let host = &mut cx.hosts[id.0 as usize];
-        let told = rig.call(now, host, |driver, local, up, mem| {
+        let called = rig.call(now, host, |driver, local, up, mem| {
             driver.resume(local, rx, verdict, up, mem);
         });
-        if told {
+        if called {
             cx.host(id);
         }
     }

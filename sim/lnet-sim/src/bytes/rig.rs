@@ -25,48 +25,48 @@ pub(super) struct Rig {
     pub(super) armed: Instant,
 }
 
-/// The node, as the driver calls it: notes whether it was told anything.
-struct Told<'a> {
+/// The node, as the driver calls it: notes whether it was called.
+struct Noting<'a> {
     node: &'a mut Node,
-    told: bool,
+    called: bool,
     ended: usize,
 }
 
-impl Upper for Told<'_> {
+impl Upper for Noting<'_> {
     fn rx_header(&mut self, now: Instant, rx: Rx, hdr: &Hdr) -> Verdict {
-        self.told = true;
+        self.called = true;
         self.node.rx_header(now, rx, hdr)
     }
     fn peer_ni(&self, known: Option<PeerNiId>, nid: Nid) -> Option<PeerNiId> {
         self.node.peer_ni(known, nid)
     }
     fn rx_done(&mut self, now: Instant, msg: MsgId, outcome: Result<&[u8], Fault>) {
-        self.told = true;
+        self.called = true;
         self.node.rx_done(now, msg, outcome);
     }
     fn rx_gone(&mut self, now: Instant, ni: NiId, rx: RxId) {
-        self.told = true;
+        self.called = true;
         self.node.rx_gone(now, ni, rx);
     }
     fn tx_done(&mut self, now: Instant, msg: MsgId, outcome: Result<(), Fault>) {
-        self.told = true;
+        self.called = true;
         self.ended += 1;
         self.node.tx_done(now, msg, outcome);
     }
     fn peer_down(&mut self, now: Instant, ni: NiId, nid: Nid, last_alive: Instant) {
-        self.told = true;
+        self.called = true;
         self.node.peer_down(now, ni, nid, last_alive);
     }
     fn written_lost(&mut self, now: Instant, ni: NiId, nid: Nid) {
-        self.told = true;
+        self.called = true;
         self.node.written_lost(now, ni, nid);
     }
     fn tx_in_doubt(&mut self, now: Instant, messages: Vec<InDoubt>) {
-        self.told = true;
+        self.called = true;
         self.node.tx_in_doubt(now, messages);
     }
     fn rail_changed(&mut self, now: Instant, ni: NiId, nid: Nid, doubt: Doubt) {
-        self.told = true;
+        self.called = true;
         self.node.rail_changed(now, ni, nid, doubt);
     }
 }
@@ -141,7 +141,7 @@ impl Rig {
         sockets
     }
 
-    /// Calls the driver. Tells whether its node was told anything.
+    /// Calls the driver. Returns whether it called its node.
     pub(super) fn call(
         &mut self,
         now: Instant,
@@ -155,16 +155,16 @@ impl Rig {
     ) -> bool {
         self.driver.streams_mut().set_now(now);
         let local = host.clock.local(now);
-        let mut up = Told { node: &mut host.node, told: false, ended: 0 };
+        let mut up = Noting { node: &mut host.node, called: false, ended: 0 };
         call(&mut self.driver, local, &mut up, &mut host.mem);
         self.in_hand = self.in_hand.saturating_sub(up.ended);
-        up.told
+        up.called
     }
 
-    /// Everything that the driver can do now. Tells whether its node was told anything.
+    /// Everything that the driver can do now. Returns whether it called its node.
     pub(super) fn turn(&mut self, now: Instant, host: &mut Host) -> bool {
         let swallowed = core::mem::take(&mut self.swallowed);
-        let mut told = self.call(now, host, |_, local, up, _| {
+        let mut called = self.call(now, host, |_, local, up, _| {
             for msg in swallowed {
                 up.tx_done(local, msg, Ok(()));
             }
@@ -172,7 +172,7 @@ impl Rig {
         for _ in 0..ROUNDS_MAX {
             let ready = self.driver.streams_mut().take_ready();
             let mut more = !ready.is_empty();
-            told |= self.call(now, host, |driver, local, up, mem| {
+            called |= self.call(now, host, |driver, local, up, mem| {
                 if !ready.is_empty() {
                     driver.turn(local, &ready, false, up, mem);
                 }
@@ -184,7 +184,7 @@ impl Rig {
                 }
             });
             if !more {
-                return told;
+                return called;
             }
         }
         panic!("a driver never comes to rest");

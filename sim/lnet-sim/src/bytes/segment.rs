@@ -36,7 +36,7 @@ impl Segment {
         self.data.len() as u64 + u64::from(self.kind.syn) + u64::from(self.kind.fin)
     }
 
-    /// What a host answers that knows nothing of the connection; nothing to a reset.
+    /// The answer of a host without such a connection; nothing to a reset.
     pub(super) fn refusal(&self) -> Option<Self> {
         let (seq, ack) = match (self.kind.rst, self.kind.ack) {
             (true, _) => return None,

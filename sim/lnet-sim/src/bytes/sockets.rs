@@ -158,7 +158,7 @@ impl Sockets {
         }
     }
 
-    /// Connections that are meant are broken, and nobody knows by whom.
+    /// Breaks the connections that are meant, without a cause that a host could see.
     pub(super) fn break_those(&mut self, is_meant: impl Fn(SocketAddr, SocketAddr) -> bool) {
         let all: Vec<u32> = self
             .by_addresses
@@ -270,7 +270,7 @@ impl Sockets {
         }
     }
 
-    /// Nobody holds the end any more.
+    /// The end has no holder any more.
     fn let_go(&mut self, id: u32, reset: bool) {
         let Some(Place::End(end)) = self.places.get_mut(id as usize) else { return };
         let last = end.close(reset);

@@ -42,7 +42,7 @@ impl Bytes {
         let Some(rig) = self.rigs.get_mut(id.0 as usize).and_then(Option::as_mut) else { return };
         for (end, segment) in rig.sockets(now).take_out() {
             let (src, dst) = (segment.src.ip(), segment.dst.ip());
-            // To an address that nobody ever had: into nowhere.
+            // An address that no host ever had: lost.
             let Some((from, to)) = rails_between(&self.by_ip, cx.directory, src, dst) else {
                 continue;
             };

@@ -33,7 +33,7 @@ pub(super) struct ControlTraffic {
     all: Pings,
 }
 
-/// Who pings whom.
+/// Sender and receiver of a ping.
 type Ping = [Option<HostId>; 2];
 
 #[derive(Clone, Copy, Default)]
@@ -98,7 +98,7 @@ impl ControlTraffic {
         now + if self.bounds.must_be_home { LATE } else { LATE_IN_JAMS }
     }
 
-    /// The programs of `host` died with it, and nobody will say what became of their pings.
+    /// The programs of `host` died with it, and no event will end their pings.
     fn forget(&mut self, now: Instant, host: HostId) {
         let until = self.counts_until(now);
         let late = &mut self.late;
@@ -163,15 +163,15 @@ impl Observer for ControlTraffic {
         };
         let counts = &mut self.hosts[host.0 as usize];
         counts.sent += 1;
-        // Whom it may have to do with: everybody, a few times; whoever comes back is met by all anew,
-        // and pinged back to health.
-        let everybody = view.hosts.len() as u64 * 12;
+        // Pings may concern all hosts, a few times; a host that comes back is met by all anew, and
+        // pinged back to health.
+        let all_hosts = view.hosts.len() as u64 * 12;
         let sent = counts.sent;
-        if sent > self.bounds.control_per_second + everybody {
+        if sent > self.bounds.control_per_second + all_hosts {
             let group = view.scenario.world.group_of(NodeId(host.0));
             let is_router = group.is_some_and(|group| group.router);
             let pings = if is_router { self.all } else { counts.pings };
-            if sent > self.bounds.control_per_second + everybody + pings.seen * PER_PING {
+            if sent > self.bounds.control_per_second + all_hosts + pings.seen * PER_PING {
                 let name = view.name(host);
                 return Err(format!("{name}: {sent} control messages within one second"));
             }

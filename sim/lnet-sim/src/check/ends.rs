@@ -43,7 +43,7 @@ impl Observer for OneEnd {
             Seen::Posted { host, buffer, floating: true } => {
                 self.alive.insert(buffer, (host, view.now, false));
             }
-            Seen::Told { host, buffer, event } => {
+            Seen::Event { host, buffer, event } => {
                 let Some((_, _, sent)) = self.alive.get_mut(&buffer) else { return Ok(()) };
                 if event.kind == EventKind::Send {
                     if *sent {

@@ -1,4 +1,4 @@
-//! What holds when all is over: credits are home, nothing is left in any hand, everybody is well, and
+//! What holds when all is over: credits are home, nothing is left in any hand, all are healthy, and
 //! those who know each other agree.
 
 use lnet::HEALTH_MAX;
@@ -84,7 +84,7 @@ impl AllHome {
             let conduct = host.node.tunables().conduct;
             let heals = conduct.recovers_unheard && conduct.believes_reported_health;
             if let Some(ni) = peer.nis.iter().find(|n| heals && n.health < HEALTH_MAX) {
-                return Err(format!("takes {} for ill: health {}", ni.nid, ni.health));
+                return Err(format!("records {} as degraded: health {}", ni.nid, ni.health));
             }
         }
         Ok(())
@@ -98,10 +98,10 @@ fn pings_in_vain(view: &View<'_>, host: &Host) -> bool {
     host.node.tunables().conduct.charges_bystanders && view.scenario.faults.iter().any(goes)
 }
 
-/// Whether `host` knows what `other` has, however that came and went. Without sessions
-/// (docs/duplicates.md) nobody notices a node that has died and come back other than it was, or has lost
-/// its last interface on a network and with it its peers there, unless one of them has something to ask
-/// of the other.
+/// Whether `host` has discovered what `other` has, however that came and went. Without sessions
+/// (docs/duplicates.md) no peer notices a node that has died and come back other than it was, or
+/// has lost its last interface on a network and with it its peers there, unless one of them has
+/// something to ask of the other.
 fn learns(view: &View<'_>, host: &Host, other: HostId) -> bool {
     let has_sessions = host.node.tunables().suppress_duplicates != 0;
     let faults = &view.scenario.faults;

@@ -162,7 +162,7 @@ impl Messages {
         rx: RxId,
         verdict: Verdict,
     ) {
-        // Gone with its connection, and the node was told.
+        // Gone with its connection, and reported to the node.
         let Some((pair, dir)) = self.deferred.remove(&(id.0, rx.0)) else { return };
         let dir = usize::from(dir);
         let d = &mut self.pairs[pair as usize].dirs[dir];

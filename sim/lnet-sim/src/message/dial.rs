@@ -167,7 +167,7 @@ impl Messages {
         dial.trying = false;
         dial.backoff = (dial.backoff * 2).clamp(RECONNECT_MIN, RECONNECT_MAX);
         dial.not_before = cx.now + dial.backoff;
-        // As if it had been open: its node is told that there is no connection.
+        // As if it had been open: its node gets the report that there is no connection.
         p.open[end] = 0;
         let (nid, heard, rail) =
             (cx.directory.rail(p.ends[1 - end]).nid, p.heard[end], p.ends[end]);

@@ -1,7 +1,7 @@
-//! Rail suspicion (DEC-31), as the driver of sockets has it: what was written and is not acknowledged
-//! in time, or a connection attempt that is not answered, makes a rail silent. A doubted rail is
-//! asked to prove itself, with connection attempts if it has no connection; when it carries again it
-//! is trusted, and when nobody has wanted it for a minute it is left alone.
+//! Rail suspicion (DEC-31), as the driver of sockets has it: what was written and is not
+//! acknowledged in time, or a connection attempt that is not answered, makes a rail silent. A
+//! doubted rail is asked to prove itself, with connection attempts if it has no connection; when it
+//! carries again it is trusted, and after a minute without traffic it is left alone.
 
 use core::time::Duration;
 

@@ -75,7 +75,7 @@ impl Why {
     }
 }
 
-/// What the fabric is told later.
+/// Later events of the fabric.
 #[derive(Debug)]
 pub struct MessageEvent(What);
 
@@ -480,11 +480,11 @@ impl Messages {
     }
 
     /// An end goes, with its host or its interface. The other one finds out.
-    fn end_gone(&mut self, cx: &mut Cx<'_, MessageEvent>, pair: u32, end: usize, told: bool) {
+    fn end_gone(&mut self, cx: &mut Cx<'_, MessageEvent>, pair: u32, end: usize, in_order: bool) {
         let p = &mut self.pairs[pair as usize];
         p.doubted[end] = None;
         p.dial[end] = pair::Dial { attempt: p.dial[end].attempt + 1, ..Default::default() };
-        if told {
+        if in_order {
             self.close(cx, pair, end, Why::Stopped);
             let way = self.way(cx, pair, end);
             if !way.blocked && self.pairs[pair as usize].open[1 - end] != 0 {
@@ -492,7 +492,7 @@ impl Messages {
             }
             return;
         }
-        // Nobody is there to be told. What the other end has received stays there.
+        // The dead end gets no report. What the other end has received stays there.
         let d = &mut p.dirs[end];
         self.in_hand -= d.queue.len();
         self.parcels.drop_all(d.queue.drain(..).chain(d.stalled.drain(..)));
@@ -535,7 +535,7 @@ impl Fabric for Messages {
         let to = cx.directory.number(transmit.to.nid, net);
         let (pair, dir) = self.pair(from, to);
         let way = self.way(cx, pair, dir);
-        if chance(cx.rng, way.drop_told) {
+        if chance(cx.rng, way.drop_reported) {
             return Err(LOST_UNSENT);
         }
         let body = sender.mem.read(&transmit.payload);

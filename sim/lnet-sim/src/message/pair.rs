@@ -63,7 +63,7 @@ impl Parcels {
     }
 
     pub(super) fn drop(&mut self, id: ParcelId) {
-        // Its bytes are nobody's any more.
+        // Its bytes have no owner any more.
         self.all[id.0 as usize].body = Body::Blank(0);
         self.free.push(id.0);
     }

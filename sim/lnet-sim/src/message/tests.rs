@@ -44,7 +44,7 @@ at = "1s"
 for = "5s"
 on = "n-3"
 share = "5%"
-told = false
+reported = false
 [[fault]]
 kind = "cut"
 at = "3s"
@@ -83,7 +83,7 @@ fn no_message_is_kept_that_is_over() {
     assert!(most > 10, "{most}");
     assert!(sim.tally().completed > 1000, "{}", sim.tally().completed);
     sim.run_until(lnet_types::Instant::from_secs(80)).unwrap();
-    // Pings between whoever is left with something to find out.
+    // Pings between hosts that still have to discover each other.
     let left = sim.fabric.parcels.count();
     assert!(left <= 2, "{left} of {most}");
     assert_eq!(sim.view().in_hand, 0);

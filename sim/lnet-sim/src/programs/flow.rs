@@ -1,4 +1,4 @@
-//! Flows: one node of a workload with those whom it meets, and when it begins what.
+//! Flows: one node of a workload with its peers, and when it begins which exchange.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -14,7 +14,7 @@ use crate::host::Host;
 /// Most exchanges that a flow with a fixed pace has under way; beyond that it waits.
 const UNDER_WAY_MAX: usize = 1024;
 
-/// One node of a workload, and whom it meets.
+/// One node of a workload, and its peers.
 #[derive(Debug)]
 pub(crate) struct Flow {
     pub(super) workload: usize,
@@ -48,7 +48,7 @@ impl Programs {
                 let mine: Vec<Arc<[RailRef]>> = match w.pairing {
                     Pairing::Spread if all.is_empty() => Vec::new(),
                     Pairing::Spread => {
-                        // Whoever would meet himself meets the next one.
+                        // A host that would be its own peer gets the next one.
                         let at = (0..all.len())
                             .map(|i| (k + i) % all.len())
                             .find(|i| all[*i].node != node);
@@ -125,7 +125,7 @@ impl Programs {
         }
     }
 
-    /// A host has died, and its programs with it. What they had under way is nobody's any more.
+    /// A host has died, and its programs with it. What they had under way has no owner any more.
     pub(crate) fn died(&mut self, host: HostId) {
         let desk = &mut self.desks[host.0 as usize];
         (desk.buffers, desk.free, desk.blank) = (Vec::new(), Vec::new(), None);

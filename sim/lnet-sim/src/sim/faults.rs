@@ -40,8 +40,8 @@ impl<F: Fabric> Sim<F> {
             FaultKind::Reorder { links, share, by } => {
                 self.rule(index, links, Effect::Reorder(*share, *by));
             }
-            FaultKind::Drop { links, share, told } => {
-                self.rule(index, links, Effect::Drop(*share, *told));
+            FaultKind::Drop { links, share, reported } => {
+                self.rule(index, links, Effect::Drop(*share, *reported));
             }
             FaultKind::Delay { links, by, jitter } => {
                 self.rule(index, links, Effect::Delay(*by, *jitter));
@@ -233,7 +233,7 @@ impl<F: Fabric> Sim<F> {
     /// Interfaces lose their carrier, or get it back; their nodes know.
     fn carrier(&mut self, place: &Place, link: Link) {
         for ix in self.rails(place) {
-            self.links.darken(ix, link == Link::Down);
+            self.links.cut_carrier(ix, link == Link::Down);
             let count = self.carriers.entry(ix).or_default();
             let before = *count;
             *count = if link == Link::Down { before + 1 } else { before.saturating_sub(1) };

@@ -166,10 +166,10 @@ impl<F: Fabric> Sim<F> {
         let silent = !host.is_running();
         let now = host.rails.iter().map(|r| r.ix).filter(|_| silent).collect();
         for ix in core::mem::replace(&mut host.muted, now) {
-            self.links.darken(ix, false);
+            self.links.cut_carrier(ix, false);
         }
         for ix in &host.muted {
-            self.links.darken(*ix, true);
+            self.links.cut_carrier(*ix, true);
         }
     }
 
@@ -225,7 +225,7 @@ impl<F: Fabric> Sim<F> {
         host.health_seen = count;
         let mut now: BTreeMap<Nid, u32> =
             host.node.ailing().filter(|(_, health)| *health < lnet::HEALTH_MAX).collect();
-        // What is ill and not in recovery any more.
+        // Interfaces that are degraded and not in recovery any more.
         for nid in host.ailing.keys() {
             if let Some(health) = host.node.health_of(*nid).filter(|h| *h < lnet::HEALTH_MAX) {
                 now.insert(*nid, health);

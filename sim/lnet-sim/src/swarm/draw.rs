@@ -6,7 +6,7 @@ use core::fmt::Write as _;
 use lnet::{Conduct, Profile};
 use lnet_types::Prng;
 
-/// Seconds before the first fault: whoever has to do with each other gets to know each other.
+/// Seconds before the first fault: peers discover each other.
 const PEACE: u64 = 4;
 /// Seconds of peace after the last fault. An interface at health 0 comes back in steps of 100, one
 /// for each recovery ping, and these are up to 5 s apart; see also `model.rs`, `SETTLED`.
@@ -98,8 +98,8 @@ impl Drawing {
         ));
     }
 
-    /// Whether another interface of this node would be a gateway that nobody can know, and whose
-    /// messages nodes have been told to drop: their operator has to add routes first.
+    /// Whether another interface of this node would be a gateway without a route, whose messages
+    /// nodes are set to drop: their operator has to add routes first.
     fn is_unknown_gateway(&self, node: &str) -> bool {
         let sets = |setting: &str| self.text.lines().any(|line| line == setting);
         let router = self.nodes.iter().any(|(name, programs)| name == node && !programs);
@@ -165,7 +165,7 @@ fn flips(drawn: &mut Drawing, flips: &[(&str, &str)]) {
 }
 
 fn tunables(drawn: &mut Drawing, rng: &mut Prng, profile: &str) {
-    // Nobody waits for hours in virtual time either.
+    // No run waits for hours in virtual time either.
     let mut set = vec![
         "max_recovery_ping_interval = 4".to_owned(),
         "alive_router_check_interval = 4".to_owned(),
@@ -394,7 +394,7 @@ fn fault(drawn: &mut Drawing, rng: &mut Prng, rage: u64) {
                 put("share", &share(rng));
             }
             if kind == "drop" && rng.one_in(2) {
-                put("told", "true");
+                put("reported", "true");
             }
             if kind == "reorder" || kind == "delay" {
                 put("by", &format!("\"{}ms\"", 1 + rng.below(1000)));

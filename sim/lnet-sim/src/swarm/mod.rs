@@ -1,9 +1,9 @@
 //! The swarm: worlds, programs and faults drawn at random from a seed, each played under all
-//! checkers and under a reference model ([`Model`]) that knows nothing of paths, credits or retries.
+//! checkers and under a reference model ([`Model`]) without paths, credits or retries.
 //!
 //! A round has two phases. *Safety*: faults rage, and nothing wrong may happen. *Liveness*: all
 //! faults are over and the world is left alone; what is begun then succeeds at once, credits come
-//! home, everybody is well and takes its peers for what they are.
+//! home, all are healthy and record their peers as they are.
 //!
 //! What a round plays is a scenario's text (`draw.rs`), so it can be read, changed and played with
 //! the other tools; `model.rs` says what a program may see. The n-th seed of a swarm depends on its

@@ -1,13 +1,13 @@
 //! The reference model: what programs may, must and must not see of their exchanges.
 //!
-//! It knows the scenario (who speaks with whom, which faults are when) and what programs see. It
-//! knows nothing of paths that were chosen, credits, health or retries of nodes.
+//! Its input is the scenario (which nodes speak, which faults are when) and what programs see. It
+//! has no paths that were chosen, credits, health or retries of nodes.
 //!
-//! - *May*: a message of an attempt reaches whom it was for, an answer comes to who asked.
-//! - *Must not*: something arrives that nobody began, or elsewhere, or that has no such message; an
+//! - *May*: a message of an attempt reaches its target, an answer comes to its requester.
+//! - *Must not*: a message arrives that was never begun, or elsewhere, or that has no such message; an
 //!   answer before its question; success without what makes it one; two ends of one exchange.
 //! - *Must*: once the world has been left alone for a while everything succeeds at the first attempt;
-//!   and with a rail at both ends that no fault touches, between two that have met, nobody has to try
+//!   and with a rail at both ends that no fault touches, between two that have met, no program has to try
 //!   many times. At the end nothing is open.
 
 use core::time::Duration;
@@ -20,14 +20,15 @@ use crate::check::is_mistaken;
 use crate::directory::HostId;
 use crate::observe::{AttemptId, Observer, Seen, View};
 
-/// How long after the last fault everything succeeds at once. Attempts from before it take up to 15 s,
-/// interfaces at health 0 are back to where they are chosen again, connections after their back-off,
-/// and whoever is used has been asked what it has (`peer_refresh_interval`: 75 s at most).
+/// How long after the last fault everything succeeds at once. Attempts from before it take up to 15
+/// s, interfaces at health 0 are back to where they are chosen again, connections after their
+/// back-off, and each peer in use has been discovered again (`peer_refresh_interval`: 75 s at
+/// most).
 const SETTLED: Duration = Duration::from_secs(90);
 /// How long a rail counts as touched after the end of a fault on it: connections come back.
 const TOUCHED_AFTER: Duration = Duration::from_secs(15);
 /// Attempts that may fail in a row beside a rail without fault: each may have had bad luck with a
-/// path whose failure nobody knew yet.
+/// path whose failure was not known yet.
 const UNLUCKY_MAX: u32 = 6;
 
 /// An attempt, as the programs see it.
@@ -62,14 +63,14 @@ pub struct Model {
     attempts: BTreeMap<AttemptId, Attempt>,
     open: BTreeMap<u64, Open>,
     touched: Spans,
-    /// When a rail was taken away: nobody knows whose its NID was.
+    /// When a rail was taken away: its NID had no known owner.
     removed: Spans,
-    /// Who has had an exchange with whom, in the lives that they have now. Pings make no one known.
+    /// Pairs with an exchange in their present incarnations. Pings make no one known.
     met: BTreeSet<(HostId, HostId)>,
     settled: Instant,
     /// See [`jams`].
     jams: bool,
-    /// Whether a node knows all rails of its peers and avoids those that fail.
+    /// Whether a node has discovered all rails of its peers and avoids those that fail.
     heals: bool,
 }
 
@@ -316,10 +317,10 @@ impl Observer for Model {
     fn see(&mut self, seen: &Seen<'_>, view: &View<'_>) -> Result<(), String> {
         match *seen {
             Seen::Begun { host, workload, attempt, to, again } => {
-                // Whoever has it now, or had it from the beginning.
+                // The present owner, or the one from the beginning.
                 let rail = view.scenario.world.rail_of(to);
                 let owner = rail.map(|r| HostId(r.node.0));
-                let Some(to) = owner else { return Err(format!("{to} is nobody's")) };
+                let Some(to) = owner else { return Err(format!("{to} has no owner")) };
                 let (asked, answered, over) = (false, false, false);
                 let begun = view.now;
                 let new = Attempt { host, to, rail, workload, begun, again, asked, answered, over };

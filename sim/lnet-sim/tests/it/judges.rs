@@ -153,7 +153,7 @@ fn figures_of_a_run_that_ends_early_count_what_nodes_did_until_then() {
 }
 
 #[test]
-fn a_fabric_of_datagrams_that_doubles_messages_is_counted_and_copies_are_told_apart() {
+fn copies_made_by_a_datagram_fabric_are_counted_apart_from_duplicates() {
     let fault = "[[fault]]\nat = \"2s\"\nkind = \"duplicate\"\non = \"b\"\nshare = \"100%\"\n";
     let text = ONE.replace("name = \"tcp\"\n", "name = \"tcp\"\ntransport = \"datagram\"\n");
     let scenario = parse("one", &format!("{text}{fault}")).unwrap();
@@ -169,7 +169,7 @@ fn a_fabric_of_datagrams_that_doubles_messages_is_counted_and_copies_are_told_ap
 }
 
 #[test]
-fn copies_that_a_datagram_network_on_the_way_may_have_made_are_nobodys_fault() {
+fn copies_that_a_datagram_network_on_the_way_may_have_made_are_no_fault_of_a_node() {
     let near = "[[net]]\nname = \"tcp\"\n";
     let text =
         ONE.replace(near, &format!("{near}[[net]]\nname = \"tcp1\"\ntransport = \"datagram\"\n"));
@@ -185,7 +185,7 @@ fn copies_that_a_datagram_network_on_the_way_may_have_made_are_nobodys_fault() {
 
 /// A program that has died and come back waits no longer for an answer than it did before.
 #[test]
-fn whoever_comes_back_loses_patience_as_before() {
+fn the_programs_of_a_restarted_host_lose_patience_as_before() {
     let faults = "[[fault]]\nat = \"1s\"\nkind = \"drop\"\non = \"b\"\nshare = \"100%\"\n\
                   [[fault]]\nat = \"5s\"\nfor = \"2s\"\nkind = \"kill\"\non = \"a\"\n";
     let text =

@@ -89,7 +89,7 @@ fn pa086_without_any_router_sends_are_refused_until_one_answers_again() {
 #[test]
 fn pa082_during_a_quiesce_servers_see_no_client_and_reach_none() {
     let text = routed("kind = \"quiesce\"\nat = \"10s\"\nfor = \"1500ms\"");
-    // Nobody checks routers meanwhile: what is counted is the clients' traffic.
+    // Routers are not checked meanwhile: what is counted is the clients' traffic.
     let text = text.replace("alive_router_check_interval = 4", "alive_router_check_interval = 0");
     let mut sim = Sim::new(Arc::new(parse("routed", &text).unwrap()), None, Messages::new());
     let mut counters = |ms: u64| {

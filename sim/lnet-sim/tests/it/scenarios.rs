@@ -54,8 +54,8 @@ scenarios! {
     a_carrier_that_goes_is_noticed_at_once: "carrier-down";
     a_rail_that_swallows_everything_is_left: "black-hole";
     a_rail_that_comes_and_goes_does_not_stop_the_other: "flapping";
-    a_client_in_the_dark_goes_on_afterwards: "dark";
-    many_ask_a_server_in_the_dark_for_signs_of_life_and_flood_nobody: "dark-server";
+    a_client_without_any_rail_goes_on_after_the_outage: "dark";
+    pings_of_many_clients_to_an_unreachable_server_stay_bounded: "dark-server";
     two_nodes_discover_each_other_in_the_same_moment: "discovery-both-ways";
     a_push_that_crosses_a_ping_is_not_lost: "push-during-ping";
     discovery_is_switched_off_in_the_middle_of_it: "discovery-switched-off";

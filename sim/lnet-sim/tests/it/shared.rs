@@ -103,7 +103,7 @@ fn of_a_hundred_clients_few_feel_one_router_of_four_die_and_by_the_kernels_rules
         kernels.len()
     );
     let begin = Instant::from_secs(10);
-    assert!(ours.values().chain(kernels.values()).all(|at| *at > begin), "before, nobody waits");
+    assert!(ours.values().chain(kernels.values()).all(|at| *at > begin), "before, no client waits");
     assert!(ours.len() <= 10, "{} of 100", ours.len());
     assert!(kernels.len() > 25, "{} of 100", kernels.len());
 }

@@ -36,7 +36,7 @@ at = "5s"
 }
 
 #[test]
-fn what_was_lost_while_everything_was_is_repeated_soon_after() {
+fn messages_lost_in_a_total_outage_are_repeated_soon_after() {
     for kind in ["loss", "corrupt"] {
         let fault = format!("kind = \"{kind}\"\nfor = \"2s\"\non = \"b\"\nshare = \"100%\"");
         let summary = two("100ms", &fault).summary;
@@ -46,7 +46,7 @@ fn what_was_lost_while_everything_was_is_repeated_soon_after() {
 }
 
 #[test]
-fn whoever_believes_in_a_connection_alone_finds_out_though_it_sends_nothing() {
+fn a_half_open_connection_is_noticed_by_an_idle_holder() {
     let played = two("40s", "kind = \"kill\"\nfor = \"1s\"\non = \"b\"");
     assert_eq!((played.summary.completed, played.summary.errors), (3, 0), "{}", played.summary);
 }
@@ -54,7 +54,7 @@ fn whoever_believes_in_a_connection_alone_finds_out_though_it_sends_nothing() {
 /// Its header is with the receiver's node, and the rest in the receiver's socket. It came with the bytes
 /// of what the sender's next life sent.
 #[test]
-fn what_a_receiver_has_deferred_outlives_its_sender() {
+fn a_message_that_its_receiver_deferred_outlives_its_sender() {
     const ROUTED: &str = r#"
 name = "deferred"
 duration = "30s"

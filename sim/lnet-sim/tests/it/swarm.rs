@@ -6,7 +6,7 @@ use lnet::Conduct;
 use lnet_sim::{Detail, Round, seed_of};
 
 #[test]
-fn what_is_drawn_is_a_scenario_and_the_same_every_time() {
+fn a_drawn_scenario_is_valid_and_the_same_for_its_seed() {
     let mut kinds = BTreeSet::new();
     for n in 0..500 {
         let seed = seed_of(1, n);
@@ -49,7 +49,7 @@ fn some_rounds_of_the_swarm_hold() {
 /// Rounds in which the swarm has found something, as docs/simulation.md lists it. What they play
 /// changes with what is drawn; defects that need their very course have tests of their own.
 #[test]
-fn what_the_swarm_has_found_holds_now() {
+fn earlier_findings_of_the_swarm_hold_now() {
     for seed in [
         3559527155368576486,
         785986143524189099,

@@ -57,7 +57,7 @@ pub(super) enum Holder {
     /// The driver's.
     Driver,
     /// Closed: what is written still goes out.
-    Nobody,
+    Orphan,
 }
 
 /// In which pieces an owner sees what comes: streams promise none.
@@ -95,7 +95,7 @@ pub(super) struct End {
     pub(super) remote: SocketAddr,
     pub(super) state: State,
     pub(super) holder: Holder,
-    /// What the stream has met and not told.
+    /// An error of the stream that is not yet reported.
     error: Option<Errno>,
     wishes: Wishes,
     cut: Cut,
@@ -115,7 +115,7 @@ pub(super) struct End {
     repeated: u32,
     /// When the last segment is through the queues on its way.
     through: Instant,
-    /// The owner was told that there is no room.
+    /// The owner has got the answer that there is no room.
     full: bool,
 
     /// The next sequence that is expected, and the first one of all.
@@ -125,8 +125,8 @@ pub(super) struct End {
     /// Arrived before what stands before it.
     early: BTreeMap<u64, Box<[u8]>>,
     eof: bool,
-    /// How far the other end was told that it may send.
-    told: u64,
+    /// How far the other end may send by the last announced window.
+    announced: u64,
     ack_due: bool,
     syn_due: bool,
     again_due: bool,
@@ -170,7 +170,7 @@ impl End {
             inbox: VecDeque::new(),
             early: BTreeMap::new(),
             eof: false,
-            told: 0,
+            announced: 0,
             ack_due: false,
             syn_due: true,
             again_due: false,
@@ -220,11 +220,11 @@ impl End {
 
     /// The owner lets go. Gives the segment that says so, if it is a reset; then the end is gone.
     pub(super) fn close(&mut self, reset: bool) -> Option<Segment> {
-        self.holder = Holder::Nobody;
+        self.holder = Holder::Orphan;
         if self.state == State::Closed {
             return None;
         }
-        // Bytes that nobody will read are as good as lost, and the other end is told.
+        // Unread bytes are as good as lost, and the other end gets a reset.
         if reset || !self.inbox.is_empty() || self.state != State::Open {
             let was = core::mem::replace(&mut self.state, State::Closed);
             self.due = Instant::FAR_FUTURE;
@@ -258,7 +258,7 @@ impl End {
         match self.holder {
             Holder::Driver => false,
             Holder::Listener => self.state == State::Closed,
-            Holder::Nobody => self.state == State::Closed || said,
+            Holder::Orphan => self.state == State::Closed || said,
         }
     }
 

@@ -1,4 +1,4 @@
-//! The side of whoever holds a connection: bytes in and out, and what can be asked of it.
+//! The side of a connection's holder: bytes in and out, and queries.
 
 use core::net::SocketAddr;
 
@@ -32,8 +32,8 @@ impl End {
         copy(&self.inbox, 0, &mut first[..into_first]);
         copy(&self.inbox, into_first, &mut second[..n - into_first]);
         self.inbox.drain(..n);
-        // Told when it is worth it, as the other end may wait for room.
-        if self.window() >= self.told + RECV_BUFFER as u64 / 2 {
+        // Announced when it is worth it, as the other end may wait for room.
+        if self.window() >= self.announced + RECV_BUFFER as u64 / 2 {
             self.ack_due = true;
         }
         Ok(n)
@@ -118,7 +118,7 @@ impl End {
             unsent: unacked - sent,
             rtt: self.trips.smooth,
             rtt_min: self.trips.least,
-            // Nobody here holds acknowledgements back.
+            // This stack does not delay acknowledgements.
             segment: 0,
             sent: self.sent,
             resent: self.resent,

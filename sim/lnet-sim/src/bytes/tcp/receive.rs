@@ -66,7 +66,7 @@ impl End {
             }
             return (news, None);
         }
-        if self.holder == Holder::Nobody && !segment.data.is_empty() {
+        if self.holder == Holder::Orphan && !segment.data.is_empty() {
             let answer = segment.refusal();
             self.fail(Errno::ECONNRESET);
             return (none, answer);
@@ -74,7 +74,7 @@ impl End {
         self.ack_due = true;
         let end = segment.seq + segment.data.len() as u64;
         let before = self.expected;
-        if end > self.expected && end <= self.told.max(self.window()) {
+        if end > self.expected && end <= self.announced.max(self.window()) {
             self.early.insert(segment.seq, segment.data);
             self.put_in_order();
         }

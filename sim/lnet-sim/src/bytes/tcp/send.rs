@@ -57,7 +57,7 @@ impl End {
             self.said(now);
         }
         if !self.in_flight() && self.next < end && !self.awaiting {
-            // There is no room at the other end, and nobody may say when there is.
+            // There is no room at the other end, and a window update may be lost.
             self.wait(now);
         }
     }
@@ -65,7 +65,7 @@ impl End {
     /// What was sent also acknowledges.
     fn said(&mut self, now: Instant) {
         self.ack_due = false;
-        self.told = self.window();
+        self.announced = self.window();
         if self.in_flight() && !self.awaiting {
             self.wait(now);
         }

@@ -180,7 +180,7 @@ fn every_byte_arrives_in_order_whatever_the_network_does() {
 }
 
 #[test]
-fn an_attempt_that_nobody_answers_is_asked_again_and_given_up() {
+fn an_unanswered_connection_attempt_is_repeated_and_abandoned() {
     let mut p = Pair::new(1, Cut::Whole);
     p.lost = 1;
     let begun = p.now;
@@ -190,12 +190,12 @@ fn an_attempt_that_nobody_answers_is_asked_again_and_given_up() {
 }
 
 #[test]
-fn where_nobody_listens_an_attempt_is_refused() {
+fn an_attempt_to_connect_without_a_listener_is_refused() {
     let mut p = Pair::new(1, Cut::Whole);
     let mut out = Vec::new();
     p.a.send(p.now, &mut p.rng, &mut out);
     let answer = out[0].refusal().unwrap();
-    assert_eq!(answer.refusal(), None, "nobody answers a reset");
+    assert_eq!(answer.refusal(), None, "a reset gets no answer");
     p.a.receive(p.now, answer);
     assert_eq!(p.a.connected(), Some(Err(Errno::ECONNREFUSED)));
 }
@@ -225,7 +225,7 @@ fn a_new_connection_in_the_place_of_an_old_one_is_made_when_the_old_one_is_reset
 }
 
 #[test]
-fn a_half_open_connection_is_found_by_whoever_keeps_it_alive() {
+fn a_half_open_connection_is_found_by_keepalives() {
     let mut p = Pair::new(1, Cut::Whole);
     let every = Duration::from_secs(5);
     p.a.wish(Wishes {
@@ -234,7 +234,7 @@ fn a_half_open_connection_is_found_by_whoever_keeps_it_alive() {
         rto_max: Duration::ZERO,
     });
     p.until(|p| p.b.as_ref().is_some_and(|b| b.state == State::Open));
-    // Answered, for as long as there is somebody.
+    // Answered, as long as the other host lives.
     p.until(|p| p.now > Instant::from_secs(300));
     assert_eq!(p.a.error(), None);
     p.lost = 1;
@@ -288,7 +288,7 @@ fn write_and_pause(p: &mut Pair, pause: Duration) {
 }
 
 #[test]
-fn what_is_lost_is_sent_again_though_more_is_sent_behind_it() {
+fn a_lost_segment_is_sent_again_though_more_is_sent_behind_it() {
     let mut p = Pair::new(1, Cut::Whole);
     p.until(|p| p.b.as_ref().is_some_and(|b| b.state == State::Open));
     p.lost = 1;

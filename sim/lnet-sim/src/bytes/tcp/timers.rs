@@ -16,7 +16,7 @@ const RTO_MAX: Duration = Duration::from_secs(120);
 const SYN_TRIES: u32 = 6;
 /// Tries in a row without an answer after which a connection is given up.
 const TRIES: u32 = 15;
-/// The same when nobody holds it any more.
+/// The same for a connection without a holder.
 const ORPHAN_TRIES: u32 = 8;
 /// Tries at even intervals, where the owner wants them.
 const EVEN_TRIES: u32 = 6;
@@ -89,7 +89,7 @@ impl End {
         let most = match self.state {
             State::Closed => return News::default(),
             State::SynSent | State::SynReceived => SYN_TRIES,
-            State::Open if self.holder == Holder::Nobody => ORPHAN_TRIES,
+            State::Open if self.holder == Holder::Orphan => ORPHAN_TRIES,
             // Linux with TCP_USER_TIMEOUT: by time alone, which is for the driver here.
             State::Open if !self.wishes.rto_max.is_zero() => u32::MAX,
             State::Open => TRIES,
