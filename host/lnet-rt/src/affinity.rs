@@ -34,8 +34,8 @@ impl Affinity {
     }
 
     /// Keeps the current thread on those CPUs of `wanted` that it had when it began; on all that it
-    /// had if nothing is wanted. Returns whether that changed anything. What the system refuses is told
-    /// in the log: the node works anyway.
+    /// had if nothing is wanted. Returns whether that changed anything. A refusal of the system is
+    /// reported in the log: the node works anyway.
     fn follow(&mut self, wanted: &BTreeSet<u32>) -> bool {
         let mut cpus: BTreeSet<u32> = self.had.intersection(wanted).copied().collect();
         if cpus.is_empty() {

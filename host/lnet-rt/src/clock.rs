@@ -31,7 +31,7 @@ impl Default for Clock {
     }
 }
 
-/// 64 bits that nobody can guess: of the keys that the library asks the system for by a call. There may
+/// 64 unguessable bits: of the keys that the library asks the system for by a call. There may
 /// be no `/dev` to read them from.
 pub(crate) fn random_seed() -> u64 {
     RandomState::new().build_hasher().finish()

@@ -180,7 +180,7 @@ impl NodeHandle {
     }
 
     /// Runs `f` on the node's thread, with the time there. Await the result or wait for it with
-    /// [`Call::blocking`]; `f` runs even if nobody does.
+    /// [`Call::blocking`]; `f` runs in any case.
     pub fn call<R: Send + 'static>(
         &self,
         f: impl FnOnce(&mut Stack, Instant) -> R + Send + 'static,
@@ -188,7 +188,7 @@ impl NodeHandle {
         let (tx, rx) = oneshot::channel();
         let command = Command::Call(Box::new(move |stack: &mut Stack| {
             let now = stack.tick();
-            // A result for nobody is dropped here, on the node's thread.
+            // A result without a waiter is dropped here, on the node's thread.
             let _ = tx.send(f(stack, now));
         }));
         self.submit(rx, command)

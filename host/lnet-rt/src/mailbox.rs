@@ -1,6 +1,6 @@
 //! What other threads want from a stack: a queue, and a wake-up that is skipped while the stack is
 //! awake anyway. Whatever is in the queue when the stack goes away is dropped, and every command
-//! tells whoever waits for it when it is dropped: nobody waits for ever.
+//! wakes its waiter when it is dropped: no caller waits for ever.
 
 use core::cell::Cell;
 use core::convert::Infallible;
@@ -23,7 +23,7 @@ pub(crate) const COMMANDS_MAX: usize = 65_536;
 pub(crate) enum Command {
     /// Begin a PUT or a GET.
     Begin(Operation),
-    /// Whoever waited for the operation or held the attachment with this key is gone.
+    /// The waiter of the operation or the holder of the attachment with this key is gone.
     Release(u64),
     /// Run something on the node's thread.
     Call(Box<dyn FnOnce(&mut Stack) + Send>),

@@ -2,7 +2,7 @@
 //!
 //! A [`Buffer`] belongs to one owner at a time. Given to an operation or an attachment, it moves
 //! into the stack's [`Regions`] and comes back with the last event; while it is there, drivers read
-//! and write it in place (the payload is never copied in user space) and nobody else can. That
+//! and write it in place (the payload is never copied in user space) and no other code can. That
 //! alone makes operations sound: there is no second reference to alias with.
 //!
 //! Attached buffers want more: their owner reads what has arrived while the rest still fills. For
@@ -74,8 +74,8 @@ impl Buffer {
     /// Those of `mmap(2)`, and `InvalidInput` if the range does not fit the address space.
     ///
     /// # Safety
-    /// While the buffer exists, nobody else (no other mapping, no process) may change these bytes of
-    /// the file or cut it short: the first would be a data race with whoever reads the buffer, the
+    /// While the buffer exists, no other mapping and no process may change these bytes of
+    /// the file or cut it short: the first would be a data race with the reader of the buffer, the
     /// second ends the process by `SIGBUS`.
     #[allow(unsafe_code)]
     pub unsafe fn map_file(
@@ -113,8 +113,9 @@ impl Buffer {
     ///
     /// # Safety
     /// Until `owner` is dropped, the `len` bytes at `ptr` must be initialised, readable, and changed by
-    /// nobody else; where the buffer is used to receive, or written to, nobody else may read them either,
-    /// and they must be writable.
+    /// Until `owner` is dropped, the `len` bytes at `ptr` must be initialised, readable, and changed by
+    /// no other code; where the buffer is used to receive, or written to, no other code may read them
+    /// either, and they must be writable.
     #[allow(unsafe_code)]
     pub unsafe fn foreign(ptr: NonNull<u8>, len: usize, owner: impl Send + Sync + 'static) -> Self {
         Self { ptr, len, origin: Origin::Foreign { _owner: Box::new(owner) } }
@@ -223,7 +224,7 @@ impl Drop for Buffer {
     #[allow(unsafe_code)]
     fn drop(&mut self) {
         match &self.origin {
-            // SAFETY: the parts of a `Vec<u8>`, see `From<Vec<u8>>`; nobody else owns them.
+            // SAFETY: the parts of a `Vec<u8>`, see `From<Vec<u8>>`; they have no other owner.
             &Origin::Heap { capacity } => unsafe {
                 drop(Vec::from_raw_parts(self.ptr.as_ptr(), self.len, capacity));
             },
@@ -253,7 +254,8 @@ impl Landing {
     pub(crate) unsafe fn frozen(&self, range: Range<usize>) -> &[u8] {
         assert!(range.start <= range.end && range.end <= self.0.len, "delivery outside its buffer");
         // SAFETY: in bounds by the line above. Frozen bytes are never written again while the
-        // region lives (`bytes_mut` refuses them), and once it is gone nobody else has the buffer.
+        // region lives (`bytes_mut` refuses them), and once it is gone the buffer has no other
+        // owner.
         unsafe {
             core::slice::from_raw_parts(
                 self.0.ptr.as_ptr().add(range.start),
@@ -266,14 +268,14 @@ impl Landing {
         Self(Buffer::zeroed(0))
     }
 
-    /// The buffer, when nobody else has it any more.
+    /// The buffer, once it has no other owner.
     pub(crate) fn into_buffer(this: Arc<Self>) -> Option<Buffer> {
         Arc::into_inner(this).map(|l| l.0)
     }
 }
 
 enum Bytes {
-    /// Lent for an operation or by a caller-driven program: nobody else sees it.
+    /// Lent for an operation or by a caller-driven program: no other reference exists.
     Lent(Buffer),
     /// Attached: the owner reads frozen ranges. Ordered, disjoint, not touching.
     Landing(Arc<Landing>, Vec<Range<u64>>),
@@ -470,7 +472,7 @@ impl Memory for Regions {
             Some(Bytes::Lent(b)) => &b[range],
             Some(Bytes::Landing(l, _)) => {
                 assert!(range.end <= l.0.len, "{span:?} outside its region");
-                // SAFETY: in bounds. The owner of a landing only reads, and whoever writes to it
+                // SAFETY: in bounds. The owner of a landing only reads, and a writer
                 // does so through `&mut self`, which can't exist beside this borrow.
                 unsafe {
                     core::slice::from_raw_parts(l.0.ptr.as_ptr().add(range.start), range.len())

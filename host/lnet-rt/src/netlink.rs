@@ -2,7 +2,7 @@
 //! date by the kernel's notices, and the test that says whether an interface of the node stands on
 //! firm ground (K-60, K-61). No privileges are needed.
 //!
-//! The node is told by `Stack::watch_links`; names and addresses for configuration come from
+//! `Stack::watch_links` reports to the node; names and addresses for configuration come from
 //! [`Interfaces`].
 
 use core::net::IpAddr;
@@ -56,7 +56,7 @@ pub struct Interface {
 }
 
 impl Interface {
-    /// Nominal speed in Mbit/s, where the device knows it.
+    /// Nominal speed in Mbit/s, where the device reports it.
     pub fn speed_mbps(&self) -> Option<u32> {
         let path = format!("/sys/class/net/{}/speed", self.name);
         // Devices without the notion fail to read or say -1.

@@ -4,7 +4,7 @@
 use lnet::{Level, Notice};
 use lnet_types::Instant;
 
-/// Lines in one second; what comes beyond is counted and told in the next.
+/// Lines in one second; what comes beyond is counted and reported in the next.
 const LINES_PER_SECOND: u32 = 50;
 
 /// How much has been printed lately.

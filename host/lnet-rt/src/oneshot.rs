@@ -1,4 +1,4 @@
-//! One value from the node's thread to whoever waits for it, async or blocking, on any executor or
+//! One value from the node's thread to its waiter, async or blocking, on any executor or
 //! none. Both ends may go away at any time: a sender dropped without sending ends the wait, a value
 //! for a receiver that is gone comes back to the sender.
 
@@ -48,7 +48,7 @@ pub(crate) fn channel<T>() -> (Sender<T>, Receiver<T>) {
 }
 
 impl<T> Sender<T> {
-    /// Hands over the value, or gives it back if nobody will ever look.
+    /// Hands over the value, or gives it back if the receiver is gone.
     pub(crate) fn send(self, value: T) -> Result<(), T> {
         let mut state = self.0.lock();
         match core::mem::replace(&mut *state, State::Closed) {
@@ -127,7 +127,7 @@ impl<T> Future for Receiver<T> {
 impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
         let last = core::mem::replace(&mut *self.0.lock(), State::Abandoned);
-        // A value that nobody took is dropped without the lock: its own drop may be long.
+        // A value that was not taken is dropped without the lock: its own drop may be long.
         drop(last);
     }
 }
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_for_nobody_comes_back() {
+    fn a_value_without_a_receiver_comes_back() {
         let (tx, rx) = channel();
         assert!(!tx.is_abandoned());
         drop(rx);

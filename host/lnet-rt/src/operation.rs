@@ -7,8 +7,8 @@
 //!  node     Stack::begin ─► bind, Node::put ─► Send, Ack/Reply, Unlink ─► settled by the last event
 //! ```
 //!
-//! A future that is dropped cancels the operation: the descriptor is unlinked, the buffer freed when
-//! the last event says that nobody uses it any more.
+//! A future that is dropped cancels the operation: the descriptor is unlinked, the buffer freed
+//! when the last event shows that it is not used any more.
 
 use core::future::{Future, IntoFuture};
 use core::ops::Range;
@@ -164,7 +164,7 @@ impl GetRequest {
     }
 }
 
-/// What PUTs and GETs can be told alike.
+/// The options that PUTs and GETs share.
 macro_rules! common_options {
     ($request:ident) => {
         impl $request {
@@ -260,7 +260,7 @@ impl Drop for OpFuture {
         let Some(rx) = self.rx.take() else { return };
         let open = rx.is_open();
         let shared = Arc::clone(rx.shared());
-        // In this order: the node sets the key, then looks whether somebody waits (`begin`).
+        // In this order: the node sets the key, then checks for a waiter (`begin`).
         drop(rx);
         if open && shared.key() != 0 {
             self.mailbox.push(Command::Release(shared.key()));
@@ -295,7 +295,7 @@ pub(crate) struct Operation {
 impl Operation {
     fn fail(&mut self, error: OpError) {
         if let Some((buffer, Some(done))) = self.parts.take() {
-            // Whoever is not there any more does not want the buffer either.
+            // A waiter that is gone has no use for the buffer either.
             let _ = done.send(Outcome { result: Err(error), buffer: Some(buffer) });
         }
     }
@@ -338,12 +338,12 @@ impl Pending {
         let buffer = mem.remove(self.region);
         let result = self.result.unwrap_or(Err(otherwise));
         if let Some(done) = self.done.take() {
-            // A buffer for nobody is freed here.
+            // A buffer without a waiter is freed here.
             let _ = done.send(Outcome { result, buffer });
         }
     }
 
-    /// The stack goes away under it; so do the drivers and the node, and nobody will touch the
+    /// The stack goes away under it; so do the drivers and the node, and no code will touch the
     /// region any more.
     pub(crate) fn abort(self, mem: &mut Regions) {
         mem.drop_descriptor(self.region);
@@ -456,7 +456,7 @@ impl Stack {
                 Some(error) => _ = pending.result.get_or_insert(Err(error)),
                 None => pending.result = Some(Ok(event.mlength)),
             },
-            // A free-floating descriptor is no target; an unlink says nothing by itself.
+            // A free-floating descriptor is no target; an unlink by itself is no outcome.
             EventKind::Put | EventKind::Get | EventKind::Unlink => {}
         }
         let md = pending.md;

@@ -1,6 +1,6 @@
-//! Who is told what happens to a descriptor. The user word of each descriptor that the runtime makes
-//! carries a key into this table; a key is never used twice, so a late event finds nobody rather
-//! than somebody else.
+//! The recipients of descriptors' events. The user word of each descriptor that the runtime makes
+//! carries a key into this table; a key is never used twice, so a late event finds no recipient
+//! rather than a wrong one.
 
 use lnet::Event;
 use lnet_types::{IoVec, MdId};

@@ -17,7 +17,8 @@ impl Stack {
         self.node.enable_routing(now, &mut self.mem)
     }
 
-    /// Ends being a router: peers are told, what is under way is forwarded, then it is over.
+    /// Ends being a router: it is announced, what is under way is forwarded, then it is
+    /// over.
     ///
     /// # Errors
     /// `EBUSY`: it is just being started.

@@ -365,9 +365,9 @@ impl Stack {
 /// How a thread of its own waits: it looks for work a little longer before it sleeps, because being
 /// woken costs more than a short wait does.
 ///
-/// How long adapts: work that comes less than `max` after the last makes it twice that gap, work that
-/// comes later halves it. So an idle or slow node costs nothing, and a busy one rarely sleeps. After
-/// each look the thread gives the processor to whoever else wants it.
+/// How long adapts: work that comes less than `max` after the last makes it twice that gap, work
+/// that comes later halves it. So an idle or slow node costs nothing, and a busy one rarely sleeps.
+/// After each look the thread gives the processor to other threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spin {
     /// The longest that a thread looks before it sleeps; zero never looks.
@@ -421,7 +421,7 @@ pub(crate) fn run(mut stack: Stack, spin: Spin) {
         } else if wait == Wait::Spin {
             std::thread::yield_now();
         }
-        // Descriptors made without a handler have nobody to poll for their events here.
+        // Descriptors made without a handler have no poller for their events here.
         stack.stats.events_unclaimed += (stack.events.len() + stack.reports.len()) as u64;
         stack.events.clear();
         stack.reports.clear();

@@ -47,7 +47,7 @@ pub(crate) const TOKEN_BITS: u32 = 40;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DriverId(pub(crate) u8);
 
-/// A driver. Those that the runtime knows by name can be asked for what only they know.
+/// A driver. A driver that the runtime knows by name can be queried for what it alone has.
 pub(crate) enum Lnd {
     Loopback(Loopback),
     Sock(Box<SockDriver<MioStreams>>),
@@ -236,7 +236,7 @@ impl Stack {
         Ok(DriverId(id))
     }
 
-    /// Adds an interface that `driver` serves already or will serve when it is told of.
+    /// Adds an interface that `driver` serves already or will serve once it is announced to it.
     ///
     /// # Errors
     /// The node's.
@@ -304,8 +304,8 @@ impl Stack {
         }
     }
 
-    /// From here on the node is told how `ni`, with address `ip`, fares on the machine: by the
-    /// name of its device, or on whatever device has the address (K-60, K-61).
+    /// From here on the node gets reports of the state of `ni`, with address `ip`, on the machine:
+    /// by the name of its device, or on whatever device has the address (K-60, K-61).
     pub fn watch(&mut self, ni: NiId, device: Option<String>, ip: IpAddr) {
         self.watch_in(ni, device, ip, None);
     }
@@ -657,11 +657,11 @@ impl Stack {
     }
 
     pub(crate) fn unlink_md(&mut self, md: MdId) {
-        // One that is gone already has told its owner so.
+        // One that is gone already has reported its end.
         let _ = self.unlink(md);
     }
 
-    /// Whoever waited for `key` is gone.
+    /// The waiter for `key` is gone.
     pub(crate) fn release(&mut self, key: u64) {
         let md = match self.owners.get_mut(key) {
             Some(Owner::Operation(pending)) => pending.md(),
@@ -708,13 +708,13 @@ impl Stack {
                 let run = run.take();
                 self.handler_event(event.user, event, run);
             }
-            None => tracing::warn!("event for nobody: {event:?}"),
+            None => tracing::warn!("event without a recipient: {event:?}"),
         }
     }
 
     pub(crate) fn deliver_report(&mut self, report: Report) {
         match self.waiters.remove(&report.op) {
-            // Whoever does not wait any more does not want to know.
+            // The waiter may be gone.
             Some(waiter) => _ = waiter.send(report.outcome.map_err(OpError::Failed)),
             None if self.uppers.report(self.now, &report, &mut self.node, &mut self.mem) => {}
             None => self.reports.push_back(report),
@@ -769,7 +769,7 @@ impl Stack {
 }
 
 impl Drop for Stack {
-    /// Fails what is left: one outcome for everybody who waits.
+    /// Fails what is left: one outcome for every waiter.
     fn drop(&mut self) {
         self.mailbox.close();
         for key in self.owners.keys() {

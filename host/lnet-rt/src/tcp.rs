@@ -208,7 +208,7 @@ impl Stack {
     }
 
     /// Cuts a TCP interface or restores it, as fault injection: while it is cut its connections are
-    /// reset, nobody can connect to it, and connecting from it fails.
+    /// reset, no peer can connect to it, and connecting from it fails.
     ///
     /// # Errors
     /// `ENOENT`: no such TCP interface. Restoring: its address can't be listened on again.

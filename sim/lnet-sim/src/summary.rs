@@ -194,7 +194,7 @@ impl fmt::Display for Summary {
         )?;
         writeln!(
             f,
-            "exchanges    {} well, {} failed, {} retried by programs",
+            "exchanges    {} succeeded, {} failed, {} retried by programs",
             self.completed, self.errors, self.retries
         )?;
         writeln!(

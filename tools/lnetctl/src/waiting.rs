@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_long_is_told_and_wiped_away() {
+    fn a_long_wait_is_shown_and_wiped_away() {
         let screen = Screen::default();
         let tick = Duration::from_millis(1);
         let waiting = Waiting::begin("ping", Duration::from_secs(180), tick, screen.clone());
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_take_long_says_nothing() {
+    fn a_short_wait_shows_nothing() {
         let screen = Screen::default();
         let hour = Duration::from_secs(3600);
         drop(Waiting::begin("ping", hour, hour, screen.clone()));

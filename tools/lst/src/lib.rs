@@ -1,8 +1,8 @@
 //! `lst`: the console of LNet selftest, with the commands, texts and exit codes that people know
 //! from kernel LNet (lnetctl.md 9).
 //!
-//! The session lives in the daemon, so it goes on between calls; this program reads words, asks over
-//! the control socket, and prints. Whoever has the session's key, LST_SESSION, commands it.
+//! The session lives in the daemon, so it goes on between calls; this program reads words, asks
+//! over the control socket, and prints. The holder of the session's key, LST_SESSION, commands it.
 //!
 //! ```text
 //!   words ──frame.rs──► table.rs ──► command/NOUN.rs ──Ask──► lnetd (lnet-selftest's console)

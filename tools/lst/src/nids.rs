@@ -50,7 +50,7 @@ fn split(list: &str) -> Vec<&str> {
 }
 
 impl Lst<'_> {
-    /// The nodes of an operand; a list that makes no sense is told and left out.
+    /// The nodes of an operand; an invalid list is reported and left out.
     pub(crate) fn nids(&mut self, list: &str) -> Option<Vec<Nid>> {
         match parse(list) {
             Ok(nids) => Some(nids),
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_named() {
+    fn invalid_nid_lists_are_named() {
         let text = |list: &str| parse(list).expect_err(list).text;
         assert_eq!(text("foo"), "Invalid nid: foo");
         assert_eq!(text("10.0.0.[1-@tcp"), "Syntax error in \"10.0.0.[1-@tcp\"");

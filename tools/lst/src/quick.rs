@@ -42,7 +42,7 @@ const TIMEOUT_S: u32 = 5;
 const PATIENCE_MAX_S: u32 = 64;
 /// How long a run lasts, and how long each size of several, seconds.
 const SECONDS: (u32, u32) = (10, 2);
-/// A row with less of a second behind it than this says nothing.
+/// A row with less of a second behind it than this shows nothing.
 const ROW_MIN_S: f64 = 0.2;
 /// How many times the size before each size of a range is.
 const SIZE_STEP: u32 = 4;
@@ -379,7 +379,7 @@ fn local(lst: &mut Lst<'_>) -> Result<[LocalTest; 3], i32> {
     }
 }
 
-/// A row each second until the time is over, the tests have stopped, or somebody wants no more.
+/// A row each second until the time is over, the tests have stopped, or the user interrupts.
 fn watch(
     lst: &mut Lst<'_>,
     plan: &Plan,
@@ -444,11 +444,11 @@ fn server_errors(lst: &mut Lst<'_>) -> u64 {
     let target = Target::Group(SERVERS.to_owned());
     let Ok(nodes) = lst.nodes(Order::Stat { target, timeout_s: TIMEOUT_S }) else { return 1 };
     let unreached = lst.node_failures(&nodes) as u64;
-    let told = |outcome: &Result<Report, _>| match outcome {
+    let errors_of = |outcome: &Result<Report, _>| match outcome {
         Ok(Report::Counters(c)) => u64::from(c.brw_errors) + u64::from(c.ping_errors),
         _ => 0,
     };
-    unreached + nodes.iter().map(|n| told(&n.outcome)).sum::<u64>()
+    unreached + nodes.iter().map(|n| errors_of(&n.outcome)).sum::<u64>()
 }
 
 /// One size of several.
@@ -635,8 +635,8 @@ mod tests {
 
     #[test]
     fn a_run_that_stands_still_at_its_end_or_has_errors_is_a_failure() {
-        let well = outcome(&[(1.0, 0.0), (0.0, 0.9), (0.0, 1.9), (5.0, 0.1)], 0);
-        assert_eq!((well.failure(), well.still(), well.longest()), (None, 2.0, 1.9));
+        let moving = outcome(&[(1.0, 0.0), (0.0, 0.9), (0.0, 1.9), (5.0, 0.1)], 0);
+        assert_eq!((moving.failure(), moving.still(), moving.longest()), (None, 2.0, 1.9));
         let still = outcome(&[(1.0, 0.0), (0.0, 0.9)], 0);
         assert_eq!(still.failure(), Some("no bulk transfer ended in the last second"));
         assert_eq!(outcome(&[(1.0, 0.0)], 1).failure(), Some("calls failed"));

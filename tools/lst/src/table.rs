@@ -60,7 +60,7 @@ pub fn manual() -> Manual<'static> {
              groups of nodes and batches of tests between groups; it lives in the daemon lnetd(8) that \
              lst talks to, and goes on between calls. Nodes of kernel LNet with the module of selftest \
              loaded take part as well as nodes of this kind that run with --selftest.",
-            "Whoever has the key of a session commands it: LST_SESSION holds it, any number but 0, \
+            "The holder of a session's key commands it: LST_SESSION holds the key, any number but 0, \
              usually the process id of the shell. Without a command, commands are read from standard \
              input, one a line.",
             "Nodes are given as NIDs, also as ranges such as 10.0.0.[2-9]@tcp. For the impatient run \
@@ -85,7 +85,7 @@ pub fn manual() -> Manual<'static> {
         ],
         exit: &[
             ("0", "It is done."),
-            ("255", "It is not; what is wrong is told on standard error."),
+            ("255", "It is not; the error is printed on standard error."),
         ],
         environment: &[
             ("LST_SESSION", "The key of the session."),
@@ -260,7 +260,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         usage: "run [--timeout SEC] [NAME] | run --quick IDS... [--seconds N] [--size N[K|M]] \
                 [--concurrency N] [--check CHECK] [--html FILE] [--json]",
         options: &[
-            value("timeout", 't', "SEC", "a limit that nodes are told"),
+            value("timeout", 't', "SEC", "a limit that nodes get and do not keep"),
             flag("quick", 'q', "session, group, batch, brw and ping, table, summary: in one go"),
             long("seconds", "N", "how long (10; 2 for each size of a range)"),
             long("size", "N[K|M]", "bytes of each bulk transfer (1M), or a range 8..4M"),

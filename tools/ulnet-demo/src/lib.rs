@@ -71,7 +71,7 @@ const MADE_UP_BYTES: u64 = 256 << 20;
 /// Where the rail is cut and where it is restored, percent of the bytes.
 const CUT_AT: u64 = 35;
 const RESTORE_AT: u64 = 70;
-/// A node that says nothing for this long is given up.
+/// A node that is silent for this long is abandoned.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// The command line, for completions.
@@ -107,7 +107,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
     }
 }
 
-/// What the conductor knows when it is over.
+/// The conductor's record when it is over.
 #[derive(Debug, Default)]
 struct Seen {
     rails: Vec<RailView>,
@@ -332,7 +332,7 @@ fn rail_ip(rail: u8, host: u8) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(127, 71, rail, host))
 }
 
-/// A port that nobody has taken on any of the addresses.
+/// A port that is free on all of the addresses.
 fn free_port(here: &[IpAddr], there: &[IpAddr]) -> anyhow::Result<u16> {
     for _ in 0..50 {
         let probe = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free TCP port")?;

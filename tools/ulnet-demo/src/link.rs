@@ -54,7 +54,7 @@ pub(crate) struct SendReport {
     pub(crate) sha256: String,
     /// Messages that LNet sent again.
     pub(crate) resent: u64,
-    /// Chunks that the application had to repeat because nobody knew whether they had arrived, and
+    /// Chunks that the application had to repeat because delivery was unknown, and
     /// the receiver said that they had not.
     pub(crate) repeated: u64,
     /// Longest time in which no chunk was acknowledged.
@@ -71,7 +71,7 @@ pub(crate) struct ReceiveReport {
     pub(crate) duplicates: u64,
 }
 
-/// Sends news to the conductor. If it is gone there is nobody to tell.
+/// Sends news to the conductor. If it is gone there is no recipient.
 pub(crate) fn tell(news: &Tell) {
     if let Ok(mut line) = serde_json::to_vec(news) {
         line.push(b'\n');

@@ -66,9 +66,9 @@ pub(crate) fn run() -> anyhow::Result<bool> {
         }
     };
     let last = end.recv_blocking().ok_or_else(|| anyhow!("node stopped"))?;
-    let told = String::from_utf8_lossy(&last).into_owned();
-    if told != report.sha256 {
-        bail!("{}: SHA-256 {} here, {told} at the sender", copy.display(), report.sha256);
+    let sent = String::from_utf8_lossy(&last).into_owned();
+    if sent != report.sha256 {
+        bail!("{}: SHA-256 {} here, {sent} at the sender", copy.display(), report.sha256);
     }
     link::tell(&Tell::Received(report));
     // The conductor ends us when it has both reports.

@@ -290,7 +290,7 @@ impl Transfer<'_> {
                     failed.error
                 }
             };
-            // Nobody knows whether it arrived: the receiver does.
+            // Only the receiver has a record of whether it arrived.
             match self.has_chunk(n) {
                 Ok(true) => {
                     self.acknowledged(len);

@@ -1,5 +1,6 @@
-//! Many peers that say nothing: raw connections, each from an address and as a NID of its own, that
-//! ping the node once, so that it knows them, and then are silent. For the memory that a peer costs.
+//! Many silent peers: raw connections, each from an address and as a NID of its own, that ping the
+//! node once, so that it has a record of them, and then send nothing. For the memory that a peer
+//! costs.
 
 use std::fs;
 use std::io::{Read as _, Write as _};

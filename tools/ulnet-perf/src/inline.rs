@@ -19,7 +19,7 @@ use super::report::{Ran, histogram};
 
 /// User words of what is not a slot of the window.
 const ARRIVED: u64 = 1 << 32;
-const TOLD: u64 = 2 << 32;
+const COUNTED: u64 = 2 << 32;
 const QUIET: u64 = 3 << 32;
 
 /// Nothing happening for so long is an error.
@@ -32,7 +32,7 @@ struct One {
     stack: Stack,
     target: ProcessId,
     data: RegionId,
-    told: RegionId,
+    counters: RegionId,
     ask: MdId,
 }
 
@@ -96,16 +96,16 @@ impl One {
     fn new(common: &Common, own: &[IpAddr], target: ProcessId) -> anyhow::Result<Self> {
         let mut stack = node::stack(common, own)?;
         let data = stack.lend(Buffer::zeroed(Size::MAX as usize)).map_err(|e| e.error)?;
-        let told = stack.lend(Buffer::zeroed(Counters::LEN)).map_err(|e| e.error)?;
+        let counters = stack.lend(Buffer::zeroed(Counters::LEN)).map_err(|e| e.error)?;
         let echoed = stack.lend(Buffer::zeroed(Size::MAX as usize)).map_err(|e| e.error)?;
-        for (bits, region, user) in [(COUNTERS, told, TOLD), (ECHO, echoed, ARRIVED)] {
+        for (bits, region, user) in [(COUNTERS, counters, COUNTED), (ECHO, echoed, ARRIVED)] {
             let options = MdOptions::OP_PUT | MdOptions::MANAGE_REMOTE;
             let spec = MdSpec { options, ..MdSpec::new(stack.region(region), user) };
             stack.attach(CLIENT, MatchEntry::bits(bits), spec)?;
         }
         let ask = [Span { region: data, len: 8, offset: 0 }].into_iter().collect();
         let ask = stack.bind(MdSpec::new(ask, QUIET))?;
-        let mut one = Self { stack, target, data, told, ask };
+        let mut one = Self { stack, target, data, counters, ask };
         // Connections are made and the peer is discovered before anything is measured.
         one.counters()?;
         Ok(one)
@@ -118,8 +118,8 @@ impl One {
         loop {
             while let Some(event) = self.turn() {
                 check(&event).context("asking the server")?;
-                if event.user == TOLD {
-                    let span = Span { region: self.told, len: Counters::LEN as u32, offset: 0 };
+                if event.user == COUNTED {
+                    let span = Span { region: self.counters, len: Counters::LEN as u32, offset: 0 };
                     return Counters::from_bytes(self.stack.bytes(span)).context("counters");
                 }
             }

@@ -1,9 +1,9 @@
 //! `ulnet perf`: how fast messages go between two nodes, beside what a bare socket does.
 //!
-//! A server answers whoever asks (`serve.rs`, `protocol.rs`); a client measures latency, message rate
+//! A server answers any client (`serve.rs`, `protocol.rs`); a client measures latency, message rate
 //! and bandwidth, driving a stack itself (`inline.rs`) or through a node on its own thread
-//! (`threaded.rs`); `bare.rs` is the same over a socket without LNet. `local.rs` starts both sides and
-//! alternates the two; `report.rs` prints. `idle.rs` fills a node with peers that say nothing.
+//! (`threaded.rs`); `bare.rs` is the same over a socket without LNet. `local.rs` starts both sides
+//! and alternates the two; `report.rs` prints. `idle.rs` fills a node with peers that say nothing.
 
 mod bare;
 mod client;

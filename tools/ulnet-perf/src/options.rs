@@ -173,7 +173,7 @@ pub(super) struct IdlePeers {
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(super) peers: u32,
 
-    /// The node's process, whose memory is told.
+    /// The node's process, whose memory is reported.
     #[arg(long)]
     pub(super) pid: Option<u32>,
 

@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_several_rounds_the_middle_one_counts() {
+    fn the_median_of_several_rounds_counts() {
         let row = |size, over, operations| {
             let ran =
                 Ran { operations, elapsed: Duration::from_secs(1), cpu: (0, 0), wire_bytes: 0 };

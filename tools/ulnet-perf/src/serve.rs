@@ -1,5 +1,5 @@
-//! The server: buffers that are written, read and echoed. It knows nothing of tests; everything that a
-//! client needs to know it tells when asked (`protocol.rs`).
+//! The server: buffers that are written, read and echoed. It has no knowledge of tests; a client
+//! queries the counters that it needs (`protocol.rs`).
 
 use std::io::{self, Write as _};
 use std::net::IpAddr;
@@ -113,8 +113,8 @@ fn install(stack: &mut Stack) -> anyhow::Result<()> {
     })?;
 
     let asked = stack.lend(Buffer::zeroed(8)).map_err(|e| e.error)?;
-    let told = stack.lend(Buffer::zeroed(Counters::LEN)).map_err(|e| e.error)?;
-    let buf = stack.region(told);
+    let reported = stack.lend(Buffer::zeroed(Counters::LEN)).map_err(|e| e.error)?;
+    let buf = stack.region(reported);
     let md = stack.bind(MdSpec { events: false, ..MdSpec::new(buf, 0) })?;
     let spec = target(asked, stack, MdOptions::OP_PUT);
     stack.attach_handler(SERVER, MatchEntry::bits(COUNTERS), spec, move |stack, event| {
@@ -122,7 +122,7 @@ fn install(stack: &mut Stack) -> anyhow::Result<()> {
             return;
         }
         let counters = Counters { puts: puts.load(Ordering::Relaxed), cpu: cpu_time() };
-        let span = Span { region: told, len: Counters::LEN as u32, offset: 0 };
+        let span = Span { region: reported, len: Counters::LEN as u32, offset: 0 };
         stack.bytes_mut(span).copy_from_slice(&counters.to_bytes());
         answer(stack, Some(md), event.initiator, COUNTERS);
     })?;

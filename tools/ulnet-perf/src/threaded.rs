@@ -29,7 +29,7 @@ pub(super) struct Threaded {
     target: ProcessId,
     threads: u8,
     echo: Attachment,
-    told: Attachment,
+    counters: Attachment,
 }
 
 impl Threaded {
@@ -40,8 +40,9 @@ impl Threaded {
             node.attach(CLIENT, MatchEntry::bits(bits), Buffer::zeroed(len), options)
                 .map_err(|e| e.error)
         };
-        let (echo, told) = (attach(ECHO, Size::MAX as usize)?, attach(COUNTERS, Counters::LEN)?);
-        let this = Self { node, target, threads: common.threads, echo, told };
+        let (echo, counters) =
+            (attach(ECHO, Size::MAX as usize)?, attach(COUNTERS, Counters::LEN)?);
+        let this = Self { node, target, threads: common.threads, echo, counters };
         // Connections are made and the peer is discovered before anything is measured.
         this.counters()?;
         Ok(this)
@@ -50,9 +51,9 @@ impl Threaded {
     fn counters(&self) -> anyhow::Result<Counters> {
         let put = self.node.put(self.target, SERVER, COUNTERS, vec![0; 8]).blocking();
         put.map_err(|e| e.error).with_context(|| format!("server at {}", self.target))?;
-        self.told.recv_blocking().context("the node has stopped")?;
+        self.counters.recv_blocking().context("the node has stopped")?;
         let mut record = [0; Counters::LEN];
-        self.told.read_at_blocking(0, &mut record)?;
+        self.counters.read_at_blocking(0, &mut record)?;
         Counters::from_bytes(&record).context("counters")
     }
 

@@ -60,7 +60,7 @@ impl Bench {
             tally.control,
             tally.events
         );
-        println!("exchanges    {} well, {} failed", tally.completed, tally.errors);
+        println!("exchanges    {} succeeded, {} failed", tally.completed, tally.errors);
         for complaint in tally.complaints.iter().take(5) {
             println!("note         {complaint}");
         }

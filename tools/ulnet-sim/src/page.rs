@@ -1,5 +1,5 @@
-//! `--html`: a run as one page that needs nothing from outside: how well interfaces were, what rails
-//! carried, how long exchanges took, and what happened when.
+//! `--html`: a run as one page that needs nothing from outside: the health of interfaces, what
+//! rails carried, how long exchanges took, and what happened when.
 
 use core::fmt::Write as _;
 use core::time::Duration;
@@ -89,9 +89,9 @@ impl Run<'_> {
         name.map_or_else(|| nid.to_string(), |name| format!("{name} {nid}"))
     }
 
-    /// Rows of interfaces that somebody thought ill of.
+    /// Rows of interfaces that a node judged below full health.
     fn health(&self, page: &mut Page, bands: &[Band]) {
-        let mut ill: Vec<(RailIx, &[Standing])> = self
+        let mut worse: Vec<(RailIx, &[Standing])> = self
             .course
             .rails
             .iter()
@@ -99,17 +99,17 @@ impl Run<'_> {
             .map(|(ix, r)| (*ix, r.standing.get(..self.course.reached).unwrap_or(&r.standing)))
             .collect();
         let badness = |s: &[Standing]| s.iter().map(|s| u64::from(severity(*s))).sum::<u64>();
-        ill.sort_by_key(|(ix, s)| (Reverse(badness(s)), *ix));
+        worse.sort_by_key(|(ix, s)| (Reverse(badness(s)), *ix));
         let others = self.scenario.world.nodes.iter().map(|n| n.rails.len()).sum::<usize>();
-        let rows: Vec<Row> = ill
+        let rows: Vec<Row> = worse
             .iter()
             .take(ROWS_MAX)
             .map(|(ix, s)| Row { name: self.name(*ix), cells: self.cells(s) })
             .collect();
         page.strips(&Strips {
-            title: "Interfaces: the worst that anybody thought of them",
+            title: "Interfaces: the worst judgement of any node",
             legend: &[
-                ("good", "well"),
+                ("good", "healthy"),
                 ("soft", "suspected"),
                 ("fair", "health 500 to 999"),
                 ("bad", "below 500"),
@@ -119,10 +119,10 @@ impl Run<'_> {
             bands,
             end: self.end(),
         });
-        let hidden = ill.len().saturating_sub(ROWS_MAX);
+        let hidden = worse.len().saturating_sub(ROWS_MAX);
         let more = if hidden > 0 { format!("{hidden} more were not; ") } else { String::new() };
-        let well = others.saturating_sub(ill.len());
-        page.raw(&format!("<p>{more}{well} interfaces were well all the time.</p>\n"));
+        let healthy = others.saturating_sub(worse.len());
+        page.raw(&format!("<p>{more}{healthy} interfaces were healthy all the time.</p>\n"));
     }
 
     fn cells(&self, standing: &[Standing]) -> Vec<Cell> {
@@ -220,7 +220,7 @@ impl Run<'_> {
             ends.map(|(n, e)| (self.seconds(n), Some(of(e) as f64 * per_second))).collect()
         };
         let lines = [
-            Line { name: "well", points: rate(&|e| e.times.as_ref().map_or(0, |t| t.len())) },
+            Line { name: "succeeded", points: rate(&|e| e.times.as_ref().map_or(0, |t| t.len())) },
             Line { name: "failed", points: rate(&|e| e.failed) },
         ];
         let title = "Exchanges that ended, per second";

@@ -21,7 +21,7 @@ pub(super) struct Replay {
     calls: bool,
 }
 
-/// Longest line of a call, characters: a payload is longer than anybody reads.
+/// Longest line of a call, characters: a payload is longer than is readable.
 const CALL_MAX: usize = 200;
 /// Peers that are shown; of the others only how many they are.
 const PEERS_MAX: usize = 1000;

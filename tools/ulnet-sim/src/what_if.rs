@@ -56,7 +56,7 @@ struct Wrong {
     #[arg(long, value_name = "NODE")]
     kill: Option<String>,
 
-    /// Nothing passes this rail any more, and nobody is told: a NID, or `NODE/0`.
+    /// A black hole: nothing passes this rail any more, without a report: a NID, or `NODE/0`.
     #[arg(long, value_name = "NID")]
     cut: Option<String>,
 
@@ -78,27 +78,27 @@ impl WhatIf {
         let begins = faulty.faults.first().map_or(Duration::ZERO, |f| f.at);
         let begins = Instant::ZERO + begins;
         // The two have nothing to do with each other.
-        let (well, ill) = std::thread::scope(|s| {
-            let well = s.spawn(|| watch::play(healthy.clone(), self.seed, begins));
-            let ill = watch::play(faulty.clone(), self.seed, begins);
+        let (sound, faulted) = std::thread::scope(|s| {
+            let sound = s.spawn(|| watch::play(healthy.clone(), self.seed, begins));
+            let faulted = watch::play(faulty.clone(), self.seed, begins);
             // It ends as this thread would: by a panic that is a defect of the simulator.
-            (well.join().unwrap_or_else(|e| std::panic::resume_unwind(e)), ill)
+            (sound.join().unwrap_or_else(|e| std::panic::resume_unwind(e)), faulted)
         });
-        let report = self.report(&faulty.world, &well, &ill);
+        let report = self.report(&faulty.world, &sound, &faulted);
         if let Some(path) = &self.html {
             let html = page::Run {
                 title: &format!("{}: what if {}", faulty.name, self.fault_line()),
                 facts: &[],
                 report: &report,
                 scenario: &faulty,
-                course: &ill.course,
-                healthy: Some(&well.course),
-                lines: &ill.lines,
+                course: &faulted.course,
+                healthy: Some(&sound.course),
+                lines: &faulted.lines,
             };
             super::write(path, &html.page())?;
         }
         super::print(&report);
-        Ok(well.violation.is_none() && ill.violation.is_none())
+        Ok(sound.violation.is_none() && faulted.violation.is_none())
     }
 
     /// The world with work to do, and with the fault.
@@ -142,82 +142,87 @@ impl WhatIf {
         self.fault().replace("\n[[fault]]\n", "").trim_end().replace('\n', ", ")
     }
 
-    fn report(&self, world: &World, well: &Side, ill: &Side) -> String {
+    fn report(&self, world: &World, sound: &Side, faulted: &Side) -> String {
         let mut text = String::new();
         // Writing to a string does not fail, here and below.
         let _ = writeln!(text, "what if      {}", self.fault_line());
-        stalls(&mut text, world, well, ill);
-        notices(&mut text, world, ill);
-        lost(&mut text, &ill.summary);
-        figures(&mut text, &well.summary, &ill.summary);
-        for (name, side) in [("healthy", well), ("with the fault", ill)] {
+        stalls(&mut text, world, sound, faulted);
+        notices(&mut text, world, faulted);
+        lost(&mut text, &faulted.summary);
+        figures(&mut text, &sound.summary, &faulted.summary);
+        for (name, side) in [("healthy", sound), ("with the fault", faulted)] {
             if let Some(violation) = &side.violation {
                 let _ = writeln!(text, "VIOLATION    {name}: {violation}");
             }
         }
-        for complaint in &ill.summary.complaints {
+        for complaint in &faulted.summary.complaints {
             let _ = writeln!(text, "note         {complaint}");
         }
-        let _ = writeln!(text, "replayed by  the same command with --seed {}", ill.summary.seed);
+        let _ =
+            writeln!(text, "replayed by  the same command with --seed {}", faulted.summary.seed);
         text
     }
 }
 
 /// Who waits longer than in the healthy run, or loses something.
-fn stalls(text: &mut String, world: &World, well: &Side, ill: &Side) {
+fn stalls(text: &mut String, world: &World, sound: &Side, faulted: &Side) {
     let _ =
         writeln!(text, "\nWHO STALLS   (longest exchange from then on; healthy → with the fault)");
-    let stalls = watch::stalls(well, ill);
+    let stalls = watch::stalls(sound, faulted);
     for Stall { from, to, before, after, failed } in stalls.iter().take(ROWS_MAX) {
         let name = world.name(NodeId(from.0));
         let to = owner(world, *to);
         let failed = if *failed > 0 { format!(", {failed} failed") } else { String::new() };
         let _ = writeln!(text, "  {name:<16} → {to:<16} {before:>12.1?} → {after:.1?}{failed}");
     }
-    rest(text, stalls.len(), "nobody");
-    let _ = writeln!(text, "  {} of {} pairs", stalls.len(), ill.watched.flows.len());
+    rest(text, stalls.len(), "no program");
+    let _ = writeln!(text, "  {} of {} pairs", stalls.len(), faulted.watched.flows.len());
 }
 
 /// Who notices what first, and when.
-fn notices(text: &mut String, world: &World, ill: &Side) {
+fn notices(text: &mut String, world: &World, faulted: &Side) {
     let _ = writeln!(text, "\nWHO NOTICES  (after which time)");
-    let mut all: Vec<_> = ill.watched.noticed.iter().collect();
+    let mut all: Vec<_> = faulted.watched.noticed.iter().collect();
     all.sort_by_key(|((host, kind), (after, _))| (*after, *host, *kind));
     for ((host, _), (after, what)) in all.iter().take(ROWS_MAX) {
         let name = world.name(NodeId(host.0));
         let _ = writeln!(text, "  {name:<16} {after:>12.1?}  {what}");
     }
-    rest(text, all.len(), "nobody's suspicion, health or routes");
+    rest(text, all.len(), "no node's suspicion, health or routes");
 }
 
-/// What is lost, and when all is well again.
-fn lost(text: &mut String, ill: &Summary) {
+/// What is lost, and when all interfaces are healthy again.
+fn lost(text: &mut String, faulted: &Summary) {
     let _ = writeln!(text, "\nWHAT IS LOST");
-    let drops: Vec<String> = ill.drops.iter().map(|(why, n)| format!("{n} {why}")).collect();
+    let drops: Vec<String> = faulted.drops.iter().map(|(why, n)| format!("{n} {why}")).collect();
     let drops = if drops.is_empty() { String::new() } else { format!(" ({})", drops.join(", ")) };
-    let dropped = ill.drops.iter().map(|(_, n)| n).sum::<u64>();
-    let (errors, retries) = (ill.errors, ill.retries);
+    let dropped = faulted.drops.iter().map(|(_, n)| n).sum::<u64>();
+    let (errors, retries) = (faulted.errors, faulted.retries);
     let _ = writeln!(text, "  {errors} exchanges, and {retries} were asked for again");
     let _ = writeln!(text, "  {dropped} messages dropped by nodes{drops}");
-    let _ = match ill.recovery {
-        Some(0) if ill.faults.iter().any(|f| f.ended) => {
-            writeln!(text, "  everybody is well when it ends")
+    let _ = match faulted.recovery {
+        Some(0) if faulted.faults.iter().any(|f| f.ended) => {
+            writeln!(text, "  all interfaces are healthy when it ends")
         }
-        Some(ns) if ill.faults.iter().any(|f| f.ended) => {
-            writeln!(text, "  everybody is well {:.1?} after its end", Duration::from_nanos(ns))
+        Some(ns) if faulted.faults.iter().any(|f| f.ended) => {
+            writeln!(
+                text,
+                "  all interfaces are healthy {:.1?} after its end",
+                Duration::from_nanos(ns)
+            )
         }
         Some(_) => writeln!(text, "  all interfaces are healthy at the end"),
         None => writeln!(text, "  an interface is degraded at the end"),
     };
 }
 
-fn figures(text: &mut String, well: &Summary, ill: &Summary) {
+fn figures(text: &mut String, sound: &Summary, faulted: &Summary) {
     let _ = writeln!(text, "\nFIGURES      {:>14} {:>14}", "healthy", "with the fault");
     let ms = |ns: u64| format!("{:.1} ms", ns as f64 / 1e6);
     let drops = |s: &Summary| s.drops.iter().map(|(_, n)| n).sum::<u64>().to_string();
     type Figure<'a> = (&'a str, &'a dyn Fn(&Summary) -> String);
     let rows: [Figure<'_>; 9] = [
-        ("exchanges well", &|s| s.completed.to_string()),
+        ("exchanges done", &|s| s.completed.to_string()),
         ("  failed (lost)", &|s| s.errors.to_string()),
         ("stall p50", &|s| ms(s.stall_p50)),
         ("stall p99", &|s| ms(s.stall_p99)),
@@ -228,13 +233,13 @@ fn figures(text: &mut String, well: &Summary, ill: &Summary) {
         ("twice", &|s| s.duplicates.to_string()),
     ];
     for (name, of) in rows {
-        let _ = writeln!(text, "  {name:<16}{:>9} {:>14}", of(well), of(ill));
+        let _ = writeln!(text, "  {name:<16}{:>9} {:>14}", of(sound), of(faulted));
     }
 }
 
-fn rest(text: &mut String, count: usize, nobody: &str) {
+fn rest(text: &mut String, count: usize, none: &str) {
     let _ = match count.checked_sub(ROWS_MAX) {
-        _ if count == 0 => writeln!(text, "  {nobody}"),
+        _ if count == 0 => writeln!(text, "  {none}"),
         Some(more) if more > 0 => writeln!(text, "  and {more} more"),
         _ => Ok(()),
     };

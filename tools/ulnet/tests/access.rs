@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_ulnet");
-/// A user whom nobody knows.
+/// A user without an account.
 const STRANGER: u32 = 54321;
 const ADMINS: u32 = 54001;
 const READERS: u32 = 54002;
@@ -163,7 +163,7 @@ fn without_groups_the_socket_is_its_owners_whatever_the_file_says() {
     assert_eq!(d.mode(), 0o600);
     let o = d.ctl_as(&[], "net show");
     assert!(err(&o).contains("Permission denied"), "the file keeps it out: {}", err(&o));
-    // Somebody opens the file; the credentials still count.
+    // The file is open to all; the credentials still count.
     fs::set_permissions(d.dir.join("s"), fs::Permissions::from_mode(0o666)).unwrap();
     let o = d.ctl_as(&[], "net show");
     assert!(err(&o).contains("Operation not permitted"), "{}", err(&o));
@@ -213,7 +213,7 @@ fn peers_that_are_not_on_the_list_are_turned_away_counted_and_shown() {
         assert!(shown.contains(line), "{line} in\n{shown}");
     }
     assert!(!out(&d.ctl("net show -v 4")).contains("refused"), "recorded levels stay as they are");
-    // A new list, at once; then everybody again.
+    // A new list, at once; then all peers again.
     assert!(d.ctl("net set --net tcp --accept-from 127.0.0.66@tcp").status.success());
     assert!(is_heard(&d, "127.0.0.66") && !is_heard(&d, "127.0.0.5"));
     for (list, why) in [

@@ -227,9 +227,9 @@ macro_rules! pages {
 
 pages! {
     five_minutes_are_enough_to_start: "start";
-    operating_is_as_told: "operating";
-    rails_are_as_told: "multi-rail";
-    health_is_as_told: "health";
+    the_operating_page_shows_the_real_output: "operating";
+    the_multi_rail_page_shows_the_real_output: "multi-rail";
+    the_health_page_shows_the_real_output: "health";
     routing_is_as_told: "routing";
     policies_are_as_told: "policies";
     faults_are_as_told: "faults";
@@ -251,7 +251,7 @@ fn rust_of_a_page_is_compiled_with_the_library() {
 }
 
 #[test]
-fn what_a_page_says_is_compared_with_what_comes_out() {
+fn the_output_blocks_of_a_page_are_compared_with_the_output() {
     let text = "# x\n```console\n$ a \\\n> b\none\n…\nlast …!\n$ c\n```\n$ no command\n";
     let got = steps(text);
     let lines = |all: &[&str]| all.iter().map(|l| (*l).to_owned()).collect::<Vec<_>>();

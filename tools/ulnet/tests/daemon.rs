@@ -83,7 +83,7 @@ fn out(o: &Output) -> String {
 }
 
 #[test]
-fn a_fresh_daemon_is_not_configured_until_it_is_told_and_forgets_when_told() {
+fn a_fresh_daemon_is_unconfigured_until_lnet_configure_and_again_after_unconfigure() {
     let d = Daemon::start("fresh", &[]);
     let o = d.ctl("net show");
     assert!(!o.status.success());
@@ -148,7 +148,7 @@ fn a_second_daemon_on_the_same_socket_is_refused_and_a_stale_one_replaced() {
 }
 
 #[test]
-fn clients_that_hang_or_send_garbage_harm_nobody() {
+fn clients_that_hang_or_send_garbage_harm_no_other_client() {
     let d = Daemon::start("hostile", &[]);
     assert!(d.ctl("lnet configure").status.success());
     // Ten that say nothing, ten that stop in the middle of a frame.
@@ -246,7 +246,7 @@ fn a_small_file_crosses_two_rails_while_one_is_cut() {
 }
 
 #[test]
-fn what_a_daemon_did_can_be_done_again_from_its_recording() {
+fn the_calls_of_a_daemon_are_replayed_from_its_recording() {
     let daemon = Daemon::start("record", &["--record", "5"]);
     assert!(daemon.ctl("lnet configure").status.success());
     assert!(daemon.ctl("net add --nid 127.0.0.1@tcp").status.success());
@@ -254,8 +254,12 @@ fn what_a_daemon_did_can_be_done_again_from_its_recording() {
         assert!(daemon.ctl("ping 127.0.0.1@tcp").status.success());
     }
     let file = daemon.dir.join("flight");
-    let told = daemon.ctl(&format!("debug dump {}", file.display()));
-    assert!(told.status.success() && out(&told).starts_with("recording:\n"), "{}", out(&told));
+    let dumped = daemon.ctl(&format!("debug dump {}", file.display()));
+    assert!(
+        dumped.status.success() && out(&dumped).starts_with("recording:\n"),
+        "{}",
+        out(&dumped)
+    );
     let recording = lnet::Recording::from_bytes(&fs::read(&file).unwrap()).unwrap();
     let replayed = recording.replay().unwrap();
     // Those of two or three pings at least, and not of all.
@@ -356,7 +360,7 @@ fn an_interface_tied_to_a_partition_works_there_and_can_move_while_it_works() {
         assert_eq!(shown(&d, nid, "CPT:"), format!("\"[{cpt}]\""));
         assert!(d.ctl(&format!("ping {nid}")).status.success());
     }
-    // An interface that nobody ties has all, and takes the thread along; in brackets counts before
+    // An interface without a CPT has all, and takes the thread along; in brackets counts before
     // the option.
     assert_eq!(says("net add --nid 127.0.1.2@tcp2").0, Some(0));
     assert_eq!(shown(&d, "127.0.1.2@tcp2", "CPT:"), "\"[0,1]\"");

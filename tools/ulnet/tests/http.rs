@@ -221,11 +221,11 @@ fn each_state_has_the_word_that_top_has() {
 }
 
 #[test]
-fn those_who_hold_on_to_connections_are_bounded_and_the_node_does_not_notice() {
+fn held_http_connections_are_bounded_and_do_not_affect_the_node() {
     let d = Daemon::start("bounded");
     d.ctl("lnet configure");
     let mut held: Vec<_> = (0..40).map(|_| TcpStream::connect(d.http).unwrap()).collect();
-    // The last ones are above the limit and are told so at once.
+    // The last ones are above the limit and get the answer at once.
     let mut answer = String::new();
     let last = held.last_mut().unwrap();
     last.set_read_timeout(Some(PATIENCE)).unwrap();

@@ -87,7 +87,7 @@ fn a_gateway_is_what_it_was_last_reported_to_be() {
         Daemon::start("route-a", port, "127.0.0.11"),
         Daemon::start("route-b", port, "127.0.0.12"),
     );
-    // Where nothing is discovered and nobody is checked, reports alone decide.
+    // Without discovery and router checks, reports alone decide.
     a.ctl("set discovery 0");
     a.lctl("set_param alive_router_check_interval=0");
     a.lctl("--net tcp9 add_route 127.0.0.12@tcp");
@@ -111,7 +111,7 @@ fn a_gateway_is_what_it_was_last_reported_to_be() {
     assert!(state());
     let (code, said) = a.run("lctl", "set_route 127.0.0.12@tcp up 9000-01-01-00:00:00");
     assert_eq!(code, 22, "{said}");
-    // A NID that nobody has is none of this node's business.
+    // A NID without an owner is no concern of this node.
     a.lctl("set_route 127.0.0.99@tcp down");
     assert!(state());
     drop(b);
@@ -148,7 +148,7 @@ fn connections_are_closed_and_made_anew_and_peers_are_forgotten() {
     assert_eq!(a.lctl("--net tcp peer_list"), "<no peers>\n");
     assert!(a.ctl("peer list").contains(to_b), "the node still knows it");
     reach();
-    // Nobody there.
+    // No peer there.
     for (words, code) in [
         ("--net tcp disconnect 127.0.0.99@tcp", 2),
         ("--net tcp del_peer 127.0.0.99@tcp", 2),

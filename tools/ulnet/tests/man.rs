@@ -30,7 +30,7 @@ fn the_pages_are_those_that_the_programs_make() {
     let kept = fs::read_dir(PAGES).unwrap().map(|entry| entry.unwrap().file_name());
     let kept = kept.filter(|name| !BY_HAND.iter().any(|page| name == page)).count();
     let made = if dir == Path::new(PAGES) { seen - BY_HAND.len() } else { seen };
-    assert_eq!(kept, made, "pages that nobody makes");
+    assert_eq!(kept, made, "pages without a source");
     if dir != Path::new(PAGES) {
         let _ = fs::remove_dir_all(dir);
     }
@@ -155,7 +155,7 @@ fn bash_completes_commands_and_options_of_each_program() {
     assert_eq!(complete("routerstat", &["routerstat", "--soc"]), "--socket");
 }
 
-/// A shell that is not installed is told of; whether this one is.
+/// Whether a shell is installed; says on standard error if not.
 fn is_there(shell: &str) -> bool {
     let there = Command::new(shell).args(["-c", "true"]).stdin(Stdio::null()).status().is_ok();
     if !there {

@@ -119,7 +119,7 @@ fn a_static_program_is_a_node_where_there_is_nothing_else() {
     assert_eq!(root.says("lctl list_nids"), "127.0.0.1@tcp\n");
     assert!(root.says("routerstat").starts_with('M'));
     assert!(root.says("lst --list-commands").contains("new_session"));
-    // Names of hosts are looked up by what is linked in: there is a file, there is nobody to ask.
+    // Names of hosts are looked up by what is linked in: there is a file, there is no server.
     fs::write(root.dir.join("etc/hosts"), "127.0.0.1 here\n").unwrap();
     assert!(root.says("lnetctl ping here@tcp").contains("primary nid: 127.0.0.1@tcp"));
     let o = root.run("lnetctl ping no-such-host.invalid@tcp");

@@ -339,7 +339,7 @@ fn a_range_of_sizes_has_a_row_each_and_programs_get_one_document() {
 }
 
 #[test]
-fn a_quick_run_against_nobody_says_so_and_does_not_touch_another_session() {
+fn a_quick_run_without_peers_reports_it_and_does_not_touch_another_session() {
     let nodes = Nodes::start(4, [&[], ON]);
     let (_, err, code) = nodes.run("run --quick 127.77.4.99@tcp");
     assert_eq!(code, 254, "{err}");

@@ -47,10 +47,10 @@ impl Service {
         Self { dir, child, systemd }
     }
 
-    /// The next thing that systemd is told.
-    fn told(&self) -> String {
+    /// The next notification to systemd.
+    fn notified(&self) -> String {
         let mut buf = [0; 256];
-        let n = self.systemd.recv(&mut buf).expect("systemd is told nothing");
+        let n = self.systemd.recv(&mut buf).expect("systemd gets no notification");
         String::from_utf8_lossy(&buf[..n]).into_owned()
     }
 
@@ -62,8 +62,8 @@ impl Service {
     fn reload(&self, config: &str) {
         fs::write(self.dir.join("node.yaml"), config).unwrap();
         self.signal("-HUP");
-        assert!(self.told().starts_with("RELOADING=1\nMONOTONIC_USEC="));
-        assert_eq!(self.told().trim(), "READY=1");
+        assert!(self.notified().starts_with("RELOADING=1\nMONOTONIC_USEC="));
+        assert_eq!(self.notified().trim(), "READY=1");
     }
 
     fn ctl(&self, words: &str) -> String {
@@ -91,12 +91,12 @@ fn config(retries: u32, nets: &[&str]) -> String {
 }
 
 #[test]
-fn systemd_is_told_of_readiness_reloads_and_the_end() {
+fn systemd_gets_notifications_of_readiness_reloads_and_the_end() {
     let mut s = Service::start("life", &config(1, &["tcp"]), false);
-    assert_eq!(s.told().trim(), "READY=1");
+    assert_eq!(s.notified().trim(), "READY=1");
     s.reload(&config(1, &["tcp"]));
     s.signal("-TERM");
-    assert_eq!(s.told().trim(), "STOPPING=1");
+    assert_eq!(s.notified().trim(), "STOPPING=1");
     assert!(s.child.wait().unwrap().success());
     assert!(!s.dir.join("s").exists());
 }
@@ -104,14 +104,14 @@ fn systemd_is_told_of_readiness_reloads_and_the_end() {
 #[test]
 fn the_watchdog_hears_of_the_node_again_and_again() {
     let s = Service::start("dog", &config(1, &["tcp"]), true);
-    let told: Vec<String> = (0..4).map(|_| s.told().trim().to_owned()).collect();
-    assert!(told.iter().filter(|t| *t == "WATCHDOG=1").count() >= 3, "{told:?}");
+    let notes: Vec<String> = (0..4).map(|_| s.notified().trim().to_owned()).collect();
+    assert!(notes.iter().filter(|t| *t == "WATCHDOG=1").count() >= 3, "{notes:?}");
 }
 
 #[test]
 fn a_reload_applies_what_has_changed_or_nothing() {
     let s = Service::start("reload", &config(1, &["tcp"]), false);
-    s.told();
+    s.notified();
     // By hand, and not in the file: stays.
     s.ctl("set transaction_timeout 17");
     s.reload(&config(3, &["tcp", "tcp5"]));

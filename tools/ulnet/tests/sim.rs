@@ -38,15 +38,15 @@ fn a_scenario_is_played_and_its_bars_decide_the_exit_status() {
 }
 
 #[test]
-fn a_scenario_that_is_none_is_told_with_its_line() {
+fn an_invalid_scenario_is_reported_with_its_line() {
     let dir = std::env::temp_dir().join(format!("ulnet-sim-bad-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
     let bad = dir.join("bad.toml");
     std::fs::write(&bad, "name = \"bad\"\nduration = \"-3s\"\n").unwrap();
     let out = ulnet(&["sim", "run", bad.to_str().unwrap()]);
-    let told = String::from_utf8(out.stderr).unwrap();
-    assert_eq!(out.status.code(), Some(2), "{told}");
-    assert!(told.contains("bad.toml:2:12: duration is \"-3s\": expected a time"), "{told}");
+    let error = String::from_utf8(out.stderr).unwrap();
+    assert_eq!(out.status.code(), Some(2), "{error}");
+    assert!(error.contains("bad.toml:2:12: duration is \"-3s\": expected a time"), "{error}");
     std::fs::remove_dir_all(dir).unwrap();
 }
 
@@ -59,19 +59,19 @@ fn a_swarm_says_what_it_played_and_finds_out_first_whether_it_can_write() {
         ulnet(&["sim", "swarm", "--minutes", "0.0001", "--seed", "1", "--out", out])
     };
     let out = swarm(&new);
-    let told = String::from_utf8(out.stdout).unwrap();
-    assert_eq!(out.status.code(), Some(0), "{told}");
+    let printed = String::from_utf8(out.stdout).unwrap();
+    assert_eq!(out.status.code(), Some(0), "{printed}");
     assert!(
-        told.starts_with("swarm        seed 1, shard 1/1\nplayed       1 rounds in "),
-        "{told}"
+        printed.starts_with("swarm        seed 1, shard 1/1\nplayed       1 rounds in "),
+        "{printed}"
     );
     assert!(new.is_dir());
 
     let file = dir.join("file");
     std::fs::write(&file, "").unwrap();
     let out = swarm(&file.join("below"));
-    let told = String::from_utf8(out.stderr).unwrap();
-    assert_eq!((out.status.code(), out.stdout.is_empty()), (Some(2), true), "{told}");
-    assert!(told.contains("file/below: can't make this folder"), "{told}");
+    let error = String::from_utf8(out.stderr).unwrap();
+    assert_eq!((out.status.code(), out.stdout.is_empty()), (Some(2), true), "{error}");
+    assert!(error.contains("file/below: can't make this folder"), "{error}");
     std::fs::remove_dir_all(dir).unwrap();
 }

@@ -46,7 +46,7 @@ impl Drop for Dir {
     }
 }
 
-/// What a node did that pinged somebody who never answers.
+/// What a node did that pinged a NID without a node.
 fn recording() -> Recording {
     let tunables = Tunables::new(Profile::Default);
     let mut node = Node::new(
@@ -102,7 +102,7 @@ fn a_replay_that_comes_out_differently_names_the_difference() {
 }
 
 #[test]
-fn what_is_no_recording_of_this_version_is_refused_with_the_name_of_the_file() {
+fn a_recording_of_another_version_is_refused_with_the_name_of_the_file() {
     let dir = Dir::new("foreign");
     let good = recording().to_bytes();
     let mut other = good.clone();
@@ -160,7 +160,7 @@ fn what_if(world: &str, args: &[&str]) -> [String; 3] {
 }
 
 #[test]
-fn what_if_a_server_dies_says_who_waits_who_notices_and_what_is_lost() {
+fn what_if_shows_stalls_notices_and_losses_when_a_server_dies() {
     let dir = Dir::new("kill");
     let world = dir.write("world.toml", WORLD.as_bytes());
     let [stalls, notices, lost] = what_if(&world, &["--kill", "server", "--at", "2s"]);
@@ -177,11 +177,11 @@ fn what_if_a_server_dies_says_who_waits_who_notices_and_what_is_lost() {
     // It may come back.
     let args = ["--kill", "server", "--at", "2s", "--for", "1s"];
     let [_, _, lost] = what_if(&world, &args);
-    assert!(lost.contains("everybody is well "), "{lost}");
+    assert!(lost.contains("all interfaces are healthy "), "{lost}");
 }
 
 #[test]
-fn what_if_a_rail_is_cut_says_that_suspicion_saves_what_health_would_lose() {
+fn what_if_shows_that_suspicion_saves_what_health_would_lose_when_a_rail_is_cut() {
     let dir = Dir::new("cut");
     let world = dir.write("world.toml", WORLD.as_bytes());
     let [_, notices, lost] = what_if(&world, &["--cut", "10.9.0.2@tcp", "--at", "2s"]);
@@ -197,7 +197,7 @@ fn what_if_a_rail_is_cut_says_that_suspicion_saves_what_health_would_lose() {
 }
 
 #[test]
-fn what_if_the_fabric_stands_still_says_that_all_wait_and_nothing_is_lost() {
+fn what_if_shows_that_all_wait_and_nothing_is_lost_when_the_fabric_stands_still() {
     let dir = Dir::new("quiesce");
     let world = dir.write("world.toml", WORLD.as_bytes());
     let [stalls, _, lost] = what_if(&world, &["--quiesce", "2s", "--at", "2s"]);
@@ -207,7 +207,10 @@ fn what_if_the_fabric_stands_still_says_that_all_wait_and_nothing_is_lost() {
         let s: f64 = after.strip_suffix('s').unwrap_or_else(|| panic!("{row}")).parse().unwrap();
         assert!((1.9..6.0).contains(&s), "{row}");
     }
-    assert!(lost.contains("\n  0 exchanges,") && lost.contains("everybody is well"), "{lost}");
+    assert!(
+        lost.contains("\n  0 exchanges,") && lost.contains("all interfaces are healthy"),
+        "{lost}"
+    );
 }
 
 /// The exports of three nodes, in a directory of their own.
@@ -247,7 +250,7 @@ fn a_site_is_imported_played_and_asked_what_if() {
 }
 
 #[test]
-fn what_is_no_site_is_refused_with_the_file() {
+fn an_invalid_site_is_refused_with_the_file() {
     let dir = Dir::new("bad-import");
     let o = ulnet(&["sim", "import", dir.0.to_str().unwrap()]);
     assert_eq!(o.status.code(), Some(2));
@@ -264,10 +267,10 @@ fn what_is_no_site_is_refused_with_the_file() {
 #[test]
 fn what_if_refuses_what_is_not_in_the_world() {
     let world = "scenarios/router-death.toml";
-    let o = ulnet(&["sim", "what-if", world, "--kill", "nobody"]);
+    let o = ulnet(&["sim", "what-if", world, "--kill", "no-such-node"]);
     assert_eq!(o.status.code(), Some(2), "{}", out(&o));
     let said = err(&o);
-    assert!(said.contains(world) && said.contains("no node is called 'nobody'"), "{said}");
+    assert!(said.contains(world) && said.contains("no node is called 'no-such-node'"), "{said}");
     assert_eq!(ulnet(&["sim", "what-if", world]).status.code(), Some(2));
     let both = ["sim", "what-if", world, "--kill", "router-1", "--quiesce", "2s"];
     assert_eq!(ulnet(&both).status.code(), Some(2));

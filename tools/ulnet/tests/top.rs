@@ -164,7 +164,7 @@ fn colours_are_for_those_who_want_them_and_an_interrupt_gives_the_terminal_back(
     desk.press(&["C-c"]);
     desk.screen("the end", |s| s.contains("ended 0"));
     assert!(desk.tmux(&["display-message", "-p", "#{alternate_on}"]).starts_with('0'));
-    // Another terminal: a server that was told to go may still take the next session with it.
+    // Another terminal: a server that is stopping may still take the next session with it.
     let Some(desk) = Desk::new("plain-ink") else { return };
     desk.run("NO_COLOR=1", "top");
     desk.screen("the first look", |s| s.contains("10.9.8.7@tcp"));

@@ -13,7 +13,7 @@ use lnet_config::setting_text;
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 const HEAD: &str = "# Tunables
 
-Every number that a node can be told, with its bounds and its default in each [profile](book/kernel-nodes.md). `lnetctl set NAME VALUE` sets one, `global:` in YAML several, [parameter files](parameters.md) show them all. This page is made from the table of the node (`core/lnet/src/tunables.rs`).
+Every tunable of a node, with its bounds and its default in each [profile](book/kernel-nodes.md). `lnetctl set NAME VALUE` sets one, `global:` in YAML several, [parameter files](parameters.md) show them all. This page is made from the table of the node (`core/lnet/src/tunables.rs`).
 
 ";
 

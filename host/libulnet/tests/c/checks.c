@@ -209,7 +209,7 @@ static void closing_a_queue_cancels_and_gives_the_memory_back(ulnet_node *alice)
     /* Nothing matches there, so no answer comes. */
     CHECK(ulnet_get_start(alice, BOB, 40, 1, memory, 1 << 20, &patient, queue, NULL) == 0);
     CHECK(ulnet_queue_close(queue) == 0);
-    /* Written to by nobody any more: an address sanitizer or valgrind would say so. */
+    /* No writer has it any more: an address sanitizer or valgrind would report one. */
     free(memory);
 }
 

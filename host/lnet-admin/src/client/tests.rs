@@ -98,7 +98,7 @@ fn refusals_come_through_with_errno_and_text() {
 }
 
 #[test]
-fn absent_dead_silent_and_confused_daemons_are_told_apart() {
+fn absent_dead_silent_and_confused_daemons_give_different_errors() {
     let socket = Socket::new("absent");
     let absent = Client::connect(&socket.0).unwrap_err();
     assert_eq!(absent.errno(), Errno::ENOENT);

@@ -32,7 +32,7 @@ fn deliveries_are_read_in_place_while_more_arrives() {
 }
 
 #[test]
-fn a_full_buffer_says_so_and_can_be_taken_back() {
+fn a_full_buffer_is_reported_and_can_be_taken_back() {
     let [(a, _), (b, _)] = nodes();
     let options = AttachOptions { max_size: Some(10), ..AttachOptions::PUT };
     let inbox = b.attach(PORTAL, MatchEntry::bits(7), Buffer::zeroed(25), options).unwrap();
@@ -85,7 +85,7 @@ fn delivered_bytes_can_not_be_overwritten() {
 }
 
 #[test]
-fn events_that_nobody_receives_are_bounded_and_not_lost() {
+fn unreceived_events_are_bounded_and_not_lost() {
     let [(a, _), (b, _)] = nodes();
     let options = AttachOptions { events_max: 3, manage_remote: true, ..AttachOptions::PUT };
     let inbox = b.attach(PORTAL, MatchEntry::bits(7), Buffer::zeroed(16), options).unwrap();

@@ -88,7 +88,7 @@ fn options_of_zero_are_refused_by_name() {
 }
 
 #[test]
-fn an_attached_buffer_that_is_used_up_says_none_and_the_message_finds_the_next() {
+fn a_used_up_attachment_returns_none_and_the_message_goes_to_the_next() {
     let [(a, _), (b, _)] = nodes();
     let post = |bytes| {
         let buffer = Buffer::zeroed(bytes);

@@ -1,4 +1,4 @@
-//! Beginnings and ends: nobody waits for ever, and nothing outlives its node.
+//! Beginnings and ends: no caller waits for ever, and nothing outlives its node.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;

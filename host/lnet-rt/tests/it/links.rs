@@ -29,7 +29,7 @@ fn becomes(node: &NodeHandle, ip: &str, expected: bool) {
 }
 
 #[test]
-fn links_and_addresses_that_come_and_go_are_told_to_the_node() {
+fn links_and_addresses_that_come_and_go_are_reported_to_the_node() {
     let world = match World::new("links") {
         Ok(world) => world,
         Err(why) => return netns::skipped("interfaces follow their links", why),

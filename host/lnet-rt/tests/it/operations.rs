@@ -58,7 +58,7 @@ fn async_calls_run_on_any_executor() {
 }
 
 #[test]
-fn what_can_not_be_begun_fails_with_its_reason_and_the_buffer() {
+fn an_operation_that_can_not_begin_fails_with_its_reason_and_returns_the_buffer() {
     let [(a, _), (_b, _)] = nodes();
     let fail = |len: usize, to: lnet_types::Nid| {
         let e = a.put(to, PORTAL, 7, Buffer::zeroed(len)).ack().blocking().unwrap_err();
@@ -83,7 +83,7 @@ fn what_can_not_be_begun_fails_with_its_reason_and_the_buffer() {
 fn a_missing_answer_times_out_within_the_limit_of_the_call() {
     let [(a, _), (b, _)] = nodes();
     let limit = Duration::from_millis(30);
-    let e = a.put(nid(2), PORTAL, 7, "nobody").ack().timeout(limit).blocking().unwrap_err();
+    let e = a.put(nid(2), PORTAL, 7, "unheard").ack().timeout(limit).blocking().unwrap_err();
     assert_eq!(
         e.to_string(),
         format!(
@@ -92,7 +92,7 @@ fn a_missing_answer_times_out_within_the_limit_of_the_call() {
         )
     );
     assert!(matches!(e.error, OpError::Operation { stage: OpStage::NoAnswer, .. }), "{e:?}");
-    assert_eq!((e.errno(), &e.buffer.unwrap()[..]), (Errno::ETIMEDOUT, &b"nobody"[..]));
+    assert_eq!((e.errno(), &e.buffer.unwrap()[..]), (Errno::ETIMEDOUT, &b"unheard"[..]));
     let e = a.get(nid(2), PORTAL, 7, Buffer::zeroed(3)).timeout(limit).blocking().unwrap_err();
     assert_eq!((e.errno(), e.buffer.unwrap().len()), (Errno::ETIMEDOUT, 3));
     assert_eq!((left(&a), left(&b)), ((0, 0), (0, 0)));
@@ -185,7 +185,7 @@ fn dropped_futures_leave_nothing_behind() {
     a.discover(nid(2)).blocking().unwrap();
     let mut waiting = Vec::new();
     for n in 0..2000 {
-        // Some match, some have nobody to answer them, some are lost on the way.
+        // Some match, some get no answer, some are lost on the way.
         weather.lost.store(prng.one_in(10), Relaxed);
         let bits = if prng.one_in(3) { 8 } else { 7 };
         waiting.push(a.put(nid(2), PORTAL, bits, vec![n as u8; 16]).ack().into_future());

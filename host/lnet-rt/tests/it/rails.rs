@@ -1,5 +1,5 @@
 //! Rails that are cut while traffic flows over real sockets, between two network namespaces: what
-//! netlink tells of moves at once, what nobody tells of moves by suspicion (DEC-31). Order and
+//! traffic moves at once after a report of netlink, else by suspicion (DEC-31). Order and
 //! counters are asserted, no times.
 
 use std::thread;
@@ -129,7 +129,7 @@ fn traffic_leaves_an_interface_whose_cable_is_pulled_and_comes_back_with_it() {
         views.iter().flat_map(|v| &v.nis).filter(|v| v.fatal).count()
     };
     pair.host_a.link_down("eth0").unwrap();
-    until("both ends are told", || fatal(&pair.a) == 1 && fatal(&pair.b) == 1);
+    until("both ends have the report", || fatal(&pair.a) == 1 && fatal(&pair.b) == 1);
     let before = pair.sent();
     pair.puts(50);
     let after = pair.sent();

@@ -32,7 +32,7 @@ fn unchecked() -> Tunables {
     tunables
 }
 
-/// A router that can be killed: its sockets close and it says nothing, as those of a process do.
+/// A router that can be killed: its sockets close without a message, as those of a process do.
 struct Router {
     handle: NodeHandle,
     killed: Arc<AtomicBool>,
@@ -153,7 +153,7 @@ fn put_get_and_ping_of_every_size_cross_a_router_that_only_forwards() {
     }
     let (forwarded, tracked) = router.forwarded();
     assert!(forwarded >= 22, "ping, reply, 5 × (PUT, ACK, GET, REPLY): {forwarded}");
-    assert_eq!(tracked, 0, "a router waits for nobody's response");
+    assert_eq!(tracked, 0, "a router waits for no response");
     let state = router.handle.call(|stack, _| stack.node().routing_view()).blocking().unwrap();
     assert_eq!(state.state, RoutingState::Enabled);
     for pool in state.pools {

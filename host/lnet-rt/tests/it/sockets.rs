@@ -22,7 +22,7 @@ pub(crate) fn address(last: u8) -> Ipv4Addr {
     Ipv4Addr::new(127, 64 | (pid >> 8) as u8, pid as u8, last)
 }
 
-/// A port that nobody listens on at any of these addresses.
+/// A port without a listener at any of these addresses.
 pub(crate) fn free_port(addresses: &[Ipv4Addr]) -> u16 {
     for _ in 0..100 {
         let listener = TcpListener::bind((addresses[0], 0)).unwrap();
@@ -85,12 +85,12 @@ fn a_mebibyte_goes_over_two_rails_and_back() {
 
 #[test]
 fn a_peer_that_is_not_there_is_an_error_in_time() {
-    let (a, nobody) = (address(5), address(6));
-    let port = free_port(&[a, nobody]);
+    let (a, absent) = (address(5), address(6));
+    let port = free_port(&[a, absent]);
     let node = NodeBuilder::new().tcp(a.into(), port).start().unwrap();
-    let put = node.put(nid(nobody), PORTAL, 7, "anybody?").ack();
+    let put = node.put(nid(absent), PORTAL, 7, "unheard").ack();
     let e = put.timeout(Duration::from_millis(300)).blocking().unwrap_err();
-    assert_eq!(e.buffer.unwrap()[..], *b"anybody?");
+    assert_eq!(e.buffer.unwrap()[..], *b"unheard");
 }
 
 #[test]

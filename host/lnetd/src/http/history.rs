@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn traffic_is_told_by_slot_and_survives_wrapping_and_zeroing() {
+    fn traffic_is_kept_by_slot_and_survives_wrapping_and_zeroing() {
         let mut history = History::default();
         let mut add = |second, sent| history.add(second, &[], &stats(sent));
         add(0, u32::MAX - 1);

@@ -50,7 +50,7 @@ macro_rules! scenarios {
 }
 
 scenarios! {
-    a_router_dies_and_nobody_is_left_without_an_answer: "router-death";
+    no_program_is_left_without_an_answer_when_a_router_dies: "router-death";
     a_carrier_that_goes_is_noticed_at_once: "carrier-down";
     a_rail_that_swallows_everything_is_left: "black-hole";
     a_rail_that_comes_and_goes_does_not_stop_the_other: "flapping";

@@ -39,7 +39,7 @@ fn rows(page: &str) -> impl Iterator<Item = &str> {
 }
 
 #[test]
-fn words_are_told_from_codes() {
+fn codes_are_recognized_among_words() {
     for code in ["H-12", "DEC-6", "MR-snd-050", "C-netadd-6", "K-30a", "RS-002"] {
         assert!(is_code(code), "{code}");
     }

@@ -243,7 +243,7 @@ cases! {
     fn a_request_for_a_foreign_nid_is_refused() {
         Case { capture: "connreq-refused", nids: &["10.77.0.3@tcp7"], ..B }
     }
-    fn a_request_with_the_generic_magic_is_told_the_version() {
+    fn a_request_with_the_generic_magic_gets_the_version() {
         Case { capture: "acceptor-magic-mismatch", ..B_ONE }
     }
     fn an_idle_accepting_node_sends_a_keepalive() {

@@ -130,7 +130,7 @@ fn a_router_that_does_not_forward_is_named_with_all_that_follows() {
 }
 
 #[test]
-fn nodes_without_any_way_are_told_how_to_get_one() {
+fn nodes_without_any_route_get_a_remedy() {
     let strip = |text: String, net: &str, gateway: &str| {
         replaced(text, &format!("route:\n- net: {net}\n  gateway: {gateway}\n"), "")
     };

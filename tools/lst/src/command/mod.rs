@@ -23,7 +23,7 @@ const TIMEOUT_S: u32 = 5;
 /// Columns of the tables of nodes.
 const HEADER: &str = "\tACTIVE\tBUSY\tDOWN\tUNKNOWN\tTOTAL";
 
-/// The number of an option, or `default`; one that is none, or below `least`, is told as
+/// The number of an option, or `default`; one that is none, or below `least`, is reported as
 /// `complaint`.
 fn number(
     lst: &mut Lst<'_>,

@@ -58,7 +58,7 @@ pub(crate) fn show_session(lst: &mut Lst<'_>, _: &Command, _: &Args) -> i32 {
     }
 }
 
-/// Nothing is said if it went well, nor if there is no session (V).
+/// Success prints nothing, like a missing session (V).
 pub(crate) fn end_session(lst: &mut Lst<'_>, _: &Command, _: &Args) -> i32 {
     match lst.nodes(Order::EndSession) {
         Ok(nodes) => {

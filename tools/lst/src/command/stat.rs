@@ -120,11 +120,11 @@ impl Rates {
 }
 
 fn counters(nodes: &Nodes) -> BTreeMap<Nid, Counters> {
-    let told = |n: &NodeResult| match &n.outcome {
+    let counters_of = |n: &NodeResult| match &n.outcome {
         Ok(Report::Counters(c)) => Some((n.nid, **c)),
         _ => None,
     };
-    nodes.iter().filter_map(told).collect()
+    nodes.iter().filter_map(counters_of).collect()
 }
 
 /// Set by Ctrl-C from here on.

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_as_the_original_says_it() {
+    fn errors_have_the_wording_of_the_original() {
         let text = |line: &str| brw(&words(line)).unwrap_err();
         assert_eq!(text("frob"), "Unknow flag frob");
         assert_eq!(text("frob=1"), "Unknow parameter: frob=1");

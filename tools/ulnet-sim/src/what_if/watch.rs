@@ -17,7 +17,7 @@ use lnet_types::{Instant, Nid};
 /// A slower exchange than in the healthy run is a stall if it is slower by so much.
 const STALL_MIN: Duration = Duration::from_millis(10);
 
-/// From whom, to whom.
+/// Sender and target.
 type Flow = (HostId, Nid);
 
 /// How a node notices, the fastest first.
@@ -123,12 +123,12 @@ pub(super) fn play(scenario: Arc<Scenario>, seed: Option<u64>, from: Instant) ->
 }
 
 /// Pairs that are slower than in the healthy world or have lost something, the worst first.
-pub(super) fn stalls(well: &Side, ill: &Side) -> Vec<Stall> {
-    let flows = ill.watched.flows.iter();
+pub(super) fn stalls(sound: &Side, faulted: &Side) -> Vec<Stall> {
+    let flows = faulted.watched.flows.iter();
     let mut all: Vec<Stall> = flows
         .filter_map(|(&(from, to), &(after, failed))| {
             let (before, failed_before) =
-                well.watched.flows.get(&(from, to)).copied().unwrap_or_default();
+                sound.watched.flows.get(&(from, to)).copied().unwrap_or_default();
             let failed = failed.saturating_sub(failed_before);
             let stalls = after > before + STALL_MIN || failed > 0;
             stalls.then_some(Stall { from, to, before, after, failed })

@@ -139,7 +139,7 @@ fn picture() -> Picture {
 }
 
 #[test]
-fn every_line_is_as_the_format_has_it_and_every_family_is_told_about() {
+fn every_line_has_the_format_and_every_family_has_help_and_type() {
     let read = read_open(&picture());
     for name in read.kinds.keys() {
         assert!(read.helps[name].len() > 5 && read.helps[name].ends_with('.'), "{name}");
