@@ -12,7 +12,7 @@ from typing import Any, Callable
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """A port without a listener."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.2", 0))
         return probe.getsockname()[1]

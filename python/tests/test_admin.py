@@ -21,7 +21,7 @@ from . import assert_interrupted, free_port
 
 PROGRAM = os.environ.get("ULNET", "")
 EXAMPLES = pathlib.Path(__file__).parent.parent / "examples"
-HERE, PEER, NOBODY = "127.0.0.6@tcp", "127.0.0.7@tcp", "127.0.0.99@tcp"
+HERE, PEER, ABSENT = "127.0.0.6@tcp", "127.0.0.7@tcp", "127.0.0.99@tcp"
 
 
 @unittest.skipUnless(PROGRAM, "ULNET does not name the program")
@@ -80,9 +80,9 @@ class Admin(unittest.TestCase):
         self.assertEqual([route["net"] for route in self.client.routes()], ["tcp7"])
 
     def test_contacts_have_a_peer_or_an_error(self) -> None:
-        answers, silent = self.client.ping(PEER, NOBODY, timeout=3)
+        answers, silent = self.client.ping(PEER, ABSENT, timeout=3)
         self.assertEqual((answers.nid, answers.peer.nids, answers.error), (PEER, [PEER], None))
-        self.assertEqual((silent.nid, silent.peer), (NOBODY, None))
+        self.assertEqual((silent.nid, silent.peer), (ABSENT, None))
         self.assertGreater(silent.error.errno, 0)
         (found,) = self.client.discover(PEER)
         self.assertTrue(found.peer.multi_rail)
@@ -95,7 +95,7 @@ class Admin(unittest.TestCase):
             (("nett", "show"), errno.EPERM, "Did you mean 'net'?"),
             (("net", "add", "--net", "tcp", "--nid", HERE), errno.EINVAL, "--net is invalid"),
             (("debug", "recovery"), errno.EINVAL, "lnetctl debug recovery: failed"),
-            (("ping", NOBODY, "--timeout", "1000"), None, NOBODY),
+            (("ping", ABSENT, "--timeout", "1000"), None, ABSENT),
         ):
             with self.subTest(words), self.assertRaises(ulnet.Error) as raised:
                 self.client.show(*words)
@@ -131,13 +131,13 @@ class Admin(unittest.TestCase):
     def test_the_example_prints_health_and_answers(self) -> None:
         said = io.StringIO()
         with mock.patch.dict(os.environ, {"ULNET_SOCKET": self.socket}):
-            with mock.patch.object(sys, "argv", ["health.py", PEER, NOBODY]):
+            with mock.patch.object(sys, "argv", ["health.py", PEER, ABSENT]):
                 with contextlib.redirect_stdout(said):
                     runpy.run_path(str(EXAMPLES / "health.py"), run_name="__main__")
         lines = said.getvalue().splitlines()
         self.assertIn(f"{HERE} up health 1000", lines)
         self.assertIn(f"{PEER} answers", lines)
-        self.assertTrue(any(line.startswith(f"{NOBODY} ") and "answers" not in line for line in lines))
+        self.assertTrue(any(line.startswith(f"{ABSENT} ") and "answers" not in line for line in lines))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import ulnet
 from . import assert_interrupted, free_port
 
 PORTAL = 10
-ALICE, BOB, NOBODY = "127.0.0.2@tcp", "127.0.0.3@tcp", "127.0.0.99@tcp"
+ALICE, BOB, ABSENT = "127.0.0.2@tcp", "127.0.0.3@tcp", "127.0.0.99@tcp"
 
 
 class Nodes(unittest.TestCase):
@@ -78,7 +78,7 @@ class Nodes(unittest.TestCase):
 
     def test_a_failure_has_number_text_and_stage(self) -> None:
         with self.assertRaises(ulnet.Error) as raised:
-            self.alice.get(NOBODY, PORTAL, 1, 1, timeout=5)
+            self.alice.get(ABSENT, PORTAL, 1, 1, timeout=5)
         error = raised.exception
         self.assertIsInstance(error, OSError)
         self.assertIn("GET to 127.0.0.99@tcp, portal 10: ", error.strerror)

@@ -377,7 +377,7 @@ class Node:
                     try:
                         future.get_loop().call_soon_threadsafe(_settle, future, result, error)
                     except RuntimeError:
-                        # Its loop has been closed: nobody waits there any more.
+                        # Its loop has been closed: it has no waiter any more.
                         pass
 
 

@@ -62,7 +62,7 @@ impl Child {
         match self.answers.recv_timeout(PATIENCE) {
             Ok(Answer::Failed(why)) => bail!("{}: {why}", self.name),
             Ok(answer) => Ok(answer),
-            Err(RecvTimeoutError::Timeout) => bail!("{} says nothing", self.name),
+            Err(RecvTimeoutError::Timeout) => bail!("{} does not answer", self.name),
             Err(RecvTimeoutError::Disconnected) => bail!("{} has ended", self.name),
         }
     }

@@ -149,7 +149,7 @@ fn far_ends<'s>(
     Ok(all.into_iter().filter(|far| far.net == near.net && far.node != near.node).collect())
 }
 
-/// Puts a verdict on packets of links where they arrive, so that whoever sent them is not told; or
+/// Puts a verdict on packets of links where they arrive, so that the sender gets no report; or
 /// takes it away.
 fn filter(
     stage: &Stage,

@@ -74,8 +74,8 @@ pub struct Figures {
     pub duplicates: u64,
     /// Messages that a receiver got again after it had been started anew.
     pub again: u64,
-    /// Messages that the sender was told of as taken, and that nobody has; requests taken whose reply
-    /// never came.
+    /// Messages that the sender got reported as accepted, and that no receiver has; requests taken
+    /// whose reply never came.
     pub lost: u64,
     /// Messages with wrong bytes.
     pub corrupt: u64,
@@ -195,7 +195,7 @@ fn errors(run: &Accounts, out: &mut Figures) {
     for s in &run.client.samples {
         match (s.error, s.ended) {
             (Some(errno), _) => count(s.begun, errno),
-            // The caller was never told: the worst of errors.
+            // The caller got no outcome: the worst of errors.
             (None, None) => count(s.begun, 0),
             (None, Some(_)) => {}
         }
@@ -229,7 +229,7 @@ fn accounts(run: &Accounts, out: &mut Figures) {
             }
         }
     }
-    // Replies that failed were told to whoever sent them, and are counted as errors.
+    // Replies that failed were reported to their sender, and are counted as errors.
     out.lost += u64::saturating_sub(unanswered, run.server.failed.len() as u64);
 }
 

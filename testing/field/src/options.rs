@@ -159,7 +159,7 @@ fn run(options: &Options) -> anyhow::Result<bool> {
         }
     }
     if options.keep.is_none() {
-        // Whatever is left there harms nobody.
+        // Files left there do no harm.
         let _ = std::fs::remove_dir_all(&dir);
     }
     if options.json {

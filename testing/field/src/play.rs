@@ -100,7 +100,7 @@ pub fn play(world: World, scenario: &Scenario, setup: &Setup) -> anyhow::Result<
     run.play()
 }
 
-/// Reads who talks to whom. One client, one server, requests at fixed times, perhaps bulk.
+/// Reads client and server. One client, one server, requests at fixed times, perhaps bulk.
 fn parties(scenario: &Scenario) -> anyhow::Result<Parties> {
     let mut load = Load {
         seed: scenario.seed,
@@ -431,7 +431,7 @@ impl Run<'_> {
             bail!("the client keeps the accounts and can't be killed");
         }
         self.killed.push(self.clock.now());
-        self.child(node).context("nobody to kill")?.kill();
+        self.child(node).context("no process to kill")?.kill();
         Ok(())
     }
 

@@ -95,7 +95,7 @@ impl Stage {
             let to = other.address.to_string();
             let way = [to.as_str(), "dev", &nic.device, "src", &from];
             host.run(["ip", "route", "add"].iter().chain(&way).chain(&["table", &table]))?;
-            // For whoever does not bind; the first rail is as good as any.
+            // For sockets that do not bind; the first rail is as good as any.
             let _ = host.run(["ip", "route", "append"].iter().chain(&way));
         }
         Ok(())

@@ -176,7 +176,7 @@ mod tests {
         rounds[0].errors = 1;
         rounds[2].errors = 1;
         rounds[2].lost = 1;
-        // Whoever had no more time than the bar allows was promised nothing.
+        // A request without more time than the bar allows has no promise.
         rounds[1].dawn = 100;
         let missed: Vec<&str> = misses(&of, &rounds).iter().map(|miss| miss.bar).collect();
         assert_eq!(missed, ["errors", "lost", "stall max ms"]);

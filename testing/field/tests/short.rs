@@ -1,6 +1,6 @@
-//! Some of the scenarios, cut short: accounts must agree whatever befalls the rails. Times are for the
-//! program (`cargo run -p field`) to judge, not for a test. Errors that callers were told of are
-//! counted there too: what was on a rail when it died is not sent again (DEC-6) unless the receiver
+//! Some of the scenarios, cut short: accounts must agree whatever befalls the rails. Times are for
+//! the program (`cargo run -p field`) to judge, not for a test. Errors that callers got are counted
+//! there too: what was on a rail when it died is not sent again (DEC-6) unless the receiver
 //! suppresses duplicates.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on has failed")]
 

@@ -107,7 +107,7 @@ fn with_form(form: HdrForm, hdr: &[u8]) -> Vec<u8> {
     [&[u8::from(form == HdrForm::Long)], hdr].concat()
 }
 
-/// Takes the messages of a conversation whose shape is new, as far as they can be told apart.
+/// Takes the messages of a conversation whose shape is new, as far as they are distinct.
 fn walk(conversation: &Conversation, inputs: &mut Inputs) {
     let mut add = |target: &'static str, shape: String, bytes: &[u8]| {
         inputs.entry((target, shape)).or_insert_with(|| bytes.to_vec());

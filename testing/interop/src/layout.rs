@@ -222,7 +222,7 @@ impl Item {
     }
 
     /// Match bits, whose portal is at `portal`: those of selftest's replies and bulk are chosen by
-    /// whoever asked.
+    /// the requester.
     fn bits(&self, portal: usize) -> Class {
         match word(&self.bytes, portal) {
             PORTAL_SELFTEST => Class::Echo(Pool::Selftest),
@@ -230,7 +230,7 @@ impl Item {
         }
     }
 
-    /// A selftest message (wire.md 6). What is not named is the same for everybody.
+    /// A selftest message (wire.md 6). What is not named is the same for all nodes.
     fn selftest_fields(&self, list: &mut Fields) {
         use Class::{Echo, Own};
         let kind = word(&self.bytes, list.1 + 8);
@@ -281,7 +281,7 @@ impl Item {
             (_, 0 | 1) => Vec::new(),
             (0, one) => vec![one],
             (higher, lower) if higher > lower => vec![higher, lower],
-            // Nobody has more outstanding than this.
+            // No node has more outstanding than this.
             (first, last) => (first..=last).take(1 << 16).collect(),
         }
     }

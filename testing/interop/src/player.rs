@@ -94,7 +94,7 @@ pub struct Outcome {
     pub node_ends: Vec<Option<End>>,
     /// Everything that was sent, in order.
     pub traffic: Vec<Sent>,
-    /// Keeps the connections open; nobody reads it.
+    /// Keeps the connections open; it is never read.
     _held: Held,
 }
 
@@ -105,7 +105,7 @@ pub struct Setting<'a> {
     pub capture: &'a Capture,
     /// Addresses of the node under test.
     pub node: &'a [IpAddr],
-    /// The host that plays everybody else; it has all their addresses.
+    /// The host that plays all other nodes; it has all their addresses.
     pub host: &'a Host,
     /// Port of the acceptors.
     pub port: u16,

@@ -27,7 +27,7 @@ pub struct ByDesign {
 pub struct Verdict {
     /// The table, ready to print.
     pub table: String,
-    /// Differences that nobody meant.
+    /// Unintended differences.
     pub unexpected: Vec<String>,
 }
 

@@ -1,5 +1,5 @@
 //! The place where a capture is played: a host with the addresses of the node under test, a host
-//! with everybody else's, and the two rails between them.
+//! with the others', and the two rails between them.
 
 use std::net::IpAddr;
 

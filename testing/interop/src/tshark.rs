@@ -31,7 +31,7 @@ pub fn available() -> bool {
 }
 
 /// What tshark sees of the LNet messages in a capture that come from one of `sources` (from
-/// anybody, if there are none).
+/// any node, if there are none).
 ///
 /// # Errors
 /// tshark does not run or does not like the file.

@@ -42,7 +42,7 @@ pub struct Segment {
 /// What one side did to its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// Opened it (SYN of the client; that of the server is not told).
+    /// Opened it (SYN of the client; that of the server is not reported).
     Syn,
     /// Closed its direction.
     Fin,
@@ -50,7 +50,7 @@ pub enum Signal {
     Rst,
 }
 
-/// A [`Signal`] and when it was seen. Repetitions of SYN and FIN are not told.
+/// A [`Signal`] and when it was seen. Repetitions of SYN and FIN are not reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// Who sent it.

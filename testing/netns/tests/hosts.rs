@@ -1,4 +1,4 @@
-//! The harness itself: hosts reach each other and nobody else, obey their limits, and go away.
+//! The harness itself: hosts reach each other and no other host, obey their limits, and go away.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};

@@ -230,13 +230,13 @@ pages! {
     the_operating_page_shows_the_real_output: "operating";
     the_multi_rail_page_shows_the_real_output: "multi-rail";
     the_health_page_shows_the_real_output: "health";
-    routing_is_as_told: "routing";
-    policies_are_as_told: "policies";
-    faults_are_as_told: "faults";
-    simulation_is_as_told: "simulation";
-    kernel_nodes_are_as_told: "kernel-nodes";
-    the_wire_is_as_told: "wire";
-    the_library_is_as_told: "library";
+    the_routing_page_shows_the_real_output: "routing";
+    the_policies_page_shows_the_real_output: "policies";
+    the_faults_page_shows_the_real_output: "faults";
+    the_simulation_page_shows_the_real_output: "simulation";
+    the_kernel_nodes_page_shows_the_real_output: "kernel-nodes";
+    the_wire_page_shows_the_real_output: "wire";
+    the_library_page_shows_the_real_output: "library";
 }
 
 #[test]

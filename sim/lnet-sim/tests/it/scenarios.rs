@@ -58,18 +58,18 @@ scenarios! {
     pings_of_many_clients_to_an_unreachable_server_stay_bounded: "dark-server";
     two_nodes_discover_each_other_in_the_same_moment: "discovery-both-ways";
     a_push_that_crosses_a_ping_is_not_lost: "push-during-ping";
-    discovery_is_switched_off_in_the_middle_of_it: "discovery-switched-off";
+    discovery_is_switched_off_while_it_runs: "discovery-switched-off";
     a_peer_comes_back_under_other_nids: "other-nids";
     a_router_that_lost_its_far_side_is_left: "router-lost-net";
     without_a_way_back_everything_fails_in_order: "no-way-back";
     a_back_off_does_not_outlive_the_repair: "repaired";
     a_herd_that_reconnects_is_served: "thundering-herd";
-    what_is_late_behind_a_slow_router_does_not_stay_there: "slow-behind-router";
+    messages_late_behind_a_slow_router_do_not_stay_there: "slow-behind-router";
     an_answer_longer_than_the_first_buffer_is_asked_for_again: "many-interfaces";
     damage_that_tcp_does_not_notice_is_found_by_checksums: "damaged";
     connections_that_stand_half_open_are_found_out: "half-open";
-    what_operators_delete_in_the_middle_of_it_is_found_again: "deleted-during-discovery";
-    what_a_peer_tells_is_news_when_its_sequence_number_wraps: "sequence-wraps";
+    a_peer_deleted_during_its_discovery_is_found_again: "deleted-during-discovery";
+    an_announcement_is_accepted_when_its_sequence_number_wraps: "sequence-wraps";
     a_rail_of_ones_own_that_is_dead_is_no_fault_of_the_gateways: "own-rail-dead";
 }
 

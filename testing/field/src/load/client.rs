@@ -98,7 +98,7 @@ impl Accounts {
         Some((number, kind, size as usize))
     }
 
-    /// The caller was told how message `number` ended.
+    /// The caller got the outcome of message `number`.
     pub(super) fn ended(&mut self, number: u64, error: Option<i32>) {
         let now = self.clock.now();
         if let Some(sample) = self.report.samples.get_mut(number as usize) {

@@ -51,7 +51,7 @@ impl Ledger {
     /// Enters that `number` was seen.
     ///
     /// # Errors
-    /// Those of the file; `InvalidData` for a number that nobody sends.
+    /// Those of the file; `InvalidData` for a number that no client sends.
     pub fn enter(&mut self, number: u64) -> io::Result<()> {
         if number >= NUMBERS_MAX {
             return Err(io::Error::from(io::ErrorKind::InvalidData));

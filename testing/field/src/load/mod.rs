@@ -1,9 +1,9 @@
 //! The load: a process in a host that sends, or answers, and keeps account of every message.
 //!
-//! A client sends a request of a few KiB at fixed times, whatever became of the last, and bulk beside
-//! it; every request is a PUT with ACK, answered by a PUT with ACK. What the caller is told, what the
-//! server has noted and what came back are three accounts that must agree in the end. `mptcp` does
-//! the same over a kernel's multipath TCP, for comparison.
+//! A client sends a request of a few KiB at fixed times, whatever became of the last, and bulk
+//! beside it; every request is a PUT with ACK, answered by a PUT with ACK. The caller's outcomes,
+//! what the server has noted and what came back are three accounts that must agree in the end.
+//! `mptcp` does the same over a kernel's multipath TCP, for comparison.
 //!
 //! Read `talk.rs` for what a harness says to it, `client.rs` and `server.rs` for what it does,
 //! `ledger.rs` for what outlives a server.
@@ -69,7 +69,7 @@ fn play(role: Role) -> anyhow::Result<()> {
     }
 }
 
-/// One line to the harness. If it is not there any more, neither is anybody to tell.
+/// One line to the harness. The harness may have ended already.
 fn say(answer: &Answer) {
     if let Ok(mut line) = serde_json::to_string(answer) {
         line.push('\n');

@@ -57,7 +57,7 @@ pub(crate) fn start(spec: &NodeSpec) -> anyhow::Result<NodeHandle> {
     Ok(node)
 }
 
-/// Discovers `peer`, and tries again while nobody answers: both sides of a run start together.
+/// Discovers `peer`, and tries again while it does not answer: both sides of a run start together.
 pub(crate) fn find(node: &NodeHandle, peer: Nid) -> anyhow::Result<()> {
     let end = Instant::now() + FIND;
     loop {
@@ -187,7 +187,7 @@ impl<N: Send + 'static> Landing<N> {
             if event.kind == EventKind::Put && event.status.is_ok() {
                 let tag = event.hdr_data;
                 let good = pattern.is(tag, size, stack.payload(event).unwrap_or_default());
-                // Nobody listens any more: the program is over.
+                // No receiver is left: the program is over.
                 let _ = queue.send(arrived(Arrival { tag, from: event.initiator.nid, good }));
             }
             if event.unlinked {

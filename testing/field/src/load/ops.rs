@@ -29,7 +29,7 @@ impl<N: Send + 'static> Wake for Alarm<N> {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        // Nobody to wake: the program is over.
+        // No waiter is left: the program is over.
         let _ = self.queue.send((self.note)(self.number));
     }
 }

@@ -49,7 +49,7 @@ pub fn hello(input: &[u8]) {
                 &[nid4(input, 8, hello.order), nid4(input, 16, hello.order)],
             );
         }
-        // The destination may be anything, and a number of addresses may be told.
+        // The destination may be anything, and a number of addresses may follow.
         Version::V4 => same_but(&out[..used], input, &[nid20(input, 8), 28..48, 76..80]),
     }
     let _ = (hello.to_string(), hello.conn_type.inverse());

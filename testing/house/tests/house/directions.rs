@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::workspace::{dir_of, metadata};
 
-/// Folder and the folders beside itself whose crates its crates may use. Nobody uses `testing`.
+/// Folder and the folders beside itself whose crates its crates may use. No crate uses `testing`.
 const FOLDER_MAY_USE: &[(&str, &[&str])] = &[
     ("core", &[]),
     ("drivers", &["core"]),

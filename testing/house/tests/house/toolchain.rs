@@ -1,5 +1,5 @@
-//! The oldest Rust that builds it is one number: every crate takes it from the workspace, the README
-//! says it, and clippy, which refuses what is younger, is told no other.
+//! The oldest Rust that builds it is one number: every crate takes it from the workspace, the
+//! README says it, and clippy, which refuses what is younger, has the same.
 
 use std::fs;
 

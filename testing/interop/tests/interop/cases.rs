@@ -1,4 +1,4 @@
-//! Which captures are played, in whose part, and what the node is told to be and to do; and the one
+//! Which captures are played, in whose part, and the node's configuration and commands; and the one
 //! table of differences that we mean.
 //!
 //! Not played: A's part of `failover`, whose interface goes down; the `o2ib-*` captures, another
@@ -37,7 +37,7 @@ pub(crate) struct Case {
     pub(crate) selftest: bool,
     /// Lazy portals, beside 0.
     pub(crate) lazy: &'static [u32],
-    /// What it is told: connection, message on it before which, command.
+    /// Its commands: connection, message on it before which, command.
     pub(crate) commands: &'static [(usize, usize, Command)],
     /// How many of the connections are played; the rest follow from what is left out.
     pub(crate) conns: usize,
@@ -82,7 +82,7 @@ pub(crate) const BY_DESIGN: &[ByDesign] = &[
         case: "",
         peer: "",
         words: "PUT selftest.time",
-        reason: "the clock of whoever pings",
+        reason: "the clock of the pinging node",
     },
     ByDesign {
         case: "",
@@ -132,7 +132,7 @@ pub(crate) const BY_DESIGN: &[ByDesign] = &[
         case: "routed-selftest.A",
         peer: "",
         words: "(65536 bytes), got b3eeb2eeb1eeb0ee",
-        reason: "nobody checks it: the kernel sends its pages as they are, we send the pattern",
+        reason: "it is not checked: the kernel sends its pages as they are, we send the pattern",
     },
     ByDesign {
         case: "routed-selftest.A",
@@ -415,8 +415,8 @@ cases! {
             part: 'C',
             nids: &["10.77.0.4@tcp", "10.77.1.4@tcp1"],
             tunables: &[("alive_router_check_interval", 3), ("router_ping_timeout", 3)],
-            // Nobody has asked its interfaces for so long that they are down at first, and it
-            // forwards only some time after it was told to.
+            // Its interfaces have not been pinged for so long that they are down at first,
+            // and it forwards only some time after the command.
             commands: &[
                 (0, 0, Command::Rest(7)),
                 (0, 0, Command::Routing),

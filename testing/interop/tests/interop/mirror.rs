@@ -26,7 +26,7 @@ fn mirror(
     let theirs = Setting { capture: theirs, node: &node, host: &stage.player, port: 988, wait };
     let ours = Setting { capture: ours, node: &others, host: &stage.node, port: 988, wait: WAIT };
     let (mut ignore, mut ignore_too) = (|(): &()| {}, |(): &()| {});
-    // Both listen before anybody connects.
+    // Both listen before the first connection.
     let part = Player::new(&ours, Vec::new(), &mut ignore, |_| false).expect("addresses are there");
     let player =
         Player::new(&theirs, Vec::new(), &mut ignore_too, |_| false).expect("addresses are there");
@@ -83,7 +83,7 @@ fn a_changed_a_missing_and_a_surplus_message_are_found() {
 
     let mut laden = kernel.clone();
     if let What::Item(item) = &mut laden.events[at].what {
-        // The second cookie of the frame: an acknowledgement that nobody has asked for.
+        // The second cookie of the frame: an acknowledgement without a request.
         item.bytes[16] = 7;
     }
     let outcome = mirror(name, &kernel, &laden, &["10.77.0.3"], SHORT).unwrap();

@@ -19,7 +19,7 @@ use crate::cases::{BY_DESIGN, Case};
 use crate::judge::{kernel, out_dir};
 use crate::support::{capture, stage};
 
-/// What a node is told in the course of a conversation; by whom it is to be reached.
+/// A command to a node in the course of a conversation; what it is to reach.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Command {
     /// `lnetctl ping`.
@@ -97,7 +97,7 @@ fn silence(stack: &mut Stack, now: Instant, silent: &[&str]) {
 
 /// Gives a command and does not wait for what comes of it.
 fn give(handle: &NodeHandle, selftest: Option<&Arc<Selftest>>, command: Command) {
-    // The command is under way when this returns; its answer has nobody to hear it.
+    // The command is under way when this returns; its answer has no receiver.
     match command {
         Command::Ping(target) => drop(handle.ping(nid(target), PING)),
         Command::Discover(target) => drop(handle.discover_again(nid(target))),
