@@ -3,7 +3,7 @@
 
 use crate::Request;
 
-/// What somebody may do at a control socket. The greater right holds the lesser one.
+/// The right of a user at a control socket. The greater right holds the lesser one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Access {
     /// Look at state. Nothing in the node changes by it, and no message leaves for its sake.
@@ -18,7 +18,7 @@ impl Request {
         self.row().1
     }
 
-    /// What it is called where somebody is told about it.
+    /// Its name in reports.
     pub const fn name(&self) -> &'static str {
         self.row().0
     }
@@ -82,7 +82,7 @@ impl Request {
             // Its console makes other nodes send, and even its questions go to them.
             Self::Selftest { .. } => ("selftest", Write),
             Self::SuspicionShow | Self::RailsShow => ("debug suspicion", Read),
-            // Headers of messages are nobody's but the administrator's.
+            // Headers of messages are for administrators only.
             Self::Recording { .. } => ("debug dump", Write),
             Self::RecoveryShow { .. } => ("debug recovery", Read),
             Self::TimersShow => ("debug timers", Read),

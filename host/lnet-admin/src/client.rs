@@ -34,7 +34,7 @@ pub struct Client {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// Nobody is there.
+    /// No daemon is there.
     #[error("cannot reach the daemon at {}: {}", .path.display(), system_text(.source))]
     Connect {
         /// The socket.
@@ -96,8 +96,8 @@ impl ClientError {
     }
 }
 
-/// Somebody who answers requests: a node at the end of a socket, or a stand-in in a test. Whoever
-/// shows what it says may leave the waiting to another thread.
+/// The answering side of requests: a node at the end of a socket, or a stand-in in a test. A view
+/// that shows the answers may leave the waiting to another thread.
 pub trait Ask: Send {
     /// Asks and waits at most `limit`. After an error that is not a refusal the connection is of no
     /// use any more.

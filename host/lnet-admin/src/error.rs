@@ -32,7 +32,7 @@ impl AdminError {
         Self { errno, text: text.into(), detail: None, no_interface: None }
     }
 
-    /// Whoever asks has not the right; `detail` says who, and what it takes.
+    /// The user lacks the right; `detail` names the user, the request and the right.
     pub fn not_permitted(detail: impl ToString) -> Self {
         Self::errno(Errno::EPERM).because(detail)
     }

@@ -79,7 +79,7 @@ pub enum Request {
         #[serde(with = "text::net")]
         net: Net,
         /// Patterns of networks or NIDs, as in selection rules, separated by commas; `any`:
-        /// everybody may; absent: those whom the daemon was started with.
+        /// every peer may; absent: the list that the daemon was started with.
         list: Option<String>,
     },
     /// Sets the time-out that all nets of one driver use (C-netset-2). `Done`
@@ -178,7 +178,7 @@ pub enum Request {
     FaultReset(FaultKind),
     /// Makes messages from and to a peer fail (F-40). `Done`
     PeerFail {
-        /// Who; [`Nid::ANY`] is everybody.
+        /// The peer; [`Nid::ANY`] is every peer.
         #[serde(with = "text::nid")]
         nid: Nid,
         /// So many messages; all if absent; 0 takes it back.
@@ -220,7 +220,7 @@ pub enum Request {
         #[serde(default)]
         from: Option<u64>,
     },
-    /// Closes the connections of the driver of a TCP network. Nobody is meant: ENOENT if one peer was
+    /// Closes the connections of the driver of a TCP network. No peer matches: ENOENT if one was
     /// named, else nothing happens. `Done`
     DriverDisconnect {
         /// The network.
@@ -233,7 +233,7 @@ pub enum Request {
         /// that wait for one.
         forget: bool,
     },
-    /// A NID was seen up or down by somebody who watches the fabric. A NID that nobody has, and a
+    /// A monitor of the fabric saw a NID up or down. A NID of no peer, and a
     /// report older than the last one, change nothing. `Done`
     PeerNotify {
         /// The NID, of a gateway as a rule.
@@ -266,7 +266,7 @@ pub enum Request {
     },
     /// Which way a message would go now, and why. [`Reply::Texts`](crate::Reply::Texts): one table
     Explain {
-        /// Whom it is for.
+        /// Its target.
         #[serde(with = "text::nid")]
         target: Nid,
         /// The source that it is to have.
@@ -392,7 +392,7 @@ pub enum NiTarget {
 /// Pings. They may go out together; the answers come in the order of the NIDs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ping {
-    /// Whom.
+    /// The targets.
     #[serde(with = "text::nids")]
     pub nids: Vec<Nid>,
     /// Limit on each, milliseconds; the node's own if absent.
@@ -406,7 +406,7 @@ pub struct Ping {
 /// Discoveries. They may run together; the answers come in the order of the NIDs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Discover {
-    /// Whom.
+    /// The targets.
     #[serde(with = "text::nids")]
     pub nids: Vec<Nid>,
     /// Whether to ask even a peer that is up to date.

@@ -45,7 +45,7 @@ pub enum RoutingState {
     Enabled = 1,
     /// It still does.
     Stopping = 2,
-    /// It does already, but peers are not yet told.
+    /// It does already, but that is not yet announced.
     Starting = 3,
 }
 

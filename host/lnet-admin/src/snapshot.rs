@@ -20,7 +20,7 @@ pub struct NetSnapshot {
     /// The counters of all of them together, where detail was asked for.
     #[serde(default)]
     pub sum: Option<Box<Traffic>>,
-    /// Patterns of the peers that may connect; without any, everybody may.
+    /// Patterns of the peers that may connect; without any, every peer may.
     #[serde(default)]
     pub accept_from: Vec<String>,
     /// Who was turned away lately, longest ago first, where detail was asked for.
@@ -28,7 +28,7 @@ pub struct NetSnapshot {
     pub refused: Vec<RefusedSnapshot>,
 }
 
-/// Somebody who was turned away.
+/// A refused peer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RefusedSnapshot {
     /// Where the connection came from.
@@ -349,7 +349,7 @@ pub struct PeerNiSnapshot {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PeerNiState {
-    /// Nobody watches: it is no router, and aliveness is off.
+    /// Not watched: it is no router, and aliveness is off.
     #[default]
     NotWatched,
     /// Alive.

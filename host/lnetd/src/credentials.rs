@@ -2,7 +2,7 @@
 //!
 //! Root and the daemon's own user may do everything; so may the administrators' group. The readers'
 //! group may look. The permissions of the file say the same as far as one group can be named there,
-//! so whoever may not even look seldom comes this far.
+//! so users without any right seldom come this far.
 
 use core::fmt;
 use std::fs;

@@ -22,7 +22,7 @@ use crate::params;
 use crate::server::Server;
 use crate::{http, reload, service};
 
-/// How long messages in hand may take when the daemon is told to end.
+/// How long messages in hand may take when the daemon ends.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Runs the daemon with the given arguments, the first of which is its name.
@@ -169,7 +169,7 @@ impl Drop for PidFile<'_> {
     }
 }
 
-/// What a modprobe file asks for. What has no effect here is told in the log, line by line.
+/// What a modprobe file asks for. Lines without effect here are named in the log.
 fn parameters(file: &Path) -> anyhow::Result<ModuleParameters> {
     let shown = file.display();
     let text = fs::read_to_string(file).with_context(|| format!("module parameters {shown}"))?;

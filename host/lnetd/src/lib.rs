@@ -2,7 +2,7 @@
 //!
 //! It assembles; it decides nothing about LNet. The node runs on its own thread (`lnet-rt`); each
 //! client of the control socket has a thread of its own that asks the node's thread and waits, so
-//! that a slow or hostile client holds up nobody.
+//! that a slow or hostile client holds up no other.
 //!
 //! Read `daemon.rs` for the life of the process, `background.rs` for how it leaves the terminal, `server.rs` for the socket, `clients.rs` for how many may be
 //! connected, `credentials.rs` for who may do what there, `control/` for what

@@ -109,8 +109,8 @@ impl SockDefaults {
         (self.timeout_s != 0).then(|| Duration::from_secs(u64::from(self.timeout_s)))
     }
 
-    /// Gives a network its own list of the peers that may connect, `any` for everybody; without one
-    /// what the daemon was started with holds again.
+    /// Gives a network its own list of the peers that may connect, `any` for every peer; without
+    /// one what the daemon was started with holds again.
     pub(crate) fn set_accept_from(
         &mut self,
         net: Net,

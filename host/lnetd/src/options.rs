@@ -61,8 +61,8 @@ pub struct Options {
     pub accept: Accept,
 
     /// Which peers may connect: networks (tcp1) or NIDs (10.0.[0-3].*@tcp, 192.168.0.0/16@tcp),
-    /// separated by commas. A network that is not named takes everybody. See also `lnetctl net set
-    /// --accept-from`.
+    /// separated by commas. A network that is not named accepts every peer. See also `lnetctl net
+    /// set --accept-from`.
     #[arg(long, value_name = "LIST", default_value = "", hide_default_value = true)]
     pub accept_from: lnd_sock::AcceptFrom,
 
@@ -98,14 +98,14 @@ pub struct Options {
     #[arg(long, value_name = "PATTERN")]
     pub cpu_pattern: Option<String>,
 
-    /// Keep at least the last N calls of the node, for `lnetctl debug dump`, and of messages that go
-    /// well twenty times as many; some 2 KiB for each of the N at most. 0 keeps none.
+    /// Keep at least the last N calls of the node, for `lnetctl debug dump`, and of messages that
+    /// succeed twenty times as many; some 2 KiB for each of the N at most. 0 keeps none.
     #[arg(long, value_name = "N", default_value_t = 16_384,
         value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(..=1 << 20))]
     pub record: usize,
 
-    /// Take part in LNet selftest sessions of other nodes' consoles (`lst`): whoever reaches this
-    /// node can make it send test traffic. `lst new_session` on this node turns it on, too.
+    /// Take part in LNet selftest sessions of other nodes' consoles (`lst`): a console that reaches
+    /// this node can make it send test traffic. `lst new_session` on this node turns it on, too.
     #[arg(long)]
     pub selftest: bool,
 
@@ -144,14 +144,14 @@ fn at_least_one() -> clap::builder::RangedU64ValueParser<usize> {
     clap::builder::RangedU64ValueParser::new().range(1..)
 }
 
-/// Whom the acceptor lets in.
+/// Source ports that the acceptor accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Accept {
     /// Privileged source ports only.
     Secure,
     /// Any source port.
     All,
-    /// Nobody: there is no listener.
+    /// No connections: there is no listener.
     None,
 }
 

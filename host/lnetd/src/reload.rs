@@ -23,7 +23,7 @@ pub(crate) fn read(file: &Path) -> Result<Config, String> {
 /// is returned with the number of steps that it took.
 ///
 /// # Errors
-/// Why it stays as it was; what could not be taken back then is told too.
+/// Why it stays as it was; what could not be taken back is named too.
 pub(crate) fn reload(
     control: &Control,
     applied: &Config,

@@ -97,7 +97,7 @@ impl Selftest {
         Ok(Self { shared, handle: handle.clone() })
     }
 
-    /// Gives the console a command in the name of whoever holds `key`, and waits for its answer.
+    /// Gives the console a command in the name of the holder of `key`, and waits for its answer.
     ///
     /// # Errors
     /// The console's refusal; ETIMEDOUT after `limit`; the node has stopped.
@@ -142,7 +142,7 @@ impl Selftest {
         while !self.shared.lock().machine.is_idle() && std::time::Instant::now() < deadline {
             thread::sleep(TICK_MIN);
         }
-        // Whoever waits for an answer still gets none any more.
+        // Commands that still wait get no answer any more.
         self.shared.lock().waiting.clear();
     }
 }
@@ -283,7 +283,7 @@ impl Shared {
         drop(inner);
         let posted = posted.into_values().flat_map(|l| l.posted.into_values());
         for md in posted.chain(open.into_values()) {
-            // One that is gone already has told so.
+            // The end of a piece that is gone is already reported.
             let _ = stack.unlink(md);
         }
     }
@@ -301,7 +301,7 @@ impl Shared {
         }
         while let Some((id, answer)) = inner.machine.poll_answer() {
             if let Some(waiter) = inner.waiting.remove(&id) {
-                // Whoever has given up waiting is gone.
+                // The waiter may be gone.
                 let _ = waiter.send(answer);
             }
         }

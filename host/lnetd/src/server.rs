@@ -51,7 +51,7 @@ pub(crate) struct Serving {
 
 impl Server {
     /// Binds `path`. The file lets in its owner, and the group if there is one; if there are two,
-    /// everybody, for a file has one group only, and `guard` alone decides.
+    /// all users, for a file has one group only, and `guard` alone decides.
     pub(crate) fn bind(path: &Path, guard: Guard) -> anyhow::Result<Self> {
         let shown = path.display();
         if let Some(dir) = path.parent().filter(|d| !d.as_os_str().is_empty()) {
@@ -109,7 +109,7 @@ impl Server {
 impl Drop for Serving {
     fn drop(&mut self) {
         self.ending.store(true, Ordering::Relaxed);
-        // Somebody may have removed it already; there is nothing else to be done about it.
+        // It may be removed already; there is nothing else to be done about it.
         let _ = fs::remove_file(&self.path);
     }
 }

@@ -12,7 +12,7 @@ use crate::control::Control;
 /// Tells systemd, if it is there.
 pub(crate) fn tell(states: &[NotifyState<'_>]) {
     if let Err(e) = sd_notify::notify(false, states) {
-        tracing::warn!("systemd is not told {states:?}: {e}");
+        tracing::warn!("cannot notify systemd of {states:?}: {e}");
     }
 }
 
@@ -25,7 +25,7 @@ pub(crate) fn ready() {
 pub(crate) fn reloading() {
     match NotifyState::monotonic_usec_now() {
         Ok(now) => tell(&[NotifyState::Reloading, now]),
-        Err(e) => tracing::warn!("systemd is not told of a reload: {e}"),
+        Err(e) => tracing::warn!("cannot notify systemd of a reload: {e}"),
     }
 }
 

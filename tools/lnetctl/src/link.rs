@@ -18,26 +18,26 @@ pub struct Link {
     socket: Option<PathBuf>,
     client: Option<Client>,
     /// What was said last about a right that is missing.
-    told: Option<String>,
+    printed: Option<String>,
 }
 
 impl Link {
     /// To the daemon at `socket`, else at the usual place.
     pub const fn new(socket: Option<PathBuf>) -> Self {
-        Self { socket, client: None, told: None }
+        Self { socket, client: None, printed: None }
     }
 }
 
 impl Link {
-    /// Who has not the right to something is told so, script or person, and whatever else the command
+    /// Prints a missing right on standard error, for scripts and persons, whatever else the command
     /// makes of it: who asked, for what, and what it takes.
     fn tell(&mut self, refusal: &AdminError) {
         if let (true, Some(why)) = (refusal.is_not_permitted(), &refusal.detail)
-            && self.told.as_ref() != Some(why)
+            && self.printed.as_ref() != Some(why)
         {
-            // Nobody may be there to read it.
+            // Standard error may be closed.
             let _ = writeln!(std::io::stderr().lock(), "{why}");
-            self.told = Some(why.clone());
+            self.printed = Some(why.clone());
         }
     }
 }

@@ -77,7 +77,7 @@ impl Session<'_> {
         match error {
             ClientError::Refused(refusal) => {
                 let number = refusal.errno.negative();
-                // Of what it has not the right to, everybody was told by the link.
+                // The link has printed missing rights already.
                 let reason = refusal.detail.as_deref().filter(|_| !refusal.is_not_permitted());
                 self.error(place, number, &text(refusal), reason);
                 code.unwrap_or(number)

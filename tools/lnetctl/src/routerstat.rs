@@ -123,7 +123,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             Some((before, then)) => now.since(before, (at - *then).as_secs_f64()),
         };
         if !print(&format!("{line}\n")) {
-            // Nobody reads on.
+            // No reader is left.
             return ExitCode::SUCCESS;
         }
         let Some(interval) = interval else { return ExitCode::SUCCESS };

@@ -118,7 +118,7 @@ impl<'a> Session<'a> {
     /// Sends what is printed on its way, where that may be, so that a long list is never held whole.
     ///
     /// # Errors
-    /// Nobody reads any more, or there is no room.
+    /// No reader is left, or there is no room.
     pub(crate) fn spill(&mut self) -> io::Result<()> {
         let Some(live) = &mut self.live else { return Ok(()) };
         let out = core::mem::take(&mut self.out);
@@ -186,9 +186,9 @@ mod tests {
 
     use super::*;
 
-    struct Nobody;
+    struct NoDaemon;
 
-    impl Ask for Nobody {
+    impl Ask for NoDaemon {
         fn ask_within(
             &mut self,
             _: &Request,
@@ -204,8 +204,8 @@ mod tests {
             Tree::map([(key, Tree::List(items.iter().map(Tree::plain).collect()))])
         };
         let shown = |live: bool, after: bool| {
-            let mut nobody = Nobody;
-            let mut session = Session::new(&mut nobody);
+            let mut absent = NoDaemon;
+            let mut session = Session::new(&mut absent);
             session.json = true;
             session.live = live.then(|| Box::new(io::sink()) as Box<dyn io::Write>);
             session.print(&list("net", &[9]), Style::Library);

@@ -16,7 +16,7 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// For something that may take as long as `limit`. Nobody to see it, nothing to say.
+    /// For something that may take as long as `limit`. `None` without a terminal.
     pub(crate) fn at_terminal(what: &'static str, limit: Duration) -> Option<Self> {
         io::stderr().is_terminal().then(|| Self::begin(what, limit, SECOND, io::stderr()))
     }

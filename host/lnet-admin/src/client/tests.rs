@@ -136,7 +136,7 @@ fn a_server_that_turns_a_client_away_before_it_asks_is_heard() {
     let listener = UnixListener::bind(&socket.0).unwrap();
     let mut client = Client::connect(&socket.0).unwrap();
     let (mut stream, _) = listener.accept().unwrap();
-    let refusal = AdminError::not_permitted("nobody may");
+    let refusal = AdminError::not_permitted("no right");
     stream.write_all(&encode_reply(0, &Err(refusal.clone()))).unwrap();
     drop(stream);
     let Err(ClientError::Refused(got)) = client.ask(&Request::Status) else { panic!() };

@@ -119,7 +119,7 @@ impl Series {
 
 impl Traffic {
     fn count(&mut self, before: &NodeStats, now: &NodeStats) {
-        // Counters wrap, and go back to zero when somebody says so: that is told as nothing.
+        // Counters wrap, and go back to zero by command: that counts as no traffic.
         let since = |before: u32, now: u32| {
             let moved = now.wrapping_sub(before);
             if moved > u32::MAX / 2 { 0 } else { u64::from(moved) }

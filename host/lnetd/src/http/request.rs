@@ -1,4 +1,4 @@
-//! The head of a request, from bytes that anybody may have sent. Total: any bytes are a request, a
+//! The head of a request, from bytes of any origin. Total: any bytes are a request, a
 //! wish for more, or a status to refuse with. No body is ever read.
 
 use std::net::{IpAddr, SocketAddr};

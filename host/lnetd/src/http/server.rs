@@ -50,7 +50,7 @@ fn greet(mut stream: TcpStream, site: &Arc<Site>, clients: &Arc<AtomicUsize>) {
     if clients.fetch_add(1, Ordering::Relaxed) >= CLIENTS_MAX {
         clients.fetch_sub(1, Ordering::Relaxed);
         site.refused.fetch_add(1, Ordering::Relaxed);
-        // What fits into the socket's buffer; nobody waits for this one.
+        // What fits into the socket's buffer; the rest is not waited for.
         let _ = stream.set_nonblocking(true);
         let _ = stream.write_all(&refusal((503, "too many connections")));
         // Closed with a request unread, the system would take the answer back.

@@ -23,9 +23,9 @@ use crate::params;
 /// Where the directory is unless it is said otherwise.
 pub(crate) const DEFAULT_DIR: &str = "/run/ulnet/parameters";
 
-/// How long the kernel may believe what it was told of names and attributes: they never change.
+/// How long the kernel may cache names and attributes: they never change.
 const TTL: Duration = Duration::from_secs(60);
-/// The longest value that anybody writes.
+/// The longest value that a parameter takes.
 const VALUE_MAX: usize = 4096;
 /// Files that are open for reading at a time.
 const OPEN_MAX: usize = 1024;
@@ -64,7 +64,7 @@ pub(crate) fn mount(control: &Arc<Control>, dir: &Path) -> anyhow::Result<Mounte
     Ok(Mounted { session: Some(session), dir: dir.to_owned() })
 }
 
-/// A daemon that was killed leaves a mount behind that nobody answers for.
+/// A daemon that was killed leaves a mount behind without a server.
 fn leave_stale(dir: &Path) {
     let stale = matches!(std::fs::metadata(dir), Err(e) if e.raw_os_error() == Some(lnet_types::Errno::ENOTCONN.0));
     if stale {
@@ -127,7 +127,7 @@ impl Tree {
 struct Files {
     control: Arc<Control>,
     tree: Tree,
-    /// What those who read are being told: the text as it was when they opened the file.
+    /// The text of each open file, as it was at the time of opening.
     open: Mutex<BTreeMap<u64, Arc<str>>>,
 }
 

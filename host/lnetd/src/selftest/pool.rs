@@ -93,18 +93,18 @@ impl Pool {
         Ok(Piece { span: Span { region, len, offset: 0 }, wanted: true, class: Some(class) })
     }
 
-    /// Takes a piece back that nobody uses any more (its last event may be under way).
+    /// Takes an unused piece back (its last event may be under way).
     pub(super) fn give(&mut self, piece: Piece) {
         if let Some(class) = piece.class {
             self.free.entry(class).or_default().push(piece.span.region);
         }
     }
 
-    /// Gives back to the system what nobody uses.
+    /// Gives unused memory back to the system.
     pub(super) fn shrink(&mut self, stack: &mut Stack) {
         for (_, regions) in core::mem::take(&mut self.free) {
             for region in regions {
-                // Nobody has a descriptor on it: they came back with their last events.
+                // No descriptor is left on it: they came back with their last events.
                 drop(stack.take_back(region));
             }
         }

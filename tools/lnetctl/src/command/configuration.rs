@@ -328,7 +328,7 @@ fn older(session: &mut Session<'_>, config: Config, mode: Mode) -> i32 {
                 let text = |r: &AdminError| format!("\"{what}: {}\"", r.errno);
                 code = session.failed(place, &e, text, None);
                 if !matches!(e, ClientError::Refused(_)) {
-                    // Nobody is there to do the rest.
+                    // The daemon is gone: no later command can succeed.
                     session.seq_no = None;
                     return code;
                 }

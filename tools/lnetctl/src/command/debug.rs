@@ -132,8 +132,8 @@ pub(crate) fn dump(session: &mut Session<'_>, _: &Command, args: &Args) -> i32 {
     if let Err(e) = std::fs::write(file, &bytes) {
         return session.bad_value(place, &format!("{file}: {e}"));
     }
-    let told = [("calls", calls.to_string()), ("bytes", bytes.len().to_string())];
-    let told = told.map(|(key, value)| (key, Tree::plain(value)));
-    session.print(&Tree::map([("recording", Tree::map(told))]), Style::Library);
+    let facts = [("calls", calls.to_string()), ("bytes", bytes.len().to_string())];
+    let facts = facts.map(|(key, value)| (key, Tree::plain(value)));
+    session.print(&Tree::map([("recording", Tree::map(facts))]), Style::Library);
     0
 }

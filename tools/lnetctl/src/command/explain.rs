@@ -10,7 +10,7 @@ use crate::report::{INVALID, Place};
 use crate::table::Command;
 
 const PLACE: Place = Place::classic("show", "explain");
-/// The payload of a message that nobody gave a size.
+/// The payload of a message without a given size.
 const SIZE: u64 = 4096;
 
 pub(crate) fn explain(session: &mut Session<'_>, command: &Command, args: &Args) -> i32 {

@@ -239,7 +239,7 @@ fn order(session: &mut Session<'_>, place: Place, request: &Request, what: &str)
     }
 }
 
-/// A refusal is told on standard output, as the original does (C-fault-3).
+/// A refusal is printed on standard output, as the original does (C-fault-3).
 fn failed(session: &mut Session<'_>, place: Place, error: &ClientError, what: &str) -> i32 {
     let ClientError::Refused(refusal) = error else {
         return session.failed(place, error, |r| r.text.clone(), None);

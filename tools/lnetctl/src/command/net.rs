@@ -186,7 +186,7 @@ pub(crate) fn set(session: &mut Session<'_>, _: &Command, args: &Args) -> i32 {
     };
     for request in requests {
         let Err(e) = session.order(&request) else { continue };
-        // The original says nothing of a NID that is none of the node's (C-netset-1).
+        // The original prints nothing for a NID that is not the node's (C-netset-1).
         let is_absent = matches!(&e, ClientError::Refused(r) if r.errno == Errno::ENOENT);
         if session.strict && is_absent && matches!(request, Request::NetSet { .. }) {
             continue;
@@ -278,7 +278,7 @@ fn lnd_timeout(session: &mut Session<'_>, args: &Args, word: &str) -> Result<Req
     }
 }
 
-/// The net that `--net` or the NID names. `bad` reports a name that is none, told whether
+/// The net that `--net` or the NID names. `bad` reports an invalid name; its argument is whether
 /// interfaces were given.
 fn net_of(
     session: &mut Session<'_>,

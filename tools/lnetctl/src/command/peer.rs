@@ -113,7 +113,7 @@ pub(crate) fn print_pages(
         }
         match next {
             None => return 0,
-            // Nobody is there to read the rest.
+            // No reader is left for the rest.
             Some(_) if session.spill().is_err() => return 0,
             next => from = next,
         }
@@ -131,7 +131,7 @@ pub(crate) fn set(session: &mut Session<'_>, _: &Command, args: &Args) -> i32 {
         Err(code) => return code,
     };
     match session.order(&request) {
-        // The original says nothing of a NID that no peer has (C-peer-8).
+        // The original prints nothing for a NID that no peer has (C-peer-8).
         Err(ClientError::Refused(r)) if session.strict && r.errno == Errno::ENOENT => 0,
         Ok(()) => 0,
         Err(e) => session.failed(SET, &e, |r| r.text.clone(), Some(INVALID)),

@@ -193,7 +193,7 @@ pub(crate) fn print_pages(
         }
         match next {
             None => return 0,
-            // Nobody is there to read the rest.
+            // No reader is left for the rest.
             Some(_) if session.spill().is_err() => return 0,
             next => from = next,
         }

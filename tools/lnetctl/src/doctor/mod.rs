@@ -31,7 +31,7 @@ const WATCHED: Duration = Duration::from_secs(1);
 /// Return code when something is wrong.
 const SICK: i32 = 1;
 
-/// What is told to programs.
+/// The output for programs.
 #[derive(Serialize)]
 struct Report<'a> {
     nodes: Vec<&'a str>,

@@ -59,7 +59,7 @@ pub(super) fn replaced(text: String, from: &str, to: &str) -> String {
 }
 
 /// Rule, first node, first command of the findings.
-fn told(found: &[Finding]) -> Vec<(&str, &str, &str)> {
+fn summary(found: &[Finding]) -> Vec<(&str, &str, &str)> {
     let fix = |f: &'_ Finding| f.fixes.first().map(|fix| fix.command.clone()).unwrap_or_default();
     found.iter().map(|f| (f.rule, f.nodes[0].as_str(), fix(f).leak() as &str)).collect()
 }
@@ -81,7 +81,7 @@ fn six_faults_planted_in_three_nodes_are_all_found_with_their_remedies() {
     let b = replaced(b, "retry_count: 2", "retry_count: 1");
     let found = check([a, r, b]);
     assert_eq!(
-        told(&found),
+        summary(&found),
         [
             ("asymmetric route", "a", "lnetctl route add --net tcp1 --gateway 10.2.0.9@tcp2"),
             ("time-outs", "a", "lnetctl set router_ping_timeout 16"),
@@ -106,8 +106,8 @@ fn each_other_fault_is_found_alone() {
     };
     let down = a().replacen("status: up", "status: down", 1);
     expect(first([down, r(), b()]), "interface", "a", "ip link set dev eth0 up");
-    let ill = b().replace("health value: 1000", "health value: 800");
-    expect(first([a(), r(), ill]), "interface", "b", "lnetctl debug recovery --local");
+    let degraded = b().replace("health value: 1000", "health value: 800");
+    expect(first([a(), r(), degraded]), "interface", "b", "lnetctl debug recovery --local");
     let flux = a().replacen("arp_ignore: 1", "arp_ignore: 0", 1);
     expect(first([flux, r(), b()]), "ARP", "a", "sysctl -w net.ipv4.conf.eth0.arp_ignore=1");
     let long = b().replace("timeout: 0\n", "timeout: 60\n");
@@ -159,7 +159,7 @@ fn answers_that_come_another_way_are_found_and_worse_where_they_are_dropped() {
         rules::check(&Site { nodes })
     };
     let found = site(&b);
-    assert_eq!(told(&found)[0].0, "asymmetric route", "{found:#?}");
+    assert_eq!(summary(&found)[0].0, "asymmetric route", "{found:#?}");
     assert_eq!((found.len(), found[0].level), (1, Level::Warning));
     let drops = replaced(b, "drop_asym_route: 0", "drop_asym_route: 1");
     let found = site(&drops);

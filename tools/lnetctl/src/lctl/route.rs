@@ -93,8 +93,8 @@ pub(super) fn del(session: &mut Session<'_>, command: &Command, args: &Args) -> 
     }
 }
 
-/// `set_route GATEWAY up|down [TIME]`: whoever watches the fabric has seen a gateway like that. A gateway
-/// is one for all its networks, so `--net` is not asked for.
+/// `set_route GATEWAY up|down [TIME]`: a monitor of the fabric reports a gateway up or down. A
+/// gateway is one for all its networks, so `--net` is not asked for.
 pub(super) fn set(session: &mut Session<'_>, command: &Command, args: &Args) -> i32 {
     let (Some(word), Some(state)) = (args.operands.first(), args.operands.get(1)) else {
         return command.print_help(session, INVALID);

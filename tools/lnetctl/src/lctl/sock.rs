@@ -110,7 +110,7 @@ const fn nid(line: &DriverLine) -> Option<Nid> {
 fn text(line: &DriverLine) -> String {
     let id = |nid: Nid, pid| ProcessId { nid, pid: Pid(pid) }.to_string();
     match line {
-        // The node keeps a record of everybody that it has an address for.
+        // The node keeps a record of every peer that it has an address for.
         DriverLine::Peer { nid, pid, own, addr, connections } => {
             format!("{:<20} [1]{own}->{}:{} #{connections}", id(*nid, *pid), addr.ip(), addr.port())
         }

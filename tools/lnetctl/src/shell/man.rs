@@ -181,8 +181,8 @@ pub fn page() -> String {
             "What is mistyped is an error here even where the original ignores it in silence; the \
              option --strict-compat asks for that silence.",
             "Who may do what is the daemon's decision: root, its own user and the group of its \
-             option --group-admin may do everything, that of --group-read may look. Whoever is \
-             refused is told what it takes.",
+             option --group-admin may do everything, that of --group-read may look. A \
+             refusal names the right that is missing.",
         ],
         options: &[
             SOCKET,
@@ -202,7 +202,7 @@ pub fn page() -> String {
             (
                 "other",
                 "It is not: the low byte of the negative error number, as the original returns it. \
-                 What is wrong is told on standard error, as YAML.",
+                 The error is printed on standard error, as YAML.",
             ),
         ],
         environment: &[

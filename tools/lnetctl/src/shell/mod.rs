@@ -1,4 +1,4 @@
-//! What shells and manuals are told about the commands, all of it made from `../table.rs`:
+//! The commands for shells and manuals, all of it made from `../table.rs`:
 //! completions, the manual page, examples, and what a mistyped word may have meant.
 
 pub(crate) mod completions;

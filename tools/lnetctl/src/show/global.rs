@@ -8,8 +8,8 @@ const NUMA_RANGE: &str = "numa_range";
 /// The LND time-out is printed behind this one.
 const BEFORE_LND_TIMEOUT: &str = "router_sensitivity";
 
-/// The document of the tunables that only nodes of this kind have; `None` without any. `changed`: only
-/// those that are not at their defaults, which is what another node needs to be told.
+/// The document of the tunables that only nodes of this kind have; `None` without any. `changed`:
+/// only those that are not at their defaults, which is what another node has to be given.
 pub(crate) fn own(global: &GlobalSnapshot, changed: bool) -> Option<Tree> {
     let rows: Vec<_> = OWN_KEYS
         .iter()

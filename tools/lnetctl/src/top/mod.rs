@@ -25,7 +25,7 @@ use crate::report::{INVALID, Place};
 use crate::table::Command;
 
 const PLACE: Place = Place::classic("show", "top");
-/// Seconds between two looks, if nobody says otherwise.
+/// Seconds between two looks, by default.
 const INTERVAL: u64 = 1;
 /// The longest time between two looks, seconds.
 const INTERVAL_MAX: i64 = 3600;
@@ -141,7 +141,7 @@ fn watch(
     seen: &mpsc::Receiver<(Result<Sample, ClientError>, Instant)>,
 ) -> Result<(), Trouble> {
     let theme = Theme { colour: colours(), blocks: speaks_utf8() };
-    // When the node was looked at last, and when somebody last asked for that.
+    // When the node was looked at last, and when that was last requested.
     let (mut looked, mut asked) = (Instant::now(), Instant::now());
     let mut looking = false;
     loop {
@@ -220,7 +220,7 @@ fn plain(session: &mut Session<'_>, interval: Duration, count: i64) -> Result<()
         let mut out = io::stdout().lock();
         match writeln!(out, "{text}").and_then(|()| out.flush()) {
             Ok(()) => {}
-            // Whoever read has gone.
+            // The reader has gone.
             Err(e) if e.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
             Err(e) => return Err(e.into()),
         }

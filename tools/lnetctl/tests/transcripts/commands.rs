@@ -14,7 +14,7 @@ use lnetctl::Session;
 use super::rebuild::Recorded;
 use super::vector::Vector;
 
-/// Does everything, but for what it is told to refuse; remembers what it was asked.
+/// Accepts every request, but for those that it is set to refuse; records them.
 #[derive(Default)]
 struct Node {
     asked: Vec<Request>,
@@ -110,7 +110,7 @@ fn an_import_stops_at_the_first_refusal_and_says_where() {
     let recorded = Vector::read("import-again");
     let mut node = Node::refusing(1, AdminError::new(Errno::EEXIST, "cannot add LNet NI"));
     let (out, err, code) = node.run(&backup.import("--add"));
-    // A person is told which block it was.
+    // A person gets the place of the block.
     let recorded_err = recorded.err + "# the block at line 2, column 7\n";
     assert_eq!((out, err, code), (recorded.out, recorded_err, recorded.exit));
     assert_eq!(node.asked.len(), 1);

@@ -34,8 +34,8 @@ use Act::{Do, OnRouter, Play, Shape};
 /// Whose daemons run in a scene.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Cast {
-    /// Nobody's.
-    Nobody,
+    /// No node.
+    NoNode,
     /// A's and B's, on the same two rails.
     Two,
     /// Those of A on `tcp`, B on `tcp1`, and C between them.
@@ -52,7 +52,7 @@ struct Scene {
 const SCENES: &[Scene] = &[
     Scene {
         name: "no daemon",
-        cast: Cast::Nobody,
+        cast: Cast::NoNode,
         acts: &[
             Play("noload-net-show"),
             Play("noload-lnet-configure-no-module"),
@@ -548,7 +548,7 @@ impl Stage {
     }
 }
 
-/// The program, built if nobody names one.
+/// The program, built if none is named.
 fn program() -> PathBuf {
     if let Some(path) = std::env::var_os("ULNET_BIN") {
         return path.into();
@@ -644,7 +644,7 @@ fn judge(stage: &Stage, name: &'static str, all: bool) -> Result<String, String>
     }
 }
 
-/// Where what is different on purpose differs from how it was when somebody last looked.
+/// Where what is different on purpose differs from how it was when it was last reviewed.
 fn own_difference(stage: &Stage, mut got: Vector) -> Option<String> {
     let dir = stage.dir.display().to_string();
     got.out = normalised(&got.out, false).replace(&dir, "DIR");
@@ -675,7 +675,7 @@ fn recorded_commands_are_played_on_live_nodes() {
     let only = std::env::var("ULNET_SCENE").unwrap_or_default();
     for scene in SCENES.iter().filter(|scene| scene.name.contains(&only)) {
         let cast: &[(&Host, &str)] = match scene.cast {
-            Cast::Nobody => &[],
+            Cast::NoNode => &[],
             Cast::Two => &[(&stage.a, ""), (&stage.b, "lnetctl net add --net tcp --if eth0,eth1")],
             Cast::Routed => &[
                 (&stage.a, ""),

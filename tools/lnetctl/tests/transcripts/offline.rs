@@ -128,7 +128,7 @@ fn help_keeps_its_stream_and_its_exit_code() {
     assert!(seen > 20, "{seen}");
 }
 
-/// Nobody there.
+/// No daemon.
 struct Absent(i32);
 
 impl Ask for Absent {

@@ -17,7 +17,7 @@ pub(super) fn check(site: &Site, found: &mut Vec<Finding>) {
 /// A time limit, seconds; who says so; what puts it back.
 type Limit = (i64, String, String);
 
-/// The longest limit that somebody has given a driver.
+/// The longest limit that a driver was given.
 fn given(node: &Node) -> Option<Limit> {
     node.outward()
         .filter_map(|ni| Some((ni.timeout_s.filter(|s| *s > 0)?, ni.nid.net())))
