@@ -4,7 +4,7 @@
 //! Nothing here has a protocol, a socket or a clock; every other crate depends on this one and this
 //! one on none of them. Read `nid.rs` first, then `mem.rs`; text forms of NID *lists* are in
 //! `nidlist.rs`, failures and their health meaning in `fault.rs`, the parts of a machine in
-//! `cpts.rs`.
+//! `cpts.rs`, the byte order of a sender in `order.rs`.
 
 mod cpts;
 mod errno;
@@ -14,6 +14,7 @@ mod mem;
 mod net;
 mod nid;
 mod nidlist;
+mod order;
 mod pid;
 mod prng;
 mod time;
@@ -28,6 +29,7 @@ pub use nid::{Nid, NidError, ParseNidError};
 pub use nidlist::{
     NidList, NidRange, NumberRange, NumberSet, ParseNidListError, ParseNumbersError, TooMany,
 };
+pub use order::ByteOrder;
 pub use pid::{Pid, ProcessId};
 pub use prng::Prng;
 pub use time::Instant;

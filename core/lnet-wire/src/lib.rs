@@ -21,7 +21,8 @@ pub mod sock;
 
 pub use error::WireError;
 pub use hdr::{Handle, Hdr, HdrForm, Kind, MsgType};
-pub use order::{ByteOrder, Need};
+pub use lnet_types::ByteOrder;
+pub use order::Need;
 pub use ping::{NiStatus, PingEntry, PingInfo};
 
 /// The largest payload of one message (MTU), bytes.

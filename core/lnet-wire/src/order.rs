@@ -1,44 +1,8 @@
-//! The byte order of a sender, and how much more of a message a reader must wait for.
-
-use core::fmt;
+//! How much more of a message a reader must wait for, and room for what is written.
 
 use lnet_types::Nid;
 
 use crate::WireError;
-
-/// The byte order in which a peer sends the fields that follow its host order: acceptor requests,
-/// HELLOs, socklnd frame headers, ping info. Its magic number announces it; LNet headers do not
-/// depend on it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum ByteOrder {
-    /// What x86 and arm64 send, and what we send first, always (DEC-35).
-    #[default]
-    Little,
-    /// The other one.
-    Big,
-}
-
-impl ByteOrder {
-    /// The order in which `bytes` spell `magic`, if either does.
-    pub const fn of_magic(bytes: [u8; 4], magic: u32) -> Option<Self> {
-        if u32::from_le_bytes(bytes) == magic {
-            Some(Self::Little)
-        } else if u32::from_be_bytes(bytes) == magic {
-            Some(Self::Big)
-        } else {
-            None
-        }
-    }
-}
-
-impl fmt::Display for ByteOrder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Little => "little-endian",
-            Self::Big => "big-endian",
-        })
-    }
-}
 
 /// How long a message is, judged by its first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

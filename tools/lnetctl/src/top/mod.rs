@@ -112,7 +112,7 @@ fn look(node: &mut dyn Ask) -> Result<Sample, ClientError> {
     })
 }
 
-/// On a terminal, until somebody quits. Another thread looks at the node, so that keys are answered
+/// On a terminal, until the user quits. Another thread looks at the node, so that keys are answered
 /// at once though a look takes its time where there are many peers.
 fn run_live(session: &mut Session<'_>, interval: Duration) -> Result<(), Trouble> {
     let mut model = Model::default();
