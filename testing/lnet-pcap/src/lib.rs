@@ -198,10 +198,19 @@ impl Tracked {
         }
     }
 
-    /// Whether `tcp` opens a new connection between the same addresses.
+    /// Whether `tcp` opens a new connection between the same addresses: a SYN with another number, or
+    /// after the bytes or the end of a connection that was open before the capture began.
     fn is_superseded_by(&self, tcp: &TcpPacket<'_>) -> bool {
-        let stream = self.stream(self.direction(tcp));
-        tcp.syn && !tcp.ack && stream.first().is_some_and(|first| first != tcp.seq.wrapping_add(1))
+        let number = tcp.seq.wrapping_add(1);
+        let another = match self.stream(self.direction(tcp)).first() {
+            Some(first) => first != number,
+            None => {
+                let closed = [self.conversation.client_closed, self.conversation.server_closed];
+                let bytes = self.to_server.first().or_else(|| self.to_client.first());
+                bytes.is_some() || closed.iter().any(|closed| *closed != Closed::Open)
+            }
+        };
+        tcp.syn && !tcp.ack && another
     }
 
     fn direction(&self, tcp: &TcpPacket<'_>) -> Direction {

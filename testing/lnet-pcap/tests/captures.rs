@@ -83,3 +83,18 @@ fn what_is_no_capture_is_refused() {
     let missing = conversations("no-such.pcap").expect_err("no file").to_string();
     assert!(missing.starts_with("no-such.pcap: "), "{missing}");
 }
+
+/// The capture begins in the middle of a connection on which only the server speaks before it breaks.
+#[test]
+fn a_syn_after_a_connection_without_its_syn_begins_another_conversation() {
+    let all = recorded("../ptlrpc/evict-ping-and-lock.pcap");
+    let between = all.iter().filter(|c| {
+        let ports = [c.client.to_string(), c.server.to_string()];
+        ports.contains(&"10.78.0.11:1023".to_owned())
+            && ports.contains(&"10.78.0.10:988".to_owned())
+    });
+    let opened: Vec<bool> = between
+        .map(|c| c.events.iter().any(|e| e.signal == Signal::Syn) && c.client.port() == 1023)
+        .collect();
+    assert_eq!(opened, [false, true]);
+}
