@@ -26,6 +26,8 @@ const PURE: &[&str] = &["core", "drivers", "sim"];
 const MAY_USE: &[(&str, &[&str])] = &[
     ("lnet-types", &[]),
     ("lnet-wire", &["lnet-types"]),
+    // Beside `lnet-wire`: what stands above LNet knows nothing of its headers.
+    ("lustre-wire", &["lnet-types"]),
     ("lnet", &["lnet-types", "lnet-wire"]),
     ("lnet-config", &["lnet-types", "lnet-wire"]),
     ("lnet-selftest", &["lnet-config", "lnet-types", "lnet-wire"]),

@@ -95,9 +95,16 @@ fn every_crate_takes_the_lints_and_versions_of_the_workspace() {
 
 #[test]
 fn pure_crates_ban_clocks_threads_and_random_order() {
-    for name in
-        ["lnet-types", "lnet-wire", "lnet", "lnet-config", "lnd-sock", "lnet-scenario", "lnet-sim"]
-    {
+    for name in [
+        "lnet-types",
+        "lnet-wire",
+        "lustre-wire",
+        "lnet",
+        "lnet-config",
+        "lnd-sock",
+        "lnet-scenario",
+        "lnet-sim",
+    ] {
         let dir = dir_of(name).expect("a crate of the workspace");
         let path = format!("{dir}/clippy.toml");
         assert!(root().join(&path).exists(), "{path} is missing");

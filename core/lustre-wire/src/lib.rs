@@ -1,0 +1,28 @@
+//! Every byte of Lustre above LNet, and nothing else: total decoders (any bytes give a value or a
+//! [`WireError`], in bounded memory and time) and encoders that are their inverse. Decides nothing,
+//! and knows nothing of LNet's own headers.
+//!
+//! A message is in the byte order of its sender, which its magic number announces (P-5). We write
+//! little-endian and read both; every structure takes the order as an argument ([`Layout`]).
+//!
+//! Read `msg.rs` for the envelope and `body.rs` for what every message says, then `opcode.rs`, the
+//! table of what can be asked for, and `format.rs`, which buffers belong to it. The structures
+//! stand by subject: `connect.rs`.
+
+pub mod body;
+pub mod connect;
+mod error;
+pub mod format;
+mod layout;
+pub mod msg;
+pub mod opcode;
+pub mod portal;
+
+pub use body::{Body, BodyFlags, MsgKind, OpFlags};
+pub use connect::{ConnectData, ConnectFlags, ConnectFlags2};
+pub use error::WireError;
+pub use format::{Format, Part};
+pub use layout::{Layout, Text};
+pub use msg::{Header, HeaderFlags, Msg, MsgBuilder};
+pub use opcode::{Opcode, Service};
+pub use portal::{ImportKind, Portal};
