@@ -45,12 +45,14 @@ errnos! {
     ENODEV = 19, "No such device";
     EINVAL = 22, "Invalid argument";
     ENOSPC = 28, "No space left on device";
+    EROFS = 30, "Read-only file system";
     EPIPE = 32, "Broken pipe";
     ERANGE = 34, "Numerical result out of range";
     ENOMSG = 42, "No message of desired type";
     ENODATA = 61, "No data available";
     EPROTO = 71, "Protocol error";
     EBADMSG = 74, "Bad message";
+    EOVERFLOW = 75, "Value too large for defined data type";
     ENOTUNIQ = 76, "Name not unique on network";
     EUSERS = 87, "Too many users";
     EMSGSIZE = 90, "Message too long";
@@ -72,6 +74,7 @@ errnos! {
     EALREADY = 114, "Operation already in progress";
     EINPROGRESS = 115, "Operation now in progress";
     ESTALE = 116, "Stale file handle";
+    EDQUOT = 122, "Disk quota exceeded";
     ECANCELED = 125, "Operation canceled";
 }
 

@@ -29,6 +29,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // Beside `lnet-wire`: what stands above LNet knows nothing of its headers.
     ("lustre-wire", &["lnet-types"]),
     ("lnet", &["lnet-types", "lnet-wire"]),
+    ("ptlrpc", &["lnet", "lnet-types", "lustre-wire"]),
     ("lnet-config", &["lnet-types", "lnet-wire"]),
     ("lnet-selftest", &["lnet-config", "lnet-types", "lnet-wire"]),
     ("lnd-sock", &["lnet", "lnet-types", "lnet-wire"]),
@@ -36,6 +37,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("lnet-sim", &["lnd-sock", "lnet", "lnet-scenario", "lnet-types", "lnet-wire"]),
     ("lnet-admin", &["lnet-config", "lnet-selftest", "lnet-types"]),
     ("lnet-rt", &["lnd-sock", "lnet", "lnet-types", "lnet-wire"]),
+    ("lustre-rt", &["lnet-rt", "lnet-types", "lustre-wire", "ptlrpc"]),
     // For programs in other languages: what the library offers, and nothing beside it.
     ("libulnet", &["lnet-rt"]),
     (

@@ -1,0 +1,46 @@
+//! Keeping idle connections alive, and making lost ones again (P-100 … P-102).
+
+use lustre_wire::Opcode;
+
+use super::request::Purpose;
+use super::{Client, ImportState};
+use crate::common::Cx;
+use crate::table::{CallId, ImportId};
+use crate::timers::Timer;
+
+impl Client {
+    /// The time of an import has come: to ping, or to connect.
+    pub(crate) fn import_due(&mut self, cx: &mut Cx<'_, '_>, import: ImportId) {
+        match self.imports.get(import).map(|im| im.state) {
+            Some(ImportState::Disconnected | ImportState::New) => self.connect(cx, import),
+            Some(ImportState::Full) => {
+                self.ping_later(cx, import);
+                let opcode = Opcode::OBD_PING;
+                if let Ok(id) = self.request(cx, import, Purpose::Ping, opcode, |builder| builder) {
+                    self.progress(cx, id);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The next ping is due a whole interval from now, or sooner when a commit is awaited.
+    pub(super) fn ping_later(&self, cx: &mut Cx<'_, '_>, import: ImportId) {
+        let Some(im) = self.imports.get(import) else { return };
+        if im.state != ImportState::Full {
+            return;
+        }
+        let tunables = &cx.common.tunables;
+        let pause =
+            if im.retained.is_empty() { tunables.ping_interval } else { tunables.short_ping() };
+        let at = cx.below.now() + pause;
+        cx.common.timers.set(Timer::Import(import), at);
+    }
+
+    /// A request has gone out: that is as good as a ping.
+    pub(super) fn traffic(&self, cx: &mut Cx<'_, '_>, id: CallId) {
+        if let Some(import) = self.calls.get(id).map(|r| r.import) {
+            self.ping_later(cx, import);
+        }
+    }
+}

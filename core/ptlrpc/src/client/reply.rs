@@ -1,0 +1,293 @@
+//! What comes back: replies, early replies, bulk data, failures and silence (P-40 … P-43, P-54, P-85,
+//! P-86, P-97, P-98).
+
+use core::time::Duration;
+
+use lnet::{Event as LnetEvent, EventKind};
+use lnet_types::Errno;
+use lustre_wire::body::MsgKind;
+use lustre_wire::{Body, BodyFlags, HeaderFlags, Msg};
+
+use super::import::Retained;
+use super::request::{Phase, Purpose, Request};
+use super::{Client, ImportState, Next};
+use crate::common::Cx;
+use crate::error::CallError;
+use crate::event::Reply;
+use crate::table::{CallId, ImportId};
+use crate::timers::Timer;
+
+impl Client {
+    /// A request is with the server's LNet, or is lost (P-43).
+    pub(crate) fn sent(
+        &mut self,
+        cx: &mut Cx<'_, '_>,
+        id: CallId,
+        attempt: u32,
+        status: Result<(), Errno>,
+    ) {
+        let Some(r) = self.current(id, attempt) else { return };
+        if status.is_err() && matches!(r.phase, Phase::Sent) {
+            self.expire(cx, id);
+        }
+    }
+
+    /// Something arrived where the reply is expected (P-40).
+    pub(crate) fn reply_event(
+        &mut self,
+        cx: &mut Cx<'_, '_>,
+        id: CallId,
+        attempt: u32,
+        event: &LnetEvent,
+    ) {
+        let Some(r) = self.current(id, attempt) else { return };
+        if event.kind != EventKind::Put || event.status.is_err() || !matches!(r.phase, Phase::Sent)
+        {
+            return;
+        }
+        if event.rlength > event.mlength {
+            return self.truncated(cx, id, event);
+        }
+        let spans = cx.below.payload(event);
+        let bytes = cx.copy_out(&spans);
+        let adaptive = r.header.flags.contains(HeaderFlags::AT_SUPPORT);
+        if adaptive && event.offset == 0 {
+            self.early(cx, id, &bytes);
+        } else {
+            self.take_reply(cx, id, bytes);
+        }
+    }
+
+    /// A piece of the bulk data has moved, or its descriptor is gone (P-54).
+    pub(crate) fn bulk_event(
+        &mut self,
+        cx: &mut Cx<'_, '_>,
+        id: CallId,
+        attempt: u32,
+        event: &LnetEvent,
+    ) {
+        let Some(r) = self.calls.get_mut(id) else { return };
+        if event.unlinked {
+            r.bulk_open = r.bulk_open.saturating_sub(1);
+        }
+        if r.attempt != attempt {
+            return;
+        }
+        let moved = event.status.is_ok() && event.kind != EventKind::Unlink;
+        match (&mut r.phase, r.bulk_open) {
+            (Phase::Unlinking(_), 0) => self.released(cx, id),
+            (Phase::Unlinking(_), _) => {}
+            (Phase::Sent, _) if !moved => self.expire(cx, id),
+            (Phase::Bulk(_), open) => {
+                r.bulk_failed |= !moved;
+                if open == 0 {
+                    self.bulk_moved(cx, id);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// All bulk data of an answered request have moved, or not.
+    fn bulk_moved(&mut self, cx: &mut Cx<'_, '_>, id: CallId) {
+        let Some(r) = self.calls.get_mut(id) else { return };
+        let Phase::Bulk(reply) = core::mem::replace(&mut r.phase, Phase::Delayed) else { return };
+        let result = if r.bulk_failed { Err(CallError::Bulk) } else { Ok(reply) };
+        self.release(cx, id, Next::End(result));
+    }
+
+    fn current(&mut self, id: CallId, attempt: u32) -> Option<&mut Request> {
+        self.calls.get_mut(id).filter(|r| r.attempt == attempt)
+    }
+
+    /// P-41: once more, with room for it.
+    fn truncated(&mut self, cx: &mut Cx<'_, '_>, id: CallId, event: &LnetEvent) {
+        let Some(r) = self.calls.get_mut(id) else { return };
+        let need = u32::try_from(event.offset).unwrap_or(u32::MAX).saturating_add(event.rlength);
+        // A message is at most 1 MiB, early reply included.
+        if !r.resend || need > 1 << 20 {
+            return self.release(cx, id, Next::End(Err(CallError::TooLong)));
+        }
+        r.reply_len = need;
+        r.header.repsize = need;
+        r.resent = true;
+        self.release(cx, id, Next::Again);
+    }
+
+    /// An early reply: the server needs longer (P-98). One that is not right is ignored.
+    fn early(&mut self, cx: &mut Cx<'_, '_>, id: CallId, bytes: &[u8]) {
+        let Ok(msg) = Msg::parse(bytes) else { return };
+        let Ok(body) = msg.body() else { return };
+        if !msg.checksum_holds() || body.kind != MsgKind::REPLY {
+            return;
+        }
+        self.learn(cx, id, &body, false);
+        let now = Self::now(cx);
+        let Some(r) = self.calls.get_mut(id) else { return };
+        let Some(im) = self.imports.get_mut(r.import) else { return };
+        let (Some(sent), false) = (r.sent, body.timeout == 0) else { return };
+        r.timeout = Duration::from_secs(body.timeout.into());
+        let deadline = sent + r.timeout + im.net_time(&cx.common.tunables);
+        r.deadline = Some(deadline);
+        im.last_reply = Some(now);
+        cx.common.timers.set(Timer::Call(id), deadline);
+    }
+
+    /// What a reply says about times (P-97).
+    fn learn(&mut self, cx: &Cx<'_, '_>, id: CallId, body: &Body, service: bool) {
+        let now = Self::now(cx);
+        let Some(r) = self.calls.get(id) else { return };
+        let Some(im) = self.imports.get_mut(r.import) else { return };
+        let tunables = &cx.common.tunables;
+        if service {
+            let said = Duration::from_secs(body.timeout.into());
+            im.service(r.portals.0, tunables).measure(now, said, &tunables.bounds());
+        }
+        let took = now.saturating_since(r.sent.unwrap_or(now));
+        let worked = Duration::from_secs(body.service_time.into());
+        // A late reply to an earlier sending says nothing about the net.
+        if worked <= took + Duration::from_secs(3) {
+            let net = took.saturating_sub(worked) + Duration::from_secs(1);
+            im.net.measure(now, net, &tunables.bounds());
+        }
+    }
+
+    /// The reply (P-85).
+    fn take_reply(&mut self, cx: &mut Cx<'_, '_>, id: CallId, bytes: Vec<u8>) {
+        let parsed = Msg::parse(&bytes).and_then(|msg| msg.body());
+        let body = match parsed {
+            Ok(body) if body.kind == MsgKind::REPLY || body.kind == MsgKind::ERROR => body,
+            Ok(body) => {
+                let (what, field) = ("reply", "type");
+                let value = u64::from(body.kind.0);
+                let wrong = lustre_wire::WireError::Value { what, field, value };
+                return self.release(cx, id, Next::End(Err(CallError::BadReply(wrong))));
+            }
+            Err(e) => return self.release(cx, id, Next::End(Err(CallError::BadReply(e)))),
+        };
+        let error = body.kind == MsgKind::ERROR;
+        let refused = match body.status {
+            status if status < 0 => Some(Errno(status.saturating_neg())),
+            _ if error => Some(Errno::EINVAL),
+            _ => None,
+        };
+        let Some(r) = self.calls.get_mut(id) else { return };
+        if refused == Some(Errno::EINPROGRESS) && r.resend && !error {
+            return self.later(cx, id);
+        }
+        self.learn(cx, id, &body, true);
+        let Some(r) = self.calls.get_mut(id) else { return };
+        let (import, xid, purpose) = (r.import, r.xid, r.purpose);
+        let now = Self::now(cx);
+        if let Some(im) = self.imports.get_mut(import) {
+            im.replied = im.replied.max(xid);
+            if purpose != Purpose::Ping {
+                im.last_reply = Some(now);
+            }
+        }
+        if let Some(errno) = refused {
+            let gone = matches!(errno, Errno::ENOTCONN | Errno::ENODEV);
+            if error && gone && r.send_state == ImportState::Full {
+                let (conn_cnt, resend) = (r.body.conn_cnt, r.resend);
+                let nid = self.imports.get(import).map_or(lnet_types::Nid::ANY, |im| im.nid());
+                let next =
+                    if resend { Next::Again } else { Next::End(Err(CallError::TimedOut(nid))) };
+                self.lost(cx, import, conn_cnt);
+                // The server has not done it: this is no copy of what it did.
+                self.release(cx, id, next);
+                return self.connect(cx, import);
+            }
+            return self.release(cx, id, Next::End(Err(CallError::Refused(errno))));
+        }
+        self.retain(cx, id, &body);
+        let Some(r) = self.calls.get_mut(id) else { return };
+        let reply = Reply { status: body.status, transno: body.transno, message: bytes };
+        if r.bulk_open > 0 {
+            // Data and reply take different ways: the data may be last.
+            r.phase = Phase::Bulk(reply);
+        } else {
+            self.release(cx, id, Next::End(Ok(reply)));
+        }
+    }
+
+    /// The server is working on it: once more, under a new number, after a pause that grows (P-85).
+    fn later(&mut self, cx: &mut Cx<'_, '_>, id: CallId) {
+        let now = Self::now(cx);
+        let Some(r) = self.calls.get_mut(id) else { return };
+        r.in_progress += 1;
+        let pause = Duration::from_secs(r.in_progress.into()).min(r.timeout);
+        let old = core::mem::replace(&mut r.xid, cx.common.xids.next());
+        let xid = r.xid;
+        r.resent = false;
+        r.attempt += 1;
+        if let Some(md) = r.reply_md.take() {
+            let _ = cx.below.unlink(md);
+        }
+        for md in core::mem::take(&mut r.bulk_mds) {
+            let _ = cx.below.unlink(md);
+        }
+        r.phase = Phase::Waiting;
+        let import = r.import;
+        if let Some(im) = self.imports.get_mut(import) {
+            im.calls.remove(&old);
+            im.calls.insert(xid, id);
+        }
+        cx.common.timers.set(Timer::Call(id), now + pause);
+    }
+
+    /// Keeps what the server may still lose, and forgets what it can't (P-66, P-74, P-75).
+    fn retain(&mut self, cx: &mut Cx<'_, '_>, id: CallId, body: &Body) {
+        let Some(r) = self.calls.get_mut(id) else { return };
+        let Some(im) = self.imports.get_mut(r.import) else { return };
+        if body.transno != 0 {
+            im.no_cached_data = false;
+        }
+        let keep = im.replayable
+            && body.transno > body.last_committed
+            && matches!(r.purpose, Purpose::Call | Purpose::Replay);
+        if keep {
+            let mut kept = r.body;
+            kept.transno = body.transno;
+            kept.pre_versions = body.pre_versions;
+            kept.flags.insert(BodyFlags::REPLAY);
+            kept.flags.remove(BodyFlags::RESENT);
+            let (header, portals, reply_len) = (r.header, r.portals, r.reply_len);
+            let message = r.message.clone();
+            let retained = Retained { header, body: kept, message, portals, reply_len };
+            im.retained.insert((body.transno, r.xid), retained);
+        }
+        let import = r.import;
+        self.committed(cx, import, body.last_committed);
+    }
+
+    /// Forgets what is committed.
+    fn committed(&mut self, cx: &mut Cx<'_, '_>, import: ImportId, last: u64) {
+        let Some(im) = self.imports.get_mut(import) else { return };
+        im.committed = im.committed.max(last);
+        im.retained = im.retained.split_off(&(im.committed.saturating_add(1), 0));
+        if !im.retained.is_empty() {
+            let soon = Self::now(cx) + cx.common.tunables.short_ping();
+            cx.common.timers.set(Timer::Import(import), soon);
+        }
+    }
+
+    /// A deadline has passed, or the net has failed (P-86).
+    pub(crate) fn expire(&mut self, cx: &mut Cx<'_, '_>, id: CallId) {
+        let Some(r) = self.calls.get_mut(id) else { return };
+        let Some(im) = self.imports.get_mut(r.import) else { return };
+        let (import, nid) = (r.import, im.nid());
+        r.resent = true;
+        let stale_ping = r.purpose == Purpose::Ping && r.xid <= im.replied;
+        let conn_cnt = r.body.conn_cnt;
+        let loses = r.send_state == ImportState::Full && !stale_ping;
+        let again = r.resend && r.send_state == ImportState::Full;
+        if loses {
+            self.lost(cx, import, conn_cnt);
+        }
+        let next = if again { Next::Again } else { Next::End(Err(CallError::TimedOut(nid))) };
+        self.release(cx, id, next);
+        if loses {
+            self.verify(cx, import);
+        }
+    }
+}

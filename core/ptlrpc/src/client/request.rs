@@ -1,0 +1,366 @@
+//! One request: what it is made of, and how it goes out (P-78 … P-84).
+
+use core::time::Duration;
+
+use lnet::{MatchEntry, MdOptions, Put};
+use lnet_types::{Errno, Instant, IoVec, MdId, ProcessId, iovec_len, iovec_slice};
+use lustre_wire::msg::{BODY_ONLY_LEN, rewrite};
+use lustre_wire::{Body, BodyFlags, Header, HeaderFlags, Opcode};
+
+use super::{Client, ImportState};
+use crate::common::{BULK_PIECE, Cx, Post, errno, spec};
+use crate::error::CallError;
+use crate::estimate::wire_secs;
+use crate::event::Reply;
+use crate::table::{CallId, ImportId};
+use crate::timers::Timer;
+
+/// Direction of bulk data, as the client sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// The server writes into the client's memory.
+    Read,
+    /// The server reads the client's memory.
+    Write,
+}
+
+/// Bulk data of a call. The memory is the request layer's until the call has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bulk {
+    /// Which way.
+    pub direction: Direction,
+    /// Where the bytes are, or go. At most 64 MiB.
+    pub memory: IoVec,
+}
+
+/// What is asked of a target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// Operation.
+    pub opcode: Opcode,
+    /// Buffers behind the body, in the byte order of the writer's choice: little-endian.
+    pub buffers: Vec<Vec<u8>>,
+    /// Lengths of the buffers behind the body that the reply may have.
+    pub reply_lens: Vec<u32>,
+    /// Bulk data.
+    pub bulk: Option<Bulk>,
+    /// Whether it may be sent again.
+    pub resend: bool,
+    /// Whether it may wait for the connection.
+    pub delay: bool,
+    /// It fails when it is not answered after so long, waiting included.
+    pub limit: Option<Duration>,
+}
+
+impl Call {
+    /// A call that waits, and is sent again, until it is answered.
+    pub fn new(opcode: Opcode, buffers: Vec<Vec<u8>>) -> Self {
+        Self {
+            opcode,
+            buffers,
+            reply_lens: Vec::new(),
+            bulk: None,
+            resend: true,
+            delay: true,
+            limit: None,
+        }
+    }
+}
+
+/// Whose request it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// A program's.
+    Call,
+    Connect,
+    Disconnect,
+    Ping,
+    /// A finished request, repeated after the server lost it.
+    Replay,
+    /// The last of recovery (P-72).
+    FinalPing,
+}
+
+/// What happens when nothing of the bulk memory is in use any more.
+#[derive(Debug)]
+pub(crate) enum Next {
+    End(Result<Reply, CallError>),
+    Again,
+}
+
+#[derive(Debug)]
+pub(crate) enum Phase {
+    /// Not sent, or waiting for the import.
+    Delayed,
+    /// On its way, or being worked on.
+    Sent,
+    /// Answered, with bulk data under way.
+    Bulk(Reply),
+    /// Waits before it goes again (P-83, P-85).
+    Waiting,
+    /// Waits until nobody writes into its bulk memory.
+    Unlinking(Next),
+}
+
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) import: ImportId,
+    pub(crate) purpose: Purpose,
+    /// The state in which it goes (P-79).
+    pub(crate) send_state: ImportState,
+    pub(crate) header: Header,
+    pub(crate) body: Body,
+    pub(crate) message: Vec<u8>,
+    /// Portals of request, reply.
+    pub(crate) portals: (u32, u32),
+    pub(crate) bulk_portal: u32,
+    pub(crate) reply_len: u32,
+    pub(crate) bulk: Option<Bulk>,
+    pub(crate) resend: bool,
+    pub(crate) delay: bool,
+    pub(crate) limit: Option<Instant>,
+    pub(crate) xid: u64,
+    pub(crate) generation: u32,
+    pub(crate) phase: Phase,
+    /// How often it was sent.
+    pub(crate) attempt: u32,
+    pub(crate) sent: Option<Instant>,
+    /// The server has it, or may have it: the next one is a copy.
+    pub(crate) resent: bool,
+    /// Time that the server has, as sent.
+    pub(crate) timeout: Duration,
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) reply_md: Option<MdId>,
+    pub(crate) bulk_mds: Vec<MdId>,
+    /// Bulk descriptors whose last event has not come.
+    pub(crate) bulk_open: u32,
+    pub(crate) bulk_failed: bool,
+    /// How often the server said that it is working on it (P-85).
+    pub(crate) in_progress: u32,
+    pub(crate) cancelled: bool,
+}
+
+/// What may be done with a request now (P-79).
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum May {
+    Go,
+    Delay,
+    Fail(CallError),
+}
+
+impl Client {
+    /// P-79, first match wins.
+    pub(crate) fn may_go(&self, id: CallId, now: Instant) -> May {
+        let Some(r) = self.calls.get(id) else { return May::Fail(CallError::Cancelled) };
+        let Some(im) = self.imports.get(r.import) else { return May::Fail(CallError::NoImport) };
+        if r.cancelled {
+            return May::Fail(CallError::Cancelled);
+        }
+        if im.state == ImportState::Closed || (im.closing && r.purpose == Purpose::Call) {
+            return May::Fail(CallError::Closed);
+        }
+        if r.limit.is_some_and(|limit| limit <= now) {
+            return May::Fail(CallError::LimitPassed);
+        }
+        if r.send_state == ImportState::Connecting && im.state == ImportState::Connecting {
+            return May::Go;
+        }
+        if im.invalid {
+            return May::Fail(CallError::Closed);
+        }
+        if r.generation != im.generation {
+            return May::Fail(CallError::Evicted);
+        }
+        if r.send_state == im.state {
+            return May::Go;
+        }
+        if !r.delay {
+            return May::Fail(CallError::NotConnected);
+        }
+        May::Delay
+    }
+
+    /// Sends a request, lets it wait, or ends it.
+    pub(crate) fn progress(&mut self, cx: &mut Cx<'_, '_>, id: CallId) {
+        match self.may_go(id, cx.below.now()) {
+            May::Go => {
+                if let Err(e) = self.transmit(cx, id) {
+                    self.release(cx, id, Next::End(Err(CallError::NoDescriptor(e))));
+                }
+            }
+            May::Delay => {
+                if let Some(r) = self.calls.get_mut(id) {
+                    r.phase = Phase::Delayed;
+                    cx.common.timers.stop(Timer::Call(id));
+                }
+            }
+            May::Fail(e) => self.release(cx, id, Next::End(Err(e))),
+        }
+    }
+
+    /// One sending (P-84).
+    fn transmit(&mut self, cx: &mut Cx<'_, '_>, id: CallId) -> Result<(), Errno> {
+        let now = cx.below.now();
+        let Some(r) = self.calls.get_mut(id) else { return Ok(()) };
+        let Some(im) = self.imports.get_mut(r.import) else { return Ok(()) };
+        let tunables = &cx.common.tunables;
+        r.attempt += 1;
+        let connects = matches!(r.purpose, Purpose::Connect | Purpose::Disconnect);
+        // Match bits: the last bulk descriptor's. A copy has new ones, so that what is left of the
+        // sending before does no harm (P-48).
+        let pieces = r.bulk.as_ref().map_or(0, |b| iovec_len(&b.memory).div_ceil(BULK_PIECE));
+        let base = if r.attempt == 1 || r.purpose == Purpose::Replay {
+            r.xid
+        } else {
+            cx.common.xids.next()
+        };
+        let by_mbits = im.rep_mbits() && r.purpose != Purpose::Connect;
+        r.body.mbits = match (pieces, by_mbits) {
+            (_, _) if r.purpose == Purpose::Connect => 0,
+            (0, false) => 0,
+            (0, true) => base,
+            (n, _) => base + n - 1,
+        };
+        if r.purpose != Purpose::Connect {
+            r.timeout = im.server_time(r.portals.0, tunables);
+            r.body.handle = im.handle;
+            r.body.conn_cnt = im.conn_cnt;
+            r.body.last_xid = if connects { 0 } else { im.known_replied(r.xid) };
+            let adaptive = HeaderFlags::AT_SUPPORT | HeaderFlags::CKSUM_INCOMPAT18;
+            r.header.flags = if im.adaptive { adaptive } else { HeaderFlags::empty() };
+            r.body.timeout = wire_secs(r.timeout);
+        }
+        let copy = r.resent && r.purpose != Purpose::Connect;
+        r.body.flags.set(BodyFlags::RESENT, copy);
+        rewrite(&mut r.message, &r.header, &r.body).map_err(|_| Errno::EINVAL)?;
+        let deadline = now + r.timeout + im.net_time(tunables);
+        r.sent = Some(now);
+        r.deadline = Some(deadline);
+        r.phase = Phase::Sent;
+        r.bulk_failed = false;
+
+        // Where the reply comes (P-38): room for an early one before the real one.
+        let peer = ProcessId::from(im.nid());
+        let reply_bits = if by_mbits { r.body.mbits } else { r.xid };
+        let want = r.reply_len.saturating_add(BODY_ONLY_LEN as u32);
+        let room = want.checked_next_power_of_two().unwrap_or(want);
+        let span = cx.below.alloc(room).ok_or(Errno::ENOMEM)?;
+        let (call, attempt) = (id, r.attempt);
+        let post = cx.common.posts.insert(Post::ReplyBuffer { call, attempt, span });
+        let options = MdOptions::OP_PUT | MdOptions::MANAGE_REMOTE | MdOptions::TRUNCATE;
+        let entry = MatchEntry { from: peer, ..MatchEntry::bits(reply_bits) };
+        let spec_of = spec(IoVec::from([span]), post, options, None);
+        match cx.below.attach(r.portals.1, entry, spec_of) {
+            Ok(md) => r.reply_md = Some(md),
+            Err(e) => {
+                cx.common.posts.remove(post);
+                cx.below.free(span);
+                return Err(errno(e));
+            }
+        }
+
+        // The bulk data, a descriptor for each piece (P-46, P-47).
+        if let Some(bulk) = &r.bulk {
+            let options = match bulk.direction {
+                Direction::Read => MdOptions::OP_PUT | MdOptions::TRUNCATE,
+                Direction::Write => MdOptions::OP_GET | MdOptions::TRUNCATE,
+            };
+            for k in 0..pieces {
+                let part = iovec_slice(&bulk.memory, k * BULK_PIECE, BULK_PIECE);
+                let post = cx.common.posts.insert(Post::ClientBulk { call, attempt });
+                let entry = MatchEntry { from: peer, ..MatchEntry::bits(base + k) };
+                match cx.below.attach(r.bulk_portal, entry, spec(part, post, options, Some(1))) {
+                    Ok(md) => {
+                        r.bulk_mds.push(md);
+                        r.bulk_open += 1;
+                    }
+                    Err(e) => {
+                        cx.common.posts.remove(post);
+                        return Err(errno(e));
+                    }
+                }
+            }
+        }
+
+        // The request itself (P-35), with what is left of its time as LNet's limit (DEC-40).
+        let message = core::mem::take(&mut r.message);
+        let span = cx.message(&message);
+        r.message = message;
+        let span = span?;
+        let post = cx.common.posts.insert(Post::Request { call, attempt, span });
+        let given = spec(IoVec::from([span]), post, MdOptions::empty(), Some(1));
+        let md = match cx.below.bind(given) {
+            Ok(md) => md,
+            Err(e) => {
+                cx.common.posts.remove(post);
+                cx.below.free(span);
+                return Err(errno(e));
+            }
+        };
+        let longest = cx.below.node().tunables().transaction_timeout;
+        let longest = Duration::from_secs(u64::try_from(longest).unwrap_or(0));
+        let limit = deadline.saturating_since(now).min(longest);
+        let put = Put {
+            md,
+            ack: false,
+            src: None,
+            target: peer,
+            portal: r.portals.0,
+            match_bits: r.xid,
+            offset: 0,
+            hdr_data: 0,
+            timeout: Some(limit.into()),
+        };
+        cx.common.timers.set(Timer::Call(id), deadline);
+        if let Err(e) = cx.below.put(put) {
+            // The descriptor's last event frees its memory.
+            let _ = cx.below.unlink(md);
+            return Err(e.errno());
+        }
+        if r.purpose != Purpose::Connect {
+            self.traffic(cx, id);
+        }
+        Ok(())
+    }
+
+    /// Takes the buffers of a sending back; `next` comes when nothing uses the bulk memory.
+    pub(crate) fn release(&mut self, cx: &mut Cx<'_, '_>, id: CallId, next: Next) {
+        let Some(r) = self.calls.get_mut(id) else { return };
+        cx.common.timers.stop(Timer::Call(id));
+        if let Some(md) = r.reply_md.take() {
+            // One that is gone has said so, or will.
+            let _ = cx.below.unlink(md);
+        }
+        for md in core::mem::take(&mut r.bulk_mds) {
+            let _ = cx.below.unlink(md);
+        }
+        r.phase = Phase::Unlinking(next);
+        if r.bulk_open == 0 {
+            self.released(cx, id);
+        }
+    }
+
+    /// Nothing uses the memory of a request any more.
+    pub(crate) fn released(&mut self, cx: &mut Cx<'_, '_>, id: CallId) {
+        let Some(r) = self.calls.get_mut(id) else { return };
+        match core::mem::replace(&mut r.phase, Phase::Delayed) {
+            Phase::Unlinking(Next::End(result)) => self.finish(cx, id, result),
+            Phase::Unlinking(Next::Again) => self.again(cx, id),
+            phase => r.phase = phase,
+        }
+    }
+
+    /// Sends again, at most once a second after a failure of the net (P-83, P-87).
+    fn again(&mut self, cx: &mut Cx<'_, '_>, id: CallId) {
+        let now = cx.below.now();
+        let Some(r) = self.calls.get_mut(id) else { return };
+        let earliest = r.sent.map_or(now, |sent| sent + Duration::from_secs(1));
+        let full = self.imports.get(r.import).is_some_and(|im| im.state == r.send_state);
+        if full && earliest > now {
+            r.phase = Phase::Waiting;
+            cx.common.timers.set(Timer::Call(id), earliest);
+        } else {
+            self.progress(cx, id);
+        }
+    }
+}

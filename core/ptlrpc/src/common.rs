@@ -1,0 +1,81 @@
+//! What both sides share: time limits, numbers, the purposes of descriptors, and what goes up.
+
+use std::collections::VecDeque;
+
+use lnet::upper::Below;
+use lnet::{AttachError, MdOptions, MdSpec, Unlink};
+use lnet_types::{Errno, IoVec, Prng, Span};
+
+use crate::event::Event;
+use crate::table::{CallId, PostId, ServedId, ServiceId, Table};
+use crate::timers::Timers;
+use crate::tunables::Tunables;
+use crate::xid::Xids;
+
+/// What a descriptor is for. It stays in the table until the descriptor's last event.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Post {
+    /// A request on its way; its memory goes with it.
+    Request { call: CallId, attempt: u32, span: Span },
+    /// Where the reply comes.
+    ReplyBuffer { call: CallId, attempt: u32, span: Span },
+    /// A piece of the bulk data of a call.
+    ClientBulk { call: CallId, attempt: u32 },
+    /// Where requests come.
+    RequestBuffer { service: ServiceId, span: Span },
+    /// A reply on its way; its memory goes with it.
+    Reply { span: Span },
+    /// A piece of the bulk data of a request that is being served.
+    ServerBulk { served: ServedId },
+}
+
+/// Bytes that one bulk descriptor covers at most (P-46).
+pub(crate) const BULK_PIECE: u64 = 1 << 20;
+
+pub(crate) struct Common {
+    pub(crate) tunables: Tunables,
+    pub(crate) xids: Xids,
+    pub(crate) prng: Prng,
+    pub(crate) posts: Table<PostId, Post>,
+    pub(crate) timers: Timers,
+    pub(crate) events: VecDeque<Event>,
+}
+
+/// What each step works with.
+pub(crate) struct Cx<'a, 'b> {
+    pub(crate) common: &'a mut Common,
+    pub(crate) below: &'a mut Below<'b>,
+}
+
+impl Cx<'_, '_> {
+    /// Memory for a message with these bytes in it.
+    pub(crate) fn message(&mut self, bytes: &[u8]) -> Result<Span, Errno> {
+        let len = u32::try_from(bytes.len()).map_err(|_| Errno::EMSGSIZE)?;
+        let span = self.below.alloc(len).ok_or(Errno::ENOMEM)?;
+        self.below.bytes_mut(span).copy_from_slice(bytes);
+        Ok(span)
+    }
+
+    /// The bytes of some spans, one behind the other.
+    pub(crate) fn copy_out(&self, spans: &[Span]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for span in spans {
+            bytes.extend_from_slice(self.below.bytes(*span));
+        }
+        bytes
+    }
+}
+
+/// A descriptor over small memory or a piece of bulk data; gone after `threshold` operations.
+pub(crate) fn spec(buf: IoVec, post: PostId, options: MdOptions, threshold: Option<u32>) -> MdSpec {
+    let unlink = if threshold.is_some() { Unlink::Auto } else { Unlink::Retain };
+    MdSpec { options, threshold, unlink, ..MdSpec::new(buf, post.into()) }
+}
+
+/// The error number of a refusal by the node.
+pub(crate) fn errno(e: lnet::upper::BelowError) -> Errno {
+    match e {
+        lnet::upper::BelowError::Attach(AttachError::NoSpace(_)) => Errno::ENOMEM,
+        e => e.errno(),
+    }
+}

@@ -1,0 +1,185 @@
+//! Estimates of how long things take, which learn (P-89 … P-93).
+
+use core::time::Duration;
+
+use lnet_types::Instant;
+
+/// Parts of the history.
+const BINS: usize = 4;
+
+/// What every estimate of a node is held to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// The least that an estimate says.
+    pub min: Duration,
+    /// The most that it says; zero is no limit.
+    pub max: Duration,
+    /// How long it remembers a peak.
+    pub history: Duration,
+}
+
+/// The worst of what was measured lately (P-89).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Estimate {
+    current: Duration,
+    worst: Duration,
+    /// When the first bin began; `None` before the first measurement.
+    since: Option<Instant>,
+    bins: [Duration; BINS],
+    history: bool,
+}
+
+impl Estimate {
+    /// One that begins with `initial` and remembers peaks.
+    pub fn new(initial: Duration) -> Self {
+        Self {
+            current: initial,
+            worst: initial,
+            since: None,
+            bins: [Duration::ZERO; BINS],
+            history: true,
+        }
+    }
+
+    /// One that says what was measured last.
+    pub fn without_history(initial: Duration) -> Self {
+        Self { history: false, ..Self::new(initial) }
+    }
+
+    /// What it says.
+    pub fn get(&self, bounds: &Bounds) -> Duration {
+        self.current.max(bounds.min)
+    }
+
+    /// The worst that was ever measured.
+    pub fn worst(&self) -> Duration {
+        self.worst
+    }
+
+    /// The measured peaks, newest part of the history first.
+    pub fn bins(&self) -> [Duration; BINS] {
+        self.bins
+    }
+
+    /// Takes in a measurement (P-90); zero counts for nothing.
+    pub fn measure(&mut self, now: Instant, value: Duration, bounds: &Bounds) {
+        if value.is_zero() {
+            return;
+        }
+        let part = (bounds.history / BINS as u32).max(Duration::from_secs(1));
+        match self.since {
+            None => {
+                self.current = value;
+                self.worst = value;
+                self.bins[0] = value;
+                self.since = Some(now);
+            }
+            Some(since) if now.saturating_since(since) < part => {
+                self.bins[0] = self.bins[0].max(value);
+                self.current = self.current.max(value);
+            }
+            Some(since) => {
+                let shift = now.saturating_since(since).as_nanos() / part.as_nanos();
+                // As many parts as fit into the time that a node can run.
+                let shift = u32::try_from(shift).unwrap_or(u32::MAX);
+                let moved = (shift as usize).min(BINS);
+                self.bins.rotate_right(moved);
+                self.bins[..moved].fill(Duration::ZERO);
+                self.current = self.bins.iter().copied().fold(value, Duration::max);
+                self.bins[0] = value;
+                self.since = Some(since + part.saturating_mul(shift));
+            }
+        }
+        self.worst = self.worst.max(self.current);
+        if !self.history {
+            self.current = value;
+        }
+        if !bounds.max.is_zero() {
+            self.current = self.current.min(bounds.max);
+        }
+        self.current = self.current.max(bounds.min);
+    }
+}
+
+/// What a server is given that is estimated to take `e` (P-92).
+pub fn timeout_of(e: Duration) -> Duration {
+    e + Duration::from_secs(e.as_secs() / 4 + 5)
+}
+
+/// The estimate behind a time that a server was given (P-93).
+pub fn estimate_of(timeout: Duration) -> Duration {
+    let secs = timeout.as_secs();
+    Duration::from_secs((secs * 4 / 5).max(5) - 4)
+}
+
+/// Whole seconds, rounded up, as they are on the wire.
+pub(crate) fn wire_secs(time: Duration) -> u32 {
+    let secs = time.as_secs() + u64::from(time.subsec_nanos() > 0);
+    u32::try_from(secs).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const BOUNDS: Bounds = Bounds {
+        min: Duration::from_secs(5),
+        max: Duration::from_secs(600),
+        history: Duration::from_secs(600),
+    };
+
+    fn secs(n: u64) -> Duration {
+        Duration::from_secs(n)
+    }
+
+    #[test]
+    fn a_peak_is_forgotten_after_three_to_four_parts_of_the_history() {
+        // P-91.
+        let mut e = Estimate::new(Duration::ZERO);
+        let mut measure = |t, v| {
+            e.measure(Instant::from_secs(t), secs(v), &BOUNDS);
+            (e.get(&BOUNDS).as_secs(), e.bins().map(|b| b.as_secs()))
+        };
+        assert_eq!(measure(1000, 20), (20, [20, 0, 0, 0]));
+        assert_eq!(measure(1100, 3), (20, [20, 0, 0, 0]));
+        assert_eq!(measure(1160, 4), (20, [4, 20, 0, 0]));
+        assert_eq!(measure(1610, 6), (6, [6, 0, 0, 4]));
+        assert_eq!(e.worst(), secs(20));
+    }
+
+    #[test]
+    fn without_history_the_last_value_counts_within_the_bounds() {
+        let mut e = Estimate::without_history(secs(5));
+        for (value, says) in [(90, 90), (2, 5), (7, 7), (10_000, 600), (0, 600)] {
+            e.measure(Instant::from_secs(9), secs(value), &BOUNDS);
+            assert_eq!(e.get(&BOUNDS), secs(says), "after {value}");
+        }
+    }
+
+    #[test]
+    fn estimates_become_timeouts_and_the_way_back() {
+        // P-92, P-93, P-95: 11 s with the defaults, 55 s with at_min 40.
+        assert_eq!(timeout_of(secs(5)), secs(11));
+        assert_eq!(timeout_of(secs(40)), secs(55));
+        assert_eq!(estimate_of(secs(11)), secs(4));
+        assert_eq!(estimate_of(secs(0)), secs(1));
+    }
+
+    proptest! {
+        #[test]
+        fn an_estimate_stays_in_its_bounds_and_is_never_below_what_was_just_measured(
+            steps in proptest::collection::vec((0u64..2000, 0u64..2000), 1..40),
+        ) {
+            let mut e = Estimate::new(Duration::ZERO);
+            let mut now = Instant::from_secs(5);
+            for (pause, value) in steps {
+                now += secs(pause);
+                e.measure(now, secs(value), &BOUNDS);
+                let says = e.get(&BOUNDS);
+                prop_assert!(says >= BOUNDS.min && says <= BOUNDS.max);
+                prop_assert!(says >= secs(value).min(BOUNDS.max));
+            }
+        }
+    }
+}

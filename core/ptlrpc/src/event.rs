@@ -1,0 +1,134 @@
+//! What the request layer says to the program above it. Polled.
+
+use lnet_types::{Errno, Nid};
+use lustre_wire::{Body, Msg, Opcode, WireError};
+
+use crate::client::ImportState;
+use crate::error::CallError;
+use crate::table::{CallId, ExportId, ImportId, ServedId, ServiceId, TargetId};
+
+/// The answer to a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// Zero, or a positive number whose meaning depends on the operation.
+    pub status: i32,
+    /// Transaction of the operation, 0 for none.
+    pub transno: u64,
+    /// The whole message.
+    pub message: Vec<u8>,
+}
+
+impl Reply {
+    /// The message, to be read.
+    ///
+    /// # Errors
+    /// None: it was read before.
+    pub fn msg(&self) -> Result<Msg<'_>, WireError> {
+        Msg::parse(&self.message)
+    }
+}
+
+/// Why a client was evicted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EvictReason {
+    /// It was silent for too long.
+    Silent,
+    /// An administrator or a program wanted it.
+    Ordered,
+    /// It asked for a replay of a target that does not recover (P-106).
+    ReplayOutOfTime,
+}
+
+/// A request for a service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Served {
+    /// The name to answer it by, once.
+    pub id: ServedId,
+    /// The service that it came to.
+    pub service: ServiceId,
+    /// The target that it is for.
+    pub target: TargetId,
+    /// The client's export.
+    pub export: ExportId,
+    /// Where it came from.
+    pub from: Nid,
+    /// Operation.
+    pub opcode: Opcode,
+    /// Number of the request, the same in each copy.
+    pub xid: u64,
+    /// The body.
+    pub body: Body,
+    /// The whole message.
+    pub message: Vec<u8>,
+}
+
+impl Served {
+    /// The message, to be read.
+    ///
+    /// # Errors
+    /// None: it was read at intake.
+    pub fn msg(&self) -> Result<Msg<'_>, WireError> {
+        Msg::parse(&self.message)
+    }
+}
+
+/// Something that the program is to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// A call has ended. Its bulk memory is the program's again.
+    Ended {
+        /// Which one.
+        call: CallId,
+        /// How.
+        result: Result<Reply, CallError>,
+    },
+    /// An import has changed its state.
+    Import {
+        /// Which one.
+        import: ImportId,
+        /// What it is now.
+        state: ImportState,
+    },
+    /// The server has evicted this client: what was cached is worthless.
+    Invalidated {
+        /// The import to that server.
+        import: ImportId,
+    },
+    /// A request to be answered.
+    Served(Box<Served>),
+    /// The bulk data of a request have moved, or did not. If they did not, the request is over: it
+    /// gets no reply, the client sends it again (P-53).
+    BulkDone {
+        /// Which request.
+        served: ServedId,
+        /// Whether they moved.
+        result: Result<(), Errno>,
+    },
+    /// A client has connected, or connected again.
+    Connected {
+        /// Its export.
+        export: ExportId,
+        /// Its uuid.
+        client: String,
+        /// Where it is.
+        from: Nid,
+        /// Whether it was connected before.
+        again: bool,
+    },
+    /// A client has disconnected.
+    Disconnected {
+        /// What was its export.
+        export: ExportId,
+    },
+    /// A client was evicted.
+    Evicted {
+        /// What was its export.
+        export: ExportId,
+        /// Its uuid.
+        client: String,
+        /// Why.
+        reason: EvictReason,
+    },
+}

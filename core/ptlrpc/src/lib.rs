@@ -1,0 +1,46 @@
+//! PtlRPC as a value: requests with replies and bulk data over LNet, connections to targets that are
+//! made again when they break, deadlines that learn, requests that are sent again and executed once.
+//! No sockets, threads, clocks or payload in it: it stands on `lnet::upper` and is run by the runtime
+//! and the simulator alike.
+//!
+//! ```text
+//!  program   import, call, cancel, disconnect      poll_event ─► Ended, Import, Invalidated
+//!            serve, add_target, reply, bulk …                 ─► Served, BulkDone, Connected, Evicted
+//!  ptlrpc    client/  imports, calls               server/  services, exports, requests in work
+//!  lnet      attach, bind, put, get                events of descriptors
+//! ```
+//!
+//! `client/mod.rs` and `server/mod.rs` begin the two halves, which know nothing of each other; what
+//! they share is in `common.rs`. Statements `P-n` are those of the reference.
+
+mod client;
+mod common;
+mod error;
+mod estimate;
+mod event;
+mod rpc;
+mod server;
+mod table;
+mod timers;
+mod tunables;
+mod xid;
+
+pub use client::{
+    BULK_MAX, Bulk, Call, Connection, Direction, ImportConfig, ImportState, ImportView, UUID_MAX,
+};
+pub use error::CallError;
+pub use estimate::{Bounds, Estimate, estimate_of, timeout_of};
+pub use event::{Event, EvictReason, Reply, Served};
+pub use rpc::{Config, Ptlrpc, Rpc};
+pub use server::{
+    Answer, EXPORTS_MAX, ExportView, QUEUED_PER_EXPORT_MAX, RECORDS_PER_EXPORT_MAX, ServerStats,
+    ServiceConfig, ServiceView, TargetConfig,
+};
+pub use table::{CallId, ExportId, ImportId, ServedId, ServiceId, TargetId};
+pub use tunables::Tunables;
+
+/// The level of the protocol that is spoken, as connect data name it: 2.17.57.
+pub const VERSION: u32 = 2 << 24 | 17 << 16 | 57 << 8;
+
+#[cfg(test)]
+mod tests;

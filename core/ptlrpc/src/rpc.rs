@@ -1,0 +1,269 @@
+//! The machine as its owner sees it: events of LNet and times go in, calls of the program go in
+//! through [`Rpc`], events for the program are polled.
+
+use std::collections::VecDeque;
+
+use lnet::Event as LnetEvent;
+use lnet::upper::Below;
+use lnet_types::{Errno, Instant, IoVec, Prng};
+
+use crate::client::{Call, Client, Direction, ImportConfig, ImportView};
+use crate::common::{Common, Cx, Post};
+use crate::error::CallError;
+use crate::event::{Event, EvictReason};
+use crate::server::{
+    Answer, ExportView, Server, ServerStats, ServiceConfig, ServiceView, TargetConfig,
+};
+use crate::table::{CallId, ExportId, ImportId, PostId, ServedId, ServiceId, Table, TargetId};
+use crate::timers::{Timer, Timers};
+use crate::tunables::Tunables;
+use crate::xid::Xids;
+
+/// What a request layer begins with.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Seed of cookies and of whatever else is random.
+    pub seed: u64,
+    /// Wall-clock seconds since 1970: numbers of requests begin there.
+    pub wall_secs: u64,
+    /// Tunables.
+    pub tunables: Tunables,
+}
+
+/// The request layer of one node.
+pub struct Ptlrpc {
+    common: Common,
+    client: Client,
+    server: Server,
+}
+
+/// What a program may do, for the length of one call.
+pub struct Rpc<'a, 'b> {
+    ptlrpc: &'a mut Ptlrpc,
+    below: &'a mut Below<'b>,
+}
+
+impl Ptlrpc {
+    /// One without imports, targets and services.
+    pub fn new(config: Config) -> Self {
+        let mut prng = Prng::new(config.seed);
+        let xids = Xids::new(config.wall_secs, &mut prng);
+        Self {
+            common: Common {
+                tunables: config.tunables,
+                xids,
+                prng,
+                posts: Table::default(),
+                timers: Timers::default(),
+                events: VecDeque::new(),
+            },
+            client: Client::default(),
+            server: Server::default(),
+        }
+    }
+
+    /// The calls of a program.
+    pub fn rpc<'a, 'b>(&'a mut self, below: &'a mut Below<'b>) -> Rpc<'a, 'b> {
+        Rpc { ptlrpc: self, below }
+    }
+
+    /// What the program is to know next.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.common.events.pop_front()
+    }
+
+    /// When [`Ptlrpc::handle_timeout`] is wanted.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.common.timers.next()
+    }
+
+    /// Something happened to a descriptor.
+    pub fn event(&mut self, event: &LnetEvent, below: &mut Below<'_>) {
+        let id = PostId::from(event.user);
+        let Some(post) = self.common.posts.get(id).copied() else { return };
+        let cx = &mut Cx { common: &mut self.common, below };
+        match post {
+            Post::RequestBuffer { service, .. } => {
+                return self.server.request_event(cx, service, id, event);
+            }
+            Post::Request { call, attempt, .. } => {
+                self.client.sent(cx, call, attempt, event.status);
+            }
+            Post::ReplyBuffer { call, attempt, .. } => {
+                self.client.reply_event(cx, call, attempt, event);
+            }
+            Post::ClientBulk { call, attempt } => {
+                self.client.bulk_event(cx, call, attempt, event);
+            }
+            Post::ServerBulk { served } => self.server.bulk_event(cx, served, event),
+            Post::Reply { .. } => {}
+        }
+        if event.unlinked {
+            self.common.posts.remove(id);
+            match post {
+                Post::Request { span, .. }
+                | Post::ReplyBuffer { span, .. }
+                | Post::Reply { span } => {
+                    below.free(span);
+                }
+                Post::ClientBulk { .. } | Post::ServerBulk { .. } | Post::RequestBuffer { .. } => {}
+            }
+        }
+    }
+
+    /// Runs what is due.
+    pub fn handle_timeout(&mut self, below: &mut Below<'_>) {
+        while let Some(timer) = self.common.timers.pop(below.now()) {
+            let cx = &mut Cx { common: &mut self.common, below };
+            match timer {
+                Timer::Call(call) => self.client.call_due(cx, call),
+                Timer::Limit(call) => self.client.limit_passed(cx, call),
+                Timer::Import(import) => self.client.import_due(cx, import),
+                Timer::Early(served) => self.server.early_due(cx, served),
+                Timer::Bulk(served) => self.server.bulk_due(cx, served),
+                Timer::Export(export) => self.server.export_due(cx, export),
+            }
+        }
+    }
+
+    /// An import, to be looked at.
+    pub fn import_view(&self, import: ImportId) -> Option<ImportView> {
+        self.client.view(import, &self.common.tunables)
+    }
+
+    /// The exports of all targets.
+    pub fn export_views(&self) -> Vec<ExportView> {
+        self.server.export_views()
+    }
+
+    /// The services.
+    pub fn service_views(&self) -> Vec<ServiceView> {
+        self.server.service_views(&self.common.tunables)
+    }
+
+    /// What the server's side has counted.
+    pub fn server_stats(&self) -> ServerStats {
+        self.server.stats()
+    }
+
+    /// Descriptors whose last event has not come.
+    pub fn descriptors(&self) -> usize {
+        self.common.posts.len()
+    }
+}
+
+impl<'b> Rpc<'_, 'b> {
+    fn split(&mut self) -> (&mut Client, &mut Server, Cx<'_, 'b>) {
+        let Ptlrpc { common, client, server } = &mut *self.ptlrpc;
+        (client, server, Cx { common, below: &mut *self.below })
+    }
+
+    /// A new import. It connects with its first call, or with [`Rpc::connect`].
+    ///
+    /// # Errors
+    /// A uuid that is empty or too long, no NID, a kind that has no connect.
+    pub fn import(&mut self, config: ImportConfig) -> Result<ImportId, CallError> {
+        let (client, _, mut cx) = self.split();
+        client.import(&mut cx, config)
+    }
+
+    /// Connects an import now, if it is not.
+    pub fn connect(&mut self, import: ImportId) {
+        let (client, _, mut cx) = self.split();
+        client.connect(&mut cx, import);
+    }
+
+    /// Ends an import: its calls end, the server is told so, the import is closed.
+    pub fn disconnect(&mut self, import: ImportId) {
+        let (client, _, mut cx) = self.split();
+        client.disconnect(&mut cx, import);
+    }
+
+    /// Begins a call; [`Event::Ended`] is its end.
+    ///
+    /// # Errors
+    /// It could not begin: no such import, too many bytes. It has no end then.
+    pub fn call(&mut self, import: ImportId, call: Call) -> Result<CallId, CallError> {
+        let (client, _, mut cx) = self.split();
+        client.call(&mut cx, import, call)
+    }
+
+    /// Takes a call back. It still has its end, when nothing uses its memory.
+    pub fn cancel(&mut self, call: CallId) {
+        let (client, _, mut cx) = self.split();
+        client.cancel(&mut cx, call);
+    }
+
+    /// Starts a service.
+    ///
+    /// # Errors
+    /// `EADDRINUSE` if there is one on the portal, `EINVAL` for sizes that can't be, and what the node
+    /// says.
+    pub fn serve(&mut self, config: ServiceConfig) -> Result<ServiceId, Errno> {
+        let (_, server, mut cx) = self.split();
+        server.serve(&mut cx, config)
+    }
+
+    /// A target that clients may connect to.
+    ///
+    /// # Errors
+    /// `EEXIST` if there is one of this uuid.
+    pub fn add_target(&mut self, config: TargetConfig) -> Result<TargetId, Errno> {
+        self.ptlrpc.server.add_target(config)
+    }
+
+    /// Everything up to this transaction of a target survives a crash.
+    pub fn committed(&mut self, target: TargetId, transno: u64) {
+        self.ptlrpc.server.committed(target, transno);
+    }
+
+    /// Answers a request.
+    pub fn reply(&mut self, served: ServedId, answer: Answer) {
+        let (_, server, mut cx) = self.split();
+        server.reply(&mut cx, served, answer);
+    }
+
+    /// Answers a request with a failure of the service.
+    pub fn refuse(&mut self, served: ServedId, errno: Errno) {
+        let (_, server, mut cx) = self.split();
+        server.refuse(&mut cx, served, errno);
+    }
+
+    /// Gives a request no answer: its client sends it again.
+    pub fn decline(&mut self, served: ServedId) {
+        let (_, server, mut cx) = self.split();
+        server.decline(&mut cx, served);
+    }
+
+    /// Moves the bulk data of a request between `memory` and the client's; [`Event::BulkDone`] says
+    /// when. `memory` has as many bytes as the client has posted.
+    ///
+    /// # Errors
+    /// `ENOENT` if the request is over, `EBUSY` if it has bulk data under way, `EPROTO` if the client
+    /// has posted none.
+    pub fn bulk(
+        &mut self,
+        served: ServedId,
+        direction: Direction,
+        memory: &IoVec,
+    ) -> Result<(), Errno> {
+        let (_, server, mut cx) = self.split();
+        server.bulk(&mut cx, served, direction, memory)
+    }
+
+    /// Drops a client.
+    pub fn evict(&mut self, export: ExportId) {
+        let (_, server, mut cx) = self.split();
+        server.evict(&mut cx, export, EvictReason::Ordered);
+    }
+
+    /// The border below, for memory of the program.
+    pub fn below(&mut self) -> &mut Below<'b> {
+        self.below
+    }
+
+    /// What the program is to know next.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.ptlrpc.poll_event()
+    }
+}

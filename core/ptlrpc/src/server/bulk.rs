@@ -1,0 +1,142 @@
+//! Bulk data of a request that is being served (P-46 … P-53).
+
+use lnet::{Event as LnetEvent, EventKind, Get, MdOptions, Put};
+use lnet_types::{Errno, IoVec, iovec_len, iovec_slice};
+
+use super::Server;
+use super::service::Moving;
+use crate::client::Direction;
+use crate::common::{BULK_PIECE, Cx, Post, errno, spec};
+use crate::event::Event;
+use crate::table::ServedId;
+use crate::timers::Timer;
+
+impl Server {
+    /// Moves the bulk data between `memory` and the client's; [`Event::BulkDone`] says when.
+    /// `memory` has as many bytes as the client has posted, in whole pieces of 1 MiB but for the
+    /// last.
+    pub(crate) fn bulk(
+        &mut self,
+        cx: &mut Cx<'_, '_>,
+        id: ServedId,
+        direction: Direction,
+        memory: &IoVec,
+    ) -> Result<(), Errno> {
+        let now = cx.below.now();
+        let Some(work) = self.work.get_mut(id) else { return Err(Errno::ENOENT) };
+        if !work.serving || work.bulk.is_some() {
+            return Err(Errno::EBUSY);
+        }
+        let pieces = iovec_len(memory).div_ceil(BULK_PIECE);
+        // P-48: the client names the match bits of the last piece.
+        let first = work.body.mbits.checked_sub(pieces.saturating_sub(1)).ok_or(Errno::EPROTO)?;
+        if pieces == 0 || work.body.mbits == 0 {
+            return Err(Errno::EPROTO);
+        }
+        let portal = self.services.get(work.origin.service).map(|s| s.config.bulk_portal);
+        let Some(portal) = portal else { return Err(Errno::ENOENT) };
+        let until = now + cx.common.tunables.bulk_timeout;
+        let until = until.min(work.origin.deadline);
+        let mut moving = Moving { mds: Vec::new(), open: 0, failed: None, until };
+        let (target, src) = (work.origin.from, Some(work.origin.to));
+        for k in 0..pieces {
+            let part = iovec_slice(memory, k * BULK_PIECE, BULK_PIECE);
+            let post = cx.common.posts.insert(Post::ServerBulk { served: id });
+            let given = spec(part, post, MdOptions::empty(), Some(2));
+            let md = match cx.below.bind(given) {
+                Ok(md) => md,
+                Err(e) => {
+                    cx.common.posts.remove(post);
+                    moving.failed = Some(errno(e));
+                    break;
+                }
+            };
+            moving.open += 1;
+            moving.mds.push(md);
+            let (match_bits, offset, timeout) = (first + k, 0, None);
+            let sent = match direction {
+                Direction::Read => {
+                    let hdr_data = 0;
+                    let ack = true;
+                    let put =
+                        Put { md, ack, src, target, portal, match_bits, offset, hdr_data, timeout };
+                    cx.below.put(put)
+                }
+                Direction::Write => {
+                    cx.below.get(Get { md, src, target, portal, match_bits, offset, timeout })
+                }
+            };
+            if let Err(e) = sent {
+                moving.failed = Some(e.errno());
+                break;
+            }
+        }
+        let failed = moving.failed;
+        work.bulk = Some(moving);
+        cx.common.timers.set(Timer::Bulk(id), until);
+        if let Some(errno) = failed {
+            self.end_bulk(cx, id, errno);
+            self.bulk_settled(cx, id);
+        }
+        Ok(())
+    }
+
+    /// The longest that bulk data may take is over, unless early replies have moved it (P-51).
+    pub(crate) fn bulk_due(&mut self, cx: &mut Cx<'_, '_>, id: ServedId) {
+        let now = cx.below.now();
+        let Some(work) = self.work.get_mut(id) else { return };
+        let longest = cx.common.tunables.bulk_timeout;
+        let deadline = work.origin.deadline;
+        let Some(moving) = &mut work.bulk else { return };
+        // Its beginning and the limit give the static end.
+        let until = deadline.min(moving.until.max(deadline)).min(work.origin.arrival + longest);
+        if until > now {
+            moving.until = until;
+            cx.common.timers.set(Timer::Bulk(id), until);
+        } else {
+            self.end_bulk(cx, id, Errno::ETIMEDOUT);
+        }
+    }
+
+    /// Cuts the bulk data of a request off.
+    pub(super) fn end_bulk(&mut self, cx: &mut Cx<'_, '_>, id: ServedId, errno: Errno) {
+        let Some(moving) = self.work.get_mut(id).and_then(|work| work.bulk.as_mut()) else {
+            return;
+        };
+        moving.failed.get_or_insert(errno);
+        for md in core::mem::take(&mut moving.mds) {
+            // One that has moved is gone already.
+            let _ = cx.below.unlink(md);
+        }
+    }
+
+    /// A piece has moved, or has failed.
+    pub(crate) fn bulk_event(&mut self, cx: &mut Cx<'_, '_>, id: ServedId, event: &LnetEvent) {
+        let Some(moving) = self.work.get_mut(id).and_then(|work| work.bulk.as_mut()) else {
+            return;
+        };
+        let cut = event.unlinked && event.kind == EventKind::Unlink;
+        if let Err(errno) = event.status {
+            moving.failed.get_or_insert(errno);
+        } else if cut {
+            moving.failed.get_or_insert(Errno::ETIMEDOUT);
+        }
+        moving.open -= u32::from(event.unlinked).min(moving.open);
+        self.bulk_settled(cx, id);
+    }
+
+    fn bulk_settled(&mut self, cx: &mut Cx<'_, '_>, id: ServedId) {
+        let Some(work) = self.work.get_mut(id) else { return };
+        let Some(Moving { open: 0, failed, .. }) = &work.bulk else { return };
+        let failed = *failed;
+        work.bulk = None;
+        cx.common.timers.stop(Timer::Bulk(id));
+        let result = failed.map_or(Ok(()), Err);
+        cx.common.events.push_back(Event::BulkDone { served: id, result });
+        if result.is_err() {
+            // P-53: no reply. The client sends the whole request again.
+            self.stats.bulk_failed += 1;
+            self.decline(cx, id);
+        }
+    }
+}

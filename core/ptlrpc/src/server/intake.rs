@@ -1,0 +1,197 @@
+//! What becomes of a request that arrives (P-105 … P-112).
+
+use core::time::Duration;
+
+use lnet::{Event as LnetEvent, EventKind};
+use lnet_types::Errno;
+use lustre_wire::body::MsgKind;
+use lustre_wire::opcode::Effect;
+use lustre_wire::{Body, BodyFlags, ConnectFlags2, HeaderFlags, Msg, Opcode};
+
+use super::service::{Origin, Work};
+use super::{QUEUED_PER_EXPORT_MAX, RECORDS_PER_EXPORT_MAX, Server};
+use crate::common::{Cx, Post};
+use crate::event::{Event, EvictReason};
+use crate::table::{ExportId, PostId, ServiceId};
+
+impl Server {
+    /// An event on a request buffer.
+    pub(crate) fn request_event(
+        &mut self,
+        cx: &mut Cx<'_, '_>,
+        service: ServiceId,
+        post: PostId,
+        event: &LnetEvent,
+    ) {
+        if event.kind == EventKind::Put && event.status.is_ok() {
+            let spans = cx.below.payload(event);
+            let bytes = cx.copy_out(&spans);
+            self.intake(cx, service, event, bytes);
+        }
+        if event.unlinked
+            && let Some(Post::RequestBuffer { span, .. }) = cx.common.posts.remove(post)
+        {
+            cx.below.free(span);
+            if let Some(service) = self.services.get_mut(service) {
+                service.posted -= 1;
+            }
+            // Without a buffer requests wait in LNet; the next one that is used up tries again.
+            if self.post(cx, service).is_err() {
+                self.stats.no_buffer += 1;
+            }
+        }
+    }
+
+    fn intake(
+        &mut self,
+        cx: &mut Cx<'_, '_>,
+        service: ServiceId,
+        event: &LnetEvent,
+        bytes: Vec<u8>,
+    ) {
+        let now = cx.below.now();
+        let parsed = Msg::parse(&bytes).and_then(|msg| Ok((msg.header, msg.body()?)));
+        let Ok((header, body)) = parsed else {
+            self.stats.malformed += 1;
+            return;
+        };
+        // P-15: another security flavour than null is not spoken here.
+        if body.kind != MsgKind::REQUEST || header.secflvr & 0x00ff_ffff != 0 {
+            self.stats.malformed += 1;
+            return;
+        }
+        let export = self.by_cookie.get(&body.handle).copied();
+        let adaptive = header.flags.contains(HeaderFlags::AT_SUPPORT);
+        let time = if adaptive {
+            Duration::from_secs(body.timeout.into())
+        } else {
+            cx.common.tunables.obd_timeout
+        };
+        if body.timeout == 0 {
+            self.stats.malformed += 1;
+            return;
+        }
+        let connects = body.opcode.is_connect();
+        let by_mbits = !connects
+            && export
+                .and_then(|id| self.exports.get(id))
+                .is_some_and(|e| e.granted.flags2.contains(ConnectFlags2::REP_MBITS));
+        let xid = event.match_bits;
+        let origin = Origin {
+            service,
+            from: event.source,
+            to: event.target.nid,
+            xid,
+            reply_bits: if by_mbits { body.mbits } else { xid },
+            adaptive,
+            arrival: now,
+            deadline: now + time,
+        };
+        if connects {
+            return self.connect(cx, origin, &body, &bytes, export);
+        }
+        let Some(id) = export else {
+            return self.refuse_origin(cx, &origin, None, &body, Errno::ENOTCONN);
+        };
+        if self.admit(cx, &origin, id, &body) {
+            self.take(cx, origin, id, body, bytes);
+        }
+    }
+
+    /// P-106 and P-112. `false` if the request ends here.
+    fn admit(&mut self, cx: &mut Cx<'_, '_>, origin: &Origin, id: ExportId, body: &Body) -> bool {
+        let Some(export) = self.exports.get_mut(id) else { return false };
+        if body.conn_cnt < export.conn_cnt {
+            self.stats.stale += 1;
+            return false;
+        }
+        export.heard = origin.arrival;
+        let replays = BodyFlags::REPLAY | BodyFlags::REQ_REPLAY_DONE;
+        if body.flags.intersects(replays) || body.transno != 0 {
+            self.refuse_origin(cx, origin, Some(id), body, Errno::ENODEV);
+            self.evict(cx, id, EvictReason::ReplayOutOfTime);
+            return false;
+        }
+        if body.opcode.is_disconnect() {
+            return true;
+        }
+        export.acknowledge(body.last_xid);
+        if origin.xid == 0 || origin.xid <= export.last_xid {
+            self.stats.bad_xid += 1;
+            self.refuse_origin(cx, origin, Some(id), body, Errno::EPROTO);
+            return false;
+        }
+        true
+    }
+
+    fn take(
+        &mut self,
+        cx: &mut Cx<'_, '_>,
+        origin: Origin,
+        id: ExportId,
+        body: Body,
+        message: Vec<u8>,
+    ) {
+        let row = body.opcode.row();
+        let service = row.and_then(|row| row.service);
+        if service.is_some_and(|s| s.word() >> 16 != body.version >> 16) {
+            return self.refuse_origin(cx, &origin, Some(id), &body, Errno::EINVAL);
+        }
+        if body.opcode == Opcode::OBD_PING {
+            return self.answer_at_once(cx, &origin, id, &body);
+        }
+        if body.opcode.is_disconnect() {
+            self.answer_at_once(cx, &origin, id, &body);
+            self.drop_export(cx, id);
+            cx.common.events.push_back(Event::Disconnected { export: id });
+            return;
+        }
+        let Some(export) = self.exports.get_mut(id) else { return };
+        if let Some(first) = export.in_work.get(&origin.xid).copied() {
+            // P-110: a copy of what is being worked on. The answer goes to the copy.
+            self.stats.folded += 1;
+            if let Some(work) = self.work.get_mut(first) {
+                work.origin.deadline = work.origin.deadline.max(origin.deadline);
+                work.origin.reply_bits = origin.reply_bits;
+                work.origin.from = origin.from;
+                work.origin.to = origin.to;
+            }
+            return self.plan_early(cx, first);
+        }
+        if let Some(record) = export.records.get(&origin.xid) {
+            // P-141: it was done; the answer was lost.
+            let message = record.message.clone();
+            self.stats.answered_again += 1;
+            return self.send(cx, &origin, message);
+        }
+        if export.in_work.len() >= QUEUED_PER_EXPORT_MAX {
+            self.stats.too_many += 1;
+            return;
+        }
+        // Only what changes something leaves a record, and a service of one's own may.
+        let modifies = row.is_none_or(|row| row.effect != Effect::Reads);
+        if modifies && export.records.len() >= RECORDS_PER_EXPORT_MAX {
+            self.stats.too_many += 1;
+            return self.refuse_origin(cx, &origin, Some(id), &body, Errno::EINPROGRESS);
+        }
+        let target = export.target;
+        let served = self.work.insert(Work {
+            origin,
+            export: id,
+            target,
+            body,
+            message,
+            serving: false,
+            early: 0,
+            bulk: None,
+        });
+        if let Some(export) = self.exports.get_mut(id) {
+            export.in_work.insert(origin.xid, served);
+        }
+        self.plan_early(cx, served);
+        if let Some(service) = self.services.get_mut(origin.service) {
+            service.queue.push_back(served);
+        }
+        self.dispatch(cx, origin.service);
+    }
+}

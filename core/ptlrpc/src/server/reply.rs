@@ -1,0 +1,208 @@
+//! Answers (P-42, P-109, P-122).
+
+use core::time::Duration;
+
+use lnet::{MdOptions, Put};
+use lnet_types::{Errno, IoVec};
+use lustre_wire::body::MsgKind;
+use lustre_wire::msg::{BODY_ONLY_LEN, Header, MsgBuilder};
+use lustre_wire::{Body, BodyFlags, OpFlags};
+
+use super::Server;
+use super::export::Record;
+use super::service::Origin;
+use crate::common::{Cx, Post, spec};
+use crate::estimate::wire_secs;
+use crate::table::{ExportId, ServedId};
+
+/// What a program answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// Zero, a positive number whose meaning depends on the operation, or a negative errno of the
+    /// operation itself.
+    pub status: i32,
+    /// Buffers behind the body.
+    pub buffers: Vec<Vec<u8>>,
+    /// Transaction of the operation; 0 if it changed nothing. With one, the answer is kept until the
+    /// client has it, so that a copy of the request is not executed again.
+    pub transno: u64,
+    /// Versions of the objects before the change.
+    pub pre_versions: [u64; 4],
+}
+
+/// What an answer is made of.
+#[derive(Debug, Default)]
+pub(super) struct Parts {
+    pub(super) status: i32,
+    pub(super) error: bool,
+    pub(super) buffers: Vec<Vec<u8>>,
+    pub(super) transno: u64,
+    pub(super) pre_versions: [u64; 4],
+    pub(super) op_flags: OpFlags,
+    pub(super) handle: u64,
+}
+
+/// Errors that are answers, and not failures of the service (P-109).
+fn is_answer(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::ENOSPC
+            | Errno::EACCES
+            | Errno::EPERM
+            | Errno::ENOENT
+            | Errno::EINPROGRESS
+            | Errno::EDQUOT
+            | Errno::EROFS
+    )
+}
+
+impl Server {
+    /// The program's answer.
+    pub(crate) fn reply(&mut self, cx: &mut Cx<'_, '_>, id: ServedId, answer: Answer) {
+        let Some(work) = self.forget(cx, id) else { return };
+        let Answer { status, buffers, transno, pre_versions } = answer;
+        let parts = Parts { status, buffers, transno, pre_versions, ..Parts::default() };
+        if self.exports.get(work.export).is_some() {
+            self.answer(cx, &work.origin, Some(work.export), &work.body, parts);
+        }
+        self.dispatch(cx, work.origin.service);
+    }
+
+    /// The program can't do it, or does not know the operation.
+    pub(crate) fn refuse(&mut self, cx: &mut Cx<'_, '_>, id: ServedId, errno: Errno) {
+        let Some(work) = self.forget(cx, id) else { return };
+        if self.exports.get(work.export).is_some() {
+            self.refuse_origin(cx, &work.origin, Some(work.export), &work.body, errno);
+        }
+        self.dispatch(cx, work.origin.service);
+    }
+
+    /// No answer: the client sends it again in time (P-53).
+    pub(crate) fn decline(&mut self, cx: &mut Cx<'_, '_>, id: ServedId) {
+        let Some(work) = self.forget(cx, id) else { return };
+        self.dispatch(cx, work.origin.service);
+    }
+
+    pub(super) fn refuse_origin(
+        &mut self,
+        cx: &mut Cx<'_, '_>,
+        origin: &Origin,
+        export: Option<ExportId>,
+        body: &Body,
+        errno: Errno,
+    ) {
+        let parts =
+            Parts { status: errno.negative(), error: !is_answer(errno), ..Parts::default() };
+        self.answer(cx, origin, export, body, parts);
+    }
+
+    /// Pings and disconnects: success, and what is committed (P-133).
+    pub(super) fn answer_at_once(
+        &mut self,
+        cx: &mut Cx<'_, '_>,
+        origin: &Origin,
+        id: ExportId,
+        body: &Body,
+    ) {
+        self.answer(cx, origin, Some(id), body, Parts::default());
+    }
+
+    pub(super) fn answer(
+        &mut self,
+        cx: &mut Cx<'_, '_>,
+        origin: &Origin,
+        export: Option<ExportId>,
+        request: &Body,
+        parts: Parts,
+    ) {
+        let now = cx.below.now();
+        let bounds = cx.common.tunables.bounds();
+        let longest =
+            if bounds.max.is_zero() { cx.common.tunables.obd_timeout * 3 / 2 } else { bounds.max };
+        let took = now.saturating_since(origin.arrival);
+        let took = took.clamp(Duration::from_secs(1), longest.max(Duration::from_secs(1)));
+        let again = BodyFlags::RESENT | BodyFlags::REPLAY | BodyFlags::REQ_REPLAY_DONE;
+        let Some(service) = self.services.get_mut(origin.service) else { return };
+        if !parts.error && !request.flags.intersects(again) {
+            service.estimate.measure(now, took, &bounds);
+        }
+        let estimate = service.estimate.get(&bounds);
+        let target = export.and_then(|id| self.exports.get(id)).map(|e| e.target);
+        let committed = target.and_then(|id| self.targets.get(id)).map_or(0, |t| t.committed);
+        let body = Body {
+            handle: parts.handle,
+            kind: if parts.error { MsgKind::ERROR } else { MsgKind::REPLY },
+            version: lustre_wire::Service::VERSION,
+            opcode: request.opcode,
+            status: parts.status,
+            transno: parts.transno,
+            pre_versions: parts.pre_versions,
+            last_committed: committed,
+            op_flags: parts.op_flags,
+            timeout: if parts.error && export.is_none() { 0 } else { wire_secs(estimate) },
+            service_time: wire_secs(took),
+            ..Body::default()
+        };
+        let builder = MsgBuilder::new(Header::default(), &body);
+        let built = parts.buffers.iter().fold(builder, |b, bytes| b.bytes(bytes)).build();
+        let Ok(message) = built else {
+            // A program's answer that is too long: the client must hear of a failure.
+            self.stats.too_long += 1;
+            let failed =
+                Parts { status: Errno::EOVERFLOW.negative(), error: true, ..Parts::default() };
+            return self.answer(cx, origin, export, request, failed);
+        };
+        if parts.transno != 0
+            && let Some(export) = export.and_then(|id| self.exports.get_mut(id))
+        {
+            export.records.insert(origin.xid, Record { message: message.clone() });
+        }
+        self.send(cx, origin, message);
+    }
+
+    /// A reply, from the NID that was asked to the one that asked (P-42, P-39).
+    pub(super) fn send(&mut self, cx: &mut Cx<'_, '_>, origin: &Origin, message: Vec<u8>) {
+        let offset = if origin.adaptive { BODY_ONLY_LEN as u32 } else { 0 };
+        self.put(cx, origin, &message, offset);
+    }
+
+    /// Puts a message into the client's reply buffer.
+    pub(super) fn put(
+        &mut self,
+        cx: &mut Cx<'_, '_>,
+        origin: &Origin,
+        message: &[u8],
+        offset: u32,
+    ) {
+        let Some(service) = self.services.get(origin.service) else { return };
+        let portal = service.config.reply_portal;
+        let Ok(span) = cx.message(message) else {
+            self.stats.no_memory += 1;
+            return;
+        };
+        let post = cx.common.posts.insert(Post::Reply { span });
+        let given = spec(IoVec::from([span]), post, MdOptions::empty(), Some(1));
+        let Ok(md) = cx.below.bind(given) else {
+            cx.common.posts.remove(post);
+            cx.below.free(span);
+            self.stats.no_memory += 1;
+            return;
+        };
+        let put = Put {
+            md,
+            ack: false,
+            src: Some(origin.to),
+            target: origin.from,
+            portal,
+            match_bits: origin.reply_bits,
+            offset,
+            hdr_data: 0,
+            timeout: None,
+        };
+        if cx.below.put(put).is_err() {
+            // Its last event frees the memory; the client asks again.
+            let _ = cx.below.unlink(md);
+            self.stats.no_memory += 1;
+        }
+    }
+}

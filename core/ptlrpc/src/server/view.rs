@@ -1,0 +1,118 @@
+//! What the server's side shows of itself.
+
+use core::time::Duration;
+
+use lnet_types::{Instant, Nid};
+
+use super::Server;
+use crate::table::{ExportId, ServiceId};
+use crate::tunables::Tunables;
+
+/// What the server's side counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ServerStats {
+    /// Requests that were given to the program.
+    pub served: u64,
+    /// Copies of requests that were being worked on.
+    pub folded: u64,
+    /// Copies of requests that had been answered: the answer was given again.
+    pub answered_again: u64,
+    /// Early replies.
+    pub early: u64,
+    /// Clients that were dropped.
+    pub evictions: u64,
+    /// Connects that were refused.
+    pub connects_refused: u64,
+    /// Messages that were no requests.
+    pub malformed: u64,
+    /// Requests of an earlier connection of their client.
+    pub stale: u64,
+    /// Requests with a number that was answered before.
+    pub bad_xid: u64,
+    /// Requests beyond what one client may have waiting.
+    pub too_many: u64,
+    /// Requests whose time was over before their turn.
+    pub late: u64,
+    /// Bulk data that did not move.
+    pub bulk_failed: u64,
+    /// Answers that were too long for a message.
+    pub too_long: u64,
+    /// Answers that were not sent for want of memory or descriptors.
+    pub no_memory: u64,
+    /// Times that no request buffer could be posted.
+    pub no_buffer: u64,
+}
+
+/// A client's connection, to be looked at.
+#[derive(Clone, Debug)]
+pub struct ExportView {
+    /// Its name.
+    pub id: ExportId,
+    /// Uuid of the target.
+    pub target: String,
+    /// Uuid of the client.
+    pub client: String,
+    /// Where the client is.
+    pub from: Nid,
+    /// The client's count of connections.
+    pub conn_cnt: u32,
+    /// When a request came last.
+    pub heard: Instant,
+    /// Requests that wait or are being served.
+    pub in_work: usize,
+    /// Answers that are kept for it.
+    pub records: usize,
+}
+
+/// A service, to be looked at.
+#[derive(Clone, Debug)]
+pub struct ServiceView {
+    /// Its name.
+    pub id: ServiceId,
+    /// Its name in the configuration.
+    pub name: String,
+    /// Portal of its requests.
+    pub portal: u32,
+    /// Requests that wait.
+    pub queued: usize,
+    /// Requests that are being served.
+    pub busy: usize,
+    /// Request buffers that are posted.
+    pub posted: u32,
+    /// How long it takes, as clients hear it.
+    pub estimate: Duration,
+}
+
+impl Server {
+    pub(crate) fn stats(&self) -> ServerStats {
+        self.stats
+    }
+
+    pub(crate) fn export_views(&self) -> Vec<ExportView> {
+        let view = |(id, e): (ExportId, &super::Export)| ExportView {
+            id,
+            target: self.targets.get(e.target).map(|t| t.config.uuid.clone()).unwrap_or_default(),
+            client: e.client.clone(),
+            from: e.from,
+            conn_cnt: e.conn_cnt,
+            heard: e.heard,
+            in_work: e.in_work.len(),
+            records: e.records.len(),
+        };
+        self.exports.iter().map(view).collect()
+    }
+
+    pub(crate) fn service_views(&self, tunables: &Tunables) -> Vec<ServiceView> {
+        let view = |(id, s): (ServiceId, &super::Service)| ServiceView {
+            id,
+            name: s.config.name.clone(),
+            portal: s.config.portal,
+            queued: s.queue.len(),
+            busy: s.busy,
+            posted: s.posted,
+            estimate: s.estimate.get(&tunables.bounds()),
+        };
+        self.services.iter().map(view).collect()
+    }
+}

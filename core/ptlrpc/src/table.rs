@@ -1,0 +1,134 @@
+//! A table whose keys fit into the word that an upper has in each descriptor, and are not used again
+//! before two million others of their place were.
+
+use core::marker::PhantomData;
+
+/// The bits of a key that count how often its place was used.
+const TURNS: u64 = (1 << 21) - 1;
+
+#[derive(Debug)]
+struct Slot<T> {
+    turn: u64,
+    value: Option<T>,
+}
+
+/// Values by key; `K` makes keys of different tables different types.
+#[derive(Debug)]
+pub(crate) struct Table<K, T> {
+    slots: Vec<Slot<T>>,
+    free: Vec<u32>,
+    key: PhantomData<K>,
+}
+
+impl<K, T> Default for Table<K, T> {
+    fn default() -> Self {
+        Self { slots: Vec::new(), free: Vec::new(), key: PhantomData }
+    }
+}
+
+impl<K: From<u64> + Into<u64> + Copy, T> Table<K, T> {
+    pub(crate) fn insert(&mut self, value: T) -> K {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot { turn: 0, value: None });
+            // Bounded by the limits of what it holds, far below 2^32.
+            (self.slots.len() - 1) as u32
+        });
+        let slot = &mut self.slots[index as usize];
+        slot.value = Some(value);
+        K::from((slot.turn & TURNS) << 32 | u64::from(index))
+    }
+
+    fn slot(&self, key: K) -> Option<&Slot<T>> {
+        let key: u64 = key.into();
+        self.slots.get(key as u32 as usize).filter(|slot| slot.turn & TURNS == key >> 32)
+    }
+
+    pub(crate) fn get(&self, key: K) -> Option<&T> {
+        self.slot(key)?.value.as_ref()
+    }
+
+    pub(crate) fn get_mut(&mut self, key: K) -> Option<&mut T> {
+        let key: u64 = key.into();
+        let slot = self.slots.get_mut(key as u32 as usize)?;
+        if slot.turn & TURNS == key >> 32 { slot.value.as_mut() } else { None }
+    }
+
+    pub(crate) fn remove(&mut self, key: K) -> Option<T> {
+        self.get(key)?;
+        let index = Into::<u64>::into(key) as u32;
+        let slot = self.slots.get_mut(index as usize)?;
+        slot.turn += 1;
+        self.free.push(index);
+        slot.value.take()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (K, &T)> {
+        self.slots.iter().enumerate().filter_map(|(index, slot)| {
+            let key = K::from((slot.turn & TURNS) << 32 | index as u64);
+            Some((key, slot.value.as_ref()?))
+        })
+    }
+}
+
+/// Declares the names of things in tables.
+macro_rules! ids {
+    ($($(#[$doc:meta])* $vis:vis $name:ident;)*) => { $(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        $vis struct $name(u64);
+
+        impl From<u64> for $name {
+            fn from(key: u64) -> Self {
+                Self(key)
+            }
+        }
+
+        impl From<$name> for u64 {
+            fn from(key: $name) -> Self {
+                key.0
+            }
+        }
+    )* };
+}
+
+ids! {
+    /// The name of an import.
+    pub ImportId;
+    /// The name of a call under way.
+    pub CallId;
+    /// The name of a target.
+    pub TargetId;
+    /// The name of a service.
+    pub ServiceId;
+    /// The name of an export.
+    pub ExportId;
+    /// The name of a request that is being served.
+    pub ServedId;
+    /// The name of a descriptor's purpose.
+    pub(crate) PostId;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_of_what_is_gone_finds_nothing() {
+        let mut table: Table<CallId, &str> = Table::default();
+        let (a, b) = (table.insert("a"), table.insert("b"));
+        assert_eq!((table.get(a), table.get(b)), (Some(&"a"), Some(&"b")));
+        assert_eq!(table.remove(a), Some("a"));
+        let c = table.insert("c");
+        assert_ne!(u64::from(a), u64::from(c), "its place, but another name");
+        assert_eq!(table.get(a), None);
+        assert_eq!(table.get_mut(a), None);
+        assert_eq!(table.remove(a), None);
+        assert_eq!(table.len(), 2);
+        assert_eq!(table.iter().collect::<Vec<_>>(), [(c, &"c"), (b, &"b")]);
+        assert!(u64::from(c) < 1 << 53, "fits into a user word");
+    }
+}

@@ -1,0 +1,362 @@
+//! The bench: a node with its loopback driver, uppers that hold one `Ptlrpc` each, a net that loses
+//! what a test wants lost.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use lnet::upper::{Arena, Below, Upper, UpperId, Uppers};
+use lnet::{Driver, Event as LnetEvent, Loopback, Node, NodeConfig, Output, Report, Transmit};
+use lnet_types::{Errno, Instant, IoVec, Memory, Nid, RegionId, Span};
+use lnet_wire::Kind;
+use lustre_wire::connect::{ConnectData, ConnectFlags, ConnectFlags2};
+use lustre_wire::{ImportKind, Opcode, Portal};
+
+use crate::{
+    Answer, Call, CallError, CallId, Config, Event, ImportConfig, ImportId, ImportState, Ptlrpc,
+    Reply, Rpc, Served, ServiceConfig, TargetConfig, TargetId, Tunables,
+};
+
+/// An operation that changes something, of no kind that Lustre knows.
+pub(super) const APPEND: Opcode = Opcode(20_000);
+/// One that changes nothing.
+pub(super) const ECHO: Opcode = Opcode(20_001);
+
+#[derive(Default)]
+pub(super) struct Heap {
+    regions: Vec<Vec<u8>>,
+    held: i64,
+}
+
+impl Memory for Heap {
+    fn bytes(&self, span: Span) -> &[u8] {
+        &self.regions[span.region.0 as usize][span.offset as usize..][..span.len as usize]
+    }
+
+    fn bytes_mut(&mut self, span: Span) -> &mut [u8] {
+        &mut self.regions[span.region.0 as usize][span.offset as usize..][..span.len as usize]
+    }
+}
+
+impl Arena for Heap {
+    fn register(&mut self, len: u32) -> Result<RegionId, Errno> {
+        self.regions.push(vec![0; len as usize]);
+        Ok(RegionId(self.regions.len() as u32 - 1))
+    }
+
+    fn contains(&self, spans: &[Span]) -> bool {
+        let has = |s: &Span| self.regions.get(s.region.0 as usize).map_or(0, Vec::len) as u64;
+        spans.iter().all(|s| s.offset + u64::from(s.len) <= has(s))
+    }
+
+    fn hold(&mut self, spans: &[Span]) {
+        self.held += spans.len() as i64;
+    }
+
+    fn release(&mut self, spans: &[Span]) {
+        self.held -= spans.len() as i64;
+    }
+}
+
+/// What a server's program does with requests.
+pub(super) type Program = Box<dyn FnMut(&mut Rpc<'_, '_>, Event, &mut Vec<Served>) + Send>;
+
+/// A request layer with a program on it.
+pub(super) struct Party {
+    pub(super) ptlrpc: Ptlrpc,
+    pub(super) events: Vec<Event>,
+    /// Requests that the program keeps.
+    pub(super) kept: Vec<Served>,
+    program: Option<Program>,
+}
+
+impl Party {
+    fn drain(&mut self, below: &mut Below<'_>) {
+        while let Some(event) = self.ptlrpc.poll_event() {
+            match &mut self.program {
+                Some(program) => program(&mut self.ptlrpc.rpc(below), event, &mut self.kept),
+                None => self.events.push(event),
+            }
+        }
+    }
+}
+
+impl Upper for Party {
+    fn event(&mut self, event: &LnetEvent, below: &mut Below<'_>) {
+        self.ptlrpc.event(event, below);
+        self.drain(below);
+    }
+
+    fn report(&mut self, _: &Report, _: &mut Below<'_>) {}
+
+    fn handle_timeout(&mut self, below: &mut Below<'_>) {
+        self.ptlrpc.handle_timeout(below);
+        self.drain(below);
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.ptlrpc.poll_timeout()
+    }
+}
+
+/// Whether a message gets lost.
+pub(super) type Loss = Box<dyn FnMut(&Transmit) -> bool>;
+
+pub(super) struct Bench {
+    node: Node,
+    lo: Loopback,
+    pub(super) heap: Heap,
+    uppers: Uppers,
+    pub(super) now: Instant,
+    pub(super) loses: Option<Loss>,
+    pub(super) client: UpperId,
+    pub(super) server: UpperId,
+    pub(super) target: TargetId,
+    pub(super) import: ImportId,
+    pub(super) sent: u64,
+}
+
+fn party(uppers: &mut Uppers, seed: u64, program: Option<Program>) -> UpperId {
+    let tunables = Tunables::default();
+    let ptlrpc = Ptlrpc::new(Config { seed, wall_secs: 1_795_000_000, tunables });
+    let party = Party { ptlrpc, events: Vec::new(), kept: Vec::new(), program };
+    uppers.add(Box::new(party)).unwrap()
+}
+
+/// What both ends ask for and offer.
+pub(super) fn data() -> ConnectData {
+    ConnectData {
+        flags: ConnectFlags::VERSION
+            | ConnectFlags::AT
+            | ConnectFlags::FULL20
+            | ConnectFlags::BULK_MBITS
+            | ConnectFlags::FLAGS2,
+        flags2: ConnectFlags2::REP_MBITS,
+        ..ConnectData::default()
+    }
+}
+
+/// A program that appends and echoes at once.
+pub(super) fn append_log() -> Program {
+    let mut log = 0u64;
+    Box::new(move |rpc, event, _| {
+        if let Event::Served(served) = event {
+            let buffers = vec![served.msg().unwrap().buffer(1).unwrap_or_default().to_vec()];
+            match served.opcode {
+                APPEND => {
+                    log += 1;
+                    rpc.reply(served.id, Answer { buffers, transno: log, ..Answer::default() });
+                }
+                ECHO => rpc.reply(served.id, Answer { buffers, ..Answer::default() }),
+                _ => rpc.refuse(served.id, Errno::EOPNOTSUPP),
+            }
+        }
+    })
+}
+
+/// A program that keeps all requests, so that the test answers them.
+pub(super) fn keeper() -> Program {
+    Box::new(|_, event, kept| {
+        if let Event::Served(served) = event {
+            kept.push(*served);
+        }
+    })
+}
+
+impl Bench {
+    pub(super) fn new(program: Program) -> Self {
+        let config = NodeConfig {
+            seed: 1,
+            interface_cookie: 1,
+            ping_seq: 0,
+            tunables: lnet::Tunables::default(),
+        };
+        let now = Instant::from_secs(1000);
+        let mut uppers = Uppers::default();
+        let client = party(&mut uppers, 1, None);
+        let server = party(&mut uppers, 2, Some(program));
+        let mut bench = Self {
+            node: Node::new(config, now),
+            lo: Loopback::new(),
+            heap: Heap::default(),
+            uppers,
+            now,
+            loses: None,
+            client,
+            server,
+            target: TargetId::from(0),
+            import: ImportId::from(0),
+            sent: 0,
+        };
+        bench.target = bench.start_server();
+        bench.import = bench
+            .rpc(bench.client, |rpc| {
+                rpc.import(ImportConfig {
+                    kind: ImportKind::Osc,
+                    target: "log-1".to_owned(),
+                    client: "client-1".to_owned(),
+                    nids: vec![Nid::LOOPBACK],
+                    wanted: data(),
+                })
+            })
+            .unwrap();
+        bench
+    }
+
+    /// The target and its service on the upper `server`.
+    fn start_server(&mut self) -> TargetId {
+        self.rpc(self.server, |rpc| {
+            let (request, reply) = ImportKind::Osc.portals();
+            rpc.serve(ServiceConfig::new("log", request.0, reply.0, Portal::OST_BULK.0)).unwrap();
+            let uuid = "log-1".to_owned();
+            rpc.add_target(TargetConfig { uuid, offer: data(), replayable: false }).unwrap()
+        })
+    }
+
+    /// The server process dies, and starts again without memory of the past.
+    pub(super) fn restart_server(&mut self, program: Program) {
+        self.uppers.remove(self.server, self.now, &mut self.node).unwrap();
+        self.settle();
+        self.server = party(&mut self.uppers, 3, Some(program));
+        self.target = self.start_server();
+        self.settle();
+    }
+
+    /// Calls a request layer as its program.
+    pub(super) fn rpc<R>(&mut self, id: UpperId, f: impl FnOnce(&mut Rpc<'_, '_>) -> R) -> R {
+        self.party_of(id, |party, below| {
+            let result = f(&mut party.ptlrpc.rpc(below));
+            party.drain(below);
+            result
+        })
+    }
+
+    pub(super) fn party_of<R>(
+        &mut self,
+        id: UpperId,
+        f: impl FnOnce(&mut Party, &mut Below<'_>) -> R,
+    ) -> R {
+        let Self { node, heap, uppers, now, .. } = self;
+        uppers.with(id, *now, node, heap, f).unwrap()
+    }
+
+    /// Until nothing happens without time.
+    pub(super) fn settle(&mut self) {
+        let Self { node, lo, heap, uppers, now, loses, sent, .. } = self;
+        loop {
+            let mut more = false;
+            while let Some(event) = node.poll_event() {
+                uppers.event(*now, &event, node, heap);
+                more = true;
+            }
+            while let Some(output) = node.poll_output() {
+                let Output::Send(transmit) = output else { continue };
+                *sent += 1;
+                let msg = transmit.msg;
+                if loses.as_mut().is_some_and(|loses| loses(&transmit)) {
+                    // It left, and never arrived.
+                    node.tx_done(*now, msg, Ok(()));
+                } else if let Err(fault) = lo.send(*now, transmit, heap) {
+                    node.tx_refused(*now, msg, fault);
+                }
+                more = true;
+            }
+            lo.flush(*now, node, heap);
+            if !more {
+                return;
+            }
+        }
+    }
+
+    /// Lets `span` of time pass.
+    pub(super) fn pass(&mut self, span: Duration) {
+        let end = self.now + span;
+        loop {
+            self.settle();
+            let due = [self.node.poll_timeout(), self.uppers.poll_timeout()];
+            let Some(next) = due.into_iter().flatten().min().filter(|next| *next <= end) else {
+                self.now = end;
+                return;
+            };
+            self.now = next.max(self.now);
+            self.node.handle_timeout(self.now);
+            self.uppers.handle_timeout(self.now, &mut self.node, &mut self.heap);
+        }
+    }
+
+    pub(super) fn secs(&mut self, secs: u64) {
+        self.pass(Duration::from_secs(secs));
+    }
+
+    /// Begins a call of the client.
+    pub(super) fn call(&mut self, call: Call) -> CallId {
+        let import = self.import;
+        let id = self.rpc(self.client, |rpc| rpc.call(import, call)).unwrap();
+        self.settle();
+        id
+    }
+
+    /// A call with one buffer, which may come back.
+    pub(super) fn say(opcode: Opcode, text: &str) -> Call {
+        let mut call = Call::new(opcode, vec![text.as_bytes().to_vec()]);
+        call.reply_lens = vec![64];
+        call
+    }
+
+    /// How a call ended, if it has.
+    pub(super) fn end_of(&mut self, call: CallId) -> Option<Result<Reply, CallError>> {
+        self.party_of(self.client, |party, _| {
+            let mut ends = party.events.iter().filter_map(|event| match event {
+                Event::Ended { call: ended, result } if *ended == call => Some(result.clone()),
+                _ => None,
+            });
+            let end = ends.next();
+            assert!(ends.next().is_none(), "{call:?} ended twice");
+            end
+        })
+    }
+
+    pub(super) fn states(&mut self) -> Vec<ImportState> {
+        self.party_of(self.client, |party, _| {
+            let states = party.events.iter().filter_map(|event| match event {
+                Event::Import { state, .. } => Some(*state),
+                _ => None,
+            });
+            states.collect()
+        })
+    }
+
+    /// Requests that the program keeps.
+    pub(super) fn kept(&mut self) -> Vec<Served> {
+        self.party_of(self.server, |party, _| party.kept.clone())
+    }
+
+    /// Descriptors that the client still has.
+    pub(super) fn client_descriptors(&mut self) -> usize {
+        self.party_of(self.client, |party, _| party.ptlrpc.descriptors())
+    }
+
+    /// Memory of a program, filled.
+    pub(super) fn memory(&mut self, len: usize, fill: impl Fn(usize) -> u8) -> IoVec {
+        self.heap.regions.push((0..len).map(fill).collect());
+        let region = RegionId(self.heap.regions.len() as u32 - 1);
+        IoVec::from([Span { region, len: len as u32, offset: 0 }])
+    }
+
+    /// Loses messages while `lost` says so, of portals and in order of sending.
+    pub(super) fn lose(&mut self, mut lost: impl FnMut(u32, usize) -> bool + 'static) {
+        let mut count = VecDeque::from([0usize]);
+        self.loses = Some(Box::new(move |t: &Transmit| {
+            let Some(portal) = portal_of(t) else { return false };
+            count[0] += 1;
+            lost(portal, count[0])
+        }));
+    }
+}
+
+/// The portal of a PUT or GET.
+fn portal_of(t: &Transmit) -> Option<u32> {
+    match t.hdr.kind {
+        Kind::Put { portal, .. } | Kind::Get { portal, .. } => Some(portal),
+        _ => None,
+    }
+}

@@ -1,0 +1,91 @@
+//! Clients that say anything.
+
+use lnet::{MdOptions, MdSpec, Put, Unlink};
+use lnet_types::{IoVec, Nid, Prng, ProcessId};
+use lustre_wire::{Body, Header, HeaderFlags, ImportKind, MsgBuilder, MsgKind, Opcode};
+
+use super::bench::{APPEND, Bench, append_log};
+
+/// Puts bytes on the service's portal.
+fn throw(bench: &mut Bench, bytes: &[u8], match_bits: u64) {
+    bench.rpc(bench.client, |rpc| {
+        let below = rpc.below();
+        let span = below.alloc(bytes.len() as u32).unwrap();
+        below.bytes_mut(span).copy_from_slice(bytes);
+        // A purpose that no table has.
+        let user = (1 << 53) - 1;
+        let spec = MdSpec {
+            threshold: Some(1),
+            unlink: Unlink::Auto,
+            options: MdOptions::empty(),
+            ..MdSpec::new(IoVec::from([span]), user)
+        };
+        let md = below.bind(spec).unwrap();
+        let put = Put {
+            md,
+            ack: false,
+            src: None,
+            target: ProcessId::from(Nid::LOOPBACK),
+            portal: ImportKind::Osc.portals().0.0,
+            match_bits,
+            offset: 0,
+            hdr_data: 0,
+            timeout: None,
+        };
+        below.put(put).unwrap();
+    });
+    bench.settle();
+}
+
+#[test]
+fn garbage_is_counted_and_others_are_served() {
+    let mut bench = Bench::new(append_log());
+    let mut prng = Prng::new(7);
+    for n in 0..3000u64 {
+        let len = 1 + prng.below(600) as usize;
+        let bytes: Vec<u8> = (0..len).map(|_| prng.next_u64() as u8).collect();
+        throw(&mut bench, &bytes, n);
+    }
+    let stats = bench.party_of(bench.server, |p, _| p.ptlrpc.server_stats());
+    assert_eq!((stats.malformed, stats.served), (3000, 0));
+    let call = bench.call(Bench::say(APPEND, "one"));
+    assert_eq!(bench.end_of(call).unwrap().unwrap().transno, 1);
+}
+
+#[test]
+fn every_field_of_a_request_may_be_anything() {
+    let mut bench = Bench::new(append_log());
+    let call = bench.call(Bench::say(APPEND, "one"));
+    assert!(bench.end_of(call).unwrap().is_ok());
+    let body = Body {
+        kind: MsgKind::REQUEST,
+        version: 0x1_0003,
+        opcode: Opcode::OST_CONNECT,
+        timeout: 5,
+        conn_cnt: 1,
+        ..Body::default()
+    };
+    let good =
+        MsgBuilder::new(Header { flags: HeaderFlags::AT_SUPPORT, ..Header::default() }, &body)
+            .bytes(b"log-1\0")
+            .bytes(b"client-x\0")
+            .layout(&7u64)
+            .layout(&super::bench::data())
+            .build()
+            .unwrap();
+    let mut prng = Prng::new(9);
+    for n in 0..20_000u64 {
+        let mut bytes = good.clone();
+        for _ in 0..1 + prng.below(4) {
+            let at = prng.below(bytes.len() as u64) as usize;
+            bytes[at] = prng.next_u64() as u8;
+        }
+        throw(&mut bench, &bytes, n + 1);
+    }
+    bench.secs(400);
+    // Their exports are gone with their silence, and the one who pings is still there.
+    let exports = bench.party_of(bench.server, |p, _| p.ptlrpc.export_views());
+    assert_eq!(exports.len(), 1, "{exports:?}");
+    let call = bench.call(Bench::say(APPEND, "two"));
+    assert_eq!(bench.end_of(call).unwrap().unwrap().transno, 2);
+}

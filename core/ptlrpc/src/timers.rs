@@ -1,0 +1,58 @@
+//! What waits for a time, ordered by it; one time for each.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lnet_types::Instant;
+
+use crate::table::{CallId, ExportId, ImportId, ServedId};
+
+/// What a time is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Timer {
+    /// The deadline of a request that was sent, or the end of a wait before it goes again.
+    Call(CallId),
+    /// The limit that the caller set, waiting included.
+    Limit(CallId),
+    /// The next ping, or the next attempt to connect.
+    Import(ImportId),
+    /// The next early reply.
+    Early(ServedId),
+    /// The limit of bulk data.
+    Bulk(ServedId),
+    /// A client that was silent for so long is evicted.
+    Export(ExportId),
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Timers {
+    due: BTreeSet<(Instant, Timer)>,
+    at: BTreeMap<Timer, Instant>,
+}
+
+impl Timers {
+    pub(crate) fn set(&mut self, timer: Timer, at: Instant) {
+        self.stop(timer);
+        self.at.insert(timer, at);
+        self.due.insert((at, timer));
+    }
+
+    pub(crate) fn stop(&mut self, timer: Timer) {
+        if let Some(at) = self.at.remove(&timer) {
+            self.due.remove(&(at, timer));
+        }
+    }
+
+    pub(crate) fn next(&self) -> Option<Instant> {
+        self.due.first().map(|(at, _)| *at)
+    }
+
+    /// Takes one that is due.
+    pub(crate) fn pop(&mut self, now: Instant) -> Option<Timer> {
+        let &(at, timer) = self.due.first()?;
+        if at > now {
+            return None;
+        }
+        self.stop(timer);
+        Some(timer)
+    }
+}
