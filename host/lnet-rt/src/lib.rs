@@ -72,7 +72,7 @@ pub use lnd_sock::{MioStreams, Namespace, SockConfig, SockDriver};
 pub use lnet::upper::{Below, BelowError, Upper, UpperId};
 pub use lnet::{
     Event, EventKind, Found, Get, MatchEntry, MdOptions, MdSpec, NetTunables, Node, Position,
-    Profile, Put, RouteError, RouteSpec, TunableError, Tunables, Unlink,
+    Profile, Put, Report, RouteError, RouteSpec, TunableError, Tunables, Unlink,
 };
 pub use lnet_types::{
     CptError, CptTable, CpuPattern, Errno, Instant, IoVec, MdId, Net, NiId, Nid, Pid, ProcessId,

@@ -1,0 +1,78 @@
+//! The protocol as it stands on the node: the request layer, the handler of its services, and the
+//! senders of those who wait for calls.
+
+use std::collections::BTreeMap;
+
+use async_channel::Sender;
+use lnet_rt::{Below, Errno, Event as LnetEvent, Instant, Report, Upper};
+use ptlrpc::{
+    CallError, CallId, Event, ImportId, ImportState, Ptlrpc, Reply, Rpc, Served, ServedId,
+};
+
+/// A program's services. It runs on the node's thread, and must not wait for anything.
+pub trait Handler: Send + 'static {
+    /// A request. It is answered with [`Rpc::reply`] or [`Rpc::refuse`], now or later, or given up
+    /// with [`Rpc::decline`].
+    fn serve(&mut self, served: Served, rpc: &mut Rpc<'_, '_>);
+
+    /// Bulk data that [`Rpc::bulk`] has begun have moved, or not: the request is over then.
+    fn bulk_done(&mut self, served: ServedId, result: Result<(), Errno>, rpc: &mut Rpc<'_, '_>) {
+        let _ = (served, result, rpc);
+    }
+}
+
+pub(crate) struct Host {
+    pub(crate) ptlrpc: Ptlrpc,
+    pub(crate) calls: BTreeMap<CallId, Sender<Result<Reply, CallError>>>,
+    pub(crate) closing: BTreeMap<ImportId, Sender<()>>,
+    pub(crate) handler: Option<Box<dyn Handler>>,
+}
+
+impl Host {
+    /// Takes what the request layer has to say to where it belongs.
+    pub(crate) fn drain(&mut self, below: &mut Below<'_>) {
+        while let Some(event) = self.ptlrpc.poll_event() {
+            match event {
+                Event::Ended { call, result } => {
+                    if let Some(waiter) = self.calls.remove(&call) {
+                        // A caller that has gone away wants nothing any more.
+                        let _ = waiter.try_send(result);
+                    }
+                }
+                Event::Import { import, state: ImportState::Closed } => {
+                    if let Some(waiter) = self.closing.remove(&import) {
+                        let _ = waiter.try_send(());
+                    }
+                }
+                Event::Served(served) => match &mut self.handler {
+                    Some(handler) => handler.serve(*served, &mut self.ptlrpc.rpc(below)),
+                    None => self.ptlrpc.rpc(below).refuse(served.id, Errno::EOPNOTSUPP),
+                },
+                Event::BulkDone { served, result } => {
+                    if let Some(handler) = &mut self.handler {
+                        handler.bulk_done(served, result, &mut self.ptlrpc.rpc(below));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Upper for Host {
+    fn event(&mut self, event: &LnetEvent, below: &mut Below<'_>) {
+        self.ptlrpc.event(event, below);
+        self.drain(below);
+    }
+
+    fn report(&mut self, _: &Report, _: &mut Below<'_>) {}
+
+    fn handle_timeout(&mut self, below: &mut Below<'_>) {
+        self.ptlrpc.handle_timeout(below);
+        self.drain(below);
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.ptlrpc.poll_timeout()
+    }
+}

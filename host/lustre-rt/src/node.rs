@@ -1,0 +1,300 @@
+//! How a program reaches the request layer of a node, from any thread.
+
+use std::collections::BTreeMap;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use async_channel::{Receiver, bounded};
+use lnet_rt::{Buffer, Errno, NodeHandle, OpError, RegionId, Stack, UpperId};
+use ptlrpc::{
+    Bulk, Call, CallError, CallId, Config, Direction, ExportView, ImportConfig, ImportId,
+    ImportView, Ptlrpc, Reply, Rpc, ServerStats, ServiceConfig, ServiceView, TargetConfig,
+    TargetId, Tunables,
+};
+
+use crate::host::{Handler, Host};
+
+/// Why something could not be done.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RpcError {
+    /// The node has stopped, or has too much to do.
+    #[error(transparent)]
+    Node(#[from] OpError),
+    /// The call failed.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// The service or target could not be started.
+    #[error("{what}: {errno}")]
+    Start {
+        /// Which one.
+        what: String,
+        /// Why.
+        errno: Errno,
+    },
+    /// The node holds as many protocols or regions of memory as it may.
+    #[error("the node takes no more {0}")]
+    Full(&'static str),
+}
+
+/// The request layer of a node. Clones are the same one.
+#[derive(Clone, Debug)]
+pub struct RpcNode {
+    handle: NodeHandle,
+    upper: UpperId,
+}
+
+/// The client's end of a connection to a target.
+#[derive(Clone, Debug)]
+pub struct Import {
+    node: RpcNode,
+    id: ImportId,
+}
+
+/// A call under way: await it, or wait for it with [`Done::blocking`].
+#[derive(Debug)]
+#[must_use = "the answer is only seen when it is awaited or waited for"]
+pub struct Done {
+    node: RpcNode,
+    call: CallId,
+    end: Receiver<Result<Reply, CallError>>,
+    region: Option<RegionId>,
+}
+
+impl RpcNode {
+    /// Puts a request layer on a node.
+    ///
+    /// # Errors
+    /// The node has stopped, or has as many protocols as it may.
+    pub fn start(handle: &NodeHandle, tunables: Tunables) -> Result<Self, RpcError> {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let config = Config {
+            // Cookies must differ from those of the life before.
+            seed: u64::try_from(since.as_nanos()).unwrap_or(u64::MAX),
+            wall_secs: since.as_secs(),
+            tunables,
+        };
+        let host = Host {
+            ptlrpc: Ptlrpc::new(config),
+            calls: BTreeMap::new(),
+            closing: BTreeMap::new(),
+            handler: None,
+        };
+        let added = handle.call(move |stack, _| stack.add_upper(Box::new(host))).blocking()?;
+        let upper = added.ok_or(RpcError::Full("protocols"))?;
+        Ok(Self { handle: handle.clone(), upper })
+    }
+
+    /// Runs `f` as the program of the request layer, on the node's thread.
+    ///
+    /// # Errors
+    /// The node has stopped, or has too much to do.
+    fn run<R: Send + 'static>(
+        &self,
+        f: impl FnOnce(&mut Host, &mut lnet_rt::Below<'_>) -> R + Send + 'static,
+    ) -> Result<R, OpError> {
+        let upper = self.upper;
+        let ran = self.handle.call(move |stack: &mut Stack, _| {
+            stack.with_upper(upper, |host: &mut Host, below| {
+                let result = f(host, below);
+                host.drain(below);
+                result
+            })
+        });
+        ran.blocking()?.ok_or(OpError::Stopped)
+    }
+
+    /// Calls of the program, on the node's thread.
+    ///
+    /// # Errors
+    /// The node has stopped, or has too much to do.
+    pub fn with<R: Send + 'static>(
+        &self,
+        f: impl FnOnce(&mut Rpc<'_, '_>) -> R + Send + 'static,
+    ) -> Result<R, OpError> {
+        self.run(|host, below| f(&mut host.ptlrpc.rpc(below)))
+    }
+
+    /// A new import. It connects with its first call.
+    ///
+    /// # Errors
+    /// A uuid that is empty or too long, no NID, a kind that has no connect.
+    pub fn import(&self, config: ImportConfig) -> Result<Import, RpcError> {
+        let id = self.with(|rpc| rpc.import(config))??;
+        Ok(Import { node: self.clone(), id })
+    }
+
+    /// Starts services for targets, with the code that answers.
+    ///
+    /// # Errors
+    /// There is a service on one of the portals or a target of one of the names, or no memory.
+    pub fn serve(
+        &self,
+        targets: Vec<TargetConfig>,
+        services: Vec<ServiceConfig>,
+        handler: impl Handler,
+    ) -> Result<Vec<TargetId>, RpcError> {
+        self.run(move |host, below| {
+            host.handler = Some(Box::new(handler));
+            let mut rpc = host.ptlrpc.rpc(below);
+            let mut ids = Vec::new();
+            for target in targets {
+                let what = format!("target {}", target.uuid);
+                let id = rpc.add_target(target).map_err(|errno| RpcError::Start { what, errno })?;
+                ids.push(id);
+            }
+            for service in services {
+                let what = format!("service {} on portal {}", service.name, service.portal);
+                rpc.serve(service).map_err(|errno| RpcError::Start { what, errno })?;
+            }
+            Ok(ids)
+        })?
+    }
+
+    /// The exports of all targets.
+    ///
+    /// # Errors
+    /// The node has stopped.
+    pub fn exports(&self) -> Result<Vec<ExportView>, OpError> {
+        self.run(|host, _| host.ptlrpc.export_views())
+    }
+
+    /// The services, and what they have counted.
+    ///
+    /// # Errors
+    /// The node has stopped.
+    pub fn services(&self) -> Result<(Vec<ServiceView>, ServerStats), OpError> {
+        self.run(|host, _| (host.ptlrpc.service_views(), host.ptlrpc.server_stats()))
+    }
+}
+
+impl Import {
+    /// Begins a call without bulk data.
+    ///
+    /// # Errors
+    /// It could not begin.
+    pub fn call(&self, call: Call) -> Result<Done, RpcError> {
+        self.begin(call, None)
+    }
+
+    /// Begins a call with bulk data, from or into `buffer`, which comes back with the end.
+    ///
+    /// # Errors
+    /// It could not begin.
+    pub fn call_with(
+        &self,
+        call: Call,
+        direction: Direction,
+        buffer: impl Into<Buffer>,
+    ) -> Result<Done, RpcError> {
+        self.begin(call, Some((direction, buffer.into())))
+    }
+
+    fn begin(&self, mut call: Call, bulk: Option<(Direction, Buffer)>) -> Result<Done, RpcError> {
+        let (upper, id) = (self.node.upper, self.id);
+        let (tx, end) = bounded(1);
+        let began = self.node.handle.call(move |stack: &mut Stack, _| {
+            let mut region = None;
+            if let Some((direction, buffer)) = bulk {
+                let lent = stack.lend(buffer).map_err(|_| RpcError::Full("memory"))?;
+                call.bulk = Some(Bulk { direction, memory: stack.region(lent) });
+                region = Some(lent);
+            }
+            let made = stack.with_upper(upper, |host: &mut Host, below| {
+                let made = host.ptlrpc.rpc(below).call(id, call);
+                if let Ok(made) = made {
+                    host.calls.insert(made, tx);
+                }
+                host.drain(below);
+                made
+            });
+            match made.unwrap_or(Err(CallError::Closed)) {
+                Ok(call) => Ok((call, region)),
+                Err(e) => {
+                    if let Some(region) = region {
+                        // No descriptor stands on it: the call has not begun.
+                        drop(stack.take_back(region));
+                    }
+                    Err(RpcError::Call(e))
+                }
+            }
+        });
+        let (call, region) = began.blocking()??;
+        Ok(Done { node: self.node.clone(), call, end, region })
+    }
+
+    /// What the import shows of itself; `None` when it is closed.
+    ///
+    /// # Errors
+    /// The node has stopped.
+    pub fn view(&self) -> Result<Option<ImportView>, OpError> {
+        let id = self.id;
+        self.node.run(move |host, _| host.ptlrpc.import_view(id))
+    }
+
+    /// Ends the connection: calls under way end, the server lets go of this client. Waits for that at
+    /// most five seconds.
+    ///
+    /// # Errors
+    /// The node has stopped.
+    pub fn disconnect(self) -> Result<(), OpError> {
+        let id = self.id;
+        let (tx, closed) = bounded(1);
+        let there = self.node.run(move |host, below| {
+            let there = host.ptlrpc.import_view(id).is_some();
+            if there {
+                host.closing.insert(id, tx);
+                host.ptlrpc.rpc(below).disconnect(id);
+            }
+            there
+        })?;
+        if there {
+            // A node that stops meanwhile has nothing left to be closed.
+            let _ = closed.recv_blocking();
+        }
+        Ok(())
+    }
+}
+
+impl Done {
+    /// Waits for the end on this thread.
+    ///
+    /// # Errors
+    /// Why there is no answer. The buffer of bulk data comes back in any case.
+    pub fn blocking(mut self) -> (Result<Reply, RpcError>, Option<Buffer>) {
+        let result = match self.end.recv_blocking() {
+            Ok(result) => result.map_err(RpcError::Call),
+            Err(_) => Err(RpcError::Node(OpError::Stopped)),
+        };
+        let buffer = self.region.take().and_then(|region| {
+            let taken = self.node.handle.call(move |stack, _| stack.take_back(region).ok());
+            taken.blocking().ok().flatten()
+        });
+        (result, buffer)
+    }
+
+    /// Waits for the end.
+    ///
+    /// # Errors
+    /// As [`Done::blocking`].
+    pub async fn wait(mut self) -> (Result<Reply, RpcError>, Option<Buffer>) {
+        let result = match self.end.recv().await {
+            Ok(result) => result.map_err(RpcError::Call),
+            Err(_) => Err(RpcError::Node(OpError::Stopped)),
+        };
+        let mut buffer = None;
+        if let Some(region) = self.region.take() {
+            let taken = self.node.handle.call(move |stack, _| stack.take_back(region).ok());
+            buffer = taken.await.ok().flatten();
+        }
+        (result, buffer)
+    }
+
+    /// Takes the call back; its end then says so.
+    ///
+    /// # Errors
+    /// The node has stopped.
+    pub fn cancel(&self) -> Result<(), OpError> {
+        let call = self.call;
+        self.node.with(move |rpc| rpc.cancel(call))
+    }
+}
