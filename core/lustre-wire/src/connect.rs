@@ -227,11 +227,11 @@ flags! {
         /// T10 with IP checksums over 512 bytes.
         T10IP512 = 0x10, "t10ip512";
         /// T10 with IP checksums over 4 KiB.
-        T10IP4K = 0x20, "t10ip4K";
+        T10IP4K = 0x20, "t10ip4k";
         /// T10 with CRC over 512 bytes.
         T10CRC512 = 0x40, "t10crc512";
         /// T10 with CRC over 4 KiB.
-        T10CRC4K = 0x80, "t10crc4K";
+        T10CRC4K = 0x80, "t10crc4k";
     }
 }
 

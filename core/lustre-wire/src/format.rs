@@ -1,7 +1,13 @@
 //! Buffer lists: which structures follow the body (P-17, P-19).
+//!
+//! Most stand in the table of opcodes. Those of a lock request with an intent, and of a change of
+//! metadata, depend on what the request says: [`Variant`] (C-60, C-74, C-85, C-113, C-115).
 
-use crate::WireError;
+use crate::ldlm::{Intent, LockFlags, LockRequestHead};
+use crate::mds::ReintOp;
 use crate::msg::Msg;
+use crate::opcode::Opcode;
+use crate::{Body, Layout, WireError};
 
 /// How long a buffer may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,6 +141,7 @@ impl Part {
             Self::Record => PartSize::Exact(136),
             Self::IoObj | Self::Epoch | Self::SeqRange | Self::LayoutIntent => PartSize::Exact(24),
             Self::LlogdBody => PartSize::Exact(48),
+            Self::LockRequest => PartSize::AtLeast(104),
             Self::LockReply => PartSize::Exact(112),
             Self::Statfs => PartSize::Exact(144),
             Self::TargetInfo => PartSize::Exact(4544),
@@ -255,6 +262,8 @@ impl Format {
     pub fn check(&self, msg: &Msg<'_>) -> Result<(), WireError> {
         for (i, part) in self.parts.iter().enumerate() {
             match msg.buffer(i + 1) {
+                // A buffer that may be left out may be empty.
+                Some([]) if i >= self.required => {}
                 Some(b) => part.check(b)?,
                 None if i < self.required => {
                     msg.required(part.name(), i + 1)?;
@@ -263,5 +272,123 @@ impl Format {
             }
         }
         Ok(())
+    }
+}
+
+/// What a request says beside its opcode, where the buffers depend on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Variant {
+    /// Nothing.
+    #[default]
+    Plain,
+    /// A lock request with an intent.
+    Intent(Intent),
+    /// A change of metadata.
+    Reint(ReintOp),
+}
+
+macro_rules! list {
+    ($($part:ident)* | $($option:ident)*) => {
+        Some(Format::new(
+            &[$(Part::$part,)* $(Part::$option,)*],
+            <[Part]>::len(&[$(Part::$part,)*]),
+        ))
+    };
+}
+
+impl Variant {
+    /// What a request says. A request that is too short for it says nothing.
+    pub fn of(request: &Msg<'_>, body: &Body) -> Self {
+        match body.opcode {
+            Opcode::LDLM_ENQUEUE => {
+                let head = request.buffer(1).unwrap_or_default();
+                let flags = LockRequestHead::parse(request.order, head).map(|head| head.flags);
+                let has = flags.is_ok_and(|flags| flags.contains(LockFlags::HAS_INTENT));
+                match request.get(2) {
+                    Ok(intent) if has => Self::Intent(intent),
+                    _ => Self::Plain,
+                }
+            }
+            Opcode::MDS_REINT => match request.buffer(1) {
+                Some(record) if record.len() >= ReintOp::LEN => {
+                    Self::Reint(ReintOp::get(request.order, record))
+                }
+                _ => Self::Plain,
+            },
+            _ => Self::Plain,
+        }
+    }
+
+    /// Buffers of the request, if they are known.
+    pub fn request(self, opcode: Opcode) -> Option<Format> {
+        match self {
+            Self::Plain => opcode.row()?.request,
+            Self::Intent(intent) if intent.intersects(Intent::OPEN | Intent::CREAT) => list!(
+                LockRequest Intent Record Capability Capability Name
+                | EaData SecurityContext SecurityContext SelinuxPolicy EncryptionContext
+            ),
+            Self::Intent(intent) if intent.intersects(Intent::GETATTR | Intent::LOOKUP) => {
+                list!(LockRequest Intent MdtBody Capability Name | SecurityContext)
+            }
+            Self::Intent(Intent::GETXATTR) => {
+                list!(LockRequest Intent MdtBody | Capability SelinuxPolicy)
+            }
+            Self::Intent(Intent::LAYOUT) => list!(LockRequest Intent LayoutIntent | EaData),
+            Self::Intent(_) => list!(LockRequest Intent |),
+            Self::Reint(op) => match op {
+                ReintOp::CREATE => list!(
+                    Record Capability Name
+                    | EaData LockRequest SecurityContext SecurityContext SelinuxPolicy
+                    EncryptionContext
+                ),
+                ReintOp::LINK => {
+                    list!(Record Capability Capability Name | LockRequest SelinuxPolicy)
+                }
+                ReintOp::UNLINK => list!(Record Capability Name | LockRequest SelinuxPolicy),
+                ReintOp::RENAME => {
+                    list!(Record Capability Capability Name Name | LockRequest SelinuxPolicy)
+                }
+                ReintOp::SETATTR => list!(Record | Capability Epoch EaData Cookies LockRequest),
+                ReintOp::SETXATTR => {
+                    list!(Record Capability Name EaData | LockRequest SelinuxPolicy)
+                }
+                ReintOp::MIGRATE => list!(
+                    Record Capability Capability Name
+                    | EaData LockRequest SelinuxPolicy Epoch CloseData
+                ),
+                ReintOp::RESYNC => list!(Record | LockRequest),
+                _ => None,
+            },
+        }
+    }
+
+    /// Buffers of the reply, if they are known.
+    pub fn reply(self, opcode: Opcode) -> Option<Format> {
+        match self {
+            Self::Plain => opcode.row()?.reply,
+            Self::Intent(intent) if intent.intersects(Intent::OPEN | Intent::CREAT) => list!(
+                LockReply
+                | MdtBody Md Acl Capability Capability InlineData SecurityContext
+                EncryptionContext DefaultMd
+            ),
+            Self::Intent(intent) if intent.intersects(Intent::GETATTR | Intent::LOOKUP) => list!(
+                LockReply
+                | MdtBody Md Acl Capability SecurityContext DefaultMd EncryptionContext
+            ),
+            Self::Intent(Intent::GETXATTR) => {
+                list!(LockReply | MdtBody Md Acl EaData EaData EaLengths)
+            }
+            Self::Intent(Intent::LAYOUT) => list!(LockReply | Md),
+            Self::Intent(_) => list!(LockReply | Lvb),
+            Self::Reint(op) => match op {
+                ReintOp::SETATTR => list!(MdtBody | Md Acl Capability Capability),
+                ReintOp::CREATE => list!(MdtBody | Capability Md),
+                ReintOp::UNLINK | ReintOp::RENAME | ReintOp::MIGRATE => {
+                    list!(MdtBody | Md Cookies Capability Capability)
+                }
+                ReintOp::LINK | ReintOp::SETXATTR => list!(MdtBody |),
+                _ => None,
+            },
+        }
     }
 }

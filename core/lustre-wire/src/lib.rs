@@ -7,21 +7,33 @@
 //!
 //! Read `msg.rs` for the envelope and `body.rs` for what every message says, then `opcode.rs`, the
 //! table of what can be asked for, and `format.rs`, which buffers belong to it. The structures
-//! stand by subject: `connect.rs`.
+//! stand by subject: `connect.rs`, `ldlm.rs` (locks), `ost.rs` (objects), `mds.rs` (files and
+//! names), `striping.rs` (where data lies), `dir.rs` (entries of directories), `llog.rs` and `mgs.rs` (configuration), `fid.rs` (what they are called). `listing.rs`
+//! prints messages.
 
 pub mod body;
 pub mod connect;
+pub mod dir;
 mod error;
+pub mod fid;
 pub mod format;
 mod layout;
+pub mod ldlm;
+pub mod listing;
+pub mod llog;
+pub mod mds;
+pub mod mgs;
 pub mod msg;
 pub mod opcode;
+pub mod ost;
 pub mod portal;
+pub mod striping;
 
 pub use body::{Body, BodyFlags, MsgKind, OpFlags};
 pub use connect::{ConnectData, ConnectFlags, ConnectFlags2};
 pub use error::WireError;
-pub use format::{Format, Part};
+pub use fid::Fid;
+pub use format::{Format, Part, Variant};
 pub use layout::{Layout, Text};
 pub use msg::{Header, HeaderFlags, Msg, MsgBuilder};
 pub use opcode::{Opcode, Service};

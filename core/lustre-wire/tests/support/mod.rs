@@ -17,6 +17,9 @@ pub(crate) struct Found {
     pub(crate) payload: Vec<u8>,
 }
 
+/// A header and its payload.
+type Message = (Hdr, Vec<u8>);
+
 /// The captures, in the order of their names.
 pub(crate) fn captures() -> Vec<PathBuf> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/ptlrpc");
@@ -59,7 +62,7 @@ fn walk(conversation: &Conversation) -> Vec<Found> {
 
 /// The length of what a stream begins with, once it is whole, and the message if it is one. Most
 /// captures begin in the middle of a connection, on the border of a frame.
-fn next(b: &[u8], greeted: &mut bool) -> Option<(usize, Option<(Hdr, Vec<u8>)>)> {
+fn next(b: &[u8], greeted: &mut bool) -> Option<(usize, Option<Message>)> {
     if b.len() < FrameHdr::LEN {
         return None;
     }
