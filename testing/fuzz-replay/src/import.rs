@@ -13,7 +13,7 @@ use lnet_wire::selftest::Service;
 use lnet_wire::sock::{FrameHdr, FrameType, Hello, Version};
 use lnet_wire::{ByteOrder, Hdr, HdrForm, Need};
 
-use crate::{Target, corpus, repository};
+use crate::{Target, corpus, import_lustre, repository};
 
 /// Inputs by target and file name.
 pub type Inputs = BTreeMap<(&'static str, String), Vec<u8>>;
@@ -38,6 +38,12 @@ pub fn import() -> io::Result<usize> {
         }
         if file.len() < 4096 {
             inputs.insert(("pcap", name), file);
+        }
+    }
+    for path in sorted(&fixtures.join("ptlrpc"), "pcap")? {
+        let conversations = lnet_pcap::conversations(&path).map_err(io::Error::other)?;
+        for conversation in &conversations {
+            import_lustre::walk(conversation, &mut inputs);
         }
     }
     for ((target, name), bytes) in &inputs {

@@ -6,18 +6,19 @@
 //! To add a target: write the function under `targets/`, add its row to [`TARGETS`], put at least
 //! one input into `fuzz/corpus/NAME/`, and run `cargo run -p fuzz-replay -- --generate`, which
 //! writes the libFuzzer side. `corpus.rs` reads and writes inputs, `mutate.rs` changes them,
-//! `import.rs` makes inputs of the golden bytes and captures.
+//! `import.rs` and `import_lustre.rs` make inputs of the golden bytes and captures.
 
 pub mod corpus;
 pub mod generate;
 pub mod import;
+mod import_lustre;
 pub mod mutate;
 pub mod targets;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 
-use targets::{control, node, pcap, recording, sock, types, wire};
+use targets::{control, lustre, node, pcap, recording, sock, types, wire};
 
 /// A decoder under test.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +37,14 @@ pub const TARGETS: &[Target] = &[
     Target { name: "hdr", run: wire::hdr },
     Target { name: "ping_info", run: wire::ping_info },
     Target { name: "selftest", run: wire::selftest },
+    Target { name: "lustre_msg", run: lustre::msg },
+    Target { name: "lustre_fixed", run: lustre::fixed },
+    Target { name: "lustre_lock", run: lustre::lock },
+    Target { name: "lustre_record", run: lustre::record },
+    Target { name: "lustre_striping", run: lustre::striping },
+    Target { name: "lustre_log", run: lustre::log },
+    Target { name: "lustre_table", run: lustre::table },
+    Target { name: "lustre_directory", run: lustre::directory },
     Target { name: "net", run: types::net },
     Target { name: "nid", run: types::nid },
     Target { name: "nid_list", run: types::nid_list },
