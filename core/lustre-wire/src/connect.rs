@@ -302,7 +302,7 @@ impl ConnectData {
 
     /// The first `len` bytes: a reply is no longer than its request.
     pub fn cut(&self, order: ByteOrder, len: usize) -> Vec<u8> {
-        let mut bytes = self.to_vec(order);
+        let mut bytes = self.to_bytes(order);
         bytes.truncate(len);
         bytes
     }

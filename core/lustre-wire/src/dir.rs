@@ -129,14 +129,14 @@ impl<'a> Iterator for DirEntries<'a> {
 impl DirEntry<'_> {
     /// The bytes of the entry, its length given; as the last of a page its length is 0. There is room
     /// for a NUL behind the name, as kernel nodes have it.
-    pub fn to_vec(&self, order: ByteOrder, last: bool) -> Vec<u8> {
+    pub fn to_bytes(&self, order: ByteOrder, last: bool) -> Vec<u8> {
         let mut bytes = vec![0; EntryHead::LEN];
         bytes.extend_from_slice(self.name);
         bytes.resize(bytes.len().next_multiple_of(2), 0);
         let mut attrs = self.head.attrs;
         attrs.set(EntryAttrs::TYPE, self.kind.is_some());
         if let Some(kind) = self.kind {
-            bytes.extend(kind.to_vec(order));
+            bytes.extend(kind.to_bytes(order));
         }
         let room = (self.name.len() + 1).next_multiple_of(2) + 2 * usize::from(self.kind.is_some());
         bytes.resize((EntryHead::LEN + room).next_multiple_of(8), 0);

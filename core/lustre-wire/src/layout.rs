@@ -48,7 +48,7 @@ pub trait Layout: Sized {
     }
 
     /// The bytes of the value.
-    fn to_vec(&self, order: ByteOrder) -> Vec<u8> {
+    fn to_bytes(&self, order: ByteOrder) -> Vec<u8> {
         let mut out = vec![0; Self::LEN];
         self.put(order, &mut out);
         out

@@ -486,10 +486,10 @@ impl LockRequest {
     }
 
     /// The bytes of the request.
-    pub fn to_vec(&self, order: ByteOrder) -> Vec<u8> {
+    pub fn to_bytes(&self, order: ByteOrder) -> Vec<u8> {
         let head = LockRequestHead { flags: self.flags, count: self.count, desc: self.desc };
-        let mut bytes = head.to_vec(order);
-        self.handles.iter().for_each(|handle| bytes.extend(handle.to_vec(order)));
+        let mut bytes = head.to_bytes(order);
+        self.handles.iter().for_each(|handle| bytes.extend(handle.to_bytes(order)));
         bytes
     }
 }

@@ -389,11 +389,11 @@ impl<'a> ConfigCommand<'a> {
     }
 
     /// The payload of a record.
-    pub fn to_vec(&self, order: ByteOrder) -> Vec<u8> {
+    pub fn to_bytes(&self, order: ByteOrder) -> Vec<u8> {
         let count = self.buffers.len() as u32;
-        let mut bytes = CommandHeader { count, ..self.header }.to_vec(order);
+        let mut bytes = CommandHeader { count, ..self.header }.to_bytes(order);
         for buffer in &self.buffers {
-            bytes.extend((buffer.len() as u32).to_vec(order));
+            bytes.extend((buffer.len() as u32).to_bytes(order));
         }
         bytes.resize(bytes.len().next_multiple_of(8), 0);
         for buffer in &self.buffers {
@@ -406,14 +406,14 @@ impl<'a> ConfigCommand<'a> {
 
 impl LogRecord<'_> {
     /// The bytes of the record: front, payload up to a multiple of 8, end.
-    pub fn to_vec(&self) -> Vec<u8> {
+    pub fn to_bytes(&self) -> Vec<u8> {
         let payload = self.payload.len().next_multiple_of(8);
         let len = (RecordHeader::LEN + payload + RecordTail::LEN) as u32;
         let header = RecordHeader { len, ..self.header };
-        let mut bytes = header.to_vec(self.order);
+        let mut bytes = header.to_bytes(self.order);
         bytes.extend_from_slice(self.payload);
         bytes.resize(RecordHeader::LEN + payload, 0);
-        bytes.extend(RecordTail { len, index: header.index }.to_vec(self.order));
+        bytes.extend(RecordTail { len, index: header.index }.to_bytes(self.order));
         bytes
     }
 }

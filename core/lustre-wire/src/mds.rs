@@ -342,12 +342,12 @@ impl Record {
     }
 
     /// The bytes of the record.
-    pub fn to_vec(&self, order: ByteOrder) -> Vec<u8> {
+    pub fn to_bytes(&self, order: ByteOrder) -> Vec<u8> {
         match self {
-            Self::Create(record) => record.to_vec(order),
-            Self::Name(record) => record.to_vec(order),
-            Self::Setattr(record) => record.to_vec(order),
-            Self::Setxattr(record) => record.to_vec(order),
+            Self::Create(record) => record.to_bytes(order),
+            Self::Name(record) => record.to_bytes(order),
+            Self::Setattr(record) => record.to_bytes(order),
+            Self::Setxattr(record) => record.to_bytes(order),
         }
     }
 }

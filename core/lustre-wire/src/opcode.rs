@@ -196,7 +196,7 @@ opcodes! {
     13 OST_STATFS OST, SPACE, Reads, Refused, None, [] -> [Statfs];
     16 OST_SYNC OST, IMPORT, Reads, Taken, None, [OstBody | Capability] -> [OstBody];
     17 OST_SET_INFO OST, IMPORT, Reads, Refused, None, [Key Value] -> [| OstBody];
-    19 OST_QUOTACTL OST, IMPORT, Reads, Refused, None, [Quotactl] -> [Quotactl];
+    19 OST_QUOTACTL OST, IMPORT, Reads, Refused, None, [Quotactl] -> [Quotactl | Capability];
     21 OST_LADVISE OST, IO, Reads, Refused, None, [OstBody | Advice Advice] -> [OstBody];
     22 OST_FALLOCATE OST, IO, Modifies, Taken, None, [OstBody | Capability] -> [OstBody];
     23 OST_SEEK OST, IMPORT, Reads, Refused, None, [OstBody] -> [OstBody];
@@ -216,9 +216,9 @@ opcodes! {
     41 MDS_STATFS MDS, IMPORT, Reads, Refused, None, [| MdtBody] -> [Statfs];
     44 MDS_SYNC MDS, IMPORT, Reads, Taken, None, [MdtBody | Capability] -> [MdtBody];
     46 MDS_SET_INFO MDS, IMPORT, Reads, Refused, None, [Key Value] -> [];
-    48 MDS_QUOTACTL MDS, IMPORT, Reads, Refused, None, [Quotactl] -> [Quotactl];
+    48 MDS_QUOTACTL MDS, IMPORT, Reads, Refused, None, [Quotactl] -> [Quotactl | Capability];
     49 MDS_GETXATTR MDS, READPAGE, Reads, Refused, None,
-        [MdtBody Capability Name EaData | SelinuxPolicy] -> [MdtBody EaData];
+        [MdtBody | Capability Name EaData SelinuxPolicy] -> [MdtBody | EaData];
     53 MDS_GET_INFO MDS, IMPORT, Reads, Refused, None, ? -> ?;
     54 MDS_HSM_STATE_GET MDS, IMPORT, Reads, Refused, None, ? -> ?;
     55 MDS_HSM_STATE_SET MDS, IMPORT, Modifies, Taken, None, ? -> ?;

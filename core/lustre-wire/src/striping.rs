@@ -28,8 +28,10 @@ codes! {
         DIR = 0x0CD2_0CD0 "directory",
         /// A directory that is to be made, or a default.
         DIR_USER = 0x0CD3_0CD0 "directory default",
-        /// The same with a list of targets.
+        /// The same with a list of targets; also a stripe of a directory, which has no list.
         DIR_USER_SPECIFIC = 0x0CD4_0CD0 "directory specific",
+        /// A directory that is elsewhere.
+        DIR_FOREIGN = 0x0CD5_0CD0 "foreign directory",
     }
 }
 
@@ -162,7 +164,7 @@ layout! {
 
     /// The front of a foreign layout.
     pub struct ForeignHead("foreign layout", 16) {
-        /// [`Magic::FOREIGN`].
+        /// [`Magic::FOREIGN`] or [`Magic::DIR_FOREIGN`].
         0 magic: Magic,
         /// Bytes of the value.
         4 len: u32,
@@ -239,18 +241,20 @@ impl Stripes {
             }
             _ => (None, b.get(StripeHead::LEN..).unwrap_or_default()),
         };
-        if !rest.len().is_multiple_of(StripeObject::LEN) {
+        let objects = rest.chunks_exact(StripeObject::LEN);
+        // Room in a request is filled with zeros.
+        if objects.remainder().iter().any(|byte| *byte != 0) {
             let (what, need) = (StripeObject::NAME, StripeObject::LEN);
-            return Err(WireError::Size { what, need, have: rest.len() });
+            return Err(WireError::Size { what, need, have: objects.remainder().len() });
         }
-        let objects = rest.chunks_exact(StripeObject::LEN).map(|b| StripeObject::get(ORDER, b));
-        Ok(Self { head, pool, objects: objects.collect() })
+        let objects = objects.map(|b| StripeObject::get(ORDER, b)).collect();
+        Ok(Self { head, pool, objects })
     }
 
-    fn to_vec(&self) -> Vec<u8> {
-        let mut bytes = self.head.to_vec(ORDER);
-        bytes.extend(self.pool.iter().flat_map(|pool| pool.to_vec(ORDER)));
-        bytes.extend(self.objects.iter().flat_map(|object| object.to_vec(ORDER)));
+    fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = self.head.to_bytes(ORDER);
+        bytes.extend(self.pool.iter().flat_map(|pool| pool.to_bytes(ORDER)));
+        bytes.extend(self.objects.iter().flat_map(|object| object.to_bytes(ORDER)));
         bytes
     }
 }
@@ -264,7 +268,7 @@ pub enum Striping {
     Composite(CompositeHead, Vec<(ComponentEntry, Stripes)>),
     /// Data that is elsewhere.
     Foreign(ForeignHead, Vec<u8>),
-    /// A striped directory, and its stripes.
+    /// A striped directory and its stripes; or one of these, without.
     Dir(DirHead, Vec<Fid>),
     /// What a new directory is to be like, and on which targets.
     DirDefault(DirDefault, Vec<StripeObject>),
@@ -280,7 +284,7 @@ impl Striping {
         match magic {
             Magic::V1 | Magic::V3 | Magic::SPECIFIC => Ok(Self::Plain(Stripes::parse(b)?)),
             Magic::COMPOSITE => Self::composite(b),
-            Magic::FOREIGN => {
+            Magic::FOREIGN | Magic::DIR_FOREIGN => {
                 let head = ForeignHead::parse(ORDER, b)?;
                 let need = ForeignHead::LEN.saturating_add(head.len as usize);
                 let value = b.get(ForeignHead::LEN..need).ok_or(WireError::Short {
@@ -294,6 +298,9 @@ impl Striping {
                 let head = DirHead::parse(ORDER, b)?;
                 let rest = b.get(DirHead::LEN..).unwrap_or_default();
                 Ok(Self::Dir(head, elements(head.stripe_count as usize, rest)?))
+            }
+            Magic::DIR_USER_SPECIFIC if b.len() == DirHead::LEN => {
+                Ok(Self::Dir(DirHead::get(ORDER, b), Vec::new()))
             }
             Magic::DIR_USER | Magic::DIR_USER_SPECIFIC => {
                 let head = DirDefault::parse(ORDER, b)?;
@@ -339,13 +346,13 @@ impl Striping {
 
     /// The bytes of the layout. Stripes of components are written where their entries say, as far
     /// as there is room in the size of the whole.
-    pub fn to_vec(&self) -> Vec<u8> {
+    pub fn to_bytes(&self) -> Vec<u8> {
         match self {
-            Self::Plain(stripes) => stripes.to_vec(),
+            Self::Plain(stripes) => stripes.to_bytes(),
             Self::Composite(head, components) => {
-                let mut bytes = head.to_vec(ORDER);
+                let mut bytes = head.to_bytes(ORDER);
                 for (entry, _) in components {
-                    bytes.extend(entry.to_vec(ORDER));
+                    bytes.extend(entry.to_bytes(ORDER));
                 }
                 bytes.resize(head.size as usize, 0);
                 for (entry, stripes) in components {
@@ -354,18 +361,18 @@ impl Striping {
                         entry.offset as usize,
                         entry.size as usize,
                     );
-                    to.iter_mut().zip(stripes.to_vec()).for_each(|(to, from)| *to = from);
+                    to.iter_mut().zip(stripes.to_bytes()).for_each(|(to, from)| *to = from);
                 }
                 bytes
             }
-            Self::Foreign(head, value) => [head.to_vec(ORDER), value.clone()].concat(),
+            Self::Foreign(head, value) => [head.to_bytes(ORDER), value.clone()].concat(),
             Self::Dir(head, stripes) => {
-                let stripes = stripes.iter().flat_map(|fid| fid.to_vec(ORDER));
-                head.to_vec(ORDER).into_iter().chain(stripes).collect()
+                let stripes = stripes.iter().flat_map(|fid| fid.to_bytes(ORDER));
+                head.to_bytes(ORDER).into_iter().chain(stripes).collect()
             }
             Self::DirDefault(head, targets) => {
-                let targets = targets.iter().flat_map(|target| target.to_vec(ORDER));
-                head.to_vec(ORDER).into_iter().chain(targets).collect()
+                let targets = targets.iter().flat_map(|target| target.to_bytes(ORDER));
+                head.to_bytes(ORDER).into_iter().chain(targets).collect()
             }
         }
     }

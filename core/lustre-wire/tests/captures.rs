@@ -70,8 +70,8 @@ fn padding_cleared(message: &Msg<'_>, bytes: &[u8]) -> Vec<u8> {
 /// A structure in both byte orders: what is read is written as it was, and again in the other one.
 fn both_ways<T: Layout + PartialEq + std::fmt::Debug>(at: &str, bytes: &[u8]) -> T {
     let value = T::parse_exact(ByteOrder::Little, bytes).unwrap_or_else(|e| panic!("{at}: {e}"));
-    assert_eq!(value.to_vec(ByteOrder::Little), bytes, "{at}: {}", T::NAME);
-    let big = value.to_vec(ByteOrder::Big);
+    assert_eq!(value.to_bytes(ByteOrder::Little), bytes, "{at}: {}", T::NAME);
+    let big = value.to_bytes(ByteOrder::Big);
     assert_eq!(T::parse_exact(ByteOrder::Big, &big).as_ref(), Ok(&value), "{at}: {}", T::NAME);
     value
 }
@@ -96,7 +96,7 @@ fn every_message_of_every_capture_is_packed_as_it_was() {
         assert!(again == bytes, "{at}: rewritten otherwise");
 
         let big =
-            pack(ByteOrder::Big, &message.header, &[&body.to_vec(ByteOrder::Big)]).expect("fits");
+            pack(ByteOrder::Big, &message.header, &[&body.to_bytes(ByteOrder::Big)]).expect("fits");
         let big = Msg::parse(&big).expect("a message");
         assert_eq!((big.order, big.header), (ByteOrder::Big, message.header), "{at}");
         assert_eq!(big.body(), Ok(body), "{at}");
@@ -186,14 +186,14 @@ fn check_part(at: &str, part: Part, bytes: &[u8]) -> bool {
         }
         Part::LockRequest => {
             let request = LockRequest::parse(little, bytes).expect("a lock request");
-            again(at, "lock request", bytes, request.to_vec(little));
-            let big = request.to_vec(ByteOrder::Big);
+            again(at, "lock request", bytes, request.to_bytes(little));
+            let big = request.to_bytes(ByteOrder::Big);
             assert_eq!(LockRequest::parse(ByteOrder::Big, &big), Ok(request), "{at}");
         }
         Part::Record => {
             let record = Record::parse(little, bytes).expect("a record");
-            again(at, "record", bytes, record.to_vec(little));
-            let big = record.to_vec(ByteOrder::Big);
+            again(at, "record", bytes, record.to_bytes(little));
+            let big = record.to_bytes(ByteOrder::Big);
             assert_eq!(Record::parse(ByteOrder::Big, &big), Ok(record), "{at}");
         }
         Part::LogBlock => {
@@ -204,22 +204,22 @@ fn check_part(at: &str, part: Part, bytes: &[u8]) -> bool {
                     at,
                     "record",
                     &bytes[written.len()..][..record.header.len as usize],
-                    record.to_vec(),
+                    record.to_bytes(),
                 );
-                written.extend(record.to_vec());
+                written.extend(record.to_bytes());
                 if record.header.kind == RecordKind::CONFIG {
                     let command = ConfigCommand::parse(&record).expect("a command");
-                    again(at, "command", record.payload, command.to_vec(record.order));
+                    again(at, "command", record.payload, command.to_bytes(record.order));
                     if command.header.command == Command::MARKER {
                         let marker = command.marker(record.order).expect("a marker");
-                        again(at, "marker", command.buffers[1], marker.to_vec(record.order));
+                        again(at, "marker", command.buffers[1], marker.to_bytes(record.order));
                     }
                 }
             }
             assert!(bytes[written.len()..].iter().all(|byte| *byte == 0), "{at}: records are left");
         }
         Part::Md | Part::DefaultMd | Part::EaData if Striping::parse(bytes).is_ok() => {
-            let written = Striping::parse(bytes).expect("a layout").to_vec();
+            let written = Striping::parse(bytes).expect("a layout").to_bytes();
             again(at, "layout", &bytes[..written.len()], written.clone());
             assert!(
                 bytes[written.len()..].iter().all(|byte| *byte == 0),
@@ -276,10 +276,10 @@ fn directories_in_bulk_data_are_written_as_they_were() {
     for (at, page) in bulk(14) {
         let (head, entries) = dir::page(ByteOrder::Little, &page).expect("a page");
         let entries: Vec<_> = entries.map(|entry| entry.expect("an entry")).collect();
-        let mut written = head.to_vec(ByteOrder::Little);
+        let mut written = head.to_bytes(ByteOrder::Little);
         for (i, entry) in entries.iter().enumerate() {
             assert!(entry.kind.is_some(), "{at}");
-            written.extend(entry.to_vec(ByteOrder::Little, i + 1 == entries.len()));
+            written.extend(entry.to_bytes(ByteOrder::Little, i + 1 == entries.len()));
             *names.entry(entry.name.escape_ascii().to_string()).or_default() += 1;
         }
         // The server leaves rubbish between a name and the next entry.
@@ -310,7 +310,7 @@ fn target_tables_in_bulk_data_are_written_as_they_were() {
             let entry = entry.expect("an entry");
             written.extend(
                 both_ways::<TableEntryHead>(&at, &table[written.len()..][..24])
-                    .to_vec(ByteOrder::Little),
+                    .to_bytes(ByteOrder::Little),
             );
             written.extend(entry.nids);
             *targets.entry(format!("{}{}", entry.head.kind, entry.head.index)).or_default() += 1;

@@ -29,7 +29,7 @@ fn almost_a_message() -> impl Strategy<Value = Vec<u8>> {
             let mut bytes = vec![0; 32];
             count.put(order, &mut bytes);
             MAGIC.put(order, &mut bytes[8..]);
-            lens.iter().for_each(|len| bytes.extend(len.to_vec(order)));
+            lens.iter().for_each(|len| bytes.extend(len.to_bytes(order)));
             bytes.extend(rest);
             bytes
         },
@@ -92,9 +92,9 @@ proptest! {
         bytes in vec(any::<u8>(), 192),
     ) {
         let body = Body::get(order, &bytes);
-        prop_assert_eq!(Body::get(order, &body.to_vec(order)), body);
+        prop_assert_eq!(Body::get(order, &body.to_bytes(order)), body);
         let data = ConnectData::get(order, &bytes);
-        prop_assert_eq!(ConnectData::get(order, &data.to_vec(order)), data);
+        prop_assert_eq!(ConnectData::get(order, &data.to_bytes(order)), data);
     }
 
     #[test]
@@ -109,7 +109,7 @@ proptest! {
         for buffer in &buffers {
             builder = builder.bytes(buffer);
         }
-        let first = body.to_vec(order);
+        let first = body.to_bytes(order);
         let all: Vec<&[u8]> =
             std::iter::once(&first[..]).chain(buffers.iter().map(Vec::as_slice)).collect();
         let packed = pack(order, &header, &all).expect("fits");
@@ -154,7 +154,7 @@ fn a_ping_has_224_bytes_and_a_connect_request_520() {
 
 #[test]
 fn counts_and_lengths_beyond_their_limits_are_refused_by_name() {
-    let body = Body::default().to_vec(ByteOrder::Little);
+    let body = Body::default().to_bytes(ByteOrder::Little);
     let good = pack(ByteOrder::Little, &Header::default(), &[&body, &[]]).expect("fits");
     let with = |at: usize, value: u32| {
         let mut bytes = good.clone();
@@ -189,14 +189,14 @@ fn bodies_of_another_length_or_version_are_refused_or_read_in_part() {
         jobid: lustre_wire::Text::new("job").expect("short"),
         ..Body::default()
     };
-    let bytes = body.to_vec(ByteOrder::Little);
+    let bytes = body.to_bytes(ByteOrder::Little);
     let parse = |bytes: &[u8]| Body::parse(ByteOrder::Little, bytes);
     assert_eq!(parse(&bytes), Ok(body));
     let old = Body { jobid: lustre_wire::Text::default(), ..body };
     assert_eq!(parse(&bytes[..152]), Ok(old), "version 2 has no job");
     let why = parse(&bytes[..151]).expect_err("too short").to_string();
     assert_eq!(why, "body: 151 bytes, expected at least 152");
-    let other = Body { version: 0x1_0002, ..body }.to_vec(ByteOrder::Little);
+    let other = Body { version: 0x1_0002, ..body }.to_bytes(ByteOrder::Little);
     let why = parse(&other).expect_err("another version").to_string();
     assert_eq!(why, "body: version 0x10002: expected 0x3 in the low half");
 }

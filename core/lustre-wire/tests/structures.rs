@@ -37,7 +37,7 @@ fn check<T: Layout + PartialEq + Debug>(bytes: &[u8]) {
     assert!(bytes.len() > T::LEN, "the test has too few bytes for {}", T::NAME);
     for order in [ByteOrder::Little, ByteOrder::Big] {
         let value = T::parse(order, bytes).expect("enough bytes");
-        let written = value.to_vec(order);
+        let written = value.to_bytes(order);
         assert_eq!(written.len(), T::LEN);
         assert_eq!(T::parse_exact(order, &written), Ok(value), "{}", T::NAME);
         for (ours, theirs) in written.iter().zip(bytes) {
@@ -96,7 +96,7 @@ proptest! {
         }
         match LockRequest::parse(order, &bytes) {
             Ok(request) => {
-                let written = request.to_vec(order);
+                let written = request.to_bytes(order);
                 prop_assert_eq!(written.len(), bytes.len());
                 prop_assert!(request.counted().len() == count as usize);
                 prop_assert_eq!(LockRequest::parse(order, &written), Ok(request));
@@ -121,7 +121,7 @@ proptest! {
         match Record::parse(order, &bytes) {
             Ok(record) => {
                 prop_assert_eq!(record.opcode(), ReintOp(opcode));
-                prop_assert_eq!(Record::parse(order, &record.to_vec(order)), Ok(record));
+                prop_assert_eq!(Record::parse(order, &record.to_bytes(order)), Ok(record));
             }
             Err(why) => {
                 let value = opcode.into();
@@ -145,7 +145,7 @@ proptest! {
             magic.put(ByteOrder::Little, field);
         }
         if let Ok(layout) = Striping::parse(&bytes) {
-            let written = layout.to_vec();
+            let written = layout.to_bytes();
             prop_assert!(written.len() <= bytes.len());
             prop_assert_eq!(Striping::parse(&written), Ok(layout));
         }
@@ -173,7 +173,7 @@ proptest! {
         let mut block = Vec::new();
         for (index, payload) in payloads.iter().enumerate() {
             let header = RecordHeader { index: index as u32, kind: PADDING, ..Default::default() };
-            block.extend(LogRecord { order, header, payload }.to_vec());
+            block.extend(LogRecord { order, header, payload }.to_bytes());
         }
         block.resize(block.len() + 24, 0);
         let found: Result<Vec<_>, _> = LogRecords::new(&block).collect();
@@ -199,7 +199,7 @@ proptest! {
         };
         let buffers = buffers.iter().map(Vec::as_slice).collect();
         let command = ConfigCommand { header, buffers };
-        let payload = command.to_vec(order);
+        let payload = command.to_bytes(order);
         let header = RecordHeader::default();
         let record = LogRecord { order, header, payload: &payload };
         prop_assert_eq!(ConfigCommand::parse(&record), Ok(command));
@@ -210,11 +210,11 @@ proptest! {
         order in order(),
         entries in vec((vec(any::<u8>(), 1..40), any::<Option<u16>>()), 1..10),
     ) {
-        let mut bytes = PageHead::default().to_vec(order);
+        let mut bytes = PageHead::default().to_bytes(order);
         let last = entries.len() - 1;
         for (i, (name, kind)) in entries.iter().enumerate() {
             let head = EntryHead::default();
-            bytes.extend(dir::DirEntry { head, name, kind: *kind }.to_vec(order, i == last));
+            bytes.extend(dir::DirEntry { head, name, kind: *kind }.to_bytes(order, i == last));
         }
         bytes.resize(dir::PAGE_LEN, 0xEE);
         let (_, found) = dir::page(order, &bytes).expect("a page");
@@ -235,7 +235,7 @@ proptest! {
         buffers in vec(buffer(), 0..8),
     ) {
         let opcode = row.get(OPCODES).opcode;
-        let body = Body { kind, opcode, version: 3, ..Body::default() }.to_vec(order);
+        let body = Body { kind, opcode, version: 3, ..Body::default() }.to_bytes(order);
         let all: Vec<&[u8]> =
             std::iter::once(&body[..]).chain(buffers.iter().map(Vec::as_slice)).collect();
         let bytes = pack(order, &Header::default(), &all).expect("fits");
@@ -264,7 +264,7 @@ fn policies_are_the_words_on_the_wire_by_the_kind_of_lock() {
             policy: policy.words(),
             ..LockDesc::default()
         };
-        let bytes = desc.to_vec(ByteOrder::Little);
+        let bytes = desc.to_bytes(ByteOrder::Little);
         assert_eq!(LockDesc::get(ByteOrder::Little, &bytes).policy(), Some(policy));
     }
     assert_eq!(LockDesc::default().policy(), None, "a cancel has no kind");
@@ -275,7 +275,7 @@ fn an_lvb_that_is_an_error_says_which() {
     let error = Lvb { blocks: 0xFFBA_DBAD_0000_0000 | 0xFFFF_FFFE, ..Lvb::default() };
     assert_eq!(error.error(), Some(-2));
     assert_eq!(Lvb::default().error(), None);
-    let bytes = Lvb { size: 9, mtime_ns: 7, ..Lvb::default() }.to_vec(ByteOrder::Little);
+    let bytes = Lvb { size: 9, mtime_ns: 7, ..Lvb::default() }.to_bytes(ByteOrder::Little);
     let short = Lvb::parse_either(ByteOrder::Little, &bytes[..40]).expect("without nanoseconds");
     assert_eq!((short.size, short.mtime_ns), (9, 0));
     assert!(Lvb::parse_either(ByteOrder::Little, &bytes[..48]).is_err());
@@ -319,12 +319,37 @@ fn a_log_says_which_records_were_removed() {
     header.bitmap.set(9, true);
     header.bitmap.set(1_000_000, true);
     for order in [ByteOrder::Little, ByteOrder::Big] {
-        let read = LogHeader::get(order, &header.to_vec(order));
+        let read = LogHeader::get(order, &header.to_bytes(order));
         assert!(read.bitmap.has(9) && !read.bitmap.has(8) && !read.bitmap.has(1_000_000));
     }
-    assert_eq!(header.to_vec(ByteOrder::Little)[88 + 1], 1 << 1);
+    assert_eq!(header.to_bytes(ByteOrder::Little)[88 + 1], 1 << 1);
     header.bitmap.set(9, false);
     assert!(!header.bitmap.has(9));
+}
+
+/// Recorded: what a directory tells of a directory elsewhere, and a stripe of itself.
+#[test]
+fn foreign_directories_and_stripes_are_read_by_their_magic_and_length() {
+    let foreign = [&b"\xd0\x0c\xd5\x0c\x04\0\0\0\0\0\0\0\x05\xda\0\0"[..], b"some"].concat();
+    let Ok(Striping::Foreign(head, value)) = Striping::parse(&foreign) else { panic!("foreign") };
+    assert_eq!((head.kind, head.flags, &value[..]), (0, 0xDA05, &b"some"[..]));
+    let mut stripe = b"\xd0\x0c\xd4\x0c\x02\0\0\0\x01\0\0\0\x02\0\0\0\x01\0\0\0".to_vec();
+    stripe.resize(56, 0);
+    let Ok(Striping::Dir(head, stripes)) = Striping::parse(&stripe) else { panic!("a stripe") };
+    assert_eq!((head.stripe_count, head.master, stripes.len()), (2, 1, 0));
+    assert_eq!(Striping::Dir(head, stripes).to_bytes(), stripe);
+}
+
+#[test]
+fn room_behind_a_layout_is_filled_with_zeros() {
+    let head = StripeHead { magic: Magic::V1, stripe_count: 2, ..StripeHead::default() };
+    let mut bytes = head.to_bytes(ByteOrder::Little);
+    bytes.resize(32 + 24 + 9, 0);
+    let Ok(Striping::Plain(found)) = Striping::parse(&bytes) else { panic!("a layout") };
+    assert_eq!((found.head, found.objects.len()), (head, 1));
+    bytes[60] = 1;
+    let why = Striping::parse(&bytes).expect_err("rubbish").to_string();
+    assert_eq!(why, "stripe object: 9 bytes, expected 24");
 }
 
 #[test]
@@ -334,9 +359,9 @@ fn components_that_share_their_bytes_are_refused() {
     let layout = |size: u32, offsets: [u32; 2]| {
         let head = CompositeHead { magic: Magic::COMPOSITE, size, count: 2, ..Default::default() };
         let entries = offsets.map(|offset| ComponentEntry { offset, ..entry });
-        let mut bytes = head.to_vec(ByteOrder::Little);
-        entries.iter().for_each(|entry| bytes.extend(entry.to_vec(ByteOrder::Little)));
-        bytes.extend([stripes(), stripes()].iter().flat_map(|s| s.to_vec(ByteOrder::Little)));
+        let mut bytes = head.to_bytes(ByteOrder::Little);
+        entries.iter().for_each(|entry| bytes.extend(entry.to_bytes(ByteOrder::Little)));
+        bytes.extend([stripes(), stripes()].iter().flat_map(|s| s.to_bytes(ByteOrder::Little)));
         Striping::parse(&bytes)
     };
     assert!(layout(192, [128, 160]).is_ok());
@@ -349,9 +374,9 @@ fn components_that_share_their_bytes_are_refused() {
 
     let mut bytes =
         CompositeHead { magic: Magic::COMPOSITE, size: 128, count: 2, ..Default::default() }
-            .to_vec(ByteOrder::Little);
+            .to_bytes(ByteOrder::Little);
     let wide = ComponentEntry { offset: 0, size: 128, ..entry };
-    bytes.extend([wide, wide].iter().flat_map(|entry| entry.to_vec(ByteOrder::Little)));
+    bytes.extend([wide, wide].iter().flat_map(|entry| entry.to_bytes(ByteOrder::Little)));
     let why = Striping::parse(&bytes).expect_err("128 bytes of which each is shared").to_string();
     assert_eq!(why, "composite layout: size of all components 256: expected 0 to 128");
 }
@@ -359,7 +384,7 @@ fn components_that_share_their_bytes_are_refused() {
 #[test]
 fn a_broken_log_record_is_refused_by_name() {
     let header = RecordHeader { index: 1, kind: PADDING, ..RecordHeader::default() };
-    let good = LogRecord { order: ByteOrder::Little, header, payload: &[0; 8] }.to_vec();
+    let good = LogRecord { order: ByteOrder::Little, header, payload: &[0; 8] }.to_bytes();
     let why = |bytes: &[u8]| {
         let mut records = LogRecords::new(bytes);
         let why = records.next().expect("a record").expect_err("a broken one").to_string();

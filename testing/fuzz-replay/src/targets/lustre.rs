@@ -56,7 +56,7 @@ pub const STRUCTURES: &[Structure] = &[
 fn check<T: Layout + PartialEq + Debug>(order: ByteOrder, b: &[u8]) {
     match T::parse(order, b) {
         Ok(value) => {
-            assert_eq!(T::parse_exact(order, &value.to_vec(order)), Ok(value));
+            assert_eq!(T::parse_exact(order, &value.to_bytes(order)), Ok(value));
         }
         Err(why) => {
             assert_eq!(why, WireError::Short { what: T::NAME, need: T::LEN, have: b.len() });
@@ -123,8 +123,8 @@ pub fn msg(input: &[u8]) {
 pub fn lock(input: &[u8]) {
     let Some((order, _, b)) = choice(input) else { return };
     if let Ok(request) = LockRequest::parse(order, b) {
-        assert_eq!(request.to_vec(order).len(), b.len());
-        assert_eq!(LockRequest::parse(order, &request.to_vec(order)), Ok(request.clone()));
+        assert_eq!(request.to_bytes(order).len(), b.len());
+        assert_eq!(LockRequest::parse(order, &request.to_bytes(order)), Ok(request.clone()));
         assert!(request.counted().len() <= request.handles.len());
         let _ = request.desc.policy();
     }
@@ -134,14 +134,14 @@ pub fn lock(input: &[u8]) {
 pub fn record(input: &[u8]) {
     let Some((order, _, b)) = choice(input) else { return };
     if let Ok(record) = Record::parse(order, b) {
-        assert_eq!(Record::parse(order, &record.to_vec(order)), Ok(record));
+        assert_eq!(Record::parse(order, &record.to_bytes(order)), Ok(record));
     }
 }
 
 /// The layout of a file or directory.
 pub fn striping(input: &[u8]) {
     if let Ok(layout) = Striping::parse(input) {
-        let written = layout.to_vec();
+        let written = layout.to_bytes();
         assert!(written.len() <= input.len());
         assert_eq!(Striping::parse(&written), Ok(layout));
     }
@@ -150,10 +150,10 @@ pub fn striping(input: &[u8]) {
 /// A block of a log.
 pub fn log(input: &[u8]) {
     for record in LogRecords::new(input).flatten() {
-        let written = record.to_vec();
+        let written = record.to_bytes();
         assert_eq!(LogRecords::new(&written).next(), Some(Ok(record)));
         if let Ok(command) = ConfigCommand::parse(&record) {
-            let payload = command.to_vec(record.order);
+            let payload = command.to_bytes(record.order);
             let again = lustre_wire::llog::LogRecord { payload: &payload, ..record };
             assert_eq!(ConfigCommand::parse(&again), Ok(command.clone()));
             let _ = command.marker(record.order);
@@ -175,8 +175,8 @@ pub fn directory(input: &[u8]) {
     let Some((order, _, b)) = choice(input) else { return };
     let Ok((_, entries)) = dir::page(order, b) else { return };
     for entry in entries.flatten() {
-        let mut page = PageHead::default().to_vec(order);
-        page.extend(entry.to_vec(order, true));
+        let mut page = PageHead::default().to_bytes(order);
+        page.extend(entry.to_bytes(order, true));
         let (_, mut again) = dir::page(order, &page).expect("a page");
         let again = again.next().expect("an entry").expect("what was written");
         assert_eq!((again.name, again.kind), (entry.name, entry.kind));
