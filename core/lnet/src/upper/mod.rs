@@ -18,7 +18,6 @@ use core::any::Any;
 use std::collections::BTreeMap;
 
 use lnet_types::{Errno, Instant, IoVec, MdId, Memory, Nid, RegionId, Span, iovec_slice};
-use slotmap::SecondaryMap;
 
 use crate::{
     AttachError, Event, Get, MatchEntry, MdSpec, Node, OpId, Put, Report, SendError, UnlinkError,
@@ -84,8 +83,9 @@ pub struct Uppers {
 #[derive(Default)]
 struct Shared {
     slabs: Slabs,
-    /// Whose each descriptor is, and what it stands on.
-    held: SecondaryMap<MdId, (UpperId, IoVec)>,
+    /// Whose each descriptor is, and what it stands on. Until its last event has been polled the node
+    /// may have given its slot to another one, so a map by slots would lose it.
+    held: BTreeMap<MdId, (UpperId, IoVec)>,
     asked: BTreeMap<OpId, UpperId>,
     /// The host stops.
     closed: bool,
@@ -232,7 +232,7 @@ impl Below<'_> {
     /// Where the bytes of a message lie whose event has just come: the part of the descriptor that it
     /// used.
     pub fn payload(&self, event: &Event) -> IoVec {
-        let iov = self.shared.held.get(event.md);
+        let iov = self.shared.held.get(&event.md);
         iov.map(|(_, iov)| iovec_slice(iov, event.offset, event.mlength.into())).unwrap_or_default()
     }
 
@@ -263,7 +263,7 @@ impl Shared {
         for (md, (owner, _)) in &self.held {
             if whose(*owner) {
                 // One whose last event waits to be polled is gone already.
-                let _ = node.unlink(now, md);
+                let _ = node.unlink(now, *md);
             }
         }
     }
@@ -330,7 +330,7 @@ impl Uppers {
         let own = Event { user: event.user & OWN, ..*event };
         self.call(id, now, node, &mut *arena, |upper, below| upper.event(&own, below));
         if event.unlinked
-            && let Some((_, iov)) = self.shared.held.remove(event.md)
+            && let Some((_, iov)) = self.shared.held.remove(&event.md)
         {
             arena.release(&iov);
         }

@@ -201,6 +201,23 @@ fn memory_is_held_until_the_last_event_of_a_descriptor() {
 }
 
 #[test]
+fn a_descriptor_made_before_the_last_event_of_another_replaces_no_record() {
+    let mut host = Host::new();
+    let a = host.add(Echo::default());
+    let old = host.with(a, |a: &mut Echo, below| {
+        let old = a.listen(1, below).unwrap();
+        below.unlink(old).unwrap();
+        // The node may give it the place of the one that is gone.
+        a.listen(2, below).unwrap();
+        old
+    });
+    assert_eq!(host.uppers.descriptors(), 2, "{old:?} waits for its last event");
+    host.settle();
+    assert_eq!(host.uppers.descriptors(), 1);
+    assert_eq!(host.heap.held.values().sum::<i32>(), 1);
+}
+
+#[test]
 fn closed_uppers_get_their_last_events_and_attach_nothing() {
     let mut host = Host::new();
     let a = host.add(Echo::default());
