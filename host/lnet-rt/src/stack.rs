@@ -135,8 +135,9 @@ pub struct Stack {
     pub(crate) uppers: Uppers,
     /// Inboxes for whose sake a portal is lazy.
     pub(crate) lazy_inboxes: BTreeMap<u32, u32>,
-    /// Descriptors of the caller, with what they stand on.
-    raw: SecondaryMap<MdId, IoVec>,
+    /// Descriptors of the caller, with what they stand on. Until the last event of one has been polled
+    /// the node may have given its slot to another, so a map by slots would lose it.
+    raw: BTreeMap<MdId, IoVec>,
     pub(crate) events: VecDeque<Event>,
     /// Who waits for a ping or discovery.
     pub(crate) waiters: BTreeMap<OpId, Sender<Result<Found, OpError>>>,
@@ -188,7 +189,7 @@ impl Stack {
             owners: Owners::default(),
             uppers: Uppers::default(),
             lazy_inboxes: BTreeMap::new(),
-            raw: SecondaryMap::new(),
+            raw: BTreeMap::new(),
             events: VecDeque::new(),
             waiters: BTreeMap::new(),
             reports: VecDeque::new(),
@@ -691,7 +692,7 @@ impl Stack {
                 return;
             }
             if event.unlinked
-                && let Some(iov) = self.raw.remove(event.md)
+                && let Some(iov) = self.raw.remove(&event.md)
             {
                 iov.iter().for_each(|s| self.mem.drop_descriptor(s.region));
             }

@@ -92,6 +92,22 @@ fn spans_outside_of_regions_and_reserved_user_words_are_refused() {
 }
 
 #[test]
+fn memory_is_taken_back_though_its_last_event_came_after_another_descriptor_was_made() {
+    let [(mut a, _), (_b, _)] = stacks();
+    let [first, second] = [(); 2].map(|()| a.lend(Buffer::zeroed(8)).unwrap());
+    let md = a.bind(MdSpec::new(a.region(first), 1)).unwrap();
+    a.unlink(md).unwrap();
+    // The node may give it the place of the one that is gone.
+    let other = a.bind(MdSpec::new(a.region(second), 2)).unwrap();
+    while a.turn(Wait::None) {
+        while a.poll_event().is_some() {}
+    }
+    assert_eq!(a.take_back(second).unwrap_err(), MemoryError::InUse(1));
+    assert_eq!(a.take_back(first).unwrap().len(), 8);
+    a.unlink(other).unwrap();
+}
+
+#[test]
 fn a_silent_descriptor_gives_its_memory_back_without_a_word() {
     let [(mut a, _), (mut b, _)] = stacks();
     let region = a.lend(Buffer::zeroed(8)).unwrap();
