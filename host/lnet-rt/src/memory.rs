@@ -451,6 +451,10 @@ impl Arena for Regions {
         RouterMemory::register(self, len)
     }
 
+    fn unregister(&mut self, region: RegionId) {
+        drop(self.remove(region));
+    }
+
     fn contains(&self, spans: &[Span]) -> bool {
         self.first_outside(spans).is_none()
     }

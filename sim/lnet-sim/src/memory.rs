@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use lnet::upper::Arena;
 use lnet::{Payload, RouterMemory};
 use lnet_types::{Errno, IoVec, Memory, RegionId, Span, iovec_len};
 
@@ -211,6 +212,25 @@ impl Memory for Mem {
     }
 }
 
+/// Real bytes.
+impl Arena for Mem {
+    fn register(&mut self, len: u32) -> Result<RegionId, Errno> {
+        Ok(self.insert(Region::Bytes(vec![0; len as usize])))
+    }
+
+    fn unregister(&mut self, region: RegionId) {
+        self.remove(region);
+    }
+
+    fn contains(&self, spans: &[Span]) -> bool {
+        spans.iter().all(|s| self.look_at(s.region, s.offset, s.len).is_some())
+    }
+
+    // Uppers give regions back only when no descriptor stands on them, so no count is needed.
+    fn hold(&mut self, _: &[Span]) {}
+    fn release(&mut self, _: &[Span]) {}
+}
+
 impl RouterMemory for Mem {
     fn register(&mut self, len: u32) -> Result<RegionId, Errno> {
         let region = match self.real_buffers {
@@ -228,7 +248,7 @@ mod tests {
     #[test]
     fn a_router_hands_on_what_it_was_given_real_or_not() {
         let mut m = Mem::new(false);
-        let region = m.register(1 << 24).unwrap();
+        let region = RouterMemory::register(&mut m, 1 << 24).unwrap();
         let span = |offset, len| [Span { region, len, offset }];
         m.write(&span(4096, 4096), &Body::Bytes(Arc::from([7u8; 5])));
         m.write(&span(8192, 4096), &Body::Blank(100));

@@ -50,11 +50,13 @@ pub trait Upper: Any + Send {
 
 /// The host's memory, as uppers use it.
 pub trait Arena: Memory {
-    /// Registers `len` zeroed bytes, which stay until the host ends.
+    /// Registers `len` zeroed bytes, which stay until [`Arena::unregister`], or until the host ends.
     ///
     /// # Errors
     /// There is no more.
     fn register(&mut self, len: u32) -> Result<RegionId, Errno>;
+    /// Gives a region back. No descriptor stands on it.
+    fn unregister(&mut self, region: RegionId);
     /// Whether each span lies inside a region.
     fn contains(&self, spans: &[Span]) -> bool;
     /// A descriptor stands on these spans from now on.
@@ -217,6 +219,19 @@ impl Below<'_> {
     /// stands on it.
     pub fn free(&mut self, span: Span) {
         self.shared.slabs.free(span);
+    }
+
+    /// Gives back to the host what was got for small messages and is not in use.
+    pub fn trim(&mut self) {
+        self.shared.slabs.trim(self.arena);
+    }
+
+    /// Registers `len` zeroed bytes for good: for what is sent again and again, or for bulk.
+    ///
+    /// # Errors
+    /// There is no more.
+    pub fn register(&mut self, len: u32) -> Result<RegionId, Errno> {
+        self.arena.register(len)
     }
 
     /// The bytes of a span.

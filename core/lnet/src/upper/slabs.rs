@@ -48,4 +48,20 @@ impl Slabs {
         debug_assert!(!self.free[class].contains(&block), "{span:?} is given back twice");
         self.free[class].push(block);
     }
+
+    /// Gives back regions that no block is in use of.
+    pub(super) fn trim(&mut self, arena: &mut dyn Arena) {
+        for (class, size) in CLASSES.iter().enumerate() {
+            let mut left: BTreeMap<RegionId, u32> = BTreeMap::new();
+            for block in &self.free[class] {
+                *left.entry(block.region).or_default() += 1;
+            }
+            left.retain(|_, blocks| *blocks == REGION / size);
+            self.free[class].retain(|block| !left.contains_key(&block.region));
+            for region in left.into_keys() {
+                self.class_of.remove(&region);
+                arena.unregister(region);
+            }
+        }
+    }
 }

@@ -28,6 +28,10 @@ impl Arena for Heap {
         Ok(RegionId(self.regions.len() as u32 - 1))
     }
 
+    fn unregister(&mut self, region: RegionId) {
+        self.regions[region.0 as usize] = Vec::new();
+    }
+
     fn contains(&self, spans: &[Span]) -> bool {
         let region = |s: &Span| self.regions.get(s.region.0 as usize);
         spans
@@ -280,4 +284,21 @@ fn blocks_are_used_again_and_never_overlap() {
         slabs.alloc(1024, &mut heap).unwrap();
     }
     assert_eq!(heap.regions.len(), 2, "nothing was lost");
+}
+
+#[test]
+fn trimmed_slabs_keep_only_regions_in_use() {
+    let (mut slabs, mut heap) = (Slabs::default(), Heap::default());
+    let small = slabs.alloc(1, &mut heap).unwrap();
+    let large: Vec<Span> = (0..3).map(|_| slabs.alloc(1 << 20, &mut heap).unwrap()).collect();
+    slabs.free(large[0]);
+    slabs.free(large[2]);
+    slabs.trim(&mut heap);
+    let lengths: Vec<usize> = heap.regions.iter().map(Vec::len).collect();
+    assert_eq!(lengths, [1 << 20, 0, 1 << 20, 0]);
+    slabs.free(small);
+    slabs.free(large[1]);
+    let spans = [slabs.alloc(1 << 20, &mut heap).unwrap(), slabs.alloc(9, &mut heap).unwrap()];
+    assert_eq!(spans, [large[1], Span { len: 9, ..small }], "what is left is used");
+    assert!(spans.iter().all(|span| heap.contains(&[*span])));
 }
