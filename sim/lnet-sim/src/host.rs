@@ -3,6 +3,7 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
+use lnet::upper::Uppers;
 use lnet::{Doubt, Loopback, Node};
 use lnet_types::{Instant, NiId, Nid};
 
@@ -79,6 +80,8 @@ pub struct Host {
     /// Which life this is, from 1.
     pub incarnation: u32,
     pub(crate) lo: Loopback,
+    /// Protocols that stand on the node in this life.
+    pub(crate) uppers: Uppers,
     /// Its rails that nothing passes because it is dead or stands still.
     pub(crate) muted: Vec<RailIx>,
     /// The earliest time for which the world has a timer of this host.

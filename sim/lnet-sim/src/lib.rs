@@ -21,6 +21,8 @@
 //! - *A checker, recorder or report*: implement [`Observer`]. It is shown [`Seen`] in order, with the
 //!   [`View`] of the world at that moment (every host's node can be asked anything), and
 //!   [`Seen::Sample`] at regular intervals. Share state with `Rc<RefCell<…>>`, as [`Tracer`] does.
+//! - *A protocol on a node*: [`Sim::stand`] puts an `lnet::upper::Upper` on a host, as a real
+//!   node's stack has it.
 //! - *Another world*: make a [`lnet_scenario::Scenario`], from a text or in code.
 //! - *What if*: add faults to a scenario and [`play()`] it; the [`Summary`] says who noticed when.
 
@@ -44,6 +46,7 @@ mod swarm;
 mod tally;
 mod trace;
 mod travel;
+mod uppers;
 
 pub use bytes::{ByteEvent, Bytes};
 pub use check::{Bounds, all_checkers};
@@ -61,3 +64,4 @@ pub use summary::{FaultSummary, Summary};
 pub use swarm::{Model, Round, seed_of};
 pub use tally::{FaultSeen, Tally};
 pub use trace::{Detail, Trace, Tracer};
+pub use uppers::MakeUpper;

@@ -31,6 +31,7 @@ use crate::observe::{Observer, Seen, View, Violation, is_control};
 use crate::programs::{Note, Programs, Wish};
 use crate::queue::Queue;
 use crate::tally::Tally;
+use crate::uppers::MakeUpper;
 
 /// Something to come.
 #[derive(Debug)]
@@ -102,6 +103,8 @@ pub struct Sim<F: Fabric = Messages> {
     /// Rails that a fault has added or removed, with their NIDs.
     pub(crate) moved: BTreeMap<usize, Vec<(HostId, Nid, u16)>>,
     pub(crate) gateways: BTreeMap<(HostId, Nid), bool>,
+    /// What stands on the nodes of hosts, in each of their lives.
+    pub(crate) standing: BTreeMap<HostId, Vec<MakeUpper>>,
     watch: Watch,
     /// Memory of [`Self::look_after`].
     events: VecDeque<NodeEvent>,
@@ -134,6 +137,7 @@ impl<F: Fabric> Sim<F> {
             carriers: BTreeMap::new(),
             moved: BTreeMap::new(),
             gateways: BTreeMap::new(),
+            standing: BTreeMap::new(),
             watch: Watch::of(&scenario),
             events: VecDeque::new(),
             wanted: VecDeque::new(),
@@ -258,6 +262,7 @@ impl<F: Fabric> Sim<F> {
                 }
                 host.armed = Instant::FAR_FUTURE;
                 let local = host.clock.local(self.now);
+                host.uppers.handle_timeout(local, &mut host.node, &mut host.mem);
                 if let Some((at, timer)) = host.node.next_timer().filter(|next| next.0 <= local) {
                     let timer = host.node.timer_view(at, timer);
                     host.node.handle_timeout(local);
@@ -402,12 +407,16 @@ impl<F: Fabric> Sim<F> {
             let mut busy = false;
             while self.hosts[n].node.take_events(&mut events) {
                 for event in &events {
-                    self.programs.event(self.now, id, &mut self.hosts[n], event);
+                    if !self.hosts[n].upper_event(self.now, event) {
+                        self.programs.event(self.now, id, &mut self.hosts[n], event);
+                    }
                 }
                 busy = true;
             }
             while let Some(report) = self.hosts[n].node.poll_report() {
-                self.programs.report(self.now, id, &mut self.hosts[n], report);
+                if !self.hosts[n].upper_report(self.now, &report) {
+                    self.programs.report(self.now, id, &mut self.hosts[n], report);
+                }
                 busy = true;
             }
             self.programs.go_on(self.now, id, &mut self.hosts[n]);
@@ -513,7 +522,8 @@ impl<F: Fabric> Sim<F> {
     /// Sees to it that a node's next deadline is kept.
     pub(crate) fn arm(&mut self, id: HostId) {
         let host = &mut self.hosts[id.0 as usize];
-        let Some(local) = host.node.poll_timeout() else { return };
+        let due = [host.node.poll_timeout(), host.uppers.poll_timeout()];
+        let Some(local) = due.into_iter().flatten().min() else { return };
         let at = host.clock.global(local).max(self.now);
         if at < host.armed {
             host.armed = at;

@@ -1,5 +1,6 @@
 //! Hosts come to life, die, and change their interfaces; their health is watched.
 
+use lnet::upper::Uppers;
 use lnet::{Doubt, Link, NiSpec, Node, NodeConfig, RouteView, Tunables};
 use lnet_scenario::{Group, NodeId, RailRef};
 use lnet_types::{Instant, Net, Nid, Prng};
@@ -35,6 +36,7 @@ impl<F: Fabric> Sim<F> {
                 starved: false,
                 incarnation: 1,
                 lo: lnet::Loopback::new(),
+                uppers: Uppers::default(),
                 armed: Instant::FAR_FUTURE,
                 dirty: false,
                 health_seen: 0,
@@ -72,6 +74,7 @@ impl<F: Fabric> Sim<F> {
         self.programs.set_nids(id, nids.to_vec());
         self.programs.born(self.now, id, &mut self.hosts[id.0 as usize]);
         self.collect();
+        self.raise_uppers(id);
         self.touch(id);
     }
 
@@ -181,6 +184,7 @@ impl<F: Fabric> Sim<F> {
         self.tell_fabric(&Happening::HostDied(id));
         let host = &mut self.hosts[id.0 as usize];
         host.alive = false;
+        host.uppers = Uppers::default();
         self.tally.bury(host);
         self.mute(id);
         self.programs.died(id);

@@ -12,3 +12,4 @@ mod scenarios;
 mod shared;
 mod streams;
 mod swarm;
+mod uppers;
