@@ -13,11 +13,11 @@
 //!
 //! The host of a [`Selftest`] carries out what [`Selftest::poll_action`] gives (PUTs, GETs, buffers
 //! to be posted), reports each end by its token, and comes back at [`Selftest::poll_timeout`].
-//! `lnet-rt` does this on a node's thread. Data to be moved is named, not held: a pattern has a
-//! length, and only what is to be checked comes back as bytes.
+//! [`Runner`] does this on a node, as a value that stands on it (`lnet::upper`). Data to be moved is
+//! named, not held: a pattern has a length, and only what is to be checked comes back as bytes.
 //!
 //! Everything is bounded by the numbers in `limits.rs`. Read `node.rs` first, then `session.rs` and
-//! `units.rs` for the responder, `console/` for the console.
+//! `units.rs` for the responder, `console/` for the console, `runner/` for the way to the network.
 
 mod calls;
 mod console;
@@ -26,6 +26,7 @@ mod io;
 mod limits;
 mod node;
 mod pattern;
+mod runner;
 mod serve;
 mod session;
 mod units;
@@ -39,3 +40,4 @@ pub use io::{Action, Data, Done, LnetCounters, Offered, Sink, Token, Wanted};
 pub use limits::Settings;
 pub use node::{CommandId, Here, Selftest};
 pub use pattern::{damage, fill, poison};
+pub use runner::Runner;

@@ -9,6 +9,7 @@ mod quiesce;
 mod rails;
 mod same;
 mod scenarios;
+mod selftest;
 mod shared;
 mod streams;
 mod swarm;

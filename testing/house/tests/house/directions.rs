@@ -31,7 +31,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("lnet", &["lnet-types", "lnet-wire"]),
     ("ptlrpc", &["lnet", "lnet-types", "lustre-wire"]),
     ("lnet-config", &["lnet-types", "lnet-wire"]),
-    ("lnet-selftest", &["lnet-config", "lnet-types", "lnet-wire"]),
+    ("lnet-selftest", &["lnet", "lnet-config", "lnet-types", "lnet-wire"]),
     ("lnd-sock", &["lnet", "lnet-types", "lnet-wire"]),
     ("lnet-scenario", &["lnet", "lnet-config", "lnet-types", "lnet-wire"]),
     ("lnet-sim", &["lnd-sock", "lnet", "lnet-scenario", "lnet-types", "lnet-wire"]),
