@@ -11,7 +11,9 @@ use super::alive;
 use super::routes::Route;
 use crate::peer::{Peer, PeerNi};
 use crate::send::explain::{Named, Recorder, Step};
-use crate::send::key::{Doubted, Down, GatewayKey, Priority, RouteKey, choose};
+use crate::send::key::{
+    Doubted, Down, GatewayKey, NotPreferred, Priority, RouteKey, Tried, choose,
+};
 use crate::send::select::{
     Path, Request, Tables, avoids_tried, best_ni, best_pair, local_net, shaky, silent, within_range,
 };
@@ -196,7 +198,7 @@ fn usable<'a>(
                 down: Down(avoids_tried(t) && !n.port.status_up),
                 silent: silent(t, own(t, n), &[id]),
                 health: Reverse(n.port.health),
-                tried: was_tried(t, r, id),
+                tried: Tried(was_tried(t, r, id)),
                 priority: Priority(n.port.grade.priority),
                 shaky: Doubted { around: 0, ..shaky(t, own(t, n), &[id]) },
                 credits: Reverse(n.port.credits.free),
@@ -222,9 +224,10 @@ fn key(t: Tables<'_>, r: &Request<'_>, dest: &PeerNi, best: u32, c: &Candidate<'
     let preferred = |nid: Nid| dest.mapping.iter().any(|m| m.routers.contains(&nid));
     RouteKey {
         silent: silent(t, own(t, c.ni), &[c.hop]),
-        tried: was_tried(t, r, c.hop),
-        not_preferred: dest.mapping.iter().any(|m| !m.routers.is_empty())
-            && !primary.is_some_and(preferred),
+        tried: Tried(was_tried(t, r, c.hop)),
+        not_preferred: NotPreferred(
+            dest.mapping.iter().any(|m| !m.routers.is_empty()) && !primary.is_some_and(preferred),
+        ),
         priority: c.route.priority.into(),
         hops: c.route.hops.unwrap_or(1).into(),
         health: Reverse(if turns { 0 } else { within_range(t, c.ni.port.health, best) }),

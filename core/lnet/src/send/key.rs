@@ -107,9 +107,34 @@ trait Shown {
     fn shown(&self) -> Option<String>;
 }
 
-impl Shown for bool {
+/// Whether a message failed on a candidate before. A yes or no of another criterion has a type of its
+/// own, too: what `true` is printed as depends on the criterion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Tried(pub(crate) bool);
+
+impl Shown for Tried {
     fn shown(&self) -> Option<String> {
-        self.then(|| "no".to_owned())
+        self.0.then(|| "yes".to_owned())
+    }
+}
+
+/// Whether rules map all interfaces of the peer to other interfaces of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Excluded(pub(crate) bool);
+
+impl Shown for Excluded {
+    fn shown(&self) -> Option<String> {
+        self.0.then(|| "against rule".to_owned())
+    }
+}
+
+/// Whether rules name other routers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct NotPreferred(pub(crate) bool);
+
+impl Shown for NotPreferred {
+    fn shown(&self) -> Option<String> {
+        self.0.then(|| "no".to_owned())
     }
 }
 
@@ -288,7 +313,7 @@ key! {
         local_health: Reverse<u32> => LocalHealth,
         flapping: Flapping => Flapping,
         local_priority: Priority => LocalPriority,
-        tried: bool => Tried,
+        tried: Tried => Tried,
         shaky: Doubted => Suspicion,
         peer_turn: Standing => Turn,
         local_turn: Standing => LocalTurn,
@@ -307,7 +332,7 @@ key! {
         flapping: Flapping => Flapping,
         tried: usize => Tried,
         priority: Priority => Priority,
-        excluded: bool => Pairing,
+        excluded: Excluded => Pairing,
         shaky: Doubted => Suspicion,
         turn: Standing => Turn,
         path_turn: Standing => Turn,
@@ -324,7 +349,7 @@ key! {
         first_priority: Priority => Priority,
         health: Reverse<u32> => Health,
         flapping: Flapping => Flapping,
-        tried: bool => Tried,
+        tried: Tried => Tried,
         priority: Priority => Priority,
         pairing: Pairing => Pairing,
         shaky: Doubted => Suspicion,
@@ -340,8 +365,8 @@ key! {
     /// Routes to one network (S-55, DEC-24).
     RouteKey {
         silent: Doubted => Silence,
-        tried: bool => Tried,
-        not_preferred: bool => Router,
+        tried: Tried => Tried,
+        not_preferred: NotPreferred => Router,
         priority: u64 => Priority,
         hops: u64 => Hops,
         health: Reverse<u32> => Health,
@@ -360,7 +385,7 @@ key! {
         down: Down => Usable,
         silent: Doubted => Silence,
         health: Reverse<u32> => Health,
-        tried: bool => Tried,
+        tried: Tried => Tried,
         priority: Priority => Priority,
         shaky: Doubted => Suspicion,
         credits: Reverse<i32> => Credits,

@@ -20,7 +20,8 @@ use crate::router::choose::{self as gateway, Passing, Via};
 use crate::router::routes::Routes;
 use crate::send::explain::{Freedom, Named, Recorder, Step};
 use crate::send::key::{
-    Distance, Doubted, Down, Flapping, NetKey, NiKey, Pairing, PeerNiKey, Priority, choose,
+    Distance, Doubted, Down, Excluded, Flapping, NetKey, NiKey, Pairing, PeerNiKey, Priority,
+    Tried, choose,
 };
 use crate::suspicion::Rails;
 use crate::{Retries, Tunables};
@@ -275,7 +276,7 @@ fn best_net<'a>(
             local_health: Reverse(within_range(t, health, best_local)),
             flapping: net_flaps(t, ln, pn),
             local_priority: priority(ln.grade.priority, !first),
-            tried: avoids_tried(t) && is_exhausted(t, r, pn, ln),
+            tried: Tried(avoids_tried(t) && is_exhausted(t, r, pn, ln)),
             shaky: Doubted { around: 0, ..shaky(t, &ln.nis, &pn.nis) },
             peer_turn: pn.turn.standing(pn.grade.messages, peer.net_floor),
             local_turn: ln.turn.standing(ln.grade.messages, t.net_floor),
@@ -348,7 +349,7 @@ pub(crate) fn best_ni(
                 flapping: is_flapping(t, &ni.port.flaps),
                 tried: tried.count(),
                 priority: priority(ni.port.grade.priority, !first),
-                excluded,
+                excluded: Excluded(excluded),
                 shaky: shaky(t, &[id], toward),
                 turn: ni.port.turn.standing(ni.port.grade.messages, net.floor),
                 path_turn,
@@ -434,7 +435,7 @@ fn best_peer_ni(
                 first_priority: priority(n.port.grade.priority, first),
                 health: Reverse(within_range(t, n.port.health, best)),
                 flapping: is_flapping(t, &n.port.flaps),
-                tried: avoids_tried(t) && r.tried.contains(&(ni, id)),
+                tried: Tried(avoids_tried(t) && r.tried.contains(&(ni, id))),
                 priority: priority(n.port.grade.priority, !first),
                 pairing: pairing_of(t, own, n),
                 shaky: Doubted {

@@ -5,7 +5,9 @@ use core::time::Duration;
 use lnet_types::{Errno, Nid, Prng};
 
 use super::world::{Fate, World, nid};
-use crate::{Criterion, Explanation, Freedom, Named, NetTunables, Outcome, Profile, Step};
+use crate::{
+    Candidate, Criterion, Explanation, Freedom, Named, NetTunables, Outcome, Profile, Step,
+};
 
 const A: [&str; 2] = ["10.77.0.2@tcp", "10.77.1.2@tcp"];
 const B: [&str; 2] = ["10.77.0.3@tcp", "10.77.1.3@tcp"];
@@ -306,6 +308,45 @@ fn a_message_sent_again_says_what_it_had_tried() {
     let again = explained.iter().find(|e| e.retries == 1).unwrap();
     assert_eq!(first(again, Step::Interface).1, Criterion::Tried, "{again}");
     assert_ne!(chosen(explained[0]), chosen(again));
+}
+
+#[test]
+fn a_path_on_which_the_message_failed_is_shown_as_tried_before() {
+    let mut w = World::new();
+    w.host(Profile::Default, &A[..1]);
+    w.host(Profile::Default, &B);
+    w.discovered(0, B[0]);
+    w.hosts[0].node.set_tunables(w.now, &[("explain_last", 8), ("health_range", 1000)]).unwrap();
+    let mut failed = None;
+    w.decide = Box::new(move |t| {
+        let put = matches!(t.hdr.kind, lnet_wire::Kind::Put { .. });
+        match put && failed.replace(()).is_none() {
+            true => Fate::Fail(lnet_types::Fault::new(
+                lnet_types::HealthStatus::RemoteDropped,
+                Errno::EIO,
+            )),
+            false => Fate::Pass,
+        }
+    });
+    w.put(0, B[0], 1, false);
+    w.run(Duration::from_millis(10));
+    let all: Vec<_> = w.hosts[0].node.explained().collect();
+    let (at_first, again) = (all[0], *all.iter().find(|e| e.retries == 1).unwrap());
+    let tried = |e: &Explanation| {
+        let choice = e.choices.iter().find(|c| c.step == Step::PeerInterface).unwrap();
+        let of = |c: &Candidate| {
+            let fact = c.facts.iter().find(|(criterion, _)| *criterion == Criterion::Tried);
+            (c.name.to_string(), fact.map(|(_, value)| value.clone()))
+        };
+        choice.candidates.iter().map(of).collect::<Vec<_>>()
+    };
+    assert!(tried(at_first).iter().all(|(_, fact)| fact.is_none()), "{at_first}");
+    let (_, before) = chosen(at_first);
+    for (nid, fact) in tried(again) {
+        let expected = (nid == before.to_string()).then(|| "yes".to_owned());
+        assert_eq!(fact, expected, "{nid}: {again}");
+    }
+    assert!(again.to_string().contains("tried before yes"), "{again}");
 }
 
 #[test]
