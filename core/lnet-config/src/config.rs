@@ -181,7 +181,7 @@ pub enum ConfigError {
     #[error(transparent)]
     Yaml(#[from] YamlError),
     /// YAML that says something wrong. `text` is what scripts see.
-    #[error("{text} at {pos}")]
+    #[error("{text} at {pos}{}", .hint.as_ref().map(|h| format!(": {h}")).unwrap_or_default())]
     Content {
         /// What importers return for it.
         errno: Errno,
@@ -189,6 +189,8 @@ pub enum ConfigError {
         text: String,
         /// Where.
         pos: Pos,
+        /// What was expected there, or may have been meant.
+        hint: Option<String>,
     },
 }
 

@@ -10,6 +10,7 @@ mod reading;
 mod routing;
 mod rules;
 
+use core::fmt;
 use core::num::NonZeroU32;
 
 use lnet_types::{Errno, Net, Nid};
@@ -22,6 +23,7 @@ use crate::yaml::{self, Key, Node, Pos, Value};
 pub use reading::PassedOver;
 use reading::Reading;
 
+use crate::suggest::{key_hint, not_a_net, not_a_nid};
 use crate::{
     Interface, LndTunables, NetTunables, Setting, UdspAdd, UdspRule, parse_cpts, parse_interfaces,
     parse_nid_list, parse_number, parse_setting,
@@ -43,6 +45,25 @@ const NET_READ_ONLY: [&str; 12] = [
     "detail",
     "lnd timeout",
 ];
+
+/// The blocks of a configuration, for hints.
+const BLOCKS: [&str; 14] = [
+    "net", "peer", "route", "routing", "buffers", "global", "ulnet", "udsp", "numa", "ip2nets",
+    "ping", "discover", "profile", "max_intf",
+];
+/// Keys of an NI or of its net, for hints.
+const NI_KEYS: [&str; 8] = [
+    "net type",
+    "local NI(s)",
+    "interfaces",
+    "nid",
+    "tunables",
+    "lnd tunables",
+    "CPT",
+    "accept from",
+];
+/// What a value must be that is no number.
+const NUMBER: &str = "a number";
 
 /// The key of a peer whose primary NID is locked: the option of `peer add`. Printed only where it is so.
 pub(crate) const LOCK_KEY: &str = "lock_prim";
@@ -150,7 +171,7 @@ impl Config {
                 let mut settings = Vec::new();
                 for (key, node) in entries_or_none(node, "a map with the key 'range'")? {
                     if key.text != "range" {
-                        return Err(invalid_key(key));
+                        return Err(invalid_key(key, &["range"]));
                     }
                     settings.push(Setting::new("numa_range", number(key, node)?));
                 }
@@ -182,9 +203,9 @@ impl Config {
                 let mut settings = Vec::new();
                 for (key, node) in entries_or_none(node, "a map of tunables")? {
                     let name = OWN_KEYS.iter().find(|k| **k == key.text);
-                    let name = *name.ok_or_else(|| invalid_key(key))?;
+                    let name = *name.ok_or_else(|| own_key(key))?;
                     let value = parse_setting(name, scalar(key, node)?);
-                    let value = value.ok_or_else(|| invalid_value(key, node))?;
+                    let value = value.ok_or_else(|| invalid_value(key, node, NUMBER))?;
                     settings.push(Setting::new(name, value));
                 }
                 if !settings.is_empty() {
@@ -217,13 +238,32 @@ impl Config {
                 return Ok(());
             }
             "max_intf" => "max_interfaces",
-            name => *GLOBAL_KEYS.iter().find(|k| **k == name).ok_or_else(|| invalid_key(key))?,
+            name => *GLOBAL_KEYS.iter().find(|k| **k == name).ok_or_else(|| global_key(key))?,
         };
-        let value =
-            parse_setting(name, scalar(key, node)?).ok_or_else(|| invalid_value(key, node))?;
+        let value = parse_setting(name, scalar(key, node)?)
+            .ok_or_else(|| invalid_value(key, node, NUMBER))?;
         settings.push(Setting::new(name, value));
         Ok(())
     }
+}
+
+/// A key that is none of the tunables of `global`, nor of the blocks beside it.
+fn global_key(key: &Key) -> ConfigError {
+    if OWN_KEYS.contains(&key.text.as_str()) {
+        let text = format!("invalid key '{}'", key.text);
+        return hinted(key.pos, text, format!("'{}' stands below 'ulnet'", key.text));
+    }
+    let all: Vec<&str> = GLOBAL_KEYS.into_iter().chain(BLOCKS).collect();
+    invalid_key(key, &all)
+}
+
+/// A key that is none of the tunables of `ulnet`.
+fn own_key(key: &Key) -> ConfigError {
+    if GLOBAL_KEYS.contains(&key.text.as_str()) {
+        let text = format!("invalid key '{}'", key.text);
+        return hinted(key.pos, text, format!("'{}' stands below 'global'", key.text));
+    }
+    invalid_key(key, &OWN_KEYS)
 }
 
 /// One item of `net`; `None` for loopback, which every node has.
@@ -235,9 +275,7 @@ fn net_block(item: &Node, how: &mut Reading) -> Result<Option<NetBlock>, ConfigE
         return Err(content(item.pos, text));
     };
     let net_text = scalar(key, name)?;
-    let net: Net = net_text
-        .parse()
-        .map_err(|_| content(name.pos, format!("Invalid network ID '{net_text}'")))?;
+    let net: Net = net_text.parse().map_err(|_| invalid_net(name, net_text))?;
     if net == Net::LO {
         return Ok(None);
     }
@@ -307,7 +345,7 @@ fn ni_key(
         "lnd tunables" => lnd_tunables(&mut ni.lnd, node, how)?,
         "CPT" => ni.cpts = cpts(key, node)?,
         name if NET_READ_ONLY.contains(&name) => {}
-        _ => return Err(invalid_key(key)),
+        _ => return Err(invalid_key(key, &NI_KEYS)),
     }
     Ok(())
 }
@@ -350,7 +388,12 @@ fn tunables(to: &mut NetTunables, node: &Node) -> Result<(), ConfigError> {
             "peer_credits" => (&mut to.peer_credits, 1),
             "peer_buffer_credits" => (&mut to.peer_buffer_credits, 0),
             "credits" => (&mut to.credits, 1),
-            _ => return Err(invalid_key(key)),
+            _ => {
+                return Err(invalid_key(
+                    key,
+                    &["peer_timeout", "peer_credits", "peer_buffer_credits", "credits"],
+                ));
+            }
         };
         let value = number(key, node)?;
         *slot = match value {
@@ -361,7 +404,7 @@ fn tunables(to: &mut NetTunables, node: &Node) -> Result<(), ConfigError> {
             }
             v if v < least => None,
             v if v <= i64::from(i32::MAX) => u32::try_from(v).ok(),
-            _ => return Err(invalid_value(key, node)),
+            _ => return Err(invalid_value(key, node, format_args!("-1 to {}", i32::MAX))),
         };
     }
     Ok(())
@@ -372,12 +415,13 @@ fn lnd_tunables(to: &mut LndTunables, node: &Node, how: &mut Reading) -> Result<
         match key.text.as_str() {
             "conns_per_peer" => {
                 let value = u8::try_from(number(key, node)?).ok().filter(|v| *v <= 127);
-                to.conns_per_peer = Some(value.ok_or_else(|| invalid_value(key, node))?);
+                to.conns_per_peer =
+                    Some(value.ok_or_else(|| invalid_value(key, node, "0 to 127"))?);
             }
             "tos" => {
                 let value = number(key, node)?;
                 let value = i16::try_from(value).ok().filter(|v| (-1..=255).contains(v));
-                to.tos = Some(value.ok_or_else(|| invalid_value(key, node))?);
+                to.tos = Some(value.ok_or_else(|| invalid_value(key, node, "-1 to 255"))?);
             }
             // Shown by exporters; one for the whole driver.
             "timeout" => {}
@@ -388,7 +432,7 @@ fn lnd_tunables(to: &mut LndTunables, node: &Node, how: &mut Reading) -> Result<
                 }
                 how.pass_over(key.pos, foreign);
             }
-            _ => return Err(invalid_key(key)),
+            _ => return Err(invalid_key(key, &["conns_per_peer", "tos", "timeout"])),
         }
     }
     Ok(())
@@ -427,7 +471,7 @@ fn peer_block(item: &Node, how: &mut Reading) -> Result<Option<PeerBlock>, Confi
                 }
             }
             name if PEER_READ_ONLY.contains(&name) => {}
-            _ => return Err(invalid_key(key)),
+            _ => return Err(invalid_key(key, &["primary nid", "Multi-Rail", LOCK_KEY, "peer ni"])),
         }
     }
     let primary = primary.ok_or_else(|| content(item.pos, "missing primary NID".to_owned()))?;
@@ -464,7 +508,7 @@ fn peer_ni(item: &Node) -> Result<Vec<Nid>, ConfigError> {
         match key.text.as_str() {
             "nid" => nids.extend(nid_list(key, node)?),
             name if STATE.contains(&name) => {}
-            _ => return Err(invalid_key(key)),
+            _ => return Err(invalid_key(key, &["nid"])),
         }
     }
     if nids.is_empty() {
@@ -484,7 +528,8 @@ fn udsp_rule(item: &Node) -> Result<UdspAdd, ConfigError> {
             "idx" => match number(key, node)? {
                 -1 => {}
                 n => {
-                    add.index = Some(u32::try_from(n).map_err(|_| invalid_value(key, node))?);
+                    add.index =
+                        Some(u32::try_from(n).map_err(|_| invalid_value(key, node, "-1 or more"))?);
                 }
             },
             "src" => rule.src = pattern(key, node)?,
@@ -492,7 +537,7 @@ fn udsp_rule(item: &Node) -> Result<UdspAdd, ConfigError> {
             "rte" => rule.rte = pattern(key, node)?,
             "action" => udsp_action(rule, node)?,
             "seq_no" => {}
-            _ => return Err(invalid_key(key)),
+            _ => return Err(invalid_key(key, &["idx", "src", "dst", "rte", "action"])),
         }
     }
     let UdspRule { src, dst, rte, .. } = &add.rule;
@@ -512,10 +557,14 @@ fn udsp_action(rule: &mut UdspRule, node: &Node) -> Result<(), ConfigError> {
     for (key, node) in map(node, "a map with the key 'priority'")? {
         let value = u32::try_from(number(key, node)?).ok();
         match key.text.as_str() {
-            "priority" => rule.priority = Some(value.ok_or_else(|| invalid_value(key, node))?),
+            "priority" => {
+                let priority = value.ok_or_else(|| invalid_value(key, node, "0 or more"))?;
+                rule.priority = Some(priority);
+            }
             "messages" => {
                 let messages = value.and_then(NonZeroU32::new);
-                rule.messages = Some(messages.ok_or_else(|| invalid_value(key, node))?);
+                rule.messages =
+                    Some(messages.ok_or_else(|| invalid_value(key, node, "1 or more"))?);
             }
             other => {
                 let text = format!("bad action type specified: {other}");
@@ -534,11 +583,17 @@ fn ping_block(node: &Node) -> Result<PingBlock, ConfigError> {
                 "nids" | "primary nid" => ping.nids.extend(nid_list(key, node)?),
                 "timeout" => {
                     let value = u64::try_from(number(key, node)?);
-                    ping.timeout_ms = Some(value.map_err(|_| invalid_value(key, node))?);
+                    ping.timeout_ms =
+                        Some(value.map_err(|_| invalid_value(key, node, "0 or more"))?);
                 }
                 "source" | "source_nid" => ping.source = Some(single_nid(key, node)?),
                 "seq_no" => {}
-                _ => return Err(invalid_key(key)),
+                _ => {
+                    return Err(invalid_key(
+                        key,
+                        &["nids", "primary nid", "timeout", "source_nid"],
+                    ));
+                }
             }
         }
     }
@@ -553,7 +608,7 @@ fn discover_block(node: &Node) -> Result<DiscoverBlock, ConfigError> {
                 "nids" | "primary nid" => discover.nids.extend(nid_list(key, node)?),
                 "force" => discover.force = boolean(key, node)?,
                 "seq_no" => {}
-                _ => return Err(invalid_key(key)),
+                _ => return Err(invalid_key(key, &["nids", "primary nid", "force"])),
             }
         }
     }
@@ -569,25 +624,39 @@ fn target_maps(node: &Node) -> Result<Vec<&[(Key, Node)]>, ConfigError> {
 }
 
 fn error(errno: Errno, pos: Pos, text: String) -> ConfigError {
-    ConfigError::Content { errno, text, pos }
+    ConfigError::Content { errno, text, pos, hint: None }
 }
 
 fn content(pos: Pos, text: String) -> ConfigError {
     error(Errno::EINVAL, pos, text)
 }
 
-fn invalid_key(key: &Key) -> ConfigError {
-    content(key.pos, format!("invalid key '{}'", key.text))
+/// The same with what was expected, or may have been meant.
+fn hinted(pos: Pos, text: String, hint: String) -> ConfigError {
+    ConfigError::Content { errno: Errno::EINVAL, text, pos, hint: Some(hint) }
 }
 
-fn invalid_value(key: &Key, node: &Node) -> ConfigError {
+/// A key that is none of `known`.
+fn invalid_key(key: &Key, known: &[&str]) -> ConfigError {
+    let text = format!("invalid key '{}'", key.text);
+    let hint = key_hint(&key.text, known);
+    ConfigError::Content { errno: Errno::EINVAL, text, pos: key.pos, hint }
+}
+
+/// A value that is not as `expected` says.
+fn invalid_value(key: &Key, node: &Node, expected: impl fmt::Display) -> ConfigError {
     let value = match &node.value {
         Value::Text(text) => text.as_str(),
         Value::Null => "",
         Value::List(_) => "a list",
         Value::Map(_) => "a map",
     };
-    content(node.pos, format!("invalid value '{value}' for key '{}'", key.text))
+    let text = format!("invalid value '{value}' for key '{}'", key.text);
+    hinted(node.pos, text, format!("{}: must be {expected}", key.text))
+}
+
+fn invalid_net(node: &Node, text: &str) -> ConfigError {
+    hinted(node.pos, format!("Invalid network ID '{text}'"), not_a_net(text))
 }
 
 fn map<'a>(node: &'a Node, expected: &str) -> Result<&'a [(Key, Node)], ConfigError> {
@@ -613,26 +682,26 @@ fn scalar<'a>(key: &Key, node: &'a Node) -> Result<&'a str, ConfigError> {
     match &node.value {
         Value::Text(text) => Ok(text),
         Value::Null => Err(content(node.pos, format!("no value specified for key '{}'", key.text))),
-        Value::List(_) | Value::Map(_) => Err(invalid_value(key, node)),
+        Value::List(_) | Value::Map(_) => Err(invalid_value(key, node, "one value")),
     }
 }
 
 fn number(key: &Key, node: &Node) -> Result<i64, ConfigError> {
-    parse_number(scalar(key, node)?).ok_or_else(|| invalid_value(key, node))
+    parse_number(scalar(key, node)?).ok_or_else(|| invalid_value(key, node, NUMBER))
 }
 
 fn boolean(key: &Key, node: &Node) -> Result<bool, ConfigError> {
     match scalar(key, node)?.to_ascii_lowercase().as_str() {
         "true" | "yes" | "on" | "1" => Ok(true),
         "false" | "no" | "off" | "0" => Ok(false),
-        _ => Err(invalid_value(key, node)),
+        _ => Err(invalid_value(key, node, "true or false")),
     }
 }
 
 fn single_nid(key: &Key, node: &Node) -> Result<Nid, ConfigError> {
     match nid_list(key, node)?.as_slice() {
         [nid] => Ok(*nid),
-        _ => Err(invalid_value(key, node)),
+        _ => Err(invalid_value(key, node, "one NID")),
     }
 }
 
@@ -640,14 +709,19 @@ fn single_nid(key: &Key, node: &Node) -> Result<Nid, ConfigError> {
 fn nid_list(key: &Key, node: &Node) -> Result<Vec<Nid>, ConfigError> {
     let parse = |node: &Node| {
         let text = scalar(key, node)?;
-        parse_nid_list(text).map_err(|e| error(e.errno(), node.pos, format!("{e}: '{text}'")))
+        parse_nid_list(text).map_err(|e| ConfigError::Content {
+            errno: e.errno(),
+            text: format!("{e}: '{text}'"),
+            pos: node.pos,
+            hint: Some(not_a_nid(text)),
+        })
     };
     match &node.value {
         Value::List(items) => Ok(items.iter().map(parse).collect::<Result<Vec<_>, _>>()?.concat()),
         Value::Map(entries) => {
             let numbered = |(number, nid): &(Key, Node)| match parse_number(&number.text) {
                 Some(0..) => parse(nid),
-                _ => Err(invalid_key(number)),
+                _ => Err(invalid_key(number, &["0"])),
             };
             Ok(entries.iter().map(numbered).collect::<Result<Vec<_>, _>>()?.concat())
         }

@@ -22,6 +22,7 @@ mod model;
 mod nids;
 mod number;
 mod plan;
+mod suggest;
 pub mod text;
 mod words;
 pub mod yaml;
@@ -47,4 +48,5 @@ pub use model::{
 pub use nids::{NID_LIST_MAX, NidListError, parse_nid_list};
 pub use number::parse_number;
 pub use plan::{LIMITS, Step, diff};
+pub use suggest::{near_net, near_nids, nearest, not_a_net, not_a_nid};
 pub use words::{parse_setting, setting_text};

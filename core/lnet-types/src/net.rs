@@ -61,6 +61,11 @@ impl NetType {
             .ok_or_else(|| ParseNetError::UnknownType(s.to_owned()))
     }
 
+    /// The names of all types.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        Self::NAMED.iter().map(|(_, name)| *name)
+    }
+
     /// Whether addresses are written as IP addresses rather than integers.
     pub const fn has_ip_addresses(self) -> bool {
         matches!(self, Self::TCP | Self::O2IB | Self::GIP | Self::EFA)

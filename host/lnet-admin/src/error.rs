@@ -13,7 +13,7 @@ pub struct AdminError {
     pub errno: Errno,
     /// The kernel-side text, such as `cannot add LNet NI`: what scripts see.
     pub text: String,
-    /// The reason in our own words, naming the culprit: what people at a terminal see.
+    /// The reason in our own words: field, value, constraint. Tools show it as a comment behind the text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
     /// The interface that was named and that the node's machine does not have, if that is why.

@@ -9,6 +9,7 @@ use lnet::NetTunables;
 use lnet_admin::{AdminError, LndSnapshot};
 use lnet_config::{
     AcceptFrom as AcceptMode, LocalAddress, NetAdd, NetCpts, NetDel, NetRules, SockParameters,
+    nearest,
 };
 use lnet_rt::{Interfaces, Namespace, NiError, NodeHandle, TcpNi};
 use lnet_types::{CptTable, Errno, Net, NetType, NiId, Nid};
@@ -567,7 +568,11 @@ fn places(
         let name = interface.name.as_str();
         let (i, ip) = table.resolve(name).ok_or_else(|| {
             let why = match table.named(name) {
-                None => format!("interface {name}: no such interface"),
+                None => {
+                    let near = nearest(name, table.iter().map(|i| i.name.as_str()));
+                    let hint = near.map(|near| format!(": did you mean '{near}'?"));
+                    format!("interface {name}: no such interface{}", hint.unwrap_or_default())
+                }
                 Some(_) => format!("interface {name}: it has no usable address"),
             };
             (Errno::ENETDOWN, why)
@@ -620,14 +625,14 @@ fn add_one(
         .call(move |stack, _| stack.add_tcp_ni(ni))
         .blocking()
         .map_err(|e| (e.errno(), e.to_string()))?
-        .map_err(|e| (e.errno(), unprivileged(&e)))?;
+        .map_err(|e| (e.errno(), not_added(&e, nid)))?;
     node.nets.made.insert(ni, made);
     node.nets.tunables.entry(add.net).or_insert(tunables);
     Ok(ni)
 }
 
 /// What is wrong, and what an ordinary user does about a port that it may not listen on.
-fn unprivileged(e: &NiError) -> String {
+fn not_added(e: &NiError, nid: Nid) -> String {
     match e.errno() {
         Errno::EACCES => {
             let why = format!(
@@ -637,6 +642,7 @@ fn unprivileged(e: &NiError) -> String {
             tracing::warn!("{why}");
             why
         }
+        Errno::EEXIST => format!("{nid}: is a NID of this node already"),
         _ => e.to_string(),
     }
 }

@@ -116,10 +116,10 @@ fn program(program: &'static Program, args: impl IntoIterator<Item = OsString>) 
     session.net = front.net;
     session.json = front.json;
     session.format = front.format;
-    // An import is run by programs, and read by people when it has failed: place, value and bounds
-    // follow the document that scripts know, as comments.
-    let imports = front.words.first().is_some_and(|word| word == "import") && !front.strict;
-    session.explain = imports || io::stderr().is_terminal();
+    // What fails is read by people, in logs of programs too: the reason follows the document that
+    // scripts know, as a comment.
+    session.explain = !front.strict;
+    session.is_terminal = io::stderr().is_terminal();
     session.live = Some(Box::new(io::stdout()));
     let ignore_errors = is_ignore_errors(&front.words);
     let code = if front.words.is_empty() || ignore_errors {
@@ -473,7 +473,17 @@ fn execute_words(session: &mut Session<'_>, command: &'static Command, words: &[
         ));
         return INVALID;
     }
-    (command.run)(session, command, &args)
+    let code = (command.run)(session, command, &args);
+    if core::mem::take(&mut session.lacking) && session.explain {
+        match session.is_terminal {
+            true => session.err.push_str(&command.help()),
+            false => {
+                let name = session.program.name;
+                session.err_line(format_args!("# see '{name} help {}'", command.path));
+            }
+        }
+    }
+    code
 }
 
 /// The original prints its help and returns 0 for whatever option it does not know (G-11); here

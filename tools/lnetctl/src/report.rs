@@ -2,7 +2,8 @@
 //! when there is no daemon (G-17).
 
 use lnet_admin::{AdminError, ClientError};
-use lnet_config::{Style, Tree};
+use lnet_config::yaml::Pos;
+use lnet_config::{Style, Tree, not_a_nid};
 use lnet_types::Errno;
 
 use crate::Session;
@@ -65,6 +66,39 @@ impl Session<'_> {
         }
     }
 
+    /// The same about a place of the file that is being imported, with what was expected there.
+    pub(crate) fn error_at(
+        &mut self,
+        place: Place,
+        number: i32,
+        text: &str,
+        pos: Pos,
+        hint: Option<&str>,
+    ) {
+        let mut reason = self.at(&pos.to_string());
+        if let Some(hint) = hint {
+            reason = format!("{reason}\n{hint}");
+        }
+        self.error(place, number, text, Some(&reason));
+    }
+
+    /// Says which block of the file that is being imported was refused, and what it asked for.
+    pub(crate) fn block(&mut self, pos: Pos, step: &str) {
+        if self.explain {
+            let reason = match pos == Pos::default() {
+                // It follows from the whole file.
+                true => self.at(&format!("the step '{step}'")),
+                false => self.at(&format!("the block at {pos} ({step})")),
+            };
+            self.err_line(format_args!("# {reason}"));
+        }
+    }
+
+    /// With the file that is being imported.
+    fn at(&self, place: &str) -> String {
+        self.file.as_ref().map_or_else(|| place.to_owned(), |file| format!("{file}: {place}"))
+    }
+
     /// Reports that a request failed and gives the return code. `text` makes the `descr` of a
     /// refusal from the node's error. `code`: what to return for a refusal, `None` for its errno.
     pub(crate) fn failed(
@@ -97,11 +131,34 @@ impl Session<'_> {
 
     /// A value of an option that the original would have ignored (DEC-33).
     pub(crate) fn bad_value(&mut self, place: Place, what: &str) -> i32 {
+        self.report_value(place, what, None)
+    }
+
+    /// The same with what was expected, or may have been meant.
+    pub(crate) fn bad_value_because(&mut self, place: Place, what: &str, reason: &str) -> i32 {
+        self.report_value(place, what, Some(reason))
+    }
+
+    /// A value that must be one NID.
+    pub(crate) fn bad_nid(&mut self, place: Place, value: &str) -> i32 {
+        let reason = not_a_nid(value);
+        self.report_value(place, &format!("cannot parse NID '{value}'"), Some(&reason))
+    }
+
+    fn report_value(&mut self, place: Place, what: &str, reason: Option<&str>) -> i32 {
         let text = match place.form {
             Form::Classic => format!("\"{what}\""),
             Form::Library => what.to_owned(),
         };
-        self.error(place, INVALID, &text, None);
+        self.error(place, INVALID, &text, reason);
+        INVALID
+    }
+
+    /// An argument is missing: says so, and gives the return code. The usage follows when the command
+    /// has ended.
+    pub(crate) fn lacks(&mut self, line: impl core::fmt::Display) -> i32 {
+        self.out_line(line);
+        self.lacking = true;
         INVALID
     }
 }

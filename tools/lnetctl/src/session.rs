@@ -5,12 +5,11 @@ use core::fmt::Write as _;
 use std::io;
 
 use lnet_admin::{Ask, ClientError, Reply, Request};
-use lnet_config::{Style, Tree};
+use lnet_config::{Style, Tree, nearest};
 use lnet_types::Net;
 
 use crate::frame::{LCTL, LNETCTL, Program};
 use crate::json::Object;
-use crate::shell::suggest::nearest;
 use crate::show::format::Format;
 
 /// One run of the program.
@@ -27,8 +26,10 @@ pub struct Session<'a> {
     pub(crate) program: &'static Program,
     /// The network that commands of `lctl` are about.
     pub(crate) net: Option<Net>,
-    /// Whether a person reads standard error: error documents then say why in a comment.
+    /// Whether errors say why, in comments behind what scripts know.
     pub explain: bool,
+    /// Whether a person reads standard error: a missing argument is then answered with the usage.
+    pub is_terminal: bool,
     /// How what is shown is laid out.
     pub format: Format,
     /// Whether it is shown as JSON, one line for each command.
@@ -37,6 +38,10 @@ pub struct Session<'a> {
     pub(crate) live: Option<Box<dyn io::Write>>,
     /// The number of the block that is being imported; classic error documents name it (Y-6).
     pub(crate) seq_no: Option<i64>,
+    /// Whether the command that ran has not got all arguments that it needs.
+    pub(crate) lacking: bool,
+    /// The file that is being imported.
+    pub(crate) file: Option<String>,
     /// What is to be shown as JSON when the command has ended: its top-level keys.
     shown: Vec<(String, Tree)>,
     /// The JSON of which a part has left already.
@@ -54,10 +59,13 @@ impl<'a> Session<'a> {
             program: &LNETCTL,
             net: None,
             explain: false,
+            is_terminal: false,
             format: Format::Today,
             json: false,
             live: None,
             seq_no: None,
+            lacking: false,
+            file: None,
             shown: Vec::new(),
             leaving: None,
         }
@@ -167,10 +175,10 @@ impl<'a> Session<'a> {
         let _ = writeln!(self.out, "{line}");
     }
 
-    /// Tells a person what a mistyped word may have meant. Scripts read the same as ever (DEC-33).
+    /// Says what a mistyped word may have meant, as a comment: what scripts read stays the same.
     pub(crate) fn suggest<'w>(&mut self, typed: &str, words: impl IntoIterator<Item = &'w str>) {
         if let (true, Some(word)) = (self.explain, nearest(typed, words)) {
-            self.err_line(format_args!("Did you mean '{word}'?"));
+            self.err_line(format_args!("# did you mean '{word}'?"));
         }
     }
 

@@ -310,7 +310,7 @@ fn a_node_becomes_equal_to_a_file_by_the_smallest_change_or_stays_as_it_is() {
     assert_eq!(sync(&before, &[]).1, "no change\n");
     let (code, _, err) = sync("global: {retry_counts: 1}\n", &[]);
     assert!(code != 0 && err.contains("invalid key 'retry_counts'"), "{err}");
-    assert!(err.contains("Did you mean 'retry_count'?"), "{err}");
+    assert!(err.contains("did you mean 'retry_count'?"), "{err}");
 }
 
 #[test]
@@ -346,7 +346,7 @@ fn an_import_passes_on_what_the_daemon_says() {
         ("global:\n  health_sensitivity: 5000\n", "health_sensitivity 5000"),
         ("global:\n  retry_count: 2\n  creditz: 2\n", "line 3, column 3"),
         ("net:\n- net type: o2ib\n  local NI(s):\n  - interfaces: {0: lo}\n", "o2ib"),
-        ("net:\n- net type: tcp\n  tunables: {creditz: 1}\n", "Did you mean 'credits'?"),
+        ("net:\n- net type: tcp\n  tunables: {creditz: 1}\n", "did you mean 'credits'?"),
     ] {
         let err = import(text);
         assert!(err.starts_with("---\nadd:\n-     "), "the document comes first: {err}");

@@ -3,10 +3,10 @@
 use lnet_types::Net;
 
 use super::{
-    content, entries_or_none, error, invalid_key, invalid_value, list, map, nid_list, number,
-    scalar,
+    content, entries_or_none, invalid_key, invalid_value, list, map, nid_list, number, scalar,
 };
 use crate::config::{BUFFER_KEYS, ConfigError};
+use crate::suggest::not_a_net;
 use crate::yaml::{Key, Node, Value};
 use crate::{RouteAdd, Setting};
 use lnet_types::Errno;
@@ -38,7 +38,7 @@ pub(super) fn routes(item: &Node) -> Result<Vec<RouteAdd>, ConfigError> {
                 })?;
             }
             name if READ_ONLY.contains(&name) => {}
-            _ => return Err(invalid_key(key)),
+            _ => return Err(invalid_key(key, &["net", "gateway", "hop", "priority"])),
         }
     }
     let missing = |key: &str| content(item.pos, format!("a route needs '{key}'"));
@@ -51,7 +51,12 @@ pub(super) fn routes(item: &Node) -> Result<Vec<RouteAdd>, ConfigError> {
 
 fn remote(key: &Key, node: &Node) -> Result<Net, ConfigError> {
     let text = scalar(key, node)?;
-    let bad = || error(Errno::ENODEV, node.pos, format!("cannot parse remote net '{text}'"));
+    let bad = || ConfigError::Content {
+        errno: Errno::ENODEV,
+        text: format!("cannot parse remote net '{text}'"),
+        pos: node.pos,
+        hint: Some(not_a_net(text)),
+    };
     text.parse().map_err(|_| bad())
 }
 
@@ -71,12 +76,12 @@ pub(super) fn is_on(node: &Node) -> Result<bool, ConfigError> {
             // 2 and 3 are a router that is being stopped or started (S-routing-2).
             "enable" => match number(key, node)? {
                 n @ 0..=3 => on = n == 1 || n == 3,
-                _ => return Err(invalid_value(key, node)),
+                _ => return Err(invalid_value(key, node, "0 to 3")),
             },
             // State.
             pool if pool.starts_with("cpt[") => {}
             "seq_no" => {}
-            _ => return Err(invalid_key(key)),
+            _ => return Err(invalid_key(key, &["enable"])),
         }
     }
     Ok(on)
@@ -91,11 +96,11 @@ pub(super) fn buffers(node: &Node) -> Result<Vec<Setting>, ConfigError> {
             Some(setting) => {
                 setting.value = number(key, node)?;
                 if setting.value < 0 {
-                    return Err(invalid_value(key, node));
+                    return Err(invalid_value(key, node, "0 or more"));
                 }
             }
             None if key.text == "seq_no" => {}
-            None => return Err(invalid_key(key)),
+            None => return Err(invalid_key(key, &BUFFER_KEYS.map(|(name, _)| name))),
         }
     }
     Ok(settings.to_vec())

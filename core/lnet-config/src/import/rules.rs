@@ -3,7 +3,9 @@
 use lnet_types::Net;
 
 use super::reading::Reading;
-use super::{content, cpts, interfaces, invalid_key, list, lnd_tunables, map, scalar, tunables};
+use super::{
+    content, cpts, interfaces, invalid_key, invalid_net, list, lnd_tunables, map, scalar, tunables,
+};
 use crate::config::{ConfigError, NiBlock};
 use crate::legacy::{LegacyError, parse_ip2nets};
 use crate::yaml::{Node, Pos, Value};
@@ -22,7 +24,7 @@ fn rule(item: &Node, how: &mut Reading) -> Result<NetRule, ConfigError> {
         match key.text.as_str() {
             "net-spec" => {
                 let text = scalar(key, node)?;
-                let bad = || content(node.pos, format!("Invalid network ID '{text}'"));
+                let bad = || invalid_net(node, text);
                 net = Some(text.parse().ok().filter(|n| *n != Net::LO).ok_or_else(bad)?);
             }
             "interfaces" => ni.interfaces = interfaces(key, node)?,
@@ -42,7 +44,12 @@ fn rule(item: &Node, how: &mut Reading) -> Result<NetRule, ConfigError> {
             "lnd tunables" => lnd_tunables(&mut ni.lnd, node, how)?,
             "CPT" => ni.cpts = cpts(key, node)?,
             "seq_no" => {}
-            _ => return Err(invalid_key(key)),
+            _ => {
+                return Err(invalid_key(
+                    key,
+                    &["net-spec", "interfaces", "ip-range", "tunables", "lnd tunables", "CPT"],
+                ));
+            }
         }
     }
     let net = net.ok_or_else(|| {

@@ -217,7 +217,7 @@ fn nids_that_a_map_numbers_are_read_as_those_of_a_list() {
     let blocks = |config: &Config| config.blocks.iter().map(|(_, b)| b.clone()).collect::<Vec<_>>();
     assert_eq!(blocks(&map), blocks(&list));
     let wrong = Config::from_yaml("ping: {nids: {first: 10.0.0.1@tcp}}\n").unwrap_err();
-    assert_eq!(wrong.to_string(), "invalid key 'first' at line 1, column 15");
+    assert_eq!(wrong.to_string(), "invalid key 'first' at line 1, column 15: expected '0'");
 }
 
 #[test]
@@ -332,7 +332,33 @@ fn errors_name_the_culprit_and_its_place() {
             "invalid value 'maybe' for key 'Multi-Rail' at line 1, column 48",
         ),
     ] {
-        assert_eq!(refused(yaml), text);
+        // What was expected follows.
+        let told = refused(yaml);
+        let rest = told.strip_prefix(text).unwrap_or_else(|| panic!("{told}: expected {text}"));
+        assert!(rest.is_empty() || rest.starts_with(": "), "{told}");
+    }
+}
+
+#[test]
+fn errors_say_what_was_expected_or_may_have_been_meant() {
+    for (yaml, hint) in [
+        ("nett: []", "did you mean 'net'?"),
+        ("global: {retry_cuont: 1}", "did you mean 'retry_count'?"),
+        ("global: {rail_suspicion: 1}", "'rail_suspicion' stands below 'ulnet'"),
+        ("ulnet: {retry_count: 1}", "'retry_count' stands below 'global'"),
+        ("net: [{net type: tcp, tunables: {creditz: 1}}]", "did you mean 'credits'?"),
+        ("net: [{net type: tpc1}]", "did you mean 'tcp1'?"),
+        ("udsp: [{src: tcp, priority: 0}]", "expected 'idx', 'src', 'dst', 'rte' or 'action'"),
+        ("ping: {nid: 10.0.0.1@tcp}", "did you mean 'nids'?"),
+        ("peer: [{primary nid: 10.1.0.2}]", "did you mean '10.1.0.2@tcp'?"),
+        ("route: [{net: tpc1, gateway: 10.1.0.2@tcp}]", "did you mean 'tcp1'?"),
+        ("route: [{net: tcp1, gateway: 10.1.0.2@tpc}]", "did you mean '10.1.0.2@tcp'?"),
+        ("global: {retry_count: x}", "retry_count: must be a number"),
+        ("peer: [{primary nid: 10.0.0.1@tcp, Multi-Rail: maybe}]", "must be true or false"),
+        ("net: [{net type: tcp, lnd tunables: {tos: 256}}]", "tos: must be -1 to 255"),
+    ] {
+        let told = refused(yaml);
+        assert!(told.ends_with(hint), "{told}: expected {hint}");
     }
 }
 

@@ -100,7 +100,9 @@ fn notify(
 ) -> Result<Reply, AdminError> {
     // What was seen before this node began is as old as can be.
     let when = Instant(now.0.saturating_sub(ago_s.saturating_mul(1_000_000_000)));
-    stack.node_mut().notify(now, nid, up, when).map(|()| Reply::Done).map_err(AdminError::errno)
+    let done = stack.node_mut().notify(now, nid, up, when);
+    done.map(|()| Reply::Done)
+        .map_err(|errno| AdminError::errno(errno).because(format_args!("peer {nid}: {errno}")))
 }
 
 /// K-7.

@@ -254,7 +254,7 @@ impl Control {
 
     fn handle(&self, down: Errno) -> Result<NodeHandle, AdminError> {
         let state = self.state();
-        state.node.as_ref().map(|n| n.handle.clone()).ok_or_else(|| AdminError::errno(down))
+        state.node.as_ref().map(|n| n.handle.clone()).ok_or_else(|| off(down))
     }
 
     /// Changes interfaces, with the state locked: such changes happen one after the other.
@@ -278,6 +278,14 @@ fn incarnation() -> u64 {
     lnet_types::Prng::new(nanos ^ u64::from(process::id()).rotate_right(16)).next_u64().max(1)
 }
 
+/// There is no node.
+fn off(errno: Errno) -> AdminError {
+    AdminError::errno(errno).because(NOT_CONFIGURED)
+}
+
+/// Why nothing is there to be asked or changed.
+const NOT_CONFIGURED: &str = "LNet is not configured: lnetctl lnet configure starts it";
+
 fn nid_of(target: NiTarget) -> Option<Nid> {
     match target {
         NiTarget::All => None,
@@ -289,3 +297,6 @@ fn nid_of(target: NiTarget) -> Option<Nid> {
 pub(crate) fn stopped(e: &OpError) -> AdminError {
     AdminError::errno(e.errno()).because(e)
 }
+
+#[cfg(test)]
+mod tests;

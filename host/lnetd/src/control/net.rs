@@ -5,7 +5,7 @@ use lnet_config::{NetAdd, NetCpts, NetDel, NetRules};
 use lnet_rt::{Namespace, NodeHandle};
 use lnet_types::{Errno, Net};
 
-use super::{Control, State, nid_of, stopped};
+use super::{Control, NOT_CONFIGURED, State, nid_of, off, stopped};
 use crate::nets::{self, Prefer, Scene, Settings};
 use crate::views;
 
@@ -53,7 +53,7 @@ impl Control {
     /// The node, and the settings of its interfaces that the driver has.
     pub(crate) fn handle_and_settings(&self) -> Result<(NodeHandle, Settings), AdminError> {
         let state = self.state();
-        let node = state.node.as_ref().ok_or_else(|| AdminError::errno(Errno::ENETDOWN))?;
+        let node = state.node.as_ref().ok_or_else(|| off(Errno::ENETDOWN))?;
         Ok((node.handle.clone(), node.nets.settings(&state.sock, state.tunables.lnd_timeout())))
     }
 
@@ -63,10 +63,15 @@ impl Control {
             .call(move |stack, now| views::nets(stack, &settings, detail, now))
             .blocking()
             .map_err(|e| stopped(&e))?;
+        let configured: Vec<Net> = all.iter().map(|view| view.net).collect();
         let shown: Vec<_> = all.into_iter().filter(|v| net.is_none_or(|n| n == v.net)).collect();
         if shown.is_empty() {
             // C-netshow-2
-            return Err(AdminError::new(Errno::ESRCH, "Network is down"));
+            let refused = AdminError::new(Errno::ESRCH, "Network is down");
+            return Err(match net {
+                Some(net) => refused.because(not_configured(net, &configured)),
+                None => refused.because("no network is configured"),
+            });
         }
         Ok(Reply::Nets(shown))
     }
@@ -80,7 +85,7 @@ impl Control {
         let nid = nid_of(target);
         if let Some(n) = conns_per_peer {
             let mut state = self.state();
-            let node = state.node.as_mut().ok_or_else(|| AdminError::errno(Errno::ENETDOWN))?;
+            let node = state.node.as_mut().ok_or_else(|| off(Errno::ENETDOWN))?;
             node.nets.set_conns_per_peer(&node.handle, nid, n)?;
         }
         self.on_node(Errno::ENETDOWN, move |stack, now| {
@@ -123,7 +128,13 @@ impl Control {
     }
 }
 
+/// What is wrong with a network that this node has no interface on.
+fn not_configured(net: Net, configured: &[Net]) -> String {
+    let there: Vec<String> = configured.iter().map(Net::to_string).collect();
+    format!("net {net}: not configured, expected {}", there.join(", "))
+}
+
 /// LNet is not configured, for commands that change interfaces (C-netadd-4).
 fn down_text(text: &str) -> AdminError {
-    AdminError::new(Errno::ESHUTDOWN, text).because("LNet is not configured")
+    AdminError::new(Errno::ESHUTDOWN, text).because(NOT_CONFIGURED)
 }

@@ -16,15 +16,9 @@ impl Control {
                     true => "failed to add primary peer",
                     false => "failed to add peer",
                 };
-                stack
-                    .node_mut()
-                    .peer_add(now, primary, &nids, multi_rail, lock_primary)
-                    .map_err(|errno| match errno {
-                        Errno::EBUSY => AdminError::new(errno, text).because(format_args!(
-                            "peer {primary} is the gateway of a route: must be added before the route"
-                        )),
-                        _ => AdminError::new(errno, text).because(errno),
-                    })?;
+                stack.node_mut().peer_add(now, primary, &nids, multi_rail, lock_primary).map_err(
+                    |errno| AdminError::new(errno, text).because(not_added(errno, primary)),
+                )?;
             }
             Ok(Reply::Done)
         })
@@ -36,11 +30,11 @@ impl Control {
             let PeerDel { primary, nids, force } = del;
             let text =
                 if nids.is_empty() { "failed to del primary peer" } else { "failed to del peer" };
-            stack
-                .node_mut()
-                .peer_del(now, primary, &nids, force)
-                .map(|()| Reply::Done)
-                .map_err(|errno| AdminError::new(errno, text).because(errno))
+            let node = stack.node_mut();
+            node.peer_del(now, primary, &nids, force).map(|()| Reply::Done).map_err(|errno| {
+                let owner = node.peer_view_of(primary).map(|view| view.primary);
+                AdminError::new(errno, text).because(not_deleted(errno, primary, owner))
+            })
         })
     }
 
@@ -53,9 +47,10 @@ impl Control {
         self.on_node(Errno::ENETDOWN, move |stack, now| {
             let node = stack.node();
             if let Some(nid) = nid {
-                let view = node
-                    .peer_view_of(nid)
-                    .ok_or_else(|| AdminError::new(Errno::ENOENT, "cannot get peer information"))?;
+                let view = node.peer_view_of(nid).ok_or_else(|| {
+                    AdminError::new(Errno::ENOENT, "cannot get peer information")
+                        .because(format_args!("{nid}: must be a NID of a peer"))
+                })?;
                 return Ok(Reply::Peers(PeerPage {
                     peers: vec![views::peer(&view, detail, now)],
                     next: None,
@@ -126,5 +121,33 @@ impl Control {
             let (local, remote) = stack.node().recovery_queues();
             Ok(Reply::Nids(if peers { remote } else { local }))
         })
+    }
+}
+
+/// Why a peer with the primary NID was not added (C-peer-3).
+fn not_added(errno: Errno, primary: Nid) -> String {
+    let why = match errno {
+        Errno::EBUSY => "is the gateway of a route: must be added before the route",
+        Errno::EEXIST => "a NID of it belongs to another configured peer",
+        Errno::EPERM => "is configured with another value of Multi-Rail",
+        Errno::ENODEV => "is a NID of a peer with another primary NID",
+        Errno::EALREADY => "is a NID of a peer whose primary NID is locked",
+        Errno::ENOSPC => "more NIDs than the limit max_interfaces, or more peers than peers_max",
+        Errno::ENOTUNIQ => "has one NID on each network, being without Multi-Rail",
+        Errno::EINVAL => "must have NIDs of other nodes: no loopback, no wildcard",
+        errno => return format!("peer {primary}: {errno}"),
+    };
+    format!("peer {primary}: {why}")
+}
+
+/// Why nothing of a peer was deleted (C-peer-4). `owner`: the primary NID of the peer that has the NID.
+fn not_deleted(errno: Errno, primary: Nid, owner: Option<Nid>) -> String {
+    match (errno, owner) {
+        (_, None) => format!("peer {primary}: not known to this node"),
+        (Errno::ENODEV, Some(owner)) => {
+            format!("peer {primary}: must be a primary NID: did you mean '{owner}'?")
+        }
+        (Errno::EBUSY, _) => format!("peer {primary}: is the gateway of a route"),
+        (errno, _) => format!("peer {primary}: {errno}"),
     }
 }

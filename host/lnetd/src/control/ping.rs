@@ -67,7 +67,7 @@ fn contacted(nids: &[Nid], answers: impl Iterator<Item = Result<Found, OpError>>
                         pid: Pid::LUSTRE.0,
                         nids: found.nids,
                     })
-                    .map_err(|e| AdminError::errno(e.errno())),
+                    .map_err(|e| AdminError::errno(e.errno()).because(e)),
             })
             .collect(),
     )

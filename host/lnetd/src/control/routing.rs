@@ -127,7 +127,10 @@ fn page(stack: &Stack, from: Option<u64>) -> RoutePage {
 /// C-set-6.
 pub(super) fn set(stack: &mut Stack, on: bool) -> Result<(), AdminError> {
     let done = if on { stack.enable_routing() } else { stack.disable_routing() };
-    done.map_err(AdminError::errno)
+    done.map_err(|errno| {
+        let what = if on { "start" } else { "stop" };
+        AdminError::errno(errno).because(format_args!("cannot {what} forwarding: {errno}"))
+    })
 }
 
 /// Whether tunables of router buffers are among these.

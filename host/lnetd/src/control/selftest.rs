@@ -8,7 +8,7 @@ use lnet_rt::NodeHandle;
 use lnet_selftest::{Command, Settings};
 use lnet_types::Errno;
 
-use super::Control;
+use super::{Control, off};
 use crate::selftest::Selftest;
 
 /// How long the console may take over a command beside the time-out that the command names.
@@ -27,9 +27,7 @@ impl Control {
     pub(super) fn selftest(&self, key: u32, command: Command) -> Result<Reply, AdminError> {
         let selftest = {
             let mut state = self.state();
-            let node = state.node.as_mut().ok_or_else(|| {
-                AdminError::errno(Errno::ENETDOWN).because("LNet is not configured")
-            })?;
+            let node = state.node.as_mut().ok_or_else(|| off(Errno::ENETDOWN))?;
             match (&node.selftest, &command) {
                 (Some(selftest), _) => Arc::clone(selftest),
                 (None, Command::NewSession { .. }) => {

@@ -32,7 +32,11 @@ impl Control {
         self.on_node(Errno::ENETDOWN, move |stack, _| {
             let what = nid.map_or(Reset::Node, Reset::Interface);
             let done = stack.node_mut().reset_counters(what, failures);
-            done.map(|()| Reply::Done).map_err(AdminError::errno)
+            done.map(|()| Reply::Done).map_err(|errno| {
+                let nid = nid.map_or_else(|| "the node".to_owned(), |nid| nid.to_string());
+                AdminError::errno(errno)
+                    .because(format_args!("{nid}: must be a NID of this node or of a peer"))
+            })
         })
     }
 }

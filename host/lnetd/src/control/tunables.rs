@@ -6,7 +6,7 @@ use lnet_config::Setting;
 use lnet_types::Errno;
 
 use super::routing;
-use super::{Control, stopped};
+use super::{Control, off, stopped};
 
 impl Control {
     pub(super) fn global_show(&self) -> Reply {
@@ -39,7 +39,7 @@ impl Control {
     pub(super) fn set(&self, settings: &[Setting]) -> Result<Reply, AdminError> {
         let mut state = self.state();
         if state.node.is_none() && settings.iter().any(|s| s.name == "numa_range") {
-            return Err(AdminError::errno(Errno::ENETDOWN));
+            return Err(off(Errno::ENETDOWN));
         }
         let mut next = state.tunables.clone();
         let changes: Vec<(String, i64)> =

@@ -38,7 +38,7 @@ impl Control {
                     })
                 }),
             };
-            let none = || AdminError::errno(Errno::ENOENT);
+            let none = || AdminError::errno(Errno::ENOENT).because("no rule says that");
             node.udsp_del(now, index.ok_or_else(none)?)
                 .map(|()| Reply::Done)
                 .map_err(|e| refused(&e))

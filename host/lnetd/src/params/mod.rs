@@ -9,7 +9,9 @@ mod status;
 use lnd_sock::AcceptMode;
 use lnet::{NetTunables, Tunables};
 use lnet_admin::{AdminError, ParamInfo, Reply, Request};
-use lnet_config::{ModuleParameters, Setting, SockParameters, parse_number, parse_setting};
+use lnet_config::{
+    ModuleParameters, Setting, SockParameters, nearest, parse_number, parse_setting,
+};
 use lnet_types::{CpuPattern, Errno, Net};
 
 use crate::control::Control;
@@ -164,7 +166,10 @@ fn positive(said: Option<u32>, own: u32) -> i64 {
 
 fn find(name: &str) -> Result<Param, AdminError> {
     table().into_iter().find(|p| p.name == name).ok_or_else(|| {
-        AdminError::errno(Errno::ENOENT).because(format_args!("no parameter is called '{name}'"))
+        let near = nearest(name, table().into_iter().map(|p| p.name));
+        let hint = near.map(|near| format!(": did you mean '{near}'?")).unwrap_or_default();
+        AdminError::errno(Errno::ENOENT)
+            .because(format_args!("no parameter is called '{name}'{hint}"))
     })
 }
 

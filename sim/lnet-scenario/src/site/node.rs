@@ -243,7 +243,10 @@ fn profile_of(config: &Config, asked: Option<Profile>) -> Result<Option<Profile>
 
 fn refused(export: &Export<'_>, e: &ConfigError) -> ScenarioError {
     let (pos, what) = match e {
-        ConfigError::Content { text, pos, .. } => (*pos, text.clone()),
+        ConfigError::Content { text, pos, hint, .. } => {
+            let hint = hint.as_ref().map(|hint| format!(": {hint}"));
+            (*pos, format!("{text}{}", hint.unwrap_or_default()))
+        }
         ConfigError::Yaml(e) => (e.pos().unwrap_or(TOP), e.to_string()),
         other => (TOP, other.to_string()),
     };

@@ -8,7 +8,7 @@ use lnet_admin::{
     peers_of,
 };
 use lnet_config::yaml::{Pos, YAML_BYTES_MAX};
-use lnet_config::{Block, Config, ConfigError, GLOBAL_KEYS, OWN_KEYS, Step, Style};
+use lnet_config::{Block, Config, ConfigError, Step, Style};
 use lnet_types::Errno;
 
 use super::{global, net, peer, ping, route, routing, sync, udsp};
@@ -18,47 +18,6 @@ use crate::report::{INVALID, Place};
 use crate::show;
 use crate::table::Command;
 
-/// Keys of configurations besides tunables, for suggestions.
-const KEYS: [&str; 38] = [
-    "net",
-    "peer",
-    "route",
-    "routing",
-    "buffers",
-    "global",
-    "ulnet",
-    "udsp",
-    "numa",
-    "ip2nets",
-    "ping",
-    "discover",
-    "net type",
-    "local NI(s)",
-    "interfaces",
-    "nid",
-    "tunables",
-    "lnd tunables",
-    "CPT",
-    "accept from",
-    "peer_timeout",
-    "peer_credits",
-    "peer_buffer_credits",
-    "credits",
-    "conns_per_peer",
-    "tos",
-    "primary nid",
-    "Multi-Rail",
-    "lock_prim",
-    "peer ni",
-    "gateway",
-    "hop",
-    "priority",
-    "enable",
-    "tiny",
-    "small",
-    "large",
-    "profile",
-];
 const BUILDER: Place = Place::classic("yaml", "builder");
 /// Level of verbosity of nets in an export.
 const NET_LEVEL: i64 = 2;
@@ -250,32 +209,19 @@ pub(crate) fn import(session: &mut Session<'_>, _: &Command, args: &Args) -> i32
         },
         "import",
     );
-    let text = match read(session, args.operands.first().map(String::as_str)) {
+    let file = args.operands.first().map(String::as_str);
+    session.file = Some(file.unwrap_or("standard input").to_owned());
+    let text = match read(session, file) {
         Ok(text) => text,
         Err(code) => return code,
     };
     let config = match Config::from_yaml(&text) {
         Ok(config) => config,
-        Err(ConfigError::Yaml(e)) => {
-            session.err_line(format_args!("Parser error: {e}"));
-            return INVALID;
-        }
-        Err(ConfigError::Content { errno, text, pos }) => {
-            session.error(place, errno.negative(), &text, Some(&pos.to_string()));
-            if let Some(key) = text.strip_prefix("invalid key '").and_then(|t| t.strip_suffix('\''))
-            {
-                session.suggest(key, KEYS.into_iter().chain(GLOBAL_KEYS).chain(OWN_KEYS));
-            }
-            return INVALID;
-        }
-        Err(other) => {
-            session.error(place, other.errno().negative(), &other.to_string(), None);
-            return INVALID;
-        }
+        Err(e) => return refuse(session, place, &e),
     };
     if let Some((pos, name)) = config.profile.as_ref().filter(|_| !args.has("sync")) {
         let text = format!("'profile' {name} cannot change in a running daemon");
-        session.error(place, INVALID, &text, Some(&pos.to_string()));
+        session.error_at(place, INVALID, &text, *pos, None);
         return INVALID;
     }
     if args.has("sync") {
@@ -292,7 +238,7 @@ pub(crate) fn import(session: &mut Session<'_>, _: &Command, args: &Args) -> i32
                     _ => continue,
                 };
                 let text = format!("invalid key '{key}'");
-                session.error(place, INVALID, &text, Some(&pos.to_string()));
+                session.error_at(place, INVALID, &text, *pos, None);
                 return INVALID;
             }
             let steps = match mode {
@@ -304,6 +250,23 @@ pub(crate) fn import(session: &mut Session<'_>, _: &Command, args: &Args) -> i32
         Mode::Show => show_blocks(session, &config),
         Mode::Exec => run_blocks(session, config),
     }
+}
+
+/// Prints why a text is no configuration.
+fn refuse(session: &mut Session<'_>, place: Place, error: &ConfigError) -> i32 {
+    match error {
+        ConfigError::Yaml(e) => {
+            session.err_line(format_args!("Parser error: {e}"));
+            if let (true, Some(file)) = (session.explain, session.file.clone()) {
+                session.err_line(format_args!("# {file}"));
+            }
+        }
+        ConfigError::Content { errno, text, pos, hint } => {
+            session.error_at(place, errno.negative(), text, *pos, hint.as_deref());
+        }
+        other => session.error(place, other.errno().negative(), &other.to_string(), None),
+    }
+    INVALID
 }
 
 /// As older tools do (I-22, I-23): what fails is reported and the rest follows, routes that are there
@@ -388,16 +351,13 @@ fn apply_steps(session: &mut Session<'_>, place: Place, steps: Vec<(Pos, Step)>)
             Step::Set(settings) => settings.iter().map(|s| s.name.clone()).collect(),
             _ => Vec::new(),
         };
+        let words = step.to_string();
         let Err(e) = session.order(&Request::from(step)) else { continue };
-        if let ClientError::Refused(AdminError { no_interface: Some(name), .. }) = &e {
+        if let ClientError::Refused(refusal @ AdminError { no_interface: Some(name), .. }) = &e {
             // Importers of today look at the interfaces themselves, before they ask (I-9).
             let text = format!("No interface matching '{name}'");
-            session.error(
-                place,
-                Errno::ENOMSG.negative(),
-                &text,
-                Some(&format!("the block at {pos}")),
-            );
+            session.error(place, Errno::ENOMSG.negative(), &text, refusal.detail.as_deref());
+            session.block(pos, &words);
             return Errno::ENOMSG.negative();
         }
         let (is_refusal, first) = match net {
@@ -418,9 +378,7 @@ fn apply_steps(session: &mut Session<'_>, place: Place, steps: Vec<(Pos, Step)>)
             let text = format!("Failed to configure NI on net '{net}' rc = {INVALID}");
             session.error(place, INVALID, &text, None);
         }
-        if session.explain {
-            session.err_line(format_args!("# the block at {pos}"));
-        }
+        session.block(pos, &words);
         return code;
     }
     0

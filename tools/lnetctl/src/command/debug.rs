@@ -9,7 +9,7 @@ use lnet_config::{Style, Tree};
 
 use lnet_types::NidList;
 
-use super::single_nid;
+use super::{not_a_nid, single_nid};
 use crate::args::Args;
 use crate::report::{INVALID, Place};
 use crate::table::Command;
@@ -68,11 +68,13 @@ pub(crate) fn peer(session: &mut Session<'_>, _: &Command, args: &Args) -> i32 {
     let place = Place::classic("debug", "peer");
     let Some(text) = args.value("nid") else {
         session.error(place, INVALID, "--nid must be specified", None);
+        session.lacking = true;
         return INVALID;
     };
     let Some(nid) = single_nid(text) else {
+        let reason = not_a_nid(text);
         let text = format!("\"badly formatted primary NID: {text}\"");
-        session.error(place, INVALID, &text, None);
+        session.error(place, INVALID, &text, Some(&reason));
         return INVALID;
     };
     match session.order(&Request::PeerDump { nid }) {
@@ -97,7 +99,7 @@ pub(crate) fn nidlist(session: &mut Session<'_>, command: &Command, args: &Args)
         None => None,
         Some((_, Some(nid))) => Some(nid),
         Some((text, None)) => {
-            return session.bad_value(place, &format!("cannot parse NID '{text}'"));
+            return session.bad_nid(place, text);
         }
     };
     session.out_line(format_args!("nidlist parsed to: {list}"));
@@ -112,6 +114,7 @@ pub(crate) fn nidlist(session: &mut Session<'_>, command: &Command, args: &Args)
 pub(crate) fn dump(session: &mut Session<'_>, _: &Command, args: &Args) -> i32 {
     let place = Place::library("dump", "debug");
     let [file] = args.operands.as_slice() else {
+        session.lacking = args.operands.is_empty();
         return session.bad_value(place, "expected FILE, to write the recording to");
     };
     let mut bytes = Vec::new();

@@ -6,7 +6,7 @@ use lnet_admin::{ClientError, FaultAction, FaultDel, FaultKind, FaultRule, Reply
 use lnet_config::{Style, parse_number};
 use lnet_types::{HealthStatus, Nid};
 
-use super::single_nid;
+use super::{not_a_nid, single_nid};
 use crate::Session;
 use crate::args::Args;
 use crate::report::{INVALID, Place};
@@ -47,10 +47,7 @@ pub(crate) fn add(session: &mut Session<'_>, command: &Command, args: &Args) -> 
     let kind = kind_of(command);
     let rule = match rule(args, kind, session.strict) {
         Ok(rule) => rule,
-        Err(Bad { text, code }) => {
-            session.err_line(text);
-            return code;
-        }
+        Err(bad) => return bad.print(session),
     };
     order(session, ADD, &Request::FaultAdd(rule), &format!("add {} rule", noun(kind)))
 }
@@ -59,11 +56,28 @@ pub(crate) fn add(session: &mut Session<'_>, command: &Command, args: &Args) -> 
 struct Bad {
     text: String,
     code: i32,
+    /// Why, for people.
+    reason: Option<String>,
+    /// An argument is missing.
+    lacking: bool,
 }
 
 impl Bad {
     fn misuse(text: impl Into<String>) -> Self {
-        Self { text: text.into(), code: MISUSE }
+        Self { text: text.into(), code: MISUSE, reason: None, lacking: false }
+    }
+
+    fn lacking(text: impl Into<String>) -> Self {
+        Self { lacking: true, ..Self::misuse(text) }
+    }
+
+    fn print(self, session: &mut Session<'_>) -> i32 {
+        session.err_line(self.text);
+        if let (true, Some(reason)) = (session.explain, self.reason) {
+            session.err_line(format_args!("# {reason}"));
+        }
+        session.lacking = self.lacking;
+        self.code
     }
 }
 
@@ -100,10 +114,11 @@ fn rule(args: &Args, kind: FaultKind, strict: bool) -> Result<FaultRule, Bad> {
     let (rate, interval_s) = (count(args, "rate")?, count(args, "interval")?);
     let random = args.has("random") && kind == FaultKind::Drop;
     if random && interval_s == 0 {
-        return Err(Bad::misuse("please provide an interval to randomize"));
+        return Err(Bad::lacking("please provide an interval to randomize"));
     }
     if (rate == 0) == (interval_s == 0) {
-        return Err(Bad::misuse(format!(
+        let bad = if rate == 0 { Bad::lacking } else { Bad::misuse };
+        return Err(bad(format!(
             "please provide either {noun} rate or interval but not both at the same time."
         )));
     }
@@ -115,7 +130,7 @@ fn rule(args: &Args, kind: FaultKind, strict: bool) -> Result<FaultRule, Bad> {
         },
     };
     let (Some(src), Some(dst)) = (src, dst) else {
-        return Err(Bad::misuse(format!(
+        return Err(Bad::lacking(format!(
             "Please provide both source and destination of {noun} rule"
         )));
     };
@@ -147,7 +162,8 @@ fn nid(args: &Args, long: &str) -> Result<Option<Nid>, Bad> {
 }
 
 fn bad_nid(text: &str) -> Bad {
-    Bad { text: format!("Invalid NID: {text}"), code: INVALID }
+    let reason = Some(not_a_nid(text));
+    Bad { code: INVALID, reason, ..Bad::misuse(format!("Invalid NID: {text}")) }
 }
 
 /// The number behind an option; 0 without it.
@@ -162,10 +178,7 @@ pub(crate) fn del(session: &mut Session<'_>, command: &Command, args: &Args) -> 
     let kind = kind_of(command);
     let nids = nid(args, "source").and_then(|src| Ok((src, nid(args, "dest")?)));
     let (src, dst) = match (args.has("all"), nids) {
-        (_, Err(Bad { text, code })) => {
-            session.err_line(text);
-            return code;
-        }
+        (_, Err(bad)) => return bad.print(session),
         (true, Ok((None, None))) => (Nid::ANY, Nid::ANY),
         (true, Ok(_)) => {
             session.err_line("'-s' or '-d' cannot be combined with '-a'");
@@ -173,8 +186,8 @@ pub(crate) fn del(session: &mut Session<'_>, command: &Command, args: &Args) -> 
         }
         (false, Ok((Some(src), Some(dst)))) => (src, dst),
         (false, Ok(_)) => {
-            session.err_line("Failed, please provide source and destination of rule");
-            return MISUSE;
+            return Bad::lacking("Failed, please provide source and destination of rule")
+                .print(session);
         }
     };
     let request = Request::FaultDel(FaultDel { kind, src, dst });
@@ -214,20 +227,16 @@ pub(crate) fn link(session: &mut Session<'_>, _: &Command, args: &Args) -> i32 {
         (true, false) => false,
         (false, true) => true,
         _ => {
-            session.err_line("please say whether the interface goes --down or --up");
-            return MISUSE;
+            return Bad::lacking("please say whether the interface goes --down or --up")
+                .print(session);
         }
     };
     let nid = match nid(args, "nid") {
         Ok(Some(nid)) if !nid.is_any() => nid,
         Ok(_) => {
-            session.err_line("please name the interface: --nid NID");
-            return MISUSE;
+            return Bad::lacking("please name the interface: --nid NID").print(session);
         }
-        Err(Bad { text, code }) => {
-            session.err_line(text);
-            return code;
-        }
+        Err(bad) => return bad.print(session),
     };
     order(session, LINK, &Request::LinkSimulate { nid, up }, "change the link")
 }

@@ -23,17 +23,6 @@ pub(crate) fn nid_list(text: &str) -> Result<Vec<Nid>, NidListError> {
     })
 }
 
-/// What is wrong with a text that must be NIDs, and what may have been meant by it.
-pub(crate) fn not_a_nid(text: &str) -> String {
-    // An address, or a range of addresses, without its network.
-    let tcp = format!("{text}@tcp");
-    let hint = match !text.contains('@') && parse_nid_list(&tcp).is_ok() {
-        true => format!(": did you mean '{tcp}'?"),
-        false => String::new(),
-    };
-    format!("'{text}' is not a NID such as 10.0.0.1@tcp{hint}")
-}
-
 /// Between commas, but not those in brackets.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0_usize;
@@ -66,16 +55,6 @@ fn found(host: &str, net: Net) -> Option<Nid> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_address_without_its_network_is_answered_with_the_nid_that_was_meant() {
-        let hint = |text: &str| not_a_nid(text).split_once("did you mean ").map(|h| h.1.to_owned());
-        assert_eq!(hint("10.1.0.2").as_deref(), Some("'10.1.0.2@tcp'?"));
-        assert_eq!(hint("10.1.0.[2-4]").as_deref(), Some("'10.1.0.[2-4]@tcp'?"));
-        for text in ["foo", "10.1.0.2@foo", "10.1.0.300", ""] {
-            assert_eq!(hint(text), None, "{text}");
-        }
-    }
 
     #[test]
     fn names_of_hosts_stand_for_their_addresses() {

@@ -21,8 +21,9 @@ pub(crate) mod udsp;
 
 use core::ops::RangeInclusive;
 
-pub(crate) use hosts::{nid_list, not_a_nid};
+pub(crate) use hosts::nid_list;
 use lnet_config::parse_number;
+pub(crate) use lnet_config::{not_a_net, not_a_nid};
 use lnet_types::Nid;
 
 use crate::Session;

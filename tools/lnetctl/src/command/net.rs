@@ -7,7 +7,7 @@ use lnet_config::{
 };
 use lnet_types::{Errno, Net, Nid};
 
-use super::{HEALTH, not_a_nid, number, number_in, single_nid};
+use super::{HEALTH, not_a_net, not_a_nid, number, number_in, single_nid};
 use crate::Session;
 use crate::args::Args;
 use crate::report::{INVALID, Place};
@@ -90,12 +90,12 @@ fn add_requests(session: &mut Session<'_>, args: &Args) -> Result<Vec<NetAdd>, i
     };
     let nid = nid(session, args, ADD_OPTION)?;
     let net = net_of(session, args, nid, |session, _| {
-        session.error(ADD, Errno::ENOENT.negative(), "cannot parse net", None);
+        let reason = args.value("net").map(not_a_net);
+        session.error(ADD, Errno::ENOENT.negative(), "cannot parse net", reason.as_deref());
         INVALID
     })?;
     if interfaces.is_empty() && nid.is_none() {
-        session.out_line("creating a local NI needs at least one interface");
-        return Err(INVALID);
+        return Err(session.lacks("creating a local NI needs at least one interface"));
     }
     let of = |interfaces, nid| NetAdd { net, interfaces, nid, cpts: cpts.clone(), tunables, lnd };
     Ok(match (interfaces.is_empty(), nid) {
@@ -142,23 +142,22 @@ fn del_request(session: &mut Session<'_>, args: &Args) -> Result<NetDel, i32> {
     };
     let nid = nid(session, args, DEL_OPTION)?;
     let net = net_of(session, args, nid, |session, interfaces_given| {
-        match interfaces_given {
-            true => {
-                session.error(DEL, Errno::ENODEV.negative(), "LNet net doesn't exist", None);
-            }
-            false => session.error(DEL, INVALID, "cannot del network", None),
-        }
+        let (number, text) = match interfaces_given {
+            true => (Errno::ENODEV.negative(), "LNet net doesn't exist"),
+            false => (INVALID, "cannot del network"),
+        };
+        session.error(DEL, number, text, args.value("net").map(not_a_net).as_deref());
         INVALID
     })?;
     Ok(NetDel { net, interfaces, nid })
 }
 
 pub(crate) fn show(session: &mut Session<'_>, _: &Command, args: &Args) -> i32 {
-    let net = match args.value("net").map(str::parse::<Net>) {
+    let net = match args.value("net").map(|text| (text, text.parse::<Net>())) {
         None => None,
-        Some(Ok(net)) => Some(net),
-        Some(Err(e)) => {
-            let reason = e.to_string();
+        Some((_, Ok(net))) => Some(net),
+        Some((text, Err(_))) => {
+            let reason = not_a_net(text);
             session.error(SHOW, Errno::ENOENT.negative(), "cannot parse net", Some(&reason));
             return INVALID;
         }
@@ -256,7 +255,8 @@ fn accept_from(session: &mut Session<'_>, args: &Args, list: &str) -> Result<Req
         return Err(session.bad_value(SET, "Specified --accept-from without --net option"));
     };
     let Ok(net) = net.parse() else {
-        return Err(session.bad_value(SET, &format!("Invalid network type: {net}")));
+        let (what, reason) = (format!("Invalid network type: {net}"), not_a_net(net));
+        return Err(session.bad_value_because(SET, &what, &reason));
     };
     let list = (list != "default").then(|| list.to_owned());
     Ok(Request::AcceptFromSet { net, list })
@@ -267,7 +267,8 @@ fn lnd_timeout(session: &mut Session<'_>, args: &Args, word: &str) -> Result<Req
         return Err(session.bad_value(SET, "Specified --lnd-timeout without --net option"));
     };
     let Ok(net) = net.parse() else {
-        return Err(session.bad_value(SET, &format!("Invalid network type: {net}")));
+        let (what, reason) = (format!("Invalid network type: {net}"), not_a_net(net));
+        return Err(session.bad_value_because(SET, &what, &reason));
     };
     match parse_number(word).and_then(|n| u32::try_from(n).ok()) {
         Some(seconds) => Ok(Request::LndTimeoutSet { net, seconds }),
@@ -294,6 +295,9 @@ fn net_of(
             return name.parse().map_err(|_| bad(session, args.has("if")));
         }
     };
+    if complaint == NO_NET {
+        return Err(session.lacks(complaint));
+    }
     session.out_line(complaint);
     Err(INVALID)
 }

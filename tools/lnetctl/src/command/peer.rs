@@ -60,7 +60,10 @@ fn members(session: &mut Session<'_>, place: Place, args: &Args) -> Result<(Nid,
         }
     };
     let (text, reason) = match args.value("prim_nid") {
-        None => ("missing primary NID", "--prim_nid must be specified".to_owned()),
+        None => {
+            session.lacking = true;
+            ("missing primary NID", "--prim_nid must be specified".to_owned())
+        }
         Some(text) => match single_nid(text) {
             Some(primary) => return Ok((primary, nids)),
             None => ("unsupported primary NID", not_a_nid(text)),
@@ -74,7 +77,8 @@ pub(crate) fn show(session: &mut Session<'_>, _: &Command, args: &Args) -> i32 {
     let nid = match args.value("nid").map(|text| (text, single_nid(text))) {
         None => None,
         Some((text, None)) => {
-            session.error(SHOW, INVALID, &format!("cannot parse NID '{text}'"), None);
+            let reason = not_a_nid(text);
+            session.error(SHOW, INVALID, &format!("cannot parse NID '{text}'"), Some(&reason));
             return INVALID;
         }
         Some((_, nid)) => nid,
@@ -146,12 +150,13 @@ fn set_request(session: &mut Session<'_>, args: &Args) -> Result<Option<Request>
             return Err(session.bad_value(SET, "--nid is invalid with --all option"));
         }
         (None, false) => {
+            session.lacking = true;
             return Err(session.bad_value(SET, "--nid or --all must be specified"));
         }
         (None, true) => NiTarget::All,
         (Some(text), false) => match single_nid(text) {
             Some(nid) => NiTarget::Nid(nid),
-            None => return Err(session.bad_value(SET, &format!("cannot parse NID '{text}'"))),
+            None => return Err(session.bad_nid(SET, text)),
         },
     };
     if health.is_none() && state.is_none() {

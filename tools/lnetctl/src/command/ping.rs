@@ -21,6 +21,7 @@ pub(crate) fn ping(session: &mut Session<'_>, _: &Command, args: &Args) -> i32 {
     const PLACE: Place = Place::library("manage", "ping");
     if args.operands.is_empty() {
         session.err_line("lnetctl: ping needs NID targets");
+        session.lacking = true;
         return INVALID;
     }
     let timeout_ms = match number(session, args, "timeout", PLACE) {
@@ -34,7 +35,7 @@ pub(crate) fn ping(session: &mut Session<'_>, _: &Command, args: &Args) -> i32 {
     let source = match args.value("source").map(|text| (text, single_nid(text))) {
         None => None,
         Some((text, None)) => {
-            return session.bad_value(PLACE, &format!("cannot parse NID '{text}'"));
+            return session.bad_nid(PLACE, text);
         }
         Some((_, nid)) => nid,
     };
@@ -46,7 +47,8 @@ pub(crate) fn ping(session: &mut Session<'_>, _: &Command, args: &Args) -> i32 {
 
 pub(crate) fn discover(session: &mut Session<'_>, _: &Command, args: &Args) -> i32 {
     if args.operands.is_empty() {
-        session.out_line("Missing nid argument");
+        session.lacks("Missing nid argument");
+        // As scripts know it.
         return SOME_FAILED;
     }
     match targets(session, Place::library("manage", "discover"), &args.operands) {
@@ -122,7 +124,9 @@ fn print(session: &mut Session<'_>, verb: &'static str, contacted: &[Contacted])
                     ("errno", Tree::plain(error.errno.negative())),
                     ("descr", Tree::TaggedSingle(text)),
                 ]));
-                if let (true, Some(reason)) = (session.explain, &error.detail) {
+                if let (true, Some(reason)) =
+                    (session.explain, error.detail.as_ref().filter(|why| **why != error.text))
+                {
                     session.err_line(format_args!("# {nid}: {reason}"));
                 }
             }

@@ -4,7 +4,7 @@ use lnet_admin::{AdminError, Request, RouteSnapshot};
 use lnet_config::{RouteAdd, RouteDel, Style, Tree, parse_number};
 use lnet_types::{Errno, Net, Nid};
 
-use super::{nid_list, not_a_nid, number};
+use super::{nid_list, not_a_net, not_a_nid, number};
 use crate::Session;
 use crate::args::Args;
 use crate::report::{INVALID, Place};
@@ -34,7 +34,10 @@ fn routes(session: &mut Session<'_>, args: &Args) -> Result<Vec<RouteAdd>, i32> 
     let hops = match hops(session, ADD, args)? {
         None | Some(-1) => None,
         Some(n) => match u32::try_from(n).ok().filter(|n| (1..=255).contains(n)) {
-            None => return Err(bad(session, "invalid hop count must be between 1 and 255", n)),
+            None => {
+                let reason = format!("hop {n}: must be 1 to 255, or -1");
+                return Err(bad(session, "invalid hop count must be between 1 and 255", &reason));
+            }
             hops => hops,
         },
     };
@@ -42,14 +45,17 @@ fn routes(session: &mut Session<'_>, args: &Args) -> Result<Vec<RouteAdd>, i32> 
         None => 0,
         Some(n) => match u32::try_from(n) {
             Ok(n) => n,
-            Err(_) => return Err(bad(session, "invalid priority, must not be negative", n)),
+            Err(_) => {
+                let reason = format!("priority {n}: must be 0 to {}", u32::MAX);
+                return Err(bad(session, "invalid priority, must not be negative", &reason));
+            }
         },
     };
     Ok(gateways.into_iter().map(|gateway| RouteAdd { net, gateway, hops, priority }).collect())
 }
 
-fn bad(session: &mut Session<'_>, text: &str, value: i64) -> i32 {
-    session.error(ADD, INVALID, text, Some(&format!("{value}")));
+fn bad(session: &mut Session<'_>, text: &str, reason: &str) -> i32 {
+    session.error(ADD, INVALID, text, Some(reason));
     INVALID
 }
 
@@ -86,15 +92,14 @@ fn ends(session: &mut Session<'_>, place: Place, args: &Args) -> Result<(Net, Ve
                 (None, _) => "net",
                 _ => "gateway",
             };
-            session.out_line(format_args!("missing mandatory parameters:'{missing}'"));
-            return Err(INVALID);
+            return Err(session.lacks(format_args!("missing mandatory parameters:'{missing}'")));
         }
     };
     let gateways = gateway_list(session, place, gateways)?;
     let Ok(net) = net.parse() else {
         // What kernels make of a name that is none (C-route-5).
         let text = "setting LNET_NET_ANY not allowed";
-        let reason = format!("'{net}' is not a network such as o2ib1");
+        let reason = not_a_net(net);
         session.error(place, Errno::ENXIO.negative(), text, Some(&reason));
         return Err(INVALID);
     };
@@ -145,11 +150,12 @@ impl Filter {
 }
 
 fn filter(session: &mut Session<'_>, args: &Args) -> Result<Filter, i32> {
-    let net = match args.value("net").map(str::parse) {
+    let net = match args.value("net").map(|text| (text, text.parse())) {
         None => None,
-        Some(Ok(net)) => Some(net),
-        Some(Err(_)) => {
-            session.error(SHOW, Errno::ENOENT.negative(), "cannot parse net", None);
+        Some((_, Ok(net))) => Some(net),
+        Some((text, Err(_))) => {
+            let reason = not_a_net(text);
+            session.error(SHOW, Errno::ENOENT.negative(), "cannot parse net", Some(&reason));
             return Err(INVALID);
         }
     };

@@ -32,7 +32,7 @@ pub(crate) fn reset(session: &mut Session<'_>, _: &Command, args: &Args) -> i32 
             return session.bad_value(PLACE, "--nid is invalid with --global option");
         }
         Some(text) => match single_nid(text) {
-            None => return session.bad_value(PLACE, &format!("cannot parse NID '{text}'")),
+            None => return session.bad_nid(PLACE, text),
             nid => Request::CountersReset { nid, failures },
         },
         None if failures => {

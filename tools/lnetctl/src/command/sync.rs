@@ -22,7 +22,7 @@ pub(super) fn sync(session: &mut Session<'_>, place: Place, wanted: &Config, dry
             _ => continue,
         };
         let text = format!("{what}: must not stand in a file for --sync");
-        session.error(place, INVALID, &text, Some(&pos.to_string()));
+        session.error_at(place, INVALID, &text, *pos, None);
         return INVALID;
     }
     let tunables = match global::fetch(session) {
@@ -31,7 +31,7 @@ pub(super) fn sync(session: &mut Session<'_>, place: Place, wanted: &Config, dry
     };
     if let Some((pos, name)) = wanted.profile.as_ref().filter(|(_, n)| *n != tunables.profile) {
         let text = format!("profile {name}: must be {}, that of the daemon", tunables.profile);
-        session.error(place, INVALID, &text, Some(&pos.to_string()));
+        session.error_at(place, INVALID, &text, *pos, None);
         return INVALID;
     }
     let has = match live(session, &tunables) {

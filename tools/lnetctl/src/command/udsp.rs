@@ -59,8 +59,7 @@ pub(crate) fn del(session: &mut Session<'_>, _: &Command, args: &Args) -> i32 {
         (true, Ok(None)) => UdspDel::All,
         (false, Ok(Some(index))) => UdspDel::Index(index),
         (false, Ok(None)) => {
-            session.out_line("Must specify --idx or --all");
-            return INVALID;
+            return session.lacks("Must specify --idx or --all");
         }
         (true, Ok(Some(_))) => {
             session.out_line("Cannot combine --all with --idx");

@@ -5,7 +5,6 @@ pub(crate) mod completions;
 pub(crate) mod examples;
 pub(crate) mod lines;
 pub(crate) mod man;
-pub(crate) mod suggest;
 
 use crate::table::{COMMANDS, Command, Entry};
 

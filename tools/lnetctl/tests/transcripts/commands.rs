@@ -110,8 +110,10 @@ fn an_import_stops_at_the_first_refusal_and_says_where() {
     let recorded = Vector::read("import-again");
     let mut node = Node::refusing(1, AdminError::new(Errno::EEXIST, "cannot add LNet NI"));
     let (out, err, code) = node.run(&backup.import("--add"));
-    // A person gets the place of the block.
-    let recorded_err = recorded.err + "# the block at line 2, column 7\n";
+    // The note names the block.
+    let file = backup.0.display();
+    let block = format!("# {file}: the block at line 2, column 7 (net add tcp)\n");
+    let recorded_err = recorded.err + &block;
     assert_eq!((out, err, code), (recorded.out, recorded_err, recorded.exit));
     assert_eq!(node.asked.len(), 1);
 
@@ -134,8 +136,9 @@ fn an_interface_that_is_not_there_is_named_by_an_import() {
     let mut node = Node::refusing(2, refusal);
     let (out, err, code) = node.run(&backup.import(""));
     let text = "---\nadd:\n-     import:\n      errno: -42\n      descr: ! \"No interface matching \
-                'eth1'\"\n...\n# the block at line 2, column 7\n";
-    assert_eq!((out.as_str(), err.as_str(), code), ("", text, 214));
+                'eth1'\"\n...\n";
+    let block = format!("# {}: the block at line 2, column 7 (net add tcp)\n", backup.0.display());
+    assert_eq!((out, err, code), (String::new(), text.to_owned() + &block, 214));
     assert_eq!(node.asked.len(), 2, "it stops there");
 }
 
@@ -143,7 +146,7 @@ fn an_interface_that_is_not_there_is_named_by_an_import() {
 fn nothing_of_a_wrong_file_is_applied() {
     let path = std::env::temp_dir().join(format!("ulnet-{}-wrong.yaml", std::process::id()));
     for (yaml, expected) in [
-        ("net: [{net type: tcp}]\nfrob: 1\n", "\"invalid key 'frob'\"\n...\n# line 2, column 1\n"),
+        ("net: [{net type: tcp}]\nfrob: 1\n", "-wrong.yaml: line 2, column 1\n"),
         ("net: [{net type: tcp}]\nping: {nids: [10.0.0.1@tcp]}\n", "\"invalid key 'ping'\""),
         (
             "net: [{net type: tcp}]\nglobal: {profile: kernel}\n",
@@ -250,6 +253,81 @@ fn wrong_words_are_named_and_nothing_is_sent() {
         (out.as_str(), err.as_str(), code),
         ("--net is invalid with --nid option\n", "", 234)
     );
+}
+
+#[test]
+fn a_missing_argument_is_answered_with_the_usage_and_one_exit_status() {
+    for (line, code) in [
+        ("net add", 234),
+        ("net add --net tcp", 234),
+        ("net del", 234),
+        ("ping", 234),
+        // As the original has it.
+        ("discover", 255),
+        ("peer add --nid 10.0.0.1@tcp", 234),
+        ("peer del --nid 10.0.0.1@tcp", 234),
+        ("peer set --health 5", 234),
+        ("route add --net tcp1", 234),
+        ("route del --gateway 10.0.0.1@tcp", 234),
+        ("udsp del", 234),
+        ("debug peer", 234),
+        ("debug dump", 234),
+        // As the original has it.
+        ("fault drop add -s * -d *", 255),
+        ("fault drop del -s *", 255),
+    ] {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        let path = match words[0].as_str() {
+            "ping" | "discover" => words[0].clone(),
+            "fault" => words[..3].join(" "),
+            _ => words[..2].join(" "),
+        };
+        for is_terminal in [true, false] {
+            let mut node = Node::default();
+            let mut session = Session::new(&mut node);
+            (session.explain, session.is_terminal) = (true, is_terminal);
+            let got = lnetctl::run(&mut session, &words) & 0xff;
+            let err = session.err;
+            assert_eq!(got, code, "{line}: {err}");
+            let usage = match is_terminal {
+                true => err.lines().any(|l| l.starts_with(&path) && l.contains(": ")),
+                false => err.ends_with(&format!("# see 'lnetctl help {path}'\n")),
+            };
+            assert!(usage, "{line}: {err}");
+            assert_eq!(node.asked, [], "{line}");
+        }
+    }
+}
+
+#[test]
+fn a_mistyped_net_or_nid_is_answered_with_what_may_have_been_meant() {
+    for (line, meant) in [
+        ("ping 10.1.0.2", "10.1.0.2@tcp"),
+        ("ping --source 10.1.0.2 10.1.0.3@tcp", "10.1.0.2@tcp"),
+        ("discover 10.1.0.2@tpc1", "10.1.0.2@tcp1"),
+        ("peer add --prim_nid 10.1.0.2", "10.1.0.2@tcp"),
+        ("peer show --nid 10.1.0.2", "10.1.0.2@tcp"),
+        ("peer set --nid 10.1.0.2 --health 5", "10.1.0.2@tcp"),
+        ("net set --nid 10.1.0.2 --health 5", "10.1.0.2@tcp"),
+        ("net del --nid 10.1.0.2", "10.1.0.2@tcp"),
+        ("net add --net tpc1 --if eth0", "tcp1"),
+        ("net del --net tpc1", "tcp1"),
+        ("net show --net tpc1", "tcp1"),
+        ("net set --net tpc --lnd-timeout 5", "tcp"),
+        ("route add --net o2bi --gateway 10.1.0.2@tcp", "o2ib"),
+        ("route add --net o2ib --gateway 10.1.0.2", "10.1.0.2@tcp"),
+        ("route show --net tpc", "tcp"),
+        ("fault drop add -s 10.1.0.2 -d * -r 5", "10.1.0.2@tcp"),
+        ("stats reset --nid 10.1.0.2", "10.1.0.2@tcp"),
+        ("debug peer --nid 10.1.0.2", "10.1.0.2@tcp"),
+        ("explain 10.1.0.2", "10.1.0.2@tcp"),
+    ] {
+        let mut node = Node::default();
+        let (_, err, code) = node.run(line);
+        assert_ne!(code, 0, "{line}");
+        assert!(err.contains(&format!("did you mean '{meant}'?")), "{line}: {err}");
+        assert_eq!(node.asked, [], "{line}");
+    }
 }
 
 #[test]

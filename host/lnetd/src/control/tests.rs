@@ -1,0 +1,133 @@
+//! Each refusal says which thing, which value and what was expected, beside the errno and the text that
+//! scripts know.
+
+use clap::Parser as _;
+use lnet_admin::{FaultDel, FaultKind, NiTarget, Request};
+use lnet_config::{
+    Interface, ModuleParameters, NetAdd, NetDel, PeerAdd, PeerDel, RouteAdd, RouteDel, Setting,
+    UdspDel,
+};
+use lnet_types::{Net, Nid};
+
+use super::{Control, NOT_CONFIGURED};
+use crate::Options;
+
+fn control() -> Control {
+    let options = Options::parse_from(["lnetd", "--profile", "kernel", "--port", "9987"]);
+    Control::new(&options, ModuleParameters::default()).unwrap()
+}
+
+fn nid(text: &str) -> Nid {
+    text.parse().unwrap()
+}
+
+fn net(text: &str) -> Net {
+    text.parse().unwrap()
+}
+
+/// What the daemon says to a request that it refuses.
+fn reason(control: &Control, request: Request) -> String {
+    let shown = format!("{request:?}");
+    let refusal = control.answer(request).expect_err(&shown);
+    let reason = refusal.detail.clone().unwrap_or_else(|| panic!("{shown}: {refusal}"));
+    assert_ne!(reason, refusal.errno.to_string(), "{shown}: the errno alone");
+    reason
+}
+
+#[test]
+fn without_a_node_each_request_for_it_is_answered_with_how_to_start_one() {
+    let control = control();
+    for request in [
+        Request::NetShow { net: None, detail: true },
+        Request::PeerShow { nid: None, detail: false, from: None },
+        Request::RouteShow { from: None },
+        Request::RoutingShow,
+        Request::StatsShow,
+        Request::UdspShow,
+        Request::NetDel(NetDel { net: Net::TCP, interfaces: Vec::new(), nid: None }),
+        Request::Set { settings: vec![Setting::new("numa_range", 1)] },
+    ] {
+        assert_eq!(reason(&control, request), NOT_CONFIGURED);
+    }
+}
+
+#[test]
+fn each_refusal_names_the_thing_its_value_and_what_was_expected() {
+    let control = control();
+    control.answer(Request::LnetConfigure { all: false, large: false }).unwrap();
+    let peer = |primary: &str, nids: &[&str]| {
+        Request::PeerAdd(PeerAdd {
+            primary: nid(primary),
+            nids: nids.iter().map(|text| nid(text)).collect(),
+            multi_rail: true,
+            lock_primary: false,
+        })
+    };
+    control.answer(peer("10.9.0.2@tcp", &["10.9.1.2@tcp"])).unwrap();
+    let peer_del = |primary: &str| {
+        let (primary, nids) = (nid(primary), Vec::new());
+        Request::PeerDel(PeerDel { primary, nids, force: false })
+    };
+    let add = |name: &str, interface: &str| {
+        let interface = Interface { name: interface.to_owned(), cpts: None };
+        Request::NetAdd(NetAdd {
+            net: net(name),
+            interfaces: vec![interface],
+            nid: None,
+            cpts: None,
+            tunables: Default::default(),
+            lnd: Default::default(),
+        })
+    };
+    let route =
+        |hops| RouteAdd { net: net("tcp1"), gateway: nid("10.9.0.2@tcp"), hops, priority: 0 };
+    let set = |name: &str, value| Request::Set { settings: vec![Setting::new(name, value)] };
+    let del = |interfaces| NetDel { net: net("tcp9"), interfaces, nid: None };
+    let fault =
+        FaultDel { kind: FaultKind::Drop, src: nid("1.1.1.1@tcp"), dst: nid("2.2.2.2@tcp") };
+    let target = NiTarget::Nid(nid("10.9.0.9@tcp"));
+    for (request, expected) in [
+        (
+            Request::NetShow { net: Some(net("tcp9")), detail: false },
+            "net tcp9: not configured, expected lo",
+        ),
+        (Request::NetDel(del(Vec::new())), "net tcp9: not configured"),
+        (add("o2ib", "lo"), "net o2ib: no driver for it here, expected tcp"),
+        (add("tcp", "lo0"), "interface lo0: no such interface: did you mean 'lo'?"),
+        (
+            Request::NetSet { target, health: Some(1), conns_per_peer: None },
+            "10.9.0.9@tcp: must be",
+        ),
+        (
+            Request::PeerShow { nid: Some(nid("10.9.0.9@tcp")), detail: false, from: None },
+            "10.9.0.9@tcp: must be a NID of a peer",
+        ),
+        (
+            Request::PeerSet { target, health: Some(1), state: None },
+            "10.9.0.9@tcp: must be a NID of a peer",
+        ),
+        (peer("0@lo", &[]), "peer 0@lo: must have NIDs of other nodes"),
+        (peer("10.9.0.3@tcp", &["10.9.1.2@tcp"]), "peer 10.9.0.3@tcp: a NID of it belongs"),
+        (peer_del("10.9.0.9@tcp"), "peer 10.9.0.9@tcp: not known"),
+        (peer_del("10.9.1.2@tcp"), "did you mean '10.9.0.2@tcp'?"),
+        (Request::RouteAdd(route(None)), "gateway 10.9.0.2@tcp"),
+        (Request::RouteAdd(route(Some(500))), "hop count 500: expected 1 to 255"),
+        (Request::RouteDel(RouteDel { net: net("tcp1"), gateway: nid("10.9.0.2@tcp") }), "tcp1"),
+        (set("health_sensitivity", 5000), "health_sensitivity 5000: expected 0 to 1000"),
+        (Request::UdspDel(UdspDel::Index(9)), "no rule has index 9"),
+        (Request::FaultDel(fault), "no rule from 1.1.1.1@tcp to 2.2.2.2@tcp"),
+        (
+            Request::CountersReset { nid: Some(nid("10.9.0.9@tcp")), failures: false },
+            "10.9.0.9@tcp: must be a NID",
+        ),
+        (Request::PeerDump { nid: nid("10.9.0.9@tcp") }, "no peer has the NID 10.9.0.9@tcp"),
+        (
+            Request::ParamGet { name: "lnet_retry_cuont".to_owned() },
+            "did you mean 'lnet_retry_count'?",
+        ),
+    ] {
+        let said = reason(&control, request);
+        assert!(said.contains(expected), "{said}: expected {expected}");
+    }
+    control.stop(core::time::Duration::ZERO);
+}
