@@ -126,7 +126,7 @@ fn a_late_report_about_a_finished_message_is_ignored() {
 /// MR-snd-085: fifty messages wait at one of two interfaces when that goes; all arrive, in order.
 #[test]
 fn messages_queued_at_a_removed_interface_leave_by_the_other_in_order() {
-    for told_before in [false, true] {
+    for announced_before in [false, true] {
         let mut w = World::new();
         let one = NetTunables { credits: 1, peer_credits: 64, ..NetTunables::SOCK };
         w.host_with(Profile::Default, &["10.77.0.2@tcp", "10.77.1.2@tcp1"], one);
@@ -145,7 +145,7 @@ fn messages_queued_at_a_removed_interface_leave_by_the_other_in_order() {
         }
         assert_eq!(w.held.len(), 1, "one is with the driver, fifty wait");
         let (&ni, _) = w.hosts[0].nids.iter().find(|(_, n)| **n == nid("10.77.0.2@tcp")).unwrap();
-        if told_before {
+        if announced_before {
             w.hosts[0].node.leave_ni(w.now, ni);
             w.drain();
         }

@@ -2,14 +2,16 @@
 //!
 //! One file a rule: `directions.rs` (which crate may use which), `sources.rs` (heads, lengths, words
 //! that must not be committed), `dependencies.rs` (each has its reason), `requirements.rs` (each
-//! claim names code and a test that exist), `documents.rs` (links), `references.rs` (each code in a
-//! comment has a row), `packages.rs` (each crate can be packaged), `toolchain.rs` (the oldest Rust),
-//! `walk.rs` (the way of a message through the node). `workspace.rs` reads the tree.
+//! claim names code and a test that exist), `documents.rs` (links), `language.rs` (terms of the
+//! field), `references.rs` (each code in a comment has a row), `packages.rs` (each crate can be
+//! packaged), `toolchain.rs` (the oldest Rust), `walk.rs` (the way of a message through the node).
+//! `workspace.rs` reads the tree.
 //! A rule that fails says which file breaks it; to change a rule, change it here and say why.
 
 mod dependencies;
 mod directions;
 mod documents;
+mod language;
 mod packages;
 mod references;
 mod requirements;
