@@ -1,4 +1,4 @@
-//! The pages of the book (`docs/book`), tried: what a page tells the reader to type is typed, and what
+//! The pages of the book (`docs/book`) and the README, tried: what a page tells the reader to type is typed, and what
 //! it says comes out must come out.
 //!
 //! A block fenced as `console` holds commands behind `$ ` (continued behind `> `) and, below each, what
@@ -22,6 +22,8 @@ use lnet_admin::{Ask as _, Client, Reply, Request};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_ulnet");
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+/// The page of the repository itself.
+const README: &str = "README";
 /// What the pages call their port.
 const PORT: &str = "7988";
 /// Longer than any page takes; what hangs ends here.
@@ -41,7 +43,8 @@ struct Step {
 }
 
 fn page(name: &str) -> PathBuf {
-    Path::new(ROOT).join("docs/book").join(format!("{name}.md"))
+    let dir = if name == README { "" } else { "docs/book" };
+    Path::new(ROOT).join(dir).join(format!("{name}.md"))
 }
 
 /// The commands of a page, in their order.
@@ -237,6 +240,11 @@ pages! {
     the_kernel_nodes_page_shows_the_real_output: "kernel-nodes";
     the_wire_page_shows_the_real_output: "wire";
     the_library_page_shows_the_real_output: "library";
+}
+
+#[test]
+fn the_readme_shows_the_real_output() {
+    tried(README);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Documents: a link to a file of the repository leads to one.
+//! Documents: a link to a file of the repository leads to one, and figures have one home.
 
 use std::path::Path;
 
@@ -22,4 +22,14 @@ fn links_lead_somewhere() {
         }
     }
     assert!(broken.is_empty(), "{broken:#?}");
+}
+
+#[test]
+fn figures_of_the_readme_stand_in_performance() {
+    let (readme, home) = (text("README.md"), text("docs/performance.md"));
+    let bold = readme.split("**").skip(1).step_by(2);
+    let figures: Vec<_> = bold.filter(|t| t.starts_with(|c: char| c.is_ascii_digit())).collect();
+    assert!(figures.len() >= 8, "only {figures:?}");
+    let strange: Vec<_> = figures.iter().filter(|figure| !home.contains(**figure)).collect();
+    assert!(strange.is_empty(), "not in docs/performance.md: {strange:?}");
 }
