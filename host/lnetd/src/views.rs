@@ -15,7 +15,7 @@ use core::time::Duration;
 
 use crate::nets::Settings;
 
-/// Whom the TCP driver turned away, and at which interface.
+/// The peers that the TCP driver refused, and at which interface.
 fn refused(stack: &Stack, now: Instant) -> Vec<(NiId, admin::RefusedSnapshot)> {
     let lines = stack.tcp().map(lnd_sock::SockDriver::refused).unwrap_or_default();
     let line = |r: lnd_sock::Refused| {
@@ -43,7 +43,7 @@ pub(crate) fn nets(
     views.iter().map(|view| net(view, settings, detail, &refused, now)).collect()
 }
 
-/// A local net. `refused`: whom the driver turned away, on whichever net.
+/// A local net. `refused`: the peers that the driver refused, on any net.
 fn net(
     view: &NetView,
     settings: &Settings,

@@ -33,7 +33,7 @@ use crate::params;
 use crate::recorder::Recordings;
 use crate::selftest::Selftest;
 
-/// The daemon's state, behind one lock. Whoever waits for peers does so without it.
+/// The daemon's state, behind one lock, which is not held while a request waits for peers.
 #[derive(Debug)]
 pub(crate) struct Control {
     pub(crate) options: Options,
@@ -96,7 +96,7 @@ impl Control {
         })
     }
 
-    /// Somebody was told that it has not the right.
+    /// Counts a request that was refused for want of a right.
     pub(crate) fn count_refused(&self) {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }

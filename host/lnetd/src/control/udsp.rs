@@ -64,7 +64,7 @@ fn udsp_rule(rule: &UdspRule) -> Result<Rule, AdminError> {
     Rule::new(src, dst, rte, rule.priority, rule.messages).map_err(|e| refused(&e))
 }
 
-/// What is wrong with a rule is told in words, what the node cannot do with it as an errno.
+/// An invalid rule is refused with words, a rule that the node cannot apply with an errno.
 fn refused(e: &RuleError) -> AdminError {
     match e.errno() {
         Errno::EINVAL => AdminError::new(Errno::EINVAL, e.to_string()),
