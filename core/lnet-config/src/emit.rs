@@ -297,7 +297,7 @@ up: true
     }
 
     #[test]
-    fn what_is_printed_is_read_back_as_the_same_texts() {
+    fn printed_yaml_is_read_back_as_the_same_texts() {
         let odd = ["a: b", "#x", "it's", "\"q\"", "a\\b", "-", "- a", "[x]", "null", "x\u{7}y"];
         for text in odd {
             let yaml = Tree::map([("k", Tree::plain(text))]).render(Style::Library);

@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_its_place() {
+    fn bad_yaml_is_named_with_its_place() {
         let error = |yaml: &str| parse(yaml).unwrap_err().to_string();
         assert_eq!(error("a: 1\na: 2\n"), "key 'a' again at line 2, column 1");
         assert_eq!(

@@ -1,5 +1,5 @@
 //! The border below: actions for the host, and their results. And the queue of
-//! wishes with what every part shares: tokens, ids, counters.
+//! actions with what every part shares: tokens, ids, counters.
 
 use std::collections::VecDeque;
 
@@ -175,7 +175,7 @@ impl RpcCounters {
     }
 }
 
-/// Wishes, and what gives them names.
+/// Actions, and the source of their names.
 #[derive(Debug)]
 pub(crate) struct Io {
     pub(crate) settings: Settings,

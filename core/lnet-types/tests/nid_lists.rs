@@ -111,7 +111,7 @@ fn expansion_has_a_limit_and_names_each_nid_once() {
 }
 
 #[test]
-fn what_is_no_list_is_refused_with_the_range_and_what_was_expected() {
+fn a_bad_nid_list_is_refused_with_the_range_and_what_was_expected() {
     for (text, why) in [
         (" \t", "empty NID list: expected ranges such as 10.0.0.[1-5]@tcp, separated by blanks"),
         ("10.0.0.1@tcp 10.0.0.2", "NID range '10.0.0.2': no '@', expected ADDRESSES@NETWORK"),
@@ -217,7 +217,7 @@ fn range() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn what_a_list_prints_reads_back_as_the_same_list(
+    fn a_printed_nid_list_reads_back_as_the_same_list(
         ranges in prop::collection::vec(range(), 1..6),
     ) {
         let text = ranges.join(" ");

@@ -84,7 +84,7 @@ fn other_spellings_give_the_same_nid() {
 }
 
 #[test]
-fn what_is_no_nid_is_refused_with_its_text_and_what_was_expected() {
+fn a_bad_nid_is_refused_with_its_text_and_what_was_expected() {
     for (text, why) in [
         ("", "NID '': bad address, expected an IP address such as 10.0.0.1 or fd00::1"),
         (

@@ -211,7 +211,7 @@ pub fn wants_answer(why: &WireError) -> bool {
 }
 
 /// Whether the bytes that came where a HELLO was expected are an acceptor's [`ANSWER`], in the
-/// order of any sender: the other end speaks another version of connection requests.
+/// order of any sender: the other end has another version of connection requests.
 pub fn is_answer(b: &[u8]) -> bool {
     b.first_chunk().is_some_and(|m| ByteOrder::of_magic(*m, MAGIC).is_some())
 }

@@ -19,8 +19,8 @@ use core::fmt;
 
 use crate::{Handle, Kind};
 
-/// The name of a session: twelve fixed bits, and 52 that only its bearer and those it speaks with
-/// know. A node's interface cookie is a wall-clock time in nanoseconds, which has the highest bit
+/// The name of a session: twelve fixed bits, and 52 that only its bearer and its peers
+/// have. A node's interface cookie is a wall-clock time in nanoseconds, which has the highest bit
 /// clear until the year 2262, so that no cookie is taken for a name.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,

@@ -514,7 +514,7 @@ fn every_message_of_every_capture_decodes_as_listed_and_is_emitted_as_it_was() {
 /// Recorded: a hand-made client sends an ACK and a REPLY with arbitrary padding by way of a kernel router,
 /// three times each.
 #[test]
-fn what_follows_a_body_passes_a_kernel_router_and_is_emitted_as_it_was_read() {
+fn bytes_behind_a_body_pass_a_kernel_router_and_are_emitted_as_they_were_read() {
     let path = "../../fixtures/pcap/raw/routed-body-unchanged.pcap";
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(path);
     let capture = std::fs::read(path).expect("the capture");

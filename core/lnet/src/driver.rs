@@ -8,10 +8,10 @@
 //!  in    header read ─► Node::rx_header ─► Verdict ─► payload into place ─► Node::rx_done
 //! ```
 //!
-//! A driver also says what it thinks of rails ([`Node::rail_changed`]) and where it may have lost
+//! A driver also reports its judgement of rails ([`Node::rail_changed`]) and where it may have lost
 //! what it had written ([`Node::written_lost`]), gives back what it has not begun to send
-//! ([`Driver::recall`]), and what its transport may not deliver ([`Node::tx_in_doubt`]); what follows
-//! from that is the node's business.
+//! ([`Driver::recall`]), and what its transport may not deliver ([`Node::tx_in_doubt`]); what
+//! follows from that is the node's business.
 //!
 //! Next: `output.rs` for what leaves the node, `recv.rs` and `send/` for what it does inside.
 
@@ -83,7 +83,7 @@ pub enum Link {
     Down,
 }
 
-/// What a driver thinks of a *rail*: the way from one interface of ours to one of a peer (DEC-31).
+/// A driver's judgement of a *rail*: the way from one interface of ours to one of a peer (DEC-31).
 /// Greater is worse.
 #[derive(
     Clone,
@@ -99,7 +99,7 @@ pub enum Link {
     serde::Deserialize,
 )]
 pub enum Doubt {
-    /// Nothing speaks against it.
+    /// No evidence against it.
     #[default]
     None,
     /// It carries, but badly: it loses what is sent, or takes far longer than it needs to, or has

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn the_third_time_down_in_short_time_makes_it_flap_and_time_heals() {
+    fn the_third_fall_in_short_time_makes_an_interface_flap_until_time_has_passed() {
         let mut flaps = Flaps::default();
         for (i, flapping) in [false, false, true, true].into_iter().enumerate() {
             flaps.down(at(1400 * i as u64), 10);
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn rare_losses_and_a_hold_down_of_0_do_not_make_it_flap() {
+    fn rare_falls_and_a_hold_down_of_0_make_no_interface_flap() {
         let mut flaps = Flaps::default();
         for i in 0..10 {
             flaps.down(at(30_000 * i), 10);

@@ -17,7 +17,7 @@
 //!
 //! Where to read: `driver.rs` and `output.rs` for the border below, `api.rs` for the one above,
 //! `send/mod.rs` for the way of a message out, `recv.rs` for the way in, `send/finish.rs` for its
-//! end, `health.rs` and `peer/discovery.rs` for what the node learns from it; `policy/` for the
+//! end, `health.rs` and `peer/discovery.rs` for what follows from it; `policy/` for the
 //! administrator's rules, `send/explain.rs` for why a message goes where it goes; `router/` for
 //! networks behind other networks; `upper/` for what protocols on a node call and are called by.
 

@@ -87,7 +87,7 @@ pub struct RailView {
     pub local: Nid,
     /// The peer's.
     pub peer: Nid,
-    /// What its driver thinks of it.
+    /// Its driver's judgement.
     pub doubt: Doubt,
     /// Since when.
     pub since: Instant,
@@ -132,9 +132,10 @@ impl fmt::Display for SuspicionView {
 }
 
 impl Node {
-    /// A driver thinks differently of the rail from `ni` to the peer's interface `nid` (DEC-31). New
-    /// messages prefer other rails from now on; those that are bound to it, and of which nothing has
-    /// been written, follow if another rail is better. Without effect while `rail_suspicion` is 0.
+    /// A driver has a new judgement of the rail from `ni` to the peer's interface `nid` (DEC-31).
+    /// New messages prefer other rails from now on; those that are bound to it, and of which
+    /// nothing has been written, follow if another rail is better. Without effect while
+    /// `rail_suspicion` is 0.
     pub fn rail_changed(&mut self, now: Instant, ni: NiId, nid: Nid, doubt: Doubt) {
         self.note(|| Input::RailChanged { now, ni, nid, doubt });
         let now = self.clock(now);

@@ -600,7 +600,7 @@ mod tests {
     }
 
     #[test]
-    fn dec11_paths_is_a_number_of_retries_like_others_and_no_number_is_it() {
+    fn dec11_paths_is_a_value_of_retry_count_alone() {
         let mut t = Tunables::new(Profile::Default);
         t.set("retry_count", RETRY_PATHS).unwrap();
         assert_eq!(t.retries(), Retries::Paths);

@@ -242,7 +242,7 @@ layout! {
         0 flags: ConnectFlags,
         /// Version of the sender: major, minor, patch and fix, a byte each.
         8 version: u32,
-        /// Space promise: bytes that the client holds or wants, bytes granted.
+        /// Space promise: bytes that the client holds or requests, bytes granted.
         12 grant: u32,
         /// Index of the target.
         16 index: u32,

@@ -1,6 +1,6 @@
 //! Every byte of Lustre above LNet, and nothing else: total decoders (any bytes give a value or a
 //! [`WireError`], in bounded memory and time) and encoders that are their inverse. Decides nothing,
-//! and knows nothing of LNet's own headers.
+//! and has no part of LNet's own headers.
 //!
 //! A message is in the byte order of its sender, which its magic number announces (P-5). We write
 //! little-endian and read both; every structure takes the order as an argument ([`Layout`]).

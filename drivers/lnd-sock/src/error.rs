@@ -200,7 +200,7 @@ pub(crate) const NO_ROOM: Fault = Fault::new(HealthStatus::LocalError, Errno::EN
 pub(crate) const WAITED: Fault = Fault::new(HealthStatus::NetworkTimeout, Errno::ETIMEDOUT);
 /// The same while suspicion is on: the peer certainly does not have it, so it may go again (DEC-6).
 pub(crate) const UNSENT: Fault = Fault::new(HealthStatus::RemoteDropped, Errno::ETIMEDOUT);
-/// The connection speaks a version whose headers can't carry the message's NIDs.
+/// The connection has a version whose headers can't carry the message's NIDs.
 pub(crate) const LARGE_NID: Fault = Fault::new(HealthStatus::LocalError, Errno::EPROTO);
 /// A payload that will not come (K-40, last rows).
 pub(crate) const RX_BROKEN: Fault = Fault::new(HealthStatus::RemoteError, Errno::EIO);

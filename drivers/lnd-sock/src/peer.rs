@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn good_news_ends_the_back_off_and_begins_it_anew() {
+    fn a_reachable_peer_ends_the_back_off_which_begins_again_at_its_shortest() {
         let mut d = Dialer::default();
         for now in [0, 1, 3, 7] {
             assert!(d.want(at(now), TIMEOUT));

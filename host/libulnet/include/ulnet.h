@@ -70,7 +70,7 @@
 #define ULNET_ATTACH_NO_ACK 16
 
 /**
- * What a memory that peers read from usually wants: GET, MANAGE_REMOTE and TRUNCATE.
+ * The usual options of memory that peers read from: GET, MANAGE_REMOTE and TRUNCATE.
  */
 #define ULNET_ATTACH_SHELF 14
 

@@ -58,7 +58,7 @@ pub enum ClientError {
         /// The limit.
         limit: Duration,
     },
-    /// The other side speaks something else.
+    /// The other side has another protocol.
     #[error("the daemon at {}: {source}", .path.display())]
     Protocol {
         /// The socket.

@@ -1,4 +1,4 @@
-//! What a driver knows: its peers, connections and interfaces, as `lctl` lists them (K-7).
+//! The records of a driver: its peers, connections and interfaces, as `lctl` lists them (K-7).
 
 use core::net::{IpAddr, SocketAddr};
 

@@ -80,9 +80,9 @@ pub enum ProtocolError {
     /// The two sides were not built for the same protocol.
     #[error("protocol version {theirs}: this side speaks version {ours}")]
     Version {
-        /// What the other side speaks.
+        /// The version of the other side.
         theirs: u32,
-        /// What this side speaks ([`crate::VERSION`]).
+        /// The version of this side ([`crate::VERSION`]).
         ours: u32,
     },
     /// Not JSON, or not a message of this version.

@@ -1,8 +1,8 @@
 //! Bytes of the control socket: a `u32` length, little-endian, then that many bytes of JSON. The
 //! decoders are total: any bytes give a value or an error, and hold no more than one frame.
 //!
-//! The version is looked at before anything else in a message, so a client of another version hears
-//! about the version and not about a field.
+//! The version is looked at before anything else in a message, so a client of another version gets
+//! an error about the version and not about a field.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};

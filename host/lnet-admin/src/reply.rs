@@ -49,7 +49,7 @@ pub enum Reply {
     Rails(Vec<RailSnapshot>),
     /// A CPU partition for each NID, in the order asked.
     Cpts(Vec<u32>),
-    /// A page of what a driver knows.
+    /// A page of a driver's records.
     Driver(DriverPage),
     /// The parameter files.
     Params(Vec<ParamInfo>),
@@ -150,10 +150,10 @@ pub struct Contacted {
 /// A peer that answered (S-ping-1).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Contact {
-    /// Its primary NID as this node knows it.
+    /// Its primary NID in this node's record.
     #[serde(with = "text::nid")]
     pub primary: Nid,
-    /// Whether this node knows it as Multi-Rail.
+    /// Whether this node records it as Multi-Rail.
     pub multi_rail: bool,
     /// Its process id; 12345 for every Lustre service.
     pub pid: u32,

@@ -212,7 +212,7 @@ pub enum Request {
         #[serde(with = "text::nids")]
         nids: Vec<Nid>,
     },
-    /// A page of what the driver of TCP networks knows. [`Reply::Driver`](crate::Reply::Driver)
+    /// A page of the records of the driver of TCP networks. [`Reply::Driver`](crate::Reply::Driver)
     DriverShow {
         /// Of what.
         list: DriverList,

@@ -78,7 +78,7 @@ pub struct NiDetail {
     pub dev_cpt: i32,
     /// Its CPTs.
     pub cpts: Vec<u32>,
-    /// What only this node knows.
+    /// Values that only this node has.
     #[serde(default)]
     pub more: NiMore,
 }

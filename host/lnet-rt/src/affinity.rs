@@ -80,7 +80,7 @@ mod tests {
 
     /// On a thread of its own, which a test may do with as it likes.
     #[test]
-    fn a_thread_goes_where_it_is_wanted_and_comes_back() {
+    fn a_thread_moves_to_the_given_cpus_and_back() {
         std::thread::spawn(|| {
             let mut affinity = Affinity::here();
             let all = affinity.had.clone();

@@ -1,4 +1,4 @@
-//! The one clock of a stack, and the two things that a node wants from the machine at its birth:
+//! The one clock of a stack, and the two things that a node needs from the machine at its start:
 //! a seed and the wall time (O-11). Nothing else in the workspace reads a clock for the node.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};

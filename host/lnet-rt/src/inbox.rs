@@ -360,7 +360,7 @@ impl Stack {
         }
     }
 
-    /// A portal is lazy as long as an inbox there wants it.
+    /// A portal is lazy as long as an inbox there requires it.
     fn lazy_for_inbox(&mut self, portal: u32, wanted: bool) -> Result<(), lnet::AttachError> {
         let now = self.tick();
         let inboxes = self.lazy_inboxes.entry(portal).or_default();

@@ -12,7 +12,7 @@ use crate::stack::Stack;
 
 /// Marks user words that are keys of this table.
 pub(crate) const OWNED: u64 = 1 << 63;
-/// Marks descriptors whose owner wants no events; the stack needs them all the same.
+/// Marks descriptors whose owner gets no events; the stack needs them all the same.
 pub(crate) const SILENT: u64 = 1 << 62;
 
 /// Runs on the node's thread with each event of a descriptor.

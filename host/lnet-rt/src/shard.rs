@@ -257,7 +257,7 @@ impl Stack {
         any
     }
 
-    /// Gives what the node wants sent to the drivers, which write it with their next `flush`. Done
+    /// Gives the node's messages to the drivers, which write it with their next `flush`. Done
     /// for each operation as it begins: of a burst of them each is still in the cache then.
     pub(crate) fn carry_outputs(&mut self) -> bool {
         let mut any = false;

@@ -1,4 +1,4 @@
-//! One stack: a node, its drivers, its memory, and the table of who wants to know what. It belongs
+//! One stack: a node, its drivers, its memory, and the table of recipients of events. It belongs
 //! to one thread at a time; what it does when that thread comes by is in `shard.rs`.
 //!
 //! A caller-driven program uses it directly: [`Stack::lend`] memory once, [`Stack::bind`] or
@@ -608,7 +608,7 @@ impl Stack {
         &self.node
     }
 
-    /// The node, to be configured. What it wants done happens in the next turn.
+    /// The node, to be configured. Its outputs are carried out in the next turn.
     pub fn node_mut(&mut self) -> &mut Node {
         self.unfinished = true;
         &mut self.node

@@ -30,7 +30,7 @@ pub fn main(args: impl IntoIterator<Item = std::ffi::OsString>) -> ExitCode {
     let mut options = match Options::try_parse_from(args) {
         Ok(options) => options,
         Err(e) => {
-            // clap knows whether this is help (stdout, 0) or an error (stderr, 2).
+            // Help goes to stdout with 0, an error to stderr with 2.
             let code = u8::try_from(e.exit_code()).unwrap_or(2);
             let _ = e.print();
             return ExitCode::from(code);
@@ -100,7 +100,7 @@ fn run(options: &Options, answers: impl FnOnce()) -> anyhow::Result<()> {
         read: group(&options.group_read)?,
     };
     let server = Server::bind(&path, guard)?;
-    // What was applied of the file, so that a reload knows what has changed.
+    // What was applied of the file, for the difference at a reload.
     let mut applied = Config::default();
     if let Some(file) = &options.config {
         applied = reload::read(file).map_err(|e| anyhow!(e))?;

@@ -185,7 +185,7 @@ impl Made {
     }
 }
 
-/// What `net show` says of interfaces besides what the node knows.
+/// What `net show` prints of interfaces besides the node's records.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     timeout_s: u32,

@@ -45,7 +45,7 @@ pub(crate) fn watchdog(control: &Arc<Control>) -> std::io::Result<()> {
     let control = Arc::clone(control);
     thread::Builder::new().name("lnetd-watchdog".to_owned()).spawn(move || {
         loop {
-            // Waits for as long as the node does not answer: then systemd hears nothing.
+            // Waits for as long as the node does not answer: then systemd gets no sign of life.
             control.sign_of_life();
             tell(&[NotifyState::Watchdog]);
             thread::sleep(interval);

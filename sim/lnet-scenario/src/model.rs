@@ -300,7 +300,7 @@ pub enum Pace {
     Window {
         /// How many.
         window: u32,
-        /// How long the node thinks in between.
+        /// Pause between an answer and the next request.
         think: Duration,
     },
 }

@@ -48,7 +48,7 @@ pub struct Cx<'a, E> {
 }
 
 impl<E> Cx<'_, E> {
-    /// Wants [`Fabric::event`] to be called with `event` at `at`.
+    /// Schedules a call of [`Fabric::event`] with `event` at `at`.
     pub fn at(&mut self, at: Instant, event: E) {
         self.queue.push(at.max(self.now), Event::Fabric(event));
     }

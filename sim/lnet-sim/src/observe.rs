@@ -113,7 +113,7 @@ pub enum Seen<'a> {
         /// What it is.
         to: u32,
     },
-    /// What a node thinks of the way from one of its interfaces to one of a peer has changed
+    /// A node's judgement of the way from one of its interfaces to one of a peer has changed
     /// (DEC-31).
     Doubt {
         /// Whose opinion.
@@ -122,7 +122,7 @@ pub enum Seen<'a> {
         local: Nid,
         /// The peer's.
         peer: Nid,
-        /// What it thinks now.
+        /// The new judgement.
         doubt: Doubt,
     },
     /// A route of a node went up or down.

@@ -449,7 +449,7 @@ impl<F: Fabric> Sim<F> {
         }
     }
 
-    /// Carries out what a node wants; whether the loopback driver has something to do.
+    /// Carries out an output of a node; whether the loopback driver has something to do.
     fn carry_out(&mut self, id: HostId, lo: Option<lnet_types::NiId>, output: &Output) -> bool {
         let n = id.0 as usize;
         match *output {

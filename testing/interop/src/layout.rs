@@ -593,7 +593,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_nothing_known_stays_raw() {
+    fn an_unknown_protocol_stays_raw() {
         let mut splitter = Splitter::new(End::Client);
         let items = splitter.push(&[0xde, 0xad, 0xbe, 0xef, 1, 0, 0, 0, 9]);
         assert_eq!(items.len(), 1);

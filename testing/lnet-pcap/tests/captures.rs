@@ -55,7 +55,7 @@ fn large_transfers_are_put_together_without_a_gap() {
 }
 
 #[test]
-fn what_is_no_capture_is_refused() {
+fn a_file_that_is_no_capture_is_refused() {
     let good = std::fs::read(capture("tcp-hello-ping.pcap")).expect("a capture");
     for len in 0..24 {
         assert!(matches!(parse(&good[..len]), Err(PcapError::Short { frame: 0 })), "{len}");

@@ -812,7 +812,7 @@ pub(crate) static COMMANDS: &[Entry] = &[
                 path: "debug peer",
                 options: &[value("nid", Some('k'), "NID", "the peer that owns it")],
                 operands: NO_OPERANDS,
-                summary: "make the daemon write all that it knows of a peer to its log",
+                summary: "make the daemon write its record of a peer to its log",
                 help_code: 1,
                 run: debug::peer,
             }),

@@ -22,7 +22,7 @@ use super::send::obey;
 /// Buffers for chunks, posted one behind the other; a portal that runs dry holds messages back.
 const BUFFERS: usize = 2;
 const BUFFER_BYTES: usize = 32 * CHUNK_MAX as usize;
-/// How long the state stays readable after an error, so that the sender learns of it.
+/// How long the state stays readable after an error, so that the sender can read it.
 const LINGER: Duration = Duration::from_secs(3);
 
 pub(crate) fn run() -> anyhow::Result<bool> {

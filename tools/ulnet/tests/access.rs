@@ -245,7 +245,7 @@ fn peers_that_are_not_on_the_list_are_turned_away_counted_and_shown() {
 }
 
 #[test]
-fn one_address_may_cost_so_much_and_no_more() {
+fn the_cost_of_one_address_is_limited() {
     let d = Daemon::start("cost", &["--pending-per-address", "2"]);
     assert!(d.ctl("lnet configure").status.success());
     assert!(d.ctl("net add --net tcp --if lo").status.success());

@@ -154,7 +154,7 @@ fn everything_is_on_80_by_24_and_keys_work() {
 }
 
 #[test]
-fn colours_are_for_those_who_want_them_and_an_interrupt_gives_the_terminal_back() {
+fn colours_are_optional_and_an_interrupt_restores_the_terminal() {
     let Some(desk) = Desk::new("colour") else { return };
     let inks = ["38;5;", "[31m", "[32m", "[33m", "[36m", ";32m", ";36m"];
     let coloured = |s: &str| inks.iter().any(|ink| s.contains(ink));
@@ -172,7 +172,7 @@ fn colours_are_for_those_who_want_them_and_an_interrupt_gives_the_terminal_back(
 }
 
 #[test]
-fn without_a_terminal_it_is_text_and_without_a_daemon_an_error() {
+fn top_prints_text_without_a_terminal_and_fails_without_a_daemon() {
     let Some(desk) = Desk::new("plain") else { return };
     let o = desk.ctl("top --count 2");
     let text = String::from_utf8_lossy(&o.stdout).into_owned();

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_without_a_name_is_that_of_the_parameter_it_looks_like() {
+    fn a_text_without_a_name_is_assigned_to_a_parameter_by_its_form() {
         for (text, name) in [
             ("tcp", NETWORKS),
             ("tcp0(eth0, eth1), o2ib0(ib0)", NETWORKS),

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_named_with_its_line_and_the_rest_is_read() {
+    fn bad_modprobe_lines_are_named_and_the_rest_is_read() {
         let text = "option lnet a=1\noptions\noptions lnet \"a=1\noptions lnet a =1 b=2\n";
         let (options, problems) = parse_modprobe(text);
         let lines: Vec<usize> = problems.iter().map(|p| p.line).collect();

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn bad_networks_are_named() {
         for (text, what) in [
             ("foo", "networks 'foo': 'foo' is not a network such as tcp or o2ib1"),
             ("tcp,", "networks '': '' is not a network such as tcp or o2ib1"),

@@ -212,7 +212,7 @@ fn routes_come_after_the_nets_that_they_lead_over_and_go_before_them() {
 }
 
 #[test]
-fn who_may_connect_is_said_before_the_net_is_there_and_taken_back_after() {
+fn accept_lists_are_set_before_their_net_is_added_and_removed_after_it() {
     let text = |list: &str| {
         config(&format!("net: [{{net type: tcp, {list} local NI(s): [{{interfaces: {{0: a}}}}]}}]"))
     };

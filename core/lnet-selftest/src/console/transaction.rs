@@ -238,7 +238,7 @@ impl Console {
         tools.calls.start(tools.io, tools.now, route, owner, bulk, body);
     }
 
-    /// A call has ended: the session learns from it, the transaction comes nearer to its end.
+    /// A call has ended: the session records its result, the transaction comes nearer to its end.
     pub(super) fn settle(&mut self, tools: &mut Tools<'_>, purpose: Purpose, end: Ended<Owner>) {
         let Purpose { transaction, what } = purpose;
         let (node, reply) = (end.to, end.result);

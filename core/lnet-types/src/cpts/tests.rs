@@ -65,7 +65,7 @@ fn partitions_know_their_numa_nodes_and_back() {
 }
 
 #[test]
-fn what_a_machine_has_not_is_named() {
+fn a_partition_beyond_the_machine_is_named() {
     let refused = |text: &str, n| {
         let pattern = CpuPattern::parse(text, n).unwrap();
         CptTable::new(&pattern, &two_nodes()).unwrap_err().to_string()
@@ -88,7 +88,7 @@ fn what_a_machine_has_not_is_named() {
 }
 
 #[test]
-fn what_is_no_pattern_is_named_with_what_was_expected() {
+fn a_bad_cpu_pattern_is_named_with_what_was_expected() {
     for (text, n, what) in [
         ("0", 0, "'0': expected a number or C or X, and a list: 0[0-3] 1[4,5]"),
         ("0[0-3", 0, "'0[0-3': expected a number or C or X, and a list: 0[0-3] 1[4,5]"),

@@ -181,7 +181,7 @@ pub struct Hello {
     pub dst_pid: Pid,
     /// Incarnation of the sender's interface.
     pub src_incarnation: u64,
-    /// Incarnation that the sender believes the receiver to have, 0 from an initiator; not to be
+    /// Incarnation of the receiver by the sender's record, 0 from an initiator; not to be
     /// trusted. Version 1 does not have it: 0.
     pub dst_incarnation: u64,
     /// What the sender calls the connection.

@@ -30,7 +30,7 @@ pub(crate) const ATYPICAL_MAX: usize = 1024;
 /// What is to be done with a copy that has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Judgement {
-    /// Nothing speaks against it.
+    /// A first copy.
     Deliver,
     /// An earlier copy is still arriving, perhaps for ever: this one takes its place.
     Replace(MsgId),

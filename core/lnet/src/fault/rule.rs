@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn one_error_asked_for_is_the_one_that_comes_whatever_is_drawn() {
+    fn a_fault_rule_with_one_error_gives_that_error_for_every_draw() {
         for status in HealthStatus::ALL.into_iter().skip(1) {
             let errors = Errors::named(status.name()).unwrap();
             for drawn in 0..=10 {
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_drawn_comes_if_it_was_asked_for_and_something_near_if_not() {
+    fn a_drawn_error_outside_of_the_rules_set_becomes_the_nearest_in_it() {
         let table = [
             (Errors::RANDOM, 0, HealthStatus::LocalInterrupt),
             (Errors::RANDOM, 1, HealthStatus::LocalInterrupt),

@@ -4,8 +4,8 @@
 //! So for `previous_nid_time` a user's message for such a NID goes to its previous owner, unless the
 //! NID has a new one. Kernel nodes make a new peer of it, from which no answer comes.
 //!
-//! The record outlives that time: a node that speaks from such a NID and lists what its previous owner
-//! had is that node, if no other interface of it answers (`claims.rs`).
+//! The record outlives that time: a node that sends from such a NID and lists what its previous
+//! owner had is that node, if no other interface of it answers (`claims.rs`).
 
 use core::time::Duration;
 use std::collections::VecDeque;

@@ -6,7 +6,7 @@
 //! made while a round trip is under way survives it, and no flag has to say so. What is to be done next
 //! follows from this state alone: [`Discovery::next`].
 //!
-//! Who makes wishes, and when, is in `query.rs`; how a step is carried out, in `discovery.rs`.
+//! The causes of queries are in `query.rs`; how a step is carried out, in `discovery.rs`.
 
 use std::collections::VecDeque;
 
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wish_made_during_a_round_trip_survives_it_if_it_asks_for_a_fresh_one() {
+    fn a_query_for_fresh_data_made_during_a_round_trip_survives_it() {
         for (wish, survives) in [(Wish::Nothing, false), (Wish::Any, false), (Wish::Fresh, true)] {
             let mut sync = Sync { wanted: 1, ..Sync::default() };
             sync.depart(MdId::default());

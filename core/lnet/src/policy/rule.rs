@@ -57,7 +57,7 @@ impl Pattern {
         self.addresses.is_none()
     }
 
-    /// Whether it speaks of `net`: as one of its networks, or as the network of its NIDs.
+    /// Whether it names `net`: as one of its networks, or as the network of its NIDs.
     pub fn is_about(&self, net: Net) -> bool {
         net.kind == self.kind && self.numbers.contains(net.num.into())
     }

@@ -1,4 +1,4 @@
-//! What the node learns about its gateways, and does about it (behaviour.md 7.3, 7.6): the router
+//! Reports about gateways and their effects (behaviour.md 7.3, 7.6): the router
 //! checker, the data in gateways' ping replies, traffic, and what drivers report.
 //!
 //! What follows from these facts for a route is decided in `alive.rs`. A check is an ordinary
@@ -266,7 +266,7 @@ impl Node {
         }
         let source = hdr.src.net();
         if source == net {
-            // It speaks for itself: time to hear what it has to say.
+            // It sends messages of its own: time to query it.
             let waited = now.saturating_since(peer.gateway.started) >= RECHECK_MIN;
             if waited && self.tunables.conduct.acts_on_gateway_news {
                 self.check_soon(now, id);
@@ -305,8 +305,8 @@ impl Node {
     }
 
     /// A link of a router is back and announced. That neighbours behind it count as down was
-    /// concluded while nothing could be heard of them; what is for them is tried again from here
-    /// on. The kernel waits until it hears of them, and drops what comes meanwhile.
+    /// concluded while no message could arrive from them; what is for them is tried again from here
+    /// on. The kernel waits for a message of theirs, and drops what comes meanwhile.
     pub(crate) fn believe_neighbours(&mut self, now: Instant, ni: NiId) {
         if !self.tunables.conduct.trusts_neighbours_after_link || !self.router.is_on() {
             return;

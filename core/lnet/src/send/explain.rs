@@ -99,7 +99,7 @@ pub enum Freedom {
     Source,
     /// Nothing: the caller gave the source (S-20).
     None,
-    /// Nothing: a peer that is not Multi-Rail knows us by one NID (S-31).
+    /// Nothing: a peer that is not Multi-Rail has one NID for this node (S-31).
     Known,
     /// Nothing: the message is for this node (S-5).
     Loopback,

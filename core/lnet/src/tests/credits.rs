@@ -97,7 +97,7 @@ fn in_the_default_profile_a_waiting_message_ends_at_its_deadline() {
 }
 
 #[test]
-fn removing_an_interface_ends_what_is_bound_to_it_with_one_event_each() {
+fn removing_an_interface_ends_its_messages_with_one_event_each() {
     let mut w = narrow(Profile::Kernel);
     for i in 0..3 {
         w.put(0, B, i, false);

@@ -129,7 +129,7 @@ fn dec6_both_sides_mark_after_one_of_them_has_discovered_the_other() {
 }
 
 #[test]
-fn switching_it_off_ends_it_and_on_begins_it() {
+fn switching_deduplication_off_ends_it_and_on_begins_it() {
     let mut w = pair(Profile::Default, Profile::Default);
     w.hosts[1].node.set_tunables(w.now, &[("suppress_duplicates", 0)]).unwrap();
     w.hosts[0].node.discover(w.now, nid(B[0]), true);

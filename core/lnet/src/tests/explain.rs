@@ -350,7 +350,7 @@ fn a_path_on_which_the_message_failed_is_shown_as_tried_before() {
 }
 
 #[test]
-fn x36_the_nearest_interface_carries_everything_within_numa_range_they_rotate() {
+fn x36_interfaces_within_numa_range_rotate_beyond_it_the_nearest_carries_everything() {
     let mut w = pair(Profile::Kernel);
     let near = w.hosts[0].mem.add(vec![7; 64]);
     let region = near[0].region;
@@ -423,7 +423,7 @@ fn numa_range_0_middle_and_huge_leave_one_two_and_four_interfaces_and_a_rule_bea
 }
 
 #[test]
-fn the_healthiest_alone_within_a_range_all_in_it_and_beyond_1000_all() {
+fn interfaces_within_health_range_of_the_best_share_the_traffic() {
     let mut w = pair(Profile::Default);
     w.decide = Box::new(|t| match t.hdr.kind {
         lnet_wire::Kind::Get { .. } => Fate::Hold,

@@ -754,7 +754,7 @@ fn s83_messages_by_a_way_that_we_would_not_take_are_dropped_if_so_wished() {
 }
 
 #[test]
-fn a_router_says_so_in_its_ping_data_and_unsays_it() {
+fn a_routers_ping_data_show_whether_routing_is_on() {
     let mut w = ready(Profile::Default, &[G1]);
     let features = |w: &World| {
         let bytes = &w.hosts[2].node.ping_bytes;

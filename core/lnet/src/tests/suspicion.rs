@@ -335,7 +335,7 @@ fn suspicion_lowers_no_health_and_ends_nothing() {
 }
 
 #[test]
-fn profiles_without_suspicion_do_not_listen_and_switching_it_off_forgets() {
+fn judgements_of_drivers_count_only_while_suspicion_is_on() {
     for profile in [Profile::Documents, Profile::Kernel, Profile::Pre213, Profile::Off] {
         let mut w = pair_of(profile, NetTunables::SOCK);
         w.doubt(0, A[0], B[0], Doubt::Silent);

@@ -44,7 +44,7 @@ pub trait Upper: Any + Send {
     fn report(&mut self, report: &Report, below: &mut Below<'_>);
     /// [`Upper::poll_timeout`] has come.
     fn handle_timeout(&mut self, below: &mut Below<'_>);
-    /// When it wants [`Upper::handle_timeout`].
+    /// When [`Upper::handle_timeout`] is next due.
     fn poll_timeout(&self) -> Option<Instant>;
 }
 

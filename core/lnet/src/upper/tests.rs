@@ -175,7 +175,7 @@ impl Upper for Echo {
 }
 
 #[test]
-fn events_go_to_the_upper_whose_descriptor_it_is() {
+fn events_go_to_the_upper_that_owns_the_descriptor() {
     let mut host = Host::new();
     let (a, b) = (host.add(Echo::default()), host.add(Echo::default()));
     host.with(a, |a: &mut Echo, below| a.listen(7, below)).unwrap();
@@ -251,7 +251,7 @@ fn time_outs_and_reports_reach_their_upper() {
 }
 
 #[test]
-fn what_is_wrong_is_refused_by_name() {
+fn an_invalid_call_of_an_upper_is_refused_by_name() {
     let mut host = Host::new();
     let a = host.add(Echo::default());
     host.with(a, |a: &mut Echo, below| {

@@ -309,7 +309,7 @@ impl<S: Streams> SockDriver<S> {
         (key, known)
     }
 
-    /// The initiator learns how it was received.
+    /// The initiator gets the answer to its HELLO.
     fn got_answer<U: Upper + ?Sized>(
         &mut self,
         now: Instant,

@@ -161,7 +161,7 @@ pub(crate) enum CutStep {
 /// The transition for a handshake cut short (wire.md 2.4, 3.4).
 pub(crate) fn cut_short(stage: Stage, cut: Cut) -> CutStep {
     match (stage, cut) {
-        // An initiator learns nothing but that it was closed: kernel nodes take it for a reset.
+        // An initiator sees only the close: kernel nodes take it for a reset.
         (Stage::Connecting | Stage::AwaitHello, Cut::Eof) => CutStep::Fail(Errno::ECONNRESET, None),
         (Stage::Connecting | Stage::AwaitHello, Cut::Error(errno)) => CutStep::Fail(errno, None),
         (Stage::Connecting | Stage::AwaitHello, Cut::Deadline) => {

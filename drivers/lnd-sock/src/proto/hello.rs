@@ -61,7 +61,7 @@ impl Own {
         }
     }
 
-    /// The HELLO for a peer of an unknown version, from which it learns ours.
+    /// The HELLO for a peer of an unknown version, which carries ours.
     pub(crate) fn other_version(&self, remote: &SocketAddr) -> Hello {
         Hello {
             order: ByteOrder::Little,
@@ -137,7 +137,7 @@ pub(crate) enum Reached {
     Up(Version),
     /// Not this time: race lost, or enough connections. Again after the shortest delay.
     RetryLater,
-    /// The peer speaks this version. Again at once.
+    /// The peer has this version. Again at once.
     RetryIn(Version),
     /// The peer has restarted: its existing connections are to be closed. Again at once.
     RetryFresh,

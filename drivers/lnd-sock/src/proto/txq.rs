@@ -139,7 +139,7 @@ impl TxQueue {
     /// Queues a message.
     ///
     /// # Panics
-    /// If the header speaks of another length than the payload has: every message behind it would
+    /// If the header has another length than the payload: every message behind it would
     /// be misread by the peer.
     pub(crate) fn push(
         &mut self,

@@ -124,7 +124,7 @@ pub(crate) enum Seen {
     /// Nothing to judge by.
     #[default]
     Nothing,
-    /// Something was acknowledged, and nothing speaks against the rail.
+    /// Something was acknowledged, and there is no evidence against the rail.
     Sound,
     /// Something was lost. That is nothing for a rail above doubt, and no proof for another.
     Marred,

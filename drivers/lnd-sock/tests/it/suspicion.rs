@@ -334,7 +334,7 @@ fn a_receiver_that_does_not_read_raises_no_suspicion() {
 }
 
 #[test]
-fn without_suspicion_nothing_is_looked_at_and_switching_it_off_ends_it() {
+fn rails_are_watched_only_while_suspicion_is_on() {
     let mut world = World::pair(1);
     world.send(0, 1, 0, b"hello");
     world.settle();

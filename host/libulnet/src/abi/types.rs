@@ -142,7 +142,7 @@ pub const ULNET_ATTACH_MANAGE_REMOTE: u32 = 4;
 pub const ULNET_ATTACH_TRUNCATE: u32 = 8;
 /// No PUT is acknowledged.
 pub const ULNET_ATTACH_NO_ACK: u32 = 16;
-/// What a memory that peers read from usually wants: GET, MANAGE_REMOTE and TRUNCATE.
+/// The usual options of memory that peers read from: GET, MANAGE_REMOTE and TRUNCATE.
 pub const ULNET_ATTACH_SHELF: u32 = 14;
 
 /// How attached memory is used. Fields called reserved must be 0.

@@ -1,5 +1,5 @@
-//! What `lctl` has beyond `lnetctl`: distances, what the TCP driver knows and lets go, reports about
-//! gateways, peers and interfaces that fail on purpose.
+//! What `lctl` has beyond `lnetctl`: distances, records of the TCP driver and their deletion,
+//! reports about gateways, peers and interfaces that fail on purpose.
 
 use core::net::IpAddr;
 use core::num::NonZeroU32;
@@ -129,7 +129,7 @@ fn distances(stack: &Stack, nids: &[Nid]) -> Reply {
     Reply::Distances(nids.iter().map(far).collect())
 }
 
-/// What the TCP driver knows (K-7 of the tools' reference).
+/// The records of the TCP driver (K-7 of the tools' reference).
 fn listing(stack: &mut Stack, list: DriverList, from: Option<u64>) -> Reply {
     let all = match list {
         DriverList::Peers => peers(stack),

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_prometheus_sends_gets_openmetrics_where_its_version_is_known() {
+    fn an_accept_header_of_prometheus_gets_openmetrics_of_a_known_version() {
         for accept in [
             "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*",
             "application/openmetrics-text;version=1.0.0;q=0.5,\

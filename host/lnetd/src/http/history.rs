@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_there_for_a_while_has_a_gap_and_goes_after_an_hour() {
+    fn an_absent_interface_has_a_gap_in_the_history_and_goes_after_an_hour() {
         let mut history = History::default();
         history.add(0, &[(Side::Peer, nid(1), 1000), (Side::Peer, nid(2), 1000)], &stats(0));
         history.add(90, &[(Side::Peer, nid(1), 800)], &stats(0));

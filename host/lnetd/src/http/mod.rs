@@ -1,9 +1,9 @@
 //! What can be looked at over HTTP: a status page and numbers for Prometheus. Read-only, off unless
 //! asked for, on loopback by default. It decides nothing and changes nothing.
 //!
-//! `request.rs` reads what a client wants, `accept.rs` in which format, `server.rs` bounds what clients
-//! may cost, `metrics.rs` and `status.rs` make texts from a picture (`../picture.rs`) and `process.rs`,
-//! `history.rs` remembers an hour.
+//! `request.rs` reads a client's request, `accept.rs` in which format, `server.rs` bounds what
+//! clients may cost, `metrics.rs` and `status.rs` make texts from a picture (`../picture.rs`) and
+//! `process.rs`, `history.rs` remembers an hour.
 
 mod accept;
 mod history;

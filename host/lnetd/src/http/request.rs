@@ -70,8 +70,8 @@ pub(super) fn parse(bytes: &[u8], local: SocketAddr) -> Result<Option<Request>, 
     Ok(Some(Request { what, head_only }))
 }
 
-/// Whether the host that the client believes to talk to can be us. On loopback a name other than
-/// `localhost` is that of a page on the web that wants to read what is not for it (DNS rebinding).
+/// Whether the host that the request names can be this one. On loopback a name other than
+/// `localhost` is that of a page on the web that tries to read what is not for it (DNS rebinding).
 fn is_meant(host: Option<&[u8]>, local: SocketAddr) -> bool {
     if !local.ip().is_loopback() {
         return true;
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_can_be_asked_for_and_nothing_else() {
+    fn existing_pages_are_served_and_no_others() {
         let get = |what| Ok(Some(Request { what, head_only: false }));
         assert_eq!(ask("GET / HTTP/1.1\r\n\r\n"), get(What::Page));
         assert_eq!(ask("GET /metrics HTTP/1.0\r\n\r\n"), get(What::Metrics(Format::Classic)));

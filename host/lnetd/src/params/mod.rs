@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_and_what_is_refused_changes_nothing() {
+    fn a_written_parameter_is_read_back_and_a_refused_one_changes_nothing() {
         let control = control();
         let read = |name: &str| get(&control, name).unwrap();
         assert_eq!(read("lnet_retry_count"), "2\n");

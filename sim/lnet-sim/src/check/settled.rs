@@ -56,7 +56,7 @@ impl AllHome {
         Ok(())
     }
 
-    /// What a node thinks of a peer that lives and is Multi-Rail is what that peer says.
+    /// A node's record of a live Multi-Rail peer agrees with that peer.
     fn agrees(&self, view: &View<'_>, host: &Host) -> Result<(), String> {
         if !self.bounds.must_be_well || host.node.tunables().discovery == 0 {
             return Ok(());
@@ -91,8 +91,8 @@ impl AllHome {
     }
 }
 
-/// Whether a node may go on pinging what is gone, because it has not learnt it ([`learns`]), and each
-/// such ping costs its own interface as well (H-10).
+/// Whether a node may go on pinging what is gone, because it has no report of it ([`learns`]), and
+/// each such ping costs its own interface as well (H-10).
 fn pings_in_vain(view: &View<'_>, host: &Host) -> bool {
     let goes = |f: &Fault| matches!(f.kind, FaultKind::NiAdd { .. } | FaultKind::NiDel(_));
     host.node.tunables().conduct.charges_bystanders && view.scenario.faults.iter().any(goes)

@@ -31,7 +31,7 @@ const fn connect_fault(errno: Errno) -> Fault {
 }
 
 impl Messages {
-    /// An end wants a connection.
+    /// An end needs a connection.
     ///
     /// # Errors
     /// The last attempt has failed, and it is too soon for another one.

@@ -38,7 +38,7 @@ use pair::{Pair, Parcel, ParcelId, Parcels};
 const WINDOW: u64 = 512 << 10;
 /// The transport's first wait before it repeats something.
 const RTO: Duration = Duration::from_millis(200);
-/// A connection that only one end believes in is found out after so long, also if nothing is sent.
+/// A connection that is open at one end only is found out after so long, also if nothing is sent.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
 /// The driver has no memory (DEC-19).
@@ -97,7 +97,7 @@ enum What {
     Suspect { pair: u32, end: u8, since: Instant },
     /// A doubted rail is asked to prove itself.
     Proof { pair: u32, end: u8 },
-    /// An end asks whether the other one still believes in connection `made`.
+    /// An end probes whether connection `made` is still open at the other one.
     Keepalive { pair: u32, end: u8, made: u32 },
 }
 
@@ -435,7 +435,7 @@ impl Messages {
         was
     }
 
-    /// The other end has forgotten the connection that `end` believes in.
+    /// The other end has forgotten the connection that is still open at `end`.
     fn left_alone(&self, cx: &mut Cx<'_, MessageEvent>, pair: u32, end: usize) {
         let made = self.pairs[pair as usize].open[end];
         if made != 0 {
@@ -458,7 +458,7 @@ impl Messages {
         }
     }
 
-    /// An end learns that what it had written to a connection may be lost.
+    /// An end gets the report that what it had written to a connection may be lost.
     fn tell_lost(&self, cx: &mut Cx<'_, MessageEvent>, pair: u32, end: usize) {
         let ends = self.pairs[pair as usize].ends;
         let nid = cx.directory.rail(ends[1 - end]).nid;

@@ -1,6 +1,6 @@
-//! What is between two rails: a connection that each end believes in or not, attempts to make one,
-//! and messages in each direction. Messages stay in one place ([`Parcels`]) while their numbers move
-//! from queue to queue.
+//! What is between two rails: a connection that is open at each end or not, attempts to make one,
+//! and messages in each direction. Messages stay in one place ([`Parcels`]) while their numbers
+//! move from queue to queue.
 
 use core::ops::{Index, IndexMut};
 use core::time::Duration;
@@ -126,7 +126,7 @@ pub(super) struct Dir {
     pub(super) last_arrival: Instant,
 }
 
-/// Two rails. Connections have numbers; an end believes in one, or in none (0).
+/// Two rails. Connections have numbers; one is open at an end, or none (0).
 #[derive(Debug)]
 pub(super) struct Pair {
     pub(super) ends: [RailIx; 2],

@@ -247,7 +247,7 @@ impl<F: Fabric> Sim<F> {
         }
     }
 
-    /// Shows what has changed in what a node thinks of rails.
+    /// Shows changes in a node's judgement of rails.
     pub(super) fn watch_rails(&mut self, id: HostId) {
         let host = &mut self.hosts[id.0 as usize];
         if !host.node.has_doubts() && host.doubts.is_empty() {

@@ -32,7 +32,7 @@ until = "15s"
 
 /// Deletes the peer again and again, at any point of its discovery.
 #[test]
-fn a_peer_that_is_deleted_while_it_is_discovered_is_found_again() {
+fn a_peer_deleted_while_it_is_being_discovered_is_found_again() {
     for seed in 1..=8 {
         let scenario = Arc::new(lnet_scenario::parse("two", TWO).unwrap());
         let mut sim = Sim::new(scenario.clone(), Some(seed), Messages::new());

@@ -50,7 +50,7 @@ verify = false
 
 /// MRD-001, MRD-008: nine tenths of what each adds, at least.
 #[test]
-fn one_two_and_four_rails_of_a_network_carry_that_many_times_as_much() {
+fn throughput_grows_with_one_two_and_four_rails_of_a_network() {
     for rails in [1, 2, 4] {
         let (carried, ideal) = (carried(rails), RAIL * f64::from(TIME) / 1000.0 * rails as f64);
         let share = carried / ideal;

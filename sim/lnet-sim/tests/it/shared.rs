@@ -95,7 +95,7 @@ fn affected(profile: lnet::Profile) -> BTreeMap<HostId, Instant> {
 /// most of them wait for an answer that was lost, or ask in vain until it is found out; rails that
 /// fall silent are left before that.
 #[test]
-fn of_a_hundred_clients_few_feel_one_router_of_four_die_and_by_the_kernels_rules_many_do() {
+fn few_of_a_hundred_clients_stall_when_one_router_of_four_dies_but_many_by_kernel_rules() {
     let [ours, kernels] = [lnet::Profile::Default, lnet::Profile::Kernel].map(affected);
     println!(
         "late exchanges: {} of 100 clients, by the kernel's rules {}",

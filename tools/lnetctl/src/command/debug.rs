@@ -63,7 +63,7 @@ pub(crate) fn timers(session: &mut Session<'_>, _: &Command, _: &Args) -> i32 {
     }
 }
 
-/// Has the daemon write what it knows of a peer to its log (C-debug-2).
+/// Has the daemon write its record of a peer to its log (C-debug-2).
 pub(crate) fn peer(session: &mut Session<'_>, _: &Command, args: &Args) -> i32 {
     let place = Place::classic("debug", "peer");
     let Some(text) = args.value("nid") else {

@@ -5,7 +5,7 @@ use super::site::Site;
 use super::tests::{a, b, r, replaced};
 use super::{merge, read, rules};
 
-/// The gateway as A knows it, and a peer that was configured and answers.
+/// The gateway in A's record, and a peer that was configured and answers.
 const PEERS: &str = "peer:
 - primary nid: 10.1.0.9@tcp1
   peer state: 277

@@ -178,7 +178,7 @@ fn exports_of_kernel_nodes_are_read() {
 }
 
 #[test]
-fn what_is_saved_is_read_back_the_same() {
+fn a_saved_node_is_read_back_the_same() {
     let node = read::node(&r(), "?").unwrap();
     let again = read::node(&local::document(&node).render(Style::Classic), "?").unwrap();
     assert_eq!(again, node);

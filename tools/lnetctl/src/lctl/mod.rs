@@ -1,8 +1,8 @@
 //! `lctl`, as far as it is about LNet: the older tool's commands, texts and exit codes (lnetctl.md
 //! 11). Each file is one subject: `fault.rs` for rules that lose and delay, `nodes.rs` for NIDs and
-//! peers, `route.rs` for routes, `moment.rs` for
-//! when one was seen, `sock.rs` for what the TCP driver knows and lets go, `param.rs` for parameters, `mark.rs` for lines in the log; `table.rs` lists the
-//! commands.
+//! peers, `route.rs` for routes, `moment.rs` for when one was seen, `sock.rs` for records of the
+//! TCP driver and their deletion, `param.rs` for parameters, `mark.rs` for lines in the log;
+//! `table.rs` lists the commands.
 
 mod fault;
 mod mark;

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_to_come_was_not_seen() {
+    fn a_time_in_the_future_is_no_sighting() {
         assert_eq!(ago(u64::MAX), None);
         assert!(ago(0).is_some_and(|s| s > 1_700_000_000));
     }

@@ -1,5 +1,5 @@
-//! What the TCP driver knows and lets go: `peer_list`, `conn_list`, `interface_list`, `disconnect`,
-//! `del_peer` (K-7).
+//! Records of the TCP driver and their deletion: `peer_list`, `conn_list`, `interface_list`,
+//! `disconnect`, `del_peer` (K-7).
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -122,7 +122,7 @@ pub(crate) static COMMANDS: &[Entry] = &[
         &[],
         NO_OPERANDS,
         sock::peers,
-        "the peers that the driver knows (with --net tcp)"
+        "the peers on record in the driver (with --net tcp)"
     ),
     command!(
         "conn_list",

@@ -187,7 +187,7 @@ mod tests {
 
     /// DEC-26; MR-dbg-035; the recorded levels are shown as recorded.
     #[test]
-    fn what_is_ours_is_shown_from_level_5_on_and_below_it_nothing_of_it() {
+    fn values_of_ulnet_alone_are_shown_from_level_5_on() {
         let mut detail = NiDetail::default();
         detail.more.state = "DEGRADED".to_owned();
         detail.more.tx_min = -3;

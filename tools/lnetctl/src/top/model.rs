@@ -1,4 +1,4 @@
-//! What `top` knows and how keys change it: two looks at the node and the differences between them.
+//! The state of `top` and its keys: two looks at the node and the differences between them.
 //! Pure: no terminal, no clock.
 
 use std::collections::{BTreeSet, HashMap};
@@ -330,7 +330,7 @@ impl Model {
             Key::PageUp => self.scroll = self.scroll.saturating_sub(PAGE_LINES),
             Key::PageDown => self.scroll += PAGE_LINES,
             Key::Home => self.scroll = 0,
-            // Drawing knows how far that is.
+            // Drawing limits it.
             Key::End => self.scroll = usize::MAX / 2,
             _ => {}
         }

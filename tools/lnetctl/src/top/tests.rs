@@ -312,7 +312,7 @@ fn help_fits_the_smallest_terminal_and_lists_the_keys() {
 }
 
 #[test]
-fn keys_turn_pages_and_end_it() {
+fn keys_turn_pages_of_top_and_end_it() {
     let mut model = model();
     assert_eq!(model.key(Key::Char('3')), Next::Stay);
     assert_eq!(model.page, Page::Peers);
@@ -349,7 +349,7 @@ fn everything_has_its_place_at_80_by_24() {
 }
 
 #[test]
-fn no_size_of_terminal_and_no_scrolling_breaks_it() {
+fn top_draws_at_every_size_and_scroll_position() {
     let mut model = model();
     for page in Page::ALL {
         model.page = page;

@@ -363,7 +363,7 @@ fn ping_passes_time_limits_as_the_original_reads_them() {
 }
 
 #[test]
-fn words_that_exist_at_every_level_do_so() {
+fn words_of_every_command_level_work() {
     for line in ["net help", "net --version", "peer list-commands", "version", "quit", "set exit"] {
         let (_, err, code) = Node::default().run(line);
         assert_eq!((err.as_str(), code), ("", 0), "{line}");

@@ -17,7 +17,7 @@ fn shown(vector: &Vector, line: &str, format: Format) -> (String, String, i32) {
 }
 
 #[test]
-fn what_2_15_showed_is_shown_to_the_byte() {
+fn outputs_of_2_15_are_shown_to_the_byte() {
     let mut wrong = Vec::new();
     let mut compared = 0;
     for name in super::vector::names_in(OLD) {

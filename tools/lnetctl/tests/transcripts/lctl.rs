@@ -111,7 +111,7 @@ fn pings_are_answered_as_recorded() {
 }
 
 #[test]
-fn what_the_driver_knows_is_listed_as_recorded() {
+fn records_of_the_driver_are_listed_as_recorded() {
     let page = |lines| Ok(Reply::Driver(DriverPage { lines, next: None }));
     recorded("lctl-interface_list", || {
         page(vec![DriverLine::Interface {

@@ -61,7 +61,7 @@ fn recorded_state_is_printed_to_the_byte() {
 }
 
 #[test]
-fn what_hides_a_mistake_is_an_error_and_silent_in_strict_compatibility() {
+fn a_hidden_mistake_is_an_error_and_silent_in_strict_compatibility() {
     let mut seen = 0;
     for (vector, verdict) in list() {
         let (Verdict::Strict(_), Some(words)) = (verdict, vector.words()) else { continue };
@@ -83,7 +83,7 @@ fn what_hides_a_mistake_is_an_error_and_silent_in_strict_compatibility() {
 }
 
 #[test]
-fn what_is_listed_as_different_is_different() {
+fn vectors_listed_as_different_differ() {
     for (vector, verdict) in list() {
         let (Verdict::Different(_) | Verdict::Missing(_), Some(words)) = (verdict, vector.words())
         else {

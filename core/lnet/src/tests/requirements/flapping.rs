@@ -107,7 +107,7 @@ fn with_a_hold_down_of_0_nothing_flaps_and_that_is_so_in_the_profiles_of_the_pas
 }
 
 #[test]
-fn a_network_of_nothing_but_flapping_interfaces_is_favoured_less_and_says_so() {
+fn a_network_of_flapping_interfaces_alone_is_favoured_less_and_explained_so() {
     let rails = ["10.77.0.2@tcp", "10.88.0.2@tcp1"];
     let peers = ["10.77.0.3@tcp", "10.88.0.3@tcp1"];
     for host in [0, 1] {

@@ -123,7 +123,7 @@ fn an_interface_that_a_peer_has_announced_as_down_is_not_chosen() {
 
 /// MRD-014.
 #[test]
-fn with_one_interface_the_death_of_the_network_is_the_end_until_a_route_leads_round_it() {
+fn a_node_with_one_interface_on_a_dead_network_is_cut_off_until_it_has_a_route() {
     let (a, b) = (["10.70.0.2@tcp", "10.71.0.2@tcp1"], "10.70.0.3@tcp");
     let g = ["10.70.0.4@tcp", "10.71.0.4@tcp1"];
     let mut w = World::new();

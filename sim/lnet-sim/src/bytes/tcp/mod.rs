@@ -235,7 +235,7 @@ impl End {
         None
     }
 
-    /// It hears of a reset that the other end has not sent.
+    /// It gets a reset that the other end has not sent.
     pub(super) fn broken(&mut self) -> News {
         self.fail(Errno::ECONNRESET)
     }

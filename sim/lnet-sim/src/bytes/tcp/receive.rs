@@ -39,7 +39,7 @@ impl End {
             if segment.seq == self.first && self.state == State::SynReceived {
                 self.syn_due = true;
             } else {
-                // Another connection wants this place. Its owner says what is true.
+                // Another connection claims this place. The owner's acknowledgement decides.
                 self.ack_due = true;
             }
             return (none, None);

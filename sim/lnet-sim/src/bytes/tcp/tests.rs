@@ -256,7 +256,7 @@ fn bytes_that_are_never_read_end_a_connection_with_a_reset() {
 }
 
 #[test]
-fn waiting_for_an_answer_takes_longer_each_time_unless_the_owner_wants_it_even() {
+fn time_outs_of_a_stream_double_unless_its_owner_requests_even_ones() {
     // After six even tries the doubling begins.
     let even = [200, 200, 200, 200, 200, 200, 200, 400, 800];
     for (even, gaps) in [(true, &even[..]), (false, &[200, 400, 800])] {

@@ -18,7 +18,7 @@ const SYN_TRIES: u32 = 6;
 const TRIES: u32 = 15;
 /// The same for a connection without a holder.
 const ORPHAN_TRIES: u32 = 8;
-/// Tries at even intervals, where the owner wants them.
+/// Tries at even intervals, where the owner requests them.
 const EVEN_TRIES: u32 = 6;
 
 /// What the round trips were like.

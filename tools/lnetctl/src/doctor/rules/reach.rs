@@ -28,7 +28,7 @@ pub(super) fn check(site: &Site, found: &mut Vec<Finding>) {
     }
 }
 
-/// Whether `from` has a way to one of `to`'s networks that nothing known speaks against. Of a node
+/// Whether `from` has a way to one of `to`'s networks without any known obstacle. Of a node
 /// whose routes are not known, the best is assumed.
 pub(super) fn reaches(site: &Site, from: &Node, to: &Node) -> bool {
     nets(to).any(|net| from.is_on(net))

@@ -1,5 +1,6 @@
 //! Settings that nodes should share: time-outs, since one side waits for the other; health and
-//! discovery, since they decide who believes what; credits, since one side's are the other's buffers.
+//! discovery, since they decide which reports count; credits, since one side's are the other's
+//! buffers.
 
 use lnet_types::Net;
 
