@@ -64,7 +64,7 @@ pub enum YamlError {
         pos: Pos,
     },
     /// A key twice in one map.
-    #[error("key '{key}' again at {pos}")]
+    #[error("duplicate key '{key}' at {pos}")]
     DuplicateKey {
         /// The key.
         key: String,
@@ -288,7 +288,7 @@ mod tests {
     #[test]
     fn bad_yaml_is_named_with_its_place() {
         let error = |yaml: &str| parse(yaml).unwrap_err().to_string();
-        assert_eq!(error("a: 1\na: 2\n"), "key 'a' again at line 2, column 1");
+        assert_eq!(error("a: 1\na: 2\n"), "duplicate key 'a' at line 2, column 1");
         assert_eq!(
             error("a: &x 1\n"),
             "anchors and aliases are not read here, at line 1, column 7"

@@ -103,17 +103,17 @@ pub enum Notice {
         primary: Nid,
         /// What it announces.
         announced: Nid,
-        /// Why that was not taken.
+        /// Why that was rejected.
         errno: Errno,
     },
-    /// A peer says something that cannot be, or that another node contradicts; it was not taken. At
+    /// A peer announces something that cannot be, or that another node contradicts; it was rejected. At
     /// most one a second for each peer; all are counted (`Node::refusals`).
     Refused {
         /// The peer's primary NID.
         primary: Nid,
         /// The NID that it is about, if it is about one.
         nid: Option<Nid>,
-        /// What was not taken.
+        /// What was rejected.
         why: Refusal,
     },
     /// So many more came than were asked for in time.
@@ -145,7 +145,7 @@ impl fmt::Display for Notice {
         match self {
             Self::Interface { nid, from, to } => write!(f, "interface {nid}: {from} -> {to}"),
             Self::Flapping { nid } => {
-                write!(f, "interface {nid}: goes down too often, favoured less")
+                write!(f, "interface {nid}: flapping, favoured less")
             }
             Self::Rerouted { target, failed: (ni, hop), status, to: (ni2, hop2) } => {
                 write!(
@@ -154,7 +154,7 @@ impl fmt::Display for Notice {
                 )
             }
             Self::Undelivered { target, pair, status, errno, attempts } => {
-                write!(f, "message for {target} given up after {attempts} attempts: {errno}")?;
+                write!(f, "message for {target} abandoned after {attempts} attempts: {errno}")?;
                 match pair {
                     Some((ni, hop)) => write!(f, ", last {ni} -> {hop} with {status}"),
                     None => Ok(()),
@@ -170,11 +170,11 @@ impl fmt::Display for Notice {
             Self::Contradicted { primary, announced, errno } => {
                 write!(
                     f,
-                    "peer {primary} announces {announced}: not taken, configuration wins ({errno})"
+                    "peer {primary} announces {announced}: rejected, configuration wins ({errno})"
                 )
             }
             Self::Refused { primary, nid, why } => {
-                write!(f, "peer {primary} {why}: not taken")?;
+                write!(f, "peer {primary} {why}: rejected")?;
                 nid.map_or(Ok(()), |nid| write!(f, " ({nid})"))
             }
             Self::Lost(n) => write!(f, "{n} more notices were not kept"),

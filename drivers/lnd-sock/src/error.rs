@@ -23,7 +23,7 @@ pub enum StartError {
     #[error("tos {0}: expected 0 to 255, or -1 for the system's default")]
     Tos(i16),
     /// A time limit of zero.
-    #[error("lnd_timeout 0: expected more")]
+    #[error("lnd_timeout 0: must be greater than 0")]
     Timeout,
     /// The listener.
     #[error("can't listen on {at}: {errno}")]

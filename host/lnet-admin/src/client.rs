@@ -67,7 +67,7 @@ pub enum ClientError {
         source: ProtocolError,
     },
     /// A reply that does not answer the question.
-    #[error("the daemon answered with another kind of reply than was asked for")]
+    #[error("unexpected reply type from the daemon")]
     Unexpected,
     /// The node refuses.
     #[error(transparent)]

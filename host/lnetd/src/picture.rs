@@ -52,7 +52,7 @@ pub(crate) struct NodePicture {
     pub(crate) routing: RoutingSnapshot,
     pub(crate) stats: StatsSnapshot,
     pub(crate) drops: Vec<(DropReason, u64)>,
-    /// What peers have said and was not taken.
+    /// Rejected announcements of peers.
     pub(crate) disbelieved: Vec<(lnet::Refusal, u64)>,
     /// Entries of the node that were missing and must exist.
     pub(crate) invariant_violations: u64,

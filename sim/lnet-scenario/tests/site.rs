@@ -140,7 +140,7 @@ fn mistakes_have_their_file_their_line_and_what_was_expected() {
     refused(&good.replace("health_sensitivity: 100", "health_sensitivity: 5000"), "expected 0 to");
     refused(&good.replace("10.77.1.2@tcp", "10.77.0.2@tcp"), "10.77.0.2@tcp twice");
     refused(&format!("{good}udsp:\n    - src: nowhere\n"), "src of a rule");
-    refused(&format!("{good}global:\n    discovery: 0\n"), "key 'global' again");
+    refused(&format!("{good}global:\n    discovery: 0\n"), "duplicate key 'global'");
     let error = made(&[("a", &good), ("b", &good)]).unwrap_err();
     assert!(error.starts_with("b.yaml:58:7: 10.77.0.2@tcp is in a.yaml already"), "{error}");
     let error = made(&[("tcp", &good)]).unwrap_err();

@@ -343,7 +343,7 @@ pub enum FaultRuleError {
     #[error("random needs an interval, not a rate")]
     RandomRate,
     /// Portals are for PUTs and GETs.
-    #[error("portals are for PUT and GET, of which the rule has neither")]
+    #[error("a portal filter requires PUT or GET among the rule's message types")]
     NoKinds,
     /// No delay.
     #[error("latency cannot be zero")]

@@ -111,7 +111,7 @@ impl Node {
     /// Asks the node at `nid` who it is, on account of what `claimant` says.
     pub(crate) fn ask(&mut self, now: Instant, claimant: PeerId, nid: Nid) {
         if !self.may_ask(now, claimant) {
-            return self.not_taken(claimant, Some(nid), Refusal::TooFast);
+            return self.reject(claimant, Some(nid), Refusal::TooFast);
         }
         let owner = self.peers.owner(nid).and_then(|id| self.peers.peers.get(id));
         let seq = owner.map_or(0, |peer| peer.disc.peer_seq);
@@ -182,7 +182,7 @@ impl Node {
             peer.disc.silent = owner;
         }
         if owner != Some(claimant) {
-            self.not_taken(claimant, Some(nid), Refusal::Claimed);
+            self.reject(claimant, Some(nid), Refusal::Claimed);
         }
     }
 
@@ -192,11 +192,11 @@ impl Node {
             peer.disc.silent = None;
         }
         let Ok(parsed) = PingInfo::parse(bytes) else {
-            return self.not_taken(owner, Some(nid), Refusal::Malformed);
+            return self.reject(owner, Some(nid), Refusal::Malformed);
         };
         let agrees = |e: &PingEntry| self.peers.owner(e.nid) == Some(claimant);
         if !parsed.info.entries.iter().any(agrees) {
-            self.not_taken(claimant, Some(nid), Refusal::Claimed);
+            self.reject(claimant, Some(nid), Refusal::Claimed);
             // But what came in its name may have been its own, by a router that is not known at this
             // NID yet. It will not say so again; this is what it says.
         }

@@ -214,7 +214,7 @@ impl Node {
     fn ping_reply(&mut self, now: Instant, id: PeerId, (by, generation): (Nid, u32), bytes: &[u8]) {
         // D-33
         let Ok(parsed) = PingInfo::parse(bytes) else {
-            self.not_taken(id, None, Refusal::Malformed);
+            self.reject(id, None, Refusal::Malformed);
             return self.useless_reply(now, id);
         };
         let Some(peer) = self.peers.peers.get_mut(id) else { return };
@@ -294,11 +294,11 @@ impl Node {
         };
         if !self.speaks_for(event.sender, by) {
             let sender = self.peers.owner(event.sender).unwrap_or(id);
-            self.not_taken(sender, Some(by), Refusal::Impostor);
+            self.reject(sender, Some(by), Refusal::Impostor);
             return self.ask(now, sender, by);
         }
         let Ok(parsed) = PingInfo::parse(bytes) else {
-            self.not_taken(id, None, Refusal::Malformed);
+            self.reject(id, None, Refusal::Malformed);
             return self.query(now, id, Cause::Unreadable);
         };
         let Some(peer) = self.peers.peers.get_mut(id) else { return };
@@ -324,7 +324,7 @@ impl Node {
         let stale = |p: &Peer| known(p) && is_later(p.disc.peer_seq, info.seq);
         let stale = self.peers.peers.get(id).is_some_and(stale);
         if stale && !cut {
-            self.not_taken(id, None, Refusal::Stale);
+            self.reject(id, None, Refusal::Stale);
             return self.ask(now, id, by);
         }
         if cut {

@@ -51,13 +51,13 @@ impl Node {
                 return;
             }
             if configured {
-                tracing::warn!(peer = %peer.primary, "says Multi-Rail, is configured otherwise");
+                tracing::warn!(peer = %peer.primary, "announces Multi-Rail, is configured without");
             } else if enabled && !peer.facts.contains(Facts::NO_DISCOVERY) {
                 self.set_multi_rail(id);
             }
         } else if peer.is_mr() {
             if configured {
-                tracing::warn!(peer = %peer.primary, "is configured Multi-Rail, says otherwise");
+                tracing::warn!(peer = %peer.primary, "is configured Multi-Rail, announces none");
             } else {
                 tracing::warn!(peer = %peer.primary, "is not Multi-Rail any more");
                 peer.facts -= Facts::MULTI_RAIL;

@@ -80,13 +80,13 @@ impl Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Malformed => "sends ping data that are none",
+            Self::Malformed => "sent malformed ping data",
             Self::OurNid => "lists a NID of this node as its own",
-            Self::NoNid => "lists a NID that is none of an interface",
+            Self::NoNid => "lists a NID that no interface can have",
             Self::TooMany => "lists more NIDs than max_interfaces",
             Self::Claimed => "lists a NID where another node answers",
             Self::Configured => "contradicts its configuration",
-            Self::Stale => "has pushed what was known to be older",
+            Self::Stale => "pushed data older than those on record",
             Self::Impostor => "pushes in the name of another peer",
             Self::TooFast => "changes its interfaces too fast",
             Self::NoRoom => "lists more NIDs than there is room for (peers_max)",
@@ -154,9 +154,9 @@ const MERGE_RATE: u32 = 8192;
 const DEBTORS_MAX: usize = 64;
 
 impl Node {
-    /// Counts something that a peer has said and was not taken, and tells of it, for each peer at most
+    /// Counts a rejected announcement of a peer and reports it, for each peer at most
     /// once a second.
-    pub(crate) fn not_taken(&mut self, id: PeerId, nid: Option<Nid>, why: Refusal) {
+    pub(crate) fn reject(&mut self, id: PeerId, nid: Option<Nid>, why: Refusal) {
         *self.refusals.entry(why).or_default() += 1;
         let now = self.now();
         let Some(peer) = self.peers.peers.get_mut(id) else { return };
@@ -195,10 +195,10 @@ impl Node {
         let limit = self.tunables.max_interfaces as usize;
         if info.entries.len() > limit {
             info.entries.truncate(limit);
-            self.not_taken(id, None, Refusal::TooMany);
+            self.reject(id, None, Refusal::TooMany);
         }
         if let Some((nid, why)) = bad {
-            self.not_taken(id, Some(nid), why);
+            self.reject(id, Some(nid), why);
         }
         info
     }
@@ -234,7 +234,7 @@ impl Node {
             }
             Err(until) => {
                 self.timers.set(Timer::Merge(id), until);
-                self.not_taken(id, None, Refusal::TooFast);
+                self.reject(id, None, Refusal::TooFast);
                 false
             }
         }
@@ -259,7 +259,7 @@ impl Node {
                 *self.refusals.entry(Refusal::Configured).or_default() += 1;
                 self.notices.push(Notice::Contradicted { primary, announced: nid, errno });
             }
-            Errno::ENOSPC => self.not_taken(id, Some(nid), Refusal::NoRoom),
+            Errno::ENOSPC => self.reject(id, Some(nid), Refusal::NoRoom),
             _ => tracing::warn!(%nid, %errno, "announced, but not taken"),
         }
     }

@@ -179,7 +179,7 @@ pub enum RuleError {
     #[error("{0} messages: a rule with rte takes no number of messages")]
     RouterMessages(u32),
     /// A rule about the same, with nothing different to say (U-11).
-    #[error("rule {0} says the same already")]
+    #[error("duplicate of rule {0}")]
     Exists(usize),
     /// No rule has this index (U-12).
     #[error("no rule has index {0}")]

@@ -298,7 +298,7 @@ impl Node {
                 self.note_ni(id);
             }
             if let Some(net) = self.nets.get(at) {
-                tracing::warn!(net = %net.net, "nothing heard: its interfaces count as down");
+                tracing::warn!(net = %net.net, "no message for too long: its interfaces count as down");
             }
             silent = true;
         }

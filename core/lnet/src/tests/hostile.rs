@@ -116,7 +116,7 @@ fn a_nid_of_another_peer_stays_with_the_node_that_answers_there() {
         assert_eq!(known(&w, 0, X[0])[0], X[0]);
         assert!(refused(&w, 0, Refusal::Claimed) > 0, "{lie:?}");
         let notices = notices(&mut w, 0).iter().map(ToString::to_string).collect::<Vec<_>>();
-        let line = format!("peer {} lists a NID where another node answers: not taken", X[0]);
+        let line = format!("peer {} lists a NID where another node answers: rejected", X[0]);
         assert!(notices.iter().any(|t| t.starts_with(&line)), "{notices:?}");
         honest_traffic_flows(&mut w);
     }

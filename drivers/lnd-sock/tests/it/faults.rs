@@ -245,7 +245,11 @@ fn settings_out_of_range_are_named() {
             "tos 256: expected 0 to 255, or -1 for the system's default",
         ),
         ("tos", start(|s| s.tos = -2), "tos -2: expected 0 to 255, or -1 for the system's default"),
-        ("timeout", start(|s| s.lnd_timeout = Duration::ZERO), "lnd_timeout 0: expected more"),
+        (
+            "timeout",
+            start(|s| s.lnd_timeout = Duration::ZERO),
+            "lnd_timeout 0: must be greater than 0",
+        ),
     ];
     for (what, start, text) in table {
         let error = driver.ni_start(now, start).expect_err(what);

@@ -121,7 +121,7 @@ fn of_node(node: &NodePicture) -> Vec<Family> {
         .collect();
     let drops = Family::counter("message_drops", "Messages for us dropped, by reason.");
     all.push(by_reason(drops, &DropReason::ALL, &node.drops, DropReason::name));
-    let help = "What peers said of themselves and was not taken.";
+    let help = "Rejected announcements of peers.";
     let refused = Family::counter("peer_data_refused", help);
     all.push(by_reason(refused, &Refusal::ALL, &node.disbelieved, Refusal::name));
     let help =

@@ -191,7 +191,7 @@ fn a_peer_that_announces_a_nid_outside_its_configuration_makes_a_notice() {
         .filter(|n| matches!(n, Notice::Contradicted { .. }))
         .map(|n| (n.level(), n.to_string()))
         .collect();
-    let text = "peer 10.77.0.3@tcp announces 10.77.1.3@tcp: not taken, configuration wins \
+    let text = "peer 10.77.0.3@tcp announces 10.77.1.3@tcp: rejected, configuration wins \
                 (Operation not permitted)";
     assert!(warnings.contains(&(Level::Warn, text.to_owned())), "{warnings:?}");
     let known = w.hosts[0].node.peer_view_of(nid(B[0])).unwrap();
