@@ -229,7 +229,7 @@ impl IntoFuture for GetRequest {
 #[must_use = "an operation is cancelled when its future is dropped"]
 pub struct OpFuture {
     rx: Option<Receiver<Outcome>>,
-    /// A node lives as long as somebody waits for it.
+    /// A node lives as long as a caller waits for it.
     _handle: NodeHandle,
     mailbox: Arc<Mailbox>,
 }

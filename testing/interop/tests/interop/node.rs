@@ -72,7 +72,7 @@ fn start(case: &Case) -> NodeHandle {
 
 /// Lets a router look at its networks once, with a limit between the time since it has heard on those
 /// in `silent` and the time since it has heard on the others: the moment does not depend on how
-/// fast anybody is, if a second lies between them.
+/// fast the nodes are, if a second lies between them.
 fn silence(stack: &mut Stack, now: Instant, silent: &[&str]) {
     // The node's own clock goes with its calls.
     stack.node_mut().handle_timeout(now);
