@@ -51,7 +51,7 @@ impl Server {
             service_time: wire_secs(elapsed),
             ..Body::default()
         };
-        let cksum = checksum(&body.to_vec(lnet_types::ByteOrder::Little));
+        let cksum = checksum(&body.to_bytes(lnet_types::ByteOrder::Little));
         let header = Header { cksum, ..Header::default() };
         let Ok(message) = MsgBuilder::new(header, &body).build() else { return };
         work.origin.deadline = deadline;

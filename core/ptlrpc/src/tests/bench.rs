@@ -43,6 +43,10 @@ impl Arena for Heap {
         Ok(RegionId(self.regions.len() as u32 - 1))
     }
 
+    fn unregister(&mut self, region: RegionId) {
+        self.regions[region.0 as usize] = Vec::new();
+    }
+
     fn contains(&self, spans: &[Span]) -> bool {
         let has = |s: &Span| self.regions.get(s.region.0 as usize).map_or(0, Vec::len) as u64;
         spans.iter().all(|s| s.offset + u64::from(s.len) <= has(s))
