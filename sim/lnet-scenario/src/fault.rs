@@ -30,7 +30,10 @@ const KINDS: &[(&str, (End, Read))] = &[
     ("cut", (End::May, |t, w| Ok(FaultKind::Cut(links(t, w)?)))),
     ("partition", (End::May, partition)),
     ("quiesce", (End::Must, |_, _| Ok(FaultKind::Quiesce))),
-    ("carrier", (End::May, |t, w| Ok(FaultKind::Carrier(on(t, w)?)))),
+    (
+        "carrier",
+        (End::May, |t, w| Ok(FaultKind::Carrier { on: on(t, w)?, known_after: known_after(t)? })),
+    ),
     ("flap", (End::Must, flap)),
     ("refuse", (End::May, |t, w| Ok(FaultKind::Refuse(links(t, w)?)))),
     ("reset", (End::None, |t, w| Ok(FaultKind::Reset(links(t, w)?)))),
@@ -199,12 +202,19 @@ fn flap(t: &mut Table<'_, '_>, index: &Index<'_>) -> Result<FaultKind, ScenarioE
     let on = on(t, index)?;
     let down = t.require("down", "how long the carrier is away")?.duration_above_zero()?;
     let up = t.require("up", "how long it is there")?.duration_above_zero()?;
-    Ok(FaultKind::Flap { on, down, up })
+    let known_after = known_after(t)?;
+    Ok(FaultKind::Flap { on, down, up, known_after })
+}
+
+/// How long a node does not know that a carrier went.
+fn known_after(t: &mut Table<'_, '_>) -> Result<Duration, ScenarioError> {
+    Ok(t.take("known_after").map(|v| v.duration()).transpose()?.unwrap_or_default())
 }
 
 fn kill(t: &mut Table<'_, '_>, index: &Index<'_>) -> Result<FaultKind, ScenarioError> {
     let nodes = nodes(t, index)?;
-    let Some(v) = t.take("nids") else { return Ok(FaultKind::Kill { nodes, nids: None }) };
+    let process = t.take("process").map(|v| v.flag()).transpose()?.unwrap_or(false);
+    let Some(v) = t.take("nids") else { return Ok(FaultKind::Kill { nodes, process, nids: None }) };
     let [one] = nodes.nodes()[..] else {
         return Err(v.wrong("new NIDs for one node, not for several"));
     };
@@ -224,7 +234,7 @@ fn kill(t: &mut Table<'_, '_>, index: &Index<'_>) -> Result<FaultKind, ScenarioE
         nids.push(nid);
     }
     match nids.len() == rails.len() {
-        true => Ok(FaultKind::Kill { nodes, nids: Some(nids) }),
+        true => Ok(FaultKind::Kill { nodes, process, nids: Some(nids) }),
         false => Err(v.wrong(&format!("{} NIDs, one for each rail", rails.len()))),
     }
 }

@@ -65,6 +65,9 @@ pub struct NetSpec {
     pub jitter: Duration,
     /// Bytes per second of each interface in each direction; `None`: without a limit.
     pub bandwidth: Option<u64>,
+    /// Bytes that an interface passes at once after a pause, as a shaper with a bucket does; then as
+    /// many as the bandwidth allows.
+    pub burst: u32,
     /// Packets lost at random, all the time.
     pub loss: Share,
     /// What lies under LNet.
@@ -256,6 +259,8 @@ pub struct Workload {
     pub size: u32,
     /// When the next one begins.
     pub pace: Pace,
+    /// Most exchanges that each pair has under way; one that is due beyond that waits for an end.
+    pub window: u32,
     /// Whether every byte is checked.
     pub verify: bool,
     /// How long the one who began waits for the end, before he tries again or calls it an error.
@@ -284,6 +289,14 @@ pub enum Exchange {
     Request {
         /// Bytes of the answer.
         reply: u32,
+        /// Whether both PUTs ask for an ACK; then it is over with the ACK of the first as well.
+        ack: bool,
+    },
+    /// An RPC with bulk, as LNet selftest and Lustre have them: a request by PUT, bulk that the other end
+    /// moves, and a reply by PUT.
+    Rpc {
+        /// Whether the other end fetches the bulk with a GET; otherwise it brings it with a PUT.
+        write: bool,
     },
     /// An LNet ping.
     Ping,
@@ -364,7 +377,12 @@ pub enum FaultKind {
     Quiesce,
     /// The interfaces have no carrier, and their nodes get a report. A router's far interface is
     /// such a place; all rails of a node together cut off the node.
-    Carrier(Place),
+    Carrier {
+        /// The interfaces.
+        on: Place,
+        /// How long the report takes.
+        known_after: Duration,
+    },
     /// The carrier comes and goes, beginning without.
     Flap {
         /// The interfaces.
@@ -373,6 +391,8 @@ pub enum FaultKind {
         down: Duration,
         /// How long it stays.
         up: Duration,
+        /// How long the node does not know yet that it went.
+        known_after: Duration,
     },
     /// Connections are refused, and those that stand are closed.
     Refuse(Links),
@@ -441,6 +461,8 @@ pub enum FaultKind {
     Kill {
         /// Which ones.
         nodes: Place,
+        /// Whether only the process dies: its host resets its connections and refuses new ones.
+        process: bool,
         /// The NIDs with which the one node comes back, rail by rail, if they are others.
         nids: Option<Vec<Nid>>,
     },
@@ -489,7 +511,7 @@ impl FaultKind {
             Self::Cut(_) => "cut",
             Self::Partition(_) => "partition",
             Self::Quiesce => "quiesce",
-            Self::Carrier(_) => "carrier",
+            Self::Carrier { .. } => "carrier",
             Self::Flap { .. } => "flap",
             Self::Refuse(_) => "refuse",
             Self::Reset(_) => "reset",

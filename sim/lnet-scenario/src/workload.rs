@@ -10,6 +10,10 @@ use crate::read::Table;
 
 /// How long an exchange may take where nothing is said: one transaction time-out of the defaults.
 const TIMEOUT: Duration = Duration::from_secs(5);
+/// Most exchanges that a pair has under way at a fixed pace where nothing is said.
+const WINDOW: u32 = 1024;
+/// Most exchanges under way that can be asked for.
+const WINDOW_MAX: i64 = 65_536;
 /// Most bytes of one message.
 const PAYLOAD_MAX: u64 = lnet_wire::PAYLOAD_MAX as u64;
 
@@ -18,11 +22,18 @@ enum Kind {
     Put,
     Get,
     Request,
+    Rpc { write: bool },
     Ping,
 }
 
-const KINDS: [(&str, Kind); 4] =
-    [("put", Kind::Put), ("get", Kind::Get), ("request", Kind::Request), ("ping", Kind::Ping)];
+const KINDS: [(&str, Kind); 6] = [
+    ("put", Kind::Put),
+    ("get", Kind::Get),
+    ("request", Kind::Request),
+    ("read", Kind::Rpc { write: false }),
+    ("write", Kind::Rpc { write: true }),
+    ("ping", Kind::Ping),
+];
 
 const PAIRINGS: [(&str, Pairing); 3] =
     [("spread", Pairing::Spread), ("all", Pairing::All), ("random", Pairing::Random)];
@@ -46,7 +57,7 @@ fn one(
     duration: Duration,
 ) -> Result<Workload, ScenarioError> {
     let line = t.line();
-    let kind = t.require("kind", "put, get, request or ping")?.word(&KINDS)?;
+    let kind = t.require("kind", "put, get, request, read, write or ping")?.word(&KINDS)?;
     let from = Place::read_nodes(index, &t.require("from", "the nodes that begin")?)?;
     let to = Place::read(index, &t.require("to", "the nodes that are asked")?)?;
     let pairing = t.take("pairing").map(|v| v.word(&PAIRINGS)).transpose()?;
@@ -62,12 +73,14 @@ fn one(
         Kind::Get => Exchange::Get,
         Kind::Request => {
             let reply = t.take("reply").map(|v| v.size(PAYLOAD_MAX)).transpose()?.unwrap_or(0);
-            Exchange::Request { reply }
+            let ack = t.take("ack").map(|v| v.flag()).transpose()?.unwrap_or(false);
+            Exchange::Request { reply, ack }
         }
+        Kind::Rpc { write } => Exchange::Rpc { write },
         Kind::Ping => Exchange::Ping,
     };
     let size = size.unwrap_or(0);
-    let pace = pace(&mut t, size)?;
+    let (pace, window) = pace(&mut t, size)?;
     let verify = t.take("verify").map(|v| v.flag()).transpose()?.unwrap_or(true);
     let timeout = t.take("timeout").map(|v| v.duration_above_zero()).transpose()?;
     let retries = t.take("retries").map(|v| v.number(0, 1000)).transpose()?.unwrap_or(0);
@@ -93,6 +106,7 @@ fn one(
         exchange,
         size,
         pace,
+        window,
         verify,
         timeout: timeout.unwrap_or(TIMEOUT),
         retries: retries as u32,
@@ -102,25 +116,27 @@ fn one(
     })
 }
 
-fn pace(t: &mut Table<'_, '_>, size: u32) -> Result<Pace, ScenarioError> {
-    let (every, rate, window) = (t.take("every"), t.take("rate"), t.take("window"));
+/// When the next one begins, and how many may be under way.
+fn pace(t: &mut Table<'_, '_>, size: u32) -> Result<(Pace, u32), ScenarioError> {
+    let (every, rate) = (t.take("every"), t.take("rate"));
+    let window = t.take("window").map(|v| v.number(1, WINDOW_MAX)).transpose()?.map(|n| n as u32);
     let think = t.take("think");
     let pace = match (every, rate, window) {
-        (Some(v), None, None) => Pace::Every(v.duration_above_zero()?),
-        (None, Some(v), None) if size == 0 => {
+        (Some(v), None, _) => Pace::Every(v.duration_above_zero()?),
+        (None, Some(v), _) if size == 0 => {
             return Err(v.wrong("no rate where there is no size"));
         }
-        (None, Some(v), None) => Pace::Rate(v.rate()?),
-        (None, None, Some(v)) => {
+        (None, Some(v), _) => Pace::Rate(v.rate()?),
+        (None, None, Some(window)) => {
             let think = think.as_ref().map(|v| v.duration()).transpose()?.unwrap_or_default();
-            return Ok(Pace::Window { window: v.number(1, 65_536)? as u32, think });
+            return Ok((Pace::Window { window, think }, window));
         }
         _ => {
-            return Err(t.wrong("has no pace: expected one of every, rate and window"));
+            return Err(t.wrong("has no pace: expected every or rate, or a window alone"));
         }
     };
     match think {
-        Some(v) => Err(v.wrong("no time to think but with a window")),
-        None => Ok(pace),
+        Some(v) => Err(v.wrong("no time to think but with a window alone")),
+        None => Ok((pace, window.unwrap_or(WINDOW))),
     }
 }

@@ -22,6 +22,8 @@ use crate::{NODES_MAX, RAILS_MAX};
 const BLOCK: u32 = 1 << 18;
 /// Networks of a scenario: so many blocks are in 10.0.0.0/8.
 const NETS_MAX: usize = 64;
+/// Largest burst of a network: what a switch may hold for one port.
+const BURST_MAX: u64 = 64 << 20;
 /// Latency where none is given.
 const LATENCY: Duration = Duration::from_micros(50);
 
@@ -211,11 +213,17 @@ fn nets(top: &mut Table<'_, '_>) -> Result<Vec<NetSpec>, ScenarioError> {
         const TRANSPORTS: [(&str, Transport); 2] =
             [("stream", Transport::Stream), ("datagram", Transport::Datagram)];
         let transport = t.take("transport").map(|v| v.word(&TRANSPORTS)).transpose()?;
+        let bandwidth = t.take("bandwidth").map(|v| v.rate()).transpose()?;
+        let burst = match (t.take("burst"), bandwidth) {
+            (Some(v), None) => return Err(v.wrong("no burst where there is no bandwidth")),
+            (v, _) => v.map(|v| v.size(BURST_MAX)).transpose()?,
+        };
         nets.push(NetSpec {
             net,
             latency: t.take("latency").map(|v| v.duration()).transpose()?.unwrap_or(LATENCY),
             jitter: t.take("jitter").map(|v| v.duration()).transpose()?.unwrap_or_default(),
-            bandwidth: t.take("bandwidth").map(|v| v.rate()).transpose()?,
+            bandwidth,
+            burst: burst.unwrap_or(0),
             loss: t.take("loss").map(|v| v.share()).transpose()?.unwrap_or(Share::NONE),
             transport: transport.unwrap_or_default(),
             tunables,

@@ -126,7 +126,7 @@ fn a_scenario_has_the_values_of_its_text() {
     assert_eq!((tcp.tunables.credits, tcp.tunables.peer_credits), (128, 16));
     assert_eq!(s.world.nets[1].transport, Transport::Datagram);
     let [put, request] = [&s.workload[1], &s.workload[0]];
-    assert_eq!(request.exchange, Exchange::Request { reply: 512 });
+    assert_eq!(request.exchange, Exchange::Request { reply: 512, ack: false });
     assert_eq!(request.pace, Pace::Window { window: 4, think: Duration::from_millis(1) });
     assert_eq!((request.size, request.retries), (4096, 2));
     assert_eq!(put.exchange, Exchange::Put { ack: false });
@@ -251,8 +251,18 @@ fn every_mistake_in_a_scenario_is_reported_with_its_line_and_what_was_expected()
         ("net = \"o2ib1\"", "net = \"tcp\"", "net = \"o2ib1\"", "that the node is not on"),
         ("to = \"server\"", "to = \"sever\"", "to = \"server\"", "no node is called 'sever'"),
         ("to = \"router/tcp\"", "to = \"router/7\"", "router/tcp", "has no rail 7"),
-        ("window = 4", "", "kind = \"request\"", "expected one of every, rate and window"),
+        ("window = 4", "", "kind = \"request\"", "expected every or rate, or a window alone"),
         ("window = 4", "every = \"0s\"", "window = 4", "a time above 0"),
+        ("window = 4", "every = \"1s\"\nwindow = 4", "", "but with a window alone"),
+        ("window = 4", "window = 65537", "window = 4", "a number from 1 to 65536"),
+        ("kind = \"request\"", "kind = \"read\"", "kind = \"request\"", "unknown 'reply'"),
+        (
+            "transport = \"datagram\"",
+            "burst = 9",
+            "transport",
+            "no burst where there is no bandwidth",
+        ),
+        ("jitter = \"10us\"", "burst = \"65MiB\"", "jitter", "at most 67108864 bytes"),
         ("size = \"1MiB\"", "size = \"2MiB\"", "1MiB", "at most 1048576 bytes"),
         ("until = \"50s\"", "until = \"70s\"", "until = \"50s\"", "not after the end"),
         ("kind = \"cut\"", "kind = \"cat\"", "kind = \"cut\"", "one of cut, partition"),
@@ -283,6 +293,73 @@ fn every_mistake_in_a_scenario_is_reported_with_its_line_and_what_was_expected()
         assert!(at.is_empty() || e.line == line(at) || e.line + 1 == line(at), "{to}: {e}");
         assert!(e.to_string().starts_with("s.toml:"), "{e}");
     }
+}
+
+#[test]
+fn a_request_asks_for_acks_only_where_its_text_says_so() {
+    let ask = |text: &str| {
+        let text = WHOLE.replacen("reply = 512", &format!("reply = 512\n{text}"), 1);
+        parse("s.toml", &text).unwrap().workload[0].exchange
+    };
+    assert_eq!(ask(""), Exchange::Request { reply: 512, ack: false });
+    assert_eq!(ask("ack = true"), Exchange::Request { reply: 512, ack: true });
+}
+
+#[test]
+fn a_window_beside_a_pace_bounds_what_is_under_way() {
+    let s = parse("s.toml", &WHOLE.replacen("rate =", "window = 16\nrate =", 1)).unwrap();
+    assert_eq!((s.workload[1].pace, s.workload[1].window), (Pace::Rate(10_000_000), 16));
+    let s = whole();
+    assert_eq!(s.workload.iter().map(|w| w.window).collect::<Vec<_>>(), [4, 1024]);
+}
+
+#[test]
+fn reads_and_writes_are_rpcs_with_bulk() {
+    let rpc = |kind: &str| {
+        let text = WHOLE.replacen("kind = \"put\"", &format!("kind = \"{kind}\""), 1);
+        parse("s.toml", &text.replacen("ack = false\n", "", 1)).unwrap().workload[1].exchange
+    };
+    assert_eq!(rpc("read"), Exchange::Rpc { write: false });
+    assert_eq!(rpc("write"), Exchange::Rpc { write: true });
+}
+
+#[test]
+fn a_network_has_no_burst_unless_its_text_gives_one() {
+    let burst = |text: &str| {
+        let text = WHOLE.replacen("jitter =", &format!("{text}\njitter ="), 1);
+        parse("s.toml", &text).unwrap().world.nets[0].burst
+    };
+    assert_eq!((burst(""), burst("burst = \"64KiB\"")), (0, 65_536));
+}
+
+#[test]
+fn a_carrier_is_known_to_be_gone_at_once_unless_the_text_says_later() {
+    let known_after = |kind: &str| {
+        let text = WHOLE.replacen("kind = \"cut\"", &format!("kind = {kind}"), 1);
+        let text = text.replacen("peer = \"router\"\ndirection = \"out\"\n", "", 1);
+        match parse("s.toml", &text).unwrap().faults[0].kind {
+            FaultKind::Carrier { known_after, .. } | FaultKind::Flap { known_after, .. } => {
+                known_after
+            }
+            ref other => panic!("{other:?}"),
+        }
+    };
+    let flap = "\"flap\"\ndown = \"1s\"\nup = \"1s\"\nknown_after = \"3ms\"";
+    assert_eq!(known_after("\"carrier\""), Duration::ZERO);
+    assert_eq!(known_after("\"carrier\"\nknown_after = \"2ms\""), Duration::from_millis(2));
+    assert_eq!(known_after(flap), Duration::from_millis(3));
+}
+
+#[test]
+fn the_process_of_a_node_dies_alone_only_where_the_text_says_so() {
+    let dies_alone = |text: &str| {
+        let text = WHOLE.replacen("kind = \"kill\"", &format!("kind = \"kill\"\n{text}"), 1);
+        let faults = parse("s.toml", &text).unwrap().faults;
+        let FaultKind::Kill { process, .. } = faults[1].kind else { panic!("{faults:?}") };
+        process
+    };
+    assert!(!dies_alone(""));
+    assert!(dies_alone("process = true"));
 }
 
 #[test]

@@ -20,8 +20,9 @@ pub enum Happening<'a> {
     RailAdded(RailIx),
     /// A rail goes: everything that its driver has in hand comes back as `NI_STOPPED`.
     RailRemoved(RailIx, NiId),
-    /// A host has died without a word, with all that its drivers held. The new incarnation, if any,
-    /// is reported rail by rail.
+    /// A host has died without a word, with all that its drivers held; or its process has, and its
+    /// kernel resets what was connected ([`Host::resets`]). The new incarnation, if any, is reported
+    /// rail by rail.
     HostDied(HostId),
     /// Links were mended, or have changed otherwise; what waits may be looked at.
     LinksChanged,

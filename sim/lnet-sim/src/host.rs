@@ -75,6 +75,8 @@ pub struct Host {
     pub alive: bool,
     /// Whether it stands still.
     pub paused: bool,
+    /// Whether, while it is dead, what is sent to it is reset: its process has died, its kernel has not.
+    pub resets: bool,
     /// Whether it has no memory left for messages.
     pub starved: bool,
     /// Which life this is, from 1.

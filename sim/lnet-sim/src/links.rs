@@ -59,6 +59,8 @@ pub struct Way {
     pub jitter: Duration,
     /// Bytes per second; `None`: no limit.
     pub bandwidth: Option<u64>,
+    /// Bytes that pass at once after a pause.
+    pub burst: u32,
     /// What lies under LNet.
     pub transport: Transport,
 }
@@ -225,6 +227,7 @@ impl Way {
             latency: net.latency,
             jitter: net.jitter,
             bandwidth: net.bandwidth,
+            burst: net.burst,
             transport: net.transport,
         }
     }
@@ -246,6 +249,8 @@ impl Way {
             }
             Effect::Slow(left) => {
                 self.bandwidth = Some(self.bandwidth.map_or(left, |b| b.min(left)));
+                // A slow link has nothing to give at once.
+                self.burst = 0;
             }
         }
     }

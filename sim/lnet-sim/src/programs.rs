@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use lnet::{Event, MdSpec, Node, OpId, Report, Timeouts, Unlink};
 use lnet_scenario::{RailRef, Scenario};
-use lnet_types::{Errno, Instant, IoVec, MdId, Nid, Prng, RegionId};
+use lnet_types::{Errno, Instant, IoVec, MdId, Nid, Prng, ProcessId, RegionId};
 
 use crate::directory::HostId;
 use crate::host::Host;
@@ -91,8 +91,23 @@ enum Role {
     Own { attempt: u64 },
     /// A client's, for the answer to a request.
     Answer { attempt: u64 },
+    /// A client's, that the server moves the bulk of an RPC into or out of.
+    Bulk { attempt: u64 },
     /// A server's, that it answers with.
     Reply,
+    /// A server's, that it brings or fetches the bulk of an RPC with.
+    Moved(Rpc),
+}
+
+/// An RPC, as its server knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Rpc {
+    attempt: u64,
+    write: bool,
+    looked_at: bool,
+    /// Whom to answer, and at which of the server's NIDs it asked.
+    client: ProcessId,
+    asked: Nid,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -134,8 +149,13 @@ struct Slot {
     target: RailRef,
     begun: Instant,
     again: u32,
+    /// What the attempt waits for still: see [`ACK`].
+    awaits: u8,
     own: Option<MdId>,
     answer: Option<MdId>,
+    bulk: Option<MdId>,
+    /// What came as bulk was not what was sent.
+    damaged: bool,
 }
 
 /// All programs of all hosts.
@@ -151,20 +171,28 @@ pub(crate) struct Programs {
     buffers: u64,
     rng: Prng,
     pub(crate) wishes: Vec<(HostId, Instant, Wish)>,
-    /// Flows of the host that is looked after now whose next exchange begins at once.
+    /// Flows of the host that is looked after now of which one more exchange begins at once.
     soon: Vec<u32>,
     pub(crate) notes: Vec<Note>,
     /// Whether notes are read that are only for observers.
     pub(crate) watched: bool,
-    /// Exchanges that were not begun because too many were under way.
-    pub(crate) held_back: u64,
 }
+
+/// What an attempt may wait for, one bit each.
+const ACK: u8 = 1;
+/// The answer to a request.
+const ANSWER: u8 = 2;
+/// The bulk of an RPC.
+const MOVED: u8 = 4;
 
 /// Portals of servers and clients.
 const SINK: u32 = 10;
 const SOURCE: u32 = 11;
 const REQUESTS: u32 = 12;
 const ANSWERS: u32 = 13;
+const BULK: u32 = 14;
+/// Bytes of the request and of the reply of an RPC.
+const RPC_LEN: u32 = 224;
 /// Most bytes of a message.
 const MESSAGE_MAX: u32 = lnet_wire::PAYLOAD_MAX;
 /// Bits of an attempt's number that name its slot.
@@ -201,7 +229,7 @@ impl Programs {
             }
         };
         if self.watched {
-            let floating = matches!(role, Role::Own { .. } | Role::Reply);
+            let floating = matches!(role, Role::Own { .. } | Role::Reply | Role::Moved(_));
             self.notes.push(Note::Posted { host, buffer: id, floating });
         }
         (u64::from(user), id)
@@ -258,6 +286,8 @@ impl Programs {
             }
             Role::Own { attempt } => self.own_event(now, host, at, &buffer, attempt, event),
             Role::Answer { attempt } => self.answer_event(now, host, at, &buffer, attempt, event),
+            Role::Bulk { attempt } => self.bulk_event(now, host, at, &buffer, attempt, event),
+            Role::Moved(rpc) => self.moved(now, host, at, &buffer, rpc, event),
         }
         if event.unlinked {
             self.unpost(host, at, event.user);
@@ -281,9 +311,11 @@ impl Programs {
     pub(crate) fn go_on(&mut self, now: Instant, host: HostId, at: &mut Host) {
         let mut soon = core::mem::take(&mut self.soon);
         for flow in soon.drain(..) {
-            self.next(now, host, at, flow);
+            self.begin(now, host, at, flow);
         }
-        self.soon = soon;
+        if self.soon.is_empty() {
+            self.soon = soon;
+        }
     }
 
     /// Something that was wished for is due.

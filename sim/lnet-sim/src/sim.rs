@@ -42,6 +42,8 @@ pub(crate) enum Event<E> {
     Wish(HostId, Wish),
     FaultBegins(usize),
     FaultEnds(usize),
+    /// A node learns that a carrier went.
+    CarrierKnown(RailIx),
     /// The carrier of a flapping rail goes or comes.
     Flap {
         index: usize,
@@ -283,6 +285,7 @@ impl<F: Fabric> Sim<F> {
             }
             Event::FaultBegins(n) => self.fault_begins(n),
             Event::FaultEnds(n) => self.fault_ends(n),
+            Event::CarrierKnown(ix) => self.carrier_known(ix),
             Event::Flap { index, down } => self.flap(index, down),
             Event::Sample => {
                 if self.hosts.len() > ROUTES_WATCHED_HOSTS_MAX {

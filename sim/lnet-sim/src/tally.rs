@@ -166,11 +166,15 @@ impl Tally {
             Seen::Fault { index, kind, begins: true } => {
                 let about = about(kind, scenario);
                 // Its own node gets a report.
-                let reported = matches!(kind, FaultKind::Carrier(_) | FaultKind::Flap { .. });
+                let reported = match kind {
+                    FaultKind::Carrier { known_after, .. }
+                    | FaultKind::Flap { known_after, .. } => Some(*known_after),
+                    _ => None,
+                };
                 let host = about.first().and_then(|nid| directory.find(*nid));
-                let host = host.and_then(|ix| directory.rail(ix).host).filter(|_| reported);
+                let host = host.and_then(|ix| directory.rail(ix).host);
                 let noticed =
-                    host.map(|h| (Duration::ZERO, h, "reported by its driver".to_owned()));
+                    reported.zip(host).map(|(after, h)| (after, h, "reported by its driver".to_owned()));
                 self.faults.push(FaultSeen { index, began: now, ended: None, noticed, about });
             }
             Seen::Fault { index, begins: false, .. } => {
@@ -260,7 +264,7 @@ fn about(kind: &FaultKind, scenario: &Scenario) -> BTreeSet<Nid> {
         | FaultKind::Drop { links, .. }
         | FaultKind::Delay { links, .. }
         | FaultKind::Slow { links, .. } => nids(&links.on),
-        FaultKind::Carrier(p)
+        FaultKind::Carrier { on: p, .. }
         | FaultKind::Flap { on: p, .. }
         | FaultKind::Kill { nodes: p, .. }
         | FaultKind::Pause(p)

@@ -21,6 +21,10 @@ pub(crate) fn draw(rng: &mut Prng, most: Duration) -> Duration {
     }
 }
 
+fn nanos(d: Duration) -> u64 {
+    u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
+}
+
 /// Load of an interface: until when it is busy.
 #[derive(Clone, Copy, Debug, Default)]
 struct Busy {
@@ -49,14 +53,18 @@ impl Cables {
             if self.0.len() < most {
                 self.0.resize(most, Busy::default());
             }
-            let takes = Duration::from_nanos(len.saturating_mul(1_000_000_000) / bandwidth.max(1));
-            let out = &mut self.0[ends[0].0 as usize].out;
-            at = at.max(*out) + takes;
-            *out = at;
-            at += way.latency;
-            let inward = &mut self.0[ends[1].0 as usize].inward;
-            at = at.max(*inward + takes);
-            *inward = at;
+            let time = |bytes: u64| {
+                Duration::from_nanos(bytes.saturating_mul(1_000_000_000) / bandwidth.max(1))
+            };
+            let (takes, ahead) = (time(len), time(way.burst.into()));
+            // So far an interface may be behind what it would have passed without a pause.
+            let pass = |busy: &mut Instant, from: Instant| {
+                *busy = (*busy).max(Instant(from.0.saturating_sub(nanos(ahead)))) + takes;
+                *busy
+            };
+            at = at.max(pass(&mut self.0[ends[0].0 as usize].out, at)) + way.latency;
+            let first = Instant(at.0.saturating_sub(nanos(takes)));
+            at = at.max(pass(&mut self.0[ends[1].0 as usize].inward, first));
         } else {
             at += way.latency;
         }

@@ -66,7 +66,7 @@ pub(crate) fn apply(stage: &Stage, scenario: &Scenario, step: Step) -> anyhow::R
     let Some(fault) = scenario.faults.get(step.fault) else { return Ok(Deed::Nothing) };
     let table = format!("ulnet_fault_{}", step.fault);
     match &fault.kind {
-        FaultKind::Carrier(on) | FaultKind::Flap { on, .. } => {
+        FaultKind::Carrier { on, .. } | FaultKind::Flap { on, .. } => {
             for nic in nics(stage, scenario, on)? {
                 stage.carrier(nic, !step.on)?;
             }
@@ -108,9 +108,12 @@ pub(crate) fn apply(stage: &Stage, scenario: &Scenario, step: Step) -> anyhow::R
                 }
             }
         }
-        FaultKind::Kill { nodes, nids: None } => {
+        FaultKind::Kill { nodes, process: true, nids: None } => {
             let nodes = nodes.nodes();
             return Ok(if step.on { Deed::Kill(nodes) } else { Deed::Restart(nodes) });
+        }
+        FaultKind::Kill { process: false, .. } => {
+            bail!("line {}: a machine can't be killed here: expected process = true", fault.line)
         }
         FaultKind::Pause(nodes) => return Ok(Deed::Pause(nodes.nodes(), step.on)),
         FaultKind::NiAdd { nodes, nids, .. } => {
@@ -213,7 +216,7 @@ pub(crate) fn dark(scenario: &Scenario, a: NodeId, b: NodeId) -> Vec<(Duration, 
             };
             by(a, b) || by(b, a)
         }
-        FaultKind::Carrier(on) => covers_rails(on, a) || covers_rails(on, b),
+        FaultKind::Carrier { on, .. } => covers_rails(on, a) || covers_rails(on, b),
         FaultKind::Kill { nodes, .. } | FaultKind::Pause(nodes) => {
             let gone = nodes.nodes();
             let all_routers = !routers.is_empty() && routers.iter().all(|r| gone.contains(r));

@@ -4,11 +4,15 @@
 //! Needs root, `ip`, `tc`, `nft` and `ss`; no packet leaves the hosts, and they go away with the
 //! process whatever it dies of. Where to read: `play.rs` is the run of one scenario, `stage.rs` its
 //! hosts, `fault.rs` what is done to them, `load/` the processes in them, `measure.rs` the figures,
-//! `table.rs` how they are shown and held against the bars. `docs/performance.md`, "Failures on real
+//! `table.rs` how they are shown and held against the bars; `simulated.rs` plays the same in virtual
+//! time, `beside.rs` shows both worlds. `docs/performance.md`, "Failures on real
 //! sockets", has the results.
 
+mod beside;
 mod child;
 pub mod clock;
+mod concern;
+mod course;
 mod fault;
 pub mod load;
 mod measure;
@@ -17,13 +21,15 @@ pub mod options;
 mod play;
 mod router;
 mod selftest;
+mod simulated;
 mod stage;
 mod table;
 
 pub use measure::{Figures, Spread};
 pub use options::main;
 pub use play::{Over, Setup, play, scratch};
-pub use table::{Miss, Row, misses, table};
+pub use simulated::simulate;
+pub use table::{Miss, PlayedIn, Row, misses, table};
 
 /// First argument of a process that is a load process.
 pub const LOAD: &str = "load-process";

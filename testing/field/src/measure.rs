@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::clock::Micros;
+use crate::course::Course;
 use crate::load::ledger::Seen;
 use crate::load::talk::{ClientReport, Sample, ServerReport};
 
@@ -16,14 +17,7 @@ const HEALED: Micros = 1_000_000;
 /// Everything that a run left behind. Times are of the common clock.
 #[derive(Clone, Debug)]
 pub(crate) struct Accounts {
-    pub(crate) begin: Micros,
-    pub(crate) end: Micros,
-    /// When the first fault was begun, and when the last was over (the end, if it stayed).
-    pub(crate) faults: (Micros, Micros),
-    /// When each change of a carrier that flaps was begun.
-    pub(crate) flaps: Vec<Micros>,
-    /// When there was no way at all.
-    pub(crate) dark: Vec<(Micros, Micros)>,
+    pub(crate) course: Course,
     /// When the server was killed.
     pub(crate) killed: Vec<Micros>,
     /// How long a caller waits.
@@ -56,7 +50,11 @@ pub struct Figures {
     pub stall: Spread,
     /// From a second after the first fault to the end of the last.
     pub later: Spread,
-    /// Time in which requests waited, in a minute, from the third flap on, milliseconds.
+    /// From the first fault until the first node at an end of the load held something more against a way
+    /// that it has, milliseconds; `None` if none did before the last fault was over.
+    pub noticed: Option<f64>,
+    /// Time in which requests waited, in a minute of faults, from the third flap on where a carrier
+    /// flaps, milliseconds.
     pub stall_per_minute: Option<f64>,
     /// From the end of the last fault to the first reply, milliseconds.
     pub back: Option<f64>,
@@ -93,10 +91,10 @@ pub struct Figures {
 
 /// Works them out.
 pub(crate) fn figures(run: &Accounts) -> Figures {
-    let (from, to) = run.faults;
+    let (from, to) = run.course.faults;
     let healthy_end = from.saturating_sub(BEFORE);
     let requests: Vec<&Sample> = run.client.samples.iter().filter(|s| s.request).collect();
-    let healthy = |s: &&Sample| s.due >= run.begin + SETTLE && s.due < healthy_end;
+    let healthy = |s: &&Sample| s.due >= run.course.begin + SETTLE && s.due < healthy_end;
     let faulty = |s: &&Sample| s.due >= healthy_end;
     let later = |s: &&Sample| s.due >= from + HEALED && s.due < to;
     let of = |which: &dyn Fn(&&Sample) -> bool| {
@@ -109,7 +107,7 @@ pub(crate) fn figures(run: &Accounts) -> Figures {
         later: of(&later),
         messages: run.client.samples.len() as u64,
         corrupt: run.client.corrupt + run.server.corrupt,
-        goodput_healthy: goodput(run, run.begin + SETTLE, healthy_end),
+        goodput_healthy: goodput(run, run.course.begin + SETTLE, healthy_end),
         goodput: goodput(run, from, to),
         resends: resends(&run.client.counters) + resends(&run.server.counters),
         late: run.client.samples.iter().map(|s| s.begun - s.due).max().map_or(0.0, ms),
@@ -118,18 +116,29 @@ pub(crate) fn figures(run: &Accounts) -> Figures {
     errors(run, &mut out);
     accounts(run, &mut out);
     let threshold = 2.0 * calm.p99.max(1.0);
-    if let Some(third) = run.flaps.get(2 * 2) {
-        out.stall_per_minute = Some(stalled(&requests, *third, to, threshold));
+    if from < to {
+        let begin = run.course.flaps.get(2 * 2).copied().unwrap_or(from);
+        out.stall_per_minute = Some(stalled(&requests, begin, to, threshold));
     }
-    if to < run.end {
+    let noticed = run.client.noticed.iter().chain(&run.server.noticed).copied();
+    out.noticed = noticed_after(noticed, run.course.faults);
+    if to < run.course.end {
         let first = requests.iter().filter_map(|s| s.replied).filter(|at| *at >= to).min();
         out.back = first.map(|at| ms(at - to));
         let slow = |s: &&&Sample| waited(s).is_none_or(|w| w > threshold);
-        let last = requests.iter().filter(|s| s.due < run.end.saturating_sub(SETTLE));
+        let last = requests.iter().filter(|s| s.due < run.course.end.saturating_sub(SETTLE));
         let last = last.filter(slow).filter(|s| s.replied.is_some_and(|at| at >= to));
         out.healed = Some(last.filter_map(|s| s.replied).max().map_or(0.0, |at| ms(at - to)));
     }
     out
+}
+
+/// How long after the beginning of the faults something was noticed first.
+pub(crate) fn noticed_after(
+    all: impl Iterator<Item = Micros>,
+    (from, to): (Micros, Micros),
+) -> Option<f64> {
+    all.filter(|at| (from..to).contains(at)).min().map(|at| ms(at - from))
 }
 
 fn ms(micros: Micros) -> f64 {
@@ -169,7 +178,7 @@ fn goodput(run: &Accounts, from: Micros, to: Micros) -> f64 {
     bytes as f64 / 1e6 / seconds
 }
 
-fn resends(counters: &[(String, u64)]) -> u64 {
+pub(crate) fn resends(counters: &[(String, u64)]) -> u64 {
     counters.iter().find(|(name, _)| name == "resend_count").map_or(0, |(_, n)| *n)
 }
 
@@ -178,7 +187,7 @@ fn errors(run: &Accounts, out: &mut Figures) {
     let mut count = |begun: Micros, errno: i32| {
         let end = begun + run.timeout;
         let dark_until = |late: Micros| {
-            run.dark.iter().any(|(from, to)| begun + BEFORE >= *from && end <= *to + late)
+            run.course.dark.iter().any(|(from, to)| begun + BEFORE >= *from && end <= *to + late)
         };
         if dark_until(0) {
             out.excused += 1;

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Parser;
-use lnet_scenario::Scenario;
+use lnet_scenario::{Fidelity, Scenario};
 use netns::World;
 
+use crate::beside::beside;
 use crate::play::{Over, Setup, play, scratch};
-use crate::table::{Row, table};
+use crate::simulated::simulate;
+use crate::table::{PlayedIn, Row, table};
 
 /// Plays fault scenarios over real sockets and prints what the load felt, beside the bars.
 #[derive(Clone, Debug, Parser)]
@@ -40,6 +42,18 @@ pub struct Options {
     #[arg(long)]
     mptcp: bool,
 
+    /// In the simulator as well, and both worlds beside each other in place of the bars.
+    #[arg(long, conflicts_with = "mptcp")]
+    beside: bool,
+
+    /// In the simulator alone, which needs no root.
+    #[arg(long, conflicts_with_all = ["mptcp", "beside"])]
+    simulated: bool,
+
+    /// How closely the simulator plays, whatever the scenarios say: messages or bytes.
+    #[arg(long, value_name = "LEVEL", value_parser = fidelity)]
+    fidelity: Option<Fidelity>,
+
     /// Where the scenarios are.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
@@ -47,6 +61,11 @@ pub struct Options {
     /// Where logs and ledgers go, to stay; RUST_LOG says what is logged.
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
+}
+
+fn fidelity(name: &str) -> Result<Fidelity, String> {
+    let found = Fidelity::ALL.iter().find(|(word, _)| *word == name);
+    found.map(|(_, f)| *f).ok_or_else(|| "expected messages or bytes".to_owned())
 }
 
 /// Runs the program.
@@ -117,14 +136,20 @@ fn run(options: &Options) -> anyhow::Result<bool> {
         }
         return Ok(true);
     }
-    if let Err(why) = World::new("probe") {
-        netns::skipped("scenarios over real sockets", why);
-        return Ok(true);
+    let mut kinds = Vec::new();
+    if !options.simulated {
+        if let Err(why) = World::new("probe") {
+            netns::skipped("scenarios over real sockets", why);
+            return Ok(true);
+        }
+        kinds.push(PlayedIn::Hosts(Over::Lnet));
     }
-    let mut kinds = vec![Over::Lnet];
+    if options.simulated || options.beside {
+        kinds.push(PlayedIn::Simulator);
+    }
     if options.mptcp {
         match crate::mptcp::available() {
-            Ok(()) => kinds.push(Over::Mptcp),
+            Ok(()) => kinds.push(PlayedIn::Hosts(Over::Mptcp)),
             Err(why) => netns::skipped("multipath TCP, which this kernel does not have", why),
         }
     }
@@ -135,26 +160,39 @@ fn run(options: &Options) -> anyhow::Result<bool> {
         if let Some(seconds) = options.seconds {
             shorten(scenario, Duration::from_secs(seconds))?;
         }
-        for over in kinds.iter().copied() {
-            if over == Over::Mptcp && scenario.world.groups.iter().any(|g| g.router) {
+        if let Some(fidelity) = options.fidelity {
+            scenario.set_fidelity(fidelity).map_err(anyhow::Error::msg)?;
+        }
+        for kind in kinds.iter().copied() {
+            if kind == PlayedIn::Hosts(Over::Mptcp)
+                && scenario.world.groups.iter().any(|g| g.router)
+            {
                 continue;
             }
             let mut rounds = Vec::new();
             for round in 1..=options.rounds {
-                eprintln!("{} over {over:?}, round {round} of {}", scenario.name, options.rounds);
-                let world = World::new(&scenario.name)?;
-                let kind = format!("{over:?}-{round}").to_lowercase();
-                let setup = Setup { exe: exe.clone(), dir: dir.join(kind), over };
-                match play(world, scenario, &setup) {
+                eprintln!("{}: {kind:?}, round {round} of {}", scenario.name, options.rounds);
+                let played = match kind {
+                    // Rounds differ by their seeds.
+                    PlayedIn::Simulator => {
+                        simulate(scenario, Some(scenario.seed + u64::from(round) - 1))
+                    }
+                    PlayedIn::Hosts(over) => {
+                        let dir = dir.join(format!("{over:?}-{round}").to_lowercase());
+                        let setup = Setup { exe: exe.clone(), dir, over };
+                        play(World::new(&scenario.name)?, scenario, &setup)
+                    }
+                };
+                match played {
                     Ok(figures) => rounds.push(figures),
                     Err(e) => {
-                        eprintln!("{} over {over:?} was not played: {e:#}", scenario.name);
+                        eprintln!("{}: {kind:?} was not played: {e:#}", scenario.name);
                         unplayed += 1;
                     }
                 }
             }
             if !rounds.is_empty() {
-                rows.push(Row::new(scenario, over, rounds));
+                rows.push(Row::new(scenario, kind, rounds));
             }
         }
     }
@@ -164,6 +202,8 @@ fn run(options: &Options) -> anyhow::Result<bool> {
     }
     if options.json {
         println!("{}", serde_json::to_string_pretty(&rows)?);
+    } else if options.beside {
+        print!("{}", beside(&rows));
     } else {
         print!("{}", table(&rows));
     }

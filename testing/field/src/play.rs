@@ -11,6 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::child::Child;
 use crate::clock::{Clock, Micros, micros};
+use crate::course::{Course, Done};
 use crate::fault::{self, Deed, Step};
 use crate::load::ledger::Ledger;
 use crate::load::talk::{
@@ -46,8 +47,6 @@ pub struct Setup {
 const PORT: u16 = 988;
 /// Port of the MPTCP servers.
 const MPTCP_PORT: u16 = 9880;
-/// Bulk messages under way at most.
-const BULK_WINDOW: u32 = 16;
 /// Between the word to begin and the beginning.
 const PREPARE: Duration = Duration::from_millis(50);
 /// Rounds of a scenario's world: lives of the server.
@@ -55,11 +54,19 @@ const LIVES_MAX: u8 = 15;
 
 /// The two ends of the load, and what goes between them.
 #[derive(Clone, Copy, Debug)]
-struct Parties {
-    client: NodeId,
-    server: NodeId,
-    load: Load,
-    timeout: Duration,
+pub(crate) struct Parties {
+    pub(crate) client: NodeId,
+    pub(crate) server: NodeId,
+    pub(crate) load: Load,
+    pub(crate) timeout: Duration,
+}
+
+impl Parties {
+    /// Both ends of LNet selftest, which has a load of its own.
+    pub(crate) fn of(session: &Session) -> Self {
+        let Session { client, server, .. } = *session;
+        Self { client, server, load: Load::default(), timeout: Duration::ZERO }
+    }
 }
 
 /// Plays `scenario` in `world` and gives the figures.
@@ -69,12 +76,7 @@ struct Parties {
 pub fn play(world: World, scenario: &Scenario, setup: &Setup) -> anyhow::Result<Figures> {
     let session = selftest::session(scenario)?;
     let parties = match &session {
-        Some(session) if setup.over == Over::Lnet => Parties {
-            client: session.client,
-            server: session.server,
-            load: Load::default(),
-            timeout: Duration::ZERO,
-        },
+        Some(session) if setup.over == Over::Lnet => Parties::of(session),
         Some(_) => bail!("{}: LNet selftest is not played over MPTCP", scenario.name),
         None => parties(scenario)?,
     };
@@ -101,16 +103,18 @@ pub fn play(world: World, scenario: &Scenario, setup: &Setup) -> anyhow::Result<
 }
 
 /// Reads client and server. One client, one server, requests at fixed times, perhaps bulk.
-fn parties(scenario: &Scenario) -> anyhow::Result<Parties> {
+pub(crate) fn parties(scenario: &Scenario) -> anyhow::Result<Parties> {
     let mut load = Load {
         seed: scenario.seed,
         request: 0,
         reply: 0,
+        ack: false,
         every: 0,
+        window: 0,
         bulk: 0,
-        bulk_ack: true,
+        bulk_ack: false,
         bulk_every: 0,
-        bulk_window: BULK_WINDOW,
+        bulk_window: 0,
         timeout: None,
     };
     let one = |place: &Place, w: &Workload| match place.nodes()[..] {
@@ -131,12 +135,13 @@ fn parties(scenario: &Scenario) -> anyhow::Result<Parties> {
             );
         }
         match (w.exchange, w.pace) {
-            (Exchange::Request { reply }, Pace::Every(every)) if load.request == 0 => {
+            (Exchange::Request { reply, ack }, Pace::Every(every)) if load.request == 0 => {
                 (load.request, load.reply, load.every) = (w.size, reply, micros(every));
+                (load.ack, load.window) = (ack, w.window);
                 timeout = w.timeout;
             }
             (Exchange::Put { ack }, Pace::Rate(rate)) if load.bulk == 0 => {
-                (load.bulk, load.bulk_ack) = (w.size, ack);
+                (load.bulk, load.bulk_ack, load.bulk_window) = (w.size, ack, w.window);
                 load.bulk_every = u64::from(w.size) * 1_000_000 / rate.max(1);
             }
             _ => bail!(
@@ -151,17 +156,6 @@ fn parties(scenario: &Scenario) -> anyhow::Result<Parties> {
     };
     load.timeout = Some(micros(timeout));
     Ok(Parties { client, server, load, timeout })
-}
-
-/// What was done, and when.
-struct Course {
-    end: Micros,
-    /// When the first fault began, and when the last was over.
-    faults: (Micros, Micros),
-    /// When each change of a carrier that flaps was begun.
-    flaps: Vec<Micros>,
-    /// When each fault began and ended, by its index.
-    times: BTreeMap<(usize, bool), Micros>,
 }
 
 struct Run<'s> {
@@ -295,18 +289,13 @@ impl Run<'_> {
     fn play(mut self) -> anyhow::Result<Figures> {
         let begin = self.clock.now() + micros(PREPARE);
         self.client.as_mut().context("no client")?.ask(&Command::Begin(begin))?;
-        let Course { end, faults, flaps, times } = self.course(begin)?;
-        let dark = self.dark(begin, &times);
+        let course = self.course(begin)?;
         let (client, server) = self.finish()?;
         // For those who want to know more than the figures say.
         let report = self.setup.dir.join(format!("{}.json", self.scenario.name));
         std::fs::write(report, serde_json::to_vec(&(begin, &client, &server))?)?;
         Ok(measure::figures(&Accounts {
-            begin,
-            end,
-            faults,
-            flaps,
-            dark,
+            course,
             killed: core::mem::take(&mut self.killed),
             timeout: micros(self.parties.timeout),
             dawn: micros(self.scenario.bars.sockets.back_max.unwrap_or_default()),
@@ -328,62 +317,27 @@ impl Run<'_> {
         console
             .begin(session, [self.first_nid(session.client)?, self.first_nid(session.server)?])?;
         let begin = self.clock.now();
-        let (course, progress) = selftest::watch(&socket, &Clock::new(), || self.course(begin))?;
-        let times = (begin, course.end);
-        selftest::figures(&mut console, session, &progress, times, course.faults)
+        let server = self.daemons.get(&session.server).context("no server")?;
+        let sockets = [socket, server.socket().to_owned()];
+        let clock = self.clock;
+        let (course, progress) = selftest::watch(&sockets, clock, || self.course(begin))?;
+        let mut server = Console::connect(&sockets[1])?;
+        selftest::figures(&mut console, &mut server, session, &progress, &course)
     }
 
     /// Lets the faults befall the hosts, and waits for the end.
     fn course(&mut self, begin: Micros) -> anyhow::Result<Course> {
-        let steps = fault::steps(self.scenario);
-        let end = begin + micros(self.scenario.duration);
-        let mut first = None;
-        let mut last = begin;
-        let mut lasting = false;
-        let mut flaps = Vec::new();
-        let mut times: BTreeMap<(usize, bool), Micros> = BTreeMap::new();
-        for step in steps {
+        let mut done = Vec::new();
+        for step in fault::steps(self.scenario) {
             std::thread::sleep(self.clock.until(begin + micros(step.at)));
             let began = self.clock.now();
             self.step(step)?;
-            let done = self.clock.now();
-            times.entry((step.fault, step.on)).or_insert(if step.on { began } else { done });
-            first.get_or_insert(began);
-            last = done;
-            if self.is_flap(step) {
-                flaps.push(began);
-            }
-            lasting |= self.scenario.faults.get(step.fault).is_some_and(|f| f.until.is_none());
+            done.push(Done { step, began, done: self.clock.now() });
         }
-        std::thread::sleep(self.clock.until(end));
-        if lasting || first == Some(last) {
-            last = end;
-        }
-        let faults = (first.unwrap_or(end), if first.is_none() { end } else { last });
-        Ok(Course { end, faults, flaps, times })
-    }
-
-    /// When there was no way, as it was done rather than as it was planned.
-    fn dark(
-        &self,
-        begin: Micros,
-        times: &BTreeMap<(usize, bool), Micros>,
-    ) -> Vec<(Micros, Micros)> {
-        let planned = fault::dark(self.scenario, self.parties.client, self.parties.server);
-        let real = |at: Duration, on: bool| {
-            let same =
-                |(index, _): &(usize, &lnet_scenario::Fault)| times.get(&(*index, on)).copied();
-            let faults = self.scenario.faults.iter().enumerate();
-            let mut at_that =
-                faults.filter(|(_, f)| if on { f.at == at } else { f.until == Some(at) });
-            at_that.find_map(|f| same(&f)).unwrap_or_else(|| begin + micros(at))
-        };
-        planned.into_iter().map(|(from, to)| (real(from, true), real(to, false))).collect()
-    }
-
-    fn is_flap(&self, step: Step) -> bool {
-        let fault = self.scenario.faults.get(step.fault);
-        fault.is_some_and(|f| matches!(f.kind, lnet_scenario::FaultKind::Flap { .. }))
+        let ends = (self.parties.client, self.parties.server);
+        let course = Course::new(self.scenario, ends, begin, &done);
+        std::thread::sleep(self.clock.until(course.end));
+        Ok(course)
     }
 
     fn step(&mut self, step: Step) -> anyhow::Result<()> {

@@ -1,11 +1,11 @@
-//! Scenarios whose workloads are windows of GETs and PUTs: LNet selftest between two daemons, as
-//! operators run it. A GET of the simulator is a `brw read` here, a PUT a `brw write`, a window the
-//! test's concurrency. Profiles may differ, so that one end stands for a kernel node.
+//! Scenarios whose workloads are windows of reads and writes: LNet selftest between two daemons, as
+//! operators run it. A window is the test's concurrency. Profiles may differ, so that one end stands for a kernel node.
 //!
 //! What is measured is progress: for how long a test completed no call, and whether every call that
 //! the faults held up was completed in the end.
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -18,7 +18,9 @@ use lnet_selftest::{
 use lnet_types::Nid;
 
 use crate::clock::{Clock, Micros, micros};
-use crate::measure::{Figures, Spread};
+use crate::concern::{Concern, Watch};
+use crate::course::Course;
+use crate::measure::{self, Figures, Spread};
 
 /// Key and names of the session.
 const KEY: u32 = 988;
@@ -65,15 +67,10 @@ pub(crate) fn session(scenario: &Scenario) -> anyhow::Result<Option<Session>> {
     }
     let mut session: Option<Session> = None;
     for w in &scenario.workload {
-        let (write, window) = match (w.exchange, w.pace) {
-            (Exchange::Get, Pace::Window { window, think: Duration::ZERO }) => (false, window),
-            (Exchange::Put { ack: true }, Pace::Window { window, think: Duration::ZERO }) => {
-                (true, window)
-            }
-            _ => bail!(
-                "line {}: expected get or put with ACK, and a window, as selftest has",
-                w.line
-            ),
+        let (Exchange::Rpc { write }, Pace::Window { window, think: Duration::ZERO }) =
+            (w.exchange, w.pace)
+        else {
+            bail!("line {}: expected read or write, and a window, as selftest has", w.line)
         };
         let (&[client], &[server]) = (&w.from.nodes()[..], &w.to.nodes()[..]) else {
             bail!("line {}: one client and one server are played on real sockets", w.line)
@@ -122,6 +119,28 @@ impl Console {
             ensure!(node.outcome.is_ok(), "{what}: {:?}", node.outcome);
         }
         Ok(())
+    }
+
+    /// What the node holds against its ways, as far as its daemon says so.
+    fn concerns(&mut self) -> anyhow::Result<BTreeSet<Concern>> {
+        let mut all = BTreeSet::new();
+        if let Reply::Rails(rails) = self.0.ask_within(&Request::RailsShow, PATIENCE)? {
+            all.extend(rails.iter().map(|r| Concern::Rail(r.local, r.peer)));
+        }
+        let nets = Request::NetShow { net: None, detail: false };
+        if let Reply::Nets(nets) = self.0.ask_within(&nets, PATIENCE)? {
+            let nis = nets.iter().flat_map(|net| &net.nis).filter(|ni| !ni.up);
+            all.extend(nis.map(|ni| Concern::Link(ni.nid)));
+        }
+        Ok(all)
+    }
+
+    /// Messages that the node has sent again.
+    fn resends(&mut self) -> anyhow::Result<u64> {
+        match self.0.ask_within(&Request::StatsShow, PATIENCE)? {
+            Reply::Stats(stats) => Ok(u64::from(stats.resend_count)),
+            _ => bail!("unexpected reply type from the daemon"),
+        }
     }
 
     fn tests(&mut self) -> anyhow::Result<Vec<LocalTest>> {
@@ -200,107 +219,157 @@ struct Look {
 }
 
 /// The progress of a session while faults are played.
-pub(crate) struct Progress(Vec<Look>);
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Progress {
+    looks: Vec<Look>,
+    /// When one of the nodes was seen to hold something more against a way.
+    pub(crate) noticed: Vec<Micros>,
+}
 
-/// Plays `faults` while the tests' progress is watched.
+/// What a session came to, beside its progress.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Account {
+    /// Calls that failed.
+    pub(crate) errors: u64,
+    /// Calls that were still under way long after their time.
+    pub(crate) unfinished: u64,
+    /// Calls with wrong bytes.
+    pub(crate) corrupt: u64,
+    /// Messages that both nodes sent again.
+    pub(crate) resends: u64,
+}
+
+/// Plays `faults` while the tests' progress is watched at the first of `sockets`, and concerns of the
+/// nodes at all of them.
 ///
 /// # Errors
 /// Those of `faults`, and of the console.
 pub(crate) fn watch<T>(
-    socket: &Path,
-    clock: &Clock,
+    sockets: &[PathBuf],
+    clock: Clock,
     faults: impl FnOnce() -> anyhow::Result<T>,
 ) -> anyhow::Result<(T, Progress)> {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let watcher = scope.spawn(|| -> anyhow::Result<Vec<Look>> {
-            let mut console = Console::connect(socket)?;
-            let mut looks = Vec::new();
+        let watcher = scope.spawn(|| -> anyhow::Result<Progress> {
+            let mut consoles: Vec<(Console, Watch)> = Vec::new();
+            for socket in sockets {
+                consoles.push((Console::connect(socket)?, Watch::default()));
+            }
+            let mut progress = Progress::default();
             while !over.load(Ordering::Relaxed) {
-                let tests = console.tests()?;
+                let tests = match consoles.first_mut() {
+                    Some((console, _)) => console.tests()?,
+                    None => Vec::new(),
+                };
                 let done = tests.iter().map(|t| t.took.count() + t.errors).collect();
-                looks.push(Look { at: clock.now(), done });
+                progress.look(clock.now(), done);
+                for (console, watch) in &mut consoles {
+                    watch.look(clock.now(), console.concerns()?);
+                }
                 std::thread::sleep(LOOK);
             }
-            Ok(looks)
+            progress.noticed = consoles.into_iter().flat_map(|(_, watch)| watch.noticed).collect();
+            Ok(progress)
         });
         let played = faults();
         over.store(true, Ordering::Relaxed);
-        let looks = watcher.join().ok().context("the watcher panicked")??;
-        Ok((played?, Progress(looks)))
+        let progress = watcher.join().ok().context("the watcher panicked")??;
+        Ok((played?, progress))
     })
 }
 
 impl Progress {
+    /// Notes how many calls each test has completed at a time.
+    pub(crate) fn look(&mut self, at: Micros, done: Vec<u64>) {
+        self.looks.push(Look { at, done });
+    }
+
     /// When each completion of test `test` was seen first, within a stretch of time.
     fn seen(&self, test: usize, from: Micros, to: Micros) -> impl Iterator<Item = Micros> {
         let count = move |look: &Look| look.done.get(test).copied().unwrap_or(0);
-        let pairs = self.0.iter().zip(self.0.iter().skip(1));
+        let pairs = self.looks.iter().zip(self.looks.iter().skip(1));
         let more = pairs.filter(move |(a, b)| count(b) > count(a)).map(|(_, b)| b.at);
         more.filter(move |at| (from..to).contains(at))
     }
 
-    /// The longest time without a completion, milliseconds.
-    fn stall(&self, test: usize, from: Micros, to: Micros) -> f64 {
+    /// Times without a completion, milliseconds.
+    fn gaps(&self, test: usize, from: Micros, to: Micros) -> impl Iterator<Item = f64> {
         let mut last = from;
-        let mut longest = 0;
-        for at in self.seen(test, from, to).chain([to]) {
-            longest = longest.max(at - last);
+        self.seen(test, from, to).chain([to]).map(move |at| {
+            let gap = (at - last) as f64 / 1000.0;
             last = at;
-        }
-        longest as f64 / 1000.0
+            gap
+        })
     }
 
     fn tests(&self) -> usize {
-        self.0.last().map_or(0, |look| look.done.len())
+        self.looks.last().map_or(0, |look| look.done.len())
     }
 
     /// Calls completed by a time.
     fn done(&self, test: usize, by: Micros) -> u64 {
-        let last = self.0.iter().rev().find(|look| look.at <= by);
+        let last = self.looks.iter().rev().find(|look| look.at <= by);
         last.and_then(|look| look.done.get(test).copied()).unwrap_or(0)
+    }
+
+    /// Works the figures out.
+    pub(crate) fn figures(&self, session: &Session, course: &Course, account: Account) -> Figures {
+        let (begin, end, (from, to)) = (course.begin, course.end, course.faults);
+        let all = || 0..self.tests();
+        let stall = |from, to| all().flat_map(|t| self.gaps(t, from, to)).fold(0.0, f64::max);
+        let rate = |from: Micros, to: Micros| {
+            let bytes: u64 = all()
+                .zip(&session.tests)
+                .map(|(t, test)| (self.done(t, to) - self.done(t, from)) * u64::from(test.size))
+                .sum();
+            bytes as f64 / to.saturating_sub(from).max(1) as f64
+        };
+        let back = |t: usize| self.seen(t, to, end).next().map(|at| (at - to) as f64 / 1000.0);
+        let backs: Option<Vec<f64>> = all().map(back).collect();
+        let max = |max| Spread { max, ..Spread::default() };
+        let healthy = stall(begin + SETTLE, from);
+        // Of the test that was held up for longest.
+        let late = |t: usize| {
+            self.gaps(t, from, to).map(|gap| (gap - 2.0 * healthy).max(0.0)).sum::<f64>()
+        };
+        let minutes = to.saturating_sub(from) as f64 / 60e6;
+        let stalled = || all().map(late).fold(0.0, f64::max) / minutes;
+        Figures {
+            healthy: max(healthy),
+            stall: max(stall(from, end)),
+            later: max(stall(to, end)),
+            noticed: measure::noticed_after(self.noticed.iter().copied(), course.faults),
+            stall_per_minute: (minutes > 0.0).then(stalled),
+            back: (to < end)
+                .then(|| backs.map_or(f64::INFINITY, |b| b.into_iter().fold(0.0, f64::max))),
+            messages: all().map(|t| self.done(t, end)).sum(),
+            errors: account.errors,
+            corrupt: account.corrupt,
+            lost: account.unfinished,
+            goodput_healthy: rate(begin + SETTLE, from),
+            goodput: rate(from, to),
+            resends: account.resends,
+            ..Figures::default()
+        }
     }
 }
 
-/// Ends the session, and works the figures out. `faults`: when the first began, and when the last was
-/// over.
+/// Ends the session, and works the figures out.
 ///
 /// # Errors
 /// The nodes can't be asked.
 pub(crate) fn figures(
     console: &mut Console,
+    server: &mut Console,
     session: &Session,
     progress: &Progress,
-    (begin, end): (Micros, Micros),
-    (from, to): (Micros, Micros),
+    course: &Course,
 ) -> anyhow::Result<Figures> {
     let errors: u64 = console.tests()?.iter().map(|t| t.errors).sum();
     let unfinished = console.end()?;
     let [corrupt, failed] = console.errors()?;
-    let all = || 0..progress.tests();
-    let stall = |from, to| all().map(|t| progress.stall(t, from, to)).fold(0.0, f64::max);
-    let rate = |from: Micros, to: Micros| {
-        let bytes: u64 = all()
-            .zip(&session.tests)
-            .map(|(t, test)| (progress.done(t, to) - progress.done(t, from)) * u64::from(test.size))
-            .sum();
-        bytes as f64 / to.saturating_sub(from).max(1) as f64
-    };
-    let back = |t: usize| progress.seen(t, to, end).next().map(|at| (at - to) as f64 / 1000.0);
-    let backs: Option<Vec<f64>> = all().map(back).collect();
-    let max = |max| Spread { max, ..Spread::default() };
-    Ok(Figures {
-        healthy: max(stall(begin + SETTLE, from)),
-        stall: max(stall(from, end)),
-        later: max(stall(to, end)),
-        back: (to < end)
-            .then(|| backs.map_or(f64::INFINITY, |b| b.into_iter().fold(0.0, f64::max))),
-        messages: all().map(|t| progress.done(t, end)).sum(),
-        errors: errors.max(failed),
-        corrupt,
-        lost: unfinished,
-        goodput_healthy: rate(begin + SETTLE, from),
-        goodput: rate(from, to),
-        ..Figures::default()
-    })
+    let resends = console.resends()? + server.resends()?;
+    let account = Account { errors: errors.max(failed), unfinished, corrupt, resends };
+    Ok(progress.figures(session, course, account))
 }

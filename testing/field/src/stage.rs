@@ -14,8 +14,10 @@ use netns::{Host, Port, Switch, World};
 
 /// First routing table of the rails.
 const TABLE: usize = 100;
-/// What a bucket holds and how long a packet waits, on a rail with a bandwidth.
-const BUCKET: (&str, &str) = ("64kb", "50ms");
+/// What a bucket holds at least, bytes: one large packet.
+const BUCKET_MIN: u32 = 16 << 10;
+/// How long a packet waits, on a rail with a bandwidth.
+const WAIT: &str = "50ms";
 
 /// An interface of a host.
 #[derive(Clone, Debug)]
@@ -37,7 +39,8 @@ pub(crate) struct Stage {
     hosts: Vec<Host>,
     switches: Vec<Switch>,
     nics: BTreeMap<Nid, Nic>,
-    bandwidths: Vec<Option<u64>>,
+    /// Bytes per second of each network, and bytes at once.
+    bandwidths: Vec<Option<(u64, u32)>>,
     /// Last: it ends what runs in the hosts.
     _world: World,
 }
@@ -76,7 +79,7 @@ impl Stage {
             }
             switches.push(world.switch(&ports)?);
         }
-        let bandwidths = plan.nets.iter().map(|net| net.bandwidth).collect();
+        let bandwidths = plan.nets.iter().map(|net| Some((net.bandwidth?, net.burst))).collect();
         let stage = Self { hosts, switches, nics, bandwidths, _world: world };
         stage.nics.values().try_for_each(|nic| stage.route(nic))?;
         for nic in stage.nics.values() {
@@ -134,22 +137,23 @@ impl Stage {
     /// Gives what leaves by an interface, or what comes to it, this many bytes per second.
     pub(crate) fn slow(&self, nic: &Nic, out: bool, bytes: u64) -> anyhow::Result<()> {
         let rate = format!("{}bit", bytes.saturating_mul(8));
-        // A bucket of one large packet: a slow link has no burst to give.
-        let (bucket, wait) = ("16kb", "50ms");
+        // A slow link has nothing to give at once.
+        let bucket = BUCKET_MIN.to_string();
         if out {
-            return Ok(self.host(nic.node)?.shape(&nic.device, &rate, bucket, wait)?);
+            return Ok(self.host(nic.node)?.shape(&nic.device, &rate, &bucket, WAIT)?);
         }
         let switch = self.switches.get(nic.net).context("a network without switch")?;
-        Ok(switch.shape(nic.port, &rate, bucket, wait)?)
+        Ok(switch.shape(nic.port, &rate, &bucket, WAIT)?)
     }
 
     /// Ends [`Self::slow`] both ways: back to what the network has.
     pub(crate) fn restore_rate(&self, nic: &Nic) -> anyhow::Result<()> {
         let host = self.host(nic.node)?;
         match self.bandwidths.get(nic.net).copied().flatten() {
-            Some(bytes) => {
+            Some((bytes, burst)) => {
                 let rate = format!("{}bit", bytes.saturating_mul(8));
-                host.shape(&nic.device, &rate, BUCKET.0, BUCKET.1)?;
+                let bucket = burst.max(BUCKET_MIN).to_string();
+                host.shape(&nic.device, &rate, &bucket, WAIT)?;
             }
             // There may be none to clear.
             None => _ = host.qdisc_clear(&nic.device),

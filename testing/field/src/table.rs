@@ -8,12 +8,21 @@ use serde::Serialize;
 use crate::measure::Figures;
 use crate::play::Over;
 
+/// In which world a scenario is played.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlayedIn {
+    /// Hosts with real sockets.
+    Hosts(Over),
+    /// The simulator: see [`crate::simulate`].
+    Simulator,
+}
+
 /// The figures of a scenario, over all rounds.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// Its name.
     pub scenario: String,
-    /// `lnet` or `mptcp`.
+    /// `lnet`, `mptcp` or `simulated`.
     pub over: &'static str,
     /// One for each round, in order.
     pub rounds: Vec<Figures>,
@@ -34,15 +43,19 @@ pub struct Miss {
 
 impl Row {
     /// A row of rounds, judged.
-    pub fn new(scenario: &Scenario, over: Over, rounds: Vec<Figures>) -> Self {
-        let over = if over == Over::Lnet { "lnet" } else { "mptcp" };
-        let misses = misses(scenario, &rounds);
+    pub fn new(scenario: &Scenario, world: PlayedIn, rounds: Vec<Figures>) -> Self {
+        let (over, misses) = match world {
+            PlayedIn::Hosts(Over::Lnet) => ("lnet", misses(scenario, &rounds)),
+            PlayedIn::Hosts(Over::Mptcp) => ("mptcp", misses(scenario, &rounds)),
+            // The bars are for real sockets.
+            PlayedIn::Simulator => ("simulated", Vec::new()),
+        };
         Self { scenario: scenario.name.clone(), over, rounds, misses }
     }
 }
 
 /// The median over rounds of a figure.
-fn median(rounds: &[Figures], of: impl Fn(&Figures) -> f64) -> f64 {
+pub(crate) fn median(rounds: &[Figures], of: impl Fn(&Figures) -> f64) -> f64 {
     let mut all: Vec<f64> = rounds.iter().map(of).collect();
     all.sort_by(f64::total_cmp);
     all.get(all.len().saturating_sub(1) / 2).copied().unwrap_or(0.0)

@@ -275,6 +275,13 @@ impl Fabric for Bytes {
                 self.ship(cx, id);
             }
             Happening::HostDied(host) => {
+                let now = cx.now;
+                if cx.hosts[host.0 as usize].resets
+                    && let Some(rig) = self.rig(host)
+                {
+                    rig.sockets(now).reset_all();
+                    self.ship(cx, host);
+                }
                 if let Some(rig) = self.rigs.get_mut(host.0 as usize) {
                     *rig = None;
                 }

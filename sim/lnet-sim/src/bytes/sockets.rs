@@ -171,6 +171,14 @@ impl Sockets {
         }
     }
 
+    /// The process has died: its kernel resets every connection.
+    pub(super) fn reset_all(&mut self) {
+        let all: Vec<u32> = self.by_addresses.values().copied().collect();
+        for id in all {
+            self.let_go(id, true);
+        }
+    }
+
     /// Does something with an end, and what follows from it.
     fn with(&mut self, id: u32, what: impl FnOnce(&mut End) -> News) {
         let Some(Place::End(end)) = self.places.get_mut(id as usize) else { return };

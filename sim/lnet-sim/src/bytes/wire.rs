@@ -77,8 +77,17 @@ impl Bytes {
         let rail = *cx.directory.rail(to);
         let Some(id) = rail.host.filter(|_| rail.present) else { return };
         let host = &cx.hosts[id.0 as usize];
+        if cx.links.is_disturbed() && cx.links.way(from, to, cx.directory).blocked {
+            return;
+        }
+        if !host.alive && host.resets {
+            let back = cx.links.way(to, from, cx.directory);
+            if let Some(answer) = segment.refusal().filter(|_| !back.blocked) {
+                send_off(cx, [to, from], &back, cx.now + back.latency, answer);
+            }
+            return;
+        }
         if !host.is_running()
-            || (cx.links.is_disturbed() && cx.links.way(from, to, cx.directory).blocked)
             // There is no memory to put it into.
             || (host.starved && !segment.data.is_empty())
         {

@@ -78,6 +78,12 @@ impl Messages {
         })
     }
 
+    /// Whether the process at the other end has died, and its kernel refuses connections.
+    fn is_reset(&self, cx: &Cx<'_, MessageEvent>, pair: u32, end: usize) -> bool {
+        let rail = cx.directory.rail(self.pairs[pair as usize].ends[1 - end]);
+        rail.host.map(|host| &cx.hosts[host.0 as usize]).is_some_and(|h| !h.alive && h.resets)
+    }
+
     fn is_trying(&self, pair: u32, end: usize, attempt: u32) -> bool {
         let dial = &self.pairs[pair as usize].dial[end];
         dial.trying && dial.attempt == attempt
@@ -100,7 +106,7 @@ impl Messages {
         if there.blocked || back.blocked {
             let again = What::Syn { pair, end, attempt, wait: wait * 2 };
             cx.at(cx.now + wait, MessageEvent(again));
-        } else if there.refused || back.refused {
+        } else if there.refused || back.refused || self.is_reset(cx, pair, usize::from(end)) {
             let errno = Errno::ECONNREFUSED;
             cx.at(cx.now + round, MessageEvent(What::Failed { pair, end, attempt, errno }));
         } else {
@@ -121,7 +127,8 @@ impl Messages {
             return;
         }
         let (there, back) = (self.way(cx, pair, end), self.way(cx, pair, 1 - end));
-        if there.blocked || back.blocked || there.refused || back.refused {
+        let refused = there.refused || back.refused || self.is_reset(cx, pair, end);
+        if there.blocked || back.blocked || refused {
             return self.syn(cx, pair, end, attempt, SYN_WAIT);
         }
         for end in 0..2 {

@@ -661,6 +661,10 @@ impl Fabric for Messages {
                 for rail in rails {
                     for (pair, end) in self.pairs_of(rail) {
                         self.end_gone(cx, pair, end, false);
+                        let resets = cx.hosts[host.0 as usize].resets;
+                        if resets && !self.way(cx, pair, end).blocked {
+                            self.close(cx, pair, 1 - end, Why::Reset);
+                        }
                     }
                 }
             }

@@ -4,12 +4,12 @@ use core::time::Duration;
 
 use lnet::{Event, EventKind, Get, MatchEntry, MdOptions, Put};
 use lnet_scenario::{Exchange, Pace};
-use lnet_types::{Errno, Instant, ProcessId};
+use lnet_types::{Errno, Instant, MdId, ProcessId};
 
-use super::server::LOOKED_AT;
+use super::server::{ACKED, LOOKED_AT, READS, WRITES};
 use super::{
-    ANSWERS, Buffer, Note, Programs, REQUESTS, Role, SINK, SLOT_BITS, SOURCE, Wish, limits, once,
-    pattern,
+    ACK, ANSWER, ANSWERS, BULK, Buffer, MOVED, Note, Programs, REQUESTS, RPC_LEN, Role, SINK,
+    SLOT_BITS, SOURCE, Wish, limits, once, pattern,
 };
 use crate::directory::HostId;
 use crate::host::Host;
@@ -17,6 +17,16 @@ use crate::observe::AttemptId;
 
 /// How long a program waits after an error before it tries again.
 const AFTER_ERROR: Duration = Duration::from_secs(1);
+
+/// A question of the attempt in a slot: its bytes, and those of the answer.
+#[derive(Clone, Copy, Debug)]
+struct Ask {
+    slot: u32,
+    size: u32,
+    reply: u32,
+    ack: bool,
+    verify: bool,
+}
 
 impl Programs {
     /// Begins an attempt of the exchange in `slot`.
@@ -29,6 +39,13 @@ impl Programs {
         let f = &mut self.flows[flow as usize];
         let workload = f.workload;
         let w = &self.scenario.workload[workload];
+        s.damaged = false;
+        s.awaits = match w.exchange {
+            Exchange::Put { ack: true } => ACK,
+            Exchange::Request { ack, .. } => ANSWER | if ack { ACK } else { 0 },
+            Exchange::Rpc { .. } => ANSWER | MOVED,
+            Exchange::Put { ack: false } | Exchange::Get | Exchange::Ping => 0,
+        };
         let (exchange, size, verify, timeout) = (w.exchange, w.size, w.verify, w.timeout);
         f.patience.push_back((now + timeout, number));
         if !f.patience_armed {
@@ -96,37 +113,97 @@ impl Programs {
                     Err(e) => Err(e.errno()),
                 }
             }
-            Exchange::Request { reply } => {
-                // The place for the answer is there before the request is on its way.
-                let bytes = verify.then(|| vec![0; reply as usize]);
-                let (iov, region, owned) = self.memory(host, at, reply, bytes);
-                let (user, _) = self.post(host, Role::Answer { attempt: number }, region, owned);
-                let mut md = once(iov, user, 1);
-                md.options = MdOptions::OP_PUT | MdOptions::TRUNCATE;
-                let entry = MatchEntry::bits(number);
-                match at.node.attach(local, ANSWERS, entry, md) {
-                    Ok(md) => {
-                        self.slots[slot as usize].answer = Some(md);
-                        let bytes = verify.then(|| pattern(number, size));
-                        let (iov, region, owned) = self.memory(host, at, size, bytes);
-                        let (user, _) = self.post(host, role, region, owned);
-                        match at.node.bind(once(iov, user, 1)) {
-                            Ok(md) => {
-                                self.slots[slot as usize].own = Some(md);
-                                let bits = bits | u64::from(reply);
-                                let put = out(md, REQUESTS, false, bits);
-                                at.node.put(local, put).map_err(|e| e.errno())
-                            }
-                            Err(e) => Err(e.errno()),
-                        }
-                    }
-                    Err(e) => Err(e.errno()),
-                }
+            Exchange::Request { reply, ack } => {
+                let bits = bits | if ack { ACKED } else { 0 } | u64::from(reply);
+                let ask = Ask { slot, size, reply, ack, verify };
+                self.ask(local, host, at, ask, |md| out(md, REQUESTS, ack, bits))
+            }
+            Exchange::Rpc { write } => {
+                let bits = bits | if write { WRITES } else { READS } | u64::from(size);
+                let ask = Ask { slot, size: RPC_LEN, reply: RPC_LEN, ack: false, verify };
+                let lent = self.lend(local, host, at, Ask { size, ..ask }, write);
+                lent.and_then(|()| {
+                    self.ask(local, host, at, ask, |md| out(md, REQUESTS, false, bits))
+                })
             }
         };
         if let Err(errno) = begun {
             self.failed(now, host, at, slot, Some(errno));
         }
+    }
+
+    /// Asks for an answer. The place for it is there before the question is on its way.
+    fn ask(
+        &mut self,
+        local: Instant,
+        host: HostId,
+        at: &mut Host,
+        ask: Ask,
+        put: impl FnOnce(MdId) -> Put,
+    ) -> Result<(), Errno> {
+        let Ask { slot, size, reply, ack, verify } = ask;
+        let attempt = self.slots[slot as usize].attempt;
+        let bytes = verify.then(|| vec![0; reply as usize]);
+        let (iov, region, owned) = self.memory(host, at, reply, bytes);
+        let (user, _) = self.post(host, Role::Answer { attempt }, region, owned);
+        let mut md = once(iov, user, 1);
+        md.options = MdOptions::OP_PUT | MdOptions::TRUNCATE;
+        let md = at.node.attach(local, ANSWERS, MatchEntry::bits(attempt), md);
+        self.slots[slot as usize].answer = Some(md.map_err(|e| e.errno())?);
+        let bytes = verify.then(|| pattern(attempt, size));
+        let (iov, region, owned) = self.memory(host, at, size, bytes);
+        let (user, _) = self.post(host, Role::Own { attempt }, region, owned);
+        let md = at.node.bind(once(iov, user, 1 + u32::from(ack))).map_err(|e| e.errno())?;
+        self.slots[slot as usize].own = Some(md);
+        at.node.put(local, put(md)).map_err(|e| e.errno())
+    }
+
+    /// Lends the server of an RPC the place of its bulk.
+    fn lend(
+        &mut self,
+        local: Instant,
+        host: HostId,
+        at: &mut Host,
+        ask: Ask,
+        write: bool,
+    ) -> Result<(), Errno> {
+        let Ask { slot, size, verify, .. } = ask;
+        let attempt = self.slots[slot as usize].attempt;
+        let bytes =
+            verify.then(|| if write { pattern(attempt, size) } else { vec![0; size as usize] });
+        let (iov, region, owned) = self.memory(host, at, size, bytes);
+        let (user, _) = self.post(host, Role::Bulk { attempt }, region, owned);
+        let mut md = once(iov, user, 1);
+        let op = if write { MdOptions::OP_GET } else { MdOptions::OP_PUT };
+        md.options = op | MdOptions::TRUNCATE;
+        let md = at.node.attach(local, BULK, MatchEntry::bits(attempt), md);
+        self.slots[slot as usize].bulk = Some(md.map_err(|e| e.errno())?);
+        Ok(())
+    }
+
+    /// An event on the place of an RPC's bulk.
+    pub(super) fn bulk_event(
+        &mut self,
+        now: Instant,
+        host: HostId,
+        at: &mut Host,
+        buffer: &Buffer,
+        attempt: u64,
+        event: &Event,
+    ) {
+        let Some(slot) = self.slot_of(attempt) else { return };
+        if event.unlinked {
+            self.slots[slot as usize].bulk = None;
+        }
+        if !matches!(event.kind, EventKind::Put | EventKind::Get) || event.status.is_err() {
+            return;
+        }
+        if event.kind == EventKind::Put
+            && let Some(bytes) = at.mem.look(buffer.region, event.mlength)
+        {
+            self.slots[slot as usize].damaged = bytes != pattern(!attempt, event.mlength);
+        }
+        self.came(now, host, at, slot, MOVED);
     }
 
     /// An event on the buffer that a client sends or fetches into.
@@ -149,9 +226,11 @@ impl Programs {
         let flow = &self.flows[self.slots[slot as usize].flow as usize];
         let w = &self.scenario.workload[flow.workload];
         match (w.exchange, event.kind) {
-            (Exchange::Put { ack: false }, EventKind::Send)
-            | (Exchange::Put { ack: true }, EventKind::Ack) => {
+            (Exchange::Put { ack: false }, EventKind::Send) => {
                 self.ended(now, host, at, slot, true);
+            }
+            (Exchange::Put { .. } | Exchange::Request { .. }, EventKind::Ack) => {
+                self.came(now, host, at, slot, ACK);
             }
             (Exchange::Get, EventKind::Reply) => {
                 let source = u64::from(self.slots[slot as usize].target.node.0);
@@ -166,7 +245,8 @@ impl Programs {
                 self.ended(now, host, at, slot, true);
             }
             // It is gone, and nothing more will come.
-            (Exchange::Put { ack: true } | Exchange::Get, EventKind::Unlink) => {
+            (Exchange::Get, EventKind::Unlink) => self.failed(now, host, at, slot, None),
+            (_, EventKind::Unlink) if self.slots[slot as usize].awaits & ACK != 0 => {
                 self.failed(now, host, at, slot, None);
             }
             _ => {}
@@ -191,12 +271,22 @@ impl Programs {
             return;
         }
         let looked_at = at.mem.look(buffer.region, event.mlength);
-        let intact = looked_at.map(|bytes| bytes == pattern(!attempt, event.mlength));
+        let damaged = slot.is_some_and(|slot| self.slots[slot as usize].damaged);
+        let intact = looked_at.map(|bytes| !damaged && bytes == pattern(!attempt, event.mlength));
         if self.watched {
             let attempt = AttemptId(attempt);
             self.notes.push(Note::Delivered { host, attempt, answer: true, intact });
         }
         if let Some(slot) = slot {
+            self.came(now, host, at, slot, ANSWER);
+        }
+    }
+
+    /// Something that the attempt in `slot` waits for has come.
+    fn came(&mut self, now: Instant, host: HostId, at: &mut Host, slot: u32, what: u8) {
+        let awaits = &mut self.slots[slot as usize].awaits;
+        *awaits &= !what;
+        if *awaits == 0 {
             self.ended(now, host, at, slot, true);
         }
     }
@@ -217,6 +307,9 @@ impl Programs {
         let f = &mut self.flows[flow as usize];
         f.free.push(slot);
         f.under_way = f.under_way.saturating_sub(1);
+        if core::mem::take(&mut f.owed) {
+            self.soon.push(flow);
+        }
         // What is over at the front of the line needs no patience.
         while let Some(&(_, first)) = self.flows[flow as usize].patience.front()
             && self.slot_of(first).is_none()
@@ -275,7 +368,7 @@ impl Programs {
     fn clear(&mut self, now: Instant, at: &mut Host, slot: u32) {
         let s = &mut self.slots[slot as usize];
         let local = at.clock.local(now);
-        for md in [s.own.take(), s.answer.take()].into_iter().flatten() {
+        for md in [s.own.take(), s.answer.take(), s.bulk.take()].into_iter().flatten() {
             // It may be gone already, by itself.
             let _ = at.node.unlink(local, md);
         }

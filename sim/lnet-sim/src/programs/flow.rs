@@ -7,12 +7,9 @@ use std::sync::Arc;
 use lnet_scenario::{Exchange, NodeId, Pace, Pairing, RailRef, Scenario, Which, Workload, World};
 use lnet_types::{Instant, Nid, Prng};
 
-use super::{Desk, Programs, Service, Slot, Wish};
+use super::{Desk, Programs, RPC_LEN, Service, Slot, Wish};
 use crate::directory::HostId;
 use crate::host::Host;
-
-/// Most exchanges that a flow with a fixed pace has under way; beyond that it waits.
-const UNDER_WAY_MAX: usize = 1024;
 
 /// One node of a workload, and its peers.
 #[derive(Debug)]
@@ -21,6 +18,9 @@ pub(crate) struct Flow {
     pub(super) targets: Arc<[RailRef]>,
     pub(super) free: Vec<u32>,
     pub(super) under_way: u32,
+    /// An exchange was due while as many as may were under way: it begins when one ends. More that were
+    /// due meanwhile are not made up for.
+    pub(super) owed: bool,
     /// Attempts in order of their beginning, until when each is waited for.
     pub(super) patience: VecDeque<(Instant, u64)>,
     pub(super) patience_armed: bool,
@@ -41,7 +41,10 @@ impl Programs {
                     let serves = &mut desks[t.node.0 as usize].serves;
                     let service = serves.get_or_insert_with(Service::default);
                     service.real |= w.verify;
-                    service.largest = service.largest.max(w.size);
+                    // The bulk of an RPC has a place of its own.
+                    let is_rpc = matches!(w.exchange, Exchange::Rpc { .. });
+                    let taken = if is_rpc { RPC_LEN } else { w.size };
+                    service.largest = service.largest.max(taken);
                 }
             }
             for (k, node) in w.from.nodes().into_iter().enumerate() {
@@ -67,6 +70,7 @@ impl Programs {
                         targets,
                         free: Vec::new(),
                         under_way: 0,
+                        owed: false,
                         patience: VecDeque::new(),
                         patience_armed: false,
                         progress: Instant::ZERO,
@@ -91,7 +95,6 @@ impl Programs {
             soon: Vec::new(),
             notes: Vec::new(),
             watched: true,
-            held_back: 0,
             scenario,
         }
     }
@@ -133,7 +136,7 @@ impl Programs {
         let flows = desk.flows.clone();
         for (n, slot) in (0u32..).zip(&mut self.slots) {
             if flows.contains(&slot.flow) {
-                (slot.attempt, slot.own, slot.answer) = (0, None, None);
+                (slot.attempt, slot.own, slot.answer, slot.bulk) = (0, None, None, None);
                 let free = &mut self.flows[slot.flow as usize].free;
                 if !free.contains(&n) {
                     free.push(n);
@@ -142,19 +145,16 @@ impl Programs {
         }
         for flow in flows {
             let f = &mut self.flows[flow as usize];
-            f.under_way = 0;
+            (f.under_way, f.owed) = (0, false);
             f.patience.clear();
             f.patience_armed = false;
         }
     }
 
-    /// Begins the next exchange of a flow, and sees to the one after it.
+    /// The next exchange of a flow is due; sees to the one after it.
     pub(super) fn next(&mut self, now: Instant, host: HostId, at: &mut Host, flow: u32) {
         let f = &mut self.flows[flow as usize];
         let w = &self.scenario.workload[f.workload];
-        if now.0 >= w.end.as_nanos() as u64 {
-            return;
-        }
         let every = match w.pace {
             Pace::Every(every) => Some(every),
             Pace::Rate(rate) => {
@@ -164,11 +164,23 @@ impl Programs {
         };
         if let Some(every) = every {
             let then = now + every.max(Duration::from_nanos(1));
-            self.wishes.push((host, then, Wish::Next { flow, life: at.incarnation }));
-            if f.under_way as usize >= UNDER_WAY_MAX {
-                self.held_back += 1;
+            if then.0 < w.end.as_nanos() as u64 {
+                self.wishes.push((host, then, Wish::Next { flow, life: at.incarnation }));
+            }
+            if f.under_way >= w.window {
+                f.owed = true;
                 return;
             }
+        }
+        self.begin(now, host, at, flow);
+    }
+
+    /// Begins an exchange of a flow.
+    pub(super) fn begin(&mut self, now: Instant, host: HostId, at: &mut Host, flow: u32) {
+        let f = &mut self.flows[flow as usize];
+        let w = &self.scenario.workload[f.workload];
+        if now.0 >= w.end.as_nanos() as u64 {
+            return;
         }
         let target = match w.pairing {
             Pairing::Spread | Pairing::All => f.targets.first().copied(),
@@ -196,8 +208,11 @@ impl Programs {
                     target,
                     begun: now,
                     again: 0,
+                    awaits: 0,
                     own: None,
                     answer: None,
+                    bulk: None,
+                    damaged: false,
                 });
                 self.slots.len() as u32 - 1
             }

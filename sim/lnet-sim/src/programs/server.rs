@@ -1,11 +1,12 @@
 //! Servers: buffers that take PUTs, give to GETs, and requests that are answered.
 
-use lnet::{Event, EventKind, MatchEntry, MdOptions, MdSpec, Put, Unlink};
-use lnet_types::{Instant, IoVec, ProcessId};
+use lnet::{Event, EventKind, Get, MatchEntry, MdOptions, MdSpec, Put, Unlink};
+use lnet_types::{Instant, IoVec, Nid, ProcessId};
 
 use super::Note;
 use super::{
-    ANSWERS, Buffer, MESSAGE_MAX, Programs, REQUESTS, Role, SINK, SOURCE, limits, once, pattern,
+    ANSWERS, BULK, Buffer, MESSAGE_MAX, Programs, REQUESTS, RPC_LEN, Role, Rpc, SINK, SOURCE,
+    limits, once, pattern,
 };
 use crate::directory::HostId;
 use crate::host::Host;
@@ -18,8 +19,26 @@ const MESSAGES: u32 = 8;
 /// Its length at least.
 const BUFFER_MIN: u32 = 64 << 10;
 
-/// Match bits of a request: bytes of the answer, and whether they are looked at.
+/// Match bits of a request: bytes of the answer, whether they are looked at, and whether the answer
+/// asks for an ACK.
 pub(super) const LOOKED_AT: u64 = 1 << 63;
+/// See [`LOOKED_AT`].
+pub(super) const ACKED: u64 = 1 << 62;
+/// Of an RPC that reads; the bytes are those of its bulk.
+pub(super) const READS: u64 = 1 << 61;
+/// Of one that writes.
+pub(super) const WRITES: u64 = 1 << 60;
+
+/// An answer that is to be sent.
+#[derive(Clone, Copy, Debug)]
+struct Reply {
+    attempt: u64,
+    len: u32,
+    looked_at: bool,
+    ack: bool,
+    target: ProcessId,
+    src: Option<Nid>,
+}
 
 impl Programs {
     /// Posts what a server of this host needs.
@@ -96,26 +115,47 @@ impl Programs {
             Some(bytes) if looked_at => Some(bytes == pattern(attempt, event.mlength)),
             _ => None,
         };
-        if self.watched {
+        let len = (event.match_bits as u32).min(MESSAGE_MAX);
+        let write = event.match_bits & WRITES != 0;
+        // What an RPC writes has still to come.
+        if self.watched && !write {
             let attempt = AttemptId(attempt);
             self.notes.push(Note::Delivered { host, attempt, answer: false, intact });
         }
         if buffer.role != Role::Requests {
             return;
         }
-        let len = (event.match_bits as u32).min(MESSAGE_MAX);
+        if write || event.match_bits & READS != 0 {
+            let (client, asked) = (event.source, event.target.nid);
+            let rpc = Rpc { attempt, write, looked_at, client, asked };
+            return self.move_bulk(now, host, at, rpc, len);
+        }
+        let reply = Reply {
+            attempt,
+            len,
+            looked_at,
+            ack: event.match_bits & ACKED != 0,
+            target: ProcessId::lustre(event.initiator.nid),
+            src: None,
+        };
+        self.reply(now, host, at, reply);
+    }
+
+    /// Answers a request.
+    fn reply(&mut self, now: Instant, host: HostId, at: &mut Host, reply: Reply) {
+        let Reply { attempt, len, looked_at, ack, target, src } = reply;
         let bytes = looked_at.then(|| pattern(!attempt, len));
         let (iov, region, owned) = self.memory(host, at, len, bytes);
         let (user, _) = self.post(host, Role::Reply, region, owned);
         let local = at.clock.local(now);
         // As requests of real services do, this one says how long its sender waits.
         let timeout = self.patience_of(attempt).and_then(|timeout| limits(&at.node, timeout));
-        let sent = at.node.bind(once(iov, user, 1)).is_ok_and(|md| {
+        let sent = at.node.bind(once(iov, user, 1 + u32::from(ack))).is_ok_and(|md| {
             let put = Put {
                 md,
-                ack: false,
-                src: None,
-                target: ProcessId::lustre(event.initiator.nid),
+                ack,
+                src,
+                target,
                 portal: ANSWERS,
                 match_bits: attempt,
                 offset: 0,
@@ -131,4 +171,61 @@ impl Programs {
         // A descriptor that was bound and unlinked says so itself.
         let _ = sent;
     }
+
+    /// Brings or fetches the bulk of an RPC.
+    fn move_bulk(&mut self, now: Instant, host: HostId, at: &mut Host, rpc: Rpc, len: u32) {
+        let Rpc { attempt, write, looked_at, client, .. } = rpc;
+        let bytes =
+            looked_at.then(|| if write { vec![0; len as usize] } else { pattern(!attempt, len) });
+        let (iov, region, owned) = self.memory(host, at, len, bytes);
+        let (user, _) = self.post(host, Role::Moved(rpc), region, owned);
+        let local = at.clock.local(now);
+        let timeout = self.patience_of(attempt).and_then(|timeout| limits(&at.node, timeout));
+        let src = source(at, &rpc);
+        let Ok(md) = at.node.bind(once(iov, user, 1 + u32::from(write))) else { return };
+        let (target, portal, match_bits, offset) = (client, BULK, attempt, 0);
+        let begun = if write {
+            at.node.get(local, Get { md, src, target, portal, match_bits, offset, timeout })
+        } else {
+            let (ack, hdr_data) = (false, attempt);
+            at.node.put(
+                local,
+                Put { md, ack, src, target, portal, match_bits, offset, hdr_data, timeout },
+            )
+        };
+        if begun.is_err() {
+            let _ = at.node.unlink(local, md);
+        }
+    }
+
+    /// The bulk of an RPC was moved, or not: whoever got none finds out by himself.
+    pub(super) fn moved(
+        &mut self,
+        now: Instant,
+        host: HostId,
+        at: &mut Host,
+        buffer: &Buffer,
+        rpc: Rpc,
+        event: &Event,
+    ) {
+        let Rpc { attempt, write, looked_at, client, .. } = rpc;
+        let last = if write { EventKind::Reply } else { EventKind::Send };
+        if event.kind != last || event.status.is_err() {
+            return;
+        }
+        if self.watched && write {
+            let came = at.mem.look(buffer.region, event.mlength).filter(|_| looked_at);
+            let intact = came.map(|bytes| bytes == pattern(attempt, event.mlength));
+            let attempt = AttemptId(attempt);
+            self.notes.push(Note::Delivered { host, attempt, answer: false, intact });
+        }
+        let src = source(at, &rpc);
+        let (len, ack, target) = (RPC_LEN, false, client);
+        self.reply(now, host, at, Reply { attempt, len, looked_at, ack, target, src });
+    }
+}
+
+/// The interface that serves an RPC: the one that was asked, unless a silent rail would hold it up.
+fn source(at: &Host, rpc: &Rpc) -> Option<Nid> {
+    Some(rpc.asked).filter(|asked| !at.node.may_answer_by_any(*asked, rpc.client.nid))
 }

@@ -1,5 +1,7 @@
 //! Faults begin and end.
 
+use core::time::Duration;
+
 use lnet::Link;
 use lnet_scenario::{Direction, FaultKind, Links as Ends, NodeId, Place};
 use lnet_types::{Instant, Nid};
@@ -22,7 +24,7 @@ impl<F: Fabric> Sim<F> {
             FaultKind::Cut(links) => self.rule(index, links, Effect::Cut),
             FaultKind::Partition(sides) => self.partition(index, sides),
             FaultKind::Quiesce => self.links.quiesce(true),
-            FaultKind::Carrier(place) => self.carrier(place, Link::Down),
+            FaultKind::Carrier { on, known_after } => self.carrier(on, Link::Down, *known_after),
             FaultKind::Flap { .. } => self.flap(index, true),
             FaultKind::Refuse(links) => {
                 self.rule(index, links, Effect::Refuse);
@@ -49,9 +51,9 @@ impl<F: Fabric> Sim<F> {
             FaultKind::Slow { links, bandwidth } => {
                 self.rule(index, links, Effect::Slow(*bandwidth));
             }
-            FaultKind::Kill { nodes, .. } => {
+            FaultKind::Kill { nodes, process, .. } => {
                 for node in nodes.nodes() {
-                    self.kill(HostId(node.0));
+                    self.kill(HostId(node.0), *process);
                 }
             }
             FaultKind::Pause(nodes) => self.pause(nodes, true),
@@ -121,8 +123,8 @@ impl<F: Fabric> Sim<F> {
         }
         match &fault.kind {
             FaultKind::Quiesce => self.links.quiesce(false),
-            FaultKind::Carrier(place) => self.carrier(place, Link::Up),
-            FaultKind::Kill { nodes, nids } => {
+            FaultKind::Carrier { on, .. } => self.carrier(on, Link::Up, Duration::ZERO),
+            FaultKind::Kill { nodes, nids, .. } => {
                 for node in nodes.nodes() {
                     self.revive(HostId(node.0), nids.as_deref());
                 }
@@ -230,8 +232,8 @@ impl<F: Fabric> Sim<F> {
         self.tell_fabric(&Happening::Reset(&is_meant));
     }
 
-    /// Interfaces lose their carrier, or get it back; their nodes know.
-    fn carrier(&mut self, place: &Place, link: Link) {
+    /// Interfaces lose their carrier, or get it back; their nodes know it after that time.
+    fn carrier(&mut self, place: &Place, link: Link, known_after: Duration) {
         for ix in self.rails(place) {
             self.links.cut_carrier(ix, link == Link::Down);
             let count = self.carriers.entry(ix).or_default();
@@ -240,26 +242,44 @@ impl<F: Fabric> Sim<F> {
             if (before == 0) == (*count == 0) {
                 continue;
             }
-            let Some(id) = self.directory.rail(ix).host else { continue };
             if link == Link::Up {
                 self.tell_fabric(&Happening::CarrierBack(ix));
             }
-            let host = &mut self.hosts[id.0 as usize];
-            if let Some(ni) = host.ni_of(ix).filter(|_| host.alive) {
-                let local = host.clock.local(self.now);
-                host.node.link_changed(local, ni, link);
-                self.touch(id);
+            if known_after.is_zero() {
+                self.link_known(ix, link);
+            } else {
+                self.queue.push(self.now + known_after, Event::CarrierKnown(ix));
             }
+        }
+    }
+
+    /// A node learns that an interface has no carrier, if that is so still.
+    pub(super) fn carrier_known(&mut self, ix: RailIx) {
+        if self.carriers.get(&ix).is_some_and(|count| *count > 0) {
+            self.link_known(ix, Link::Down);
+        }
+    }
+
+    fn link_known(&mut self, ix: RailIx, link: Link) {
+        let Some(id) = self.directory.rail(ix).host else { return };
+        let host = &mut self.hosts[id.0 as usize];
+        if let Some(ni) = host.ni_of(ix).filter(|_| host.alive) {
+            let local = host.clock.local(self.now);
+            host.node.link_changed(local, ni, link);
+            self.touch(id);
         }
     }
 
     pub(super) fn flap(&mut self, index: usize, down: bool) {
         let scenario = self.scenario.clone();
         let Some(fault) = scenario.faults.get(index) else { return };
-        let FaultKind::Flap { on, down: away, up } = &fault.kind else { return };
+        let FaultKind::Flap { on, down: away, up, known_after } = &fault.kind else { return };
         let end = fault.until.map_or(Instant::FAR_FUTURE, time);
         // It ends with the carrier there.
-        self.carrier(on, if down { Link::Down } else { Link::Up });
+        match down {
+            true => self.carrier(on, Link::Down, *known_after),
+            false => self.carrier(on, Link::Up, Duration::ZERO),
+        }
         let next = self.now + if down { *away } else { *up };
         if down {
             self.queue.push(next.min(end), Event::Flap { index, down: false });

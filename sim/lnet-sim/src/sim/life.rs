@@ -33,6 +33,7 @@ impl<F: Fabric> Sim<F> {
                 muted: Vec::new(),
                 alive: true,
                 paused: false,
+                resets: false,
                 starved: false,
                 incarnation: 1,
                 lo: lnet::Loopback::new(),
@@ -166,7 +167,7 @@ impl<F: Fabric> Sim<F> {
     /// and whatever rails it has now.
     pub(super) fn mute(&mut self, id: HostId) {
         let host = &mut self.hosts[id.0 as usize];
-        let silent = !host.is_running();
+        let silent = !host.is_running() && (host.alive || !host.resets);
         let now = host.rails.iter().map(|r| r.ix).filter(|_| silent).collect();
         for ix in core::mem::replace(&mut host.muted, now) {
             self.links.cut_carrier(ix, false);
@@ -176,11 +177,12 @@ impl<F: Fabric> Sim<F> {
         }
     }
 
-    /// A host dies without a word.
-    pub(super) fn kill(&mut self, id: HostId) {
+    /// A host dies without a word, or only its process does.
+    pub(super) fn kill(&mut self, id: HostId, process: bool) {
         if !self.hosts[id.0 as usize].alive {
             return;
         }
+        self.hosts[id.0 as usize].resets = process;
         self.tell_fabric(&Happening::HostDied(id));
         let host = &mut self.hosts[id.0 as usize];
         host.alive = false;

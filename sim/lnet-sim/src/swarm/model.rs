@@ -207,8 +207,11 @@ impl Model {
         };
         let exchange = view.scenario.workload.get(a.workload).map(|w| w.exchange);
         let (due, known) = match (exchange, answer) {
-            (Some(Exchange::Put { .. } | Exchange::Request { .. }), false) => (a.to, true),
-            (Some(Exchange::Request { .. }), true) => (a.host, a.asked),
+            (
+                Some(Exchange::Put { .. } | Exchange::Request { .. } | Exchange::Rpc { .. }),
+                false,
+            ) => (a.to, true),
+            (Some(Exchange::Request { .. } | Exchange::Rpc { .. }), true) => (a.host, a.asked),
             (Some(Exchange::Get), true) => (a.host, true),
             _ => return Err(format!("{name}: attempt {} has no such message", id.0)),
         };
@@ -240,7 +243,7 @@ impl Model {
         let exchange = view.scenario.workload.get(a.workload).map(|w| w.exchange);
         let shown = match exchange {
             Some(Exchange::Put { ack: true }) => a.asked,
-            Some(Exchange::Get | Exchange::Request { .. }) => a.answered,
+            Some(Exchange::Get | Exchange::Request { .. } | Exchange::Rpc { .. }) => a.answered,
             _ => true,
         };
         if exchange != Some(Exchange::Ping) {
@@ -291,7 +294,7 @@ fn rails(scenario: &Scenario, kind: &FaultKind) -> Vec<RailRef> {
         | FaultKind::Drop { links: l, .. }
         | FaultKind::Delay { links: l, .. }
         | FaultKind::Slow { links: l, .. } => l.on.rails(world),
-        FaultKind::Carrier(p) | FaultKind::Flap { on: p, .. } | FaultKind::NiDel(p) => {
+        FaultKind::Carrier { on: p, .. } | FaultKind::Flap { on: p, .. } | FaultKind::NiDel(p) => {
             p.rails(world)
         }
         FaultKind::Kill { nodes: p, .. }

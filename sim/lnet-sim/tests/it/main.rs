@@ -11,6 +11,8 @@ mod same;
 mod scenarios;
 mod selftest;
 mod shared;
+mod sockets;
 mod streams;
 mod swarm;
 mod uppers;
+mod words;

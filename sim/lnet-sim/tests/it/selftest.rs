@@ -8,7 +8,7 @@ use lnet::upper::{Upper, UpperId};
 use lnet_scenario::{Fidelity, Scenario};
 use lnet_selftest::{
     Answer, Brw, Check, Command, CommandId, Counters, Kind, Runner, Settings, Target, TestSpec,
-    Told,
+    Report,
 };
 use lnet_sim::{Bounds, Bytes, Fabric, HostId, Messages, Sim, all_checkers};
 use lnet_types::{Instant, Nid};
@@ -102,7 +102,7 @@ impl<F: Fabric> Bench<F> {
             panic!("nodes were asked")
         };
         let of = |told| match told {
-            Ok(Told::Counters(counters)) => *counters,
+            Ok(Report::Counters(counters)) => *counters,
             other => panic!("{other:?}"),
         };
         nodes.into_iter().map(|node| of(node.outcome)).collect()
@@ -137,7 +137,7 @@ impl<F: Fabric> Bench<F> {
             let batch = batch.clone();
             let query = Command::Query { batch, test: 0, server: false, timeout_s: 5 };
             let Answer::Nodes(nodes) = self.order(query) else { panic!("nodes were asked") };
-            if nodes.iter().all(|n| n.outcome == Ok(Told::Active(0))) {
+            if nodes.iter().all(|n| n.outcome == Ok(Report::Active(0))) {
                 break;
             }
             self.wait(Duration::from_millis(100));

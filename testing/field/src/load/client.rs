@@ -34,14 +34,15 @@ pub(super) struct Accounts {
     /// When the next request and the next bulk message are due; `None` before the beginning and
     /// after the end.
     next: Option<(Micros, Micros)>,
-    /// Bulk messages under way.
+    /// Requests under way, and bulk messages.
+    requests: u32,
     bulks: u32,
 }
 
 impl Accounts {
     pub(super) fn new(load: Load) -> Self {
         let report = ClientReport::default();
-        Self { clock: Clock::new(), load, report, next: None, bulks: 0 }
+        Self { clock: Clock::new(), load, report, next: None, requests: 0, bulks: 0 }
     }
 
     /// From `at` on there is something to send.
@@ -57,7 +58,13 @@ impl Accounts {
     /// When to look again; `None` if nothing will be due.
     pub(super) fn wake_at(&self) -> Option<Micros> {
         let (request, bulk) = self.next?;
-        Some(if self.bulk_may_go() { request.min(bulk) } else { request })
+        let request = self.request_may_go().then_some(request);
+        let bulk = self.bulk_may_go().then_some(bulk);
+        request.into_iter().chain(bulk).min()
+    }
+
+    fn request_may_go(&self) -> bool {
+        self.requests < self.load.window
     }
 
     fn bulk_may_go(&self) -> bool {
@@ -67,14 +74,15 @@ impl Accounts {
     /// The next message that is due: its number, kind and length.
     pub(super) fn due(&mut self) -> Option<(u64, u64, usize)> {
         let now = self.clock.now();
-        let may = self.bulk_may_go();
+        let (may_request, may_bulk) = (self.request_may_go(), self.bulk_may_go());
         let (request, bulk) = self.next.as_mut()?;
         let number = self.report.samples.len() as u64;
-        let (due, is_request) = if *request <= now {
+        let (due, is_request) = if may_request && *request <= now {
             let due = *request;
             *request += self.load.every.max(1);
+            self.requests += 1;
             (due, true)
-        } else if may && *bulk <= now {
+        } else if may_bulk && *bulk <= now {
             // A window that was full is no reason to catch up.
             let due = (*bulk).max(now.saturating_sub(self.load.bulk_every));
             *bulk = due + self.load.bulk_every.max(1);
@@ -102,11 +110,13 @@ impl Accounts {
     pub(super) fn ended(&mut self, number: u64, error: Option<i32>) {
         let now = self.clock.now();
         if let Some(sample) = self.report.samples.get_mut(number as usize) {
-            if !sample.request && sample.ended.is_none() {
-                self.bulks = self.bulks.saturating_sub(1);
-            }
+            let was_over = sample.is_over();
             sample.ended = Some(now);
             sample.error = error;
+            if !was_over && sample.is_over() {
+                let under_way = if sample.request { &mut self.requests } else { &mut self.bulks };
+                *under_way = under_way.saturating_sub(1);
+            }
         }
     }
 
@@ -114,8 +124,12 @@ impl Accounts {
     pub(super) fn replied(&mut self, number: u64, at: Micros, good: bool) {
         match self.report.samples.get_mut(number as usize) {
             Some(sample) if good && sample.request => {
+                let was_over = sample.is_over();
                 sample.replies += 1;
                 sample.replied.get_or_insert(at);
+                if !was_over && sample.is_over() {
+                    self.requests = self.requests.saturating_sub(1);
+                }
             }
             _ => self.report.corrupt += 1,
         }
@@ -123,11 +137,8 @@ impl Accounts {
 
     /// Whether every request that its caller knows as taken has its reply.
     pub(super) fn is_settled(&self) -> bool {
-        let settled = |s: &Sample| {
-            s.ended.is_some() && (!s.request || s.replied.is_some() || s.error.is_some())
-        };
         // What is open is at the end.
-        self.report.samples.iter().rev().all(settled)
+        self.report.samples.iter().rev().all(Sample::is_over)
     }
 }
 
@@ -155,11 +166,13 @@ pub(super) fn run(spec: &NodeSpec, server: Nid, load: Load) -> anyhow::Result<()
     node::find(&node, server)?;
     listen(queue.clone(), Note::Command);
     let ops = Ops::new(queue, Note::Look);
+    let watch = node::watch(&node, clock);
     let mut client = Client { node, server, pattern, ops, replies, accounts };
     say(&Answer::Ready);
     client.run(&notes);
     let mut report = client.accounts.report;
     report.counters = node::counters(&client.node);
+    report.noticed = node::noticed(&watch);
     say(&Answer::Client(Box::new(report)));
     Ok(())
 }
@@ -201,10 +214,11 @@ impl Client {
         let bytes = self.pattern.of(tag, len).to_vec();
         let mut put = self.node.put(self.server, portal, u64::from(portal), bytes);
         put = put.hdr_data(tag);
-        if kind == REQUEST || self.accounts.load.bulk_ack {
+        let load = &self.accounts.load;
+        if if kind == REQUEST { load.ack } else { load.bulk_ack } {
             put = put.ack();
         }
-        if let Some(limit) = self.accounts.load.timeout {
+        if let Some(limit) = load.timeout {
             put = put.timeout(Duration::from_micros(limit));
         }
         if let Some(outcome) = self.ops.begin(number, put.into_future()) {

@@ -1,7 +1,7 @@
 //! The node that a load process embeds, and the buffers in which it takes messages.
 
-use std::sync::Arc;
 use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
@@ -13,6 +13,8 @@ use lnet_rt::{
 
 use super::pattern::Pattern;
 use super::talk::NodeSpec;
+use crate::clock::{Clock, Micros};
+use crate::concern::{self, Watch};
 
 /// Portal of requests.
 pub(crate) const REQUESTS: u32 = 20;
@@ -101,6 +103,25 @@ pub(crate) fn counters(node: &NodeHandle) -> Vec<(String, u64)> {
         stats.chain(drops).collect()
     });
     rows.blocking().unwrap_or_default()
+}
+
+/// Looks at the concerns of a node for as long as it lives.
+pub(crate) fn watch(node: &NodeHandle, clock: Clock) -> Arc<Mutex<Watch>> {
+    let (node, watch) = (node.clone(), Arc::new(Mutex::new(Watch::default())));
+    let noted = Arc::clone(&watch);
+    std::thread::spawn(move || {
+        while let Ok(now) = node.call(|stack, _| concern::of(stack.node())).blocking() {
+            // Nothing panics under the lock.
+            noted.lock().unwrap_or_else(PoisonError::into_inner).look(clock.now(), now);
+            std::thread::sleep(concern::LOOK);
+        }
+    });
+    watch
+}
+
+/// What was seen by [`watch`].
+pub(crate) fn noticed(watch: &Mutex<Watch>) -> Vec<Micros> {
+    watch.lock().unwrap_or_else(PoisonError::into_inner).noticed.clone()
 }
 
 /// A message that arrived: its `hdr_data`, the initiator, and whether its bytes are right.

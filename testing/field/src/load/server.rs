@@ -6,6 +6,7 @@ use std::future::IntoFuture as _;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use lnet_rt::{Moved, NodeHandle, OpFailed};
 
@@ -71,8 +72,10 @@ pub(super) fn run(spec: &NodeSpec, ledger: &Path, life: u8, load: Load) -> anyho
         bulks,
         report,
     };
+    let watch = node::watch(&server.node, server.clock);
     say(&Answer::Ready);
     server.run(&notes);
+    server.report.noticed = node::noticed(&watch);
     server.report.counters = node::counters(&server.node);
     say(&Answer::Server(server.report));
     Ok(())
@@ -121,7 +124,15 @@ impl Server {
         let put = self.node.put(arrival.from, REPLIES, u64::from(REPLIES), bytes);
         self.report.replies += 1;
         // Numbered by themselves: a request that came twice is answered twice.
-        let op = put.hdr_data(tag).ack().into_future();
+        let mut put = put.hdr_data(tag);
+        if self.load.ack {
+            put = put.ack();
+        }
+        // As requests of real services do, this one says how long its sender waits.
+        if let Some(limit) = self.load.timeout {
+            put = put.timeout(Duration::from_micros(limit));
+        }
+        let op = put.into_future();
         self.begun.insert(self.report.replies, self.clock.now());
         if let Some(outcome) = self.ops.begin(self.report.replies, op) {
             self.ended(self.report.replies, outcome);

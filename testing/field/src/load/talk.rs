@@ -90,8 +90,12 @@ pub struct Load {
     pub request: u32,
     /// Bytes of its reply.
     pub reply: u32,
+    /// Whether requests and replies ask for an ACK.
+    pub ack: bool,
     /// Time from one request to the next, microseconds.
     pub every: Micros,
+    /// Requests that may be under way.
+    pub window: u32,
     /// Bytes of a bulk message; 0 for none.
     pub bulk: u32,
     /// Whether bulk messages ask for an ACK; the ledger knows which of the others have come.
@@ -155,6 +159,13 @@ pub struct Sample {
     pub replies: u32,
 }
 
+impl Sample {
+    /// Whether nothing more is waited for: its end, and the reply where there is one to come.
+    pub fn is_over(&self) -> bool {
+        self.ended.is_some() && (!self.request || self.replied.is_some() || self.error.is_some())
+    }
+}
+
 /// What a client knows at the end.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ClientReport {
@@ -164,6 +175,8 @@ pub struct ClientReport {
     pub corrupt: u64,
     /// Counters of the node, by name.
     pub counters: Vec<(String, u64)>,
+    /// When its node was seen to hold something more against a rail, an interface or a route.
+    pub noticed: Vec<Micros>,
 }
 
 /// What a server knows at the end; the rest is in its ledger.
@@ -177,6 +190,8 @@ pub struct ServerReport {
     pub failed: Vec<(Micros, i32)>,
     /// Counters of the node, by name.
     pub counters: Vec<(String, u64)>,
+    /// As [`ClientReport::noticed`].
+    pub noticed: Vec<Micros>,
 }
 
 /// Words in `hdr_data` and frames: which kind of message, beside its number.
