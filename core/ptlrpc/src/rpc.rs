@@ -173,7 +173,7 @@ impl<'b> Rpc<'_, 'b> {
         client.connect(&mut cx, import);
     }
 
-    /// Ends an import: its calls end, the server is told so, the import is closed.
+    /// Ends an import: its calls end, the server gets a disconnect, the import is closed.
     pub fn disconnect(&mut self, import: ImportId) {
         let (client, _, mut cx) = self.split();
         client.disconnect(&mut cx, import);

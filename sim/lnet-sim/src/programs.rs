@@ -105,7 +105,7 @@ struct Rpc {
     attempt: u64,
     write: bool,
     looked_at: bool,
-    /// Whom to answer, and at which of the server's NIDs it asked.
+    /// Where the answer goes, and which of the server's NIDs was asked.
     client: ProcessId,
     asked: Nid,
 }

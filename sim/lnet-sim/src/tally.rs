@@ -173,8 +173,9 @@ impl Tally {
                 };
                 let host = about.first().and_then(|nid| directory.find(*nid));
                 let host = host.and_then(|ix| directory.rail(ix).host);
-                let noticed =
-                    reported.zip(host).map(|(after, h)| (after, h, "reported by its driver".to_owned()));
+                let noticed = reported
+                    .zip(host)
+                    .map(|(after, h)| (after, h, "reported by its driver".to_owned()));
                 self.faults.push(FaultSeen { index, began: now, ended: None, noticed, about });
             }
             Seen::Fault { index, begins: false, .. } => {

@@ -333,9 +333,10 @@ fn errors_name_the_culprit_and_its_place() {
         ),
     ] {
         // What was expected follows.
-        let told = refused(yaml);
-        let rest = told.strip_prefix(text).unwrap_or_else(|| panic!("{told}: expected {text}"));
-        assert!(rest.is_empty() || rest.starts_with(": "), "{told}");
+        let refusal = refused(yaml);
+        let rest =
+            refusal.strip_prefix(text).unwrap_or_else(|| panic!("{refusal}: expected {text}"));
+        assert!(rest.is_empty() || rest.starts_with(": "), "{refusal}");
     }
 }
 
@@ -357,8 +358,8 @@ fn errors_say_what_was_expected_or_may_have_been_meant() {
         ("peer: [{primary nid: 10.0.0.1@tcp, Multi-Rail: maybe}]", "must be true or false"),
         ("net: [{net type: tcp, lnd tunables: {tos: 256}}]", "tos: must be -1 to 255"),
     ] {
-        let told = refused(yaml);
-        assert!(told.ends_with(hint), "{told}: expected {hint}");
+        let refusal = refused(yaml);
+        assert!(refusal.ends_with(hint), "{refusal}: expected {hint}");
     }
 }
 

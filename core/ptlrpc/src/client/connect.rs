@@ -225,7 +225,7 @@ impl Client {
         match errno {
             Some(Errno::EACCES | Errno::EROFS) if own => im.force_reconnect = true,
             Some(Errno::EACCES | Errno::EROFS | Errno::EPROTO) => {
-                // Refused for good: whoever waits is not left waiting.
+                // Refused for good: calls do not wait for another answer.
                 im.invalid = true;
                 let refusal = error.unwrap_or(CallError::Closed);
                 return self.refused(cx, import, refusal);

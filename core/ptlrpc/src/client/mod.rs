@@ -213,7 +213,7 @@ impl Client {
         }
     }
 
-    /// A request has ended: out of all tables, and to whom it belongs.
+    /// A request has ended: it leaves all tables, and its result goes where it belongs.
     fn finish(&mut self, cx: &mut Cx<'_, '_>, id: CallId, result: Result<Reply, CallError>) {
         let Some(r) = self.calls.remove(id) else { return };
         cx.common.timers.stop(Timer::Call(id));
@@ -255,7 +255,7 @@ impl Client {
         }
     }
 
-    /// No more calls: those under way end, and the server is told.
+    /// No more calls: those under way end, and the server gets a disconnect.
     pub(crate) fn disconnect(&mut self, cx: &mut Cx<'_, '_>, import: ImportId) {
         let Some(im) = self.imports.get_mut(import) else { return };
         if im.closing {

@@ -98,7 +98,7 @@ pub(crate) enum Phase {
     Bulk(Reply),
     /// Waits before it goes again (P-83, P-85).
     Waiting,
-    /// Waits until nobody writes into its bulk memory.
+    /// Waits until its bulk memory is not in use.
     Unlinking(Next),
 }
 

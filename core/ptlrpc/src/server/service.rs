@@ -159,7 +159,7 @@ impl Server {
             }
             let Some(next) = service.queue.pop_front() else { return };
             let Some(work) = self.work.get_mut(next) else { continue };
-            // P-107: nobody waits for it any more; and a client that is gone waits for nothing.
+            // P-107: its client has given it up, or is gone.
             let late = work.origin.deadline <= now;
             if late || self.exports.get(work.export).is_none() {
                 self.stats.late += u64::from(late);

@@ -198,7 +198,7 @@ impl Programs {
         }
     }
 
-    /// The bulk of an RPC was moved, or not: whoever got none finds out by himself.
+    /// The bulk of an RPC was moved, or not: a client that got none notices by its own limit.
     pub(super) fn moved(
         &mut self,
         now: Instant,

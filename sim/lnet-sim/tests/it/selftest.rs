@@ -7,8 +7,8 @@ use std::sync::Arc;
 use lnet::upper::{Upper, UpperId};
 use lnet_scenario::{Fidelity, Scenario};
 use lnet_selftest::{
-    Answer, Brw, Check, Command, CommandId, Counters, Kind, Runner, Settings, Target, TestSpec,
-    Report,
+    Answer, Brw, Check, Command, CommandId, Counters, Kind, Report, Runner, Settings, Target,
+    TestSpec,
 };
 use lnet_sim::{Bounds, Bytes, Fabric, HostId, Messages, Sim, all_checkers};
 use lnet_types::{Instant, Nid};
@@ -101,7 +101,7 @@ impl<F: Fabric> Bench<F> {
         let Answer::Nodes(nodes) = self.order(Command::Stat { target, timeout_s: 5 }) else {
             panic!("nodes were asked")
         };
-        let of = |told| match told {
+        let of = |report| match report {
             Ok(Report::Counters(counters)) => *counters,
             other => panic!("{other:?}"),
         };
