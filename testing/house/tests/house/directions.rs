@@ -55,6 +55,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("lnetctl", &["lnet-admin", "lnet-config", "lnet-types"]),
     ("plots", &[]),
+    ("lnet-pcap", &[]),
+    ("lustre", &["lnet-pcap", "lnet-types", "lnet-wire", "lustre-wire"]),
     ("lst", &["lnet-admin", "lnet-config", "lnet-selftest", "lnet-types", "lnetctl", "plots"]),
     ("ulnet-demo", &["lnd-sock", "lnet", "lnet-rt", "lnet-types"]),
     ("ulnet-perf", &["lnet", "lnet-rt", "lnet-types", "lnet-wire"]),

@@ -1,4 +1,4 @@
-//! TCP conversations out of packet captures, for tests that compare us with recorded kernel nodes.
+//! TCP conversations out of packet captures.
 //!
 //! Reads classic pcap of Ethernet frames with IPv4 or IPv6 and puts the TCP streams together again.
 //! Knows nothing of LNet. Not for hostile networks, but total all the same: any bytes give
