@@ -222,6 +222,15 @@ impl Import {
         Ok(Done { node: self.node.clone(), call, end, region })
     }
 
+    /// Connects now, if it is not connected.
+    ///
+    /// # Errors
+    /// The node has stopped.
+    pub fn connect(&self) -> Result<(), OpError> {
+        let id = self.id;
+        self.node.with(move |rpc| rpc.connect(id))
+    }
+
     /// What the import shows of itself; `None` when it is closed.
     ///
     /// # Errors

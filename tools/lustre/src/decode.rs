@@ -1,4 +1,4 @@
-//! `ulnet-rpc decode`: what a capture of socklnd connections holds, as text. A line for each message,
+//! `ulnet rpc decode`: what a capture of socklnd connections holds, as text. A line for each message,
 //! then a line for each buffer of an RPC.
 
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ use crate::walk::{self, Found, Kind, What};
 
 /// What is listed, and how.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = "Example: ulnet-rpc decode --name 10.0.0.1@tcp=server mount.pcap")]
+#[command(after_help = "Example: ulnet rpc decode --name 10.0.0.1@tcp=server mount.pcap")]
 pub struct Options {
     /// Capture: classic pcap of Ethernet frames, each of them whole
     file: PathBuf,

@@ -1,7 +1,8 @@
-//! `ulnet-rpc`: commands for Lustre above LNet, one file per verb. `decode.rs` lists a capture;
+//! `ulnet rpc`: commands for Lustre above LNet, one file per verb. `ping.rs` pings a server, `decode.rs` lists a capture;
 //! `walk.rs` takes its TCP streams apart. What the bytes mean stands in `lustre-wire`.
 
 pub mod decode;
+mod ping;
 mod walk;
 
 use std::ffi::OsString;
@@ -11,8 +12,7 @@ use clap::{Parser, Subcommand};
 
 #[derive(Debug, Parser)]
 #[command(
-    name = "ulnet-rpc",
-    version,
+    name = "ulnet rpc",
     about = "Lustre's requests and replies above LNet",
     disable_help_subcommand = true
 )]
@@ -23,6 +23,8 @@ struct Options {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    /// Connect to a target of a server, ping it, disconnect
+    Ping(ping::Options),
     /// List the messages of a packet capture
     Decode(decode::Options),
 }
@@ -42,12 +44,13 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         }
     };
     let outcome = match &options.verb {
+        Verb::Ping(options) => ping::run(options),
         Verb::Decode(options) => decode::run(options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
-            eprintln!("ulnet-rpc: {e:#}");
+            eprintln!("ulnet rpc: {e:#}");
             ExitCode::FAILURE
         }
     }

@@ -39,7 +39,7 @@ pub(crate) struct Found {
     pub(crate) kind: Kind,
     /// Who sent it.
     pub(crate) from: SocketAddr,
-    /// To whom.
+    /// Where it goes.
     pub(crate) to: SocketAddr,
     /// What it is.
     pub(crate) what: What,

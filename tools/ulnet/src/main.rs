@@ -22,6 +22,7 @@ Programs:
   demo     move a file over two rails, cut one in the middle
   perf     measure latency, message rate and bandwidth
   sim      play worlds of nodes in virtual time, with faults
+  rpc      ping Lustre's servers, list recorded requests
   man      write the manual pages into a directory
   completions  print completions of a program for bash, zsh or fish
   help     this text
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
         "demo" => ulnet_demo::main(args),
         "perf" => ulnet_perf::main(args),
         "sim" => ulnet_sim::main(args),
+        "rpc" => lustre::main(args),
         "man" => man::main(args),
         "completions" => completions::main(args),
         "help" | "--help" | "-h" => {
@@ -75,7 +77,7 @@ fn main() -> ExitCode {
         }
         other => {
             let programs =
-                "daemon, ctl, lctl, routerstat, selftest, demo, perf, sim, man or completions";
+                "daemon, ctl, lctl, routerstat, selftest, demo, perf, sim, rpc, man or completions";
             eprintln!("ulnet: no program called '{other}': expected {programs}");
             ExitCode::from(2)
         }

@@ -154,6 +154,7 @@ impl Client {
         let bounds = cx.common.tunables.bounds();
         let Some(im) = self.imports.get_mut(import) else { return };
         im.granted = data;
+        im.refusal = None;
         im.adaptive = data.flags.contains(ConnectFlags::AT);
         // P-65.6: what was learnt of another connection does not count.
         im.net = Estimate::new(Duration::ZERO);
@@ -215,6 +216,7 @@ impl Client {
         let errno = error.map(CallError::errno);
         self.enter(cx, import, ImportState::Disconnected);
         let Some(im) = self.imports.get_mut(import) else { return };
+        im.refusal = error;
         let kind = im.config.kind;
         let own = matches!(
             kind,

@@ -8,6 +8,7 @@ use lnet_types::{Instant, Nid};
 use lustre_wire::{Body, ConnectData, Header, ImportKind};
 
 use super::connections::Connection;
+use crate::error::CallError;
 use crate::estimate::{Estimate, timeout_of};
 use crate::table::CallId;
 use crate::tunables::Tunables;
@@ -142,6 +143,8 @@ pub(crate) struct Import {
     /// Highest xid that was answered.
     pub(crate) replied: u64,
     pub(crate) last_reply: Option<Instant>,
+    /// Why the last connect failed; `None` after one that did not.
+    pub(crate) refusal: Option<CallError>,
 }
 
 impl Import {
@@ -178,6 +181,7 @@ impl Import {
             last_replayed: 0,
             replied: 0,
             last_reply: None,
+            refusal: None,
         }
     }
 

@@ -7,6 +7,7 @@ use lustre_wire::ConnectData;
 
 use super::connections::Connection;
 use super::{Client, ImportState};
+use crate::error::CallError;
 use crate::table::ImportId;
 use crate::tunables::Tunables;
 
@@ -27,6 +28,8 @@ pub struct ImportView {
     pub connections: Vec<Connection>,
     /// How often a connection was made, or tried.
     pub conn_cnt: u32,
+    /// Why the last connect failed; `None` after one that did not.
+    pub refusal: Option<CallError>,
     /// What the server granted.
     pub granted: ConnectData,
     /// Whether the server keeps transactions.
@@ -55,6 +58,7 @@ impl Client {
             nid: im.nid(),
             connections: im.connections.clone(),
             conn_cnt: im.conn_cnt,
+            refusal: im.refusal,
             granted: im.granted,
             replayable: im.replayable,
             calls: im.calls.len(),

@@ -56,12 +56,15 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("lnetctl", &["lnet-admin", "lnet-config", "lnet-types"]),
     ("plots", &[]),
     ("lnet-pcap", &[]),
-    ("lustre", &["lnet-pcap", "lnet-types", "lnet-wire", "lustre-wire"]),
     ("lst", &["lnet-admin", "lnet-config", "lnet-selftest", "lnet-types", "lnetctl", "plots"]),
     ("ulnet-demo", &["lnd-sock", "lnet", "lnet-rt", "lnet-types"]),
     ("ulnet-perf", &["lnet", "lnet-rt", "lnet-types", "lnet-wire"]),
     ("ulnet-sim", &["lnet", "lnet-scenario", "lnet-sim", "lnet-types", "plots"]),
-    ("ulnet", &["lnetctl", "lnetd", "lst", "ulnet-demo", "ulnet-perf", "ulnet-sim"]),
+    (
+        "lustre",
+        &["lnet-pcap", "lnet-rt", "lnet-types", "lnet-wire", "lustre-rt", "lustre-wire"],
+    ),
+    ("ulnet", &["lnetctl", "lnetd", "lst", "lustre", "ulnet-demo", "ulnet-perf", "ulnet-sim"]),
 ];
 
 /// What a pure crate must not reach, by whatever way.

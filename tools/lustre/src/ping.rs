@@ -1,0 +1,243 @@
+//! `ulnet rpc ping`: connects to a target of any Lustre server, pings it, disconnects; takes no lock.
+//! Prints what the server granted and how long it took.
+
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use clap::Args;
+use lnet_rt::{Errno, Nid, NodeBuilder};
+use lustre_rt::{
+    Call, CallError, ConnectData, ConnectFlags, ConnectFlags2, Import, ImportConfig, ImportKind,
+    ImportState, ImportView, Opcode, RpcError, RpcNode,
+};
+use serde_json::json;
+
+/// Which server is pinged, and how.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    ulnet rpc ping 10.0.0.1@tcp\n  \
+    ulnet rpc ping 10.0.0.1@tcp --target lfs-OST0000_UUID --count 5\n\n\
+    The port is listened on as well: beside a running lnetd, use another address of the machine \
+    (--source).")]
+pub(crate) struct Options {
+    /// NID of the server
+    nid: Nid,
+    /// Uuid of the target; its kind follows from MGS, -MDT or -OST in it
+    #[arg(long, default_value = "MGS")]
+    target: String,
+    /// Pings to send
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    count: u32,
+    /// Give up after so many seconds without an answer
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    timeout: u64,
+    /// Address of this machine to send from; the one that the system would use if not given
+    #[arg(long, value_name = "IP")]
+    source: Option<IpAddr>,
+    /// TCP port of both nodes
+    #[arg(long, default_value_t = 988)]
+    port: u16,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Between two looks at an import that connects.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// The kind of a target, by its uuid.
+fn kind_of(target: &str) -> ImportKind {
+    if target == "MGS" {
+        ImportKind::Mgc
+    } else if target.contains("-MDT") {
+        ImportKind::Mdc
+    } else {
+        ImportKind::Osc
+    }
+}
+
+/// What a visitor asks for: nothing that makes a server keep something for it.
+fn wanted(kind: ImportKind) -> ConnectData {
+    let mut data = ConnectData {
+        flags: ConnectFlags::VERSION
+            | ConnectFlags::AT
+            | ConnectFlags::FULL20
+            | ConnectFlags::BULK_MBITS
+            | ConnectFlags::FLAGS2,
+        flags2: ConnectFlags2::REP_MBITS,
+        ..ConnectData::default()
+    };
+    match kind {
+        ImportKind::Mgc => {}
+        ImportKind::Mdc => {
+            data.flags |= ConnectFlags::FID | ConnectFlags::ATTRFID | ConnectFlags::IBITS;
+            data.ibits_known = 0x7f;
+        }
+        _ => {
+            data.flags |= ConnectFlags::FID | ConnectFlags::BRW_SIZE;
+            data.brw_size = 1 << 20;
+        }
+    }
+    data
+}
+
+/// The address that the system would send from.
+fn source_towards(nid: Nid, port: u16) -> Result<IpAddr> {
+    let to = nid.ip().ok_or_else(|| anyhow!("'{nid}' has no IP address: expected one on tcp"))?;
+    let any: IpAddr = if to.is_ipv4() { [0, 0, 0, 0].into() } else { [0u16; 8].into() };
+    let found = UdpSocket::bind(SocketAddr::new(any, 0))
+        .and_then(|socket| {
+            socket.connect(SocketAddr::new(to, port))?;
+            socket.local_addr()
+        })
+        .with_context(|| format!("no address of this machine leads to '{nid}'"))?;
+    Ok(found.ip())
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// No way to the server, no answer within the time, or a refusal.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let Options { nid, target, port, .. } = options;
+    let kind = kind_of(target);
+    let limit = Duration::from_secs(options.timeout);
+    let source = options.source.map_or_else(|| source_towards(*nid, *port), Ok)?;
+    let node = NodeBuilder::new()
+        .tcp_on(nid.net(), source, *port)
+        .thread_name("rpc-ping")
+        .start()
+        .with_context(|| {
+            format!("cannot use {source} port {port} (in use by lnetd? see --source, --port)")
+        })?;
+    let rpc = RpcNode::start(&node, Default::default())?;
+    let import = rpc.import(ImportConfig {
+        kind,
+        target: target.clone(),
+        client: client_uuid(source),
+        nids: vec![*nid],
+        wanted: wanted(kind),
+    })?;
+    let begun = Instant::now();
+    let view = connect(&import, options, begun + limit)?;
+    let connected = begun.elapsed();
+    let mut pings = Vec::new();
+    for _ in 0..options.count {
+        let begun = Instant::now();
+        let ping = Call { limit: Some(limit), ..Call::new(Opcode::OBD_PING, Vec::new()) };
+        let (end, _) = import.call(ping)?.blocking();
+        end.map_err(|e| anyhow!("{target} at {nid}: ping: {}", said(&e)))?;
+        pings.push(begun.elapsed());
+    }
+    print(options, &view, connected, &pings);
+    import.disconnect()?;
+    node.stop(Duration::from_secs(1)).blocking();
+    Ok(())
+}
+
+/// The text of an error, with its number where it is the server's.
+fn said(e: &RpcError) -> String {
+    match e {
+        RpcError::Call(CallError::Refused(errno)) => {
+            format!("the server answered {}: {errno}", errno.negative())
+        }
+        e => e.to_string(),
+    }
+}
+
+/// A uuid that no other client has.
+fn client_uuid(source: IpAddr) -> String {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let nanos = since.map(|s| s.as_nanos() as u64).unwrap_or_default();
+    let uuid = format!("ping-{nanos:x}-{}", std::process::id());
+    debug_assert!(uuid.len() <= 38, "{uuid} for {source}");
+    uuid
+}
+
+/// Waits for the connection, or for the reason why there is none.
+fn connect(import: &Import, options: &Options, until: Instant) -> Result<ImportView> {
+    let Options { nid, target, .. } = options;
+    import.connect()?;
+    let mut last = None;
+    while Instant::now() < until {
+        let view = import.view()?.ok_or_else(|| anyhow!("the import was closed"))?;
+        match view.refusal {
+            _ if view.state == ImportState::Full => return Ok(view),
+            Some(CallError::Refused(Errno::ENODEV)) => {
+                bail!("{nid} answered: it has no target '{target}' (-19)");
+            }
+            Some(CallError::Refused(errno)) if !matches!(errno, Errno::EAGAIN | Errno::EBUSY) => {
+                bail!("{nid} refused a connect to '{target}' with {}: {errno}", errno.negative());
+            }
+            _ => {}
+        }
+        last = Some(view);
+        thread::sleep(LOOK);
+    }
+    let (state, tried) = last.map_or(("NEW", 0), |view| (view.state.name(), view.conn_cnt));
+    bail!(
+        "{target} at {nid}: no connection within {} s (connects tried: {tried}, state {state})",
+        options.timeout
+    )
+}
+
+fn print(options: &Options, view: &ImportView, connected: Duration, pings: &[Duration]) {
+    let Options { nid, target, .. } = options;
+    let data = &view.granted;
+    let byte = |shift: u32| data.version >> shift & 0xff;
+    let version = format!("{}.{}.{}", byte(24), byte(16), byte(8));
+    let ms = |d: &Duration| d.as_secs_f64() * 1000.0;
+    let service = view.services.first().map_or(0, |(_, e)| e.as_secs());
+    if options.json {
+        let value = json!({
+            "target": target,
+            "nid": nid.to_string(),
+            "version": version,
+            "instance": data.instance,
+            "connect_ms": ms(&connected),
+            "ping_ms": pings.iter().map(ms).collect::<Vec<_>>(),
+            "granted": data.flags.to_string(),
+            "granted2": data.flags2.to_string(),
+            "replayable": view.replayable,
+            "last_committed": view.committed,
+            "service_estimate_s": service,
+            "net_estimate_s": view.net.as_secs(),
+        });
+        println!("{value:#}");
+        return;
+    }
+    println!("{target} at {nid}: connected in {:.1} ms", ms(&connected));
+    for ping in pings {
+        println!("  ping {:.2} ms", ms(ping));
+    }
+    println!("  version {version}, instance {}", data.instance);
+    println!("  granted {}", data.flags);
+    println!("  granted {} (second word)", data.flags2);
+    let replayable = if view.replayable { "keeps transactions" } else { "keeps no transactions" };
+    println!("  {replayable}, last committed {}", view.committed);
+    println!("  estimates: service {service} s, net {} s", view.net.as_secs());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kind_of_a_target_is_in_its_name() {
+        for (target, kind) in [
+            ("MGS", ImportKind::Mgc),
+            ("lfs-MDT0000_UUID", ImportKind::Mdc),
+            ("lfs-OST0001_UUID", ImportKind::Osc),
+            ("shelf-1", ImportKind::Osc),
+        ] {
+            assert_eq!(kind_of(target), kind, "{target}");
+        }
+    }
+
+    #[test]
+    fn a_uuid_of_a_client_fits_into_its_field() {
+        assert!(client_uuid([127, 0, 0, 1].into()).len() <= 38);
+    }
+}
