@@ -255,7 +255,7 @@ fn every_mistake_in_a_scenario_is_reported_with_its_line_and_what_was_expected()
         ("window = 4", "every = \"0s\"", "window = 4", "a time above 0"),
         ("window = 4", "every = \"1s\"\nwindow = 4", "", "but with a window alone"),
         ("window = 4", "window = 65537", "window = 4", "a number from 1 to 65536"),
-        ("kind = \"request\"", "kind = \"read\"", "kind = \"request\"", "unknown 'reply'"),
+        ("kind = \"request\"", "kind = \"read\"", "reply = 512", "unknown key 'reply'"),
         (
             "transport = \"datagram\"",
             "burst = 9",
