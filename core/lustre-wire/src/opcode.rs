@@ -280,7 +280,7 @@ impl Opcode {
     }
 
     /// Portals of requests and replies over an import of this kind; a rename has its own
-    /// ([`RENAME`](crate::opcode::RENAME)).
+    /// ([`RENAME`]).
     pub fn portals(self, import: ImportKind) -> (Portal, Portal) {
         let route = self.row().map_or(Route::Import, |row| row.route);
         match route {
