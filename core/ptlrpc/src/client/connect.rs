@@ -183,7 +183,9 @@ impl Client {
         } else if known && body.handle == 0 {
             let e = CallError::Refused(Errno::ENOTCONN);
             return self.connect_failed(cx, import, Some(e), SWITCH);
-        } else if known && ((!same && !recovering) || im.invalid) {
+        } else if known && (im.invalid || (!same && !recovering && !im.no_cached_data)) {
+            // With nothing of the server's state here, a new export costs nothing: the answer to
+            // the connect that made it was lost.
             ImportState::Evicted
         } else if known && recovering {
             im.resend_replay = true;

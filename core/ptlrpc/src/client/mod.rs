@@ -175,6 +175,7 @@ impl Client {
             delay: false,
             limit: None,
             xid,
+            sent_as: 0,
             generation: im.generation,
             phase: Phase::Delayed,
             attempt: 0,

@@ -212,27 +212,18 @@ impl Client {
 
     /// The server is working on it: once more, under a new number, after a pause that grows (P-85).
     fn later(&mut self, cx: &mut Cx<'_, '_>, id: CallId) {
-        let now = Self::now(cx);
         let Some(r) = self.calls.get_mut(id) else { return };
         r.in_progress += 1;
         let pause = Duration::from_secs(r.in_progress.into()).min(r.timeout);
         let old = core::mem::replace(&mut r.xid, cx.common.xids.next());
-        let xid = r.xid;
+        let (import, xid) = (r.import, r.xid);
+        // It is a new request, and no copy of one.
         r.resent = false;
-        r.attempt += 1;
-        if let Some(md) = r.reply_md.take() {
-            let _ = cx.below.unlink(md);
-        }
-        for md in core::mem::take(&mut r.bulk_mds) {
-            let _ = cx.below.unlink(md);
-        }
-        r.phase = Phase::Waiting;
-        let import = r.import;
         if let Some(im) = self.imports.get_mut(import) {
             im.calls.remove(&old);
             im.calls.insert(xid, id);
         }
-        cx.common.timers.set(Timer::Call(id), now + pause);
+        self.release(cx, id, Next::Later(pause));
     }
 
     /// Keeps what the server may still lose, and forgets what it can't (P-66, P-74, P-75).

@@ -86,6 +86,8 @@ pub(crate) enum Purpose {
 pub(crate) enum Next {
     End(Result<Reply, CallError>),
     Again,
+    /// After so long.
+    Later(Duration),
 }
 
 #[derive(Debug)]
@@ -120,6 +122,8 @@ pub(crate) struct Request {
     pub(crate) delay: bool,
     pub(crate) limit: Option<Instant>,
     pub(crate) xid: u64,
+    /// The xid of the last sending, 0 before the first.
+    pub(crate) sent_as: u64,
     pub(crate) generation: u32,
     pub(crate) phase: Phase,
     /// How often it was sent.
@@ -209,11 +213,9 @@ impl Client {
         // Match bits: the last bulk descriptor's. A copy has new ones, so that what is left of the
         // sending before does no harm (P-48).
         let pieces = r.bulk.as_ref().map_or(0, |b| iovec_len(&b.memory).div_ceil(BULK_PIECE));
-        let base = if r.attempt == 1 || r.purpose == Purpose::Replay {
-            r.xid
-        } else {
-            cx.common.xids.next()
-        };
+        let first = core::mem::replace(&mut r.sent_as, r.xid) != r.xid;
+        let base =
+            if first || r.purpose == Purpose::Replay { r.xid } else { cx.common.xids.next() };
         let by_mbits = im.rep_mbits() && r.purpose != Purpose::Connect;
         r.body.mbits = match (pieces, by_mbits) {
             (_, _) if r.purpose == Purpose::Connect => 0,
@@ -346,6 +348,10 @@ impl Client {
         match core::mem::replace(&mut r.phase, Phase::Delayed) {
             Phase::Unlinking(Next::End(result)) => self.finish(cx, id, result),
             Phase::Unlinking(Next::Again) => self.again(cx, id),
+            Phase::Unlinking(Next::Later(pause)) => {
+                r.phase = Phase::Waiting;
+                cx.common.timers.set(Timer::Call(id), cx.below.now() + pause);
+            }
             phase => r.phase = phase,
         }
     }

@@ -35,9 +35,8 @@ impl Server {
         }
         let portal = self.services.get(work.origin.service).map(|s| s.config.bulk_portal);
         let Some(portal) = portal else { return Err(Errno::ENOENT) };
-        let until = now + cx.common.tunables.bulk_timeout;
-        let until = until.min(work.origin.deadline);
-        let mut moving = Moving { mds: Vec::new(), open: 0, failed: None, until };
+        let until = work.origin.deadline.min(now + cx.common.tunables.bulk_timeout);
+        let mut moving = Moving { mds: Vec::new(), open: 0, failed: None, began: now };
         let (target, src) = (work.origin.from, Some(work.origin.to));
         for k in 0..pieces {
             let part = iovec_slice(memory, k * BULK_PIECE, BULK_PIECE);
@@ -84,14 +83,11 @@ impl Server {
     /// The longest that bulk data may take is over, unless early replies have moved it (P-51).
     pub(crate) fn bulk_due(&mut self, cx: &mut Cx<'_, '_>, id: ServedId) {
         let now = cx.below.now();
-        let Some(work) = self.work.get_mut(id) else { return };
-        let longest = cx.common.tunables.bulk_timeout;
+        let Some(work) = self.work.get(id) else { return };
         let deadline = work.origin.deadline;
-        let Some(moving) = &mut work.bulk else { return };
-        // Its beginning and the limit give the static end.
-        let until = deadline.min(moving.until.max(deadline)).min(work.origin.arrival + longest);
+        let Some(moving) = &work.bulk else { return };
+        let until = deadline.min(moving.began + cx.common.tunables.bulk_timeout);
         if until > now {
-            moving.until = until;
             cx.common.timers.set(Timer::Bulk(id), until);
         } else {
             self.end_bulk(cx, id, Errno::ETIMEDOUT);

@@ -90,7 +90,7 @@ impl Server {
     ) -> Result<bool, Errno> {
         let Some(export) = known.and_then(|id| self.exports.get(id)) else { return Ok(false) };
         let initial = body.op_flags.contains(OpFlags::INITIAL);
-        if initial && export.from != origin.from.nid {
+        if initial && export.from != origin.peer {
             return Err(Errno::EALREADY);
         }
         if export.client_handle != asked.handle {
@@ -130,7 +130,7 @@ impl Server {
         let mut op_flags = OpFlags::empty();
         op_flags.set(OpFlags::RECONNECT, again);
         op_flags.set(OpFlags::REPLAYABLE, target.config.replayable);
-        let from = origin.from.nid;
+        let from = origin.peer;
         let id = match known.filter(|_| again) {
             Some(id) => id,
             None if self.exports.len() >= EXPORTS_MAX => return Err(Errno::EBUSY),

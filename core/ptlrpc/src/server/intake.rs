@@ -80,6 +80,7 @@ impl Server {
         let origin = Origin {
             service,
             from: event.source,
+            peer: event.initiator.nid,
             to: event.target.nid,
             xid,
             reply_bits: if by_mbits { body.mbits } else { xid },

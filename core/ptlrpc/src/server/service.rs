@@ -65,6 +65,8 @@ pub(crate) struct Service {
 pub(crate) struct Origin {
     pub(crate) service: ServiceId,
     pub(crate) from: ProcessId,
+    /// The client's primary NID, whichever it has sent from.
+    pub(crate) peer: Nid,
     /// The NID of ours that it was sent to.
     pub(crate) to: Nid,
     pub(crate) xid: u64,
@@ -97,8 +99,8 @@ pub(crate) struct Moving {
     /// Descriptors whose last event has not come.
     pub(crate) open: u32,
     pub(crate) failed: Option<Errno>,
-    /// The longest that it may take (P-51).
-    pub(crate) until: Instant,
+    /// When it began (P-51).
+    pub(crate) began: Instant,
 }
 
 impl Server {
@@ -173,7 +175,7 @@ impl Server {
                 service: id,
                 target: work.target,
                 export: work.export,
-                from: work.origin.from.nid,
+                from: work.origin.peer,
                 opcode: work.body.opcode,
                 xid: work.origin.xid,
                 body: work.body,

@@ -78,6 +78,27 @@ fn memory_that_is_not_the_nodes_fails_the_request_and_nothing_else() {
 }
 
 #[test]
+fn a_request_with_bulk_data_that_is_put_off_is_posted_anew() {
+    let mut bench = Bench::new(keeper());
+    let at_client = bench.memory(LEN, |i| (i % 251) as u8);
+    let at_server = bench.memory(LEN, |_| 0);
+    let call = bench.call(with_bulk(Direction::Write, &at_client));
+    let first = bench.kept()[0].clone();
+    bench.rpc(bench.server, |rpc| rpc.refuse(first.id, Errno::EINPROGRESS));
+    bench.settle();
+    assert_eq!(bench.client_descriptors(), 0, "nothing is posted while it waits");
+    bench.secs(1);
+    let second = bench.kept()[1].clone();
+    assert!(second.xid > first.xid && second.body.mbits == second.xid + 1);
+    bench.rpc(bench.server, |rpc| rpc.bulk(second.id, Direction::Write, &at_server)).unwrap();
+    bench.settle();
+    bench.rpc(bench.server, |rpc| rpc.reply(second.id, Answer::default()));
+    bench.settle();
+    assert!(bench.end_of(call).unwrap().is_ok());
+    assert!(bench.heap.bytes(at_server[0]) == bench.heap.bytes(at_client[0]), "the bytes moved");
+}
+
+#[test]
 fn the_memory_of_a_call_is_free_when_it_has_ended() {
     let mut bench = Bench::new(keeper());
     let memory = bench.memory(LEN, |_| 1);

@@ -83,6 +83,25 @@ fn a_server_that_comes_back_without_memory_costs_nothing_that_it_did_not_know() 
 }
 
 #[test]
+fn a_lost_answer_to_the_connect_after_a_restart_is_no_eviction_either() {
+    let mut bench = Bench::new(append_log());
+    let call = bench.call(Bench::say(ECHO, "before"));
+    assert!(bench.end_of(call).unwrap().is_ok());
+    bench.restart_server(append_log());
+    let reply = portals().1;
+    let mut replies = 0;
+    bench.lose(move |portal, _| {
+        // The first says that the client is not known, the second that it is connected.
+        replies += usize::from(portal == reply);
+        portal == reply && replies == 2
+    });
+    let call = bench.call(Bench::say(ECHO, "after"));
+    bench.secs(30);
+    assert!(bench.end_of(call).unwrap().is_ok());
+    assert!(!bench.states().contains(&ImportState::Evicted));
+}
+
+#[test]
 fn a_server_that_comes_back_without_memory_evicts_who_held_something() {
     let mut bench = Bench::new(append_log());
     let call = bench.call(Bench::say(APPEND, "held"));

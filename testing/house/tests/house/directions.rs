@@ -60,10 +60,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("ulnet-demo", &["lnd-sock", "lnet", "lnet-rt", "lnet-types"]),
     ("ulnet-perf", &["lnet", "lnet-rt", "lnet-types", "lnet-wire"]),
     ("ulnet-sim", &["lnet", "lnet-scenario", "lnet-sim", "lnet-types", "plots"]),
-    (
-        "lustre",
-        &["lnet-pcap", "lnet-rt", "lnet-types", "lnet-wire", "lustre-rt", "lustre-wire"],
-    ),
+    ("lustre", &["lnet-pcap", "lnet-rt", "lnet-types", "lnet-wire", "lustre-rt", "lustre-wire"]),
     ("ulnet", &["lnetctl", "lnetd", "lst", "lustre", "ulnet-demo", "ulnet-perf", "ulnet-sim"]),
 ];
 
