@@ -111,6 +111,20 @@ fn early_replies_keep_a_slow_request_alive_until_at_max() {
 }
 
 #[test]
+fn no_early_reply_leaves_when_at_max_is_reached() {
+    // PA-101: however many there are, none moves the deadline beyond arrival + 600 s.
+    let mut bench = Bench::new(keeper());
+    bench.call(Bench::say(APPEND, "for ever"));
+    let early = |b: &mut Bench| b.party_of(b.server, |p, _| p.ptlrpc.server_stats().early);
+    bench.secs(600);
+    let until_at_max = early(&mut bench);
+    assert!((20..=25).contains(&until_at_max), "{until_at_max} early replies");
+    bench.secs(900);
+    assert_eq!(early(&mut bench), until_at_max);
+    assert_eq!(bench.kept().len(), 1, "copies are folded into the first");
+}
+
+#[test]
 fn a_call_ends_with_its_limit_wherever_it_is() {
     let mut bench = Bench::new(keeper());
     let limited =
