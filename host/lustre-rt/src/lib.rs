@@ -8,6 +8,50 @@
 //! once: with a reply, or with an error that says why there is none. A request that changes something
 //! is answered with a transaction number; while the server lives a copy of it is not executed again.
 //!
+//! ```
+//! use lnet_rt::{Nid, NodeBuilder};
+//! use lustre_rt::*;
+//!
+//! /// Counts up by what it is asked for. Opcodes from 20,000 on are of no kind that Lustre has.
+//! const ADD: Opcode = Opcode(20_000);
+//! struct Counter(u64, u64);
+//! impl Handler for Counter {
+//!     fn serve(&mut self, served: Served, rpc: &mut Rpc<'_, '_>) {
+//!         let asked = served.msg().ok().and_then(|msg| msg.get::<u64>(1).ok());
+//!         let Some(by) = asked else { return rpc.refuse(served.id, lnet_rt::Errno::EPROTO) };
+//!         self.0 += by;
+//!         self.1 += 1;
+//!         let buffers = vec![self.0.to_le_bytes().to_vec()];
+//!         rpc.reply(served.id, Answer { transno: self.1, buffers, ..Answer::default() });
+//!     }
+//! }
+//!
+//! let flags = ConnectFlags::FULL20 | ConnectFlags::VERSION | ConnectFlags::AT;
+//! let offer = ConnectData { flags, ..ConnectData::default() };
+//! let server = NodeBuilder::new().tcp("127.86.0.1".parse()?, 7986).start()?;
+//! let (request, reply) = ImportKind::Osc.portals();
+//! RpcNode::start(&server, Default::default())?.serve(
+//!     vec![TargetConfig { uuid: "counter".into(), offer, replayable: false }],
+//!     vec![ServiceConfig::new("counter", request.0, reply.0, Portal::OST_BULK.0)],
+//!     Counter(0, 0),
+//! )?;
+//!
+//! let client = NodeBuilder::new().tcp("127.86.0.2".parse()?, 7986).start()?;
+//! let import = RpcNode::start(&client, Default::default())?.import(ImportConfig {
+//!     kind: ImportKind::Osc,
+//!     target: "counter".into(),
+//!     client: "client-1".into(),
+//!     nids: vec!["127.86.0.1@tcp".parse::<Nid>()?],
+//!     wanted: offer,
+//! })?;
+//! let mut call = Call::new(ADD, vec![5u64.to_le_bytes().to_vec()]);
+//! call.reply_lens = vec![8];
+//! let (end, _) = import.call(call)?.blocking();
+//! assert_eq!(end?.msg()?.get::<u64>(1)?, 5);
+//! import.disconnect()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! `node.rs` is how a program reaches the machine, `host.rs` what runs inside of the node's turn.
 
 mod host;
