@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
 use lnet_rt::{Errno, Nid, NodeBuilder};
+use lnet_types::NetType;
 use lustre_rt::{
     Call, CallError, ConnectData, ConnectFlags, ConnectFlags2, Import, ImportConfig, ImportKind,
     ImportState, ImportView, Opcode, RpcError, RpcNode,
@@ -102,6 +103,9 @@ fn source_towards(nid: Nid, port: u16) -> Result<IpAddr> {
 /// No way to the server, no answer within the time, or a refusal.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let Options { nid, target, port, .. } = options;
+    if nid.net().kind != NetType::TCP {
+        bail!("NID '{nid}': expected one on a tcp network");
+    }
     let kind = kind_of(target);
     let limit = Duration::from_secs(options.timeout);
     let source = options.source.map_or_else(|| source_towards(*nid, *port), Ok)?;
@@ -214,7 +218,9 @@ fn print(options: &Options, view: &ImportView, connected: Duration, pings: &[Dur
     }
     println!("  version {version}, instance {}", data.instance);
     println!("  granted {}", data.flags);
-    println!("  granted {} (second word)", data.flags2);
+    if !data.flags2.is_empty() {
+        println!("  granted {} (second word)", data.flags2);
+    }
     let replayable = if view.replayable { "keeps transactions" } else { "keeps no transactions" };
     println!("  {replayable}, last committed {}", view.committed);
     println!("  estimates: service {service} s, net {} s", view.net.as_secs());

@@ -110,6 +110,9 @@ fn a_server_that_is_not_there_is_given_up_within_the_time() {
     let (_, err, code) = ulnet(&["rpc", "ping", "10.1.0.2@tpc"]);
     assert_eq!(code, Some(2));
     assert!(err.contains("10.1.0.2@tpc"), "{err}");
+    let (_, err, code) = ulnet(&["rpc", "ping", "10.0.0.1@o2ib"]);
+    assert_eq!(code, Some(1));
+    assert_eq!(err, "ulnet rpc: NID '10.0.0.1@o2ib': expected one on a tcp network\n");
 }
 
 #[test]
