@@ -7,6 +7,7 @@ mod judges;
 mod operators;
 mod quiesce;
 mod rails;
+mod rpc;
 mod same;
 mod scenarios;
 mod selftest;
