@@ -92,7 +92,7 @@ class Admin(unittest.TestCase):
         for words, number, text in (
             (("set", "health_sensitivity", 5000), errno.ENODATA, "sensitivity 5000: expected 0 to 1000"),
             (("net", "del", "--net", "tcp9"), None, "cannot del network: net tcp9: not configured"),
-            (("nett", "show"), errno.EPERM, "Did you mean 'net'?"),
+            (("nett", "show"), errno.EPERM, "\ndid you mean 'net'?"),
             (("net", "add", "--net", "tcp", "--nid", HERE), errno.EINVAL, "--net is invalid"),
             (("debug", "recovery"), errno.EINVAL, "lnetctl debug recovery: failed"),
             (("ping", ABSENT, "--timeout", "1000"), None, ABSENT),

@@ -162,6 +162,8 @@ def _failure(words: list[str], code: int, value: Any, complaint: str) -> Error:
         return Error(abs(document["errno"]), str(document.get("descr", "")))
     if not said and isinstance(value, str):
         said = value.strip()
+    # Hints come as comments, for scripts that read the first line.
+    said = re.sub(r"^# ", "", said, flags=re.MULTILINE)
     return Error(abs(code), said or f"lnetctl {' '.join(words)}: failed without a word")
 
 
