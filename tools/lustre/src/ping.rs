@@ -120,7 +120,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let import = rpc.import(ImportConfig {
         kind,
         target: target.clone(),
-        client: client_uuid(source),
+        client: client_uuid(),
         nids: vec![*nid],
         wanted: wanted(kind),
     })?;
@@ -152,12 +152,10 @@ fn said(e: &RpcError) -> String {
 }
 
 /// A uuid that no other client has.
-fn client_uuid(source: IpAddr) -> String {
+fn client_uuid() -> String {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let nanos = since.map(|s| s.as_nanos() as u64).unwrap_or_default();
-    let uuid = format!("ping-{nanos:x}-{}", std::process::id());
-    debug_assert!(uuid.len() <= 38, "{uuid} for {source}");
-    uuid
+    format!("ping-{nanos:x}-{}", std::process::id())
 }
 
 /// Waits for the connection, or for the reason why there is none.
@@ -244,6 +242,6 @@ mod tests {
 
     #[test]
     fn a_uuid_of_a_client_fits_into_its_field() {
-        assert!(client_uuid([127, 0, 0, 1].into()).len() <= 38);
+        assert!(client_uuid().len() <= 38);
     }
 }

@@ -142,7 +142,6 @@ pub(crate) struct Import {
     pub(crate) last_replayed: u64,
     /// Highest xid that was answered.
     pub(crate) replied: u64,
-    pub(crate) last_reply: Option<Instant>,
     /// Why the last connect failed; `None` after one that did not.
     pub(crate) refusal: Option<CallError>,
 }
@@ -180,7 +179,6 @@ impl Import {
             committed: 0,
             last_replayed: 0,
             replied: 0,
-            last_reply: None,
             refusal: None,
         }
     }

@@ -122,14 +122,12 @@ impl Client {
             return;
         }
         self.learn(cx, id, &body, false);
-        let now = Self::now(cx);
         let Some(r) = self.calls.get_mut(id) else { return };
         let Some(im) = self.imports.get_mut(r.import) else { return };
         let (Some(sent), false) = (r.sent, body.timeout == 0) else { return };
         r.timeout = Duration::from_secs(body.timeout.into());
         let deadline = sent + r.timeout + im.net_time(&cx.common.tunables);
         r.deadline = Some(deadline);
-        im.last_reply = Some(now);
         cx.common.timers.set(Timer::Call(id), deadline);
     }
 
@@ -177,13 +175,9 @@ impl Client {
         }
         self.learn(cx, id, &body, true);
         let Some(r) = self.calls.get_mut(id) else { return };
-        let (import, xid, purpose) = (r.import, r.xid, r.purpose);
-        let now = Self::now(cx);
+        let (import, xid) = (r.import, r.xid);
         if let Some(im) = self.imports.get_mut(import) {
             im.replied = im.replied.max(xid);
-            if purpose != Purpose::Ping {
-                im.last_reply = Some(now);
-            }
         }
         if let Some(errno) = refused {
             let gone = matches!(errno, Errno::ENOTCONN | Errno::ENODEV);
@@ -233,7 +227,9 @@ impl Client {
         if body.transno != 0 {
             im.no_cached_data = false;
         }
+        // Bulk memory is the program's again when a call has ended: what stood in it can't be repeated.
         let keep = im.replayable
+            && r.bulk.is_none()
             && body.transno > body.last_committed
             && matches!(r.purpose, Purpose::Call | Purpose::Replay);
         if keep {

@@ -168,6 +168,11 @@ pub(super) fn keeper() -> Program {
 
 impl Bench {
     pub(super) fn new(program: Program) -> Self {
+        Self::with(program, false)
+    }
+
+    /// One whose target keeps transactions, or not.
+    pub(super) fn with(program: Program, replayable: bool) -> Self {
         let config = NodeConfig {
             seed: 1,
             interface_cookie: 1,
@@ -191,7 +196,7 @@ impl Bench {
             import: ImportId::from(0),
             sent: 0,
         };
-        bench.target = bench.start_server();
+        bench.target = bench.start_server(replayable);
         bench.import = bench
             .rpc(bench.client, |rpc| {
                 rpc.import(ImportConfig {
@@ -207,12 +212,12 @@ impl Bench {
     }
 
     /// The target and its service on the upper `server`.
-    fn start_server(&mut self) -> TargetId {
+    fn start_server(&mut self, replayable: bool) -> TargetId {
         self.rpc(self.server, |rpc| {
             let (request, reply) = ImportKind::Osc.portals();
             rpc.serve(ServiceConfig::new("log", request.0, reply.0, Portal::OST_BULK.0)).unwrap();
             let uuid = "log-1".to_owned();
-            rpc.add_target(TargetConfig { uuid, offer: data(), replayable: false }).unwrap()
+            rpc.add_target(TargetConfig { uuid, offer: data(), replayable }).unwrap()
         })
     }
 
@@ -221,7 +226,7 @@ impl Bench {
         self.uppers.remove(self.server, self.now, &mut self.node).unwrap();
         self.settle();
         self.server = party(&mut self.uppers, 3, Some(program));
-        self.target = self.start_server();
+        self.target = self.start_server(false);
         self.settle();
     }
 

@@ -214,6 +214,32 @@ fn a_connect_to_a_target_that_is_not_there_is_tried_again_for_ever() {
 }
 
 #[test]
+fn what_is_not_committed_is_kept_until_a_reply_says_that_it_is() {
+    // P-74, P-75, P-100: an early ping learns of the commit.
+    let mut bench = Bench::with(append_log(), true);
+    let retained = |b: &mut Bench| {
+        let import = b.import;
+        b.party_of(b.client, |p, _| p.ptlrpc.import_view(import)).unwrap().retained
+    };
+    for text in ["one", "two"] {
+        let call = bench.call(Bench::say(APPEND, text));
+        assert!(bench.end_of(call).unwrap().is_ok());
+    }
+    let call = bench.call(Bench::say(ECHO, "changes nothing"));
+    assert!(bench.end_of(call).unwrap().is_ok());
+    assert_eq!(retained(&mut bench), 2);
+    let target = bench.target;
+    bench.rpc(bench.server, |rpc| rpc.committed(target, 1));
+    bench.secs(8);
+    assert_eq!(retained(&mut bench), 1);
+    // Bulk memory is the program's again: such a request can't be repeated, and is not kept.
+    let memory = bench.memory(100, |_| 0);
+    let bulk = crate::Bulk { direction: crate::Direction::Read, memory };
+    bench.call(Call { bulk: Some(bulk), ..Bench::say(APPEND, "three") });
+    assert_eq!(retained(&mut bench), 1);
+}
+
+#[test]
 fn replies_say_what_they_are() {
     let mut bench = Bench::new(append_log());
     let call = bench.call(Bench::say(APPEND, "one"));
