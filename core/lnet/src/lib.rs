@@ -15,6 +15,11 @@
 //! `flush`, then `poll_event` and `poll_report` upwards, until all are empty; then it sleeps until
 //! `poll_timeout`.
 //!
+//! A message is a PUT or a GET to a *portal* of a node, with 64 *match bits*; the first match entry
+//! there that takes those bits, and whose memory descriptor has room, gets it. What matches nothing
+//! is dropped and counted; on a lazy portal it waits for a buffer. `lnet-rt`'s first page explains
+//! these words to those who don't come from Lustre.
+//!
 //! Where to read: `driver.rs` and `output.rs` for the border below, `api.rs` for the one above,
 //! `send/mod.rs` for the way of a message out, `recv.rs` for the way in, `send/finish.rs` for its
 //! end, `health.rs` and `peer/discovery.rs` for what follows from it; `policy/` for the

@@ -25,6 +25,27 @@
 //! # }
 //! ```
 //!
+//! # The words, for those who don't come from Lustre
+//!
+//! - A *NID* names an interface on a network: `10.0.0.1@tcp`. A node has one for each interface;
+//!   whichever of them is used as the target, the message goes to the *node*, over whatever pair of
+//!   interfaces is best at that moment.
+//! - A *PUT* writes the caller's bytes into a buffer that the target has posted, a *GET* reads from
+//!   one. The target's program takes no part in it: it hears of it by an event, afterwards.
+//! - A *portal* is a number, 0 to 63, that separates protocols as a port does in TCP. Below it, 64
+//!   *match bits* in each message choose the buffer: a posted buffer has a *match entry*
+//!   ([`MatchEntry`]) that says which bits it takes, which of them it does not care about, and from
+//!   whom. Entries are asked in their order; the first that matches and has room gets the message.
+//! - A *memory descriptor* ([`MdId`]) is a buffer as the network sees it: which operations it allows,
+//!   how many of them, and where the next one goes. Spent descriptors unlink themselves, with a last
+//!   event that returns the memory. An [`Inbox`] is a ring of such buffers that is posted anew as it
+//!   is read.
+//! - **What matches nothing is dropped** at the target, and counted there (`drop_count`). A PUT
+//!   without ACK ends well all the same: it has left. A PUT with ACK and a GET end with
+//!   [`OpStage::NoAnswer`] when their time is over. Nothing waits for a buffer that might be posted
+//!   later, unless the portal is *lazy*, as that of an [`Inbox`] is ([`Below::set_lazy`] elsewhere):
+//!   there a PUT waits, and its connection is not read, until a buffer is posted.
+//!
 //! Nothing here decides anything about LNet: that is `lnet` (what to send where) and the drivers (how).
 //!
 //! Where to read on: `shard.rs` is the turn; `stack.rs` what a stack is and offers; `handle.rs`,
