@@ -34,8 +34,8 @@
 //!   one. The target's program takes no part in it: it hears of it by an event, afterwards.
 //! - A *portal* is a number, 0 to 63, that separates protocols as a port does in TCP. Below it, 64
 //!   *match bits* in each message choose the buffer: a posted buffer has a *match entry*
-//!   ([`MatchEntry`]) that says which bits it takes, which of them it does not care about, and from
-//!   whom. Entries are asked in their order; the first that matches and has room gets the message.
+//!   ([`MatchEntry`]) that says which bits it takes, which of them it does not care about, and which
+//!   senders. Entries are asked in their order; the first that matches and has room gets the message.
 //! - A *memory descriptor* ([`MdId`]) is a buffer as the network sees it: which operations it allows,
 //!   how many of them, and where the next one goes. Spent descriptors unlink themselves, with a last
 //!   event that returns the memory. An [`Inbox`] is a ring of such buffers that is posted anew as it

@@ -328,6 +328,23 @@ fn an_export_of_what_is_configured_leaves_out_a_nid_that_was_only_pinged() {
     assert!(backup.contains("127.0.0.8@tcp"), "{backup}");
 }
 
+/// UG-067. `recovery_interval` is taken and has no effect, as with kernel nodes, which do not show it.
+#[test]
+fn the_shipped_base_configuration_is_what_global_show_prints_afterwards() {
+    let dir = Dir::new("base");
+    let daemon = Daemon::start(&dir, "base.sock", "default", None).unwrap();
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/health-base.yaml");
+    daemon.says(&["lnet", "configure"]);
+    daemon.says(&["import", file]);
+    let shown = daemon.says(&["global", "show"]);
+    let text = fs::read_to_string(file).unwrap();
+    let values: Vec<_> = text.lines().filter(|l| l.starts_with("    ")).map(str::trim).collect();
+    assert_eq!(values.len(), 7);
+    for value in values.iter().filter(|v| !v.starts_with("recovery_interval")) {
+        assert!(shown.lines().any(|l| l.trim() == *value), "{value} is not in\n{shown}");
+    }
+}
+
 #[test]
 fn an_import_passes_on_what_the_daemon_says() {
     let dir = Dir::new("words");

@@ -4,6 +4,7 @@
 
 mod discovery;
 mod ends;
+mod failover;
 mod flapping;
 mod health;
 mod notices;
