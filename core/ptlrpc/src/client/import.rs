@@ -230,11 +230,13 @@ impl Import {
 
     /// The highest xid up to which all have been answered (P-45).
     pub(crate) fn known_replied(&self, but: u64) -> u64 {
-        let replays = self.retained.keys().map(|(_, xid)| *xid);
-        let waiting = self.calls.keys().copied();
+        let waiting = self.calls.first_key_value().map(|(xid, _)| *xid);
         // What is replayed is unanswered again; in other states only calls are.
-        let lowest =
-            if self.state.is_replay() { waiting.chain(replays).min() } else { waiting.min() };
-        lowest.unwrap_or(but).saturating_sub(1)
+        let replayed = if self.state.is_replay() {
+            self.retained.keys().map(|(_, xid)| *xid).min()
+        } else {
+            None
+        };
+        waiting.into_iter().chain(replayed).min().unwrap_or(but).saturating_sub(1)
     }
 }
