@@ -3,7 +3,7 @@
 //! A server answers any client (`serve.rs`, `protocol.rs`); a client measures latency, message rate
 //! and bandwidth, driving a stack itself (`inline.rs`) or through a node on its own thread
 //! (`threaded.rs`); `bare.rs` is the same over a socket without LNet. `local.rs` starts both sides
-//! and alternates the two; `report.rs` prints. `idle.rs` fills a node with peers that say nothing.
+//! and alternates the two; `report.rs` prints. `rpc/` does the same with requests and replies. `idle.rs` fills a node with peers that say nothing.
 
 mod bare;
 mod client;
@@ -14,6 +14,7 @@ mod node;
 mod options;
 mod protocol;
 mod report;
+mod rpc;
 mod serve;
 mod threaded;
 
@@ -42,6 +43,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         Program::Server(server) => serve::run(&server),
         Program::Client(client) => client::run(&client),
         Program::Local(local) => local::run(&local),
+        Program::Rpc(options) => rpc::run(&options),
         Program::IdlePeers(idle) => idle::run(&idle),
     };
     match outcome {

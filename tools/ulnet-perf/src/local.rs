@@ -15,10 +15,11 @@ use super::{bare, client, serve};
 const BULK: u32 = 64 << 10;
 
 /// A server that ends with this value.
-struct Served(Child);
+pub(super) struct Served(Child);
 
 impl Served {
-    fn start(common: &Common, bare: bool) -> anyhow::Result<Self> {
+    /// Starts one, with options of the server beside those that both sides have.
+    pub(super) fn start(common: &Common, more: &[&str]) -> anyhow::Result<Self> {
         let mut command = Command::new(env::current_exe().context("own program")?);
         command.args(["perf", "server", "--until-eof"]);
         let numbers = [
@@ -33,7 +34,7 @@ impl Served {
         for (name, value) in numbers {
             command.args([name, &value.to_string()]);
         }
-        command.args(common.inline.then_some("--inline")).args(bare.then_some("--bare"));
+        command.args(common.inline.then_some("--inline")).args(more);
         let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut this = Self(child.context("starting the server")?);
         let stdout = this.0.stdout.as_mut().context("the server's output")?;
@@ -55,11 +56,11 @@ pub(super) fn run(options: &Local) -> anyhow::Result<()> {
     let server = addresses(&[], 1, 1, 0).first().copied().context("no address")?;
     let mut rows = Vec::new();
     for _ in 0..*rounds {
-        let served = Served::start(common, false)?;
+        let served = Served::start(common, &[])?;
         let found = client::measure(common, &[], server, work)?;
         drop(served);
         if *baseline {
-            let served = Served::start(common, true)?;
+            let served = Served::start(common, &["--bare"])?;
             for row in &found {
                 rows.extend(beside(options, server, row).transpose()?);
             }

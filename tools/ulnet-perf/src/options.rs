@@ -15,6 +15,7 @@ use serde::Serialize;
     after_help = "Examples:\n  \
     ulnet perf local --inline --baseline\n  \
     ulnet perf local --test put --size 8 --window 256\n  \
+    ulnet perf rpc --inline --size 1M,16M --rounds 5\n  \
     ulnet perf server --addr 10.0.0.1,10.1.0.1\n  \
     ulnet perf client --addr 10.0.0.2,10.1.0.2 --server 10.0.0.1 --rails 2 --size 1M"
 )]
@@ -31,6 +32,8 @@ pub(super) enum Program {
     Client(Client),
     /// Start a server as another process on this machine and measure against it.
     Local(Local),
+    /// Measure requests with their replies and bulk data, beside PUTs and GETs of the same stacks.
+    Rpc(RpcOptions),
     /// Connect many peers that say nothing to one node.
     #[command(hide = true)]
     IdlePeers(IdlePeers),
@@ -82,6 +85,10 @@ pub(super) struct Server {
     /// Speak over a bare socket instead of LNet.
     #[arg(long)]
     pub(super) bare: bool,
+
+    /// Answer requests of `ulnet perf rpc` as well.
+    #[arg(long, hide = true)]
+    pub(super) rpc: bool,
 
     /// End when standard input does.
     #[arg(long, hide = true)]
@@ -160,6 +167,32 @@ pub(super) struct Local {
 }
 
 #[derive(Clone, Debug, Args)]
+pub(super) struct RpcOptions {
+    /// Bytes of bulk data of a call, with K or M for powers of 1024, 1 to 16M.
+    #[arg(long, value_delimiter = ',', default_values = ["1M", "16M"], value_parser = bulk_size)]
+    pub(super) size: Vec<Size>,
+
+    /// Calls under way at a time. Round trips have one, bulk data 4 MiB or one call.
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(super) window: u16,
+
+    /// How long each line is measured.
+    #[arg(long, default_value_t = 2.0, value_parser = seconds)]
+    pub(super) seconds: f64,
+
+    /// Do everything so often, each time with a fresh server, and print medians.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
+    pub(super) rounds: u8,
+
+    /// Print JSON instead of a table.
+    #[arg(long)]
+    pub(super) json: bool,
+
+    #[command(flatten)]
+    pub(super) common: Common,
+}
+
+#[derive(Clone, Debug, Args)]
 pub(super) struct IdlePeers {
     /// The node's address.
     #[arg(long, value_name = "IP")]
@@ -218,18 +251,29 @@ impl Size {
     pub(super) const MAX: u32 = 1 << 20;
 }
 
+/// A size of bulk data, which may have many messages.
+fn bulk_size(s: &str) -> Result<Size, String> {
+    Size::up_to(s, 16 << 20)
+}
+
 impl FromStr for Size {
     type Err = String;
 
     fn from_str(s: &str) -> Result<Self, String> {
-        let wrong = || format!("size '{s}': expected 1 to 1M bytes");
+        Self::up_to(s, Self::MAX)
+    }
+}
+
+impl Size {
+    fn up_to(s: &str, max: u32) -> Result<Self, String> {
+        let wrong = || format!("size '{s}': expected 1 to {}M bytes", max >> 20);
         let (digits, unit) = match s.as_bytes().last() {
             Some(b'K' | b'k') => (&s[..s.len() - 1], 1 << 10),
             Some(b'M' | b'm') => (&s[..s.len() - 1], 1 << 20),
             _ => (s, 1),
         };
         let n = digits.parse::<u32>().ok().and_then(|n| n.checked_mul(unit)).ok_or_else(wrong)?;
-        if (1..=Self::MAX).contains(&n) { Ok(Self(n)) } else { Err(wrong()) }
+        if (1..=max).contains(&n) { Ok(Self(n)) } else { Err(wrong()) }
     }
 }
 

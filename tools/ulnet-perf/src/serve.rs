@@ -14,7 +14,7 @@ use lnet_types::{MdId, ProcessId, RegionId, Span};
 
 use super::options::{Server, Size, addresses};
 use super::protocol::{CLIENT, COUNTERS, Counters, ECHO, SERVER, SINK, SOURCE, cpu_time};
-use super::{bare, node};
+use super::{bare, node, rpc};
 
 /// What the server says when it is ready to be measured.
 pub(super) const READY: &str = "ready";
@@ -38,6 +38,9 @@ pub(super) fn run(options: &Server) -> anyhow::Result<()> {
     for n in 0..stacks {
         let mut stack = node::stack(common, &at(n))?;
         install(&mut stack)?;
+        if options.rpc {
+            rpc::stand(&mut stack).context("request layer")?;
+        }
         ready_stacks.push(stack);
     }
     if !common.inline {

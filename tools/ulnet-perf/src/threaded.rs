@@ -107,6 +107,13 @@ impl Threaded {
     }
 }
 
+impl Drop for Threaded {
+    /// The addresses are free afterwards.
+    fn drop(&mut self) {
+        self.node.stop(Duration::ZERO).blocking();
+    }
+}
+
 impl Bench for Threaded {
     fn run(
         &mut self,
