@@ -58,7 +58,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("lnet-pcap", &[]),
     ("lst", &["lnet-admin", "lnet-config", "lnet-selftest", "lnet-types", "lnetctl", "plots"]),
     ("ulnet-demo", &["lnd-sock", "lnet", "lnet-rt", "lnet-types"]),
-    ("ulnet-perf", &["lnet", "lnet-rt", "lnet-types", "lnet-wire"]),
+    ("ulnet-perf", &["lnet", "lnet-rt", "lnet-types", "lnet-wire", "lustre-rt", "ptlrpc"]),
     ("ulnet-sim", &["lnet", "lnet-scenario", "lnet-sim", "lnet-types", "plots"]),
     ("lustre", &["lnet-pcap", "lnet-rt", "lnet-types", "lnet-wire", "lustre-rt", "lustre-wire"]),
     ("ulnet", &["lnetctl", "lnetd", "lst", "lustre", "ulnet-demo", "ulnet-perf", "ulnet-sim"]),
