@@ -5,6 +5,7 @@ use lustre_wire::{Body, Msg, Opcode, WireError};
 
 use crate::client::ImportState;
 use crate::error::CallError;
+use crate::server::RecoveryChange;
 use crate::table::{CallId, ExportId, ImportId, ServedId, ServiceId, TargetId};
 
 /// The answer to a call.
@@ -61,6 +62,20 @@ pub struct Served {
     pub body: Body,
     /// The whole message.
     pub message: Vec<u8>,
+    /// Its client had an answer once, and the target may have lost what it did: it is executed
+    /// again.
+    pub replay: Option<Replay>,
+}
+
+/// What a request that is executed again is to bring back (P-70).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replay {
+    /// Its transaction, as the client knows it. If it is at or below the last that is committed,
+    /// its effect is there, and only what lives in memory (an open file) is to be made again.
+    pub transno: u64,
+    /// Versions that the objects had before it; 0 is not checked. The answer is
+    /// [`Errno::EOVERFLOW`] if they differ (P-152).
+    pub pre_versions: [u64; 4],
 }
 
 impl Served {
@@ -117,18 +132,41 @@ pub enum Event {
         /// Whether it was connected before.
         again: bool,
     },
-    /// A client has disconnected.
+    /// A new client of a target that keeps records: [`Rpc::admit`](crate::Rpc::admit) connects it
+    /// when its record is stored (P-131).
+    Joining {
+        /// Its export to be.
+        export: ExportId,
+        /// The target.
+        target: TargetId,
+        /// Its uuid.
+        client: String,
+    },
+    /// A client has disconnected: its record goes.
     Disconnected {
         /// What was its export.
         export: ExportId,
+        /// The target.
+        target: TargetId,
+        /// Its uuid.
+        client: String,
     },
-    /// A client was evicted.
+    /// A client was evicted: its record goes.
     Evicted {
         /// What was its export.
         export: ExportId,
+        /// The target.
+        target: TargetId,
         /// Its uuid.
         client: String,
         /// Why.
         reason: EvictReason,
+    },
+    /// A step of the recovery of a target. Its text is the line for the log.
+    Recovery {
+        /// The target.
+        target: TargetId,
+        /// What has happened.
+        change: RecoveryChange,
     },
 }

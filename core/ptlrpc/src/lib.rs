@@ -30,10 +30,11 @@ pub use client::{
 };
 pub use error::CallError;
 pub use estimate::{Bounds, Estimate, estimate_of, timeout_of};
-pub use event::{Event, EvictReason, Reply, Served};
+pub use event::{Event, EvictReason, Replay, Reply, Served};
 pub use rpc::{Config, Ptlrpc, Rpc};
 pub use server::{
-    Answer, EXPORTS_MAX, ExportView, QUEUED_PER_EXPORT_MAX, RECORDS_PER_EXPORT_MAX, ServerStats,
+    Answer, ClientRecord, EXPORTS_MAX, ExportView, Past, QUEUED_PER_EXPORT_MAX,
+    RECORDS_PER_EXPORT_MAX, RecoveryChange, RecoveryOutcome, ReplyRecord, ServerStats,
     ServiceConfig, ServiceView, TargetConfig,
 };
 pub use table::{CallId, ExportId, ImportId, ServedId, ServiceId, TargetId};

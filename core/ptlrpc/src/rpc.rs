@@ -12,7 +12,7 @@ use crate::common::{Common, Cx, Post};
 use crate::error::CallError;
 use crate::event::{Event, EvictReason};
 use crate::server::{
-    Answer, ExportView, Server, ServerStats, ServiceConfig, ServiceView, TargetConfig,
+    Answer, ExportView, ReplyRecord, Server, ServerStats, ServiceConfig, ServiceView, TargetConfig,
 };
 use crate::table::{CallId, ExportId, ImportId, PostId, ServedId, ServiceId, Table, TargetId};
 use crate::timers::{Timer, Timers};
@@ -207,9 +207,31 @@ impl<'b> Rpc<'_, 'b> {
     /// A target that clients may connect to.
     ///
     /// # Errors
-    /// `EEXIST` if there is one of this uuid.
+    /// `EEXIST` if there is one of this uuid, `EINVAL` for a past with clients if it keeps no records,
+    /// or with one of them twice, `ENOSPC` if there are more than [`EXPORTS_MAX`](crate::EXPORTS_MAX).
     pub fn add_target(&mut self, config: TargetConfig) -> Result<TargetId, Errno> {
-        self.ptlrpc.server.add_target(config)
+        let (_, server, mut cx) = self.split();
+        server.add_target(&mut cx, config)
+    }
+
+    /// The record of a new client is stored, or can't be: the answer to [`Event::Joining`].
+    pub fn admit(&mut self, export: ExportId, stored: Result<(), Errno>) {
+        let (_, server, mut cx) = self.split();
+        server.joined(&mut cx, export, stored);
+    }
+
+    /// The transaction of a request that changes something: the next one of its target, or its own
+    /// if it is executed again (P-138, P-70). The same however often it is asked for; 0 if the
+    /// request is over.
+    pub fn transno(&mut self, served: ServedId) -> u64 {
+        self.ptlrpc.server.transno(served)
+    }
+
+    /// What a target that keeps records stores in one transaction with the effect of a request,
+    /// before it answers: the client's uuid and the record (P-141). `None` if nothing is to be
+    /// stored: the answer has no transaction, the client is gone or has given the request up.
+    pub fn record(&self, served: ServedId, answer: &Answer) -> Option<(String, ReplyRecord)> {
+        self.ptlrpc.server.record(served, answer)
     }
 
     /// Everything up to this transaction of a target survives a crash.

@@ -44,6 +44,8 @@ impl Host {
                         let _ = waiter.try_send(());
                     }
                 }
+                // Programs here keep no records of clients: there is nothing to wait for.
+                Event::Joining { export, .. } => self.ptlrpc.rpc(below).admit(export, Ok(())),
                 Event::Served(served) => match &mut self.handler {
                     Some(handler) => handler.serve(*served, &mut self.ptlrpc.rpc(below)),
                     None => self.ptlrpc.rpc(below).refuse(served.id, Errno::EOPNOTSUPP),

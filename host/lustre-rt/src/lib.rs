@@ -31,7 +31,12 @@
 //! let server = NodeBuilder::new().tcp("127.86.0.1".parse()?, 7986).start()?;
 //! let (request, reply) = ImportKind::Osc.portals();
 //! RpcNode::start(&server, Default::default())?.serve(
-//!     vec![TargetConfig { uuid: "counter".into(), offer, replayable: false }],
+//!     vec![TargetConfig {
+//!         uuid: "counter".into(),
+//!         offer,
+//!         replayable: false,
+//!         past: Past::default(),
+//!     }],
 //!     vec![ServiceConfig::new("counter", request.0, reply.0, Portal::OST_BULK.0)],
 //!     Counter(0, 0),
 //! )?;
@@ -63,6 +68,6 @@ pub use node::{Done, Import, RpcError, RpcNode};
 pub use lustre_wire::connect::{ConnectData, ConnectFlags, ConnectFlags2};
 pub use lustre_wire::{ImportKind, Opcode, Portal};
 pub use ptlrpc::{
-    Answer, Call, CallError, Direction, ExportView, ImportConfig, ImportState, ImportView, Reply,
-    Rpc, Served, ServedId, ServerStats, ServiceConfig, ServiceView, TargetConfig,
+    Answer, Call, CallError, Direction, ExportView, ImportConfig, ImportState, ImportView, Past,
+    Reply, Rpc, Served, ServedId, ServerStats, ServiceConfig, ServiceView, TargetConfig,
 };

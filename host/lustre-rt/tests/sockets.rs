@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use lnet_rt::{Errno, Nid, NodeBuilder, NodeHandle, Span};
 use lustre_rt::{
     Answer, Call, CallError, ConnectData, ConnectFlags, ConnectFlags2, Direction, Handler, Import,
-    ImportConfig, ImportKind, ImportState, Opcode, Portal, Rpc, RpcError, RpcNode, Served,
+    ImportConfig, ImportKind, ImportState, Opcode, Past, Portal, Rpc, RpcError, RpcNode, Served,
     ServedId, ServiceConfig, TargetConfig,
 };
 
@@ -72,7 +72,12 @@ fn server(ip: &str, port: u16) -> (NodeHandle, RpcNode) {
     let rpc = RpcNode::start(&node, Default::default()).unwrap();
     let (request, reply) = ImportKind::Osc.portals();
     let service = ServiceConfig::new("shelf", request.0, reply.0, Portal::OST_BULK.0);
-    let target = TargetConfig { uuid: "shelf-1".to_owned(), offer: data(), replayable: false };
+    let target = TargetConfig {
+        uuid: "shelf-1".to_owned(),
+        offer: data(),
+        replayable: false,
+        past: Past::default(),
+    };
     rpc.serve(vec![target], vec![service], Shelf::default()).unwrap();
     (node, rpc)
 }

@@ -6,8 +6,8 @@ use std::process::{Command, Output};
 
 use lnet_rt::{Errno, NodeBuilder, NodeHandle};
 use lustre_rt::{
-    ConnectData, ConnectFlags, ConnectFlags2, Handler, ImportKind, Portal, Rpc, RpcNode, Served,
-    ServiceConfig, TargetConfig,
+    ConnectData, ConnectFlags, ConnectFlags2, Handler, ImportKind, Past, Portal, Rpc, RpcNode,
+    Served, ServiceConfig, TargetConfig,
 };
 
 fn ulnet(words: &[&str]) -> (String, String, Option<i32>) {
@@ -38,7 +38,8 @@ fn server(port: u16) -> (NodeHandle, RpcNode) {
         instance: 7,
         ..ConnectData::default()
     };
-    let target = TargetConfig { uuid: "MGS".to_owned(), offer, replayable: false };
+    let target =
+        TargetConfig { uuid: "MGS".to_owned(), offer, replayable: false, past: Past::default() };
     let service = ServiceConfig::new("mgs", request.0, reply.0, Portal::MGS_BULK.0);
     rpc.serve(vec![target], vec![service], Nothing).unwrap();
     (node, rpc)

@@ -4,7 +4,7 @@ use lnet_types::{ByteOrder, Errno};
 use lustre_wire::connect::ConnectFlags;
 use lustre_wire::{Body, ConnectData, Layout, Msg, OpFlags};
 
-use super::export::Export;
+use super::export::Joining;
 use super::reply::Parts;
 use super::service::Origin;
 use super::{EXPORTS_MAX, Server};
@@ -16,14 +16,28 @@ use crate::timers::Timer;
 /// Connect data of a client to come are no longer than so many times ours (P-129.2).
 const LONGEST: usize = 8;
 
+/// Bytes of a client's uuid, its NUL not counted: its record has 40 (P-139).
+const CLIENT_MAX: usize = 39;
+
 /// A connect request, read.
-struct Asked {
+#[derive(Debug)]
+pub(crate) struct Asked {
     target: TargetId,
     client: String,
     handle: u64,
     data: ConnectData,
     data_len: usize,
     order: ByteOrder,
+}
+
+/// How a client connects.
+enum How {
+    /// For the first time.
+    New,
+    /// It was connected in an earlier life of the target.
+    Taken(ExportId),
+    /// It is connected, and connects anew.
+    Again(ExportId),
 }
 
 impl Server {
@@ -37,19 +51,27 @@ impl Server {
     ) {
         let result = self.asked(body, bytes).and_then(|asked| {
             let known = self.by_client.get(&(asked.target, asked.client.clone())).copied();
-            let again = self.judge(&origin, body, &asked, known, by_handle)?;
-            self.admit_client(cx, &origin, body, asked, known, again)
-        });
-        match result {
-            Ok(id) => cx
-                .common
-                .timers
-                .set(Timer::Export(id), origin.arrival + cx.common.tunables.evict_after()),
-            Err(errno) => {
-                self.stats.connects_refused += 1;
-                self.refuse_origin(cx, &origin, None, body, errno);
+            let how = self.judge(&origin, body, &asked, known, by_handle)?;
+            match how {
+                How::New => self.join(cx, &origin, body, asked),
+                How::Taken(id) => self.establish(cx, id, &origin, body, &asked, false),
+                How::Again(id) => self.establish(cx, id, &origin, body, &asked, true),
             }
+        });
+        if let Err(errno) = result {
+            self.connect_refused(cx, &origin, body, errno);
         }
+    }
+
+    pub(super) fn connect_refused(
+        &mut self,
+        cx: &mut Cx<'_, '_>,
+        origin: &Origin,
+        body: &Body,
+        errno: Errno,
+    ) {
+        self.stats.connects_refused += 1;
+        self.refuse_origin(cx, origin, None, body, errno);
     }
 
     /// What is asked for, and whether it can be read (steps 1 to 3).
@@ -63,7 +85,7 @@ impl Server {
         let target = self.targets.iter().find(|(_, t)| t.config.uuid == uuid);
         let (target, _) = target.ok_or(Errno::ENODEV)?;
         let client = text("client uuid", 2)?;
-        if client.is_empty() {
+        if client.is_empty() || client.len() > CLIENT_MAX {
             return Err(Errno::EINVAL);
         }
         let handle = msg.get::<u64>(3).map_err(|_| Errno::EPROTO)?;
@@ -79,7 +101,7 @@ impl Server {
         Ok(Asked { target, client, handle, data, data_len, order: msg.order })
     }
 
-    /// Whether a known client connects again (steps 5 to 7). `Ok(false)`: a new one.
+    /// Who connects, and whether it may (steps 4 to 7).
     fn judge(
         &self,
         origin: &Origin,
@@ -87,33 +109,77 @@ impl Server {
         asked: &Asked,
         known: Option<ExportId>,
         by_handle: Option<ExportId>,
-    ) -> Result<bool, Errno> {
-        let Some(export) = known.and_then(|id| self.exports.get(id)) else { return Ok(false) };
-        let initial = body.op_flags.contains(OpFlags::INITIAL);
-        if initial && export.from != origin.peer {
+    ) -> Result<How, Errno> {
+        let Some((id, export)) = known.and_then(|id| Some((id, self.exports.get(id)?))) else {
+            return Ok(How::New);
+        };
+        if export.joining.is_some() {
             return Err(Errno::EALREADY);
         }
-        if export.client_handle != asked.handle {
+        // One that was not connected in this life of the target has no address and no handle.
+        let taken = export.client_handle == 0;
+        let initial = body.op_flags.contains(OpFlags::INITIAL);
+        if !taken && (initial && export.from != origin.peer || export.client_handle != asked.handle)
+        {
             return Err(Errno::EALREADY);
         }
         if by_handle.is_none() && !export.in_work.is_empty() {
             return Err(Errno::EBUSY);
         }
-        if body.conn_cnt <= export.conn_cnt {
+        // Its first connection: another client than the one of this uuid that was known.
+        if taken && body.conn_cnt == 1 || body.conn_cnt <= export.conn_cnt {
             return Err(Errno::EALREADY);
         }
-        Ok(true)
+        Ok(if taken { How::Taken(id) } else { How::Again(id) })
     }
 
-    fn admit_client(
+    /// A new client. One of a target that keeps records waits until its own is stored (P-131).
+    fn join(
         &mut self,
         cx: &mut Cx<'_, '_>,
         origin: &Origin,
         body: &Body,
         asked: Asked,
-        known: Option<ExportId>,
+    ) -> Result<(), Errno> {
+        if self.exports.len() >= EXPORTS_MAX {
+            return Err(Errno::EBUSY);
+        }
+        let target = asked.target;
+        let keeps = self.targets.get(target).is_some_and(|t| t.config.replayable);
+        let light = asked.data.flags.contains(ConnectFlags::LIGHTWEIGHT);
+        let client = asked.client.clone();
+        let id = self.new_export(cx, target, client.clone());
+        if !keeps || light {
+            return self.establish(cx, id, origin, body, &asked, false);
+        }
+        if let Some(export) = self.exports.get_mut(id) {
+            export.joining = Some(Box::new(Joining { origin: *origin, body: *body, asked }));
+        }
+        cx.common.events.push_back(Event::Joining { export: id, target, client });
+        Ok(())
+    }
+
+    /// The record of a new client is stored, or is not.
+    pub(crate) fn joined(&mut self, cx: &mut Cx<'_, '_>, id: ExportId, stored: Result<(), Errno>) {
+        let Some(joining) = self.exports.get_mut(id).and_then(|e| e.joining.take()) else { return };
+        let Joining { origin, body, asked } = *joining;
+        let result = stored.and_then(|()| self.establish(cx, id, &origin, &body, &asked, false));
+        if let Err(errno) = result {
+            self.drop_export(cx, id);
+            self.connect_refused(cx, &origin, &body, errno);
+        }
+    }
+
+    /// Connects an export (steps 9 to 15).
+    fn establish(
+        &mut self,
+        cx: &mut Cx<'_, '_>,
+        id: ExportId,
+        origin: &Origin,
+        body: &Body,
+        asked: &Asked,
         again: bool,
-    ) -> Result<ExportId, Errno> {
+    ) -> Result<(), Errno> {
         let target = self.targets.get(asked.target).ok_or(Errno::ENODEV)?;
         let offer = target.config.offer;
         let mut data = asked.data.masked(offer.flags, offer.flags2);
@@ -131,51 +197,31 @@ impl Server {
         op_flags.set(OpFlags::RECONNECT, again);
         op_flags.set(OpFlags::REPLAYABLE, target.config.replayable);
         let from = origin.peer;
-        let id = match known.filter(|_| again) {
-            Some(id) => id,
-            None if self.exports.len() >= EXPORTS_MAX => return Err(Errno::EBUSY),
-            None => {
-                let mut cookie = cx.common.prng.next_u64();
-                while cookie == 0 || self.by_cookie.contains_key(&cookie) {
-                    cookie = cx.common.prng.next_u64();
-                }
-                let id = self.exports.insert(Export {
-                    target: asked.target,
-                    cookie,
-                    client: asked.client.clone(),
-                    client_handle: asked.handle,
-                    conn_cnt: 0,
-                    from,
-                    granted: data,
-                    heard: origin.arrival,
-                    last_xid: 0,
-                    in_work: Default::default(),
-                    records: Default::default(),
-                });
-                self.by_cookie.insert(cookie, id);
-                self.by_client.insert((asked.target, asked.client.clone()), id);
-                id
-            }
-        };
-        let Some(export) = self.exports.get_mut(id) else { return Err(Errno::ENODEV) };
+        let export = self.exports.get_mut(id).ok_or(Errno::ENODEV)?;
+        export.client_handle = asked.handle;
         export.conn_cnt = body.conn_cnt;
         export.from = from;
         export.granted = data;
         export.heard = origin.arrival;
+        // P-108: what the client says next counts.
+        export.last_xid = 0;
+        let handle = export.cookie;
         // What moves for an older connection is cut off: its request comes again (P-51).
         let moving: Vec<_> = export.in_work.values().copied().collect();
         for work in moving {
             self.end_bulk(cx, work, Errno::ETIMEDOUT);
         }
+        let silent = origin.arrival + cx.common.tunables.evict_after();
+        cx.common.timers.set(Timer::Export(id), silent);
         let parts = Parts {
             op_flags,
-            handle: self.exports.get(id).map_or(0, |e| e.cookie),
+            handle,
             buffers: vec![data.cut(asked.order, asked.data_len)],
             ..Parts::default()
         };
         self.answer(cx, origin, Some(id), body, parts);
-        let client = asked.client;
+        let client = asked.client.clone();
         cx.common.events.push_back(Event::Connected { export: id, client, from, again });
-        Ok(id)
+        Ok(())
     }
 }

@@ -1,34 +1,21 @@
-//! A target, and a client's connection to it (P-128).
+//! A client's connection to a target (P-128).
 
 use std::collections::BTreeMap;
 
 use lnet_types::{Instant, Nid};
-use lustre_wire::ConnectData;
+use lustre_wire::{Body, ConnectData, ConnectFlags};
 
+use super::connect::Asked;
+use super::records::Records;
+use super::service::Origin;
 use crate::table::{ServedId, TargetId};
 
-/// Something that clients connect to.
-#[derive(Clone, Debug)]
-pub struct TargetConfig {
-    /// Its uuid.
-    pub uuid: String,
-    /// What it supports, and the values that clients are granted.
-    pub offer: ConnectData,
-    /// Whether it keeps transactions: clients then keep what is not committed, to repeat it.
-    pub replayable: bool,
-}
-
+/// A connect that is answered when the client's record is stored.
 #[derive(Debug)]
-pub(crate) struct Target {
-    pub(crate) config: TargetConfig,
-    /// Highest transaction that survives a crash.
-    pub(crate) committed: u64,
-}
-
-/// A reply that may have to be given once more (P-141).
-#[derive(Debug)]
-pub(crate) struct Record {
-    pub(crate) message: Vec<u8>,
+pub(crate) struct Joining {
+    pub(crate) origin: Origin,
+    pub(crate) body: Body,
+    pub(crate) asked: Asked,
 }
 
 #[derive(Debug)]
@@ -37,7 +24,7 @@ pub(crate) struct Export {
     /// The client's name for the connection.
     pub(crate) cookie: u64,
     pub(crate) client: String,
-    /// The client's own cookie.
+    /// The client's own cookie; 0 if it was not connected in this life of the target.
     pub(crate) client_handle: u64,
     pub(crate) conn_cnt: u32,
     pub(crate) from: Nid,
@@ -48,16 +35,40 @@ pub(crate) struct Export {
     pub(crate) last_xid: u64,
     /// What waits or is being served, by xid.
     pub(crate) in_work: BTreeMap<u64, ServedId>,
-    /// Answers to requests that have changed something, until the client has them (P-142).
-    pub(crate) records: BTreeMap<u64, Record>,
+    /// Answers that may have to be given again.
+    pub(crate) records: Records,
+    /// Its connect waits for its record to be stored.
+    pub(crate) joining: Option<Box<Joining>>,
 }
 
 impl Export {
+    pub(crate) fn new(target: TargetId, cookie: u64, client: String, now: Instant) -> Self {
+        Self {
+            target,
+            cookie,
+            client,
+            client_handle: 0,
+            conn_cnt: 0,
+            from: Nid::ANY,
+            granted: ConnectData::default(),
+            heard: now,
+            last_xid: 0,
+            in_work: BTreeMap::new(),
+            records: Records::default(),
+            joining: None,
+        }
+    }
+
     /// Takes in what the client has answers for.
     pub(crate) fn acknowledge(&mut self, last_xid: u64) {
         if last_xid > self.last_xid {
             self.last_xid = last_xid;
-            self.records = self.records.split_off(&last_xid.saturating_add(1));
+            self.records.acknowledge(last_xid);
         }
+    }
+
+    /// The slot that a request uses; 0 for a client that has one request under way at a time.
+    pub(crate) fn slot(&self, body: &Body) -> u16 {
+        if self.granted.flags.contains(ConnectFlags::MULTIMODRPCS) { body.tag } else { 0 }
     }
 }

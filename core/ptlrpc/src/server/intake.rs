@@ -143,8 +143,9 @@ impl Server {
         }
         if body.opcode.is_disconnect() {
             self.answer_at_once(cx, &origin, id, &body);
-            self.drop_export(cx, id);
-            cx.common.events.push_back(Event::Disconnected { export: id });
+            if let Some((target, client)) = self.drop_export(cx, id) {
+                cx.common.events.push_back(Event::Disconnected { export: id, target, client });
+            }
             return;
         }
         let Some(export) = self.exports.get_mut(id) else { return };
@@ -159,11 +160,11 @@ impl Server {
             }
             return self.plan_early(cx, first);
         }
-        if let Some(record) = export.records.get(&origin.xid) {
+        if let Some(record) = export.records.get(origin.xid) {
             // P-141: it was done; the answer was lost.
-            let message = record.message.clone();
+            let parts = record.clone().into();
             self.stats.answered_again += 1;
-            return self.send(cx, &origin, message);
+            return self.answer(cx, &origin, Some(id), &body, parts);
         }
         if export.in_work.len() >= QUEUED_PER_EXPORT_MAX {
             self.stats.too_many += 1;
@@ -175,7 +176,21 @@ impl Server {
             self.stats.too_many += 1;
             return self.refuse_origin(cx, &origin, Some(id), &body, Errno::EINPROGRESS);
         }
-        let target = export.target;
+        let (target, tag) = (export.target, export.slot(&body));
+        if tag != 0 && modifies {
+            // P-111: of two requests in one slot the client has given up the older one.
+            for older in export.in_work.values() {
+                let Some(work) = self.work.get_mut(*older).filter(|w| w.body.tag == tag) else {
+                    continue;
+                };
+                if work.origin.xid > origin.xid {
+                    self.stats.stale += 1;
+                    return;
+                }
+                work.obsolete = true;
+            }
+            export.records.release_slot(tag, origin.xid);
+        }
         let served = self.work.insert(Work {
             origin,
             export: id,
@@ -183,6 +198,8 @@ impl Server {
             body,
             message,
             serving: false,
+            transno: 0,
+            obsolete: false,
             early: 0,
             bulk: None,
         });

@@ -13,11 +13,14 @@ mod connect;
 mod early;
 mod export;
 mod intake;
+mod records;
+mod recovery;
 mod reply;
 mod service;
+mod target;
 mod view;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lnet_types::Errno;
 
@@ -26,13 +29,15 @@ use crate::event::{Event, EvictReason};
 use crate::table::{ExportId, ServedId, ServiceId, Table, TargetId};
 use crate::timers::Timer;
 
-pub use export::TargetConfig;
+pub use recovery::{RecoveryChange, RecoveryOutcome};
 pub use reply::Answer;
 pub use service::ServiceConfig;
+pub use target::{ClientRecord, Past, ReplyRecord, TargetConfig};
 pub use view::{ExportView, ServerStats, ServiceView};
 
-use export::{Export, Target};
+use export::Export;
 use service::{Service, Work};
+use target::Target;
 
 /// Most exports of one node.
 pub const EXPORTS_MAX: usize = 200_000;
@@ -54,12 +59,69 @@ pub(crate) struct Server {
 
 impl Server {
     /// A new target; clients may connect from now on.
-    pub(crate) fn add_target(&mut self, config: TargetConfig) -> Result<TargetId, Errno> {
+    pub(crate) fn add_target(
+        &mut self,
+        cx: &mut Cx<'_, '_>,
+        mut config: TargetConfig,
+    ) -> Result<TargetId, Errno> {
         let taken = self.targets.iter().any(|(_, t)| t.config.uuid == config.uuid);
         if taken {
             return Err(Errno::EEXIST);
         }
-        Ok(self.targets.insert(Target { config, committed: 0 }))
+        let past = core::mem::take(&mut config.past);
+        let uuids: BTreeSet<_> = past.clients.iter().map(|c| c.uuid.as_str()).collect();
+        if uuids.len() < past.clients.len() || !(config.replayable || past.clients.is_empty()) {
+            return Err(Errno::EINVAL);
+        }
+        if self.exports.len() + past.clients.len() > EXPORTS_MAX {
+            return Err(Errno::ENOSPC);
+        }
+        let committed = past.last_transno;
+        let last = target::next_epoch(committed);
+        let id = self.targets.insert(Target { config, committed, last });
+        for client in past.clients {
+            let export = self.new_export(cx, id, client.uuid);
+            if let Some(export) = self.exports.get_mut(export) {
+                client.replies.into_iter().for_each(|record| export.records.keep(record));
+            }
+        }
+        Ok(id)
+    }
+
+    /// An export that is not connected yet.
+    fn new_export(&mut self, cx: &mut Cx<'_, '_>, target: TargetId, client: String) -> ExportId {
+        let mut cookie = cx.common.prng.next_u64();
+        while cookie == 0 || self.by_cookie.contains_key(&cookie) {
+            cookie = cx.common.prng.next_u64();
+        }
+        let export = Export::new(target, cookie, client.clone(), cx.below.now());
+        let id = self.exports.insert(export);
+        self.by_cookie.insert(cookie, id);
+        self.by_client.insert((target, client), id);
+        id
+    }
+
+    /// The transaction of a request: the next of its target, or its own if it is executed again
+    /// (P-138, P-70). Always the same for one request; 0 if that is over.
+    pub(crate) fn transno(&mut self, id: ServedId) -> u64 {
+        let Some(work) = self.work.get_mut(id) else { return 0 };
+        if work.transno == 0
+            && let Some(target) = self.targets.get_mut(work.target)
+        {
+            target.last += 1;
+            work.transno = target.last;
+        }
+        work.transno
+    }
+
+    /// What is to be stored with the effect of a request, so that a copy of it is answered and not
+    /// executed (P-141): the client's uuid and the record.
+    pub(crate) fn record(&self, id: ServedId, answer: &Answer) -> Option<(String, ReplyRecord)> {
+        let work = self.work.get(id)?;
+        let export = self.exports.get(work.export)?;
+        let kept = self.targets.get(work.target)?.config.replayable && !work.obsolete;
+        let record = answer.record(work.origin.xid, export.slot(&work.body))?;
+        kept.then(|| (export.client.clone(), record))
     }
 
     /// Everything up to this transaction survives a crash.
@@ -71,21 +133,24 @@ impl Server {
 
     /// Drops a client (P-132). It finds out with its next request.
     pub(crate) fn evict(&mut self, cx: &mut Cx<'_, '_>, id: ExportId, reason: EvictReason) {
-        let Some(client) = self.exports.get(id).map(|e| e.client.clone()) else { return };
-        self.drop_export(cx, id);
+        let Some((target, client)) = self.drop_export(cx, id) else { return };
         self.stats.evictions += 1;
-        cx.common.events.push_back(Event::Evicted { export: id, client, reason });
+        cx.common.events.push_back(Event::Evicted { export: id, target, client, reason });
     }
 
     /// Takes an export out of all tables. What is being served for it goes on, and gets no reply.
-    fn drop_export(&mut self, cx: &mut Cx<'_, '_>, id: ExportId) {
-        let Some(export) = self.exports.remove(id) else { return };
+    fn drop_export(&mut self, cx: &mut Cx<'_, '_>, id: ExportId) -> Option<(TargetId, String)> {
+        let export = self.exports.remove(id)?;
         self.by_cookie.remove(&export.cookie);
-        self.by_client.remove(&(export.target, export.client));
+        self.by_client.remove(&(export.target, export.client.clone()));
         cx.common.timers.stop(Timer::Export(id));
         for work in export.in_work.values() {
             self.end_bulk(cx, *work, Errno::ENOTCONN);
         }
+        if let Some(joining) = export.joining {
+            self.connect_refused(cx, &joining.origin, &joining.body, Errno::ENODEV);
+        }
+        Some((export.target, export.client))
     }
 
     /// A client was silent up to now, or has been heard of since (DEC-20, DEC-42).

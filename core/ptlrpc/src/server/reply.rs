@@ -9,8 +9,8 @@ use lustre_wire::msg::{BODY_ONLY_LEN, Header, MsgBuilder};
 use lustre_wire::{Body, BodyFlags, OpFlags};
 
 use super::Server;
-use super::export::Record;
-use super::service::Origin;
+use super::service::{Origin, Work};
+use super::target::ReplyRecord;
 use crate::common::{Cx, Post, spec};
 use crate::estimate::wire_secs;
 use crate::table::{ExportId, ServedId};
@@ -30,6 +30,14 @@ pub struct Answer {
     pub pre_versions: [u64; 4],
 }
 
+impl Answer {
+    /// The record of it; `None` if nothing was changed.
+    pub(super) fn record(&self, xid: u64, tag: u16) -> Option<ReplyRecord> {
+        let Self { status, buffers, transno, pre_versions } = self.clone();
+        (transno != 0).then_some(ReplyRecord { xid, transno, tag, status, pre_versions, buffers })
+    }
+}
+
 /// What an answer is made of.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
@@ -40,6 +48,13 @@ pub(super) struct Parts {
     pub(super) pre_versions: [u64; 4],
     pub(super) op_flags: OpFlags,
     pub(super) handle: u64,
+}
+
+impl From<ReplyRecord> for Parts {
+    fn from(record: ReplyRecord) -> Self {
+        let ReplyRecord { transno, status, pre_versions, buffers, .. } = record;
+        Self { status, buffers, transno, pre_versions, ..Self::default() }
+    }
 }
 
 /// Errors that are answers, and not failures of the service (P-109).
@@ -60,12 +75,26 @@ impl Server {
     /// The program's answer.
     pub(crate) fn reply(&mut self, cx: &mut Cx<'_, '_>, id: ServedId, answer: Answer) {
         let Some(work) = self.forget(cx, id) else { return };
+        self.keep(&work, &answer);
         let Answer { status, buffers, transno, pre_versions } = answer;
         let parts = Parts { status, buffers, transno, pre_versions, ..Parts::default() };
         if self.exports.get(work.export).is_some() {
             self.answer(cx, &work.origin, Some(work.export), &work.body, parts);
         }
         self.dispatch(cx, work.origin.service);
+    }
+
+    /// Keeps an answer for copies of its request, and the number of its transaction.
+    fn keep(&mut self, work: &Work, answer: &Answer) {
+        if let Some(target) = self.targets.get_mut(work.target) {
+            target.last = target.last.max(answer.transno);
+        }
+        let Some(export) = self.exports.get_mut(work.export).filter(|_| !work.obsolete) else {
+            return;
+        };
+        if let Some(record) = answer.record(work.origin.xid, export.slot(&work.body)) {
+            export.records.keep(record);
+        }
     }
 
     /// The program can't do it, or does not know the operation.
@@ -152,11 +181,6 @@ impl Server {
                 Parts { status: Errno::EOVERFLOW.negative(), error: true, ..Parts::default() };
             return self.answer(cx, origin, export, request, failed);
         };
-        if parts.transno != 0
-            && let Some(export) = export.and_then(|id| self.exports.get_mut(id))
-        {
-            export.records.insert(origin.xid, Record { message: message.clone() });
-        }
         self.send(cx, origin, message);
     }
 

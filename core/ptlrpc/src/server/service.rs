@@ -88,6 +88,10 @@ pub(crate) struct Work {
     pub(crate) message: Vec<u8>,
     /// The program has it.
     pub(crate) serving: bool,
+    /// Its transaction, 0 before it has one.
+    pub(crate) transno: u64,
+    /// Its slot was used again: no record of it is kept (P-111).
+    pub(crate) obsolete: bool,
     pub(crate) early: u32,
     pub(crate) bulk: Option<Moving>,
 }
@@ -180,6 +184,7 @@ impl Server {
                 xid: work.origin.xid,
                 body: work.body,
                 message: core::mem::take(&mut work.message),
+                replay: None,
             };
             self.stats.served += 1;
             cx.common.events.push_back(Event::Served(Box::new(served)));

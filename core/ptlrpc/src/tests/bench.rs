@@ -12,8 +12,8 @@ use lustre_wire::connect::{ConnectData, ConnectFlags, ConnectFlags2};
 use lustre_wire::{ImportKind, Opcode, Portal};
 
 use crate::{
-    Answer, Call, CallError, CallId, Config, Event, ImportConfig, ImportId, ImportState, Ptlrpc,
-    Reply, Rpc, Served, ServiceConfig, TargetConfig, TargetId, Tunables,
+    Answer, Call, CallError, CallId, Config, Event, ImportConfig, ImportId, ImportState, Past,
+    Ptlrpc, Reply, Rpc, Served, ServiceConfig, TargetConfig, TargetId, Tunables,
 };
 
 /// An operation that changes something, of no kind that Lustre knows.
@@ -77,7 +77,12 @@ impl Party {
     fn drain(&mut self, below: &mut Below<'_>) {
         while let Some(event) = self.ptlrpc.poll_event() {
             match &mut self.program {
-                Some(program) => program(&mut self.ptlrpc.rpc(below), event, &mut self.kept),
+                Some(program) => {
+                    if !matches!(event, Event::Served(_)) {
+                        self.events.push(event.clone());
+                    }
+                    program(&mut self.ptlrpc.rpc(below), event, &mut self.kept);
+                }
                 None => self.events.push(event),
             }
         }
@@ -143,7 +148,9 @@ pub(super) fn data() -> ConnectData {
 pub(super) fn append_log() -> Program {
     let mut log = 0u64;
     Box::new(move |rpc, event, _| {
-        if let Event::Served(served) = event {
+        if let Event::Joining { export, .. } = event {
+            rpc.admit(export, Ok(()));
+        } else if let Event::Served(served) = event {
             let buffers = vec![served.msg().unwrap().buffer(1).unwrap_or_default().to_vec()];
             match served.opcode {
                 APPEND => {
@@ -217,7 +224,8 @@ impl Bench {
             let (request, reply) = ImportKind::Osc.portals();
             rpc.serve(ServiceConfig::new("log", request.0, reply.0, Portal::OST_BULK.0)).unwrap();
             let uuid = "log-1".to_owned();
-            rpc.add_target(TargetConfig { uuid, offer: data(), replayable }).unwrap()
+            let past = Past::default();
+            rpc.add_target(TargetConfig { uuid, offer: data(), replayable, past }).unwrap()
         })
     }
 
@@ -332,6 +340,11 @@ impl Bench {
             });
             states.collect()
         })
+    }
+
+    /// What the server's program has heard since the last time, but for requests.
+    pub(super) fn heard(&mut self) -> Vec<Event> {
+        self.party_of(self.server, |party, _| core::mem::take(&mut party.events))
     }
 
     /// Requests that the program keeps.

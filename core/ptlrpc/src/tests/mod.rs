@@ -6,3 +6,4 @@ mod bulk;
 mod calls;
 mod hostile;
 mod outage;
+mod records;

@@ -11,7 +11,7 @@ use lnet_types::{Instant, Nid};
 use lustre_wire::connect::{ConnectData, ConnectFlags, ConnectFlags2};
 use lustre_wire::{ImportKind, Opcode, Portal};
 use ptlrpc::{
-    Answer, Call, Config, Event, ImportConfig, ImportId, Ptlrpc, ServiceConfig, TargetConfig,
+    Answer, Call, Config, Event, ImportConfig, ImportId, Past, Ptlrpc, ServiceConfig, TargetConfig,
 };
 
 const APPEND: Opcode = Opcode(20_000);
@@ -71,7 +71,13 @@ impl Server {
             let mut rpc = self.ptlrpc.rpc(below);
             rpc.serve(ServiceConfig::new("list", request.0, reply.0, Portal::OST_BULK.0)).unwrap();
             let uuid = "list".to_owned();
-            rpc.add_target(TargetConfig { uuid, offer: data(), replayable: false }).unwrap();
+            rpc.add_target(TargetConfig {
+                uuid,
+                offer: data(),
+                replayable: false,
+                past: Past::default(),
+            })
+            .unwrap();
         }
         while let Some(event) = self.ptlrpc.poll_event() {
             match event {

@@ -1,0 +1,71 @@
+//! A target, and what it remembers of its life before. Records of replies are kept in `records.rs`,
+//! its recovery after a start stands in `recovery/`.
+
+use lustre_wire::ConnectData;
+
+/// Something that clients connect to.
+#[derive(Clone, Debug)]
+pub struct TargetConfig {
+    /// Its uuid.
+    pub uuid: String,
+    /// What it supports, and the values that clients are granted; `instance` counts its starts.
+    pub offer: ConnectData,
+    /// Whether it keeps transactions and records of its clients: clients then keep what is not
+    /// committed, to repeat it, and a new one is connected when its record is stored
+    /// ([`Event::Joining`](crate::Event::Joining)).
+    pub replayable: bool,
+    /// What its store gave back at its opening.
+    pub past: Past,
+}
+
+/// What a target remembers of its life before (P-138, P-139).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Past {
+    /// Highest transaction that was committed, 0 for none.
+    pub last_transno: u64,
+    /// The clients that were connected. The target recovers until they are back; without any it
+    /// does not recover.
+    pub clients: Vec<ClientRecord>,
+}
+
+/// A client that was connected to a target.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClientRecord {
+    /// Its uuid.
+    pub uuid: String,
+    /// Answers that it may not have got.
+    pub replies: Vec<ReplyRecord>,
+}
+
+/// One answer to a request that changed something, as it is stored in the transaction of its effect
+/// (P-140, P-141).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReplyRecord {
+    /// Number of the request.
+    pub xid: u64,
+    /// Its transaction.
+    pub transno: u64,
+    /// The client's slot that it used, 0 for none.
+    pub tag: u16,
+    /// Zero, a positive number whose meaning depends on the operation, or a negative errno.
+    pub status: i32,
+    /// Versions of the objects before the change.
+    pub pre_versions: [u64; 4],
+    /// Buffers behind the body.
+    pub buffers: Vec<Vec<u8>>,
+}
+
+/// The first number of the transactions of a target that was started with `last` as its highest:
+/// above all that a life before can have given out, as these shared its upper half (P-153).
+pub(super) const fn next_epoch(last: u64) -> u64 {
+    ((last >> 32) + 1) << 32
+}
+
+#[derive(Debug)]
+pub(crate) struct Target {
+    pub(crate) config: TargetConfig,
+    /// Highest transaction that survives a crash.
+    pub(crate) committed: u64,
+    /// Highest transaction that was given out, or executed again.
+    pub(crate) last: u64,
+}
