@@ -37,6 +37,10 @@ pub enum EvictReason {
     Silent,
     /// An administrator or a program wanted it.
     Ordered,
+    /// It did not come back, or did not finish, while the target recovered (P-148).
+    NotRecovered,
+    /// What it repeated does not fit to what the target has (P-152).
+    VersionMismatch,
     /// It asked for a replay of a target that does not recover (P-106).
     ReplayOutOfTime,
 }

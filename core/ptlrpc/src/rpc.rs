@@ -12,7 +12,8 @@ use crate::common::{Common, Cx, Post};
 use crate::error::CallError;
 use crate::event::{Event, EvictReason};
 use crate::server::{
-    Answer, ExportView, ReplyRecord, Server, ServerStats, ServiceConfig, ServiceView, TargetConfig,
+    Answer, ExportView, RecoveryView, ReplyRecord, Server, ServerStats, ServiceConfig, ServiceView,
+    TargetConfig,
 };
 use crate::table::{CallId, ExportId, ImportId, PostId, ServedId, ServiceId, Table, TargetId};
 use crate::timers::{Timer, Timers};
@@ -122,6 +123,7 @@ impl Ptlrpc {
                 Timer::Early(served) => self.server.early_due(cx, served),
                 Timer::Bulk(served) => self.server.bulk_due(cx, served),
                 Timer::Export(export) => self.server.export_due(cx, export),
+                Timer::Recovery(target) => self.server.recovery_due(cx, target),
             }
         }
     }
@@ -134,6 +136,11 @@ impl Ptlrpc {
     /// The exports of all targets.
     pub fn export_views(&self) -> Vec<ExportView> {
         self.server.export_views()
+    }
+
+    /// How the recovery of a target goes, or went; `None` if it had nothing to recover.
+    pub fn recovery_view(&self, target: TargetId, now: Instant) -> Option<RecoveryView> {
+        self.server.recovery_view(target, now)
     }
 
     /// The services.
@@ -271,6 +278,12 @@ impl<'b> Rpc<'_, 'b> {
     ) -> Result<(), Errno> {
         let (_, server, mut cx) = self.split();
         server.bulk(&mut cx, served, direction, memory)
+    }
+
+    /// Ends the recovery of a target now: its clients that have not finished are evicted.
+    pub fn abort_recovery(&mut self, target: TargetId) {
+        let (_, server, mut cx) = self.split();
+        server.abort_recovery(&mut cx, target);
     }
 
     /// Drops a client.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lnet_types::Instant;
 
-use crate::table::{CallId, ExportId, ImportId, ServedId};
+use crate::table::{CallId, ExportId, ImportId, ServedId, TargetId};
 
 /// What a time is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,6 +21,8 @@ pub(crate) enum Timer {
     Bulk(ServedId),
     /// A client that was silent for so long is evicted.
     Export(ExportId),
+    /// The window of a recovery is over, or something waits to be done.
+    Recovery(TargetId),
 }
 
 #[derive(Debug, Default)]

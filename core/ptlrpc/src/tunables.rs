@@ -27,6 +27,8 @@ pub struct Tunables {
     pub at_extra: Duration,
     /// The most that the bulk data of one request take.
     pub bulk_timeout: Duration,
+    /// The least time that clients have for what a server asks of them.
+    pub ldlm_enqueue_min: Duration,
     /// A client is evicted when it was silent for this many times [`Tunables::obd_timeout`], in
     /// tenths (DEC-20).
     pub evict_factor: u32,
@@ -43,6 +45,7 @@ impl Default for Tunables {
             at_early_margin: secs(5),
             at_extra: secs(30),
             bulk_timeout: secs(100),
+            ldlm_enqueue_min: secs(100),
             evict_factor: 15,
         }
     }
@@ -51,7 +54,20 @@ impl Default for Tunables {
 /// Pace of the second and each further connection (P-3, `CONNECTION_SWITCH_MIN` and `_INC`).
 pub(crate) const SWITCH: Duration = secs(5);
 
+/// The longest until a client connects again (P-3, `RECONNECT_DELAY_MAX`).
+pub(crate) const RECONNECT_MAX: Duration = secs(60);
+
 impl Tunables {
+    /// How long a target waits for its clients at first (P-146).
+    pub(crate) fn recovery_soft(&self) -> Duration {
+        self.obd_timeout * 3
+    }
+
+    /// The longest that a target waits for its clients (P-146).
+    pub(crate) fn recovery_hard(&self) -> Duration {
+        self.obd_timeout * 9
+    }
+
     /// The server's part of the time of a connect (P-3, `INITIAL_CONNECT`).
     pub(crate) fn initial_connect(&self) -> Duration {
         (self.obd_timeout / 20).max(secs(5))

@@ -1,5 +1,7 @@
 //! Connects (P-129).
 
+use core::time::Duration;
+
 use lnet_types::{ByteOrder, Errno};
 use lustre_wire::connect::ConnectFlags;
 use lustre_wire::{Body, ConnectData, Layout, Msg, OpFlags};
@@ -28,6 +30,13 @@ pub(crate) struct Asked {
     data: ConnectData,
     data_len: usize,
     order: ByteOrder,
+}
+
+impl Asked {
+    /// Whether the client keeps nothing at the target, and has no part in its recovery.
+    fn is_light(&self) -> bool {
+        self.data.flags.contains(ConnectFlags::LIGHTWEIGHT)
+    }
 }
 
 /// How a client connects.
@@ -141,12 +150,13 @@ impl Server {
         body: &Body,
         asked: Asked,
     ) -> Result<(), Errno> {
-        if self.exports.len() >= EXPORTS_MAX {
+        let target = asked.target;
+        let light = asked.is_light();
+        // A new client waits until the old ones are back.
+        if self.exports.len() >= EXPORTS_MAX || self.recovers(target) && !light {
             return Err(Errno::EBUSY);
         }
-        let target = asked.target;
         let keeps = self.targets.get(target).is_some_and(|t| t.config.replayable);
-        let light = asked.data.flags.contains(ConnectFlags::LIGHTWEIGHT);
         let client = asked.client.clone();
         let id = self.new_export(cx, target, client.clone());
         if !keeps || light {
@@ -196,6 +206,8 @@ impl Server {
         let mut op_flags = OpFlags::empty();
         op_flags.set(OpFlags::RECONNECT, again);
         op_flags.set(OpFlags::REPLAYABLE, target.config.replayable);
+        let recovering = self.recovers(asked.target) && !asked.is_light();
+        op_flags.set(OpFlags::RECOVERING, recovering);
         let from = origin.peer;
         let export = self.exports.get_mut(id).ok_or(Errno::ENODEV)?;
         export.client_handle = asked.handle;
@@ -222,6 +234,10 @@ impl Server {
         self.answer(cx, origin, Some(id), body, parts);
         let client = asked.client.clone();
         cx.common.events.push_back(Event::Connected { export: id, client, from, again });
+        if recovering && !again {
+            let said = Duration::from_secs(body.service_time.into());
+            self.client_returns(cx, asked.target, id, said);
+        }
         Ok(())
     }
 }

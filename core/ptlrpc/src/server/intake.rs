@@ -8,6 +8,8 @@ use lustre_wire::body::MsgKind;
 use lustre_wire::opcode::Effect;
 use lustre_wire::{Body, BodyFlags, ConnectFlags2, HeaderFlags, Msg, Opcode};
 
+use super::recover::is_replay;
+use super::recovery::Verdict;
 use super::service::{Origin, Work};
 use super::{QUEUED_PER_EXPORT_MAX, RECORDS_PER_EXPORT_MAX, Server};
 use crate::common::{Cx, Post};
@@ -107,8 +109,10 @@ impl Server {
             return false;
         }
         export.heard = origin.arrival;
+        let target = export.target;
         let replays = BodyFlags::REPLAY | BodyFlags::REQ_REPLAY_DONE;
-        if body.flags.intersects(replays) || body.transno != 0 {
+        let repeats = body.flags.intersects(replays) || body.transno != 0;
+        if repeats && !self.recovers(target) {
             self.refuse_origin(cx, origin, Some(id), body, Errno::ENODEV);
             self.evict(cx, id, EvictReason::ReplayOutOfTime);
             return false;
@@ -116,8 +120,9 @@ impl Server {
         if body.opcode.is_disconnect() {
             return true;
         }
+        let Some(export) = self.exports.get_mut(id) else { return false };
         export.acknowledge(body.last_xid);
-        if origin.xid == 0 || origin.xid <= export.last_xid {
+        if origin.xid == 0 || origin.xid <= export.last_xid && !is_replay(body) {
             self.stats.bad_xid += 1;
             self.refuse_origin(cx, origin, Some(id), body, Errno::EPROTO);
             return false;
@@ -137,9 +142,6 @@ impl Server {
         let service = row.and_then(|row| row.service);
         if service.is_some_and(|s| s.word() >> 16 != body.version >> 16) {
             return self.refuse_origin(cx, &origin, Some(id), &body, Errno::EINVAL);
-        }
-        if body.opcode == Opcode::OBD_PING {
-            return self.answer_at_once(cx, &origin, id, &body);
         }
         if body.opcode.is_disconnect() {
             self.answer_at_once(cx, &origin, id, &body);
@@ -166,17 +168,33 @@ impl Server {
             self.stats.answered_again += 1;
             return self.answer(cx, &origin, Some(id), &body, parts);
         }
+        let target = export.target;
+        let place = match self.verdict(target, id, &body) {
+            Verdict::AtOnce => None,
+            Verdict::Queue(place) => Some(place),
+            Verdict::Refuse(errno) => {
+                return self.refuse_origin(cx, &origin, Some(id), &body, errno);
+            }
+            Verdict::Drop => {
+                self.stats.stale += 1;
+                return;
+            }
+        };
+        if body.opcode == Opcode::OBD_PING && place.is_none() {
+            return self.answer_at_once(cx, &origin, id, &body);
+        }
+        let Some(export) = self.exports.get_mut(id) else { return };
         if export.in_work.len() >= QUEUED_PER_EXPORT_MAX {
             self.stats.too_many += 1;
             return;
         }
         // Only what changes something leaves a record, and a service of one's own may.
         let modifies = row.is_none_or(|row| row.effect != Effect::Reads);
-        if modifies && export.records.len() >= RECORDS_PER_EXPORT_MAX {
+        if modifies && !is_replay(&body) && export.records.len() >= RECORDS_PER_EXPORT_MAX {
             self.stats.too_many += 1;
             return self.refuse_origin(cx, &origin, Some(id), &body, Errno::EINPROGRESS);
         }
-        let (target, tag) = (export.target, export.slot(&body));
+        let tag = export.slot(&body);
         if tag != 0 && modifies {
             // P-111: of two requests in one slot the client has given up the older one.
             for older in export.in_work.values() {
@@ -198,7 +216,7 @@ impl Server {
             body,
             message,
             serving: false,
-            transno: 0,
+            transno: if is_replay(&body) { body.transno } else { 0 },
             obsolete: false,
             early: 0,
             bulk: None,
@@ -207,9 +225,9 @@ impl Server {
             export.in_work.insert(origin.xid, served);
         }
         self.plan_early(cx, served);
-        if let Some(service) = self.services.get_mut(origin.service) {
-            service.queue.push_back(served);
+        match place {
+            Some(place) => self.hold(cx, target, place, id, served),
+            None => self.enqueue(cx, served),
         }
-        self.dispatch(cx, origin.service);
     }
 }

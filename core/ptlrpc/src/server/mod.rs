@@ -14,6 +14,7 @@ mod early;
 mod export;
 mod intake;
 mod records;
+mod recover;
 mod recovery;
 mod reply;
 mod service;
@@ -29,11 +30,11 @@ use crate::event::{Event, EvictReason};
 use crate::table::{ExportId, ServedId, ServiceId, Table, TargetId};
 use crate::timers::Timer;
 
-pub use recovery::{RecoveryChange, RecoveryOutcome};
+pub use recovery::{RecoveryChange, RecoveryOutcome, RecoveryStage};
 pub use reply::Answer;
 pub use service::ServiceConfig;
 pub use target::{ClientRecord, Past, ReplyRecord, TargetConfig};
-pub use view::{ExportView, ServerStats, ServiceView};
+pub use view::{ExportView, RecoveryView, ServerStats, ServiceView};
 
 use export::Export;
 use service::{Service, Work};
@@ -78,12 +79,17 @@ impl Server {
         }
         let committed = past.last_transno;
         let last = target::next_epoch(committed);
-        let id = self.targets.insert(Target { config, committed, last });
+        let id = self.targets.insert(Target { config, committed, last, recovery: None });
+        let mut members = Vec::new();
         for client in past.clients {
-            let export = self.new_export(cx, id, client.uuid);
-            if let Some(export) = self.exports.get_mut(export) {
+            let member = self.new_export(cx, id, client.uuid);
+            if let Some(export) = self.exports.get_mut(member) {
                 client.replies.into_iter().for_each(|record| export.records.keep(record));
             }
+            members.push(member);
+        }
+        if !members.is_empty() {
+            self.begin_recovery(cx, id, &members);
         }
         Ok(id)
     }
@@ -147,6 +153,7 @@ impl Server {
         for work in export.in_work.values() {
             self.end_bulk(cx, *work, Errno::ENOTCONN);
         }
+        self.client_leaves(cx, export.target, id);
         if let Some(joining) = export.joining {
             self.connect_refused(cx, &joining.origin, &joining.body, Errno::ENODEV);
         }
@@ -158,7 +165,10 @@ impl Server {
         let now = cx.below.now();
         let Some(export) = self.exports.get(id) else { return };
         let at = export.heard + cx.common.tunables.evict_after();
-        if at > now {
+        if self.recovers(export.target) {
+            // P-135: the recovery evicts silent clients itself.
+            cx.common.timers.set(Timer::Export(id), now + cx.common.tunables.evict_after());
+        } else if at > now {
             cx.common.timers.set(Timer::Export(id), at);
         } else if export.in_work.is_empty() {
             self.evict(cx, id, EvictReason::Silent);

@@ -74,13 +74,14 @@ fn is_answer(errno: Errno) -> bool {
 impl Server {
     /// The program's answer.
     pub(crate) fn reply(&mut self, cx: &mut Cx<'_, '_>, id: ServedId, answer: Answer) {
-        let Some(work) = self.forget(cx, id) else { return };
+        let Some(work) = self.take_out(cx, id) else { return };
         self.keep(&work, &answer);
         let Answer { status, buffers, transno, pre_versions } = answer;
         let parts = Parts { status, buffers, transno, pre_versions, ..Parts::default() };
         if self.exports.get(work.export).is_some() {
             self.answer(cx, &work.origin, Some(work.export), &work.body, parts);
         }
+        self.replay_answered(cx, id, &work, status);
         self.dispatch(cx, work.origin.service);
     }
 
@@ -99,10 +100,11 @@ impl Server {
 
     /// The program can't do it, or does not know the operation.
     pub(crate) fn refuse(&mut self, cx: &mut Cx<'_, '_>, id: ServedId, errno: Errno) {
-        let Some(work) = self.forget(cx, id) else { return };
+        let Some(work) = self.take_out(cx, id) else { return };
         if self.exports.get(work.export).is_some() {
             self.refuse_origin(cx, &work.origin, Some(work.export), &work.body, errno);
         }
+        self.replay_answered(cx, id, &work, errno.negative());
         self.dispatch(cx, work.origin.service);
     }
 

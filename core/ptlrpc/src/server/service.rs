@@ -7,9 +7,10 @@ use lnet_types::{Errno, Instant, IoVec, MdId, Nid, ProcessId};
 use lustre_wire::Body;
 
 use super::Server;
+use super::recover::is_replay;
 use crate::common::{Cx, Post, errno, spec};
 use crate::estimate::Estimate;
-use crate::event::{Event, Served};
+use crate::event::{Event, Replay, Served};
 use crate::table::{ExportId, ServedId, ServiceId, TargetId};
 use crate::timers::Timer;
 
@@ -184,15 +185,34 @@ impl Server {
                 xid: work.origin.xid,
                 body: work.body,
                 message: core::mem::take(&mut work.message),
-                replay: None,
+                replay: is_replay(&work.body).then_some(Replay {
+                    transno: work.body.transno,
+                    pre_versions: work.body.pre_versions,
+                }),
             };
             self.stats.served += 1;
             cx.common.events.push_back(Event::Served(Box::new(served)));
         }
     }
 
-    /// A request is over: answered, declined, or given up.
+    /// A request waits for a slot.
+    pub(super) fn enqueue(&mut self, cx: &mut Cx<'_, '_>, id: ServedId) {
+        let Some(service) = self.work.get(id).map(|work| work.origin.service) else { return };
+        if let Some(service) = self.services.get_mut(service) {
+            service.queue.push_back(id);
+        }
+        self.dispatch(cx, service);
+    }
+
+    /// A request is over without an answer.
     pub(crate) fn forget(&mut self, cx: &mut Cx<'_, '_>, id: ServedId) -> Option<Work> {
+        let work = self.take_out(cx, id)?;
+        self.replay_lost(cx, id, work.target);
+        Some(work)
+    }
+
+    /// A request is over.
+    pub(super) fn take_out(&mut self, cx: &mut Cx<'_, '_>, id: ServedId) -> Option<Work> {
         let work = self.work.remove(id)?;
         cx.common.timers.stop(Timer::Early(id));
         cx.common.timers.stop(Timer::Bulk(id));

@@ -3,6 +3,8 @@
 
 use lustre_wire::ConnectData;
 
+use super::recovery::Recovery;
+
 /// Something that clients connect to.
 #[derive(Clone, Debug)]
 pub struct TargetConfig {
@@ -58,7 +60,7 @@ pub struct ReplyRecord {
 /// The first number of the transactions of a target that was started with `last` as its highest:
 /// above all that a life before can have given out, as these shared its upper half (P-153).
 pub(super) const fn next_epoch(last: u64) -> u64 {
-    ((last >> 32) + 1) << 32
+    ((last >> 32).saturating_add(1)) << 32
 }
 
 #[derive(Debug)]
@@ -68,4 +70,6 @@ pub(crate) struct Target {
     pub(crate) committed: u64,
     /// Highest transaction that was given out, or executed again.
     pub(crate) last: u64,
+    /// How its recovery goes, or went; `None` if it had nothing to recover.
+    pub(crate) recovery: Option<Recovery>,
 }

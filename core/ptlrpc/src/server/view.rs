@@ -5,7 +5,8 @@ use core::time::Duration;
 use lnet_types::{Instant, Nid};
 
 use super::Server;
-use crate::table::{ExportId, ServiceId};
+use super::recovery::RecoveryStage;
+use crate::table::{ExportId, ServiceId, TargetId};
 use crate::tunables::Tunables;
 
 /// What the server's side counts.
@@ -65,6 +66,28 @@ pub struct ExportView {
     pub records: usize,
 }
 
+/// The recovery of a target, to be looked at.
+#[derive(Clone, Debug)]
+pub struct RecoveryView {
+    /// Where it stands.
+    pub stage: RecoveryStage,
+    /// Clients that were known at the start.
+    pub clients: usize,
+    /// Those of them that are connected.
+    pub connected: usize,
+    /// Those of them that are gone.
+    pub evicted: usize,
+    /// Uuids of those that have not come back, at most [`RecoveryView::MISSING_MAX`].
+    pub missing: Vec<String>,
+    /// What is left of the window; `None` before the first client is back, and afterwards.
+    pub left: Option<Duration>,
+}
+
+impl RecoveryView {
+    /// Most names in [`RecoveryView::missing`].
+    pub const MISSING_MAX: usize = 100;
+}
+
 /// A service, to be looked at.
 #[derive(Clone, Debug)]
 pub struct ServiceView {
@@ -101,6 +124,15 @@ impl Server {
             records: e.records.len(),
         };
         self.exports.iter().map(view).collect()
+    }
+
+    pub(crate) fn recovery_view(&self, target: TargetId, now: Instant) -> Option<RecoveryView> {
+        let recovery = self.targets.get(target)?.recovery.as_ref()?;
+        let (clients, connected, evicted) = recovery.clients();
+        let names = recovery.missing().filter_map(|id| Some(self.exports.get(id)?.client.clone()));
+        let missing = names.take(RecoveryView::MISSING_MAX).collect();
+        let (stage, left) = (recovery.stage(), recovery.left(now));
+        Some(RecoveryView { stage, clients, connected, evicted, missing, left })
     }
 
     pub(crate) fn service_views(&self, tunables: &Tunables) -> Vec<ServiceView> {
