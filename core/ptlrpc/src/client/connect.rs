@@ -187,12 +187,14 @@ impl Client {
             // With nothing of the server's state here, a new export costs nothing: the answer to
             // the connect that made it was lost.
             ImportState::Evicted
-        } else if known && recovering {
+        } else if known && recovering && same {
             im.resend_replay = true;
             im.replay_stage
-        } else if known {
+        } else if known && !recovering {
             ImportState::Recover
         } else if recovering && !im.invalid {
+            // Nothing was repeated to this export, although it may be known: the answer to the
+            // connect that made it may have been lost.
             im.last_replayed = 0;
             ImportState::Replay
         } else if im.no_cached_data && !im.invalid {

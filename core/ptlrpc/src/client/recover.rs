@@ -98,6 +98,10 @@ impl Client {
             Ok(reply) if reply.transno != transno && reply.transno != 0 => {
                 return self.connect(cx, import);
             }
+            // The server does not know us any more, or no longer serves the target.
+            Err(CallError::Refused(Errno::ENOTCONN | Errno::ENODEV)) => {
+                return self.connect(cx, import);
+            }
             Err(CallError::Refused(Errno::EOVERFLOW)) => im.version_failed = true,
             // The same failure as the first time, or another: the effect is what it is.
             Ok(_) | Err(CallError::Refused(_)) => {}

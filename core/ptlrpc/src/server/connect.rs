@@ -1,7 +1,5 @@
 //! Connects (P-129).
 
-use core::time::Duration;
-
 use lnet_types::{ByteOrder, Errno};
 use lustre_wire::connect::ConnectFlags;
 use lustre_wire::{Body, ConnectData, Layout, Msg, OpFlags};
@@ -152,8 +150,12 @@ impl Server {
     ) -> Result<(), Errno> {
         let target = asked.target;
         let light = asked.is_light();
-        // A new client waits until the old ones are back.
-        if self.exports.len() >= EXPORTS_MAX || self.recovers(target) && !light {
+        if self.recovers(target) && !light {
+            // A new client waits until the old ones are back.
+            self.client_comes(cx, target, None, body);
+            return Err(Errno::EBUSY);
+        }
+        if self.exports.len() >= EXPORTS_MAX {
             return Err(Errno::EBUSY);
         }
         let keeps = self.targets.get(target).is_some_and(|t| t.config.replayable);
@@ -235,8 +237,7 @@ impl Server {
         let client = asked.client.clone();
         cx.common.events.push_back(Event::Connected { export: id, client, from, again });
         if recovering && !again {
-            let said = Duration::from_secs(body.service_time.into());
-            self.client_returns(cx, asked.target, id, said);
+            self.client_comes(cx, asked.target, Some(id), body);
         }
         Ok(())
     }

@@ -45,18 +45,23 @@ impl Server {
         exports.iter().filter_map(name).collect()
     }
 
-    /// A client of an earlier life has come back, or connects anew (P-129, steps 8 and 14).
-    pub(super) fn client_returns(
+    /// A client connects, and was not connected in this life: a known one takes part (P-129, steps 8
+    /// and 14).
+    pub(super) fn client_comes(
         &mut self,
         cx: &mut Cx<'_, '_>,
         id: TargetId,
-        export: ExportId,
-        said: core::time::Duration,
+        known: Option<ExportId>,
+        body: &Body,
     ) {
+        let said = core::time::Duration::from_secs(body.service_time.into());
         let floor = floor_of(said, &cx.common.tunables);
         let now = cx.below.now();
         if let Some(recovery) = self.recovery_of(id) {
-            recovery.connected(now, export, floor);
+            recovery.wanted(now, floor);
+            if let Some(known) = known {
+                recovery.connected(known);
+            }
             self.run_recovery(cx, id);
         }
     }

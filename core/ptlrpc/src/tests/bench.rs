@@ -11,6 +11,7 @@ use lnet_wire::Kind;
 use lustre_wire::connect::{ConnectData, ConnectFlags, ConnectFlags2};
 use lustre_wire::{ImportKind, Opcode, Portal};
 
+use super::store::Store;
 use crate::{
     Answer, Call, CallError, CallId, Config, Event, ImportConfig, ImportId, ImportState, Past,
     Ptlrpc, Reply, Rpc, Served, ServiceConfig, TargetConfig, TargetId, Tunables,
@@ -71,19 +72,21 @@ pub(super) struct Party {
     /// Requests that the program keeps.
     pub(super) kept: Vec<Served>,
     program: Option<Program>,
+    /// What serves instead of a program.
+    pub(super) store: Option<Store>,
 }
 
 impl Party {
     fn drain(&mut self, below: &mut Below<'_>) {
         while let Some(event) = self.ptlrpc.poll_event() {
-            match &mut self.program {
-                Some(program) => {
-                    if !matches!(event, Event::Served(_)) {
-                        self.events.push(event.clone());
-                    }
-                    program(&mut self.ptlrpc.rpc(below), event, &mut self.kept);
-                }
-                None => self.events.push(event),
+            if !matches!(event, Event::Served(_)) {
+                self.events.push(event.clone());
+            }
+            let rpc = &mut self.ptlrpc.rpc(below);
+            if let Some(program) = &mut self.program {
+                program(rpc, event, &mut self.kept);
+            } else if let Some(store) = &mut self.store {
+                store.event(rpc, event);
             }
         }
     }
@@ -122,12 +125,20 @@ pub(super) struct Bench {
     pub(super) target: TargetId,
     pub(super) import: ImportId,
     pub(super) sent: u64,
+    /// Parties that there were.
+    seeds: u64,
 }
 
-fn party(uppers: &mut Uppers, seed: u64, program: Option<Program>) -> UpperId {
+fn party(
+    uppers: &mut Uppers,
+    seed: u64,
+    program: Option<Program>,
+    store: Option<Store>,
+) -> UpperId {
     let tunables = Tunables::default();
-    let ptlrpc = Ptlrpc::new(Config { seed, wall_secs: 1_795_000_000, tunables });
-    let party = Party { ptlrpc, events: Vec::new(), kept: Vec::new(), program };
+    // No two parties share a number, as no two nodes do.
+    let ptlrpc = Ptlrpc::new(Config { seed, wall_secs: 1_795_000_000 + seed * 1000, tunables });
+    let party = Party { ptlrpc, events: Vec::new(), kept: Vec::new(), program, store };
     uppers.add(Box::new(party)).unwrap()
 }
 
@@ -180,6 +191,19 @@ impl Bench {
 
     /// One whose target keeps transactions, or not.
     pub(super) fn with(program: Program, replayable: bool) -> Self {
+        let mut bench = Self::of(Some(program), None);
+        bench.target = bench.start_server(replayable, Past::default());
+        bench
+    }
+
+    /// One whose target has a store.
+    pub(super) fn stored() -> Self {
+        let mut bench = Self::of(None, Some(Store::new()));
+        bench.start_stored();
+        bench
+    }
+
+    fn of(program: Option<Program>, store: Option<Store>) -> Self {
         let config = NodeConfig {
             seed: 1,
             interface_cookie: 1,
@@ -188,8 +212,8 @@ impl Bench {
         };
         let now = Instant::from_secs(1000);
         let mut uppers = Uppers::default();
-        let client = party(&mut uppers, 1, None);
-        let server = party(&mut uppers, 2, Some(program));
+        let client = party(&mut uppers, 1, None, None);
+        let server = party(&mut uppers, 2, program, store);
         let mut bench = Self {
             node: Node::new(config, now),
             lo: Loopback::new(),
@@ -202,29 +226,74 @@ impl Bench {
             target: TargetId::from(0),
             import: ImportId::from(0),
             sent: 0,
+            seeds: 3,
         };
-        bench.target = bench.start_server(replayable);
-        bench.import = bench
-            .rpc(bench.client, |rpc| {
-                rpc.import(ImportConfig {
-                    kind: ImportKind::Osc,
-                    target: "log-1".to_owned(),
-                    client: "client-1".to_owned(),
-                    nids: vec![Nid::LOOPBACK],
-                    wanted: data(),
-                })
-            })
-            .unwrap();
+        bench.import = bench.new_import(client, "client-1");
         bench
     }
 
+    fn new_import(&mut self, upper: UpperId, client: &str) -> ImportId {
+        self.rpc(upper, |rpc| {
+            rpc.import(ImportConfig {
+                kind: ImportKind::Osc,
+                target: "log-1".to_owned(),
+                client: client.to_owned(),
+                nids: vec![Nid::LOOPBACK],
+                wanted: data(),
+            })
+        })
+        .unwrap()
+    }
+
+    /// Another client.
+    pub(super) fn new_client(&mut self, name: &str) -> (UpperId, ImportId) {
+        self.seeds += 1;
+        let upper = party(&mut self.uppers, self.seeds, None, None);
+        (upper, self.new_import(upper, name))
+    }
+
+    /// A party's process dies.
+    pub(super) fn kill(&mut self, upper: UpperId) {
+        self.uppers.remove(upper, self.now, &mut self.node).unwrap();
+        self.settle();
+    }
+
+    /// The target on the store of the server.
+    fn start_stored(&mut self) {
+        let server = self.server;
+        let past = self.party_of(server, |party, _| party.store.as_ref().unwrap().past());
+        let target = self.start_server(true, past);
+        self.target = target;
+        self.party_of(server, |party, _| party.store.as_mut().unwrap().target = target);
+    }
+
+    /// The server's process dies, and begins again with what its store has committed.
+    pub(super) fn crash_server(&mut self) {
+        let store = self.party_of(self.server, |party, _| party.store.take().unwrap());
+        self.kill(self.server);
+        self.seeds += 1;
+        self.server = party(&mut self.uppers, self.seeds, None, Some(store.crashed()));
+        self.start_stored();
+        self.settle();
+    }
+
+    /// Does something with the server's store.
+    pub(super) fn store<R>(&mut self, f: impl FnOnce(&mut Store, &mut Rpc<'_, '_>) -> R) -> R {
+        let result = self.party_of(self.server, |party, below| {
+            let result = f(party.store.as_mut().unwrap(), &mut party.ptlrpc.rpc(below));
+            party.drain(below);
+            result
+        });
+        self.settle();
+        result
+    }
+
     /// The target and its service on the upper `server`.
-    fn start_server(&mut self, replayable: bool) -> TargetId {
+    fn start_server(&mut self, replayable: bool, past: Past) -> TargetId {
         self.rpc(self.server, |rpc| {
             let (request, reply) = ImportKind::Osc.portals();
             rpc.serve(ServiceConfig::new("log", request.0, reply.0, Portal::OST_BULK.0)).unwrap();
             let uuid = "log-1".to_owned();
-            let past = Past::default();
             rpc.add_target(TargetConfig { uuid, offer: data(), replayable, past }).unwrap()
         })
     }
@@ -233,8 +302,8 @@ impl Bench {
     pub(super) fn restart_server(&mut self, program: Program) {
         self.uppers.remove(self.server, self.now, &mut self.node).unwrap();
         self.settle();
-        self.server = party(&mut self.uppers, 3, Some(program));
-        self.target = self.start_server(false);
+        self.server = party(&mut self.uppers, 3, Some(program), None);
+        self.target = self.start_server(false, Past::default());
         self.settle();
     }
 
@@ -321,7 +390,16 @@ impl Bench {
 
     /// How a call ended, if it has.
     pub(super) fn end_of(&mut self, call: CallId) -> Option<Result<Reply, CallError>> {
-        self.party_of(self.client, |party, _| {
+        self.end_at(self.client, call)
+    }
+
+    /// How a call of some client ended, if it has.
+    pub(super) fn end_at(
+        &mut self,
+        client: UpperId,
+        call: CallId,
+    ) -> Option<Result<Reply, CallError>> {
+        self.party_of(client, |party, _| {
             let mut ends = party.events.iter().filter_map(|event| match event {
                 Event::Ended { call: ended, result } if *ended == call => Some(result.clone()),
                 _ => None,

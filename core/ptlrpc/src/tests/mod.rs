@@ -7,3 +7,6 @@ mod calls;
 mod hostile;
 mod outage;
 mod records;
+mod replay;
+mod store;
+mod storms;

@@ -225,12 +225,17 @@ impl Recovery {
         }
     }
 
-    /// A known client has connected; its window is to last at least `floor` (P-147).
-    pub(crate) fn connected(&mut self, now: Instant, export: ExportId, floor: Duration) {
-        if self.is_over() || !self.members.contains_key(&export) {
+    /// A known client has connected.
+    pub(crate) fn connected(&mut self, export: ExportId) {
+        self.change(export, |member| member.connected = true);
+    }
+
+    /// A client wants to connect, known or not: the time of the others runs (P-129.8), and is at
+    /// least `floor` (P-147).
+    pub(crate) fn wanted(&mut self, now: Instant, floor: Duration) {
+        if self.is_over() {
             return;
         }
-        self.change(export, |member| member.connected = true);
         self.window.at_least(floor);
         if self.window.begin(now) {
             let (window, clients) = (self.window.span(), self.clients);

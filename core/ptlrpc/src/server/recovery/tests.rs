@@ -48,7 +48,8 @@ impl Bench {
     }
 
     fn connect(&mut self, client: u64) -> Vec<Did> {
-        self.machine.connected(at(self.now), client.into(), Duration::ZERO);
+        self.machine.wanted(at(self.now), Duration::ZERO);
+        self.machine.connected(client.into());
         self.orders()
     }
 
