@@ -457,6 +457,7 @@ mod sys {
         (result == 0).then(|| Transport {
             unacked: unacked(fd),
             unsent: info.tcpi_notsent_bytes.into(),
+            window: info.tcpi_snd_wnd.into(),
             // Before the first measurement the field is 0 or a guess of a whole second.
             rtt: micros(if info.tcpi_rttvar == 0 { 0 } else { info.tcpi_rtt }),
             // `u32::MAX`: not measured yet.

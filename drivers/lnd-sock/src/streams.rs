@@ -69,8 +69,10 @@ pub struct Transport {
     /// Bytes written that the other end's transport has not acknowledged.
     pub unacked: u64,
     /// Those of them that have not been sent yet, for want of room in the other end's window or in
-    /// the network's.
+    /// the network's, or because this system has no route or refuses to send them.
     pub unsent: u64,
+    /// Bytes that the other end has announced room for, beyond those acknowledged; zero where not known.
+    pub window: u64,
     /// Smoothed round-trip time; zero while none is known.
     pub rtt: Duration,
     /// The shortest round-trip time of late; zero while none is known.

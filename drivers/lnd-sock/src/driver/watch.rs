@@ -16,7 +16,7 @@ use super::{SockDriver, Timer};
 use crate::peer::{ConnKey, Peer, PeerKey};
 use crate::proto::kinds::Load;
 use crate::proto::load::{BURST, Burst};
-use crate::proto::watch::Seen;
+use crate::proto::watch::{Seen, waits_for_receiver};
 use crate::streams::Streams;
 use crate::tunables::{Suspicion, TimeLimits};
 use crate::upper::Upper;
@@ -200,7 +200,7 @@ impl<S: Streams> SockDriver<S> {
         {
             peer.rtt = Some(transport.rtt_min);
         }
-        if transport.unsent >= transport.unacked {
+        if waits_for_receiver(&transport) {
             // All that was sent is acknowledged, so what comes now is as new as this look.
             state.mark.clear();
             state.mark.wrote(now, state.written);

@@ -134,6 +134,13 @@ pub(crate) enum Seen {
     Silent,
 }
 
+/// Whether a stream waits for its receiver: nothing is on the way, and the receiver has no room for a
+/// segment. Bytes that are not sent in spite of such room are refused by this system (no route, a link
+/// that is down, a filter): they count as on the way, since they get nowhere.
+pub(crate) fn waits_for_receiver(t: &Transport) -> bool {
+    t.unsent >= t.unacked && t.window < u64::from(t.segment).max(1)
+}
+
 impl Suspicion {
     /// How long a byte, or a connection attempt, may take where round trips take `rtt`.
     pub(crate) fn limit(&self, rtt: Duration) -> Duration {
@@ -164,9 +171,8 @@ impl Suspicion {
         probation: bool,
     ) -> Seen {
         let queue = self.limit(t.rtt_min) / if probation { 2 } else { 1 };
-        // What was written and not sent waits for the receiver's window: the rail is sound, its
-        // end is slow.
-        if t.unsent < t.unacked && age > self.limit_of(t, probation) {
+        // What waits for the receiver's window: the rail is sound, its end is slow.
+        if !waits_for_receiver(t) && age > self.limit_of(t, probation) {
             Seen::Silent
         } else if loses == Losing::Much || t.rtt > queue {
             Seen::Shaky
@@ -341,6 +347,15 @@ mod tests {
             LIMITS.judge(&t, Duration::from_secs(9), Losing::Nothing, false, false),
             Seen::Silent
         );
+    }
+
+    #[test]
+    fn bytes_not_sent_though_the_receiver_has_room_are_overdue_as_any() {
+        for (window, seen) in [(0, Seen::Nothing), (999, Seen::Nothing), (1000, Seen::Silent)] {
+            let t = Transport { unsent: 100, window, ..transport(1) };
+            let age = Duration::from_secs(1);
+            assert_eq!(LIMITS.judge(&t, age, Losing::Nothing, false, false), seen, "{window}");
+        }
     }
 
     #[test]

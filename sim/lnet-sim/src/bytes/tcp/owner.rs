@@ -116,6 +116,7 @@ impl End {
         Transport {
             unacked,
             unsent: unacked - sent,
+            window: self.edge.saturating_sub(self.una),
             rtt: self.trips.smooth,
             rtt_min: self.trips.least,
             // This stack does not delay acknowledgements.
