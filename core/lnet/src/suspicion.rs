@@ -233,6 +233,8 @@ impl Node {
 
     /// Moves the messages among `these` that are not with the transport and would do better
     /// elsewhere. A message never moves to a rail as bad as its own, so it can't go in circles.
+    ///
+    /// What the driver has begun to write stays there, but leaves its credits to the others.
     fn move_messages(&mut self, now: Instant, these: impl Fn(&Self, &Msg) -> bool) {
         let mut ids: Vec<(Instant, MsgId)> = self
             .msgs
@@ -246,9 +248,14 @@ impl Node {
             .collect();
         // Oldest first, as they would have gone.
         ids.sort_unstable();
+        ids.retain(|(_, id)| self.has_better_path(*id));
+        for &(_, id) in &ids {
+            self.take_back(now, id);
+        }
+        // After all have left the queues of the rail: a credit is for a message that stays.
         for (_, id) in ids {
-            if self.has_better_path(id) {
-                self.take_back(now, id);
+            if self.msgs.get(id).is_some_and(|m| m.stage == Stage::Driver) {
+                self.free_credits(id);
             }
         }
     }

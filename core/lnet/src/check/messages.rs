@@ -145,16 +145,18 @@ impl Node {
         let subject = (id, msg.role, msg.stage);
         expect("a message is in the place of its stage", subject, place, found)?;
         // What it has taken: the credit of its peer's interface, and that of ours.
+        let has = msg.tx.map(|tx| (tx.peer_credit, tx.ni_credit));
         let taken = match msg.stage {
             Stage::PeerQueue => Some((true, false)),
             Stage::NiQueue | Stage::Held(_) => Some((true, true)),
             // A remnant has left its credits to the copy that replaces it.
             Stage::Driver if msg.role == Role::Remnant => Some((false, false)),
             Stage::Driver if msg.tx.is_some_and(|tx| tx.peer_ni.is_none()) => Some((false, false)),
+            // Stuck on a rail that other messages have left, it has left both to them.
+            Stage::Driver if has == Some((false, false)) => has,
             Stage::Driver => Some((true, true)),
             _ => None,
         };
-        let has = msg.tx.map(|tx| (tx.peer_credit, tx.ni_credit));
         expect("a message has the credits of its stage", subject, taken, has)?;
         let waits = matches!(
             msg.stage,

@@ -102,8 +102,8 @@ impl Node {
         }
     }
 
-    /// Gives back the credits of a message that its driver keeps, as another copy takes its place: what
-    /// lies on a rail that carries nothing does not hold up what goes to the same interface by others.
+    /// Gives back the credits of a message that its driver keeps: what lies on a rail that carries nothing
+    /// does not hold up what goes to the same interface by others.
     pub(crate) fn free_credits(&mut self, id: MsgId) {
         let Some(msg) = self.msgs.get_mut(id) else { return };
         let Some(tx) = msg.tx else { return };

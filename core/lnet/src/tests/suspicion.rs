@@ -241,6 +241,45 @@ fn messages_that_the_driver_has_begun_leave_their_credits_to_their_copies() {
     assert!(nis.into_iter().all(|ni| ni.credits == 2), "none is lost, none given twice");
 }
 
+/// A receiver that does not deduplicate gets no copies of them; what waits behind them goes all the same.
+#[test]
+fn messages_stuck_on_a_silent_rail_hold_no_credits_of_the_interface_at_its_end() {
+    let few = NetTunables { peer_credits: 2, ..NetTunables::SOCK };
+    let mut w = pair_of(Profile::Default, few);
+    tells_no_copies(&mut w);
+    w.gives_back = false;
+    for b in B {
+        w.doubt(0, A[1], b, Doubt::Silent);
+    }
+    w.hold();
+    for user in 0..20 {
+        w.put(0, B[0], user, true);
+    }
+    w.doubt(0, A[1], B[1], Doubt::None);
+    for b in B {
+        w.doubt(0, A[0], b, Doubt::Silent);
+    }
+    let on_good = |w: &World| w.held_pairs().iter().filter(|p| is(p, A[1], B[1])).count();
+    assert_eq!(on_good(&w), 2, "{:?}", w.held_pairs());
+    // The good rail goes on while the other one is still silent.
+    w.decide = Box::new(|t| if t.hdr.src == nid(A[0]) { Fate::Hold } else { Fate::Pass });
+    let good = w.held.iter().position(|(_, t)| t.hdr.src == nid(A[1])).unwrap();
+    w.held.swap(0, good);
+    w.release();
+    w.run(Duration::from_millis(50));
+    let arrived = w.hosts[1].events.iter().filter(|e| e.kind == EventKind::Put).count();
+    assert!(arrived >= 10, "{arrived} of 16");
+    w.pass_all();
+    for user in 0..20 {
+        let got = w.events(0, user);
+        assert!(got.len() == 2 && got.iter().all(|(_, ok, _)| *ok), "message {user}: {got:?}");
+    }
+    assert!(w.hosts[0].node.msgs.is_empty());
+    let peers = w.hosts[0].node.peer_views(None, usize::MAX);
+    let nis = peers.iter().flat_map(|(_, peer)| &peer.nis);
+    assert!(nis.into_iter().all(|ni| ni.credits == 2), "none is lost, none given twice");
+}
+
 #[test]
 fn messages_that_change_rails_go_before_younger_ones() {
     let few = NetTunables { peer_credits: 1, ..NetTunables::SOCK };
