@@ -227,6 +227,8 @@ conduct! {
         "H-42", "Interfaces of near peers are pinged for recovery before anything was received from them";
     announces_recovery: bool [YES, YES, NO, YES, YES],
         "H-92", "Peers are notified when an interface announced as down is at full health again";
+    announces_cut_off: bool [YES, NO, NO, NO, NO],
+        "DEC-31, D-45", "An interface whose rail to a peer that does not suppress duplicates stays silent is announced to that peer as down";
     limits_announcements: bool [YES, YES, NO, YES, YES],
         "H-92", "Announcements for a flapping link are limited to one per second";
 

@@ -31,6 +31,7 @@ mod blame;
 mod check;
 mod conduct;
 mod cpt;
+mod cut_off;
 mod dedup;
 mod driver;
 mod fault;

@@ -11,7 +11,7 @@
 //! requests that wait for their answer); towards others it ends when its driver gives it up.
 
 use core::fmt;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lnet_types::{Instant, MsgId, Net, NiId, Nid, PeerId, PeerNiId};
 
@@ -29,6 +29,8 @@ use crate::{Link, Node};
 #[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Rails {
     doubted: BTreeMap<(NiId, PeerNiId), (Doubt, Instant)>,
+    /// Interfaces of ours that these peers don't reach, as last decided (`cut_off.rs`).
+    pub(crate) cut_off: BTreeSet<(PeerId, NiId)>,
     /// Messages that were taken off a rail unsent.
     moved: u64,
     /// Times that a rail fell under suspicion, or under a graver one.
@@ -57,6 +59,14 @@ impl Rails {
     pub(crate) fn silent(&self) -> impl Iterator<Item = (NiId, PeerNiId)> + '_ {
         let silent = |(_, (doubt, _)): &(_, &(Doubt, Instant))| *doubt == Doubt::Silent;
         self.doubted.iter().filter(silent).map(|(rail, _)| *rail)
+    }
+
+    /// The rails that are silent, and since when.
+    pub(crate) fn silences(&self) -> impl Iterator<Item = (NiId, PeerNiId, Instant)> + '_ {
+        let silent = |(&(ni, peer_ni), &(doubt, since)): (&(NiId, PeerNiId), &(Doubt, Instant))| {
+            (doubt == Doubt::Silent).then_some((ni, peer_ni, since))
+        };
+        self.doubted.iter().filter_map(silent)
     }
 
     /// Counts a message that was taken off a rail unsent.
@@ -152,6 +162,7 @@ impl Node {
         self.rails.doubted.retain(|(n, p), _| nis.contains_key(*n) && peer_nis.contains_key(*p));
         let own = self.nis.get(ni).map_or(Nid::ANY, |ni| ni.nid);
         tracing::debug!(from = %own, to = %nid, %doubt, "rail");
+        self.plan_cut_off(now, doubt == Doubt::Silent);
         // An improvement matters too: messages that had nowhere to go may have now.
         if let Some(peer) = self.peers.nis.get(peer_ni).map(|n| n.peer) {
             self.move_messages(now, |node, msg| node.hop_of(msg) == Some(peer));
@@ -191,6 +202,7 @@ impl Node {
     /// Forgets all suspicion: it has been switched off.
     pub(crate) fn trust_all(&mut self) {
         self.rails.doubted.clear();
+        self.plan_cut_off(self.now(), false);
     }
 
     /// Whether any rail is not above doubt: [`Self::suspicion`] lists them.

@@ -28,7 +28,11 @@ impl Node {
     fn check_timers(&self) -> Result<(), Violation> {
         for timer in self.timers.all() {
             let is_meant = match timer {
-                Timer::Announce | Timer::AnnounceUp | Timer::Router | Timer::Retransmit => true,
+                Timer::Announce
+                | Timer::AnnounceUp
+                | Timer::CutOff
+                | Timer::Router
+                | Timer::Retransmit => true,
                 Timer::Op(op) => self.ops.contains_key(&op),
                 Timer::Delay(token) => self.faults.held(token).is_some(),
                 Timer::Check(id) => {

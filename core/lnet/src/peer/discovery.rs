@@ -136,7 +136,7 @@ impl Node {
 
     /// D-50.
     fn push(&mut self, now: Instant, id: PeerId) {
-        let (bytes, seq) = (self.ping_bytes.clone(), self.ping_seq);
+        let (bytes, seq) = (self.announcement_for(id), self.ping_seq);
         let Some(peer) = self.peers.peers.get_mut(id) else { return };
         let (src, nid) = match peer.disc.via.take() {
             Some((own, theirs)) => (Some(own), theirs),

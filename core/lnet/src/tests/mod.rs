@@ -5,6 +5,7 @@
 mod check;
 mod cpt;
 mod credits;
+mod cut_off;
 mod dedup;
 mod dedup_routed;
 mod discovery;

@@ -146,6 +146,8 @@ timers! {
     Announce = "announce";
     /// Interfaces that are up again are announced to peers.
     AnnounceUp = "announce-up";
+    /// Interfaces that a peer does not reach are announced to it as down.
+    CutOff = "cut-off";
     /// Timeout of a user's ping (D-82). It lowers no health, so it goes before the timeout of the
     /// response, which does (H-64).
     Op(op: OpId) = "ping";

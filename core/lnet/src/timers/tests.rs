@@ -15,6 +15,7 @@ fn timer(kind: usize, n: u64) -> Timer {
     match TimerKind::ALL[kind % KINDS] {
         TimerKind::Announce => Timer::Announce,
         TimerKind::AnnounceUp => Timer::AnnounceUp,
+        TimerKind::CutOff => Timer::CutOff,
         TimerKind::Op => Timer::Op(OpId(n % 4)),
         TimerKind::Delay => Timer::Delay(n % 4),
         TimerKind::Router => Timer::Router,

@@ -47,7 +47,11 @@ impl Node {
             _ => None,
         };
         let nid = match timer {
-            Timer::Announce | Timer::AnnounceUp | Timer::Router | Timer::Retransmit => None,
+            Timer::Announce
+            | Timer::AnnounceUp
+            | Timer::CutOff
+            | Timer::Router
+            | Timer::Retransmit => None,
             Timer::Op(op) => self.ops.get(&op).map(|state| state.asked),
             Timer::Delay(_) | Timer::Waiting(_) | Timer::Backoff(_) => hdr.map(|hdr| hdr.dst),
             Timer::Check(id) | Timer::Merge(id) | Timer::Discover(id) => peer(id),
