@@ -32,7 +32,8 @@ impl Server {
         let (request, reply) = ImportKind::Osc.portals();
         let mut rpc = self.ptlrpc.rpc(below);
         let uuid = TARGET.to_owned();
-        rpc.add_target(TargetConfig { uuid, offer: granted(), replayable: false })?;
+        let past = Default::default();
+        rpc.add_target(TargetConfig { uuid, offer: granted(), replayable: false, past })?;
         let service = ServiceConfig::new(TARGET, request.0, reply.0, Portal::OST_BULK.0);
         rpc.serve(ServiceConfig { slots: 1024, ..service })?;
         Ok(())
