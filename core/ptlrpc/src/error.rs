@@ -22,9 +22,16 @@ pub enum CallError {
     /// The server has evicted this client since the call was made, or it was about to.
     #[error("evicted by the server")]
     Evicted,
-    /// The import is closed, or forbidden.
+    /// The import is closed.
     #[error("the import is closed")]
     Closed,
+    /// The import is void: the server has refused or evicted this client, and there is no new
+    /// connection yet.
+    #[error("the import is inactive")]
+    Inactive,
+    /// It may not be repeated, and waited for a connect that failed.
+    #[error("the connect failed that it waited for")]
+    ConnectFailed,
     /// There is no such import.
     #[error("no such import")]
     NoImport,
@@ -55,8 +62,8 @@ impl CallError {
             Self::Refused(errno) | Self::NoDescriptor(errno) => errno,
             Self::LimitPassed | Self::TimedOut(_) => Errno::ETIMEDOUT,
             Self::NotConnected => Errno::EAGAIN,
-            Self::Evicted | Self::Bulk => Errno::EIO,
-            Self::Closed => Errno::ESHUTDOWN,
+            Self::Evicted | Self::Bulk | Self::Closed | Self::ConnectFailed => Errno::EIO,
+            Self::Inactive => Errno::ESHUTDOWN,
             Self::NoImport => Errno::ENODEV,
             Self::Cancelled => Errno::ECANCELED,
             Self::TooLong => Errno::EOVERFLOW,

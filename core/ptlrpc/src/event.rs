@@ -3,7 +3,7 @@
 use lnet_types::{Errno, Nid};
 use lustre_wire::{Body, Msg, Opcode, WireError};
 
-use crate::client::ImportState;
+use crate::client::{ImportState, LogLine};
 use crate::error::CallError;
 use crate::server::RecoveryChange;
 use crate::table::{CallId, ExportId, ImportId, ServedId, ServiceId, TargetId};
@@ -109,6 +109,13 @@ pub enum Event {
         import: ImportId,
         /// What it is now.
         state: ImportState,
+    },
+    /// Something that an operator is to know of an import.
+    Log {
+        /// Which one.
+        import: ImportId,
+        /// What.
+        line: LogLine,
     },
     /// The server has evicted this client: what was cached is worthless.
     Invalidated {

@@ -26,7 +26,8 @@ mod tunables;
 mod xid;
 
 pub use client::{
-    BULK_MAX, Bulk, Call, Connection, Direction, ImportConfig, ImportState, ImportView, UUID_MAX,
+    BULK_MAX, Bulk, Call, ChoiceReason, ClientStats, Connection, Direction, ImportConfig,
+    ImportState, ImportTunables, ImportView, LogLine, Readiness, Terms, UUID_MAX,
 };
 pub use error::CallError;
 pub use estimate::{Bounds, Estimate, estimate_of, timeout_of};
@@ -38,7 +39,7 @@ pub use server::{
     ReplyRecord, ServerStats, ServiceConfig, ServiceView, TargetConfig,
 };
 pub use table::{CallId, ExportId, ImportId, ServedId, ServiceId, TargetId};
-pub use tunables::Tunables;
+pub use tunables::{DeadlineRule, Evictor, Reconnect, TimeUnit, Tunables};
 
 /// The level of the protocol that is spoken, as connect data name it: 2.17.57.
 pub const VERSION: u32 = 2 << 24 | 17 << 16 | 57 << 8;

@@ -3,11 +3,13 @@
 
 use std::collections::VecDeque;
 
-use lnet::Event as LnetEvent;
 use lnet::upper::Below;
+use lnet::{Event as LnetEvent, Report};
 use lnet_types::{Errno, Instant, IoVec, Prng};
 
-use crate::client::{Call, Client, Direction, ImportConfig, ImportView};
+use crate::client::{
+    Call, Client, ClientStats, Direction, ImportConfig, ImportTunables, ImportView,
+};
 use crate::common::{Common, Cx, Post};
 use crate::error::CallError;
 use crate::event::{Event, EvictReason};
@@ -112,6 +114,11 @@ impl Ptlrpc {
         }
     }
 
+    /// A discovery that was asked for has ended.
+    pub fn report(&mut self, report: &Report, below: &mut Below<'_>) {
+        self.client.report(&mut Cx { common: &mut self.common, below }, report);
+    }
+
     /// Runs what is due.
     pub fn handle_timeout(&mut self, below: &mut Below<'_>) {
         while let Some(timer) = self.common.timers.pop(below.now()) {
@@ -120,6 +127,7 @@ impl Ptlrpc {
                 Timer::Call(call) => self.client.call_due(cx, call),
                 Timer::Limit(call) => self.client.limit_passed(cx, call),
                 Timer::Import(import) => self.client.import_due(cx, import),
+                Timer::Close(import) => self.client.close_due(cx, import),
                 Timer::Early(served) => self.server.early_due(cx, served),
                 Timer::Bulk(served) => self.server.bulk_due(cx, served),
                 Timer::Export(export) => self.server.export_due(cx, export),
@@ -146,6 +154,11 @@ impl Ptlrpc {
     /// The services.
     pub fn service_views(&self) -> Vec<ServiceView> {
         self.server.service_views(&self.common.tunables)
+    }
+
+    /// What the client's side has counted.
+    pub fn client_stats(&self) -> ClientStats {
+        self.client.stats()
     }
 
     /// What the server's side has counted.
@@ -177,7 +190,19 @@ impl<'b> Rpc<'_, 'b> {
     /// Connects an import now, if it is not.
     pub fn connect(&mut self, import: ImportId) {
         let (client, _, mut cx) = self.split();
-        client.connect(&mut cx, import);
+        client.connect_now(&mut cx, import);
+    }
+
+    /// Sets what may be set for one import.
+    pub fn tune(&mut self, import: ImportId, tunables: ImportTunables) {
+        let (client, _, mut cx) = self.split();
+        client.tune(&mut cx, import, tunables);
+    }
+
+    /// The program has, or has no longer, what goes with an import's connection, such as locks: an
+    /// import that has does not disconnect for want of use (P-103).
+    pub fn hold(&mut self, import: ImportId, held: bool) {
+        self.ptlrpc.client.hold(import, held);
     }
 
     /// Ends an import: its calls end, the server gets a disconnect, the import is closed.

@@ -15,6 +15,8 @@ pub(crate) enum Timer {
     Limit(CallId),
     /// The next ping, or the next attempt to connect.
     Import(ImportId),
+    /// An import that recovers is closed all the same.
+    Close(ImportId),
     /// The next early reply.
     Early(ServedId),
     /// The limit of bulk data.

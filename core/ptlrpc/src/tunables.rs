@@ -1,11 +1,53 @@
-//! Tunables of the request layer (P-3).
+//! Tunables of the request layer (P-3), and what profiles make of them: one table, read by both
+//! sides.
 
 use core::time::Duration;
 
-use crate::estimate::Bounds;
+use lnet::Profile;
+use lnet_types::Instant;
+
+use crate::estimate::{Bounds, timeout_of};
 
 const fn secs(n: u64) -> Duration {
     Duration::from_secs(n)
+}
+
+/// How a deadline is made of estimates (DEC-38).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeadlineRule {
+    /// The server's part is its estimate, a quarter of it and 5 s (P-95).
+    Margin,
+    /// The server's part is its estimate.
+    Plain,
+}
+
+/// When and where a lost connection is made again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reconnect {
+    /// At once when LNet reaches a node again, else in rounds that get slower (P-61).
+    OnNotice,
+    /// In rounds of the same pace, the last good node first.
+    Interval,
+    /// In rounds that get slower, and only to nodes that LNet has discovered (P-60 to P-62).
+    Readiness,
+}
+
+/// The unit in which requests count time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeUnit {
+    /// As the host's clock says; the wire has whole seconds, rounded up.
+    Nanoseconds,
+    /// Whole seconds (P-2).
+    Seconds,
+}
+
+/// When a silent client is evicted (DEC-42).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Evictor {
+    /// After [`Tunables::evict_factor`] (DEC-20).
+    Own,
+    /// By a deadline of each client that adapts (P-134, P-135).
+    Kernel,
 }
 
 /// What an administrator sets.
@@ -32,6 +74,24 @@ pub struct Tunables {
     /// A client is evicted when it was silent for this many times [`Tunables::obd_timeout`], in
     /// tenths (DEC-20).
     pub evict_factor: u32,
+    /// Which rule evicts.
+    pub evictor: Evictor,
+    /// How a deadline is made of estimates.
+    pub deadline: DeadlineRule,
+    /// When and where a lost connection is made again.
+    pub reconnect: Reconnect,
+    /// The unit in which requests count time.
+    pub unit: TimeUnit,
+    /// Whether a callback to a client goes again when it was not answered (DEC-39).
+    pub ast_resend: bool,
+    /// Whether requests to a target without transactions end with the connection (P-58), and do not
+    /// go again.
+    pub abort_unreplayable: bool,
+    /// Requests of a class that an import has under way at a time (P-88).
+    pub max_rpcs_in_flight: u16,
+    /// Modifying requests that an import has under way at a time, if the server grants as many
+    /// (P-82).
+    pub max_mod_rpcs_in_flight: u16,
 }
 
 impl Default for Tunables {
@@ -47,6 +107,14 @@ impl Default for Tunables {
             bulk_timeout: secs(100),
             ldlm_enqueue_min: secs(100),
             evict_factor: 15,
+            evictor: Evictor::Own,
+            deadline: DeadlineRule::Margin,
+            reconnect: Reconnect::OnNotice,
+            unit: TimeUnit::Nanoseconds,
+            ast_resend: true,
+            abort_unreplayable: false,
+            max_rpcs_in_flight: 8,
+            max_mod_rpcs_in_flight: 7,
         }
     }
 }
@@ -68,6 +136,25 @@ impl Tunables {
         self.obd_timeout * 9
     }
 
+    /// The rows of a profile. LNet's profiles that have no rows of their own here are those of the
+    /// kernel that they describe, or of ours.
+    pub fn of(profile: Profile) -> Self {
+        let own = Self::default();
+        match profile {
+            Profile::Default | Profile::Off => own,
+            Profile::Documents => {
+                Self { deadline: DeadlineRule::Plain, reconnect: Reconnect::Interval, ..own }
+            }
+            Profile::Kernel | Profile::Pre213 => Self {
+                evictor: Evictor::Kernel,
+                reconnect: Reconnect::Readiness,
+                unit: TimeUnit::Seconds,
+                abort_unreplayable: true,
+                ..own
+            },
+        }
+    }
+
     /// The server's part of the time of a connect (P-3, `INITIAL_CONNECT`).
     pub(crate) fn initial_connect(&self) -> Duration {
         (self.obd_timeout / 20).max(secs(5))
@@ -75,7 +162,12 @@ impl Tunables {
 
     /// The slowest pace of connects (P-3, `CONNECTION_SWITCH_MAX`).
     pub(crate) fn switch_max(&self) -> Duration {
-        self.obd_timeout.max(secs(5)).min(secs(50))
+        match self.reconnect {
+            Reconnect::Interval => SWITCH,
+            Reconnect::OnNotice | Reconnect::Readiness => {
+                self.obd_timeout.max(secs(5)).min(secs(50))
+            }
+        }
     }
 
     /// A ping after so long when a commit is expected (P-3).
@@ -90,5 +182,87 @@ impl Tunables {
 
     pub(crate) fn bounds(&self) -> Bounds {
         Bounds { min: self.at_min, max: self.at_max, history: self.at_history }
+    }
+
+    /// The server's part of the time of a request whose service is estimated to take `estimate`
+    /// (P-95, DEC-38).
+    pub fn server_part(&self, estimate: Duration) -> Duration {
+        match self.deadline {
+            DeadlineRule::Margin => timeout_of(estimate),
+            DeadlineRule::Plain => estimate,
+        }
+    }
+
+    /// The longest that a request may take, both parts together (PA-122).
+    pub fn longest_request(&self) -> Duration {
+        if self.at_max.is_zero() {
+            return self.obd_timeout;
+        }
+        self.server_part(self.at_max) + self.at_max
+    }
+
+    /// A time as requests count it.
+    pub(crate) fn count(&self, at: Instant) -> Instant {
+        match self.unit {
+            TimeUnit::Nanoseconds => at,
+            TimeUnit::Seconds => Instant::from_secs(at.as_secs()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dec38_each_profile_has_its_longest_request() {
+        for (profile, at_600, at_400) in [
+            (Profile::Default, 1355, 905),
+            (Profile::Documents, 1200, 800),
+            (Profile::Kernel, 1355, 905),
+        ] {
+            let at = |at_max| Tunables { at_max: secs(at_max), ..Tunables::of(profile) };
+            assert_eq!(at(600).longest_request(), secs(at_600), "{profile:?}");
+            assert_eq!(at(400).longest_request(), secs(at_400), "{profile:?}");
+        }
+    }
+
+    #[test]
+    fn each_profile_has_its_rows() {
+        for (profile, deadline, reconnect, unit, evictor) in [
+            (
+                Profile::Default,
+                DeadlineRule::Margin,
+                Reconnect::OnNotice,
+                TimeUnit::Nanoseconds,
+                Evictor::Own,
+            ),
+            (
+                Profile::Documents,
+                DeadlineRule::Plain,
+                Reconnect::Interval,
+                TimeUnit::Nanoseconds,
+                Evictor::Own,
+            ),
+            (
+                Profile::Kernel,
+                DeadlineRule::Margin,
+                Reconnect::Readiness,
+                TimeUnit::Seconds,
+                Evictor::Kernel,
+            ),
+        ] {
+            let t = Tunables::of(profile);
+            assert_eq!((t.deadline, t.reconnect), (deadline, reconnect), "{profile:?}");
+            assert_eq!((t.unit, t.evictor), (unit, evictor), "{profile:?}");
+            assert_eq!((t.at_min, t.at_max), (secs(5), secs(600)), "{profile:?}");
+        }
+    }
+
+    #[test]
+    fn whole_seconds_forget_what_is_behind_the_point() {
+        let at = Instant::from_secs(7) + Duration::from_millis(999);
+        assert_eq!(Tunables::of(Profile::Kernel).count(at), Instant::from_secs(7));
+        assert_eq!(Tunables::default().count(at), at);
     }
 }

@@ -1,22 +1,28 @@
-//! Connecting, connecting again, and what a lost connection costs (P-58, P-61, P-63 … P-68).
+//! Connecting, connecting again, and what a lost connection costs (P-58, P-61, P-63 … P-68). What a
+//! connect brings is decided in `outcome.rs`, where to connect in `connections.rs`.
 
 use core::time::Duration;
 
-use lnet_types::Errno;
+use lnet::{Node, Report};
+use lnet_types::{Errno, Instant, Nid};
 use lustre_wire::msg::size;
-use lustre_wire::{Body, ConnectData, ConnectFlags, Layout, Msg, OpFlags};
+use lustre_wire::{Body, ConnectData, ConnectFlags, ImportKind, Layout, OpFlags};
 
-use super::connections::{choose, rested};
-use super::request::{Purpose, Request};
-use super::{Client, ImportState};
+use super::connections::{Readiness, choose, pace};
+use super::outcome::{Before, Failed, Failure, Terms, failure, outcome, terms};
+use super::request::{Phase, Purpose, Request};
+use super::state::{Change, next};
+use super::{Client, ImportState, LogLine, Next};
 use crate::common::Cx;
 use crate::error::CallError;
 use crate::estimate::{Estimate, estimate_of, wire_secs};
-use crate::event::{Event, Reply};
+use crate::event::Reply;
 use crate::table::ImportId;
 use crate::timers::Timer;
-use crate::tunables::SWITCH;
+use crate::tunables::{Reconnect, SWITCH};
 
+/// The time that a connect gets that is not sent (P-62).
+const UNREADY: Duration = Duration::from_secs(1);
 /// Bytes of a uuid's buffer (P-18).
 const UUID_LEN: usize = 39;
 /// Room that a client leaves for connect data of servers to come (P-22).
@@ -28,42 +34,77 @@ fn uuid_buffer(uuid: &str) -> Vec<u8> {
     bytes
 }
 
+/// What LNet knows of a node.
+fn readiness(node: &Node, nid: Nid) -> Readiness {
+    /// The peer's flag that a discovery has succeeded (S-peer-3).
+    const DISCOVERED: u32 = 1 << 4;
+    if nid.is_loopback() {
+        return Readiness::Ready;
+    }
+    let Some(peer) = node.peer_view_of(nid) else { return Readiness::Unknown };
+    if !peer.own && !peer.nis.iter().any(|ni| ni.up && ni.health > 0) {
+        Readiness::Unreachable
+    } else if peer.own || peer.state & DISCOVERED != 0 {
+        Readiness::Ready
+    } else {
+        Readiness::Unknown
+    }
+}
+
 impl Client {
+    /// A program wants a connection now. A refusal for good counts no longer.
+    pub(crate) fn connect_now(&mut self, cx: &mut Cx<'_, '_>, import: ImportId) {
+        if let Some(im) = self.imports.get_mut(import)
+            && im.deactivated
+        {
+            im.deactivated = false;
+            im.invalid = false;
+        }
+        self.change(cx, import, Change::Wake);
+        self.connect(cx, import);
+    }
+
     /// Starts a connect, if one may start (P-63).
     pub(crate) fn connect(&mut self, cx: &mut Cx<'_, '_>, import: ImportId) {
-        let now = cx.below.now();
+        let now = Self::now(cx);
         let tunables = cx.common.tunables.clone();
         let Some(im) = self.imports.get_mut(import) else { return };
-        if !matches!(
-            im.state,
-            ImportState::New
-                | ImportState::Disconnected
-                | ImportState::Replay
-                | ImportState::ReplayLocks
-                | ImportState::ReplayWait
-        ) || im.connecting.is_some()
+        if next(im.state, Change::Connect).is_none()
+            || im.connecting.is_some()
             || im.closing
+            || im.deactivated
         {
             return;
         }
         let Some((opcode, _)) = im.config.kind.connects() else { return };
         let bounds = tunables.bounds();
-        if im.force_reconnect {
-            im.force_reconnect = false;
-        } else if let Some(choice) = choose(&im.connections, im.last_success) {
-            // P-61: a fast first round, then a slower one each time.
-            let pace = im.net.get(&bounds);
-            if !choice.all_tried && pace > SWITCH {
-                im.net = Estimate::new(SWITCH);
-            } else if choice.all_tried && choice.index == 0 && pace < tunables.switch_max() {
-                im.net.measure(now, pace + SWITCH, &bounds);
+        let rule = tunables.reconnect;
+        let mut unknown = Vec::new();
+        for connection in &mut im.connections {
+            connection.refresh(readiness(cx.below.node(), connection.nid));
+            if connection.ready == Readiness::Unknown && rule == Reconnect::Readiness {
+                unknown.push(connection.nid);
             }
-            im.current = choice.index;
         }
-        if let Some(connection) = im.connections.get_mut(im.current) {
-            connection.last_attempt = Some(now);
-            connection.attempts += 1;
+        let keep = core::mem::take(&mut im.force_reconnect).then_some(im.current);
+        let Some(choice) = choose(&im.connections, im.last_success, keep, rule) else { return };
+        if keep.is_none()
+            && let Some((net, measured)) =
+                pace(&choice, im.net.get(&bounds), SWITCH, tunables.switch_max())
+        {
+            if measured {
+                im.net.measure(now, net, &bounds);
+            } else {
+                im.net = Estimate::new(net);
+            }
         }
+        im.current = choice.index;
+        let nids = im.connections.iter().map(|c| c.nid);
+        im.choice = nids.zip(choice.reasons).collect();
+        let Some(connection) = im.connections.get_mut(im.current) else { return };
+        connection.tried(now);
+        // P-62: a node that LNet has not discovered.
+        let unready = rule == Reconnect::Readiness && connection.ready != Readiness::Ready;
         im.conn_cnt += 1;
         im.resend_replay = false;
         im.force_verify = false;
@@ -77,16 +118,20 @@ impl Client {
             op_flags.insert(OpFlags::TRANSNO);
             data.transno = first_replay;
         }
-        let server_time = tunables.initial_connect();
+        let server_time = if unready { Duration::ZERO } else { tunables.initial_connect() };
         let portal = im.config.kind.portals().0.0;
         let before = estimate_of(im.server_time(portal, &tunables));
         let (handle, own_handle, conn_cnt) = (im.handle, im.own_handle, im.conn_cnt);
         let buffers = (uuid_buffer(&im.config.target), uuid_buffer(&im.config.client));
-        self.enter(cx, import, ImportState::Connecting);
-        let made = self.request(cx, import, Purpose::Connect, opcode, |builder| {
+        self.stats.connects += 1;
+        self.change(cx, import, Change::Connect);
+        for nid in unknown {
+            self.discover(cx, import, nid);
+        }
+        let made = self.own_request(cx, import, Purpose::Connect, opcode, |builder| {
             builder.bytes(&buffers.0).bytes(&buffers.1).layout(&own_handle).layout(&data).bytes(&[])
         });
-        let Ok(id) = made else { return self.connect_failed(cx, import, None, SWITCH) };
+        let Ok(id) = made else { return self.connect_failed(cx, import, None, false, SWITCH) };
         if let Some(r) = self.calls.get_mut(id) {
             r.body.handle = handle;
             r.body.op_flags = op_flags;
@@ -100,7 +145,36 @@ impl Client {
         if let Some(im) = self.imports.get_mut(import) {
             im.connecting = Some(id);
         }
-        self.progress(cx, id);
+        if unready {
+            if let Some(r) = self.calls.get_mut(id) {
+                r.phase = Phase::Sent;
+                r.sent = Some(now);
+                r.deadline = Some(now + UNREADY);
+            }
+            cx.common.timers.set(Timer::Call(id), now + UNREADY);
+        } else {
+            self.progress(cx, id);
+        }
+    }
+
+    /// Lets LNet find out whether it reaches a node.
+    fn discover(&mut self, cx: &mut Cx<'_, '_>, import: ImportId, nid: Nid) {
+        if !self.discoveries.values().any(|of| *of == import) {
+            self.discoveries.insert(cx.below.discover(nid), import);
+        }
+    }
+
+    /// LNet has found out.
+    pub(crate) fn report(&mut self, cx: &mut Cx<'_, '_>, report: &Report) {
+        let Some(import) = self.discoveries.remove(&report.op) else { return };
+        let Some(im) = self.imports.get(import) else { return };
+        if report.outcome.is_err() || im.state != ImportState::Disconnected {
+            return;
+        }
+        // At once, but not more often than requests go again (P-87).
+        let last = im.connections.iter().filter_map(|c| c.last_attempt).max();
+        let at = last.map_or_else(|| cx.below.now(), |last| last + Duration::from_secs(1));
+        cx.common.timers.set(Timer::Import(import), at);
     }
 
     /// A connect has ended (P-65).
@@ -115,31 +189,28 @@ impl Client {
         im.connecting = None;
         let sent = request.sent.unwrap_or_else(|| cx.below.now());
         let waited = request.deadline.map_or(SWITCH, |at| at.saturating_since(sent));
-        let reply = match result {
-            Ok(reply) => reply,
-            Err(e) => {
-                im.force_reconnect = matches!(e.errno(), Errno::EBUSY | Errno::EAGAIN);
-                return self.connect_failed(cx, import, Some(e), waited);
-            }
+        let settled = match &result {
+            Err(e) => Err((*e, false)),
+            Ok(reply) => terms(im.config.kind, &im.config.wanted, &reply.message)
+                .map_err(|e| (e, other_version(reply))),
         };
-        match Self::granted(&reply, im.config.wanted) {
-            Ok((body, data)) => self.apply(cx, import, &body, data, sent),
-            Err(e) => self.connect_failed(cx, import, Some(e), waited),
+        let settled = settled.and_then(|(body, terms)| {
+            let before = Before {
+                handle: im.handle,
+                invalid: im.invalid,
+                no_cached_data: im.no_cached_data,
+                lightweight: im.config.kind == ImportKind::Lightweight,
+                locks: im.replay_stage == ImportState::ReplayLocks,
+            };
+            let change = outcome(before, &body).map_err(|e| (e, false))?;
+            Ok((body, terms, change))
+        });
+        match settled {
+            Ok((body, terms, change)) => self.apply(cx, import, &body, terms, change, sent),
+            Err((e, other_version)) => {
+                self.connect_failed(cx, import, Some(e), other_version, waited);
+            }
         }
-    }
-
-    /// What a server grants: nothing that was not asked for.
-    fn granted(reply: &Reply, wanted: ConnectData) -> Result<(Body, ConnectData), CallError> {
-        let msg = Msg::parse(&reply.message).map_err(CallError::BadReply)?;
-        let body = msg.body().map_err(CallError::BadReply)?;
-        let mut data = ConnectData::of(&msg, 1).map_err(CallError::BadReply)?;
-        if !data.flags.contains(ConnectFlags::FLAGS2) {
-            data.flags2 = Default::default();
-        }
-        if !wanted.flags.contains(data.flags) || !wanted.flags2.contains(data.flags2) {
-            return Err(CallError::Refused(Errno::EPROTO));
-        }
-        Ok((body, data))
     }
 
     fn apply(
@@ -147,15 +218,16 @@ impl Client {
         cx: &mut Cx<'_, '_>,
         import: ImportId,
         body: &Body,
-        data: ConnectData,
-        sent: lnet_types::Instant,
+        terms: Terms,
+        change: Change,
+        sent: Instant,
     ) {
-        let now = cx.below.now();
+        let now = Self::now(cx);
         let bounds = cx.common.tunables.bounds();
         let Some(im) = self.imports.get_mut(import) else { return };
-        im.granted = data;
+        im.terms = terms;
         im.refusal = None;
-        im.adaptive = data.flags.contains(ConnectFlags::AT);
+        im.adaptive = terms.data.flags.contains(ConnectFlags::AT);
         // P-65.6: what was learnt of another connection does not count.
         im.net = Estimate::new(Duration::ZERO);
         let worked = Duration::from_secs(body.service_time.into());
@@ -171,98 +243,140 @@ impl Client {
             im.current = 0;
         }
         cx.common.timers.stop(Timer::Import(import));
-        let flags = body.op_flags;
-        let recovering = flags.contains(OpFlags::RECOVERING);
-        let initial = im.handle == 0;
-        let same = im.handle == body.handle;
-        let known = flags.contains(OpFlags::RECONNECT);
-        im.replayable = flags.contains(OpFlags::REPLAYABLE);
-        let next = if initial {
-            im.no_cached_data = true;
-            if recovering { ImportState::ReplayLocks } else { ImportState::Full }
-        } else if known && body.handle == 0 {
-            let e = CallError::Refused(Errno::ENOTCONN);
-            return self.connect_failed(cx, import, Some(e), SWITCH);
-        } else if known && (im.invalid || (!same && !recovering && !im.no_cached_data)) {
-            // With nothing of the server's state here, a new export costs nothing: the answer to
-            // the connect that made it was lost.
-            ImportState::Evicted
-        } else if known && recovering && same {
-            im.resend_replay = true;
-            im.replay_stage
-        } else if known && !recovering {
-            ImportState::Recover
-        } else if recovering && !im.invalid {
-            // Nothing was repeated to this export, although it may be known: the answer to the
-            // connect that made it may have been lost.
-            im.last_replayed = 0;
-            ImportState::Replay
-        } else if im.no_cached_data && !im.invalid {
-            // The server holds nothing for us that it could have dropped.
-            ImportState::Recover
-        } else {
-            ImportState::Evicted
-        };
+        im.replayable = body.op_flags.contains(OpFlags::REPLAYABLE);
+        match change {
+            Change::Fresh | Change::FreshRecovering => im.no_cached_data = true,
+            Change::SameRecovering { .. } => im.resend_replay = true,
+            Change::NewRecovering => im.last_replayed = 0,
+            _ => {}
+        }
+        // P-65.11: a server's own connection keeps no state over a restart.
+        if change == Change::SameExport && im.handle != body.handle && im.handle != 0 {
+            im.retained.clear();
+        }
         im.handle = body.handle;
-        self.enter(cx, import, next);
+        let (known, now) = (im.committed, body.last_committed);
+        if now != 0 && now < known {
+            let line = |im: &super::Import| LogLine::LostCommits {
+                target: im.config.target.clone(),
+                known,
+                now,
+            };
+            self.log(cx, import, line);
+        }
+        if change == Change::Dropped {
+            self.stats.evictions += 1;
+            self.log(cx, import, |im| LogLine::Evicted {
+                target: im.config.target.clone(),
+                nid: im.nid(),
+            });
+        }
+        self.change(cx, import, change);
         self.recover(cx, import);
     }
 
-    /// P-67: when the next attempt is due.
+    /// P-65.2 and P-67: what follows, and when the next attempt is due.
     pub(super) fn connect_failed(
         &mut self,
         cx: &mut Cx<'_, '_>,
         import: ImportId,
         error: Option<CallError>,
+        other_version: bool,
         waited: Duration,
     ) {
-        let now = cx.below.now();
-        let errno = error.map(CallError::errno);
-        self.enter(cx, import, ImportState::Disconnected);
+        let now = Self::now(cx);
+        self.stats.connects_failed += 1;
         let Some(im) = self.imports.get_mut(import) else { return };
         im.refusal = error;
-        let kind = im.config.kind;
-        let own = matches!(
-            kind,
-            lustre_wire::ImportKind::Lightweight
-                | lustre_wire::ImportKind::MdtToMdt
-                | lustre_wire::ImportKind::MdtToOst
-        );
-        match errno {
-            Some(Errno::EACCES | Errno::EROFS) if own => im.force_reconnect = true,
-            Some(Errno::EACCES | Errno::EROFS | Errno::EPROTO) => {
-                // Refused for good: calls do not wait for another answer.
+        let attempt = im.connections.get(im.current).and_then(|c| c.last_attempt).unwrap_or(now);
+        let errno = error.map_or(Errno::EIO, CallError::errno);
+        let failed = Failed { kind: im.config.kind, errno, other_version, attempt, waited };
+        let (closing, initial) = (im.closing, im.handle == 0);
+        match failure(failed, &im.connections, now) {
+            Failure::Again { same, at } => {
+                im.force_reconnect = same;
+                im.force_verify = at <= now;
+                self.change(cx, import, Change::ConnectFailed);
+                self.fail_unrepeatable(cx, import);
+                if closing {
+                    return self.close(cx, import);
+                }
+                cx.common.timers.set(Timer::Import(import), at);
+                self.watch(cx, import, errno);
+            }
+            Failure::Deactivated => {
+                im.deactivated = true;
                 im.invalid = true;
+                self.log(cx, import, |im| LogLine::Refused {
+                    target: im.config.target.clone(),
+                    nid: im.nid(),
+                    errno,
+                });
+                self.change(cx, import, Change::ConnectFailed);
+                cx.common.timers.stop(Timer::Import(import));
+                // Calls do not wait for another answer.
                 let refusal = error.unwrap_or(CallError::Closed);
-                return self.refused(cx, import, refusal);
+                for id in self.calls_of(import) {
+                    self.release(cx, id, Next::End(Err(refusal)));
+                }
+                if !initial {
+                    self.invalidate(cx, import);
+                }
+                if closing {
+                    self.close(cx, import);
+                }
             }
-            Some(Errno::ENODEV | Errno::ETIMEDOUT) if rested(&im.connections, now, SWITCH) => {
-                im.force_verify = true;
+            Failure::Incompatible => {
+                self.change(cx, import, Change::Incompatible);
+                self.close(cx, import);
             }
-            _ => {}
         }
-        let Some(im) = self.imports.get(import) else { return };
-        let last = im.connections.get(im.current).and_then(|c| c.last_attempt).unwrap_or(now);
-        let at =
-            if im.force_verify { now } else { (last + waited).max(now) + Duration::from_secs(1) };
-        cx.common.timers.set(Timer::Import(import), at);
     }
 
-    /// The server will have nothing to do with this client: its calls end with that.
-    fn refused(&mut self, cx: &mut Cx<'_, '_>, import: ImportId, error: CallError) {
-        cx.common.timers.stop(Timer::Import(import));
+    /// In the profile that looks for notices, LNet reports when it reaches a node again.
+    fn watch(&mut self, cx: &mut Cx<'_, '_>, import: ImportId, errno: Errno) {
+        if cx.common.tunables.reconnect != Reconnect::OnNotice || errno != Errno::ETIMEDOUT {
+            return;
+        }
+        let Some(im) = self.imports.get(import) else { return };
+        let nid = im.nid();
+        if !nid.is_loopback() {
+            self.discover(cx, import, nid);
+        }
+    }
+
+    /// P-65.2: what waits, and may not be repeated, ends with a failed connect, but for what has
+    /// woken the import (P-81).
+    fn fail_unrepeatable(&mut self, cx: &mut Cx<'_, '_>, import: ImportId) {
+        let woken = self.imports.get(import).and_then(|im| im.woken);
         for id in self.calls_of(import) {
-            self.release(cx, id, super::Next::End(Err(error)));
+            let Some(r) = self.calls.get(id) else { continue };
+            let waits = matches!(r.phase, Phase::Delayed | Phase::Queued);
+            if waits && !r.resend && r.purpose == Purpose::Call && woken != Some(r.generation) {
+                self.release(cx, id, Next::End(Err(CallError::ConnectFailed)));
+            }
         }
     }
 
     /// A request over the connection has failed (P-58). Failures of an older one don't count.
     pub(super) fn lost(&mut self, cx: &mut Cx<'_, '_>, import: ImportId, conn_cnt: u32) {
+        let abort = cx.common.tunables.abort_unreplayable;
         let Some(im) = self.imports.get_mut(import) else { return };
-        if im.state != ImportState::Full || (conn_cnt != 0 && conn_cnt != im.conn_cnt) {
+        if conn_cnt != 0 && conn_cnt != im.conn_cnt {
             return;
         }
-        self.enter(cx, import, ImportState::Disconnected);
+        let aborts = abort && !im.replayable;
+        if !self.change(cx, import, Change::Lost) {
+            return;
+        }
+        self.stats.lost += 1;
+        self.log(cx, import, |im| LogLine::Lost {
+            target: im.config.target.clone(),
+            nid: im.nid(),
+        });
+        if aborts {
+            self.abort_older(cx, import);
+        }
     }
 
     /// Looks at once after a connection that was lost.
@@ -273,14 +387,10 @@ impl Client {
             cx.common.timers.set(Timer::Import(import), cx.below.now());
         }
     }
+}
 
-    /// The server has dropped this client: all that was under way is void (P-76).
-    pub(super) fn invalidate(&mut self, cx: &mut Cx<'_, '_>, import: ImportId) {
-        let Some(im) = self.imports.get_mut(import) else { return };
-        Self::generation_ends(im);
-        im.no_cached_data = true;
-        im.version_failed = false;
-        cx.common.events.push_back(Event::Invalidated { import });
-        self.abort_older(cx, import);
-    }
+/// Whether a reply is of another version than ours (P-67).
+fn other_version(reply: &Reply) -> bool {
+    let version = reply.msg().and_then(|msg| ConnectData::of(&msg, 1)).map(|data| data.version);
+    version.is_ok_and(|version| version != crate::VERSION)
 }

@@ -1,69 +1,24 @@
-//! An import: the client's end of a connection to a target (P-55, P-56).
+//! An import: the client's end of a connection to a target (P-55, P-56). Its states are in
+//! `state.rs`.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use core::time::Duration;
 
 use lnet_types::{Instant, Nid};
-use lustre_wire::{Body, ConnectData, Header, ImportKind};
+use lustre_wire::{Body, ConnectData, ConnectFlags, Header, ImportKind};
 
-use super::connections::Connection;
+use super::connections::{ChoiceReason, Connection};
+use super::outcome::Terms;
+use super::slots::{Limits, Slots};
+use super::state::{Change, ImportState, next};
 use crate::error::CallError;
-use crate::estimate::{Estimate, timeout_of};
+use crate::estimate::Estimate;
 use crate::table::CallId;
 use crate::tunables::Tunables;
 
 /// How many changes of state are kept (P-55).
 const HISTORY: usize = 16;
-
-/// The states of an import; their numbers are those that tools print.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum ImportState {
-    /// For good.
-    Closed = 1,
-    /// Never connected.
-    New = 2,
-    /// The connection is lost; the next attempt waits for its time.
-    Disconnected = 3,
-    /// A connect is under way.
-    Connecting = 4,
-    /// What the server lost is repeated.
-    Replay = 5,
-    /// Locks are repeated.
-    ReplayLocks = 6,
-    /// The server recovers, with or without our part.
-    ReplayWait = 7,
-    /// What was not answered is sent again.
-    Recover = 8,
-    /// In use.
-    Full = 9,
-    /// The server has dropped this client.
-    Evicted = 10,
-}
-
-impl ImportState {
-    /// The name that tools print.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Closed => "CLOSED",
-            Self::New => "NEW",
-            Self::Disconnected => "DISCONN",
-            Self::Connecting => "CONNECTING",
-            Self::Replay => "REPLAY",
-            Self::ReplayLocks => "REPLAY_LOCKS",
-            Self::ReplayWait => "REPLAY_WAIT",
-            Self::Recover => "RECOVER",
-            Self::Full => "FULL",
-            Self::Evicted => "EVICTED",
-        }
-    }
-
-    /// Whether the target takes what repeats its past, and nothing else.
-    pub(crate) const fn is_replay(self) -> bool {
-        matches!(self, Self::Replay | Self::ReplayLocks | Self::ReplayWait)
-    }
-}
 
 /// A connection to be made.
 #[derive(Clone, Debug)]
@@ -78,6 +33,37 @@ pub struct ImportConfig {
     pub nids: Vec<Nid>,
     /// What is asked for.
     pub wanted: ConnectData,
+}
+
+/// What may be set for one import while it is in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ImportTunables {
+    /// Requests of a class under way at a time: reads, writes (P-88).
+    pub max_rpcs_in_flight: u16,
+    /// Modifying requests under way at a time, if the server grants as many (P-82).
+    pub max_mod_rpcs_in_flight: u16,
+    /// An import without calls for so long disconnects until the next call; zero: never (P-103).
+    pub idle_timeout: Duration,
+}
+
+impl ImportTunables {
+    /// Those of the node. No import falls idle by itself: who holds locks is not known here.
+    pub(crate) fn of(tunables: &Tunables) -> Self {
+        Self {
+            max_rpcs_in_flight: tunables.max_rpcs_in_flight,
+            max_mod_rpcs_in_flight: tunables.max_mod_rpcs_in_flight,
+            idle_timeout: Duration::ZERO,
+        }
+    }
+}
+
+/// What a disconnect under way is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leaving {
+    /// The end of the import (P-104).
+    Close,
+    /// Want of use (P-103).
+    Idle,
 }
 
 /// A finished request that the server may still lose (P-74).
@@ -108,7 +94,9 @@ pub(crate) struct Import {
     pub(crate) own_handle: u64,
     /// Requests of an older generation are void.
     pub(crate) generation: u32,
-    pub(crate) granted: ConnectData,
+    /// What the last connect has settled.
+    pub(crate) terms: Terms,
+    pub(crate) tunables: ImportTunables,
     /// The server keeps transactions.
     pub(crate) replayable: bool,
     /// No requests but connects.
@@ -127,6 +115,23 @@ pub(crate) struct Import {
     pub(crate) adaptive: bool,
     /// No more requests: it is being closed.
     pub(crate) closing: bool,
+    /// A disconnect is under way.
+    pub(crate) leaving: Option<Leaving>,
+    /// Calls of the time before an eviction are ending (P-76).
+    pub(crate) invalidating: bool,
+    /// The server has refused this client for good, or an administrator has (`DEACTIVE`).
+    pub(crate) deactivated: bool,
+    /// The generation whose first call has woken the import (P-81).
+    pub(crate) woken: Option<u32>,
+    /// The program has something of the server's that goes with the connection, such as locks: the
+    /// import does not fall idle (P-103).
+    pub(crate) held: bool,
+    /// When a reply came last, to anything but a ping (P-40).
+    pub(crate) last_reply: Option<Instant>,
+    /// A server's import to its client (P-130).
+    pub(crate) callback: bool,
+    /// Why the present connection was chosen, and the others were not (P-60).
+    pub(crate) choice: Vec<(Nid, ChoiceReason)>,
     /// The connect under way.
     pub(crate) connecting: Option<CallId>,
     /// The replay or final ping under way.
@@ -135,8 +140,10 @@ pub(crate) struct Import {
     pub(crate) net: Estimate,
     /// The server's part by request portal.
     pub(crate) services: BTreeMap<u32, Estimate>,
-    /// Calls that have not ended, by xid.
+    /// Calls that have an xid and have not ended, by xid.
     pub(crate) calls: BTreeMap<u64, CallId>,
+    /// Slots, and the calls that wait for one.
+    pub(crate) slots: Slots,
     pub(crate) retained: BTreeMap<(u64, u64), Retained>,
     pub(crate) committed: u64,
     pub(crate) last_replayed: u64,
@@ -147,10 +154,12 @@ pub(crate) struct Import {
 }
 
 impl Import {
-    pub(crate) fn new(config: ImportConfig, own_handle: u64) -> Self {
+    pub(crate) fn new(config: ImportConfig, own_handle: u64, tunables: &Tunables) -> Self {
         Self {
             connections: config.nids.iter().copied().map(Connection::new).collect(),
-            granted: ConnectData::default(),
+            callback: config.kind == ImportKind::Callback,
+            terms: Terms::default(),
+            tunables: ImportTunables::of(tunables),
             config,
             current: 0,
             last_success: None,
@@ -170,11 +179,19 @@ impl Import {
             resend_replay: false,
             adaptive: false,
             closing: false,
+            leaving: None,
+            invalidating: false,
+            deactivated: false,
+            woken: None,
+            held: false,
+            last_reply: None,
+            choice: Vec::new(),
             connecting: None,
             recovering: None,
             net: Estimate::new(Duration::ZERO),
             services: BTreeMap::new(),
             calls: BTreeMap::new(),
+            slots: Slots::default(),
             retained: BTreeMap::new(),
             committed: 0,
             last_replayed: 0,
@@ -188,11 +205,9 @@ impl Import {
         self.connections.get(self.current).map_or(Nid::ANY, |c| c.nid)
     }
 
-    /// Changes the state; `false` if it is closed, or the same.
-    pub(crate) fn enter(&mut self, now: Instant, state: ImportState) -> bool {
-        if self.state == ImportState::Closed || self.state == state {
-            return false;
-        }
+    /// Changes the state (P-57); `None` if the change is not for the present one.
+    pub(crate) fn change(&mut self, now: Instant, change: Change) -> Option<ImportState> {
+        let state = next(self.state, change)?;
         match state {
             ImportState::Replay => self.replay_stage = ImportState::Replay,
             ImportState::ReplayWait => self.replay_stage = ImportState::ReplayLocks,
@@ -203,7 +218,18 @@ impl Import {
             self.history.pop_front();
         }
         self.history.push_back((now, state));
-        true
+        Some(state)
+    }
+
+    /// How many requests of each class may be under way.
+    pub(crate) fn limits(&self) -> Limits {
+        let mod_rpcs = self.tunables.max_mod_rpcs_in_flight.min(self.terms.mod_rpcs);
+        Limits { rpcs: self.tunables.max_rpcs_in_flight, mod_rpcs }
+    }
+
+    /// Whether requests to this server have tags.
+    pub(crate) fn tags(&self) -> bool {
+        self.terms.data.flags.contains(ConnectFlags::MULTIMODRPCS)
     }
 
     /// The estimate of a service.
@@ -215,9 +241,10 @@ impl Import {
     /// The server's part of the time of a request (P-95).
     pub(crate) fn server_time(&mut self, portal: u32, tunables: &Tunables) -> Duration {
         if tunables.at_max.is_zero() {
-            return tunables.obd_timeout;
+            let half = u32::from(self.callback) + 1;
+            return tunables.obd_timeout / half;
         }
-        timeout_of(self.service(portal, tunables).get(&tunables.bounds()))
+        tunables.server_part(self.service(portal, tunables).get(&tunables.bounds()))
     }
 
     /// The net's part (P-95).

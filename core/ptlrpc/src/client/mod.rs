@@ -8,17 +8,30 @@
 //! ```
 //!
 //! `connect.rs` makes connections and makes them again, `recover.rs` what follows before the import
-//! is in use, `pinger.rs` keeps idle ones alive.
+//! is in use, `pinger.rs` keeps idle ones alive, `leave.rs` ends them, `evicted.rs` ends what an
+//! eviction makes void. What is decided is
+//! in pure functions: `state.rs` (states), `outcome.rs` (connects), `connections.rs` (where to),
+//! `decide.rs` (requests), `slots.rs` (how many).
 
 mod connect;
 mod connections;
+mod decide;
+mod evicted;
 mod import;
+mod leave;
+mod log;
+mod outcome;
 mod pinger;
 mod recover;
 mod reply;
 mod request;
+mod slots;
+mod state;
 mod view;
 
+use std::collections::BTreeMap;
+
+use lnet::OpId;
 use lnet_types::Instant;
 use lustre_wire::body::MsgKind;
 use lustre_wire::msg::{BODY_ONLY_LEN, Header, MsgBuilder, size};
@@ -30,14 +43,19 @@ use crate::event::{Event, Reply};
 use crate::table::{CallId, ImportId, Table};
 use crate::timers::Timer;
 
-pub use connections::Connection;
-pub use import::{ImportConfig, ImportState};
+pub use connections::{ChoiceReason, Connection, Readiness};
+pub use import::{ImportConfig, ImportTunables};
+pub use log::LogLine;
+pub use outcome::Terms;
 pub(crate) use request::Next;
 pub use request::{Bulk, Call, Direction};
-pub use view::ImportView;
+pub use state::ImportState;
+pub use view::{ClientStats, ImportView};
 
 use import::Import;
 use request::{Phase, Purpose, Request};
+use slots::Class;
+use state::Change;
 
 /// Most bytes of the bulk data of a call (P-46).
 pub const BULK_MAX: u64 = 64 << 20;
@@ -48,6 +66,9 @@ pub const UUID_MAX: usize = 38;
 pub(crate) struct Client {
     imports: Table<ImportId, Import>,
     calls: Table<CallId, Request>,
+    /// Discoveries under way, whose end may mean that a node is back.
+    discoveries: BTreeMap<OpId, ImportId>,
+    stats: ClientStats,
 }
 
 /// What the header of a client's messages says of who sends (P-15).
@@ -63,7 +84,7 @@ const fn flavour(kind: ImportKind) -> u32 {
 impl Import {
     /// Replies are matched by `mbits` (P-38).
     fn rep_mbits(&self) -> bool {
-        self.granted.flags2.contains(ConnectFlags2::REP_MBITS)
+        self.terms.data.flags2.contains(ConnectFlags2::REP_MBITS)
     }
 }
 
@@ -85,7 +106,21 @@ impl Client {
             return Err(CallError::NoImport);
         }
         let own_handle = cx.common.prng.next_u64() | 1;
-        Ok(self.imports.insert(Import::new(config, own_handle)))
+        Ok(self.imports.insert(Import::new(config, own_handle, &cx.common.tunables)))
+    }
+
+    /// Sets what may be set for one import.
+    pub(crate) fn tune(&mut self, cx: &mut Cx<'_, '_>, import: ImportId, tunables: ImportTunables) {
+        let Some(im) = self.imports.get_mut(import) else { return };
+        im.tunables = tunables;
+        self.pump(cx, import);
+    }
+
+    /// The program has, or has no longer, what goes with the connection (P-103).
+    pub(crate) fn hold(&mut self, import: ImportId, held: bool) {
+        if let Some(im) = self.imports.get_mut(import) {
+            im.held = held;
+        }
     }
 
     pub(crate) fn call(
@@ -105,13 +140,17 @@ impl Client {
         }
         let (opcode, limit) = (call.opcode, call.limit);
         let portals = opcode.portals(im.config.kind);
+        let class = Class::of(im.config.kind, opcode, call.modifies, im.tags());
         let mut lens = vec![Body::LEN as u32];
         lens.extend(&call.reply_lens);
         let reply_len = u32::try_from(size(&lens)).unwrap_or(u32::MAX);
-        let id = self.request(cx, import, Purpose::Call, opcode, |builder| {
+        let id = self.request(import, Purpose::Call, opcode, |builder| {
             call.buffers.iter().fold(builder, |builder, buffer| builder.bytes(buffer))
         })?;
+        self.rouse(cx, import);
         let now = cx.below.now();
+        let Some(im) = self.imports.get_mut(import) else { return Err(CallError::NoImport) };
+        let slot = im.slots.take(class, id, im.limits());
         if let Some(r) = self.calls.get_mut(id) {
             r.portals = (portals.0.0, portals.1.0);
             r.reply_len = reply_len;
@@ -119,21 +158,64 @@ impl Client {
             r.bulk = call.bulk;
             r.resend = call.resend;
             r.delay = call.delay;
+            r.in_recovery = call.in_recovery;
+            r.class = class;
+            r.generation = im.generation;
             r.limit = limit.map(|limit| now + limit);
             if let Some(at) = r.limit {
                 cx.common.timers.set(Timer::Limit(id), at);
             }
         }
-        let new = self.imports.get(import).is_some_and(|im| im.state == ImportState::New);
-        self.progress(cx, id);
-        if new {
-            self.connect(cx, import);
+        self.stats.calls += 1;
+        if let Some(slot) = slot {
+            self.number(cx, id, slot);
+            self.progress(cx, id);
         }
         Ok(id)
     }
 
-    /// A request, packed, with its number.
-    fn request(
+    /// A call makes an import that is not connected connect (P-81).
+    fn rouse(&mut self, cx: &mut Cx<'_, '_>, import: ImportId) {
+        self.change(cx, import, Change::Wake);
+        let Some(im) = self.imports.get_mut(import) else { return };
+        if im.state == ImportState::New && !im.closing {
+            im.generation += 1;
+            im.woken = Some(im.generation);
+            self.connect(cx, import);
+        }
+    }
+
+    /// Gives a request its number, and the slot that it has taken (P-82).
+    fn number(&mut self, cx: &mut Cx<'_, '_>, id: CallId, slot: u16) {
+        let Some(r) = self.calls.get_mut(id) else { return };
+        r.xid = cx.common.xids.next();
+        r.slot = slot;
+        r.phase = Phase::Delayed;
+        if matches!(r.class, Class::Modify | Class::Close) {
+            r.body.tag = slot;
+        }
+        // Connects and disconnects count for no `last_xid` (P-45).
+        if !matches!(r.purpose, Purpose::Connect | Purpose::Disconnect)
+            && let Some(im) = self.imports.get_mut(r.import)
+        {
+            im.calls.insert(r.xid, id);
+        }
+    }
+
+    /// Calls that waited for slots have them now, as far as there are any.
+    fn pump(&mut self, cx: &mut Cx<'_, '_>, import: ImportId) {
+        for class in [Class::Modify, Class::Read, Class::Write] {
+            while let Some(im) = self.imports.get_mut(import)
+                && let Some((id, slot)) = im.slots.next(class, im.limits())
+            {
+                self.number(cx, id, slot);
+                self.progress(cx, id);
+            }
+        }
+    }
+
+    /// A request of the request layer itself, packed, with its number.
+    fn own_request(
         &mut self,
         cx: &mut Cx<'_, '_>,
         import: ImportId,
@@ -141,8 +223,20 @@ impl Client {
         opcode: Opcode,
         fill: impl FnOnce(MsgBuilder) -> MsgBuilder,
     ) -> Result<CallId, CallError> {
+        let id = self.request(import, purpose, opcode, fill)?;
+        self.number(cx, id, 0);
+        Ok(id)
+    }
+
+    /// A request, packed.
+    fn request(
+        &mut self,
+        import: ImportId,
+        purpose: Purpose,
+        opcode: Opcode,
+        fill: impl FnOnce(MsgBuilder) -> MsgBuilder,
+    ) -> Result<CallId, CallError> {
         let im = self.imports.get_mut(import).ok_or(CallError::NoImport)?;
-        let xid = cx.common.xids.next();
         let header = Header {
             secflvr: flavour(im.config.kind),
             repsize: BODY_ONLY_LEN as u32,
@@ -174,10 +268,13 @@ impl Client {
             resend: false,
             delay: false,
             limit: None,
-            xid,
+            class: Class::Unlimited,
+            slot: 0,
+            in_recovery: false,
+            xid: 0,
             sent_as: 0,
             generation: im.generation,
-            phase: Phase::Delayed,
+            phase: Phase::Queued,
             attempt: 0,
             sent: None,
             resent: false,
@@ -188,12 +285,9 @@ impl Client {
             bulk_open: 0,
             bulk_failed: false,
             in_progress: 0,
+            not_before: None,
             cancelled: false,
         });
-        // Connects and disconnects count for no `last_xid` (P-45).
-        if !matches!(purpose, Purpose::Connect | Purpose::Disconnect) {
-            im.calls.insert(xid, id);
-        }
         Ok(id)
     }
 
@@ -221,73 +315,61 @@ impl Client {
         cx.common.timers.stop(Timer::Limit(id));
         if let Some(im) = self.imports.get_mut(r.import) {
             im.calls.remove(&r.xid);
+            if r.xid == 0 {
+                im.slots.forget(r.class, id);
+            } else {
+                im.slots.give(r.class, r.slot);
+            }
         }
         match r.purpose {
             Purpose::Call => cx.common.events.push_back(Event::Ended { call: id, result }),
             Purpose::Connect => self.connected(cx, r.import, &r, result),
-            Purpose::Disconnect => self.close(cx, r.import),
+            Purpose::Disconnect => self.left(cx, r.import),
             Purpose::Ping => {}
             Purpose::Replay => self.replayed(cx, r.import, &r, result),
             Purpose::FinalPing => self.recovered(cx, r.import, result.is_ok()),
         }
+        self.invalidated(cx, r.import);
+        self.pump(cx, r.import);
     }
 
-    /// Changes the state of an import, and says so.
-    fn enter(&mut self, cx: &mut Cx<'_, '_>, import: ImportId, state: ImportState) {
-        let Some(im) = self.imports.get_mut(import) else { return };
-        if im.enter(cx.below.now(), state) {
+    /// Changes the state of an import, and reports the new one. `false` if the change is not for its
+    /// state.
+    fn change(&mut self, cx: &mut Cx<'_, '_>, import: ImportId, change: Change) -> bool {
+        let Some(im) = self.imports.get_mut(import) else { return false };
+        let state = im.change(cx.below.now(), change);
+        if let Some(state) = state {
             cx.common.events.push_back(Event::Import { import, state });
+        }
+        state.is_some()
+    }
+
+    /// Writes a line of the log.
+    fn log(&self, cx: &mut Cx<'_, '_>, import: ImportId, line: impl FnOnce(&Import) -> LogLine) {
+        if let Some(im) = self.imports.get(import) {
+            cx.common.events.push_back(Event::Log { import, line: line(im) });
         }
     }
 
-    /// The calls of an import that have not ended, oldest first.
+    /// The calls of an import that have not ended: those with a number by number, then those that
+    /// wait for a slot.
     fn calls_of(&self, import: ImportId) -> Vec<CallId> {
-        let im = self.imports.get(import);
-        im.map(|im| im.calls.values().copied().collect()).unwrap_or_default()
+        let Some(im) = self.imports.get(import) else { return Vec::new() };
+        im.calls.values().copied().chain(im.slots.waiting()).collect()
     }
 
     /// Calls that waited for the import may go.
     fn wake(&mut self, cx: &mut Cx<'_, '_>, import: ImportId) {
+        self.pump(cx, import);
         for id in self.calls_of(import) {
             let delayed = |r: &Request| matches!(r.phase, Phase::Delayed);
             if self.calls.get(id).is_some_and(delayed) {
                 self.progress(cx, id);
             }
         }
-    }
-
-    /// No more calls: those under way end, and the server gets a disconnect.
-    pub(crate) fn disconnect(&mut self, cx: &mut Cx<'_, '_>, import: ImportId) {
-        let Some(im) = self.imports.get_mut(import) else { return };
-        if im.closing {
-            return;
+        if let Some(im) = self.imports.get_mut(import) {
+            im.woken = None;
         }
-        im.closing = true;
-        let full = im.state == ImportState::Full;
-        let disconnects = im.config.kind.connects().map(|(_, opcode)| opcode);
-        for id in self.calls_of(import) {
-            self.release(cx, id, Next::End(Err(CallError::Closed)));
-        }
-        let Some(opcode) = disconnects.filter(|_| full) else { return self.close(cx, import) };
-        self.enter(cx, import, ImportState::Connecting);
-        match self.request(cx, import, Purpose::Disconnect, opcode, |builder| builder) {
-            Ok(id) => {
-                // P-104: its own wait is 5 s, whatever the server is given.
-                let at = cx.below.now() + crate::tunables::SWITCH;
-                cx.common.timers.set(Timer::Limit(id), at);
-                self.progress(cx, id);
-            }
-            Err(_) => self.close(cx, import),
-        }
-    }
-
-    fn close(&mut self, cx: &mut Cx<'_, '_>, import: ImportId) {
-        self.enter(cx, import, ImportState::Closed);
-        cx.common.timers.stop(Timer::Import(import));
-        for id in self.calls_of(import) {
-            self.release(cx, id, Next::End(Err(CallError::Closed)));
-        }
-        self.imports.remove(import);
     }
 
     /// A time has come.
@@ -300,22 +382,11 @@ impl Client {
         }
     }
 
-    /// Requests of an older generation than the import's end (P-76).
-    fn abort_older(&mut self, cx: &mut Cx<'_, '_>, import: ImportId) {
-        for id in self.calls_of(import) {
-            self.release(cx, id, Next::End(Err(CallError::Evicted)));
-        }
-    }
-
-    fn generation_ends(im: &mut Import) {
-        im.generation += 1;
-        im.retained.clear();
-    }
-
     /// Flags of a request in recovery.
     const DONE: BodyFlags = BodyFlags::REQ_REPLAY_DONE.union(BodyFlags::LOCK_REPLAY_DONE);
 
+    /// The time, as requests count it.
     fn now(cx: &Cx<'_, '_>) -> Instant {
-        cx.below.now()
+        cx.common.tunables.count(cx.below.now())
     }
 }

@@ -2,6 +2,7 @@
 
 use lustre_wire::Opcode;
 
+use super::import::Leaving;
 use super::request::Purpose;
 use super::{Client, ImportState};
 use crate::common::Cx;
@@ -13,12 +14,18 @@ impl Client {
     pub(crate) fn import_due(&mut self, cx: &mut Cx<'_, '_>, import: ImportId) {
         match self.imports.get(import).map(|im| im.state) {
             Some(ImportState::Disconnected | ImportState::New) => self.connect(cx, import),
+            Some(ImportState::Full) if self.is_idle(import, cx.below.now()) => {
+                self.leave(cx, import, Leaving::Idle);
+            }
             Some(ImportState::Full) => {
                 self.ping_later(cx, import);
                 let opcode = Opcode::OBD_PING;
-                if let Ok(id) = self.request(cx, import, Purpose::Ping, opcode, |builder| builder) {
+                if let Ok(id) = self.own_request(cx, import, Purpose::Ping, opcode, |b| b) {
                     self.progress(cx, id);
                 }
+            }
+            Some(_) if self.imports.get(import).is_some_and(|im| im.invalidating) => {
+                self.warn(cx, import);
             }
             _ => {}
         }
@@ -27,7 +34,7 @@ impl Client {
     /// The next ping is due a whole interval from now, or sooner when a commit is awaited.
     pub(super) fn ping_later(&self, cx: &mut Cx<'_, '_>, import: ImportId) {
         let Some(im) = self.imports.get(import) else { return };
-        if im.state != ImportState::Full {
+        if im.state != ImportState::Full || im.callback {
             return;
         }
         let tunables = &cx.common.tunables;

@@ -5,8 +5,10 @@ use lnet_types::Errno;
 use lustre_wire::Opcode;
 use lustre_wire::body::MsgKind;
 
+use super::import::Leaving;
 use super::request::{Phase, Purpose, Request};
-use super::{Client, ImportState, Next};
+use super::state::Change;
+use super::{Client, ImportState, LogLine, Next};
 use crate::common::Cx;
 use crate::error::CallError;
 use crate::estimate::wire_secs;
@@ -19,21 +21,18 @@ impl Client {
         loop {
             let Some(im) = self.imports.get(import) else { return };
             match im.state {
-                ImportState::Evicted => {
-                    self.invalidate(cx, import);
-                    if let Some(im) = self.imports.get_mut(import) {
-                        im.invalid = false;
-                    }
-                    self.enter(cx, import, ImportState::Recover);
-                }
+                // It goes on when nothing of the time before is under way.
+                ImportState::Evicted => return self.invalidate(cx, import),
                 ImportState::Replay => {
                     if im.recovering.is_some() || self.replay_next(cx, import) {
                         return;
                     }
-                    self.enter(cx, import, ImportState::ReplayLocks);
+                    self.change(cx, import, Change::Replayed);
                 }
                 // Locks stand on another floor; without any there is nothing to repeat.
-                ImportState::ReplayLocks => self.enter(cx, import, ImportState::ReplayWait),
+                ImportState::ReplayLocks => {
+                    self.change(cx, import, Change::LocksReplayed);
+                }
                 ImportState::ReplayWait => {
                     if im.recovering.is_none() {
                         self.final_ping(cx, import);
@@ -42,16 +41,31 @@ impl Client {
                 }
                 ImportState::Recover => {
                     self.resend(cx, import);
-                    self.enter(cx, import, ImportState::Full);
+                    self.change(cx, import, Change::Resent);
                 }
-                ImportState::Full => {
-                    self.ping_later(cx, import);
-                    self.wake(cx, import);
-                    return;
-                }
+                ImportState::Full => return self.activate(cx, import),
                 _ => return,
             }
         }
+    }
+
+    /// The import is in use (again).
+    fn activate(&mut self, cx: &mut Cx<'_, '_>, import: ImportId) {
+        let Some(im) = self.imports.get_mut(import) else { return };
+        im.invalid = false;
+        if im.closing {
+            return self.leave(cx, import, Leaving::Close);
+        }
+        if im.conn_cnt > 1 {
+            self.log(cx, import, |im| LogLine::Restored {
+                target: im.config.target.clone(),
+                nid: im.nid(),
+            });
+        }
+        // What an older connection has not answered, if the server had nothing to recover.
+        self.resend(cx, import);
+        self.ping_later(cx, import);
+        self.wake(cx, import);
     }
 
     /// Sends the next request that the server lost, in the order of its transactions (P-70). `false`
@@ -64,7 +78,7 @@ impl Client {
         let (message, portals, reply_len) = (kept.message.clone(), kept.portals, kept.reply_len);
         let net = im.net_time(&cx.common.tunables);
         let resend = im.resend_replay;
-        let made = self.request(cx, import, Purpose::Replay, body.opcode, |builder| builder);
+        let made = self.own_request(cx, import, Purpose::Replay, body.opcode, |builder| builder);
         let Ok(id) = made else { return false };
         body.service_time = wire_secs(net);
         if let (Some(r), Some(im)) = (self.calls.get_mut(id), self.imports.get_mut(import)) {
@@ -98,7 +112,6 @@ impl Client {
             Ok(reply) if reply.transno != transno && reply.transno != 0 => {
                 return self.connect(cx, import);
             }
-            // The server does not know us any more, or no longer serves the target.
             Err(CallError::Refused(Errno::ENOTCONN | Errno::ENODEV)) => {
                 return self.connect(cx, import);
             }
@@ -114,7 +127,7 @@ impl Client {
     /// The ping that ends a client's part (P-72).
     fn final_ping(&mut self, cx: &mut Cx<'_, '_>, import: ImportId) {
         let made =
-            self.request(cx, import, Purpose::FinalPing, Opcode::OBD_PING, |builder| builder);
+            self.own_request(cx, import, Purpose::FinalPing, Opcode::OBD_PING, |builder| builder);
         let Ok(id) = made else { return };
         if let (Some(r), Some(im)) = (self.calls.get_mut(id), self.imports.get_mut(import)) {
             r.body.flags.insert(Self::DONE);
@@ -131,22 +144,23 @@ impl Client {
         if !good || im.version_failed {
             return self.connect(cx, import);
         }
-        self.enter(cx, import, ImportState::Recover);
+        self.change(cx, import, Change::RecoveryEnded);
         self.recover(cx, import);
     }
 
     /// What was sent over the connection before, and was not answered, goes again (P-73).
     fn resend(&mut self, cx: &mut Cx<'_, '_>, import: ImportId) {
+        let Some(im) = self.imports.get(import) else { return };
+        let (nid, conn_cnt) = (im.nid(), im.conn_cnt);
         for id in self.calls_of(import) {
             let Some(r) = self.calls.get_mut(id) else { continue };
-            if !matches!(r.phase, Phase::Sent | Phase::Bulk(_)) || r.purpose != Purpose::Call {
+            let sent = matches!(r.phase, Phase::Sent | Phase::Bulk(_));
+            if !sent || r.purpose != Purpose::Call || r.body.conn_cnt == conn_cnt {
                 continue;
             }
             r.resent = true;
-            let nid = self.imports.get(import).map_or(lnet_types::Nid::ANY, |im| im.nid());
-            let resend = self.calls.get(id).is_some_and(|r| r.resend);
-            let next = if resend { Next::Again } else { Next::End(Err(CallError::TimedOut(nid))) };
-            self.release(cx, id, next);
+            let end = (!r.resend).then_some(CallError::TimedOut(nid));
+            self.release(cx, id, end.map_or(Next::Again, |e| Next::End(Err(e))));
         }
     }
 }

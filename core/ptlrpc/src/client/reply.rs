@@ -4,10 +4,11 @@
 use core::time::Duration;
 
 use lnet::{Event as LnetEvent, EventKind};
-use lnet_types::Errno;
+use lnet_types::{Errno, Nid};
 use lustre_wire::body::MsgKind;
 use lustre_wire::{Body, BodyFlags, HeaderFlags, Msg};
 
+use super::decide::{Expiry, Late, Verdict, expiry, verdict};
 use super::import::Retained;
 use super::request::{Phase, Purpose, Request};
 use super::{Client, ImportState, Next};
@@ -16,6 +17,9 @@ use crate::error::CallError;
 use crate::event::Reply;
 use crate::table::{CallId, ImportId};
 use crate::timers::Timer;
+
+/// A request goes again at most once in this time after a failure of the net (P-83, P-87).
+const PAUSE: Duration = Duration::from_secs(1);
 
 impl Client {
     /// A request is with the server's LNet, or is lost (P-43).
@@ -28,6 +32,9 @@ impl Client {
     ) {
         let Some(r) = self.current(id, attempt) else { return };
         if status.is_err() && matches!(r.phase, Phase::Sent) {
+            // P-87: not at once again.
+            r.not_before = r.sent.map(|sent| sent + PAUSE);
+            self.stats.net_failed += 1;
             self.expire(cx, id);
         }
     }
@@ -48,9 +55,17 @@ impl Client {
         if event.rlength > event.mlength {
             return self.truncated(cx, id, event);
         }
+        let (import, xid, ping) = (r.import, r.xid, r.purpose == Purpose::Ping);
+        let adaptive = r.header.flags.contains(HeaderFlags::AT_SUPPORT);
+        if let Some(im) = self.imports.get_mut(import) {
+            // P-40: any reply, an early one too.
+            im.replied = im.replied.max(xid);
+            if !ping {
+                im.last_reply = Some(cx.below.now());
+            }
+        }
         let spans = cx.below.payload(event);
         let bytes = cx.copy_out(&spans);
-        let adaptive = r.header.flags.contains(HeaderFlags::AT_SUPPORT);
         if adaptive && event.offset == 0 {
             self.early(cx, id, &bytes);
         } else {
@@ -77,7 +92,11 @@ impl Client {
         match (&mut r.phase, r.bulk_open) {
             (Phase::Unlinking(_), 0) => self.released(cx, id),
             (Phase::Unlinking(_), _) => {}
-            (Phase::Sent, _) if !moved => self.expire(cx, id),
+            (Phase::Sent, _) if !moved => {
+                r.not_before = r.sent.map(|sent| sent + PAUSE);
+                self.stats.net_failed += 1;
+                self.expire(cx, id);
+            }
             (Phase::Bulk(_), open) => {
                 r.bulk_failed |= !moved;
                 if open == 0 {
@@ -121,6 +140,7 @@ impl Client {
         if !msg.checksum_holds() || body.kind != MsgKind::REPLY {
             return;
         }
+        self.stats.early += 1;
         self.learn(cx, id, &body, false);
         let Some(r) = self.calls.get_mut(id) else { return };
         let Some(im) = self.imports.get_mut(r.import) else { return };
@@ -153,46 +173,26 @@ impl Client {
     /// The reply (P-85).
     fn take_reply(&mut self, cx: &mut Cx<'_, '_>, id: CallId, bytes: Vec<u8>) {
         let parsed = Msg::parse(&bytes).and_then(|msg| msg.body());
-        let body = match parsed {
-            Ok(body) if body.kind == MsgKind::REPLY || body.kind == MsgKind::ERROR => body,
-            Ok(body) => {
-                let (what, field) = ("reply", "type");
-                let value = u64::from(body.kind.0);
-                let wrong = lustre_wire::WireError::Value { what, field, value };
-                return self.release(cx, id, Next::End(Err(CallError::BadReply(wrong))));
+        let Some(r) = self.calls.get(id) else { return };
+        let (import, resend) = (r.import, r.resend);
+        let callback = self.imports.get(import).is_some_and(|im| im.callback);
+        let full = r.send_state == ImportState::Full && !callback;
+        let verdict = verdict(parsed.as_ref().map_err(Clone::clone), resend, full);
+        if let (true, Ok(body)) = (verdict.teaches(), &parsed) {
+            self.stats.replies += 1;
+            self.learn(cx, id, body, true);
+        }
+        let end = |e| Next::End(Err(e));
+        let body = match (verdict, parsed) {
+            (Verdict::Bad(e), _) => return self.release(cx, id, end(e)),
+            (Verdict::Later, _) => return self.later(cx, id),
+            (Verdict::Reconnect(_), _) => return self.reconnect(cx, id),
+            (Verdict::Refused(errno), _) => {
+                return self.release(cx, id, end(CallError::Refused(errno)));
             }
-            Err(e) => return self.release(cx, id, Next::End(Err(CallError::BadReply(e)))),
+            (Verdict::Done, Ok(body)) => body,
+            (Verdict::Done, Err(e)) => return self.release(cx, id, end(CallError::BadReply(e))),
         };
-        let error = body.kind == MsgKind::ERROR;
-        let refused = match body.status {
-            status if status < 0 => Some(Errno(status.saturating_neg())),
-            _ if error => Some(Errno::EINVAL),
-            _ => None,
-        };
-        let Some(r) = self.calls.get_mut(id) else { return };
-        if refused == Some(Errno::EINPROGRESS) && r.resend && !error {
-            return self.later(cx, id);
-        }
-        self.learn(cx, id, &body, true);
-        let Some(r) = self.calls.get_mut(id) else { return };
-        let (import, xid) = (r.import, r.xid);
-        if let Some(im) = self.imports.get_mut(import) {
-            im.replied = im.replied.max(xid);
-        }
-        if let Some(errno) = refused {
-            let gone = matches!(errno, Errno::ENOTCONN | Errno::ENODEV);
-            if error && gone && r.send_state == ImportState::Full {
-                let (conn_cnt, resend) = (r.body.conn_cnt, r.resend);
-                let nid = self.imports.get(import).map_or(lnet_types::Nid::ANY, |im| im.nid());
-                let next =
-                    if resend { Next::Again } else { Next::End(Err(CallError::TimedOut(nid))) };
-                self.lost(cx, import, conn_cnt);
-                // The server has not done it: this is no copy of what it did.
-                self.release(cx, id, next);
-                return self.connect(cx, import);
-            }
-            return self.release(cx, id, Next::End(Err(CallError::Refused(errno))));
-        }
         self.retain(cx, id, &body);
         let Some(r) = self.calls.get_mut(id) else { return };
         let reply = Reply { status: body.status, transno: body.transno, message: bytes };
@@ -201,6 +201,22 @@ impl Client {
             r.phase = Phase::Bulk(reply);
         } else {
             self.release(cx, id, Next::End(Ok(reply)));
+        }
+    }
+
+    /// The server does not know this client, or not yet: it has not done what was asked (P-58, P-85).
+    fn reconnect(&mut self, cx: &mut Cx<'_, '_>, id: CallId) {
+        let Some(r) = self.calls.get_mut(id) else { return };
+        let (import, conn_cnt) = (r.import, r.body.conn_cnt);
+        // The first time at once; a server that says it again is given time.
+        r.not_before = r.sent.filter(|_| r.attempt > 1).map(|sent| sent + PAUSE);
+        let nid = self.imports.get(import).map_or(Nid::ANY, super::Import::nid);
+        let resend = self.calls.get(id).is_some_and(|r| r.resend);
+        let next = if resend { Next::Again } else { Next::End(Err(CallError::TimedOut(nid))) };
+        self.lost(cx, import, conn_cnt);
+        self.release(cx, id, next);
+        if self.imports.get(import).is_some_and(|im| im.state == ImportState::Disconnected) {
+            self.connect(cx, import);
         }
     }
 
@@ -261,19 +277,24 @@ impl Client {
     /// A deadline has passed, or the net has failed (P-86).
     pub(crate) fn expire(&mut self, cx: &mut Cx<'_, '_>, id: CallId) {
         let Some(r) = self.calls.get_mut(id) else { return };
-        let Some(im) = self.imports.get_mut(r.import) else { return };
-        let (import, nid) = (r.import, im.nid());
+        let Some(im) = self.imports.get(r.import) else { return };
+        let (import, conn_cnt) = (r.import, r.body.conn_cnt);
         r.resent = true;
-        let stale_ping = r.purpose == Purpose::Ping && r.xid <= im.replied;
-        let conn_cnt = r.body.conn_cnt;
-        let loses = r.send_state == ImportState::Full && !stale_ping;
-        let again = r.resend && r.send_state == ImportState::Full;
-        if loses {
+        let Expiry { disconnects, end } = expiry(&Late {
+            opcode: r.body.opcode,
+            send_state: r.send_state,
+            xid: r.xid,
+            replied: im.replied,
+            resend: r.resend,
+            callback: im.callback,
+            nid: im.nid(),
+        });
+        self.stats.expired += 1;
+        if disconnects {
             self.lost(cx, import, conn_cnt);
         }
-        let next = if again { Next::Again } else { Next::End(Err(CallError::TimedOut(nid))) };
-        self.release(cx, id, next);
-        if loses {
+        self.release(cx, id, end.map_or(Next::Again, |e| Next::End(Err(e))));
+        if disconnects {
             self.verify(cx, import);
         }
     }

@@ -5,8 +5,11 @@ use core::time::Duration;
 use lnet::{MatchEntry, MdOptions, Put};
 use lnet_types::{Errno, Instant, IoVec, MdId, ProcessId, iovec_len, iovec_slice};
 use lustre_wire::msg::{BODY_ONLY_LEN, rewrite};
+use lustre_wire::opcode::Effect;
 use lustre_wire::{Body, BodyFlags, Header, HeaderFlags, Opcode};
 
+use super::decide::{May, Passage, may};
+use super::slots::Class;
 use super::{Client, ImportState};
 use crate::common::{BULK_PIECE, Cx, Post, errno, spec};
 use crate::error::CallError;
@@ -50,11 +53,18 @@ pub struct Call {
     pub delay: bool,
     /// It fails when it is not answered after so long, waiting included.
     pub limit: Option<Duration>,
+    /// Whether it changes something that the server keeps a record of: it takes one of the slots
+    /// that the server grants (P-82).
+    pub modifies: bool,
+    /// Whether the target takes it while it recovers (P-79.10).
+    pub in_recovery: bool,
 }
 
 impl Call {
-    /// A call that waits, and is sent again, until it is answered.
+    /// A call that waits, and is sent again, until it is answered. It modifies if its opcode always
+    /// does, or is a program's own.
     pub fn new(opcode: Opcode, buffers: Vec<Vec<u8>>) -> Self {
+        let modifies = opcode.row().is_none_or(|row| row.effect == Effect::Modifies);
         Self {
             opcode,
             buffers,
@@ -63,6 +73,8 @@ impl Call {
             resend: true,
             delay: true,
             limit: None,
+            modifies,
+            in_recovery: false,
         }
     }
 }
@@ -92,6 +104,8 @@ pub(crate) enum Next {
 
 #[derive(Debug)]
 pub(crate) enum Phase {
+    /// Waits for a slot, and has no number yet (P-82).
+    Queued,
     /// Not sent, or waiting for the import.
     Delayed,
     /// On its way, or being worked on.
@@ -121,6 +135,10 @@ pub(crate) struct Request {
     pub(crate) resend: bool,
     pub(crate) delay: bool,
     pub(crate) limit: Option<Instant>,
+    pub(crate) class: Class,
+    /// Its slot, 0 if it needs none.
+    pub(crate) slot: u16,
+    pub(crate) in_recovery: bool,
     pub(crate) xid: u64,
     /// The xid of the last sending, 0 before the first.
     pub(crate) sent_as: u64,
@@ -141,52 +159,40 @@ pub(crate) struct Request {
     pub(crate) bulk_failed: bool,
     /// How often the server said that it is working on it (P-85).
     pub(crate) in_progress: u32,
+    /// It does not go again before (P-83, P-87).
+    pub(crate) not_before: Option<Instant>,
     pub(crate) cancelled: bool,
 }
 
-/// What may be done with a request now (P-79).
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum May {
-    Go,
-    Delay,
-    Fail(CallError),
-}
-
 impl Client {
-    /// P-79, first match wins.
+    /// Whether a request may go (P-79).
     pub(crate) fn may_go(&self, id: CallId, now: Instant) -> May {
         let Some(r) = self.calls.get(id) else { return May::Fail(CallError::Cancelled) };
         let Some(im) = self.imports.get(r.import) else { return May::Fail(CallError::NoImport) };
         if r.cancelled {
             return May::Fail(CallError::Cancelled);
         }
-        if im.state == ImportState::Closed || (im.closing && r.purpose == Purpose::Call) {
+        if im.closing && r.purpose == Purpose::Call {
             return May::Fail(CallError::Closed);
         }
-        if r.limit.is_some_and(|limit| limit <= now) {
-            return May::Fail(CallError::LimitPassed);
-        }
-        if r.send_state == ImportState::Connecting && im.state == ImportState::Connecting {
-            return May::Go;
-        }
-        if im.invalid {
-            return May::Fail(CallError::Closed);
-        }
-        if r.generation != im.generation {
-            return May::Fail(CallError::Evicted);
-        }
-        if r.send_state == im.state {
-            return May::Go;
-        }
-        if !r.delay {
-            return May::Fail(CallError::NotConnected);
-        }
-        May::Delay
+        may(&Passage {
+            import: im.state,
+            send_state: r.send_state,
+            limit_passed: r.limit.is_some_and(|limit| limit <= now),
+            invalidating: im.invalidating,
+            invalid: im.invalid,
+            older: r.generation != im.generation,
+            delay: r.delay,
+            woke: im.woken == Some(r.generation),
+            in_recovery: r.in_recovery,
+        })
     }
 
     /// Sends a request, lets it wait, or ends it.
     pub(crate) fn progress(&mut self, cx: &mut Cx<'_, '_>, id: CallId) {
-        match self.may_go(id, cx.below.now()) {
+        let now = cx.below.now();
+        match self.may_go(id, now) {
+            May::Go if self.paced(cx, id, now) => {}
             May::Go => {
                 if let Err(e) = self.transmit(cx, id) {
                     self.release(cx, id, Next::End(Err(CallError::NoDescriptor(e))));
@@ -202,12 +208,23 @@ impl Client {
         }
     }
 
+    /// Lets a request wait that has just gone (P-83, P-87).
+    fn paced(&mut self, cx: &mut Cx<'_, '_>, id: CallId, now: Instant) -> bool {
+        let Some(r) = self.calls.get_mut(id) else { return false };
+        let Some(at) = r.not_before.take_if(|at| *at > now) else { return false };
+        r.phase = Phase::Waiting;
+        cx.common.timers.set(Timer::Call(id), at);
+        true
+    }
+
     /// One sending (P-84).
     fn transmit(&mut self, cx: &mut Cx<'_, '_>, id: CallId) -> Result<(), Errno> {
-        let now = cx.below.now();
+        let now = Self::now(cx);
         let Some(r) = self.calls.get_mut(id) else { return Ok(()) };
         let Some(im) = self.imports.get_mut(r.import) else { return Ok(()) };
         let tunables = &cx.common.tunables;
+        self.stats.sent += 1;
+        self.stats.resent += u64::from(r.attempt > 0);
         r.attempt += 1;
         let connects = matches!(r.purpose, Purpose::Connect | Purpose::Disconnect);
         // Match bits: the last bulk descriptor's. A copy has new ones, so that what is left of the
@@ -226,7 +243,8 @@ impl Client {
         if r.purpose != Purpose::Connect {
             r.timeout = im.server_time(r.portals.0, tunables);
             r.body.handle = im.handle;
-            r.body.conn_cnt = im.conn_cnt;
+            // P-11: callbacks carry none.
+            r.body.conn_cnt = if im.callback { 0 } else { im.conn_cnt };
             r.body.last_xid = if connects { 0 } else { im.known_replied(r.xid) };
             let adaptive = HeaderFlags::AT_SUPPORT | HeaderFlags::CKSUM_INCOMPAT18;
             r.header.flags = if im.adaptive { adaptive } else { HeaderFlags::empty() };
@@ -301,7 +319,7 @@ impl Client {
         };
         let longest = cx.below.node().tunables().transaction_timeout;
         let longest = Duration::from_secs(u64::try_from(longest).unwrap_or(0));
-        let limit = deadline.saturating_since(now).min(longest);
+        let limit = deadline.saturating_since(cx.below.now()).min(longest);
         let put = Put {
             md,
             ack: false,
@@ -347,26 +365,12 @@ impl Client {
         let Some(r) = self.calls.get_mut(id) else { return };
         match core::mem::replace(&mut r.phase, Phase::Delayed) {
             Phase::Unlinking(Next::End(result)) => self.finish(cx, id, result),
-            Phase::Unlinking(Next::Again) => self.again(cx, id),
+            Phase::Unlinking(Next::Again) => self.progress(cx, id),
             Phase::Unlinking(Next::Later(pause)) => {
                 r.phase = Phase::Waiting;
                 cx.common.timers.set(Timer::Call(id), cx.below.now() + pause);
             }
             phase => r.phase = phase,
-        }
-    }
-
-    /// Sends again, at most once a second after a failure of the net (P-83, P-87).
-    fn again(&mut self, cx: &mut Cx<'_, '_>, id: CallId) {
-        let now = cx.below.now();
-        let Some(r) = self.calls.get_mut(id) else { return };
-        let earliest = r.sent.map_or(now, |sent| sent + Duration::from_secs(1));
-        let full = self.imports.get(r.import).is_some_and(|im| im.state == r.send_state);
-        if full && earliest > now {
-            r.phase = Phase::Waiting;
-            cx.common.timers.set(Timer::Call(id), earliest);
-        } else {
-            self.progress(cx, id);
         }
     }
 }

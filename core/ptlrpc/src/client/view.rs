@@ -5,11 +5,44 @@ use core::time::Duration;
 use lnet_types::{Instant, Nid};
 use lustre_wire::ConnectData;
 
-use super::connections::Connection;
+use super::connections::{ChoiceReason, Connection, choose};
+use super::outcome::Terms;
 use super::{Client, ImportState};
 use crate::error::CallError;
 use crate::table::ImportId;
 use crate::tunables::Tunables;
+
+/// What the client's side counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ClientStats {
+    /// Calls of the program.
+    pub calls: u64,
+    /// Requests sent, pings and connects and all copies among them.
+    pub sent: u64,
+    /// Copies of requests.
+    pub resent: u64,
+    /// Replies.
+    pub replies: u64,
+    /// Early replies.
+    pub early: u64,
+    /// Requests that LNet could not deliver, or whose bulk data it lost.
+    pub net_failed: u64,
+    /// Requests whose deadline passed, or that LNet could not deliver.
+    pub expired: u64,
+    /// Connects.
+    pub connects: u64,
+    /// Connects that failed.
+    pub connects_failed: u64,
+    /// Connections in use that failed.
+    pub lost: u64,
+    /// Evictions by servers.
+    pub evictions: u64,
+    /// Disconnects for want of use.
+    pub idle: u64,
+    /// Requests of servers to this client.
+    pub callbacks: u64,
+}
 
 /// An import, to be looked at.
 #[derive(Clone, Debug)]
@@ -30,8 +63,18 @@ pub struct ImportView {
     pub conn_cnt: u32,
     /// Why the last connect failed; `None` after one that did not.
     pub refusal: Option<CallError>,
+    /// Why the node in use was chosen, and the others were not (P-60).
+    pub choice: Vec<(Nid, ChoiceReason)>,
+    /// Which node would be next, and why, if the connection broke now.
+    pub next: Vec<(Nid, ChoiceReason)>,
     /// What the server granted.
     pub granted: ConnectData,
+    /// What that settled.
+    pub terms: Terms,
+    /// The server has refused this client for good.
+    pub deactivated: bool,
+    /// Reads, writes and changes that have slots, and calls that wait for one.
+    pub slots: ([usize; 3], usize),
     /// Whether the server keeps transactions.
     pub replayable: bool,
     /// Calls that have not ended.
@@ -47,6 +90,10 @@ pub struct ImportView {
 }
 
 impl Client {
+    pub(crate) fn stats(&self) -> ClientStats {
+        self.stats
+    }
+
     pub(crate) fn view(&self, id: ImportId, tunables: &Tunables) -> Option<ImportView> {
         let im = self.imports.get(id)?;
         let bounds = tunables.bounds();
@@ -59,9 +106,20 @@ impl Client {
             connections: im.connections.clone(),
             conn_cnt: im.conn_cnt,
             refusal: im.refusal,
-            granted: im.granted,
+            choice: im.choice.clone(),
+            next: {
+                let keep = im.force_reconnect.then_some(im.current);
+                let rule = tunables.reconnect;
+                let next = choose(&im.connections, im.last_success, keep, rule);
+                let reasons = next.map(|next| next.reasons).unwrap_or_default();
+                im.connections.iter().map(|c| c.nid).zip(reasons).collect()
+            },
+            granted: im.terms.data,
+            terms: im.terms,
+            deactivated: im.deactivated,
+            slots: (im.slots.used(), im.slots.waiting().count()),
             replayable: im.replayable,
-            calls: im.calls.len(),
+            calls: self.calls_of(id).len(),
             retained: im.retained.len(),
             committed: im.committed,
             net: im.net.get(&bounds),

@@ -307,6 +307,23 @@ impl Bench {
         self.settle();
     }
 
+    /// Another protocol in the place of the server.
+    pub(super) fn replace_server(&mut self, upper: Box<dyn Upper>) {
+        self.uppers.remove(self.server, self.now, &mut self.node).unwrap();
+        self.settle();
+        self.server = self.uppers.add(upper).unwrap();
+    }
+
+    /// An upper that is no request layer.
+    pub(super) fn upper<T: Upper, R>(
+        &mut self,
+        id: UpperId,
+        f: impl FnOnce(&mut T, &mut Below<'_>) -> R,
+    ) -> R {
+        let Self { node, heap, uppers, now, .. } = self;
+        uppers.with(id, *now, node, heap, f).unwrap()
+    }
+
     /// Calls a request layer as its program.
     pub(super) fn rpc<R>(&mut self, id: UpperId, f: impl FnOnce(&mut Rpc<'_, '_>) -> R) -> R {
         self.party_of(id, |party, below| {

@@ -4,9 +4,13 @@
 mod bench;
 mod bulk;
 mod calls;
+mod connects;
 mod hostile;
+mod imports;
 mod outage;
 mod records;
 mod replay;
+mod requests;
+mod script;
 mod store;
 mod storms;

@@ -1,0 +1,316 @@
+//! The life of an import: idle and roused, slots, invalidation, its end, what it shows (P-55, P-58,
+//! P-60, P-76, P-81, P-82, P-88, P-103, P-104).
+
+use core::time::Duration;
+
+use lnet::Profile;
+use lnet_types::Nid;
+use lustre_wire::connect::ConnectFlags;
+use lustre_wire::{ConnectData, ImportKind, OpFlags, Opcode};
+
+use super::bench::{APPEND, Bench, ECHO, append_log, data, keeper};
+use super::script::{Said, config, scripted, serving};
+use crate::{
+    Answer, Call, CallError, ChoiceReason, Event, ImportState as S, ImportTunables, ImportView,
+    LogLine, Tunables,
+};
+
+fn view(bench: &mut Bench) -> ImportView {
+    let import = bench.import;
+    bench.party_of(bench.client, |p, _| p.ptlrpc.import_view(import)).unwrap()
+}
+
+fn idle_after(bench: &mut Bench, secs: u64) {
+    let import = bench.import;
+    let idle_timeout = Duration::from_secs(secs);
+    let tunables =
+        ImportTunables { max_rpcs_in_flight: 8, max_mod_rpcs_in_flight: 7, idle_timeout };
+    bench.rpc(bench.client, |rpc| rpc.tune(import, tunables));
+}
+
+fn exports(bench: &mut Bench) -> usize {
+    bench.party_of(bench.server, |p, _| p.ptlrpc.export_views().len())
+}
+
+#[test]
+fn p103_an_import_without_calls_disconnects_and_its_next_call_connects() {
+    let mut bench = Bench::new(append_log());
+    idle_after(&mut bench, 20);
+    let call = bench.call(Bench::say(ECHO, "one"));
+    assert!(bench.end_of(call).unwrap().is_ok());
+    bench.secs(24);
+    assert_eq!(view(&mut bench).state, S::Full);
+    bench.secs(2);
+    assert_eq!((view(&mut bench).state, exports(&mut bench)), (S::Idle, 0));
+    // Nothing is sent by an idle import.
+    let sent = bench.sent;
+    bench.secs(1000);
+    assert_eq!(bench.sent, sent);
+    // P-81: a call that may neither wait nor go again is worth the connection that it has woken.
+    let hasty = Call { delay: false, resend: false, ..Bench::say(ECHO, "two") };
+    let call = bench.call(hasty);
+    assert!(bench.end_of(call).unwrap().is_ok());
+    let states = [S::Connecting, S::Full, S::Connecting, S::Idle, S::New, S::Connecting, S::Full];
+    assert_eq!(bench.states(), states);
+}
+
+#[test]
+fn p103_an_import_that_is_held_or_has_calls_or_may_have_to_replay_is_not_idle() {
+    // Held.
+    let mut bench = Bench::new(append_log());
+    idle_after(&mut bench, 20);
+    let import = bench.import;
+    bench.call(Bench::say(ECHO, "one"));
+    bench.rpc(bench.client, |rpc| rpc.hold(import, true));
+    bench.secs(100);
+    assert_eq!(view(&mut bench).state, S::Full);
+    bench.rpc(bench.client, |rpc| rpc.hold(import, false));
+    bench.secs(26);
+    assert_eq!(view(&mut bench).state, S::Idle);
+    // With a call.
+    let mut bench = Bench::new(keeper());
+    idle_after(&mut bench, 20);
+    bench.call(Bench::say(ECHO, "slow"));
+    bench.secs(100);
+    assert_eq!(view(&mut bench).state, S::Full);
+    // With what is not committed.
+    let mut bench = Bench::with(append_log(), true);
+    idle_after(&mut bench, 20);
+    bench.call(Bench::say(APPEND, "one"));
+    bench.secs(100);
+    assert_eq!(view(&mut bench).state, S::Full);
+    let target = bench.target;
+    bench.rpc(bench.server, |rpc| rpc.committed(target, 1));
+    bench.secs(60);
+    assert_eq!(view(&mut bench).state, S::Idle);
+}
+
+#[test]
+fn p103_a_call_that_comes_while_an_idle_import_disconnects_is_the_first_of_the_next_connection() {
+    let mut bench = Bench::new(append_log());
+    idle_after(&mut bench, 20);
+    bench.call(Bench::say(ECHO, "one"));
+    // The disconnect is lost: it is waited for 5 s.
+    bench.secs(24);
+    bench.lose(|_, _| true);
+    bench.secs(2);
+    assert_eq!(view(&mut bench).state, S::Connecting);
+    let call = bench.call(Bench::say(ECHO, "meanwhile"));
+    bench.loses = None;
+    bench.secs(5);
+    assert_eq!(bench.states()[2..5], [S::Connecting, S::Idle, S::New]);
+    bench.secs(20);
+    assert!(bench.end_of(call).unwrap().is_ok(), "{:?}", bench.states());
+}
+
+/// A target that grants `slots` modifying requests at a time, and answers nothing.
+fn slotted(slots: u16) -> Bench {
+    let offer = ConnectData {
+        flags: data().flags | ConnectFlags::MULTIMODRPCS,
+        maxmodrpcs: slots,
+        ..data()
+    };
+    let wanted = ConnectData { maxmodrpcs: 9, ..offer };
+    let mut bench = scripted(Tunables::default(), config(ImportKind::Osc, wanted), move |asked| {
+        if asked.connects() { vec![Said::connected(7, OpFlags::empty(), offer)] } else { vec![] }
+    });
+    let import = bench.import;
+    bench.rpc(bench.client, |rpc| rpc.connect(import));
+    bench.settle();
+    bench
+}
+
+#[test]
+fn p82_changes_take_slots_whose_numbers_are_tags_and_their_xids_when_they_have_them() {
+    let mut bench = slotted(2);
+    let calls = [0; 4].map(|_| bench.call(Bench::say(APPEND, "change")));
+    let reads = bench.call(Call { modifies: false, ..Bench::say(ECHO, "none") });
+    let tags = |b: &mut Bench| -> Vec<u16> {
+        b.asked_for(APPEND).iter().map(|asked| asked.body.tag).collect()
+    };
+    assert_eq!(tags(&mut bench), [1, 2]);
+    assert_eq!(bench.asked_for(ECHO)[0].body.tag, 0);
+    assert_eq!(view(&mut bench).slots, ([0, 0, 2], 2));
+    // The second is answered: the third takes its slot.
+    let second = bench.asked_for(APPEND).remove(1);
+    bench.say_late(&second, Said::status(0));
+    assert!(bench.end_of(calls[1]).is_some());
+    assert_eq!(tags(&mut bench), [1, 2, 2]);
+    let xids: Vec<u64> = bench.asked_for(APPEND).iter().map(|asked| asked.xid).collect();
+    let read = bench.asked_for(ECHO)[0].xid;
+    assert!(xids[2] > xids[1] && xids[2] > read, "numbered when it has its slot");
+    // One that waits for a slot can be taken back, and does not keep one.
+    bench.rpc(bench.client, |rpc| rpc.cancel(calls[3]));
+    assert_eq!(bench.end_of(calls[3]), Some(Err(CallError::Cancelled)));
+    bench.rpc(bench.client, |rpc| {
+        rpc.cancel(calls[0]);
+        rpc.cancel(calls[2]);
+        rpc.cancel(reads);
+    });
+    bench.settle();
+    assert_eq!(view(&mut bench).slots, ([0, 0, 0], 0));
+}
+
+#[test]
+fn p82_a_limit_passes_for_a_call_that_waits_for_a_slot() {
+    let mut bench = slotted(1);
+    bench.call(Bench::say(APPEND, "first"));
+    let limit = Some(Duration::from_secs(3));
+    let call = bench.call(Call { limit, ..Bench::say(APPEND, "second") });
+    bench.secs(3);
+    assert_eq!(bench.end_of(call), Some(Err(CallError::LimitPassed)));
+    assert_eq!(bench.asked_for(APPEND).len(), 1);
+}
+
+#[test]
+fn p88_reads_and_writes_of_objects_are_limited_each_for_itself() {
+    let mut bench = serving(Tunables::default(), |_| Vec::new());
+    for _ in 0..10 {
+        bench.call(Bench::say(Opcode::OST_READ, "read"));
+        bench.call(Bench::say(Opcode::OST_WRITE, "write"));
+        bench.call(Bench::say(Opcode::OST_STATFS, "neither"));
+    }
+    assert_eq!(bench.asked_for(Opcode::OST_READ).len(), 8);
+    assert_eq!(bench.asked_for(Opcode::OST_WRITE).len(), 8);
+    assert_eq!(view(&mut bench).slots, ([8, 8, 0], 4));
+    // More are let go by a greater limit.
+    let import = bench.import;
+    let tunables = ImportTunables {
+        max_rpcs_in_flight: 9,
+        max_mod_rpcs_in_flight: 7,
+        idle_timeout: Duration::ZERO,
+    };
+    bench.rpc(bench.client, |rpc| rpc.tune(import, tunables));
+    bench.settle();
+    assert_eq!(view(&mut bench).slots, ([9, 9, 0], 2));
+}
+
+#[test]
+fn p76_an_eviction_ends_all_calls_before_it_is_reported_and_before_new_ones_go() {
+    let mut bench = Bench::new(keeper());
+    let call = bench.call(Bench::say(APPEND, "held"));
+    let first = bench.kept()[0].clone();
+    bench.rpc(bench.server, |rpc| rpc.reply(first.id, Answer { transno: 1, ..Answer::default() }));
+    bench.settle();
+    assert!(bench.end_of(call).unwrap().is_ok());
+    let calls = [0; 3].map(|_| bench.call(Bench::say(APPEND, "in flight")));
+    bench.restart_server(append_log());
+    bench.secs(20);
+    let events = bench.party_of(bench.client, |p, _| p.events.clone());
+    let at = |wanted: &dyn Fn(&Event) -> bool| events.iter().position(wanted).unwrap();
+    let invalidated = at(&|e| matches!(e, Event::Invalidated { .. }));
+    for call in calls {
+        let ended = at(
+            &|e| matches!(e, Event::Ended { call: c, result: Err(CallError::Evicted) } if *c == call),
+        );
+        assert!(ended < invalidated);
+    }
+    let state = |s| move |e: &Event| matches!(e, Event::Import { state, .. } if *state == s);
+    assert!(at(&state(S::Evicted)) < invalidated && invalidated < at(&state(S::Recover)));
+    let (target, nid) = ("log-1".to_owned(), Nid::LOOPBACK);
+    let lines = [
+        LogLine::Lost { target: target.clone(), nid },
+        LogLine::Evicted { target: target.clone(), nid },
+        LogLine::Restored { target, nid },
+    ];
+    assert_eq!(bench.log(), lines);
+    let call = bench.call(Bench::say(APPEND, "anew"));
+    assert_eq!(bench.end_of(call).unwrap().unwrap().transno, 1);
+}
+
+#[test]
+fn p58_by_profile_requests_to_a_target_without_transactions_end_with_the_connection() {
+    for (profile, ends) in [(Profile::Kernel, true), (Profile::Default, false)] {
+        let mut bench = serving(Tunables::of(profile), |_| Vec::new());
+        let import = bench.import;
+        bench.rpc(bench.client, |rpc| rpc.connect(import));
+        bench.settle();
+        let call = bench.call(Bench::say(ECHO, "one"));
+        bench.secs(17);
+        let end = bench.end_of(call);
+        assert_eq!(end, ends.then_some(Err(CallError::Evicted)), "{profile:?}");
+    }
+}
+
+#[test]
+fn p104_an_import_that_recovers_is_disconnected_when_it_has_recovered() {
+    let mut bench = Bench::new(append_log());
+    let call = bench.call(Bench::say(ECHO, "one"));
+    assert!(bench.end_of(call).unwrap().is_ok());
+    bench.lose(|_, n| n <= 2);
+    bench.call(Bench::say(ECHO, "lost"));
+    // The first reconnect is lost too.
+    bench.secs(20);
+    assert_eq!(view(&mut bench).state, S::Connecting);
+    let import = bench.import;
+    bench.rpc(bench.client, |rpc| rpc.disconnect(import));
+    bench.settle();
+    assert_eq!(bench.states().last(), Some(&S::Connecting), "it waits");
+    bench.secs(12);
+    assert_eq!(bench.states().last(), Some(&S::Closed));
+    assert_eq!(bench.client_descriptors(), 0);
+}
+
+#[test]
+fn p104_a_disconnect_that_is_not_answered_is_waited_for_five_seconds() {
+    let mut bench = serving(Tunables::default(), |_| Vec::new());
+    let import = bench.import;
+    bench.rpc(bench.client, |rpc| rpc.connect(import));
+    bench.settle();
+    bench.rpc(bench.client, |rpc| rpc.disconnect(import));
+    bench.secs(4);
+    assert_eq!(bench.states().last(), Some(&S::Connecting));
+    let asked = bench.asked_for(Opcode::OST_DISCONNECT).remove(0);
+    assert_eq!((asked.body.timeout, asked.body.last_xid), (11, 0));
+    bench.secs(1);
+    assert_eq!(bench.states().last(), Some(&S::Closed));
+    assert_eq!(bench.client_descriptors(), 0);
+}
+
+#[test]
+fn p55_the_last_sixteen_states_are_kept() {
+    let mut bench = serving(Tunables::default(), |_| Vec::new());
+    bench.call(Bench::say(ECHO, "never answered"));
+    bench.secs(400);
+    let states = bench.states();
+    let history: Vec<S> = bench.states_at().iter().map(|(_, state)| *state).collect();
+    assert!(states.len() > 16);
+    assert_eq!(history, states[states.len() - 16..]);
+}
+
+#[test]
+fn p60_an_import_says_which_node_is_next_and_why() {
+    let other: Nid = "10.9.9.9@tcp".parse().unwrap();
+    let mut both = config(ImportKind::Osc, data());
+    both.nids.push(other);
+    let mut bench = scripted(Tunables::default(), both, |asked| {
+        if asked.connects() { vec![Said::connected(7, OpFlags::empty(), data())] } else { vec![] }
+    });
+    let import = bench.import;
+    bench.rpc(bench.client, |rpc| rpc.connect(import));
+    bench.settle();
+    let view = view(&mut bench);
+    use ChoiceReason as R;
+    assert_eq!(view.choice, [(Nid::LOOPBACK, R::TurnedReady), (other, R::Behind)]);
+    // The last good one is first.
+    assert_eq!(view.next, [(Nid::LOOPBACK, R::Untried), (other, R::Behind)]);
+}
+
+#[test]
+fn p62_a_node_that_lnet_has_not_discovered_is_not_tried_in_profile_kernel() {
+    for (profile, wanted) in [(Profile::Kernel, false), (Profile::Default, true)] {
+        let mut nowhere = config(ImportKind::Osc, data());
+        nowhere.nids = vec!["10.9.9.9@tcp".parse().unwrap(), Nid::LOOPBACK];
+        let mut bench = scripted(Tunables::of(profile), nowhere, |asked| {
+            let connect = Said::connected(7, OpFlags::empty(), data());
+            if asked.connects() { vec![connect] } else { vec![] }
+        });
+        let import = bench.import;
+        bench.rpc(bench.client, |rpc| rpc.connect(import));
+        bench.secs(120);
+        let view = view(&mut bench);
+        assert_eq!((view.state, view.nid), (S::Full, Nid::LOOPBACK), "{profile:?}");
+        let far = view.connections.iter().find(|c| c.nid != Nid::LOOPBACK).unwrap();
+        assert_eq!(far.attempts > 0, wanted, "{profile:?}");
+    }
+}
