@@ -1,13 +1,14 @@
 //! What both sides share: time limits, numbers, the purposes of descriptors, and what goes up.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use lnet::upper::Below;
 use lnet::{AttachError, MdOptions, MdSpec, Unlink};
 use lnet_types::{Errno, IoVec, Prng, Span};
+use lustre_wire::ConnectData;
 
 use crate::event::Event;
-use crate::table::{CallId, PostId, ServedId, ServiceId, Table};
+use crate::table::{CallId, ExportId, ImportId, PostId, ServedId, ServiceId, Table};
 use crate::timers::Timers;
 use crate::tunables::Tunables;
 use crate::xid::Xids;
@@ -24,7 +25,7 @@ pub(crate) enum Post {
     /// Where requests come.
     RequestBuffer { service: ServiceId, span: Span },
     /// A reply on its way; its memory goes with it.
-    Reply { span: Span },
+    Reply { span: Span, difficult: Option<ServedId> },
     /// A piece of the bulk data of a request that is being served.
     ServerBulk { served: ServedId },
 }
@@ -39,6 +40,22 @@ pub(crate) struct Common {
     pub(crate) posts: Table<PostId, Post>,
     pub(crate) timers: Timers,
     pub(crate) events: VecDeque<Event>,
+    /// Imports of this node, by the handle by which their servers call back.
+    pub(crate) callers: BTreeMap<u64, Caller>,
+    /// Exports of callers that are closed.
+    pub(crate) callers_gone: Vec<ExportId>,
+    /// Exports whose client has connected anew, or is gone.
+    pub(crate) reversed: Vec<ExportId>,
+}
+
+/// An import over which a server may call back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Caller {
+    pub(crate) import: ImportId,
+    /// What the server granted: it decides on the match bits of replies.
+    pub(crate) granted: ConnectData,
+    /// What stands for it on the server's side, since the first callback.
+    pub(crate) export: Option<ExportId>,
 }
 
 /// What each step works with.

@@ -5,7 +5,7 @@ use lustre_wire::{Body, Msg, Opcode, WireError};
 
 use crate::client::{ImportState, LogLine};
 use crate::error::CallError;
-use crate::server::RecoveryChange;
+use crate::server::{RecoveryChange, Release};
 use crate::table::{CallId, ExportId, ImportId, ServedId, ServiceId, TargetId};
 
 /// The answer to a call.
@@ -56,6 +56,8 @@ pub struct Served {
     pub target: TargetId,
     /// The client's export.
     pub export: ExportId,
+    /// The import over which its server calls back: it is no client's request, and has no target.
+    pub import: Option<ImportId>,
     /// Where it came from.
     pub from: Nid,
     /// Operation.
@@ -131,6 +133,13 @@ pub enum Event {
         served: ServedId,
         /// Whether they moved.
         result: Result<(), Errno>,
+    },
+    /// What a request has locked may go: the hold of its reply has ended (P-144).
+    Released {
+        /// Which request.
+        served: ServedId,
+        /// Why.
+        why: Release,
     },
     /// A client has connected, or connected again.
     Connected {

@@ -1,7 +1,7 @@
 //! The machine as its owner sees it: events of LNet and times go in, calls of the program go in
 //! through [`Rpc`], events for the program are polled.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use lnet::upper::Below;
 use lnet::{Event as LnetEvent, Report};
@@ -59,6 +59,9 @@ impl Ptlrpc {
                 posts: Table::default(),
                 timers: Timers::default(),
                 events: VecDeque::new(),
+                callers: BTreeMap::new(),
+                callers_gone: Vec::new(),
+                reversed: Vec::new(),
             },
             client: Client::default(),
             server: Server::default(),
@@ -87,7 +90,8 @@ impl Ptlrpc {
         let cx = &mut Cx { common: &mut self.common, below };
         match post {
             Post::RequestBuffer { service, .. } => {
-                return self.server.request_event(cx, service, id, event);
+                self.server.request_event(cx, service, id, event);
+                return self.tidy(below);
             }
             Post::Request { call, attempt, .. } => {
                 self.client.sent(cx, call, attempt, event.status);
@@ -99,6 +103,9 @@ impl Ptlrpc {
                 self.client.bulk_event(cx, call, attempt, event);
             }
             Post::ServerBulk { served } => self.server.bulk_event(cx, served, event),
+            Post::Reply { difficult: Some(served), .. } => {
+                self.server.reply_event(cx, served, event);
+            }
             Post::Reply { .. } => {}
         }
         if event.unlinked {
@@ -106,10 +113,26 @@ impl Ptlrpc {
             match post {
                 Post::Request { span, .. }
                 | Post::ReplyBuffer { span, .. }
-                | Post::Reply { span } => {
+                | Post::Reply { span, .. } => {
                     below.free(span);
                 }
                 Post::ClientBulk { .. } | Post::ServerBulk { .. } | Post::RequestBuffer { .. } => {}
+            }
+        }
+        self.tidy(below);
+    }
+
+    /// Each side learns what has become of the other's connections.
+    fn tidy(&mut self, below: &mut Below<'_>) {
+        let Self { common, client, server } = self;
+        let cx = &mut Cx { common, below };
+        while let Some(export) = cx.common.callers_gone.pop() {
+            server.caller_gone(cx, export);
+        }
+        while let Some(export) = cx.common.reversed.pop() {
+            match server.reverse(export) {
+                Some(reverse) => client.rebuilt(cx, export, reverse),
+                None => client.unreversed(cx, export),
             }
         }
     }
@@ -134,11 +157,17 @@ impl Ptlrpc {
                 Timer::Recovery(target) => self.server.recovery_due(cx, target),
             }
         }
+        self.tidy(below);
     }
 
     /// An import, to be looked at.
     pub fn import_view(&self, import: ImportId) -> Option<ImportView> {
         self.client.view(import, &self.common.tunables)
+    }
+
+    /// The way to a client over which it was called back, to be looked at.
+    pub fn reverse_view(&self, export: ExportId) -> Option<ImportView> {
+        self.import_view(self.client.reverse_import(export)?)
     }
 
     /// The exports of all targets.
@@ -154,6 +183,11 @@ impl Ptlrpc {
     /// The services.
     pub fn service_views(&self) -> Vec<ServiceView> {
         self.server.service_views(&self.common.tunables)
+    }
+
+    /// Sets the tunables. What has begun keeps its times.
+    pub fn set_tunables(&mut self, tunables: Tunables) {
+        self.common.tunables = tunables;
     }
 
     /// What the client's side has counted.
@@ -209,6 +243,7 @@ impl<'b> Rpc<'_, 'b> {
     pub fn disconnect(&mut self, import: ImportId) {
         let (client, _, mut cx) = self.split();
         client.disconnect(&mut cx, import);
+        self.ptlrpc.tidy(self.below);
     }
 
     /// Begins a call; [`Event::Ended`] is its end.
@@ -218,6 +253,18 @@ impl<'b> Rpc<'_, 'b> {
     pub fn call(&mut self, import: ImportId, call: Call) -> Result<CallId, CallError> {
         let (client, _, mut cx) = self.split();
         client.call(&mut cx, import, call)
+    }
+
+    /// Calls a client, over the connection that it has made to a target (P-130). A callback goes again
+    /// until it is answered, or until its limit; the client serves it on the portal of its opcode,
+    /// or on that of callbacks. [`Event::Ended`] is its end.
+    ///
+    /// # Errors
+    /// [`CallError::NoImport`] if the client is not connected; else as [`Rpc::call`].
+    pub fn callback(&mut self, export: ExportId, call: Call) -> Result<CallId, CallError> {
+        let (client, server, mut cx) = self.split();
+        let reverse = server.reverse(export).ok_or(CallError::NoImport)?;
+        client.callback(&mut cx, export, reverse, call)
     }
 
     /// Takes a call back. It still has its end, when nothing uses its memory.
@@ -250,6 +297,7 @@ impl<'b> Rpc<'_, 'b> {
     pub fn admit(&mut self, export: ExportId, stored: Result<(), Errno>) {
         let (_, server, mut cx) = self.split();
         server.joined(&mut cx, export, stored);
+        self.ptlrpc.tidy(self.below);
     }
 
     /// The transaction of a request that changes something: the next one of its target, or its own
@@ -268,7 +316,9 @@ impl<'b> Rpc<'_, 'b> {
 
     /// Everything up to this transaction of a target survives a crash.
     pub fn committed(&mut self, target: TargetId, transno: u64) {
-        self.ptlrpc.server.committed(target, transno);
+        let (_, server, mut cx) = self.split();
+        server.committed(target, transno);
+        server.release_committed(&mut cx, target);
     }
 
     /// Answers a request.
@@ -309,12 +359,14 @@ impl<'b> Rpc<'_, 'b> {
     pub fn abort_recovery(&mut self, target: TargetId) {
         let (_, server, mut cx) = self.split();
         server.abort_recovery(&mut cx, target);
+        self.ptlrpc.tidy(self.below);
     }
 
     /// Drops a client.
     pub fn evict(&mut self, export: ExportId) {
         let (_, server, mut cx) = self.split();
         server.evict(&mut cx, export, EvictReason::Ordered);
+        self.ptlrpc.tidy(self.below);
     }
 
     /// The border below, for memory of the program.

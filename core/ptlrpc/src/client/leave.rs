@@ -123,6 +123,8 @@ impl Client {
         for id in self.calls_of(import) {
             self.release(cx, id, Next::End(Err(CallError::Closed)));
         }
-        self.imports.remove(import);
+        let Some(im) = self.imports.remove(import) else { return };
+        let caller = cx.common.callers.remove(&im.own_handle);
+        cx.common.callers_gone.extend(caller.and_then(|caller| caller.export));
     }
 }

@@ -9,7 +9,7 @@
 //!
 //! `connect.rs` makes connections and makes them again, `recover.rs` what follows before the import
 //! is in use, `pinger.rs` keeps idle ones alive, `leave.rs` ends them, `evicted.rs` ends what an
-//! eviction makes void. What is decided is
+//! eviction makes void, `reverse.rs` has the imports of servers to their clients. What is decided is
 //! in pure functions: `state.rs` (states), `outcome.rs` (connects), `connections.rs` (where to),
 //! `decide.rs` (requests), `slots.rs` (how many).
 
@@ -25,6 +25,7 @@ mod pinger;
 mod recover;
 mod reply;
 mod request;
+mod reverse;
 mod slots;
 mod state;
 mod view;
@@ -37,10 +38,10 @@ use lustre_wire::body::MsgKind;
 use lustre_wire::msg::{BODY_ONLY_LEN, Header, MsgBuilder, size};
 use lustre_wire::{Body, BodyFlags, ConnectFlags2, ImportKind, Layout, Opcode, Service, WireError};
 
-use crate::common::Cx;
+use crate::common::{Caller, Cx};
 use crate::error::CallError;
 use crate::event::{Event, Reply};
-use crate::table::{CallId, ImportId, Table};
+use crate::table::{CallId, ExportId, ImportId, Table};
 use crate::timers::Timer;
 
 pub use connections::{ChoiceReason, Connection, Readiness};
@@ -49,6 +50,7 @@ pub use log::LogLine;
 pub use outcome::Terms;
 pub(crate) use request::Next;
 pub use request::{Bulk, Call, Direction};
+pub(crate) use reverse::Reverse;
 pub use state::ImportState;
 pub use view::{ClientStats, ImportView};
 
@@ -66,6 +68,8 @@ pub const UUID_MAX: usize = 38;
 pub(crate) struct Client {
     imports: Table<ImportId, Import>,
     calls: Table<CallId, Request>,
+    /// Imports to clients, by export.
+    reverse: BTreeMap<ExportId, ImportId>,
     /// Discoveries under way, whose end may mean that a node is back.
     discoveries: BTreeMap<OpId, ImportId>,
     stats: ClientStats,
@@ -106,7 +110,10 @@ impl Client {
             return Err(CallError::NoImport);
         }
         let own_handle = cx.common.prng.next_u64() | 1;
-        Ok(self.imports.insert(Import::new(config, own_handle, &cx.common.tunables)))
+        let import = self.imports.insert(Import::new(config, own_handle, &cx.common.tunables));
+        let caller = Caller { import, granted: Default::default(), export: None };
+        cx.common.callers.insert(own_handle, caller);
+        Ok(import)
     }
 
     /// Sets what may be set for one import.
@@ -338,10 +345,12 @@ impl Client {
     fn change(&mut self, cx: &mut Cx<'_, '_>, import: ImportId, change: Change) -> bool {
         let Some(im) = self.imports.get_mut(import) else { return false };
         let state = im.change(cx.below.now(), change);
-        if let Some(state) = state {
+        let changed = state.is_some();
+        // A program knows nothing of imports to clients.
+        if let Some(state) = state.filter(|_| !im.callback) {
             cx.common.events.push_back(Event::Import { import, state });
         }
-        state.is_some()
+        changed
     }
 
     /// Writes a line of the log.

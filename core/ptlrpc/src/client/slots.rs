@@ -28,7 +28,7 @@ impl Class {
     /// is in them.
     pub(crate) fn of(kind: ImportKind, opcode: Opcode, modifies: bool, slots: bool) -> Self {
         let lock = matches!(opcode, Opcode::LDLM_CANCEL | Opcode::LDLM_CONVERT);
-        if lock || opcode == Opcode::OBD_PING {
+        if lock || opcode == Opcode::OBD_PING || kind == ImportKind::Callback {
             return Self::Unlimited;
         }
         let metadata = kind == ImportKind::Mdc;
@@ -173,6 +173,7 @@ mod tests {
             (K::Osc, Opcode::LDLM_CANCEL, true, true, C::Unlimited),
             (K::Osc, Opcode(20_000), true, false, C::Unlimited),
             (K::Osc, Opcode(20_000), true, true, C::Modify),
+            (K::Callback, Opcode(20_000), true, true, C::Unlimited),
             (K::Mdc, Opcode::MDS_REINT, true, true, C::Modify),
             (K::Mdc, Opcode::MDS_REINT, true, false, C::Modify),
             (K::Mdc, Opcode::MDS_CLOSE, true, true, C::Close),

@@ -40,8 +40,6 @@ pub struct ClientStats {
     pub evictions: u64,
     /// Disconnects for want of use.
     pub idle: u64,
-    /// Requests of servers to this client.
-    pub callbacks: u64,
 }
 
 /// An import, to be looked at.

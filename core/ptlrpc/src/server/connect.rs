@@ -236,6 +236,7 @@ impl Server {
         self.answer(cx, origin, Some(id), body, parts);
         let client = asked.client.clone();
         cx.common.events.push_back(Event::Connected { export: id, client, from, again });
+        cx.common.reversed.push(id);
         if recovering && !again {
             self.client_comes(cx, asked.target, Some(id), body);
         }

@@ -58,7 +58,7 @@ impl Server {
         work.early += 1;
         let origin = work.origin;
         self.stats.early += 1;
-        self.put(cx, &origin, &message, 0);
+        self.put(cx, &origin, &message, 0, None);
         self.plan_early(cx, id);
     }
 }

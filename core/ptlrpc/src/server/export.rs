@@ -8,7 +8,7 @@ use lustre_wire::{Body, ConnectData, ConnectFlags};
 use super::connect::Asked;
 use super::records::Records;
 use super::service::Origin;
-use crate::table::{ServedId, TargetId};
+use crate::table::{ImportId, ServedId, TargetId};
 
 /// A connect that is answered when the client's record is stored.
 #[derive(Debug)]
@@ -37,6 +37,8 @@ pub(crate) struct Export {
     pub(crate) in_work: BTreeMap<u64, ServedId>,
     /// Answers that may have to be given again.
     pub(crate) records: Records,
+    /// It stands for an import of this node, over which its server calls back.
+    pub(crate) import: Option<ImportId>,
     /// Its connect waits for its record to be stored.
     pub(crate) joining: Option<Box<Joining>>,
 }
@@ -55,6 +57,7 @@ impl Export {
             last_xid: 0,
             in_work: BTreeMap::new(),
             records: Records::default(),
+            import: None,
             joining: None,
         }
     }

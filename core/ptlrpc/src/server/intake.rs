@@ -63,6 +63,7 @@ impl Server {
             return;
         }
         let export = self.by_cookie.get(&body.handle).copied();
+        let export = export.or_else(|| self.caller(cx, body.handle));
         let adaptive = header.flags.contains(HeaderFlags::AT_SUPPORT);
         let time = if adaptive {
             Duration::from_secs(body.timeout.into())
@@ -96,6 +97,9 @@ impl Server {
         let Some(id) = export else {
             return self.refuse_origin(cx, &origin, None, &body, Errno::ENOTCONN);
         };
+        if self.exports.get(id).is_some_and(|e| e.import.is_some()) {
+            return self.called_back(cx, origin, id, body, bytes);
+        }
         if self.admit(cx, &origin, id, &body) {
             self.take(cx, origin, id, body, bytes);
         }
@@ -130,7 +134,7 @@ impl Server {
         true
     }
 
-    fn take(
+    pub(super) fn take(
         &mut self,
         cx: &mut Cx<'_, '_>,
         origin: Origin,

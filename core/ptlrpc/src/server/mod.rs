@@ -10,6 +10,7 @@
 
 mod bulk;
 mod connect;
+mod difficult;
 mod early;
 mod export;
 mod intake;
@@ -17,6 +18,7 @@ mod records;
 mod recover;
 mod recovery;
 mod reply;
+mod reverse;
 mod service;
 mod target;
 mod view;
@@ -30,12 +32,14 @@ use crate::event::{Event, EvictReason};
 use crate::table::{ExportId, ServedId, ServiceId, Table, TargetId};
 use crate::timers::Timer;
 
+pub use difficult::{Hold, Release};
 pub use recovery::{RecoveryChange, RecoveryOutcome, RecoveryStage};
 pub use reply::Answer;
 pub use service::ServiceConfig;
 pub use target::{ClientRecord, Past, ReplyRecord, TargetConfig};
 pub use view::{ExportView, RecoveryView, ServerStats, ServiceView};
 
+use difficult::Difficult;
 use export::Export;
 use service::{Service, Work};
 use target::Target;
@@ -55,6 +59,8 @@ pub(crate) struct Server {
     by_cookie: BTreeMap<u64, ExportId>,
     by_client: BTreeMap<(TargetId, String), ExportId>,
     work: Table<ServedId, Work>,
+    /// Replies whose locks are held.
+    difficult: BTreeMap<ServedId, Difficult>,
     stats: ServerStats,
 }
 
@@ -150,6 +156,8 @@ impl Server {
         self.by_cookie.remove(&export.cookie);
         self.by_client.remove(&(export.target, export.client.clone()));
         cx.common.timers.stop(Timer::Export(id));
+        cx.common.reversed.push(id);
+        self.release_client(cx, id);
         for work in export.in_work.values() {
             self.end_bulk(cx, *work, Errno::ENOTCONN);
         }

@@ -9,6 +9,7 @@ use lustre_wire::msg::{BODY_ONLY_LEN, Header, MsgBuilder};
 use lustre_wire::{Body, BodyFlags, OpFlags};
 
 use super::Server;
+use super::difficult::{Difficult, Hold, Release};
 use super::service::{Origin, Work};
 use super::target::ReplyRecord;
 use crate::common::{Cx, Post, spec};
@@ -28,12 +29,15 @@ pub struct Answer {
     pub transno: u64,
     /// Versions of the objects before the change.
     pub pre_versions: [u64; 4],
+    /// How long what the request has locked is kept; [`Event::Released`](crate::Event::Released)
+    /// ends it, once.
+    pub hold: Hold,
 }
 
 impl Answer {
     /// The record of it; `None` if nothing was changed.
     pub(super) fn record(&self, xid: u64, tag: u16) -> Option<ReplyRecord> {
-        let Self { status, buffers, transno, pre_versions } = self.clone();
+        let Self { status, buffers, transno, pre_versions, hold: _ } = self.clone();
         (transno != 0).then_some(ReplyRecord { xid, transno, tag, status, pre_versions, buffers })
     }
 }
@@ -48,6 +52,8 @@ pub(super) struct Parts {
     pub(super) pre_versions: [u64; 4],
     pub(super) op_flags: OpFlags,
     pub(super) handle: u64,
+    /// A difficult reply, whose ACK is wanted.
+    pub(super) ack: Option<ServedId>,
 }
 
 impl From<ReplyRecord> for Parts {
@@ -76,8 +82,10 @@ impl Server {
     pub(crate) fn reply(&mut self, cx: &mut Cx<'_, '_>, id: ServedId, answer: Answer) {
         let Some(work) = self.take_out(cx, id) else { return };
         self.keep(&work, &answer);
-        let Answer { status, buffers, transno, pre_versions } = answer;
-        let parts = Parts { status, buffers, transno, pre_versions, ..Parts::default() };
+        let Answer { status, buffers, transno, pre_versions, hold } = answer;
+        let held = Difficult { target: work.target, export: work.export, transno };
+        let ack = self.hold_reply(cx, id, hold, held);
+        let parts = Parts { status, buffers, transno, pre_versions, ack, ..Parts::default() };
         if self.exports.get(work.export).is_some() {
             self.answer(cx, &work.origin, Some(work.export), &work.body, parts);
         }
@@ -183,40 +191,53 @@ impl Server {
                 Parts { status: Errno::EOVERFLOW.negative(), error: true, ..Parts::default() };
             return self.answer(cx, origin, export, request, failed);
         };
-        self.send(cx, origin, message);
+        self.send(cx, origin, message, parts.ack);
     }
 
     /// A reply, from the NID that was asked to the one that asked (P-42, P-39).
-    pub(super) fn send(&mut self, cx: &mut Cx<'_, '_>, origin: &Origin, message: Vec<u8>) {
+    fn send(
+        &mut self,
+        cx: &mut Cx<'_, '_>,
+        origin: &Origin,
+        message: Vec<u8>,
+        ack: Option<ServedId>,
+    ) {
         let offset = if origin.adaptive { BODY_ONLY_LEN as u32 } else { 0 };
-        self.put(cx, origin, &message, offset);
+        if !self.put(cx, origin, &message, offset, ack)
+            && let Some(id) = ack
+        {
+            self.release(cx, id, Release::NotDelivered);
+        }
     }
 
-    /// Puts a message into the client's reply buffer.
+    /// Puts a message into the client's reply buffer. `false` if it did not leave.
     pub(super) fn put(
         &mut self,
         cx: &mut Cx<'_, '_>,
         origin: &Origin,
         message: &[u8],
         offset: u32,
-    ) {
-        let Some(service) = self.services.get(origin.service) else { return };
+        difficult: Option<ServedId>,
+    ) -> bool {
+        let Some(service) = self.services.get(origin.service) else { return false };
         let portal = service.config.reply_portal;
         let Ok(span) = cx.message(message) else {
             self.stats.no_memory += 1;
-            return;
+            return false;
         };
-        let post = cx.common.posts.insert(Post::Reply { span });
-        let given = spec(IoVec::from([span]), post, MdOptions::empty(), Some(1));
+        let post = cx.common.posts.insert(Post::Reply { span, difficult });
+        // Sent, and acknowledged.
+        let events = 1 + u32::from(difficult.is_some());
+        let given = spec(IoVec::from([span]), post, MdOptions::empty(), Some(events));
         let Ok(md) = cx.below.bind(given) else {
             cx.common.posts.remove(post);
             cx.below.free(span);
             self.stats.no_memory += 1;
-            return;
+            return false;
         };
         let put = Put {
             md,
-            ack: false,
+            ack: difficult.is_some(),
             src: Some(origin.to),
             target: origin.from,
             portal,
@@ -229,6 +250,8 @@ impl Server {
             // Its last event frees the memory; the client asks again.
             let _ = cx.below.unlink(md);
             self.stats.no_memory += 1;
+            return false;
         }
+        true
     }
 }

@@ -180,6 +180,7 @@ impl Server {
                 service: id,
                 target: work.target,
                 export: work.export,
+                import: self.exports.get(work.export).and_then(|e| e.import),
                 from: work.origin.peer,
                 opcode: work.body.opcode,
                 xid: work.origin.xid,

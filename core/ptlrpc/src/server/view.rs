@@ -41,6 +41,8 @@ pub struct ServerStats {
     pub too_long: u64,
     /// Answers that were not sent for want of memory or descriptors.
     pub no_memory: u64,
+    /// Requests of servers to this node.
+    pub callbacks: u64,
     /// Times that no request buffer could be posted.
     pub no_buffer: u64,
 }
@@ -123,7 +125,7 @@ impl Server {
             in_work: e.in_work.len(),
             records: e.records.len(),
         };
-        self.exports.iter().map(view).collect()
+        self.exports.iter().filter(|(_, e)| e.import.is_none()).map(view).collect()
     }
 
     pub(crate) fn recovery_view(&self, target: TargetId, now: Instant) -> Option<RecoveryView> {

@@ -307,6 +307,11 @@ impl Bench {
         self.settle();
     }
 
+    /// What a party does with its events.
+    pub(super) fn program(&mut self, id: UpperId, program: Program) {
+        self.party_of(id, |party, _| party.program = Some(program));
+    }
+
     /// Another protocol in the place of the server.
     pub(super) fn replace_server(&mut self, upper: Box<dyn Upper>) {
         self.uppers.remove(self.server, self.now, &mut self.node).unwrap();

@@ -3,8 +3,10 @@
 
 mod bench;
 mod bulk;
+mod callbacks;
 mod calls;
 mod connects;
+mod difficult;
 mod hostile;
 mod imports;
 mod outage;
