@@ -34,9 +34,10 @@ pub use estimate::{Bounds, Estimate, estimate_of, timeout_of};
 pub use event::{Event, EvictReason, Replay, Reply, Served};
 pub use rpc::{Config, Ptlrpc, Rpc};
 pub use server::{
-    Answer, ClientRecord, EXPORTS_MAX, ExportView, Hold, Past, QUEUED_PER_EXPORT_MAX,
-    RECORDS_PER_EXPORT_MAX, RecoveryChange, RecoveryOutcome, RecoveryStage, RecoveryView, Release,
-    ReplyRecord, ServerStats, ServiceConfig, ServiceView, TargetConfig,
+    Answer, ClientRecord, EXPORTS_MAX, ExportView, Hold, NrsError, Past, PolicyKind,
+    QUEUED_PER_EXPORT_MAX, RECORDS_PER_EXPORT_MAX, RecoveryChange, RecoveryOutcome, RecoveryStage,
+    RecoveryView, Release, ReplyRecord, ServerStats, ServiceConfig, ServiceView, TargetConfig,
+    Waiting,
 };
 pub use table::{CallId, ExportId, ImportId, ServedId, ServiceId, TargetId};
 pub use tunables::{DeadlineRule, Evictor, Reconnect, TimeUnit, Tunables};

@@ -14,8 +14,8 @@ use crate::common::{Common, Cx, Post};
 use crate::error::CallError;
 use crate::event::{Event, EvictReason};
 use crate::server::{
-    Answer, ExportView, RecoveryView, ReplyRecord, Server, ServerStats, ServiceConfig, ServiceView,
-    TargetConfig,
+    Answer, ExportView, NrsError, RecoveryView, ReplyRecord, Server, ServerStats, ServiceConfig,
+    ServiceView, TargetConfig, Waiting,
 };
 use crate::table::{CallId, ExportId, ImportId, PostId, ServedId, ServiceId, Table, TargetId};
 use crate::timers::{Timer, Timers};
@@ -66,6 +66,16 @@ impl Ptlrpc {
             client: Client::default(),
             server: Server::default(),
         }
+    }
+
+    /// The tunables.
+    pub fn tunables(&self) -> &Tunables {
+        &self.common.tunables
+    }
+
+    /// Other tunables. Times that have been set stay; those that are set from now on follow them.
+    pub fn set_tunables(&mut self, tunables: Tunables) {
+        self.common.tunables = tunables;
     }
 
     /// The calls of a program.
@@ -153,6 +163,7 @@ impl Ptlrpc {
                 Timer::Close(import) => self.client.close_due(cx, import),
                 Timer::Early(served) => self.server.early_due(cx, served),
                 Timer::Bulk(served) => self.server.bulk_due(cx, served),
+                Timer::Service(service) => self.server.dispatch(cx, service),
                 Timer::Export(export) => self.server.export_due(cx, export),
                 Timer::Recovery(target) => self.server.recovery_due(cx, target),
             }
@@ -193,6 +204,19 @@ impl Ptlrpc {
     /// What the client's side has counted.
     pub fn client_stats(&self) -> ClientStats {
         self.client.stats()
+    }
+
+    /// What a parameter of the policies of a service is set to, in the form in which it is written.
+    ///
+    /// # Errors
+    /// As [`Rpc::set_parameter`].
+    pub fn parameter(&self, service: ServiceId, name: &str) -> Result<String, NrsError> {
+        self.server.parameter(service, name)
+    }
+
+    /// The requests of a client that wait for a service, in order of their numbers.
+    pub fn waiting(&self, export: ExportId) -> Vec<Waiting<'_>> {
+        self.server.waiting(export)
     }
 
     /// What the server's side has counted.
@@ -319,6 +343,31 @@ impl<'b> Rpc<'_, 'b> {
         let (_, server, mut cx) = self.split();
         server.committed(target, transno);
         server.release_committed(&mut cx, target);
+    }
+
+    /// Sets a parameter of the order in which a service serves what waits (P-120): `nrs_policies` to
+    /// `fifo`, `crrn` or `delay`, for one head with `reg` or `hp` behind it; `nrs_crrn_quantum`;
+    /// `nrs_delay_min`, `nrs_delay_max` in seconds, `nrs_delay_pct`: one number, or as
+    /// `reg_delay_min:5 hp_delay_min:2`. A policy takes effect at once, a number for later requests.
+    ///
+    /// # Errors
+    /// The parameter keeps its value: it, its value or the service is not known, or its policy does not
+    /// run.
+    pub fn set_parameter(
+        &mut self,
+        service: ServiceId,
+        name: &str,
+        value: &str,
+    ) -> Result<(), NrsError> {
+        let (_, server, mut cx) = self.split();
+        server.set_parameter(&mut cx, service, name, value)
+    }
+
+    /// Lets a request that waits go before the regular ones, since others wait for what it does
+    /// (P-114). `false`: it does not wait, or its service has no head for such requests.
+    pub fn raise(&mut self, served: ServedId) -> bool {
+        let (_, server, mut cx) = self.split();
+        server.raise(&mut cx, served)
     }
 
     /// Answers a request.

@@ -67,6 +67,9 @@ pub struct Tunables {
     pub at_early_margin: Duration,
     /// An early reply asks for so much more.
     pub at_extra: Duration,
+    /// A service whose requests have waited for so many times [`Tunables::at_max`], none of them taken,
+    /// is unhealthy.
+    pub at_unhealthy_factor: u32,
     /// The most that the bulk data of one request take.
     pub bulk_timeout: Duration,
     /// The least time that clients have for what a server asks of them.
@@ -104,6 +107,7 @@ impl Default for Tunables {
             at_history: secs(600),
             at_early_margin: secs(5),
             at_extra: secs(30),
+            at_unhealthy_factor: 3,
             bulk_timeout: secs(100),
             ldlm_enqueue_min: secs(100),
             evict_factor: 15,
@@ -178,6 +182,11 @@ impl Tunables {
     /// A client that was silent for so long is evicted (DEC-20).
     pub(crate) fn evict_after(&self) -> Duration {
         self.obd_timeout * self.evict_factor / 10
+    }
+
+    /// A service that takes none of the requests that wait for so long is unhealthy (P-127).
+    pub(crate) fn unhealthy_after(&self) -> Duration {
+        self.at_max.saturating_mul(self.at_unhealthy_factor)
     }
 
     pub(crate) fn bounds(&self) -> Bounds {

@@ -219,6 +219,9 @@ impl Server {
             target,
             body,
             message,
+            // P-114: what gives locks back goes before what may wait for them.
+            high: body.opcode == Opcode::LDLM_CANCEL,
+            place: None,
             serving: false,
             transno: if is_replay(&body) { body.transno } else { 0 },
             obsolete: false,

@@ -4,7 +4,7 @@
 //! ```text
 //!  LNet ─► service.rs  request buffers ─► intake.rs  who, in order, a copy? ─► queue ─► Event::Served
 //!                                          │ connect.rs  connects, pings              │
-//!          early.rs  "it takes longer" ◄───┤                                          ▼
+//!          early.rs  "it takes longer" ◄───┤          heads.rs, nrs/  whose turn      ▼
 //!  LNet ◄── reply.rs ◄─────────────────────┴──────────── reply, refuse, decline, bulk.rs
 //! ```
 
@@ -13,7 +13,9 @@ mod connect;
 mod difficult;
 mod early;
 mod export;
+mod heads;
 mod intake;
+mod nrs;
 mod records;
 mod recover;
 mod recovery;
@@ -33,11 +35,12 @@ use crate::table::{ExportId, ServedId, ServiceId, Table, TargetId};
 use crate::timers::Timer;
 
 pub use difficult::{Hold, Release};
+pub use nrs::{NrsError, PolicyKind};
 pub use recovery::{RecoveryChange, RecoveryOutcome, RecoveryStage};
 pub use reply::Answer;
 pub use service::ServiceConfig;
 pub use target::{ClientRecord, Past, ReplyRecord, TargetConfig};
-pub use view::{ExportView, RecoveryView, ServerStats, ServiceView};
+pub use view::{ExportView, RecoveryView, ServerStats, ServiceView, Waiting};
 
 use difficult::Difficult;
 use export::Export;
@@ -150,7 +153,8 @@ impl Server {
         cx.common.events.push_back(Event::Evicted { export: id, target, client, reason });
     }
 
-    /// Takes an export out of all tables. What is being served for it goes on, and gets no reply.
+    /// Takes an export out of all tables. What waits for it is refused; what is being served goes on,
+    /// and gets no reply.
     fn drop_export(&mut self, cx: &mut Cx<'_, '_>, id: ExportId) -> Option<(TargetId, String)> {
         let export = self.exports.remove(id)?;
         self.by_cookie.remove(&export.cookie);
@@ -160,6 +164,12 @@ impl Server {
         self.release_client(cx, id);
         for work in export.in_work.values() {
             self.end_bulk(cx, *work, Errno::ENOTCONN);
+            // What waits is not executed any more (P-132).
+            if self.work.get(*work).is_some_and(|work| work.place.is_some())
+                && let Some(work) = self.forget(cx, *work)
+            {
+                self.refuse_origin(cx, &work.origin, None, &work.body, Errno::ENOTCONN);
+            }
         }
         self.client_leaves(cx, export.target, id);
         if let Some(joining) = export.joining {

@@ -1,12 +1,13 @@
-//! A service: a portal, buffers posted on it, a queue, and slots for what is being served.
-
-use std::collections::VecDeque;
+//! A service: a portal, buffers posted on it, requests that wait in its heads, and slots for what is
+//! being served.
 
 use lnet::{MatchEntry, MdOptions};
 use lnet_types::{Errno, Instant, IoVec, MdId, Nid, ProcessId};
-use lustre_wire::Body;
+use lustre_wire::{Body, Opcode};
 
 use super::Server;
+use super::heads::Heads;
+use super::nrs::{NrsError, Place};
 use super::recover::is_replay;
 use crate::common::{Cx, Post, errno, spec};
 use crate::estimate::Estimate;
@@ -29,8 +30,11 @@ pub struct ServiceConfig {
     pub request_max: u32,
     /// Request buffers that are posted.
     pub buffers: u32,
-    /// Requests that are being served at a time; the others wait.
+    /// Regular requests that are being served at a time; the others wait. One of high priority is
+    /// served beside them.
     pub slots: usize,
+    /// Whether high-priority requests have a head of their own (P-113).
+    pub high_priority: bool,
 }
 
 impl ServiceConfig {
@@ -44,6 +48,7 @@ impl ServiceConfig {
             request_max: 16 << 10,
             buffers: 64,
             slots: 64,
+            high_priority: true,
         }
     }
 }
@@ -55,9 +60,9 @@ const REQUEST_MAX: u32 = 256 << 10;
 pub(crate) struct Service {
     pub(crate) config: ServiceConfig,
     pub(crate) estimate: Estimate,
-    pub(crate) queue: VecDeque<ServedId>,
-    /// Being served.
-    pub(crate) busy: usize,
+    pub(crate) heads: Heads,
+    /// Since when requests wait and none was taken (P-127).
+    pub(crate) stuck: Option<Instant>,
     pub(crate) posted: u32,
 }
 
@@ -87,6 +92,10 @@ pub(crate) struct Work {
     pub(crate) body: Body,
     /// Gone when the program has it.
     pub(crate) message: Vec<u8>,
+    /// Of high priority.
+    pub(crate) high: bool,
+    /// Where it waits in the heads of its service.
+    pub(crate) place: Option<Place>,
     /// The program has it.
     pub(crate) serving: bool,
     /// Its transaction, 0 before it has one.
@@ -125,8 +134,8 @@ impl Server {
         let first = core::time::Duration::from_secs(10);
         let id = self.services.insert(Service {
             estimate: Estimate::new(first),
-            queue: VecDeque::new(),
-            busy: 0,
+            heads: Heads::new(config.slots, config.high_priority),
+            stuck: None,
             posted: 0,
             config,
         });
@@ -157,24 +166,74 @@ impl Server {
         Ok(())
     }
 
+    /// A request waits for its turn.
+    pub(crate) fn enqueue(&mut self, cx: &mut Cx<'_, '_>, id: ServedId) {
+        let now = cx.below.now();
+        let Some(work) = self.work.get_mut(id) else { return };
+        let (to, from) = (work.origin.service, work.origin.peer);
+        let Some(service) = self.services.get_mut(to) else { return };
+        work.high &= service.heads.high.is_some();
+        work.place = Some(service.heads.enqueue(now, id, from, work.high));
+        service.stuck.get_or_insert(now);
+        self.dispatch(cx, to);
+    }
+
+    /// Moves a request that waits to the high-priority head (P-116). `false`: it does not wait, or its
+    /// service has no such head.
+    pub(crate) fn raise(&mut self, cx: &mut Cx<'_, '_>, id: ServedId) -> bool {
+        let Some(work) = self.work.get_mut(id) else { return false };
+        let Some(service) = self.services.get_mut(work.origin.service) else { return false };
+        if work.high || service.heads.high.is_none() {
+            return work.high && work.place.is_some();
+        }
+        let Some(place) = work.place.take() else { return false };
+        service.heads.remove(place, false);
+        work.high = true;
+        self.enqueue(cx, id);
+        true
+    }
+
+    /// Sets a parameter of the policies of a service.
+    pub(crate) fn set_parameter(
+        &mut self,
+        cx: &mut Cx<'_, '_>,
+        id: ServiceId,
+        name: &str,
+        value: &str,
+    ) -> Result<(), NrsError> {
+        let service = self.services.get_mut(id).ok_or(NrsError::NoService)?;
+        for (moved, place) in service.heads.set(name, value, &mut cx.common.prng)? {
+            if let Some(work) = self.work.get_mut(moved) {
+                work.place = Some(place);
+            }
+        }
+        self.dispatch(cx, id);
+        Ok(())
+    }
+
+    /// What a parameter of the policies of a service is set to.
+    pub(crate) fn parameter(&self, id: ServiceId, name: &str) -> Result<String, NrsError> {
+        self.services.get(id).ok_or(NrsError::NoService)?.heads.get(name)
+    }
+
     /// Gives the program what it has slots for.
     pub(crate) fn dispatch(&mut self, cx: &mut Cx<'_, '_>, id: ServiceId) {
         let now = cx.below.now();
         while let Some(service) = self.services.get_mut(id) {
-            if service.busy >= service.config.slots {
-                return;
-            }
-            let Some(next) = service.queue.pop_front() else { return };
-            let Some(work) = self.work.get_mut(next) else { continue };
-            // P-107: its client has given it up, or is gone.
-            let late = work.origin.deadline <= now;
+            let Some((next, high)) = service.heads.next(now) else { break };
+            service.stuck = (service.heads.waiting() != (0, 0)).then_some(now);
+            let Some(work) = self.work.get_mut(next) else {
+                service.heads.release(high);
+                continue;
+            };
+            (work.place, work.serving) = (None, true);
+            // P-107: its client has given it up, or is gone. What is cancelled is cancelled all the same.
+            let late = work.origin.deadline <= now && work.body.opcode != Opcode::LDLM_CANCEL;
             if late || self.exports.get(work.export).is_none() {
                 self.stats.late += u64::from(late);
                 self.forget(cx, next);
                 continue;
             }
-            work.serving = true;
-            service.busy += 1;
             let served = Served {
                 id: next,
                 service: id,
@@ -194,15 +253,11 @@ impl Server {
             self.stats.served += 1;
             cx.common.events.push_back(Event::Served(Box::new(served)));
         }
-    }
-
-    /// A request waits for a slot.
-    pub(super) fn enqueue(&mut self, cx: &mut Cx<'_, '_>, id: ServedId) {
-        let Some(service) = self.work.get(id).map(|work| work.origin.service) else { return };
-        if let Some(service) = self.services.get_mut(service) {
-            service.queue.push_back(id);
+        // Requests that are held back have a time of their own (P-119).
+        let due = self.services.get(id).and_then(|service| service.heads.due());
+        if let Some(at) = due.filter(|at| *at > now) {
+            cx.common.timers.set(Timer::Service(id), at);
         }
-        self.dispatch(cx, service);
     }
 
     /// A request is over without an answer.
@@ -221,7 +276,14 @@ impl Server {
             export.in_work.remove(&work.origin.xid);
         }
         if let Some(service) = self.services.get_mut(work.origin.service) {
-            service.busy -= usize::from(work.serving);
+            if let Some(place) = work.place {
+                service.heads.remove(place, work.high);
+            } else if work.serving {
+                service.heads.release(work.high);
+            }
+            if service.heads.waiting() == (0, 0) {
+                service.stuck = None;
+            }
         }
         Some(work)
     }

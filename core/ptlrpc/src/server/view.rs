@@ -3,10 +3,12 @@
 use core::time::Duration;
 
 use lnet_types::{Instant, Nid};
+use lustre_wire::Body;
 
 use super::Server;
+use super::nrs::{Head, PolicyKind};
 use super::recovery::RecoveryStage;
-use crate::table::{ExportId, ServiceId, TargetId};
+use crate::table::{ExportId, ServedId, ServiceId, TargetId};
 use crate::tunables::Tunables;
 
 /// What the server's side counts.
@@ -101,6 +103,13 @@ pub struct ServiceView {
     pub portal: u32,
     /// Requests that wait.
     pub queued: usize,
+    /// High-priority ones among them.
+    pub queued_high: usize,
+    /// The policies of the regular head and of the high-priority one, if there is one.
+    pub policies: (PolicyKind, Option<PolicyKind>),
+    /// When the service counts as unhealthy: it has requests that wait, and has taken none, for
+    /// at_max × at_unhealthy_factor (P-127).
+    pub unhealthy_at: Option<Instant>,
     /// Requests that are being served.
     pub busy: usize,
     /// Request buffers that are posted.
@@ -109,7 +118,29 @@ pub struct ServiceView {
     pub estimate: Duration,
 }
 
+/// A request that waits, to be looked at.
+#[derive(Clone, Copy, Debug)]
+pub struct Waiting<'a> {
+    /// The name that it is served by.
+    pub id: ServedId,
+    /// Whether it is of high priority.
+    pub high: bool,
+    /// The body.
+    pub body: &'a Body,
+    /// The whole message.
+    pub message: &'a [u8],
+}
+
 impl Server {
+    pub(crate) fn waiting(&self, export: ExportId) -> Vec<Waiting<'_>> {
+        let ids = self.exports.get(export).into_iter().flat_map(|e| e.in_work.values());
+        let works = ids.filter_map(|id| Some((*id, self.work.get(*id)?)));
+        works
+            .filter(|(_, work)| work.place.is_some())
+            .map(|(id, w)| Waiting { id, high: w.high, body: &w.body, message: &w.message })
+            .collect()
+    }
+
     pub(crate) fn stats(&self) -> ServerStats {
         self.stats
     }
@@ -142,8 +173,11 @@ impl Server {
             id,
             name: s.config.name.clone(),
             portal: s.config.portal,
-            queued: s.queue.len(),
-            busy: s.busy,
+            queued: s.heads.waiting().0 + s.heads.waiting().1,
+            queued_high: s.heads.waiting().1,
+            policies: (s.heads.regular.policy(), s.heads.high.as_ref().map(Head::policy)),
+            unhealthy_at: s.stuck.map(|since| since + tunables.unhealthy_after()),
+            busy: s.heads.busy(),
             posted: s.posted,
             estimate: s.estimate.get(&tunables.bounds()),
         };

@@ -10,6 +10,7 @@ mod difficult;
 mod hostile;
 mod imports;
 mod outage;
+mod queue;
 mod records;
 mod replay;
 mod requests;
