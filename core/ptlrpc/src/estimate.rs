@@ -23,6 +23,7 @@ pub struct Bounds {
 pub struct Estimate {
     current: Duration,
     worst: Duration,
+    worst_at: Option<Instant>,
     /// When the first bin began; `None` before the first measurement.
     since: Option<Instant>,
     bins: [Duration; BINS],
@@ -35,6 +36,7 @@ impl Estimate {
         Self {
             current: initial,
             worst: initial,
+            worst_at: None,
             since: None,
             bins: [Duration::ZERO; BINS],
             history: true,
@@ -56,6 +58,11 @@ impl Estimate {
         self.worst
     }
 
+    /// When that was; `None` before the first measurement.
+    pub fn worst_at(&self) -> Option<Instant> {
+        self.worst_at
+    }
+
     /// The measured peaks, newest part of the history first.
     pub fn bins(&self) -> [Duration; BINS] {
         self.bins
@@ -70,7 +77,7 @@ impl Estimate {
         match self.since {
             None => {
                 self.current = value;
-                self.worst = value;
+                (self.worst, self.worst_at) = (value, Some(now));
                 self.bins[0] = value;
                 self.since = Some(now);
             }
@@ -90,7 +97,9 @@ impl Estimate {
                 self.since = Some(since + part.saturating_mul(shift));
             }
         }
-        self.worst = self.worst.max(self.current);
+        if self.current > self.worst {
+            (self.worst, self.worst_at) = (self.current, Some(now));
+        }
         if !self.history {
             self.current = value;
         }

@@ -1,5 +1,8 @@
 //! What the request layer says to the program above it. Polled.
 
+use core::fmt;
+use core::time::Duration;
+
 use lnet_types::{Errno, Nid};
 use lustre_wire::{Body, Msg, Opcode, WireError};
 
@@ -94,6 +97,41 @@ impl Served {
     }
 }
 
+/// A service that is not able to keep up. Its text is the line for the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Behind {
+    /// The service.
+    pub service: ServiceId,
+    /// Its name.
+    pub name: String,
+    /// Uuid of the client of the request.
+    pub client: String,
+    /// Operation of the request.
+    pub opcode: Opcode,
+    /// Number of the request.
+    pub xid: u64,
+    /// How long ago it arrived.
+    pub waited: Duration,
+    /// How long ago its deadline passed.
+    pub late: Duration,
+    /// Requests of the service that were dropped for this reason, this one included, since the last
+    /// such event.
+    pub dropped: u64,
+}
+
+impl fmt::Display for Behind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, client, opcode, xid, waited, late, dropped, .. } = self;
+        let (waited, late) = (waited.as_secs(), late.as_secs());
+        write!(
+            f,
+            "service {name}: not able to keep up: {opcode} x{xid} of {client} waits for {waited} s, its \
+             deadline passed {late} s ago, {dropped} dropped; raise at_early_margin or the slots of \
+             the service"
+        )
+    }
+}
+
 /// Something that the program is to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -141,6 +179,9 @@ pub enum Event {
         /// Why.
         why: Release,
     },
+    /// The time of a request was over before its turn, or before an early reply could ask for more. At
+    /// most one such event in ten seconds for each service.
+    Behind(Box<Behind>),
     /// A client has connected, or connected again.
     Connected {
         /// Its export.

@@ -31,7 +31,7 @@ pub use client::{
 };
 pub use error::CallError;
 pub use estimate::{Bounds, Estimate, estimate_of, timeout_of};
-pub use event::{Event, EvictReason, Replay, Reply, Served};
+pub use event::{Behind, Event, EvictReason, Replay, Reply, Served};
 pub use rpc::{Config, Ptlrpc, Rpc};
 pub use server::{
     Answer, ClientRecord, EXPORTS_MAX, ExportView, Hold, NrsError, Past, PolicyKind,

@@ -196,11 +196,6 @@ impl Ptlrpc {
         self.server.service_views(&self.common.tunables)
     }
 
-    /// Sets the tunables. What has begun keeps its times.
-    pub fn set_tunables(&mut self, tunables: Tunables) {
-        self.common.tunables = tunables;
-    }
-
     /// What the client's side has counted.
     pub fn client_stats(&self) -> ClientStats {
         self.client.stats()
@@ -336,6 +331,12 @@ impl<'b> Rpc<'_, 'b> {
     /// stored: the answer has no transaction, the client is gone or has given the request up.
     pub fn record(&self, served: ServedId, answer: &Answer) -> Option<(String, ReplyRecord)> {
         self.ptlrpc.server.record(served, answer)
+    }
+
+    /// Another node is about to serve a target (`failed`), or this one serves it after all: meanwhile
+    /// each connect and request is refused with [`Errno::ENODEV`], and its clients look elsewhere.
+    pub fn fail_over(&mut self, target: TargetId, failed: bool) {
+        self.ptlrpc.server.fail_over(target, failed);
     }
 
     /// Everything up to this transaction of a target survives a crash.

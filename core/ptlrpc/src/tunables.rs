@@ -70,6 +70,9 @@ pub struct Tunables {
     /// A service whose requests have waited for so many times [`Tunables::at_max`], none of them taken,
     /// is unhealthy.
     pub at_unhealthy_factor: u32,
+    /// Early replies ask for time beyond arrival plus [`Tunables::at_max`], as those of old servers
+    /// did (PA-101). For comparisons.
+    pub early_reply_defect: bool,
     /// The most that the bulk data of one request take.
     pub bulk_timeout: Duration,
     /// The least time that clients have for what a server asks of them.
@@ -108,6 +111,7 @@ impl Default for Tunables {
             at_early_margin: secs(5),
             at_extra: secs(30),
             at_unhealthy_factor: 3,
+            early_reply_defect: false,
             bulk_timeout: secs(100),
             ldlm_enqueue_min: secs(100),
             evict_factor: 15,
@@ -187,6 +191,11 @@ impl Tunables {
     /// A service that takes none of the requests that wait for so long is unhealthy (P-127).
     pub(crate) fn unhealthy_after(&self) -> Duration {
         self.at_max.saturating_mul(self.at_unhealthy_factor)
+    }
+
+    /// What an early reply asks for while its target recovers (P-124): recovery has 3 × obd_timeout.
+    pub(crate) fn extra_in_recovery(&self) -> Duration {
+        self.at_extra.min(self.obd_timeout * 3 / 4)
     }
 
     pub(crate) fn bounds(&self) -> Bounds {

@@ -36,9 +36,13 @@ impl Server {
         let portal = self.services.get(work.origin.service).map(|s| s.config.bulk_portal);
         let Some(portal) = portal else { return Err(Errno::ENOENT) };
         let until = work.origin.deadline.min(now + cx.common.tunables.bulk_timeout);
-        let mut moving = Moving { mds: Vec::new(), open: 0, failed: None, began: now };
+        // P-53: its client has gone, or has connected anew.
+        let export = self.exports.get(work.export);
+        let gone = export.is_none_or(|export| work.body.conn_cnt < export.conn_cnt);
+        let failed = gone.then_some(Errno::ENOTCONN);
+        let mut moving = Moving { mds: Vec::new(), open: 0, failed, began: now };
         let (target, src) = (work.origin.from, Some(work.origin.to));
-        for k in 0..pieces {
+        for k in 0..if gone { 0 } else { pieces } {
             let part = iovec_slice(memory, k * BULK_PIECE, BULK_PIECE);
             let post = cx.common.posts.insert(Post::ServerBulk { served: id });
             let given = spec(part, post, MdOptions::empty(), Some(2));

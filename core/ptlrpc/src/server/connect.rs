@@ -89,7 +89,7 @@ impl Server {
             String::from_utf8(text.to_vec()).map_err(|_| Errno::EINVAL)
         };
         let uuid = text("target uuid", 1)?;
-        let target = self.targets.iter().find(|(_, t)| t.config.uuid == uuid);
+        let target = self.targets.iter().find(|(_, t)| t.config.uuid == uuid && !t.failed);
         let (target, _) = target.ok_or(Errno::ENODEV)?;
         let client = text("client uuid", 2)?;
         if client.is_empty() || client.len() > CLIENT_MAX {

@@ -6,14 +6,14 @@ use lnet::{Event as LnetEvent, EventKind};
 use lnet_types::Errno;
 use lustre_wire::body::MsgKind;
 use lustre_wire::opcode::Effect;
-use lustre_wire::{Body, BodyFlags, ConnectFlags2, HeaderFlags, Msg, Opcode};
+use lustre_wire::{Body, ConnectFlags2, HeaderFlags, Msg, Opcode};
 
 use super::recover::is_replay;
 use super::recovery::Verdict;
 use super::service::{Origin, Work};
 use super::{QUEUED_PER_EXPORT_MAX, RECORDS_PER_EXPORT_MAX, Server};
 use crate::common::{Cx, Post};
-use crate::event::{Event, EvictReason};
+use crate::event::Event;
 use crate::table::{ExportId, PostId, ServiceId};
 
 impl Server {
@@ -107,24 +107,14 @@ impl Server {
 
     /// P-106 and P-112. `false` if the request ends here.
     fn admit(&mut self, cx: &mut Cx<'_, '_>, origin: &Origin, id: ExportId, body: &Body) -> bool {
+        if !self.passes(cx, origin, id, body) {
+            return false;
+        }
         let Some(export) = self.exports.get_mut(id) else { return false };
-        if body.conn_cnt < export.conn_cnt {
-            self.stats.stale += 1;
-            return false;
-        }
         export.heard = origin.arrival;
-        let target = export.target;
-        let replays = BodyFlags::REPLAY | BodyFlags::REQ_REPLAY_DONE;
-        let repeats = body.flags.intersects(replays) || body.transno != 0;
-        if repeats && !self.recovers(target) {
-            self.refuse_origin(cx, origin, Some(id), body, Errno::ENODEV);
-            self.evict(cx, id, EvictReason::ReplayOutOfTime);
-            return false;
-        }
         if body.opcode.is_disconnect() {
             return true;
         }
-        let Some(export) = self.exports.get_mut(id) else { return false };
         export.acknowledge(body.last_xid);
         if origin.xid == 0 || origin.xid <= export.last_xid && !is_replay(body) {
             self.stats.bad_xid += 1;
@@ -163,6 +153,11 @@ impl Server {
                 work.origin.reply_bits = origin.reply_bits;
                 work.origin.from = origin.from;
                 work.origin.to = origin.to;
+                // It belongs to the copy's connection now, and so do its bulk data.
+                work.body.conn_cnt = body.conn_cnt;
+                if work.bulk.is_none() {
+                    work.body.mbits = body.mbits;
+                }
             }
             return self.plan_early(cx, first);
         }

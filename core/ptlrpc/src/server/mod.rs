@@ -9,6 +9,7 @@
 //! ```
 
 mod bulk;
+mod check;
 mod connect;
 mod difficult;
 mod early;
@@ -28,6 +29,7 @@ mod view;
 use std::collections::{BTreeMap, BTreeSet};
 
 use lnet_types::Errno;
+use lustre_wire::Body;
 
 use crate::common::Cx;
 use crate::event::{Event, EvictReason};
@@ -42,9 +44,10 @@ pub use service::ServiceConfig;
 pub use target::{ClientRecord, Past, ReplyRecord, TargetConfig};
 pub use view::{ExportView, RecoveryView, ServerStats, ServiceView, Waiting};
 
+use check::{Check, Standing, check};
 use difficult::Difficult;
 use export::Export;
-use service::{Service, Work};
+use service::{Origin, Service, Work};
 use target::Target;
 
 /// Most exports of one node.
@@ -88,7 +91,8 @@ impl Server {
         }
         let committed = past.last_transno;
         let last = target::next_epoch(committed);
-        let id = self.targets.insert(Target { config, committed, last, recovery: None });
+        let config = Target { config, committed, last, recovery: None, failed: false };
+        let id = self.targets.insert(config);
         let mut members = Vec::new();
         for client in past.clients {
             let member = self.new_export(cx, id, client.uuid);
@@ -137,6 +141,31 @@ impl Server {
         let kept = self.targets.get(work.target)?.config.replayable && !work.obsolete;
         let record = answer.record(work.origin.xid, export.slot(&work.body))?;
         kept.then(|| (export.client.clone(), record))
+    }
+
+    /// Another node is about to serve the target, or this one serves it after all.
+    pub(crate) fn fail_over(&mut self, target: TargetId, failed: bool) {
+        if let Some(target) = self.targets.get_mut(target) {
+            target.failed = failed;
+        }
+    }
+
+    /// P-106 for a request of an export; its end is here unless it passes.
+    fn passes(&mut self, cx: &mut Cx<'_, '_>, origin: &Origin, id: ExportId, body: &Body) -> bool {
+        let Some(export) = self.exports.get(id) else { return false };
+        let failed = self.targets.get(export.target).is_some_and(|target| target.failed);
+        let recovers = self.recovers(export.target);
+        let standing = Standing { conn_cnt: export.conn_cnt, failed, recovers };
+        match check(standing, body) {
+            Check::Pass => return true,
+            Check::Drop => self.stats.stale += 1,
+            Check::Refuse(errno) => self.refuse_origin(cx, origin, Some(id), body, errno),
+            Check::Evict(errno) => {
+                self.refuse_origin(cx, origin, Some(id), body, errno);
+                self.evict(cx, id, EvictReason::ReplayOutOfTime);
+            }
+        }
+        false
     }
 
     /// Everything up to this transaction survives a crash.

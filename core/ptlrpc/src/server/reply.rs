@@ -86,7 +86,11 @@ impl Server {
         let held = Difficult { target: work.target, export: work.export, transno };
         let ack = self.hold_reply(cx, id, hold, held);
         let parts = Parts { status, buffers, transno, pre_versions, ack, ..Parts::default() };
-        if self.exports.get(work.export).is_some() {
+        if self.targets.get(work.target).is_some_and(|target| target.failed) {
+            // P-109: the client asks the node that serves it next.
+            self.refuse_origin(cx, &work.origin, Some(work.export), &work.body, Errno::ENODEV);
+            self.release(cx, id, Release::NotDelivered);
+        } else if self.exports.get(work.export).is_some() {
             self.answer(cx, &work.origin, Some(work.export), &work.body, parts);
         }
         self.replay_answered(cx, id, &work, status);

@@ -6,6 +6,7 @@ use lnet_types::{Errno, Instant, IoVec, MdId, Nid, ProcessId};
 use lustre_wire::{Body, Opcode};
 
 use super::Server;
+use super::early::Behindness;
 use super::heads::Heads;
 use super::nrs::{NrsError, Place};
 use super::recover::is_replay;
@@ -63,6 +64,8 @@ pub(crate) struct Service {
     pub(crate) heads: Heads,
     /// Since when requests wait and none was taken (P-127).
     pub(crate) stuck: Option<Instant>,
+    /// What was said last of requests whose time was over.
+    pub(crate) behind: Behindness,
     pub(crate) posted: u32,
 }
 
@@ -136,6 +139,7 @@ impl Server {
             estimate: Estimate::new(first),
             heads: Heads::new(config.slots, config.high_priority),
             stuck: None,
+            behind: Behindness::default(),
             posted: 0,
             config,
         });
@@ -227,13 +231,20 @@ impl Server {
                 continue;
             };
             (work.place, work.serving) = (None, true);
-            // P-107: its client has given it up, or is gone. What is cancelled is cancelled all the same.
-            let late = work.origin.deadline <= now && work.body.opcode != Opcode::LDLM_CANCEL;
-            if late || self.exports.get(work.export).is_none() {
-                self.stats.late += u64::from(late);
+            let (origin, export, body) = (work.origin, work.export, work.body);
+            // P-107: much may have happened since it arrived.
+            if !self.passes(cx, &origin, export, &body) {
                 self.forget(cx, next);
                 continue;
             }
+            // Its client has given it up; a cancel is done all the same.
+            if origin.deadline <= now && body.opcode != Opcode::LDLM_CANCEL {
+                self.stats.late += 1;
+                self.behind(cx, next, true);
+                self.forget(cx, next);
+                continue;
+            }
+            let Some(work) = self.work.get_mut(next) else { continue };
             let served = Served {
                 id: next,
                 service: id,

@@ -72,4 +72,6 @@ pub(crate) struct Target {
     pub(crate) last: u64,
     /// How its recovery goes, or went; `None` if it had nothing to recover.
     pub(crate) recovery: Option<Recovery>,
+    /// Another node is about to serve it: each request is refused (P-106, P-109).
+    pub(crate) failed: bool,
 }

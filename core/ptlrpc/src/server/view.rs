@@ -8,6 +8,7 @@ use lustre_wire::Body;
 use super::Server;
 use super::nrs::{Head, PolicyKind};
 use super::recovery::RecoveryStage;
+use crate::estimate::Estimate;
 use crate::table::{ExportId, ServedId, ServiceId, TargetId};
 use crate::tunables::Tunables;
 
@@ -116,6 +117,8 @@ pub struct ServiceView {
     pub posted: u32,
     /// How long it takes, as clients hear it.
     pub estimate: Duration,
+    /// What that was learnt from (P-89).
+    pub history: Estimate,
 }
 
 /// A request that waits, to be looked at.
@@ -180,6 +183,7 @@ impl Server {
             busy: s.heads.busy(),
             posted: s.posted,
             estimate: s.estimate.get(&tunables.bounds()),
+            history: s.estimate.clone(),
         };
         self.services.iter().map(view).collect()
     }

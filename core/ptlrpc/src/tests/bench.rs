@@ -391,6 +391,14 @@ impl Bench {
         }
     }
 
+    /// The host does not run for so long, then does everything that is due.
+    pub(super) fn sleep(&mut self, span: Duration) {
+        self.now += span;
+        self.node.handle_timeout(self.now);
+        self.uppers.handle_timeout(self.now, &mut self.node, &mut self.heap);
+        self.settle();
+    }
+
     pub(super) fn secs(&mut self, secs: u64) {
         self.pass(Duration::from_secs(secs));
     }

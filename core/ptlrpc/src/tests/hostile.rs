@@ -1,41 +1,10 @@
 //! Clients that say anything.
 
-use lnet::{MdOptions, MdSpec, Put, Unlink};
-use lnet_types::{IoVec, Nid, Prng, ProcessId};
-use lustre_wire::{Body, Header, HeaderFlags, ImportKind, MsgBuilder, MsgKind, Opcode};
+use lnet_types::Prng;
+use lustre_wire::{Body, Header, HeaderFlags, MsgBuilder, MsgKind, Opcode};
 
 use super::bench::{APPEND, Bench, append_log};
-
-/// Puts bytes on the service's portal.
-fn throw(bench: &mut Bench, bytes: &[u8], match_bits: u64) {
-    bench.rpc(bench.client, |rpc| {
-        let below = rpc.below();
-        let span = below.alloc(bytes.len() as u32).unwrap();
-        below.bytes_mut(span).copy_from_slice(bytes);
-        // A purpose that no table has.
-        let user = (1 << 53) - 1;
-        let spec = MdSpec {
-            threshold: Some(1),
-            unlink: Unlink::Auto,
-            options: MdOptions::empty(),
-            ..MdSpec::new(IoVec::from([span]), user)
-        };
-        let md = below.bind(spec).unwrap();
-        let put = Put {
-            md,
-            ack: false,
-            src: None,
-            target: ProcessId::from(Nid::LOOPBACK),
-            portal: ImportKind::Osc.portals().0.0,
-            match_bits,
-            offset: 0,
-            hdr_data: 0,
-            timeout: None,
-        };
-        below.put(put).unwrap();
-    });
-    bench.settle();
-}
+use super::raw::throw;
 
 #[test]
 fn garbage_is_counted_and_others_are_served() {

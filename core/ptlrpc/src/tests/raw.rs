@@ -1,0 +1,114 @@
+//! A client without an import: it sends any bytes as requests, and reads what comes to the reply
+//! portal of the bench.
+
+use lnet::{MatchEntry, MdOptions, MdSpec, Put, Unlink};
+use lnet_types::{IoVec, Memory, Nid, ProcessId, Span};
+use lustre_wire::{Body, Header, HeaderFlags, ImportKind, Msg, MsgBuilder, MsgKind, Opcode};
+
+use super::bench::{APPEND, Bench};
+
+/// A purpose that no table has.
+const USER: u64 = (1 << 53) - 1;
+/// Where the real reply stands in a reply buffer.
+const BEHIND: usize = 224;
+
+/// Puts bytes on the service's portal.
+pub(super) fn throw(bench: &mut Bench, bytes: &[u8], match_bits: u64) {
+    throw_at(bench, ImportKind::Osc.portals().0.0, bytes, match_bits);
+}
+
+pub(super) fn throw_at(bench: &mut Bench, portal: u32, bytes: &[u8], match_bits: u64) {
+    bench.rpc(bench.client, |rpc| {
+        let below = rpc.below();
+        let span = below.alloc(bytes.len() as u32).unwrap();
+        below.bytes_mut(span).copy_from_slice(bytes);
+        let spec = MdSpec {
+            threshold: Some(1),
+            unlink: Unlink::Auto,
+            options: MdOptions::empty(),
+            ..MdSpec::new(IoVec::from([span]), USER)
+        };
+        let md = below.bind(spec).unwrap();
+        let put = Put {
+            md,
+            ack: false,
+            src: None,
+            target: ProcessId::from(Nid::LOOPBACK),
+            portal,
+            match_bits,
+            offset: 0,
+            hdr_data: 0,
+            timeout: None,
+        };
+        below.put(put).unwrap();
+    });
+    bench.settle();
+}
+
+/// A request that is put together by hand, and the buffer that its replies come to.
+pub(super) struct Raw {
+    buffer: Span,
+}
+
+impl Raw {
+    /// The body of a request for an export.
+    pub(super) fn body(handle: u64) -> Body {
+        Body {
+            handle,
+            kind: MsgKind::REQUEST,
+            version: 0x3_0003,
+            opcode: APPEND,
+            timeout: 11,
+            conn_cnt: 1,
+            ..Body::default()
+        }
+    }
+
+    /// Sends a request that takes early replies.
+    pub(super) fn send(bench: &mut Bench, xid: u64, body: &Body) -> Self {
+        let memory = bench.memory(4096, |_| 0);
+        let portal = ImportKind::Osc.portals().1.0;
+        let buffer = memory[0];
+        bench.rpc(bench.client, |rpc| {
+            let spec = MdSpec {
+                threshold: None,
+                unlink: Unlink::Retain,
+                options: MdOptions::OP_PUT | MdOptions::MANAGE_REMOTE | MdOptions::TRUNCATE,
+                ..MdSpec::new(memory.clone(), USER)
+            };
+            let from = ProcessId::from(Nid::LOOPBACK);
+            let entry = MatchEntry { from, ..MatchEntry::bits(xid) };
+            rpc.below().attach(portal, entry, spec).unwrap();
+        });
+        let body = &Body { mbits: xid, ..*body };
+        let header = Header { flags: HeaderFlags::AT_SUPPORT, ..Header::default() };
+        let bytes = MsgBuilder::new(header, body).bytes(b"raw").build().unwrap();
+        throw(bench, &bytes, xid);
+        Self { buffer }
+    }
+
+    fn at(&self, bench: &Bench, offset: usize) -> Option<Body> {
+        let bytes = bench.heap.bytes(self.buffer);
+        Msg::parse(&bytes[offset..offset + BEHIND]).ok()?.body().ok()
+    }
+
+    /// The last early reply.
+    pub(super) fn early(&self, bench: &Bench) -> Option<Body> {
+        self.at(bench, 0)
+    }
+
+    /// The reply.
+    pub(super) fn reply(&self, bench: &Bench) -> Option<Body> {
+        self.at(bench, BEHIND)
+    }
+}
+
+/// Connects the bench's client; its export's handle, and a number above those of its requests.
+pub(super) fn connected(bench: &mut Bench) -> (u64, u64) {
+    let call = bench.call(Bench::say(Opcode(20_001), "connect"));
+    let served = bench.kept()[0].clone();
+    bench.rpc(bench.server, |rpc| rpc.reply(served.id, crate::Answer::default()));
+    bench.settle();
+    assert!(bench.end_of(call).unwrap().is_ok());
+    (served.body.handle, served.xid + (1 << 40))
+}
