@@ -76,6 +76,8 @@ impl Ptlrpc {
     /// Other tunables. Times that have been set stay; those that are set from now on follow them.
     pub fn set_tunables(&mut self, tunables: Tunables) {
         self.common.tunables = tunables;
+        // Another rule for silent clients begins with a look at them.
+        self.common.timers.set(Timer::Silence, Instant::ZERO);
     }
 
     /// The calls of a program.
@@ -164,7 +166,7 @@ impl Ptlrpc {
                 Timer::Early(served) => self.server.early_due(cx, served),
                 Timer::Bulk(served) => self.server.bulk_due(cx, served),
                 Timer::Service(service) => self.server.dispatch(cx, service),
-                Timer::Export(export) => self.server.export_due(cx, export),
+                Timer::Silence => self.server.silence_due(cx),
                 Timer::Recovery(target) => self.server.recovery_due(cx, target),
             }
         }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lnet_types::Instant;
 
-use crate::table::{CallId, ExportId, ImportId, ServedId, ServiceId, TargetId};
+use crate::table::{CallId, ImportId, ServedId, ServiceId, TargetId};
 
 /// What a time is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,8 +23,8 @@ pub(crate) enum Timer {
     Bulk(ServedId),
     /// The next request that a policy holds back may go.
     Service(ServiceId),
-    /// A client that was silent for so long is evicted.
-    Export(ExportId),
+    /// A client may have been silent for too long.
+    Silence,
     /// The window of a recovery is over, or something waits to be done.
     Recovery(TargetId),
 }

@@ -193,9 +193,9 @@ impl Tunables {
         self.at_max.saturating_mul(self.at_unhealthy_factor)
     }
 
-    /// What an early reply asks for while its target recovers (P-124): recovery has 3 × obd_timeout.
+    /// What an early reply asks for while its target recovers: a quarter of the window at most (P-124).
     pub(crate) fn extra_in_recovery(&self) -> Duration {
-        self.at_extra.min(self.obd_timeout * 3 / 4)
+        self.at_extra.min(self.recovery_soft() / 4)
     }
 
     pub(crate) fn bounds(&self) -> Bounds {

@@ -11,7 +11,6 @@ use super::{EXPORTS_MAX, Server};
 use crate::common::Cx;
 use crate::event::Event;
 use crate::table::{ExportId, TargetId};
-use crate::timers::Timer;
 
 /// Connect data of a client to come are no longer than so many times ours (P-129.2).
 const LONGEST: usize = 8;
@@ -225,8 +224,7 @@ impl Server {
         for work in moving {
             self.end_bulk(cx, work, Errno::ETIMEDOUT);
         }
-        let silent = origin.arrival + cx.common.tunables.evict_after();
-        cx.common.timers.set(Timer::Export(id), silent);
+        self.watch(cx, id, body);
         let parts = Parts {
             op_flags,
             handle,

@@ -6,6 +6,7 @@ use lnet_types::{Instant, Nid};
 use lustre_wire::{Body, ConnectData, ConnectFlags};
 
 use super::connect::Asked;
+use super::evictor::Deadline;
 use super::records::Records;
 use super::service::Origin;
 use crate::table::{ImportId, ServedId, TargetId};
@@ -31,6 +32,8 @@ pub(crate) struct Export {
     pub(crate) granted: ConnectData,
     /// When a request came last.
     pub(crate) heard: Instant,
+    /// When it is evicted for its silence; `None` if it need not ping.
+    pub(crate) deadline: Option<Deadline>,
     /// The highest xid up to which the client has all answers (P-112).
     pub(crate) last_xid: u64,
     /// What waits or is being served, by xid.
@@ -54,6 +57,7 @@ impl Export {
             from: Nid::ANY,
             granted: ConnectData::default(),
             heard: now,
+            deadline: None,
             last_xid: 0,
             in_work: BTreeMap::new(),
             records: Records::default(),

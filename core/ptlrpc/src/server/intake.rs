@@ -110,8 +110,8 @@ impl Server {
         if !self.passes(cx, origin, id, body) {
             return false;
         }
+        self.heard_of(cx, id, origin);
         let Some(export) = self.exports.get_mut(id) else { return false };
-        export.heard = origin.arrival;
         if body.opcode.is_disconnect() {
             return true;
         }

@@ -13,6 +13,7 @@ mod check;
 mod connect;
 mod difficult;
 mod early;
+mod evictor;
 mod export;
 mod heads;
 mod intake;
@@ -34,7 +35,6 @@ use lustre_wire::Body;
 use crate::common::Cx;
 use crate::event::{Event, EvictReason};
 use crate::table::{ExportId, ServedId, ServiceId, Table, TargetId};
-use crate::timers::Timer;
 
 pub use difficult::{Hold, Release};
 pub use nrs::{NrsError, PolicyKind};
@@ -46,6 +46,7 @@ pub use view::{ExportView, RecoveryView, ServerStats, ServiceView, Waiting};
 
 use check::{Check, Standing, check};
 use difficult::Difficult;
+use evictor::Watch;
 use export::Export;
 use service::{Origin, Service, Work};
 use target::Target;
@@ -67,6 +68,8 @@ pub(crate) struct Server {
     work: Table<ServedId, Work>,
     /// Replies whose locks are held.
     difficult: BTreeMap<ServedId, Difficult>,
+    /// Clients that must be heard of, by target.
+    watches: BTreeMap<TargetId, Watch>,
     stats: ServerStats,
 }
 
@@ -185,10 +188,10 @@ impl Server {
     /// Takes an export out of all tables. What waits for it is refused; what is being served goes on,
     /// and gets no reply.
     fn drop_export(&mut self, cx: &mut Cx<'_, '_>, id: ExportId) -> Option<(TargetId, String)> {
-        let export = self.exports.remove(id)?;
+        let mut export = self.exports.remove(id)?;
+        self.unwatch(id, &mut export);
         self.by_cookie.remove(&export.cookie);
         self.by_client.remove(&(export.target, export.client.clone()));
-        cx.common.timers.stop(Timer::Export(id));
         cx.common.reversed.push(id);
         self.release_client(cx, id);
         for work in export.in_work.values() {
@@ -205,24 +208,5 @@ impl Server {
             self.connect_refused(cx, &joining.origin, &joining.body, Errno::ENODEV);
         }
         Some((export.target, export.client))
-    }
-
-    /// A client was silent up to now, or has been heard of since (DEC-20, DEC-42).
-    pub(crate) fn export_due(&mut self, cx: &mut Cx<'_, '_>, id: ExportId) {
-        let now = cx.below.now();
-        let Some(export) = self.exports.get(id) else { return };
-        let at = export.heard + cx.common.tunables.evict_after();
-        if self.recovers(export.target) {
-            // P-135: the recovery evicts silent clients itself.
-            cx.common.timers.set(Timer::Export(id), now + cx.common.tunables.evict_after());
-        } else if at > now {
-            cx.common.timers.set(Timer::Export(id), at);
-        } else if export.in_work.is_empty() {
-            self.evict(cx, id, EvictReason::Silent);
-        } else {
-            // It waits for us, and not we for it.
-            let again = now + cx.common.tunables.ping_interval;
-            cx.common.timers.set(Timer::Export(id), again);
-        }
     }
 }

@@ -24,6 +24,8 @@ pub struct ServerStats {
     pub answered_again: u64,
     /// Early replies.
     pub early: u64,
+    /// Looks at clients that might have been silent for too long, and were not.
+    pub evictor_looks: u64,
     /// Clients that were dropped.
     pub evictions: u64,
     /// Connects that were refused.

@@ -1,10 +1,9 @@
 //! Clients that say anything.
 
 use lnet_types::Prng;
-use lustre_wire::{Body, Header, HeaderFlags, MsgBuilder, MsgKind, Opcode};
 
 use super::bench::{APPEND, Bench, append_log};
-use super::raw::throw;
+use super::raw::{connect_message, throw};
 
 #[test]
 fn garbage_is_counted_and_others_are_served() {
@@ -26,22 +25,7 @@ fn every_field_of_a_request_may_be_anything() {
     let mut bench = Bench::new(append_log());
     let call = bench.call(Bench::say(APPEND, "one"));
     assert!(bench.end_of(call).unwrap().is_ok());
-    let body = Body {
-        kind: MsgKind::REQUEST,
-        version: 0x1_0003,
-        opcode: Opcode::OST_CONNECT,
-        timeout: 5,
-        conn_cnt: 1,
-        ..Body::default()
-    };
-    let good =
-        MsgBuilder::new(Header { flags: HeaderFlags::AT_SUPPORT, ..Header::default() }, &body)
-            .bytes(b"log-1\0")
-            .bytes(b"client-x\0")
-            .layout(&7u64)
-            .layout(&super::bench::data())
-            .build()
-            .unwrap();
+    let good = connect_message("client-x");
     let mut prng = Prng::new(9);
     for n in 0..20_000u64 {
         let mut bytes = good.clone();

@@ -9,6 +9,7 @@ mod checks;
 mod connects;
 mod difficult;
 mod early;
+mod evictor;
 mod hostile;
 mod imports;
 mod outage;

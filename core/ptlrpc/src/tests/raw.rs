@@ -112,3 +112,21 @@ pub(super) fn connected(bench: &mut Bench) -> (u64, u64) {
     assert!(bench.end_of(call).unwrap().is_ok());
     (served.body.handle, served.xid + (1 << 40))
 }
+
+/// The bytes of a connect.
+pub(super) fn connect_message(client: &str) -> Vec<u8> {
+    let body = Body { opcode: Opcode::OST_CONNECT, version: 0x1_0003, timeout: 5, ..Raw::body(0) };
+    let header = Header { flags: HeaderFlags::AT_SUPPORT, ..Header::default() };
+    MsgBuilder::new(header, &body)
+        .bytes(b"log-1\0")
+        .bytes(format!("{client}\0").as_bytes())
+        .layout(&7u64)
+        .layout(&super::bench::data())
+        .build()
+        .unwrap()
+}
+
+/// Connects a client that says nothing more.
+pub(super) fn connect(bench: &mut Bench, client: &str) {
+    throw(bench, &connect_message(client), 1);
+}
