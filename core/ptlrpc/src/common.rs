@@ -8,6 +8,7 @@ use lnet_types::{Errno, IoVec, Prng, Span};
 use lustre_wire::ConnectData;
 
 use crate::event::Event;
+use crate::lose::Losses;
 use crate::table::{CallId, ExportId, ImportId, PostId, ServedId, ServiceId, Table};
 use crate::timers::Timers;
 use crate::tunables::Tunables;
@@ -39,6 +40,7 @@ pub(crate) struct Common {
     pub(crate) prng: Prng,
     pub(crate) posts: Table<PostId, Post>,
     pub(crate) timers: Timers,
+    pub(crate) losses: Losses,
     pub(crate) events: VecDeque<Event>,
     /// Imports of this node, by the handle by which their servers call back.
     pub(crate) callers: BTreeMap<u64, Caller>,

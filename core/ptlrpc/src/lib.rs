@@ -18,6 +18,7 @@ mod common;
 mod error;
 mod estimate;
 mod event;
+mod lose;
 mod rpc;
 mod server;
 mod table;
@@ -32,6 +33,7 @@ pub use client::{
 pub use error::CallError;
 pub use estimate::{Bounds, Estimate, estimate_of, timeout_of};
 pub use event::{Behind, Event, EvictReason, Replay, Reply, Served};
+pub use lose::{LOSE_MAX, Lose, LoseId, Losing, Part};
 pub use rpc::{Config, Ptlrpc, Rpc};
 pub use server::{
     Answer, ClientRecord, EXPORTS_MAX, ExportView, Hold, NrsError, Past, PolicyKind,

@@ -13,6 +13,7 @@ use crate::client::{
 use crate::common::{Common, Cx, Post};
 use crate::error::CallError;
 use crate::event::{Event, EvictReason};
+use crate::lose::{Lose, LoseId, Losing, Losses};
 use crate::server::{
     Answer, ExportView, NrsError, RecoveryView, ReplyRecord, Server, ServerStats, ServiceConfig,
     ServiceView, TargetConfig, Waiting,
@@ -58,6 +59,7 @@ impl Ptlrpc {
                 prng,
                 posts: Table::default(),
                 timers: Timers::default(),
+                losses: Losses::default(),
                 events: VecDeque::new(),
                 callers: BTreeMap::new(),
                 callers_gone: Vec::new(),
@@ -203,6 +205,11 @@ impl Ptlrpc {
         self.client.stats()
     }
 
+    /// The rules by which messages get lost, and what they have done.
+    pub fn losing(&self) -> &[Losing] {
+        self.common.losses.rules()
+    }
+
     /// What a parameter of the policies of a service is set to, in the form in which it is written.
     ///
     /// # Errors
@@ -346,6 +353,19 @@ impl<'b> Rpc<'_, 'b> {
         let (_, server, mut cx) = self.split();
         server.committed(target, transno);
         server.release_committed(&mut cx, target);
+    }
+
+    /// Lets messages get lost, as a net would: those that this node sends, and those that it receives.
+    ///
+    /// # Errors
+    /// `EINVAL` for none, `ENOSPC` beyond [`LOSE_MAX`](crate::LOSE_MAX) rules.
+    pub fn lose(&mut self, lose: Lose) -> Result<LoseId, Errno> {
+        self.ptlrpc.common.losses.add(lose)
+    }
+
+    /// Ends a rule of [`Rpc::lose`]. `false`: there is none of this name.
+    pub fn mend(&mut self, rule: LoseId) -> bool {
+        self.ptlrpc.common.losses.remove(rule)
     }
 
     /// Sets a parameter of the order in which a service serves what waits (P-120): `nrs_policies` to

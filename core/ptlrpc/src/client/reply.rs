@@ -15,6 +15,7 @@ use super::{Client, ImportState, Next};
 use crate::common::Cx;
 use crate::error::CallError;
 use crate::event::Reply;
+use crate::lose::Part;
 use crate::table::{CallId, ImportId};
 use crate::timers::Timer;
 
@@ -52,11 +53,16 @@ impl Client {
         {
             return;
         }
+        let opcode = r.body.opcode;
+        let adaptive = r.header.flags.contains(HeaderFlags::AT_SUPPORT);
+        let early = adaptive && event.offset == 0;
+        if cx.common.losses.hit(opcode, if early { Part::Early } else { Part::Reply }) {
+            return;
+        }
         if event.rlength > event.mlength {
             return self.truncated(cx, id, event);
         }
         let (import, xid, ping) = (r.import, r.xid, r.purpose == Purpose::Ping);
-        let adaptive = r.header.flags.contains(HeaderFlags::AT_SUPPORT);
         if let Some(im) = self.imports.get_mut(import) {
             // P-40: any reply, an early one too.
             im.replied = im.replied.max(xid);
@@ -66,7 +72,7 @@ impl Client {
         }
         let spans = cx.below.payload(event);
         let bytes = cx.copy_out(&spans);
-        if adaptive && event.offset == 0 {
+        if early {
             self.early(cx, id, &bytes);
         } else {
             self.take_reply(cx, id, bytes);

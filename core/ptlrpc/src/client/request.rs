@@ -15,6 +15,7 @@ use crate::common::{BULK_PIECE, Cx, Post, errno, spec};
 use crate::error::CallError;
 use crate::estimate::wire_secs;
 use crate::event::Reply;
+use crate::lose::Part;
 use crate::table::{CallId, ImportId};
 use crate::timers::Timer;
 
@@ -286,6 +287,10 @@ impl Client {
                 Direction::Write => MdOptions::OP_GET | MdOptions::TRUNCATE,
             };
             for k in 0..pieces {
+                if cx.common.losses.hit(r.body.opcode, Part::Bulk) {
+                    // What comes for it finds nothing.
+                    continue;
+                }
                 let part = iovec_slice(&bulk.memory, k * BULK_PIECE, BULK_PIECE);
                 let post = cx.common.posts.insert(Post::ClientBulk { call, attempt });
                 let entry = MatchEntry { from: peer, ..MatchEntry::bits(base + k) };
@@ -300,6 +305,14 @@ impl Client {
                     }
                 }
             }
+        }
+
+        if cx.common.losses.hit(r.body.opcode, Part::Request) {
+            cx.common.timers.set(Timer::Call(id), deadline);
+            if r.purpose != Purpose::Connect {
+                self.traffic(cx, id);
+            }
+            return Ok(());
         }
 
         // The request itself (P-35), with what is left of its time as LNet's limit (DEC-40).

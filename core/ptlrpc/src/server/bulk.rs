@@ -8,6 +8,7 @@ use super::service::Moving;
 use crate::client::Direction;
 use crate::common::{BULK_PIECE, Cx, Post, errno, spec};
 use crate::event::Event;
+use crate::lose::Part;
 use crate::table::ServedId;
 use crate::timers::Timer;
 
@@ -57,6 +58,9 @@ impl Server {
             moving.open += 1;
             moving.mds.push(md);
             let (match_bits, offset, timeout) = (first + k, 0, None);
+            if cx.common.losses.hit(work.body.opcode, Part::Bulk) {
+                continue;
+            }
             let sent = match direction {
                 Direction::Read => {
                     let hdr_data = 0;

@@ -12,6 +12,7 @@ use super::Server;
 use crate::common::Cx;
 use crate::estimate::wire_secs;
 use crate::event::{Behind, Event};
+use crate::lose::Part;
 use crate::table::ServedId;
 use crate::timers::Timer;
 
@@ -77,7 +78,8 @@ impl Server {
         let header = Header { cksum, ..Header::default() };
         let Ok(message) = MsgBuilder::new(header, &body).build() else { return };
         let origin = work.origin;
-        if !self.put(cx, &origin, &message, 0, None) {
+        let lost = cx.common.losses.hit(body.opcode, Part::Early);
+        if !lost && !self.put(cx, &origin, &message, 0, None) {
             return;
         }
         self.stats.early += 1;

@@ -14,6 +14,7 @@ use super::service::{Origin, Work};
 use super::{QUEUED_PER_EXPORT_MAX, RECORDS_PER_EXPORT_MAX, Server};
 use crate::common::{Cx, Post};
 use crate::event::Event;
+use crate::lose::Part;
 use crate::table::{ExportId, PostId, ServiceId};
 
 impl Server {
@@ -60,6 +61,9 @@ impl Server {
         // P-15: another security flavour than null is not spoken here.
         if body.kind != MsgKind::REQUEST || header.secflvr & 0x00ff_ffff != 0 {
             self.stats.malformed += 1;
+            return;
+        }
+        if cx.common.losses.hit(body.opcode, Part::Request) {
             return;
         }
         let export = self.by_cookie.get(&body.handle).copied();

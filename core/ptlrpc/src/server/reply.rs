@@ -14,6 +14,7 @@ use super::service::{Origin, Work};
 use super::target::ReplyRecord;
 use crate::common::{Cx, Post, spec};
 use crate::estimate::wire_secs;
+use crate::lose::Part;
 use crate::table::{ExportId, ServedId};
 
 /// What a program answers.
@@ -195,7 +196,11 @@ impl Server {
                 Parts { status: Errno::EOVERFLOW.negative(), error: true, ..Parts::default() };
             return self.answer(cx, origin, export, request, failed);
         };
-        self.send(cx, origin, message, parts.ack);
+        if !cx.common.losses.hit(request.opcode, Part::Reply) {
+            self.send(cx, origin, message, parts.ack);
+        } else if let Some(id) = parts.ack {
+            self.release(cx, id, Release::NotDelivered);
+        }
     }
 
     /// A reply, from the NID that was asked to the one that asked (P-42, P-39).

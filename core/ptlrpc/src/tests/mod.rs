@@ -12,6 +12,7 @@ mod early;
 mod evictor;
 mod hostile;
 mod imports;
+mod losses;
 mod outage;
 mod queue;
 mod raw;
