@@ -412,11 +412,12 @@ impl<'b> Rpc<'_, 'b> {
     }
 
     /// Moves the bulk data of a request between `memory` and the client's; [`Event::BulkDone`] says
-    /// when. `memory` has as many bytes as the client has posted.
+    /// when. `memory` is in whole pieces of 1 MiB but for the last; for [`Direction::Write`] it has as
+    /// many pieces as the client has posted, for [`Direction::Read`] as many or fewer, down to none.
     ///
     /// # Errors
     /// `ENOENT` if the request is over, `EBUSY` if it has bulk data under way, `EPROTO` if the client
-    /// has posted none.
+    /// has posted none, or other pieces.
     pub fn bulk(
         &mut self,
         served: ServedId,

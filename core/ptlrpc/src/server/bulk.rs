@@ -12,10 +12,12 @@ use crate::lose::Part;
 use crate::table::ServedId;
 use crate::timers::Timer;
 
+/// Most pieces of the bulk data of one request (P-46).
+const PIECES_MAX: u64 = 64;
+
 impl Server {
-    /// Moves the bulk data between `memory` and the client's; [`Event::BulkDone`] says when.
-    /// `memory` has as many bytes as the client has posted, in whole pieces of 1 MiB but for the
-    /// last.
+    /// Moves the bulk data between `memory` and the client's; [`Event::BulkDone`] says when. What is
+    /// read may have fewer bytes than the client has posted.
     pub(crate) fn bulk(
         &mut self,
         cx: &mut Cx<'_, '_>,
@@ -28,10 +30,16 @@ impl Server {
         if !work.serving || work.bulk.is_some() {
             return Err(Errno::EBUSY);
         }
-        let pieces = iovec_len(memory).div_ceil(BULK_PIECE);
-        // P-48: the client names the match bits of the last piece.
-        let first = work.body.mbits.checked_sub(pieces.saturating_sub(1)).ok_or(Errno::EPROTO)?;
-        if pieces == 0 || work.body.mbits == 0 {
+        // P-48, P-49: the client names the match bits of the last piece, and the first one's are a
+        // multiple of the most that there can be.
+        let first = work.body.mbits & !(PIECES_MAX - 1);
+        let posted = work.body.mbits - first + 1;
+        let filled = iovec_len(memory).div_ceil(BULK_PIECE);
+        let fits = match direction {
+            Direction::Read => filled <= posted,
+            Direction::Write => filled == posted,
+        };
+        if work.body.mbits == 0 || !fits {
             return Err(Errno::EPROTO);
         }
         let portal = self.services.get(work.origin.service).map(|s| s.config.bulk_portal);
@@ -43,7 +51,8 @@ impl Server {
         let failed = gone.then_some(Errno::ENOTCONN);
         let mut moving = Moving { mds: Vec::new(), open: 0, failed, began: now };
         let (target, src) = (work.origin.from, Some(work.origin.to));
-        for k in 0..if gone { 0 } else { pieces } {
+        // P-50: pieces beyond the end of what is read are empty, and are sent all the same.
+        for k in 0..if gone { 0 } else { posted } {
             let part = iovec_slice(memory, k * BULK_PIECE, BULK_PIECE);
             let post = cx.common.posts.insert(Post::ServerBulk { served: id });
             let given = spec(part, post, MdOptions::empty(), Some(2));

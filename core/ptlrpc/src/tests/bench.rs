@@ -465,6 +465,13 @@ impl Bench {
         self.party_of(self.client, |party, _| party.ptlrpc.descriptors())
     }
 
+    /// Memory of a program, all zeros.
+    pub(super) fn zeroed(&mut self, len: usize) -> IoVec {
+        self.heap.regions.push(vec![0; len]);
+        let region = RegionId(self.heap.regions.len() as u32 - 1);
+        IoVec::from([Span { region, len: len as u32, offset: 0 }])
+    }
+
     /// Memory of a program, filled.
     pub(super) fn memory(&mut self, len: usize, fill: impl Fn(usize) -> u8) -> IoVec {
         self.heap.regions.push((0..len).map(fill).collect());

@@ -1,5 +1,8 @@
 //! Bulk data both ways.
 
+use core::cell::Cell;
+use std::rc::Rc;
+
 use lnet_types::{Errno, IoVec, Memory, Span};
 use lustre_wire::Portal;
 
@@ -67,7 +70,7 @@ fn memory_that_is_not_the_nodes_fails_the_request_and_nothing_else() {
     let mut bench = Bench::new(keeper());
     bench.call(Bench::say(APPEND, "one"));
     let memory = bench.memory(100, |_| 0);
-    let far = IoVec::from([Span { len: 5 << 20, ..memory[0] }]);
+    let far = IoVec::from([Span { len: 1 << 20, ..memory[0] }]);
     let first = bench.kept()[0].id;
     bench.rpc(bench.server, |rpc| rpc.bulk(first, Direction::Read, &far)).unwrap();
     bench.settle();
@@ -75,6 +78,141 @@ fn memory_that_is_not_the_nodes_fails_the_request_and_nothing_else() {
     assert_eq!(stats.bulk_failed, 1);
     let again = bench.rpc(bench.server, |rpc| rpc.bulk(first, Direction::Read, &memory));
     assert_eq!(again, Err(Errno::ENOENT), "that request is over");
+}
+
+#[test]
+fn sixty_four_mebibytes_move_in_sixty_four_pieces_both_ways() {
+    const LEN: usize = 64 << 20;
+    for direction in [Direction::Write, Direction::Read] {
+        let mut bench = Bench::new(keeper());
+        let (at_client, at_server) = (bench.zeroed(LEN), bench.zeroed(LEN));
+        let source = if direction == Direction::Write { &at_client } else { &at_server };
+        // A mark at each end of each piece.
+        for piece in 0..64usize {
+            let bytes = bench.heap.bytes_mut(source[0]);
+            bytes[piece << 20] = piece as u8 + 1;
+            bytes[((piece + 1) << 20) - 1] = 128 + piece as u8;
+        }
+        let call = bench.call(with_bulk(direction, &at_client));
+        let served = bench.kept()[0].clone();
+        assert_eq!(served.body.mbits, served.xid + 63);
+        let (bulk, pieces) = (Portal::OST_BULK.0, Rc::new(Cell::new(0)));
+        let count = Rc::clone(&pieces);
+        bench.lose(move |portal, _| {
+            count.set(count.get() + u32::from(portal == bulk));
+            false
+        });
+        bench.rpc(bench.server, |rpc| rpc.bulk(served.id, direction, &at_server)).unwrap();
+        bench.settle();
+        bench.rpc(bench.server, |rpc| rpc.reply(served.id, Answer::default()));
+        bench.settle();
+        assert!(bench.end_of(call).unwrap().is_ok(), "{direction:?}");
+        assert!(bench.heap.bytes(at_client[0]) == bench.heap.bytes(at_server[0]), "{direction:?}");
+        assert_eq!((pieces.get(), bench.client_descriptors()), (64, 0));
+    }
+    // One byte more is no call.
+    let mut bench = Bench::new(keeper());
+    let memory = bench.zeroed(LEN + 1);
+    let import = bench.import;
+    let call = with_bulk(Direction::Read, &memory);
+    let refused = bench.rpc(bench.client, |rpc| rpc.call(import, call));
+    assert!(matches!(refused, Err(crate::CallError::BadRequest(_))), "{refused:?}");
+}
+
+#[test]
+fn a_short_read_fills_what_there_is_and_ends_all_pieces() {
+    // P-49, P-50: nothing, a part of a piece, a piece, one and a half of three.
+    for len in [0usize, 5000, 1 << 20, 3 << 19] {
+        let mut bench = Bench::new(keeper());
+        let at_client = bench.zeroed(3 << 20);
+        let at_server = bench.memory(len.max(1), |i| (i % 251) as u8);
+        let mut part = IoVec::new();
+        if len > 0 {
+            part.push(Span { len: len as u32, ..at_server[0] });
+        }
+        let call = bench.call(with_bulk(Direction::Read, &at_client));
+        let served = bench.kept()[0].id;
+        bench.rpc(bench.server, |rpc| rpc.bulk(served, Direction::Read, &part)).unwrap();
+        bench.settle();
+        let status = len as i32;
+        bench.rpc(bench.server, |rpc| rpc.reply(served, Answer { status, ..Answer::default() }));
+        bench.settle();
+        assert_eq!(bench.end_of(call).unwrap().unwrap().status, status);
+        let bytes = bench.heap.bytes(at_client[0]);
+        assert!(bytes[..len].iter().enumerate().all(|(i, b)| *b == (i % 251) as u8), "{len}");
+        assert!(bytes[len..].iter().all(|b| *b == 0), "{len}");
+        assert_eq!(bench.client_descriptors(), 0);
+    }
+}
+
+#[test]
+fn bulk_data_in_other_pieces_than_were_posted_are_refused_by_name() {
+    let mut bench = Bench::new(keeper());
+    let at_client = bench.zeroed(2 << 20);
+    bench.call(with_bulk(Direction::Write, &at_client));
+    let served = bench.kept()[0].id;
+    for (len, direction, result) in [
+        (1 << 20, Direction::Write, Err(Errno::EPROTO)),
+        (3 << 20, Direction::Write, Err(Errno::EPROTO)),
+        ((2 << 20) + 1, Direction::Read, Err(Errno::EPROTO)),
+        (2 << 20, Direction::Write, Ok(())),
+        (2 << 20, Direction::Write, Err(Errno::EBUSY)),
+    ] {
+        let memory = bench.zeroed(len);
+        let got = bench.rpc(bench.server, |rpc| rpc.bulk(served, direction, &memory));
+        assert_eq!(got, result, "{len} {direction:?}");
+    }
+}
+
+#[test]
+fn bulk_data_that_never_come_end_after_bulk_timeout_however_long_the_request_may_take() {
+    // P-51, P-52, PA-106: 100 s, however long early replies keep the request alive.
+    for (bulk_timeout, fails_at) in [(100, 100), (20, 20)] {
+        let mut bench = Bench::new(keeper());
+        bench.party_of(bench.server, |p, _| {
+            let bulk_timeout = core::time::Duration::from_secs(bulk_timeout);
+            let tunables = crate::Tunables { bulk_timeout, ..p.ptlrpc.tunables().clone() };
+            p.ptlrpc.set_tunables(tunables);
+        });
+        let at_client = bench.zeroed(1 << 20);
+        bench.call(with_bulk(Direction::Write, &at_client));
+        let served = bench.kept()[0].id;
+        bench.lose(|portal, _| portal == Portal::OST_BULK.0);
+        let memory = bench.zeroed(1 << 20);
+        bench.rpc(bench.server, |rpc| rpc.bulk(served, Direction::Write, &memory)).unwrap();
+        let failed =
+            |b: &mut Bench| b.party_of(b.server, |p, _| p.ptlrpc.server_stats().bulk_failed);
+        bench.secs(fails_at - 1);
+        assert_eq!(failed(&mut bench), 0);
+        bench.secs(1);
+        assert_eq!(failed(&mut bench), 1);
+        let heard = bench.heard();
+        let done = heard.iter().find_map(|event| match event {
+            Event::BulkDone { result, .. } => Some(*result),
+            _ => None,
+        });
+        assert_eq!(done, Some(Err(Errno::ETIMEDOUT)));
+    }
+}
+
+#[test]
+fn bulk_data_for_a_client_that_has_connected_anew_are_not_begun() {
+    // P-53.
+    let mut bench = Bench::new(keeper());
+    let at_client = bench.zeroed(1 << 20);
+    bench.call(Call { resend: false, ..with_bulk(Direction::Write, &at_client) });
+    let served = bench.kept()[0].id;
+    bench.lose(|_, _| true);
+    bench.secs(20);
+    bench.loses = None;
+    bench.secs(30);
+    let exports = bench.party_of(bench.server, |p, _| p.ptlrpc.export_views());
+    assert!(exports[0].conn_cnt > 1);
+    bench.heard();
+    let memory = bench.zeroed(1 << 20);
+    bench.rpc(bench.server, |rpc| rpc.bulk(served, Direction::Write, &memory)).unwrap();
+    let failed = Event::BulkDone { served, result: Err(Errno::ENOTCONN) };
+    assert!(bench.heard().contains(&failed));
 }
 
 #[test]
