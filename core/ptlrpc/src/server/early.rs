@@ -65,8 +65,8 @@ impl Server {
         if deadline <= work.origin.deadline {
             return;
         }
+        // The handle stays 0: the recordings say so, against P-124.
         let body = Body {
-            handle: export.cookie,
             kind: MsgKind::REPLY,
             version: lustre_wire::Service::VERSION,
             opcode: work.body.opcode,
