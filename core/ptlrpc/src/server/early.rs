@@ -45,7 +45,9 @@ impl Server {
         let tunables = &cx.common.tunables;
         let bounds = tunables.bounds();
         let Some(work) = self.work.get_mut(id) else { return };
-        let Some(export) = self.exports.get(work.export) else { return };
+        if self.exports.get(work.export).is_none() {
+            return;
+        }
         if work.origin.deadline <= now {
             return self.behind(cx, id, false);
         }

@@ -1,6 +1,6 @@
 //! A client's connection to a target (P-128).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lnet_types::{Instant, Nid};
 use lustre_wire::{Body, ConnectData, ConnectFlags};
@@ -38,6 +38,10 @@ pub(crate) struct Export {
     pub(crate) last_xid: u64,
     /// What waits or is being served, by xid.
     pub(crate) in_work: BTreeMap<u64, ServedId>,
+    /// Transactions of this client that were not committed when they were answered.
+    pub(crate) uncommitted: BTreeSet<u64>,
+    /// Highest transaction of this client that is committed: what its replies say (P-11).
+    pub(crate) committed: u64,
     /// Answers that may have to be given again.
     pub(crate) records: Records,
     /// It stands for an import of this node, over which its server calls back.
@@ -60,10 +64,25 @@ impl Export {
             deadline: None,
             last_xid: 0,
             in_work: BTreeMap::new(),
+            uncommitted: BTreeSet::new(),
+            committed: 0,
             records: Records::default(),
             import: None,
             joining: None,
         }
+    }
+
+    /// Takes in a transaction of this client (0 for none) and what its target has committed; gives
+    /// the highest one of this client that is committed.
+    pub(crate) fn commit(&mut self, transno: u64, target: u64) -> u64 {
+        if transno != 0 {
+            self.uncommitted.insert(transno);
+        }
+        while let Some(first) = self.uncommitted.first().copied().filter(|first| *first <= target) {
+            self.uncommitted.pop_first();
+            self.committed = self.committed.max(first);
+        }
+        self.committed
     }
 
     /// Takes in what the client has answers for.

@@ -6,7 +6,7 @@ use lnet::{MdOptions, Put};
 use lnet_types::{Errno, IoVec};
 use lustre_wire::body::MsgKind;
 use lustre_wire::msg::{BODY_ONLY_LEN, Header, MsgBuilder};
-use lustre_wire::{Body, BodyFlags, OpFlags};
+use lustre_wire::{Body, BodyFlags, OpFlags, Portal};
 
 use super::Server;
 use super::difficult::{Difficult, Hold, Release};
@@ -15,7 +15,10 @@ use super::target::ReplyRecord;
 use crate::common::{Cx, Post, spec};
 use crate::estimate::wire_secs;
 use crate::lose::Part;
-use crate::table::{ExportId, ServedId};
+use crate::table::{ExportId, ServedId, ServiceId};
+
+/// Portal of the service that cancels locks (P-33).
+const CANCEL: u32 = Portal::LDLM_CANCEL.0;
 
 /// What a program answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -171,8 +174,7 @@ impl Server {
             service.estimate.measure(now, took, &bounds);
         }
         let estimate = service.estimate.get(&bounds);
-        let target = export.and_then(|id| self.exports.get(id)).map(|e| e.target);
-        let committed = target.and_then(|id| self.targets.get(id)).map_or(0, |t| t.committed);
+        let committed = self.committed_of(export, parts.transno, origin.service);
         let body = Body {
             handle: parts.handle,
             kind: if parts.error { MsgKind::ERROR } else { MsgKind::REPLY },
@@ -201,6 +203,16 @@ impl Server {
         } else if let Some(id) = parts.ack {
             self.release(cx, id, Release::NotDelivered);
         }
+    }
+
+    /// The last committed transaction of a client, as a reply says it: that of the client itself and
+    /// not of the whole target, and none where locks are cancelled.
+    fn committed_of(&mut self, export: Option<ExportId>, transno: u64, service: ServiceId) -> u64 {
+        let Some(export) = export.and_then(|id| self.exports.get_mut(id)) else { return 0 };
+        let target = self.targets.get(export.target).map_or(0, |t| t.committed);
+        let committed = export.commit(transno, target);
+        let cancels = self.services.get(service).is_some_and(|s| s.config.portal == CANCEL);
+        if cancels { 0 } else { committed }
     }
 
     /// A reply, from the NID that was asked to the one that asked (P-42, P-39).

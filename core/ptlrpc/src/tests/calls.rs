@@ -240,6 +240,33 @@ fn what_is_not_committed_is_kept_until_a_reply_says_that_it_is() {
 }
 
 #[test]
+fn last_committed_of_a_reply_is_that_of_its_client_and_not_of_the_target() {
+    let mut bench = Bench::with(append_log(), true);
+    let committed = |b: &mut Bench, text: &str| {
+        let call = b.call(Bench::say(ECHO, text));
+        let reply = b.end_of(call).unwrap().unwrap();
+        reply.msg().unwrap().body().unwrap().last_committed
+    };
+    let call = bench.call(Bench::say(APPEND, "one"));
+    assert!(bench.end_of(call).unwrap().is_ok());
+    assert_eq!(committed(&mut bench, "before the commit"), 0);
+    let target = bench.target;
+    bench.rpc(bench.server, |rpc| rpc.committed(target, 1));
+    assert_eq!(committed(&mut bench, "after the commit"), 1);
+    let second = bench.rpc(bench.client, |rpc| {
+        rpc.import(crate::ImportConfig {
+            kind: lustre_wire::ImportKind::Osc,
+            target: "log-1".to_owned(),
+            client: "client-2".to_owned(),
+            nids: vec![lnet_types::Nid::LOOPBACK],
+            wanted: data(),
+        })
+    });
+    bench.import = second.unwrap();
+    assert_eq!(committed(&mut bench, "changed nothing"), 0);
+}
+
+#[test]
 fn replies_say_what_they_are() {
     let mut bench = Bench::new(append_log());
     let call = bench.call(Bench::say(APPEND, "one"));
