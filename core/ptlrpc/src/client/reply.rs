@@ -6,7 +6,7 @@ use core::time::Duration;
 use lnet::{Event as LnetEvent, EventKind};
 use lnet_types::{Errno, Nid};
 use lustre_wire::body::MsgKind;
-use lustre_wire::{Body, BodyFlags, HeaderFlags, Msg};
+use lustre_wire::{Body, BodyFlags, HeaderFlags, Msg, Opcode};
 
 use super::decide::{Expiry, Late, Verdict, expiry, verdict};
 use super::import::Retained;
@@ -246,7 +246,7 @@ impl Client {
     fn retain(&mut self, cx: &mut Cx<'_, '_>, id: CallId, body: &Body) {
         let Some(r) = self.calls.get_mut(id) else { return };
         let Some(im) = self.imports.get_mut(r.import) else { return };
-        if body.transno != 0 {
+        if body.transno != 0 || body.opcode == Opcode::LDLM_ENQUEUE {
             im.no_cached_data = false;
         }
         // Bulk memory is the program's again when a call has ended: what stood in it can't be repeated.

@@ -267,6 +267,23 @@ fn last_committed_of_a_reply_is_that_of_its_client_and_not_of_the_target() {
 }
 
 #[test]
+fn a_client_with_a_lock_is_evicted_by_a_server_that_forgot_its_connection() {
+    // P-66: the reply to a lock enqueue is state of the server, even without a transaction.
+    for (opcode, evicted) in [(Opcode::LDLM_ENQUEUE, true), (ECHO, false)] {
+        let mut bench = Bench::new(keeper());
+        let call = bench.call(Bench::say(opcode, "lock"));
+        let served = bench.kept()[0].clone();
+        bench.rpc(bench.server, |rpc| rpc.reply(served.id, Answer::default()));
+        bench.settle();
+        assert!(bench.end_of(call).unwrap().is_ok());
+        bench.rpc(bench.server, |rpc| rpc.evict(served.export));
+        bench.call(Bench::say(ECHO, "next"));
+        bench.secs(2);
+        assert_eq!(bench.states().contains(&ImportState::Evicted), evicted, "{opcode}");
+    }
+}
+
+#[test]
 fn replies_say_what_they_are() {
     let mut bench = Bench::new(append_log());
     let call = bench.call(Bench::say(APPEND, "one"));
