@@ -146,7 +146,7 @@ impl Client {
             }
         }
         let (opcode, limit) = (call.opcode, call.limit);
-        let portals = opcode.portals(im.config.kind);
+        let portals = call.portals.unwrap_or_else(|| opcode.portals(im.config.kind));
         let class = Class::of(im.config.kind, opcode, call.modifies, im.tags());
         let mut lens = vec![Body::LEN as u32];
         lens.extend(&call.reply_lens);

@@ -6,7 +6,7 @@ use lnet::{MatchEntry, MdOptions, Put};
 use lnet_types::{Errno, Instant, IoVec, MdId, ProcessId, iovec_len, iovec_slice};
 use lustre_wire::msg::{BODY_ONLY_LEN, rewrite};
 use lustre_wire::opcode::Effect;
-use lustre_wire::{Body, BodyFlags, Header, HeaderFlags, Opcode};
+use lustre_wire::{Body, BodyFlags, Header, HeaderFlags, Opcode, Portal};
 
 use super::decide::{May, Passage, may};
 use super::slots::Class;
@@ -48,6 +48,9 @@ pub struct Call {
     pub reply_lens: Vec<u32>,
     /// Bulk data.
     pub bulk: Option<Bulk>,
+    /// Portals of request and reply, where they are not those of the opcode: a rename has its own
+    /// ([`lustre_wire::opcode::RENAME`]).
+    pub portals: Option<(Portal, Portal)>,
     /// Whether it may be sent again.
     pub resend: bool,
     /// Whether it may wait for the connection.
@@ -71,6 +74,7 @@ impl Call {
             buffers,
             reply_lens: Vec::new(),
             bulk: None,
+            portals: None,
             resend: true,
             delay: true,
             limit: None,

@@ -284,6 +284,22 @@ fn a_client_with_a_lock_is_evicted_by_a_server_that_forgot_its_connection() {
 }
 
 #[test]
+fn a_call_with_portals_of_its_own_goes_to_the_service_there() {
+    let mut bench = Bench::new(keeper());
+    let (request, reply) = lustre_wire::opcode::RENAME;
+    let io = bench.rpc(bench.server, |rpc| {
+        rpc.serve(crate::ServiceConfig::new("io", request.0, reply.0, 14)).unwrap()
+    });
+    let portals = Some(lustre_wire::opcode::RENAME);
+    let call = bench.call(Call { portals, ..Bench::say(Opcode::MDS_REINT, "rename") });
+    let served = bench.kept()[0].clone();
+    assert_eq!(served.service, io);
+    bench.rpc(bench.server, |rpc| rpc.reply(served.id, Answer::default()));
+    bench.settle();
+    assert!(bench.end_of(call).unwrap().is_ok());
+}
+
+#[test]
 fn replies_say_what_they_are() {
     let mut bench = Bench::new(append_log());
     let call = bench.call(Bench::say(APPEND, "one"));
