@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::workspace::{metadata, root};
 
 /// Crates that no other project should depend on: they need the files of this repository.
-const PRIVATE: &[&str] = &["fuzz-replay", "house", "interop", "field"];
+const PRIVATE: &[&str] = &["fuzz-replay", "house", "interop", "rpc-interop", "field"];
 
 /// The crates of the workspace as `cargo metadata` describes them.
 fn members(metadata: &Value) -> Vec<&Value> {

@@ -1,0 +1,296 @@
+//! Our node: LNet and the request layer as values, one interface, a wire whose other end is the
+//! recording.
+
+use core::time::Duration;
+
+use lnet::upper::{Arena, Below, Upper, UpperId, Uppers};
+use lnet::{Event as LnetEvent, NetTunables, NiSpec, Node, NodeConfig, Output, Payload, Report};
+use lnet::{Rx, Sink, Verdict};
+use lnet_types::{Errno, Instant, IoVec, Memory, NiId, Nid, Pid, RegionId, RxId, Span};
+use lnet_wire::ping::{Features, NiStatus, PingEntry, PingInfo};
+use lnet_wire::{Hdr, Kind};
+use ptlrpc::{Config, Event, Ptlrpc, Rpc, Tunables};
+
+/// Time at which recordings begin: late enough for whatever came before.
+pub const START: Instant = Instant::from_secs(100_000);
+
+/// An import pings this long after its last request: 25 s (P-100) by the recorded kernel's timers,
+/// which run late by a fortieth, and sometimes by a second more. Pings came after 25.6 and 26.6 s.
+pub const PING: Duration = Duration::from_secs(26);
+
+#[derive(Default)]
+struct Heap(Vec<Vec<u8>>);
+
+impl Memory for Heap {
+    fn bytes(&self, s: Span) -> &[u8] {
+        &self.0[s.region.0 as usize][s.offset as usize..][..s.len as usize]
+    }
+
+    fn bytes_mut(&mut self, s: Span) -> &mut [u8] {
+        &mut self.0[s.region.0 as usize][s.offset as usize..][..s.len as usize]
+    }
+}
+
+impl Arena for Heap {
+    fn register(&mut self, len: u32) -> Result<RegionId, Errno> {
+        self.0.push(vec![0; len as usize]);
+        Ok(RegionId(self.0.len() as u32 - 1))
+    }
+
+    fn unregister(&mut self, region: RegionId) {
+        self.0[region.0 as usize] = Vec::new();
+    }
+
+    fn contains(&self, spans: &[Span]) -> bool {
+        let has = |s: &Span| self.0.get(s.region.0 as usize).map_or(0, Vec::len) as u64;
+        spans.iter().all(|s| s.offset + u64::from(s.len) <= has(s))
+    }
+
+    fn hold(&mut self, _: &[Span]) {}
+
+    fn release(&mut self, _: &[Span]) {}
+}
+
+struct Party {
+    ptlrpc: Ptlrpc,
+    events: Vec<Event>,
+}
+
+impl Party {
+    fn drain(&mut self) {
+        while let Some(event) = self.ptlrpc.poll_event() {
+            self.events.push(event);
+        }
+    }
+}
+
+impl Upper for Party {
+    fn event(&mut self, event: &LnetEvent, below: &mut Below<'_>) {
+        self.ptlrpc.event(event, below);
+        self.drain();
+    }
+
+    fn report(&mut self, _: &Report, _: &mut Below<'_>) {}
+
+    fn handle_timeout(&mut self, below: &mut Below<'_>) {
+        self.ptlrpc.handle_timeout(below);
+        self.drain();
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.ptlrpc.poll_timeout()
+    }
+}
+
+/// A message that our node has sent.
+#[derive(Clone, Debug)]
+pub struct Sent {
+    /// When.
+    pub at: Instant,
+    /// Header.
+    pub hdr: Hdr,
+    /// Payload.
+    pub payload: Vec<u8>,
+}
+
+/// Our node.
+pub struct Host {
+    node: Node,
+    ni: NiId,
+    heap: Heap,
+    uppers: Uppers,
+    upper: UpperId,
+    rx: u64,
+    /// The time.
+    pub now: Instant,
+    /// What the node has sent and the caller has not taken.
+    pub sent: Vec<Sent>,
+}
+
+impl Host {
+    /// A node with this NID, at [`START`] less what may come before.
+    ///
+    /// # Panics
+    /// A NID that can't be an interface's.
+    pub fn new(nid: Nid, seed: u64, now: Instant) -> Self {
+        // Discovery is a subject of the captures of LNet.
+        let tunables =
+            lnet::Tunables { discovery: 0, ..lnet::Tunables::new(lnet::Profile::Kernel) };
+        let config = NodeConfig { seed, interface_cookie: seed, ping_seq: 0, tunables };
+        let mut node = Node::new(config, now);
+        let interface = Some("eth0".to_owned());
+        let spec = NiSpec { nid, interface, tunables: NetTunables::SOCK, lnd_timeout: None };
+        let ni = node.add_ni(now, spec).expect("an interface");
+        let mut uppers = Uppers::default();
+        let wall_secs = 1_795_000_000 + seed;
+        let tunables = Tunables { ping_interval: PING, ..Tunables::default() };
+        let config = Config { seed, wall_secs, tunables };
+        let party = Party { ptlrpc: Ptlrpc::new(config), events: Vec::new() };
+        let upper = uppers.add(Box::new(party)).expect("an upper");
+        Self { node, ni, heap: Heap::default(), uppers, upper, rx: 0, now, sent: Vec::new() }
+    }
+
+    /// Calls the request layer as its program.
+    ///
+    /// # Panics
+    /// Never: the upper is there.
+    pub fn rpc<R>(&mut self, f: impl FnOnce(&mut Rpc<'_, '_>) -> R) -> R {
+        let Self { node, heap, uppers, upper, now, .. } = self;
+        let result = uppers.with(*upper, *now, node, heap, |party: &mut Party, below| {
+            let result = f(&mut party.ptlrpc.rpc(below));
+            party.drain();
+            result
+        });
+        let result = result.expect("the upper");
+        self.settle();
+        result
+    }
+
+    /// Looks at the request layer.
+    ///
+    /// # Panics
+    /// Never: the upper is there.
+    pub fn look<R>(&mut self, f: impl FnOnce(&Ptlrpc) -> R) -> R {
+        let Self { node, heap, uppers, upper, now, .. } = self;
+        let result = uppers.with(*upper, *now, node, heap, |party: &mut Party, _| f(&party.ptlrpc));
+        result.expect("the upper")
+    }
+
+    /// What the request layer has reported since the last call.
+    ///
+    /// # Panics
+    /// Never: the upper is there.
+    pub fn events(&mut self) -> Vec<Event> {
+        let Self { node, heap, uppers, upper, now, .. } = self;
+        let take = |party: &mut Party, _: &mut Below<'_>| core::mem::take(&mut party.events);
+        uppers.with(*upper, *now, node, heap, take).expect("the upper")
+    }
+
+    /// Memory of the program with these bytes.
+    pub fn memory(&mut self, bytes: Vec<u8>) -> IoVec {
+        let len = bytes.len() as u32;
+        self.heap.0.push(bytes);
+        let region = RegionId(self.heap.0.len() as u32 - 1);
+        IoVec::from([Span { region, len, offset: 0 }])
+    }
+
+    /// The bytes of memory.
+    pub fn bytes(&self, memory: &IoVec) -> Vec<u8> {
+        memory.iter().flat_map(|span| self.heap.bytes(*span).to_vec()).collect()
+    }
+
+    /// A message arrives. `Err` says why LNet dropped it.
+    ///
+    /// # Errors
+    /// The reason of the drop.
+    pub fn arrive(&mut self, hdr: &Hdr, payload: &[u8]) -> Result<(), String> {
+        let result = self.receive(hdr, payload);
+        self.settle();
+        result
+    }
+
+    fn receive(&mut self, hdr: &Hdr, payload: &[u8]) -> Result<(), String> {
+        self.rx += 1;
+        let id = RxId(self.rx);
+        let rx = Rx { ni: self.ni, from: hdr.src, from_pid: Pid::LUSTRE, peer_ni: None, id };
+        let verdict = self.node.rx_header(self.now, rx, hdr);
+        match verdict {
+            Verdict::Deliver { msg, sink: Sink::Spans(iov) } => {
+                let mut rest = payload;
+                for span in iov {
+                    let (part, later) = rest.split_at(rest.len().min(span.len as usize));
+                    let span = Span { len: part.len() as u32, ..span };
+                    self.heap.bytes_mut(span).copy_from_slice(part);
+                    rest = later;
+                }
+                self.node.rx_done(self.now, msg, Ok(&[]));
+                Ok(())
+            }
+            Verdict::Deliver { msg, sink: Sink::Bytes(_) } => {
+                self.node.rx_done(self.now, msg, Ok(payload));
+                Ok(())
+            }
+            other => Err(format!("{other:?}")),
+        }
+    }
+
+    fn settle(&mut self) {
+        loop {
+            self.settle_once();
+            // Discovery is a subject of the captures of LNet: peers here have one interface.
+            let is_ping = |sent: &Sent| matches!(sent.hdr.kind, Kind::Get { portal: 0, .. });
+            let Some(ping) = self.sent.iter().position(is_ping) else { return };
+            let hdr = self.sent.remove(ping).hdr;
+            self.answer_ping(&hdr);
+        }
+    }
+
+    fn answer_ping(&mut self, ping: &Hdr) {
+        let Kind::Get { ret, .. } = ping.kind else { return };
+        let entry = |nid| PingEntry { nid, status: NiStatus::UP };
+        let info = PingInfo {
+            features: Features::BASE | Features::NI_STATUS,
+            pid: Pid::LUSTRE,
+            seq: 1,
+            entries: vec![entry(Nid::LOOPBACK), entry(ping.dst)],
+        };
+        let bytes = info.emit();
+        let hdr = Hdr {
+            dst: ping.src,
+            src: ping.dst,
+            payload_len: bytes.len() as u32,
+            kind: Kind::Reply { dst: ret, pad: [0; 24] },
+            ..*ping
+        };
+        self.receive(&hdr, &bytes).expect("an answer to a ping");
+    }
+
+    fn settle_once(&mut self) {
+        let Self { node, heap, uppers, now, sent, .. } = self;
+        loop {
+            let mut more = false;
+            while let Some(event) = node.poll_event() {
+                uppers.event(*now, &event, node, heap);
+                more = true;
+            }
+            while let Some(output) = node.poll_output() {
+                more = true;
+                let Output::Send(transmit) = output else { continue };
+                let payload = match &transmit.payload {
+                    Payload::Spans(iov) => {
+                        iov.iter().flat_map(|span| heap.bytes(*span).to_vec()).collect()
+                    }
+                    Payload::Bytes(bytes) => bytes.to_vec(),
+                };
+                sent.push(Sent { at: *now, hdr: transmit.hdr, payload });
+                node.tx_done(*now, transmit.msg, Ok(()));
+            }
+            if !more {
+                return;
+            }
+        }
+    }
+
+    /// Lets time pass, up to `end` or until `done`.
+    pub fn run(&mut self, end: Instant, mut done: impl FnMut(&Self) -> bool) {
+        loop {
+            self.settle();
+            if done(self) {
+                return;
+            }
+            let due = [self.node.poll_timeout(), self.uppers.poll_timeout()];
+            let Some(next) = due.into_iter().flatten().min().filter(|next| *next <= end) else {
+                self.now = end.max(self.now);
+                return;
+            };
+            self.now = next.max(self.now);
+            self.node.handle_timeout(self.now);
+            self.uppers.handle_timeout(self.now, &mut self.node, &mut self.heap);
+        }
+    }
+}
+
+/// A time of the recording as one of the node.
+pub fn instant(at: Duration) -> Instant {
+    START + at
+}
