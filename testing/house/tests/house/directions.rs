@@ -30,6 +30,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("lustre-wire", &["lnet-types"]),
     ("lnet", &["lnet-types", "lnet-wire"]),
     ("ptlrpc", &["lnet", "lnet-types", "lustre-wire"]),
+    ("lustre-target", &["lnet", "lnet-types", "lustre-wire", "ptlrpc"]),
     ("lnet-config", &["lnet-types", "lnet-wire"]),
     ("lnet-selftest", &["lnet", "lnet-config", "lnet-types", "lnet-wire"]),
     ("lnd-sock", &["lnet", "lnet-types", "lnet-wire"]),

@@ -1,0 +1,298 @@
+//! Storage as orders and facts: a target orders, the store works in its own time, facts come back by
+//! polling. What a store promises stands in `conformance.rs`, as a test; `memory.rs` is the simplest
+//! one.
+//!
+//! ```text
+//!  Read, Write, List, Sync ──► Done { token, outcome }
+//!  Apply(txn) ───────────────► Applied { txn }        visible to each later order
+//!                              Committed { up_to }    survives a crash
+//! ```
+
+use lnet_types::{Errno, IoVec, Memory};
+
+/// Most bytes of the key of a record.
+pub const KEY_MAX: usize = 512;
+/// Most bytes of a record.
+pub const RECORD_MAX: usize = 64 << 10;
+/// Most changes in one transaction.
+pub const CHANGES_MAX: usize = 8192;
+/// Most entries in one listing.
+pub const LIST_MAX: usize = 1024;
+/// Most bytes of one piece of data.
+pub const DATA_MAX: u64 = 64 << 20;
+
+/// A set of records with keys of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Space {
+    /// Counters of the target itself.
+    Meta = 0,
+    /// Clients that the target has admitted (P-131).
+    Clients = 1,
+    /// Replies that may have to be repeated (P-140).
+    Replies = 2,
+    /// What the target serves.
+    Objects = 3,
+}
+
+impl Space {
+    /// All spaces, in ascending order.
+    pub const ALL: [Self; 4] = [Self::Meta, Self::Clients, Self::Replies, Self::Objects];
+}
+
+/// The name of a piece of data too large for a record. The target chooses it, once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DataId(pub u64);
+
+/// Part of a transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A record, new or replaced.
+    Put(Space, Vec<u8>, Vec<u8>),
+    /// A record is removed; a missing record is no error.
+    Delete(Space, Vec<u8>),
+    /// Data of so many bytes, written before, belongs to the target from here on.
+    Keep(DataId, u64),
+    /// Data is removed; missing data is no error.
+    Drop(DataId),
+}
+
+/// Changes that happen together, or not at all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Txn {
+    /// Number of the transaction; each is higher than the one before.
+    pub id: u64,
+    /// The changes, in order.
+    pub changes: Vec<Change>,
+}
+
+/// What is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A record.
+    Record(Space, Vec<u8>),
+    /// A whole piece of data, into memory of its length.
+    Data(DataId, IoVec),
+}
+
+/// What a target orders. Orders take effect one after the other, as they were given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreOrder {
+    /// Reads what was applied last.
+    Read {
+        /// Comes back with the outcome.
+        token: u64,
+        /// What.
+        from: Source,
+    },
+    /// Writes a whole piece of data, which nothing refers to yet.
+    Write {
+        /// Comes back with the outcome.
+        token: u64,
+        /// Its name.
+        data: DataId,
+        /// Its bytes, the target's memory until the outcome.
+        bytes: IoVec,
+    },
+    /// Applies a transaction.
+    Apply(Txn),
+    /// Commits everything that was applied.
+    Sync {
+        /// Comes back with the outcome.
+        token: u64,
+    },
+    /// Lists records in ascending order of keys.
+    List {
+        /// Comes back with the outcome.
+        token: u64,
+        /// Of which space.
+        space: Space,
+        /// Keys above this one; all if it is empty.
+        after: Vec<u8>,
+        /// Keys that begin with this.
+        prefix: Vec<u8>,
+        /// At most so many; at most [`LIST_MAX`].
+        max: usize,
+    },
+}
+
+/// The outcome of an order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Written, read into memory, or committed.
+    Done,
+    /// A record, if there is one.
+    Record(Option<Vec<u8>>),
+    /// Keys and records.
+    Listed {
+        /// In ascending order of keys.
+        entries: Vec<(Vec<u8>, Vec<u8>)>,
+        /// There are further ones.
+        more: bool,
+    },
+}
+
+/// What a store reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreFact {
+    /// An order has ended.
+    Done {
+        /// Of the order.
+        token: u64,
+        /// How.
+        outcome: Result<Outcome, StoreError>,
+    },
+    /// A transaction is visible, or has had no effect at all.
+    Applied {
+        /// Its number.
+        txn: u64,
+        /// Whether it is.
+        result: Result<(), StoreError>,
+    },
+    /// Each applied transaction up to this one survives a crash.
+    Committed {
+        /// The highest number.
+        up_to: u64,
+    },
+    /// The store is out of service: applied transactions may be lost, further orders fail.
+    Failed(StoreError),
+}
+
+/// Why a store could not do something.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// No space is left.
+    #[error("the store is full")]
+    Full,
+    /// A length is beyond its limit.
+    #[error("{what} of {value} bytes: limit {max}")]
+    Limit {
+        /// Of what.
+        what: &'static str,
+        /// The length.
+        value: u64,
+        /// The limit.
+        max: u64,
+    },
+    /// The number of a transaction is not above the one before.
+    #[error("transaction {id}: expected a number above {last}")]
+    Order {
+        /// Its number.
+        id: u64,
+        /// The one before.
+        last: u64,
+    },
+    /// There is no such data.
+    #[error("data {0:#x}: no such data")]
+    NoData(u64),
+    /// Data has another length than it should.
+    #[error("data {data:#x}: {have} bytes, expected {need}")]
+    Length {
+        /// Its name.
+        data: u64,
+        /// Its length.
+        have: u64,
+        /// The length that was expected.
+        need: u64,
+    },
+    /// What was stored is not what is there.
+    #[error("{what}: damaged, {why}")]
+    Damaged {
+        /// Which record or file.
+        what: String,
+        /// How that shows.
+        why: String,
+    },
+    /// The system refused a read or write.
+    #[error("{what}: {why}")]
+    Io {
+        /// Of which file.
+        what: String,
+        /// The system's reason.
+        why: String,
+    },
+    /// The store failed before.
+    #[error("the store is out of service since an earlier failure")]
+    OutOfService,
+}
+
+impl StoreError {
+    /// The error number that stands for it.
+    pub const fn errno(&self) -> Errno {
+        match self {
+            Self::Full => Errno::ENOSPC,
+            Self::Limit { .. } | Self::Order { .. } => Errno::EINVAL,
+            Self::NoData(_) | Self::Length { .. } => Errno::ESTALE,
+            Self::Damaged { .. } | Self::Io { .. } | Self::OutOfService => Errno::EIO,
+        }
+    }
+
+    /// Whether the store can go on: the order was refused, and nothing is wrong with the store.
+    pub const fn is_refusal(&self) -> bool {
+        !matches!(self, Self::Io { .. } | Self::OutOfService)
+    }
+}
+
+/// Data that was read, and the memory that it is for.
+pub type Loaded = Option<(IoVec, Vec<u8>)>;
+
+/// Storage of one target.
+pub trait Store: Send {
+    /// Takes an order. `memory` holds the bytes of its spans.
+    fn order(&mut self, order: StoreOrder, memory: &dyn Memory);
+
+    /// The next fact. Data that was read is written to `memory` by now.
+    fn poll(&mut self, memory: &mut dyn Memory) -> Option<StoreFact>;
+}
+
+impl Txn {
+    /// Whether each change is within the limits, and the number above `last`.
+    ///
+    /// # Errors
+    /// [`StoreError::Order`], [`StoreError::Limit`].
+    pub fn check(&self, last: u64) -> Result<(), StoreError> {
+        if self.id <= last {
+            return Err(StoreError::Order { id: self.id, last });
+        }
+        limit("transaction of changes", self.changes.len() as u64, CHANGES_MAX as u64)?;
+        for change in &self.changes {
+            match change {
+                Change::Put(_, key, value) => {
+                    limit("key", key.len() as u64, KEY_MAX as u64)?;
+                    limit("record", value.len() as u64, RECORD_MAX as u64)?;
+                }
+                Change::Delete(_, key) => limit("key", key.len() as u64, KEY_MAX as u64)?,
+                Change::Keep(_, len) => limit("data", *len, DATA_MAX)?,
+                Change::Drop(_) => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Refuses a length beyond its limit.
+///
+/// # Errors
+/// [`StoreError::Limit`].
+pub fn limit(what: &'static str, value: u64, max: u64) -> Result<(), StoreError> {
+    if value > max { Err(StoreError::Limit { what, value, max }) } else { Ok(()) }
+}
+
+/// The bytes of some spans, one behind the other.
+pub fn gather(memory: &dyn Memory, spans: &IoVec) -> Vec<u8> {
+    spans.iter().fold(Vec::new(), |mut all, span| {
+        all.extend_from_slice(memory.bytes(*span));
+        all
+    })
+}
+
+/// Writes bytes to spans, one behind the other, as far as either reaches.
+pub fn scatter(memory: &mut dyn Memory, spans: &IoVec, mut bytes: &[u8]) {
+    for span in spans {
+        let here = memory.bytes_mut(*span);
+        let (part, rest) = bytes.split_at(here.len().min(bytes.len()));
+        here.iter_mut().zip(part).for_each(|(to, from)| *to = *from);
+        bytes = rest;
+    }
+}
