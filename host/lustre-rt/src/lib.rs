@@ -61,6 +61,7 @@
 
 mod host;
 mod node;
+pub mod store;
 
 pub use host::Handler;
 pub use node::{Done, Import, RpcError, RpcNode};

@@ -38,7 +38,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("lnet-sim", &["lnd-sock", "lnet", "lnet-scenario", "lnet-types", "lnet-wire"]),
     ("lnet-admin", &["lnet-config", "lnet-selftest", "lnet-types"]),
     ("lnet-rt", &["lnd-sock", "lnet", "lnet-types", "lnet-wire"]),
-    ("lustre-rt", &["lnet-rt", "lnet-types", "lustre-wire", "ptlrpc"]),
+    ("lustre-rt", &["lnet-rt", "lnet-types", "lustre-target", "lustre-wire", "ptlrpc"]),
     // For programs in other languages: what the library offers, and nothing beside it.
     ("libulnet", &["lnet-rt"]),
     (
