@@ -2,12 +2,28 @@
 //! target is a value: requests and facts of its store go in, answers and orders come out. It opens no
 //! file, sends nothing itself, and has no clock.
 //!
-//! `store.rs` is the border to storage, `memory.rs` a store in memory, `conformance.rs` what any
-//! store is put through.
+//! ```text
+//!  ptlrpc ── events ──► targets.rs ──► kv/ (a kind of target)
+//!                           │             │ orders        commit: effect, number, reply record
+//!                           │ facts       ▼                       ▼
+//!                           ◄───────── store.rs ◄──────────── journal.rs
+//! ```
+//!
+//! `targets.rs` begins; `records.rs` is what a target stores of its clients, and reads back when it
+//! starts; `store.rs` is the border to storage, `memory.rs` a store in memory, `conformance.rs` what
+//! any store is put through.
 
 pub mod conformance;
+mod journal;
+pub mod kv;
 mod memory;
+mod records;
 pub mod store;
+mod targets;
 
+pub use journal::{Cx, Journal, When};
+pub use kv::Kv;
 pub use memory::{Commit, MemoryStore};
+pub use records::{Start, start};
 pub use store::{DataId, Store, StoreError, StoreFact, StoreOrder};
+pub use targets::{Kind, Targets};

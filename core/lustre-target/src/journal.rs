@@ -1,0 +1,260 @@
+//! Transactions of a target: the effect of a request, its transaction number and the record of its
+//! reply are stored together; replies and admissions follow when the store has them.
+
+use std::collections::BTreeMap;
+
+use lnet::upper::Below;
+use lnet_types::{Errno, Memory, Span};
+use ptlrpc::{Answer, ExportId, Rpc, Served, ServedId, TargetId};
+
+use crate::records::{NEXT_DATA, Start, TRANSNO, encode, reply_key};
+use crate::store::{Change, DataId, Space, Store, StoreError, StoreOrder, Txn};
+
+/// When the reply of a request goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// When the effect is visible. The client repeats the request if the target loses it.
+    Applied,
+    /// When the effect survives a crash: for requests that the client can't repeat.
+    Committed,
+}
+
+/// The token of orders whose outcome says nothing.
+pub(crate) const NO_TOKEN: u64 = u64::MAX;
+
+#[derive(Debug)]
+enum Then {
+    Nothing,
+    Reply { served: ServedId, answer: Answer, when: When },
+    Admit { export: ExportId },
+}
+
+#[derive(Debug)]
+struct Waiting {
+    /// 0: a transaction of the target itself.
+    transno: u64,
+    then: Then,
+}
+
+/// The transactions of one target that are under way, and the reply records that are stored.
+#[derive(Debug)]
+pub struct Journal {
+    target: TargetId,
+    next_txn: u64,
+    next_data: u64,
+    /// The highest transaction number given to the store, and the highest that is committed.
+    last: u64,
+    committed: u64,
+    waiting: BTreeMap<u64, Waiting>,
+    /// Slots by xid, for each client.
+    replies: BTreeMap<String, BTreeMap<u64, u16>>,
+}
+
+/// What a target works with, for the length of one call.
+pub struct Cx<'a, 'b, 'c> {
+    /// The request layer.
+    pub rpc: &'a mut Rpc<'b, 'c>,
+    pub(crate) store: &'a mut dyn Store,
+    pub(crate) journal: &'a mut Journal,
+}
+
+/// The memory of the host, as stores use it.
+pub(crate) struct HostMemory<'a, 'b>(pub(crate) &'a mut Below<'b>);
+
+impl Memory for HostMemory<'_, '_> {
+    fn bytes(&self, span: Span) -> &[u8] {
+        self.0.bytes(span)
+    }
+
+    fn bytes_mut(&mut self, span: Span) -> &mut [u8] {
+        self.0.bytes_mut(span)
+    }
+}
+
+impl Journal {
+    /// The journal of a target that was started.
+    pub(crate) fn new(target: TargetId, start: &Start, replies: Replies) -> Self {
+        Self {
+            target,
+            next_txn: start.next_txn.max(1),
+            next_data: start.next_data.max(1),
+            last: replies.last_transno,
+            committed: replies.last_transno,
+            waiting: BTreeMap::new(),
+            replies: replies.slots,
+        }
+    }
+}
+
+/// The stored reply records, taken down before the past goes to the request layer.
+#[derive(Debug, Default)]
+pub(crate) struct Replies {
+    last_transno: u64,
+    slots: BTreeMap<String, BTreeMap<u64, u16>>,
+}
+
+impl From<&Start> for Replies {
+    fn from(start: &Start) -> Self {
+        let slots = start.past.clients.iter().map(|client| {
+            let slots = client.replies.iter().map(|reply| (reply.xid, reply.tag)).collect();
+            (client.uuid.clone(), slots)
+        });
+        Self { last_transno: start.past.last_transno, slots: slots.collect() }
+    }
+}
+
+impl<'c> Cx<'_, '_, 'c> {
+    /// The host's memory and the node below.
+    pub fn below(&mut self) -> &mut Below<'c> {
+        self.rpc.below()
+    }
+
+    /// Gives the store an order.
+    pub fn order(&mut self, order: StoreOrder) {
+        self.store.order(order, &HostMemory(self.rpc.below()));
+    }
+
+    /// A name for a piece of data that was never used.
+    pub fn new_data(&mut self) -> DataId {
+        let id = self.journal.next_data;
+        self.journal.next_data += 1;
+        DataId(id)
+    }
+
+    /// The highest transaction that survives a crash.
+    pub fn committed(&self) -> u64 {
+        self.journal.committed
+    }
+
+    /// Stores the changes of a request together with the record of its answer, and answers when that
+    /// is applied or committed. Returns `false` if the request is over: nothing is changed then.
+    pub fn commit(
+        &mut self,
+        served: &Served,
+        mut answer: Answer,
+        mut changes: Vec<Change>,
+        when: When,
+    ) -> bool {
+        let transno = self.rpc.transno(served.id);
+        if transno == 0 {
+            return false;
+        }
+        answer.transno = transno;
+        self.journal.last = self.journal.last.max(transno);
+        let last = self.journal.last.to_le_bytes().to_vec();
+        changes.push(Change::Put(Space::Meta, TRANSNO.to_vec(), last));
+        if changes.iter().any(|change| matches!(change, Change::Keep(..))) {
+            let next = self.journal.next_data.to_le_bytes().to_vec();
+            changes.push(Change::Put(Space::Meta, NEXT_DATA.to_vec(), next));
+        }
+        if let Some((client, record)) = self.rpc.record(served.id, &answer)
+            && let Some(slots) = self.journal.replies.get_mut(&client)
+        {
+            // P-142: what the client has, and what used the slot before, goes.
+            let had = served.body.last_xid;
+            let old = slots.iter().filter(|(xid, tag)| {
+                **xid <= had || record.tag != 0 && **tag == record.tag && **xid < record.xid
+            });
+            let old: Vec<u64> = old.map(|(xid, _)| *xid).collect();
+            for xid in old {
+                slots.remove(&xid);
+                changes.push(Change::Delete(Space::Replies, reply_key(&client, xid)));
+            }
+            slots.insert(record.xid, record.tag);
+            let key = reply_key(&client, record.xid);
+            changes.push(Change::Put(Space::Replies, key, encode(&record)));
+        }
+        self.apply(transno, changes, Then::Reply { served: served.id, answer, when });
+        if when == When::Committed {
+            self.order(StoreOrder::Sync { token: NO_TOKEN });
+        }
+        true
+    }
+
+    /// Removes data that was written and is not to be kept.
+    pub fn discard(&mut self, data: DataId) {
+        self.apply(0, vec![Change::Drop(data)], Then::Nothing);
+    }
+
+    /// A new client: its record is stored before it is admitted (P-131).
+    pub(crate) fn join(&mut self, export: ExportId, client: String) {
+        self.journal.replies.entry(client.clone()).or_default();
+        let changes = vec![Change::Put(Space::Clients, client.into_bytes(), Vec::new())];
+        self.apply(0, changes, Then::Admit { export });
+        self.order(StoreOrder::Sync { token: NO_TOKEN });
+    }
+
+    /// A client is gone: its records go.
+    pub(crate) fn leave(&mut self, client: &str) {
+        let mut changes = vec![Change::Delete(Space::Clients, client.as_bytes().to_vec())];
+        for xid in self.journal.replies.remove(client).unwrap_or_default().into_keys() {
+            changes.push(Change::Delete(Space::Replies, reply_key(client, xid)));
+        }
+        self.apply(0, changes, Then::Nothing);
+    }
+
+    /// Recovery is over: new transactions have numbers above this one (P-153).
+    pub(crate) fn new_epoch(&mut self, transno: u64) {
+        self.journal.last = self.journal.last.max(transno);
+        let last = self.journal.last.to_le_bytes().to_vec();
+        self.apply(0, vec![Change::Put(Space::Meta, TRANSNO.to_vec(), last)], Then::Nothing);
+    }
+
+    fn apply(&mut self, transno: u64, changes: Vec<Change>, then: Then) {
+        let id = self.journal.next_txn;
+        self.journal.next_txn += 1;
+        self.journal.waiting.insert(id, Waiting { transno, then });
+        self.order(StoreOrder::Apply(Txn { id, changes }));
+    }
+
+    /// A transaction is visible, or was refused.
+    pub(crate) fn applied(&mut self, txn: u64, result: Result<(), StoreError>) {
+        let Err(e) = result else {
+            let Some(waiting) = self.journal.waiting.get_mut(&txn) else { return };
+            if matches!(waiting.then, Then::Reply { when: When::Applied, .. })
+                && let Then::Reply { served, answer, .. } =
+                    core::mem::replace(&mut waiting.then, Then::Nothing)
+            {
+                self.rpc.reply(served, answer);
+            }
+            return;
+        };
+        let Some(waiting) = self.journal.waiting.remove(&txn) else { return };
+        match waiting.then {
+            Then::Reply { served, .. } if e.is_refusal() => self.rpc.refuse(served, e.errno()),
+            // Its client tries again, here or where the target is started next.
+            Then::Reply { served, .. } => self.rpc.decline(served),
+            Then::Admit { export } => self.rpc.admit(export, Err(e.errno())),
+            Then::Nothing => {}
+        }
+    }
+
+    /// Transactions up to this one survive a crash.
+    pub(crate) fn settled(&mut self, up_to: u64) {
+        let rest = self.journal.waiting.split_off(&up_to.saturating_add(1));
+        let done = core::mem::replace(&mut self.journal.waiting, rest);
+        let transno = done.values().map(|waiting| waiting.transno).max().unwrap_or(0);
+        if transno > self.journal.committed {
+            self.journal.committed = transno;
+            self.rpc.committed(self.journal.target, transno);
+        }
+        for waiting in done.into_values() {
+            match waiting.then {
+                Then::Reply { served, answer, .. } => self.rpc.reply(served, answer),
+                Then::Admit { export } => self.rpc.admit(export, Ok(())),
+                Then::Nothing => {}
+            }
+        }
+    }
+
+    /// The store is out of service: what waits for it is given up. Clients try again.
+    pub(crate) fn abandon(&mut self) {
+        for waiting in core::mem::take(&mut self.journal.waiting).into_values() {
+            match waiting.then {
+                Then::Reply { served, .. } => self.rpc.decline(served),
+                Then::Admit { export } => self.rpc.admit(export, Err(Errno::EIO)),
+                Then::Nothing => {}
+            }
+        }
+    }
+}

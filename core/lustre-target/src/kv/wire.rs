@@ -1,0 +1,237 @@
+//! Opcodes and buffers of the key-value target, for both ends.
+//!
+//! | operation | request buffers 1.. | reply buffers 1.. |
+//! |---|---|---|
+//! | put, cas | ask, key, value (or by bulk) | info |
+//! | get | ask, key | info, value (or by bulk) |
+//! | del | ask, key | info |
+//! | list | ask, key to begin after, prefix | info, listing |
+
+use lnet_types::ByteOrder;
+use lustre_wire::{Layout, Msg, Opcode};
+use ptlrpc::{Answer, Call};
+
+/// Most bytes of a key.
+pub const KEY_MAX: usize = 255;
+/// Most bytes of a value inside of a message.
+pub const INLINE_MAX: usize = 16 << 10;
+/// Most bytes of a value.
+pub const VALUE_MAX: u64 = 64 << 20;
+/// Most keys in one listing.
+pub const LIST_MAX: usize = 1000;
+/// Most bytes of a listing.
+pub const LISTING_MAX: usize = 60 << 10;
+
+/// What is asked of a key. The numbers are of no kind that Lustre has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Operation {
+    /// Stores a value.
+    Put = 20_480,
+    /// Reads a value.
+    Get,
+    /// Stores a value if the key has the expected version.
+    Cas,
+    /// Removes a key.
+    Del,
+    /// Lists keys.
+    List,
+}
+
+impl Operation {
+    const ALL: [Self; 5] = [Self::Put, Self::Get, Self::Cas, Self::Del, Self::List];
+
+    /// The opcode.
+    pub const fn opcode(self) -> Opcode {
+        Opcode(self as u32)
+    }
+
+    /// The operation of an opcode.
+    pub fn of(opcode: Opcode) -> Option<Self> {
+        Self::ALL.into_iter().find(|operation| operation.opcode() == opcode)
+    }
+
+    /// Whether a value goes to the target.
+    pub const fn writes(self) -> bool {
+        matches!(self, Self::Put | Self::Cas)
+    }
+}
+
+/// The first buffer of a request: 24 bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ask {
+    /// Cas: the version that the key must have; 0: it must not exist.
+    pub expect: u64,
+    /// Bytes of bulk data, 0 for none. List: most keys.
+    pub len: u64,
+}
+
+impl Ask {
+    const LEN: usize = 24;
+
+    /// The bytes.
+    pub fn to_bytes(self) -> Vec<u8> {
+        let mut out = vec![0; Self::LEN];
+        let fields = [self.expect, self.len, 0];
+        out.chunks_mut(8).zip(fields).for_each(|(out, v)| v.put(ByteOrder::Little, out));
+        out
+    }
+
+    /// The value of a buffer; `None` for another length.
+    pub fn read(order: ByteOrder, b: &[u8]) -> Option<Self> {
+        let [expect, len, _] = <[u64; 3]>::parse_exact(order, b).ok()?;
+        Some(Self { expect, len })
+    }
+}
+
+/// What else a reply says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InfoFlags(u64);
+
+impl InfoFlags {
+    /// The change has happened.
+    pub const APPLIED: Self = Self(1);
+    /// The value is too large for a message.
+    pub const LARGE: Self = Self(2);
+    /// There are further keys.
+    pub const MORE: Self = Self(4);
+
+    /// Whether all of `flags` are set.
+    pub const fn contains(self, flags: Self) -> bool {
+        self.0 & flags.0 == flags.0
+    }
+
+    pub(super) fn set(&mut self, flags: Self, on: bool) {
+        self.0 = if on { self.0 | flags.0 } else { self.0 & !flags.0 };
+    }
+}
+
+/// The first buffer of a reply: 32 bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Info {
+    /// The version of the key; 0: it does not exist.
+    pub version: u64,
+    /// The version before a change.
+    pub previous: u64,
+    /// Bytes of the value or listing.
+    pub len: u64,
+    /// What else is to be said.
+    pub flags: InfoFlags,
+}
+
+impl Info {
+    const LEN: u32 = 32;
+
+    fn to_bytes(self) -> Vec<u8> {
+        let mut out = vec![0; Self::LEN as usize];
+        let fields = [self.version, self.previous, self.len, self.flags.0];
+        out.chunks_mut(8).zip(fields).for_each(|(out, v)| v.put(ByteOrder::Little, out));
+        out
+    }
+
+    /// An answer with more buffers behind.
+    pub(super) fn answer(self, more: Vec<Vec<u8>>) -> Answer {
+        let buffers = core::iter::once(self.to_bytes()).chain(more).collect();
+        Answer { buffers, ..Answer::default() }
+    }
+
+    /// What a reply says; `None` if its first buffer has another length.
+    pub fn of(msg: &Msg<'_>) -> Option<Self> {
+        let [version, previous, len, flags] =
+            <[u64; 4]>::parse_exact(msg.order, msg.buffer(1)?).ok()?;
+        Some(Self { version, previous, len, flags: InfoFlags(flags) })
+    }
+}
+
+/// The call of an operation. A value in `value` goes inside of the message; for bulk data it is
+/// empty, and `ask` has their length.
+pub fn call(operation: Operation, ask: Ask, key: &[u8], value: &[u8]) -> Call {
+    let mut call =
+        Call::new(operation.opcode(), vec![ask.to_bytes(), key.to_vec(), value.to_vec()]);
+    call.reply_lens = match operation {
+        Operation::Get => vec![Info::LEN, INLINE_MAX as u32],
+        Operation::List => vec![Info::LEN, LISTING_MAX as u32],
+        _ => vec![Info::LEN],
+    };
+    call
+}
+
+/// A key in a listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The key.
+    pub key: Vec<u8>,
+    /// Its version.
+    pub version: u64,
+    /// Bytes of its value.
+    pub len: u64,
+}
+
+/// A listing of as many keys as have room; whether some had none.
+pub(super) fn write_listing<'a>(
+    items: impl Iterator<Item = (&'a [u8], u64, u64)>,
+) -> (Vec<u8>, bool) {
+    let mut out = Vec::new();
+    for (key, version, len) in items {
+        let Ok(key_len) = u8::try_from(key.len()) else { continue };
+        if out.len() + 17 + key.len() > LISTING_MAX {
+            return (out, true);
+        }
+        out.extend_from_slice(&version.to_le_bytes());
+        out.extend_from_slice(&len.to_le_bytes());
+        out.push(key_len);
+        out.extend_from_slice(key);
+    }
+    (out, false)
+}
+
+/// The keys of a listing; `None` if it is none.
+pub fn read_listing(mut b: &[u8]) -> Option<Vec<Entry>> {
+    let mut entries = Vec::new();
+    while !b.is_empty() {
+        let (version, rest) = b.split_first_chunk()?;
+        let (len, rest) = rest.split_first_chunk()?;
+        let (key_len, rest) = rest.split_first()?;
+        let (key, rest) = rest.split_at_checked(usize::from(*key_len))?;
+        let (version, len) = (u64::from_le_bytes(*version), u64::from_le_bytes(*len));
+        entries.push(Entry { key: key.to_vec(), version, len });
+        b = rest;
+    }
+    Some(entries)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn each_operation_has_an_opcode_that_lustre_has_not() {
+        for operation in Operation::ALL {
+            assert_eq!(Operation::of(operation.opcode()), Some(operation));
+            assert!(operation.opcode().row().is_none(), "{operation:?}");
+        }
+        assert_eq!(Operation::of(Opcode::OST_READ), None);
+    }
+
+    #[test]
+    fn listing_without_room_says_that_it_was_cut() {
+        let key = [7; KEY_MAX];
+        let (listing, cut) = write_listing((0..1000).map(|i| (&key[..], i, 1)));
+        assert!(cut && listing.len() <= LISTING_MAX);
+        let entries = read_listing(&listing).unwrap();
+        assert_eq!(entries.len(), LISTING_MAX / (17 + KEY_MAX));
+        assert_eq!(entries.last().map(|e| e.version), Some(entries.len() as u64 - 1));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_listing_or_none(bytes in any::<Vec<u8>>()) {
+            if let Some(entries) = read_listing(&bytes) {
+                let again = entries.iter().map(|e| (e.key.as_slice(), e.version, e.len));
+                prop_assert_eq!(write_listing(again).0, bytes);
+            }
+        }
+    }
+}

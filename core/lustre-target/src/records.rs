@@ -1,0 +1,252 @@
+//! What a target stores of its clients, as bytes, and how it is read back when the target starts
+//! (P-138 … P-141).
+
+use lnet_types::Memory;
+use ptlrpc::{ClientRecord, Past, ReplyRecord};
+
+use crate::store::{
+    Change, LIST_MAX, Outcome, Source, Space, Store, StoreError, StoreFact, StoreOrder, Txn,
+};
+
+/// Meta record: the highest transaction.
+pub(crate) const TRANSNO: &[u8] = b"transno";
+/// Meta record: the number that the next piece of data gets.
+pub(crate) const NEXT_DATA: &[u8] = b"data";
+/// Meta record: how often the target was started.
+const STARTS: &[u8] = b"starts";
+/// Meta record: what kind of target the store belongs to.
+const KIND: &[u8] = b"kind";
+
+/// First byte of a reply record.
+const FORMAT: u8 = 1;
+
+/// What a store gave back when its target was started.
+#[derive(Debug, Default)]
+pub struct Start {
+    /// For the request layer.
+    pub past: Past,
+    /// How often the target was started, this time included: the instance of its connect data.
+    pub starts: u32,
+    /// The number of the next piece of data.
+    pub(crate) next_data: u64,
+    /// The number of the next transaction of the store.
+    pub(crate) next_txn: u64,
+}
+
+/// The key of a reply record: client, then xid, so that those of a client stand together.
+pub(crate) fn reply_key(client: &str, xid: u64) -> Vec<u8> {
+    let mut key = client.as_bytes().to_vec();
+    key.push(0);
+    key.extend_from_slice(&xid.to_be_bytes());
+    key
+}
+
+pub(crate) fn encode(record: &ReplyRecord) -> Vec<u8> {
+    let mut out = vec![FORMAT];
+    out.extend_from_slice(&record.xid.to_le_bytes());
+    out.extend_from_slice(&record.transno.to_le_bytes());
+    out.extend_from_slice(&record.tag.to_le_bytes());
+    out.extend_from_slice(&record.status.to_le_bytes());
+    for version in record.pre_versions {
+        out.extend_from_slice(&version.to_le_bytes());
+    }
+    for buffer in &record.buffers {
+        // Buffers of a reply are far below 4 GiB.
+        out.extend_from_slice(&(buffer.len() as u32).to_le_bytes());
+        out.extend_from_slice(buffer);
+    }
+    out
+}
+
+/// Takes a number off the front of some bytes.
+fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
+    let (head, rest) = bytes.split_first_chunk::<N>()?;
+    *bytes = rest;
+    Some(*head)
+}
+
+pub(crate) fn decode(mut bytes: &[u8]) -> Option<ReplyRecord> {
+    let b = &mut bytes;
+    if take::<1>(b)? != [FORMAT] {
+        return None;
+    }
+    let mut record = ReplyRecord {
+        xid: u64::from_le_bytes(take(b)?),
+        transno: u64::from_le_bytes(take(b)?),
+        tag: u16::from_le_bytes(take(b)?),
+        status: i32::from_le_bytes(take(b)?),
+        ..ReplyRecord::default()
+    };
+    for version in &mut record.pre_versions {
+        *version = u64::from_le_bytes(take(b)?);
+    }
+    while !b.is_empty() {
+        let len = u32::from_le_bytes(take(b)?) as usize;
+        let (buffer, rest) = b.split_at_checked(len)?;
+        record.buffers.push(buffer.to_vec());
+        *b = rest;
+    }
+    Some(record)
+}
+
+fn damaged(what: &str, why: &str) -> StoreError {
+    StoreError::Damaged { what: what.to_owned(), why: why.to_owned() }
+}
+
+/// A store that answers at once, asked one thing after the other.
+struct Opening<'a> {
+    store: &'a mut dyn Store,
+}
+
+/// Key and record.
+type Entry = (Vec<u8>, Vec<u8>);
+
+struct NoMemory;
+
+impl Memory for NoMemory {
+    fn bytes(&self, _: lnet_types::Span) -> &[u8] {
+        &[]
+    }
+
+    fn bytes_mut(&mut self, _: lnet_types::Span) -> &mut [u8] {
+        &mut []
+    }
+}
+
+impl Opening<'_> {
+    fn done(&mut self, order: StoreOrder) -> Result<Outcome, StoreError> {
+        self.store.order(order, &NoMemory);
+        while let Some(fact) = self.store.poll(&mut NoMemory) {
+            match fact {
+                StoreFact::Done { outcome, .. } => return outcome,
+                StoreFact::Applied { result: Err(e), .. } | StoreFact::Failed(e) => return Err(e),
+                StoreFact::Applied { .. } | StoreFact::Committed { .. } => {}
+            }
+        }
+        Err(StoreError::OutOfService)
+    }
+
+    fn record(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        let from = Source::Record(Space::Meta, key.to_vec());
+        match self.done(StoreOrder::Read { token: 0, from })? {
+            Outcome::Record(record) => Ok(record),
+            _ => Err(StoreError::OutOfService),
+        }
+    }
+
+    fn number(&mut self, key: &[u8]) -> Result<u64, StoreError> {
+        let Some(bytes) = self.record(key)? else { return Ok(0) };
+        let number = <[u8; 8]>::try_from(bytes.as_slice()).map(u64::from_le_bytes);
+        number.map_err(|_| damaged(&String::from_utf8_lossy(key), "expected 8 bytes"))
+    }
+
+    fn all(&mut self, space: Space) -> Result<Vec<Entry>, StoreError> {
+        let mut all: Vec<Entry> = Vec::new();
+        loop {
+            let after = all.last().map(|(key, _)| key.clone()).unwrap_or_default();
+            let (prefix, max) = (Vec::new(), LIST_MAX);
+            match self.done(StoreOrder::List { token: 0, space, after, prefix, max })? {
+                Outcome::Listed { entries, more } => {
+                    all.extend(entries);
+                    if !more {
+                        return Ok(all);
+                    }
+                }
+                _ => return Err(StoreError::OutOfService),
+            }
+        }
+    }
+}
+
+/// Reads what a target of this kind left behind, and records that it was started once more. The
+/// store answers at once: a store with a thread of its own is read before that begins.
+///
+/// # Errors
+/// The store's, [`StoreError::Damaged`] for records that can't be read or another kind's.
+pub fn start(store: &mut dyn Store, kind: &str) -> Result<Start, StoreError> {
+    let mut opening = Opening { store };
+    if let Some(was) = opening.record(KIND)?
+        && was != kind.as_bytes()
+    {
+        let was = String::from_utf8_lossy(&was).into_owned();
+        return Err(damaged("kind of the target", &format!("it is '{was}', expected '{kind}'")));
+    }
+    let starts = u32::try_from(opening.number(STARTS)?).unwrap_or(u32::MAX).saturating_add(1);
+    let last_transno = opening.number(TRANSNO)?;
+    let next_data = opening.number(NEXT_DATA)?.max(1);
+    let mut clients: Vec<ClientRecord> = Vec::new();
+    for (key, _) in opening.all(Space::Clients)? {
+        let uuid = String::from_utf8(key).map_err(|_| damaged("client record", "not a uuid"))?;
+        clients.push(ClientRecord { uuid, replies: Vec::new() });
+    }
+    for (key, value) in opening.all(Space::Replies)? {
+        let split = key.len().checked_sub(9).and_then(|len| key.get(..len));
+        let client = split.and_then(|uuid| std::str::from_utf8(uuid).ok());
+        let client = client.ok_or_else(|| damaged("reply record", "its key names no client"))?;
+        let record = decode(&value);
+        let record =
+            record.ok_or_else(|| damaged("reply record", &format!("of client {client}")))?;
+        // Clients come in the order of their uuids.
+        let at = clients.binary_search_by(|known| known.uuid.as_str().cmp(client));
+        match at.ok().and_then(|at| clients.get_mut(at)) {
+            Some(known) => known.replies.push(record),
+            None => return Err(damaged("reply record", &format!("client {client} is unknown"))),
+        }
+    }
+    let changes = vec![
+        Change::Put(Space::Meta, STARTS.to_vec(), u64::from(starts).to_le_bytes().to_vec()),
+        Change::Put(Space::Meta, KIND.to_vec(), kind.as_bytes().to_vec()),
+    ];
+    opening.store.order(StoreOrder::Apply(Txn { id: 1, changes }), &NoMemory);
+    opening.done(StoreOrder::Sync { token: 0 })?;
+    while opening.store.poll(&mut NoMemory).is_some() {}
+    Ok(Start { past: Past { last_transno, clients }, starts, next_data, next_txn: 2 })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{Commit, MemoryStore};
+
+    fn record() -> impl Strategy<Value = ReplyRecord> {
+        let buffers = proptest::collection::vec(any::<Vec<u8>>(), 0..4);
+        (any::<(u64, u64, u16, i32)>(), any::<[u64; 4]>(), buffers).prop_map(
+            |((xid, transno, tag, status), pre_versions, buffers)| ReplyRecord {
+                xid,
+                transno,
+                tag,
+                status,
+                pre_versions,
+                buffers,
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn reply_record_is_read_as_it_was_written(record in record()) {
+            let bytes = encode(&record);
+            prop_assert_eq!(decode(&bytes), Some(record));
+        }
+
+        #[test]
+        fn any_bytes_are_a_reply_record_or_none(bytes in any::<Vec<u8>>()) {
+            if let Some(record) = decode(&bytes) {
+                prop_assert_eq!(encode(&record), bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn store_of_another_kind_is_refused() {
+        let mut store = MemoryStore::new(Commit::Ordered, 1 << 20);
+        assert_eq!(start(&mut store, "kv").map(|s| s.starts), Ok(1));
+        let mut store = store.crashed();
+        assert_eq!(start(&mut store, "kv").map(|s| s.starts), Ok(2));
+        let mut store = store.crashed();
+        let refused = start(&mut store, "ost").map(|s| s.starts);
+        assert!(matches!(refused, Err(StoreError::Damaged { .. })), "{refused:?}");
+    }
+}

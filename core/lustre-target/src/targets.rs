@@ -1,0 +1,166 @@
+//! The targets of one node: which event of the request layer and which fact of a store goes to which
+//! target. Decides nothing.
+
+use std::collections::BTreeMap;
+
+use lnet_types::Errno;
+use ptlrpc::{Event, Past, RecoveryChange, Rpc, Served, ServedId, TargetConfig, TargetId};
+
+use crate::journal::{Cx, HostMemory, Journal, NO_TOKEN, Replies};
+use crate::records::Start;
+use crate::store::{Outcome, Store, StoreError, StoreFact};
+
+/// What a target does with requests. Each request is answered once: by [`Cx::commit`] or by the
+/// calls of [`Rpc`].
+pub trait Kind: Send {
+    /// What stores call this kind, so that none is served as another.
+    fn name(&self) -> &'static str;
+
+    /// A request.
+    fn serve(&mut self, served: Served, cx: &mut Cx<'_, '_, '_>);
+
+    /// Bulk data have moved, or not: the request is over then. `false` if the request is another
+    /// target's.
+    fn bulk_done(
+        &mut self,
+        served: ServedId,
+        result: Result<(), Errno>,
+        cx: &mut Cx<'_, '_, '_>,
+    ) -> bool;
+
+    /// An order of this target has ended.
+    fn stored(&mut self, token: u64, outcome: Result<Outcome, StoreError>, cx: &mut Cx<'_, '_, '_>);
+}
+
+struct Slot {
+    uuid: String,
+    kind: Box<dyn Kind>,
+    store: Box<dyn Store>,
+    journal: Journal,
+    failed: Option<StoreError>,
+}
+
+impl Slot {
+    fn cx<'a, 'b, 'c>(
+        &'a mut self,
+        rpc: &'a mut Rpc<'b, 'c>,
+    ) -> (&'a mut dyn Kind, Cx<'a, 'b, 'c>) {
+        let Self { kind, store, journal, .. } = self;
+        (&mut **kind, Cx { rpc, store: &mut **store, journal })
+    }
+}
+
+/// The targets of one node.
+#[derive(Default)]
+pub struct Targets(BTreeMap<TargetId, Slot>);
+
+impl core::fmt::Debug for Targets {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_list().entries(self.0.values().map(|slot| &slot.uuid)).finish()
+    }
+}
+
+impl Targets {
+    /// Starts a target with what its store gave back.
+    ///
+    /// # Errors
+    /// As [`Rpc::add_target`].
+    pub fn add(
+        &mut self,
+        config: TargetConfig,
+        kind: Box<dyn Kind>,
+        store: Box<dyn Store>,
+        mut start: Start,
+        rpc: &mut Rpc<'_, '_>,
+    ) -> Result<TargetId, Errno> {
+        let replies = Replies::from(&start);
+        let uuid = config.uuid.clone();
+        let past: Past = core::mem::take(&mut start.past);
+        let mut config = TargetConfig { past, ..config };
+        config.offer.instance = start.starts;
+        let id = rpc.add_target(config)?;
+        let journal = Journal::new(id, &start, replies);
+        self.0.insert(id, Slot { uuid, kind, store, journal, failed: None });
+        Ok(id)
+    }
+
+    /// Takes an event to the target that it belongs to. Returns it if it is for the program.
+    pub fn event(&mut self, event: Event, rpc: &mut Rpc<'_, '_>) -> Option<Event> {
+        match event {
+            Event::Served(served) => {
+                let Some(slot) = self.0.get_mut(&served.target) else {
+                    return Some(Event::Served(served));
+                };
+                if slot.failed.is_some() {
+                    rpc.decline(served.id);
+                    return None;
+                }
+                let (kind, mut cx) = slot.cx(rpc);
+                kind.serve(*served, &mut cx);
+                None
+            }
+            Event::BulkDone { served, result } => {
+                let mut taken = false;
+                for slot in self.0.values_mut() {
+                    let (kind, mut cx) = slot.cx(rpc);
+                    taken = taken || kind.bulk_done(served, result, &mut cx);
+                }
+                (!taken).then_some(Event::BulkDone { served, result })
+            }
+            Event::Joining { export, target, client } => {
+                let Some(slot) = self.0.get_mut(&target) else {
+                    return Some(Event::Joining { export, target, client });
+                };
+                slot.cx(rpc).1.join(export, client);
+                None
+            }
+            Event::Disconnected { target, ref client, .. }
+            | Event::Evicted { target, ref client, .. } => {
+                if let Some(slot) = self.0.get_mut(&target) {
+                    slot.cx(rpc).1.leave(client);
+                }
+                Some(event)
+            }
+            Event::Recovery { target, ref change } => {
+                let (RecoveryChange::Done { outcome } | RecoveryChange::Aborted { outcome }) =
+                    change
+                else {
+                    return Some(event);
+                };
+                if let Some(slot) = self.0.get_mut(&target) {
+                    slot.cx(rpc).1.new_epoch(outcome.last_transno);
+                }
+                Some(event)
+            }
+            event => Some(event),
+        }
+    }
+
+    /// The uuid of a target.
+    pub fn uuid(&self, target: TargetId) -> Option<&str> {
+        self.0.get(&target).map(|slot| slot.uuid.as_str())
+    }
+
+    /// Takes what stores report to their targets. Returns the first store that has failed since the
+    /// last call: its target is out of service.
+    pub fn poll(&mut self, rpc: &mut Rpc<'_, '_>) -> Option<(String, StoreError)> {
+        let mut ended = None;
+        for slot in self.0.values_mut() {
+            while let Some(fact) = slot.store.poll(&mut HostMemory(rpc.below())) {
+                let (kind, mut cx) = slot.cx(rpc);
+                match fact {
+                    StoreFact::Done { token: NO_TOKEN, .. } => {}
+                    StoreFact::Done { token, outcome } => kind.stored(token, outcome, &mut cx),
+                    StoreFact::Applied { txn, result } => cx.applied(txn, result),
+                    StoreFact::Committed { up_to } => cx.settled(up_to),
+                    StoreFact::Failed(e) => {
+                        cx.abandon();
+                        slot.failed = Some(e.clone());
+                        ended.get_or_insert_with(|| (slot.uuid.clone(), e));
+                    }
+                }
+            }
+        }
+        ended
+    }
+}
