@@ -92,6 +92,11 @@ impl Ptlrpc {
         self.common.events.pop_front()
     }
 
+    /// Whether [`Ptlrpc::poll_event`] has something.
+    pub fn has_event(&self) -> bool {
+        !self.common.events.is_empty()
+    }
+
     /// When [`Ptlrpc::handle_timeout`] is wanted.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.common.timers.next()

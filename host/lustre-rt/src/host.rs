@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use async_channel::Sender;
 use lnet_rt::{Below, Errno, Event as LnetEvent, Instant, Report, Upper};
+use lustre_target::Targets;
 use ptlrpc::{
     CallError, CallId, Event, ImportId, ImportState, Ptlrpc, Reply, Rpc, Served, ServedId,
 };
@@ -26,37 +27,72 @@ pub(crate) struct Host {
     pub(crate) calls: BTreeMap<CallId, Sender<Result<Reply, CallError>>>,
     pub(crate) closing: BTreeMap<ImportId, Sender<()>>,
     pub(crate) handler: Option<Box<dyn Handler>>,
+    pub(crate) targets: Targets,
+    /// Gets lines for the log.
+    pub(crate) log: Option<Log>,
 }
 
+/// Takes what an operator should know: the target, and a line.
+pub(crate) type Log = Box<dyn FnMut(&str, &str) + Send>;
+
 impl Host {
-    /// Takes what the request layer has to say to where it belongs.
+    /// Takes what the request layer and the stores have to say to where it belongs.
     pub(crate) fn drain(&mut self, below: &mut Below<'_>) {
-        while let Some(event) = self.ptlrpc.poll_event() {
-            match event {
-                Event::Ended { call, result } => {
-                    if let Some(waiter) = self.calls.remove(&call) {
-                        // A caller that has gone away wants nothing any more.
-                        let _ = waiter.try_send(result);
-                    }
+        loop {
+            while let Some(event) = self.ptlrpc.poll_event() {
+                if let Some(event) = self.targets.event(event, &mut self.ptlrpc.rpc(below)) {
+                    self.program(event, below);
                 }
-                Event::Import { import, state: ImportState::Closed } => {
-                    if let Some(waiter) = self.closing.remove(&import) {
-                        let _ = waiter.try_send(());
-                    }
-                }
-                // Programs here keep no records of clients: there is nothing to wait for.
-                Event::Joining { export, .. } => self.ptlrpc.rpc(below).admit(export, Ok(())),
-                Event::Served(served) => match &mut self.handler {
-                    Some(handler) => handler.serve(*served, &mut self.ptlrpc.rpc(below)),
-                    None => self.ptlrpc.rpc(below).refuse(served.id, Errno::EOPNOTSUPP),
-                },
-                Event::BulkDone { served, result } => {
-                    if let Some(handler) = &mut self.handler {
-                        handler.bulk_done(served, result, &mut self.ptlrpc.rpc(below));
-                    }
-                }
-                _ => {}
             }
+            match self.targets.poll(&mut self.ptlrpc.rpc(below)) {
+                Some((target, e)) => self.log(&target, &format!("out of service: {e}")),
+                // Replies may have let further requests in.
+                None if self.ptlrpc.has_event() => {}
+                None => return,
+            }
+        }
+    }
+
+    fn log(&mut self, target: &str, line: &str) {
+        if let Some(log) = &mut self.log {
+            log(target, line);
+        }
+    }
+
+    /// What is no target's.
+    fn program(&mut self, event: Event, below: &mut Below<'_>) {
+        match event {
+            Event::Ended { call, result } => {
+                if let Some(waiter) = self.calls.remove(&call) {
+                    // A caller that has gone away wants nothing any more.
+                    let _ = waiter.try_send(result);
+                }
+            }
+            Event::Import { import, state: ImportState::Closed } => {
+                if let Some(waiter) = self.closing.remove(&import) {
+                    let _ = waiter.try_send(());
+                }
+            }
+            // A handler keeps no records of clients: there is nothing to wait for.
+            Event::Joining { export, .. } => self.ptlrpc.rpc(below).admit(export, Ok(())),
+            Event::Served(served) => match &mut self.handler {
+                Some(handler) => handler.serve(*served, &mut self.ptlrpc.rpc(below)),
+                None => self.ptlrpc.rpc(below).refuse(served.id, Errno::EOPNOTSUPP),
+            },
+            Event::BulkDone { served, result } => {
+                if let Some(handler) = &mut self.handler {
+                    handler.bulk_done(served, result, &mut self.ptlrpc.rpc(below));
+                }
+            }
+            Event::Recovery { target, change } => {
+                let uuid = self.targets.uuid(target).unwrap_or("target").to_owned();
+                self.log(&uuid, &change.to_string());
+            }
+            Event::Evicted { target, client, reason, .. } => {
+                let uuid = self.targets.uuid(target).unwrap_or("target").to_owned();
+                self.log(&uuid, &format!("client {client} was evicted: {reason:?}"));
+            }
+            _ => {}
         }
     }
 }

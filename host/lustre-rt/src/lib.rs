@@ -57,15 +57,22 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! `node.rs` is how a program reaches the machine, `host.rs` what runs inside of the node's turn.
+//! `node.rs` is how a program reaches the machine, `host.rs` what runs inside of the node's turn,
+//! `store/` keeps targets on files, `kv.rs` is the client of a key-value target.
 
 mod host;
+mod kv;
 mod node;
 pub mod store;
 
 pub use host::Handler;
+pub use kv::{KvClient, KvError};
 pub use node::{Done, Import, RpcError, RpcNode};
 
+pub use lustre_target::kv::Kv;
+pub use lustre_target::kv::wire::{Entry, Info, InfoFlags};
+pub use lustre_target::store::{Change, DataId, Outcome, Source, Space, StoreError, StoreOrder};
+pub use lustre_target::{Cx, Kind, When};
 pub use lustre_wire::connect::{ConnectData, ConnectFlags, ConnectFlags2};
 pub use lustre_wire::{ImportKind, Opcode, Portal};
 pub use ptlrpc::{

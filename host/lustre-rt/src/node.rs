@@ -5,13 +5,17 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use async_channel::{Receiver, bounded};
 use lnet_rt::{Buffer, Errno, NodeHandle, OpError, RegionId, Stack, UpperId};
+use lustre_target::{Kind, Targets};
+use lustre_wire::{ImportKind, Portal};
 use ptlrpc::{
     Bulk, Call, CallError, CallId, Config, Direction, ExportView, ImportConfig, ImportId,
-    ImportView, Ptlrpc, Reply, Rpc, ServerStats, ServiceConfig, ServiceView, TargetConfig,
+    ImportView, Past, Ptlrpc, Reply, Rpc, ServerStats, ServiceConfig, ServiceView, TargetConfig,
     TargetId, Tunables,
 };
 
 use crate::host::{Handler, Host};
+use crate::kv;
+use crate::store::{Disk, FileStore, WakeUp};
 
 /// Why something could not be done.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +35,9 @@ pub enum RpcError {
         /// Why.
         errno: Errno,
     },
+    /// The store of a target can't be used.
+    #[error("{0}")]
+    Store(String),
     /// The node holds as many protocols or regions of memory as it may.
     #[error("the node takes no more {0}")]
     Full(&'static str),
@@ -78,6 +85,8 @@ impl RpcNode {
             calls: BTreeMap::new(),
             closing: BTreeMap::new(),
             handler: None,
+            targets: Targets::default(),
+            log: None,
         };
         let added = handle.call(move |stack, _| stack.add_upper(Box::new(host))).blocking()?;
         let upper = added.ok_or(RpcError::Full("protocols"))?;
@@ -148,6 +157,61 @@ impl RpcNode {
             }
             Ok(ids)
         })?
+    }
+
+    /// Starts a target whose store is on files. It recovers what clients of its life before had
+    /// under way. Services for it are started with [`RpcNode::serve_targets`].
+    ///
+    /// # Errors
+    /// There is a target of this name, what is stored can't be read, or the system has no thread.
+    pub fn add_target(
+        &self,
+        uuid: &str,
+        kind: impl Kind + 'static,
+        mut disk: Disk,
+    ) -> Result<TargetId, RpcError> {
+        let store = |e: &dyn core::fmt::Display| RpcError::Store(format!("{uuid}: {e}"));
+        let start = lustre_target::start(&mut disk, kind.name());
+        let start = start.map_err(|e| store(&e))?;
+        let (handle, upper) = (self.handle.clone(), self.upper);
+        let wake = move |wake_up: WakeUp| {
+            let _ran = handle.call(move |stack: &mut Stack, _| {
+                wake_up.arrived();
+                stack.with_upper(upper, |host: &mut Host, below| host.drain(below));
+            });
+        };
+        let files = FileStore::start(disk, Box::new(wake)).map_err(|e| store(&e))?;
+        let offer = kv::offer();
+        let config =
+            TargetConfig { uuid: uuid.to_owned(), offer, replayable: true, past: Past::default() };
+        let what = format!("target {uuid}");
+        let added = self.run(move |host, below| {
+            let mut rpc = host.ptlrpc.rpc(below);
+            host.targets.add(config, Box::new(kind), Box::new(files), start, &mut rpc)
+        })?;
+        added.map_err(|errno| RpcError::Start { what, errno })
+    }
+
+    /// Starts the services of targets that programs serve through a store.
+    ///
+    /// # Errors
+    /// There is a service on one of the portals, or no memory.
+    pub fn serve_targets(&self) -> Result<(), RpcError> {
+        let (request, reply) = ImportKind::Osc.portals();
+        let mut service = ServiceConfig::new("target", request.0, reply.0, Portal::OST_BULK.0);
+        // A value inside of a message, with what stands around it.
+        service.request_max = 32 << 10;
+        let what = format!("service {} on portal {}", service.name, service.portal);
+        let served = self.with(move |rpc| rpc.serve(service))?;
+        served.map(|_| ()).map_err(|errno| RpcError::Start { what, errno })
+    }
+
+    /// Gives lines for the log to `log`, on the node's thread: the target, and what happened.
+    ///
+    /// # Errors
+    /// The node has stopped.
+    pub fn log(&self, log: impl FnMut(&str, &str) + Send + 'static) -> Result<(), OpError> {
+        self.run(move |host, _| host.log = Some(Box::new(log)))
     }
 
     /// The exports of all targets.

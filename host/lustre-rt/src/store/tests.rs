@@ -206,11 +206,11 @@ fn crash_between_any_two_orders_keeps_what_was_committed() {
                 changes.push(Change::Drop(DataId(n - 5)));
             }
             apply(&mut disk, n, changes);
-            if prng.next_u64() % 3 == 0 {
+            if prng.next_u64().is_multiple_of(3) {
                 disk.commit().unwrap();
                 committed = n;
             }
-            if prng.next_u64() % 4 != 0 {
+            if !prng.next_u64().is_multiple_of(4) {
                 continue;
             }
             copy(&dir, &image);
