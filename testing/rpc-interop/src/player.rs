@@ -317,7 +317,7 @@ impl<'a> Player<'a> {
             self.targets.insert(link, target);
             return;
         }
-        let config = TargetConfig { uuid, offer, replayable };
+        let config = TargetConfig { uuid, offer, replayable, past: Default::default() };
         let target = self.host.rpc(|rpc| rpc.add_target(config)).expect("a target");
         self.targets.insert(link, target);
     }
@@ -958,6 +958,7 @@ impl<'a> Player<'a> {
                 buffers: message.buffers(),
                 transno: body.transno,
                 pre_versions: body.pre_versions,
+                ..Answer::default()
             };
             self.host.rpc(|rpc| rpc.reply(id, answer));
         }
