@@ -8,8 +8,9 @@
 //! Read `msg.rs` for the envelope and `body.rs` for what every message says, then `opcode.rs`, the
 //! table of what can be asked for, and `format.rs`, which buffers belong to it. The structures
 //! stand by subject: `connect.rs`, `ldlm.rs` (locks), `ost.rs` (objects), `mds.rs` (files and
-//! names), `striping.rs` (where data lies), `dir.rs` (entries of directories), `llog.rs` and `mgs.rs` (configuration), `fid.rs` (what they are called). `listing.rs`
-//! prints messages.
+//! names), `striping.rs` (where data lies), `dir.rs` (entries of directories), `llog.rs` and
+//! `mgs.rs` (configuration), `fid.rs` (what they are called), `records.rs` (what a target keeps of its
+//! clients). `listing.rs` prints messages.
 
 pub mod body;
 pub mod connect;
@@ -27,6 +28,7 @@ pub mod msg;
 pub mod opcode;
 pub mod ost;
 pub mod portal;
+pub mod records;
 pub mod striping;
 
 pub use body::{Body, BodyFlags, MsgKind, OpFlags};

@@ -24,6 +24,7 @@ use lustre_wire::mgs::{ConfigBody, ConfigResult, TableEntries, TableEntryHead, T
 use lustre_wire::msg::{RawHeader, pack};
 use lustre_wire::opcode::OPCODES;
 use lustre_wire::ost::{IoObj, Niobuf, Obdo, ObdoFlags, Statfs, StripeInfo};
+use lustre_wire::records::{ClientSlot, ReplyHead, ReplySlot, ReplyTail, ServerRecord};
 use lustre_wire::striping::{
     ComponentEntry, CompositeHead, DirDefault, DirHead, ForeignHead, Magic, StripeHead,
     StripeObject, Striping,
@@ -69,7 +70,8 @@ proptest! {
             Statfs MdtBody Epoch RecordHead CreateRecord NameRecord SetattrRecord SetxattrRecord
             LlogdBody RecordHeader RecordTail LogHeader CommandHeader Marker TargetInfo ConfigBody
             ConfigResult TableEntryHead StripeHead StripeObject CompositeHead ComponentEntry
-            ForeignHead DirHead DirDefault PageHead EntryHead
+            ForeignHead DirHead DirDefault PageHead EntryHead ServerRecord ClientSlot ReplyHead ReplySlot
+            ReplyTail
         );
     }
 }

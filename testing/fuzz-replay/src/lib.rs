@@ -44,6 +44,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "lustre_striping", run: lustre::striping },
     Target { name: "lustre_log", run: lustre::log },
     Target { name: "lustre_table", run: lustre::table },
+    Target { name: "lustre_files", run: lustre::files },
     Target { name: "lustre_directory", run: lustre::directory },
     Target { name: "net", run: types::net },
     Target { name: "nid", run: types::nid },

@@ -14,6 +14,7 @@ use lustre_wire::mds::{Epoch, MdtBody, Record, ReintOp};
 use lustre_wire::mgs::{ConfigBody, ConfigResult, TableEntries, TargetInfo};
 use lustre_wire::msg::{pack, rewrite};
 use lustre_wire::ost::{IoObj, Niobuf, Obdo, Statfs};
+use lustre_wire::records::{LastRcvd, ReplyData};
 use lustre_wire::striping::Striping;
 use lustre_wire::{Body, Layout, Msg, Variant, WireError};
 
@@ -167,6 +168,20 @@ pub fn table(input: &[u8]) {
     for entry in TableEntries::new(order, b).flatten() {
         let nids = usize::from(entry.head.nid_size) * usize::from(entry.head.nid_count);
         assert_eq!(entry.nids.len(), nids);
+    }
+}
+
+/// A file of a target's clients; the first byte of the input chooses which.
+pub fn files(input: &[u8]) {
+    let Some((which, b)) = input.split_first() else { return };
+    if which & 1 == 0 {
+        let Ok(file) = LastRcvd::parse(b) else { return };
+        let written = file.to_bytes().expect("what was read");
+        assert_eq!(LastRcvd::parse(&written), Ok(file));
+    } else {
+        let Ok(file) = ReplyData::parse(b) else { return };
+        let written = file.to_bytes().expect("what was read");
+        assert_eq!(ReplyData::parse(&written), Ok(file));
     }
 }
 
