@@ -335,7 +335,7 @@ impl<'b> Rpc<'_, 'b> {
 
     /// The transaction of a request that changes something: the next one of its target, or its own
     /// if it is executed again (P-138, P-70). The same however often it is asked for; 0 if the
-    /// request is over.
+    /// request is over or its client is gone: then nothing is to be changed.
     pub fn transno(&mut self, served: ServedId) -> u64 {
         self.ptlrpc.server.transno(served)
     }

@@ -259,6 +259,10 @@ impl Client {
         }
         im.handle = body.handle;
         let (known, now) = (im.committed, body.last_committed);
+        if !body.op_flags.contains(OpFlags::RECONNECT) {
+            // What another life of the target had committed says nothing of this one's numbers.
+            im.committed = now;
+        }
         if now != 0 && now < known {
             let line = |im: &super::Import| LogLine::LostCommits {
                 target: im.config.target.clone(),

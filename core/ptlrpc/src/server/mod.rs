@@ -126,9 +126,13 @@ impl Server {
     }
 
     /// The transaction of a request: the next of its target, or its own if it is executed again
-    /// (P-138, P-70). Always the same for one request; 0 if that is over.
+    /// (P-138, P-70). Always the same for one request; 0 if that is over, or its client gone.
     pub(crate) fn transno(&mut self, id: ServedId) -> u64 {
         let Some(work) = self.work.get_mut(id) else { return 0 };
+        // Nothing of a client that was evicted is to be done after that.
+        if self.exports.get(work.export).is_none() {
+            return 0;
+        }
         if work.transno == 0
             && let Some(target) = self.targets.get_mut(work.target)
         {

@@ -184,6 +184,10 @@ impl Server {
                 Order::EvictUnfit(export) => self.evict(cx, export, EvictReason::VersionMismatch),
                 Order::Answer(served) => {
                     if let Some(work) = self.forget(cx, served) {
+                        // Its silence counts from here: it had nothing to say while it waited.
+                        if let Some(export) = self.exports.get_mut(work.export) {
+                            export.heard = now;
+                        }
                         self.answer_at_once(cx, &work.origin, work.export, &work.body);
                     }
                 }

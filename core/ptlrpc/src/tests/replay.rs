@@ -225,3 +225,67 @@ fn a_recovery_that_is_aborted_leaves_the_target_in_use() {
     assert_eq!(bench.end_of(call), Some(Err(CallError::Evicted)));
     assert_eq!(log(&mut bench), ["b=1"]);
 }
+
+#[test]
+fn a_client_that_waited_for_the_recovery_is_not_silent() {
+    // client-2 has nothing to repeat, comes back 18 s after client-1, and waits for client-3, which
+    // is dead.
+    let mut bench = Bench::stored();
+    let other = bench.new_client("client-2");
+    let dead = bench.new_client("client-3");
+    for client in [dead, other] {
+        let call = set_of(&mut bench, client, "b=1");
+        assert!(bench.end_at(client.0, call).unwrap().is_ok());
+    }
+    bench.store(|store, rpc| store.commit(rpc, usize::MAX));
+    let call = set(&mut bench, "a=1");
+    assert!(bench.end_of(call).unwrap().is_ok());
+    bench.kill(dead.0);
+    bench.crash_server();
+    bench.secs(1000);
+    let evicted: Vec<_> = bench
+        .heard()
+        .into_iter()
+        .filter_map(|event| match event {
+            Event::Evicted { client, reason, .. } => Some((client, reason)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(evicted, [("client-3".to_owned(), EvictReason::NotRecovered)]);
+}
+
+#[test]
+fn a_target_that_lost_its_store_is_believed_about_what_is_committed() {
+    let mut bench = Bench::stored();
+    for text in ["a=1", "a=2"] {
+        let call = set(&mut bench, text);
+        assert!(bench.end_of(call).unwrap().is_ok());
+        bench.store(|store, rpc| store.commit(rpc, usize::MAX));
+        bench.crash_server();
+        bench.secs(60);
+    }
+    // Its numbers begin again below those that the client knows as committed.
+    bench.store(|store, _| store.wipe());
+    bench.crash_server();
+    bench.secs(60);
+    let call = set(&mut bench, "a=3");
+    assert!(bench.end_of(call).unwrap().unwrap().transno < 2 << 32);
+    bench.crash_server();
+    bench.secs(60);
+    assert_eq!(log(&mut bench), ["a=3"], "it is repeated");
+}
+
+#[test]
+fn nothing_of_an_evicted_client_has_a_transaction() {
+    let mut bench = Bench::stored();
+    let call = set(&mut bench, "a=1");
+    assert!(bench.end_of(call).unwrap().is_ok());
+    bench.store(|store, _| store.slow = true);
+    let call = set(&mut bench, "a=2");
+    let export = bench.party_of(bench.server, |p, _| p.ptlrpc.export_views()[0].id);
+    bench.rpc(bench.server, |rpc| rpc.evict(export));
+    bench.store(|store, rpc| store.serve_held(rpc, 1));
+    bench.secs(120);
+    assert_eq!(bench.end_of(call), Some(Err(CallError::Evicted)));
+    assert_eq!(log(&mut bench), ["a=1"]);
+}

@@ -50,6 +50,11 @@ impl Store {
         }
     }
 
+    /// All that it held is lost.
+    pub(super) fn wipe(&mut self) {
+        *self = Self { target: self.target, ..Self::new() };
+    }
+
     /// What its next life finds.
     pub(super) fn crashed(self) -> Self {
         Self { images: self.images.into_iter().take(1).collect(), ..Self::new() }
@@ -129,6 +134,9 @@ impl Store {
             }
         }
         let transno = rpc.transno(served.id);
+        if transno == 0 {
+            return rpc.decline(served.id);
+        }
         let (key, value) = (key.to_owned(), value.to_owned());
         image.map.insert(key.clone(), (value.clone(), transno));
         let before = image.log.insert(transno, Change { key, value, old: old.clone() });
