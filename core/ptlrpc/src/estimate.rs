@@ -175,7 +175,43 @@ mod tests {
         assert_eq!(estimate_of(secs(0)), secs(1));
     }
 
+    /// P-90 once more, without bins: the greatest of what was measured in the present part of
+    /// the history and the three before it, parts being counted from the first measurement.
+    fn model(steps: &[(u64, u64)], bounds: &Bounds) -> u64 {
+        let part = (bounds.history.as_secs() / 4).max(1);
+        let Some((first, _)) = steps.iter().find(|(_, v)| *v > 0) else {
+            return bounds.min.as_secs();
+        };
+        let last = steps.iter().rfind(|(_, v)| *v > 0).map_or(0, |(t, _)| (t - first) / part);
+        let counts = steps.iter().filter(|(t, v)| *v > 0 && (t - first) / part + 3 >= last);
+        let greatest = counts.map(|(_, v)| *v).max().unwrap_or(0);
+        greatest.min(bounds.max.as_secs()).max(bounds.min.as_secs())
+    }
+
     proptest! {
+        #[test]
+        fn p90_an_estimate_is_the_greatest_of_the_last_four_parts_of_its_history(
+            pauses in proptest::collection::vec((0u64..400, 0u64..900), 1..40),
+            quarter in 0u64..500,
+        ) {
+            let bounds = Bounds { history: Duration::from_secs(4 * quarter), ..BOUNDS };
+            let mut e = Estimate::new(Duration::ZERO);
+            let mut steps = Vec::new();
+            let mut now = 1000;
+            for (pause, value) in pauses {
+                now += pause;
+                steps.push((now, value));
+                e.measure(Instant::from_secs(now), secs(value), &bounds);
+                prop_assert_eq!(e.get(&bounds).as_secs(), model(&steps, &bounds));
+            }
+        }
+
+        #[test]
+        fn p92_p93_the_way_back_from_a_timeout_loses_at_most_a_second(e in 5u64..2000) {
+            let back = estimate_of(timeout_of(secs(e))).as_secs();
+            prop_assert!(back == e || back + 1 == e, "{e} {back}");
+        }
+
         #[test]
         fn an_estimate_stays_in_its_bounds_and_is_never_below_what_was_just_measured(
             steps in proptest::collection::vec((0u64..2000, 0u64..2000), 1..40),
