@@ -35,6 +35,14 @@ pub enum CallError {
     /// There is no such import.
     #[error("no such import")]
     NoImport,
+    /// There are as many as there may be.
+    #[error("{what}: the limit is {limit}")]
+    TooMany {
+        /// Of what.
+        what: &'static str,
+        /// How many.
+        limit: usize,
+    },
     /// The program took the call back.
     #[error("cancelled")]
     Cancelled,
@@ -62,6 +70,7 @@ impl CallError {
             Self::Refused(errno) | Self::NoDescriptor(errno) => errno,
             Self::LimitPassed | Self::TimedOut(_) => Errno::ETIMEDOUT,
             Self::NotConnected => Errno::EAGAIN,
+            Self::TooMany { .. } => Errno::EBUSY,
             Self::Evicted | Self::Bulk | Self::Closed | Self::ConnectFailed => Errno::EIO,
             Self::Inactive => Errno::ESHUTDOWN,
             Self::NoImport => Errno::ENODEV,

@@ -46,7 +46,7 @@ pub enum TimeUnit {
 pub enum Evictor {
     /// After [`Tunables::evict_factor`] (DEC-20).
     Own,
-    /// By a deadline of each client that adapts (P-134, P-135).
+    /// By a deadline of each client that adapts.
     Kernel,
 }
 
@@ -90,6 +90,8 @@ pub struct Tunables {
     pub unit: TimeUnit,
     /// Whether a callback to a client goes again when it was not answered (DEC-39).
     pub ast_resend: bool,
+    /// Whether LNet has no more time for a request than is left of its deadline (DEC-40).
+    pub deadline_limits_lnet: bool,
     /// Whether requests to a target without transactions end with the connection (P-58), and do not
     /// go again.
     pub abort_unreplayable: bool,
@@ -120,6 +122,7 @@ impl Default for Tunables {
             reconnect: Reconnect::OnNotice,
             unit: TimeUnit::Nanoseconds,
             ast_resend: true,
+            deadline_limits_lnet: true,
             abort_unreplayable: false,
             max_rpcs_in_flight: 8,
             max_mod_rpcs_in_flight: 7,
@@ -157,6 +160,7 @@ impl Tunables {
                 evictor: Evictor::Kernel,
                 reconnect: Reconnect::Readiness,
                 unit: TimeUnit::Seconds,
+                deadline_limits_lnet: false,
                 abort_unreplayable: true,
                 ..own
             },

@@ -1,6 +1,7 @@
 //! Lines of the log that a client writes: what an operator is to know of a connection.
 
 use core::fmt;
+use core::time::Duration;
 
 use lnet_types::{Errno, Nid};
 
@@ -56,6 +57,13 @@ pub enum LogLine {
         /// The result.
         status: i32,
     },
+    /// LNet may take longer for a message than a request has time (RS-051). Said once.
+    SlowLnet {
+        /// LNet's transaction timeout.
+        longest: Duration,
+        /// The time of the request.
+        left: Duration,
+    },
     /// Calls of the time before an eviction have not ended yet (P-76).
     StillEnding {
         /// Uuid of the target.
@@ -83,6 +91,13 @@ impl fmt::Display for LogLine {
             }
             Self::ReplayDiffers { target, transno, status } => {
                 write!(f, "{target}: replay of transno {transno} returned {status}")
+            }
+            Self::SlowLnet { longest, left } => {
+                let (longest, left) = (longest.as_secs(), left.as_secs());
+                write!(
+                    f,
+                    "transaction_timeout {longest}: expected at most {left}, the time of a request"
+                )
             }
             Self::StillEnding { target, calls } => {
                 write!(f, "{target}: {calls} calls still end after an eviction")

@@ -61,6 +61,13 @@ use state::Change;
 
 /// Most bytes of the bulk data of a call (P-46).
 pub const BULK_MAX: u64 = 64 << 20;
+/// Most imports of one node, those to clients not counted.
+pub const IMPORTS_MAX: usize = 200_000;
+/// Most calls of one import that have not ended.
+pub const CALLS_PER_IMPORT_MAX: usize = 65_536;
+/// Most finished requests of one import that its server may still lose: beyond it a call that
+/// modifies is refused.
+pub const RETAINED_PER_IMPORT_MAX: usize = 65_536;
 /// Most bytes of a uuid, its NUL not counted (P-18).
 pub const UUID_MAX: usize = 38;
 
@@ -73,6 +80,8 @@ pub(crate) struct Client {
     /// Discoveries under way, whose end may mean that a node is back.
     discoveries: BTreeMap<OpId, ImportId>,
     stats: ClientStats,
+    /// The warning about LNet's time was given.
+    warned: bool,
 }
 
 /// What the header of a client's messages says of who sends (P-15).
@@ -109,6 +118,9 @@ impl Client {
         if config.nids.is_empty() || config.kind.connects().is_none() {
             return Err(CallError::NoImport);
         }
+        if self.imports.len() - self.reverse.len() >= IMPORTS_MAX {
+            return Err(CallError::TooMany { what: "imports", limit: IMPORTS_MAX });
+        }
         let own_handle = cx.common.prng.next_u64() | 1;
         let import = self.imports.insert(Import::new(config, own_handle, &cx.common.tunables));
         let caller = Caller { import, granted: Default::default(), export: None };
@@ -137,6 +149,14 @@ impl Client {
         call: Call,
     ) -> Result<CallId, CallError> {
         let im = self.imports.get(import).ok_or(CallError::NoImport)?;
+        let under_way = im.calls.len() + im.slots.waiting_len();
+        if under_way >= CALLS_PER_IMPORT_MAX {
+            return Err(CallError::TooMany { what: "calls", limit: CALLS_PER_IMPORT_MAX });
+        }
+        if call.modifies && im.retained.len() >= RETAINED_PER_IMPORT_MAX {
+            let (what, limit) = ("uncommitted requests", RETAINED_PER_IMPORT_MAX);
+            return Err(CallError::TooMany { what, limit });
+        }
         if let Some(bulk) = &call.bulk {
             let value = lnet_types::iovec_len(&bulk.memory);
             if value == 0 || value > BULK_MAX {

@@ -10,11 +10,11 @@ use lustre_wire::{Body, BodyFlags, Header, HeaderFlags, Opcode, Portal};
 
 use super::decide::{May, Passage, may};
 use super::slots::Class;
-use super::{Client, ImportState};
+use super::{Client, ImportState, LogLine};
 use crate::common::{BULK_PIECE, Cx, Post, errno, spec};
 use crate::error::CallError;
 use crate::estimate::wire_secs;
-use crate::event::Reply;
+use crate::event::{Event, Reply};
 use crate::lose::Part;
 use crate::table::{CallId, ImportId};
 use crate::timers::Timer;
@@ -228,6 +228,7 @@ impl Client {
         let Some(r) = self.calls.get_mut(id) else { return Ok(()) };
         let Some(im) = self.imports.get_mut(r.import) else { return Ok(()) };
         let tunables = &cx.common.tunables;
+        let limited = tunables.deadline_limits_lnet;
         self.stats.sent += 1;
         self.stats.resent += u64::from(r.attempt > 0);
         r.attempt += 1;
@@ -319,7 +320,7 @@ impl Client {
             return Ok(());
         }
 
-        // The request itself (P-35), with what is left of its time as LNet's limit (DEC-40).
+        // The request itself (P-35).
         let message = core::mem::take(&mut r.message);
         let span = cx.message(&message);
         r.message = message;
@@ -336,7 +337,8 @@ impl Client {
         };
         let longest = cx.below.node().tunables().transaction_timeout;
         let longest = Duration::from_secs(u64::try_from(longest).unwrap_or(0));
-        let limit = deadline.saturating_since(cx.below.now()).min(longest);
+        let left = deadline.saturating_since(cx.below.now());
+        let unlike = !limited && longest > left;
         let put = Put {
             md,
             ack: false,
@@ -346,9 +348,15 @@ impl Client {
             match_bits: r.xid,
             offset: 0,
             hdr_data: 0,
-            timeout: Some(limit.into()),
+            timeout: limited.then(|| left.min(longest).into()),
         };
         cx.common.timers.set(Timer::Call(id), deadline);
+        if unlike && !core::mem::replace(&mut self.warned, true) {
+            let import = r.import;
+            cx.common
+                .events
+                .push_back(Event::Log { import, line: LogLine::SlowLnet { longest, left } });
+        }
         if let Err(e) = cx.below.put(put) {
             // The descriptor's last event frees its memory.
             let _ = cx.below.unlink(md);

@@ -144,6 +144,11 @@ impl Slots {
         lanes.into_iter().flat_map(|lane| lane.waiting.iter().map(|(call, _)| *call))
     }
 
+    /// How many calls wait for a slot.
+    pub(crate) fn waiting_len(&self) -> usize {
+        [&self.modify, &self.read, &self.write].iter().map(|lane| lane.waiting.len()).sum()
+    }
+
     /// Reads, writes and changes under way.
     pub(crate) fn used(&self) -> [usize; 3] {
         [self.read.used.len(), self.write.used.len(), self.modify.used.len()]

@@ -3,7 +3,7 @@
 
 use core::time::Duration;
 
-use lnet::Profile;
+use lnet::{Found, OpId, Profile, Report};
 use lnet_types::Nid;
 use lustre_wire::connect::ConnectFlags;
 use lustre_wire::{ConnectData, ImportKind, OpFlags, Opcode};
@@ -313,4 +313,60 @@ fn p62_a_node_that_lnet_has_not_discovered_is_not_tried_in_profile_kernel() {
         let far = view.connections.iter().find(|c| c.nid != Nid::LOOPBACK).unwrap();
         assert_eq!(far.attempts > 0, wanted, "{profile:?}");
     }
+}
+
+#[test]
+fn dec40_profile_kernel_leaves_lnet_its_own_time_and_says_so_once() {
+    for (profile, warns) in [(Profile::Kernel, true), (Profile::Default, false)] {
+        let mut bench = serving(Tunables::of(profile), |_| vec![Said::status(0)]);
+        for _ in 0..3 {
+            bench.call(Bench::say(ECHO, "one"));
+        }
+        let long = |line: &LogLine| matches!(line, LogLine::SlowLnet { .. });
+        assert_eq!(bench.log().iter().filter(|line| long(line)).count(), usize::from(warns));
+    }
+}
+
+#[test]
+fn a_node_that_lnet_reaches_again_is_tried_at_once_but_not_more_than_once_a_second() {
+    let far: Nid = "10.9.9.9@tcp".parse().unwrap();
+    let mut nowhere = config(ImportKind::Osc, data());
+    nowhere.nids = vec![far];
+    let mut bench = scripted(Tunables::default(), nowhere, |_| vec![]);
+    let import = bench.import;
+    bench.rpc(bench.client, |rpc| rpc.connect(import));
+    bench.settle();
+    let tried = view(&mut bench).conn_cnt;
+    assert_eq!(
+        (view(&mut bench).state, view(&mut bench).refusal),
+        (S::Disconnected, Some(CallError::TimedOut(far)))
+    );
+    // LNet has found it, and it is lost again each time.
+    for _ in 0..10 {
+        for op in 0..100 {
+            let found = Found { asked: far, primary: far, multi_rail: false, nids: vec![far] };
+            let report = Report { op: OpId(op), outcome: Ok(found) };
+            bench.party_of(bench.client, |p, below| p.ptlrpc.report(&report, below));
+        }
+        bench.pass(Duration::from_millis(100));
+    }
+    assert_eq!(view(&mut bench).conn_cnt, tried + 1);
+    // Without a report the pace is that of P-67.
+    bench.secs(5);
+    assert_eq!(view(&mut bench).conn_cnt, tried + 1);
+}
+
+#[test]
+fn calls_beyond_the_limit_of_an_import_are_refused_by_name() {
+    let mut bench = serving(Tunables::default(), |_| Vec::new());
+    let import = bench.import;
+    bench.lose(|_, _| true);
+    let limit = crate::CALLS_PER_IMPORT_MAX;
+    let refused = bench.rpc(bench.client, |rpc| {
+        rpc.connect(import);
+        let calls = (0..=limit).map(|_| rpc.call(import, Bench::say(ECHO, "one")));
+        calls.filter_map(Result::err).collect::<Vec<_>>()
+    });
+    assert_eq!(refused, [CallError::TooMany { what: "calls", limit }]);
+    assert_eq!(refused[0].to_string(), "calls: the limit is 65536");
 }
