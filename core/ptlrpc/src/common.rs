@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use lnet::upper::Below;
 use lnet::{AttachError, MdOptions, MdSpec, Unlink};
-use lnet_types::{Errno, IoVec, Prng, Span};
+use lnet_types::{Errno, IoVec, Nid, Prng, Span};
 use lustre_wire::ConnectData;
 
 use crate::event::Event;
@@ -26,7 +26,7 @@ pub(crate) enum Post {
     /// Where requests come.
     RequestBuffer { service: ServiceId, span: Span },
     /// A reply on its way; its memory goes with it.
-    Reply { span: Span, difficult: Option<ServedId> },
+    Reply { span: Span, to: Nid, difficult: Option<ServedId> },
     /// A piece of the bulk data of a request that is being served.
     ServerBulk { served: ServedId },
 }

@@ -38,7 +38,8 @@ pub use lose::{LOSE_MAX, Lose, LoseId, Losing, Part};
 pub use rpc::{Config, Ptlrpc, Rpc};
 pub use server::{
     Answer, ClientRecord, EXPORTS_MAX, ExportView, Hold, NrsError, Past, PolicyKind,
-    QUEUED_PER_EXPORT_MAX, RECORDS_PER_EXPORT_MAX, RecoveryChange, RecoveryOutcome, RecoveryStage,
+    QUEUED_BYTES_PER_EXPORT_MAX, QUEUED_PER_EXPORT_MAX, RECORD_BYTES_PER_EXPORT_MAX,
+    RECORDS_PER_EXPORT_MAX, REPLIES_PER_PEER_MAX, RecoveryChange, RecoveryOutcome, RecoveryStage,
     RecoveryView, Release, ReplyRecord, ServerStats, ServiceConfig, ServiceView, TargetConfig,
     Waiting,
 };

@@ -129,6 +129,9 @@ impl Ptlrpc {
         }
         if event.unlinked {
             self.common.posts.remove(id);
+            if let Post::Reply { to, .. } = post {
+                self.server.reply_left(to);
+            }
             match post {
                 Post::Request { span, .. }
                 | Post::ReplyBuffer { span, .. }

@@ -80,6 +80,8 @@ pub struct Tunables {
     /// A client is evicted when it was silent for this many times [`Tunables::obd_timeout`], in
     /// tenths (DEC-20).
     pub evict_factor: u32,
+    /// Exports of the clients on one node; a connect of a further one is refused.
+    pub exports_per_node: u32,
     /// Which rule evicts.
     pub evictor: Evictor,
     /// How a deadline is made of estimates.
@@ -117,6 +119,7 @@ impl Default for Tunables {
             bulk_timeout: secs(100),
             ldlm_enqueue_min: secs(100),
             evict_factor: 15,
+            exports_per_node: 16_384,
             evictor: Evictor::Own,
             deadline: DeadlineRule::Margin,
             reconnect: Reconnect::OnNotice,

@@ -154,12 +154,14 @@ impl Server {
             self.client_comes(cx, target, None, body);
             return Err(Errno::EBUSY);
         }
-        if self.exports.len() >= EXPORTS_MAX {
+        let of_node = self.exports_of.get(&origin.peer).copied().unwrap_or(0);
+        if self.exports.len() >= EXPORTS_MAX || of_node >= cx.common.tunables.exports_per_node {
             return Err(Errno::EBUSY);
         }
         let keeps = self.targets.get(target).is_some_and(|t| t.config.replayable);
         let client = asked.client.clone();
         let id = self.new_export(cx, target, client.clone());
+        self.settles(id, origin.peer);
         if !keeps || light {
             return self.establish(cx, id, origin, body, &asked, false);
         }
@@ -210,10 +212,10 @@ impl Server {
         let recovering = self.recovers(asked.target) && !asked.is_light();
         op_flags.set(OpFlags::RECOVERING, recovering);
         let from = origin.peer;
+        self.settles(id, from);
         let export = self.exports.get_mut(id).ok_or(Errno::ENODEV)?;
         export.client_handle = asked.handle;
         export.conn_cnt = body.conn_cnt;
-        export.from = from;
         export.granted = data;
         export.heard = origin.arrival;
         // P-108: what the client says next counts.

@@ -42,6 +42,8 @@ pub(crate) struct Export {
     pub(crate) uncommitted: BTreeSet<u64>,
     /// Highest transaction of this client that is committed: what its replies say (P-11).
     pub(crate) committed: u64,
+    /// Bytes of these, as they arrived.
+    pub(crate) in_work_bytes: usize,
     /// Answers that may have to be given again.
     pub(crate) records: Records,
     /// It stands for an import of this node, over which its server calls back.
@@ -66,6 +68,7 @@ impl Export {
             in_work: BTreeMap::new(),
             uncommitted: BTreeSet::new(),
             committed: 0,
+            in_work_bytes: 0,
             records: Records::default(),
             import: None,
             joining: None,

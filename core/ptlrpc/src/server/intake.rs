@@ -11,7 +11,10 @@ use lustre_wire::{Body, ConnectFlags2, HeaderFlags, Msg, Opcode};
 use super::recover::is_replay;
 use super::recovery::Verdict;
 use super::service::{Origin, Work};
-use super::{QUEUED_PER_EXPORT_MAX, RECORDS_PER_EXPORT_MAX, Server};
+use super::{
+    QUEUED_BYTES_PER_EXPORT_MAX, QUEUED_PER_EXPORT_MAX, RECORD_BYTES_PER_EXPORT_MAX,
+    RECORDS_PER_EXPORT_MAX, REPLIES_PER_PEER_MAX, Server,
+};
 use crate::common::{Cx, Post};
 use crate::event::Event;
 use crate::lose::Part;
@@ -52,6 +55,12 @@ impl Server {
         event: &LnetEvent,
         bytes: Vec<u8>,
     ) {
+        // A node that takes no replies is not served until it does.
+        let peer = event.initiator.nid;
+        if self.replies.get(&peer).is_some_and(|open| *open >= REPLIES_PER_PEER_MAX) {
+            self.stats.not_taken += 1;
+            return;
+        }
         let now = cx.below.now();
         let parsed = Msg::parse(&bytes).and_then(|msg| Ok((msg.header, msg.body()?)));
         let Ok((header, body)) = parsed else {
@@ -187,13 +196,18 @@ impl Server {
             return self.answer_at_once(cx, &origin, id, &body);
         }
         let Some(export) = self.exports.get_mut(id) else { return };
-        if export.in_work.len() >= QUEUED_PER_EXPORT_MAX {
+        let bytes = message.len();
+        let room = QUEUED_BYTES_PER_EXPORT_MAX.saturating_sub(export.in_work_bytes);
+        if export.in_work.len() >= QUEUED_PER_EXPORT_MAX || bytes > room {
             self.stats.too_many += 1;
             return;
         }
         // Only what changes something leaves a record, and a service of one's own may.
         let modifies = row.is_none_or(|row| row.effect != Effect::Reads);
-        if modifies && !is_replay(&body) && export.records.len() >= RECORDS_PER_EXPORT_MAX {
+        let kept = &export.records;
+        let full =
+            kept.len() >= RECORDS_PER_EXPORT_MAX || kept.bytes() >= RECORD_BYTES_PER_EXPORT_MAX;
+        if modifies && !is_replay(&body) && full {
             self.stats.too_many += 1;
             return self.refuse_origin(cx, &origin, Some(id), &body, Errno::EINPROGRESS);
         }
@@ -218,6 +232,7 @@ impl Server {
             target,
             body,
             message,
+            bytes,
             // P-114: what gives locks back goes before what may wait for them.
             high: body.opcode == Opcode::LDLM_CANCEL,
             place: None,
@@ -229,6 +244,7 @@ impl Server {
         });
         if let Some(export) = self.exports.get_mut(id) {
             export.in_work.insert(origin.xid, served);
+            export.in_work_bytes += bytes;
         }
         self.plan_early(cx, served);
         match place {

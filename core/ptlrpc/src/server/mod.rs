@@ -29,7 +29,7 @@ mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lnet_types::Errno;
+use lnet_types::{Errno, Nid};
 use lustre_wire::Body;
 
 use crate::common::Cx;
@@ -55,6 +55,12 @@ use target::Target;
 pub const EXPORTS_MAX: usize = 200_000;
 /// Most requests of one client that wait or are being served.
 pub const QUEUED_PER_EXPORT_MAX: usize = 1024;
+/// Most bytes of the requests of one client that wait or are being served.
+pub const QUEUED_BYTES_PER_EXPORT_MAX: usize = 8 << 20;
+/// Most bytes of the answers that are kept for one client; it may be one answer more.
+pub const RECORD_BYTES_PER_EXPORT_MAX: usize = 4 << 20;
+/// Most replies on their way to one node.
+pub const REPLIES_PER_PEER_MAX: u32 = 8192;
 /// Most replies that are kept for one client, in case that it asks again.
 pub const RECORDS_PER_EXPORT_MAX: usize = 4096;
 
@@ -68,6 +74,10 @@ pub(crate) struct Server {
     work: Table<ServedId, Work>,
     /// Replies whose locks are held.
     difficult: BTreeMap<ServedId, Difficult>,
+    /// Exports by the node that their clients are on.
+    exports_of: BTreeMap<Nid, u32>,
+    /// Replies on their way, by the node that they are for.
+    replies: BTreeMap<Nid, u32>,
     /// Clients that must be heard of, by target.
     watches: BTreeMap<TargetId, Watch>,
     stats: ServerStats,
@@ -123,6 +133,26 @@ impl Server {
         self.by_cookie.insert(cookie, id);
         self.by_client.insert((target, client), id);
         id
+    }
+
+    /// The client of an export is on this node.
+    fn settles(&mut self, id: ExportId, node: Nid) {
+        let Some(export) = self.exports.get_mut(id) else { return };
+        let before = core::mem::replace(&mut export.from, node);
+        self.leaves(before);
+        if node != Nid::ANY {
+            *self.exports_of.entry(node).or_default() += 1;
+        }
+    }
+
+    /// An export has no client on this node any more.
+    fn leaves(&mut self, node: Nid) {
+        if let Some(exports) = self.exports_of.get_mut(&node) {
+            *exports -= 1;
+            if *exports == 0 {
+                self.exports_of.remove(&node);
+            }
+        }
     }
 
     /// The transaction of a request: the next of its target, or its own if it is executed again
@@ -196,6 +226,7 @@ impl Server {
     fn drop_export(&mut self, cx: &mut Cx<'_, '_>, id: ExportId) -> Option<(TargetId, String)> {
         let mut export = self.exports.remove(id)?;
         self.unwatch(id, &mut export);
+        self.leaves(export.from);
         self.by_cookie.remove(&export.cookie);
         self.by_client.remove(&(export.target, export.client.clone()));
         cx.common.reversed.push(id);

@@ -11,11 +11,22 @@ pub(crate) struct Records {
     by_xid: BTreeMap<u64, ReplyRecord>,
     /// The xid that used a slot last.
     by_tag: BTreeMap<u16, u64>,
+    /// Bytes of their buffers.
+    bytes: usize,
+}
+
+fn bytes_of(record: &ReplyRecord) -> usize {
+    record.buffers.iter().map(Vec::len).sum()
 }
 
 impl Records {
     pub(crate) fn len(&self) -> usize {
         self.by_xid.len()
+    }
+
+    /// Bytes of the buffers of all.
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
     }
 
     pub(crate) fn get(&self, xid: u64) -> Option<&ReplyRecord> {
@@ -29,6 +40,8 @@ impl Records {
         if record.tag != 0 {
             self.by_tag.insert(record.tag, record.xid);
         }
+        self.remove(record.xid);
+        self.bytes += bytes_of(&record);
         self.by_xid.insert(record.xid, record);
     }
 
@@ -36,7 +49,13 @@ impl Records {
     pub(crate) fn release_slot(&mut self, tag: u16, xid: u64) {
         if let Some(old) = self.by_tag.get(&tag).copied().filter(|old| *old < xid) {
             self.by_tag.remove(&tag);
-            self.by_xid.remove(&old);
+            self.remove(old);
+        }
+    }
+
+    fn remove(&mut self, xid: u64) {
+        if let Some(record) = self.by_xid.remove(&xid) {
+            self.bytes -= bytes_of(&record);
         }
     }
 
@@ -44,6 +63,7 @@ impl Records {
     pub(crate) fn acknowledge(&mut self, last_xid: u64) {
         let kept = self.by_xid.split_off(&last_xid.saturating_add(1));
         for record in core::mem::replace(&mut self.by_xid, kept).into_values() {
+            self.bytes -= bytes_of(&record);
             if self.by_tag.get(&record.tag) == Some(&record.xid) {
                 self.by_tag.remove(&record.tag);
             }

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use lnet::{MdOptions, Put};
-use lnet_types::{Errno, IoVec};
+use lnet_types::{Errno, IoVec, Nid};
 use lustre_wire::body::MsgKind;
 use lustre_wire::msg::{BODY_ONLY_LEN, Header, MsgBuilder};
 use lustre_wire::{Body, BodyFlags, OpFlags, Portal};
@@ -215,6 +215,16 @@ impl Server {
         if cancels { 0 } else { committed }
     }
 
+    /// Nothing of a reply is in use any more.
+    pub(crate) fn reply_left(&mut self, to: Nid) {
+        if let Some(open) = self.replies.get_mut(&to) {
+            *open -= 1;
+            if *open == 0 {
+                self.replies.remove(&to);
+            }
+        }
+    }
+
     /// A reply, from the NID that was asked to the one that asked (P-42, P-39).
     fn send(
         &mut self,
@@ -246,7 +256,7 @@ impl Server {
             self.stats.no_memory += 1;
             return false;
         };
-        let post = cx.common.posts.insert(Post::Reply { span, difficult });
+        let post = cx.common.posts.insert(Post::Reply { span, to: origin.peer, difficult });
         // Sent, and acknowledged.
         let events = 1 + u32::from(difficult.is_some());
         let given = spec(IoVec::from([span]), post, MdOptions::empty(), Some(events));
@@ -267,6 +277,7 @@ impl Server {
             hdr_data: 0,
             timeout: None,
         };
+        *self.replies.entry(origin.peer).or_default() += 1;
         if cx.below.put(put).is_err() {
             // Its last event frees the memory; the client asks again.
             let _ = cx.below.unlink(md);

@@ -95,6 +95,8 @@ pub(crate) struct Work {
     pub(crate) body: Body,
     /// Gone when the program has it.
     pub(crate) message: Vec<u8>,
+    /// Bytes of the message.
+    pub(crate) bytes: usize,
     /// Of high priority.
     pub(crate) high: bool,
     /// Where it waits in the heads of its service.
@@ -285,6 +287,7 @@ impl Server {
         cx.common.timers.stop(Timer::Bulk(id));
         if let Some(export) = self.exports.get_mut(work.export) {
             export.in_work.remove(&work.origin.xid);
+            export.in_work_bytes -= work.bytes;
         }
         if let Some(service) = self.services.get_mut(work.origin.service) {
             if let Some(place) = work.place {

@@ -38,6 +38,8 @@ pub struct ServerStats {
     pub bad_xid: u64,
     /// Requests beyond what one client may have waiting.
     pub too_many: u64,
+    /// Requests of a node that has not taken the replies to many others.
+    pub not_taken: u64,
     /// Requests whose time was over before their turn.
     pub late: u64,
     /// Bulk data that did not move.

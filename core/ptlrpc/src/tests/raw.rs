@@ -2,10 +2,13 @@
 //! portal of the bench.
 
 use lnet::{MatchEntry, MdOptions, MdSpec, Put, Unlink};
-use lnet_types::{IoVec, Memory, Nid, ProcessId, Span};
-use lustre_wire::{Body, Header, HeaderFlags, ImportKind, Msg, MsgBuilder, MsgKind, Opcode};
+use lnet_types::{ByteOrder, IoVec, Memory, Nid, ProcessId, Span};
+use lustre_wire::{
+    Body, ConnectData, Header, HeaderFlags, ImportKind, Layout, Msg, MsgBuilder, MsgKind, Opcode,
+};
 
-use super::bench::{APPEND, Bench};
+use super::bench::{APPEND, Bench, data};
+use crate::Rpc;
 
 /// A purpose that no table has.
 const USER: u64 = (1 << 53) - 1;
@@ -18,31 +21,45 @@ pub(super) fn throw(bench: &mut Bench, bytes: &[u8], match_bits: u64) {
 }
 
 pub(super) fn throw_at(bench: &mut Bench, portal: u32, bytes: &[u8], match_bits: u64) {
+    bench.rpc(bench.client, |rpc| put(rpc, portal, bytes, match_bits));
+    bench.settle();
+}
+
+/// Puts the same bytes on the service's portal so often, with ascending match bits, before any of
+/// them is looked at.
+pub(super) fn throw_many(bench: &mut Bench, bytes: &[u8], match_bits: u64, times: usize) {
+    let portal = ImportKind::Osc.portals().0.0;
     bench.rpc(bench.client, |rpc| {
-        let below = rpc.below();
-        let span = below.alloc(bytes.len() as u32).unwrap();
-        below.bytes_mut(span).copy_from_slice(bytes);
-        let spec = MdSpec {
-            threshold: Some(1),
-            unlink: Unlink::Auto,
-            options: MdOptions::empty(),
-            ..MdSpec::new(IoVec::from([span]), USER)
-        };
-        let md = below.bind(spec).unwrap();
-        let put = Put {
-            md,
-            ack: false,
-            src: None,
-            target: ProcessId::from(Nid::LOOPBACK),
-            portal,
-            match_bits,
-            offset: 0,
-            hdr_data: 0,
-            timeout: None,
-        };
-        below.put(put).unwrap();
+        for n in 0..times as u64 {
+            put(rpc, portal, bytes, match_bits + n * 128);
+        }
     });
     bench.settle();
+}
+
+fn put(rpc: &mut Rpc<'_, '_>, portal: u32, bytes: &[u8], match_bits: u64) {
+    let below = rpc.below();
+    let span = below.alloc(bytes.len() as u32).unwrap();
+    below.bytes_mut(span).copy_from_slice(bytes);
+    let spec = MdSpec {
+        threshold: Some(1),
+        unlink: Unlink::Auto,
+        options: MdOptions::empty(),
+        ..MdSpec::new(IoVec::from([span]), USER)
+    };
+    let md = below.bind(spec).unwrap();
+    let put = Put {
+        md,
+        ack: false,
+        src: None,
+        target: ProcessId::from(Nid::LOOPBACK),
+        portal,
+        match_bits,
+        offset: 0,
+        hdr_data: 0,
+        timeout: None,
+    };
+    below.put(put).unwrap();
 }
 
 /// A request that is put together by hand, and the buffer that its replies come to.
@@ -115,13 +132,20 @@ pub(super) fn connected(bench: &mut Bench) -> (u64, u64) {
 
 /// The bytes of a connect.
 pub(super) fn connect_message(client: &str) -> Vec<u8> {
+    connect_with(client, ConnectData::LEN)
+}
+
+/// Those of one whose connect data have so many bytes.
+pub(super) fn connect_with(client: &str, len: usize) -> Vec<u8> {
     let body = Body { opcode: Opcode::OST_CONNECT, version: 0x1_0003, timeout: 5, ..Raw::body(0) };
     let header = Header { flags: HeaderFlags::AT_SUPPORT, ..Header::default() };
+    let mut connect = data().to_bytes(ByteOrder::Little);
+    connect.resize(len, 0);
     MsgBuilder::new(header, &body)
         .bytes(b"log-1\0")
         .bytes(format!("{client}\0").as_bytes())
         .layout(&7u64)
-        .layout(&super::bench::data())
+        .bytes(&connect)
         .build()
         .unwrap()
 }
