@@ -299,6 +299,10 @@ mod tests {
         }
         // 1500 s are ten terms, and 60 pings of each.
         assert!(looks <= 5000 * 13, "{looks} looks");
+        for id in ids {
+            watch.remove(id, exports.get_mut(id).unwrap());
+        }
+        assert!(watch.listed.is_empty(), "each stood in the list once");
     }
 
     #[test]

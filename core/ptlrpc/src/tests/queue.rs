@@ -5,7 +5,8 @@ use lustre_wire::{Opcode, Portal};
 
 use super::bench::{APPEND, Bench, ECHO, append_log, keeper};
 use crate::{
-    Answer, Call, CallId, NrsError, PolicyKind, ServiceConfig, ServiceId, ServiceView, Tunables,
+    Answer, Call, CallId, ImportState, NrsError, PolicyKind, ServiceConfig, ServiceId, ServiceView,
+    Tunables,
 };
 
 /// Slots of the bench's service.
@@ -151,16 +152,21 @@ fn a_delayed_service_answers_after_the_delay_and_early_replies_bridge_it() {
 }
 
 #[test]
-fn a_ping_is_answered_while_the_service_holds_requests_back() {
+fn pings_never_wait_and_a_policy_that_is_stopped_serves_what_it_held_back() {
     let mut bench = Bench::new(append_log());
     set(&mut bench, "nrs_policies", "delay").unwrap();
+    set(&mut bench, "nrs_delay_min", "200").unwrap();
     let call = bench.call(Bench::say(APPEND, "held back"));
     set(&mut bench, "nrs_delay_pct", "0").unwrap();
     let other = bench.call(Bench::say(ECHO, "not held back"));
     assert!(bench.end_of(other).unwrap().is_ok() && bench.end_of(call).is_none());
+    set(&mut bench, "nrs_delay_pct", "100").unwrap();
+    bench.secs(100);
+    assert_eq!(bench.states(), [ImportState::Connecting, ImportState::Full], "pings are answered");
+    assert_eq!(bench.end_of(call), None);
     set(&mut bench, "nrs_policies", "fifo").unwrap();
     bench.settle();
-    assert!(bench.end_of(call).unwrap().is_ok(), "what a stopped policy held back is served");
+    assert!(bench.end_of(call).unwrap().is_ok());
     assert_eq!(service(&mut bench).policies, (PolicyKind::Fifo, Some(PolicyKind::Fifo)));
 }
 
