@@ -7,7 +7,8 @@ use async_channel::Sender;
 use lnet_rt::{Below, Errno, Event as LnetEvent, Instant, Report, Upper};
 use lustre_target::Targets;
 use ptlrpc::{
-    CallError, CallId, Event, ImportId, ImportState, Ptlrpc, Reply, Rpc, Served, ServedId,
+    CallError, CallId, Event, ImportId, ImportState, Ptlrpc, RecoveryChange, Reply, Rpc, Served,
+    ServedId,
 };
 
 /// A program's services. It runs on the node's thread, and must not wait for anything.
@@ -87,6 +88,10 @@ impl Host {
             Event::Recovery { target, change } => {
                 let uuid = self.targets.uuid(target).unwrap_or("target").to_owned();
                 self.log(&uuid, &change.to_string());
+                if let RecoveryChange::Done { outcome } = change {
+                    let (n, secs) = (outcome.replayed, outcome.after.as_secs_f64());
+                    self.log(&uuid, &format!("{n} requests were replayed in {secs:.1} s"));
+                }
             }
             Event::Evicted { target, client, reason, .. } => {
                 let uuid = self.targets.uuid(target).unwrap_or("target").to_owned();

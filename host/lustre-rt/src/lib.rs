@@ -77,5 +77,5 @@ pub use lustre_wire::connect::{ConnectData, ConnectFlags, ConnectFlags2};
 pub use lustre_wire::{ImportKind, Opcode, Portal};
 pub use ptlrpc::{
     Answer, Call, CallError, Direction, ExportView, ImportConfig, ImportState, ImportView, Past,
-    Reply, Rpc, Served, ServedId, ServerStats, ServiceConfig, ServiceView, TargetConfig,
+    Reply, Rpc, Served, ServedId, ServerStats, ServiceConfig, ServiceView, TargetConfig, Tunables,
 };

@@ -206,6 +206,17 @@ impl RpcNode {
         served.map(|_| ()).map_err(|errno| RpcError::Start { what, errno })
     }
 
+    /// Takes all targets out of service, and waits until what was applied is committed. Clients wait
+    /// for the next start.
+    ///
+    /// # Errors
+    /// The node has stopped.
+    pub fn stop_targets(&self) -> Result<(), OpError> {
+        // Stores end their threads when they are dropped: here, and not on the node's thread.
+        drop(self.run(|host, _| core::mem::take(&mut host.targets))?);
+        Ok(())
+    }
+
     /// Gives lines for the log to `log`, on the node's thread: the target, and what happened.
     ///
     /// # Errors

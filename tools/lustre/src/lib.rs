@@ -1,8 +1,19 @@
-//! `ulnet rpc`: commands for Lustre above LNet, one file per verb. `ping.rs` pings a server, `decode.rs` lists a capture;
-//! `walk.rs` takes its TCP streams apart. What the bytes mean stands in `lustre-wire`.
+//! `ulnet serve` and `ulnet rpc`: commands for Lustre above LNet, one file per verb. `serve.rs` runs
+//! targets; `put.rs` to `list.rs` use one, through `client.rs`; `bench.rs` measures one while its
+//! server dies; `ping.rs` and `probe.rs` ask a server; `decode.rs` lists a capture, whose TCP streams
+//! `walk.rs` takes apart. What the bytes mean stands in `lustre-wire`.
 
+mod bench;
+mod cas;
+mod client;
 pub mod decode;
+mod del;
+mod get;
+mod list;
 mod ping;
+mod probe;
+mod put;
+mod serve;
 mod walk;
 
 use std::ffi::OsString;
@@ -25,6 +36,20 @@ struct Options {
 enum Verb {
     /// Connect to a target of a server, ping it, disconnect
     Ping(ping::Options),
+    /// Show which targets answer at a server
+    Probe(probe::Options),
+    /// Store a value under a key
+    Put(put::Options),
+    /// Read the value of a key
+    Get(get::Options),
+    /// Store a value if the key has the expected version
+    Cas(cas::Options),
+    /// Remove a key
+    Del(del::Options),
+    /// List keys
+    List(list::Options),
+    /// Measure a key-value target, and check its answers while its server dies
+    Bench(bench::Options),
     /// List the messages of a packet capture
     Decode(decode::Options),
 }
@@ -34,24 +59,62 @@ pub fn command() -> clap::Command {
     <Options as clap::CommandFactory>::command()
 }
 
+/// `ulnet serve`.
+#[derive(Debug, Parser)]
+#[command(
+    name = "ulnet serve",
+    about = "Runs a node with targets, until SIGTERM",
+    disable_help_subcommand = true
+)]
+struct Serve {
+    #[command(flatten)]
+    options: serve::Options,
+}
+
+/// The command line of `ulnet serve`, for completions.
+pub fn serve_command() -> clap::Command {
+    <Serve as clap::CommandFactory>::command()
+}
+
+/// Runs `ulnet serve` with the given arguments, the first of which is its name.
+pub fn serve_main(args: Vec<OsString>) -> ExitCode {
+    match Serve::try_parse_from(args) {
+        Ok(Serve { options }) => ended("serve", serve::run(&options)),
+        Err(e) => usage(&e),
+    }
+}
+
+fn usage(e: &clap::Error) -> ExitCode {
+    let _ = e.print();
+    ExitCode::from(u8::try_from(e.exit_code()).unwrap_or(2))
+}
+
+fn ended(program: &str, outcome: anyhow::Result<()>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("ulnet {program}: {e:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
 /// Runs the program with the given arguments, the first of which is its name.
 pub fn main(args: Vec<OsString>) -> ExitCode {
     let options = match Options::try_parse_from(args) {
         Ok(options) => options,
-        Err(e) => {
-            let _ = e.print();
-            return ExitCode::from(u8::try_from(e.exit_code()).unwrap_or(2));
-        }
+        Err(e) => return usage(&e),
     };
     let outcome = match &options.verb {
         Verb::Ping(options) => ping::run(options),
+        Verb::Probe(options) => probe::run(options),
+        Verb::Put(options) => put::run(options),
+        Verb::Get(options) => get::run(options),
+        Verb::Cas(options) => cas::run(options),
+        Verb::Del(options) => del::run(options),
+        Verb::List(options) => list::run(options),
+        Verb::Bench(options) => bench::run(options),
         Verb::Decode(options) => decode::run(options),
     };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(e) => {
-            eprintln!("ulnet rpc: {e:#}");
-            ExitCode::FAILURE
-        }
-    }
+    ended("rpc", outcome)
 }

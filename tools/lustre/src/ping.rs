@@ -49,7 +49,7 @@ pub(crate) struct Options {
 const LOOK: Duration = Duration::from_millis(1);
 
 /// The kind of a target, by its uuid.
-fn kind_of(target: &str) -> ImportKind {
+pub(crate) fn kind_of(target: &str) -> ImportKind {
     if target == "MGS" {
         ImportKind::Mgc
     } else if target.contains("-MDT") {
@@ -60,7 +60,7 @@ fn kind_of(target: &str) -> ImportKind {
 }
 
 /// What a visitor asks for: nothing that makes a server keep something for it.
-fn wanted(kind: ImportKind) -> ConnectData {
+pub(crate) fn wanted(kind: ImportKind) -> ConnectData {
     let mut data = ConnectData {
         flags: ConnectFlags::VERSION
             | ConnectFlags::AT
@@ -85,7 +85,7 @@ fn wanted(kind: ImportKind) -> ConnectData {
 }
 
 /// The address that the system would send from.
-fn source_towards(nid: Nid, port: u16) -> Result<IpAddr> {
+pub(crate) fn source_towards(nid: Nid, port: u16) -> Result<IpAddr> {
     let to = nid.ip().ok_or_else(|| anyhow!("'{nid}' has no IP address: expected one on tcp"))?;
     let any: IpAddr = if to.is_ipv4() { [0, 0, 0, 0].into() } else { [0u16; 8].into() };
     let found = UdpSocket::bind(SocketAddr::new(any, 0))
@@ -142,7 +142,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 }
 
 /// The text of an error, with its number where it is the server's.
-fn said(e: &RpcError) -> String {
+pub(crate) fn said(e: &RpcError) -> String {
     match e {
         RpcError::Call(CallError::Refused(errno)) => {
             format!("the server answered {}: {errno}", errno.negative())
@@ -152,7 +152,7 @@ fn said(e: &RpcError) -> String {
 }
 
 /// A uuid that no other client has.
-fn client_uuid() -> String {
+pub(crate) fn client_uuid() -> String {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let nanos = since.map(|s| s.as_nanos() as u64).unwrap_or_default();
     format!("ping-{nanos:x}-{}", std::process::id())

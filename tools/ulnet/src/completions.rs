@@ -75,6 +75,7 @@ fn ulnet() -> Command {
         ("demo", ulnet_demo::command()),
         ("perf", ulnet_perf::command()),
         ("sim", ulnet_sim::command()),
+        ("serve", lustre::serve_command()),
         ("rpc", lustre::command()),
         ("lctl", of(&lnetctl::lctl_manual())),
         ("selftest", of(&lst::manual())),

@@ -22,7 +22,8 @@ Programs:
   demo     move a file over two rails, cut one in the middle
   perf     measure latency, message rate and bandwidth
   sim      play worlds of nodes in virtual time, with faults
-  rpc      ping Lustre's servers, list recorded requests
+  serve    run a node with targets: key-value stores
+  rpc      use targets, ping Lustre's servers, list recorded requests
   man      write the manual pages into a directory
   completions  print completions of a program for bash, zsh or fish
   help     this text
@@ -64,6 +65,7 @@ fn main() -> ExitCode {
         "demo" => ulnet_demo::main(args),
         "perf" => ulnet_perf::main(args),
         "sim" => ulnet_sim::main(args),
+        "serve" => lustre::serve_main(args),
         "rpc" => lustre::main(args),
         "man" => man::main(args),
         "completions" => completions::main(args),
@@ -76,8 +78,8 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         other => {
-            let programs =
-                "daemon, ctl, lctl, routerstat, selftest, demo, perf, sim, rpc, man or completions";
+            let programs = "daemon, ctl, lctl, routerstat, selftest, demo, perf, sim, serve, rpc, man \
+                            or completions";
             eprintln!("ulnet: no program called '{other}': expected {programs}");
             ExitCode::from(2)
         }

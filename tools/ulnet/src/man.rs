@@ -53,7 +53,8 @@ pub(crate) fn command() -> clap::Command {
         ("demo", "move a file over two rails, cut one in the middle"),
         ("perf", "measure latency, message rate and bandwidth"),
         ("sim", "play worlds of nodes in virtual time, with faults"),
-        ("rpc", "ping Lustre's servers, list recorded requests"),
+        ("serve", "run a node with targets: key-value stores"),
+        ("rpc", "use targets, ping Lustre's servers, list recorded requests"),
         ("man", "write the manual pages into a directory"),
         ("completions", "print completions of a program for bash, zsh or fish"),
     ];

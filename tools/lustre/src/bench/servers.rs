@@ -1,0 +1,145 @@
+//! A server and its standby on the loopback, for the time of a run.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use signal_hook::consts::{SIGKILL, SIGTERM};
+
+use crate::client::{Target, target};
+
+const NAME: &str = "bench";
+/// A server that says nothing for so long has not started.
+const START: Duration = Duration::from_secs(20);
+
+/// What the standby has said of its recovery.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Recovery {
+    pub(super) replayed: u64,
+    pub(super) secs: f64,
+    /// `16 of 16`.
+    pub(super) clients: String,
+}
+
+struct Server {
+    child: Child,
+    lines: Receiver<String>,
+}
+
+/// Two servers of one target; the directory goes with them.
+pub(super) struct Servers {
+    dir: PathBuf,
+    nids: [String; 2],
+    first: Server,
+    second: Server,
+}
+
+impl Server {
+    fn start(dir: &std::path::Path, nid: &str, port: u16) -> Result<Self> {
+        let program = std::env::current_exe().context("the path of this program")?;
+        let mut child = Command::new(program)
+            .args(["serve", &format!("{NAME}=kv:{}", dir.display())])
+            .args(["--listen", nid, "--port", &port.to_string(), "--standby"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("ulnet serve")?;
+        let out = child.stdout.take().ok_or_else(|| anyhow!("ulnet serve: no output"))?;
+        let (tx, lines) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(out).lines().map_while(Result::ok) {
+                if tx.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Self { child, lines })
+    }
+
+    fn wait_for(&self, what: &str) -> Result<()> {
+        loop {
+            let line = self.lines.recv_timeout(START);
+            let line = line.map_err(|_| anyhow!("ulnet serve did not say '{what}'"))?;
+            if line.contains(what) {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Sends SIGKILL.
+pub(super) fn kill(pid: i32) -> Result<()> {
+    signal(pid, SIGKILL)
+}
+
+fn signal(pid: i32, signal: i32) -> Result<()> {
+    let status = Command::new("kill").arg(format!("-{signal}")).arg(pid.to_string()).status();
+    if !status.context("kill")?.success() {
+        bail!("process {pid}: not killed");
+    }
+    Ok(())
+}
+
+impl Servers {
+    pub(super) fn start(port: u16) -> Result<Self> {
+        let id = std::process::id();
+        let [.., c, _] = id.to_be_bytes();
+        let dir = std::env::temp_dir().join(format!("ulnet-bench-{id}"));
+        let nids = [1, 2].map(|n| format!("127.126.{c}.{n}@tcp"));
+        let first = Server::start(&dir, &nids[0], port)?;
+        first.wait_for("serving")?;
+        let second = Server::start(&dir, &nids[1], port)?;
+        second.wait_for("standby")?;
+        Ok(Self { dir, nids, first, second })
+    }
+
+    pub(super) fn target(&self) -> Target {
+        target(&format!("{NAME}@{}", self.nids.join(",")))
+            .unwrap_or_else(|_| Target { name: NAME.to_owned(), nids: Vec::new() })
+    }
+
+    /// Kills the first; the second takes over.
+    pub(super) fn kill(&mut self) -> Result<()> {
+        self.first.child.kill().context("kill")
+    }
+
+    /// Ends both. What the second has recovered, if it did.
+    pub(super) fn stop(mut self) -> Result<Option<Recovery>> {
+        for server in [&mut self.first, &mut self.second] {
+            if server.child.try_wait()?.is_none() {
+                signal(i32::try_from(server.child.id())?, SIGTERM)?;
+            }
+            server.child.wait()?;
+        }
+        let mut found = None;
+        for line in self.second.lines.iter() {
+            let line = line.split_once(": ").map_or(line.as_str(), |(_, line)| line);
+            let words: Vec<&str> = line.split_whitespace().collect();
+            // "Recovery over after 0:02, of 16 clients 16 recovered and 0 were evicted."
+            if let ["Recovery", "over", "after", _, "of", all, _, back, ..] = words.as_slice() {
+                let recovery = found.get_or_insert_with(Recovery::default);
+                recovery.clients = format!("{back} of {all}");
+            }
+            // "5120 requests were replayed in 2.6 s"
+            if let [n, "requests", "were", "replayed", "in", secs, "s"] = words.as_slice() {
+                let recovery = found.get_or_insert_with(Recovery::default);
+                recovery.replayed = n.parse().unwrap_or(0);
+                recovery.secs = secs.parse().unwrap_or(0.0);
+            }
+        }
+        Ok(found)
+    }
+}
+
+impl Drop for Servers {
+    fn drop(&mut self) {
+        for server in [&mut self.first, &mut self.second] {
+            // One that has ended needs no end.
+            let _ = server.child.kill();
+            let _ = server.child.wait();
+        }
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}

@@ -1,0 +1,167 @@
+//! How commands reach a key-value target: options, the node, the end.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use clap::Args;
+use lnet_rt::{Nid, NodeBuilder, NodeHandle};
+use lnet_types::NetType;
+use lustre_rt::{CallError, KvClient, KvError, RpcError, RpcNode};
+
+use crate::ping::{client_uuid, said, source_towards};
+
+/// A target and the nodes that may serve it.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    pub(crate) name: String,
+    pub(crate) nids: Vec<Nid>,
+}
+
+/// Options of all commands that use a target.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Options {
+    /// Target, and the nodes that may serve it, the likeliest first
+    #[arg(long, value_name = "NAME@NID[,NID]", value_parser = target)]
+    pub(crate) target: Target,
+    #[command(flatten)]
+    pub(crate) way: Way,
+}
+
+/// How a command sends, and how long it waits.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Way {
+    /// Give up after so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub(crate) timeout: u64,
+    /// Address of this machine to send from; the one that the system would use if not given
+    #[arg(long, value_name = "IP")]
+    pub(crate) source: Option<IpAddr>,
+    /// TCP port of both nodes
+    #[arg(long, default_value_t = 988)]
+    pub(crate) port: u16,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+pub(crate) fn target(text: &str) -> Result<Target> {
+    let (name, nids) = text.split_once('@').ok_or_else(|| anyhow!("expected NAME@NID[,NID]"))?;
+    if name.is_empty() {
+        bail!("expected a name before '@'");
+    }
+    let nid = |text: &str| -> Result<Nid> {
+        let nid: Nid = text.parse().with_context(|| format!("NID '{text}'"))?;
+        if nid.net().kind != NetType::TCP {
+            bail!("NID '{nid}': expected one on a tcp network");
+        }
+        Ok(nid)
+    };
+    let nids = nids.split(',').map(nid).collect::<Result<_>>()?;
+    Ok(Target { name: name.to_owned(), nids })
+}
+
+/// The address to send from. Beside a server on the loopback, which has the port, it is another one
+/// of that network.
+fn source(target: &Target, way: &Way) -> Result<IpAddr> {
+    if let Some(source) = way.source {
+        return Ok(source);
+    }
+    let first = target.nids.first().copied().ok_or_else(|| anyhow!("expected a NID"))?;
+    let found = source_towards(first, way.port)?;
+    if found.is_loopback() && found.is_ipv4() {
+        let [.., c, d] = std::process::id().to_be_bytes();
+        return Ok(Ipv4Addr::new(127, 127, c, d.max(1)).into());
+    }
+    Ok(found)
+}
+
+/// A node for a command, and its request layer.
+pub(crate) fn node(target: &Target, way: &Way) -> Result<(NodeHandle, RpcNode)> {
+    let net = target.nids.first().map(|nid| nid.net()).ok_or_else(|| anyhow!("expected a NID"))?;
+    let source = source(target, way)?;
+    let node = NodeBuilder::new().tcp_on(net, source, way.port).thread_name("rpc").start();
+    let node = node.with_context(|| {
+        format!("cannot use {source} port {} (in use by lnetd? see --source, --port)", way.port)
+    })?;
+    let rpc = RpcNode::start(&node, Default::default())?;
+    Ok((node, rpc))
+}
+
+/// Runs `f` with a client of the target.
+///
+/// # Errors
+/// No way to the target, no answer within the time, or a refusal.
+pub(crate) fn with<R>(
+    options: &Options,
+    f: impl FnOnce(&KvClient) -> Result<R, KvError>,
+) -> Result<R> {
+    let Options { target, way } = options;
+    let (node, rpc) = node(target, way)?;
+    let kv = KvClient::new(&rpc, &target.name, &client_uuid(), target.nids.clone())?;
+    let kv = kv.with_limit(Duration::from_secs(way.timeout));
+    let result = f(&kv).map_err(|e| explain(&kv, options, &e));
+    kv.disconnect()?;
+    node.stop(Duration::from_secs(1)).blocking();
+    result
+}
+
+fn explain(kv: &KvClient, options: &Options, e: &KvError) -> anyhow::Error {
+    let Options { target, way } = options;
+    match e {
+        KvError::Rpc(RpcError::Call(CallError::LimitPassed)) => {
+            let view = kv.import().view().ok().flatten();
+            let why = match view.as_ref().and_then(|view| view.refusal) {
+                Some(CallError::Refused(errno)) => {
+                    format!("the last connect was refused with {}: {errno}", errno.negative())
+                }
+                _ => "see ulnet rpc probe".to_owned(),
+            };
+            let state = view.map_or("CLOSED", |view| view.state.name());
+            anyhow!("{}: not answered within {} s (state {state}; {why})", target.name, way.timeout)
+        }
+        KvError::Rpc(e) => anyhow!("{}: {}", target.name, said(e)),
+        e => anyhow!("{}: {e}", target.name),
+    }
+}
+
+/// Bytes as JSON: text if they are some, else hexadecimal digits.
+pub(crate) fn text_or_hex(bytes: &[u8]) -> String {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => text.to_owned(),
+        Err(_) => {
+            let digits = bytes.iter().map(|b| format!("{b:02x}"));
+            format!("0x{}", digits.collect::<String>())
+        }
+    }
+}
+
+/// The value of a command line: `-` is standard input.
+pub(crate) fn value(text: &str) -> Result<Vec<u8>> {
+    if text != "-" {
+        return Ok(text.as_bytes().to_vec());
+    }
+    let mut value = Vec::new();
+    let most = (64 << 20) + 1;
+    std::io::Read::read_to_end(&mut std::io::Read::take(std::io::stdin(), most), &mut value)
+        .context("standard input")?;
+    if value.len() as u64 == most {
+        bail!("value on standard input: limit 64 MiB");
+    }
+    Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn target_has_a_name_and_nids() {
+        let t = target("kv-1@10.0.0.1@tcp,10.0.0.2@tcp1").unwrap();
+        assert_eq!((t.name.as_str(), t.nids.len()), ("kv-1", 2));
+        for (text, part) in [("kv-1", "NAME@NID"), ("@10.0.0.1@tcp", "name"), ("a@b", "'b'")] {
+            let e = format!("{:#}", target(text).unwrap_err());
+            assert!(e.contains(part), "{text}: {e}");
+        }
+    }
+}

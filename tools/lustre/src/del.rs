@@ -1,0 +1,29 @@
+//! `ulnet rpc del`: removes a key.
+
+use anyhow::Result;
+use clap::Args;
+use serde_json::json;
+
+use crate::client;
+
+/// What is removed.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Example: ulnet rpc del --target kv-1@10.0.0.1@tcp greeting")]
+pub(crate) struct Options {
+    #[command(flatten)]
+    client: client::Options,
+    /// Key
+    key: String,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// There is no such key, and as [`client::with`].
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let info = client::with(&options.client, |kv| kv.del(options.key.as_bytes()))?;
+    if options.client.way.json {
+        println!("{:#}", json!({ "previous": info.previous }));
+    }
+    Ok(())
+}

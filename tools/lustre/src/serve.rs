@@ -1,0 +1,143 @@
+//! `ulnet serve`: a node with targets, each on a directory of its own.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use clap::Args;
+use lnet_rt::{Nid, NodeBuilder};
+use lnet_types::NetType;
+use lustre_rt::store::{DirLock, Disk, DiskConfig};
+use lustre_rt::{Kv, RpcNode, Tunables};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+/// What is served, and where.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    ulnet serve kv-1=kv:/srv/kv-1 --listen 10.0.0.1@tcp\n  \
+    ulnet serve kv-1=kv:/shared/kv-1 --listen 10.0.0.2@tcp --standby\n\n\
+    A lock in the directory keeps two processes from serving it at once, where the file system has \
+    locks that work between its nodes. Where it has none, fencing the storage is the site's business.")]
+pub(crate) struct Options {
+    /// Target: its name, its kind (kv) and its directory
+    #[arg(required = true, value_name = "NAME=KIND:DIR", value_parser = target)]
+    targets: Vec<Target>,
+    /// NID of the node
+    #[arg(long, value_name = "NID")]
+    listen: Nid,
+    /// TCP port
+    #[arg(long, default_value_t = 988)]
+    port: u16,
+    /// Wait until another process lets go of a directory, and take over
+    #[arg(long)]
+    standby: bool,
+    /// Base of timeouts, seconds: recovery waits three times as long for clients
+    #[arg(long, value_name = "SECONDS", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    obd_timeout: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Target {
+    name: String,
+    dir: PathBuf,
+}
+
+fn target(text: &str) -> Result<Target> {
+    let parts = text.split_once('=').and_then(|(name, rest)| {
+        let (kind, dir) = rest.split_once(':')?;
+        Some((name, kind, dir))
+    });
+    let (name, kind, dir) = parts.ok_or_else(|| anyhow!("expected NAME=KIND:DIR"))?;
+    if name.is_empty() || name.len() > 38 || name.contains('@') {
+        bail!("name '{name}': expected 1 to 38 bytes without '@'");
+    }
+    if kind != "kv" {
+        bail!("kind '{kind}': expected kv");
+    }
+    if dir.is_empty() {
+        bail!("directory of '{name}': expected a path");
+    }
+    Ok(Target { name: name.to_owned(), dir: dir.into() })
+}
+
+/// Runs the command until a signal ends it.
+///
+/// # Errors
+/// The address is in use, a directory is locked, damaged or holds something else.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let Options { listen, port, .. } = options;
+    let ip = listen.ip().filter(|_| listen.net().kind == NetType::TCP);
+    let ip = ip.ok_or_else(|| anyhow!("NID '{listen}': expected one on a tcp network"))?;
+    let mut signals = Signals::new([SIGINT, SIGTERM]).context("signals")?;
+    let node = NodeBuilder::new()
+        .tcp_on(listen.net(), ip, *port)
+        .thread_name("serve")
+        .start()
+        .with_context(|| format!("cannot use {ip} port {port} (in use by lnetd?)"))?;
+    let obd_timeout = Duration::from_secs(options.obd_timeout);
+    let rpc = RpcNode::start(&node, Tunables { obd_timeout, ..Tunables::default() })?;
+    rpc.log(|target, lines| lines.lines().for_each(|line| say(&format!("{target}: {line}"))))?;
+    // A target that is not here yet is answered with ENODEV, and its clients try the partner.
+    rpc.serve_targets()?;
+    for target in &options.targets {
+        match DirLock::take(&target.dir) {
+            Ok(lock) => begin(&rpc, target, lock, *listen)?,
+            Err(e @ lustre_rt::store::OpenError::Locked { .. }) if options.standby => {
+                say(&format!("{}: standby, {e}", target.name));
+                let (rpc, target, listen) = (rpc.clone(), target.clone(), *listen);
+                thread::spawn(move || {
+                    let lock = DirLock::wait(&target.dir).map_err(anyhow::Error::from);
+                    if let Err(e) = lock.and_then(|lock| begin(&rpc, &target, lock, listen)) {
+                        eprintln!("ulnet serve: {e:#}");
+                        std::process::exit(1);
+                    }
+                });
+            }
+            Err(e) => return Err(e).with_context(|| format!("target {}", target.name)),
+        }
+    }
+    signals.forever().next();
+    rpc.stop_targets()?;
+    node.stop(Duration::from_secs(1)).blocking();
+    Ok(())
+}
+
+fn begin(rpc: &RpcNode, target: &Target, lock: DirLock, listen: Nid) -> Result<()> {
+    let Target { name, dir } = target;
+    let disk = Disk::open_locked(DiskConfig::new(dir), lock);
+    let disk = disk.with_context(|| format!("target {name}"))?;
+    rpc.add_target(name, Kv::new(), disk)?;
+    say(&format!("{name}: serving {} at {listen}", dir.display()));
+    Ok(())
+}
+
+/// A line, at once: others wait for it.
+fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    // A reader that has gone away is no error of ours.
+    let _ = writeln!(out, "{line}");
+    let _ = out.flush();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn target_that_is_not_well_formed_is_refused_by_its_part() {
+        assert_eq!(target("a=kv:/b:c").unwrap().dir.to_str(), Some("/b:c"));
+        for (text, part) in [
+            ("a", "NAME=KIND:DIR"),
+            ("a=kv", "NAME"),
+            ("=kv:d", "name"),
+            ("a=ost:d", "'ost'"),
+            ("a=kv:", "directory"),
+        ] {
+            let e = target(text).unwrap_err().to_string();
+            assert!(e.contains(part), "{text}: {e}");
+        }
+    }
+}
