@@ -131,10 +131,15 @@ impl Node {
             peer.map(|peer| peer.nis().collect()).unwrap_or_default()
         };
         for hop in hops(self) {
-            for ni in self.nis_beside(hop) {
-                if self.can_leave((ni, hop)) {
-                    self.reclaim(ni, hop);
-                }
+            self.reclaim_from_hop(hop);
+        }
+    }
+
+    /// The same for all rails to an interface of a peer.
+    pub(crate) fn reclaim_from_hop(&mut self, hop: PeerNiId) {
+        for ni in self.nis_beside(hop) {
+            if self.can_leave((ni, hop)) {
+                self.reclaim(ni, hop);
             }
         }
     }
@@ -161,13 +166,15 @@ impl Node {
         net.map(|net| net.nis.to_vec()).unwrap_or_default()
     }
 
-    /// Whether what is bound to a rail could go by one that is not silent: to the same peer, or, if it
-    /// is a gateway, to another gateway that leads to one of its networks.
+    /// Whether what is bound to a rail could go by one that is neither silent nor announced as down: to the same
+    /// peer, or, if it is a gateway, to another gateway that leads to one of its networks.
     fn can_leave(&self, (ni, peer_ni): (NiId, PeerNiId)) -> bool {
         let Some(peer) = self.peers.nis.get(peer_ni).map(|near| near.peer) else { return false };
         let carries = |hop: PeerNiId| {
+            let is_up = self.peers.nis.get(hop).is_some_and(|near| !near.announced_down);
             self.nis_beside(hop).into_iter().any(|from| {
-                (from, hop) != (ni, peer_ni)
+                is_up
+                    && (from, hop) != (ni, peer_ni)
                     && self.nis.get(from).is_some_and(|from| !from.fatal)
                     && self.rails.of(from, hop) < Doubt::Silent
             })

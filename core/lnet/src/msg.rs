@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 use crate::dedup::Numbered;
 use crate::dedup::sessions::Copied;
 use crate::output::Payload;
+use crate::port::PortId;
 use crate::router::forward::Transit;
 use crate::stats::NodeStats;
 
@@ -83,6 +84,16 @@ pub(crate) struct Tx {
     pub(crate) peer_credit: bool,
     pub(crate) ni_credit: bool,
     pub(crate) committed: Instant,
+}
+
+impl Tx {
+    /// Whether an interface is one of its two ends.
+    pub(crate) fn ends_in(&self, port: PortId) -> bool {
+        match port {
+            PortId::Local(ni) => self.ni == ni,
+            PortId::Peer(id) => self.peer_ni == Some(id),
+        }
+    }
 }
 
 /// The receiving side.

@@ -84,6 +84,8 @@ pub(crate) enum Work {
     Discover(PeerId),
     /// Gateways may have become other peers.
     RehomeRoutes,
+    /// An interface is down.
+    Leave(PortId),
 }
 
 /// A ping or discovery with a waiting caller.
@@ -250,6 +252,7 @@ impl Node {
                 Work::Finish(id, outcome) => self.finish(now, id, outcome),
                 Work::Discover(id) => self.discovery_step(now, id),
                 Work::RehomeRoutes => self.rehome_routes(now),
+                Work::Leave(port) => self.leave_port(now, port),
             }
             budget -= 1;
             assert!(budget > 0, "the node's work list does not come to an end");

@@ -18,6 +18,8 @@ use lnet_types::{Instant, MsgId, Net, NiId, Nid, PeerId, PeerNiId};
 use crate::blame::{self, Blame};
 use crate::driver::Doubt;
 use crate::msg::{Msg, Role, Stage};
+use crate::node::Work;
+use crate::port::PortId;
 use crate::record::Input;
 use crate::router::choose;
 use crate::send::Reason;
@@ -186,12 +188,24 @@ impl Node {
         self.reclaim_from_gateway(id);
     }
 
-    /// Messages bound to an interface without a link find another one (MR-snd-085).
-    pub(crate) fn leave_interface(&mut self, now: Instant, ni: NiId) {
-        if self.tunables.conduct.moves_waiting {
-            self.move_messages(now, |_, msg| msg.tx.is_some_and(|tx| tx.ni == ni));
-            self.repeat_elsewhere(now, None);
-            self.reclaim_interface(ni);
+    /// An interface is known to be down: ours has lost its link, or a peer announces one of its own as
+    /// down. Messages on their way from or to it find another one (MR-snd-085).
+    pub(crate) fn leave_port(&mut self, now: Instant, id: PortId) {
+        if !self.tunables.conduct.moves_waiting {
+            return;
+        }
+        self.move_messages(now, |_, msg| msg.tx.is_some_and(|tx| tx.ends_in(id)));
+        let peer = match id {
+            PortId::Local(_) => None,
+            PortId::Peer(id) => match self.peers.nis.get(id) {
+                Some(pni) => Some(pni.peer),
+                None => return,
+            },
+        };
+        self.repeat_elsewhere(now, peer);
+        match id {
+            PortId::Local(ni) => self.reclaim_interface(ni),
+            PortId::Peer(id) => self.reclaim_from_hop(id),
         }
     }
 
@@ -323,7 +337,7 @@ impl Node {
     pub(crate) fn link_judged(&mut self, now: Instant, ni: NiId) {
         let changed = self.link_noted(now, ni);
         if changed == Some(Link::Down) {
-            self.leave_interface(now, ni);
+            self.work.push_back(Work::Leave(PortId::Local(ni)));
         }
         if changed == Some(Link::Up) {
             self.believe_neighbours(now, ni);
@@ -335,10 +349,11 @@ impl Node {
     }
 }
 
-/// How a pair stands for what is for `net`: smaller is better. What has no link, or leads to a gateway
-/// that does not lead on, is no way.
+/// How a pair stands for what is for `net`: smaller is better. What has no link, ends in an interface
+/// that is announced as down, or leads to a gateway that does not lead on, is no way.
 pub(crate) fn standing(t: Tables<'_>, ni: NiId, hop: PeerNiId, net: Net) -> (bool, Doubt) {
     let lost = t.nis.get(ni).is_none_or(|ni| ni.fatal)
+        || t.peers.nis.get(hop).is_none_or(|hop| hop.announced_down)
         || (select::local_net(t, net).is_none() && !choose::leads_to(t, hop, net));
     (lost, t.rails.of(ni, hop))
 }

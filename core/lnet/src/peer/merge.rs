@@ -15,6 +15,7 @@ use crate::peer::config::Change;
 use crate::peer::sync::Announcement;
 use crate::port::PortId;
 use crate::router::alive;
+use crate::send::rest::News;
 
 impl Node {
     /// Merges the data of peer `id` that wait, and lets the peer that now stands for it go on.
@@ -192,6 +193,10 @@ impl Node {
         let Some(id) = self.peers.find(entry.nid) else { return };
         let Some(pni) = self.peers.nis.get_mut(id) else { return };
         let up = entry.status == NiStatus::UP;
+        if !up && !core::mem::replace(&mut pni.announced_down, true) {
+            // When all of the announcement is merged: its other interfaces may be down as well.
+            self.work.push_back(Work::Leave(PortId::Peer(id)));
+        }
         match (pni.port.status_up, up) {
             (true, false) => {
                 pni.set_up(now, self.tunables.flap_hold_down, false);
@@ -203,9 +208,11 @@ impl Node {
                 let reported =
                     pni.last_alive.is_none() && self.tunables.conduct.believes_reported_health;
                 pni.set_up(now, self.tunables.flap_hold_down, true);
+                let peer = pni.peer;
                 if reported {
                     self.set_health(now, PortId::Peer(id), HEALTH_MAX);
                 }
+                self.tell_resting(now, News::Rail(peer));
             }
             (true, true) if pni.last_alive.is_none() => {
                 self.set_health(now, PortId::Peer(id), HEALTH_MAX);

@@ -153,6 +153,9 @@ pub(crate) struct PeerNi {
     /// What passes through this node from it.
     pub(crate) transit: TransitCredits,
     pub(crate) failures: PeerNiFailures,
+    /// Its node has announced it as down, and nothing has shown since that it is up. The stored status
+    /// is also down when only a connection has ended.
+    pub(crate) announced_down: bool,
     /// Removed from its peer; kept until the last message lets go (O-43).
     pub(crate) deleting: bool,
 }
@@ -161,6 +164,7 @@ impl PeerNi {
     /// Notes whether it is up, and returns whether it was. `hold_down` is `flap_hold_down`.
     pub(crate) fn set_up(&mut self, now: Instant, hold_down: i64, up: bool) -> bool {
         let was = core::mem::replace(&mut self.port.status_up, up);
+        self.announced_down &= !up;
         if was != up {
             self.port.transitions.count(up);
             if !up {
@@ -382,6 +386,7 @@ impl Peers {
             mapping: None,
             notified: None,
             knocked: None,
+            announced_down: false,
             transit: TransitCredits::default(),
             failures: PeerNiFailures::default(),
             deleting: false,

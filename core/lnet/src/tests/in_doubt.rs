@@ -107,6 +107,72 @@ fn a_rail_without_a_link_gives_back_what_is_in_doubt() {
 }
 
 #[test]
+fn a_rail_whose_far_end_is_announced_as_down_gives_back_what_is_in_doubt() {
+    type Case = (fn(&Transmit) -> bool, usize, [&'static str; 2], [&'static str; 2]);
+    let cases: [Case; 3] = [(is_put, 0, A, B), (is_ack, 1, B, A), (is_reply, 1, B, A)];
+    for (what, (lost, sender, own, theirs)) in cases.into_iter().enumerate() {
+        let mut w = pair(Profile::Default);
+        lose_first(&mut w, lost);
+        match what {
+            0 => w.put(0, B[0], 7, false),
+            1 => w.put(0, B[0], 7, true),
+            _ => w.get(0, B[0], 7),
+        }
+        w.run(MS * 10);
+        let rail = rail_of(own, &w, &w.in_doubt[0].1);
+        w.link(1 - sender, theirs[rail], Link::Down);
+        w.run(MS * 10);
+        assert!(w.in_doubt.is_empty() && is_empty(&w), "case {what}");
+        assert_eq!(w.hosts[sender].node.in_doubt().repeated, 1, "case {what}");
+        assert_eq!(delivered(&w, 7), usize::from(what < 2), "case {what}");
+    }
+}
+
+#[test]
+fn requests_leave_an_interface_that_its_node_announces_as_down() {
+    for written in [false, true] {
+        let mut w = pair(Profile::Default);
+        // One PUT with ACK that is lost after it was written, or that its driver has not begun.
+        let mut first = true;
+        w.decide = Box::new(move |t| match is_put(t) && core::mem::take(&mut first) {
+            true if written => Fate::Lose,
+            true => Fate::Hold,
+            false => Fate::Pass,
+        });
+        w.put(0, B[0], 7, true);
+        w.run(MS * 10);
+        let (from, _) = w.pairs(0)[0].clone();
+        let rail = A.iter().position(|n| *n == from).unwrap();
+        w.link(1, B[rail], Link::Down);
+        w.run(MS * 10);
+        assert_eq!(w.pairs(0).last().unwrap().0, A[1 - rail], "written: {written}");
+        assert_eq!(w.events(0, 7).last(), Some(&(EventKind::Ack, true, true)));
+        assert_eq!((delivered(&w, 7), is_empty(&w)), (1, true), "written: {written}");
+        assert_eq!(w.hosts[0].node.stats().resend_count, u32::from(written));
+    }
+}
+
+#[test]
+fn messages_stay_where_all_interfaces_of_their_peer_are_announced_as_down() {
+    let mut w = pair(Profile::Default);
+    w.decide = Box::new(|t| if is_put(t) { Fate::Hold } else { Fate::Pass });
+    for user in 0..4 {
+        w.put(0, B[0], user, true);
+    }
+    let before = w.pairs(0);
+    // Both are in one announcement: the first link has no announcement of its own on the way.
+    let peer = w.hosts[1].nids.keys().copied().collect::<Vec<_>>();
+    for ni in peer {
+        w.hosts[1].node.link_changed(w.now, ni, Link::Down);
+    }
+    w.drain();
+    w.run(MS * 10);
+    let nis = w.hosts[0].node.peer_view_of(nid(B[0])).unwrap().nis;
+    assert!(nis.iter().all(|ni| !ni.up), "{nis:?}");
+    assert_eq!(w.pairs(0), before);
+}
+
+#[test]
 fn a_message_that_arrived_and_was_in_doubt_is_delivered_once() {
     for what in 0..3 {
         let mut w = pair(Profile::Default);
