@@ -274,3 +274,43 @@ impl SendError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("no such memory descriptor")]
 pub struct UnlinkError;
+
+/// The number of a ping or discovery.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
+pub struct OpId(pub u64);
+
+/// What a ping or discovery found.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Found {
+    /// The NID that was asked for.
+    pub asked: Nid,
+    /// The identity of its peer.
+    pub primary: Nid,
+    /// Whether this node takes the peer for Multi-Rail.
+    pub multi_rail: bool,
+    /// The peer's NIDs: in its answer (ping), or as known now (discovery). Without loopback.
+    pub nids: Vec<Nid>,
+}
+
+/// The end of a ping or discovery.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Report {
+    /// Which one.
+    pub op: OpId,
+    /// What came of it.
+    pub outcome: Result<Found, Errno>,
+}
+
+/// Which counters are to begin anew.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Reset {
+    /// All: the node's, and those of each interface of ours and of peers.
+    #[default]
+    All,
+    /// The node's alone.
+    Node,
+    /// Those of one interface, ours or a peer's.
+    Interface(Nid),
+}

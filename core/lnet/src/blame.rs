@@ -7,7 +7,7 @@ use core::fmt;
 
 use lnet_types::{NiId, PeerNiId};
 
-use crate::driver::Doubt;
+use crate::below::Doubt;
 use crate::send::select::Tables;
 
 /// What seems to be broken.

@@ -1,10 +1,10 @@
-//! CPU partitions of the machine, and which of them each interface uses (V-3, O-13, O-17). A node
+//! CPU partitions and NUMA nodes of the machine, and which of them each interface uses (V-3, O-13, O-17). A node
 //! works on one thread: partitions say where that thread may run, and how far things are from each
 //! other (`numa.rs`). Queues and credits are not split among them.
 
 use std::collections::BTreeSet;
 
-use lnet_types::{CptTable, Errno, NiId, Nid};
+use lnet_types::{CptTable, Errno, NiId, Nid, RegionId};
 
 use crate::Node;
 use crate::local::Ni;
@@ -85,5 +85,39 @@ impl Node {
         // The low bits of this hash follow those of the address; the high ones do not.
         let at = (hash >> 32) as usize % among.len().max(1);
         among.into_iter().nth(at).unwrap_or(0)
+    }
+}
+
+impl Node {
+    /// Sets the distances between NUMA nodes: `distances[a][b]` from memory at `a` to a device at
+    /// `b`, in the platform's measure (10 is local on common systems).
+    ///
+    /// # Errors
+    /// `EINVAL`: not square, or more than 1024 nodes.
+    pub fn set_numa_distances(&mut self, distances: Vec<Vec<u32>>) -> Result<(), Errno> {
+        self.note(|| Input::SetNumaDistances { distances: distances.clone() });
+        self.numa.set_distances(distances, &self.cpts)
+    }
+
+    /// Says on which NUMA node the thread of this node runs: memory of unknown place counts as there.
+    pub fn set_numa_home(&mut self, numa_node: Option<u32>) {
+        self.note(|| Input::SetNumaHome { numa_node });
+        self.numa.set_home(numa_node);
+    }
+
+    /// Says on which NUMA node registered memory lies.
+    pub fn set_region_numa_node(&mut self, region: RegionId, numa_node: Option<u32>) {
+        self.note(|| Input::SetRegionNumaNode { region, numa_node });
+        self.numa.set_region(region, numa_node);
+    }
+
+    /// Says to which NUMA node the device of an interface is attached.
+    ///
+    /// # Errors
+    /// `ENOENT`: no such interface.
+    pub fn set_ni_numa_node(&mut self, ni: NiId, numa_node: Option<u32>) -> Result<(), Errno> {
+        self.note(|| Input::SetNiNumaNode { ni, numa_node });
+        self.nis.get_mut(ni).ok_or(Errno::ENOENT)?.numa_node = numa_node;
+        Ok(())
     }
 }

@@ -18,7 +18,7 @@ use lnet_wire::ping::{NiStatus, PingInfo};
 
 use crate::Node;
 use crate::blame::{self, Blame};
-use crate::peer::query::Cause;
+use crate::peer::cause::Cause;
 use crate::timers::Timer;
 
 /// For how long a rail is silent before that is announced: an accident of transmission is over by then,

@@ -9,9 +9,6 @@
 
 use lnet_types::{MdId, Prng};
 use lnet_wire::Handle;
-use lnet_wire::mark::Returned;
-
-use crate::Node;
 
 /// Rounds of the permutation.
 const ROUNDS: usize = 4;
@@ -46,24 +43,19 @@ impl Scrambler {
         Handle { object: self.scramble(plain.object), ..plain }
     }
 
+    /// The descriptor of a handle, if it is one of the incarnation with this cookie.
+    pub(crate) fn md_of(self, cookie: u64, handle: Handle) -> Option<MdId> {
+        let object = self.restore(handle.object);
+        let md = Handle { object, ..handle }.md();
+        (self.handle(cookie, md) == handle).then_some(md)
+    }
+
     fn restore(self, word: u64) -> u64 {
         let (mut high, mut low) = ((word >> 32) as u32, word as u32);
         for key in self.0.into_iter().rev() {
             (high, low) = (low ^ Self::of_round(key, high), high);
         }
         u64::from(high) << 32 | u64::from(low)
-    }
-}
-
-impl Node {
-    /// The descriptor of a handle that came back, if it is one of this incarnation's.
-    pub(crate) fn md_of(&self, handle: Handle) -> Option<MdId> {
-        if let Some(returned) = Returned::of(handle) {
-            return self.md_of_marked(returned);
-        }
-        let object = self.scrambler.restore(handle.object);
-        let md = Handle { object, ..handle }.md();
-        (self.scrambler.handle(self.cookie, md) == handle).then_some(md)
     }
 }
 

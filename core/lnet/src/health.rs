@@ -8,13 +8,14 @@ use core::time::Duration;
 
 use lnet_types::{Fault, HealthStatus, Instant, MsgId, NiId, Nid, PeerNiId};
 
-use crate::local::{HEALTH_MAX, Ni};
+use crate::local::Ni;
 use crate::msg::Role;
-use crate::peer::query::Cause;
-use crate::port::{self, PortId};
+use crate::peer::cause::Cause;
+use crate::port::{self, HEALTH_MAX, PortId};
+use crate::portal::is_internal;
 use crate::record::Input;
 use crate::router::alive;
-use crate::send::{Next, is_internal};
+use crate::send::Next;
 use crate::timers::Timer;
 use crate::{Node, Notice};
 

@@ -24,23 +24,15 @@ use lnet_wire::mark::Mark;
 use lnet_wire::{Hdr, Kind};
 
 use crate::Node;
-use crate::driver::{Doubt, InDoubt, Retention};
+use crate::below::{Doubt, InDoubt, Retention};
 use crate::msg::{Msg, Role};
 use crate::output::Output;
-use crate::portal::md::Owner;
-use crate::portal::{Portals, RESERVED_PORTAL};
+use crate::portal::owner::Owner;
+use crate::portal::{Portals, RESERVED_PORTAL, is_internal};
 use crate::record::Input;
 use crate::router::choose;
-use crate::send::{Reason, is_internal};
-
-/// What becomes of messages in doubt, counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct InDoubtStats {
-    /// Messages that drivers handed back, and that left as further copies.
-    pub repeated: u64,
-    /// Messages that drivers handed back after their deadline: they may be lost.
-    pub expired: u64,
-}
+use crate::send::Reason;
+use crate::stats::InDoubtStats;
 
 /// Whether, and until when, the driver is to retain a message that leaves as `kind`: one of ours that
 /// bears a mark.

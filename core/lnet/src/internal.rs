@@ -3,56 +3,14 @@
 
 use core::time::Duration;
 
-use lnet_types::{Errno, Instant, MdId, Nid, PeerId, PeerNiId, ProcessId};
+use lnet_types::{Errno, Instant, MdId, Nid, PeerNiId, ProcessId};
 
-use lnet_wire::MsgType;
-
-use crate::ping::{PING_BITS, PING_BYTES_MAX, PING_BYTES_MIN};
 use crate::port::PortId;
-use crate::portal::RESERVED_PORTAL;
-use crate::portal::md::{Md, MdBuf, Owner};
+use crate::portal::md::{Md, MdBuf};
+use crate::portal::owner::{Internal, Owner};
+use crate::portal::{PING_BITS, PING_BYTES_MAX, PING_BYTES_MIN, RESERVED_PORTAL};
 use crate::send::{Operation, Verb};
 use crate::{MdOptions, Node, Timeouts};
-
-/// What one of the node's own descriptors is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub(crate) enum Internal {
-    /// What peers read when they ping us (D-8).
-    PingTarget,
-    /// What peers write when they push (D-8).
-    PushTarget,
-    /// The ping by which a peer is discovered (D-30).
-    DiscoveryPing(PeerId),
-    /// Our data on the way to a peer (D-50).
-    Push(PeerId),
-    /// The recovery ping of an interface, ours or a peer's (H-46, H-47).
-    Recover(PortId),
-    /// Asks the node at a NID that `claimant` claims, who it is.
-    Ask {
-        /// Whose data list the NID.
-        claimant: PeerId,
-        /// The NID.
-        nid: Nid,
-        /// The number of the data known of its owner when the ping was sent.
-        seq: u32,
-    },
-    /// A ping whose answer a user waits for (D-81).
-    UserPing(crate::OpId),
-}
-
-impl Internal {
-    /// The response that a descriptor for this waits for. Another one would use it up, and what waits
-    /// for it would wait for ever.
-    pub(crate) const fn response(self) -> Option<MsgType> {
-        match self {
-            Self::PingTarget | Self::PushTarget => None,
-            Self::Push(_) => Some(MsgType::Ack),
-            Self::DiscoveryPing(_) | Self::Recover(_) | Self::Ask { .. } | Self::UserPing(_) => {
-                Some(MsgType::Reply)
-            }
-        }
-    }
-}
 
 /// Where one of the node's own pings goes.
 #[derive(Clone, Copy, Debug)]

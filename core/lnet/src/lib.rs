@@ -27,7 +27,9 @@
 //! networks behind other networks; `upper/` for what protocols on a node call and are called by.
 
 mod api;
+mod below;
 mod blame;
+mod budget;
 mod check;
 mod conduct;
 mod cpt;
@@ -39,6 +41,7 @@ mod flap;
 mod handle;
 mod health;
 mod in_doubt;
+mod interfaces;
 mod internal;
 mod local;
 mod loopback;
@@ -54,9 +57,11 @@ mod ping;
 mod policy;
 mod port;
 mod portal;
+mod rails;
 mod record;
 mod recovery;
 mod recv;
+mod reporting;
 mod router;
 mod send;
 mod snapshot;
@@ -69,25 +74,24 @@ mod tunables;
 pub mod upper;
 
 pub use api::{
-    AttachError, Get, MatchEntry, MdOptions, MdSpec, Position, Put, SendError, Timeouts, Unlink,
-    UnlinkError,
+    AttachError, Found, Get, MatchEntry, MdOptions, MdSpec, OpId, Position, Put, Report, Reset,
+    SendError, Timeouts, Unlink, UnlinkError,
 };
+pub use below::{Doubt, InDoubt, Link, NI_STOPPED, Retention, Rx};
 pub use blame::Blame;
 pub use check::Violation;
 pub use conduct::{AttemptLimit, Conduct, ConductError, ConductRow, RecoveryPace, RouterPingLimit};
-pub use driver::{Doubt, Driver, InDoubt, Link, NI_STOPPED, Ready, Retention, Rx};
+pub use driver::{Driver, Ready};
 pub use fault::rule::{
     DelayRule, DropRule, Errors, FaultRuleError, Kinds, NidMatch, ParseNidMatchError, Traffic, When,
 };
 pub use fault::{FAULT_RULES_MAX, FaultStats};
-pub use in_doubt::InDoubtStats;
-pub use local::{HEALTH_MAX, NetTunables, NiState};
+pub use local::{NetTunables, NiSpec, NiState};
 pub use loopback::Loopback;
 pub use meter::{HEAT_HALF_LIFE, Rates, Times, Usage};
-pub use node::{NiSpec, Node, NodeConfig};
+pub use node::{Node, NodeConfig};
 pub use notice::{Level, NOTICES_MAX, Notice, Pair};
 pub use numa::cpt_distances;
-pub use ops::{Found, OpId, Report};
 pub use output::{
     DropReason, Event, EventKind, Output, Payload, PeerMisbehaved, Sink, Transmit, Verdict,
 };
@@ -95,18 +99,20 @@ pub use peer::PeerFlags;
 pub use peer::refusal::Refusal;
 pub use policy::RULES_MAX;
 pub use policy::rule::{ParsePatternError, Pattern, Rule, RuleError, RuleKind};
+pub use port::HEALTH_MAX;
 pub use record::{Difference, Input, Lent, MarkKind, Recording, RecordingError, Replayed};
 pub use router::{
     Distance, PoolKind, PoolView, RouteError, RouteSpec, RouteView, RouterMemory, RoutingState,
     RoutingView,
 };
-pub use send::explain::{
+pub use send::key::{Criterion, Fact};
+pub use send::trace::{
     Candidate, Choice, Explanation, Freedom, Named, Outcome, RESENDS_KEPT, Step,
 };
-pub use send::key::{Criterion, Fact};
-pub use snapshot::{NetView, NiView, PeerNiState, PeerNiView, PeerView, Reset};
+pub use snapshot::{NetView, NiView, PeerNiState, PeerNiView, PeerView};
 pub use stats::{
-    InterfaceStats, KindCounts, Latency, NiFailures, NodeStats, PeerNiFailures, Transitions,
+    InDoubtStats, InterfaceStats, KindCounts, Latency, NiFailures, NodeStats, PeerNiFailures,
+    Transitions,
 };
 pub use suspicion::{RailView, SuspicionView};
 pub use timers::{Timer, TimerView};

@@ -1,20 +1,15 @@
 //! The local side: networks and their interfaces (behaviour.md 1.1, 1.3). Data and its upkeep only;
 //! adding and removing are in `node.rs`, choosing in `send/select.rs`, judging in `health.rs`.
 
+use core::fmt;
+use core::time::Duration;
 use std::collections::BTreeSet;
 
 use lnet_types::{Instant, Net, NiId, Nid};
 
 use crate::policy::turn::{Grade, Turn};
-use crate::port::Port;
+use crate::port::{HEALTH_MAX, Port};
 use crate::stats::NiFailures;
-
-use core::fmt;
-
-use core::time::Duration;
-
-/// Health of an interface with which nothing is wrong.
-pub const HEALTH_MAX: u32 = 1000;
 
 /// Tunables of a network, fixed by its first interface (C-netadd-6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -126,4 +121,17 @@ impl Ni {
             NiState::Active
         }
     }
+}
+
+/// A new local interface.
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+pub struct NiSpec {
+    /// Its NID.
+    pub nid: Nid,
+    /// Name of the device that it stands on.
+    pub interface: Option<String>,
+    /// Tunables of its network; in force if it is the first one there (C-netadd-6).
+    pub tunables: NetTunables,
+    /// The driver's own time limit for one transmission, if it has one (H-30).
+    pub lnd_timeout: Option<Duration>,
 }

@@ -7,11 +7,11 @@ use lnet_types::{HealthStatus, Instant, MdId, NiId, Nid, PeerId, PeerNiId, Pid, 
 use lnet_wire::{Hdr, Kind, MsgType};
 use smallvec::SmallVec;
 
-use crate::dedup::Numbered;
+use crate::dedup::numbering::Numbered;
 use crate::dedup::sessions::Copied;
 use crate::output::Payload;
 use crate::port::PortId;
-use crate::router::forward::Transit;
+use crate::router::buffers::Transit;
 use crate::stats::NodeStats;
 
 /// Why the message exists, hence what happens when it ends.

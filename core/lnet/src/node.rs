@@ -1,45 +1,45 @@
-//! The node: its tables, its local interfaces, and the polls.
+//! The node: its parts, and the polls.
 //!
 //! All entry points follow one pattern: take the clock, do the one thing, then [`Node::settle`],
 //! which works off whatever that set in motion (credits that let messages go, resends, discovery
 //! steps) before control returns. Nothing in here recurses through messages.
 //!
-//! The subjects are in their own files as further `impl Node` blocks: `send/`, `recv.rs`,
+//! The parts are types with files of their own, which know nothing of the node: `portal/`, `rails.rs`,
+//! `router/routes.rs`, `fault/mod.rs`, `dedup/sessions.rs`, `timers/` … What needs several of them at
+//! once is a method of the node, in the file of its subject: `send/`, `recv.rs`, `interfaces.rs`,
 //! `health.rs`, `recovery.rs`, `tracker.rs`, `ping.rs`, `peer/`, `router/`, `ops.rs`, `snapshot.rs`.
 
+use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use core::time::Duration;
-
-use lnet_types::{CptTable, Errno, Fault, Instant, MdId, MsgId, Net, NiId, Nid, PeerId, PeerNiId};
+use lnet_types::{CptTable, Errno, Fault, Instant, MdId, MsgId, NiId, Nid, PeerId};
 use slotmap::SlotMap;
 
+use crate::budget::Budget;
 use crate::check::Invariants;
-use crate::dedup::{self, sessions::Sessions};
+use crate::dedup::sessions::Sessions;
 use crate::fault::Faults;
 use crate::handle::Scrambler;
-use crate::internal::Internal;
-use crate::local::{HEALTH_MAX, LocalNet, NetTunables, Ni};
+use crate::local::{LocalNet, NetTunables, Ni, NiSpec};
 use crate::msg::Msg;
 use crate::notice::Notices;
 use crate::numa::Numa;
 use crate::peer::Peers;
-use crate::peer::query::Cause;
-use crate::peer::refusal::{Budget, Refusal};
+use crate::peer::cause::Cause;
+use crate::peer::refusal::Refusal;
 use crate::policy::Policy;
-use crate::policy::turn::{Grade, Turn};
 use crate::port::{Port, PortId};
 use crate::portal::Portals;
+use crate::portal::owner::Internal;
+use crate::rails::Rails;
 use crate::record::{Input, Recorder};
 use crate::router::Router;
-use crate::send::Reason;
-use crate::stats::{NiFailures, NodeStats};
-use crate::suspicion::Rails;
+use crate::stats::NodeStats;
 use crate::timers::{Timer, Timers};
 use crate::{
-    AttachError, DropReason, Event, EventKind, Explanation, Link, MatchEntry, MdSpec, NiState,
-    OpId, Output, Report, TunableError, Tunables,
+    AttachError, DropReason, Event, EventKind, Explanation, MatchEntry, MdSpec, OpId, Output,
+    Report, TunableError, Tunables,
 };
 
 /// What a node is born with.
@@ -54,19 +54,6 @@ pub struct NodeConfig {
     pub ping_seq: u32,
     /// Tunables to begin with.
     pub tunables: Tunables,
-}
-
-/// A new local interface.
-#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
-pub struct NiSpec {
-    /// Its NID.
-    pub nid: Nid,
-    /// Name of the device that it stands on.
-    pub interface: Option<String>,
-    /// Tunables of its network; in force if it is the first one there (C-netadd-6).
-    pub tunables: NetTunables,
-    /// The driver's own time limit for one transmission, if it has one (H-30).
-    pub lnd_timeout: Option<Duration>,
 }
 
 /// One thing to be done before control returns to the caller.
@@ -207,7 +194,7 @@ impl Node {
             ping_bytes: Arc::from([]),
             ping_md: None,
             push_md: None,
-            push_bytes: crate::ping::PING_BYTES_MIN,
+            push_bytes: crate::portal::PING_BYTES_MIN,
             announce_budget: Budget::default(),
             health_changes: 0,
             invariants: Invariants::default(),
@@ -358,7 +345,7 @@ impl Node {
         });
         let now = self.clock(now);
         let before = self.tunables.discovery;
-        let deduplicated = dedup::is_on(&self.tunables);
+        let deduplicated = self.tunables.deduplicates();
         let mut next = self.tunables.clone();
         next.set_all(changes)?;
         match (before != 0, next.discovery != 0) {
@@ -381,268 +368,14 @@ impl Node {
         if self.tunables.rail_suspicion == 0 {
             self.trust_all();
         }
-        if dedup::is_on(&self.tunables) != deduplicated {
+        if self.tunables.deduplicates() != deduplicated {
             self.refresh_ping();
         }
-        crate::send::explain::trim(&mut self.explained, self.tunables.explain_last);
+        crate::send::trace::trim(&mut self.explained, self.tunables.explain_last);
         self.arm_checks(now);
         self.arm_router();
         self.settle(now);
         Ok(())
-    }
-
-    /// Adds a local interface (O-14 … O-16).
-    ///
-    /// # Errors
-    /// `EUSERS` (a route leads to that network), `EEXIST` (NID, or device on that network, in use), `ENOSPC` (limit), `EINVAL` (loopback or
-    /// wildcard, no credits), `ESHUTDOWN`.
-    pub fn add_ni(&mut self, now: Instant, spec: NiSpec) -> Result<NiId, Errno> {
-        self.note(|| Input::AddNi { now, spec: Box::new(spec.clone()) });
-        let now = self.clock(now);
-        let net = spec.nid.net();
-        if !self.running {
-            return Err(Errno::ESHUTDOWN);
-        }
-        if spec.nid.is_any() || net == Net::LO {
-            return Err(Errno::EINVAL);
-        }
-        if self.router.routes.has_net(net) {
-            return Err(Errno::EUSERS);
-        }
-        let same_net = |ni: &Ni| ni.nid.net() == net;
-        let taken = |ni: &Ni| {
-            ni.nid == spec.nid
-                || (same_net(ni) && ni.interface.is_some() && ni.interface == spec.interface)
-        };
-        if self.nis.values().any(taken) {
-            return Err(Errno::EEXIST);
-        }
-        if self.nis.len() as i64 >= self.tunables.max_interfaces - 1 {
-            return Err(Errno::ENOSPC);
-        }
-        if spec.tunables.credits == 0 || spec.tunables.peer_credits == 0 {
-            return Err(Errno::EINVAL);
-        }
-        let is_new = !self.nets.iter().any(|n| n.net == net);
-        let id = self.insert_ni(spec);
-        if is_new {
-            self.adopt_peers(net);
-            self.arm_checks(now);
-        }
-        self.arm_router();
-        self.announce(now, false);
-        self.settle(now);
-        Ok(id)
-    }
-
-    fn insert_ni(&mut self, spec: NiSpec) -> NiId {
-        let net = spec.nid.net();
-        let at = self.nets.iter().position(|n| n.net == net).unwrap_or_else(|| {
-            let mut tunables = spec.tunables;
-            // V-11
-            tunables.peer_credits = tunables.peer_credits.min(tunables.credits);
-            self.nets.push(LocalNet {
-                net,
-                nis: Vec::new(),
-                tunables,
-                seq: 0,
-                grade: Grade::default(),
-                turn: Turn::default(),
-                floor: 0,
-                last_alive: self.now,
-            });
-            self.nets.len() - 1
-        });
-        let mut port = Port::new(self.nets[at].tunables.credits);
-        if spec.nid.is_loopback() {
-            // S-net-6: loopback's health means nothing and begins at 0.
-            port.health = 0;
-        }
-        let id = self.nis.insert(Ni {
-            nid: spec.nid,
-            interface: spec.interface,
-            lnd_timeout: spec.lnd_timeout,
-            fatal: false,
-            link_down: false,
-            plays_dead: false,
-            port,
-            announced_up: true,
-            aged: false,
-            numa_node: None,
-            cpts: None,
-            failures: NiFailures::default(),
-            last_received: None,
-            noted: NiState::Active,
-        });
-        self.nets[at].nis.push(id);
-        self.policy_nis_changed();
-        id
-    }
-
-    /// O-41: peers' interfaces on a network that has become local get their credits.
-    fn adopt_peers(&mut self, net: Net) {
-        let tunables = self.net_tunables(net);
-        for pni in self.peers.nis.values_mut().filter(|n| n.nid.net() == net) {
-            pni.local = tunables;
-            pni.port.credits.refill(tunables.map_or(0, |t| t.peer_credits));
-        }
-    }
-
-    /// A local interface is about to be removed: nothing more is bound to it while there is another,
-    /// and what waits for its credits goes by another (MR-snd-085; kernel nodes leave it there).
-    /// Then its driver stops it, then comes [`Node::del_ni`].
-    pub fn leave_ni(&mut self, now: Instant, id: NiId) {
-        self.note(|| Input::LeaveNi { now, id });
-        let now = self.clock(now);
-        let Some(ni) = self.nis.get_mut(id).filter(|ni| !ni.is_loopback()) else { return };
-        ni.link_down = true;
-        ni.fatal = true;
-        let waiting = self.unbind_waiting(id, |_| true);
-        waiting.into_iter().for_each(|msg| self.again(now, msg, Reason::Unbound));
-        self.repeat_elsewhere(now, None);
-        self.settle(now);
-    }
-
-    /// Removes a local interface (O-18). Stop it in its driver first, so that nothing is under way:
-    /// messages that it still has fail with `ENETDOWN`, those that wait for its credits go another
-    /// way if they may.
-    ///
-    /// # Errors
-    /// `ENOENT` (unknown), `EINVAL` (loopback).
-    pub fn del_ni(&mut self, now: Instant, id: NiId) -> Result<(), Errno> {
-        self.note(|| Input::DelNi { now, id });
-        let now = self.clock(now);
-        let ni = self.nis.get(id).ok_or(Errno::ENOENT)?;
-        if ni.is_loopback() {
-            return Err(Errno::EINVAL);
-        }
-        let net = ni.nid.net();
-        for portal in 0..lnet_wire::PORTALS {
-            self.flush_delayed(portal, Some(id));
-        }
-        self.drop_held(Some(id));
-        self.drop_transit(Some(id), DropReason::NotRouter);
-        let waiting = self.unbind_waiting(id, |m| m.src.is_none());
-        let bound: Vec<MsgId> = self
-            .msgs
-            .iter()
-            .filter(|(_, m)| m.tx.is_some_and(|tx| tx.ni == id))
-            .map(|(id, _)| id)
-            .collect();
-        for msg in bound {
-            self.finish(now, msg, Err(crate::NI_STOPPED));
-        }
-        waiting.into_iter().for_each(|msg| self.again(now, msg, Reason::Unbound));
-        // What was for the driver is decided: it will have another attempt, or none.
-        self.outputs.retain(|out| !matches!(out, Output::Send(t) if t.ni == id));
-        self.timers.stop(Timer::RecoverNi(id));
-        if let Some(ln) = self.nets.iter_mut().find(|n| n.net == net) {
-            ln.nis.retain(|x| *x != id);
-        }
-        self.nis.remove(id);
-        if self.nets.iter().any(|n| n.net == net && n.nis.is_empty()) {
-            self.nets.retain(|n| n.net != net);
-            self.del_routes_over(net);
-            self.abandon_peers(now, net);
-        }
-        self.policy_nis_changed();
-        self.announce(now, false);
-        self.settle(now);
-        Ok(())
-    }
-
-    /// O-42: peers lose their interfaces on a network that is not local any more, unless they can
-    /// still be reached on another one.
-    fn abandon_peers(&mut self, now: Instant, net: Net) {
-        let ids: Vec<PeerNiId> = self
-            .peers
-            .nis
-            .iter()
-            .filter(|(_, n)| n.nid.net() == net && !n.deleting)
-            .map(|(id, _)| id)
-            .collect();
-        for id in ids {
-            let Some(pni) = self.peers.nis.get(id) else { continue };
-            let (nid, peer_id) = (pni.nid, pni.peer);
-            let Some(peer) = self.peers.peers.get(peer_id) else { continue };
-            let other = peer
-                .nis()
-                .filter_map(|n| self.peers.nis.get(n))
-                .find(|n| n.nid.net() != net && self.nets.iter().any(|l| l.net == n.nid.net()))
-                .map(|n| n.nid);
-            let locked = peer.facts.contains(crate::peer::Facts::LOCK_PRIMARY);
-            match other {
-                Some(survivor) => {
-                    let was_primary = peer.primary == nid;
-                    if let Some(pni) = self.peers.nis.get_mut(id) {
-                        pni.local = None;
-                        pni.port.credits.refill(0);
-                    }
-                    if was_primary && !locked {
-                        if let Some(peer) = self.peers.peers.get_mut(peer_id) {
-                            peer.primary = survivor;
-                        }
-                        self.peers.primary_first(peer_id);
-                    }
-                }
-                None if peer.primary == nid || peer.ni_count() == 1 => {
-                    self.delete_peer(now, peer_id);
-                }
-                None => {
-                    self.remove_peer_ni(now, id);
-                    self.lost_sight(now, peer_id, nid);
-                }
-            }
-        }
-    }
-
-    /// The tunables of a local network.
-    pub(crate) fn net_tunables(&self, net: Net) -> Option<NetTunables> {
-        self.nets.iter().find(|n| n.net == net).map(|n| n.tunables)
-    }
-
-    /// The condition of an interface has changed (H-90 … H-92).
-    pub fn link_changed(&mut self, now: Instant, ni: NiId, link: Link) {
-        self.note(|| Input::LinkChanged { now, ni, link });
-        let now = self.clock(now);
-        if let Some(ni) = self.nis.get_mut(ni) {
-            ni.link_down = link == Link::Down;
-        }
-        self.link_judged(now, ni);
-    }
-
-    /// What the driver says of a link, or a simulated fault, has changed: what it is now, if that is
-    /// news.
-    pub(crate) fn link_noted(&mut self, now: Instant, id: NiId) -> Option<Link> {
-        let ni = self.nis.get_mut(id)?;
-        let fatal = ni.link_down || ni.plays_dead;
-        if ni.fatal == fatal {
-            return None;
-        }
-        ni.fatal = fatal;
-        ni.port.transitions.count(!fatal);
-        if !fatal && ni.port.health == HEALTH_MAX {
-            ni.port.status_up = true;
-        }
-        let is_announced_now = self.announce_link(now);
-        if fatal {
-            self.penalize(now, id);
-        } else if is_announced_now {
-            // D-7, as recorded: announced at once with the status in place, and with the next
-            // number afterwards.
-            self.refresh_ping();
-            self.push_to_peers(now, true);
-        }
-        self.note_ni(id);
-        Some(if fatal { Link::Down } else { Link::Up })
-    }
-
-    /// Changes the driver's own time limit on an interface (H-84).
-    pub fn set_lnd_timeout(&mut self, ni: NiId, timeout: Option<Duration>) {
-        self.note(|| Input::SetLndTimeout { ni, timeout });
-        if let Some(ni) = self.nis.get_mut(ni) {
-            ni.lnd_timeout = timeout;
-        }
     }
 
     /// Posts a buffer (M-6 … M-13).
@@ -748,5 +481,39 @@ impl Node {
             self.unlink_md(now, md);
         }
         self.settle(now);
+    }
+}
+
+/// The port of an interface, for callers that hold another part of the node too.
+pub(crate) fn find<'a>(
+    nis: &'a mut SlotMap<NiId, Ni>,
+    peers: &'a mut Peers,
+    id: PortId,
+) -> Option<&'a mut Port> {
+    match id {
+        PortId::Local(id) => nis.get_mut(id).map(|ni| &mut ni.port),
+        PortId::Peer(id) => peers.nis.get_mut(id).map(|pni| &mut pni.port),
+    }
+}
+
+impl Node {
+    /// The port of an interface, if that exists.
+    pub(crate) fn port(&self, id: PortId) -> Option<&Port> {
+        match id {
+            PortId::Local(id) => self.nis.get(id).map(|ni| &ni.port),
+            PortId::Peer(id) => self.peers.nis.get(id).map(|pni| &pni.port),
+        }
+    }
+
+    pub(crate) fn port_mut(&mut self, id: PortId) -> Option<&mut Port> {
+        find(&mut self.nis, &mut self.peers, id)
+    }
+
+    /// The NID of an interface.
+    pub(crate) fn nid_of_port(&self, id: PortId) -> Option<Nid> {
+        match id {
+            PortId::Local(id) => self.nis.get(id).map(|ni| ni.nid),
+            PortId::Peer(id) => self.peers.nis.get(id).map(|pni| pni.nid),
+        }
     }
 }

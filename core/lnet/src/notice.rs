@@ -1,16 +1,14 @@
 //! Notices: log lines as values for the administrator. The node writes no log of its
-//! own accord about traffic; its host polls [`Node::poll_notice`] and prints the notices, at
+//! own accord about traffic; its host polls [`crate::Node::poll_notice`] and prints the notices, at
 //! the level that it asks for (MR-dbg-020, -025, -110, -115; RS-038).
 
 use core::fmt;
 
-use lnet_types::{Errno, Fault, HealthStatus, Instant, MsgId, Nid};
+use lnet_types::{Errno, HealthStatus, Nid};
 use lnet_wire::MsgType;
 
-use crate::msg::Role;
 use crate::peer::refusal::Refusal;
-use crate::portal::RESERVED_PORTAL;
-use crate::{DropReason, NiState, Node};
+use crate::{DropReason, NiState};
 
 /// How loud a notice is.
 #[derive(
@@ -201,85 +199,11 @@ impl Notices {
         }
     }
 
-    fn pop(&mut self) -> Option<Notice> {
+    pub(crate) fn pop(&mut self) -> Option<Notice> {
         self.queue.pop_front().or_else(|| {
             let lost = core::mem::take(&mut self.lost);
             (lost > 0).then_some(Notice::Lost(lost))
         })
-    }
-}
-
-impl Node {
-    /// The next line for the log.
-    #[inline]
-    pub fn poll_notice(&mut self) -> Option<Notice> {
-        let notice = self.notices.pop();
-        self.gave_notice(notice.as_ref());
-        notice
-    }
-
-    /// Notes the state of an interface, if it is another than was noted last.
-    pub(crate) fn note_ni(&mut self, id: lnet_types::NiId) {
-        let Some(ni) = self.nis.get_mut(id) else { return };
-        let to = ni.state();
-        let from = core::mem::replace(&mut ni.noted, to);
-        if from != to {
-            self.notices.push(Notice::Interface { nid: ni.nid, from, to });
-        }
-    }
-
-    /// Notes that an interface of a peer has become unusable, if it was the last one.
-    pub(crate) fn note_peer(&mut self, id: lnet_types::PeerNiId) {
-        let Some(peer) = self.peers.nis.get(id).and_then(|n| self.peers.peers.get(n.peer)) else {
-            return;
-        };
-        let usable = |n: &crate::peer::PeerNi| n.port.status_up && n.port.health > 0;
-        if !peer.nis().filter_map(|n| self.peers.nis.get(n)).any(usable) {
-            self.notices.push(Notice::PeerLost { primary: peer.primary });
-        }
-    }
-
-    /// Notes that a message goes another way now than the one that failed.
-    pub(crate) fn note_rerouted(&mut self, id: MsgId, to: Pair) {
-        let Some(msg) = self.msgs.get(id).filter(|m| m.retries > 0) else { return };
-        let (Some(&(ni, hop)), Some(status)) = (msg.tried.last(), msg.failed) else { return };
-        let ni = self.nis.get(ni).map_or(Nid::ANY, |n| n.nid);
-        let hop = self.peers.nis.get(hop).map_or(Nid::ANY, |n| n.nid);
-        let target = msg.ev.target.nid;
-        self.notices.push(Notice::Rerouted { target, failed: (ni, hop), status, to });
-    }
-
-    /// Notes that a message of the user's is given up. Recovery pings and their like are expected to
-    /// fail, and tell of it by what they are for.
-    pub(crate) fn note_undelivered(&mut self, id: MsgId, fault: Fault) {
-        let Some(msg) = self.msgs.get(id) else { return };
-        let user = msg.role == Role::Request && msg.ev.portal != RESERVED_PORTAL;
-        if !user || !self.running || fault.errno == Errno::ECANCELED {
-            return;
-        }
-        let pair = msg.tx.and_then(|tx| {
-            tx.peer_ni?;
-            Some((self.nis.get(tx.ni)?.nid, tx.hop))
-        });
-        let attempts = if pair.is_some() { msg.retries + 1 } else { msg.retries };
-        self.notices.push(Notice::Undelivered {
-            target: msg.ev.target.nid,
-            pair,
-            status: fault.status,
-            errno: fault.errno,
-            attempts,
-        });
-    }
-
-    /// A penalty for an interface that went down.
-    pub(crate) fn penalize(&mut self, now: Instant, id: lnet_types::NiId) {
-        let hold_down = self.tunables.flap_hold_down;
-        let Some(ni) = self.nis.get_mut(id) else { return };
-        let before = ni.port.flaps.is_flapping(now, hold_down);
-        ni.port.flaps.down(now, hold_down);
-        if !before && ni.port.flaps.is_flapping(now, hold_down) {
-            self.notices.push(Notice::Flapping { nid: ni.nid });
-        }
     }
 }
 

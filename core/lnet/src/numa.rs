@@ -4,14 +4,12 @@
 
 use std::collections::BTreeMap;
 
-use lnet_types::{CptTable, Errno, IoVec, NiId, RegionId};
+use lnet_types::{CptTable, Errno, IoVec, RegionId};
 
-use crate::Node;
 use crate::msg::Msg;
 use crate::output::Payload;
 use crate::portal::Portals;
 use crate::portal::md::MdBuf;
-use crate::record::Input;
 
 /// Limit of the NUMA nodes of a machine that are distinguished.
 const NODES_MAX: usize = 1024;
@@ -32,6 +30,37 @@ impl Numa {
     /// Where the node's thread runs.
     pub(crate) const fn home(&self) -> Option<u32> {
         self.home
+    }
+
+    /// Sets the distances between NUMA nodes.
+    ///
+    /// # Errors
+    /// `EINVAL`: not square, or more than 1024 nodes.
+    pub(crate) fn set_distances(
+        &mut self,
+        distances: Vec<Vec<u32>>,
+        cpts: &CptTable,
+    ) -> Result<(), Errno> {
+        let n = distances.len();
+        if n > NODES_MAX || distances.iter().any(|row| row.len() != n) {
+            return Err(Errno::EINVAL);
+        }
+        self.distances = distances;
+        self.measure(cpts);
+        Ok(())
+    }
+
+    /// Sets where the node's thread runs.
+    pub(crate) const fn set_home(&mut self, numa_node: Option<u32>) {
+        self.home = numa_node;
+    }
+
+    /// Sets where registered memory lies.
+    pub(crate) fn set_region(&mut self, region: RegionId, numa_node: Option<u32>) {
+        match numa_node {
+            Some(n) => self.regions.insert(region, n),
+            None => self.regions.remove(&region),
+        };
     }
 
     /// The distance from the partition of memory at `from` to that of a device at `to`, both of them
@@ -104,47 +133,4 @@ fn farthest(sets: &[Vec<u32>], distances: &[Vec<u32>]) -> Vec<Vec<Option<u32>>> 
 pub fn cpt_distances(cpts: &CptTable, distances: &[Vec<u32>]) -> Vec<Vec<Option<u32>>> {
     let nodes = |cpt| cpts.numa_nodes(cpt).collect();
     farthest(&(0..cpts.count()).map(nodes).collect::<Vec<_>>(), distances)
-}
-
-impl Node {
-    /// Sets the distances between NUMA nodes: `distances[a][b]` from memory at `a` to a device at
-    /// `b`, in the platform's measure (10 is local on common systems).
-    ///
-    /// # Errors
-    /// `EINVAL`: not square, or more than 1024 nodes.
-    pub fn set_numa_distances(&mut self, distances: Vec<Vec<u32>>) -> Result<(), Errno> {
-        self.note(|| Input::SetNumaDistances { distances: distances.clone() });
-        let n = distances.len();
-        if n > NODES_MAX || distances.iter().any(|row| row.len() != n) {
-            return Err(Errno::EINVAL);
-        }
-        self.numa.distances = distances;
-        self.numa.measure(&self.cpts);
-        Ok(())
-    }
-
-    /// Says on which NUMA node the thread of this node runs: memory of unknown place counts as there.
-    pub fn set_numa_home(&mut self, numa_node: Option<u32>) {
-        self.note(|| Input::SetNumaHome { numa_node });
-        self.numa.home = numa_node;
-    }
-
-    /// Says on which NUMA node registered memory lies.
-    pub fn set_region_numa_node(&mut self, region: RegionId, numa_node: Option<u32>) {
-        self.note(|| Input::SetRegionNumaNode { region, numa_node });
-        match numa_node {
-            Some(n) => self.numa.regions.insert(region, n),
-            None => self.numa.regions.remove(&region),
-        };
-    }
-
-    /// Says to which NUMA node the device of an interface is attached.
-    ///
-    /// # Errors
-    /// `ENOENT`: no such interface.
-    pub fn set_ni_numa_node(&mut self, ni: NiId, numa_node: Option<u32>) -> Result<(), Errno> {
-        self.note(|| Input::SetNiNumaNode { ni, numa_node });
-        self.nis.get_mut(ni).ok_or(Errno::ENOENT)?.numa_node = numa_node;
-        Ok(())
-    }
 }

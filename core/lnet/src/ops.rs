@@ -1,45 +1,19 @@
 //! What an operator asks of a node and waits for: pings and discoveries (behaviour.md 6.9). Each
 //! gets a number; its one report is polled by [`Node::poll_report`].
 
+use core::time::Duration;
+
 use lnet_types::{Errno, Instant, MdId, Nid, PeerId, ProcessId};
 use lnet_wire::ping::PingInfo;
 
-use core::time::Duration;
-
-use crate::internal::{Internal, PingTo};
+use crate::api::{Found, OpId, Report};
+use crate::internal::PingTo;
 use crate::node::OpState;
-use crate::peer::query::Cause;
+use crate::peer::cause::Cause;
+use crate::portal::owner::Internal;
 use crate::record::Input;
 use crate::timers::Timer;
 use crate::{Event, EventKind, Node};
-
-/// The number of a ping or discovery.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
-)]
-pub struct OpId(pub u64);
-
-/// What a ping or discovery found.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Found {
-    /// The NID that was asked for.
-    pub asked: Nid,
-    /// The identity of its peer.
-    pub primary: Nid,
-    /// Whether this node takes the peer for Multi-Rail.
-    pub multi_rail: bool,
-    /// The peer's NIDs: in its answer (ping), or as known now (discovery). Without loopback.
-    pub nids: Vec<Nid>,
-}
-
-/// The end of a ping or discovery.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Report {
-    /// Which one.
-    pub op: OpId,
-    /// What came of it.
-    pub outcome: Result<Found, Errno>,
-}
 
 /// The largest answer that a user's ping takes, bytes (D-81).
 const USER_PING_BYTES: u32 = 3960;

@@ -1,6 +1,8 @@
 //! Everything that leaves the node: messages for drivers, verdicts on messages that waited, and the
 //! events that its users see. All of it is polled; nothing is called back.
 
+use core::fmt;
+use core::time::Duration;
 use std::sync::Arc;
 
 use lnet_types::{
@@ -8,10 +10,7 @@ use lnet_types::{
 };
 use lnet_wire::{Hdr, MsgType};
 
-use core::fmt;
-use core::time::Duration;
-
-use crate::driver::Retention;
+use crate::below::Retention;
 
 /// Bytes to be sent behind a header.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]

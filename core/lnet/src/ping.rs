@@ -6,19 +6,13 @@ use std::sync::Arc;
 use lnet_types::{Instant, Nid, Pid, ProcessId};
 use lnet_wire::ping::{Features, NiStatus, PingEntry, PingInfo};
 
-use crate::internal::Internal;
-use crate::peer::query::Cause;
-use crate::portal::RESERVED_PORTAL;
-use crate::portal::md::{Md, MdBuf, Owner};
+use crate::peer::cause::Cause;
+use crate::portal::md::{Md, MdBuf};
+use crate::portal::owner::{Internal, Owner};
+use crate::portal::{PING_BITS, PING_BYTES_MAX, RESERVED_PORTAL};
 use crate::timers::Timer;
 use crate::{MatchEntry, MdOptions, Node, Position, Unlink};
 
-/// Match bits of pings and pushes (V-6).
-pub(crate) use lnet_wire::ping::MATCH_BITS as PING_BITS;
-/// The smallest buffer for pings: 16 entries (D-6).
-pub(crate) const PING_BYTES_MIN: u32 = 272;
-/// The largest ping data that we take from a peer: 4096 entries, long ones included.
-pub(crate) const PING_BYTES_MAX: u32 = 16 + 4096 * 24;
 /// Changes of links that are announced at once: with the third fall they count it as flapping ...
 const ANNOUNCE_BURST: u32 = 6;
 /// ... and of how many per second where there were more.
@@ -89,7 +83,7 @@ impl Node {
         if self.tunables.discovery != 0 {
             features |= Features::DISCOVERY;
         }
-        features.set(Features::DEDUPLICATES, crate::dedup::is_on(&self.tunables));
+        features.set(Features::DEDUPLICATES, self.tunables.deduplicates());
         let info = PingInfo { features, pid: Pid::LUSTRE, seq: self.ping_seq, entries };
         let bytes: Arc<[u8]> = info.emit().into();
         if let Some(md) = self.ping_md.and_then(|md| self.portals.mds.get_mut(md)) {

@@ -5,16 +5,11 @@
 
 use std::collections::VecDeque;
 
-use lnet_types::{MsgId, NiId, Nid, PeerNiId};
-use slotmap::SlotMap;
+use lnet_types::{Instant, MdId, MsgId, NiId, PeerNiId};
 
-use crate::Node;
 use crate::flap::Flaps;
-use crate::local::{HEALTH_MAX, Ni};
 use crate::meter::MeterSlot;
-use crate::peer::Peers;
 use crate::policy::turn::{Grade, Turn};
-use crate::recovery::Recovery;
 use crate::stats::{InterfaceStats, Transitions};
 use crate::timers::Timer;
 
@@ -143,39 +138,21 @@ pub(crate) fn of_rail(ni: NiId, peer_ni: Option<PeerNiId>) -> impl Iterator<Item
     [Some(PortId::Local(ni)), peer_ni.map(PortId::Peer)].into_iter().flatten()
 }
 
-/// The port of an interface, for callers that hold another part of the node too.
-pub(crate) fn find<'a>(
-    nis: &'a mut SlotMap<NiId, Ni>,
-    peers: &'a mut Peers,
-    id: PortId,
-) -> Option<&'a mut Port> {
-    match id {
-        PortId::Local(id) => nis.get_mut(id).map(|ni| &mut ni.port),
-        PortId::Peer(id) => peers.nis.get_mut(id).map(|pni| &mut pni.port),
-    }
+/// Where the recovery of an interface stands (H-40 … H-51). Its timer says whether it is in recovery.
+#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Recovery {
+    /// Pings sent since something was last heard.
+    pub(crate) sent: u32,
+    /// Pings failed in a row.
+    pub(crate) failed: u32,
+    /// When the last one was sent.
+    pub(crate) sent_at: Instant,
+    /// The ping on its way.
+    pub(crate) ping: Option<MdId>,
 }
 
-impl Node {
-    /// The port of an interface, if that exists.
-    pub(crate) fn port(&self, id: PortId) -> Option<&Port> {
-        match id {
-            PortId::Local(id) => self.nis.get(id).map(|ni| &ni.port),
-            PortId::Peer(id) => self.peers.nis.get(id).map(|pni| &pni.port),
-        }
-    }
-
-    pub(crate) fn port_mut(&mut self, id: PortId) -> Option<&mut Port> {
-        find(&mut self.nis, &mut self.peers, id)
-    }
-
-    /// The NID of an interface.
-    pub(crate) fn nid_of_port(&self, id: PortId) -> Option<Nid> {
-        match id {
-            PortId::Local(id) => self.nis.get(id).map(|ni| ni.nid),
-            PortId::Peer(id) => self.peers.nis.get(id).map(|pni| pni.nid),
-        }
-    }
-}
+/// Health of an interface with which nothing is wrong.
+pub const HEALTH_MAX: u32 = 1000;
 
 #[cfg(test)]
 mod tests {

@@ -6,25 +6,12 @@ use core::time::Duration;
 use lnet_types::{Instant, MdId, Nid, PeerNiId};
 
 use crate::Node;
-use crate::internal::{Internal, PingTo};
-use crate::local::HEALTH_MAX;
-use crate::peer::query::Cause;
-use crate::ping::PING_BYTES_MIN;
-use crate::port::PortId;
+use crate::internal::PingTo;
+use crate::peer::cause::Cause;
+use crate::port::{HEALTH_MAX, PortId, Recovery};
+use crate::portal::PING_BYTES_MIN;
+use crate::portal::owner::Internal;
 use crate::timers::Timer;
-
-/// Where the recovery of an interface stands (H-40 … H-51). Its timer says whether it is in recovery.
-#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
-pub(crate) struct Recovery {
-    /// Pings sent since something was last heard.
-    pub(crate) sent: u32,
-    /// Pings failed in a row.
-    pub(crate) failed: u32,
-    /// When the last one was sent.
-    pub(crate) sent_at: Instant,
-    /// The ping on its way.
-    pub(crate) ping: Option<MdId>,
-}
 
 /// Signs of life make no more pings of one interface than one in this time (DEC-5: every second).
 const PING_INTERVAL_MIN: Duration = Duration::from_secs(1);

@@ -1,11 +1,11 @@
 //! What users see of a node: copies of its tables, made on request. Rendering is theirs.
 
+use core::time::Duration;
 use std::collections::BTreeSet;
 
 use lnet_types::{Errno, Instant, Net, Nid, PeerId, PeerNiId};
 
-use core::time::Duration;
-
+use crate::api::Reset;
 use crate::local::{NetTunables, Ni, NiState};
 use crate::meter::Usage;
 use crate::peer::{PeerNet, PeerNi};
@@ -174,18 +174,6 @@ impl PeerView {
     pub fn sum(&self) -> InterfaceStats {
         self.nis.iter().map(|ni| ni.stats).sum()
     }
-}
-
-/// Which counters are to begin anew.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub enum Reset {
-    /// All: the node's, and those of each interface of ours and of peers.
-    #[default]
-    All,
-    /// The node's alone.
-    Node,
-    /// Those of one interface, ours or a peer's.
-    Interface(Nid),
 }
 
 impl Node {

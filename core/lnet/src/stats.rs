@@ -1,10 +1,10 @@
 //! Counters: plain numbers in their owners, copied out whole. Names are the keys that operators
 //! know from `lnetctl stats show` and `net show` (behaviour.md 11).
 
+use core::time::Duration;
+
 use lnet_types::HealthStatus;
 use lnet_wire::MsgType;
-
-use core::time::Duration;
 
 macro_rules! node_stats {
     ($($(#[doc = $doc:literal])* $name:ident: $ty:ty;)*) => {
@@ -284,4 +284,13 @@ impl Transitions {
         let counter = if up { &mut self.ups } else { &mut self.downs };
         *counter = counter.wrapping_add(1);
     }
+}
+
+/// What becomes of messages in doubt, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct InDoubtStats {
+    /// Messages that drivers handed back, and that left as further copies.
+    pub repeated: u64,
+    /// Messages that drivers handed back after their deadline: they may be lost.
+    pub expired: u64,
 }

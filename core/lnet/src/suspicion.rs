@@ -2,7 +2,7 @@
 //! peer, and what follows from it. Suspicion is not failure: it lowers no health, ends no message and
 //! counts no attempt. It does two things:
 //!
-//! * `send/select.rs` prefers other rails for new messages ([`Rails::of`]);
+//! * `send/select.rs` prefers other rails for new messages (`rails.rs`);
 //! * messages of which the transport has not one byte yet are taken back and find another path
 //!   ([`Node::rail_changed`]). They provably did not reach the peer, so nothing can arrive twice.
 //!
@@ -11,12 +11,11 @@
 //! requests that wait for their answer); towards others it ends when its driver gives it up.
 
 use core::fmt;
-use std::collections::{BTreeMap, BTreeSet};
 
 use lnet_types::{Instant, MsgId, Net, NiId, Nid, PeerId, PeerNiId};
 
+use crate::below::Doubt;
 use crate::blame::{self, Blame};
-use crate::driver::Doubt;
 use crate::msg::{Msg, Role, Stage};
 use crate::node::Work;
 use crate::port::PortId;
@@ -26,71 +25,6 @@ use crate::send::Reason;
 use crate::send::rest::News;
 use crate::send::select::{self, Tables};
 use crate::{Link, Node};
-
-/// The rails that are not above doubt. Nearly always empty, so that a caller can stop there.
-#[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
-pub(crate) struct Rails {
-    doubted: BTreeMap<(NiId, PeerNiId), (Doubt, Instant)>,
-    /// Interfaces of ours that these peers don't reach, as last decided (`cut_off.rs`).
-    pub(crate) cut_off: BTreeSet<(PeerId, NiId)>,
-    /// Messages that were taken off a rail unsent.
-    moved: u64,
-    /// Times that a rail fell under suspicion, or under a graver one.
-    falls: u64,
-}
-
-impl Rails {
-    pub(crate) fn is_clean(&self) -> bool {
-        self.doubted.is_empty()
-    }
-
-    /// What is thought of a rail.
-    pub(crate) fn of(&self, ni: NiId, peer_ni: PeerNiId) -> Doubt {
-        self.doubted.get(&(ni, peer_ni)).map_or(Doubt::None, |(doubt, _)| *doubt)
-    }
-
-    /// The peers' interfaces to which the rails from `ni` are silent.
-    pub(crate) fn silent_from(&self, ni: NiId) -> impl Iterator<Item = PeerNiId> + '_ {
-        let silent = move |(rail, doubt): (&(NiId, PeerNiId), &(Doubt, Instant))| {
-            (rail.0 == ni && doubt.0 == Doubt::Silent).then_some(rail.1)
-        };
-        self.doubted.iter().filter_map(silent)
-    }
-
-    /// The rails that are silent.
-    pub(crate) fn silent(&self) -> impl Iterator<Item = (NiId, PeerNiId)> + '_ {
-        let silent = |(_, (doubt, _)): &(_, &(Doubt, Instant))| *doubt == Doubt::Silent;
-        self.doubted.iter().filter(silent).map(|(rail, _)| *rail)
-    }
-
-    /// The rails that are silent, and since when.
-    pub(crate) fn silences(&self) -> impl Iterator<Item = (NiId, PeerNiId, Instant)> + '_ {
-        let silent = |(&(ni, peer_ni), &(doubt, since)): (&(NiId, PeerNiId), &(Doubt, Instant))| {
-            (doubt == Doubt::Silent).then_some((ni, peer_ni, since))
-        };
-        self.doubted.iter().filter_map(silent)
-    }
-
-    /// Counts a message that was taken off a rail unsent.
-    pub(crate) fn count_moved(&mut self) {
-        self.moved += 1;
-    }
-
-    /// Takes note; true if it is news.
-    fn set(&mut self, rail: (NiId, PeerNiId), doubt: Doubt, now: Instant) -> bool {
-        let before = self.of(rail.0, rail.1);
-        if doubt == before {
-            return false;
-        }
-        self.falls += u64::from(doubt > before);
-        if doubt == Doubt::None {
-            self.doubted.remove(&rail);
-        } else {
-            self.doubted.insert(rail, (doubt, now));
-        }
-        true
-    }
-}
 
 /// A rail that is not above doubt, for listings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -161,7 +95,7 @@ impl Node {
         }
         // What is gone is forgotten when there is news, which is seldom.
         let (nis, peer_nis) = (&self.nis, &self.peers.nis);
-        self.rails.doubted.retain(|(n, p), _| nis.contains_key(*n) && peer_nis.contains_key(*p));
+        self.rails.retain(|n, p| nis.contains_key(n) && peer_nis.contains_key(p));
         let own = self.nis.get(ni).map_or(Nid::ANY, |ni| ni.nid);
         tracing::debug!(from = %own, to = %nid, %doubt, "rail");
         self.plan_cut_off(now, doubt == Doubt::Silent);
@@ -215,7 +149,7 @@ impl Node {
 
     /// Forgets all suspicion: it has been switched off.
     pub(crate) fn trust_all(&mut self) {
-        self.rails.doubted.clear();
+        self.rails.clear();
         self.plan_cut_off(self.now(), false);
     }
 
@@ -243,7 +177,7 @@ impl Node {
 
     /// What drivers think of rails.
     pub fn suspicion(&self) -> SuspicionView {
-        let view = |(&(ni, pni), &(doubt, since)): (&(NiId, PeerNiId), &(Doubt, Instant))| {
+        let view = |((ni, pni), doubt, since): ((NiId, PeerNiId), Doubt, Instant)| {
             let (local, peer) = (self.nis.get(ni)?.nid, self.peers.nis.get(pni)?.nid);
             let blame = blame::of(self.tables(), ni, pni);
             Some(RailView { local, peer, doubt, since, blame })
@@ -251,9 +185,9 @@ impl Node {
         SuspicionView {
             on: self.tunables.rail_suspicion != 0,
             at: self.now(),
-            rails: self.rails.doubted.iter().filter_map(view).collect(),
-            falls: self.rails.falls,
-            moved: self.rails.moved,
+            rails: self.rails.all().filter_map(view).collect(),
+            falls: self.rails.falls(),
+            moved: self.rails.moved(),
         }
     }
 

@@ -1,14 +1,14 @@
 //! Response tracking: ACKs and REPLYs that do not come (behaviour.md 5.9), and messages that wait
 //! for something of ours longer than they may.
 
-use lnet_types::{Errno, Fault, HealthStatus, Instant, MdId, MsgId};
-
 use core::time::Duration;
+
+use lnet_types::{Errno, Fault, HealthStatus, Instant, MdId, MsgId};
 
 use crate::check::live;
 use crate::msg::Stage;
 use crate::node::Work;
-use crate::peer::query::Cause;
+use crate::peer::cause::Cause;
 use crate::port::PortId;
 use crate::portal::md::Tracker;
 use crate::timers::{Timer, TimerKind};

@@ -481,6 +481,11 @@ impl Tunables {
         Some(Duration::from_secs(secs))
     }
 
+    /// Whether a node announces that it deduplicates, and marks messages to peers that do (DEC-6).
+    pub const fn deduplicates(&self) -> bool {
+        self.suppress_duplicates != 0 && self.discovery != 0
+    }
+
     /// Whether a message that failed so may go again to any peer (DEC-6, DEC-7).
     pub const fn resends(&self, status: HealthStatus) -> bool {
         HealthStatuses::from_bits(self.resend_on).contains(status)

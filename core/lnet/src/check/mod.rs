@@ -1,23 +1,22 @@
 //! Invariants: what must hold of a node's tables whenever control returns to its caller, and the count
 //! of what did not.
 //!
-//! [`Node::check`] compares all tables with each other: `messages.rs` has messages, the queues that they
+//! [`crate::Node::check`] compares all tables with each other: `messages.rs` has messages, the queues that they
 //! wait in and what they hold, `tables.rs` timers, interfaces, peers, routes and sessions. It changes
-//! nothing. In debug builds each call that works off the work list ends with it ([`Node::settle`]);
+//! nothing. In debug builds each call that works off the work list ends with it ([`crate::Node::settle`]);
 //! simulators and fuzz targets call it in release builds too.
 //!
 //! `live.rs` has `live!`, the lookup of an id that must exist.
 
 mod live;
 mod messages;
+mod run;
 mod tables;
 
 use core::cell::Cell;
 use core::fmt;
 
 pub(crate) use live::live;
-
-use crate::Node;
 
 /// An invariant that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,54 +84,5 @@ impl Invariants {
         self.violations.set(self.violations.get().saturating_add(1));
         tracing::error!(table, ?id, "an entry that must exist is missing");
         debug_assert!(self.is_from_file, "{table}: {id:?} must exist");
-    }
-}
-
-impl Node {
-    /// Times that an entry was missing that must exist: 0 unless the node has a defect. It is not
-    /// reset with the counters.
-    pub fn invariant_violations(&self) -> u64 {
-        self.invariants.violations.get()
-    }
-
-    /// Compares all tables with each other. To be called between calls of the node, when it has
-    /// nothing left to do.
-    ///
-    /// # Errors
-    /// The first invariant that does not hold: the node has a defect.
-    pub fn check(&self) -> Result<(), Violation> {
-        expect("the work list is empty", "work", 0, self.work.len())?;
-        self.check_messages()?;
-        self.check_tables()
-    }
-
-    /// Checks the node in the tests of this crate, so often that it costs no more than the calls
-    /// themselves. Simulators and fuzz targets call [`Node::check`] when they like.
-    ///
-    /// # Panics
-    /// An invariant does not hold.
-    pub(crate) fn check_settled(&mut self) {
-        if !cfg!(test) || self.invariants.is_from_file {
-            return;
-        }
-        self.invariants.unchecked += 1;
-        if self.invariants.unchecked.saturating_mul(ENTRIES_PER_CHECK) < self.entries() {
-            return;
-        }
-        self.invariants.unchecked = 0;
-        #[cfg(test)]
-        let lookups = self.peers.lookups.0.get();
-        if let Err(violation) = self.check() {
-            panic!("{violation}");
-        }
-        // Those of the check are none of a message's.
-        #[cfg(test)]
-        self.peers.lookups.0.set(lookups);
-    }
-
-    /// Entries of the tables that a check walks.
-    fn entries(&self) -> usize {
-        let mds = self.portals.mds.capacity();
-        self.msgs.capacity() + self.peers.nis.capacity() + mds + self.sessions.len()
     }
 }

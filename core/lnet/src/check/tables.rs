@@ -7,12 +7,10 @@ use slotmap::SecondaryMap;
 use super::{Violation, expect};
 use crate::Node;
 use crate::conduct::RecoveryPace;
-use crate::internal::Internal;
-use crate::local::HEALTH_MAX;
 use crate::msg::Stage;
 use crate::peer::Peer;
-use crate::port::{Port, PortId};
-use crate::portal::md::Owner;
+use crate::port::{HEALTH_MAX, Port, PortId};
+use crate::portal::owner::{Internal, Owner};
 use crate::timers::Timer;
 
 impl Node {

@@ -7,6 +7,7 @@
 //! The feature bit in the ping data is the whole negotiation: a sender marks what it sends to a peer
 //! that has it, a receiver reads the marks that come. Towards other peers nothing differs.
 
+pub(crate) mod numbering;
 pub(crate) mod retransmit;
 pub(crate) mod sessions;
 pub(crate) mod window;
@@ -21,60 +22,21 @@ use crate::handle::Scrambler;
 use crate::msg::{Msg, Role, Stage};
 use crate::output::{DropReason, Output, Verdict};
 use crate::peer::{Peer, Peers};
-use crate::portal::Portals;
-use crate::send::is_internal;
-use crate::{MdOptions, Node, Rx, Tunables};
+use crate::portal::{Portals, is_internal};
+use crate::{MdOptions, Node, Rx};
+use numbering::Numbered;
 use sessions::{Bringer, Copied};
 use window::Judgement;
 
-/// The numbering of our messages to one peer.
-#[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
-pub(crate) struct Numbering {
-    /// Whether its ping data say that it deduplicates; `None` while they are not known.
-    able: Option<bool>,
-    /// The number of our next message to it.
-    next: u64,
+/// The name of our session with a peer. A record that is made anew has another one, so that no number is
+/// used twice.
+fn session_with(peer: &Peer, scrambler: Scrambler) -> SessionName {
+    SessionName::new(scrambler.scramble(peer.born))
 }
 
-impl Numbering {
-    /// Whether the peer is known to deduplicate.
-    pub(crate) fn is_able(&self) -> bool {
-        self.able == Some(true)
-    }
-}
-
-/// The session and number of a message of ours: the same for all its copies.
-#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
-pub(crate) struct Numbered {
-    session: SessionName,
-    n: u64,
-    /// An earlier copy may have arrived.
-    unsure: bool,
-}
-
-impl Numbered {
-    /// The next copy of the message may not be the first to arrive.
-    pub(crate) const fn note_unsure(&mut self) {
-        self.unsure = true;
-    }
-
-    const fn mark(self) -> Mark {
-        Mark::new(self.session, self.n, self.unsure)
-    }
-}
-
-impl Peer {
-    /// The name of our session with this peer. A record that is made anew has another one, so that no
-    /// number is used twice.
-    fn session(&self, scrambler: Scrambler) -> SessionName {
-        SessionName::new(scrambler.scramble(self.born))
-    }
-
-    fn next_number(&mut self, scrambler: Scrambler) -> Numbered {
-        let n = self.numbering.next;
-        self.numbering.next += 1;
-        Numbered { session: self.session(scrambler), n, unsure: false }
-    }
+fn next_number(peer: &mut Peer, scrambler: Scrambler) -> Numbered {
+    let session = session_with(peer, scrambler);
+    peer.numbering.take(session)
 }
 
 /// The peer that a message is for, where marks may be read: it goes to another node, and is ours.
@@ -95,16 +57,11 @@ pub(crate) fn next_hop_repeats(peers: &Peers, msg: &Msg) -> bool {
     peer.is_some_and(|peer| peer.numbering.is_able() && !peer.gateway.is_router())
 }
 
-/// Whether this node announces that it deduplicates, and marks messages to peers that do.
-pub(crate) fn is_on(tunables: &Tunables) -> bool {
-    tunables.suppress_duplicates != 0 && tunables.discovery != 0
-}
-
 impl Node {
     /// A peer's data have come, by ping or push.
     pub(crate) fn note_ability(&mut self, id: PeerId, features: Features) {
         if let Some(peer) = self.peers.peers.get_mut(id) {
-            peer.numbering.able = Some(features.contains(Features::DEDUPLICATES));
+            peer.numbering.announced(features.contains(Features::DEDUPLICATES));
         }
     }
 
@@ -116,7 +73,7 @@ impl Node {
     /// A copy may have arrived, and this attempt could not be distinguished from it.
     pub(crate) fn with_mark(&mut self, id: MsgId) -> Result<Kind, Fault> {
         const NONE: Kind = Kind::Reply { dst: Handle::NONE, pad: [0; 24] };
-        let deduplicates = is_on(&self.tunables);
+        let deduplicates = self.tunables.deduplicates();
         let Some(msg) = self.msgs.get_mut(id) else { return Ok(NONE) };
         let kind = msg.hdr.kind;
         // What a driver has handed back bears its mark already.
@@ -124,30 +81,32 @@ impl Node {
             return Ok(kind);
         }
         let reader = reader_of(&self.peers, msg).and_then(|id| self.peers.peers.get_mut(id));
-        let able = reader.as_ref().map_or(Some(false), |peer| peer.numbering.able);
+        let able = reader.as_ref().map_or(Some(false), |peer| peer.numbering.able());
         let asks_by = msg.md.filter(|_| expects_answer(&kind));
         if let Some(numbered) = msg.numbered {
-            if able == Some(true) || numbered.unsure && able.is_none() {
+            if able == Some(true) || numbered.is_unsure() && able.is_none() {
                 return Ok(numbered.mark().on(kind, asks_by.map_or(0, Portals::key_of)));
             }
-            if numbered.unsure && !self.tunables.resends(HealthStatus::NetworkTimeout) {
+            if numbered.is_unsure() && !self.tunables.resends(HealthStatus::NetworkTimeout) {
                 return Err(Fault::new(HealthStatus::Ok, Errno::ETIMEDOUT));
             }
         }
         let is_own = msg.role == Role::Request && is_internal(&kind);
         let reader = reader.filter(|_| deduplicates && able == Some(true) && !is_own);
-        msg.numbered = reader.map(|peer| peer.next_number(self.scrambler));
+        msg.numbered = reader.map(|peer| next_number(peer, self.scrambler));
         let Some(numbered) = msg.numbered else { return Ok(kind) };
         let mark = numbered.mark();
         let key = asks_by.map_or(0, |md| self.portals.ask_by(md, numbered.session, mark.number()));
         Ok(mark.on(kind, key))
     }
 
-    /// The descriptor that an answer to a marked request is for: one by which that number of that
-    /// session was asked for.
-    pub(crate) fn md_of_marked(&self, returned: Returned) -> Option<MdId> {
-        let Returned { session, number, key } = returned;
-        self.portals.asked_by(key, session, number)
+    /// The descriptor of a handle that came back, if it is one of this incarnation's. That of an answer
+    /// to a marked request is one by which that number of that session was asked for.
+    pub(crate) fn md_of(&self, handle: Handle) -> Option<MdId> {
+        match Returned::of(handle) {
+            Some(Returned { session, number, key }) => self.portals.asked_by(key, session, number),
+            None => self.scrambler.md_of(self.cookie, handle),
+        }
     }
 
     /// Whether the receiver of a message can tell another copy of it from a new message.
@@ -158,10 +117,8 @@ impl Node {
         let Some(numbered) = msg.numbered else { return false };
         let peer = self.peers.owner(msg.hdr.dst).and_then(|p| self.peers.peers.get(p));
         peer.is_some_and(|peer| {
-            peer.numbering.able != Some(false)
-                // Far from where numbers begin anew.
-                && (peer.session(self.scrambler) != numbered.session
-                    || peer.numbering.next.saturating_sub(numbered.n) < Mark::NUMBERS / 4)
+            let session = session_with(peer, self.scrambler);
+            peer.numbering.able() != Some(false) && peer.numbering.is_recent(session, numbered)
         })
     }
 

@@ -23,28 +23,18 @@ use core::time::Duration;
 use lnet_types::{Errno, Fault, HealthStatus, Instant, MdId, MsgId, NiId, Nid, PeerId, PeerNiId};
 use lnet_wire::{Handle, Hdr, Kind};
 
+use crate::below::Doubt;
 use crate::check::live;
-use crate::driver::Doubt;
 use crate::msg::{Msg, Role, RxSide, Stage};
 use crate::node::Work;
 use crate::output::Output;
-use crate::portal::md::Owner;
+use crate::portal::md::Written;
+use crate::portal::owner::Owner;
 use crate::record::Input;
 use crate::send::Reason;
 use crate::suspicion::standing;
 use crate::timers::{Timer, TimerKind};
 use crate::{MdOptions, Node, Rx};
-
-/// A request that was written.
-#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
-pub(crate) struct Written {
-    pub(crate) msg: MsgId,
-    /// The rail over which its last copy went; `None` if that one failed.
-    rail: Option<(NiId, PeerNiId)>,
-    /// When its answer is overdue. A message that a router has accepted can be lost behind it
-    /// without a report; a neighbour's transport reports a loss, so there this is never.
-    due: Instant,
-}
 
 /// Requests whose answers are overdue are looked for no more often than this.
 const LOOK_EVERY: Duration = Duration::from_millis(20);

@@ -23,12 +23,13 @@ use core::cmp::Reverse;
 use lnet_types::{Instant, MdId, Net, Nid, PeerId};
 use lnet_wire::ping::{Features, PingEntry, PingInfo};
 
-use crate::internal::{Internal, PingTo};
+use crate::internal::PingTo;
 use crate::peer::Facts;
+use crate::peer::cause::Cause;
 use crate::peer::merge::primary_of;
-use crate::peer::query::Cause;
 use crate::peer::refusal::Refusal;
 use crate::peer::sync::{Announcement, is_later};
+use crate::portal::owner::Internal;
 use crate::{Event, EventKind, Node};
 
 /// Claims of one peer that are remembered at once, and questions per second that they may cause.

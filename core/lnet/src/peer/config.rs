@@ -5,7 +5,7 @@ use lnet_types::{Errno, Instant, Nid, PeerId};
 
 use crate::Node;
 use crate::peer::Facts;
-use crate::peer::query::Cause;
+use crate::peer::cause::Cause;
 use crate::record::Input;
 use crate::timers::Timer;
 

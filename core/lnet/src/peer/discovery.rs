@@ -9,7 +9,7 @@
 //! A step is taken from the work list whenever something has happened that may move a peer on;
 //! [`Discovery::next`] (`sync.rs`) says which, and the functions here carry it out and take in what
 //! comes of it. Why a peer is queried at all is in `query.rs`, retries are in `retry.rs`, the merge in
-//! `merge.rs`; what is rejected, in `refusal.rs` and `claims.rs`.
+//! `merge.rs`; what is rejected, in `admission.rs` and `claims.rs`.
 
 use std::collections::VecDeque;
 
@@ -17,16 +17,16 @@ use lnet_types::{Errno, Fault, HealthStatus, Instant, MsgId, Nid, PeerId, Proces
 use lnet_wire::ping::{Features, PingInfo};
 
 use crate::check::live;
-use crate::internal::{Internal, PingTo};
+use crate::internal::PingTo;
 use crate::node::Work;
+use crate::peer::cause::Cause;
 use crate::peer::merge::primary_of;
-use crate::peer::query::Cause;
 use crate::peer::refusal::Refusal;
 use crate::peer::sync::{Announcement, Discovery, Step, is_later};
 use crate::peer::{Facts, Peer};
-use crate::ping::{PING_BITS, PING_BYTES_MAX};
-use crate::portal::RESERVED_PORTAL;
-use crate::portal::md::{Md, MdBuf, Owner};
+use crate::portal::md::{Md, MdBuf};
+use crate::portal::owner::{Internal, Owner};
+use crate::portal::{PING_BITS, PING_BYTES_MAX, RESERVED_PORTAL};
 use crate::send::{Operation, Verb};
 use crate::timers::Timer;
 use crate::{Event, EventKind, MdOptions, Node, Timeouts};

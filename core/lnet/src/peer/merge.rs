@@ -1,5 +1,5 @@
 //! The merge of a peer's data into its record (behaviour.md 6.5). The data came by ping or push and
-//! passed `refusal.rs`; which NIDs of others it may have is decided in `claims.rs`, the rules of adding
+//! passed `admission.rs`; which NIDs of others it may have is decided in `claims.rs`, the rules of adding
 //! and removing NIDs are in `config.rs`.
 
 use std::collections::BTreeSet;
@@ -8,12 +8,11 @@ use lnet_types::{Errno, Instant, Nid, PeerId};
 use lnet_wire::ping::{Features, NiStatus, PingEntry, PingInfo};
 
 use crate::Node;
-use crate::local::HEALTH_MAX;
 use crate::node::Work;
 use crate::peer::Facts;
 use crate::peer::config::Change;
 use crate::peer::sync::Announcement;
-use crate::port::PortId;
+use crate::port::{HEALTH_MAX, PortId};
 use crate::router::alive;
 use crate::send::rest::News;
 

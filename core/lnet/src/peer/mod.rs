@@ -1,11 +1,14 @@
 //! The remote side: peers, their networks and interfaces (behaviour.md 1.1, 1.5, 1.8).
 //!
 //! Tables and upkeep. Configured peers and the rules of adding and removing NIDs are in `config.rs`.
-//! Discovery: its state in `sync.rs`, its causes in `query.rs`, its course in `discovery.rs`, retries in
-//! `retry.rs`, the merge of what was learnt in `merge.rs`. What is rejected of it: `refusal.rs` and
-//! `claims.rs`; previous owners of NIDs: `previous_owners.rs`. Which interface is used is decided in
+//! Discovery: its state in `sync.rs`, its causes in `cause.rs` and `query.rs`, its course in
+//! `discovery.rs`, retries in `retry.rs`, the merge of what was learnt in `merge.rs`. What is rejected
+//! of it: `admission.rs` and `claims.rs`; previous owners of NIDs: `previous_owners.rs`. Which interface is used is decided in
 //! `send/select.rs`.
 
+mod admission;
+pub(crate) mod backoff;
+pub(crate) mod cause;
 pub(crate) mod claims;
 pub(crate) mod config;
 pub(crate) mod discovery;
@@ -23,16 +26,15 @@ use lnet_types::{Errno, Instant, MsgId, Net, Nid, PeerId, PeerNiId};
 use slotmap::SlotMap;
 use smallvec::SmallVec;
 
-use crate::dedup::Numbering;
-use crate::local::{HEALTH_MAX, NetTunables};
+use crate::budget::Budget;
+use crate::dedup::numbering::Numbering;
+use crate::local::NetTunables;
 use crate::policy::turn::{Grade, Turn};
 use crate::policy::{Mapping, Policy};
-use crate::port::Port;
+use crate::port::{HEALTH_MAX, Port};
 use crate::router::Gateway;
 use crate::stats::PeerNiFailures;
 use crate::table::Lookup;
-use previous_owners::PreviousOwner;
-use refusal::Budget;
 use sync::Discovery;
 
 bitflags::bitflags! {
@@ -538,4 +540,12 @@ impl Peers {
                 .unwrap_or(0);
         }
     }
+}
+
+/// The previous owner of a NID.
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
+pub(crate) struct PreviousOwner {
+    pub(super) until: Instant,
+    pub(super) nid: Nid,
+    pub(super) peer: PeerId,
 }

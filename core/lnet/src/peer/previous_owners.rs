@@ -14,19 +14,11 @@ use lnet_types::{Instant, MsgId, Nid, PeerId};
 
 use crate::Node;
 use crate::msg::Role;
-use crate::peer::Peers;
-use crate::send::is_internal;
+use crate::peer::{Peers, PreviousOwner};
+use crate::portal::is_internal;
 
 /// Limit of records.
 const PREVIOUS_MAX: usize = 256;
-
-/// The previous owner of a NID.
-#[derive(Debug, serde::Serialize, serde::Deserialize)]
-pub(crate) struct PreviousOwner {
-    until: Instant,
-    nid: Nid,
-    peer: PeerId,
-}
 
 impl Peers {
     /// Whether messages for some NID go to its previous owner.

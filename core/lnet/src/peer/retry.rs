@@ -11,51 +11,16 @@ use lnet_types::{Instant, Nid, PeerId};
 use slotmap::Key;
 
 use crate::Node;
-use crate::peer::query::Cause;
+use crate::peer::backoff::{FIRST, Retry};
+use crate::peer::cause::Cause;
 use crate::timers::Timer;
 
-/// From a failure to the first try; each further interval is twice as long. Use of the peer does not
-/// cause another query within this time either.
-const FIRST: Duration = Duration::from_secs(1);
 /// So the last interval is 64 s.
 const TRIES_MAX: u8 = 7;
 /// Time limit of a retried query, where others have a longer one.
 const RETRY_MAX: Duration = Duration::from_secs(10);
 /// Number of groups over which refreshes are spread.
 const SPREAD: u32 = 64;
-
-/// The retries of one peer.
-#[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
-pub(crate) struct Retry {
-    /// Tries since the last success.
-    tries: u8,
-    /// Queries in a row without an answer.
-    unanswered: u8,
-    /// Why the next query is made, whose timer is set.
-    planned: Option<Cause>,
-    /// Until then its use causes no query: one has just failed.
-    backoff_until: Option<Instant>,
-}
-
-impl Retry {
-    /// There is something new to announce.
-    pub(crate) const fn restart_backoff(&mut self) {
-        self.tries = 0;
-    }
-
-    /// Whether a query has failed just now.
-    pub(crate) fn backs_off(&self, now: Instant) -> bool {
-        self.backoff_until.is_some_and(|until| now < until)
-    }
-
-    /// A query has failed; `unanswered`: it was sent.
-    pub(crate) fn fail(&mut self, now: Instant, unanswered: bool) {
-        self.backoff_until = Some(now + FIRST);
-        if unanswered {
-            self.unanswered = self.unanswered.wrapping_add(1);
-        }
-    }
-}
 
 impl Node {
     /// The NID at which peer `id` is queried, and only there, if its last query had no answer: its

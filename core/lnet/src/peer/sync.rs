@@ -14,8 +14,9 @@ use lnet_types::{Errno, MdId, MsgId, Nid, PeerId};
 use lnet_wire::ping::PingInfo;
 
 use crate::OpId;
-use crate::peer::refusal::Budget;
-use crate::peer::retry::Retry;
+use crate::budget::Budget;
+use crate::peer::backoff::Retry;
+use crate::peer::cause::Wish;
 
 /// One direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -26,17 +27,6 @@ pub(crate) struct Sync {
     done: u32,
     /// The descriptor of the round trip under way, and its generation.
     flight: Option<(MdId, u32)>,
-}
-
-/// What a wish asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wish {
-    /// Nothing in this direction.
-    Nothing,
-    /// A round trip, or the one under way.
-    Any,
-    /// A round trip that begins after the wish.
-    Fresh,
 }
 
 impl Sync {

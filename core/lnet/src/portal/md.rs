@@ -6,12 +6,11 @@
 use core::time::Duration;
 use std::sync::Arc;
 
-use lnet_types::{Instant, IoVec, iovec_len};
+use lnet_types::{Instant, IoVec, MsgId, NiId, PeerNiId, iovec_len};
 use lnet_wire::mark::{Mark, SessionName};
 use smallvec::SmallVec;
 
-use crate::dedup::retransmit::Written;
-use crate::internal::Internal;
+use super::owner::Owner;
 use crate::{MatchEntry, MdOptions};
 
 /// The memory behind a descriptor.
@@ -33,17 +32,6 @@ impl MdBuf {
             Self::Collect(len) => u64::from(*len),
         }
     }
-}
-
-/// The recipient of a descriptor's events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub(crate) enum Owner {
-    /// A user of the node, by the word that it gave.
-    User(u64),
-    /// The node itself.
-    Internal(Internal),
-    /// None (M-5).
-    Silent,
 }
 
 /// A memory descriptor.
@@ -165,4 +153,15 @@ impl Md {
         self.refs = self.refs.saturating_sub(1);
         self.refs == 0 && (self.zombie || (self.auto_unlink && self.is_exhausted()))
     }
+}
+
+/// A request that was written.
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Written {
+    pub(crate) msg: MsgId,
+    /// The rail over which its last copy went; `None` if that one failed.
+    pub(crate) rail: Option<(NiId, PeerNiId)>,
+    /// When its answer is overdue. A message that a router has accepted can be lost behind it
+    /// without a report; a neighbour's transport reports a loss, so there this is never.
+    pub(crate) due: Instant,
 }

@@ -4,17 +4,19 @@
 //! credits: `recv.rs` asks [`Portals::find`] and acts on the answer; events are made in `node.rs`.
 
 pub(crate) mod md;
+pub(crate) mod owner;
 
 use std::collections::VecDeque;
 
 use lnet_types::{IoVec, MdId, MsgId, NiId, Nid, Pid, RxId, iovec_slice};
 use lnet_wire::mark::{Mark, SessionName};
-use lnet_wire::{PAYLOAD_MAX, PORTALS};
+use lnet_wire::{Kind, PAYLOAD_MAX, PORTALS};
 use slotmap::{Key, SlotMap};
 
 use crate::table::Lookup;
 use crate::{AttachError, MatchEntry, MdOptions, MdSpec, Position, Sink, Unlink};
-use md::{Md, MdBuf, Owner};
+use md::{Md, MdBuf};
+use owner::Owner;
 
 /// The portal of LNet itself (V-6).
 pub(crate) const RESERVED_PORTAL: u32 = 0;
@@ -365,4 +367,16 @@ fn checked(spec: MdSpec) -> Result<Md, AttachError> {
     );
     md.max_size = spec.max_size;
     Ok(md)
+}
+
+/// Match bits of pings and pushes (V-6).
+pub(crate) use lnet_wire::ping::MATCH_BITS as PING_BITS;
+/// The smallest buffer for pings: 16 entries (D-6).
+pub(crate) const PING_BYTES_MIN: u32 = 272;
+/// The largest ping data that we take from a peer: 4096 entries, long ones included.
+pub(crate) const PING_BYTES_MAX: u32 = 16 + 4096 * 24;
+
+/// Whether a request is LNet's own: a PUT or GET on the reserved portal.
+pub(crate) fn is_internal(kind: &Kind) -> bool {
+    matches!(kind, Kind::Put { portal, .. } | Kind::Get { portal, .. } if *portal == RESERVED_PORTAL)
 }

@@ -1,4 +1,4 @@
-//! Every call that changes a node, as a value. One list: the recorder writes it, [`Node::apply`]
+//! Every call that changes a node, as a value. One list: the recorder writes it, `apply.rs`
 //! does it again.
 
 use core::num::NonZeroU32;
@@ -11,12 +11,71 @@ use lnet_types::{
 use lnet_wire::Hdr;
 
 use crate::{
-    DelayRule, Doubt, DropRule, Get, InDoubt, Link, MatchEntry, MdSpec, NiSpec, NidMatch, Node,
-    Put, Reset, RouteSpec, RouterMemory, Rule, Rx, Verdict,
+    DelayRule, Doubt, DropRule, Get, InDoubt, Link, MatchEntry, MdSpec, NiSpec, NidMatch, Put,
+    Reset, RouteSpec, RouterMemory, Rule, Rx,
 };
 
-/// Declares the calls whose arguments are values; those with references, and those whose large
-/// arguments must not make every recorded call large, are written out.
+/// The calls whose arguments are values, for the macro `$then`: as variants here, as calls in
+/// `apply.rs`.
+macro_rules! calls {
+    ($then:ident) => {
+        $then! {
+            Put = put(now: Instant, put: Put);
+            Get = get(now: Instant, get: Get);
+            TxDone = tx_done(now: Instant, msg: MsgId, outcome: Result<(), Fault>);
+            TxRefused = tx_refused(now: Instant, msg: MsgId, fault: Fault);
+            TxRecalled = tx_recalled(now: Instant, msg: MsgId);
+            TxBegun = tx_begun(now: Instant, msg: MsgId);
+            WrittenLost = written_lost(now: Instant, ni: NiId, nid: Nid);
+            TxInDoubt = tx_in_doubt(now: Instant, messages: Vec<InDoubt>);
+            RxGone = rx_gone(now: Instant, ni: NiId, rx: RxId);
+            HandleTimeout = handle_timeout(now: Instant);
+            Attach = attach(now: Instant, portal: u32, me: MatchEntry, md: MdSpec);
+            Bind = bind(md: MdSpec);
+            Unlink = unlink(now: Instant, md: MdId);
+            SetLazy = set_lazy(now: Instant, portal: u32, lazy: bool);
+            Ping = ping(now: Instant, target: ProcessId, src: Option<Nid>, timeout: Duration);
+            Discover = discover(now: Instant, nid: Nid, force: bool);
+            LeaveNi = leave_ni(now: Instant, id: NiId);
+            DelNi = del_ni(now: Instant, id: NiId);
+            LinkChanged = link_changed(now: Instant, ni: NiId, link: Link);
+            RailChanged = rail_changed(now: Instant, ni: NiId, nid: Nid, doubt: Doubt);
+            PeerDown = peer_down(now: Instant, ni: NiId, nid: Nid, last_alive: Instant);
+            Notify = notify(now: Instant, nid: Nid, up: bool, when: Instant);
+            SetLndTimeout = set_lnd_timeout(ni: NiId, timeout: Option<Duration>);
+            SetNiHealth = set_ni_health(now: Instant, nid: Option<Nid>, health: u32);
+            SetPeerNiHealth = set_peer_ni_health(now: Instant, nid: Option<Nid>, health: u32);
+            SetPeerState = set_peer_state(nid: Nid, state: u32);
+            ResetCounters = reset_counters(what: Reset, failures: bool);
+            ResetNiMinima = reset_ni_minima();
+            ResetPeerMinima = reset_peer_minima();
+            AddRoute = add_route(now: Instant, spec: RouteSpec);
+            DelRoute = del_route(now: Instant, net: Option<Net>, gateway: Option<Nid>);
+            DisableRouting = disable_routing(now: Instant);
+            UdspDel = udsp_del(now: Instant, index: usize);
+            UdspClear = udsp_clear(now: Instant);
+            SetNumaDistances = set_numa_distances(distances: Vec<Vec<u32>>);
+            SetNumaHome = set_numa_home(numa_node: Option<u32>);
+            SetRegionNumaNode = set_region_numa_node(region: RegionId, numa_node: Option<u32>);
+            SetNiNumaNode = set_ni_numa_node(ni: NiId, numa_node: Option<u32>);
+            SetCpts = set_cpts(cpts: CptTable);
+            SetNiCpts = set_ni_cpts(ni: NiId, cpts: Option<BTreeSet<u32>>);
+            DelDropRules = del_drop_rules(now: Instant, src: NidMatch, dst: NidMatch);
+            ResetDropRules = reset_drop_rules(now: Instant);
+            DelDelayRules = del_delay_rules(now: Instant, src: NidMatch, dst: NidMatch);
+            ResetDelayRules = reset_delay_rules(now: Instant);
+            FailPeer = fail_peer(now: Instant, who: NidMatch, times: Option<NonZeroU32>);
+            MendPeer = mend_peer(now: Instant, who: NidMatch);
+            SimulateLink = simulate_link(now: Instant, nid: Nid, link: Link);
+            Shutdown = shutdown(now: Instant);
+        }
+    };
+}
+
+pub(super) use calls;
+
+/// Declares the calls; those with references, and those whose large arguments must not make every
+/// recorded call large, are written out.
 macro_rules! inputs {
     ($($variant:ident = $call:ident ($($arg:ident: $ty:ty),*);)*) => {
         /// One call of a node that changed it, with its arguments.
@@ -36,105 +95,10 @@ macro_rules! inputs {
             EnableRouting { now: Instant, lent: Lent },
             FitRouterBuffers { now: Instant, lent: Lent },
         }
-
-        impl Node {
-            /// Makes a recorded call again. Returns the verdict for the driver, if this is such
-            /// a call; everything else that a call returns shows in the state of the node.
-            pub(super) fn apply(&mut self, input: Input) -> Option<Verdict> {
-                match input {
-                    $(Input::$variant { $($arg),* } => { let _ = self.$call($($arg),*); })*
-                    Input::RxHeader { now, rx, hdr } => {
-                        return Some(self.rx_header(now, rx, &hdr));
-                    }
-                    Input::RxDone { now, msg, outcome } => {
-                        self.rx_done(now, msg, outcome.as_deref().map_err(|f| *f));
-                    }
-                    Input::SetTunables { now, changes } => {
-                        let changes: Vec<_> =
-                            changes.iter().map(|(name, value)| (name.as_str(), *value)).collect();
-                        let _ = self.set_tunables(now, &changes);
-                    }
-                    Input::PeerAdd { now, primary, nids, multi_rail, lock_primary } => {
-                        let _ = self.peer_add(now, primary, &nids, multi_rail, lock_primary);
-                    }
-                    Input::PeerDel { now, primary, nids, force } => {
-                        let _ = self.peer_del(now, primary, &nids, force);
-                    }
-                    Input::AddNi { now, spec } => {
-                        let _ = self.add_ni(now, *spec);
-                    }
-                    Input::UdspAdd { now, rule, index } => {
-                        let _ = self.udsp_add(now, *rule, index);
-                    }
-                    Input::AddDropRule { now, rule } => {
-                        let _ = self.add_drop_rule(now, *rule);
-                    }
-                    Input::AddDelayRule { now, rule } => {
-                        let _ = self.add_delay_rule(now, *rule);
-                    }
-                    Input::EnableRouting { now, mut lent } => {
-                        let _ = self.enable_routing(now, &mut lent);
-                    }
-                    Input::FitRouterBuffers { now, mut lent } => {
-                        let _ = self.fit_router_buffers(now, &mut lent);
-                    }
-                }
-                None
-            }
-        }
     };
 }
 
-inputs! {
-    Put = put(now: Instant, put: Put);
-    Get = get(now: Instant, get: Get);
-    TxDone = tx_done(now: Instant, msg: MsgId, outcome: Result<(), Fault>);
-    TxRefused = tx_refused(now: Instant, msg: MsgId, fault: Fault);
-    TxRecalled = tx_recalled(now: Instant, msg: MsgId);
-    TxBegun = tx_begun(now: Instant, msg: MsgId);
-    WrittenLost = written_lost(now: Instant, ni: NiId, nid: Nid);
-    TxInDoubt = tx_in_doubt(now: Instant, messages: Vec<InDoubt>);
-    RxGone = rx_gone(now: Instant, ni: NiId, rx: RxId);
-    HandleTimeout = handle_timeout(now: Instant);
-    Attach = attach(now: Instant, portal: u32, me: MatchEntry, md: MdSpec);
-    Bind = bind(md: MdSpec);
-    Unlink = unlink(now: Instant, md: MdId);
-    SetLazy = set_lazy(now: Instant, portal: u32, lazy: bool);
-    Ping = ping(now: Instant, target: ProcessId, src: Option<Nid>, timeout: Duration);
-    Discover = discover(now: Instant, nid: Nid, force: bool);
-    LeaveNi = leave_ni(now: Instant, id: NiId);
-    DelNi = del_ni(now: Instant, id: NiId);
-    LinkChanged = link_changed(now: Instant, ni: NiId, link: Link);
-    RailChanged = rail_changed(now: Instant, ni: NiId, nid: Nid, doubt: Doubt);
-    PeerDown = peer_down(now: Instant, ni: NiId, nid: Nid, last_alive: Instant);
-    Notify = notify(now: Instant, nid: Nid, up: bool, when: Instant);
-    SetLndTimeout = set_lnd_timeout(ni: NiId, timeout: Option<Duration>);
-    SetNiHealth = set_ni_health(now: Instant, nid: Option<Nid>, health: u32);
-    SetPeerNiHealth = set_peer_ni_health(now: Instant, nid: Option<Nid>, health: u32);
-    SetPeerState = set_peer_state(nid: Nid, state: u32);
-    ResetCounters = reset_counters(what: Reset, failures: bool);
-    ResetNiMinima = reset_ni_minima();
-    ResetPeerMinima = reset_peer_minima();
-    AddRoute = add_route(now: Instant, spec: RouteSpec);
-    DelRoute = del_route(now: Instant, net: Option<Net>, gateway: Option<Nid>);
-    DisableRouting = disable_routing(now: Instant);
-    UdspDel = udsp_del(now: Instant, index: usize);
-    UdspClear = udsp_clear(now: Instant);
-    SetNumaDistances = set_numa_distances(distances: Vec<Vec<u32>>);
-    SetNumaHome = set_numa_home(numa_node: Option<u32>);
-    SetRegionNumaNode = set_region_numa_node(region: RegionId, numa_node: Option<u32>);
-    SetNiNumaNode = set_ni_numa_node(ni: NiId, numa_node: Option<u32>);
-    SetCpts = set_cpts(cpts: CptTable);
-    SetNiCpts = set_ni_cpts(ni: NiId, cpts: Option<BTreeSet<u32>>);
-    DelDropRules = del_drop_rules(now: Instant, src: NidMatch, dst: NidMatch);
-    ResetDropRules = reset_drop_rules(now: Instant);
-    DelDelayRules = del_delay_rules(now: Instant, src: NidMatch, dst: NidMatch);
-    ResetDelayRules = reset_delay_rules(now: Instant);
-    FailPeer = fail_peer(now: Instant, who: NidMatch, times: Option<NonZeroU32>);
-    MendPeer = mend_peer(now: Instant, who: NidMatch);
-    SimulateLink = simulate_link(now: Instant, nid: Nid, link: Link);
-    Shutdown = shutdown(now: Instant);
-}
+calls!(inputs);
 
 /// The memory that a router was lent in one call; lends the same again.
 #[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]

@@ -267,6 +267,22 @@ impl Pool {
     }
 }
 
+/// What a forwarded message holds on this router.
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Transit {
+    pub(super) pool: PoolKind,
+    /// A credit of the interface that it came from, or a place in the queue for one.
+    pub(super) credit: bool,
+    pub(super) buffer: Option<Buffer>,
+}
+
+impl Transit {
+    /// The pool whose buffer it needs; whether it has taken a router credit, and a buffer.
+    pub(crate) const fn holds(&self) -> (PoolKind, bool, bool) {
+        (self.pool, self.credit, self.buffer.is_some())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

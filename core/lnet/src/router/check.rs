@@ -10,13 +10,14 @@ use lnet_types::{Errno, Instant, MsgId, NiId, Nid, PeerId, PeerNiId};
 use lnet_wire::Hdr;
 use lnet_wire::ping::{Features, NiStatus, PingInfo};
 
-use super::alive::{self, Sign};
+use super::alive;
+use super::life::Sign;
 use super::{Gateway, choose};
 use crate::check::live;
 use crate::conduct::RouterPingLimit;
 use crate::msg::Stage;
 use crate::peer::Facts;
-use crate::peer::query::Cause;
+use crate::peer::cause::Cause;
 use crate::port::PortId;
 use crate::record::Input;
 use crate::send::Reason;

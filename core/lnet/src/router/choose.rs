@@ -10,13 +10,13 @@ use lnet_types::{Errno, Net, NiId, Nid, PeerId, PeerNiId};
 use super::alive;
 use super::routes::Route;
 use crate::peer::{Peer, PeerNi};
-use crate::send::explain::{Named, Recorder, Step};
 use crate::send::key::{
     Doubted, Down, GatewayKey, NotPreferred, Priority, RouteKey, Tried, choose,
 };
 use crate::send::select::{
     Path, Request, Tables, avoids_tried, best_ni, best_pair, local_net, shaky, silent, within_range,
 };
+use crate::send::trace::{Named, Recorder, Step};
 
 /// What a path over a gateway adds to a [`Path`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

@@ -19,7 +19,7 @@ use core::time::Duration;
 use lnet_types::{Errno, Fault, HealthStatus, Instant, MsgId, NiId, PeerNiId, ProcessId, RxId};
 use lnet_wire::Hdr;
 
-use super::buffers::{Buffer, PoolKind};
+use super::buffers::{Buffer, PoolKind, Transit};
 use super::choose::Passing;
 use crate::Node;
 use crate::check::live;
@@ -30,22 +30,6 @@ use crate::peer::PeerNi;
 /// How often something is forwarded to an interface that is taken for down: seldom, since it may hold
 /// a buffer until its driver gives it up.
 const KNOCK_INTERVAL: Duration = Duration::from_secs(10);
-
-/// What a forwarded message holds on this router.
-#[derive(Debug, serde::Serialize, serde::Deserialize)]
-pub(crate) struct Transit {
-    pool: PoolKind,
-    /// A credit of the interface that it came from, or a place in the queue for one.
-    credit: bool,
-    buffer: Option<Buffer>,
-}
-
-impl Transit {
-    /// The pool whose buffer it needs; whether it has taken a router credit, and a buffer.
-    pub(crate) const fn holds(&self) -> (PoolKind, bool, bool) {
-        (self.pool, self.credit, self.buffer.is_some())
-    }
-}
 
 impl Node {
     /// Router credits of a peer's interface (C-24).

@@ -1,7 +1,7 @@
 //! Routing (behaviour.md 7, 3.6 and 4.2): networks behind other networks.
 //!
 //! Two halves that share little but the word. A *user* of routers keeps routes (`routes.rs`),
-//! records which gateways are alive (`alive.rs`, kept up to date by `check.rs`) and chooses one per
+//! records which gateways are alive (`life.rs`, `alive.rs`, kept up to date by `check.rs`) and chooses one per
 //! message (`choose.rs`). A *router* takes messages that are for others (`forward.rs`) into buffers
 //! of three sizes (`buffers.rs`), is switched on and off and watches its own interfaces
 //! (`switch.rs`). What operators see of both is in `view.rs`.
@@ -9,11 +9,13 @@
 //! Everything between arrival and departure of a forwarded message that is not special to routing
 //! (credits of the next hop, resends, health) is where it is for other messages: `send/`.
 
+mod admin;
 pub(crate) mod alive;
 pub(crate) mod buffers;
 mod check;
 pub(crate) mod choose;
 pub(crate) mod forward;
+pub(crate) mod life;
 pub(crate) mod routes;
 mod switch;
 mod view;
@@ -23,15 +25,14 @@ use std::collections::BTreeMap;
 use lnet_types::{Instant, MsgId, Net, NiId, RxId};
 use smallvec::SmallVec;
 
+use crate::Transitions;
+use buffers::Pool;
+use life::{Life, Sign};
+use routes::Routes;
+
 pub use buffers::{PoolKind, RouterMemory};
 pub use routes::{RouteError, RouteSpec};
-pub use switch::RoutingState;
 pub use view::{Distance, PoolView, RouteView, RoutingView};
-
-use crate::Transitions;
-use alive::{Life, Sign};
-use buffers::Pool;
-use routes::Routes;
 
 /// Everything of routing that belongs to the node as a whole.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
@@ -94,4 +95,18 @@ impl Gateway {
     pub(crate) fn is_router(&self) -> bool {
         self.routes > 0
     }
+}
+
+/// Whether this node forwards. The numbers are those of `routing show` (S-routing-2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum RoutingState {
+    /// No.
+    #[default]
+    Disabled = 0,
+    /// Yes.
+    Enabled = 1,
+    /// Still, but announced as off.
+    Stopping = 2,
+    /// Already, but not yet announced.
+    Starting = 3,
 }

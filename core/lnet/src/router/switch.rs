@@ -19,23 +19,10 @@ use lnet_wire::{Hdr, Kind};
 use super::buffers::{PoolKind, RouterMemory};
 use crate::Node;
 use crate::output::{DropReason, Output};
+use crate::portal::is_internal;
 use crate::record::{Input, Lent, Remembering};
-use crate::send::is_internal;
+use crate::router::RoutingState;
 use crate::timers::Timer;
-
-/// Whether this node forwards. The numbers are those of `routing show` (S-routing-2).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub enum RoutingState {
-    /// No.
-    #[default]
-    Disabled = 0,
-    /// Yes.
-    Enabled = 1,
-    /// Still, but announced as off.
-    Stopping = 2,
-    /// Already, but not yet announced.
-    Starting = 3,
-}
 
 /// A router that does not become quiet is stopped all the same after this many times as long
 ///

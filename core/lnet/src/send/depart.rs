@@ -15,15 +15,14 @@ use lnet_types::{
 };
 use lnet_wire::{Hdr, Kind};
 
-use super::explain::Trace;
-use super::is_internal;
 use super::select::{self, Request, Tables};
+use super::trace::Trace;
 use crate::msg::{Msg, Role, Stage, Tx};
 use crate::node::Work;
 use crate::output::{Output, Transmit};
 use crate::peer::Facts;
-use crate::peer::query::Cause;
-use crate::portal::RESERVED_PORTAL;
+use crate::peer::cause::Cause;
+use crate::portal::{RESERVED_PORTAL, is_internal};
 use crate::timers::Timer;
 use crate::{Node, Retries, dedup, in_doubt};
 

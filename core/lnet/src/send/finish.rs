@@ -8,12 +8,11 @@ use crate::check::live;
 use crate::local::Ni;
 use crate::msg::{Msg, Role, Stage};
 use crate::output::Payload;
-use crate::port;
 use crate::portal::RESERVED_PORTAL;
-use crate::portal::md::Owner;
+use crate::portal::owner::Owner;
 use crate::record::Input;
 use crate::send::{Next, Reason};
-use crate::{Event, EventKind, MdOptions, Node};
+use crate::{Event, EventKind, MdOptions, Node, port};
 
 impl Node {
     /// A driver has done with a message: all its bytes are in the transport's hands, or not.

@@ -8,7 +8,7 @@ use core::fmt;
 
 use crate::Doubt;
 use crate::policy::turn::Standing;
-use crate::send::explain::{Named, Recorder, Step};
+use crate::send::trace::{Named, Recorder, Step};
 
 /// What may decide between two candidates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -3,7 +3,7 @@
 //!
 //! `depart.rs` has the way out, on which `select.rs` chooses the path and `credits.rs` decides when the
 //! message goes; `finish.rs` what becomes of it afterwards, `attempts.rs` whether it goes again,
-//! `again.rs` how; `key.rs` orders candidates, `explain.rs` writes the reasons down.
+//! `again.rs` how; `key.rs` orders candidates, `trace.rs` writes the reasons down.
 
 mod again;
 mod attempts;
@@ -14,6 +14,7 @@ mod finish;
 pub(crate) mod key;
 pub(crate) mod rest;
 pub(crate) mod select;
+pub(crate) mod trace;
 
 pub(crate) use again::Reason;
 pub(crate) use attempts::Next;
@@ -26,7 +27,6 @@ use crate::msg::{Msg, Role, Stage};
 use crate::node::Work;
 use crate::output::Payload;
 use crate::peer::Facts;
-use crate::portal::RESERVED_PORTAL;
 use crate::portal::md::MdBuf;
 use crate::{Get, MdOptions, Node, Put, SendError, Timeouts};
 
@@ -264,9 +264,4 @@ impl Node {
             }
         }
     }
-}
-
-/// Whether a request is LNet's own: a PUT or GET on the reserved portal.
-pub(crate) fn is_internal(kind: &Kind) -> bool {
-    matches!(kind, Kind::Put { portal, .. } | Kind::Get { portal, .. } if *portal == RESERVED_PORTAL)
 }

@@ -12,12 +12,12 @@ use core::time::Duration;
 
 use lnet_types::{Instant, MsgId, NiId, PeerId, PeerNiId};
 
+use crate::below::Doubt;
 use crate::check::live;
-use crate::driver::Doubt;
 use crate::msg::{Msg, Role, Stage};
 use crate::node::Work;
+use crate::portal::is_internal;
 use crate::router::choose;
-use crate::send::is_internal;
 use crate::timers::{Timer, TimerKind};
 use crate::{Node, Retries};
 

@@ -2,7 +2,7 @@
 //! and says what it would choose, and why not otherwise; the caller acts (behaviour.md 3.2 … 3.5).
 //!
 //! Each choice is one ordered key (`key.rs`). The smallest key wins; on a complete tie the earlier
-//! candidate (S-40). A recorder, if there is one, records all candidates (`explain.rs`).
+//! candidate (S-40). A recorder, if there is one, records all candidates (`trace.rs`).
 
 use core::cmp::Reverse;
 use core::net::IpAddr;
@@ -10,20 +10,20 @@ use core::net::IpAddr;
 use lnet_types::{Errno, Instant, Net, NiId, Nid, PeerNiId};
 use slotmap::SlotMap;
 
-use crate::driver::Doubt;
+use crate::below::Doubt;
 use crate::flap::Flaps;
 use crate::local::{LocalNet, Ni};
 use crate::numa::Numa;
 use crate::peer::{Peer, PeerNet, PeerNi, Peers};
 use crate::policy::turn::{NO_PRIORITY, Standing};
+use crate::rails::Rails;
 use crate::router::choose::{self as gateway, Passing, Via};
 use crate::router::routes::Routes;
-use crate::send::explain::{Freedom, Named, Recorder, Step};
 use crate::send::key::{
     Distance, Doubted, Down, Excluded, Flapping, NetKey, NiKey, Pairing, PeerNiKey, Priority,
     Tried, choose,
 };
-use crate::suspicion::Rails;
+use crate::send::trace::{Freedom, Named, Recorder, Step};
 use crate::{Retries, Tunables};
 
 /// What is to be sent, as far as the path depends on it.

@@ -11,7 +11,7 @@ use lnet_types::{Errno, Fault, HealthStatus, Pid};
 use lnet_wire::{Handle, Hdr, Kind};
 
 use super::world::{Fate, World, nid};
-use crate::peer::query::Cause;
+use crate::peer::cause::Cause;
 use crate::{NetTunables, Profile};
 
 const A: [&str; 2] = ["10.77.0.2@tcp", "10.77.1.2@tcp"];

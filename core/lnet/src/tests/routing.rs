@@ -280,7 +280,7 @@ fn x29_route_choice() {
     let (g1, g2) = (nid(G1[0]), nid(G2[0]));
     assert_eq!(chosen(&mut w), [g1; 8], "the better priority");
     let dead = w.hosts[0].node.peers.owner(g1).unwrap();
-    w.hosts[0].node.peers.peers[dead].gateway.life = super::super::router::alive::Life::Dead;
+    w.hosts[0].node.peers.peers[dead].gateway.life = super::super::router::life::Life::Dead;
     assert_eq!(chosen(&mut w), [g2; 8], "the one that is alive");
     w.secs(60);
     assert_eq!(chosen(&mut w), [g1; 8], "alive again after the next check");

@@ -7,7 +7,7 @@ use lnet_wire::{Kind, MsgType};
 
 use super::world::{Fate, PT, World, nid};
 use crate::Profile;
-use crate::local::HEALTH_MAX;
+use crate::port::HEALTH_MAX;
 use crate::timers::{Timer, TimerKind};
 
 const A: &str = "10.77.0.2@tcp";

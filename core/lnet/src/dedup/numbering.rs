@@ -1,0 +1,68 @@
+//! The sender's side of a session, as data: the numbers of our messages to one peer, and the number of
+//! one message.
+
+use lnet_wire::mark::{Mark, SessionName};
+
+/// The numbering of our messages to one peer.
+#[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Numbering {
+    /// Whether its ping data say that it deduplicates; `None` while they are not known.
+    able: Option<bool>,
+    /// The number of our next message to it.
+    next: u64,
+}
+
+impl Numbering {
+    /// Whether the peer deduplicates; `None` while that is not known.
+    pub(crate) const fn able(&self) -> Option<bool> {
+        self.able
+    }
+
+    /// Whether the peer is known to deduplicate.
+    pub(crate) fn is_able(&self) -> bool {
+        self.able == Some(true)
+    }
+
+    /// Its ping data say whether the peer deduplicates.
+    pub(super) const fn announced(&mut self, able: bool) {
+        self.able = Some(able);
+    }
+
+    /// The number of the next message of a session.
+    pub(super) const fn take(&mut self, session: SessionName) -> Numbered {
+        let n = self.next;
+        self.next += 1;
+        Numbered { session, n, unsure: false }
+    }
+
+    /// Whether a further copy of a message is recognized as one while `session` is the session with the
+    /// peer: its number is far from where numbers begin anew.
+    pub(super) fn is_recent(&self, session: SessionName, numbered: Numbered) -> bool {
+        session != numbered.session || self.next.saturating_sub(numbered.n) < Mark::NUMBERS / 4
+    }
+}
+
+/// The session and number of a message of ours: the same for all its copies.
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Numbered {
+    pub(super) session: SessionName,
+    n: u64,
+    /// An earlier copy may have arrived.
+    unsure: bool,
+}
+
+impl Numbered {
+    /// The next copy of the message may not be the first to arrive.
+    pub(crate) const fn note_unsure(&mut self) {
+        self.unsure = true;
+    }
+
+    /// Whether an earlier copy may have arrived.
+    pub(super) const fn is_unsure(self) -> bool {
+        self.unsure
+    }
+
+    pub(super) const fn mark(self) -> Mark {
+        Mark::new(self.session, self.n, self.unsure)
+    }
+}

@@ -1,0 +1,98 @@
+//! The rails that are not above doubt, and how grave it is (DEC-31). What follows from it is in
+//! `suspicion.rs` and `send/select.rs`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lnet_types::{Instant, NiId, PeerId, PeerNiId};
+
+use crate::Doubt;
+
+/// The rails that are not above doubt. Nearly always empty, so that a caller can stop there.
+#[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Rails {
+    doubted: BTreeMap<(NiId, PeerNiId), (Doubt, Instant)>,
+    /// Interfaces of ours that these peers don't reach, as last decided (`cut_off.rs`).
+    pub(crate) cut_off: BTreeSet<(PeerId, NiId)>,
+    /// Messages that were taken off a rail unsent.
+    moved: u64,
+    /// Times that a rail fell under suspicion, or under a graver one.
+    falls: u64,
+}
+
+impl Rails {
+    pub(crate) fn is_clean(&self) -> bool {
+        self.doubted.is_empty()
+    }
+
+    /// What is thought of a rail.
+    pub(crate) fn of(&self, ni: NiId, peer_ni: PeerNiId) -> Doubt {
+        self.doubted.get(&(ni, peer_ni)).map_or(Doubt::None, |(doubt, _)| *doubt)
+    }
+
+    /// The peers' interfaces to which the rails from `ni` are silent.
+    pub(crate) fn silent_from(&self, ni: NiId) -> impl Iterator<Item = PeerNiId> + '_ {
+        let silent = move |(rail, doubt): (&(NiId, PeerNiId), &(Doubt, Instant))| {
+            (rail.0 == ni && doubt.0 == Doubt::Silent).then_some(rail.1)
+        };
+        self.doubted.iter().filter_map(silent)
+    }
+
+    /// The rails that are silent.
+    pub(crate) fn silent(&self) -> impl Iterator<Item = (NiId, PeerNiId)> + '_ {
+        let silent = |(_, (doubt, _)): &(_, &(Doubt, Instant))| *doubt == Doubt::Silent;
+        self.doubted.iter().filter(silent).map(|(rail, _)| *rail)
+    }
+
+    /// The rails that are silent, and since when.
+    pub(crate) fn silences(&self) -> impl Iterator<Item = (NiId, PeerNiId, Instant)> + '_ {
+        let silent = |(&(ni, peer_ni), &(doubt, since)): (&(NiId, PeerNiId), &(Doubt, Instant))| {
+            (doubt == Doubt::Silent).then_some((ni, peer_ni, since))
+        };
+        self.doubted.iter().filter_map(silent)
+    }
+
+    /// Counts a message that was taken off a rail unsent.
+    pub(crate) fn count_moved(&mut self) {
+        self.moved += 1;
+    }
+
+    /// All of them, with the time since when they are doubted so.
+    pub(crate) fn all(&self) -> impl Iterator<Item = ((NiId, PeerNiId), Doubt, Instant)> + '_ {
+        self.doubted.iter().map(|(rail, (doubt, since))| (*rail, *doubt, *since))
+    }
+
+    /// Times that a rail fell under suspicion, or under a graver one.
+    pub(crate) const fn falls(&self) -> u64 {
+        self.falls
+    }
+
+    /// Messages that were taken off a rail unsent.
+    pub(crate) const fn moved(&self) -> u64 {
+        self.moved
+    }
+
+    /// Forgets the rails of interfaces that are gone.
+    pub(crate) fn retain(&mut self, exists: impl Fn(NiId, PeerNiId) -> bool) {
+        self.doubted.retain(|(ni, peer_ni), _| exists(*ni, *peer_ni));
+    }
+
+    /// Forgets all suspicion.
+    pub(crate) fn clear(&mut self) {
+        self.doubted.clear();
+    }
+
+    /// Takes note; true if it is news.
+    pub(crate) fn set(&mut self, rail: (NiId, PeerNiId), doubt: Doubt, now: Instant) -> bool {
+        let before = self.of(rail.0, rail.1);
+        if doubt == before {
+            return false;
+        }
+        self.falls += u64::from(doubt > before);
+        if doubt == Doubt::None {
+            self.doubted.remove(&rail);
+        } else {
+            self.doubted.insert(rail, (doubt, now));
+        }
+        true
+    }
+}
