@@ -111,7 +111,10 @@ impl Server {
         let left = work.origin.deadline.saturating_since(now);
         let time = prolong_time(service, net, left, &cx.common.tunables);
         if let Some(recovery) = self.recovery_of(work.target) {
-            recovery.ended(id, true, status == Errno::EOVERFLOW.negative());
+            if is_replay(&work.body) && status == Errno::EOVERFLOW.negative() {
+                recovery.version_failed(work.export);
+            }
+            recovery.ended(id, true);
             recovery.prolong(now, work.export, time);
         }
         self.run_recovery(cx, work.target);
@@ -120,7 +123,7 @@ impl Server {
     /// A request is over without an answer: if it was its turn, the recovery goes on without it.
     pub(super) fn replay_lost(&mut self, cx: &mut Cx<'_, '_>, id: ServedId, target: TargetId) {
         if let Some(recovery) = self.recovery_of(target) {
-            recovery.ended(id, false, false);
+            recovery.ended(id, false);
             // Not from here, where others are at work.
             cx.common.timers.set(Timer::Recovery(target), cx.below.now());
         }

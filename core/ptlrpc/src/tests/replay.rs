@@ -289,3 +289,24 @@ fn nothing_of_an_evicted_client_has_a_transaction() {
     assert_eq!(bench.end_of(call), Some(Err(CallError::Evicted)));
     assert_eq!(log(&mut bench), ["a=1"]);
 }
+
+#[test]
+fn changes_of_two_clients_keep_their_order_when_a_third_is_missing() {
+    let mut bench = Bench::stored();
+    let other = bench.new_client("client-2");
+    let dead = bench.new_client("client-3");
+    for client in [(bench.client, bench.import), other, dead] {
+        let call = set_of(&mut bench, client, "z=0");
+        assert!(bench.end_at(client.0, call).unwrap().is_ok());
+    }
+    for text in ["a=1", "a=2"] {
+        let call = set(&mut bench, text);
+        assert!(bench.end_of(call).unwrap().is_ok());
+        let call = set_of(&mut bench, other, &format!("{text}1"));
+        assert!(bench.end_at(other.0, call).unwrap().is_ok());
+    }
+    bench.kill(dead.0);
+    bench.crash_server();
+    bench.secs(600);
+    assert_eq!(log(&mut bench)[2..], ["a=1", "a=11", "a=2", "a=21"]);
+}

@@ -147,8 +147,6 @@ pub(crate) struct Recovery {
     replayed: u64,
     /// The transaction that is expected next.
     next: u64,
-    /// The window was over once: no client that could fill a gap is waited for.
-    gaps: bool,
     requests: BTreeMap<u64, (ExportId, ServedId)>,
     locks: VecDeque<(ExportId, ServedId)>,
     finals: BTreeMap<ExportId, ServedId>,
@@ -168,7 +166,6 @@ impl Recovery {
             evicted: 0,
             replayed: 0,
             next: last.saturating_add(1),
-            gaps: false,
             requests: BTreeMap::new(),
             locks: VecDeque::new(),
             finals: BTreeMap::new(),
@@ -328,13 +325,17 @@ impl Recovery {
         }
     }
 
+    /// What a client has repeated does not fit to what the target has (P-152).
+    pub(crate) fn version_failed(&mut self, export: ExportId) {
+        self.change(export, |member| member.version_failed = true);
+    }
+
     /// A request that ran is over. One that was not answered (`done` is not set) comes again.
-    pub(crate) fn ended(&mut self, served: ServedId, done: bool, version_failed: bool) {
-        let Some((export, _)) = self.running.filter(|(_, running)| *running == served) else {
+    pub(crate) fn ended(&mut self, served: ServedId, done: bool) {
+        if self.running.is_none_or(|(_, running)| running != served) {
             return;
-        };
+        }
         self.running = None;
-        self.change(export, |member| member.version_failed |= version_failed);
         if done && self.stage == RecoveryStage::Requests {
             self.replayed += 1;
             self.next = self.next.saturating_add(1);
@@ -371,7 +372,7 @@ impl Recovery {
         over.extend(self.finals.remove(&export));
         if let Some((_, served)) = self.running.filter(|(owner, _)| *owner == export) {
             // Its effect may be there: what follows goes on behind it.
-            self.ended(served, true, false);
+            self.ended(served, true);
         }
         over
     }
@@ -384,7 +385,6 @@ impl Recovery {
         match self.window.expire(now) {
             Expiry::Running => Vec::new(),
             Expiry::Extended => {
-                self.gaps = true;
                 let runs = self.running.map(|(export, _)| export);
                 let stage = self.stage;
                 let unhealthy = |(id, member): &(&ExportId, &Member)| match stage {
@@ -503,10 +503,12 @@ impl Recovery {
     }
 
     /// The first of the queue, if it is the next transaction, or no client can fill the gap before
-    /// it (P-151).
+    /// it (P-151). The reference accepts each gap once the window was over; then the second change
+    /// of a client that is back would be overtaken while it is on its way, and its versions would not
+    /// fit. A client that does not get on is evicted at the end of the window, so that no gap lasts.
     fn next_request(&mut self) -> Option<Order> {
         let head = self.requests.first_entry()?;
-        if *head.key() != self.next && self.counts.idle > 0 && !self.gaps {
+        if *head.key() != self.next && self.counts.idle > 0 {
             return None;
         }
         let (transno, (export, served)) = head.remove_entry();

@@ -9,7 +9,7 @@ use super::*;
 
 const A: u64 = 1;
 const B: u64 = 2;
-/// A client that is not known.
+/// A client that is not known, but where a test says so.
 const C: u64 = 3;
 /// The last transaction that is committed.
 const LAST: u64 = 10;
@@ -84,7 +84,7 @@ impl Bench {
     }
 
     fn ended(&mut self, number: u64, done: bool) -> Vec<Did> {
-        self.machine.ended(served(number), done, false);
+        self.machine.ended(served(number), done);
         self.orders()
     }
 
@@ -242,11 +242,11 @@ fn each_stage_answers_each_fact() {
             other => panic!("{other:?}"),
         }),
         ("A's turn was answered", |b| {
-            b.machine.ended(served(11), true, false);
+            b.machine.ended(served(11), true);
             b.ended(50, true)
         }),
         ("A's turn was not answered", |b| {
-            b.machine.ended(served(11), false, false);
+            b.machine.ended(served(11), false);
             b.ended(50, false)
         }),
         ("A leaves", |b| b.left(A)),
@@ -349,7 +349,7 @@ fn a_gap_is_accepted_when_no_client_can_fill_it() {
 }
 
 #[test]
-fn after_the_window_is_over_gaps_are_accepted_and_idle_clients_evicted() {
+fn a_gap_lasts_until_the_clients_that_could_fill_it_are_evicted() {
     let mut bench = Bench::new(&[A, B]);
     bench.connect(A);
     bench.connect(B);
@@ -363,13 +363,26 @@ fn after_the_window_is_over_gaps_are_accepted_and_idle_clients_evicted() {
 }
 
 #[test]
+fn after_the_window_was_over_no_change_overtakes_one_that_is_on_its_way() {
+    let mut bench = Bench::new(&[A, B, C]);
+    bench.connect(A);
+    bench.connect(B);
+    bench.replay(A, 11);
+    bench.replay(B, 13);
+    assert_eq!(bench.expire(1), [Did::Evict(C), Did::Requests, Did::Run(11)]);
+    assert_eq!(bench.ended(11, true), [], "A may have 12");
+    assert_eq!(bench.replay(A, 12), [Did::Run(12)]);
+    assert_eq!(bench.ended(12, true), [Did::Run(13)]);
+}
+
+#[test]
 fn clients_whose_versions_differ_are_evicted_when_requests_are_done() {
     let mut bench = Bench::new(&[A, B]);
     bench.connect(A);
     bench.connect(B);
     bench.replay(A, 11);
-    bench.machine.ended(served(11), true, true);
-    assert_eq!(bench.orders(), []);
+    bench.machine.version_failed(A.into());
+    assert_eq!(bench.ended(11, true), []);
     bench.last(A, 60);
     let done = Did::Done { recovered: 1, evicted: 1, replayed: 1 };
     assert_eq!(bench.last(B, 61), [Did::Unfit(A), Did::Locks, done, Did::Answer(61)]);
