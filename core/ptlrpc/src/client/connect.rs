@@ -257,6 +257,7 @@ impl Client {
         if change == Change::SameExport && im.handle != body.handle && im.handle != 0 {
             im.retained.clear();
         }
+        let another = im.handle != body.handle && im.handle != 0;
         im.handle = body.handle;
         let (known, now) = (im.committed, body.last_committed);
         if !body.op_flags.contains(OpFlags::RECONNECT) {
@@ -277,6 +278,9 @@ impl Client {
                 target: im.config.target.clone(),
                 nid: im.nid(),
             });
+        }
+        if another && matches!(change, Change::SameExport | Change::DroppedEmpty) {
+            self.end_doubtful(cx, import);
         }
         self.change(cx, import, change);
         self.recover(cx, import);

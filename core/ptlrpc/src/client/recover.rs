@@ -4,6 +4,7 @@
 use lnet_types::Errno;
 use lustre_wire::Opcode;
 use lustre_wire::body::MsgKind;
+use lustre_wire::opcode::Effect;
 
 use super::import::Leaving;
 use super::request::{Phase, Purpose, Request};
@@ -146,6 +147,19 @@ impl Client {
         }
         self.change(cx, import, Change::RecoveryEnded);
         self.recover(cx, import);
+    }
+
+    /// The server's records of this client are gone, although nothing is cached here: what it may
+    /// have done must not be sent again, as it would be done twice (DEC-41).
+    pub(super) fn end_doubtful(&mut self, cx: &mut Cx<'_, '_>, import: ImportId) {
+        for id in self.calls_of(import) {
+            let Some(r) = self.calls.get(id) else { continue };
+            let sent = r.resent || matches!(r.phase, Phase::Sent | Phase::Bulk(_));
+            let reads = r.body.opcode.row().is_some_and(|row| row.effect == Effect::Reads);
+            if sent && !reads && r.purpose == Purpose::Call {
+                self.release(cx, id, Next::End(Err(CallError::Evicted)));
+            }
+        }
     }
 
     /// What was sent over the connection before, and was not answered, goes again (P-73).

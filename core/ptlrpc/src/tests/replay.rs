@@ -310,3 +310,23 @@ fn changes_of_two_clients_keep_their_order_when_a_third_is_missing() {
     bench.secs(600);
     assert_eq!(log(&mut bench)[2..], ["a=1", "a=11", "a=2", "a=21"]);
 }
+
+#[test]
+fn a_change_in_doubt_is_not_made_twice_when_its_record_is_gone() {
+    // The first answer is lost, and then everything, until the server has evicted the client.
+    let mut bench = Bench::stored();
+    let call = bench.call(Bench::say(ECHO, "hello"));
+    assert!(bench.end_of(call).unwrap().is_ok());
+    let reply = reply_portal();
+    bench.lose(move |portal, _| portal == reply);
+    let call = set(&mut bench, "a=1");
+    bench.lose(|_, _| true);
+    bench.secs(200);
+    bench.loses = None;
+    bench.secs(100);
+    assert_eq!(bench.end_of(call), Some(Err(CallError::Evicted)));
+    assert_eq!(log(&mut bench), ["a=1"]);
+    assert!(!bench.states().contains(&ImportState::Evicted), "nothing was cached");
+    let call = set(&mut bench, "a=2");
+    assert!(bench.end_of(call).unwrap().is_ok());
+}

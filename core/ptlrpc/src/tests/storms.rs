@@ -175,10 +175,8 @@ impl Storm {
                         let old = reply.msg().unwrap().buffer(1).unwrap_or_default().to_vec();
                         prop_assert_eq!(String::from_utf8(old).unwrap(), change.old.clone());
                     }
-                    Err(e) => {
-                        prop_assert_eq!(e, CallError::Evicted, "{}", text);
-                        prop_assert!(evicted);
-                    }
+                    // With or without something cached: it may have been executed, or not.
+                    Err(e) => prop_assert_eq!(e, CallError::Evicted, "{}", text),
                 }
             }
         }
