@@ -228,8 +228,8 @@ fn a_recovery_that_is_aborted_leaves_the_target_in_use() {
 
 #[test]
 fn a_client_that_waited_for_the_recovery_is_not_silent() {
-    // client-2 has nothing to repeat, comes back 18 s after client-1, and waits for client-3, which
-    // is dead.
+    // client-2 has nothing to repeat and misses the server later than client-1. It waits for
+    // client-3, which is dead, and its last word is 150 s old twice over before it has a new one.
     let mut bench = Bench::stored();
     let other = bench.new_client("client-2");
     let dead = bench.new_client("client-3");
@@ -238,6 +238,7 @@ fn a_client_that_waited_for_the_recovery_is_not_silent() {
         assert!(bench.end_at(client.0, call).unwrap().is_ok());
     }
     bench.store(|store, rpc| store.commit(rpc, usize::MAX));
+    bench.secs(30);
     let call = set(&mut bench, "a=1");
     assert!(bench.end_of(call).unwrap().is_ok());
     bench.kill(dead.0);
@@ -299,16 +300,16 @@ fn changes_of_two_clients_keep_their_order_when_a_third_is_missing() {
         let call = set_of(&mut bench, client, "z=0");
         assert!(bench.end_at(client.0, call).unwrap().is_ok());
     }
-    for text in ["a=1", "a=2"] {
-        let call = set(&mut bench, text);
-        assert!(bench.end_of(call).unwrap().is_ok());
-        let call = set_of(&mut bench, other, &format!("{text}1"));
-        assert!(bench.end_at(other.0, call).unwrap().is_ok());
+    let first = (bench.client, bench.import);
+    let texts = ["a=1", "a=2", "a=3", "a=4"];
+    for (client, text) in [first, first, other, other].into_iter().zip(texts) {
+        let call = set_of(&mut bench, client, text);
+        assert!(bench.end_at(client.0, call).unwrap().is_ok());
     }
     bench.kill(dead.0);
     bench.crash_server();
     bench.secs(600);
-    assert_eq!(log(&mut bench)[2..], ["a=1", "a=11", "a=2", "a=21"]);
+    assert_eq!(log(&mut bench)[2..], texts);
 }
 
 #[test]
@@ -329,4 +330,28 @@ fn a_change_in_doubt_is_not_made_twice_when_its_record_is_gone() {
     assert!(!bench.states().contains(&ImportState::Evicted), "nothing was cached");
     let call = set(&mut bench, "a=2");
     assert!(bench.end_of(call).unwrap().is_ok());
+}
+
+#[test]
+fn a_replay_begins_anew_when_the_answer_to_the_connect_was_lost() {
+    let mut bench = Bench::stored();
+    for text in ["a=1", "a=2"] {
+        let call = set(&mut bench, text);
+        assert!(bench.end_of(call).unwrap().is_ok());
+    }
+    bench.crash_server();
+    bench.secs(60);
+    assert_eq!(log(&mut bench), ["a=1", "a=2"]);
+    // Again, with nothing committed: the client is known to the new life before it knows.
+    bench.crash_server();
+    let reply = reply_portal();
+    let mut replies = 0;
+    bench.lose(move |portal, _| {
+        replies += usize::from(portal == reply);
+        portal == reply && replies == 2
+    });
+    bench.secs(120);
+    assert_eq!(log(&mut bench), ["a=1", "a=2"]);
+    let evicted = |e: &Event| matches!(e, Event::Evicted { .. });
+    assert!(!bench.heard().iter().any(evicted));
 }
