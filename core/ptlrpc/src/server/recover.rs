@@ -188,9 +188,7 @@ impl Server {
                 Order::Answer(served) => {
                     if let Some(work) = self.forget(cx, served) {
                         // Its silence counts from here: it had nothing to say while it waited.
-                        if let Some(export) = self.exports.get_mut(work.export) {
-                            export.heard = now;
-                        }
+                        self.heard_of(cx, work.export, &work.origin);
                         self.answer_at_once(cx, &work.origin, work.export, &work.body);
                     }
                 }

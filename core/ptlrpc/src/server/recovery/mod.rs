@@ -241,7 +241,7 @@ impl Recovery {
     }
 
     /// What becomes of a request of this client (P-150). What may change something and has no
-    /// transaction is refused, although the reference has it handled at once: its effect would stand
+    /// transaction is refused, although P-150 has it handled at once: its effect would stand
     /// before those that are repeated, and its transaction above theirs would have them forgotten.
     pub(crate) fn judge(&self, export: ExportId, body: &Body) -> Verdict {
         let row = body.opcode.row();
@@ -503,7 +503,7 @@ impl Recovery {
     }
 
     /// The first of the queue, if it is the next transaction, or no client can fill the gap before
-    /// it (P-151). The reference accepts each gap once the window was over; then the second change
+    /// it (P-151). P-151 accepts each gap once the window was over; then the second change
     /// of a client that is back would be overtaken while it is on its way, and its versions would not
     /// fit. A client that does not get on is evicted at the end of the window, so that no gap lasts.
     fn next_request(&mut self) -> Option<Order> {
