@@ -7,6 +7,10 @@
 //!          early.rs  "it takes longer" ◄───┤          heads.rs, nrs/  whose turn      ▼
 //!  LNet ◄── reply.rs ◄─────────────────────┴──────────── reply, refuse, decline, bulk.rs
 //! ```
+//!
+//! `target.rs` says what a target remembers, `records.rs` keeps answers for copies. After a start with
+//! clients of an earlier life requests pass `recovery/`, a pure machine, whose orders `recover.rs`
+//! carries out.
 
 mod bulk;
 mod check;
