@@ -234,6 +234,29 @@ fn p58_by_profile_requests_to_a_target_without_transactions_end_with_the_connect
 
 #[test]
 fn p104_an_import_that_recovers_is_disconnected_when_it_has_recovered() {
+    let connected = |flags| Said::connected(7, flags, data());
+    let mut bench = scripted(Tunables::default(), config(ImportKind::Osc, data()), move |asked| {
+        match asked.body.opcode {
+            Opcode::OST_CONNECT if asked.body.conn_cnt == 1 => vec![connected(OpFlags::empty())],
+            Opcode::OST_DISCONNECT => vec![Said::status(0)],
+            _ => vec![],
+        }
+    });
+    bench.call(Bench::say(ECHO, "never answered"));
+    bench.secs(20);
+    let import = bench.import;
+    bench.rpc(bench.client, |rpc| rpc.disconnect(import));
+    bench.settle();
+    let states = [S::Connecting, S::Full, S::Disconnected, S::Connecting];
+    assert_eq!(bench.states(), states, "it waits");
+    let connect = bench.asked_for(Opcode::OST_CONNECT).pop().unwrap();
+    bench.say_late(&connect, connected(OpFlags::RECONNECT));
+    assert_eq!(bench.states()[4..], [S::Recover, S::Full, S::Connecting, S::Closed]);
+    assert_eq!(bench.asked_for(Opcode::OST_DISCONNECT).len(), 1);
+}
+
+#[test]
+fn p104_an_import_that_does_not_recover_is_closed_without_a_disconnect() {
     let mut bench = Bench::new(append_log());
     let call = bench.call(Bench::say(ECHO, "one"));
     assert!(bench.end_of(call).unwrap().is_ok());
@@ -313,6 +336,20 @@ fn p62_a_node_that_lnet_has_not_discovered_is_not_tried_in_profile_kernel() {
         let far = view.connections.iter().find(|c| c.nid != Nid::LOOPBACK).unwrap();
         assert_eq!(far.attempts > 0, wanted, "{profile:?}");
     }
+}
+
+#[test]
+fn p62_a_connect_to_a_node_that_lnet_has_not_discovered_is_not_sent_and_fails_after_a_second() {
+    let mut nowhere = config(ImportKind::Osc, data());
+    nowhere.nids = vec!["10.9.9.9@tcp".parse().unwrap()];
+    let mut bench = scripted(Tunables::of(Profile::Kernel), nowhere, |_| vec![]);
+    let import = bench.import;
+    bench.rpc(bench.client, |rpc| rpc.connect(import));
+    bench.secs(2);
+    let states = [(1000, S::Connecting), (1001, S::Disconnected)];
+    assert_eq!(bench.states_at()[..2], states);
+    let stats = bench.party_of(bench.client, |p, _| p.ptlrpc.client_stats());
+    assert_eq!((stats.connects_failed, stats.sent), (1, 0));
 }
 
 #[test]

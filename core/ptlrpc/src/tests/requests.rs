@@ -215,6 +215,26 @@ fn p97_replies_teach_what_the_service_says_and_what_the_net_took() {
 }
 
 #[test]
+fn p97_the_reply_to_an_earlier_sending_ages_no_estimate() {
+    let secs = Duration::from_secs;
+    let tunables = Tunables { at_min: secs(1), at_history: secs(4), ..Tunables::default() };
+    let mut bench = connected(tunables, |_| Vec::new());
+    let mut answer = |waits, worked| {
+        bench.call(Bench::say(ECHO, "taught"));
+        bench.secs(waits);
+        let asked = bench.asked_for(ECHO).pop().unwrap();
+        let mut said = Said::status(0);
+        said.body.service_time = worked;
+        bench.say_late(&asked, said);
+        view(&mut bench).net.as_secs()
+    };
+    assert_eq!(answer(4, 0), 5);
+    // It worked longer than the reply took, and 3 s: not on what was sent last.
+    assert_eq!(answer(5, 9), 5);
+    assert_eq!(answer(5, 8), 1, "this one counts, and the peak is of long ago");
+}
+
+#[test]
 fn p98_early_replies_move_the_deadline_and_are_not_learnt() {
     let mut bench = connected(Tunables::default(), |_| vec![Said::early(37)]);
     let call = bench.call(once());
