@@ -108,7 +108,10 @@ impl Upper for Host {
         self.drain(below);
     }
 
-    fn report(&mut self, _: &Report, _: &mut Below<'_>) {}
+    fn report(&mut self, report: &Report, below: &mut Below<'_>) {
+        self.ptlrpc.report(report, below);
+        self.drain(below);
+    }
 
     fn handle_timeout(&mut self, below: &mut Below<'_>) {
         self.ptlrpc.handle_timeout(below);
