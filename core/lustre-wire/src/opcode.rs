@@ -293,6 +293,15 @@ impl Opcode {
         }
     }
 
+    /// Portal of the bulk data of this operation over an import of this kind. Object I/O has that of
+    /// OSTs wherever the object lies: data on an MDT moves there too.
+    pub fn bulk_portal(self, import: ImportKind) -> Portal {
+        match self {
+            Self::OST_READ | Self::OST_WRITE => Portal::OST_BULK,
+            _ => import.bulk_portal(),
+        }
+    }
+
     /// Whether the opcode connects.
     pub fn is_connect(self) -> bool {
         self.row().is_some_and(|row| row.recovery == InRecovery::Connect)
@@ -388,6 +397,18 @@ mod tests {
             (Opcode::MDS_BATCH, ImportKind::Mdc, (24, 4)),
         ] {
             assert_eq!(pair(opcode, import), expected, "{opcode} over {import:?}");
+        }
+    }
+
+    #[test]
+    fn bulk_data_of_objects_have_the_portal_of_osts_on_an_mdt_too() {
+        for (opcode, import, portal) in [
+            (Opcode::OST_READ, ImportKind::Mdc, 8),
+            (Opcode::OST_WRITE, ImportKind::Osc, 8),
+            (Opcode::MDS_READPAGE, ImportKind::Mdc, 14),
+            (Opcode::MGS_CONFIG_READ, ImportKind::Mgc, 33),
+        ] {
+            assert_eq!(opcode.bulk_portal(import).0, portal, "{opcode} over {import:?}");
         }
     }
 

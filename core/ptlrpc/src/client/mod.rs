@@ -289,7 +289,7 @@ impl Client {
             body,
             message,
             portals: (request.0, reply.0),
-            bulk_portal: im.config.kind.bulk_portal().0,
+            bulk_portal: opcode.bulk_portal(im.config.kind).0,
             reply_len: BODY_ONLY_LEN as u32,
             bulk: None,
             resend: false,
