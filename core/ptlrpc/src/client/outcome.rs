@@ -179,8 +179,11 @@ pub(crate) fn failure(failed: Failed, list: &[Connection], now: Instant) -> Fail
         Errno::ENODEV | Errno::ETIMEDOUT => at_once = rested(list, now, SWITCH),
         _ => {}
     }
+    // The attempt has planned the next one (P-101), unless that is over by now.
+    let planned = attempt + SWITCH;
     let later = (attempt + waited).max(now) + Duration::from_secs(1);
-    Failure::Again { same, at: if at_once { now } else { later } }
+    let next = if planned < now { later } else { planned.min(later) };
+    Failure::Again { same, at: if at_once { now } else { next } }
 }
 
 #[cfg(test)]
@@ -258,12 +261,12 @@ mod tests {
             c.tried(second(n));
             c
         };
-        // Sent at 100 with a deadline 10 s later.
+        // Sent at 100 with a deadline 10 s later; the next attempt is planned for 105.
         let (resting, recent) = ([tried(95)], [tried(101)]);
         let again = |same, at| Failure::Again { same, at: second(at) };
         for (row, kind, errno, other_version, list, now, wanted) in [
-            ("busy", K::Osc, Errno::EBUSY, false, &resting, 103, again(true, 111)),
-            ("not yet", K::Osc, Errno::EAGAIN, false, &resting, 103, again(true, 111)),
+            ("busy", K::Osc, Errno::EBUSY, false, &resting, 103, again(true, 105)),
+            ("not yet", K::Osc, Errno::EAGAIN, false, &resting, 103, again(true, 105)),
             ("forbidden", K::Osc, Errno::EACCES, false, &resting, 103, Failure::Deactivated),
             ("read-only", K::Mdc, Errno::EROFS, false, &resting, 103, Failure::Deactivated),
             (
@@ -273,12 +276,12 @@ mod tests {
                 false,
                 &resting,
                 103,
-                again(true, 111),
+                again(true, 105),
             ),
-            ("forbidden, MDT", K::MdtToMdt, Errno::EACCES, false, &resting, 103, again(true, 111)),
-            ("read-only, OSP", K::MdtToOst, Errno::EROFS, false, &resting, 103, again(true, 111)),
+            ("forbidden, MDT", K::MdtToMdt, Errno::EACCES, false, &resting, 103, again(true, 105)),
+            ("read-only, OSP", K::MdtToOst, Errno::EROFS, false, &resting, 103, again(true, 105)),
             ("version", K::Osc, Errno::EPROTO, true, &resting, 103, Failure::Incompatible),
-            ("protocol", K::Osc, Errno::EPROTO, false, &resting, 103, again(false, 111)),
+            ("protocol", K::Osc, Errno::EPROTO, false, &resting, 103, again(false, 105)),
             ("no device", K::Osc, Errno::ENODEV, false, &resting, 103, again(false, 103)),
             (
                 "no device, just tried",
@@ -287,10 +290,10 @@ mod tests {
                 false,
                 &recent,
                 103,
-                again(false, 111),
+                again(false, 105),
             ),
             ("timed out", K::Osc, Errno::ETIMEDOUT, false, &resting, 110, again(false, 110)),
-            ("any other", K::Osc, Errno::ENOMEM, false, &resting, 103, again(false, 111)),
+            ("any other", K::Osc, Errno::ENOMEM, false, &resting, 103, again(false, 105)),
             ("any other, late", K::Osc, Errno::ENOMEM, false, &resting, 120, again(false, 121)),
         ] {
             let (attempt, waited) = (second(100), Duration::from_secs(10));
