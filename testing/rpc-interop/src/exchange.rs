@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use lnet_types::Nid;
 use lnet_wire::{Handle, Kind};
+use lustre_wire::ldlm::{LockKind, LockRequest};
 use lustre_wire::{BodyFlags, ConnectData, ImportKind, Msg, MsgKind, OpFlags};
 
 use crate::recording::{Message, Role};
@@ -67,7 +68,12 @@ pub struct Index {
     pub links: Vec<Link>,
     /// The connection of each request, where it is known.
     pub link_of: BTreeMap<usize, usize>,
+    /// The way to a client of each callback, numbered from [`WAYS`] on.
+    pub ways: BTreeMap<usize, usize>,
 }
+
+/// Numbers of ways to clients begin here, above those of connections.
+const WAYS: usize = 1 << 20;
 
 /// Numbers of requests lie at least this far apart, so that the bulk data of one stay below.
 pub const XID_STEP: u64 = 64;
@@ -97,7 +103,37 @@ impl Index {
         let mut index = Self::default();
         index.exchanges(messages);
         index.links(messages);
+        let mut ways = BTreeMap::new();
+        for (at, message) in messages.iter().enumerate() {
+            if message.role == Role::Request && message.is_callback() {
+                let next = WAYS + ways.len();
+                let by = (message.from(), message.to(), message.body().handle);
+                index.ways.insert(at, *ways.entry(by).or_insert(next));
+            }
+        }
         index
+    }
+
+    /// The connection of a request, or the way of a callback.
+    pub fn channel(&self, at: usize) -> Option<usize> {
+        self.link_of.get(&at).or_else(|| self.ways.get(&at)).copied()
+    }
+
+    /// The connection over which a server calls its client back, from the kind of the lock.
+    pub fn called_back(&self, message: &Message) -> Option<usize> {
+        let msg = Msg::parse(&message.payload).ok()?;
+        let kind = LockRequest::of(&msg, 1).ok()?.desc.kind;
+        let fits = |link: &Link| match link.kind {
+            ImportKind::Osc | ImportKind::MdtToOst => kind == LockKind::EXTENT,
+            ImportKind::Mgc => kind == LockKind::PLAIN,
+            _ => kind != LockKind::EXTENT && kind != LockKind::PLAIN,
+        };
+        let ends = |link: &Link| (link.server, link.client) == (message.from(), message.to());
+        let named = |link: &Link| {
+            ends(link) && link.asked.as_ref().is_some_and(|a| a.handle == message.body().handle)
+        };
+        let named = self.links.iter().position(named);
+        named.or_else(|| self.links.iter().position(|link| ends(link) && fits(link)))
     }
 
     fn exchanges(&mut self, messages: &[Message]) {
@@ -255,7 +291,26 @@ impl Index {
             };
             kind = kind.or(found);
         }
-        kind.unwrap_or(ImportKind::Osc)
+        kind.or_else(|| self.kind_by_callback(messages, link)).unwrap_or(ImportKind::Osc)
+    }
+
+    /// The kind of a connection that is only seen to cancel: what was called back before.
+    fn kind_by_callback(&self, messages: &[Message], link: usize) -> Option<ImportKind> {
+        let found = self.links.get(link)?;
+        let first = self.link_of.iter().find(|(_, l)| **l == link).map(|(at, _)| *at)?;
+        let before = messages.get(..first)?.iter().rev();
+        let callback = |m: &&Message| {
+            m.role == Role::Request
+                && m.is_callback()
+                && (m.from(), m.to()) == (found.server, found.client)
+        };
+        let msg = before.clone().find(callback).and_then(|m| Msg::parse(&m.payload).ok())?;
+        let kind = LockRequest::of(&msg, 1).ok()?.desc.kind;
+        Some(match kind {
+            LockKind::EXTENT => ImportKind::Osc,
+            LockKind::PLAIN => ImportKind::Mgc,
+            _ => ImportKind::Mdc,
+        })
     }
 
     /// The first sending of an exchange was not recorded: its first one there is a resend.

@@ -55,8 +55,8 @@ pub enum On {
     Reply,
     /// Early replies alone.
     Early,
-    /// Replies of our client to callbacks.
-    CallbackReply,
+    /// Requests of a server to its client.
+    Callback,
 }
 
 use Names::{Client, Descriptor, Export};
@@ -83,6 +83,7 @@ pub const TABLE: &[(On, &str, Rule)] = &[
     (On::All, "header.flags", Equal),
     (On::All, "header.opc", Equal),
     (On::All, "buflens", Equal),
+    (On::Callback, "body.handle", Alike(Client)),
     (On::All, "body.handle", Alike(Export)),
     (On::All, "body.type", Equal),
     (On::All, "body.version", Equal),
@@ -139,7 +140,7 @@ pub fn rule(message: &Message, field: &str) -> Rule {
         On::Request => request,
         On::Early => early,
         On::Reply => early || message.role == Role::Reply,
-        On::CallbackReply => message.role == Role::Reply && message.is_callback(),
+        On::Callback => request && message.is_callback(),
     };
     let name = field.split('[').next().unwrap_or(field);
     let row = TABLE.iter().find(|(on, row, _)| fits(*on) && *row == name);

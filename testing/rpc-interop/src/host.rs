@@ -57,9 +57,13 @@ struct Party {
 }
 
 impl Party {
-    fn drain(&mut self) {
+    fn drain(&mut self, below: &mut Below<'_>) {
         while let Some(event) = self.ptlrpc.poll_event() {
-            self.events.push(event);
+            match event {
+                // The program stores records of clients at once.
+                Event::Joining { export, .. } => self.ptlrpc.rpc(below).admit(export, Ok(())),
+                event => self.events.push(event),
+            }
         }
     }
 }
@@ -67,14 +71,17 @@ impl Party {
 impl Upper for Party {
     fn event(&mut self, event: &LnetEvent, below: &mut Below<'_>) {
         self.ptlrpc.event(event, below);
-        self.drain();
+        self.drain(below);
     }
 
-    fn report(&mut self, _: &Report, _: &mut Below<'_>) {}
+    fn report(&mut self, report: &Report, below: &mut Below<'_>) {
+        self.ptlrpc.report(report, below);
+        self.drain(below);
+    }
 
     fn handle_timeout(&mut self, below: &mut Below<'_>) {
         self.ptlrpc.handle_timeout(below);
-        self.drain();
+        self.drain(below);
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
@@ -112,7 +119,7 @@ impl Host {
     ///
     /// # Panics
     /// A NID that can't be an interface's.
-    pub fn new(nid: Nid, seed: u64, now: Instant) -> Self {
+    pub fn new(nid: Nid, seed: u64, now: Instant, rpc: Tunables) -> Self {
         // Discovery is a subject of the captures of LNet.
         let tunables =
             lnet::Tunables { discovery: 0, ..lnet::Tunables::new(lnet::Profile::Kernel) };
@@ -123,8 +130,7 @@ impl Host {
         let ni = node.add_ni(now, spec).expect("an interface");
         let mut uppers = Uppers::default();
         let wall_secs = 1_795_000_000 + seed;
-        let tunables = Tunables { ping_interval: PING, ..Tunables::default() };
-        let config = Config { seed, wall_secs, tunables };
+        let config = Config { seed, wall_secs, tunables: rpc };
         let party = Party { ptlrpc: Ptlrpc::new(config), events: Vec::new() };
         let upper = uppers.add(Box::new(party)).expect("an upper");
         Self { node, ni, heap: Heap::default(), uppers, upper, rx: 0, now, sent: Vec::new() }
@@ -138,7 +144,7 @@ impl Host {
         let Self { node, heap, uppers, upper, now, .. } = self;
         let result = uppers.with(*upper, *now, node, heap, |party: &mut Party, below| {
             let result = f(&mut party.ptlrpc.rpc(below));
-            party.drain();
+            party.drain(below);
             result
         });
         let result = result.expect("the upper");
@@ -251,6 +257,10 @@ impl Host {
             let mut more = false;
             while let Some(event) = node.poll_event() {
                 uppers.event(*now, &event, node, heap);
+                more = true;
+            }
+            while let Some(report) = node.poll_report() {
+                uppers.report(*now, &report, node, heap);
                 more = true;
             }
             while let Some(output) = node.poll_output() {

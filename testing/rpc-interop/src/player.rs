@@ -16,8 +16,8 @@ use lustre_wire::{
     Body, BodyFlags, ConnectData, ConnectFlags, ConnectFlags2, ImportKind, MsgKind, OpFlags, Opcode,
 };
 use ptlrpc::{
-    Answer, Bulk, Call, CallId, Direction, Event, ImportConfig, ImportId, Served, ServiceConfig,
-    TargetConfig, TargetId,
+    Answer, Bulk, Call, CallId, ClientRecord, Direction, Event, Hold, ImportConfig, ImportId, Past,
+    Served, ServiceConfig, TargetConfig, TargetId, Tunables,
 };
 
 use crate::exchange::{Index, base};
@@ -38,13 +38,13 @@ const UNRECORDED_REPLY: Duration = Duration::from_secs(12);
 const DEADLINE: Duration = Duration::from_secs(16);
 
 /// Portals that are served: requests, replies, bulk data (P-33, P-32).
-const SERVICES: [(&str, u32, u32, u32); 13] = [
+const SERVICES: [(&str, u32, u32, u32); 14] = [
     ("ost", 28, 4, 8),
     ("ost_create", 7, 4, 8),
     ("ost_io", 6, 4, 8),
     ("ost_seq", 31, 4, 8),
     ("mdt", 12, 10, 14),
-    ("mdt_io", 13, 10, 14),
+    ("mdt_io", 13, 10, 8),
     ("mdt_readpage", 23, 10, 14),
     ("mdt_out", 24, 4, 14),
     ("mdt_seqm", 30, 10, 14),
@@ -52,6 +52,7 @@ const SERVICES: [(&str, u32, u32, u32); 13] = [
     ("mdt_fld", 29, 10, 14),
     ("mgs", 26, 25, 33),
     ("ldlm_canceld", 17, 18, 14),
+    ("ldlm_cbd", 15, 16, 8),
 ];
 
 /// Role of our node for a message.
@@ -61,6 +62,15 @@ pub enum Side {
     Server,
     /// It asks.
     Client,
+}
+
+/// What is known of a recording beside its messages.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Tunables of the nodes.
+    pub tunables: Tunables,
+    /// The whole server dies in it, and starts again.
+    pub dies: bool,
 }
 
 /// What came of one recorded message.
@@ -127,6 +137,11 @@ pub struct Player<'a> {
     played: Played,
     /// Reconnects whose cause was not recorded: what must be lost, and when.
     losses: Vec<(Duration, Loss)>,
+    setup: Setup,
+    /// Our server has died and started again.
+    restarted: bool,
+    /// Cookies of our imports.
+    handles: BTreeMap<usize, u64>,
 }
 
 /// Something that the recorded node sent and the wire lost before it was recorded.
@@ -157,13 +172,14 @@ fn assumed(kind: ImportKind) -> ConnectData {
 
 impl<'a> Player<'a> {
     /// Plays a recording to a node that stands for `me`.
-    pub fn play(messages: &'a [Message], index: &'a Index, me: Nid) -> Played {
+    pub fn play(messages: &'a [Message], index: &'a Index, me: Nid, setup: &Setup) -> Played {
         let begin = START - Duration::from_secs(100);
         let mut player = Self {
             messages,
             index,
             me,
-            host: Host::new(me, 7, begin),
+            host: Host::new(me, 7, begin, setup.tunables.clone()),
+            setup: setup.clone(),
             produced: Vec::new(),
             pairs: BTreeMap::new(),
             imports: BTreeMap::new(),
@@ -176,6 +192,8 @@ impl<'a> Player<'a> {
             relations: Relations::default(),
             played: Played::default(),
             losses: Vec::new(),
+            restarted: false,
+            handles: BTreeMap::new(),
         };
         player.prelude();
         for (at, message) in messages.iter().enumerate() {
@@ -199,12 +217,16 @@ impl<'a> Player<'a> {
 
     // ---- what was before the recording -----------------------------------------------------------
 
-    fn prelude(&mut self) {
+    fn serve(&mut self) {
         for (name, portal, reply, bulk) in SERVICES {
             let config =
                 ServiceConfig { buffers: 4, ..ServiceConfig::new(name, portal, reply, bulk) };
             self.host.rpc(|rpc| rpc.serve(config)).expect("a service");
         }
+    }
+
+    fn prelude(&mut self) {
+        self.serve();
         let mut order: Vec<(Duration, usize)> = Vec::new();
         for (link, found) in self.index.links.iter().enumerate() {
             if found.server == self.me {
@@ -317,7 +339,7 @@ impl<'a> Player<'a> {
             self.targets.insert(link, target);
             return;
         }
-        let config = TargetConfig { uuid, offer, replayable, past: Default::default() };
+        let config = TargetConfig { uuid, offer, replayable, past: Past::default() };
         let target = self.host.rpc(|rpc| rpc.add_target(config)).expect("a target");
         self.targets.insert(link, target);
     }
@@ -377,7 +399,9 @@ impl<'a> Player<'a> {
             let body = message.map(|message| message.body()).unwrap_or_default();
             if body.opcode == opcode && body.handle != 0 {
                 self.relations.exports.relate(found.cookie, body.handle);
-                self.relations.clients.relate(handle, handle);
+                if found.asked.is_some() {
+                    self.relations.clients.relate(handle, handle);
+                }
                 self.has_committed(link, body.handle);
             }
         }
@@ -425,8 +449,10 @@ impl<'a> Player<'a> {
         let found = &self.index.links[link];
         let (target, client, _) = self.names(link);
         let wanted = found.asked.as_ref().map_or_else(|| assumed(found.kind), |a| a.data);
-        let config =
-            ImportConfig { kind: found.kind, target, client, nids: vec![found.server], wanted };
+        let server = found.server;
+        // LNet of the recorded node knew the server before.
+        self.host.rpc(|rpc| rpc.below().discover(server));
+        let config = ImportConfig { kind: found.kind, target, client, nids: vec![server], wanted };
         let import = self.host.rpc(|rpc| rpc.import(config)).expect("an import");
         self.imports.insert(link, import);
         import
@@ -473,8 +499,11 @@ impl<'a> Player<'a> {
         if replayable {
             self.has_state(link, import);
         }
-        if let (Some(asked), Some(ours)) = (&found.asked, crate::exchange::asked(&request)) {
-            self.relations.clients.relate(asked.handle, ours.handle);
+        if let Some(ours) = crate::exchange::asked(&request) {
+            self.handles.insert(link, ours.handle);
+            if let Some(asked) = &found.asked {
+                self.relations.clients.relate(asked.handle, ours.handle);
+            }
         }
         self.host.events();
     }
@@ -632,10 +661,13 @@ impl<'a> Player<'a> {
     }
 
     fn request_in(&mut self, at: usize, message: &mut Message) -> Result<(), &'static str> {
-        if message.is_callback() {
-            return Err(CALLBACKS);
-        }
         let exchange = self.index.of.get(&at).copied().ok_or("no exchange")?;
+        if message.is_callback() {
+            if self.never_arrived(at, exchange) {
+                return Err("the recorded client lost it");
+            }
+            return self.callback_in(message);
+        }
         let body = message.body();
         let replies = &self.index.exchanges[exchange].replies;
         let at_once = body.opcode.is_connect()
@@ -649,6 +681,9 @@ impl<'a> Player<'a> {
         }
         let link = self.index.link_of.get(&at).copied().ok_or("no connection")?;
         let reply = self.index.reply_to(self.messages, at).map(|reply| self.messages[reply].body());
+        if let Some(reply) = reply.filter(|_| body.opcode.is_connect()) {
+            self.restart(link, &body, &reply);
+        }
         if let (Some(reply), Some(target)) = (reply, self.targets.get(&link).copied()) {
             self.host.rpc(|rpc| rpc.committed(target, reply.last_committed));
             self.evict_first(&body, &reply, link);
@@ -659,6 +694,20 @@ impl<'a> Player<'a> {
             rewrite(&mut message.payload, &header, &body).map_err(|_| "no body of version 3")?;
         }
         Ok(())
+    }
+
+    /// A server calls our node back, by the cookie of the import that it knows.
+    fn callback_in(&mut self, message: &mut Message) -> Result<(), &'static str> {
+        let body = message.body();
+        if self.relations.clients.ours(body.handle).is_none() {
+            let link = self.index.called_back(message).ok_or("no connection")?;
+            let own = self.handles.get(&link).copied().ok_or("no connection")?;
+            self.relations.clients.relate(body.handle, own);
+        }
+        let ours = self.relations.clients.ours(body.handle).unwrap_or_default();
+        let header = message.rpc.map(|(header, _)| header).unwrap_or_default();
+        let body = Body { handle: ours, ..body };
+        rewrite(&mut message.payload, &header, &body).map_err(|_| "no body of version 3")
     }
 
     /// The reply to a later sending counts its time from that one: this one had not arrived.
@@ -672,13 +721,49 @@ impl<'a> Player<'a> {
             && worked <= (self.messages[reply].at - later).as_secs() + 2
     }
 
+    /// The recorded server had died and started again: a connect finds no target yet, or one that
+    /// recovers. A target starts when its first connect is answered by one.
+    fn restart(&mut self, link: usize, asked: &Body, reply: &Body) {
+        let absent = reply.status < 0;
+        let anew = asked.handle != 0 && asked.handle != reply.handle;
+        let recovers = reply.op_flags.contains(OpFlags::RECOVERING);
+        if self.setup.dies && !self.restarted && anew {
+            self.restarted = true;
+            self.host = Host::new(self.me, 8, self.host.now, self.setup.tunables.clone());
+            self.targets.clear();
+            self.served.clear();
+            self.serve();
+        }
+        if !self.restarted || absent || self.targets.contains_key(&link) {
+            return;
+        }
+        let (uuid, ..) = self.names(link);
+        let found = &self.index.links[link];
+        let offer = found.granted.map_or_else(|| assumed(found.kind), |(data, _)| data);
+        let known = |other: &&crate::exchange::Asked| recovers && other.target == uuid;
+        let asked = self.index.links.iter().filter_map(|other| other.asked.as_ref());
+        let clients = asked
+            .filter(known)
+            .map(|asked| ClientRecord { uuid: asked.client.clone(), replies: Vec::new() });
+        let past = Past { last_transno: reply.last_committed, clients: clients.collect() };
+        let replayable = reply.op_flags.contains(OpFlags::REPLAYABLE);
+        let config = TargetConfig { uuid: uuid.clone(), offer, replayable, past };
+        let Ok(target) = self.host.rpc(|rpc| rpc.add_target(config)) else { return };
+        for (other, found) in self.index.links.iter().enumerate() {
+            if found.server == self.me && found.asked.as_ref().is_some_and(|a| a.target == uuid) {
+                self.targets.insert(other, target);
+            }
+        }
+    }
+
     /// The recorded server had dropped the client before this request came.
     fn evict_first(&mut self, body: &Body, reply: &Body, link: usize) {
         let gone = reply.kind == MsgKind::ERROR && reply.status == Errno::ENOTCONN.negative();
         let anew = body.opcode.is_connect()
             && body.handle != 0
             && reply.kind == MsgKind::REPLY
-            && !reply.op_flags.contains(OpFlags::RECONNECT);
+            && !reply.op_flags.intersects(OpFlags::RECONNECT | OpFlags::RECOVERING)
+            && !self.restarted;
         if !gone && !anew {
             return;
         }
@@ -717,9 +802,6 @@ impl<'a> Player<'a> {
     }
 
     fn reply_in(&mut self, at: usize, message: &mut Message) -> Result<(), &'static str> {
-        if message.is_callback() {
-            return Err(CALLBACKS);
-        }
         let sending = self.sending_of(at)?;
         if self.was_lost(at, sending) {
             return Err("the recorded client lost it");
@@ -732,10 +814,10 @@ impl<'a> Player<'a> {
         if let Kind::Put { match_bits, .. } = &mut message.hdr.kind {
             *match_bits = bits;
         }
-        if let Some(link) = self.index.link_of.get(&sending) {
+        if let Some(link) = self.index.channel(sending) {
             let portal = asked.portal().unwrap_or_default();
             if message.role == Role::Reply && message.body().timeout != 0 {
-                self.learned.insert((*link, portal));
+                self.learned.insert((link, portal));
             }
             if asked.body().opcode.is_connect() && message.body().handle != 0 {
                 let cookie = message.body().handle;
@@ -760,9 +842,6 @@ impl<'a> Player<'a> {
 
     fn answer_in(&self, at: usize, message: &mut Message) -> Result<(), &'static str> {
         let first = self.index.answers.get(&at).ok_or("answers nothing that was recorded")?;
-        if self.messages[*first].is_callback() {
-            return Err(CALLBACKS);
-        }
         let ours = match self.pair(*first)?.hdr.kind {
             Kind::Put { ack, .. } => ack,
             Kind::Get { ret, .. } => ret,
@@ -814,7 +893,7 @@ impl<'a> Player<'a> {
     fn request_out(&mut self, at: usize) -> Option<&'static str> {
         let message = &self.messages[at];
         if message.is_callback() {
-            return Some(CALLBACKS);
+            return self.callback_out(at);
         }
         let body = message.body();
         let exchange = *self.index.of.get(&at)?;
@@ -841,6 +920,30 @@ impl<'a> Player<'a> {
             self.calls_before(at);
             self.call(at);
         }
+        self.take();
+        None
+    }
+
+    /// Our node calls a client back.
+    fn callback_out(&mut self, at: usize) -> Option<&'static str> {
+        let message = &self.messages[at];
+        let exchange = *self.index.of.get(&at)?;
+        if message.body().flags.contains(BodyFlags::RESENT) || self.calls.contains_key(&exchange) {
+            return None;
+        }
+        let link = self.index.called_back(message)?;
+        let (target, client, _) = self.names(link);
+        let views = self.host.look(|ptlrpc| ptlrpc.export_views());
+        let mine = views.iter().find(|view| view.target == target && view.client == client);
+        let Some(export) = mine.map(|view| view.id) else { return Some("its client is gone") };
+        let (header, body) = message.rpc.unwrap_or_default();
+        let mut call = Call::new(body.opcode, message.buffers());
+        if header.repsize > 224 {
+            call.reply_lens = vec![header.repsize - 224];
+        }
+        let result = self.host.rpc(|rpc| rpc.callback(export, call));
+        let Ok(id) = result else { return Some("the request layer refused the callback") };
+        self.calls.insert(exchange, id);
         self.take();
         None
     }
@@ -889,6 +992,7 @@ impl<'a> Player<'a> {
             call.reply_lens = vec![planned - 224];
         }
         call.bulk = self.bulk_of(exchange, &body);
+        call.modifies = body.tag != 0;
         if message.portal() == Some(RENAME.0.0) && body.opcode == Opcode::MDS_REINT {
             call.portals = Some(RENAME);
         }
@@ -934,9 +1038,6 @@ impl<'a> Player<'a> {
 
     fn reply_out(&mut self, at: usize) -> Option<&'static str> {
         let message = &self.messages[at];
-        if message.is_callback() {
-            return Some(CALLBACKS);
-        }
         let Ok(sending) = self.sending_of(at) else { return Some(UNRECORDED) };
         if !self.injected.contains(&sending) {
             return Some("its request could not be handed on");
@@ -958,7 +1059,7 @@ impl<'a> Player<'a> {
                 buffers: message.buffers(),
                 transno: body.transno,
                 pre_versions: body.pre_versions,
-                ..Answer::default()
+                hold: if wants_ack(&message.hdr) { Hold::UntilAck } else { Hold::No },
             };
             self.host.rpc(|rpc| rpc.reply(id, answer));
         }
@@ -997,9 +1098,6 @@ impl<'a> Player<'a> {
 
     fn answer_out(&self, at: usize) -> Option<&'static str> {
         let Some(first) = self.index.answers.get(&at) else { return Some(UNRECORDED) };
-        if self.messages[*first].is_callback() {
-            return Some(CALLBACKS);
-        }
         (!self.injected.contains(first)).then_some("what it answers could not be handed on")
     }
 
@@ -1036,7 +1134,7 @@ impl<'a> Player<'a> {
     fn late(&self, at: usize, link: usize, sent: Instant) -> (f64, f64) {
         let seconds = |instant: Instant| instant.as_nanos() as f64 / 1e9;
         let before = match self.messages[at].role {
-            Role::Request => self.before(at, |other| self.index.link_of.get(&other) == Some(&link)),
+            Role::Request => self.before(at, |other| self.index.channel(other) == Some(link)),
             Role::Early => self.before(at, |other| {
                 self.messages[other].role == Role::Early
                     && self.index.of.get(&other) == self.index.of.get(&at)
@@ -1067,6 +1165,8 @@ impl<'a> Player<'a> {
             && xid
             && if a.opcode.is_connect() {
                 target(recorded) == target(ours)
+            } else if recorded.is_callback() {
+                self.relations.clients.ours(a.handle).is_none_or(|handle| handle == b.handle)
             } else {
                 self.relations.exports.ours(a.handle).unwrap_or(a.handle) == b.handle
             }
@@ -1090,7 +1190,7 @@ impl<'a> Player<'a> {
         self.produced[place].paired = true;
         let sent = self.produced[place].at;
         let ours = self.produced[place].message.clone();
-        let link = self.index.link_of.get(&at).copied().unwrap_or_default();
+        let link = self.index.channel(at).unwrap_or_default();
         let portal = self.messages[at].portal().unwrap_or_default();
         let learned = self.learned.contains(&(link, portal));
         let skew = (sent.as_nanos() as f64 - due.as_nanos() as f64) / 1e9;
@@ -1111,7 +1211,7 @@ impl<'a> Player<'a> {
             let Some(first) = exchange.sendings.first().copied() else { return false };
             let body = self.messages[first].body();
             (first <= at || self.calls.contains_key(place))
-                && self.index.link_of.get(&first) == Some(&link)
+                && self.index.channel(first) == Some(link)
                 && !body.opcode.is_connect()
                 && !body.opcode.is_disconnect()
                 && !exchange.replies.iter().any(|(reply, _)| {
@@ -1126,6 +1226,11 @@ impl<'a> Player<'a> {
     }
 }
 
+/// Whether a PUT asks for an acknowledgement.
+fn wants_ack(hdr: &Hdr) -> bool {
+    matches!(hdr.kind, Kind::Put { ack, .. } if ack != Handle::NONE)
+}
+
 /// The handle that an acknowledgement or data message answers.
 fn answered(hdr: &Hdr) -> Option<Handle> {
     match hdr.kind {
@@ -1134,7 +1239,6 @@ fn answered(hdr: &Hdr) -> Option<Handle> {
     }
 }
 
-const CALLBACKS: &str = "callbacks are not built";
 const UNSENT: &str = "ours has not sent what it belongs to";
 const UNRECORDED: &str = "what it belongs to was not recorded";
 

@@ -1,10 +1,14 @@
 //! What came of a recording, in numbers; and the differences that are known, each with its reason.
 
+use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use ptlrpc::Tunables;
+
 use crate::exchange::Index;
-use crate::player::{Player, Side, Verdict};
+use crate::host::PING;
+use crate::player::{Player, Setup, Side, Verdict};
 use crate::recording::messages;
 
 /// A difference that is known. There is no other way to allow one.
@@ -55,6 +59,16 @@ pub struct Count {
     pub kept_back: BTreeMap<String, usize>,
 }
 
+/// The tunables of recorded nodes: those of profile `kernel`.
+fn tunables(capture: &str) -> Tunables {
+    let kernel = Tunables { ping_interval: PING, ..Tunables::of(lnet::Profile::Kernel) };
+    match capture {
+        // Release 2.15 has no lower bound of its estimates.
+        "both-2.15.8" => Tunables { at_min: Duration::from_secs(1), ..kernel },
+        _ => kernel,
+    }
+}
+
 /// Plays a recording with each of its nodes as ours; counts both roles, and notes which of the known
 /// differences occurred.
 pub fn play(path: &Path, known: &[Known], used: &mut BTreeSet<usize>) -> [Count; 2] {
@@ -63,6 +77,8 @@ pub fn play(path: &Path, known: &[Known], used: &mut BTreeSet<usize>) -> [Count;
     let recorded = messages(path);
     let index = Index::new(&recorded);
     let nodes: BTreeSet<_> = recorded.iter().flat_map(|m| [m.from(), m.to()]).collect();
+    let dies = name.starts_with("ldiskfs-recovery") || name.starts_with("server-crash");
+    let setup = Setup { tunables: tunables(&name), dies };
     let mut counts = [Count::default(), Count::default()];
     for node in nodes {
         let node_name = node.to_string();
@@ -78,7 +94,7 @@ pub fn play(path: &Path, known: &[Known], used: &mut BTreeSet<usize>) -> [Count;
             used.insert(row);
             Some(known[row].why)
         };
-        let played = Player::play(&recorded, &index, node);
+        let played = Player::play(&recorded, &index, node, &setup);
         for outcome in &played.outcomes {
             let count = &mut counts[outcome.side as usize];
             count.compared += 1;

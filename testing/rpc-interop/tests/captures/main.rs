@@ -15,15 +15,16 @@ use known::KNOWN;
 
 const RATCHET: &str = include_str!("ratchet.txt");
 
-fn captures() -> Vec<PathBuf> {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/ptlrpc");
+/// The captures of a directory of fixtures, in the order of their names.
+fn captures(name: &str, expected: usize) -> Vec<PathBuf> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(name);
     let mut captures: Vec<_> = std::fs::read_dir(&dir)
-        .expect("fixtures/ptlrpc")
+        .expect("fixtures")
         .map(|entry| entry.expect("an entry").path())
         .filter(|path| path.extension().is_some_and(|e| e == "pcap"))
         .collect();
     captures.sort();
-    assert_eq!(captures.len(), 35, "captures");
+    assert_eq!(captures.len(), expected, "captures of {name}");
     captures
 }
 
@@ -54,7 +55,11 @@ fn recorded_conversations_are_equal_but_for_known_differences() {
     let mut used = BTreeSet::new();
     let (mut unknown, mut fallen, mut written) = (Vec::new(), Vec::new(), String::new());
     println!("{:28} {:7} {:>5} {:>5}  open", "recording", "ours is", "all", "equal");
-    for path in captures() {
+    let only = std::env::var("ULNET_CAPTURE").ok();
+    for path in [captures("ptlrpc", 35), captures("lustre-client", 8)].concat() {
+        if only.as_ref().is_some_and(|only| !path.to_string_lossy().contains(only)) {
+            continue;
+        }
         let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
         for (role, count) in ["server", "client"].iter().zip(play(&path, KNOWN, &mut used)) {
             println!("{}", row(&name, role, &count));
