@@ -14,7 +14,7 @@ use crate::client;
     ulnet rpc cas --target kv-1@10.0.0.1@tcp counter 8 0x100000005")]
 pub(crate) struct Options {
     #[command(flatten)]
-    client: client::Options,
+    client: client::Access,
     /// Key, 1 to 255 bytes
     key: String,
     /// Value, up to 64 MiB; - reads standard input

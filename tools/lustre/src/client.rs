@@ -20,7 +20,7 @@ pub(crate) struct Target {
 
 /// Options of all commands that use a target.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct Options {
+pub(crate) struct Access {
     /// Target, and the nodes that may serve it, the likeliest first
     #[arg(long, value_name = "NAME@NID[,NID]", value_parser = target)]
     pub(crate) target: Target,
@@ -93,10 +93,10 @@ pub(crate) fn node(target: &Target, way: &Way) -> Result<(NodeHandle, RpcNode)> 
 /// # Errors
 /// No way to the target, no answer within the time, or a refusal.
 pub(crate) fn with<R>(
-    options: &Options,
+    options: &Access,
     f: impl FnOnce(&KvClient) -> Result<R, KvError>,
 ) -> Result<R> {
-    let Options { target, way } = options;
+    let Access { target, way } = options;
     let (node, rpc) = node(target, way)?;
     let kv = KvClient::new(&rpc, &target.name, &client_uuid(), target.nids.clone())?;
     let kv = kv.with_limit(Duration::from_secs(way.timeout));
@@ -106,8 +106,8 @@ pub(crate) fn with<R>(
     result
 }
 
-fn explain(kv: &KvClient, options: &Options, e: &KvError) -> anyhow::Error {
-    let Options { target, way } = options;
+fn explain(kv: &KvClient, options: &Access, e: &KvError) -> anyhow::Error {
+    let Access { target, way } = options;
     match e {
         KvError::Rpc(RpcError::Call(CallError::LimitPassed)) => {
             let view = kv.import().view().ok().flatten();

@@ -11,7 +11,7 @@ use crate::client;
 #[command(after_help = "Example: ulnet rpc del --target kv-1@10.0.0.1@tcp greeting")]
 pub(crate) struct Options {
     #[command(flatten)]
-    client: client::Options,
+    client: client::Access,
     /// Key
     key: String,
 }

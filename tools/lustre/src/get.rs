@@ -16,7 +16,7 @@ use crate::client;
     ulnet rpc get --target kv-1@10.0.0.1@tcp image --output disk.img")]
 pub(crate) struct Options {
     #[command(flatten)]
-    client: client::Options,
+    client: client::Access,
     /// Key
     key: String,
     /// Write the value to a file, byte for byte; without it a newline follows the value

@@ -118,3 +118,12 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
     };
     ended("rpc", outcome)
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn command_lines_are_well_formed() {
+        super::command().debug_assert();
+        super::serve_command().debug_assert();
+    }
+}

@@ -13,7 +13,7 @@ use crate::client;
     ulnet rpc list --target kv-1@10.0.0.1@tcp user- --max 100")]
 pub(crate) struct Options {
     #[command(flatten)]
-    client: client::Options,
+    client: client::Access,
     /// Keys that begin with this
     #[arg(default_value = "")]
     prefix: String,

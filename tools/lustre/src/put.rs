@@ -13,7 +13,7 @@ use crate::client;
     ulnet rpc put --target kv-1@10.0.0.1@tcp image - < disk.img")]
 pub(crate) struct Options {
     #[command(flatten)]
-    client: client::Options,
+    client: client::Access,
     /// Key, 1 to 255 bytes
     key: String,
     /// Value, up to 64 MiB; - reads standard input

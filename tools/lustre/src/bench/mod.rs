@@ -129,7 +129,7 @@ fn print(
             "{:#}",
             json!({
                 "calls": calls, "failed": failed, "executed_twice": twice, "lost": lost,
-                "longest_s": longest, "reconnects": reconnects, "seconds": took.as_secs_f64(),
+                "longest_s": longest, "reconnects_tried": reconnects, "seconds": took.as_secs_f64(),
                 "replayed": recovery.map(|r| r.replayed), "recovery_s": recovery.map(|r| r.secs),
                 "recovered": recovery.map(|r| &r.clients),
             })
@@ -141,9 +141,9 @@ fn print(
     );
     match recovery {
         Some(r) => println!(
-            "reconnects {reconnects}  replayed {}   recovery {:.1} s ({} clients)",
+            "reconnects tried {reconnects}  replayed {}   recovery {:.1} s ({} clients)",
             r.replayed, r.secs, r.clients
         ),
-        None => println!("reconnects {reconnects}"),
+        None => println!("reconnects tried {reconnects}"),
     }
 }

@@ -1,0 +1,176 @@
+//! `ulnet serve` and `ulnet rpc` as processes over the loopback: values survive SIGKILL, a standby takes
+//! over, the bench finds nothing lost.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails says so by panicking")]
+
+use std::io::{BufRead as _, BufReader, Lines, Write as _};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_ulnet");
+
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let dir = std::env::temp_dir().join(format!("ulnet-serve-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir_all(&dir).unwrap();
+        Self(dir)
+    }
+
+    fn target(&self) -> String {
+        format!("kv-1=kv:{}", self.0.join("store").display())
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A server; dropping it is SIGKILL.
+struct Server(Child, Lines<BufReader<ChildStdout>>);
+
+impl Server {
+    fn start(scratch: &Scratch, nid: &str, port: &str) -> Self {
+        let mut child = Command::new(PROGRAM)
+            .args(["serve", &scratch.target(), "--listen", nid, "--port", port, "--standby"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self(child, lines)
+    }
+
+    fn wait_for(&mut self, what: &str) {
+        let line = self.1.by_ref().map_while(Result::ok).find(|line| line.contains(what));
+        assert!(line.is_some(), "the server never said '{what}'");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Runs `ulnet rpc`, with what it reads; what it prints on both streams, and its status.
+fn rpc(words: &[&str], input: &[u8]) -> (String, String, Option<i32>) {
+    let mut child = Command::new(PROGRAM)
+        .arg("rpc")
+        .args(words)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(input).unwrap();
+    let o = child.wait_with_output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (text(o.stdout), text(o.stderr), o.status.code())
+}
+
+fn ok(words: &[&str], input: &[u8]) -> String {
+    let (out, err, code) = rpc(words, input);
+    assert_eq!(code, Some(0), "{words:?}: {out}{err}");
+    out
+}
+
+#[test]
+fn values_survive_sigkill_and_restart() {
+    let scratch = Scratch::new("restart");
+    let mut server = Server::start(&scratch, "127.88.0.1@tcp", "7988");
+    server.wait_for("serving");
+    let to = ["--target", "kv-1@127.88.0.1@tcp", "--port", "7988", "--source", "127.88.0.2"];
+    let large: Vec<u8> = (0..3_000_000u32).map(|i| b'a' + (i % 23) as u8).collect();
+    ok(&[&["put"], &to[..], &["large", "-"]].concat(), &large);
+    ok(&[&["put"], &to[..], &["greeting", "hello"]].concat(), b"");
+    drop(server);
+    let mut server = Server::start(&scratch, "127.88.0.1@tcp", "7988");
+    server.wait_for("serving");
+    assert_eq!(ok(&[&["get"], &to[..], &["greeting"]].concat(), b""), "hello\n");
+    let file = scratch.0.join("large");
+    ok(&[&["get"], &to[..], &["large", "--output", file.to_str().unwrap()]].concat(), b"");
+    assert!(std::fs::read(&file).unwrap() == large);
+
+    let out = ok(&[&["list", "--json"], &to[..]].concat(), b"");
+    let keys: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((&keys[0]["key"], &keys[1]["bytes"]), (&"greeting".into(), &3_000_000.into()));
+    let version = format!("{}", keys[0]["version"]);
+    ok(&[&["cas"], &to[..], &["greeting", "bye", &version]].concat(), b"");
+    let (_, err, code) = rpc(&[&["cas"], &to[..], &["greeting", "again", &version]].concat(), b"");
+    assert_eq!(code, Some(1));
+    assert!(err.contains("key 'greeting' has version 0x"), "{err}");
+    ok(&[&["del"], &to[..], &["greeting"]].concat(), b"");
+    let (_, err, code) = rpc(&[&["get"], &to[..], &["greeting"]].concat(), b"");
+    assert_eq!((code, err.contains("No such file or directory")), (Some(1), true), "{err}");
+
+    let probe = ["--port", "7988", "--source", "127.88.0.2", "--target", "kv-1"];
+    let out = ok(&[&["probe", "127.88.0.1@tcp"], &probe[..], &["--target", "kv-2"]].concat(), b"");
+    assert!(out.contains("kv-1: serving, version 2.17.57, instance 2"), "{out}");
+    assert!(out.contains("kv-2: -19: No such device"), "{out}");
+
+    Command::new("kill").arg(server.0.id().to_string()).status().unwrap();
+    assert!(server.0.wait().unwrap().success(), "SIGTERM ends it cleanly");
+    let dead = [&["get", "--timeout", "2"], &to[..], &["large"]].concat();
+    let (_, err, code) = rpc(&dead, b"");
+    assert_eq!(code, Some(1));
+    assert!(err.contains("kv-1: not answered within 2 s"), "{err}");
+}
+
+#[test]
+fn standby_takes_over_when_the_first_server_is_killed() {
+    let scratch = Scratch::new("standby");
+    let mut first = Server::start(&scratch, "127.89.0.1@tcp", "7989");
+    first.wait_for("serving");
+    let mut second = Server::start(&scratch, "127.89.0.2@tcp", "7989");
+    second.wait_for("standby");
+    let target = "kv-1@127.89.0.1@tcp,127.89.0.2@tcp";
+    let to = ["--target", target, "--port", "7989", "--source", "127.89.0.3"];
+    ok(&[&["put"], &to[..], &["greeting", "hello"]].concat(), b"");
+    drop(first);
+    second.wait_for("serving");
+    assert_eq!(ok(&[&["get"], &to[..], &["greeting"]].concat(), b""), "hello\n");
+}
+
+#[test]
+fn bench_finds_nothing_lost_or_done_twice_when_the_server_is_killed() {
+    let out = ok(
+        &[
+            "bench",
+            "--clients",
+            "4",
+            "--seconds",
+            "3",
+            "--kill-at",
+            "1",
+            "--port",
+            "7990",
+            "--json",
+        ],
+        b"",
+    );
+    let sums: serde_json::Value = serde_json::from_str(&out).unwrap();
+    for sum in ["failed", "executed_twice", "lost"] {
+        assert_eq!(sums[sum], 0, "{out}");
+    }
+    assert!(sums["reconnects_tried"].as_u64() >= Some(4), "{out}");
+    assert_eq!(sums["recovered"], "4 of 4", "{out}");
+}
+
+#[test]
+fn directory_that_is_served_is_refused_with_its_holder() {
+    let scratch = Scratch::new("locked");
+    let mut first = Server::start(&scratch, "127.91.0.1@tcp", "7991");
+    first.wait_for("serving");
+    let second = Command::new(PROGRAM)
+        .args(["serve", &scratch.target(), "--listen", "127.91.0.2@tcp", "--port", "7991"])
+        .output()
+        .unwrap();
+    let err = String::from_utf8(second.stderr).unwrap();
+    assert_eq!(second.status.code(), Some(1));
+    assert!(err.contains(&format!("in use by process {}", first.0.id())), "{err}");
+}
