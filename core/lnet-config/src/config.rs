@@ -31,7 +31,7 @@ pub const BUFFER_KEYS: [(&str, &str); 3] =
 
 /// The tunables that only nodes of this kind have. They stand in a block `ulnet` of their own, which
 /// exporters print only where a value is not the default: what kernel tools read stays as it is.
-pub const OWN_KEYS: [&str; 34] = [
+pub const OWN_KEYS: [&str; 35] = [
     "udsp_first",
     "exclude_at_zero",
     "explain_last",
@@ -50,6 +50,7 @@ pub const OWN_KEYS: [&str; 34] = [
     "routing_stop_time",
     "previous_nid_time",
     "tcp_rto_max",
+    "retained_per_connection",
     "health_on_success",
     "recovery_step",
     "health_range",

@@ -179,6 +179,8 @@ tunables! {
         "how long messages for a NID that a peer has given up still go to that peer; 0: not at all";
     tcp_rto_max ["ms"] 0 ..= 120_000, [1000, 1000, 1000, 1000, 1000], Always,
         "longest retransmission timeout of TCP, at least 1000, where the system has that option; 0: the system's";
+    retained_per_connection ["bytes"] 65_536 ..= 1 << 30, [8 << 20, 8 << 20, 8 << 20, 8 << 20, 8 << 20], Always,
+        "bytes in doubt that one connection to a peer that suppresses duplicates retains; at the limit it writes no more until some are acknowledged";
     health_sensitivity [""] 0 ..= 1000, [100, 100, 100, 1, 0], Always,
         "health that a failure costs and a success returns; 0 switches health off";
     recovery_interval ["s"] 0 ..= I32, [1, 1, 1, 1, 1], Deprecated,

@@ -149,9 +149,6 @@ pub struct Limits {
     pub waiting_per_peer: usize,
     /// Zero-copy acknowledgements owed to one peer and not written yet.
     pub acks_per_peer: usize,
-    /// Bytes that one connection retains until they are acknowledged, towards a peer that recognizes
-    /// duplicates; at the limit nothing more is written to it. One write may go beyond.
-    pub retained_per_connection: usize,
 }
 
 impl Limits {
@@ -163,7 +160,6 @@ impl Limits {
         memory_per_address: 64 << 20,
         waiting_per_peer: 4096,
         acks_per_peer: 4096,
-        retained_per_connection: 8 << 20,
     };
 }
 

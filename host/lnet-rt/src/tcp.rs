@@ -226,7 +226,8 @@ impl Stack {
         Ok(())
     }
 
-    /// Gives the TCP driver the node's limits of suspicion (DEC-31), and its time limits (DEC-46).
+    /// Gives the TCP driver the node's limits of suspicion (DEC-31), its time limits (DEC-46), and how
+    /// much a connection retains.
     fn set_suspicion(&mut self) {
         let t = self.node().tunables();
         let limits = (t.rail_suspicion != 0).then(|| Suspicion {
@@ -234,9 +235,11 @@ impl Stack {
             rtts: t.suspect_after_rtts as u32,
         });
         let times = time_limits(t);
+        let retained = t.retained_per_connection as usize;
         if let Some(tcp) = self.tcp_mut() {
             tcp.set_suspicion(limits);
             tcp.set_time_limits(times);
+            tcp.set_retained_per_connection(retained);
         }
     }
 

@@ -397,6 +397,7 @@ pub(crate) static COMMANDS: &[Entry] = &[
             "routing_stop_time": "seconds that a router which is switched off goes on forwarding";
             "previous_nid_time": "seconds that messages for a NID which a peer has given up still go to it";
             "tcp_rto_max": "longest retransmission timeout of TCP, in milliseconds; 0: the system's";
+            "retained_per_connection": "bytes that a connection retains until they are acknowledged";
             "alive_router_check_interval": "seconds between two pings of a router; 0: none";
             "live_router_check_interval": "the same for routers that answer; 0 follows the former";
             "dead_router_check_interval": "the same for routers that do not; 0 follows the first";

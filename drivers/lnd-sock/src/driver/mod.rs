@@ -21,7 +21,7 @@ use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
-use lnet::{Doubt, Driver, InDoubt, Link, Node, Ready, Transmit, Verdict};
+use lnet::{Doubt, Driver, InDoubt, Link, Node, Profile, Ready, Transmit, Tunables, Verdict};
 use lnet_types::{Fault, Instant, Memory, MsgId, NiId, Nid, PeerNiId, Pid, ProcessId, RxId};
 use slotmap::{SecondaryMap, SlotMap};
 
@@ -149,6 +149,8 @@ pub struct SockDriver<S> {
     /// When rails are suspected; never if `None`.
     suspicion: Option<Suspicion>,
     limits: TimeLimits,
+    /// Bytes that one connection retains, at most.
+    retained_max: usize,
     /// Rails that are being looked at.
     watched: usize,
     /// Rails with a new judgement that is not yet reported to the node.
@@ -197,6 +199,7 @@ impl<S: Streams> SockDriver<S> {
             recent: Recent::default(),
             suspicion: None,
             limits: TimeLimits::default(),
+            retained_max: Tunables::new(Profile::Default).retained_per_connection as usize,
             watched: 0,
             judged: Vec::new(),
             spinning: false,

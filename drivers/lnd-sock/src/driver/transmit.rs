@@ -289,7 +289,7 @@ impl<S: Streams> SockDriver<S> {
 
     /// Whether a connection has so much in doubt that nothing more is written to it for now.
     fn retains_too_much(&mut self, now: Instant, key: ConnKey) -> bool {
-        let limit = self.config.limits.retained_per_connection;
+        let limit = self.retained_max;
         let Some(conn) = self.conns.get_mut(key) else { return false };
         let stream = conn.stream;
         let Some(state) = conn.up_mut() else { return false };

@@ -51,6 +51,13 @@ impl<S: Streams> SockDriver<S> {
         }
     }
 
+    /// Sets how many bytes one connection retains until they are acknowledged, towards a peer that
+    /// recognizes duplicates (`retained_per_connection`). At the limit nothing more is written to it;
+    /// one write may go beyond.
+    pub fn set_retained_per_connection(&mut self, bytes: usize) {
+        self.retained_max = bytes;
+    }
+
     /// A message is on its way to a peer, or waits for it: its rail is worth a look.
     pub(super) fn watch(&mut self, now: Instant, key: PeerKey) {
         let Some(limits) = self.suspicion else { return };

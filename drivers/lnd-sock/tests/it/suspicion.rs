@@ -192,10 +192,9 @@ fn a_connection_that_breaks_hands_back_what_is_in_doubt_and_nothing_else() {
 
 #[test]
 fn a_connection_that_retains_too_much_writes_no_more_until_something_is_acknowledged() {
-    let mut config = SockConfig::default();
-    config.limits.retained_per_connection = 20_000;
     let mut world = World::new(1);
-    world.host(config, ni_start(1));
+    world.host(SockConfig::default(), ni_start(1));
+    world.call(0, |driver, _| driver.set_retained_per_connection(20_000));
     world.host(SockConfig::default(), ni_start(2));
     world.send(0, 1, 0, &[7; 5000]);
     world.pass(ms(100));

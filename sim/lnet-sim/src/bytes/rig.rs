@@ -103,6 +103,7 @@ impl Rig {
             reconnect: millis(t.reconnect_timeout),
             rto_max: millis(t.tcp_rto_max),
         });
+        self.driver.set_retained_per_connection(t.retained_per_connection as usize);
         for rail in &host.rails {
             let limit = lnd_timeout(&host.node).unwrap_or_else(|| t.lnd_timeout());
             // Refused for zero only, which the bounds of the tunables exclude.
