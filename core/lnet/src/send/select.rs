@@ -109,7 +109,18 @@ pub(crate) fn path(t: Tables<'_>, r: &Request<'_>, rec: &mut Recorder<'_>) -> Re
         Some(ni) if r.internal => Some(ni).filter(|ni| is_remote && !r.recovery && usable(ni)),
         known => known,
     };
-    freedom(rec, if known.is_some() { Freedom::Known } else { Freedom::Source });
+    if rec.is_some() {
+        let mut theirs = peer.nis().filter_map(|id| t.peers.nis.get(id));
+        let is_heard = theirs.any(|pni| pni.last_alive.is_some());
+        freedom(
+            rec,
+            match known {
+                _ if !is_heard => Freedom::Unheard,
+                Some(_) => Freedom::Known,
+                None => Freedom::Source,
+            },
+        );
+    }
     if is_remote {
         // S-34; a recovery ping is for exactly this NID.
         let dest = (r.recovery || known.is_some()).then_some(r.target);

@@ -98,6 +98,8 @@ pub enum Freedom {
     None,
     /// Nothing: a peer that is not Multi-Rail has one NID for this node (S-31).
     Known,
+    /// Nothing: the same of a peer that was never heard, whose interfaces are not known.
+    Unheard,
     /// Nothing: the message is for this node (S-5).
     Loopback,
 }
@@ -110,6 +112,7 @@ impl Freedom {
             Self::Source => "any interface of ours, this one of the peer",
             Self::None => "the source is given",
             Self::Known => "the peer knows us by this NID alone",
+            Self::Unheard => "the peer was never reached: its state is unknown",
             Self::Loopback => "this node itself",
         }
     }
@@ -223,7 +226,7 @@ impl fmt::Display for Explanation {
             Outcome::NoPath(errno) => write!(f, "  fails: {errno}")?,
         }
         if self.discovers {
-            write!(f, ", after the peer was discovered")?;
+            write!(f, ", after a discovery of the peer")?;
         }
         writeln!(f)
     }

@@ -196,21 +196,24 @@ fn asking_changes_nothing() {
 
 #[test]
 fn each_case_says_how_much_there_was_to_choose() {
-    let w = pair(Profile::Default);
-    let node = &w.hosts[0].node;
-    let ask = |target: &str, src: Option<&str>| {
-        let e = node.explain(nid(target), src.map(nid), 10);
+    let mut w = pair(Profile::Default);
+    let ask = |w: &World, target: &str, src: Option<&str>| {
+        let e = w.hosts[0].node.explain(nid(target), src.map(nid), 10);
         (e.freedom, e.outcome, e.discovers)
     };
     let path = |a: &str, b: &str| Outcome::Path(nid(a), nid(b));
-    assert_eq!(ask(B[1], Some(A[1])), (Freedom::None, path(A[1], B[1]), false));
+    assert_eq!(ask(&w, B[1], Some(A[1])), (Freedom::None, path(A[1], B[1]), false));
     assert_eq!(
-        ask(B[1], Some("10.9.9.9@tcp")),
+        ask(&w, B[1], Some("10.9.9.9@tcp")),
         (Freedom::None, Outcome::NoPath(Errno::EINVAL), false)
     );
-    assert_eq!(ask("10.77.9.9@tcp", None), (Freedom::All, Outcome::DiscoverFirst, true));
-    assert_eq!(ask("0@lo", None), (Freedom::Loopback, path("0@lo", "0@lo"), false));
-    let long = node.explain(nid(B[0]), None, 2 << 20).outcome;
+    assert_eq!(ask(&w, "10.77.9.9@tcp", None), (Freedom::All, Outcome::DiscoverFirst, true));
+    w.put(0, "10.77.9.9@tcp", 1, false);
+    w.secs(1);
+    let tried = w.hosts[0].node.explain(nid("10.77.9.9@tcp"), None, 10);
+    assert_eq!(tried.freedom, Freedom::Unheard, "{tried}");
+    assert_eq!(ask(&w, "0@lo", None), (Freedom::Loopback, path("0@lo", "0@lo"), false));
+    let long = w.hosts[0].node.explain(nid(B[0]), None, 2 << 20).outcome;
     assert_eq!(long, Outcome::NoPath(Errno::EMSGSIZE));
 }
 
