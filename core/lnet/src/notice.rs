@@ -125,6 +125,8 @@ impl Notice {
             Self::Rerouted { .. } => Level::Error,
             // A state that gets better is no trouble.
             Self::Interface { from, to, .. } if (*to as u8) < *from as u8 => Level::Info,
+            // Nothing is lost: the message itself has arrived.
+            Self::Dropped { reason: DropReason::Duplicate, .. } => Level::Info,
             Self::Interface { .. }
             | Self::PeerLost { .. }
             | Self::Flapping { .. }
@@ -210,6 +212,19 @@ impl Notices {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_dropped_duplicate_is_no_trouble_and_any_other_drop_is() {
+        let dropped = |reason| Notice::Dropped {
+            ni: Nid::ANY,
+            source: Nid::ANY,
+            target: Nid::ANY,
+            kind: MsgType::Put,
+            reason,
+        };
+        assert_eq!(dropped(DropReason::Duplicate).level(), Level::Info);
+        assert_eq!(dropped(DropReason::NoMatch).level(), Level::Warn);
+    }
 
     #[test]
     fn beyond_the_limit_notices_are_counted_and_the_count_comes_last() {
