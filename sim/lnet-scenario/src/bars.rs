@@ -14,6 +14,9 @@ pub(crate) fn read(top: &mut Table<'_, '_>) -> Result<Bars, ScenarioError> {
         ("completed", &mut bars.completed),
         ("resends", &mut bars.resends),
         ("control_rate", &mut bars.control_rate),
+        ("executed_twice", &mut bars.executed_twice),
+        ("lost_writes", &mut bars.lost_writes),
+        ("evictions", &mut bars.evictions),
     ] {
         *field = t.take(key).map(|v| v.number(0, i64::MAX)).transpose()?.map(|n| n as u64);
     }
@@ -23,6 +26,7 @@ pub(crate) fn read(top: &mut Table<'_, '_>) -> Result<Bars, ScenarioError> {
         ("gap_max", &mut bars.gap_max),
         ("detection_max", &mut bars.detection_max),
         ("recovery_max", &mut bars.recovery_max),
+        ("rpc_longest_max", &mut bars.rpc_longest_max),
     ] {
         *field = t.take(key).map(|v| v.duration()).transpose()?;
     }

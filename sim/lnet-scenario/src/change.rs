@@ -56,7 +56,7 @@ impl Change {
             }
             let missing = || format!("{}: the scenario has no '{word}'", self.place);
             // A table of settings may be left out of a scenario, as that of tunables often is.
-            let settings = matches!(word, "tunables" | "conduct" | "bytes" | "bars");
+            let settings = matches!(word, "tunables" | "conduct" | "bytes" | "bars" | "rpc");
             if settings && !at.contains_key(word) {
                 let empty = DeValue::Table(DeTable::new());
                 at.insert(Spanned::new(0..0, word.into()), Spanned::new(0..0, empty));

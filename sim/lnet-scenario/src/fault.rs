@@ -9,6 +9,7 @@ use crate::error::ScenarioError;
 use crate::model::{Direction, Fault, FaultKind, Links, World};
 use crate::place::{Index, Place, net_of};
 use crate::read::Table;
+use crate::rpc::{self, RpcWorld, TargetSpec};
 use crate::units::Share;
 use crate::world::tunables;
 
@@ -24,6 +25,16 @@ enum End {
 }
 
 type Read = fn(&mut Table<'_, '_>, &Index<'_>) -> Result<FaultKind, ScenarioError>;
+type ReadRpc = fn(&mut Table<'_, '_>, &Index<'_>, &RpcWorld) -> Result<FaultKind, ScenarioError>;
+
+/// What a kind is about.
+#[derive(Clone, Copy)]
+enum Of {
+    /// Nodes and what is between them.
+    World(Read),
+    /// What stands on LNet.
+    Rpc(ReadRpc),
+}
 
 /// The kinds: word, end, and what they need.
 const KINDS: &[(&str, (End, Read))] = &[
@@ -97,9 +108,54 @@ const KINDS: &[(&str, (End, Read))] = &[
     ("tune", (End::None, tune)),
 ];
 
+/// The same for what stands on LNet.
+const RPC_KINDS: &[(&str, (End, ReadRpc))] = &[
+    (
+        "handler_delay",
+        (End::May, |t, _, rpc| {
+            let (targets, by) = (targets(t, rpc)?, by(t)?);
+            let jitter = t.take("jitter").map(|v| v.duration()).transpose()?.unwrap_or_default();
+            Ok(FaultKind::HandlerDelay { targets, by, jitter })
+        }),
+    ),
+    ("commit_stall", (End::May, |t, _, rpc| Ok(FaultKind::CommitStall(targets(t, rpc)?)))),
+    ("failover", (End::May, failover)),
+    (
+        "evict",
+        (End::None, |t, w, rpc| {
+            Ok(FaultKind::Evict { targets: targets(t, rpc)?, clients: nodes(t, w)? })
+        }),
+    ),
+];
+
+fn targets(t: &mut Table<'_, '_>, rpc: &RpcWorld) -> Result<Vec<usize>, ScenarioError> {
+    rpc::targets(&t.require("target", "the name of a target")?, rpc)
+}
+
+fn failover(
+    t: &mut Table<'_, '_>,
+    index: &Index<'_>,
+    rpc: &RpcWorld,
+) -> Result<FaultKind, ScenarioError> {
+    let shown = t.require("on", "a node")?;
+    let nodes = Place::read_nodes(index, &shown)?;
+    for node in nodes.nodes() {
+        let serves = |t: &TargetSpec| t.failover.is_some_and(|other| t.on == node || other == node);
+        if !rpc.targets.iter().any(serves) {
+            let name = index.world.name(node);
+            return Err(
+                shown.wrong(&format!("nodes of a target with 'failover': '{name}' serves none"))
+            );
+        }
+    }
+    let after = t.require("after", "how long until the other node takes over")?;
+    Ok(FaultKind::Failover { nodes, after: after.duration_above_zero()? })
+}
+
 pub(crate) fn read(
     top: &mut Table<'_, '_>,
     world: &World,
+    rpc: &RpcWorld,
     duration: Duration,
 ) -> Result<Vec<Fault>, ScenarioError> {
     let tables = top.list("fault")?;
@@ -107,12 +163,13 @@ pub(crate) fn read(
         return Err(top.wrong(&format!("has more than {SECTION_MAX} faults")));
     }
     let index = Index::new(world);
-    tables.into_iter().map(|t| one(t, &index, duration)).collect()
+    tables.into_iter().map(|t| one(t, &index, rpc, duration)).collect()
 }
 
 fn one(
     mut t: Table<'_, '_>,
     index: &Index<'_>,
+    rpc: &RpcWorld,
     duration: Duration,
 ) -> Result<Fault, ScenarioError> {
     let line = t.line();
@@ -122,7 +179,9 @@ fn one(
         return Err(shown.wrong("before the end of the scenario"));
     }
     let word = t.require("kind", "what goes wrong")?;
-    let (end, read) = word.word(KINDS)?;
+    let of_world = KINDS.iter().map(|(word, (end, read))| (*word, (*end, Of::World(*read))));
+    let of_rpc = RPC_KINDS.iter().map(|(word, (end, read))| (*word, (*end, Of::Rpc(*read))));
+    let (end, read) = word.word(&of_world.chain(of_rpc).collect::<Vec<_>>())?;
     let until = match (t.take("for"), t.take("until")) {
         (Some(v), Some(_)) => return Err(v.wrong("either 'for' or 'until'")),
         (Some(v), None) | (None, Some(v)) if end == End::None => {
@@ -144,7 +203,10 @@ fn one(
         }
         (None, None) => None,
     };
-    let kind = read(&mut t, index)?;
+    let kind = match read {
+        Of::World(read) => read(&mut t, index)?,
+        Of::Rpc(read) => read(&mut t, index, rpc)?,
+    };
     t.name = format!("fault '{}'", kind.name());
     if let FaultKind::Kill { nids: Some(_), .. } = kind
         && until.is_none()

@@ -7,7 +7,8 @@
 //!
 //! Where to read: `model.rs` for what a scenario is, `place.rs` for how its parts name nodes and
 //! rails, `docs/simulation.md` for the format. `read.rs` holds the keys of a table to those that
-//! are known; `world.rs`, `workload.rs`, `fault.rs` and `bars.rs` read one section each; `units.rs`
+//! are known; `world.rs`, `workload.rs`, `fault.rs` and `bars.rs` read one section each, `rpc.rs`
+//! those of what stands on LNet; `units.rs`
 //! reads `700ms`, `4KiB`, `10Gbit/s`, `1%`. `own.rs` has what operators set on a node.
 //!
 //! The other way round: `site/` makes such a text of what real nodes say of themselves, and `usual.rs`
@@ -22,6 +23,7 @@ mod model;
 mod own;
 mod place;
 mod read;
+mod rpc;
 mod site;
 mod units;
 mod usual;
@@ -36,6 +38,7 @@ pub use model::{
     Pairing, PeerSpec, Rail, RailRef, Scenario, SocketBars, Transport, Workload, World,
 };
 pub use place::{Part, Place, Which};
+pub use rpc::{ClientSpec, RpcLoad, RpcWorld, TargetKind, TargetSpec};
 pub use site::{EXPORTS_MAX, Export, SiteWorld, world_of};
 pub use units::{Share, quoted};
 pub use usual::usual_work;
@@ -121,14 +124,18 @@ pub fn parse_changed(
     };
     let profile = top.take("profile").map(|v| v.profile()).transpose()?.unwrap_or(Profile::Default);
     let world = world::read(&mut top, profile, counts)?;
-    let mut workload = workload::read(&mut top, &world, duration)?;
-    let mut faults = fault::read(&mut top, &world, duration)?;
+    let mut rpc = rpc::read(&mut top, &world)?;
+    let mut workload = workload::read(&mut top, &world, &mut rpc, duration)?;
+    let mut faults = fault::read(&mut top, &world, &rpc, duration)?;
     let bars = bars::read(&mut top)?;
     let (fidelity, bytes) = fidelity::read(&mut top)?;
     top.finish()?;
     // Of a year at most, as everything else: nothing overflows.
     for w in &mut workload {
         (w.start, w.end) = (w.start + warm_up, w.end + warm_up);
+    }
+    for load in &mut rpc.loads {
+        (load.start, load.end) = (load.start + warm_up, load.end + warm_up);
     }
     for f in &mut faults {
         (f.at, f.until) = (f.at + warm_up, f.until.map(|t| t + warm_up));
@@ -144,6 +151,7 @@ pub fn parse_changed(
         bytes,
         world,
         workload,
+        rpc,
         faults,
         bars,
     };

@@ -11,6 +11,7 @@ use lnet_types::{Net, Nid};
 
 use crate::fidelity::{ByteSettings, Fidelity};
 use crate::place::Place;
+use crate::rpc::RpcWorld;
 use crate::units::Share;
 
 /// A world, what happens in it, and what must hold.
@@ -37,6 +38,8 @@ pub struct Scenario {
     pub world: World,
     /// What nodes do.
     pub workload: Vec<Workload>,
+    /// Targets, clients and their calls, above LNet.
+    pub rpc: RpcWorld,
     /// What befalls them, in order of the text.
     pub faults: Vec<Fault>,
     /// What must hold at the end.
@@ -502,6 +505,32 @@ pub enum FaultKind {
         /// Names and values, checked.
         tunables: Vec<(&'static str, i64)>,
     },
+    /// Requests take longer at targets before they are carried out.
+    HandlerDelay {
+        /// Indices in [`RpcWorld::targets`].
+        targets: Vec<usize>,
+        /// By how much.
+        by: Duration,
+        /// And up to so much more, at random.
+        jitter: Duration,
+    },
+    /// What targets change does not become safe against crashes: indices in [`RpcWorld::targets`].
+    CommitStall(Vec<usize>),
+    /// The nodes die, and their targets go to the other node that may serve them. With an end the
+    /// nodes come back, without those targets.
+    Failover {
+        /// Which nodes.
+        nodes: Place,
+        /// How long after their death the others take over.
+        after: Duration,
+    },
+    /// Targets drop clients.
+    Evict {
+        /// Indices in [`RpcWorld::targets`].
+        targets: Vec<usize>,
+        /// The clients.
+        clients: Place,
+    },
 }
 
 impl FaultKind {
@@ -530,6 +559,10 @@ impl FaultKind {
             Self::NiDel(_) => "ni_del",
             Self::PeerDel { .. } => "peer_del",
             Self::Tune { .. } => "tune",
+            Self::HandlerDelay { .. } => "handler_delay",
+            Self::CommitStall(_) => "commit_stall",
+            Self::Failover { .. } => "failover",
+            Self::Evict { .. } => "evict",
         }
     }
 }
@@ -560,6 +593,14 @@ pub struct Bars {
     pub control_share: Option<Share>,
     /// Most control messages that any node sent within one second.
     pub control_rate: Option<u64>,
+    /// Most calls that were carried out more than once.
+    pub executed_twice: Option<u64>,
+    /// Most calls whose effect was answered, and is gone.
+    pub lost_writes: Option<u64>,
+    /// Most evictions that a living client found out about.
+    pub evictions: Option<u64>,
+    /// Longest that a call took until its end, good or bad.
+    pub rpc_longest_max: Option<Duration>,
     /// What must hold on real sockets besides, where time is real and nodes are in a hurry.
     pub sockets: SocketBars,
 }

@@ -7,6 +7,7 @@ use crate::error::ScenarioError;
 use crate::model::{Exchange, Pace, Pairing, Workload, World};
 use crate::place::{Index, Place};
 use crate::read::Table;
+use crate::rpc::{self, RpcWorld};
 
 /// How long an exchange may take where nothing is said: one transaction time-out of the defaults.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -26,21 +27,25 @@ enum Kind {
     Ping,
 }
 
-const KINDS: [(&str, Kind); 6] = [
-    ("put", Kind::Put),
-    ("get", Kind::Get),
-    ("request", Kind::Request),
-    ("read", Kind::Rpc { write: false }),
-    ("write", Kind::Rpc { write: true }),
-    ("ping", Kind::Ping),
+/// The kinds; `None`: calls of the request layer, which `rpc.rs` reads.
+const KINDS: [(&str, Option<Kind>); 7] = [
+    ("put", Some(Kind::Put)),
+    ("get", Some(Kind::Get)),
+    ("request", Some(Kind::Request)),
+    ("read", Some(Kind::Rpc { write: false })),
+    ("write", Some(Kind::Rpc { write: true })),
+    ("ping", Some(Kind::Ping)),
+    ("rpc", None),
 ];
 
 const PAIRINGS: [(&str, Pairing); 3] =
     [("spread", Pairing::Spread), ("all", Pairing::All), ("random", Pairing::Random)];
 
+/// Programs on LNet, and calls of clients, which are put into `rpc`.
 pub(crate) fn read(
     top: &mut Table<'_, '_>,
     world: &World,
+    rpc: &mut RpcWorld,
     duration: Duration,
 ) -> Result<Vec<Workload>, ScenarioError> {
     let tables = top.list("workload")?;
@@ -48,16 +53,27 @@ pub(crate) fn read(
         return Err(top.wrong(&format!("has more than {SECTION_MAX} workloads")));
     }
     let index = Index::new(world);
-    tables.into_iter().map(|t| one(t, &index, duration)).collect()
+    let mut all = Vec::new();
+    for mut t in tables {
+        let word = t.require("kind", "put, get, request, read, write, ping or rpc")?;
+        match word.word(&KINDS)? {
+            Some(kind) => all.push(one(t, kind, &index, duration)?),
+            None => {
+                let load = rpc::load(t, &index, rpc, duration)?;
+                rpc.loads.push(load);
+            }
+        }
+    }
+    Ok(all)
 }
 
 fn one(
     mut t: Table<'_, '_>,
+    kind: Kind,
     index: &Index<'_>,
     duration: Duration,
 ) -> Result<Workload, ScenarioError> {
     let line = t.line();
-    let kind = t.require("kind", "put, get, request, read, write or ping")?.word(&KINDS)?;
     let from = Place::read_nodes(index, &t.require("from", "the nodes that begin")?)?;
     let to = Place::read(index, &t.require("to", "the nodes that are asked")?)?;
     let pairing = t.take("pairing").map(|v| v.word(&PAIRINGS)).transpose()?;
@@ -80,24 +96,11 @@ fn one(
         Kind::Ping => Exchange::Ping,
     };
     let size = size.unwrap_or(0);
-    let (pace, window) = pace(&mut t, size)?;
+    let (pace, window) = pace(&mut t, size, WINDOW)?;
     let verify = t.take("verify").map(|v| v.flag()).transpose()?.unwrap_or(true);
     let timeout = t.take("timeout").map(|v| v.duration_above_zero()).transpose()?;
     let retries = t.take("retries").map(|v| v.number(0, 1000)).transpose()?.unwrap_or(0);
-    let start = match t.take("start") {
-        Some(v) => match v.duration()? {
-            d if d < duration => d,
-            _ => return Err(v.wrong("before the end of the scenario")),
-        },
-        None => Duration::ZERO,
-    };
-    let end = match t.take("until") {
-        Some(v) => match v.duration()? {
-            d if d > start && d <= duration => d,
-            _ => return Err(v.wrong("after its start, and not after the end of the scenario")),
-        },
-        None => duration,
-    };
+    let (start, end) = span(&mut t, duration)?;
     t.finish()?;
     Ok(Workload {
         from,
@@ -116,8 +119,35 @@ fn one(
     })
 }
 
-/// When the next one begins, and how many may be under way.
-fn pace(t: &mut Table<'_, '_>, size: u32) -> Result<(Pace, u32), ScenarioError> {
+/// When the first one begins, and from when on none does.
+pub(crate) fn span(
+    t: &mut Table<'_, '_>,
+    duration: Duration,
+) -> Result<(Duration, Duration), ScenarioError> {
+    let start = match t.take("start") {
+        Some(v) => match v.duration()? {
+            d if d < duration => d,
+            _ => return Err(v.wrong("before the end of the scenario")),
+        },
+        None => Duration::ZERO,
+    };
+    let end = match t.take("until") {
+        Some(v) => match v.duration()? {
+            d if d > start && d <= duration => d,
+            _ => return Err(v.wrong("after its start, and not after the end of the scenario")),
+        },
+        None => duration,
+    };
+    Ok((start, end))
+}
+
+/// When the next one begins, and how many may be under way: `most` at a fixed pace where nothing is
+/// said.
+pub(crate) fn pace(
+    t: &mut Table<'_, '_>,
+    size: u32,
+    most: u32,
+) -> Result<(Pace, u32), ScenarioError> {
     let (every, rate) = (t.take("every"), t.take("rate"));
     let window = t.take("window").map(|v| v.number(1, WINDOW_MAX)).transpose()?.map(|n| n as u32);
     let think = t.take("think");
@@ -137,6 +167,6 @@ fn pace(t: &mut Table<'_, '_>, size: u32) -> Result<(Pace, u32), ScenarioError> 
     };
     match think {
         Some(v) => Err(v.wrong("no time to think but with a window alone")),
-        None => Ok((pace, window.unwrap_or(WINDOW))),
+        None => Ok((pace, window.unwrap_or(most))),
     }
 }

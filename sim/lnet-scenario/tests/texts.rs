@@ -488,3 +488,154 @@ fn conduct_of_a_node_is_the_profile_then_the_top_then_its_own_rows() {
         assert!(error.contains(word), "{wrong}: {error}");
     }
 }
+
+const CALLS: &str = r#"
+name = "calls"
+warm_up = "10s"
+
+[rpc]
+obd_timeout = "300s"
+at_max = "400s"
+evict_factor = 20
+
+[[net]]
+name = "tcp"
+
+[[node]]
+name = "client"
+count = 2
+rails = ["tcp"]
+
+[[node]]
+name = "server"
+count = 2
+rails = ["tcp"]
+
+[[target]]
+name = "list-1"
+kind = "list"
+on = "server-1"
+failover = "server-2"
+commit = "500ms"
+
+[[target]]
+name = "list-2"
+kind = "list"
+on = "server-2"
+
+[[client]]
+on = "client"
+targets = ["list-1", "list-2"]
+
+[[workload]]
+kind = "rpc"
+from = "client"
+to = "list-1"
+window = 4
+reads = "20%"
+bulk = "64KiB"
+timeout = "30s"
+until = "20s"
+
+[[fault]]
+at = "1s"
+for = "2s"
+kind = "handler_delay"
+target = "list-1"
+by = "20s"
+jitter = "1s"
+
+[[fault]]
+at = "5s"
+for = "2s"
+kind = "commit_stall"
+target = ["list-1", "list-2"]
+
+[[fault]]
+at = "8s"
+for = "10s"
+kind = "failover"
+on = "server-1"
+after = "3s"
+
+[[fault]]
+at = "9s"
+kind = "evict"
+target = "list-2"
+on = "client-2"
+
+[bars]
+executed_twice = 0
+lost_writes = 0
+evictions = 1
+rpc_longest_max = "30s"
+"#;
+
+#[test]
+fn targets_clients_calls_and_their_faults_are_read() {
+    let s = parse("calls.toml", CALLS).unwrap();
+    let secs = Duration::from_secs;
+    let t = &s.rpc.tunables;
+    assert_eq!((t.obd_timeout, t.at_max, t.evict_factor), (secs(300), secs(400), 20));
+    assert_eq!(t.at_min, secs(5), "what is not named is as it is");
+    let one = &s.rpc.targets[0];
+    assert_eq!((one.on, one.failover), (NodeId(2), Some(NodeId(3))));
+    assert_eq!(one.commit, Duration::from_millis(500));
+    assert_eq!(s.rpc.targets[1].commit, Duration::ZERO);
+    assert_eq!(s.rpc.targets_of(NodeId(1)), [0, 1]);
+    assert_eq!(s.rpc.targets_of(NodeId(2)), [0; 0]);
+    let load = &s.rpc.loads[0];
+    assert_eq!((load.to.as_slice(), load.bulk, load.window), (&[0][..], 65536, 4));
+    assert_eq!((load.start, load.end), (secs(10), secs(30)), "after the warm-up");
+    assert_eq!(load.timeout, Some(secs(30)));
+    assert!(s.workload.is_empty());
+    let kinds: Vec<&str> = s.faults.iter().map(|f| f.kind.name()).collect();
+    assert_eq!(kinds, ["handler_delay", "commit_stall", "failover", "evict"]);
+    assert_eq!(s.bars.rpc_longest_max, Some(secs(30)));
+    assert_eq!((s.bars.executed_twice, s.bars.evictions), (Some(0), Some(1)));
+    let change = lnet_scenario::Change::new("rpc.at_max", "600s").unwrap();
+    let changed = lnet_scenario::parse_changed("calls.toml", CALLS, &[], &[change]).unwrap();
+    assert_eq!(changed.rpc.tunables.at_max, secs(600));
+}
+
+#[test]
+fn mistakes_above_lnet_are_named_with_value_and_expectation() {
+    for (from, to, says) in [
+        (
+            "at_max = \"400s\"",
+            "at_max = \"3s\"",
+            "has at_max 3s: expected 0s, or at least at_min 5s",
+        ),
+        ("obd_timeout = \"300s\"", "obd_timeout = \"0s\"", "expected a time from 1s to 24h"),
+        ("at_max", "at_most", "unknown key 'at_most': expected one of obd_timeout, ping_interval"),
+        ("kind = \"list\"\non = \"server-1\"", "kind = \"disk\"\non = \"server-1\"", "one of list"),
+        ("on = \"server-1\"\nfailover", "on = \"server\"\nfailover", "expected one node"),
+        ("failover = \"server-2\"", "failover = \"server-1\"", "expected another node than 'on'"),
+        ("name = \"list-2\"", "name = \"list-1\"", "expected each target once"),
+        ("to = \"list-1\"", "to = \"list-3\"", "expected the name of a target: list-1, list-2"),
+        (
+            "from = \"client\"",
+            "from = \"server\"",
+            "a [[client]] of 'list-1' at each node: 'server-1'",
+        ),
+        ("target = \"list-2\"", "target = \"\"", "expected the name of a target: list-1, list-2"),
+        ("after = \"3s\"", "", "has no 'after': expected how long until the other node takes over"),
+        (
+            "kind = \"failover\"\non = \"server-1\"",
+            "kind = \"failover\"\non = \"client-1\"",
+            "'client-1' serves none",
+        ),
+        ("failover = \"server-2\"\n", "", "'server-1' serves none"),
+        ("window = 4\n", "rate = \"1MiB/s\"\n", "expected no rate where there is no size"),
+        ("reads = \"20%\"", "pairing = \"all\"", "unknown key 'pairing'"),
+    ] {
+        assert!(CALLS.contains(from), "{from}");
+        let error = parse("calls.toml", &CALLS.replace(from, to)).unwrap_err().to_string();
+        assert!(error.contains(says), "{to}: {error}");
+        assert!(error.starts_with("calls.toml:"), "{error}");
+    }
+    let alone = "name = \"x\"\n[rpc]\nat_min = \"4s\"\n[[net]]\nname = \"tcp\"\n\
+                 [[node]]\nname = \"a\"\nrails = [\"tcp\"]\n";
+    let error = parse("x.toml", alone).unwrap_err().to_string();
+    assert!(error.contains("nothing that uses it: expected a [[target]]"), "{error}");
+}

@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use lnet::upper::Uppers;
+use lnet::upper::{UpperId, Uppers};
 use lnet::{Doubt, Loopback, Node};
 use lnet_types::{Instant, NiId, Nid};
 
@@ -84,6 +84,8 @@ pub struct Host {
     pub(crate) lo: Loopback,
     /// Protocols that stand on the node in this life.
     pub(crate) uppers: Uppers,
+    /// The one among them that has the scenario's targets and clients.
+    pub(crate) rpc: Option<UpperId>,
     /// Its rails that nothing passes because it is dead or stands still.
     pub(crate) muted: Vec<RailIx>,
     /// The earliest time for which the world has a timer of this host.

@@ -23,6 +23,7 @@
 //!   [`Seen::Sample`] at regular intervals. Share state with `Rc<RefCell<…>>`, as [`Tracer`] does.
 //! - *A protocol on a node*: [`Sim::stand`] puts an `lnet::upper::Upper` on a host, as a real
 //!   node's stack has it.
+//! - *Targets, clients and calls above LNet*: `rpc/` has them, as scenarios name them.
 //! - *Another world*: make a [`lnet_scenario::Scenario`], from a text or in code.
 //! - *What if*: add faults to a scenario and [`play()`] it; the [`Summary`] says who noticed when.
 
@@ -40,6 +41,7 @@ mod observe;
 mod play;
 mod programs;
 mod queue;
+mod rpc;
 mod sim;
 mod summary;
 mod swarm;
@@ -59,6 +61,7 @@ pub use memory::{Body, Mem};
 pub use message::{MessageEvent, Messages};
 pub use observe::{AttemptId, BufferId, Observer, Seen, View, Violation, is_control};
 pub use play::{Played, play, play_before};
+pub use rpc::{CallNo, RpcFigures, RpcModel, RpcSeen, RpcTally};
 pub use sim::{Sim, Watch};
 pub use summary::{FaultSummary, Summary};
 pub use swarm::{Model, Round, seed_of};

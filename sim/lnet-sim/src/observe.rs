@@ -15,6 +15,7 @@ use lnet_wire::Kind;
 use crate::directory::{Directory, HostId, RailIx};
 use crate::host::Host;
 use crate::links::Links;
+use crate::rpc::RpcSeen;
 
 /// One attempt of an exchange of a workload: its number is on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -149,6 +150,13 @@ pub enum Seen<'a> {
         host: HostId,
         /// Which, and what it is about.
         timer: &'a TimerView,
+    },
+    /// Something of targets and clients above LNet.
+    Rpc {
+        /// Where.
+        host: HostId,
+        /// What.
+        seen: &'a RpcSeen,
     },
     /// A host has died.
     Died {

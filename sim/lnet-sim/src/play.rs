@@ -9,6 +9,7 @@ use crate::check::{Bounds, all_checkers};
 use crate::fabric::Fabric;
 use crate::message::Messages;
 use crate::observe::{Observer, Violation};
+use crate::rpc::RpcModel;
 use crate::sim::Sim;
 use crate::summary::Summary;
 use crate::trace::{Detail, Tracer};
@@ -75,6 +76,9 @@ fn play_over<F: Fabric>(
     sim.observe(Box::new(tracer));
     for judge in judges {
         sim.observe(judge);
+    }
+    if !scenario.rpc.targets.is_empty() {
+        sim.observe(Box::new(RpcModel::new(&scenario)));
     }
     let violation = sim.run().err();
     let trace = trace.take();

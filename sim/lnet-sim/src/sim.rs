@@ -30,6 +30,7 @@ use crate::message::Messages;
 use crate::observe::{Observer, Seen, View, Violation, is_control};
 use crate::programs::{Note, Programs, Wish};
 use crate::queue::Queue;
+use crate::rpc::{Floor, SETTLED};
 use crate::tally::Tally;
 use crate::uppers::MakeUpper;
 
@@ -49,6 +50,8 @@ pub(crate) enum Event<E> {
         index: usize,
         down: bool,
     },
+    /// Other nodes take over the targets of those that a fault has killed.
+    TakeOver(usize),
     Sample,
 }
 
@@ -75,6 +78,9 @@ impl Watch {
         let mut watch = Self::default();
         if scenario.world.groups.iter().any(|g| g.settings().conduct.keeps_driver_timeout) {
             watch.grace += KERNEL_LND_TIMEOUT;
+        }
+        if !scenario.rpc.targets.is_empty() {
+            watch.grace += SETTLED;
         }
         watch
     }
@@ -107,6 +113,8 @@ pub struct Sim<F: Fabric = Messages> {
     pub(crate) gateways: BTreeMap<(HostId, Nid), bool>,
     /// What stands on the nodes of hosts, in each of their lives.
     pub(crate) standing: BTreeMap<HostId, Vec<MakeUpper>>,
+    /// Where targets are served, and their disks.
+    pub(crate) floor: Floor,
     watch: Watch,
     /// Memory of [`Self::look_after`].
     events: VecDeque<NodeEvent>,
@@ -140,6 +148,7 @@ impl<F: Fabric> Sim<F> {
             moved: BTreeMap::new(),
             gateways: BTreeMap::new(),
             standing: BTreeMap::new(),
+            floor: Floor::new(&scenario),
             watch: Watch::of(&scenario),
             events: VecDeque::new(),
             wanted: VecDeque::new(),
@@ -214,6 +223,9 @@ impl<F: Fabric> Sim<F> {
         let ends = [self.scenario.duration, self.scenario.duration + self.watch.grace];
         let played = ends.into_iter().try_for_each(|end| self.run_until(time(end)));
         // Figures are asked for just when something was found.
+        for stats in self.rpc_stats() {
+            self.tally.rpc.add(&stats);
+        }
         self.tally.close(&self.hosts);
         played?;
         self.finish()
@@ -287,6 +299,7 @@ impl<F: Fabric> Sim<F> {
             Event::FaultEnds(n) => self.fault_ends(n),
             Event::CarrierKnown(ix) => self.carrier_known(ix),
             Event::Flap { index, down } => self.flap(index, down),
+            Event::TakeOver(index) => self.taken_over(index),
             Event::Sample => {
                 if self.hosts.len() > ROUTES_WATCHED_HOSTS_MAX {
                     for n in 0..self.hosts.len() as u32 {
@@ -423,6 +436,9 @@ impl<F: Fabric> Sim<F> {
                 busy = true;
             }
             self.programs.go_on(self.now, id, &mut self.hosts[n]);
+            if self.hosts[n].rpc.is_some() {
+                self.collect_rpc(id);
+            }
             if busy {
                 self.collect();
             }

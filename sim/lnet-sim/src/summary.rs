@@ -6,6 +6,7 @@ use core::time::Duration;
 use lnet_scenario::{Bars, Scenario, Share};
 use serde::Serialize;
 
+use crate::rpc::RpcFigures;
 use crate::tally::Tally;
 
 /// What came of a run. Times in nanoseconds.
@@ -49,6 +50,9 @@ pub struct Summary {
     pub control_share: u32,
     /// Most of these that one node sent in one second.
     pub control_rate: u64,
+    /// Targets, clients and calls above LNet, where there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rpc: Option<RpcFigures>,
     /// Faults, and when a node noticed them.
     pub faults: Vec<FaultSummary>,
     /// Time from the end of the last fault until all interfaces were healthy; none: one is
@@ -119,6 +123,7 @@ impl Summary {
             drops: tally.drops.iter().map(|(r, n)| (format!("{r:?}"), *n)).collect(),
             control_share: Share::of(tally.control, tally.messages).0,
             control_rate: tally.control_rate_max.0,
+            rpc: tally.rpc.figures(),
             faults: faults.collect(),
             recovery: tally.recovery().map(ns),
             complaints: tally.complaints.clone(),
@@ -140,6 +145,11 @@ impl Summary {
         most("duplicates", self.duplicates, bars.duplicates);
         most("resends", self.resends, bars.resends);
         most("control_rate", self.control_rate, bars.control_rate);
+        if let Some(rpc) = &self.rpc {
+            most("executed_twice", rpc.executed_twice, bars.executed_twice);
+            most("lost_writes", rpc.lost_writes, bars.lost_writes);
+            most("evictions", rpc.evictions, bars.evictions);
+        }
         let mut longest = |name: &str, got: Option<u64>, bar: Option<Duration>| {
             let Some(bar) = bar else { return };
             match got {
@@ -154,6 +164,7 @@ impl Summary {
         longest("stall_max", Some(self.stall_max), bars.stall_max);
         longest("stall_p99", Some(self.stall_p99), bars.stall_p99);
         longest("gap_max", Some(self.gap_max), bars.gap_max);
+        longest("rpc_longest_max", self.rpc.as_ref().map(|rpc| rpc.longest), bars.rpc_longest_max);
         longest("recovery_max", self.recovery, bars.recovery_max);
         for f in &self.faults {
             longest("detection_max", f.noticed_after, bars.detection_max);
@@ -185,6 +196,39 @@ fn show(n: u64) -> String {
     }
 }
 
+impl fmt::Display for RpcFigures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let open = match self.open {
+            0 => String::new(),
+            open => format!(", {open} without an end"),
+        };
+        writeln!(
+            f,
+            "calls        {} answered, {} failed{open}; p50 {}, p99 {}, longest {}",
+            self.answered,
+            self.failed,
+            show(self.p50),
+            show(self.p99),
+            show(self.longest)
+        )?;
+        writeln!(
+            f,
+            "changes      {} carried out, {} twice, {} answered and lost",
+            self.executed, self.executed_twice, self.lost_writes
+        )?;
+        writeln!(
+            f,
+            "connections  {} made again, {} evictions that a client noticed, {} clients evicted",
+            self.reconnects, self.evictions, self.evicted
+        )?;
+        writeln!(
+            f,
+            "servers      {} copies of requests recognised, {} early replies, bulk data lost {} times",
+            self.copies, self.early_replies, self.bulk_failed
+        )
+    }
+}
+
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
@@ -192,6 +236,9 @@ impl fmt::Display for Summary {
             "scenario     {} (seed {}, trace {})",
             self.scenario, self.seed, self.trace_hash
         )?;
+        if let Some(rpc) = &self.rpc {
+            rpc.fmt(f)?;
+        }
         writeln!(
             f,
             "exchanges    {} succeeded, {} failed, {} retried by programs",

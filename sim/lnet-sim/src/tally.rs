@@ -13,6 +13,7 @@ use crate::arrivals::Arrivals;
 use crate::directory::{Directory, HostId};
 use crate::host::Host;
 use crate::observe::Seen;
+use crate::rpc::{RpcSeen, RpcTally};
 
 /// A fault, and when a node noticed.
 #[derive(Clone, Debug)]
@@ -70,6 +71,8 @@ pub struct Tally {
     pub healthy_since: Instant,
     /// What could not be done as the scenario asks.
     pub complaints: Vec<String>,
+    /// Targets, clients and calls above LNet.
+    pub rpc: RpcTally,
     /// Per host: the current second, and control messages in it.
     seconds: Vec<(u64, u64)>,
     arrivals: Arrivals,
@@ -98,6 +101,7 @@ impl Tally {
             degraded: BTreeSet::new(),
             healthy_since: Instant::ZERO,
             complaints: Vec::new(),
+            rpc: RpcTally::new(scenario),
             seconds: vec![(0, 0); scenario.world.nodes.len()],
             arrivals: Arrivals::default(),
         }
@@ -183,7 +187,9 @@ impl Tally {
                     f.ended = Some(now);
                 }
             }
+            Seen::Rpc { host, seen } => self.rpc_seen(host, seen),
             Seen::Died { host } => {
+                self.rpc.died(host);
                 self.arrivals.died(host);
                 self.degraded.retain(|(h, _)| *h != host);
                 self.note_healthy(now);
@@ -197,6 +203,21 @@ impl Tally {
             | Seen::Sent { .. }
             | Seen::Born { .. }
             | Seen::Sample => {}
+        }
+    }
+
+    /// Calls are exchanges, too.
+    fn rpc_seen(&mut self, host: HostId, seen: &RpcSeen) {
+        self.rpc.see(host, seen);
+        match seen {
+            RpcSeen::Called { .. } => self.attempts += 1,
+            RpcSeen::Ended { took, result: Ok(_), .. } => {
+                self.completed += 1;
+                let _ = self.stalls.record(took.as_nanos() as u64);
+            }
+            RpcSeen::Ended { .. } => self.errors += 1,
+            RpcSeen::Damaged { .. } => self.damaged += 1,
+            _ => {}
         }
     }
 
@@ -268,6 +289,8 @@ fn about(kind: &FaultKind, scenario: &Scenario) -> BTreeSet<Nid> {
         FaultKind::Carrier { on: p, .. }
         | FaultKind::Flap { on: p, .. }
         | FaultKind::Kill { nodes: p, .. }
+        | FaultKind::Failover { nodes: p, .. }
+        | FaultKind::Evict { clients: p, .. }
         | FaultKind::Pause(p)
         | FaultKind::Drift { nodes: p, .. }
         | FaultKind::Memory(p)
@@ -275,6 +298,10 @@ fn about(kind: &FaultKind, scenario: &Scenario) -> BTreeSet<Nid> {
         | FaultKind::PeerDel { peers: p, .. }
         | FaultKind::Tune { nodes: p, .. } => nids(p),
         FaultKind::NiAdd { nids, .. } => nids.iter().copied().collect(),
+        FaultKind::HandlerDelay { targets, .. } | FaultKind::CommitStall(targets) => {
+            let specs = targets.iter().filter_map(|t| scenario.rpc.targets.get(*t));
+            specs.flat_map(|t| nids(&Place::node(t.on))).collect()
+        }
         FaultKind::Partition(_) | FaultKind::Quiesce => BTreeSet::new(),
     }
 }

@@ -166,6 +166,11 @@ impl Observer for Tracer {
                 let line = (self.detail == Detail::Messages).then(|| format!("timer: {timer}"));
                 (2, host, line)
             }
+            Seen::Rpc { host, seen } => {
+                seen.words().into_iter().for_each(|word| trace.mix(word));
+                let (moment, line) = seen.line(&view.scenario.rpc.targets);
+                (if moment { 1 } else { 2 }, host, Some(line))
+            }
             Seen::Died { host } => (1, host, Some("dies".to_owned())),
             Seen::Born { host } => (1, host, Some("is back".to_owned())),
             Seen::Sample => return Ok(()),

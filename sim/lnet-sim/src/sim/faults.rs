@@ -111,8 +111,25 @@ impl<F: Fabric> Sim<F> {
                     self.touch(HostId(node.0));
                 }
             }
+            FaultKind::Failover { nodes, after } => {
+                for node in nodes.nodes() {
+                    self.kill(HostId(node.0), false);
+                }
+                self.queue.push(self.now + *after, Event::TakeOver(index));
+            }
+            kind @ (FaultKind::HandlerDelay { .. }
+            | FaultKind::CommitStall(_)
+            | FaultKind::Evict { .. }) => self.rpc_fault(kind, true),
         }
         self.tell_fabric(&Happening::LinksChanged);
+    }
+
+    pub(super) fn taken_over(&mut self, index: usize) {
+        let scenario = self.scenario.clone();
+        let Some(fault) = scenario.faults.get(index) else { return };
+        if let FaultKind::Failover { nodes, .. } = &fault.kind {
+            self.take_over(&nodes.nodes());
+        }
     }
 
     pub(super) fn fault_ends(&mut self, index: usize) {
@@ -128,6 +145,14 @@ impl<F: Fabric> Sim<F> {
                 for node in nodes.nodes() {
                     self.revive(HostId(node.0), nids.as_deref());
                 }
+            }
+            FaultKind::Failover { nodes, .. } => {
+                for node in nodes.nodes() {
+                    self.revive(HostId(node.0), None);
+                }
+            }
+            kind @ (FaultKind::HandlerDelay { .. } | FaultKind::CommitStall(_)) => {
+                self.rpc_fault(kind, false);
             }
             FaultKind::Pause(nodes) => self.pause(nodes, false),
             FaultKind::Drift { nodes, .. } => self.drift(nodes, 0),
@@ -167,6 +192,7 @@ impl<F: Fabric> Sim<F> {
             | FaultKind::Delay { .. }
             | FaultKind::Slow { .. }
             | FaultKind::PeerDel { .. }
+            | FaultKind::Evict { .. }
             | FaultKind::Tune { .. } => {}
         }
         self.tell_fabric(&Happening::LinksChanged);

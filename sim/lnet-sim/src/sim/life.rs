@@ -38,6 +38,7 @@ impl<F: Fabric> Sim<F> {
                 incarnation: 1,
                 lo: lnet::Loopback::new(),
                 uppers: Uppers::default(),
+                rpc: None,
                 armed: Instant::FAR_FUTURE,
                 dirty: false,
                 health_seen: 0,
@@ -75,6 +76,8 @@ impl<F: Fabric> Sim<F> {
         self.programs.set_nids(id, nids.to_vec());
         self.programs.born(self.now, id, &mut self.hosts[id.0 as usize]);
         self.collect();
+        let wall_secs = (WALL_BEGIN + self.now.as_nanos()) / 1_000_000_000;
+        self.raise_rpc(id, CLOCKS_BEGIN, wall_secs);
         self.raise_uppers(id);
         self.touch(id);
     }
@@ -182,6 +185,7 @@ impl<F: Fabric> Sim<F> {
         if !self.hosts[id.0 as usize].alive {
             return;
         }
+        self.bury_rpc(id);
         self.hosts[id.0 as usize].resets = process;
         self.tell_fabric(&Happening::HostDied(id));
         let host = &mut self.hosts[id.0 as usize];

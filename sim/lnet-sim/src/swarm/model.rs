@@ -306,6 +306,12 @@ fn rails(scenario: &Scenario, kind: &FaultKind) -> Vec<RailRef> {
         | FaultKind::Tune { nodes: p, .. } => {
             p.nodes().into_iter().flat_map(|n| Place::node(n).rails(world)).collect()
         }
+        FaultKind::Failover { nodes: p, .. } => {
+            p.nodes().into_iter().flat_map(|n| Place::node(n).rails(world)).collect()
+        }
+        FaultKind::HandlerDelay { .. } | FaultKind::CommitStall(_) | FaultKind::Evict { .. } => {
+            Vec::new()
+        }
         FaultKind::Partition(_) | FaultKind::Quiesce => {
             all().flat_map(|p| p.rails(world)).collect()
         }

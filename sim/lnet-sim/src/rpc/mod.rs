@@ -1,0 +1,49 @@
+//! What stands on LNet in a world: targets and clients over the real request layer (`ptlrpc`), one
+//! value on each node that has any.
+//!
+//! ```text
+//!   [[target]], [[client]]          stage.rs: who serves what, disks from life to life, faults
+//!            │                          │
+//!            ╰──► host.rs (an Upper) ◄──╯──► seen.rs ──► ledger.rs ─► tally.rs (figures)
+//!                  ├ serving.rs  targets, commits                └──► model.rs (what must hold)
+//!                  └ calling.rs  calls at their pace
+//! ```
+//!
+//! A host dies with its memory. What its targets had committed lies on a disk of the world, and is
+//! there in its next life, or at the node that takes over.
+
+mod calling;
+mod host;
+mod ledger;
+mod model;
+mod seen;
+mod serving;
+mod stage;
+mod tally;
+
+pub use model::RpcModel;
+pub(crate) use model::SETTLED;
+pub use seen::{CallNo, RpcSeen};
+pub(crate) use stage::Floor;
+pub use tally::{RpcFigures, RpcTally};
+
+use lustre_wire::Opcode;
+use lustre_wire::connect::{ConnectData, ConnectFlags, ConnectFlags2};
+
+/// Appends to a list.
+const APPEND: Opcode = Opcode(20_000);
+/// Reads how long a list is.
+const READ: Opcode = Opcode(20_001);
+
+/// What clients ask for, and targets grant.
+fn connect_data() -> ConnectData {
+    ConnectData {
+        flags: ConnectFlags::VERSION
+            | ConnectFlags::AT
+            | ConnectFlags::FULL20
+            | ConnectFlags::BULK_MBITS
+            | ConnectFlags::FLAGS2,
+        flags2: ConnectFlags2::REP_MBITS,
+        ..ConnectData::default()
+    }
+}

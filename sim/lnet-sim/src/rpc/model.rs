@@ -1,0 +1,110 @@
+//! The reference model of the request layer, which knows no resend, no deadline and no connection:
+//!
+//! - *Must not*: a change is carried out that no client has asked for, or twice; a call is answered by
+//!   another's result, or twice; a read misses what was answered before it began; what was answered is
+//!   gone, where the target promises that it is not.
+//! - *Must*: once the world has been left alone for a while each call ends, and what is begun then
+//!   succeeds.
+
+use core::time::Duration;
+use std::collections::BTreeSet;
+
+use lnet_scenario::{FaultKind, Scenario};
+use lnet_types::Instant;
+
+use super::ledger::Ledger;
+use super::seen::{CallNo, RpcSeen};
+use crate::observe::{Observer, Seen, View};
+
+/// How long after the last fault calls succeed again, and all that are older have ended: a deadline
+/// that has grown to some minutes runs out, the next attempts to connect are 50 s apart, and a server
+/// that was killed waits for its clients.
+pub(crate) const SETTLED: Duration = Duration::from_secs(400);
+
+/// See the module's head.
+pub struct RpcModel {
+    ledger: Ledger,
+    /// From then on nothing fails; `None`: a fault lasts.
+    settled: Option<Instant>,
+    /// Calls that were begun after that, and are open.
+    late: BTreeSet<CallNo>,
+}
+
+impl RpcModel {
+    /// The model of a scenario.
+    pub fn new(scenario: &Scenario) -> Self {
+        let lasts = |kind: &FaultKind| {
+            !matches!(
+                kind,
+                FaultKind::Reset(_)
+                    | FaultKind::PeerDel { .. }
+                    | FaultKind::Tune { .. }
+                    | FaultKind::Evict { .. }
+                    // Another node serves its targets.
+                    | FaultKind::Failover { .. }
+            )
+        };
+        let mut last = Some(Duration::ZERO);
+        for fault in &scenario.faults {
+            let took = match &fault.kind {
+                FaultKind::Failover { after, .. } => *after,
+                _ => Duration::ZERO,
+            };
+            let end = match fault.until {
+                None if lasts(&fault.kind) => None,
+                until => Some(until.unwrap_or(fault.at).max(fault.at + took)),
+            };
+            last = last.zip(end).map(|(last, end)| last.max(end));
+        }
+        let settled = last.map(|last| Instant::ZERO + last + SETTLED);
+        Self { ledger: Ledger::new(scenario), settled, late: BTreeSet::new() }
+    }
+}
+
+impl Observer for RpcModel {
+    fn name(&self) -> &'static str {
+        "rpc-model"
+    }
+
+    fn see(&mut self, seen: &Seen<'_>, view: &View<'_>) -> Result<(), String> {
+        match *seen {
+            Seen::Rpc { host, seen } => {
+                self.ledger.see(host, seen)?;
+                match seen {
+                    RpcSeen::Called { call, .. }
+                        if self.settled.is_some_and(|at| view.now >= at) =>
+                    {
+                        self.late.insert(*call);
+                    }
+                    RpcSeen::Ended { call, result, .. } => {
+                        if let (true, Err(e)) = (self.late.remove(call), result) {
+                            let name = view.name(host);
+                            return Err(format!("{name}: call {call} failed in peace: {e}"));
+                        }
+                    }
+                    _ => {}
+                }
+                Ok(())
+            }
+            Seen::Died { host } => {
+                self.ledger.died(host);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn finish(&mut self, view: &View<'_>) -> Result<(), String> {
+        if let Some((call, target)) = self.ledger.first_lost() {
+            return Err(format!("the change of call {call} was answered, and {target} lost it"));
+        }
+        let peace = self.settled.is_some_and(|at| view.now >= at);
+        match self.ledger.first_open() {
+            Some((call, host)) if peace => {
+                let (name, all) = (view.name(host), self.ledger.open());
+                Err(format!("{name}: call {call} has no end, {all} in all"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
