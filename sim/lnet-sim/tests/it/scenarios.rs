@@ -70,6 +70,19 @@ scenarios! {
     connections_that_stand_half_open_are_found_out: "half-open";
     a_peer_deleted_during_its_discovery_is_found_again: "deleted-during-discovery";
     an_announcement_is_accepted_when_its_sequence_number_wraps: "sequence-wraps";
+    a_lost_request_is_sent_again_after_its_deadline: "rpc-lost-request";
+    a_lost_reply_is_given_again_from_its_record: "rpc-lost-reply";
+    lost_bulk_data_bring_the_whole_request_again: "rpc-lost-bulk";
+    a_lost_connect_is_tried_again: "rpc-lost-connect";
+    early_replies_keep_calls_to_a_slow_server_alive: "rpc-slow-handler";
+    copies_of_requests_slower_than_at_max_are_folded: "rpc-beyond-at-max";
+    no_committed_change_is_lost_with_its_server: "rpc-server-restart";
+    a_client_that_dies_is_evicted_and_others_go_on: "rpc-client-dies";
+    all_clients_are_back_after_an_outage: "rpc-darkness";
+    an_evicted_client_connects_anew: "rpc-evicted";
+    changes_wait_for_a_disk_that_stands_still: "rpc-commit-stall";
+    clients_follow_a_target_to_its_other_server: "rpc-failover";
+    calls_go_on_through_a_rolling_restart: "rpc-rolling-restart";
     a_rail_of_ones_own_that_is_dead_is_no_fault_of_the_gateways: "own-rail-dead";
 }
 
