@@ -9,6 +9,7 @@ use lustre_wire::ConnectData;
 
 use crate::event::Event;
 use crate::lose::Losses;
+use crate::sabotage::Sabotage;
 use crate::table::{CallId, ExportId, ImportId, PostId, ServedId, ServiceId, Table};
 use crate::timers::Timers;
 use crate::tunables::Tunables;
@@ -48,6 +49,22 @@ pub(crate) struct Common {
     pub(crate) callers_gone: Vec<ExportId>,
     /// Exports whose client has connected anew, or is gone.
     pub(crate) reversed: Vec<ExportId>,
+    #[cfg(feature = "sabotage")]
+    pub(crate) sabotage: Option<Sabotage>,
+}
+
+impl Common {
+    /// Whether a rule is broken, to see whether it is noticed.
+    #[cfg_attr(not(feature = "sabotage"), allow(clippy::unused_self))]
+    pub(crate) const fn breaks(&self, rule: Sabotage) -> bool {
+        #[cfg(feature = "sabotage")]
+        return matches!(self.sabotage, Some(broken) if broken as u8 == rule as u8);
+        #[cfg(not(feature = "sabotage"))]
+        {
+            let _ = rule;
+            false
+        }
+    }
 }
 
 /// An import over which a server may call back.

@@ -20,6 +20,7 @@ mod estimate;
 mod event;
 mod lose;
 mod rpc;
+mod sabotage;
 mod server;
 mod table;
 mod timers;
@@ -36,6 +37,8 @@ pub use estimate::{Bounds, Estimate, estimate_of, timeout_of};
 pub use event::{Behind, Event, EvictReason, Replay, Reply, Served};
 pub use lose::{LOSE_MAX, Lose, LoseId, Losing, Part};
 pub use rpc::{Config, Ptlrpc, Rpc};
+#[cfg(feature = "sabotage")]
+pub use sabotage::Sabotage;
 pub use server::{
     Answer, ClientRecord, EXPORTS_MAX, ExportView, Hold, NrsError, Past, PolicyKind,
     QUEUED_BYTES_PER_EXPORT_MAX, QUEUED_PER_EXPORT_MAX, RECORD_BYTES_PER_EXPORT_MAX,

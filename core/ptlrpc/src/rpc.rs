@@ -64,10 +64,18 @@ impl Ptlrpc {
                 callers: BTreeMap::new(),
                 callers_gone: Vec::new(),
                 reversed: Vec::new(),
+                #[cfg(feature = "sabotage")]
+                sabotage: None,
             },
             client: Client::default(),
             server: Server::default(),
         }
+    }
+
+    /// Breaks a rule from now on.
+    #[cfg(feature = "sabotage")]
+    pub fn sabotage(&mut self, rule: crate::Sabotage) {
+        self.common.sabotage = Some(rule);
     }
 
     /// The tunables.

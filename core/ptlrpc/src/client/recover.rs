@@ -14,6 +14,7 @@ use crate::common::Cx;
 use crate::error::CallError;
 use crate::estimate::wire_secs;
 use crate::event::Reply;
+use crate::sabotage::Sabotage;
 use crate::table::ImportId;
 
 impl Client {
@@ -74,7 +75,10 @@ impl Client {
     fn replay_next(&mut self, cx: &mut Cx<'_, '_>, import: ImportId) -> bool {
         let Some(im) = self.imports.get(import) else { return false };
         let after = (im.last_replayed.saturating_add(1), 0);
-        let Some((&(_, xid), kept)) = im.retained.range(after..).next() else { return false };
+        let mut left = im.retained.range(after..);
+        let backwards = cx.common.breaks(Sabotage::ReplayBackwards);
+        let next = if backwards { left.next_back() } else { left.next() };
+        let Some((&(_, xid), kept)) = next else { return false };
         let (header, mut body) = (kept.header, kept.body);
         let (message, portals, reply_len) = (kept.message.clone(), kept.portals, kept.reply_len);
         let net = im.net_time(&cx.common.tunables);

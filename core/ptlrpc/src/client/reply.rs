@@ -16,6 +16,7 @@ use crate::common::Cx;
 use crate::error::CallError;
 use crate::event::Reply;
 use crate::lose::Part;
+use crate::sabotage::Sabotage;
 use crate::table::{CallId, ImportId};
 use crate::timers::Timer;
 
@@ -72,7 +73,7 @@ impl Client {
         }
         let spans = cx.below.payload(event);
         let bytes = cx.copy_out(&spans);
-        if early {
+        if early && !cx.common.breaks(Sabotage::EarlyIsReply) {
             self.early(cx, id, &bytes);
         } else {
             self.take_reply(cx, id, bytes);
@@ -251,6 +252,7 @@ impl Client {
         }
         // Bulk memory is the program's again when a call has ended: what stood in it can't be repeated.
         let keep = im.replayable
+            && !cx.common.breaks(Sabotage::NotRetained)
             && r.bulk.is_none()
             && body.transno > body.last_committed
             && matches!(r.purpose, Purpose::Call | Purpose::Replay);

@@ -18,6 +18,7 @@ use super::{
 use crate::common::{Cx, Post};
 use crate::event::Event;
 use crate::lose::Part;
+use crate::sabotage::Sabotage;
 use crate::table::{ExportId, PostId, ServiceId};
 
 impl Server {
@@ -158,7 +159,8 @@ impl Server {
             return;
         }
         let Some(export) = self.exports.get_mut(id) else { return };
-        if let Some(first) = export.in_work.get(&origin.xid).copied() {
+        let first = export.in_work.get(&origin.xid).copied();
+        if let Some(first) = first.filter(|_| !cx.common.breaks(Sabotage::NoFolding)) {
             // P-110: a copy of what is being worked on. The answer goes to the copy.
             self.stats.folded += 1;
             if let Some(work) = self.work.get_mut(first) {
@@ -174,7 +176,8 @@ impl Server {
             }
             return self.plan_early(cx, first);
         }
-        if let Some(record) = export.records.get(origin.xid) {
+        let record = export.records.get(origin.xid);
+        if let Some(record) = record.filter(|_| !cx.common.breaks(Sabotage::RecordForgotten)) {
             // P-141: it was done; the answer was lost.
             let parts = record.clone().into();
             self.stats.answered_again += 1;

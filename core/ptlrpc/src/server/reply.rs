@@ -15,6 +15,7 @@ use super::target::ReplyRecord;
 use crate::common::{Cx, Post, spec};
 use crate::estimate::wire_secs;
 use crate::lose::Part;
+use crate::sabotage::Sabotage;
 use crate::table::{ExportId, ServedId, ServiceId};
 
 /// Portal of the service that cancels locks (P-33).
@@ -175,6 +176,7 @@ impl Server {
         }
         let estimate = service.estimate.get(&bounds);
         let committed = self.committed_of(export, parts.transno, origin.service);
+        let early = cx.common.breaks(Sabotage::CommittedEarly);
         let body = Body {
             handle: parts.handle,
             kind: if parts.error { MsgKind::ERROR } else { MsgKind::REPLY },
@@ -183,7 +185,7 @@ impl Server {
             status: parts.status,
             transno: parts.transno,
             pre_versions: parts.pre_versions,
-            last_committed: committed,
+            last_committed: if early { committed.max(parts.transno) } else { committed },
             op_flags: parts.op_flags,
             timeout: if parts.error && export.is_none() { 0 } else { wire_secs(estimate) },
             service_time: wire_secs(took),
