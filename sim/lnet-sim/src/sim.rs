@@ -30,7 +30,7 @@ use crate::message::Messages;
 use crate::observe::{Observer, Seen, View, Violation, is_control};
 use crate::programs::{Note, Programs, Wish};
 use crate::queue::Queue;
-use crate::rpc::{Floor, SETTLED};
+use crate::rpc::{Stage, settled_after};
 use crate::tally::Tally;
 use crate::uppers::MakeUpper;
 
@@ -80,7 +80,7 @@ impl Watch {
             watch.grace += KERNEL_LND_TIMEOUT;
         }
         if !scenario.rpc.targets.is_empty() {
-            watch.grace += SETTLED;
+            watch.grace += settled_after(scenario);
         }
         watch
     }
@@ -114,7 +114,7 @@ pub struct Sim<F: Fabric = Messages> {
     /// What stands on the nodes of hosts, in each of their lives.
     pub(crate) standing: BTreeMap<HostId, Vec<MakeUpper>>,
     /// Where targets are served, and their disks.
-    pub(crate) floor: Floor,
+    pub(crate) stage: Stage,
     watch: Watch,
     /// Memory of [`Self::look_after`].
     events: VecDeque<NodeEvent>,
@@ -148,7 +148,7 @@ impl<F: Fabric> Sim<F> {
             moved: BTreeMap::new(),
             gateways: BTreeMap::new(),
             standing: BTreeMap::new(),
-            floor: Floor::new(&scenario),
+            stage: Stage::new(&scenario),
             watch: Watch::of(&scenario),
             events: VecDeque::new(),
             wanted: VecDeque::new(),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lnet::upper::Below;
-use lnet_scenario::{NodeId, Pace, Scenario, Share};
+use lnet_scenario::{NodeId, Pace, Scenario, Share, World};
 use lnet_types::{Instant, IoVec, Nid, Prng, Span};
 use lustre_wire::ImportKind;
 use ptlrpc::{Bulk, Call, CallError, CallId, Direction, ImportConfig, ImportId, Ptlrpc, Reply};
@@ -55,8 +55,11 @@ pub(crate) struct Calling {
 }
 
 /// The uuid of a client: another one in each life of its node.
-pub(super) fn uuid(node: NodeId, life: u32) -> String {
-    format!("client-{}-{life}", node.0)
+pub(super) fn uuid(world: &World, node: NodeId, life: u32) -> String {
+    match format!("{}_{life}", world.name(node)) {
+        name if name.len() <= ptlrpc::UUID_MAX => name,
+        _ => format!("node-{}_{life}", node.0),
+    }
 }
 
 impl Calling {
@@ -93,7 +96,7 @@ impl Calling {
             let config = ImportConfig {
                 kind: ImportKind::Osc,
                 target: spec.name.clone(),
-                client: uuid(self.node, self.life),
+                client: uuid(world, self.node, self.life),
                 nids,
                 wanted: connect_data(),
             };

@@ -1,7 +1,6 @@
 //! The request layer of one node, with its targets and clients: a protocol on the node, as it stands
 //! on a real one.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lnet::upper::{Below, Upper};
@@ -10,7 +9,7 @@ use lnet_scenario::{NodeId, Scenario};
 use lnet_types::{Errno, Instant, Prng, Span};
 use ptlrpc::{Config, Event, ExportId, Ptlrpc, ServerStats};
 
-use super::calling::{Calling, uuid};
+use super::calling::Calling;
 use super::seen::{CallNo, RpcSeen};
 use super::serving::{Disk, Serving, Trouble};
 
@@ -78,8 +77,6 @@ pub(crate) struct RpcHost {
     disks: Vec<(usize, Disk, Trouble)>,
     serving: Serving,
     calling: Calling,
-    /// Targets of the clients that are connected.
-    exports: BTreeMap<ExportId, usize>,
     started: bool,
     /// What was seen here since it was asked for.
     notes: Vec<RpcSeen>,
@@ -100,11 +97,23 @@ impl RpcHost {
             disks,
             serving: Serving::new(scenario.clone(), ours),
             calling: Calling::new(scenario, node, life, zero, theirs),
-            exports: BTreeMap::new(),
             started: false,
             notes: Vec::new(),
             complaint: None,
         }
+    }
+
+    #[cfg(feature = "sabotage")]
+    pub(crate) fn sabotaged(mut self, rule: Option<ptlrpc::Sabotage>) -> Self {
+        if let Some(rule) = rule {
+            self.sabotage(rule);
+        }
+        self
+    }
+
+    #[cfg(feature = "sabotage")]
+    pub(crate) fn sabotage(&mut self, rule: ptlrpc::Sabotage) {
+        self.ptlrpc.sabotage(rule);
     }
 
     /// What was seen since the last time.
@@ -136,8 +145,7 @@ impl RpcHost {
     }
 
     /// A target drops the clients of a node in this life of theirs.
-    pub(crate) fn evict(&mut self, below: &mut Below<'_>, target: &str, node: NodeId, life: u32) {
-        let client = uuid(node, life);
+    pub(crate) fn evict(&mut self, below: &mut Below<'_>, target: &str, client: &str) {
         let views = self.ptlrpc.export_views();
         let meant = views.iter().filter(|e| e.target == target && e.client == client);
         let exports: Vec<ExportId> = meant.map(|e| e.id).collect();
@@ -165,7 +173,7 @@ impl RpcHost {
         if !self.started {
             self.start(below);
         }
-        let Self { ptlrpc, serving, calling, notes, disks, exports, .. } = self;
+        let Self { ptlrpc, serving, calling, notes, disks, .. } = self;
         for (target, disk, trouble) in disks.drain(..) {
             serving.mount(ptlrpc, below, target, disk, trouble, notes);
         }
@@ -189,14 +197,22 @@ impl RpcHost {
                         notes.push(RpcSeen::Invalidated { target });
                     }
                 }
-                Event::Connected { export, .. } => {
-                    let view = ptlrpc.export_views().into_iter().find(|e| e.id == export);
-                    let target = view.and_then(|e| serving.target_called(&e.target));
-                    exports.extend(target.map(|target| (export, target)));
+                Event::Joining { export, target, client } => {
+                    serving.joining(ptlrpc, below, (target, export, client), notes);
                 }
-                Event::Evicted { export, client, reason } => {
-                    if let Some(target) = exports.remove(&export) {
-                        notes.push(RpcSeen::Evicted { target, client, reason });
+                Event::Disconnected { target, client, .. } => {
+                    serving.left(below.now(), target, client);
+                }
+                Event::Evicted { target, client, reason, .. } => {
+                    if let Some(index) = serving.index_of(target) {
+                        let client = client.clone();
+                        notes.push(RpcSeen::Evicted { target: index, client, reason });
+                    }
+                    serving.left(below.now(), target, client);
+                }
+                Event::Recovery { target, change } => {
+                    if let Some(target) = serving.index_of(target) {
+                        notes.push(RpcSeen::Recovery { target, line: change.to_string() });
                     }
                 }
                 _ => {}

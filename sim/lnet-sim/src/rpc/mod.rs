@@ -22,9 +22,9 @@ mod stage;
 mod tally;
 
 pub use model::RpcModel;
-pub(crate) use model::SETTLED;
+pub(crate) use model::settled_after;
 pub use seen::{CallNo, RpcSeen};
-pub(crate) use stage::Floor;
+pub(crate) use stage::Stage;
 pub use tally::{RpcFigures, RpcTally};
 
 use lustre_wire::Opcode;

@@ -1,8 +1,8 @@
 //! The reference model of the request layer, which knows no resend, no deadline and no connection:
 //!
 //! - *Must not*: a change is carried out that no client has asked for, or twice; a call is answered by
-//!   another's result, or twice; a read misses what was answered before it began; what was answered is
-//!   gone, where the target promises that it is not.
+//!   another's result, or twice; a read misses what was answered before it began; what was answered to
+//!   a client that was neither killed nor evicted is gone.
 //! - *Must*: once the world has been left alone for a while each call ends, and what is begun then
 //!   succeeds.
 
@@ -17,9 +17,11 @@ use super::seen::{CallNo, RpcSeen};
 use crate::observe::{Observer, Seen, View};
 
 /// How long after the last fault calls succeed again, and all that are older have ended: a deadline
-/// that has grown to some minutes runs out, the next attempts to connect are 50 s apart, and a server
-/// that was killed waits for its clients.
-pub(crate) const SETTLED: Duration = Duration::from_secs(400);
+/// that has grown to some minutes runs out, the next attempts to connect are 50 s apart, and a target
+/// that was started again waits for clients that are dead, for nine obd_timeouts at most (P-147).
+pub(crate) fn settled_after(scenario: &Scenario) -> Duration {
+    Duration::from_secs(400) + scenario.rpc.tunables.obd_timeout * 9
+}
 
 /// See the module's head.
 pub struct RpcModel {
@@ -56,7 +58,7 @@ impl RpcModel {
             };
             last = last.zip(end).map(|(last, end)| last.max(end));
         }
-        let settled = last.map(|last| Instant::ZERO + last + SETTLED);
+        let settled = last.map(|last| Instant::ZERO + last + settled_after(scenario));
         Self { ledger: Ledger::new(scenario), settled, late: BTreeSet::new() }
     }
 }

@@ -78,6 +78,13 @@ pub enum RpcSeen {
         /// By which target.
         target: usize,
     },
+    /// A step of a target's recovery.
+    Recovery {
+        /// Which target.
+        target: usize,
+        /// The line for its log.
+        line: String,
+    },
     /// A target has evicted a client.
     Evicted {
         /// Which target.
@@ -120,6 +127,7 @@ impl RpcSeen {
                 (true, format!("connection to {} is {}", name(target), state.name()))
             }
             Self::Invalidated { target } => (true, format!("was evicted by {}", name(target))),
+            Self::Recovery { target, line } => (true, format!("{}: {line}", name(target))),
             Self::Evicted { target, client, reason } => {
                 (true, format!("{} evicts {client}: {reason:?}", name(target)))
             }
@@ -141,6 +149,7 @@ impl RpcSeen {
             Self::Damaged { call } => [6, call.0, 0],
             Self::State { target, state } => [7, target as u64, state as u64],
             Self::Invalidated { target } => [8, target as u64, 0],
+            Self::Recovery { target, ref line } => [10, target as u64, line.len() as u64],
             Self::Evicted { target, reason, .. } => [9, target as u64, reason as u64],
         }
     }

@@ -9,7 +9,10 @@ use lnet::upper::Below;
 use lnet_scenario::Scenario;
 use lnet_types::{Errno, Instant, IoVec, Prng, Span};
 use lustre_wire::{ImportKind, Portal};
-use ptlrpc::{Answer, Direction, Ptlrpc, Served, ServedId, ServiceConfig, TargetConfig, TargetId};
+use ptlrpc::{
+    Answer, ClientRecord, Direction, ExportId, Past, Ptlrpc, ReplyRecord, Served, ServedId,
+    ServiceConfig, TargetConfig, TargetId,
+};
 
 use super::host::{Buffers, stamp};
 use super::seen::{CallNo, RpcSeen};
@@ -20,6 +23,46 @@ use super::{APPEND, READ, connect_data};
 pub(crate) struct Disk {
     /// The list: a transaction for each entry.
     entries: BTreeMap<u64, CallNo>,
+    /// Clients by uuid, with the answers that they may not have, by number of the request.
+    clients: BTreeMap<String, BTreeMap<u64, ReplyRecord>>,
+}
+
+/// A step that is not committed yet.
+enum Step {
+    Append { transno: u64, call: CallNo, answer: Option<(String, ReplyRecord)>, had: u64 },
+    Join(String),
+    Leave(String),
+}
+
+impl Disk {
+    fn last(&self) -> u64 {
+        self.entries.last_key_value().map_or(0, |(transno, _)| *transno)
+    }
+
+    fn apply(&mut self, step: Step) {
+        match step {
+            Step::Append { transno, call, answer, had } => {
+                self.entries.insert(transno, call);
+                let Some((client, record)) = answer else { return };
+                if let Some(replies) = self.clients.get_mut(&client) {
+                    // The client has those up to there.
+                    *replies = replies.split_off(&had.saturating_add(1));
+                    replies.insert(record.xid, record);
+                }
+            }
+            Step::Join(client) => _ = self.clients.entry(client).or_default(),
+            Step::Leave(client) => _ = self.clients.remove(&client),
+        }
+    }
+
+    /// What a target that is started from it remembers.
+    fn past(&self) -> Past {
+        let clients = self.clients.iter().map(|(uuid, replies)| ClientRecord {
+            uuid: uuid.clone(),
+            replies: replies.values().cloned().collect(),
+        });
+        Past { last_transno: self.last(), clients: clients.collect() }
+    }
 }
 
 /// How a target misbehaves now.
@@ -36,13 +79,16 @@ struct Mounted {
     /// Index in the scenario.
     index: usize,
     id: TargetId,
-    entries: BTreeMap<u64, CallNo>,
-    /// Up to here they survive.
-    committed: u64,
+    disk: Disk,
+    /// What is to be committed, and its part of the list.
+    steps: Vec<Step>,
+    fresh: BTreeMap<u64, CallNo>,
     commit: Duration,
     due: Option<Instant>,
     /// Answers that wait for their change to be committed.
     held: Vec<(ServedId, Answer)>,
+    /// Clients that wait for their record to be committed.
+    joining: Vec<ExportId>,
     trouble: Trouble,
 }
 
@@ -53,6 +99,10 @@ struct Work {
     call: CallNo,
     reads: bool,
     bulk: u32,
+    /// The transaction that it had before a crash.
+    replay: Option<u64>,
+    /// The client has the answers up to this number.
+    had: u64,
 }
 
 /// All targets of a node.
@@ -99,44 +149,65 @@ impl Serving {
     ) {
         let Some(spec) = self.scenario.rpc.targets.get(index) else { return };
         let uuid = spec.name.clone();
-        let config = TargetConfig { uuid, offer: connect_data(), replayable: false };
+        let offer = connect_data();
+        let config = TargetConfig { uuid, offer, replayable: true, past: disk.past() };
         // Each name once per node: the scenario has each once.
         let Ok(id) = ptlrpc.rpc(below).add_target(config) else { return };
-        let committed = disk.entries.last_key_value().map_or(0, |(transno, _)| *transno);
         self.mounted.push(Mounted {
             index,
             id,
-            entries: disk.entries,
-            committed,
+            disk,
+            steps: Vec::new(),
+            fresh: BTreeMap::new(),
             commit: spec.commit,
             due: None,
             held: Vec::new(),
+            joining: Vec::new(),
             trouble,
         });
-        ptlrpc.rpc(below).committed(id, committed);
         notes.push(RpcSeen::Served { target: index });
     }
 
     /// The disks of all targets, as the node's death leaves them.
     pub(super) fn disks(&mut self) -> Vec<(usize, Disk)> {
-        let left = core::mem::take(&mut self.mounted).into_iter().map(|mut m| {
-            m.entries.split_off(&(m.committed + 1));
-            (m.index, Disk { entries: m.entries })
-        });
-        left.collect()
+        core::mem::take(&mut self.mounted).into_iter().map(|m| (m.index, m.disk)).collect()
     }
 
-    /// The target of this name, in the scenario.
-    pub(super) fn target_called(&self, name: &str) -> Option<usize> {
-        self.scenario.rpc.target(name)
+    /// The index of a target in the scenario.
+    pub(super) fn index_of(&self, id: TargetId) -> Option<usize> {
+        self.mounted.iter().find(|m| m.id == id).map(|m| m.index)
+    }
+
+    /// A client is new to a target: it is connected when its record is committed.
+    pub(super) fn joining(
+        &mut self,
+        ptlrpc: &mut Ptlrpc,
+        below: &mut Below<'_>,
+        (id, export, client): (TargetId, ExportId, String),
+        notes: &mut Vec<RpcSeen>,
+    ) {
+        let Some(m) = self.mounted.iter_mut().find(|m| m.id == id) else { return };
+        m.steps.push(Step::Join(client));
+        m.joining.push(export);
+        let now = below.now();
+        m.due.get_or_insert(now);
+        if !m.trouble.stalled {
+            m.commit_now(ptlrpc, below, notes);
+        }
+    }
+
+    /// A client is gone: its record goes with the next commit.
+    pub(super) fn left(&mut self, now: Instant, id: TargetId, client: String) {
+        let Some(m) = self.mounted.iter_mut().find(|m| m.id == id) else { return };
+        m.steps.push(Step::Leave(client));
+        m.due.get_or_insert(now + m.commit);
     }
 
     pub(super) fn trouble(&mut self, index: usize, trouble: Trouble, now: Instant) {
         for m in self.mounted.iter_mut().filter(|m| m.index == index) {
             m.trouble = trouble;
-            let waits = m.entries.last_key_value().is_some_and(|(last, _)| *last > m.committed);
-            if waits && !trouble.stalled {
-                m.due = Some(now + m.commit);
+            if !m.steps.is_empty() && !trouble.stalled {
+                m.due = Some(now);
             }
         }
     }
@@ -162,8 +233,15 @@ impl Serving {
             return ptlrpc.rpc(below).refuse(served.id, Errno::EINVAL);
         };
         let reads = served.opcode == READ;
-        let work =
-            Work { served: served.id, target: served.target, call: CallNo(call), reads, bulk };
+        let work = Work {
+            served: served.id,
+            target: served.target,
+            call: CallNo(call),
+            reads,
+            bulk,
+            replay: served.replay.map(|replay| replay.transno),
+            had: served.body.last_xid,
+        };
         let slow = self.mounted.iter().find(|m| m.id == served.target).and_then(|m| m.trouble.slow);
         let Some((by, jitter)) = slow else { return self.begin(ptlrpc, below, work, notes) };
         let more = match jitter.as_nanos() as u64 {
@@ -245,19 +323,36 @@ impl Serving {
         notes: &mut Vec<RpcSeen>,
     ) {
         let Some(m) = self.mounted.iter_mut().find(|m| m.id == work.target) else { return };
-        let last = m.entries.last_key_value().map_or(0, |(transno, _)| *transno);
-        let value = if work.reads { last } else { last + 1 };
-        let buffers = vec![value.to_le_bytes().to_vec()];
+        let mut rpc = ptlrpc.rpc(below);
         if work.reads {
-            let answer = Answer { buffers, ..Answer::default() };
-            return ptlrpc.rpc(below).reply(work.served, answer);
+            let last = m.fresh.keys().next_back().copied().unwrap_or_else(|| m.disk.last());
+            let buffers = vec![last.to_le_bytes().to_vec()];
+            return rpc.reply(work.served, Answer { buffers, ..Answer::default() });
         }
-        m.entries.insert(value, work.call);
-        notes.push(RpcSeen::Executed { target: m.index, call: work.call, transno: value });
-        let answer = Answer { buffers, transno: value, ..Answer::default() };
+        let transno = rpc.transno(work.served);
+        if transno == 0 {
+            // It is over: its client was evicted meanwhile.
+            return rpc.decline(work.served);
+        }
+        let buffers = vec![transno.to_le_bytes().to_vec()];
+        let answer = Answer { buffers, transno, ..Answer::default() };
+        // A crash has not taken it: the answer alone is repeated.
+        let has = work.replay.is_some_and(|transno| {
+            m.disk.entries.contains_key(&transno) || m.fresh.contains_key(&transno)
+        });
+        if has {
+            return rpc.reply(work.served, answer);
+        }
+        let record = rpc.record(work.served, &answer);
+        m.fresh.insert(transno, work.call);
+        m.steps.push(Step::Append { transno, call: work.call, answer: record, had: work.had });
+        notes.push(RpcSeen::Executed { target: m.index, call: work.call, transno });
         let now = below.now();
-        m.due.get_or_insert(now + m.commit);
-        if m.commit.is_zero() {
+        // Clients can't repeat a change with bulk data: their memory is their own again.
+        let at_once = m.commit.is_zero() || work.bulk != 0;
+        let due = if at_once { now } else { now + m.commit };
+        m.due = Some(m.due.map_or(due, |before| before.min(due)));
+        if at_once {
             m.held.push((work.served, answer));
             if !m.trouble.stalled {
                 m.commit_now(ptlrpc, below, notes);
@@ -272,9 +367,16 @@ impl Mounted {
     /// All that is there survives from now on; answers that waited for it leave.
     fn commit_now(&mut self, ptlrpc: &mut Ptlrpc, below: &mut Below<'_>, notes: &mut Vec<RpcSeen>) {
         self.due = None;
-        self.committed = self.entries.last_key_value().map_or(0, |(transno, _)| *transno);
-        notes.push(RpcSeen::Committed { target: self.index, transno: self.committed });
-        ptlrpc.rpc(below).committed(self.id, self.committed);
+        self.fresh.clear();
+        for step in self.steps.drain(..) {
+            self.disk.apply(step);
+        }
+        let last = self.disk.last();
+        notes.push(RpcSeen::Committed { target: self.index, transno: last });
+        ptlrpc.rpc(below).committed(self.id, last);
+        for export in core::mem::take(&mut self.joining) {
+            ptlrpc.rpc(below).admit(export, Ok(()));
+        }
         for (served, answer) in core::mem::take(&mut self.held) {
             ptlrpc.rpc(below).reply(served, answer);
         }

@@ -7,6 +7,7 @@ use lnet_scenario::{FaultKind, NodeId, Scenario};
 use lnet_types::{Instant, Prng};
 use ptlrpc::ServerStats;
 
+use super::calling::uuid;
 use super::host::{Begin, RpcHost};
 use super::serving::{Disk, Trouble};
 use crate::directory::HostId;
@@ -23,18 +24,25 @@ struct Place {
 }
 
 /// What the world keeps of targets.
-pub(crate) struct Floor {
+pub(crate) struct Stage {
     targets: Vec<Place>,
+    /// A rule that all nodes break.
+    #[cfg(feature = "sabotage")]
+    pub(crate) sabotage: Option<ptlrpc::Sabotage>,
 }
 
-impl Floor {
+impl Stage {
     pub(crate) fn new(scenario: &Scenario) -> Self {
         let place = |t: &lnet_scenario::TargetSpec| Place {
             host: HostId(t.on.0),
             disk: Some(Disk::default()),
             trouble: Trouble::default(),
         };
-        Self { targets: scenario.rpc.targets.iter().map(place).collect() }
+        Self {
+            targets: scenario.rpc.targets.iter().map(place).collect(),
+            #[cfg(feature = "sabotage")]
+            sabotage: None,
+        }
     }
 
     /// Takes the disks of all targets whose place is at a host.
@@ -45,6 +53,15 @@ impl Floor {
 }
 
 impl<F: Fabric> Sim<F> {
+    /// All nodes break a rule of the request layer, in this and each later life.
+    #[cfg(feature = "sabotage")]
+    pub fn sabotage(&mut self, rule: ptlrpc::Sabotage) {
+        self.stage.sabotage = Some(rule);
+        for n in 0..self.hosts.len() as u32 {
+            self.with_rpc(HostId(n), |rpc, _| rpc.sabotage(rule));
+        }
+    }
+
     /// A host comes to life: what stands on its node of targets and clients does, too. `zero` is what
     /// its clock shows when the world begins, `wall_secs` the time since 1970.
     pub(crate) fn raise_rpc(&mut self, id: HostId, zero: Instant, wall_secs: u64) {
@@ -54,13 +71,16 @@ impl<F: Fabric> Sim<F> {
         if !serves && rpc.targets_of(node).is_empty() {
             return;
         }
-        let disks = self.floor.take_disks(id);
+        let disks = self.stage.take_disks(id);
         let host = &mut self.hosts[id.0 as usize];
         let life = host.incarnation;
         let seed = Prng::new(self.seed ^ u64::from(id.0) << 32 ^ u64::from(life) << 8).next_u64();
         let scenario = scenario.clone();
         let begin = Begin { scenario, node, life, seed, wall_secs, zero, serves, disks };
-        host.rpc = host.uppers.add(Box::new(RpcHost::new(begin)));
+        let rpc = RpcHost::new(begin);
+        #[cfg(feature = "sabotage")]
+        let rpc = rpc.sabotaged(self.stage.sabotage);
+        host.rpc = host.uppers.add(Box::new(rpc));
     }
 
     /// A host is dying: its targets' disks go back to the world.
@@ -69,7 +89,7 @@ impl<F: Fabric> Sim<F> {
         self.hosts[id.0 as usize].rpc = None;
         let Some((disks, stats)) = left else { return };
         for (target, disk) in disks {
-            if let Some(place) = self.floor.targets.get_mut(target) {
+            if let Some(place) = self.stage.targets.get_mut(target) {
                 place.disk = Some(disk);
             }
         }
@@ -107,7 +127,7 @@ impl<F: Fabric> Sim<F> {
             _ => return,
         };
         for &target in targets {
-            let Some(place) = self.floor.targets.get_mut(target) else { continue };
+            let Some(place) = self.stage.targets.get_mut(target) else { continue };
             match kind {
                 FaultKind::HandlerDelay { by, jitter, .. } => {
                     place.trouble.slow = begins.then_some((*by, *jitter));
@@ -122,13 +142,13 @@ impl<F: Fabric> Sim<F> {
 
     fn rpc_evict(&mut self, targets: &[usize], node: NodeId) {
         let scenario = self.scenario.clone();
-        let life = self.hosts[node.0 as usize].incarnation;
+        let client = uuid(&scenario.world, node, self.hosts[node.0 as usize].incarnation);
         for &target in targets {
             let Some(spec) = scenario.rpc.targets.get(target) else { continue };
-            let Some(host) = self.floor.targets.get(target).map(|place| place.host) else {
+            let Some(host) = self.stage.targets.get(target).map(|place| place.host) else {
                 continue;
             };
-            self.with_rpc(host, |rpc, below| rpc.evict(below, &spec.name, node, life));
+            self.with_rpc(host, |rpc, below| rpc.evict(below, &spec.name, &client));
             self.touch(host);
         }
     }
@@ -137,7 +157,7 @@ impl<F: Fabric> Sim<F> {
     pub(crate) fn take_over(&mut self, from: &[NodeId]) {
         let scenario = self.scenario.clone();
         for (target, spec) in scenario.rpc.targets.iter().enumerate() {
-            let Some(place) = self.floor.targets.get_mut(target) else { continue };
+            let Some(place) = self.stage.targets.get_mut(target) else { continue };
             let Some(partner) = spec.failover else { continue };
             let here = NodeId(place.host.0);
             if !from.contains(&here) || self.hosts[here.0 as usize].alive {

@@ -76,7 +76,9 @@ scenarios! {
     a_lost_connect_is_tried_again: "rpc-lost-connect";
     early_replies_keep_calls_to_a_slow_server_alive: "rpc-slow-handler";
     copies_of_requests_slower_than_at_max_are_folded: "rpc-beyond-at-max";
-    no_committed_change_is_lost_with_its_server: "rpc-server-restart";
+    clients_repeat_what_a_server_lost: "rpc-server-restart";
+    a_target_recovers_without_a_client_that_is_dead: "rpc-recovery-without-client";
+    a_target_recovers_from_a_death_in_recovery: "rpc-both-die";
     a_client_that_dies_is_evicted_and_others_go_on: "rpc-client-dies";
     all_clients_are_back_after_an_outage: "rpc-darkness";
     an_evicted_client_connects_anew: "rpc-evicted";
