@@ -64,7 +64,7 @@ pub use play::{Played, play, play_before};
 pub use rpc::{CallNo, RpcFigures, RpcModel, RpcSeen, RpcTally};
 pub use sim::{Sim, Watch};
 pub use summary::{FaultSummary, Summary};
-pub use swarm::{Model, Round, seed_of};
+pub use swarm::{Floor, Model, Round, seed_of};
 pub use tally::{FaultSeen, Tally};
 pub use trace::{Detail, Trace, Tracer};
 pub use uppers::MakeUpper;

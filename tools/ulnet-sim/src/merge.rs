@@ -176,11 +176,14 @@ fn read<H: serde::de::DeserializeOwned, R: serde::de::DeserializeOwned>(
 }
 
 fn sum_swarms(parts: Vec<(Hunt, Vec<Progress>)>) -> Vec<SwarmSum> {
-    let mut joined = BTreeMap::<(u64, u64), Vec<(Hunt, Vec<Progress>)>>::new();
+    let mut joined = BTreeMap::<(String, u64, u64), Vec<(Hunt, Vec<Progress>)>>::new();
     for (hunt, rounds) in parts {
-        joined.entry((hunt.swarm, hunt.shard.n)).or_default().push((hunt, rounds));
+        joined
+            .entry((hunt.floor.clone(), hunt.swarm, hunt.shard.n))
+            .or_default()
+            .push((hunt, rounds));
     }
-    joined.into_iter().map(|((seed, of), parts)| sum_swarm(seed, of, parts)).collect()
+    joined.into_iter().map(|((_, seed, of), parts)| sum_swarm(seed, of, parts)).collect()
 }
 
 fn sum_swarm(seed: u64, of: u64, mut parts: Vec<(Hunt, Vec<Progress>)>) -> SwarmSum {
@@ -200,7 +203,7 @@ fn sum_swarm(seed: u64, of: u64, mut parts: Vec<(Hunt, Vec<Progress>)>) -> Swarm
             messages.push(round.messages);
             sum.findings.extend(round.violation.map(|what| Finding {
                 what,
-                replay: format!("ulnet sim swarm --seed {} --one", round.seed),
+                replay: format!("ulnet sim swarm{} --seed {} --one", hunt.option(), round.seed),
             }));
         }
         sum.by_part.push((hunt.shard.i, number, part_ms / 1000));

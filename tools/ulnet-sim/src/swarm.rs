@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use lnet_sim::{Detail, Played, Round, seed_of};
+use lnet_sim::{Detail, Floor, Played, Round, seed_of};
 use serde::{Deserialize, Serialize};
 
 use super::shard::{Log, Shard, shard};
@@ -19,6 +19,10 @@ pub(super) struct Swarm {
     /// How long, in minutes; 0.1 is six seconds. The round that is played then is finished.
     #[arg(long, value_name = "M", default_value = "1", value_parser = minutes)]
     minutes: Duration,
+
+    /// What is played: lnet, or rpc for targets and clients above it.
+    #[arg(long, value_name = "FLOOR", default_value = "lnet", value_parser = floor)]
+    floor: Floor,
 
     /// Seed of the first round. Default: the time of day, and 1 for a part of several (--shard). It is
     /// printed.
@@ -52,6 +56,9 @@ pub(super) struct Swarm {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Hunt {
     version: String,
+    /// The word of [`Floor`].
+    #[serde(default = "lowest")]
+    pub(super) floor: String,
     pub(super) swarm: u64,
     pub(super) shard: Shard,
 }
@@ -66,6 +73,29 @@ pub(super) struct Progress {
     /// Real time, milliseconds.
     pub(super) took_ms: u64,
     pub(super) violation: Option<String>,
+}
+
+impl Hunt {
+    /// The option that plays the same floor again.
+    pub(super) fn option(&self) -> &'static str {
+        option(floor(&self.floor).unwrap_or_default())
+    }
+}
+
+fn option(floor: Floor) -> &'static str {
+    match floor {
+        Floor::Lnet => "",
+        Floor::Rpc => " --floor rpc",
+    }
+}
+
+fn lowest() -> String {
+    Floor::default().name().to_owned()
+}
+
+fn floor(text: &str) -> Result<Floor, String> {
+    let found = Floor::ALL.iter().find(|(word, _)| *word == text).map(|(_, floor)| *floor);
+    found.ok_or_else(|| format!("'{text}': expected lnet or rpc"))
 }
 
 fn minutes(text: &str) -> Result<Duration, String> {
@@ -85,7 +115,7 @@ impl Swarm {
         }
         let mut out = std::io::stdout();
         if let (true, Some(seed)) = (self.one, self.seed) {
-            let round = Round::draw(seed)?;
+            let round = Round::draw_on(self.floor, seed)?;
             let played = round.play(Detail::Moments);
             let lines = played.lines.join("\n");
             // A reader that has gone away is no error of ours.
@@ -106,9 +136,10 @@ impl Swarm {
         let _ = writeln!(out, "swarm        seed {first}, shard {i}/{n}");
         let (mut log, mut earlier) = (None, Vec::new());
         if let Some(dir) = &self.out {
-            let path = dir.join(format!("swarm-{first}-{i}-of-{n}.jsonl"));
+            let path = dir.join(format!("swarm{}-{first}-{i}-of-{n}.jsonl", self.suffix()));
             let version = env!("CARGO_PKG_VERSION").to_owned();
-            let hunt = Hunt { version, swarm: first, shard: self.shard };
+            let floor = self.floor.name().to_owned();
+            let hunt = Hunt { version, floor, swarm: first, shard: self.shard };
             let (opened, rounds) = Log::open::<Hunt, Progress>(&path, &hunt, self.resume)?;
             (log, earlier) = (Some(opened), rounds);
         }
@@ -120,7 +151,7 @@ impl Swarm {
         let (mut rounds, mut messages, mut exchanges, mut virtual_time) = (0u64, 0u64, 0u64, 0u64);
         while (holds || self.keep_going) && before + begun.elapsed() < self.minutes {
             let round_begun = Instant::now();
-            let round = Round::draw(seed_of(first, (skipped + rounds) * n + i - 1))?;
+            let round = Round::draw_on(self.floor, seed_of(first, (skipped + rounds) * n + i - 1))?;
             let played = round.play(Detail::Moments);
             let progress = Progress {
                 seed: round.seed,
@@ -154,15 +185,28 @@ impl Swarm {
         Ok(holds)
     }
 
+    /// Of names of files.
+    fn suffix(&self) -> &'static str {
+        match self.floor {
+            Floor::Lnet => "",
+            Floor::Rpc => "-rpc",
+        }
+    }
+
     /// Whether a round was as it must be; what to do about it if not.
     fn judge(&self, round: &Round, played: &Played) -> anyhow::Result<bool> {
         let Some(violation) = &played.violation else { return Ok(true) };
-        let file = self.out.clone().unwrap_or_default().join(format!("swarm-{}.toml", round.seed));
+        let file = self.out.clone().unwrap_or_default().join(format!(
+            "swarm{}-{}.toml",
+            self.suffix(),
+            round.seed
+        ));
         fs::write(&file, &round.text).with_context(|| format!("can't write {}", file.display()))?;
         let _ = write!(
             std::io::stdout(),
-            "VIOLATION    {violation}\nscenario     {}\nreplay       ulnet sim swarm --seed {} --one\n",
+            "VIOLATION    {violation}\nscenario     {}\nreplay       ulnet sim swarm{} --seed {} --one\n",
             file.display(),
+            option(self.floor),
             round.seed
         );
         Ok(false)

@@ -5,12 +5,14 @@
 //! faults are over and the world is left alone; what is begun then succeeds at once, credits come
 //! home, all are healthy and record their peers as they are.
 //!
-//! What a round plays is a scenario's text (`draw.rs`), so it can be read, changed and played with
+//! What a round plays is a scenario's text (`draw.rs`; `rpc.rs` draws worlds of the request layer, whose
+//! model is in `../rpc/`), so it can be read, changed and played with
 //! the other tools; `model.rs` says what a program may see. The n-th seed of a swarm depends on its
 //! first seed and n alone ([`seed_of`]): shards split the same rounds among them.
 
 mod draw;
 mod model;
+mod rpc;
 
 use std::sync::Arc;
 
@@ -22,6 +24,29 @@ use crate::play::{Played, play_under};
 use crate::trace::Detail;
 
 pub use model::Model;
+
+/// What a swarm plays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Floor {
+    /// LNet, and programs on it.
+    #[default]
+    Lnet,
+    /// The request layer: targets and clients.
+    Rpc,
+}
+
+impl Floor {
+    /// All of them, by their words.
+    pub const ALL: [(&str, Self); 2] = [("lnet", Self::Lnet), ("rpc", Self::Rpc)];
+
+    /// The word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Lnet => "lnet",
+            Self::Rpc => "rpc",
+        }
+    }
+}
 
 /// One round: a world and what befalls it.
 #[derive(Clone, Debug)]
@@ -40,7 +65,18 @@ impl Round {
     /// # Errors
     /// What was drawn is no scenario: a defect of the drawing, which tests rule out for many seeds.
     pub fn draw(seed: u64) -> Result<Self, ScenarioError> {
-        let text = draw::text(seed);
+        Self::draw_on(Floor::Lnet, seed)
+    }
+
+    /// Draws the round of a seed on a floor.
+    ///
+    /// # Errors
+    /// As [`Round::draw`].
+    pub fn draw_on(floor: Floor, seed: u64) -> Result<Self, ScenarioError> {
+        let text = match floor {
+            Floor::Lnet => draw::text(seed),
+            Floor::Rpc => rpc::text(seed),
+        };
         let scenario = Arc::new(parse(&format!("swarm-{seed}.toml"), &text)?);
         Ok(Self { seed, text, scenario })
     }

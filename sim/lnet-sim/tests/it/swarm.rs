@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use lnet::Conduct;
-use lnet_sim::{Detail, Round, seed_of};
+use lnet_sim::{Detail, Floor, Round, seed_of};
 
 #[test]
 fn a_drawn_scenario_is_valid_and_the_same_for_its_seed() {
@@ -42,6 +42,32 @@ fn some_rounds_of_the_swarm_hold() {
         assert!(played.summary.completed > 0, "seed {}: {}", round.seed, played.summary);
         if let Some(violation) = played.violation {
             panic!("ulnet sim swarm --seed {} --one\n{violation}\n{}", round.seed, round.text);
+        }
+    }
+}
+
+#[test]
+fn a_drawn_scenario_of_the_request_layer_is_valid_and_has_each_kind_of_fault() {
+    let mut kinds = BTreeSet::new();
+    for n in 0..500 {
+        let seed = seed_of(1, n);
+        let round = Round::draw_on(Floor::Rpc, seed).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+        assert_eq!(round.text, Round::draw_on(Floor::Rpc, seed).unwrap().text, "seed {seed}");
+        kinds.extend(round.scenario.faults.iter().map(|f| f.kind.name()));
+    }
+    let all =
+        ["commit_stall", "cut", "drop", "evict", "failover", "handler_delay", "kill", "pause"];
+    assert_eq!(kinds.into_iter().collect::<Vec<_>>(), all);
+}
+
+#[test]
+fn some_rounds_of_the_request_layer_hold() {
+    for n in 0..6 {
+        let round = Round::draw_on(Floor::Rpc, seed_of(3, n)).unwrap();
+        let played = round.play(Detail::default());
+        assert!(played.summary.rpc.as_ref().is_some_and(|rpc| rpc.answered > 100));
+        if let Some(violation) = played.violation {
+            panic!("ulnet sim swarm --floor rpc --seed {} --one\n{violation}", round.seed);
         }
     }
 }
