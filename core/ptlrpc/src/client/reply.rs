@@ -10,7 +10,7 @@ use lustre_wire::{Body, BodyFlags, HeaderFlags, Msg, Opcode};
 
 use super::decide::{Expiry, Late, Verdict, expiry, verdict};
 use super::import::Retained;
-use super::request::{Phase, Purpose, Request};
+use super::request::{Direction, Phase, Purpose, Request};
 use super::{Client, ImportState, Next};
 use crate::common::Cx;
 use crate::error::CallError;
@@ -203,7 +203,10 @@ impl Client {
         self.retain(cx, id, &body);
         let Some(r) = self.calls.get_mut(id) else { return };
         let reply = Reply { status: body.status, transno: body.transno, message: bytes };
-        if r.bulk_open > 0 {
+        // A copy of a write may be answered from the record of the first one (P-141), whose data the
+        // server has: no data move for the copy.
+        let writes = r.bulk.as_ref().is_some_and(|bulk| bulk.direction == Direction::Write);
+        if r.bulk_open > 0 && !(writes && r.resent) {
             // Data and reply take different ways: the data may be last.
             r.phase = Phase::Bulk(reply);
         } else {

@@ -237,6 +237,23 @@ fn a_request_with_bulk_data_that_is_put_off_is_posted_anew() {
 }
 
 #[test]
+fn a_write_that_is_answered_from_its_record_ends_though_no_data_move_for_the_copy() {
+    let mut bench = Bench::new(keeper());
+    let at_client = bench.memory(LEN, |i| (i % 251) as u8);
+    let at_server = bench.memory(LEN, |_| 0);
+    let call = bench.call(with_bulk(Direction::Write, &at_client));
+    let first = bench.kept()[0].clone();
+    bench.rpc(bench.server, |rpc| rpc.bulk(first.id, Direction::Write, &at_server)).unwrap();
+    bench.settle();
+    let reply = lustre_wire::ImportKind::Osc.portals().1.0;
+    bench.lose(move |portal, n| portal == reply && n == 1);
+    bench.rpc(bench.server, |rpc| rpc.reply(first.id, Answer { transno: 1, ..Answer::default() }));
+    bench.secs(30);
+    assert_eq!(bench.end_of(call).unwrap().unwrap().transno, 1);
+    assert_eq!((bench.kept().len(), bench.client_descriptors()), (1, 0));
+}
+
+#[test]
 fn the_memory_of_a_call_is_free_when_it_has_ended() {
     let mut bench = Bench::new(keeper());
     let memory = bench.memory(LEN, |_| 1);
