@@ -2,7 +2,7 @@
 //!
 //! `run` plays one and says whether its bars hold; `bench.rs` measures how fast worlds are and how
 //! much memory they take; `replay.rs` does again what a real node did; `what_if.rs` plays a world
-//! healthy and with a fault, side by side; `swarm.rs` plays random worlds; `sweep.rs` plays one scenario
+//! healthy and with a fault, side by side; `swarm.rs` plays random worlds; `paper.rs` a paper's table; `sweep.rs` plays one scenario
 //! under many settings; `merge.rs` joins what the parts of both left behind (`shard.rs`); `import.rs`
 //! makes a world of a real site.
 
@@ -10,6 +10,7 @@ mod bench;
 mod import;
 mod merge;
 mod page;
+mod paper;
 mod replay;
 mod shard;
 mod swarm;
@@ -65,6 +66,8 @@ enum Program {
     Bench(bench::Bench),
     /// Play random worlds under random faults until something is found or the time is over.
     Swarm(swarm::Swarm),
+    /// Play what the paper on time-outs of Lustre says, and print both.
+    Paper(paper::Paper),
     /// Play one scenario with every combination of settings and several seeds each.
     Sweep(sweep::Sweep),
     /// Join the results of all parts of swarms and sweeps in a folder.
@@ -155,6 +158,10 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         Program::WhatIf(what) => what.run(),
         Program::Bench(bench) => bench.run().map(|()| true),
         Program::Swarm(swarm) => swarm.run(),
+        Program::Paper(paper) => {
+            paper.run();
+            Ok(true)
+        }
         Program::Sweep(sweep) => sweep.run(),
         Program::Merge(merge) => merge.run(),
     };

@@ -5,6 +5,7 @@
 mod bytes;
 mod judges;
 mod operators;
+mod paper;
 mod quiesce;
 mod rails;
 mod rpc;

@@ -1,0 +1,241 @@
+//! What the paper on time-outs of Lustre says of its request layer, played: small worlds in virtual
+//! time, each with the one figure that it is there for. Held by tests; `ulnet sim paper rpc` prints it.
+
+use core::fmt;
+use core::time::Duration;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use lnet_types::Instant;
+use lnet_wire::Kind;
+use lustre_wire::ImportKind;
+use ptlrpc::ImportState;
+
+use crate::directory::HostId;
+use crate::message::Messages;
+use crate::observe::{Observer, Seen, View};
+use crate::rpc::RpcSeen;
+use crate::sim::Sim;
+
+/// A row of the table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PaperRow {
+    /// What is measured.
+    pub what: &'static str,
+    /// What the paper says.
+    pub paper: &'static str,
+    /// What was played; `None`: it did not happen.
+    pub played: Option<Duration>,
+    /// Why it may differ.
+    pub note: &'static str,
+}
+
+impl fmt::Display for PaperRow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let played =
+            self.played.map_or_else(|| "never".to_owned(), |d| format!("{:.3} s", d.as_secs_f64()));
+        write!(f, "{:<62} {:>8} {:>12}  {}", self.what, self.paper, played, self.note)
+    }
+}
+
+/// The client and the server of each world.
+const CLIENT: HostId = HostId(0);
+
+/// What was seen of a world.
+#[derive(Default)]
+struct Notes {
+    /// When the client handed requests to its driver.
+    requests: Vec<Instant>,
+    rpc: Vec<(Instant, HostId, RpcSeen)>,
+    died: Option<Instant>,
+}
+
+struct Watcher(Rc<RefCell<Notes>>);
+
+impl Observer for Watcher {
+    fn name(&self) -> &'static str {
+        "paper"
+    }
+
+    fn see(&mut self, seen: &Seen<'_>, view: &View<'_>) -> Result<(), String> {
+        let mut notes = self.0.borrow_mut();
+        let requests = ImportKind::Osc.portals().0.0;
+        match *seen {
+            Seen::Sent { host: CLIENT, transmit, .. } => {
+                if matches!(transmit.hdr.kind, Kind::Put { portal, .. } if portal == requests) {
+                    notes.requests.push(view.now);
+                }
+            }
+            Seen::Rpc { host, seen } => notes.rpc.push((view.now, host, seen.clone())),
+            Seen::Died { .. } => notes.died = Some(view.now),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl Notes {
+    /// When something of the request layer was first seen, from `from` on.
+    fn first(&self, from: Instant, is: impl Fn(&RpcSeen) -> bool) -> Option<Instant> {
+        self.rpc.iter().find(|(at, _, seen)| *at >= from && is(seen)).map(|(at, _, _)| *at)
+    }
+
+    /// The longest that a call took.
+    fn longest(&self) -> Option<Duration> {
+        let took = self.rpc.iter().filter_map(|(_, _, seen)| match seen {
+            RpcSeen::Ended { took, .. } => Some(*took),
+            _ => None,
+        });
+        took.max()
+    }
+
+    /// The last call that was begun before `at`, until the client gave up the connection.
+    fn gave_up(&self, at: Instant) -> Option<Duration> {
+        let called = |seen: &RpcSeen| matches!(seen, RpcSeen::Called { .. });
+        let begun = self.first(at, called)?;
+        let lost = |seen: &RpcSeen| {
+            matches!(seen, RpcSeen::State { state: ImportState::Disconnected, .. })
+        };
+        Some(self.first(begun, lost)?.saturating_since(begun))
+    }
+}
+
+/// Plays a client that calls a server from second `start` to `until`, once a second.
+fn watch(top: &str, rails: &str, (start, until): (u64, u64), faults: &str) -> Notes {
+    let text = format!(
+        r#"
+name = "paper"
+duration = "2000s"
+{top}
+[[net]]
+name = "tcp"
+latency = "100us"
+[[node]]
+name = "client"
+rails = [{rails}]
+[[node]]
+name = "server"
+rails = [{rails}]
+[[target]]
+name = "t"
+kind = "list"
+on = "server"
+[[client]]
+on = "client"
+[[workload]]
+kind = "rpc"
+from = "client"
+to = "t"
+every = "1s"
+start = "{start}s"
+until = "{until}s"
+{faults}
+"#
+    );
+    let notes = Rc::new(RefCell::new(Notes::default()));
+    // The text is ours; a test plays each.
+    let Ok(scenario) = lnet_scenario::parse("paper", &text) else { return Notes::default() };
+    let mut sim = Sim::new(Arc::new(scenario), Some(1), Messages::new());
+    sim.observe(Box::new(Watcher(notes.clone())));
+    // The watcher objects to nothing.
+    let _ = sim.run();
+    notes.take()
+}
+
+const fn secs(n: u64) -> Instant {
+    Instant::from_secs(n)
+}
+
+/// From one ping of an idle client to the next.
+fn ping(top: &str) -> Option<Duration> {
+    let notes = watch(top, "\"tcp\"", (0, 1), "");
+    let [.., one, next] = notes.requests[..] else { return None };
+    Some(next.saturating_since(one))
+}
+
+/// From the last request of a client that dies to its eviction.
+fn eviction(top: &str) -> Option<Duration> {
+    let fault = "[[fault]]\nat = \"100s\"\nkind = \"kill\"\non = \"client\"";
+    let notes = watch(top, "\"tcp\"", (0, 90), fault);
+    let last = *notes.requests.iter().rfind(|at| Some(**at) <= notes.died)?;
+    let evicted = notes.first(last, |seen| matches!(seen, RpcSeen::Evicted { .. }))?;
+    Some(evicted.saturating_since(last))
+}
+
+/// From a request that is lost without a report until the client notices.
+fn silent_loss(top: &str) -> Option<Duration> {
+    let fault = "[[fault]]\nat = \"99500ms\"\nfor = \"1s\"\nkind = \"drop\"\non = \"server\"\nshare = \"100%\"";
+    watch(top, "\"tcp\"", (90, 101), fault).gave_up(secs(100))
+}
+
+/// From a request to a server whose process is dead until the client notices.
+fn send_failure() -> Option<Duration> {
+    let fault = "[[fault]]\nat = \"99500ms\"\nkind = \"kill\"\non = \"server\"\nprocess = true";
+    watch("", "\"tcp\"", (90, 101), fault).gave_up(secs(100))
+}
+
+/// How long early replies keep a client waiting for a server that does not come to an end.
+fn given_up(at_max: u64) -> Option<Duration> {
+    let top = format!("[rpc]\nat_max = \"{at_max}s\"");
+    let fault = "[[fault]]\nat = \"99500ms\"\nfor = \"2s\"\nkind = \"handler_delay\"\ntarget = \"t\"\nby = \"1500s\"";
+    watch(&top, "\"tcp\"", (90, 101), fault).gave_up(secs(100))
+}
+
+/// The longest call while one of two rails goes black, by the rules of a profile of LNet.
+fn rail(profile: &str) -> Option<Duration> {
+    let top = format!("profile = \"{profile}\"");
+    let fault = "[[fault]]\nat = \"100s\"\nfor = \"60s\"\nkind = \"carrier\"\non = \"server/0\"\nknown_after = \"60s\"";
+    watch(&top, "\"tcp\", \"tcp\"", (0, 200), fault).longest()
+}
+
+/// The table.
+pub fn paper_rpc() -> Vec<PaperRow> {
+    let long = "[rpc]\nobd_timeout = \"300s\"\nping_interval = \"75s\"";
+    let slow = "[rpc]\nat_min = \"40s\"";
+    let row = |what, paper, played, note| PaperRow { what, paper, played, note };
+    vec![
+        row("ping of an idle client, obd_timeout 100", "25 s", ping(""), ""),
+        row("ping of an idle client, obd_timeout 300", "75 s", ping(long), ""),
+        row("eviction of a dead client, obd_timeout 100", "150 s", eviction(""), "DEC-20"),
+        row("eviction of a dead client, obd_timeout 300", "450 s", eviction(long), "DEC-20"),
+        row("silent loss noticed, at_min 5", "-", silent_loss(""), "P-95: 11 s and 5 s"),
+        row(
+            "silent loss noticed, at_min 40",
+            "80 s",
+            silent_loss(slow),
+            "P-95: 55 s and 40 s, the paper has the estimates alone",
+        ),
+        row("send failure noticed", "< 5 s", send_failure(), ""),
+        row(
+            "endless handler given up, at_max 600",
+            "-",
+            given_up(600),
+            "early replies end at at_max",
+        ),
+        row(
+            "endless handler given up, at_max 400",
+            "-",
+            given_up(400),
+            "early replies end at at_max",
+        ),
+        row(
+            "longest call, one of two rails black, profile default",
+            "-",
+            rail("default"),
+            "suspicion",
+        ),
+        row(
+            "longest call, one of two rails black, profile kernel",
+            "-",
+            rail("kernel"),
+            "the kernel's rules",
+        ),
+        row(
+            "longest call, one of two rails black, profile off",
+            "-",
+            rail("off"),
+            "no retries of LNet",
+        ),
+    ]
+}
