@@ -2,7 +2,8 @@
 //!
 //! - *Must not*: a change is carried out that no client has asked for, or twice; a call is answered by
 //!   another's result, or twice; a read misses what was answered before it began; what was answered to
-//!   a client that was neither killed nor evicted is gone.
+//!   a client that was neither killed nor evicted is gone; a call fails for another reason than an
+//!   eviction or its own limit.
 //! - *Must*: once the world has been left alone for a while each call ends, and what is begun then
 //!   succeeds.
 
@@ -11,6 +12,7 @@ use std::collections::BTreeSet;
 
 use lnet_scenario::{FaultKind, Scenario};
 use lnet_types::Instant;
+use ptlrpc::CallError;
 
 use super::ledger::Ledger;
 use super::seen::{CallNo, RpcSeen};
@@ -77,6 +79,12 @@ impl Observer for RpcModel {
                         if self.settled.is_some_and(|at| view.now >= at) =>
                     {
                         self.late.insert(*call);
+                    }
+                    RpcSeen::Ended { call, result: Err(e), .. }
+                        if !matches!(e, CallError::Evicted | CallError::LimitPassed) =>
+                    {
+                        let name = view.name(host);
+                        return Err(format!("{name}: call {call} failed: {e}"));
                     }
                     RpcSeen::Ended { call, result, .. } => {
                         if let (true, Err(e)) = (self.late.remove(call), result) {

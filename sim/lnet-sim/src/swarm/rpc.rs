@@ -29,7 +29,7 @@ pub(super) fn text(seed: u64) -> String {
     if rng.one_in(4) {
         drawn.line("profile = \"kernel\"");
     }
-    let at_max = ["40s", "100s", "600s"][rng.below(3) as usize];
+    let at_max = ["20s", "40s", "600s"][rng.below(3) as usize];
     drawn.line(&format!(
         "\n[rpc]\nobd_timeout = \"{obd_timeout}s\"\nping_interval = \"{}s\"\nat_max = \"{at_max}\"",
         (obd_timeout / 4).max(1)
@@ -147,7 +147,7 @@ fn fault(drawn: &mut Drawing, rng: &mut Prng) {
             format!("on = \"{node}\"\ndirection = \"{}\"", ["in", "out"][rng.below(2) as usize]),
         ),
         7 => {
-            let (by, jitter) = (1 + rng.below(60), rng.below(5000));
+            let (by, jitter) = (1 + rng.below(90), rng.below(5000));
             (
                 "handler_delay",
                 format!("target = \"{target}\"\nby = \"{by}s\"\njitter = \"{jitter}ms\""),

@@ -9,6 +9,8 @@ mod paper;
 mod quiesce;
 mod rails;
 mod rpc;
+#[cfg(feature = "sabotage")]
+mod sabotage;
 mod same;
 mod scenarios;
 mod selftest;

@@ -72,17 +72,6 @@ fn some_rounds_of_the_request_layer_hold() {
     }
 }
 
-/// Rounds of the request layer in which the swarm has found something, as docs/simulation.md lists it.
-#[test]
-fn earlier_findings_above_lnet_hold_now() {
-    for seed in [7747716126538840575, 1403415157445800627, 8616415555149419239] {
-        let round = Round::draw_on(Floor::Rpc, seed).unwrap();
-        if let Some(violation) = round.play(Detail::default()).violation {
-            panic!("ulnet sim swarm --floor rpc --seed {seed} --one\n{violation}");
-        }
-    }
-}
-
 /// Rounds in which the swarm has found something, as docs/simulation.md lists it. What they play
 /// changes with what is drawn; defects that need their very course have tests of their own.
 #[test]

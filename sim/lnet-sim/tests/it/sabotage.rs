@@ -1,0 +1,49 @@
+//! Each rule of the request layer, broken: ordinary rounds of the swarm notice it.
+//! `cargo test -p lnet-sim --features sabotage`.
+
+use lnet_sim::{Floor, Messages, Round, RpcModel, Sim, seed_of};
+use ptlrpc::Sabotage;
+
+use crate::scenarios::load;
+
+/// Rounds within which each must be found.
+const ROUNDS: u64 = 60;
+
+/// What the model says of nodes that break a rule.
+fn objection(scenario: &std::sync::Arc<lnet_scenario::Scenario>, rule: Sabotage) -> Option<String> {
+    let mut sim = Sim::new(scenario.clone(), None, Messages::new());
+    sim.sabotage(rule);
+    sim.observe(Box::new(RpcModel::new(scenario)));
+    sim.run().err().map(|violation| violation.to_string())
+}
+
+#[test]
+fn scenarios_find_each_rule_that_is_broken() {
+    for (rule, name) in [
+        (Sabotage::NoFolding, "rpc-beyond-at-max"),
+        (Sabotage::RecordForgotten, "rpc-lost-reply"),
+        (Sabotage::EarlyIsReply, "rpc-slow-handler"),
+        (Sabotage::CommittedEarly, "rpc-server-restart"),
+        (Sabotage::NotRetained, "rpc-server-restart"),
+    ] {
+        let what = objection(&load(name), rule);
+        println!("{rule:?}: {name}: {what:?}");
+        assert!(what.is_some(), "{rule:?} is not noticed in {name}");
+    }
+}
+
+#[test]
+fn the_swarm_finds_each_rule_that_is_broken() {
+    let mut missed = Vec::new();
+    for rule in Sabotage::ALL {
+        let found = (0..ROUNDS).find_map(|n| {
+            let round = Round::draw_on(Floor::Rpc, seed_of(1, n)).unwrap();
+            objection(&round.scenario, rule).map(|what| (n, what))
+        });
+        println!("{rule:?}: {found:?}");
+        if found.is_none() {
+            missed.push(rule);
+        }
+    }
+    assert_eq!(missed, []);
+}
