@@ -153,7 +153,7 @@ fn files_that_can_not_be_are_refused() {
 }
 
 fn uuid() -> impl Strategy<Value = Text<40>> {
-    "[a-z0-9-]{1,39}".prop_map(|text| Text::new(&text).unwrap())
+    "[a-z0-9-]{1,39}".prop_map(|text| Text::new(&text).expect("a text that fits"))
 }
 
 prop_compose! {
