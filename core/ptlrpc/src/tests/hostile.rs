@@ -162,7 +162,7 @@ fn connect_data_may_be_shorter_or_longer_within_bounds() {
 }
 
 #[test]
-fn replies_to_nobody_and_requests_to_other_portals_do_nothing() {
+fn replies_without_a_call_and_requests_to_other_portals_do_nothing() {
     let (mut bench, handle) = answering();
     let bytes = MsgBuilder::new(Header::default(), &Raw::body(handle)).build().unwrap();
     let before = stats(&mut bench);

@@ -11,9 +11,9 @@ use crate::workspace::{files, text};
 /// Files in the largest circle of imports. A file in a circle can't be read without the others.
 const IMPORT_CIRCLE_MAX: usize = 2;
 /// Files in the largest circle of calls among methods of `Node`.
-const CALL_CIRCLE_MAX: usize = 34;
+const CALL_CIRCLE_MAX: usize = 35;
 /// Files with methods of `Node`.
-const NODE_FILES_MAX: usize = 45;
+const NODE_FILES_MAX: usize = 46;
 
 const SOURCES: &str = "core/lnet/src";
 
