@@ -15,11 +15,10 @@ const DEAD: &str = "the recorded server was dead by then";
 const AGAIN: &str = "an MGS says RECONNECT to a client that it can't know, after its start";
 const PARTS: &str = "one target of a server starts again: the player restarts whole servers alone";
 const VERSION: &str = "the recorded node is of release 2.15";
-const EMPTY: &str = "a read behind the end moves a piece of 0 bytes (P-49), which is not built";
+const EMPTY: &str = "a read behind the end moves a piece of 0 bytes, which is not built";
 const REBUILT: &str =
     "the recorded MDT makes the reply anew from its record (P-141), ours repeats it";
-const REDONE: &str =
-    "the recorded OST executes a resend again (P-143), ours answers from its record";
+const REDONE: &str = "the recorded OST executes a resend again, ours answers from its record";
 const UNSENT: &str =
     "a transaction whose reply the recorded server did not send is unknown to the player";
 const STARTING: &str = "the recorded target starts, and says so by EAGAIN (P-129): ours is absent";
