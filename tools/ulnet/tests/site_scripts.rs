@@ -194,3 +194,15 @@ fn module_parameters_are_converted_from_the_forms_that_sites_keep_them_in() {
     assert_eq!(code, 1, "{said}");
     assert!(said.contains("'foo' is not a network"), "{said}");
 }
+
+#[test]
+fn a_backup_has_the_configured_peers_and_none_that_was_never_reached_otherwise() {
+    let d = Daemon::start("backup", "127.0.5.30@tcp", &[]);
+    d.done("ctl peer add --prim_nid 127.0.5.31@tcp");
+    d.run("ctl ping 127.0.5.32@tcp");
+    d.done("ctl discover 127.0.5.30@tcp");
+    let shown = d.done("ctl peer show");
+    let saved = d.done("ctl export --backup");
+    assert!(shown.contains("127.0.5.31@tcp") && shown.contains("127.0.5.32@tcp"), "{shown}");
+    assert!(saved.contains("127.0.5.31@tcp") && !saved.contains("127.0.5.32@tcp"), "{saved}");
+}

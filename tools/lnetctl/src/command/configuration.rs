@@ -141,17 +141,23 @@ fn router(session: &mut Session<'_>, backup: bool) -> i32 {
 
 fn peers(session: &mut Session<'_>, what: What) -> i32 {
     let kept = |peer: &&PeerSnapshot| match what {
-        // As kernel tools have it: with all that was ever tried.
-        What::Whole | What::Backup => true,
+        What::Whole => true,
+        // Kernel tools also keep what was tried once, by mistake perhaps, and never answered.
+        What::Backup => peer.is_configured() || !was_never_reached(peer),
         What::Configured => peer.is_configured(),
     };
-    peer::print_pages(session, None, what == What::Whole, |peers| match what {
+    peer::print_pages(session, None, what != What::Configured, |peers| match what {
         What::Whole => show::peer::tree(peers, PEER_LEVEL),
         What::Backup | What::Configured => {
             let kept: Vec<PeerSnapshot> = peers.iter().filter(kept).cloned().collect();
             show::peer::backup(&kept)
         }
     })
+}
+
+/// Whether the daemon says of a peer that nothing was ever heard from it.
+fn was_never_reached(peer: &PeerSnapshot) -> bool {
+    peer.nis.iter().all(|ni| ni.detail.is_some()) && !peer.was_reached()
 }
 
 /// How much of a node an export holds.
