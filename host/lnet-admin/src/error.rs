@@ -22,6 +22,9 @@ pub struct AdminError {
 }
 
 impl AdminError {
+    /// Why nothing is there to be asked or changed, and what helps.
+    pub const NOT_CONFIGURED: &str = "LNet is not configured: lnetctl lnet configure starts it";
+
     /// `errno` with its own text, such as `Network is down`.
     pub fn errno(errno: Errno) -> Self {
         Self::new(errno, errno.to_string())

@@ -625,14 +625,14 @@ fn add_one(
         .call(move |stack, _| stack.add_tcp_ni(ni))
         .blocking()
         .map_err(|e| (e.errno(), e.to_string()))?
-        .map_err(|e| (e.errno(), not_added(&e, nid)))?;
+        .map_err(|e| (e.errno(), not_added(&e, nid, &node.nets)))?;
     node.nets.made.insert(ni, made);
     node.nets.tunables.entry(add.net).or_insert(tunables);
     Ok(ni)
 }
 
 /// What is wrong, and what an ordinary user does about a port that it may not listen on.
-fn not_added(e: &NiError, nid: Nid) -> String {
+fn not_added(e: &NiError, nid: Nid, nets: &Nets) -> String {
     match e.errno() {
         Errno::EACCES => {
             let why = format!(
@@ -642,7 +642,13 @@ fn not_added(e: &NiError, nid: Nid) -> String {
             tracing::warn!("{why}");
             why
         }
-        Errno::EEXIST => format!("{nid}: is a NID of this node already"),
+        Errno::EEXIST if nets.made.values().any(|made| made.nid == nid) => {
+            format!("{nid}: is a NID of this node already")
+        }
+        Errno::EEXIST => format!(
+            "{nid}: its device must be used once in a network, and is used in {} already",
+            nid.net()
+        ),
         _ => e.to_string(),
     }
 }

@@ -206,3 +206,15 @@ fn a_backup_has_the_configured_peers_and_none_that_was_never_reached_otherwise()
     assert!(shown.contains("127.0.5.31@tcp") && shown.contains("127.0.5.32@tcp"), "{shown}");
     assert!(saved.contains("127.0.5.31@tcp") && !saved.contains("127.0.5.32@tcp"), "{saved}");
 }
+
+#[test]
+fn errors_name_the_device_in_use_and_the_state_of_the_node_that_they_come_from() {
+    let d = Daemon::start("reasons", "127.0.5.40@tcp", &[]);
+    let (code, said) = d.run("ctl net add --nid 127.0.5.41@tcp");
+    assert!(code != 0 && said.contains("its device must be used once in a network"), "{said}");
+    let (code, said) = d.run("ctl net add --nid 127.0.5.40@tcp");
+    assert!(code != 0 && said.contains("is a NID of this node already"), "{said}");
+    d.done("ctl lnet unconfigure");
+    let (code, said) = d.run("ctl global show");
+    assert!(code != 0 && said.contains("# LNet is not configured"), "{said}");
+}

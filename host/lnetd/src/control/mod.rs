@@ -284,7 +284,7 @@ fn off(errno: Errno) -> AdminError {
 }
 
 /// Why nothing is there to be asked or changed.
-const NOT_CONFIGURED: &str = "LNet is not configured: lnetctl lnet configure starts it";
+const NOT_CONFIGURED: &str = AdminError::NOT_CONFIGURED;
 
 fn nid_of(target: NiTarget) -> Option<Nid> {
     match target {

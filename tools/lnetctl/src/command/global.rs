@@ -1,6 +1,6 @@
 //! `global show` (C-global-1).
 
-use lnet_admin::{ClientError, GlobalSnapshot, Reply, Request};
+use lnet_admin::{AdminError, ClientError, GlobalSnapshot, Reply, Request};
 use lnet_config::Style;
 use lnet_types::Errno;
 
@@ -46,7 +46,7 @@ pub(crate) fn show_own(session: &mut Session<'_>) -> i32 {
 
 /// Asks for the tunables; reports why there are none.
 pub(crate) fn fetch(session: &mut Session<'_>) -> Result<GlobalSnapshot, i32> {
-    let text = |r: &lnet_admin::AdminError| format!("\"cannot get global: {}\"", r.text);
+    let text = |r: &AdminError| format!("\"cannot get global: {}\"", r.text);
     match session.ask(&Request::GlobalShow) {
         Ok(Reply::Global(global)) => Ok(global),
         Ok(_) => Err(session.failed(PLACE, &ClientError::Unexpected, text, None)),
@@ -58,6 +58,6 @@ pub(crate) fn fetch(session: &mut Session<'_>) -> Result<GlobalSnapshot, i32> {
 pub(crate) fn not_configured(session: &mut Session<'_>) -> i32 {
     let code = Errno::ENETDOWN.negative();
     let text = format!("\"cannot get numa_range: Unknown error {code}\"");
-    session.error(PLACE, code, &text, None);
+    session.error(PLACE, code, &text, Some(AdminError::NOT_CONFIGURED));
     code
 }
