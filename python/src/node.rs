@@ -132,6 +132,7 @@ impl Node {
         }
         let spin = Spin { max: seconds("spin", spin)? };
         let start = || -> Result<NodeHandle, Failure> {
+            lnet_rt::log_to_stderr();
             let mut builder = NodeBuilder::new().tunables(all);
             if let Some(seed) = seed {
                 builder = builder.seed(seed);

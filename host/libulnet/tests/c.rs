@@ -59,9 +59,14 @@ impl Installed {
     }
 
     fn run(&self, program: &Path) -> Output {
+        self.run_with_log(program, None)
+    }
+
+    fn run_with_log(&self, program: &Path, level: Option<&str>) -> Output {
         let port = TcpListener::bind("127.0.0.2:0").unwrap().local_addr().unwrap().port();
         let mut run = Command::new(program);
         run.arg(port.to_string()).env("LD_LIBRARY_PATH", self.0.join("lib"));
+        run.env_remove("ULNET_LOG").envs(level.map(|level| ("ULNET_LOG", level)));
         run.stdin(Stdio::null()).output().unwrap()
     }
 }
@@ -98,6 +103,23 @@ fn the_example_runs_with_the_shared_library() {
         assert_ran(&installed.run(&program), EXAMPLE_SAYS);
         fs::remove_file(installed.0.join("lib/libulnet.so.0")).unwrap();
         assert!(!installed.run(&program).status.success());
+    }
+}
+
+#[test]
+fn a_program_sees_the_log_lines_that_the_environment_asks_for() {
+    if has("cc", "log lines in C") {
+        let installed = Installed::new("log");
+        let program = installed.compile("examples/put_get.c", &installed.shared());
+        let lines = |level| {
+            let output = installed.run_with_log(&program, level);
+            assert_ran(&output, EXAMPLE_SAYS);
+            String::from_utf8_lossy(&output.stderr).into_owned()
+        };
+        assert_eq!(lines(None), "");
+        assert_eq!(lines(Some("off")), "");
+        let warned = lines(Some("loud"));
+        assert!(warned.contains("ulnet  WARN") && warned.contains("must be one of"), "{warned}");
     }
 }
 

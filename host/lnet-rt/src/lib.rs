@@ -70,6 +70,7 @@ mod owners;
 mod router;
 mod shard;
 mod stack;
+mod stderr;
 mod tcp;
 mod uppers;
 
@@ -86,6 +87,7 @@ pub use oneshot::block_on;
 pub use operation::{GetRequest, Moved, OpFuture, PutRequest};
 pub use shard::{LOOKS_PER_POLL, Spin, Wait};
 pub use stack::{DriverId, Stack, StackStats};
+pub use stderr::{LOG_ENV, log_to_stderr};
 pub use tcp::TcpNi;
 
 // What every program that embeds a node names, so that this crate is all it depends on.

@@ -38,6 +38,7 @@ impl Config {
 
     /// A node made from it.
     pub(super) fn start(&self) -> Result<NodeHandle, Failure> {
+        lnet_rt::log_to_stderr();
         let settings = self.lock();
         let mut builder = NodeBuilder::new().tunables(settings.tunables.clone());
         if let Some(seed) = settings.seed {
