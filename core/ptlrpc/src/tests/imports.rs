@@ -388,9 +388,11 @@ fn a_node_that_lnet_reaches_again_is_tried_at_once_but_not_more_than_once_a_seco
         bench.pass(Duration::from_millis(100));
     }
     assert_eq!(view(&mut bench).conn_cnt, tried + 1);
-    // Without a report the pace is that of P-67.
-    bench.secs(5);
+    // Without a report the pace is that of P-67: 5 s after the last attempt.
+    bench.secs(3);
     assert_eq!(view(&mut bench).conn_cnt, tried + 1);
+    bench.secs(3);
+    assert_eq!(view(&mut bench).conn_cnt, tried + 2);
 }
 
 #[test]
