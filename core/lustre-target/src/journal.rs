@@ -25,8 +25,18 @@ pub(crate) const NO_TOKEN: u64 = u64::MAX;
 #[derive(Debug)]
 enum Then {
     Nothing,
-    Reply { served: ServedId, answer: Answer, when: When },
-    Admit { export: ExportId },
+    Reply {
+        served: ServedId,
+        answer: Answer,
+        when: When,
+    },
+    Admit {
+        export: ExportId,
+    },
+    /// A client that disconnects has its answer.
+    Left {
+        export: ExportId,
+    },
 }
 
 #[derive(Debug)]
@@ -184,13 +194,19 @@ impl<'c> Cx<'_, '_, 'c> {
         self.order(StoreOrder::Sync { token: NO_TOKEN });
     }
 
-    /// A client is gone: its records go.
-    pub(crate) fn leave(&mut self, client: &str) {
+    /// A client is gone, or disconnects by this export: its records go.
+    pub(crate) fn leave(&mut self, client: &str, export: Option<ExportId>) {
         let mut changes = vec![Change::Delete(Space::Clients, client.as_bytes().to_vec())];
         for xid in self.journal.replies.remove(client).unwrap_or_default().into_keys() {
             changes.push(Change::Delete(Space::Replies, reply_key(client, xid)));
         }
-        self.apply(0, changes, Then::Nothing);
+        match export {
+            Some(export) => {
+                self.apply(0, changes, Then::Left { export });
+                self.order(StoreOrder::Sync { token: NO_TOKEN });
+            }
+            None => self.apply(0, changes, Then::Nothing),
+        }
     }
 
     /// Recovery is over: new transactions have numbers above this one (P-153).
@@ -225,6 +241,7 @@ impl<'c> Cx<'_, '_, 'c> {
             // Its client tries again, here or where the target is started next.
             Then::Reply { served, .. } => self.rpc.decline(served),
             Then::Admit { export } => self.rpc.admit(export, Err(e.errno())),
+            Then::Left { export } => self.rpc.left(export),
             Then::Nothing => {}
         }
     }
@@ -242,6 +259,7 @@ impl<'c> Cx<'_, '_, 'c> {
             match waiting.then {
                 Then::Reply { served, answer, .. } => self.rpc.reply(served, answer),
                 Then::Admit { export } => self.rpc.admit(export, Ok(())),
+                Then::Left { export } => self.rpc.left(export),
                 Then::Nothing => {}
             }
         }
@@ -253,6 +271,7 @@ impl<'c> Cx<'_, '_, 'c> {
             match waiting.then {
                 Then::Reply { served, .. } => self.rpc.decline(served),
                 Then::Admit { export } => self.rpc.admit(export, Err(Errno::EIO)),
+                Then::Left { export } => self.rpc.left(export),
                 Then::Nothing => {}
             }
         }

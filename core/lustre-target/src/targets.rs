@@ -114,10 +114,14 @@ impl Targets {
                 slot.cx(rpc).1.join(export, client);
                 None
             }
-            Event::Disconnected { target, ref client, .. }
-            | Event::Evicted { target, ref client, .. } => {
+            Event::Disconnected { export, target, ref client } => {
+                let Some(slot) = self.0.get_mut(&target) else { return Some(event) };
+                slot.cx(rpc).1.leave(client, Some(export));
+                None
+            }
+            Event::Evicted { target, ref client, .. } => {
                 if let Some(slot) = self.0.get_mut(&target) {
-                    slot.cx(rpc).1.leave(client);
+                    slot.cx(rpc).1.leave(client, None);
                 }
                 Some(event)
             }

@@ -203,7 +203,8 @@ pub enum Event {
         /// Its uuid.
         client: String,
     },
-    /// A client has disconnected: its record goes.
+    /// A client disconnects: its record goes. If its target keeps records, it has its answer with
+    /// [`Rpc::left`](crate::Rpc::left).
     Disconnected {
         /// What was its export.
         export: ExportId,

@@ -344,6 +344,14 @@ impl<'b> Rpc<'_, 'b> {
         self.ptlrpc.tidy(self.below);
     }
 
+    /// Nothing is stored any more of a client that disconnects: its disconnect is answered. The program
+    /// of a target that keeps records says so after [`Event::Disconnected`].
+    pub fn left(&mut self, export: ExportId) {
+        let (_, server, mut cx) = self.split();
+        server.left(&mut cx, export);
+        self.ptlrpc.tidy(self.below);
+    }
+
     /// The transaction of a request that changes something: the next one of its target, or its own
     /// if it is executed again (P-138, P-70). The same however often it is asked for; 0 if the
     /// request is over or its client is gone: then nothing is to be changed.

@@ -76,6 +76,7 @@ impl Host {
             }
             // A handler keeps no records of clients: there is nothing to wait for.
             Event::Joining { export, .. } => self.ptlrpc.rpc(below).admit(export, Ok(())),
+            Event::Disconnected { export, .. } => self.ptlrpc.rpc(below).left(export),
             Event::Served(served) => match &mut self.handler {
                 Some(handler) => handler.serve(*served, &mut self.ptlrpc.rpc(below)),
                 None => self.ptlrpc.rpc(below).refuse(served.id, Errno::EOPNOTSUPP),

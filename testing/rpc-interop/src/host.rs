@@ -62,7 +62,12 @@ impl Party {
             match event {
                 // The program stores records of clients at once.
                 Event::Joining { export, .. } => self.ptlrpc.rpc(below).admit(export, Ok(())),
-                event => self.events.push(event),
+                event => {
+                    if let Event::Disconnected { export, .. } = event {
+                        self.ptlrpc.rpc(below).left(export);
+                    }
+                    self.events.push(event);
+                }
             }
         }
     }

@@ -119,7 +119,7 @@ impl Server {
         let Some((id, export)) = known.and_then(|id| Some((id, self.exports.get(id)?))) else {
             return Ok(How::New);
         };
-        if export.joining.is_some() {
+        if export.joining.is_some() || export.leaving.is_some() {
             return Err(Errno::EALREADY);
         }
         // One that was not connected in this life of the target has no address and no handle.

@@ -7,6 +7,7 @@ use lustre_wire::{Body, ConnectData, ConnectFlags};
 
 use super::connect::Asked;
 use super::evictor::Deadline;
+use super::leave::Leaving;
 use super::records::Records;
 use super::service::Origin;
 use crate::table::{ImportId, ServedId, TargetId};
@@ -50,6 +51,8 @@ pub(crate) struct Export {
     pub(crate) import: Option<ImportId>,
     /// Its connect waits for its record to be stored.
     pub(crate) joining: Option<Box<Joining>>,
+    /// Its disconnect waits for its record to be gone.
+    pub(crate) leaving: Option<Box<Leaving>>,
 }
 
 impl Export {
@@ -72,6 +75,7 @@ impl Export {
             records: Records::default(),
             import: None,
             joining: None,
+            leaving: None,
         }
     }
 

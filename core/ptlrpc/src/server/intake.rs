@@ -16,7 +16,6 @@ use super::{
     RECORDS_PER_EXPORT_MAX, REPLIES_PER_PEER_MAX, Server,
 };
 use crate::common::{Cx, Post};
-use crate::event::Event;
 use crate::lose::Part;
 use crate::sabotage::Sabotage;
 use crate::table::{ExportId, PostId, ServiceId};
@@ -129,6 +128,10 @@ impl Server {
         if body.opcode.is_disconnect() {
             return true;
         }
+        if export.leaving.is_some() {
+            self.refuse_origin(cx, origin, None, body, Errno::ENOTCONN);
+            return false;
+        }
         export.acknowledge(body.last_xid);
         if origin.xid == 0 || origin.xid <= export.last_xid && !is_replay(body) {
             self.stats.bad_xid += 1;
@@ -152,11 +155,7 @@ impl Server {
             return self.refuse_origin(cx, &origin, Some(id), &body, Errno::EINVAL);
         }
         if body.opcode.is_disconnect() {
-            self.answer_at_once(cx, &origin, id, &body);
-            if let Some((target, client)) = self.drop_export(cx, id) {
-                cx.common.events.push_back(Event::Disconnected { export: id, target, client });
-            }
-            return;
+            return self.disconnect(cx, origin, id, body);
         }
         let Some(export) = self.exports.get_mut(id) else { return };
         let first = export.in_work.get(&origin.xid).copied();

@@ -21,6 +21,7 @@ mod evictor;
 mod export;
 mod heads;
 mod intake;
+mod leave;
 mod nrs;
 mod records;
 mod recover;

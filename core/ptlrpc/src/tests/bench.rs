@@ -161,6 +161,8 @@ pub(super) fn append_log() -> Program {
     Box::new(move |rpc, event, _| {
         if let Event::Joining { export, .. } = event {
             rpc.admit(export, Ok(()));
+        } else if let Event::Disconnected { export, .. } = event {
+            rpc.left(export);
         } else if let Event::Served(served) = event {
             let buffers = vec![served.msg().unwrap().buffer(1).unwrap_or_default().to_vec()];
             match served.opcode {

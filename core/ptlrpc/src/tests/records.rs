@@ -43,6 +43,15 @@ fn a_new_client_is_connected_when_its_record_is_stored() {
     let gone = bench.heard().remove(0);
     let (target, client) = (bench.target, "client-1".to_owned());
     assert_eq!(gone, Event::Disconnected { export, target, client });
+    // Its record is still there: it has no answer yet, and whatever else it asks is refused.
+    let exports =
+        |bench: &mut Bench| bench.party_of(bench.server, |p, _| p.ptlrpc.export_views().len());
+    assert_eq!(exports(&mut bench), 1);
+    assert!(bench.party_of(bench.client, |p, _| p.ptlrpc.import_view(import)).is_some());
+    bench.rpc(bench.server, |rpc| rpc.left(export));
+    bench.settle();
+    assert_eq!(exports(&mut bench), 0);
+    assert!(bench.states().ends_with(&[crate::ImportState::Closed]), "{:?}", bench.states());
 }
 
 #[test]

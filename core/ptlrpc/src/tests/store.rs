@@ -100,10 +100,11 @@ impl Store {
                 self.commit(rpc, usize::MAX);
                 rpc.admit(export, Ok(()));
             }
-            Event::Disconnected { client, .. } | Event::Evicted { client, .. } => {
+            Event::Disconnected { export, client, .. } | Event::Evicted { export, client, .. } => {
                 let mut image = self.now().clone();
                 image.clients.remove(&client);
                 self.images.push_back(image);
+                rpc.left(export);
             }
             Event::Served(served) if self.slow => self.held.push_back(*served),
             Event::Served(served) => self.serve(rpc, *served),

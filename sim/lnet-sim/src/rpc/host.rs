@@ -200,8 +200,9 @@ impl RpcHost {
                 Event::Joining { export, target, client } => {
                     serving.joining(ptlrpc, below, (target, export, client), notes);
                 }
-                Event::Disconnected { target, client, .. } => {
+                Event::Disconnected { export, target, client } => {
                     serving.left(below.now(), target, client);
+                    ptlrpc.rpc(below).left(export);
                 }
                 Event::Evicted { target, client, reason, .. } => {
                     if let Some(index) = serving.index_of(target) {
