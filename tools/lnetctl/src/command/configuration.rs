@@ -140,10 +140,14 @@ fn router(session: &mut Session<'_>, backup: bool) -> i32 {
 }
 
 fn peers(session: &mut Session<'_>, what: What) -> i32 {
+    // Kernel tools also keep what was tried once, by mistake perhaps, and never answered.
+    let all = match what {
+        What::Backup => global::fetch(session).is_ok_and(|t| t.profile == "kernel"),
+        What::Whole | What::Configured => false,
+    };
     let kept = |peer: &&PeerSnapshot| match what {
         What::Whole => true,
-        // Kernel tools also keep what was tried once, by mistake perhaps, and never answered.
-        What::Backup => peer.is_configured() || !was_never_reached(peer),
+        What::Backup => all || peer.is_configured() || !was_never_reached(peer),
         What::Configured => peer.is_configured(),
     };
     peer::print_pages(session, None, what != What::Configured, |peers| match what {

@@ -174,6 +174,7 @@ fn each_row_of_the_tables_is_a_metric_and_nothing_is_there_twice() {
             "s" => "_seconds",
             "ms" => "_milliseconds",
             "%" => "_percent",
+            "bytes" => "_bytes",
             other => panic!("{other}: a unit that Prometheus has no name for yet"),
         };
         let name = format!("lnet_tunable_{}{suffix}", row.name);
