@@ -6,6 +6,11 @@ use core::marker::PhantomData;
 /// The bits of a key that count how often its place was used.
 const TURNS: u64 = (1 << 21) - 1;
 
+/// The place of a key in its table: what has it later has another key.
+pub(crate) const fn index(key: u64) -> usize {
+    key as u32 as usize
+}
+
 #[derive(Debug)]
 struct Slot<T> {
     turn: u64,
@@ -40,7 +45,7 @@ impl<K: From<u64> + Into<u64> + Copy, T> Table<K, T> {
 
     fn slot(&self, key: K) -> Option<&Slot<T>> {
         let key: u64 = key.into();
-        self.slots.get(key as u32 as usize).filter(|slot| slot.turn & TURNS == key >> 32)
+        self.slots.get(index(key)).filter(|slot| slot.turn & TURNS == key >> 32)
     }
 
     pub(crate) fn get(&self, key: K) -> Option<&T> {
@@ -49,16 +54,16 @@ impl<K: From<u64> + Into<u64> + Copy, T> Table<K, T> {
 
     pub(crate) fn get_mut(&mut self, key: K) -> Option<&mut T> {
         let key: u64 = key.into();
-        let slot = self.slots.get_mut(key as u32 as usize)?;
+        let slot = self.slots.get_mut(index(key))?;
         if slot.turn & TURNS == key >> 32 { slot.value.as_mut() } else { None }
     }
 
     pub(crate) fn remove(&mut self, key: K) -> Option<T> {
         self.get(key)?;
-        let index = Into::<u64>::into(key) as u32;
-        let slot = self.slots.get_mut(index as usize)?;
+        let index = index(key.into());
+        let slot = self.slots.get_mut(index)?;
         slot.turn += 1;
-        self.free.push(index);
+        self.free.push(index as u32);
         slot.value.take()
     }
 
