@@ -38,10 +38,10 @@ impl Client {
 
     /// Goes on when nothing of the time before is under way any more.
     pub(super) fn invalidated(&mut self, cx: &mut Cx<'_, '_>, import: ImportId) {
-        let quiet = self.calls_of(import).is_empty();
-        let Some(im) = self.imports.get_mut(import).filter(|im| im.invalidating && quiet) else {
+        let Some(im) = self.imports.get_mut(import) else { return };
+        if !im.invalidating || im.under_way() > 0 {
             return;
-        };
+        }
         im.invalidating = false;
         im.invalid = im.deactivated;
         cx.common.timers.stop(Timer::Import(import));
@@ -66,8 +66,10 @@ impl Client {
 
     /// They still have not ended.
     pub(super) fn warn(&self, cx: &mut Cx<'_, '_>, import: ImportId) {
-        let calls = self.calls_of(import).len();
-        self.log(cx, import, |im| LogLine::StillEnding { target: im.config.target.clone(), calls });
+        self.log(cx, import, |im| LogLine::StillEnding {
+            target: im.config.target.clone(),
+            calls: im.under_way(),
+        });
         self.warn_later(cx, import);
     }
 }

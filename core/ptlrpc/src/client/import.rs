@@ -221,6 +221,11 @@ impl Import {
         Some(state)
     }
 
+    /// Calls that have not ended, those included that wait for a slot.
+    pub(crate) fn under_way(&self) -> usize {
+        self.calls.len() + self.slots.waiting_len()
+    }
+
     /// How many requests of each class may be under way.
     pub(crate) fn limits(&self) -> Limits {
         let mod_rpcs = self.tunables.max_mod_rpcs_in_flight.min(self.terms.mod_rpcs);

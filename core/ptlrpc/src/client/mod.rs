@@ -149,8 +149,7 @@ impl Client {
         call: Call,
     ) -> Result<CallId, CallError> {
         let im = self.imports.get(import).ok_or(CallError::NoImport)?;
-        let under_way = im.calls.len() + im.slots.waiting_len();
-        if under_way >= CALLS_PER_IMPORT_MAX {
+        if im.under_way() >= CALLS_PER_IMPORT_MAX {
             return Err(CallError::TooMany { what: "calls", limit: CALLS_PER_IMPORT_MAX });
         }
         if call.modifies && im.retained.len() >= RETAINED_PER_IMPORT_MAX {
