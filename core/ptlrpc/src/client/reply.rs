@@ -278,7 +278,9 @@ impl Client {
     fn committed(&mut self, cx: &mut Cx<'_, '_>, import: ImportId, last: u64) {
         let Some(im) = self.imports.get_mut(import) else { return };
         im.committed = im.committed.max(last);
-        im.retained = im.retained.split_off(&(im.committed.saturating_add(1), 0));
+        while let Some(first) = im.retained.first_entry().filter(|r| r.key().0 <= im.committed) {
+            first.remove();
+        }
         if !im.retained.is_empty() {
             let soon = Self::now(cx) + cx.common.tunables.short_ping();
             cx.common.timers.set(Timer::Import(import), soon);

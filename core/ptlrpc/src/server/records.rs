@@ -61,8 +61,8 @@ impl Records {
 
     /// The client has the answers up to this xid.
     pub(crate) fn acknowledge(&mut self, last_xid: u64) {
-        let kept = self.by_xid.split_off(&last_xid.saturating_add(1));
-        for record in core::mem::replace(&mut self.by_xid, kept).into_values() {
+        while let Some(first) = self.by_xid.first_entry().filter(|first| *first.key() <= last_xid) {
+            let record = first.remove();
             self.bytes -= bytes_of(&record);
             if self.by_tag.get(&record.tag) == Some(&record.xid) {
                 self.by_tag.remove(&record.tag);

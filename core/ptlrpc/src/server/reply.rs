@@ -42,8 +42,11 @@ pub struct Answer {
 impl Answer {
     /// The record of it; `None` if nothing was changed.
     pub(super) fn record(&self, xid: u64, tag: u16) -> Option<ReplyRecord> {
-        let Self { status, buffers, transno, pre_versions, hold: _ } = self.clone();
-        (transno != 0).then_some(ReplyRecord { xid, transno, tag, status, pre_versions, buffers })
+        let &Self { status, ref buffers, transno, pre_versions, hold: _ } = self;
+        (transno != 0).then(|| {
+            let buffers = buffers.clone();
+            ReplyRecord { xid, transno, tag, status, pre_versions, buffers }
+        })
     }
 }
 
