@@ -96,7 +96,10 @@ macro_rules! number {
                     ByteOrder::Little => self.to_le_bytes(),
                     ByteOrder::Big => self.to_be_bytes(),
                 };
-                out.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
+                match out.first_chunk_mut() {
+                    Some(out) => *out = bytes,
+                    None => out.iter_mut().zip(bytes).for_each(|(to, from)| *to = from),
+                }
             }
         }
     )* };
@@ -166,12 +169,20 @@ impl<const N: usize> Layout for Text<N> {
     const LEN: usize = N;
     const NAME: &'static str = "text";
 
-    fn get(order: ByteOrder, b: &[u8]) -> Self {
-        Self(Layout::get(order, b))
+    fn get(_: ByteOrder, b: &[u8]) -> Self {
+        let mut bytes = [0; N];
+        match b.first_chunk() {
+            Some(field) => bytes = *field,
+            None => bytes.iter_mut().zip(b).for_each(|(to, from)| *to = *from),
+        }
+        Self(bytes)
     }
 
-    fn put(&self, order: ByteOrder, out: &mut [u8]) {
-        self.0.put(order, out);
+    fn put(&self, _: ByteOrder, out: &mut [u8]) {
+        match out.first_chunk_mut() {
+            Some(field) => *field = self.0,
+            None => out.iter_mut().zip(self.0).for_each(|(to, from)| *to = from),
+        }
     }
 }
 
