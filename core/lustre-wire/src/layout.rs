@@ -56,12 +56,14 @@ pub trait Layout: Sized {
 }
 
 /// The `len` bytes at `at`, or as many as there are.
+#[inline]
 pub(crate) fn part(b: &[u8], at: usize, len: usize) -> &[u8] {
     let rest = b.get(at..).unwrap_or_default();
     rest.get(..len).unwrap_or(rest)
 }
 
 /// The same, to be written.
+#[inline]
 pub(crate) fn part_mut(b: &mut [u8], at: usize, len: usize) -> &mut [u8] {
     let rest = b.get_mut(at..).unwrap_or_default();
     let len = len.min(rest.len());
@@ -110,10 +112,12 @@ impl<T: Layout, const N: usize> Layout for [T; N] {
     const LEN: usize = T::LEN * N;
     const NAME: &'static str = T::NAME;
 
+    #[inline]
     fn get(order: ByteOrder, b: &[u8]) -> Self {
         core::array::from_fn(|i| T::get(order, part(b, T::LEN * i, T::LEN)))
     }
 
+    #[inline]
     fn put(&self, order: ByteOrder, out: &mut [u8]) {
         for (value, out) in self.iter().zip(out.chunks_mut(T::LEN)) {
             value.put(order, out);
@@ -169,6 +173,7 @@ impl<const N: usize> Layout for Text<N> {
     const LEN: usize = N;
     const NAME: &'static str = "text";
 
+    #[inline]
     fn get(_: ByteOrder, b: &[u8]) -> Self {
         let mut bytes = [0; N];
         match b.first_chunk() {
@@ -178,6 +183,7 @@ impl<const N: usize> Layout for Text<N> {
         Self(bytes)
     }
 
+    #[inline]
     fn put(&self, _: ByteOrder, out: &mut [u8]) {
         match out.first_chunk_mut() {
             Some(field) => *field = self.0,
@@ -206,22 +212,34 @@ macro_rules! layout {
             const NAME: &'static str = $label;
 
             fn get(order: lnet_types::ByteOrder, b: &[u8]) -> Self {
-                use $crate::layout::part;
+                // In an array the place of each field is known to be there.
+                let mut padded = [0; $len];
+                let whole: &[u8; $len] = match b.first_chunk() {
+                    Some(whole) => whole,
+                    None => {
+                        padded.iter_mut().zip(b).for_each(|(to, from)| *to = *from);
+                        &padded
+                    }
+                };
                 Self {
                     $($field: {
                         const LEN: usize = <$ty as $crate::Layout>::LEN;
-                        <$ty as $crate::Layout>::get(order, part(b, $at, LEN))
+                        <$ty as $crate::Layout>::get(order, $crate::layout::part(whole, $at, LEN))
                     },)*
                 }
             }
 
             fn put(&self, order: lnet_types::ByteOrder, out: &mut [u8]) {
-                use $crate::layout::part_mut;
-                part_mut(out, 0, $len).fill(0);
+                let mut whole = [0; $len];
                 $({
                     const LEN: usize = <$ty as $crate::Layout>::LEN;
-                    $crate::Layout::put(&self.$field, order, part_mut(out, $at, LEN));
+                    let field = $crate::layout::part_mut(&mut whole, $at, LEN);
+                    $crate::Layout::put(&self.$field, order, field);
                 })*
+                match out.first_chunk_mut() {
+                    Some(out) => *out = whole,
+                    None => out.iter_mut().zip(whole).for_each(|(to, from)| *to = from),
+                }
             }
         }
 
@@ -274,10 +292,12 @@ macro_rules! codes {
             const LEN: usize = <$ty as $crate::Layout>::LEN;
             const NAME: &'static str = stringify!($name);
 
+            #[inline]
             fn get(order: lnet_types::ByteOrder, b: &[u8]) -> Self {
                 Self(<$ty as $crate::Layout>::get(order, b))
             }
 
+            #[inline]
             fn put(&self, order: lnet_types::ByteOrder, out: &mut [u8]) {
                 $crate::Layout::put(&self.0, order, out);
             }
@@ -325,10 +345,12 @@ macro_rules! flags {
             const LEN: usize = <$ty as $crate::Layout>::LEN;
             const NAME: &'static str = stringify!($name);
 
+            #[inline]
             fn get(order: lnet_types::ByteOrder, b: &[u8]) -> Self {
                 Self::from_bits_retain(<$ty as $crate::Layout>::get(order, b))
             }
 
+            #[inline]
             fn put(&self, order: lnet_types::ByteOrder, out: &mut [u8]) {
                 $crate::Layout::put(&self.bits(), order, out);
             }
