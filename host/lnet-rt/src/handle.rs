@@ -211,6 +211,11 @@ impl NodeHandle {
         Stopped { mailbox: Arc::clone(&self.mailbox) }
     }
 
+    /// Whether this is the node's own thread, on which nothing of the node can be waited for.
+    pub fn is_here(&self) -> bool {
+        self.mailbox.is_here()
+    }
+
     /// Whether the node has stopped.
     pub fn is_stopped(&self) -> bool {
         self.mailbox.is_closed()

@@ -1,15 +1,16 @@
-//! The protocol as it stands on the node: the request layer, the handler of its services, and the
-//! senders of those who wait for calls.
+//! The protocol as it stands on the node: the request layer, the handler of its services, and the way
+//! back to the callers of calls.
 
 use std::collections::BTreeMap;
 
 use async_channel::Sender;
-use lnet_rt::{Below, Errno, Event as LnetEvent, Instant, Report, Upper};
+use lnet_rt::{Below, Errno, Event as LnetEvent, Instant, RegionId, Report, Upper};
 use lustre_target::Targets;
 use ptlrpc::{
-    CallError, CallId, Event, ImportId, ImportState, Ptlrpc, RecoveryChange, Reply, Rpc, Served,
-    ServedId,
+    CallId, Event, ImportId, ImportState, Ptlrpc, RecoveryChange, Reply, Rpc, Served, ServedId,
 };
+
+use crate::node::RpcError;
 
 /// A program's services. It runs on the node's thread, and must not wait for anything.
 pub trait Handler: Send + 'static {
@@ -23,9 +24,22 @@ pub trait Handler: Send + 'static {
     }
 }
 
+/// The end of a call, as its caller gets it.
+pub(crate) struct End {
+    pub(crate) result: Result<Reply, RpcError>,
+    /// What the node has of the caller's memory.
+    pub(crate) region: Option<RegionId>,
+}
+
+/// The way back to the caller of a call under way.
+pub(crate) struct Waiter {
+    pub(crate) end: Sender<End>,
+    pub(crate) region: Option<RegionId>,
+}
+
 pub(crate) struct Host {
     pub(crate) ptlrpc: Ptlrpc,
-    pub(crate) calls: BTreeMap<CallId, Sender<Result<Reply, CallError>>>,
+    pub(crate) calls: BTreeMap<CallId, Waiter>,
     pub(crate) closing: BTreeMap<ImportId, Sender<()>>,
     pub(crate) handler: Option<Box<dyn Handler>>,
     pub(crate) targets: Targets,
@@ -64,9 +78,9 @@ impl Host {
     fn program(&mut self, event: Event, below: &mut Below<'_>) {
         match event {
             Event::Ended { call, result } => {
-                if let Some(waiter) = self.calls.remove(&call) {
+                if let Some(Waiter { end, region }) = self.calls.remove(&call) {
                     // A caller that has gone away wants nothing any more.
-                    let _ = waiter.try_send(result);
+                    let _ = end.try_send(End { result: result.map_err(RpcError::Call), region });
                 }
             }
             Event::Import { import, state: ImportState::Closed } => {

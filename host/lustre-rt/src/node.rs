@@ -1,10 +1,12 @@
 //! How a program reaches the request layer of a node, from any thread.
 
+use core::fmt;
 use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use async_channel::{Receiver, bounded};
-use lnet_rt::{Buffer, Errno, NodeHandle, OpError, RegionId, Stack, UpperId};
+use lnet_rt::{Buffer, Errno, NodeHandle, OpError, Stack, UpperId};
 use lustre_target::{Kind, Targets};
 use lustre_wire::{ImportKind, Portal};
 use ptlrpc::{
@@ -13,7 +15,7 @@ use ptlrpc::{
     TargetId, Tunables,
 };
 
-use crate::host::{Handler, Host};
+use crate::host::{End, Handler, Host, Waiter};
 use crate::kv;
 use crate::store::{Disk, FileStore, WakeUp};
 
@@ -58,13 +60,20 @@ pub struct Import {
 }
 
 /// A call under way: await it, or wait for it with [`Done::blocking`].
-#[derive(Debug)]
 #[must_use = "the answer is only seen when it is awaited or waited for"]
 pub struct Done {
     node: RpcNode,
-    call: CallId,
-    end: Receiver<Result<Reply, CallError>>,
-    region: Option<RegionId>,
+    /// The way of the call to the node's thread.
+    began: lnet_rt::Call<()>,
+    /// Its name there, once it has begun.
+    call: Arc<OnceLock<CallId>>,
+    end: Receiver<End>,
+}
+
+impl fmt::Debug for Done {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Done").field("call", &self.call).finish_non_exhaustive()
+    }
 }
 
 impl RpcNode {
@@ -170,7 +179,7 @@ impl RpcNode {
         kind: impl Kind + 'static,
         mut disk: Disk,
     ) -> Result<TargetId, RpcError> {
-        let store = |e: &dyn core::fmt::Display| RpcError::Store(format!("{uuid}: {e}"));
+        let store = |e: &dyn fmt::Display| RpcError::Store(format!("{uuid}: {e}"));
         let start = lustre_target::start(&mut disk, kind.name());
         let start = start.map_err(|e| store(&e))?;
         let (handle, upper) = (self.handle.clone(), self.upper);
@@ -243,10 +252,10 @@ impl RpcNode {
 }
 
 impl Import {
-    /// Begins a call without bulk data.
+    /// Begins a call without bulk data. Why a call can't begin is said by its end.
     ///
     /// # Errors
-    /// It could not begin.
+    /// The node has stopped.
     pub fn call(&self, call: Call) -> Result<Done, RpcError> {
         self.begin(call, None)
     }
@@ -254,7 +263,7 @@ impl Import {
     /// Begins a call with bulk data, from or into `buffer`, which comes back with the end.
     ///
     /// # Errors
-    /// It could not begin.
+    /// The node has stopped.
     pub fn call_with(
         &self,
         call: Call,
@@ -264,37 +273,41 @@ impl Import {
         self.begin(call, Some((direction, buffer.into())))
     }
 
+    /// The caller waits for nothing here: that a call could not begin is its end.
     fn begin(&self, mut call: Call, bulk: Option<(Direction, Buffer)>) -> Result<Done, RpcError> {
+        if self.node.handle.is_stopped() {
+            return Err(OpError::Stopped.into());
+        }
         let (upper, id) = (self.node.upper, self.id);
         let (tx, end) = bounded(1);
+        let name = Arc::new(OnceLock::new());
+        let named = Arc::clone(&name);
         let began = self.node.handle.call(move |stack: &mut Stack, _| {
             let mut region = None;
             if let Some((direction, buffer)) = bulk {
-                let lent = stack.lend(buffer).map_err(|_| RpcError::Full("memory"))?;
+                let Ok(lent) = stack.lend(buffer) else {
+                    // A caller that has gone away wants nothing any more.
+                    let _ = tx.try_send(End { result: Err(RpcError::Full("memory")), region });
+                    return;
+                };
                 call.bulk = Some(Bulk { direction, memory: stack.region(lent) });
                 region = Some(lent);
             }
-            let made = stack.with_upper(upper, |host: &mut Host, below| {
-                let made = host.ptlrpc.rpc(below).call(id, call);
-                if let Ok(made) = made {
-                    host.calls.insert(made, tx);
+            stack.with_upper(upper, |host: &mut Host, below| {
+                match host.ptlrpc.rpc(below).call(id, call) {
+                    Ok(call) => {
+                        // Written once: this runs once.
+                        let _ = named.set(call);
+                        host.calls.insert(call, Waiter { end: tx, region });
+                    }
+                    Err(e) => {
+                        let _ = tx.try_send(End { result: Err(RpcError::Call(e)), region });
+                    }
                 }
                 host.drain(below);
-                made
             });
-            match made.unwrap_or(Err(CallError::Closed)) {
-                Ok(call) => Ok((call, region)),
-                Err(e) => {
-                    if let Some(region) = region {
-                        // No descriptor stands on it: the call has not begun.
-                        drop(stack.take_back(region));
-                    }
-                    Err(RpcError::Call(e))
-                }
-            }
         });
-        let (call, region) = began.blocking()??;
-        Ok(Done { node: self.node.clone(), call, end, region })
+        Ok(Done { node: self.node.clone(), began, call: name, end })
     }
 
     /// Connects now, if it is not connected.
@@ -343,14 +356,19 @@ impl Done {
     /// Waits for the end on this thread.
     ///
     /// # Errors
-    /// Why there is no answer. The buffer of bulk data comes back in any case.
-    pub fn blocking(mut self) -> (Result<Reply, RpcError>, Option<Buffer>) {
-        let result = match self.end.recv_blocking() {
-            Ok(result) => result.map_err(RpcError::Call),
-            Err(_) => Err(RpcError::Node(OpError::Stopped)),
+    /// Why there is no answer: why it could not begin, [`OpError::WouldDeadlock`] on the node's own
+    /// thread. The buffer of bulk data comes back if the node still runs and could lend it.
+    pub fn blocking(self) -> (Result<Reply, RpcError>, Option<Buffer>) {
+        let Self { node, began, end, .. } = self;
+        if node.handle.is_here() {
+            return (Err(OpError::WouldDeadlock.into()), None);
+        }
+        let Ok(End { result, region }) = end.recv_blocking() else {
+            let never = began.blocking().err().unwrap_or(OpError::Stopped);
+            return (Err(never.into()), None);
         };
-        let buffer = self.region.take().and_then(|region| {
-            let taken = self.node.handle.call(move |stack, _| stack.take_back(region).ok());
+        let buffer = region.and_then(|region| {
+            let taken = node.handle.call(move |stack, _| stack.take_back(region).ok());
             taken.blocking().ok().flatten()
         });
         (result, buffer)
@@ -360,14 +378,15 @@ impl Done {
     ///
     /// # Errors
     /// As [`Done::blocking`].
-    pub async fn wait(mut self) -> (Result<Reply, RpcError>, Option<Buffer>) {
-        let result = match self.end.recv().await {
-            Ok(result) => result.map_err(RpcError::Call),
-            Err(_) => Err(RpcError::Node(OpError::Stopped)),
+    pub async fn wait(self) -> (Result<Reply, RpcError>, Option<Buffer>) {
+        let Self { node, began, end, .. } = self;
+        let Ok(End { result, region }) = end.recv().await else {
+            let never = began.await.err().unwrap_or(OpError::Stopped);
+            return (Err(never.into()), None);
         };
         let mut buffer = None;
-        if let Some(region) = self.region.take() {
-            let taken = self.node.handle.call(move |stack, _| stack.take_back(region).ok());
+        if let Some(region) = region {
+            let taken = node.handle.call(move |stack, _| stack.take_back(region).ok());
             buffer = taken.await.ok().flatten();
         }
         (result, buffer)
@@ -378,7 +397,8 @@ impl Done {
     /// # Errors
     /// The node has stopped.
     pub fn cancel(&self) -> Result<(), OpError> {
-        let call = self.call;
-        self.node.with(move |rpc| rpc.cancel(call))
+        let name = Arc::clone(&self.call);
+        // Commands reach the node's thread in their order: the call has begun by then, or never does.
+        self.node.with(move |rpc| name.get().copied().into_iter().for_each(|call| rpc.cancel(call)))
     }
 }

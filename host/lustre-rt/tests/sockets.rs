@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use lnet_rt::{Errno, Nid, NodeBuilder, NodeHandle, Span};
+use lnet_rt::{Errno, Nid, NodeBuilder, NodeHandle, OpError, Span};
 use lustre_rt::{
     Answer, Call, CallError, ConnectData, ConnectFlags, ConnectFlags2, Direction, Handler, Import,
     ImportConfig, ImportKind, ImportState, Opcode, Past, Portal, Rpc, RpcError, RpcNode, Served,
@@ -145,4 +145,42 @@ fn calls_to_a_server_that_dies_are_answered_by_its_next_life() {
     refused(waiting.blocking().0.map(|_| ()));
     let view = import.view().unwrap().unwrap();
     assert!(view.conn_cnt >= 2, "{view:?}");
+}
+
+#[test]
+fn a_call_that_cannot_begin_says_so_at_its_end_and_its_buffer_comes_back() {
+    let (_node, _served) = server("127.82.0.3", 7983);
+    let (_client, import) = client("127.82.0.4", "127.82.0.3", 7983);
+    let closed = import.clone();
+    import.disconnect().unwrap();
+    let done = closed.call_with(Call::new(FETCH, vec![]), Direction::Read, vec![0; 8]).unwrap();
+    let (end, buffer) = done.blocking();
+    assert!(matches!(end, Err(RpcError::Call(CallError::NoImport))), "{end:?}");
+    assert_eq!(buffer.unwrap().len(), 8);
+}
+
+#[test]
+fn a_call_can_be_cancelled_before_the_node_has_begun_it() {
+    let (node, import) = client("127.82.0.5", "127.82.0.6", 7984);
+    // The node's thread is busy until both commands have reached it.
+    let (go, wait) = std::sync::mpsc::channel();
+    let held = node.call(move |_, _| wait.recv().unwrap());
+    let done = import.call(Call::new(FETCH, vec![])).unwrap();
+    let cancelled = std::thread::scope(|scope| {
+        let cancel = scope.spawn(|| done.cancel());
+        go.send(()).unwrap();
+        cancel.join().unwrap()
+    });
+    cancelled.unwrap();
+    held.blocking().unwrap();
+    let (end, _) = done.blocking();
+    assert!(matches!(end, Err(RpcError::Call(CallError::Cancelled))), "{end:?}");
+}
+
+#[test]
+fn waiting_for_a_call_on_the_nodes_own_thread_is_refused() {
+    let (node, import) = client("127.82.0.7", "127.82.0.8", 7985);
+    let end = node.call(move |_, _| import.call(Call::new(FETCH, vec![])).unwrap().blocking().0);
+    let end = end.blocking().unwrap();
+    assert!(matches!(end, Err(RpcError::Node(OpError::WouldDeadlock))), "{end:?}");
 }
