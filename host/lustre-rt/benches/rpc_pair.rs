@@ -5,8 +5,9 @@
 //! `cargo bench -p lustre-rt --bench rpc_pair -- MODE [BATCHES]`, where MODE is `call` (256 calls
 //! under way) or `latency` (one). Prints nanoseconds per call, for both sides together. Instructions,
 //! which do not depend on what else the machine does:
-//! `valgrind --tool=callgrind target/release/deps/rpc_pair-… call 10`, less those of `call 0`, by the
-//! 2560 calls of a batch; `client_turn`, `client_call` and `server_turn` are the shares of the sides.
+//! `valgrind --tool=callgrind --toggle-collect='rpc_pair::Pair::batch' target/release/deps/rpc_pair-…
+//! call 10`, by the 2560 calls of a batch; `client_turn`, `client_call` and `server_turn` are the
+//! shares of the sides.
 #![allow(clippy::unwrap_used, reason = "a benchmark ends where it fails")]
 
 use std::env;
@@ -148,6 +149,13 @@ impl Pair {
         self.server.0.turn(Wait::Spin);
     }
 
+    #[inline(never)]
+    fn batch(&mut self, window: usize, rounds: usize) {
+        for _ in 0..rounds {
+            self.round(window);
+        }
+    }
+
     /// So many calls, to their end.
     fn round(&mut self, n: usize) {
         for _ in 0..n {
@@ -184,9 +192,7 @@ fn main() {
     let mut took: Vec<f64> = (0..batches)
         .map(|_| {
             let begin = Instant::now();
-            for _ in 0..rounds {
-                pair.round(window);
-            }
+            pair.batch(window, rounds);
             begin.elapsed().as_nanos() as f64 / (rounds * window) as f64
         })
         .collect();
