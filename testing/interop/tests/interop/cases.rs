@@ -10,6 +10,7 @@ use std::time::Duration;
 use interop::layout::Item;
 use interop::player::is_selftest;
 use interop::report::ByDesign;
+use lnet::Profile;
 
 use crate::node::{Command, run};
 use crate::script;
@@ -25,6 +26,8 @@ pub(crate) struct Case {
     pub(crate) nids: &'static [&'static str],
     /// Whether it discovers and pushes.
     pub(crate) discovery: bool,
+    /// Whose conduct and defaults it has.
+    pub(crate) profile: Profile,
     /// Tunables that are not at their defaults.
     pub(crate) tunables: &'static [(&'static str, i64)],
     /// Connections per peer.
@@ -43,6 +46,9 @@ pub(crate) struct Case {
     pub(crate) conns: usize,
     /// Messages of the kernel node that it is not asked to send.
     pub(crate) leave_out: fn(&Item) -> bool,
+    /// The other side is a node of version 0.1: no message may be dropped, refused, failed or sent
+    /// again, and none of ours may bear a mark.
+    pub(crate) peer_is_0_1: bool,
 }
 
 const PLAIN: Case = Case {
@@ -50,6 +56,7 @@ const PLAIN: Case = Case {
     part: 'B',
     nids: &[],
     discovery: true,
+    profile: Profile::Kernel,
     tunables: &[],
     conns_per_peer: 1,
     checksum: false,
@@ -59,6 +66,7 @@ const PLAIN: Case = Case {
     commands: &[],
     conns: usize::MAX,
     leave_out: |_| false,
+    peer_is_0_1: false,
 };
 
 const A: Case = Case { part: 'A', nids: &["10.77.0.2@tcp", "10.77.1.2@tcp"], ..PLAIN };
@@ -69,6 +77,9 @@ const B_ONE: Case = Case { nids: &["10.77.0.3@tcp"], ..PLAIN };
 const SERVER: Case = Case { selftest: true, ..B_ONE };
 const CONSOLE: Case = Case { selftest: true, ..A_ONE };
 const SELFTEST: Case = Case { leave_out: is_selftest, ..B_ONE };
+/// A node as it is by default, beside one of the version before.
+const BESIDE_0_1: Case =
+    Case { profile: Profile::Default, conns_per_peer: 2, peer_is_0_1: true, ..SERVER };
 
 /// Differences that we mean, each with its reason.
 pub(crate) const BY_DESIGN: &[ByDesign] = &[
@@ -173,6 +184,24 @@ pub(crate) const BY_DESIGN: &[ByDesign] = &[
         words: "order: ACK before PUT",
         reason: "a push and the ACK of the other side's push do not wait for each other: kernel \
                  nodes send them in either order (keepalive-noop has the other one)",
+    },
+    ByDesign {
+        case: "version-0.1-both.B",
+        peer: "",
+        words: "ping.features: expected 0x4000001e, got 0x2000001e",
+        reason: "another feature bit for other marks",
+    },
+    ByDesign {
+        case: "version-0.1-both.B",
+        peer: "",
+        words: " dest_pid: expected 0x4c0000",
+        reason: "the mark of version 0.1; what we send to it bears none",
+    },
+    ByDesign {
+        case: "version-0.1-both.B",
+        peer: "",
+        words: "PUT hdr_data: expected 0x",
+        reason: "version 0.1 offers its session in pushes",
     },
     ByDesign {
         case: "raw-peer-ping-versions.A",
@@ -381,6 +410,29 @@ cases! {
             leave_out: is_selftest,
             ..A_ONE
         }
+    }
+}
+
+// A node of version 0.1, whose marks differ from ours (docs/duplicates.md): none on either side.
+cases! {
+    fn a_node_of_version_0_1_pings_discovers_and_runs_selftest_on_our_node() {
+        Case { capture: "version-0.1-console", ..BESIDE_0_1 }
+    }
+    fn our_node_pings_discovers_and_runs_selftest_on_a_node_of_version_0_1() {
+        Case {
+            capture: "version-0.1-server",
+            commands: &[
+                (0, 0, Command::Ping("10.77.0.3@tcp")),
+                (0, 4, Command::Discover("10.77.0.3@tcp")),
+                (0, 7, Command::Lst(script::brw_small_with_rates)),
+            ],
+            part: 'A',
+            nids: A_ONE.nids,
+            ..BESIDE_0_1
+        }
+    }
+    fn a_node_in_the_place_of_one_of_version_0_1_takes_what_bears_its_marks() {
+        Case { capture: "version-0.1-both", ..BESIDE_0_1 }
     }
 }
 

@@ -7,3 +7,4 @@ mod mirror;
 mod node;
 mod script;
 mod support;
+mod unmarked;

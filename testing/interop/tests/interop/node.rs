@@ -9,7 +9,7 @@ use std::time::Duration;
 use interop::player::{Player, Setting, Trigger, WAIT};
 use interop::{report, traffic, tshark};
 use lnd_sock::SockConfig;
-use lnet::{Profile, RouteSpec, Tunables};
+use lnet::{RouteSpec, Tunables};
 use lnet_rt::{NodeBuilder, NodeHandle, Stack, TcpNi};
 use lnet_selftest::Settings;
 use lnet_types::{Instant, Net, Nid};
@@ -18,6 +18,7 @@ use lnetd::selftest::Selftest;
 use crate::cases::{BY_DESIGN, Case};
 use crate::judge::{kernel, out_dir};
 use crate::support::{capture, stage};
+use crate::unmarked;
 
 /// A command to a node in the course of a conversation; what it is to reach.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +49,7 @@ fn nid(text: &str) -> Nid {
 
 /// A node as `case` wants it, in the namespace of the calling thread.
 fn start(case: &Case) -> NodeHandle {
-    let tunables = Tunables::new(Profile::Kernel);
+    let tunables = Tunables::new(case.profile);
     let handle = NodeBuilder::new().tunables(tunables).start().expect("a node starts");
     let case = *case;
     let configure = move |stack: &mut Stack, now| {
@@ -146,6 +147,7 @@ pub(crate) fn run(case: &Case) {
     let player = Player::new(&setting, triggers, &mut command, case.leave_out);
     let outcome = player.expect("addresses are there").play();
     assert!(!handle.is_stopped(), "{name}: the node has died");
+    let trouble = if case.peer_is_0_1 { unmarked::trouble(&handle) } else { Vec::new() };
     handle.stop(Duration::ZERO).blocking();
 
     fs::create_dir_all(out_dir()).expect("a directory for reports");
@@ -164,4 +166,9 @@ pub(crate) fn run(case: &Case) {
     let compared: usize = outcome.rows.iter().map(|row| row.compared).sum();
     assert!(compared > 0, "{name}: nothing compared");
     assert!(verdict.unexpected.is_empty(), "\n{}", verdict.table);
+    if case.peer_is_0_1 {
+        let (marks, seen) = unmarked::sent(&outcome);
+        assert!(seen > 5, "{name}: only {seen} messages of ours");
+        assert_eq!((marks, trouble), (Vec::new(), Vec::new()), "{name}");
+    }
 }

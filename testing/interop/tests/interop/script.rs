@@ -42,8 +42,8 @@ fn begin(lst: &Selftest, server: &str, kinds: &[Kind], repeat: u32) {
     order(lst, Command::Run { batch: "b1".to_owned(), timeout_s: 0 });
 }
 
-/// Waits for the batch, asks the server for its counters, and the session is over.
-fn end(lst: &Selftest) {
+/// Waits for the batch, asks the server for its counters so many times, and the session is over.
+fn end(lst: &Selftest, stats: u32) {
     loop {
         let batch = "b1".to_owned();
         let query = Command::Query { batch, test: 0, server: false, timeout_s: 5 };
@@ -53,15 +53,17 @@ fn end(lst: &Selftest) {
         }
         thread::sleep(Duration::from_millis(20));
     }
-    let target = Target::Group("servers".to_owned());
-    order(lst, Command::Stat { target, timeout_s: 5 });
+    for _ in 0..stats {
+        let target = Target::Group("servers".to_owned());
+        order(lst, Command::Stat { target, timeout_s: 5 });
+    }
     order(lst, Command::EndSession);
 }
 
 /// A session from its beginning to its end, with the server next door.
 fn session(lst: &Selftest, kind: Kind, repeat: u32) {
     begin(lst, "10.77.0.3@tcp", &[kind], repeat);
-    end(lst);
+    end(lst, 1);
 }
 
 const fn brw(write: bool, size: u32, check: Check) -> Kind {
@@ -79,6 +81,14 @@ pub(crate) fn brw_small(lst: &Selftest) {
     session(lst, brw(false, 4096, Check::Full), 2);
 }
 
+/// version-0.1-server: the same, with rates by `lst stat`, which take two counts.
+pub(crate) fn brw_small_with_rates(lst: &Selftest) {
+    for kind in [brw(true, 4096, Check::Simple), brw(false, 4096, Check::Full)] {
+        begin(lst, "10.77.0.3@tcp", &[kind], 2);
+        end(lst, 2);
+    }
+}
+
 /// selftest-brw-read-1m.
 pub(crate) fn brw_read(lst: &Selftest) {
     session(lst, brw(false, 1 << 20, Check::Simple), 1);
@@ -93,5 +103,5 @@ pub(crate) fn routed(lst: &Selftest) {
 
 /// The rest of routed-selftest.
 pub(crate) fn routed_end(lst: &Selftest) {
-    end(lst);
+    end(lst, 1);
 }
