@@ -469,6 +469,11 @@ fn a_node_of_version_0_1_is_served_without_marks() {
         };
         assert!(sent.iter().any(|(_, h)| is_it(h)), "{hex}");
     }
+    let node = &mut w.hosts[1].node;
+    assert_eq!(node.drops().filter(|(_, n)| *n > 0).count(), 0, "nothing is dropped");
+    assert_eq!(node.refusals().filter(|(_, n)| *n > 0).count(), 0, "nothing is refused");
+    let notices = core::iter::from_fn(|| node.poll_notice()).collect::<Vec<_>>();
+    assert!(notices.iter().all(|notice| notice.level() > crate::Level::Warn), "{notices:?}");
 }
 
 /// Loss, doubt and delay at random on two rails: whatever is acknowledged was delivered once, nothing
