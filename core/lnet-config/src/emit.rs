@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn y2_classic_layout() {
+    fn y2_classic_yaml_indents_lists_below_their_key() {
         let expected = r#"net:
     - net type: tcp
       local NI(s):
@@ -250,7 +250,7 @@ up: True
     }
 
     #[test]
-    fn y4_library_layout() {
+    fn y4_library_yaml_puts_dashes_in_the_column_of_the_key() {
         let expected = r#"net:
 -     net type: tcp
       local NI(s):
@@ -266,7 +266,7 @@ up: true
     }
 
     #[test]
-    fn y4_narrow_layout() {
+    fn y4_narrow_yaml_puts_items_behind_their_dash() {
         let nid = |n: &str| Tree::map([("nid", Tree::plain(n))]);
         let peer = Tree::map([
             ("primary nid", Tree::plain("10.0.0.2@tcp")),

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slips_are_understood_and_other_words_are_not() {
+    fn a_slip_of_the_keys_gets_the_nearest_word_and_nonsense_gets_none() {
         let words = ["show", "set", "add", "del", "discover", "transaction_timeout"];
         let nearest = |typed| nearest(typed, words);
         assert_eq!(nearest("shwo"), Some("show"));

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_comes_back_and_its_neighbours_look_like_any_others() {
+    fn a_scrambled_number_is_restored_and_neighbouring_numbers_differ_in_half_their_bits() {
         let (one, other) = (Scrambler::new(1, 7), Scrambler::new(1, 8));
         let mut bits = 0;
         for low in 1..=1000u64 {

@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_taken_three_times() {
+    fn the_third_refusal_of_a_connection_is_a_failure() {
         let mut d = Dialer::default();
         assert!(d.want(at(0), TIMEOUT));
         for n in 0..2 {
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn another_version_is_tried_at_once() {
+    fn another_protocol_version_is_tried_without_delay() {
         let mut d = Dialer::default();
         assert!(d.want(at(5), TIMEOUT));
         d.begun(conn());
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn all_attempts_together_have_one_time_limit() {
+    fn all_attempts_to_connect_share_one_time_limit() {
         let mut d = Dialer::default();
         assert!(d.want(at(0), TIMEOUT));
         d.begun(conn());

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_stay_texts() {
+    fn names_in_a_page_are_escaped() {
         let mut page = Page::new("a & b", "");
         page.heading("<script>");
         page.facts([("x\"", "y>")]);

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_cell_is_where_and_as_long_as_its_time() {
+    fn the_place_and_width_of_a_cell_are_those_of_its_time() {
         let cell = |from, to| Cell { from, to, class: "bad", what: "health 0".to_owned() };
         let rows = [Row { name: "a<b".to_owned(), cells: vec![cell(0.0, 5.0), cell(5.0, 10.0)] }];
         let strips = Strips {

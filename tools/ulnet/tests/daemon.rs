@@ -216,7 +216,7 @@ fn a_configuration_file_is_applied_whole_or_the_daemon_says_what_is_wrong() {
 }
 
 #[test]
-fn wrong_options_are_named() {
+fn a_program_refuses_a_wrong_option_by_its_name() {
     for (args, culprit) in [
         (vec!["daemon", "--profile", "fast"], "fast"),
         (vec!["daemon", "--port", "70000"], "70000"),

@@ -241,7 +241,7 @@ fn held_http_connections_are_bounded_and_do_not_affect_the_node() {
 }
 
 #[test]
-fn wrong_addresses_are_named() {
+fn a_wrong_http_address_is_refused_by_name() {
     for bad in ["nonsense", "10.0.0.1", "127.0.0.1:99999", "localhost:80"] {
         let o = Command::new(PROGRAM).args(["daemon", "--http", bad]).output().unwrap();
         let said = String::from_utf8_lossy(&o.stderr);

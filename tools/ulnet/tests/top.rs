@@ -110,7 +110,7 @@ impl Drop for Desk {
 }
 
 #[test]
-fn everything_is_on_80_by_24_and_keys_work() {
+fn top_fits_80_by_24_and_obeys_its_keys() {
     let Some(desk) = Desk::new("keys") else { return };
     desk.run("", "top");
     let screen = desk.screen("the first look", |s| s.contains("10.9.8.7@tcp"));

@@ -160,7 +160,7 @@ fn a_nid_beside_one_interface_picks_its_address() {
 }
 
 #[test]
-fn peers_take_ranges_and_every_spelling_of_truth() {
+fn a_peer_block_takes_nid_ranges_and_every_spelling_of_a_boolean() {
     let config = read(
         "peer:
     - primary nid: 10.0.0.1@tcp
@@ -364,7 +364,7 @@ fn errors_say_what_was_expected_or_may_have_been_meant() {
 }
 
 #[test]
-fn defaults_everywhere_survive_the_way_through_text() {
+fn a_configuration_of_defaults_is_read_back_from_its_yaml() {
     let config = read("net: [{net type: tcp}]\nglobal: {profile: off}\n");
     let again = read(&config.to_yaml());
     assert_eq!(again.blocks[0].1, config.blocks[0].1);
@@ -377,7 +377,7 @@ fn defaults_everywhere_survive_the_way_through_text() {
 }
 
 #[test]
-fn damaged_files_are_read_or_refused_and_nothing_else() {
+fn a_damaged_export_is_read_or_refused_without_panic() {
     let seed = 0x5eed_c0f1;
     println!("seed {seed:#x}");
     let mut prng = lnet_types::Prng::new(seed);

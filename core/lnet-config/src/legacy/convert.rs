@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_read_in_every_form_that_sites_keep_it_in() {
+    fn a_networks_parameter_is_read_in_every_form_that_sites_keep_it_in() {
         let wanted = yaml(&["networks=tcp0(eth0)"]);
         assert!(wanted.contains("net type: tcp0\n"), "{wanted}");
         for text in [

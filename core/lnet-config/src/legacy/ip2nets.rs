@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_rules_are_named() {
+    fn a_wrong_ip2nets_rule_is_refused_with_what_was_expected() {
         for (text, what) in [
             ("tcp", "expected networks, a blank, and address patterns"),
             ("tcp,tcp(eth1) *.*.*.*", "network tcp twice"),

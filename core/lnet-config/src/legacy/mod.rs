@@ -66,7 +66,7 @@ mod tests {
     use crate::Config;
 
     #[test]
-    fn damaged_texts_are_read_or_refused_and_nothing_else() {
+    fn damaged_module_parameters_are_read_or_refused_without_panic() {
         let seed = 0x5eed_1e9a;
         println!("seed {seed:#x}");
         let mut prng = lnet_types::Prng::new(seed);

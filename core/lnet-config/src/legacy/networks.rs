@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_networks_are_named() {
+    fn a_wrong_networks_text_is_refused_with_what_was_expected() {
         for (text, what) in [
             ("foo", "networks 'foo': 'foo' is not a network such as tcp or o2ib1"),
             ("tcp,", "networks '': '' is not a network such as tcp or o2ib1"),

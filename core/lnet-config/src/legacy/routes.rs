@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_entries_are_named() {
+    fn a_wrong_route_entry_is_refused_with_what_was_expected() {
         for (text, what) in [
             ("tcp", "expected a gateway"),
             ("foo 10.0.0.1@tcp", "'foo' is not a network"),

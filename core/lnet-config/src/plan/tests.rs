@@ -104,7 +104,7 @@ peer: [{primary nid: 10.0.0.1@tcp, peer ni: [{nid: 10.0.1.1@tcp}]}]\nretry_count
 }
 
 #[test]
-fn from_nothing_and_to_nothing_are_the_whole_way() {
+fn a_configuration_is_made_whole_from_nothing_and_removed_whole() {
     let (full, empty) = (config(FULL), Config::default());
     assert_eq!(
         short(&diff(&empty, &full)),
@@ -119,7 +119,7 @@ fn from_nothing_and_to_nothing_are_the_whole_way() {
 }
 
 #[test]
-fn only_what_differs_is_touched() {
+fn a_plan_between_two_configurations_changes_what_differs_alone() {
     let change = |from: &str, to: &str| {
         assert!(FULL.contains(from));
         short(&diff(&config(FULL), &config(&FULL.replacen(from, to, 1))))
@@ -231,7 +231,7 @@ fn accept_lists_are_set_before_their_net_is_added_and_removed_after_it() {
 
 /// I-21.
 #[test]
-fn blocks_keep_the_numbers_that_they_were_given() {
+fn yaml_blocks_keep_their_seq_no() {
     let c = config(
         "peer:\n- primary nid: 10.0.0.1@tcp\n  seq_no: 7\nrouting:\n  enable: 0\n  seq_no: 8\n",
     );

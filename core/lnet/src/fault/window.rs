@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn random_hits_every_second_and_with_one_second_every_one() {
+    fn a_random_fault_rule_hits_half_of_its_times_and_with_an_interval_of_1_s_all() {
         let rng = &mut Prng::new(3);
         let mut hits = |s| {
             let mut w = window(When::new(0, s, true).unwrap(), true, rng);

@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn each_state_has_the_step_of_its_row() {
+    fn each_state_of_discovery_has_the_step_of_its_row() {
         let mut seen = std::collections::BTreeMap::new();
         for bits in 0..32 {
             let bit = |n: u32| bits >> n & 1 == 1;
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_trip_that_fails_leaves_its_wish() {
+    fn a_discovery_round_trip_that_fails_stays_wanted() {
         let mut sync = Sync { wanted: 1, ..Sync::default() };
         sync.depart(MdId::default());
         sync.land();
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn an_older_success_takes_nothing_back() {
+    fn a_success_of_an_older_generation_takes_nothing_back() {
         let mut sync = Sync { wanted: 2, done: u32::MAX, flight: None };
         sync.succeed(2);
         sync.succeed(0);

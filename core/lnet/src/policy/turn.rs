@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_give_runs_of_that_length() {
+    fn message_counts_of_5_and_2_give_runs_of_5_and_2_turns() {
         let got = run(&[5, 2], 14, |_, _| true);
         assert_eq!(got, [0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 1, 1]);
     }
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn things_without_a_count_come_last() {
+    fn a_path_with_a_message_count_stands_before_one_without() {
         let counted = Turn::default().standing(NonZeroU32::new(1), 7);
         assert!(counted < Turn::default().standing(None, 7));
     }

@@ -48,7 +48,7 @@ fn ni_id(w: &World, n: &str) -> lnet_types::NiId {
 }
 
 #[test]
-fn this_interface_before_that_one_because() {
+fn an_explanation_names_the_criterion_that_put_one_interface_first() {
     type Prepare = fn(&mut World);
     // Each row makes A2 or B2 better than A1 or B1 by one criterion only.
     let table: [(Profile, Prepare, Step, Criterion); 10] = [
@@ -183,7 +183,7 @@ fn the_explained_path_is_the_path_taken() {
 }
 
 #[test]
-fn asking_changes_nothing() {
+fn explaining_a_path_leaves_the_node_unchanged() {
     let w = pair(Profile::Default);
     let before = format!("{:?}", w.hosts[0].node);
     for (target, src) in [(B[0], None), (B[0], Some(A[1])), ("10.77.9.9@tcp", None), ("0@lo", None)]
@@ -195,7 +195,7 @@ fn asking_changes_nothing() {
 }
 
 #[test]
-fn each_case_says_how_much_there_was_to_choose() {
+fn an_explanation_says_how_free_the_choice_of_a_path_was() {
     let mut w = pair(Profile::Default);
     let ask = |w: &World, target: &str, src: Option<&str>| {
         let e = w.hosts[0].node.explain(nid(target), src.map(nid), 10);
@@ -218,7 +218,7 @@ fn each_case_says_how_much_there_was_to_choose() {
 }
 
 #[test]
-fn the_table_can_be_read() {
+fn an_explanation_prints_as_a_table_with_a_line_for_each_candidate() {
     let mut w = pair(Profile::Kernel);
     let r = super::policy::rule("src 10.77.1.2@tcp");
     w.hosts[0].node.udsp_add(w.now, r, None).unwrap();

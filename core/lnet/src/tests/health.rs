@@ -84,7 +84,7 @@ fn x04_with_one_interface_nothing_is_sent_again() {
 }
 
 #[test]
-fn x05_retries_come_to_an_end() {
+fn x05_a_message_fails_after_its_last_retry() {
     let mut w = pair(Profile::Kernel);
     fail_first(&mut w, 9, HealthStatus::LocalTimeout);
     w.put(0, B[0], 1, false);
@@ -221,7 +221,7 @@ fn dec5_recovery_pings_come_every_second_while_they_succeed_and_rarer_while_they
 /// Each ping was a sign of life that made the other one ping at once, and their answers, by another
 /// rail, healed nothing.
 #[test]
-fn two_that_recover_the_same_rail_do_not_set_each_other_off() {
+fn two_nodes_that_recover_the_same_rail_do_not_trigger_each_others_pings() {
     let mut w = pair(Profile::Default);
     let pings = |w: &World| w.hosts.iter().map(|h| h.sent.len()).sum::<usize>();
     for (host, own, other) in [(0, A[0], B), (1, B[0], A)] {
@@ -356,7 +356,7 @@ fn x10_a_peer_never_heard_from_is_not_pinged() {
 }
 
 #[test]
-fn x11_recovery_ends_at_the_limit() {
+fn x11_recovery_pings_end_at_the_recovery_limit() {
     let mut w = pair(Profile::Kernel);
     w.hosts[0].node.set_tunables(w.now, &[("recovery_limit", 60)]).unwrap();
     w.put(0, B[0], 1, true);

@@ -123,7 +123,7 @@ fn a_nid_of_another_peer_stays_with_the_node_that_answers_there() {
 }
 
 #[test]
-fn a_lie_in_answer_to_a_ping_is_no_better_than_a_pushed_one() {
+fn a_nid_of_another_node_in_a_ping_reply_is_rejected() {
     for lie in [&[X[0], B[1]][..], &[B[0], B[1], X[0]]] {
         let mut w = world(Profile::Default);
         serve(&mut w, 2, &info(9, lie).emit());

@@ -141,7 +141,7 @@ fn x19_max_size_ends_a_buffer_when_the_next_message_might_not_fit() {
 }
 
 #[test]
-fn x20_truncation_and_remote_offsets() {
+fn x20_payload_is_cut_with_truncate_alone_and_offsets_past_the_end_are_dropped() {
     let mut w = pair();
     post(&mut w, 9, 100, |md, _| md.options |= MdOptions::MANAGE_REMOTE | MdOptions::TRUNCATE);
     put(&mut w, 9, BITS, 50, 80, true);

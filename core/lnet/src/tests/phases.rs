@@ -249,7 +249,7 @@ const TABLE: [(Phase, [&str; 9]); 4] = [
 ];
 
 #[test]
-fn every_phase_and_every_event() {
+fn each_event_moves_each_phase_of_discovery_as_the_table_says() {
     for profile in [Profile::Default, Profile::Kernel] {
         for (phase, row) in TABLE {
             for (event, expected) in EVENTS.into_iter().zip(row) {

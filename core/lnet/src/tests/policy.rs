@@ -353,7 +353,7 @@ fn counts_5_and_2_give_runs_of_5_and_2() {
 }
 
 #[test]
-fn networks_share_by_counts_too() {
+fn rules_with_4_and_1_messages_split_traffic_between_networks() {
     let mut w = World::new();
     w.host(Profile::Default, &["10.77.0.2@tcp", "10.77.1.2@tcp1"]);
     w.host(Profile::Default, &["10.77.0.3@tcp", "10.77.1.3@tcp1"]);
@@ -499,7 +499,7 @@ fn any_rules_added_and_deleted_leave_the_state_of_selection_as_it_was() {
 }
 
 #[test]
-fn the_state_is_that_of_the_rules_whatever_their_history() {
+fn the_state_of_selection_depends_on_its_present_rules_alone() {
     for seed in 1..=200 {
         let mut rng = Prng::new(seed);
         let mut w = pair(Profile::Default);

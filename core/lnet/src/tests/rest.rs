@@ -127,7 +127,7 @@ fn a_resting_message_ends_with_one_error_at_its_deadline() {
 }
 
 #[test]
-fn with_interfaces_on_one_network_crossed_paths_are_no_news() {
+fn crossed_paths_of_tried_interfaces_wake_no_resting_message() {
     let (a, b) = (["10.77.0.2@tcp", "10.77.1.2@tcp"], ["10.77.0.3@tcp", "10.77.1.3@tcp"]);
     let mut w = World::new();
     w.host(Profile::Default, &a);

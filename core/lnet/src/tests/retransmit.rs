@@ -100,7 +100,7 @@ fn a_copy_of_what_was_acknowledged_is_acknowledged_again() {
 }
 
 #[test]
-fn a_second_answer_is_refused() {
+fn a_second_ack_of_one_put_is_refused() {
     let mut w = pair(Profile::Default);
     // The ACK is late, so that the copy brings about a second one.
     first(&mut w, is_answer, Fate::Hold);

@@ -265,7 +265,7 @@ fn chosen(w: &mut World) -> Vec<Nid> {
 }
 
 #[test]
-fn x29_route_choice() {
+fn x29_a_route_is_chosen_by_priority_life_and_health_and_equals_alternate() {
     let mut w = World::new();
     w.host(Profile::Kernel, &[A]);
     w.host(Profile::Default, &[B]);
@@ -362,7 +362,7 @@ fn gateway_says(far: Option<bool>, hops: Option<u32>) -> bool {
 }
 
 #[test]
-fn x30_asymmetric_router_failure() {
+fn x30_a_single_hop_route_is_down_when_its_gateways_far_side_is() {
     assert!(!gateway_says(Some(false), Some(1)), "its far side is down, one hop");
     assert!(!gateway_says(Some(false), None), "single-hop by its own data");
     assert!(gateway_says(None, None), "multi-hop, hops undefined");

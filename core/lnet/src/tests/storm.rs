@@ -221,7 +221,7 @@ fn all_home(w: &World, seed: u64, profile: Profile) {
 }
 
 #[test]
-fn whatever_the_weather_every_operation_ends_once_and_credits_come_home() {
+fn under_random_failures_every_operation_ends_once_and_all_credits_return() {
     for seed in seeds(200) {
         storm(seed);
     }
@@ -379,7 +379,7 @@ fn routed_storm(seed: u64) {
 }
 
 #[test]
-fn whatever_happens_to_routers_nothing_stays_in_them() {
+fn routers_hold_no_message_after_random_failures() {
     for seed in seeds(25) {
         routed_storm(seed);
     }

@@ -126,7 +126,7 @@ fn where_every_rail_is_silent_the_other_criteria_decide_and_messages_go() {
 }
 
 #[test]
-fn shaky_is_better_than_silent_and_worse_than_nothing() {
+fn a_shaky_rail_is_chosen_before_a_silent_one_and_after_an_undoubted_one() {
     let mut w = pair();
     for (a, b) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
         w.doubt(0, A[a], B[b], if a == 0 { Doubt::Shaky } else { Doubt::Silent });

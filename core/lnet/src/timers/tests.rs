@@ -73,7 +73,7 @@ impl Model {
 
 proptest! {
     #[test]
-    fn the_table_does_as_a_list_does(
+    fn the_timer_table_gives_what_a_plain_list_of_timers_gives(
         calls in prop::collection::vec((0..8u8, 0..KINDS, 0..8u64, 0..20u64), 1..200),
     ) {
         let (mut timers, mut model) = (Timers::default(), Model::default());

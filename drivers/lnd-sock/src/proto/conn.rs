@@ -219,7 +219,7 @@ mod tests {
     use crate::proto::kinds::Kind;
 
     #[test]
-    fn every_stage_has_an_answer_to_every_cut() {
+    fn a_connection_cut_at_any_stage_ends_as_the_table_says() {
         let magic = |magic| WireError::Magic { what: "x", magic };
         let version = WireError::Version { what: "x", version: 99 };
         let value = WireError::Value { what: "x", field: "y", value: 1 };

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn the_inverse_is_that_of_the_wire() {
+    fn the_inverse_of_a_connection_type_is_that_of_the_wire() {
         for kind in [Kind::Any, Kind::Control, Kind::BulkIn, Kind::BulkOut] {
             assert_eq!(Some(kind.inverse().to_wire()), kind.to_wire().inverse());
             assert_eq!(Kind::of_wire(kind.to_wire()), Some(kind));

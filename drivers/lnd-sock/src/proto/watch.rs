@@ -509,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn time_alone_proves_nothing() {
+    fn two_looks_in_five_seconds_do_not_prove_a_rail() {
         let mut w = Watch::default();
         w.saw(ms(0), Seen::Shaky);
         w.saw(ms(10), Seen::Sound);

@@ -563,7 +563,7 @@ fn a_peer_that_closes_its_last_connection_is_reported_and_one_of_several_is_not(
 }
 
 #[test]
-fn duplicates_are_refused() {
+fn a_second_connection_of_one_type_is_refused() {
     let mut world = one_host();
     let _first = accepted(&mut world, Version::V3, ConnType::CONTROL);
     let mut raw = Raw::connect(&world, addr(9), addr(1), true);
@@ -644,7 +644,7 @@ fn an_initiator_goes_on_in_the_version_of_the_answer() {
 }
 
 #[test]
-fn answers_that_are_wrong_end_the_attempt() {
+fn a_wrong_answer_to_a_hello_ends_the_attempt_to_connect() {
     let good = hello(9, Version::V3, ConnType::CONTROL);
     let mut unknown = bytes_of(&good);
     unknown[4] = 9;

@@ -17,7 +17,7 @@ fn fault(status: HealthStatus, errno: Errno) -> Fault {
 }
 
 #[test]
-fn attempts_come_later_and_later_and_messages_between_them_are_refused() {
+fn attempts_to_connect_back_off_and_messages_between_them_are_refused() {
     let mut world = World::new(1);
     world.host(SockConfig::default(), ni_start(1));
     let refused = fault(HealthStatus::RemoteDropped, Errno::ECONNREFUSED);

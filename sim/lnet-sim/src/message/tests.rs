@@ -72,7 +72,7 @@ on = "n-3/0"
 "#;
 
 #[test]
-fn no_message_is_kept_that_is_over() {
+fn a_message_that_has_ended_is_not_kept() {
     let scenario = Arc::new(lnet_scenario::parse("losses", WORLD).unwrap());
     let mut sim = Sim::new(scenario, None, Messages::new());
     let mut most = 0;

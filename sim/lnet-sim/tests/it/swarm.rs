@@ -35,7 +35,7 @@ fn a_round_in_four_flips_rows_of_the_conduct_table_and_over_many_rounds_all() {
 }
 
 #[test]
-fn some_rounds_of_the_swarm_hold() {
+fn four_rounds_of_the_swarm_break_no_rule() {
     for n in 0..4 {
         let round = Round::draw(seed_of(2, n)).unwrap();
         let played = round.play(Detail::default());

@@ -111,7 +111,7 @@ fn pa151_what_is_not_known_is_noted_with_its_line() {
 }
 
 #[test]
-fn a_node_of_the_past_is_described_whole() {
+fn a_modprobe_file_of_a_whole_node_is_read_with_all_its_settings() {
     let all = ModuleParameters::from_modprobe(
         "options lnet networks=tcp(eth0),tcp1 routes=\"o2ib 2 10.0.0.[1-2]@tcp\" forwarding=enabled\n\
          options lnet lnet_peer_discovery_disabled=1 lnet_retry_count=3 accept=all accept_port=9988\n\
@@ -181,7 +181,7 @@ fn values_that_can_not_be_are_errors_with_their_line() {
 }
 
 #[test]
-fn nothing_given_is_tcp_on_the_first_interface() {
+fn without_networks_a_node_is_on_tcp_by_its_first_interface() {
     let nets = ModuleParameters::default().networks_or_default();
     assert_eq!((nets.len(), nets[0].net, nets[0].interfaces.len()), (1, Net::TCP, 0));
 }

@@ -66,7 +66,7 @@ fn health_comes_first_and_a_flapping_interface_is_better_than_none() {
 }
 
 #[test]
-fn the_reason_can_be_read() {
+fn an_explanation_names_flapping_as_the_reason() {
     let mut w = pair(Profile::Default);
     toggle(&mut w, 0, A[0], 5);
     let why = w.hosts[0].node.explain(nid(B[0]), None, 0);

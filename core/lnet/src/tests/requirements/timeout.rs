@@ -20,7 +20,7 @@ fn defaults_are_those_of_the_documents_and_off_is_off() {
 
 /// UG-028, UG-036, UG-040.
 #[test]
-fn values_at_and_beyond_the_bounds() {
+fn tunables_take_values_at_their_bounds_and_refuse_those_beyond() {
     let mut t = Tunables::new(Profile::Documents);
     t.set("retry_count", 0).unwrap();
     for good in [0, 1, 1000] {
