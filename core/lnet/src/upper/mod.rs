@@ -343,11 +343,16 @@ impl Uppers {
         }
         let id = UpperId((event.user >> TAG_SHIFT) as u8);
         let own = Event { user: event.user & OWN, ..*event };
-        self.call(id, now, node, &mut *arena, |upper, below| upper.event(&own, below));
+        // No descriptor stands on the memory any more: its upper may give it back at once. Where it is
+        // stays known until then, for the payload of this event.
         if event.unlinked
-            && let Some((_, iov)) = self.shared.held.remove(&event.md)
+            && let Some((_, iov)) = self.shared.held.get(&event.md)
         {
-            arena.release(&iov);
+            arena.release(iov);
+        }
+        self.call(id, now, node, &mut *arena, |upper, below| upper.event(&own, below));
+        if event.unlinked {
+            self.shared.held.remove(&event.md);
         }
         true
     }

@@ -29,6 +29,8 @@ impl Arena for Heap {
     }
 
     fn unregister(&mut self, region: RegionId) {
+        let held = self.held.get(&region).copied().unwrap_or_default();
+        assert_eq!(held, 0, "{region:?} goes with descriptors on it");
         self.regions[region.0 as usize] = Vec::new();
     }
 
@@ -202,6 +204,42 @@ fn memory_is_held_until_the_last_event_of_a_descriptor() {
     host.settle();
     assert_eq!(host.heap.held.values().sum::<i32>(), 0);
     assert!(host.uppers.remove(a, host.now, &mut host.node).is_none(), "it is gone");
+}
+
+/// Gives its memory back as soon as no descriptor stands on it.
+struct Tidy(Option<Span>);
+
+impl Upper for Tidy {
+    fn event(&mut self, event: &Event, below: &mut Below<'_>) {
+        if event.unlinked
+            && let Some(span) = self.0.take()
+        {
+            below.free(span);
+            below.trim();
+        }
+    }
+
+    fn report(&mut self, _: &Report, _: &mut Below<'_>) {}
+
+    fn handle_timeout(&mut self, _: &mut Below<'_>) {}
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+}
+
+#[test]
+fn an_upper_may_give_memory_back_in_the_last_event_of_its_descriptor() {
+    let mut host = Host::new();
+    let a = host.add(Tidy(None));
+    host.with(a, |a: &mut Tidy, below| {
+        let span = below.alloc(100).unwrap();
+        a.0 = Some(span);
+        let md = below.bind(MdSpec::new(IoVec::from([span]), 1)).unwrap();
+        below.unlink(md).unwrap();
+    });
+    host.settle();
+    assert_eq!(host.heap.regions, [Vec::<u8>::new()], "the region has gone back to the host");
 }
 
 #[test]
