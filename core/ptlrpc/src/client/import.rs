@@ -138,8 +138,8 @@ pub(crate) struct Import {
     pub(crate) recovering: Option<CallId>,
     /// The net's part of deadlines (P-94).
     pub(crate) net: Estimate,
-    /// The server's part by request portal.
-    pub(crate) services: BTreeMap<u32, Estimate>,
+    /// The server's part by request portal, in the order of portals, of which most servers have one.
+    pub(crate) services: Vec<(u32, Estimate)>,
     /// Calls that have an xid and have not ended, by xid.
     pub(crate) calls: BTreeMap<u64, CallId>,
     /// Slots, and the calls that wait for one.
@@ -189,7 +189,7 @@ impl Import {
             connecting: None,
             recovering: None,
             net: Estimate::new(Duration::ZERO),
-            services: BTreeMap::new(),
+            services: Vec::new(),
             calls: BTreeMap::new(),
             slots: Slots::default(),
             retained: BTreeMap::new(),
@@ -239,8 +239,16 @@ impl Import {
 
     /// The estimate of a service.
     pub(crate) fn service(&mut self, portal: u32, tunables: &Tunables) -> &mut Estimate {
-        let first = tunables.initial_connect();
-        self.services.entry(portal).or_insert_with(|| Estimate::without_history(first))
+        let services = &mut self.services;
+        let index = services.binary_search_by_key(&portal, |(known, _)| *known);
+        let index = index.unwrap_or_else(|index| {
+            // Not the four that a first one makes room for: an idle import is small.
+            services.reserve_exact(1);
+            let first = Estimate::without_history(tunables.initial_connect());
+            services.insert(index, (portal, first));
+            index
+        });
+        &mut services[index].1
     }
 
     /// The server's part of the time of a request (P-95).

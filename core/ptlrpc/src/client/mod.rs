@@ -73,7 +73,8 @@ pub const UUID_MAX: usize = 38;
 
 #[derive(Default)]
 pub(crate) struct Client {
-    imports: Table<ImportId, Import>,
+    /// In boxes: a table that grows moves what is in it.
+    imports: Table<ImportId, Box<Import>>,
     calls: Table<CallId, Request>,
     /// Imports to clients, by export.
     reverse: BTreeMap<ExportId, ImportId>,
@@ -122,7 +123,8 @@ impl Client {
             return Err(CallError::TooMany { what: "imports", limit: IMPORTS_MAX });
         }
         let own_handle = cx.common.prng.next_u64() | 1;
-        let import = self.imports.insert(Import::new(config, own_handle, &cx.common.tunables));
+        let import = Import::new(config, own_handle, &cx.common.tunables);
+        let import = self.imports.insert(Box::new(import));
         let caller = Caller { import, granted: Default::default(), export: None };
         cx.common.callers.insert(own_handle, caller);
         Ok(import)

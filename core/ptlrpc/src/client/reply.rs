@@ -220,7 +220,7 @@ impl Client {
         let (import, conn_cnt) = (r.import, r.body.conn_cnt);
         // The first time at once; a server that says it again is given time.
         r.not_before = r.sent.filter(|_| r.attempt > 1).map(|sent| sent + PAUSE);
-        let nid = self.imports.get(import).map_or(Nid::ANY, super::Import::nid);
+        let nid = self.imports.get(import).map_or(Nid::ANY, |im| im.nid());
         let resend = self.calls.get(id).is_some_and(|r| r.resend);
         let next = if resend { Next::Again } else { Next::End(Err(CallError::TimedOut(nid))) };
         self.lost(cx, import, conn_cnt);

@@ -47,7 +47,7 @@ impl Client {
                 let mut im = Import::new(config, 0, &cx.common.tunables);
                 im.state = ImportState::Full;
                 im.set_reverse(reverse);
-                let import = self.imports.insert(im);
+                let import = self.imports.insert(Box::new(im));
                 self.reverse.insert(export, import);
                 import
             }
