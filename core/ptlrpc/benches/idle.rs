@@ -1,0 +1,278 @@
+//! What idle connections cost: so many imports of one request layer to a target of another, on one
+//! node with its loopback driver, in virtual time.
+//!
+//! `cargo bench -p ptlrpc --bench idle -- [IMPORTS [SECONDS]]` (100,000 and 50). Prints the bytes that
+//! each side has allocated for a connection, and how many pings and looks of the evictor a virtual
+//! second has. What they cost: `valgrind --tool=callgrind target/release/deps/idle-… 2000 200`, less
+//! the instructions of `2000 0`.
+#![allow(clippy::unwrap_used, reason = "a benchmark ends where it fails")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::env;
+
+use lnet::upper::{Arena, Below, Upper, UpperId, Uppers};
+use lnet::{Driver, Event as LnetEvent, Loopback, Node, NodeConfig, Output, Report};
+use lnet_types::{Errno, Instant, Memory, Nid, RegionId, Span};
+use lustre_wire::{ConnectData, ConnectFlags, ConnectFlags2, ImportKind};
+use ptlrpc::{Config, ImportConfig, Ptlrpc, ServiceConfig, TargetConfig};
+
+const TARGET: &str = "idle-OST0000_UUID";
+/// Connects that are under way at a time.
+const AT_A_TIME: usize = 500;
+
+/// Whose memory is counted.
+#[derive(Clone, Copy)]
+enum Side {
+    Node,
+    Client,
+    Server,
+}
+
+thread_local! {
+    static SIDE: Cell<Side> = const { Cell::new(Side::Node) };
+    static BYTES: Cell<[i64; 3]> = const { Cell::new([0; 3]) };
+}
+
+fn count(bytes: i64) {
+    let mut all = BYTES.get();
+    all[SIDE.get() as usize] += bytes;
+    BYTES.set(all);
+}
+
+/// Runs a step of one side.
+fn on<R>(side: Side, f: impl FnOnce() -> R) -> R {
+    let before = SIDE.replace(side);
+    let result = f();
+    SIDE.set(before);
+    result
+}
+
+/// The system's allocator, with the bytes in use by side.
+struct Counting;
+
+// SAFETY: every call goes to the system's allocator unchanged; the counters are plain cells of the
+// thread, without destructors, and allocate nothing.
+#[allow(unsafe_code)]
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size() as i64);
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        count(-(layout.size() as i64));
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.dealloc(at, layout) }
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count(size as i64 - layout.size() as i64);
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.realloc(at, layout, size) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+#[derive(Default)]
+struct Heap(Vec<Vec<u8>>);
+
+impl Memory for Heap {
+    fn bytes(&self, span: Span) -> &[u8] {
+        &self.0[span.region.0 as usize][span.offset as usize..][..span.len as usize]
+    }
+
+    fn bytes_mut(&mut self, span: Span) -> &mut [u8] {
+        &mut self.0[span.region.0 as usize][span.offset as usize..][..span.len as usize]
+    }
+}
+
+impl Arena for Heap {
+    fn register(&mut self, len: u32) -> Result<RegionId, Errno> {
+        on(Side::Node, || self.0.push(vec![0; len as usize]));
+        Ok(RegionId(self.0.len() as u32 - 1))
+    }
+
+    fn unregister(&mut self, region: RegionId) {
+        on(Side::Node, || self.0[region.0 as usize] = Vec::new());
+    }
+
+    fn contains(&self, _: &[Span]) -> bool {
+        true
+    }
+
+    fn hold(&mut self, _: &[Span]) {}
+
+    fn release(&mut self, _: &[Span]) {}
+}
+
+struct Party {
+    ptlrpc: Ptlrpc,
+    side: Side,
+}
+
+impl Party {
+    fn step(&mut self, f: impl FnOnce(&mut Ptlrpc)) {
+        on(self.side, || {
+            f(&mut self.ptlrpc);
+            while let Some(event) = self.ptlrpc.poll_event() {
+                drop(event);
+            }
+        });
+    }
+}
+
+impl Upper for Party {
+    fn event(&mut self, event: &LnetEvent, below: &mut Below<'_>) {
+        self.step(|ptlrpc| ptlrpc.event(event, below));
+    }
+
+    fn report(&mut self, report: &Report, below: &mut Below<'_>) {
+        self.step(|ptlrpc| ptlrpc.report(report, below));
+    }
+
+    fn handle_timeout(&mut self, below: &mut Below<'_>) {
+        self.step(|ptlrpc| ptlrpc.handle_timeout(below));
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.ptlrpc.poll_timeout()
+    }
+}
+
+struct World {
+    node: Node,
+    lo: Loopback,
+    heap: Heap,
+    uppers: Uppers,
+    now: Instant,
+}
+
+impl World {
+    fn party<R>(&mut self, id: UpperId, f: impl FnOnce(&mut Party, &mut Below<'_>) -> R) -> R {
+        let Self { node, heap, uppers, now, .. } = self;
+        uppers.with(id, *now, node, heap, f).unwrap()
+    }
+
+    fn settle(&mut self) {
+        let Self { node, lo, heap, uppers, now } = self;
+        loop {
+            let mut more = false;
+            while let Some(event) = node.poll_event() {
+                uppers.event(*now, &event, node, heap);
+                more = true;
+            }
+            while let Some(output) = node.poll_output() {
+                let Output::Send(transmit) = output else { continue };
+                let msg = transmit.msg;
+                if let Err(fault) = lo.send(*now, transmit, heap) {
+                    node.tx_refused(*now, msg, fault);
+                }
+                more = true;
+            }
+            lo.flush(*now, node, heap);
+            if !more {
+                return;
+            }
+        }
+    }
+
+    /// Lets time go by, a second at a time.
+    fn pass(&mut self, seconds: u64) {
+        for _ in 0..seconds {
+            self.now += core::time::Duration::from_secs(1);
+            self.node.handle_timeout(self.now);
+            self.uppers.handle_timeout(self.now, &mut self.node, &mut self.heap);
+            self.settle();
+        }
+    }
+}
+
+fn data() -> ConnectData {
+    ConnectData {
+        flags: ConnectFlags::VERSION
+            | ConnectFlags::AT
+            | ConnectFlags::FULL20
+            | ConnectFlags::FLAGS2,
+        flags2: ConnectFlags2::REP_MBITS,
+        ..ConnectData::default()
+    }
+}
+
+fn main() {
+    // Cargo adds an option of its own.
+    let args: Vec<String> = env::args().skip(1).filter(|a| a != "--bench").collect();
+    let imports: usize = args.first().map_or(100_000, |n| n.parse().unwrap());
+    let seconds: u64 = args.get(1).map_or(50, |n| n.parse().unwrap());
+    let tunables = lnet::Tunables::default();
+    let config = NodeConfig { seed: 1, interface_cookie: 1, ping_seq: 0, tunables };
+    let now = Instant::from_secs(1000);
+    let mut uppers = Uppers::default();
+    let mut party = |seed, side| {
+        let exports_per_node = ptlrpc::EXPORTS_MAX as u32;
+        let tunables = ptlrpc::Tunables { exports_per_node, ..ptlrpc::Tunables::default() };
+        let ptlrpc = Ptlrpc::new(Config { seed, wall_secs: 1_700_000_000, tunables });
+        uppers.add(Box::new(Party { ptlrpc, side })).unwrap()
+    };
+    let (client, server) = (party(1, Side::Client), party(2, Side::Server));
+    let (node, heap) = (Node::new(config, now), Heap::default());
+    let mut world = World { node, lo: Loopback::new(), heap, uppers, now };
+    world.party(server, |party, below| {
+        let (request, reply) = ImportKind::Osc.portals();
+        let (uuid, past) = (TARGET.to_owned(), Default::default());
+        let target = TargetConfig { uuid, offer: data(), replayable: false, past };
+        party.step(|ptlrpc| {
+            let mut rpc = ptlrpc.rpc(below);
+            rpc.add_target(target).unwrap();
+            rpc.serve(ServiceConfig::new("idle", request.0, reply.0, 8)).unwrap();
+        });
+    });
+    let [_, client_before, server_before] = BYTES.get();
+    // Clients have uuids of the length that Lustre's have. They come over a ping interval.
+    for n in 0..imports {
+        world.party(client, |party, below| {
+            party.step(|ptlrpc| {
+                let mut rpc = ptlrpc.rpc(below);
+                let import = rpc.import(ImportConfig {
+                    kind: ImportKind::Osc,
+                    target: TARGET.to_owned(),
+                    client: format!("{n:08x}-0000-4000-8000-000000000000"),
+                    nids: vec![Nid::LOOPBACK],
+                    wanted: data(),
+                });
+                rpc.connect(import.unwrap());
+            });
+        });
+        if n % AT_A_TIME == AT_A_TIME - 1 {
+            world.settle();
+        }
+        if n % imports.div_ceil(25) == 0 {
+            world.pass(1);
+        }
+    }
+    world.settle();
+    let [_, client_bytes, server_bytes] = BYTES.get();
+    let each = |bytes: i64| bytes / imports as i64;
+    let exports = world.party(server, |party, _| party.ptlrpc.export_views().len());
+    assert_eq!(exports, imports, "every import has its export");
+    let import = each(client_bytes - client_before);
+    println!("{import} bytes for an import, {} for an export", each(server_bytes - server_before));
+    if seconds == 0 {
+        return;
+    }
+    let sent = |world: &mut World| {
+        let sent = world.party(client, |party, _| party.ptlrpc.client_stats().sent);
+        (sent, world.party(server, |party, _| party.ptlrpc.server_stats().evictor_looks))
+    };
+    let before = sent(&mut world);
+    world.pass(seconds);
+    let after = sent(&mut world);
+    let (pings, looks) = ((after.0 - before.0) / seconds, (after.1 - before.1) / seconds);
+    println!("a second: {pings} pings, {looks} looks of the evictor");
+    let [_, client_bytes, server_bytes] = BYTES.get();
+    let (import, export) = (each(client_bytes - client_before), each(server_bytes - server_before));
+    println!("after {seconds} s: {import} bytes for an import, {export} for an export");
+}
