@@ -144,7 +144,7 @@ mod tests {
             timers.stop(call(0, n));
         }
         timers.set(call(0, 1000), secs(2000));
-        assert_eq!(timers.listed.len(), 1);
+        assert_eq!((timers.listed.len(), timers.next()), (1, Some(secs(10))));
         assert_eq!(timers.pop(secs(1999)), None);
         assert_eq!(timers.next(), Some(secs(2000)));
         assert_eq!(timers.pop(secs(2000)), Some(call(0, 1000)));
