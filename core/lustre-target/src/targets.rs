@@ -145,6 +145,22 @@ impl Targets {
         self.0.get(&target).map(|slot| slot.uuid.as_str())
     }
 
+    /// The target of this uuid.
+    pub fn id(&self, uuid: &str) -> Option<TargetId> {
+        self.0.iter().find(|(_, slot)| slot.uuid == uuid).map(|(id, _)| *id)
+    }
+
+    /// Why the store of a target is out of service.
+    pub fn failure(&self, target: TargetId) -> Option<&StoreError> {
+        self.0.get(&target)?.failed.as_ref()
+    }
+
+    /// Takes a target out; its store is the caller's to be closed. The request layer has been ordered
+    /// to forget it before ([`Rpc::remove_target`]).
+    pub fn remove(&mut self, target: TargetId) -> Option<Box<dyn Store>> {
+        self.0.remove(&target).map(|slot| slot.store)
+    }
+
     /// Takes what stores report to their targets. Returns the first store that has failed since the
     /// last call: its target is out of service.
     pub fn poll(&mut self, rpc: &mut Rpc<'_, '_>) -> Option<(String, StoreError)> {

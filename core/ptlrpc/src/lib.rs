@@ -44,7 +44,7 @@ pub use server::{
     QUEUED_BYTES_PER_EXPORT_MAX, QUEUED_PER_EXPORT_MAX, RECORD_BYTES_PER_EXPORT_MAX,
     RECORDS_PER_EXPORT_MAX, REPLIES_PER_PEER_MAX, RecoveryChange, RecoveryOutcome, RecoveryStage,
     RecoveryView, Release, ReplyRecord, ServerStats, ServiceConfig, ServiceView, TargetConfig,
-    Waiting,
+    TargetView, Waiting,
 };
 pub use table::{CallId, ExportId, ImportId, ServedId, ServiceId, TargetId};
 pub use tunables::{DeadlineRule, Evictor, Reconnect, TimeUnit, Tunables};

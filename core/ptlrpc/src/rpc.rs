@@ -16,7 +16,7 @@ use crate::event::{Event, EvictReason};
 use crate::lose::{Lose, LoseId, Losing, Losses};
 use crate::server::{
     Answer, ExportView, NrsError, RecoveryView, ReplyRecord, Server, ServerStats, ServiceConfig,
-    ServiceView, TargetConfig, Waiting,
+    ServiceView, TargetConfig, TargetView, Waiting,
 };
 use crate::table::{CallId, ExportId, ImportId, PostId, ServedId, ServiceId, Table, TargetId};
 use crate::timers::{Timer, Timers};
@@ -196,6 +196,16 @@ impl Ptlrpc {
         self.client.view(import, &self.common.tunables)
     }
 
+    /// All imports, those to clients that are called back among them.
+    pub fn import_views(&self) -> Vec<ImportView> {
+        self.client.views(&self.common.tunables)
+    }
+
+    /// The targets.
+    pub fn target_views(&self, now: Instant) -> Vec<TargetView> {
+        self.server.target_views(now)
+    }
+
     /// The way to a client over which it was called back, to be looked at.
     pub fn reverse_view(&self, export: ExportId) -> Option<ImportView> {
         self.import_view(self.client.reverse_import(export)?)
@@ -335,6 +345,15 @@ impl<'b> Rpc<'_, 'b> {
     pub fn add_target(&mut self, config: TargetConfig) -> Result<TargetId, Errno> {
         let (_, server, mut cx) = self.split();
         server.add_target(&mut cx, config)
+    }
+
+    /// Takes a target out, as if this node had died for it: its clients look elsewhere, or wait for its
+    /// next start, and its store keeps what is recorded of them. `false`: there is none of this name.
+    pub fn remove_target(&mut self, target: TargetId) -> bool {
+        let (_, server, mut cx) = self.split();
+        let removed = server.remove_target(&mut cx, target);
+        self.ptlrpc.tidy(self.below);
+        removed
     }
 
     /// The record of a new client is stored, or can't be: the answer to [`Event::Joining`].

@@ -92,6 +92,10 @@ impl Client {
         self.stats
     }
 
+    pub(crate) fn views(&self, tunables: &Tunables) -> Vec<ImportView> {
+        self.imports.iter().filter_map(|(id, _)| self.view(id, tunables)).collect()
+    }
+
     pub(crate) fn view(&self, id: ImportId, tunables: &Tunables) -> Option<ImportView> {
         let im = self.imports.get(id)?;
         let bounds = tunables.bounds();

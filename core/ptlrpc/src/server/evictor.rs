@@ -33,6 +33,13 @@ pub(crate) struct Deadline {
     listed: Instant,
 }
 
+impl Deadline {
+    /// When it passes.
+    pub(crate) const fn at(self) -> Instant {
+        self.at
+    }
+}
+
 /// The clients of one target that must be heard of.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {

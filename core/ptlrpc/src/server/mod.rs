@@ -47,7 +47,7 @@ pub use recovery::{RecoveryChange, RecoveryOutcome, RecoveryStage};
 pub use reply::Answer;
 pub use service::ServiceConfig;
 pub use target::{ClientRecord, Past, ReplyRecord, TargetConfig};
-pub use view::{ExportView, RecoveryView, ServerStats, ServiceView, Waiting};
+pub use view::{ExportView, RecoveryView, ServerStats, ServiceView, TargetView, Waiting};
 
 use check::{Check, Standing, check};
 use difficult::Difficult;
@@ -192,6 +192,31 @@ impl Server {
         if let Some(target) = self.targets.get_mut(target) {
             target.failed = failed;
         }
+    }
+
+    /// Takes a target out. Its clients are not evicted: its store keeps their records, for the next
+    /// start. What they have here is refused with `ENODEV`, and so are their next connects.
+    pub(crate) fn remove_target(&mut self, cx: &mut Cx<'_, '_>, target: TargetId) -> bool {
+        // Without its recovery no client that goes moves it on.
+        if self.targets.remove(target).is_none() {
+            return false;
+        }
+        let its = self.exports.iter().filter(|(_, export)| export.target == target);
+        let its: Vec<ExportId> = its.map(|(id, _)| id).collect();
+        for id in its {
+            let export = self.exports.get(id);
+            let work: Vec<ServedId> =
+                export.map_or_else(Vec::new, |export| export.in_work.values().copied().collect());
+            for work in work {
+                self.end_bulk(cx, work, Errno::ENODEV);
+                if let Some(work) = self.forget(cx, work) {
+                    self.refuse_origin(cx, &work.origin, None, &work.body, Errno::ENODEV);
+                }
+            }
+            self.drop_export(cx, id);
+        }
+        self.watches.remove(&target);
+        true
     }
 
     /// P-106 for a request of an export; its end is here unless it passes.

@@ -1,6 +1,7 @@
 //! What the server's side shows of itself.
 
 use core::time::Duration;
+use std::collections::BTreeMap;
 
 use lnet_types::{Instant, Nid};
 use lustre_wire::Body;
@@ -54,6 +55,27 @@ pub struct ServerStats {
     pub no_buffer: u64,
 }
 
+/// A target, to be looked at.
+#[derive(Clone, Debug)]
+pub struct TargetView {
+    /// Its name.
+    pub id: TargetId,
+    /// Its uuid.
+    pub uuid: String,
+    /// How often it was started.
+    pub instance: u32,
+    /// Whether another node serves it: each request is refused.
+    pub failed_over: bool,
+    /// Clients that it has.
+    pub clients: usize,
+    /// Highest transaction.
+    pub last_transno: u64,
+    /// Highest transaction that is committed.
+    pub committed: u64,
+    /// Its recovery; `None` if it had nothing to recover.
+    pub recovery: Option<RecoveryView>,
+}
+
 /// A client's connection, to be looked at.
 #[derive(Clone, Debug)]
 pub struct ExportView {
@@ -69,6 +91,10 @@ pub struct ExportView {
     pub conn_cnt: u32,
     /// When a request came last.
     pub heard: Instant,
+    /// Silent until then, it is evicted; `None` if it need not ping.
+    pub deadline: Option<Instant>,
+    /// Highest transaction of this client that is committed.
+    pub committed: u64,
     /// Requests that wait or are being served.
     pub in_work: usize,
     /// Answers that are kept for it.
@@ -152,6 +178,24 @@ impl Server {
         self.stats
     }
 
+    pub(crate) fn target_views(&self, now: Instant) -> Vec<TargetView> {
+        let mut clients: BTreeMap<TargetId, usize> = BTreeMap::new();
+        for (_, export) in self.exports.iter().filter(|(_, e)| e.import.is_none()) {
+            *clients.entry(export.target).or_default() += 1;
+        }
+        let view = |(id, t): (TargetId, &super::Target)| TargetView {
+            id,
+            uuid: t.config.uuid.clone(),
+            instance: t.config.offer.instance,
+            failed_over: t.failed,
+            clients: clients.get(&id).copied().unwrap_or_default(),
+            last_transno: t.last,
+            committed: t.committed,
+            recovery: self.recovery_view(id, now),
+        };
+        self.targets.iter().map(view).collect()
+    }
+
     pub(crate) fn export_views(&self) -> Vec<ExportView> {
         let view = |(id, e): (ExportId, &super::Export)| ExportView {
             id,
@@ -160,6 +204,8 @@ impl Server {
             from: e.from,
             conn_cnt: e.conn_cnt,
             heard: e.heard,
+            deadline: e.deadline.map(|deadline| deadline.at()),
+            committed: e.committed,
             in_work: e.in_work.len(),
             records: e.records.len(),
         };
