@@ -1,13 +1,14 @@
 //! The protocol as it stands on the node: the request layer, the handler of its services, and the way
 //! back to the callers of calls.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use async_channel::Sender;
 use lnet_rt::{Below, Errno, Event as LnetEvent, Instant, RegionId, Report, Upper};
 use lustre_target::Targets;
 use ptlrpc::{
-    CallId, Event, ImportId, ImportState, Ptlrpc, RecoveryChange, Reply, Rpc, Served, ServedId,
+    CallId, Event, EvictReason, ImportId, ImportState, Ptlrpc, RecoveryChange, Reply, Rpc, Served,
+    ServedId,
 };
 
 use crate::node::RpcError;
@@ -37,12 +38,30 @@ pub(crate) struct Waiter {
     pub(crate) region: Option<RegionId>,
 }
 
+/// Most evictions that are remembered.
+pub const EVICTIONS_KEPT: usize = 16;
+
+/// An eviction, to be looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Eviction {
+    /// When.
+    pub at: Instant,
+    /// Uuid of the target.
+    pub target: String,
+    /// Uuid of the client.
+    pub client: String,
+    /// Why.
+    pub reason: EvictReason,
+}
+
 pub(crate) struct Host {
     pub(crate) ptlrpc: Ptlrpc,
     pub(crate) calls: BTreeMap<CallId, Waiter>,
     pub(crate) closing: BTreeMap<ImportId, Sender<()>>,
     pub(crate) handler: Option<Box<dyn Handler>>,
     pub(crate) targets: Targets,
+    /// The last evictions, oldest first, at most [`EVICTIONS_KEPT`].
+    pub(crate) evictions: VecDeque<Eviction>,
     /// Gets lines for the log.
     pub(crate) log: Option<Log>,
 }
@@ -111,6 +130,11 @@ impl Host {
             Event::Evicted { target, client, reason, .. } => {
                 let uuid = self.targets.uuid(target).unwrap_or("target").to_owned();
                 self.log(&uuid, &format!("client {client} was evicted: {reason:?}"));
+                if self.evictions.len() == EVICTIONS_KEPT {
+                    self.evictions.pop_front();
+                }
+                let at = below.now();
+                self.evictions.push_back(Eviction { at, target: uuid, client, reason });
             }
             _ => {}
         }

@@ -58,24 +58,29 @@
 //! ```
 //!
 //! `node.rs` is how a program reaches the machine, `host.rs` what runs inside of the node's turn,
-//! `store/` keeps targets on files, `kv.rs` is the client of a key-value target.
+//! `store/` keeps targets on files, `spec.rs` starts them as operators name them, `kv.rs` is the client of a key-value target.
 
 mod host;
 mod kv;
 mod node;
+mod spec;
 pub mod store;
 
-pub use host::Handler;
+pub use host::{EVICTIONS_KEPT, Eviction, Handler};
 pub use kv::{KvClient, KvError};
 pub use node::{Done, Import, RpcError, RpcNode};
+pub use spec::{ParseTargetError, TargetKind, TargetSpec};
 
 pub use lustre_target::kv::Kv;
 pub use lustre_target::kv::wire::{Entry, Info, InfoFlags};
 pub use lustre_target::store::{Change, DataId, Outcome, Source, Space, StoreError, StoreOrder};
 pub use lustre_target::{Cx, Kind, When};
 pub use lustre_wire::connect::{ConnectData, ConnectFlags, ConnectFlags2};
+pub use lustre_wire::opcode::OPCODES;
 pub use lustre_wire::{ImportKind, Opcode, Portal};
 pub use ptlrpc::{
-    Answer, Call, CallError, Direction, ExportView, ImportConfig, ImportState, ImportView, Past,
-    Reply, Rpc, Served, ServedId, ServerStats, ServiceConfig, ServiceView, TargetConfig, Tunables,
+    Answer, Call, CallError, Direction, EvictReason, ExportView, ImportConfig, ImportState,
+    ImportView, Lose, LoseId, Losing, NrsError, Part, Past, PolicyKind, Ptlrpc, RecoveryStage,
+    RecoveryView, Reply, Rpc, Served, ServedId, ServerStats, ServiceConfig, ServiceId, ServiceView,
+    TargetConfig, TargetView, Tunables,
 };

@@ -1,12 +1,13 @@
 //! How a program reaches the request layer of a node, from any thread.
 
 use core::fmt;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, OnceLock};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_channel::{Receiver, bounded};
-use lnet_rt::{Buffer, Errno, NodeHandle, OpError, Stack, UpperId};
+use lnet_rt::{Buffer, Errno, Instant, NodeHandle, OpError, Stack, UpperId};
 use lustre_target::{Kind, Targets};
 use lustre_wire::{ImportKind, Portal};
 use ptlrpc::{
@@ -15,7 +16,7 @@ use ptlrpc::{
     TargetId, Tunables,
 };
 
-use crate::host::{End, Handler, Host, Waiter};
+use crate::host::{End, Eviction, Handler, Host, Waiter};
 use crate::kv;
 use crate::store::{Disk, FileStore, WakeUp};
 
@@ -76,6 +77,9 @@ impl fmt::Debug for Done {
     }
 }
 
+/// How often a thread that waits for requests to end looks again.
+const GLANCE: Duration = Duration::from_millis(10);
+
 impl RpcNode {
     /// Puts a request layer on a node.
     ///
@@ -95,6 +99,7 @@ impl RpcNode {
             closing: BTreeMap::new(),
             handler: None,
             targets: Targets::default(),
+            evictions: VecDeque::new(),
             log: None,
         };
         let added = handle.call(move |stack, _| stack.add_upper(Box::new(host))).blocking()?;
@@ -224,6 +229,63 @@ impl RpcNode {
         // Stores end their threads when they are dropped: here, and not on the node's thread.
         drop(self.run(|host, _| core::mem::take(&mut host.targets))?);
         Ok(())
+    }
+
+    /// Takes a target out of service, and waits until what was applied is committed: another node, or
+    /// the next start, can serve it from then on. New requests are refused with `ENODEV` at once;
+    /// those under way have `grace` to end. `false`: there is no such target.
+    ///
+    /// # Errors
+    /// The node has stopped.
+    pub fn remove_target(&self, uuid: &str, grace: Duration) -> Result<bool, OpError> {
+        let name = uuid.to_owned();
+        let found = self.run(move |host, below| {
+            let id = host.targets.id(&name)?;
+            host.ptlrpc.rpc(below).fail_over(id, true);
+            Some(id)
+        })?;
+        let Some(id) = found else { return Ok(false) };
+        let mut waited = Duration::ZERO;
+        while waited < grace && self.exports()?.iter().any(|e| e.target == uuid && e.in_work > 0) {
+            thread::sleep(GLANCE);
+            waited += GLANCE;
+        }
+        // The kind hears of the end of its bulk data before it is dropped.
+        self.run(move |host, below| host.ptlrpc.rpc(below).remove_target(id))?;
+        // A store ends its thread when it is dropped: here, and not on the node's thread.
+        drop(self.run(move |host, _| host.targets.remove(id))?);
+        Ok(true)
+    }
+
+    /// Looks at the request layer, on the node's thread.
+    ///
+    /// # Errors
+    /// The node has stopped, or has too much to do.
+    pub fn inspect<R: Send + 'static>(
+        &self,
+        f: impl FnOnce(&Ptlrpc, Instant) -> R + Send + 'static,
+    ) -> Result<R, OpError> {
+        self.run(move |host, below| f(&host.ptlrpc, below.now()))
+    }
+
+    /// The last evictions, oldest first, at most [`EVICTIONS_KEPT`](crate::EVICTIONS_KEPT).
+    ///
+    /// # Errors
+    /// The node has stopped.
+    pub fn evictions(&self) -> Result<Vec<Eviction>, OpError> {
+        self.run(|host, _| host.evictions.iter().cloned().collect())
+    }
+
+    /// Why the store of a target is out of service; `None` for a target that serves.
+    ///
+    /// # Errors
+    /// The node has stopped.
+    pub fn target_failure(&self, uuid: &str) -> Result<Option<String>, OpError> {
+        let name = uuid.to_owned();
+        self.run(move |host, _| {
+            let id = host.targets.id(&name)?;
+            host.targets.failure(id).map(ToString::to_string)
+        })
     }
 
     /// Gives lines for the log to `log`, on the node's thread: the target, and what happened.

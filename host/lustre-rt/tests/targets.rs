@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lnet_rt::{Errno, NodeBuilder, NodeHandle};
-use lustre_rt::store::{Disk, DiskConfig};
-use lustre_rt::{CallError, InfoFlags, Kv, KvClient, KvError, RpcError, RpcNode};
+use lustre_rt::store::{DirLock, Disk, DiskConfig};
+use lustre_rt::{CallError, InfoFlags, Kv, KvClient, KvError, RpcError, RpcNode, TargetSpec};
 
 struct Scratch(PathBuf);
 
@@ -116,4 +116,37 @@ fn target_that_starts_again_has_what_was_put_before() {
     assert!(kv.get(b"large").unwrap().1 == large);
     let lines = lines.lock().unwrap().join("\n");
     assert!(lines.contains("Recovery over after"), "{lines}");
+}
+
+#[test]
+fn target_that_is_removed_and_added_again_keeps_its_values_and_its_clients() {
+    let scratch = Scratch::new("removed");
+    let node = NodeBuilder::new().tcp("127.83.4.1".parse().unwrap(), 7983).start().unwrap();
+    let rpc = RpcNode::start(&node, Default::default()).unwrap();
+    rpc.serve_targets().unwrap();
+    let spec: TargetSpec = format!("kv-1=kv:{}", scratch.0.display()).parse().unwrap();
+    rpc.start_target(&spec, DirLock::take(&spec.dir).unwrap()).unwrap();
+    let (_client, kv) = client("127.83.4.2", "127.83.4.1", 7983);
+    kv.put(b"a", "one").unwrap();
+    let clients = |rpc: &RpcNode| {
+        let views = rpc.inspect(|ptlrpc, now| ptlrpc.target_views(now)).unwrap();
+        views.into_iter().map(|view| (view.uuid, view.clients)).collect::<Vec<_>>()
+    };
+    assert_eq!(clients(&rpc), [("kv-1".to_owned(), 1)]);
+
+    assert!(DirLock::take(&spec.dir).is_err(), "the directory is in use");
+    assert!(rpc.remove_target("kv-1", Duration::from_secs(5)).unwrap());
+    assert!(!rpc.remove_target("kv-1", Duration::ZERO).unwrap(), "it is gone");
+    assert_eq!(clients(&rpc), []);
+    assert_eq!(rpc.evictions().unwrap(), []);
+    // A call that is made meanwhile waits for the next start.
+    let waiting = std::thread::spawn({
+        let kv = kv.clone();
+        move || kv.put(b"b", "two")
+    });
+    let lock = DirLock::take(&spec.dir).expect("the directory is free");
+    rpc.start_target(&spec, lock).unwrap();
+    assert_eq!(waiting.join().unwrap().unwrap().previous, 0);
+    assert_eq!(kv.get(b"a").unwrap().1, b"one");
+    assert_eq!(clients(&rpc), [("kv-1".to_owned(), 1)]);
 }

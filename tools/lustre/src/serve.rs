@@ -1,16 +1,15 @@
 //! `ulnet serve`: a node with targets, each on a directory of its own.
 
 use std::io::Write as _;
-use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, anyhow};
 use clap::Args;
 use lnet_rt::{Nid, NodeBuilder};
 use lnet_types::NetType;
-use lustre_rt::store::{DirLock, Disk, DiskConfig};
-use lustre_rt::{Kv, RpcNode, Tunables};
+use lustre_rt::store::DirLock;
+use lustre_rt::{RpcNode, TargetSpec, Tunables};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -23,8 +22,8 @@ use signal_hook::iterator::Signals;
     locks that work between its nodes. Where it has none, fencing the storage is the site's business.")]
 pub(crate) struct Options {
     /// Target: its name, its kind (kv) and its directory
-    #[arg(required = true, value_name = "NAME=KIND:DIR", value_parser = target)]
-    targets: Vec<Target>,
+    #[arg(required = true, value_name = "NAME=KIND:DIR")]
+    targets: Vec<TargetSpec>,
     /// NID of the node
     #[arg(long, value_name = "NID")]
     listen: Nid,
@@ -37,30 +36,6 @@ pub(crate) struct Options {
     /// Base of timeouts, seconds: recovery waits three times as long for clients
     #[arg(long, value_name = "SECONDS", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=3600))]
     obd_timeout: u64,
-}
-
-#[derive(Clone, Debug)]
-struct Target {
-    name: String,
-    dir: PathBuf,
-}
-
-fn target(text: &str) -> Result<Target> {
-    let parts = text.split_once('=').and_then(|(name, rest)| {
-        let (kind, dir) = rest.split_once(':')?;
-        Some((name, kind, dir))
-    });
-    let (name, kind, dir) = parts.ok_or_else(|| anyhow!("expected NAME=KIND:DIR"))?;
-    if name.is_empty() || name.len() > 38 || name.contains('@') {
-        bail!("name '{name}': expected 1 to 38 bytes without '@'");
-    }
-    if kind != "kv" {
-        bail!("kind '{kind}': expected kv");
-    }
-    if dir.is_empty() {
-        bail!("directory of '{name}': expected a path");
-    }
-    Ok(Target { name: name.to_owned(), dir: dir.into() })
 }
 
 /// Runs the command until a signal ends it.
@@ -105,11 +80,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-fn begin(rpc: &RpcNode, target: &Target, lock: DirLock, listen: Nid) -> Result<()> {
-    let Target { name, dir } = target;
-    let disk = Disk::open_locked(DiskConfig::new(dir), lock);
-    let disk = disk.with_context(|| format!("target {name}"))?;
-    rpc.add_target(name, Kv::new(), disk)?;
+fn begin(rpc: &RpcNode, target: &TargetSpec, lock: DirLock, listen: Nid) -> Result<()> {
+    let TargetSpec { name, dir, .. } = target;
+    rpc.start_target(target, lock).with_context(|| format!("target {name}"))?;
     say(&format!("{name}: serving {} at {listen}", dir.display()));
     Ok(())
 }
@@ -120,24 +93,4 @@ fn say(line: &str) {
     // A reader that has gone away is no error of ours.
     let _ = writeln!(out, "{line}");
     let _ = out.flush();
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn target_that_is_not_well_formed_is_refused_by_its_part() {
-        assert_eq!(target("a=kv:/b:c").unwrap().dir.to_str(), Some("/b:c"));
-        for (text, part) in [
-            ("a", "NAME=KIND:DIR"),
-            ("a=kv", "NAME"),
-            ("=kv:d", "name"),
-            ("a=ost:d", "'ost'"),
-            ("a=kv:", "directory"),
-        ] {
-            let e = target(text).unwrap_err().to_string();
-            assert!(e.contains(part), "{text}: {e}");
-        }
-    }
 }
