@@ -86,6 +86,17 @@ impl Request {
             Self::Recording { .. } => ("debug dump", Write),
             Self::RecoveryShow { .. } => ("debug recovery", Read),
             Self::TimersShow => ("debug timers", Read),
+            Self::TargetAdd { .. } => ("target add", Write),
+            Self::TargetDel { .. } => ("target del", Write),
+            Self::TargetShow => ("target show", Read),
+            Self::ImportShow { .. } => ("import show", Read),
+            Self::ExportShow { .. } => ("export show", Read),
+            Self::ExportEvict { .. } => ("export evict", Write),
+            Self::ServiceShow => ("service show", Read),
+            Self::RpcLose(_) => ("fault rpc lose", Write),
+            Self::RpcDelay(_) => ("fault rpc delay", Write),
+            Self::RpcFaultDel(_) => ("fault rpc del", Write),
+            Self::RpcFaultShow => ("fault rpc show", Read),
         }
     }
 }
@@ -104,6 +115,9 @@ mod tests {
             Request::PeerShow { nid: None, detail: false, from: None },
             Request::ParamGet { name: "stats".to_owned() },
             Request::Explain { target: nid, source: None, size: 1 },
+            Request::TargetShow,
+            Request::ExportShow { from: None },
+            Request::RpcFaultShow,
         ];
         for request in reads {
             assert_eq!(request.needs(), Access::Read, "{}", request.name());
@@ -116,6 +130,9 @@ mod tests {
             Request::Recording { part: 0, number: 0 },
             Request::DriverDisconnect { net: lnet_types::Net::TCP, nid: None, forget: false },
             Request::PeerNotify { nid, up: false, ago_s: 0 },
+            Request::TargetAdd { target: "kv-1=kv:/srv".to_owned() },
+            Request::ExportEvict { uuid: None, nid: Some(nid) },
+            Request::RpcFaultDel(crate::RpcFaultDel::All),
         ];
         for request in writes {
             assert_eq!(request.needs(), Access::Write, "{}", request.name());

@@ -11,7 +11,8 @@
 //!   Ask::ask                ◄──  encode_reply(id, Result<Reply, AdminError>)
 //! ```
 //!
-//! Read `request.rs` and `reply.rs` for the conversation, `snapshot.rs` for the state that is shown,
+//! Read `request.rs` and `reply.rs` for the conversation, `snapshot.rs` for the state that is shown, `rpc.rs` for that of
+//! the request layer,
 //! `access.rs` for who may ask what, `frame.rs` for the bytes, `client.rs` for the blocking side. A new command is a variant of
 //! [`Request`], one of [`Reply`] and, where it helps, a method of [`Client`].
 
@@ -26,6 +27,7 @@ mod hex;
 mod reply;
 mod request;
 mod routing;
+mod rpc;
 mod snapshot;
 mod socket;
 mod state;
@@ -49,6 +51,11 @@ pub use request::{
 };
 pub use routing::{
     POOL_NAMES, PoolSnapshot, RoutePage, RouteSnapshot, RoutingSnapshot, RoutingState,
+};
+pub use rpc::{
+    EvictionSnapshot, ExportPage, ExportSnapshot, ImportPage, ImportSnapshot, NodeChoice,
+    RPC_ROWS_PER_PAGE, RecoverySnapshot, RpcDelay, RpcFaultDel, RpcFaults, RpcLose, RpcPart,
+    ServiceSnapshot, TargetSnapshot,
 };
 pub use snapshot::{
     GlobalSnapshot, KindCounts, Latency, LndSnapshot, NetSnapshot, NetTunablesSnapshot, NiDetail,

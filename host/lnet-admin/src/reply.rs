@@ -5,8 +5,9 @@ use lnet_types::Nid;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AdminError, DriverPage, FaultSnapshot, GlobalSnapshot, NetSnapshot, ParamInfo, PeerSnapshot,
-    RoutePage, RoutingSnapshot, StatsSnapshot,
+    AdminError, DriverPage, ExportPage, FaultSnapshot, GlobalSnapshot, ImportPage, NetSnapshot,
+    ParamInfo, PeerSnapshot, RoutePage, RoutingSnapshot, RpcFaults, ServiceSnapshot, StatsSnapshot,
+    TargetSnapshot,
 };
 
 /// The answer to a request that was not refused.
@@ -55,6 +56,16 @@ pub enum Reply {
     Params(Vec<ParamInfo>),
     /// NIDs, in order.
     Nids(#[serde(with = "text::nids")] Vec<Nid>),
+    /// The targets, by name.
+    Targets(Vec<TargetSnapshot>),
+    /// A page of imports.
+    Imports(ImportPage),
+    /// A page of exports.
+    Exports(ExportPage),
+    /// The services.
+    Services(Vec<ServiceSnapshot>),
+    /// The faults of the request layer.
+    RpcFaults(RpcFaults),
     /// The first timers of the node, and how many there are.
     Timers {
         /// In the order in which they are due.

@@ -7,7 +7,7 @@ use lnet_config::{
 use lnet_types::{Net, Nid};
 use serde::{Deserialize, Serialize};
 
-use crate::{DriverList, FaultDel, FaultKind, FaultRule};
+use crate::{DriverList, FaultDel, FaultKind, FaultRule, RpcDelay, RpcFaultDel, RpcLose};
 
 /// A server ends a page of peers with the peer that brings it to this many peer NIs, so that a page
 /// stays well below [`crate::REPLY_MAX`] (about 1.5 KiB for a peer NI, 4096 NIs in the largest peer).
@@ -316,6 +316,52 @@ pub enum Request {
     /// The timers of the node in the order in which they are due, [`TIMERS_MAX`] of them at most.
     /// [`Reply::Timers`](crate::Reply::Timers)
     TimersShow,
+    /// Serves a target. Not well formed: EINVAL; there is one of this name: EEXIST; its directory is
+    /// in use: EBUSY; what is stored there can't be used: EIO. `Done`
+    TargetAdd {
+        /// `NAME=KIND:DIR`, with an absolute path.
+        target: String,
+    },
+    /// Takes a target out of service when what was applied is committed. No such: ENOENT. `Done`
+    TargetDel {
+        /// Its name.
+        name: String,
+    },
+    /// The targets, by name. [`Reply::Targets`](crate::Reply::Targets)
+    TargetShow,
+    /// A page of imports. [`Reply::Imports`](crate::Reply::Imports)
+    ImportShow {
+        /// `ImportPage::next` of the page before; the first page if absent.
+        #[serde(default)]
+        from: Option<u64>,
+    },
+    /// A page of exports, and the last evictions. [`Reply::Exports`](crate::Reply::Exports)
+    ExportShow {
+        /// `ExportPage::next` of the page before; the first page if absent.
+        #[serde(default)]
+        from: Option<u64>,
+    },
+    /// Evicts a client from all targets, by one of both names. No such: ENOENT. `Done`
+    ExportEvict {
+        /// Its uuid.
+        #[serde(default)]
+        uuid: Option<String>,
+        /// The node that it is on: all clients there.
+        #[serde(default, with = "text::nid_option")]
+        nid: Option<Nid>,
+    },
+    /// The services. [`Reply::Services`](crate::Reply::Services)
+    ServiceShow,
+    /// Loses messages of the request layer. An unknown operation, or none to lose: EINVAL; too many
+    /// rules: ENOSPC. `Done`
+    RpcLose(RpcLose),
+    /// Delays requests of a service (P-120). No such service: ENODEV; not such a value: EINVAL.
+    /// `Done`
+    RpcDelay(RpcDelay),
+    /// Ends faults of the request layer. None is meant: ENOENT. `Done`
+    RpcFaultDel(RpcFaultDel),
+    /// The faults of the request layer. [`Reply::RpcFaults`](crate::Reply::RpcFaults)
+    RpcFaultShow,
 }
 
 impl From<Step> for Request {
