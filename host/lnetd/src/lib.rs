@@ -6,7 +6,7 @@
 //!
 //! Read `daemon.rs` for the life of the process, `background.rs` for how it leaves the terminal, `server.rs` for the socket, `clients.rs` for how many may be
 //! connected, `credentials.rs` for who may do what there, `control/` for what
-//! each request does (a file for each noun), `nets.rs` for interfaces, `views.rs` for what is shown, `selftest.rs` for LNet selftest.
+//! each request does (a file for each noun), `nets.rs` for interfaces, `views.rs` and `rpc_views.rs` for what is shown, `selftest.rs` for LNet selftest.
 
 mod background;
 mod clients;
@@ -22,6 +22,7 @@ mod params;
 mod picture;
 mod recorder;
 mod reload;
+mod rpc_views;
 pub mod selftest;
 mod server;
 mod service;

@@ -47,7 +47,8 @@ impl Control {
             true => Some(self.start_selftest(&handle)?),
             false => None,
         };
-        state.node = Some(Running { handle, nets, cpts: self.cpus.table().clone(), selftest });
+        let cpts = self.cpus.table().clone();
+        state.node = Some(Running { handle, nets, cpts, selftest, rpc: None });
         Ok(())
     }
 
@@ -144,6 +145,9 @@ impl Control {
         if let Some(node) = node {
             if let Some(selftest) = &node.selftest {
                 selftest.stop(grace);
+            }
+            if let Some(rpc) = &node.rpc {
+                rpc.stop(grace);
             }
             node.handle.stop(grace).blocking();
         }

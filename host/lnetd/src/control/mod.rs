@@ -3,6 +3,7 @@
 //! which method answers which request.
 
 mod explain;
+mod export;
 pub(crate) mod fault;
 mod legacy;
 mod lnet;
@@ -10,8 +11,10 @@ mod net;
 mod peer;
 mod ping;
 mod routing;
+mod rpc_service;
 mod selftest;
 mod stats;
+pub(crate) mod target;
 mod tunables;
 mod udsp;
 
@@ -69,6 +72,8 @@ pub(crate) struct Running {
     pub(crate) cpts: CptTable,
     /// LNet selftest, if it is on.
     selftest: Option<Arc<Selftest>>,
+    /// The request layer, once something has needed it.
+    rpc: Option<Arc<target::RpcLayer>>,
 }
 
 impl Control {
@@ -201,6 +206,17 @@ impl Control {
             Request::Recording { part, number } => {
                 self.recordings.part(&self.handle(Errno::ENETDOWN)?, part, number)
             }
+            Request::TargetAdd { target } => self.target_add(&target),
+            Request::TargetDel { name } => self.target_del(&name),
+            Request::TargetShow => self.target_show(),
+            Request::ImportShow { from } => self.import_show(from),
+            Request::ExportShow { from } => self.export_show(from),
+            Request::ExportEvict { uuid, nid } => self.export_evict(uuid, nid),
+            Request::ServiceShow => self.service_show(),
+            Request::RpcLose(rule) => self.rpc_lose(&rule),
+            Request::RpcDelay(delay) => self.rpc_delay(delay),
+            Request::RpcFaultDel(del) => self.rpc_fault_del(del),
+            Request::RpcFaultShow => self.rpc_fault_show(),
             // The protocol may grow before this daemon does.
             other => Err(AdminError::errno(Errno::EOPNOTSUPP)
                 .because(format_args!("this daemon does not know the request {other:?}"))),

@@ -2,7 +2,10 @@
 //! scripts know.
 
 use clap::Parser as _;
-use lnet_admin::{FaultDel, FaultKind, NiTarget, Request};
+use lnet_admin::{
+    FaultDel, FaultKind, NiTarget, Reply, Request, RpcDelay, RpcFaultDel, RpcFaults, RpcLose,
+    RpcPart,
+};
 use lnet_config::{
     Interface, ModuleParameters, NetAdd, NetDel, PeerAdd, PeerDel, RouteAdd, RouteDel, Setting,
     UdspDel,
@@ -129,5 +132,122 @@ fn each_refusal_names_the_thing_its_value_and_what_was_expected() {
         let said = reason(&control, request);
         assert!(said.contains(expected), "{said}: expected {expected}");
     }
+    control.stop(core::time::Duration::ZERO);
+}
+
+/// A directory for a target, gone afterwards.
+struct Scratch(std::path::PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let dir = std::env::temp_dir().join(format!("lnetd-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        Self(dir)
+    }
+
+    fn target(&self, name: &str) -> Request {
+        Request::TargetAdd { target: format!("{name}=kv:{}", self.0.display()) }
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn states(control: &Control) -> Vec<(String, String)> {
+    match control.answer(Request::TargetShow) {
+        Ok(Reply::Targets(all)) => all.into_iter().map(|t| (t.name, t.state)).collect(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn target_of_a_daemon_is_served_until_it_is_removed_or_the_node_ends() {
+    let (control, scratch) = (control(), Scratch::new("served"));
+    assert_eq!(reason(&control, scratch.target("kv-1")), NOT_CONFIGURED);
+    control.answer(Request::LnetConfigure { all: false, large: false }).unwrap();
+    assert_eq!(states(&control), []);
+    control.answer(scratch.target("kv-1")).unwrap();
+    assert_eq!(states(&control), [("kv-1".to_owned(), "serving".to_owned())]);
+    match control.answer(Request::ServiceShow) {
+        Ok(Reply::Services(all)) => {
+            let names: Vec<_> = all.iter().map(|s| (s.name.as_str(), s.policy.as_str())).collect();
+            assert_eq!(names, [("target", "fifo")]);
+            assert!(all[0].posted > 0, "requests can arrive");
+        }
+        other => panic!("{other:?}"),
+    }
+    for (request, expected) in [
+        (scratch.target("kv-1"), "serves it already"),
+        (scratch.target("kv-2"), "process"),
+        (Request::TargetAdd { target: "kv-2=ost:/srv".to_owned() }, "kind 'ost': expected kv"),
+        (Request::TargetAdd { target: "kv-2=kv:srv".to_owned() }, "expected an absolute path"),
+        (Request::TargetDel { name: "kv-9".to_owned() }, "target 'kv-9': not served here"),
+        (Request::ExportEvict { uuid: None, nid: Some(nid("10.9.0.9@tcp")) }, "on 10.9.0.9@tcp"),
+        (Request::ExportEvict { uuid: Some("c-1".to_owned()), nid: None }, "client 'c-1'"),
+        (Request::ExportEvict { uuid: None, nid: None }, "expected the uuid"),
+    ] {
+        let said = reason(&control, request);
+        assert!(said.contains(expected), "{said}: expected {expected}");
+    }
+    control.answer(Request::TargetDel { name: "kv-1".to_owned() }).unwrap();
+    assert_eq!(states(&control), []);
+    // The directory is free for another one, and for the next life of the node.
+    control.answer(scratch.target("kv-1")).unwrap();
+    control.answer(Request::LnetUnconfigure).unwrap();
+    control.answer(Request::LnetConfigure { all: false, large: false }).unwrap();
+    assert_eq!(states(&control), []);
+    control.answer(scratch.target("kv-1")).unwrap();
+    control.stop(core::time::Duration::ZERO);
+}
+
+#[test]
+fn faults_of_the_request_layer_are_set_shown_and_ended_by_name() {
+    let control = control();
+    control.answer(Request::LnetConfigure { all: false, large: false }).unwrap();
+    let lose = |opcode: Option<&str>, count| {
+        let opcode = opcode.map(str::to_owned);
+        Request::RpcLose(RpcLose { opcode, part: RpcPart::Reply, count })
+    };
+    let delay = |service: &str, min_s, max_s, percent| {
+        let service = service.to_owned();
+        Request::RpcDelay(RpcDelay { service, min_s, max_s, percent })
+    };
+    let faults = || match control.answer(Request::RpcFaultShow) {
+        Ok(Reply::RpcFaults(faults)) => faults,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(faults(), RpcFaults { lose: Vec::new(), delay: Vec::new() });
+    assert!(reason(&control, Request::RpcFaultDel(RpcFaultDel::All)).contains("no fault"));
+    control.answer(lose(Some("ost_write"), 3)).unwrap();
+    control.answer(lose(None, 1)).unwrap();
+    control.answer(delay("target", 5, 300, 100)).unwrap();
+    // Both ends move at once, in either direction.
+    control.answer(delay("target", 400, 500, 50)).unwrap();
+    control.answer(delay("target", 1, 2, 50)).unwrap();
+    let shown = faults();
+    let rules: Vec<_> =
+        shown.lose.iter().map(|(n, rule, lost)| (*n, rule.opcode.as_deref(), *lost)).collect();
+    assert_eq!(rules, [(1, Some("OST_WRITE"), 0), (2, None, 0)]);
+    let service = "target".to_owned();
+    assert_eq!(shown.delay, [RpcDelay { service, min_s: 1, max_s: 2, percent: 50 }]);
+    for (request, expected) in [
+        (lose(Some("OST_WRIET"), 1), "did you mean OST_WRITE?"),
+        (lose(None, 0), "count 0: expected 1 or more"),
+        (delay("ost_io", 1, 2, 100), "service 'ost_io': expected one of target"),
+        (delay("target", 3, 2, 100), "nrs_delay_min must not be above nrs_delay_max"),
+        (delay("target", 1, 2, 101), "share 101%: expected 0 to 100%"),
+        (Request::RpcFaultDel(RpcFaultDel::Rule(9)), "rule 9: not set"),
+        (Request::RpcFaultDel(RpcFaultDel::Service("x".to_owned())), "service 'x': not delayed"),
+    ] {
+        let said = reason(&control, request);
+        assert!(said.contains(expected), "{said}: expected {expected}");
+    }
+    control.answer(Request::RpcFaultDel(RpcFaultDel::Rule(1))).unwrap();
+    assert_eq!((faults().lose.len(), faults().delay.len()), (1, 1));
+    control.answer(Request::RpcFaultDel(RpcFaultDel::All)).unwrap();
+    assert_eq!(faults(), RpcFaults { lose: Vec::new(), delay: Vec::new() });
     control.stop(core::time::Duration::ZERO);
 }

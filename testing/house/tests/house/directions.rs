@@ -55,6 +55,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "lnet-selftest",
             "lnet-types",
             "lnet-wire",
+            "lustre-rt",
         ],
     ),
     ("lnetctl", &["lnet-admin", "lnet-config", "lnet-types"]),

@@ -1,0 +1,144 @@
+//! Views of the request layer to what the control protocol shows. Decides nothing.
+
+use std::time::Duration;
+
+use lnet_admin as admin;
+use lnet_types::{Instant, Nid};
+use lustre_rt::{
+    EvictReason, Eviction, ExportView, ImportView, RecoveryStage, RecoveryView, ServiceView,
+    TargetSpec, TargetView,
+};
+
+/// A target. `view`: what the request layer has of it; none while it is taken out.
+pub(crate) fn target(
+    spec: &TargetSpec,
+    view: Option<&TargetView>,
+    failure: Option<String>,
+) -> admin::TargetSnapshot {
+    let recovery = view.and_then(|view| view.recovery.as_ref()).map(recovery);
+    let recovers = recovery.as_ref().is_some_and(|r| !matches!(&*r.stage, "done" | "aborted"));
+    let state = match view {
+        _ if failure.is_some() => "failed",
+        None => "stopping",
+        Some(view) if view.failed_over => "stopping",
+        Some(_) if recovers => "recovering",
+        Some(_) => "serving",
+    };
+    admin::TargetSnapshot {
+        name: spec.name.clone(),
+        kind: spec.kind.name().to_owned(),
+        dir: spec.dir.display().to_string(),
+        state: state.to_owned(),
+        failure,
+        instance: view.map_or(0, |view| view.instance),
+        clients: view.map_or(0, |view| view.clients as u64),
+        last_transno: view.map_or(0, |view| view.last_transno),
+        committed: view.map_or(0, |view| view.committed),
+        recovery,
+    }
+}
+
+fn recovery(view: &RecoveryView) -> admin::RecoverySnapshot {
+    let stage = match view.stage {
+        RecoveryStage::Waiting => "waiting",
+        RecoveryStage::Requests => "requests",
+        RecoveryStage::Locks => "locks",
+        RecoveryStage::Done(_) => "done",
+        RecoveryStage::Aborted(_) => "aborted",
+        _ => "another stage",
+    };
+    admin::RecoverySnapshot {
+        stage: stage.to_owned(),
+        clients: view.clients as u64,
+        connected: view.connected as u64,
+        evicted: view.evicted as u64,
+        missing: view.missing.clone(),
+        left_ms: view.left.map(millis),
+    }
+}
+
+pub(crate) fn import(view: &ImportView, now: Instant) -> admin::ImportSnapshot {
+    let history = view.history.iter();
+    let nodes = view.connections.iter().map(|node| {
+        let reason = view.next.iter().find(|(nid, _)| *nid == node.nid);
+        admin::NodeChoice {
+            nid: node.nid,
+            attempts: node.attempts,
+            replies: node.replies,
+            reason: reason.map(|(_, reason)| reason.to_string()).unwrap_or_default(),
+        }
+    });
+    admin::ImportSnapshot {
+        target: view.target.clone(),
+        client: view.client.clone(),
+        state: view.state.name().to_owned(),
+        history: history.map(|(at, state)| (ago(*at, now), state.name().to_owned())).collect(),
+        nid: view.nid,
+        connections: view.conn_cnt,
+        refusal: view.refusal.as_ref().map(ToString::to_string),
+        nodes: nodes.collect(),
+        in_flight: view.calls.saturating_sub(view.slots.1) as u64,
+        delayed: view.slots.1 as u64,
+        retained: view.retained as u64,
+        committed: view.committed,
+        net_ms: millis(view.net),
+        services_ms: view.services.iter().map(|(portal, e)| (*portal, millis(*e))).collect(),
+    }
+}
+
+pub(crate) fn export(view: &ExportView, now: Instant) -> admin::ExportSnapshot {
+    admin::ExportSnapshot {
+        target: view.target.clone(),
+        client: view.client.clone(),
+        nid: Some(view.from).filter(|from| *from != Nid::ANY),
+        connections: view.conn_cnt,
+        heard_ms_ago: ago(view.heard, now),
+        evicted_in_ms: view.deadline.map(|at| millis(at.saturating_since(now))),
+        in_work: view.in_work as u64,
+        retained: view.records as u64,
+        committed: view.committed,
+    }
+}
+
+pub(crate) fn eviction(eviction: &Eviction, now: Instant) -> admin::EvictionSnapshot {
+    let reason = match eviction.reason {
+        EvictReason::Silent => "silent for too long",
+        EvictReason::Ordered => "ordered",
+        EvictReason::NotRecovered => "did not finish its recovery",
+        EvictReason::VersionMismatch => "replayed what does not fit the versions of the target",
+        EvictReason::ReplayOutOfTime => "replayed to a target that does not recover",
+        _ => "another reason",
+    };
+    admin::EvictionSnapshot {
+        target: eviction.target.clone(),
+        client: eviction.client.clone(),
+        reason: reason.to_owned(),
+        ms_ago: ago(eviction.at, now),
+    }
+}
+
+pub(crate) fn service(view: &ServiceView, now: Instant) -> admin::ServiceSnapshot {
+    admin::ServiceSnapshot {
+        name: view.name.clone(),
+        portal: view.portal,
+        policy: view.policies.0.name().to_owned(),
+        policy_high: view.policies.1.map(|policy| policy.name().to_owned()),
+        delayed: view.queued as u64,
+        delayed_high: view.queued_high as u64,
+        in_flight: view.busy as u64,
+        posted: view.posted,
+        estimate_ms: millis(view.estimate),
+        worst_ms: millis(view.history.worst()),
+        worst_ms_ago: view.history.worst_at().map(|at| ago(at, now)),
+        bins_ms: view.history.bins().into_iter().map(millis).collect(),
+        unhealthy_in_ms: view.unhealthy_at.map(|at| millis(at.saturating_since(now))),
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn ago(at: Instant, now: Instant) -> u64 {
+    millis(now.saturating_since(at))
+}
