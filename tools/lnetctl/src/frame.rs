@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use lnet_types::{Errno, Net};
 
 use crate::Session;
-use crate::args::{Args, Misuse};
+use crate::args::{Args, Misuse, Opt};
 use crate::lctl;
 use crate::link::Link;
 use crate::report::INVALID;
@@ -245,23 +245,23 @@ fn lctl_words(before: &[&str], part: &str) -> Vec<String> {
 fn completed(mut entries: &'static [Entry], before: &[&str], part: &str) -> Vec<String> {
     let begins = |name: &&str| name.starts_with(part);
     let before = before.strip_prefix(&["help"]).unwrap_or(before);
+    let mut options: &'static [Opt] = &[];
     for word in before {
         let fits: Vec<&Entry> = entries.iter().filter(|e| e.name().starts_with(word)).collect();
         let exact = entries.iter().find(|e| e.name() == *word);
         match exact.or(if let [one] = fits.as_slice() { Some(one) } else { None }) {
             Some(Entry::Group(group)) => entries = group.entries,
-            Some(Entry::Command(command)) => {
-                let all = command.options.iter().map(|o| format!("--{}", o.long));
-                return all
-                    .filter(|option| part.starts_with('-') && begins(&option.as_str()))
-                    .collect();
-            }
+            Some(Entry::Command(command)) => (entries, options) = (&[], command.options),
+            Some(Entry::Both(command, words)) => (entries, options) = (words, command.options),
             None => return Vec::new(),
         }
     }
     let names = entries.iter().map(Entry::name);
     let built_in = ["help", "quit"].into_iter().filter(|_| before.is_empty());
-    names.chain(built_in).filter(begins).map(str::to_owned).collect()
+    let names = names.chain(built_in).filter(begins).map(str::to_owned);
+    let options = options.iter().map(|o| format!("--{}", o.long));
+    let options = options.filter(|option| part.starts_with('-') && begins(&option.as_str()));
+    names.chain(options).collect()
 }
 
 fn dispatch(
@@ -302,6 +302,12 @@ fn dispatch(
         _ => match find(session, entries, word, how) {
             Ok(Entry::Group(group)) => dispatch(session, group.entries, rest, how),
             Ok(Entry::Command(command)) => execute(session, command, rest),
+            Ok(Entry::Both(command, words)) => {
+                match words.iter().any(|entry| rest.first().is_some_and(|w| w == entry.name())) {
+                    true => dispatch(session, words, rest, how),
+                    false => execute(session, command, rest),
+                }
+            }
             Err(code) => code,
         },
     }
@@ -358,6 +364,7 @@ fn help(session: &mut Session<'_>, entries: &'static [Entry], words: &[String], 
                 level = match entry {
                     Entry::Group(group) => group.entries,
                     Entry::Command(_) => &[],
+                    Entry::Both(_, words) => words,
                 };
             }
             Err(code) => return code,
@@ -378,7 +385,7 @@ fn summaries(session: &mut Session<'_>, entries: &[Entry]) {
     session.out.push('\n');
     for entry in entries {
         let text = match entry {
-            Entry::Command(command) => command.summary.to_owned(),
+            Entry::Command(command) | Entry::Both(command, _) => command.summary.to_owned(),
             Entry::Group(group) => {
                 let names: Vec<&str> = group.entries.iter().map(Entry::name).collect();
                 match names.len() {

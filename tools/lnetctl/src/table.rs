@@ -4,15 +4,17 @@ use core::fmt::Write as _;
 
 use crate::args::{Arg, Args, Opt};
 use crate::command::{
-    configuration, debug, explain, fault, global, legacy, lnet, misc, net, peer, ping, route,
-    routing, set, stats, udsp,
+    configuration, connection, debug, explain, fault, fault_rpc, global, legacy, lnet, misc, net,
+    peer, ping, route, routing, set, stats, target, udsp,
 };
 use crate::{Session, doctor, shell, top};
 
-/// A word at some level: a group of further words, or a command.
+/// A word at some level: a group of further words, a command, or a command that is also a group: with
+/// one of its words behind it that word decides, else its operands follow.
 pub(crate) enum Entry {
     Group(Group),
     Command(Command),
+    Both(Command, &'static [Self]),
 }
 
 /// Words below a word.
@@ -39,7 +41,7 @@ impl Entry {
     pub(crate) const fn name(&self) -> &'static str {
         match self {
             Self::Group(group) => group.name,
-            Self::Command(command) => command.name,
+            Self::Command(command) | Self::Both(command, _) => command.name,
         }
     }
 
@@ -48,6 +50,9 @@ impl Entry {
         match self {
             Self::Group(group) => group.entries.iter().map(Self::help).collect(),
             Self::Command(command) => command.help(),
+            Self::Both(command, entries) => {
+                core::iter::once(command.help()).chain(entries.iter().map(Self::help)).collect()
+            }
         }
     }
 }
@@ -414,44 +419,121 @@ pub(crate) static COMMANDS: &[Entry] = &[
             }
         },
     }),
-    Entry::Command(Command {
-        name: "import",
-        path: "import",
-        options: &[
-            flag("add", Some('a'), "create what the file describes (the default)"),
-            flag("del", Some('d'), "remove what it describes"),
-            flag("show", Some('s'), "show what it describes"),
-            flag("exec", Some('e'), "run its ping and discover blocks"),
-            flag(
-                "sync",
-                None,
-                "make the node equal to the file by the smallest change, all or nothing",
-            ),
-            flag("dry-run", None, "with --sync: print the change and make none"),
-            flag(
-                "old-api",
-                Some('o'),
-                "as older tools do: go on after an error, and ping and discover at the end",
-            ),
-            flag("help", Some('h'), "show this"),
+    Entry::Both(
+        Command {
+            name: "import",
+            path: "import",
+            options: &[
+                flag("add", Some('a'), "create what the file describes (the default)"),
+                flag("del", Some('d'), "remove what it describes"),
+                flag("show", Some('s'), "show what it describes"),
+                flag("exec", Some('e'), "run its ping and discover blocks"),
+                flag(
+                    "sync",
+                    None,
+                    "make the node equal to the file by the smallest change, all or nothing",
+                ),
+                flag("dry-run", None, "with --sync: print the change and make none"),
+                flag(
+                    "old-api",
+                    Some('o'),
+                    "as older tools do: go on after an error, and ping and discover at the end",
+                ),
+                flag("help", Some('h'), "show this"),
+            ],
+            operands: ("[FILE]", 1),
+            summary: "apply a YAML configuration, from standard input without FILE",
+            help_code: 0,
+            run: configuration::import,
+        },
+        &[Entry::Command(Command {
+            name: "show",
+            path: "import show",
+            options: &[],
+            operands: NO_OPERANDS,
+            summary: "show this node's connections to targets",
+            help_code: 1,
+            run: connection::imports,
+        })],
+    ),
+    Entry::Both(
+        Command {
+            name: "export",
+            path: "export",
+            options: &[
+                flag("backup", Some('b'), "only what is needed to configure the node again"),
+                flag("configured-only", None, "the same without peers that were only found"),
+                flag("help", Some('h'), "show this"),
+            ],
+            operands: ("[FILE]", 1),
+            summary: "print the configuration as YAML, or write it to FILE",
+            help_code: 0,
+            run: configuration::export,
+        },
+        &[
+            Entry::Command(Command {
+                name: "show",
+                path: "export show",
+                options: &[],
+                operands: NO_OPERANDS,
+                summary: "show the clients of this node's targets, and the last evictions",
+                help_code: 1,
+                run: connection::exports,
+            }),
+            Entry::Command(Command {
+                name: "evict",
+                path: "export evict",
+                options: &[],
+                operands: ("UUID|NID", 1),
+                summary: "drop a client, or all clients on a node",
+                help_code: 1,
+                run: connection::evict,
+            }),
         ],
-        operands: ("[FILE]", 1),
-        summary: "apply a YAML configuration, from standard input without FILE",
-        help_code: 0,
-        run: configuration::import,
+    ),
+    Entry::Group(Group {
+        name: "service",
+        entries: &[Entry::Command(Command {
+            name: "show",
+            path: "service show",
+            options: &[],
+            operands: NO_OPERANDS,
+            summary: "show the services of this node's targets, their queues and estimates",
+            help_code: 1,
+            run: connection::services,
+        })],
     }),
-    Entry::Command(Command {
-        name: "export",
-        path: "export",
-        options: &[
-            flag("backup", Some('b'), "only what is needed to configure the node again"),
-            flag("configured-only", None, "the same without peers that were only found"),
-            flag("help", Some('h'), "show this"),
+    Entry::Group(Group {
+        name: "target",
+        entries: &[
+            Entry::Command(Command {
+                name: "add",
+                path: "target add",
+                options: &[],
+                operands: ("NAME=KIND:DIR", 1),
+                summary: "serve a target; KIND is kv",
+                help_code: 1,
+                run: target::add,
+            }),
+            Entry::Command(Command {
+                name: "del",
+                path: "target del",
+                options: &[],
+                operands: ("NAME", 1),
+                summary: "take a target out of service when its data are committed",
+                help_code: 1,
+                run: target::del,
+            }),
+            Entry::Command(Command {
+                name: "show",
+                path: "target show",
+                options: &[],
+                operands: NO_OPERANDS,
+                summary: "show the targets that this node serves",
+                help_code: 1,
+                run: target::show,
+            }),
         ],
-        operands: ("[FILE]", 1),
-        summary: "print the configuration as YAML, or write it to FILE",
-        help_code: 0,
-        run: configuration::export,
     }),
     Entry::Group(Group {
         name: "stats",
@@ -634,6 +716,75 @@ pub(crate) static COMMANDS: &[Entry] = &[
                 summary: "take a local interface down, or up again",
                 help_code: 1,
                 run: fault::link,
+            }),
+            Entry::Group(Group {
+                name: "rpc",
+                entries: &[
+                    Entry::Command(Command {
+                        name: "lose",
+                        path: "fault rpc lose",
+                        options: &[
+                            value(
+                                "opcode",
+                                None,
+                                "NAME",
+                                "only of this operation, such as OST_WRITE; any without",
+                            ),
+                            value(
+                                "part",
+                                None,
+                                "PART",
+                                "what gets lost: request, reply, bulk or early",
+                            ),
+                            value("count", None, "N", "so many messages, then no more; 1 without"),
+                        ],
+                        operands: NO_OPERANDS,
+                        summary: "lose messages of requests",
+                        help_code: 1,
+                        run: fault_rpc::lose,
+                    }),
+                    Entry::Command(Command {
+                        name: "delay",
+                        path: "fault rpc delay",
+                        options: &[
+                            value("service", None, "NAME", "the service, as service show names it"),
+                            value("min", None, "SECONDS", "shortest delay, 0 to 65535; 0 without"),
+                            value("max", None, "SECONDS", "longest delay, 0 to 65535"),
+                            value(
+                                "share",
+                                None,
+                                "PERCENT",
+                                "how many of a hundred requests; all without",
+                            ),
+                        ],
+                        operands: NO_OPERANDS,
+                        summary: "delay the requests of a service, as a loaded server would",
+                        help_code: 1,
+                        run: fault_rpc::delay,
+                    }),
+                    Entry::Command(Command {
+                        name: "del",
+                        path: "fault rpc del",
+                        options: &[
+                            value("rule", None, "NUMBER", "the rule of this number"),
+                            value("service", None, "NAME", "the delay of this service"),
+                            flag("all", Some('a'), "all of them"),
+                        ],
+                        operands: NO_OPERANDS,
+                        summary: "end such faults",
+                        help_code: 1,
+                        run: fault_rpc::del,
+                    }),
+                    Entry::Command(Command {
+                        name: "show",
+                        path: "fault rpc show",
+                        options: &[],
+                        operands: NO_OPERANDS,
+                        summary: "show such faults, and how much they have lost",
+                        help_code: 1,
+                        run: fault_rpc::show,
+                    }),
+                ],
             }),
             Entry::Group(Group {
                 name: "drop",
@@ -1013,6 +1164,10 @@ mod tests {
             match entry {
                 Entry::Group(group) => commands(group.entries, &format!("{path} "), all),
                 Entry::Command(command) => all.push((path, command)),
+                Entry::Both(command, entries) => {
+                    commands(entries, &format!("{path} "), all);
+                    all.push((path, command));
+                }
             }
         }
     }

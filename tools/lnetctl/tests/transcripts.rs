@@ -3,7 +3,8 @@
 //! `vector.rs` reads the recordings, `verdict.rs` says how each compares and makes the page of
 //! transcripts, `rebuild.rs` is a stand-in for the daemon with the state of a recording,
 //! `offline.rs` compares against it, `live.rs` against real daemons in network namespaces;
-//! `commands.rs` tests what no recording shows, `lctl.rs` the older tool.
+//! `commands.rs` tests what no recording shows, `rpc.rs` the commands for the
+//! request layer, `lctl.rs` the older tool.
 
 #[path = "transcripts/commands.rs"]
 mod commands;
@@ -17,6 +18,8 @@ mod live;
 mod offline;
 #[path = "transcripts/rebuild.rs"]
 mod rebuild;
+#[path = "transcripts/rpc.rs"]
+mod rpc;
 #[path = "transcripts/vector.rs"]
 mod vector;
 #[path = "transcripts/verdict.rs"]

@@ -1,9 +1,11 @@
 //! What each command does, one file per noun.
 
 pub(crate) mod configuration;
+pub(crate) mod connection;
 pub(crate) mod debug;
 pub(crate) mod explain;
 pub(crate) mod fault;
+pub(crate) mod fault_rpc;
 pub(crate) mod global;
 mod hosts;
 pub(crate) mod legacy;
@@ -17,6 +19,7 @@ pub(crate) mod routing;
 pub(crate) mod set;
 pub(crate) mod stats;
 mod sync;
+pub(crate) mod target;
 pub(crate) mod udsp;
 
 use core::ops::RangeInclusive;

@@ -47,6 +47,7 @@ fn values_of(opt: &Opt) -> Values {
     match (opt.long, opt.arg) {
         ("if", _) => Values::Interfaces,
         ("message", _) => Values::Words("PUT ACK GET REPLY"),
+        ("part", _) => Values::Words("request reply bulk early"),
         (_, Arg::Value("FILE")) => Values::Files,
         _ => Values::Anything,
     }
@@ -66,17 +67,16 @@ fn takes_value(opt: &Opt) -> bool {
 
 /// The part that bash and zsh share: from the words so far to the path of a command.
 fn walk() -> String {
-    let mut known = String::new();
-    for level in levels() {
-        for word in level.words {
-            let path = if level.path.is_empty() {
-                word.to_owned()
-            } else {
-                format!("{} {word}", level.path)
-            };
-            let _ = write!(known, "{}\"{path}\"", if known.is_empty() { "" } else { "|" });
-        }
-    }
+    let of_levels = levels().into_iter().flat_map(|level| {
+        let path = level.path;
+        level.words.into_iter().map(move |word| super::joined(&path, word))
+    });
+    let mut paths: Vec<String> = of_levels.collect();
+    // Words behind a command that is also a group stand in no level.
+    let rest = commands().into_iter().map(|command| command.path.to_owned());
+    let rest: Vec<String> = rest.filter(|path| !paths.contains(path)).collect();
+    paths.extend(rest);
+    let known = paths.iter().map(|path| format!("\"{path}\"")).collect::<Vec<_>>().join("|");
     format!(
         "        case \"${{at:+$at }}$word\" in\n            {known})\n                \
          at=\"${{at:+$at }}$word\" ;;\n        esac\n"

@@ -44,6 +44,27 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         )],
     ),
     (
+        "target add",
+        &[("target add kv-1=kv:/srv/kv-1", "serve a key-value target from this directory")],
+    ),
+    ("target del", &[("target del kv-1", "let another node serve it")]),
+    ("export show", &[("export show", "who is connected, and who was evicted")]),
+    ("export evict", &[("export evict 10.0.0.2@tcp", "drop every client on that node")]),
+    (
+        "fault rpc lose",
+        &[(
+            "fault rpc lose --opcode OST_WRITE --part reply --count 3",
+            "the next three writes are executed, and sent again",
+        )],
+    ),
+    (
+        "fault rpc delay",
+        &[(
+            "fault rpc delay --service target --min 5 --max 300 --share 100%",
+            "each request waits, and clients hear that it takes longer",
+        )],
+    ),
+    (
         "explain",
         &[
             ("explain 10.0.0.2@tcp", "which way would a message go, and why"),

@@ -41,6 +41,10 @@ pub(crate) fn commands_of(entries: &'static [Entry]) -> Vec<&'static Command> {
             match entry {
                 Entry::Group(group) => walk(group.entries, all),
                 Entry::Command(command) => all.push(command),
+                Entry::Both(command, entries) => {
+                    all.push(command);
+                    walk(entries, all);
+                }
             }
         }
     }

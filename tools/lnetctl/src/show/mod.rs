@@ -7,6 +7,7 @@ pub(crate) mod net;
 pub(crate) mod peer;
 pub(crate) mod route;
 pub(crate) mod routing;
+pub(crate) mod rpc;
 pub(crate) mod stats;
 pub(crate) mod timers;
 mod traffic;
