@@ -196,6 +196,16 @@ impl Ptlrpc {
         self.client.view(import, &self.common.tunables)
     }
 
+    /// How many imports there are.
+    pub fn import_count(&self) -> usize {
+        self.client.import_count()
+    }
+
+    /// How many exports there are.
+    pub fn export_count(&self) -> usize {
+        self.server.export_count()
+    }
+
     /// All imports, those to clients that are called back among them.
     pub fn import_views(&self) -> Vec<ImportView> {
         self.client.views(&self.common.tunables)

@@ -6,14 +6,15 @@ use std::collections::BTreeSet;
 use lnet::{DropReason, NodeStats};
 use lnet_admin::{
     FaultKind, FaultSnapshot, GlobalSnapshot, NetSnapshot, PeerSnapshot, RailSnapshot,
-    RefusedSnapshot, RouteSnapshot, RoutingSnapshot, StatsSnapshot,
+    RefusedSnapshot, RouteSnapshot, RoutingSnapshot, ServiceSnapshot, StatsSnapshot,
 };
 use lnet_rt::NodeHandle;
 use lnet_types::{Instant, Nid};
+use lustre_rt::{ClientStats, Ptlrpc, ServerStats};
 
 use crate::control::Control;
 use crate::nets::Settings;
-use crate::{control::fault, views};
+use crate::{control::fault, rpc_views, views};
 
 /// Peers that one question to the node's thread is about.
 const PEERS_PER_CALL: usize = 64;
@@ -36,6 +37,21 @@ pub(crate) struct Picture {
     pub(crate) control_refused: u64,
     /// The node, if LNet is configured.
     pub(crate) node: Option<NodePicture>,
+    /// The request layer, if it is in use.
+    pub(crate) rpc: Option<RpcPicture>,
+}
+
+/// What the request layer shows.
+#[derive(Clone, Debug)]
+pub(crate) struct RpcPicture {
+    pub(crate) client: ClientStats,
+    pub(crate) server: ServerStats,
+    pub(crate) targets: usize,
+    pub(crate) imports: usize,
+    pub(crate) exports: usize,
+    /// Rules that lose messages.
+    pub(crate) rules: usize,
+    pub(crate) services: Vec<ServiceSnapshot>,
 }
 
 /// What a node shows.
@@ -81,6 +97,10 @@ impl Control {
             global: self.global(),
             control_refused: self.refused(),
             node: node.and_then(|(handle, settings)| node_picture(&handle, settings, peer_nis_max)),
+            rpc: self
+                .look(None, |rpc| rpc.inspect(|ptlrpc, now| Some(seen(ptlrpc, now))))
+                .ok()
+                .flatten(),
         }
     }
 
@@ -110,6 +130,18 @@ impl Control {
         }
         all.truncate(limit);
         Some((all, stats))
+    }
+}
+
+fn seen(ptlrpc: &Ptlrpc, now: Instant) -> RpcPicture {
+    RpcPicture {
+        client: ptlrpc.client_stats(),
+        server: ptlrpc.server_stats(),
+        targets: ptlrpc.target_views(now).len(),
+        imports: ptlrpc.import_count(),
+        exports: ptlrpc.export_count(),
+        rules: ptlrpc.losing().len(),
+        services: ptlrpc.service_views().iter().map(|view| rpc_views::service(view, now)).collect(),
     }
 }
 

@@ -79,8 +79,8 @@ pub use lustre_wire::connect::{ConnectData, ConnectFlags, ConnectFlags2};
 pub use lustre_wire::opcode::OPCODES;
 pub use lustre_wire::{ImportKind, Opcode, Portal};
 pub use ptlrpc::{
-    Answer, Call, CallError, Direction, EvictReason, ExportView, ImportConfig, ImportState,
-    ImportView, Lose, LoseId, Losing, NrsError, Part, Past, PolicyKind, Ptlrpc, RecoveryStage,
-    RecoveryView, Reply, Rpc, Served, ServedId, ServerStats, ServiceConfig, ServiceId, ServiceView,
-    TargetConfig, TargetView, Tunables,
+    Answer, Call, CallError, ClientStats, Direction, EvictReason, ExportView, ImportConfig,
+    ImportState, ImportView, Lose, LoseId, Losing, NrsError, Part, Past, PolicyKind, Ptlrpc,
+    RecoveryStage, RecoveryView, Reply, Rpc, Served, ServedId, ServerStats, ServiceConfig,
+    ServiceId, ServiceView, TargetConfig, TargetView, Tunables,
 };

@@ -92,6 +92,10 @@ impl Client {
         self.stats
     }
 
+    pub(crate) fn import_count(&self) -> usize {
+        self.imports.len()
+    }
+
     pub(crate) fn views(&self, tunables: &Tunables) -> Vec<ImportView> {
         self.imports.iter().filter_map(|(id, _)| self.view(id, tunables)).collect()
     }

@@ -178,6 +178,10 @@ impl Server {
         self.stats
     }
 
+    pub(crate) fn export_count(&self) -> usize {
+        self.exports.len()
+    }
+
     pub(crate) fn target_views(&self, now: Instant) -> Vec<TargetView> {
         let mut clients: BTreeMap<TargetId, usize> = BTreeMap::new();
         for (_, export) in self.exports.iter().filter(|(_, e)| e.import.is_none()) {

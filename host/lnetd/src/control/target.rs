@@ -115,7 +115,7 @@ impl Control {
     }
 
     /// What `look` sees of the request layer; `none` without one.
-    pub(super) fn look<R>(
+    pub(crate) fn look<R>(
         &self,
         none: R,
         look: impl FnOnce(&RpcNode) -> Result<R, OpError>,

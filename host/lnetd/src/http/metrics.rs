@@ -3,8 +3,11 @@
 //! Names: `lnet_` and what it is; counters end in `_total`, units are base units (`_seconds`,
 //! `_bytes`). The counters of the node, of the driver and the tunables are taken from their tables:
 //! a row there is a metric here, under a name that [`of_counter`] and [`of_tunable`] make from it.
-//! `process_*` are the names of all programs. The formats are in `metrics/text.rs`.
+//! `process_*` are the names of all programs. The formats are in `metrics/text.rs`, the
+//! request layer in `metrics/rpc.rs`.
 
+#[path = "metrics/rpc.rs"]
+mod rpc;
 #[path = "metrics/text.rs"]
 mod text;
 
@@ -48,6 +51,7 @@ fn families(picture: &Picture) -> Vec<Family> {
         all.extend(of_peers(node));
         all.extend(of_routes(node));
     }
+    all.extend(picture.rpc.iter().flat_map(rpc::families));
     all
 }
 

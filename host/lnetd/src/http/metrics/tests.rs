@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use lnet::{Profile, Tunables};
 use lnet_admin::{
     GlobalSnapshot, NetSnapshot, NiDetail, NiSnapshot, PeerFlags, PeerNiDetail, PeerNiSnapshot,
-    PeerNiState, PeerSnapshot, RailSnapshot, RoutingSnapshot, StatsSnapshot,
+    PeerNiState, PeerSnapshot, RailSnapshot, RoutingSnapshot, ServiceSnapshot, StatsSnapshot,
 };
 use lnet_config::Setting;
 use lnet_types::{Instant, Net, Nid};
+use lustre_rt::{ClientStats, ServerStats};
 
 use super::*;
+use crate::picture::RpcPicture;
 
 /// What the lines of a text say.
 #[derive(Default)]
@@ -93,6 +95,28 @@ const PROCESS: Process = Process {
     start_s: Some(1_700_000_000.25),
 };
 
+fn rpc_picture() -> RpcPicture {
+    let (mut client, mut server) = (ClientStats::default(), ServerStats::default());
+    (client.resent, server.served, server.evictions) = (4, 11, 2);
+    let service = ServiceSnapshot {
+        name: "target".to_owned(),
+        portal: 28,
+        policy: "fifo".to_owned(),
+        policy_high: None,
+        delayed: 6,
+        delayed_high: 0,
+        in_flight: 1,
+        posted: 64,
+        estimate_ms: 5250,
+        worst_ms: 0,
+        worst_ms_ago: None,
+        bins_ms: Vec::new(),
+        unhealthy_in_ms: None,
+    };
+    let services = vec![service];
+    RpcPicture { client, server, targets: 1, imports: 0, exports: 3, rules: 5, services }
+}
+
 fn picture() -> Picture {
     let tunables = Tunables::new(Profile::Default);
     let stats = StatsSnapshot {
@@ -112,6 +136,7 @@ fn picture() -> Picture {
             ..GlobalSnapshot::default()
         },
         control_refused: 3,
+        rpc: Some(rpc_picture()),
         node: Some(NodePicture {
             at: Instant::ZERO,
             nets: vec![NetSnapshot {
@@ -190,6 +215,28 @@ fn each_row_of_the_tables_is_a_metric_and_nothing_is_there_twice() {
         let name = format!("{}{unit}{total}", family.name);
         assert_eq!(read.samples[&name], [(String::new(), value as f64)], "{name}");
     }
+}
+
+#[test]
+fn request_layer_in_use_has_its_counts_and_its_services_by_name() {
+    let read = read_open(&picture());
+    let service = "service=\"target\"";
+    for (name, labels, value) in [
+        ("lnet_rpc_targets", "", 1.0),
+        ("lnet_rpc_exports", "", 3.0),
+        ("lnet_rpc_fault_rules", "", 5.0),
+        ("lnet_rpc_client_resent_total", "", 4.0),
+        ("lnet_rpc_client_calls_total", "", 0.0),
+        ("lnet_rpc_server_served_total", "", 11.0),
+        ("lnet_rpc_server_evictions_total", "", 2.0),
+        ("lnet_rpc_service_queued", service, 6.0),
+        ("lnet_rpc_service_in_flight", service, 1.0),
+        ("lnet_rpc_service_estimate_seconds", service, 5.25),
+    ] {
+        assert_eq!(read.samples[name], [(labels.to_owned(), value)], "{name}");
+    }
+    let read = read_open(&Picture { rpc: None, ..picture() });
+    assert!(!read.samples.keys().any(|name| name.starts_with("lnet_rpc_")));
 }
 
 #[test]
