@@ -2,7 +2,7 @@
 
 use lustre_wire::{ImportKind, Opcode};
 
-use super::bench::{APPEND, Bench, ECHO, append_log};
+use super::bench::{APPEND, Bench, ECHO, append_log, keeper};
 use super::raw::connect;
 use crate::{Event, Evictor, ImportState, Tunables};
 
@@ -95,4 +95,29 @@ fn a_change_of_the_rule_takes_effect_for_clients_that_are_connected() {
     bench.party_of(bench.server, |p, _| p.ptlrpc.set_tunables(Tunables::default()));
     bench.secs(1);
     assert_eq!(clients(&mut bench).len(), 0);
+}
+
+#[test]
+fn target_that_is_removed_refuses_what_it_has_under_way_and_evicts_no_client() {
+    let mut bench = Bench::new(keeper());
+    let call = bench.call(Bench::say(ECHO, "kept"));
+    bench.settle();
+    assert_eq!(bench.kept().len(), 1);
+    let busy = |bench: &mut Bench| {
+        let views = bench.party_of(bench.server, |p, _| p.ptlrpc.service_views());
+        views.iter().map(|view| view.busy + view.queued).sum::<usize>()
+    };
+    assert_eq!(busy(&mut bench), 1);
+    let removed = bench.party_of(bench.server, |p, below| {
+        let target = p.ptlrpc.target_views(below.now())[0].id;
+        let mut rpc = p.ptlrpc.rpc(below);
+        (rpc.remove_target(target), rpc.remove_target(target))
+    });
+    assert_eq!(removed, (true, false));
+    assert_eq!((clients(&mut bench).len(), busy(&mut bench)), (0, 0));
+    assert!(!bench.heard().iter().any(|e| matches!(e, Event::Evicted { .. })));
+    // The call goes on: another start, or a partner, may still serve it.
+    bench.secs(60);
+    assert!(!bench.states().contains(&ImportState::Evicted));
+    assert_eq!(bench.end_of(call), None);
 }
