@@ -68,7 +68,7 @@ pub struct Index {
     pub links: Vec<Link>,
     /// The connection of each request, where it is known.
     pub link_of: BTreeMap<usize, usize>,
-    /// The way to a client of each callback, numbered from [`WAYS`] on.
+    /// The way to a client of each callback, numbered from `WAYS` on.
     pub ways: BTreeMap<usize, usize>,
 }
 
