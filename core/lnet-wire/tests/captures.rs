@@ -500,6 +500,8 @@ fn every_message_of_every_capture_decodes_as_listed_and_is_emitted_as_it_was() {
         .expect("fixtures/pcap")
         .map(|entry| entry.expect("an entry").path())
         .filter(|path| path.extension().is_some_and(|e| e == "pcap"))
+        // Of nodes of this project, without a listing: `testing/interop` plays them.
+        .filter(|path| !path.to_string_lossy().contains("version-0.1-"))
         .collect();
     captures.sort();
     assert_eq!(captures.len(), 21, "captures");
