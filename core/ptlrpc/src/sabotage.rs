@@ -3,7 +3,7 @@
 
 /// A rule to be broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(feature = "sabotage"), allow(dead_code, unreachable_pub))]
+#[cfg_attr(not(feature = "sabotage"), allow(unreachable_pub))]
 pub enum Sabotage {
     /// A copy of a request in work is executed beside it (P-110).
     NoFolding,
