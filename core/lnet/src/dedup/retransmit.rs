@@ -12,8 +12,8 @@
 //!                 Copy ╯
 //! ```
 //!
-//! A copy is silent: the caller has had its SEND event. It counts against `retry_count` like every
-//! further attempt, and it goes only where that is better than where the message is.
+//! A copy is silent: the caller has had its SEND event. Copies go until their caller's time is over,
+//! whatever `retry_count` says, and only where that is better than where the message is.
 //!
 //! The receiver's part is at the end: a copy of a PUT that was acknowledged is acknowledged again,
 //! because the ACK may have been lost with the rail.

@@ -6,7 +6,7 @@
 //! | reason | attempt | counted | before it goes |
 //! | --- | --- | --- | --- |
 //! | `Failed` | yes | when it goes | may rest |
-//! | `Unanswered` | yes | at once | the last one may rest |
+//! | `Unanswered` | yes | at once | each but the first may rest |
 //! | `Begun` | yes | at once | a twin is made, which goes in its place |
 //! | `InDoubt` | yes | at once | |
 //! | `Unsent` | no | as moved | |
@@ -73,7 +73,9 @@ impl Node {
         }
         let rest = match reason {
             Reason::Failed { rest, .. } => rest,
-            Reason::Unanswered { .. } => self.rest_of_last(now, id),
+            Reason::Unanswered { .. } => {
+                self.msgs.get(id).and_then(|msg| self.copy_rests_until(now, msg))
+            }
             _ => None,
         };
         if let Some(until) = rest {

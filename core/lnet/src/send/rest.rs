@@ -21,6 +21,10 @@ use crate::router::choose;
 use crate::timers::{Timer, TimerKind};
 use crate::{Node, Retries};
 
+/// How long a further copy rests first, and how often that doubles at most: never longer than the share
+/// that one attempt has of its time.
+const PAUSE_MIN: Duration = Duration::from_millis(20);
+const PAUSE_DOUBLINGS: u32 = 16;
 /// A sign of life so soon after a failure may be older than the failure: it is no news.
 const STALE: Duration = Duration::from_millis(50);
 
@@ -38,6 +42,9 @@ pub(crate) enum News {
 impl Node {
     /// Until when a message rests whose attempt has just failed; `None` if it need not.
     pub(crate) fn rests_until(&self, now: Instant, msg: &Msg) -> Option<Instant> {
+        if msg.role == Role::Copy {
+            return self.copy_rests_until(now, msg);
+        }
         let Retries::Count(limit) = self.tunables.retries() else { return None };
         let next = msg.retries + 1;
         if !self.tunables.conduct.spreads_attempts
@@ -55,15 +62,16 @@ impl Node {
         (at > now).then_some(at)
     }
 
-    /// Until when a further copy of a message rests, if there is no attempt left behind it; `None` if it
-    /// need not. The last one of several is not for a way that it was lost on just now: where a node
-    /// dies, all its connections end one after the other, and copies would follow each other into them.
-    pub(crate) fn rest_of_last(&self, now: Instant, id: MsgId) -> Option<Instant> {
-        let msg = self.msgs.get(id).filter(|msg| msg.retries > 1 && self.is_spent(msg).0)?;
-        let at = self.last_attempt(msg);
-        let rests =
-            self.tunables.conduct.spreads_attempts && at > now && !self.has_fresh_path(msg, true);
-        rests.then_some(at)
+    /// Until when a further copy of a request rests, which goes until its caller's time is over. It rests
+    /// where it could only go the ways that copies of it were lost on just now: where a node dies, all its
+    /// connections end one after the other, and copies would follow each other into them.
+    pub(crate) fn copy_rests_until(&self, now: Instant, msg: &Msg) -> Option<Instant> {
+        if msg.retries < 2 || self.has_fresh_path(msg, true) {
+            return None;
+        }
+        let pause = PAUSE_MIN.saturating_mul(1 << (msg.retries - 2).min(PAUSE_DOUBLINGS));
+        let at = now + pause.min(self.attempt_time(msg));
+        (at < msg.deadline).then_some(at)
     }
 
     /// When an attempt behind which there is no other is made at last.
