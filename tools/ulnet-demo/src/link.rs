@@ -57,7 +57,7 @@ pub(crate) struct SendReport {
     /// Chunks that the application had to repeat because delivery was unknown, and
     /// the receiver said that they had not.
     pub(crate) repeated: u64,
-    /// Longest time in which no chunk was acknowledged.
+    /// Longest time in which chunks were on their way and none was acknowledged.
     pub(crate) stall_ms: u64,
     pub(crate) millis: u64,
     pub(crate) rails: Vec<RailView>,

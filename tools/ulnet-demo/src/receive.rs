@@ -20,8 +20,8 @@ use super::rails::Rails;
 use super::send::obey;
 
 /// Buffers for chunks, posted one behind the other; a portal that runs dry holds messages back.
-const BUFFERS: usize = 2;
-const BUFFER_BYTES: usize = 32 * CHUNK_MAX as usize;
+const BUFFERS: usize = 8;
+const BUFFER_BYTES: usize = 8 * CHUNK_MAX as usize;
 /// How long the state stays readable after an error, so that the sender can read it.
 const LINGER: Duration = Duration::from_secs(3);
 

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -87,9 +87,26 @@ impl Healing {
     }
 }
 
+/// The longest time in which chunks were on their way and none was acknowledged.
 struct Acks {
+    on_the_way: usize,
     last: Instant,
     longest: Duration,
+}
+
+impl Acks {
+    fn sends(&mut self, now: Instant) {
+        if self.on_the_way == 0 {
+            self.last = now;
+        }
+        self.on_the_way += 1;
+    }
+
+    fn acknowledged(&mut self, now: Instant) {
+        self.on_the_way = self.on_the_way.saturating_sub(1);
+        self.longest = self.longest.max(now.saturating_duration_since(self.last));
+        self.last = now;
+    }
 }
 
 pub(crate) fn run() -> anyhow::Result<bool> {
@@ -130,7 +147,7 @@ pub(crate) fn run() -> anyhow::Result<bool> {
         next: AtomicU64::new(0),
         done: AtomicU64::new(0),
         repeated: AtomicU64::new(0),
-        acks: Mutex::new(Acks { last: now, longest: Duration::ZERO }),
+        acks: Mutex::new(Acks { on_the_way: 0, last: now, longest: Duration::ZERO }),
         failed: AtomicBool::new(false),
         healing: AtomicBool::new(false),
     };
@@ -197,7 +214,7 @@ pub(crate) fn run() -> anyhow::Result<bool> {
         }
         thread::sleep(NEWS_EVERY);
     };
-    let stall = transfer.acks.lock().unwrap_or_else(PoisonError::into_inner).longest;
+    let stall = transfer.acks().longest;
     link::tell(&Tell::Sent(SendReport {
         sha256,
         resent,
@@ -271,6 +288,7 @@ impl Transfer<'_> {
         self.file.read_exact_at(&mut buffer[..len], at).with_context(|| {
             format!("reading {len} bytes at {at}: the file has changed or is unreadable")
         })?;
+        self.acks().sends(Instant::now());
         for _ in 0..TRIES_MAX {
             let put = self
                 .rails
@@ -318,10 +336,11 @@ impl Transfer<'_> {
 
     fn acknowledged(&self, len: usize) {
         self.done.fetch_add(len as u64, Ordering::Relaxed);
-        let mut acks = self.acks.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
-        acks.longest = acks.longest.max(now - acks.last).max(Duration::ZERO);
-        acks.last = now;
+        self.acks().acknowledged(Instant::now());
+    }
+
+    fn acks(&self) -> MutexGuard<'_, Acks> {
+        self.acks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Asks the receiver whether it has chunk `n`.
