@@ -25,11 +25,16 @@ impl OneEnd {
     }
 
     /// The time limit of an operation on a host. Where kernel clocks rule a driver has its own for
-    /// what it holds, and what waits for a credit waits for what a driver holds.
+    /// what it holds, and what waits for a credit waits for what a driver holds: one round after the
+    /// other, at worst as many as the node has ever had messages in hand.
     fn limit(&self, view: &View<'_>, host: HostId) -> Duration {
         let Some(host) = view.host(host) else { return self.bounds.late_max };
-        let driver = lnd_timeout(&host.node).unwrap_or_default();
-        (host.node.tunables().transaction() + driver) * 2 + self.bounds.late_max
+        let transaction = host.node.tunables().transaction();
+        let waits = match lnd_timeout(&host.node) {
+            None => transaction * 2,
+            Some(driver) => (transaction + driver).saturating_mul(host.node.stats().msgs_max.max(2)),
+        };
+        waits + self.bounds.late_max
     }
 }
 

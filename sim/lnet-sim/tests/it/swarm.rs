@@ -78,6 +78,7 @@ fn some_rounds_of_the_request_layer_hold() {
 fn earlier_findings_of_the_swarm_hold_now() {
     for seed in [
         3559527155368576486,
+        4047667982876887834,
         785986143524189099,
         7161831888587495396,
         3196972412028438910,
