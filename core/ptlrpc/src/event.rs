@@ -162,6 +162,25 @@ pub enum Event {
         /// The import to that server.
         import: ImportId,
     },
+    /// A call with [`Call::keep`](crate::Call::keep) was repeated to a server that had lost its effect
+    /// (P-70). What the program [amends](crate::Rpc::amend) or [forgets](crate::Rpc::forget) before
+    /// it returns to the host counts for the replay that follows.
+    Replayed {
+        /// The import.
+        import: ImportId,
+        /// The call.
+        call: CallId,
+        /// The answer of this time: it names what the first answer named by another number.
+        result: Result<Reply, CallError>,
+    },
+    /// Locks are to be replayed now, each by [`Rpc::replay_lock`](crate::Rpc::replay_lock); recovery
+    /// waits for [`Rpc::locks_replayed`](crate::Rpc::locks_replayed). It comes once more if the
+    /// connection breaks meanwhile. Only for imports with
+    /// [`Rpc::replays_locks`](crate::Rpc::replays_locks) (P-57, P-69).
+    ReplayLocks {
+        /// The import.
+        import: ImportId,
+    },
     /// A request to be answered.
     Served(Box<Served>),
     /// The bulk data of a request have moved, or did not. If they did not, the request is over: it

@@ -303,6 +303,42 @@ impl<'b> Rpc<'_, 'b> {
         self.ptlrpc.client.hold(import, held);
     }
 
+    /// The program has locks of an import's target, or has none any more: if the target recovers,
+    /// [`Event::ReplayLocks`] asks for them.
+    pub fn replays_locks(&mut self, import: ImportId, replays: bool) {
+        let (client, _, mut cx) = self.split();
+        client.replays_locks(&mut cx, import, replays);
+    }
+
+    /// Replays a lock after [`Event::ReplayLocks`] (P-57). The call has its end as any other, but is not
+    /// sent again: if it fails, the import connects again, and asks for all locks once more.
+    ///
+    /// # Errors
+    /// [`CallError::NotConnected`] if the import is not in that stage; else as [`Rpc::call`].
+    pub fn replay_lock(&mut self, import: ImportId, call: Call) -> Result<CallId, CallError> {
+        let (client, _, mut cx) = self.split();
+        client.replay_lock(&mut cx, import, call)
+    }
+
+    /// All locks are replayed, or under way: recovery goes on when those are answered.
+    pub fn locks_replayed(&mut self, import: ImportId) {
+        let (client, _, mut cx) = self.split();
+        client.locks_replayed(&mut cx, import);
+    }
+
+    /// A call is not repeated any more after a crash of the server, whether it is committed or not: its
+    /// effect is over. `false`: it would not be repeated anyway.
+    pub fn forget(&mut self, import: ImportId, call: CallId) -> bool {
+        self.ptlrpc.client.forget(import, call)
+    }
+
+    /// Puts other buffers into a call, for its next sending or its replay: what it names has another
+    /// number now (P-70). `false`: the call is neither under way nor repeated any more, or the
+    /// buffers can't be packed.
+    pub fn amend(&mut self, import: ImportId, call: CallId, buffers: &[Vec<u8>]) -> bool {
+        self.ptlrpc.client.amend(import, call, buffers)
+    }
+
     /// Ends an import: its calls end, the server gets a disconnect, the import is closed.
     pub fn disconnect(&mut self, import: ImportId) {
         let (client, _, mut cx) = self.split();

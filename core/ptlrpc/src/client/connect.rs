@@ -109,7 +109,7 @@ impl Client {
         im.resend_replay = false;
         im.force_verify = false;
         let initial = im.handle == 0;
-        let first_replay = im.retained.keys().next().map_or(0, |(transno, _)| *transno);
+        let first_replay = im.retained.first_transno();
         let mut data = im.config.wanted;
         data.version = crate::VERSION;
         let mut op_flags = OpFlags::empty();

@@ -6,10 +6,11 @@ use std::collections::{BTreeMap, VecDeque};
 use core::time::Duration;
 
 use lnet_types::{Instant, Nid};
-use lustre_wire::{Body, ConnectData, ConnectFlags, Header, ImportKind};
+use lustre_wire::{ConnectData, ConnectFlags, ImportKind};
 
 use super::connections::{ChoiceReason, Connection};
 use super::outcome::Terms;
+use super::retain::Retention;
 use super::slots::{Limits, Slots};
 use super::state::{Change, ImportState, next};
 use crate::error::CallError;
@@ -66,14 +67,16 @@ pub(crate) enum Leaving {
     Idle,
 }
 
-/// A finished request that the server may still lose (P-74).
-#[derive(Debug)]
-pub(crate) struct Retained {
-    pub(crate) header: Header,
-    pub(crate) body: Body,
-    pub(crate) message: Vec<u8>,
-    pub(crate) portals: (u32, u32),
-    pub(crate) reply_len: u32,
+/// How far the program is with the replay of its locks (P-57, P-69).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum LockStage {
+    /// The stage has not begun.
+    #[default]
+    Ahead,
+    /// The program knows.
+    Begun,
+    /// The program has nothing more to replay.
+    Over,
 }
 
 #[derive(Debug)]
@@ -144,7 +147,13 @@ pub(crate) struct Import {
     pub(crate) calls: BTreeMap<u64, CallId>,
     /// Slots, and the calls that wait for one.
     pub(crate) slots: Slots,
-    pub(crate) retained: BTreeMap<(u64, u64), Retained>,
+    /// Answered requests that are repeated after a crash of the server.
+    pub(crate) retained: Retention,
+    /// The program replays locks over this import.
+    pub(crate) replays_locks: bool,
+    pub(crate) lock_stage: LockStage,
+    /// Replays of locks under way.
+    pub(crate) lock_replays: u32,
     pub(crate) committed: u64,
     pub(crate) last_replayed: u64,
     /// Highest xid that was answered.
@@ -192,7 +201,10 @@ impl Import {
             services: Vec::new(),
             calls: BTreeMap::new(),
             slots: Slots::default(),
-            retained: BTreeMap::new(),
+            retained: Retention::default(),
+            replays_locks: false,
+            lock_stage: LockStage::default(),
+            lock_replays: 0,
             committed: 0,
             last_replayed: 0,
             replied: 0,
@@ -210,6 +222,7 @@ impl Import {
         let state = next(self.state, change)?;
         match state {
             ImportState::Replay => self.replay_stage = ImportState::Replay,
+            ImportState::ReplayLocks => self.lock_stage = LockStage::Ahead,
             ImportState::ReplayWait => self.replay_stage = ImportState::ReplayLocks,
             _ => {}
         }
@@ -271,9 +284,9 @@ impl Import {
     /// The highest xid up to which all have been answered (P-45).
     pub(crate) fn known_replied(&self, but: u64) -> u64 {
         let waiting = self.calls.first_key_value().map(|(xid, _)| *xid);
-        // What is replayed is unanswered again; in other states only calls are.
-        let replayed = if self.state.is_replay() {
-            self.retained.keys().map(|(_, xid)| *xid).min()
+        // What is still to be replayed is unanswered again; in other states only calls are.
+        let replayed = if self.state == ImportState::Replay {
+            self.retained.after(self.last_replayed).map(|(xid, _)| xid).min()
         } else {
             None
         };

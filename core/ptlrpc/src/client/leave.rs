@@ -34,6 +34,8 @@ impl Client {
         if recovers {
             // The server has something of ours: it is to know that it is over.
             cx.common.timers.set(Timer::Close(import), cx.below.now() + longest);
+            // Its locks are not waited for.
+            self.recover(cx, import);
         } else {
             self.leave(cx, import, Leaving::Close);
         }

@@ -7,8 +7,9 @@
 //!   again ◄──┴── reply.rs  reply, early reply, expiry ─► Event::Ended
 //! ```
 //!
-//! `connect.rs` makes connections and makes them again, `recover.rs` what follows before the import
-//! is in use, `pinger.rs` keeps idle ones alive, `leave.rs` ends them, `evicted.rs` ends what an
+//! `connect.rs` makes connections and makes them again, `recover.rs` what
+//! follows before the import is in use, `locks.rs` its part for locks, `retain.rs` keeps what may be
+//! repeated, `pinger.rs` keeps idle ones alive, `leave.rs` ends them, `evicted.rs` ends what an
 //! eviction makes void, `reverse.rs` has the imports of servers to their clients. What is decided is
 //! in pure functions: `state.rs` (states), `outcome.rs` (connects), `connections.rs` (where to),
 //! `decide.rs` (requests), `slots.rs` (how many).
@@ -19,12 +20,14 @@ mod decide;
 mod evicted;
 mod import;
 mod leave;
+mod locks;
 mod log;
 mod outcome;
 mod pinger;
 mod recover;
 mod reply;
 mod request;
+mod retain;
 mod reverse;
 mod slots;
 mod state;
@@ -65,8 +68,8 @@ pub const BULK_MAX: u64 = 64 << 20;
 pub const IMPORTS_MAX: usize = 200_000;
 /// Most calls of one import that have not ended.
 pub const CALLS_PER_IMPORT_MAX: usize = 65_536;
-/// Most finished requests of one import that its server may still lose: beyond it a call that
-/// modifies is refused.
+/// Most finished requests of one import that its server may still lose, or that the program keeps:
+/// beyond it a call that modifies is refused.
 pub const RETAINED_PER_IMPORT_MAX: usize = 65_536;
 /// Most bytes of a uuid, its NUL not counted (P-18).
 pub const UUID_MAX: usize = 38;
@@ -154,40 +157,18 @@ impl Client {
         if im.under_way() >= CALLS_PER_IMPORT_MAX {
             return Err(CallError::TooMany { what: "calls", limit: CALLS_PER_IMPORT_MAX });
         }
-        if call.modifies && im.retained.len() >= RETAINED_PER_IMPORT_MAX {
+        if (call.modifies || call.keep) && im.retained.len() >= RETAINED_PER_IMPORT_MAX {
             let (what, limit) = ("uncommitted requests", RETAINED_PER_IMPORT_MAX);
             return Err(CallError::TooMany { what, limit });
         }
-        if let Some(bulk) = &call.bulk {
-            let value = lnet_types::iovec_len(&bulk.memory);
-            if value == 0 || value > BULK_MAX {
-                let (what, field) = ("bulk data", "length");
-                let wrong = WireError::Limit { what, field, value, min: 1, max: BULK_MAX };
-                return Err(CallError::BadRequest(wrong));
-            }
-        }
-        let (opcode, limit) = (call.opcode, call.limit);
-        let portals = call.portals.unwrap_or_else(|| opcode.portals(im.config.kind));
-        let class = Class::of(im.config.kind, opcode, call.modifies, im.tags());
-        let mut lens = vec![Body::LEN as u32];
-        lens.extend(&call.reply_lens);
-        let reply_len = u32::try_from(size(&lens)).unwrap_or(u32::MAX);
-        let id = self.request(import, Purpose::Call, opcode, |builder| {
-            call.buffers.iter().fold(builder, |builder, buffer| builder.bytes(buffer))
-        })?;
+        let class = Class::of(im.config.kind, call.opcode, call.modifies, im.tags());
+        let limit = call.limit;
+        let id = self.prepare(import, Purpose::Call, class, call)?;
         self.rouse(cx, import);
         let now = cx.below.now();
         let Some(im) = self.imports.get_mut(import) else { return Err(CallError::NoImport) };
         let slot = im.slots.take(class, id, im.limits());
         if let Some(r) = self.calls.get_mut(id) {
-            r.portals = (portals.0.0, portals.1.0);
-            r.reply_len = reply_len;
-            r.header.repsize = reply_len;
-            r.bulk = call.bulk;
-            r.resend = call.resend;
-            r.delay = call.delay;
-            r.in_recovery = call.in_recovery;
-            r.class = class;
             r.generation = im.generation;
             r.limit = limit.map(|limit| now + limit);
             if let Some(at) = r.limit {
@@ -200,6 +181,69 @@ impl Client {
             self.progress(cx, id);
         }
         Ok(id)
+    }
+
+    /// A call of the program, packed.
+    fn prepare(
+        &mut self,
+        import: ImportId,
+        purpose: Purpose,
+        class: Class,
+        call: Call,
+    ) -> Result<CallId, CallError> {
+        let im = self.imports.get(import).ok_or(CallError::NoImport)?;
+        if let Some(bulk) = &call.bulk {
+            let value = lnet_types::iovec_len(&bulk.memory);
+            if value == 0 || value > BULK_MAX {
+                let (what, field) = ("bulk data", "length");
+                let wrong = WireError::Limit { what, field, value, min: 1, max: BULK_MAX };
+                return Err(CallError::BadRequest(wrong));
+            }
+        }
+        let portals = call.portals.unwrap_or_else(|| call.opcode.portals(im.config.kind));
+        let mut lens = vec![Body::LEN as u32];
+        lens.extend(&call.reply_lens);
+        let reply_len = u32::try_from(size(&lens)).unwrap_or(u32::MAX);
+        let id = self.request(import, purpose, call.opcode, |builder| {
+            call.buffers.iter().fold(builder, |builder, buffer| builder.bytes(buffer))
+        })?;
+        if let Some(r) = self.calls.get_mut(id) {
+            r.portals = (portals.0.0, portals.1.0);
+            r.reply_len = reply_len;
+            r.header.repsize = reply_len;
+            r.bulk = call.bulk;
+            r.resend = call.resend;
+            r.delay = call.delay;
+            r.in_recovery = call.in_recovery;
+            r.keep = call.keep;
+            r.ends = call.ends;
+            r.class = class;
+        }
+        Ok(id)
+    }
+
+    /// Other buffers for a call that is under way, or retained.
+    pub(crate) fn amend(&mut self, import: ImportId, call: CallId, buffers: &[Vec<u8>]) -> bool {
+        let pack = |header: Header, body: &Body| {
+            let builder = MsgBuilder::new(header, body);
+            buffers.iter().fold(builder, |builder, buffer| builder.bytes(buffer)).build().ok()
+        };
+        let retained = self.imports.get_mut(import).and_then(|im| im.retained.get_mut(call));
+        let (message, packed) = match (retained, self.calls.get_mut(call)) {
+            (Some(kept), _) => (&mut kept.message, pack(kept.header, &kept.body)),
+            (None, Some(r)) if r.import == import && r.purpose == Purpose::Call => {
+                (&mut r.message, pack(r.header, &r.body))
+            }
+            _ => return false,
+        };
+        let Some(packed) = packed else { return false };
+        *message = packed;
+        true
+    }
+
+    /// A retained call is not replayed any more.
+    pub(crate) fn forget(&mut self, import: ImportId, call: CallId) -> bool {
+        self.imports.get_mut(import).is_some_and(|im| im.retained.forget(call))
     }
 
     /// A call makes an import that is not connected connect (P-81).
@@ -280,6 +324,7 @@ impl Client {
             Purpose::Call | Purpose::Ping => ImportState::Full,
             Purpose::Connect | Purpose::Disconnect => ImportState::Connecting,
             Purpose::Replay => ImportState::Replay,
+            Purpose::LockReplay => ImportState::ReplayLocks,
             Purpose::FinalPing => ImportState::ReplayWait,
         };
         let id = self.calls.insert(Request {
@@ -299,6 +344,8 @@ impl Client {
             class: Class::Unlimited,
             slot: 0,
             in_recovery: false,
+            keep: false,
+            ends: None,
             xid: 0,
             sent_as: 0,
             generation: im.generation,
@@ -355,6 +402,11 @@ impl Client {
             Purpose::Disconnect => self.left(cx, r.import),
             Purpose::Ping => {}
             Purpose::Replay => self.replayed(cx, r.import, &r, result),
+            Purpose::LockReplay => {
+                let good = matches!(result, Ok(_) | Err(CallError::Cancelled));
+                cx.common.events.push_back(Event::Ended { call: id, result });
+                self.lock_replayed(cx, r.import, r.body.conn_cnt, good);
+            }
             Purpose::FinalPing => self.recovered(cx, r.import, result.is_ok()),
         }
         self.invalidated(cx, r.import);

@@ -24,6 +24,8 @@ impl Client {
                     self.progress(cx, id);
                 }
             }
+            // The program has seen the answer to a replay.
+            Some(ImportState::Replay) => self.recover(cx, import),
             Some(_) if self.imports.get(import).is_some_and(|im| im.invalidating) => {
                 self.warn(cx, import);
             }
@@ -38,8 +40,8 @@ impl Client {
             return;
         }
         let tunables = &cx.common.tunables;
-        let pause =
-            if im.retained.is_empty() { tunables.ping_interval } else { tunables.short_ping() };
+        let soon = im.retained.awaits_commit();
+        let pause = if soon { tunables.short_ping() } else { tunables.ping_interval };
         let at = cx.below.now() + pause;
         cx.common.timers.set(Timer::Import(import), at);
     }

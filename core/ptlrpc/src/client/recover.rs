@@ -6,16 +6,17 @@ use lustre_wire::Opcode;
 use lustre_wire::body::MsgKind;
 use lustre_wire::opcode::Effect;
 
-use super::import::Leaving;
+use super::import::{Import, Leaving};
 use super::request::{Phase, Purpose, Request};
 use super::state::Change;
 use super::{Client, ImportState, LogLine, Next};
 use crate::common::Cx;
 use crate::error::CallError;
 use crate::estimate::wire_secs;
-use crate::event::Reply;
+use crate::event::{Event, Reply};
 use crate::sabotage::Sabotage;
 use crate::table::ImportId;
+use crate::timers::Timer;
 
 impl Client {
     /// One step after the other, until one takes time (P-69).
@@ -31,8 +32,10 @@ impl Client {
                     }
                     self.change(cx, import, Change::Replayed);
                 }
-                // Locks stand on another floor; without any there is nothing to repeat.
                 ImportState::ReplayLocks => {
+                    if self.locks_open(cx, import) {
+                        return;
+                    }
                     self.change(cx, import, Change::LocksReplayed);
                 }
                 ImportState::ReplayWait => {
@@ -74,11 +77,11 @@ impl Client {
     /// if there is none.
     fn replay_next(&mut self, cx: &mut Cx<'_, '_>, import: ImportId) -> bool {
         let Some(im) = self.imports.get(import) else { return false };
-        let after = (im.last_replayed.saturating_add(1), 0);
-        let mut left = im.retained.range(after..);
+        let mut left = im.retained.after(im.last_replayed);
         let backwards = cx.common.breaks(Sabotage::ReplayBackwards);
         let next = if backwards { left.next_back() } else { left.next() };
-        let Some((&(_, xid), kept)) = next else { return false };
+        let Some((xid, kept)) = next else { return false };
+        drop(left);
         let (header, mut body) = (kept.header, kept.body);
         let (message, portals, reply_len) = (kept.message.clone(), kept.portals, kept.reply_len);
         let net = im.net_time(&cx.common.tunables);
@@ -113,7 +116,7 @@ impl Client {
         let Some(im) = self.imports.get_mut(import) else { return };
         im.recovering = None;
         let transno = request.body.transno;
-        match result {
+        match &result {
             Ok(reply) if reply.transno != transno && reply.transno != 0 => {
                 return self.connect(cx, import);
             }
@@ -126,6 +129,25 @@ impl Client {
             Err(_) => return self.connect(cx, import),
         }
         im.last_replayed = transno;
+        // The program may have forgotten it meanwhile.
+        if let Some(first) = im.retained.at(transno, request.xid) {
+            let (call, keep, before) = (first.call, first.keep, first.status);
+            let status = result.as_ref().map_or_else(|e| e.errno().negative(), |r| r.status);
+            if status != before {
+                let line = |im: &Import| LogLine::ReplayDiffers {
+                    target: im.config.target.clone(),
+                    transno,
+                    status,
+                };
+                self.log(cx, import, line);
+            }
+            if keep {
+                cx.common.events.push_back(Event::Replayed { import, call, result });
+                // The next one goes when the program has seen this, and has amended what it names.
+                cx.common.timers.set(Timer::Import(import), cx.below.now());
+                return;
+            }
+        }
         self.recover(cx, import);
     }
 

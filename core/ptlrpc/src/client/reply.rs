@@ -9,8 +9,8 @@ use lustre_wire::body::MsgKind;
 use lustre_wire::{Body, BodyFlags, HeaderFlags, Msg, Opcode};
 
 use super::decide::{Expiry, Late, Verdict, expiry, verdict};
-use super::import::Retained;
 use super::request::{Direction, Phase, Purpose, Request};
+use super::retain::Retained;
 use super::{Client, ImportState, Next};
 use crate::common::Cx;
 use crate::error::CallError;
@@ -195,6 +195,7 @@ impl Client {
             (Verdict::Later, _) => return self.later(cx, id),
             (Verdict::Reconnect(_), _) => return self.reconnect(cx, id),
             (Verdict::Refused(errno), _) => {
+                self.ended(id);
                 return self.release(cx, id, end(CallError::Refused(errno)));
             }
             (Verdict::Done, Ok(body)) => body,
@@ -254,34 +255,52 @@ impl Client {
             im.no_cached_data = false;
         }
         // Bulk memory is the program's again when a call has ended: what stood in it can't be repeated.
-        let keep = im.replayable
+        let retain = im.replayable
             && !cx.common.breaks(Sabotage::NotRetained)
             && r.bulk.is_none()
-            && body.transno > body.last_committed
-            && matches!(r.purpose, Purpose::Call | Purpose::Replay);
-        if keep {
+            && body.transno != 0
+            && (body.transno > body.last_committed || r.keep)
+            && r.purpose == Purpose::Call;
+        if retain {
             let mut kept = r.body;
             kept.transno = body.transno;
             kept.pre_versions = body.pre_versions;
             kept.flags.insert(BodyFlags::REPLAY);
             kept.flags.remove(BodyFlags::RESENT);
-            let (header, portals, reply_len) = (r.header, r.portals, r.reply_len);
-            let message = r.message.clone();
-            let retained = Retained { header, body: kept, message, portals, reply_len };
-            im.retained.insert((body.transno, r.xid), retained);
+            let retained = Retained {
+                call: id,
+                header: r.header,
+                body: kept,
+                message: r.message.clone(),
+                portals: r.portals,
+                reply_len: r.reply_len,
+                status: body.status,
+                keep: r.keep,
+                ends: r.ends,
+            };
+            im.retained.insert(r.xid, retained);
+        } else {
+            self.ended(id);
         }
-        let import = r.import;
+        let Some(import) = self.calls.get(id).map(|r| r.import) else { return };
         self.committed(cx, import, body.last_committed);
     }
 
-    /// Forgets what is committed.
+    /// A call has its answer and is not retained: what it ends needs no replay any more.
+    fn ended(&mut self, id: CallId) {
+        let Some(r) = self.calls.get(id) else { return };
+        let (import, ends) = (r.import, r.ends);
+        if let (Some(im), Some(call)) = (self.imports.get_mut(import), ends) {
+            im.retained.forget(call);
+        }
+    }
+
+    /// Forgets what is committed, unless the program keeps it.
     fn committed(&mut self, cx: &mut Cx<'_, '_>, import: ImportId, last: u64) {
         let Some(im) = self.imports.get_mut(import) else { return };
         im.committed = im.committed.max(last);
-        while let Some(first) = im.retained.first_entry().filter(|r| r.key().0 <= im.committed) {
-            first.remove();
-        }
-        if !im.retained.is_empty() {
+        im.retained.commit(im.committed);
+        if im.retained.awaits_commit() {
             let soon = Self::now(cx) + cx.common.tunables.short_ping();
             cx.common.timers.set(Timer::Import(import), soon);
         }

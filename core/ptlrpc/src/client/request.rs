@@ -62,6 +62,14 @@ pub struct Call {
     pub modifies: bool,
     /// Whether the target takes it while it recovers (P-79.10).
     pub in_recovery: bool,
+    /// Part of its effect lives as long as the server's process, such as an open file: if the answer
+    /// names a transaction, the call is repeated after each crash of the server, committed or not,
+    /// until [`Rpc::forget`](crate::Rpc::forget), or until a call that [ends](Call::ends) it is
+    /// committed (P-74, P-75). The answer to each repetition is
+    /// [`Event::Replayed`](crate::Event::Replayed).
+    pub keep: bool,
+    /// The call with [`keep`](Call::keep) whose effect this one ends, as a close ends an open.
+    pub ends: Option<CallId>,
 }
 
 impl Call {
@@ -80,6 +88,8 @@ impl Call {
             limit: None,
             modifies,
             in_recovery: false,
+            keep: false,
+            ends: None,
         }
     }
 }
@@ -94,6 +104,8 @@ pub(crate) enum Purpose {
     Ping,
     /// A finished request, repeated after the server lost it.
     Replay,
+    /// A program's, which brings a lock back (P-57).
+    LockReplay,
     /// The last of recovery (P-72).
     FinalPing,
 }
@@ -144,6 +156,8 @@ pub(crate) struct Request {
     /// Its slot, 0 if it needs none.
     pub(crate) slot: u16,
     pub(crate) in_recovery: bool,
+    pub(crate) keep: bool,
+    pub(crate) ends: Option<CallId>,
     pub(crate) xid: u64,
     /// The xid of the last sending, 0 before the first.
     pub(crate) sent_as: u64,

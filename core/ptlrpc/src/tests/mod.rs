@@ -12,6 +12,8 @@ mod early;
 mod evictor;
 mod hostile;
 mod imports;
+mod kept;
+mod locks;
 mod losses;
 mod outage;
 mod queue;

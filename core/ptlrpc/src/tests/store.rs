@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use lnet_types::Errno;
+use lustre_wire::{BodyFlags, Opcode};
 
 use super::bench::{APPEND, ECHO};
 use crate::{Answer, ClientRecord, Event, Past, ReplyRecord, Rpc, Served, TargetId};
@@ -38,6 +39,8 @@ pub(super) struct Store {
     held: VecDeque<Served>,
     pub(super) slow: bool,
     pub(super) target: TargetId,
+    /// Flags of the locks that were asked for.
+    pub(super) locks: Vec<BodyFlags>,
 }
 
 impl Store {
@@ -47,12 +50,20 @@ impl Store {
             held: VecDeque::new(),
             slow: false,
             target: TargetId::from(0),
+            locks: Vec::new(),
         }
     }
 
     /// All that it held is lost.
     pub(super) fn wipe(&mut self) {
         *self = Self { target: self.target, ..Self::new() };
+    }
+
+    /// Something else has changed what it holds: no version is as it was.
+    pub(super) fn wipe_log(&mut self) {
+        for image in &mut self.images {
+            image.log.clear();
+        }
     }
 
     /// What its next life finds.
@@ -115,6 +126,10 @@ impl Store {
     fn serve(&mut self, rpc: &mut Rpc<'_, '_>, served: Served) {
         let text = served.msg().unwrap().buffer(1).unwrap_or_default().to_vec();
         if served.opcode == ECHO {
+            return rpc.reply(served.id, Answer { buffers: vec![text], ..Answer::default() });
+        }
+        if served.opcode == Opcode::LDLM_ENQUEUE {
+            self.locks.push(served.body.flags);
             return rpc.reply(served.id, Answer { buffers: vec![text], ..Answer::default() });
         }
         if served.opcode != APPEND {

@@ -1,0 +1,181 @@
+//! Answered requests that are repeated to a server that has lost what they did: until they are
+//! committed, or as long as the program keeps them (P-70, P-74, P-75). Pure; `reply.rs` puts them in,
+//! `recover.rs` repeats them.
+
+use std::collections::BTreeMap;
+
+use lustre_wire::{Body, Header};
+
+use crate::table::CallId;
+
+/// Transaction and xid: the order of replay.
+type Place = (u64, u64);
+
+/// One of them.
+#[derive(Debug)]
+pub(crate) struct Retained {
+    /// The call that it was.
+    pub(crate) call: CallId,
+    pub(crate) header: Header,
+    pub(crate) body: Body,
+    pub(crate) message: Vec<u8>,
+    pub(crate) portals: (u32, u32),
+    pub(crate) reply_len: u32,
+    /// The first answer.
+    pub(crate) status: i32,
+    /// Repeated although it is committed, until the program forgets it.
+    pub(crate) keep: bool,
+    /// The call whose effect this one ends: once this one is committed, that one is forgotten.
+    pub(crate) ends: Option<CallId>,
+}
+
+/// All of one import. What is committed and kept goes before what is not committed (P-70).
+#[derive(Debug, Default)]
+pub(crate) struct Retention {
+    committed: BTreeMap<Place, Retained>,
+    uncommitted: BTreeMap<Place, Retained>,
+    places: BTreeMap<CallId, Place>,
+}
+
+impl Retention {
+    pub(crate) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// Whether a commit is awaited.
+    pub(crate) fn awaits_commit(&self) -> bool {
+        !self.uncommitted.is_empty()
+    }
+
+    /// Keeps a request whose answer named transaction `retained.body.transno`.
+    pub(crate) fn insert(&mut self, xid: u64, retained: Retained) {
+        let place = (retained.body.transno, xid);
+        self.places.insert(retained.call, place);
+        if let Some(before) = self.uncommitted.insert(place, retained) {
+            // A server that gives one number twice: the last answer holds.
+            self.places.retain(|call, at| *at != place || *call != before.call);
+        }
+    }
+
+    /// Everything up to this transaction is committed (P-75).
+    pub(crate) fn commit(&mut self, last: u64) {
+        while let Some(first) = self.uncommitted.first_entry().filter(|r| r.key().0 <= last) {
+            let (place, retained) = first.remove_entry();
+            if retained.keep {
+                self.committed.insert(place, retained);
+                continue;
+            }
+            self.places.remove(&retained.call);
+            if let Some(ended) = retained.ends {
+                self.forget(ended);
+            }
+        }
+    }
+
+    /// A request is repeated no more. `false`: it was not kept.
+    pub(crate) fn forget(&mut self, call: CallId) -> bool {
+        let Some(place) = self.places.remove(&call) else { return false };
+        self.committed.remove(&place).or_else(|| self.uncommitted.remove(&place)).is_some()
+    }
+
+    /// The request that a call was.
+    pub(crate) fn get_mut(&mut self, call: CallId) -> Option<&mut Retained> {
+        let place = self.places.get(&call)?;
+        match self.committed.get_mut(place) {
+            Some(retained) => Some(retained),
+            None => self.uncommitted.get_mut(place),
+        }
+    }
+
+    /// The request at a place.
+    pub(crate) fn at(&self, transno: u64, xid: u64) -> Option<&Retained> {
+        let place = (transno, xid);
+        self.committed.get(&place).or_else(|| self.uncommitted.get(&place))
+    }
+
+    /// Those behind a transaction, in the order of replay, with their xids.
+    pub(crate) fn after(
+        &self,
+        transno: u64,
+    ) -> impl DoubleEndedIterator<Item = (u64, &Retained)> + '_ {
+        let from = (transno.saturating_add(1), 0);
+        let lists = self.committed.range(from..).chain(self.uncommitted.range(from..));
+        lists.map(|((_, xid), retained)| (*xid, retained))
+    }
+
+    /// The transaction that is repeated first, 0 for none (P-63).
+    pub(crate) fn first_transno(&self) -> u64 {
+        self.after(0).next().map_or(0, |(_, retained)| retained.body.transno)
+    }
+
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(call: u64, transno: u64, keep: bool, ends: Option<u64>) -> Retained {
+        Retained {
+            call: CallId::from(call),
+            header: Header::default(),
+            body: Body { transno, ..Body::default() },
+            message: Vec::new(),
+            portals: (12, 10),
+            reply_len: 0,
+            status: 0,
+            keep,
+            ends: ends.map(CallId::from),
+        }
+    }
+
+    fn order(retention: &Retention) -> Vec<u64> {
+        retention.after(0).map(|(_, r)| r.call.into()).collect()
+    }
+
+    #[test]
+    fn p75_a_kept_request_survives_its_commit_and_is_repeated_first() {
+        let mut retention = Retention::default();
+        retention.insert(128, kept(1, 10, true, None));
+        retention.insert(256, kept(2, 11, false, None));
+        retention.insert(384, kept(3, 12, false, None));
+        retention.commit(11);
+        assert_eq!(order(&retention), [1, 3]);
+        assert!(retention.awaits_commit());
+        retention.commit(12);
+        assert_eq!(order(&retention), [1]);
+        assert!(!retention.awaits_commit());
+        assert_eq!((retention.first_transno(), retention.len()), (10, 1));
+        assert!(retention.forget(CallId::from(1)));
+        assert!(!retention.forget(CallId::from(1)));
+        assert!(retention.is_empty());
+    }
+
+    #[test]
+    fn p75_what_ends_an_effect_lets_it_go_with_its_own_commit() {
+        let mut retention = Retention::default();
+        retention.insert(128, kept(1, 10, true, None));
+        retention.commit(10);
+        retention.insert(256, kept(2, 11, false, Some(1)));
+        retention.commit(10);
+        assert_eq!(order(&retention), [1, 2], "the end may be lost: both are repeated");
+        retention.commit(11);
+        assert!(retention.is_empty());
+    }
+
+    #[test]
+    fn p70_equal_transactions_go_in_the_order_of_xids() {
+        let mut retention = Retention::default();
+        retention.insert(384, kept(3, 10, false, None));
+        retention.insert(128, kept(1, 10, false, None));
+        assert_eq!(order(&retention), [1, 3]);
+        retention.insert(128, kept(4, 10, false, None));
+        assert_eq!((order(&retention), retention.len()), (vec![4, 3], 2));
+    }
+}
