@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use lnet::upper::Below;
 use lnet::{Event as LnetEvent, Report};
-use lnet_types::{Errno, Instant, IoVec, Prng};
+use lnet_types::{Errno, Instant, IoVec, Nid, Prng};
 
 use crate::client::{
     Call, Client, ClientStats, Direction, ImportConfig, ImportTunables, ImportView,
@@ -337,6 +337,14 @@ impl<'b> Rpc<'_, 'b> {
     /// buffers can't be packed.
     pub fn amend(&mut self, import: ImportId, call: CallId, buffers: &[Vec<u8>]) -> bool {
         self.ptlrpc.client.amend(import, call, buffers)
+    }
+
+    /// A target runs at `nid` as incarnation `instance`, as its management server says: an import that
+    /// knows another incarnation connects there at once, without a timeout (P-154). `false`: there is
+    /// nothing to do, because the import knows, is idle, closed or refused.
+    pub fn restarted(&mut self, import: ImportId, nid: Nid, instance: u32) -> bool {
+        let (client, _, mut cx) = self.split();
+        client.restarted(&mut cx, import, nid, instance)
     }
 
     /// Ends an import: its calls end, the server gets a disconnect, the import is closed.

@@ -7,7 +7,7 @@
 //!   again ◄──┴── reply.rs  reply, early reply, expiry ─► Event::Ended
 //! ```
 //!
-//! `connect.rs` makes connections and makes them again, `recover.rs` what
+//! `connect.rs` makes connections and makes them again (`restarted.rs`: on notice), `recover.rs` what
 //! follows before the import is in use, `locks.rs` its part for locks, `retain.rs` keeps what may be
 //! repeated, `pinger.rs` keeps idle ones alive, `leave.rs` ends them, `evicted.rs` ends what an
 //! eviction makes void, `reverse.rs` has the imports of servers to their clients. What is decided is
@@ -27,6 +27,7 @@ mod pinger;
 mod recover;
 mod reply;
 mod request;
+mod restarted;
 mod retain;
 mod reverse;
 mod slots;

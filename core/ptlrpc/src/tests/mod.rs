@@ -21,6 +21,7 @@ mod raw;
 mod records;
 mod replay;
 mod requests;
+mod restarted;
 mod script;
 mod store;
 mod storms;

@@ -1,0 +1,102 @@
+//! Imperative recovery: word that a target has started again makes its import connect at once (P-154).
+
+use lnet_types::Nid;
+use lustre_wire::Opcode;
+
+use super::bench::{APPEND, Bench, ECHO};
+use crate::{Event, ImportState, ImportView};
+
+fn view(bench: &mut Bench) -> ImportView {
+    let import = bench.import;
+    bench.party_of(bench.client, |p, _| p.ptlrpc.import_view(import)).unwrap()
+}
+
+fn restarted(bench: &mut Bench, nid: Nid, instance: u32) -> bool {
+    let import = bench.import;
+    let begun = bench.rpc(bench.client, |rpc| rpc.restarted(import, nid, instance));
+    bench.settle();
+    begun
+}
+
+fn connected() -> Bench {
+    let mut bench = Bench::stored();
+    let call = bench.call(Bench::say(APPEND, "a=1"));
+    assert!(bench.end_of(call).unwrap().is_ok());
+    bench
+}
+
+#[test]
+fn an_import_in_use_connects_and_recovers_without_waiting_for_a_timeout() {
+    let mut bench = connected();
+    bench.crash_server();
+    let before = bench.now;
+    assert!(restarted(&mut bench, Nid::LOOPBACK, 2));
+    assert_eq!(bench.now, before);
+    let seen = view(&mut bench);
+    assert_eq!((seen.state, seen.conn_cnt), (ImportState::Full, 2));
+    assert_eq!(bench.store(|store, _| store.now().log.len()), 1, "and has repeated what was lost");
+}
+
+#[test]
+fn an_import_that_knows_this_incarnation_does_nothing() {
+    let mut bench = connected();
+    let known = view(&mut bench).granted.instance;
+    assert!(!restarted(&mut bench, Nid::LOOPBACK, known));
+    assert_eq!(view(&mut bench).conn_cnt, 1);
+}
+
+#[test]
+fn a_connect_to_a_node_that_does_not_answer_gives_way_to_the_node_that_serves_now() {
+    let mut bench = connected();
+    bench.lose(|_, _| true);
+    let call = bench.call(Bench::say(ECHO, "lost"));
+    bench.secs(20);
+    assert_eq!(view(&mut bench).state, ImportState::Connecting);
+    // It is being tried anyway.
+    assert!(!restarted(&mut bench, Nid::LOOPBACK, 2));
+    let elsewhere: Nid = "10.0.0.9@tcp".parse().unwrap();
+    assert!(restarted(&mut bench, elsewhere, 2));
+    let seen = view(&mut bench);
+    assert_eq!(seen.connections.len(), 2);
+    let tried = seen.connections.iter().find(|c| c.nid == elsewhere).unwrap();
+    assert_eq!(tried.attempts, 1);
+    // The next attempt goes where the target was.
+    bench.loses = None;
+    bench.secs(60);
+    assert_eq!(view(&mut bench).state, ImportState::Full);
+    assert!(bench.end_of(call).unwrap().is_ok());
+}
+
+#[test]
+fn a_second_restart_ends_what_was_sent_to_the_first_one() {
+    let mut bench = connected();
+    let import = bench.import;
+    bench.rpc(bench.client, |rpc| rpc.replays_locks(import, true));
+    bench.crash_server();
+    assert!(restarted(&mut bench, Nid::LOOPBACK, 2));
+    assert_eq!(view(&mut bench).state, ImportState::ReplayLocks);
+    bench.lose(|_, _| true);
+    let lock = Bench::say(Opcode::LDLM_ENQUEUE, "one");
+    let lock = bench.rpc(bench.client, |rpc| rpc.replay_lock(import, lock)).unwrap();
+    bench.settle();
+    bench.loses = None;
+    bench.crash_server();
+    assert!(restarted(&mut bench, Nid::LOOPBACK, 3));
+    assert!(bench.end_of(lock).unwrap().is_err());
+    let seen = view(&mut bench);
+    assert_eq!((seen.state, seen.conn_cnt), (ImportState::ReplayLocks, 3));
+    let asked = bench.party_of(bench.client, |party, _| {
+        party.events.iter().filter(|e| matches!(e, Event::ReplayLocks { .. })).count()
+    });
+    assert_eq!(asked, 2);
+    bench.rpc(bench.client, |rpc| rpc.locks_replayed(import));
+    bench.settle();
+    assert_eq!(view(&mut bench).state, ImportState::Full);
+}
+
+#[test]
+fn an_import_without_a_connection_is_left_alone() {
+    let mut bench = Bench::stored();
+    assert!(!restarted(&mut bench, Nid::LOOPBACK, 2));
+    assert_eq!(view(&mut bench).state, ImportState::New);
+}
