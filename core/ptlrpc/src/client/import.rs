@@ -108,6 +108,8 @@ pub(crate) struct Import {
     pub(crate) force_verify: bool,
     /// The same connection again.
     pub(crate) force_reconnect: bool,
+    /// When the pinger, which has made the last attempt to connect, looks again (P-101).
+    pub(crate) look_again: Option<Instant>,
     /// Nothing of the server's state is with us: to be dropped by it costs nothing (P-66).
     pub(crate) no_cached_data: bool,
     /// A version did not agree in replay (P-71).
@@ -183,6 +185,7 @@ impl Import {
             invalid: false,
             force_verify: false,
             force_reconnect: false,
+            look_again: None,
             no_cached_data: true,
             version_failed: false,
             resend_replay: false,

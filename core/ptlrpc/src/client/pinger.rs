@@ -8,12 +8,18 @@ use super::{Client, ImportState};
 use crate::common::Cx;
 use crate::table::{CallId, ImportId};
 use crate::timers::Timer;
+use crate::tunables::SWITCH;
 
 impl Client {
     /// The time of an import has come: to ping, or to connect.
     pub(crate) fn import_due(&mut self, cx: &mut Cx<'_, '_>, import: ImportId) {
         match self.imports.get(import).map(|im| im.state) {
-            Some(ImportState::Disconnected | ImportState::New) => self.connect(cx, import),
+            Some(ImportState::Disconnected | ImportState::New) => {
+                if let Some(im) = self.imports.get_mut(import) {
+                    im.look_again = Some(cx.below.now() + SWITCH);
+                }
+                self.connect(cx, import);
+            }
             Some(ImportState::Full) if self.is_idle(import, cx.below.now()) => {
                 self.leave(cx, import, Leaving::Idle);
             }
@@ -46,10 +52,22 @@ impl Client {
         cx.common.timers.set(Timer::Import(import), at);
     }
 
-    /// A request has gone out: that is as good as a ping.
-    pub(super) fn traffic(&self, cx: &mut Cx<'_, '_>, id: CallId) {
-        if let Some(import) = self.calls.get(id).map(|r| r.import) {
-            self.ping_later(cx, import);
+    /// An import is in use again. What has connected it looks again soon, unless a request goes before
+    /// (P-101).
+    pub(super) fn look_again(&mut self, cx: &mut Cx<'_, '_>, import: ImportId) {
+        self.ping_later(cx, import);
+        let look_again = self.imports.get_mut(import).and_then(|im| im.look_again.take());
+        if let Some(at) = look_again.filter(|at| *at > cx.below.now()) {
+            cx.common.timers.set(Timer::Import(import), at);
         }
+    }
+
+    /// A request has gone out: that is as good as a ping.
+    pub(super) fn traffic(&mut self, cx: &mut Cx<'_, '_>, id: CallId) {
+        let Some(import) = self.calls.get(id).map(|r| r.import) else { return };
+        if let Some(im) = self.imports.get_mut(import) {
+            im.look_again = None;
+        }
+        self.ping_later(cx, import);
     }
 }

@@ -69,7 +69,7 @@ impl Client {
         }
         // What an older connection has not answered, if the server had nothing to recover.
         self.resend(cx, import);
-        self.ping_later(cx, import);
+        self.look_again(cx, import);
         self.wake(cx, import);
     }
 

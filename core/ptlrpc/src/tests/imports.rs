@@ -409,3 +409,30 @@ fn calls_beyond_the_limit_of_an_import_are_refused_by_name() {
     assert_eq!(refused, [CallError::TooMany { what: "calls", limit }]);
     assert_eq!(refused[0].to_string(), "calls: the limit is 65536");
 }
+
+#[test]
+fn p101_the_pinger_looks_again_five_seconds_after_its_connect_unless_a_request_went_before() {
+    for with_call in [false, true] {
+        let mut bench = Bench::new(append_log());
+        let call = bench.call(Bench::say(ECHO, "one"));
+        assert!(bench.end_of(call).unwrap().is_ok());
+        // A ping is lost, and the attempts to connect after it, but for the last one.
+        bench.lose(|_, _| true);
+        bench.secs(50);
+        if with_call {
+            bench.call(Bench::say(ECHO, "two"));
+        }
+        bench.loses = None;
+        while view(&mut bench).state != S::Full {
+            bench.secs(1);
+        }
+        bench.pass(Duration::from_millis(10));
+        let sent = bench.sent;
+        bench.secs(6);
+        let pings = bench.sent - sent;
+        assert_eq!(pings, if with_call { 0 } else { 2 }, "a ping with its reply");
+        let sent = bench.sent;
+        bench.secs(10);
+        assert_eq!(bench.sent, sent);
+    }
+}
