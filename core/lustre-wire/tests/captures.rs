@@ -5,6 +5,7 @@ mod support;
 
 use std::collections::BTreeMap;
 
+use lnet_capture::Message;
 use lnet_types::ByteOrder;
 use lnet_wire::Kind;
 use lustre_wire::dir;
@@ -19,10 +20,10 @@ use lustre_wire::striping::Striping;
 use lustre_wire::{
     Body, ConnectData, Format, Layout, Msg, MsgKind, Opcode, Part, Variant, WireError,
 };
-use support::{Found, captures, messages, rpc};
+use support::{captures, messages, rpc};
 
 /// Each RPC of each capture, with the name of the capture and the number of the frame.
-fn each_found(mut see: impl FnMut(&str, &Found)) {
+fn each_found(mut see: impl FnMut(&str, &Message)) {
     for capture in captures() {
         let name = capture.file_stem().expect("a name").to_string_lossy().into_owned();
         for found in messages(&capture).iter().filter(|found| rpc(&found.hdr).is_some()) {

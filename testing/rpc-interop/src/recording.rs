@@ -4,11 +4,9 @@ use core::time::Duration;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use lnet_pcap::{Conversation, Direction};
+use lnet_capture::Message as Raw;
 use lnet_types::Nid;
-use lnet_wire::acceptor::Request;
-use lnet_wire::sock::{FrameHdr, FrameType, Hello};
-use lnet_wire::{ByteOrder, Hdr, HdrForm, Kind, Need};
+use lnet_wire::{Hdr, Kind};
 use lustre_wire::{Body, Header, Msg, MsgKind};
 
 /// Portals of bulk data: OST, MDS, MGS (P-31).
@@ -130,8 +128,7 @@ impl Message {
 /// A capture that can't be read.
 pub fn messages(capture: &Path) -> Vec<Message> {
     let conversations = lnet_pcap::conversations(capture).expect("a capture");
-    let mut found: Vec<_> = conversations.iter().flat_map(walk).collect();
-    found.sort_by_key(|raw| raw.frame);
+    let mut found = lnet_capture::messages(&conversations).expect("messages");
     let mut own = BTreeSet::new();
     for Raw { hdr, .. } in &found {
         match hdr.kind {
@@ -146,69 +143,7 @@ pub fn messages(capture: &Path) -> Vec<Message> {
         Kind::Put { .. } | Kind::Get { .. } => false,
     };
     found.retain(|raw| !is_own(raw));
-    found.into_iter().filter_map(|r| Message::new(r.frame, r.at, r.hdr, r.payload)).collect()
-}
-
-/// A message as it was found.
-struct Raw {
-    frame: u32,
-    at: Duration,
-    hdr: Hdr,
-    payload: Vec<u8>,
-}
-
-fn walk(conversation: &Conversation) -> Vec<Raw> {
-    let mut found = Vec::new();
-    for direction in [Direction::ToServer, Direction::ToClient] {
-        let mut stream = Vec::new();
-        let mut greeted = false;
-        let segments = conversation.segments.iter().filter(|s| s.direction == direction);
-        for segment in segments {
-            stream.extend_from_slice(&segment.bytes);
-            while let Some((len, message)) = next(&stream, &mut greeted) {
-                stream.drain(..len);
-                let at = Duration::from_nanos(segment.time_ns);
-                let frame = segment.frame;
-                found.extend(message.map(|(hdr, payload)| Raw { frame, at, hdr, payload }));
-            }
-        }
-    }
-    found
-}
-
-/// Header and payload.
-type Content = (Hdr, Vec<u8>);
-
-/// Length of the first unit of a stream, once it is whole, and the message if it is one. Most
-/// captures begin in the middle of a connection, on the border of a frame.
-fn next(b: &[u8], greeted: &mut bool) -> Option<(usize, Option<Content>)> {
-    if b.len() < FrameHdr::LEN {
-        return None;
-    }
-    if !*greeted && Request::need(b).is_ok() {
-        let (_, len) = Request::parse(b).ok()?;
-        return Some((len, None));
-    }
-    if !*greeted && Hello::need(b).is_ok() {
-        let Ok(Need::Exactly(need)) = Hello::need(b) else { return None };
-        if b.len() < need {
-            return None;
-        }
-        *greeted = true;
-        return Some((need, None));
-    }
-    *greeted = true;
-    let frame = FrameHdr::parse(ByteOrder::Little, b).expect("a frame");
-    if frame.kind == FrameType::Noop {
-        return Some((FrameHdr::LEN, None));
-    }
-    let form = HdrForm::Short;
-    let rest = b.get(FrameHdr::LEN..)?;
-    if rest.len() < form.len() {
-        return None;
-    }
-    let hdr = Hdr::parse(form, rest).expect("a header");
-    let len = form.len() + hdr.payload_len as usize;
-    let payload = rest.get(form.len()..len)?.to_vec();
-    Some((FrameHdr::LEN + len, Some((hdr, payload))))
+    let message =
+        |raw: Raw| Message::new(raw.frame, Duration::from_nanos(raw.time_ns), raw.hdr, raw.payload);
+    found.into_iter().filter_map(message).collect()
 }

@@ -1,6 +1,9 @@
-//! TCP streams of socklnd, taken apart into messages of LNet. A capture may begin in the middle of a
-//! connection, on the border of a frame: then the newest protocol version with short headers is
-//! assumed.
+//! Messages of LNet out of packet captures: TCP streams of socklnd, taken apart. A capture may begin in
+//! the middle of a connection, on the border of a frame: then the newest protocol version with short
+//! headers is assumed.
+//!
+//! Start at [`walk`]. The streams come from `lnet_pcap`, the layouts from `lnet_wire`. Total: any
+//! bytes give finds, and [`What::Broken`] where they mean nothing.
 
 use std::net::SocketAddr;
 
@@ -11,7 +14,7 @@ use lnet_wire::{ByteOrder, Hdr, Need, WireError};
 
 /// What was found in a stream.
 #[derive(Clone, Debug)]
-pub(crate) enum What {
+pub enum What {
     /// The connection was opened or closed.
     Signal(Signal),
     /// A connection request.
@@ -28,26 +31,26 @@ pub(crate) enum What {
 
 /// A find, and where it was made.
 #[derive(Clone, Debug)]
-pub(crate) struct Found {
+pub struct Found {
     /// Number of the frame in which it was complete.
-    pub(crate) frame: u32,
+    pub frame: u32,
     /// Nanoseconds since the first frame of the file.
-    pub(crate) time_ns: u64,
+    pub time_ns: u64,
     /// Number of the connection, the first being 1.
-    pub(crate) connection: usize,
+    pub connection: usize,
     /// Kind of the connection.
-    pub(crate) kind: Kind,
+    pub kind: Kind,
     /// Who sent it.
-    pub(crate) from: SocketAddr,
+    pub from: SocketAddr,
     /// Where it goes.
-    pub(crate) to: SocketAddr,
+    pub to: SocketAddr,
     /// What it is.
-    pub(crate) what: What,
+    pub what: What,
 }
 
 /// Kind of a connection, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// The capture begins after its HELLO.
     Middle,
     /// Its HELLO has not come yet.
@@ -57,11 +60,42 @@ pub(crate) enum Kind {
 }
 
 /// All finds of a capture, by frame.
-pub(crate) fn walk(conversations: &[Conversation]) -> Vec<Found> {
+pub fn walk(conversations: &[Conversation]) -> Vec<Found> {
     let numbered = conversations.iter().enumerate();
     let mut found: Vec<_> = numbered.flat_map(|(i, c)| Walk::run(c, i + 1)).collect();
     found.sort_by_key(|found| found.frame);
     found
+}
+
+/// A message of LNet, and where it was found.
+#[derive(Clone, Debug)]
+pub struct Message {
+    /// Number of the frame in which it was complete.
+    pub frame: u32,
+    /// Nanoseconds since the first frame of the file.
+    pub time_ns: u64,
+    /// Its header.
+    pub hdr: Hdr,
+    /// Its payload.
+    pub payload: Vec<u8>,
+}
+
+/// All messages of a capture, by frame; within a frame as they stand in the stream.
+///
+/// # Errors
+/// A stream that is none of socklnd's.
+pub fn messages(conversations: &[Conversation]) -> Result<Vec<Message>, WireError> {
+    let mut messages = Vec::new();
+    for Found { frame, time_ns, what, .. } in walk(conversations) {
+        match what {
+            What::Message(hdr, payload, _) => {
+                messages.push(Message { frame, time_ns, hdr, payload });
+            }
+            What::Broken(why) => return Err(why),
+            What::Signal(_) | What::Request(_) | What::Hello(_) | What::Noop(_) => {}
+        }
+    }
+    Ok(messages)
 }
 
 struct Side {

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, anyhow};
 use clap::Args;
+use lnet_capture::{Found, Kind, What, walk};
 use lnet_pcap::Signal;
 use lnet_types::Nid;
 use lnet_wire::ping::{self, Features};
@@ -15,8 +16,6 @@ use lnet_wire::sock::Hello;
 use lnet_wire::{Handle, Hdr, PingInfo};
 use lustre_wire::listing::listing;
 use lustre_wire::{Msg, MsgKind, Portal, Variant};
-
-use crate::walk::{self, Found, Kind, What};
 
 /// What is listed, and how.
 #[derive(Clone, Debug, Args)]
@@ -53,7 +52,7 @@ pub fn run(options: &Options) -> Result<()> {
 pub fn decode(conversations: &[lnet_pcap::Conversation], names: &BTreeMap<Nid, String>) -> String {
     let mut text = String::new();
     let mut requests = Requests::default();
-    for found in walk::walk(conversations) {
+    for found in walk(conversations) {
         let what = match &found.what {
             What::Signal(Signal::Syn) => "TCP SYN".to_owned(),
             What::Signal(Signal::Fin) => "TCP FIN".to_owned(),

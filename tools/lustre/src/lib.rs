@@ -1,7 +1,7 @@
 //! `ulnet serve` and `ulnet rpc`: commands for Lustre above LNet, one file per verb. `serve.rs` runs
 //! targets; `put.rs` to `list.rs` use one, through `client.rs`; `bench.rs` measures one while its
 //! server dies; `ping.rs` and `probe.rs` ask a server; `decode.rs` lists a capture, whose TCP streams
-//! `walk.rs` takes apart. What the bytes mean stands in `lustre-wire`.
+//! `lnet_capture` takes apart. What the bytes mean stands in `lustre-wire`.
 
 mod bench;
 mod cas;
@@ -14,7 +14,6 @@ mod ping;
 mod probe;
 mod put;
 mod serve;
-mod walk;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

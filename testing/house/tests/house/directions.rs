@@ -61,11 +61,23 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("lnetctl", &["lnet-admin", "lnet-config", "lnet-types"]),
     ("plots", &[]),
     ("lnet-pcap", &[]),
+    ("lnet-capture", &["lnet-pcap", "lnet-wire"]),
     ("lst", &["lnet-admin", "lnet-config", "lnet-selftest", "lnet-types", "lnetctl", "plots"]),
     ("ulnet-demo", &["lnd-sock", "lnet", "lnet-rt", "lnet-types"]),
     ("ulnet-perf", &["lnet", "lnet-rt", "lnet-types", "lnet-wire", "lustre-rt", "ptlrpc"]),
     ("ulnet-sim", &["lnet", "lnet-scenario", "lnet-sim", "lnet-types", "plots"]),
-    ("lustre", &["lnet-pcap", "lnet-rt", "lnet-types", "lnet-wire", "lustre-rt", "lustre-wire"]),
+    (
+        "lustre",
+        &[
+            "lnet-capture",
+            "lnet-pcap",
+            "lnet-rt",
+            "lnet-types",
+            "lnet-wire",
+            "lustre-rt",
+            "lustre-wire",
+        ],
+    ),
     ("ulnet", &["lnetctl", "lnetd", "lst", "lustre", "ulnet-demo", "ulnet-perf", "ulnet-sim"]),
 ];
 
