@@ -268,6 +268,12 @@ impl Index {
             (found.client, found.server) == (message.from(), message.to())
                 && found.asked.is_none()
                 && kind(*link) == Some(body.opcode)
+                // One that goes on is another.
+                && !messages[at..].iter().any(|later| {
+                    later.role == Role::Request
+                        && later.from() == found.client
+                        && later.body().handle == found.cookie
+                })
         };
         (0..self.links.len()).filter(|_| again).find(same)
     }

@@ -2,13 +2,17 @@
 //! recording.
 
 use core::time::Duration;
+use std::collections::BTreeSet;
 
 use lnet::upper::{Arena, Below, Upper, UpperId, Uppers};
 use lnet::{Event as LnetEvent, NetTunables, NiSpec, Node, NodeConfig, Output, Payload, Report};
 use lnet::{Rx, Sink, Verdict};
-use lnet_types::{Errno, Instant, IoVec, Memory, NiId, Nid, Pid, RegionId, RxId, Span};
+use lnet_types::{
+    Errno, Fault, HealthStatus, Instant, IoVec, Memory, MsgId, NiId, Nid, Pid, RegionId, RxId, Span,
+};
 use lnet_wire::ping::{Features, NiStatus, PingEntry, PingInfo};
 use lnet_wire::{Hdr, Kind};
+use lustre_wire::Msg;
 use ptlrpc::{Config, Event, Ptlrpc, Rpc, Tunables};
 
 /// Time at which recordings begin: late enough for whatever came before.
@@ -103,6 +107,8 @@ pub struct Sent {
     pub hdr: Hdr,
     /// Payload.
     pub payload: Vec<u8>,
+    /// It was sent to a server that was dead, or not reached.
+    pub unheard: bool,
 }
 
 /// Our node.
@@ -113,6 +119,9 @@ pub struct Host {
     uppers: Uppers,
     upper: UpperId,
     rx: u64,
+    /// Connections that are silent, by the handle in their requests, and what was sent over them.
+    silent: BTreeSet<u64>,
+    held: Vec<(MsgId, Sent)>,
     /// The time.
     pub now: Instant,
     /// What the node has sent and the caller has not taken.
@@ -125,20 +134,34 @@ impl Host {
     /// # Panics
     /// A NID that can't be an interface's.
     pub fn new(nid: Nid, seed: u64, now: Instant, rpc: Tunables) -> Self {
-        // Discovery is a subject of the captures of LNet.
-        let tunables =
-            lnet::Tunables { discovery: 0, ..lnet::Tunables::new(lnet::Profile::Kernel) };
+        // Discovery is a subject of the captures of LNet, and so are its resends.
+        let kernel = lnet::Tunables::new(lnet::Profile::Kernel);
+        let tunables = lnet::Tunables { discovery: 0, retry_count: 0, ..kernel };
         let config = NodeConfig { seed, interface_cookie: seed, ping_seq: 0, tunables };
         let mut node = Node::new(config, now);
         let interface = Some("eth0".to_owned());
-        let spec = NiSpec { nid, interface, tunables: NetTunables::SOCK, lnd_timeout: None };
+        // One dead target's messages don't keep those of another of the same node waiting, as they
+        // leave at times of their own here.
+        let tunables = NetTunables { peer_credits: 256, ..NetTunables::SOCK };
+        let spec = NiSpec { nid, interface, tunables, lnd_timeout: None };
         let ni = node.add_ni(now, spec).expect("an interface");
         let mut uppers = Uppers::default();
         let wall_secs = 1_795_000_000 + seed;
         let config = Config { seed, wall_secs, tunables: rpc };
         let party = Party { ptlrpc: Ptlrpc::new(config), events: Vec::new() };
         let upper = uppers.add(Box::new(party)).expect("an upper");
-        Self { node, ni, heap: Heap::default(), uppers, upper, rx: 0, now, sent: Vec::new() }
+        Self {
+            node,
+            ni,
+            heap: Heap::default(),
+            uppers,
+            upper,
+            rx: 0,
+            silent: BTreeSet::new(),
+            held: Vec::new(),
+            now,
+            sent: Vec::new(),
+        }
     }
 
     /// Calls the request layer as its program.
@@ -257,7 +280,7 @@ impl Host {
     }
 
     fn settle_once(&mut self) {
-        let Self { node, heap, uppers, now, sent, .. } = self;
+        let Self { node, heap, uppers, now, sent, silent, held, .. } = self;
         loop {
             let mut more = false;
             while let Some(event) = node.poll_event() {
@@ -277,13 +300,48 @@ impl Host {
                     }
                     Payload::Bytes(bytes) => bytes.to_vec(),
                 };
-                sent.push(Sent { at: *now, hdr: transmit.hdr, payload });
-                node.tx_done(*now, transmit.msg, Ok(()));
+                let unheard = !silent.is_empty()
+                    && handle_of(&payload).is_some_and(|handle| silent.contains(&handle));
+                let message = Sent { at: *now, hdr: transmit.hdr, payload, unheard };
+                if unheard {
+                    held.push((transmit.msg, message.clone()));
+                } else {
+                    node.tx_done(*now, transmit.msg, Ok(()));
+                }
+                sent.push(message);
             }
             if !more {
                 return;
             }
         }
+    }
+
+    /// Requests with this handle reach no server from now on, or do again: what was sent last has
+    /// just arrived.
+    pub fn silence(&mut self, handle: u64, silent: bool) {
+        if silent {
+            self.silent.insert(handle);
+        } else if self.silent.remove(&handle) {
+            self.end_held(handle, Ok(()));
+        }
+    }
+
+    /// LNet finds out that it can't deliver what was sent with this handle.
+    pub fn fail(&mut self, handle: u64) {
+        let (status, errno) = (HealthStatus::RemoteTimeout, Errno::ETIMEDOUT);
+        self.end_held(handle, Err(Fault { status, errno }));
+    }
+
+    fn end_held(&mut self, handle: u64, outcome: Result<(), Fault>) {
+        let (ends, held) = core::mem::take(&mut self.held)
+            .into_iter()
+            .partition::<Vec<_>, _>(|(_, sent)| handle_of(&sent.payload) == Some(handle));
+        self.held = held;
+        for (msg, _) in ends {
+            self.node.tx_done(self.now, msg, outcome);
+        }
+        // What follows at once, with its timers.
+        self.run(self.now, |_| false);
     }
 
     /// Lets time pass, up to `end` or until `done`.
@@ -303,6 +361,11 @@ impl Host {
             self.uppers.handle_timeout(self.now, &mut self.node, &mut self.heap);
         }
     }
+}
+
+/// The handle in a request.
+fn handle_of(payload: &[u8]) -> Option<u64> {
+    Some(Msg::parse(payload).ok()?.body().ok()?.handle)
 }
 
 /// A time of the recording as one of the node.

@@ -7,7 +7,7 @@
 //!                                        fields ─► judge ─► report
 //! ```
 //!
-//! `fields.rs` has the one table that says which field is equal, alike or free, and why. `player.rs`
+//! `fields.rs` has the one table that says which field is equal, alike or free, and why. `player/`
 //! says which recorded message is the program's doing and which the machine's. The tables are in
 //! `tests/`.
 

@@ -6,16 +6,14 @@ use rpc_interop::report::Known;
 
 const COMMITTED: &str = "the transaction is committed: nothing is left to hold for an ACK (P-144)";
 const GRANTS: &str = "numbers that a target grants are the target's: space, checksums, sizes";
-const OPENS: &str = "committed opens are not kept for replay (P-75)";
-const EVICTOR: &str = "an MGS evicts no silent client, ours does";
+const OPENS: &str = "opens from before the recording that are not repeated in it are unknown";
 const RECORDS: &str = "a disconnect leaves no transaction without client records (P-104)";
-const REPLAY: &str =
-    "committed opens are not kept for replay (P-75), nor locks: what follows is later";
+const RESTART: &str =
+    "the player finds out late that one target of a server has gone: what follows is later";
 const DEAD: &str = "the recorded server was dead by then";
 const AGAIN: &str = "an MGS says RECONNECT to a client that it can't know, after its start";
 const PARTS: &str = "one target of a server starts again: the player restarts whole servers alone";
 const VERSION: &str = "the recorded node is of release 2.15";
-const EMPTY: &str = "a read behind the end moves a piece of 0 bytes, which is not built";
 const REBUILT: &str =
     "the recorded MDT makes the reply anew from its record (P-141), ours repeats it";
 const REDONE: &str = "the recorded OST executes a resend again, ours answers from its record";
@@ -31,6 +29,12 @@ const CUT: &str = "the link was cut: attempts and pings of that time are not in 
 const PASSES: &str = "the recorded pinger looks at all imports in passes: up to 5 s early (P-101), or late when due soon";
 const IDLE: &str = "an idle import does not disconnect and keep its count and handle (P-103)";
 const LATE: &str = "the recorded timer of early replies was 2 s late";
+const CLOSED: &str =
+    "the recorded list of opens begins with one that is closed, and is not repeated";
+const HELD: &str =
+    "grants that a client holds are the object layer's, as it reports them in a connect";
+const ATTEMPTS: &str =
+    "attempts before the first recorded one are guessed: they go 5 s apart here (P-101)";
 const PLANNED: &str = "the recorded client planned for a reply of 0 bytes";
 
 const fn server(row: Known) -> Known {
@@ -43,7 +47,6 @@ const fn client(row: Known) -> Known {
 
 /// The rows; the first that fits counts.
 pub(crate) const KNOWN: &[Known] = &[
-    client(Known::at("ldiskfs-recovery", REPLAY)),
     server(Known { difference: "extra", ..Known::at("ldiskfs-recovery", DEAD) }),
     server(Known { what: "REP MGS_CONNECT", ..Known::at("ldiskfs-recovery", AGAIN) }),
     server(Known {
@@ -52,18 +55,51 @@ pub(crate) const KNOWN: &[Known] = &[
         ..Known::at("server-", AGAIN)
     }),
     Known::everywhere("", "connect.version", VERSION),
-    Known { what: "bulk PUT", ..Known::at("both-2.15.8", EMPTY) },
     server(Known { difference: "buffer", what: "REP LDLM_ENQUEUE", ..Known::at("lost-", REBUILT) }),
     server(Known { difference: "buffer", what: "REP MDS_REINT", ..Known::at("lost-", REBUILT) }),
     server(Known { what: "REP OST_", ..Known::at("lost-open-reply", REDONE) }),
     server(Known { difference: "body.last_committed", ..Known::at("lost-replies", UNSENT) }),
     server(Known { what: "ERR MDS_CONNECT", ..Known::at("server-crash", STARTING) }),
     server(Known::at("server-crash", LATER)),
-    Known::at("server-crash", REPLAY),
+    client(Known {
+        what: "REQ MDS_CONNECT",
+        difference: "buffer[data @40]",
+        ..Known::at("server-crash", CLOSED)
+    }),
+    client(Known {
+        what: "REQ OST_CONNECT",
+        difference: "buffer[data @12]",
+        ..Known::at("server-crash", HELD)
+    }),
+    client(Known {
+        what: "REQ MDS_CONNECT",
+        difference: "body.conn_cnt",
+        ..Known::at("server-crash", ATTEMPTS)
+    }),
+    client(Known {
+        what: "REQ MDS_CONNECT",
+        difference: "time",
+        ..Known::at("server-crash", ATTEMPTS)
+    }),
+    client(Known {
+        what: "REQ LDLM_ENQUEUE",
+        difference: "body.service_time",
+        ..Known::at("server-crash", LATER)
+    }),
+    client(Known {
+        what: "REQ LDLM_ENQUEUE",
+        difference: "time",
+        ..Known::at("server-crash", LATER)
+    }),
+    client(Known {
+        what: "REQ OST_DISCONNECT",
+        difference: "time",
+        ..Known::at("server-crash", PASSES)
+    }),
     server(Known::at("mdt-restart", PARTS)),
     server(Known::at("ost-restart", PARTS)),
-    client(Known::at("mdt-restart", REPLAY)),
-    client(Known::at("ost-restart", REPLAY)),
+    client(Known::at("mdt-restart", RESTART)),
+    client(Known::at("ost-restart", RESTART)),
     Known { what: "REQ MDS_CONNECT", ..Known::at("lost-", OPENS) },
     Known::everywhere("REQ LDLM_ENQUEUE", "header.repsize", PLANNED),
     client(Known { what: "REQ OBD_PING", ..Known::at("lost-", PASSES) }),
@@ -82,7 +118,6 @@ pub(crate) const KNOWN: &[Known] = &[
         difference: "body.op_flags",
         ..Known::at("evict-admin-mdt", OPENS)
     },
-    Known { what: "REP MGS_CONNECT", ..Known::at("evict-ping-and-lock", EVICTOR) },
     Known { what: "EARLY", difference: "time", ..Known::at("evict-ping-and-lock", LATE) },
     Known { node: "10.78.0.11", difference: "time", ..Known::at("evict-ping-and-lock", CUT) },
     Known { node: "10.78.0.11", difference: "extra", ..Known::at("evict-ping-and-lock", CUT) },

@@ -1,0 +1,72 @@
+//! Pings that our node sends at times of its own: the recording has no reply to them.
+
+use core::time::Duration;
+
+use lnet_wire::{Handle, Hdr, Kind};
+use lustre_wire::msg::{Header, MsgBuilder};
+use lustre_wire::{Body, MsgKind, Opcode};
+
+use super::Player;
+use crate::host::instant;
+use crate::recording::Role;
+
+/// A ping without a recorded reply is answered after this, before its deadline.
+const UNRECORDED_REPLY: Duration = Duration::from_secs(12);
+
+impl Player<'_> {
+    /// Answers pings that come at times of their own, where the recording shows that the connection
+    /// held: its next request is no connect.
+    pub(super) fn answer_pings(&mut self) {
+        for place in 0..self.produced.len() {
+            let produced = &self.produced[place];
+            let (at, body) = (produced.at, produced.message.body());
+            let ping = produced.message.role == Role::Request && body.opcode == Opcode::OBD_PING;
+            let due = at + UNRECORDED_REPLY;
+            if !ping || produced.paired || produced.answered || self.host.now < due {
+                continue;
+            }
+            let next = self.index.link_of.iter().find(|(later, link)| {
+                instant(self.messages[**later].at) > at
+                    && self.index.links[**link].client == self.me
+                    && self.index.links[**link].server == produced.message.to()
+                    && (self.messages[**later].body().handle == body.handle
+                        || self.index.links[**link].cookie == body.handle)
+            });
+            let lost = next.is_none_or(|(next, _)| self.messages[*next].body().opcode.is_connect());
+            self.produced[place].answered = true;
+            if !lost {
+                self.answer_ping(place);
+            }
+        }
+    }
+
+    fn answer_ping(&mut self, place: usize) {
+        let ping = self.produced[place].message.clone();
+        let body = Body {
+            kind: MsgKind::REPLY,
+            version: 3,
+            opcode: Opcode::OBD_PING,
+            service_time: 1,
+            ..Body::default()
+        };
+        let payload = MsgBuilder::new(Header::default(), &body).build().expect("a reply");
+        let portal = match ping.portal() {
+            Some(26) => 25,
+            Some(28) => 4,
+            _ => 10,
+        };
+        let bits = if ping.body().mbits == 0 { ping.bits() } else { ping.body().mbits };
+        let kind =
+            Kind::Put { ack: Handle::NONE, match_bits: bits, hdr_data: 0, portal, offset: 224 };
+        let hdr = Hdr {
+            dst: ping.from(),
+            src: ping.to(),
+            payload_len: payload.len() as u32,
+            kind,
+            ..ping.hdr
+        };
+        // A reply that came in time has taken the buffer away.
+        let _ = self.host.arrive(&hdr, &payload);
+        self.take();
+    }
+}

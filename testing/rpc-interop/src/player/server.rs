@@ -1,0 +1,207 @@
+//! Our node serves: it takes the recorded requests, its handlers answer with the recorded bodies, and its
+//! exports make the recorded callbacks.
+
+use lnet_types::Errno;
+use lnet_wire::Kind;
+use lustre_wire::msg::rewrite;
+use lustre_wire::{Body, BodyFlags, MsgKind, OpFlags, Opcode};
+use ptlrpc::{Answer, Call, ClientRecord, Direction, Hold, Past, TargetConfig};
+
+use super::compare::wants_ack;
+use super::past::assumed;
+use super::{NEAR, Player, UNRECORDED};
+use crate::exchange::Asked;
+use crate::host::Host;
+use crate::recording::{Message, Role};
+
+impl Player<'_> {
+    pub(super) fn request_in(
+        &mut self,
+        at: usize,
+        message: &mut Message,
+    ) -> Result<(), &'static str> {
+        let exchange = self.index.of.get(&at).copied().ok_or("no exchange")?;
+        if message.is_callback() {
+            if self.never_arrived(at, exchange) {
+                return Err("the recorded client lost it");
+            }
+            return self.callback_in(message);
+        }
+        let body = message.body();
+        let replies = &self.index.exchanges[exchange].replies;
+        let at_once = body.opcode.is_connect()
+            || body.opcode.is_disconnect()
+            || body.opcode == Opcode::OBD_PING;
+        if replies.is_empty() && at_once {
+            return Err("the recorded server was not there");
+        }
+        if self.never_arrived(at, exchange) {
+            return Err("the recorded server lost it");
+        }
+        let link = self.index.link_of.get(&at).copied().ok_or("no connection")?;
+        let reply = self.index.reply_to(self.messages, at).map(|reply| self.messages[reply].body());
+        if let Some(reply) = reply.filter(|_| body.opcode.is_connect()) {
+            self.restart(link, &body, &reply);
+        }
+        if let (Some(reply), Some(target)) = (reply, self.targets.get(&link).copied()) {
+            self.host.rpc(|rpc| rpc.committed(target, reply.last_committed));
+            self.evict_first(&body, &reply, link);
+        }
+        if let Some(ours) = self.relations.exports.ours(body.handle) {
+            let body = Body { handle: ours, ..body };
+            let header = message.rpc.map(|(header, _)| header).unwrap_or_default();
+            rewrite(&mut message.payload, &header, &body).map_err(|_| "no body of version 3")?;
+        }
+        Ok(())
+    }
+
+    /// The reply to a later sending counts its time from that one: this one had not arrived.
+    fn never_arrived(&self, at: usize, exchange: usize) -> bool {
+        let exchange = &self.index.exchanges[exchange];
+        let Some((reply, sending)) = exchange.replies.first().copied() else { return false };
+        let (asked, later) = (self.messages[at].at, self.messages[sending].at);
+        let worked = u64::from(self.messages[reply].body().service_time);
+        sending > at
+            && later > asked + NEAR
+            && worked <= (self.messages[reply].at - later).as_secs() + 2
+    }
+
+    /// The recorded server had died and started again: a connect finds no target yet, or one that
+    /// recovers. A target starts when its first connect is answered by one.
+    fn restart(&mut self, link: usize, asked: &Body, reply: &Body) {
+        let absent = reply.status < 0;
+        let anew = asked.handle != 0 && asked.handle != reply.handle;
+        let recovers = reply.op_flags.contains(OpFlags::RECOVERING);
+        if self.setup.dies && !self.restarted && anew {
+            self.restarted = true;
+            self.host = Host::new(self.me, 8, self.host.now, self.setup.tunables.clone());
+            self.targets.clear();
+            self.served.clear();
+            self.serve();
+        }
+        if !self.restarted || absent || self.targets.contains_key(&link) {
+            return;
+        }
+        let (uuid, ..) = self.names(link);
+        let found = &self.index.links[link];
+        let offer = found.granted.map_or_else(|| assumed(found.kind), |(data, _)| data);
+        let known = |other: &&Asked| recovers && other.target == uuid;
+        let asked = self.index.links.iter().filter_map(|other| other.asked.as_ref());
+        let clients = asked
+            .filter(known)
+            .map(|asked| ClientRecord { uuid: asked.client.clone(), replies: Vec::new() });
+        let past = Past { last_transno: reply.last_committed, clients: clients.collect() };
+        let replayable = reply.op_flags.contains(OpFlags::REPLAYABLE);
+        let config = TargetConfig { uuid: uuid.clone(), offer, replayable, past };
+        let Ok(target) = self.host.rpc(|rpc| rpc.add_target(config)) else { return };
+        for (other, found) in self.index.links.iter().enumerate() {
+            if found.server == self.me && found.asked.as_ref().is_some_and(|a| a.target == uuid) {
+                self.targets.insert(other, target);
+            }
+        }
+    }
+
+    /// The recorded server had dropped the client before this request came.
+    fn evict_first(&mut self, body: &Body, reply: &Body, link: usize) {
+        let gone = reply.kind == MsgKind::ERROR && reply.status == Errno::ENOTCONN.negative();
+        let anew = body.opcode.is_connect()
+            && body.handle != 0
+            && reply.kind == MsgKind::REPLY
+            && !reply.op_flags.intersects(OpFlags::RECONNECT | OpFlags::RECOVERING)
+            && !self.restarted;
+        if !gone && !anew {
+            return;
+        }
+        let (target, client, _) = self.names(link);
+        let views = self.host.look(|ptlrpc| ptlrpc.export_views());
+        let mine = views.iter().find(|view| view.target == target && view.client == client);
+        if let Some(view) = mine {
+            let id = view.id;
+            self.host.rpc(|rpc| rpc.evict(id));
+        }
+    }
+
+    /// Our node calls a client back.
+    pub(super) fn callback_out(&mut self, at: usize) -> Option<&'static str> {
+        let message = &self.messages[at];
+        let exchange = *self.index.of.get(&at)?;
+        if message.body().flags.contains(BodyFlags::RESENT) || self.calls.contains_key(&exchange) {
+            return None;
+        }
+        let link = self.index.called_back(message)?;
+        let (target, client, _) = self.names(link);
+        let views = self.host.look(|ptlrpc| ptlrpc.export_views());
+        let mine = views.iter().find(|view| view.target == target && view.client == client);
+        let Some(export) = mine.map(|view| view.id) else { return Some("its client is gone") };
+        let (header, body) = message.rpc.unwrap_or_default();
+        let mut call = Call::new(body.opcode, message.buffers());
+        if header.repsize > 224 {
+            call.reply_lens = vec![header.repsize - 224];
+        }
+        let result = self.host.rpc(|rpc| rpc.callback(export, call));
+        let Ok(id) = result else { return Some("the request layer refused the callback") };
+        self.calls.insert(exchange, id);
+        self.take();
+        None
+    }
+
+    pub(super) fn reply_out(&mut self, at: usize) -> Option<&'static str> {
+        let message = &self.messages[at];
+        let Ok(sending) = self.sending_of(at) else { return Some(UNRECORDED) };
+        if !self.injected.contains(&sending) {
+            return Some("its request could not be handed on");
+        }
+        let body = message.body();
+        let key = (message.to(), self.messages[sending].bits());
+        let served = self.served.remove(&key)?;
+        let id = served.id;
+        if body.kind == MsgKind::ERROR {
+            let errno = Errno(body.status.saturating_neg());
+            self.host.rpc(|rpc| rpc.refuse(id, errno));
+        } else {
+            let link = self.index.link_of.get(&sending);
+            if let Some(target) = link.and_then(|link| self.targets.get(link)).copied() {
+                self.host.rpc(|rpc| rpc.committed(target, body.last_committed));
+            }
+            let answer = Answer {
+                status: body.status,
+                buffers: message.buffers(),
+                transno: body.transno,
+                pre_versions: body.pre_versions,
+                hold: if wants_ack(&message.hdr) { Hold::UntilAck } else { Hold::No },
+            };
+            self.host.rpc(|rpc| rpc.reply(id, answer));
+        }
+        self.take();
+        None
+    }
+
+    pub(super) fn bulk_out(&mut self, at: usize) -> Option<&'static str> {
+        let Ok(sending) = self.sending_of(at) else { return Some(UNRECORDED) };
+        if !self.injected.contains(&sending) {
+            return Some("its request could not be handed on");
+        }
+        if !self.moving.insert(sending) {
+            return None;
+        }
+        let exchange = *self.index.of.get(&at)?;
+        let key = (self.messages[at].to(), self.messages[sending].bits());
+        let id = self.served.get(&key)?.id;
+        let mut bytes = Vec::new();
+        for (other, _) in self.index.exchanges[exchange].bulk.iter().filter(|(_, s)| *s == sending)
+        {
+            match self.messages[*other].hdr.kind {
+                Kind::Get { sink_len, .. } => bytes.resize(bytes.len() + sink_len as usize, 0),
+                _ => bytes.extend_from_slice(&self.messages[*other].payload),
+            }
+        }
+        let direction = match self.messages[at].role {
+            Role::BulkGet => Direction::Write,
+            _ => Direction::Read,
+        };
+        let memory = self.host.memory(bytes);
+        let begun = self.host.rpc(|rpc| rpc.bulk(id, direction, &memory));
+        self.take();
+        begun.err().map(|_| "the request layer refused the bulk data")
+    }
+}
