@@ -1,5 +1,6 @@
 //! What both sides share: time limits, numbers, the purposes of descriptors, and what goes up.
 
+use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
 use lnet::upper::Below;
@@ -47,6 +48,8 @@ pub(crate) struct Common {
     pub(crate) callers: BTreeMap<u64, Caller>,
     /// Exports of callers that are closed.
     pub(crate) callers_gone: Vec<ExportId>,
+    /// What callbacks have taught of the way to clients.
+    pub(crate) callback_nets: Vec<(ExportId, Duration)>,
     /// Exports whose client has connected anew, or is gone.
     pub(crate) reversed: Vec<ExportId>,
     #[cfg(feature = "sabotage")]

@@ -63,6 +63,7 @@ impl Ptlrpc {
                 events: VecDeque::new(),
                 callers: BTreeMap::new(),
                 callers_gone: Vec::new(),
+                callback_nets: Vec::new(),
                 reversed: Vec::new(),
                 #[cfg(feature = "sabotage")]
                 sabotage: None,
@@ -158,6 +159,9 @@ impl Ptlrpc {
         let cx = &mut Cx { common, below };
         while let Some(export) = cx.common.callers_gone.pop() {
             server.caller_gone(cx, export);
+        }
+        for (export, net) in cx.common.callback_nets.drain(..) {
+            server.callback_took(export, net);
         }
         while let Some(export) = cx.common.reversed.pop() {
             match server.reverse(export) {

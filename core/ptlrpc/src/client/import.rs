@@ -15,7 +15,7 @@ use super::slots::{Limits, Slots};
 use super::state::{Change, ImportState, next};
 use crate::error::CallError;
 use crate::estimate::Estimate;
-use crate::table::CallId;
+use crate::table::{CallId, ExportId};
 use crate::tunables::Tunables;
 
 /// How many changes of state are kept (P-55).
@@ -133,8 +133,8 @@ pub(crate) struct Import {
     pub(crate) held: bool,
     /// When a reply came last, to anything but a ping (P-40).
     pub(crate) last_reply: Option<Instant>,
-    /// A server's import to its client (P-130).
-    pub(crate) callback: bool,
+    /// The export of the client that this import of a server is to (P-130).
+    pub(crate) callback: Option<ExportId>,
     /// Why the present connection was chosen, and the others were not (P-60).
     pub(crate) choice: Vec<(Nid, ChoiceReason)>,
     /// The connect under way.
@@ -168,7 +168,7 @@ impl Import {
     pub(crate) fn new(config: ImportConfig, own_handle: u64, tunables: &Tunables) -> Self {
         Self {
             connections: config.nids.iter().copied().map(Connection::new).collect(),
-            callback: config.kind == ImportKind::Callback,
+            callback: None,
             terms: Terms::default(),
             tunables: ImportTunables::of(tunables),
             config,
@@ -270,7 +270,7 @@ impl Import {
     /// The server's part of the time of a request (P-95).
     pub(crate) fn server_time(&mut self, portal: u32, tunables: &Tunables) -> Duration {
         if tunables.at_max.is_zero() {
-            let half = u32::from(self.callback) + 1;
+            let half = u32::from(self.callback.is_some()) + 1;
             return tunables.obd_timeout / half;
         }
         tunables.server_part(self.service(portal, tunables).get(&tunables.bounds()))

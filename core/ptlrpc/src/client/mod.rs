@@ -421,7 +421,7 @@ impl Client {
         let state = im.change(cx.below.now(), change);
         let changed = state.is_some();
         // A program knows nothing of imports to clients.
-        if let Some(state) = state.filter(|_| !im.callback) {
+        if let Some(state) = state.filter(|_| im.callback.is_none()) {
             cx.common.events.push_back(Event::Import { import, state });
         }
         changed

@@ -42,7 +42,7 @@ impl Client {
     /// The next ping is due a whole interval from now, or sooner when a commit is awaited.
     pub(super) fn ping_later(&self, cx: &mut Cx<'_, '_>, import: ImportId) {
         let Some(im) = self.imports.get(import) else { return };
-        if im.state != ImportState::Full || im.callback {
+        if im.state != ImportState::Full || im.callback.is_some() {
             return;
         }
         let tunables = &cx.common.tunables;

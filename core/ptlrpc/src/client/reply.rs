@@ -159,7 +159,7 @@ impl Client {
     }
 
     /// What a reply says about times (P-97).
-    fn learn(&mut self, cx: &Cx<'_, '_>, id: CallId, body: &Body, service: bool) {
+    fn learn(&mut self, cx: &mut Cx<'_, '_>, id: CallId, body: &Body, service: bool) {
         let now = Self::now(cx);
         let Some(r) = self.calls.get(id) else { return };
         let Some(im) = self.imports.get_mut(r.import) else { return };
@@ -173,7 +173,11 @@ impl Client {
         // A late reply to an earlier sending says nothing about the net.
         if worked <= took + Duration::from_secs(3) {
             let net = took.saturating_sub(worked) + Duration::from_secs(1);
-            im.net.measure(now, net, &tunables.bounds());
+            let bounds = tunables.bounds();
+            im.net.measure(now, net, &bounds);
+            if let Some(export) = im.callback {
+                cx.common.callback_nets.push((export, im.net.get(&bounds)));
+            }
         }
     }
 
@@ -182,7 +186,7 @@ impl Client {
         let parsed = Msg::parse(&bytes).and_then(|msg| msg.body());
         let Some(r) = self.calls.get(id) else { return };
         let (import, resend) = (r.import, r.resend);
-        let callback = self.imports.get(import).is_some_and(|im| im.callback);
+        let callback = self.imports.get(import).is_some_and(|im| im.callback.is_some());
         let full = r.send_state == ImportState::Full && !callback;
         let verdict = verdict(parsed.as_ref().map_err(Clone::clone), resend, full);
         if let (true, Ok(body)) = (verdict.teaches(), &parsed) {
@@ -318,7 +322,7 @@ impl Client {
             xid: r.xid,
             replied: im.replied,
             resend: r.resend,
-            callback: im.callback,
+            callback: im.callback.is_some(),
             nid: im.nid(),
         });
         self.stats.expired += 1;

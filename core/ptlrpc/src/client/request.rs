@@ -264,7 +264,7 @@ impl Client {
             r.timeout = im.server_time(r.portals.0, tunables);
             r.body.handle = im.handle;
             // P-11: callbacks carry none.
-            r.body.conn_cnt = if im.callback { 0 } else { im.conn_cnt };
+            r.body.conn_cnt = if im.callback.is_some() { 0 } else { im.conn_cnt };
             r.body.last_xid = if connects { 0 } else { im.known_replied(r.xid) };
             let adaptive = HeaderFlags::AT_SUPPORT | HeaderFlags::CKSUM_INCOMPAT18;
             r.header.flags = if im.adaptive { adaptive } else { HeaderFlags::empty() };

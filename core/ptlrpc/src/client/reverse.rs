@@ -45,6 +45,7 @@ impl Client {
                     wanted: reverse.granted,
                 };
                 let mut im = Import::new(config, 0, &cx.common.tunables);
+                im.callback = Some(export);
                 im.state = ImportState::Full;
                 im.set_reverse(reverse);
                 let import = self.imports.insert(Box::new(im));

@@ -92,14 +92,20 @@ impl Watch {
 
     /// Whether the silent are to be evicted, at a request that moved the last deadline to `newest`
     /// (P-135).
-    fn believes(&mut self, now: Instant, newest: Option<(Instant, Instant)>, t: &Tunables) -> bool {
+    fn believes(
+        &mut self,
+        now: Instant,
+        newest: Option<(Instant, Instant)>,
+        net: Duration,
+        t: &Tunables,
+    ) -> bool {
         if let Some(second) = self.second {
             return now >= second;
         }
         // Another client was heard of lately: the net works.
         let fresh = newest.is_some_and(|(at, until)| now < at + until.saturating_since(at) / 2);
         if !fresh {
-            self.second = Some(now + second_timer(t));
+            self.second = Some(now + second_timer(net, t));
         }
         fresh
     }
@@ -115,9 +121,9 @@ fn term(service: Duration, net: Duration, t: &Tunables) -> Duration {
     sixteenth_more(whole).max(t.ldlm_enqueue_min)
 }
 
-/// The second look after a time without traffic (P-135).
-fn second_timer(t: &Tunables) -> Duration {
-    sixteenth_more((t.initial_connect() + t.at_min.max(Duration::from_secs(50))) * 3)
+/// The second look after a time without traffic (P-135), at a client with such a way to it.
+fn second_timer(net: Duration, t: &Tunables) -> Duration {
+    sixteenth_more((t.initial_connect() + net.max(Duration::from_secs(50))) * 3)
 }
 
 fn sixteenth_more(time: Duration) -> Duration {
@@ -172,7 +178,7 @@ impl Server {
                 let bounds = tunables.bounds();
                 let service = self.services.get(origin.service);
                 let service = service.map_or(bounds.min, |s| s.estimate.get(&bounds));
-                let at = now + term(service, bounds.min, tunables);
+                let at = now + term(service, export.net.max(bounds.min), tunables);
                 if at >= deadline.at + STEP {
                     deadline.at = at;
                 }
@@ -192,11 +198,13 @@ impl Server {
         }
         let Some(watch) = self.watches.get_mut(&target) else { return };
         let looks = &mut self.stats.evictor_looks;
-        if watch.overdue(now, &mut self.exports, looks).is_none() {
+        let Some(first) = watch.overdue(now, &mut self.exports, looks) else {
             watch.second = watch.second.filter(|second| now < *second);
             return;
-        }
-        if watch.believes(now, newest, &cx.common.tunables) {
+        };
+        let tunables = &cx.common.tunables;
+        let net = self.exports.get(first).map_or(Duration::ZERO, |export| export.net);
+        if watch.believes(now, newest, net.max(tunables.at_min), tunables) {
             watch.second = None;
             while let Some(id) = self.overdue(now, target) {
                 self.evict(cx, id, EvictReason::Silent);
@@ -264,7 +272,8 @@ mod tests {
         assert_eq!(term(secs(40), secs(40), &t), secs(201));
         let without = Tunables { at_max: Duration::ZERO, ..Tunables::default() };
         assert_eq!(term(secs(5), secs(5), &without), secs(50));
-        assert_eq!(second_timer(&t), secs(175));
+        assert_eq!(second_timer(secs(5), &t), secs(175));
+        assert_eq!(second_timer(secs(75), &t), secs(255));
     }
 
     #[test]
@@ -317,7 +326,7 @@ mod tests {
         let t = Tunables::default();
         let at = Instant::from_secs(1000);
         let newest = Some((at, at + secs(100)));
-        let believes = |watch: &mut Watch, after| watch.believes(at + secs(after), newest, &t);
+        let believes = |watch: &mut Watch, after| watch.believes(at + secs(after), newest, secs(5), &t);
         assert!(believes(&mut Watch::default(), 49));
         // Half of its term is over: the net may have been away.
         let mut watch = Watch::default();

@@ -1,5 +1,6 @@
 //! A client's connection to a target (P-128).
 
+use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
 use lnet_types::{Instant, Nid};
@@ -35,6 +36,8 @@ pub(crate) struct Export {
     pub(crate) heard: Instant,
     /// When it is evicted for its silence; `None` if it need not ping.
     pub(crate) deadline: Option<Deadline>,
+    /// The way to the client, as callbacks have shown it; zero before the first.
+    pub(crate) net: Duration,
     /// The highest xid up to which the client has all answers (P-112).
     pub(crate) last_xid: u64,
     /// What waits or is being served, by xid.
@@ -67,6 +70,7 @@ impl Export {
             granted: ConnectData::default(),
             heard: now,
             deadline: None,
+            net: Duration::ZERO,
             last_xid: 0,
             in_work: BTreeMap::new(),
             uncommitted: BTreeSet::new(),

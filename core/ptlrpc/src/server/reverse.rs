@@ -2,6 +2,8 @@
 //! calls go over imports that the client's side has; what arrives at a client is served like any
 //! other request, by an export that stands for the import that it belongs to.
 
+use core::time::Duration;
+
 use lnet_types::Errno;
 use lustre_wire::{Body, BodyFlags};
 
@@ -39,6 +41,13 @@ impl Server {
         };
         self.exports.get_mut(id)?.granted = caller.granted;
         Some(id)
+    }
+
+    /// What callbacks to a client say of the way to it: a term of silence counts it (P-134).
+    pub(crate) fn callback_took(&mut self, id: ExportId, net: Duration) {
+        if let Some(export) = self.exports.get_mut(id) {
+            export.net = net;
+        }
     }
 
     /// The import of a caller is closed.

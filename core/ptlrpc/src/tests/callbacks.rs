@@ -6,7 +6,7 @@ use lnet_types::{Errno, Nid};
 use lustre_wire::{BodyFlags, Opcode};
 
 use super::bench::{Bench, ECHO, append_log, keeper};
-use crate::{Answer, Call, CallError, CallId, ExportId, Reply, Served, ServiceConfig, Tunables};
+use crate::{Answer, Call, CallError, CallId, Evictor, ExportId, Reply, Served, ServiceConfig, Tunables};
 
 /// The portal of callbacks.
 const PORTAL: u32 = 15;
@@ -83,6 +83,37 @@ fn a_callback_that_is_not_answered_goes_again_and_copies_are_folded() {
     }
     bench.settle();
     assert!(end(&mut bench, call).unwrap().is_ok());
+}
+
+#[test]
+fn p134_a_term_of_silence_counts_the_way_to_the_client_as_callbacks_have_shown_it() {
+    let (mut bench, export) = connected();
+    let server = |b: &mut Bench, at_min| {
+        b.party_of(b.server, |p, _| {
+            let evictor = Evictor::Kernel;
+            let tunables = Tunables { evictor, at_min, ..p.ptlrpc.tunables().clone() };
+            p.ptlrpc.set_tunables(tunables);
+        });
+    };
+    // An estimate of the way that is 100 s.
+    server(&mut bench, Duration::from_secs(100));
+    call_back(&mut bench, export, blocking());
+    let served = kept(&mut bench).remove(0);
+    bench.rpc(bench.client, |rpc| rpc.reply(served.id, Answer::default()));
+    bench.settle();
+    server(&mut bench, Duration::from_secs(5));
+    let call = bench.call(Bench::say(ECHO, "the last word"));
+    bench.settle();
+    assert!(bench.end_of(call).unwrap().is_ok());
+    let (other, import) = bench.new_client("client-2");
+    bench.rpc(other, |rpc| rpc.connect(import));
+    bench.kill(bench.client);
+    let clients = |b: &mut Bench| b.party_of(b.server, |p, _| p.ptlrpc.export_views().len());
+    // 2 × 25 + 11 + 100 + 5 + 100, and a sixteenth: 282 s.
+    bench.secs(281);
+    assert_eq!(clients(&mut bench), 2);
+    bench.secs(26);
+    assert_eq!(clients(&mut bench), 1);
 }
 
 #[test]
