@@ -132,6 +132,32 @@ impl fmt::Display for Behind {
     }
 }
 
+/// A request that is served for far longer than its service is estimated to take (P-127). Its text
+/// is the line for the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stuck {
+    /// The service.
+    pub service: ServiceId,
+    /// Its name.
+    pub name: String,
+    /// Uuid of the client of the request.
+    pub client: String,
+    /// Operation of the request.
+    pub opcode: Opcode,
+    /// Number of the request.
+    pub xid: u64,
+    /// How long it is being served.
+    pub served: Duration,
+}
+
+impl fmt::Display for Stuck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, client, opcode, xid, served, .. } = self;
+        let served = served.as_secs();
+        write!(f, "service {name}: {opcode} x{xid} of {client} is served for {served} s")
+    }
+}
+
 /// Something that the program is to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -181,6 +207,16 @@ pub enum Event {
         /// The import.
         import: ImportId,
     },
+    /// A request waits for its turn, in a service that wants to hear of that
+    /// ([`ServiceConfig::hears_of_waiting`](crate::ServiceConfig)): if others wait for what it does,
+    /// [`Rpc::raise`](crate::Rpc::raise) lets it go before the regular ones (P-114).
+    /// [`Ptlrpc::waiting_as`](crate::Ptlrpc::waiting_as) shows it.
+    Waits {
+        /// Which request.
+        served: ServedId,
+        /// The client's export.
+        export: ExportId,
+    },
     /// A request to be answered.
     Served(Box<Served>),
     /// The bulk data of a request have moved, or did not. If they did not, the request is over: it
@@ -201,6 +237,8 @@ pub enum Event {
     /// The time of a request was over before its turn, or before an early reply could ask for more. At
     /// most one such event in ten seconds for each service.
     Behind(Box<Behind>),
+    /// A request is served for too long. Once for each request.
+    Stuck(Box<Stuck>),
     /// A client has connected, or connected again.
     Connected {
         /// Its export.

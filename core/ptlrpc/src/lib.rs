@@ -18,6 +18,7 @@ mod common;
 mod error;
 mod estimate;
 mod event;
+mod histogram;
 mod lose;
 mod rpc;
 mod sabotage;
@@ -34,7 +35,8 @@ pub use client::{
 };
 pub use error::CallError;
 pub use estimate::{Bounds, Estimate, estimate_of, timeout_of};
-pub use event::{Behind, Event, EvictReason, Replay, Reply, Served};
+pub use event::{Behind, Event, EvictReason, Replay, Reply, Served, Stuck};
+pub use histogram::Histogram;
 pub use lose::{LOSE_MAX, Lose, LoseId, Losing, Part};
 pub use rpc::{Config, Ptlrpc, Rpc};
 #[cfg(feature = "sabotage")]

@@ -190,6 +190,7 @@ impl Ptlrpc {
                 Timer::Service(service) => self.server.dispatch(cx, service),
                 Timer::Silence => self.server.silence_due(cx),
                 Timer::Recovery(target) => self.server.recovery_due(cx, target),
+                Timer::Watchdog(served) => self.server.watchdog_due(cx, served),
             }
         }
         self.tidy(below);
@@ -261,6 +262,11 @@ impl Ptlrpc {
     /// The requests of a client that wait for a service, in order of their numbers.
     pub fn waiting(&self, export: ExportId) -> Vec<Waiting<'_>> {
         self.server.waiting(export)
+    }
+
+    /// A request that waits for a service; `None` for one that is being served, or over.
+    pub fn waiting_as(&self, served: ServedId) -> Option<Waiting<'_>> {
+        self.server.waiting_as(served)
     }
 
     /// What the server's side has counted.

@@ -30,10 +30,12 @@ pub(crate) enum Timer {
     Silence,
     /// The window of a recovery is over, or something waits to be done.
     Recovery(TargetId),
+    /// A request is served for too long.
+    Watchdog(ServedId),
 }
 
 /// Variants of [`Timer`].
-const KINDS: usize = 9;
+const KINDS: usize = 10;
 
 impl Timer {
     /// Its kind, and the place of what it is for in the table of that: what comes to this place later
@@ -49,6 +51,7 @@ impl Timer {
             Self::Service(id) => (6, id.into()),
             Self::Silence => (7, 0),
             Self::Recovery(id) => (8, id.into()),
+            Self::Watchdog(id) => (9, id.into()),
         };
         (kind, index(key))
     }

@@ -27,7 +27,7 @@ impl Server {
     ) -> Result<(), Errno> {
         let now = cx.below.now();
         let Some(work) = self.work.get_mut(id) else { return Err(Errno::ENOENT) };
-        if !work.serving || work.bulk.is_some() {
+        if work.began.is_none() || work.bulk.is_some() {
             return Err(Errno::EBUSY);
         }
         // P-48, P-49: the client names the match bits of the last piece, and the first one's are a

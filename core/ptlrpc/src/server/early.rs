@@ -27,6 +27,13 @@ pub(crate) struct Behindness {
     dropped: u64,
 }
 
+impl Behindness {
+    /// When the last line was due.
+    pub(super) const fn last(&self) -> Option<Instant> {
+        self.last
+    }
+}
+
 impl Server {
     /// When an early reply is due, if one may be sent.
     pub(super) fn plan_early(&self, cx: &mut Cx<'_, '_>, id: ServedId) {

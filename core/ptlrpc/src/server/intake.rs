@@ -241,7 +241,8 @@ impl Server {
             // P-114: what gives locks back goes before what may wait for them.
             high: body.opcode == Opcode::LDLM_CANCEL,
             place: None,
-            serving: false,
+            slot: false,
+            began: None,
             transno: if is_replay(&body) { body.transno } else { 0 },
             obsolete: false,
             early: 0,

@@ -31,6 +31,7 @@ mod reverse;
 mod service;
 mod target;
 mod view;
+mod watchdog;
 
 use std::collections::{BTreeMap, BTreeSet};
 

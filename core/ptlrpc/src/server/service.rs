@@ -13,6 +13,7 @@ use super::recover::is_replay;
 use crate::common::{Cx, Post, errno, spec};
 use crate::estimate::Estimate;
 use crate::event::{Event, Replay, Served};
+use crate::histogram::Histogram;
 use crate::table::{ExportId, ServedId, ServiceId, TargetId};
 use crate::timers::Timer;
 
@@ -36,6 +37,9 @@ pub struct ServiceConfig {
     pub slots: usize,
     /// Whether high-priority requests have a head of their own (P-113).
     pub high_priority: bool,
+    /// Whether each request that finds no slot is announced, with
+    /// [`Event::Waits`](crate::Event::Waits): the program knows what others wait for (P-114).
+    pub hears_of_waiting: bool,
 }
 
 impl ServiceConfig {
@@ -50,6 +54,7 @@ impl ServiceConfig {
             buffers: 64,
             slots: 64,
             high_priority: true,
+            hears_of_waiting: false,
         }
     }
 }
@@ -66,6 +71,10 @@ pub(crate) struct Service {
     pub(crate) stuck: Option<Instant>,
     /// What was said last of requests whose time was over.
     pub(crate) behind: Behindness,
+    /// How long requests have waited before the program got them.
+    pub(crate) waited: Histogram,
+    /// How long the program had them.
+    pub(crate) served: Histogram,
     pub(crate) posted: u32,
 }
 
@@ -101,8 +110,10 @@ pub(crate) struct Work {
     pub(crate) high: bool,
     /// Where it waits in the heads of its service.
     pub(crate) place: Option<Place>,
-    /// The program has it.
-    pub(crate) serving: bool,
+    /// It has a slot.
+    pub(crate) slot: bool,
+    /// When the program got it.
+    pub(crate) began: Option<Instant>,
     /// Its transaction, 0 before it has one.
     pub(crate) transno: u64,
     /// Its slot was used again: no record of it is kept (P-111).
@@ -142,6 +153,8 @@ impl Server {
             heads: Heads::new(config.slots, config.high_priority),
             stuck: None,
             behind: Behindness::default(),
+            waited: Histogram::default(),
+            served: Histogram::default(),
             posted: 0,
             config,
         });
@@ -181,7 +194,13 @@ impl Server {
         work.high &= service.heads.high.is_some();
         work.place = Some(service.heads.enqueue(now, id, from, work.high));
         service.stuck.get_or_insert(now);
+        let hears = service.config.hears_of_waiting;
         self.dispatch(cx, to);
+        if hears
+            && let Some(work) = self.work.get(id).filter(|work| work.place.is_some() && !work.high)
+        {
+            cx.common.events.push_back(Event::Waits { served: id, export: work.export });
+        }
     }
 
     /// Moves a request that waits to the high-priority head (P-116). `false`: it does not wait, or its
@@ -232,7 +251,7 @@ impl Server {
                 service.heads.release(high);
                 continue;
             };
-            (work.place, work.serving) = (None, true);
+            (work.place, work.slot) = (None, true);
             let (origin, export, body) = (work.origin, work.export, work.body);
             // P-107: much may have happened since it arrived.
             if !self.passes(cx, &origin, export, &body) {
@@ -246,6 +265,7 @@ impl Server {
                 self.forget(cx, next);
                 continue;
             }
+            self.guard(cx, next);
             let Some(work) = self.work.get_mut(next) else { continue };
             let served = Served {
                 id: next,
@@ -285,6 +305,7 @@ impl Server {
         let work = self.work.remove(id)?;
         cx.common.timers.stop(Timer::Early(id));
         cx.common.timers.stop(Timer::Bulk(id));
+        cx.common.timers.stop(Timer::Watchdog(id));
         if let Some(export) = self.exports.get_mut(work.export) {
             export.in_work.remove(&work.origin.xid);
             export.in_work_bytes -= work.bytes;
@@ -292,8 +313,11 @@ impl Server {
         if let Some(service) = self.services.get_mut(work.origin.service) {
             if let Some(place) = work.place {
                 service.heads.remove(place, work.high);
-            } else if work.serving {
+            } else if work.slot {
                 service.heads.release(work.high);
+            }
+            if let Some(began) = work.began {
+                service.served.add(cx.below.now().saturating_since(began));
             }
             if service.heads.waiting() == (0, 0) {
                 service.stuck = None;

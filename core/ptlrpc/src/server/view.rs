@@ -10,6 +10,7 @@ use super::Server;
 use super::nrs::{Head, PolicyKind};
 use super::recovery::RecoveryStage;
 use crate::estimate::Estimate;
+use crate::histogram::Histogram;
 use crate::table::{ExportId, ServedId, ServiceId, TargetId};
 use crate::tunables::Tunables;
 
@@ -53,6 +54,8 @@ pub struct ServerStats {
     pub callbacks: u64,
     /// Times that no request buffer could be posted.
     pub no_buffer: u64,
+    /// Requests that were served for too long (P-127).
+    pub stuck: u64,
 }
 
 /// A target, to be looked at.
@@ -149,6 +152,15 @@ pub struct ServiceView {
     pub estimate: Duration,
     /// What that was learnt from (P-89).
     pub history: Estimate,
+    /// Request buffers that should be posted.
+    pub buffers: u32,
+    /// How long requests have waited before the program got them.
+    pub waited: Histogram,
+    /// How long the program had them.
+    pub served: Histogram,
+    /// When it was last not able to keep up: the time of a request was over before its turn, or before
+    /// its early reply.
+    pub behind_at: Option<Instant>,
 }
 
 /// A request that waits, to be looked at.
@@ -167,11 +179,12 @@ pub struct Waiting<'a> {
 impl Server {
     pub(crate) fn waiting(&self, export: ExportId) -> Vec<Waiting<'_>> {
         let ids = self.exports.get(export).into_iter().flat_map(|e| e.in_work.values());
-        let works = ids.filter_map(|id| Some((*id, self.work.get(*id)?)));
-        works
-            .filter(|(_, work)| work.place.is_some())
-            .map(|(id, w)| Waiting { id, high: w.high, body: &w.body, message: &w.message })
-            .collect()
+        ids.filter_map(|id| self.waiting_as(*id)).collect()
+    }
+
+    pub(crate) fn waiting_as(&self, id: ServedId) -> Option<Waiting<'_>> {
+        let work = self.work.get(id).filter(|work| work.place.is_some())?;
+        Some(Waiting { id, high: work.high, body: &work.body, message: &work.message })
     }
 
     pub(crate) fn stats(&self) -> ServerStats {
@@ -238,6 +251,10 @@ impl Server {
             posted: s.posted,
             estimate: s.estimate.get(&tunables.bounds()),
             history: s.estimate.clone(),
+            buffers: s.config.buffers,
+            waited: s.waited,
+            served: s.served,
+            behind_at: s.behind.last(),
         };
         self.services.iter().map(view).collect()
     }

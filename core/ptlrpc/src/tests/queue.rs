@@ -5,7 +5,7 @@ use lustre_wire::{Opcode, Portal};
 
 use super::bench::{APPEND, Bench, ECHO, append_log, keeper};
 use crate::{
-    Answer, Call, CallId, ImportState, NrsError, PolicyKind, ServiceConfig, ServiceId, ServiceView,
+    Answer, Call, CallId, Event, Histogram, ImportState, NrsError, PolicyKind, ServiceConfig, ServiceId, ServiceView,
     Tunables,
 };
 
@@ -37,11 +37,11 @@ fn full() -> Bench {
 }
 
 /// A service for locks with one slot, which is taken; what it serves besides.
-fn lock_service(bench: &mut Bench) -> ServiceId {
+fn lock_service(bench: &mut Bench, hears_of_waiting: bool) -> ServiceId {
     let (request, reply) = (Portal::LDLM_CANCEL.0, Portal::LDLM_CANCEL_REPLY.0);
     let config = ServiceConfig::new("locks", request, reply, Portal::OST_BULK.0);
-    let id =
-        bench.rpc(bench.server, |rpc| rpc.serve(ServiceConfig { slots: 1, ..config })).unwrap();
+    let config = ServiceConfig { slots: 1, hears_of_waiting, ..config };
+    let id = bench.rpc(bench.server, |rpc| rpc.serve(config)).unwrap();
     lock_call(bench, Opcode::LDLM_CONVERT);
     assert_eq!(bench.kept().len(), 1);
     id
@@ -59,7 +59,7 @@ fn opcodes(bench: &mut Bench) -> Vec<Opcode> {
 fn a_cancel_is_served_although_all_slots_are_taken() {
     use Opcode as O;
     let mut bench = Bench::new(keeper());
-    let service = lock_service(&mut bench);
+    let service = lock_service(&mut bench, false);
     lock_call(&mut bench, O::LDLM_CONVERT);
     let first = lock_call(&mut bench, O::LDLM_CANCEL);
     assert_eq!(opcodes(&mut bench), [O::LDLM_CONVERT, O::LDLM_CANCEL]);
@@ -94,6 +94,34 @@ fn a_request_that_waits_can_be_raised_above_the_regular_ones() {
 }
 
 #[test]
+fn p114_a_regular_request_that_finds_no_slot_is_announced_and_can_be_raised() {
+    use Opcode as O;
+    let mut bench = Bench::new(keeper());
+    lock_service(&mut bench, true);
+    let announced = |b: &mut Bench| {
+        b.party_of(b.server, |p, _| {
+            let of = |event: &Event| match event {
+                Event::Waits { served, .. } => Some(*served),
+                _ => None,
+            };
+            let ids: Vec<_> = p.events.iter().filter_map(of).collect();
+            ids.iter().map(|id| (*id, p.ptlrpc.waiting_as(*id).map(|w| w.body.opcode))).collect()
+        })
+    };
+    let none: Vec<(crate::ServedId, Option<O>)> = announced(&mut bench);
+    assert_eq!(none, [], "the first one has a slot");
+    lock_call(&mut bench, O::LDLM_CANCEL);
+    lock_call(&mut bench, O::LDLM_CANCEL);
+    assert_eq!(announced(&mut bench), [], "cancels are of high priority anyway");
+    lock_call(&mut bench, O::LDLM_CONVERT);
+    let waits = announced(&mut bench);
+    assert_eq!(waits.iter().map(|(_, opcode)| *opcode).collect::<Vec<_>>(), [Some(O::LDLM_CONVERT)]);
+    assert!(bench.rpc(bench.server, |rpc| rpc.raise(waits[0].0)));
+    let views = bench.party_of(bench.server, |p, _| p.ptlrpc.service_views());
+    assert_eq!(views[1].queued_high, 2, "a cancel, and behind it the one that was raised");
+}
+
+#[test]
 fn requests_of_a_client_that_is_gone_leave_the_queue() {
     let mut bench = full();
     for _ in 0..10 {
@@ -110,7 +138,7 @@ fn a_cancel_is_done_after_its_deadline_and_anything_else_is_dropped() {
     // P-107. All wait behind slots that are taken, and no early reply asks for more time.
     use Opcode as O;
     let mut bench = Bench::new(keeper());
-    lock_service(&mut bench);
+    lock_service(&mut bench, false);
     let at_extra = core::time::Duration::ZERO;
     bench.party_of(bench.server, |p, _| {
         let tunables = Tunables { at_extra, ..p.ptlrpc.tunables().clone() };
@@ -233,6 +261,51 @@ fn parameters_of_policies_read_as_they_are_written_and_say_what_is_wrong() {
         .rpc(bench.server, |rpc| rpc.set_parameter(ServiceId::from(77), "nrs_policies", "fifo"))
         .unwrap_err();
     assert_eq!(nowhere.errno(), Errno::ENODEV);
+}
+
+#[test]
+fn p127_a_request_that_is_served_for_three_times_obd_timeout_is_reported_once() {
+    let mut bench = Bench::new(keeper());
+    let call = bench.call(Bench::say(APPEND, "slow"));
+    let stuck = |b: &mut Bench| {
+        let lines = |p: &mut super::bench::Party| {
+            let texts = p.events.iter().filter_map(|event| match event {
+                Event::Stuck(stuck) => Some(stuck.to_string()),
+                _ => None,
+            });
+            (texts.collect::<Vec<_>>(), p.ptlrpc.server_stats().stuck)
+        };
+        b.party_of(b.server, |p, _| lines(p))
+    };
+    bench.secs(299);
+    assert_eq!(stuck(&mut bench), (Vec::new(), 0));
+    bench.secs(1000);
+    let served = bench.kept()[0].clone();
+    let line = format!(
+        "service log: {} x{} of {} is served for 300 s",
+        served.opcode,
+        served.xid,
+        bench.party_of(bench.server, |p, _| p.ptlrpc.export_views()[0].client.clone())
+    );
+    assert_eq!(stuck(&mut bench), (vec![line], 1));
+    bench.rpc(bench.server, |rpc| rpc.reply(served.id, Answer::default()));
+    bench.settle();
+    assert!(bench.end_of(call).unwrap().is_ok());
+}
+
+#[test]
+fn a_service_counts_how_long_requests_have_waited_and_were_served() {
+    let mut bench = full();
+    bench.call(Bench::say(APPEND, "waits"));
+    bench.secs(7);
+    let first = bench.kept()[0].id;
+    bench.rpc(bench.server, |rpc| rpc.reply(first, Answer::default()));
+    bench.settle();
+    let view = service(&mut bench);
+    assert_eq!((view.waited.count(), view.served.count()), (SLOTS as u64 + 1, 1));
+    let ten = Histogram::BOUNDS.iter().position(|b| b.as_secs() == 10).unwrap();
+    assert_eq!((view.waited.counts()[ten], view.served.counts()[ten]), (1, 1));
+    assert_eq!(view.served.sum().as_secs(), 7);
 }
 
 #[test]
