@@ -60,7 +60,9 @@ mod tests {
     #[test]
     fn a_duration_is_counted_in_the_first_class_whose_bound_it_does_not_exceed() {
         let mut histogram = Histogram::default();
-        for (millis, class) in [(0, 0), (1, 0), (2, 1), (500, 3), (501, 4), (600_000, 11), (600_001, 12)] {
+        for (millis, class) in
+            [(0, 0), (1, 0), (2, 1), (500, 3), (501, 4), (600_000, 11), (600_001, 12)]
+        {
             let before = histogram.counts()[class];
             histogram.add(Duration::from_millis(millis));
             assert_eq!(histogram.counts()[class], before + 1, "{millis} ms");

@@ -30,8 +30,8 @@ mod xid;
 
 pub use client::{
     BULK_MAX, Bulk, CALLS_PER_IMPORT_MAX, Call, ChoiceReason, ClientStats, Connection, Direction,
-    IMPORTS_MAX, ImportConfig, ImportState, ImportTunables, ImportView, LogLine,
-    RETAINED_PER_IMPORT_MAX, Readiness, Terms, UUID_MAX,
+    ExplainedNode, Explanation, IMPORTS_MAX, ImportConfig, ImportState, ImportTunables, ImportView,
+    LogLine, Never, RETAINED_PER_IMPORT_MAX, Readiness, Terms, UUID_MAX,
 };
 pub use error::CallError;
 pub use estimate::{Bounds, Estimate, estimate_of, timeout_of};

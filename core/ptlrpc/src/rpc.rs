@@ -8,7 +8,7 @@ use lnet::{Event as LnetEvent, Report};
 use lnet_types::{Errno, Instant, IoVec, Nid, Prng};
 
 use crate::client::{
-    Call, Client, ClientStats, Direction, ImportConfig, ImportTunables, ImportView,
+    Call, Client, ClientStats, Direction, Explanation, ImportConfig, ImportTunables, ImportView,
 };
 use crate::common::{Common, Cx, Post};
 use crate::error::CallError;
@@ -198,7 +198,12 @@ impl Ptlrpc {
 
     /// An import, to be looked at.
     pub fn import_view(&self, import: ImportId) -> Option<ImportView> {
-        self.client.view(import, &self.common.tunables)
+        let mut view = self.client.view(import, &self.common.tunables)?;
+        // The way to a client is named by both its ends, which the server's side knows.
+        if let Some((client, target)) = view.callback.and_then(|id| self.server.ends(id)) {
+            (view.target, view.client) = (client, target);
+        }
+        Some(view)
     }
 
     /// How many imports there are.
@@ -213,7 +218,7 @@ impl Ptlrpc {
 
     /// All imports, those to clients that are called back among them.
     pub fn import_views(&self) -> Vec<ImportView> {
-        self.client.views(&self.common.tunables)
+        self.client.ids().filter_map(|id| self.import_view(id)).collect()
     }
 
     /// The targets.
@@ -293,6 +298,16 @@ impl<'b> Rpc<'_, 'b> {
     pub fn import(&mut self, config: ImportConfig) -> Result<ImportId, CallError> {
         let (client, _, mut cx) = self.split();
         client.import(&mut cx, config)
+    }
+
+    /// Where an import would connect now, and why (P-60); `None`: there is no such import.
+    pub fn explain(&mut self, import: ImportId) -> Option<Explanation> {
+        let (client, server, cx) = self.split();
+        let mut explanation = client.explain(&cx, import)?;
+        if let Some((of, target)) = client.callback_of(import).and_then(|id| server.ends(id)) {
+            (explanation.target, explanation.client) = (of, target);
+        }
+        Some(explanation)
     }
 
     /// Connects an import now, if it is not.

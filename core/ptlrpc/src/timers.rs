@@ -100,6 +100,13 @@ impl Timers {
         }
     }
 
+    /// When a timer is due.
+    pub(crate) fn at(&self, timer: Timer) -> Option<Instant> {
+        let (kind, index) = timer.place();
+        let slot = self.slots.get(kind)?.get(index)?.as_ref()?;
+        slot.at.filter(|_| slot.timer == timer)
+    }
+
     /// No timer is due before.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.listed.first().map(|(at, ..)| *at)

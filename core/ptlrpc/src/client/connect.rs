@@ -8,7 +8,8 @@ use lnet_types::{Errno, Instant, Nid};
 use lustre_wire::msg::size;
 use lustre_wire::{Body, ConnectData, ConnectFlags, ImportKind, Layout, OpFlags};
 
-use super::connections::{Readiness, choose, pace};
+use super::connections::{Choice, Connection, Readiness, choose, pace};
+use super::import::Import;
 use super::outcome::{Before, Failed, Failure, Terms, failure, outcome, terms};
 use super::request::{Phase, Purpose, Request};
 use super::state::{Change, next};
@@ -19,10 +20,10 @@ use crate::estimate::{Estimate, estimate_of, wire_secs};
 use crate::event::Reply;
 use crate::table::ImportId;
 use crate::timers::Timer;
-use crate::tunables::{Reconnect, SWITCH};
+use crate::tunables::{Reconnect, SWITCH, Tunables};
 
 /// The time that a connect gets that is not sent (P-62).
-const UNREADY: Duration = Duration::from_secs(1);
+pub(super) const UNREADY: Duration = Duration::from_secs(1);
 /// Bytes of a uuid's buffer (P-18).
 const UUID_LEN: usize = 39;
 /// Room that a client leaves for connect data of servers to come (P-22).
@@ -48,6 +49,67 @@ fn readiness(node: &Node, nid: Nid) -> Readiness {
         Readiness::Ready
     } else {
         Readiness::Unknown
+    }
+}
+
+/// What an import would do if it connected now. A connect carries it out, a view shows it.
+#[derive(Debug)]
+pub(super) struct Decision {
+    /// The connections, with what LNet knows of them now.
+    pub(super) connections: Vec<Connection>,
+    pub(super) choice: Choice,
+    /// The net's estimate for the connect (P-61).
+    pub(super) net: Estimate,
+}
+
+impl Decision {
+    /// The node, and what LNet knows of it.
+    pub(super) fn next(&self) -> Option<&Connection> {
+        self.connections.get(self.choice.index)
+    }
+
+    /// Nodes that LNet is to discover.
+    fn unknown(&self, tunables: &Tunables) -> Vec<Nid> {
+        let unknown = |c: &&Connection| {
+            c.ready == Readiness::Unknown && tunables.reconnect == Reconnect::Readiness
+        };
+        self.connections.iter().filter(unknown).map(|c| c.nid).collect()
+    }
+
+    /// P-62: LNet has not discovered the node; the connect is not sent.
+    pub(super) fn unready(&self, tunables: &Tunables) -> bool {
+        tunables.reconnect == Reconnect::Readiness
+            && self.next().is_some_and(|c| c.ready != Readiness::Ready)
+    }
+}
+
+impl Import {
+    /// Which node is next, and at which pace (P-60, P-61). `None` without any.
+    pub(super) fn decide(
+        &self,
+        node: &Node,
+        now: Instant,
+        tunables: &Tunables,
+    ) -> Option<Decision> {
+        let bounds = tunables.bounds();
+        let mut connections = self.connections.clone();
+        for connection in &mut connections {
+            connection.refresh(readiness(node, connection.nid));
+        }
+        let keep = self.force_reconnect.then_some(self.current);
+        let choice = choose(&connections, self.last_success, keep, tunables.reconnect)?;
+        let mut net = self.net.clone();
+        if keep.is_none()
+            && let Some((other, measured)) =
+                pace(&choice, net.get(&bounds), SWITCH, tunables.switch_max())
+        {
+            if measured {
+                net.measure(now, other, &bounds);
+            } else {
+                net = Estimate::new(other);
+            }
+        }
+        Some(Decision { connections, choice, net })
     }
 }
 
@@ -77,34 +139,17 @@ impl Client {
             return;
         }
         let Some((opcode, _)) = im.config.kind.connects() else { return };
-        let bounds = tunables.bounds();
-        let rule = tunables.reconnect;
-        let mut unknown = Vec::new();
-        for connection in &mut im.connections {
-            connection.refresh(readiness(cx.below.node(), connection.nid));
-            if connection.ready == Readiness::Unknown && rule == Reconnect::Readiness {
-                unknown.push(connection.nid);
-            }
-        }
-        let keep = core::mem::take(&mut im.force_reconnect).then_some(im.current);
-        let Some(choice) = choose(&im.connections, im.last_success, keep, rule) else { return };
-        if keep.is_none()
-            && let Some((net, measured)) =
-                pace(&choice, im.net.get(&bounds), SWITCH, tunables.switch_max())
-        {
-            if measured {
-                im.net.measure(now, net, &bounds);
-            } else {
-                im.net = Estimate::new(net);
-            }
-        }
-        im.current = choice.index;
-        let nids = im.connections.iter().map(|c| c.nid);
-        im.choice = nids.zip(choice.reasons).collect();
+        let Some(decision) = im.decide(cx.below.node(), now, &tunables) else { return };
+        let unknown = decision.unknown(&tunables);
+        let unready = decision.unready(&tunables);
+        im.force_reconnect = false;
+        im.net = decision.net;
+        im.current = decision.choice.index;
+        let nids = decision.connections.iter().map(|c| c.nid);
+        im.choice = nids.zip(decision.choice.reasons).collect();
+        im.connections = decision.connections;
         let Some(connection) = im.connections.get_mut(im.current) else { return };
         connection.tried(now);
-        // P-62: a node that LNet has not discovered.
-        let unready = rule == Reconnect::Readiness && connection.ready != Readiness::Ready;
         im.conn_cnt += 1;
         im.resend_replay = false;
         im.force_verify = false;
@@ -265,11 +310,8 @@ impl Client {
             im.committed = now;
         }
         if now != 0 && now < known {
-            let line = |im: &super::Import| LogLine::LostCommits {
-                target: im.config.target.clone(),
-                known,
-                now,
-            };
+            let line =
+                |im: &Import| LogLine::LostCommits { target: im.config.target.clone(), known, now };
             self.log(cx, import, line);
         }
         if change == Change::Dropped {

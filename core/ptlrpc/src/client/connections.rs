@@ -20,6 +20,16 @@ pub enum Readiness {
     Unreachable,
 }
 
+impl fmt::Display for Readiness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unknown => "not discovered",
+            Self::Ready => "reachable",
+            Self::Unreachable => "unreachable",
+        })
+    }
+}
+
 /// One way to a target: a node that serves it, or may.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Connection {

@@ -162,6 +162,10 @@ pub(crate) struct Import {
     pub(crate) replied: u64,
     /// Why the last connect failed; `None` after one that did not.
     pub(crate) refusal: Option<CallError>,
+    /// Requests that were not answered in time.
+    pub(crate) expired: u64,
+    /// How long the others took in all, and how many they were.
+    pub(crate) answered: (Duration, u64),
 }
 
 impl Import {
@@ -212,6 +216,8 @@ impl Import {
             last_replayed: 0,
             replied: 0,
             refusal: None,
+            expired: 0,
+            answered: (Duration::ZERO, 0),
         }
     }
 

@@ -18,6 +18,7 @@ mod connect;
 mod connections;
 mod decide;
 mod evicted;
+mod explain;
 mod import;
 mod leave;
 mod locks;
@@ -49,6 +50,7 @@ use crate::table::{CallId, ExportId, ImportId, Table};
 use crate::timers::Timer;
 
 pub use connections::{ChoiceReason, Connection, Readiness};
+pub use explain::{ExplainedNode, Explanation, Never};
 pub use import::{ImportConfig, ImportTunables};
 pub use log::LogLine;
 pub use outcome::Terms;

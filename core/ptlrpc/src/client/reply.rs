@@ -169,6 +169,9 @@ impl Client {
             im.service(r.portals.0, tunables).measure(now, said, &tunables.bounds());
         }
         let took = now.saturating_since(r.sent.unwrap_or(now));
+        if service {
+            im.answered = (im.answered.0.saturating_add(took), im.answered.1 + 1);
+        }
         let worked = Duration::from_secs(body.service_time.into());
         // A late reply to an earlier sending says nothing about the net.
         if worked <= took + Duration::from_secs(3) {
@@ -313,7 +316,8 @@ impl Client {
     /// A deadline has passed, or the net has failed (P-86).
     pub(crate) fn expire(&mut self, cx: &mut Cx<'_, '_>, id: CallId) {
         let Some(r) = self.calls.get_mut(id) else { return };
-        let Some(im) = self.imports.get(r.import) else { return };
+        let Some(im) = self.imports.get_mut(r.import) else { return };
+        im.expired += 1;
         let (import, conn_cnt) = (r.import, r.body.conn_cnt);
         r.resent = true;
         let Expiry { disconnects, end } = expiry(&Late {

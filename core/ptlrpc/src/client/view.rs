@@ -3,13 +3,15 @@
 use core::time::Duration;
 
 use lnet_types::{Instant, Nid};
-use lustre_wire::ConnectData;
+use lustre_wire::{ConnectData, ImportKind};
 
 use super::connections::{ChoiceReason, Connection, choose};
 use super::outcome::Terms;
+use super::request::Phase;
 use super::{Client, ImportState};
 use crate::error::CallError;
-use crate::table::ImportId;
+use crate::estimate::Estimate;
+use crate::table::{CallId, ExportId, ImportId};
 use crate::tunables::Tunables;
 
 /// What the client's side counts.
@@ -45,6 +47,13 @@ pub struct ClientStats {
 /// An import, to be looked at.
 #[derive(Clone, Debug)]
 pub struct ImportView {
+    /// Its name.
+    pub id: ImportId,
+    /// What it connects.
+    pub kind: ImportKind,
+    /// The export of the client, if it is a server's way to its client: target is the client then, and
+    /// client the target.
+    pub callback: Option<ExportId>,
     /// Uuid of the target.
     pub target: String,
     /// Uuid of this client.
@@ -65,6 +74,20 @@ pub struct ImportView {
     pub choice: Vec<(Nid, ChoiceReason)>,
     /// Which node would be next, and why, if the connection broke now.
     pub next: Vec<(Nid, ChoiceReason)>,
+    /// How often what was under way has become void.
+    pub generation: u32,
+    /// Calls of the time before an eviction are ending.
+    pub invalidating: bool,
+    /// When a reply came last, to anything but a ping.
+    pub last_reply: Option<Instant>,
+    /// Requests that were not answered in time.
+    pub expired: u64,
+    /// How long the others took in all, and how many they were.
+    pub answered: (Duration, u64),
+    /// Calls whose memory is still in use after their end.
+    pub unlinking: usize,
+    /// Highest transaction that was replayed.
+    pub last_replayed: u64,
     /// What the server granted.
     pub granted: ConnectData,
     /// What that settled.
@@ -83,8 +106,12 @@ pub struct ImportView {
     pub committed: u64,
     /// Estimate of the net's part of a deadline.
     pub net: Duration,
+    /// What that was learnt from.
+    pub net_history: Estimate,
     /// Estimates of the services, by request portal.
     pub services: Vec<(u32, Duration)>,
+    /// What those were learnt from, in the same order.
+    pub service_histories: Vec<Estimate>,
 }
 
 impl Client {
@@ -96,14 +123,22 @@ impl Client {
         self.imports.len()
     }
 
-    pub(crate) fn views(&self, tunables: &Tunables) -> Vec<ImportView> {
-        self.imports.iter().filter_map(|(id, _)| self.view(id, tunables)).collect()
+    pub(crate) fn ids(&self) -> impl Iterator<Item = ImportId> {
+        self.imports.iter().map(|(id, _)| id)
+    }
+
+    /// The export that a server's way to its client belongs to.
+    pub(crate) fn callback_of(&self, id: ImportId) -> Option<ExportId> {
+        self.imports.get(id)?.callback
     }
 
     pub(crate) fn view(&self, id: ImportId, tunables: &Tunables) -> Option<ImportView> {
         let im = self.imports.get(id)?;
         let bounds = tunables.bounds();
         Some(ImportView {
+            id,
+            kind: im.config.kind,
+            callback: im.callback,
             target: im.config.target.clone(),
             client: im.config.client.clone(),
             state: im.state,
@@ -120,6 +155,18 @@ impl Client {
                 let reasons = next.map(|next| next.reasons).unwrap_or_default();
                 im.connections.iter().map(|c| c.nid).zip(reasons).collect()
             },
+            generation: im.generation,
+            invalidating: im.invalidating,
+            last_reply: im.last_reply,
+            expired: im.expired,
+            answered: im.answered,
+            unlinking: {
+                let unlinking = |id: &&CallId| {
+                    self.calls.get(**id).is_some_and(|r| matches!(r.phase, Phase::Unlinking(_)))
+                };
+                im.calls.values().filter(unlinking).count()
+            },
+            last_replayed: im.last_replayed,
             granted: im.terms.data,
             terms: im.terms,
             deactivated: im.deactivated,
@@ -129,7 +176,9 @@ impl Client {
             retained: im.retained.len(),
             committed: im.committed,
             net: im.net.get(&bounds),
+            net_history: im.net.clone(),
             services: im.services.iter().map(|(portal, e)| (*portal, e.get(&bounds))).collect(),
+            service_histories: im.services.iter().map(|(_, e)| e.clone()).collect(),
         })
     }
 }

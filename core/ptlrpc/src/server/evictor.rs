@@ -326,7 +326,8 @@ mod tests {
         let t = Tunables::default();
         let at = Instant::from_secs(1000);
         let newest = Some((at, at + secs(100)));
-        let believes = |watch: &mut Watch, after| watch.believes(at + secs(after), newest, secs(5), &t);
+        let believes =
+            |watch: &mut Watch, after| watch.believes(at + secs(after), newest, secs(5), &t);
         assert!(believes(&mut Watch::default(), 49));
         // Half of its term is over: the net may have been away.
         let mut watch = Watch::default();

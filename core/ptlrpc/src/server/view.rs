@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 
 use lnet_types::{Instant, Nid};
-use lustre_wire::Body;
+use lustre_wire::{Body, ConnectData};
 
 use super::Server;
 use super::nrs::{Head, PolicyKind};
@@ -88,6 +88,8 @@ pub struct ExportView {
     pub target: String,
     /// Uuid of the client.
     pub client: String,
+    /// What it was granted.
+    pub granted: ConnectData,
     /// Where the client is.
     pub from: Nid,
     /// The client's count of connections.
@@ -177,6 +179,13 @@ pub struct Waiting<'a> {
 }
 
 impl Server {
+    /// Uuids of the client and of the target of an export.
+    pub(crate) fn ends(&self, id: ExportId) -> Option<(String, String)> {
+        let export = self.exports.get(id)?;
+        let target = self.targets.get(export.target)?;
+        Some((export.client.clone(), target.config.uuid.clone()))
+    }
+
     pub(crate) fn waiting(&self, export: ExportId) -> Vec<Waiting<'_>> {
         let ids = self.exports.get(export).into_iter().flat_map(|e| e.in_work.values());
         ids.filter_map(|id| self.waiting_as(*id)).collect()
@@ -218,6 +227,7 @@ impl Server {
             id,
             target: self.targets.get(e.target).map(|t| t.config.uuid.clone()).unwrap_or_default(),
             client: e.client.clone(),
+            granted: e.granted,
             from: e.from,
             conn_cnt: e.conn_cnt,
             heard: e.heard,

@@ -6,7 +6,10 @@ use lnet_types::{Errno, Nid};
 use lustre_wire::{BodyFlags, Opcode};
 
 use super::bench::{Bench, ECHO, append_log, keeper};
-use crate::{Answer, Call, CallError, CallId, Evictor, ExportId, Reply, Served, ServiceConfig, Tunables};
+use crate::{
+    Answer, Call, CallError, CallId, Evictor, ExportId, Never, Reply, Served, ServiceConfig,
+    Tunables,
+};
 
 /// The portal of callbacks.
 const PORTAL: u32 = 15;
@@ -55,6 +58,13 @@ fn a_callback_reaches_the_import_and_is_answered() {
     bench.rpc(bench.client, |rpc| rpc.reply(served.id, answer));
     bench.settle();
     assert_eq!(end(&mut bench, call).unwrap().unwrap().status, 0);
+    // The way to the client is named by its ends, and never connects by itself.
+    let view = bench.party_of(bench.server, |p, _| p.ptlrpc.import_views().remove(0));
+    let client = bench.party_of(bench.server, |p, _| p.ptlrpc.export_views().remove(0));
+    assert_eq!((view.target, view.client), (client.client, client.target));
+    let why = bench.rpc(bench.server, |rpc| rpc.explain(view.id)).unwrap();
+    assert_eq!((why.never, why.nodes[0].next), (Some(Never::Callback), false));
+    assert!(why.to_string().contains("next: none; a server's way to its client"), "{why}");
     // What stands for the server's calls is no client.
     let exports = bench.party_of(bench.client, |p, _| p.ptlrpc.export_views());
     assert!(exports.is_empty());

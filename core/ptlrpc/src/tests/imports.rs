@@ -11,8 +11,8 @@ use lustre_wire::{ConnectData, ImportKind, OpFlags, Opcode};
 use super::bench::{APPEND, Bench, ECHO, append_log, data, keeper};
 use super::script::{Said, config, scripted, serving};
 use crate::{
-    Answer, Call, CallError, ChoiceReason, Event, ImportState as S, ImportTunables, ImportView,
-    LogLine, Tunables,
+    Answer, Call, CallError, ChoiceReason, Event, Explanation, ImportState as S, ImportTunables,
+    ImportView, LogLine, Tunables,
 };
 
 fn view(bench: &mut Bench) -> ImportView {
@@ -317,6 +317,70 @@ fn p60_an_import_says_which_node_is_next_and_why() {
     assert_eq!(view.choice, [(Nid::LOOPBACK, R::TurnedReady), (other, R::Behind)]);
     // The last good one is first.
     assert_eq!(view.next, [(Nid::LOOPBACK, R::Untried), (other, R::Behind)]);
+}
+
+#[test]
+fn p60_each_connect_goes_where_its_explanation_said() {
+    let nids: [Nid; 3] =
+        ["10.9.9.9@tcp", "10.9.9.8@tcp", "10.9.9.7@tcp"].map(|n| n.parse().unwrap());
+    for profile in [Profile::Kernel, Profile::Documents, Profile::Default] {
+        let mut nowhere = config(ImportKind::Osc, data());
+        nowhere.nids = nids.to_vec();
+        let mut bench = scripted(Tunables::of(profile), nowhere, |_| vec![]);
+        let import = bench.import;
+        let said = |b: &mut Bench| b.rpc(b.client, |rpc| rpc.explain(import)).unwrap();
+        let first = said(&mut bench);
+        assert_eq!((first.due, first.never, first.all_tried), (None, None, false));
+        assert_eq!(first.sent, profile != Profile::Kernel, "no node was discovered");
+        bench.rpc(bench.client, |rpc| rpc.connect(import));
+        let (mut last, mut compared) = (first, 0);
+        for _ in 0..200 {
+            bench.pass(Duration::from_millis(500));
+            let now = said(&mut bench);
+            let attempts = |e: &Explanation, nid| {
+                e.nodes.iter().find(|node| node.nid == nid).map_or(0, |node| node.attempts)
+            };
+            // Two that fail at once may have had their turn.
+            let tried = |nid: &Nid| attempts(&now, *nid) > attempts(&last, *nid);
+            if let Some(next) = last.nodes.iter().find(|node| node.next)
+                && nids.iter().any(|nid| tried(nid))
+            {
+                assert!(tried(&next.nid), "{profile:?}: {last}{now}");
+                compared += 1;
+            }
+            last = now;
+        }
+        assert!(compared > 5, "{profile:?}: {compared}");
+    }
+}
+
+#[test]
+fn an_explanation_is_a_text_that_names_each_node_with_its_reason() {
+    let other: Nid = "10.9.9.9@tcp".parse().unwrap();
+    let mut both = config(ImportKind::Osc, data());
+    both.nids.push(other);
+    let mut bench = scripted(Tunables::default(), both, |asked| {
+        if asked.connects() { vec![Said::connected(7, OpFlags::empty(), data())] } else { vec![] }
+    });
+    let import = bench.import;
+    bench.rpc(bench.client, |rpc| rpc.connect(import));
+    bench.settle();
+    bench.secs(3);
+    let text = bench.rpc(bench.client, |rpc| rpc.explain(import)).unwrap().to_string();
+    let view = view(&mut bench);
+    let expected = format!(
+        "import {} of client {}: FULL\n\
+         next: 0@lo, when the connection breaks\n\
+         deadline: 10.0 s (5.0 s for the server, 5.0 s for the net)\n\
+         pace: a node is left that was not tried since the last success; fast\n\
+         * 0@lo: next: not tried since the last success; LNet: reachable; 1 of 1 attempts answered, \
+         the last 3.0 s ago\n  \
+         10.9.9.9@tcp: behind the next one; LNet: not discovered; 0 of 0 attempts answered\n",
+        view.target, view.client
+    );
+    assert_eq!(text, expected);
+    let unknown = bench.rpc(bench.client, |rpc| rpc.explain(99.into()));
+    assert_eq!(unknown, None);
 }
 
 #[test]

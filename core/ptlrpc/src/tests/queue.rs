@@ -5,8 +5,8 @@ use lustre_wire::{Opcode, Portal};
 
 use super::bench::{APPEND, Bench, ECHO, append_log, keeper};
 use crate::{
-    Answer, Call, CallId, Event, Histogram, ImportState, NrsError, PolicyKind, ServiceConfig, ServiceId, ServiceView,
-    Tunables,
+    Answer, Call, CallId, Event, Histogram, ImportState, NrsError, PolicyKind, ServiceConfig,
+    ServiceId, ServiceView, Tunables,
 };
 
 /// Slots of the bench's service.
@@ -115,7 +115,10 @@ fn p114_a_regular_request_that_finds_no_slot_is_announced_and_can_be_raised() {
     assert_eq!(announced(&mut bench), [], "cancels are of high priority anyway");
     lock_call(&mut bench, O::LDLM_CONVERT);
     let waits = announced(&mut bench);
-    assert_eq!(waits.iter().map(|(_, opcode)| *opcode).collect::<Vec<_>>(), [Some(O::LDLM_CONVERT)]);
+    assert_eq!(
+        waits.iter().map(|(_, opcode)| *opcode).collect::<Vec<_>>(),
+        [Some(O::LDLM_CONVERT)]
+    );
     assert!(bench.rpc(bench.server, |rpc| rpc.raise(waits[0].0)));
     let views = bench.party_of(bench.server, |p, _| p.ptlrpc.service_views());
     assert_eq!(views[1].queued_high, 2, "a cancel, and behind it the one that was raised");
