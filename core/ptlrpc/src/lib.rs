@@ -23,6 +23,7 @@ mod lose;
 mod rpc;
 mod sabotage;
 mod server;
+mod settings;
 mod table;
 mod timers;
 mod tunables;
@@ -48,6 +49,7 @@ pub use server::{
     RecoveryView, Release, ReplyRecord, ServerStats, ServiceConfig, ServiceView, TargetConfig,
     TargetView, Waiting,
 };
+pub use settings::{Setting, SettingError};
 pub use table::{CallId, ExportId, ImportId, ServedId, ServiceId, TargetId};
 pub use tunables::{DeadlineRule, Evictor, Reconnect, TimeUnit, Tunables};
 
