@@ -48,6 +48,18 @@ pub enum EvictReason {
     ReplayOutOfTime,
 }
 
+impl fmt::Display for EvictReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Silent => "silent for too long",
+            Self::Ordered => "ordered",
+            Self::NotRecovered => "did not finish its recovery",
+            Self::VersionMismatch => "replayed what does not fit the versions of the target",
+            Self::ReplayOutOfTime => "replayed to a target that does not recover",
+        })
+    }
+}
+
 /// A request for a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Served {

@@ -8,7 +8,8 @@ use lnet::{Event as LnetEvent, Report};
 use lnet_types::{Errno, Instant, IoVec, Nid, Prng};
 
 use crate::client::{
-    Call, Client, ClientStats, Direction, Explanation, ImportConfig, ImportTunables, ImportView,
+    Call, Client, ClientStats, Direction, Explanation, ImportConfig, ImportState, ImportTunables,
+    ImportView,
 };
 use crate::common::{Common, Cx, Post};
 use crate::error::CallError;
@@ -221,6 +222,26 @@ impl Ptlrpc {
         self.client.ids().filter_map(|id| self.import_view(id)).collect()
     }
 
+    /// How many imports are in which state.
+    pub fn import_states(&self) -> BTreeMap<ImportState, usize> {
+        let mut states = BTreeMap::new();
+        for state in self.client.states() {
+            *states.entry(state).or_default() += 1;
+        }
+        states
+    }
+
+    /// At most so many imports, those that are not in use first.
+    pub fn worst_imports(&self, limit: usize) -> Vec<ImportView> {
+        let ids = self.client.worst(limit);
+        ids.into_iter().filter_map(|id| self.import_view(id)).collect()
+    }
+
+    /// At most so many exports, those with most requests in work first.
+    pub fn busiest_exports(&self, limit: usize) -> Vec<ExportView> {
+        self.server.busiest(limit)
+    }
+
     /// The targets.
     pub fn target_views(&self, now: Instant) -> Vec<TargetView> {
         self.server.target_views(now)
@@ -298,6 +319,11 @@ impl<'b> Rpc<'_, 'b> {
     pub fn import(&mut self, config: ImportConfig) -> Result<ImportId, CallError> {
         let (client, _, mut cx) = self.split();
         client.import(&mut cx, config)
+    }
+
+    /// All imports, to be looked at.
+    pub fn imports(&self) -> Vec<ImportView> {
+        self.ptlrpc.import_views()
     }
 
     /// Where an import would connect now, and why (P-60); `None`: there is no such import.

@@ -164,6 +164,8 @@ pub(crate) struct Import {
     pub(crate) refusal: Option<CallError>,
     /// Requests that were not answered in time.
     pub(crate) expired: u64,
+    /// Replies that were longer than the room for them (P-41).
+    pub(crate) truncated: u64,
     /// How long the others took in all, and how many they were.
     pub(crate) answered: (Duration, u64),
 }
@@ -217,6 +219,7 @@ impl Import {
             replied: 0,
             refusal: None,
             expired: 0,
+            truncated: 0,
             answered: (Duration::ZERO, 0),
         }
     }

@@ -129,6 +129,9 @@ impl Client {
     /// P-41: once more, with room for it.
     fn truncated(&mut self, cx: &mut Cx<'_, '_>, id: CallId, event: &LnetEvent) {
         let Some(r) = self.calls.get_mut(id) else { return };
+        if let Some(im) = self.imports.get_mut(r.import) {
+            im.truncated += 1;
+        }
         let need = u32::try_from(event.offset).unwrap_or(u32::MAX).saturating_add(event.rlength);
         // A message is at most 1 MiB, early reply included.
         if !r.resend || need > 1 << 20 {

@@ -6,6 +6,7 @@ use lnet_types::{Instant, Nid};
 use lustre_wire::{ConnectData, ImportKind};
 
 use super::connections::{ChoiceReason, Connection, choose};
+use super::import::Import;
 use super::outcome::Terms;
 use super::request::Phase;
 use super::{Client, ImportState};
@@ -82,6 +83,8 @@ pub struct ImportView {
     pub last_reply: Option<Instant>,
     /// Requests that were not answered in time.
     pub expired: u64,
+    /// Replies that were longer than the room for them (P-41).
+    pub truncated: u64,
     /// How long the others took in all, and how many they were.
     pub answered: (Duration, u64),
     /// Calls whose memory is still in use after their end.
@@ -123,6 +126,20 @@ impl Client {
         self.imports.len()
     }
 
+    pub(crate) fn states(&self) -> impl Iterator<Item = ImportState> {
+        self.imports.iter().map(|(_, im)| im.state)
+    }
+
+    /// At most so many imports, those that are not in use first.
+    pub(crate) fn worst(&self, limit: usize) -> Vec<ImportId> {
+        let well = |im: &Import| matches!(im.state, ImportState::Full | ImportState::Idle);
+        let of = |used: bool| {
+            let meant = self.imports.iter().filter(move |(_, im)| well(im) == used);
+            meant.map(|(id, _)| id)
+        };
+        of(false).chain(of(true)).take(limit).collect()
+    }
+
     pub(crate) fn ids(&self) -> impl Iterator<Item = ImportId> {
         self.imports.iter().map(|(id, _)| id)
     }
@@ -159,6 +176,7 @@ impl Client {
             invalidating: im.invalidating,
             last_reply: im.last_reply,
             expired: im.expired,
+            truncated: im.truncated,
             answered: im.answered,
             unlinking: {
                 let unlinking = |id: &&CallId| {

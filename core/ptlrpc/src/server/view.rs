@@ -121,6 +121,8 @@ pub struct RecoveryView {
     pub missing: Vec<String>,
     /// What is left of the window; `None` before the first client is back, and afterwards.
     pub left: Option<Duration>,
+    /// How long ago the first client came back; zero before.
+    pub since: Duration,
 }
 
 impl RecoveryView {
@@ -223,7 +225,24 @@ impl Server {
     }
 
     pub(crate) fn export_views(&self) -> Vec<ExportView> {
-        let view = |(id, e): (ExportId, &super::Export)| ExportView {
+        self.clients().map(|(id, e)| self.export_view(id, e)).collect()
+    }
+
+    /// At most so many, those with most requests in work first.
+    pub(crate) fn busiest(&self, limit: usize) -> Vec<ExportView> {
+        let mut all: Vec<_> = self.clients().map(|(id, e)| (e.in_work.len(), id)).collect();
+        all.sort_by_key(|(in_work, _)| core::cmp::Reverse(*in_work));
+        let first = all.into_iter().take(limit);
+        first.filter_map(|(_, id)| Some(self.export_view(id, self.exports.get(id)?))).collect()
+    }
+
+    /// The exports of clients: what stands for servers that call back is none.
+    fn clients(&self) -> impl Iterator<Item = (ExportId, &super::Export)> {
+        self.exports.iter().filter(|(_, e)| e.import.is_none())
+    }
+
+    fn export_view(&self, id: ExportId, e: &super::Export) -> ExportView {
+        ExportView {
             id,
             target: self.targets.get(e.target).map(|t| t.config.uuid.clone()).unwrap_or_default(),
             client: e.client.clone(),
@@ -235,8 +254,7 @@ impl Server {
             committed: e.committed,
             in_work: e.in_work.len(),
             records: e.records.len(),
-        };
-        self.exports.iter().filter(|(_, e)| e.import.is_none()).map(view).collect()
+        }
     }
 
     pub(crate) fn recovery_view(&self, target: TargetId, now: Instant) -> Option<RecoveryView> {
@@ -245,7 +263,8 @@ impl Server {
         let names = recovery.missing().filter_map(|id| Some(self.exports.get(id)?.client.clone()));
         let missing = names.take(RecoveryView::MISSING_MAX).collect();
         let (stage, left) = (recovery.stage(), recovery.left(now));
-        Some(RecoveryView { stage, clients, connected, evicted, missing, left })
+        let since = recovery.since(now);
+        Some(RecoveryView { stage, clients, connected, evicted, missing, left, since })
     }
 
     pub(crate) fn service_views(&self, tunables: &Tunables) -> Vec<ServiceView> {

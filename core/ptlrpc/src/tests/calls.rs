@@ -170,6 +170,9 @@ fn a_reply_longer_than_planned_is_asked_for_again_with_room() {
     let reply = bench.end_of(id).unwrap().unwrap();
     assert_eq!(reply.msg().unwrap().buffer(1), Some(text.as_bytes()));
     assert_eq!(reply.transno, 1, "it was executed once");
+    let import = bench.import;
+    let view = bench.party_of(bench.client, |p, _| p.ptlrpc.import_view(import)).unwrap();
+    assert_eq!(view.truncated, 1);
     call.resend = false;
     let id = bench.call(call);
     assert_eq!(bench.end_of(id), Some(Err(CallError::TooLong)));

@@ -11,8 +11,8 @@ use lustre_wire::{ConnectData, ImportKind, OpFlags, Opcode};
 use super::bench::{APPEND, Bench, ECHO, append_log, data, keeper};
 use super::script::{Said, config, scripted, serving};
 use crate::{
-    Answer, Call, CallError, ChoiceReason, Event, Explanation, ImportState as S, ImportTunables,
-    ImportView, LogLine, Tunables,
+    Answer, Call, CallError, ChoiceReason, Event, Explanation, ImportConfig, ImportState as S,
+    ImportTunables, ImportView, LogLine, Tunables,
 };
 
 fn view(bench: &mut Bench) -> ImportView {
@@ -343,7 +343,7 @@ fn p60_each_connect_goes_where_its_explanation_said() {
             // Two that fail at once may have had their turn.
             let tried = |nid: &Nid| attempts(&now, *nid) > attempts(&last, *nid);
             if let Some(next) = last.nodes.iter().find(|node| node.next)
-                && nids.iter().any(|nid| tried(nid))
+                && nids.iter().any(&tried)
             {
                 assert!(tried(&next.nid), "{profile:?}: {last}{now}");
                 compared += 1;
@@ -381,6 +381,26 @@ fn an_explanation_is_a_text_that_names_each_node_with_its_reason() {
     assert_eq!(text, expected);
     let unknown = bench.rpc(bench.client, |rpc| rpc.explain(99.into()));
     assert_eq!(unknown, None);
+}
+
+#[test]
+fn imports_that_are_not_in_use_come_first_and_all_are_counted_by_state() {
+    let mut bench = Bench::new(keeper());
+    bench.call(Bench::say(APPEND, "kept"));
+    let other = ImportConfig { client: "client-9".to_owned(), ..config(ImportKind::Osc, data()) };
+    bench.rpc(bench.client, |rpc| rpc.import(other)).unwrap();
+    let (states, worst, all) = bench.party_of(bench.client, |p, _| {
+        (p.ptlrpc.import_states(), p.ptlrpc.worst_imports(1), p.ptlrpc.worst_imports(9).len())
+    });
+    assert_eq!(states.into_iter().collect::<Vec<_>>(), [(S::New, 1), (S::Full, 1)]);
+    assert_eq!((worst[0].state, worst.len(), all), (S::New, 1, 2));
+    let (second, import) = bench.new_client("client-2");
+    bench.rpc(second, |rpc| rpc.connect(import));
+    bench.settle();
+    let exports = |b: &mut Bench, n| b.party_of(b.server, |p, _| p.ptlrpc.busiest_exports(n));
+    let busiest = exports(&mut bench, 1);
+    assert_eq!((busiest.len(), busiest[0].in_work), (1, 1));
+    assert_eq!(exports(&mut bench, 9).len(), 2);
 }
 
 #[test]

@@ -204,6 +204,11 @@ impl Recovery {
         self.due().map(|_| self.window.left(now))
     }
 
+    /// How long ago the first client came back; zero before.
+    pub(crate) fn since(&self, now: Instant) -> Duration {
+        self.window.elapsed(now)
+    }
+
     /// Clients that have not come back.
     pub(crate) fn missing(&self) -> impl Iterator<Item = ExportId> + '_ {
         self.members.iter().filter(|(_, member)| !member.connected).map(|(id, _)| *id)
