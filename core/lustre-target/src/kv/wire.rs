@@ -212,6 +212,10 @@ mod tests {
             assert_eq!(Operation::of(operation.opcode()), Some(operation));
             assert!(operation.opcode().row().is_none(), "{operation:?}");
         }
+        // All of them, and no other.
+        let known = (20_400..20_500).filter(|n| Operation::of(Opcode(*n)).is_some());
+        assert_eq!(known.collect::<Vec<_>>(), [20_480, 20_481, 20_482, 20_483, 20_484]);
+        assert_eq!(Operation::List.opcode(), Opcode(20_484));
         assert_eq!(Operation::of(Opcode::OST_READ), None);
     }
 
@@ -226,6 +230,17 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn listing_is_read_as_it_was_written(
+            entries in proptest::collection::vec((any::<Vec<u8>>(), any::<u64>(), any::<u64>()), 0..20),
+        ) {
+            let rows = entries.iter().map(|(key, version, len)| (key.as_slice(), *version, *len));
+            let (listing, cut) = write_listing(rows.clone());
+            let entry = |(key, version, len): (&[u8], _, _)| Entry { key: key.to_vec(), version, len };
+            prop_assert_eq!(read_listing(&listing), Some(rows.map(entry).collect::<Vec<_>>()));
+            prop_assert!(!cut);
+        }
+
         #[test]
         fn any_bytes_are_a_listing_or_none(bytes in any::<Vec<u8>>()) {
             if let Some(entries) = read_listing(&bytes) {
