@@ -90,6 +90,7 @@ impl Request {
             Self::TargetDel { .. } => ("target del", Write),
             Self::TargetShow => ("target show", Read),
             Self::ImportShow { .. } => ("import show", Read),
+            Self::ImportExplain { .. } => ("explain import", Read),
             Self::ExportShow { .. } => ("export show", Read),
             Self::ExportEvict { .. } => ("export evict", Write),
             Self::ServiceShow => ("service show", Read),
@@ -117,6 +118,7 @@ mod tests {
             Request::Explain { target: nid, source: None, size: 1 },
             Request::TargetShow,
             Request::ExportShow { from: None },
+            Request::ImportExplain { name: "kv-1".to_owned() },
             Request::RpcFaultShow,
         ];
         for request in reads {

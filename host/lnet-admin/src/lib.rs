@@ -53,9 +53,10 @@ pub use routing::{
     POOL_NAMES, PoolSnapshot, RoutePage, RouteSnapshot, RoutingSnapshot, RoutingState,
 };
 pub use rpc::{
-    EvictionSnapshot, ExportPage, ExportSnapshot, ImportPage, ImportSnapshot, NodeChoice,
-    RPC_ROWS_PER_PAGE, RecoverySnapshot, RpcDelay, RpcFaultDel, RpcFaults, RpcLose, RpcPart,
-    ServiceSnapshot, TargetSnapshot,
+    EXPLAINED_MAX, EvictionSnapshot, ExportPage, ExportSnapshot, HistogramSnapshot,
+    ImportExplanation, ImportPage, ImportSnapshot, NodeChoice, NodeExplanation, RPC_ROWS_PER_PAGE,
+    RecoverySnapshot, RpcDelay, RpcFaultDel, RpcFaults, RpcLose, RpcPart, ServiceSnapshot,
+    TargetSnapshot,
 };
 pub use snapshot::{
     GlobalSnapshot, KindCounts, Latency, LndSnapshot, NetSnapshot, NetTunablesSnapshot, NiDetail,

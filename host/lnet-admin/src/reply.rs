@@ -5,9 +5,9 @@ use lnet_types::Nid;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AdminError, DriverPage, ExportPage, FaultSnapshot, GlobalSnapshot, ImportPage, NetSnapshot,
-    ParamInfo, PeerSnapshot, RoutePage, RoutingSnapshot, RpcFaults, ServiceSnapshot, StatsSnapshot,
-    TargetSnapshot,
+    AdminError, DriverPage, ExportPage, FaultSnapshot, GlobalSnapshot, ImportExplanation,
+    ImportPage, NetSnapshot, ParamInfo, PeerSnapshot, RoutePage, RoutingSnapshot, RpcFaults,
+    ServiceSnapshot, StatsSnapshot, TargetSnapshot,
 };
 
 /// The answer to a request that was not refused.
@@ -60,6 +60,8 @@ pub enum Reply {
     Targets(Vec<TargetSnapshot>),
     /// A page of imports.
     Imports(ImportPage),
+    /// Why imports would connect where they would.
+    ImportExplanations(Vec<ImportExplanation>),
     /// A page of exports.
     Exports(ExportPage),
     /// The services.

@@ -335,6 +335,13 @@ pub enum Request {
         #[serde(default)]
         from: Option<u64>,
     },
+    /// Where imports would connect now, and why: those whose target or client has this uuid, at most
+    /// [`EXPLAINED_MAX`](crate::EXPLAINED_MAX). No such: ENOENT.
+    /// [`Reply::ImportExplanations`](crate::Reply::ImportExplanations)
+    ImportExplain {
+        /// The uuid.
+        name: String,
+    },
     /// A page of exports, and the last evictions. [`Reply::Exports`](crate::Reply::Exports)
     ExportShow {
         /// `ExportPage::next` of the page before; the first page if absent.

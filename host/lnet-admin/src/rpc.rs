@@ -83,6 +83,9 @@ pub struct ImportSnapshot {
     pub retained: u64,
     /// Highest transaction that is committed.
     pub committed: u64,
+    /// Replies that were longer than the room for them.
+    #[serde(default)]
+    pub truncated: u64,
     /// Estimate of the net, milliseconds.
     pub net_ms: u64,
     /// Estimates of the services, by request portal, milliseconds.
@@ -101,6 +104,59 @@ pub struct NodeChoice {
     pub replies: u32,
     /// Why it is the next one, or is not.
     pub reason: String,
+}
+
+/// Most imports that one answer explains.
+pub const EXPLAINED_MAX: usize = 256;
+
+/// Where an import would connect now, and why (P-60).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImportExplanation {
+    /// Uuid of the target.
+    pub target: String,
+    /// Uuid of the client.
+    pub client: String,
+    /// State.
+    pub state: String,
+    /// Why it does not connect by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub never: Option<String>,
+    /// How long until the next connect, milliseconds; absent while it is connected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub due_in_ms: Option<u64>,
+    /// Whether all nodes were tried since the last success.
+    pub all_tried: bool,
+    /// Whether the connect is sent.
+    pub sent: bool,
+    /// The server's part of its deadline, milliseconds.
+    pub server_ms: u64,
+    /// The net's part of its deadline, milliseconds.
+    pub net_ms: u64,
+    /// The nodes that may serve the target, in the order in which they are looked at.
+    pub nodes: Vec<NodeExplanation>,
+    /// The same for people.
+    pub text: String,
+}
+
+/// Why a node is the next one of an import, or is not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeExplanation {
+    /// The node.
+    #[serde(with = "text::nid")]
+    pub nid: Nid,
+    /// Whether it is the next one.
+    pub next: bool,
+    /// Why.
+    pub reason: String,
+    /// What LNet knows of it.
+    pub lnet: String,
+    /// How long ago it was tried, milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tried_ms_ago: Option<u64>,
+    /// How often it was tried.
+    pub attempts: u32,
+    /// How often it answered.
+    pub replies: u32,
 }
 
 /// A page of imports.
@@ -195,6 +251,34 @@ pub struct ServiceSnapshot {
     /// How long until it counts as unhealthy if it takes no request, milliseconds; 0: it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unhealthy_in_ms: Option<u64>,
+    /// Request buffers that should be posted.
+    #[serde(default)]
+    pub buffers: u32,
+    /// How long ago it was last not able to keep up, milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub behind_ms_ago: Option<u64>,
+    /// How long requests have waited before they were taken.
+    #[serde(default)]
+    pub waited: HistogramSnapshot,
+    /// How long they were served.
+    #[serde(default)]
+    pub served: HistogramSnapshot,
+}
+
+/// Counts of durations by size.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HistogramSnapshot {
+    /// Upper bound of each class, milliseconds, and its count; without a bound: what is beyond.
+    pub classes: Vec<(Option<u64>, u64)>,
+    /// All durations together, milliseconds.
+    pub sum_ms: u64,
+}
+
+impl HistogramSnapshot {
+    /// How many durations were counted.
+    pub fn count(&self) -> u64 {
+        self.classes.iter().map(|(_, count)| count).sum()
+    }
 }
 
 /// What gets lost of a request.

@@ -5,8 +5,8 @@ use std::time::Duration;
 use lnet_admin as admin;
 use lnet_types::{Instant, Nid};
 use lustre_rt::{
-    EvictReason, Eviction, ExportView, ImportView, RecoveryStage, RecoveryView, ServiceView,
-    TargetSpec, TargetView,
+    Eviction, Explanation, ExportView, Histogram, ImportView, RecoveryStage, RecoveryView,
+    ServiceView, TargetSpec, TargetView,
 };
 
 /// A target. `view`: what the request layer has of it; none while it is taken out.
@@ -81,8 +81,44 @@ pub(crate) fn import(view: &ImportView, now: Instant) -> admin::ImportSnapshot {
         delayed: view.slots.1 as u64,
         retained: view.retained as u64,
         committed: view.committed,
+        truncated: view.truncated,
         net_ms: millis(view.net),
         services_ms: view.services.iter().map(|(portal, e)| (*portal, millis(*e))).collect(),
+    }
+}
+
+/// Why an import would connect where it would.
+pub(crate) fn explanation(why: &Explanation) -> admin::ImportExplanation {
+    let nodes = why.nodes.iter().map(|node| admin::NodeExplanation {
+        nid: node.nid,
+        next: node.next,
+        reason: node.reason.to_string(),
+        lnet: node.ready.to_string(),
+        tried_ms_ago: node.tried.map(millis),
+        attempts: node.attempts,
+        replies: node.replies,
+    });
+    admin::ImportExplanation {
+        target: why.target.clone(),
+        client: why.client.clone(),
+        state: why.state.name().to_owned(),
+        never: why.never.as_ref().map(ToString::to_string),
+        due_in_ms: why.due.map(millis),
+        all_tried: why.all_tried,
+        sent: why.sent,
+        server_ms: millis(why.server),
+        net_ms: millis(why.net),
+        nodes: nodes.collect(),
+        text: why.to_string(),
+    }
+}
+
+fn histogram(histogram: &Histogram) -> admin::HistogramSnapshot {
+    let bounds = Histogram::BOUNDS.into_iter().map(|bound| Some(millis(bound)));
+    let bounds = bounds.chain(core::iter::once(None));
+    admin::HistogramSnapshot {
+        classes: bounds.zip(histogram.counts().iter().copied()).collect(),
+        sum_ms: millis(histogram.sum()),
     }
 }
 
@@ -101,18 +137,10 @@ pub(crate) fn export(view: &ExportView, now: Instant) -> admin::ExportSnapshot {
 }
 
 pub(crate) fn eviction(eviction: &Eviction, now: Instant) -> admin::EvictionSnapshot {
-    let reason = match eviction.reason {
-        EvictReason::Silent => "silent for too long",
-        EvictReason::Ordered => "ordered",
-        EvictReason::NotRecovered => "did not finish its recovery",
-        EvictReason::VersionMismatch => "replayed what does not fit the versions of the target",
-        EvictReason::ReplayOutOfTime => "replayed to a target that does not recover",
-        _ => "another reason",
-    };
     admin::EvictionSnapshot {
         target: eviction.target.clone(),
         client: eviction.client.clone(),
-        reason: reason.to_owned(),
+        reason: eviction.reason.to_string(),
         ms_ago: ago(eviction.at, now),
     }
 }
@@ -132,6 +160,10 @@ pub(crate) fn service(view: &ServiceView, now: Instant) -> admin::ServiceSnapsho
         worst_ms_ago: view.history.worst_at().map(|at| ago(at, now)),
         bins_ms: view.history.bins().into_iter().map(millis).collect(),
         unhealthy_in_ms: view.unhealthy_at.map(|at| millis(at.saturating_since(now))),
+        buffers: view.buffers,
+        behind_ms_ago: view.behind_at.map(|at| ago(at, now)),
+        waited: histogram(&view.waited),
+        served: histogram(&view.served),
     }
 }
 

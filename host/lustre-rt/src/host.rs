@@ -66,6 +66,9 @@ pub(crate) struct Host {
     pub(crate) log: Option<Log>,
 }
 
+/// What stands before lines that name their subject themselves.
+const LAYER: &str = "rpc";
+
 /// Takes what an operator should know: the target, and a line.
 pub(crate) type Log = Box<dyn FnMut(&str, &str) + Send>;
 
@@ -127,9 +130,12 @@ impl Host {
                     self.log(&uuid, &format!("{n} requests were replayed in {secs:.1} s"));
                 }
             }
+            Event::Log { line, .. } => self.log(LAYER, &line.to_string()),
+            Event::Behind(behind) => self.log(LAYER, &behind.to_string()),
+            Event::Stuck(stuck) => self.log(LAYER, &stuck.to_string()),
             Event::Evicted { target, client, reason, .. } => {
                 let uuid = self.targets.uuid(target).unwrap_or("target").to_owned();
-                self.log(&uuid, &format!("client {client} was evicted: {reason:?}"));
+                self.log(&uuid, &format!("client {client} was evicted: {reason}"));
                 if self.evictions.len() == EVICTIONS_KEPT {
                     self.evictions.pop_front();
                 }

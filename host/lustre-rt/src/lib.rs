@@ -75,12 +75,13 @@ pub use lustre_target::kv::Kv;
 pub use lustre_target::kv::wire::{Entry, Info, InfoFlags};
 pub use lustre_target::store::{Change, DataId, Outcome, Source, Space, StoreError, StoreOrder};
 pub use lustre_target::{Cx, Kind, When};
-pub use lustre_wire::connect::{ConnectData, ConnectFlags, ConnectFlags2};
+pub use lustre_wire::connect::{ChecksumKinds, ConnectData, ConnectFlags, ConnectFlags2};
 pub use lustre_wire::opcode::OPCODES;
 pub use lustre_wire::{ImportKind, Opcode, Portal};
 pub use ptlrpc::{
-    Answer, Call, CallError, ClientStats, Direction, EvictReason, ExportView, ImportConfig,
-    ImportState, ImportView, Lose, LoseId, Losing, NrsError, Part, Past, PolicyKind, Ptlrpc,
-    RecoveryStage, RecoveryView, Reply, Rpc, Served, ServedId, ServerStats, ServiceConfig,
-    ServiceId, ServiceView, TargetConfig, TargetView, Tunables,
+    Answer, Call, CallError, ClientStats, Direction, Estimate, EvictReason, Explanation, ExportId,
+    ExportView, Histogram, ImportConfig, ImportId, ImportState, ImportView, Lose, LoseId, Losing,
+    NrsError, Part, Past, PolicyKind, Ptlrpc, Readiness, RecoveryOutcome, RecoveryStage,
+    RecoveryView, Reply, Rpc, Served, ServedId, ServerStats, ServiceConfig, ServiceId, ServiceView,
+    Setting, SettingError, TargetConfig, TargetView, Tunables,
 };

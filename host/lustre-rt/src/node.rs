@@ -288,6 +288,14 @@ impl RpcNode {
         })
     }
 
+    /// Sets tunables of the request layer; times that are set from now on follow them.
+    ///
+    /// # Errors
+    /// The node has stopped.
+    pub fn set_tunables(&self, tunables: Tunables) -> Result<(), OpError> {
+        self.run(move |host, _| host.ptlrpc.set_tunables(tunables))
+    }
+
     /// Gives lines for the log to `log`, on the node's thread: the target, and what happened.
     ///
     /// # Errors

@@ -64,7 +64,7 @@ impl Command {
         matches!(
             last,
             Some("show" | "list" | "export" | "ping" | "discover" | "recovery" | "timers")
-        ) || self.path == "import"
+        ) || matches!(self.path, "import" | "explain import")
     }
 
     /// What it is for and how it is called.
@@ -1042,24 +1042,35 @@ pub(crate) static COMMANDS: &[Entry] = &[
         help_code: 1,
         run: misc::setup_sysctl,
     }),
-    Entry::Command(Command {
-        name: "explain",
-        path: "explain",
-        options: &[
-            value("from", Some('f'), "NID", "the local NID that the message leaves from"),
-            value("size", Some('s'), "BYTES", "its payload, else 4096"),
-            value(
-                "last",
-                Some('n'),
-                "COUNT",
-                "instead: the last messages sent, as far as explain_last keeps them",
-            ),
-        ],
-        operands: ("[NID]", 1),
-        summary: "show which way a message goes, and why",
-        help_code: 0,
-        run: explain::explain,
-    }),
+    Entry::Both(
+        Command {
+            name: "explain",
+            path: "explain",
+            options: &[
+                value("from", Some('f'), "NID", "the local NID that the message leaves from"),
+                value("size", Some('s'), "BYTES", "its payload, else 4096"),
+                value(
+                    "last",
+                    Some('n'),
+                    "COUNT",
+                    "instead: the last messages sent, as far as explain_last keeps them",
+                ),
+            ],
+            operands: ("[NID]", 1),
+            summary: "show which way a message goes, and why",
+            help_code: 0,
+            run: explain::explain,
+        },
+        &[Entry::Command(Command {
+            name: "import",
+            path: "explain import",
+            options: &[],
+            operands: ("NAME", 1),
+            summary: "show where the imports of a target or client would connect, and why",
+            help_code: 1,
+            run: explain::import,
+        })],
+    ),
     Entry::Command(Command {
         name: "legacy2yaml",
         path: "legacy2yaml",

@@ -1,6 +1,6 @@
 //! `import` and `export`: the two ends of connections between clients and targets.
 
-use lnet_admin::{AdminError, ExportPage, ImportPage, RPC_ROWS_PER_PAGE, Reply};
+use lnet_admin::{AdminError, EXPLAINED_MAX, ExportPage, ImportPage, RPC_ROWS_PER_PAGE, Reply};
 use lnet_types::{Errno, Nid};
 
 use super::{Control, stopped};
@@ -15,6 +15,24 @@ impl Control {
             })
         })?;
         Ok(Reply::Imports(ImportPage { imports, next }))
+    }
+
+    pub(super) fn import_explain(&self, name: String) -> Result<Reply, AdminError> {
+        let what = name.escape_debug().to_string();
+        let explained = self.look(Vec::new(), |node| {
+            node.with(move |rpc| {
+                let views = rpc.imports();
+                let meant = views.iter().filter(|view| view.target == name || view.client == name);
+                let ids: Vec<_> = meant.map(|view| view.id).take(EXPLAINED_MAX).collect();
+                ids.into_iter().filter_map(|id| rpc.explain(id)).collect()
+            })
+        })?;
+        if explained.is_empty() {
+            return Err(AdminError::errno(Errno::ENOENT).because(format_args!(
+                "import '{what}': no import of this node has this target or client"
+            )));
+        }
+        Ok(Reply::ImportExplanations(explained.iter().map(views::explanation).collect()))
     }
 
     pub(super) fn export_show(&self, from: Option<u64>) -> Result<Reply, AdminError> {

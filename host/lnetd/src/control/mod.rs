@@ -58,6 +58,8 @@ pub(crate) struct Control {
 pub(crate) struct State {
     /// Tunables outlive `lnet unconfigure` (C-lnet-4).
     tunables: Tunables,
+    /// Tunables of the request layer, which outlive it too.
+    rpc: lustre_rt::Tunables,
     /// Settings of socklnd for interfaces to come.
     pub(crate) sock: nets::SockDefaults,
     node: Option<Running>,
@@ -86,7 +88,8 @@ impl Control {
         tunables.set_all(&settings).context("module parameters")?;
         let cpus = Cpus::new(options, &parameters).context("CPU partitions")?;
         let sock = nets::SockDefaults::new(options, &parameters.sock);
-        let state = Mutex::new(State { tunables, sock, node: None });
+        let rpc = lustre_rt::Tunables::of(options.profile);
+        let state = Mutex::new(State { tunables, rpc, sock, node: None });
         let recordings = Recordings::default();
         let rotor = AtomicU8::new(params::rotor::DEFAULT);
         Ok(Self {
@@ -210,6 +213,7 @@ impl Control {
             Request::TargetDel { name } => self.target_del(&name),
             Request::TargetShow => self.target_show(),
             Request::ImportShow { from } => self.import_show(from),
+            Request::ImportExplain { name } => self.import_explain(name),
             Request::ExportShow { from } => self.export_show(from),
             Request::ExportEvict { uuid, nid } => self.export_evict(uuid, nid),
             Request::ServiceShow => self.service_show(),

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lnet_admin::{AdminError, Reply};
+use lnet_admin::{AdminError, Reply, TargetSnapshot};
 use lnet_rt::OpError;
 use lnet_types::Errno;
 use lustre_rt::store::{DirLock, OpenError};
-use lustre_rt::{RpcError, RpcNode, TargetSpec, Tunables};
+use lustre_rt::{RpcError, RpcNode, Setting, SettingError, TargetSpec, Tunables};
 
 use super::{Control, NOT_CONFIGURED, off, stopped};
 use crate::rpc_views as views;
@@ -81,7 +81,7 @@ impl RpcLayer {
         }
     }
 
-    fn show(&self) -> Result<Reply, OpError> {
+    fn show(&self) -> Result<Vec<TargetSnapshot>, OpError> {
         let seen = self.node.inspect(|ptlrpc, now| ptlrpc.target_views(now))?;
         let mut all = Vec::new();
         for spec in self.targets().values() {
@@ -89,15 +89,36 @@ impl RpcLayer {
             let view = seen.iter().find(|view| view.uuid == spec.name);
             all.push(views::target(spec, view, failure));
         }
-        Ok(Reply::Targets(all))
+        Ok(all)
+    }
+}
+
+/// The kinds of the targets of this node.
+#[derive(Debug, Default)]
+pub(crate) struct TargetKinds(BTreeMap<String, &'static str>);
+
+impl TargetKinds {
+    /// The kind of a target; `target` for one that a program serves.
+    pub(crate) fn of(&self, uuid: &str) -> String {
+        self.0.get(uuid).copied().unwrap_or("target").to_owned()
     }
 }
 
 impl Control {
+    /// The kinds of the targets of this node.
+    pub(crate) fn target_kinds(&self) -> TargetKinds {
+        let rpc = self.rpc().ok().flatten();
+        let kinds = rpc.iter().flat_map(|rpc| {
+            let kind = |(name, spec): (&String, &TargetSpec)| (name.clone(), spec.kind.name());
+            rpc.targets().iter().map(kind).collect::<Vec<_>>()
+        });
+        TargetKinds(kinds.collect())
+    }
+
     /// The request layer, which is started if there is none.
     pub(super) fn rpc_or_start(&self) -> Result<Arc<RpcLayer>, AdminError> {
         let mut state = self.state();
-        let tunables = Tunables::of(self.options.profile);
+        let tunables = state.rpc.clone();
         let node = state.node.as_mut().ok_or_else(|| off(Errno::ENETDOWN))?;
         if let Some(rpc) = &node.rpc {
             return Ok(Arc::clone(rpc));
@@ -126,6 +147,23 @@ impl Control {
         }
     }
 
+    /// The tunables of the request layer.
+    pub(crate) fn rpc_tunables(&self) -> Tunables {
+        self.state().rpc.clone()
+    }
+
+    /// Sets a tunable of the request layer, and of the layer that runs.
+    pub(crate) fn set_rpc_tunable(&self, row: &Setting, value: u32) -> Result<(), AdminError> {
+        let mut state = self.state();
+        let refused = |e: SettingError| AdminError::errno(e.errno()).because(e);
+        let next = state.rpc.with(row, value).map_err(refused)?;
+        if let Some(rpc) = state.node.as_ref().and_then(|node| node.rpc.as_ref()) {
+            rpc.node.set_tunables(next.clone()).map_err(|e| stopped(&e))?;
+        }
+        state.rpc = next;
+        Ok(())
+    }
+
     pub(super) fn target_add(&self, target: &str) -> Result<Reply, AdminError> {
         let invalid = |why: String| AdminError::errno(Errno::EINVAL).because(why);
         let spec: TargetSpec = target.parse().map_err(|e| invalid(format!("{e}")))?;
@@ -144,9 +182,14 @@ impl Control {
     }
 
     pub(super) fn target_show(&self) -> Result<Reply, AdminError> {
+        self.target_snapshots().map(Reply::Targets)
+    }
+
+    /// The targets of this node, by name.
+    pub(crate) fn target_snapshots(&self) -> Result<Vec<TargetSnapshot>, AdminError> {
         match self.rpc()? {
             Some(rpc) => rpc.show().map_err(|e| stopped(&e)),
-            None => Ok(Reply::Targets(Vec::new())),
+            None => Ok(Vec::new()),
         }
     }
 }

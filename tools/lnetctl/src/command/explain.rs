@@ -1,15 +1,17 @@
-//! `explain`: which way a message goes, and why. Ours; the original has nothing like it.
+//! `explain`: which way a message goes, and why; where an import would connect, and why. Ours; the
+//! original has nothing like it.
 
 use lnet_admin::{ClientError, Reply, Request};
-use lnet_config::parse_number;
+use lnet_config::{Style, parse_number};
 
 use super::{not_a_nid, single_nid};
-use crate::Session;
 use crate::args::Args;
 use crate::report::{INVALID, Place};
 use crate::table::Command;
+use crate::{Session, show};
 
 const PLACE: Place = Place::classic("show", "explain");
+const IMPORT: Place = Place::library("explain", "import");
 /// The payload of a message without a given size.
 const SIZE: u64 = 4096;
 
@@ -34,6 +36,25 @@ pub(crate) fn explain(session: &mut Session<'_>, command: &Command, args: &Args)
         }
         Ok(_) => session.failed(PLACE, &ClientError::Unexpected, |r| r.text.clone(), None),
         Err(e) => session.failed(PLACE, &e, |r| format!("\"{}\"", r.text), None),
+    }
+}
+
+/// `explain import NAME`.
+pub(crate) fn import(session: &mut Session<'_>, _: &Command, args: &Args) -> i32 {
+    let [name] = args.operands.as_slice() else {
+        return session.lacks("please name the import: the uuid of its target or client");
+    };
+    match session.ask(&Request::ImportExplain { name: name.clone() }) {
+        Ok(Reply::ImportExplanations(all)) => {
+            if session.json {
+                session.print(&show::rpc::explanations(&all), Style::Library);
+            } else {
+                all.iter().for_each(|why| session.out.push_str(&why.text));
+            }
+            0
+        }
+        Ok(_) => session.failed(IMPORT, &ClientError::Unexpected, |r| r.text.clone(), None),
+        Err(e) => session.failed(IMPORT, &e, |r| r.text.clone(), None),
     }
 }
 

@@ -2,8 +2,8 @@
 //! Times are in seconds, with three places.
 
 use lnet_admin::{
-    EvictionSnapshot, ExportSnapshot, ImportSnapshot, RecoverySnapshot, RpcFaults, ServiceSnapshot,
-    TargetSnapshot,
+    EvictionSnapshot, ExportSnapshot, HistogramSnapshot, ImportExplanation, ImportSnapshot,
+    RecoverySnapshot, RpcFaults, ServiceSnapshot, TargetSnapshot,
 };
 use lnet_config::Tree;
 
@@ -64,6 +64,7 @@ pub(crate) fn imports(imports: &[ImportSnapshot]) -> Option<Tree> {
             ("delayed", Tree::plain(import.delayed)),
             ("retained", Tree::plain(import.retained)),
             ("last_committed", Tree::plain(import.committed)),
+            ("truncated", Tree::plain(import.truncated)),
             ("network_estimate", seconds(import.net_ms)),
         ]);
         let services = import.services_ms.iter().map(|(portal, estimate)| {
@@ -90,6 +91,55 @@ pub(crate) fn imports(imports: &[ImportSnapshot]) -> Option<Tree> {
         rows.extend(lists.map(|(key, rows)| (key, Tree::List(rows))));
         Tree::map(rows)
     })
+}
+
+/// Why imports would connect where they would.
+pub(crate) fn explanations(all: &[ImportExplanation]) -> Tree {
+    let import = |why: &ImportExplanation| {
+        let mut rows: Rows = vec![
+            ("target", Tree::plain(&why.target)),
+            ("client", Tree::plain(&why.client)),
+            ("state", Tree::plain(&why.state)),
+        ];
+        rows.extend(why.never.as_ref().map(|never| ("never", Tree::plain(never))));
+        rows.extend(why.due_in_ms.map(|ms| ("due_in", seconds(ms))));
+        rows.extend([
+            ("all_tried", Tree::Bool(why.all_tried)),
+            ("sent", Tree::Bool(why.sent)),
+            ("server_part", seconds(why.server_ms)),
+            ("network_part", seconds(why.net_ms)),
+        ]);
+        let nodes = why.nodes.iter().map(|node| {
+            let mut rows: Rows = vec![
+                ("nid", Tree::plain(node.nid)),
+                ("next", Tree::Bool(node.next)),
+                ("reason", Tree::plain(&node.reason)),
+                ("lnet", Tree::plain(&node.lnet)),
+                ("attempts", Tree::plain(node.attempts)),
+                ("replies", Tree::plain(node.replies)),
+            ];
+            rows.extend(node.tried_ms_ago.map(|ms| ("tried_ago", seconds(ms))));
+            Tree::map(rows)
+        });
+        rows.push(("nodes", Tree::List(nodes.collect())));
+        Tree::map(rows)
+    };
+    Tree::map([("import", Tree::List(all.iter().map(import).collect()))])
+}
+
+/// A histogram: its classes that have any, and the mean.
+fn histogram(histogram: &HistogramSnapshot) -> Tree {
+    let classes = histogram.classes.iter().filter(|(_, count)| *count > 0);
+    let class = |(bound, count): &(Option<u64>, u64)| {
+        let within = bound.map_or_else(|| Tree::plain("more"), seconds);
+        Tree::map([("within", within), ("count", Tree::plain(count))])
+    };
+    let mean = histogram.sum_ms.checked_div(histogram.count()).unwrap_or_default();
+    Tree::map([
+        ("count", Tree::plain(histogram.count())),
+        ("mean", seconds(mean)),
+        ("classes", Tree::List(classes.map(class).collect())),
+    ])
 }
 
 pub(crate) fn exports(exports: &[ExportSnapshot]) -> Option<Tree> {
@@ -144,6 +194,10 @@ pub(crate) fn services(services: &[ServiceSnapshot]) -> Option<Tree> {
             rows.push(("bins", Tree::List(bins)));
         }
         rows.extend(service.unhealthy_in_ms.map(|ms| ("unhealthy_in", seconds(ms))));
+        rows.extend(service.behind_ms_ago.map(|ms| ("behind_ago", seconds(ms))));
+        let histograms = [("queue_wait", &service.waited), ("service_time", &service.served)];
+        let histograms = histograms.into_iter().filter(|(_, h)| h.count() > 0);
+        rows.extend(histograms.map(|(key, h)| (key, histogram(h))));
         Tree::map(rows)
     })
 }

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use lnet_admin::{
-    Ask, ClientError, EvictionSnapshot, ExportPage, ExportSnapshot, ImportPage, ImportSnapshot,
-    NodeChoice, Reply, Request, RpcDelay, RpcFaults, RpcLose, RpcPart, ServiceSnapshot,
-    TargetSnapshot,
+    Ask, ClientError, EvictionSnapshot, ExportPage, ExportSnapshot, HistogramSnapshot,
+    ImportExplanation, ImportPage, ImportSnapshot, NodeChoice, NodeExplanation, Reply, Request,
+    RpcDelay, RpcFaults, RpcLose, RpcPart, ServiceSnapshot, TargetSnapshot,
 };
 use lnetctl::Session;
 
@@ -67,6 +67,7 @@ fn each_command_for_the_request_layer_becomes_one_request() {
 fn wrong_words_for_the_request_layer_are_named_and_nothing_is_asked() {
     for (line, expected) in [
         ("target add", "NAME=KIND:DIR"),
+        ("explain import", "the uuid of its target or client"),
         ("export evict", "UUID, or the NID"),
         ("export evict 10.0.0@tcp", "10.0.0@tcp"),
         ("fault rpc lose", "--part"),
@@ -96,6 +97,51 @@ fn import_and_export_take_files_but_for_words_of_their_own() {
     assert!(out.starts_with("export [FILE]: "), "{out}");
 }
 
+#[test]
+fn an_import_is_explained_as_a_text_or_as_json() {
+    let why = || ImportExplanation {
+        target: "kv-1".to_owned(),
+        client: "c-1".to_owned(),
+        state: "DISCONN".to_owned(),
+        never: None,
+        due_in_ms: Some(3200),
+        all_tried: true,
+        sent: true,
+        server_ms: 5000,
+        net_ms: 10_000,
+        nodes: vec![NodeExplanation {
+            nid: "10.0.0.1@tcp".parse().unwrap(),
+            next: true,
+            reason: "next: all were tried, this one longest ago".to_owned(),
+            lnet: "unreachable".to_owned(),
+            tried_ms_ago: Some(12_000),
+            attempts: 4,
+            replies: 2,
+        }],
+        text: "import kv-1 of client c-1: DISCONN\n".to_owned(),
+    };
+    let reply = || vec![Reply::ImportExplanations(vec![why(), why()])];
+    let (out, err, code, asked) = run("explain import kv-1", reply());
+    assert_eq!((err.as_str(), code), ("", 0));
+    assert_eq!(asked, ["ImportExplain { name: \"kv-1\" }"]);
+    assert_eq!(out, why().text.repeat(2));
+    for line in ["explain import kv-1 --json", "--json explain import kv-1"] {
+        let (out, ..) = run(line, reply());
+        let json: serde_json::Value = serde_json::from_str(&out).unwrap();
+        let import = &json["import"][1];
+        assert_eq!(
+            (&import["state"], &import["due_in"]),
+            (&"DISCONN".into(), &"3.200".into()),
+            "{out}"
+        );
+        assert_eq!(import["nodes"][0]["next"], true, "{out}");
+        assert_eq!(import["nodes"][0]["lnet"], "unreachable", "{out}");
+    }
+    // A NID is explained as before.
+    let (_, _, _, asked) = run("explain 10.0.0.2@tcp", vec![Reply::Texts(Vec::new())]);
+    assert!(asked[0].starts_with("Explain {"), "{asked:?}");
+}
+
 fn page(imports: Vec<ImportSnapshot>) -> ImportPage {
     ImportPage { imports, next: None }
 }
@@ -120,6 +166,7 @@ fn imports_are_shown_with_their_history_and_the_choice_of_the_next_node() {
         delayed: 1,
         retained: 7,
         committed: 40,
+        truncated: 0,
         net_ms: 5000,
         services_ms: vec![(28, 10_250)],
     };
@@ -135,6 +182,7 @@ import:
       delayed: 1
       retained: 7
       last_committed: 40
+      truncated: 0
       network_estimate: 5.000
       services:
       -     portal: 28
@@ -230,8 +278,26 @@ fn targets_services_and_faults_are_shown_and_nothing_is_shown_of_none() {
         worst_ms_ago: None,
         bins_ms: vec![7001, 0],
         unhealthy_in_ms: None,
+        buffers: 64,
+        behind_ms_ago: Some(9000),
+        waited: HistogramSnapshot {
+            classes: vec![(Some(10), 3), (Some(100), 0), (None, 1)],
+            sum_ms: 5000,
+        },
+        served: HistogramSnapshot::default(),
     };
     let (out, ..) = run("service show", vec![Reply::Services(vec![service])]);
+    let histogram = "      behind_ago: 9.000
+      queue_wait:
+            count: 4
+            mean: 1.250
+            classes:
+            -     within: 0.010
+                  count: 3
+            -     within: more
+                  count: 1
+";
+    assert!(out.ends_with(histogram), "what has no counts is left out: {out}");
     assert!(out.contains("worst: 7.001\n      bins:\n      -     7.001\n"), "{out}");
     let rule = RpcLose { opcode: None, part: RpcPart::Bulk, count: 2 };
     let service = "target".to_owned();
