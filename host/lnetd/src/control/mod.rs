@@ -198,7 +198,7 @@ impl Control {
             Request::CptOfNid { nids } => self.cpt_of_nid(nids),
             Request::Distance { nids } => self.distance(nids),
             Request::Mark { text } => Ok(Self::mark(&text)),
-            Request::ParamList => Ok(Reply::Params(params::list())),
+            Request::ParamList => Ok(Reply::Params(params::list_all(self))),
             Request::ParamGet { name } => {
                 params::get(self, &name).map(|text| Reply::Texts(vec![text]))
             }

@@ -4,6 +4,7 @@
 
 pub(crate) mod fuse;
 pub(crate) mod rotor;
+mod rpc;
 mod status;
 
 use lnd_sock::AcceptMode;
@@ -43,6 +44,8 @@ const DISCOVERY_DISABLED: &str = "lnet_peer_discovery_disabled";
 enum Source {
     /// A tunable of the node, by our name.
     Tunable(&'static str),
+    /// A tunable of the request layer.
+    Rpc(&'static lustre_rt::Setting),
     /// A status file, and what writing anything to it does.
     Status(status::Show, Option<status::Touch>),
     /// The driver's time limit, seconds; 0 follows the node's.
@@ -70,7 +73,7 @@ struct Param {
 impl Param {
     fn is_writable(&self) -> bool {
         match self.source {
-            Source::Tunable(_) | Source::SockTimeout | Source::Rotor => true,
+            Source::Tunable(_) | Source::Rpc(_) | Source::SockTimeout | Source::Rotor => true,
             Source::Status(_, touch) => touch.is_some(),
             Source::Sock(_)
             | Source::Accept
@@ -89,6 +92,9 @@ fn table() -> Vec<Param> {
     let tunables = Tunables::TABLE
         .iter()
         .map(|row| Param { name: kernel(row.name), source: Source::Tunable(row.name) });
+    let rpc = lustre_rt::Tunables::TABLE
+        .iter()
+        .map(|row| Param { name: row.name, source: Source::Rpc(row) });
     let status = status::FILES
         .iter()
         .map(|&(name, show, touch)| Param { name, source: Source::Status(show, touch) });
@@ -149,7 +155,7 @@ fn table() -> Vec<Param> {
         },
         Param { name: "cpu_pattern", source: Source::Cpus(ToString::to_string) },
     ];
-    let mut all: Vec<Param> = tunables.chain(status).chain(sock).chain(others).collect();
+    let mut all: Vec<Param> = tunables.chain(rpc).chain(status).chain(sock).chain(others).collect();
     all.sort_unstable_by_key(|p| p.name);
     all
 }
@@ -179,10 +185,21 @@ pub(crate) fn list() -> Vec<ParamInfo> {
     table().into_iter().map(info).collect()
 }
 
+/// The files, and what there is besides: parameters of imports, exports and services come and go.
+pub(crate) fn list_all(control: &Control) -> Vec<ParamInfo> {
+    let mut all = list();
+    all.extend(rpc::list(control));
+    all
+}
+
 /// What a file says, with its last newline.
 pub(crate) fn get(control: &Control, name: &str) -> Result<String, AdminError> {
     let line = |n: i64| format!("{n}\n");
-    match find(name)?.source {
+    let param = match find(name) {
+        Ok(param) => param,
+        Err(e) => return rpc::get(control, name)?.ok_or(e),
+    };
+    match param.source {
         Source::Tunable(tunable) => {
             let Reply::Global(global) = control.answer(Request::GlobalShow)? else {
                 return Err(AdminError::errno(Errno::EPROTO));
@@ -190,6 +207,7 @@ pub(crate) fn get(control: &Control, name: &str) -> Result<String, AdminError> {
             let value = global.value(tunable).ok_or_else(|| AdminError::errno(Errno::ENOENT))?;
             Ok(line(if name == DISCOVERY_DISABLED { i64::from(value == 0) } else { value }))
         }
+        Source::Rpc(row) => Ok(line(row.value(&control.rpc_tunables()).into())),
         Source::Status(show, _) => show(control),
         Source::SockTimeout => Ok(line(control.sock_timeout().into())),
         Source::Rotor => Ok(rotor::show(control.rotor())),
@@ -210,8 +228,11 @@ pub(crate) fn get(control: &Control, name: &str) -> Result<String, AdminError> {
 
 /// Writes a file, as `echo` does: spaces and newlines around the value mean nothing.
 pub(crate) fn set(control: &Control, name: &str, text: &str) -> Result<(), AdminError> {
-    let param = find(name)?;
     let word = text.trim();
+    let param = match find(name) {
+        Ok(param) => param,
+        Err(e) => return rpc::set(control, name, word)?.ok_or(e),
+    };
     let refused = || {
         AdminError::errno(Errno::EINVAL).because(format_args!("{name} '{word}': expected a number"))
     };
@@ -223,6 +244,10 @@ pub(crate) fn set(control: &Control, name: &str, text: &str) -> Result<(), Admin
                 n => n,
             };
             Request::Set { settings: vec![Setting::new(tunable, value)] }
+        }
+        Source::Rpc(row) => {
+            let value = u32::try_from(number()?).map_err(|_| refused())?;
+            return control.set_rpc_tunable(row, value);
         }
         Source::Rotor => {
             let at = rotor::parse(word).ok_or_else(|| {
@@ -423,7 +448,8 @@ mod tests {
             let own = Tunables::row(&param.name).is_some();
             let status = status::FILES.iter().any(|(name, ..)| *name == param.name);
             let twice = param.name == "ksocklnd/accept_port";
-            assert!(own || status || twice, "{} is not in the table", param.name);
+            let rpc = lustre_rt::Tunables::setting(&param.name).is_some();
+            assert!(own || status || twice || rpc, "{} is not in the table", param.name);
         }
     }
 
