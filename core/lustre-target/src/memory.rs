@@ -55,6 +55,16 @@ impl MemoryStore {
         }
     }
 
+    /// The fact that the next poll gives.
+    pub fn peek(&self) -> Option<&StoreFact> {
+        self.facts.front().map(|(fact, _)| fact)
+    }
+
+    /// Changes the most bytes that it may hold.
+    pub fn set_max(&mut self, max: u64) {
+        self.max = max;
+    }
+
     /// Commits everything that was applied.
     pub fn commit(&mut self) {
         let Some(last) = self.pending.last().map(|txn| txn.id) else { return };
@@ -83,7 +93,12 @@ impl MemoryStore {
         let mut grows = 0;
         for change in &txn.changes {
             match change {
-                Change::Put(_, key, value) => grows += (key.len() + value.len()) as u64,
+                // What a target records of its clients always finds room: it is bounded by their
+                // number, and a delete needs some.
+                Change::Put(Space::Objects, key, value) => {
+                    grows += (key.len() + value.len()) as u64
+                }
+                Change::Put(..) => {}
                 Change::Keep(data, need) => {
                     let written = self.written.get(data).ok_or(StoreError::NoData(data.0))?;
                     let (data, need, have) = (data.0, *need, written.len() as u64);
@@ -251,7 +266,11 @@ mod tests {
         assert_eq!(store.apply(put(1, 10)), Ok(()));
         assert_eq!(store.apply(put(2, 10)), Err(StoreError::Full));
         let delete = Change::Delete(Space::Objects, vec![1]);
-        assert_eq!(store.apply(Txn { id: 3, changes: vec![delete] }), Ok(()));
+        let record = Change::Put(Space::Replies, vec![1; 10], vec![0; 50]);
+        assert_eq!(store.apply(Txn { id: 3, changes: vec![delete, record] }), Ok(()));
+        store.set_max(100);
         assert_eq!(store.apply(put(4, 10)), Ok(()));
+        store.set_max(0);
+        assert_eq!(store.apply(put(5, 0)), Err(StoreError::Full));
     }
 }
