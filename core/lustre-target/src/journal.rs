@@ -43,6 +43,8 @@ enum Then {
 struct Waiting {
     /// 0: a transaction of the target itself.
     transno: u64,
+    /// Data that it keeps.
+    data: Option<DataId>,
     then: Then,
 }
 
@@ -219,7 +221,11 @@ impl<'c> Cx<'_, '_, 'c> {
     fn apply(&mut self, transno: u64, changes: Vec<Change>, then: Then) {
         let id = self.journal.next_txn;
         self.journal.next_txn += 1;
-        self.journal.waiting.insert(id, Waiting { transno, then });
+        let data = changes.iter().find_map(|change| match change {
+            Change::Keep(data, _) => Some(*data),
+            _ => None,
+        });
+        self.journal.waiting.insert(id, Waiting { transno, data, then });
         self.order(StoreOrder::Apply(Txn { id, changes }));
     }
 
@@ -236,6 +242,9 @@ impl<'c> Cx<'_, '_, 'c> {
             return;
         };
         let Some(waiting) = self.journal.waiting.remove(&txn) else { return };
+        if let Some(data) = waiting.data {
+            self.discard(data);
+        }
         match waiting.then {
             Then::Reply { served, .. } if e.is_refusal() => self.rpc.refuse(served, e.errno()),
             // Its client tries again, here or where the target is started next.
