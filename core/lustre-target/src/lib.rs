@@ -24,6 +24,6 @@ mod targets;
 pub use journal::{Cx, Journal, When};
 pub use kv::Kv;
 pub use memory::{Commit, MemoryStore};
-pub use records::{Start, start};
+pub use records::{Origin, Start, start};
 pub use store::{DataId, Store, StoreError, StoreFact, StoreOrder};
 pub use targets::{Kind, Targets};

@@ -93,6 +93,45 @@ fn damaged(what: &str, why: &str) -> StoreError {
     StoreError::Damaged { what: what.to_owned(), why: why.to_owned() }
 }
 
+/// The request behind a transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// Its client's uuid.
+    pub client: String,
+    /// Its number.
+    pub xid: u64,
+}
+
+impl Txn {
+    /// The highest transaction number of a request that the target knows, if it is one that changes
+    /// what the target serves or begins an epoch.
+    pub fn transno(&self) -> Option<u64> {
+        self.changes.iter().find_map(|change| match change {
+            Change::Put(Space::Meta, key, value) if key == TRANSNO => {
+                value.as_slice().try_into().ok().map(u64::from_le_bytes)
+            }
+            _ => None,
+        })
+    }
+
+    /// The request whose effect it is, by the record of its reply; `None` where no reply is kept.
+    pub fn origin(&self) -> Option<Origin> {
+        self.changes.iter().find_map(|change| match change {
+            Change::Put(Space::Replies, key, value) => {
+                let client = client_of(key)?.to_owned();
+                Some(Origin { client, xid: decode(value)?.xid })
+            }
+            _ => None,
+        })
+    }
+}
+
+/// The client in the key of a reply record.
+fn client_of(key: &[u8]) -> Option<&str> {
+    let len = key.len().checked_sub(9)?;
+    std::str::from_utf8(key.get(..len)?).ok()
+}
+
 /// A store that answers at once, asked one thing after the other.
 struct Opening<'a> {
     store: &'a mut dyn Store,
@@ -180,8 +219,7 @@ pub fn start(store: &mut dyn Store, kind: &str) -> Result<Start, StoreError> {
         clients.push(ClientRecord { uuid, replies: Vec::new() });
     }
     for (key, value) in opening.all(Space::Replies)? {
-        let split = key.len().checked_sub(9).and_then(|len| key.get(..len));
-        let client = split.and_then(|uuid| std::str::from_utf8(uuid).ok());
+        let client = client_of(&key);
         let client = client.ok_or_else(|| damaged("reply record", "its key names no client"))?;
         let record = decode(&value);
         let record =
@@ -237,6 +275,22 @@ mod tests {
                 prop_assert_eq!(encode(&record), bytes);
             }
         }
+    }
+
+    #[test]
+    fn transaction_names_its_request_by_the_record_of_the_reply() {
+        let reply = ReplyRecord { xid: 7 << 32, transno: 9, ..ReplyRecord::default() };
+        let changes = vec![
+            Change::Put(Space::Objects, b"key".to_vec(), b"value".to_vec()),
+            Change::Put(Space::Meta, TRANSNO.to_vec(), 9u64.to_le_bytes().to_vec()),
+            Change::Put(Space::Replies, reply_key("client-1", 7 << 32), encode(&reply)),
+        ];
+        let txn = Txn { id: 1, changes };
+        let origin = Origin { client: "client-1".to_owned(), xid: 7 << 32 };
+        assert_eq!((txn.transno(), txn.origin()), (Some(9), Some(origin)));
+        let joins = vec![Change::Put(Space::Clients, b"client-1".to_vec(), vec![])];
+        let txn = Txn { id: 2, changes: joins };
+        assert_eq!((txn.transno(), txn.origin()), (None, None));
     }
 
     #[test]

@@ -8,6 +8,8 @@
 //!                              Committed { up_to }    survives a crash
 //! ```
 
+use core::any::Any;
+
 use lnet_types::{Errno, IoVec, Memory};
 
 /// Most bytes of the key of a record.
@@ -237,8 +239,8 @@ impl StoreError {
 /// Data that was read, and the memory that it is for.
 pub type Loaded = Option<(IoVec, Vec<u8>)>;
 
-/// Storage of one target.
-pub trait Store: Send {
+/// Storage of one target. Its host finds its own kind of store again by its type.
+pub trait Store: Any + Send {
     /// Takes an order. `memory` holds the bytes of its spans.
     fn order(&mut self, order: StoreOrder, memory: &dyn Memory);
 

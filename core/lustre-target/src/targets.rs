@@ -155,6 +155,16 @@ impl Targets {
         self.0.get(&target)?.failed.as_ref()
     }
 
+    /// The store of a target.
+    pub fn store(&self, target: TargetId) -> Option<&dyn Store> {
+        Some(&*self.0.get(&target)?.store)
+    }
+
+    /// The same, for its host to change.
+    pub fn store_mut(&mut self, target: TargetId) -> Option<&mut dyn Store> {
+        Some(&mut *self.0.get_mut(&target)?.store)
+    }
+
     /// Takes a target out; its store is the caller's to be closed. The request layer has been ordered
     /// to forget it before ([`Rpc::remove_target`]).
     pub fn remove(&mut self, target: TargetId) -> Option<Box<dyn Store>> {

@@ -252,6 +252,11 @@ impl Ptlrpc {
         self.import_view(self.client.reverse_import(export)?)
     }
 
+    /// The uuid of an export's client.
+    pub fn client_of(&self, export: ExportId) -> Option<&str> {
+        self.server.client_of(export)
+    }
+
     /// The exports of all targets.
     pub fn export_views(&self) -> Vec<ExportView> {
         self.server.export_views()

@@ -51,6 +51,11 @@ impl Operation {
         Self::ALL.into_iter().find(|operation| operation.opcode() == opcode)
     }
 
+    /// Whether it may change something.
+    pub const fn changes(self) -> bool {
+        matches!(self, Self::Put | Self::Cas | Self::Del)
+    }
+
     /// Whether a value goes to the target.
     pub const fn writes(self) -> bool {
         matches!(self, Self::Put | Self::Cas)

@@ -188,6 +188,11 @@ impl Server {
         kept.then(|| (export.client.clone(), record))
     }
 
+    /// The uuid of an export's client.
+    pub(crate) fn client_of(&self, export: ExportId) -> Option<&str> {
+        self.exports.get(export).map(|export| export.client.as_str())
+    }
+
     /// Another node is about to serve the target, or this one serves it after all.
     pub(crate) fn fail_over(&mut self, target: TargetId, failed: bool) {
         if let Some(target) = self.targets.get_mut(target) {
