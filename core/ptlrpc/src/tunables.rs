@@ -73,7 +73,8 @@ pub struct Tunables {
     /// Early replies ask for time beyond arrival plus [`Tunables::at_max`], as those of old servers
     /// did (PA-101). For comparisons.
     pub early_reply_defect: bool,
-    /// The most that the bulk data of one request take.
+    /// The most that the bulk data of one request take; zero: as long as [`Tunables::at_max`], as it
+    /// was before there was a limit of their own (PA-106).
     pub bulk_timeout: Duration,
     /// The least time that clients have for what a server asks of them.
     pub ldlm_enqueue_min: Duration,
@@ -198,6 +199,11 @@ impl Tunables {
     /// A service that takes none of the requests that wait for so long is unhealthy (P-127).
     pub(crate) fn unhealthy_after(&self) -> Duration {
         self.at_max.saturating_mul(self.at_unhealthy_factor)
+    }
+
+    /// The most that the bulk data of one request take (P-52).
+    pub(crate) fn bulk_limit(&self) -> Duration {
+        if self.bulk_timeout.is_zero() { self.at_max } else { self.bulk_timeout }
     }
 
     /// What an early reply asks for while its target recovers: a quarter of the window at most (P-124).

@@ -44,7 +44,7 @@ impl Server {
         }
         let portal = self.services.get(work.origin.service).map(|s| s.config.bulk_portal);
         let Some(portal) = portal else { return Err(Errno::ENOENT) };
-        let until = work.origin.deadline.min(now + cx.common.tunables.bulk_timeout);
+        let until = work.origin.deadline.min(now + cx.common.tunables.bulk_limit());
         // P-53: its client has gone, or has connected anew.
         let export = self.exports.get(work.export);
         let gone = export.is_none_or(|export| work.body.conn_cnt < export.conn_cnt);
@@ -103,7 +103,7 @@ impl Server {
         let Some(work) = self.work.get(id) else { return };
         let deadline = work.origin.deadline;
         let Some(moving) = &work.bulk else { return };
-        let until = deadline.min(moving.began + cx.common.tunables.bulk_timeout);
+        let until = deadline.min(moving.began + cx.common.tunables.bulk_limit());
         if until > now {
             cx.common.timers.set(Timer::Bulk(id), until);
         } else {
