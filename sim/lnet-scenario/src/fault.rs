@@ -9,7 +9,7 @@ use crate::error::ScenarioError;
 use crate::model::{Direction, Fault, FaultKind, Links, World};
 use crate::place::{Index, Place, net_of};
 use crate::read::Table;
-use crate::rpc::{self, RpcWorld, TargetSpec};
+use crate::rpc::{self, RpcLoss, RpcWorld, TargetKind, TargetSpec};
 use crate::units::Share;
 use crate::world::tunables;
 
@@ -120,6 +120,16 @@ const RPC_KINDS: &[(&str, (End, ReadRpc))] = &[
     ),
     ("commit_stall", (End::May, |t, _, rpc| Ok(FaultKind::CommitStall(targets(t, rpc)?)))),
     ("failover", (End::May, failover)),
+    ("rpc_lose", (End::May, rpc_lose)),
+    ("store_full", (End::May, |t, _, rpc| Ok(FaultKind::StoreFull(stores(t, rpc)?)))),
+    (
+        "store_error",
+        (End::May, |t, _, rpc| {
+            let targets = stores(t, rpc)?;
+            let share = t.take("share").map(|v| v.share()).transpose()?.unwrap_or(Share::ALL);
+            Ok(FaultKind::StoreError { targets, share })
+        }),
+    ),
     (
         "evict",
         (End::None, |t, w, rpc| {
@@ -130,6 +140,38 @@ const RPC_KINDS: &[(&str, (End, ReadRpc))] = &[
 
 fn targets(t: &mut Table<'_, '_>, rpc: &RpcWorld) -> Result<Vec<usize>, ScenarioError> {
     rpc::targets(&t.require("target", "the name of a target")?, rpc)
+}
+
+/// Targets with a store.
+fn stores(t: &mut Table<'_, '_>, rpc: &RpcWorld) -> Result<Vec<usize>, ScenarioError> {
+    let shown = t.require("target", "the name of a target of kind \"kv\"")?;
+    let targets = rpc::targets(&shown, rpc)?;
+    let without = targets.iter().filter_map(|at| rpc.targets.get(*at));
+    match without.into_iter().find(|t| t.kind != TargetKind::Kv) {
+        Some(t) => Err(shown.wrong(&format!("targets of kind \"kv\": '{}' has no store", t.name))),
+        None => Ok(targets),
+    }
+}
+
+fn rpc_lose(
+    t: &mut Table<'_, '_>,
+    index: &Index<'_>,
+    rpc: &RpcWorld,
+) -> Result<FaultKind, ScenarioError> {
+    let shown = t.require("on", "a node")?;
+    let nodes = Place::read_nodes(index, &shown)?;
+    for node in nodes.nodes() {
+        let serves = rpc.targets.iter().any(|t| t.on == node || t.failover == Some(node));
+        if !serves && rpc.targets_of(node).is_empty() {
+            let name = index.world.name(node);
+            return Err(shown.wrong(&format!("nodes with a target or client: '{name}' has none")));
+        }
+    }
+    let operation = t.take("opcode").map(|v| v.word(&rpc::OPERATIONS)).transpose()?;
+    let part = t.require("part", "request, reply, bulk or early")?.word(&rpc::PARTS)?;
+    let count = t.take("count").map(|v| v.number(1, 1_000_000)).transpose()?;
+    let loss = RpcLoss { operation, part, count: count.map(|n| n as u32) };
+    Ok(FaultKind::RpcLose { nodes, loss })
 }
 
 fn failover(

@@ -38,7 +38,10 @@ pub use model::{
     Pairing, PeerSpec, Rail, RailRef, Scenario, SocketBars, Transport, Workload, World,
 };
 pub use place::{Part, Place, Which};
-pub use rpc::{ClientSpec, RpcLoad, RpcWorld, TargetKind, TargetSpec};
+pub use rpc::{
+    ClientSpec, LoadKind, RpcLoad, RpcLoss, RpcOperation, RpcWorld, StoreSpec, TargetKind,
+    TargetSpec,
+};
 pub use site::{EXPORTS_MAX, Export, SiteWorld, world_of};
 pub use units::{Share, quoted};
 pub use usual::usual_work;

@@ -11,7 +11,7 @@ use lnet_types::{Net, Nid};
 
 use crate::fidelity::{ByteSettings, Fidelity};
 use crate::place::Place;
-use crate::rpc::RpcWorld;
+use crate::rpc::{RpcLoss, RpcWorld};
 use crate::units::Share;
 
 /// A world, what happens in it, and what must hold.
@@ -524,6 +524,22 @@ pub enum FaultKind {
         /// How long after their death the others take over.
         after: Duration,
     },
+    /// Messages of requests get lost at the nodes.
+    RpcLose {
+        /// Where: what these nodes send and what they receive.
+        nodes: Place,
+        /// Which ones.
+        loss: RpcLoss,
+    },
+    /// Stores of targets have no space left: indices in [`RpcWorld::targets`].
+    StoreFull(Vec<usize>),
+    /// Stores of targets can't read or write.
+    StoreError {
+        /// Indices in [`RpcWorld::targets`].
+        targets: Vec<usize>,
+        /// Part of the orders that fail.
+        share: Share,
+    },
     /// Targets drop clients.
     Evict {
         /// Indices in [`RpcWorld::targets`].
@@ -562,6 +578,9 @@ impl FaultKind {
             Self::HandlerDelay { .. } => "handler_delay",
             Self::CommitStall(_) => "commit_stall",
             Self::Failover { .. } => "failover",
+            Self::RpcLose { .. } => "rpc_lose",
+            Self::StoreFull(_) => "store_full",
+            Self::StoreError { .. } => "store_error",
             Self::Evict { .. } => "evict",
         }
     }

@@ -1,10 +1,11 @@
 //! Reads what stands on LNet: `[rpc]` with the tunables of the request layer, `[[target]]` and
-//! `[[client]]`, and the workload of kind `rpc`. What of it there is, is in the types here; who plays
-//! it, is no matter.
+//! `[[client]]`, and the workloads of kind `rpc` and `kv`. What of it there is, is in the types here;
+//! who plays it, is no matter.
 
 use core::time::Duration;
 
-use ptlrpc::Tunables;
+use lnet::Profile;
+use ptlrpc::{Part, Tunables};
 
 use crate::SECTION_MAX;
 use crate::error::ScenarioError;
@@ -40,6 +41,8 @@ pub struct TargetSpec {
     pub failover: Option<NodeId>,
     /// How long after a change the change survives a crash; zero: it does before it is answered.
     pub commit: Duration,
+    /// Its store; a list has none that could be slow or full.
+    pub store: StoreSpec,
     /// Line of the text, from 1.
     pub line: u32,
 }
@@ -49,7 +52,122 @@ pub struct TargetSpec {
 pub enum TargetKind {
     /// A list that clients append to, and whose length they read.
     List,
+    /// Values by keys, as `lustre-target` has them, on a store.
+    Kv,
 }
+
+/// What a store can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoreSpec {
+    /// Time that each order takes.
+    pub latency: Duration,
+    /// Bytes per second of values; `None`: they take no time.
+    pub bandwidth: Option<u64>,
+    /// Most bytes.
+    pub size: u32,
+}
+
+impl Default for StoreSpec {
+    fn default() -> Self {
+        Self { latency: Duration::ZERO, bandwidth: None, size: 1 << 30 }
+    }
+}
+
+/// What calls of a load ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoadKind {
+    /// Entries of a list, or its length.
+    List {
+        /// Bytes of bulk data of each call, 0 for none.
+        bulk: u32,
+    },
+    /// Keys of the load's own, chosen at random.
+    Kv {
+        /// How many keys.
+        keys: u32,
+        /// Bytes of a value.
+        size: u32,
+        /// Part of the changes that happen only if the key is as its caller has seen it.
+        cas: Share,
+        /// Part of the changes that remove the key.
+        dels: Share,
+    },
+}
+
+impl LoadKind {
+    /// The kind of target that it is for.
+    pub const fn target(self) -> TargetKind {
+        match self {
+            Self::List { .. } => TargetKind::List,
+            Self::Kv { .. } => TargetKind::Kv,
+        }
+    }
+}
+
+impl TargetKind {
+    /// The word by which the text calls it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::List => "list",
+            Self::Kv => "kv",
+        }
+    }
+}
+
+/// An operation by which a fault names requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RpcOperation {
+    /// Appends to a list.
+    Append,
+    /// Reads how long a list is.
+    Read,
+    /// Stores a value.
+    Put,
+    /// Reads a value.
+    Get,
+    /// Stores a value if the key is as it was.
+    Cas,
+    /// Removes a key.
+    Del,
+    /// Pings a target.
+    Ping,
+    /// Connects to a target.
+    Connect,
+    /// Disconnects from a target.
+    Disconnect,
+}
+
+/// Messages of requests that get lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RpcLoss {
+    /// Of requests of this operation; `None` is any.
+    pub operation: Option<RpcOperation>,
+    /// Which messages.
+    pub part: Part,
+    /// How many at each node in a life of it; `None`: all while the fault lasts.
+    pub count: Option<u32>,
+}
+
+/// The operations by their words.
+pub(crate) const OPERATIONS: [(&str, RpcOperation); 9] = [
+    ("append", RpcOperation::Append),
+    ("read", RpcOperation::Read),
+    ("put", RpcOperation::Put),
+    ("get", RpcOperation::Get),
+    ("cas", RpcOperation::Cas),
+    ("del", RpcOperation::Del),
+    ("ping", RpcOperation::Ping),
+    ("connect", RpcOperation::Connect),
+    ("disconnect", RpcOperation::Disconnect),
+];
+
+/// The parts of a request by their words.
+pub(crate) const PARTS: [(&str, Part); 4] = [
+    ("request", Part::Request),
+    ("reply", Part::Reply),
+    ("bulk", Part::Bulk),
+    ("early", Part::Early),
+];
 
 /// Nodes that connect to targets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,10 +187,10 @@ pub struct RpcLoad {
     pub from: Place,
     /// Indices in [`RpcWorld::targets`]; each client calls each of them at the pace given.
     pub to: Vec<usize>,
+    /// What they ask for.
+    pub kind: LoadKind,
     /// Part of the calls that change nothing.
     pub reads: Share,
-    /// Bytes of bulk data of each call, 0 for none.
-    pub bulk: u32,
     /// When the next one begins; never [`Pace::Rate`].
     pub pace: Pace,
     /// Most calls that a client has under way to a target.
@@ -109,6 +227,15 @@ const NAME_MAX: usize = ptlrpc::UUID_MAX;
 const TIME_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Most bulk data of a call, bytes.
 const BULK_MAX: u64 = 4 << 20;
+/// Most bytes of a value of a key.
+const VALUE_MAX: u64 = 4 << 20;
+/// The least that a value must hold: the number of the call that stored it.
+const VALUE_MIN: u32 = 8;
+/// Most keys of a load, and how many there are where nothing is said.
+const KEYS_MAX: i64 = 65_536;
+const KEYS: u32 = 16;
+/// The least size of a store: records of clients need some.
+const STORE_MIN: u32 = 64 << 10;
 /// Most calls of one client to one target under way.
 const WINDOW: u32 = 1;
 
@@ -150,7 +277,8 @@ pub(crate) fn read(top: &mut Table<'_, '_>, world: &World) -> Result<RpcWorld, S
 }
 
 fn tunables(mut t: Table<'_, '_>) -> Result<Tunables, ScenarioError> {
-    let mut tunables = Tunables::default();
+    let profile = t.take("profile").map(|v| v.profile()).transpose()?;
+    let mut tunables = Tunables::of(profile.unwrap_or(Profile::Default));
     for (name, least, field) in TIMES {
         let Some(v) = t.take(name) else { continue };
         let time = v.duration()?;
@@ -161,6 +289,9 @@ fn tunables(mut t: Table<'_, '_>) -> Result<Tunables, ScenarioError> {
     }
     if let Some(v) = t.take("evict_factor") {
         tunables.evict_factor = v.number(5, 1000)? as u32;
+    }
+    if let Some(v) = t.take("early_reply_defect") {
+        tunables.early_reply_defect = v.flag()?;
     }
     t.finish()?;
     let (min, max) = (tunables.at_min, tunables.at_max);
@@ -196,7 +327,8 @@ fn target(
         return Err(value.wrong("each target once"));
     }
     t.name = format!("target '{name}'");
-    let kind = t.require("kind", "\"list\"")?.word(&[("list", TargetKind::List)])?;
+    let kinds = [TargetKind::List, TargetKind::Kv].map(|kind| (kind.name(), kind));
+    let kind = t.require("kind", "\"list\" or \"kv\"")?.word(&kinds)?;
     let on = node(&t.require("on", "the node that serves it")?, index)?;
     let failover = match t.take("failover") {
         Some(v) => match node(&v, index)? {
@@ -206,8 +338,34 @@ fn target(
         None => None,
     };
     let commit = t.take("commit").map(|v| v.duration()).transpose()?.unwrap_or(Duration::ZERO);
+    let store = match t.take("store") {
+        Some(v) if kind == TargetKind::List => {
+            return Err(v.wrong("no store: a list has none, kind \"kv\" has one"));
+        }
+        Some(v) => store(v.table()?)?,
+        None => StoreSpec::default(),
+    };
     t.finish()?;
-    Ok(TargetSpec { name: name.to_owned(), kind, on, failover, commit, line })
+    Ok(TargetSpec { name: name.to_owned(), kind, on, failover, commit, store, line })
+}
+
+fn store(mut t: Table<'_, '_>) -> Result<StoreSpec, ScenarioError> {
+    let mut store = StoreSpec::default();
+    if let Some(v) = t.take("latency") {
+        store.latency = v.duration()?;
+        if store.latency > Duration::from_secs(10) {
+            return Err(v.wrong("a time of at most 10s"));
+        }
+    }
+    store.bandwidth = t.take("bandwidth").map(|v| v.rate()).transpose()?;
+    if let Some(v) = t.take("size") {
+        store.size = v.size(u64::from(u32::MAX))?;
+        if store.size < STORE_MIN {
+            return Err(v.wrong(&format!("at least {STORE_MIN} bytes")));
+        }
+    }
+    t.finish()?;
+    Ok(store)
 }
 
 fn client(
@@ -250,9 +408,19 @@ pub(crate) fn targets(value: &Value<'_, '_>, rpc: &RpcWorld) -> Result<Vec<usize
     }
 }
 
-/// The rest of a workload of kind `rpc`.
+/// The word of a workload of calls.
+#[derive(Clone, Copy)]
+pub(crate) enum LoadWord {
+    /// `rpc`: calls to lists.
+    Rpc,
+    /// `kv`: calls to key-value targets.
+    Kv,
+}
+
+/// The rest of a workload of calls.
 pub(crate) fn load(
     mut t: Table<'_, '_>,
+    word: LoadWord,
     index: &Index<'_>,
     rpc: &RpcWorld,
     duration: Duration,
@@ -260,7 +428,8 @@ pub(crate) fn load(
     let line = t.line();
     let shown = t.require("from", "the clients that call")?;
     let from = Place::read_nodes(index, &shown)?;
-    let to = targets(&t.require("to", "the targets that are called")?, rpc)?;
+    let called = t.require("to", "the targets that are called")?;
+    let to = targets(&called, rpc)?;
     for node in from.nodes() {
         let connected = rpc.targets_of(node);
         if let Some(at) = to.iter().find(|at| !connected.contains(at)) {
@@ -269,11 +438,39 @@ pub(crate) fn load(
             return Err(shown.wrong(&expected));
         }
     }
-    let reads = t.take("reads").map(|v| v.share()).transpose()?.unwrap_or(Share::NONE);
-    let bulk = t.take("bulk").map(|v| v.size(BULK_MAX)).transpose()?.unwrap_or(0);
+    let share = |t: &mut Table<'_, '_>, key| -> Result<Share, ScenarioError> {
+        Ok(t.take(key).map(|v| v.share()).transpose()?.unwrap_or(Share::NONE))
+    };
+    let reads = share(&mut t, "reads")?;
+    let kind = match word {
+        LoadWord::Rpc => {
+            let bulk = t.take("bulk").map(|v| v.size(BULK_MAX)).transpose()?.unwrap_or(0);
+            LoadKind::List { bulk }
+        }
+        LoadWord::Kv => {
+            let (cas, dels) = (share(&mut t, "cas")?, share(&mut t, "dels")?);
+            if cas.0 + dels.0 > Share::ALL.0 {
+                return Err(t.wrong("has cas and dels of more than 100% together"));
+            }
+            let keys = t.take("keys").map(|v| v.number(1, KEYS_MAX)).transpose()?;
+            let size = match t.take("size") {
+                Some(v) => match v.size(VALUE_MAX)? {
+                    size if size >= VALUE_MIN => size,
+                    _ => return Err(v.wrong(&format!("at least {VALUE_MIN} bytes"))),
+                },
+                None => VALUE_MIN,
+            };
+            LoadKind::Kv { keys: keys.map_or(KEYS, |n| n as u32), size, cas, dels }
+        }
+    };
+    if let Some(other) = to.iter().find(|at| rpc.targets[**at].kind != kind.target()) {
+        let (name, is) = (&rpc.targets[*other].name, rpc.targets[*other].kind.name());
+        let wanted = kind.target().name();
+        return Err(called.wrong(&format!("targets of kind \"{wanted}\": '{name}' is a {is}")));
+    }
     let (pace, window) = workload::pace(&mut t, 0, WINDOW)?;
     let timeout = t.take("timeout").map(|v| v.duration_above_zero()).transpose()?;
     let (start, end) = workload::span(&mut t, duration)?;
     t.finish()?;
-    Ok(RpcLoad { from, to, reads, bulk, pace, window, timeout, start, end, line })
+    Ok(RpcLoad { from, to, kind, reads, pace, window, timeout, start, end, line })
 }

@@ -7,7 +7,7 @@ use crate::error::ScenarioError;
 use crate::model::{Exchange, Pace, Pairing, Workload, World};
 use crate::place::{Index, Place};
 use crate::read::Table;
-use crate::rpc::{self, RpcWorld};
+use crate::rpc::{self, LoadWord, RpcWorld};
 
 /// How long an exchange may take where nothing is said: one transaction time-out of the defaults.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -27,15 +27,16 @@ enum Kind {
     Ping,
 }
 
-/// The kinds; `None`: calls of the request layer, which `rpc.rs` reads.
-const KINDS: [(&str, Option<Kind>); 7] = [
-    ("put", Some(Kind::Put)),
-    ("get", Some(Kind::Get)),
-    ("request", Some(Kind::Request)),
-    ("read", Some(Kind::Rpc { write: false })),
-    ("write", Some(Kind::Rpc { write: true })),
-    ("ping", Some(Kind::Ping)),
-    ("rpc", None),
+/// The kinds; calls of the request layer are read by `rpc.rs`.
+const KINDS: [(&str, Result<Kind, LoadWord>); 8] = [
+    ("put", Ok(Kind::Put)),
+    ("get", Ok(Kind::Get)),
+    ("request", Ok(Kind::Request)),
+    ("read", Ok(Kind::Rpc { write: false })),
+    ("write", Ok(Kind::Rpc { write: true })),
+    ("ping", Ok(Kind::Ping)),
+    ("rpc", Err(LoadWord::Rpc)),
+    ("kv", Err(LoadWord::Kv)),
 ];
 
 const PAIRINGS: [(&str, Pairing); 3] =
@@ -55,11 +56,11 @@ pub(crate) fn read(
     let index = Index::new(world);
     let mut all = Vec::new();
     for mut t in tables {
-        let word = t.require("kind", "put, get, request, read, write, ping or rpc")?;
+        let word = t.require("kind", "put, get, request, read, write, ping, rpc or kv")?;
         match word.word(&KINDS)? {
-            Some(kind) => all.push(one(t, kind, &index, duration)?),
-            None => {
-                let load = rpc::load(t, &index, rpc, duration)?;
+            Ok(kind) => all.push(one(t, kind, &index, duration)?),
+            Err(word) => {
+                let load = rpc::load(t, word, &index, rpc, duration)?;
                 rpc.loads.push(load);
             }
         }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use lnet::Profile;
 use lnet_scenario::{
-    Direction, Exchange, FaultKind, NodeId, Pace, Pairing, RailRef, Scenario, ScenarioError, Share,
-    Transport, parse,
+    Direction, Exchange, FaultKind, LoadKind, NodeId, Pace, Pairing, RailRef, RpcLoss,
+    RpcOperation, Scenario, ScenarioError, Share, StoreSpec, TargetKind, Transport, parse,
 };
 use proptest::prelude::*;
 
@@ -585,7 +585,8 @@ fn targets_clients_calls_and_their_faults_are_read() {
     assert_eq!(s.rpc.targets_of(NodeId(1)), [0, 1]);
     assert_eq!(s.rpc.targets_of(NodeId(2)), [0; 0]);
     let load = &s.rpc.loads[0];
-    assert_eq!((load.to.as_slice(), load.bulk, load.window), (&[0][..], 65536, 4));
+    assert_eq!((load.to.as_slice(), load.window), (&[0][..], 4));
+    assert_eq!(load.kind, LoadKind::List { bulk: 65536 });
     assert_eq!((load.start, load.end), (secs(10), secs(30)), "after the warm-up");
     assert_eq!(load.timeout, Some(secs(30)));
     assert!(s.workload.is_empty());
@@ -607,7 +608,11 @@ fn mistakes_above_lnet_are_named_with_value_and_expectation() {
             "has at_max 3s: expected 0s, or at least at_min 5s",
         ),
         ("obd_timeout = \"300s\"", "obd_timeout = \"0s\"", "expected a time from 1s to 24h"),
-        ("at_max", "at_most", "unknown key 'at_most': expected one of obd_timeout, ping_interval"),
+        (
+            "at_max",
+            "at_most",
+            "unknown key 'at_most': expected one of profile, obd_timeout, ping_interval",
+        ),
         ("kind = \"list\"\non = \"server-1\"", "kind = \"disk\"\non = \"server-1\"", "one of list"),
         ("on = \"server-1\"\nfailover", "on = \"server\"\nfailover", "expected one node"),
         ("failover = \"server-2\"", "failover = \"server-1\"", "expected another node than 'on'"),
@@ -638,4 +643,137 @@ fn mistakes_above_lnet_are_named_with_value_and_expectation() {
                  [[node]]\nname = \"a\"\nrails = [\"tcp\"]\n";
     let error = parse("x.toml", alone).unwrap_err().to_string();
     assert!(error.contains("nothing that uses it: expected a [[target]]"), "{error}");
+}
+
+const KEYS: &str = r#"
+name = "keys"
+
+[rpc]
+profile = "documents"
+early_reply_defect = true
+
+[[net]]
+name = "tcp"
+
+[[node]]
+name = "client"
+rails = ["tcp"]
+
+[[node]]
+name = "server"
+rails = ["tcp"]
+
+[[node]]
+name = "idle"
+rails = ["tcp"]
+
+[[target]]
+name = "kv-1"
+kind = "kv"
+on = "server"
+commit = "5s"
+store = { latency = "1ms", bandwidth = "100MiB/s", size = "1MiB" }
+
+[[target]]
+name = "list-1"
+kind = "list"
+on = "server"
+
+[[client]]
+on = "client"
+
+[[workload]]
+kind = "kv"
+from = "client"
+to = "kv-1"
+window = 4
+keys = 100
+size = "64KiB"
+reads = "20%"
+cas = "30%"
+dels = "10%"
+
+[[fault]]
+at = "1s"
+for = "2s"
+kind = "rpc_lose"
+on = "server"
+opcode = "put"
+part = "reply"
+
+[[fault]]
+at = "5s"
+kind = "rpc_lose"
+on = ["client", "server"]
+part = "bulk"
+count = 3
+
+[[fault]]
+at = "8s"
+for = "10s"
+kind = "store_full"
+target = "kv-1"
+
+[[fault]]
+at = "9s"
+for = "3s"
+kind = "store_error"
+target = "kv-1"
+share = "30%"
+"#;
+
+#[test]
+fn stores_keys_and_their_faults_are_read() {
+    let s = parse("keys.toml", KEYS).unwrap();
+    let ms = Duration::from_millis;
+    assert_eq!(s.rpc.tunables.deadline, ptlrpc::DeadlineRule::Plain, "of the profile");
+    assert!(s.rpc.tunables.early_reply_defect);
+    let kv = &s.rpc.targets[0];
+    let store = StoreSpec { latency: ms(1), bandwidth: Some(100 << 20), size: 1 << 20 };
+    assert_eq!((kv.kind, kv.store), (TargetKind::Kv, store));
+    let kind = LoadKind::Kv { keys: 100, size: 65536, cas: Share(300_000), dels: Share(100_000) };
+    assert_eq!(s.rpc.loads[0].kind, kind);
+    let kinds: Vec<&str> = s.faults.iter().map(|f| f.kind.name()).collect();
+    assert_eq!(kinds, ["rpc_lose", "rpc_lose", "store_full", "store_error"]);
+    let losses: Vec<RpcLoss> = s
+        .faults
+        .iter()
+        .filter_map(|f| match &f.kind {
+            FaultKind::RpcLose { loss, .. } => Some(*loss),
+            _ => None,
+        })
+        .collect();
+    let (operation, part, count) = (Some(RpcOperation::Put), ptlrpc::Part::Reply, None);
+    assert_eq!(losses[0], RpcLoss { operation, part, count });
+    let (operation, part, count) = (None, ptlrpc::Part::Bulk, Some(3));
+    assert_eq!(losses[1], RpcLoss { operation, part, count });
+}
+
+#[test]
+fn mistakes_about_stores_and_keys_are_named_with_value_and_expectation() {
+    for (from, to, says) in [
+        ("profile = \"documents\"", "profile = \"cray\"", "expected a profile: default, "),
+        ("early_reply_defect = true", "early_reply_defect = 1", "expected true or false"),
+        ("latency = \"1ms\"", "latency = \"11s\"", "expected a time of at most 10s"),
+        ("bandwidth = \"100MiB/s\"", "bandwidth = \"fast\"", "expected a rate above 0"),
+        ("size = \"1MiB\"", "size = \"1KiB\"", "expected at least 65536 bytes"),
+        ("size = \"1MiB\" }", "seeks = 1 }", "unknown key 'seeks': expected one of latency"),
+        ("kind = \"list\"", "kind = \"list\"\nstore = {}", "a list has none, kind \"kv\" has one"),
+        ("keys = 100", "keys = 0", "expected a number from 1 to 65536"),
+        ("size = \"64KiB\"", "size = 7", "expected at least 8 bytes"),
+        ("size = \"64KiB\"", "bulk = \"64KiB\"", "unknown key 'bulk'"),
+        ("cas = \"30%\"", "cas = \"95%\"", "cas and dels of more than 100% together"),
+        ("to = \"kv-1\"", "to = \"list-1\"", "targets of kind \"kv\": 'list-1' is a list"),
+        ("opcode = \"put\"", "opcode = \"OST_PUT\"", "expected one of append, read, put, get"),
+        ("part = \"reply\"", "part = \"half\"", "expected one of request, reply, bulk, early"),
+        ("count = 3", "count = 0", "expected a number from 1 to 1000000"),
+        ("on = [\"client\", \"server\"]", "on = \"idle\"", "'idle' has none"),
+        ("store_full\"\ntarget = \"kv-1\"", "store_full\"\ntarget = \"list-1\"", "has no store"),
+        ("share = \"30%\"", "share = \"200%\"", "expected a share from \"0%\" to \"100%\""),
+    ] {
+        assert!(KEYS.contains(from), "{from}");
+        let error = parse("keys.toml", &KEYS.replacen(from, to, 1)).unwrap_err().to_string();
+        assert!(error.contains(says), "{to}: {error}");
+        assert!(error.starts_with("keys.toml:"), "{error}");
+    }
 }

@@ -63,7 +63,7 @@ pub use message::{MessageEvent, Messages};
 pub use observe::{AttemptId, BufferId, Observer, Seen, View, Violation, is_control};
 pub use paper::{PaperRow, paper_rpc};
 pub use play::{Played, play, play_before};
-pub use rpc::{CallNo, RpcFigures, RpcModel, RpcSeen, RpcTally};
+pub use rpc::{Answered, Asked, CallNo, KeyNo, RpcFigures, RpcModel, RpcSeen, RpcTally};
 pub use sim::{Sim, Watch};
 pub use summary::{FaultSummary, Summary};
 pub use swarm::{Floor, Model, Round, seed_of};

@@ -291,6 +291,7 @@ fn about(kind: &FaultKind, scenario: &Scenario) -> BTreeSet<Nid> {
         | FaultKind::Kill { nodes: p, .. }
         | FaultKind::Failover { nodes: p, .. }
         | FaultKind::Evict { clients: p, .. }
+        | FaultKind::RpcLose { nodes: p, .. }
         | FaultKind::Pause(p)
         | FaultKind::Drift { nodes: p, .. }
         | FaultKind::Memory(p)
@@ -298,7 +299,10 @@ fn about(kind: &FaultKind, scenario: &Scenario) -> BTreeSet<Nid> {
         | FaultKind::PeerDel { peers: p, .. }
         | FaultKind::Tune { nodes: p, .. } => nids(p),
         FaultKind::NiAdd { nids, .. } => nids.iter().copied().collect(),
-        FaultKind::HandlerDelay { targets, .. } | FaultKind::CommitStall(targets) => {
+        FaultKind::HandlerDelay { targets, .. }
+        | FaultKind::CommitStall(targets)
+        | FaultKind::StoreFull(targets)
+        | FaultKind::StoreError { targets, .. } => {
             let specs = targets.iter().filter_map(|t| scenario.rpc.targets.get(*t));
             specs.flat_map(|t| nids(&Place::node(t.on))).collect()
         }

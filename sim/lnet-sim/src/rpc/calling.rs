@@ -5,13 +5,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lnet::upper::Below;
-use lnet_scenario::{NodeId, Pace, Scenario, Share, World};
-use lnet_types::{Instant, IoVec, Nid, Prng, Span};
+use lnet_scenario::{LoadKind, NodeId, Pace, Scenario, Share, World};
+use lnet_types::{Errno, Instant, IoVec, Nid, Prng, Span};
+use lustre_target::kv::wire::{self, Ask, INLINE_MAX, Info, InfoFlags, Operation};
 use lustre_wire::ImportKind;
 use ptlrpc::{Bulk, Call, CallError, CallId, Direction, ImportConfig, ImportId, Ptlrpc, Reply};
 
 use super::host::{Buffers, is_stamped, stamp};
-use super::seen::{CallNo, RpcSeen};
+use super::keeping::CALL_AT;
+use super::seen::{Answered, Asked, CallNo, KeyNo, RpcSeen};
 use super::{APPEND, READ, connect_data};
 
 /// Bits of a call's number that count the calls of one life of a node.
@@ -24,7 +26,7 @@ struct Open {
     call: CallNo,
     stream: usize,
     begun: Instant,
-    reads: bool,
+    asked: Asked,
     memory: Option<Span>,
 }
 
@@ -50,6 +52,8 @@ pub(crate) struct Calling {
     streams: Vec<Stream>,
     open: BTreeMap<CallId, Open>,
     count: u64,
+    /// Versions of keys as they were last seen, by target.
+    versions: BTreeMap<(usize, KeyNo), u64>,
     buffers: Buffers,
     rng: Prng,
 }
@@ -79,6 +83,7 @@ impl Calling {
             streams: Vec::new(),
             open: BTreeMap::new(),
             count: 0,
+            versions: BTreeMap::new(),
             buffers: Buffers::default(),
             rng,
         }
@@ -172,26 +177,24 @@ impl Calling {
             | life << COUNT_BITS
             | self.count & ((1 << COUNT_BITS) - 1);
         let call = CallNo(number);
-        let reads = load.reads != Share::NONE && self.rng.below(1_000_000) < load.reads.0.into();
-        let opcode = if reads { READ } else { APPEND };
-        let words = vec![number.to_le_bytes().to_vec(), load.bulk.to_le_bytes().to_vec()];
-        let mut made = Call::new(opcode, words);
-        made.reply_lens = vec![8];
+        let (load_index, kind, reads) = (stream.load, load.kind, load.reads);
+        let asked = self.choose(load_index, kind, reads, target);
+        let (mut made, bulk) = request(asked, kind, call);
         made.limit = load.timeout;
-        let memory = match load.bulk {
+        let memory = match bulk {
             0 => None,
             bulk => self.buffers.take(below, bulk),
         };
         if let Some(span) = memory {
-            let direction = if reads { Direction::Read } else { Direction::Write };
+            let direction = if asked.reads() { Direction::Read } else { Direction::Write };
             // What is read is written over; a call that brings nothing must not look as if it had.
-            stamp(below, span, if reads { CallNo(!number) } else { call });
+            stamp(below, span, if asked.reads() { CallNo(!number) } else { call });
             made.bulk = Some(Bulk { direction, memory: IoVec::from([span]) });
         }
-        notes.push(RpcSeen::Called { target, call, reads });
+        notes.push(RpcSeen::Called { target, call, asked });
         match ptlrpc.rpc(below).call(import, made) {
             Ok(id) => {
-                self.open.insert(id, Open { call, stream: at, begun: now, reads, memory });
+                self.open.insert(id, Open { call, stream: at, begun: now, asked, memory });
                 true
             }
             Err(e) => {
@@ -200,6 +203,25 @@ impl Calling {
                 self.over(at, now + Duration::from_secs(1), memory);
                 true
             }
+        }
+    }
+
+    /// What the next call of a load asks for.
+    fn choose(&mut self, load: usize, kind: LoadKind, reads: Share, target: usize) -> Asked {
+        let reads = hits(&mut self.rng, reads);
+        let LoadKind::Kv { keys, cas, dels, .. } = kind else {
+            return if reads { Asked::Length } else { Asked::Append };
+        };
+        let key = KeyNo::new(load, self.rng.below(keys.into()));
+        if reads {
+            return Asked::Get(key);
+        }
+        match Share(self.rng.below(1_000_000) as u32) {
+            dice if dice < cas => {
+                Asked::Cas(key, self.versions.get(&(target, key)).copied().unwrap_or(0))
+            }
+            dice if dice < Share(cas.0 + dels.0) => Asked::Del(key),
+            _ => Asked::Put(key),
         }
     }
 
@@ -228,19 +250,109 @@ impl Calling {
             Some(Pace::Window { think, .. }) => think,
             _ => Duration::ZERO,
         };
-        if let (Some(span), true, Ok(_)) = (open.memory, open.reads, &result)
-            && !is_stamped(below, span, open.call)
+        let result = match (result, open.asked) {
+            (Ok(reply), asked) => answered(&reply, asked, open.memory, below),
+            // There is no such key.
+            (Err(CallError::Refused(Errno::ENOENT)), Asked::Get(_) | Asked::Del(_)) => {
+                Ok(Answered::Read { value: 0, by: None })
+            }
+            (Err(e), _) => Err(e),
+        };
+        // A list brings the number of the call that asked, a key that of the call which stored it.
+        let meant = match (open.asked, &result) {
+            (Asked::Length, Ok(_)) => Some(open.call),
+            (Asked::Get(_), Ok(Answered::Read { by, .. })) => *by,
+            _ => None,
+        };
+        if let (Some(span), Some(meant)) = (open.memory, meant)
+            && !is_stamped(below, span, meant)
         {
             notes.push(RpcSeen::Damaged { call: open.call });
         }
-        let result = result.and_then(|reply| {
-            let value = reply.msg().and_then(|msg| msg.get::<u64>(1));
-            value.map_err(CallError::BadReply)
-        });
+        if let (Some(key), Ok(answered)) = (open.asked.key(), &result) {
+            let gone = matches!(open.asked, Asked::Del(_));
+            self.versions.insert((target, key), if gone { 0 } else { answered.value() });
+        }
         let took = now.saturating_since(open.begun);
         // One that fails at once is not tried again in the same instant for ever.
         let rest = if result.is_err() { think.max(Duration::from_millis(100)) } else { think };
         notes.push(RpcSeen::Ended { target, call: open.call, took, result });
         self.over(open.stream, now + rest, open.memory);
     }
+}
+
+fn hits(rng: &mut Prng, share: Share) -> bool {
+    share != Share::NONE && rng.below(1_000_000) < share.0.into()
+}
+
+/// A value of so many bytes, with the number of its call at both ends.
+fn value(size: u32, call: CallNo) -> Vec<u8> {
+    let mut value = vec![0; size as usize];
+    for end in [0, value.len().saturating_sub(8)] {
+        if let Some(end) = value.get_mut(end..).and_then(|rest| rest.first_chunk_mut()) {
+            *end = call.0.to_le_bytes();
+        }
+    }
+    value
+}
+
+/// The request of a call, and how many bytes of bulk data go with it.
+fn request(asked: Asked, kind: LoadKind, call: CallNo) -> (Call, u32) {
+    let (size, bulk) = match kind {
+        LoadKind::List { bulk } => (0, bulk),
+        LoadKind::Kv { size, .. } if size as usize > INLINE_MAX => (0, size),
+        LoadKind::Kv { size, .. } => (size, 0),
+    };
+    let list = |opcode| {
+        let words = vec![call.0.to_le_bytes().to_vec(), bulk.to_le_bytes().to_vec()];
+        let mut made = Call::new(opcode, words);
+        made.reply_lens = vec![8];
+        (made, bulk)
+    };
+    let keyed = |operation: Operation, key: KeyNo, expect: u64, bulk: u32, value: &[u8]| {
+        let ask = Ask { expect, len: bulk.into() };
+        let mut made = wire::call(operation, ask, &key.bytes(), value);
+        let number = made.buffers.first_mut().and_then(|ask| ask.get_mut(CALL_AT..));
+        if let Some(number) = number.and_then(|rest| rest.first_chunk_mut()) {
+            *number = call.0.to_le_bytes();
+        }
+        (made, bulk)
+    };
+    let inline = if size == 0 { Vec::new() } else { value(size, call) };
+    match asked {
+        Asked::Append => list(APPEND),
+        Asked::Length => list(READ),
+        Asked::Put(key) => keyed(Operation::Put, key, 0, bulk, &inline),
+        Asked::Cas(key, version) => keyed(Operation::Cas, key, version, bulk, &inline),
+        Asked::Del(key) => keyed(Operation::Del, key, 0, 0, &[]),
+        Asked::Get(key) => keyed(Operation::Get, key, 0, bulk, &[]),
+    }
+}
+
+/// What a reply says.
+fn answered(
+    reply: &Reply,
+    asked: Asked,
+    memory: Option<Span>,
+    below: &Below<'_>,
+) -> Result<Answered, CallError> {
+    let msg = reply.msg().map_err(CallError::BadReply)?;
+    if asked.key().is_none() {
+        let value = msg.get::<u64>(1).map_err(CallError::BadReply)?;
+        return Ok(match asked.reads() {
+            true => Answered::Read { value, by: None },
+            false => Answered::Changed { transno: value, before: None },
+        });
+    }
+    let info = Info::of(&msg).unwrap_or_default();
+    if !asked.reads() && info.flags.contains(InfoFlags::APPLIED) {
+        return Ok(Answered::Changed { transno: reply.transno, before: Some(info.previous) });
+    }
+    let first = |bytes: &[u8]| bytes.first_chunk().map(|b| CallNo(u64::from_le_bytes(*b)));
+    let by = match (asked.reads(), memory) {
+        (false, _) => None,
+        (true, Some(span)) => first(below.bytes(span)),
+        (true, None) => msg.buffer(2).and_then(first),
+    };
+    Ok(Answered::Read { value: info.version, by })
 }

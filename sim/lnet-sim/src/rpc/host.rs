@@ -5,13 +5,19 @@ use std::sync::Arc;
 
 use lnet::upper::{Below, Upper};
 use lnet::{Event as LnetEvent, Report};
-use lnet_scenario::{NodeId, Scenario};
-use lnet_types::{Errno, Instant, Prng, Span};
-use ptlrpc::{Config, Event, ExportId, Ptlrpc, ServerStats};
+use lnet_scenario::{NodeId, RpcLoss, RpcOperation, Scenario};
+use lnet_types::{Instant, Prng, Span};
+use lustre_target::kv::wire::Operation;
+use lustre_wire::Opcode;
+use ptlrpc::{Config, Event, ExportId, Lose, LoseId, Ptlrpc, ServerStats, TargetId};
 
 use super::calling::Calling;
+use super::disk::{Disk, Trouble};
+use super::keeping::Keeping;
+use super::late::Late;
 use super::seen::{CallNo, RpcSeen};
-use super::serving::{Disk, Serving, Trouble};
+use super::serving::Serving;
+use super::{APPEND, READ};
 
 /// Memory for bulk data, used again and again.
 #[derive(Default)]
@@ -67,6 +73,8 @@ pub(crate) struct Begin {
     /// Whether targets may be served here, and the disks of those that are.
     pub(crate) serves: bool,
     pub(crate) disks: Vec<(usize, Disk, Trouble)>,
+    /// Losses that befall the node, by their faults.
+    pub(crate) losses: Vec<(usize, RpcLoss)>,
 }
 
 /// See the module's head.
@@ -75,18 +83,24 @@ pub(crate) struct RpcHost {
     serves: bool,
     /// Targets that are to be served, as soon as there is a border below.
     disks: Vec<(usize, Disk, Trouble)>,
+    late: Late,
     serving: Serving,
+    keeping: Keeping,
     calling: Calling,
+    /// Rules of the request layer by which messages get lost, by their faults.
+    losses: Vec<(usize, LoseId)>,
+    /// Losses that are to begin, as soon as there is a border below.
+    losing: Vec<(usize, RpcLoss)>,
     started: bool,
     /// What was seen here since it was asked for.
     notes: Vec<RpcSeen>,
     /// What could not be done.
-    complaint: Option<Errno>,
+    complaint: Option<String>,
 }
 
 impl RpcHost {
     pub(crate) fn new(begin: Begin) -> Self {
-        let Begin { scenario, node, life, seed, wall_secs, zero, serves, disks } = begin;
+        let Begin { scenario, node, life, seed, wall_secs, zero, serves, disks, losses } = begin;
         let mut rng = Prng::new(seed);
         let tunables = scenario.rpc.tunables.clone();
         let ptlrpc = Ptlrpc::new(Config { seed: rng.next_u64(), wall_secs, tunables });
@@ -95,8 +109,12 @@ impl RpcHost {
             ptlrpc,
             serves,
             disks,
-            serving: Serving::new(scenario.clone(), ours),
+            late: Late::new(ours),
+            serving: Serving::new(scenario.clone()),
+            keeping: Keeping::new(scenario.clone(), rng.split()),
             calling: Calling::new(scenario, node, life, zero, theirs),
+            losses: Vec::new(),
+            losing: losses,
             started: false,
             notes: Vec::new(),
             complaint: None,
@@ -117,14 +135,15 @@ impl RpcHost {
     }
 
     /// What was seen since the last time.
-    pub(crate) fn take_notes(&mut self) -> (Vec<RpcSeen>, Option<Errno>) {
+    pub(crate) fn take_notes(&mut self) -> (Vec<RpcSeen>, Option<String>) {
         (core::mem::take(&mut self.notes), self.complaint.take())
     }
 
     /// The node dies: what is left of its targets.
     pub(crate) fn disks(&mut self) -> Vec<(usize, Disk)> {
         let waiting = core::mem::take(&mut self.disks).into_iter().map(|(n, disk, _)| (n, disk));
-        self.serving.disks().into_iter().chain(waiting).collect()
+        let lists = self.serving.disks().into_iter();
+        lists.chain(self.keeping.disks()).chain(waiting).collect()
     }
 
     /// The node serves another target from now on.
@@ -140,8 +159,25 @@ impl RpcHost {
                 *waiting = trouble;
             }
         }
+        self.late.set(target, trouble.slow);
         self.serving.trouble(target, trouble, below.now());
+        self.keeping.trouble(target, trouble);
         self.go_on(below);
+    }
+
+    /// Messages get lost here from now on, because of a fault.
+    pub(crate) fn lose(&mut self, below: &mut Below<'_>, fault: usize, loss: RpcLoss) {
+        self.losing.push((fault, loss));
+        self.go_on(below);
+    }
+
+    /// A fault is over.
+    pub(crate) fn mend(&mut self, below: &mut Below<'_>, fault: usize) {
+        let Self { ptlrpc, losses, .. } = self;
+        let over = losses.extract_if(.., |(of, _)| *of == fault);
+        for (_, rule) in over {
+            ptlrpc.rpc(below).mend(rule);
+        }
     }
 
     /// A target drops the clients of a node in this life of theirs.
@@ -163,7 +199,8 @@ impl RpcHost {
     fn start(&mut self, below: &mut Below<'_>) {
         self.started = true;
         if self.serves {
-            self.complaint = Serving::listen(&mut self.ptlrpc, below).err();
+            let listens = Serving::listen(&mut self.ptlrpc, below);
+            self.complaint = listens.err().map(|errno| format!("no service for targets: {errno}"));
         }
         self.calling.connect(&mut self.ptlrpc, below);
     }
@@ -173,52 +210,131 @@ impl RpcHost {
         if !self.started {
             self.start(below);
         }
-        let Self { ptlrpc, serving, calling, notes, disks, .. } = self;
-        for (target, disk, trouble) in disks.drain(..) {
-            serving.mount(ptlrpc, below, target, disk, trouble, notes);
-        }
-        serving.run(ptlrpc, below, notes);
+        self.settle(below);
+        self.late_turns(below);
+        self.serving.run(&mut self.ptlrpc, below, &mut self.notes);
         loop {
-            calling.run(ptlrpc, below, notes);
-            let Some(event) = ptlrpc.poll_event() else { break };
-            match event {
-                Event::Served(served) => serving.served(ptlrpc, below, &served, notes),
-                Event::BulkDone { served, result } => {
-                    serving.moved(ptlrpc, below, served, result, notes);
-                }
-                Event::Ended { call, result } => calling.ended(below, call, result, notes),
-                Event::Import { import, state } => {
-                    if let Some(target) = calling.target_of(import) {
-                        notes.push(RpcSeen::State { target, state });
-                    }
-                }
-                Event::Invalidated { import } => {
-                    if let Some(target) = calling.target_of(import) {
-                        notes.push(RpcSeen::Invalidated { target });
-                    }
-                }
-                Event::Joining { export, target, client } => {
-                    serving.joining(ptlrpc, below, (target, export, client), notes);
-                }
-                Event::Disconnected { export, target, client } => {
-                    serving.left(below.now(), target, client);
-                    ptlrpc.rpc(below).left(export);
-                }
-                Event::Evicted { target, client, reason, .. } => {
-                    if let Some(index) = serving.index_of(target) {
-                        let client = client.clone();
-                        notes.push(RpcSeen::Evicted { target: index, client, reason });
-                    }
-                    serving.left(below.now(), target, client);
-                }
-                Event::Recovery { target, change } => {
-                    if let Some(target) = serving.index_of(target) {
-                        notes.push(RpcSeen::Recovery { target, line: change.to_string() });
-                    }
-                }
-                _ => {}
+            self.calling.run(&mut self.ptlrpc, below, &mut self.notes);
+            if let Some(event) = self.ptlrpc.poll_event() {
+                self.take(below, event);
+                continue;
+            }
+            self.keeping.poll(&mut self.ptlrpc, below, &mut self.notes);
+            if !self.ptlrpc.has_event() {
+                return;
             }
         }
+    }
+
+    /// What was waiting for a border below.
+    fn settle(&mut self, below: &mut Below<'_>) {
+        let Self { ptlrpc, serving, keeping, late, notes, disks, losses, losing, .. } = self;
+        for (target, disk, trouble) in disks.drain(..) {
+            late.set(target, trouble.slow);
+            match disk {
+                Disk::List(disk) => serving.mount(ptlrpc, below, target, disk, trouble),
+                Disk::Kv(left) => {
+                    let mounted = keeping.mount(ptlrpc, below, target, *left, trouble);
+                    self.complaint = mounted.err().or(self.complaint.take());
+                }
+            }
+            notes.push(RpcSeen::Served { target });
+        }
+        for (fault, loss) in losing.drain(..) {
+            let RpcLoss { operation, part, count } = loss;
+            let lose =
+                Lose { opcode: operation.map(opcode), part, count: count.unwrap_or(u32::MAX) };
+            match ptlrpc.rpc(below).lose(lose) {
+                Ok(rule) => losses.push((fault, rule)),
+                Err(errno) => self.complaint = Some(format!("rpc_lose: {errno}")),
+            }
+        }
+    }
+
+    /// The turns of requests that were late.
+    fn late_turns(&mut self, below: &mut Below<'_>) {
+        while let Some(served) = self.late.due(below.now()) {
+            self.serve(below, Event::Served(served));
+        }
+    }
+
+    /// The turn of a request has come.
+    fn serve(&mut self, below: &mut Below<'_>, event: Event) {
+        let Self { ptlrpc, serving, keeping, notes, .. } = self;
+        if let Some(Event::Served(served)) = keeping.event(ptlrpc, below, event) {
+            serving.served(ptlrpc, below, &served, notes);
+        }
+    }
+
+    fn index_of(&self, id: TargetId) -> Option<usize> {
+        self.serving.index_of(id).or_else(|| self.keeping.index_of(id))
+    }
+
+    /// Takes in something that has happened.
+    fn take(&mut self, below: &mut Below<'_>, event: Event) {
+        if let Event::Served(served) = event {
+            let turn = match self.index_of(served.target) {
+                Some(target) => self.late.pass(target, served, below.now()),
+                None => Some(served),
+            };
+            if let Some(served) = turn {
+                self.serve(below, Event::Served(served));
+            }
+            return;
+        }
+        let Self { ptlrpc, serving, keeping, calling, notes, .. } = self;
+        let Some(event) = keeping.event(ptlrpc, below, event) else { return };
+        match event {
+            Event::BulkDone { served, result } => {
+                serving.moved(ptlrpc, below, served, result, notes);
+            }
+            Event::Ended { call, result } => calling.ended(below, call, result, notes),
+            Event::Import { import, state } => {
+                if let Some(target) = calling.target_of(import) {
+                    notes.push(RpcSeen::State { target, state });
+                }
+            }
+            Event::Invalidated { import } => {
+                if let Some(target) = calling.target_of(import) {
+                    notes.push(RpcSeen::Invalidated { target });
+                }
+            }
+            Event::Joining { export, target, client } => {
+                serving.joining(ptlrpc, below, (target, export, client), notes);
+            }
+            Event::Disconnected { export, target, client } => {
+                serving.left(below.now(), target, client);
+                ptlrpc.rpc(below).left(export);
+            }
+            Event::Evicted { target, client, reason, .. } => {
+                if let Some(target) = self.index_of(target) {
+                    let client = client.clone();
+                    self.notes.push(RpcSeen::Evicted { target, client, reason });
+                }
+                self.serving.left(below.now(), target, client);
+            }
+            Event::Recovery { target, change } => {
+                if let Some(target) = self.index_of(target) {
+                    self.notes.push(RpcSeen::Recovery { target, line: change.to_string() });
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The operation of requests that get lost.
+fn opcode(operation: RpcOperation) -> Opcode {
+    match operation {
+        RpcOperation::Append => APPEND,
+        RpcOperation::Read => READ,
+        RpcOperation::Put => Operation::Put.opcode(),
+        RpcOperation::Get => Operation::Get.opcode(),
+        RpcOperation::Cas => Operation::Cas.opcode(),
+        RpcOperation::Del => Operation::Del.opcode(),
+        RpcOperation::Ping => Opcode::OBD_PING,
+        RpcOperation::Connect => Opcode::OST_CONNECT,
+        RpcOperation::Disconnect => Opcode::OST_DISCONNECT,
     }
 }
 
@@ -239,7 +355,13 @@ impl Upper for RpcHost {
         if !self.started {
             return Some(Instant::ZERO);
         }
-        let due = [self.ptlrpc.poll_timeout(), self.serving.next(), self.calling.next()];
+        let due = [
+            self.ptlrpc.poll_timeout(),
+            self.late.next(),
+            self.serving.next(),
+            self.keeping.next(),
+            self.calling.next(),
+        ];
         due.into_iter().flatten().min()
     }
 }

@@ -1,12 +1,14 @@
 //! The books of all targets and calls, kept from what is seen from outside: which changes a target
-//! has, which of them would survive, which calls are open. No resend, no deadline and no connection
-//! stands in them. [`Ledger::see`] says what contradicts them.
+//! has, which of them would survive, which calls are open; and a plain map of keys, to which changes are
+//! applied in the order of their transactions. No resend, no deadline and no connection stands in them.
+//! [`Ledger::see`] says what contradicts them.
 
 use std::collections::BTreeMap;
 
 use lnet_scenario::Scenario;
+use ptlrpc::CallError;
 
-use super::seen::{CallNo, RpcSeen};
+use super::seen::{Answered, Asked, CallNo, KeyNo, RpcSeen};
 use crate::directory::HostId;
 
 /// A call, from its beginning on.
@@ -14,8 +16,9 @@ use crate::directory::HostId;
 struct Call {
     host: HostId,
     target: usize,
-    reads: bool,
-    /// What a read must see at least: the last change that was answered before it began.
+    asked: Asked,
+    /// What a read must see at least: the last change of the same thing that was answered before the
+    /// call began.
     least: u64,
     state: State,
 }
@@ -23,12 +26,24 @@ struct Call {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Open,
-    /// With the transaction of its change, or the last one that it has read of.
-    Answered(u64),
+    /// With the transaction of its change.
+    Changed(u64),
+    /// Nothing was changed.
+    Read,
     /// Its effect is there or not.
     Failed,
     /// The client died, or was evicted: what it was answered need not be there.
     Void,
+}
+
+/// A change that a target has, or has had.
+#[derive(Clone, Copy, Debug)]
+struct Done {
+    call: CallNo,
+    /// The key, and whether it was there from then on.
+    key: Option<(KeyNo, bool)>,
+    /// The version that the key had.
+    before: u64,
 }
 
 /// What a target has.
@@ -37,10 +52,74 @@ struct History {
     /// Where it is served.
     at: Option<HostId>,
     /// Its changes by transaction.
-    done: BTreeMap<u64, CallNo>,
+    done: BTreeMap<u64, Done>,
+    /// Those that a crash has taken, and that were not made again as the same transaction.
+    taken: BTreeMap<u64, Done>,
+    /// The map that these changes make: versions of the keys that are there.
+    keys: BTreeMap<KeyNo, u64>,
     committed: u64,
-    /// The last change that a client was answered.
-    answered: u64,
+    /// The last change of each key that a client was answered, or of the list.
+    answered: BTreeMap<Option<KeyNo>, u64>,
+}
+
+impl History {
+    fn change(&self, transno: u64) -> Option<&Done> {
+        self.done.get(&transno).or_else(|| self.taken.get(&transno))
+    }
+
+    /// Applies a change to the map.
+    fn set(&mut self, transno: u64, key: Option<(KeyNo, bool)>) {
+        match key {
+            Some((key, true)) => _ = self.keys.insert(key, transno),
+            Some((key, false)) => _ = self.keys.remove(&key),
+            None => {}
+        }
+    }
+
+    /// A crash leaves what is committed.
+    fn crash(&mut self) -> Vec<(u64, CallNo)> {
+        self.at = None;
+        let lost = self.done.split_off(&self.committed.saturating_add(1));
+        self.keys.clear();
+        for (transno, key) in self.done.iter().map(|(n, d)| (*n, d.key)).collect::<Vec<_>>() {
+            self.set(transno, key);
+        }
+        let gone = lost.iter().map(|(transno, done)| (*transno, done.call)).collect();
+        self.taken.extend(lost);
+        gone
+    }
+
+    /// Whether a read may find this version of what the call is about, by whose value came along.
+    fn allows(&self, call: &Call, value: u64, by: Option<CallNo>) -> Result<(), String> {
+        let key = call.asked.key();
+        // A crash may have taken what a client that is gone was answered.
+        let stale = value < call.least && self.done.contains_key(&call.least);
+        match key {
+            None if stale => return Err(format!("reads {value}")),
+            None => return Ok(()),
+            Some(_) => {}
+        }
+        let of = |done: &Done, is| done.key.is_some_and(|(k, there)| Some(k) == key && there == is);
+        if value == 0 {
+            let deleted = |n: u64| {
+                let later = self.done.range(n..).chain(self.taken.range(n..));
+                later.into_iter().any(|(_, done)| of(done, false))
+            };
+            return match !stale || deleted(call.least) {
+                true => Ok(()),
+                false => Err("finds no such key".to_owned()),
+            };
+        }
+        match self.change(value) {
+            Some(done) if of(done, true) => {
+                if by.is_some_and(|by| by != done.call) {
+                    return Err(format!("gets another value than that of version {value}"));
+                }
+            }
+            _ => return Err(format!("gets version {value}, which the key never had")),
+        }
+        if stale { Err(format!("gets version {value}")) } else { Ok(()) }
+    }
 }
 
 /// See the module's head.
@@ -83,17 +162,17 @@ impl Ledger {
     pub(crate) fn see(&mut self, host: HostId, seen: &RpcSeen) -> Result<(), String> {
         match *seen {
             RpcSeen::Served { target } => self.served(host, target),
-            RpcSeen::Called { target, call, reads } => self.called(host, target, call, reads),
-            RpcSeen::Executed { target, call, transno } => self.executed(target, call, transno),
+            RpcSeen::Called { target, call, asked } => self.called(host, target, call, asked),
+            RpcSeen::Executed { target, call, transno, key } => {
+                self.executed(target, call, transno, key)
+            }
             RpcSeen::Committed { target, transno } => {
                 if let Some(history) = self.targets.get_mut(target) {
                     history.committed = history.committed.max(transno);
                 }
                 Ok(())
             }
-            RpcSeen::Ended { target, call, ref result, .. } => {
-                self.ended(host, target, call, result.as_ref().ok().copied())
-            }
+            RpcSeen::Ended { target, call, result, .. } => self.ended(host, target, call, result),
             RpcSeen::Damaged { call } => Err(format!("bulk data of call {call} are damaged")),
             RpcSeen::Invalidated { target } => {
                 self.invalidated += 1;
@@ -104,15 +183,14 @@ impl Ledger {
                 self.evicted += 1;
                 Ok(())
             }
-            RpcSeen::State { .. } | RpcSeen::Recovery { .. } => Ok(()),
+            RpcSeen::Unmoved { .. } | RpcSeen::State { .. } | RpcSeen::Recovery { .. } => Ok(()),
         }
     }
 
     /// A host has died: its clients' calls are void, and its targets lose what is not committed.
     pub(crate) fn died(&mut self, host: HostId) {
         for history in self.targets.iter_mut().filter(|h| h.at == Some(host)) {
-            history.at = None;
-            for (transno, call) in history.done.split_off(&(history.committed + 1)) {
+            for (transno, call) in history.crash() {
                 self.of.remove(&call);
                 self.gone.insert(call, transno);
             }
@@ -147,14 +225,14 @@ impl Ledger {
     }
 
     fn is_owed(&self, no: CallNo) -> bool {
-        self.calls.get(&no).is_some_and(|call| matches!(call.state, State::Answered(_)))
+        self.calls.get(&no).is_some_and(|call| matches!(call.state, State::Changed(_)))
     }
 
     /// What calls were answered need not be there any more.
     fn void(&mut self, of: impl Fn(&Call) -> bool) {
         for call in self.calls.values_mut().filter(|c| of(c)) {
             // Open ones have their end still.
-            if matches!(call.state, State::Answered(_)) && !call.reads {
+            if matches!(call.state, State::Changed(_)) {
                 call.state = State::Void;
             }
         }
@@ -177,10 +255,11 @@ impl Ledger {
         host: HostId,
         target: usize,
         no: CallNo,
-        reads: bool,
+        asked: Asked,
     ) -> Result<(), String> {
-        let least = self.targets.get(target).map_or(0, |h| h.answered);
-        let call = Call { host, target, reads, least, state: State::Open };
+        let answered = self.targets.get(target).and_then(|h| h.answered.get(&asked.key()));
+        let least = answered.copied().unwrap_or(0);
+        let call = Call { host, target, asked, least, state: State::Open };
         self.open += 1;
         match self.calls.insert(no, call) {
             None => Ok(()),
@@ -188,16 +267,47 @@ impl Ledger {
         }
     }
 
-    fn executed(&mut self, target: usize, no: CallNo, transno: u64) -> Result<(), String> {
+    fn executed(
+        &mut self,
+        target: usize,
+        no: CallNo,
+        transno: u64,
+        key: Option<(KeyNo, bool)>,
+    ) -> Result<(), String> {
         self.executed += 1;
         let name = self.name(target).to_owned();
+        if no != CallNo::UNKNOWN {
+            self.account(&name, target, no, transno, key)?;
+        }
+        let Some(history) = self.targets.get_mut(target) else { return Ok(()) };
+        let before = key.and_then(|(key, _)| history.keys.get(&key)).copied().unwrap_or(0);
+        history.set(transno, key);
+        history.taken.remove(&transno);
+        match history.done.insert(transno, Done { call: no, key, before }) {
+            None => Ok(()),
+            Some(other) => {
+                Err(format!("{name} gives transaction {transno} to calls {} and {no}", other.call))
+            }
+        }
+    }
+
+    /// Enters a change in the books of its call.
+    fn account(
+        &mut self,
+        name: &str,
+        target: usize,
+        no: CallNo,
+        transno: u64,
+        key: Option<(KeyNo, bool)>,
+    ) -> Result<(), String> {
         let Some(call) = self.calls.get(&no) else {
             return Err(format!("{name} carries out call {no}, which no client has begun"));
         };
-        if call.target != target || call.reads {
+        let about = key.map(|(key, _)| key);
+        if call.target != target || call.asked.reads() || call.asked.key() != about {
             return Err(format!("{name} carries out call {no}, which asks for no change of it"));
         }
-        let answered = call.state;
+        let state = call.state;
         if let Some(before) = self.of.insert(no, transno) {
             self.executed_twice += 1;
             return Err(format!(
@@ -206,29 +316,23 @@ impl Ledger {
         }
         // It was lost in a crash, and is repeated.
         if self.gone.remove(&no).is_some()
-            && let State::Answered(value) = answered
+            && let State::Changed(value) = state
             && value != transno
         {
             return Err(format!(
                 "{name} repeats call {no} as transaction {transno}, it was answered {value}"
             ));
         }
-        let Some(history) = self.targets.get_mut(target) else { return Ok(()) };
-        match history.done.insert(transno, no) {
-            None => Ok(()),
-            Some(other) => {
-                Err(format!("{name} gives transaction {transno} to calls {other} and {no}"))
-            }
-        }
+        Ok(())
     }
 
-    /// A call has ended: with a value, or in a failure.
+    /// A call has ended: with an answer, or in a failure.
     fn ended(
         &mut self,
         host: HostId,
         target: usize,
         no: CallNo,
-        value: Option<u64>,
+        result: Result<Answered, CallError>,
     ) -> Result<(), String> {
         let name = self.name(target).to_owned();
         let Some(call) = self.calls.get_mut(&no).filter(|c| c.host == host) else {
@@ -238,32 +342,52 @@ impl Ledger {
             return Err(format!("call {no} to {name} ended twice"));
         }
         self.open -= 1;
-        call.state = value.map_or(State::Failed, State::Answered);
-        let (reads, least) = (call.reads, call.least);
-        let Some(value) = value else {
-            self.failed += 1;
-            return Ok(());
+        call.state = match result {
+            Ok(Answered::Changed { transno, .. }) => State::Changed(transno),
+            Ok(Answered::Read { .. }) => State::Read,
+            Err(_) => State::Failed,
         };
-        self.answered += 1;
-        let Some(history) = self.targets.get_mut(target) else { return Ok(()) };
-        if reads {
-            // A crash may have taken what a client that is gone was answered.
-            return match value >= least || !history.done.contains_key(&least) {
-                true => Ok(()),
-                false => Err(format!(
-                    "call {no} reads {value} at {name}, where {least} was answered before it began"
-                )),
-            };
+        let call = *call;
+        *(if result.is_ok() { &mut self.answered } else { &mut self.failed }) += 1;
+        let nothing_changed = !matches!(result, Ok(Answered::Changed { .. }));
+        let said = matches!(result, Ok(_) | Err(CallError::Refused(_)));
+        if said && nothing_changed && self.of.contains_key(&no) {
+            return Err(format!("call {no} is answered by {name}, and was carried out"));
         }
-        history.answered = history.answered.max(value);
-        // The answer may have been on its way when the target died.
-        match self.of.get(&no).or_else(|| self.gone.get(&no)) {
-            Some(transno) if *transno == value => Ok(()),
-            Some(transno) => Err(format!(
-                "call {no} is answered {value} by {name}, and is its transaction {transno}"
-            )),
-            None => {
-                Err(format!("call {no} is answered {value} by {name}, and was not carried out"))
+        let made = self.of.get(&no).or_else(|| self.gone.get(&no)).copied();
+        let Some(history) = self.targets.get_mut(target) else { return Ok(()) };
+        match result {
+            Err(_) => Ok(()),
+            Ok(Answered::Read { value, by }) => history.allows(&call, value, by).map_err(|what| {
+                let least = call.least;
+                format!("call {no} {what} at {name}, where {least} was answered before it began")
+            }),
+            Ok(Answered::Changed { transno, before }) => {
+                let last = history.answered.entry(call.asked.key()).or_default();
+                *last = transno.max(*last);
+                let done = history.change(transno).copied();
+                // The answer may have been on its way when the target died.
+                let own = done.filter(|d| d.call == CallNo::UNKNOWN).map(|_| transno);
+                match made.or(own) {
+                    Some(made) if made == transno => {}
+                    Some(made) => {
+                        return Err(format!(
+                            "call {no} is answered {transno} by {name}, and is its transaction {made}"
+                        ));
+                    }
+                    None => {
+                        return Err(format!(
+                            "call {no} is answered {transno} by {name}, and was not carried out"
+                        ));
+                    }
+                }
+                match (before, done) {
+                    (Some(before), Some(done)) if before != done.before => Err(format!(
+                        "call {no} to {name} met version {before}, and {} was there",
+                        done.before
+                    )),
+                    _ => Ok(()),
+                }
             }
         }
     }
@@ -310,16 +434,25 @@ commit = "1s"
     }
 
     fn called(target: usize, call: u64, reads: bool) -> RpcSeen {
-        RpcSeen::Called { target, call: CallNo(call), reads }
+        let asked = if reads { Asked::Length } else { Asked::Append };
+        RpcSeen::Called { target, call: CallNo(call), asked }
     }
 
     fn executed(target: usize, call: u64, transno: u64) -> RpcSeen {
-        RpcSeen::Executed { target, call: CallNo(call), transno }
+        RpcSeen::Executed { target, call: CallNo(call), transno, key: None }
+    }
+
+    fn end(target: usize, call: u64, result: Result<Answered, CallError>) -> RpcSeen {
+        RpcSeen::Ended { target, call: CallNo(call), took: Duration::ZERO, result }
     }
 
     fn ended(target: usize, call: u64, value: Option<u64>) -> RpcSeen {
-        let result = value.ok_or(ptlrpc::CallError::Evicted);
-        RpcSeen::Ended { target, call: CallNo(call), took: Duration::ZERO, result }
+        let changed = |transno| Answered::Changed { transno, before: None };
+        end(target, call, value.map(changed).ok_or(CallError::Evicted))
+    }
+
+    fn read(target: usize, call: u64, value: u64) -> RpcSeen {
+        end(target, call, Ok(Answered::Read { value, by: None }))
     }
 
     /// What the books say to the last of these, the others being right.
@@ -357,13 +490,7 @@ commit = "1s"
                 "gives transaction 1 to calls 7 and 8",
             ),
             (
-                vec![
-                    begun,
-                    done,
-                    good,
-                    (CLIENT, called(0, 9, true)),
-                    (CLIENT, ended(0, 9, Some(0))),
-                ],
+                vec![begun, done, good, (CLIENT, called(0, 9, true)), (CLIENT, read(0, 9, 0))],
                 "where 1 was answered",
             ),
             (vec![(CLIENT, RpcSeen::Served { target: 0 })], "at two nodes"),
@@ -372,6 +499,91 @@ commit = "1s"
             let objection = objection(&seen).unwrap_or_else(|| panic!("nothing about {says}"));
             assert!(objection.contains(says), "{objection}: not {says}");
         }
+    }
+
+    const KEY: KeyNo = KeyNo(5);
+
+    /// A put of the key by call and transaction, done and answered.
+    fn put(call: u64, transno: u64, before: u64) -> [(HostId, RpcSeen); 3] {
+        let (no, key) = (CallNo(call), Some((KEY, true)));
+        let answered = Answered::Changed { transno, before: Some(before) };
+        [
+            (CLIENT, RpcSeen::Called { target: 1, call: no, asked: Asked::Put(KEY) }),
+            (SERVER, RpcSeen::Executed { target: 1, call: no, transno, key }),
+            (CLIENT, end(1, call, Ok(answered))),
+        ]
+    }
+
+    fn asks(call: u64, asked: Asked) -> (HostId, RpcSeen) {
+        (CLIENT, RpcSeen::Called { target: 1, call: CallNo(call), asked })
+    }
+
+    #[test]
+    fn keys_are_held_against_a_map_of_changes_in_order() {
+        let finds = |value, by: u64| {
+            let read = Answered::Read { value, by: Some(CallNo(by)) };
+            (CLIENT, end(1, 9, Ok(read)))
+        };
+        let nothing = (CLIENT, read(1, 9, 0));
+        let deletes =
+            RpcSeen::Executed { target: 1, call: CallNo(8), transno: 3, key: Some((KEY, false)) };
+        let story = |last: &[(HostId, RpcSeen)]| {
+            let mut all = [put(6, 1, 0), put(7, 2, 1)].concat();
+            all.extend_from_slice(last);
+            objection(&all)
+        };
+        let get = asks(9, Asked::Get(KEY));
+        assert_eq!(story(&[get.clone(), finds(2, 7)]), None);
+        let deleted = [asks(8, Asked::Del(KEY)), (SERVER, deletes)];
+        let gone = [&deleted[..], &[get.clone(), nothing.clone()]].concat();
+        assert_eq!(story(&gone), None);
+        // What is not answered yet may be seen, or not.
+        let before = [&deleted[..], &[get.clone(), finds(2, 7)]].concat();
+        assert_eq!(story(&before), None);
+        let refused = (CLIENT, end(1, 8, Err(CallError::Refused(lnet_types::Errno::ENOSPC))));
+        for (last, says) in [
+            (vec![get.clone(), finds(1, 6)], "gets version 1 at late, where 2 was answered"),
+            (vec![get.clone(), finds(2, 6)], "another value than that of version 2"),
+            (vec![get.clone(), finds(3, 7)], "gets version 3, which the key never had"),
+            (vec![get, nothing], "finds no such key"),
+            (put(8, 3, 1).to_vec(), "met version 1, and 2 was there"),
+            ([&deleted[..], &[refused]].concat(), "is answered by late, and was carried out"),
+            (
+                vec![
+                    asks(9, Asked::Put(KeyNo(4))),
+                    (
+                        SERVER,
+                        RpcSeen::Executed {
+                            target: 1,
+                            call: CallNo(9),
+                            transno: 4,
+                            key: Some((KEY, true)),
+                        },
+                    ),
+                ],
+                "asks for no change of it",
+            ),
+        ] {
+            let objection = story(&last).unwrap_or_else(|| panic!("nothing about {says}"));
+            assert!(objection.contains(says), "{objection}: not {says}");
+        }
+    }
+
+    #[test]
+    fn map_of_keys_is_that_of_committed_changes_after_a_crash() {
+        let mut books = books();
+        for (host, seen) in [put(6, 1, 0), put(7, 2, 1)].concat() {
+            books.see(host, &seen).unwrap();
+        }
+        books.see(SERVER, &RpcSeen::Committed { target: 1, transno: 1 }).unwrap();
+        books.died(SERVER);
+        // The next change is made before what was lost is repeated: it meets the older version.
+        let [called, done, _] = put(8, 3, 0);
+        books.see(called.0, &called.1).unwrap();
+        books.see(done.0, &done.1).unwrap();
+        let met = |before| Answered::Changed { transno: 3, before: Some(before) };
+        assert_eq!(books.see(CLIENT, &end(1, 8, Ok(met(1)))), Ok(()));
+        assert_eq!(books.first_lost(), Some((CallNo(7), "late")));
     }
 
     #[test]

@@ -5,25 +5,31 @@
 //!   [[target]], [[client]]          stage.rs: who serves what, disks from life to life, faults
 //!            │                          │
 //!            ╰──► host.rs (an Upper) ◄──╯──► seen.rs ──► ledger.rs ─► tally.rs (figures)
-//!                  ├ serving.rs  targets, commits                └──► model.rs (what must hold)
+//!                  ├ late.rs     requests at a slow target       └──► model.rs (what must hold)
+//!                  ├ serving.rs  lists and their commits
+//!                  ├ keeping.rs  key-value targets ─► store.rs
 //!                  └ calling.rs  calls at their pace
 //! ```
 //!
-//! A host dies with its memory. What its targets had committed lies on a disk of the world, and is
-//! there in its next life, or at the node that takes over.
+//! A host dies with its memory. What its targets had committed lies on a disk of the world (`disk.rs`),
+//! and is there in its next life, or at the node that takes over.
 
 mod calling;
+mod disk;
 mod host;
+mod keeping;
+mod late;
 mod ledger;
 mod model;
 mod seen;
 mod serving;
 mod stage;
+mod store;
 mod tally;
 
 pub use model::RpcModel;
 pub(crate) use model::settled_after;
-pub use seen::{CallNo, RpcSeen};
+pub use seen::{Answered, Asked, CallNo, KeyNo, RpcSeen};
 pub(crate) use stage::Stage;
 pub use tally::{RpcFigures, RpcTally};
 

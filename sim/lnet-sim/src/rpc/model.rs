@@ -2,8 +2,9 @@
 //!
 //! - *Must not*: a change is carried out that no client has asked for, or twice; a call is answered by
 //!   another's result, or twice; a read misses what was answered before it began; what was answered to
-//!   a client that was neither killed nor evicted is gone; a call fails for another reason than an
-//!   eviction or its own limit.
+//!   a client that was neither killed nor evicted is gone; a call meets another version of a key than
+//!   a plain map has to which changes are applied in order; a call fails for another reason than an
+//!   eviction, its own limit or a full store.
 //! - *Must*: once the world has been left alone for a while each call ends, and what is begun then
 //!   succeeds.
 
@@ -11,7 +12,7 @@ use core::time::Duration;
 use std::collections::BTreeSet;
 
 use lnet_scenario::{FaultKind, Scenario};
-use lnet_types::Instant;
+use lnet_types::{Errno, Instant};
 use ptlrpc::CallError;
 
 use super::ledger::Ledger;
@@ -65,6 +66,12 @@ impl RpcModel {
     }
 }
 
+/// Why calls may fail. The books say of a call that was refused that nothing was changed.
+fn is_allowed(e: CallError) -> bool {
+    let full = CallError::Refused(Errno::ENOSPC);
+    matches!(e, CallError::Evicted | CallError::LimitPassed) || e == full
+}
+
 impl Observer for RpcModel {
     fn name(&self) -> &'static str {
         "rpc-model"
@@ -80,9 +87,7 @@ impl Observer for RpcModel {
                     {
                         self.late.insert(*call);
                     }
-                    RpcSeen::Ended { call, result: Err(e), .. }
-                        if !matches!(e, CallError::Evicted | CallError::LimitPassed) =>
-                    {
+                    RpcSeen::Ended { call, result: Err(e), .. } if !is_allowed(*e) => {
                         let name = view.name(host);
                         return Err(format!("{name}: call {call} failed: {e}"));
                     }

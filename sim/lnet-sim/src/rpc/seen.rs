@@ -10,9 +10,100 @@ use ptlrpc::{CallError, EvictReason, ImportState};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallNo(pub u64);
 
+impl CallNo {
+    /// A change whose request left no record at its target.
+    pub(super) const UNKNOWN: Self = Self(u64::MAX);
+}
+
 impl fmt::Display for CallNo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:x}", self.0)
+    }
+}
+
+/// A key of a key-value target: that of a load, and which of its keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KeyNo(pub u64);
+
+impl KeyNo {
+    pub(super) fn new(load: usize, key: u64) -> Self {
+        Self((load as u64) << 32 | key)
+    }
+
+    /// As targets know it.
+    pub(super) fn bytes(self) -> Vec<u8> {
+        self.0.to_be_bytes().to_vec()
+    }
+
+    pub(super) fn read(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(|bytes| Self(u64::from_be_bytes(bytes)))
+    }
+}
+
+impl fmt::Display for KeyNo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.0 >> 32, self.0 & 0xFFFF_FFFF)
+    }
+}
+
+/// What a call asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// An entry of a list.
+    Append,
+    /// How long a list is: its last transaction.
+    Length,
+    /// A value for a key.
+    Put(KeyNo),
+    /// The same if the key has this version; 0: if there is no such key.
+    Cas(KeyNo, u64),
+    /// That a key is gone.
+    Del(KeyNo),
+    /// The value of a key.
+    Get(KeyNo),
+}
+
+impl Asked {
+    /// Whether it changes nothing, whatever the target has.
+    pub const fn reads(self) -> bool {
+        matches!(self, Self::Length | Self::Get(_))
+    }
+
+    /// The key that it is about.
+    pub const fn key(self) -> Option<KeyNo> {
+        match self {
+            Self::Append | Self::Length => None,
+            Self::Put(key) | Self::Cas(key, _) | Self::Del(key) | Self::Get(key) => Some(key),
+        }
+    }
+}
+
+/// How a call ended that was answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answered {
+    /// The change that it asked for has happened.
+    Changed {
+        /// Its transaction.
+        transno: u64,
+        /// The version that its key had before, 0 for none; `None`: it has no key.
+        before: Option<u64>,
+    },
+    /// Nothing was changed.
+    Read {
+        /// The last transaction of a list; the version of a key, 0 for none.
+        value: u64,
+        /// Whose value came along.
+        by: Option<CallNo>,
+    },
+}
+
+impl Answered {
+    /// The number in it.
+    pub const fn value(self) -> u64 {
+        match self {
+            Self::Changed { transno, .. } => transno,
+            Self::Read { value, .. } => value,
+        }
     }
 }
 
@@ -31,8 +122,8 @@ pub enum RpcSeen {
         target: usize,
         /// Which call.
         call: CallNo,
-        /// Whether it changes nothing.
-        reads: bool,
+        /// For what.
+        asked: Asked,
     },
     /// A target has carried out a change.
     Executed {
@@ -42,6 +133,8 @@ pub enum RpcSeen {
         call: CallNo,
         /// Its transaction.
         transno: u64,
+        /// The key, and whether it is there from now on; `None`: it has no keys.
+        key: Option<(KeyNo, bool)>,
     },
     /// Changes of a target up to this transaction survive a crash.
     Committed {
@@ -50,7 +143,7 @@ pub enum RpcSeen {
         /// The last one.
         transno: u64,
     },
-    /// A call is over: with the transaction of its change, or the last one that it has read of.
+    /// A call is over.
     Ended {
         /// Which target.
         target: usize,
@@ -59,12 +152,21 @@ pub enum RpcSeen {
         /// From its beginning.
         took: Duration,
         /// How.
-        result: Result<u64, CallError>,
+        result: Result<Answered, CallError>,
     },
     /// Bulk data of a call are not those that were sent.
     Damaged {
         /// Which call.
         call: CallNo,
+    },
+    /// Bulk data of a request did not move.
+    Unmoved {
+        /// At which target.
+        target: usize,
+        /// Whose.
+        call: CallNo,
+        /// From when the target wanted them.
+        took: Duration,
     },
     /// A client's connection to a target has another state.
     State {
@@ -102,22 +204,36 @@ impl RpcSeen {
         let name = |at: &usize| names.get(*at).map_or("?", |t| t.name.as_str());
         match self {
             Self::Served { target } => (true, format!("serves {}", name(target))),
-            Self::Called { target, call, reads } => {
-                let what = if *reads { "reads" } else { "changes" };
+            Self::Called { target, call, asked } => {
+                let what = match asked {
+                    Asked::Append => "appends to".to_owned(),
+                    Asked::Length => "reads".to_owned(),
+                    Asked::Put(key) => format!("puts {key} at"),
+                    Asked::Cas(key, version) => format!("puts {key} over {version} at"),
+                    Asked::Del(key) => format!("deletes {key} at"),
+                    Asked::Get(key) => format!("gets {key} at"),
+                };
                 (false, format!("call {call} {what} {}", name(target)))
             }
-            Self::Executed { target, call, transno } => (
+            Self::Executed { target, call, transno, .. } => (
                 false,
                 format!("{} carries out call {call} as transaction {transno}", name(target)),
+            ),
+            Self::Unmoved { target, call, took } => (
+                false,
+                format!("bulk data of call {call} to {} did not move in {took:?}", name(target)),
             ),
             Self::Committed { target, transno } => {
                 (false, format!("{} has committed up to transaction {transno}", name(target)))
             }
             Self::Ended { target, call, took, result } => match result {
-                Ok(value) => (
-                    false,
-                    format!("call {call} to {} answered {value} after {took:?}", name(target)),
-                ),
+                Ok(answered) => {
+                    let value = answered.value();
+                    (
+                        false,
+                        format!("call {call} to {} answered {value} after {took:?}", name(target)),
+                    )
+                }
                 Err(e) => {
                     (true, format!("call {call} to {} failed after {took:?}: {e}", name(target)))
                 }
@@ -138,13 +254,16 @@ impl RpcSeen {
     pub(crate) fn words(&self) -> [u64; 3] {
         match *self {
             Self::Served { target } => [1, target as u64, 0],
-            Self::Called { target, call, reads } => {
-                [2, (target as u64) << 1 | u64::from(reads), call.0]
+            Self::Called { target, call, asked } => {
+                [2, (target as u64) << 1 | u64::from(asked.reads()), call.0]
             }
-            Self::Executed { target, call, transno } => [3 | (target as u64) << 8, call.0, transno],
+            Self::Executed { target, call, transno, .. } => {
+                [3 | (target as u64) << 8, call.0, transno]
+            }
+            Self::Unmoved { target, call, .. } => [11, target as u64, call.0],
             Self::Committed { target, transno } => [4, target as u64, transno],
             Self::Ended { call, ref result, .. } => {
-                [5, call.0, result.map_or_else(|e| e.errno().0 as u64, |v| v)]
+                [5, call.0, result.map_or_else(|e| e.errno().0 as u64, Answered::value)]
             }
             Self::Damaged { call } => [6, call.0, 0],
             Self::State { target, state } => [7, target as u64, state as u64],

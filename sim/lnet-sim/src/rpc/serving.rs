@@ -1,5 +1,4 @@
-//! Targets of one node: requests are carried out, perhaps late, and what they change is committed
-//! some time afterwards.
+//! Lists of one node: requests are carried out, and what they change is committed some time afterwards.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -7,20 +6,21 @@ use std::sync::Arc;
 
 use lnet::upper::Below;
 use lnet_scenario::Scenario;
-use lnet_types::{Errno, Instant, IoVec, Prng, Span};
+use lnet_types::{Errno, Instant, IoVec, Span};
 use lustre_wire::{ImportKind, Portal};
 use ptlrpc::{
     Answer, ClientRecord, Direction, ExportId, Past, Ptlrpc, ReplyRecord, Served, ServedId,
     ServiceConfig, TargetConfig, TargetId,
 };
 
+use super::disk::{Disk, Trouble};
 use super::host::{Buffers, stamp};
 use super::seen::{CallNo, RpcSeen};
 use super::{APPEND, READ, connect_data};
 
-/// What of a target survives the death of its node.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Disk {
+/// What of a list survives the death of its node.
+#[derive(Debug, Default)]
+pub(crate) struct ListDisk {
     /// The list: a transaction for each entry.
     entries: BTreeMap<u64, CallNo>,
     /// Clients by uuid, with the answers that they may not have, by number of the request.
@@ -34,7 +34,7 @@ enum Step {
     Leave(String),
 }
 
-impl Disk {
+impl ListDisk {
     fn last(&self) -> u64 {
         self.entries.last_key_value().map_or(0, |(transno, _)| *transno)
     }
@@ -65,21 +65,12 @@ impl Disk {
     }
 }
 
-/// How a target misbehaves now.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Trouble {
-    /// Requests are late by so much, and up to so much more.
-    pub(crate) slow: Option<(Duration, Duration)>,
-    /// Nothing is committed.
-    pub(crate) stalled: bool,
-}
-
 /// A target that is served here.
 struct Mounted {
     /// Index in the scenario.
     index: usize,
     id: TargetId,
-    disk: Disk,
+    disk: ListDisk,
     /// What is to be committed, and its part of the list.
     steps: Vec<Step>,
     fresh: BTreeMap<u64, CallNo>,
@@ -89,7 +80,7 @@ struct Mounted {
     held: Vec<(ServedId, Answer)>,
     /// Clients that wait for their record to be committed.
     joining: Vec<ExportId>,
-    trouble: Trouble,
+    stalled: bool,
 }
 
 /// A request in work.
@@ -109,25 +100,15 @@ struct Work {
 pub(crate) struct Serving {
     scenario: Arc<Scenario>,
     mounted: Vec<Mounted>,
-    /// Requests that are late, by when their turn is.
-    late: BTreeMap<(Instant, u64), Work>,
-    arrived: u64,
-    moving: BTreeMap<ServedId, (Work, Span)>,
+    /// Requests whose bulk data move, from when on.
+    moving: BTreeMap<ServedId, (Work, Span, Instant)>,
     buffers: Buffers,
-    rng: Prng,
 }
 
 impl Serving {
-    pub(super) fn new(scenario: Arc<Scenario>, rng: Prng) -> Self {
-        Self {
-            scenario,
-            mounted: Vec::new(),
-            late: BTreeMap::new(),
-            arrived: 0,
-            moving: BTreeMap::new(),
-            buffers: Buffers::default(),
-            rng,
-        }
+    pub(super) fn new(scenario: Arc<Scenario>) -> Self {
+        let (mounted, moving, buffers) = (Vec::new(), BTreeMap::new(), Buffers::default());
+        Self { scenario, mounted, moving, buffers }
     }
 
     /// Listens on the portal of targets, whether it has any or not: one without says so.
@@ -143,9 +124,8 @@ impl Serving {
         ptlrpc: &mut Ptlrpc,
         below: &mut Below<'_>,
         index: usize,
-        disk: Disk,
+        disk: ListDisk,
         trouble: Trouble,
-        notes: &mut Vec<RpcSeen>,
     ) {
         let Some(spec) = self.scenario.rpc.targets.get(index) else { return };
         let uuid = spec.name.clone();
@@ -163,14 +143,16 @@ impl Serving {
             due: None,
             held: Vec::new(),
             joining: Vec::new(),
-            trouble,
+            stalled: trouble.stalled,
         });
-        notes.push(RpcSeen::Served { target: index });
     }
 
     /// The disks of all targets, as the node's death leaves them.
     pub(super) fn disks(&mut self) -> Vec<(usize, Disk)> {
-        core::mem::take(&mut self.mounted).into_iter().map(|m| (m.index, m.disk)).collect()
+        core::mem::take(&mut self.mounted)
+            .into_iter()
+            .map(|m| (m.index, Disk::List(m.disk)))
+            .collect()
     }
 
     /// The index of a target in the scenario.
@@ -191,7 +173,7 @@ impl Serving {
         m.joining.push(export);
         let now = below.now();
         m.due.get_or_insert(now);
-        if !m.trouble.stalled {
+        if !m.stalled {
             m.commit_now(ptlrpc, below, notes);
         }
     }
@@ -205,7 +187,7 @@ impl Serving {
 
     pub(super) fn trouble(&mut self, index: usize, trouble: Trouble, now: Instant) {
         for m in self.mounted.iter_mut().filter(|m| m.index == index) {
-            m.trouble = trouble;
+            m.stalled = trouble.stalled;
             if !m.steps.is_empty() && !trouble.stalled {
                 m.due = Some(now);
             }
@@ -214,9 +196,7 @@ impl Serving {
 
     /// When [`Self::run`] is wanted.
     pub(super) fn next(&self) -> Option<Instant> {
-        let late = self.late.keys().next().map(|(at, _)| *at);
-        let commits = self.mounted.iter().filter(|m| !m.trouble.stalled).filter_map(|m| m.due);
-        commits.chain(late).min()
+        self.mounted.iter().filter(|m| !m.stalled).filter_map(|m| m.due).min()
     }
 
     /// A request for one of the targets.
@@ -242,15 +222,7 @@ impl Serving {
             replay: served.replay.map(|replay| replay.transno),
             had: served.body.last_xid,
         };
-        let slow = self.mounted.iter().find(|m| m.id == served.target).and_then(|m| m.trouble.slow);
-        let Some((by, jitter)) = slow else { return self.begin(ptlrpc, below, work, notes) };
-        let more = match jitter.as_nanos() as u64 {
-            0 => 0,
-            most => self.rng.below(most),
-        };
-        self.arrived += 1;
-        let at = below.now() + by + Duration::from_nanos(more);
-        self.late.insert((at, self.arrived), work);
+        self.begin(ptlrpc, below, work, notes);
     }
 
     /// Does what is due.
@@ -261,12 +233,8 @@ impl Serving {
         notes: &mut Vec<RpcSeen>,
     ) {
         let now = below.now();
-        while let Some(next) = self.late.first_entry().filter(|e| e.key().0 <= now) {
-            let work = next.remove();
-            self.begin(ptlrpc, below, work, notes);
-        }
         for m in &mut self.mounted {
-            if !m.trouble.stalled && m.due.is_some_and(|at| at <= now) {
+            if !m.stalled && m.due.is_some_and(|at| at <= now) {
                 m.commit_now(ptlrpc, below, notes);
             }
         }
@@ -291,7 +259,7 @@ impl Serving {
             stamp(below, span, work.call);
         }
         match ptlrpc.rpc(below).bulk(work.served, direction, &IoVec::from([span])) {
-            Ok(()) => _ = self.moving.insert(work.served, (work, span)),
+            Ok(()) => _ = self.moving.insert(work.served, (work, span, below.now())),
             Err(_) => self.buffers.give(span),
         }
     }
@@ -305,12 +273,15 @@ impl Serving {
         result: Result<(), Errno>,
         notes: &mut Vec<RpcSeen>,
     ) {
-        let Some((work, span)) = self.moving.remove(&served) else { return };
+        let Some((work, span, from)) = self.moving.remove(&served) else { return };
         if result.is_ok() {
             if !work.reads && !super::host::is_stamped(below, span, work.call) {
                 notes.push(RpcSeen::Damaged { call: work.call });
             }
             self.execute(ptlrpc, below, &work, notes);
+        } else if let Some(target) = self.index_of(work.target) {
+            let took = below.now().saturating_since(from);
+            notes.push(RpcSeen::Unmoved { target, call: work.call, took });
         }
         self.buffers.give(span);
     }
@@ -346,7 +317,8 @@ impl Serving {
         let record = rpc.record(work.served, &answer);
         m.fresh.insert(transno, work.call);
         m.steps.push(Step::Append { transno, call: work.call, answer: record, had: work.had });
-        notes.push(RpcSeen::Executed { target: m.index, call: work.call, transno });
+        let (target, call) = (m.index, work.call);
+        notes.push(RpcSeen::Executed { target, call, transno, key: None });
         let now = below.now();
         // Clients can't repeat a change with bulk data: their memory is their own again.
         let at_once = m.commit.is_zero() || work.bulk != 0;
@@ -354,7 +326,7 @@ impl Serving {
         m.due = Some(m.due.map_or(due, |before| before.min(due)));
         if at_once {
             m.held.push((work.served, answer));
-            if !m.trouble.stalled {
+            if !m.stalled {
                 m.commit_now(ptlrpc, below, notes);
             }
         } else {

@@ -3,20 +3,20 @@
 
 use std::sync::Arc;
 
-use lnet_scenario::{FaultKind, NodeId, Scenario};
+use lnet_scenario::{FaultKind, NodeId, Place, RpcLoss, Scenario, Share};
 use lnet_types::{Instant, Prng};
 use ptlrpc::ServerStats;
 
 use super::calling::uuid;
+use super::disk::{Disk, Trouble};
 use super::host::{Begin, RpcHost};
-use super::serving::{Disk, Trouble};
 use crate::directory::HostId;
 use crate::fabric::Fabric;
 use crate::observe::Seen;
 use crate::sim::Sim;
 
-/// A target, wherever it is served.
-struct Place {
+/// Where a target is served.
+struct Seat {
     host: HostId,
     /// What it has committed, while no node serves it.
     disk: Option<Disk>,
@@ -25,7 +25,9 @@ struct Place {
 
 /// What the world keeps of targets.
 pub(crate) struct Stage {
-    targets: Vec<Place>,
+    targets: Vec<Seat>,
+    /// Faults that let messages get lost, each by its number.
+    losses: Vec<(usize, Place, RpcLoss)>,
     /// A rule that all nodes break.
     #[cfg(feature = "sabotage")]
     pub(crate) sabotage: Option<ptlrpc::Sabotage>,
@@ -33,13 +35,14 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) fn new(scenario: &Scenario) -> Self {
-        let place = |t: &lnet_scenario::TargetSpec| Place {
+        let place = |t: &lnet_scenario::TargetSpec| Seat {
             host: HostId(t.on.0),
-            disk: Some(Disk::default()),
+            disk: Some(Disk::new(t)),
             trouble: Trouble::default(),
         };
         Self {
             targets: scenario.rpc.targets.iter().map(place).collect(),
+            losses: Vec::new(),
             #[cfg(feature = "sabotage")]
             sabotage: None,
         }
@@ -49,6 +52,12 @@ impl Stage {
     fn take_disks(&mut self, host: HostId) -> Vec<(usize, Disk, Trouble)> {
         let here = self.targets.iter_mut().enumerate().filter(|(_, p)| p.host == host);
         here.filter_map(|(n, p)| Some((n, p.disk.take()?, p.trouble))).collect()
+    }
+
+    /// The losses that befall a node now.
+    fn losses_at(&self, node: NodeId) -> Vec<(usize, RpcLoss)> {
+        let here = self.losses.iter().filter(|(_, nodes, _)| nodes.nodes().contains(&node));
+        here.map(|(fault, _, loss)| (*fault, *loss)).collect()
     }
 }
 
@@ -72,11 +81,12 @@ impl<F: Fabric> Sim<F> {
             return;
         }
         let disks = self.stage.take_disks(id);
+        let losses = self.stage.losses_at(node);
         let host = &mut self.hosts[id.0 as usize];
         let life = host.incarnation;
         let seed = Prng::new(self.seed ^ u64::from(id.0) << 32 ^ u64::from(life) << 8).next_u64();
         let scenario = scenario.clone();
-        let begin = Begin { scenario, node, life, seed, wall_secs, zero, serves, disks };
+        let begin = Begin { scenario, node, life, seed, wall_secs, zero, serves, disks, losses };
         let rpc = RpcHost::new(begin);
         #[cfg(feature = "sabotage")]
         let rpc = rpc.sabotaged(self.stage.sabotage);
@@ -108,34 +118,61 @@ impl<F: Fabric> Sim<F> {
         for seen in &notes {
             self.see(&Seen::Rpc { host: id, seen });
         }
-        if let Some(errno) = complaint {
+        if let Some(complaint) = complaint {
             let name = self.scenario.world.name(NodeId(id.0));
-            self.tally.complaints.push(format!("{name}: no service for targets: {errno}"));
+            self.tally.complaints.push(format!("{name}: {complaint}"));
         }
     }
 
-    /// A fault of targets begins, or ends.
-    pub(crate) fn rpc_fault(&mut self, kind: &FaultKind, begins: bool) {
+    /// A fault above LNet begins, or ends.
+    pub(crate) fn rpc_fault(&mut self, fault: usize, kind: &FaultKind, begins: bool) {
         let targets = match kind {
-            FaultKind::HandlerDelay { targets, .. } | FaultKind::CommitStall(targets) => targets,
+            FaultKind::HandlerDelay { targets, .. }
+            | FaultKind::CommitStall(targets)
+            | FaultKind::StoreFull(targets)
+            | FaultKind::StoreError { targets, .. } => targets,
             FaultKind::Evict { targets, clients } => {
                 for node in clients.nodes() {
                     self.rpc_evict(targets, node);
                 }
                 return;
             }
+            FaultKind::RpcLose { nodes, loss } => {
+                return self.rpc_lose(fault, nodes, *loss, begins);
+            }
             _ => return,
         };
         for &target in targets {
             let Some(place) = self.stage.targets.get_mut(target) else { continue };
+            let trouble = &mut place.trouble;
             match kind {
                 FaultKind::HandlerDelay { by, jitter, .. } => {
-                    place.trouble.slow = begins.then_some((*by, *jitter));
+                    trouble.slow = begins.then_some((*by, *jitter));
                 }
-                _ => place.trouble.stalled = begins,
+                FaultKind::StoreFull(_) => trouble.full = begins,
+                FaultKind::StoreError { share, .. } => {
+                    trouble.errors = if begins { *share } else { Share::NONE };
+                }
+                _ => trouble.stalled = begins,
             }
             let (host, trouble) = (place.host, place.trouble);
             self.with_rpc(host, |rpc, below| rpc.trouble(below, target, trouble));
+            self.touch(host);
+        }
+    }
+
+    fn rpc_lose(&mut self, fault: usize, nodes: &Place, loss: RpcLoss, begins: bool) {
+        self.stage.losses.retain(|(of, ..)| *of != fault);
+        // One that counts is for the life in which it began.
+        if begins && loss.count.is_none() {
+            self.stage.losses.push((fault, nodes.clone(), loss));
+        }
+        for node in nodes.nodes() {
+            let host = HostId(node.0);
+            self.with_rpc(host, |rpc, below| match begins {
+                true => rpc.lose(below, fault, loss),
+                false => rpc.mend(below, fault),
+            });
             self.touch(host);
         }
     }

@@ -119,7 +119,10 @@ impl<F: Fabric> Sim<F> {
             }
             kind @ (FaultKind::HandlerDelay { .. }
             | FaultKind::CommitStall(_)
-            | FaultKind::Evict { .. }) => self.rpc_fault(kind, true),
+            | FaultKind::RpcLose { .. }
+            | FaultKind::StoreFull(_)
+            | FaultKind::StoreError { .. }
+            | FaultKind::Evict { .. }) => self.rpc_fault(index, kind, true),
         }
         self.tell_fabric(&Happening::LinksChanged);
     }
@@ -151,9 +154,11 @@ impl<F: Fabric> Sim<F> {
                     self.revive(HostId(node.0), None);
                 }
             }
-            kind @ (FaultKind::HandlerDelay { .. } | FaultKind::CommitStall(_)) => {
-                self.rpc_fault(kind, false);
-            }
+            kind @ (FaultKind::HandlerDelay { .. }
+            | FaultKind::CommitStall(_)
+            | FaultKind::RpcLose { .. }
+            | FaultKind::StoreFull(_)
+            | FaultKind::StoreError { .. }) => self.rpc_fault(index, kind, false),
             FaultKind::Pause(nodes) => self.pause(nodes, false),
             FaultKind::Drift { nodes, .. } => self.drift(nodes, 0),
             FaultKind::Memory(nodes) => {

@@ -309,9 +309,12 @@ fn rails(scenario: &Scenario, kind: &FaultKind) -> Vec<RailRef> {
         FaultKind::Failover { nodes: p, .. } => {
             p.nodes().into_iter().flat_map(|n| Place::node(n).rails(world)).collect()
         }
-        FaultKind::HandlerDelay { .. } | FaultKind::CommitStall(_) | FaultKind::Evict { .. } => {
-            Vec::new()
-        }
+        FaultKind::HandlerDelay { .. }
+        | FaultKind::CommitStall(_)
+        | FaultKind::RpcLose { .. }
+        | FaultKind::StoreFull(_)
+        | FaultKind::StoreError { .. }
+        | FaultKind::Evict { .. } => Vec::new(),
         FaultKind::Partition(_) | FaultKind::Quiesce => {
             all().flat_map(|p| p.rails(world)).collect()
         }

@@ -20,7 +20,8 @@ pub(super) fn text(seed: u64) -> String {
     let mut drawn = Drawing {
         text: String::new(),
         rage,
-        targets: Vec::new(),
+        lists: Vec::new(),
+        stores: Vec::new(),
         clients: Vec::new(),
         servers: Vec::new(),
     };
@@ -30,8 +31,9 @@ pub(super) fn text(seed: u64) -> String {
         drawn.line("profile = \"kernel\"");
     }
     let at_max = ["20s", "40s", "600s"][rng.below(3) as usize];
+    let profile = ["default", "default", "documents", "kernel"][rng.below(4) as usize];
     drawn.line(&format!(
-        "\n[rpc]\nobd_timeout = \"{obd_timeout}s\"\nping_interval = \"{}s\"\nat_max = \"{at_max}\"",
+        "\n[rpc]\nprofile = \"{profile}\"\nobd_timeout = \"{obd_timeout}s\"\nping_interval = \"{}s\"\nat_max = \"{at_max}\"",
         (obd_timeout / 4).max(1)
     ));
     world(&mut drawn, &mut rng);
@@ -54,7 +56,9 @@ struct Drawing {
     text: String,
     /// Seconds until which faults last.
     rage: u64,
-    targets: Vec<String>,
+    lists: Vec<String>,
+    /// Key-value targets.
+    stores: Vec<String>,
     clients: Vec<String>,
     servers: Vec<String>,
 }
@@ -85,15 +89,24 @@ fn world(drawn: &mut Drawing, rng: &mut Prng) {
     }
     for n in 0..1 + rng.below(2) {
         let (name, on) = (format!("t{n}"), any(&drawn.servers, rng));
-        let mut text = format!("\n[[target]]\nname = \"{name}\"\nkind = \"list\"\non = \"{on}\"\n");
+        let kind = if rng.one_in(2) { "kv" } else { "list" };
+        let mut text =
+            format!("\n[[target]]\nname = \"{name}\"\nkind = \"{kind}\"\non = \"{on}\"\n");
         let other = drawn.servers.iter().find(|s| **s != on).filter(|_| rng.one_in(2));
         if let Some(other) = other {
             let _ = writeln!(text, "failover = \"{other}\"");
         }
         let commit = ["0s", "500ms", "5s", "30s"][rng.below(4) as usize];
         let _ = writeln!(text, "commit = \"{commit}\"");
+        if kind == "kv" && rng.one_in(2) {
+            let latency = ["100us", "5ms", "200ms"][rng.below(3) as usize];
+            let _ = writeln!(
+                text,
+                "store = {{ latency = \"{latency}\", bandwidth = \"50MiB/s\", size = \"8MiB\" }}"
+            );
+        }
         drawn.line(&text);
-        drawn.targets.push(name);
+        if kind == "kv" { &mut drawn.stores } else { &mut drawn.lists }.push(name);
     }
     let clients: Vec<String> = drawn.clients.iter().map(|c| format!("\"{c}\"")).collect();
     drawn.line(&format!("\n[[client]]\non = [{}]", clients.join(", ")));
@@ -104,27 +117,40 @@ fn loads(drawn: &mut Drawing, rng: &mut Prng) {
         let names: Vec<String> = names.iter().map(|n| format!("\"{n}\"")).collect();
         format!("[{}]", names.join(", "))
     };
-    let (from, to) = (list(&drawn.clients), list(&drawn.targets));
-    let window = 1 + rng.below(4);
-    let think = ["50ms", "300ms", "2s"][rng.below(3) as usize];
-    let mut text = format!(
-        "\n[[workload]]\nkind = \"rpc\"\nfrom = {from}\nto = {to}\nwindow = {window}\nthink = \"{think}\"\nuntil = \"{}s\"\n",
-        drawn.rage + 20
-    );
-    if rng.one_in(2) {
-        let _ = writeln!(text, "reads = \"30%\"");
+    let from = list(&drawn.clients);
+    for (kind, to) in [("rpc", drawn.lists.clone()), ("kv", drawn.stores.clone())] {
+        if to.is_empty() {
+            continue;
+        }
+        let to = list(&to);
+        let window = 1 + rng.below(4);
+        let think = ["50ms", "300ms", "2s"][rng.below(3) as usize];
+        let mut text = format!(
+            "\n[[workload]]\nkind = \"{kind}\"\nfrom = {from}\nto = {to}\nwindow = {window}\nthink = \"{think}\"\nuntil = \"{}s\"\n",
+            drawn.rage + 20
+        );
+        if rng.one_in(2) {
+            let _ = writeln!(text, "reads = \"30%\"");
+        }
+        match kind {
+            "rpc" if rng.one_in(4) => _ = writeln!(text, "bulk = \"16KiB\""),
+            "rpc" => {}
+            _ => {
+                let keys = [1, 4, 20][rng.below(3) as usize];
+                let size = ["8B", "200B", "40KiB"][rng.below(3) as usize];
+                let _ = writeln!(text, "keys = {keys}\nsize = \"{size}\"");
+                let _ = writeln!(text, "cas = \"{}%\"\ndels = \"20%\"", 10 * rng.below(5));
+            }
+        }
+        if rng.one_in(8) {
+            let _ = writeln!(text, "timeout = \"20s\"");
+        }
+        drawn.line(&text);
+        // Some are made as long as the world lives: in peace none fails.
+        drawn.line(&format!(
+            "\n[[workload]]\nkind = \"{kind}\"\nfrom = {from}\nto = {to}\nevery = \"7s\"\nreads = \"50%\""
+        ));
     }
-    if rng.one_in(4) {
-        let _ = writeln!(text, "bulk = \"16KiB\"");
-    }
-    if rng.one_in(8) {
-        let _ = writeln!(text, "timeout = \"20s\"");
-    }
-    drawn.line(&text);
-    // Some are made as long as the world lives: in peace none fails.
-    drawn.line(&format!(
-        "\n[[workload]]\nkind = \"rpc\"\nfrom = {from}\nto = {to}\nevery = \"7s\"\nreads = \"50%\""
-    ));
 }
 
 fn fault(drawn: &mut Drawing, rng: &mut Prng) {
@@ -133,11 +159,12 @@ fn fault(drawn: &mut Drawing, rng: &mut Prng) {
     let at = first + rng.below(last - first - 2000);
     let until = (at + 500 + rng.below(60_000)).min(last);
     let (client, server) = (any(&drawn.clients, rng), any(&drawn.servers, rng));
-    let target = any(&drawn.targets, rng);
+    let targets = [&drawn.lists[..], &drawn.stores[..]].concat();
+    let (target, store) = (any(&targets, rng), any(&drawn.stores, rng));
     let node = if rng.one_in(2) { &client } else { &server };
     let partnered = drawn.text.contains("failover = ");
     let mut rest = format!("until = \"{until}ms\"\n");
-    let (kind, more) = match rng.below(12) {
+    let (kind, more) = match rng.below(16) {
         0..=2 => ("kill", format!("on = \"{server}\"")),
         3 => ("kill", format!("on = \"{client}\"")),
         4 => ("kill", format!("on = [\"{client}\", \"{server}\"]")),
@@ -159,6 +186,18 @@ fn fault(drawn: &mut Drawing, rng: &mut Prng) {
             ("evict", format!("target = \"{target}\"\non = \"{client}\""))
         }
         10 => ("pause", format!("on = \"{node}\"")),
+        11 | 12 => {
+            if rng.one_in(2) {
+                rest.clear();
+                let _ = writeln!(rest, "count = {}", 1 + rng.below(5));
+            }
+            ("rpc_lose", lost(node, rng))
+        }
+        13 if !store.is_empty() => ("store_full", format!("target = \"{store}\"")),
+        14 if !store.is_empty() => {
+            let share = [10, 50, 100][rng.below(3) as usize];
+            ("store_error", format!("target = \"{store}\"\nshare = \"{share}%\""))
+        }
         _ if partnered => (
             "failover",
             format!("on = \"{}\"\nafter = \"{}ms\"", partner(drawn), 100 + rng.below(15_000)),
@@ -166,6 +205,17 @@ fn fault(drawn: &mut Drawing, rng: &mut Prng) {
         _ => ("kill", format!("on = \"{server}\"\nprocess = true")),
     };
     drawn.line(&format!("\n[[fault]]\nkind = \"{kind}\"\nat = \"{at}ms\"\n{rest}{more}"));
+}
+
+/// What of requests a node loses.
+fn lost(node: &str, rng: &mut Prng) -> String {
+    let part = ["request", "reply", "bulk", "early"][rng.below(4) as usize];
+    let all = ["append", "read", "put", "get", "cas", "del", "ping", "connect", "disconnect"];
+    let mut text = format!("on = \"{node}\"\npart = \"{part}\"");
+    if let (Some(opcode), true) = (all.get(rng.below(16) as usize), part != "early") {
+        let _ = write!(text, "\nopcode = \"{opcode}\"");
+    }
+    text
 }
 
 /// A server of a target that another one may serve as well: there are two then, and each is one.

@@ -56,6 +56,13 @@ fn each_fault_above_lnet_leaves_its_trace_in_the_figures() {
     let folded = figures("rpc-beyond-at-max", true);
     assert!(folded.copies > 0 && folded.early_replies > 0, "{folded:?}");
     assert!(figures("rpc-lost-bulk", true).bulk_failed > 0);
+    let full = figures("rpc-store-full", true);
+    assert!(full.failed > 100 && figures("rpc-store-full", false).failed == 0, "{full:?}");
+    assert!(figures("rpc-store-broken", true).reconnects > 0, "requests without answer");
+    let parts = figures("rpc-lost-parts", true);
+    assert!(parts.bulk_failed > 0 && parts.copies > 10 && parts.reconnects > 3, "{parts:?}");
+    let keys = figures("rpc-kv-restart", true);
+    assert!(keys.executed > 1000 && keys.reconnects == 4, "{keys:?}");
     let restart = figures("rpc-server-restart", true);
     assert!(restart.executed > restart.answered * 4 / 5 - 200, "{restart:?}");
 }

@@ -77,6 +77,10 @@ scenarios! {
     early_replies_keep_calls_to_a_slow_server_alive: "rpc-slow-handler";
     copies_of_requests_slower_than_at_max_are_folded: "rpc-beyond-at-max";
     clients_repeat_what_a_server_lost: "rpc-server-restart";
+    keys_are_as_their_clients_left_them_after_a_crash: "rpc-kv-restart";
+    requests_to_a_store_that_fails_come_again_until_it_works: "rpc-store-broken";
+    a_full_store_refuses_values_and_nothing_else: "rpc-store-full";
+    parts_of_requests_that_get_lost_bring_them_again_once: "rpc-lost-parts";
     a_target_recovers_without_a_client_that_is_dead: "rpc-recovery-without-client";
     a_target_recovers_from_a_death_in_recovery: "rpc-both-die";
     a_client_that_dies_is_evicted_and_others_go_on: "rpc-client-dies";

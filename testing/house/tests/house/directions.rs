@@ -37,7 +37,16 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("lnet-scenario", &["lnet", "lnet-config", "lnet-types", "lnet-wire", "ptlrpc"]),
     (
         "lnet-sim",
-        &["lnd-sock", "lnet", "lnet-scenario", "lnet-types", "lnet-wire", "lustre-wire", "ptlrpc"],
+        &[
+            "lnd-sock",
+            "lnet",
+            "lnet-scenario",
+            "lnet-types",
+            "lnet-wire",
+            "lustre-target",
+            "lustre-wire",
+            "ptlrpc",
+        ],
     ),
     ("lnet-admin", &["lnet-config", "lnet-selftest", "lnet-types"]),
     ("lnet-rt", &["lnd-sock", "lnet", "lnet-types", "lnet-wire"]),

@@ -1,0 +1,181 @@
+//! Key-value targets of one node: those of `lustre-target`, on stores of this world. What they change is
+//! seen where it happens, at the store.
+
+use core::any::Any;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use lnet::upper::Below;
+use lnet_scenario::Scenario;
+use lnet_types::{Instant, Prng};
+use lustre_target::kv::wire::Operation;
+use lustre_target::{Kind, Kv, MemoryStore, Origin, Targets};
+use ptlrpc::{Event, Past, Ptlrpc, Served, TargetConfig, TargetId};
+
+use super::connect_data;
+use super::disk::{Disk, Trouble};
+use super::seen::{CallNo, KeyNo, RpcSeen};
+use super::store::{SimStore, StoreSeen};
+
+/// Where a request has the number of its call: behind what its target reads of the buffer.
+pub(super) const CALL_AT: usize = 16;
+
+/// See the module's head.
+pub(super) struct Keeping {
+    scenario: Arc<Scenario>,
+    targets: Targets,
+    /// Which targets of the scenario they are.
+    kept: Vec<(usize, TargetId)>,
+    /// Calls by client and number of the request, for those that may change something.
+    calls: BTreeMap<(String, u64), CallNo>,
+    rng: Prng,
+}
+
+/// The number of the call behind a request.
+fn call_of(served: &Served) -> Option<CallNo> {
+    let msg = served.msg().ok()?;
+    let number = msg.buffer(1)?.get(CALL_AT..)?.first_chunk()?;
+    Some(CallNo(u64::from_le_bytes(*number)))
+}
+
+impl Keeping {
+    pub(super) fn new(scenario: Arc<Scenario>, rng: Prng) -> Self {
+        let (targets, kept, calls) = (Targets::default(), Vec::new(), BTreeMap::new());
+        Self { scenario, targets, kept, calls, rng }
+    }
+
+    /// Serves a target from what is left of its store.
+    ///
+    /// # Errors
+    /// Why it can't be served.
+    pub(super) fn mount(
+        &mut self,
+        ptlrpc: &mut Ptlrpc,
+        below: &mut Below<'_>,
+        index: usize,
+        mut left: MemoryStore,
+        trouble: Trouble,
+    ) -> Result<(), String> {
+        let Some(spec) = self.scenario.rpc.targets.get(index) else { return Ok(()) };
+        let wrong = |e: &dyn core::fmt::Display| format!("{}: {e}", spec.name);
+        let kind = Kv::new();
+        let start = lustre_target::start(&mut left, kind.name()).map_err(|e| wrong(&e))?;
+        let mut store = SimStore::new(left, spec.store, spec.commit, below.now(), self.rng.split());
+        store.trouble(trouble.of_store());
+        let (uuid, offer) = (spec.name.clone(), connect_data());
+        let config = TargetConfig { uuid, offer, replayable: true, past: Past::default() };
+        let mut rpc = ptlrpc.rpc(below);
+        let added = self.targets.add(config, Box::new(kind), Box::new(store), start, &mut rpc);
+        self.kept.push((index, added.map_err(|e| wrong(&e))?));
+        Ok(())
+    }
+
+    fn store(&mut self, id: TargetId) -> Option<&mut SimStore> {
+        let store: &mut dyn Any = self.targets.store_mut(id)?;
+        store.downcast_mut()
+    }
+
+    /// The stores of all targets, as the node's death leaves them.
+    pub(super) fn disks(&mut self) -> Vec<(usize, Disk)> {
+        let Self { targets, kept, .. } = self;
+        let of = |(index, id)| {
+            let store: Box<dyn Any> = targets.remove(id)?;
+            let store = store.downcast::<SimStore>().ok()?;
+            Some((index, Disk::Kv(Box::new(store.crashed()))))
+        };
+        kept.drain(..).filter_map(of).collect()
+    }
+
+    /// The index of a target in the scenario.
+    pub(super) fn index_of(&self, id: TargetId) -> Option<usize> {
+        self.kept.iter().find(|(_, kept)| *kept == id).map(|(index, _)| *index)
+    }
+
+    pub(super) fn trouble(&mut self, index: usize, trouble: Trouble) {
+        let kept = self.kept.iter().find(|(n, _)| *n == index);
+        if let Some(store) = kept.map(|(_, id)| *id).and_then(|id| self.store(id)) {
+            store.trouble(trouble.of_store());
+        }
+    }
+
+    /// When [`Self::poll`] is wanted.
+    pub(super) fn next(&self) -> Option<Instant> {
+        let next = |(_, id): &(usize, TargetId)| {
+            let store: &dyn Any = self.targets.store(*id)?;
+            store.downcast_ref::<SimStore>()?.next()
+        };
+        self.kept.iter().filter_map(next).min()
+    }
+
+    /// Takes an event to the target that it is for; it comes back if it is for another part of the node.
+    pub(super) fn event(
+        &mut self,
+        ptlrpc: &mut Ptlrpc,
+        below: &mut Below<'_>,
+        event: Event,
+    ) -> Option<Event> {
+        if self.kept.is_empty() {
+            return Some(event);
+        }
+        if let Event::Served(served) = &event
+            && Operation::of(served.opcode).is_some_and(Operation::changes)
+            && let Some(client) = ptlrpc.client_of(served.export)
+        {
+            // The client has the answers up to there.
+            let (client, had) = (client.to_owned(), served.body.last_xid);
+            let known = self.calls.range((client.clone(), 0)..=(client.clone(), had));
+            let known: Vec<(String, u64)> = known.map(|(key, _)| key.clone()).collect();
+            for key in known {
+                self.calls.remove(&key);
+            }
+            if let Some(call) = call_of(served) {
+                self.calls.insert((client, served.xid), call);
+            }
+        }
+        self.targets.event(event, &mut ptlrpc.rpc(below))
+    }
+
+    /// Takes what stores have done to their targets.
+    pub(super) fn poll(
+        &mut self,
+        ptlrpc: &mut Ptlrpc,
+        below: &mut Below<'_>,
+        notes: &mut Vec<RpcSeen>,
+    ) {
+        let now = below.now();
+        for n in 0..self.kept.len() {
+            let Some(&(_, id)) = self.kept.get(n) else { return };
+            if let Some(store) = self.store(id) {
+                store.at(now);
+            }
+        }
+        // A store of this world goes on after each failure.
+        let _ = self.targets.poll(&mut ptlrpc.rpc(below));
+        for n in 0..self.kept.len() {
+            let Some(&(target, id)) = self.kept.get(n) else { return };
+            let seen = self.store(id).map(SimStore::take_seen).unwrap_or_default();
+            for seen in seen {
+                self.note(target, seen, notes);
+            }
+        }
+    }
+
+    fn note(&self, target: usize, seen: StoreSeen, notes: &mut Vec<RpcSeen>) {
+        let (transno, origin, value, key) = match seen {
+            StoreSeen::Committed { transno } => {
+                return notes.push(RpcSeen::Committed { target, transno });
+            }
+            StoreSeen::Changed { transno, origin, value, key } => (transno, origin, value, key),
+        };
+        let asked = |Origin { client, xid }| self.calls.get(&(client, xid)).copied();
+        let call = origin.and_then(asked);
+        if let (Some(call), Some(value)) = (call, value)
+            && call != value
+        {
+            notes.push(RpcSeen::Damaged { call });
+        }
+        let key = KeyNo::read(&key).map(|key| (key, value.is_some()));
+        let call = call.or(value).unwrap_or(CallNo::UNKNOWN);
+        notes.push(RpcSeen::Executed { target, call, transno, key });
+    }
+}
