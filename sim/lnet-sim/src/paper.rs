@@ -103,10 +103,16 @@ impl Notes {
 
 /// Plays a client that calls a server from second `start` to `until`, once a second.
 fn watch(top: &str, rails: &str, (start, until): (u64, u64), faults: &str) -> Notes {
+    let calls = format!("every = \"1s\"\nstart = \"{start}s\"\nuntil = \"{until}s\"");
+    watch_calls(top, rails, &calls, faults)
+}
+
+/// Plays a client that calls a server at the pace that is given.
+fn watch_calls(top: &str, rails: &str, calls: &str, faults: &str) -> Notes {
     let text = format!(
         r#"
 name = "paper"
-duration = "2000s"
+duration = "4000s"
 {top}
 [[net]]
 name = "tcp"
@@ -127,9 +133,7 @@ on = "client"
 kind = "rpc"
 from = "client"
 to = "t"
-every = "1s"
-start = "{start}s"
-until = "{until}s"
+{calls}
 {faults}
 "#
     );
@@ -189,10 +193,71 @@ fn rail(profile: &str) -> Option<Duration> {
     watch(&top, "\"tcp\", \"tcp\"", (0, 200), fault).longest()
 }
 
+/// The longest that a request may take, with both estimates at their bounds: the server's part was
+/// learnt from a handler that took at_max, the net's from a server that stood still as long, and the
+/// request after both is lost.
+fn longest_request(profile: &str, at_max: u64) -> Option<Duration> {
+    let top = format!(
+        "tunables = {{ transaction_timeout = 4000 }}\n[rpc]\nprofile = \"{profile}\"\nat_max = \"{at_max}s\"\nat_history = \"9000s\"\nobd_timeout = \"2000s\"\nping_interval = \"900s\""
+    );
+    // The calls begin at 10 s, `still` and `lost + 1`.
+    let (still, lost) = (20 + at_max * 3 / 2, 29 + at_max * 3);
+    let calls = format!("every = \"{}ms\"\nstart = \"10s\"", at_max * 1500 + 10_000);
+    let faults = format!(
+        r#"
+[[fault]]
+kind = "handler_delay"
+at = "9s"
+for = "5s"
+target = "t"
+by = "{}s"
+[[fault]]
+kind = "pause"
+at = "{}500ms"
+for = "{}s"
+on = "server"
+[[fault]]
+kind = "rpc_lose"
+at = "{lost}s"
+on = "server"
+part = "request"
+"#,
+        at_max - 1,
+        still - 1,
+        at_max + 1,
+    );
+    watch_calls(&top, "\"tcp\"", &calls, &faults).gave_up(secs(lost))
+}
+
+/// How long a handler of 1076 s keeps its client waiting, without the limit of early replies and with
+/// it.
+fn beyond_at_max(defect: bool) -> Option<Duration> {
+    let top = format!("[rpc]\nprofile = \"documents\"\nearly_reply_defect = {defect}");
+    let fault = "[[fault]]\nat = \"99500ms\"\nfor = \"1s\"\nkind = \"handler_delay\"\ntarget = \"t\"\nby = \"1076s\"";
+    let notes = watch(&top, "\"tcp\"", (100, 101), fault);
+    notes.gave_up(secs(100)).or_else(|| notes.longest())
+}
+
+/// How long a server waits for bulk data that were lost, where a request may take 400 s.
+fn lost_bulk(bulk_timeout: u64) -> Option<Duration> {
+    let top = format!(
+        "[rpc]\nprofile = \"documents\"\nat_max = \"400s\"\nbulk_timeout = \"{bulk_timeout}s\""
+    );
+    let calls = "every = \"1s\"\nstart = \"100s\"\nuntil = \"101s\"\nbulk = \"1MiB\"";
+    let fault =
+        "[[fault]]\nat = \"90s\"\nkind = \"rpc_lose\"\non = \"server\"\npart = \"bulk\"\ncount = 1";
+    let notes = watch_calls(&top, "\"tcp\"", calls, fault);
+    notes.rpc.iter().find_map(|(_, _, seen)| match seen {
+        RpcSeen::Unmoved { took, .. } => Some(*took),
+        _ => None,
+    })
+}
+
 /// The table.
 pub fn paper_rpc() -> Vec<PaperRow> {
     let long = "[rpc]\nobd_timeout = \"300s\"\nping_interval = \"75s\"";
     let slow = "[rpc]\nat_min = \"40s\"";
+    let paper = "[rpc]\nprofile = \"documents\"\nat_min = \"40s\"";
     let row = |what, paper, played, note| PaperRow { what, paper, played, note };
     vec![
         row("ping of an idle client, obd_timeout 100", "25 s", ping(""), ""),
@@ -200,25 +265,64 @@ pub fn paper_rpc() -> Vec<PaperRow> {
         row("eviction of a dead client, obd_timeout 100", "150 s", eviction(""), "DEC-20"),
         row("eviction of a dead client, obd_timeout 300", "450 s", eviction(long), "DEC-20"),
         row("silent loss noticed, at_min 5", "-", silent_loss(""), "P-95: 11 s and 5 s"),
+        row("silent loss noticed, at_min 40, documents", "80 s", silent_loss(paper), "DEC-38"),
         row(
-            "silent loss noticed, at_min 40",
-            "80 s",
+            "silent loss noticed, at_min 40, default",
+            "-",
             silent_loss(slow),
-            "P-95: 55 s and 40 s, the paper has the estimates alone",
+            "P-95: 55 s and 40 s",
         ),
         row("send failure noticed", "< 5 s", send_failure(), ""),
+        row(
+            "longest RPC, at_max 600, documents",
+            "1200 s",
+            longest_request("documents", 600),
+            "DEC-38",
+        ),
+        row(
+            "longest RPC, at_max 600, kernel",
+            "-",
+            longest_request("kernel", 600),
+            "1355 s by P-95",
+        ),
+        row(
+            "longest RPC, at_max 400, documents",
+            "800 s",
+            longest_request("documents", 400),
+            "DEC-38",
+        ),
+        row(
+            "longest RPC, at_max 400, kernel",
+            "-",
+            longest_request("kernel", 400),
+            "905 s by P-95",
+        ),
         row(
             "endless handler given up, at_max 600",
             "-",
             given_up(600),
-            "early replies end at at_max",
+            "arrival + 600 s, and the net",
         ),
         row(
             "endless handler given up, at_max 400",
             "-",
             given_up(400),
-            "early replies end at at_max",
+            "arrival + 400 s, and the net",
         ),
+        row(
+            "handler of 1076 s given up, at_max 600, documents",
+            "600 s",
+            beyond_at_max(false),
+            "PA-101: arrival + 600 s, and the net",
+        ),
+        row(
+            "the same with the defect: answered",
+            "> 1000 s",
+            beyond_at_max(true),
+            "early_reply_defect, PA-101",
+        ),
+        row("lost bulk data given up, at_max 400", "100 s", lost_bulk(100), "bulk_timeout, PA-106"),
+        row("the same without bulk_timeout", "400 s", lost_bulk(0), "at_max"),
         row(
             "longest call, one of two rails black, profile default",
             "-",
