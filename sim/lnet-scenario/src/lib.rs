@@ -8,7 +8,7 @@
 //! Where to read: `model.rs` for what a scenario is, `place.rs` for how its parts name nodes and
 //! rails, `docs/simulation.md` for the format. `read.rs` holds the keys of a table to those that
 //! are known; `world.rs`, `workload.rs`, `fault.rs` and `bars.rs` read one section each, `rpc.rs`
-//! those of what stands on LNet; `units.rs`
+//! those of what stands on LNet, `selftest.rs` that of LNet selftest; `units.rs`
 //! reads `700ms`, `4KiB`, `10Gbit/s`, `1%`. `own.rs` has what operators set on a node.
 //!
 //! The other way round: `site/` makes such a text of what real nodes say of themselves, and `usual.rs`
@@ -24,6 +24,7 @@ mod own;
 mod place;
 mod read;
 mod rpc;
+mod selftest;
 mod site;
 mod units;
 mod usual;
@@ -42,6 +43,7 @@ pub use rpc::{
     ClientSpec, LoadKind, RpcLoad, RpcLoss, RpcOperation, RpcWorld, StoreSpec, TargetKind,
     TargetSpec,
 };
+pub use selftest::{SelftestKind, SelftestLoad};
 pub use site::{EXPORTS_MAX, Export, SiteWorld, world_of};
 pub use units::{Share, quoted};
 pub use usual::usual_work;
@@ -128,7 +130,8 @@ pub fn parse_changed(
     let profile = top.take("profile").map(|v| v.profile()).transpose()?.unwrap_or(Profile::Default);
     let world = world::read(&mut top, profile, counts)?;
     let mut rpc = rpc::read(&mut top, &world)?;
-    let mut workload = workload::read(&mut top, &world, &mut rpc, duration)?;
+    let mut selftests = Vec::new();
+    let mut workload = workload::read(&mut top, &world, &mut rpc, &mut selftests, duration)?;
     let mut faults = fault::read(&mut top, &world, &rpc, duration)?;
     let bars = bars::read(&mut top)?;
     let (fidelity, bytes) = fidelity::read(&mut top)?;
@@ -138,6 +141,9 @@ pub fn parse_changed(
         (w.start, w.end) = (w.start + warm_up, w.end + warm_up);
     }
     for load in &mut rpc.loads {
+        (load.start, load.end) = (load.start + warm_up, load.end + warm_up);
+    }
+    for load in &mut selftests {
         (load.start, load.end) = (load.start + warm_up, load.end + warm_up);
     }
     for f in &mut faults {
@@ -155,6 +161,7 @@ pub fn parse_changed(
         world,
         workload,
         rpc,
+        selftests,
         faults,
         bars,
     };

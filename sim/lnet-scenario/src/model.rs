@@ -12,6 +12,7 @@ use lnet_types::{Net, Nid};
 use crate::fidelity::{ByteSettings, Fidelity};
 use crate::place::Place;
 use crate::rpc::{RpcLoss, RpcWorld};
+use crate::selftest::SelftestLoad;
 use crate::units::Share;
 
 /// A world, what happens in it, and what must hold.
@@ -40,6 +41,8 @@ pub struct Scenario {
     pub workload: Vec<Workload>,
     /// Targets, clients and their calls, above LNet.
     pub rpc: RpcWorld,
+    /// What LNet selftest does.
+    pub selftests: Vec<SelftestLoad>,
     /// What befalls them, in order of the text.
     pub faults: Vec<Fault>,
     /// What must hold at the end.

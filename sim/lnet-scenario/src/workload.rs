@@ -8,6 +8,7 @@ use crate::model::{Exchange, Pace, Pairing, Workload, World};
 use crate::place::{Index, Place};
 use crate::read::Table;
 use crate::rpc::{self, LoadWord, RpcWorld};
+use crate::selftest::{self, SelftestLoad};
 
 /// How long an exchange may take where nothing is said: one transaction time-out of the defaults.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -27,26 +28,38 @@ enum Kind {
     Ping,
 }
 
-/// The kinds; calls of the request layer are read by `rpc.rs`.
-const KINDS: [(&str, Result<Kind, LoadWord>); 8] = [
-    ("put", Ok(Kind::Put)),
-    ("get", Ok(Kind::Get)),
-    ("request", Ok(Kind::Request)),
-    ("read", Ok(Kind::Rpc { write: false })),
-    ("write", Ok(Kind::Rpc { write: true })),
-    ("ping", Ok(Kind::Ping)),
-    ("rpc", Err(LoadWord::Rpc)),
-    ("kv", Err(LoadWord::Kv)),
+/// A kind, by where the rest is read.
+#[derive(Clone, Copy)]
+enum Of {
+    /// Here.
+    Programs(Kind),
+    /// Calls of the request layer: `rpc.rs`.
+    Rpc(LoadWord),
+    /// `selftest.rs`.
+    Selftest,
+}
+
+const KINDS: [(&str, Of); 9] = [
+    ("put", Of::Programs(Kind::Put)),
+    ("get", Of::Programs(Kind::Get)),
+    ("request", Of::Programs(Kind::Request)),
+    ("read", Of::Programs(Kind::Rpc { write: false })),
+    ("write", Of::Programs(Kind::Rpc { write: true })),
+    ("ping", Of::Programs(Kind::Ping)),
+    ("rpc", Of::Rpc(LoadWord::Rpc)),
+    ("kv", Of::Rpc(LoadWord::Kv)),
+    ("selftest", Of::Selftest),
 ];
 
 const PAIRINGS: [(&str, Pairing); 3] =
     [("spread", Pairing::Spread), ("all", Pairing::All), ("random", Pairing::Random)];
 
-/// Programs on LNet, and calls of clients, which are put into `rpc`.
+/// Programs on LNet; calls of clients are put into `rpc`, selftest into `selftests`.
 pub(crate) fn read(
     top: &mut Table<'_, '_>,
     world: &World,
     rpc: &mut RpcWorld,
+    selftests: &mut Vec<SelftestLoad>,
     duration: Duration,
 ) -> Result<Vec<Workload>, ScenarioError> {
     let tables = top.list("workload")?;
@@ -56,10 +69,12 @@ pub(crate) fn read(
     let index = Index::new(world);
     let mut all = Vec::new();
     for mut t in tables {
-        let word = t.require("kind", "put, get, request, read, write, ping, rpc or kv")?;
+        let word =
+            t.require("kind", "put, get, request, read, write, ping, rpc, kv or selftest")?;
         match word.word(&KINDS)? {
-            Ok(kind) => all.push(one(t, kind, &index, duration)?),
-            Err(word) => {
+            Of::Programs(kind) => all.push(one(t, kind, &index, duration)?),
+            Of::Selftest => selftests.push(selftest::load(t, &index, duration)?),
+            Of::Rpc(word) => {
                 let load = rpc::load(t, word, &index, rpc, duration)?;
                 rpc.loads.push(load);
             }

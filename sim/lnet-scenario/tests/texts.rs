@@ -7,7 +7,8 @@ use std::time::Duration;
 use lnet::Profile;
 use lnet_scenario::{
     Direction, Exchange, FaultKind, LoadKind, NodeId, Pace, Pairing, RailRef, RpcLoss,
-    RpcOperation, Scenario, ScenarioError, Share, StoreSpec, TargetKind, Transport, parse,
+    RpcOperation, Scenario, ScenarioError, SelftestKind, Share, StoreSpec, TargetKind, Transport,
+    parse,
 };
 use proptest::prelude::*;
 
@@ -775,5 +776,30 @@ fn mistakes_about_stores_and_keys_are_named_with_value_and_expectation() {
         let error = parse("keys.toml", &KEYS.replacen(from, to, 1)).unwrap_err().to_string();
         assert!(error.contains(says), "{to}: {error}");
         assert!(error.starts_with("keys.toml:"), "{error}");
+    }
+}
+
+#[test]
+fn selftest_is_read_and_its_mistakes_are_named() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/selftest.toml");
+    let text = std::fs::read_to_string(path).unwrap();
+    let s = parse("selftest.toml", &text).unwrap();
+    let tests: Vec<SelftestKind> = s.selftests.iter().map(|load| load.test).collect();
+    let brw = |write, size| SelftestKind::Brw { write, size };
+    assert_eq!(tests, [SelftestKind::Ping, brw(true, 4096), brw(false, 16384)]);
+    assert_eq!(s.selftests[2].start, Duration::from_millis(1200));
+    for (from, to, says) in [
+        ("test = \"ping\"", "test = \"pong\"", "expected one of ping, read, write"),
+        ("test = \"ping\"", "test = \"ping\"\nsize = 8", "expected no size: pings have none"),
+        ("size = \"4KiB\"", "size = 12", "expected a multiple of 8 bytes, above 0"),
+        ("size = \"4KiB\"", "size = \"2MiB\"", "expected at most 1048576 bytes"),
+        ("window = 2", "window = 0", "expected a number from 1 to 1024"),
+        ("window = 2", "every = \"1s\"", "unknown key 'every'"),
+        ("until = \"2500ms\"", "until = \"1500ms\"", "lasts 500ms: expected at least 1s"),
+        ("from = \"client\"", "from = \"tcp\"", "expected"),
+    ] {
+        assert!(text.contains(from), "{from}");
+        let error = parse("selftest.toml", &text.replacen(from, to, 1)).unwrap_err().to_string();
+        assert!(error.contains(says), "{to}: {error}");
     }
 }

@@ -18,6 +18,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use lnet::upper::UpperId;
 use lnet::{Driver, Event as NodeEvent, Node, Output};
 use lnet_scenario::Scenario;
 use lnet_types::{Instant, Nid, Prng};
@@ -115,6 +116,8 @@ pub struct Sim<F: Fabric = Messages> {
     pub(crate) standing: BTreeMap<HostId, Vec<MakeUpper>>,
     /// Where targets are served, and their disks.
     pub(crate) stage: Stage,
+    /// The console of LNet selftest.
+    pub(crate) console: Option<(HostId, UpperId)>,
     watch: Watch,
     /// Memory of [`Self::look_after`].
     events: VecDeque<NodeEvent>,
@@ -149,12 +152,14 @@ impl<F: Fabric> Sim<F> {
             gateways: BTreeMap::new(),
             standing: BTreeMap::new(),
             stage: Stage::new(&scenario),
+            console: None,
             watch: Watch::of(&scenario),
             events: VecDeque::new(),
             wanted: VecDeque::new(),
             scenario,
         };
         sim.populate();
+        sim.stand_selftest(life::CLOCKS_BEGIN);
         for (n, fault) in sim.scenario.faults.iter().enumerate() {
             sim.queue.push(time(fault.at), Event::FaultBegins(n));
         }
@@ -225,6 +230,9 @@ impl<F: Fabric> Sim<F> {
         // Figures are asked for just when something was found.
         for stats in self.rpc_stats() {
             self.tally.rpc.add(&stats);
+        }
+        if let Some(figures) = self.selftest_figures() {
+            self.tally.selftest(figures);
         }
         self.tally.close(&self.hosts);
         played?;

@@ -7,6 +7,7 @@ use lnet_scenario::{Bars, Scenario, Share};
 use serde::Serialize;
 
 use crate::rpc::RpcFigures;
+use crate::selftest::SelftestFigures;
 use crate::tally::Tally;
 
 /// What came of a run. Times in nanoseconds.
@@ -53,6 +54,9 @@ pub struct Summary {
     /// Targets, clients and calls above LNet, where there are any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rpc: Option<RpcFigures>,
+    /// LNet selftest, where there is any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub selftest: Option<SelftestFigures>,
     /// Faults, and when a node noticed them.
     pub faults: Vec<FaultSummary>,
     /// Time from the end of the last fault until all interfaces were healthy; none: one is
@@ -124,6 +128,7 @@ impl Summary {
             control_share: Share::of(tally.control, tally.messages).0,
             control_rate: tally.control_rate_max.0,
             rpc: tally.rpc.figures(),
+            selftest: tally.selftest,
             faults: faults.collect(),
             recovery: tally.recovery().map(ns),
             complaints: tally.complaints.clone(),
@@ -238,6 +243,10 @@ impl fmt::Display for Summary {
         )?;
         if let Some(rpc) = &self.rpc {
             rpc.fmt(f)?;
+        }
+        if let Some(selftest) = &self.selftest {
+            let SelftestFigures { rpcs, bulk, errors, .. } = selftest;
+            writeln!(f, "selftest     {rpcs} RPCs, {bulk} bytes of bulk data, {errors} errors")?;
         }
         writeln!(
             f,

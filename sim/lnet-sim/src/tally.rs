@@ -14,6 +14,7 @@ use crate::directory::{Directory, HostId};
 use crate::host::Host;
 use crate::observe::Seen;
 use crate::rpc::{RpcSeen, RpcTally};
+use crate::selftest::SelftestFigures;
 
 /// A fault, and when a node noticed.
 #[derive(Clone, Debug)]
@@ -73,6 +74,8 @@ pub struct Tally {
     pub complaints: Vec<String>,
     /// Targets, clients and calls above LNet.
     pub rpc: RpcTally,
+    /// LNet selftest, if the scenario has any.
+    pub selftest: Option<SelftestFigures>,
     /// Per host: the current second, and control messages in it.
     seconds: Vec<(u64, u64)>,
     arrivals: Arrivals,
@@ -102,6 +105,7 @@ impl Tally {
             healthy_since: Instant::ZERO,
             complaints: Vec::new(),
             rpc: RpcTally::new(scenario),
+            selftest: None,
             seconds: vec![(0, 0); scenario.world.nodes.len()],
             arrivals: Arrivals::default(),
         }
@@ -204,6 +208,18 @@ impl Tally {
             | Seen::Born { .. }
             | Seen::Sample => {}
         }
+    }
+
+    /// RPCs of selftest are exchanges, too.
+    pub(crate) fn selftest(&mut self, figures: SelftestFigures) {
+        self.attempts += figures.rpcs;
+        self.errors += figures.errors;
+        self.completed += figures.rpcs.saturating_sub(figures.errors);
+        if !figures.complete {
+            self.errors += 1;
+            self.complaints.push("selftest: its console did not come to an end".to_owned());
+        }
+        self.selftest = Some(figures);
     }
 
     /// Calls are exchanges, too.

@@ -235,7 +235,9 @@ impl RpcHost {
                 Disk::List(disk) => serving.mount(ptlrpc, below, target, disk, trouble),
                 Disk::Kv(left) => {
                     let mounted = keeping.mount(ptlrpc, below, target, *left, trouble);
-                    self.complaint = mounted.err().or(self.complaint.take());
+                    if let Err(complaint) = mounted {
+                        self.complaint = Some(complaint);
+                    }
                 }
             }
             notes.push(RpcSeen::Served { target });

@@ -15,7 +15,7 @@ use crate::memory::Mem;
 use crate::observe::Seen;
 
 /// What clocks show when the world begins: a node that has just been switched on is no special case.
-const CLOCKS_BEGIN: Instant = Instant::from_secs(1000);
+pub(super) const CLOCKS_BEGIN: Instant = Instant::from_secs(1000);
 /// Wall-clock time at the beginning, for incarnations: nanoseconds.
 const WALL_BEGIN: u64 = 1_800_000_000_000_000_000;
 

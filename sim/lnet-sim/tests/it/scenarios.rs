@@ -70,6 +70,7 @@ scenarios! {
     connections_that_stand_half_open_are_found_out: "half-open";
     a_peer_deleted_during_its_discovery_is_found_again: "deleted-during-discovery";
     an_announcement_is_accepted_when_its_sequence_number_wraps: "sequence-wraps";
+    selftest_has_no_error_while_rails_go: "selftest";
     a_lost_request_is_sent_again_after_its_deadline: "rpc-lost-request";
     a_lost_reply_is_given_again_from_its_record: "rpc-lost-reply";
     lost_bulk_data_bring_the_whole_request_again: "rpc-lost-bulk";

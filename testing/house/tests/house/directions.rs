@@ -41,6 +41,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "lnd-sock",
             "lnet",
             "lnet-scenario",
+            "lnet-selftest",
             "lnet-types",
             "lnet-wire",
             "lustre-target",
