@@ -12,6 +12,8 @@ use lnet_sim::{Messages, Sim};
 enum Kind {
     /// Clients and servers on one network, exchanging small messages without pause.
     Rate,
+    /// Clients and servers with targets, calling without pause.
+    Rpc,
     /// Clients behind routers who discover their servers and ping them.
     Site,
     /// Nodes that do nothing.
@@ -60,7 +62,11 @@ impl Bench {
             tally.control,
             tally.events
         );
-        println!("exchanges    {} succeeded, {} failed", tally.completed, tally.errors);
+        let (ended, failed) = (tally.completed, tally.errors);
+        println!(
+            "exchanges    {ended} succeeded ({:.0} per second), {failed} failed",
+            ended as f64 / took
+        );
         for complaint in tally.complaints.iter().take(5) {
             println!("note         {complaint}");
         }
@@ -70,7 +76,7 @@ impl Bench {
     fn text(&self) -> String {
         let mut text = String::new();
         let (nodes, seconds) = match self.world {
-            Kind::Rate => (90, 1),
+            Kind::Rate | Kind::Rpc => (90, 1),
             Kind::Site => (10_000, 60),
             Kind::Idle => (100_000, 60),
         };
@@ -79,6 +85,7 @@ impl Bench {
         let _ = writeln!(text, "name = \"bench\"\nduration = \"{seconds}s\"");
         match self.world {
             Kind::Rate => text.push_str(&rate(nodes)),
+            Kind::Rpc => rpc(&mut text, nodes),
             Kind::Site => site(&mut text, nodes),
             Kind::Idle => {
                 let _ = write!(
@@ -98,6 +105,27 @@ fn rate(clients: u32) -> String {
          [[node]]\nname = \"server\"\ncount = 10\nrails = [\"tcp\"]\n\
          [[workload]]\nkind = \"put\"\nfrom = \"client\"\nto = \"server\"\nwindow = 4\nsize = 8\nack = true\nverify = false\n"
     )
+}
+
+/// Ten servers with a target each, and clients with one server each.
+fn rpc(text: &mut String, clients: u32) {
+    text.push_str("[[net]]\nname = \"tcp\"\nlatency = \"20us\"\n");
+    for n in 1..=10 {
+        let count = clients / 10 + u32::from(n <= clients % 10);
+        let _ = write!(text, "[[node]]\nname = \"server{n}\"\nrails = [\"tcp\"]\n");
+        let _ = write!(
+            text,
+            "[[target]]\nname = \"t{n}\"\nkind = \"list\"\non = \"server{n}\"\ncommit = \"100ms\"\n"
+        );
+        if count > 0 {
+            let _ = write!(
+                text,
+                "[[node]]\nname = \"client{n}\"\ncount = {count}\nrails = [\"tcp\"]\n\
+                 [[client]]\non = \"client{n}\"\ntargets = \"t{n}\"\n\
+                 [[workload]]\nkind = \"rpc\"\nfrom = \"client{n}\"\nto = \"t{n}\"\nwindow = 8\nreads = \"50%\"\n"
+            );
+        }
+    }
 }
 
 fn site(text: &mut String, clients: u32) {

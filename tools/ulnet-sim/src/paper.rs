@@ -3,7 +3,7 @@
 use std::io::Write as _;
 
 use clap::{Args, ValueEnum};
-use lnet_sim::paper_rpc;
+use lnet_sim::{LossRow, loss_sweep, paper_rpc};
 
 /// Plays small worlds, each for one figure of the paper on time-outs of Lustre, and prints the table.
 #[derive(Clone, Debug, Args)]
@@ -16,16 +16,24 @@ pub(super) struct Paper {
 enum Part {
     /// The request layer.
     Rpc,
+    /// Calls while 0 to 5 % of all messages are lost.
+    Loss,
 }
 
 impl Paper {
     pub(super) fn run(&self) {
-        let rows = match self.part {
-            Part::Rpc => paper_rpc(),
+        let (head, rows): (String, Vec<String>) = match self.part {
+            Part::Rpc => (
+                format!("{:<62} {:>8} {:>12}", "", "paper", "played"),
+                paper_rpc().iter().map(ToString::to_string).collect(),
+            ),
+            Part::Loss => {
+                (LossRow::HEAD.to_owned(), loss_sweep().iter().map(ToString::to_string).collect())
+            }
         };
-        let mut text = format!("{:<62} {:>8} {:>12}\n", "", "paper", "played");
+        let mut text = format!("{head}\n");
         for row in rows {
-            text.push_str(row.to_string().trim_end());
+            text.push_str(row.trim_end());
             text.push('\n');
         }
         // A reader that has gone away is no error of ours.

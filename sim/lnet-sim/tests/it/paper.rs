@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use lnet_sim::paper_rpc;
+use lnet_sim::{loss_sweep, paper_rpc};
 
 #[test]
 fn each_figure_of_the_paper_is_played_within_a_second() {
@@ -27,4 +27,20 @@ fn each_figure_of_the_paper_is_played_within_a_second() {
     assert!(found("profile default") < Duration::from_secs(1));
     // RS-047: without LNet's retries a call waits for its own deadline.
     assert!(found("profile off") > found("profile default") + Duration::from_secs(1));
+}
+
+#[test]
+fn pa033_lost_messages_cost_time_and_no_call() {
+    let rows = loss_sweep();
+    rows.iter().for_each(|row| println!("{row}"));
+    let [none, .., most] = &rows[..] else { panic!("{rows:?}") };
+    assert_eq!((rows.len(), none.percent, most.percent), (6, 0, 5));
+    assert_eq!((none.figures.reconnects, none.figures.copies), (0, 0));
+    assert!(most.rate() < none.rate() / 2.0, "{none}\n{most}");
+    for row in &rows {
+        let f = &row.figures;
+        // A call fails only with its client's eviction.
+        assert!(f.failed == 0 || f.evictions > 0, "{row}");
+        assert_eq!((f.executed_twice, f.lost_writes), (0, 0), "{row}");
+    }
 }
