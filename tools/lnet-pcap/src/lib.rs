@@ -1,11 +1,13 @@
-//! TCP conversations out of packet captures.
+//! TCP conversations and RDMA operations out of packet captures.
 //!
-//! Reads classic pcap of Ethernet frames with IPv4 or IPv6 and puts the TCP streams together again.
+//! Reads classic pcap of Ethernet frames with IPv4 or IPv6 and puts the TCP streams together again,
+//! and the work requests of RoCE version 2.
 //! Knows nothing of LNet. Not for hostile networks, but total all the same: any bytes give
 //! conversations or a [`PcapError`]. Start at [`conversations`]; `packet.rs` takes frames apart,
-//! `stream.rs` puts bytes in order.
+//! `stream.rs` puts bytes in order, `roce.rs` has the operations.
 
 mod packet;
+pub mod roce;
 mod stream;
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! A pcap file into frames, a frame into a TCP packet.
+//! A pcap file into frames, a frame into a TCP or UDP packet.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -75,25 +75,56 @@ pub(crate) struct TcpPacket<'a> {
     pub(crate) payload: &'a [u8],
 }
 
-/// The TCP packet in a frame, if it is one.
-pub(crate) fn tcp<'a>(frame: &Frame<'a>) -> Option<TcpPacket<'a>> {
-    const TCP: u8 = 6;
+/// What an IP packet carries.
+struct Ip<'a> {
+    src: IpAddr,
+    dst: IpAddr,
+    protocol: u8,
+    payload: &'a [u8],
+}
+
+fn ip<'a>(frame: &Frame<'a>) -> Option<Ip<'a>> {
     let ethertype = be16(frame.bytes, 12)?;
     let ip = frame.bytes.get(14..)?;
     // The IP length counts: short frames are padded.
-    let (src, dst, tcp): (IpAddr, IpAddr, _) = match ethertype {
-        0x0800 if *ip.get(9)? == TCP => {
+    match ethertype {
+        0x0800 => {
             let header = usize::from(ip.first()? & 0xF) * 4;
-            let addr = |at| Some(Ipv4Addr::from(*ip.get(at..)?.first_chunk::<4>()?));
-            (addr(12)?.into(), addr(16)?.into(), ip.get(header..be16(ip, 2)?.into())?)
+            let addr = |at| Some(Ipv4Addr::from(*ip.get(at..)?.first_chunk::<4>()?).into());
+            let payload = ip.get(header..be16(ip, 2)?.into())?;
+            Some(Ip { src: addr(12)?, dst: addr(16)?, protocol: *ip.get(9)?, payload })
         }
-        0x86DD if *ip.get(6)? == TCP => {
-            let addr = |at| Some(Ipv6Addr::from(*ip.get(at..)?.first_chunk::<16>()?));
-            let end = 40 + usize::from(be16(ip, 4)?);
-            (addr(8)?.into(), addr(24)?.into(), ip.get(40..end)?)
+        0x86DD => {
+            let addr = |at| Some(Ipv6Addr::from(*ip.get(at..)?.first_chunk::<16>()?).into());
+            let payload = ip.get(40..40 + usize::from(be16(ip, 4)?))?;
+            Some(Ip { src: addr(8)?, dst: addr(24)?, protocol: *ip.get(6)?, payload })
         }
-        _ => return None,
-    };
+        _ => None,
+    }
+}
+
+/// A UDP packet.
+pub(crate) struct UdpPacket<'a> {
+    pub(crate) src: SocketAddr,
+    pub(crate) dst: SocketAddr,
+    pub(crate) payload: &'a [u8],
+}
+
+/// The UDP packet in a frame, if it is one.
+pub(crate) fn udp<'a>(frame: &Frame<'a>) -> Option<UdpPacket<'a>> {
+    const UDP: u8 = 17;
+    let Ip { src, dst, payload: udp, .. } = ip(frame).filter(|ip| ip.protocol == UDP)?;
+    Some(UdpPacket {
+        src: SocketAddr::new(src, be16(udp, 0)?),
+        dst: SocketAddr::new(dst, be16(udp, 2)?),
+        payload: udp.get(8..be16(udp, 4)?.into())?,
+    })
+}
+
+/// The TCP packet in a frame, if it is one.
+pub(crate) fn tcp<'a>(frame: &Frame<'a>) -> Option<TcpPacket<'a>> {
+    const TCP: u8 = 6;
+    let Ip { src, dst, payload: tcp, .. } = ip(frame).filter(|ip| ip.protocol == TCP)?;
     let flags = *tcp.get(13)?;
     Some(TcpPacket {
         src: SocketAddr::new(src, be16(tcp, 0)?),

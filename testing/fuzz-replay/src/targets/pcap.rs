@@ -4,6 +4,7 @@ use lnet_pcap::Direction;
 
 /// A capture: every byte of a stream is in exactly one segment.
 pub fn pcap(input: &[u8]) {
+    let _ = lnet_pcap::roce::operations(input);
     let Ok(conversations) = lnet_pcap::parse(input) else {
         return;
     };
