@@ -6,13 +6,14 @@
 //! number announces; NID20s are bytes. We send little-endian and accept both.
 //!
 //! Read `hdr.rs` for the message header, then `acceptor.rs` and `sock.rs` for what TCP puts around
-//! it; `ping.rs` is the one payload that LNet itself reads, `selftest.rs` the RPC of LNet selftest. Every message has a `parse` from the front of a slice, an `emit` that is its inverse, and a
+//! it and `ib.rs` for what RDMA does; `ping.rs` is the one payload that LNet itself reads, `selftest.rs` the RPC of LNet selftest. Every message has a `parse` from the front of a slice, an `emit` that is its inverse, and a
 //! one-line `Display`; those without a fixed length have a `need` that says how many bytes to wait
 //! for, so that a stream can be cut anywhere.
 
 pub mod acceptor;
 mod error;
 pub mod hdr;
+pub mod ib;
 pub mod mark;
 mod order;
 pub mod ping;

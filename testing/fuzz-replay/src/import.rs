@@ -40,6 +40,12 @@ pub fn import() -> io::Result<usize> {
             inputs.insert(("pcap", name), file);
         }
     }
+    for path in sorted(&fixtures.join("o2ib"), "pcap")? {
+        let file = fs::read(&path)?;
+        if file.len() < 4096 {
+            inputs.insert(("pcap", stem(&path)), file);
+        }
+    }
     for path in sorted(&fixtures.join("ptlrpc"), "pcap")? {
         let conversations = lnet_pcap::conversations(&path).map_err(io::Error::other)?;
         for conversation in &conversations {
@@ -80,6 +86,7 @@ fn golden(name: &str, bytes: &[u8], inputs: &mut Inputs) {
         Some(b'A') => drop(add("acceptor", bytes.to_vec())),
         Some(b'H') => drop(add("hello", bytes.to_vec())),
         Some(b'P') => drop(add("ping_info", bytes.to_vec())),
+        Some(b'O') => drop(add("ib", bytes.to_vec())),
         Some(b'S') => drop(add("selftest", selftest(bytes))),
         Some(b'F' | b'L') => {
             let (frame, rest) = bytes.split_at(bytes.len().min(FrameHdr::LEN));

@@ -37,6 +37,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "hdr", run: wire::hdr },
     Target { name: "ping_info", run: wire::ping_info },
     Target { name: "selftest", run: wire::selftest },
+    Target { name: "ib", run: wire::ib },
     Target { name: "lustre_msg", run: lustre::msg },
     Target { name: "lustre_fixed", run: lustre::fixed },
     Target { name: "lustre_lock", run: lustre::lock },

@@ -5,6 +5,7 @@ use std::fmt::Debug;
 use std::ops::Range;
 
 use lnet_wire::acceptor::{self, Request};
+use lnet_wire::ib;
 use lnet_wire::ping::Features;
 use lnet_wire::selftest::{self, ReplyMessage, RequestMessage, Service};
 use lnet_wire::sock::{FrameHdr, Hello, Noop, Version};
@@ -126,6 +127,27 @@ pub fn ping_info(input: &[u8]) {
     let ours = Features::LARGE_ADDR | Features::PRIMARY_LARGE | Features::METADATA;
     assert_eq!(again.info.features - ours, info.features - ours);
     let _ = parsed.to_string();
+}
+
+/// A message of the RDMA driver, and the refusal of a connection.
+pub fn ib(input: &[u8]) {
+    if let Ok(reject) = ib::Reject::parse(input) {
+        assert_eq!(ib::Reject::parse(&reject.to_bytes()), Ok(reject));
+        let _ = reject.to_string();
+    }
+    let (msg, nob) = match ib::Msg::parse(input) {
+        Ok(parsed) => parsed,
+        Err(why) => return is_short_if(input.len() < 4, &why),
+    };
+    assert!(msg.len() <= nob && nob <= input.len());
+    let (again, n) = ib::Msg::parse(&input[..nob]).expect("a whole message");
+    assert_eq!((&again, n), (&msg, nob), "what follows a message changes it");
+    let cut = ib::Msg::parse(&input[..nob - 1]).expect_err("a part of a message");
+    is_short_if(true, &cut);
+    let mut out = [0xEE; ib::MSG_MAX];
+    assert_eq!(msg.emit(0, &mut out), Ok(msg.len()));
+    assert_eq!(ib::Msg::parse(&out), Ok((msg.clone(), msg.len())));
+    let _ = (msg.to_string(), ib::peek_version(input));
 }
 
 /// What every message with a `need` promises; gives what `parse` says.
