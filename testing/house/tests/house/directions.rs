@@ -33,6 +33,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("lustre-target", &["lnet", "lnet-types", "lustre-wire", "ptlrpc"]),
     ("lnet-config", &["lnet-types", "lnet-wire"]),
     ("lnet-selftest", &["lnet", "lnet-config", "lnet-types", "lnet-wire"]),
+    ("lnd-ib", &["lnet", "lnet-types", "lnet-wire"]),
     ("lnd-sock", &["lnet", "lnet-types", "lnet-wire"]),
     ("lnet-scenario", &["lnet", "lnet-config", "lnet-types", "lnet-wire", "ptlrpc"]),
     (

@@ -101,6 +101,7 @@ fn pure_crates_ban_clocks_threads_and_random_order() {
         "lustre-wire",
         "lnet",
         "lnet-config",
+        "lnd-ib",
         "lnd-sock",
         "lnet-scenario",
         "lnet-sim",

@@ -1,0 +1,50 @@
+//! The pure half of the RDMA driver, compatible on the wire with the kernel's o2iblnd: what to post
+//! to a queue pair, what to ask of the connection manager and what to report to the node, given what
+//! the adapter, the connection manager, the clock and the node say. It chooses no path, repeats no
+//! message and judges no health. No verb is called here.
+//!
+//! One [`IbNi`] is one interface. Inputs are its methods; everything that follows is polled as
+//! [`Output`] and is to be carried out **in that order**: memory goes back to its owner only behind
+//! the output that makes it unreachable for the adapter (RS-096).
+//!
+//! ```text
+//!  node ── send, verdict ─►╮            ╭─► Cm, Receive, Post, Map, Unmap, Copy ── shell
+//!       ◄── Event ─────────┤   IbNi     │◄─ connect_request, cm_event, received,
+//!                          ╰────────────╯   work_done, mapped, device_event, time
+//! ```
+//!
+//! Payload is named, never held: a message of up to 4 KiB is gathered from spans by the shell when
+//! it posts, and copied out of the receive buffer by [`Output::Copy`]; everything larger is written
+//! by the adapter of its owner into memory that the other side has mapped.
+//!
+//! Read `value.rs` first, then `ni/mod.rs`, and follow a message: `ni/transmit.rs` down,
+//! `ni/receive.rs` up. `ni/connect.rs` makes connections, `ni/close.rs` ends them, `ni/timers.rs` is
+//! all that depends on time. Small machines: `credits.rs`, `flags.rs`, `rdma.rs`, `device.rs`;
+//! `fault.rs` has the fates of messages. Statements cited: wire.md 7, behaviour B-1 to B-41.
+
+mod conn;
+mod credits;
+mod device;
+mod fault;
+mod flags;
+mod ni;
+mod peer;
+mod rdma;
+mod stats;
+mod tunables;
+mod tx;
+mod value;
+
+pub use credits::{Credits, Excess};
+pub use device::{DeviceEffect, DeviceEvent};
+pub use fault::{CloseReason, connect_fault};
+pub use flags::Flags;
+pub use ni::{IbNi, NiStart};
+pub use peer::rank;
+pub use rdma::{RdmaError, plan};
+pub use stats::Stats;
+pub use tunables::{ConfigError, IbConfig, Limits};
+pub use value::{
+    Access, CmCall, CmEvent, CmRejection, ConnId, Event, Landed, MapId, MapMemory, Order, Output,
+    Post, QpSize, RequestId, WorkId, Write,
+};

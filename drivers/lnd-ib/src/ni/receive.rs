@@ -1,0 +1,364 @@
+//! Upwards: messages in receive buffers, the node's verdicts on them, and what answers they get.
+
+use lnet::{Rx, Sink, Verdict};
+use lnet_types::{
+    Errno, Fault, HealthStatus, Instant, MsgId, Nid, Pid, RxId, iovec_len, iovec_slice,
+};
+use lnet_wire::ib::{Body, Done, Msg, RdmaDesc, Type};
+use lnet_wire::{Hdr, Kind};
+
+use super::transmit::{noop_has_credit, of_cookie};
+use super::{Back, IbNi};
+use crate::conn::{ConnState, Served};
+use crate::fault::{CloseReason, answer_fault};
+use crate::rdma::plan;
+use crate::tx::{Tx, TxKey, TxKind};
+use crate::value::{Access, ConnId, Event, Landed, MapMemory, Output};
+
+/// A header without verdict, and what its message holds.
+#[derive(Clone, Debug)]
+pub(super) enum Pending {
+    /// Its payload is in a receive buffer; `have` bytes of it.
+    Immediate { conn: ConnId, slot: u16, hdr: Hdr, have: u32 },
+    /// Its payload is to be asked for.
+    PutReq { conn: ConnId, slot: u16, cookie: u64, nob: u32 },
+    /// Its data go to the peer's memory.
+    GetReq { conn: ConnId, slot: u16, cookie: u64, rd: RdmaDesc, hdr: Hdr },
+    /// Its data are in place already.
+    Landed,
+}
+
+impl Pending {
+    const fn conn(&self) -> Option<ConnId> {
+        match self {
+            Self::Immediate { conn, .. }
+            | Self::PutReq { conn, .. }
+            | Self::GetReq { conn, .. } => Some(*conn),
+            Self::Landed => None,
+        }
+    }
+}
+
+/// The message was cut: its payload is not there.
+const CUT: Fault = Fault::new(HealthStatus::RemoteError, Errno::EPROTO);
+/// Fewer bytes were written than were asked for.
+const SHORT: Fault = Fault::new(HealthStatus::RemoteError, Errno::EIO);
+
+impl IbNi {
+    /// A receive buffer has completed: with these bytes, or not at all.
+    pub fn received(&mut self, now: Instant, id: ConnId, slot: u16, outcome: Result<&[u8], ()>) {
+        self.clock(now);
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        conn.posted_receives = conn.posted_receives.saturating_sub(1);
+        match (conn.state, outcome) {
+            (ConnState::Closing, _) => self.drained(id, None),
+            (_, Err(())) => self.close(id, CloseReason::Receive),
+            (state, Ok(bytes)) => match Msg::parse(bytes) {
+                Err(error) => self.close(id, CloseReason::Wire(error)),
+                Ok((msg, nob)) if state == ConnState::Up => self.message(id, slot, msg, nob),
+                // It overtook the event that establishes the connection.
+                Ok((msg, nob)) => conn.early.push((slot, msg, nob)),
+            },
+        }
+    }
+
+    /// A message on an established connection.
+    pub(super) fn message(&mut self, id: ConnId, slot: u16, msg: Msg, nob: usize) {
+        let (own, now) = (self.start, self.now);
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        let Msg { head, body } = msg;
+        if head.version != conn.version {
+            return self.close(id, CloseReason::Unexpected);
+        }
+        if (head.src, head.src_stamp) != (conn.peer, conn.stamp)
+            || (head.dst, head.dst_stamp) != (own.nid, own.incarnation)
+        {
+            return self.close(id, CloseReason::Stale);
+        }
+        if let Err(excess) = conn.credits.returned(head.credits) {
+            return self.close(id, CloseReason::Credits(excess));
+        }
+        let (peer, version) = (conn.peer, conn.version);
+        if let Some(peer) = self.peers.get_mut(&peer) {
+            peer.last_alive = now;
+        }
+        match body {
+            Body::ConnReq(_) | Body::ConnAck(_) => self.close(id, CloseReason::Unexpected),
+            Body::Noop => {
+                let credit = noop_has_credit(version);
+                self.repost(id, slot, if credit { Back::Credit } else { Back::Buffer });
+            }
+            Body::Immediate(hdr) => {
+                // At most a receive buffer, so it fits.
+                let have = nob.saturating_sub(Body::IMMEDIATE_PAYLOAD) as u32;
+                let pending = Pending::Immediate { conn: id, slot, hdr, have };
+                self.header(peer, hdr.src_pid, hdr, pending);
+            }
+            Body::PutReq { hdr, cookie } => {
+                let pending = Pending::PutReq { conn: id, slot, cookie, nob: hdr.payload_len };
+                self.header(peer, hdr.src_pid, hdr, pending);
+            }
+            Body::GetReq { hdr, cookie, rd } if matches!(hdr.kind, Kind::Get { .. }) => {
+                let pending = Pending::GetReq { conn: id, slot, cookie, rd, hdr };
+                self.header(peer, hdr.src_pid, hdr, pending);
+            }
+            Body::GetReq { .. } => self.close(id, CloseReason::Unexpected),
+            Body::PutAck { src_cookie, dst_cookie, rd } => {
+                self.put_ack(id, slot, src_cookie, dst_cookie, &rd);
+            }
+            Body::PutNak(done) => self.put_nak(id, slot, done),
+            Body::PutDone(done) => self.put_done(id, slot, done),
+            Body::GetDone(done) => self.get_done(id, slot, done),
+        }
+        self.pump(id);
+    }
+
+    /// Reports a header to the node, whose verdict is awaited.
+    pub(super) fn header(&mut self, peer: Nid, pid: Pid, hdr: Hdr, pending: Pending) {
+        self.last_rx += 1;
+        let id = RxId(self.last_rx);
+        if let Some(conn) = pending.conn().and_then(|conn| self.conns.get_mut(conn)) {
+            conn.rxs.insert(id);
+        }
+        self.rxs.insert(id, pending);
+        let rx = Rx { ni: self.start.ni, from: peer, from_pid: pid, peer_ni: None, id };
+        self.report(Event::Header { rx, hdr });
+    }
+
+    /// The node's verdict on a header. [`Verdict::Defer`] leaves the message where it is: it holds its
+    /// receive buffer, and so a credit of the peer.
+    pub fn verdict(&mut self, now: Instant, rx: RxId, verdict: Verdict) {
+        self.clock(now);
+        if matches!(verdict, Verdict::Defer) {
+            return;
+        }
+        let Some(pending) = self.rxs.remove(&rx) else { return };
+        if let Some(conn) = pending.conn().and_then(|conn| self.conns.get_mut(conn)) {
+            conn.rxs.remove(&rx);
+        }
+        match verdict {
+            Verdict::Deliver { msg, sink } => self.deliver(pending, msg, sink),
+            Verdict::Defer => {}
+            Verdict::Drop(_) => self.reject(pending, 0, Errno::ENODATA.negative()),
+            Verdict::Close(how) => {
+                if let Some(conn) = pending.conn() {
+                    self.close(conn, CloseReason::Misbehaved(how));
+                }
+            }
+        }
+    }
+
+    /// A message has no receiver: PUTs are answered with one status, GETs with the other.
+    fn reject(&mut self, pending: Pending, put: i32, get: i32) {
+        match pending {
+            Pending::Immediate { conn, slot, .. } => self.backs.push((conn, slot, Back::Credit)),
+            Pending::PutReq { conn, slot, cookie, .. } => {
+                self.backs.push((conn, slot, Back::Credit));
+                self.refuse(conn, Type::PutNak, Done { cookie, status: put });
+            }
+            Pending::GetReq { conn, slot, cookie, .. } => {
+                self.backs.push((conn, slot, Back::Credit));
+                self.refuse(conn, Type::GetDone, Done { cookie, status: get });
+            }
+            Pending::Landed => {}
+        }
+    }
+
+    fn deliver(&mut self, pending: Pending, msg: MsgId, sink: Sink) {
+        match pending {
+            Pending::Landed => self.report(Event::RxDone { msg, outcome: Ok(Landed::InPlace) }),
+            Pending::Immediate { conn, slot, hdr, have } => {
+                self.deliver_immediate(conn, slot, hdr, have, msg, sink);
+            }
+            Pending::GetReq { conn: id, slot, cookie, rd, hdr } => {
+                let until = self.now + self.config.timeout;
+                if let (Some(conn), Kind::Get { ret, .. }) = (self.conns.get_mut(id), hdr.kind) {
+                    conn.served.push(Served { ret, cookie, rd, slot, until });
+                    self.set_conn_timer(id);
+                }
+                self.report(Event::RxDone { msg, outcome: Ok(Landed::InPlace) });
+            }
+            Pending::PutReq { conn, slot, cookie, nob } => {
+                let (memory, len, bytes) = match sink {
+                    Sink::Spans(spans) => {
+                        let spans = iovec_slice(&spans, 0, nob.into());
+                        let len = iovec_len(&spans);
+                        (MapMemory::Spans(spans), len, false)
+                    }
+                    Sink::Bytes(max) => {
+                        (MapMemory::Buffer(max.min(nob)), max.min(nob).into(), true)
+                    }
+                };
+                // At most `nob`, so it fits.
+                let len = len as u32;
+                if len == 0 {
+                    self.report(Event::RxDone { msg, outcome: Ok(Landed::InPlace) });
+                    return self.reject(Pending::PutReq { conn, slot, cookie, nob }, 0, 0);
+                }
+                let Some(peer) = self.conns.get(conn).map(|conn| conn.peer) else { return };
+                let kind = TxKind::PutAck { src_cookie: cookie, rd: None, nob: len, bytes };
+                let base = self.new_tx(peer, Some(msg), self.config.timeout);
+                let tx = self.insert(Tx { kind, conn: Some(conn), ..base });
+                if let Some(conn) = self.conns.get_mut(conn) {
+                    conn.txs.insert(tx);
+                }
+                self.map(tx, memory, Access::RemoteWrite);
+                // The credit of the request is that of its PUT_DONE.
+                self.repost(conn, slot, Back::Buffer);
+            }
+        }
+    }
+
+    fn deliver_immediate(
+        &mut self,
+        conn: ConnId,
+        slot: u16,
+        hdr: Hdr,
+        have: u32,
+        msg: MsgId,
+        sink: Sink,
+    ) {
+        let len = hdr.payload_len;
+        if len > have {
+            self.stats.cut += 1;
+            self.report(Event::RxDone { msg, outcome: Err(CUT) });
+            self.backs.push((conn, slot, Back::Credit));
+            return;
+        }
+        let at = Body::IMMEDIATE_PAYLOAD;
+        let place = match sink {
+            Sink::Spans(to) => {
+                if len > 0 && !to.is_empty() {
+                    self.outputs.push_back(Output::Copy { conn, slot, at, len, to });
+                }
+                Landed::InPlace
+            }
+            Sink::Bytes(max) => Landed::Slot { conn, slot, at, len: len.min(max) },
+        };
+        if matches!(hdr.kind, Kind::Get { .. }) {
+            // Nothing of it is needed any more: the credit can go with the REPLY.
+            self.repost(conn, slot, Back::Credit);
+        } else {
+            self.backs.push((conn, slot, Back::Credit));
+        }
+        self.report(Event::RxDone { msg, outcome: Ok(place) });
+    }
+
+    /// The transmit on this connection that waits for an answer, if `cookie` names one and it is of the
+    /// right kind; otherwise the connection ends.
+    fn awaited(
+        &mut self,
+        id: ConnId,
+        cookie: u64,
+        fits: impl Fn(&TxKind) -> bool,
+    ) -> Option<TxKey> {
+        let key = of_cookie(cookie);
+        let known = self
+            .txs
+            .get(key)
+            .is_some_and(|tx| tx.conn == Some(id) && tx.flags.waiting && fits(&tx.kind));
+        if !known {
+            self.close(id, CloseReason::Cookie(cookie));
+        }
+        known.then_some(key)
+    }
+
+    /// The answer to a request has come: its buffer is posted again, for the answer to the next one.
+    fn answered(&mut self, id: ConnId, slot: u16, key: TxKey) {
+        if let Some(conn) = self.conns.get_mut(id) {
+            conn.credits.unreserve();
+        }
+        self.repost(id, slot, Back::Buffer);
+        if let Some(tx) = self.txs.get_mut(key) {
+            tx.flags.answered();
+        }
+    }
+
+    fn put_ack(&mut self, id: ConnId, slot: u16, src: u64, dst: u64, rd: &RdmaDesc) {
+        let is_put = |kind: &TxKind| matches!(kind, TxKind::Put { done: None, .. });
+        let Some(key) = self.awaited(id, src, is_put) else { return };
+        self.answered(id, slot, key);
+        let Some(tx) = self.txs.get_mut(key) else { return };
+        let (map, TxKind::Put { nob, done, .. }) = (tx.map, &mut tx.kind) else { return };
+        // The target asks for no more than was announced, and perhaps for less.
+        let wanted = rd.nob();
+        let planned = map.filter(|_| wanted > 0 && wanted <= *nob).and_then(|map| {
+            let writes = plan(map, wanted, rd).ok()?;
+            Some((i32::try_from(wanted).ok()?, writes))
+        });
+        match planned {
+            Some((status, writes)) => *done = Some((Done { cookie: dst, status }, writes)),
+            None => {
+                let status = Errno::EPROTO.negative();
+                *done = Some((Done { cookie: dst, status }, Vec::new()));
+                tx.failed.get_or_insert_with(|| answer_fault(status));
+            }
+        }
+        self.enqueue(key, id);
+    }
+
+    fn put_nak(&mut self, id: ConnId, slot: u16, done: Done) {
+        let is_put = |kind: &TxKind| matches!(kind, TxKind::Put { done: None, .. });
+        let Some(key) = self.awaited(id, done.cookie, is_put) else { return };
+        self.answered(id, slot, key);
+        if done.status < 0
+            && let Some(tx) = self.txs.get_mut(key)
+        {
+            tx.failed.get_or_insert_with(|| answer_fault(done.status));
+        }
+        self.finish_if_complete(key);
+    }
+
+    fn get_done(&mut self, id: ConnId, slot: u16, done: Done) {
+        let is_get = |kind: &TxKind| matches!(kind, TxKind::Get { .. });
+        let Some(key) = self.awaited(id, done.cookie, is_get) else { return };
+        let Some(tx) = self.txs.get_mut(key) else { return };
+        let TxKind::Get { sink, landed, .. } = &mut tx.kind else { return };
+        match u32::try_from(done.status) {
+            Ok(nob) if u64::from(nob) > iovec_len(sink) => {
+                return self.close(id, CloseReason::Overrun(done.status));
+            }
+            Ok(nob) => *landed = Some(nob),
+            Err(_) => {
+                tx.failed.get_or_insert_with(|| answer_fault(done.status));
+            }
+        }
+        self.answered(id, slot, key);
+        self.finish_if_complete(key);
+    }
+
+    fn put_done(&mut self, id: ConnId, slot: u16, done: Done) {
+        let is_ack = |kind: &TxKind| matches!(kind, TxKind::PutAck { .. });
+        let Some(key) = self.awaited(id, done.cookie, is_ack) else { return };
+        let Some(tx) = self.txs.get_mut(key) else { return };
+        let TxKind::PutAck { nob, .. } = tx.kind else { return };
+        match u32::try_from(done.status) {
+            Ok(written) if written > nob => {
+                return self.close(id, CloseReason::Overrun(done.status));
+            }
+            Ok(written) if written < nob => {
+                tx.failed.get_or_insert(SHORT);
+            }
+            Ok(_) => {}
+            Err(_) => {
+                tx.failed.get_or_insert_with(|| answer_fault(done.status));
+            }
+        }
+        tx.flags.answered();
+        self.backs.push((id, slot, Back::Credit));
+        self.finish_if_complete(key);
+    }
+
+    /// Posts a receive buffer again. What it carried is not needed any more.
+    pub(super) fn repost(&mut self, id: ConnId, slot: u16, back: Back) {
+        let Some(conn) = self.conns.get_mut(id).filter(|conn| conn.state == ConnState::Up) else {
+            return;
+        };
+        conn.posted_receives += 1;
+        if back == Back::Credit {
+            conn.credits.owe();
+        }
+        self.outputs.push_back(Output::Receive { conn: id, slot });
+        self.pump(id);
+    }
+}

@@ -1,0 +1,4 @@
+//! What the tests share.
+
+pub(crate) mod fabric;
+pub(crate) mod host;
