@@ -5,12 +5,13 @@ use std::collections::BTreeSet;
 
 use lnet::{DropReason, NodeStats};
 use lnet_admin::{
-    FaultKind, FaultSnapshot, GlobalSnapshot, NetSnapshot, PeerSnapshot, RailSnapshot,
-    RefusedSnapshot, RouteSnapshot, RoutingSnapshot, ServiceSnapshot, StatsSnapshot,
+    EvictionSnapshot, ExportSnapshot, FaultKind, FaultSnapshot, GlobalSnapshot, ImportSnapshot,
+    NetSnapshot, PeerSnapshot, RailSnapshot, RefusedSnapshot, RouteSnapshot, RoutingSnapshot,
+    ServiceSnapshot, StatsSnapshot, TargetSnapshot,
 };
 use lnet_rt::NodeHandle;
 use lnet_types::{Instant, Nid};
-use lustre_rt::{ClientStats, Ptlrpc, ServerStats};
+use lustre_rt::{ClientStats, Eviction, ImportState, Ptlrpc, ServerStats};
 
 use crate::control::Control;
 use crate::nets::Settings;
@@ -20,6 +21,9 @@ use crate::{control::fault, rpc_views, views};
 const PEERS_PER_CALL: usize = 64;
 /// The same where only health is asked for, which costs far less.
 const HEALTHS_PER_CALL: usize = 1024;
+
+/// Imports, and exports, on the status page.
+const RPC_ROWS: usize = 64;
 
 /// Whose interface: our own NIDs are peers too, where we talk to ourselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,9 +50,16 @@ pub(crate) struct Picture {
 pub(crate) struct RpcPicture {
     pub(crate) client: ClientStats,
     pub(crate) server: ServerStats,
-    pub(crate) targets: usize,
-    pub(crate) imports: usize,
-    pub(crate) exports: usize,
+    pub(crate) targets: Vec<TargetSnapshot>,
+    /// How many imports are in which state.
+    pub(crate) import_states: Vec<(&'static str, usize)>,
+    /// Some of them, those that are not in use first.
+    pub(crate) imports: Vec<ImportSnapshot>,
+    pub(crate) export_count: usize,
+    /// Some exports, those with most requests in work first.
+    pub(crate) exports: Vec<ExportSnapshot>,
+    /// The last evictions, oldest first.
+    pub(crate) evictions: Vec<EvictionSnapshot>,
     /// Rules that lose messages.
     pub(crate) rules: usize,
     pub(crate) services: Vec<ServiceSnapshot>,
@@ -97,11 +108,18 @@ impl Control {
             global: self.global(),
             control_refused: self.refused(),
             node: node.and_then(|(handle, settings)| node_picture(&handle, settings, peer_nis_max)),
-            rpc: self
-                .look(None, |rpc| rpc.inspect(|ptlrpc, now| Some(seen(ptlrpc, now))))
-                .ok()
-                .flatten(),
+            rpc: self.rpc_picture(),
         }
+    }
+
+    fn rpc_picture(&self) -> Option<RpcPicture> {
+        let targets = self.target_snapshots().ok()?;
+        let looked = self.look(None, |rpc| {
+            let evictions = rpc.evictions()?;
+            rpc.inspect(move |ptlrpc, now| Some(seen(ptlrpc, now, targets, &evictions)))
+        });
+        // A node that stops meanwhile has no request layer.
+        looked.ok().flatten()
     }
 
     /// Health of every interface, ours first, and the counters of the node; `None` without a node.
@@ -133,13 +151,25 @@ impl Control {
     }
 }
 
-fn seen(ptlrpc: &Ptlrpc, now: Instant) -> RpcPicture {
+fn seen(
+    ptlrpc: &Ptlrpc,
+    now: Instant,
+    targets: Vec<TargetSnapshot>,
+    evictions: &[Eviction],
+) -> RpcPicture {
+    let states = ptlrpc.import_states();
+    let count = |state: &ImportState| states.get(state).copied().unwrap_or_default();
+    let imports = ptlrpc.worst_imports(RPC_ROWS);
+    let exports = ptlrpc.busiest_exports(RPC_ROWS);
     RpcPicture {
         client: ptlrpc.client_stats(),
         server: ptlrpc.server_stats(),
-        targets: ptlrpc.target_views(now).len(),
-        imports: ptlrpc.import_count(),
-        exports: ptlrpc.export_count(),
+        targets,
+        import_states: ImportState::ALL.iter().map(|s| (s.name(), count(s))).collect(),
+        imports: imports.iter().map(|view| rpc_views::import(view, now)).collect(),
+        export_count: ptlrpc.export_count(),
+        exports: exports.iter().map(|view| rpc_views::export(view, now)).collect(),
+        evictions: evictions.iter().map(|e| rpc_views::eviction(e, now)).collect(),
         rules: ptlrpc.losing().len(),
         services: ptlrpc.service_views().iter().map(|view| rpc_views::service(view, now)).collect(),
     }

@@ -4,14 +4,15 @@
 use std::collections::BTreeSet;
 
 use lnet_admin::{
-    FaultAction, FaultSnapshot, NetSnapshot, NiSnapshot, POOL_NAMES, PeerNiSnapshot, PeerSnapshot,
-    RailSnapshot, RoutingState,
+    EvictionSnapshot, ExportSnapshot, FaultAction, FaultSnapshot, ImportSnapshot, NetSnapshot,
+    NiSnapshot, POOL_NAMES, PeerNiSnapshot, PeerSnapshot, RailSnapshot, RoutingState,
+    ServiceSnapshot, TargetSnapshot,
 };
 use lnet_types::Nid;
 use serde::Serialize;
 
 use super::history::{History, SLOT_SECONDS, Traffic};
-use crate::picture::{NodePicture, Picture, Side};
+use crate::picture::{NodePicture, Picture, RpcPicture, Side};
 
 /// Peer interfaces in one document; those in the worst health come first.
 const PEER_NIS_SHOWN: usize = 256;
@@ -30,6 +31,24 @@ struct Document<'a> {
     control_refused: u64,
     lnd_timeout_s: f64,
     node: Option<Node<'a>>,
+    /// The request layer, if it is in use: rows as the control protocol has them.
+    rpc: Option<Rpc<'a>>,
+}
+
+/// Of imports and exports some: imports that are not in use, exports with requests in work first.
+#[derive(Serialize)]
+struct Rpc<'a> {
+    targets: &'a [TargetSnapshot],
+    imports: &'a [ImportSnapshot],
+    import_count: usize,
+    exports: &'a [ExportSnapshot],
+    export_count: usize,
+    services: &'a [ServiceSnapshot],
+    /// The last ones first.
+    evictions: Vec<&'a EvictionSnapshot>,
+    resent: u64,
+    served: u64,
+    evicted: u64,
 }
 
 #[derive(Serialize)]
@@ -164,9 +183,25 @@ pub(super) fn of(picture: &Picture, history: &History, filter: &str, refused: u6
         control_refused: picture.control_refused,
         lnd_timeout_s: picture.global.lnd_timeout_ms as f64 / 1000.0,
         node: picture.node.as_ref().map(|node| of_node(node, history, filter)),
+        rpc: picture.rpc.as_ref().map(of_rpc),
     };
     // Infallible: texts and numbers under texts.
     serde_json::to_vec(&document).unwrap_or_default()
+}
+
+fn of_rpc(rpc: &RpcPicture) -> Rpc<'_> {
+    Rpc {
+        targets: &rpc.targets,
+        imports: &rpc.imports,
+        import_count: rpc.import_states.iter().map(|(_, count)| count).sum(),
+        exports: &rpc.exports,
+        export_count: rpc.export_count,
+        services: &rpc.services,
+        evictions: rpc.evictions.iter().rev().collect(),
+        resent: rpc.client.resent,
+        served: rpc.server.served,
+        evicted: rpc.server.evictions,
+    }
 }
 
 fn of_node<'a>(node: &'a NodePicture, history: &History, filter: &str) -> Node<'a> {

@@ -3,10 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-const FUNCTIONS: [&str; 13] = [
+const FUNCTIONS: [&str; 14] = [
     "bottomk",
     "changes",
     "count",
+    "histogram_quantile",
     "increase",
     "label_values",
     "max",

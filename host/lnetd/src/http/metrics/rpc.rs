@@ -1,5 +1,6 @@
 //! The metrics of the request layer, taken from its two records of counts.
 
+use lnet_admin::{ServiceSnapshot, TargetSnapshot};
 use lustre_rt::{ClientStats, ServerStats};
 
 use super::text::Family;
@@ -23,7 +24,7 @@ const CLIENT: [Counter<ClientStats>; 12] = [
     ("idle_disconnects", "Disconnects for want of use.", |s| s.idle),
 ];
 
-const SERVER: [Counter<ServerStats>; 16] = [
+const SERVER: [Counter<ServerStats>; 18] = [
     ("served", "Requests served.", |s| s.served),
     ("copies_folded", "Copies of requests under way.", |s| s.folded),
     ("replies_repeated", "Copies of requests that had a reply.", |s| s.answered_again),
@@ -37,6 +38,8 @@ const SERVER: [Counter<ServerStats>; 16] = [
     ("replies_not_taken", "Requests of nodes that leave replies untaken.", |s| s.not_taken),
     ("late", "Requests whose time was over before their turn.", |s| s.late),
     ("bulk_failed", "Transfers of bulk data that failed.", |s| s.bulk_failed),
+    ("too_long", "Replies not sent for their length.", |s| s.too_long),
+    ("stuck", "Requests that were served for too long.", |s| s.stuck),
     ("no_memory", "Replies not sent for want of memory.", |s| s.no_memory),
     ("callbacks", "Requests of servers to this node.", |s| s.callbacks),
     ("no_buffer", "Times that no request buffer could be posted.", |s| s.no_buffer),
@@ -47,10 +50,11 @@ pub(super) fn families(rpc: &RpcPicture) -> Vec<Family> {
     let count = |name: &str, help: &str, n: usize| {
         Family::gauge(format!("rpc_{name}"), help.to_owned()).value(n as f64)
     };
+    let imports = rpc.import_states.iter().map(|(_, count)| count).sum();
     let mut all = vec![
-        count("targets", "Targets that this node serves.", rpc.targets),
-        count("imports", "Connections of this node to targets.", rpc.imports),
-        count("exports", "Clients of the targets of this node.", rpc.exports),
+        count("targets", "Targets that this node serves.", rpc.targets.len()),
+        count("imports", "Connections of this node to targets.", imports),
+        count("exports", "Clients of the targets of this node.", rpc.export_count),
         count("fault_rules", "Rules that lose messages of requests.", rpc.rules),
     ];
     all.extend(CLIENT.iter().map(|(name, help, of)| {
@@ -61,16 +65,66 @@ pub(super) fn families(rpc: &RpcPicture) -> Vec<Family> {
         let family = Family::counter(format!("rpc_server_{name}"), (*help).to_owned());
         family.value(of(&rpc.server) as f64)
     }));
+    let mut states = Family::gauge("rpc_imports_by_state", "Connections to targets, by state.");
+    for (state, count) in &rpc.import_states {
+        states.add(&[("state", state)], *count as f64);
+    }
+    all.push(states);
+    all.extend(of_targets(&rpc.targets));
+    all.extend(of_services(&rpc.services));
+    all
+}
+
+fn of_targets(targets: &[TargetSnapshot]) -> [Family; 4] {
+    let mut up = Family::gauge("rpc_target_serving", "Whether a target serves its clients.");
+    let mut recovers = Family::gauge(
+        "rpc_target_recovering",
+        "Whether a target waits for clients of its last life.",
+    );
+    let mut clients = Family::gauge("rpc_target_clients", "Clients of a target.");
+    let help = "Transactions of a target that are not committed.";
+    let mut open = Family::gauge("rpc_target_uncommitted", help);
+    for target in targets {
+        let labels = [("target", target.name.as_str())];
+        up.add(&labels, u32::from(target.state == "serving"));
+        recovers.add(&labels, u32::from(target.state == "recovering"));
+        clients.add(&labels, target.clients as f64);
+        open.add(&labels, target.last_transno.saturating_sub(target.committed) as f64);
+    }
+    [up, recovers, clients, open]
+}
+
+fn of_services(services: &[ServiceSnapshot]) -> Vec<Family> {
     let mut queued = Family::gauge("rpc_service_queued", "Requests that wait.");
     let mut busy = Family::gauge("rpc_service_in_flight", "Requests that are being served.");
     let help = "How long a request takes, as clients hear it.";
     let mut estimate = Family::gauge("rpc_service_estimate", help).unit("seconds");
-    for service in &rpc.services {
+    let mut worst =
+        Family::gauge("rpc_service_worst", "The longest that a request took.").unit("seconds");
+    let mut posted =
+        Family::gauge("rpc_service_request_buffers", "Request buffers that are posted.");
+    let help = "Whether requests wait and none is taken.";
+    let mut unhealthy = Family::gauge("rpc_service_unhealthy", help);
+    let help = "How long requests have waited before they were taken.";
+    let mut waited = Family::histogram("rpc_service_queue_wait", help).unit("seconds");
+    let help = "How long requests were served.";
+    let mut served = Family::histogram("rpc_service_time", help).unit("seconds");
+    for service in services {
         let labels = [("service", service.name.as_str())];
         queued.add(&labels, service.delayed as f64);
         busy.add(&labels, service.in_flight as f64);
-        estimate.add(&labels, service.estimate_ms as f64 / 1000.0);
+        estimate.add(&labels, seconds(service.estimate_ms));
+        worst.add(&labels, seconds(service.worst_ms));
+        posted.add(&labels, service.posted);
+        unhealthy.add(&labels, u32::from(service.unhealthy_in_ms == Some(0)));
+        for (family, h) in [(&mut waited, &service.waited), (&mut served, &service.served)] {
+            let classes = h.classes.iter().map(|(bound, n)| (bound.map(seconds), *n));
+            family.add_histogram(&labels, classes, seconds(h.sum_ms));
+        }
     }
-    all.extend([queued, busy, estimate]);
-    all
+    vec![queued, busy, estimate, worst, posted, unhealthy, waited, served]
+}
+
+fn seconds(ms: u64) -> f64 {
+    ms as f64 / 1000.0
 }

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use lnet::{Profile, Tunables};
 use lnet_admin::{
-    GlobalSnapshot, NetSnapshot, NiDetail, NiSnapshot, PeerFlags, PeerNiDetail, PeerNiSnapshot,
-    PeerNiState, PeerSnapshot, RailSnapshot, RoutingSnapshot, ServiceSnapshot, StatsSnapshot,
+    GlobalSnapshot, HistogramSnapshot, NetSnapshot, NiDetail, NiSnapshot, PeerFlags, PeerNiDetail,
+    PeerNiSnapshot, PeerNiState, PeerSnapshot, RailSnapshot, RoutingSnapshot, ServiceSnapshot,
+    StatsSnapshot, TargetSnapshot,
 };
 use lnet_config::Setting;
 use lnet_types::{Instant, Net, Nid};
@@ -63,6 +64,11 @@ fn read(text: &str, format: Format) -> Read {
         };
         is_name(name);
         let base = if open { name.strip_suffix("_total").unwrap_or(name) } else { name };
+        let parts = ["_bucket", "_sum", "_count"];
+        let stem = parts.iter().find_map(|part| base.strip_suffix(part));
+        let of_histogram =
+            |stem: &&str| read.kinds.get(*stem).is_some_and(|kind| kind == "histogram");
+        let base = stem.filter(of_histogram).unwrap_or(base);
         assert_eq!(base, family, "a sample outside of its family: {line}");
         let counts = read.kinds[base] == "counter";
         assert_eq!(counts, name.ends_with("_total"), "{line}");
@@ -112,9 +118,36 @@ fn rpc_picture() -> RpcPicture {
         worst_ms_ago: None,
         bins_ms: Vec::new(),
         unhealthy_in_ms: None,
+        buffers: 64,
+        behind_ms_ago: None,
+        waited: HistogramSnapshot { classes: vec![(Some(10), 3), (None, 1)], sum_ms: 2500 },
+        served: HistogramSnapshot::default(),
     };
     let services = vec![service];
-    RpcPicture { client, server, targets: 1, imports: 0, exports: 3, rules: 5, services }
+    let target = TargetSnapshot {
+        name: "kv-1".to_owned(),
+        kind: "kv".to_owned(),
+        dir: "/srv".to_owned(),
+        state: "serving".to_owned(),
+        failure: None,
+        instance: 1,
+        clients: 3,
+        last_transno: 9,
+        committed: 7,
+        recovery: None,
+    };
+    RpcPicture {
+        client,
+        server,
+        targets: vec![target],
+        import_states: vec![("FULL", 2), ("DISCONN", 1)],
+        imports: Vec::new(),
+        export_count: 3,
+        exports: Vec::new(),
+        evictions: Vec::new(),
+        rules: 5,
+        services,
+    }
 }
 
 fn picture() -> Picture {
@@ -223,7 +256,14 @@ fn request_layer_in_use_has_its_counts_and_its_services_by_name() {
     let service = "service=\"target\"";
     for (name, labels, value) in [
         ("lnet_rpc_targets", "", 1.0),
+        ("lnet_rpc_imports", "", 3.0),
         ("lnet_rpc_exports", "", 3.0),
+        ("lnet_rpc_target_serving", "target=\"kv-1\"", 1.0),
+        ("lnet_rpc_target_uncommitted", "target=\"kv-1\"", 2.0),
+        ("lnet_rpc_service_queue_wait_seconds_sum", service, 2.5),
+        ("lnet_rpc_service_queue_wait_seconds_count", service, 4.0),
+        ("lnet_rpc_service_request_buffers", service, 64.0),
+        ("lnet_rpc_service_unhealthy", service, 0.0),
         ("lnet_rpc_fault_rules", "", 5.0),
         ("lnet_rpc_client_resent_total", "", 4.0),
         ("lnet_rpc_client_calls_total", "", 0.0),
@@ -235,6 +275,12 @@ fn request_layer_in_use_has_its_counts_and_its_services_by_name() {
     ] {
         assert_eq!(read.samples[name], [(labels.to_owned(), value)], "{name}");
     }
+    let classes = &read.samples["lnet_rpc_service_queue_wait_seconds_bucket"];
+    let class = |le: &str| format!("{service},le=\"{le}\"");
+    let expected = [(class("0.01"), 3.0), (class("+Inf"), 4.0)];
+    assert_eq!(classes, &expected, "each class counts those below it");
+    let states = &read.samples["lnet_rpc_imports_by_state"];
+    assert_eq!(states[1], ("state=\"DISCONN\"".to_owned(), 1.0));
     let read = read_open(&Picture { rpc: None, ..picture() });
     assert!(!read.samples.keys().any(|name| name.starts_with("lnet_rpc_")));
 }

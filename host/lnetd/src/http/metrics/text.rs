@@ -14,6 +14,17 @@ pub(super) type Labels = Vec<(&'static str, String)>;
 pub(super) enum Kind {
     Counter,
     Gauge,
+    /// Samples by class, their sum and their count.
+    Histogram,
+}
+
+/// A sample.
+#[derive(Debug)]
+pub(super) struct Sample {
+    /// What stands behind the name of its family.
+    suffix: &'static str,
+    labels: Labels,
+    value: f64,
 }
 
 /// Metrics of one name.
@@ -25,7 +36,7 @@ pub(super) struct Family {
     /// The suffix of the name that is the unit.
     pub(super) unit: Option<&'static str>,
     pub(super) kind: Kind,
-    pub(super) samples: Vec<(Labels, f64)>,
+    pub(super) samples: Vec<Sample>,
 }
 
 impl Family {
@@ -54,7 +65,33 @@ impl Family {
 
     pub(super) fn add(&mut self, labels: &[(&'static str, &str)], value: impl Into<f64>) {
         let labels = labels.iter().map(|(key, value)| (*key, (*value).to_owned())).collect();
-        self.samples.push((labels, value.into()));
+        let suffix = if self.kind == Kind::Counter { "_total" } else { "" };
+        self.samples.push(Sample { suffix, labels, value: value.into() });
+    }
+
+    /// A histogram `lnet_NAME`.
+    pub(super) fn histogram(name: impl fmt::Display, help: impl Into<String>) -> Self {
+        Self::new(Kind::Histogram, format!("lnet_{name}"), help)
+    }
+
+    /// Counts by class: each with its upper bound, without one for what is beyond; and the sum of all.
+    pub(super) fn add_histogram(
+        &mut self,
+        labels: &[(&'static str, &str)],
+        classes: impl Iterator<Item = (Option<f64>, u64)>,
+        sum: f64,
+    ) {
+        let labels: Labels =
+            labels.iter().map(|(key, value)| (*key, (*value).to_owned())).collect();
+        let mut count = 0;
+        for (bound, more) in classes {
+            count += more;
+            let mut labels = labels.clone();
+            labels.push(("le", bound.map_or("+Inf".to_owned(), |bound| bound.to_string())));
+            self.samples.push(Sample { suffix: "_bucket", labels, value: count as f64 });
+        }
+        self.samples.push(Sample { suffix: "_sum", labels: labels.clone(), value: sum });
+        self.samples.push(Sample { suffix: "_count", labels, value: count as f64 });
     }
 
     pub(super) fn value(mut self, value: impl Into<f64>) -> Self {
@@ -84,10 +121,11 @@ fn one(text: &mut String, family: &Family, format: Format) -> fmt::Result {
     let (kind, suffix) = match family.kind {
         Kind::Counter => ("counter", "_total"),
         Kind::Gauge => ("gauge", ""),
+        Kind::Histogram => ("histogram", ""),
     };
-    let sample = format!("{base}{suffix}");
+    let total = format!("{base}{suffix}");
     let name = match format {
-        Format::Classic => &sample,
+        Format::Classic => &total,
         Format::OpenMetrics => &base,
     };
     write!(text, "# HELP {name} ")?;
@@ -96,8 +134,8 @@ fn one(text: &mut String, family: &Family, format: Format) -> fmt::Result {
     if let (Some(unit), Format::OpenMetrics) = (family.unit, format) {
         writeln!(text, "# UNIT {name} {unit}")?;
     }
-    for (labels, value) in &family.samples {
-        text.push_str(&sample);
+    for Sample { suffix, labels, value } in &family.samples {
+        write!(text, "{base}{suffix}")?;
         for (n, (key, value)) in labels.iter().enumerate() {
             write!(text, "{}{key}=\"", if n == 0 { '{' } else { ',' })?;
             escape(text, value, true);
