@@ -23,10 +23,35 @@ const PEERS: &str = "peer:
     health stats: {health value: 1000, ping_count: 0}
 ";
 
+/// The request layer of A, which has a connection, and of B, which serves it by the kernel's rules.
+const RPC: [&str; 2] = [
+    "rpc:
+  in_use: 1
+  by_kernel_rules: 0
+  tunables: {timeout: 100, ping_interval: 25, at_min: 5, at_max: 600, evict_factor: 15}
+  imports:
+  - {target: \"kv-1\", state: FULL, for: 4000, truncated: 0}
+  - {target: \"kv-2\", state: DISCONN, for: 20, truncated: 0}
+",
+    "rpc:
+  in_use: 1
+  by_kernel_rules: 0
+  tunables: {timeout: 100, ping_interval: 25, at_min: 5, at_max: 600, evict_factor: 15}
+  services:
+  - {name: \"target\", posted: 64, buffers: 64, behind_ago: 4000, unhealthy: 0}
+  evictions:
+  - {target: \"kv-1\", client: \"c-9\", reason: \"silent for too long\", ago: 4000}
+",
+];
+
 /// A, the router, B; more files behind them.
 fn healthy() -> Vec<String> {
     let a = replaced(a(), "gateway: 10.1.0.9@tcp1\n", "gateway: 10.1.0.9@tcp1\n  state: up\n");
-    vec![format!("saved: 10000\nincarnation: 1\n{a}{PEERS}"), numbered(r(), 2), numbered(b(), 3)]
+    vec![
+        format!("saved: 10000\nincarnation: 1\n{a}{PEERS}{}", RPC[0]),
+        numbered(r(), 2),
+        numbered(b() + RPC[1], 3),
+    ]
 }
 
 fn numbered(text: String, n: u32) -> String {
@@ -185,6 +210,72 @@ const FAULTS: &[(&str, &[Change], &str, &str)] = &[
     ),
     ("a filter is strict", &[(0, "rp_filter: 2", "rp_filter: 1")], "rp_filter", "eth0"),
     ("ARP answers for others", &[(0, "arp_ignore: 1", "arp_ignore: 0")], "ARP", "answer ARP"),
+    (
+        "LNet tries longer than a request has time",
+        &[(2, "by_kernel_rules: 0", "by_kernel_rules: 1")],
+        "request times",
+        "50 s (transaction_timeout), the first deadline of a request is 16 s",
+    ),
+    (
+        "the evictor comes before two pings",
+        &[(2, "evict_factor: 15", "evict_factor: 6")],
+        "request times",
+        "after 60 s of silence, and b pings every 25 s: two pings and a request take 66 s",
+    ),
+    (
+        "a client pings too rarely for its server",
+        &[(0, "ping_interval: 25", "ping_interval: 75")],
+        "request times",
+        "b: evicts a client after 150 s of silence, and a pings every 75 s",
+    ),
+    (
+        "at_min differs",
+        &[(0, "at_min: 5", "at_min: 40")],
+        "request tunables differ",
+        "at_min is 40, elsewhere 5",
+    ),
+    (
+        "obd_timeout differs",
+        &[(2, "{timeout: 100", "{timeout: 300")],
+        "request tunables differ",
+        "timeout is 300, elsewhere 100",
+    ),
+    (
+        "an import stays broken",
+        &[(0, "state: DISCONN, for: 20", "state: DISCONN, for: 61")],
+        "import",
+        "the import of kv-2 is DISCONN for 61 s",
+    ),
+    (
+        "reply buffers are too small",
+        &[(0, "for: 4000, truncated: 0", "for: 4000, truncated: 3")],
+        "import",
+        "3 replies of kv-1 did not fit into their buffers",
+    ),
+    (
+        "a service takes no request",
+        &[(2, "unhealthy: 0", "unhealthy: 1")],
+        "service",
+        "has requests that wait, and takes none",
+    ),
+    (
+        "a service is not able to keep up",
+        &[(2, "behind_ago: 4000", "behind_ago: 30")],
+        "service",
+        "was not able to keep up 30 s ago",
+    ),
+    (
+        "request buffers are missing",
+        &[(2, "posted: 64", "posted: 31")],
+        "service",
+        "has 31 of 64 request buffers",
+    ),
+    (
+        "a client was evicted lately",
+        &[(2, "long\", ago: 4000", "long\", ago: 30")],
+        "eviction",
+        "client c-9 of kv-1 was evicted 30 s ago: silent for too long",
+    ),
     ("an MTU differs", &[(1, "mtu: 9000", "mtu: 1500")], "MTU", "1500"),
 ];
 

@@ -9,11 +9,11 @@ use lnet_admin::{
     ClientError, LndSnapshot, PeerFlags, PeerNiSnapshot, PeerSnapshot, Ping, RailSnapshot, Reply,
     Request, RouteSnapshot, RoutingState,
 };
-use lnet_config::{GLOBAL_KEYS, Tree};
+use lnet_config::{GLOBAL_KEYS, Tree, parse_number};
 use lnet_types::Nid;
 use serde_json::Value;
 
-use super::site::{Device, Ni, Node, Peer, PeerNi, Route};
+use super::site::{Device, Ni, Node, Peer, PeerNi, Route, Rpc, RpcEviction, RpcImport, RpcService};
 use crate::Session;
 
 /// How long each NID of a peer may take to answer, milliseconds.
@@ -68,6 +68,8 @@ pub(super) fn node(session: &mut Session<'_>) -> Result<Node, ClientError> {
     if let Reply::Rails(rails) = session.ask(&Request::RailsShow)? {
         node.suspects = rails;
     }
+    let by_kernel_rules = matches!(&*global.profile, "kernel" | "pre-2.13");
+    node.rpc = rpc(session, by_kernel_rules)?;
     Ok(node)
 }
 
@@ -89,6 +91,57 @@ fn peer_of(peer: &PeerSnapshot) -> Peer {
         flags: PeerFlags(peer.state),
         nis: peer.nis.iter().map(ni).collect(),
     }
+}
+
+/// The request layer; `None` from a daemon that has none.
+fn rpc(session: &mut Session<'_>, by_kernel_rules: bool) -> Result<Option<Rpc>, ClientError> {
+    let mut rpc = Rpc { by_kernel_rules, ..Rpc::default() };
+    for name in Rpc::TUNABLES {
+        match session.ask(&Request::ParamGet { name: name.to_owned() }) {
+            Ok(Reply::Texts(texts)) => {
+                let number = texts.first().and_then(|text| parse_number(text.trim()));
+                rpc.tunables.extend(number.map(|number| (name.to_owned(), number)));
+            }
+            Ok(_) => return Err(ClientError::Unexpected),
+            Err(ClientError::Refused(_)) => return Ok(None),
+            Err(e) => return Err(e),
+        }
+    }
+    // The first page is of the oldest: more than that many broken ones say nothing new. Without LNet
+    // there are none.
+    let mut see = |request| match session.ask(&request) {
+        Ok(reply) => Ok(Some(reply)),
+        Err(ClientError::Refused(_)) => Ok(None),
+        Err(e) => Err(e),
+    };
+    let seconds = |ms: u64| i64::try_from(ms / 1000).unwrap_or(i64::MAX);
+    if let Some(Reply::Imports(page)) = see(Request::ImportShow { from: None })? {
+        rpc.imports.extend(page.imports.iter().map(|import| RpcImport {
+            target: import.target.clone(),
+            state: import.state.clone(),
+            for_s: import.history.last().map_or(0, |(ago, _)| seconds(*ago)),
+            truncated: import.truncated.try_into().unwrap_or(i64::MAX),
+        }));
+    }
+    if let Some(Reply::Services(services)) = see(Request::ServiceShow)? {
+        rpc.services.extend(services.iter().map(|service| RpcService {
+            name: service.name.clone(),
+            posted: service.posted.into(),
+            buffers: service.buffers.into(),
+            behind_ago_s: service.behind_ms_ago.map(seconds),
+            unhealthy: service.unhealthy_in_ms == Some(0),
+        }));
+    }
+    if let Some(Reply::Exports(page)) = see(Request::ExportShow { from: None })? {
+        rpc.evictions.extend(page.evicted.iter().map(|eviction| RpcEviction {
+            target: eviction.target.clone(),
+            client: eviction.client.clone(),
+            reason: eviction.reason.clone(),
+            ago_s: seconds(eviction.ms_ago),
+        }));
+    }
+    rpc.in_use = !rpc.imports.is_empty() || !rpc.services.is_empty();
+    Ok(Some(rpc))
 }
 
 /// Counters of losses, by their names; those of connections refused by address.
@@ -315,6 +368,7 @@ pub(super) fn document(node: &Node) -> Tree {
     if !peers.is_empty() {
         blocks.push(("peer", Tree::List(peers)));
     }
+    blocks.extend(node.rpc.as_ref().map(|rpc| ("rpc", rpc_document(rpc))));
     let suspect = |s: &RailSnapshot| {
         Tree::map([
             ("local", Tree::plain(s.local)),
@@ -339,6 +393,50 @@ pub(super) fn document(node: &Node) -> Tree {
         blocks.push(("system", Tree::List(devices)));
     }
     Tree::map(blocks)
+}
+
+fn rpc_document(rpc: &Rpc) -> Tree {
+    let flag = |set: bool| Tree::plain(i32::from(set));
+    let imports = rpc.imports.iter().map(|import| {
+        Tree::map([
+            ("target", Tree::Quoted(import.target.clone())),
+            ("state", Tree::plain(&import.state)),
+            ("for", Tree::plain(import.for_s)),
+            ("truncated", Tree::plain(import.truncated)),
+        ])
+    });
+    let services = rpc.services.iter().map(|service| {
+        let mut rows = vec![
+            ("name", Tree::Quoted(service.name.clone())),
+            ("posted", Tree::plain(service.posted)),
+            ("buffers", Tree::plain(service.buffers)),
+            ("unhealthy", flag(service.unhealthy)),
+        ];
+        rows.extend(service.behind_ago_s.map(|ago| ("behind_ago", Tree::plain(ago))));
+        Tree::map(rows)
+    });
+    let evictions = rpc.evictions.iter().map(|eviction| {
+        Tree::map([
+            ("target", Tree::Quoted(eviction.target.clone())),
+            ("client", Tree::Quoted(eviction.client.clone())),
+            ("reason", Tree::Quoted(eviction.reason.clone())),
+            ("ago", Tree::plain(eviction.ago_s)),
+        ])
+    });
+    let tunables = rpc.tunables.iter().map(|(name, value)| (name.clone(), Tree::plain(value)));
+    let mut rows = vec![
+        ("in_use".to_owned(), flag(rpc.in_use)),
+        ("by_kernel_rules".to_owned(), flag(rpc.by_kernel_rules)),
+        ("tunables".to_owned(), Tree::Map(tunables.collect())),
+    ];
+    let lists: [(&str, Vec<Tree>); 3] = [
+        ("imports", imports.collect()),
+        ("services", services.collect()),
+        ("evictions", evictions.collect()),
+    ];
+    let lists = lists.into_iter().filter(|(_, list)| !list.is_empty());
+    rows.extend(lists.map(|(key, list)| (key.to_owned(), Tree::List(list))));
+    Tree::Map(rows)
 }
 
 /// What a backup of kernel tools has no place for stands below `ulnet`, as in `net show -v 5`.

@@ -11,7 +11,7 @@ use lnet_config::parse_number;
 use lnet_config::yaml::{self, Value, YAML_BYTES_MAX};
 use lnet_types::{Net, Nid};
 
-use super::site::{Device, Ni, Node, Peer, PeerNi, Route};
+use super::site::{Device, Ni, Node, Peer, PeerNi, Route, Rpc, RpcEviction, RpcImport, RpcService};
 
 /// Reads the file.
 pub(super) fn file(path: &str) -> Result<Node, String> {
@@ -80,6 +80,7 @@ pub(super) fn node(text: &str, name: &str) -> Result<Node, String> {
                     }
                 }
             }
+            "rpc" => node.rpc = Some(rpc(value)?),
             "system" => {
                 for item in items(value) {
                     let (name, device) = device(item)?;
@@ -148,6 +149,49 @@ fn peer(item: &yaml::Node) -> Result<Peer, String> {
     let primary = nid_at(item, "primary nid")?;
     let flags = number(item, "peer state").and_then(|n| u32::try_from(n).ok()).unwrap_or(0);
     Ok(Peer { primary, flags: PeerFlags(flags), nis })
+}
+
+fn rpc(item: &yaml::Node) -> Result<Rpc, String> {
+    let flag = |item: &yaml::Node, key| number(item, key).is_some_and(|n| n != 0);
+    let list = |key| get(item, key).map(items).unwrap_or_default();
+    let word = |item: &yaml::Node, key| required(item, key).map(str::to_owned);
+    let count = |item: &yaml::Node, key| number(item, key).unwrap_or(0);
+    let mut rpc = Rpc {
+        in_use: flag(item, "in_use"),
+        by_kernel_rules: flag(item, "by_kernel_rules"),
+        ..Rpc::default()
+    };
+    for (key, value) in get(item, "tunables").into_iter().flat_map(entries) {
+        if let Some(number) = text_of(value).and_then(parse_number) {
+            rpc.tunables.insert(key.to_owned(), number);
+        }
+    }
+    for import in list("imports") {
+        rpc.imports.push(RpcImport {
+            target: word(import, "target")?,
+            state: word(import, "state")?,
+            for_s: count(import, "for"),
+            truncated: count(import, "truncated"),
+        });
+    }
+    for service in list("services") {
+        rpc.services.push(RpcService {
+            name: word(service, "name")?,
+            posted: count(service, "posted"),
+            buffers: count(service, "buffers"),
+            behind_ago_s: number(service, "behind_ago"),
+            unhealthy: flag(service, "unhealthy"),
+        });
+    }
+    for eviction in list("evictions") {
+        rpc.evictions.push(RpcEviction {
+            target: word(eviction, "target")?,
+            client: word(eviction, "client")?,
+            reason: word(eviction, "reason")?,
+            ago_s: count(eviction, "ago"),
+        });
+    }
+    Ok(rpc)
 }
 
 fn suspect(item: &yaml::Node) -> Result<RailSnapshot, String> {

@@ -39,8 +39,69 @@ pub(crate) struct Node {
     pub(crate) is_named: bool,
     /// Which life of the daemon it was.
     pub(crate) incarnation: Option<u64>,
+    /// Its request layer, where that is known.
+    pub(crate) rpc: Option<Rpc>,
     /// When the facts were written down, seconds since 1970.
     pub(crate) saved_s: Option<i64>,
+}
+
+/// The request layer of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rpc {
+    /// Whether it has connections or serves targets.
+    pub(crate) in_use: bool,
+    /// Whether it behaves as kernel nodes do.
+    pub(crate) by_kernel_rules: bool,
+    /// Tunables by their names as parameters.
+    pub(crate) tunables: BTreeMap<String, i64>,
+    pub(crate) imports: Vec<RpcImport>,
+    pub(crate) services: Vec<RpcService>,
+    /// The last evictions.
+    pub(crate) evictions: Vec<RpcEviction>,
+}
+
+/// A connection to a target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RpcImport {
+    pub(crate) target: String,
+    pub(crate) state: String,
+    /// For how long, seconds.
+    pub(crate) for_s: i64,
+    /// Replies that were longer than the room for them.
+    pub(crate) truncated: i64,
+}
+
+/// A service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RpcService {
+    pub(crate) name: String,
+    /// Request buffers that are posted, and that should be.
+    pub(crate) posted: i64,
+    pub(crate) buffers: i64,
+    /// How long ago it was not able to keep up, seconds.
+    pub(crate) behind_ago_s: Option<i64>,
+    /// It takes none of the requests that wait.
+    pub(crate) unhealthy: bool,
+}
+
+/// A client that was evicted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RpcEviction {
+    pub(crate) target: String,
+    pub(crate) client: String,
+    pub(crate) reason: String,
+    /// How long ago, seconds.
+    pub(crate) ago_s: i64,
+}
+
+impl Rpc {
+    /// Names of the tunables that rules look at.
+    pub(crate) const TUNABLES: [&'static str; 5] =
+        ["timeout", "ping_interval", "at_min", "at_max", "evict_factor"];
+
+    pub(crate) fn tunable(&self, name: &str) -> Option<i64> {
+        self.tunables.get(name).copied()
+    }
 }
 
 /// A peer of a node.

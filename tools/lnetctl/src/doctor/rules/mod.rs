@@ -5,14 +5,18 @@ mod age;
 mod arp;
 mod asymmetric;
 mod gateways;
+mod imports;
 mod interfaces;
 mod losses;
 mod mtu;
 mod peers;
 mod rails;
 mod reach;
+mod request_times;
+mod request_tunables;
 mod routes;
 mod rp_filter;
+mod services;
 mod subnets;
 mod timeouts;
 mod tunables;
@@ -114,6 +118,27 @@ pub(crate) const RULES: &[Rule] = &[
         check: rp_filter::check,
     },
     Rule { name: arp::NAME, about: "ARP answers from the wrong interface", check: arp::check },
+    Rule {
+        name: request_times::NAME,
+        about: "times of the request layer in the wrong order",
+        check: request_times::check,
+    },
+    Rule {
+        name: request_tunables::NAME,
+        about: "tunables of the request layer that differ",
+        check: request_tunables::check,
+    },
+    Rule {
+        name: imports::NAME,
+        about: "connections to targets that stay broken, replies without room",
+        check: imports::check,
+    },
+    Rule { name: services::NAME, about: "services that do not keep up", check: services::check },
+    Rule {
+        name: services::EVICTION,
+        about: "clients that were evicted lately",
+        check: services::check_evictions,
+    },
     Rule { name: mtu::NAME, about: "MTUs that differ in one IP network", check: mtu::check },
 ];
 
