@@ -35,6 +35,21 @@ fn each_failure_costs_the_sensitivity_and_health_ends_at_0() {
     assert_eq!(healths, [700, 400, 100, 0]);
 }
 
+/// HLD-010: a driver that knows nothing of health reports errors without a status.
+#[test]
+fn a_driver_without_health_carries_traffic_and_its_interfaces_stay_at_1000() {
+    for profile in [Profile::Default, Profile::Documents, Profile::Kernel] {
+        let mut w = single(profile);
+        failed_put(&mut w, HealthStatus::Ok);
+        assert_eq!((w.ni_health(0, A[0]), w.peer_health(0, B[0])), (1000, 1000), "{profile:?}");
+        let before = w.hosts[1].node.stats().recv_count;
+        w.put(0, B[0], 1, false);
+        w.run(MS * 10);
+        assert!(w.hosts[1].node.stats().recv_count > before, "{profile:?}");
+        assert_eq!((w.ni_health(0, A[0]), w.peer_health(0, B[0])), (1000, 1000), "{profile:?}");
+    }
+}
+
 /// HL-lnt-025.
 #[test]
 fn health_ends_at_1000() {
