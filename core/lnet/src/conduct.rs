@@ -279,7 +279,7 @@ conduct! {
     // The border.
     closes_on_wrong_interface: bool [NO, NO, YES, NO, NO],
         "S-81", "A forwarded message for another local interface closes the connection that brought it";
-    keeps_driver_timeout: bool [NO, NO, YES, NO, NO],
+    keeps_driver_timeout: bool [NO, NO, YES, YES, NO],
         "K-1, V-13", "The socket driver has a time limit of its own, 50 s, instead of the one derived from the node's";
     patient_user_pings: bool [NO, NO, YES, NO, NO],
         "D-82", "An operator's ping waits 180 s, as the kernel's does, instead of the time of the node's own pings";

@@ -345,6 +345,25 @@ mod tests {
         );
     }
 
+    /// UG-041: the driver had a limit of its own before there was health; since then it is what the retries
+    /// leave of the whole operation.
+    #[test]
+    fn the_limit_of_one_transmission_was_50_s_and_is_now_a_share_of_the_operation() {
+        let of = |profile| {
+            let options = Options::parse_from(["lnetd", "--profile", profile]);
+            Control::new(&options, ModuleParameters::default()).unwrap()
+        };
+        let own = |control: &Control| get(control, "ksocklnd/sock_timeout").unwrap();
+        assert_eq!(own(&of("pre-2.13")), "50\n");
+        let control = of("documents");
+        assert_eq!(own(&control), "0\n", "the node's");
+        let share = || get(&control, "lnet_lnd_timeout").unwrap().trim().parse::<u32>().unwrap();
+        let of_five = share();
+        assert!((1..5).contains(&of_five), "{of_five}");
+        set(&control, "lnet_transaction_timeout", "50").unwrap();
+        assert!((of_five + 1..50).contains(&share()), "{}", share());
+    }
+
     #[test]
     fn the_file_that_disables_discovery_says_the_opposite_of_discovery() {
         let control = control();

@@ -18,19 +18,6 @@ fn defaults_are_those_of_the_documents_and_off_is_off() {
     assert_eq!(Tunables::default(), Tunables::new(Profile::Default));
 }
 
-/// UG-041: the limit of one transmission had its own number before there was health, and has since been
-/// what `retry_count` leaves of the whole operation.
-#[test]
-fn the_limit_of_one_transmission_was_50_s_and_is_now_a_share_of_the_operation() {
-    let limit = |profile| Tunables::new(profile).lnd_timeout().as_secs();
-    assert_eq!(limit(Profile::Pre213), 50);
-    let documents = Tunables::new(Profile::Documents);
-    assert_eq!((documents.transaction_timeout, limit(Profile::Documents)), (5, 1));
-    let mut longer = documents;
-    longer.set("transaction_timeout", 31).unwrap();
-    assert_eq!(longer.lnd_timeout(), Duration::from_secs(10), "(31 - 1) / (2 + 1)");
-}
-
 /// UG-028, UG-036, UG-040.
 #[test]
 fn tunables_take_values_at_their_bounds_and_refuse_those_beyond() {

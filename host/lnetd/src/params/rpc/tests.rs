@@ -87,6 +87,7 @@ fn shapes(text: &str) -> Vec<String> {
 struct Pair {
     server: RpcNode,
     client: RpcNode,
+    import: lustre_rt::Import,
     _nodes: [lnet_rt::NodeHandle; 2],
 }
 
@@ -124,10 +125,43 @@ fn pair(host: u8, port: u16, flags: u64) -> Pair {
             wanted: data,
         })
         .unwrap();
+    import.call(call()).unwrap().blocking().0.unwrap();
+    Pair { server, client, import, _nodes: nodes }
+}
+
+/// An operation of a program's own.
+fn call() -> Call {
     let mut call = Call::new(Opcode(20_001), Vec::new());
     call.limit = Some(Duration::from_secs(20));
-    import.call(call).unwrap().blocking().0.unwrap();
-    Pair { server, client, _nodes: nodes }
+    call
+}
+
+/// PA-005, PA-158: what the daemon logs of both ends.
+#[test]
+fn an_eviction_is_logged_with_client_and_reason_and_so_is_the_way_back() {
+    let pair = pair(95, 7995, 0xa042_7af2_e344_0038);
+    let (tx, lines) = std::sync::mpsc::channel();
+    for (node, side) in [(&pair.server, "server"), (&pair.client, "client")] {
+        let tx = tx.clone();
+        // The last lines may come when no reader is left.
+        let log = move |_: &str, line: &str| drop(tx.send(format!("{side}: {line}")));
+        node.log(log).unwrap();
+    }
+    let export = pair.server.exports().unwrap()[0].id;
+    pair.server.with(move |rpc| rpc.evict(export)).unwrap();
+    // The first request after it learns of it, and the next is on a new connection.
+    let _evicted = pair.import.call(call()).unwrap().blocking();
+    pair.import.call(call()).unwrap().blocking().0.unwrap();
+    let lines: Vec<String> = lines.try_iter().collect();
+    let client = "21e6650b-78f6-4d3a-956b-d7b77f4e3140";
+    let at = "lfs-OST0000_UUID: connection to 127.95.0.1@tcp";
+    for line in [
+        format!("server: client {client} was evicted: ordered"),
+        format!("client: {at} lost; calls wait for a new one"),
+        format!("client: {at} restored"),
+    ] {
+        assert!(lines.contains(&line), "{line}: {lines:#?}");
+    }
 }
 
 #[test]
@@ -329,5 +363,72 @@ mod of_a_daemon {
         // They outlive the node, as LNet's do.
         served.0.answer(Request::LnetUnconfigure).unwrap();
         assert_eq!(served.get("at_min").unwrap(), "40\n");
+    }
+
+    /// Clients on two nodes, of which the daemon serves a target over TCP.
+    #[test]
+    fn clients_are_shown_by_their_nodes_and_evicted_by_uuid_or_node() {
+        let options = Options::parse_from(["lnetd", "--port", "7996"]);
+        let control = Control::new(&options, ModuleParameters::default()).unwrap();
+        control.answer(Request::LnetConfigure { all: false, large: false }).unwrap();
+        let interface = lnet_config::Interface { name: "lo".to_owned(), cpts: None };
+        let add = lnet_config::NetAdd {
+            net: lnet_types::Net::TCP,
+            interfaces: vec![interface],
+            nid: None,
+            cpts: None,
+            tunables: Default::default(),
+            lnd: Default::default(),
+        };
+        control.answer(Request::NetAdd(add)).unwrap();
+        let dir = std::env::temp_dir().join(format!("ulnet-clients-{}", std::process::id()));
+        let target = format!("kv-1=kv:{}", dir.display());
+        control.answer(Request::TargetAdd { target }).unwrap();
+        let served = Served(control, dir);
+
+        let client = |node: &str, uuid: &str| {
+            let node =
+                lnet_rt::NodeBuilder::new().tcp(node.parse().unwrap(), 7996).start().unwrap();
+            let rpc = lustre_rt::RpcNode::start(&node, Default::default()).unwrap();
+            let nids = vec!["127.0.0.1@tcp".parse().unwrap()];
+            let kv = lustre_rt::KvClient::new(&rpc, "kv-1", uuid, nids).unwrap();
+            let kv = kv.with_limit(core::time::Duration::from_secs(20));
+            kv.put(b"key", "value").unwrap();
+            (node, kv)
+        };
+        let clients =
+            [client("127.96.0.2", "c-1"), client("127.96.0.3", "c-2"), client("127.96.0.4", "c-3")];
+        let exports = || match served.0.answer(Request::ExportShow { from: None }) {
+            Ok(Reply::Exports(page)) => page,
+            other => panic!("{other:?}"),
+        };
+        let names = |page: &lnet_admin::ExportPage| {
+            page.exports.iter().map(|e| e.client.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&exports()), ["c-1", "c-2", "c-3"]);
+        assert_eq!(served.get("kv.kv-1.num_exports").unwrap(), "3\n");
+        assert_eq!(served.get("kv.kv-1.exports.127.96.0.3@tcp.uuid").unwrap(), "c-2\n");
+        let export = served.get("kv.kv-1.exports.127.96.0.2@tcp.export").unwrap();
+        assert!(
+            export.starts_with("c-1:\n    name: kv-1\n    client: 127.96.0.2@tcp\n"),
+            "{export}"
+        );
+        // What a command evicts is that client alone.
+        let evict = |uuid: Option<&str>, nid: Option<&str>| Request::ExportEvict {
+            uuid: uuid.map(str::to_owned),
+            nid: nid.map(|nid| nid.parse().unwrap()),
+        };
+        served.0.answer(evict(Some("c-2"), None)).unwrap();
+        assert_eq!(names(&exports()), ["c-1", "c-3"]);
+        served.0.answer(evict(None, Some("127.96.0.2@tcp"))).unwrap();
+        let page = exports();
+        assert_eq!(names(&page), ["c-3"]);
+        let evicted: Vec<_> =
+            page.evicted.iter().map(|e| (e.client.as_str(), e.reason.as_str())).collect();
+        assert_eq!(evicted, [("c-2", "ordered"), ("c-1", "ordered")]);
+        // The daemon has no connection of its own to a target.
+        let none = served.0.answer(Request::ImportExplain { name: "kv-1".to_owned() }).unwrap_err();
+        assert_eq!(none.errno, Errno::ENOENT);
+        drop(clients);
     }
 }
