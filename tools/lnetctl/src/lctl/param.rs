@@ -90,6 +90,8 @@ pub(super) fn list(session: &mut Session<'_>, command: &Command, args: &Args) ->
     }
 }
 
+/// `get_param PATTERN…`. All are read, since a pattern may name one that has no value now; the code is that
+/// of the first that failed.
 pub(super) fn get(session: &mut Session<'_>, command: &Command, args: &Args) -> i32 {
     if args.operands.is_empty() {
         return command.print_help(session, INVALID);
@@ -98,6 +100,7 @@ pub(super) fn get(session: &mut Session<'_>, command: &Command, args: &Args) -> 
         Ok(params) => params,
         Err(code) => return code,
     };
+    let mut first = 0;
     for param in &params {
         if args.has("only-name") {
             let name = shown(param, args);
@@ -108,7 +111,9 @@ pub(super) fn get(session: &mut Session<'_>, command: &Command, args: &Args) -> 
             Ok(text) => text,
             Err(e) => {
                 let what = format!("error: get_param: reading '{}'", param.name);
-                return failed(session, &what, &e);
+                let code = failed(session, &what, &e);
+                first = if first == 0 { code } else { first };
+                continue;
             }
         };
         let body = text.trim_end_matches('\n');
@@ -127,7 +132,7 @@ pub(super) fn get(session: &mut Session<'_>, command: &Command, args: &Args) -> 
             (false, false) => session.out_line(format_args!("{}={body}", param.name)),
         }
     }
-    0
+    first
 }
 
 /// The text of one parameter.

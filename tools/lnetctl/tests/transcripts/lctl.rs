@@ -345,6 +345,19 @@ fn parameters_are_read_and_set_by_name_and_pattern() {
 }
 
 #[test]
+fn a_parameter_without_a_value_hides_none_of_those_behind_it() {
+    let param = |name: &str| ParamInfo { name: name.to_owned(), writable: false };
+    let answer = |request: &Request| match request {
+        Request::ParamList => Ok(Reply::Params(vec![param("nrs_delay_min"), param("peers")])),
+        Request::ParamGet { name } if name == "peers" => Ok(Reply::Texts(vec!["2\n".to_owned()])),
+        _ => Err(AdminError::errno(Errno::ENODEV)),
+    };
+    let (out, err, code, _) = lctl("get_param *", None, answer);
+    assert_eq!((out.as_str(), code), ("peers=2\n", 19));
+    assert_eq!(err, "error: get_param: reading 'nrs_delay_min': No such device\n");
+}
+
+#[test]
 fn a_gateway_is_reported_as_it_was_seen() {
     let (out, err, code, asked) = lctl("set_route 10.0.0.9@tcp down", None, |_| Ok(Reply::Done));
     assert_eq!((out.as_str(), err.as_str(), code), ("", "", 0));
