@@ -346,7 +346,10 @@ impl Upper for RpcHost {
         self.go_on(below);
     }
 
-    fn report(&mut self, _: &Report, _: &mut Below<'_>) {}
+    fn report(&mut self, report: &Report, below: &mut Below<'_>) {
+        self.ptlrpc.report(report, below);
+        self.go_on(below);
+    }
 
     fn handle_timeout(&mut self, below: &mut Below<'_>) {
         self.ptlrpc.handle_timeout(below);

@@ -25,6 +25,17 @@ fn clients_and_servers_with_the_kernels_rules_of_lnet_hold_the_same_bars() {
 }
 
 #[test]
+fn clients_that_wait_for_discovery_come_back_to_a_server_that_was_dead() {
+    let path = "rpc.profile=kernel";
+    let change = lnet_scenario::Change::new("rpc.profile", "kernel").unwrap();
+    let text = include_str!("../../../../scenarios/rpc-server-restart.toml");
+    let mut scenario = lnet_scenario::parse_changed(path, text, &[], &[change]).unwrap();
+    scenario.set_profile(Profile::Kernel).unwrap();
+    scenario.bars.rpc_longest_max = Some(core::time::Duration::from_secs(200));
+    must_hold(&Arc::new(scenario), None);
+}
+
+#[test]
 fn a_server_that_is_killed_costs_nothing_at_byte_level() {
     let mut scenario = scenario("rpc-server-restart");
     scenario.set_fidelity(Fidelity::Bytes).unwrap();
