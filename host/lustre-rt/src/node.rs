@@ -11,9 +11,9 @@ use lnet_rt::{Buffer, Errno, Instant, NodeHandle, OpError, Stack, UpperId};
 use lustre_target::{Kind, Targets};
 use lustre_wire::{ImportKind, Portal};
 use ptlrpc::{
-    Bulk, Call, CallError, CallId, Config, Direction, ExportView, ImportConfig, ImportId,
-    ImportView, Past, Ptlrpc, Reply, Rpc, ServerStats, ServiceConfig, ServiceView, TargetConfig,
-    TargetId, Tunables,
+    Bulk, Call, CallError, CallId, ClientStats, Config, Direction, ExportView, ImportConfig,
+    ImportId, ImportView, Past, Ptlrpc, Reply, Rpc, ServerStats, ServiceConfig, ServiceView,
+    TargetConfig, TargetId, Tunables,
 };
 
 use crate::host::{End, Eviction, Handler, Host, Waiter};
@@ -218,6 +218,14 @@ impl RpcNode {
         let what = format!("service {} on portal {}", service.name, service.portal);
         let served = self.with(move |rpc| rpc.serve(service))?;
         served.map(|_| ()).map_err(|errno| RpcError::Start { what, errno })
+    }
+
+    /// What the client's side of this node has counted.
+    ///
+    /// # Errors
+    /// The node has stopped.
+    pub fn client_stats(&self) -> Result<ClientStats, OpError> {
+        self.run(|host, _| host.ptlrpc.client_stats())
     }
 
     /// Takes all targets out of service, and waits until what was applied is committed. Clients wait

@@ -129,6 +129,7 @@ impl Client {
             Err(_) => return self.connect(cx, import),
         }
         im.last_replayed = transno;
+        self.stats.replayed += 1;
         // The program may have forgotten it meanwhile.
         if let Some(first) = im.retained.at(transno, request.xid) {
             let (call, keep, before) = (first.call, first.keep, first.status);

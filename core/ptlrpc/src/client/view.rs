@@ -25,6 +25,8 @@ pub struct ClientStats {
     pub sent: u64,
     /// Copies of requests.
     pub resent: u64,
+    /// Finished requests that were sent again because a server had lost them (P-70).
+    pub replayed: u64,
     /// Replies.
     pub replies: u64,
     /// Early replies.

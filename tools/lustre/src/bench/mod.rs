@@ -1,8 +1,10 @@
 //! `ulnet rpc bench`: clients put, compare and get keys of their own, as fast as they are answered,
 //! while the server may be killed. `account.rs` compares each answer with what must have happened.
-//! Without a target it runs two servers of its own, `servers.rs`.
+//! Without a target it runs two servers of its own, `servers.rs`. What their clients have seen of a
+//! recovery is in `recovery.rs`.
 
 mod account;
+mod recovery;
 mod servers;
 
 use std::thread;
@@ -10,13 +12,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
-use lustre_rt::KvClient;
+use lustre_rt::{ClientStats, ImportView, KvClient};
 use serde_json::json;
 
 use crate::client::{Target, Way, node, target};
 use crate::ping::client_uuid;
 
 use account::Account;
+use recovery::Recovery;
 use servers::Servers;
 
 /// What is measured, and for how long.
@@ -76,15 +79,15 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         let uuid = format!("{}-{n}", client_uuid());
         let kv = KvClient::new(&rpc, &target.name, &uuid, target.nids.clone())?.with_limit(limit);
         let size = options.size as usize;
-        let run = move || -> Result<(Account, u32)> {
+        let run = move || -> Result<(Account, Option<ImportView>)> {
             let mut account = Account::new(n, size);
             while Instant::now() < until {
                 account.call(&kv);
             }
             account.close(&kv);
-            let reconnects = kv.import().view()?.map_or(0, |view| view.conn_cnt.saturating_sub(1));
+            let view = kv.import().view()?;
             kv.disconnect()?;
-            Ok((account, reconnects))
+            Ok((account, view))
         };
         threads.push(thread::Builder::new().name(format!("client-{n}")).spawn(run)?);
     }
@@ -96,16 +99,17 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             (None, None) => {}
         }
     }
-    let (mut sum, mut reconnects) = (Account::new(0, 0), 0);
+    let (mut sum, mut recovery) = (Account::new(0, 0), Recovery::default());
     for thread in threads {
-        let (account, again) = thread.join().map_err(|_| anyhow!("a client has failed"))??;
+        let (account, view) = thread.join().map_err(|_| anyhow!("a client has failed"))??;
         sum.add(&account);
-        reconnects += again;
+        recovery.add(view.as_ref());
     }
     let took = begun.elapsed();
+    let stats = rpc.client_stats()?;
     node.stop(Duration::from_secs(1)).blocking();
-    let recovery = servers.map(Servers::stop).transpose().context("servers")?.flatten();
-    print(options, &sum, reconnects, took, recovery.as_ref());
+    servers.map(Servers::stop).transpose().context("servers")?;
+    print(options, &sum, took, &stats, &recovery);
     if sum.twice + sum.lost > 0 {
         bail!("{} executed twice, {} lost", sum.twice, sum.lost);
     }
@@ -118,20 +122,22 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 fn print(
     options: &Options,
     sum: &Account,
-    reconnects: u32,
     took: Duration,
-    recovery: Option<&servers::Recovery>,
+    stats: &ClientStats,
+    recovery: &Recovery,
 ) {
     let Account { calls, failed, twice, lost, longest, .. } = sum;
-    let longest = longest.as_secs_f64();
+    let ClientStats { resent, replayed, .. } = stats;
+    let (longest, reconnects) = (longest.as_secs_f64(), recovery.reconnects);
+    let clients = (recovery.clients > 0).then(|| recovery.to_string());
+    let secs = recovery.took().map(|took| took.as_secs_f64());
     if options.way.json {
         println!(
             "{:#}",
             json!({
                 "calls": calls, "failed": failed, "executed_twice": twice, "lost": lost,
                 "longest_s": longest, "reconnects_tried": reconnects, "seconds": took.as_secs_f64(),
-                "replayed": recovery.map(|r| r.replayed), "recovery_s": recovery.map(|r| r.secs),
-                "recovered": recovery.map(|r| &r.clients),
+                "resent": resent, "replayed": replayed, "recovery_s": secs, "recovered": clients,
             })
         );
         return;
@@ -139,11 +145,9 @@ fn print(
     println!(
         "calls {calls}  failed {failed}  executed twice {twice}  lost {lost}   longest {longest:.1} s"
     );
-    match recovery {
-        Some(r) => println!(
-            "reconnects tried {reconnects}  replayed {}   recovery {:.1} s ({} clients)",
-            r.replayed, r.secs, r.clients
-        ),
-        None => println!("reconnects tried {reconnects}"),
+    print!("reconnects tried {reconnects}  resent {resent}  replayed {replayed}");
+    if let (Some(secs), Some(clients)) = (secs, clients) {
+        print!("   recovery {secs:.1} s ({clients} clients)");
     }
+    println!();
 }
