@@ -1,7 +1,9 @@
 //! A world of a hundred nodes that exchange small messages without pause: what a message costs at
 //! message level, in nodes, fabric and programs together.
 //!
-//! `cargo bench -p lnet-sim --bench rate -- [ROUNDS [MILLISECONDS]]` plays so many virtual
+//! With `rpc` as the first argument they call targets over the request layer, and calls are counted.
+//!
+//! `cargo bench -p lnet-sim --bench rate -- [rpc] [ROUNDS [MILLISECONDS]]` plays so many virtual
 //! milliseconds (10) ROUNDS times in a row, in a world that goes on, and prints what the fastest
 //! round made. Messages are counted as `ulnet sim bench rate` does: what nodes hand to drivers, so
 //! that a PUT with its ACK is two. Instructions, which do not depend on what else the machine does:
@@ -39,11 +41,53 @@ ack = true
 verify = false
 "#;
 
+/// Nine clients call each of ten servers, eight calls at a time.
+fn rpc_world() -> String {
+    let mut text =
+        "name = \"rate\"\nduration = \"1h\"\n[[net]]\nname = \"tcp\"\nlatency = \"20us\"\n"
+            .to_owned();
+    for n in 0..10 {
+        text += &format!(
+            r#"
+[[node]]
+name = "client{n}"
+count = 9
+rails = ["tcp"]
+[[node]]
+name = "server{n}"
+rails = ["tcp"]
+[[target]]
+name = "t{n}"
+kind = "list"
+on = "server{n}"
+commit = "10ms"
+[[client]]
+on = "client{n}"
+targets = "t{n}"
+[[workload]]
+kind = "rpc"
+from = "client{n}"
+to = "t{n}"
+window = 8
+reads = "50%"
+"#
+        );
+    }
+    text
+}
+
+/// Messages, or calls that were answered.
+fn done(sim: &Sim<Messages>, rpc: bool) -> u64 {
+    if rpc { sim.tally().completed } else { sim.tally().messages }
+}
+
 fn main() {
+    let rpc = env::args().any(|a| a == "rpc");
     let mut numbers = env::args().skip(1).filter_map(|a| a.parse::<u64>().ok());
     let rounds = numbers.next().unwrap_or(100);
     let step = numbers.next().unwrap_or(10) * 1_000_000;
-    let scenario = Arc::new(lnet_scenario::parse("rate", WORLD).unwrap());
+    let text = if rpc { rpc_world() } else { WORLD.to_owned() };
+    let scenario = Arc::new(lnet_scenario::parse("rate", &text).unwrap());
     let mut sim = Sim::new(scenario, None, Messages::new());
     // All peers are discovered.
     let begin = 2_000_000_000;
@@ -51,17 +95,18 @@ fn main() {
     let mut all = 0;
     sim.run_until(lnet_types::Instant(20_000_000)).unwrap();
     for round in 1..=rounds {
-        let before = sim.tally().messages;
+        let before = done(&sim, rpc);
         let began = Instant::now();
         sim.run_until(lnet_types::Instant(20_000_000 + round * step)).unwrap();
         let took = began.elapsed().as_secs_f64();
-        let messages = sim.tally().messages - before;
+        let messages = done(&sim, rpc) - before;
         all += messages;
         best = best.min(took / messages as f64);
     }
     let _ = begin;
     println!(
-        "{all} messages; the fastest round: {:.0} ns each, {:.0} per second",
+        "{all} {}; the fastest round: {:.0} ns each, {:.0} per second",
+        if rpc { "calls" } else { "messages" },
         best * 1e9,
         1.0 / best
     );
