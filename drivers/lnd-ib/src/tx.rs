@@ -90,6 +90,8 @@ pub(crate) struct Tx {
     pub(crate) failed: Option<Fault>,
     /// Memory that is mapped for it.
     pub(crate) map: Option<MapId>,
+    /// A message with the key of its memory has been posted.
+    pub(crate) announced: bool,
     /// When it was queued last.
     pub(crate) since: Instant,
     /// When it has to be complete.
@@ -99,9 +101,9 @@ pub(crate) struct Tx {
 }
 
 impl Tx {
-    /// Whether the peer may be writing to its memory.
+    /// Whether the peer knows the key of its memory, and may be writing there as long as the queue pair
+    /// lives.
     pub(crate) const fn is_exposed(&self) -> bool {
-        matches!(self.kind, TxKind::Get { .. } | TxKind::PutAck { .. })
-            && (self.flags.waiting || self.flags.sending > 0)
+        self.announced
     }
 }

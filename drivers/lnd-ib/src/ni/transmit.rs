@@ -193,6 +193,7 @@ impl IbNi {
             msg,
             failed: None,
             map: None,
+            announced: false,
             since: self.now,
             deadline: self.now + limit,
             limit,
@@ -410,6 +411,7 @@ impl IbNi {
         conn.last_sent = self.now;
         conn.keepalive = false;
         tx.flags.posted(kind);
+        tx.announced |= matches!(kind, Type::GetReq | Type::PutAck);
         self.last_work += 1;
         let work = WorkId(self.last_work);
         self.works.insert(work, (id, key));

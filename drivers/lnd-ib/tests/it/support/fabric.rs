@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use core::time::Duration;
 use lnd_ib::{
-    Access, CmCall, CmEvent, CmRejection, ConnId, MapId, Output, Post, RequestId, WorkId,
+    Access, CmCall, CmEvent, CmRejection, ConnId, Event, Landed, MapId, Output, Post, RequestId,
+    WorkId,
 };
 use lnet_types::{Errno, Instant, Prng, RxId};
 use lnet_wire::Hdr;
@@ -67,6 +68,8 @@ struct Qp {
     slots: BTreeMap<u16, Vec<u8>>,
     sends: BTreeSet<WorkId>,
     lost: BTreeSet<WorkId>,
+    /// Its driver has ended it.
+    disconnected: bool,
     /// Nothing arrives, or completes, before what was posted earlier.
     last_arrival: Instant,
     last_done: Instant,
@@ -246,7 +249,10 @@ impl World {
 
     /// A chain of work requests reaches its receiver.
     fn arrive(&mut self, host: usize, from: (usize, ConnId), post: Post, payload: Vec<u8>) {
-        let Some(sender) = self.qps.get(&from) else { return };
+        // What has come back already is not sent any more.
+        let Some(sender) = self.qps.get(&from).filter(|qp| qp.sends.contains(&post.work)) else {
+            return;
+        };
         let (sender_ready, to) = (sender.state == QpState::Ready, sender.peer);
         let target = to.filter(|to| self.qps.get(to).is_some_and(|qp| qp.state != QpState::Error));
         let Some(to) = target.filter(|_| !self.is_cut(from.0, host)) else {
@@ -411,14 +417,13 @@ impl World {
             }
             Output::Event(event) => {
                 let now = self.now;
-                let slots: BTreeMap<_, _> = self
-                    .qps
-                    .iter()
-                    .filter(|((h, _), _)| *h == host)
-                    .map(|((_, conn), qp)| (*conn, qp.slots.clone()))
-                    .collect();
-                self.hosts[host]
-                    .event(now, event, |conn, slot| slots.get(&conn)?.get(&slot).cloned());
+                let in_slot = match &event {
+                    Event::RxDone { outcome: Ok(Landed::Slot { conn, slot, .. }), .. } => {
+                        self.slot(host, *conn, *slot)
+                    }
+                    _ => None,
+                };
+                self.hosts[host].event(now, event, &in_slot.unwrap_or_default());
             }
         }
     }
@@ -443,7 +448,7 @@ impl World {
         // What a peer may be writing must not be taken from it before the queue pair is gone.
         let conn = mapped.announced;
         if let Some(conn) = conn
-            && self.qps.get(&(host, conn)).is_some_and(|qp| qp.state == QpState::Error)
+            && self.qps.get(&(host, conn)).is_some_and(|qp| qp.disconnected)
         {
             self.violations.push(format!("{map:?} is unmapped before its queue pair is destroyed"));
         }
@@ -520,6 +525,9 @@ impl World {
             }
             CmCall::Disconnect { conn } => {
                 self.break_qp((host, conn));
+                if let Some(qp) = self.qps.get_mut(&(host, conn)) {
+                    qp.disconnected = true;
+                }
                 if let Some((other, theirs)) = self.qps.get(&(host, conn)).and_then(|qp| qp.peer)
                     && !self.is_cut(host, other)
                 {
@@ -542,6 +550,7 @@ impl World {
             slots: BTreeMap::new(),
             sends: BTreeSet::new(),
             lost: BTreeSet::new(),
+            disconnected: false,
             last_arrival: self.now,
             last_done: self.now,
         };

@@ -271,13 +271,8 @@ impl Host {
         }
     }
 
-    /// What the interface reports; `slot` reads a receive buffer.
-    pub(crate) fn event(
-        &mut self,
-        now: Instant,
-        event: Event,
-        slot: impl Fn(ConnId, u16) -> Option<Vec<u8>>,
-    ) {
+    /// What the interface reports; `slot` holds the receive buffer that it names.
+    pub(crate) fn event(&mut self, now: Instant, event: Event, slot: &[u8]) {
         match event {
             Event::Header { rx: Rx { id, .. }, hdr } => self.judge(now, id, hdr, true),
             Event::RxDone { msg, outcome } => {
@@ -286,9 +281,8 @@ impl Host {
                 };
                 let bytes = match outcome {
                     Ok(Landed::InPlace) => self.bytes(&self.received[at].place),
-                    Ok(Landed::Slot { conn, slot: number, at, len }) => {
-                        let bytes = slot(conn, number).unwrap_or_default();
-                        bytes.get(at..at + len as usize).unwrap_or_default().to_vec()
+                    Ok(Landed::Slot { at, len, .. }) => {
+                        slot.get(at..at + len as usize).unwrap_or_default().to_vec()
                     }
                     Ok(Landed::Buffer(map)) => self.maps[&map].buffer.clone(),
                     Err(_) => Vec::new(),
