@@ -73,6 +73,25 @@ fn a_get_with_a_named_sink_is_served_by_rdma_and_without_one_by_a_reply() {
 }
 
 #[test]
+fn a_get_of_nothing_is_done_without_data() {
+    let mut world = pair(IbConfig::default());
+    world.hosts[1].reply_max = 0;
+    world.get(0, 1, 1, 4096);
+    world.run(SECOND);
+    world.hosts[1].reply_max = 1000;
+    world.get(0, 1, 2, 4096);
+    world.run(SECOND);
+    let expected =
+        [(0, "GET_REQ", 0), (1, "GET_DONE", 0), (0, "GET_REQ", 0), (1, "GET_DONE", 1000)];
+    assert_eq!(world.kinds(), expected);
+    let lens = world.hosts[0].received.iter().map(|r| r.hdr.payload_len);
+    assert_eq!(lens.collect::<Vec<_>>(), [0, 1000], "the REPLY that the node sees");
+    assert_eq!((world.hosts[0].end(1), world.hosts[1].end(1)), (Some(Ok(())), Some(Ok(()))));
+    world.assert_clean();
+    world.assert_balance();
+}
+
+#[test]
 fn what_is_not_wanted_is_refused_without_data() {
     let mut world = pair(IbConfig::default());
     world.hosts[1].taste = vec![Taste::Drop];

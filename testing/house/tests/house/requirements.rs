@@ -17,6 +17,7 @@ const COMPLETE: &[&str] = &[
     "docs",
     "fault-injection",
     "health",
+    "lnd-rdma",
     "lnd-sock",
     "recovery",
     "routing",

@@ -75,6 +75,8 @@ pub(crate) struct Host {
     pub(crate) got: Vec<u64>,
     /// Whether GETs name their sink.
     pub(crate) rdma_get: bool,
+    /// Bytes of a REPLY, at most.
+    pub(crate) reply_max: u32,
     /// GETs are matched, but never answered.
     pub(crate) silent_gets: bool,
     pub(crate) wrong: Vec<String>,
@@ -109,6 +111,7 @@ impl Host {
             events: Vec::new(),
             got: Vec::new(),
             rdma_get: true,
+            reply_max: u32::MAX,
             silent_gets: false,
             wrong: Vec::new(),
         }
@@ -280,7 +283,11 @@ impl Host {
                     return self.wrong.push(format!("{msg:?} received twice or unknown"));
                 };
                 let bytes = match outcome {
-                    Ok(Landed::InPlace) => self.bytes(&self.received[at].place),
+                    Ok(Landed::InPlace) => {
+                        let mut bytes = self.bytes(&self.received[at].place);
+                        bytes.truncate(self.received[at].hdr.payload_len as usize);
+                        bytes
+                    }
                     Ok(Landed::Slot { at, len, .. }) => {
                         slot.get(at..at + len as usize).unwrap_or_default().to_vec()
                     }
@@ -298,9 +305,10 @@ impl Host {
                 if let (Kind::Get { ret, match_bits, sink_len, .. }, Ok(_)) = (hdr.kind, outcome)
                     && !self.silent_gets
                 {
-                    let payload = self.filled(match_bits, sink_len);
+                    let len = sink_len.min(self.reply_max);
+                    let payload = self.filled(match_bits, len);
                     let kind = Kind::Reply { dst: ret, pad: [0; 24] };
-                    let reply = self.hdr(hdr.src, sink_len, kind);
+                    let reply = self.hdr(hdr.src, len, kind);
                     let limit = Duration::from_secs(50);
                     let _ = self.order(now, match_bits, reply, payload, IoVec::new(), limit);
                 }
