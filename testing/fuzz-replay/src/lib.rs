@@ -18,7 +18,7 @@ pub mod targets;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 
-use targets::{control, lustre, node, pcap, recording, sock, types, wire};
+use targets::{control, ib, lustre, node, pcap, recording, sock, types, wire};
 
 /// A decoder under test.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +59,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "node", run: node::node },
     Target { name: "recording", run: recording::recording },
     Target { name: "conn", run: sock::conn },
+    Target { name: "ib_conn", run: ib::ib_conn },
 ];
 
 impl Target {

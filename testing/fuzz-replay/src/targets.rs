@@ -1,6 +1,7 @@
 //! The functions that targets run. Each takes any bytes and panics where a promise is broken.
 
 pub mod control;
+pub mod ib;
 pub mod lustre;
 pub mod node;
 pub mod pcap;
