@@ -1,0 +1,1 @@
+//! Locks of a client: enqueue, match, cache, callbacks, replay. On `ptlrpc`.

@@ -1,0 +1,1 @@
+//! Locks of a server: requests, replies and callbacks around the lock machine of `space`. On `ptlrpc`.
