@@ -56,3 +56,13 @@ pub enum Effect {
         why: EvictReason,
     },
 }
+
+impl Effect {
+    /// The holder that it concerns.
+    pub const fn holder(&self) -> HolderId {
+        match self {
+            Self::Block { callback, .. } | Self::Complete(callback) => callback.holder,
+            Self::Evict { holder, .. } => *holder,
+        }
+    }
+}

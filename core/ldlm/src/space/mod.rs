@@ -12,18 +12,41 @@
 //! (L-23). A lock that is granted before its answer needs no completion: the answer says so.
 //! [`answer`](Namespace::answer) must follow each enqueue, or [`abort`](Namespace::abort).
 //!
-//! `ask.rs` and `effect.rs` are the border.
+//! `ask.rs` and `effect.rs` are the border; `decide.rs` is enqueue and answer, `settle.rs` grants to
+//! waiting locks, `release.rs` the end of locks, `timer.rs` callbacks without a cancel. `record.rs` says
+//! what a lock is and when two conflict, `tree.rs` finds those that do.
 
 mod ask;
 mod config;
+mod contention;
+mod cookies;
+mod decide;
 mod effect;
+mod flock;
+mod glimpse;
+mod grow;
+mod queue;
+mod record;
+mod release;
+mod replay;
+mod settle;
+mod show;
+mod slab;
+mod slv;
+mod table;
+#[cfg(test)]
+mod tests;
+mod timer;
+mod tree;
 mod value;
 mod view;
 
 use core::time::Duration;
+use std::collections::{BTreeSet, VecDeque};
 
-use lnet_types::Instant;
-use lustre_wire::ldlm::{InodeBits, Lvb, ResourceName};
+use hashbrown::HashTable;
+use lnet_types::{Instant, Prng};
+use lustre_wire::ldlm::{Lvb, ResourceName};
 
 pub use ask::{
     Answer, Ask, CallbackEnd, Cancelled, ConvertRefusal, Enqueued, Glimpse, HolderId, HolderKind,
@@ -34,184 +57,141 @@ pub use effect::{Callback, Effect, EvictReason};
 pub use value::{VALUE_MAX, Value};
 pub use view::{LockView, SpaceView};
 
-use crate::{Cookie, Mode, Refusal};
+use crate::sabotage::Sabotage;
+use cookies::Cookies;
+use record::{Holder, Lock, Resource};
+use slab::Slab;
+use slv::Slv;
 
 /// The locks of one target.
 #[derive(Debug)]
 pub struct Namespace {
     config: Config,
+    cookies: Cookies,
+    /// Key of the tables' hash.
+    key: u64,
+    locks: Slab<Lock>,
+    resources: Slab<Resource>,
+    holders: Slab<Holder>,
+    by_client: HashTable<u32>,
+    by_name: HashTable<u32>,
+    by_holder: HashTable<u32>,
+    /// Locks that wait, in all resources.
+    waiting: usize,
+    /// Waiting locks of files' users: holder, owner, lock.
+    owners_waiting: BTreeSet<(u32, u64, u32)>,
+    /// Callback timers: second in which they end, lock.
+    timers: BTreeSet<(u32, u32)>,
+    effects: VecDeque<Effect>,
+    /// Resources to be examined before the call ends.
+    dirty: Vec<u32>,
+    /// Room for the conflicts of one request.
+    met: Vec<u32>,
+    replaying: bool,
+    slv: Slv,
+    #[cfg(feature = "sabotage")]
+    sabotage: Option<Sabotage>,
 }
 
 impl Namespace {
     /// A namespace without locks.
     pub fn new(config: Config) -> Self {
-        Self { config }
+        let mut seed = Prng::new(config.seed);
+        Self {
+            cookies: Cookies::new(seed.next_u64()),
+            key: seed.next_u64(),
+            slv: Slv::new(config.limits.locks_soft),
+            config,
+            locks: Slab::default(),
+            resources: Slab::default(),
+            holders: Slab::default(),
+            by_client: HashTable::new(),
+            by_name: HashTable::new(),
+            by_holder: HashTable::new(),
+            waiting: 0,
+            owners_waiting: BTreeSet::new(),
+            timers: BTreeSet::new(),
+            effects: VecDeque::new(),
+            dirty: Vec::new(),
+            met: Vec::new(),
+            replaying: false,
+            #[cfg(feature = "sabotage")]
+            sabotage: None,
+        }
     }
 
-    /// Adds a holder, with its callback estimate (L-47); a known one keeps its locks.
-    pub fn connect(&mut self, _holder: HolderId, _kind: HolderKind, _estimate: Duration) {}
-
-    /// Sets the callback estimate of a holder, for timers that are armed or refreshed from now on.
-    pub fn set_estimate(&mut self, _holder: HolderId, _estimate: Duration) {}
-
-    /// Time from a callback to the eviction of its holder: 1.5 times the estimate, at least
-    /// `ldlm_enqueue_min` (L-47).
-    pub fn callback_limit(&self, _holder: HolderId) -> Duration {
-        self.config.enqueue_min
+    /// From now on a rule is broken.
+    #[cfg(feature = "sabotage")]
+    pub fn sabotage(&mut self, rule: Sabotage) {
+        self.sabotage = Some(rule);
     }
 
-    /// Asks for a lock (L-22, L-23). Callbacks of the round are effects with `because` the new lock.
-    ///
-    /// # Errors
-    /// The request is malformed, or refused; no lock remains.
-    pub fn enqueue(
-        &mut self,
-        _now: Instant,
-        _holder: HolderId,
-        _ask: &Ask,
-    ) -> Result<Enqueued, Refusal> {
-        Err(Refusal::NotConnected)
+    /// Whether a test breaks the rule.
+    #[cfg(feature = "sabotage")]
+    fn breaks(&self, rule: Sabotage) -> bool {
+        self.sabotage == Some(rule)
     }
 
-    /// Asks for a lock to learn an object's size (L-35).
-    ///
-    /// # Errors
-    /// As [`enqueue`](Self::enqueue).
-    pub fn glimpse(
-        &mut self,
-        now: Instant,
-        holder: HolderId,
-        ask: &Ask,
-    ) -> Result<Glimpse, Refusal> {
-        self.enqueue(now, holder, ask).map(Glimpse::Granted)
-    }
-
-    /// What the reply says (L-22.10, L-22.12). From now on the client knows the lock, and callbacks are
-    /// sent for it; if one was due already it is contained, and its timer runs. `None` if the lock is
-    /// gone: its holder was evicted, or its callback found that the client does not have it.
-    pub fn answer(&mut self, _now: Instant, _lock: Cookie) -> Option<Answer> {
-        None
-    }
-
-    /// Drops a lock whose request ended with an error or ABORTED (L-22.14). Whether it was there.
-    pub fn abort(&mut self, _now: Instant, _lock: Cookie) -> bool {
+    #[cfg(not(feature = "sabotage"))]
+    const fn breaks(&self, _: Sabotage) -> bool {
         false
     }
 
-    /// Cancels locks of a holder; those that are unknown or of another holder are passed over (L-42).
-    pub fn cancel(&mut self, _now: Instant, _holder: HolderId, _locks: &[Cookie]) -> Cancelled {
-        Cancelled::default()
+    /// Adds a holder, with its callback estimate (L-47). A known one keeps its locks and gets the
+    /// estimate.
+    pub fn connect(&mut self, holder: HolderId, kind: HolderKind, estimate: Duration) {
+        match self.find_holder(holder) {
+            Some(at) => self.holders[at].estimate = estimate,
+            None => self.add_holder(holder, kind, estimate),
+        }
     }
 
-    /// Drops inode bits of a lock (L-45); returns those that are left. With none left the lock is gone.
-    ///
-    /// # Errors
-    /// The lock is unknown, or of another holder, kind or mode, or does not have the bits.
-    pub fn convert(
-        &mut self,
-        _now: Instant,
-        _holder: HolderId,
-        _lock: Cookie,
-        _mode: Mode,
-        _keep: InodeBits,
-    ) -> Result<InodeBits, ConvertRefusal> {
-        Err(ConvertRefusal::Gone)
+    /// Sets the callback estimate of a holder, for timers that are armed or refreshed from now on.
+    pub fn set_estimate(&mut self, holder: HolderId, estimate: Duration) {
+        if let Some(at) = self.find_holder(holder) {
+            self.holders[at].estimate = estimate;
+        }
     }
 
-    /// Removes a holder and all its locks, those that were called back first (L-52). Number of locks.
-    pub fn evict(&mut self, _now: Instant, _holder: HolderId) -> usize {
-        0
-    }
-
-    /// A blocking callback, or a completion with AST_SENT, ended (L-55).
-    pub fn callback_ended(&mut self, _now: Instant, _lock: Cookie, _end: CallbackEnd) {}
-
-    /// A callback is sent again: its timer is refreshed (L-51). When it ends; `None` if it does not run.
-    pub fn callback_resent(&mut self, _now: Instant, _lock: Cookie) -> Option<Instant> {
-        None
-    }
-
-    /// I/O of a client refreshes the timers of the locks under it, to `prolong` from now (L-49).
-    pub fn touch(
-        &mut self,
-        _now: Instant,
-        _holder: HolderId,
-        _io: &Io,
-        _prolong: Duration,
-    ) -> Touched {
-        Touched::NoLock
+    /// Sets the lower bound of callback timers, `ldlm_enqueue_min`, for those that are armed or refreshed
+    /// from now on.
+    pub fn set_enqueue_min(&mut self, enqueue_min: Duration) {
+        self.config.enqueue_min = enqueue_min;
     }
 
     /// The next effect.
     pub fn poll_effect(&mut self) -> Option<Effect> {
-        None
+        self.effects.pop_front()
     }
-
-    /// When the first callback timer ends.
-    pub fn poll_timeout(&self) -> Option<Instant> {
-        None
-    }
-
-    /// Ends callback timers whose time has come: a lock for which `busy` says that a request of high
-    /// priority lies in the queue gets half of its time again, the holder of any other is evicted
-    /// (L-52).
-    pub fn handle_timeout(&mut self, _now: Instant, _busy: &mut dyn FnMut(&LockView) -> bool) {}
-
-    /// From now on locks are replayed: queues stand still (L-25).
-    pub fn begin_replay(&mut self) {}
-
-    /// The replay is over: each queue is examined whole, with callbacks (L-30).
-    pub fn end_replay(&mut self, _now: Instant) {}
 
     /// The value block of a resource.
-    pub fn value(&self, _resource: &ResourceName) -> Option<&Value> {
-        None
+    pub fn value(&self, resource: &ResourceName) -> Option<&Value> {
+        self.resources[self.find_resource(resource)?].value.as_deref()
     }
 
     /// Sets the value block of a resource that has locks. Whether it has.
-    pub fn set_value(&mut self, _resource: &ResourceName, _value: Value) -> bool {
-        false
+    pub fn set_value(&mut self, resource: &ResourceName, value: Value) -> bool {
+        let Some(at) = self.find_resource(resource) else { return false };
+        self.resources[at].value = Some(Box::new(value));
+        true
     }
 
     /// Takes over what a client knows of an object: values increase, never decrease (L-34).
-    pub fn grow_value(&mut self, _resource: &ResourceName, _seen: &Lvb) {}
-
-    /// A lock.
-    pub fn lock(&self, _lock: Cookie) -> Option<LockView> {
-        None
-    }
-
-    /// The locks of a holder.
-    pub fn locks_of(&self, _holder: HolderId) -> Vec<LockView> {
-        Vec::new()
-    }
-
-    /// The locks of a resource, granted ones first, waiting ones in their order.
-    pub fn locks_on(&self, _resource: &ResourceName) -> Vec<LockView> {
-        Vec::new()
-    }
-
-    /// The names of all resources.
-    pub fn resources(&self) -> Vec<ResourceName> {
-        Vec::new()
-    }
-
-    /// Counts.
-    pub fn view(&self) -> SpaceView {
-        SpaceView::default()
-    }
-
-    /// The locks for which a lock waits, in the order in which they were met (at most `limit`); empty if
-    /// it is granted or gone.
-    pub fn blockers(&self, _lock: Cookie, _limit: usize) -> Vec<LockView> {
-        Vec::new()
+    pub fn grow_value(&mut self, resource: &ResourceName, seen: &Lvb) {
+        if let Some(at) = self.find_resource(resource)
+            && let Some(value) = &mut self.resources[at].value
+        {
+            value.grow(seen);
+        }
     }
 
     /// SLV and the limit of locks, for the fields of the same name in a reply's body (L-59).
     pub fn slv(&self) -> (u64, u32) {
-        (0, 0)
+        self.slv.fields()
     }
 
     /// Recalculates SLV (L-59); once a second is enough.
-    pub fn recalculate_slv(&mut self, _now: Instant) {}
+    pub fn recalculate_slv(&mut self, now: Instant) {
+        self.slv.recalculate(now, self.locks.len() - self.waiting);
+    }
 }
