@@ -46,6 +46,10 @@ pub enum EvictReason {
     VersionMismatch,
     /// It asked for a replay of a target that does not recover (P-106).
     ReplayOutOfTime,
+    /// It did not give a lock back in time (L-52).
+    LockTimeout,
+    /// It did not answer the callback of a lock, or refused it (L-55).
+    LockCallback,
 }
 
 impl fmt::Display for EvictReason {
@@ -56,6 +60,8 @@ impl fmt::Display for EvictReason {
             Self::NotRecovered => "did not finish its recovery",
             Self::VersionMismatch => "replayed what does not fit the versions of the target",
             Self::ReplayOutOfTime => "replayed to a target that does not recover",
+            Self::LockTimeout => "did not give a lock back in time",
+            Self::LockCallback => "did not answer the callback of a lock",
         })
     }
 }
@@ -180,6 +186,11 @@ pub enum Event {
         call: CallId,
         /// How.
         result: Result<Reply, CallError>,
+    },
+    /// A callback was not answered in its time and has gone again (L-51).
+    CalledAgain {
+        /// Which one.
+        call: CallId,
     },
     /// An import has changed its state.
     Import {

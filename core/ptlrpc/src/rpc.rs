@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use lnet::upper::Below;
 use lnet::{Event as LnetEvent, Report};
 use lnet_types::{Errno, Instant, IoVec, Nid, Prng};
+use lustre_wire::ConnectData;
 
 use crate::client::{
     Call, Client, ClientStats, Direction, Explanation, ImportConfig, ImportState, ImportTunables,
@@ -588,11 +589,41 @@ impl<'b> Rpc<'_, 'b> {
         self.ptlrpc.tidy(self.below);
     }
 
-    /// Drops a client.
+    /// Drops a client, as an administrator or a program wants it.
     pub fn evict(&mut self, export: ExportId) {
+        self.evict_for(export, EvictReason::Ordered);
+    }
+
+    /// Drops a client for this reason.
+    pub fn evict_for(&mut self, export: ExportId, reason: EvictReason) {
         let (_, server, mut cx) = self.split();
-        server.evict(&mut cx, export, EvictReason::Ordered);
+        server.evict(&mut cx, export, reason);
         self.ptlrpc.tidy(self.below);
+    }
+
+    /// The present time.
+    pub fn now(&self) -> Instant {
+        self.below.now()
+    }
+
+    /// The tunables.
+    pub fn tunables(&self) -> &Tunables {
+        &self.ptlrpc.common.tunables
+    }
+
+    /// What a client was granted when it connected; `None` if it is not connected.
+    pub fn granted(&self, export: ExportId) -> Option<ConnectData> {
+        self.ptlrpc.server.reverse(export).map(|reverse| reverse.granted)
+    }
+
+    /// Uuid of a client and where it is; `None` if it is gone.
+    pub fn client(&self, export: ExportId) -> Option<(&str, Nid)> {
+        self.ptlrpc.server.client(export)
+    }
+
+    /// The requests of a client that wait for a service, in order of their numbers.
+    pub fn waiting(&self, export: ExportId) -> Vec<Waiting<'_>> {
+        self.ptlrpc.server.waiting(export)
     }
 
     /// The border below, for memory of the program.

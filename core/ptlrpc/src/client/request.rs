@@ -270,6 +270,9 @@ impl Client {
             r.header.flags = if im.adaptive { adaptive } else { HeaderFlags::empty() };
             r.body.timeout = wire_secs(r.timeout);
         }
+        if im.callback && r.attempt > 1 {
+            cx.common.events.push_back(Event::CalledAgain { call: id });
+        }
         let copy = r.resent && r.purpose != Purpose::Connect;
         r.body.flags.set(BodyFlags::RESENT, copy);
         rewrite(&mut r.message, &r.header, &r.body).map_err(|_| Errno::EINVAL)?;

@@ -198,6 +198,11 @@ impl Server {
         Some(Waiting { id, high: work.high, body: &work.body, message: &work.message })
     }
 
+    /// Uuid of a client and where it is.
+    pub(crate) fn client(&self, export: ExportId) -> Option<(&str, Nid)> {
+        self.exports.get(export).map(|export| (export.client.as_str(), export.from))
+    }
+
     pub(crate) fn stats(&self) -> ServerStats {
         self.stats
     }

@@ -7,7 +7,7 @@ use lustre_wire::{BodyFlags, Opcode};
 
 use super::bench::{Bench, ECHO, append_log, keeper};
 use crate::{
-    Answer, Call, CallError, CallId, Evictor, ExportId, Never, Reply, Served, ServiceConfig,
+    Answer, Call, CallError, CallId, Event, Evictor, ExportId, Never, Reply, Served, ServiceConfig,
     Tunables,
 };
 
@@ -146,6 +146,8 @@ fn pa090_a_lost_callback_goes_again_each_deadline_with_its_number_until_its_limi
     bench.rpc(bench.client, |rpc| rpc.reply(served.id, Answer::default()));
     bench.settle();
     assert!(end(&mut bench, call).unwrap().is_ok());
+    let again = |e: &Event| matches!(e, Event::CalledAgain { call: again } if *again == call);
+    assert_eq!(bench.heard().into_iter().filter(again).count(), 3, "each copy is reported");
     // All lost: it ends with its limit, and the client stays.
     bench.lose(|portal, _| portal == PORTAL);
     let call = call_back(&mut bench, export, Call { limit, ..blocking() });
