@@ -26,4 +26,4 @@ pub use kv::Kv;
 pub use memory::{Commit, MemoryStore};
 pub use records::{Origin, Start, start};
 pub use store::{DataId, Store, StoreError, StoreFact, StoreOrder};
-pub use targets::{Kind, Targets};
+pub use targets::{Beginning, CallbackFact, Kind, Targets};

@@ -3,8 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use lnet_types::Errno;
-use ptlrpc::{Event, Past, RecoveryChange, Rpc, Served, ServedId, TargetConfig, TargetId};
+use lnet_types::{Errno, Instant};
+use ptlrpc::{
+    CallError, CallId, Event, ExportId, Past, RecoveryChange, Reply, Rpc, Served, ServedId,
+    TargetConfig, TargetId,
+};
 
 use crate::journal::{Cx, HostMemory, Journal, NO_TOKEN, Replies};
 use crate::records::Start;
@@ -30,6 +33,58 @@ pub trait Kind: Send {
 
     /// An order of this target has ended.
     fn stored(&mut self, token: u64, outcome: Result<Outcome, StoreError>, cx: &mut Cx<'_, '_, '_>);
+
+    /// The target begins, before anything else.
+    fn begin(&mut self, beginning: Beginning) {
+        let _ = beginning;
+    }
+
+    /// The recovery of the target is over: its clients are back, or evicted.
+    fn recovered(&mut self, cx: &mut Cx<'_, '_, '_>) {
+        let _ = cx;
+    }
+
+    /// A client has disconnected, or was evicted.
+    fn left(&mut self, export: ExportId, cx: &mut Cx<'_, '_, '_>) {
+        let _ = (export, cx);
+    }
+
+    /// A callback has ended, or has gone again. `false` if it is another target's.
+    fn callback(&mut self, fact: &CallbackFact, cx: &mut Cx<'_, '_, '_>) -> bool {
+        let _ = (fact, cx);
+        false
+    }
+
+    /// When [`Kind::handle_timeout`] is next due.
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+
+    /// [`Kind::poll_timeout`] has come.
+    fn handle_timeout(&mut self, cx: &mut Cx<'_, '_, '_>) {
+        let _ = cx;
+    }
+}
+
+/// How a target begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Beginning {
+    /// How often the target was started, this time included. Stored before the target begins, so no
+    /// two starts have the same number.
+    pub starts: u32,
+    /// Whether clients of an earlier start are awaited.
+    pub recovers: bool,
+    /// Seed of whatever is random.
+    pub seed: u64,
+}
+
+/// What is reported of a callback.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CallbackFact {
+    /// It has gone again.
+    Again(CallId),
+    /// It has ended.
+    Ended(CallId, Result<Reply, CallError>),
 }
 
 struct Slot {
@@ -68,7 +123,7 @@ impl Targets {
     pub fn add(
         &mut self,
         config: TargetConfig,
-        kind: Box<dyn Kind>,
+        mut kind: Box<dyn Kind>,
         store: Box<dyn Store>,
         mut start: Start,
         rpc: &mut Rpc<'_, '_>,
@@ -78,7 +133,9 @@ impl Targets {
         let past: Past = core::mem::take(&mut start.past);
         let mut config = TargetConfig { past, ..config };
         config.offer.instance = start.starts;
+        let recovers = !config.past.clients.is_empty();
         let id = rpc.add_target(config)?;
+        kind.begin(Beginning { starts: start.starts, recovers, seed: rpc.seed() });
         let journal = Journal::new(id, &start, replies);
         self.0.insert(id, Slot { uuid, kind, store, journal, failed: None });
         Ok(id)
@@ -116,14 +173,30 @@ impl Targets {
             }
             Event::Disconnected { export, target, ref client } => {
                 let Some(slot) = self.0.get_mut(&target) else { return Some(event) };
-                slot.cx(rpc).1.leave(client, Some(export));
+                let (kind, mut cx) = slot.cx(rpc);
+                cx.leave(client, Some(export));
+                kind.left(export, &mut cx);
                 None
             }
-            Event::Evicted { target, ref client, .. } => {
+            Event::Evicted { export, target, ref client, .. } => {
                 if let Some(slot) = self.0.get_mut(&target) {
-                    slot.cx(rpc).1.leave(client, None);
+                    let (kind, mut cx) = slot.cx(rpc);
+                    cx.leave(client, None);
+                    kind.left(export, &mut cx);
                 }
                 Some(event)
+            }
+            Event::CalledAgain { call } => {
+                let fact = CallbackFact::Again(call);
+                (!self.callback(&fact, rpc)).then_some(Event::CalledAgain { call })
+            }
+            Event::Ended { call, result } => {
+                let fact = CallbackFact::Ended(call, result);
+                if self.callback(&fact, rpc) {
+                    return None;
+                }
+                let CallbackFact::Ended(call, result) = fact else { return None };
+                Some(Event::Ended { call, result })
             }
             Event::Recovery { target, ref change } => {
                 let (RecoveryChange::Done { outcome } | RecoveryChange::Aborted { outcome }) =
@@ -132,11 +205,37 @@ impl Targets {
                     return Some(event);
                 };
                 if let Some(slot) = self.0.get_mut(&target) {
-                    slot.cx(rpc).1.new_epoch(outcome.last_transno);
+                    let (kind, mut cx) = slot.cx(rpc);
+                    cx.new_epoch(outcome.last_transno);
+                    kind.recovered(&mut cx);
                 }
                 Some(event)
             }
             event => Some(event),
+        }
+    }
+
+    /// Takes a fact of a callback to the target that has called.
+    fn callback(&mut self, fact: &CallbackFact, rpc: &mut Rpc<'_, '_>) -> bool {
+        self.0.values_mut().any(|slot| {
+            let (kind, mut cx) = slot.cx(rpc);
+            kind.callback(fact, &mut cx)
+        })
+    }
+
+    /// When [`Targets::handle_timeout`] is next due.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.0.values().filter_map(|slot| slot.kind.poll_timeout()).min()
+    }
+
+    /// Lets the targets do what is due.
+    pub fn handle_timeout(&mut self, rpc: &mut Rpc<'_, '_>) {
+        let now = rpc.now();
+        for slot in self.0.values_mut() {
+            if slot.kind.poll_timeout().is_some_and(|at| at <= now) {
+                let (kind, mut cx) = slot.cx(rpc);
+                kind.handle_timeout(&mut cx);
+            }
         }
     }
 

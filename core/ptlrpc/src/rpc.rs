@@ -606,6 +606,11 @@ impl<'b> Rpc<'_, 'b> {
         self.below.now()
     }
 
+    /// A random number: the seed of a machine above.
+    pub fn seed(&mut self) -> u64 {
+        self.ptlrpc.common.prng.next_u64()
+    }
+
     /// The tunables.
     pub fn tunables(&self) -> &Tunables {
         &self.ptlrpc.common.tunables
