@@ -27,6 +27,8 @@ mod settings;
 mod table;
 mod timers;
 mod tunables;
+#[cfg(any(test, feature = "world"))]
+pub mod world;
 mod xid;
 
 pub use client::{

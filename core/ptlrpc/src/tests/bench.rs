@@ -1,17 +1,18 @@
-//! The bench: a node with its loopback driver, uppers that hold one `Ptlrpc` each, a net that loses
-//! what a test wants lost.
+//! The bench: a world whose protocols hold one `Ptlrpc` each, and a net that loses what a test wants
+//! lost.
 
-use core::time::Duration;
+use core::ops::{Deref, DerefMut};
 use std::collections::VecDeque;
 
-use lnet::upper::{Arena, Below, Upper, UpperId, Uppers};
-use lnet::{Driver, Event as LnetEvent, Loopback, Node, NodeConfig, Output, Report, Transmit};
-use lnet_types::{Errno, Instant, IoVec, Memory, Nid, RegionId, Span};
+use lnet::upper::{Below, Upper, UpperId};
+use lnet::{Event as LnetEvent, Report, Transmit};
+use lnet_types::{Errno, Instant, IoVec, Nid};
 use lnet_wire::Kind;
 use lustre_wire::connect::{ConnectData, ConnectFlags, ConnectFlags2};
 use lustre_wire::{ImportKind, Opcode, Portal};
 
 use super::store::Store;
+use crate::world::World;
 use crate::{
     Answer, Call, CallError, CallId, Config, Event, ImportConfig, ImportId, ImportState, Past,
     Ptlrpc, Reply, Rpc, Served, ServiceConfig, TargetConfig, TargetId, Tunables,
@@ -21,46 +22,6 @@ use crate::{
 pub(super) const APPEND: Opcode = Opcode(20_000);
 /// One that changes nothing.
 pub(super) const ECHO: Opcode = Opcode(20_001);
-
-#[derive(Default)]
-pub(super) struct Heap {
-    regions: Vec<Vec<u8>>,
-    held: i64,
-}
-
-impl Memory for Heap {
-    fn bytes(&self, span: Span) -> &[u8] {
-        &self.regions[span.region.0 as usize][span.offset as usize..][..span.len as usize]
-    }
-
-    fn bytes_mut(&mut self, span: Span) -> &mut [u8] {
-        &mut self.regions[span.region.0 as usize][span.offset as usize..][..span.len as usize]
-    }
-}
-
-impl Arena for Heap {
-    fn register(&mut self, len: u32) -> Result<RegionId, Errno> {
-        self.regions.push(vec![0; len as usize]);
-        Ok(RegionId(self.regions.len() as u32 - 1))
-    }
-
-    fn unregister(&mut self, region: RegionId) {
-        self.regions[region.0 as usize] = Vec::new();
-    }
-
-    fn contains(&self, spans: &[Span]) -> bool {
-        let has = |s: &Span| self.regions.get(s.region.0 as usize).map_or(0, Vec::len) as u64;
-        spans.iter().all(|s| s.offset + u64::from(s.len) <= has(s))
-    }
-
-    fn hold(&mut self, spans: &[Span]) {
-        self.held += spans.len() as i64;
-    }
-
-    fn release(&mut self, spans: &[Span]) {
-        self.held -= spans.len() as i64;
-    }
-}
 
 /// What a server's program does with requests.
 pub(super) type Program = Box<dyn FnMut(&mut Rpc<'_, '_>, Event, &mut Vec<Served>) + Send>;
@@ -110,36 +71,36 @@ impl Upper for Party {
     }
 }
 
-/// Whether a message gets lost.
-pub(super) type Loss = Box<dyn FnMut(&Transmit) -> bool>;
-
 pub(super) struct Bench {
-    node: Node,
-    lo: Loopback,
-    pub(super) heap: Heap,
-    uppers: Uppers,
-    pub(super) now: Instant,
-    pub(super) loses: Option<Loss>,
+    world: World,
     pub(super) client: UpperId,
     pub(super) server: UpperId,
     pub(super) target: TargetId,
     pub(super) import: ImportId,
-    pub(super) sent: u64,
     /// Parties that there were.
     seeds: u64,
 }
 
-fn party(
-    uppers: &mut Uppers,
-    seed: u64,
-    program: Option<Program>,
-    store: Option<Store>,
-) -> UpperId {
+impl Deref for Bench {
+    type Target = World;
+
+    fn deref(&self) -> &World {
+        &self.world
+    }
+}
+
+impl DerefMut for Bench {
+    fn deref_mut(&mut self) -> &mut World {
+        &mut self.world
+    }
+}
+
+fn party(world: &mut World, seed: u64, program: Option<Program>, store: Option<Store>) -> UpperId {
     let tunables = Tunables::default();
     // No two parties share a number, as no two nodes do.
     let ptlrpc = Ptlrpc::new(Config { seed, wall_secs: 1_795_000_000 + seed * 1000, tunables });
     let party = Party { ptlrpc, events: Vec::new(), kept: Vec::new(), program, store };
-    uppers.add(Box::new(party)).unwrap()
+    world.add(Box::new(party))
 }
 
 /// What both ends ask for and offer.
@@ -206,30 +167,11 @@ impl Bench {
     }
 
     fn of(program: Option<Program>, store: Option<Store>) -> Self {
-        let config = NodeConfig {
-            seed: 1,
-            interface_cookie: 1,
-            ping_seq: 0,
-            tunables: lnet::Tunables::default(),
-        };
-        let now = Instant::from_secs(1000);
-        let mut uppers = Uppers::default();
-        let client = party(&mut uppers, 1, None, None);
-        let server = party(&mut uppers, 2, program, store);
-        let mut bench = Self {
-            node: Node::new(config, now),
-            lo: Loopback::new(),
-            heap: Heap::default(),
-            uppers,
-            now,
-            loses: None,
-            client,
-            server,
-            target: TargetId::from(0),
-            import: ImportId::from(0),
-            sent: 0,
-            seeds: 3,
-        };
+        let mut world = World::default();
+        let client = party(&mut world, 1, None, None);
+        let server = party(&mut world, 2, program, store);
+        let (target, import) = (TargetId::from(0), ImportId::from(0));
+        let mut bench = Self { world, client, server, target, import, seeds: 3 };
         bench.import = bench.new_import(client, "client-1");
         bench
     }
@@ -250,14 +192,13 @@ impl Bench {
     /// Another client.
     pub(super) fn new_client(&mut self, name: &str) -> (UpperId, ImportId) {
         self.seeds += 1;
-        let upper = party(&mut self.uppers, self.seeds, None, None);
+        let upper = party(&mut self.world, self.seeds, None, None);
         (upper, self.new_import(upper, name))
     }
 
     /// A party's process dies.
     pub(super) fn kill(&mut self, upper: UpperId) {
-        self.uppers.remove(upper, self.now, &mut self.node).unwrap();
-        self.settle();
+        self.world.kill(upper);
     }
 
     /// The target on the store of the server.
@@ -274,7 +215,7 @@ impl Bench {
         let store = self.party_of(self.server, |party, _| party.store.take().unwrap());
         self.kill(self.server);
         self.seeds += 1;
-        self.server = party(&mut self.uppers, self.seeds, None, Some(store.crashed()));
+        self.server = party(&mut self.world, self.seeds, None, Some(store.crashed()));
         self.start_stored();
         self.settle();
     }
@@ -302,9 +243,8 @@ impl Bench {
 
     /// The server process dies, and starts again without memory of the past.
     pub(super) fn restart_server(&mut self, program: Program) {
-        self.uppers.remove(self.server, self.now, &mut self.node).unwrap();
-        self.settle();
-        self.server = party(&mut self.uppers, 3, Some(program), None);
+        self.kill(self.server);
+        self.server = party(&mut self.world, 3, Some(program), None);
         self.target = self.start_server(false, Past::default());
         self.settle();
     }
@@ -316,9 +256,8 @@ impl Bench {
 
     /// Another protocol in the place of the server.
     pub(super) fn replace_server(&mut self, upper: Box<dyn Upper>) {
-        self.uppers.remove(self.server, self.now, &mut self.node).unwrap();
-        self.settle();
-        self.server = self.uppers.add(upper).unwrap();
+        self.kill(self.server);
+        self.server = self.world.add(upper);
     }
 
     /// An upper that is no request layer.
@@ -327,8 +266,7 @@ impl Bench {
         id: UpperId,
         f: impl FnOnce(&mut T, &mut Below<'_>) -> R,
     ) -> R {
-        let Self { node, heap, uppers, now, .. } = self;
-        uppers.with(id, *now, node, heap, f).unwrap()
+        self.world.with(id, f)
     }
 
     /// Calls a request layer as its program.
@@ -345,64 +283,7 @@ impl Bench {
         id: UpperId,
         f: impl FnOnce(&mut Party, &mut Below<'_>) -> R,
     ) -> R {
-        let Self { node, heap, uppers, now, .. } = self;
-        uppers.with(id, *now, node, heap, f).unwrap()
-    }
-
-    /// Until nothing happens without time.
-    pub(super) fn settle(&mut self) {
-        let Self { node, lo, heap, uppers, now, loses, sent, .. } = self;
-        loop {
-            let mut more = false;
-            while let Some(event) = node.poll_event() {
-                uppers.event(*now, &event, node, heap);
-                more = true;
-            }
-            while let Some(output) = node.poll_output() {
-                let Output::Send(transmit) = output else { continue };
-                *sent += 1;
-                let msg = transmit.msg;
-                if loses.as_mut().is_some_and(|loses| loses(&transmit)) {
-                    // It left, and never arrived.
-                    node.tx_done(*now, msg, Ok(()));
-                } else if let Err(fault) = lo.send(*now, transmit, heap) {
-                    node.tx_refused(*now, msg, fault);
-                }
-                more = true;
-            }
-            lo.flush(*now, node, heap);
-            if !more {
-                return;
-            }
-        }
-    }
-
-    /// Lets `span` of time pass.
-    pub(super) fn pass(&mut self, span: Duration) {
-        let end = self.now + span;
-        loop {
-            self.settle();
-            let due = [self.node.poll_timeout(), self.uppers.poll_timeout()];
-            let Some(next) = due.into_iter().flatten().min().filter(|next| *next <= end) else {
-                self.now = end;
-                return;
-            };
-            self.now = next.max(self.now);
-            self.node.handle_timeout(self.now);
-            self.uppers.handle_timeout(self.now, &mut self.node, &mut self.heap);
-        }
-    }
-
-    /// The host does not run for so long, then does everything that is due.
-    pub(super) fn sleep(&mut self, span: Duration) {
-        self.now += span;
-        self.node.handle_timeout(self.now);
-        self.uppers.handle_timeout(self.now, &mut self.node, &mut self.heap);
-        self.settle();
-    }
-
-    pub(super) fn secs(&mut self, secs: u64) {
-        self.pass(Duration::from_secs(secs));
+        self.world.with(id, f)
     }
 
     /// Begins a call of the client.
@@ -469,16 +350,12 @@ impl Bench {
 
     /// Memory of a program, all zeros.
     pub(super) fn zeroed(&mut self, len: usize) -> IoVec {
-        self.heap.regions.push(vec![0; len]);
-        let region = RegionId(self.heap.regions.len() as u32 - 1);
-        IoVec::from([Span { region, len: len as u32, offset: 0 }])
+        self.heap.memory(vec![0; len])
     }
 
     /// Memory of a program, filled.
     pub(super) fn memory(&mut self, len: usize, fill: impl Fn(usize) -> u8) -> IoVec {
-        self.heap.regions.push((0..len).map(fill).collect());
-        let region = RegionId(self.heap.regions.len() as u32 - 1);
-        IoVec::from([Span { region, len: len as u32, offset: 0 }])
+        self.heap.memory((0..len).map(fill).collect())
     }
 
     /// Loses messages while `lost` says so, of portals and in order of sending.
