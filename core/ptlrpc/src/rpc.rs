@@ -1,6 +1,7 @@
 //! The machine as its owner sees it: events of LNet and times go in, calls of the program go in
 //! through [`Rpc`], events for the program are polled.
 
+use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
 use lnet::upper::Below;
@@ -614,6 +615,13 @@ impl<'b> Rpc<'_, 'b> {
     /// The tunables.
     pub fn tunables(&self) -> &Tunables {
         &self.ptlrpc.common.tunables
+    }
+
+    /// What a client needs for the next request like one that is being served (P-137): so long are
+    /// the locks prolonged that it uses.
+    pub fn prolongation(&self, served: ServedId) -> Duration {
+        let Ptlrpc { common, server, .. } = &*self.ptlrpc;
+        server.prolongation(served, self.below.now(), &common.tunables)
     }
 
     /// What a client was granted when it connected; `None` if it is not connected.

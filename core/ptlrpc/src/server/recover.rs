@@ -1,5 +1,7 @@
 //! Carries out what the machine of `recovery/` orders, and gives it the facts.
 
+use core::time::Duration;
+
 use lnet_types::{Errno, Instant};
 use lustre_wire::{Body, BodyFlags};
 
@@ -10,6 +12,7 @@ use crate::common::Cx;
 use crate::event::{Event, EvictReason};
 use crate::table::{ExportId, ServedId, TargetId};
 use crate::timers::Timer;
+use crate::tunables::Tunables;
 
 impl Server {
     fn recovery_of(&mut self, target: TargetId) -> Option<&mut Recovery> {
@@ -54,7 +57,7 @@ impl Server {
         known: Option<ExportId>,
         body: &Body,
     ) {
-        let said = core::time::Duration::from_secs(body.service_time.into());
+        let said = Duration::from_secs(body.service_time.into());
         let floor = floor_of(said, &cx.common.tunables);
         let now = cx.below.now();
         if let Some(recovery) = self.recovery_of(id) {
@@ -104,12 +107,7 @@ impl Server {
             return;
         }
         let now = cx.below.now();
-        let bounds = cx.common.tunables.bounds();
-        let service = self.services.get(work.origin.service);
-        let service = service.map_or(bounds.min, |s| s.estimate.get(&bounds));
-        let net = core::time::Duration::from_secs(work.body.service_time.into());
-        let left = work.origin.deadline.saturating_since(now);
-        let time = prolong_time(service, net, left, &cx.common.tunables);
+        let time = self.prolong_for(work, now, &cx.common.tunables);
         if let Some(recovery) = self.recovery_of(work.target) {
             if is_replay(&work.body) && status == Errno::EOVERFLOW.negative() {
                 recovery.version_failed(work.export);
@@ -118,6 +116,20 @@ impl Server {
             recovery.prolong(now, work.export, time);
         }
         self.run_recovery(cx, work.target);
+    }
+
+    /// What the client of a request needs for its next one (P-137).
+    fn prolong_for(&self, work: &Work, now: Instant, tunables: &Tunables) -> Duration {
+        let bounds = tunables.bounds();
+        let service = self.services.get(work.origin.service);
+        let service = service.map_or(bounds.min, |s| s.estimate.get(&bounds));
+        let net = Duration::from_secs(work.body.service_time.into());
+        prolong_time(service, net, work.origin.deadline.saturating_since(now), tunables)
+    }
+
+    /// The same for a request that is being served; nothing if it is over.
+    pub(crate) fn prolongation(&self, id: ServedId, now: Instant, tunables: &Tunables) -> Duration {
+        self.work.get(id).map_or(Duration::ZERO, |work| self.prolong_for(work, now, tunables))
     }
 
     /// A request is over without an answer: if it was its turn, the recovery goes on without it.
