@@ -3,7 +3,7 @@
 //! file, sends nothing itself, and has no clock.
 //!
 //! ```text
-//!  ptlrpc ── events ──► targets.rs ──► kv/ (a kind of target)
+//!  ptlrpc ── events ──► targets.rs ──► kv/, lock/ (kinds of targets)
 //!                           │             │ orders        commit: effect, number, reply record
 //!                           │ facts       ▼                       ▼
 //!                           ◄───────── store.rs ◄──────────── journal.rs
@@ -16,6 +16,7 @@
 pub mod conformance;
 mod journal;
 pub mod kv;
+pub mod lock;
 mod memory;
 mod records;
 pub mod store;
@@ -23,6 +24,7 @@ mod targets;
 
 pub use journal::{Cx, Journal, When};
 pub use kv::Kv;
+pub use lock::Lock;
 pub use memory::{Commit, MemoryStore};
 pub use records::{Origin, Start, start};
 pub use store::{DataId, Store, StoreError, StoreFact, StoreOrder};

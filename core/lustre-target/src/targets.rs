@@ -3,7 +3,10 @@
 
 use std::collections::BTreeMap;
 
+use ldlm::server::LockServer;
 use lnet_types::{Errno, Instant};
+use lustre_wire::connect::ConnectFlags;
+use lustre_wire::ldlm::ResourceName;
 use ptlrpc::{
     CallError, CallId, Event, ExportId, Past, RecoveryChange, Reply, Rpc, Served, ServedId,
     TargetConfig, TargetId,
@@ -34,9 +37,14 @@ pub trait Kind: Send {
     /// An order of this target has ended.
     fn stored(&mut self, token: u64, outcome: Result<Outcome, StoreError>, cx: &mut Cx<'_, '_, '_>);
 
+    /// What it offers to clients beside what all targets do.
+    fn offers(&self) -> ConnectFlags {
+        ConnectFlags::empty()
+    }
+
     /// The target begins, before anything else.
-    fn begin(&mut self, beginning: Beginning) {
-        let _ = beginning;
+    fn begin(&mut self, beginning: Beginning, rpc: &mut Rpc<'_, '_>) {
+        let _ = (beginning, rpc);
     }
 
     /// The recovery of the target is over: its clients are back, or evicted.
@@ -64,6 +72,17 @@ pub trait Kind: Send {
     fn handle_timeout(&mut self, cx: &mut Cx<'_, '_, '_>) {
         let _ = cx;
     }
+
+    /// Its locks; `None` for a kind without locks.
+    fn locks(&self) -> Option<&LockServer> {
+        None
+    }
+
+    /// The name of a resource, if it was announced.
+    fn resource_name(&self, resource: &ResourceName) -> Option<&str> {
+        let _ = resource;
+        None
+    }
 }
 
 /// How a target begins.
@@ -74,8 +93,6 @@ pub struct Beginning {
     pub starts: u32,
     /// Whether clients of an earlier start are awaited.
     pub recovers: bool,
-    /// Seed of whatever is random.
-    pub seed: u64,
 }
 
 /// What is reported of a callback.
@@ -133,9 +150,10 @@ impl Targets {
         let past: Past = core::mem::take(&mut start.past);
         let mut config = TargetConfig { past, ..config };
         config.offer.instance = start.starts;
+        config.offer.flags |= kind.offers();
         let recovers = !config.past.clients.is_empty();
         let id = rpc.add_target(config)?;
-        kind.begin(Beginning { starts: start.starts, recovers, seed: rpc.seed() });
+        kind.begin(Beginning { starts: start.starts, recovers }, rpc);
         let journal = Journal::new(id, &start, replies);
         self.0.insert(id, Slot { uuid, kind, store, journal, failed: None });
         Ok(id)
@@ -262,6 +280,12 @@ impl Targets {
     /// The same, for its host to change.
     pub fn store_mut(&mut self, target: TargetId) -> Option<&mut dyn Store> {
         Some(&mut *self.0.get_mut(&target)?.store)
+    }
+
+    /// The targets that have locks: uuid and kind.
+    pub fn lockers(&self) -> impl Iterator<Item = (&str, &dyn Kind)> {
+        let lockers = self.0.values().filter(|slot| slot.kind.locks().is_some());
+        lockers.map(|slot| (slot.uuid.as_str(), &*slot.kind))
     }
 
     /// Takes a target out; its store is the caller's to be closed. The request layer has been ordered
