@@ -215,6 +215,13 @@ impl RpcNode {
         let mut service = ServiceConfig::new("target", request.0, reply.0, Portal::OST_BULK.0);
         // A value inside of a message, with what stands around it.
         service.request_max = 32 << 10;
+        self.start_service(service)?;
+        // What gives locks back never waits behind what waits for them.
+        let (request, reply) = (Portal::LDLM_CANCEL, Portal::LDLM_CANCEL_REPLY);
+        self.start_service(ServiceConfig::new("cancel", request.0, reply.0, Portal::OST_BULK.0))
+    }
+
+    fn start_service(&self, service: ServiceConfig) -> Result<(), RpcError> {
         let what = format!("service {} on portal {}", service.name, service.portal);
         let served = self.with(move |rpc| rpc.serve(service))?;
         served.map(|_| ()).map_err(|errno| RpcError::Start { what, errno })

@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use lustre_target::Lock;
 use lustre_target::kv::Kv;
 
 use crate::node::{RpcError, RpcNode};
@@ -19,6 +20,8 @@ const NAME_MAX: usize = 38;
 pub enum TargetKind {
     /// Values by key.
     Kv,
+    /// Locks by name.
+    Lock,
 }
 
 impl TargetKind {
@@ -26,7 +29,22 @@ impl TargetKind {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Kv => "kv",
+            Self::Lock => "lock",
         }
+    }
+
+    /// All kinds.
+    pub const ALL: [Self; 2] = [Self::Kv, Self::Lock];
+
+    /// The kind of a word.
+    ///
+    /// # Errors
+    /// There is none; the text says which there are.
+    fn of(word: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|kind| kind.name() == word).ok_or_else(|| {
+            let names: Vec<_> = Self::ALL.iter().map(|kind| kind.name()).collect();
+            format!("kind '{}': expected {}", word.escape_debug(), names.join(" or "))
+        })
     }
 }
 
@@ -65,13 +83,11 @@ impl FromStr for TargetSpec {
                 name.escape_debug()
             ));
         }
-        if kind != TargetKind::Kv.name() {
-            return bad(format!("kind '{}': expected kv", kind.escape_debug()));
-        }
+        let kind = TargetKind::of(kind).map_err(ParseTargetError)?;
         if dir.is_empty() {
             return bad(format!("directory of '{name}': expected a path"));
         }
-        Ok(Self { name: name.to_owned(), kind: TargetKind::Kv, dir: dir.into() })
+        Ok(Self { name: name.to_owned(), kind, dir: dir.into() })
     }
 }
 
@@ -92,6 +108,7 @@ impl RpcNode {
         let disk = disk.map_err(|e| RpcError::Store(e.to_string()))?;
         match spec.kind {
             TargetKind::Kv => self.add_target(&spec.name, Kv::new(), disk).map(|_| ()),
+            TargetKind::Lock => self.add_target(&spec.name, Lock::new(), disk).map(|_| ()),
         }
     }
 }

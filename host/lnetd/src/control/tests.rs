@@ -174,7 +174,7 @@ fn target_of_a_daemon_is_served_until_it_is_removed_or_the_node_ends() {
     match control.answer(Request::ServiceShow) {
         Ok(Reply::Services(all)) => {
             let names: Vec<_> = all.iter().map(|s| (s.name.as_str(), s.policy.as_str())).collect();
-            assert_eq!(names, [("target", "fifo")]);
+            assert_eq!(names, [("target", "fifo"), ("cancel", "fifo")]);
             assert!(all[0].posted > 0, "requests can arrive");
         }
         other => panic!("{other:?}"),
