@@ -356,7 +356,9 @@ impl<'b> Rpc<'_, 'b> {
     }
 
     /// The program has, or has no longer, what goes with an import's connection, such as locks: an
-    /// import that has does not disconnect for want of use (P-103).
+    /// import that has does not disconnect for want of use (P-103), and stops in
+    /// [`ImportState::ReplayLocks`](crate::ImportState::ReplayLocks) until
+    /// [`Rpc::locks_replayed`].
     pub fn hold(&mut self, import: ImportId, held: bool) {
         self.ptlrpc.client.hold(import, held);
     }
@@ -403,6 +405,12 @@ impl<'b> Rpc<'_, 'b> {
     pub fn restarted(&mut self, import: ImportId, nid: Nid, instance: u32) -> bool {
         let (client, _, mut cx) = self.split();
         client.restarted(&mut cx, import, nid, instance)
+    }
+
+    /// Makes the connection of an import again, as if a request over it had failed (L-37, L-61).
+    pub fn fail(&mut self, import: ImportId) {
+        let (client, _, mut cx) = self.split();
+        client.fail(&mut cx, import);
     }
 
     /// Ends an import: its calls end, the server gets a disconnect, the import is closed.

@@ -152,6 +152,12 @@ impl Client {
         self.recover(cx, import);
     }
 
+    /// The program does not trust the connection any more: it is made again.
+    pub(crate) fn fail(&mut self, cx: &mut Cx<'_, '_>, import: ImportId) {
+        self.lost(cx, import, 0);
+        self.connect(cx, import);
+    }
+
     /// The ping that ends a client's part (P-72).
     fn final_ping(&mut self, cx: &mut Cx<'_, '_>, import: ImportId) {
         let made =

@@ -2,7 +2,7 @@
 
 use lustre_wire::{BodyFlags, Opcode};
 
-use super::bench::{APPEND, Bench};
+use super::bench::{APPEND, Bench, ECHO, append_log};
 use crate::{Call, CallError, CallId, Event, ImportState};
 
 fn lock(name: &str) -> Call {
@@ -104,4 +104,17 @@ fn the_end_of_an_import_does_not_wait_for_locks() {
     bench.rpc(bench.client, |rpc| rpc.disconnect(import));
     bench.secs(5);
     assert_eq!(bench.states().last(), Some(&ImportState::Closed));
+}
+
+#[test]
+fn l37_an_import_that_its_program_fails_connects_again() {
+    use ImportState as S;
+    let mut bench = Bench::new(append_log());
+    bench.call(Bench::say(ECHO, "one"));
+    assert_eq!(state(&mut bench), S::Full);
+    let import = bench.import;
+    bench.rpc(bench.client, |rpc| rpc.fail(import));
+    bench.secs(1);
+    let states = [S::Connecting, S::Full, S::Disconnected, S::Connecting, S::Recover, S::Full];
+    assert_eq!(bench.states(), states);
 }
