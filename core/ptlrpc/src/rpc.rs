@@ -518,6 +518,12 @@ impl<'b> Rpc<'_, 'b> {
         server.release_committed(&mut cx, target);
     }
 
+    /// What replies of a target say about the caches of locks of its clients: the value of locks, and
+    /// how many there should be (L-58). To clients that resize theirs by it.
+    pub fn set_lock_volume(&mut self, target: TargetId, slv: u64, limit: u32) {
+        self.ptlrpc.server.set_lock_volume(target, slv, limit);
+    }
+
     /// Lets messages get lost, as a net would: those that this node sends, and those that it receives.
     ///
     /// # Errors

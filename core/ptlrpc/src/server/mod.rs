@@ -110,7 +110,8 @@ impl Server {
         }
         let committed = past.last_transno;
         let last = target::next_epoch(committed);
-        let config = Target { config, committed, last, recovery: None, failed: false };
+        let lock_volume = (0, 0);
+        let config = Target { config, committed, last, recovery: None, lock_volume, failed: false };
         let id = self.targets.insert(config);
         let mut members = Vec::new();
         for client in past.clients {
@@ -241,6 +242,13 @@ impl Server {
             }
         }
         false
+    }
+
+    /// What replies of a target say about caches of locks.
+    pub(crate) fn set_lock_volume(&mut self, target: TargetId, slv: u64, limit: u32) {
+        if let Some(target) = self.targets.get_mut(target) {
+            target.lock_volume = (slv, limit);
+        }
     }
 
     /// Everything up to this transaction survives a crash.

@@ -6,7 +6,7 @@ use lnet::{MdOptions, Put};
 use lnet_types::{Errno, IoVec, Nid};
 use lustre_wire::body::MsgKind;
 use lustre_wire::msg::{BODY_ONLY_LEN, Header, MsgBuilder};
-use lustre_wire::{Body, BodyFlags, OpFlags, Portal};
+use lustre_wire::{Body, BodyFlags, ConnectFlags, OpFlags, Portal};
 
 use super::Server;
 use super::difficult::{Difficult, Hold, Release};
@@ -180,6 +180,7 @@ impl Server {
         let estimate = service.estimate.get(&bounds);
         let committed = self.committed_of(export, parts.transno, origin.service);
         let early = cx.common.breaks(Sabotage::CommittedEarly);
+        let (slv, limit) = self.lock_volume_of(export);
         let body = Body {
             handle: parts.handle,
             kind: if parts.error { MsgKind::ERROR } else { MsgKind::REPLY },
@@ -192,6 +193,8 @@ impl Server {
             op_flags: parts.op_flags,
             timeout: if parts.error && export.is_none() { 0 } else { wire_secs(estimate) },
             service_time: wire_secs(took),
+            slv,
+            limit,
             ..Body::default()
         };
         let builder = MsgBuilder::new(Header::default(), &body);
@@ -208,6 +211,14 @@ impl Server {
         } else if let Some(id) = parts.ack {
             self.release(cx, id, Release::NotDelivered);
         }
+    }
+
+    /// What a reply says about caches of locks: nothing to clients that don't resize theirs.
+    fn lock_volume_of(&self, export: Option<ExportId>) -> (u64, u32) {
+        let export = export.and_then(|id| self.exports.get(id));
+        let resizes = export.filter(|e| e.granted.flags.contains(ConnectFlags::LRU_RESIZE));
+        let target = resizes.and_then(|export| self.targets.get(export.target));
+        target.map_or((0, 0), |target| target.lock_volume)
     }
 
     /// The last committed transaction of a client, as a reply says it: that of the client itself and

@@ -72,6 +72,8 @@ pub(crate) struct Target {
     pub(crate) last: u64,
     /// How its recovery goes, or went; `None` if it had nothing to recover.
     pub(crate) recovery: Option<Recovery>,
+    /// What replies say about caches of locks: their value, and how many there should be (L-58).
+    pub(crate) lock_volume: (u64, u32),
     /// Another node is about to serve it: each request is refused (P-106, P-109).
     pub(crate) failed: bool,
 }
