@@ -65,6 +65,8 @@ pub struct LockServer {
     called: BTreeMap<Cookie, CallId>,
     /// Rounds that are over.
     over: VecDeque<Cookie>,
+    /// When the value of locks is calculated again (L-59).
+    volume_at: Instant,
     /// Locks are being replayed.
     replaying: bool,
     stats: LockStats,
@@ -103,6 +105,7 @@ impl LockServer {
             calls: BTreeMap::new(),
             called: BTreeMap::new(),
             over: VecDeque::new(),
+            volume_at: Instant::ZERO,
             replaying: replays,
             stats: LockStats::default(),
         }
@@ -133,6 +136,7 @@ impl LockServer {
         value: Result<Option<Value>, Errno>,
         rpc: &mut Rpc<'_, '_>,
     ) {
+        self.announce_volume(served, rpc);
         match request::read(served) {
             Err(errno) => rpc.refuse(served.id, errno),
             Ok(request) => match served.opcode {
@@ -192,6 +196,17 @@ impl LockServer {
         let now = rpc.now();
         self.space.handle_timeout(now, &mut |lock: &LockView| busy(rpc, export(lock.holder), lock));
         self.work(rpc);
+    }
+
+    /// Calculates what replies say about the caches of clients, once a second at most (L-59).
+    fn announce_volume(&mut self, served: &Served, rpc: &mut Rpc<'_, '_>) {
+        let now = rpc.now();
+        if now >= self.volume_at {
+            self.volume_at = now + Duration::from_secs(1);
+            self.space.recalculate_slv(now);
+            let (slv, limit) = self.space.slv();
+            rpc.set_lock_volume(served.target, slv, limit);
+        }
     }
 
     /// The client of a request as a holder of locks.
