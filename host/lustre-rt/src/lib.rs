@@ -62,12 +62,17 @@
 
 mod host;
 mod kv;
+mod lockers;
 mod node;
 mod spec;
 pub mod store;
 
 pub use host::{EVICTIONS_KEPT, Eviction, Handler};
 pub use kv::{KvClient, KvError};
+pub use lockers::{
+    BLOCKERS_SHOWN, Cookie, LockDesc, LockFilter, LockKind, LockLine, LockMode, LockRow,
+    LockServer, LockStats, NamespaceRow, Policy, SpaceView,
+};
 pub use node::{Done, Import, RpcError, RpcNode};
 pub use spec::{ParseTargetError, TargetKind, TargetSpec};
 

@@ -111,7 +111,7 @@ impl RpcNode {
     ///
     /// # Errors
     /// The node has stopped, or has too much to do.
-    fn run<R: Send + 'static>(
+    pub(crate) fn run<R: Send + 'static>(
         &self,
         f: impl FnOnce(&mut Host, &mut lnet_rt::Below<'_>) -> R + Send + 'static,
     ) -> Result<R, OpError> {
