@@ -93,6 +93,9 @@ impl Request {
             Self::ImportExplain { .. } => ("explain import", Read),
             Self::ExportShow { .. } => ("export show", Read),
             Self::ExportEvict { .. } => ("export evict", Write),
+            Self::LockShow { .. } => ("lock show", Read),
+            Self::LockBreak { .. } => ("lock break", Write),
+            Self::NamespaceShow => ("namespace show", Read),
             Self::ServiceShow => ("service show", Read),
             Self::RpcLose(_) => ("fault rpc lose", Write),
             Self::RpcDelay(_) => ("fault rpc delay", Write),
@@ -119,6 +122,7 @@ mod tests {
             Request::TargetShow,
             Request::ExportShow { from: None },
             Request::ImportExplain { name: "kv-1".to_owned() },
+            Request::NamespaceShow,
             Request::RpcFaultShow,
         ];
         for request in reads {
@@ -130,6 +134,7 @@ mod tests {
             Request::Set { settings: Vec::new() },
             Request::ParamSet { name: "stats".to_owned(), value: "0".to_owned() },
             Request::Recording { part: 0, number: 0 },
+            Request::LockBreak { lock: 1 },
             Request::DriverDisconnect { net: lnet_types::Net::TCP, nid: None, forget: false },
             Request::PeerNotify { nid, up: false, ago_s: 0 },
             Request::TargetAdd { target: "kv-1=kv:/srv".to_owned() },

@@ -24,6 +24,7 @@ mod error;
 mod fault;
 mod frame;
 mod hex;
+mod lock;
 mod reply;
 mod request;
 mod routing;
@@ -42,6 +43,7 @@ pub use frame::{
     FrameDecoder, REPLY_MAX, REQUEST_MAX, VERSION, decode_reply, decode_request, encode_reply,
     encode_request,
 };
+pub use lock::{LockPage, LockSelection, LockSnapshot, NamespaceSnapshot};
 pub use reply::{
     Contact, Contacted, PeerPage, RailSnapshot, RecordingPart, Reply, Status, TimerSnapshot,
 };

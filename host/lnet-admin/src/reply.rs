@@ -64,6 +64,10 @@ pub enum Reply {
     ImportExplanations(Vec<ImportExplanation>),
     /// A page of exports.
     Exports(ExportPage),
+    /// A page of locks.
+    Locks(crate::LockPage),
+    /// The locks of each target, counted.
+    Namespaces(Vec<crate::NamespaceSnapshot>),
     /// The services.
     Services(Vec<ServiceSnapshot>),
     /// The faults of the request layer.

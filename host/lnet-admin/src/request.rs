@@ -357,6 +357,21 @@ pub enum Request {
         #[serde(default, with = "text::nid_option")]
         nid: Option<Nid>,
     },
+    /// A page of the locks of this node's targets. [`Reply::Locks`](crate::Reply::Locks)
+    LockShow {
+        /// Which.
+        which: crate::LockSelection,
+        /// `LockPage::next` of the page before; the first page if absent.
+        #[serde(default)]
+        from: Option<u64>,
+    },
+    /// Evicts the client that has a lock, or waits for it. No such lock: ENOENT. `Done`
+    LockBreak {
+        /// Its name on this server.
+        lock: u64,
+    },
+    /// The locks of each target, counted. [`Reply::Namespaces`](crate::Reply::Namespaces)
+    NamespaceShow,
     /// The services. [`Reply::Services`](crate::Reply::Services)
     ServiceShow,
     /// Loses messages of the request layer. An unknown operation, or none to lose: EINVAL; too many

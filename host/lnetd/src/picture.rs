@@ -11,7 +11,7 @@ use lnet_admin::{
 };
 use lnet_rt::NodeHandle;
 use lnet_types::{Instant, Nid};
-use lustre_rt::{ClientStats, Eviction, ImportState, Ptlrpc, ServerStats};
+use lustre_rt::{ClientStats, Eviction, ImportState, NamespaceRow, Ptlrpc, ServerStats};
 
 use crate::control::Control;
 use crate::nets::Settings;
@@ -63,6 +63,7 @@ pub(crate) struct RpcPicture {
     /// Rules that lose messages.
     pub(crate) rules: usize,
     pub(crate) services: Vec<ServiceSnapshot>,
+    pub(crate) namespaces: Vec<NamespaceRow>,
 }
 
 /// What a node shows.
@@ -115,8 +116,10 @@ impl Control {
     fn rpc_picture(&self) -> Option<RpcPicture> {
         let targets = self.target_snapshots().ok()?;
         let looked = self.look(None, |rpc| {
-            let evictions = rpc.evictions()?;
-            rpc.inspect(move |ptlrpc, now| Some(seen(ptlrpc, now, targets, &evictions)))
+            let (evictions, namespaces) = (rpc.evictions()?, rpc.namespaces()?);
+            rpc.inspect(move |ptlrpc, now| {
+                Some(RpcPicture { namespaces, ..seen(ptlrpc, now, targets, &evictions) })
+            })
         });
         // A node that stops meanwhile has no request layer.
         looked.ok().flatten()
@@ -171,6 +174,7 @@ fn seen(
         exports: exports.iter().map(|view| rpc_views::export(view, now)).collect(),
         evictions: evictions.iter().map(|e| rpc_views::eviction(e, now)).collect(),
         rules: ptlrpc.losing().len(),
+        namespaces: Vec::new(),
         services: ptlrpc.service_views().iter().map(|view| rpc_views::service(view, now)).collect(),
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use lnet_admin as admin;
 use lnet_types::{Instant, Nid};
 use lustre_rt::{
-    Eviction, Explanation, ExportView, Histogram, ImportView, RecoveryStage, RecoveryView,
-    ServiceView, TargetSpec, TargetView,
+    Eviction, Explanation, ExportView, Histogram, ImportView, LockLine, LockRow, LockStats,
+    NamespaceRow, Policy, RecoveryStage, RecoveryView, ServiceView, TargetSpec, TargetView,
 };
 
 /// A target. `view`: what the request layer has of it; none while it is taken out.
@@ -135,6 +135,80 @@ pub(crate) fn export(view: &ExportView, now: Instant) -> admin::ExportSnapshot {
         committed: view.committed,
     }
 }
+
+pub(crate) fn lock(row: &LockRow, now: Instant) -> admin::LockSnapshot {
+    let own = lock_line(row, &row.lock, now);
+    let waits_for = row.waits_for.iter().map(|line| lock_line(row, line, now)).collect();
+    admin::LockSnapshot { waits_for, ..own }
+}
+
+fn lock_line(row: &LockRow, line: &LockLine, now: Instant) -> admin::LockSnapshot {
+    let desc = &line.desc;
+    let end = |end: u64| if end == u64::MAX { "end".to_owned() } else { end.to_string() };
+    let part = match desc.policy() {
+        Some(Policy::Extent { start, end: last, .. } | Policy::Flock { start, end: last, .. }) => {
+            Some(format!("{start} to {}", end(last)))
+        }
+        Some(Policy::Ibits { bits, .. }) => Some(bits.to_string()),
+        Some(Policy::Plain) | None => None,
+    };
+    let state = match (line.waits, line.called_back) {
+        (true, _) => "waiting",
+        (false, true) => "called back",
+        (false, false) => "granted",
+    };
+    admin::LockSnapshot {
+        target: row.target.clone(),
+        resource: row.name.clone().unwrap_or_else(|| desc.resource.to_string()),
+        lock: line.lock.0,
+        kind: desc.kind.to_string(),
+        mode: if line.waits { desc.requested } else { desc.granted }.to_string(),
+        part,
+        state: state.to_owned(),
+        since_ms_ago: ago(line.since, now),
+        client: line.client.clone(),
+        nid: Some(line.from).filter(|nid| *nid != Nid::ANY),
+        fence: Some(line.fence).filter(|fence| *fence != 0),
+        evicted_in_ms: line.expires.map(|at| millis(at.saturating_since(now))),
+        waits_for: Vec::new(),
+    }
+}
+
+pub(crate) fn namespace(row: &NamespaceRow) -> admin::NamespaceSnapshot {
+    let counters = LOCK_COUNTERS.iter().map(|(name, _, of)| ((*name).to_owned(), of(&row.stats)));
+    admin::NamespaceSnapshot {
+        target: row.target.clone(),
+        resources: row.space.resources as u64,
+        clients: row.space.holders as u64,
+        locks: row.space.locks as u64,
+        waiting: row.space.waiting as u64,
+        called_back: row.space.called_back as u64,
+        slv: row.volume.0,
+        limit: row.volume.1,
+        counters: counters.collect(),
+    }
+}
+
+/// A counter of locks: its name, its help, and where it is.
+type LockCounter = (&'static str, &'static str, fn(&LockStats) -> u64);
+
+/// What the locks of a target count.
+pub(crate) const LOCK_COUNTERS: [LockCounter; 14] = [
+    ("enqueues", "Requests for locks.", |s| s.enqueues),
+    ("granted", "Locks granted in the reply.", |s| s.granted),
+    ("waited", "Locks whose reply said that they wait.", |s| s.waited),
+    ("refused", "Requests for locks that were refused.", |s| s.refused),
+    ("found_again", "Requests whose lock was there.", |s| s.resent),
+    ("cancels", "Locks given back.", |s| s.cancels),
+    ("converts", "Locks that gave parts back.", |s| s.converts),
+    ("glimpses", "Requests for sizes.", |s| s.glimpses),
+    ("blocking_callbacks", "Callbacks that ask for a lock.", |s| s.blocking),
+    ("completions", "Callbacks that announce a grant.", |s| s.completions),
+    ("callbacks_resent", "Callbacks sent again.", |s| s.again),
+    ("prolonged", "Reads and writes that moved a timer.", |s| s.touches),
+    ("evicted_by_timer", "Clients evicted for a lock that they kept.", |s| s.expired),
+    ("evicted_by_callback", "Clients evicted for a callback without answer.", |s| s.failed),
+];
 
 pub(crate) fn eviction(eviction: &Eviction, now: Instant) -> admin::EvictionSnapshot {
     admin::EvictionSnapshot {

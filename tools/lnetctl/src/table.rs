@@ -4,8 +4,8 @@ use core::fmt::Write as _;
 
 use crate::args::{Arg, Args, Opt};
 use crate::command::{
-    configuration, connection, debug, explain, fault, fault_rpc, global, legacy, lnet, misc, net,
-    peer, ping, route, routing, set, stats, target, udsp,
+    configuration, connection, debug, explain, fault, fault_rpc, global, legacy, lnet, lock, misc,
+    net, peer, ping, route, routing, set, stats, target, udsp,
 };
 use crate::{Session, doctor, shell, top};
 
@@ -504,6 +504,50 @@ pub(crate) static COMMANDS: &[Entry] = &[
         })],
     }),
     Entry::Group(Group {
+        name: "lock",
+        entries: &[
+            Entry::Command(Command {
+                name: "show",
+                path: "lock show",
+                options: &[],
+                operands: ("[NAME]", 1),
+                summary: "show the locks on NAME; without it locks that wait or are waited for",
+                help_code: 1,
+                run: lock::show,
+            }),
+            Entry::Command(Command {
+                name: "dump",
+                path: "lock dump",
+                options: &[],
+                operands: NO_OPERANDS,
+                summary: "show all locks of this node's targets",
+                help_code: 1,
+                run: lock::dump,
+            }),
+            Entry::Command(Command {
+                name: "break",
+                path: "lock break",
+                options: &[],
+                operands: ("LOCK", 1),
+                summary: "evict the client that has the lock, or waits for it",
+                help_code: 1,
+                run: lock::break_lock,
+            }),
+        ],
+    }),
+    Entry::Group(Group {
+        name: "namespace",
+        entries: &[Entry::Command(Command {
+            name: "show",
+            path: "namespace show",
+            options: &[],
+            operands: NO_OPERANDS,
+            summary: "show how many locks this node's targets have, and what happened to them",
+            help_code: 1,
+            run: lock::namespaces,
+        })],
+    }),
+    Entry::Group(Group {
         name: "target",
         entries: &[
             Entry::Command(Command {
@@ -511,7 +555,7 @@ pub(crate) static COMMANDS: &[Entry] = &[
                 path: "target add",
                 options: &[],
                 operands: ("NAME=KIND:DIR", 1),
-                summary: "serve a target; KIND is kv",
+                summary: "serve a target; KIND is kv or lock",
                 help_code: 1,
                 run: target::add,
             }),

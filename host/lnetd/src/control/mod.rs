@@ -7,6 +7,7 @@ mod export;
 pub(crate) mod fault;
 mod legacy;
 mod lnet;
+mod lock;
 mod net;
 mod peer;
 mod ping;
@@ -216,6 +217,9 @@ impl Control {
             Request::ImportExplain { name } => self.import_explain(name),
             Request::ExportShow { from } => self.export_show(from),
             Request::ExportEvict { uuid, nid } => self.export_evict(uuid, nid),
+            Request::LockShow { which, from } => self.lock_show(which, from),
+            Request::LockBreak { lock } => self.lock_break(lock),
+            Request::NamespaceShow => self.namespace_show(),
             Request::ServiceShow => self.service_show(),
             Request::RpcLose(rule) => self.rpc_lose(&rule),
             Request::RpcDelay(delay) => self.rpc_delay(delay),

@@ -3,8 +3,8 @@
 
 use clap::Parser as _;
 use lnet_admin::{
-    FaultDel, FaultKind, NiTarget, Reply, Request, RpcDelay, RpcFaultDel, RpcFaults, RpcLose,
-    RpcPart,
+    FaultDel, FaultKind, LockPage, LockSelection, NiTarget, Reply, Request, RpcDelay, RpcFaultDel,
+    RpcFaults, RpcLose, RpcPart,
 };
 use lnet_config::{
     Interface, ModuleParameters, NetAdd, NetDel, PeerAdd, PeerDel, RouteAdd, RouteDel, Setting,
@@ -161,6 +161,27 @@ fn states(control: &Control) -> Vec<(String, String)> {
         Ok(Reply::Targets(all)) => all.into_iter().map(|t| (t.name, t.state)).collect(),
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn locks_of_a_daemon_are_shown_and_broken_by_their_names() {
+    let (control, scratch) = (control(), Scratch::new("locks"));
+    control.answer(Request::LnetConfigure { all: false, large: false }).unwrap();
+    let all = Request::LockShow { which: LockSelection::All, from: None };
+    let none = || Reply::Locks(LockPage { locks: Vec::new(), next: None });
+    assert_eq!(control.answer(all.clone()), Ok(none()), "without a target");
+    let target = format!("locks=lock:{}", scratch.0.display());
+    control.answer(Request::TargetAdd { target }).unwrap();
+    assert_eq!(control.answer(all), Ok(none()));
+    match control.answer(Request::NamespaceShow) {
+        Ok(Reply::Namespaces(spaces)) => {
+            let seen: Vec<_> = spaces.iter().map(|s| (s.target.as_str(), s.locks)).collect();
+            assert_eq!(seen, [("locks", 0)]);
+            assert!(spaces[0].counters.contains(&("enqueues".to_owned(), 0)));
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(reason(&control, Request::LockBreak { lock: 31 }).contains("lock 0x1f"));
 }
 
 #[test]

@@ -32,7 +32,9 @@ impl OneEnd {
         let transaction = host.node.tunables().transaction();
         let waits = match lnd_timeout(&host.node) {
             None => transaction * 2,
-            Some(driver) => (transaction + driver).saturating_mul(host.node.stats().msgs_max.max(2)),
+            Some(driver) => {
+                (transaction + driver).saturating_mul(host.node.stats().msgs_max.max(2))
+            }
         };
         waits + self.bounds.late_max
     }

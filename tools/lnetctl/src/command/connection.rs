@@ -53,7 +53,7 @@ pub(crate) fn exports(session: &mut Session<'_>, _: &Command, _: &Args) -> i32 {
 }
 
 /// Prints a page of a list behind those before it.
-fn list(session: &mut Session<'_>, page: Option<Tree>, first: &mut bool) {
+pub(super) fn list(session: &mut Session<'_>, page: Option<Tree>, first: &mut bool) {
     let Some(tree) = page else { return };
     if core::mem::take(first) {
         session.print(&tree, Style::Library);

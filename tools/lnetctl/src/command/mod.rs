@@ -10,6 +10,7 @@ pub(crate) mod global;
 mod hosts;
 pub(crate) mod legacy;
 pub(crate) mod lnet;
+pub(crate) mod lock;
 pub(crate) mod misc;
 pub(crate) mod net;
 pub(crate) mod peer;

@@ -47,6 +47,8 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         "target add",
         &[("target add kv-1=kv:/srv/kv-1", "serve a key-value target from this directory")],
     ),
+    ("lock show", &[("lock show jobs/42", "who has the lock, who waits, until when")]),
+    ("lock break", &[("lock break 0x5f2a", "give the lock to the next client now")]),
     ("target del", &[("target del kv-1", "let another node serve it")]),
     ("export show", &[("export show", "who is connected, and who was evicted")]),
     ("export evict", &[("export evict 10.0.0.2@tcp", "drop every client on that node")]),

@@ -3,6 +3,7 @@
 pub(crate) mod fault;
 pub(crate) mod format;
 pub(crate) mod global;
+pub(crate) mod lock;
 pub(crate) mod net;
 pub(crate) mod peer;
 pub(crate) mod route;

@@ -10,7 +10,7 @@ use lnet_config::Tree;
 use super::Rows;
 
 /// A document with a list; `None` for an empty one.
-fn document<T>(key: &str, rows: &[T], row: impl Fn(&T) -> Tree) -> Option<Tree> {
+pub(super) fn document<T>(key: &str, rows: &[T], row: impl Fn(&T) -> Tree) -> Option<Tree> {
     let rows: Vec<Tree> = rows.iter().map(row).collect();
     (!rows.is_empty()).then(|| Tree::map([(key, Tree::List(rows))]))
 }
@@ -228,6 +228,6 @@ pub(crate) fn faults(faults: &RpcFaults) -> Option<Tree> {
 }
 
 /// A time of so many milliseconds.
-fn seconds(millis: u64) -> Tree {
+pub(super) fn seconds(millis: u64) -> Tree {
     Tree::plain(format_args!("{}.{:03}", millis / 1000, millis % 1000))
 }

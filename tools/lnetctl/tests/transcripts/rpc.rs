@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use lnet_admin::{
     Ask, ClientError, EvictionSnapshot, ExportPage, ExportSnapshot, HistogramSnapshot,
-    ImportExplanation, ImportPage, ImportSnapshot, NodeChoice, NodeExplanation, Reply, Request,
-    RpcDelay, RpcFaults, RpcLose, RpcPart, ServiceSnapshot, TargetSnapshot,
+    ImportExplanation, ImportPage, ImportSnapshot, LockPage, LockSnapshot, NamespaceSnapshot,
+    NodeChoice, NodeExplanation, Reply, Request, RpcDelay, RpcFaults, RpcLose, RpcPart,
+    ServiceSnapshot, TargetSnapshot,
 };
 use lnetctl::Session;
 
@@ -38,6 +39,7 @@ fn each_command_for_the_request_layer_becomes_one_request() {
     for (line, request) in [
         ("target add kv-1=kv:/srv/a", "TargetAdd { target: \"kv-1=kv:/srv/a\" }"),
         ("target del kv-1", "TargetDel { name: \"kv-1\" }"),
+        ("lock break 0x1f", "LockBreak { lock: 31 }"),
         ("export evict 10.0.0.2@tcp", "ExportEvict { uuid: None, nid: Some(10.0.0.2@tcp) }"),
         ("export evict c-1", "ExportEvict { uuid: Some(\"c-1\"), nid: None }"),
         (
@@ -315,4 +317,120 @@ fn targets_services_and_faults_are_shown_and_nothing_is_shown_of_none() {
     ] {
         assert_eq!(run(line, vec![none]).0, "", "{line}");
     }
+}
+
+#[test]
+fn locks_are_shown_with_those_that_they_wait_for() {
+    let holder = LockSnapshot {
+        target: "locks".to_owned(),
+        resource: "jobs/42".to_owned(),
+        lock: 31,
+        kind: "EXTENT".to_owned(),
+        mode: "EX".to_owned(),
+        part: Some("0 to end".to_owned()),
+        state: "called back".to_owned(),
+        since_ms_ago: 2000,
+        client: "c-1".to_owned(),
+        nid: "10.0.0.2@tcp".parse().ok(),
+        fence: Some(7),
+        evicted_in_ms: Some(148_000),
+        waits_for: Vec::new(),
+    };
+    let waiter = LockSnapshot {
+        lock: 32,
+        state: "waiting".to_owned(),
+        client: "c-2".to_owned(),
+        nid: None,
+        fence: None,
+        evicted_in_ms: None,
+        waits_for: vec![holder.clone()],
+        ..holder.clone()
+    };
+    let pages = || {
+        let page =
+            |lock: &LockSnapshot, next| Reply::Locks(LockPage { locks: vec![lock.clone()], next });
+        vec![page(&holder, Some(1)), page(&waiter, None)]
+    };
+    let (out, _, code, asked) = run("lock show", pages());
+    assert_eq!(
+        (code, asked),
+        (
+            0,
+            vec![
+                "LockShow { which: Contended, from: None }".to_owned(),
+                "LockShow { which: Contended, from: Some(1) }".to_owned()
+            ]
+        )
+    );
+    let expected = "lock:
+-     target: locks
+      resource: jobs/42
+      lock: 0x1f
+      kind: EXTENT
+      mode: EX
+      part: 0 to end
+      state: called back
+      since: 2.000
+      client: c-1
+      nid: 10.0.0.2@tcp
+      fence: 7
+      evicted_in: 148.000
+-     target: locks
+      resource: jobs/42
+      lock: 0x20
+      kind: EXTENT
+      mode: EX
+      part: 0 to end
+      state: waiting
+      since: 2.000
+      client: c-2
+      waits_for:
+      -     lock: 0x1f
+            kind: EXTENT
+            mode: EX
+            part: 0 to end
+            state: called back
+            since: 2.000
+            client: c-1
+            nid: 10.0.0.2@tcp
+            fence: 7
+            evicted_in: 148.000
+";
+    assert_eq!(out, expected);
+    for (line, which) in [("lock show jobs/42", "Named(\"jobs/42\")"), ("lock dump", "All")] {
+        let (.., asked) = run(line, vec![Reply::Locks(LockPage { locks: vec![], next: None })]);
+        assert_eq!(asked, [format!("LockShow {{ which: {which}, from: None }}")], "{line}");
+    }
+    let (out, _, code, asked) = run("lock break jobs/42", Vec::new());
+    assert!(code != 0 && asked.is_empty() && out.contains("expected a number"), "{out}");
+}
+
+#[test]
+fn namespaces_are_shown_with_what_happened_to_their_locks() {
+    let space = NamespaceSnapshot {
+        target: "locks".to_owned(),
+        resources: 1,
+        clients: 2,
+        locks: 3,
+        waiting: 1,
+        called_back: 1,
+        slv: 36_000,
+        limit: 10,
+        counters: vec![("enqueues".to_owned(), 5), ("cancels".to_owned(), 2)],
+    };
+    let (out, _, code, _) = run("namespace show", vec![Reply::Namespaces(vec![space])]);
+    let expected = "namespace:
+-     target: locks
+      resources: 1
+      clients: 2
+      locks: 3
+      waiting: 1
+      called_back: 1
+      slv: 36000
+      limit: 10
+      counters:
+            enqueues: 5
+            cancels: 2
+";
+    assert_eq!((code, out.as_str()), (0, expected));
 }

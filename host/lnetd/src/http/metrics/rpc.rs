@@ -1,10 +1,11 @@
 //! The metrics of the request layer, taken from its two records of counts.
 
 use lnet_admin::{ServiceSnapshot, TargetSnapshot};
-use lustre_rt::{ClientStats, ServerStats};
+use lustre_rt::{ClientStats, NamespaceRow, ServerStats};
 
 use super::text::Family;
 use crate::picture::RpcPicture;
+use crate::rpc_views::LOCK_COUNTERS;
 
 /// A counter: its name, its help, and where it is.
 type Counter<S> = (&'static str, &'static str, fn(&S) -> u64);
@@ -72,6 +73,7 @@ pub(super) fn families(rpc: &RpcPicture) -> Vec<Family> {
     all.push(states);
     all.extend(of_targets(&rpc.targets));
     all.extend(of_services(&rpc.services));
+    all.extend(locks(&rpc.namespaces));
     all
 }
 
@@ -128,3 +130,32 @@ fn of_services(services: &[ServiceSnapshot]) -> Vec<Family> {
 fn seconds(ms: u64) -> f64 {
     ms as f64 / 1000.0
 }
+
+/// The families of locks, by target.
+fn locks(namespaces: &[NamespaceRow]) -> Vec<Family> {
+    let mut all = Vec::new();
+    for (name, help, of) in LOCKS {
+        let mut family = Family::gauge(format!("ldlm_{name}"), (*help).to_owned());
+        for row in namespaces {
+            family.add(&[("target", row.target.as_str())], of(row) as f64);
+        }
+        all.push(family);
+    }
+    for (name, help, of) in &LOCK_COUNTERS {
+        let mut family = Family::counter(format!("ldlm_{name}"), (*help).to_owned());
+        for row in namespaces {
+            family.add(&[("target", row.target.as_str())], of(&row.stats) as f64);
+        }
+        all.push(family);
+    }
+    all
+}
+
+const LOCKS: &[Counter<NamespaceRow>] = &[
+    ("locks", "Locks that clients have or wait for.", |row| row.space.locks as u64),
+    ("waiting", "Locks that wait.", |row| row.space.waiting as u64),
+    ("called_back", "Locks whose client is called back.", |row| row.space.called_back as u64),
+    ("resources", "Resources that have locks.", |row| row.space.resources as u64),
+    ("holders", "Clients that have locks.", |row| row.space.holders as u64),
+    ("lock_volume", "What a lock is worth to the caches of clients.", |row| row.volume.0),
+];
