@@ -6,6 +6,8 @@
 //! Nothing is stored but clients: they replay their locks when the target starts again, and the number
 //! of the start is part of each fencing number.
 
+#[cfg(test)]
+mod tests;
 pub mod wire;
 
 use std::collections::BTreeMap;

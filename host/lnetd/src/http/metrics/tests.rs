@@ -136,6 +136,9 @@ fn rpc_picture() -> RpcPicture {
         committed: 7,
         recovery: None,
     };
+    let (mut space, mut stats) = (SpaceView::default(), LockStats::default());
+    (space.waiting, stats.blocking) = (2, 9);
+    let locks = NamespaceRow { target: "locks".to_owned(), space, stats, volume: (36_000, 10) };
     RpcPicture {
         client,
         server,
@@ -146,6 +149,7 @@ fn rpc_picture() -> RpcPicture {
         exports: Vec::new(),
         evictions: Vec::new(),
         rules: 5,
+        namespaces: vec![locks],
         services,
     }
 }
