@@ -28,7 +28,7 @@ impl LockServer {
         self.take_back(client, &early(&request.lock), false, rpc);
         let replay = request.lock.flags.contains(LockFlags::REPLAY);
         let repeats = served.body.flags.contains(BodyFlags::REQ_REPLAY_DONE);
-        // Only a target that recovers grants what it is told to (L-25).
+        // Only a target that recovers grants a lock as the client describes it (L-25).
         if replay && !(self.replaying && repeats) {
             return rpc.refuse(served.id, Errno::EPROTO);
         }

@@ -235,6 +235,12 @@ impl LockServer {
     }
 
     fn evict(&mut self, client: ExportId, why: space::EvictReason, rpc: &mut Rpc<'_, '_>) {
+        if rpc.client(client).is_none() {
+            // It has left while a request of its own was being served: no event will say so again.
+            self.space.evict(rpc.now(), holder(client));
+            self.holders.remove(&client);
+            return;
+        }
         let reason = match why {
             space::EvictReason::Expired => {
                 self.stats.expired += 1;
