@@ -58,7 +58,8 @@
 //! ```
 //!
 //! `node.rs` is how a program reaches the machine, `host.rs` what runs inside of the node's turn,
-//! `store/` keeps targets on files, `spec.rs` starts them as operators name them, `kv.rs` is the client of a key-value target.
+//! `store/` keeps targets on files, `spec.rs` starts them as operators name them, `lockers.rs` shows their
+//! locks, `kv.rs` is the client of a key-value target.
 
 mod host;
 mod kv;

@@ -1,4 +1,4 @@
-//! A lock target over TCP sockets: what is locked is seen by name, a second client's wait and whom it
+//! A lock target over TCP sockets: what is locked is seen by name, a second client's wait and the lock it
 //! waits for too, and a lock that is broken goes to the next.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails says so by panicking")]
