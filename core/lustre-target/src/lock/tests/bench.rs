@@ -1,5 +1,5 @@
 //! The bench: a lock target on its store and clients that do with callbacks what a test says, in
-//! virtual time. The clients are as simple as can be: what they know of a lock is what they were told.
+//! virtual time. The clients are as simple as can be: what they know of a lock is what replies and callbacks say.
 
 use core::ops::{Deref, DerefMut};
 use std::collections::BTreeMap;

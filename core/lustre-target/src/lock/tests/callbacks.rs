@@ -105,7 +105,7 @@ fn l56_c_a_cancel_that_never_comes_costs_the_client_its_connection() {
 }
 
 #[test]
-fn l56_d_a_cancel_after_the_eviction_finds_nothing_and_harms_nobody() {
+fn l56_d_a_cancel_after_the_eviction_finds_nothing_and_ends_nothing() {
     let (mut bench, a, b, first) = two(Tunables::default(), Manner::Busy);
     let handle = bench.held(a, first).unwrap().handle;
     let second = bench.ask_for(b, "jobs/42", LockMode::EX);
@@ -312,4 +312,52 @@ fn ten_dead_holders_of_one_name_are_gone_in_one_timer() {
     bench.pass(Duration::from_secs(152));
     assert!(bench.granted(writer, wanted));
     assert_eq!(evicted(&mut bench).len(), 10);
+}
+
+#[test]
+fn pa023_a_writer_calls_each_reader_back_and_is_granted_after_the_last_cancel() {
+    let mut bench = Bench::new();
+    let (a, b) = (bench.client("a", Manner::Busy), bench.client("b", Manner::Busy));
+    let w = bench.client("w", Manner::Polite);
+    let first = bench.ask_for(a, "jobs/42", LockMode::PR);
+    let second = bench.ask_for(b, "jobs/42", LockMode::PR);
+    let wanted = bench.ask_for(w, "jobs/42", LockMode::PW);
+    assert_eq!((bench.called(a, BL).len(), bench.called(b, BL).len()), (1, 1));
+    bench.give(b, second);
+    assert!(!bench.granted(w, wanted) && bench.called(w, CP).is_empty());
+    bench.give(a, first);
+    assert!(bench.granted(w, wanted));
+    assert_eq!(bench.called(w, CP).len(), 1);
+}
+
+#[test]
+fn pa028_a_callback_inside_a_completion_starts_the_timer_as_well() {
+    let (mut bench, a, b, first) = two(Tunables::default(), Manner::Busy);
+    let c = bench.client("c", Manner::Polite);
+    bench.manner(b, Manner::Busy);
+    let second = bench.ask_for(b, "jobs/42", LockMode::EX);
+    let third = bench.ask_for(c, "jobs/42", LockMode::EX);
+    bench.secs(100);
+    bench.give(a, first);
+    assert!(bench.granted(b, second) && bench.held(b, second).unwrap().called_back);
+    bench.secs(149);
+    assert_eq!(evicted(&mut bench), []);
+    bench.secs(2);
+    assert_eq!(evicted(&mut bench), [("b".to_owned(), EvictReason::LockTimeout)]);
+    assert!(bench.granted(c, third));
+}
+
+#[test]
+fn pa089_callbacks_that_are_lost_for_200_s_of_260_cost_no_one_the_connection() {
+    let ldlm_enqueue_min = Duration::from_secs(260);
+    let tunables = Tunables { ldlm_enqueue_min, ..Tunables::default() };
+    let (mut bench, _, b, _) = two(tunables, Manner::Polite);
+    // 13 times 16 s are 208 s.
+    bench.lose(BL, Part::Request, 13);
+    let second = bench.ask_for(b, "jobs/42", LockMode::EX);
+    bench.secs(207);
+    assert!(!bench.granted(b, second));
+    bench.secs(2);
+    assert!(bench.granted(b, second));
+    assert_eq!((bench.lost(), evicted(&mut bench)), (13, vec![]));
 }

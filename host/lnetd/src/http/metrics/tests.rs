@@ -10,7 +10,7 @@ use lnet_admin::{
 };
 use lnet_config::Setting;
 use lnet_types::{Instant, Net, Nid};
-use lustre_rt::{ClientStats, ServerStats};
+use lustre_rt::{ClientStats, LockStats, NamespaceRow, ServerStats, SpaceView};
 
 use super::*;
 use crate::picture::RpcPicture;
@@ -272,6 +272,9 @@ fn request_layer_in_use_has_its_counts_and_its_services_by_name() {
         ("lnet_rpc_client_resent_total", "", 4.0),
         ("lnet_rpc_client_calls_total", "", 0.0),
         ("lnet_rpc_server_served_total", "", 11.0),
+        ("lnet_ldlm_waiting", "target=\"locks\"", 2.0),
+        ("lnet_ldlm_blocking_callbacks_total", "target=\"locks\"", 9.0),
+        ("lnet_ldlm_lock_volume", "target=\"locks\"", 36_000.0),
         ("lnet_rpc_server_evictions_total", "", 2.0),
         ("lnet_rpc_service_queued", service, 6.0),
         ("lnet_rpc_service_in_flight", service, 1.0),
