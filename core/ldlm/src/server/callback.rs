@@ -53,7 +53,7 @@ pub(super) fn end_of(result: &Result<Reply, CallError>) -> CallbackEnd {
 impl LockServer {
     /// Sends a callback; `None` if the client can't be called.
     pub(super) fn call(
-        &mut self,
+        &self,
         opcode: Opcode,
         callback: &Callback,
         value: Option<Vec<u8>>,

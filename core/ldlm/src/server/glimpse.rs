@@ -94,7 +94,7 @@ impl LockServer {
 
     /// The reply of a glimpse that leaves no lock.
     fn aborted(
-        &mut self,
+        &self,
         served: ServedId,
         ask: &Ask,
         short: bool,
