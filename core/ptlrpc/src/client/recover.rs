@@ -152,10 +152,14 @@ impl Client {
         self.recover(cx, import);
     }
 
-    /// The program does not trust the connection any more: it is made again.
+    /// The program does not trust the connection any more, or could not repeat its locks over it: it is
+    /// made again. In other states it is being made, or is not wanted.
     pub(crate) fn fail(&mut self, cx: &mut Cx<'_, '_>, import: ImportId) {
-        self.lost(cx, import, 0);
-        self.connect(cx, import);
+        let state = self.imports.get(import).map(|im| im.state);
+        if matches!(state, Some(ImportState::Full | ImportState::ReplayLocks)) {
+            self.lost(cx, import, 0);
+            self.connect(cx, import);
+        }
     }
 
     /// The ping that ends a client's part (P-72).
