@@ -61,6 +61,9 @@ pub struct Ask {
     pub glimpses: bool,
     /// It is refused when it is not granted after so long.
     pub limit: Option<Duration>,
+    /// Buffers behind the lock request: what the server wants to know beside it, such as the name of
+    /// the resource. A replay has them too.
+    pub beside: Vec<Vec<u8>>,
 }
 
 impl Ask {
@@ -85,6 +88,7 @@ impl Ask {
             writes_back: false,
             glimpses: false,
             limit: None,
+            beside: Vec::new(),
         }
     }
 
@@ -204,6 +208,8 @@ pub enum LockEvent {
     CalledBack {
         /// Which lock.
         lock: LockId,
+        /// Its holds.
+        holds: Vec<HoldId>,
         /// What the other one wants; of extents the end is not to be relied on (L-33).
         wanted: LockDesc,
     },

@@ -64,6 +64,7 @@ impl Cache {
         self.due
     }
 
+    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.locks.len()
     }

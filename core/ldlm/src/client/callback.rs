@@ -71,12 +71,12 @@ impl Namespace {
         if lock.stage != Stage::Granted || !first {
             return TAKEN;
         }
-        let (used, unused, converting) = (lock.used_at, lock.holds.is_empty(), lock.converting);
+        let (used, holds, converting) = (lock.used_at, lock.holds.to_vec(), lock.converting);
         self.cache.remove(used, id);
-        if unused && !converting {
+        if holds.is_empty() && !converting {
             self.leave(id);
         } else {
-            self.events.push_back(LockEvent::CalledBack { lock: id, wanted: desc });
+            self.events.push_back(LockEvent::CalledBack { lock: id, holds, wanted: desc });
         }
         TAKEN
     }

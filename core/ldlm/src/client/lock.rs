@@ -58,6 +58,8 @@ pub(super) struct Lock {
     pub(super) lvb_max: u32,
     pub(super) writes_back: bool,
     pub(super) glimpses: bool,
+    /// Buffers behind each request for it.
+    pub(super) beside: Vec<Vec<u8>>,
     pub(super) asked_at: Instant,
     /// When its last hold went.
     pub(super) used_at: Instant,
@@ -90,6 +92,7 @@ impl Lock {
             lvb_max: ask.lvb_max,
             writes_back: ask.writes_back,
             glimpses: ask.glimpses,
+            beside: ask.beside.clone(),
             asked_at: now,
             used_at: now,
         }

@@ -145,7 +145,7 @@ impl Namespace {
         let early = self.early(now, ask);
         let lock = Lock::new(now, ask, hold);
         let desc = wire::desc(lock.kind, ask.resource, mode, None, policy.words());
-        let call = wire::enqueue(ask.flags, desc, id.0, &early, ask.lvb_max);
+        let call = wire::enqueue(ask.flags, desc, id.0, &early, &ask.beside, ask.lvb_max);
         self.locks.insert(id, lock);
         self.holds.insert(hold, HoldState { lock: id, mode, policy, limit });
         if let Some(limit) = limit {
@@ -344,7 +344,8 @@ impl Namespace {
         match wanted {
             _ if holds.is_empty() => self.leave(id),
             Some(wanted) => {
-                self.events.push_back(LockEvent::CalledBack { lock: id, wanted: wanted.desc });
+                let (holds, wanted) = (holds.to_vec(), wanted.desc);
+                self.events.push_back(LockEvent::CalledBack { lock: id, holds, wanted });
             }
             None => {}
         }

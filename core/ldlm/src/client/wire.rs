@@ -40,19 +40,23 @@ pub(super) fn desc(
     LockDesc { kind: kind.word(), resource, requested: requested.word(), granted, policy }
 }
 
-/// An enqueue, a replay among them. `early`: cookies of locks that go with it.
+/// An enqueue, a replay among them. `early`: cookies of locks that go with it; `beside`: buffers
+/// behind the lock request.
 pub(super) fn enqueue(
     flags: LockFlags,
     desc: LockDesc,
     own: u64,
     early: &[u64],
+    beside: &[Vec<u8>],
     lvb_max: u32,
 ) -> Call {
     let mut handles = vec![own];
     handles.extend(early);
     let count = u32::try_from(handles.len()).unwrap_or(1);
     let request = LockRequest::new(flags, count, desc, &handles);
-    let mut call = Call::new(Opcode::LDLM_ENQUEUE, vec![request.to_bytes(LITTLE)]);
+    let mut buffers = vec![request.to_bytes(LITTLE)];
+    buffers.extend_from_slice(beside);
+    let mut call = Call::new(Opcode::LDLM_ENQUEUE, buffers);
     call.reply_lens = vec![LockReply::LEN as u32, lvb_max];
     call
 }
