@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use async_channel::Sender;
+use ldlm::client::LockClient;
 use lnet_rt::{Below, Errno, Event as LnetEvent, Instant, RegionId, Report, Upper};
 use lustre_target::Targets;
 use ptlrpc::{
@@ -11,6 +12,7 @@ use ptlrpc::{
     ServedId,
 };
 
+use crate::locks::Holders;
 use crate::node::RpcError;
 
 /// A program's services. It runs on the node's thread, and must not wait for anything.
@@ -60,6 +62,8 @@ pub(crate) struct Host {
     pub(crate) closing: BTreeMap<ImportId, Sender<()>>,
     pub(crate) handler: Option<Box<dyn Handler>>,
     pub(crate) targets: Targets,
+    pub(crate) locks: LockClient,
+    pub(crate) holders: Holders,
     /// The last evictions, oldest first, at most [`EVICTIONS_KEPT`].
     pub(crate) evictions: VecDeque<Eviction>,
     /// Gets lines for the log.
@@ -77,10 +81,14 @@ impl Host {
     pub(crate) fn drain(&mut self, below: &mut Below<'_>) {
         loop {
             while let Some(event) = self.ptlrpc.poll_event() {
+                // Callbacks to clients of this node first: they are for none of its targets.
+                let event = self.locks.event(event, &mut self.ptlrpc.rpc(below));
+                let Some(event) = event else { continue };
                 if let Some(event) = self.targets.event(event, &mut self.ptlrpc.rpc(below)) {
                     self.program(event, below);
                 }
             }
+            self.holders.drain(&mut self.locks, &mut self.ptlrpc, below);
             match self.targets.poll(&mut self.ptlrpc.rpc(below)) {
                 Some((target, e)) => self.log(&target, &format!("out of service: {e}")),
                 // Replies may have let further requests in.
@@ -161,10 +169,13 @@ impl Upper for Host {
     fn handle_timeout(&mut self, below: &mut Below<'_>) {
         self.ptlrpc.handle_timeout(below);
         self.targets.handle_timeout(&mut self.ptlrpc.rpc(below));
+        self.locks.handle_timeout(&mut self.ptlrpc.rpc(below));
         self.drain(below);
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        [self.ptlrpc.poll_timeout(), self.targets.poll_timeout()].into_iter().flatten().min()
+        let due =
+            [self.ptlrpc.poll_timeout(), self.targets.poll_timeout(), self.locks.poll_timeout()];
+        due.into_iter().flatten().min()
     }
 }

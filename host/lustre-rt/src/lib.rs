@@ -59,11 +59,12 @@
 //!
 //! `node.rs` is how a program reaches the machine, `host.rs` what runs inside of the node's turn,
 //! `store/` keeps targets on files, `spec.rs` starts them as operators name them, `lockers.rs` shows their
-//! locks, `kv.rs` is the client of a key-value target.
+//! locks, `kv.rs` is the client of a key-value target, `locks.rs` that of a lock target.
 
 mod host;
 mod kv;
 mod lockers;
+mod locks;
 mod node;
 mod spec;
 pub mod store;
@@ -74,9 +75,12 @@ pub use lockers::{
     BLOCKERS_SHOWN, Cookie, LockDesc, LockFilter, LockKind, LockLine, LockMode, LockRow,
     LockServer, LockStats, NamespaceRow, Policy, SpaceView,
 };
+pub use locks::{Enqueue, Lock, LockWatch, Locks, LocksError};
 pub use node::{Done, Import, RpcError, RpcNode};
 pub use spec::{ParseTargetError, TargetKind, TargetSpec};
 
+pub use ldlm::Mode;
+pub use ldlm::client::LockError;
 pub use lustre_target::kv::Kv;
 pub use lustre_target::kv::wire::{Entry, Info, InfoFlags};
 pub use lustre_target::store::{Change, DataId, Outcome, Source, Space, StoreError, StoreOrder};

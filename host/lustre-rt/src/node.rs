@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_channel::{Receiver, bounded};
+use ldlm::client::LockClient;
 use lnet_rt::{Buffer, Errno, Instant, NodeHandle, OpError, Stack, UpperId};
 use lustre_target::{Kind, Targets};
 use lustre_wire::{ImportKind, Portal};
@@ -18,6 +19,7 @@ use ptlrpc::{
 
 use crate::host::{End, Eviction, Handler, Host, Waiter};
 use crate::kv;
+use crate::locks::{GivenBack, Holders};
 use crate::store::{Disk, FileStore, WakeUp};
 
 /// Why something could not be done.
@@ -51,6 +53,8 @@ pub enum RpcError {
 pub struct RpcNode {
     handle: NodeHandle,
     upper: UpperId,
+    /// Holds of locks that were given back.
+    pub(crate) back: GivenBack,
 }
 
 /// The client's end of a connection to a target.
@@ -87,24 +91,29 @@ impl RpcNode {
     /// The node has stopped, or has as many protocols as it may.
     pub fn start(handle: &NodeHandle, tunables: Tunables) -> Result<Self, RpcError> {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let config = Config {
-            // Cookies must differ from those of the life before.
-            seed: u64::try_from(since.as_nanos()).unwrap_or(u64::MAX),
-            wall_secs: since.as_secs(),
-            tunables,
+        // Cookies must differ from those of the life before.
+        let seed = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
+        let locks = ldlm::client::Config {
+            seed: seed.rotate_left(32),
+            tunables: tunables.clone(),
+            cache: Default::default(),
         };
+        let config = Config { seed, wall_secs: since.as_secs(), tunables };
+        let back = GivenBack::default();
         let host = Host {
             ptlrpc: Ptlrpc::new(config),
             calls: BTreeMap::new(),
             closing: BTreeMap::new(),
             handler: None,
             targets: Targets::default(),
+            locks: LockClient::new(locks),
+            holders: Holders::new(Arc::clone(&back)),
             evictions: VecDeque::new(),
             log: None,
         };
         let added = handle.call(move |stack, _| stack.add_upper(Box::new(host))).blocking()?;
         let upper = added.ok_or(RpcError::Full("protocols"))?;
-        Ok(Self { handle: handle.clone(), upper })
+        Ok(Self { handle: handle.clone(), upper, back })
     }
 
     /// Runs `f` as the program of the request layer, on the node's thread.
@@ -124,6 +133,26 @@ impl RpcNode {
             })
         });
         ran.blocking()?.ok_or(OpError::Stopped)
+    }
+
+    /// Lets `f` run on the node's thread, after what was sent there before. A node that has stopped
+    /// runs nothing.
+    pub(crate) fn start_run(
+        &self,
+        f: impl FnOnce(&mut Host, &mut lnet_rt::Below<'_>) + Send + 'static,
+    ) -> lnet_rt::Call<()> {
+        let upper = self.upper;
+        self.handle.call(move |stack: &mut Stack, _| {
+            stack.with_upper(upper, |host: &mut Host, below| {
+                f(host, below);
+                host.drain(below);
+            });
+        })
+    }
+
+    /// Whether this is the node's own thread, which must not wait.
+    pub(crate) fn is_here(&self) -> bool {
+        self.handle.is_here()
     }
 
     /// Calls of the program, on the node's thread.
@@ -337,6 +366,11 @@ impl RpcNode {
 }
 
 impl Import {
+    /// Its name on the node's thread.
+    pub(crate) const fn id(&self) -> ImportId {
+        self.id
+    }
+
     /// Begins a call without bulk data. Why a call can't begin is said by its end.
     ///
     /// # Errors
