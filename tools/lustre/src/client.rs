@@ -50,15 +50,17 @@ pub(crate) fn target(text: &str) -> Result<Target> {
     if name.is_empty() {
         bail!("expected a name before '@'");
     }
-    let nid = |text: &str| -> Result<Nid> {
-        let nid: Nid = text.parse().with_context(|| format!("NID '{text}'"))?;
-        if nid.net().kind != NetType::TCP {
-            bail!("NID '{nid}': expected one on a tcp network");
-        }
-        Ok(nid)
-    };
     let nids = nids.split(',').map(nid).collect::<Result<_>>()?;
     Ok(Target { name: name.to_owned(), nids })
+}
+
+/// A NID that commands can reach.
+pub(crate) fn nid(text: &str) -> Result<Nid> {
+    let nid: Nid = text.parse().with_context(|| format!("NID '{text}'"))?;
+    if nid.net().kind != NetType::TCP {
+        bail!("NID '{nid}': expected one on a tcp network");
+    }
+    Ok(nid)
 }
 
 /// The address to send from. Beside a server on the loopback, which has the port, it is another one

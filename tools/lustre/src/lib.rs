@@ -1,5 +1,5 @@
-//! `ulnet serve` and `ulnet rpc`: commands for Lustre above LNet, one file per verb. `serve.rs` runs
-//! targets; `put.rs` to `list.rs` use one, through `client.rs`; `bench.rs` measures one while its
+//! `ulnet serve`, `ulnet rpc` and `ulnet lock`: commands for Lustre above LNet, one file per verb.
+//! `serve.rs` runs targets; `lock/` holds locks; `put.rs` to `list.rs` use one, through `client.rs`; `bench.rs` measures one while its
 //! server dies; `ping.rs` and `probe.rs` ask a server; `decode.rs` lists a capture, whose TCP streams
 //! `lnet_capture` takes apart. What the bytes mean stands in `lustre-wire`.
 
@@ -10,6 +10,7 @@ pub mod decode;
 mod del;
 mod get;
 mod list;
+mod lock;
 mod ping;
 mod probe;
 mod put;
@@ -57,6 +58,8 @@ enum Verb {
 pub fn command() -> clap::Command {
     <Options as clap::CommandFactory>::command()
 }
+
+pub use lock::{command as lock_command, main as lock_main};
 
 /// `ulnet serve`.
 #[derive(Debug, Parser)]

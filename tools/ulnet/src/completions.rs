@@ -76,6 +76,7 @@ fn ulnet() -> Command {
         ("perf", ulnet_perf::command()),
         ("sim", ulnet_sim::command()),
         ("serve", lustre::serve_command()),
+        ("lock", lustre::lock_command()),
         ("rpc", lustre::command()),
         ("lctl", of(&lnetctl::lctl_manual())),
         ("selftest", of(&lst::manual())),

@@ -22,7 +22,8 @@ Programs:
   demo     move a file over two rails, cut one in the middle
   perf     measure latency, message rate and bandwidth
   sim      play worlds of nodes in virtual time, with faults
-  serve    run a node with targets: key-value stores
+  serve    run a node with targets: key-value stores, locks
+  lock     hold a lock while a command runs
   rpc      use targets, ping Lustre's servers, list recorded requests
   man      write the manual pages into a directory
   completions  print completions of a program for bash, zsh or fish
@@ -65,6 +66,7 @@ fn main() -> ExitCode {
         "demo" => ulnet_demo::main(args),
         "perf" => ulnet_perf::main(args),
         "sim" => ulnet_sim::main(args),
+        "lock" => lustre::lock_main(args),
         "serve" => lustre::serve_main(args),
         "rpc" => lustre::main(args),
         "man" => man::main(args),
@@ -78,8 +80,8 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         other => {
-            let programs = "daemon, ctl, lctl, routerstat, selftest, demo, perf, sim, serve, rpc, man \
-                            or completions";
+            let programs = "daemon, ctl, lctl, routerstat, selftest, demo, perf, sim, serve, lock, \
+                            rpc, man or completions";
             eprintln!("ulnet: no program called '{other}': expected {programs}");
             ExitCode::from(2)
         }
