@@ -356,9 +356,7 @@ impl<'b> Rpc<'_, 'b> {
     }
 
     /// The program has, or has no longer, what goes with an import's connection, such as locks: an
-    /// import that has does not disconnect for want of use (P-103), and stops in
-    /// [`ImportState::ReplayLocks`](crate::ImportState::ReplayLocks) until
-    /// [`Rpc::locks_replayed`].
+    /// import that has does not disconnect for want of use (P-103).
     pub fn hold(&mut self, import: ImportId, held: bool) {
         self.ptlrpc.client.hold(import, held);
     }

@@ -202,7 +202,6 @@ impl LockClient {
             }
             Event::Import { import, state } => {
                 match state {
-                    ImportState::ReplayLocks => self.with(import, rpc, |space, _| space.replay()),
                     ImportState::Evicted => self.with(import, rpc, |space, _| space.lost()),
                     ImportState::Closed => {
                         self.with(import, rpc, |space, _| space.lost());
@@ -211,6 +210,13 @@ impl LockClient {
                     _ => {}
                 }
                 Some(event)
+            }
+            Event::ReplayLocks { import } => {
+                if !self.spaces.contains_key(&import) {
+                    return Some(event);
+                }
+                self.with(import, rpc, |space, _| space.replay());
+                None
             }
             // A server that refuses this client for good evicts nobody, and says so here alone.
             Event::Invalidated { import } => {
@@ -259,12 +265,18 @@ impl LockClient {
         let Some(space) = self.spaces.get_mut(&import) else { return };
         while let Some(order) = space.poll_order(now) {
             match order {
-                Order::Call(ticket, call) => match rpc.call(import, call) {
-                    Ok(call) => {
-                        self.calls.insert(call, (import, ticket));
+                Order::Call(ticket, call) => {
+                    let begun = match ticket {
+                        Ticket::Replay(..) => rpc.replay_lock(import, call),
+                        _ => rpc.call(import, call),
+                    };
+                    match begun {
+                        Ok(call) => {
+                            self.calls.insert(call, (import, ticket));
+                        }
+                        Err(e) => space.ended(now, ticket, Err(e)),
                     }
-                    Err(e) => space.ended(now, ticket, Err(e)),
-                },
+                }
                 Order::DropReplays(round) => {
                     let old = self.calls.iter().filter(|(_, (of, ticket))| {
                         *of == import && matches!(ticket, Ticket::Replay(_, r) if *r < round)
@@ -272,7 +284,10 @@ impl LockClient {
                     let old: Vec<CallId> = old.map(|(call, _)| *call).collect();
                     old.into_iter().for_each(|call| rpc.cancel(call));
                 }
-                Order::Hold(held) => rpc.hold(import, held),
+                Order::Hold(held) => {
+                    rpc.hold(import, held);
+                    rpc.replays_locks(import, held);
+                }
                 Order::Fail => rpc.fail(import),
                 Order::Replayed => rpc.locks_replayed(import),
             }

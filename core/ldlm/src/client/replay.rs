@@ -79,8 +79,7 @@ impl Namespace {
             let flags = LockFlags::REPLAY | state | lock.flags & wire::REQUEST_FLAGS;
             let mode = (!waits).then_some(lock.mode);
             let desc = wire::desc(lock.kind, lock.resource, lock.mode, mode, lock.policy.words());
-            let mut call = wire::enqueue(flags, desc, id.0, &[], &lock.beside, lock.lvb_max);
-            call.repeats_lock = true;
+            let call = wire::enqueue(flags, desc, id.0, &[], &lock.beside, lock.lvb_max);
             self.orders.push_back(Order::Call(Ticket::Replay(id, self.round), call));
         }
     }

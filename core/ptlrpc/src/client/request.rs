@@ -270,7 +270,7 @@ impl Client {
             r.header.flags = if im.adaptive { adaptive } else { HeaderFlags::empty() };
             r.body.timeout = wire_secs(r.timeout);
         }
-        if im.callback && r.attempt > 1 {
+        if im.callback.is_some() && r.attempt > 1 {
             cx.common.events.push_back(Event::CalledAgain { call: id });
         }
         let copy = r.resent && r.purpose != Purpose::Connect;

@@ -94,11 +94,6 @@ impl Store {
         rpc.committed(self.target, self.images[0].last);
     }
 
-    /// Requests that wait.
-    pub(super) fn waiting(&self) -> &VecDeque<Served> {
-        &self.held
-    }
-
     /// Serves requests that wait.
     pub(super) fn serve_held(&mut self, rpc: &mut Rpc<'_, '_>, count: usize) {
         for _ in 0..count {

@@ -47,7 +47,7 @@ fn l61_locks_in_use_are_repeated_as_they_are_and_unused_ones_dropped() {
     out.sort_by_key(|o| o.request.handles[0]);
     let names: Vec<u64> = out.iter().map(|o| o.request.handles[0]).collect();
     assert_eq!(names, [dirty.0, held.0, waiting.0]);
-    assert!(out.iter().all(|o| o.call.repeats_lock && o.request.count == 1));
+    assert!(out.iter().all(|o| o.request.count == 1));
     let granted = LockFlags::REPLAY | LockFlags::BLOCK_GRANTED;
     let flags: Vec<LockFlags> = out.iter().map(|o| o.request.flags).collect();
     assert_eq!(flags, [granted, granted, LockFlags::REPLAY | LockFlags::BLOCK_WAIT]);

@@ -78,9 +78,7 @@ impl Clients {
             match event {
                 Event::Served(served) => self.called_back(*served, below),
                 Event::Ended { call, result } => self.ended(call, result, below),
-                Event::Import { import, state: ImportState::ReplayLocks } => {
-                    self.replay(import, below);
-                }
+                Event::ReplayLocks { import } => self.replay(import, below),
                 Event::Import { import, state: ImportState::Evicted } => {
                     let client = self.all.get_mut(&import).unwrap();
                     client.evictions += 1;
@@ -169,9 +167,9 @@ impl Clients {
                 // It goes again by itself.
                 continue;
             };
-            let mut call = enqueue(LockFlags::REPLAY | state, held.desc, cookie, None);
-            call.repeats_lock = true;
-            let call = self.send(who, call, below);
+            let call = enqueue(LockFlags::REPLAY | state, held.desc, cookie, None);
+            let call = self.ptlrpc.rpc(below).replay_lock(who, call).unwrap();
+            self.callers.insert(call, who);
             let client = self.all.get_mut(&who).unwrap();
             client.enqueues.insert(call, cookie);
             if stuck {
@@ -385,6 +383,7 @@ impl Bench {
             let rpc = &mut clients.ptlrpc.rpc(below);
             let who = rpc.import(config).unwrap();
             rpc.hold(who, true);
+            rpc.replays_locks(who, true);
             rpc.connect(who);
             clients.all.insert(who, client);
             who
