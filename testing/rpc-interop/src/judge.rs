@@ -67,6 +67,8 @@ pub struct Context {
     pub oldest: u64,
     /// Seconds by which ours came later than the recorded one.
     pub skew: f64,
+    /// Whether times count.
+    pub timed: bool,
 }
 
 impl Relations {
@@ -118,7 +120,7 @@ impl Relations {
             }
             Rule::Learned => a == b || !context.learned,
             // Both count from the arrival of a request, which came at the recorded time.
-            Rule::Second => ((a as f64 + context.skew) - b as f64).abs() < 2.0,
+            Rule::Second => !context.timed || ((a as f64 + context.skew) - b as f64).abs() < 2.0,
             Rule::Masked(mask, _) => a & mask == b & mask,
             Rule::Free(_) => true,
         }

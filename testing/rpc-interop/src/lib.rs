@@ -1,20 +1,19 @@
-//! Conversations of kernel nodes, played to the request layer in virtual time and compared field by
-//! field.
+//! Conversations of kernel nodes, played to the request layer and compared field by field.
 //!
 //! ```text
-//!  fixtures/ptlrpc/*.pcap ─► recording ─► exchange ─► player ◄──► host (lnet + ptlrpc)
+//!  fixtures/ptlrpc/*.pcap ─► recording ─► exchange ─► player ◄──► stage (lnet + ptlrpc)
 //!                                                       │
 //!                                        fields ─► judge ─► report
 //! ```
 //!
 //! `fields.rs` has the one table that says which field is equal, alike or free, and why. `player/`
-//! says which recorded message is the program's doing and which the machine's. The tables are in
-//! `tests/`.
+//! says which recorded message is the program's doing and which the machine's. `stage/` is
+//! the node of ours with its wire: in virtual time, or on TCP. The tables are in `tests/`.
 
 pub mod exchange;
 pub mod fields;
-pub mod host;
 pub mod judge;
 pub mod player;
 pub mod recording;
 pub mod report;
+pub mod stage;

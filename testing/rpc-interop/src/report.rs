@@ -4,12 +4,13 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use lnet_types::Nid;
 use ptlrpc::Tunables;
 
 use crate::exchange::Index;
-use crate::host::PING;
-use crate::player::{Player, Setup, Side, Verdict};
-use crate::recording::messages;
+use crate::player::{Played, Player, Setup, Side, Verdict};
+use crate::recording::{Message, messages};
+use crate::stage::{PING, Sockets, VirtualTime};
 
 /// A difference that is known. There is no other way to allow one.
 #[derive(Clone, Copy, Debug)]
@@ -69,66 +70,152 @@ fn tunables(capture: &str) -> Tunables {
     }
 }
 
-/// Plays a recording with each of its nodes as ours; counts both roles, and notes which of the known
-/// differences occurred.
-pub fn play(path: &Path, known: &[Known], used: &mut BTreeSet<usize>) -> [Count; 2] {
-    let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
-    let name = name.unwrap_or_default();
+/// The known differences, and which of them occurred.
+#[derive(Debug)]
+pub struct Allowed<'a> {
+    /// The rows; the first that fits counts.
+    pub known: &'a [Known],
+    /// Places of those that occurred.
+    pub used: BTreeSet<usize>,
+}
+
+/// Plays a recording with each of its nodes as ours, in virtual time; counts both roles.
+pub fn play(path: &Path, allowed: &mut Allowed<'_>) -> [Count; 2] {
+    let name = stem(path);
     let recorded = messages(path);
-    let index = Index::new(&recorded);
-    let nodes: BTreeSet<_> = recorded.iter().flat_map(|m| [m.from(), m.to()]).collect();
-    let dies = name.starts_with("ldiskfs-recovery") || name.starts_with("server-crash");
-    let setup = Setup { tunables: tunables(&name), dies };
     let mut counts = [Count::default(), Count::default()];
-    for node in nodes {
-        let node_name = node.to_string();
-        let mut reason = |side: Side, what: &str, difference: &str| {
-            let fits = |row: &Known| {
-                name.starts_with(row.capture)
-                    && row.side.is_none_or(|s| s == side)
-                    && node_name.starts_with(row.node)
-                    && what.starts_with(row.what)
-                    && difference.starts_with(row.difference)
-            };
-            let row = known.iter().position(fits)?;
-            used.insert(row);
-            Some(known[row].why)
-        };
-        let played = Player::play(&recorded, &index, node, &setup);
-        for outcome in &played.outcomes {
-            let count = &mut counts[outcome.side as usize];
-            count.compared += 1;
-            let differences: Vec<String> = match &outcome.verdict {
-                Verdict::Equal => {
-                    count.equal += 1;
-                    continue;
-                }
-                Verdict::Open(why) => vec![format!("open: {why}")],
-                Verdict::Differs(differences) => differences.clone(),
-            };
-            let mut why = Vec::new();
-            for difference in &differences {
-                match reason(outcome.side, &outcome.what, difference) {
-                    Some(reason) => why.push(reason),
-                    None => count.unknown.push(format!(
-                        "{node} frame {}, {}: {difference}",
-                        outcome.frame, outcome.what
-                    )),
-                }
-            }
-            if let Some(first) = why.first().filter(|_| why.len() == differences.len()) {
-                *count.open.entry(first).or_default() += 1;
-            }
-        }
+    for node in nodes(&recorded) {
+        let setup = Setup { tunables: tunables(&name), dies: dies(&name) };
+        let stage = VirtualTime::new(node, setup.tunables.clone());
+        let played = Player::play(&recorded, &Index::new(&recorded), node, &setup, stage);
         for (side, what) in &played.extra {
-            if reason(*side, what, "extra").is_none() {
+            let ends = (name.as_str(), node.to_string());
+            if allowed.reason(&ends, *side, what, "extra").is_none() {
                 let said = format!("{node} sent beside: {what}");
                 counts[*side as usize].unknown.push(said);
             }
         }
-        for (side, why) in &played.kept_back {
-            *counts[*side as usize].kept_back.entry(why.clone()).or_default() += 1;
-        }
+        judge(&name, node, &played, allowed, &mut counts);
     }
     counts
+}
+
+/// What each node of ours sends when a recording is played to it in virtual time.
+pub fn sent(path: &Path) -> Vec<(Nid, Vec<Message>)> {
+    let name = stem(path);
+    let recorded = messages(path);
+    let index = Index::new(&recorded);
+    let play = |node: Nid| {
+        let setup = Setup { tunables: tunables(&name), dies: dies(&name) };
+        let stage = VirtualTime::new(node, setup.tunables.clone());
+        (node, Player::play(&recorded, &index, node, &setup, stage).sent)
+    };
+    nodes(&recorded).into_iter().map(play).collect()
+}
+
+/// Plays a recording with each of its nodes as ours on TCP, or with the one of this NID, at addresses
+/// `127.net.0.x`; counts both roles. What is a matter of time does not count, and no message that is
+/// not in the recording.
+pub fn play_on_sockets(
+    path: &Path,
+    net: u8,
+    only: Option<Nid>,
+    allowed: &mut Allowed<'_>,
+) -> [Count; 2] {
+    let name = stem(path);
+    let mut recorded = messages(path);
+    let mut names = BTreeMap::new();
+    for nid in nodes(&recorded) {
+        let text = nid.to_string();
+        let host = text.split(['.', '@']).nth(3).expect("a NID with an address");
+        let moved: Nid = format!("127.{net}.0.{host}@tcp").parse().expect("a NID");
+        names.insert(nid, moved);
+    }
+    for message in &mut recorded {
+        (message.hdr.src, message.hdr.dst) = (names[&message.hdr.src], names[&message.hdr.dst]);
+    }
+    let peers: BTreeSet<Nid> = names.values().copied().collect();
+    let mut counts = [Count::default(), Count::default()];
+    for (node, moved) in names.iter().filter(|(node, _)| only.is_none_or(|only| only == **node)) {
+        let setup = Setup { tunables: tunables(&name), dies: dies(&name) };
+        let stage = Sockets::new(*moved, &peers, PORT, setup.tunables.clone());
+        let played = Player::play(&recorded, &Index::new(&recorded), *moved, &setup, stage);
+        judge(&name, *node, &played, allowed, &mut counts);
+    }
+    counts
+}
+
+/// Where nodes on TCP listen.
+const PORT: u16 = 7988;
+
+fn stem(path: &Path) -> String {
+    path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+fn nodes(recorded: &[Message]) -> BTreeSet<Nid> {
+    recorded.iter().flat_map(|m| [m.from(), m.to()]).collect()
+}
+
+/// Whether the whole server dies in a recording.
+fn dies(name: &str) -> bool {
+    name.starts_with("ldiskfs-recovery") || name.starts_with("server-crash")
+}
+
+impl Allowed<'_> {
+    fn reason(
+        &mut self,
+        (name, node): &(&str, String),
+        side: Side,
+        what: &str,
+        difference: &str,
+    ) -> Option<&'static str> {
+        let fits = |row: &Known| {
+            name.starts_with(row.capture)
+                && row.side.is_none_or(|s| s == side)
+                && node.starts_with(row.node)
+                && what.starts_with(row.what)
+                && difference.starts_with(row.difference)
+        };
+        let row = self.known.iter().position(fits)?;
+        self.used.insert(row);
+        Some(self.known[row].why)
+    }
+}
+
+fn judge(
+    name: &str,
+    node: Nid,
+    played: &Played,
+    allowed: &mut Allowed<'_>,
+    counts: &mut [Count; 2],
+) {
+    let ends = (name, node.to_string());
+    for outcome in &played.outcomes {
+        let count = &mut counts[outcome.side as usize];
+        count.compared += 1;
+        let differences: Vec<String> = match &outcome.verdict {
+            Verdict::Equal => {
+                count.equal += 1;
+                continue;
+            }
+            Verdict::Open(why) => vec![format!("open: {why}")],
+            Verdict::Differs(differences) => differences.clone(),
+        };
+        let mut why = Vec::new();
+        for difference in &differences {
+            match allowed.reason(&ends, outcome.side, &outcome.what, difference) {
+                Some(reason) => why.push(reason),
+                None => count.unknown.push(format!(
+                    "{node} frame {}, {}: {difference}",
+                    outcome.frame, outcome.what
+                )),
+            }
+        }
+        if let Some(first) = why.first().filter(|_| why.len() == differences.len()) {
+            *count.open.entry(first).or_default() += 1;
+        }
+    }
+    for (side, why) in &played.kept_back {
+        *counts[*side as usize].kept_back.entry(why.clone()).or_default() += 1;
+    }
 }

@@ -10,6 +10,7 @@ use super::recovery::is_lock_replay;
 use super::{NEAR, Player};
 use crate::exchange::base;
 use crate::recording::{Message, Role};
+use crate::stage::Stage;
 
 /// The recorded call, without its bulk data.
 pub(super) fn call_of(message: &Message) -> Call {
@@ -25,7 +26,7 @@ pub(super) fn call_of(message: &Message) -> Call {
     call
 }
 
-impl Player<'_> {
+impl<S: Stage> Player<'_, S> {
     /// A server calls our node back, by the cookie of the import that it knows.
     pub(super) fn callback_in(&mut self, message: &mut Message) -> Result<(), &'static str> {
         let body = message.body();
@@ -106,19 +107,22 @@ impl Player<'_> {
         let link = *self.index.link_of.get(&at)?;
         let first = self.index.exchanges[exchange].sendings.first() == Some(&at);
         let known = self.imports.contains_key(&link);
+        // Where times don't count, a ping is not waited for: the program sends it.
+        let last = body.flags.contains(BodyFlags::REQ_REPLAY_DONE);
+        let own_ping = body.opcode == Opcode::OBD_PING && (S::TIMED || last);
         if body.opcode.is_connect() {
             if !known {
                 let import = self.add_import(link);
-                self.host.rpc(|rpc| rpc.connect(import));
+                self.stage.rpc(|rpc| rpc.connect(import));
             }
         } else if body.opcode.is_disconnect() {
             if let Some(import) = self.imports.remove(&link) {
-                self.host.rpc(|rpc| rpc.disconnect(import));
+                self.stage.rpc(|rpc| rpc.disconnect(import));
             }
         } else if is_lock_replay(message) {
             return self.replay_lock(at);
         } else if first
-            && body.opcode != Opcode::OBD_PING
+            && !own_ping
             && !body.flags.intersects(BodyFlags::RESENT | BodyFlags::REPLAY)
         {
             self.calls_before(at);
@@ -173,7 +177,7 @@ impl Player<'_> {
         call.bulk = self.bulk_of(exchange, &message.body());
         call.keep = self.keeps(exchange);
         let sent = self.produced.len();
-        if let Ok(id) = self.host.rpc(|rpc| rpc.call(import, call)) {
+        if let Ok(id) = self.stage.rpc(|rpc| rpc.call(import, call)) {
             self.calls.insert(exchange, id);
         }
         self.take();
@@ -208,7 +212,7 @@ impl Player<'_> {
             let least = ((pieces - 1) << 20) as usize + 4096;
             bytes.resize(bytes.len().next_multiple_of(4096).max(least), 0);
         }
-        let memory = self.host.memory(bytes);
+        let memory = self.stage.memory(bytes);
         Some(Bulk { direction, memory })
     }
 }

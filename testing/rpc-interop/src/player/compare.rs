@@ -8,17 +8,15 @@ use lustre_wire::{BodyFlags, Opcode};
 
 use super::{NEAR, Player, Produced, Verdict};
 use crate::exchange::base;
-use crate::host::instant;
 use crate::judge::Context;
 use crate::recording::{Message, Role};
+use crate::stage::{Stage, instant};
 
 /// Timers of the recorded kernel run late by up to a fortieth of what was waited for: pings of 25 s
 /// come after 25.6 and 26.6 s.
 const COARSE: f64 = 1.0 / 40.0;
-/// A message that comes later than this is missing.
-pub(super) const PATIENCE: Duration = Duration::from_secs(6);
 
-impl Player<'_> {
+impl<S: Stage> Player<'_, S> {
     fn candidate(&self, at: usize) -> Option<usize> {
         let recorded = &self.messages[at];
         let fits = |produced: &Produced| {
@@ -88,18 +86,25 @@ impl Player<'_> {
             }
     }
 
+    /// How long our message may take that stands for a recorded one.
+    pub(super) fn patience(&self, at: usize) -> Instant {
+        let from = if S::TIMED { instant(self.messages[at].at) } else { self.stage.now() };
+        from + S::PATIENCE
+    }
+
     /// Waits for our message in place of a recorded one, and compares them.
     pub(super) fn expect(&mut self, at: usize) -> Verdict {
         let due = instant(self.messages[at].at);
         let mut found = self.candidate(at);
-        while found.is_none() && self.host.now < due + PATIENCE {
-            let end = (self.host.now + Duration::from_millis(100)).min(due + PATIENCE);
-            self.host.run(end, |host| !host.sent.is_empty());
+        let patience = self.patience(at);
+        while found.is_none() && self.stage.now() < patience {
+            let end = (self.stage.now() + Duration::from_millis(100)).min(patience);
+            self.stage.wait(end);
             self.take();
             found = self.candidate(at);
         }
         let Some(place) = found else {
-            self.host.now = self.host.now.max(due);
+            self.stage.pass(due);
             return Verdict::Differs(vec!["not sent".to_owned()]);
         };
         self.pairs.insert(at, place);
@@ -111,11 +116,12 @@ impl Player<'_> {
         let learned = self.learned.contains(&(link, portal));
         let skew = (sent.as_nanos() as f64 - due.as_nanos() as f64) / 1e9;
         let counted = if ours.role == Role::Request { 0.0 } else { skew };
-        let context = Context { link, learned, oldest: self.oldest(at, link), skew: counted };
+        let oldest = self.oldest(at, link);
+        let context = Context { link, learned, oldest, skew: counted, timed: S::TIMED };
         let mut differences = self.relations.compare(&self.messages[at], &ours, context);
         let (late, waited) = self.late(at, link, sent);
         let near = |late: f64, waited: f64| late.abs() <= NEAR.as_secs_f64() + waited * COARSE;
-        if !near(skew, 0.0) && !near(late, waited) {
+        if S::TIMED && !near(skew, 0.0) && !near(late, waited) {
             differences.push(format!("time: {late:+.1} s"));
         }
         if differences.is_empty() { Verdict::Equal } else { Verdict::Differs(differences) }

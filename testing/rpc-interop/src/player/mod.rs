@@ -28,9 +28,9 @@ use ptlrpc::{CallId, Event, ImportId, Served, TargetId, Tunables};
 use outage::Unseen;
 
 use crate::exchange::Index;
-use crate::host::{Host, START, instant};
 use crate::judge::Relations;
 use crate::recording::{Message, Role};
+use crate::stage::{START, Stage, instant};
 
 /// Ours is within this of the recording where a recording is a matter of time.
 const NEAR: Duration = Duration::from_secs(1);
@@ -82,7 +82,9 @@ pub struct Outcome {
 pub struct Played {
     /// All recorded messages of the node.
     pub outcomes: Vec<Outcome>,
-    /// What our node sent beside.
+    /// All that our node sent.
+    pub sent: Vec<Message>,
+    /// What it sent beside.
     pub extra: Vec<(Side, String)>,
     /// What was recorded and could not be handed to our node: the message and why.
     pub kept_back: Vec<(Side, String)>,
@@ -99,11 +101,11 @@ struct Produced {
 }
 
 /// The player.
-pub struct Player<'a> {
+pub struct Player<'a, S> {
     messages: &'a [Message],
     index: &'a Index,
     me: Nid,
-    host: Host,
+    stage: S,
     produced: Vec<Produced>,
     /// Recorded message to ours.
     pairs: BTreeMap<usize, usize>,
@@ -126,15 +128,21 @@ pub struct Player<'a> {
     handles: BTreeMap<usize, u64>,
 }
 
-impl<'a> Player<'a> {
+impl<'a, S: Stage> Player<'a, S> {
     /// Plays a recording to a node that stands for `me`.
-    pub fn play(messages: &'a [Message], index: &'a Index, me: Nid, setup: &Setup) -> Played {
-        let begin = START - Duration::from_secs(100);
+    pub fn play(
+        messages: &'a [Message],
+        index: &'a Index,
+        me: Nid,
+        setup: &Setup,
+        mut stage: S,
+    ) -> Played {
+        stage.begin(START - Duration::from_secs(100));
         let mut player = Self {
             messages,
             index,
             me,
-            host: Host::new(me, 7, begin, setup.tunables.clone()),
+            stage,
             setup: setup.clone(),
             produced: Vec::new(),
             pairs: BTreeMap::new(),
@@ -162,6 +170,7 @@ impl<'a> Player<'a> {
             }
         }
         player.take();
+        player.played.sent = player.produced.iter().map(|p| p.message.clone()).collect();
         for produced in player.produced.iter().filter(|p| !p.paired && !p.unheard) {
             let at = produced.at.saturating_since(START).as_secs_f64();
             let message = &produced.message;
@@ -172,9 +181,13 @@ impl<'a> Player<'a> {
     }
 
     fn run_to(&mut self, end: Instant) {
-        while end > self.host.now {
-            let step = (self.host.now + NEAR).min(end);
-            self.host.run(step, |_| false);
+        if !S::TIMED {
+            self.stage.pass(end);
+            return self.take();
+        }
+        while end > self.stage.now() {
+            let step = (self.stage.now() + NEAR).min(end);
+            self.stage.pass(step);
             self.take();
             self.answer_pings();
         }
@@ -183,7 +196,7 @@ impl<'a> Player<'a> {
 
     /// Takes what our node has sent, and what its request layer reports.
     fn take(&mut self) {
-        for sent in core::mem::take(&mut self.host.sent) {
+        for sent in core::mem::take(self.stage.sent()) {
             let (at, unheard) = (sent.at.saturating_since(START), sent.unheard);
             if let Some(message) = Message::new(0, at, sent.hdr, sent.payload) {
                 self.produced.push(Produced {
@@ -195,7 +208,7 @@ impl<'a> Player<'a> {
                 });
             }
         }
-        for event in self.host.events() {
+        for event in self.stage.events() {
             match event {
                 Event::Served(served) => {
                     self.served.insert((served.from, served.xid), *served);
@@ -226,7 +239,7 @@ impl<'a> Player<'a> {
         if let Err(why) = ready {
             return self.kept_back(at, why);
         }
-        match self.host.arrive(&message.hdr, &message.payload) {
+        match self.stage.arrive(&message.hdr, &message.payload) {
             Ok(()) => {
                 self.injected.insert(at);
             }

@@ -9,8 +9,8 @@ use ptlrpc::Call;
 use super::Player;
 use super::past::DEADLINE;
 use crate::exchange::base;
-use crate::host::instant;
 use crate::recording::Role;
+use crate::stage::{Stage, instant};
 
 /// Attempts to connect that were not recorded went so far apart, a moment late (P-101).
 const ATTEMPT: Duration = Duration::from_millis(5_050);
@@ -30,7 +30,7 @@ pub(super) enum Unseen {
     Failed(u64, u32),
 }
 
-impl Player<'_> {
+impl<S: Stage> Player<'_, S> {
     pub(super) fn plan_unseen(&mut self) {
         for exchange in 0..self.index.exchanges.len() {
             self.plan_call(exchange);
@@ -108,9 +108,9 @@ impl Player<'_> {
             self.run_to(instant(at));
             match unseen {
                 Unseen::Call(exchange) => self.lose(exchange),
-                Unseen::Silent(handle) => self.host.silence(handle, true),
+                Unseen::Silent(handle) => self.stage.silence(handle, true),
                 Unseen::Ping(handle) => self.ping(handle),
-                Unseen::Back(handle) => self.host.silence(handle, false),
+                Unseen::Back(handle) => self.stage.silence(handle, false),
                 Unseen::Failed(handle, attempt) => self.fail(handle, attempt),
             }
         }
@@ -141,14 +141,14 @@ impl Player<'_> {
         let link = self.link_by(handle);
         let Some(import) = link.and_then(|link| self.imports.get(&link)).copied() else { return };
         let call = Call { resend: false, delay: false, ..Call::new(Opcode::OBD_PING, Vec::new()) };
-        let _ = self.host.rpc(|rpc| rpc.call(import, call));
+        let _ = self.stage.rpc(|rpc| rpc.call(import, call));
         self.take();
     }
 
     fn fail(&mut self, handle: u64, attempt: u32) {
         let Some(link) = self.link_by(handle) else { return };
         let Some(import) = self.imports.get(&link).copied() else { return };
-        let made = self.host.look(|ptlrpc| ptlrpc.import_view(import)).map_or(0, |v| v.conn_cnt);
+        let made = self.stage.look(|ptlrpc| ptlrpc.import_view(import)).map_or(0, |v| v.conn_cnt);
         // Ours has made one connect before the recording.
         let first = self.index.link_of.iter().find(|(_, l)| **l == link).map(|(at, _)| *at);
         let connects = first.is_some_and(|at| self.messages[at].body().opcode.is_connect());
@@ -156,7 +156,7 @@ impl Player<'_> {
         if made + before > attempt {
             return;
         }
-        self.host.fail(handle);
+        self.stage.fail(handle);
         self.take();
     }
 }

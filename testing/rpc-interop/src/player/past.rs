@@ -11,8 +11,8 @@ use lustre_wire::{
 use ptlrpc::{Answer, Call, ImportConfig, ImportId, Past, ServiceConfig, TargetConfig};
 
 use super::Player;
-use crate::host::{PING, START};
 use crate::recording::Message;
+use crate::stage::{PING, START, Sent, Stage};
 
 /// Deadline of a request to a service without history (P-96).
 pub(super) const DEADLINE: Duration = Duration::from_secs(16);
@@ -35,12 +35,12 @@ const SERVICES: [(&str, u32, u32, u32); 14] = [
     ("ldlm_cbd", 15, 16, 8),
 ];
 
-impl Player<'_> {
+impl<S: Stage> Player<'_, S> {
     pub(super) fn serve(&mut self) {
         for (name, portal, reply, bulk) in SERVICES {
             let config =
                 ServiceConfig { buffers: 4, ..ServiceConfig::new(name, portal, reply, bulk) };
-            self.host.rpc(|rpc| rpc.serve(config)).expect("a service");
+            self.stage.rpc(|rpc| rpc.serve(config)).expect("a service");
         }
     }
 
@@ -117,8 +117,14 @@ impl Player<'_> {
             return;
         }
         let config = TargetConfig { uuid, offer, replayable, past: Past::default() };
-        let target = self.host.rpc(|rpc| rpc.add_target(config)).expect("a target");
+        let target = self.stage.rpc(|rpc| rpc.add_target(config)).expect("a target");
         self.targets.insert(link, target);
+    }
+
+    /// What our node sends at once.
+    fn answers(&mut self) -> Vec<Sent> {
+        self.stage.wait(self.stage.now() + S::PATIENCE);
+        core::mem::take(self.stage.sent())
     }
 
     pub(super) fn header_of(&self, link: usize, kind: Kind, len: usize) -> Hdr {
@@ -170,8 +176,8 @@ impl Player<'_> {
             offset: 0,
         };
         let hdr = self.header_of(link, kind, payload.len());
-        self.host.arrive(&hdr, &payload).expect("a connect");
-        for sent in core::mem::take(&mut self.host.sent) {
+        self.stage.arrive(&hdr, &payload).expect("a connect");
+        for sent in self.answers() {
             let message = Message::new(0, Duration::ZERO, sent.hdr, sent.payload);
             let body = message.map(|message| message.body()).unwrap_or_default();
             if body.opcode == opcode && body.handle != 0 {
@@ -182,7 +188,7 @@ impl Player<'_> {
                 self.has_committed(link, body.handle);
             }
         }
-        self.host.events();
+        self.stage.events();
     }
 
     /// A client that was there has a transaction that is long committed, if its first reply says so.
@@ -212,14 +218,20 @@ impl Player<'_> {
         let kind =
             Kind::Put { ack: Handle::NONE, match_bits, hdr_data: 0, portal: portal.0, offset: 0 };
         let hdr = self.header_of(link, kind, payload.len());
-        self.host.arrive(&hdr, &payload).expect("a request");
-        self.take();
-        let served = self.served.remove(&(found.client, match_bits)).expect("a request");
+        self.stage.arrive(&hdr, &payload).expect("a request");
+        let served = loop {
+            self.take();
+            if let Some(served) = self.served.remove(&(found.client, match_bits)) {
+                break served;
+            }
+            assert!(!S::TIMED, "a request is served at once");
+            self.stage.wait(self.stage.now() + Duration::from_millis(1));
+        };
         if let Some(target) = self.targets.get(&link).copied() {
-            self.host.rpc(|rpc| rpc.committed(target, transno));
+            self.stage.rpc(|rpc| rpc.committed(target, transno));
         }
-        self.host.rpc(|rpc| rpc.reply(served.id, Answer { transno, ..Answer::default() }));
-        self.host.sent.clear();
+        self.stage.rpc(|rpc| rpc.reply(served.id, Answer { transno, ..Answer::default() }));
+        self.stage.sent().clear();
     }
 
     pub(super) fn add_import(&mut self, link: usize) -> ImportId {
@@ -228,9 +240,9 @@ impl Player<'_> {
         let wanted = found.asked.as_ref().map_or_else(|| assumed(found.kind), |a| a.data);
         let server = found.server;
         // LNet of the recorded node knew the server before.
-        self.host.rpc(|rpc| rpc.below().discover(server));
+        self.stage.rpc(|rpc| rpc.below().discover(server));
         let config = ImportConfig { kind: found.kind, target, client, nids: vec![server], wanted };
-        let import = self.host.rpc(|rpc| rpc.import(config)).expect("an import");
+        let import = self.stage.rpc(|rpc| rpc.import(config)).expect("an import");
         self.imports.insert(link, import);
         import
     }
@@ -240,8 +252,8 @@ impl Player<'_> {
         let import = self.add_import(link);
         let found = self.index.links[link].clone();
         self.take();
-        self.host.rpc(|rpc| rpc.connect(import));
-        let asked = self.host.sent.pop().expect("a connect");
+        self.stage.rpc(|rpc| rpc.connect(import));
+        let asked = self.answers().pop().expect("a connect");
         let request = Message::new(0, Duration::ZERO, asked.hdr, asked.payload).expect("an RPC");
         let data = found.granted.map_or_else(|| assumed(found.kind), |(data, _)| data);
         let replayable = found.granted.map_or_else(
@@ -271,7 +283,7 @@ impl Player<'_> {
             offset: 0,
         };
         let hdr = self.header_of(link, kind, payload.len());
-        self.host.arrive(&hdr, &payload).expect("a reply");
+        self.stage.arrive(&hdr, &payload).expect("a reply");
         self.relations.exports.relate(found.cookie, found.cookie);
         if replayable {
             self.has_state(link, import);
@@ -283,14 +295,14 @@ impl Player<'_> {
                 self.relations.clients.relate(asked.handle, ours.handle);
             }
         }
-        self.host.events();
+        self.stage.events();
     }
 
     /// An import that was there has something of the server's: a transaction, long committed.
     fn has_state(&mut self, link: usize, import: ImportId) {
         let call = Call::new(Opcode(20_000), Vec::new());
-        self.host.rpc(|rpc| rpc.call(import, call)).expect("a call");
-        let asked = self.host.sent.pop().expect("a request");
+        self.stage.rpc(|rpc| rpc.call(import, call)).expect("a call");
+        let asked = self.answers().pop().expect("a request");
         let request = Message::new(0, Duration::ZERO, asked.hdr, asked.payload).expect("an RPC");
         let body = Body {
             kind: MsgKind::REPLY,
@@ -312,7 +324,7 @@ impl Player<'_> {
             offset: 224,
         };
         let hdr = self.header_of(link, kind, payload.len());
-        self.host.arrive(&hdr, &payload).expect("a reply");
+        self.stage.arrive(&hdr, &payload).expect("a reply");
     }
 }
 

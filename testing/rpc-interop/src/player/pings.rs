@@ -7,13 +7,13 @@ use lustre_wire::msg::{Header, MsgBuilder};
 use lustre_wire::{Body, MsgKind, Opcode};
 
 use super::Player;
-use crate::host::instant;
 use crate::recording::Role;
+use crate::stage::{Stage, instant};
 
 /// A ping without a recorded reply is answered after this, before its deadline.
 const UNRECORDED_REPLY: Duration = Duration::from_secs(12);
 
-impl Player<'_> {
+impl<S: Stage> Player<'_, S> {
     /// Answers pings that come at times of their own, where the recording shows that the connection
     /// held: its next request is no connect.
     pub(super) fn answer_pings(&mut self) {
@@ -22,7 +22,7 @@ impl Player<'_> {
             let (at, body) = (produced.at, produced.message.body());
             let ping = produced.message.role == Role::Request && body.opcode == Opcode::OBD_PING;
             let due = at + UNRECORDED_REPLY;
-            if !ping || produced.paired || produced.answered || self.host.now < due {
+            if !ping || produced.paired || produced.answered || self.stage.now() < due {
                 continue;
             }
             let next = self.index.link_of.iter().find(|(later, link)| {
@@ -66,7 +66,7 @@ impl Player<'_> {
             ..ping.hdr
         };
         // A reply that came in time has taken the buffer away.
-        let _ = self.host.arrive(&hdr, &payload);
+        let _ = self.stage.arrive(&hdr, &payload);
         self.take();
     }
 }

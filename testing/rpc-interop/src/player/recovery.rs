@@ -8,10 +8,9 @@ use ptlrpc::Call;
 
 use super::Player;
 use super::client::call_of;
-use super::compare::PATIENCE;
 use crate::exchange::base;
-use crate::host::instant;
 use crate::recording::Message;
+use crate::stage::Stage;
 
 /// Whether a request is the replay of a lock.
 pub(super) fn is_lock_replay(message: &Message) -> bool {
@@ -19,7 +18,7 @@ pub(super) fn is_lock_replay(message: &Message) -> bool {
     body.flags.contains(BodyFlags::REQ_REPLAY_DONE) && body.opcode == Opcode::LDLM_ENQUEUE
 }
 
-impl Player<'_> {
+impl<S: Stage> Player<'_, S> {
     /// The requests of a connection between a connect and the next one.
     fn until_next_connect(&self, connect: usize) -> Vec<usize> {
         let link = self.index.link_of.get(&connect).copied();
@@ -49,7 +48,7 @@ impl Player<'_> {
         let (Some(link), Some(import), true) = (link, import, recovers) else { return };
         let stage = self.until_next_connect(connect);
         let locks = stage.iter().any(|at| is_lock_replay(&self.messages[*at]));
-        self.host.rpc(|rpc| rpc.replays_locks(import, locks));
+        self.stage.rpc(|rpc| rpc.replays_locks(import, locks));
         for (exchange, call) in self.calls.clone() {
             let Some(first) = self.index.exchanges[exchange].sendings.first().copied() else {
                 continue;
@@ -61,10 +60,10 @@ impl Player<'_> {
             let replay = self.replays(exchange).find(|at| stage.contains(at));
             if let Some(replay) = replay {
                 let buffers = self.messages[replay].buffers();
-                self.host.rpc(|rpc| rpc.amend(import, call, &buffers));
+                self.stage.rpc(|rpc| rpc.amend(import, call, &buffers));
             } else if matches!(opcode, Opcode::LDLM_ENQUEUE | Opcode::MDS_CLOSE) {
                 // The file is closed, and was not made by its open: there is nothing to bring back.
-                self.host.rpc(|rpc| rpc.forget(import, call));
+                self.stage.rpc(|rpc| rpc.forget(import, call));
             }
         }
     }
@@ -74,19 +73,19 @@ impl Player<'_> {
         let exchange = *self.index.of.get(&at)?;
         let link = *self.index.link_of.get(&at)?;
         let Some(import) = self.imports.get(&link).copied() else { return Some("no import") };
-        let end = instant(self.messages[at].at) + PATIENCE;
+        let end = self.patience(at);
         let call = call_of(&self.messages[at]);
         loop {
             let attempt: Call = call.clone();
-            if let Ok(id) = self.host.rpc(|rpc| rpc.replay_lock(import, attempt)) {
+            if let Ok(id) = self.stage.rpc(|rpc| rpc.replay_lock(import, attempt)) {
                 self.calls.insert(exchange, id);
                 break;
             }
-            if self.host.now >= end {
+            if self.stage.now() >= end {
                 return Some("the import is not in the stage of locks");
             }
-            let step = (self.host.now + PATIENCE / 60).min(end);
-            self.host.run(step, |_| false);
+            let step = (self.stage.now() + S::PATIENCE / 60).min(end);
+            self.stage.wait(step);
             self.take();
         }
         let last = !self.index.link_of.range(at + 1..).any(|(later, l)| {
@@ -98,7 +97,7 @@ impl Player<'_> {
                 })
         });
         if last {
-            self.host.rpc(|rpc| rpc.locks_replayed(import));
+            self.stage.rpc(|rpc| rpc.locks_replayed(import));
         }
         self.take();
         None
@@ -148,7 +147,7 @@ impl Player<'_> {
                 offset: 224,
             };
             let hdr = self.header_of(link, kind, payload.len());
-            self.host.arrive(&hdr, &payload).expect("a reply");
+            self.stage.arrive(&hdr, &payload).expect("a reply");
         }
     }
 }

@@ -11,10 +11,10 @@ use super::compare::wants_ack;
 use super::past::assumed;
 use super::{NEAR, Player, UNRECORDED};
 use crate::exchange::Asked;
-use crate::host::Host;
 use crate::recording::{Message, Role};
+use crate::stage::Stage;
 
-impl Player<'_> {
+impl<S: Stage> Player<'_, S> {
     pub(super) fn request_in(
         &mut self,
         at: usize,
@@ -44,7 +44,7 @@ impl Player<'_> {
             self.restart(link, &body, &reply);
         }
         if let (Some(reply), Some(target)) = (reply, self.targets.get(&link).copied()) {
-            self.host.rpc(|rpc| rpc.committed(target, reply.last_committed));
+            self.stage.rpc(|rpc| rpc.committed(target, reply.last_committed));
             self.evict_first(&body, &reply, link);
         }
         if let Some(ours) = self.relations.exports.ours(body.handle) {
@@ -74,7 +74,7 @@ impl Player<'_> {
         let recovers = reply.op_flags.contains(OpFlags::RECOVERING);
         if self.setup.dies && !self.restarted && anew {
             self.restarted = true;
-            self.host = Host::new(self.me, 8, self.host.now, self.setup.tunables.clone());
+            self.stage.restart();
             self.targets.clear();
             self.served.clear();
             self.serve();
@@ -93,7 +93,7 @@ impl Player<'_> {
         let past = Past { last_transno: reply.last_committed, clients: clients.collect() };
         let replayable = reply.op_flags.contains(OpFlags::REPLAYABLE);
         let config = TargetConfig { uuid: uuid.clone(), offer, replayable, past };
-        let Ok(target) = self.host.rpc(|rpc| rpc.add_target(config)) else { return };
+        let Ok(target) = self.stage.rpc(|rpc| rpc.add_target(config)) else { return };
         for (other, found) in self.index.links.iter().enumerate() {
             if found.server == self.me && found.asked.as_ref().is_some_and(|a| a.target == uuid) {
                 self.targets.insert(other, target);
@@ -113,11 +113,11 @@ impl Player<'_> {
             return;
         }
         let (target, client, _) = self.names(link);
-        let views = self.host.look(|ptlrpc| ptlrpc.export_views());
+        let views = self.stage.look(|ptlrpc| ptlrpc.export_views());
         let mine = views.iter().find(|view| view.target == target && view.client == client);
         if let Some(view) = mine {
             let id = view.id;
-            self.host.rpc(|rpc| rpc.evict(id));
+            self.stage.rpc(|rpc| rpc.evict(id));
         }
     }
 
@@ -130,7 +130,7 @@ impl Player<'_> {
         }
         let link = self.index.called_back(message)?;
         let (target, client, _) = self.names(link);
-        let views = self.host.look(|ptlrpc| ptlrpc.export_views());
+        let views = self.stage.look(|ptlrpc| ptlrpc.export_views());
         let mine = views.iter().find(|view| view.target == target && view.client == client);
         let Some(export) = mine.map(|view| view.id) else { return Some("its client is gone") };
         let (header, body) = message.rpc.unwrap_or_default();
@@ -138,7 +138,7 @@ impl Player<'_> {
         if header.repsize > 224 {
             call.reply_lens = vec![header.repsize - 224];
         }
-        let result = self.host.rpc(|rpc| rpc.callback(export, call));
+        let result = self.stage.rpc(|rpc| rpc.callback(export, call));
         let Ok(id) = result else { return Some("the request layer refused the callback") };
         self.calls.insert(exchange, id);
         self.take();
@@ -157,11 +157,11 @@ impl Player<'_> {
         let id = served.id;
         if body.kind == MsgKind::ERROR {
             let errno = Errno(body.status.saturating_neg());
-            self.host.rpc(|rpc| rpc.refuse(id, errno));
+            self.stage.rpc(|rpc| rpc.refuse(id, errno));
         } else {
             let link = self.index.link_of.get(&sending);
             if let Some(target) = link.and_then(|link| self.targets.get(link)).copied() {
-                self.host.rpc(|rpc| rpc.committed(target, body.last_committed));
+                self.stage.rpc(|rpc| rpc.committed(target, body.last_committed));
             }
             let answer = Answer {
                 status: body.status,
@@ -170,7 +170,7 @@ impl Player<'_> {
                 pre_versions: body.pre_versions,
                 hold: if wants_ack(&message.hdr) { Hold::UntilAck } else { Hold::No },
             };
-            self.host.rpc(|rpc| rpc.reply(id, answer));
+            self.stage.rpc(|rpc| rpc.reply(id, answer));
         }
         self.take();
         None
@@ -199,8 +199,8 @@ impl Player<'_> {
             Role::BulkGet => Direction::Write,
             _ => Direction::Read,
         };
-        let memory = self.host.memory(bytes);
-        let begun = self.host.rpc(|rpc| rpc.bulk(id, direction, &memory));
+        let memory = self.stage.memory(bytes);
+        let begun = self.stage.rpc(|rpc| rpc.bulk(id, direction, &memory));
         self.take();
         begun.err().map(|_| "the request layer refused the bulk data")
     }
