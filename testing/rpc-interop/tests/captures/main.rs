@@ -5,6 +5,7 @@
 
 mod known;
 mod sockets;
+mod tshark;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
