@@ -3,9 +3,11 @@
 
 use lnet_types::{IoVec, Memory, RegionId, Span};
 
+use lustre_wire::Checksum;
+
 use crate::store::{
-    Change, DataId, KEY_MAX, Outcome, RECORD_MAX, Source, Space, Store, StoreError, StoreFact,
-    StoreOrder, Txn,
+    Change, DATA_END, DataId, KEY_MAX, Outcome, RECORD_MAX, Source, Space, Store, StoreError,
+    StoreFact, StoreOrder, Txn,
 };
 
 /// A store under test, with its lives.
@@ -130,17 +132,34 @@ impl<S: Subject> Trial<'_, S> {
         }
     }
 
-    fn write(&mut self, data: DataId, bytes: &[u8]) -> Checked<Result<Outcome, StoreError>> {
+    /// A change that writes bytes, and the slate that has them.
+    fn write(&mut self, data: DataId, offset: u64, bytes: &[u8]) -> Change {
         self.slate.0 = bytes.to_vec();
-        let bytes = Slate::span(0, bytes.len());
-        self.done(|token| StoreOrder::Write { token, data, bytes })
+        Change::Write { data, offset, bytes: Slate::span(0, bytes.len()) }
     }
 
-    fn load(&mut self, data: DataId, len: usize) -> Checked<Result<Vec<u8>, StoreError>> {
+    fn load(
+        &mut self,
+        data: DataId,
+        offset: u64,
+        len: usize,
+    ) -> Checked<Result<Vec<u8>, StoreError>> {
         self.slate.0 = vec![0xee; len];
-        let from = Source::Data(data, Slate::span(0, len));
+        let from = Source::Data { data, offset, into: Slate::span(0, len) };
         let outcome = self.done(|token| StoreOrder::Read { token, from })?;
         Ok(outcome.map(|_| self.slate.0.clone()))
+    }
+
+    /// Data is what an array of bytes is, or reads otherwise at some place.
+    fn same(&mut self, what: &str, data: DataId, from: u64, model: &[u8]) -> Checked {
+        let found = self.load(data, from, model.len())?;
+        match found {
+            Ok(bytes) => match bytes.iter().zip(model).position(|(is, should)| is != should) {
+                Some(at) => Err(format!("{what}: other bytes than expected from {at} on")),
+                None => Ok(()),
+            },
+            Err(e) => Err(format!("{what}: {e}")),
+        }
     }
 
     fn list(&mut self, after: &str, prefix: &str, max: usize) -> Checked<(Vec<String>, bool)> {
@@ -192,9 +211,13 @@ pub fn check<S: Subject>(subject: &mut S) -> Result<(), String> {
     let three = vec![put("a", b"1"), put("b", b"2"), put("a", b"3")];
     expect("first transaction", &t.apply(1, three)?, &Ok(()))?;
     expect("record replaced in its transaction", &t.record("a")?, &Some(b"3".to_vec()))?;
-    let wrong = vec![put("a", b"4"), Change::Keep(DataId(99), 5)];
-    let refused = t.apply(2, wrong)?;
-    expect("data that was never written", &refused, &Err(StoreError::NoData(99)))?;
+    let beyond = t.write(DataId(99), DATA_END, b"x");
+    let (what, value, max) = ("end of data", DATA_END + 1, DATA_END);
+    let refused = t.apply(2, vec![put("a", b"4"), beyond])?;
+    expect("data beyond its end", &refused, &Err(StoreError::Limit { what, value, max }))?;
+    let read = t.load(DataId(99), u64::MAX - 1, 1)?;
+    let value = u64::MAX;
+    expect("read beyond its end", &read, &Err(StoreError::Limit { what, value, max }))?;
     expect("after a refused transaction", &t.record("a")?, &Some(b"3".to_vec()))?;
 
     // Limits have names, and a refusal changes nothing.
@@ -224,47 +247,80 @@ pub fn check<S: Subject>(subject: &mut S) -> Result<(), String> {
     expect("prefix", &t.list("", "a", 100)?, &(all[..2].to_vec(), false))?;
     expect("prefix and page", &t.list("b", "b", 1)?, &(all[3..4].to_vec(), true))?;
 
-    // Data: whole, by name, of the length that was kept; dropped with its record.
-    let bytes: Vec<u8> = (0..3u32 << 20).map(|i| (i / 7 % 251) as u8).collect();
+    // Data: any range, zeros where nothing was written, gone from where it is cut.
     let id = DataId(0x1234_5678_9abc);
-    expect("write", &t.write(id, &bytes)?, &Ok(Outcome::Done))?;
-    let (data, have, need) = (id.0, bytes.len() as u64, 5);
-    let short = t.apply(6, vec![Change::Keep(id, 5)])?;
-    expect("data of another length", &short, &Err(StoreError::Length { data, have, need }))?;
-    let keep = vec![Change::Keep(id, have), put("large", b"x")];
-    expect("keep", &t.apply(6, keep)?, &Ok(()))?;
-    expect("load", &(t.load(id, bytes.len())? == Ok(bytes.clone())), &true)?;
-    let error = Err(StoreError::Length { data, have, need });
-    expect("load of another length", &t.load(id, 5)?, &error)?;
-    expect("load of nothing", &t.load(DataId(5), 5)?, &Err(StoreError::NoData(5)))?;
-    expect("second data", &t.write(DataId(2), b"second")?, &Ok(Outcome::Done))?;
-    expect("keep", &t.apply(7, vec![Change::Keep(DataId(2), 6)])?, &Ok(()))?;
-    expect("drop", &t.apply(8, vec![Change::Drop(DataId(2))])?, &Ok(()))?;
-    expect("dropped data", &t.load(DataId(2), 6)?, &Err(StoreError::NoData(2)))?;
+    t.same("data that was never written", id, 12_345, &[0; 1000])?;
+    let mut model: Vec<u8> = (0..3u32 << 20).map(|i| (i / 7 % 251) as u8).collect();
+    let whole = t.write(id, 0, &model);
+    expect("write", &t.apply(6, vec![whole, put("large", b"x")])?, &Ok(()))?;
+    t.same("whole", id, 0, &model)?;
+    t.same("part", id, 1_000_001, &model[1_000_001..1_500_000])?;
+    let end = model.len();
+    model.resize(end + 5000, 0);
+    t.same("end of what was written", id, 7, &model[7..])?;
+    let ranges = [(0, 1), (65_535, 2), (131_072, 65_536), (200_000, 300_000), (end - 1, 1000)];
+    for (n, (at, len)) in ranges.into_iter().enumerate() {
+        let bytes: Vec<u8> = (0..len).map(|i| (i * 3 + n) as u8).collect();
+        model[at..at + len].copy_from_slice(&bytes);
+        let change = t.write(id, at as u64, &bytes);
+        expect("range", &t.apply(7 + n as u64, vec![change])?, &Ok(()))?;
+        t.same("range", id, 0, &model)?;
+    }
+    // Two writes and a cut of one transaction take effect in their order.
+    let far = 1 << 40;
+    let (one, two) = (t.write(DataId(2), far, b"first"), Slate::span(0, 2));
+    let two = Change::Write { data: DataId(2), offset: far + 1, bytes: two };
+    let cut = Change::Cut { data: DataId(2), from: far + 4 };
+    expect("hole", &t.apply(12, vec![one, two, cut])?, &Ok(()))?;
+    t.same("behind a hole", DataId(2), far - 3, b"\0\0\0ffis\0")?;
+    for (txn, from) in [(13, 150_000), (14, 131_072), (15, 131_073)] {
+        model[from..].fill(0);
+        let cut = Change::Cut { data: id, from: from as u64 };
+        expect("cut", &t.apply(txn, vec![cut])?, &Ok(()))?;
+        t.same("cut", id, 0, &model)?;
+    }
+    let change = t.write(id, 140_000, b"behind the cut");
+    model[140_000..140_014].copy_from_slice(b"behind the cut");
+    expect("write behind a cut", &t.apply(16, vec![change])?, &Ok(()))?;
+    t.same("write behind a cut", id, 0, &model)?;
+    let cut = Change::Cut { data: DataId(2), from: 0 };
+    expect("removal", &t.apply(17, vec![cut])?, &Ok(()))?;
+    t.same("removed", DataId(2), far, &[0; 5])?;
+
+    // Sums and space.
+    t.slate.0 = b"123456789".to_vec();
+    let (kind, bytes) = (Checksum::Crc32c, Slate::span(0, 9));
+    let sum = t.done(|token| StoreOrder::Checksum { token, kind, bytes })?;
+    expect("checksum", &sum, &Ok(Outcome::Checksum(0xE306_9283)))?;
+    match t.done(|token| StoreOrder::Space { token })? {
+        Ok(Outcome::Space { total, free }) if free <= total && total > 0 => {}
+        other => return Err(format!("space: {other:?}")),
+    }
 
     // Committed transactions survive; a prefix of the others may; none in part.
-    t.sync(8)?;
-    let pair = |n: u8| vec![put("left", &[n]), put("right", &[n])];
-    for n in 9..20 {
-        expect("pair", &t.apply(n, pair(n as u8))?, &Ok(()))?;
+    t.sync(17)?;
+    for n in 18..30 {
+        let bytes = t.write(DataId(3), 65_530, &[n as u8; 12]);
+        let pair = vec![put("left", &[n as u8]), bytes, put("right", &[n as u8])];
+        expect("pair", &t.apply(n, pair)?, &Ok(()))?;
     }
-    expect("data in doubt", &t.write(DataId(3), b"third")?, &Ok(Outcome::Done))?;
     let floor = t.committed;
     let mut t = t.next_life()?;
     expect("after the crash", &t.record("a")?, &Some(b"3".to_vec()))?;
-    expect("data after the crash", &(t.load(id, bytes.len())? == Ok(bytes)), &true)?;
-    expect("dropped data", &t.load(DataId(2), 6)?, &Err(StoreError::NoData(2)))?;
+    t.same("data after the crash", id, 0, &model)?;
+    t.same("removed data", DataId(2), far, &[0; 5])?;
     let (left, right) = (t.record("left")?, t.record("right")?);
     expect("both halves of a pair", &left, &right)?;
-    let survived = left.and_then(|v| v.first().copied()).map_or(8, u64::from);
+    let survived = left.and_then(|v| v.first().copied()).map_or(17, u64::from);
     if survived < floor {
         return Err(format!("transaction {floor} was committed, found {survived}"));
     }
-    expect("data that was not kept", &t.load(DataId(3), 5)?, &Err(StoreError::NoData(3)))?;
-    // Its name is free, and numbers begin anew.
-    expect("written again", &t.write(DataId(3), b"again")?, &Ok(Outcome::Done))?;
-    expect("kept", &t.apply(1, vec![Change::Keep(DataId(3), 5)])?, &Ok(()))?;
+    let byte = if survived == 17 { 0 } else { survived as u8 };
+    t.same("data of the last transaction that survived", DataId(3), 65_530, &[byte; 12])?;
+    // Numbers begin anew.
+    let change = t.write(DataId(3), 65_530, b"again");
+    expect("written again", &t.apply(1, vec![change])?, &Ok(()))?;
     t.sync(1)?;
     let mut t = t.next_life()?;
-    expect("second crash", &t.load(DataId(3), 5)?, &Ok(b"again".to_vec()))
+    t.same("second crash", DataId(3), 65_530, b"again")
 }

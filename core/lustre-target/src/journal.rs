@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use lnet::upper::Below;
-use lnet_types::{Errno, Memory, Span};
+use lnet_types::{Errno, IoVec, Memory, Span};
 use ptlrpc::{Answer, ExportId, Rpc, Served, ServedId, TargetId};
 
 use crate::records::{NEXT_DATA, Start, TRANSNO, encode, reply_key};
@@ -21,6 +21,9 @@ pub enum When {
 
 /// The token of orders whose outcome says nothing.
 pub(crate) const NO_TOKEN: u64 = u64::MAX;
+
+/// Bytes of one span of memory for bulk data.
+const PIECE: u64 = 1 << 20;
 
 #[derive(Debug)]
 enum Then {
@@ -43,8 +46,8 @@ enum Then {
 struct Waiting {
     /// 0: a transaction of the target itself.
     transno: u64,
-    /// Data that it keeps.
-    data: Option<DataId>,
+    /// What its writes are made of: the host's again when it is applied.
+    memory: IoVec,
     then: Then,
 }
 
@@ -143,19 +146,32 @@ impl<'c> Cx<'_, '_, 'c> {
     pub fn commit(
         &mut self,
         served: &Served,
+        answer: Answer,
+        changes: Vec<Change>,
+        when: When,
+    ) -> bool {
+        self.commit_data(served, answer, changes, IoVec::new(), when)
+    }
+
+    /// The same for changes that write what is in `memory`, which goes back to the host in any case.
+    pub fn commit_data(
+        &mut self,
+        served: &Served,
         mut answer: Answer,
         mut changes: Vec<Change>,
+        memory: IoVec,
         when: When,
     ) -> bool {
         let transno = self.rpc.transno(served.id);
         if transno == 0 {
+            self.free(&memory);
             return false;
         }
         answer.transno = transno;
         self.journal.last = self.journal.last.max(transno);
         let last = self.journal.last.to_le_bytes().to_vec();
         changes.push(Change::Put(Space::Meta, TRANSNO.to_vec(), last));
-        if changes.iter().any(|change| matches!(change, Change::Keep(..))) {
+        if changes.iter().any(|change| matches!(change, Change::Write { .. })) {
             let next = self.journal.next_data.to_le_bytes().to_vec();
             changes.push(Change::Put(Space::Meta, NEXT_DATA.to_vec(), next));
         }
@@ -176,23 +192,47 @@ impl<'c> Cx<'_, '_, 'c> {
             let key = reply_key(&client, record.xid);
             changes.push(Change::Put(Space::Replies, key, encode(&record)));
         }
-        self.apply(transno, changes, Then::Reply { served: served.id, answer, when });
+        let then = Then::Reply { served: served.id, answer, when };
+        self.apply(transno, changes, memory, then);
         if when == When::Committed {
             self.order(StoreOrder::Sync { token: NO_TOKEN });
         }
         true
     }
 
-    /// Removes data that was written and is not to be kept.
-    pub fn discard(&mut self, data: DataId) {
-        self.apply(0, vec![Change::Drop(data)], Then::Nothing);
+    /// Memory of the host for bulk data of `len` bytes, in pieces of 1 MiB.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn alloc(&mut self, len: u64) -> Result<IoVec, Errno> {
+        let mut memory = IoVec::new();
+        let mut left = len;
+        while left > 0 {
+            let piece = left.min(PIECE);
+            match self.below().alloc(piece as u32) {
+                Some(span) => memory.push(span),
+                None => {
+                    self.free(&memory);
+                    return Err(Errno::ENOMEM);
+                }
+            }
+            left -= piece;
+        }
+        Ok(memory)
+    }
+
+    /// Gives memory back to the host.
+    pub fn free(&mut self, memory: &IoVec) {
+        for span in memory {
+            self.rpc.below().free(*span);
+        }
     }
 
     /// A new client: its record is stored before it is admitted (P-131).
     pub(crate) fn join(&mut self, export: ExportId, client: String) {
         self.journal.replies.entry(client.clone()).or_default();
         let changes = vec![Change::Put(Space::Clients, client.into_bytes(), Vec::new())];
-        self.apply(0, changes, Then::Admit { export });
+        self.apply(0, changes, IoVec::new(), Then::Admit { export });
         self.order(StoreOrder::Sync { token: NO_TOKEN });
     }
 
@@ -204,10 +244,10 @@ impl<'c> Cx<'_, '_, 'c> {
         }
         match export {
             Some(export) => {
-                self.apply(0, changes, Then::Left { export });
+                self.apply(0, changes, IoVec::new(), Then::Left { export });
                 self.order(StoreOrder::Sync { token: NO_TOKEN });
             }
-            None => self.apply(0, changes, Then::Nothing),
+            None => self.batch(changes),
         }
     }
 
@@ -215,22 +255,26 @@ impl<'c> Cx<'_, '_, 'c> {
     pub(crate) fn new_epoch(&mut self, transno: u64) {
         self.journal.last = self.journal.last.max(transno);
         let last = self.journal.last.to_le_bytes().to_vec();
-        self.apply(0, vec![Change::Put(Space::Meta, TRANSNO.to_vec(), last)], Then::Nothing);
+        self.batch(vec![Change::Put(Space::Meta, TRANSNO.to_vec(), last)]);
     }
 
-    fn apply(&mut self, transno: u64, changes: Vec<Change>, then: Then) {
+    /// Changes without a request, or before the last ones of one.
+    pub(crate) fn batch(&mut self, changes: Vec<Change>) {
+        self.apply(0, changes, IoVec::new(), Then::Nothing);
+    }
+
+    fn apply(&mut self, transno: u64, changes: Vec<Change>, memory: IoVec, then: Then) {
         let id = self.journal.next_txn;
         self.journal.next_txn += 1;
-        let data = changes.iter().find_map(|change| match change {
-            Change::Keep(data, _) => Some(*data),
-            _ => None,
-        });
-        self.journal.waiting.insert(id, Waiting { transno, data, then });
+        self.journal.waiting.insert(id, Waiting { transno, memory, then });
         self.order(StoreOrder::Apply(Txn { id, changes }));
     }
 
     /// A transaction is visible, or was refused.
     pub(crate) fn applied(&mut self, txn: u64, result: Result<(), StoreError>) {
+        let Some(waiting) = self.journal.waiting.get_mut(&txn) else { return };
+        let memory = core::mem::take(&mut waiting.memory);
+        self.free(&memory);
         let Err(e) = result else {
             let Some(waiting) = self.journal.waiting.get_mut(&txn) else { return };
             if matches!(waiting.then, Then::Reply { when: When::Applied, .. })
@@ -277,6 +321,7 @@ impl<'c> Cx<'_, '_, 'c> {
     /// The store is out of service: what waits for it is given up. Clients try again.
     pub(crate) fn abandon(&mut self) {
         for waiting in core::mem::take(&mut self.journal.waiting).into_values() {
+            self.free(&waiting.memory);
             match waiting.then {
                 Then::Reply { served, .. } => self.rpc.decline(served),
                 Then::Admit { export } => self.rpc.admit(export, Err(Errno::EIO)),

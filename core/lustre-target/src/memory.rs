@@ -6,9 +6,12 @@ use std::collections::{BTreeMap, VecDeque};
 use lnet_types::{Memory, iovec_len};
 
 use crate::store::{
-    Change, DATA_MAX, DataId, LIST_MAX, Loaded, Outcome, Source, Space, Store, StoreError,
-    StoreFact, StoreOrder, Txn, gather, limit, scatter,
+    Change, DataId, LIST_MAX, Loaded, Outcome, Source, Space, Store, StoreError, StoreFact,
+    StoreOrder, Txn, checksum, scatter,
 };
+
+/// Bytes of a block of data.
+const BLOCK: u64 = 64 << 10;
 
 /// When applied transactions are committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,23 +22,31 @@ pub enum Commit {
     Ordered,
 }
 
+/// The place of a block: its data, and its number there.
+type Place = (DataId, u64);
+
 #[derive(Clone, Debug, Default)]
 struct State {
     records: BTreeMap<(Space, Vec<u8>), Vec<u8>>,
-    data: BTreeMap<DataId, Vec<u8>>,
+    /// Blocks as far as they were written, zeros behind that.
+    blocks: BTreeMap<Place, Vec<u8>>,
+    /// Bytes of records and blocks.
+    used: u64,
     last: u64,
 }
+
+/// A transaction, and the bytes of its writes.
+type Whole = (Txn, Vec<Vec<u8>>);
 
 /// Records and data in memory.
 #[derive(Debug)]
 pub struct MemoryStore {
     commit: Commit,
     state: State,
+    /// What survives a crash, if that is not all.
     committed: State,
     /// Applied, and not committed.
-    pending: Vec<Txn>,
-    /// Written, and not kept: lost with a crash.
-    written: BTreeMap<DataId, Vec<u8>>,
+    pending: Vec<Whole>,
     /// Most bytes of records and data.
     max: u64,
     facts: VecDeque<(StoreFact, Loaded)>,
@@ -49,7 +60,6 @@ impl MemoryStore {
             state: State::default(),
             committed: State::default(),
             pending: Vec::new(),
-            written: BTreeMap::new(),
             max,
             facts: VecDeque::new(),
         }
@@ -67,84 +77,60 @@ impl MemoryStore {
 
     /// Commits everything that was applied.
     pub fn commit(&mut self) {
-        let Some(last) = self.pending.last().map(|txn| txn.id) else { return };
-        for txn in core::mem::take(&mut self.pending) {
-            self.committed.take(&txn, &self.state.data);
+        if self.state.last == self.committed.last {
+            return;
         }
-        self.facts.push_back((StoreFact::Committed { up_to: last }, None));
+        for (txn, bytes) in core::mem::take(&mut self.pending) {
+            self.committed.take(txn, bytes);
+        }
+        self.committed.last = self.state.last;
+        self.facts.push_back((StoreFact::Committed { up_to: self.state.last }, None));
     }
 
     /// The store after a crash: what was committed, and nothing else.
     #[must_use]
     pub fn crashed(self) -> Self {
+        let survivor = match self.commit {
+            Commit::AtOnce => self.state,
+            Commit::Ordered => self.committed,
+        };
         // Numbers of transactions begin anew with each life.
-        let state = State { last: 0, ..self.committed };
-        Self { state: state.clone(), committed: state, ..Self::new(self.commit, self.max) }
+        let state = State { last: 0, ..survivor };
+        let committed = match self.commit {
+            Commit::AtOnce => State::default(),
+            Commit::Ordered => state.clone(),
+        };
+        Self { state, committed, ..Self::new(self.commit, self.max) }
     }
 
-    fn used(&self) -> u64 {
-        let records = self.state.records.iter().map(|((_, k), v)| k.len() + v.len());
-        let data = self.state.data.values().chain(self.written.values()).map(Vec::len);
-        records.chain(data).sum::<usize>() as u64
-    }
-
-    fn apply(&mut self, txn: Txn) -> Result<(), StoreError> {
+    fn apply(&mut self, txn: Txn, memory: &dyn Memory) -> Result<(), StoreError> {
         txn.check(self.state.last)?;
-        let mut grows = 0;
-        for change in &txn.changes {
-            match change {
-                // What a target records of its clients always finds room: it is bounded by their
-                // number, and a delete needs some.
-                Change::Put(Space::Objects, key, value) => {
-                    grows += (key.len() + value.len()) as u64
-                }
-                Change::Put(..) => {}
-                Change::Keep(data, need) => {
-                    let written = self.written.get(data).ok_or(StoreError::NoData(data.0))?;
-                    let (data, need, have) = (data.0, *need, written.len() as u64);
-                    if have != need {
-                        return Err(StoreError::Length { data, have, need });
-                    }
-                }
-                Change::Delete(..) | Change::Drop(_) => {}
-            }
-        }
-        if grows > 0 && self.used() + grows > self.max {
+        let grows = txn.grows();
+        if grows > 0 && self.state.used + grows > self.max {
             return Err(StoreError::Full);
         }
-        self.state.take(&txn, &self.written);
-        for change in &txn.changes {
-            if let Change::Keep(data, _) | Change::Drop(data) = change {
-                self.written.remove(data);
+        let bytes = txn.gather(memory);
+        match self.commit {
+            Commit::AtOnce => self.state.take(txn, bytes),
+            Commit::Ordered => {
+                self.state.take(txn.clone(), bytes.clone());
+                self.pending.push((txn, bytes));
             }
         }
-        self.pending.push(txn);
         Ok(())
     }
 
     fn read(&self, from: Source) -> Result<(Outcome, Loaded), StoreError> {
+        from.check()?;
         match from {
             Source::Record(space, key) => {
                 Ok((Outcome::Record(self.state.records.get(&(space, key)).cloned()), None))
             }
-            Source::Data(data, into) => {
-                let bytes = self.state.data.get(&data).ok_or(StoreError::NoData(data.0))?;
-                let (have, need) = (bytes.len() as u64, iovec_len(&into));
-                if have != need {
-                    return Err(StoreError::Length { data: data.0, have, need });
-                }
-                Ok((Outcome::Done, Some((into, bytes.clone()))))
+            Source::Data { data, offset, into } => {
+                let bytes = self.state.read(data, offset, iovec_len(&into));
+                Ok((Outcome::Done, Some((into, bytes))))
             }
         }
-    }
-
-    fn write(&mut self, data: DataId, bytes: Vec<u8>) -> Result<Outcome, StoreError> {
-        limit("data", bytes.len() as u64, DATA_MAX)?;
-        if self.used() + bytes.len() as u64 > self.max {
-            return Err(StoreError::Full);
-        }
-        self.written.insert(data, bytes);
-        Ok(Outcome::Done)
     }
 
     fn list(&self, space: Space, after: Vec<u8>, prefix: &[u8], max: usize) -> Outcome {
@@ -162,28 +148,76 @@ impl MemoryStore {
 }
 
 impl State {
-    /// Data that the transaction keeps is taken from `written`.
-    fn take(&mut self, txn: &Txn, written: &BTreeMap<DataId, Vec<u8>>) {
+    fn take(&mut self, txn: Txn, bytes: Vec<Vec<u8>>) {
         self.last = txn.id;
-        for change in &txn.changes {
+        let mut bytes = bytes.into_iter();
+        for change in txn.changes {
             match change {
                 Change::Put(space, key, value) => {
-                    self.records.insert((*space, key.clone()), value.clone());
+                    let len = (key.len() + value.len()) as u64;
+                    self.delete(space, key.clone());
+                    self.records.insert((space, key), value);
+                    self.used += len;
                 }
-                Change::Delete(space, key) => {
-                    self.records.remove(&(*space, key.clone()));
+                Change::Delete(space, key) => self.delete(space, key),
+                Change::Write { data, offset, .. } => {
+                    self.write(data, offset, &bytes.next().unwrap_or_default());
                 }
-                // Data that a later transaction has dropped is not missed.
-                Change::Keep(data, _) => {
-                    if let Some(bytes) = written.get(data) {
-                        self.data.insert(*data, bytes.clone());
-                    }
-                }
-                Change::Drop(data) => {
-                    self.data.remove(data);
-                }
+                Change::Cut { data, from } => self.cut(data, from),
             }
         }
+    }
+
+    fn delete(&mut self, space: Space, key: Vec<u8>) {
+        let len = key.len();
+        if let Some(old) = self.records.remove(&(space, key)) {
+            self.used -= (len + old.len()) as u64;
+        }
+    }
+
+    fn write(&mut self, data: DataId, mut offset: u64, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let (block, at) = (offset / BLOCK, (offset % BLOCK) as usize);
+            let (part, rest) = bytes.split_at(bytes.len().min(BLOCK as usize - at));
+            let stored = self.blocks.entry((data, block)).or_default();
+            let before = stored.len();
+            stored.resize(before.max(at + part.len()), 0);
+            if let Some(to) = stored.get_mut(at..at + part.len()) {
+                to.copy_from_slice(part);
+            }
+            self.used += (stored.len() - before) as u64;
+            offset += part.len() as u64;
+            bytes = rest;
+        }
+    }
+
+    fn cut(&mut self, data: DataId, from: u64) {
+        let (block, keep) = (from / BLOCK, (from % BLOCK) as usize);
+        let gone: Vec<Place> =
+            self.blocks.range((data, block)..=(data, u64::MAX)).map(|(place, _)| *place).collect();
+        for place in gone {
+            let Some(mut bytes) = self.blocks.remove(&place) else { continue };
+            let before = bytes.len();
+            bytes.truncate(if place.1 == block { keep } else { 0 });
+            self.used -= (before - bytes.len()) as u64;
+            if !bytes.is_empty() {
+                self.blocks.insert(place, bytes);
+            }
+        }
+    }
+
+    fn read(&self, data: DataId, offset: u64, len: u64) -> Vec<u8> {
+        // A read is no longer than the memory that it fills.
+        let mut out = vec![0; len as usize];
+        let (first, end) = (offset / BLOCK, offset + len);
+        for ((_, block), bytes) in self.blocks.range((data, first)..(data, end.div_ceil(BLOCK))) {
+            let start = block * BLOCK;
+            let skip = offset.saturating_sub(start) as usize;
+            let to = start.saturating_sub(offset) as usize;
+            let (Some(bytes), Some(out)) = (bytes.get(skip..), out.get_mut(to..)) else { continue };
+            out.iter_mut().zip(bytes).for_each(|(out, byte)| *out = *byte);
+        }
+        out
     }
 }
 
@@ -193,7 +227,7 @@ impl Store for MemoryStore {
         let fact = match order {
             StoreOrder::Apply(txn) => {
                 let id = txn.id;
-                StoreFact::Applied { txn: id, result: self.apply(txn) }
+                StoreFact::Applied { txn: id, result: self.apply(txn, memory) }
             }
             StoreOrder::Read { token, from } => {
                 let outcome = self.read(from).map(|(outcome, data)| {
@@ -202,8 +236,14 @@ impl Store for MemoryStore {
                 });
                 StoreFact::Done { token, outcome }
             }
-            StoreOrder::Write { token, data, bytes } => {
-                StoreFact::Done { token, outcome: self.write(data, gather(memory, &bytes)) }
+            StoreOrder::Checksum { token, kind, bytes } => {
+                let sum = Outcome::Checksum(checksum(memory, kind, &bytes));
+                StoreFact::Done { token, outcome: Ok(sum) }
+            }
+            StoreOrder::Space { token } => {
+                let free = self.max.saturating_sub(self.state.used);
+                let outcome = Ok(Outcome::Space { total: self.max, free });
+                StoreFact::Done { token, outcome }
             }
             StoreOrder::Sync { token } => {
                 self.commit();
@@ -231,7 +271,7 @@ impl Store for MemoryStore {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conformance::{Subject, check};
+    use crate::conformance::{Slate, Subject, check};
 
     struct InMemory(Commit, Option<MemoryStore>);
 
@@ -257,20 +297,21 @@ mod tests {
     }
 
     #[test]
-    fn full_store_refuses_puts_by_name_but_takes_deletes() {
+    fn full_store_refuses_what_grows_by_name_but_takes_what_shrinks() {
         let mut store = MemoryStore::new(Commit::AtOnce, 20);
-        let put = |id, len| Txn {
-            id,
-            changes: vec![Change::Put(Space::Objects, vec![id as u8], vec![0; len])],
+        let slate = Slate(vec![7; 11]);
+        let mut apply = |id, change| store.apply(Txn { id, changes: vec![change] }, &slate);
+        let put = |len| Change::Put(Space::Objects, vec![1], vec![0; len]);
+        let write = |len| {
+            let bytes = Slate::span(0, len);
+            Change::Write { data: DataId(1), offset: 1 << 40, bytes }
         };
-        assert_eq!(store.apply(put(1, 10)), Ok(()));
-        assert_eq!(store.apply(put(2, 10)), Err(StoreError::Full));
-        let delete = Change::Delete(Space::Objects, vec![1]);
-        let record = Change::Put(Space::Replies, vec![1; 10], vec![0; 50]);
-        assert_eq!(store.apply(Txn { id: 3, changes: vec![delete, record] }), Ok(()));
-        store.set_max(100);
-        assert_eq!(store.apply(put(4, 10)), Ok(()));
-        store.set_max(0);
-        assert_eq!(store.apply(put(5, 0)), Err(StoreError::Full));
+        assert_eq!(apply(1, put(9)), Ok(()));
+        assert_eq!(apply(2, write(11)), Err(StoreError::Full));
+        assert_eq!(apply(3, write(10)), Ok(()));
+        assert_eq!(apply(4, put(1)), Err(StoreError::Full));
+        assert_eq!(apply(5, Change::Cut { data: DataId(1), from: (1 << 40) + 9 }), Ok(()));
+        assert_eq!(apply(6, Change::Delete(Space::Objects, vec![1])), Ok(()));
+        assert_eq!(store.state.used, 9);
     }
 }

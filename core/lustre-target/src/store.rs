@@ -3,14 +3,16 @@
 //! one.
 //!
 //! ```text
-//!  Read, Write, List, Sync ──► Done { token, outcome }
-//!  Apply(txn) ───────────────► Applied { txn }        visible to each later order
-//!                              Committed { up_to }    survives a crash
+//!  Read, List, Sync, Checksum, Space ──► Done { token, outcome }
+//!  Apply(txn) ─────────────────────────► Applied { txn }        visible to each later order
+//!                                        Committed { up_to }    survives a crash
 //! ```
+//!
+//! Bytes are written by transactions alone, as records are: they are there with the record that
+//! tells of them, or neither is.
 
-use core::any::Any;
-
-use lnet_types::{Errno, IoVec, Memory};
+use lnet_types::{Errno, IoVec, Memory, iovec_len};
+use lustre_wire::Checksum;
 
 /// Most bytes of the key of a record.
 pub const KEY_MAX: usize = 512;
@@ -20,8 +22,10 @@ pub const RECORD_MAX: usize = 64 << 10;
 pub const CHANGES_MAX: usize = 8192;
 /// Most entries in one listing.
 pub const LIST_MAX: usize = 1024;
-/// Most bytes of one piece of data.
-pub const DATA_MAX: u64 = 64 << 20;
+/// Most bytes that one transaction writes.
+pub const WRITE_MAX: u64 = 64 << 20;
+/// Where data ends at the latest.
+pub const DATA_END: u64 = 1 << 56;
 
 /// A set of records with keys of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -42,7 +46,8 @@ impl Space {
     pub const ALL: [Self; 4] = [Self::Meta, Self::Clients, Self::Replies, Self::Objects];
 }
 
-/// The name of a piece of data too large for a record. The target chooses it, once.
+/// The name of a sequence of bytes beside the records. Each name exists: what was never written
+/// reads as zeros, and takes no space. The target chooses names, each once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DataId(pub u64);
 
@@ -53,10 +58,22 @@ pub enum Change {
     Put(Space, Vec<u8>, Vec<u8>),
     /// A record is removed; a missing record is no error.
     Delete(Space, Vec<u8>),
-    /// Data of so many bytes, written before, belongs to the target from here on.
-    Keep(DataId, u64),
-    /// Data is removed; missing data is no error.
-    Drop(DataId),
+    /// Bytes replace those from `offset` on.
+    Write {
+        /// Of which data.
+        data: DataId,
+        /// Where the first one goes.
+        offset: u64,
+        /// The target's memory until the transaction is applied.
+        bytes: IoVec,
+    },
+    /// What lies at and behind `from` is removed, and reads as zeros; 0 removes all of it.
+    Cut {
+        /// Of which data.
+        data: DataId,
+        /// The first byte that is removed.
+        from: u64,
+    },
 }
 
 /// Changes that happen together, or not at all.
@@ -73,8 +90,15 @@ pub struct Txn {
 pub enum Source {
     /// A record.
     Record(Space, Vec<u8>),
-    /// A whole piece of data, into memory of its length.
-    Data(DataId, IoVec),
+    /// As many bytes of data as there is memory for.
+    Data {
+        /// Which.
+        data: DataId,
+        /// The first byte.
+        offset: u64,
+        /// Where they go.
+        into: IoVec,
+    },
 }
 
 /// What a target orders. Orders take effect one after the other, as they were given.
@@ -87,19 +111,24 @@ pub enum StoreOrder {
         /// What.
         from: Source,
     },
-    /// Writes a whole piece of data, which nothing refers to yet.
-    Write {
-        /// Comes back with the outcome.
-        token: u64,
-        /// Its name.
-        data: DataId,
-        /// Its bytes, the target's memory until the outcome.
-        bytes: IoVec,
-    },
     /// Applies a transaction.
     Apply(Txn),
     /// Commits everything that was applied.
     Sync {
+        /// Comes back with the outcome.
+        token: u64,
+    },
+    /// Sums bytes up, where they lie.
+    Checksum {
+        /// Comes back with the outcome.
+        token: u64,
+        /// How.
+        kind: Checksum,
+        /// Which.
+        bytes: IoVec,
+    },
+    /// How much space there is.
+    Space {
         /// Comes back with the outcome.
         token: u64,
     },
@@ -121,10 +150,19 @@ pub enum StoreOrder {
 /// The outcome of an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Written, read into memory, or committed.
+    /// Read into memory, or committed.
     Done,
     /// A record, if there is one.
     Record(Option<Vec<u8>>),
+    /// A checksum.
+    Checksum(u32),
+    /// Bytes that there are, and those of them that are free.
+    Space {
+        /// In all.
+        total: u64,
+        /// Free.
+        free: u64,
+    },
     /// Keys and records.
     Listed {
         /// In ascending order of keys.
@@ -185,19 +223,6 @@ pub enum StoreError {
         /// The one before.
         last: u64,
     },
-    /// There is no such data.
-    #[error("data {0:#x}: no such data")]
-    NoData(u64),
-    /// Data has another length than it should.
-    #[error("data {data:#x}: {have} bytes, expected {need}")]
-    Length {
-        /// Its name.
-        data: u64,
-        /// Its length.
-        have: u64,
-        /// The length that was expected.
-        need: u64,
-    },
     /// What was stored is not what is there.
     #[error("{what}: damaged, {why}")]
     Damaged {
@@ -225,7 +250,6 @@ impl StoreError {
         match self {
             Self::Full => Errno::ENOSPC,
             Self::Limit { .. } | Self::Order { .. } => Errno::EINVAL,
-            Self::NoData(_) | Self::Length { .. } => Errno::ESTALE,
             Self::Damaged { .. } | Self::Io { .. } | Self::OutOfService => Errno::EIO,
         }
     }
@@ -258,6 +282,7 @@ impl Txn {
             return Err(StoreError::Order { id: self.id, last });
         }
         limit("transaction of changes", self.changes.len() as u64, CHANGES_MAX as u64)?;
+        let mut written = 0;
         for change in &self.changes {
             match change {
                 Change::Put(_, key, value) => {
@@ -265,12 +290,59 @@ impl Txn {
                     limit("record", value.len() as u64, RECORD_MAX as u64)?;
                 }
                 Change::Delete(_, key) => limit("key", key.len() as u64, KEY_MAX as u64)?,
-                Change::Keep(_, len) => limit("data", *len, DATA_MAX)?,
-                Change::Drop(_) => {}
+                Change::Write { offset, bytes, .. } => {
+                    let len = iovec_len(bytes);
+                    limit("end of data", offset.saturating_add(len), DATA_END)?;
+                    written += len;
+                }
+                Change::Cut { .. } => {}
             }
         }
-        Ok(())
+        limit("transaction of data", written, WRITE_MAX)
     }
+
+    /// The bytes that the transaction writes, one vector for each [`Change::Write`].
+    pub fn gather(&self, memory: &dyn Memory) -> Vec<Vec<u8>> {
+        let spans = self.changes.iter().filter_map(|change| match change {
+            Change::Write { bytes, .. } => Some(bytes),
+            _ => None,
+        });
+        spans.map(|spans| gather(memory, spans)).collect()
+    }
+
+    /// Bytes that the transaction may need beside what is there.
+    pub fn grows(&self) -> u64 {
+        let grows = self.changes.iter().map(|change| match change {
+            Change::Put(_, key, value) => (key.len() + value.len()) as u64,
+            Change::Write { bytes, .. } => iovec_len(bytes),
+            Change::Delete(..) | Change::Cut { .. } => 0,
+        });
+        grows.sum()
+    }
+}
+
+impl Source {
+    /// Whether it is within the limits.
+    ///
+    /// # Errors
+    /// [`StoreError::Limit`].
+    pub fn check(&self) -> Result<(), StoreError> {
+        match self {
+            Self::Record(..) => Ok(()),
+            Self::Data { offset, into, .. } => {
+                limit("end of data", offset.saturating_add(iovec_len(into)), DATA_END)
+            }
+        }
+    }
+}
+
+/// The checksum of some spans, one behind the other.
+pub fn checksum(memory: &dyn Memory, kind: Checksum, spans: &IoVec) -> u32 {
+    let mut sum = kind.begin();
+    for span in spans {
+        sum.update(memory.bytes(*span));
+    }
+    sum.value()
 }
 
 /// Refuses a length beyond its limit.

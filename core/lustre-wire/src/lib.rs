@@ -7,12 +7,14 @@
 //!
 //! Read `msg.rs` for the envelope and `body.rs` for what every message says, then `opcode.rs`, the
 //! table of what can be asked for, and `format.rs`, which buffers belong to it. The structures
-//! stand by subject: `connect.rs`, `ldlm.rs` (locks), `ost.rs` (objects), `mds.rs` (files and
+//! stand by subject: `connect.rs`, `ldlm.rs` (locks), `ost.rs` (objects) and
+//! `checksum.rs` (of their data), `mds.rs` (files and
 //! names), `striping.rs` (where data lies), `dir.rs` (entries of directories), `llog.rs` and
 //! `mgs.rs` (configuration), `fid.rs` (what they are called), `records.rs` (what a target keeps of its
 //! clients). `listing.rs` prints messages.
 
 pub mod body;
+pub mod checksum;
 pub mod connect;
 pub mod dir;
 mod error;
@@ -32,6 +34,7 @@ pub mod records;
 pub mod striping;
 
 pub use body::{Body, BodyFlags, MsgKind, OpFlags};
+pub use checksum::{Checksum, Sum};
 pub use connect::{ConnectData, ConnectFlags, ConnectFlags2};
 pub use error::WireError;
 pub use fid::Fid;

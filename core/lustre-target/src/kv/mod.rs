@@ -2,9 +2,9 @@
 //! version of a key is the transaction of its last change.
 //!
 //! ```text
-//!  put, cas   [bulk ─► write data] ─► key's turn ─► read record ─► commit
-//!  del                                key's turn ─► read record ─► commit
-//!  get                                key's turn ─► read record ─► [load data ─► bulk] ─► reply
+//!  put, cas   [bulk ─►] key's turn ─► read record ─► commit
+//!  del                  key's turn ─► read record ─► commit
+//!  get                  key's turn ─► read record ─► [load data ─► bulk] ─► reply
 //! ```
 //!
 //! Requests for one key take turns at its record; orders of a store take effect in order, so a turn
@@ -19,22 +19,17 @@ use lnet_types::{Errno, IoVec};
 use ptlrpc::{Answer, Direction, Served, ServedId};
 
 use crate::journal::{Cx, When};
-use crate::store::{Change, DataId, Outcome, Source, Space, StoreError, StoreOrder};
+use crate::store::{Change, Outcome, Source, Space, StoreError, StoreOrder};
 use crate::targets::Kind;
 
 use item::{Item, Value};
 use wire::{Ask, Info, InfoFlags, KEY_MAX, Operation, VALUE_MAX};
-
-/// Bytes of one span of memory for bulk data.
-const PIECE: u64 = 1 << 20;
 
 enum Stage {
     /// Waits for the record of its key.
     Record,
     /// Bulk data move.
     Bulk,
-    /// Data is written to the store.
-    Write,
     /// Data is read from the store.
     Load,
     /// Keys are listed.
@@ -50,8 +45,6 @@ struct Work {
     value: Vec<u8>,
     /// Memory of bulk data.
     memory: IoVec,
-    /// Data that the value was written to.
-    data: Option<DataId>,
     /// The reply of a get that moves bulk data.
     info: Info,
     stage: Stage,
@@ -94,40 +87,14 @@ impl Kv {
         Self::default()
     }
 
-    fn alloc(len: u64, cx: &mut Cx<'_, '_, '_>) -> Result<IoVec, Errno> {
-        let mut memory = IoVec::new();
-        let mut left = len;
-        while left > 0 {
-            let piece = left.min(PIECE);
-            match cx.below().alloc(piece as u32) {
-                Some(span) => memory.push(span),
-                None => {
-                    Self::free(&memory, cx);
-                    return Err(Errno::ENOMEM);
-                }
-            }
-            left -= piece;
-        }
-        Ok(memory)
-    }
-
-    fn free(memory: &IoVec, cx: &mut Cx<'_, '_, '_>) {
-        for span in memory {
-            cx.below().free(*span);
-        }
-    }
-
     /// Ends a request whose answer is given, or never will be.
     fn end(&mut self, id: ServedId, cx: &mut Cx<'_, '_, '_>) {
         if let Some(work) = self.work.remove(&id) {
-            Self::free(&work.memory, cx);
+            cx.free(&work.memory);
         }
     }
 
     fn refuse(&mut self, id: ServedId, errno: Errno, cx: &mut Cx<'_, '_, '_>) {
-        if let Some(data) = self.work.get_mut(&id).and_then(|work| work.data.take()) {
-            cx.discard(data);
-        }
         self.end(id, cx);
         cx.rpc.refuse(id, errno);
     }
@@ -153,7 +120,7 @@ impl Kv {
             return Ok(());
         }
         if work.operation.writes() && work.ask.len > 0 {
-            work.memory = Self::alloc(work.ask.len, cx)?;
+            work.memory = cx.alloc(work.ask.len)?;
             work.stage = Stage::Bulk;
             return cx.rpc.bulk(id, Direction::Write, &work.memory);
         }
@@ -216,12 +183,12 @@ impl Kv {
                 cx.rpc.reply(id, info.answer(vec![]));
             }
             Value::Data(_, len) if len != work.ask.len => self.refuse(id, Errno::ESTALE, cx),
-            Value::Data(data, len) => match Self::alloc(len, cx) {
+            Value::Data(data, len) => match cx.alloc(len) {
                 Ok(memory) => {
                     work.memory = memory.clone();
                     work.info = Info { flags: InfoFlags::LARGE, ..info };
                     work.stage = Stage::Load;
-                    let from = Source::Data(data, memory);
+                    let from = Source::Data { data, offset: 0, into: memory };
                     cx.order(StoreOrder::Read { token: id.into(), from });
                 }
                 Err(errno) => self.refuse(id, errno, cx),
@@ -247,9 +214,6 @@ impl Kv {
             }
         } else if work.operation == Operation::Cas && work.ask.expect != version {
             let info = Info { version, len: item.map_or(0, |item| item.len()), ..Info::default() };
-            if let Some(data) = work.data {
-                cx.discard(data);
-            }
             self.end(id, cx);
             return cx.rpc.reply(id, info.answer(vec![]));
         }
@@ -264,30 +228,25 @@ impl Kv {
         if work.operation == Operation::Del {
             changes.push(Change::Delete(Space::Objects, work.key.clone()));
         } else {
-            let value = match work.data {
-                Some(data) => {
-                    changes.push(Change::Keep(data, work.ask.len));
-                    // Its client has given the memory back by the time of a replay.
-                    when = When::Committed;
-                    Value::Data(data, work.ask.len)
-                }
-                None => Value::Inline(core::mem::take(&mut work.value)),
+            let value = if work.ask.len > 0 {
+                let (data, bytes) = (cx.new_data(), work.memory.clone());
+                changes.push(Change::Write { data, offset: 0, bytes });
+                // Its client has given the memory back by the time of a replay.
+                when = When::Committed;
+                Value::Data(data, work.ask.len)
+            } else {
+                Value::Inline(core::mem::take(&mut work.value))
             };
             let new = Item { version: transno, value };
             (info.version, info.len) = (transno, new.len());
             changes.push(Change::Put(Space::Objects, work.key.clone(), new.to_bytes()));
         }
         if let Some(Value::Data(data, _)) = item.map(|item| item.value) {
-            changes.push(Change::Drop(data));
+            changes.push(Change::Cut { data, from: 0 });
         }
         let mut answer = info.answer(vec![]);
         answer.pre_versions = [version, 0, 0, 0];
-        if !cx.commit(&work.served, answer, changes, when)
-            && let Some(data) = work.data
-        {
-            cx.discard(data);
-        }
-        Self::free(&work.memory, cx);
+        cx.commit_data(&work.served, answer, changes, work.memory, when);
     }
 }
 
@@ -309,7 +268,6 @@ impl Kind for Kv {
             key,
             value,
             memory: IoVec::new(),
-            data: None,
             info: Info::default(),
             stage: Stage::Record,
         };
@@ -329,11 +287,7 @@ impl Kind for Kv {
         if result.is_err() {
             self.end(served, cx);
         } else if work.operation.writes() {
-            let data = cx.new_data();
-            work.data = Some(data);
-            work.stage = Stage::Write;
-            let bytes = work.memory.clone();
-            cx.order(StoreOrder::Write { token: served.into(), data, bytes });
+            self.take_turn(served, cx);
         } else {
             let answer = work.info.answer(vec![]);
             self.end(served, cx);
@@ -364,11 +318,6 @@ impl Kind for Kv {
                 self.end_turn(&key, cx);
             }
             (_, Err(e)) => self.give_up(id, &e, cx),
-            (Stage::Write, Ok(_)) => {
-                let memory = core::mem::take(&mut work.memory);
-                Self::free(&memory, cx);
-                self.take_turn(id, cx);
-            }
             (Stage::Load, Ok(_)) => {
                 work.stage = Stage::Bulk;
                 if let Err(errno) = cx.rpc.bulk(id, Direction::Read, &work.memory) {

@@ -1,26 +1,26 @@
-//! The orders of a store, carried out one by one on files. One database transaction is open at a
-//! time; orders read and change it, and its commit commits them all.
+//! The orders of a store, carried out one by one on files. What is applied is visible to each later
+//! order at once; [`Disk::freeze`] hands it over to be committed.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use lnet_types::{IoVec, Memory, iovec_len};
 use lustre_target::store::{
-    Change, DATA_MAX, DataId, LIST_MAX, Loaded, Outcome, Source, Space, Store, StoreError,
-    StoreFact, StoreOrder, Txn, gather, limit, scatter,
+    Change, DataId, Loaded, Outcome, Source, Space, Store, StoreError, StoreFact, StoreOrder, Txn,
+    checksum, scatter,
 };
-use redb::{Database, ReadableDatabase as _, ReadableTable as _, TableDefinition};
+use redb::Database;
 
-use super::DirLock;
+use super::blocks::{BLOCK, Blocks};
+use super::commit::{Batch, Committed};
+use super::layer::{Layer, Layers, Snapshot};
+use super::{BLOCKS, DirLock, RECORDS, db_error, io_error};
 
 /// What the format file says.
-const FORMAT: &str = "ulnet store 1\n";
-/// Keys are the space's number, then the record's key.
-const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("records");
-/// Length and CRC-32 of each piece of data.
-const DATA: TableDefinition<'_, u64, (u64, u32)> = TableDefinition::new("data");
+const FORMAT: &str = "ulnet store 2\n";
 
 /// How a store is opened.
 #[derive(Clone, Debug)]
@@ -90,21 +90,25 @@ impl OpenError {
 /// [`Disk::commit`].
 pub struct Disk {
     config: DiskConfig,
-    /// Stands before the database, which waits at its end for transactions that are open.
-    open: Option<redb::WriteTransaction>,
-    db: Database,
-    /// The last applied transaction, and whether it is committed.
+    /// Stands before the database, which waits at its end for reads that are open.
+    layers: Layers,
+    db: Arc<Database>,
+    blocks: Blocks,
+    /// The last applied transaction, and the last that is committed.
     last: u64,
     committed: u64,
-    /// Written, and not kept.
-    written: BTreeMap<DataId, (u64, u32)>,
-    /// Kept, and not safe on disk before the next commit.
-    unsynced: BTreeSet<DataId>,
-    /// Dropped: the files go when that is committed.
-    dropped: BTreeSet<DataId>,
     failed: bool,
     facts: VecDeque<(StoreFact, Loaded)>,
     _lock: DirLock,
+}
+
+/// An order, with what of the target's memory it needs.
+pub(super) struct Ready {
+    order: StoreOrder,
+    /// The bytes of each write of a transaction.
+    writes: Vec<Vec<u8>>,
+    /// The sum of a [`StoreOrder::Checksum`].
+    sum: u32,
 }
 
 impl core::fmt::Debug for Disk {
@@ -115,17 +119,6 @@ impl core::fmt::Debug for Disk {
             .field("committed", &self.committed)
             .finish_non_exhaustive()
     }
-}
-
-fn io_error(path: &Path, why: &io::Error) -> StoreError {
-    if why.kind() == io::ErrorKind::StorageFull {
-        return StoreError::Full;
-    }
-    StoreError::Io { what: path.display().to_string(), why: why.to_string() }
-}
-
-fn db_error(why: impl Into<redb::Error>) -> StoreError {
-    StoreError::Io { what: "records.redb".to_owned(), why: why.into().to_string() }
 }
 
 fn sync_dir(dir: &Path) -> io::Result<()> {
@@ -164,8 +157,9 @@ impl Disk {
     pub fn open_locked(config: DiskConfig, lock: DirLock) -> Result<Self, OpenError> {
         let dir = &config.dir;
         let (records, format) = (dir.join("records.redb"), dir.join("format"));
+        let path = dir.join("blocks");
         if !format.exists() {
-            make(dir, &records, &format)?;
+            make(dir, &records, &path, &format)?;
         }
         let said = fs::read_to_string(&format).map_err(|why| OpenError::io(&format, &why))?;
         if said != FORMAT {
@@ -181,61 +175,25 @@ impl Disk {
             Ok(db)
         });
         let db = db.map_err(|why| OpenError::damaged(&records, why))?;
-        let kept = guarded(|| {
-            let read = db.begin_read()?;
-            read.open_table(RECORDS)?;
-            let table = read.open_table(DATA)?;
-            let mut kept = BTreeMap::new();
-            for row in table.iter()? {
-                let (id, row) = row?;
-                kept.insert(DataId(id.value()), row.value());
-            }
-            Ok(kept)
+        let seen = guarded(|| {
+            let floor = Snapshot::of(&db)?;
+            let used = floor.all_blocks()?;
+            Ok((floor, used))
         });
-        let kept = kept.map_err(|why| OpenError::damaged(&records, why))?;
-        let disk = Self {
+        let (floor, used) = seen.map_err(|why| OpenError::damaged(&records, why))?;
+        let blocks = Blocks::open(&path, used.into_iter());
+        let blocks = blocks.map_err(|why| OpenError::damaged(&path, why))?;
+        Ok(Self {
             config,
-            open: None,
-            db,
+            layers: Layers { upper: Layer::default(), lower: None, floor },
+            db: Arc::new(db),
+            blocks,
             last: 0,
             committed: 0,
-            written: BTreeMap::new(),
-            unsynced: BTreeSet::new(),
-            dropped: BTreeSet::new(),
             failed: false,
             facts: VecDeque::new(),
             _lock: lock,
-        };
-        disk.compare_data(&kept)?;
-        Ok(disk)
-    }
-
-    /// Each piece of data that was kept is there, as long as it was; other files are what a crash
-    /// left, and go.
-    fn compare_data(&self, kept: &BTreeMap<DataId, (u64, u32)>) -> Result<(), OpenError> {
-        for (id, (len, _)) in kept {
-            let path = self.path(*id);
-            let have = fs::metadata(&path).map_err(|why| OpenError::damaged(&path, why))?.len();
-            if have != *len {
-                let why = format!("{have} bytes, expected {len}");
-                return Err(OpenError::damaged(&path, why));
-            }
-        }
-        let dir = self.config.dir.join("data");
-        let entries = fs::read_dir(&dir).map_err(|why| OpenError::damaged(&dir, why))?;
-        for entry in entries {
-            let path = entry.map_err(|why| OpenError::io(&dir, &why))?.path();
-            let name = path.file_name().and_then(|name| name.to_str());
-            let id = name.and_then(|name| u64::from_str_radix(name, 16).ok()).map(DataId);
-            if !id.is_some_and(|id| kept.contains_key(&id)) {
-                fs::remove_file(&path).map_err(|why| OpenError::io(&path, &why))?;
-            }
-        }
-        Ok(())
-    }
-
-    fn path(&self, id: DataId) -> PathBuf {
-        self.config.dir.join("data").join(format!("{:016x}", id.0))
+        })
     }
 
     /// Whether something is applied and not committed.
@@ -243,94 +201,92 @@ impl Disk {
         self.last > self.committed && !self.failed
     }
 
-    /// Commits everything that was applied: data first, then the records that name it.
+    /// Whether orders have to wait for a commit.
+    pub(super) fn is_full(&self) -> bool {
+        self.layers.upper.is_full()
+    }
+
+    /// Whether the store is out of service.
+    pub(super) const fn is_failed(&self) -> bool {
+        self.failed
+    }
+
+    /// The last transaction that was applied, and the last that is committed.
+    pub(super) fn progress(&self) -> (u64, u64) {
+        (self.last, self.committed)
+    }
+
+    /// What was applied, to be committed: [`Disk::settle`] takes the result. `None` if there is nothing,
+    /// or a batch is on its way.
+    pub(super) fn freeze(&mut self) -> Option<Batch> {
+        if !self.is_dirty() || self.layers.lower.is_some() {
+            return None;
+        }
+        let layer = Arc::new(core::mem::take(&mut self.layers.upper));
+        self.layers.lower = Some(Arc::clone(&layer));
+        Some(Batch { db: Arc::clone(&self.db), blocks: self.blocks.file(), layer, last: self.last })
+    }
+
+    /// A batch is committed, or is not: the store is out of service then.
+    pub(super) fn settle(&mut self, result: Result<Committed, StoreError>) {
+        let settled = result.and_then(|done| {
+            self.layers.floor = Snapshot::of(&self.db).map_err(db_error)?;
+            self.layers.lower = None;
+            Ok(done)
+        });
+        match settled {
+            Ok(Committed { up_to, freed }) => {
+                self.blocks.free(freed);
+                self.committed = up_to;
+                self.facts.push_back((StoreFact::Committed { up_to }, None));
+            }
+            Err(e) => self.fail(e),
+        }
+    }
+
+    /// Commits everything that was applied.
     ///
     /// # Errors
     /// The store is out of service from here on; [`StoreFact::Failed`] reports it.
     pub fn commit(&mut self) -> Result<(), StoreError> {
-        if !self.is_dirty() {
-            return if self.failed { Err(StoreError::OutOfService) } else { Ok(()) };
-        }
-        let result = self.commit_all();
-        match &result {
-            Ok(()) => {
-                self.committed = self.last;
-                self.facts.push_back((StoreFact::Committed { up_to: self.last }, None));
-                for id in core::mem::take(&mut self.dropped) {
-                    // A file that stays is removed at the next opening.
-                    let _ = fs::remove_file(self.path(id));
-                }
+        while let Some(batch) = self.freeze() {
+            let result = batch.commit();
+            let failed = result.as_ref().err().cloned();
+            self.settle(result);
+            if let Some(e) = failed {
+                return Err(e);
             }
-            Err(e) => self.fail(e.clone()),
         }
-        result
-    }
-
-    fn commit_all(&mut self) -> Result<(), StoreError> {
-        let unsynced = core::mem::take(&mut self.unsynced);
-        for id in &unsynced {
-            let path = self.path(*id);
-            let synced = File::open(&path).and_then(|file| file.sync_all());
-            synced.map_err(|why| io_error(&path, &why))?;
-        }
-        if !unsynced.is_empty() {
-            let dir = self.config.dir.join("data");
-            sync_dir(&dir).map_err(|why| io_error(&dir, &why))?;
-        }
-        match self.open.take() {
-            Some(open) => open.commit().map_err(db_error),
-            None => Ok(()),
-        }
+        if self.failed { Err(StoreError::OutOfService) } else { Ok(()) }
     }
 
     fn fail(&mut self, e: StoreError) {
         if !self.failed {
             self.failed = true;
-            self.open = None;
             self.facts.push_back((StoreFact::Failed(e), None));
         }
     }
 
-    fn txn(&mut self) -> Result<&redb::WriteTransaction, StoreError> {
-        if self.open.is_none() {
-            self.open = Some(self.db.begin_write().map_err(db_error)?);
-        }
-        self.open.as_ref().ok_or(StoreError::OutOfService)
-    }
-
-    /// Refuses what needs space when there is none left.
-    fn room(&self, len: u64) -> Result<(), StoreError> {
+    /// Bytes of the file system, and those of them that the store may use.
+    fn space(&self) -> Result<(u64, u64), StoreError> {
         let stat = rustix::fs::statvfs(&self.config.dir)
             .map_err(|why| io_error(&self.config.dir, &why.into()))?;
-        let free = stat.f_bavail.saturating_mul(stat.f_frsize);
-        if free < self.config.reserve.saturating_add(len) { Err(StoreError::Full) } else { Ok(()) }
+        let free = stat.f_bavail.saturating_mul(stat.f_frsize).saturating_sub(self.config.reserve);
+        let total = stat.f_blocks.saturating_mul(stat.f_frsize);
+        Ok((total, free.saturating_add(self.blocks.spare()).min(total)))
     }
 
-    fn apply(&mut self, txn: &Txn) -> Result<(), StoreError> {
+    fn apply(&mut self, txn: Txn, writes: Vec<Vec<u8>>) -> Result<(), StoreError> {
         txn.check(self.last)?;
-        let mut grows = 0;
-        for change in &txn.changes {
-            match change {
-                Change::Put(_, key, value) => grows += (key.len() + value.len()) as u64,
-                Change::Keep(id, need) => {
-                    let (have, _) = *self.written.get(id).ok_or(StoreError::NoData(id.0))?;
-                    let (data, need) = (id.0, *need);
-                    if have != need {
-                        return Err(StoreError::Length { data, have, need });
-                    }
-                }
-                Change::Delete(..) | Change::Drop(_) => {}
-            }
+        let grows = txn.grows();
+        if grows > 0 && self.space()?.1 < grows {
+            return Err(StoreError::Full);
         }
-        if grows > 0 {
-            self.room(grows)?;
-        }
-        // From here on an error leaves half a transaction behind: the store ends with it.
         let id = txn.id;
-        let changed = self.change(txn);
-        match changed {
+        match self.change(txn, writes) {
             Ok(()) => self.last = id,
             Err(e) => {
+                // Half a transaction is left behind: the store ends with it.
                 self.fail(e);
                 return Err(StoreError::OutOfService);
             }
@@ -338,144 +294,144 @@ impl Disk {
         Ok(())
     }
 
-    fn change(&mut self, txn: &Txn) -> Result<(), StoreError> {
-        let written = core::mem::take(&mut self.written);
-        let open = self.txn()?;
-        let mut records = open.open_table(RECORDS).map_err(db_error)?;
-        let mut data = open.open_table(DATA).map_err(db_error)?;
-        let (mut kept, mut dropped) = (Vec::new(), Vec::new());
-        for change in &txn.changes {
+    fn change(&mut self, txn: Txn, writes: Vec<Vec<u8>>) -> Result<(), StoreError> {
+        let mut writes = writes.into_iter();
+        for change in txn.changes {
             match change {
                 Change::Put(space, key, value) => {
-                    let key = key_of(*space, key);
-                    records.insert(key.as_slice(), value.as_slice()).map_err(db_error)?;
+                    self.layers.upper.put(key_of(space, &key), Some(value));
                 }
-                Change::Delete(space, key) => {
-                    records.remove(key_of(*space, key).as_slice()).map_err(db_error)?;
+                Change::Delete(space, key) => self.layers.upper.put(key_of(space, &key), None),
+                Change::Write { data, offset, .. } => {
+                    self.write(data, offset, &writes.next().unwrap_or_default())?;
                 }
-                Change::Keep(id, _) => {
-                    if let Some(row) = written.get(id) {
-                        data.insert(id.0, *row).map_err(db_error)?;
-                        kept.push(*id);
-                    }
-                }
-                Change::Drop(id) => {
-                    data.remove(id.0).map_err(db_error)?;
-                    dropped.push(*id);
-                }
+                Change::Cut { data, from } => self.cut(data, from)?,
             }
-        }
-        drop((records, data));
-        self.written = written;
-        for id in kept {
-            self.written.remove(&id);
-            self.unsynced.insert(id);
-            self.dropped.remove(&id);
-        }
-        for id in dropped {
-            self.written.remove(&id);
-            self.unsynced.remove(&id);
-            self.dropped.insert(id);
         }
         Ok(())
     }
 
-    fn read(&mut self, from: Source) -> Result<(Outcome, Loaded), StoreError> {
+    /// The bytes of a block, none if there is no such block.
+    fn block(&self, data: DataId, number: u64) -> Result<Vec<u8>, StoreError> {
+        let block = self.layers.block((data.0, number))?;
+        block.map_or(Ok(Vec::new()), |block| self.blocks.read(block))
+    }
+
+    /// Writes whole blocks; those that are written in part are read before.
+    fn write(&mut self, data: DataId, mut offset: u64, mut bytes: &[u8]) -> Result<(), StoreError> {
+        let first = offset / BLOCK;
+        let mut blocks = Vec::new();
+        while !bytes.is_empty() {
+            let (number, at) = (offset / BLOCK, (offset % BLOCK) as usize);
+            let (part, rest) = bytes.split_at(bytes.len().min(BLOCK as usize - at));
+            if part.len() == BLOCK as usize {
+                blocks.push(part.to_vec());
+            } else {
+                let mut whole = self.block(data, number)?;
+                whole.resize(whole.len().max(at + part.len()), 0);
+                whole.splice(at..at + part.len(), part.iter().copied());
+                blocks.push(whole);
+            }
+            offset += part.len() as u64;
+            bytes = rest;
+        }
+        let written = self.blocks.write(blocks)?;
+        for (number, block) in (first..).zip(written) {
+            let old = self.layers.upper.write((data.0, number), block);
+            self.blocks.free(old);
+        }
+        Ok(())
+    }
+
+    fn cut(&mut self, data: DataId, from: u64) -> Result<(), StoreError> {
+        let freed = self.layers.upper.cut(data.0, from.div_ceil(BLOCK));
+        self.blocks.free(freed);
+        let (number, keep) = (from / BLOCK, (from % BLOCK) as usize);
+        if keep == 0 {
+            return Ok(());
+        }
+        let mut border = self.block(data, number)?;
+        if border.len() > keep {
+            border.truncate(keep);
+            for block in self.blocks.write(vec![border])? {
+                let old = self.layers.upper.write((data.0, number), block);
+                self.blocks.free(old);
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&self, from: Source) -> Result<(Outcome, Loaded), StoreError> {
+        from.check()?;
         match from {
             Source::Record(space, key) => {
-                let table = self.txn()?.open_table(RECORDS).map_err(db_error)?;
-                let found = table.get(key_of(space, &key).as_slice()).map_err(db_error)?;
-                Ok((Outcome::Record(found.map(|value| value.value().to_vec())), None))
+                Ok((Outcome::Record(self.layers.record(&key_of(space, &key))?), None))
             }
-            Source::Data(id, into) => {
-                let table = self.txn()?.open_table(DATA).map_err(db_error)?;
-                let row = table.get(id.0).map_err(db_error)?.map(|row| row.value());
-                drop(table);
-                let (have, crc) = row.ok_or(StoreError::NoData(id.0))?;
-                let (data, need) = (id.0, iovec_len(&into));
-                if have != need {
-                    return Err(StoreError::Length { data, have, need });
-                }
-                let path = self.path(id);
-                let bytes = fs::read(&path).map_err(|why| io_error(&path, &why))?;
-                if bytes.len() as u64 != have || crc32fast::hash(&bytes) != crc {
-                    let what = path.display().to_string();
-                    let why = "its checksum does not hold".to_owned();
-                    return Err(StoreError::Damaged { what, why });
+            Source::Data { data, offset, into } => {
+                let len = iovec_len(&into);
+                // A read is no longer than the memory that it fills.
+                let mut bytes = Vec::with_capacity(len as usize);
+                while (bytes.len() as u64) < len {
+                    let at = offset + bytes.len() as u64;
+                    let skip = (at % BLOCK) as usize;
+                    let here = (BLOCK - at % BLOCK).min(len - bytes.len() as u64) as usize;
+                    let end = bytes.len() + here;
+                    let block = self.block(data, at / BLOCK)?;
+                    let stored = block.get(skip..).unwrap_or_default();
+                    bytes.extend_from_slice(stored.get(..here).unwrap_or(stored));
+                    bytes.resize(end, 0);
                 }
                 Ok((Outcome::Done, Some((into, bytes))))
             }
         }
     }
 
-    fn write(&mut self, id: DataId, bytes: &[u8]) -> Result<Outcome, StoreError> {
-        let len = bytes.len() as u64;
-        limit("data", len, DATA_MAX)?;
-        self.room(len)?;
-        let path = self.path(id);
-        if let Err(why) = fs::write(&path, bytes) {
-            // Half a file is of no use.
-            let _ = fs::remove_file(&path);
-            return Err(io_error(&path, &why));
-        }
-        self.written.insert(id, (len, crc32fast::hash(bytes)));
-        Ok(Outcome::Done)
-    }
-
     fn list(
-        &mut self,
+        &self,
         space: Space,
         after: &[u8],
         prefix: &[u8],
         max: usize,
     ) -> Result<Outcome, StoreError> {
-        let table = self.txn()?.open_table(RECORDS).map_err(db_error)?;
-        let prefix = key_of(space, prefix);
-        let after = key_of(space, after);
+        let (prefix, after) = (key_of(space, prefix), key_of(space, after));
+        // `after` without a key is the space itself, below all of its keys.
+        let without = (after.len() > 1).then_some(after.as_slice());
         let from = after.as_slice().max(prefix.as_slice());
-        let (mut entries, mut more) = (Vec::new(), false);
-        for row in table.range::<&[u8]>(from..).map_err(db_error)? {
-            let (key, value) = row.map_err(db_error)?;
-            let key = key.value();
-            if !key.starts_with(&prefix) {
-                break;
-            }
-            // `after` without a key is the space itself, below all of its keys.
-            if key == after && after.len() > 1 {
-                continue;
-            }
-            if entries.len() >= max.min(LIST_MAX) {
-                more = true;
-                break;
-            }
-            entries.push((key.get(1..).unwrap_or_default().to_vec(), value.value().to_vec()));
-        }
-        Ok(Outcome::Listed { entries, more })
+        let (entries, more) = self.layers.list(from, without, &prefix, max)?;
+        let bare =
+            |(key, value): (Vec<u8>, Vec<u8>)| (key.get(1..).unwrap_or_default().to_vec(), value);
+        Ok(Outcome::Listed { entries: entries.into_iter().map(bare).collect(), more })
     }
 
-    /// Carries out an order. `bytes` are those of a [`StoreOrder::Write`].
-    pub(super) fn execute(&mut self, order: StoreOrder, bytes: &[u8]) {
+    /// Carries out an order.
+    pub(super) fn execute(&mut self, ready: Ready) {
         let mut loaded = None;
         let failed = self.failed;
+        let Ready { order, writes, sum } = ready;
         let (token, result) = match order {
             StoreOrder::Apply(txn) => {
-                let result = if failed { Err(StoreError::OutOfService) } else { self.apply(&txn) };
-                self.facts.push_back((StoreFact::Applied { txn: txn.id, result }, None));
+                let id = txn.id;
+                let result =
+                    if failed { Err(StoreError::OutOfService) } else { self.apply(txn, writes) };
+                self.facts.push_back((StoreFact::Applied { txn: id, result }, None));
                 return;
             }
             StoreOrder::Read { token, .. }
-            | StoreOrder::Write { token, .. }
             | StoreOrder::Sync { token }
+            | StoreOrder::Checksum { token, .. }
+            | StoreOrder::Space { token }
             | StoreOrder::List { token, .. }
                 if failed =>
             {
                 (token, Err(StoreError::OutOfService))
             }
             StoreOrder::Read { token, from } => (token, self.read(from)),
-            StoreOrder::Write { token, data, .. } => {
-                (token, self.write(data, bytes).map(|done| (done, None)))
-            }
             StoreOrder::Sync { token } => (token, self.commit().map(|()| (Outcome::Done, None))),
+            StoreOrder::Checksum { token, .. } => (token, Ok((Outcome::Checksum(sum), None))),
+            StoreOrder::Space { token } => {
+                let space = self.space();
+                (token, space.map(|(total, free)| (Outcome::Space { total, free }, None)))
+            }
             StoreOrder::List { token, space, after, prefix, max } => {
                 (token, self.list(space, &after, &prefix, max).map(|done| (done, None)))
             }
@@ -500,7 +456,7 @@ impl Disk {
 
 /// Makes an empty store. The format file is written last, so that a store that was not made
 /// completely is known as such.
-fn make(dir: &Path, records: &Path, format: &Path) -> Result<(), OpenError> {
+fn make(dir: &Path, records: &Path, blocks: &Path, format: &Path) -> Result<(), OpenError> {
     let entries = fs::read_dir(dir).map_err(|why| OpenError::io(dir, &why))?;
     for entry in entries {
         let name = entry.map_err(|why| OpenError::io(dir, &why))?.file_name();
@@ -509,13 +465,13 @@ fn make(dir: &Path, records: &Path, format: &Path) -> Result<(), OpenError> {
             return Err(OpenError::Foreign { dir: dir.to_owned(), why });
         }
     }
-    let data = dir.join("data");
-    fs::create_dir(&data).map_err(|why| OpenError::io(&data, &why))?;
+    let made = File::create(blocks).and_then(|file| file.sync_all());
+    made.map_err(|why| OpenError::io(blocks, &why))?;
     let made = guarded(|| {
         let db = Database::create(records)?;
         let txn = db.begin_write()?;
         txn.open_table(RECORDS)?;
-        txn.open_table(DATA)?;
+        txn.open_table(BLOCKS)?;
         txn.commit()?;
         Ok(())
     });
@@ -530,11 +486,25 @@ fn make(dir: &Path, records: &Path, format: &Path) -> Result<(), OpenError> {
     written.map_err(|why| OpenError::io(format, &why))
 }
 
-/// The bytes that an order brings along.
-pub(super) fn bytes_of(order: &StoreOrder, memory: &dyn Memory) -> Vec<u8> {
-    match order {
-        StoreOrder::Write { bytes, .. } => gather(memory, bytes),
-        _ => Vec::new(),
+impl Ready {
+    /// An order, and the bytes of its spans: a thread of its own has no other way to them. It costs one
+    /// copy of what is written; a sum is taken where the bytes lie, which costs no more.
+    pub(super) fn of(order: StoreOrder, memory: &dyn Memory) -> Self {
+        let (mut writes, mut sum) = (Vec::new(), 0);
+        match &order {
+            StoreOrder::Apply(txn) => writes = txn.gather(memory),
+            StoreOrder::Checksum { kind, bytes, .. } => sum = checksum(memory, *kind, bytes),
+            _ => {}
+        }
+        Self { order, writes, sum }
+    }
+
+    /// The token of an order to commit.
+    pub(super) fn sync(&self) -> Option<u64> {
+        match self.order {
+            StoreOrder::Sync { token } => Some(token),
+            _ => None,
+        }
     }
 }
 
@@ -548,8 +518,7 @@ pub(super) fn deliver(fact: (StoreFact, Loaded), memory: &mut dyn Memory) -> Sto
 
 impl Store for Disk {
     fn order(&mut self, order: StoreOrder, memory: &dyn Memory) {
-        let bytes = bytes_of(&order, memory);
-        self.execute(order, &bytes);
+        self.execute(Ready::of(order, memory));
     }
 
     fn poll(&mut self, memory: &mut dyn Memory) -> Option<StoreFact> {

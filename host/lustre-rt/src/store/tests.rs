@@ -41,14 +41,10 @@ fn config(dir: &Path) -> DiskConfig {
 
 fn copy(from: &Path, to: &Path) {
     let _ = fs::remove_dir_all(to);
-    fs::create_dir_all(to.join("data")).unwrap();
-    for dir in ["", "data"] {
-        for entry in fs::read_dir(from.join(dir)).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_file() {
-                fs::copy(&path, to.join(dir).join(path.file_name().unwrap())).unwrap();
-            }
-        }
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        fs::copy(&path, to.join(path.file_name().unwrap())).unwrap();
     }
 }
 
@@ -139,11 +135,16 @@ fn lost_wake_up_is_repeated() {
     assert_eq!(fact, StoreFact::Done { token: 5, outcome: Ok(Outcome::Done) });
 }
 
+/// A write of a transaction, which reads the slate from `at` on.
+fn write(data: DataId, offset: u64, at: usize, len: usize) -> Change {
+    Change::Write { data, offset, bytes: Slate::span(at, len) }
+}
+
 /// Applies a transaction, and expects that it is.
-fn apply(disk: &mut Disk, id: u64, changes: Vec<Change>) {
-    disk.order(StoreOrder::Apply(Txn { id, changes }), &Slate::default());
+fn apply(disk: &mut Disk, id: u64, slate: &mut Slate, changes: Vec<Change>) {
+    disk.order(StoreOrder::Apply(Txn { id, changes }), slate);
     loop {
-        match disk.poll(&mut Slate::default()) {
+        match disk.poll(slate) {
             Some(StoreFact::Applied { result, .. }) => return assert_eq!(result, Ok(())),
             Some(_) => {}
             None => panic!("transaction {id} was not applied"),
@@ -170,46 +171,52 @@ fn record(disk: &mut Disk, key: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-fn write(disk: &mut Disk, data: DataId, bytes: &[u8]) {
-    let mut slate = Slate(bytes.to_vec());
-    let bytes = Slate::span(0, bytes.len());
-    assert_eq!(
-        done(disk, StoreOrder::Write { token: 1, data, bytes }, &mut slate),
-        Ok(Outcome::Done)
-    );
-}
-
 fn load(disk: &mut Disk, data: DataId, len: usize) -> Result<Vec<u8>, StoreError> {
-    let mut slate = Slate(vec![0; len]);
-    let from = Source::Data(data, Slate::span(0, len));
+    let mut slate = Slate(vec![0xee; len]);
+    let from = Source::Data { data, offset: 0, into: Slate::span(0, len) };
     done(disk, StoreOrder::Read { token: 1, from }, &mut slate).map(|_| slate.0)
 }
 
 #[test]
-fn crash_between_any_two_orders_keeps_what_was_committed() {
+fn crash_between_any_two_orders_keeps_what_was_committed_and_no_more() {
     let scratch = Scratch::new("crash");
     for seed in 0..6 {
         let mut prng = Prng::new(seed);
         let (dir, image) = (scratch.join("live"), scratch.join("image"));
         let _ = fs::remove_dir_all(&dir);
         let mut disk = Disk::open(config(&dir)).unwrap();
-        // After transaction n record `n` is data of n bytes, and `last` says n.
-        let mut committed = 0;
+        // Transaction n says so in `last`, and writes a range of the same data, or cuts it.
+        let mut model = vec![0; 300_000];
+        let mut committed = (0, model.clone());
         for n in 1..40u64 {
-            let bytes = vec![n as u8; n as usize * 100];
-            write(&mut disk, DataId(n), &bytes);
-            let mut changes = vec![
-                Change::Keep(DataId(n), bytes.len() as u64),
-                Change::Put(Space::Objects, b"last".to_vec(), vec![n as u8]),
-            ];
-            if n > 5 {
-                changes.push(Change::Drop(DataId(n - 5)));
+            let at = prng.next_u64() as usize % 250_000;
+            let len = 1 + prng.next_u64() as usize % 50_000;
+            let mut slate = Slate(vec![n as u8; len]);
+            let change = if prng.next_u64().is_multiple_of(4) {
+                model[at..].fill(0);
+                Change::Cut { data: DataId(1), from: at as u64 }
+            } else {
+                model[at..at + len].fill(n as u8);
+                write(DataId(1), at as u64, 0, len)
+            };
+            let put = Change::Put(Space::Objects, b"last".to_vec(), vec![n as u8]);
+            apply(&mut disk, n, &mut slate, vec![change, put]);
+            // A batch may be on its way while orders go on, and the crash comes before its end or
+            // after.
+            match prng.next_u64() % 4 {
+                0 => {
+                    disk.commit().unwrap();
+                    committed = (n, model.clone());
+                }
+                1 => {
+                    let batch = disk.freeze().unwrap();
+                    committed = (n, model.clone());
+                    let result = batch.commit();
+                    disk.settle(result);
+                }
+                _ => {}
             }
-            apply(&mut disk, n, changes);
-            if prng.next_u64().is_multiple_of(3) {
-                disk.commit().unwrap();
-                committed = n;
-            }
+            assert!(load(&mut disk, DataId(1), 300_000).unwrap() == model, "seed {seed}, {n}");
             if !prng.next_u64().is_multiple_of(4) {
                 continue;
             }
@@ -217,28 +224,74 @@ fn crash_between_any_two_orders_keeps_what_was_committed() {
             let mut after = Disk::open(config(&image))
                 .unwrap_or_else(|e| panic!("seed {seed}, transaction {n}: {e}"));
             let last = record(&mut after, b"last").map_or(0, |v| u64::from(v[0]));
-            assert_eq!(last, committed, "seed {seed}, transaction {n}");
-            for id in 1..=n {
-                let expected = id <= last && id + 5 > last;
-                let found = load(&mut after, DataId(id), id as usize * 100);
-                assert_eq!(found.is_ok(), expected, "seed {seed}, data {id} of {last}: {found:?}");
-            }
+            assert_eq!(last, committed.0, "seed {seed}, transaction {n}");
+            let found = load(&mut after, DataId(1), 300_000).unwrap();
+            assert!(found == committed.1, "seed {seed}, transaction {n}: bytes");
         }
     }
 }
 
+#[test]
+fn orders_are_carried_out_while_a_batch_is_committed() {
+    let scratch = Scratch::new("meanwhile");
+    let mut disk = Disk::open(config(&scratch.join("s"))).unwrap();
+    let put = |key: &str, n| Change::Put(Space::Objects, key.into(), vec![n]);
+    let mut slate = Slate(vec![7; 200_000]);
+    let first = vec![put("a", 1), put("b", 1), write(DataId(1), 0, 0, 200_000)];
+    apply(&mut disk, 1, &mut slate, first);
+    let batch = disk.freeze().unwrap();
+    assert!(disk.freeze().is_none(), "one batch at a time");
+    // Nothing of it is committed yet, and all of it is seen.
+    assert_eq!(record(&mut disk, b"a"), Some(vec![1]));
+    let cut = Change::Cut { data: DataId(1), from: 70_000 };
+    let gone = Change::Delete(Space::Objects, b"b".to_vec());
+    apply(&mut disk, 2, &mut slate, vec![put("a", 2), gone, put("c", 2), cut]);
+    let seen = |disk: &mut Disk| {
+        assert_eq!(record(disk, b"a"), Some(vec![2]));
+        assert_eq!(record(disk, b"b"), None);
+        let bytes = load(disk, DataId(1), 200_000).unwrap();
+        assert!(bytes[..70_000].iter().all(|b| *b == 7) && bytes[70_000..].iter().all(|b| *b == 0));
+        let (space, after, prefix, max) = (Space::Objects, vec![], vec![], 10);
+        let order = StoreOrder::List { token: 1, space, after, prefix, max };
+        let entries = vec![(b"a".to_vec(), vec![2]), (b"c".to_vec(), vec![2])];
+        let listed = Outcome::Listed { entries, more: false };
+        assert_eq!(done(disk, order, &mut Slate::default()), Ok(listed));
+    };
+    seen(&mut disk);
+    let result = batch.commit();
+    disk.settle(result);
+    assert_eq!(disk.poll(&mut slate), Some(StoreFact::Committed { up_to: 1 }));
+    seen(&mut disk);
+    disk.commit().unwrap();
+    seen(&mut disk);
+}
+
+#[test]
+fn slots_of_data_that_is_gone_are_used_again() {
+    let scratch = Scratch::new("slots");
+    let dir = scratch.join("s");
+    let mut disk = Disk::open(config(&dir)).unwrap();
+    let mut slate = Slate(vec![3; 1 << 20]);
+    let size = || fs::metadata(dir.join("blocks")).unwrap().len();
+    for n in 0..20 {
+        let data = DataId(n);
+        apply(&mut disk, 2 * n + 1, &mut slate, vec![write(data, 0, 0, 1 << 20)]);
+        disk.commit().unwrap();
+        apply(&mut disk, 2 * n + 2, &mut slate, vec![Change::Cut { data, from: 0 }]);
+        disk.commit().unwrap();
+    }
+    assert_eq!(size(), 1 << 20);
+    drop(disk);
+    // Nothing of it is needed any more.
+    drop(Disk::open(config(&dir)).unwrap());
+    assert_eq!(size(), 0);
+}
+
 fn filled(dir: &Path) {
     let mut disk = Disk::open(config(dir)).unwrap();
-    let bytes = vec![7; 100_000];
-    write(&mut disk, DataId(1), &bytes);
-    apply(
-        &mut disk,
-        1,
-        vec![
-            Change::Keep(DataId(1), 100_000),
-            Change::Put(Space::Objects, b"key".to_vec(), vec![9; 1000]),
-        ],
-    );
+    let put = Change::Put(Space::Objects, b"key".to_vec(), vec![9; 1000]);
+    let changes = vec![write(DataId(1), 0, 0, 100_000), put];
+    apply(&mut disk, 1, &mut Slate(vec![7; 100_000]), changes);
     disk.commit().unwrap();
 }
 
@@ -247,7 +300,6 @@ fn directory_that_is_damaged_is_refused_by_name() {
     let scratch = Scratch::new("damage");
     let good = scratch.join("good");
     filled(&good);
-    let data = "data/0000000000000001";
     let cut = |path: &Path, len| fs::File::options().write(true).open(path).unwrap().set_len(len);
     type Damage<'a> = (&'a str, Box<dyn Fn(&Path) + 'a>);
     let cases: Vec<Damage<'_>> = vec![
@@ -257,9 +309,9 @@ fn directory_that_is_damaged_is_refused_by_name() {
         ("records.redb", Box::new(|d| cut(&d.join("records.redb"), 10_000).unwrap())),
         ("records.redb", Box::new(|d| fs::write(d.join("records.redb"), [0; 9000]).unwrap())),
         ("records.redb", Box::new(|d| fs::write(d.join("records.redb"), "text").unwrap())),
-        (data, Box::new(|d| fs::remove_file(d.join(data)).unwrap())),
-        (data, Box::new(|d| cut(&d.join(data), 99_999).unwrap())),
-        ("format", Box::new(|d| fs::write(d.join("format"), "ulnet store 2\n").unwrap())),
+        ("blocks", Box::new(|d| fs::remove_file(d.join("blocks")).unwrap())),
+        ("blocks", Box::new(|d| cut(&d.join("blocks"), 99_999).unwrap())),
+        ("format", Box::new(|d| fs::write(d.join("format"), "ulnet store 1\n").unwrap())),
         ("format file", Box::new(|d| fs::remove_file(d.join("format")).unwrap())),
     ];
     for (i, (name, damage)) in cases.iter().enumerate() {
@@ -274,12 +326,20 @@ fn directory_that_is_damaged_is_refused_by_name() {
     // The bytes of data are compared when they are read.
     let dir = scratch.join("bytes");
     copy(&good, &dir);
-    let mut bytes = fs::read(dir.join(data)).unwrap();
-    bytes[5] ^= 1;
-    fs::write(dir.join(data), bytes).unwrap();
+    let mut bytes = fs::read(dir.join("blocks")).unwrap();
+    bytes[70_005] ^= 1;
+    fs::write(dir.join("blocks"), bytes).unwrap();
     let mut disk = Disk::open(config(&dir)).unwrap();
-    let found = load(&mut disk, DataId(1), 100_000);
+    assert!(load(&mut disk, DataId(1), 65_536).is_ok(), "the first block is as it was");
+    let found = load(&mut disk, DataId(1), 65_537);
     assert!(matches!(found, Err(StoreError::Damaged { .. })), "{:?}", found.map(|b| b.len()));
+    // A part of that block is not written over bytes that are not known.
+    let changes = vec![write(DataId(1), 70_000, 0, 1)];
+    let mut slate = Slate(vec![1]);
+    disk.order(StoreOrder::Apply(Txn { id: 1, changes }), &slate);
+    assert!(matches!(disk.poll(&mut slate), Some(StoreFact::Failed(StoreError::Damaged { .. }))));
+    let result = Err(StoreError::OutOfService);
+    assert_eq!(disk.poll(&mut slate), Some(StoreFact::Applied { txn: 1, result }));
 }
 
 #[test]
@@ -300,7 +360,7 @@ fn record_file_with_changed_bytes_is_never_read_as_good() {
         match Disk::open(config(&dir)) {
             Ok(mut disk) => {
                 assert_eq!(record(&mut disk, b"key"), Some(vec![9; 1000]));
-                assert_eq!(load(&mut disk, DataId(1), 100_000).map(|b| b.len()), Ok(100_000));
+                assert_eq!(load(&mut disk, DataId(1), 100_000), Ok(vec![7; 100_000]));
             }
             Err(e) => {
                 assert!(matches!(e, OpenError::Damaged { .. }), "{e}");
@@ -331,15 +391,16 @@ fn file_system_without_room_refuses_what_needs_some() {
     let config = DiskConfig { reserve: u64::MAX, ..DiskConfig::new(&dir) };
     let mut disk = Disk::open(config).unwrap();
     let mut slate = Slate(vec![1; 10]);
-    let bytes = Slate::span(0, 10);
-    let order = StoreOrder::Write { token: 1, data: DataId(2), bytes };
-    assert_eq!(done(&mut disk, order, &mut slate), Err(StoreError::Full));
+    let changes = vec![write(DataId(2), 0, 0, 10)];
+    disk.order(StoreOrder::Apply(Txn { id: 1, changes }), &slate);
+    let refused = StoreFact::Applied { txn: 1, result: Err(StoreError::Full) };
+    assert_eq!(disk.poll(&mut slate), Some(refused));
     let put = Change::Put(Space::Objects, b"more".to_vec(), vec![1]);
     disk.order(StoreOrder::Apply(Txn { id: 1, changes: vec![put] }), &slate);
     let refused = StoreFact::Applied { txn: 1, result: Err(StoreError::Full) };
     assert_eq!(disk.poll(&mut slate), Some(refused));
     // What makes room is taken.
-    apply(&mut disk, 1, vec![Change::Delete(Space::Objects, b"key".to_vec())]);
+    apply(&mut disk, 1, &mut slate, vec![Change::Delete(Space::Objects, b"key".to_vec())]);
     disk.commit().unwrap();
     assert_eq!(record(&mut disk, b"key"), None);
 }

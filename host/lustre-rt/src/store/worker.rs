@@ -1,16 +1,18 @@
-//! A store's thread: it carries out orders as they come, and commits what they have changed soon
-//! after, many at a time.
+//! A store's threads: one carries out orders as they come, the other commits what they have changed
+//! soon after, many at a time. Orders go on meanwhile.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use lnet_types::Memory;
-use lustre_target::store::{Loaded, Outcome, Store, StoreFact, StoreOrder};
+use lustre_target::store::{Loaded, Outcome, Store, StoreError, StoreFact, StoreOrder};
 
-use super::disk::{Disk, bytes_of, deliver};
+use super::commit::{Batch, Committed};
+use super::disk::{Disk, Ready, deliver};
 
 /// What is applied is committed after so long, even if no reply waits for it.
 const COMMIT_AFTER: Duration = Duration::from_millis(50);
@@ -49,30 +51,55 @@ struct Signal {
 }
 
 enum Job {
-    Order(StoreOrder, Vec<u8>),
+    Order(Ready),
+    /// A batch is committed, or is not.
+    Committed(Result<Committed, StoreError>),
     End,
 }
 
-/// A store on files whose orders are carried out by a thread of its own.
+/// A store on files whose orders are carried out by a thread of its own, and committed by another.
 #[derive(Debug)]
 pub struct FileStore {
     jobs: Sender<Job>,
     facts: Receiver<(StoreFact, Loaded)>,
-    thread: Option<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl FileStore {
-    /// Starts the thread of a store that is open.
+    /// Starts the threads of a store that is open.
     ///
     /// # Errors
     /// The system has no thread left.
     pub fn start(disk: Disk, wake: Wake) -> std::io::Result<Self> {
         let (jobs, orders) = channel();
         let (done, facts) = channel();
+        let (batches, frozen) = channel::<Batch>();
+        let committed = jobs.clone();
+        let commit = move || {
+            for batch in frozen {
+                // The other thread waits for it before it ends.
+                let _ = committed.send(Job::Committed(batch.commit()));
+            }
+        };
+        let committer = thread::Builder::new().name("store-commit".to_owned()).spawn(commit)?;
         let signal = Arc::new(Signal::default());
-        let work = move || Worker { disk, done, wake, signal, undelivered: false }.run(&orders);
-        let thread = thread::Builder::new().name("store".to_owned()).spawn(work)?;
-        Ok(Self { jobs, facts, thread: Some(thread) })
+        let work = move || {
+            let worker = Worker {
+                disk,
+                batches,
+                committing: false,
+                dirty_since: None,
+                syncs: VecDeque::new(),
+                held: VecDeque::new(),
+                done,
+                wake,
+                signal,
+                undelivered: false,
+            };
+            worker.run(&orders);
+        };
+        let worker = thread::Builder::new().name("store".to_owned()).spawn(work)?;
+        Ok(Self { jobs, facts, threads: vec![worker, committer] })
     }
 
     /// Waits until there is a fact, for owners that have nothing else to do.
@@ -83,9 +110,8 @@ impl FileStore {
 
 impl Store for FileStore {
     fn order(&mut self, order: StoreOrder, memory: &dyn Memory) {
-        let bytes = bytes_of(&order, memory);
         // The thread ends only with this value.
-        let _ = self.jobs.send(Job::Order(order, bytes));
+        let _ = self.jobs.send(Job::Order(Ready::of(order, memory)));
     }
 
     fn poll(&mut self, memory: &mut dyn Memory) -> Option<StoreFact> {
@@ -97,7 +123,7 @@ impl Store for FileStore {
 impl Drop for FileStore {
     fn drop(&mut self) {
         let _ = self.jobs.send(Job::End);
-        if let Some(thread) = self.thread.take() {
+        for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
     }
@@ -105,6 +131,15 @@ impl Drop for FileStore {
 
 struct Worker {
     disk: Disk,
+    batches: Sender<Batch>,
+    /// A batch is on its way.
+    committing: bool,
+    /// Since when something waits for its commit.
+    dirty_since: Option<Instant>,
+    /// Orders that wait for a commit, and the transaction that each one needs.
+    syncs: VecDeque<(u64, u64)>,
+    /// Jobs that came while the store could take no more changes.
+    held: VecDeque<Job>,
     done: Sender<(StoreFact, Loaded)>,
     wake: Wake,
     signal: Arc<Signal>,
@@ -114,52 +149,105 @@ struct Worker {
 
 impl Worker {
     fn run(mut self, orders: &Receiver<Job>) {
-        // Since when something waits for its commit, and the orders that wait for one.
-        let mut since: Option<Instant> = None;
-        let mut syncs: Vec<u64> = Vec::new();
         loop {
-            let now = Instant::now();
-            let due = since.map(|since| (since + COMMIT_AFTER).saturating_duration_since(now));
-            let job = match (syncs.is_empty(), due) {
-                // Replies wait for the commit: it carries what is queued already, and begins.
-                (false, _) => orders.try_recv().map_err(|e| e == TryRecvError::Disconnected),
-                (true, Some(due)) if due.is_zero() => Err(false),
-                (true, due) => {
-                    let most = due.unwrap_or(Duration::MAX);
-                    let most = if self.undelivered { most.min(WAKE_AGAIN) } else { most };
-                    match orders.recv_timeout(most.min(Duration::from_secs(3600))) {
-                        Ok(job) => Ok(job),
-                        Err(RecvTimeoutError::Disconnected) => Err(true),
-                        Err(RecvTimeoutError::Timeout) => {
-                            self.report();
-                            continue;
-                        }
-                    }
-                }
-            };
-            match job {
-                Ok(Job::Order(StoreOrder::Sync { token }, _)) => syncs.push(token),
-                Ok(Job::Order(order, bytes)) => {
-                    self.disk.execute(order, &bytes);
-                    if since.is_none() && self.disk.is_dirty() {
-                        since = Some(now);
-                    }
-                }
-                Ok(Job::End) | Err(true) => {
-                    // A failure was reported as a fact; there is no one left to hear of it.
-                    let _ = self.disk.commit();
-                    return;
-                }
-                Err(false) => {
-                    let committed = self.disk.commit().map(|()| Outcome::Done);
-                    since = None;
-                    self.report();
-                    for token in syncs.drain(..) {
-                        self.send((StoreFact::Done { token, outcome: committed.clone() }, None));
-                    }
+            self.begin_commit();
+            self.report();
+            match self.next(orders) {
+                Some(Job::Order(ready)) => self.order(ready),
+                Some(Job::Committed(result)) => self.committed(result),
+                Some(Job::End) => break,
+                None => {}
+            }
+        }
+        while self.committing {
+            match orders.recv() {
+                Ok(Job::Committed(result)) => self.committed(result),
+                Ok(_) => {}
+                Err(_) => break,
+            }
+        }
+        // A failure was reported as a fact; no owner is left to read it.
+        let _ = self.disk.commit();
+    }
+
+    /// The next job; `None` if the time for a commit or a wake-up has come before.
+    fn next(&mut self, orders: &Receiver<Job>) -> Option<Job> {
+        if self.committing && self.disk.is_full() {
+            loop {
+                match orders.recv() {
+                    Ok(committed @ Job::Committed(_)) => return Some(committed),
+                    Ok(job) => self.held.push_back(job),
+                    Err(_) => return Some(Job::End),
                 }
             }
+        }
+        if let Some(job) = self.held.pop_front() {
+            return Some(job);
+        }
+        let mut most = Duration::from_secs(3600);
+        if let Some(since) = self.dirty_since.filter(|_| !self.committing) {
+            most = (since + COMMIT_AFTER).saturating_duration_since(Instant::now());
+        }
+        if self.undelivered {
+            most = most.min(WAKE_AGAIN);
+        }
+        match orders.recv_timeout(most) {
+            Ok(job) => Some(job),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => Some(Job::End),
+        }
+    }
+
+    fn order(&mut self, ready: Ready) {
+        if let Some(token) = ready.sync() {
+            self.syncs.push_back((token, self.disk.progress().0));
+            return self.end_syncs();
+        }
+        self.disk.execute(ready);
+        if self.disk.is_dirty() {
+            self.dirty_since.get_or_insert_with(Instant::now);
+        }
+    }
+
+    /// A commit begins when one is waited for, or something has waited long enough. What is ordered
+    /// meanwhile is carried by the next one.
+    fn begin_commit(&mut self) {
+        let due = self.dirty_since.is_some_and(|since| since.elapsed() >= COMMIT_AFTER);
+        if self.committing || self.syncs.is_empty() && !due && !self.disk.is_full() {
+            return;
+        }
+        if let Some(batch) = self.disk.freeze() {
+            self.dirty_since = None;
+            // The thread ends only with this value.
+            self.committing = self.batches.send(batch).is_ok();
+        }
+    }
+
+    fn committed(&mut self, result: Result<Committed, StoreError>) {
+        self.committing = false;
+        let failed = result.as_ref().err().cloned();
+        self.disk.settle(result);
+        self.report();
+        if let Some(e) = failed {
+            for (token, _) in core::mem::take(&mut self.syncs) {
+                self.send((StoreFact::Done { token, outcome: Err(e.clone()) }, None));
+            }
+        }
+        self.end_syncs();
+    }
+
+    /// Ends orders that wait for no commit any more.
+    fn end_syncs(&mut self) {
+        let (_, committed) = self.disk.progress();
+        while let Some((token, need)) = self.syncs.front().copied() {
+            let outcome = match self.disk.is_failed() {
+                true => Err(StoreError::OutOfService),
+                false if need > committed => return,
+                false => Ok(Outcome::Done),
+            };
+            self.syncs.pop_front();
             self.report();
+            self.send((StoreFact::Done { token, outcome }, None));
         }
     }
 

@@ -1,0 +1,142 @@
+//! The file of blocks: data of all names, in blocks that are written once, each with its checksum.
+//! A block that is written again goes to another slot; its old slot is free when that is committed.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use lustre_target::store::StoreError;
+
+use super::io_error;
+
+/// Bytes of a block.
+pub(super) const BLOCK: u64 = 64 << 10;
+
+/// Where a block lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Block {
+    /// Its place in the file, counted in blocks.
+    pub(super) slot: u64,
+    /// Bytes that were written; those behind are zeros.
+    pub(super) len: u32,
+    /// CRC-32 of them.
+    pub(super) crc: u32,
+}
+
+/// The file, and which of its slots are free.
+#[derive(Debug)]
+pub(super) struct Blocks {
+    path: PathBuf,
+    file: Arc<File>,
+    free: BTreeSet<u64>,
+    /// The first slot behind all that are in use or free.
+    end: u64,
+}
+
+/// The part of a block, or of several, that is written at once: slot of the first one, bytes.
+type Run = (u64, Vec<u8>);
+
+impl Blocks {
+    /// The file at `path`, with these blocks in it.
+    ///
+    /// # Errors
+    /// Two blocks have one slot, or the file ends before a block does.
+    pub(super) fn open(path: &Path, used: impl Iterator<Item = Block>) -> Result<Self, String> {
+        let file = File::options().read(true).write(true).open(path).map_err(|e| e.to_string())?;
+        let (mut taken, mut need) = (BTreeSet::new(), 0);
+        for block in used {
+            if !taken.insert(block.slot) {
+                return Err(format!("two blocks have slot {}", block.slot));
+            }
+            let end = block.slot.saturating_mul(BLOCK).saturating_add(u64::from(block.len));
+            need = need.max(end);
+        }
+        let have = file.metadata().map_err(|e| e.to_string())?.len();
+        if have < need {
+            return Err(format!("{have} bytes, expected at least {need}"));
+        }
+        let end = taken.last().map_or(0, |slot| slot + 1);
+        let free = (0..end).filter(|slot| !taken.contains(slot)).collect();
+        // What stands behind is what a crash left.
+        file.set_len(need).map_err(|e| e.to_string())?;
+        Ok(Self { path: path.to_owned(), file: Arc::new(file), free, end })
+    }
+
+    /// The file, to be synced by whom it may take long.
+    pub(super) fn file(&self) -> (PathBuf, Arc<File>) {
+        (self.path.clone(), Arc::clone(&self.file))
+    }
+
+    /// Bytes of the file that can be written without making it longer.
+    pub(super) fn spare(&self) -> u64 {
+        self.free.len() as u64 * BLOCK
+    }
+
+    /// These slots can be used again.
+    pub(super) fn free(&mut self, slots: impl IntoIterator<Item = u64>) {
+        self.free.extend(slots);
+    }
+
+    fn slot(&mut self) -> u64 {
+        self.free.pop_first().unwrap_or_else(|| {
+            self.end += 1;
+            self.end - 1
+        })
+    }
+
+    /// Writes blocks to slots that are free: whole ones that come together are written at once.
+    ///
+    /// # Errors
+    /// The system's; nothing is in use then that was not before.
+    pub(super) fn write(&mut self, blocks: Vec<Vec<u8>>) -> Result<Vec<Block>, StoreError> {
+        let mut written: Vec<Block> = Vec::with_capacity(blocks.len());
+        let mut runs: Vec<Run> = Vec::new();
+        for bytes in blocks {
+            let block = Block {
+                slot: self.slot(),
+                len: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
+                crc: crc32fast::hash(&bytes),
+            };
+            written.push(block);
+            match runs.last_mut() {
+                Some((first, run)) if *first * BLOCK + run.len() as u64 == block.slot * BLOCK => {
+                    run.extend_from_slice(&bytes);
+                }
+                _ => runs.push((block.slot, bytes)),
+            }
+        }
+        for (slot, bytes) in runs {
+            if let Err(why) = self.file.write_all_at(&bytes, slot * BLOCK) {
+                self.free(written.iter().map(|block| block.slot));
+                return Err(io_error(&self.path, &why));
+            }
+        }
+        Ok(written)
+    }
+
+    /// The bytes of a block, as they were written.
+    ///
+    /// # Errors
+    /// The system's, or [`StoreError::Damaged`] if they are others.
+    pub(super) fn read(&self, block: Block) -> Result<Vec<u8>, StoreError> {
+        let mut bytes = vec![0; block.len as usize];
+        let damaged = |why: &str| {
+            let what = format!("{} slot {}", self.path.display(), block.slot);
+            StoreError::Damaged { what, why: why.to_owned() }
+        };
+        match self.file.read_exact_at(&mut bytes, block.slot.saturating_mul(BLOCK)) {
+            Ok(()) => {}
+            Err(why) if why.kind() == io::ErrorKind::UnexpectedEof => {
+                return Err(damaged("the file ends before it"));
+            }
+            Err(why) => return Err(io_error(&self.path, &why)),
+        }
+        if crc32fast::hash(&bytes) != block.crc {
+            return Err(damaged("its checksum does not hold"));
+        }
+        Ok(bytes)
+    }
+}
