@@ -203,6 +203,23 @@ impl Server {
         } else {
             0
         };
+        if data.flags.contains(ConnectFlags::CKSUM) {
+            data.cksum_types &= offer.cksum_types;
+        }
+        if data.flags.contains(ConnectFlags::MAXBYTES) {
+            data.maxbytes = offer.maxbytes;
+        }
+        if data.flags.contains(ConnectFlags::GRANT_PARAM) {
+            data.grant_blkbits = offer.grant_blkbits;
+            data.grant_inobits = offer.grant_inobits;
+            data.grant_tax_kb = offer.grant_tax_kb;
+            data.grant_max_blks = offer.grant_max_blks;
+        }
+        // L-96: one that was connected before keeps what it says that it holds.
+        let holds = again || self.recovers(asked.target) && !asked.is_light();
+        if data.flags.contains(ConnectFlags::GRANT) && !holds {
+            data.grant = asked.data.grant.min(offer.grant);
+        }
         if data.flags.contains(ConnectFlags::MULTIMODRPCS) {
             data.maxmodrpcs = asked.data.maxmodrpcs.min(offer.maxmodrpcs).max(1);
         }
