@@ -3,7 +3,7 @@
 //! file, sends nothing itself, and has no clock.
 //!
 //! ```text
-//!  ptlrpc ── events ──► targets.rs ──► kv/, lock/ (kinds of targets)
+//!  ptlrpc ── events ──► targets.rs ──► kv/, ost/ (kinds of targets)
 //!                           │             │ orders        commit: effect, number, reply record
 //!                           │ facts       ▼                       ▼
 //!                           ◄───────── store.rs ◄──────────── journal.rs
@@ -18,6 +18,7 @@ mod journal;
 pub mod kv;
 pub mod lock;
 mod memory;
+pub mod ost;
 mod records;
 pub mod store;
 mod targets;
@@ -26,6 +27,10 @@ pub use journal::{Cx, Journal, When};
 pub use kv::Kv;
 pub use lock::Lock;
 pub use memory::{Commit, MemoryStore};
-pub use records::{Origin, Start, start};
+pub use ost::{LockTable, NoLocks, Ost, OstLimits};
+pub use records::{Start, start};
 pub use store::{DataId, Store, StoreError, StoreFact, StoreOrder};
-pub use targets::{Beginning, CallbackFact, Kind, Targets};
+pub use targets::{Kind, Targets};
+
+#[cfg(test)]
+mod tests;

@@ -3,14 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use ldlm::server::LockServer;
-use lnet_types::{Errno, Instant};
-use lustre_wire::connect::ConnectFlags;
-use lustre_wire::ldlm::ResourceName;
-use ptlrpc::{
-    CallError, CallId, Event, ExportId, Past, RecoveryChange, Reply, Rpc, Served, ServedId,
-    TargetConfig, TargetId,
-};
+use lnet_types::Errno;
+use lustre_wire::connect::{ConnectData, ConnectFlags, ConnectFlags2};
+use ptlrpc::{Event, Past, RecoveryChange, Rpc, Served, ServedId, TargetConfig, TargetId};
 
 use crate::journal::{Cx, HostMemory, Journal, NO_TOKEN, Replies};
 use crate::records::Start;
@@ -21,6 +16,24 @@ use crate::store::{Outcome, Store, StoreError, StoreFact};
 pub trait Kind: Send {
     /// What stores call this kind, so that none is served as another.
     fn name(&self) -> &'static str;
+
+    /// What clients are offered.
+    fn offer(&self) -> ConnectData {
+        ConnectData {
+            flags: ConnectFlags::VERSION
+                | ConnectFlags::AT
+                | ConnectFlags::FULL20
+                | ConnectFlags::BULK_MBITS
+                | ConnectFlags::FLAGS2,
+            flags2: ConnectFlags2::REP_MBITS,
+            ..ConnectData::default()
+        }
+    }
+
+    /// Whether clients and their replies are recorded, so that a restart loses nothing.
+    fn keeps_records(&self) -> bool {
+        true
+    }
 
     /// A request.
     fn serve(&mut self, served: Served, cx: &mut Cx<'_, '_, '_>);
