@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use async_channel::{Receiver, bounded};
 use ldlm::client::LockClient;
 use lnet_rt::{Buffer, Errno, Instant, NodeHandle, OpError, Stack, UpperId};
-use lustre_target::{Kind, Targets};
+use lustre_target::{Kind, MemoryStore, Start, Store, Targets};
 use lustre_wire::{ImportKind, Portal};
 use ptlrpc::{
     Bulk, Call, CallError, CallId, ClientStats, Config, Direction, ExportView, ImportConfig,
@@ -18,8 +18,6 @@ use ptlrpc::{
 };
 
 use crate::host::{End, Eviction, Handler, Host, Waiter};
-use crate::kv;
-use crate::locks::{GivenBack, Holders};
 use crate::store::{Disk, FileStore, WakeUp};
 
 /// Why something could not be done.
@@ -83,6 +81,14 @@ impl fmt::Debug for Done {
 
 /// How often a thread that waits for requests to end looks again.
 const GLANCE: Duration = Duration::from_millis(10);
+
+/// The services of targets: name, portal, and the largest request. A value or the data of an object
+/// goes inside of a message, with what stands around it; many ranges do.
+const SERVICES: [(&str, Portal, u32); 3] = [
+    ("target", Portal::OST_REQUEST, 32 << 10),
+    ("target_io", Portal::OST_IO, 96 << 10),
+    ("target_create", Portal::OST_CREATE, 16 << 10),
+];
 
 impl RpcNode {
     /// Puts a request layer on a node.
@@ -214,8 +220,8 @@ impl RpcNode {
         mut disk: Disk,
     ) -> Result<TargetId, RpcError> {
         let store = |e: &dyn fmt::Display| RpcError::Store(format!("{uuid}: {e}"));
-        let start = lustre_target::start(&mut disk, kind.name());
-        let start = start.map_err(|e| store(&e))?;
+        let begun = lustre_target::start(&mut disk, kind.name());
+        let begun = begun.map_err(|e| store(&e))?;
         let (handle, upper) = (self.handle.clone(), self.upper);
         let wake = move |wake_up: WakeUp| {
             let _ran = handle.call(move |stack: &mut Stack, _| {
@@ -224,13 +230,38 @@ impl RpcNode {
             });
         };
         let files = FileStore::start(disk, Box::new(wake)).map_err(|e| store(&e))?;
-        let offer = kv::offer();
+        self.add(uuid, Box::new(kind), Box::new(files), begun)
+    }
+
+    /// Starts a target whose store is in memory: it is gone with the process.
+    ///
+    /// # Errors
+    /// There is a target of this name.
+    pub fn add_target_in_memory(
+        &self,
+        uuid: &str,
+        kind: impl Kind + 'static,
+        mut store: MemoryStore,
+    ) -> Result<TargetId, RpcError> {
+        let begun = lustre_target::start(&mut store, kind.name());
+        let begun = begun.map_err(|e| RpcError::Store(format!("{uuid}: {e}")))?;
+        self.add(uuid, Box::new(kind), Box::new(store), begun)
+    }
+
+    fn add(
+        &self,
+        uuid: &str,
+        kind: Box<dyn Kind>,
+        store: Box<dyn Store>,
+        begun: Start,
+    ) -> Result<TargetId, RpcError> {
+        let (offer, replayable) = (kind.offer(), kind.keeps_records());
         let config =
-            TargetConfig { uuid: uuid.to_owned(), offer, replayable: true, past: Past::default() };
+            TargetConfig { uuid: uuid.to_owned(), offer, replayable, past: Past::default() };
         let what = format!("target {uuid}");
         let added = self.run(move |host, below| {
             let mut rpc = host.ptlrpc.rpc(below);
-            host.targets.add(config, Box::new(kind), Box::new(files), start, &mut rpc)
+            host.targets.add(config, kind, store, begun, &mut rpc)
         })?;
         added.map_err(|errno| RpcError::Start { what, errno })
     }
@@ -240,20 +271,15 @@ impl RpcNode {
     /// # Errors
     /// There is a service on one of the portals, or no memory.
     pub fn serve_targets(&self) -> Result<(), RpcError> {
-        let (request, reply) = ImportKind::Osc.portals();
-        let mut service = ServiceConfig::new("target", request.0, reply.0, Portal::OST_BULK.0);
-        // A value inside of a message, with what stands around it.
-        service.request_max = 32 << 10;
-        self.start_service(service)?;
-        // What gives locks back never waits behind what waits for them.
-        let (request, reply) = (Portal::LDLM_CANCEL, Portal::LDLM_CANCEL_REPLY);
-        self.start_service(ServiceConfig::new("cancel", request.0, reply.0, Portal::OST_BULK.0))
-    }
-
-    fn start_service(&self, service: ServiceConfig) -> Result<(), RpcError> {
-        let what = format!("service {} on portal {}", service.name, service.portal);
-        let served = self.with(move |rpc| rpc.serve(service))?;
-        served.map(|_| ()).map_err(|errno| RpcError::Start { what, errno })
+        let (_, reply) = ImportKind::Osc.portals();
+        for (name, portal, request_max) in SERVICES {
+            let mut service = ServiceConfig::new(name, portal.0, reply.0, Portal::OST_BULK.0);
+            service.request_max = request_max;
+            let what = format!("service {} on portal {}", service.name, service.portal);
+            let served = self.with(move |rpc| rpc.serve(service))?;
+            served.map_err(|errno| RpcError::Start { what, errno })?;
+        }
+        Ok(())
     }
 
     /// What the client's side of this node has counted.

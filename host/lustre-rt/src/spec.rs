@@ -1,5 +1,6 @@
 //! A target as operators write it, `NAME=KIND:DIR`, and its start: the lock of its directory, its
-//! store, its kind. `ulnet serve` and `lnetctl target add` both come here.
+//! store, its kind. `ulnet serve` and `lnetctl target add` both come here. An echo target is in
+//! memory, and has no directory.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,12 +8,15 @@ use std::str::FromStr;
 
 use lustre_target::Lock;
 use lustre_target::kv::Kv;
+use lustre_target::{Commit, MemoryStore, NoLocks, Ost, OstLimits};
 
 use crate::node::{RpcError, RpcNode};
-use crate::store::{DirLock, Disk, DiskConfig};
+use crate::store::{DirLock, Disk, DiskConfig, OpenError};
 
 /// Longest name of a target, bytes: its uuid on the wire has 40 with the zero behind it.
 const NAME_MAX: usize = 38;
+/// Most bytes of an echo target.
+const ECHO_MAX: u64 = 1 << 30;
 
 /// What a target does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,8 +24,10 @@ const NAME_MAX: usize = 38;
 pub enum TargetKind {
     /// Values by key.
     Kv,
-    /// Locks by name.
-    Lock,
+    /// Objects with ranges of bytes.
+    Ost,
+    /// Objects in memory, for tests of clients.
+    Echo,
 }
 
 impl TargetKind {
@@ -29,22 +35,16 @@ impl TargetKind {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Kv => "kv",
-            Self::Lock => "lock",
+            Self::Ost => "ost",
+            Self::Echo => "echo",
         }
     }
 
-    /// All kinds.
-    pub const ALL: [Self; 2] = [Self::Kv, Self::Lock];
+    const ALL: [Self; 3] = [Self::Kv, Self::Ost, Self::Echo];
 
-    /// The kind of a word.
-    ///
-    /// # Errors
-    /// There is none; the text says which there are.
-    fn of(word: &str) -> Result<Self, String> {
-        Self::ALL.into_iter().find(|kind| kind.name() == word).ok_or_else(|| {
-            let names: Vec<_> = Self::ALL.iter().map(|kind| kind.name()).collect();
-            format!("kind '{}': expected {}", word.escape_debug(), names.join(" or "))
-        })
+    /// Whether what it holds survives its process.
+    pub const fn has_dir(self) -> bool {
+        !matches!(self, Self::Echo)
     }
 }
 
@@ -55,7 +55,7 @@ pub struct TargetSpec {
     pub name: String,
     /// What it does.
     pub kind: TargetKind,
-    /// Where its store is.
+    /// Where its store is; empty for one in memory.
     pub dir: PathBuf,
 }
 
@@ -83,9 +83,15 @@ impl FromStr for TargetSpec {
                 name.escape_debug()
             ));
         }
-        let kind = TargetKind::of(kind).map_err(ParseTargetError)?;
-        if dir.is_empty() {
+        let Some(kind) = TargetKind::ALL.into_iter().find(|known| known.name() == kind) else {
+            return bad(format!("kind '{}': expected kv, ost or echo", kind.escape_debug()));
+        };
+        if kind.has_dir() && dir.is_empty() {
             return bad(format!("directory of '{name}': expected a path"));
+        }
+        if !kind.has_dir() && !dir.is_empty() {
+            let dir = dir.escape_debug();
+            return bad(format!("directory '{dir}': expected none, an echo target is in memory"));
         }
         Ok(Self { name: name.to_owned(), kind, dir: dir.into() })
     }
@@ -97,19 +103,57 @@ impl fmt::Display for TargetSpec {
     }
 }
 
-impl RpcNode {
-    /// Starts a target whose directory is locked. It recovers what clients of its life before had
-    /// under way.
+impl TargetSpec {
+    /// Takes the lock of its directory; `None` for a target in memory.
     ///
     /// # Errors
-    /// The directory is damaged or holds something else; there is a target of this name.
-    pub fn start_target(&self, spec: &TargetSpec, lock: DirLock) -> Result<(), RpcError> {
-        let disk = Disk::open_locked(DiskConfig::new(&spec.dir), lock);
-        let disk = disk.map_err(|e| RpcError::Store(e.to_string()))?;
-        match spec.kind {
-            TargetKind::Kv => self.add_target(&spec.name, Kv::new(), disk).map(|_| ()),
-            TargetKind::Lock => self.add_target(&spec.name, Lock::new(), disk).map(|_| ()),
+    /// As [`DirLock::take`].
+    pub fn lock(&self) -> Result<Option<DirLock>, OpenError> {
+        self.kind.has_dir().then(|| DirLock::take(&self.dir)).transpose()
+    }
+}
+
+impl RpcNode {
+    /// Starts a target whose directory is locked ([`TargetSpec::lock`]). It recovers what clients of
+    /// its life before had under way.
+    ///
+    /// # Errors
+    /// The directory is damaged, holds something else or is not locked; there is a target of this
+    /// name.
+    pub fn start_target(
+        &self,
+        spec: &TargetSpec,
+        lock: impl Into<Option<DirLock>>,
+    ) -> Result<(), RpcError> {
+        self.start_limited_target(spec, lock, OstLimits::default())
+    }
+
+    /// The same for a target whose objects are limited.
+    ///
+    /// # Errors
+    /// As [`RpcNode::start_target`].
+    pub fn start_limited_target(
+        &self,
+        spec: &TargetSpec,
+        lock: impl Into<Option<DirLock>>,
+        limits: OstLimits,
+    ) -> Result<(), RpcError> {
+        let TargetSpec { name, kind, dir } = spec;
+        if !kind.has_dir() {
+            let store = MemoryStore::new(Commit::AtOnce, ECHO_MAX);
+            return self.add_target_in_memory(name, Ost::echo(), store).map(|_| ());
         }
+        let unlocked = || RpcError::Store(format!("{}: not locked", dir.display()));
+        let lock = lock.into().ok_or_else(unlocked)?;
+        let disk = Disk::open_locked(DiskConfig::new(dir), lock);
+        let disk = disk.map_err(|e| RpcError::Store(e.to_string()))?;
+        let added = match kind {
+            TargetKind::Kv => self.add_target(name, Kv::new(), disk),
+            TargetKind::Ost | TargetKind::Echo => {
+                self.add_target(name, Ost::new(limits, Box::new(NoLocks)), disk)
+            }
+        };
+        added.map(|_| ())
     }
 }
 
@@ -121,6 +165,9 @@ mod tests {
     fn target_that_is_not_well_formed_is_refused_by_its_part() {
         let spec: TargetSpec = "a=kv:/b:c".parse().unwrap();
         assert_eq!((spec.dir.to_str(), spec.to_string()), (Some("/b:c"), "a=kv:/b:c".to_owned()));
+        for text in ["a=ost:d", "a=echo:"] {
+            assert_eq!(text.parse::<TargetSpec>().unwrap().to_string(), text);
+        }
         let long = format!("{}=kv:d", "n".repeat(NAME_MAX + 1));
         for (text, part) in [
             ("a", "NAME=KIND:DIR"),
@@ -129,7 +176,9 @@ mod tests {
             ("a@b=kv:d", "'a@b'"),
             ("a\n=kv:d", "'a\\n'"),
             (&long, "1 to 38"),
-            ("a=ost:d", "'ost'"),
+            ("a=mdt:d", "'mdt'"),
+            ("a=ost:", "directory"),
+            ("a=echo:d", "in memory"),
             ("a=kv:", "directory"),
         ] {
             let e = text.parse::<TargetSpec>().unwrap_err().to_string();

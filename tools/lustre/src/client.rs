@@ -1,4 +1,4 @@
-//! How commands reach a key-value target: options, the node, the end.
+//! How commands reach a target: options, the node, the end.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
 use lnet_rt::{Nid, NodeBuilder, NodeHandle};
 use lnet_types::NetType;
-use lustre_rt::{CallError, KvClient, KvError, RpcError, RpcNode};
+use lustre_rt::{CallError, Import, KvClient, KvError, RpcError, RpcNode};
 
 use crate::ping::{client_uuid, said, source_towards};
 
@@ -102,17 +102,21 @@ pub(crate) fn with<R>(
     let (node, rpc) = node(target, way)?;
     let kv = KvClient::new(&rpc, &target.name, &client_uuid(), target.nids.clone())?;
     let kv = kv.with_limit(Duration::from_secs(way.timeout));
-    let result = f(&kv).map_err(|e| explain(&kv, options, &e));
+    let result = f(&kv).map_err(|e| match e {
+        KvError::Rpc(e) => explain(kv.import(), options, &e),
+        e => anyhow!("{}: {e}", target.name),
+    });
     kv.disconnect()?;
     node.stop(Duration::from_secs(1)).blocking();
     result
 }
 
-fn explain(kv: &KvClient, options: &Access, e: &KvError) -> anyhow::Error {
+/// Why a call over an import failed, with what the import has met.
+pub(crate) fn explain(import: &Import, options: &Access, e: &RpcError) -> anyhow::Error {
     let Access { target, way } = options;
     match e {
-        KvError::Rpc(RpcError::Call(CallError::LimitPassed)) => {
-            let view = kv.import().view().ok().flatten();
+        RpcError::Call(CallError::LimitPassed) => {
+            let view = import.view().ok().flatten();
             let why = match view.as_ref().and_then(|view| view.refusal) {
                 Some(CallError::Refused(errno)) => {
                     format!("the last connect was refused with {}: {errno}", errno.negative())
@@ -122,8 +126,7 @@ fn explain(kv: &KvClient, options: &Access, e: &KvError) -> anyhow::Error {
             let state = view.map_or("CLOSED", |view| view.state.name());
             anyhow!("{}: not answered within {} s (state {state}; {why})", target.name, way.timeout)
         }
-        KvError::Rpc(e) => anyhow!("{}: {}", target.name, said(e)),
-        e => anyhow!("{}: {e}", target.name),
+        e => anyhow!("{}: {}", target.name, said(e)),
     }
 }
 

@@ -1,5 +1,6 @@
-//! `ulnet serve`, `ulnet rpc` and `ulnet lock`: commands for Lustre above LNet, one file per verb.
-//! `serve.rs` runs targets; `lock/` holds locks; `put.rs` to `list.rs` use one, through `client.rs`; `bench.rs` measures one while its
+//! `ulnet serve`, `ulnet rpc` and `ulnet obj`: commands for Lustre above LNet, one file per verb.
+//! `serve.rs` runs targets; `put.rs` to `list.rs` use one with values, `obj/` one with objects, through
+//! `client.rs`; `bench.rs` measures one while its
 //! server dies; `ping.rs` and `probe.rs` ask a server; `decode.rs` lists a capture, whose TCP streams
 //! `lnet_capture` takes apart. What the bytes mean stands in `lustre-wire`.
 
@@ -10,7 +11,7 @@ pub mod decode;
 mod del;
 mod get;
 mod list;
-mod lock;
+mod obj;
 mod ping;
 mod probe;
 mod put;
@@ -78,6 +79,19 @@ pub fn serve_command() -> clap::Command {
     <Serve as clap::CommandFactory>::command()
 }
 
+/// The command line of `ulnet obj`, for completions.
+pub fn obj_command() -> clap::Command {
+    <obj::Options as clap::CommandFactory>::command()
+}
+
+/// Runs `ulnet obj` with the given arguments, the first of which is its name.
+pub fn obj_main(args: Vec<OsString>) -> ExitCode {
+    match obj::Options::try_parse_from(args) {
+        Ok(options) => ended("obj", obj::run(&options)),
+        Err(e) => usage(&e),
+    }
+}
+
 /// Runs `ulnet serve` with the given arguments, the first of which is its name.
 pub fn serve_main(args: Vec<OsString>) -> ExitCode {
     match Serve::try_parse_from(args) {
@@ -127,5 +141,6 @@ mod tests {
     fn command_lines_are_well_formed() {
         super::command().debug_assert();
         super::serve_command().debug_assert();
+        super::obj_command().debug_assert();
     }
 }

@@ -9,7 +9,7 @@ use clap::Args;
 use lnet_rt::{Nid, NodeBuilder};
 use lnet_types::NetType;
 use lustre_rt::store::DirLock;
-use lustre_rt::{RpcNode, TargetSpec, Tunables};
+use lustre_rt::{OstLimits, RpcNode, TargetSpec, Tunables};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -17,11 +17,12 @@ use signal_hook::iterator::Signals;
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:\n  \
     ulnet serve kv-1=kv:/srv/kv-1 --listen 10.0.0.1@tcp\n  \
-    ulnet serve kv-1=kv:/shared/kv-1 --listen 10.0.0.2@tcp --standby\n\n\
+    ulnet serve kv-1=kv:/shared/kv-1 --listen 10.0.0.2@tcp --standby\n  \
+    ulnet serve ost-0=ost:/srv/ost-0 e=echo: --listen 10.0.0.1@tcp\n\n\
     A lock in the directory keeps two processes from serving it at once, where the file system has \
     locks that work between its nodes. Where it has none, fencing the storage is the site's business.")]
 pub(crate) struct Options {
-    /// Target: its name, its kind (kv, lock) and its directory
+    /// Target: its name, its kind (kv: values, ost: objects, echo: objects in memory) and its directory
     #[arg(required = true, value_name = "NAME=KIND:DIR")]
     targets: Vec<TargetSpec>,
     /// NID of the node
@@ -36,6 +37,9 @@ pub(crate) struct Options {
     /// Base of timeouts, seconds: recovery waits three times as long for clients
     #[arg(long, value_name = "SECONDS", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=3600))]
     obd_timeout: u64,
+    /// Most bytes of the objects of one owner on an object target; no limit if not given
+    #[arg(long, value_name = "BYTES")]
+    uid_limit: Option<u64>,
 }
 
 /// Runs the command until a signal ends it.
@@ -57,15 +61,18 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     rpc.log(|target, lines| lines.lines().for_each(|line| say(&format!("{target}: {line}"))))?;
     // A target that is not here yet is answered with ENODEV, and its clients try the partner.
     rpc.serve_targets()?;
+    let limits = OstLimits { uid_bytes: options.uid_limit };
     for target in &options.targets {
-        match DirLock::take(&target.dir) {
-            Ok(lock) => begin(&rpc, target, lock, *listen)?,
+        match target.lock() {
+            Ok(lock) => begin(&rpc, target, lock, limits, *listen)?,
             Err(e @ lustre_rt::store::OpenError::Locked { .. }) if options.standby => {
                 say(&format!("{}: standby, {e}", target.name));
                 let (rpc, target, listen) = (rpc.clone(), target.clone(), *listen);
                 thread::spawn(move || {
                     let lock = DirLock::wait(&target.dir).map_err(anyhow::Error::from);
-                    if let Err(e) = lock.and_then(|lock| begin(&rpc, &target, lock, listen)) {
+                    let begun =
+                        lock.and_then(|lock| begin(&rpc, &target, Some(lock), limits, listen));
+                    if let Err(e) = begun {
                         eprintln!("ulnet serve: {e:#}");
                         std::process::exit(1);
                     }
@@ -80,10 +87,18 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-fn begin(rpc: &RpcNode, target: &TargetSpec, lock: DirLock, listen: Nid) -> Result<()> {
-    let TargetSpec { name, dir, .. } = target;
-    rpc.start_target(target, lock).with_context(|| format!("target {name}"))?;
-    say(&format!("{name}: serving {} at {listen}", dir.display()));
+fn begin(
+    rpc: &RpcNode,
+    target: &TargetSpec,
+    lock: Option<DirLock>,
+    limits: OstLimits,
+    listen: Nid,
+) -> Result<()> {
+    let TargetSpec { name, kind, dir } = target;
+    let started = rpc.start_limited_target(target, lock, limits);
+    started.with_context(|| format!("target {name}"))?;
+    let what = if kind.has_dir() { dir.display().to_string() } else { "memory".to_owned() };
+    say(&format!("{name}: serving {what} at {listen}"));
     Ok(())
 }
 

@@ -78,6 +78,7 @@ fn ulnet() -> Command {
         ("serve", lustre::serve_command()),
         ("lock", lustre::lock_command()),
         ("rpc", lustre::command()),
+        ("obj", lustre::obj_command()),
         ("lctl", of(&lnetctl::lctl_manual())),
         ("selftest", of(&lst::manual())),
         ("routerstat", of(&lnetctl::routerstat_manual())),

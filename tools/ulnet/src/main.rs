@@ -25,6 +25,7 @@ Programs:
   serve    run a node with targets: key-value stores, locks
   lock     hold a lock while a command runs
   rpc      use targets, ping Lustre's servers, list recorded requests
+  obj      make, write, read and remove objects of a target
   man      write the manual pages into a directory
   completions  print completions of a program for bash, zsh or fish
   help     this text
@@ -69,6 +70,7 @@ fn main() -> ExitCode {
         "lock" => lustre::lock_main(args),
         "serve" => lustre::serve_main(args),
         "rpc" => lustre::main(args),
+        "obj" => lustre::obj_main(args),
         "man" => man::main(args),
         "completions" => completions::main(args),
         "help" | "--help" | "-h" => {
@@ -80,8 +82,8 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         other => {
-            let programs = "daemon, ctl, lctl, routerstat, selftest, demo, perf, sim, serve, lock, \
-                            rpc, man or completions";
+            let programs = "daemon, ctl, lctl, routerstat, selftest, demo, perf, sim, serve, rpc, obj, \
+                            man or completions";
             eprintln!("ulnet: no program called '{other}': expected {programs}");
             ExitCode::from(2)
         }

@@ -56,6 +56,7 @@ pub(crate) fn command() -> clap::Command {
         ("serve", "run a node with targets: key-value stores, locks"),
         ("lock", "hold a lock while a command runs"),
         ("rpc", "use targets, ping Lustre's servers, list recorded requests"),
+        ("obj", "make, write, read and remove objects of a target"),
         ("man", "write the manual pages into a directory"),
         ("completions", "print completions of a program for bash, zsh or fish"),
     ];

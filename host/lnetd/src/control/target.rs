@@ -9,8 +9,8 @@ use std::time::Duration;
 use lnet_admin::{AdminError, Reply, TargetSnapshot};
 use lnet_rt::OpError;
 use lnet_types::Errno;
-use lustre_rt::store::{DirLock, OpenError};
-use lustre_rt::{RpcError, RpcNode, Setting, SettingError, TargetSpec, Tunables};
+use lustre_rt::store::OpenError;
+use lustre_rt::{RpcError, RpcNode, TargetSpec, Tunables};
 
 use super::{Control, NOT_CONFIGURED, off, stopped};
 use crate::rpc_views as views;
@@ -53,7 +53,7 @@ impl RpcLayer {
             let why = format!("target '{}': {} serves it already", spec.name, there.dir.display());
             return Err(AdminError::errno(Errno::EEXIST).because(why));
         }
-        let lock = DirLock::take(&spec.dir).map_err(|e| open_error(&spec, &e))?;
+        let lock = spec.lock().map_err(|e| open_error(&spec, &e))?;
         self.node.start_target(&spec, lock).map_err(|e| rpc_error(&spec.name, &e))?;
         tracing::info!("{}: serving {}", spec.name, spec.dir.display());
         self.targets().insert(spec.name.clone(), spec);

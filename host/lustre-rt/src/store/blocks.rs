@@ -65,7 +65,7 @@ impl Blocks {
         Ok(Self { path: path.to_owned(), file: Arc::new(file), free, end })
     }
 
-    /// The file, to be synced by whom it may take long.
+    /// The file, for another thread to sync.
     pub(super) fn file(&self) -> (PathBuf, Arc<File>) {
         (self.path.clone(), Arc::clone(&self.file))
     }
