@@ -37,6 +37,8 @@ impl Ost {
             body.data_version = object.version;
             body.flags = ObdoFlags::FLUSH;
             body.valid |= Valid::FLAGS | Valid::DATAVERSION;
+        } else {
+            body.valid.remove(Valid::UID | Valid::GID | Valid::PROJID);
         }
         self.reply(id, obdo(&body), cx);
     }

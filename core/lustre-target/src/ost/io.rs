@@ -146,14 +146,12 @@ impl Ost {
         }
         after.take_times(&asked);
         if !before.owned {
-            after.take_owners(&asked);
-            after.take_parent(&asked);
-            after.owned = true;
+            after.own(&asked);
         }
         let mut body = asked;
         after.show(&mut body);
         body.valid.remove(Valid::ATIME | Valid::MTIME);
-        body.valid |= Valid::USRQUOTA | Valid::GRPQUOTA | Valid::PRJQUOTA;
+        body.valid |= Valid::FLAGS | Valid::USRQUOTA | Valid::GRPQUOTA | Valid::PRJQUOTA;
         body.flags = asked.flags & ObdoFlags::SHORT_IO;
         show_sum(work, &mut body);
         self.promise(id, &mut body, cx);

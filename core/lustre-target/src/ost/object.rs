@@ -28,8 +28,10 @@ pub(super) struct Object {
     pub(super) owned: bool,
 }
 
-/// A regular file that everybody may read and write: what objects are before somebody says otherwise.
-const MODE: u32 = 0o100_666;
+/// A regular file, and bits that no file has: what an object is before its first write.
+const FRESH: u32 = 0o107_666;
+/// Those bits.
+const UNWRITTEN: u32 = 0o7000;
 /// First word of a record.
 const FORMAT: u64 = 1;
 /// Words of a record.
@@ -47,7 +49,7 @@ const fn split(word: u64) -> (u32, u32) {
 impl Object {
     /// An object without bytes.
     pub(super) fn new(version: u64) -> Self {
-        Self { version, mode: MODE, ..Self::default() }
+        Self { version, mode: FRESH, ..Self::default() }
     }
 
     pub(super) fn to_bytes(self) -> Vec<u8> {
@@ -116,6 +118,14 @@ impl Object {
         if has(Valid::PROJID) {
             self.projid = from.projid;
         }
+    }
+
+    /// The first write has come.
+    pub(super) fn own(&mut self, from: &Obdo) {
+        self.take_owners(from);
+        self.take_parent(from);
+        self.mode &= !UNWRITTEN;
+        self.owned = true;
     }
 
     /// Takes the file of which the object is a part.

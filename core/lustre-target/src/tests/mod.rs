@@ -1,6 +1,7 @@
 //! Targets with clients in virtual time. `world.rs` is the node they are on; the others are named for
 //! their subjects.
 
+mod captures;
 mod ost;
 mod ost_hostile;
 mod ost_recovery;

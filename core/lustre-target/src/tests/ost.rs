@@ -126,12 +126,12 @@ fn l78_getattr_shows_what_an_object_has_and_its_version() {
     let (mut world, client) = world();
     make(&mut world, client, 2);
     let fresh = attributes(&mut world, client, object(1));
-    assert_eq!((fresh.size, fresh.blocks, fresh.mode), (0, 0, 0o100_666));
+    assert_eq!((fresh.size, fresh.blocks, fresh.mode), (0, 0, 0o107_666));
     assert!(fresh.valid.contains(Valid::DATAVERSION | Valid::SIZE | Valid::MTIME));
     assert_eq!(fresh.flags, ObdoFlags::FLUSH);
     let written = write(&mut world, client, object(1), 0, &pattern(1000, 0));
     let after = attributes(&mut world, client, object(1));
-    assert_eq!((after.size, after.blocks), (1000, 2));
+    assert_eq!((after.size, after.blocks, after.mode), (1000, 2, 0o100_666));
     assert_eq!(after.data_version, written.transno);
     assert!(after.data_version > fresh.data_version);
     let missing = world.call(client, wire::get_attributes(object(3)));
