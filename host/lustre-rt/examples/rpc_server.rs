@@ -10,9 +10,9 @@ use lustre_rt::*;
 const STORE: Opcode = Opcode(20_000);
 const FETCH: Opcode = Opcode(20_001);
 
-/// Requests under way, by token: the request, its memory, and the data that was written.
+/// Requests under way, by token: the request, and its memory.
 #[derive(Default)]
-struct Shelf(BTreeMap<u64, (Served, IoVec, DataId)>);
+struct Shelf(BTreeMap<u64, (Served, IoVec)>);
 
 impl Kind for Shelf {
     fn name(&self) -> &'static str {
@@ -28,7 +28,7 @@ impl Kind for Shelf {
             cx.below().free(span);
             return cx.rpc.refuse(id, errno);
         }
-        self.0.insert(id.into(), (served, memory, DataId(0)));
+        self.0.insert(id.into(), (served, memory));
     }
 
     fn bulk_done(
@@ -38,10 +38,9 @@ impl Kind for Shelf {
         cx: &mut Cx<'_, '_, '_>,
     ) -> bool {
         let token = id.into();
-        let Some((served, memory, data)) = self.0.get_mut(&token) else { return false };
+        let Some((served, _)) = self.0.get(&token) else { return false };
         if result.is_ok() && served.opcode == STORE {
-            *data = cx.new_data();
-            cx.order(StoreOrder::Write { token, data: *data, bytes: memory.clone() });
+            cx.order(StoreOrder::Read { token, from: number(served) });
             return true;
         }
         if result.is_ok() {
@@ -51,30 +50,35 @@ impl Kind for Shelf {
         true
     }
 
-    /// Data is written or read (`Done`), or the record of a block's number is there: how often it was
-    /// stored, and where.
+    /// Data is read (`Done`), or the record of a block's number is there: how often it was stored, and
+    /// where.
     fn stored(
         &mut self,
         token: u64,
         outcome: Result<Outcome, StoreError>,
         cx: &mut Cx<'_, '_, '_>,
     ) {
-        let Some((served, memory, data)) = self.0.get(&token) else { return };
+        let Some((served, memory)) = self.0.get(&token) else { return };
         match (served.opcode, outcome) {
-            (STORE, Ok(Outcome::Done)) => {
-                return cx.order(StoreOrder::Read { token, from: number(served) });
-            }
             (STORE, Ok(Outcome::Record(old))) => {
                 let Source::Record(space, key) = number(served) else { return };
-                let times = old.map_or(0, |old| u64_at(&old, 0)) + 1;
+                let Some((served, bytes)) = self.0.remove(&token) else { return };
+                let (data, offset) = (cx.new_data(), 0);
+                let times = old.as_ref().map_or(0, |old| u64_at(old, 0)) + 1;
                 let record = [times.to_le_bytes(), data.0.to_le_bytes()].concat();
-                let changes = vec![Change::Keep(*data, 1 << 20), Change::Put(space, key, record)];
+                let write = Change::Write { data, offset, bytes: bytes.clone() };
+                let mut changes = vec![write, Change::Put(space, key, record)];
+                if let Some(old) = old {
+                    changes.push(Change::Cut { data: DataId(u64_at(&old, 8)), from: 0 });
+                }
                 let answer =
                     Answer { buffers: vec![times.to_le_bytes().into()], ..Default::default() };
-                cx.commit(served, answer, changes, When::Committed);
+                cx.commit_data(&served, answer, changes, bytes, When::Committed);
+                return;
             }
             (_, Ok(Outcome::Record(Some(record)))) => {
-                let from = Source::Data(DataId(u64_at(&record, 8)), memory.clone());
+                let data = DataId(u64_at(&record, 8));
+                let from = Source::Data { data, offset: 0, into: memory.clone() };
                 return cx.order(StoreOrder::Read { token, from });
             }
             (_, Ok(Outcome::Done)) => {
@@ -91,7 +95,7 @@ impl Kind for Shelf {
 
 impl Shelf {
     fn end(&mut self, token: u64, cx: &mut Cx<'_, '_, '_>) {
-        for span in self.0.remove(&token).map(|(_, memory, _)| memory).unwrap_or_default() {
+        for span in self.0.remove(&token).map(|(_, memory)| memory).unwrap_or_default() {
             cx.below().free(span);
         }
     }
