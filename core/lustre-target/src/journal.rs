@@ -286,9 +286,6 @@ impl<'c> Cx<'_, '_, 'c> {
             return;
         };
         let Some(waiting) = self.journal.waiting.remove(&txn) else { return };
-        if let Some(data) = waiting.data {
-            self.discard(data);
-        }
         match waiting.then {
             Then::Reply { served, .. } if e.is_refusal() => self.rpc.refuse(served, e.errno()),
             // Its client tries again, here or where the target is started next.

@@ -3,7 +3,7 @@
 //! file, sends nothing itself, and has no clock.
 //!
 //! ```text
-//!  ptlrpc ── events ──► targets.rs ──► kv/, ost/ (kinds of targets)
+//!  ptlrpc ── events ──► targets.rs ──► kv/, lock/, ost/ (kinds)
 //!                           │             │ orders        commit: effect, number, reply record
 //!                           │ facts       ▼                       ▼
 //!                           ◄───────── store.rs ◄──────────── journal.rs
@@ -28,9 +28,9 @@ pub use kv::Kv;
 pub use lock::Lock;
 pub use memory::{Commit, MemoryStore};
 pub use ost::{LockTable, NoLocks, Ost, OstLimits};
-pub use records::{Start, start};
+pub use records::{Origin, Start, start};
 pub use store::{DataId, Store, StoreError, StoreFact, StoreOrder};
-pub use targets::{Kind, Targets};
+pub use targets::{Beginning, CallbackFact, Kind, Targets};
 
 #[cfg(test)]
 mod tests;

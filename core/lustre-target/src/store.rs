@@ -11,6 +11,8 @@
 //! Bytes are written by transactions alone, as records are: they are there with the record that
 //! tells of them, or neither is.
 
+use core::any::Any;
+
 use lnet_types::{Errno, IoVec, Memory, iovec_len};
 use lustre_wire::Checksum;
 
@@ -310,12 +312,13 @@ impl Txn {
         spans.map(|spans| gather(memory, spans)).collect()
     }
 
-    /// Bytes that the transaction may need beside what is there.
+    /// Bytes that the transaction may need beside what is there. What a target records of its clients
+    /// always finds room: it is bounded by their number, and a delete needs some.
     pub fn grows(&self) -> u64 {
         let grows = self.changes.iter().map(|change| match change {
-            Change::Put(_, key, value) => (key.len() + value.len()) as u64,
+            Change::Put(Space::Objects, key, value) => (key.len() + value.len()) as u64,
             Change::Write { bytes, .. } => iovec_len(bytes),
-            Change::Delete(..) | Change::Cut { .. } => 0,
+            Change::Put(..) | Change::Delete(..) | Change::Cut { .. } => 0,
         });
         grows.sum()
     }

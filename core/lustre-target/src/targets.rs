@@ -3,13 +3,31 @@
 
 use std::collections::BTreeMap;
 
-use lnet_types::Errno;
+use ldlm::server::LockServer;
+use lnet_types::{Errno, Instant};
 use lustre_wire::connect::{ConnectData, ConnectFlags, ConnectFlags2};
-use ptlrpc::{Event, Past, RecoveryChange, Rpc, Served, ServedId, TargetConfig, TargetId};
+use lustre_wire::ldlm::ResourceName;
+use ptlrpc::{
+    CallError, CallId, Event, ExportId, Past, RecoveryChange, Reply, Rpc, Served, ServedId,
+    TargetConfig, TargetId,
+};
 
 use crate::journal::{Cx, HostMemory, Journal, NO_TOKEN, Replies};
 use crate::records::Start;
 use crate::store::{Outcome, Store, StoreError, StoreFact};
+
+/// What all targets offer to their clients.
+pub(crate) fn plain_offer() -> ConnectData {
+    ConnectData {
+        flags: ConnectFlags::VERSION
+            | ConnectFlags::AT
+            | ConnectFlags::FULL20
+            | ConnectFlags::BULK_MBITS
+            | ConnectFlags::FLAGS2,
+        flags2: ConnectFlags2::REP_MBITS,
+        ..ConnectData::default()
+    }
+}
 
 /// What a target does with requests. Each request is answered once: by [`Cx::commit`] or by the
 /// calls of [`Rpc`].
@@ -19,15 +37,7 @@ pub trait Kind: Send {
 
     /// What clients are offered.
     fn offer(&self) -> ConnectData {
-        ConnectData {
-            flags: ConnectFlags::VERSION
-                | ConnectFlags::AT
-                | ConnectFlags::FULL20
-                | ConnectFlags::BULK_MBITS
-                | ConnectFlags::FLAGS2,
-            flags2: ConnectFlags2::REP_MBITS,
-            ..ConnectData::default()
-        }
+        plain_offer()
     }
 
     /// Whether clients and their replies are recorded, so that a restart loses nothing.
@@ -49,11 +59,6 @@ pub trait Kind: Send {
 
     /// An order of this target has ended.
     fn stored(&mut self, token: u64, outcome: Result<Outcome, StoreError>, cx: &mut Cx<'_, '_, '_>);
-
-    /// What it offers to clients beside what all targets do.
-    fn offers(&self) -> ConnectFlags {
-        ConnectFlags::empty()
-    }
 
     /// The target begins, before anything else.
     fn begin(&mut self, beginning: Beginning, rpc: &mut Rpc<'_, '_>) {
@@ -163,7 +168,6 @@ impl Targets {
         let past: Past = core::mem::take(&mut start.past);
         let mut config = TargetConfig { past, ..config };
         config.offer.instance = start.starts;
-        config.offer.flags |= kind.offers();
         let recovers = !config.past.clients.is_empty();
         let id = rpc.add_target(config)?;
         kind.begin(Beginning { starts: start.starts, recovers }, rpc);

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use lnet::upper::Below;
 use lnet::{Event as LnetEvent, Report};
-use lnet_types::{Errno, Instant, IoVec, Prng};
+use lnet_types::{Errno, Instant, IoVec, Nid, Prng};
 use lustre_wire::ConnectData;
 
 use crate::client::{
@@ -501,11 +501,6 @@ impl<'b> Rpc<'_, 'b> {
     /// stored: the answer has no transaction, the client is gone or has given the request up.
     pub fn record(&self, served: ServedId, answer: &Answer) -> Option<(String, ReplyRecord)> {
         self.ptlrpc.server.record(served, answer)
-    }
-
-    /// What a client was granted when it connected last; `None` if it is gone.
-    pub fn granted(&self, export: ExportId) -> Option<ConnectData> {
-        self.ptlrpc.server.granted(export)
     }
 
     /// The portal of a service; `None` if there is no such service.

@@ -49,7 +49,7 @@ pub struct LockSnapshot {
     pub evicted_in_ms: Option<u64>,
     /// The locks that it waits for, the first eight.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub waits_for: Vec<LockSnapshot>,
+    pub waits_for: Vec<Self>,
 }
 
 /// A page of locks.

@@ -58,8 +58,9 @@
 //! ```
 //!
 //! `node.rs` is how a program reaches the machine, `host.rs` what runs inside of the node's turn,
-//! `store/` keeps targets on files, `spec.rs` starts them as operators name them, `kv.rs` is the client of a
-//! key-value target, `obj.rs` that of an object target.
+//! `store/` keeps targets on files, `spec.rs` starts them as operators name them, `lockers.rs` shows their
+//! locks, `kv.rs` is the client of a key-value target, `locks.rs` that of a lock target, `obj.rs` that of an
+//! object target.
 
 mod host;
 mod kv;
@@ -87,7 +88,7 @@ pub use lustre_target::kv::Kv;
 pub use lustre_target::kv::wire::{Entry, Info, InfoFlags};
 pub use lustre_target::store::{Change, DataId, Outcome, Source, Space, StoreError, StoreOrder};
 pub use lustre_target::{Cx, Kind, Ost, OstLimits, When};
-pub use lustre_wire::connect::{ConnectData, ConnectFlags, ConnectFlags2};
+pub use lustre_wire::connect::{ChecksumKinds, ConnectData, ConnectFlags, ConnectFlags2};
 pub use lustre_wire::fid::{Fid, ObjectId};
 pub use lustre_wire::opcode::OPCODES;
 pub use lustre_wire::{ImportKind, Opcode, Portal};

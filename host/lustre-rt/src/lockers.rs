@@ -62,7 +62,7 @@ fn rows<'a>(
     let locks = kind.locks();
     let resources = locks.map_or_else(Vec::new, |locks| match filter {
         LockFilter::Named(name) => wire::resource_of(name).into_iter().collect(),
-        LockFilter::All | LockFilter::Contended => locks.space().resources().into_iter().collect(),
+        LockFilter::All | LockFilter::Contended => locks.space().resources().collect(),
     });
     let on = move |resource: ResourceName| {
         let lines = locks.map_or_else(Vec::new, |locks| locks.locks_on(&resource, rpc));

@@ -18,6 +18,7 @@ use ptlrpc::{
 };
 
 use crate::host::{End, Eviction, Handler, Host, Waiter};
+use crate::locks::{GivenBack, Holders};
 use crate::store::{Disk, FileStore, WakeUp};
 
 /// Why something could not be done.
@@ -275,11 +276,17 @@ impl RpcNode {
         for (name, portal, request_max) in SERVICES {
             let mut service = ServiceConfig::new(name, portal.0, reply.0, Portal::OST_BULK.0);
             service.request_max = request_max;
-            let what = format!("service {} on portal {}", service.name, service.portal);
-            let served = self.with(move |rpc| rpc.serve(service))?;
-            served.map_err(|errno| RpcError::Start { what, errno })?;
+            self.start_service(service)?;
         }
-        Ok(())
+        // What gives locks back never waits behind what waits for them.
+        let (request, reply) = (Portal::LDLM_CANCEL, Portal::LDLM_CANCEL_REPLY);
+        self.start_service(ServiceConfig::new("cancel", request.0, reply.0, Portal::OST_BULK.0))
+    }
+
+    fn start_service(&self, service: ServiceConfig) -> Result<(), RpcError> {
+        let what = format!("service {} on portal {}", service.name, service.portal);
+        let served = self.with(move |rpc| rpc.serve(service))?;
+        served.map(|_| ()).map_err(|errno| RpcError::Start { what, errno })
     }
 
     /// What the client's side of this node has counted.

@@ -6,9 +6,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use lustre_target::Lock;
 use lustre_target::kv::Kv;
-use lustre_target::{Commit, MemoryStore, NoLocks, Ost, OstLimits};
+use lustre_target::{Commit, Lock, MemoryStore, NoLocks, Ost, OstLimits};
 
 use crate::node::{RpcError, RpcNode};
 use crate::store::{DirLock, Disk, DiskConfig, OpenError};
@@ -24,6 +23,8 @@ const ECHO_MAX: u64 = 1 << 30;
 pub enum TargetKind {
     /// Values by key.
     Kv,
+    /// Locks by name.
+    Lock,
     /// Objects with ranges of bytes.
     Ost,
     /// Objects in memory, for tests of clients.
@@ -35,12 +36,25 @@ impl TargetKind {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Kv => "kv",
+            Self::Lock => "lock",
             Self::Ost => "ost",
             Self::Echo => "echo",
         }
     }
 
-    const ALL: [Self; 3] = [Self::Kv, Self::Ost, Self::Echo];
+    /// All kinds.
+    pub const ALL: [Self; 4] = [Self::Kv, Self::Lock, Self::Ost, Self::Echo];
+
+    /// The kind of a word.
+    ///
+    /// # Errors
+    /// There is none; the text says which there are.
+    fn of(word: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|kind| kind.name() == word).ok_or_else(|| {
+            let names = Self::ALL.map(Self::name);
+            format!("kind '{}': expected {}", word.escape_debug(), names.join(", "))
+        })
+    }
 
     /// Whether what it holds survives its process.
     pub const fn has_dir(self) -> bool {
@@ -83,9 +97,7 @@ impl FromStr for TargetSpec {
                 name.escape_debug()
             ));
         }
-        let Some(kind) = TargetKind::ALL.into_iter().find(|known| known.name() == kind) else {
-            return bad(format!("kind '{}': expected kv, ost or echo", kind.escape_debug()));
-        };
+        let kind = TargetKind::of(kind).map_err(ParseTargetError)?;
         if kind.has_dir() && dir.is_empty() {
             return bad(format!("directory of '{name}': expected a path"));
         }
@@ -149,6 +161,7 @@ impl RpcNode {
         let disk = disk.map_err(|e| RpcError::Store(e.to_string()))?;
         let added = match kind {
             TargetKind::Kv => self.add_target(name, Kv::new(), disk),
+            TargetKind::Lock => self.add_target(name, Lock::new(), disk),
             TargetKind::Ost | TargetKind::Echo => {
                 self.add_target(name, Ost::new(limits, Box::new(NoLocks)), disk)
             }

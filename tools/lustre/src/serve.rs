@@ -22,7 +22,7 @@ use signal_hook::iterator::Signals;
     A lock in the directory keeps two processes from serving it at once, where the file system has \
     locks that work between its nodes. Where it has none, fencing the storage is the site's business.")]
 pub(crate) struct Options {
-    /// Target: its name, its kind (kv: values, ost: objects, echo: objects in memory) and its directory
+    /// Target: its name, its kind (kv: values, lock: locks, ost: objects, echo: objects in memory) and its directory
     #[arg(required = true, value_name = "NAME=KIND:DIR")]
     targets: Vec<TargetSpec>,
     /// NID of the node

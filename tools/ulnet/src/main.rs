@@ -82,8 +82,8 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         other => {
-            let programs = "daemon, ctl, lctl, routerstat, selftest, demo, perf, sim, serve, rpc, obj, \
-                            man or completions";
+            let programs = "daemon, ctl, lctl, routerstat, selftest, demo, perf, sim, serve, lock, \
+                            rpc, obj, man or completions";
             eprintln!("ulnet: no program called '{other}': expected {programs}");
             ExitCode::from(2)
         }

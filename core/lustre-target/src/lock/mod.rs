@@ -16,13 +16,13 @@ use ldlm::server::{LockServer, Values};
 use ldlm::space::Config;
 use lnet_types::{Errno, Instant};
 use lustre_wire::Opcode;
-use lustre_wire::connect::ConnectFlags;
+use lustre_wire::connect::{ConnectData, ConnectFlags};
 use lustre_wire::ldlm::ResourceName;
 use ptlrpc::{ExportId, Rpc, Served, ServedId};
 
 use crate::journal::Cx;
 use crate::store::{Outcome, StoreError};
-use crate::targets::{Beginning, CallbackFact, Kind};
+use crate::targets::{Beginning, CallbackFact, Kind, plain_offer};
 
 /// Names of resources without locks are dropped when there are so many more than resources.
 const SLACK: usize = 1024;
@@ -81,8 +81,10 @@ impl Kind for Lock {
         "lock"
     }
 
-    fn offers(&self) -> ConnectFlags {
-        ConnectFlags::LVB_TYPE | ConnectFlags::CANCELSET | ConnectFlags::LRU_RESIZE
+    fn offer(&self) -> ConnectData {
+        let plain = plain_offer();
+        let flags = ConnectFlags::LVB_TYPE | ConnectFlags::CANCELSET | ConnectFlags::LRU_RESIZE;
+        ConnectData { flags: plain.flags | flags, ..plain }
     }
 
     fn begin(&mut self, beginning: Beginning, rpc: &mut Rpc<'_, '_>) {

@@ -181,10 +181,11 @@ pub struct Waiting<'a> {
 }
 
 impl Server {
-    /// What a client was granted.
-    pub(crate) fn granted(&self, export: ExportId) -> Option<ConnectData> {
-        let export = self.exports.get(export)?;
-        (export.client_handle != 0).then_some(export.granted)
+    /// Uuids of the client and of the target of an export.
+    pub(crate) fn ends(&self, id: ExportId) -> Option<(String, String)> {
+        let export = self.exports.get(id)?;
+        let target = self.targets.get(export.target)?;
+        Some((export.client.clone(), target.config.uuid.clone()))
     }
 
     /// The portal of a service.

@@ -10,7 +10,7 @@ use lnet_admin::{AdminError, Reply, TargetSnapshot};
 use lnet_rt::OpError;
 use lnet_types::Errno;
 use lustre_rt::store::OpenError;
-use lustre_rt::{RpcError, RpcNode, TargetSpec, Tunables};
+use lustre_rt::{RpcError, RpcNode, Setting, SettingError, TargetSpec, Tunables};
 
 use super::{Control, NOT_CONFIGURED, off, stopped};
 use crate::rpc_views as views;

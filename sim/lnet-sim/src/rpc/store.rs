@@ -3,12 +3,12 @@
 //! before: a host that dies takes the orders that are under way with it.
 
 use core::time::Duration;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use lnet_scenario::{Share, StoreSpec};
 use lnet_types::{Instant, Memory, Prng, iovec_len};
 use lustre_target::store::{Change, Source, Space, Txn, gather};
-use lustre_target::{DataId, MemoryStore, Origin, Store, StoreError, StoreFact, StoreOrder};
+use lustre_target::{MemoryStore, Origin, Store, StoreError, StoreFact, StoreOrder};
 
 use super::seen::CallNo;
 
@@ -58,8 +58,6 @@ pub(super) struct SimStore {
     syncs: Vec<u64>,
     /// The target's highest transaction that is applied.
     applied: u64,
-    /// The numbers that values written apart begin with.
-    stamps: BTreeMap<DataId, CallNo>,
     seen: Vec<StoreSeen>,
     rng: Prng,
 }
@@ -88,7 +86,6 @@ impl SimStore {
             commit_at: None,
             syncs: Vec::new(),
             applied: 0,
-            stamps: BTreeMap::new(),
             seen: Vec::new(),
             rng,
         }
@@ -125,9 +122,13 @@ impl SimStore {
 
     /// How long an order takes.
     fn cost(&self, order: &StoreOrder) -> Duration {
+        let written = |change: &Change| match change {
+            Change::Write { bytes, .. } => iovec_len(bytes),
+            _ => 0,
+        };
         let bytes = match order {
-            StoreOrder::Write { bytes, .. }
-            | StoreOrder::Read { from: Source::Data(_, bytes), .. } => iovec_len(bytes),
+            StoreOrder::Apply(txn) => txn.changes.iter().map(written).sum(),
+            StoreOrder::Read { from: Source::Data { into, .. }, .. } => iovec_len(into),
             _ => 0,
         };
         let nanos = |rate: u64| u128::from(bytes) * 1_000_000_000 / u128::from(rate.max(1));
@@ -147,8 +148,9 @@ impl SimStore {
         match order {
             StoreOrder::Apply(txn) => Ok(StoreFact::Applied { txn: txn.id, result: Err(e) }),
             StoreOrder::Read { token, .. }
-            | StoreOrder::Write { token, .. }
-            | StoreOrder::List { token, .. } => Ok(StoreFact::Done { token, outcome: Err(e) }),
+            | StoreOrder::List { token, .. }
+            | StoreOrder::Checksum { token, .. }
+            | StoreOrder::Space { token } => Ok(StoreFact::Done { token, outcome: Err(e) }),
             StoreOrder::Sync { .. } => Err(order),
         }
     }
@@ -165,29 +167,23 @@ impl SimStore {
         match order {
             StoreOrder::Sync { token } => self.syncs.push(token),
             StoreOrder::Apply(txn) => self.apply(txn, memory),
-            StoreOrder::Write { token, data, bytes } => {
-                let len = iovec_len(&bytes).min(8);
-                let stamp = lnet_types::iovec_slice(&bytes, 0, len);
-                self.stamps.insert(data, stamp_of(&gather(memory, &stamp)));
-                self.inner.order(StoreOrder::Write { token, data, bytes }, memory);
-            }
             order => self.inner.order(order, memory),
         }
     }
 
     fn apply(&mut self, txn: Txn, memory: &dyn Memory) {
         let (transno, origin) = (txn.transno(), txn.origin());
-        let kept = txn.changes.iter().find_map(|change| match change {
-            Change::Keep(data, _) => Some(*data),
+        let written = txn.changes.iter().find_map(|change| match change {
+            Change::Write { offset: 0, bytes, .. } => {
+                let first = lnet_types::iovec_slice(bytes, 0, iovec_len(bytes).min(8));
+                Some(stamp_of(&gather(memory, &first)))
+            }
             _ => None,
         });
         let change = txn.changes.iter().find_map(|change| match change {
             Change::Put(Space::Objects, key, record) => {
                 // The record of an item begins with its version and the kind of its value.
-                let value = match kept {
-                    Some(data) => self.stamps.get(&data).copied(),
-                    None => record.get(9..).map(stamp_of),
-                };
+                let value = written.or_else(|| record.get(9..).map(stamp_of));
                 Some((key.clone(), value))
             }
             Change::Delete(Space::Objects, key) => Some((key.clone(), None)),

@@ -11,7 +11,7 @@ use ldlm::server::LockServer;
 use ldlm::space::{Io, Touched};
 use lnet_types::{Errno, Instant};
 use lustre_wire::Opcode;
-use lustre_wire::connect::ConnectFlags;
+use lustre_wire::connect::ConnectData;
 use lustre_wire::ldlm::ResourceName;
 use ptlrpc::{Answer, ExportId, Rpc, Served, ServedId};
 
@@ -43,8 +43,8 @@ impl Kind for Touching {
         self.0.name()
     }
 
-    fn offers(&self) -> ConnectFlags {
-        self.0.offers()
+    fn offer(&self) -> ConnectData {
+        self.0.offer()
     }
 
     fn begin(&mut self, beginning: Beginning, rpc: &mut Rpc<'_, '_>) {
