@@ -1,8 +1,8 @@
-//! The two examples as a user runs them, with the server killed in the middle.
+//! The examples as a user runs them: a server killed in the middle, a holder of a lock stopped.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails says so by panicking")]
 
-use std::io::{BufRead as _, BufReader, Lines};
+use std::io::{BufRead as _, BufReader, Lines, Write as _};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
@@ -19,10 +19,23 @@ struct Running(Child, Lines<BufReader<ChildStdout>>);
 
 impl Running {
     fn start(name: &str, args: &[&str]) -> Self {
-        let mut child =
-            Command::new(example(name)).args(args).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = Command::new(example(name))
+            .args(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         Self(child, lines)
+    }
+
+    fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([name, &self.0.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+    }
+
+    fn go_on(&mut self) {
+        self.0.stdin.take().unwrap().write_all(b"\n").unwrap();
     }
 
     fn wait_for(&mut self, what: &str) {
@@ -55,5 +68,38 @@ fn each_block_is_stored_once_although_the_server_is_killed() {
     client.wait_for("block 19");
     assert!(client.0.wait().unwrap().success());
     drop(server);
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn holder_that_was_stopped_does_not_overwrite_what_the_next_one_has_written() {
+    let dir = std::env::temp_dir().join(format!("ulnet-shared-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&dir);
+    std::fs::create_dir_all(&dir).unwrap();
+    let place = |name: &str| dir.join(name).to_str().unwrap().to_owned();
+    let (store, file) = (place("store"), place("file"));
+    let mut server = Running::start("lock", &["serve", "127.119.0.1", "7920", &store]);
+    server.wait_for("serving");
+    let writer = |ip: &str, at: &str, text: &str| {
+        let args = ["write", ip, "7920", "127.119.0.1@tcp", &file, at, text];
+        let mut writer = Running::start("lock", &args);
+        writer.wait_for("locked");
+        writer
+    };
+    // Parts that do not meet are written side by side.
+    let (mut first, mut other) =
+        (writer("127.119.0.2", "0", "aaaa"), writer("127.119.0.3", "4", "bbbb"));
+    other.go_on();
+    other.wait_for("written");
+    // The first is stopped: the lock goes to the next one when the time of callbacks ends.
+    first.signal("-STOP");
+    let mut next = writer("127.119.0.4", "2", "cccc");
+    next.go_on();
+    next.wait_for("written");
+    first.signal("-CONT");
+    first.go_on();
+    first.wait_for("refused");
+    assert_eq!(std::fs::read(&file).unwrap(), b"\0\0ccccbb");
+    drop((first, other, next, server));
     std::fs::remove_dir_all(&dir).unwrap();
 }
