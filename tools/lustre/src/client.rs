@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
 use lnet_rt::{Nid, NodeBuilder, NodeHandle};
 use lnet_types::NetType;
-use lustre_rt::{CallError, Import, KvClient, KvError, RpcError, RpcNode};
+use lustre_rt::{CallError, Import, KvClient, KvError, RpcError, RpcNode, Tunables};
 
 use crate::ping::{client_uuid, said, source_towards};
 
@@ -80,13 +80,22 @@ fn source(target: &Target, way: &Way) -> Result<IpAddr> {
 
 /// A node for a command, and its request layer.
 pub(crate) fn node(target: &Target, way: &Way) -> Result<(NodeHandle, RpcNode)> {
+    node_with(target, way, Tunables::default())
+}
+
+/// The same with tunables of its own.
+pub(crate) fn node_with(
+    target: &Target,
+    way: &Way,
+    tunables: Tunables,
+) -> Result<(NodeHandle, RpcNode)> {
     let net = target.nids.first().map(|nid| nid.net()).ok_or_else(|| anyhow!("expected a NID"))?;
     let source = source(target, way)?;
     let node = NodeBuilder::new().tcp_on(net, source, way.port).thread_name("rpc").start();
     let node = node.with_context(|| {
         format!("cannot use {source} port {} (in use by lnetd? see --source, --port)", way.port)
     })?;
-    let rpc = RpcNode::start(&node, Default::default())?;
+    let rpc = RpcNode::start(&node, tunables)?;
     Ok((node, rpc))
 }
 

@@ -40,6 +40,12 @@ pub(crate) struct Options {
     /// Most bytes of the objects of one owner on an object target; no limit if not given
     #[arg(long, value_name = "BYTES")]
     uid_limit: Option<u64>,
+    /// Least time that a client has to give a lock back, seconds, before it is evicted
+    #[arg(long, value_name = "SECONDS", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    ldlm_enqueue_min: u64,
+    /// Most that is estimated for what a client or server does, seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    at_max: u64,
 }
 
 /// Runs the command until a signal ends it.
@@ -56,8 +62,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         .thread_name("serve")
         .start()
         .with_context(|| format!("cannot use {ip} port {port} (in use by lnetd?)"))?;
-    let obd_timeout = Duration::from_secs(options.obd_timeout);
-    let rpc = RpcNode::start(&node, Tunables { obd_timeout, ..Tunables::default() })?;
+    let tunables = Tunables {
+        obd_timeout: Duration::from_secs(options.obd_timeout),
+        ldlm_enqueue_min: Duration::from_secs(options.ldlm_enqueue_min),
+        at_max: Duration::from_secs(options.at_max),
+        ..Tunables::default()
+    };
+    let rpc = RpcNode::start(&node, tunables)?;
     rpc.log(|target, lines| lines.lines().for_each(|line| say(&format!("{target}: {line}"))))?;
     // A target that is not here yet is answered with ENODEV, and its clients try the partner.
     rpc.serve_targets()?;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
 use lnet_rt::Nid;
-use lustre_rt::{CallError, Lock, LockError, LockWatch, Locks, LocksError, Mode};
+use lustre_rt::{CallError, Lock, LockError, LockWatch, Locks, LocksError, Mode, Tunables};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
@@ -23,6 +23,8 @@ use crate::ping::client_uuid;
 
 /// The lock was lost while the command ran.
 const LOST: u8 = 75;
+/// A holder pings its server so often.
+const PING: Duration = Duration::from_secs(5);
 /// The command can't be executed; there is no such command.
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
@@ -120,7 +122,9 @@ pub(crate) fn run(options: &Options) -> Result<u8> {
     // From here on a signal is an event: a server that is not asked to forget this client would wait
     // for it.
     signals(tx.clone())?;
-    let (node, rpc) = client::node(&target, &way)?;
+    // A holder that was evicted learns it from the answer to its next ping.
+    let tunables = Tunables { ping_interval: PING, ..Tunables::default() };
+    let (node, rpc) = client::node_with(&target, &way, tunables)?;
     let locks = Locks::new(&rpc, &target.name, &client_uuid(), target.nids.clone())?;
     let mut account = Account::default();
     let outcome = hold(options, &locks, &tx, &rx, &mut account);

@@ -1,0 +1,180 @@
+//! `ulnet lock` as a process over the loopback: a command runs under its lock, others wait, a holder
+//! that is stopped loses the lock.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails says so by panicking")]
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_ulnet");
+const PORT: &str = "7919";
+
+/// A server, and its directory; dropping it is SIGKILL.
+struct Server(Child, PathBuf, String);
+
+impl Server {
+    fn start(net: u8, more: &[&str]) -> Self {
+        let dir = std::env::temp_dir().join(format!("ulnet-lock-{net}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        let nid = format!("127.118.{net}.1@tcp");
+        let mut child = Command::new(PROGRAM)
+            .args(["serve", &format!("locks=lock:{}", dir.display())])
+            .args(["--listen", &nid, "--port", PORT])
+            .args(more)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert!(lines.by_ref().map_while(Result::ok).any(|line| line.contains("serving")));
+        Self(child, dir, nid)
+    }
+
+    /// `ulnet lock run` with a client of its own.
+    fn lock(&self, client: u8, words: &[&str]) -> Command {
+        let source = self.2.replace(".1@tcp", &format!(".{client}"));
+        let mut command = Command::new(PROGRAM);
+        command
+            .args(["lock", "run", "--server", &self.2, "--port", PORT, "--source", &source])
+            .args(words);
+        command
+    }
+
+    fn run(&self, client: u8, words: &[&str]) -> (String, String, Option<i32>) {
+        let Output { status, stdout, stderr } = self.lock(client, words).output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (text(stdout), text(stderr), status.code())
+    }
+
+    /// A holder, whose command says that it runs and then reads a line.
+    fn holder(&self, client: u8, words: &[&str]) -> (Child, BufReader<ChildStdout>) {
+        let script = ["--", "sh", "-c", "echo runs; read line; echo $line"];
+        let mut child = self
+            .lock(client, &[words, &script].concat())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        out.read_line(&mut line).unwrap();
+        assert_eq!(line, "runs\n");
+        (child, out)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+        let _ = std::fs::remove_dir_all(&self.1);
+    }
+}
+
+fn signal(child: &Child, name: &str) {
+    let sent = Command::new("kill").args([name, &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+}
+
+#[test]
+fn command_runs_under_its_lock_and_its_status_is_passed_on() {
+    let server = Server::start(11, &[]);
+    let say = "echo $ULNET_RESOURCE $ULNET_FENCE; exit 7";
+    let mut fences = Vec::new();
+    for _ in 0..3 {
+        let (out, err, code) =
+            server.run(2, &["--resource", "jobs/42", "--json", "--", "sh", "-c", say]);
+        assert_eq!(code, Some(7), "{out}{err}");
+        let (name, fence) = out.trim().split_once(' ').unwrap();
+        assert_eq!(name, "jobs/42");
+        fences.push(fence.parse::<u64>().unwrap());
+        let said: serde_json::Value = serde_json::from_str(err.trim()).unwrap();
+        assert_eq!((&said["exit"], &said["lost"]), (&7.into(), &false.into()));
+        assert_eq!(said["fence"], *fences.last().unwrap());
+    }
+    assert!(fences.is_sorted_by(|a, b| a < b), "{fences:?}");
+    // Readers have no number, signals are named as in a shell, what cannot run has a status.
+    let run = |words: &[&str]| server.run(3, &[&["--resource", "a"], words].concat());
+    let (out, ..) = run(&["--mode", "PR", "--", "sh", "-c", "echo ${ULNET_FENCE-none}"]);
+    assert_eq!(out, "none\n");
+    assert_eq!(run(&["--", "sh", "-c", "kill -KILL $$"]).2, Some(137));
+    assert_eq!(run(&["--", "./no-such-command"]).2, Some(127));
+    assert_eq!(run(&["--", "/"]).2, Some(126));
+}
+
+#[test]
+fn lock_that_is_held_is_not_given_to_others() {
+    let server = Server::start(12, &[]);
+    let (mut holder, _out) = server.holder(2, &["--resource", "jobs/42"]);
+    let (_, err, code) = server.run(3, &["--resource", "jobs/42", "--try", "--", "true"]);
+    assert_eq!((code, err.contains("held by others")), (Some(1), true), "{err}");
+    let words = ["--resource", "jobs/42", "--timeout", "1", "--conflict-exit-code", "9"];
+    let (_, err, code) = server.run(4, &[&words[..], &["--", "true"]].concat());
+    assert_eq!((code, err.contains("within 1 s")), (Some(9), true), "{err}");
+    assert_eq!(server.run(3, &["--resource", "jobs/43", "--try", "--", "true"]).2, Some(0));
+    // One that waits gets it when the command of the first has ended.
+    let next = server.lock(5, &["--resource", "jobs/42", "--", "echo", "mine"]);
+    let next = { next }.stdout(Stdio::piped()).spawn().unwrap();
+    holder.stdin.take().unwrap().write_all(b"done\n").unwrap();
+    assert!(holder.wait().unwrap().success());
+    let next = next.wait_with_output().unwrap();
+    assert_eq!((next.status.code(), &next.stdout[..]), (Some(0), &b"mine\n"[..]));
+}
+
+#[test]
+fn signals_reach_the_command_and_a_wait_that_is_given_up_leaves_nothing() {
+    let server = Server::start(13, &[]);
+    let (mut holder, _out) = server.holder(2, &["--resource", "jobs/42"]);
+    let mut waits = server.lock(3, &["--resource", "jobs/42", "--", "true"]).spawn().unwrap();
+    // Whenever it comes, before or while it waits.
+    signal(&waits, "-TERM");
+    assert!(matches!(waits.wait().unwrap().code(), Some(143) | None));
+    // A wait closes what is still here, and the command would end by that.
+    let _open = holder.stdin.take();
+    signal(&holder, "-TERM");
+    assert_eq!(holder.wait().unwrap().code(), Some(143));
+    assert_eq!(
+        server.run(4, &["--resource", "jobs/42", "--timeout", "60", "--", "true"]).2,
+        Some(0)
+    );
+}
+
+#[test]
+fn holder_that_is_stopped_loses_the_lock_and_its_command_is_ended() {
+    let server = Server::start(14, &["--at-max", "2", "--ldlm-enqueue-min", "2"]);
+    let (mut holder, _out) = server.holder(2, &["--resource", "jobs/42", "--json"]);
+    signal(&holder, "-STOP");
+    let (out, err, code) =
+        server.run(3, &["--resource", "jobs/42", "--", "sh", "-c", "echo $ULNET_FENCE"]);
+    assert_eq!(code, Some(0), "{err}");
+    signal(&holder, "-CONT");
+    let mut said = String::new();
+    BufReader::new(holder.stderr.take().unwrap())
+        .lines()
+        .for_each(|l| said += &(l.unwrap() + "\n"));
+    assert_eq!(holder.wait().unwrap().code(), Some(75), "{said}");
+    assert!(said.contains("the lock is lost"), "{said}");
+    let json: serde_json::Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+    assert_eq!(json["lost"], true);
+    assert!(json["fence"].as_u64().unwrap() < out.trim().parse().unwrap());
+}
+
+#[test]
+fn what_is_not_well_formed_is_refused_by_its_option() {
+    let run = |words: &[&str]| {
+        let Output { status, stderr, .. } =
+            Command::new(PROGRAM).args(["lock", "run"]).args(words).output().unwrap();
+        (status.code(), String::from_utf8(stderr).unwrap())
+    };
+    let to = ["--resource", "a", "--server", "10.1.0.2@tcp"];
+    for (words, part) in [
+        (&["--resource", "a", "--", "true"][..], "--server"),
+        (&[&to[..], &[]].concat()[..], "COMMAND"),
+        (&[&to[..], &["--mode", "RW", "--", "true"]].concat()[..], "expected EX"),
+        (&["--resource", "a", "--server", "x@tcp", "--", "true"][..], "'x@tcp'"),
+    ] {
+        let (code, err) = run(words);
+        assert_eq!((code, err.contains(part)), (Some(2), true), "{words:?}: {err}");
+    }
+}
