@@ -218,7 +218,7 @@ impl LockClient {
                 self.with(import, rpc, |space, _| space.replay());
                 None
             }
-            // A server that refuses this client for good evicts nobody, and says so here alone.
+            // A server that refuses this client for good evicts no client, and says so here alone.
             Event::Invalidated { import } => {
                 self.with(import, rpc, |space, _| space.lost());
                 Some(event)
