@@ -2,6 +2,7 @@
 //! time. `cases.rs` has what happens to one lock, `storm.rs` everything at once against a model.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails says so by panicking")]
+#![allow(clippy::disallowed_types, reason = "both sides of a world write one log, in its order")]
 
 mod cases;
 mod storm;
