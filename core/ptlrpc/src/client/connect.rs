@@ -68,16 +68,17 @@ impl Decision {
         self.connections.get(self.choice.index)
     }
 
-    /// Nodes that LNet is to discover.
-    fn unknown(&self, tunables: &Tunables) -> Vec<Nid> {
-        let unknown = |c: &&Connection| {
-            c.ready == Readiness::Unknown && tunables.reconnect == Reconnect::Readiness
+    /// Nodes that LNet is to discover: one that it takes for unreachable, too. No request goes there, so
+    /// nothing else finds out that it is back.
+    fn unready(&self, tunables: &Tunables) -> Vec<Nid> {
+        let unready = |c: &&Connection| {
+            c.ready != Readiness::Ready && tunables.reconnect == Reconnect::Readiness
         };
-        self.connections.iter().filter(unknown).map(|c| c.nid).collect()
+        self.connections.iter().filter(unready).map(|c| c.nid).collect()
     }
 
     /// P-62: LNet has not discovered the node; the connect is not sent.
-    pub(super) fn unready(&self, tunables: &Tunables) -> bool {
+    pub(super) fn is_held(&self, tunables: &Tunables) -> bool {
         tunables.reconnect == Reconnect::Readiness
             && self.next().is_some_and(|c| c.ready != Readiness::Ready)
     }
@@ -140,8 +141,8 @@ impl Client {
         }
         let Some((opcode, _)) = im.config.kind.connects() else { return };
         let Some(decision) = im.decide(cx.below.node(), now, &tunables) else { return };
-        let unknown = decision.unknown(&tunables);
         let unready = decision.unready(&tunables);
+        let held = decision.is_held(&tunables);
         im.force_reconnect = false;
         im.net = decision.net;
         im.current = decision.choice.index;
@@ -163,14 +164,14 @@ impl Client {
             op_flags.insert(OpFlags::TRANSNO);
             data.transno = first_replay;
         }
-        let server_time = if unready { Duration::ZERO } else { tunables.initial_connect() };
+        let server_time = if held { Duration::ZERO } else { tunables.initial_connect() };
         let portal = im.config.kind.portals().0.0;
         let before = estimate_of(im.server_time(portal, &tunables));
         let (handle, own_handle, conn_cnt) = (im.handle, im.own_handle, im.conn_cnt);
         let buffers = (uuid_buffer(&im.config.target), uuid_buffer(&im.config.client));
         self.stats.connects += 1;
         self.change(cx, import, Change::Connect);
-        for nid in unknown {
+        for nid in unready {
             self.discover(cx, import, nid);
         }
         let made = self.own_request(cx, import, Purpose::Connect, opcode, |builder| {
@@ -190,7 +191,7 @@ impl Client {
         if let Some(im) = self.imports.get_mut(import) {
             im.connecting = Some(id);
         }
-        if unready {
+        if held {
             if let Some(r) = self.calls.get_mut(id) {
                 r.phase = Phase::Sent;
                 r.sent = Some(now);

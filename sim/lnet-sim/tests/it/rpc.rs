@@ -26,10 +26,11 @@ fn clients_and_servers_with_the_kernels_rules_of_lnet_hold_the_same_bars() {
 
 #[test]
 fn clients_that_wait_for_discovery_come_back_to_a_server_that_was_dead() {
-    let path = "rpc.profile=kernel";
-    let change = lnet_scenario::Change::new("rpc.profile", "kernel").unwrap();
+    // Its process alone dies: connections are reset, and LNet takes it for unreachable.
+    let changes = [("rpc.profile", "kernel"), ("fault.0.process", "true")]
+        .map(|(place, value)| lnet_scenario::Change::new(place, value).unwrap());
     let text = include_str!("../../../../scenarios/rpc-server-restart.toml");
-    let mut scenario = lnet_scenario::parse_changed(path, text, &[], &[change]).unwrap();
+    let mut scenario = lnet_scenario::parse_changed("kernel", text, &[], &changes).unwrap();
     scenario.set_profile(Profile::Kernel).unwrap();
     scenario.bars.rpc_longest_max = Some(core::time::Duration::from_secs(200));
     must_hold(&Arc::new(scenario), None);
