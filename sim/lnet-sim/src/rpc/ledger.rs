@@ -348,6 +348,10 @@ impl Ledger {
             Err(_) => State::Failed,
         };
         let call = *call;
+        if call.asked.reads() {
+            // Nothing comes of it any more.
+            self.calls.remove(&no);
+        }
         *(if result.is_ok() { &mut self.answered } else { &mut self.failed }) += 1;
         let nothing_changed = !matches!(result, Ok(Answered::Changed { .. }));
         let said = matches!(result, Ok(_) | Err(CallError::Refused(_)));
