@@ -55,8 +55,19 @@ fn a_drawn_scenario_of_the_request_layer_is_valid_and_has_each_kind_of_fault() {
         assert_eq!(round.text, Round::draw_on(Floor::Rpc, seed).unwrap().text, "seed {seed}");
         kinds.extend(round.scenario.faults.iter().map(|f| f.kind.name()));
     }
-    let all =
-        ["commit_stall", "cut", "drop", "evict", "failover", "handler_delay", "kill", "pause"];
+    let all = [
+        "commit_stall",
+        "cut",
+        "drop",
+        "evict",
+        "failover",
+        "handler_delay",
+        "kill",
+        "pause",
+        "rpc_lose",
+        "store_error",
+        "store_full",
+    ];
     assert_eq!(kinds.into_iter().collect::<Vec<_>>(), all);
 }
 
@@ -77,6 +88,8 @@ fn some_rounds_of_the_request_layer_hold() {
 #[test]
 fn earlier_findings_of_the_swarm_hold_now() {
     for seed in [
+        1795504137354349994,
+        7097150071748287439,
         3559527155368576486,
         4047667982876887834,
         785986143524189099,
