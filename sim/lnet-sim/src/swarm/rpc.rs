@@ -24,6 +24,7 @@ pub(super) fn text(seed: u64) -> String {
         stores: Vec::new(),
         clients: Vec::new(),
         servers: Vec::new(),
+        serving: Vec::new(),
     };
     let duration = settled + AFTER;
     drawn.line(&format!("name = \"swarm-rpc-{seed}\"\nseed = {seed}\nduration = \"{duration}s\""));
@@ -61,6 +62,8 @@ struct Drawing {
     stores: Vec<String>,
     clients: Vec<String>,
     servers: Vec<String>,
+    /// Servers that a target names.
+    serving: Vec<String>,
 }
 
 impl Drawing {
@@ -106,6 +109,7 @@ fn world(drawn: &mut Drawing, rng: &mut Prng) {
             );
         }
         drawn.line(&text);
+        drawn.serving.push(on);
         if kind == "kv" { &mut drawn.stores } else { &mut drawn.lists }.push(name);
     }
     let clients: Vec<String> = drawn.clients.iter().map(|c| format!("\"{c}\"")).collect();
@@ -191,7 +195,8 @@ fn fault(drawn: &mut Drawing, rng: &mut Prng) {
                 rest.clear();
                 let _ = writeln!(rest, "count = {}", 1 + rng.below(5));
             }
-            ("rpc_lose", lost(node, rng))
+            let at = if rng.one_in(2) { &client } else { &any(&drawn.serving, rng) };
+            ("rpc_lose", lost(at, rng))
         }
         13 if !store.is_empty() => ("store_full", format!("target = \"{store}\"")),
         14 if !store.is_empty() => {
