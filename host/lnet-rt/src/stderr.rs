@@ -114,6 +114,7 @@ mod tests {
             ("lnet=debug", LevelFilter::WARN, false),
         ] {
             assert_eq!(level(name), (level_of, known), "{name:?}");
+            assert_eq!(Lines { level: level_of }.max_level_hint(), Some(level_of), "{name:?}");
         }
     }
 
