@@ -154,7 +154,9 @@ impl World {
         let end = self.now + span;
         loop {
             let next = self.queue.first_key_value().map(|((at, _), _)| *at);
-            let timer = self.hosts.iter().filter_map(|h| h.ib.poll_timeout()).min();
+            let node = |h: &Host| h.node.as_ref().and_then(|(node, _)| node.poll_timeout());
+            let due = |h: &Host| h.ib.poll_timeout().into_iter().chain(node(h)).min();
+            let timer = self.hosts.iter().filter_map(due).min();
             let Some(at) = next.into_iter().chain(timer).min().filter(|at| *at <= end) else {
                 break;
             };
@@ -164,8 +166,11 @@ impl World {
                 self.happen(host, what);
             } else {
                 for host in 0..self.hosts.len() {
-                    if self.hosts[host].ib.poll_timeout().is_some_and(|t| t <= self.now) {
+                    if due(&self.hosts[host]).is_some_and(|t| t <= self.now) {
                         self.hosts[host].ib.handle_timeout(self.now);
+                        if let Some((node, _)) = &mut self.hosts[host].node {
+                            node.handle_timeout(self.now);
+                        }
                         self.drain(host);
                     }
                 }
@@ -369,8 +374,13 @@ impl World {
 
     /// Carries out what a host wants, until it wants nothing more.
     pub(crate) fn drain(&mut self, host: usize) {
-        while let Some(output) = self.hosts[host].ib.poll_output() {
-            self.carry_out(host, output);
+        loop {
+            while let Some(output) = self.hosts[host].ib.poll_output() {
+                self.carry_out(host, output);
+            }
+            if !self.hosts[host].turn(self.now) {
+                break;
+            }
         }
         if let Err(why) = self.hosts[host].ib.check() {
             self.violations.push(format!("host {host}: {why}"));

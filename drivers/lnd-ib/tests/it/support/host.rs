@@ -5,7 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use core::time::Duration;
 use lnd_ib::{Access, ConnId, Event, IbConfig, IbNi, Landed, MapId, MapMemory, NiStart, Order};
-use lnet::{DropReason, Payload, Rx, Sink, Transmit, Verdict};
+use lnet::{
+    DropReason, NetTunables, NiSpec, Node, NodeConfig, Payload, Profile, Rx, Sink, Transmit,
+    Tunables, Verdict,
+};
 use lnet_types::{Fault, Instant, IoVec, MsgId, NiId, Nid, Pid, ProcessId, RegionId, RxId, Span};
 use lnet_wire::{Handle, Hdr, Kind};
 use slotmap::SlotMap;
@@ -80,6 +83,8 @@ pub(crate) struct Host {
     /// GETs are matched, but never answered.
     pub(crate) silent_gets: bool,
     pub(crate) wrong: Vec<String>,
+    /// A node in the place of the stand-in, with its name for the interface.
+    pub(crate) node: Option<(Node, NiId)>,
 }
 
 /// The byte at `at` of message `number`.
@@ -114,11 +119,75 @@ impl Host {
             reply_max: u32::MAX,
             silent_gets: false,
             wrong: Vec::new(),
+            node: None,
+        }
+    }
+
+    /// A host with a node of its own.
+    pub(crate) fn with_node(nid: &str, incarnation: u64, config: IbConfig) -> Self {
+        let mut host = Self::new(nid, incarnation, config.clone());
+        let node = NodeConfig {
+            seed: incarnation,
+            interface_cookie: incarnation,
+            ping_seq: 0,
+            tunables: Tunables::new(Profile::Default),
+        };
+        let mut node = Node::new(node, Instant::ZERO);
+        let tunables = NetTunables { peer_credits: 8, credits: 256, ..NetTunables::default() };
+        let spec = NiSpec { nid: host.nid, interface: None, tunables, lnd_timeout: None };
+        let ni = node.add_ni(Instant::ZERO, spec).expect("an interface");
+        let start = NiStart { ni, nid: host.nid, incarnation };
+        host.ib = IbNi::new(config, start).expect("good settings");
+        host.node = Some((node, ni));
+        host
+    }
+
+    /// Carries what the node wants to its interface; whether there was anything.
+    pub(crate) fn turn(&mut self, now: Instant) -> bool {
+        let Some((node, _)) = &mut self.node else { return false };
+        let mut any = false;
+        while let Some(output) = node.poll_output() {
+            any = true;
+            match output {
+                lnet::Output::Send(transmit) => {
+                    let msg = transmit.msg;
+                    if let Err(fault) = self.ib.send(now, Order { transmit, sink: IoVec::new() }) {
+                        node.tx_refused(now, msg, fault);
+                    }
+                }
+                lnet::Output::Resume { rx, verdict, .. } => self.ib.verdict(now, rx, verdict),
+                _ => {}
+            }
+        }
+        any
+    }
+
+    /// A report of the interface goes to the node.
+    fn pass_on(&mut self, now: Instant, event: &Event, slot: &[u8]) {
+        let Some((node, ni)) = &mut self.node else { return };
+        match event {
+            Event::Header { rx, hdr } => {
+                let verdict = node.rx_header(now, *rx, hdr);
+                self.ib.verdict(now, rx.id, verdict);
+            }
+            Event::RxDone { msg, outcome } => {
+                let bytes = match outcome {
+                    Ok(Landed::Slot { at, len, .. }) => &slot[*at..*at + *len as usize],
+                    Ok(Landed::Buffer(map)) => &self.maps[map].buffer[..],
+                    _ => &[],
+                };
+                node.rx_done(now, *msg, outcome.map(|_| bytes));
+            }
+            Event::RxGone { rx } => node.rx_gone(now, *ni, *rx),
+            Event::TxDone { msg, outcome } => node.tx_done(now, *msg, *outcome),
+            Event::PeerDown { nid, last_alive } => node.peer_down(now, *ni, *nid, *last_alive),
+            Event::Link(link) => node.link_changed(now, *ni, *link),
+            _ => {}
         }
     }
 
     /// `len` new bytes, in two spans with a gap where that is possible.
-    fn alloc(&mut self, len: u32) -> IoVec {
+    pub(crate) fn alloc(&mut self, len: u32) -> IoVec {
         let mut spans = IoVec::new();
         let first = if len > 64 { len / 3 } else { len };
         for len in [first, len - first] {
@@ -276,6 +345,10 @@ impl Host {
 
     /// What the interface reports; `slot` holds the receive buffer that it names.
     pub(crate) fn event(&mut self, now: Instant, event: Event, slot: &[u8]) {
+        if self.node.is_some() {
+            self.pass_on(now, &event, slot);
+            return self.events.push(event);
+        }
         match event {
             Event::Header { rx: Rx { id, .. }, hdr } => self.judge(now, id, hdr, true),
             Event::RxDone { msg, outcome } => {
