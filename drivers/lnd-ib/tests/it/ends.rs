@@ -216,6 +216,11 @@ fn whatever_breaks_the_protocol_closes_the_connection_by_name() {
 
 /// A with a request under way on its connection; its cookie.
 fn waiting(get: bool) -> (World, ConnId, u64) {
+    posted(get, true)
+}
+
+/// The same, whose work request has completed or not.
+fn posted(get: bool, completed: bool) -> (World, ConnId, u64) {
     let (mut world, conn) = connected(IbConfig::default());
     let (to, now) = (world.hosts[1].nid, world.now);
     let order = if get {
@@ -236,7 +241,9 @@ fn waiting(get: bool) -> (World, ConnId, u64) {
                 let (Body::PutReq { cookie, .. } | Body::GetReq { cookie, .. }) = msg.body else {
                     panic!("{msg}")
                 };
-                world.hosts[0].ib.work_done(now, post.work, Ok(()));
+                if completed {
+                    world.hosts[0].ib.work_done(now, post.work, Ok(()));
+                }
                 return (world, conn, cookie);
             }
             _ => {}
@@ -252,6 +259,12 @@ fn an_answer_counts_once_and_for_its_own_request() {
     assert_eq!(closed(&world, 0, "cookie"), None);
     say(&mut world, conn, 0, same, Body::GetDone(Done { cookie, status: 65536 }));
     assert_eq!(closed(&world, 0, "cookie"), Some(1), "the second one");
+
+    let (mut world, conn, cookie) = posted(true, false);
+    say(&mut world, conn, 1, same, Body::GetDone(Done { cookie, status: 65536 }));
+    assert_eq!(closed(&world, 0, "cookie"), None, "it may come ahead of the completion");
+    say(&mut world, conn, 0, same, Body::GetDone(Done { cookie, status: 4096 }));
+    assert_eq!(closed(&world, 0, "cookie"), Some(1), "but once");
 
     let (mut world, conn, cookie) = waiting(false);
     say(&mut world, conn, 0, same, Body::GetDone(Done { cookie, status: 65536 }));
