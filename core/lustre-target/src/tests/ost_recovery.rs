@@ -274,7 +274,7 @@ fn changes_that_a_server_loses_are_brought_back_with_their_versions() {
 }
 
 #[test]
-fn replay_of_what_is_committed_has_no_second_effect() {
+fn changes_that_were_committed_before_the_client_knew_are_there_once() {
     let mut run = Run::new(Commit::Ordered, None);
     run.call(|_| wire::create(object(3)));
     run.call(|_| wire::punch(object(2), 10));
@@ -282,7 +282,7 @@ fn replay_of_what_is_committed_has_no_second_effect() {
     run.call(|_| wire::punch(object(1), 7));
     run.call(|_| wire::destroy(object(1), 1));
     let before = body(&run.call(|_| wire::get_attributes(object(2))));
-    // It is committed, and its client has not heard of that.
+    // It is committed, and its client has not heard of that: it learns so when it connects again.
     run.shelf.commit();
     run.restart();
     let after = body(&run.call(|_| wire::get_attributes(object(2))));
