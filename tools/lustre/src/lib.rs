@@ -1,7 +1,6 @@
-//! `ulnet serve`, `ulnet rpc` and `ulnet obj`: commands for Lustre above LNet, one file per verb.
-//! `serve.rs` runs targets; `put.rs` to `list.rs` use one with values, `obj/` one with objects, through
-//! `client.rs`; `bench.rs` measures one while its
-//! server dies; `ping.rs` and `probe.rs` ask a server; `decode.rs` lists a capture, whose TCP streams
+//! `ulnet serve`, `ulnet rpc`, `ulnet lock` and `ulnet obj`: commands for Lustre above LNet, one file per
+//! verb. `serve.rs` runs targets; `put.rs` to `list.rs` use one with values, `lock/` one with locks, `obj/`
+//! one with objects, through `client.rs`; `bench.rs` measures one while its server dies; `ping.rs` and `probe.rs` ask a server; `decode.rs` lists a capture, whose TCP streams
 //! `lnet_capture` takes apart. What the bytes mean stands in `lustre-wire`.
 
 mod bench;
@@ -11,6 +10,7 @@ pub mod decode;
 mod del;
 mod get;
 mod list;
+mod lock;
 mod obj;
 mod ping;
 mod probe;

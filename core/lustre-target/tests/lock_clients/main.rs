@@ -264,7 +264,7 @@ impl Bench {
     }
 
     /// What has happened since the last look.
-    fn seen(&mut self) -> Vec<Seen> {
+    fn seen(&self) -> Vec<Seen> {
         core::mem::take(&mut *self.log.lock().unwrap())
     }
 

@@ -182,7 +182,7 @@ impl Client {
             never,
             due: due.map(|at| at.saturating_since(now)),
             all_tried: decision.choice.all_tried,
-            sent: !decision.unready(tunables),
+            sent: !decision.is_held(tunables),
             server: tunables.initial_connect(),
             net: decision.net.get(&tunables.bounds()),
             nodes: nodes.map(node).collect(),

@@ -118,7 +118,8 @@ impl Shell<'_> {
         match self.byte() % 14 {
             0 => {
                 let body = Body::ConnReq(self.params());
-                let private = if self.byte() % 4 == 0 { self.bytes() } else { self.message(body) };
+                let private =
+                    if self.byte().is_multiple_of(4) { self.bytes() } else { self.message(body) };
                 self.ib.connect_request(now, RequestId(1), &private);
             }
             1 | 2 => self.cm_event(),
@@ -133,14 +134,14 @@ impl Shell<'_> {
                 };
                 if let Some(conn) = self.conn() {
                     let slot = self.byte().into();
-                    self.ib.received(now, conn, slot, bytes.as_deref().map_err(|()| ()));
+                    self.ib.received(now, conn, slot, bytes.as_deref().map_err(|_| ()));
                 }
             }
             5 | 6 => {
                 let choice = self.byte();
                 if let Some(&work) = pick(&self.works, choice) {
                     self.works.retain(|w| *w != work);
-                    let outcome = if self.byte() % 8 == 0 { Err(()) } else { Ok(()) };
+                    let outcome = if self.byte().is_multiple_of(8) { Err(()) } else { Ok(()) };
                     self.ib.work_done(now, work, outcome);
                 }
             }
@@ -148,7 +149,7 @@ impl Shell<'_> {
                 let choice = self.byte();
                 if let Some(&map) = pick(&self.maps, choice) {
                     self.maps.retain(|m| *m != map);
-                    let bad = self.byte() % 8 == 0;
+                    let bad = self.byte().is_multiple_of(8);
                     let outcome = if bad { Err(Errno::ENOMEM) } else { Ok(self.desc()) };
                     self.ib.mapped(now, map, outcome);
                 }
@@ -328,7 +329,7 @@ impl Shell<'_> {
             hdr.payload_len = 0;
         }
         let sink = match hdr.kind {
-            Kind::Get { sink_len, .. } if self.byte() % 4 != 0 => span(sink_len),
+            Kind::Get { sink_len, .. } if !self.byte().is_multiple_of(4) => span(sink_len),
             _ => IoVec::new(),
         };
         let transmit = Transmit {

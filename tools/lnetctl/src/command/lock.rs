@@ -52,7 +52,7 @@ pub(crate) fn break_lock(session: &mut Session<'_>, _: &Command, args: &Args) ->
     match number {
         Ok(lock) => order(session, BREAK, &Request::LockBreak { lock }),
         Err(_) => {
-            session.lacks(&format!("lock '{lock}': expected a number, as lock show prints it"))
+            session.lacks(format!("lock '{lock}': expected a number, as lock show prints it"))
         }
     }
 }

@@ -87,7 +87,7 @@ impl Family {
         for (bound, more) in classes {
             count += more;
             let mut labels = labels.clone();
-            labels.push(("le", bound.map_or("+Inf".to_owned(), |bound| bound.to_string())));
+            labels.push(("le", bound.map_or_else(|| "+Inf".to_owned(), |bound| bound.to_string())));
             self.samples.push(Sample { suffix: "_bucket", labels, value: count as f64 });
         }
         self.samples.push(Sample { suffix: "_sum", labels: labels.clone(), value: sum });

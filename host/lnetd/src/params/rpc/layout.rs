@@ -103,7 +103,7 @@ pub(super) fn import(name: &str, view: &ImportView, clock: &Clock) -> String {
             Readiness::Unknown => "unknown",
             Readiness::Unreachable => "unreachable",
         };
-        let ago = c.last_attempt.map_or("never".to_owned(), |at| clock.ago(at).to_string());
+        let ago = c.last_attempt.map_or_else(|| "never".to_owned(), |at| clock.ago(at).to_string());
         let _ = writeln!(
             out,
             "          \"{}\": {{ connects: {}, replied: {}, uptodate: {state}, sec_ago: {ago} }}",
