@@ -23,21 +23,28 @@ pub(super) enum Place {
     Granted,
 }
 
-/// A lock.
+/// A lock. What a search through a tree reads stands first, so that it lies together.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub(super) struct Lock {
-    pub(super) client_cookie: u64,
-    /// Since when it is where it is.
-    pub(super) since: Instant,
     /// First and last byte; inode bits, and the bits to be tried or, once called back, cancelled.
     pub(super) start: u64,
     pub(super) end: u64,
+    /// Of the granted locks below this one in its tree, itself included: the last byte; all bits.
+    pub(super) reach: u64,
+    /// Neighbours in the queue, before and after; children in the tree.
+    pub(super) link: [u32; 2],
+    pub(super) mode: Mode,
+    pub(super) kind: Kind,
+    pub(super) place: Place,
+    pub(super) holder: u32,
+    pub(super) client_cookie: u64,
+    /// Since when it is where it is.
+    pub(super) since: Instant,
     /// The same as they were asked for.
     pub(super) wanted: (u64, u64),
     /// Group, or owner of a file lock.
     pub(super) gid: u64,
-    /// Of the granted locks below this one in its tree, itself included: the last byte; all bits.
-    pub(super) reach: u64,
     /// When the last callback was sent.
     pub(super) asked: Instant,
     /// Initiator of inode bits, process of a file lock.
@@ -45,16 +52,10 @@ pub(super) struct Lock {
     /// Flags that stay with the lock (L-17).
     pub(super) flags: LockFlags,
     pub(super) resource: u32,
-    pub(super) holder: u32,
-    /// Neighbours in the queue, before and after; children in the tree.
-    pub(super) link: [u32; 2],
     /// Neighbours among the locks of the holder.
     pub(super) mates: [u32; 2],
     /// When the callback timer ends, in seconds; 0 without a timer.
     pub(super) expires: u32,
-    pub(super) mode: Mode,
-    pub(super) kind: Kind,
-    pub(super) place: Place,
     /// The client knows of it.
     pub(super) answered: bool,
     /// A conflict was met: the callback was sent, or goes with the answer or completion (L-27).

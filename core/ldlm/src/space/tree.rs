@@ -27,15 +27,27 @@ fn priority(at: u32) -> u32 {
     (x ^ x >> 15).wrapping_mul(0x85EB_CA6B)
 }
 
+/// How far a lock reaches by itself.
+fn own_reach(lock: &Lock) -> u64 {
+    match lock.kind {
+        Kind::Extent | Kind::Flock => lock.end,
+        Kind::Ibits => lock.start,
+        Kind::Plain => 1,
+    }
+}
+
+fn both(kind: Kind, a: u64, b: u64) -> u64 {
+    match kind {
+        Kind::Extent | Kind::Flock => a.max(b),
+        Kind::Plain | Kind::Ibits => a | b,
+    }
+}
+
 /// Sets the reach of a record from its own part and its children.
 fn pull(locks: &mut Slab<Lock>, at: u32) {
     let lock = &locks[at];
     let [left, right] = lock.link.map(|child| locks.get(child).map_or(0, |child| child.reach));
-    let reach = match lock.kind {
-        Kind::Extent | Kind::Flock => lock.end.max(left).max(right),
-        Kind::Ibits => lock.start | left | right,
-        Kind::Plain => 1,
-    };
+    let reach = both(lock.kind, both(lock.kind, own_reach(lock), left), right);
     locks[at].reach = reach;
 }
 
@@ -90,8 +102,11 @@ pub(super) fn insert(locks: &mut Slab<Lock>, root: u32, at: u32) -> u32 {
     let side = usize::from(key(&locks[root], root) < bound);
     let child = locks[root].link[side];
     let child = insert(locks, child, at);
-    locks[root].link[side] = child;
-    pull(locks, root);
+    // No look at the other child: it may lie far away in memory.
+    let own = own_reach(&locks[at]);
+    let lock = &mut locks[root];
+    lock.link[side] = child;
+    lock.reach = both(lock.kind, lock.reach, own);
     root
 }
 
@@ -109,7 +124,11 @@ pub(super) fn remove(locks: &mut Slab<Lock>, root: u32, at: u32) -> u32 {
     let child = locks[root].link[side];
     let child = remove(locks, child, at);
     locks[root].link[side] = child;
-    pull(locks, root);
+    // A last byte that lies before that of another lock below did not count.
+    let range = matches!(locks[root].kind, Kind::Extent | Kind::Flock);
+    if !range || locks[root].reach <= locks[at].end {
+        pull(locks, root);
+    }
     root
 }
 

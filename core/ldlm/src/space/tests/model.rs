@@ -454,6 +454,13 @@ impl Model {
                     let bits = lock.kind == crate::Kind::Ibits || lock.kind == crate::Kind::Plain;
                     let key = (if bits { 0 } else { lock.start }, node);
                     ensure!(low <= key && key <= high, "a tree is out of order");
+                    let [l, r] = lock.link.map(|n| self.space.locks.get(n).map_or(0, |l| l.reach));
+                    let reach = match lock.kind {
+                        crate::Kind::Plain => 1,
+                        crate::Kind::Ibits => lock.start | l | r,
+                        _ => lock.end.max(l).max(r),
+                    };
+                    ensure!(lock.reach == reach, "a reach of {:#x}, not {reach:#x}", lock.reach);
                     stack.extend([(lock.link[0], low, key), (lock.link[1], key, high)]);
                     count += 1;
                 }
