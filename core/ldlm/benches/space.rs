@@ -5,6 +5,7 @@
 //! `cargo bench -p ldlm --bench space`
 
 #![allow(clippy::unwrap_used, reason = "a benchmark ends where it fails")]
+#![allow(clippy::disallowed_methods, reason = "it measures time")]
 #![allow(unsafe_code, reason = "an allocator that counts is unsafe by its trait")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
