@@ -127,18 +127,16 @@ fn an_import_is_explained_as_a_text_or_as_json() {
     assert_eq!((err.as_str(), code), ("", 0));
     assert_eq!(asked, ["ImportExplain { name: \"kv-1\" }"]);
     assert_eq!(out, why().text.repeat(2));
-    for line in ["explain import kv-1 --json", "--json explain import kv-1"] {
-        let (out, ..) = run(line, reply());
-        let json: serde_json::Value = serde_json::from_str(&out).unwrap();
-        let import = &json["import"][1];
-        assert_eq!(
-            (&import["state"], &import["due_in"]),
-            (&"DISCONN".into(), &"3.200".into()),
-            "{out}"
-        );
-        assert_eq!(import["nodes"][0]["next"], true, "{out}");
-        assert_eq!(import["nodes"][0]["lnet"], "unreachable", "{out}");
-    }
+    let (out, ..) = run("explain import kv-1 --json", reply());
+    let json: serde_json::Value = serde_json::from_str(&out).unwrap();
+    let import = &json["import"][1];
+    assert_eq!(
+        (&import["state"], &import["due_in"]),
+        (&"DISCONN".into(), &"3.200".into()),
+        "{out}"
+    );
+    assert_eq!(import["nodes"][0]["next"], true, "{out}");
+    assert_eq!(import["nodes"][0]["lnet"], "unreachable", "{out}");
     // A NID is explained as before.
     let (_, _, _, asked) = run("explain 10.0.0.2@tcp", vec![Reply::Texts(Vec::new())]);
     assert!(asked[0].starts_with("Explain {"), "{asked:?}");
