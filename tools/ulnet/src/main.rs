@@ -22,7 +22,7 @@ Programs:
   demo     move a file over two rails, cut one in the middle
   perf     measure latency, message rate and bandwidth
   sim      play worlds of nodes in virtual time, with faults
-  serve    run a node with targets: key-value stores, locks
+  serve    run a node with targets: values, locks, objects
   lock     hold a lock while a command runs
   rpc      use targets, ping Lustre's servers, list recorded requests
   obj      make, write, read and remove objects of a target

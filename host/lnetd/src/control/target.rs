@@ -167,7 +167,7 @@ impl Control {
     pub(super) fn target_add(&self, target: &str) -> Result<Reply, AdminError> {
         let invalid = |why: String| AdminError::errno(Errno::EINVAL).because(why);
         let spec: TargetSpec = target.parse().map_err(|e| invalid(format!("{e}")))?;
-        if spec.dir.is_relative() {
+        if spec.kind.has_dir() && spec.dir.is_relative() {
             let dir = spec.dir.display();
             return Err(invalid(format!("directory '{dir}': expected an absolute path")));
         }
