@@ -120,9 +120,8 @@ fn top_fits_80_by_24_and_obeys_its_keys() {
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
     let named = format!(" on {}  profile default", host.trim());
     assert!(lines[0].starts_with("lnetd ") && lines[0].contains(&named), "{screen}");
-    for there in
-        ["NETWORK INTERFACE", "127.0.0.1@tcp7", "████████ 1000", "PEER INTERFACE (", "ROUTE TO"]
-    {
+    // The gateway refuses connections: the column of doubts takes the room of the bars.
+    for there in ["NETWORK INTERFACE", "127.0.0.1@tcp7", " 1000 ", "PEER INTERFACE (", "silent"] {
         assert!(screen.contains(there), "{there} is not in\n{screen}");
     }
     assert!(lines[23].starts_with("1:all") && lines[23].ends_with("q:quit"), "{screen}");
