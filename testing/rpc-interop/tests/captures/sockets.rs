@@ -62,7 +62,7 @@ fn an_eviction_by_an_administrator_is_equal_on_sockets() {
 fn is_asked_for(why: &str) -> bool {
     let asked = std::env::var_os("LONG").is_some();
     if !asked {
-        netns::skipped("a recorded conversation", &format!("it {why}; LONG=1 plays it"));
+        netns::skipped("a recorded conversation", format!("it {why}; LONG=1 plays it"));
     }
     asked
 }
