@@ -66,7 +66,7 @@ pub struct Call {
     /// names a transaction, the call is repeated after each crash of the server, committed or not,
     /// until [`Rpc::forget`](crate::Rpc::forget), or until a call that [ends](Call::ends) it is
     /// committed (P-74, P-75). The answer to each repetition is
-    /// [`Event::Replayed`](crate::Event::Replayed).
+    /// [`Event::Replayed`].
     pub keep: bool,
     /// The call with [`keep`](Call::keep) whose effect this one ends, as a close ends an open.
     pub ends: Option<CallId>,

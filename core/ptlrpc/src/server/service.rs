@@ -38,7 +38,7 @@ pub struct ServiceConfig {
     /// Whether high-priority requests have a head of their own (P-113).
     pub high_priority: bool,
     /// Whether each request that finds no slot is announced, with
-    /// [`Event::Waits`](crate::Event::Waits): the program knows what others wait for (P-114).
+    /// [`Event::Waits`]: the program knows what others wait for (P-114).
     pub hears_of_waiting: bool,
 }
 
