@@ -43,6 +43,8 @@ impl Desk {
         }
         for words in [
             "lnet configure",
+            // The gateway does not answer: doubts of it would come and go, with a column of their own.
+            "set rail_suspicion 0",
             "net add --net tcp --if lo",
             "net add --net tcp7 --if lo",
             "peer add --prim_nid 10.9.8.7@tcp",
@@ -120,8 +122,9 @@ fn top_fits_80_by_24_and_obeys_its_keys() {
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
     let named = format!(" on {}  profile default", host.trim());
     assert!(lines[0].starts_with("lnetd ") && lines[0].contains(&named), "{screen}");
-    // The gateway refuses connections: the column of doubts takes the room of the bars.
-    for there in ["NETWORK INTERFACE", "127.0.0.1@tcp7", " 1000 ", "PEER INTERFACE (", "silent"] {
+    for there in
+        ["NETWORK INTERFACE", "127.0.0.1@tcp7", "████████ 1000", "PEER INTERFACE (", "ROUTE TO"]
+    {
         assert!(screen.contains(there), "{there} is not in\n{screen}");
     }
     assert!(lines[23].starts_with("1:all") && lines[23].ends_with("q:quit"), "{screen}");
@@ -139,7 +142,8 @@ fn top_fits_80_by_24_and_obeys_its_keys() {
     desk.press(&["c", "Down", "Space", "Enter"]);
     desk.screen("a column less", |s| !s.contains("STATE") && s.contains("PEER INTERFACE (1)"));
     desk.press(&["c", "a", "Enter"]);
-    let screen = desk.screen("all columns", |s| s.contains("STATE") && s.contains("q:quit"));
+    let screen =
+        desk.screen("all columns", |s| s.contains("STATE") && !s.contains("space chooses"));
     let peer = screen.lines().find(|line| line.contains("10.9.8.7@tcp"));
     assert!(peer.is_some_and(|line| line.contains("unknown")), "{screen}");
     desk.press(&["4"]);
