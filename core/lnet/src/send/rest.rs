@@ -5,6 +5,8 @@
 //!
 //! * the attempts that are left are spread over its time: attempt *k* not before *k* shares of it, and
 //!   the last one as late as half a share before its end;
+//! * further copies of a request that was written, which go until its caller's time is over, rest for a
+//!   short time first, and for twice as long each time;
 //! * news wakes it at once: a link that is back, a rail that is thought better of, a sign of life of
 //!   its peer.
 

@@ -10,10 +10,11 @@ use crate::rpc_views::LOCK_COUNTERS;
 /// A counter: its name, its help, and where it is.
 type Counter<S> = (&'static str, &'static str, fn(&S) -> u64);
 
-const CLIENT: [Counter<ClientStats>; 12] = [
+const CLIENT: [Counter<ClientStats>; 13] = [
     ("calls", "Calls of programs.", |s| s.calls),
     ("sent", "Requests sent, copies among them.", |s| s.sent),
     ("resent", "Copies of requests sent.", |s| s.resent),
+    ("replayed", "Requests repeated after a server had lost them.", |s| s.replayed),
     ("replies", "Replies received.", |s| s.replies),
     ("early_replies", "Early replies received.", |s| s.early),
     ("network_failures", "Requests that LNet could not deliver.", |s| s.net_failed),
