@@ -350,6 +350,9 @@ impl<S: Streams> SockDriver<S> {
             WAITED if self.suspicion.is_some() => UNSENT,
             fault => fault,
         };
+        if !connected {
+            self.doubt_unreached(now, key, up);
+        }
         if was_waiting && self.suspicion.is_some() {
             // The attempts have had their time, which may not be all that each message has.
             self.expire_waiting(now, key, up);

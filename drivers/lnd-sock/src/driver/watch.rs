@@ -170,6 +170,28 @@ impl<S: Streams> SockDriver<S> {
         }
     }
 
+    /// An attempt to connect to a peer without connections has failed: as long as no other succeeds, no
+    /// rail that carries is worse than this one.
+    pub(super) fn doubt_unreached<U: Upper + ?Sized>(
+        &mut self,
+        now: Instant,
+        key: PeerKey,
+        up: &mut U,
+    ) {
+        if self.suspicion.is_none() {
+            return;
+        }
+        let Some(peer) = self.peers.get_mut(key).filter(|peer| now <= peer.wanted + FORGET) else {
+            return;
+        };
+        let (ni, nid) = (peer.ni, peer.id.nid);
+        if let Some(doubt) = peer.watch.saw(now, Seen::Silent) {
+            self.stats.rails_doubted += 1;
+            up.rail_changed(now, ni, nid, doubt);
+        }
+        self.watch(now, key);
+    }
+
     /// What one connection shows; `None` if nothing was on the way since the last look.
     pub(super) fn look_at_conn(
         &mut self,

@@ -183,7 +183,11 @@ impl Messages {
             .into_iter()
             .partition(|x| patient && parcels[*x].deadline > cx.now);
         let wanted = !kept.is_empty();
+        let was_wanted = wanted || !late.is_empty();
         p.dirs[end].queue = kept;
+        if was_wanted && self.looks_after_rails(cx, pair, end) {
+            self.doubt(cx, pair, end);
+        }
         self.give_back(cx, pair, end, late, connect_fault(errno));
         if wanted {
             self.hasten(cx, pair, end);

@@ -1,5 +1,5 @@
 //! Rail suspicion (DEC-31), as the driver of sockets has it: what was written and is not
-//! acknowledged in time, or a connection attempt that is not answered, makes a rail silent. A
+//! acknowledged in time, or a connection attempt that is not answered or fails, makes a rail silent. A
 //! doubted rail is asked to prove itself, with connection attempts if it has no connection; when it
 //! carries again it is trusted, and after a minute without traffic it is left alone.
 
@@ -42,7 +42,15 @@ impl Messages {
         let p = &mut self.pairs[pair as usize];
         let stalled = !p.dirs[end].stalled.is_empty() && p.dirs[end].stalled_since == since;
         let dialing = p.dial[end].trying && p.dial[end].since == since;
-        if p.doubted[end].is_some() || !(stalled || dialing) {
+        if stalled || dialing {
+            self.doubt(cx, pair, end);
+        }
+    }
+
+    /// Nothing gets through, as far as is known here.
+    pub(super) fn doubt(&mut self, cx: &mut Cx<'_, MessageEvent>, pair: u32, end: usize) {
+        let p = &mut self.pairs[pair as usize];
+        if p.doubted[end].is_some() {
             return;
         }
         p.doubted[end] = Some(cx.now);
