@@ -20,7 +20,8 @@ pub trait Upper {
     fn tx_done(&mut self, now: Instant, msg: MsgId, outcome: Result<(), Fault>);
     /// The last connection to a peer is gone with an error and none is being made (K-29, K-42).
     fn peer_down(&mut self, now: Instant, ni: NiId, nid: Nid, last_alive: Instant);
-    /// A connection has ended, and not in order, before all that was written to it was acknowledged.
+    /// A connection to which something was written has ended, and not in order. What its peer's system
+    /// has acknowledged may be lost as well: the process there need not have read it.
     fn written_lost(&mut self, now: Instant, ni: NiId, nid: Nid);
     /// Messages that were written, and may not have been delivered, are to be repeated.
     fn tx_in_doubt(&mut self, now: Instant, messages: Vec<InDoubt>);

@@ -114,7 +114,7 @@ impl<S: Streams> SockDriver<S> {
                 }
             }
         }
-        if state.written > state.acked && !in_order {
+        if state.written > 0 && !in_order {
             up.written_lost(now, ni, state.from.nid);
         }
         let Some(peer) = self.peers.get_mut(state.peer) else { return };

@@ -121,6 +121,21 @@ fn a_connection_that_its_peer_has_lost_makes_room_for_a_new_one() {
     assert_eq!(world.hosts[0].driver.connections().len(), 1);
 }
 
+/// Its system acknowledges what arrives, whether or not its process comes to read it.
+#[test]
+fn what_was_acknowledged_and_not_answered_is_in_doubt_when_its_connection_is_reset() {
+    let mut world = suspecting(&[1]);
+    let mut raw = accepted(&mut world, Version::V3, ConnType::CONTROL);
+    world.weather(|w| w.taken = true);
+    world.send_with(0, nid(9), 1, b"taken and never read", |_| ());
+    world.pass(ms(200));
+    assert_eq!(world.hosts[0].up.lost, []);
+    // Unread bytes make it a reset.
+    raw.close();
+    world.settle();
+    assert_eq!(world.hosts[0].up.lost, [nid(9)]);
+}
+
 #[test]
 fn a_doubted_peer_that_has_always_connected_to_us_is_remembered() {
     let mut world = suspecting(&[1, 2]);

@@ -28,6 +28,8 @@ pub(crate) struct Weather {
     pub(crate) dead: bool,
     /// Attempts to connect that begin now are lost on the way without a report.
     pub(crate) lost: bool,
+    /// Systems acknowledge what arrives at once, whether or not it is read.
+    pub(crate) taken: bool,
     /// Addresses that refuse connections.
     pub(crate) refusing: BTreeSet<IpAddr>,
     /// Source ports are given out from here, downwards.
@@ -43,6 +45,7 @@ impl Default for Weather {
             window: 1 << 20,
             dead: false,
             lost: false,
+            taken: false,
             refusing: BTreeSet::new(),
             privileged: true,
             transport: Transport::default(),
@@ -309,6 +312,9 @@ impl Streams for SimStreams {
     fn unacked(&self, stream: StreamId) -> u64 {
         let net = self.net.borrow();
         let Some((pipe, end)) = self.stream(&net, stream) else { return 0 };
+        if net.weather.taken {
+            return 0;
+        }
         // The window is the receiver's; what it holds is not read and counts as on the way.
         net.pipes[pipe].ends[1 - end].inbox.len() as u64
     }
