@@ -72,8 +72,8 @@ impl Node {
             return None;
         }
         let pause = PAUSE_MIN.saturating_mul(1 << (msg.retries - 2).min(PAUSE_DOUBLINGS));
-        let at = now + pause.min(self.attempt_time(msg));
-        (at < msg.deadline).then_some(at)
+        // That may be longer than its caller waits: then only news can help it.
+        Some(now + pause.min(self.attempt_time(msg)))
     }
 
     /// When an attempt behind which there is no other is made at last.

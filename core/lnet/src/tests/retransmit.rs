@@ -233,6 +233,20 @@ fn copies_go_until_the_callers_time_is_over() {
     assert!(w.hosts[0].node.msgs.is_empty());
 }
 
+#[test]
+fn copies_that_fail_at_once_are_few_to_the_end_of_their_callers_time() {
+    let mut w = pair(Profile::Default);
+    w.decide = Box::new(|t| if is_put(t) { Fate::Lose } else { Fate::Pass });
+    w.put(0, B[0], 7, true);
+    w.decide = Box::new(|_| Fate::Fail(refused()));
+    let rail = last_rail(&w);
+    break_rail(&mut w, rail, 2);
+    w.secs(20);
+    assert_eq!(w.events(0, 7), [(EventKind::Send, true, false), (EventKind::Unlink, true, true)]);
+    assert!(w.pairs(0).len() < 20, "{} attempts", w.pairs(0).len());
+    assert!(w.hosts[0].node.msgs.is_empty());
+}
+
 /// Its connections end one after the other, and nothing listens there for some time.
 #[test]
 fn copies_for_a_node_that_dies_rest_longer_and_longer_until_its_next_life() {
