@@ -2,19 +2,16 @@
 //! may go again, and what follows from the health of an interface.
 //!
 //! [`charge_of`] is the table H-10 and is written once; `judge` applies it. How an interface becomes
-//! healthy again is in `recovery.rs`.
+//! healthy again is in `recovery/`.
 
 use core::time::Duration;
 
-use lnet_types::{Fault, HealthStatus, Instant, MsgId, NiId, Nid, PeerNiId};
+use lnet_types::{Fault, HealthStatus, Instant, MsgId, NiId, PeerNiId};
 
-use crate::local::Ni;
 use crate::msg::Role;
 use crate::peer::cause::Cause;
 use crate::port::{self, HEALTH_MAX, PortId};
 use crate::portal::is_internal;
-use crate::record::Input;
-use crate::router::alive;
 use crate::send::Next;
 use crate::timers::Timer;
 use crate::{Node, Notice};
@@ -201,11 +198,6 @@ impl Node {
         }
     }
 
-    /// Whether this is an interface of a gateway.
-    pub(crate) fn is_of_router(&self, id: PeerNiId) -> bool {
-        self.peers.nis.get(id).is_some_and(|pni| alive::is_router(&self.peers, pni.peer))
-    }
-
     /// Sets the health of an interface and what follows from it: its status, recovery, notices.
     pub(crate) fn set_health(&mut self, now: Instant, id: PortId, health: u32) {
         let Some(port) = self.port_mut(id) else { return };
@@ -262,33 +254,8 @@ impl Node {
         }
     }
 
-    /// Sets the health of local interfaces, one or all (H-80). Values above 1000 mean 1000.
-    pub fn set_ni_health(&mut self, now: Instant, nid: Option<Nid>, health: u32) {
-        self.note(|| Input::SetNiHealth { now, nid, health });
-        let meant = |ni: &Ni| !ni.is_loopback() && nid.is_none_or(|nid| nid == ni.nid);
-        let ids: Vec<NiId> =
-            self.nis.iter().filter(|(_, ni)| meant(ni)).map(|(id, _)| id).collect();
-        let now = self.set_healths(now, ids.iter().copied().map(PortId::Local), health);
-        let is_news = |id: &NiId| self.nis.get(*id).is_some_and(|ni| ni.is_up() != ni.announced_up);
-        if ids.iter().any(is_news) {
-            self.announce(now, false);
-        }
-        self.settle(now);
-    }
-
-    /// Sets the health of peers' interfaces, one or all (H-81).
-    pub fn set_peer_ni_health(&mut self, now: Instant, nid: Option<Nid>, health: u32) {
-        self.note(|| Input::SetPeerNiHealth { now, nid, health });
-        let ids: Vec<PeerNiId> = match nid {
-            Some(nid) => self.peers.find(nid).into_iter().collect(),
-            None => self.peers.nis.keys().collect(),
-        };
-        let now = self.set_healths(now, ids.into_iter().map(PortId::Peer), health);
-        self.settle(now);
-    }
-
     /// Sets the health of several interfaces, and returns the time of the node.
-    fn set_healths(
+    pub(crate) fn set_healths(
         &mut self,
         now: Instant,
         ids: impl Iterator<Item = PortId>,

@@ -29,7 +29,6 @@ use crate::msg::{Msg, Role};
 use crate::output::Output;
 use crate::portal::owner::Owner;
 use crate::portal::{Portals, RESERVED_PORTAL, is_internal};
-use crate::record::Input;
 use crate::router::choose;
 use crate::send::Reason;
 use crate::stats::InDoubtStats;
@@ -64,18 +63,7 @@ impl Node {
         self.in_doubt
     }
 
-    /// A driver hands back messages that its transport had taken and may not have delivered, oldest
-    /// first. They leave again as further copies, by another rail where there is a better one.
-    pub fn tx_in_doubt(&mut self, now: Instant, messages: Vec<InDoubt>) {
-        self.note(|| Input::TxInDoubt { now, messages: messages.clone() });
-        let now = self.clock(now);
-        for message in messages {
-            self.repeat_in_doubt(now, message);
-        }
-        self.settle(now);
-    }
-
-    fn repeat_in_doubt(&mut self, now: Instant, message: InDoubt) {
+    pub(crate) fn repeat_in_doubt(&mut self, now: Instant, message: InDoubt) {
         let InDoubt { ni, to, hdr, payload, retention } = message;
         let Some(kind) = Mark::further_copy(hdr.kind) else { return };
         let hdr = Hdr { kind, ..hdr };

@@ -21,9 +21,9 @@
 //! these words to those who don't come from Lustre.
 //!
 //! Where to read: `driver.rs` and `output.rs` for the border below, `api.rs` for the one above,
-//! `send/mod.rs` for the way of a message out, `recv.rs` for the way in, `send/finish.rs` for its
-//! end, `health.rs` and `peer/discovery.rs` for what follows from it; `policy/` for the
-//! administrator's rules, `send/explain.rs` for why a message goes where it goes; `router/` for
+//! `entry/` for the calls that cross them and `turn.rs` for what these set in motion; `send/mod.rs` for
+//! the way of a message out, `recv.rs` for the way in, `send/finish.rs` for its end, `health.rs` and
+//! `peer/discovery.rs` for what follows from it; `policy/` for the administrator's rules, `send/explain.rs` for why a message goes where it goes; `router/` for
 //! networks behind other networks; `upper/` for what protocols on a node call and are called by.
 
 mod api;
@@ -36,6 +36,8 @@ mod cpt;
 mod cut_off;
 mod dedup;
 mod driver;
+mod entry;
+mod events;
 mod fault;
 mod flap;
 mod handle;
@@ -71,6 +73,8 @@ mod table;
 mod timers;
 mod tracker;
 mod tunables;
+mod turn;
+mod unlink;
 pub mod upper;
 
 pub use api::{

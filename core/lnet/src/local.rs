@@ -1,5 +1,5 @@
 //! The local side: networks and their interfaces (behaviour.md 1.1, 1.3). Data and its upkeep only;
-//! adding and removing are in `node.rs`, choosing in `send/select.rs`, judging in `health.rs`.
+//! adding and removing are in `entry/links.rs`, choosing in `send/select.rs`, judging in `health.rs`.
 
 use core::fmt;
 use core::time::Duration;

@@ -1,19 +1,17 @@
-//! The node: its parts, and the polls.
-//!
-//! All entry points follow one pattern: take the clock, do the one thing, then [`Node::settle`],
-//! which works off whatever that set in motion (credits that let messages go, resends, discovery
-//! steps) before control returns. Nothing in here recurses through messages.
+//! The node: its parts, and what all of its methods use.
 //!
 //! The parts are types with files of their own, which know nothing of the node: `portal/`, `rails.rs`,
-//! `router/routes.rs`, `fault/mod.rs`, `dedup/sessions.rs`, `timers/` … What needs several of them at
-//! once is a method of the node, in the file of its subject: `send/`, `recv.rs`, `interfaces.rs`,
-//! `health.rs`, `recovery.rs`, `tracker.rs`, `ping.rs`, `peer/`, `router/`, `ops.rs`, `snapshot.rs`.
+//! `router/routes.rs`, `fault/`, `dedup/sessions.rs`, `timers/` … What needs several of them at once is
+//! a method of the node, in the file of its subject: `send/`, `recv.rs`, `interfaces.rs`, `health.rs`,
+//! `recovery/`, `tracker.rs`, `ping.rs`, `peer/`, `router/`, `ops.rs`, `snapshot.rs`. The methods call
+//! each other in one direction: those of this file are at the bottom, `turn.rs` and `entry/` at the top.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use lnet_types::{CptTable, Errno, Fault, Instant, MdId, MsgId, NiId, Nid, PeerId};
+use lnet_types::{CptTable, Errno, Fault, Instant, MdId, MsgId, Net, NiId, Nid, PeerId, PeerNiId};
+use lnet_wire::Hdr;
 use slotmap::SlotMap;
 
 use crate::budget::Budget;
@@ -21,26 +19,22 @@ use crate::check::Invariants;
 use crate::dedup::sessions::Sessions;
 use crate::fault::Faults;
 use crate::handle::Scrambler;
-use crate::local::{LocalNet, NetTunables, Ni, NiSpec};
+use crate::local::{LocalNet, NetTunables, Ni};
 use crate::msg::Msg;
 use crate::notice::Notices;
 use crate::numa::Numa;
-use crate::peer::Peers;
-use crate::peer::cause::Cause;
 use crate::peer::refusal::Refusal;
+use crate::peer::{Facts, Peers};
 use crate::policy::Policy;
 use crate::port::{Port, PortId};
 use crate::portal::Portals;
-use crate::portal::owner::Internal;
 use crate::rails::Rails;
-use crate::record::{Input, Recorder};
-use crate::router::Router;
+use crate::record::Recorder;
+use crate::router::{Router, RoutingState, alive};
+use crate::send::select::Tables;
 use crate::stats::NodeStats;
-use crate::timers::{Timer, Timers};
-use crate::{
-    AttachError, DropReason, Event, EventKind, Explanation, MatchEntry, MdSpec, OpId, Output,
-    Report, TunableError, Tunables,
-};
+use crate::timers::Timers;
+use crate::{DropReason, Event, Explanation, Notice, OpId, Output, Report, Tunables};
 
 /// What a node is born with.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
@@ -146,15 +140,12 @@ pub struct Node {
     pub(crate) recorder: Option<Box<Recorder>>,
 }
 
-/// Far more steps than one call can cause; reaching it is a bug of the work list.
-const WORK_PER_CALL_MAX: usize = 1 << 24;
-
 impl Node {
-    /// A node with the loopback interface and nothing else.
-    pub fn new(config: NodeConfig, now: Instant) -> Self {
+    /// A node of which nothing is posted, not even its loopback interface.
+    pub(crate) fn empty(config: NodeConfig, now: Instant) -> Self {
         let NodeConfig { seed, interface_cookie, ping_seq, tunables } = config;
         let strict = !tunables.conduct.takes_all_rules;
-        let mut node = Self {
+        Self {
             now,
             running: true,
             cookie: interface_cookie,
@@ -199,17 +190,7 @@ impl Node {
             health_changes: 0,
             invariants: Invariants::default(),
             recorder: None,
-        };
-        node.post_ping_targets();
-        node.insert_ni(NiSpec {
-            nid: Nid::LOOPBACK,
-            interface: None,
-            tunables: NetTunables::default(),
-            lnd_timeout: None,
-        });
-        node.rebuild_ping();
-        node.plan_scan(now);
-        node
+        }
     }
 
     /// The id of the loopback interface.
@@ -228,259 +209,101 @@ impl Node {
         self.now
     }
 
-    /// Works off what the last call set in motion.
-    pub(crate) fn settle(&mut self, now: Instant) {
-        let mut budget = WORK_PER_CALL_MAX;
-        while let Some(work) = self.work.pop_front() {
-            match work {
-                Work::Depart(id) => self.depart(now, id),
-                Work::Resend(id) => self.resend(now, id),
-                Work::Resume(id) => self.resume(now, id),
-                Work::Finish(id, outcome) => self.finish(now, id, outcome),
-                Work::Discover(id) => self.discovery_step(now, id),
-                Work::RehomeRoutes => self.rehome_routes(now),
-                Work::Leave(port) => self.leave_port(now, port),
-            }
-            budget -= 1;
-            assert!(budget > 0, "the node's work list does not come to an end");
-        }
-        self.check_settled();
-    }
-
-    /// Does what has become due.
-    pub fn handle_timeout(&mut self, now: Instant) {
-        self.note(|| Input::HandleTimeout { now });
-        let now = self.clock(now);
-        while let Some(timer) = self.timers.pop(now) {
-            tracing::trace!(timer = timer.name(), "due");
-            match timer {
-                Timer::Announce => self.announce_links(now),
-                Timer::AnnounceUp => self.announce_up(now),
-                Timer::CutOff => self.judge_cut_off(now),
-                Timer::Op(op) => self.expire_op(now, op),
-                Timer::Delay(token) => self.release(now, token),
-                Timer::Router => self.router_due(now),
-                Timer::Check(peer) => self.check_gateway(now, peer),
-                Timer::Response(md) => self.response_overdue(now, md),
-                Timer::Waiting(msg) => self.expire_waiting(msg),
-                Timer::Backoff(msg) => self.end_backoff(msg),
-                Timer::Retransmit => self.repeat_overdue(now),
-                Timer::RecoverNi(ni) => self.recover(now, PortId::Local(ni)),
-                Timer::RecoverPeer(ni) => self.recover(now, PortId::Peer(ni)),
-                Timer::Merge(peer) => self.work.push_back(Work::Discover(peer)),
-                Timer::Discover(peer) => self.retry_query(peer),
-            }
-        }
-        self.plan_scan(now);
-        self.settle(now);
-    }
-
-    /// The next event for a user.
-    #[inline]
-    pub fn poll_event(&mut self) -> Option<Event> {
-        let event = self.events.pop_front();
-        self.gave_events(&event);
-        event
-    }
-
-    /// All pending events at once: they are in `into` then, which gives its memory. False if there
-    /// are none.
-    #[inline]
-    pub fn take_events(&mut self, into: &mut VecDeque<Event>) -> bool {
-        into.clear();
-        core::mem::swap(&mut self.events, into);
-        self.gave_events(&*into);
-        !into.is_empty()
-    }
-
-    /// All that there is to be carried out, as [`Self::take_events`] does it.
-    #[inline]
-    pub fn take_outputs(&mut self, into: &mut VecDeque<Output>) -> bool {
-        self.turn_page();
-        into.clear();
-        core::mem::swap(&mut self.outputs, into);
-        self.gave_outputs(&*into);
-        !into.is_empty()
-    }
-
-    /// The next thing for the shell to carry out.
-    #[inline]
-    pub fn poll_output(&mut self) -> Option<Output> {
-        self.turn_page();
-        let output = self.outputs.pop_front();
-        self.gave_outputs(&output);
-        output
-    }
-
-    /// When [`Node::handle_timeout`] is next due.
-    #[inline]
-    pub fn poll_timeout(&self) -> Option<Instant> {
-        self.next_timer().map(|(at, _)| at)
-    }
-
-    /// When [`Node::handle_timeout`] is next due, and why.
-    #[inline]
-    pub fn next_timer(&self) -> Option<(Instant, Timer)> {
-        self.timers.next()
-    }
-
     /// The node's tunables.
     pub fn tunables(&self) -> &Tunables {
         &self.tunables
     }
 
-    /// Sets tunables, all or none (V-10). Discovery turned on or off is announced to peers (D-70,
-    /// D-71).
-    ///
-    /// # Errors
-    /// As [`Tunables::set_all`].
-    pub fn set_tunables(
+    /// Whether `nid` is one of our own.
+    pub(crate) fn is_own(&self, nid: Nid) -> bool {
+        self.nis.values().any(|ni| ni.nid == nid)
+    }
+
+    /// The tunables of a local network.
+    pub(crate) fn net_tunables(&self, net: Net) -> Option<NetTunables> {
+        self.nets.iter().find(|n| n.net == net).map(|n| n.tunables)
+    }
+
+    pub(crate) fn tables(&self) -> Tables<'_> {
+        Tables {
+            nets: &self.nets,
+            nis: &self.nis,
+            peers: &self.peers,
+            numa: &self.numa,
+            rails: &self.rails,
+            net_floor: self.net_floor,
+            routes: &self.router.routes,
+            tunables: &self.tunables,
+            now: self.now(),
+        }
+    }
+
+    /// Whether this is an interface of a gateway.
+    pub(crate) fn is_of_router(&self, id: PeerNiId) -> bool {
+        self.peers.nis.get(id).is_some_and(|pni| alive::is_router(&self.peers, pni.peer))
+    }
+
+    /// The record of a peer's interface, which may be `known`; made if there is none (O-24, O-25).
+    pub(crate) fn peer_ni_or_new(
         &mut self,
-        now: Instant,
-        changes: &[(&str, i64)],
-    ) -> Result<(), TunableError> {
-        self.note(|| Input::SetTunables {
-            now,
-            changes: changes.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
-        });
-        let now = self.clock(now);
-        let before = self.tunables.discovery;
-        let deduplicated = self.tunables.deduplicates();
-        let mut next = self.tunables.clone();
-        next.set_all(changes)?;
-        match (before != 0, next.discovery != 0) {
-            (true, false) => {
-                // The last push still goes out while discovery is on.
-                self.tunables.discovery = 0;
-                self.refresh_ping();
-                self.tunables.discovery = before;
-                self.push_to_peers(now, true);
-                self.settle(now);
-                self.tunables = next;
-            }
-            (false, true) => {
-                self.tunables = next;
-                self.refresh_ping();
-                self.query_all(now, Cause::SwitchedOn);
-            }
-            (true, true) | (false, false) => self.tunables = next,
+        known: Option<PeerNiId>,
+        nid: Nid,
+        preferred: Option<Nid>,
+    ) -> Result<PeerNiId, Errno> {
+        if let Some(id) = self.peers.find_as(known, nid) {
+            return Ok(id);
         }
-        if self.tunables.rail_suspicion == 0 {
-            self.trust_all();
+        if nid.is_any() {
+            return Err(Errno::EINVAL);
         }
-        if self.tunables.deduplicates() != deduplicated {
-            self.refresh_ping();
-        }
-        crate::send::trace::trim(&mut self.explained, self.tunables.explain_last);
-        self.arm_checks(now);
-        self.arm_router();
-        self.settle(now);
-        Ok(())
-    }
-
-    /// Posts a buffer (M-6 … M-13).
-    ///
-    /// # Errors
-    /// Names what is wrong with the portal, the entry or the descriptor.
-    pub fn attach(
-        &mut self,
-        now: Instant,
-        portal: u32,
-        me: MatchEntry,
-        md: MdSpec,
-    ) -> Result<MdId, AttachError> {
-        self.note(|| Input::Attach { now, portal, me, md: md.clone() });
-        let now = self.clock(now);
-        let id = self.portals.attach(portal, me, md)?;
-        self.match_delayed(now, portal);
-        self.settle(now);
-        Ok(id)
-    }
-
-    /// Makes a descriptor for a PUT or GET of ours (M-14).
-    ///
-    /// # Errors
-    /// Names what is wrong with it.
-    pub fn bind(&mut self, md: MdSpec) -> Result<MdId, AttachError> {
-        self.note_usual(|live| live.bind(&md));
-        self.portals.bind(md)
-    }
-
-    /// Makes a portal lazy: PUTs that match nothing wait for a buffer. Clearing it drops what waits
-    /// (M-40).
-    ///
-    /// # Errors
-    /// No such portal, or the reserved one.
-    pub fn set_lazy(&mut self, now: Instant, portal: u32, lazy: bool) -> Result<(), AttachError> {
-        self.note(|| Input::SetLazy { now, portal, lazy });
-        let now = self.clock(now);
-        self.portals.set_lazy(portal, lazy)?;
-        if !lazy {
-            self.flush_delayed(portal, None);
-        }
-        self.settle(now);
-        Ok(())
-    }
-
-    /// An event on one of the node's own descriptors.
-    pub(crate) fn internal_event(
-        &mut self,
-        now: Instant,
-        what: Internal,
-        event: &Event,
-        bytes: &[u8],
-    ) {
-        match what {
-            Internal::PingTarget => {}
-            Internal::PushTarget => {
-                if event.kind == EventKind::Put && event.status.is_ok() {
-                    self.pushed(now, event, bytes);
+        let local = self.net_tunables(nid.net());
+        let max = self.tunables.peers_max as usize;
+        let peer = self.peers.create(nid, Facts::empty());
+        match self.peers.attach(peer, nid, local, max) {
+            Ok(id) => {
+                if let Some(pni) = self.peers.nis.get_mut(id) {
+                    pni.preferred = preferred;
                 }
+                Ok(id)
             }
-            Internal::DiscoveryPing(peer) => self.discovery_ping_event(now, peer, event, bytes),
-            Internal::Push(peer) => self.push_event(now, peer, event),
-            Internal::Recover(port) => match event.kind {
-                EventKind::Send if event.status.is_ok() => {}
-                EventKind::Send => {
-                    self.abandon(event);
-                    self.recovery_answered(now, port, None);
-                }
-                EventKind::Reply | EventKind::Unlink => {
-                    let ok = event.kind == EventKind::Reply && event.status.is_ok();
-                    self.recovery_answered(now, port, ok.then_some(event.sender));
-                }
-                EventKind::Put | EventKind::Get | EventKind::Ack => {}
-            },
-            Internal::Ask { claimant, nid, seq } => {
-                self.ask_event(now, claimant, (nid, seq), event, bytes);
+            Err(errno) => {
+                self.peers.forget(peer);
+                Err(errno)
             }
-            Internal::UserPing(op) => self.user_ping_event(op, event, bytes),
         }
     }
 
-    /// Stops the node (H-72): every message ends with `ESHUTDOWN`, every descriptor is unlinked.
-    /// Interfaces are to be stopped in their drivers before.
-    pub fn shutdown(&mut self, now: Instant) {
-        self.note(|| Input::Shutdown { now });
-        let now = self.clock(now);
-        self.running = false;
-        self.drop_held(None);
-        self.shut_router();
-        let down = Fault::new(lnet_types::HealthStatus::Ok, Errno::ESHUTDOWN);
-        // Those that wait for a discovery end here, not with it.
-        for peer in self.peers.peers.values_mut() {
-            peer.disc.parked.clear();
-        }
-        for id in self.msgs.keys().collect::<Vec<_>>() {
-            if self.msgs.contains_key(id) {
-                self.finish(now, id, Err(down));
+    /// The node's name for the interface `nid` of a peer, if it has a record of it. `known` is what it
+    /// was before, if that is known: while it is, nothing is looked up.
+    pub fn peer_ni(&self, known: Option<PeerNiId>, nid: Nid) -> Option<PeerNiId> {
+        self.peers.find_as(known, nid)
+    }
+
+    /// Where forwarding stands.
+    pub fn routing_state(&self) -> RoutingState {
+        self.router.state
+    }
+
+    /// Messages in hand, without those that only wait for their answer.
+    pub(crate) fn in_hand(&self) -> usize {
+        self.msgs.len().saturating_sub(self.answering)
+    }
+
+    /// S-82.
+    pub(crate) fn count_drop(&mut self, ni: NiId, hdr: &Hdr, reason: DropReason) {
+        self.stats.drop_count = self.stats.drop_count.wrapping_add(1);
+        self.stats.drop_length += u64::from(hdr.payload_len);
+        let kind = hdr.kind.msg_type();
+        if let Some(ni) = self.nis.get_mut(ni) {
+            ni.port.stats.dropped.bump(kind);
+            // M-37: a response that comes too late is dropped in silence.
+            if reason != DropReason::BadHandle {
+                let (source, target) = (hdr.src, hdr.dst);
+                self.notices.push(Notice::Dropped { ni: ni.nid, source, target, kind, reason });
             }
         }
-        self.settle(now);
-        for md in self.portals.mds.keys().collect::<Vec<_>>() {
-            self.unlink_md(now, md);
-        }
-        self.settle(now);
+        let count = self.drops.entry(reason).or_default();
+        *count += 1;
     }
 }
 

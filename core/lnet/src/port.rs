@@ -1,6 +1,6 @@
 //! Ports: what an interface of this node and one of a peer have in common, which is credits, health,
 //! recovery, and what was counted and measured. Data and their upkeep only. What lowers and raises
-//! health is in `health.rs`, recovery pings are in `recovery.rs`, messages that wait for credits in
+//! health is in `health.rs`, recovery pings are in `recovery/`, messages that wait for credits in
 //! `send/credits.rs`.
 
 use std::collections::VecDeque;

@@ -4,82 +4,24 @@
 //!
 //! Matching is in `portal/`, what follows a complete reception in `send/finish.rs`.
 
-use lnet_types::{Fault, Instant, IoVec, MsgId, NiId, Nid, PeerNiId, ProcessId, RxId};
+use lnet_types::{Instant, IoVec, MsgId, NiId, Nid, PeerNiId, ProcessId};
 use lnet_wire::{Handle, Hdr, Kind, MsgType, PAYLOAD_MAX};
 
 use crate::check::live;
+use crate::fault::Held;
 use crate::msg::{Msg, Role, RxSide, Stage};
 use crate::output::{DropReason, Output, PeerMisbehaved, Sink, Verdict};
 use crate::port::PortId;
 use crate::portal::md::MdBuf;
 use crate::portal::owner::Owner;
 use crate::portal::{Delayed, Matched, Search, Wanted};
-use crate::record::Input;
+use crate::router::buffers::{PoolKind, Transit};
 use crate::send::rest::News;
 use crate::timers::Timer;
-use crate::{MdOptions, Node, Notice, Rx};
+use crate::{MdOptions, Node, Rx};
 
 impl Node {
-    /// A message's header has arrived. The answer says where its payload goes (S-81).
-    pub fn rx_header(&mut self, now: Instant, rx: Rx, hdr: &Hdr) -> Verdict {
-        let called = now;
-        let now = self.clock(now);
-        let verdict = self.classify(now, rx, hdr);
-        if let Verdict::Drop(reason) = &verdict {
-            self.count_drop(rx.ni, hdr, *reason);
-        }
-        self.settle(now);
-        // A replay looks the sender up.
-        let rx = Rx { peer_ni: None, ..rx };
-        self.note_usual(|live| live.rx_header(called, &rx, hdr, &verdict));
-        verdict
-    }
-
-    /// A message's payload is where the verdict said, or never will be. `outcome` holds the bytes
-    /// of a [`Sink::Bytes`], else nothing.
-    pub fn rx_done(&mut self, now: Instant, msg: MsgId, outcome: Result<&[u8], Fault>) {
-        self.note_usual(|live| live.rx_done(now, msg, outcome));
-        let now = self.clock(now);
-        let Some(m) = self.msgs.get_mut(msg).filter(|m| m.stage == Stage::Receiving) else {
-            return;
-        };
-        m.stage = Stage::Moving;
-        if outcome.is_ok() {
-            self.copy_arrived(msg);
-        }
-        let Some(m) = self.msgs.get(msg) else { return };
-        match (m.role, outcome) {
-            // Its end is the end of the REPLY (S-87).
-            (Role::GetIn, Ok(_)) => self.reply(now, msg),
-            (Role::Forward, Ok(_)) => self.forward(now, msg),
-            (_, Ok(bytes)) => {
-                self.judge(now, msg, Ok(()));
-                self.complete(now, msg, Ok(()), bytes);
-            }
-            (_, Err(fault)) => {
-                if !self.withdraw(msg) {
-                    self.finish(now, msg, Err(fault));
-                }
-            }
-        }
-        self.settle(now);
-    }
-
-    /// A deferred message can't be resumed any more: its connection is gone.
-    pub fn rx_gone(&mut self, now: Instant, ni: NiId, rx: RxId) {
-        self.note(|| Input::RxGone { now, ni, rx });
-        let now = self.clock(now);
-        self.forget_held(ni, rx);
-        self.transit_gone(ni, rx);
-        for portal in 0..lnet_wire::PORTALS {
-            for d in self.portals.take_delayed(portal, |d| d.ni == ni && d.rx == rx) {
-                self.discard(d.msg);
-            }
-        }
-        self.settle(now);
-    }
-
-    fn classify(&mut self, now: Instant, rx: Rx, hdr: &Hdr) -> Verdict {
+    pub(crate) fn classify(&mut self, now: Instant, rx: Rx, hdr: &Hdr) -> Verdict {
         let kind = hdr.kind.msg_type();
         match kind {
             MsgType::Ack | MsgType::Get if hdr.payload_len > 0 => {
@@ -114,7 +56,7 @@ impl Node {
                 return Verdict::Drop(DropReason::RoutingLoop);
             }
         }
-        if self.loses(now, own, hdr) {
+        if self.faults.loses(now, own, hdr) {
             return Verdict::Drop(DropReason::Injected);
         }
         let peer_ni = if own.is_loopback() {
@@ -140,6 +82,17 @@ impl Node {
             return Verdict::Defer;
         }
         self.dispatch(now, rx, peer_ni, hdr)
+    }
+
+    /// Whether an arriving message is held back (S-81.12). If so it has been noted.
+    fn holds_arriving(&mut self, now: Instant, own: Nid, rx: Rx, hdr: &Hdr) -> bool {
+        if self.faults.holds() >= self.tunables.messages_max as usize {
+            return false;
+        }
+        let own = Some(own).filter(|_| self.tunables.conduct.matches_faults_by_interface);
+        let Some(rule) = self.faults.delay(now, hdr, own) else { return false };
+        self.faults.hold(&mut self.timers, rule, Held::Arriving(rx, *hdr));
+        true
     }
 
     /// Goes on with a message that a fault rule has held.
@@ -425,25 +378,31 @@ impl Node {
         Verdict::Drop(reason)
     }
 
-    /// S-82.
-    pub(crate) fn count_drop(&mut self, ni: NiId, hdr: &Hdr, reason: DropReason) {
-        self.stats.drop_count = self.stats.drop_count.wrapping_add(1);
-        self.stats.drop_length += u64::from(hdr.payload_len);
-        let kind = hdr.kind.msg_type();
-        if let Some(ni) = self.nis.get_mut(ni) {
-            ni.port.stats.dropped.bump(kind);
-            // M-37: a response that comes too late is dropped in silence.
-            if reason != DropReason::BadHandle {
-                let (source, target) = (hdr.src, hdr.dst);
-                self.notices.push(Notice::Dropped { ni: ni.nid, source, target, kind, reason });
+    /// Takes in a message for another node, or lets its driver wait.
+    pub(crate) fn forward_in(&mut self, now: Instant, side: RxSide, hdr: &Hdr) -> Verdict {
+        // Routing may have ended while the message was held by a rule.
+        let Some(from) = side.peer_ni.filter(|_| self.router.is_on()) else {
+            return Verdict::Drop(DropReason::NotRouter);
+        };
+        let initiator = ProcessId { nid: hdr.src, pid: hdr.src_pid };
+        let id = self.new_rx(now, side, hdr, initiator, None);
+        if let Some(pni) = live!(mut self.peers.nis, from) {
+            pni.port.refs += 1;
+        }
+        if let Some(msg) = self.msgs.get_mut(id) {
+            msg.role = Role::Forward;
+            msg.hop_pid = hdr.dst_pid;
+            // How long it waits here is not the sender's affair (C-11).
+            msg.deadline = Instant::FAR_FUTURE;
+            let pool = PoolKind::for_payload(hdr.payload_len);
+            msg.transit = Some(Transit::new(pool));
+        }
+        match self.admit_transit(id) {
+            Some(verdict) => verdict,
+            None => {
+                self.router.deferred.insert((side.ni, side.id), id);
+                Verdict::Defer
             }
         }
-        let count = self.drops.entry(reason).or_default();
-        *count += 1;
-    }
-
-    /// Whether `nid` is one of our own.
-    pub(crate) fn is_own(&self, nid: Nid) -> bool {
-        self.nis.values().any(|ni| ni.nid == nid)
     }
 }

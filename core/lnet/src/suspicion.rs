@@ -12,19 +12,14 @@
 
 use core::fmt;
 
-use lnet_types::{Instant, MsgId, Net, NiId, Nid, PeerId, PeerNiId};
+use lnet_types::{Instant, MsgId, NiId, Nid, PeerId, PeerNiId};
 
+use crate::Node;
 use crate::below::Doubt;
 use crate::blame::{self, Blame};
-use crate::msg::{Msg, Role, Stage};
-use crate::node::Work;
+use crate::msg::{Msg, Stage};
 use crate::port::PortId;
-use crate::record::Input;
-use crate::router::choose;
 use crate::send::Reason;
-use crate::send::rest::News;
-use crate::send::select::{self, Tables};
-use crate::{Link, Node};
 
 /// A rail that is not above doubt, for listings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -78,39 +73,6 @@ impl fmt::Display for SuspicionView {
 }
 
 impl Node {
-    /// A driver has a new judgement of the rail from `ni` to the peer's interface `nid` (DEC-31).
-    /// New messages prefer other rails from now on; those that are bound to it, and of which
-    /// nothing has been written, follow if another rail is better. Without effect while
-    /// `rail_suspicion` is 0.
-    pub fn rail_changed(&mut self, now: Instant, ni: NiId, nid: Nid, doubt: Doubt) {
-        self.note(|| Input::RailChanged { now, ni, nid, doubt });
-        let now = self.clock(now);
-        if self.tunables.rail_suspicion == 0 || !self.nis.contains_key(ni) {
-            return;
-        }
-        let Some(peer_ni) = self.peers.find(nid) else { return };
-        let before = self.rails.of(ni, peer_ni);
-        if !self.rails.set((ni, peer_ni), doubt, now) {
-            return;
-        }
-        // What is gone is forgotten when there is news, which is seldom.
-        let (nis, peer_nis) = (&self.nis, &self.peers.nis);
-        self.rails.retain(|n, p| nis.contains_key(n) && peer_nis.contains_key(p));
-        let own = self.nis.get(ni).map_or(Nid::ANY, |ni| ni.nid);
-        tracing::debug!(from = %own, to = %nid, %doubt, "rail");
-        self.plan_cut_off(now, doubt == Doubt::Silent);
-        // An improvement matters too: messages that had nowhere to go may have now.
-        if let Some(peer) = self.peers.nis.get(peer_ni).map(|n| n.peer) {
-            self.move_messages(now, |node, msg| node.hop_of(msg) == Some(peer));
-            self.repeat_elsewhere(now, Some(peer));
-            self.reclaim_from(peer);
-            if doubt < before {
-                self.tell_resting(now, News::Rail(peer));
-            }
-        }
-        self.settle(now);
-    }
-
     /// A gateway does not lead everywhere any more: messages bound to it go by another one, if there
     /// is a better one, and so does what was handed to it and is not answered.
     pub(crate) fn leave_gateway(&mut self, now: Instant, id: PeerId) {
@@ -143,7 +105,7 @@ impl Node {
         }
     }
 
-    fn hop_of(&self, msg: &Msg) -> Option<PeerId> {
+    pub(crate) fn hop_of(&self, msg: &Msg) -> Option<PeerId> {
         self.peers.nis.get(msg.tx?.peer_ni?).map(|n| n.peer)
     }
 
@@ -195,7 +157,7 @@ impl Node {
     /// elsewhere. A message never moves to a rail as bad as its own, so it can't go in circles.
     ///
     /// What the driver has begun to write stays there, but leaves its credits to the others.
-    fn move_messages(&mut self, now: Instant, these: impl Fn(&Self, &Msg) -> bool) {
+    pub(crate) fn move_messages(&mut self, now: Instant, these: impl Fn(&Self, &Msg) -> bool) {
         let mut ids: Vec<(Instant, MsgId)> = self
             .msgs
             .iter()
@@ -220,26 +182,6 @@ impl Node {
         }
     }
 
-    /// Whether a message that is bound to a pair would now be bound to a better one.
-    fn has_better_path(&self, id: MsgId) -> bool {
-        let Some(msg) = self.msgs.get(id) else { return false };
-        let Some((ni, hop)) = msg.rail() else { return false };
-        let t = self.tables();
-        let current = standing(t, ni, hop, msg.hdr.dst.net());
-        if current == (false, Doubt::None) {
-            return false;
-        }
-        self.best_standing(msg).is_some_and(|best| best < current)
-    }
-
-    /// How the pair stands that a message would be bound to now.
-    pub(crate) fn best_standing(&self, msg: &Msg) -> Option<(bool, Doubt)> {
-        let t = self.tables();
-        let request = self.request(msg, self.peers.find(msg.hdr.dst)?);
-        let path = select::path(t, &request, &mut None).ok()?;
-        Some(standing(t, path.ni, path.peer_ni, msg.hdr.dst.net()))
-    }
-
     /// Takes a message off its rail, or asks the driver for it.
     fn take_back(&mut self, now: Instant, id: MsgId) {
         if self.msgs.get(id).is_some_and(|m| m.stage == Stage::Driver) {
@@ -248,46 +190,4 @@ impl Node {
             self.again(now, id, Reason::Unsent);
         }
     }
-
-    /// A driver has given a message back of which nothing was written: one answer to
-    /// [`crate::Output::Recall`].
-    pub fn tx_recalled(&mut self, now: Instant, msg: MsgId) {
-        self.note(|| Input::TxRecalled { now, msg });
-        let now = self.clock(now);
-        let Some(role) = self.msgs.get(msg).filter(|m| m.stage == Stage::Driver).map(|m| m.role)
-        else {
-            return;
-        };
-        if role == Role::Remnant {
-            // Another copy is on its way in its place.
-            self.remnant_ended(now, msg);
-        } else {
-            self.again(now, msg, Reason::Unsent);
-        }
-        self.settle(now);
-    }
-
-    /// The condition of an interface is news for those who wait for it.
-    pub(crate) fn link_judged(&mut self, now: Instant, ni: NiId) {
-        let changed = self.link_noted(now, ni);
-        if changed == Some(Link::Down) {
-            self.work.push_back(Work::Leave(PortId::Local(ni)));
-        }
-        if changed == Some(Link::Up) {
-            self.believe_neighbours(now, ni);
-            self.tell_resting(now, News::Link);
-        }
-        if changed.is_some() {
-            self.settle(now);
-        }
-    }
-}
-
-/// How a pair stands for what is for `net`: smaller is better. What has no link, ends in an interface
-/// that is announced as down, or leads to a gateway that does not lead on, is no way.
-pub(crate) fn standing(t: Tables<'_>, ni: NiId, hop: PeerNiId, net: Net) -> (bool, Doubt) {
-    let lost = t.nis.get(ni).is_none_or(|ni| ni.fatal)
-        || t.peers.nis.get(hop).is_none_or(|hop| hop.announced_down)
-        || (select::local_net(t, net).is_none() && !choose::leads_to(t, hop, net));
-    (lost, t.rails.of(ni, hop))
 }

@@ -1,18 +1,14 @@
-//! Response tracking: ACKs and REPLYs that do not come (behaviour.md 5.9), and messages that wait
-//! for something of ours longer than they may.
+//! Response tracking (behaviour.md 5.9): until when an ACK or a REPLY is waited for. What follows when it
+//! does not come is in `unlink.rs`.
 
 use core::time::Duration;
 
-use lnet_types::{Errno, Fault, HealthStatus, Instant, MdId, MsgId};
+use lnet_types::{Instant, MdId};
 
-use crate::check::live;
-use crate::msg::Stage;
-use crate::node::Work;
-use crate::peer::cause::Cause;
-use crate::port::PortId;
 use crate::portal::md::Tracker;
+use crate::portal::owner::Owner;
 use crate::timers::{Timer, TimerKind};
-use crate::{Node, UnlinkError};
+use crate::{Event, Node};
 
 impl Node {
     /// A response to an operation on `md` is expected (H-60, H-61). Its time begins when a driver
@@ -97,85 +93,16 @@ impl Node {
         }
     }
 
-    /// Ends an operation whose response is overdue (H-64, H-65).
-    pub(crate) fn response_overdue(&mut self, now: Instant, md: MdId) {
-        let Some(d) = live!(mut self.portals.mds, md) else { return };
-        let Some(t) = d.tracker.take() else { return };
-        self.stats.rst_alloc = self.stats.rst_alloc.wrapping_sub(1);
-        let over = d.aborted || d.zombie;
-        let owner = d.owner;
-        if let Some(written) = t.written {
-            self.let_go(written);
-        }
-        if over {
+    /// A SEND that failed leaves a descriptor for which no response will come.
+    pub(crate) fn abandon(&mut self, event: &Event) {
+        if event.unlinked {
             return;
         }
-        self.stats.response_timeout_count = self.stats.response_timeout_count.wrapping_add(1);
-        if let Some(pni) = t.next_hop.and_then(|nid| self.peers.find(nid))
-            && !self.is_no_news_of(pni, owner)
-        {
-            self.lower(now, PortId::Peer(pni));
-        }
-        // Behind a router that is all there is to see of it.
-        let target = t.target.filter(|_| t.target != t.next_hop);
-        if let Some(peer) = target.and_then(|nid| self.peers.owner(nid)) {
-            self.query(now, peer, Cause::Silent);
-        }
-        self.unlink_md(now, md);
-    }
-
-    /// Ends a message that has waited past its deadline for a credit or a discovery (UG-014).
-    pub(crate) fn expire_waiting(&mut self, id: MsgId) {
-        let Some(msg) = live!(mut self.msgs, id) else { return };
-        msg.no_resend = true;
-        if let Stage::Parked(peer) = msg.stage
-            && let Some(peer) = self.peers.peers.get_mut(peer)
-        {
-            peer.disc.parked.retain(|x| *x != id);
-        }
-        let late = Fault::new(HealthStatus::NetworkTimeout, Errno::ETIMEDOUT);
-        self.work.push_back(Work::Finish(id, Err(late)));
-    }
-
-    /// Takes a descriptor back (M-43). If nothing uses it, its UNLINK event follows at once;
-    /// otherwise the last operation's event says `unlinked`.
-    ///
-    /// # Errors
-    /// It does not exist (any more).
-    pub fn unlink(&mut self, now: Instant, md: MdId) -> Result<(), UnlinkError> {
-        self.note_usual(|live| live.unlink(now, md));
-        let now = self.clock(now);
-        if self.portals.mds.get(md).is_none_or(|d| d.aborted) {
-            return Err(UnlinkError);
-        }
-        self.unlink_md(now, md);
-        self.settle(now);
-        Ok(())
-    }
-
-    /// Takes a descriptor away that is full. What is under way with it goes on, as after the last
-    /// operation of one that is spent.
-    pub(crate) fn retire_md(&mut self, now: Instant, md: MdId) {
-        self.portals.hide(md);
-        let Some(d) = self.portals.mds.get_mut(md) else { return };
-        d.zombie = true;
-        if d.refs == 0 {
-            let owner = d.owner;
-            self.portals.mds.remove(md);
-            self.tell_unlinked(now, md, owner);
-        }
-    }
-
-    pub(crate) fn unlink_md(&mut self, now: Instant, md: MdId) {
-        self.untrack(md);
-        self.portals.hide(md);
-        let Some(d) = self.portals.mds.get_mut(md) else { return };
-        d.aborted = true;
-        d.zombie = true;
-        if d.refs == 0 {
-            let owner = d.owner;
-            self.portals.mds.remove(md);
-            self.tell_unlinked(now, md, owner);
+        self.untrack(event.md);
+        match self.portals.mds.get_mut(event.md) {
+            // Its response is arriving after all: the descriptor goes with it.
+            Some(md) if md.refs > 0 => (md.owner, md.zombie) = (Owner::Silent, true),
+            Some(_) | None => drop(self.portals.mds.remove(event.md)),
         }
     }
 }

@@ -1,129 +1,32 @@
 //! Each message once (DEC-6): a message between two nodes of this kind bears the name of its session
 //! and its number, so that the receiver can tell a repeated copy from a new message, and the sender may
 //! repeat a message whose fate is unknown. `docs/duplicates.md` has the whole; where the mark stands in
-//! a header is in `lnet_wire::mark`, the receiver's table in `sessions.rs`, one session's memory in
-//! `window.rs`, messages that were written and are in doubt in `retransmit.rs`.
+//! a header is in `lnet_wire::mark`. The sender's part is in `marks.rs`, messages that were written and
+//! are in doubt in `retransmit.rs`; the receiver's part is here, its table in `sessions.rs`, one
+//! session's memory in `window.rs`.
 //!
 //! The feature bit in the ping data is the whole negotiation: a sender marks what it sends to a peer
 //! that has it, a receiver reads the marks that come. Towards other peers nothing differs.
 
+mod ends;
+pub(crate) mod marks;
 pub(crate) mod numbering;
 pub(crate) mod retransmit;
 pub(crate) mod sessions;
 pub(crate) mod window;
 
-use lnet_types::{Errno, Fault, HealthStatus, Instant, MdId, MsgId, PeerId, PeerNiId};
-use lnet_wire::mark::{Mark, Returned, SessionName};
-use lnet_wire::ping::Features;
+use lnet_types::{Errno, Fault, HealthStatus, Instant, MsgId, PeerNiId};
+use lnet_wire::mark::Mark;
 use lnet_wire::{Handle, Hdr, Kind};
 
 use crate::check::live;
-use crate::handle::Scrambler;
-use crate::msg::{Msg, Role, Stage};
+use crate::msg::{Msg, Role, RxSide, Stage};
 use crate::output::{DropReason, Output, Verdict};
-use crate::peer::{Peer, Peers};
-use crate::portal::{Portals, is_internal};
 use crate::{MdOptions, Node, Rx};
-use numbering::Numbered;
 use sessions::{Bringer, Copied};
 use window::Judgement;
 
-/// The name of our session with a peer. A record that is made anew has another one, so that no number is
-/// used twice.
-fn session_with(peer: &Peer, scrambler: Scrambler) -> SessionName {
-    SessionName::new(scrambler.scramble(peer.born))
-}
-
-fn next_number(peer: &mut Peer, scrambler: Scrambler) -> Numbered {
-    let session = session_with(peer, scrambler);
-    peer.numbering.take(session)
-}
-
-/// The peer that a message is for, where marks may be read: it goes to another node, and is ours.
-fn reader_of(peers: &Peers, msg: &Msg) -> Option<PeerId> {
-    let tx = msg.tx.as_ref().filter(|_| msg.role != Role::Forward)?;
-    let hop = peers.nis.get(tx.peer_ni?)?.peer;
-    if tx.routed { peers.owner(msg.hdr.dst) } else { Some(hop) }
-}
-
-/// Whether the next hop of a message is a neighbour that deduplicates, so that the two of us repeat what
-/// a connection between us loses. What a router passes on, no hop repeats.
-pub(crate) fn next_hop_repeats(peers: &Peers, msg: &Msg) -> bool {
-    let Some(tx) = msg.tx.filter(|tx| !tx.routed && msg.role != Role::Forward) else {
-        return false;
-    };
-    let hop = tx.peer_ni.and_then(|ni| peers.nis.get(ni)).map(|ni| ni.peer);
-    let peer = hop.and_then(|hop| peers.peers.get(hop));
-    peer.is_some_and(|peer| peer.numbering.is_able() && !peer.gateway.is_router())
-}
-
 impl Node {
-    /// A peer's data have come, by ping or push.
-    pub(crate) fn note_ability(&mut self, id: PeerId, features: Features) {
-        if let Some(peer) = self.peers.peers.get_mut(id) {
-            peer.numbering.announced(features.contains(Features::DEDUPLICATES));
-        }
-    }
-
-    // ---- sending ----
-
-    /// What a message is on the wire on this attempt: with its mark, if it bears one.
-    ///
-    /// # Errors
-    /// A copy may have arrived, and this attempt could not be distinguished from it.
-    pub(crate) fn with_mark(&mut self, id: MsgId) -> Result<Kind, Fault> {
-        const NONE: Kind = Kind::Reply { dst: Handle::NONE, pad: [0; 24] };
-        let deduplicates = self.tunables.deduplicates();
-        let Some(msg) = self.msgs.get_mut(id) else { return Ok(NONE) };
-        let kind = msg.hdr.kind;
-        // What a driver has handed back bears its mark already.
-        if msg.role == Role::Repeat || msg.numbered.is_none() && !deduplicates {
-            return Ok(kind);
-        }
-        let reader = reader_of(&self.peers, msg).and_then(|id| self.peers.peers.get_mut(id));
-        let able = reader.as_ref().map_or(Some(false), |peer| peer.numbering.able());
-        let asks_by = msg.md.filter(|_| expects_answer(&kind));
-        if let Some(numbered) = msg.numbered {
-            if able == Some(true) || numbered.is_unsure() && able.is_none() {
-                return Ok(numbered.mark().on(kind, asks_by.map_or(0, Portals::key_of)));
-            }
-            if numbered.is_unsure() && !self.tunables.resends(HealthStatus::NetworkTimeout) {
-                return Err(Fault::new(HealthStatus::Ok, Errno::ETIMEDOUT));
-            }
-        }
-        let is_own = msg.role == Role::Request && is_internal(&kind);
-        let reader = reader.filter(|_| deduplicates && able == Some(true) && !is_own);
-        msg.numbered = reader.map(|peer| next_number(peer, self.scrambler));
-        let Some(numbered) = msg.numbered else { return Ok(kind) };
-        let mark = numbered.mark();
-        let key = asks_by.map_or(0, |md| self.portals.ask_by(md, numbered.session, mark.number()));
-        Ok(mark.on(kind, key))
-    }
-
-    /// The descriptor of a handle that came back, if it is one of this incarnation's. That of an answer
-    /// to a marked request is one by which that number of that session was asked for.
-    pub(crate) fn md_of(&self, handle: Handle) -> Option<MdId> {
-        match Returned::of(handle) {
-            Some(Returned { session, number, key }) => self.portals.asked_by(key, session, number),
-            None => self.scrambler.md_of(self.cookie, handle),
-        }
-    }
-
-    /// Whether the receiver of a message can tell another copy of it from a new message.
-    pub(crate) fn can_repeat(&self, msg: &Msg) -> bool {
-        if msg.role == Role::Repeat {
-            return true;
-        }
-        let Some(numbered) = msg.numbered else { return false };
-        let peer = self.peers.owner(msg.hdr.dst).and_then(|p| self.peers.peers.get(p));
-        peer.is_some_and(|peer| {
-            let session = session_with(peer, self.scrambler);
-            peer.numbering.able() != Some(false) && peer.numbering.is_recent(session, numbered)
-        })
-    }
-
-    // ---- receiving ----
-
     /// Judges a message for us that may be a copy. Gives the message as it is to be treated, without
     /// what its mark has changed, and what it is in its session.
     ///
@@ -166,14 +69,6 @@ impl Node {
         let Some(copied) = rx.and_then(|rx| rx.copied.take()) else { return };
         let atypical = self.atypical_ack(id);
         self.sessions.arrived(copied, id, atypical);
-    }
-
-    /// It ends without having arrived.
-    pub(crate) fn copy_lost(&mut self, id: MsgId) {
-        let rx = self.msgs.get_mut(id).and_then(|m| m.rx.as_mut());
-        if let Some(copied) = rx.and_then(|rx| rx.copied.take()) {
-            self.sessions.reopen(copied, id);
-        }
     }
 
     /// Ends a message that is still arriving, because another copy of it has come.
@@ -226,13 +121,51 @@ impl Node {
         self.discard(id);
         true
     }
-}
 
-/// Whether an ACK or REPLY is to come back to us.
-fn expects_answer(kind: &Kind) -> bool {
-    match kind {
-        Kind::Put { ack, .. } => *ack != Handle::NONE,
-        Kind::Get { .. } => true,
-        Kind::Ack { .. } | Kind::Reply { .. } => false,
+    /// What the ACK for a PUT that has arrived will say, if that is not the length of its payload:
+    /// another length, or that there is no ACK. For the window of its session.
+    pub(crate) fn atypical_ack(&self, id: MsgId) -> Option<Option<u32>> {
+        let msg = self.msgs.get(id).filter(|m| m.role == Role::PutIn)?;
+        let md = self.portals.mds.get(msg.md?)?;
+        if md.options.contains(MdOptions::ACK_DISABLE) {
+            return Some(None);
+        }
+        (msg.ev.mlength != msg.hdr.payload_len).then_some(Some(msg.ev.mlength))
+    }
+
+    /// Acknowledges a copy of a PUT that was acknowledged with `mlength` before.
+    pub(crate) fn acknowledge_again(
+        &mut self,
+        now: Instant,
+        rx: &Rx,
+        peer_ni: Option<PeerNiId>,
+        hdr: &Hdr,
+        mlength: u32,
+    ) {
+        let Kind::Put { ack, match_bits, portal, .. } = hdr.kind else { return };
+        if ack == Handle::NONE {
+            return;
+        }
+        let side = RxSide {
+            ni: rx.ni,
+            peer_ni,
+            from: rx.from,
+            id: rx.id,
+            kind: hdr.kind.msg_type(),
+            committed: false,
+            copied: None,
+        };
+        let answer = Hdr {
+            dst: hdr.src,
+            src: hdr.dst,
+            dst_pid: hdr.src_pid,
+            src_pid: lnet_types::Pid::LUSTRE,
+            payload_len: 0,
+            kind: Kind::Ack { dst: ack, match_bits, mlength, pad: [0; 12] },
+        };
+        let mut msg = Msg { rx: Some(side), ..Msg::new(Role::AckOut, answer, now) };
+        msg.ev.portal = portal;
+        let id = self.msgs.insert(msg);
+        self.respond(now, id, hdr.dst);
     }
 }

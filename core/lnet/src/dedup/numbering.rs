@@ -24,7 +24,7 @@ impl Numbering {
     }
 
     /// Its ping data say whether the peer deduplicates.
-    pub(super) const fn announced(&mut self, able: bool) {
+    pub(crate) const fn announced(&mut self, able: bool) {
         self.able = Some(able);
     }
 

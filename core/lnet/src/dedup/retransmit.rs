@@ -14,27 +14,22 @@
 //!
 //! A copy is silent: the caller has had its SEND event. Copies go until their caller's time is over,
 //! whatever `retry_count` says, and only where that is better than where the message is.
-//!
-//! The receiver's part is at the end: a copy of a PUT that was acknowledged is acknowledged again,
-//! because the ACK may have been lost with the rail.
 
 use core::time::Duration;
 
-use lnet_types::{Errno, Fault, HealthStatus, Instant, MdId, MsgId, NiId, Nid, PeerId, PeerNiId};
-use lnet_wire::{Handle, Hdr, Kind};
+use lnet_types::{Errno, Fault, HealthStatus, Instant, MsgId, NiId, PeerId, PeerNiId};
 
+use crate::Node;
 use crate::below::Doubt;
 use crate::check::live;
-use crate::msg::{Msg, Role, RxSide, Stage};
+use crate::msg::{Msg, Role, Stage};
 use crate::node::Work;
 use crate::output::Output;
 use crate::portal::md::Written;
 use crate::portal::owner::Owner;
-use crate::record::Input;
 use crate::send::Reason;
-use crate::suspicion::standing;
+use crate::send::standing::standing;
 use crate::timers::{Timer, TimerKind};
-use crate::{MdOptions, Node, Rx};
 
 /// Requests whose answers are overdue are looked for no more often than this.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -66,7 +61,7 @@ impl Node {
 
     /// A request was written, or a copy of it failed: it holds nothing until its answer comes, or is
     /// overdue.
-    fn await_answer(&mut self, id: MsgId, due: Instant) {
+    pub(crate) fn await_answer(&mut self, id: MsgId, due: Instant) {
         self.timers.hasten(Timer::Retransmit, due);
         self.return_credits(id);
         self.count_out(id);
@@ -78,16 +73,11 @@ impl Node {
     }
 
     /// When the answer to a message that has just been written is overdue.
-    fn overdue_from(&self, now: Instant, msg: &Msg) -> Instant {
+    pub(crate) fn overdue_from(&self, now: Instant, msg: &Msg) -> Instant {
         if msg.tx.is_none_or(|tx| !tx.routed) {
             return Instant::FAR_FUTURE;
         }
         now + self.tunables.overdue_after(self.attempt_time(msg))
-    }
-
-    /// Messages in hand, without those that only wait for their answer.
-    pub(crate) fn in_hand(&self) -> usize {
-        self.msgs.len().saturating_sub(self.answering)
     }
 
     /// A request is answered, or no caller waits for the answer any more.
@@ -117,20 +107,9 @@ impl Node {
 
     // ---- repeating ----
 
-    /// A connection over which `ni` spoke to the peer's interface `nid` has ended, and not in order:
-    /// what was written to it and is not answered may be lost.
-    pub fn written_lost(&mut self, now: Instant, ni: NiId, nid: Nid) {
-        self.note(|| Input::WrittenLost { now, ni, nid });
-        let now = self.clock(now);
-        let Some(peer_ni) = self.peers.find(nid) else { return };
-        self.repeat(now, |_, _, written| written.rail == Some((ni, peer_ni)));
-        self.recall_remnants(ni, peer_ni);
-        self.settle(now);
-    }
-
     /// What a rail's driver had begun to write goes over its next connection from the beginning: there
     /// is no need for it where another copy has taken its place.
-    fn recall_remnants(&mut self, ni: NiId, peer_ni: PeerNiId) {
+    pub(crate) fn recall_remnants(&mut self, ni: NiId, peer_ni: PeerNiId) {
         if self.remnants == 0 {
             return;
         }
@@ -182,7 +161,7 @@ impl Node {
         })
     }
 
-    fn repeat(&mut self, now: Instant, in_doubt: impl Fn(&Self, &Msg, Written) -> bool) {
+    pub(crate) fn repeat(&mut self, now: Instant, in_doubt: impl Fn(&Self, &Msg, Written) -> bool) {
         if self.answering == 0 {
             return;
         }
@@ -206,7 +185,7 @@ impl Node {
     }
 
     /// Sends a further copy of a request that waits for its answer.
-    fn copy(&mut self, now: Instant, id: MsgId) {
+    pub(crate) fn copy(&mut self, now: Instant, id: MsgId) {
         let rail = self.tracker_of(id).and_then(|written| written.rail);
         let Some(msg) = live!(mut self.msgs, id) else { return };
         let Some(md) = msg.md.and_then(|md| live!(mut self.portals.mds, md)) else { return };
@@ -217,52 +196,9 @@ impl Node {
         self.again(now, id, Reason::Unanswered { rail });
     }
 
-    /// A copy has been written, or has failed.
-    pub(crate) fn copy_ended(&mut self, now: Instant, id: MsgId, written: bool) {
-        let Some(msg) = self.msgs.get(id) else { return };
-        if msg.stage == Stage::Answering {
-            return self.discard(id);
-        }
-        let rail = msg.rail().filter(|_| written);
-        let due = if written { self.overdue_from(now, msg) } else { Instant::FAR_FUTURE };
-        let Some(md_id) = msg.md else { return self.discard(id) };
-        if self.is_wanted(id) {
-            let Some(md) = self.portals.mds.get_mut(md_id) else { return self.discard(id) };
-            md.refs = md.refs.saturating_sub(1);
-            if let Some(tracker) = &mut md.tracker {
-                tracker.written = Some(Written { msg: id, rail, due });
-            }
-            return self.await_answer(id, due);
-        }
-        self.release_md(now, md_id);
-        self.discard(id);
-    }
-
-    /// One user less of a descriptor, without an event of its own.
-    fn release_md(&mut self, now: Instant, id: MdId) {
-        let Some(md) = self.portals.mds.get_mut(id) else { return };
-        if md.release() {
-            let owner = md.owner;
-            self.untrack(id);
-            self.portals.hide(id);
-            self.portals.mds.remove(id);
-            self.tell_unlinked(now, id, owner);
-        }
-    }
-
     // ---- what a driver has begun ----
 
-    /// The other answer to [`Output::Recall`]: the driver can't give the message back, because
-    /// bytes of it are on their way, or it has ended. If it is known to its receiver, another copy
-    /// takes its place; what the driver has is a remnant without a waiter.
-    pub fn tx_begun(&mut self, now: Instant, msg: MsgId) {
-        self.note(|| Input::TxBegun { now, msg });
-        let now = self.clock(now);
-        self.split(now, msg);
-        self.settle(now);
-    }
-
-    fn split(&mut self, now: Instant, id: MsgId) {
+    pub(crate) fn split(&mut self, now: Instant, id: MsgId) {
         let Some(msg) = self.msgs.get(id).filter(|m| m.stage == Stage::Driver) else { return };
         let rail = msg.rail();
         let movable = match msg.role {
@@ -279,83 +215,6 @@ impl Node {
             return;
         }
         self.again(now, id, Reason::Begun);
-    }
-
-    /// Makes the twin of a message, which uses its descriptor too and whose answer is waited for in its
-    /// place.
-    pub(crate) fn make_twin(&mut self, id: MsgId) -> Option<MsgId> {
-        let twin = self.msgs.get_mut(id)?.twin();
-        let (md, is_copy) = (twin.md, twin.role == Role::Copy);
-        self.remnants += 1;
-        self.free_credits(id);
-        let new = self.msgs.insert(twin);
-        if let Some(md) = md.and_then(|md| self.portals.mds.get_mut(md)) {
-            md.refs += 1;
-            if let Some(tracker) = md.tracker.as_mut().filter(|_| is_copy) {
-                let due = Instant::FAR_FUTURE;
-                tracker.written = Some(Written { msg: new, rail: None, due });
-            }
-        }
-        Some(new)
-    }
-
-    /// A driver has finished a remnant: a copy without a waiter.
-    pub(crate) fn remnant_ended(&mut self, now: Instant, id: MsgId) {
-        let md = self.msgs.get(id).and_then(|m| m.md);
-        self.remnants = self.remnants.saturating_sub(1);
-        self.discard(id);
-        if let Some(md) = md {
-            self.release_md(now, md);
-        }
-    }
-
-    // ---- answering again ----
-
-    /// What the ACK for a PUT that has arrived will say, if that is not the length of its payload:
-    /// another length, or that there is no ACK. For the window of its session.
-    pub(crate) fn atypical_ack(&self, id: MsgId) -> Option<Option<u32>> {
-        let msg = self.msgs.get(id).filter(|m| m.role == Role::PutIn)?;
-        let md = self.portals.mds.get(msg.md?)?;
-        if md.options.contains(MdOptions::ACK_DISABLE) {
-            return Some(None);
-        }
-        (msg.ev.mlength != msg.hdr.payload_len).then_some(Some(msg.ev.mlength))
-    }
-
-    /// Acknowledges a copy of a PUT that was acknowledged with `mlength` before.
-    pub(crate) fn acknowledge_again(
-        &mut self,
-        now: Instant,
-        rx: &Rx,
-        peer_ni: Option<PeerNiId>,
-        hdr: &Hdr,
-        mlength: u32,
-    ) {
-        let Kind::Put { ack, match_bits, portal, .. } = hdr.kind else { return };
-        if ack == Handle::NONE {
-            return;
-        }
-        let side = RxSide {
-            ni: rx.ni,
-            peer_ni,
-            from: rx.from,
-            id: rx.id,
-            kind: hdr.kind.msg_type(),
-            committed: false,
-            copied: None,
-        };
-        let answer = Hdr {
-            dst: hdr.src,
-            src: hdr.dst,
-            dst_pid: hdr.src_pid,
-            src_pid: lnet_types::Pid::LUSTRE,
-            payload_len: 0,
-            kind: Kind::Ack { dst: ack, match_bits, mlength, pad: [0; 12] },
-        };
-        let mut msg = Msg { rx: Some(side), ..Msg::new(Role::AckOut, answer, now) };
-        msg.ev.portal = portal;
-        let id = self.msgs.insert(msg);
-        self.respond(now, id, hdr.dst);
     }
 
     /// Asks a driver for a message back.

@@ -8,9 +8,11 @@
 //!
 //! A message that is held keeps its credits; [`crate::Node::poll_timeout`] says when it goes on. An arriving
 //! one is deferred, so that its connection waits too. `rule.rs` has the rules, `window.rs` the
-//! question when one acts, `apply.rs` what the node does with them.
+//! question when one acts, `admin.rs` their upkeep; `hold.rs` and `release.rs` have what they do to messages.
 
-mod apply;
+mod admin;
+mod hold;
+mod release;
 pub(crate) mod rule;
 mod window;
 
@@ -148,7 +150,12 @@ impl Faults {
     }
 
     /// The first delay rule that acts on a message, and until when it holds it.
-    fn delay(&mut self, now: Instant, hdr: &Hdr, own: Option<Nid>) -> Option<(u64, Instant)> {
+    pub(crate) fn delay(
+        &mut self,
+        now: Instant,
+        hdr: &Hdr,
+        own: Option<Nid>,
+    ) -> Option<(u64, Instant)> {
         let kind = hdr.kind.msg_type();
         let rng = &mut self.rng;
         self.delays.iter_mut().filter(|a| a.rule.traffic.matches(hdr, own)).find_map(|a| {

@@ -93,7 +93,7 @@ impl Node {
     /// Whether `nid` is on a network that peer `id` is our gateway to. What lies there is in its
     /// hands anyway, and only it could be queried on the way: no other node can report of its far
     /// side.
-    fn is_behind(&self, id: PeerId, nid: Nid) -> bool {
+    pub(crate) fn is_behind(&self, id: PeerId, nid: Nid) -> bool {
         let net = nid.net();
         !self.is_on(net) && self.router.routes.to(net).iter().any(|route| route.gateway == id)
     }

@@ -6,7 +6,6 @@ use lnet_types::{Errno, Instant, Nid, PeerId};
 use crate::Node;
 use crate::peer::Facts;
 use crate::peer::cause::Cause;
-use crate::record::Input;
 use crate::timers::Timer;
 
 /// Who changes a peer's NIDs, and what is said about it.
@@ -19,63 +18,8 @@ pub(crate) struct Change {
 }
 
 impl Node {
-    /// `peer add`: creates the peer `primary` if need be and gives it `nids` (O-32 … O-35).
-    ///
-    /// # Errors
-    /// As the table C-peer-4. Nothing of this call stays if one NID is refused.
-    pub fn peer_add(
-        &mut self,
-        now: Instant,
-        primary: Nid,
-        nids: &[Nid],
-        multi_rail: bool,
-        lock_primary: bool,
-    ) -> Result<(), Errno> {
-        self.note(|| Input::PeerAdd {
-            now,
-            primary,
-            nids: nids.to_vec(),
-            multi_rail,
-            lock_primary,
-        });
-        let now = self.clock(now);
-        if primary.is_any() || primary.is_loopback() {
-            return Err(Errno::EINVAL);
-        }
-        let existed = self.peers.owner(primary).is_some_and(|p| {
-            self.peers.peers.get(p).is_some_and(|p| p.facts.contains(Facts::CONFIGURED))
-        });
-        // With NIDs, an existing configured peer is taken as it is (O-34).
-        if !existed || nids.is_empty() {
-            self.create_configured(now, primary, multi_rail, lock_primary)?;
-        }
-        let mut added = Vec::new();
-        let outcome = nids.iter().filter(|n| **n != primary).try_for_each(|&nid| {
-            let mine = self.peers.owner(nid) == self.peers.owner(primary);
-            self.add_configured(now, primary, nid, multi_rail)?;
-            if !mine {
-                added.push(nid);
-            }
-            Ok(())
-        });
-        if outcome.is_err()
-            && let Some(id) = self.peers.owner(primary)
-        {
-            if existed {
-                for nid in added {
-                    // It was added a moment ago, so it can be removed.
-                    let _ = self.del_nid(now, id, nid, true);
-                }
-            } else {
-                self.delete_peer(now, id);
-            }
-        }
-        self.settle(now);
-        outcome
-    }
-
     /// O-33.
-    fn create_configured(
+    pub(crate) fn create_configured(
         &mut self,
         now: Instant,
         primary: Nid,
@@ -118,7 +62,7 @@ impl Node {
     }
 
     /// O-34.
-    fn add_configured(
+    pub(crate) fn add_configured(
         &mut self,
         now: Instant,
         primary: Nid,
@@ -324,47 +268,8 @@ impl Node {
         }
     }
 
-    /// `peer del`: the whole peer, or some of its NIDs (O-37).
-    ///
-    /// # Errors
-    /// As the table C-peer-4.
-    pub fn peer_del(
-        &mut self,
-        now: Instant,
-        primary: Nid,
-        nids: &[Nid],
-        force: bool,
-    ) -> Result<(), Errno> {
-        self.note(|| Input::PeerDel { now, primary, nids: nids.to_vec(), force });
-        let now = self.clock(now);
-        if primary.is_any() {
-            return Err(Errno::EINVAL);
-        }
-        let id = self.peers.owner(primary).ok_or(Errno::ENOENT)?;
-        let peer = self.peers.peers.get(id).ok_or(Errno::ENOENT)?;
-        if peer.primary != primary {
-            return Err(Errno::ENODEV);
-        }
-        if peer.gateway.is_router() {
-            return Err(Errno::EBUSY);
-        }
-        let locked = peer.facts.contains(Facts::LOCK_PRIMARY);
-        let outcome = if nids.is_empty() || nids.contains(&primary) {
-            if locked && !force {
-                self.reset_peer(now, id);
-            } else {
-                self.delete_peer(now, id);
-            }
-            Ok(())
-        } else {
-            nids.iter().try_for_each(|&nid| self.del_nid(now, id, nid, true))
-        };
-        self.settle(now);
-        outcome
-    }
-
     /// O-37: a locked peer keeps its identity and forgets the rest.
-    fn reset_peer(&mut self, now: Instant, id: PeerId) {
+    pub(crate) fn reset_peer(&mut self, now: Instant, id: PeerId) {
         self.query(now, id, Cause::Reset);
         let Some(peer) = self.peers.peers.get(id) else { return };
         let primary = peer.primary;

@@ -35,48 +35,6 @@ impl Node {
         }
     }
 
-    /// What the feature bits in ping data of peer `id` say of its abilities.
-    pub(crate) fn note_features(&mut self, id: PeerId, features: Features) {
-        self.learn_multi_rail(id, features);
-        self.note_ability(id, features);
-    }
-
-    /// D-35.
-    fn learn_multi_rail(&mut self, id: PeerId, features: Features) {
-        let enabled = self.tunables.discovery != 0;
-        let Some(peer) = self.peers.peers.get_mut(id) else { return };
-        let configured = peer.facts.contains(Facts::CONFIGURED);
-        if features.contains(Features::MULTI_RAIL) {
-            if peer.is_mr() {
-                return;
-            }
-            if configured {
-                tracing::warn!(peer = %peer.primary, "announces Multi-Rail, is configured without");
-            } else if enabled && !peer.facts.contains(Facts::NO_DISCOVERY) {
-                self.set_multi_rail(id);
-            }
-        } else if peer.is_mr() {
-            if configured {
-                tracing::warn!(peer = %peer.primary, "is configured Multi-Rail, announces none");
-            } else {
-                tracing::warn!(peer = %peer.primary, "is not Multi-Rail any more");
-                peer.facts -= Facts::MULTI_RAIL;
-            }
-        }
-    }
-
-    /// O-22.
-    pub(crate) fn set_multi_rail(&mut self, id: PeerId) {
-        let Some(peer) = self.peers.peers.get_mut(id) else { return };
-        peer.facts |= Facts::MULTI_RAIL;
-        let nis: Vec<_> = peer.nis().collect();
-        for ni in nis {
-            if let Some(ni) = self.peers.nis.get_mut(ni) {
-                ni.preferred = None;
-            }
-        }
-    }
-
     /// Merges what a peer says of itself (D-40 … D-43). Returns the peer that now stands for it.
     fn process_data(&mut self, now: Instant, id: PeerId, said: &Announcement) -> PeerId {
         let info = &said.info;

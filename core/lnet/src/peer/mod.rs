@@ -2,7 +2,7 @@
 //!
 //! Tables and upkeep. Configured peers and the rules of adding and removing NIDs are in `config.rs`.
 //! Discovery: its state in `sync.rs`, its causes in `cause.rs` and `query.rs`, its course in
-//! `discovery.rs`, retries in `retry.rs`, the merge of what was learnt in `merge.rs`. What is rejected
+//! `discovery.rs` and `replies.rs`, retries in `retry.rs`, the merge of what was learnt in `merge.rs`. What is rejected
 //! of it: `admission.rs` and `claims.rs`; previous owners of NIDs: `previous_owners.rs`. Which interface is used is decided in
 //! `send/select.rs`.
 
@@ -12,11 +12,13 @@ pub(crate) mod cause;
 pub(crate) mod claims;
 pub(crate) mod config;
 pub(crate) mod discovery;
+mod features;
 mod merge;
 mod policy;
 mod previous_owners;
 pub(crate) mod query;
 pub(crate) mod refusal;
+mod replies;
 mod retry;
 pub(crate) mod sync;
 

@@ -4,10 +4,11 @@
 
 use lnet_types::{Instant, PeerId};
 
-use super::cause::{Cause, Needs, Of, Row, When};
+use super::cause::{Needs, Of, Row, When};
 use crate::Node;
 use crate::node::Work;
 use crate::peer::Peer;
+use crate::peer::cause::Cause;
 use crate::peer::sync::Ours;
 use crate::port::HEALTH_MAX;
 use crate::router::alive;
@@ -108,5 +109,20 @@ impl Node {
     /// Whether a push to a peer is due.
     fn owes_push(&self, peer: &Peer) -> bool {
         !peer.disc.rebuild && peer.disc.owes(self.ours_for(peer))
+    }
+
+    /// Makes the query that is due. Without any link nothing would be answered, and all peers are
+    /// updated when one is back.
+    pub(crate) fn retry_query(&mut self, id: PeerId) {
+        let is_cut_off = self.nis.values().filter(|ni| !ni.is_loopback()).all(|ni| ni.fatal);
+        let Some(peer) = self.peers.peers.get_mut(id) else { return };
+        let Some(cause) = peer.disc.retry.planned.take() else { return };
+        let Some(peer) = self.peers.peers.get(id) else { return };
+        // Where no interface is healthy, recovery pings are answered first.
+        let is_vain = cause == Cause::Refresh && !self.has_healthy_ni(peer);
+        if !is_cut_off && !is_vain {
+            self.want(id, cause);
+            self.begin_discovery(id);
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Portals: which posted buffer an arriving message is for (behaviour.md 2.2 … 2.6).
 //!
 //! Pure matching over the descriptors in [`Portals::mds`]. It has no messages, peers or
-//! credits: `recv.rs` asks [`Portals::find`] and acts on the answer; events are made in `node.rs`.
+//! credits: `recv.rs` asks [`Portals::find`] and acts on the answer; events are made in `send/finish.rs`.
 
 pub(crate) mod md;
 pub(crate) mod owner;

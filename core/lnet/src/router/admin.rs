@@ -6,18 +6,14 @@ use lnet_types::{Errno, Instant, Net, Nid, PeerId};
 use super::life::{Life, Sign};
 use super::routes::{ROUTES_MAX, Route, RouteError, RouteSpec};
 use crate::Node;
-use crate::node::Work;
 use crate::peer::Facts;
-use crate::record::Input;
 
 impl Node {
-    /// Adds a route. The gateway is checked at once.
+    /// Adds a route, and has its gateway checked.
     ///
     /// # Errors
     /// Names what is wrong with the network, the gateway or the hop count.
-    pub fn add_route(&mut self, now: Instant, spec: RouteSpec) -> Result<(), RouteError> {
-        self.note(|| Input::AddRoute { now, spec });
-        let now = self.clock(now);
+    pub(crate) fn insert_route(&mut self, now: Instant, spec: RouteSpec) -> Result<(), RouteError> {
         let RouteSpec { net, gateway, hops, priority } = spec;
         if !self.running {
             return Err(RouteError::Stopping);
@@ -83,34 +79,18 @@ impl Node {
         self.is_gateway_now(now, peer);
         self.name_gateways();
         self.check_gateways(now);
-        self.settle(now);
         Ok(())
     }
 
-    /// Counts a new route through `peer`, which is to be checked now.
-    fn is_gateway_now(&mut self, now: Instant, peer: PeerId) {
-        let unproven = self.tunables.check_routers_before_use != 0;
-        let Some(p) = self.peers.peers.get_mut(peer) else { return };
-        if !p.gateway.is_router() {
-            p.gateway.life = if unproven { Life::Unproven } else { Life::Assumed };
-        }
-        p.gateway.routes += 1;
-        self.check_soon(now, peer);
-    }
-
-    /// Removes routes: to one network or all, through one gateway, by any of its NIDs, or
-    /// all.
+    /// Removes routes: to one network or all, through one gateway, by any of its NIDs, or all.
     ///
     /// # Errors
     /// No route leads to the network named.
-    pub fn del_route(
+    pub(crate) fn remove_routes(
         &mut self,
-        now: Instant,
         net: Option<Net>,
         gateway: Option<Nid>,
     ) -> Result<(), RouteError> {
-        self.note(|| Input::DelRoute { now, net, gateway });
-        let now = self.clock(now);
         if let Some(net) = net.filter(|net| !self.router.routes.has_net(*net)) {
             return Err(RouteError::NoSuchNet(net));
         }
@@ -120,8 +100,18 @@ impl Node {
         });
         self.forget_routes(&gone);
         self.name_gateways();
-        self.settle(now);
         Ok(())
+    }
+
+    /// Counts a new route through `peer`, which is to be checked now.
+    pub(crate) fn is_gateway_now(&mut self, now: Instant, peer: PeerId) {
+        let unproven = self.tunables.check_routers_before_use != 0;
+        let Some(p) = self.peers.peers.get_mut(peer) else { return };
+        if !p.gateway.is_router() {
+            p.gateway.life = if unproven { Life::Unproven } else { Life::Assumed };
+        }
+        p.gateway.routes += 1;
+        self.check_soon(now, peer);
     }
 
     /// O-42: the network of these gateways is not local any more.
@@ -134,7 +124,7 @@ impl Node {
     }
 
     /// Rules of the selection policy name gateways by their primary NIDs (U-25).
-    fn name_gateways(&mut self) {
+    pub(crate) fn name_gateways(&mut self) {
         let mut nids: Vec<Nid> = self
             .router
             .routes
@@ -148,7 +138,7 @@ impl Node {
     }
 
     /// A gateway without routes is an ordinary peer again.
-    fn forget_routes(&mut self, gone: &[Route]) {
+    pub(crate) fn forget_routes(&mut self, gone: &[Route]) {
         for route in gone {
             if let Some(p) = self.peers.peers.get_mut(route.gateway) {
                 p.gateway.routes = p.gateway.routes.saturating_sub(1);
@@ -185,13 +175,6 @@ impl Node {
         }
         self.router.routes.insert(Route { gateway: into, ..route });
         self.is_gateway_now(now, into);
-    }
-
-    /// Asks for routes to be looked at whose peer is gone or whose gateway NID has moved.
-    pub(crate) fn rehome_later(&mut self) {
-        if !self.router.routes.is_empty() {
-            self.work.push_back(Work::RehomeRoutes);
-        }
     }
 
     /// Gives such routes to the peer that owns the gateway's NID now; to a new one if none does

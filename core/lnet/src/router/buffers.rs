@@ -5,7 +5,7 @@
 //! buffers at a time; payload of forwarded messages is received into a buffer and transmitted from
 //! there. A slab goes back by [`crate::Output::Release`] when the last of its buffers is gone.
 //!
-//! This file counts and cuts; who takes a buffer and when it returns is in `forward.rs`.
+//! This file counts and cuts; who takes a buffer and when it returns is in `transit.rs`.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -277,6 +277,11 @@ pub(crate) struct Transit {
 }
 
 impl Transit {
+    /// What a message that needs a buffer of this pool holds at first: nothing.
+    pub(crate) const fn new(pool: PoolKind) -> Self {
+        Self { pool, credit: false, buffer: None }
+    }
+
     /// The pool whose buffer it needs; whether it has taken a router credit, and a buffer.
     pub(crate) const fn holds(&self) -> (PoolKind, bool, bool) {
         (self.pool, self.credit, self.buffer.is_some())

@@ -10,16 +10,15 @@ use lnet_types::{Errno, Instant, MsgId, NiId, Nid, PeerId, PeerNiId};
 use lnet_wire::Hdr;
 use lnet_wire::ping::{Features, NiStatus, PingInfo};
 
-use super::alive;
 use super::life::Sign;
-use super::{Gateway, choose};
+use super::{Gateway, alive, choose};
 use crate::check::live;
 use crate::conduct::RouterPingLimit;
 use crate::msg::Stage;
+use crate::node::Work;
 use crate::peer::Facts;
 use crate::peer::cause::Cause;
 use crate::port::PortId;
-use crate::record::Input;
 use crate::send::Reason;
 use crate::send::rest::News;
 use crate::timers::{Timer, TimerKind};
@@ -290,21 +289,6 @@ impl Node {
         }
     }
 
-    /// A driver has lost its last connection to a peer with an error (K-29, K-42, R-60). A gateway
-    /// is left at once; a router stops forwarding there; elsewhere health is already charged by the
-    /// messages that failed.
-    pub fn peer_down(&mut self, now: Instant, ni: NiId, nid: Nid, last_alive: Instant) {
-        self.note(|| Input::PeerDown { now, ni, nid, last_alive });
-        let now = self.clock(now);
-        let net = self.nis.get(ni).map(|ni| ni.nid.net());
-        if self.tunables.auto_down == 0 || net != Some(nid.net()) {
-            return;
-        }
-        tracing::debug!(%nid, ?ni, %last_alive, "driver lost its last connection");
-        self.notified(now, Some(ni), nid, false, last_alive);
-        self.settle(now);
-    }
-
     /// A link of a router is back and announced. That neighbours behind it count as down was
     /// concluded while no message could arrive from them; what is for them is tried again from here
     /// on. The kernel waits for a message of theirs, and drops what comes meanwhile.
@@ -321,27 +305,15 @@ impl Node {
         }
     }
 
-    /// The administrator, or something that watches the fabric, says that a NID was seen up or
-    /// down at `when` (R-13, PA-092).
-    ///
-    /// # Errors
-    /// `EINVAL`: `when` is in the future. `ESHUTDOWN`.
-    pub fn notify(&mut self, now: Instant, nid: Nid, up: bool, when: Instant) -> Result<(), Errno> {
-        self.note(|| Input::Notify { now, nid, up, when });
-        let now = self.clock(now);
-        if when > now {
-            return Err(Errno::EINVAL);
-        }
-        if !self.running {
-            return Err(Errno::ESHUTDOWN);
-        }
-        self.notified(now, None, nid, up, when);
-        self.settle(now);
-        Ok(())
-    }
-
     /// R-61 … R-63.
-    fn notified(&mut self, now: Instant, by: Option<NiId>, nid: Nid, up: bool, when: Instant) {
+    pub(crate) fn notified(
+        &mut self,
+        now: Instant,
+        by: Option<NiId>,
+        nid: Nid,
+        up: bool,
+        when: Instant,
+    ) {
         let Some(id) = self.peers.find(nid) else { return };
         let Some(pni) = self.peers.nis.get_mut(id) else { return };
         let when = if up { when } else { when.max(pni.last_alive.unwrap_or(when)) };
@@ -444,6 +416,13 @@ impl Node {
             if choose::ways_to(self.tables(), msg.hdr.dst.net()) > 0 {
                 self.again(now, id, Reason::Unbound);
             }
+        }
+    }
+
+    /// Asks for routes to be looked at whose peer is gone or whose gateway NID has moved.
+    pub(crate) fn rehome_later(&mut self) {
+        if !self.router.routes.is_empty() {
+            self.work.push_back(Work::RehomeRoutes);
         }
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! Two halves that share little but the word. A *user* of routers keeps routes (`routes.rs`),
 //! records which gateways are alive (`life.rs`, `alive.rs`, kept up to date by `check.rs`) and chooses one per
-//! message (`choose.rs`). A *router* takes messages that are for others (`forward.rs`) into buffers
-//! of three sizes (`buffers.rs`), is switched on and off and watches its own interfaces
-//! (`switch.rs`). What operators see of both is in `view.rs`.
+//! message (`choose.rs`). A *router* takes messages that are for others (`forward.rs`,
+//! `transit.rs`) into buffers of three sizes (`buffers.rs`), is switched on and off and watches its own
+//! interfaces (`switch.rs`, `schedule.rs`). What operators see of both is in `view.rs`.
 //!
 //! Everything between arrival and departure of a forwarded message that is not special to routing
 //! (credits of the next hop, resends, health) is where it is for other messages: `send/`.
@@ -17,7 +17,9 @@ pub(crate) mod choose;
 pub(crate) mod forward;
 pub(crate) mod life;
 pub(crate) mod routes;
+mod schedule;
 mod switch;
+mod transit;
 mod view;
 
 use std::collections::BTreeMap;

@@ -11,8 +11,6 @@
 //! Messages are accepted in all states but `Disabled`; forwarding is announced in `Enabled`
 //! only.
 
-use core::time::Duration;
-
 use lnet_types::{Errno, Instant, NiId, RegionId};
 use lnet_wire::{Hdr, Kind};
 
@@ -20,34 +18,18 @@ use super::buffers::{PoolKind, RouterMemory};
 use crate::Node;
 use crate::output::{DropReason, Output};
 use crate::portal::is_internal;
-use crate::record::{Input, Lent, Remembering};
 use crate::router::RoutingState;
-use crate::timers::Timer;
-
-/// A router that does not become quiet is stopped all the same after this many times as long
-///
-const STOP_PATIENCE: u32 = 3;
 
 impl Node {
-    /// Makes this node a router. Without effect if it is one.
+    /// Begins to be a router.
     ///
     /// # Errors
-    /// `EBUSY`: it is just being stopped, with the kernel's clocks. `ENOMEM` or what `memory` said: no
-    /// buffers. `ESHUTDOWN`.
-    pub fn enable_routing(
+    /// As [`Node::enable_routing`].
+    pub(crate) fn start_routing(
         &mut self,
         now: Instant,
         memory: &mut dyn RouterMemory,
     ) -> Result<(), Errno> {
-        let mut memory = Remembering { memory, lent: Lent::default() };
-        let outcome = self.start_routing(now, &mut memory);
-        let lent = memory.lent;
-        self.note_usual(|live| live.push(Input::EnableRouting { now, lent }));
-        outcome
-    }
-
-    fn start_routing(&mut self, now: Instant, memory: &mut dyn RouterMemory) -> Result<(), Errno> {
-        let now = self.clock(now);
         match self.router.state {
             _ if !self.running => return Err(Errno::ESHUTDOWN),
             RoutingState::Enabled | RoutingState::Starting => return Ok(()),
@@ -73,26 +55,14 @@ impl Node {
             }
             self.opened(now);
         }
-        self.settle(now);
         Ok(())
     }
 
-    ///
-    fn opened(&mut self, now: Instant) {
-        self.router.state = RoutingState::Enabled;
-        self.arm_router();
-        self.refresh_ping();
-        self.push_to_peers(now, true);
-    }
-
-    /// Ends being a router: it is announced, what is under way is forwarded, then it is
-    /// over.
+    /// Ends being a router: it is announced, what is under way is forwarded, then it is over.
     ///
     /// # Errors
     /// `EBUSY`: it is just being started (C-set-6).
-    pub fn disable_routing(&mut self, now: Instant) -> Result<(), Errno> {
-        self.note(|| Input::DisableRouting { now });
-        let now = self.clock(now);
+    pub(crate) fn stop_routing(&mut self, now: Instant) -> Result<(), Errno> {
         match self.router.state {
             RoutingState::Disabled | RoutingState::Stopping => return Ok(()),
             RoutingState::Starting => return Err(Errno::EBUSY),
@@ -106,31 +76,14 @@ impl Node {
             // The kernel lets them find out.
             self.push_to_peers(now, true);
         }
-        self.settle(now);
         Ok(())
     }
 
-    /// Brings the pools of a router to the numbers that the tunables `tiny_buffers`,
-    /// `small_buffers` and `large_buffers` ask for: more are there at once, fewer as they
-    /// return. To be called when one of these was set; without effect while routing is off, where
-    /// the numbers are used later.
+    /// Brings the pools to the numbers that the tunables ask for.
     ///
     /// # Errors
     /// What `memory` said; the tunable of the pool that could not grow has its old value again.
-    pub fn fit_router_buffers(
-        &mut self,
-        now: Instant,
-        memory: &mut dyn RouterMemory,
-    ) -> Result<(), Errno> {
-        let mut memory = Remembering { memory, lent: Lent::default() };
-        let outcome = self.fit_buffers(now, &mut memory);
-        let lent = memory.lent;
-        self.note_usual(|live| live.push(Input::FitRouterBuffers { now, lent }));
-        outcome
-    }
-
-    fn fit_buffers(&mut self, now: Instant, memory: &mut dyn RouterMemory) -> Result<(), Errno> {
-        let now = self.clock(now);
+    pub(crate) fn fit_buffers(&mut self, memory: &mut dyn RouterMemory) -> Result<(), Errno> {
         if !self.router.is_on() {
             return Ok(());
         }
@@ -147,11 +100,21 @@ impl Node {
         for kind in PoolKind::ALL {
             self.serve_pool(kind);
         }
-        self.settle(now);
         outcome
     }
 
-    fn resize_pools(&mut self, memory: &mut dyn RouterMemory) -> Result<(), (PoolKind, Errno)> {
+    ///
+    pub(crate) fn opened(&mut self, now: Instant) {
+        self.router.state = RoutingState::Enabled;
+        self.arm_router();
+        self.refresh_ping();
+        self.push_to_peers(now, true);
+    }
+
+    pub(crate) fn resize_pools(
+        &mut self,
+        memory: &mut dyn RouterMemory,
+    ) -> Result<(), (PoolKind, Errno)> {
         let mut released = Vec::new();
         let tunables = &self.tunables;
         let outcome = self.router.pools.iter_mut().try_for_each(|pool| {
@@ -166,7 +129,7 @@ impl Node {
         self.outputs.extend(slabs.into_iter().map(Output::Release));
     }
 
-    fn close_pools(&mut self) {
+    pub(crate) fn close_pools(&mut self) {
         let mut released = Vec::new();
         for pool in &mut self.router.pools {
             pool.close(&mut released);
@@ -194,70 +157,6 @@ impl Node {
         if self.router.is_on() {
             self.closed();
         }
-    }
-
-    /// How long nothing may be heard on a network before its interfaces count as down (R-40, PA-069):
-    /// the longest time between two pings of those who use us, and the time that one may take.
-    fn silence_limit(&self) -> Option<Duration> {
-        let t = &self.tunables;
-        if t.alive_router_check_interval <= 0 {
-            return None;
-        }
-        let interval = if !t.conduct.separates_check_intervals {
-            t.alive_router_check_interval
-        } else {
-            t.alive_router_check_interval
-                .max(t.live_router_check_interval)
-                .max(t.dead_router_check_interval)
-        };
-        Some(Duration::from_secs((interval + t.router_ping_timeout) as u64))
-    }
-
-    /// How long peers have to turn to other routers.
-    fn stop_grace(&self) -> Duration {
-        match self.tunables.routing_stop_time {
-            0 => self.silence_limit().unwrap_or_default(),
-            secs => Duration::from_secs(secs as u64),
-        }
-    }
-
-    /// Sets the router's timer: whenever it may be due earlier than it was. Where something heard, or a
-    /// message that has come, makes it later, it finds nothing to do and is set again.
-    pub(crate) fn arm_router(&mut self) {
-        let at = self.next_router_change().unwrap_or(Instant::FAR_FUTURE);
-        self.timers.set(Timer::Router, at);
-    }
-
-    /// When the state of the router, or of one of its interfaces, changes by itself.
-    fn next_router_change(&self) -> Option<Instant> {
-        let state = match self.router.state {
-            RoutingState::Disabled => return None,
-            RoutingState::Enabled => None,
-            RoutingState::Starting => {
-                Some(self.router.since + self.silence_limit().unwrap_or_default())
-            }
-            RoutingState::Stopping => {
-                let grace = self.stop_grace();
-                let idle = self.router.pools.iter().all(|p| p.is_idle());
-                let after = if idle { grace } else { grace * STOP_PATIENCE };
-                Some(self.router.since + after)
-            }
-        };
-        state.into_iter().chain(self.next_ageing().map(|a| a.0)).min()
-    }
-
-    /// The network that has been silent longest, and when that is too long.
-    fn next_ageing(&self) -> Option<(Instant, usize)> {
-        let limit = self.silence_limit()?;
-        self.nets
-            .iter()
-            .enumerate()
-            .filter(|(_, n)| {
-                let nis = n.nis.iter().filter_map(|id| self.nis.get(*id));
-                nis.filter(|ni| !ni.is_loopback()).any(|ni| !ni.aged)
-            })
-            .map(|(at, n)| (n.last_alive + limit, at))
-            .min()
     }
 
     /// Does what has become due, if anything has.
@@ -319,10 +218,5 @@ impl Node {
             self.refresh_ping();
             self.push_to_peers(now, true);
         }
-    }
-
-    /// Where forwarding stands.
-    pub fn routing_state(&self) -> RoutingState {
-        self.router.state
     }
 }

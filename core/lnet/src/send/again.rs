@@ -18,8 +18,9 @@
 use lnet_types::{HealthStatus, Instant, MsgId, NiId, PeerNiId};
 
 use crate::Node;
-use crate::msg::Stage;
+use crate::msg::{Role, Stage};
 use crate::node::Work;
+use crate::portal::md::Written;
 
 /// Why a message is sent again.
 #[derive(Clone, Copy, Debug)]
@@ -90,5 +91,23 @@ impl Node {
             Reason::Unbound => {}
         }
         self.work.push_back(Work::Depart(id));
+    }
+
+    /// Makes the twin of a message, which uses its descriptor too and whose answer is waited for in its
+    /// place.
+    pub(crate) fn make_twin(&mut self, id: MsgId) -> Option<MsgId> {
+        let twin = self.msgs.get_mut(id)?.twin();
+        let (md, is_copy) = (twin.md, twin.role == Role::Copy);
+        self.remnants += 1;
+        self.free_credits(id);
+        let new = self.msgs.insert(twin);
+        if let Some(md) = md.and_then(|md| self.portals.mds.get_mut(md)) {
+            md.refs += 1;
+            if let Some(tracker) = md.tracker.as_mut().filter(|_| is_copy) {
+                let due = Instant::FAR_FUTURE;
+                tracker.written = Some(Written { msg: new, rail: None, due });
+            }
+        }
+        Some(new)
     }
 }

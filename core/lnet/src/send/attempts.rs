@@ -1,19 +1,14 @@
 //! How often a message goes: whether a failed attempt is followed by another one (behaviour.md 5.4,
-//! DEC-6, DEC-7, DEC-11), and how much time one attempt has (DEC-9).
+//! DEC-6, DEC-7, DEC-11).
 //!
-//! Which path the next attempt takes is chosen in `select.rs`, like that of the first.
+//! Which paths are left is counted in `paths.rs`; which one the next attempt takes is chosen in
+//! `select.rs`, like that of the first.
 
-use core::time::Duration;
+use lnet_types::{HealthStatus, Instant, MsgId, PeerNiId};
 
-use lnet_types::{HealthStatus, Instant, MsgId, NiId, PeerId, PeerNiId};
-
+use crate::Node;
 use crate::check::live;
-use crate::health::{Charge, charge_of};
-use crate::msg::{Msg, Role};
-use crate::peer::Peer;
-use crate::router::choose;
 use crate::send::again::may_have_arrived;
-use crate::{Node, Retries};
 
 /// What follows an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,104 +49,5 @@ impl Node {
             return Next::End;
         }
         self.rests_until(now, msg).map_or(Next::Again, Next::Rest)
-    }
-
-    /// Whether a message has no attempt left, and whether there is a limit that says so.
-    pub(crate) fn is_spent(&self, msg: &Msg) -> (bool, bool) {
-        match self.tunables.retries() {
-            // It has been written: what it is lost with is not its fault.
-            Retries::Count(1..) if msg.role == Role::Copy => (false, true),
-            Retries::Count(limit) => (msg.retries >= limit, limit != 0),
-            Retries::Paths => (self.paths_left(msg) == 0, true),
-        }
-    }
-
-    /// Whether another path exists on the side that failed.
-    fn has_alternative(&self, msg: &Msg, peer_ni: PeerNiId, status: HealthStatus) -> bool {
-        let local_paths = self.nis.values().filter(|ni| !ni.is_loopback()).count();
-        let peer = self.peers.nis.get(peer_ni).and_then(|n| self.peers.peers.get(n.peer));
-        let remote_paths = peer.map_or(0, Peer::ni_count);
-        // Others know us by one interface.
-        let is_mr = peer.is_some_and(Peer::is_mr);
-        // RS-002: another gateway is another path too.
-        let ways = match msg.tx {
-            Some(tx) if tx.routed && self.tunables.conduct.counts_every_path => self.ways(msg),
-            Some(_) | None => 0,
-        };
-        let (local_paths, remote_paths) = (local_paths.max(ways), remote_paths.max(ways));
-        let paths = match charge_of(status) {
-            Charge::Local => local_paths,
-            // Which side is to blame for a rail is a guess: the same interface may be reached from
-            // another of ours (H-20: not by kernel nodes).
-            Charge::Remote if !self.tunables.conduct.counts_every_path || !is_mr => remote_paths,
-            Charge::Remote | Charge::Both => local_paths.max(remote_paths),
-            Charge::None => 0,
-        };
-        paths >= 2
-    }
-
-    /// Gateways that lead to where a message is for.
-    fn ways(&self, msg: &Msg) -> usize {
-        choose::ways_to(self.tables(), msg.hdr.dst.net())
-    }
-
-    /// Paths that a message has not been tried on; the one that it is on has been.
-    fn paths_left(&self, msg: &Msg) -> usize {
-        if msg.tx.is_some_and(|tx| tx.routed) {
-            return self.ways(msg).saturating_sub(msg.retries as usize + 1);
-        }
-        let now = msg.rail();
-        let tried = |pair: (NiId, PeerNiId)| now == Some(pair) || msg.tried.contains(&pair);
-        self.pairs(msg).filter(|pair| !tried(*pair)).count()
-    }
-
-    /// All pairs that a message could go by: one where its source, or the one interface that the
-    /// peer has for us, leaves no choice.
-    pub(crate) fn pairs(&self, msg: &Msg) -> impl Iterator<Item = (NiId, PeerNiId)> + '_ {
-        self.pairs_with(msg, self.peers.owner(msg.hdr.dst))
-    }
-
-    fn pairs_with(
-        &self,
-        msg: &Msg,
-        peer: Option<PeerId>,
-    ) -> impl Iterator<Item = (NiId, PeerNiId)> + '_ {
-        let peer = peer.and_then(|p| self.peers.peers.get(p));
-        let free =
-            msg.src.is_none() || (msg.is_response() && self.tunables.conduct.moves_responses);
-        let nets = peer.filter(|p| free && p.is_mr()).map_or(&[][..], |p| &p.nets);
-        nets.iter().flat_map(|theirs| {
-            let ours = self.nets.iter().find(|n| n.net == theirs.net).map_or(&[][..], |n| &n.nis);
-            ours.iter().flat_map(|ni| theirs.nis.iter().map(|p| (*ni, *p)))
-        })
-    }
-
-    /// How long the driver may try this time, before the message's own deadline is considered: the
-    /// LND timeout, or the share of its caller's own time (DEC-9).
-    pub(crate) fn driver_time(&self, msg: &Msg) -> Duration {
-        let t = &self.tunables;
-        match t.retries() {
-            Retries::Count(_) if msg.role == Role::Forward && t.forward_timeout != 0 => {
-                t.attempt_of(t.forward_limit(), 1)
-            }
-            Retries::Count(_) if msg.limit.is_none() => t.lnd_timeout(),
-            Retries::Count(_) | Retries::Paths => self.attempt_time(msg),
-        }
-    }
-
-    /// The share that one attempt has of a message's time.
-    pub(crate) fn attempt_time(&self, msg: &Msg) -> Duration {
-        // HL-lnd-030: the caller's time, or the node's, shared out among the attempts.
-        let whole = msg.limit.unwrap_or_else(|| self.tunables.transaction());
-        let paths = match self.tunables.retries() {
-            Retries::Count(_) => 1,
-            Retries::Paths if msg.tx.is_some_and(|tx| tx.routed) => self.ways(msg),
-            // Nearly always the peer that it is bound to already.
-            Retries::Paths => match msg.tx.and_then(|tx| self.peers.nis.get(tx.peer_ni?)) {
-                Some(pni) if pni.nid == msg.hdr.dst => self.pairs_with(msg, Some(pni.peer)).count(),
-                Some(_) | None => self.pairs(msg).count(),
-            },
-        };
-        self.tunables.attempt_of(whole, paths.max(1))
     }
 }

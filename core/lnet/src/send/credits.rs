@@ -1,16 +1,14 @@
-//! Credits: when a committed message goes (behaviour.md 4.1). One credit of the peer NI and one of
-//! the NI; a count of −n says that n messages wait in the queue beside it (C-4).
+//! Credits that come back (behaviour.md 4.1), and the end of a message, with which all that it holds comes
+//! back. One credit of the peer NI and one of the NI; a count of −n says that n messages wait in the
+//! queue beside it (C-4). How they are taken is in `admit.rs`.
 
-use std::collections::VecDeque;
-
-use lnet_types::{Errno, Fault, HealthStatus, Instant, MsgId, NiId};
-use slotmap::SlotMap;
+use lnet_types::{MsgId, NiId};
 
 use crate::Node;
 use crate::check::live;
-use crate::msg::{Msg, Role, Stage, Tx};
+use crate::msg::{Msg, Stage, Tx};
 use crate::node::Work;
-use crate::port::{self, PortId};
+use crate::port::PortId;
 use crate::timers::Timer;
 
 /// What a message weighs in its peer's queue besides its payload (C-5).
@@ -21,66 +19,7 @@ pub(crate) fn queued_bytes(msg: &Msg) -> u64 {
     u64::from(msg.hdr.payload_len) + HEADER_BYTES
 }
 
-/// Puts a message into a queue by its age. One that comes from another path does not lose its place
-/// to younger ones, which have more time left.
-fn line_up(queue: &mut VecDeque<MsgId>, msgs: &SlotMap<MsgId, Msg>, id: MsgId, born: Instant) {
-    let is_older = |other: &MsgId| msgs.get(*other).is_none_or(|m| m.born <= born);
-    if queue.back().is_none_or(is_older) {
-        return queue.push_back(id);
-    }
-    let at = queue.partition_point(is_older);
-    queue.insert(at, id);
-}
-
 impl Node {
-    /// The credit stage (C-5): transmits the message, or queues it, or ends it. Called again when a
-    /// queued message's turn comes; what it already holds is not taken twice.
-    pub(crate) fn admit(&mut self, now: Instant, id: MsgId) {
-        if let Some(fault) = self.refuse(now, id) {
-            self.work.push_back(Work::Finish(id, Err(fault)));
-        } else if self.take_credits(id)
-            && !(self.faults.has_delays() && self.holds_leaving(now, id))
-        {
-            self.transmit(now, id);
-        }
-    }
-
-    /// The tests before each attempt to go: too late (C-8), or unlinked meanwhile (M-47).
-    fn refuse(&mut self, now: Instant, id: MsgId) -> Option<Fault> {
-        let msg = self.msgs.get_mut(id)?;
-        let passing = msg.role == Role::Forward;
-        if now > msg.deadline && !passing {
-            msg.no_resend = true;
-            self.count_refused(id);
-            return Some(Fault::new(HealthStatus::NetworkTimeout, Errno::ETIMEDOUT));
-        }
-        if msg.md.and_then(|md| self.portals.mds.get(md)).is_some_and(|md| md.aborted) {
-            msg.no_resend = true;
-            // Health `Ok` beside an error: no interface is charged (H-1).
-            return Some(Fault::new(HealthStatus::Ok, Errno::ECANCELED));
-        }
-        // C-9: counted where it was to go; another interface may be tried.
-        let fault = if passing { self.is_next_hop_dead(now, id) } else { None };
-        if fault.is_some() {
-            self.count_refused(id);
-        }
-        fault
-    }
-
-    /// C-9.
-    fn count_refused(&mut self, id: MsgId) {
-        let Some(msg) = live!(self.msgs, id) else { return };
-        self.stats.drop_count = self.stats.drop_count.wrapping_add(1);
-        self.stats.drop_length += u64::from(msg.hdr.payload_len);
-        let Some(tx) = msg.tx else { return };
-        let kind = msg.counted_as_sent();
-        for id in port::of_rail(tx.ni, tx.peer_ni) {
-            if let Some(port) = self.port_mut(id) {
-                port.stats.dropped.bump(kind);
-            }
-        }
-    }
-
     /// Gives back what a message holds (C-7): NI credit first, each letting one waiting message go.
     pub(crate) fn return_credits(&mut self, id: MsgId) {
         self.timers.stop(Timer::Waiting(id));
@@ -89,7 +28,7 @@ impl Node {
         let stage = core::mem::replace(&mut msg.stage, Stage::Moving);
         let bytes = queued_bytes(msg);
         if let Stage::Held(token) = stage {
-            self.forget_delay(token);
+            self.faults.forget(&mut self.timers, token);
         }
         if tx.peer_ni.is_some()
             && let Some(ni) = self.nis.get_mut(tx.ni)
@@ -123,40 +62,6 @@ impl Node {
         self.give_credit(PortId::Peer(peer_ni), (stage == Stage::PeerQueue).then_some(id));
     }
 
-    /// Takes the credits that a message lacks: of the peer's interface, then of ours. False if it has to
-    /// wait for one, in the queue there.
-    fn take_credits(&mut self, id: MsgId) -> bool {
-        let Some(msg) = self.msgs.get_mut(id) else { return false };
-        let bytes = queued_bytes(msg);
-        let Some(tx) = &mut msg.tx else { return false };
-        let (mut stage, mut credits) = (Stage::Moving, None);
-        if !tx.peer_credit
-            && let Some(pni) = tx.peer_ni.and_then(|peer_ni| self.peers.nis.get_mut(peer_ni))
-        {
-            pni.queued_bytes += bytes;
-            tx.peer_credit = true;
-            if !pni.port.credits.take() {
-                (stage, credits) = (Stage::PeerQueue, Some(&mut pni.port.credits));
-            }
-        }
-        if credits.is_none()
-            && !tx.ni_credit
-            && let Some(ni) = self.nis.get_mut(tx.ni)
-        {
-            tx.ni_credit = true;
-            if !ni.port.credits.take() {
-                (stage, credits) = (Stage::NiQueue, Some(&mut ni.port.credits));
-            }
-        }
-        let Some(credits) = credits else { return true };
-        msg.stage = stage;
-        let in_order = self.tunables.conduct.queues_by_age;
-        let born = if in_order { msg.born } else { Instant::FAR_FUTURE };
-        line_up(&mut credits.queue, &self.msgs, id, born);
-        self.wait_until_deadline(id);
-        false
-    }
-
     /// Gives a credit back; `waiter` is the message that waited for it in vain.
     fn give_credit(&mut self, port: PortId, waiter: Option<MsgId>) {
         let next = self.port_mut(port).and_then(|port| port.credits.give_back(waiter));
@@ -172,12 +77,6 @@ impl Node {
             msg.stage = Stage::Moving;
             self.work.push_back(Work::Resume(id));
         }
-    }
-
-    /// Goes on with a message whose turn has come.
-    pub(crate) fn resume(&mut self, now: Instant, id: MsgId) {
-        self.timers.stop(Timer::Waiting(id));
-        self.admit(now, id);
     }
 
     /// Takes the messages that wait for credits off `ni`, in the order in which they would have gone;

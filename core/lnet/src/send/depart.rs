@@ -1,5 +1,5 @@
 //! Departure: a message on its way from the work list to its driver, in one go: [`Node::depart`]. It may
-//! have to wait, for the discovery of its peer, for credits (`credits.rs`) or for a delay rule (`fault/`);
+//! have to wait, for the discovery of its peer, for credits (`admit.rs`) or for a delay rule (`fault/`);
 //! each goes on here when that has passed.
 //!
 //! ```text
@@ -8,23 +8,17 @@
 //!                ╰── news ─────╯       ╰── resume, release
 //! ```
 
-use core::time::Duration;
+use lnet_types::{Errno, Fault, HealthStatus, Instant, MsgId, Nid, PeerNiId};
 
-use lnet_types::{
-    Errno, Fault, HealthStatus, Instant, MsgId, Net, NiId, Nid, PeerNiId, Pid, ProcessId,
-};
-use lnet_wire::{Hdr, Kind};
-
-use super::select::{self, Request, Tables};
+use super::select;
 use super::trace::Trace;
-use crate::msg::{Msg, Role, Stage, Tx};
+use crate::Node;
+use crate::msg::{Role, Stage, Tx};
 use crate::node::Work;
-use crate::output::{Output, Transmit};
 use crate::peer::Facts;
 use crate::peer::cause::Cause;
-use crate::portal::{RESERVED_PORTAL, is_internal};
+use crate::portal::is_internal;
 use crate::timers::Timer;
-use crate::{Node, Retries, dedup, in_doubt};
 
 impl Node {
     /// Finds a path for a message and puts it on its way; or parks it, or ends it.
@@ -222,134 +216,5 @@ impl Node {
                 self.note_rerouted(id, (src_nid, hop));
             }
         }
-    }
-
-    /// Hands a message to its driver.
-    pub(crate) fn transmit(&mut self, now: Instant, id: MsgId) {
-        if self.faults.has_drops()
-            && let Some(fault) = self.fails_leaving(now, id)
-        {
-            return self.work.push_back(Work::Finish(id, Err(fault)));
-        }
-        let kind = match self.with_mark(id) {
-            Ok(kind) => kind,
-            Err(fault) => {
-                if let Some(msg) = self.msgs.get_mut(id) {
-                    msg.no_resend = true;
-                }
-                return self.work.push_back(Work::Finish(id, Err(fault)));
-            }
-        };
-        let Some(msg) = self.msgs.get(id) else { return };
-        let Some(tx) = msg.tx else { return };
-        let own = self.nis.get(tx.ni).and_then(|ni| ni.lnd_timeout);
-        let retention = in_doubt::retention(&self.portals, msg, &kind);
-        let lnd = own.unwrap_or_else(|| self.driver_time(msg));
-        let repeats = dedup::next_hop_repeats(&self.peers, msg);
-        let Some(msg) = self.msgs.get_mut(id) else { return };
-        msg.stage = Stage::Driver;
-        let request = msg.md.filter(|_| msg.role == Role::Request);
-        let transmit = Transmit {
-            msg: id,
-            ni: tx.ni,
-            to: ProcessId {
-                nid: if tx.peer_ni.is_some() { tx.hop } else { msg.hdr.dst },
-                // S-64: a gateway's LNet is always the same process.
-                pid: if tx.routed { Pid::LUSTRE } else { msg.hop_pid },
-            },
-            peer_ni: tx.peer_ni,
-            hdr: Hdr { kind, ..msg.hdr },
-            payload: msg.payload.clone(),
-            // DEC-9: never past the message's own deadline, which one that passes through has not.
-            timeout: if msg.role == Role::Forward {
-                lnd
-            } else {
-                lnd.min(msg.deadline.saturating_since(now))
-            },
-            retention,
-            repeats,
-        };
-        self.outputs.push_back(Output::Send(transmit));
-        if let Some(md) = request {
-            self.handed_over(now, md);
-        }
-    }
-
-    /// H-30, H-31, DEC-10.
-    fn deadline_of(&self, now: Instant, msg: &Msg, ni: NiId) -> Instant {
-        match msg.limit {
-            // As long as its caller waits for the answer.
-            _ if matches!(msg.role, Role::Copy | Role::Repeat) => msg.deadline,
-            Some(limit) => msg.born + limit,
-            None if self.tunables.conduct.deadline_per_attempt => self.deadline_from(now, ni),
-            // The age of a message that passes through is not known here (H-31).
-            None if msg.role == Role::Forward => now + self.tunables.forward_limit(),
-            None => msg.born + self.tunables.transaction(),
-        }
-    }
-
-    /// When a message that is born now on `ni` is late.
-    pub(crate) fn deadline_from(&self, now: Instant, ni: NiId) -> Instant {
-        let t = &self.tunables;
-        if t.conduct.deadline_per_attempt
-            && let Some(lnd) = self.nis.get(ni).and_then(|ni| ni.lnd_timeout)
-            && let Retries::Count(n) = t.retries()
-        {
-            return now + lnd * (n + 1) + Duration::from_secs(1);
-        }
-        now + t.transaction()
-    }
-
-    /// Puts a waiting message under the deadline watch, where the profile has one.
-    pub(crate) fn wait_until_deadline(&mut self, id: MsgId) {
-        let passing = |m: &Msg| m.role == Role::Forward;
-        if !self.tunables.conduct.expires_waiting || self.msgs.get(id).is_some_and(passing) {
-            return;
-        }
-        let transaction = self.tunables.transaction();
-        if let Some(msg) = self.msgs.get_mut(id) {
-            if msg.deadline == Instant::FAR_FUTURE {
-                msg.deadline = msg.born + msg.limit.unwrap_or(transaction);
-            }
-            self.timers.set(Timer::Waiting(id), msg.deadline);
-        }
-    }
-
-    /// What selection asks about a message for `target`.
-    pub(crate) fn request<'a>(&self, msg: &'a Msg, target: PeerNiId) -> Request<'a> {
-        let is_ping = matches!(msg.hdr.kind, Kind::Get { portal: RESERVED_PORTAL, .. });
-        Request {
-            target,
-            src: msg.src,
-            recovery: msg.recovery,
-            internal: is_internal(&msg.hdr.kind),
-            response: msg.is_response(),
-            numa_node: self.numa.node_of(msg, &self.portals),
-            tried: &msg.tried,
-            hint: msg.hint,
-            passing: if msg.role == Role::Forward { Some(self.passing(msg)) } else { None },
-            check_net: if is_ping { self.check_net(target) } else { None },
-        }
-    }
-
-    pub(crate) fn tables(&self) -> Tables<'_> {
-        Tables {
-            nets: &self.nets,
-            nis: &self.nis,
-            peers: &self.peers,
-            numa: &self.numa,
-            rails: &self.rails,
-            net_floor: self.net_floor,
-            routes: &self.router.routes,
-            tunables: &self.tunables,
-            now: self.now(),
-        }
-    }
-
-    /// The network over which a gateway is being checked, for the ping that does it (S-36).
-    fn check_net(&self, target: PeerNiId) -> Option<Net> {
-        let peer = self.peers.peers.get(self.peers.nis.get(target)?.peer)?;
-        let checking = peer.facts.contains(Facts::ROUTER_CHECK);
-        peer.gateway.ping_net.filter(|_| checking)
     }
 }

@@ -1,45 +1,19 @@
 //! Where messages end: the only place that turns an outcome into a resend, an event, or silence
 //! (behaviour.md 5.1, 5.4; M-29 … M-47).
 
-use lnet_types::{Errno, Fault, HealthStatus, Instant, MdId, MsgId, Nid};
+use lnet_types::{Errno, Fault, HealthStatus, Instant, MsgId, Nid};
 use lnet_wire::{Handle, Hdr, Kind, MsgType};
 
 use crate::check::live;
 use crate::local::Ni;
-use crate::msg::{Msg, Role, Stage};
+use crate::msg::{Msg, Role};
 use crate::output::Payload;
 use crate::portal::RESERVED_PORTAL;
 use crate::portal::owner::Owner;
-use crate::record::Input;
 use crate::send::{Next, Reason};
 use crate::{Event, EventKind, MdOptions, Node, port};
 
 impl Node {
-    /// A driver has done with a message: all its bytes are in the transport's hands, or not.
-    /// A message that the node doesn't know (any more) is ignored.
-    pub fn tx_done(&mut self, now: Instant, msg: MsgId, outcome: Result<(), Fault>) {
-        self.note_usual(|live| live.tx_done(now, msg, outcome));
-        self.transmitted(now, msg, outcome);
-    }
-
-    fn transmitted(&mut self, now: Instant, msg: MsgId, outcome: Result<(), Fault>) {
-        let now = self.clock(now);
-        if self.msgs.get(msg).is_some_and(|m| m.stage == Stage::Driver) {
-            self.finish(now, msg, outcome);
-            self.settle(now);
-        }
-    }
-
-    /// A driver refused a message at once. In profile `kernel` it is not tried again (S-4); otherwise its
-    /// status decides, as after any other attempt.
-    pub fn tx_refused(&mut self, now: Instant, msg: MsgId, fault: Fault) {
-        self.note(|| Input::TxRefused { now, msg, fault });
-        if let Some(m) = self.msgs.get_mut(msg) {
-            m.no_resend |= !self.tunables.conduct.resends_refused;
-        }
-        self.transmitted(now, msg, Err(fault));
-    }
-
     /// One attempt, or one reception, has ended.
     pub(crate) fn finish(&mut self, now: Instant, id: MsgId, outcome: Result<(), Fault>) {
         let next = self.judge(now, id, outcome);
@@ -203,42 +177,6 @@ impl Node {
             self.portals.mds.remove(md_id);
         }
         self.tell(now, owner, &event, bytes);
-    }
-
-    /// Passes an event to its recipient.
-    pub(crate) fn tell(&mut self, now: Instant, owner: Owner, event: &Event, bytes: &[u8]) {
-        match owner {
-            Owner::User(_) => self.events.push_back(*event),
-            Owner::Internal(what) => self.internal_event(now, what, event, bytes),
-            Owner::Silent => {}
-        }
-    }
-
-    /// Makes the UNLINK event of a descriptor that ends without an operation (M-43).
-    pub(crate) fn tell_unlinked(&mut self, now: Instant, md: MdId, owner: Owner) {
-        let no_process = lnet_types::ProcessId { nid: Nid::ANY, pid: lnet_types::Pid::ANY };
-        let event = Event {
-            kind: EventKind::Unlink,
-            md,
-            user: match owner {
-                Owner::User(user) => user,
-                Owner::Internal(_) | Owner::Silent => 0,
-            },
-            target: no_process,
-            initiator: no_process,
-            source: no_process,
-            sender: Nid::ANY,
-            msg_type: MsgType::Put,
-            portal: 0,
-            match_bits: 0,
-            hdr_data: 0,
-            offset: 0,
-            rlength: 0,
-            mlength: 0,
-            status: Ok(()),
-            unlinked: true,
-        };
-        self.tell(now, owner, &event, &[]);
     }
 
     fn record_round_trip(

@@ -1,34 +1,40 @@
 //! Sending: from a PUT or GET of the user, or a response of the node, to a message in a driver's
 //! hands. The order of steps is that of behaviour.md 3.1.
 //!
-//! `depart.rs` has the way out, on which `select.rs` chooses the path and `credits.rs` decides when the
-//! message goes; `finish.rs` what becomes of it afterwards, `attempts.rs` whether it goes again,
-//! `again.rs` how; `key.rs` orders candidates, `trace.rs` writes the reasons down.
+//! `depart.rs` has the way out, on which `select.rs` chooses the path, `admit.rs` decides when the
+//! message goes, and `transmit.rs` hands it to its driver; `finish.rs` what becomes of it afterwards,
+//! `attempts.rs` whether it goes again, `again.rs` how; `credits.rs` has the credits that come back,
+//! `key.rs` orders candidates, `trace.rs` writes the reasons down.
 
+mod admit;
 mod again;
 mod attempts;
 mod credits;
+mod deadline;
 mod depart;
 pub(crate) mod explain;
 mod finish;
 pub(crate) mod key;
+mod paths;
+mod request;
 pub(crate) mod rest;
 pub(crate) mod select;
+pub(crate) mod standing;
 pub(crate) mod trace;
+mod transmit;
 
 pub(crate) use again::Reason;
 pub(crate) use attempts::Next;
 pub(crate) use credits::queued_bytes;
 
-use lnet_types::{Errno, Instant, MdId, MsgId, Nid, PeerNiId, Pid, ProcessId, iovec_slice};
+use lnet_types::{Instant, MdId, MsgId, Nid, Pid, ProcessId, iovec_slice};
 use lnet_wire::{Handle, Hdr, Kind};
 
 use crate::msg::{Msg, Role, Stage};
 use crate::node::Work;
 use crate::output::Payload;
-use crate::peer::Facts;
 use crate::portal::md::MdBuf;
-use crate::{Get, MdOptions, Node, Put, SendError, Timeouts};
+use crate::{MdOptions, Node, SendError, Timeouts};
 
 /// One PUT or GET, of a caller or of the node itself.
 #[derive(serde::Serialize, serde::Deserialize)]
@@ -50,60 +56,6 @@ pub(crate) enum Verb {
 }
 
 impl Node {
-    /// Sends the whole of a descriptor (M-48, M-49). Its outcome arrives as events: one SEND, and
-    /// an ACK if one was asked for and came.
-    ///
-    /// # Errors
-    /// Only what shows at once; path and transmission failures are events.
-    pub fn put(&mut self, now: Instant, put: Put) -> Result<(), SendError> {
-        self.note_usual(|live| live.put(now, &put));
-        let now = self.clock(now);
-        let Put { md, ack, src, target, portal, match_bits, offset, hdr_data, timeout } = put;
-        let verb = Verb::Put { ack, hdr_data, offset };
-        self.operate(
-            now,
-            Operation {
-                md,
-                src,
-                target,
-                portal,
-                match_bits,
-                limits: timeout.unwrap_or_default(),
-                recovery: false,
-                verb,
-            },
-        )?;
-        self.settle(now);
-        Ok(())
-    }
-
-    /// Fetches data into a descriptor (M-48, M-49). Its outcome arrives as events: one SEND, and a
-    /// REPLY if it came.
-    ///
-    /// # Errors
-    /// As [`Node::put`].
-    pub fn get(&mut self, now: Instant, get: Get) -> Result<(), SendError> {
-        self.note_usual(|live| live.get(now, &get));
-        let now = self.clock(now);
-        let Get { md, src, target, portal, match_bits, offset, timeout } = get;
-        let verb = Verb::Get { offset };
-        self.operate(
-            now,
-            Operation {
-                md,
-                src,
-                target,
-                portal,
-                match_bits,
-                limits: timeout.unwrap_or_default(),
-                recovery: false,
-                verb,
-            },
-        )?;
-        self.settle(now);
-        Ok(())
-    }
-
     /// Begins an operation; the caller settles.
     pub(crate) fn operate(&mut self, now: Instant, op: Operation) -> Result<MsgId, SendError> {
         if op.target.nid.is_any() {
@@ -227,41 +179,5 @@ impl Node {
             msg.tried.clear();
         }
         self.depart(now, id);
-    }
-
-    /// The node's name for the interface `nid` of a peer, if it has a record of it. `known` is what it
-    /// was before, if that is known: while it is, nothing is looked up.
-    pub fn peer_ni(&self, known: Option<PeerNiId>, nid: Nid) -> Option<PeerNiId> {
-        self.peers.find_as(known, nid)
-    }
-
-    /// The record of a peer's interface, which may be `known`; made if there is none (O-24, O-25).
-    pub(crate) fn peer_ni_or_new(
-        &mut self,
-        known: Option<PeerNiId>,
-        nid: Nid,
-        preferred: Option<Nid>,
-    ) -> Result<PeerNiId, Errno> {
-        if let Some(id) = self.peers.find_as(known, nid) {
-            return Ok(id);
-        }
-        if nid.is_any() {
-            return Err(Errno::EINVAL);
-        }
-        let local = self.net_tunables(nid.net());
-        let max = self.tunables.peers_max as usize;
-        let peer = self.peers.create(nid, Facts::empty());
-        match self.peers.attach(peer, nid, local, max) {
-            Ok(id) => {
-                if let Some(pni) = self.peers.nis.get_mut(id) {
-                    pni.preferred = preferred;
-                }
-                Ok(id)
-            }
-            Err(errno) => {
-                self.peers.forget(peer);
-                Err(errno)
-            }
-        }
     }
 }

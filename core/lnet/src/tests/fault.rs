@@ -272,7 +272,7 @@ fn a_rule_filters_by_portal_kind_nids_and_interface() {
         let mut w = pair(Profile::Default);
         add_drop(&mut w, 1, DropRule::lose(traffic));
         let now = w.now;
-        let lost = messages.map(|hdr| w.hosts[1].node.loses(now, hdr.dst, &hdr));
+        let lost = messages.map(|hdr| w.hosts[1].node.faults.loses(now, hdr.dst, &hdr));
         assert_eq!(lost, expected, "row {i}");
     }
     let mut w = pair(Profile::Default);
@@ -528,7 +528,7 @@ fn rules_that_act_always_do_what_a_simple_model_says() {
                     && t.kinds.contains(bit)
                     && (t.portals == 0 || (portal < 64 && t.portals >> portal & 1 == 1))
             });
-            let lost = n.loses(w.now, dst, &hdr);
+            let lost = n.faults.loses(w.now, dst, &hdr);
             assert_eq!(lost, expected.is_some(), "seed {seed}, message {i}");
             if let Some((_, left)) = expected {
                 *left -= 1;

@@ -1,8 +1,10 @@
-//! The engine consists of parts: files of `core/lnet/src` that can be read and tested alone. Two figures
-//! say how far that is so, and neither may grow:
+//! The engine consists of parts: files of `core/lnet/src` that can be read and tested alone. Some figures
+//! say how far that is so, and none may grow:
 //!
 //! * the largest circle of files that import each other's items;
-//! * the largest circle of files whose `impl Node` blocks call each other's methods, which no import shows.
+//! * the largest circle of files whose `impl Node` blocks call each other's methods, which no import shows:
+//!   there is none, calls run one way;
+//! * files with methods of `Node`, and its fields.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,9 +13,11 @@ use crate::workspace::{files, text};
 /// Files in the largest circle of imports. A file in a circle can't be read without the others.
 const IMPORT_CIRCLE_MAX: usize = 2;
 /// Files in the largest circle of calls among methods of `Node`.
-const CALL_CIRCLE_MAX: usize = 35;
+const CALL_CIRCLE_MAX: usize = 0;
 /// Files with methods of `Node`.
-const NODE_FILES_MAX: usize = 46;
+const NODE_FILES_MAX: usize = 71;
+/// Fields of `Node`.
+const NODE_FIELDS_MAX: usize = 44;
 
 const SOURCES: &str = "core/lnet/src";
 
@@ -284,13 +288,22 @@ fn few_files_of_the_engine_import_each_other_in_a_circle() {
 }
 
 #[test]
-fn no_more_files_than_before_call_methods_of_the_node_in_a_circle() {
+fn methods_of_the_node_call_each_other_in_one_direction() {
     let tree = Tree::new();
     let graph = tree.call_graph();
-    assert!(graph["node"].contains("send::depart"), "the work list calls it: {:?}", graph["node"]);
+    assert!(graph["turn"].contains("send::depart"), "the work list calls it: {:?}", graph["turn"]);
     assert!(graph.len() <= NODE_FILES_MAX, "{} files: {:#?}", graph.len(), graph.keys());
     let circle = largest_circle(&graph);
     assert!(circle.len() <= CALL_CIRCLE_MAX, "{} files: {circle:#?}", circle.len());
+}
+
+#[test]
+fn the_node_has_no_more_fields_than_before() {
+    let tree = Tree::new();
+    let (_, rest) = tree.modules["node"].split_once("pub struct Node {\n").expect("the node");
+    let (fields, _) = rest.split_once("\n}").expect("its end");
+    let fields: Vec<_> = fields.lines().filter(|line| line.contains(": ")).collect();
+    assert!((2..=NODE_FIELDS_MAX).contains(&fields.len()), "{} fields: {fields:#?}", fields.len());
 }
 
 #[test]

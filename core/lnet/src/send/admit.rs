@@ -1,0 +1,129 @@
+//! Admission: a committed message takes its credits and goes, or waits for them in a queue, or is refused
+//! (behaviour.md 4.1). How credits come back is in `credits.rs`.
+
+use std::collections::VecDeque;
+
+use lnet_types::{Errno, Fault, HealthStatus, Instant, MsgId};
+use slotmap::SlotMap;
+
+use super::credits::queued_bytes;
+use crate::check::live;
+use crate::fault::Held;
+use crate::msg::{Msg, Role, Stage};
+use crate::node::Work;
+use crate::timers::Timer;
+use crate::{Node, port};
+
+/// Puts a message into a queue by its age. One that comes from another path does not lose its place
+/// to younger ones, which have more time left.
+fn line_up(queue: &mut VecDeque<MsgId>, msgs: &SlotMap<MsgId, Msg>, id: MsgId, born: Instant) {
+    let is_older = |other: &MsgId| msgs.get(*other).is_none_or(|m| m.born <= born);
+    if queue.back().is_none_or(is_older) {
+        return queue.push_back(id);
+    }
+    let at = queue.partition_point(is_older);
+    queue.insert(at, id);
+}
+
+impl Node {
+    /// The credit stage (C-5): transmits the message, or queues it, or ends it. Called again when a
+    /// queued message's turn comes; what it already holds is not taken twice.
+    pub(crate) fn admit(&mut self, now: Instant, id: MsgId) {
+        if let Some(fault) = self.refuse(now, id) {
+            self.work.push_back(Work::Finish(id, Err(fault)));
+        } else if self.take_credits(id)
+            && !(self.faults.has_delays() && self.holds_leaving(now, id))
+        {
+            self.transmit(now, id);
+        }
+    }
+
+    /// Whether a message that has its credits is held back (C-5.5).
+    fn holds_leaving(&mut self, now: Instant, id: MsgId) -> bool {
+        let Some(hdr) = self.msgs.get(id).map(|m| m.hdr) else { return false };
+        let own = self.own_leaving(id);
+        let Some(rule) = self.faults.delay(now, &hdr, own) else { return false };
+        let token = self.faults.hold(&mut self.timers, rule, Held::Leaving(id));
+        if let Some(msg) = self.msgs.get_mut(id) {
+            msg.stage = Stage::Held(token);
+        }
+        self.wait_until_deadline(id);
+        true
+    }
+
+    /// The tests before each attempt to go: too late (C-8), or unlinked meanwhile (M-47).
+    fn refuse(&mut self, now: Instant, id: MsgId) -> Option<Fault> {
+        let msg = self.msgs.get_mut(id)?;
+        let passing = msg.role == Role::Forward;
+        if now > msg.deadline && !passing {
+            msg.no_resend = true;
+            self.count_refused(id);
+            return Some(Fault::new(HealthStatus::NetworkTimeout, Errno::ETIMEDOUT));
+        }
+        if msg.md.and_then(|md| self.portals.mds.get(md)).is_some_and(|md| md.aborted) {
+            msg.no_resend = true;
+            // Health `Ok` beside an error: no interface is charged (H-1).
+            return Some(Fault::new(HealthStatus::Ok, Errno::ECANCELED));
+        }
+        // C-9: counted where it was to go; another interface may be tried.
+        let fault = if passing { self.is_next_hop_dead(now, id) } else { None };
+        if fault.is_some() {
+            self.count_refused(id);
+        }
+        fault
+    }
+
+    /// C-9.
+    fn count_refused(&mut self, id: MsgId) {
+        let Some(msg) = live!(self.msgs, id) else { return };
+        self.stats.drop_count = self.stats.drop_count.wrapping_add(1);
+        self.stats.drop_length += u64::from(msg.hdr.payload_len);
+        let Some(tx) = msg.tx else { return };
+        let kind = msg.counted_as_sent();
+        for id in port::of_rail(tx.ni, tx.peer_ni) {
+            if let Some(port) = self.port_mut(id) {
+                port.stats.dropped.bump(kind);
+            }
+        }
+    }
+
+    /// Takes the credits that a message lacks: of the peer's interface, then of ours. False if it has to
+    /// wait for one, in the queue there.
+    fn take_credits(&mut self, id: MsgId) -> bool {
+        let Some(msg) = self.msgs.get_mut(id) else { return false };
+        let bytes = queued_bytes(msg);
+        let Some(tx) = &mut msg.tx else { return false };
+        let (mut stage, mut credits) = (Stage::Moving, None);
+        if !tx.peer_credit
+            && let Some(pni) = tx.peer_ni.and_then(|peer_ni| self.peers.nis.get_mut(peer_ni))
+        {
+            pni.queued_bytes += bytes;
+            tx.peer_credit = true;
+            if !pni.port.credits.take() {
+                (stage, credits) = (Stage::PeerQueue, Some(&mut pni.port.credits));
+            }
+        }
+        if credits.is_none()
+            && !tx.ni_credit
+            && let Some(ni) = self.nis.get_mut(tx.ni)
+        {
+            tx.ni_credit = true;
+            if !ni.port.credits.take() {
+                (stage, credits) = (Stage::NiQueue, Some(&mut ni.port.credits));
+            }
+        }
+        let Some(credits) = credits else { return true };
+        msg.stage = stage;
+        let in_order = self.tunables.conduct.queues_by_age;
+        let born = if in_order { msg.born } else { Instant::FAR_FUTURE };
+        line_up(&mut credits.queue, &self.msgs, id, born);
+        self.wait_until_deadline(id);
+        false
+    }
+
+    /// Goes on with a message whose turn has come.
+    pub(crate) fn resume(&mut self, now: Instant, id: MsgId) {
+        self.timers.stop(Timer::Waiting(id));
+        self.admit(now, id);
+    }
+}

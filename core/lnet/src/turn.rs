@@ -1,0 +1,116 @@
+//! The turn of the node: what a call has set in motion, and what has become due, is worked off here before
+//! control returns; then events and outputs are polled.
+//!
+//! This is the thin layer that knows all parts, together with `entry/`, which every call from outside goes
+//! through. All other files call each other in one direction only, which `testing/house` checks.
+
+use std::collections::VecDeque;
+
+use lnet_types::Instant;
+
+use crate::node::Work;
+use crate::port::PortId;
+use crate::record::Input;
+use crate::timers::Timer;
+use crate::{Event, Node, Output};
+
+/// Far more steps than one call can cause; reaching it is a bug of the work list.
+const WORK_PER_CALL_MAX: usize = 1 << 24;
+
+impl Node {
+    /// Works off what the last call set in motion.
+    pub(crate) fn settle(&mut self, now: Instant) {
+        let mut budget = WORK_PER_CALL_MAX;
+        while let Some(work) = self.work.pop_front() {
+            match work {
+                Work::Depart(id) => self.depart(now, id),
+                Work::Resend(id) => self.resend(now, id),
+                Work::Resume(id) => self.resume(now, id),
+                Work::Finish(id, outcome) => self.finish(now, id, outcome),
+                Work::Discover(id) => self.discovery_step(now, id),
+                Work::RehomeRoutes => self.rehome_routes(now),
+                Work::Leave(port) => self.leave_port(now, port),
+            }
+            budget -= 1;
+            assert!(budget > 0, "the node's work list does not come to an end");
+        }
+        self.check_settled();
+    }
+
+    /// Does what has become due.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.note(|| Input::HandleTimeout { now });
+        let now = self.clock(now);
+        while let Some(timer) = self.timers.pop(now) {
+            tracing::trace!(timer = timer.name(), "due");
+            match timer {
+                Timer::Announce => self.announce_links(now),
+                Timer::AnnounceUp => self.announce_up(now),
+                Timer::CutOff => self.judge_cut_off(now),
+                Timer::Op(op) => self.expire_op(now, op),
+                Timer::Delay(token) => self.release(now, token),
+                Timer::Router => self.router_due(now),
+                Timer::Check(peer) => self.check_gateway(now, peer),
+                Timer::Response(md) => self.response_overdue(now, md),
+                Timer::Waiting(msg) => self.expire_waiting(msg),
+                Timer::Backoff(msg) => self.end_backoff(msg),
+                Timer::Retransmit => self.repeat_overdue(now),
+                Timer::RecoverNi(ni) => self.recover(now, PortId::Local(ni)),
+                Timer::RecoverPeer(ni) => self.recover(now, PortId::Peer(ni)),
+                Timer::Merge(peer) => self.work.push_back(Work::Discover(peer)),
+                Timer::Discover(peer) => self.retry_query(peer),
+            }
+        }
+        self.plan_scan(now);
+        self.settle(now);
+    }
+
+    /// The next event for a user.
+    #[inline]
+    pub fn poll_event(&mut self) -> Option<Event> {
+        let event = self.events.pop_front();
+        self.gave_events(&event);
+        event
+    }
+
+    /// All pending events at once: they are in `into` then, which gives its memory. False if there
+    /// are none.
+    #[inline]
+    pub fn take_events(&mut self, into: &mut VecDeque<Event>) -> bool {
+        into.clear();
+        core::mem::swap(&mut self.events, into);
+        self.gave_events(&*into);
+        !into.is_empty()
+    }
+
+    /// All that there is to be carried out, as [`Self::take_events`] does it.
+    #[inline]
+    pub fn take_outputs(&mut self, into: &mut VecDeque<Output>) -> bool {
+        self.turn_page();
+        into.clear();
+        core::mem::swap(&mut self.outputs, into);
+        self.gave_outputs(&*into);
+        !into.is_empty()
+    }
+
+    /// The next thing for the shell to carry out.
+    #[inline]
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.turn_page();
+        let output = self.outputs.pop_front();
+        self.gave_outputs(&output);
+        output
+    }
+
+    /// When [`Node::handle_timeout`] is next due.
+    #[inline]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.next_timer().map(|(at, _)| at)
+    }
+
+    /// When [`Node::handle_timeout`] is next due, and why.
+    #[inline]
+    pub fn next_timer(&self) -> Option<(Instant, Timer)> {
+        self.timers.next()
+    }
+}

@@ -1,0 +1,93 @@
+//! Descriptors that end before their operation does: taken back, full, or without a response in time; and
+//! waits that last too long.
+
+use lnet_types::{Errno, Fault, HealthStatus, Instant, MdId, MsgId};
+
+use crate::Node;
+use crate::api::OpId;
+use crate::check::live;
+use crate::msg::Stage;
+use crate::node::Work;
+use crate::peer::cause::Cause;
+use crate::port::PortId;
+
+impl Node {
+    pub(crate) fn unlink_md(&mut self, now: Instant, md: MdId) {
+        self.untrack(md);
+        self.portals.hide(md);
+        let Some(d) = self.portals.mds.get_mut(md) else { return };
+        d.aborted = true;
+        d.zombie = true;
+        if d.refs == 0 {
+            let owner = d.owner;
+            self.portals.mds.remove(md);
+            self.tell_unlinked(now, md, owner);
+        }
+    }
+
+    /// Takes a descriptor away that is full. What is under way with it goes on, as after the last
+    /// operation of one that is spent.
+    pub(crate) fn retire_md(&mut self, now: Instant, md: MdId) {
+        self.portals.hide(md);
+        let Some(d) = self.portals.mds.get_mut(md) else { return };
+        d.zombie = true;
+        if d.refs == 0 {
+            let owner = d.owner;
+            self.portals.mds.remove(md);
+            self.tell_unlinked(now, md, owner);
+        }
+    }
+
+    /// Ends an operation whose response is overdue (H-64, H-65).
+    pub(crate) fn response_overdue(&mut self, now: Instant, md: MdId) {
+        let Some(d) = live!(mut self.portals.mds, md) else { return };
+        let Some(t) = d.tracker.take() else { return };
+        self.stats.rst_alloc = self.stats.rst_alloc.wrapping_sub(1);
+        let over = d.aborted || d.zombie;
+        let owner = d.owner;
+        if let Some(written) = t.written {
+            self.let_go(written);
+        }
+        if over {
+            return;
+        }
+        self.stats.response_timeout_count = self.stats.response_timeout_count.wrapping_add(1);
+        if let Some(pni) = t.next_hop.and_then(|nid| self.peers.find(nid))
+            && !self.is_no_news_of(pni, owner)
+        {
+            self.lower(now, PortId::Peer(pni));
+        }
+        // Behind a router that is all there is to see of it.
+        let target = t.target.filter(|_| t.target != t.next_hop);
+        if let Some(peer) = target.and_then(|nid| self.peers.owner(nid)) {
+            self.query(now, peer, Cause::Silent);
+        }
+        self.unlink_md(now, md);
+    }
+
+    /// Ends a message that has waited past its deadline for a credit or a discovery (UG-014).
+    pub(crate) fn expire_waiting(&mut self, id: MsgId) {
+        let Some(msg) = live!(mut self.msgs, id) else { return };
+        msg.no_resend = true;
+        if let Stage::Parked(peer) = msg.stage
+            && let Some(peer) = self.peers.peers.get_mut(peer)
+        {
+            peer.disc.parked.retain(|x| *x != id);
+        }
+        let late = Fault::new(HealthStatus::NetworkTimeout, Errno::ETIMEDOUT);
+        self.work.push_back(Work::Finish(id, Err(late)));
+    }
+
+    /// Ends a ping that took too long (D-82).
+    pub(crate) fn expire_op(&mut self, now: Instant, op: OpId) {
+        let md: Option<MdId> = self.ops.get(&op).and_then(|s| s.md);
+        if let Some(md) = md.filter(|md| self.portals.mds.contains_key(*md)) {
+            self.response_given_up(md);
+            self.unlink_md(now, md);
+        }
+        // With the GET still in a driver's hands no UNLINK comes now; the user has waited long enough
+        // all the same.
+        let error = self.ops.get(&op).and_then(|s| s.error).unwrap_or(Errno::EIO);
+        self.report(op, Err(error));
+    }
+}
