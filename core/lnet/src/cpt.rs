@@ -13,7 +13,7 @@ use crate::record::Input;
 impl Node {
     /// The machine's partitions.
     pub const fn cpts(&self) -> &CptTable {
-        &self.cpts
+        self.numa.cpts()
     }
 
     /// Says how the machine is parted.
@@ -27,8 +27,7 @@ impl Node {
         if self.nis.values().any(gone) {
             return Err(Errno::ERANGE);
         }
-        self.cpts = cpts;
-        self.numa.measure(&self.cpts);
+        self.numa.set_cpts(cpts);
         Ok(())
     }
 
@@ -40,7 +39,7 @@ impl Node {
     /// does not exist.
     pub fn set_ni_cpts(&mut self, ni: NiId, cpts: Option<BTreeSet<u32>>) -> Result<(), Errno> {
         self.note(|| Input::SetNiCpts { ni, cpts: cpts.clone() });
-        let count = self.cpts.count();
+        let count = self.numa.cpts().count();
         let ni = self.nis.get_mut(ni).ok_or(Errno::ENOENT)?;
         match &cpts {
             Some(cpts) if cpts.is_empty() => return Err(Errno::EINVAL),
@@ -58,8 +57,8 @@ impl Node {
             return named.clone();
         }
         let near: BTreeSet<u32> =
-            ni.numa_node.into_iter().flat_map(|node| self.cpts.of_numa_node(node)).collect();
-        if near.is_empty() { (0..self.cpts.count()).collect() } else { near }
+            ni.numa_node.into_iter().flat_map(|node| self.numa.cpts().of_numa_node(node)).collect();
+        if near.is_empty() { (0..self.numa.cpts().count()).collect() } else { near }
     }
 
     /// The CPUs of all partitions that interfaces use, loopback aside; of all partitions while
@@ -67,8 +66,8 @@ impl Node {
     pub fn cpus_in_use(&self) -> BTreeSet<u32> {
         let real = self.nis.values().filter(|ni| !ni.nid.is_loopback());
         let used: BTreeSet<u32> = real.flat_map(|ni| self.cpts_of(ni)).collect();
-        let all = || (0..self.cpts.count()).collect();
-        self.cpts.cpus_of(&if used.is_empty() { all() } else { used })
+        let all = || (0..self.numa.cpts().count()).collect();
+        self.numa.cpts().cpus_of(&if used.is_empty() { all() } else { used })
     }
 
     /// The partition that a NID is assigned to: by a hash of it, among those that the interfaces of
@@ -78,7 +77,7 @@ impl Node {
         let local = self.nis.values().filter(|ni| ni.nid.net() == nid.net());
         let mut among: BTreeSet<u32> = local.flat_map(|ni| self.cpts_of(ni)).collect();
         if among.is_empty() {
-            among = (0..self.cpts.count()).collect();
+            among = (0..self.numa.cpts().count()).collect();
         }
         let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         let hash = nid.as_wire().iter().copied().fold(0xcbf2_9ce4_8422_2325, step);
@@ -96,7 +95,7 @@ impl Node {
     /// `EINVAL`: not square, or more than 1024 nodes.
     pub fn set_numa_distances(&mut self, distances: Vec<Vec<u32>>) -> Result<(), Errno> {
         self.note(|| Input::SetNumaDistances { distances: distances.clone() });
-        self.numa.set_distances(distances, &self.cpts)
+        self.numa.set_distances(distances)
     }
 
     /// Says on which NUMA node the thread of this node runs: memory of unknown place counts as there.

@@ -89,9 +89,9 @@ impl Node {
         let down: Vec<_> =
             self.nis.iter().filter(|(ni, _)| is_cut_off(*ni)).map(|(_, ni)| ni.nid).collect();
         if down.is_empty() {
-            return self.ping_bytes.clone();
+            return self.own.bytes().clone();
         }
-        let Ok(parsed) = PingInfo::parse(&self.ping_bytes) else { return self.ping_bytes.clone() };
+        let Ok(parsed) = PingInfo::parse(self.own.bytes()) else { return self.own.bytes().clone() };
         let mut info = parsed.info;
         for entry in info.entries.iter_mut().filter(|entry| down.contains(&entry.nid)) {
             entry.status = NiStatus::DOWN;

@@ -11,7 +11,7 @@ impl Node {
     /// Passes an event to its recipient.
     pub(crate) fn tell(&mut self, now: Instant, owner: Owner, event: &Event, bytes: &[u8]) {
         match owner {
-            Owner::User(_) => self.events.push_back(*event),
+            Owner::User(_) => self.outbox.event(*event),
             Owner::Internal(what) => self.internal_event(now, what, event, bytes),
             Owner::Silent => {}
         }

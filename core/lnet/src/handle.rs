@@ -13,14 +13,17 @@ use lnet_wire::Handle;
 /// Rounds of the permutation.
 const ROUNDS: usize = 4;
 
-/// The permutation of one incarnation.
+/// The permutation of one incarnation, and its cookie.
 #[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
-pub(crate) struct Scrambler([u64; ROUNDS]);
+pub(crate) struct Scrambler {
+    keys: [u64; ROUNDS],
+    cookie: u64,
+}
 
 impl Scrambler {
     pub(crate) fn new(seed: u64, cookie: u64) -> Self {
         let mut seeded = Prng::new(seed ^ cookie.rotate_left(29));
-        Self([0; ROUNDS].map(|_| seeded.next_u64() | 1))
+        Self { keys: [0; ROUNDS].map(|_| seeded.next_u64() | 1), cookie }
     }
 
     /// What one half does to the other in a round.
@@ -31,28 +34,28 @@ impl Scrambler {
 
     pub(crate) fn scramble(self, word: u64) -> u64 {
         let (mut high, mut low) = ((word >> 32) as u32, word as u32);
-        for key in self.0 {
+        for key in self.keys {
             (high, low) = (low, high ^ Self::of_round(key, low));
         }
         u64::from(high) << 32 | u64::from(low)
     }
 
     /// The handle of a descriptor.
-    pub(crate) fn handle(self, cookie: u64, md: MdId) -> Handle {
-        let plain = Handle::of(cookie, md);
+    pub(crate) fn handle(self, md: MdId) -> Handle {
+        let plain = Handle::of(self.cookie, md);
         Handle { object: self.scramble(plain.object), ..plain }
     }
 
-    /// The descriptor of a handle, if it is one of the incarnation with this cookie.
-    pub(crate) fn md_of(self, cookie: u64, handle: Handle) -> Option<MdId> {
+    /// The descriptor of a handle, if it is one of this incarnation.
+    pub(crate) fn md_of(self, handle: Handle) -> Option<MdId> {
         let object = self.restore(handle.object);
         let md = Handle { object, ..handle }.md();
-        (self.handle(cookie, md) == handle).then_some(md)
+        (self.handle(md) == handle).then_some(md)
     }
 
     fn restore(self, word: u64) -> u64 {
         let (mut high, mut low) = ((word >> 32) as u32, word as u32);
-        for key in self.0.into_iter().rev() {
+        for key in self.keys.into_iter().rev() {
             (high, low) = (low ^ Self::of_round(key, high), high);
         }
         u64::from(high) << 32 | u64::from(low)

@@ -77,8 +77,7 @@ impl Node {
         let received = msg.rx.is_some_and(|rx| rx.committed) && !passed;
         // H-4: late.
         if now > msg.deadline {
-            self.late.0 += 1;
-            self.late.1 += now.saturating_since(msg.deadline);
+            self.counts.late(now.saturating_since(msg.deadline));
             // The kernel leaves it at that. Where the deadline is the call's own, the last failure of
             // a chain often comes just past it and is no less a failure.
             if status != HealthStatus::Ok && !self.tunables.conduct.charges_late_failures {
@@ -87,7 +86,7 @@ impl Node {
         }
         if status == HealthStatus::Ok {
             if msg.retries > 0 && msg.tx.is_some() {
-                self.stats.successful_resends = self.stats.successful_resends.wrapping_add(1);
+                self.counts.resend_succeeded();
             }
             // DEC-4
             let heals = self.tunables.health_on_success != 0;
@@ -107,7 +106,7 @@ impl Node {
         }
         let is_users =
             matches!(msg.role, Role::Request | Role::Copy) && !is_internal(&msg.hdr.kind);
-        self.stats.count_failure(status);
+        self.counts.failure(status);
         self.count_against(ni, peer_ni, status);
         if is_users
             && matches!(charge_of(status), Charge::Remote | Charge::Both)
@@ -161,7 +160,7 @@ impl Node {
             status,
             HealthStatus::LocalTimeout | HealthStatus::RemoteTimeout | HealthStatus::NetworkTimeout
         ) {
-            self.notices.push(Notice::TimedOut { pair: (ni.nid, pni.nid), status });
+            self.outbox.notice(Notice::TimedOut { pair: (ni.nid, pni.nid), status });
         }
     }
 
@@ -193,7 +192,7 @@ impl Node {
         let Some(pni) = self.peers.nis.get(id) else { return };
         let several = self.peers.peers.get(pni.peer).is_some_and(|p| p.ni_count() > 1);
         let routes = self.router.is_on() || self.is_of_router(id);
-        if (several || routes) && !self.is_own(pni.nid) {
+        if (several || routes) && !self.nis.owns(pni.nid) {
             self.lower(now, PortId::Peer(id));
         }
     }
@@ -202,7 +201,7 @@ impl Node {
     pub(crate) fn set_health(&mut self, now: Instant, id: PortId, health: u32) {
         let Some(port) = self.port_mut(id) else { return };
         let before = core::mem::replace(&mut port.health, health);
-        self.health_changes += 1;
+        self.counts.health_changed();
         if health == HEALTH_MAX {
             self.timers.stop(id.recovery());
         }

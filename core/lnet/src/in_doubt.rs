@@ -60,7 +60,7 @@ fn is_kept_here(portals: &Portals, msg: &Msg) -> bool {
 impl Node {
     /// What has become of messages in doubt at the first hop.
     pub const fn in_doubt(&self) -> InDoubtStats {
-        self.in_doubt
+        self.counts.in_doubt()
     }
 
     pub(crate) fn repeat_in_doubt(&mut self, now: Instant, message: InDoubt) {
@@ -68,7 +68,7 @@ impl Node {
         let Some(kind) = Mark::further_copy(hdr.kind) else { return };
         let hdr = Hdr { kind, ..hdr };
         if now >= retention.until {
-            self.in_doubt.expired += 1;
+            self.counts.in_doubt_expired();
             return;
         }
         let rail = self.peers.find(to).map(|peer_ni| (ni, peer_ni));
@@ -85,7 +85,7 @@ impl Node {
         // Its caller's traffic was measured when it was written first.
         msg.ev.portal = RESERVED_PORTAL;
         let id = self.msgs.insert(msg);
-        self.in_doubt.repeated += 1;
+        self.counts.in_doubt_repeated();
         self.again(now, id, Reason::InDoubt { rail });
     }
 
@@ -130,19 +130,19 @@ impl Node {
             id != ni && !other.is_loopback() && !other.fatal
         };
         if self.nis.iter().any(others) {
-            self.outputs.push_back(Output::Reclaim { ni, to: None });
+            self.outbox.order(Output::Reclaim { ni, to: None });
         }
     }
 
     fn reclaim(&mut self, ni: NiId, peer_ni: PeerNiId) {
         let Some(nid) = self.peers.nis.get(peer_ni).map(|near| near.nid) else { return };
-        self.outputs.push_back(Output::Reclaim { ni, to: Some(ProcessId::lustre(nid)) });
+        self.outbox.order(Output::Reclaim { ni, to: Some(ProcessId::lustre(nid)) });
     }
 
     /// Our interfaces on the network of a peer's interface.
     fn nis_beside(&self, peer_ni: PeerNiId) -> Vec<NiId> {
         let net = self.peers.nis.get(peer_ni).map(|near| near.nid.net());
-        let net = self.nets.iter().find(|n| Some(n.net) == net);
+        let net = self.nis.nets().iter().find(|n| Some(n.net) == net);
         net.map(|net| net.nis.to_vec()).unwrap_or_default()
     }
 
@@ -170,7 +170,9 @@ impl Node {
 
     /// A further copy has been written, or has failed for good.
     pub(crate) fn repeat_ended(&mut self, id: MsgId, written: bool) {
-        self.in_doubt.expired += u64::from(!written);
+        if !written {
+            self.counts.in_doubt_expired();
+        }
         self.discard(id);
     }
 }

@@ -3,62 +3,21 @@
 
 use lnet_types::{Instant, Net, NiId, PeerNiId};
 
-use crate::local::{LocalNet, Ni, NiSpec};
+use crate::Link;
+use crate::local::NiSpec;
 use crate::node::Node;
-use crate::policy::turn::{Grade, Turn};
-use crate::port::{HEALTH_MAX, Port};
-use crate::stats::NiFailures;
-use crate::{Link, NiState};
+use crate::port::HEALTH_MAX;
 
 impl Node {
     pub(crate) fn insert_ni(&mut self, spec: NiSpec) -> NiId {
-        let now = self.now();
-        let net = spec.nid.net();
-        let at = self.nets.iter().position(|n| n.net == net).unwrap_or_else(|| {
-            let mut tunables = spec.tunables;
-            // V-11
-            tunables.peer_credits = tunables.peer_credits.min(tunables.credits);
-            self.nets.push(LocalNet {
-                net,
-                nis: Vec::new(),
-                tunables,
-                seq: 0,
-                grade: Grade::default(),
-                turn: Turn::default(),
-                floor: 0,
-                last_alive: now,
-            });
-            self.nets.len() - 1
-        });
-        let mut port = Port::new(self.nets[at].tunables.credits);
-        if spec.nid.is_loopback() {
-            // S-net-6: loopback's health means nothing and begins at 0.
-            port.health = 0;
-        }
-        let id = self.nis.insert(Ni {
-            nid: spec.nid,
-            interface: spec.interface,
-            lnd_timeout: spec.lnd_timeout,
-            fatal: false,
-            link_down: false,
-            plays_dead: false,
-            port,
-            announced_up: true,
-            aged: false,
-            numa_node: None,
-            cpts: None,
-            failures: NiFailures::default(),
-            last_received: None,
-            noted: NiState::Active,
-        });
-        self.nets[at].nis.push(id);
+        let id = self.nis.insert(self.now(), spec);
         self.policy_nis_changed();
         id
     }
 
     /// O-41: peers' interfaces on a network that has become local get their credits.
     pub(crate) fn adopt_peers(&mut self, net: Net) {
-        let tunables = self.net_tunables(net);
+        let tunables = self.nis.tunables_of(net);
         for pni in self.peers.nis.values_mut().filter(|n| n.nid.net() == net) {
             pni.local = tunables;
             pni.port.credits.refill(tunables.map_or(0, |t| t.peer_credits));
@@ -82,7 +41,7 @@ impl Node {
             let other = peer
                 .nis()
                 .filter_map(|n| self.peers.nis.get(n))
-                .find(|n| n.nid.net() != net && self.nets.iter().any(|l| l.net == n.nid.net()))
+                .find(|n| n.nid.net() != net && self.nis.tunables_of(n.nid.net()).is_some())
                 .map(|n| n.nid);
             let locked = peer.facts.contains(crate::peer::Facts::LOCK_PRIMARY);
             match other {

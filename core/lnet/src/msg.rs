@@ -7,12 +7,12 @@ use lnet_types::{HealthStatus, Instant, MdId, NiId, Nid, PeerId, PeerNiId, Pid, 
 use lnet_wire::{Hdr, Kind, MsgType};
 use smallvec::SmallVec;
 
+use crate::counts::Counts;
 use crate::dedup::numbering::Numbered;
 use crate::dedup::sessions::Copied;
 use crate::output::Payload;
 use crate::port::PortId;
 use crate::router::buffers::Transit;
-use crate::stats::NodeStats;
 
 /// Why the message exists, hence what happens when it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -244,11 +244,11 @@ impl Msg {
     }
 
     /// The message is bound, so it has a deadline, and counts as in hand from the first time on (T-1).
-    pub(crate) fn enter(&mut self, deadline: Instant, stats: &mut NodeStats) {
+    pub(crate) fn enter(&mut self, deadline: Instant, counts: &mut Counts) {
         self.deadline = deadline;
         if !self.counted {
             self.counted = true;
-            stats.count_in();
+            counts.message_in();
         }
     }
 

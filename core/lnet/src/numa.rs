@@ -24,6 +24,8 @@ pub(crate) struct Numa {
     /// Where the node's thread runs.
     home: Option<u32>,
     regions: BTreeMap<RegionId, u32>,
+    /// How the machine is parted.
+    cpts: CptTable,
 }
 
 impl Numa {
@@ -36,18 +38,25 @@ impl Numa {
     ///
     /// # Errors
     /// `EINVAL`: not square, or more than 1024 nodes.
-    pub(crate) fn set_distances(
-        &mut self,
-        distances: Vec<Vec<u32>>,
-        cpts: &CptTable,
-    ) -> Result<(), Errno> {
+    pub(crate) fn set_distances(&mut self, distances: Vec<Vec<u32>>) -> Result<(), Errno> {
         let n = distances.len();
         if n > NODES_MAX || distances.iter().any(|row| row.len() != n) {
             return Err(Errno::EINVAL);
         }
         self.distances = distances;
-        self.measure(cpts);
+        self.measure();
         Ok(())
+    }
+
+    /// How the machine is parted.
+    pub(crate) const fn cpts(&self) -> &CptTable {
+        &self.cpts
+    }
+
+    /// Says how the machine is parted.
+    pub(crate) fn set_cpts(&mut self, cpts: CptTable) {
+        self.cpts = cpts;
+        self.measure();
     }
 
     /// Sets where the node's thread runs.
@@ -71,7 +80,8 @@ impl Numa {
     }
 
     /// Works out what [`Numa::distance`] says, after a change of what it is made from.
-    pub(crate) fn measure(&mut self, cpts: &CptTable) {
+    fn measure(&mut self) {
+        let cpts = &self.cpts;
         // Partitions first, so that their numbers stay, then nodes that are in none.
         let mut sets: Vec<Vec<u32>> =
             cpts.iter().map(|cpt| cpt.numa_nodes.iter().copied().collect()).collect();

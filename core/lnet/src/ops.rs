@@ -13,26 +13,21 @@ impl Node {
     /// The next report on a ping or discovery.
     #[inline]
     pub fn poll_report(&mut self) -> Option<Report> {
-        let report = self.reports.pop_front();
+        let report = self.outbox.next_report();
         self.gave_report(report.as_ref());
         report
     }
 
-    pub(crate) fn new_op(&mut self) -> OpId {
-        self.op_count += 1;
-        OpId(self.op_count)
-    }
-
     pub(crate) fn report(&mut self, op: OpId, outcome: Result<Found, Errno>) {
-        if self.ops.remove(&op).is_some() {
+        if self.ops.close(op) {
             self.timers.stop(Timer::Op(op));
-            self.reports.push_back(Report { op, outcome });
+            self.outbox.report(Report { op, outcome });
         }
     }
 
     /// A discovery with a waiting caller has ended.
     pub(crate) fn discovered(&mut self, _now: Instant, op: OpId, outcome: Result<PeerId, Errno>) {
-        let Some(asked) = self.ops.get(&op).map(|s| s.asked) else { return };
+        let Some(asked) = self.ops.get(op).map(|s| s.asked) else { return };
         let found = outcome.and_then(|id| {
             // The NID may belong to another peer by now.
             let id = self.peers.owner(asked).unwrap_or(id);
@@ -51,7 +46,7 @@ impl Node {
 
     /// An event on the descriptor of a user's ping.
     pub(crate) fn user_ping_event(&mut self, op: OpId, event: &Event, bytes: &[u8]) {
-        let Some(state) = self.ops.get_mut(&op) else { return };
+        let Some(state) = self.ops.get_mut(op) else { return };
         match (event.kind, event.status) {
             (EventKind::Send, Ok(())) => {}
             (EventKind::Send, Err(errno)) => {

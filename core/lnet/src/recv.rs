@@ -52,7 +52,7 @@ impl Node {
             if !self.router.is_on() || hdr.dst.is_any() || hdr.dst.is_loopback() {
                 return Verdict::Drop(DropReason::NotRouter);
             }
-            if self.is_own(hdr.src) {
+            if self.nis.owns(hdr.src) {
                 return Verdict::Drop(DropReason::RoutingLoop);
             }
         }
@@ -117,7 +117,7 @@ impl Node {
 
     /// A message that has passed all tests goes to what it is for (S-81.13).
     fn dispatch(&mut self, now: Instant, rx: Rx, peer_ni: Option<PeerNiId>, hdr: &Hdr) -> Verdict {
-        if self.in_hand() >= self.tunables.messages_max as usize {
+        if self.msgs.in_hand() >= self.tunables.messages_max as usize {
             return Verdict::Drop(DropReason::NoResources);
         }
         let kind = hdr.kind.msg_type();
@@ -308,7 +308,7 @@ impl Node {
             MsgType::Ack => Role::AckIn,
             MsgType::Reply => Role::ReplyIn,
         };
-        self.stats.count_in();
+        self.counts.message_in();
         let copied = side.copied;
         let mut msg = Msg::new(role, *hdr, now);
         msg.stage = if matched.is_some() { Stage::Receiving } else { Stage::Deferred };
@@ -358,7 +358,7 @@ impl Node {
                 }
             };
             self.portals.take_delayed(portal, |d| d.msg == delayed.msg);
-            self.outputs.push_back(Output::Resume { ni: delayed.ni, rx: delayed.rx, verdict });
+            self.outbox.order(Output::Resume { ni: delayed.ni, rx: delayed.rx, verdict });
         }
     }
 
@@ -366,7 +366,7 @@ impl Node {
     pub(crate) fn flush_delayed(&mut self, portal: u32, through: Option<NiId>) {
         for d in self.portals.take_delayed(portal, |d| through.is_none_or(|ni| ni == d.ni)) {
             let verdict = self.drop_delayed(d, DropReason::NotLazy);
-            self.outputs.push_back(Output::Resume { ni: d.ni, rx: d.rx, verdict });
+            self.outbox.order(Output::Resume { ni: d.ni, rx: d.rx, verdict });
         }
     }
 

@@ -12,7 +12,7 @@ impl Node {
     /// The next line for the log.
     #[inline]
     pub fn poll_notice(&mut self) -> Option<Notice> {
-        let notice = self.notices.pop();
+        let notice = self.outbox.next_notice();
         self.gave_notice(notice.as_ref());
         notice
     }
@@ -23,7 +23,7 @@ impl Node {
         let to = ni.state();
         let from = core::mem::replace(&mut ni.noted, to);
         if from != to {
-            self.notices.push(Notice::Interface { nid: ni.nid, from, to });
+            self.outbox.notice(Notice::Interface { nid: ni.nid, from, to });
         }
     }
 
@@ -34,7 +34,7 @@ impl Node {
         };
         let usable = |n: &crate::peer::PeerNi| n.port.status_up && n.port.health > 0;
         if !peer.nis().filter_map(|n| self.peers.nis.get(n)).any(usable) {
-            self.notices.push(Notice::PeerLost { primary: peer.primary });
+            self.outbox.notice(Notice::PeerLost { primary: peer.primary });
         }
     }
 
@@ -45,7 +45,7 @@ impl Node {
         let ni = self.nis.get(ni).map_or(Nid::ANY, |n| n.nid);
         let hop = self.peers.nis.get(hop).map_or(Nid::ANY, |n| n.nid);
         let target = msg.ev.target.nid;
-        self.notices.push(Notice::Rerouted { target, failed: (ni, hop), status, to });
+        self.outbox.notice(Notice::Rerouted { target, failed: (ni, hop), status, to });
     }
 
     /// Notes that a message of the user's is given up. Recovery pings and their like are expected to
@@ -61,7 +61,7 @@ impl Node {
             Some((self.nis.get(tx.ni)?.nid, tx.hop))
         });
         let attempts = if pair.is_some() { msg.retries + 1 } else { msg.retries };
-        self.notices.push(Notice::Undelivered {
+        self.outbox.notice(Notice::Undelivered {
             target: msg.ev.target.nid,
             pair,
             status: fault.status,
@@ -77,7 +77,7 @@ impl Node {
         let before = ni.port.flaps.is_flapping(now, hold_down);
         ni.port.flaps.down(now, hold_down);
         if !before && ni.port.flaps.is_flapping(now, hold_down) {
-            self.notices.push(Notice::Flapping { nid: ni.nid });
+            self.outbox.notice(Notice::Flapping { nid: ni.nid });
         }
     }
 }

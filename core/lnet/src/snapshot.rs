@@ -179,7 +179,8 @@ impl PeerView {
 impl Node {
     /// All local networks, loopback first.
     pub fn net_views(&self) -> Vec<NetView> {
-        self.nets
+        self.nis
+            .nets()
             .iter()
             .map(|n| NetView {
                 net: n.net,
@@ -198,7 +199,7 @@ impl Node {
 
     /// The interface at a place of a network's list, which begins at 0 (MR-dbg-040).
     pub fn ni_view_at(&self, net: Net, index: usize) -> Option<NiView> {
-        let net = self.nets.iter().find(|n| n.net == net)?;
+        let net = self.nis.nets().iter().find(|n| n.net == net)?;
         net.nis.get(index).and_then(|id| self.ni_view(*id))
     }
 
@@ -206,7 +207,7 @@ impl Node {
     /// each comes the number to go on from. The record of this node itself is none of them; see
     /// [`Self::peer_views_and_own`].
     pub fn peer_views(&self, after: Option<u64>, limit: usize) -> Vec<(u64, PeerView)> {
-        let all = self.views_from(after).filter(|(_, view)| !self.is_own(view.primary));
+        let all = self.views_from(after).filter(|(_, view)| !self.nis.owns(view.primary));
         all.take(limit).collect()
     }
 
@@ -220,7 +221,7 @@ impl Node {
 
     /// Whether the record of a peer is about this node.
     fn is_this_node(&self, id: PeerId) -> bool {
-        self.peers.peers.get(id).is_some_and(|peer| self.is_own(peer.primary))
+        self.peers.peers.get(id).is_some_and(|peer| self.nis.owns(peer.primary))
     }
 
     fn views_from(&self, after: Option<u64>) -> impl Iterator<Item = (u64, PeerView)> {
@@ -249,7 +250,7 @@ impl Node {
             multi_rail: peer.is_mr(),
             state: peer.state().bits(),
             nis,
-            own: self.is_own(peer.primary),
+            own: self.nis.owns(peer.primary),
         })
     }
 
@@ -329,12 +330,12 @@ impl Node {
 
     /// Counters of the whole node.
     pub fn stats(&self) -> NodeStats {
-        self.stats
+        self.counts.stats()
     }
 
     /// Messages dropped, by reason.
     pub fn drops(&self) -> impl Iterator<Item = (DropReason, u64)> + '_ {
-        self.drops.iter().map(|(r, n)| (*r, *n))
+        self.counts.drops()
     }
 
     /// Zeroes all counters but those of failures (T-50).
@@ -376,15 +377,7 @@ impl Node {
             }
         }
         if nid.is_none() {
-            let (alloc, rst) = (self.stats.msgs_alloc, self.stats.rst_alloc);
-            self.stats = NodeStats {
-                msgs_alloc: alloc,
-                msgs_max: alloc,
-                rst_alloc: rst,
-                ..NodeStats::default()
-            };
-            self.drops.clear();
-            self.refusals.clear();
+            self.counts.reset();
         }
         Ok(())
     }
@@ -425,7 +418,7 @@ impl Node {
     /// How often the health of an interface, ours or a peer's, was set: who watches many nodes looks
     /// again only where this has moved.
     pub fn health_changes(&self) -> u64 {
-        self.health_changes
+        self.counts.health_changes()
     }
 
     /// Interfaces in recovery with their health, local ones first. (A degraded interface that is
@@ -444,7 +437,7 @@ impl Node {
 
     /// The sequence number of the node's own ping data.
     pub fn ping_seq(&self) -> u32 {
-        self.ping_seq
+        self.own.seq()
     }
 
     /// Overwrites the flag word of a peer (H-82): for tests.
@@ -474,7 +467,7 @@ fn ni_view(node: &Node, id: lnet_types::NiId, ni: &Ni) -> NiView {
         health: ni.port.health,
         priority: ni.port.grade.given_priority(),
         numa_node: ni.numa_node,
-        device_cpt: ni.numa_node.and_then(|at| node.cpts.of_numa_node(at).next()),
+        device_cpt: ni.numa_node.and_then(|at| node.numa.cpts().of_numa_node(at).next()),
         cpts: node.cpts_of(ni),
         ping_count: ni.port.recovery.sent,
         next_ping: node.timers.at(Timer::RecoverNi(id)),

@@ -24,7 +24,7 @@ impl Node {
                     self.let_go(written);
                 }
             }
-            None => self.stats.rst_alloc = self.stats.rst_alloc.wrapping_add(1),
+            None => self.counts.tracker_made(),
         }
         if begins {
             self.timers.set(Timer::Response(md), now + limit);
@@ -58,7 +58,7 @@ impl Node {
     pub(crate) fn untrack(&mut self, md: MdId) -> Option<Tracker> {
         let t = self.portals.mds.get_mut(md).and_then(|d| d.tracker.take())?;
         self.timers.stop(Timer::Response(md));
-        self.stats.rst_alloc = self.stats.rst_alloc.wrapping_sub(1);
+        self.counts.tracker_gone();
         if let Some(written) = t.written {
             self.let_go(written);
         }
@@ -89,7 +89,7 @@ impl Node {
         if !self.tunables.conduct.times_response_from_call
             && self.timers.at(Timer::Response(md)).is_some()
         {
-            self.stats.response_timeout_count = self.stats.response_timeout_count.wrapping_add(1);
+            self.counts.response_timeout();
         }
     }
 

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use lnet_types::Instant;
 
-use crate::node::Work;
+use crate::outbox::Work;
 use crate::port::PortId;
 use crate::record::Input;
 use crate::timers::Timer;
@@ -21,7 +21,7 @@ impl Node {
     /// Works off what the last call set in motion.
     pub(crate) fn settle(&mut self, now: Instant) {
         let mut budget = WORK_PER_CALL_MAX;
-        while let Some(work) = self.work.pop_front() {
+        while let Some(work) = self.outbox.next_work() {
             match work {
                 Work::Depart(id) => self.depart(now, id),
                 Work::Resend(id) => self.resend(now, id),
@@ -57,7 +57,7 @@ impl Node {
                 Timer::Retransmit => self.repeat_overdue(now),
                 Timer::RecoverNi(ni) => self.recover(now, PortId::Local(ni)),
                 Timer::RecoverPeer(ni) => self.recover(now, PortId::Peer(ni)),
-                Timer::Merge(peer) => self.work.push_back(Work::Discover(peer)),
+                Timer::Merge(peer) => self.outbox.plan(Work::Discover(peer)),
                 Timer::Discover(peer) => self.retry_query(peer),
             }
         }
@@ -68,7 +68,7 @@ impl Node {
     /// The next event for a user.
     #[inline]
     pub fn poll_event(&mut self) -> Option<Event> {
-        let event = self.events.pop_front();
+        let event = self.outbox.next_event();
         self.gave_events(&event);
         event
     }
@@ -78,7 +78,7 @@ impl Node {
     #[inline]
     pub fn take_events(&mut self, into: &mut VecDeque<Event>) -> bool {
         into.clear();
-        core::mem::swap(&mut self.events, into);
+        self.outbox.swap_events(into);
         self.gave_events(&*into);
         !into.is_empty()
     }
@@ -88,7 +88,7 @@ impl Node {
     pub fn take_outputs(&mut self, into: &mut VecDeque<Output>) -> bool {
         self.turn_page();
         into.clear();
-        core::mem::swap(&mut self.outputs, into);
+        self.outbox.swap_outputs(into);
         self.gave_outputs(&*into);
         !into.is_empty()
     }
@@ -97,7 +97,7 @@ impl Node {
     #[inline]
     pub fn poll_output(&mut self) -> Option<Output> {
         self.turn_page();
-        let output = self.outputs.pop_front();
+        let output = self.outbox.next_output();
         self.gave_outputs(&output);
         output
     }

@@ -7,7 +7,7 @@ use crate::Node;
 use crate::api::OpId;
 use crate::check::live;
 use crate::msg::Stage;
-use crate::node::Work;
+use crate::outbox::Work;
 use crate::peer::cause::Cause;
 use crate::port::PortId;
 
@@ -42,7 +42,7 @@ impl Node {
     pub(crate) fn response_overdue(&mut self, now: Instant, md: MdId) {
         let Some(d) = live!(mut self.portals.mds, md) else { return };
         let Some(t) = d.tracker.take() else { return };
-        self.stats.rst_alloc = self.stats.rst_alloc.wrapping_sub(1);
+        self.counts.tracker_gone();
         let over = d.aborted || d.zombie;
         let owner = d.owner;
         if let Some(written) = t.written {
@@ -51,7 +51,7 @@ impl Node {
         if over {
             return;
         }
-        self.stats.response_timeout_count = self.stats.response_timeout_count.wrapping_add(1);
+        self.counts.response_timeout();
         if let Some(pni) = t.next_hop.and_then(|nid| self.peers.find(nid))
             && !self.is_no_news_of(pni, owner)
         {
@@ -75,19 +75,19 @@ impl Node {
             peer.disc.parked.retain(|x| *x != id);
         }
         let late = Fault::new(HealthStatus::NetworkTimeout, Errno::ETIMEDOUT);
-        self.work.push_back(Work::Finish(id, Err(late)));
+        self.outbox.plan(Work::Finish(id, Err(late)));
     }
 
     /// Ends a ping that took too long (D-82).
     pub(crate) fn expire_op(&mut self, now: Instant, op: OpId) {
-        let md: Option<MdId> = self.ops.get(&op).and_then(|s| s.md);
+        let md: Option<MdId> = self.ops.get(op).and_then(|s| s.md);
         if let Some(md) = md.filter(|md| self.portals.mds.contains_key(*md)) {
             self.response_given_up(md);
             self.unlink_md(now, md);
         }
         // With the GET still in a driver's hands no UNLINK comes now; the user has waited long enough
         // all the same.
-        let error = self.ops.get(&op).and_then(|s| s.error).unwrap_or(Errno::EIO);
+        let error = self.ops.get(op).and_then(|s| s.error).unwrap_or(Errno::EIO);
         self.report(op, Err(error));
     }
 }

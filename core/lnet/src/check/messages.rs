@@ -61,18 +61,23 @@ impl Node {
     pub(super) fn check_messages(&self) -> Result<(), Violation> {
         let places = self.places()?;
         let mut sum = Sum::default();
-        for (id, msg) in &self.msgs {
+        for (id, msg) in self.msgs.iter() {
             self.check_place(id, msg, places.get(id).copied())?;
             self.add(id, msg, &mut sum)?;
         }
-        expect("msgs_alloc counts messages in hand", "node", sum.counted, self.stats.msgs_alloc)?;
+        expect(
+            "msgs_alloc counts messages in hand",
+            "node",
+            sum.counted,
+            self.counts.stats().msgs_alloc,
+        )?;
         expect(
             "messages that wait for answers are counted",
             "node",
             sum.answering,
-            self.answering,
+            self.msgs.answering(),
         )?;
-        expect("replaced messages are counted", "node", sum.remnants, self.remnants)?;
+        expect("replaced messages are counted", "node", sum.remnants, self.msgs.remnants())?;
         let deferred = self.router.deferred.len();
         expect("deferred messages wait on this router", "router", sum.deferred, deferred)?;
         self.check_shares(&sum)
@@ -86,7 +91,7 @@ impl Node {
             let before = places.insert(id, place);
             expect("a message waits in one place", id, None, before.map(|old| (old, place)))
         };
-        for (id, ni) in &self.nis {
+        for (id, ni) in self.nis.iter() {
             for msg in &ni.port.credits.queue {
                 put(*msg, Place::NiQueue(id))?;
             }
@@ -216,9 +221,9 @@ impl Node {
     /// What interfaces, descriptors and pools miss is what messages hold.
     fn check_shares(&self, sum: &Sum) -> Result<(), Violation> {
         let waiting = |free: i32| usize::try_from(-free).unwrap_or(0);
-        for (id, ni) in &self.nis {
+        for (id, ni) in self.nis.iter() {
             let share = sum.nis.get(id).copied().unwrap_or_default();
-            let max = self.net_tunables(ni.nid.net()).map_or(0, |t| t.credits) as i32;
+            let max = self.nis.tunables_of(ni.nid.net()).map_or(0, |t| t.credits) as i32;
             let credits = &ni.port.credits;
             expect("credits of an interface", ni.nid, max, credits.free + share.credits)?;
             let queue = credits.queue.len();

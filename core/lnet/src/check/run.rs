@@ -16,7 +16,7 @@ impl Node {
     /// # Errors
     /// The first invariant that does not hold: the node has a defect.
     pub fn check(&self) -> Result<(), Violation> {
-        expect("the work list is empty", "work", 0, self.work.len())?;
+        expect("the work list is empty", "work", 0, self.outbox.planned())?;
         self.check_messages()?;
         self.check_tables()
     }

@@ -19,7 +19,12 @@ impl Node {
         self.check_nis()?;
         self.check_peers()?;
         let trackers = self.portals.mds.values().filter(|md| md.tracker.is_some()).count();
-        expect("rst_alloc counts trackers", "node", trackers as u32, self.stats.rst_alloc)?;
+        expect(
+            "rst_alloc counts trackers",
+            "node",
+            trackers as u32,
+            self.counts.stats().rst_alloc,
+        )?;
         self.check_sessions()
     }
 
@@ -31,7 +36,7 @@ impl Node {
                 | Timer::CutOff
                 | Timer::Router
                 | Timer::Retransmit => true,
-                Timer::Op(op) => self.ops.contains_key(&op),
+                Timer::Op(op) => self.ops.get(op).is_some(),
                 Timer::Delay(token) => self.faults.held(token).is_some(),
                 Timer::Check(id) => {
                     self.peers.peers.get(id).is_some_and(|peer| peer.gateway.is_router())
@@ -63,15 +68,15 @@ impl Node {
     }
 
     fn check_nis(&self) -> Result<(), Violation> {
-        for net in &self.nets {
+        for net in self.nis.nets() {
             for id in &net.nis {
                 let of = self.nis.get(*id).map(|ni| ni.nid.net());
                 expect("interfaces of a network", net.net, Some(net.net), of)?;
             }
         }
-        let listed: usize = self.nets.iter().map(|net| net.nis.len()).sum();
+        let listed: usize = self.nis.nets().iter().map(|net| net.nis.len()).sum();
         expect("each interface is on one network", "node", self.nis.len(), listed)?;
-        for (id, ni) in &self.nis {
+        for (id, ni) in self.nis.iter() {
             self.check_recovery(ni.nid, PortId::Local(id), &ni.port)?;
             let recovers = ni.port.health < HEALTH_MAX
                 && !ni.is_loopback()
@@ -176,7 +181,7 @@ impl Node {
             self.expect_internal(what, peer.primary, md, |w| w == Internal::Push(id))?;
         }
         for op in &disc.waiters {
-            let exists = self.ops.contains_key(op);
+            let exists = self.ops.get(*op).is_some();
             expect("what waits for a discovery exists", (peer.primary, op), true, exists)?;
         }
         Ok(())

@@ -43,7 +43,7 @@ impl Node {
     /// A driver has finished a remnant: a copy without a waiter.
     pub(crate) fn remnant_ended(&mut self, now: Instant, id: MsgId) {
         let md = self.msgs.get(id).and_then(|m| m.md);
-        self.remnants = self.remnants.saturating_sub(1);
+        self.msgs.remnant_gone();
         self.discard(id);
         if let Some(md) = md {
             self.release_md(now, md);

@@ -89,7 +89,7 @@ impl Node {
     pub(crate) fn md_of(&self, handle: Handle) -> Option<MdId> {
         match Returned::of(handle) {
             Some(Returned { session, number, key }) => self.portals.asked_by(key, session, number),
-            None => self.scrambler.md_of(self.cookie, handle),
+            None => self.scrambler.md_of(handle),
         }
     }
 

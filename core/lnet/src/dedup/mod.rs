@@ -80,10 +80,10 @@ impl Node {
                 self.portals.take_delayed(portal, |d| d.msg == id);
             }
             let verdict = Verdict::Drop(DropReason::Duplicate);
-            self.outputs.push_back(Output::Resume { ni: rx.ni, rx: rx.id, verdict });
+            self.outbox.order(Output::Resume { ni: rx.ni, rx: rx.id, verdict });
             return self.discard(id);
         }
-        self.outputs.push_back(Output::Abandon { ni: rx.ni, rx: rx.id, msg: id });
+        self.outbox.order(Output::Abandon { ni: rx.ni, rx: rx.id, msg: id });
         if !self.withdraw(id) {
             self.finish(now, id, Err(Fault::new(HealthStatus::Ok, Errno::EIO)));
         }

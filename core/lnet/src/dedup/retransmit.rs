@@ -23,7 +23,7 @@ use crate::Node;
 use crate::below::Doubt;
 use crate::check::live;
 use crate::msg::{Msg, Role, Stage};
-use crate::node::Work;
+use crate::outbox::Work;
 use crate::output::Output;
 use crate::portal::md::Written;
 use crate::portal::owner::Owner;
@@ -68,7 +68,7 @@ impl Node {
         if let Some(msg) = self.msgs.get_mut(id) {
             msg.role = Role::Copy;
             msg.stage = Stage::Answering;
-            self.answering += 1;
+            self.msgs.begin_answering();
         }
     }
 
@@ -89,7 +89,7 @@ impl Node {
             Stage::Driver => self.ask_back(written.msg),
             Stage::PeerQueue | Stage::NiQueue | Stage::Held(_) | Stage::Resting(_) => {
                 let needless = Fault::new(HealthStatus::Ok, Errno::ECANCELED);
-                self.work.push_back(Work::Finish(written.msg, Err(needless)));
+                self.outbox.plan(Work::Finish(written.msg, Err(needless)));
             }
             _ => {}
         }
@@ -110,7 +110,7 @@ impl Node {
     /// What a rail's driver had begun to write goes over its next connection from the beginning: there
     /// is no need for it where another copy has taken its place.
     pub(crate) fn recall_remnants(&mut self, ni: NiId, peer_ni: PeerNiId) {
-        if self.remnants == 0 {
+        if self.msgs.remnants() == 0 {
             return;
         }
         let is_there = |m: &Msg| {
@@ -162,7 +162,7 @@ impl Node {
     }
 
     pub(crate) fn repeat(&mut self, now: Instant, in_doubt: impl Fn(&Self, &Msg, Written) -> bool) {
-        if self.answering == 0 {
+        if self.msgs.answering() == 0 {
             return;
         }
         let mut due: Vec<(u32, Instant, MsgId)> = Vec::new();
@@ -192,7 +192,7 @@ impl Node {
         // Its memory is in use again; how often it may be used is counted already.
         md.refs += 1;
         msg.no_resend = false;
-        self.answering -= 1;
+        self.msgs.end_answering();
         self.again(now, id, Reason::Unanswered { rail });
     }
 
@@ -223,6 +223,6 @@ impl Node {
         let Some(tx) = msg.tx else { return };
         let pid = if tx.routed { lnet_types::Pid::LUSTRE } else { msg.hop_pid };
         let to = lnet_types::ProcessId { nid: tx.hop, pid };
-        self.outputs.push_back(Output::Recall { ni: tx.ni, to, msg: id });
+        self.outbox.order(Output::Recall { ni: tx.ni, to, msg: id });
     }
 }

@@ -11,7 +11,7 @@ impl Node {
     /// A node with the loopback interface and nothing else.
     pub fn new(config: NodeConfig, now: Instant) -> Self {
         let mut node = Self::empty(config, now);
-        node.post_ping_targets();
+        node.own.post(&mut node.portals);
         node.insert_ni(NiSpec {
             nid: Nid::LOOPBACK,
             interface: None,
@@ -65,7 +65,7 @@ impl Node {
         if self.tunables.deduplicates() != deduplicated {
             self.refresh_ping();
         }
-        crate::send::trace::trim(&mut self.explained, self.tunables.explain_last);
+        self.explanations.trim(self.tunables.explain_last);
         self.arm_checks(now);
         self.arm_router();
         self.settle(now);

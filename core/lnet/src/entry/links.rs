@@ -7,13 +7,13 @@ use lnet_types::{Errno, Instant, MsgId, Net, NiId, Nid};
 
 use crate::below::Doubt;
 use crate::local::{Ni, NiSpec};
-use crate::node::Work;
+use crate::outbox::Work;
 use crate::port::PortId;
 use crate::record::Input;
 use crate::send::Reason;
 use crate::send::rest::News;
 use crate::timers::Timer;
-use crate::{DropReason, Link, Node, Output};
+use crate::{DropReason, Link, Node};
 
 impl Node {
     /// Adds a local interface (O-14 … O-16).
@@ -48,7 +48,7 @@ impl Node {
         if spec.tunables.credits == 0 || spec.tunables.peer_credits == 0 {
             return Err(Errno::EINVAL);
         }
-        let is_new = !self.nets.iter().any(|n| n.net == net);
+        let is_new = self.nis.tunables_of(net).is_none();
         let id = self.insert_ni(spec);
         if is_new {
             self.adopt_peers(net);
@@ -106,14 +106,9 @@ impl Node {
         }
         waiting.into_iter().for_each(|msg| self.again(now, msg, Reason::Unbound));
         // What was for the driver is decided: it will have another attempt, or none.
-        self.outputs.retain(|out| !matches!(out, Output::Send(t) if t.ni == id));
+        self.outbox.take_back(id);
         self.timers.stop(Timer::RecoverNi(id));
-        if let Some(ln) = self.nets.iter_mut().find(|n| n.net == net) {
-            ln.nis.retain(|x| *x != id);
-        }
-        self.nis.remove(id);
-        if self.nets.iter().any(|n| n.net == net && n.nis.is_empty()) {
-            self.nets.retain(|n| n.net != net);
+        if self.nis.remove(id) {
             self.del_routes_over(net);
             self.abandon_peers(now, net);
         }
@@ -210,7 +205,7 @@ impl Node {
     fn link_judged(&mut self, now: Instant, ni: NiId) {
         let changed = self.link_noted(now, ni);
         if changed == Some(Link::Down) {
-            self.work.push_back(Work::Leave(PortId::Local(ni)));
+            self.outbox.plan(Work::Leave(PortId::Local(ni)));
         }
         if changed == Some(Link::Up) {
             self.believe_neighbours(now, ni);

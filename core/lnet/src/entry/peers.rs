@@ -8,7 +8,6 @@ use lnet_types::{Errno, Instant, NiId, Nid, PeerNiId, ProcessId};
 use crate::Node;
 use crate::api::OpId;
 use crate::internal::PingTo;
-use crate::node::OpState;
 use crate::peer::Facts;
 use crate::peer::cause::Cause;
 use crate::port::PortId;
@@ -132,7 +131,7 @@ impl Node {
         if let Some(id) = known {
             self.query(now, id, Cause::Refresh);
         }
-        let op = self.new_op();
+        let op = self.ops.number();
         let timeout = match timeout {
             Duration::ZERO => USER_PING_TIMEOUT_MAX,
             t => t.min(USER_PING_TIMEOUT_MAX),
@@ -141,7 +140,7 @@ impl Node {
         // H-60, H-61: its response is tracked as any other.
         let limits = timeout.min(self.tunables.transaction()).into();
         let sent = self.internal_ping(now, to, Internal::UserPing(op), USER_PING_BYTES, limits);
-        self.ops.insert(op, OpState { asked: target.nid, md: sent.ok(), error: None });
+        self.ops.open(op, target.nid, sent.ok());
         self.timers.set(Timer::Op(op), now + timeout);
         if let Err(errno) = sent {
             self.report(op, Err(errno));
@@ -154,8 +153,8 @@ impl Node {
     pub fn discover(&mut self, now: Instant, nid: Nid, force: bool) -> OpId {
         self.note(|| Input::Discover { now, nid, force });
         let now = self.clock(now);
-        let op = self.new_op();
-        self.ops.insert(op, OpState { asked: nid, md: None, error: None });
+        let op = self.ops.number();
+        self.ops.open(op, nid, None);
         match self.peer_ni_or_new(None, nid, None) {
             _ if !self.running => self.report(op, Err(Errno::ESHUTDOWN)),
             Err(errno) => self.report(op, Err(errno)),

@@ -24,7 +24,7 @@ impl Node {
                 let verdict = self.go_on(now, rx, &hdr);
                 // Deferred once more, for want of a buffer, it will be resumed from there.
                 if !matches!(verdict, Verdict::Defer) {
-                    self.outputs.push_back(Output::Resume { ni: rx.ni, rx: rx.id, verdict });
+                    self.outbox.order(Output::Resume { ni: rx.ni, rx: rx.id, verdict });
                 }
             }
             None => {}
@@ -38,7 +38,7 @@ impl Node {
             let Held::Arriving(rx, hdr) = held else { continue };
             self.count_drop(rx.ni, &hdr, DropReason::Stopping);
             let verdict = Verdict::Drop(DropReason::Stopping);
-            self.outputs.push_back(Output::Resume { ni: rx.ni, rx: rx.id, verdict });
+            self.outbox.order(Output::Resume { ni: rx.ni, rx: rx.id, verdict });
         }
     }
 }

@@ -36,19 +36,19 @@ impl Node {
     /// Counts a rejected announcement of a peer and reports it, for each peer at most
     /// once a second.
     pub(crate) fn reject(&mut self, id: PeerId, nid: Option<Nid>, why: Refusal) {
-        *self.refusals.entry(why).or_default() += 1;
+        self.counts.refused(why);
         let now = self.now();
         let Some(peer) = self.peers.peers.get_mut(id) else { return };
         if peer.refusal_reported.is_none_or(|at| now.saturating_since(at) >= NOTICE_GAP) {
             peer.refusal_reported = Some(now);
             let primary = peer.primary;
-            self.notices.push(Notice::Refused { primary, nid, why });
+            self.outbox.notice(Notice::Refused { primary, nid, why });
         }
     }
 
     /// What peers have said of themselves and was not taken, by reason.
     pub fn refusals(&self) -> impl Iterator<Item = (Refusal, u64)> + '_ {
-        self.refusals.iter().map(|(why, n)| (*why, *n))
+        self.counts.refusals()
     }
 
     /// Ping data of peer `id` without what cannot be: NIDs that are none or ours, NIDs named twice
@@ -56,7 +56,7 @@ impl Node {
     pub(crate) fn taken(&mut self, id: PeerId, mut info: PingInfo) -> PingInfo {
         let Some(peer) = self.peers.peers.get(id) else { return info };
         // This node also meets itself as a peer.
-        let ourself = peer.primary.is_loopback() || self.is_own(peer.primary);
+        let ourself = peer.primary.is_loopback() || self.nis.owns(peer.primary);
         let own: BTreeSet<Nid> = self.nis.values().map(|ni| ni.nid).collect();
         let mut seen = BTreeSet::new();
         let mut bad = None;
@@ -135,8 +135,8 @@ impl Node {
         let primary = self.peers.peers.get(id).map_or(Nid::ANY, |p| p.primary);
         match errno {
             Errno::EPERM | Errno::EEXIST => {
-                *self.refusals.entry(Refusal::Configured).or_default() += 1;
-                self.notices.push(Notice::Contradicted { primary, announced: nid, errno });
+                self.counts.refused(Refusal::Configured);
+                self.outbox.notice(Notice::Contradicted { primary, announced: nid, errno });
             }
             Errno::ENOSPC => self.reject(id, Some(nid), Refusal::NoRoom),
             _ => tracing::warn!(%nid, %errno, "announced, but not taken"),

@@ -87,7 +87,7 @@ impl Node {
 
     /// Whether this node has an interface on `net`.
     fn is_on(&self, net: Net) -> bool {
-        self.nets.iter().any(|n| n.net == net && !n.nis.is_empty())
+        self.nis.nets().iter().any(|n| n.net == net && !n.nis.is_empty())
     }
 
     /// Whether `nid` is on a network that peer `id` is our gateway to. What lies there is in its

@@ -55,7 +55,7 @@ impl Node {
         if let Some(peer) = self.peers.peers.get_mut(id) {
             peer.locked_at = now;
         }
-        let (local, max) = (self.net_tunables(primary.net()), self.tunables.peers_max as usize);
+        let (local, max) = (self.nis.tunables_of(primary.net()), self.tunables.peers_max as usize);
         self.peers.attach(id, primary, local, max).map(|_| ()).inspect_err(|_| {
             self.peers.forget(id);
         })
@@ -146,7 +146,7 @@ impl Node {
         if !change.multi_rail && self.has_net(id, nid) {
             return Err(Errno::ENOTUNIQ);
         }
-        let (local, max) = (self.net_tunables(nid.net()), self.tunables.peers_max as usize);
+        let (local, max) = (self.nis.tunables_of(nid.net()), self.tunables.peers_max as usize);
         self.peers.attach(id, nid, local, max).map(|_| ())
     }
 

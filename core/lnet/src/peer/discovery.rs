@@ -72,7 +72,7 @@ impl Node {
 
     /// D-50.
     pub(crate) fn push(&mut self, now: Instant, id: PeerId) {
-        let (bytes, seq) = (self.announcement_for(id), self.ping_seq);
+        let (bytes, seq) = (self.announcement_for(id), self.own.seq());
         let Some(peer) = self.peers.peers.get_mut(id) else { return };
         let (src, nid) = match peer.disc.via.take() {
             Some((own, theirs)) => (Some(own), theirs),
@@ -89,7 +89,7 @@ impl Node {
         peer.disc.pushed_seq = seq;
         let op = Operation {
             md,
-            src: src.filter(|nid| self.is_own(*nid)),
+            src: src.filter(|nid| self.nis.owns(*nid)),
             target: ProcessId::lustre(nid),
             portal: RESERVED_PORTAL,
             match_bits: PING_BITS,

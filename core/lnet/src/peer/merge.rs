@@ -8,7 +8,7 @@ use lnet_types::{Errno, Instant, Nid, PeerId};
 use lnet_wire::ping::{Features, NiStatus, PingEntry, PingInfo};
 
 use crate::Node;
-use crate::node::Work;
+use crate::outbox::Work;
 use crate::peer::Facts;
 use crate::peer::config::Change;
 use crate::peer::sync::Announcement;
@@ -31,7 +31,7 @@ impl Node {
     fn resume_discovery(&mut self, id: PeerId) {
         if let Some(peer) = self.peers.peers.get_mut(id) {
             peer.disc.is_running = true;
-            self.work.push_back(Work::Discover(id));
+            self.outbox.plan(Work::Discover(id));
         }
     }
 
@@ -152,7 +152,7 @@ impl Node {
         let up = entry.status == NiStatus::UP;
         if !up && !core::mem::replace(&mut pni.announced_down, true) {
             // When all of the announcement is merged: its other interfaces may be down as well.
-            self.work.push_back(Work::Leave(PortId::Peer(id)));
+            self.outbox.plan(Work::Leave(PortId::Peer(id)));
         }
         match (pni.port.status_up, up) {
             (true, false) => {

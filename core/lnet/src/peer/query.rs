@@ -6,7 +6,7 @@ use lnet_types::{Instant, PeerId};
 
 use super::cause::{Needs, Of, Row, When};
 use crate::Node;
-use crate::node::Work;
+use crate::outbox::Work;
 use crate::peer::Peer;
 use crate::peer::cause::Cause;
 use crate::peer::sync::Ours;
@@ -86,7 +86,7 @@ impl Node {
         let Some(peer) = self.peers.peers.get_mut(id) else { return };
         if !peer.disc.is_running || peer.disc.received.is_some() {
             peer.disc.is_running = true;
-            self.work.push_back(Work::Discover(id));
+            self.outbox.plan(Work::Discover(id));
         }
     }
 
@@ -102,7 +102,7 @@ impl Node {
         } else if alive::is_discovery_off(&self.tunables, peer) {
             Ours::OnDemand
         } else {
-            Ours::Shared(self.ping_seq)
+            Ours::Shared(self.own.seq())
         }
     }
 

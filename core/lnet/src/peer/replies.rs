@@ -7,7 +7,7 @@ use lnet_types::{Errno, Fault, HealthStatus, Instant, MsgId, Nid, PeerId};
 use lnet_wire::ping::{Features, PingInfo};
 
 use crate::check::live;
-use crate::node::Work;
+use crate::outbox::Work;
 use crate::peer::cause::Cause;
 use crate::peer::merge::primary_of;
 use crate::peer::refusal::Refusal;
@@ -61,11 +61,11 @@ impl Node {
             if let Some(m) = live!(mut self.msgs, msg) {
                 m.stage = crate::msg::Stage::Moving;
                 match error {
-                    None => self.work.push_back(Work::Depart(msg)),
+                    None => self.outbox.plan(Work::Depart(msg)),
                     Some(errno) => {
                         m.no_resend = true;
                         let fault = Fault::new(HealthStatus::RemoteError, errno);
-                        self.work.push_back(Work::Finish(msg, Err(fault)));
+                        self.outbox.plan(Work::Finish(msg, Err(fault)));
                     }
                 }
             }
@@ -121,7 +121,7 @@ impl Node {
             && self.tunables.conduct.rejects_stale_data;
         if is_overtaken || cut && bytes.len() < PING_BYTES_MAX as usize {
             // D-36
-            self.grow_push_buffer(need);
+            self.own.grow_push_buffer(&mut self.portals, need);
             return self.useless_reply(now, id);
         }
         // D-34
@@ -141,7 +141,7 @@ impl Node {
             peer.disc.peer_seq = info.seq;
         }
         peer.disc.received = Some(Announcement { by, info, generation });
-        self.work.push_back(Work::Discover(id));
+        self.outbox.plan(Work::Discover(id));
     }
 
     /// A reply brought nothing that can be merged: it is pinged once more, up to a limit.
@@ -152,7 +152,7 @@ impl Node {
             return self.discovery_ends(now, id, Err(Errno::EPROTO));
         }
         self.want(id, Cause::Unreadable);
-        self.work.push_back(Work::Discover(id));
+        self.outbox.plan(Work::Discover(id));
     }
 
     /// An event on the descriptor of a push (D-51).
@@ -167,7 +167,7 @@ impl Node {
                 if let Some(generation) = disc.teach.land() {
                     disc.teach.succeed(generation);
                 }
-                self.work.push_back(Work::Discover(id));
+                self.outbox.plan(Work::Discover(id));
             }
             (EventKind::Send | EventKind::Ack, Err(errno)) => {
                 self.abandon(event);
@@ -220,7 +220,7 @@ impl Node {
             return self.ask(now, id, by);
         }
         if cut {
-            self.grow_push_buffer(need);
+            self.own.grow_push_buffer(&mut self.portals, need);
             return self.query(now, id, Cause::Unreadable);
         }
         let Some(peer) = self.peers.peers.get_mut(id) else { return };

@@ -4,7 +4,6 @@
 use lnet_types::{Instant, Nid};
 
 use super::rule::{Rule, RuleError, RuleKind};
-use super::turn::Turn;
 use crate::Node;
 use crate::policy::RULES_MAX;
 use crate::record::Input;
@@ -76,8 +75,8 @@ impl Node {
 
     /// Own interfaces have come or gone (U-21).
     pub(crate) fn policy_nis_changed(&mut self) {
-        let nis = self.nets.iter().flat_map(|n| &n.nis).filter_map(|id| self.nis.get(*id));
-        self.peers.policy.locals = nis.filter(|ni| !ni.is_loopback()).map(|ni| ni.nid).collect();
+        self.peers.policy.locals =
+            self.nis.listed().filter(|ni| !ni.is_loopback()).map(|ni| ni.nid).collect();
         if !self.peers.policy.rules.is_empty() {
             self.apply_policy();
         }
@@ -98,34 +97,13 @@ impl Node {
         self.peers.policy.index_changed();
         let policy = &self.peers.policy;
         let forget = !policy.counted;
-        for net in &mut self.nets {
-            net.grade = policy.net(net.net);
-            if forget {
-                (net.turn, net.floor) = (Turn::default(), 0);
-            }
-        }
-        for ni in self.nis.values_mut() {
-            ni.port.grade = policy.ni(ni.nid);
-            if forget {
-                ni.port.turn = Turn::default();
-            }
-        }
-        if forget {
-            self.net_floor = 0;
-        }
+        self.nis.regrade(|net| policy.net(net), |nid| policy.ni(nid), forget);
         self.peers.apply_policy();
     }
 
     /// The message that goes from `own` to `to` takes the turn of every rule that led it there.
     pub(crate) fn take_turns(&mut self, own: Nid, to: Nid) {
-        let seq = self.seq;
-        if let Some(net) = self.nets.iter_mut().find(|n| n.net == own.net()) {
-            net.turn.take(net.grade.messages, &mut self.net_floor, seq);
-            let ni = net.nis.iter().find(|id| self.nis.get(**id).is_some_and(|ni| ni.nid == own));
-            if let Some(ni) = ni.and_then(|id| self.nis.get_mut(*id)) {
-                ni.port.turn.take(ni.port.grade.messages, &mut net.floor, seq);
-            }
-        }
+        let seq = self.nis.take_turns(own);
         self.peers.take_turns(own, to, seq);
     }
 }

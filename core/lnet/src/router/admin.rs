@@ -27,7 +27,7 @@ impl Node {
         if gateway.net() == net {
             return Err(RouteError::Loop { gateway, net });
         }
-        if self.is_own(gateway) {
+        if self.nis.owns(gateway) {
             return Err(RouteError::Oneself(gateway));
         }
         let hops = match hops {
@@ -37,10 +37,10 @@ impl Node {
                 Ok(_) | Err(_) => return Err(RouteError::Hops(n)),
             },
         };
-        if self.net_tunables(net).is_some() {
+        if self.nis.tunables_of(net).is_some() {
             return Err(RouteError::Local(net));
         }
-        if self.net_tunables(gateway.net()).is_none() {
+        if self.nis.tunables_of(gateway.net()).is_none() {
             return Err(RouteError::Unreachable(gateway));
         }
         if self.router.routes.len() >= ROUTES_MAX {

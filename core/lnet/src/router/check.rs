@@ -15,7 +15,7 @@ use super::{Gateway, alive, choose};
 use crate::check::live;
 use crate::conduct::RouterPingLimit;
 use crate::msg::Stage;
-use crate::node::Work;
+use crate::outbox::Work;
 use crate::peer::Facts;
 use crate::peer::cause::Cause;
 use crate::port::PortId;
@@ -89,7 +89,7 @@ impl Node {
         let due = peer
             .nets
             .iter()
-            .filter(|n| self.nets.iter().any(|l| l.net == n.net))
+            .filter(|n| self.nis.nets().iter().any(|l| l.net == n.net))
             .map(|n| g.next.iter().find(|x| x.0 == n.net).map_or(now, |x| x.1))
             .min();
         if let Some(due) = due {
@@ -125,7 +125,7 @@ impl Node {
         let net = first
             .chain(second)
             .map(|n| n.net)
-            .find(|net| self.nets.iter().any(|l| l.net == *net) && is_due(*net));
+            .find(|net| self.nis.nets().iter().any(|l| l.net == *net) && is_due(*net));
         if let Some(net) = net {
             peer.gateway.ping_net = Some(net);
             peer.gateway.started = now;
@@ -188,7 +188,7 @@ impl Node {
     fn repeat_check(&mut self, now: Instant, id: PeerId) -> bool {
         let may_repeat = self.tunables.conduct.repeats_failed_checks;
         let Some(peer) = self.peers.peers.get_mut(id) else { return false };
-        let net = self.nets.iter().find(|n| Some(n.net) == peer.gateway.ping_net);
+        let net = self.nis.nets().iter().find(|n| Some(n.net) == peer.gateway.ping_net);
         let nis = net.map_or(&[][..], |n| &n.nis[..]);
         let is_usable = |ni: &NiId| self.nis.get(*ni).is_some_and(|ni| !ni.fatal);
         let is_ours = nis.len() > 1 && nis.iter().any(is_usable);
@@ -354,7 +354,7 @@ impl Node {
         }
         if gateway && self.tunables.conduct.acts_on_gateway_news {
             let nothing_up = self.peers.peers.get(peer_id).is_some_and(|p| {
-                !self.nets.iter().any(|l| alive::has_up_ni(&self.peers, p, l.net))
+                !self.nis.nets().iter().any(|l| alive::has_up_ni(&self.peers, p, l.net))
             });
             if nothing_up && let Some(peer) = self.peers.peers.get_mut(peer_id) {
                 peer.gateway.sign(Sign::Down);
@@ -378,7 +378,9 @@ impl Node {
     /// whether the reporting interface is not the one that would be used anyway.
     fn is_another_preferable(&self, by: Option<NiId>) -> bool {
         let Some(ni) = by.and_then(|id| self.nis.get(id)) else { return false };
-        let Some(net) = self.nets.iter().find(|n| n.net == ni.nid.net()) else { return false };
+        let Some(net) = self.nis.nets().iter().find(|n| n.net == ni.nid.net()) else {
+            return false;
+        };
         net.nis
             .iter()
             .filter_map(|id| self.nis.get(*id))
@@ -392,7 +394,7 @@ impl Node {
         let Some(pni) = self.peers.nis.get(gateway) else { return false };
         let asks = |peer| !alive::is_discovery_off(&self.tunables, peer);
         let checks = self.tunables.alive_router_check_interval > 0;
-        let net = self.nets.iter().find(|n| n.net == pni.nid.net());
+        let net = self.nis.nets().iter().find(|n| n.net == pni.nid.net());
         let others = net.into_iter().flat_map(|n| &n.nis).filter(|ni| **ni != by);
         let is_good = |ni: &NiId| {
             self.nis.get(*ni).is_some_and(|n| !n.fatal)
@@ -422,7 +424,7 @@ impl Node {
     /// Asks for routes to be looked at whose peer is gone or whose gateway NID has moved.
     pub(crate) fn rehome_later(&mut self) {
         if !self.router.routes.is_empty() {
-            self.work.push_back(Work::RehomeRoutes);
+            self.outbox.plan(Work::RehomeRoutes);
         }
     }
 }

@@ -68,6 +68,6 @@ impl Node {
             let hdr = msg.hdr;
             return self.count_drop(rx.ni, &hdr, DropReason::NoRoute);
         }
-        *self.drops.entry(DropReason::ForwardFailed).or_default() += 1;
+        self.counts.drop_reason(DropReason::ForwardFailed);
     }
 }

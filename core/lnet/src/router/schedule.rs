@@ -41,7 +41,8 @@ impl Node {
     /// The network that has been silent longest, and when that is too long.
     pub(crate) fn next_ageing(&self) -> Option<(Instant, usize)> {
         let limit = self.silence_limit()?;
-        self.nets
+        self.nis
+            .nets()
             .iter()
             .enumerate()
             .filter(|(_, n)| {

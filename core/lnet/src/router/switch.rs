@@ -50,9 +50,7 @@ impl Node {
             self.arm_router();
         } else {
             // The interfaces are known from their drivers; none has been silent yet.
-            for net in &mut self.nets {
-                net.last_alive = now;
-            }
+            self.nis.heard(now, None);
             self.opened(now);
         }
         Ok(())
@@ -126,7 +124,7 @@ impl Node {
     }
 
     fn release_slabs(&mut self, slabs: Vec<RegionId>) {
-        self.outputs.extend(slabs.into_iter().map(Output::Release));
+        slabs.into_iter().for_each(|slab| self.outbox.order(Output::Release(slab)));
     }
 
     pub(crate) fn close_pools(&mut self) {
@@ -176,14 +174,14 @@ impl Node {
     fn age(&mut self, now: Instant) -> bool {
         let mut silent = false;
         while let Some((_, at)) = self.next_ageing().filter(|a| a.0 <= now) {
-            let net = self.nets.get(at);
+            let net = self.nis.nets().get(at);
             for id in net.map(|n| n.nis.clone()).unwrap_or_default() {
                 if let Some(ni) = self.nis.get_mut(id) {
                     ni.aged = true;
                 }
                 self.note_ni(id);
             }
-            if let Some(net) = self.nets.get(at) {
+            if let Some(net) = self.nis.nets().get(at) {
                 tracing::warn!(net = %net.net, "no message for too long: its interfaces count as down");
             }
             silent = true;
@@ -199,7 +197,7 @@ impl Node {
     /// Something was received on an interface of a router: it works (R-41, PA-066). The kernel
     /// counts pings and discoveries alone.
     pub(crate) fn heard_on(&mut self, now: Instant, id: NiId, hdr: &Hdr) {
-        if self.is_own(hdr.src) {
+        if self.nis.owns(hdr.src) {
             return;
         }
         let is_ping = matches!(hdr.kind, Kind::Get { .. }) && is_internal(&hdr.kind);
@@ -209,9 +207,7 @@ impl Node {
         let Some(ni) = self.nis.get_mut(id) else { return };
         let revived = core::mem::replace(&mut ni.aged, false);
         let net = ni.nid.net();
-        if let Some(net) = self.nets.iter_mut().find(|n| n.net == net) {
-            net.last_alive = now;
-        }
+        self.nis.heard(now, Some(net));
         if revived {
             self.arm_router();
             self.note_ni(id);

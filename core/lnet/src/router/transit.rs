@@ -71,7 +71,7 @@ impl Node {
     pub(crate) fn resume_transit(&mut self, id: MsgId, verdict: Verdict) {
         let Some(rx) = self.msgs.get(id).and_then(|m| m.rx) else { return };
         if self.stop_deferring(id, rx) {
-            self.outputs.push_back(Output::Resume { ni: rx.ni, rx: rx.id, verdict });
+            self.outbox.order(Output::Resume { ni: rx.ni, rx: rx.id, verdict });
         }
     }
 
@@ -100,7 +100,9 @@ impl Node {
             }
             if let Some(buffer) = transit.buffer {
                 let slab = pool.give(buffer);
-                self.outputs.extend(slab.map(Output::Release));
+                if let Some(slab) = slab {
+                    self.outbox.order(Output::Release(slab));
+                }
                 self.serve_pool(transit.pool);
             }
         }

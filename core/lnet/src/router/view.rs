@@ -2,9 +2,8 @@
 
 use lnet_types::{Errno, Instant, Net, Nid};
 
-use super::alive;
 use super::buffers::{Pool, PoolKind};
-use super::{RoutingState, choose};
+use super::{RoutingState, alive, choose};
 use crate::send::select::local_net;
 use crate::{Node, Transitions};
 
@@ -102,7 +101,7 @@ impl Node {
         if nid.is_loopback() {
             return Ok(Distance { hops: 0, source: nid, order: 0 });
         }
-        if self.is_own(nid) {
+        if self.nis.owns(nid) {
             return Ok(Distance { hops: 0, source: nid, order: 1 });
         }
         let t = self.tables();
@@ -111,7 +110,8 @@ impl Node {
             self.nis.get(id).map(|ni| ni.nid)
         };
         if let Some(source) = first(nid.net()) {
-            let nids = self.nets.iter().flat_map(|n| &n.nis).filter_map(|id| self.nis.get(*id));
+            let nids =
+                self.nis.nets().iter().flat_map(|n| &n.nis).filter_map(|id| self.nis.get(*id));
             let index = nids.map(|ni| ni.nid).position(|n| n == source).unwrap_or(0);
             return Ok(Distance { hops: 1, source, order: 2 + index as u32 });
         }

@@ -4,19 +4,19 @@
 use std::collections::VecDeque;
 
 use lnet_types::{Errno, Fault, HealthStatus, Instant, MsgId};
-use slotmap::SlotMap;
 
 use super::credits::queued_bytes;
 use crate::check::live;
 use crate::fault::Held;
-use crate::msg::{Msg, Role, Stage};
-use crate::node::Work;
+use crate::messages::Messages;
+use crate::msg::{Role, Stage};
+use crate::outbox::Work;
 use crate::timers::Timer;
 use crate::{Node, port};
 
 /// Puts a message into a queue by its age. One that comes from another path does not lose its place
 /// to younger ones, which have more time left.
-fn line_up(queue: &mut VecDeque<MsgId>, msgs: &SlotMap<MsgId, Msg>, id: MsgId, born: Instant) {
+fn line_up(queue: &mut VecDeque<MsgId>, msgs: &Messages, id: MsgId, born: Instant) {
     let is_older = |other: &MsgId| msgs.get(*other).is_none_or(|m| m.born <= born);
     if queue.back().is_none_or(is_older) {
         return queue.push_back(id);
@@ -30,7 +30,7 @@ impl Node {
     /// queued message's turn comes; what it already holds is not taken twice.
     pub(crate) fn admit(&mut self, now: Instant, id: MsgId) {
         if let Some(fault) = self.refuse(now, id) {
-            self.work.push_back(Work::Finish(id, Err(fault)));
+            self.outbox.plan(Work::Finish(id, Err(fault)));
         } else if self.take_credits(id)
             && !(self.faults.has_delays() && self.holds_leaving(now, id))
         {
@@ -76,8 +76,7 @@ impl Node {
     /// C-9.
     fn count_refused(&mut self, id: MsgId) {
         let Some(msg) = live!(self.msgs, id) else { return };
-        self.stats.drop_count = self.stats.drop_count.wrapping_add(1);
-        self.stats.drop_length += u64::from(msg.hdr.payload_len);
+        self.counts.dropped(msg.hdr.payload_len);
         let Some(tx) = msg.tx else { return };
         let kind = msg.counted_as_sent();
         for id in port::of_rail(tx.ni, tx.peer_ni) {

@@ -19,7 +19,7 @@ use lnet_types::{HealthStatus, Instant, MsgId, NiId, PeerNiId};
 
 use crate::Node;
 use crate::msg::{Role, Stage};
-use crate::node::Work;
+use crate::outbox::Work;
 use crate::portal::md::Written;
 
 /// Why a message is sent again.
@@ -83,14 +83,14 @@ impl Node {
             return self.rest(now, id, until);
         }
         match reason {
-            Reason::Failed { .. } => return self.work.push_back(Work::Resend(id)),
+            Reason::Failed { .. } => return self.outbox.plan(Work::Resend(id)),
             Reason::Unanswered { .. } | Reason::Begun | Reason::InDoubt { .. } => {
-                self.stats.resend_count = self.stats.resend_count.wrapping_add(1);
+                self.counts.resend();
             }
             Reason::Unsent => self.rails.count_moved(),
             Reason::Unbound => {}
         }
-        self.work.push_back(Work::Depart(id));
+        self.outbox.plan(Work::Depart(id));
     }
 
     /// Makes the twin of a message, which uses its descriptor too and whose answer is waited for in its
@@ -98,7 +98,7 @@ impl Node {
     pub(crate) fn make_twin(&mut self, id: MsgId) -> Option<MsgId> {
         let twin = self.msgs.get_mut(id)?.twin();
         let (md, is_copy) = (twin.md, twin.role == Role::Copy);
-        self.remnants += 1;
+        self.msgs.remnant_made();
         self.free_credits(id);
         let new = self.msgs.insert(twin);
         if let Some(md) = md.and_then(|md| self.portals.mds.get_mut(md)) {

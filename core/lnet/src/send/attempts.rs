@@ -44,8 +44,9 @@ impl Node {
         }
         let (spent, limited) = self.is_spent(msg);
         if spent {
-            let failed = u32::from(limited);
-            self.stats.failed_resends = self.stats.failed_resends.wrapping_add(failed);
+            if limited {
+                self.counts.resend_failed();
+            }
             return Next::End;
         }
         self.rests_until(now, msg).map_or(Next::Again, Next::Rest)

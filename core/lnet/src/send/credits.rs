@@ -7,7 +7,7 @@ use lnet_types::{MsgId, NiId};
 use crate::Node;
 use crate::check::live;
 use crate::msg::{Msg, Stage, Tx};
-use crate::node::Work;
+use crate::outbox::Work;
 use crate::port::PortId;
 use crate::timers::Timer;
 
@@ -75,7 +75,7 @@ impl Node {
             && let Some(msg) = live!(mut self.msgs, id)
         {
             msg.stage = Stage::Moving;
-            self.work.push_back(Work::Resume(id));
+            self.outbox.plan(Work::Resume(id));
         }
     }
 
@@ -111,9 +111,10 @@ impl Node {
 
     /// A message is in hand no more.
     pub(crate) fn count_out(&mut self, id: MsgId) {
-        if let Some(msg) = self.msgs.get_mut(id) {
-            let counted = core::mem::take(&mut msg.counted);
-            self.stats.msgs_alloc = self.stats.msgs_alloc.wrapping_sub(u32::from(counted));
+        if let Some(msg) = self.msgs.get_mut(id)
+            && core::mem::take(&mut msg.counted)
+        {
+            self.counts.message_out();
         }
     }
 
@@ -129,7 +130,7 @@ impl Node {
         }
         match stage {
             Stage::Resting(_) => self.end_rest(id),
-            Stage::Answering => self.answering -= 1,
+            Stage::Answering => self.msgs.end_answering(),
             _ => {}
         }
         self.return_credits(id);

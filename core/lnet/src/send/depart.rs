@@ -14,7 +14,7 @@ use super::select;
 use super::trace::Trace;
 use crate::Node;
 use crate::msg::{Role, Stage, Tx};
-use crate::node::Work;
+use crate::outbox::Work;
 use crate::peer::Facts;
 use crate::peer::cause::Cause;
 use crate::portal::is_internal;
@@ -46,7 +46,7 @@ impl Node {
             Errno::EHOSTUNREACH => HealthStatus::RemoteError,
             _ => HealthStatus::LocalError,
         };
-        self.work.push_back(Work::Finish(id, Err(Fault::new(status, errno))));
+        self.outbox.plan(Work::Finish(id, Err(Fault::new(status, errno))));
     }
 
     /// The path of a message. `None`: it waits for a discovery, or has gone by loopback.
@@ -137,7 +137,8 @@ impl Node {
 
     /// S-5: no credits, no peer, no health.
     fn depart_by_loopback(&mut self, now: Instant, id: MsgId) -> Result<(), Errno> {
-        let ni = self.nets.first().and_then(|n| n.nis.first()).copied().ok_or(Errno::ESHUTDOWN)?;
+        let ni =
+            self.nis.nets().first().and_then(|n| n.nis.first()).copied().ok_or(Errno::ESHUTDOWN)?;
         if let Some(msg) = self.msgs.get_mut(id) {
             msg.hdr.src = Nid::LOOPBACK;
             msg.tx = Some(Tx {
@@ -153,7 +154,7 @@ impl Node {
         if let Some(msg) = self.msgs.get(id) {
             let deadline = self.deadline_of(now, msg, ni);
             if let Some(msg) = self.msgs.get_mut(id) {
-                msg.enter(deadline, &mut self.stats);
+                msg.enter(deadline, &mut self.counts);
             }
         }
         self.transmit(now, id);
@@ -164,14 +165,7 @@ impl Node {
     fn commit(&mut self, now: Instant, id: MsgId, path: select::Path) {
         let select::Path { ni: ni_id, peer_ni: pni_id, remember, counted, via } = path;
         let dest_id = via.map_or(pni_id, |via| via.dest);
-        self.seq += 1;
-        let Some(ni) = self.nis.get_mut(ni_id) else { return };
-        ni.port.seq = self.seq;
-        ni.port.refs += 1;
-        let src_nid = ni.nid;
-        if let Some(net) = self.nets.iter_mut().find(|n| n.net == src_nid.net()) {
-            net.seq = self.seq;
-        }
+        let Some(src_nid) = self.nis.bind(ni_id) else { return };
         let Some(hop) = self.peers.count_turn(pni_id, 1) else { return };
         let mut dst = hop;
         if via.is_some() {
@@ -189,7 +183,7 @@ impl Node {
         let Some(msg) = self.msgs.get(id) else { return };
         let deadline = self.deadline_of(now, msg, ni_id);
         if let Some(msg) = self.msgs.get_mut(id) {
-            msg.enter(deadline, &mut self.stats);
+            msg.enter(deadline, &mut self.counts);
             if msg.role != Role::Forward {
                 msg.hdr.src = src_nid;
             }

@@ -6,7 +6,7 @@ use lnet_wire::PAYLOAD_MAX;
 
 use crate::Node;
 use crate::send::select::{self, Request};
-use crate::send::trace::{Explanation, Freedom, Outcome, RESENDS_KEPT, Trace, trim};
+use crate::send::trace::{Explanation, Freedom, Outcome, Trace};
 
 impl Node {
     /// Which way a message of `size` bytes to `target` would go now, and why. Nothing changes.
@@ -70,13 +70,13 @@ impl Node {
     /// The explanations of the last messages, oldest first, as many as the tunable `explain_last`
     /// says.
     pub fn explained(&self) -> impl ExactSizeIterator<Item = &Explanation> {
-        self.explained.iter()
+        self.explanations.last()
     }
 
-    /// The explanations of the last resends, oldest first, at most [`RESENDS_KEPT`]; whatever
+    /// The explanations of the last resends, oldest first, at most [`crate::RESENDS_KEPT`]; whatever
     /// `explain_last` says.
     pub fn resends(&self) -> impl ExactSizeIterator<Item = &Explanation> {
-        self.resends.iter()
+        self.explanations.resends()
     }
 
     /// Keeps the explanation of a message for which a path was sought just now.
@@ -101,15 +101,6 @@ impl Node {
             choices: trace.choices,
             outcome: self.outcome(path),
         };
-        if explanation.retries > 0 {
-            if self.resends.len() == RESENDS_KEPT {
-                self.resends.pop_front();
-            }
-            self.resends.push_back(explanation.clone());
-        }
-        if self.tunables.explain_last != 0 {
-            self.explained.push_back(explanation);
-            trim(&mut self.explained, self.tunables.explain_last);
-        }
+        self.explanations.keep(explanation, self.tunables.explain_last);
     }
 }

@@ -43,7 +43,7 @@ impl Node {
             }
             return self.finish(now, id, Err(Fault::new(HealthStatus::Ok, Errno::EFAULT)));
         }
-        self.stats.resend_count = self.stats.resend_count.wrapping_add(1);
+        self.counts.resend();
         self.depart(now, id);
     }
 
@@ -232,18 +232,12 @@ impl Node {
         let passing = role == Role::Forward;
         let measured = passing || !self.is_own_business(msg);
         if let Some(tx) = tx {
-            if passing {
-                //
-                self.stats.route_count = self.stats.route_count.wrapping_add(1);
-                self.stats.route_length += sent_len;
-            } else {
-                self.stats.send_count = self.stats.send_count.wrapping_add(1);
-            }
+            self.counts.sent(passing.then_some(sent_len));
             match role {
                 Role::Request | Role::Copy if kind == MsgType::Put => {
-                    self.stats.send_length += sent_len
+                    self.counts.sent_bytes(sent_len)
                 }
-                Role::GetIn => self.stats.send_length += sent_len,
+                Role::GetIn => self.counts.sent_bytes(sent_len),
                 _ => {}
             }
             let egress = (role == Role::Request && kind == MsgType::Put && retries == 0)
@@ -264,7 +258,6 @@ impl Node {
         if let Some(rx) = rx
             && rx.committed
         {
-            self.stats.recv_count = self.stats.recv_count.wrapping_add(u32::from(!passing));
             let brought = match rx.kind {
                 // What passes through brings all of its payload.
                 MsgType::Put | MsgType::Reply if passing => sent_len,
@@ -272,7 +265,7 @@ impl Node {
                 MsgType::Ack | MsgType::Get => 0,
             };
             if !passing {
-                self.stats.recv_length += brought;
+                self.counts.received(brought);
             }
             for id in port::of_rail(rx.ni, rx.peer_ni) {
                 let Some(port) = self.port_mut(id) else { continue };

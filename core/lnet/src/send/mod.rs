@@ -31,7 +31,7 @@ use lnet_types::{Instant, MdId, MsgId, Nid, Pid, ProcessId, iovec_slice};
 use lnet_wire::{Handle, Hdr, Kind};
 
 use crate::msg::{Msg, Role, Stage};
-use crate::node::Work;
+use crate::outbox::Work;
 use crate::output::Payload;
 use crate::portal::md::MdBuf;
 use crate::{MdOptions, Node, SendError, Timeouts};
@@ -65,10 +65,10 @@ impl Node {
             return Err(SendError::Simulated);
         }
         let limit = self.tunables.messages_max as usize;
-        if self.in_hand() >= limit {
+        if self.msgs.in_hand() >= limit {
             return Err(SendError::NoSpace(limit));
         }
-        let handle = self.scrambler.handle(self.cookie, op.md);
+        let handle = self.scrambler.handle(op.md);
         let md = self
             .portals
             .mds
@@ -131,7 +131,7 @@ impl Node {
             self.track(now, op.md, limit.unwrap_or_else(|| self.tunables.transaction()));
         }
         let id = self.msgs.insert(msg);
-        self.work.push_back(Work::Depart(id));
+        self.outbox.plan(Work::Depart(id));
         Ok(id)
     }
 

@@ -66,7 +66,8 @@ impl Node {
             msg.src.is_none() || (msg.is_response() && self.tunables.conduct.moves_responses);
         let nets = peer.filter(|p| free && p.is_mr()).map_or(&[][..], |p| &p.nets);
         nets.iter().flat_map(|theirs| {
-            let ours = self.nets.iter().find(|n| n.net == theirs.net).map_or(&[][..], |n| &n.nis);
+            let ours =
+                self.nis.nets().iter().find(|n| n.net == theirs.net).map_or(&[][..], |n| &n.nis);
             ours.iter().flat_map(|ni| theirs.nis.iter().map(|p| (*ni, *p)))
         })
     }

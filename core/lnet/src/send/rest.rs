@@ -17,7 +17,7 @@ use lnet_types::{Instant, MsgId, NiId, PeerId, PeerNiId};
 use crate::below::Doubt;
 use crate::check::live;
 use crate::msg::{Msg, Role, Stage};
-use crate::node::Work;
+use crate::outbox::Work;
 use crate::portal::is_internal;
 use crate::router::choose;
 use crate::timers::{Timer, TimerKind};
@@ -148,6 +148,6 @@ impl Node {
     /// Lets a message go whose time has come; the caller settles.
     pub(crate) fn end_backoff(&mut self, id: MsgId) {
         self.end_rest(id);
-        self.work.push_back(Work::Resend(id));
+        self.outbox.plan(Work::Resend(id));
     }
 }

@@ -8,11 +8,10 @@ use core::cmp::Reverse;
 use core::net::IpAddr;
 
 use lnet_types::{Errno, Instant, Net, NiId, Nid, PeerNiId};
-use slotmap::SlotMap;
 
 use crate::below::Doubt;
 use crate::flap::Flaps;
-use crate::local::{LocalNet, Ni};
+use crate::local::{Interfaces, LocalNet, Ni};
 use crate::numa::Numa;
 use crate::peer::{Peer, PeerNet, PeerNi, Peers};
 use crate::policy::turn::{NO_PRIORITY, Standing};
@@ -52,7 +51,7 @@ pub(crate) struct Request<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct Tables<'a> {
     pub(crate) nets: &'a [LocalNet],
-    pub(crate) nis: &'a SlotMap<NiId, Ni>,
+    pub(crate) nis: &'a Interfaces,
     pub(crate) peers: &'a Peers,
     pub(crate) numa: &'a Numa,
     pub(crate) rails: &'a Rails,

@@ -232,8 +232,40 @@ impl fmt::Display for Explanation {
     }
 }
 
-/// Keeps the last `limit` explanations.
-pub(crate) fn trim(explained: &mut VecDeque<Explanation>, limit: i64) {
-    let limit = usize::try_from(limit).unwrap_or(0);
-    explained.drain(..explained.len().saturating_sub(limit));
+/// The explanations that are kept, oldest first.
+#[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Explanations {
+    last: VecDeque<Explanation>,
+    /// The last resends, whatever `explain_last` says.
+    resends: VecDeque<Explanation>,
+}
+
+impl Explanations {
+    /// Keeps one more. `limit` is `explain_last`.
+    pub(crate) fn keep(&mut self, explanation: Explanation, limit: i64) {
+        if explanation.retries > 0 {
+            if self.resends.len() == RESENDS_KEPT {
+                self.resends.pop_front();
+            }
+            self.resends.push_back(explanation.clone());
+        }
+        if limit != 0 {
+            self.last.push_back(explanation);
+            self.trim(limit);
+        }
+    }
+
+    /// Keeps the last `limit` explanations.
+    pub(crate) fn trim(&mut self, limit: i64) {
+        let limit = usize::try_from(limit).unwrap_or(0);
+        self.last.drain(..self.last.len().saturating_sub(limit));
+    }
+
+    pub(crate) fn last(&self) -> impl ExactSizeIterator<Item = &Explanation> {
+        self.last.iter()
+    }
+
+    pub(crate) fn resends(&self) -> impl ExactSizeIterator<Item = &Explanation> {
+        self.resends.iter()
+    }
 }

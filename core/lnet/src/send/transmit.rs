@@ -5,7 +5,7 @@ use lnet_wire::Hdr;
 
 use crate::dedup::marks;
 use crate::msg::{Role, Stage};
-use crate::node::Work;
+use crate::outbox::Work;
 use crate::output::{Output, Transmit};
 use crate::{Node, in_doubt};
 
@@ -15,7 +15,7 @@ impl Node {
         if self.faults.has_drops()
             && let Some(fault) = self.fails_leaving(now, id)
         {
-            return self.work.push_back(Work::Finish(id, Err(fault)));
+            return self.outbox.plan(Work::Finish(id, Err(fault)));
         }
         let kind = match self.with_mark(id) {
             Ok(kind) => kind,
@@ -23,7 +23,7 @@ impl Node {
                 if let Some(msg) = self.msgs.get_mut(id) {
                     msg.no_resend = true;
                 }
-                return self.work.push_back(Work::Finish(id, Err(fault)));
+                return self.outbox.plan(Work::Finish(id, Err(fault)));
             }
         };
         let Some(msg) = self.msgs.get(id) else { return };
@@ -55,7 +55,7 @@ impl Node {
             retention,
             repeats,
         };
-        self.outputs.push_back(Output::Send(transmit));
+        self.outbox.order(Output::Send(transmit));
         if let Some(md) = request {
             self.handed_over(now, md);
         }

@@ -8,7 +8,7 @@ use slotmap::Key;
 use super::world::{Fate, World, nid};
 use crate::check::live;
 use crate::msg::Stage;
-use crate::node::Work;
+use crate::outbox::Work;
 use crate::timers::Timer;
 use crate::{NetTunables, Node, Profile};
 
@@ -48,7 +48,7 @@ fn message(node: &Node, stage: Stage) -> MsgId {
 fn a_table_that_does_not_agree_with_the_others_is_named() {
     type Change = fn(&mut Node);
     let cases: &[(&str, Change)] = &[
-        ("the work list is empty", |n| n.work.push_back(Work::RehomeRoutes)),
+        ("the work list is empty", |n| n.outbox.plan(Work::RehomeRoutes)),
         ("no message is without a place", |n| {
             let id = message(n, Stage::Driver);
             n.msgs[id].stage = Stage::Moving;
@@ -89,12 +89,12 @@ fn a_table_that_does_not_agree_with_the_others_is_named() {
             let id = peer_ni(n);
             n.peers.nis[id].queued_bytes += 1;
         }),
-        ("msgs_alloc counts messages in hand", |n| n.stats.msgs_alloc += 1),
-        ("messages that wait for answers are counted", |n| n.answering += 1),
+        ("msgs_alloc counts messages in hand", |n| n.counts.stats_mut().msgs_alloc += 1),
+        ("messages that wait for answers are counted", |n| n.msgs.begin_answering()),
         ("operations of a descriptor", |n| {
             n.portals.mds.values_mut().for_each(|md| md.refs += 1);
         }),
-        ("rst_alloc counts trackers", |n| n.stats.rst_alloc += 1),
+        ("rst_alloc counts trackers", |n| n.counts.stats_mut().rst_alloc += 1),
         ("a timer is about an entry that needs it", |n| {
             n.timers.set(Timer::RecoverPeer(peer_ni(n)), Instant::from_secs(100));
         }),

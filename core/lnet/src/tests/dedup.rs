@@ -58,7 +58,7 @@ fn delivered(w: &World, host: usize, user: u64) -> usize {
 }
 
 fn drops(w: &World, host: usize, reason: DropReason) -> u64 {
-    w.hosts[host].node.drops.get(&reason).copied().unwrap_or(0)
+    w.hosts[host].node.counts.drops_for(reason)
 }
 
 #[test]
@@ -555,7 +555,7 @@ fn storm(seed: u64) {
         assert!(left.is_empty(), "seed {seed}: {left:#?}");
         assert!(h.node.timers.count(TimerKind::Response) <= pings.len(), "seed {seed}");
         let resting = h.node.timers.count(TimerKind::Backoff);
-        assert_eq!((h.node.answering, resting), (0, 0), "seed {seed}");
+        assert_eq!((h.node.msgs.answering(), resting), (0, 0), "seed {seed}");
     }
 }
 

@@ -62,7 +62,7 @@ fn delivered(w: &World, user: u64) -> usize {
 }
 
 fn duplicates(w: &World) -> u64 {
-    w.hosts[1].node.drops.get(&DropReason::Duplicate).copied().unwrap_or(0)
+    w.hosts[1].node.counts.drops_for(DropReason::Duplicate)
 }
 
 /// The routers that the test messages of A went by, in order.
@@ -115,7 +115,7 @@ fn a_message_lost_with_a_routers_far_side_is_resent_by_the_other_router() {
         assert_eq!(w.events(0, 7), DONE, "PUT lost: {put}");
         assert_eq!(routers(&w), [by, 1 - by]);
         assert_eq!((delivered(&w, 7), duplicates(&w)), (1, u64::from(!put)));
-        assert_eq!(w.hosts[0].node.answering, 0);
+        assert_eq!(w.hosts[0].node.msgs.answering(), 0);
     }
 }
 

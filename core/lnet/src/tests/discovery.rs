@@ -112,7 +112,7 @@ fn peers_follow_when_the_ping_sequence_number_wraps() {
         w.host(profile, &B[..1]);
         w.discovered(0, B[0]);
         // As if its interfaces had come and gone four thousand million times.
-        w.hosts[1].node.ping_seq = u32::MAX - 2;
+        w.hosts[1].node.own.set_seq(u32::MAX - 2);
         for round in 0..4 {
             let id = w.add_ni(1, B[1], NetTunables::SOCK);
             w.secs(1);
@@ -290,7 +290,7 @@ fn a_first_question_that_fails_is_not_repeated_for_every_message() {
 #[test]
 fn a_recovered_interface_is_announced_as_up() {
     let announced_up = |w: &World| {
-        let parsed = lnet_wire::ping::PingInfo::parse(&w.hosts[1].node.ping_bytes).unwrap();
+        let parsed = lnet_wire::ping::PingInfo::parse(w.hosts[1].node.own.bytes()).unwrap();
         let up = |e: &lnet_wire::ping::PingEntry| e.status == lnet_wire::ping::NiStatus::UP;
         parsed.info.entries.iter().filter(|e| up(e)).count()
     };
@@ -703,7 +703,7 @@ fn a_reply_that_is_no_ping_data_ends_discovery_after_a_few_tries() {
     w.host(Profile::Kernel, &A);
     w.host(Profile::Kernel, &B);
     // B serves garbage where its ping data should be.
-    let md = w.hosts[1].node.ping_md.unwrap();
+    let md = w.hosts[1].node.own.mds()[0].unwrap();
     let d = w.hosts[1].node.portals.mds.get_mut(md).unwrap();
     d.buf = crate::portal::md::MdBuf::Bytes(std::sync::Arc::from([0xffu8; 64]));
     d.len = 64;
@@ -968,7 +968,7 @@ fn each_response_of_a_kernel_node_finds_its_descriptor() {
                 w.add_ni(1, ADDED, NetTunables::SOCK);
                 w.secs(5);
                 assert_eq!(peer(&w, 0, B[0]).1.len(), theirs + 1);
-                let drops: Vec<_> = w.hosts.iter().flat_map(|h| &h.node.drops).collect();
+                let drops: Vec<_> = w.hosts.iter().flat_map(|h| h.node.drops()).collect();
                 assert!(drops.is_empty(), "{ours} {theirs} {starts}: {drops:?}");
             }
         }

@@ -60,7 +60,7 @@ fn push(w: &mut World, from: &str, info: &PingInfo) {
 
 /// From now on `host` answers pings with these bytes.
 fn serve(w: &mut World, host: usize, bytes: &[u8]) {
-    let md = w.hosts[host].node.ping_md.unwrap();
+    let md = w.hosts[host].node.own.mds()[0].unwrap();
     let d = w.hosts[host].node.portals.mds.get_mut(md).unwrap();
     d.buf = crate::portal::md::MdBuf::Bytes(bytes.into());
     d.len = bytes.len() as u64;

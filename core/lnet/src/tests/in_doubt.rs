@@ -59,7 +59,7 @@ fn delivered(w: &World, user: u64) -> usize {
 }
 
 fn duplicates(w: &World, host: usize) -> u64 {
-    w.hosts[host].node.drops.get(&DropReason::Duplicate).copied().unwrap_or(0)
+    w.hosts[host].node.counts.drops_for(DropReason::Duplicate)
 }
 
 fn is_empty(w: &World) -> bool {

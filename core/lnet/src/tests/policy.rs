@@ -459,7 +459,7 @@ pub(super) fn any_rule(rng: &mut Prng) -> Rule {
 /// All that selection reads, as text.
 fn state(w: &World) -> String {
     let n = &w.hosts[0].node;
-    format!("{:?} {:?} {:?}", n.nets, n.nis, n.net_floor)
+    format!("{:?} {:?} {:?}", n.nis.nets(), n.nis.iter().collect::<Vec<_>>(), n.nis.floor())
         + &format!("{:?} {:?}", n.peers.peers, n.peers.nis)
 }
 

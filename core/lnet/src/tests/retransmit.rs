@@ -53,7 +53,7 @@ fn delivered(w: &World, user: u64) -> usize {
 }
 
 fn duplicates(w: &World) -> u64 {
-    w.hosts[1].node.drops.get(&DropReason::Duplicate).copied().unwrap_or(0)
+    w.hosts[1].node.counts.drops_for(DropReason::Duplicate)
 }
 
 /// What makes a written message doubtful.
@@ -86,7 +86,7 @@ fn a_message_written_to_a_rail_that_dies_is_resent_at_once() {
         assert_eq!((delivered(&w, 7), duplicates(&w)), (1, 0));
         assert_eq!(w.hosts[0].node.stats().resend_count, 1);
         assert!(w.hosts[0].node.msgs.is_empty());
-        assert_eq!(w.hosts[0].node.answering, 0);
+        assert_eq!(w.hosts[0].node.msgs.answering(), 0);
     }
 }
 

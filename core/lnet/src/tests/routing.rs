@@ -409,7 +409,7 @@ fn x31_a_routers_interface_is_down_110_seconds_after_the_last_ping() {
     assert!(w.route_up(0, "tcp1", G1[0]));
     // The last ping on tcp1, then none; A goes on with its own.
     w.hosts[1].node.del_route(w.now, None, None).unwrap();
-    let last = w.hosts[r].node.nets[2].last_alive;
+    let last = w.hosts[r].node.nis.nets()[2].last_alive;
     let up = |w: &World, n: usize| w.hosts[r].node.net_views()[n].nis[0].up;
     let seq = w.hosts[r].node.ping_seq();
     w.run(Duration::from_secs(109).saturating_sub(w.now.saturating_since(last)));
@@ -433,7 +433,7 @@ fn x31_a_routers_interface_is_down_110_seconds_after_the_last_ping() {
 fn pa070_with_the_documents_defaults_a_silent_interface_is_down_after_110_s() {
     let mut w = ready(Profile::Documents, &[G1]);
     w.hosts[1].alive = false;
-    let last = w.hosts[2].node.nets[2].last_alive;
+    let last = w.hosts[2].node.nis.nets()[2].last_alive;
     let down = |w: &World| !w.hosts[2].node.net_views()[2].nis[0].up;
     w.hosts[1].node.del_route(w.now, None, None).unwrap();
     w.run(Duration::from_millis(109_999) - w.now.saturating_since(last));
@@ -459,7 +459,7 @@ fn learns_after(phase: u64, slow: Duration) -> f64 {
     w.secs(61);
     assert!(w.route_up(0, "tcp1", G1[0]));
     w.hosts[1].node.del_route(w.now, None, None).unwrap();
-    let last = w.hosts[2].node.nets[2].last_alive;
+    let last = w.hosts[2].node.nis.nets()[2].last_alive;
     // From now on replies to A lie in the router for a while.
     w.decide = Box::new(move |t| {
         if matches!(t.hdr.kind, Kind::Reply { .. }) && !slow.is_zero() {
@@ -757,7 +757,7 @@ fn s83_messages_by_a_way_that_we_would_not_take_are_dropped_if_so_wished() {
 fn a_routers_ping_data_show_whether_routing_is_on() {
     let mut w = ready(Profile::Default, &[G1]);
     let features = |w: &World| {
-        let bytes = &w.hosts[2].node.ping_bytes;
+        let bytes = w.hosts[2].node.own.bytes();
         let features = PingInfo::parse(bytes).unwrap().info.features;
         (features - lnet_wire::ping::Features::DEDUPLICATES).bits()
     };

@@ -90,7 +90,7 @@ fn storm(seed: u64) {
             10 => {
                 let md = w.hosts[host].node.portals.mds.keys().nth(rng.below(9) as usize);
                 // Anything but the ping buffers, which users can't name.
-                let own = [w.hosts[host].node.ping_md, w.hosts[host].node.push_md];
+                let own = w.hosts[host].node.own.mds();
                 if let Some(md) = md.filter(|md| !own.contains(&Some(*md)))
                     && w.hosts[host].node.portals.mds[md].place.is_none()
                 {
@@ -212,7 +212,7 @@ fn all_home(w: &World, seed: u64, profile: Profile) {
         }
         let replayed = n.recording().map(|r| r.replay().map(|r| r.calls));
         assert!(matches!(replayed, Some(Ok(1..))), "seed {seed}: host {i}: {replayed:?}");
-        assert_eq!(h.reports.len() as u64, n.op_count, "seed {seed}: one report per question");
+        assert_eq!(h.reports.len() as u64, n.ops.count(), "seed {seed}: one report per question");
         assert!(n.router.deferred.is_empty(), "seed {seed}: host {i} still lets drivers wait");
         for p in n.routing_view().pools {
             assert_eq!(p.credits, p.nbuffers as i32, "seed {seed}: host {i}: {p:?}");

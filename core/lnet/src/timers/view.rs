@@ -52,7 +52,7 @@ impl Node {
             | Timer::CutOff
             | Timer::Router
             | Timer::Retransmit => None,
-            Timer::Op(op) => self.ops.get(&op).map(|state| state.asked),
+            Timer::Op(op) => self.ops.get(op).map(|state| state.asked),
             Timer::Delay(_) | Timer::Waiting(_) | Timer::Backoff(_) => hdr.map(|hdr| hdr.dst),
             Timer::Check(id) | Timer::Merge(id) | Timer::Discover(id) => peer(id),
             Timer::Response(md) => {

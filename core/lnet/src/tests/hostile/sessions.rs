@@ -53,12 +53,12 @@ fn a_flood_of_session_names_costs_only_the_neighbour_that_brings_them() {
     b.node.sessions.check();
     assert!(w.inject(1, nid(X[0]), &put(Mark::new(SessionName::new(3), 1, false)), &[]));
     assert!(!w.inject(1, nid(X[0]), &put(Mark::new(SessionName::new(4), 1, true)), &[]));
-    assert!(w.hosts[1].node.drops[&DropReason::AncientCopy] > 0);
+    assert!(w.hosts[1].node.counts.drops_for(DropReason::AncientCopy) > 0);
     // A's session is known as before, and another one may begin with a further copy.
     let copy = Hdr { src: nid(A[0]), ..put(mark.copy(true)) };
-    let before = w.hosts[1].node.drops.get(&DropReason::Duplicate).copied().unwrap_or(0);
+    let before = w.hosts[1].node.counts.drops_for(DropReason::Duplicate);
     assert!(!w.inject(1, nid(A[0]), &copy, &[]));
-    assert_eq!(w.hosts[1].node.drops[&DropReason::Duplicate], before + 1);
+    assert_eq!(w.hosts[1].node.counts.drops_for(DropReason::Duplicate), before + 1);
     let first = Hdr { src: nid(A[0]), ..put(Mark::new(SessionName::new(2), 1, true)) };
     assert!(w.inject(1, nid(A[0]), &first, &[]));
     w.hosts[0].events.clear();

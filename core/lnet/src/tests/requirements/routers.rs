@@ -104,7 +104,7 @@ fn a_router_sends_no_pings_of_its_own() {
     assert_eq!(own.count(), 0);
     let t = w.hosts[2].node.tunables();
     let (interval, timeout) = (t.live_router_check_interval, t.router_ping_timeout);
-    let last = w.hosts[2].node.nets[2].last_alive;
+    let last = w.hosts[2].node.nis.nets()[2].last_alive;
     w.hosts[1].node.del_route(w.now, None, None).unwrap();
     seconds_until(&mut w, |w| !far_side_up(w));
     let silent = w.now.saturating_since(last).as_secs_f64();

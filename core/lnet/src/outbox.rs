@@ -1,0 +1,118 @@
+//! What a call leaves behind: work to be done before control returns, and what waits to be polled: orders
+//! for drivers, events, reports and notices.
+
+use std::collections::VecDeque;
+
+use lnet_types::{Fault, MsgId, NiId, PeerId};
+
+use crate::notice::{Notice, Notices};
+use crate::port::PortId;
+use crate::{Event, Output, Report};
+
+/// One thing to be done before control returns to the caller.
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+pub(crate) enum Work {
+    /// Find a path for a message.
+    Depart(MsgId),
+    /// The same after a failure.
+    Resend(MsgId),
+    /// A queued message's turn has come.
+    Resume(MsgId),
+    /// A message has failed before a driver had it.
+    Finish(MsgId, Result<(), Fault>),
+    /// A peer's discovery may go on.
+    Discover(PeerId),
+    /// Gateways may have become other peers.
+    RehomeRoutes,
+    /// An interface is down.
+    Leave(PortId),
+}
+
+/// The queues that a call fills.
+#[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Outbox {
+    work: VecDeque<Work>,
+    outputs: VecDeque<Output>,
+    events: VecDeque<Event>,
+    reports: VecDeque<Report>,
+    notices: Notices,
+}
+
+impl Outbox {
+    /// Plans work for before control returns.
+    pub(crate) fn plan(&mut self, work: Work) {
+        self.work.push_back(work);
+    }
+
+    /// The next work, in the order in which it was planned.
+    pub(crate) fn next_work(&mut self) -> Option<Work> {
+        self.work.pop_front()
+    }
+
+    /// How much work is planned: none between calls of the node.
+    pub(crate) fn planned(&self) -> usize {
+        self.work.len()
+    }
+
+    /// Gives an order to a driver.
+    #[inline]
+    pub(crate) fn order(&mut self, output: Output) {
+        self.outputs.push_back(output);
+    }
+
+    /// Takes back what an interface that is gone was to send.
+    pub(crate) fn take_back(&mut self, ni: NiId) {
+        self.outputs.retain(|out| !matches!(out, Output::Send(t) if t.ni == ni));
+    }
+
+    /// Gives an event to its user.
+    #[inline]
+    pub(crate) fn event(&mut self, event: Event) {
+        self.events.push_back(event);
+    }
+
+    /// Reports the end of a ping or discovery.
+    pub(crate) fn report(&mut self, report: Report) {
+        self.reports.push_back(report);
+    }
+
+    /// Notes something for the log.
+    pub(crate) fn notice(&mut self, notice: Notice) {
+        self.notices.push(notice);
+    }
+
+    /// The next order for a driver.
+    #[inline]
+    pub(crate) fn next_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// The next event.
+    #[inline]
+    pub(crate) fn next_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// The next report.
+    #[inline]
+    pub(crate) fn next_report(&mut self) -> Option<Report> {
+        self.reports.pop_front()
+    }
+
+    /// The next notice.
+    pub(crate) fn next_notice(&mut self) -> Option<Notice> {
+        self.notices.pop()
+    }
+
+    /// Exchanges the orders for an empty queue, which gives its memory.
+    #[inline]
+    pub(crate) fn swap_outputs(&mut self, into: &mut VecDeque<Output>) {
+        core::mem::swap(&mut self.outputs, into);
+    }
+
+    /// Exchanges the events for an empty queue, which gives its memory.
+    #[inline]
+    pub(crate) fn swap_events(&mut self, into: &mut VecDeque<Event>) {
+        core::mem::swap(&mut self.events, into);
+    }
+}
