@@ -33,7 +33,7 @@ pub struct ServiceConfig {
     /// Request buffers that are posted.
     pub buffers: u32,
     /// Regular requests that are being served at a time; the others wait. One of high priority is
-    /// served beside them.
+    /// served beside them. No client takes a slot when it has as many as are free.
     pub slots: usize,
     /// Whether high-priority requests have a head of their own (P-113).
     pub high_priority: bool,
@@ -247,10 +247,11 @@ impl Server {
         while let Some(service) = self.services.get_mut(id) {
             let Some((next, high)) = service.heads.next(now) else { break };
             service.stuck = (service.heads.waiting() != (0, 0)).then_some(now);
-            let Some(work) = self.work.get_mut(next) else {
-                service.heads.release(high);
+            let Some(work) = self.work.get_mut(next.id) else {
+                service.heads.release(next.from, high);
                 continue;
             };
+            let next = next.id;
             (work.place, work.slot) = (None, true);
             let (origin, export, body) = (work.origin, work.export, work.body);
             // P-107: much may have happened since it arrived.
@@ -314,7 +315,7 @@ impl Server {
             if let Some(place) = work.place {
                 service.heads.remove(place, work.high);
             } else if work.slot {
-                service.heads.release(work.high);
+                service.heads.release(work.origin.peer, work.high);
             }
             if let Some(began) = work.began {
                 service.served.add(cx.below.now().saturating_since(began));

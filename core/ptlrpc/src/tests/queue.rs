@@ -9,8 +9,8 @@ use crate::{
     ServiceId, ServiceView, Tunables,
 };
 
-/// Slots of the bench's service.
-const SLOTS: usize = 64;
+/// Slots of the bench's service that one client may have.
+const SLOTS: usize = 32;
 
 fn service(bench: &mut Bench) -> ServiceView {
     bench.party_of(bench.server, |p, _| p.ptlrpc.service_views()[0].clone())
@@ -26,7 +26,7 @@ fn get(bench: &mut Bench, name: &str) -> Result<String, NrsError> {
     bench.party_of(bench.server, |p, _| p.ptlrpc.parameter(id, name))
 }
 
-/// A bench whose slots for regular requests are all taken.
+/// A bench whose client has all slots that it may have.
 fn full() -> Bench {
     let mut bench = Bench::new(keeper());
     for n in 0..SLOTS {

@@ -1,6 +1,6 @@
 //! The order in which a service serves the requests that wait: a head with a fallback policy, which
 //! is FIFO, and at most one other (P-116 … P-121). A policy gives a request its rank at arrival; the
-//! lowest rank that may go is served next. `fifo.rs`, `crrn.rs` and `delay.rs` hold the policies,
+//! lowest rank that may go, of a client that may have another slot (`heads.rs`), is served next. `fifo.rs`, `crrn.rs` and `delay.rs` hold the policies,
 //! `parameter.rs` their names and values as an administrator writes them.
 
 mod crrn;
@@ -49,7 +49,16 @@ type Rank = (u64, u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     primary: bool,
+    from: Nid,
     rank: Rank,
+}
+
+/// A request whose turn it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Next {
+    pub(crate) id: ServedId,
+    /// The primary NID of its client.
+    pub(crate) from: Nid,
 }
 
 #[derive(Debug)]
@@ -100,40 +109,64 @@ impl Policy {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Waiting {
-    id: ServedId,
-    from: Nid,
-}
-
+/// Requests by client, and the first one of each client by rank: clients whose turn it is not cost a
+/// step each, not one for each of their requests.
 #[derive(Debug)]
 struct Queue {
     policy: Policy,
-    waiting: BTreeMap<Rank, Waiting>,
+    waiting: BTreeMap<(Nid, Rank), ServedId>,
+    firsts: BTreeMap<Rank, Nid>,
 }
 
 impl Queue {
     const fn new(policy: Policy) -> Self {
-        Self { policy, waiting: BTreeMap::new() }
+        Self { policy, waiting: BTreeMap::new(), firsts: BTreeMap::new() }
     }
 
-    fn ready(&self, now: Instant) -> bool {
-        self.waiting.first_key_value().is_some_and(|(rank, _)| self.policy.may_go(*rank, now))
+    /// The rank of a client's first request.
+    fn first_of(&self, from: Nid) -> Option<Rank> {
+        let its = self.waiting.range((from, (0, 0))..=(from, (u64::MAX, u64::MAX)));
+        its.map(|((_, rank), _)| *rank).next()
     }
 
-    fn remove(&mut self, rank: Rank) -> Option<ServedId> {
-        let gone = self.waiting.remove(&rank)?;
-        self.policy.left(gone.from);
-        Some(gone.id)
-    }
-
-    fn next(&mut self, now: Instant) -> Option<ServedId> {
-        let rank = *self.waiting.first_key_value()?.0;
-        if !self.policy.may_go(rank, now) {
-            return None;
+    fn insert(&mut self, rank: Rank, from: Nid, id: ServedId) {
+        let before = self.first_of(from);
+        if before.is_none_or(|before| rank < before) {
+            before.map(|before| self.firsts.remove(&before));
+            self.firsts.insert(rank, from);
         }
+        self.waiting.insert((from, rank), id);
+    }
+
+    fn remove(&mut self, rank: Rank, from: Nid) -> Option<ServedId> {
+        let id = self.waiting.remove(&(from, rank))?;
+        if self.firsts.remove(&rank).is_some()
+            && let Some(next) = self.first_of(from)
+        {
+            self.firsts.insert(next, from);
+        }
+        self.policy.left(from);
+        Some(id)
+    }
+
+    /// The first request that may go, of a client that may have another slot.
+    fn peek(&self, now: Instant, may: &impl Fn(Nid) -> bool) -> Option<(Rank, Nid)> {
+        let due = self.firsts.iter().take_while(|(rank, _)| self.policy.may_go(**rank, now));
+        due.map(|(rank, from)| (*rank, *from)).find(|(_, from)| may(*from))
+    }
+
+    fn next(&mut self, now: Instant, may: &impl Fn(Nid) -> bool) -> Option<Next> {
+        let (rank, from) = self.peek(now, may)?;
         self.policy.serves(rank);
-        self.remove(rank)
+        let id = self.remove(rank, from)?;
+        Some(Next { id, from })
+    }
+
+    /// All requests, in the order of their ranks.
+    fn drain(self) -> Vec<Next> {
+        let all = self.waiting.into_iter().map(|((from, rank), id)| (rank, Next { id, from }));
+        let ranked: BTreeMap<Rank, Next> = all.collect();
+        ranked.into_values().collect()
     }
 }
 
@@ -169,52 +202,53 @@ impl Head {
     /// A request arrives (P-116).
     pub(crate) fn enqueue(&mut self, now: Instant, id: ServedId, from: Nid) -> Place {
         self.arrivals += 1;
-        let waiting = Waiting { id, from };
         if let Some(queue) = &mut self.primary
             && let Some(first) = queue.policy.rank(now, from)
         {
             let rank = (first, self.arrivals);
-            queue.waiting.insert(rank, waiting);
-            return Place { primary: true, rank };
+            queue.insert(rank, from, id);
+            return Place { primary: true, from, rank };
         }
-        self.push_back(waiting)
+        self.push_back(Next { id, from })
     }
 
     /// At the end of the fallback's queue, whose first part of ranks is always the same.
-    fn push_back(&mut self, waiting: Waiting) -> Place {
+    fn push_back(&mut self, Next { id, from }: Next) -> Place {
         let rank = (fifo::FIRST, self.arrivals);
-        self.fallback.waiting.insert(rank, waiting);
-        Place { primary: false, rank }
+        self.fallback.insert(rank, from, id);
+        Place { primary: false, from, rank }
     }
 
     /// Takes a request out, wherever it stands.
     pub(crate) fn remove(&mut self, place: Place) -> Option<ServedId> {
         let queue = if place.primary { self.primary.as_mut()? } else { &mut self.fallback };
-        queue.remove(place.rank)
+        queue.remove(place.rank, place.from)
     }
 
     /// Whether [`Head::next`] would give a request.
-    pub(crate) fn ready(&self, now: Instant) -> bool {
-        self.fallback.ready(now) || self.primary.as_ref().is_some_and(|q| q.ready(now))
+    pub(crate) fn ready(&self, now: Instant, may: &impl Fn(Nid) -> bool) -> bool {
+        let queues = core::iter::once(&self.fallback).chain(&self.primary);
+        queues.into_iter().any(|queue| queue.peek(now, may).is_some())
     }
 
-    /// The next request. Queues take turns, so that neither waits for the other to be empty (P-116).
-    pub(crate) fn next(&mut self, now: Instant) -> Option<ServedId> {
+    /// The next request, of a client that `may` have another slot. Queues take turns, so that neither
+    /// waits for the other to be empty (P-116).
+    pub(crate) fn next(&mut self, now: Instant, may: &impl Fn(Nid) -> bool) -> Option<Next> {
         let Self { fallback, primary, primary_first, .. } = self;
-        let Some(primary) = primary else { return fallback.next(now) };
-        let first = if *primary_first { primary.next(now) } else { fallback.next(now) };
+        let Some(primary) = primary else { return fallback.next(now, may) };
+        let first = if *primary_first { primary.next(now, may) } else { fallback.next(now, may) };
         if first.is_some() {
             *primary_first = !*primary_first;
             return first;
         }
-        if *primary_first { fallback.next(now) } else { primary.next(now) }
+        if *primary_first { fallback.next(now, may) } else { primary.next(now, may) }
     }
 
     /// When the next of the requests that wait for a time may go.
     pub(crate) fn due(&self) -> Option<Instant> {
         let queue = self.primary.as_ref()?;
         let Policy::Delay(_) = queue.policy else { return None };
-        queue.waiting.first_key_value().map(|((start, _), _)| Instant(*start))
+        queue.firsts.first_key_value().map(|((start, _), _)| Instant(*start))
     }
 
     /// Starts a policy, if another runs. What waits under the one before is drained: it moves to the
@@ -230,9 +264,9 @@ impl Head {
         };
         let before = core::mem::replace(&mut self.primary, policy.map(Queue::new));
         let mut moved = Vec::new();
-        for waiting in before.into_iter().flat_map(|queue| queue.waiting.into_values()) {
+        for next in before.into_iter().flat_map(Queue::drain) {
             self.arrivals += 1;
-            moved.push((waiting.id, self.push_back(waiting)));
+            moved.push((next.id, self.push_back(next)));
         }
         moved
     }
