@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use lnet::upper::Below;
 use lnet::{AttachError, MdOptions, MdSpec, Unlink};
 use lnet_types::{Errno, IoVec, Nid, Prng, Span};
-use lustre_wire::ConnectData;
+use lustre_wire::{ConnectFlags, ConnectFlags2};
 
 use crate::event::Event;
 use crate::lose::Losses;
@@ -35,6 +35,15 @@ pub(crate) enum Post {
 
 /// Bytes that one bulk descriptor covers at most (P-46).
 pub(crate) const BULK_PIECE: u64 = 1 << 20;
+
+/// Patch levels that metadata servers may be apart (P-65.5, P-129.3).
+const PATCHES_APART: u32 = 3;
+
+/// Whether metadata servers of these versions understand each other.
+pub(crate) const fn alike(a: u32, b: u32) -> bool {
+    let patches = (a >> 8 & 0xff).abs_diff(b >> 8 & 0xff);
+    a >> 16 == b >> 16 && patches <= PATCHES_APART
+}
 
 pub(crate) struct Common {
     pub(crate) tunables: Tunables,
@@ -74,8 +83,9 @@ impl Common {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Caller {
     pub(crate) import: ImportId,
-    /// What the server granted: it decides on the match bits of replies.
-    pub(crate) granted: ConnectData,
+    /// What the server granted: it decides on the match bits of replies. Flags alone: a node has as
+    /// many callers as imports.
+    pub(crate) granted: (ConnectFlags, ConnectFlags2),
     /// What stands for it on the server's side, since the first callback.
     pub(crate) export: Option<ExportId>,
 }

@@ -18,27 +18,36 @@ pub struct Bounds {
     pub history: Duration,
 }
 
-/// The worst of what was measured lately (P-89).
+/// The worst of what was measured lately (P-89). Nanoseconds inside: idle imports have one or two each,
+/// and a [`Duration`] takes twice the room.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Estimate {
-    current: Duration,
-    worst: Duration,
-    worst_at: Option<Instant>,
-    /// When the first bin began; `None` before the first measurement.
-    since: Option<Instant>,
-    bins: [Duration; BINS],
+    current: u64,
+    worst: u64,
+    worst_at: Instant,
+    /// When the first bin began.
+    since: Instant,
+    bins: [u64; BINS],
+    /// Something was measured: the two times mean something.
+    measured: bool,
     history: bool,
+}
+
+/// A duration, as estimates hold it; one of centuries is as good as any longer one.
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl Estimate {
     /// One that begins with `initial` and remembers peaks.
     pub fn new(initial: Duration) -> Self {
         Self {
-            current: initial,
-            worst: initial,
-            worst_at: None,
-            since: None,
-            bins: [Duration::ZERO; BINS],
+            current: nanos(initial),
+            worst: nanos(initial),
+            worst_at: Instant::ZERO,
+            since: Instant::ZERO,
+            bins: [0; BINS],
+            measured: false,
             history: true,
         }
     }
@@ -50,63 +59,60 @@ impl Estimate {
 
     /// What it says.
     pub fn get(&self, bounds: &Bounds) -> Duration {
-        self.current.max(bounds.min)
+        Duration::from_nanos(self.current).max(bounds.min)
     }
 
     /// The worst that was ever measured.
     pub fn worst(&self) -> Duration {
-        self.worst
+        Duration::from_nanos(self.worst)
     }
 
     /// When that was; `None` before the first measurement.
     pub fn worst_at(&self) -> Option<Instant> {
-        self.worst_at
+        self.measured.then_some(self.worst_at)
     }
 
     /// The measured peaks, newest part of the history first.
     pub fn bins(&self) -> [Duration; BINS] {
-        self.bins
+        self.bins.map(Duration::from_nanos)
     }
 
     /// Takes in a measurement (P-90); zero counts for nothing.
     pub fn measure(&mut self, now: Instant, value: Duration, bounds: &Bounds) {
-        if value.is_zero() {
+        let value = nanos(value);
+        if value == 0 {
             return;
         }
         let part = (bounds.history / BINS as u32).max(Duration::from_secs(1));
-        match self.since {
-            None => {
-                self.current = value;
-                (self.worst, self.worst_at) = (value, Some(now));
-                self.bins[0] = value;
-                self.since = Some(now);
-            }
-            Some(since) if now.saturating_since(since) < part => {
-                self.bins[0] = self.bins[0].max(value);
-                self.current = self.current.max(value);
-            }
-            Some(since) => {
-                let shift = now.saturating_since(since).as_nanos() / part.as_nanos();
-                // As many parts as fit into the time that a node can run.
-                let shift = u32::try_from(shift).unwrap_or(u32::MAX);
-                let moved = (shift as usize).min(BINS);
-                self.bins.rotate_right(moved);
-                self.bins[..moved].fill(Duration::ZERO);
-                self.current = self.bins.iter().copied().fold(value, Duration::max);
-                self.bins[0] = value;
-                self.since = Some(since + part.saturating_mul(shift));
-            }
+        let passed = now.saturating_since(self.since);
+        if !core::mem::replace(&mut self.measured, true) {
+            self.current = value;
+            (self.worst, self.worst_at) = (value, now);
+            self.bins[0] = value;
+            self.since = now;
+        } else if passed < part {
+            self.bins[0] = self.bins[0].max(value);
+            self.current = self.current.max(value);
+        } else {
+            // As many parts as fit into the time that a node can run.
+            let shift = u32::try_from(passed.as_nanos() / part.as_nanos()).unwrap_or(u32::MAX);
+            let moved = (shift as usize).min(BINS);
+            self.bins.rotate_right(moved);
+            self.bins[..moved].fill(0);
+            self.current = self.bins.iter().copied().fold(value, u64::max);
+            self.bins[0] = value;
+            self.since += part.saturating_mul(shift);
         }
         if self.current > self.worst {
-            (self.worst, self.worst_at) = (self.current, Some(now));
+            (self.worst, self.worst_at) = (self.current, now);
         }
         if !self.history {
             self.current = value;
         }
         if !bounds.max.is_zero() {
-            self.current = self.current.min(bounds.max);
+            self.current = self.current.min(nanos(bounds.max));
         }
-        self.current = self.current.max(bounds.min);
+        self.current = self.current.max(nanos(bounds.min));
     }
 }
 

@@ -38,10 +38,9 @@ pub(crate) enum Timer {
 const KINDS: usize = 10;
 
 impl Timer {
-    /// Its kind, and the place of what it is for in the table of that: what comes to this place later
-    /// has the same slot.
-    fn place(self) -> (usize, usize) {
-        let (kind, key): (usize, u64) = match self {
+    /// Its kind, and the key of what it is for.
+    fn split(self) -> (u8, u64) {
+        match self {
             Self::Call(id) => (0, id.into()),
             Self::Limit(id) => (1, id.into()),
             Self::Import(id) => (2, id.into()),
@@ -52,59 +51,89 @@ impl Timer {
             Self::Silence => (7, 0),
             Self::Recovery(id) => (8, id.into()),
             Self::Watchdog(id) => (9, id.into()),
-        };
-        (kind, index(key))
+        }
+    }
+
+    fn of(kind: u8, key: u64) -> Self {
+        match kind {
+            0 => Self::Call(key.into()),
+            1 => Self::Limit(key.into()),
+            2 => Self::Import(key.into()),
+            3 => Self::Close(key.into()),
+            4 => Self::Early(key.into()),
+            5 => Self::Bulk(key.into()),
+            6 => Self::Service(key.into()),
+            8 => Self::Recovery(key.into()),
+            9 => Self::Watchdog(key.into()),
+            _ => Self::Silence,
+        }
     }
 }
 
+/// The time of what is not due.
+const NEVER: Instant = Instant::FAR_FUTURE;
+
+/// Many: an idle import has one.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    timer: Timer,
-    /// When it is due; `None` after a stop.
-    at: Option<Instant>,
-    /// The time of its entry in the list, never after `at`.
-    listed: Option<Instant>,
+    /// Of what it is for: what comes to its place later has the same slot, and another key.
+    key: u64,
+    /// When it is due; never after a stop.
+    at: Instant,
+    /// The time of its entry in the list, not after `at`; never without one.
+    listed: Instant,
 }
+
+/// An entry of the list: time, kind, place in the table of what it is for.
+type Entry = (Instant, u8, u32);
 
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
-    slots: [Vec<Option<Slot>>; KINDS],
-    listed: BTreeSet<(Instant, usize, usize)>,
+    slots: [Vec<Slot>; KINDS],
+    listed: BTreeSet<Entry>,
 }
 
 impl Timers {
-    fn slot(&mut self, (kind, index): (usize, usize)) -> Option<&mut Slot> {
-        self.slots.get_mut(kind)?.get_mut(index)?.as_mut()
+    fn slot(&self, kind: u8, place: usize) -> Option<&Slot> {
+        self.slots.get(usize::from(kind))?.get(place)
+    }
+
+    fn slot_mut(&mut self, kind: u8, place: usize) -> Option<&mut Slot> {
+        self.slots.get_mut(usize::from(kind))?.get_mut(place)
     }
 
     pub(crate) fn set(&mut self, timer: Timer, at: Instant) {
-        let (kind, index) = timer.place();
-        let Some(slots) = self.slots.get_mut(kind) else { return };
-        if slots.len() <= index {
-            slots.resize(index + 1, None);
+        let (kind, key) = timer.split();
+        let place = index(key);
+        let Some(slots) = self.slots.get_mut(usize::from(kind)) else { return };
+        if slots.len() <= place {
+            slots.resize(place + 1, Slot { key, at: NEVER, listed: NEVER });
         }
-        let Some(slot) = slots.get_mut(index) else { return };
-        let slot = slot.get_or_insert(Slot { timer, at: None, listed: None });
-        (slot.timer, slot.at) = (timer, Some(at));
-        if slot.listed.is_none_or(|listed| at < listed) {
-            if let Some(late) = slot.listed.replace(at) {
-                self.listed.remove(&(late, kind, index));
+        let Some(slot) = slots.get_mut(place) else { return };
+        (slot.key, slot.at) = (key, at);
+        if at < slot.listed {
+            // Places of tables are 32 bits.
+            let place = place as u32;
+            if slot.listed != NEVER {
+                self.listed.remove(&(slot.listed, kind, place));
             }
-            self.listed.insert((at, kind, index));
+            slot.listed = at;
+            self.listed.insert((at, kind, place));
         }
     }
 
     pub(crate) fn stop(&mut self, timer: Timer) {
-        if let Some(slot) = self.slot(timer.place()).filter(|slot| slot.timer == timer) {
-            slot.at = None;
+        let (kind, key) = timer.split();
+        if let Some(slot) = self.slot_mut(kind, index(key)).filter(|slot| slot.key == key) {
+            slot.at = NEVER;
         }
     }
 
     /// When a timer is due.
     pub(crate) fn at(&self, timer: Timer) -> Option<Instant> {
-        let (kind, index) = timer.place();
-        let slot = self.slots.get(kind)?.get(index)?.as_ref()?;
-        slot.at.filter(|_| slot.timer == timer)
+        let (kind, key) = timer.split();
+        let slot = self.slot(kind, index(key))?;
+        (slot.key == key && slot.at != NEVER).then_some(slot.at)
     }
 
     /// No timer is due before.
@@ -114,16 +143,19 @@ impl Timers {
 
     /// Takes one that is due, the earliest first.
     pub(crate) fn pop(&mut self, now: Instant) -> Option<Timer> {
-        while let Some(&(listed, kind, index)) = self.listed.first().filter(|(at, ..)| *at <= now) {
+        while let Some(&(listed, kind, place)) = self.listed.first().filter(|(at, ..)| *at <= now) {
             self.listed.pop_first();
-            let Some(slot) = self.slot((kind, index)) else { continue };
-            slot.listed = slot.at.filter(|at| *at > listed);
-            match slot.listed {
-                Some(at) => {
-                    self.listed.insert((at, kind, index));
+            let Some(slot) = self.slot_mut(kind, place as usize) else { continue };
+            let key = slot.key;
+            if slot.at > listed {
+                slot.listed = slot.at;
+                if slot.at != NEVER {
+                    let entry = (slot.at, kind, place);
+                    self.listed.insert(entry);
                 }
-                None if slot.at.take().is_some() => return Some(slot.timer),
-                None => {}
+            } else {
+                (slot.at, slot.listed) = (NEVER, NEVER);
+                return Some(Timer::of(kind, key));
             }
         }
         None

@@ -156,7 +156,7 @@ impl Client {
         im.force_verify = false;
         let initial = im.handle == 0;
         let first_replay = im.retained.first_transno();
-        let mut data = im.config.wanted;
+        let mut data = *im.wanted;
         data.version = crate::VERSION;
         let mut op_flags = OpFlags::empty();
         op_flags.set(OpFlags::INITIAL, initial);
@@ -205,7 +205,9 @@ impl Client {
 
     /// Lets LNet find out whether it reaches a node.
     fn discover(&mut self, cx: &mut Cx<'_, '_>, import: ImportId, nid: Nid) {
-        if !self.discoveries.values().any(|of| *of == import) {
+        if let Some(im) = self.imports.get_mut(import)
+            && !core::mem::replace(&mut im.discovers, true)
+        {
             self.discoveries.insert(cx.below.discover(nid), import);
         }
     }
@@ -213,7 +215,8 @@ impl Client {
     /// LNet has found out.
     pub(crate) fn report(&mut self, cx: &mut Cx<'_, '_>, report: &Report) {
         let Some(import) = self.discoveries.remove(&report.op) else { return };
-        let Some(im) = self.imports.get(import) else { return };
+        let Some(im) = self.imports.get_mut(import) else { return };
+        im.discovers = false;
         if report.outcome.is_err() || im.state != ImportState::Disconnected {
             return;
         }
@@ -237,7 +240,7 @@ impl Client {
         let waited = request.deadline.map_or(SWITCH, |at| at.saturating_since(sent));
         let settled = match &result {
             Err(e) => Err((*e, false)),
-            Ok(reply) => terms(im.config.kind, &im.config.wanted, &reply.message)
+            Ok(reply) => terms(im.config.kind, &im.wanted, &reply.message)
                 .map_err(|e| (e, other_version(reply))),
         };
         let settled = settled.and_then(|(body, terms)| {
@@ -273,7 +276,7 @@ impl Client {
         let Some(im) = self.imports.get_mut(import) else { return };
         im.terms = terms;
         if let Some(caller) = cx.common.callers.get_mut(&im.own_handle) {
-            caller.granted = terms.data;
+            caller.granted = (terms.data.flags, terms.data.flags2);
         }
         im.refusal = None;
         im.adaptive = terms.data.flags.contains(ConnectFlags::AT);
@@ -311,14 +314,17 @@ impl Client {
             im.committed = now;
         }
         if now != 0 && now < known {
-            let line =
-                |im: &Import| LogLine::LostCommits { target: im.config.target.clone(), known, now };
+            let line = |im: &Import| LogLine::LostCommits {
+                target: im.config.target.to_string(),
+                known,
+                now,
+            };
             self.log(cx, import, line);
         }
         if change == Change::Dropped {
             self.stats.evictions += 1;
             self.log(cx, import, |im| LogLine::Evicted {
-                target: im.config.target.clone(),
+                target: im.config.target.to_string(),
                 nid: im.nid(),
             });
         }
@@ -341,7 +347,7 @@ impl Client {
         let now = Self::now(cx);
         self.stats.connects_failed += 1;
         let Some(im) = self.imports.get_mut(import) else { return };
-        im.refusal = error;
+        im.refusal = error.map(Box::new);
         let attempt = im.connections.get(im.current).and_then(|c| c.last_attempt).unwrap_or(now);
         let errno = error.map_or(Errno::EIO, CallError::errno);
         let failed = Failed { kind: im.config.kind, errno, other_version, attempt, waited };
@@ -362,7 +368,7 @@ impl Client {
                 im.deactivated = true;
                 im.invalid = true;
                 self.log(cx, import, |im| LogLine::Refused {
-                    target: im.config.target.clone(),
+                    target: im.config.target.to_string(),
                     nid: im.nid(),
                     errno,
                 });
@@ -425,7 +431,7 @@ impl Client {
         }
         self.stats.lost += 1;
         self.log(cx, import, |im| LogLine::Lost {
-            target: im.config.target.clone(),
+            target: im.config.target.to_string(),
             nid: im.nid(),
         });
         if aborts {

@@ -67,7 +67,7 @@ impl Client {
     /// They still have not ended.
     pub(super) fn warn(&self, cx: &mut Cx<'_, '_>, import: ImportId) {
         self.log(cx, import, |im| LogLine::StillEnding {
-            target: im.config.target.clone(),
+            target: im.config.target.to_string(),
             calls: im.under_way(),
         });
         self.warn_later(cx, import);

@@ -160,7 +160,7 @@ impl Client {
         } else if im.closing {
             Some(Never::Closing)
         } else {
-            im.deactivated.then_some(Never::Refused(im.refusal))
+            im.deactivated.then_some(Never::Refused(im.refusal.as_deref().copied()))
         };
         let waits = never.is_none() && im.state == ImportState::Disconnected;
         let due = if waits { cx.common.timers.at(Timer::Import(import)) } else { None };
@@ -176,8 +176,8 @@ impl Client {
                 replies: c.replies,
             };
         Some(Explanation {
-            target: im.config.target.clone(),
-            client: im.config.client.clone(),
+            target: im.config.target.to_string(),
+            client: im.config.client.to_string(),
             state: im.state,
             never,
             due: due.map(|at| at.saturating_since(now)),

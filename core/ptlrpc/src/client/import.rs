@@ -2,6 +2,7 @@
 //! `state.rs`.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use core::time::Duration;
 
@@ -79,9 +80,21 @@ pub(crate) enum LockStage {
     Over,
 }
 
+/// Whose connection it is, of an [`ImportConfig`].
+#[derive(Debug)]
+pub(crate) struct Ends {
+    pub(crate) kind: ImportKind,
+    pub(crate) target: Box<str>,
+    pub(crate) client: Box<str>,
+}
+
+/// A node may have a hundred thousand, nearly all of them idle: what only those in use need is in boxes
+/// and lists that are empty without it.
 #[derive(Debug)]
 pub(crate) struct Import {
-    pub(crate) config: ImportConfig,
+    pub(crate) config: Ends,
+    /// What is asked for; imports that ask for the same share it.
+    pub(crate) wanted: Arc<ConnectData>,
     pub(crate) connections: Vec<Connection>,
     /// The connection in use, or tried last.
     pub(crate) current: usize,
@@ -137,6 +150,8 @@ pub(crate) struct Import {
     pub(crate) callback: Option<ExportId>,
     /// Why the present connection was chosen, and the others were not (P-60).
     pub(crate) choice: Vec<(Nid, ChoiceReason)>,
+    /// LNet discovers a node for it.
+    pub(crate) discovers: bool,
     /// The connect under way.
     pub(crate) connecting: Option<CallId>,
     /// The replay or final ping under way.
@@ -161,7 +176,7 @@ pub(crate) struct Import {
     /// Highest xid that was answered.
     pub(crate) replied: u64,
     /// Why the last connect failed; `None` after one that did not.
-    pub(crate) refusal: Option<CallError>,
+    pub(crate) refusal: Option<Box<CallError>>,
     /// Requests that were not answered in time.
     pub(crate) expired: u64,
     /// Replies that were longer than the room for them (P-41).
@@ -171,13 +186,20 @@ pub(crate) struct Import {
 }
 
 impl Import {
-    pub(crate) fn new(config: ImportConfig, own_handle: u64, tunables: &Tunables) -> Self {
+    pub(crate) fn new(
+        config: ImportConfig,
+        wanted: Arc<ConnectData>,
+        own_handle: u64,
+        tunables: &Tunables,
+    ) -> Self {
+        let ImportConfig { kind, target, client, nids, .. } = config;
         Self {
-            connections: config.nids.iter().copied().map(Connection::new).collect(),
+            connections: nids.into_iter().map(Connection::new).collect(),
             callback: None,
             terms: Terms::default(),
             tunables: ImportTunables::of(tunables),
-            config,
+            config: Ends { kind, target: target.into(), client: client.into() },
+            wanted,
             current: 0,
             last_success: None,
             state: ImportState::New,
@@ -204,6 +226,7 @@ impl Import {
             held: false,
             last_reply: None,
             choice: Vec::new(),
+            discovers: false,
             connecting: None,
             recovering: None,
             net: Estimate::new(Duration::ZERO),
@@ -244,6 +267,16 @@ impl Import {
         }
         self.history.push_back((now, state));
         Some(state)
+    }
+
+    /// A call with an xid has ended.
+    pub(crate) fn call_ended(&mut self, xid: u64) {
+        self.calls.remove(&xid);
+        if self.calls.is_empty() {
+            // A map that becomes empty keeps memory for the next entry; an import with pings alone
+            // would always have it.
+            self.calls = BTreeMap::new();
+        }
     }
 
     /// Calls that have not ended, those included that wait for a slot.

@@ -36,12 +36,15 @@ mod state;
 mod view;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use lnet::OpId;
 use lnet_types::Instant;
 use lustre_wire::body::MsgKind;
 use lustre_wire::msg::{BODY_ONLY_LEN, Header, MsgBuilder, size};
-use lustre_wire::{Body, BodyFlags, ConnectFlags2, ImportKind, Layout, Opcode, Service, WireError};
+use lustre_wire::{
+    Body, BodyFlags, ConnectData, ConnectFlags2, ImportKind, Layout, Opcode, Service, WireError,
+};
 
 use crate::common::{Caller, Cx};
 use crate::error::CallError;
@@ -86,6 +89,8 @@ pub(crate) struct Client {
     reverse: BTreeMap<ExportId, ImportId>,
     /// Discoveries under way, whose end may mean that a node is back.
     discoveries: BTreeMap<OpId, ImportId>,
+    /// What the last import was made to ask for.
+    wanted: Arc<ConnectData>,
     stats: ClientStats,
     /// The warning about LNet's time was given.
     warned: bool,
@@ -129,11 +134,20 @@ impl Client {
             return Err(CallError::TooMany { what: "imports", limit: IMPORTS_MAX });
         }
         let own_handle = cx.common.prng.next_u64() | 1;
-        let import = Import::new(config, own_handle, &cx.common.tunables);
+        let wanted = self.wants(config.wanted);
+        let import = Import::new(config, wanted, own_handle, &cx.common.tunables);
         let import = self.imports.insert(Box::new(import));
         let caller = Caller { import, granted: Default::default(), export: None };
         cx.common.callers.insert(own_handle, caller);
         Ok(import)
+    }
+
+    /// What an import asks for, shared with the one that was made before it if that asks for the same.
+    fn wants(&mut self, data: ConnectData) -> Arc<ConnectData> {
+        if *self.wanted != data {
+            self.wanted = Arc::new(data);
+        }
+        self.wanted.clone()
     }
 
     /// Sets what may be set for one import.
@@ -392,7 +406,7 @@ impl Client {
         cx.common.timers.stop(Timer::Call(id));
         cx.common.timers.stop(Timer::Limit(id));
         if let Some(im) = self.imports.get_mut(r.import) {
-            im.calls.remove(&r.xid);
+            im.call_ended(r.xid);
             if r.xid == 0 {
                 im.slots.forget(r.class, id);
             } else {

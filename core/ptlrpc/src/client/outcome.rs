@@ -9,13 +9,12 @@ use lustre_wire::{Body, ConnectData, ImportKind, Msg, OpFlags};
 
 use super::connections::{Connection, rested};
 use super::state::Change;
+use crate::common::alike;
 use crate::error::CallError;
 use crate::tunables::SWITCH;
 
 /// Bytes of a page: what servers without `BRW_SIZE` move at a time (P-65.7).
 const PAGE: u32 = 4096;
-/// Patch levels that metadata servers may be apart (P-65.5).
-const PATCHES_APART: u32 = 3;
 
 /// What a connect has settled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -73,12 +72,6 @@ pub(crate) fn terms(
         1
     };
     Ok((body, Terms { data, checksums, brw_size, mod_rpcs }))
-}
-
-/// Whether metadata servers of these versions understand each other.
-fn alike(a: u32, b: u32) -> bool {
-    let patch = |version: u32| version >> 8 & 0xff;
-    a >> 16 == b >> 16 && patch(a).abs_diff(patch(b)) <= PATCHES_APART
 }
 
 /// What the client knows before a connect is answered.

@@ -63,7 +63,7 @@ impl Client {
         }
         if im.conn_cnt > 1 {
             self.log(cx, import, |im| LogLine::Restored {
-                target: im.config.target.clone(),
+                target: im.config.target.to_string(),
                 nid: im.nid(),
             });
         }
@@ -136,7 +136,7 @@ impl Client {
             let status = result.as_ref().map_or_else(|e| e.errno().negative(), |r| r.status);
             if status != before {
                 let line = |im: &Import| LogLine::ReplayDiffers {
-                    target: im.config.target.clone(),
+                    target: im.config.target.to_string(),
                     transno,
                     status,
                 };

@@ -29,72 +29,87 @@ pub(crate) struct Retained {
     pub(crate) ends: Option<CallId>,
 }
 
-/// All of one import. What is committed and kept goes before what is not committed (P-70).
+/// What is committed and kept goes before what is not committed (P-70).
 #[derive(Debug, Default)]
-pub(crate) struct Retention {
+struct Kept {
     committed: BTreeMap<Place, Retained>,
     uncommitted: BTreeMap<Place, Retained>,
     places: BTreeMap<CallId, Place>,
 }
 
+/// All of one import; nothing for one without any, as idle ones are many.
+#[derive(Debug, Default)]
+pub(crate) struct Retention(Option<Box<Kept>>);
+
 impl Retention {
     pub(crate) fn len(&self) -> usize {
-        self.places.len()
+        self.0.as_ref().map_or(0, |kept| kept.places.len())
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.places.is_empty()
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.0.is_none()
     }
 
     /// Whether a commit is awaited.
     pub(crate) fn awaits_commit(&self) -> bool {
-        !self.uncommitted.is_empty()
+        self.0.as_ref().is_some_and(|kept| !kept.uncommitted.is_empty())
     }
 
     /// Keeps a request whose answer named transaction `retained.body.transno`.
     pub(crate) fn insert(&mut self, xid: u64, retained: Retained) {
+        let kept = self.0.get_or_insert_default();
         let place = (retained.body.transno, xid);
-        self.places.insert(retained.call, place);
-        if let Some(before) = self.uncommitted.insert(place, retained) {
+        kept.places.insert(retained.call, place);
+        if let Some(before) = kept.uncommitted.insert(place, retained) {
             // A server that gives one number twice: the last answer holds.
-            self.places.retain(|call, at| *at != place || *call != before.call);
+            kept.places.retain(|call, at| *at != place || *call != before.call);
         }
     }
 
     /// Everything up to this transaction is committed (P-75).
     pub(crate) fn commit(&mut self, last: u64) {
-        while let Some(first) = self.uncommitted.first_entry().filter(|r| r.key().0 <= last) {
+        let Some(kept) = &mut self.0 else { return };
+        while let Some(first) = kept.uncommitted.first_entry().filter(|r| r.key().0 <= last) {
             let (place, retained) = first.remove_entry();
             if retained.keep {
-                self.committed.insert(place, retained);
+                kept.committed.insert(place, retained);
                 continue;
             }
-            self.places.remove(&retained.call);
+            kept.places.remove(&retained.call);
             if let Some(ended) = retained.ends {
-                self.forget(ended);
+                kept.forget(ended);
             }
         }
+        self.tidy();
     }
 
     /// A request is repeated no more. `false`: it was not kept.
     pub(crate) fn forget(&mut self, call: CallId) -> bool {
-        let Some(place) = self.places.remove(&call) else { return false };
-        self.committed.remove(&place).or_else(|| self.uncommitted.remove(&place)).is_some()
+        let forgotten = self.0.as_mut().is_some_and(|kept| kept.forget(call));
+        self.tidy();
+        forgotten
+    }
+
+    fn tidy(&mut self) {
+        if self.0.as_ref().is_some_and(|kept| kept.places.is_empty()) {
+            self.0 = None;
+        }
     }
 
     /// The request that a call was.
     pub(crate) fn get_mut(&mut self, call: CallId) -> Option<&mut Retained> {
-        let place = self.places.get(&call)?;
-        match self.committed.get_mut(place) {
+        let kept = self.0.as_mut()?;
+        let place = kept.places.get(&call)?;
+        match kept.committed.get_mut(place) {
             Some(retained) => Some(retained),
-            None => self.uncommitted.get_mut(place),
+            None => kept.uncommitted.get_mut(place),
         }
     }
 
     /// The request at a place.
     pub(crate) fn at(&self, transno: u64, xid: u64) -> Option<&Retained> {
-        let place = (transno, xid);
-        self.committed.get(&place).or_else(|| self.uncommitted.get(&place))
+        let (place, kept) = ((transno, xid), self.0.as_ref()?);
+        kept.committed.get(&place).or_else(|| kept.uncommitted.get(&place))
     }
 
     /// Those behind a transaction, in the order of replay, with their xids.
@@ -103,8 +118,9 @@ impl Retention {
         transno: u64,
     ) -> impl DoubleEndedIterator<Item = (u64, &Retained)> + '_ {
         let from = (transno.saturating_add(1), 0);
-        let lists = self.committed.range(from..).chain(self.uncommitted.range(from..));
-        lists.map(|((_, xid), retained)| (*xid, retained))
+        let lists = self.0.iter().flat_map(|kept| [&kept.committed, &kept.uncommitted]);
+        let behind = lists.flat_map(move |list| list.range(from..));
+        behind.map(|((_, xid), retained)| (*xid, retained))
     }
 
     /// The transaction that is repeated first, 0 for none (P-63).
@@ -114,6 +130,13 @@ impl Retention {
 
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
+    }
+}
+
+impl Kept {
+    fn forget(&mut self, call: CallId) -> bool {
+        let Some(place) = self.places.remove(&call) else { return false };
+        self.committed.remove(&place).or_else(|| self.uncommitted.remove(&place)).is_some()
     }
 }
 

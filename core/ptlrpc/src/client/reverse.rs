@@ -44,7 +44,8 @@ impl Client {
                     nids: vec![reverse.peer],
                     wanted: reverse.granted,
                 };
-                let mut im = Import::new(config, 0, &cx.common.tunables);
+                let wanted = self.wants(config.wanted);
+                let mut im = Import::new(config, wanted, 0, &cx.common.tunables);
                 im.callback = Some(export);
                 im.state = ImportState::Full;
                 im.set_reverse(reverse);

@@ -61,13 +61,37 @@ impl Lane {
     }
 }
 
-/// The slots of an import.
+impl Lane {
+    fn is_empty(&self) -> bool {
+        self.used.is_empty() && self.waiting.is_empty()
+    }
+}
+
 #[derive(Debug, Default)]
-pub(crate) struct Slots {
+struct Lanes {
     read: Lane,
     write: Lane,
     modify: Lane,
 }
+
+impl Lanes {
+    fn lane(&mut self, class: Class) -> Option<&mut Lane> {
+        match class {
+            Class::Unlimited => None,
+            Class::Read => Some(&mut self.read),
+            Class::Write => Some(&mut self.write),
+            Class::Modify | Class::Close => Some(&mut self.modify),
+        }
+    }
+
+    const fn all(&self) -> [&Lane; 3] {
+        [&self.modify, &self.read, &self.write]
+    }
+}
+
+/// The slots of an import; nothing for one of which no slot is in use, as idle ones are many.
+#[derive(Debug, Default)]
+pub(crate) struct Slots(Option<Box<Lanes>>);
 
 /// How many there are.
 #[derive(Clone, Copy, Debug)]
@@ -89,19 +113,13 @@ impl Limits {
 }
 
 impl Slots {
-    fn lane(&mut self, class: Class) -> Option<&mut Lane> {
-        match class {
-            Class::Unlimited => None,
-            Class::Read => Some(&mut self.read),
-            Class::Write => Some(&mut self.write),
-            Class::Modify | Class::Close => Some(&mut self.modify),
-        }
-    }
-
     /// A slot for a call: its number, 0 if it needs none. `None`: the call waits for one.
     pub(crate) fn take(&mut self, class: Class, call: CallId, limits: Limits) -> Option<u16> {
+        if class == Class::Unlimited {
+            return Some(0);
+        }
         let max = limits.of(class);
-        let Some(lane) = self.lane(class) else { return Some(0) };
+        let lane = self.0.get_or_insert_default().lane(class)?;
         // A close may go before changes that wait: it has a slot that they have not.
         let ahead = lane.waiting.iter().any(|(_, waits)| limits.of(*waits) >= max);
         let slot = if ahead { None } else { lane.take(max) };
@@ -111,10 +129,21 @@ impl Slots {
         slot
     }
 
+    fn lane(&mut self, class: Class) -> Option<&mut Lane> {
+        self.0.as_mut()?.lane(class)
+    }
+
+    fn tidy(&mut self) {
+        if self.0.as_ref().is_some_and(|lanes| lanes.all().into_iter().all(Lane::is_empty)) {
+            self.0 = None;
+        }
+    }
+
     /// A call that waited for a slot has ended.
     pub(crate) fn forget(&mut self, class: Class, call: CallId) {
         if let Some(lane) = self.lane(class) {
             lane.waiting.retain(|(waits, _)| *waits != call);
+            self.tidy();
         }
     }
 
@@ -122,6 +151,7 @@ impl Slots {
     pub(crate) fn give(&mut self, class: Class, slot: u16) {
         if let Some(lane) = self.lane(class) {
             lane.used.remove(&slot);
+            self.tidy();
         }
     }
 
@@ -140,18 +170,20 @@ impl Slots {
 
     /// Calls that wait for a slot, oldest first in each class.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = CallId> + '_ {
-        let lanes = [&self.modify, &self.read, &self.write];
-        lanes.into_iter().flat_map(|lane| lane.waiting.iter().map(|(call, _)| *call))
+        let lanes = self.0.iter().flat_map(|lanes| lanes.all());
+        lanes.flat_map(|lane| lane.waiting.iter().map(|(call, _)| *call))
     }
 
     /// How many calls wait for a slot.
     pub(crate) fn waiting_len(&self) -> usize {
-        [&self.modify, &self.read, &self.write].iter().map(|lane| lane.waiting.len()).sum()
+        self.0.iter().flat_map(|lanes| lanes.all()).map(|lane| lane.waiting.len()).sum()
     }
 
     /// Reads, writes and changes under way.
     pub(crate) fn used(&self) -> [usize; 3] {
-        [self.read.used.len(), self.write.used.len(), self.modify.used.len()]
+        let used =
+            |lanes: &Lanes| [&lanes.read, &lanes.write, &lanes.modify].map(|lane| lane.used.len());
+        self.0.as_deref().map_or([0; 3], used)
     }
 }
 

@@ -158,14 +158,14 @@ impl Client {
             id,
             kind: im.config.kind,
             callback: im.callback,
-            target: im.config.target.clone(),
-            client: im.config.client.clone(),
+            target: im.config.target.to_string(),
+            client: im.config.client.to_string(),
             state: im.state,
             history: im.history.iter().copied().collect(),
             nid: im.nid(),
             connections: im.connections.clone(),
             conn_cnt: im.conn_cnt,
-            refusal: im.refusal,
+            refusal: im.refusal.as_deref().copied(),
             choice: im.choice.clone(),
             next: {
                 let keep = im.force_reconnect.then_some(im.current);

@@ -39,7 +39,8 @@ impl Server {
                 *caller.export.insert(self.exports.insert(export))
             }
         };
-        self.exports.get_mut(id)?.granted = caller.granted;
+        let granted = &mut self.exports.get_mut(id)?.granted;
+        (granted.flags, granted.flags2) = caller.granted;
         Some(id)
     }
 
