@@ -50,6 +50,8 @@ pub enum EvictReason {
     LockTimeout,
     /// It did not answer the callback of a lock, or refused it (L-55).
     LockCallback,
+    /// It connected as a new client, without memory of its connection (P-129.5).
+    Replaced,
 }
 
 impl fmt::Display for EvictReason {
@@ -62,6 +64,7 @@ impl fmt::Display for EvictReason {
             Self::ReplayOutOfTime => "replayed to a target that does not recover",
             Self::LockTimeout => "did not give a lock back in time",
             Self::LockCallback => "did not answer the callback of a lock",
+            Self::Replaced => "connected as a new client",
         })
     }
 }

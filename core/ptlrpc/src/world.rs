@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use lnet::upper::{Arena, Below, Upper, UpperId, Uppers};
 use lnet::{Driver, Loopback, Node, NodeConfig, Output, Transmit};
-use lnet_types::{Errno, Instant, IoVec, Memory, RegionId, Span};
+use lnet_types::{Errno, Fault, HealthStatus, Instant, IoVec, Memory, RegionId, Span};
 
 /// Memory of a node.
 #[derive(Debug, Default)]
@@ -57,6 +57,9 @@ impl Arena for Heap {
     }
 }
 
+/// What a driver says to a message that it refuses. No health follows, so LNet does not try again.
+const REFUSED: Fault = Fault::new(HealthStatus::Ok, Errno::EIO);
+
 /// Whether a message gets lost.
 pub type Loss = Box<dyn FnMut(&Transmit) -> bool>;
 
@@ -71,6 +74,8 @@ pub struct World {
     pub now: Instant,
     /// Which messages get lost.
     pub loses: Option<Loss>,
+    /// Which messages the driver refuses.
+    pub refuses: Option<Loss>,
     /// Messages that have left.
     pub sent: u64,
 }
@@ -91,6 +96,7 @@ impl Default for World {
             uppers: Uppers::default(),
             now,
             loses: None,
+            refuses: None,
             sent: 0,
         }
     }
@@ -130,7 +136,7 @@ impl World {
 
     /// Until nothing happens without time.
     pub fn settle(&mut self) {
-        let Self { node, lo, heap, uppers, now, loses, sent } = self;
+        let Self { node, lo, heap, uppers, now, loses, refuses, sent } = self;
         loop {
             let mut more = false;
             while let Some(event) = node.poll_event() {
@@ -144,6 +150,8 @@ impl World {
                 if loses.as_mut().is_some_and(|loses| loses(&transmit)) {
                     // It left, and never arrived.
                     node.tx_done(*now, msg, Ok(()));
+                } else if refuses.as_mut().is_some_and(|refuses| refuses(&transmit)) {
+                    node.tx_refused(*now, msg, REFUSED);
                 } else if let Err(fault) = lo.send(*now, transmit, heap) {
                     node.tx_refused(*now, msg, fault);
                 }

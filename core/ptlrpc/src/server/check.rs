@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_is_checked_by_the_rows_of_the_reference_in_their_order() {
+    fn p106_each_row_of_the_check_goes_before_the_rows_behind_it() {
         // Count of connections of the request (the export's is 2), failed, recovers, flags, transno.
         use BodyFlags as F;
         let none = F::empty();

@@ -8,8 +8,8 @@ use super::export::Joining;
 use super::reply::Parts;
 use super::service::Origin;
 use super::{EXPORTS_MAX, Server};
-use crate::common::Cx;
-use crate::event::Event;
+use crate::common::{Cx, alike};
+use crate::event::{Event, EvictReason};
 use crate::table::{ExportId, TargetId};
 
 /// Connect data of a client to come are no longer than so many times ours (P-129.2).
@@ -34,9 +34,23 @@ impl Asked {
     fn is_light(&self) -> bool {
         self.data.flags.contains(ConnectFlags::LIGHTWEIGHT)
     }
+
+    /// Whether a metadata server connects to another one.
+    fn is_of_servers(&self) -> bool {
+        self.data.flags.contains(ConnectFlags::MDS_MDS | ConnectFlags::FID) && !self.is_light()
+    }
+
+    /// Whether one that is connected already connects as a new client: servers connect anew without
+    /// memory of what was (P-129.5).
+    fn is_anew(&self, initial: bool) -> bool {
+        let servers = ConnectFlags::MDS | ConnectFlags::LIGHTWEIGHT;
+        initial && self.data.flags.intersects(servers)
+            || self.data.flags.contains(ConnectFlags::MDS_MDS)
+    }
 }
 
 /// How a client connects.
+#[derive(Debug, PartialEq, Eq)]
 enum How {
     /// For the first time.
     New,
@@ -44,6 +58,8 @@ enum How {
     Taken(ExportId),
     /// It is connected, and connects anew.
     Again(ExportId),
+    /// It is connected, and comes as a new client: what it had here goes.
+    Replaced(ExportId),
 }
 
 impl Server {
@@ -62,6 +78,10 @@ impl Server {
                 How::New => self.join(cx, &origin, body, asked),
                 How::Taken(id) => self.establish(cx, id, &origin, body, &asked, false),
                 How::Again(id) => self.establish(cx, id, &origin, body, &asked, true),
+                How::Replaced(id) => {
+                    self.evict(cx, id, EvictReason::Replaced);
+                    self.join(cx, &origin, body, asked)
+                }
             }
         });
         if let Err(errno) = result {
@@ -104,7 +124,12 @@ impl Server {
         {
             return Err(Errno::EPROTO);
         }
-        Ok(Asked { target, client, handle, data, data_len, order: msg.order })
+        let asked = Asked { target, client, handle, data, data_len, order: msg.order };
+        let initial = body.op_flags.contains(OpFlags::INITIAL);
+        if initial && asked.is_of_servers() && !alike(data.version, crate::VERSION) {
+            return Err(Errno::EPROTO);
+        }
+        Ok(asked)
     }
 
     /// Who connects, and whether it may (steps 4 to 7).
@@ -125,7 +150,16 @@ impl Server {
         // One that was not connected in this life of the target has no address and no handle.
         let taken = export.client_handle == 0;
         let initial = body.op_flags.contains(OpFlags::INITIAL);
-        if !taken && (initial && export.from != origin.peer || export.client_handle != asked.handle)
+        let anew = !taken && asked.is_anew(initial);
+        // The count of connections of a server that has begun anew begins anew, too.
+        let restarts =
+            export.from == origin.peer && asked.data.flags.contains(ConnectFlags::MDS_MDS);
+        if anew && !restarts {
+            return Ok(How::Replaced(id));
+        }
+        if !taken
+            && !anew
+            && (initial && export.from != origin.peer || export.client_handle != asked.handle)
         {
             return Err(Errno::EALREADY);
         }
@@ -133,7 +167,8 @@ impl Server {
             return Err(Errno::EBUSY);
         }
         // Its first connection: another client than the one of this uuid that was known.
-        if taken && body.conn_cnt == 1 || body.conn_cnt <= export.conn_cnt {
+        let counted = if anew { 0 } else { export.conn_cnt };
+        if taken && body.conn_cnt == 1 || body.conn_cnt <= counted {
             return Err(Errno::EALREADY);
         }
         Ok(if taken { How::Taken(id) } else { How::Again(id) })
@@ -149,7 +184,8 @@ impl Server {
     ) -> Result<(), Errno> {
         let target = asked.target;
         let light = asked.is_light();
-        if self.recovers(target) && !light {
+        let starts = body.op_flags.contains(OpFlags::INITIAL) && asked.is_of_servers();
+        if self.recovers(target) && !light && !starts {
             // A new client waits until the old ones are back.
             self.client_comes(cx, target, None, body);
             return Err(Errno::EBUSY);
@@ -258,5 +294,214 @@ impl Server {
             self.client_comes(cx, asked.target, Some(id), body);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::TargetConfig;
+    use crate::server::export::Export;
+    use crate::server::target::Target;
+    use crate::table::ServiceId;
+    use lnet_types::{Instant, Nid, ProcessId};
+    use lustre_wire::{Header, MsgBuilder, Opcode};
+
+    const NOW: Instant = Instant::from_secs(9);
+
+    fn nid(n: u8) -> Nid {
+        format!("10.0.0.{n}@tcp").parse().unwrap()
+    }
+
+    fn origin() -> Origin {
+        let peer = nid(1);
+        Origin {
+            service: ServiceId::from(0),
+            from: ProcessId::from(peer),
+            peer,
+            to: nid(9),
+            xid: 128,
+            reply_bits: 128,
+            adaptive: true,
+            arrival: NOW,
+            deadline: NOW,
+        }
+    }
+
+    /// A server with a target, and with a client of it on node 1 that has connected twice.
+    fn server() -> (Server, ExportId) {
+        let mut server = Server::default();
+        let (uuid, offer) = ("t-1".to_owned(), ConnectData::default());
+        let config = TargetConfig { uuid, offer, replayable: true, past: Default::default() };
+        let (committed, last, lock_volume) = (0, 0, (0, 0));
+        let target = Target { config, committed, last, recovery: None, lock_volume, failed: false };
+        let target = server.targets.insert(target);
+        let mut export = Export::new(target, 77, "c-1".to_owned(), NOW);
+        (export.client_handle, export.conn_cnt, export.from) = (7, 2, nid(1));
+        let id = server.exports.insert(export);
+        (server, id)
+    }
+
+    /// What P-129 looks at in a connect of the known client; as it is here, all is well.
+    struct Row {
+        taken: bool,
+        joining: bool,
+        busy: bool,
+        by_handle: bool,
+        from: Nid,
+        handle: u64,
+        flags: ConnectFlags,
+        initial: bool,
+        conn_cnt: u32,
+        known: bool,
+    }
+
+    const fn row() -> Row {
+        Row {
+            taken: false,
+            joining: false,
+            busy: false,
+            by_handle: true,
+            from: Nid::ANY,
+            handle: 7,
+            flags: ConnectFlags::FULL20,
+            initial: false,
+            conn_cnt: 3,
+            known: true,
+        }
+    }
+
+    fn judged(row: &Row) -> Result<&'static str, Errno> {
+        let (mut server, id) = server();
+        let (target, _) = server.targets.iter().next().unwrap();
+        let asked = |handle| Asked {
+            target,
+            client: "c-1".to_owned(),
+            handle,
+            data: ConnectData { flags: row.flags, ..ConnectData::default() },
+            data_len: ConnectData::LEN,
+            order: ByteOrder::Little,
+        };
+        let mut origin = origin();
+        let export = server.exports.get_mut(id).unwrap();
+        if row.taken {
+            (export.client_handle, export.conn_cnt, export.from) = (0, 0, Nid::ANY);
+        }
+        if row.joining {
+            let body = Body::default();
+            export.joining = Some(Box::new(Joining { origin, body, asked: asked(7) }));
+        }
+        if row.busy {
+            export.in_work.insert(128, crate::ServedId::from(0));
+        }
+        if row.from != Nid::ANY {
+            origin.peer = row.from;
+        }
+        let mut body = Body { conn_cnt: row.conn_cnt, ..Body::default() };
+        body.op_flags.set(OpFlags::INITIAL, row.initial);
+        let (known, by) = (row.known.then_some(id), row.by_handle.then_some(id));
+        let how = server.judge(&origin, &body, &asked(row.handle), known, by)?;
+        Ok(match how {
+            How::New => "new",
+            How::Taken(_) => "taken",
+            How::Again(_) => "again",
+            How::Replaced(_) => "replaced",
+        })
+    }
+
+    #[test]
+    fn p129_4_to_7_each_row_of_who_connects() {
+        use ConnectFlags as F;
+        let already = Err(Errno::EALREADY);
+        for (what, row, expected) in [
+            ("4 unknown", Row { known: false, ..row() }, Ok("new")),
+            ("5 being connected", Row { joining: true, ..row() }, already),
+            ("5 a server, initial", Row { flags: F::MDS, initial: true, ..row() }, Ok("replaced")),
+            ("5 a server, not initial", Row { flags: F::MDS, ..row() }, Ok("again")),
+            (
+                "5 lightweight, initial",
+                Row { flags: F::LIGHTWEIGHT, initial: true, ..row() },
+                Ok("replaced"),
+            ),
+            ("5 lightweight", Row { flags: F::LIGHTWEIGHT, ..row() }, Ok("again")),
+            (
+                "5 between MDTs, same node, counts anew",
+                Row { flags: F::MDS_MDS, conn_cnt: 1, handle: 8, ..row() },
+                Ok("again"),
+            ),
+            (
+                "5 between MDTs, another node",
+                Row { flags: F::MDS_MDS, from: nid(2), ..row() },
+                Ok("replaced"),
+            ),
+            (
+                "5 between MDTs, without a connection",
+                Row { flags: F::MDS_MDS, from: nid(2), taken: true, ..row() },
+                Ok("taken"),
+            ),
+            ("5 initial, another node", Row { initial: true, from: nid(2), ..row() }, already),
+            ("5 initial, same node", Row { initial: true, ..row() }, Ok("again")),
+            ("5 another node", Row { from: nid(2), ..row() }, Ok("again")),
+            ("5 no connection yet", Row { taken: true, handle: 8, ..row() }, Ok("taken")),
+            ("5 another handle", Row { handle: 8, ..row() }, already),
+            ("5 the same handle", row(), Ok("again")),
+            ("6 in work", Row { busy: true, by_handle: false, ..row() }, Err(Errno::EBUSY)),
+            ("6 in work, with its handle", Row { busy: true, ..row() }, Ok("again")),
+            ("6 without its handle", Row { by_handle: false, ..row() }, Ok("again")),
+            ("7 a new client's count", Row { taken: true, conn_cnt: 1, ..row() }, already),
+            ("7 a later count", Row { taken: true, conn_cnt: 2, ..row() }, Ok("taken")),
+            ("12 the same count", Row { conn_cnt: 2, ..row() }, already),
+            ("12 an older count", Row { conn_cnt: 1, ..row() }, already),
+        ] {
+            assert_eq!(judged(&row), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn p129_1_to_3_each_row_of_what_can_be_read() {
+        let (mut server, _) = server();
+        let data = |flags, version| {
+            let data = ConnectData { flags, version, ..ConnectData::default() };
+            data.to_bytes(ByteOrder::Little)
+        };
+        let good = data(ConnectFlags::FULL20, crate::VERSION);
+        let longer = [&good[..], &[0; 8 * ConnectData::LEN]].concat();
+        let mdt = ConnectFlags::FULL20 | ConnectFlags::MDS_MDS | ConnectFlags::FID;
+        let far = data(mdt, crate::VERSION - (4 << 8));
+        let light = data(mdt | ConnectFlags::LIGHTWEIGHT, 0);
+        let none = OpFlags::empty();
+        let (t, c): (&[u8], &[u8]) = (b"t-1\0", b"c-1\0");
+        let eproto = Some(Errno::EPROTO);
+        for (what, target, client, rest, flags, expected) in [
+            ("good", t, c, Some(&good), none, None),
+            ("1 target without its NUL", &b"t-1"[..], c, Some(&good), none, Some(Errno::EINVAL)),
+            ("1 no such target", b"t-2\0", c, Some(&good), none, Some(Errno::ENODEV)),
+            ("2 client without its NUL", t, &b"c-1"[..], Some(&good), none, Some(Errno::EINVAL)),
+            ("2 client of no name", t, b"\0", Some(&good), none, Some(Errno::EINVAL)),
+            ("2 client too long", t, &[b'x'; 41], Some(&good), none, Some(Errno::EINVAL)),
+            ("2 no connect data", t, c, None, none, eproto),
+            ("2 connect data too long", t, c, Some(&longer), none, eproto),
+            ("3 without FULL20", t, c, Some(&data(ConnectFlags::AT, 0)), none, eproto),
+            ("3 of a library", t, c, Some(&good), OpFlags::LIBCLIENT, eproto),
+            ("3 MDT of another version, initial", t, c, Some(&far), OpFlags::INITIAL, eproto),
+            ("3 MDT of another version", t, c, Some(&far), none, None),
+            ("3 MDT as a light client", t, c, Some(&light), OpFlags::INITIAL, None),
+        ] {
+            let opcode = Opcode::OST_CONNECT;
+            let body = Body { op_flags: flags, opcode, ..Body::default() };
+            let builder = MsgBuilder::new(Header::default(), &body).bytes(target).bytes(client);
+            let builder = match rest {
+                Some(data) => builder.layout(&7u64).bytes(data),
+                None => builder.layout(&7u64),
+            };
+            let found = server.asked(&body, &builder.build().unwrap()).err();
+            assert_eq!(found, expected, "{what}");
+        }
+        let bytes = MsgBuilder::new(Header::default(), &Body::default()).bytes(t).bytes(c);
+        let bytes = bytes.build().unwrap();
+        assert_eq!(server.asked(&Body::default(), &bytes).err(), eproto, "2 no handle");
+        let (id, _) = server.targets.iter().next().unwrap();
+        server.fail_over(id, true);
+        assert_eq!(server.asked(&Body::default(), &bytes).err(), Some(Errno::ENODEV), "1 stops");
     }
 }

@@ -10,6 +10,7 @@ mod connects;
 mod difficult;
 mod early;
 mod evictor;
+mod exports;
 mod hostile;
 mod imports;
 mod kept;

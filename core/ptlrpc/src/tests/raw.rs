@@ -83,6 +83,14 @@ impl Raw {
 
     /// Sends a request that takes early replies.
     pub(super) fn send(bench: &mut Bench, xid: u64, body: &Body) -> Self {
+        let body = &Body { mbits: xid, ..*body };
+        let header = Header { flags: HeaderFlags::AT_SUPPORT, ..Header::default() };
+        let bytes = MsgBuilder::new(header, body).bytes(b"raw").build().unwrap();
+        Self::send_bytes(bench, xid, &bytes)
+    }
+
+    /// Sends any bytes, with room for their replies.
+    pub(super) fn send_bytes(bench: &mut Bench, xid: u64, bytes: &[u8]) -> Self {
         let memory = bench.memory(4096, |_| 0);
         let portal = ImportKind::Osc.portals().1.0;
         let buffer = memory[0];
@@ -97,16 +105,18 @@ impl Raw {
             let entry = MatchEntry { from, ..MatchEntry::bits(xid) };
             rpc.below().attach(portal, entry, spec).unwrap();
         });
-        let body = &Body { mbits: xid, ..*body };
-        let header = Header { flags: HeaderFlags::AT_SUPPORT, ..Header::default() };
-        let bytes = MsgBuilder::new(header, body).bytes(b"raw").build().unwrap();
-        throw(bench, &bytes, xid);
+        throw(bench, bytes, xid);
         Self { buffer }
     }
 
     fn at(&self, bench: &Bench, offset: usize) -> Option<Body> {
         let bytes = bench.heap.bytes(self.buffer);
         Msg::parse(&bytes[offset..offset + BEHIND]).ok()?.body().ok()
+    }
+
+    /// The reply, with what is behind its body.
+    pub(super) fn message(&self, bench: &Bench) -> Vec<u8> {
+        bench.heap.bytes(self.buffer)[BEHIND..].to_vec()
     }
 
     /// The last early reply.
@@ -137,9 +147,14 @@ pub(super) fn connect_message(client: &str) -> Vec<u8> {
 
 /// Those of one whose connect data have so many bytes.
 pub(super) fn connect_with(client: &str, len: usize) -> Vec<u8> {
-    let body = Body { opcode: Opcode::OST_CONNECT, version: 0x1_0003, timeout: 5, ..Raw::body(0) };
+    connect_of(client, &Raw::body(0), data(), len)
+}
+
+/// Those of one with this body but for its opcode, and these connect data, cut or filled up.
+pub(super) fn connect_of(client: &str, body: &Body, data: ConnectData, len: usize) -> Vec<u8> {
+    let body = Body { opcode: Opcode::OST_CONNECT, version: 0x1_0003, timeout: 5, ..*body };
     let header = Header { flags: HeaderFlags::AT_SUPPORT, ..Header::default() };
-    let mut connect = data().to_bytes(ByteOrder::Little);
+    let mut connect = data.to_bytes(ByteOrder::Little);
     connect.resize(len, 0);
     MsgBuilder::new(header, &body)
         .bytes(b"log-1\0")

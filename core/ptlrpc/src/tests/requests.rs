@@ -92,6 +92,33 @@ fn p83_each_row_of_a_requests_progress() {
 }
 
 #[test]
+fn p83_p87_a_request_that_the_net_refuses_goes_again_after_a_second_or_ends_at_once() {
+    let mut bench = connected(Tunables::default(), |_| vec![Said::status(0)]);
+    let begin = bench.now;
+    let refuse = |bench: &mut Bench| {
+        bench.refuses =
+            Some(Box::new(|t| matches!(t.hdr.kind, lnet_wire::Kind::Put { portal: 28, .. })));
+    };
+    // May be repeated: the import loses its connection at once and makes another, over which the
+    // request goes as a copy, not sooner than a second after it went.
+    refuse(&mut bench);
+    let call = bench.call(Bench::say(ECHO, "again"));
+    assert_ne!(view(&mut bench).state, S::Full, "no deadline is waited for");
+    bench.refuses = None;
+    bench.secs(30);
+    assert!(bench.end_of(call).unwrap().is_ok());
+    let copies = bench.asked_for(ECHO);
+    assert_eq!(copies.len(), 1, "the first one never arrived");
+    assert!(copies[0].body.flags.contains(BodyFlags::RESENT));
+    assert!(copies[0].at >= begin + Duration::from_secs(1), "{:?}", copies[0].at);
+    // May not.
+    refuse(&mut bench);
+    let call = bench.call(once());
+    assert_eq!(bench.end_of(call), Some(Err(CallError::TimedOut(Nid::LOOPBACK))));
+    assert_eq!(bench.client_descriptors(), 0);
+}
+
+#[test]
 fn p85_a_server_that_forgets_its_client_again_and_again_is_asked_once_a_second() {
     let mut bench = connected(Tunables::default(), |_| vec![Said::error(Errno::ENOTCONN)]);
     let call = bench.call(Bench::say(ECHO, "who?"));

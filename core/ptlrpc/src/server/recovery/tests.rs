@@ -196,8 +196,8 @@ fn plain(opcode: Opcode) -> Body {
 }
 
 #[test]
-fn what_becomes_of_a_request_follows_from_its_opcode_flags_and_transaction() {
-    // P-150, row by row, with 11 as the next transaction.
+fn p150_each_row_of_what_becomes_of_a_request() {
+    // With 11 as the next transaction.
     let bench = Bench::at_stage("waiting");
     let append = Opcode(20_000);
     let own = Body { opcode: append, ..replay(11) };
@@ -227,6 +227,49 @@ fn what_becomes_of_a_request_follows_from_its_opcode_flags_and_transaction() {
     ] {
         let found = bench.machine.judge(client.into(), &body);
         assert_eq!(found, verdict, "{client} {:?} {:?} {}", body.opcode, body.flags, body.transno);
+    }
+}
+
+#[test]
+fn p150_1_and_2_each_opcode_that_is_handled_or_taken_while_a_target_recovers() {
+    use Opcode as O;
+    let bench = Bench::at_stage("waiting");
+    let taken = [
+        (O::OBD_PING, "reads"),
+        (O::LDLM_ENQUEUE, "may change"),
+        (O::OST_WRITE, "changes"),
+        (O::OST_PUNCH, "changes"),
+        (O::OST_CREATE, "changes"),
+        (O::OST_DESTROY, "changes"),
+        (O::OST_SETATTR, "changes"),
+        (O::OST_SYNC, "reads"),
+        (O::OST_FALLOCATE, "changes"),
+        (O::MDS_REINT, "changes"),
+        (O::MDS_CLOSE, "changes"),
+        (O::MDS_SYNC, "reads"),
+        (O::MDS_BATCH, "reads"),
+        (O::MDS_HSM_PROGRESS, "changes"),
+        (O::MDS_HSM_STATE_SET, "changes"),
+        (O::MDS_HSM_REQUEST, "changes"),
+        (O::MDS_HSM_DATA_VERSION, "reads"),
+        (O::OUT_UPDATE, "changes"),
+        (O::SEQ_QUERY, "reads"),
+        (O::FLD_QUERY, "reads"),
+        (O::FLD_READ, "reads"),
+    ];
+    let at_once = [O::OST_DISCONNECT, O::MDS_DISCONNECT, O::MGS_DISCONNECT, O::OBD_IDX_READ];
+    let (again, queued) = (Verdict::Refuse(Errno::EAGAIN), Verdict::Queue(Place::Request(11)));
+    for opcode in (0..1200).map(Opcode).filter(|o| o.row().is_some() && !o.is_connect()) {
+        let own = bench.machine.judge(A.into(), &plain(opcode));
+        let repeated = bench.machine.judge(A.into(), &Body { opcode, ..replay(11) });
+        let row = taken.iter().find(|(taken, _)| *taken == opcode);
+        let expected = match row {
+            _ if at_once.contains(&opcode) => (Verdict::AtOnce, Verdict::AtOnce),
+            Some((_, "reads")) => (Verdict::AtOnce, queued),
+            Some(_) => (again, queued),
+            None => (again, again),
+        };
+        assert_eq!((own, repeated), expected, "{opcode}");
     }
 }
 
