@@ -290,3 +290,46 @@ fn changes_that_were_committed_before_the_client_knew_are_there_once() {
     let last = run.call(|_| wire::create(object(3)));
     assert_eq!(body(&last).id, object(3));
 }
+
+#[test]
+fn p70_kept_changes_that_are_committed_are_repeated_without_effect() {
+    let mut run = Run::new(Commit::Ordered, None);
+    let kept = |call: Call| Call { keep: true, ..call };
+    let given = |uid| {
+        let mut body = Obdo { uid, ..wire::named(object(2)) };
+        body.valid |= Valid::UID;
+        wire::object(Opcode::OST_SETATTR, &body)
+    };
+    let write = |bytes: &[u8]| {
+        let asked = wire::data_body(object(4), true, None, 0);
+        let range = wire::range(0, bytes.len() as u32, NiobufFlags::WRITE);
+        wire::data(Opcode::OST_WRITE, &asked, &[range], Some(bytes))
+    };
+    run.call(|_| kept(wire::create(object(4))));
+    run.call(|_| kept(wire::punch(object(2), 10)));
+    run.call(|_| kept(given(5)));
+    run.call(|_| kept(write(b"first")));
+    run.call(|_| kept(wire::destroy(object(3), 1)));
+    // Later changes, which those that are repeated leave as they are.
+    run.call(|_| wire::punch(object(2), 500));
+    run.call(|_| given(6));
+    run.call(|_| write(b"later, and longer"));
+    run.call(|_| wire::create(object(6)));
+    let state = |run: &mut Run| {
+        let of = |run: &mut Run, oid| {
+            let has = body(&run.call(|_| wire::get_attributes(object(oid))));
+            (has.size, has.uid, has.data_version)
+        };
+        let (two, four) = (of(run, 2), of(run, 4));
+        let last = run.call(|_| wire::last_id()).message;
+        let last = lustre_wire::Msg::parse(&last).unwrap().buffer(1).unwrap().to_vec();
+        (two, four, run.read(object(4), None), last)
+    };
+    let before = state(&mut run);
+    run.shelf.commit();
+    run.restart();
+    assert_eq!(state(&mut run), before);
+    assert_eq!(run.world.replayed(run.client), 5);
+    let gone = run.world.call(run.client, wire::get_attributes(object(3)));
+    assert_eq!(gone.unwrap_err(), CallError::Refused(Errno::ENOENT));
+}

@@ -269,6 +269,11 @@ impl World {
         self.heap.1
     }
 
+    /// How many finished requests a client has repeated.
+    pub(super) fn replayed(&mut self, client: Client) -> u64 {
+        self.party_of(client.upper, |party, _| party.ptlrpc.client_stats().replayed)
+    }
+
     /// What the clients of the server were granted, if that is the same for all.
     pub(super) fn granted(&mut self) -> ConnectData {
         self.party_of(self.server, |party, below| {
