@@ -216,7 +216,7 @@ pub fn start(store: &mut dyn Store, kind: &str) -> Result<Start, StoreError> {
     let mut clients: Vec<ClientRecord> = Vec::new();
     for (key, _) in opening.all(Space::Clients)? {
         let uuid = String::from_utf8(key).map_err(|_| damaged("client record", "not a uuid"))?;
-        clients.push(ClientRecord { uuid, replies: Vec::new() });
+        clients.push(ClientRecord { uuid, ..ClientRecord::default() });
     }
     for (key, value) in opening.all(Space::Replies)? {
         let client = client_of(&key);

@@ -117,8 +117,7 @@ impl Server {
         for client in past.clients {
             let member = self.new_export(cx, id, client.uuid);
             if let Some(export) = self.exports.get_mut(member) {
-                // Whatever it had done is committed or lost.
-                export.committed = committed;
+                export.committed = client.committed.map_or(committed, |own| own.min(committed));
                 client.replies.into_iter().for_each(|record| export.records.keep(record));
             }
             members.push(member);

@@ -35,6 +35,9 @@ pub struct Past {
 pub struct ClientRecord {
     /// Its uuid.
     pub uuid: String,
+    /// The highest of its transactions that is committed, as replies say it (P-133). `None`: that of the
+    /// target, as whatever the client had done is committed or lost.
+    pub committed: Option<u64>,
     /// Answers that it may not have got.
     pub replies: Vec<ReplyRecord>,
 }

@@ -57,7 +57,7 @@ fn a_new_client_is_connected_when_its_record_is_stored() {
 #[test]
 fn a_past_that_can_not_be_is_refused() {
     let mut bench = Bench::new(append_log());
-    let client = |uuid: &str| crate::ClientRecord { uuid: uuid.to_owned(), replies: Vec::new() };
+    let client = |uuid: &str| crate::ClientRecord { uuid: uuid.to_owned(), ..Default::default() };
     let mut add = |replayable, clients: &[&str]| {
         let past = Past { last_transno: 7, clients: clients.iter().map(|u| client(u)).collect() };
         let (uuid, offer) = ("other".to_owned(), super::bench::data());

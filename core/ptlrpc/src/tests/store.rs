@@ -76,6 +76,7 @@ impl Store {
         let record = |(uuid, replies): (&String, &Vec<ReplyRecord>)| ClientRecord {
             uuid: uuid.clone(),
             replies: replies.clone(),
+            ..ClientRecord::default()
         };
         Past { last_transno: image.last, clients: image.clients.iter().map(record).collect() }
     }

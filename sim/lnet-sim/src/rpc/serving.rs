@@ -60,6 +60,7 @@ impl ListDisk {
         let clients = self.clients.iter().map(|(uuid, replies)| ClientRecord {
             uuid: uuid.clone(),
             replies: replies.values().cloned().collect(),
+            ..ClientRecord::default()
         });
         Past { last_transno: self.last(), clients: clients.collect() }
     }
