@@ -132,8 +132,9 @@ impl Index {
         let named = |link: &Link| {
             ends(link) && link.asked.as_ref().is_some_and(|a| a.handle == message.body().handle)
         };
-        let named = self.links.iter().position(named);
-        named.or_else(|| self.links.iter().position(|link| ends(link) && fits(link)))
+        let nameless = |link: &Link| ends(link) && fits(link) && link.asked.is_none();
+        let find = |is: &dyn Fn(&Link) -> bool| self.links.iter().position(is);
+        find(&named).or_else(|| find(&nameless)).or_else(|| find(&|link| ends(link) && fits(link)))
     }
 
     fn exchanges(&mut self, messages: &[Message]) {

@@ -54,6 +54,8 @@ pub struct Count {
     pub equal: usize,
     /// Different or not played for a known reason, by reason.
     pub open: BTreeMap<&'static str, usize>,
+    /// The same, message by message: for who looks at one recording.
+    pub known: Vec<String>,
     /// Different without a known reason.
     pub unknown: Vec<String>,
     /// What could not be handed to our node, by reason.
@@ -90,9 +92,11 @@ pub fn play(path: &Path, allowed: &mut Allowed<'_>) -> [Count; 2] {
         let played = Player::play(&recorded, &Index::new(&recorded), node, &setup, stage);
         for (side, what) in &played.extra {
             let ends = (name.as_str(), node.to_string());
-            if allowed.reason(&ends, *side, what, "extra").is_none() {
-                let said = format!("{node} sent beside: {what}");
-                counts[*side as usize].unknown.push(said);
+            let said = format!("{node} sent beside: {what}");
+            let count = &mut counts[*side as usize];
+            match allowed.reason(&ends, *side, what, "extra") {
+                Some(reason) => count.known.push(format!("{said} ({reason})")),
+                None => count.unknown.push(said),
             }
         }
         judge(&name, node, &played, allowed, &mut counts);
@@ -203,12 +207,13 @@ fn judge(
         };
         let mut why = Vec::new();
         for difference in &differences {
+            let said = format!("{node} frame {}, {}: {difference}", outcome.frame, outcome.what);
             match allowed.reason(&ends, outcome.side, &outcome.what, difference) {
-                Some(reason) => why.push(reason),
-                None => count.unknown.push(format!(
-                    "{node} frame {}, {}: {difference}",
-                    outcome.frame, outcome.what
-                )),
+                Some(reason) => {
+                    why.push(reason);
+                    count.known.push(format!("{said} ({reason})"));
+                }
+                None => count.unknown.push(said),
             }
         }
         if let Some(first) = why.first().filter(|_| why.len() == differences.len()) {

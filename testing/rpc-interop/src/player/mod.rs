@@ -124,6 +124,8 @@ pub struct Player<'a, S> {
     setup: Setup,
     /// Our server has died and started again.
     restarted: bool,
+    /// Targets of ours that have started again, by uuid.
+    reborn: BTreeSet<String>,
     /// Cookies of our imports.
     handles: BTreeMap<usize, u64>,
 }
@@ -157,6 +159,7 @@ impl<'a, S: Stage> Player<'a, S> {
             played: Played::default(),
             unseen: Vec::new(),
             restarted: false,
+            reborn: BTreeSet::new(),
             handles: BTreeMap::new(),
         };
         player.prelude();

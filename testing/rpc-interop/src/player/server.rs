@@ -10,7 +10,6 @@ use ptlrpc::{Answer, Call, ClientRecord, Direction, Hold, Past, TargetConfig};
 use super::compare::wants_ack;
 use super::past::assumed;
 use super::{NEAR, Player, UNRECORDED};
-use crate::exchange::Asked;
 use crate::recording::{Message, Role};
 use crate::stage::Stage;
 
@@ -66,10 +65,10 @@ impl<S: Stage> Player<'_, S> {
             && worked <= (self.messages[reply].at - later).as_secs() + 2
     }
 
-    /// The recorded server had died and started again: a connect finds no target yet, or one that
-    /// recovers. A target starts when its first connect is answered by one.
+    /// The recorded server, or the target that is asked for, had gone, or had started again: a connect
+    /// finds none, or one that recovers. A target starts when its first connect is answered by one.
     fn restart(&mut self, link: usize, asked: &Body, reply: &Body) {
-        let absent = reply.status < 0;
+        let absent = [Errno::ENODEV, Errno::EAGAIN].map(Errno::negative).contains(&reply.status);
         let anew = asked.handle != 0 && asked.handle != reply.handle;
         let recovers = reply.op_flags.contains(OpFlags::RECOVERING);
         if self.setup.dies && !self.restarted && anew {
@@ -79,26 +78,62 @@ impl<S: Stage> Player<'_, S> {
             self.served.clear();
             self.serve();
         }
-        if !self.restarted || absent || self.targets.contains_key(&link) {
+        let (uuid, ..) = self.names(link);
+        let reborn = recovers && anew && self.reborn.insert(uuid.clone());
+        if absent || reborn {
+            self.remove_target(&uuid);
+        }
+        if reply.status < 0 || self.targets.contains_key(&link) {
             return;
         }
-        let (uuid, ..) = self.names(link);
         let found = &self.index.links[link];
         let offer = found.granted.map_or_else(|| assumed(found.kind), |(data, _)| data);
-        let known = |other: &&Asked| recovers && other.target == uuid;
-        let asked = self.index.links.iter().filter_map(|other| other.asked.as_ref());
-        let clients = asked
-            .filter(known)
-            .map(|asked| ClientRecord { uuid: asked.client.clone(), replies: Vec::new() });
-        let past = Past { last_transno: reply.last_committed, clients: clients.collect() };
+        let links = self.index.links.iter().enumerate();
+        let known = links.filter_map(|(other, link)| {
+            let asked = link.asked.as_ref().filter(|asked| recovers && asked.target == uuid)?;
+            // One that the target did not wait for had come too late to be in its records.
+            let committed = Some(self.committed_before(other)?);
+            Some(ClientRecord { uuid: asked.client.clone(), committed, replies: Vec::new() })
+        });
+        let clients: Vec<_> = known.collect();
+        let theirs = clients.iter().filter_map(|client| client.committed).max();
+        let last_transno = theirs.unwrap_or(0).max(reply.last_committed);
+        let past = Past { last_transno, clients };
         let replayable = reply.op_flags.contains(OpFlags::REPLAYABLE);
         let config = TargetConfig { uuid: uuid.clone(), offer, replayable, past };
         let Ok(target) = self.stage.rpc(|rpc| rpc.add_target(config)) else { return };
-        for (other, found) in self.index.links.iter().enumerate() {
-            if found.server == self.me && found.asked.as_ref().is_some_and(|a| a.target == uuid) {
-                self.targets.insert(other, target);
+        for other in self.links_to(&uuid) {
+            self.targets.insert(other, target);
+        }
+    }
+
+    /// The connections to one of our targets.
+    fn links_to(&self, uuid: &str) -> Vec<usize> {
+        let links = self.index.links.iter().enumerate();
+        let mine = links.filter(|(_, link)| {
+            link.server == self.me && link.asked.as_ref().is_some_and(|a| a.target == uuid)
+        });
+        mine.map(|(link, _)| link).collect()
+    }
+
+    fn remove_target(&mut self, uuid: &str) {
+        for link in self.links_to(uuid) {
+            if let Some(target) = self.targets.remove(&link) {
+                self.stage.rpc(|rpc| rpc.remove_target(target));
             }
         }
+        self.take();
+    }
+
+    /// What a client had committed, as its target says when it recovers.
+    fn committed_before(&self, link: usize) -> Option<u64> {
+        let mut mine = self.index.link_of.iter().filter(|(_, l)| **l == link).map(|(at, _)| *at);
+        mine.find_map(|at| {
+            let reply = self.messages[self.index.reply_to(self.messages, at)?].body();
+            let recovers =
+                reply.opcode.is_connect() && reply.op_flags.contains(OpFlags::RECOVERING);
+            recovers.then_some(reply.last_committed)
+        })
     }
 
     /// The recorded server had dropped the client before this request came.
@@ -146,14 +181,39 @@ impl<S: Stage> Player<'_, S> {
     }
 
     pub(super) fn reply_out(&mut self, at: usize) -> Option<&'static str> {
-        let message = &self.messages[at];
         let Ok(sending) = self.sending_of(at) else { return Some(UNRECORDED) };
         if !self.injected.contains(&sending) {
             return Some("its request could not be handed on");
         }
+        if !self.answer(at) {
+            self.answer_others(at);
+            self.answer(at);
+        }
+        None
+    }
+
+    /// What a recovering target repeats has its turn one after another here. The recorded one answered
+    /// in another order: requests whose recorded replies come a moment later are in the way.
+    fn answer_others(&mut self, at: usize) {
+        let end = self.messages[at].at + NEAR / 4;
+        for later in at + 1..self.messages.len() {
+            let message = &self.messages[later];
+            if message.at > end {
+                return;
+            }
+            if message.from() == self.me && message.role == Role::Reply {
+                self.answer(later);
+            }
+        }
+    }
+
+    /// Answers a request with its recorded reply; `false`: it is not served now.
+    fn answer(&mut self, at: usize) -> bool {
+        let Ok(sending) = self.sending_of(at) else { return false };
+        let message = &self.messages[at];
         let body = message.body();
         let key = (message.to(), self.messages[sending].bits());
-        let served = self.served.remove(&key)?;
+        let Some(served) = self.served.remove(&key) else { return false };
         let id = served.id;
         if body.kind == MsgKind::ERROR {
             let errno = Errno(body.status.saturating_neg());
@@ -173,7 +233,7 @@ impl<S: Stage> Player<'_, S> {
             self.stage.rpc(|rpc| rpc.reply(id, answer));
         }
         self.take();
-        None
+        true
     }
 
     pub(super) fn bulk_out(&mut self, at: usize) -> Option<&'static str> {

@@ -12,7 +12,6 @@ const RESTART: &str =
     "the player finds out late that one target of a server has gone: what follows is later";
 const DEAD: &str = "the recorded server was dead by then";
 const AGAIN: &str = "an MGS says RECONNECT to a client that it can't know, after its start";
-const PARTS: &str = "one target of a server starts again: the player restarts whole servers alone";
 const VERSION: &str = "the recorded node is of release 2.15";
 const REBUILT: &str =
     "the recorded MDT makes the reply anew from its record (P-141), ours repeats it";
@@ -35,6 +34,8 @@ const HELD: &str =
     "grants that a client holds are the object layer's, as it reports them in a connect";
 const ATTEMPTS: &str =
     "attempts before the first recorded one are guessed: they go 5 s apart here (P-101)";
+const TWINS: &str =
+    "of two idle connections of one kind the recording shows one end each: taken for one";
 const PLANNED: &str = "the recorded client planned for a reply of 0 bytes";
 
 const fn server(row: Known) -> Known {
@@ -52,6 +53,16 @@ pub(crate) const KNOWN: &[Known] = &[
     server(Known {
         what: "REP MGS_CONNECT",
         difference: "body.op_flags",
+        ..Known::at("mdt-restart", AGAIN)
+    }),
+    server(Known {
+        what: "REQ LDLM_BL_CALLBACK",
+        difference: "body.handle",
+        ..Known::at("mdt-restart-recovery", TWINS)
+    }),
+    server(Known {
+        what: "REP MGS_CONNECT",
+        difference: "body.op_flags",
         ..Known::at("server-", AGAIN)
     }),
     Known::everywhere("", "connect.version", VERSION),
@@ -60,7 +71,6 @@ pub(crate) const KNOWN: &[Known] = &[
     server(Known { what: "REP OST_", ..Known::at("lost-open-reply", REDONE) }),
     server(Known { difference: "body.last_committed", ..Known::at("lost-replies", UNSENT) }),
     server(Known { what: "ERR MDS_CONNECT", ..Known::at("server-crash", STARTING) }),
-    server(Known::at("server-crash", LATER)),
     client(Known {
         what: "REQ MDS_CONNECT",
         difference: "buffer[data @40]",
@@ -96,8 +106,6 @@ pub(crate) const KNOWN: &[Known] = &[
         difference: "time",
         ..Known::at("server-crash", PASSES)
     }),
-    server(Known::at("mdt-restart", PARTS)),
-    server(Known::at("ost-restart", PARTS)),
     client(Known::at("mdt-restart", RESTART)),
     client(Known::at("ost-restart", RESTART)),
     Known { what: "REQ MDS_CONNECT", ..Known::at("lost-", OPENS) },

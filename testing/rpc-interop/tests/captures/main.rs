@@ -1,7 +1,8 @@
 //! All recordings of kernel nodes, with each of their nodes replaced by ours, in virtual time.
 //!
 //! `known.rs` has the differences that are known; `ratchet.txt` the number of equal messages by
-//! recording and role, which may only rise.
+//! recording and role, which may only rise. With `ULNET_CAPTURE=NAME` only recordings whose path has that
+//! name are played, and each known difference is printed.
 
 mod known;
 mod sockets;
@@ -65,6 +66,13 @@ fn recorded_conversations_are_equal_but_for_known_differences() {
         let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
         for (role, count) in ["server", "client"].iter().zip(play(&path, &mut allowed)) {
             println!("{}", row(&name, role, &count));
+            if only.is_some() {
+                count.known.iter().for_each(|line| println!("    {line}"));
+                count
+                    .kept_back
+                    .iter()
+                    .for_each(|(why, n)| println!("    not handed on: {n} {why}"));
+            }
             unknown.extend(count.unknown.iter().map(|why| format!("{name}, {role}: {why}")));
             let key = (name.clone(), (*role).to_owned());
             let (equal, all) = least.get(&key).copied().unwrap_or_default();
