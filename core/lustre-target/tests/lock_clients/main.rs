@@ -1,10 +1,12 @@
 //! Clients of locks and a lock target in one world: what both sides make of each other, in virtual
-//! time. `cases.rs` has what happens to one lock, `storm.rs` everything at once against a model.
+//! time. `cases.rs` has what happens to one lock, `dead.rs` holders that die with theirs, `storm.rs`
+//! everything at once against a model.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails says so by panicking")]
 #![allow(clippy::disallowed_types, reason = "both sides of a world write one log, in its order")]
 
 mod cases;
+mod dead;
 mod storm;
 
 use core::time::Duration;
@@ -138,9 +140,9 @@ fn data() -> ConnectData {
     ConnectData { flags, flags2: ConnectFlags2::REP_MBITS, ..ConnectData::default() }
 }
 
-fn ptlrpc_of(seed: u64) -> Ptlrpc {
+fn ptlrpc_of(seed: u64, tunables: &Tunables) -> Ptlrpc {
     let wall_secs = 1_795_000_000 + seed * 1000;
-    Ptlrpc::new(Config { seed, wall_secs, tunables: Tunables::default() })
+    Ptlrpc::new(Config { seed, wall_secs, tunables: tunables.clone() })
 }
 
 struct Bench {
@@ -149,22 +151,29 @@ struct Bench {
     clients: UpperId,
     log: Log,
     seeds: u64,
+    tunables: Tunables,
 }
 
 impl Bench {
     fn new(seed: u64) -> Self {
+        Self::with(seed, Tunables::default())
+    }
+
+    fn with(seed: u64, tunables: Tunables) -> Self {
         let mut world = World::default();
         let log = Log::default();
         let store = MemoryStore::new(Commit::AtOnce, 1 << 20);
-        let server = serve(&mut world, seed, store, log.clone());
-        let config = LockConfig { seed, tunables: Tunables::default(), cache: Default::default() };
-        let clients = Clients {
-            ptlrpc: ptlrpc_of(seed + 1),
-            locks: LockClient::new(config),
-            log: log.clone(),
-        };
-        let clients = world.add(Box::new(clients));
-        Self { world, server, clients, log, seeds: seed + 1 }
+        let server = serve(&mut world, seed, &tunables, store, log.clone());
+        let clients = clients(&mut world, seed + 1, &tunables, log.clone());
+        Self { world, server, clients, log, seeds: seed + 1, tunables }
+    }
+
+    /// All clients die where they stand; those that come are others.
+    fn others(&mut self) {
+        drop(self.world.kill(self.clients));
+        self.seeds += 1;
+        self.clients = clients(&mut self.world, self.seeds, &self.tunables, self.log.clone());
+        self.world.settle();
     }
 
     fn client(&mut self, name: &str) -> ImportId {
@@ -246,7 +255,8 @@ impl Bench {
         let store = *store.downcast::<MemoryStore>().unwrap();
         self.world.kill(self.server);
         self.seeds += 1;
-        self.server = serve(&mut self.world, self.seeds, store.crashed(), self.log.clone());
+        self.server =
+            serve(&mut self.world, self.seeds, &self.tunables, store.crashed(), self.log.clone());
         self.world.settle();
     }
 
@@ -280,8 +290,20 @@ impl Bench {
     }
 }
 
-fn serve(world: &mut World, seed: u64, mut store: MemoryStore, log: Log) -> UpperId {
-    let server = Server { ptlrpc: ptlrpc_of(seed), targets: Targets::default(), log };
+fn clients(world: &mut World, seed: u64, tunables: &Tunables, log: Log) -> UpperId {
+    let config = LockConfig { seed, tunables: tunables.clone(), cache: Default::default() };
+    let ptlrpc = ptlrpc_of(seed, tunables);
+    world.add(Box::new(Clients { ptlrpc, locks: LockClient::new(config), log }))
+}
+
+fn serve(
+    world: &mut World,
+    seed: u64,
+    tunables: &Tunables,
+    mut store: MemoryStore,
+    log: Log,
+) -> UpperId {
+    let server = Server { ptlrpc: ptlrpc_of(seed, tunables), targets: Targets::default(), log };
     let id = world.add(Box::new(server));
     world.with(id, |server: &mut Server, below| {
         let began = start(&mut store, "lock").unwrap();
