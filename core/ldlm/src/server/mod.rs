@@ -10,12 +10,14 @@
 //!
 //! `request.rs` reads requests, `enqueue.rs` has the steps of an enqueue (L-22), `glimpse.rs` those of
 //! a glimpse (L-35), `cancel.rs` cancels and conversions, `callback.rs` callbacks and what their ends
-//! mean (L-55), `value.rs` what comes with locks, `view.rs` what can be seen.
+//! mean (L-55), `local.rs` locks of the server itself, `value.rs` what comes with locks, `view.rs`
+//! what can be seen.
 
 mod callback;
 mod cancel;
 mod enqueue;
 mod glimpse;
+mod local;
 mod request;
 mod value;
 mod view;
@@ -33,6 +35,7 @@ use crate::space::{
     self, Config, Effect, HolderId, HolderKind, Io, LockView, Namespace, Touched, Value,
 };
 
+pub use local::LocalAsk;
 pub use value::Values;
 pub use view::{LockLine, LockStats};
 
@@ -67,6 +70,10 @@ pub struct LockServer {
     over: VecDeque<Cookie>,
     /// When the value of locks is calculated again (L-59).
     volume_at: Instant,
+    /// Locks of the server itself that were asked for, in all, and those that have been granted after
+    /// a wait.
+    locals: u64,
+    locals_granted: VecDeque<Cookie>,
     /// Locks are being replayed.
     replaying: bool,
     stats: LockStats,
@@ -106,6 +113,8 @@ impl LockServer {
             called: BTreeMap::new(),
             over: VecDeque::new(),
             volume_at: Instant::ZERO,
+            locals: 0,
+            locals_granted: VecDeque::new(),
             replaying: replays,
             stats: LockStats::default(),
         }
@@ -154,11 +163,18 @@ impl LockServer {
         self.space.set_value(resource, value);
     }
 
-    /// A client reads or writes: timers of the locks under it that were called back are refreshed
-    /// (L-49). `NoLock`: it has lost its lock, and the request is answered with `ESTALE`.
-    pub fn touch(&mut self, served: &Served, io: &Io, rpc: &mut Rpc<'_, '_>) -> Touched {
-        let prolong = rpc.prolongation(served.id);
-        let touched = self.space.touch(rpc.now(), holder(served.export), io, prolong);
+    /// A client reads or writes, or waits for its turn to: timers of the locks under it that were
+    /// called back are refreshed (L-49). `NoLock`: it has lost its lock, and the request is answered
+    /// with `ESTALE`.
+    pub fn touch(
+        &mut self,
+        served: ServedId,
+        client: ExportId,
+        io: &Io,
+        rpc: &mut Rpc<'_, '_>,
+    ) -> Touched {
+        let prolong = rpc.prolongation(served);
+        let touched = self.space.touch(rpc.now(), holder(client), io, prolong);
         self.stats.touches += u64::from(touched == Touched::CalledBack);
         touched
     }
@@ -222,6 +238,11 @@ impl LockServer {
         loop {
             if let Some(effect) = self.space.poll_effect() {
                 match effect {
+                    // A lock of the server itself goes with the request that it is for.
+                    Effect::Block { callback, .. } if local::is_local(callback.holder) => {}
+                    Effect::Complete(callback) if local::is_local(callback.holder) => {
+                        self.locals_granted.push_back(callback.lock);
+                    }
                     Effect::Block { callback, because } => self.block(&callback, because, rpc),
                     Effect::Complete(callback) => self.complete(&callback, rpc),
                     Effect::Evict { holder, why, .. } => self.evict(export(holder), why, rpc),

@@ -49,7 +49,7 @@ pub struct LockLine {
     pub lock: Cookie,
     /// The export of its client.
     pub export: ExportId,
-    /// Uuid of its client.
+    /// Uuid of its client; "target" for a lock of the server itself.
     pub client: String,
     /// Where the client is.
     pub from: Nid,
@@ -75,7 +75,8 @@ impl LockServer {
 
     fn line(&self, view: &LockView, rpc: &Rpc<'_, '_>) -> LockLine {
         let export = export(view.holder);
-        let (client, from) = rpc.client(export).unwrap_or(("", Nid::ANY));
+        let own = if super::local::is_local(view.holder) { "target" } else { "" };
+        let (client, from) = rpc.client(export).unwrap_or((own, Nid::ANY));
         LockLine {
             lock: view.lock,
             export,

@@ -19,9 +19,18 @@ pub enum HolderKind {
     Client,
     /// A server: called back, and never evicted (L-53).
     Server,
-    /// This server itself: as [`Self::Server`], its ranges do not grow (L-29), and it has no size to
-    /// be glimpsed (L-35).
+    /// This server itself, which reads or writes for a client: as [`Self::Server`], its ranges do not
+    /// grow (L-29), and glimpses pass it over: it knows no more than the target.
     Local,
+    /// This server itself, which removes the object: glimpses say so (L-35.5).
+    Remover,
+}
+
+impl HolderKind {
+    /// Whether the holder is this server itself.
+    pub const fn is_local(self) -> bool {
+        matches!(self, Self::Local | Self::Remover)
+    }
 }
 
 /// A request for a lock, in the words of the wire; every value is checked.

@@ -49,9 +49,13 @@ impl Namespace {
                     return true;
                 }
                 let holder = &self.holders[lock.holder];
-                if holder.kind == HolderKind::Local {
-                    destroyed = true;
-                    return true;
+                match holder.kind {
+                    HolderKind::Remover => {
+                        destroyed = true;
+                        return true;
+                    }
+                    HolderKind::Local => return false,
+                    HolderKind::Client | HolderKind::Server => {}
                 }
                 if lock.answered && asked.iter().all(|asked| asked.holder != holder.id) {
                     asked.push(self.callback(at));

@@ -1,9 +1,9 @@
 //! Growth of a granted range (L-29): a client that wants a part most likely wants its neighbourhood, so
 //! it gets what no other one holds or waits for.
 
+use super::Namespace;
 use super::record::Lock;
 use super::tree;
-use super::{HolderKind, Namespace};
 use crate::{Kind, Mode};
 use lustre_wire::ldlm::{END_OF_FILE, LockFlags};
 
@@ -36,7 +36,7 @@ impl Namespace {
         let wanted = lock.wanted;
         let still = lock.kind != Kind::Extent
             || lock.flags.contains(LockFlags::NO_EXPANSION)
-            || self.holders[lock.holder].kind == HolderKind::Local
+            || self.holders[lock.holder].kind.is_local()
             || wanted == (0, END_OF_FILE);
         if still {
             return (lock.start, lock.end);

@@ -544,9 +544,18 @@ fn l35_a_glimpse_asks_the_writers_above_the_known_size_from_the_end() {
 #[test]
 fn l35_a_glimpse_of_an_object_that_is_being_destroyed_says_so() {
     let mut world = World::new();
-    world.space.connect(HolderId(99), HolderKind::Local, Duration::ZERO);
+    world.space.connect(HolderId(99), HolderKind::Remover, Duration::ZERO);
     world.hold(99, &extent(LockMode::PW, 0, EOF));
     assert_eq!(glimpse(&mut world, 5, NONE), Glimpse::Destroyed);
+}
+
+#[test]
+fn l35_a_glimpse_passes_over_what_the_server_itself_writes() {
+    let mut world = World::new();
+    world.space.connect(HolderId(99), HolderKind::Local, Duration::ZERO);
+    let below = world.hold(0, &fixed(LockMode::PW, 0, 99));
+    world.hold(99, &extent(LockMode::PW, 100, 199));
+    assert_eq!(glimpsed(&glimpse(&mut world, 5, NONE)), [below]);
 }
 
 #[test]

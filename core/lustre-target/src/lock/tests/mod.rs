@@ -31,7 +31,7 @@ impl Touching {
         let words: [u64; 4] = served.msg().unwrap().get(1).unwrap();
         let resource = ResourceName { words };
         let io = Io { resource, start: 0, end: 4095, read: true, lock: None };
-        match self.0.locks.touch(served, &io, rpc) {
+        match self.0.locks.touch(served.id, served.export, &io, rpc) {
             Touched::NoLock => rpc.refuse(served.id, Errno::ESTALE),
             _ => rpc.reply(served.id, Answer::default()),
         }
