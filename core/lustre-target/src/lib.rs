@@ -27,7 +27,7 @@ pub use journal::{Cx, Journal, When};
 pub use kv::Kv;
 pub use lock::Lock;
 pub use memory::{Commit, MemoryStore};
-pub use ost::{LockTable, NoLocks, Ost, OstLimits};
+pub use ost::{Ost, OstLimits};
 pub use records::{Origin, Start, start};
 pub use store::{DataId, Store, StoreError, StoreFact, StoreOrder};
 pub use targets::{Beginning, CallbackFact, Kind, Targets};

@@ -75,6 +75,13 @@ pub trait Kind: Send {
         let _ = (export, cx);
     }
 
+    /// A request of a client finds no slot: what others wait for may go first (P-114). `false` if it is
+    /// another target's.
+    fn waits(&mut self, served: ServedId, export: ExportId, cx: &mut Cx<'_, '_, '_>) -> bool {
+        let _ = (served, export, cx);
+        false
+    }
+
     /// A callback has ended, or has gone again. `false` if it is another target's.
     fn callback(&mut self, fact: &CallbackFact, cx: &mut Cx<'_, '_, '_>) -> bool {
         let _ = (fact, cx);
@@ -220,6 +227,13 @@ impl Targets {
                     kind.left(export, &mut cx);
                 }
                 Some(event)
+            }
+            Event::Waits { served, export } => {
+                let taken = self.0.values_mut().any(|slot| {
+                    let (kind, mut cx) = slot.cx(rpc);
+                    kind.waits(served, export, &mut cx)
+                });
+                (!taken).then_some(Event::Waits { served, export })
             }
             Event::CalledAgain { call } => {
                 let fact = CallbackFact::Again(call);

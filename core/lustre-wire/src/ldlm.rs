@@ -5,7 +5,7 @@ use core::fmt;
 use lnet_types::ByteOrder;
 use smallvec::SmallVec;
 
-use crate::fid::Fid;
+use crate::fid::{Fid, ObjectId};
 use crate::layout::{codes, flags, layout};
 use crate::{Layout, Msg, WireError};
 
@@ -392,6 +392,18 @@ impl ResourceName {
     /// The name of a file's or object's locks.
     pub const fn of(fid: Fid) -> Self {
         Self { words: [fid.seq, (fid.ver as u64) << 32 | fid.oid as u64, 0, 0] }
+    }
+
+    /// The name of an object's locks (L-7): its FID, or its number if it is of old.
+    pub fn of_object(id: ObjectId) -> Self {
+        match id.fid() {
+            None => Self { words: [id.first, 0, 0, 0] },
+            Some(Fid { seq: 0, oid, .. }) => Self { words: [oid.into(), 0, 0, 0] },
+            Some(Fid { seq: seq @ 0x1_0000_0000..=0x1_ffff_ffff, oid, .. }) => {
+                Self { words: [(seq & 0xffff) << 32 | u64::from(oid), 0, 0, 0] }
+            }
+            Some(fid) => Self::of(Fid { ver: 0, ..fid }),
+        }
     }
 
     /// The name of the lock on a configuration: the first eight bytes of its name, and the kind of

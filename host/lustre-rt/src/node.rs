@@ -276,6 +276,8 @@ impl RpcNode {
         for (name, portal, request_max) in SERVICES {
             let mut service = ServiceConfig::new(name, portal.0, reply.0, Portal::OST_BULK.0);
             service.request_max = request_max;
+            // What others wait for is data under locks (P-114).
+            service.hears_of_waiting = portal == Portal::OST_IO;
             self.start_service(service)?;
         }
         // What gives locks back never waits behind what waits for them.

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use lustre_target::kv::Kv;
-use lustre_target::{Commit, Lock, MemoryStore, NoLocks, Ost, OstLimits};
+use lustre_target::{Commit, Lock, MemoryStore, Ost, OstLimits};
 
 use crate::node::{RpcError, RpcNode};
 use crate::store::{DirLock, Disk, DiskConfig, OpenError};
@@ -163,7 +163,7 @@ impl RpcNode {
             TargetKind::Kv => self.add_target(name, Kv::new(), disk),
             TargetKind::Lock => self.add_target(name, Lock::new(), disk),
             TargetKind::Ost | TargetKind::Echo => {
-                self.add_target(name, Ost::new(limits, Box::new(NoLocks)), disk)
+                self.add_target(name, Ost::new(limits), disk)
             }
         };
         added.map(|_| ())

@@ -13,8 +13,9 @@
 //! carries orders out one after the other, so the turn ends with the last order, not with its outcome;
 //! data moves outside of turns. `request.rs` reads what is asked, `io.rs`, `attributes.rs` and
 //! `create.rs` decide, `plan.rs` takes what they change to the store, with the account of its owner;
-//! `grants.rs` has the promises, `locks.rs` what the lock manager is asked. An echo target
-//! ([`Ost::echo`]) is the same without promises, owners' limits and locks (L-103).
+//! `grants.rs` has the promises, `locks.rs` what the lock manager is asked: before its turn a
+//! request has the lock that it needs. An echo target ([`Ost::echo`]) is the same without promises,
+//! owners' limits and locks (L-103).
 
 mod attributes;
 mod create;
@@ -29,17 +30,18 @@ pub mod wire;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use lnet_types::{Errno, IoVec};
+use ldlm::Cookie;
+use ldlm::server::{LockServer, Values};
+use ldlm::space::Config;
+use lnet_types::{Errno, Instant, IoVec};
 use lustre_wire::connect::{ChecksumKinds, ConnectData, ConnectFlags, ConnectFlags2};
 use lustre_wire::ost::{Obdo, ObdoFlags};
 use lustre_wire::{BodyFlags, Layout};
-use ptlrpc::{Answer, Direction, Served, ServedId};
+use ptlrpc::{Answer, Direction, ExportId, Rpc, Served, ServedId};
 
 use crate::journal::Cx;
 use crate::store::{DATA_END, Outcome, Source, Space, StoreError, StoreOrder};
-use crate::targets::Kind;
-
-pub use locks::{LockTable, NoLocks, Touch, Touched};
+use crate::targets::{Beginning, CallbackFact, Kind};
 
 use create::Removal;
 use grants::Grants;
@@ -55,6 +57,8 @@ const MEASURE: u64 = u64::MAX - 1;
 
 /// What a request waits for.
 enum Stage {
+    /// A lock that the target takes.
+    Lock,
     /// Its turn.
     Queue,
     /// Bulk data that move.
@@ -85,6 +89,15 @@ struct Work {
     memory: IoVec,
     /// Their checksum.
     sum: Option<u32>,
+    /// The lock that the target has taken for it.
+    lock: Option<Cookie>,
+}
+
+impl Work {
+    fn new(served: Served, request: Request) -> Self {
+        let (stage, memory) = (Stage::Queue, IoVec::new());
+        Self { served, request, stage, memory, sum: None, lock: None }
+    }
 }
 
 /// What an object target is to keep to.
@@ -98,7 +111,9 @@ pub struct OstLimits {
 pub struct Ost {
     limits: OstLimits,
     /// None: the target is an echo target, with neither locks nor promises.
-    locks: Option<Box<dyn LockTable>>,
+    locks: Option<LockServer>,
+    /// What waits for locks of the target.
+    locked_out: BTreeMap<Cookie, ServedId>,
     work: BTreeMap<ServedId, Work>,
     /// The request that has the turn, and those that wait for it.
     turn: Option<ServedId>,
@@ -115,10 +130,11 @@ impl core::fmt::Debug for Ost {
 }
 
 impl Ost {
-    fn with(limits: OstLimits, locks: Option<Box<dyn LockTable>>) -> Self {
+    fn with(limits: OstLimits, locks: Option<LockServer>) -> Self {
         Self {
             limits,
             locks,
+            locked_out: BTreeMap::new(),
             work: BTreeMap::new(),
             turn: None,
             queue: VecDeque::new(),
@@ -127,8 +143,9 @@ impl Ost {
         }
     }
 
-    /// An object target, whose clients hold the locks of `locks`.
-    pub fn new(limits: OstLimits, locks: Box<dyn LockTable>) -> Self {
+    /// An object target that has not begun.
+    pub fn new(limits: OstLimits) -> Self {
+        let locks = LockServer::new(Config::new(0), Values::Objects, false);
         Self::with(limits, Some(locks))
     }
 
@@ -141,6 +158,7 @@ impl Ost {
     fn end(&mut self, id: ServedId, cx: &mut Cx<'_, '_, '_>) {
         if let Some(work) = self.work.remove(&id) {
             cx.free(&work.memory);
+            self.let_go(&work, cx);
         }
     }
 
@@ -221,23 +239,26 @@ impl Ost {
         }
     }
 
-    /// Whether a client may touch the data of a request without a lock of its own (L-49, L-50).
-    fn touch(&mut self, served: &Served, request: &Request) -> Result<(), Errno> {
-        let Some(locks) = &mut self.locks else { return Ok(()) };
-        let (write, (start, end), locked) = match &request.ask {
-            Ask::Read(ranges) => (false, ranges.span(), ranges.server_locks()),
-            Ask::Write(ranges, _) => (true, ranges.span(), ranges.server_locks()),
-            Ask::Punch => (true, (request.body.size, DATA_END), request.has(ObdoFlags::SRVLOCK)),
-            _ => return Ok(()),
+    /// A request begins.
+    fn run(&mut self, id: ServedId, cx: &mut Cx<'_, '_, '_>) {
+        if let Err(errno) = self.start(id, cx) {
+            self.refuse(id, errno, cx);
+        }
+    }
+
+    fn serve_object(&mut self, served: Served, cx: &mut Cx<'_, '_, '_>) {
+        let id = served.id;
+        let portal = cx.rpc.portal(served.service).unwrap_or_default();
+        let read = served.msg().map_err(|_| Refusal::Errno(Errno::EPROTO));
+        let request = match read.and_then(|msg| request::read(served.opcode, &msg, portal)) {
+            Ok(request) => request,
+            Err(Refusal::Errno(errno)) => return cx.rpc.refuse(id, errno),
+            Err(Refusal::Drop) => return cx.rpc.decline(id),
         };
-        if locked || served.replay.is_some() {
-            return Ok(());
+        if self.grants.space().0 == 0 {
+            self.measure(cx);
         }
-        let (export, object, handle) = (served.export, request.body.id, request.body.handle);
-        match locks.touch(&Touch { export, object, start, end, write, handle }) {
-            Touched::None => Err(Errno::ESTALE),
-            Touched::Held | Touched::CalledBack => Ok(()),
-        }
+        self.guard(served, request, cx);
     }
 
     fn start(&mut self, id: ServedId, cx: &mut Cx<'_, '_, '_>) -> Result<(), Errno> {
@@ -275,6 +296,9 @@ impl Ost {
     /// The record of a request's object is there.
     fn with_record(&mut self, id: ServedId, object: Option<Object>, cx: &mut Cx<'_, '_, '_>) {
         let Some(work) = self.work.get(&id) else { return };
+        if matches!(work.request.ask, Ask::Lock) {
+            return self.enqueue(id, object, cx);
+        }
         if plan::is_done(&work.served, cx) {
             return self.repeat(id, object, cx);
         }
@@ -386,6 +410,9 @@ impl Kind for Ost {
                 | ConnectFlags::GRANT_PARAM
                 | ConnectFlags::SHORTIO
                 | ConnectFlags::BULK_MBITS
+                | ConnectFlags::LVB_TYPE
+                | ConnectFlags::CANCELSET
+                | ConnectFlags::LRU_RESIZE
                 | ConnectFlags::FLAGS2,
             flags2: ConnectFlags2::REP_MBITS,
             brw_size: BRW_SIZE,
@@ -399,26 +426,21 @@ impl Kind for Ost {
         }
     }
 
+    fn begin(&mut self, beginning: Beginning, rpc: &mut Rpc<'_, '_>) {
+        if self.locks.is_some() {
+            let mut config = Config::new(rpc.seed());
+            config.enqueue_min = rpc.tunables().ldlm_enqueue_min;
+            self.locks = Some(LockServer::new(config, Values::Objects, beginning.recovers));
+        }
+    }
+
     fn serve(&mut self, served: Served, cx: &mut Cx<'_, '_, '_>) {
-        let id = served.id;
-        let portal = cx.rpc.portal(served.service).unwrap_or_default();
-        let read = served.msg().map_err(|_| Refusal::Errno(Errno::EPROTO));
-        let request = match read.and_then(|msg| request::read(served.opcode, &msg, portal)) {
-            Ok(request) => request,
-            Err(Refusal::Errno(errno)) => return cx.rpc.refuse(id, errno),
-            Err(Refusal::Drop) => return cx.rpc.decline(id),
-        };
-        if let Err(errno) = self.touch(&served, &request) {
-            return cx.rpc.refuse(id, errno);
+        if LockServer::serves(served.opcode) {
+            self.serve_lock(served, cx);
+        } else {
+            self.serve_object(served, cx);
         }
-        if self.grants.space().0 == 0 {
-            self.measure(cx);
-        }
-        let stage = Stage::Queue;
-        self.work.insert(id, Work { served, request, stage, memory: IoVec::new(), sum: None });
-        if let Err(errno) = self.start(id, cx) {
-            self.refuse(id, errno, cx);
-        }
+        self.unlocked(cx);
     }
 
     fn bulk_done(
@@ -433,6 +455,7 @@ impl Kind for Ost {
             (Ok(()), Ask::Write(..)) => self.written(served, cx),
             (Ok(()), _) => self.moved(served, cx),
         }
+        self.unlocked(cx);
         true
     }
 
@@ -464,5 +487,48 @@ impl Kind for Ost {
         }
         self.check_turn(id);
         self.next_turn(cx);
+        self.unlocked(cx);
+    }
+
+    fn recovered(&mut self, cx: &mut Cx<'_, '_, '_>) {
+        if let Some(locks) = &mut self.locks {
+            locks.recovered(cx.rpc);
+        }
+        self.unlocked(cx);
+    }
+
+    fn left(&mut self, export: ExportId, cx: &mut Cx<'_, '_, '_>) {
+        self.drop_waiting(export, cx);
+        if let Some(locks) = &mut self.locks {
+            locks.left(export, cx.rpc);
+        }
+        self.unlocked(cx);
+    }
+
+    fn waits(&mut self, served: ServedId, export: ExportId, cx: &mut Cx<'_, '_, '_>) -> bool {
+        self.hear_waiting(served, export, cx)
+    }
+
+    fn callback(&mut self, fact: &CallbackFact, cx: &mut Cx<'_, '_, '_>) -> bool {
+        let Some(locks) = &mut self.locks else { return false };
+        let taken = match fact {
+            CallbackFact::Again(call) => locks.called_again(*call, cx.rpc),
+            CallbackFact::Ended(call, result) => locks.called(*call, result, cx.rpc),
+        };
+        self.unlocked(cx);
+        taken
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.locks.as_ref()?.poll_timeout()
+    }
+
+    fn handle_timeout(&mut self, cx: &mut Cx<'_, '_, '_>) {
+        self.expire(cx);
+        self.unlocked(cx);
+    }
+
+    fn locks(&self) -> Option<&LockServer> {
+        self.locks.as_ref()
     }
 }

@@ -1,6 +1,7 @@
 //! What objects are called, and where their records stand (L-71, L-76).
 
 use lustre_wire::fid::{Fid, ObjectId};
+use lustre_wire::ldlm::ResourceName;
 
 /// The sequence of objects of old.
 pub(super) const OLD: u64 = 0;
@@ -29,6 +30,22 @@ impl Name {
         }
         let known = seq == OLD || seq == ECHO || seq >= NORMAL;
         known.then_some(Self { seq, id: oid.into() })
+    }
+
+    /// The object of a resource; `None` for one that is no object's (L-7).
+    pub(super) fn of_resource(resource: &ResourceName) -> Option<Self> {
+        let [first, second, 0, 0] = resource.words else { return None };
+        if second == 0 {
+            return Some(Self { seq: OLD, id: first });
+        }
+        let known = first == ECHO || first >= NORMAL;
+        (known && second <= u32::MAX.into()).then_some(Self { seq: first, id: second })
+    }
+
+    /// The resource of its locks (L-7).
+    pub(super) const fn resource(self) -> ResourceName {
+        let words = if self.seq == OLD { [self.id, 0, 0, 0] } else { [self.seq, self.id, 0, 0] };
+        ResourceName { words }
     }
 
     /// Another object of the sequence, named in the form in which this one was.
@@ -102,6 +119,18 @@ mod tests {
         }
         let far = Name::like(fid(0x1_0003_0000, 9), 5 << 32 | 1);
         assert_eq!(far, fid(0x1_0003_0005, 1));
+    }
+
+    #[test]
+    fn l7_resources_of_objects_are_those_that_clients_name() {
+        for id in [ObjectId::old(9), fid(2, 9), fid(0x1_0003_0002, 9), fid(0x2_0000_0400, 9)] {
+            let name = Name::of(id).unwrap();
+            assert_eq!(name.resource(), ResourceName::of_object(id), "{id:?}");
+            assert_eq!(Name::of_resource(&name.resource()), Some(name));
+        }
+        for words in [[9, 0, 1, 0], [9, 0, 0, 1], [3, 1, 0, 0], [2, 1 << 32, 0, 0]] {
+            assert_eq!(Name::of_resource(&ResourceName { words }), None, "{words:?}");
+        }
     }
 
     #[test]

@@ -25,6 +25,8 @@ pub(super) struct Plan {
     pub(super) deltas: BTreeMap<u32, i128>,
     pub(super) answer: Answer,
     pub(super) when: When,
+    /// The object that changes, as it is afterwards.
+    after: Option<Box<(Name, Object)>>,
     /// What is to be removed after this.
     pub(super) rest: Option<Removal>,
 }
@@ -37,7 +39,7 @@ pub(super) fn is_done(served: &Served, cx: &Cx<'_, '_, '_>) -> bool {
 impl Plan {
     pub(super) fn new(changes: Vec<Change>, answer: Answer) -> Self {
         let (deltas, when) = (BTreeMap::new(), When::Applied);
-        Self { changes, deltas, answer, when, rest: None }
+        Self { changes, deltas, answer, when, after: None, rest: None }
     }
 
     /// One object changes.
@@ -45,6 +47,7 @@ impl Plan {
         let put = Change::Put(Space::Objects, name.key(), after.to_bytes());
         let pre_versions = [before.version, 0, 0, 0];
         let mut plan = Self::new(vec![put], Answer { pre_versions, ..answer });
+        plan.after = Some(Box::new((name, after)));
         plan.account(before.uid, -i128::from(before.size));
         plan.account(after.uid, i128::from(after.size));
         plan
@@ -111,17 +114,25 @@ impl Ost {
     }
 
     fn store(&mut self, id: ServedId, plan: Plan, cx: &mut Cx<'_, '_, '_>) {
-        let Plan { changes, answer, when, rest, .. } = plan;
+        let Plan { changes, answer, when, after, rest, .. } = plan;
         if let Some(rest) = rest {
             cx.batch(changes);
             return self.remove_rest(id, rest, cx);
         }
-        let Some(work) = self.work.remove(&id) else { return };
+        let Some(mut work) = self.work.remove(&id) else { return };
         if let Some(replay) = work.served.replay.filter(|_| is_done(&work.served, cx)) {
             cx.free(&work.memory);
             return cx.rpc.reply(id, Answer { transno: replay.transno, ..answer });
         }
-        cx.commit_data(&work.served, answer, changes, work.memory, when);
+        let memory = core::mem::take(&mut work.memory);
+        // `false`: the request is over, and changes nothing.
+        if cx.commit_data(&work.served, answer, changes, memory, when)
+            && let Some(after) = after
+        {
+            self.show_locks(after.0, &after.1);
+        }
+        // A store does things in order: what follows finds the change.
+        self.let_go(&work, cx);
         self.measure(cx);
     }
 

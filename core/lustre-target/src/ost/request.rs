@@ -56,6 +56,8 @@ pub(super) enum Ask {
     Read(Ranges),
     /// With the bytes that are inside of the message.
     Write(Ranges, Vec<u8>),
+    /// A lock on an object.
+    Lock,
 }
 
 /// A request.

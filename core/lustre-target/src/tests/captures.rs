@@ -8,26 +8,20 @@ mod support;
 
 use std::collections::BTreeMap;
 
-use lnet_types::Errno;
+use lnet_types::{ByteOrder, Errno};
 use lustre_wire::fid::Valid;
+use lustre_wire::ldlm::{
+    LockDesc, LockFlags, LockKind, LockMode, LockReply, LockRequest, PolicyWords, ResourceName,
+};
 use lustre_wire::ost::{Niobuf, NiobufFlags, Obdo, ObdoFlags};
 use lustre_wire::{Layout, Msg, MsgKind, Opcode, Portal};
 use ptlrpc::{Bulk, Call, Direction};
 
 use super::ost::store;
 use super::world::{Client, World};
-use crate::ost::{LockTable, Touch, Touched, wire};
+use crate::ost::wire;
 use crate::{Ost, OstLimits};
 use support::{captures, messages, rpc};
-
-/// Each client holds what it needs.
-struct Held;
-
-impl LockTable for Held {
-    fn touch(&mut self, _: &Touch) -> Touched {
-        Touched::Held
-    }
-}
 
 /// A request and its reply, as they were recorded.
 struct Pair {
@@ -97,6 +91,32 @@ fn prepare(world: &mut World, client: Client, opcode: Opcode, asked: &Msg<'_>, s
     }
 }
 
+/// Locks the object, if the client did so by the recording.
+fn lock(world: &mut World, client: Client, opcode: Opcode, asked: &Msg<'_>) {
+    let body = asked.get::<Obdo>(1).unwrap();
+    let taken = match opcode {
+        Opcode::OST_READ | Opcode::OST_WRITE => {
+            niobufs(asked).iter().all(|range| range.flags.contains(NiobufFlags::SRVLOCK))
+        }
+        Opcode::OST_PUNCH => body.flags.contains(ObdoFlags::SRVLOCK),
+        _ => true,
+    };
+    if taken {
+        return;
+    }
+    let desc = LockDesc {
+        kind: LockKind::EXTENT,
+        resource: ResourceName::of_object(body.id),
+        requested: LockMode::PW,
+        granted: LockMode::NONE,
+        policy: PolicyWords { start: 0, end: u64::MAX, gid: 0, who: 0 },
+    };
+    let request = LockRequest::new(LockFlags::empty(), 1, desc, &[1]);
+    let mut call = Call::new(Opcode::LDLM_ENQUEUE, vec![request.to_bytes(ByteOrder::Little)]);
+    call.reply_lens = vec![LockReply::LEN as u32, 56];
+    let _ = world.call(client, call);
+}
+
 /// What our reply has otherwise than the recorded one, by name.
 fn differences(
     opcode: Opcode,
@@ -148,7 +168,7 @@ fn replies_to_recorded_requests_are_the_recorded_ones() {
     for Pair { at, portal, request, reply } in pairs() {
         let (asked, said) = (Msg::parse(&request).unwrap(), Msg::parse(&reply).unwrap());
         let opcode = asked.body().unwrap().opcode;
-        let mut world = World::new(Ost::new(OstLimits::default(), Box::new(Held)), store());
+        let mut world = World::new(Ost::new(OstLimits::default()), store());
         let client = world.client(wire::wanted());
         let io = matches!(opcode, Opcode::OST_READ | Opcode::OST_WRITE);
         let of_object = !matches!(
@@ -157,6 +177,7 @@ fn replies_to_recorded_requests_are_the_recorded_ones() {
         );
         if of_object && asked.get::<Obdo>(1).is_ok() {
             prepare(&mut world, client, opcode, &asked, &said);
+            lock(&mut world, client, opcode, &asked);
         }
         let buffers = (1..8).map_while(|i| asked.buffer(i).map(<[u8]>::to_vec)).collect();
         let mut call = Call::new(opcode, buffers);

@@ -9,14 +9,14 @@ use ptlrpc::{Bulk, Call, CallError, Direction, Reply};
 
 use super::world::{Client, World};
 use crate::ost::wire;
-use crate::{Commit, MemoryStore, NoLocks, Ost, OstLimits};
+use crate::{Commit, MemoryStore, Ost, OstLimits};
 
 const MIB: usize = 1 << 20;
 /// A sequence of ordinary objects.
 const SEQ: u64 = 0x2_4000_0400;
 
 pub(super) fn ost() -> Ost {
-    Ost::new(OstLimits::default(), Box::new(NoLocks))
+    Ost::new(OstLimits::default())
 }
 
 pub(super) fn store() -> MemoryStore {
@@ -546,7 +546,7 @@ fn l96_promises_that_are_given_back_or_of_clients_that_are_gone_are_free_again()
 #[test]
 fn owner_is_held_to_its_limit_and_an_object_that_is_removed_makes_room() {
     let limits = OstLimits { uid_bytes: Some(10_000) };
-    let mut world = World::new(Ost::new(limits, Box::new(NoLocks)), store());
+    let mut world = World::new(Ost::new(limits), store());
     let client = world.client(wire::wanted());
     make(&mut world, client, 3);
     let range = |len| [wire::range(0, len, NiobufFlags::WRITE)];

@@ -87,11 +87,12 @@ impl Upper for Party {
 
     fn handle_timeout(&mut self, below: &mut Below<'_>) {
         self.ptlrpc.handle_timeout(below);
+        self.targets.handle_timeout(&mut self.ptlrpc.rpc(below));
         self.drain(below);
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.ptlrpc.poll_timeout()
+        [self.ptlrpc.poll_timeout(), self.targets.poll_timeout()].into_iter().flatten().min()
     }
 }
 
