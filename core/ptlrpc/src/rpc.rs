@@ -405,6 +405,16 @@ impl<'b> Rpc<'_, 'b> {
         client.restarted(&mut cx, import, nid, instance)
     }
 
+    /// What the server has granted an import with its last connect; `None`: there is no such import.
+    pub fn terms(&self, import: ImportId) -> Option<ConnectData> {
+        self.ptlrpc.client.terms(import)
+    }
+
+    /// With its next connect an import says that it holds promises of so many bytes (L-96).
+    pub fn announce_grant(&mut self, import: ImportId, bytes: u32) {
+        self.ptlrpc.client.announce_grant(import, bytes);
+    }
+
     /// Makes the connection of an import again, as if a request over it had failed (L-37, L-61).
     pub fn fail(&mut self, import: ImportId) {
         let (client, _, mut cx) = self.split();

@@ -115,6 +115,13 @@ impl Import {
 }
 
 impl Client {
+    /// The next connect says that the client holds promises of so many bytes (L-96).
+    pub(crate) fn announce_grant(&mut self, import: ImportId, bytes: u32) {
+        if let Some(im) = self.imports.get_mut(import) {
+            im.config.wanted.grant = bytes;
+        }
+    }
+
     /// A program wants a connection now. A refusal for good counts no longer.
     pub(crate) fn connect_now(&mut self, cx: &mut Cx<'_, '_>, import: ImportId) {
         if let Some(im) = self.imports.get_mut(import)

@@ -124,6 +124,11 @@ impl Client {
         self.stats
     }
 
+    /// What the server of an import has granted.
+    pub(crate) fn terms(&self, id: ImportId) -> Option<ConnectData> {
+        self.imports.get(id).map(|im| im.terms.data)
+    }
+
     pub(crate) fn import_count(&self) -> usize {
         self.imports.len()
     }
