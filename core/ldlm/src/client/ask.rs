@@ -67,13 +67,14 @@ pub struct Ask {
 }
 
 impl Ask {
-    /// Flags that a program may set.
+    /// Flags that a program may set; HAS_INTENT with the intent as the first buffer beside.
     pub const FLAGS: LockFlags = LockFlags::SPECULATIVE
         .union(LockFlags::BLOCK_NOWAIT)
         .union(LockFlags::CANCEL_ON_BLOCK)
         .union(LockFlags::NO_EXPANSION)
         .union(LockFlags::DENY_ON_CONTENTION)
-        .union(LockFlags::AST_DISCARD_DATA);
+        .union(LockFlags::AST_DISCARD_DATA)
+        .union(LockFlags::HAS_INTENT);
 
     /// One that waits until it is granted, and shares what the client has as if each hold were a
     /// client.

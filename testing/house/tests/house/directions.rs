@@ -31,6 +31,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("lnet", &["lnet-types", "lnet-wire"]),
     ("ptlrpc", &["lnet", "lnet-types", "lustre-wire"]),
     ("ldlm", &["lnet-types", "lustre-wire", "ptlrpc"]),
+    ("lustre-client", &["ldlm", "lnet-types", "lustre-wire", "ptlrpc"]),
     ("lustre-target", &["ldlm", "lnet", "lnet-types", "lustre-wire", "ptlrpc"]),
     ("lnet-config", &["lnet-types", "lnet-wire"]),
     ("lnet-selftest", &["lnet", "lnet-config", "lnet-types", "lnet-wire"]),

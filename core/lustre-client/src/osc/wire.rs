@@ -1,0 +1,135 @@
+//! Requests of a client that has locks (L-77 … L-92), and what their replies say.
+
+use lnet_types::{ByteOrder, IoVec};
+use lustre_wire::fid::{ObjectId, Valid};
+use lustre_wire::ost::{IoObj, Niobuf, NiobufFlags, Obdo, ObdoFlags};
+use lustre_wire::{Checksum, Layout, Opcode};
+use ptlrpc::{Bulk, Call, Direction, Reply};
+
+use super::grant::Account;
+
+const LITTLE: ByteOrder = ByteOrder::Little;
+/// Bytes of a piece of bulk data.
+const PIECE: u32 = 1 << 20;
+
+/// One data request.
+#[derive(Clone, Debug)]
+pub(super) struct Data {
+    pub(super) id: ObjectId,
+    pub(super) direction: Direction,
+    pub(super) offset: u64,
+    pub(super) memory: IoVec,
+    pub(super) len: u32,
+    /// Most bytes of a data request of this import.
+    pub(super) brw: u32,
+    /// Space is promised for it.
+    pub(super) granted: bool,
+    /// It was sent before under another number (L-93).
+    pub(super) again: bool,
+    /// How its bytes are summed up, and to what if they are written.
+    pub(super) checksum: Option<(Checksum, u32)>,
+    pub(super) account: Option<Account>,
+    pub(super) mtime: Option<i64>,
+}
+
+fn named(id: ObjectId) -> Obdo {
+    Obdo { id, valid: Valid::ID | Valid::GROUP, ..Obdo::default() }
+}
+
+fn object(opcode: Opcode, body: &Obdo) -> Call {
+    let mut call = Call::new(opcode, vec![body.to_bytes(LITTLE)]);
+    call.reply_lens = vec![Obdo::LEN as u32];
+    call
+}
+
+/// What an object has. No lock is taken for it: the client has one.
+pub(super) fn attributes(id: ObjectId) -> Call {
+    object(Opcode::OST_GETATTR, &named(id))
+}
+
+/// An object ends at `size` from now on; the server takes the lock (L-80).
+pub(super) fn punch(id: ObjectId, size: u64) -> Call {
+    let mut body = Obdo { size, blocks: u64::MAX, flags: ObdoFlags::SRVLOCK, ..named(id) };
+    body.valid |= Valid::SIZE | Valid::BLOCKS | Valid::FLAGS;
+    object(Opcode::OST_PUNCH, &body)
+}
+
+/// An object is committed (L-81).
+pub(super) fn sync(id: ObjectId) -> Call {
+    let mut body = Obdo { size: 0, blocks: u64::MAX, ..named(id) };
+    body.valid |= Valid::SIZE | Valid::BLOCKS;
+    object(Opcode::OST_SYNC, &body)
+}
+
+/// Data of one range is moved under a lock of this client. A write is committed before it is answered
+/// (L-92), so that nothing is to be kept for a repetition after a crash.
+pub(super) fn data(data: &Data) -> Call {
+    let mut body = named(data.id);
+    body.valid |= Valid::FLAGS;
+    body.flags.set(ObdoFlags::RECOV_RESEND, data.again);
+    if let Some((kind, sum)) = data.checksum {
+        body.flags = body.flags.with_checksum(kind.number());
+        body.valid |= Valid::CKSUM;
+        body.nlink = sum;
+    }
+    if let Some(Account { dirty, wanted, held, used }) = data.account {
+        (body.blocks, body.mode, body.grant, body.data_version) = (dirty, wanted, held, used);
+        body.valid |= Valid::GRANT;
+    }
+    if let Some(mtime) = data.mtime {
+        body.mtime = mtime;
+        body.valid |= Valid::MTIME;
+    }
+    let (opcode, mut flags) = match data.direction {
+        Direction::Write => (Opcode::OST_WRITE, NiobufFlags::WRITE | NiobufFlags::SYNC),
+        Direction::Read => (Opcode::OST_READ, NiobufFlags::READ | NiobufFlags::SYNC),
+    };
+    flags.set(NiobufFlags::FROM_GRANT, data.granted);
+    let max_brw = (data.brw.div_ceil(PIECE).next_power_of_two() - 1) << 16;
+    let ioobj = IoObj { id: data.id, max_brw, count: 1 };
+    let range = Niobuf { offset: data.offset, len: data.len, flags };
+    let buffers = vec![
+        body.to_bytes(LITTLE),
+        ioobj.to_bytes(LITTLE),
+        range.to_bytes(LITTLE),
+        Vec::new(),
+        Vec::new(),
+    ];
+    let mut call = Call::new(opcode, buffers);
+    call.reply_lens = match data.direction {
+        Direction::Write => vec![Obdo::LEN as u32, 4],
+        Direction::Read => vec![Obdo::LEN as u32, 0],
+    };
+    call.bulk = Some(Bulk { direction: data.direction, memory: data.memory.clone() });
+    call
+}
+
+/// What the reply to a data request says.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Said {
+    /// Bytes that were read.
+    pub(super) status: i32,
+    pub(super) body: Obdo,
+    /// What became of the range that was written.
+    pub(super) result: Option<i32>,
+}
+
+impl Said {
+    /// `None` for a reply that is none of its kind.
+    pub(super) fn of(reply: &Reply) -> Option<Self> {
+        let msg = reply.msg().ok()?;
+        let body = msg.get::<Obdo>(1).ok()?;
+        Some(Self { status: reply.status, body, result: msg.get::<i32>(2).ok() })
+    }
+
+    /// The checksum of a kind, if the reply has one.
+    pub(super) fn sum(&self, kind: Checksum) -> Option<u32> {
+        let has = self.body.valid.contains(Valid::CKSUM | Valid::FLAGS);
+        (has && self.body.flags.checksum() == kind.number()).then_some(self.body.nlink)
+    }
+
+    /// Bytes that the target promises beside those that it had.
+    pub(super) fn grant(&self) -> u64 {
+        if self.body.valid.contains(Valid::GRANT) { self.body.grant } else { 0 }
+    }
+}

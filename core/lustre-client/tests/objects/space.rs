@@ -1,0 +1,120 @@
+//! Limits of what is dirty, and promises of space.
+
+use core::time::Duration;
+
+use lnet_types::Errno;
+use lustre_client::osc::{OscConfig, OscError};
+
+use super::{Bench, KIB, MIB, Setting, object, pattern};
+
+fn small(dirty_max: u64) -> Setting {
+    let osc = OscConfig { dirty_max, ..OscConfig::default() };
+    Setting { osc, ..Setting::default() }
+}
+
+#[test]
+fn dirty_data_never_exceeds_its_limit_and_all_of_it_arrives() {
+    let mut bench = Bench::with(small(MIB));
+    let (a, b) = (bench.client("a"), bench.client("b"));
+    bench.warm(a);
+    for n in 0..64u64 {
+        bench.begin_write(a, 1, n * 100 * KIB, &pattern(100 * KIB, n as u8));
+        assert!(bench.dirty(a) <= MIB);
+    }
+    bench.secs(1);
+    assert_eq!(bench.fsync(a, 1), Ok(0));
+    for n in 0..64u64 {
+        assert!(bench.read(b, 1, n * 100 * KIB, 100 * KIB) == pattern(100 * KIB, n as u8), "{n}");
+    }
+}
+
+#[test]
+fn old_data_is_written_back_by_itself() {
+    let mut bench = Bench::new();
+    let a = bench.client("a");
+    bench.warm(a);
+    bench.secs(5);
+    bench.write(a, 1, 0, b"old");
+    bench.secs(4);
+    bench.write(a, 2, 0, b"young");
+    bench.world.pass(Duration::from_millis(5999));
+    assert_eq!(bench.dirty(a), 8);
+    bench.secs(1);
+    assert_eq!(bench.dirty(a), 5);
+    bench.secs(4);
+    assert_eq!(bench.dirty(a), 0);
+}
+
+#[test]
+fn l95_without_promises_data_is_written_through_and_the_lack_of_space_is_said_at_once() {
+    let mut bench = Bench::with(Setting { bytes: 4 * MIB, ..Setting::default() });
+    let a = bench.client("a");
+    let op = bench.begin_write(a, 1, 0, &pattern(8 * MIB, 1));
+    bench.secs(1);
+    assert_eq!(bench.done(a, op), Some(Err(Errno::ENOSPC)));
+    assert_eq!((bench.fsync(a, 1), bench.close(a, 1)), (Ok(0), Ok(0)), "it was said");
+    assert_eq!(bench.of(a, |client| client.freed), 8 * MIB);
+}
+
+#[test]
+fn l95_what_is_cached_has_its_space_however_full_the_target_becomes() {
+    let mut bench = Bench::with(Setting { bytes: 16 * MIB, ..Setting::default() });
+    let (a, b) = (bench.client("a"), bench.client("b"));
+    bench.warm(a);
+    bench.write(a, 1, 0, &pattern(512 * KIB, 1));
+    assert_eq!(bench.dirty(a), 512 * KIB);
+    // The other one fills the target.
+    let mut full = false;
+    for n in 0..20 {
+        let op = bench.begin_write(b, 2, n * MIB, &pattern(MIB, 2));
+        bench.secs(20);
+        full |= bench.done(b, op) == Some(Err(Errno::ENOSPC));
+    }
+    assert!(full);
+    assert_eq!((bench.fsync(a, 1), bench.close(a, 1)), (Ok(0), Ok(0)));
+    assert!(bench.read(b, 1, 0, 512 * KIB) == pattern(512 * KIB, 1));
+}
+
+#[test]
+fn l96_promises_are_kept_over_a_crash_of_the_server() {
+    let mut bench = Bench::with(Setting {
+        bytes: 16 * MIB,
+        osc: OscConfig { max_age: Duration::from_secs(10_000), ..OscConfig::default() },
+        ..Setting::default()
+    });
+    let (a, b) = (bench.client("a"), bench.client("b"));
+    bench.warm(a);
+    bench.write(a, 1, 0, &pattern(512 * KIB, 1));
+    bench.restart();
+    bench.secs(120);
+    assert_eq!(bench.dirty(a), 512 * KIB);
+    // Promises are compared with the first data request of a connection.
+    bench.write(a, 3, 0, &pattern(KIB, 3));
+    assert_eq!(bench.fsync(a, 3), Ok(0));
+    let mut full = false;
+    for n in 0..20 {
+        let op = bench.begin_write(b, 2, n * MIB, &pattern(MIB, 2));
+        bench.secs(1);
+        let close = bench.osc(b, |osc, cx| osc.close(object(2), cx)).unwrap();
+        bench.secs(20);
+        full |= bench.done(b, op) == Some(Err(Errno::ENOSPC));
+        full |= bench.done(b, close) == Some(Err(Errno::ENOSPC));
+    }
+    assert!(full);
+    assert_eq!(bench.dirty(a), 512 * KIB);
+    assert_eq!(bench.fsync(a, 1), Ok(0));
+}
+
+#[test]
+fn what_can_not_be_is_refused_before_it_begins() {
+    let mut bench = Bench::new();
+    let a = bench.client("a");
+    for (offset, len) in [(0, 0), (u64::MAX, 1), ((1 << 56) - 1, 2)] {
+        let memory = bench.world.heap.memory(vec![0; len]);
+        let refused = bench.osc(a, |osc, cx| osc.read(object(1), offset, memory, cx));
+        let len = len as u64;
+        assert_eq!(refused, Err(OscError::Range { offset, len }));
+    }
+    let refused = bench.osc(a, |osc, cx| osc.punch(object(1), u64::MAX, cx));
+    assert!(matches!(refused, Err(OscError::Range { .. })));
+}
