@@ -120,6 +120,12 @@ impl LockServer {
         }
     }
 
+    /// Breaks a rule from now on.
+    #[cfg(feature = "sabotage")]
+    pub fn sabotage(&mut self, rule: crate::Sabotage) {
+        self.space.sabotage(rule);
+    }
+
     /// The lock machine, to be looked at.
     pub const fn space(&self) -> &Namespace {
         &self.space

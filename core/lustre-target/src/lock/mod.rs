@@ -13,7 +13,7 @@ pub mod wire;
 use std::collections::BTreeMap;
 
 use ldlm::server::{LockServer, Values};
-use ldlm::space::Config;
+use ldlm::space::{Config, Io, Touched};
 use lnet_types::{Errno, Instant};
 use lustre_wire::Opcode;
 use lustre_wire::connect::{ConnectData, ConnectFlags};
@@ -46,6 +46,18 @@ impl Lock {
     /// A target that has not begun.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// A client uses what a range of a resource protects: as [`LockServer::touch`]. For targets that
+    /// serve more than locks.
+    pub fn touch(&mut self, served: &Served, io: &Io, rpc: &mut Rpc<'_, '_>) -> Touched {
+        self.locks.touch(served, io, rpc)
+    }
+
+    /// Breaks a rule until the target begins again.
+    #[cfg(feature = "sabotage")]
+    pub fn sabotage(&mut self, rule: ldlm::Sabotage) {
+        self.locks.sabotage(rule);
     }
 
     /// Takes down the name that an enqueue is for, if it has one.
