@@ -9,7 +9,7 @@ use crate::error::ScenarioError;
 use crate::model::{Direction, Fault, FaultKind, Links, World};
 use crate::place::{Index, Place, net_of};
 use crate::read::Table;
-use crate::rpc::{self, RpcLoss, RpcWorld, TargetKind, TargetSpec};
+use crate::rpc::{self, LoadKind, RpcLoss, RpcWorld, TargetKind, TargetSpec};
 use crate::units::Share;
 use crate::world::tunables;
 
@@ -130,6 +130,7 @@ const RPC_KINDS: &[(&str, (End, ReadRpc))] = &[
             Ok(FaultKind::StoreError { targets, share })
         }),
     ),
+    ("hang", (End::May, hang)),
     (
         "evict",
         (End::None, |t, w, rpc| {
@@ -150,6 +151,28 @@ fn stores(t: &mut Table<'_, '_>, rpc: &RpcWorld) -> Result<Vec<usize>, ScenarioE
     match without.into_iter().find(|t| t.kind != TargetKind::Kv) {
         Some(t) => Err(shown.wrong(&format!("targets of kind \"kv\": '{}' has no store", t.name))),
         None => Ok(targets),
+    }
+}
+
+/// Nodes whose programs take locks.
+fn hang(
+    t: &mut Table<'_, '_>,
+    index: &Index<'_>,
+    rpc: &RpcWorld,
+) -> Result<FaultKind, ScenarioError> {
+    let shown = t.require("on", "a node")?;
+    let nodes = Place::read_nodes(index, &shown)?;
+    let locks = |node| {
+        let mut locks = rpc.loads.iter().filter(|l| matches!(l.kind, LoadKind::Lock(_)));
+        locks.any(|l| l.from.nodes().contains(&node))
+    };
+    match nodes.nodes().into_iter().find(|node| !locks(*node)) {
+        Some(node) => {
+            let name = index.world.name(node);
+            let what = format!("nodes that a workload of kind \"lock\" is from: '{name}' has none");
+            Err(shown.wrong(&what))
+        }
+        None => Ok(FaultKind::Hang(nodes)),
     }
 }
 

@@ -19,6 +19,7 @@ mod change;
 mod error;
 mod fault;
 mod fidelity;
+mod lock;
 mod model;
 mod own;
 mod place;
@@ -34,6 +35,7 @@ mod world;
 pub use change::Change;
 pub use error::ScenarioError;
 pub use fidelity::{ByteSettings, Fidelity};
+pub use lock::{LockLoad, LockPart, ModeSet};
 pub use model::{
     Bars, Direction, Exchange, Fault, FaultKind, Group, Links, NetSpec, NodeId, NodeSpec, Pace,
     Pairing, PeerSpec, Rail, RailRef, Scenario, SocketBars, Transport, Workload, World,

@@ -543,6 +543,8 @@ pub enum FaultKind {
         /// Part of the orders that fail.
         share: Share,
     },
+    /// Programs on the nodes keep the locks that they hold, and do nothing under them.
+    Hang(Place),
     /// Targets drop clients.
     Evict {
         /// Indices in [`RpcWorld::targets`].
@@ -584,6 +586,7 @@ impl FaultKind {
             Self::RpcLose { .. } => "rpc_lose",
             Self::StoreFull(_) => "store_full",
             Self::StoreError { .. } => "store_error",
+            Self::Hang(_) => "hang",
             Self::Evict { .. } => "evict",
         }
     }

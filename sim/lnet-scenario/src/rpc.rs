@@ -1,5 +1,5 @@
 //! Reads what stands on LNet: `[rpc]` with the tunables of the request layer, `[[target]]` and
-//! `[[client]]`, and the workloads of kind `rpc` and `kv`. What of it there is, is in the types here;
+//! `[[client]]`, and the workloads of kind `rpc`, `kv` and `lock`. What of it there is, is in the types here;
 //! who plays it, is no matter.
 
 use core::time::Duration;
@@ -9,6 +9,7 @@ use ptlrpc::{Part, Tunables};
 
 use crate::SECTION_MAX;
 use crate::error::ScenarioError;
+use crate::lock::{self, LockLoad};
 use crate::model::{NodeId, Pace, World};
 use crate::place::{Index, Place};
 use crate::read::{Table, Value};
@@ -54,6 +55,8 @@ pub enum TargetKind {
     List,
     /// Values by keys, as `lustre-target` has them, on a store.
     Kv,
+    /// Locks on names, as `lustre-target` has them.
+    Lock,
 }
 
 /// What a store can do.
@@ -92,6 +95,8 @@ pub enum LoadKind {
         /// Part of the changes that remove the key.
         dels: Share,
     },
+    /// Locks on names.
+    Lock(LockLoad),
 }
 
 impl LoadKind {
@@ -100,6 +105,7 @@ impl LoadKind {
         match self {
             Self::List { .. } => TargetKind::List,
             Self::Kv { .. } => TargetKind::Kv,
+            Self::Lock(_) => TargetKind::Lock,
         }
     }
 }
@@ -110,6 +116,7 @@ impl TargetKind {
         match self {
             Self::List => "list",
             Self::Kv => "kv",
+            Self::Lock => "lock",
         }
     }
 }
@@ -135,6 +142,18 @@ pub enum RpcOperation {
     Connect,
     /// Disconnects from a target.
     Disconnect,
+    /// Asks for a lock.
+    Enqueue,
+    /// Gives locks back.
+    Cancel,
+    /// Gives bits of a lock back.
+    Convert,
+    /// Asks a holder for its lock.
+    Blocking,
+    /// Announces a grant.
+    Completion,
+    /// Reads or writes under a lock.
+    Io,
 }
 
 /// Messages of requests that get lost.
@@ -149,7 +168,7 @@ pub struct RpcLoss {
 }
 
 /// The operations by their words.
-pub(crate) const OPERATIONS: [(&str, RpcOperation); 9] = [
+pub(crate) const OPERATIONS: [(&str, RpcOperation); 15] = [
     ("append", RpcOperation::Append),
     ("read", RpcOperation::Read),
     ("put", RpcOperation::Put),
@@ -159,6 +178,12 @@ pub(crate) const OPERATIONS: [(&str, RpcOperation); 9] = [
     ("ping", RpcOperation::Ping),
     ("connect", RpcOperation::Connect),
     ("disconnect", RpcOperation::Disconnect),
+    ("enqueue", RpcOperation::Enqueue),
+    ("cancel", RpcOperation::Cancel),
+    ("convert", RpcOperation::Convert),
+    ("blocking", RpcOperation::Blocking),
+    ("completion", RpcOperation::Completion),
+    ("io", RpcOperation::Io),
 ];
 
 /// The parts of a request by their words.
@@ -242,7 +267,7 @@ const WINDOW: u32 = 1;
 type Time = fn(&mut Tunables) -> &mut Duration;
 
 /// Tunables that are times, and the least that each may be, seconds.
-const TIMES: [(&str, u64, Time); 8] = [
+const TIMES: [(&str, u64, Time); 9] = [
     ("obd_timeout", 1, |t| &mut t.obd_timeout),
     ("ping_interval", 1, |t| &mut t.ping_interval),
     ("at_min", 0, |t| &mut t.at_min),
@@ -251,6 +276,7 @@ const TIMES: [(&str, u64, Time); 8] = [
     ("at_early_margin", 1, |t| &mut t.at_early_margin),
     ("at_extra", 1, |t| &mut t.at_extra),
     ("bulk_timeout", 0, |t| &mut t.bulk_timeout),
+    ("ldlm_enqueue_min", 1, |t| &mut t.ldlm_enqueue_min),
 ];
 
 pub(crate) fn read(top: &mut Table<'_, '_>, world: &World) -> Result<RpcWorld, ScenarioError> {
@@ -293,6 +319,9 @@ fn tunables(mut t: Table<'_, '_>) -> Result<Tunables, ScenarioError> {
     if let Some(v) = t.take("early_reply_defect") {
         tunables.early_reply_defect = v.flag()?;
     }
+    if let Some(v) = t.take("ast_resend") {
+        tunables.ast_resend = v.flag()?;
+    }
     t.finish()?;
     let (min, max) = (tunables.at_min, tunables.at_max);
     if !max.is_zero() && max < min {
@@ -327,8 +356,9 @@ fn target(
         return Err(value.wrong("each target once"));
     }
     t.name = format!("target '{name}'");
-    let kinds = [TargetKind::List, TargetKind::Kv].map(|kind| (kind.name(), kind));
-    let kind = t.require("kind", "\"list\" or \"kv\"")?.word(&kinds)?;
+    let kinds = [TargetKind::List, TargetKind::Kv, TargetKind::Lock];
+    let kinds = kinds.map(|kind| (kind.name(), kind));
+    let kind = t.require("kind", "\"list\", \"kv\" or \"lock\"")?.word(&kinds)?;
     let on = node(&t.require("on", "the node that serves it")?, index)?;
     let failover = match t.take("failover") {
         Some(v) => match node(&v, index)? {
@@ -339,8 +369,9 @@ fn target(
     };
     let commit = t.take("commit").map(|v| v.duration()).transpose()?.unwrap_or(Duration::ZERO);
     let store = match t.take("store") {
-        Some(v) if kind == TargetKind::List => {
-            return Err(v.wrong("no store: a list has none, kind \"kv\" has one"));
+        Some(v) if kind != TargetKind::Kv => {
+            let what = format!("no store: a {} has none, kind \"kv\" has one", kind.name());
+            return Err(v.wrong(&what));
         }
         Some(v) => store(v.table()?)?,
         None => StoreSpec::default(),
@@ -415,6 +446,8 @@ pub(crate) enum LoadWord {
     Rpc,
     /// `kv`: calls to key-value targets.
     Kv,
+    /// `lock`: locks of lock targets.
+    Lock,
 }
 
 /// The rest of a workload of calls.
@@ -441,8 +474,12 @@ pub(crate) fn load(
     let share = |t: &mut Table<'_, '_>, key| -> Result<Share, ScenarioError> {
         Ok(t.take(key).map(|v| v.share()).transpose()?.unwrap_or(Share::NONE))
     };
-    let reads = share(&mut t, "reads")?;
+    let reads = match word {
+        LoadWord::Rpc | LoadWord::Kv => share(&mut t, "reads")?,
+        LoadWord::Lock => Share::NONE,
+    };
     let kind = match word {
+        LoadWord::Lock => LoadKind::Lock(lock::read(&mut t)?),
         LoadWord::Rpc => {
             let bulk = t.take("bulk").map(|v| v.size(BULK_MAX)).transpose()?.unwrap_or(0);
             LoadKind::List { bulk }

@@ -39,7 +39,7 @@ enum Of {
     Selftest,
 }
 
-const KINDS: [(&str, Of); 9] = [
+const KINDS: [(&str, Of); 10] = [
     ("put", Of::Programs(Kind::Put)),
     ("get", Of::Programs(Kind::Get)),
     ("request", Of::Programs(Kind::Request)),
@@ -48,6 +48,7 @@ const KINDS: [(&str, Of); 9] = [
     ("ping", Of::Programs(Kind::Ping)),
     ("rpc", Of::Rpc(LoadWord::Rpc)),
     ("kv", Of::Rpc(LoadWord::Kv)),
+    ("lock", Of::Rpc(LoadWord::Lock)),
     ("selftest", Of::Selftest),
 ];
 
@@ -70,7 +71,7 @@ pub(crate) fn read(
     let mut all = Vec::new();
     for mut t in tables {
         let word =
-            t.require("kind", "put, get, request, read, write, ping, rpc, kv or selftest")?;
+            t.require("kind", "put, get, request, read, write, ping, rpc, kv, lock or selftest")?;
         match word.word(&KINDS)? {
             Of::Programs(kind) => all.push(one(t, kind, &index, duration)?),
             Of::Selftest => selftests.push(selftest::load(t, &index, duration)?),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lnet::Profile;
 use lnet_scenario::{
-    Direction, Exchange, FaultKind, LoadKind, NodeId, Pace, Pairing, RailRef, RpcLoss,
+    Direction, Exchange, FaultKind, LoadKind, LockPart, NodeId, Pace, Pairing, RailRef, RpcLoss,
     RpcOperation, Scenario, ScenarioError, SelftestKind, Share, StoreSpec, TargetKind, Transport,
     parse,
 };
@@ -776,6 +776,101 @@ fn mistakes_about_stores_and_keys_are_named_with_value_and_expectation() {
         let error = parse("keys.toml", &KEYS.replacen(from, to, 1)).unwrap_err().to_string();
         assert!(error.contains(says), "{to}: {error}");
         assert!(error.starts_with("keys.toml:"), "{error}");
+    }
+}
+
+const LOCKS: &str = r#"
+name = "locks"
+
+[rpc]
+ldlm_enqueue_min = "30s"
+ast_resend = false
+
+[[net]]
+name = "tcp"
+
+[[node]]
+name = "client"
+count = 2
+rails = ["tcp"]
+
+[[node]]
+name = "server"
+rails = ["tcp"]
+
+[[target]]
+name = "locks-1"
+kind = "lock"
+on = "server"
+
+[[client]]
+on = "client"
+
+[[workload]]
+kind = "lock"
+from = "client"
+to = "locks-1"
+window = 2
+names = 3
+part = "touching"
+modes = ["PR", "PW", "GROUP"]
+hold = "30s"
+keep = "50%"
+io = "2s"
+
+[[fault]]
+at = "5s"
+for = "10s"
+kind = "hang"
+on = "client-1"
+
+[[fault]]
+at = "6s"
+for = "3s"
+kind = "rpc_lose"
+on = "client"
+part = "request"
+opcode = "blocking"
+"#;
+
+#[test]
+fn locks_and_their_faults_are_read() {
+    let s = parse("locks.toml", LOCKS).unwrap();
+    let t = &s.rpc.tunables;
+    assert_eq!((t.ldlm_enqueue_min, t.ast_resend), (Duration::from_secs(30), false));
+    assert_eq!(s.rpc.targets[0].kind, TargetKind::Lock);
+    let LoadKind::Lock(load) = s.rpc.loads[0].kind else { panic!("{:?}", s.rpc.loads) };
+    assert_eq!((load.names, load.part, load.keep), (3, LockPart::Touching, Share(500_000)));
+    assert_eq!((load.hold, load.io), (Duration::from_secs(30), Some(Duration::from_secs(2))));
+    let modes: Vec<String> = load.modes.iter().map(|mode| mode.to_string()).collect();
+    assert_eq!(modes, ["PW", "PR", "GROUP"]);
+    assert!(matches!(&s.faults[0].kind, FaultKind::Hang(on) if on.nodes() == [NodeId(1)]));
+    let FaultKind::RpcLose { loss, .. } = &s.faults[1].kind else { panic!("{:?}", s.faults) };
+    assert_eq!(loss.operation, Some(RpcOperation::Blocking));
+}
+
+#[test]
+fn mistakes_about_locks_are_named_with_value_and_expectation() {
+    for (from, to, says) in [
+        ("kind = \"lock\"\non", "kind = \"lock\"\nstore = {}\non", "a lock has none, kind \"kv\""),
+        ("ldlm_enqueue_min = \"30s\"", "ldlm_enqueue_min = \"0s\"", "a time from 1s to 24h"),
+        ("ast_resend = false", "ast_resend = 0", "expected true or false"),
+        ("modes = [\"PR\", \"PW\", \"GROUP\"]", "", "has no 'modes': expected modes like"),
+        ("modes = [\"PR\", \"PW\", \"GROUP\"]", "modes = []", "expected at least one mode"),
+        ("\"GROUP\"]", "\"NL\"]", "expected one of EX, PW, PR, CW, CR, GROUP"),
+        ("\"GROUP\"]", "\"EX\"]", "no I/O but under ranges of modes PR, PW and GROUP"),
+        ("part = \"touching\"", "part = \"bits\"", "no I/O but under ranges of modes PR, PW"),
+        ("part = \"touching\"", "part = \"plain\"", "GROUP requires a range or bits"),
+        ("part = \"touching\"", "part = \"half\"", "expected one of whole, touching, random"),
+        ("names = 3", "names = 0", "expected a number from 1 to 65536"),
+        ("keep = \"50%\"", "reads = \"50%\"", "unknown key 'reads'"),
+        ("on = \"client-1\"", "on = \"server\"", "workload of kind \"lock\" is from: 'server'"),
+        ("opcode = \"blocking\"", "opcode = \"ast\"", "expected one of append, read, put, get"),
+    ] {
+        assert!(LOCKS.contains(from), "{from}");
+        let error = parse("locks.toml", &LOCKS.replacen(from, to, 1)).unwrap_err().to_string();
+        assert!(error.contains(says), "{to}: {error}");
+        assert!(error.starts_with("locks.toml:"), "{error}");
     }
 }
 

@@ -66,7 +66,10 @@ pub use message::{MessageEvent, Messages};
 pub use observe::{AttemptId, BufferId, Observer, Seen, View, Violation, is_control};
 pub use paper::{PaperRow, paper_rpc};
 pub use play::{Played, play, play_before};
-pub use rpc::{Answered, Asked, CallNo, KeyNo, RpcFigures, RpcModel, RpcSeen, RpcTally};
+pub use rpc::{
+    Answered, Asked, CallNo, KeyNo, LockModel, LockSeen, LockWant, RpcFigures, RpcModel, RpcSeen,
+    RpcTally,
+};
 pub use selftest::SelftestFigures;
 pub use sim::{Sim, Watch};
 pub use summary::{FaultSummary, Summary};

@@ -9,7 +9,7 @@ use crate::check::{Bounds, all_checkers};
 use crate::fabric::Fabric;
 use crate::message::Messages;
 use crate::observe::{Observer, Violation};
-use crate::rpc::RpcModel;
+use crate::rpc::{LockModel, RpcModel};
 use crate::sim::Sim;
 use crate::summary::Summary;
 use crate::trace::{Detail, Tracer};
@@ -79,6 +79,9 @@ fn play_over<F: Fabric>(
     }
     if !scenario.rpc.targets.is_empty() {
         sim.observe(Box::new(RpcModel::new(&scenario)));
+    }
+    if LockModel::is_about(&scenario) {
+        sim.observe(Box::new(LockModel::new(&scenario)));
     }
     let violation = sim.run().err();
     let trace = trace.take();

@@ -13,7 +13,7 @@ use crate::arrivals::Arrivals;
 use crate::directory::{Directory, HostId};
 use crate::host::Host;
 use crate::observe::Seen;
-use crate::rpc::{RpcSeen, RpcTally};
+use crate::rpc::{LockSeen, RpcSeen, RpcTally};
 use crate::selftest::SelftestFigures;
 
 /// A fault, and when a node noticed.
@@ -232,6 +232,9 @@ impl Tally {
                 let _ = self.stalls.record(took.as_nanos() as u64);
             }
             RpcSeen::Ended { .. } => self.errors += 1,
+            RpcSeen::Lock { seen: LockSeen::Asked { .. }, .. } => self.attempts += 1,
+            RpcSeen::Lock { seen: LockSeen::Granted { .. }, .. } => self.completed += 1,
+            RpcSeen::Lock { seen: LockSeen::Refused { .. }, .. } => self.errors += 1,
             RpcSeen::Damaged { .. } => self.damaged += 1,
             _ => {}
         }
@@ -307,6 +310,7 @@ fn about(kind: &FaultKind, scenario: &Scenario) -> BTreeSet<Nid> {
         | FaultKind::Kill { nodes: p, .. }
         | FaultKind::Failover { nodes: p, .. }
         | FaultKind::Evict { clients: p, .. }
+        | FaultKind::Hang(p)
         | FaultKind::RpcLose { nodes: p, .. }
         | FaultKind::Pause(p)
         | FaultKind::Drift { nodes: p, .. }

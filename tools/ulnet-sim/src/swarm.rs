@@ -20,7 +20,8 @@ pub(super) struct Swarm {
     #[arg(long, value_name = "M", default_value = "1", value_parser = minutes)]
     minutes: Duration,
 
-    /// What is played: lnet, or rpc for targets and clients above it.
+    /// What is played: lnet, rpc for targets and clients above it, locks for lock targets and programs
+    /// that take locks.
     #[arg(long, value_name = "FLOOR", default_value = "lnet", value_parser = floor)]
     floor: Floor,
 
@@ -86,6 +87,7 @@ fn option(floor: Floor) -> &'static str {
     match floor {
         Floor::Lnet => "",
         Floor::Rpc => " --floor rpc",
+        Floor::Locks => " --floor locks",
     }
 }
 
@@ -95,7 +97,7 @@ fn lowest() -> String {
 
 fn floor(text: &str) -> Result<Floor, String> {
     let found = Floor::ALL.iter().find(|(word, _)| *word == text).map(|(_, floor)| *floor);
-    found.ok_or_else(|| format!("'{text}': expected lnet or rpc"))
+    found.ok_or_else(|| format!("'{text}': expected lnet, rpc or locks"))
 }
 
 fn minutes(text: &str) -> Result<Duration, String> {
@@ -190,6 +192,7 @@ impl Swarm {
         match self.floor {
             Floor::Lnet => "",
             Floor::Rpc => "-rpc",
+            Floor::Locks => "-locks",
         }
     }
 

@@ -14,7 +14,7 @@ use ptlrpc::{Bulk, Call, CallError, CallId, Direction, ImportConfig, ImportId, P
 use super::host::{Buffers, is_stamped, stamp};
 use super::keeping::CALL_AT;
 use super::seen::{Answered, Asked, CallNo, KeyNo, RpcSeen};
-use super::{APPEND, READ, connect_data};
+use super::{APPEND, READ, wanted};
 
 /// Bits of a call's number that count the calls of one life of a node.
 const COUNT_BITS: u32 = 28;
@@ -66,6 +66,13 @@ pub(super) fn uuid(world: &World, node: NodeId, life: u32) -> String {
     }
 }
 
+/// The number of a call, or of a lock that is asked for.
+pub(super) fn number(node: NodeId, life: u32, count: u64) -> CallNo {
+    let life = u64::from(life) & ((1 << LIFE_BITS) - 1);
+    let node = u64::from(node.0) << (COUNT_BITS + LIFE_BITS);
+    CallNo(node | life << COUNT_BITS | count & ((1 << COUNT_BITS) - 1))
+}
+
 impl Calling {
     pub(super) fn new(
         scenario: Arc<Scenario>,
@@ -103,14 +110,15 @@ impl Calling {
                 target: spec.name.clone(),
                 client: uuid(world, self.node, self.life),
                 nids,
-                wanted: connect_data(),
+                wanted: wanted(spec.kind),
             };
             // Names were checked when the scenario was read.
             let Ok(id) = ptlrpc.rpc(below).import(config) else { continue };
             self.imports.push((target, id));
         }
         for (load, l) in scenario.rpc.loads.iter().enumerate() {
-            if !l.from.nodes().contains(&self.node) {
+            let locks = matches!(l.kind, LoadKind::Lock(_));
+            if locks || !l.from.nodes().contains(&self.node) {
                 continue;
             }
             let begin = (self.zero + l.start).max(below.now());
@@ -122,6 +130,11 @@ impl Calling {
                 self.streams.push(Stream { load, target, import, free, next: begin });
             }
         }
+    }
+
+    /// The connections of the node, by target.
+    pub(super) fn imports(&self) -> &[(usize, ImportId)] {
+        &self.imports
     }
 
     pub(super) fn target_of(&self, import: ImportId) -> Option<usize> {
@@ -172,11 +185,7 @@ impl Calling {
         }
         let (import, target) = (stream.import, stream.target);
         self.count += 1;
-        let life = u64::from(self.life) & ((1 << LIFE_BITS) - 1);
-        let number = u64::from(self.node.0) << (COUNT_BITS + LIFE_BITS)
-            | life << COUNT_BITS
-            | self.count & ((1 << COUNT_BITS) - 1);
-        let call = CallNo(number);
+        let call = number(self.node, self.life, self.count);
         let (load_index, kind, reads) = (stream.load, load.kind, load.reads);
         let asked = self.choose(load_index, kind, reads, target);
         let (mut made, bulk) = request(asked, kind, call);
@@ -188,7 +197,7 @@ impl Calling {
         if let Some(span) = memory {
             let direction = if asked.reads() { Direction::Read } else { Direction::Write };
             // What is read is written over; a call that brings nothing must not look as if it had.
-            stamp(below, span, if asked.reads() { CallNo(!number) } else { call });
+            stamp(below, span, if asked.reads() { CallNo(!call.0) } else { call });
             made.bulk = Some(Bulk { direction, memory: IoVec::from([span]) });
         }
         notes.push(RpcSeen::Called { target, call, asked });
@@ -299,6 +308,8 @@ fn value(size: u32, call: CallNo) -> Vec<u8> {
 /// The request of a call, and how many bytes of bulk data go with it.
 fn request(asked: Asked, kind: LoadKind, call: CallNo) -> (Call, u32) {
     let (size, bulk) = match kind {
+        // Locks have calls of their own.
+        LoadKind::Lock(_) => (0, 0),
         LoadKind::List { bulk } => (0, bulk),
         LoadKind::Kv { size, .. } if size as usize > INLINE_MAX => (0, size),
         LoadKind::Kv { size, .. } => (size, 0),

@@ -12,7 +12,7 @@ use super::store::StoreTrouble;
 #[derive(Debug)]
 pub(crate) enum Disk {
     List(ListDisk),
-    Kv(Box<MemoryStore>),
+    Store(Box<MemoryStore>),
 }
 
 impl Disk {
@@ -20,8 +20,8 @@ impl Disk {
     pub(super) fn new(spec: &TargetSpec) -> Self {
         match spec.kind {
             TargetKind::List => Self::List(ListDisk::default()),
-            TargetKind::Kv => {
-                Self::Kv(Box::new(MemoryStore::new(Commit::Ordered, spec.store.size.into())))
+            TargetKind::Kv | TargetKind::Lock => {
+                Self::Store(Box::new(MemoryStore::new(Commit::Ordered, spec.store.size.into())))
             }
         }
     }

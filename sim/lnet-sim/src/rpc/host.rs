@@ -15,9 +15,10 @@ use super::calling::Calling;
 use super::disk::{Disk, Trouble};
 use super::keeping::Keeping;
 use super::late::Late;
+use super::lock::Locking;
 use super::seen::{CallNo, RpcSeen};
 use super::serving::Serving;
-use super::{APPEND, READ};
+use super::{APPEND, IO, READ};
 
 /// Memory for bulk data, used again and again.
 #[derive(Default)]
@@ -75,6 +76,8 @@ pub(crate) struct Begin {
     pub(crate) disks: Vec<(usize, Disk, Trouble)>,
     /// Losses that befall the node, by their faults.
     pub(crate) losses: Vec<(usize, RpcLoss)>,
+    /// Whether programs of the node keep their locks.
+    pub(crate) hangs: bool,
 }
 
 /// See the module's head.
@@ -87,6 +90,7 @@ pub(crate) struct RpcHost {
     serving: Serving,
     keeping: Keeping,
     calling: Calling,
+    locking: Locking,
     /// Rules of the request layer by which messages get lost, by their faults.
     losses: Vec<(usize, LoseId)>,
     /// Losses that are to begin, as soon as there is a border below.
@@ -100,7 +104,8 @@ pub(crate) struct RpcHost {
 
 impl RpcHost {
     pub(crate) fn new(begin: Begin) -> Self {
-        let Begin { scenario, node, life, seed, wall_secs, zero, serves, disks, losses } = begin;
+        let Begin { scenario, node, life, seed, wall_secs, zero, serves, disks, .. } = begin;
+        let losses = begin.losses;
         let mut rng = Prng::new(seed);
         let tunables = scenario.rpc.tunables.clone();
         let ptlrpc = Ptlrpc::new(Config { seed: rng.next_u64(), wall_secs, tunables });
@@ -112,6 +117,7 @@ impl RpcHost {
             late: Late::new(ours),
             serving: Serving::new(scenario.clone()),
             keeping: Keeping::new(scenario.clone(), rng.split()),
+            locking: Locking::new(scenario.clone(), (node, life), zero, begin.hangs, rng.split()),
             calling: Calling::new(scenario, node, life, zero, theirs),
             losses: Vec::new(),
             losing: losses,
@@ -132,6 +138,18 @@ impl RpcHost {
     #[cfg(feature = "sabotage")]
     pub(crate) fn sabotage(&mut self, rule: ptlrpc::Sabotage) {
         self.ptlrpc.sabotage(rule);
+    }
+
+    /// Locks of targets that are served from now on break a rule.
+    #[cfg(feature = "sabotage")]
+    pub(crate) fn sabotage_locks(&mut self, rule: ldlm::Sabotage) {
+        self.keeping.sabotage(rule);
+    }
+
+    /// Programs of the node keep their locks from now on, or do no longer.
+    pub(crate) fn hang(&mut self, below: &mut Below<'_>, hangs: bool) {
+        self.locking.hang(hangs);
+        self.go_on(below);
     }
 
     /// What was seen since the last time.
@@ -199,10 +217,14 @@ impl RpcHost {
     fn start(&mut self, below: &mut Below<'_>) {
         self.started = true;
         if self.serves {
-            let listens = Serving::listen(&mut self.ptlrpc, below);
+            let listens = self.serving.listen(&mut self.ptlrpc, below);
             self.complaint = listens.err().map(|errno| format!("no service for targets: {errno}"));
         }
         self.calling.connect(&mut self.ptlrpc, below);
+        let opened = self.locking.open(self.calling.imports(), &mut self.ptlrpc, below);
+        if let Err(errno) = opened {
+            self.complaint = Some(format!("no service for callbacks: {errno}"));
+        }
     }
 
     /// Takes in all that has happened, and begins what is due.
@@ -215,6 +237,7 @@ impl RpcHost {
         self.serving.run(&mut self.ptlrpc, below, &mut self.notes);
         loop {
             self.calling.run(&mut self.ptlrpc, below, &mut self.notes);
+            self.locking.run(&mut self.ptlrpc, below, &mut self.notes);
             if let Some(event) = self.ptlrpc.poll_event() {
                 self.take(below, event);
                 continue;
@@ -233,7 +256,7 @@ impl RpcHost {
             late.set(target, trouble.slow);
             match disk {
                 Disk::List(disk) => serving.mount(ptlrpc, below, target, disk, trouble),
-                Disk::Kv(left) => {
+                Disk::Store(left) => {
                     let mounted = keeping.mount(ptlrpc, below, target, *left, trouble);
                     if let Err(complaint) = mounted {
                         self.complaint = Some(complaint);
@@ -274,6 +297,8 @@ impl RpcHost {
 
     /// Takes in something that has happened.
     fn take(&mut self, below: &mut Below<'_>, event: Event) {
+        let Self { ptlrpc, locking, notes, .. } = self;
+        let Some(event) = locking.event(ptlrpc, below, event, notes) else { return };
         if let Event::Served(served) = event {
             let turn = match self.index_of(served.target) {
                 Some(target) => self.late.pass(target, served, below.now()),
@@ -337,6 +362,12 @@ fn opcode(operation: RpcOperation) -> Opcode {
         RpcOperation::Ping => Opcode::OBD_PING,
         RpcOperation::Connect => Opcode::OST_CONNECT,
         RpcOperation::Disconnect => Opcode::OST_DISCONNECT,
+        RpcOperation::Enqueue => Opcode::LDLM_ENQUEUE,
+        RpcOperation::Cancel => Opcode::LDLM_CANCEL,
+        RpcOperation::Convert => Opcode::LDLM_CONVERT,
+        RpcOperation::Blocking => Opcode::LDLM_BL_CALLBACK,
+        RpcOperation::Completion => Opcode::LDLM_CP_CALLBACK,
+        RpcOperation::Io => IO,
     }
 }
 
@@ -366,6 +397,7 @@ impl Upper for RpcHost {
             self.serving.next(),
             self.keeping.next(),
             self.calling.next(),
+            self.locking.next(),
         ];
         due.into_iter().flatten().min()
     }

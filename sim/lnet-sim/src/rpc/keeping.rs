@@ -1,12 +1,12 @@
-//! Key-value targets of one node: those of `lustre-target`, on stores of this world. What they change is
-//! seen where it happens, at the store.
+//! Targets of one node that `lustre-target` has, on stores of this world: keys and values, and locks.
+//! What they change is seen where it happens, at the store.
 
 use core::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lnet::upper::Below;
-use lnet_scenario::Scenario;
+use lnet_scenario::{Scenario, TargetKind};
 use lnet_types::{Instant, Prng};
 use lustre_target::kv::wire::Operation;
 use lustre_target::{Kind, Kv, MemoryStore, Origin, Targets};
@@ -14,6 +14,7 @@ use ptlrpc::{Event, Past, Ptlrpc, Served, TargetConfig, TargetId};
 
 use super::connect_data;
 use super::disk::{Disk, Trouble};
+use super::lock::Guard;
 use super::seen::{CallNo, KeyNo, RpcSeen};
 use super::store::{SimStore, StoreSeen};
 
@@ -28,6 +29,9 @@ pub(super) struct Keeping {
     kept: Vec<(usize, TargetId)>,
     /// Calls by client and number of the request, for those that may change something.
     calls: BTreeMap<(String, u64), CallNo>,
+    /// The rule that locks of targets break.
+    #[cfg(feature = "sabotage")]
+    sabotage: Option<ldlm::Sabotage>,
     rng: Prng,
 }
 
@@ -41,7 +45,31 @@ fn call_of(served: &Served) -> Option<CallNo> {
 impl Keeping {
     pub(super) fn new(scenario: Arc<Scenario>, rng: Prng) -> Self {
         let (targets, kept, calls) = (Targets::default(), Vec::new(), BTreeMap::new());
-        Self { scenario, targets, kept, calls, rng }
+        Self {
+            scenario,
+            targets,
+            kept,
+            calls,
+            #[cfg(feature = "sabotage")]
+            sabotage: None,
+            rng,
+        }
+    }
+
+    /// Locks of targets that are served from now on break a rule.
+    #[cfg(feature = "sabotage")]
+    pub(super) fn sabotage(&mut self, rule: ldlm::Sabotage) {
+        self.sabotage = Some(rule);
+    }
+
+    fn kind(&self, kind: TargetKind) -> Box<dyn Kind> {
+        match kind {
+            TargetKind::Kv | TargetKind::List => Box::new(Kv::new()),
+            #[cfg(feature = "sabotage")]
+            TargetKind::Lock => Box::new(Guard::new(self.sabotage)),
+            #[cfg(not(feature = "sabotage"))]
+            TargetKind::Lock => Box::new(Guard::new()),
+        }
     }
 
     /// Serves a target from what is left of its store.
@@ -58,14 +86,18 @@ impl Keeping {
     ) -> Result<(), String> {
         let Some(spec) = self.scenario.rpc.targets.get(index) else { return Ok(()) };
         let wrong = |e: &dyn core::fmt::Display| format!("{}: {e}", spec.name);
-        let kind = Kv::new();
+        let kind = self.kind(spec.kind);
         let start = lustre_target::start(&mut left, kind.name()).map_err(|e| wrong(&e))?;
         let mut store = SimStore::new(left, spec.store, spec.commit, below.now(), self.rng.split());
         store.trouble(trouble.of_store());
-        let (uuid, offer) = (spec.name.clone(), connect_data());
+        let offer = match spec.kind {
+            TargetKind::Lock => kind.offer(),
+            TargetKind::Kv | TargetKind::List => connect_data(),
+        };
+        let uuid = spec.name.clone();
         let config = TargetConfig { uuid, offer, replayable: true, past: Past::default() };
         let mut rpc = ptlrpc.rpc(below);
-        let added = self.targets.add(config, Box::new(kind), Box::new(store), start, &mut rpc);
+        let added = self.targets.add(config, kind, Box::new(store), start, &mut rpc);
         self.kept.push((index, added.map_err(|e| wrong(&e))?));
         Ok(())
     }
@@ -81,7 +113,7 @@ impl Keeping {
         let of = |(index, id)| {
             let store: Box<dyn Any> = targets.remove(id)?;
             let store = store.downcast::<SimStore>().ok()?;
-            Some((index, Disk::Kv(Box::new(store.crashed()))))
+            Some((index, Disk::Store(Box::new(store.crashed()))))
         };
         kept.drain(..).filter_map(of).collect()
     }
@@ -104,7 +136,7 @@ impl Keeping {
             let store: &dyn Any = self.targets.store(*id)?;
             store.downcast_ref::<SimStore>()?.next()
         };
-        self.kept.iter().filter_map(next).min()
+        self.kept.iter().filter_map(next).chain(self.targets.poll_timeout()).min()
     }
 
     /// Takes an event to the target that it is for; it comes back if it is for another part of the node.
@@ -149,6 +181,7 @@ impl Keeping {
                 store.at(now);
             }
         }
+        self.targets.handle_timeout(&mut ptlrpc.rpc(below));
         // A store of this world goes on after each failure.
         let _ = self.targets.poll(&mut ptlrpc.rpc(below));
         for n in 0..self.kept.len() {

@@ -183,7 +183,10 @@ impl Ledger {
                 self.evicted += 1;
                 Ok(())
             }
-            RpcSeen::Unmoved { .. } | RpcSeen::State { .. } | RpcSeen::Recovery { .. } => Ok(()),
+            RpcSeen::Unmoved { .. }
+            | RpcSeen::State { .. }
+            | RpcSeen::Lock { .. }
+            | RpcSeen::Recovery { .. } => Ok(()),
         }
     }
 

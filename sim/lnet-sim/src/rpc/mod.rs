@@ -7,8 +7,9 @@
 //!            ╰──► host.rs (an Upper) ◄──╯──► seen.rs ──► ledger.rs ─► tally.rs (figures)
 //!                  ├ late.rs     requests at a slow target       └──► model.rs (what must hold)
 //!                  ├ serving.rs  lists and their commits
-//!                  ├ keeping.rs  key-value targets ─► store.rs
-//!                  └ calling.rs  calls at their pace
+//!                  ├ keeping.rs  key-value and lock targets ─► store.rs
+//!                  ├ calling.rs  calls at their pace
+//!                  └ lock/       programs that take locks, and what must hold of them
 //! ```
 //!
 //! A host dies with its memory. What its targets had committed lies on a disk of the world (`disk.rs`),
@@ -20,6 +21,7 @@ mod host;
 mod keeping;
 mod late;
 mod ledger;
+mod lock;
 mod model;
 mod seen;
 mod serving;
@@ -27,12 +29,14 @@ mod stage;
 mod store;
 mod tally;
 
+pub use lock::{LockModel, LockSeen, LockWant};
 pub use model::RpcModel;
 pub(crate) use model::settled_after;
 pub use seen::{Answered, Asked, CallNo, KeyNo, RpcSeen};
 pub(crate) use stage::Stage;
 pub use tally::{RpcFigures, RpcTally};
 
+use lnet_scenario::TargetKind;
 use lustre_wire::Opcode;
 use lustre_wire::connect::{ConnectData, ConnectFlags, ConnectFlags2};
 
@@ -40,6 +44,21 @@ use lustre_wire::connect::{ConnectData, ConnectFlags, ConnectFlags2};
 const APPEND: Opcode = Opcode(20_000);
 /// Reads how long a list is.
 const READ: Opcode = Opcode(20_001);
+
+/// Reads or writes under a lock.
+const IO: Opcode = Opcode(20_002);
+
+/// What clients of a target ask for when they connect.
+fn wanted(kind: TargetKind) -> ConnectData {
+    let plain = connect_data();
+    let flags = match kind {
+        TargetKind::List | TargetKind::Kv => ConnectFlags::empty(),
+        TargetKind::Lock => {
+            ConnectFlags::LVB_TYPE | ConnectFlags::CANCELSET | ConnectFlags::LRU_RESIZE
+        }
+    };
+    ConnectData { flags: plain.flags | flags, ..plain }
+}
 
 /// What clients ask for, and targets grant.
 fn connect_data() -> ConnectData {

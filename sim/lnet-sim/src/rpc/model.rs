@@ -26,6 +26,34 @@ pub(crate) fn settled_after(scenario: &Scenario) -> Duration {
     Duration::from_secs(400) + scenario.rpc.tunables.obd_timeout * 9
 }
 
+/// When nothing of the faults of a scenario is felt any more; `None`: a fault lasts.
+pub(super) fn settled_at(scenario: &Scenario) -> Option<Instant> {
+    let lasts = |kind: &FaultKind| {
+        !matches!(
+            kind,
+            FaultKind::Reset(_)
+                | FaultKind::PeerDel { .. }
+                | FaultKind::Tune { .. }
+                | FaultKind::Evict { .. }
+                // Another node serves its targets.
+                | FaultKind::Failover { .. }
+        )
+    };
+    let mut last = Some(Duration::ZERO);
+    for fault in &scenario.faults {
+        let took = match &fault.kind {
+            FaultKind::Failover { after, .. } => *after,
+            _ => Duration::ZERO,
+        };
+        let end = match fault.until {
+            None if lasts(&fault.kind) => None,
+            until => Some(until.unwrap_or(fault.at).max(fault.at + took)),
+        };
+        last = last.zip(end).map(|(last, end)| last.max(end));
+    }
+    last.map(|last| Instant::ZERO + last + settled_after(scenario))
+}
+
 /// See the module's head.
 pub struct RpcModel {
     ledger: Ledger,
@@ -38,30 +66,7 @@ pub struct RpcModel {
 impl RpcModel {
     /// The model of a scenario.
     pub fn new(scenario: &Scenario) -> Self {
-        let lasts = |kind: &FaultKind| {
-            !matches!(
-                kind,
-                FaultKind::Reset(_)
-                    | FaultKind::PeerDel { .. }
-                    | FaultKind::Tune { .. }
-                    | FaultKind::Evict { .. }
-                    // Another node serves its targets.
-                    | FaultKind::Failover { .. }
-            )
-        };
-        let mut last = Some(Duration::ZERO);
-        for fault in &scenario.faults {
-            let took = match &fault.kind {
-                FaultKind::Failover { after, .. } => *after,
-                _ => Duration::ZERO,
-            };
-            let end = match fault.until {
-                None if lasts(&fault.kind) => None,
-                until => Some(until.unwrap_or(fault.at).max(fault.at + took)),
-            };
-            last = last.zip(end).map(|(last, end)| last.max(end));
-        }
-        let settled = last.map(|last| Instant::ZERO + last + settled_after(scenario));
+        let settled = settled_at(scenario);
         Self { ledger: Ledger::new(scenario), settled, late: BTreeSet::new() }
     }
 }

@@ -5,6 +5,8 @@ use core::time::Duration;
 
 use ptlrpc::{CallError, EvictReason, ImportState};
 
+use super::lock::LockSeen;
+
 /// A call of a client, by a number that no other call of the run has. It goes with the request, so
 /// that the target knows it without the request layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -187,6 +189,13 @@ pub enum RpcSeen {
         /// The line for its log.
         line: String,
     },
+    /// Something of a lock.
+    Lock {
+        /// Of which target.
+        target: usize,
+        /// What a program has seen.
+        seen: LockSeen,
+    },
     /// A target has evicted a client.
     Evicted {
         /// Which target.
@@ -243,6 +252,7 @@ impl RpcSeen {
                 (true, format!("connection to {} is {}", name(target), state.name()))
             }
             Self::Invalidated { target } => (true, format!("was evicted by {}", name(target))),
+            Self::Lock { target, seen } => seen.line(name(target)),
             Self::Recovery { target, line } => (true, format!("{}: {line}", name(target))),
             Self::Evicted { target, client, reason } => {
                 (true, format!("{} evicts {client}: {reason:?}", name(target)))
@@ -268,6 +278,7 @@ impl RpcSeen {
             Self::Damaged { call } => [6, call.0, 0],
             Self::State { target, state } => [7, target as u64, state as u64],
             Self::Invalidated { target } => [8, target as u64, 0],
+            Self::Lock { target, seen } => [12 | (target as u64) << 8, seen.ask().0, seen.word()],
             Self::Recovery { target, ref line } => [10, target as u64, line.len() as u64],
             Self::Evicted { target, reason, .. } => [9, target as u64, reason as u64],
         }

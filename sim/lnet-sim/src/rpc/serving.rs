@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lnet::upper::Below;
-use lnet_scenario::Scenario;
+use lnet_scenario::{Scenario, TargetKind};
 use lnet_types::{Errno, Instant, IoVec, Span};
 use lustre_wire::{ImportKind, Portal};
 use ptlrpc::{
@@ -112,11 +112,18 @@ impl Serving {
         Self { scenario, mounted, moving, buffers }
     }
 
-    /// Listens on the portal of targets, whether it has any or not: one without says so.
-    pub(super) fn listen(ptlrpc: &mut Ptlrpc, below: &mut Below<'_>) -> Result<(), Errno> {
-        let (request, reply) = ImportKind::Osc.portals();
-        let config = ServiceConfig::new("targets", request.0, reply.0, Portal::OST_BULK.0);
-        ptlrpc.rpc(below).serve(config).map(|_| ())
+    /// Listens on the portals of targets, whether it has any or not: one without says so.
+    pub(super) fn listen(&self, ptlrpc: &mut Ptlrpc, below: &mut Below<'_>) -> Result<(), Errno> {
+        let mut listen = |name: &str, (request, reply): (Portal, Portal)| {
+            let config = ServiceConfig::new(name, request.0, reply.0, Portal::OST_BULK.0);
+            ptlrpc.rpc(below).serve(config).map(|_| ())
+        };
+        listen("targets", ImportKind::Osc.portals())?;
+        // Locks are given back beside all else.
+        match self.scenario.rpc.targets.iter().any(|t| t.kind == TargetKind::Lock) {
+            true => listen("cancels", (Portal::LDLM_CANCEL, Portal::LDLM_CANCEL_REPLY)),
+            false => Ok(()),
+        }
     }
 
     /// Serves a target from its disk.

@@ -28,9 +28,14 @@ pub(crate) struct Stage {
     targets: Vec<Seat>,
     /// Faults that let messages get lost, each by its number.
     losses: Vec<(usize, Place, RpcLoss)>,
+    /// Faults by which programs keep their locks.
+    hangs: Vec<(usize, Place)>,
     /// A rule that all nodes break.
     #[cfg(feature = "sabotage")]
     pub(crate) sabotage: Option<ptlrpc::Sabotage>,
+    /// The same of locks.
+    #[cfg(feature = "sabotage")]
+    lock_sabotage: Option<ldlm::Sabotage>,
 }
 
 impl Stage {
@@ -43,8 +48,11 @@ impl Stage {
         Self {
             targets: scenario.rpc.targets.iter().map(place).collect(),
             losses: Vec::new(),
+            hangs: Vec::new(),
             #[cfg(feature = "sabotage")]
             sabotage: None,
+            #[cfg(feature = "sabotage")]
+            lock_sabotage: None,
         }
     }
 
@@ -52,6 +60,11 @@ impl Stage {
     fn take_disks(&mut self, host: HostId) -> Vec<(usize, Disk, Trouble)> {
         let here = self.targets.iter_mut().enumerate().filter(|(_, p)| p.host == host);
         here.filter_map(|(n, p)| Some((n, p.disk.take()?, p.trouble))).collect()
+    }
+
+    /// Whether programs of a node keep their locks now.
+    fn hangs_at(&self, node: NodeId) -> bool {
+        self.hangs.iter().any(|(_, nodes)| nodes.nodes().contains(&node))
     }
 
     /// The losses that befall a node now.
@@ -71,6 +84,15 @@ impl<F: Fabric> Sim<F> {
         }
     }
 
+    /// Locks of all targets break a rule. To be called before the world begins.
+    #[cfg(feature = "sabotage")]
+    pub fn sabotage_locks(&mut self, rule: ldlm::Sabotage) {
+        self.stage.lock_sabotage = Some(rule);
+        for n in 0..self.hosts.len() as u32 {
+            self.with_rpc(HostId(n), |rpc, _| rpc.sabotage_locks(rule));
+        }
+    }
+
     /// A host comes to life: what stands on its node of targets and clients does, too. `zero` is what
     /// its clock shows when the world begins, `wall_secs` the time since 1970.
     pub(crate) fn raise_rpc(&mut self, id: HostId, zero: Instant, wall_secs: u64) {
@@ -82,14 +104,22 @@ impl<F: Fabric> Sim<F> {
         }
         let disks = self.stage.take_disks(id);
         let losses = self.stage.losses_at(node);
+        let hangs = self.stage.hangs_at(node);
         let host = &mut self.hosts[id.0 as usize];
         let life = host.incarnation;
         let seed = Prng::new(self.seed ^ u64::from(id.0) << 32 ^ u64::from(life) << 8).next_u64();
         let scenario = scenario.clone();
-        let begin = Begin { scenario, node, life, seed, wall_secs, zero, serves, disks, losses };
-        let rpc = RpcHost::new(begin);
+        let begin =
+            Begin { scenario, node, life, seed, wall_secs, zero, serves, disks, losses, hangs };
+        #[allow(unused_mut, reason = "a rule of tests alone")]
+        let mut rpc = RpcHost::new(begin);
         #[cfg(feature = "sabotage")]
-        let rpc = rpc.sabotaged(self.stage.sabotage);
+        {
+            rpc = rpc.sabotaged(self.stage.sabotage);
+            if let Some(rule) = self.stage.lock_sabotage {
+                rpc.sabotage_locks(rule);
+            }
+        }
         host.rpc = host.uppers.add(Box::new(rpc));
     }
 
@@ -137,6 +167,7 @@ impl<F: Fabric> Sim<F> {
                 }
                 return;
             }
+            FaultKind::Hang(nodes) => return self.rpc_hang(fault, nodes, begins),
             FaultKind::RpcLose { nodes, loss } => {
                 return self.rpc_lose(fault, nodes, *loss, begins);
             }
@@ -173,6 +204,18 @@ impl<F: Fabric> Sim<F> {
                 true => rpc.lose(below, fault, loss),
                 false => rpc.mend(below, fault),
             });
+            self.touch(host);
+        }
+    }
+
+    fn rpc_hang(&mut self, fault: usize, nodes: &Place, begins: bool) {
+        self.stage.hangs.retain(|(of, _)| *of != fault);
+        if begins {
+            self.stage.hangs.push((fault, nodes.clone()));
+        }
+        for node in nodes.nodes() {
+            let (host, hangs) = (HostId(node.0), self.stage.hangs_at(node));
+            self.with_rpc(host, |rpc, below| rpc.hang(below, hangs));
             self.touch(host);
         }
     }

@@ -122,6 +122,7 @@ impl<F: Fabric> Sim<F> {
             | FaultKind::RpcLose { .. }
             | FaultKind::StoreFull(_)
             | FaultKind::StoreError { .. }
+            | FaultKind::Hang(_)
             | FaultKind::Evict { .. }) => self.rpc_fault(index, kind, true),
         }
         self.tell_fabric(&Happening::LinksChanged);
@@ -158,7 +159,8 @@ impl<F: Fabric> Sim<F> {
             | FaultKind::CommitStall(_)
             | FaultKind::RpcLose { .. }
             | FaultKind::StoreFull(_)
-            | FaultKind::StoreError { .. }) => self.rpc_fault(index, kind, false),
+            | FaultKind::StoreError { .. }
+            | FaultKind::Hang(_)) => self.rpc_fault(index, kind, false),
             FaultKind::Pause(nodes) => self.pause(nodes, false),
             FaultKind::Drift { nodes, .. } => self.drift(nodes, 0),
             FaultKind::Memory(nodes) => {

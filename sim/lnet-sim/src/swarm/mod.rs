@@ -5,12 +5,13 @@
 //! faults are over and the world is left alone; what is begun then succeeds at once, credits come
 //! home, all are healthy and record their peers as they are.
 //!
-//! What a round plays is a scenario's text (`draw.rs`; `rpc.rs` draws worlds of the request layer, whose
-//! model is in `../rpc/`), so it can be read, changed and played with
+//! What a round plays is a scenario's text (`draw.rs`; `rpc.rs` draws worlds of the request layer,
+//! `locks.rs` worlds of locks; the models of both are in `../rpc/`), so it can be read, changed and played with
 //! the other tools; `model.rs` says what a program may see. The n-th seed of a swarm depends on its
 //! first seed and n alone ([`seed_of`]): shards split the same rounds among them.
 
 mod draw;
+mod locks;
 mod model;
 mod rpc;
 
@@ -33,17 +34,21 @@ pub enum Floor {
     Lnet,
     /// The request layer: targets and clients.
     Rpc,
+    /// Locks: lock targets, and programs that take locks.
+    Locks,
 }
 
 impl Floor {
     /// All of them, by their words.
-    pub const ALL: [(&str, Self); 2] = [("lnet", Self::Lnet), ("rpc", Self::Rpc)];
+    pub const ALL: [(&str, Self); 3] =
+        [("lnet", Self::Lnet), ("rpc", Self::Rpc), ("locks", Self::Locks)];
 
     /// The word.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Lnet => "lnet",
             Self::Rpc => "rpc",
+            Self::Locks => "locks",
         }
     }
 }
@@ -76,6 +81,7 @@ impl Round {
         let text = match floor {
             Floor::Lnet => draw::text(seed),
             Floor::Rpc => rpc::text(seed),
+            Floor::Locks => locks::text(seed),
         };
         let scenario = Arc::new(parse(&format!("swarm-{seed}.toml"), &text)?);
         Ok(Self { seed, text, scenario })

@@ -314,6 +314,7 @@ fn rails(scenario: &Scenario, kind: &FaultKind) -> Vec<RailRef> {
         | FaultKind::RpcLose { .. }
         | FaultKind::StoreFull(_)
         | FaultKind::StoreError { .. }
+        | FaultKind::Hang(_)
         | FaultKind::Evict { .. } => Vec::new(),
         FaultKind::Partition(_) | FaultKind::Quiesce => {
             all().flat_map(|p| p.rails(world)).collect()

@@ -4,6 +4,7 @@
 
 mod bytes;
 mod judges;
+mod locks;
 mod operators;
 mod paper;
 mod quiesce;

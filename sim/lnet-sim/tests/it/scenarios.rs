@@ -91,6 +91,9 @@ scenarios! {
     clients_follow_a_target_to_its_other_server: "rpc-failover";
     calls_go_on_through_a_rolling_restart: "rpc-rolling-restart";
     a_rail_of_ones_own_that_is_dead_is_no_fault_of_the_gateways: "own-rail-dead";
+    a_holder_that_hangs_is_evicted_when_its_timer_ends: "lock-holder-hangs";
+    a_client_with_io_under_its_lock_is_not_evicted: "lock-long-io";
+    locks_are_replayed_to_a_server_that_comes_back: "lock-server-restart";
 }
 
 #[test]

@@ -37,10 +37,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("lnet-selftest", &["lnet", "lnet-config", "lnet-types", "lnet-wire"]),
     ("lnd-ib", &["lnet", "lnet-types", "lnet-wire"]),
     ("lnd-sock", &["lnet", "lnet-types", "lnet-wire"]),
-    ("lnet-scenario", &["lnet", "lnet-config", "lnet-types", "lnet-wire", "ptlrpc"]),
+    ("lnet-scenario", &["ldlm", "lnet", "lnet-config", "lnet-types", "lnet-wire", "ptlrpc"]),
     (
         "lnet-sim",
         &[
+            "ldlm",
             "lnd-sock",
             "lnet",
             "lnet-scenario",
