@@ -33,6 +33,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("ldlm", &["lnet-types", "lustre-wire", "ptlrpc"]),
     ("lustre-client", &["ldlm", "lnet-types", "lustre-wire", "ptlrpc"]),
     ("lustre-target", &["ldlm", "lnet", "lnet-types", "lustre-wire", "ptlrpc"]),
+    // Numbers and texts alone: what a site should be set to.
+    ("lustre-tuning", &[]),
     ("lnet-config", &["lnet-types", "lnet-wire"]),
     ("lnet-selftest", &["lnet", "lnet-config", "lnet-types", "lnet-wire"]),
     ("lnd-ib", &["lnet", "lnet-types", "lnet-wire"]),
@@ -72,14 +74,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "lustre-rt",
         ],
     ),
-    ("lnetctl", &["lnet-admin", "lnet-config", "lnet-types"]),
+    ("lnetctl", &["lnet-admin", "lnet-config", "lnet-types", "lustre-tuning"]),
     ("plots", &[]),
     ("lnet-pcap", &[]),
     ("lnet-capture", &["lnet-pcap", "lnet-wire"]),
     ("lst", &["lnet-admin", "lnet-config", "lnet-selftest", "lnet-types", "lnetctl", "plots"]),
     ("ulnet-demo", &["lnd-sock", "lnet", "lnet-rt", "lnet-types"]),
     ("ulnet-perf", &["lnet", "lnet-rt", "lnet-types", "lnet-wire", "lustre-rt", "ptlrpc"]),
-    ("ulnet-sim", &["lnet", "lnet-scenario", "lnet-sim", "lnet-types", "plots"]),
+    ("ulnet-sim", &["lnet", "lnet-scenario", "lnet-sim", "lnet-types", "lustre-tuning", "plots"]),
     (
         "lustre",
         &[
@@ -89,6 +91,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "lnet-types",
             "lnet-wire",
             "lustre-rt",
+            "lustre-tuning",
             "lustre-wire",
         ],
     ),
