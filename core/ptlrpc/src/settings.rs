@@ -164,16 +164,30 @@ impl Tunables {
     /// # Errors
     /// The value is out of its bounds, or at_min would be above at_max.
     pub fn with(&self, row: &Setting, value: u32) -> Result<Self, SettingError> {
-        let &Setting { name, min, max, .. } = row;
-        if !(min..=max).contains(&value) {
-            return Err(SettingError::Bounds { name, value, min, max });
-        }
+        self.with_all(&[(row, value)])
+    }
+
+    /// These with other values for some tunables, set together: their order does not matter.
+    ///
+    /// # Errors
+    /// As of [`Tunables::with`].
+    pub fn with_all(&self, settings: &[(&Setting, u32)]) -> Result<Self, SettingError> {
         let mut next = self.clone();
-        (row.set)(&mut next, value);
+        for &(&Setting { name, min, max, set, .. }, value) in settings {
+            if !(min..=max).contains(&value) {
+                return Err(SettingError::Bounds { name, value, min, max });
+            }
+            set(&mut next, value);
+        }
         if next.at_min > next.at_max && !next.at_max.is_zero() {
-            let (other, is) =
-                if name == "at_min" { ("at_max", next.at_max) } else { ("at_min", next.at_min) };
-            return Err(SettingError::Crossed { name, value, other, is: whole(is) });
+            let at_min = settings.iter().any(|(row, _)| row.name == "at_min");
+            let (set, fixed) = if at_min {
+                (("at_min", next.at_min), ("at_max", next.at_max))
+            } else {
+                (("at_max", next.at_max), ("at_min", next.at_min))
+            };
+            let ((name, value), (other, is)) = (set, fixed);
+            return Err(SettingError::Crossed { name, value: whole(value), other, is: whole(is) });
         }
         Ok(next)
     }
@@ -210,5 +224,11 @@ mod tests {
         let e = defaults.with(row("at_max"), 4).unwrap_err();
         assert_eq!(e.to_string(), "at_max 4: at_min is 5, and at_min must not be above at_max");
         assert!(defaults.with(row("at_max"), 0).is_ok());
+        // Together they may pass each other's old value, in either order.
+        let both = [(row("at_max"), 4), (row("at_min"), 3)];
+        let swapped = [both[1], both[0]];
+        assert_eq!(defaults.with_all(&both).unwrap(), defaults.with_all(&swapped).unwrap());
+        let e = defaults.with_all(&[(row("at_max"), 4), (row("at_min"), 9)]).unwrap_err();
+        assert_eq!(e.to_string(), "at_min 9: at_max is 4, and at_min must not be above at_max");
     }
 }
