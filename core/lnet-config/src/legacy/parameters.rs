@@ -28,6 +28,8 @@ pub struct ModuleParameters {
     pub lock_prim_nid: Option<bool>,
     /// Tunables of the node.
     pub settings: Vec<Setting>,
+    /// Tunables of the request layer, by the names of its parameters.
+    pub requests: Vec<Setting>,
     /// `cpu_pattern` and `cpu_npartitions`: how the machine is parted.
     pub cpus: Option<CpuPattern>,
     /// What concerns TCP.
@@ -97,6 +99,8 @@ enum Meaning {
     LockPrimNid,
     /// A tunable of that name.
     Tunable(&'static str),
+    /// A tunable of the request layer, of its own name.
+    Requests,
     /// The opposite of one.
     Inverted(&'static str),
     Sock(fn(&mut SockParameters, &str) -> Option<()>),
@@ -114,7 +118,6 @@ const NO_GNI: &str = "this node has no Aries or Gemini driver";
 const NO_KFI: &str = "this node has no driver for kfabric";
 const NO_EFA: &str = "this node has no driver for EFA";
 const SELFTEST: &str = "selftest of this node has limits of its own";
-const NO_RPC: &str = "PtlRPC is not part of this node";
 const DIFFERENT: &str = "this node works differently inside";
 
 /// A number that fits, and that no tool prints as a negative one.
@@ -205,6 +208,12 @@ const TABLE: &[(&str, &str, Meaning)] = &[
     ("lnet", "cpu_pattern", Meaning::CpuPattern),
     ("libcfs", "cpu_npartitions", Meaning::Npartitions),
     ("libcfs", "cpu_pattern", Meaning::CpuPattern),
+    ("ptlrpc", "at_max", Meaning::Requests),
+    ("ptlrpc", "at_min", Meaning::Requests),
+    ("ptlrpc", "at_history", Meaning::Requests),
+    ("ptlrpc", "at_extra", Meaning::Requests),
+    ("ptlrpc", "at_early_margin", Meaning::Requests),
+    ("ptlrpc", "ldlm_enqueue_min", Meaning::Requests),
     ("ksocklnd", "sock_timeout", Sock(|s, v| put(&mut s.sock_timeout, v))),
     ("ksocklnd", "credits", Sock(|s, v| put(&mut s.credits, v))),
     ("ksocklnd", "peer_credits", Sock(|s, v| put(&mut s.peer_credits, v))),
@@ -351,11 +360,6 @@ const OTHERS: &[(&str, &str, &[&str])] = &[
             "session_timeout",
         ],
     ),
-    (
-        "ptlrpc",
-        NO_RPC,
-        &["at_max", "at_min", "at_history", "at_extra", "at_early_margin", "ldlm_enqueue_min"],
-    ),
 ];
 
 impl ModuleParameters {
@@ -459,6 +463,11 @@ impl ModuleParameters {
                 _ => return Err(fail("expected 0 or more".to_owned())),
             },
             Tunable(name) => self.setting(name, number()?),
+            Meaning::Requests => {
+                let value = number()?;
+                self.requests.retain(|s| s.name != option.name);
+                self.requests.push(Setting::new(option.name.as_str(), value));
+            }
             Inverted(name) => self.setting(name, i64::from(number()? == 0)),
             Sock(put) => {
                 put(&mut self.sock, value)

@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ::lnet::Tunables;
 use anyhow::Context as _;
 use lnet_admin::{AdminError, NiTarget, Reply, Request};
-use lnet_config::ModuleParameters;
+use lnet_config::{ModuleParameters, Setting};
 use lnet_rt::{Namespace, NodeHandle, OpError, Stack};
 use lnet_types::{CptTable, Errno, Instant, Nid};
 
@@ -89,7 +89,7 @@ impl Control {
         tunables.set_all(&settings).context("module parameters")?;
         let cpus = Cpus::new(options, &parameters).context("CPU partitions")?;
         let sock = nets::SockDefaults::new(options, &parameters.sock);
-        let rpc = lustre_rt::Tunables::of(options.profile);
+        let rpc = request_tunables(options.profile, &parameters.requests)?;
         let state = Mutex::new(State { tunables, rpc, sock, node: None });
         let recordings = Recordings::default();
         let rotor = AtomicU8::new(params::rotor::DEFAULT);
@@ -303,6 +303,27 @@ fn incarnation() -> u64 {
 }
 
 /// There is no node.
+/// The request layer's tunables of a profile, with what module parameters say.
+fn request_tunables(
+    profile: ::lnet::Profile,
+    settings: &[Setting],
+) -> anyhow::Result<lustre_rt::Tunables> {
+    let mut rows = Vec::new();
+    for Setting { name, value } in settings {
+        let row = lustre_rt::Tunables::setting(name);
+        let row = row.with_context(|| format!("module parameters: no tunable '{name}'"))?;
+        let value = u32::try_from(*value).map_err(|_| {
+            anyhow::anyhow!(
+                "module parameters: {name} {value}: expected {} to {}",
+                row.min,
+                row.max
+            )
+        })?;
+        rows.push((row, value));
+    }
+    lustre_rt::Tunables::of(profile).with_all(&rows).context("module parameters")
+}
+
 fn off(errno: Errno) -> AdminError {
     AdminError::errno(errno).because(NOT_CONFIGURED)
 }

@@ -43,6 +43,12 @@ pub(crate) fn legacy2yaml(session: &mut Session<'_>, _: &Command, args: &Args) -
             session.err_line(format_args!("lnetctl: line {}: {}: {why}", note.line, note.text));
         }
     }
+    for setting in &parameters.requests {
+        let (name, value) = (&setting.name, setting.value);
+        session.err_line(format_args!(
+            "lnetctl: {name} is not part of YAML: lctl set_param {name}={value}"
+        ));
+    }
     let yaml = match parameters.to_legacy_yaml(&options) {
         Ok(yaml) => yaml,
         Err(e) => return wrong(session, &e),
