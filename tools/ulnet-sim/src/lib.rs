@@ -158,10 +158,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         Program::WhatIf(what) => what.run(),
         Program::Bench(bench) => bench.run().map(|()| true),
         Program::Swarm(swarm) => swarm.run(),
-        Program::Paper(paper) => {
-            paper.run();
-            Ok(true)
-        }
+        Program::Paper(paper) => Ok(paper.run()),
         Program::Sweep(sweep) => sweep.run(),
         Program::Merge(merge) => merge.run(),
     };

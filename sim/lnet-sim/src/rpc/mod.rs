@@ -61,7 +61,7 @@ fn wanted(kind: TargetKind) -> ConnectData {
 }
 
 /// What clients ask for, and targets grant.
-fn connect_data() -> ConnectData {
+pub(crate) fn connect_data() -> ConnectData {
     ConnectData {
         flags: ConnectFlags::VERSION
             | ConnectFlags::AT

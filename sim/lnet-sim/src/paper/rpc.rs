@@ -1,7 +1,5 @@
-//! What the paper on time-outs of Lustre says of its request layer, played: small worlds in virtual
-//! time, each with the one figure that it is there for. Held by tests; `ulnet sim paper rpc` prints it.
+//! The request layer: `ulnet sim paper rpc`.
 
-use core::fmt;
 use core::time::Duration;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -12,32 +10,12 @@ use lnet_wire::Kind;
 use lustre_wire::ImportKind;
 use ptlrpc::ImportState;
 
+use super::PaperRow;
 use crate::directory::HostId;
 use crate::message::Messages;
 use crate::observe::{Observer, Seen, View};
 use crate::rpc::RpcSeen;
 use crate::sim::Sim;
-
-/// A row of the table.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PaperRow {
-    /// What is measured.
-    pub what: &'static str,
-    /// What the paper says.
-    pub paper: &'static str,
-    /// What was played; `None`: it did not happen.
-    pub played: Option<Duration>,
-    /// Why it may differ.
-    pub note: &'static str,
-}
-
-impl fmt::Display for PaperRow {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let played =
-            self.played.map_or_else(|| "never".to_owned(), |d| format!("{:.3} s", d.as_secs_f64()));
-        write!(f, "{:<62} {:>8} {:>12}  {}", self.what, self.paper, played, self.note)
-    }
-}
 
 /// The client and the server of each world.
 const CLIENT: HostId = HostId(0);
@@ -258,88 +236,60 @@ pub fn paper_rpc() -> Vec<PaperRow> {
     let long = "[rpc]\nobd_timeout = \"300s\"\nping_interval = \"75s\"";
     let slow = "[rpc]\nat_min = \"40s\"";
     let paper = "[rpc]\nprofile = \"documents\"\nat_min = \"40s\"";
-    let row = |what, paper, played, note| PaperRow { what, paper, played, note };
+    let row = PaperRow::time;
     vec![
-        row("ping of an idle client, obd_timeout 100", "25 s", ping(""), ""),
-        row("ping of an idle client, obd_timeout 300", "75 s", ping(long), ""),
-        row("eviction of a dead client, obd_timeout 100", "150 s", eviction(""), "DEC-20"),
-        row("eviction of a dead client, obd_timeout 300", "450 s", eviction(long), "DEC-20"),
-        row("silent loss noticed, at_min 5", "-", silent_loss(""), "P-95: 11 s and 5 s"),
-        row("silent loss noticed, at_min 40, documents", "80 s", silent_loss(paper), "DEC-38"),
-        row(
-            "silent loss noticed, at_min 40, default",
-            "-",
-            silent_loss(slow),
-            "P-95: 55 s and 40 s",
-        ),
-        row("send failure noticed", "< 5 s", send_failure(), ""),
-        row(
-            "longest RPC, at_max 600, documents",
-            "1200 s",
-            longest_request("documents", 600),
-            "DEC-38",
-        ),
-        row(
-            "longest RPC, at_max 600, kernel",
-            "-",
-            longest_request("kernel", 600),
-            "1355 s by P-95",
-        ),
-        row(
-            "longest RPC, at_max 400, documents",
-            "800 s",
-            longest_request("documents", 400),
-            "DEC-38",
-        ),
-        row(
-            "longest RPC, at_max 400, kernel",
-            "-",
-            longest_request("kernel", 400),
-            "905 s by P-95",
-        ),
-        row(
-            "endless handler given up, at_max 600",
-            "-",
-            given_up(600),
-            "arrival + 600 s, and the net",
-        ),
-        row(
-            "endless handler given up, at_max 400",
-            "-",
-            given_up(400),
-            "arrival + 400 s, and the net",
-        ),
-        row(
-            "handler of 1076 s given up, at_max 600, documents",
-            "600 s",
-            beyond_at_max(false),
-            "PA-101: arrival + 600 s, and the net",
-        ),
-        row(
-            "the same with the defect: answered",
-            "> 1000 s",
-            beyond_at_max(true),
-            "early_reply_defect, PA-101",
-        ),
-        row("lost bulk data given up, at_max 400", "100 s", lost_bulk(100), "bulk_timeout, PA-106"),
-        row("the same without bulk_timeout", "400 s", lost_bulk(0), "at_max"),
-        row(
-            "longest call, one of two rails black, profile default",
-            "-",
-            rail("default"),
-            "suspicion",
-        ),
-        row(
-            "longest call, one of two rails black, profile kernel",
-            "-",
-            rail("kernel"),
-            "the kernel's rules",
-        ),
-        row(
-            "longest call, one of two rails black, profile off",
-            "-",
-            rail("off"),
-            "no retries of LNet",
-        ),
+        row("ping of an idle client, obd_timeout 100", "25 s", ping("")).near(25.0),
+        row("ping of an idle client, obd_timeout 300", "75 s", ping(long)).near(75.0),
+        row("eviction of a dead client, obd_timeout 100", "150 s", eviction(""))
+            .near(150.0)
+            .because("DEC-20"),
+        row("eviction of a dead client, obd_timeout 300", "450 s", eviction(long))
+            .near(450.0)
+            .because("DEC-20"),
+        row("silent loss noticed, at_min 5", "-", silent_loss(""))
+            .near(16.0)
+            .because("P-95: 11 s and 5 s"),
+        row("silent loss noticed, at_min 40, documents", "80 s", silent_loss(paper))
+            .near(80.0)
+            .because("DEC-38"),
+        row("silent loss noticed, at_min 40, default", "-", silent_loss(slow))
+            .near(95.0)
+            .because("P-95: 55 s and 40 s"),
+        row("send failure noticed", "< 5 s", send_failure()).within(0.0, 5.0),
+        row("longest RPC, at_max 600, documents", "1200 s", longest_request("documents", 600))
+            .near(1200.0)
+            .because("DEC-38"),
+        row("longest RPC, at_max 600, kernel", "-", longest_request("kernel", 600))
+            .near(1355.0)
+            .because("1355 s by P-95"),
+        row("longest RPC, at_max 400, documents", "800 s", longest_request("documents", 400))
+            .near(800.0)
+            .because("DEC-38"),
+        row("longest RPC, at_max 400, kernel", "-", longest_request("kernel", 400))
+            .near(905.0)
+            .because("905 s by P-95"),
+        row("endless handler given up, at_max 600", "-", given_up(600))
+            .near(605.0)
+            .because("arrival + 600 s, and the net"),
+        row("endless handler given up, at_max 400", "-", given_up(400))
+            .near(405.0)
+            .because("arrival + 400 s, and the net"),
+        row("handler of 1076 s given up, at_max 600, documents", "600 s", beyond_at_max(false))
+            .near(605.0)
+            .because("PA-101: arrival + 600 s, and the net"),
+        row("the same with the defect: answered", "> 1000 s", beyond_at_max(true))
+            .near(1076.0)
+            .because("early_reply_defect, PA-101"),
+        row("lost bulk data given up, at_max 400", "100 s", lost_bulk(100))
+            .near(100.0)
+            .because("bulk_timeout, PA-106"),
+        row("the same without bulk_timeout", "400 s", lost_bulk(0)).near(400.0).because("at_max"),
+        row("longest call, one of two rails black, profile default", "-", rail("default"))
+            .within(0.0, 1.0)
+            .because("suspicion"),
+        row("longest call, one of two rails black, profile kernel", "-", rail("kernel"))
+            .because("the kernel's rules"),
+        row("longest call, one of two rails black, profile off", "-", rail("off"))
+            .because("no retries of LNet"),
     ]
 }

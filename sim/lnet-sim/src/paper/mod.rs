@@ -1,0 +1,107 @@
+//! What the paper on time-outs of Lustre says, played: small worlds in virtual time, each with the one
+//! figure that it is there for. Held by tests; `ulnet sim paper` prints it.
+//!
+//! `rpc.rs` has the request layer, `locks.rs` locks and evictions (its worlds stand in `stage.rs`),
+//! `routers.rs` LNet alone.
+
+mod locks;
+mod routers;
+mod rpc;
+mod stage;
+
+use core::fmt;
+use core::time::Duration;
+
+pub use locks::paper_locks;
+pub use routers::paper_routers;
+pub use rpc::paper_rpc;
+
+/// What a figure counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Nothing that has a name.
+    Plain,
+    /// Seconds.
+    Seconds,
+    /// Evictions of clients that live.
+    Evictions,
+    /// Pings a second.
+    Pings,
+    /// So many times as much.
+    Times,
+}
+
+/// A row of the table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PaperRow {
+    /// What is measured.
+    pub what: &'static str,
+    /// What the paper says.
+    pub paper: &'static str,
+    /// What was played; `None`: it did not happen.
+    pub played: Option<f64>,
+    /// What the figure counts.
+    pub unit: Unit,
+    /// From where to where the figure must be; `None`: it is there to be compared with others.
+    pub wanted: Option<(f64, f64)>,
+    /// Why it may differ.
+    pub note: &'static str,
+}
+
+impl PaperRow {
+    /// A time.
+    pub fn time(what: &'static str, paper: &'static str, played: Option<Duration>) -> Self {
+        let played = played.map(|d| d.as_secs_f64());
+        Self { what, paper, played, unit: Unit::Seconds, wanted: None, note: "" }
+    }
+
+    /// A number of evictions.
+    fn evictions(what: &'static str, paper: &'static str, n: usize) -> Self {
+        Self { played: Some(n as f64), unit: Unit::Evictions, ..Self::time(what, paper, None) }
+    }
+
+    /// With the reason why it may differ.
+    pub const fn because(mut self, note: &'static str) -> Self {
+        self.note = note;
+        self
+    }
+
+    /// It must be within one second of this.
+    pub const fn near(self, seconds: f64) -> Self {
+        self.within(seconds - 1.0, seconds + 1.0)
+    }
+
+    /// It must not be less than one, nor more than the other.
+    pub const fn within(mut self, least: f64, most: f64) -> Self {
+        self.wanted = Some((least, most));
+        self
+    }
+
+    /// Whether the figure is what it must be.
+    pub fn holds(&self) -> bool {
+        let Some((least, most)) = self.wanted else { return true };
+        self.played.is_some_and(|played| (least..=most).contains(&played))
+    }
+
+    /// What stands above the columns of its text.
+    pub fn head() -> String {
+        format!("{:<62} {:>12} {:>12}", "", "paper", "played")
+    }
+}
+
+impl fmt::Display for PaperRow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let played = self.played.map_or_else(
+            || "never".to_owned(),
+            |n| match self.unit {
+                Unit::Plain => n.to_string(),
+                Unit::Seconds => format!("{n:.3} s"),
+                Unit::Evictions => format!("{n} evicted"),
+                Unit::Pings => format!("{n:.1}/s"),
+                Unit::Times => format!("{n:.2} x"),
+            },
+        );
+        let holds = if self.holds() { "" } else { "MISSED  " };
+        write!(f, "{:<62} {:>12} {:>12}  {holds}{}", self.what, self.paper, played, self.note)
+    }
+}
