@@ -1,6 +1,6 @@
-//! `ulnet serve`, `ulnet rpc`, `ulnet lock` and `ulnet obj`: commands for Lustre above LNet, one file per
+//! `ulnet serve`, `ulnet rpc`, `ulnet lock`, `ulnet obj` and `ulnet tuning`: commands for Lustre above LNet, one file per
 //! verb. `serve.rs` runs targets; `put.rs` to `list.rs` use one with values, `lock/` one with locks, `obj/`
-//! one with objects, through `client.rs`; `bench.rs` measures one while its server dies; `ping.rs` and `probe.rs` ask a server; `decode.rs` lists a capture, whose TCP streams
+//! one with objects, through `client.rs`; `tuning/` calculates time-outs of sites; `bench.rs` measures one while its server dies; `ping.rs` and `probe.rs` ask a server; `decode.rs` lists a capture, whose TCP streams
 //! `lnet_capture` takes apart. What the bytes mean stands in `lustre-wire`.
 
 mod bench;
@@ -16,6 +16,7 @@ mod ping;
 mod probe;
 mod put;
 mod serve;
+mod tuning;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -61,6 +62,7 @@ pub fn command() -> clap::Command {
 }
 
 pub use lock::{command as lock_command, main as lock_main};
+pub use tuning::{command as tuning_command, main as tuning_main};
 
 /// `ulnet serve`.
 #[derive(Debug, Parser)]

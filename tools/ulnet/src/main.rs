@@ -26,6 +26,7 @@ Programs:
   lock     hold a lock while a command runs
   rpc      use targets, ping Lustre's servers, list recorded requests
   obj      make, write, read and remove objects of a target
+  tuning   time-outs of a site: calculated, advised, measured
   man      write the manual pages into a directory
   completions  print completions of a program for bash, zsh or fish
   help     this text
@@ -71,6 +72,7 @@ fn main() -> ExitCode {
         "serve" => lustre::serve_main(args),
         "rpc" => lustre::main(args),
         "obj" => lustre::obj_main(args),
+        "tuning" => lustre::tuning_main(args),
         "man" => man::main(args),
         "completions" => completions::main(args),
         "help" | "--help" | "-h" => {
@@ -83,7 +85,7 @@ fn main() -> ExitCode {
         }
         other => {
             let programs = "daemon, ctl, lctl, routerstat, selftest, demo, perf, sim, serve, lock, \
-                            rpc, obj, man or completions";
+                            rpc, obj, tuning, man or completions";
             eprintln!("ulnet: no program called '{other}': expected {programs}");
             ExitCode::from(2)
         }
