@@ -72,6 +72,10 @@ pub(crate) struct Conn {
     /// Headers that wait for the node's verdict.
     pub(crate) rxs: BTreeSet<RxId>,
     pub(crate) last_sent: Instant,
+    /// When it was asked for.
+    pub(crate) begun: Instant,
+    /// Since when something is posted and nothing has completed.
+    pub(crate) moving_since: Option<Instant>,
     /// When its timer is set.
     pub(crate) timer: Option<Instant>,
 }

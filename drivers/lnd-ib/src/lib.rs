@@ -22,28 +22,39 @@
 //! all that depends on time. Small machines: `credits.rs`, `flags.rs`, `rdma.rs`, `device.rs`;
 //! `fault.rs` has the fates of messages. Statements cited: wire.md 7, behaviour B-1 to B-41.
 
+mod adapter;
 mod conn;
 mod credits;
 mod device;
+mod driver;
+pub mod emulated;
 mod fault;
 mod flags;
 mod ni;
 mod peer;
+mod port;
 mod rdma;
 mod stats;
+mod suspicion;
 mod tunables;
 mod tx;
+mod upper;
 mod value;
 
+pub use adapter::{Adapter, CmFact, Fact};
 pub use credits::{Credits, Excess};
 pub use device::{DeviceEffect, DeviceEvent};
+pub use driver::IbDriver;
 pub use fault::{CloseReason, connect_fault};
 pub use flags::Flags;
 pub use ni::{IbNi, NiStart};
 pub use peer::rank;
+pub use port::Port;
 pub use rdma::{RdmaError, plan};
 pub use stats::Stats;
+pub use suspicion::Suspicion;
 pub use tunables::{ConfigError, IbConfig, Limits};
+pub use upper::Upper;
 pub use value::{
     Access, CmCall, CmEvent, CmRejection, ConnId, Event, Landed, MapId, MapMemory, Order, Output,
     Post, QpSize, RequestId, WorkId, Write,

@@ -154,6 +154,9 @@ pub enum ConfigError {
         /// The setting.
         name: &'static str,
     },
+    /// More interfaces than one driver serves.
+    #[error("interfaces: limit 65536")]
+    Interfaces,
     /// An interface whose NID messages of this protocol cannot carry.
     #[error("NID with a 16-byte address: the protocol has 4-byte addresses only")]
     LargeNid,

@@ -1,7 +1,7 @@
 //! The values that cross the border below (to a shell with verbs, or to an emulated fabric) and the
 //! border above (to the node). Inputs are methods of [`crate::IbNi`].
 
-use lnet::{Link, Payload, Rx, Transmit};
+use lnet::{Doubt, Link, Payload, Rx, Transmit};
 use lnet_types::{Fault, Instant, IoVec, MsgId, Nid, RxId};
 use lnet_wire::Hdr;
 use lnet_wire::ib::Type;
@@ -262,6 +262,13 @@ pub enum Event {
     },
     /// The interface has become usable or unusable (B-40).
     Link(Link),
+    /// The judgement of the rail to a peer has changed (DEC-31).
+    Rail {
+        /// The peer.
+        nid: Nid,
+        /// The judgement.
+        doubt: Doubt,
+    },
     /// The link is slower than it has been, or as fast again.
     Degraded(bool),
     /// A connection has ended.

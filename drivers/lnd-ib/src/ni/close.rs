@@ -7,7 +7,7 @@ use crate::fault::CloseReason;
 use crate::tx::TxKey;
 use crate::value::{CmCall, ConnId, Event, Output};
 
-use lnet_types::{Errno, Nid};
+use lnet_types::{Errno, Instant, Nid};
 
 impl IbNi {
     /// Ends a connection. Transmits that the adapter has nothing to do with end at once; the others
@@ -100,6 +100,16 @@ impl IbNi {
             self.finish(key);
         }
         self.conns.remove(id);
+    }
+
+    /// Destroys what a stopped interface has left, without waiting for the adapter.
+    pub fn destroy_all(&mut self, now: Instant) {
+        self.clock(now);
+        if self.stopped {
+            for id in self.conns.keys().collect::<Vec<_>>() {
+                self.destroy(id);
+            }
+        }
     }
 
     /// Ends all connections, attempts and messages.

@@ -204,6 +204,7 @@ impl IbNi {
         let id = self.new_conn(nid, true, ConnState::Resolving, version, depth, frags);
         self.peer_mut(nid).pending = Some(id);
         self.outputs.push_back(Output::Cm(CmCall::Resolve { conn: id, to: nid }));
+        self.watch(nid, false);
     }
 
     fn new_conn(
@@ -236,6 +237,8 @@ impl IbNi {
             served: Vec::new(),
             rxs: BTreeSet::new(),
             last_sent: self.now,
+            begun: self.now,
+            moving_since: None,
             timer: None,
         });
         let until = self.now + self.config.connect_timeout();
@@ -342,6 +345,9 @@ impl IbNi {
             self.timers.remove(&(at, Timer::Peer(nid)));
         }
         self.set_conn_timer(id);
+        if self.degraded {
+            self.report_rail(nid);
+        }
         for (slot, msg, nob) in early {
             self.message(id, slot, msg, nob);
         }
@@ -470,6 +476,15 @@ impl IbNi {
             self.report(Event::PeerDown { nid, last_alive });
         }
         self.forget_peer(nid);
+    }
+
+    /// The link is back: attempts that wait for their time are made at once.
+    pub fn retry_all(&mut self, now: Instant) {
+        self.clock(now);
+        let waits = self.peers.iter().filter(|(_, peer)| peer.retry_at.is_some());
+        for nid in waits.map(|(nid, _)| *nid).collect::<Vec<_>>() {
+            self.retry(nid);
+        }
     }
 
     /// Removes a peer that nothing is going on with.

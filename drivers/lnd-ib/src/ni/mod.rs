@@ -7,7 +7,9 @@ mod connect;
 mod receive;
 mod timers;
 mod transmit;
+mod watch;
 
+use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use lnet::Link;
@@ -22,12 +24,14 @@ use crate::device::{DeviceEffect, DeviceEvent};
 use crate::fault::CloseReason;
 use crate::peer::Peer;
 use crate::stats::Stats;
+use crate::suspicion::Suspicion;
 use crate::tunables::{ConfigError, IbConfig};
 use crate::tx::{Tx, TxKey};
 use crate::value::{ConnId, Event, MapId, Output, WorkId};
 
 use receive::Pending;
 use timers::Timer;
+use watch::Rail;
 
 /// An interface to be served.
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +84,9 @@ pub struct IbNi {
     /// The highest rate of the link so far, and whether it is slower now.
     rate: u32,
     degraded: bool,
+    suspicion: Option<Suspicion>,
+    /// Peers whose rails are looked at.
+    rails: BTreeMap<Nid, Rail>,
 }
 
 impl IbNi {
@@ -116,12 +123,41 @@ impl IbNi {
             fatal: false,
             rate: 0,
             degraded: false,
+            suspicion: None,
+            rails: BTreeMap::new(),
         })
+    }
+
+    /// The node's name for the interface.
+    pub const fn ni(&self) -> NiId {
+        self.start.ni
+    }
+
+    /// Its NID.
+    pub const fn nid(&self) -> Nid {
+        self.start.nid
+    }
+
+    /// Whether the link is slower than it has been.
+    pub const fn is_degraded(&self) -> bool {
+        self.degraded
     }
 
     /// The settings.
     pub const fn config(&self) -> &IbConfig {
         &self.config
+    }
+
+    /// Sets the limit of a transmission, for what begins from now on.
+    ///
+    /// # Errors
+    /// It is zero.
+    pub const fn set_timeout(&mut self, limit: Duration) -> Result<(), ConfigError> {
+        if limit.is_zero() {
+            return Err(ConfigError::Zero { name: "timeout" });
+        }
+        self.config.timeout = limit;
+        Ok(())
     }
 
     /// Counters.
@@ -158,10 +194,16 @@ impl IbNi {
         self.outputs.pop_front()
     }
 
+    /// The next thing to do before the node answers: the same without the receive buffers.
+    pub fn poll_decided(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
     /// Ends everything in order: connections are closed, messages end with `ENETDOWN`.
     pub fn stop(&mut self, now: Instant) {
         self.clock(now);
         self.stopped = true;
+        self.unwatch_all();
         self.close_all(CloseReason::Stopped);
     }
 
@@ -207,6 +249,7 @@ impl IbNi {
         if self.degraded != degraded {
             self.degraded = degraded;
             self.report(Event::Degraded(degraded));
+            self.judge_all();
         }
     }
 

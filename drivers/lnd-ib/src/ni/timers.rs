@@ -18,6 +18,8 @@ pub(super) enum Timer {
     Conn(ConnId),
     /// An attempt that is to be repeated.
     Peer(Nid),
+    /// A look at the rail to a peer.
+    Look(Nid),
 }
 
 impl IbNi {
@@ -43,6 +45,7 @@ impl IbNi {
                     self.conn_expired(id);
                 }
                 Timer::Peer(nid) => self.retry(nid),
+                Timer::Look(nid) => self.look(nid),
             }
         }
     }

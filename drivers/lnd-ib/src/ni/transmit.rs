@@ -100,6 +100,26 @@ impl IbNi {
         true
     }
 
+    /// Forgets that the node's message `msg` is being received: it is not reported any more. The map
+    /// that the peer may be writing through; behind this call it must be unreachable, which costs the
+    /// connection if the peer does write. A message whose memory the peer does not know is dropped.
+    pub fn abandon(&mut self, now: Instant, msg: MsgId) -> Option<MapId> {
+        self.clock(now);
+        let is_it = |tx: &Tx| tx.msg == Some(msg) && matches!(tx.kind, TxKind::PutAck { .. });
+        let (key, _) = self.txs.iter().find(|(_, tx)| is_it(tx))?;
+        let tx = self.txs.get_mut(key)?;
+        tx.msg = None;
+        let map = tx.map.take()?;
+        self.maps.remove(&map);
+        if !tx.announced {
+            tx.map = Some(map);
+            self.unmappable(key, Errno::OK);
+            return None;
+        }
+        tx.announced = false;
+        Some(map)
+    }
+
     /// Memory has been mapped, or not. Memory to be read needs no descriptor: any will do.
     pub fn mapped(&mut self, now: Instant, map: MapId, outcome: Result<RdmaDesc, Errno>) {
         self.clock(now);
@@ -161,6 +181,7 @@ impl IbNi {
                 if let Some(peer) = self.peers.get_mut(&peer) {
                     peer.last_alive = self.now;
                 }
+                self.watch_completed(id);
                 self.finish_if_complete(key);
                 self.pump(id);
             }
@@ -308,6 +329,7 @@ impl IbNi {
                 tx.place = Place::Peer;
                 let deadline = tx.deadline.min(self.now + wait);
                 self.set_deadline(key, deadline);
+                self.watch(nid, true);
             }
         }
         self.dial_if_wanted(nid);
@@ -415,6 +437,7 @@ impl IbNi {
         self.last_work += 1;
         let work = WorkId(self.last_work);
         self.works.insert(work, (id, key));
+        self.watch_posted(id, kind != Type::Noop);
         let msg = Msg { head: self.head(peer, stamp, version, credits), body };
         let mut head = vec![0; msg.len().min(MSG_MAX)];
         // `send` refuses payloads and addresses that do not fit, `enqueue` fragments.

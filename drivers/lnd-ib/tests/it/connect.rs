@@ -188,7 +188,7 @@ fn asking(config: IbConfig) -> (World, ConnId) {
     let to = nid(B);
     world.hosts[0].put(world.now, to, 1, 100).expect("it is taken");
     let mut conn = None;
-    let ib = &mut world.hosts[0].ib;
+    let ib = &mut world.hosts[0].port.ib;
     for output in outputs(ib) {
         if let Output::Cm(CmCall::Resolve { conn: id, to: peer }) = output {
             assert_eq!(peer, to);
@@ -212,12 +212,12 @@ fn asked(outputs: &[Output]) -> Option<Msg> {
 /// What a refusal leads to: the next request, or the fate of the message.
 fn after(reject: Reject) -> Result<Msg, Errno> {
     let (mut world, conn) = asking(IbConfig { queue_depth: 64, ..IbConfig::default() });
-    let first = asked(&outputs(&mut world.hosts[0].ib)).expect("a request");
+    let first = asked(&outputs(&mut world.hosts[0].port.ib)).expect("a request");
     assert_eq!(first.body, Body::ConnReq(ConnParams { queue_depth: 64, ..PARAMS }));
     let private = reject.to_bytes();
     let event = CmEvent::Rejected { why: lnd_ib::CmRejection::Consumer, private: &private };
     let now = world.now;
-    let ib = &mut world.hosts[0].ib;
+    let ib = &mut world.hosts[0].port.ib;
     ib.cm_event(now, conn, event);
     let mut ended = None;
     for output in outputs(ib) {
@@ -280,8 +280,8 @@ fn each_event_of_an_attempt_has_its_errno_and_status() {
     for (event, errno, status) in table {
         let (mut world, conn) = asking(IbConfig::default());
         let now = world.now;
-        world.hosts[0].ib.cm_event(now, conn, event);
-        let outputs = outputs(&mut world.hosts[0].ib);
+        world.hosts[0].port.ib.cm_event(now, conn, event);
+        let outputs = outputs(&mut world.hosts[0].port.ib);
         let faults = outputs.iter().filter_map(|output| match output {
             Output::Event(Event::TxDone { outcome: Err(fault), .. }) => Some(*fault),
             _ => None,
@@ -290,14 +290,14 @@ fn each_event_of_an_attempt_has_its_errno_and_status() {
         assert_eq!(faults, [(errno, status)], "{event:?}");
         let is_down = |o: &Output| matches!(o, Output::Event(Event::PeerDown { nid, .. }) if *nid == self::nid(B));
         assert_eq!(outputs.iter().filter(|o| is_down(o)).count(), 1, "{event:?}");
-        assert_eq!(world.hosts[0].ib.poll_timeout(), None, "nothing is left");
+        assert_eq!(world.hosts[0].port.ib.poll_timeout(), None, "nothing is left");
     }
     for event in [CmEvent::AddrChange, CmEvent::TimewaitExit] {
         let (mut world, conn) = asking(IbConfig::default());
-        outputs(&mut world.hosts[0].ib);
+        outputs(&mut world.hosts[0].port.ib);
         let now = world.now;
-        world.hosts[0].ib.cm_event(now, conn, event);
-        assert!(outputs(&mut world.hosts[0].ib).is_empty(), "{event:?}");
+        world.hosts[0].port.ib.cm_event(now, conn, event);
+        assert!(outputs(&mut world.hosts[0].port.ib).is_empty(), "{event:?}");
     }
 }
 
@@ -327,9 +327,9 @@ fn an_acceptance_that_differs_from_the_request_is_none() {
         let mut msg = good();
         edit(&mut msg);
         let now = world.now;
-        world.hosts[0].ib.cm_event(now, conn, CmEvent::Established { private: &bytes(&msg) });
-        let outputs = outputs(&mut world.hosts[0].ib);
-        assert_eq!(world.hosts[0].ib.connections(None), usize::from(fits), "{at}");
+        world.hosts[0].port.ib.cm_event(now, conn, CmEvent::Established { private: &bytes(&msg) });
+        let outputs = outputs(&mut world.hosts[0].port.ib);
+        assert_eq!(world.hosts[0].port.ib.connections(None), usize::from(fits), "{at}");
         assert_eq!(outputs.iter().any(|o| matches!(o, Output::Post(_))), fits, "{at}");
     }
 }
@@ -355,7 +355,7 @@ fn a_race_is_won_by_the_higher_nid_and_both_sides_messages_arrive() {
     let mut b_request = request();
     b_request.head = MsgHead { src: b, src_stamp: 0xb, dst: a, dst_stamp: 0, ..b_request.head };
     for (host, msg, refused) in [(1, request(), true), (0, b_request, false)] {
-        let ib = &mut world.hosts[host].ib;
+        let ib = &mut world.hosts[host].port.ib;
         ib.connect_request(world.now, RequestId(9), &bytes(&msg));
         let races = ib.stats().refused.get(&Why::CONN_RACE).copied();
         assert_eq!(races, refused.then_some(1), "{host}");
@@ -366,7 +366,7 @@ fn a_race_is_won_by_the_higher_nid_and_both_sides_messages_arrive() {
 fn a_side_that_keeps_losing_a_race_is_let_in_after_twenty() {
     let mut world = pair(IbConfig::default());
     world.hosts[1].put(world.now, nid(A), 1, 100).expect("it is taken");
-    let ib = &mut world.hosts[1].ib;
+    let ib = &mut world.hosts[1].port.ib;
     for at in 0..21 {
         ib.connect_request(world.now, RequestId(at), &bytes(&request()));
     }
@@ -387,7 +387,7 @@ fn a_peer_with_smaller_limits_or_the_old_version_is_met_on_its_terms() {
         world.put(from, to, 1, 100_000);
         world.run(SECOND);
         assert_eq!(world.hosts[from].end(1), Some(Ok(())));
-        let credits = world.hosts[0].ib.credits(nid(B));
+        let credits = world.hosts[0].port.ib.credits(nid(B));
         assert_eq!(credits.iter().map(|(_, c)| c.depth()).collect::<Vec<_>>(), [8]);
         world.assert_clean();
     }
@@ -420,8 +420,8 @@ fn a_restarted_peer_is_stale_once_and_then_connected_anew() {
     world.put(0, 1, 2, 100);
     world.run(Duration::from_secs(5));
     assert_eq!(world.hosts[0].end(2), Some(Ok(())));
-    assert_eq!(world.hosts[1].ib.stats().refused.get(&Why::CONN_STALE), Some(&1));
-    assert_eq!(world.hosts[1].ib.stats().closed.get("stale"), Some(&1));
+    assert_eq!(world.hosts[1].port.ib.stats().refused.get(&Why::CONN_STALE), Some(&1));
+    assert_eq!(world.hosts[1].port.ib.stats().closed.get("stale"), Some(&1));
     // B's old incarnation in A's request, because A had a connection to it.
     world.restart(1, Host::new(B, 0xbb, IbConfig::default()));
     world.put(1, 0, 3, 100);
@@ -440,6 +440,7 @@ fn a_message_waits_for_a_connection_no_longer_than_its_limit() {
     world.run(Duration::from_millis(200));
     let fault = world.hosts[0].end(1).expect("it has ended").expect_err("no connection");
     assert_eq!((fault.status, fault.errno), (HealthStatus::NetworkTimeout, Errno::ETIMEDOUT));
+    world.cut.clear();
     world.absent.insert(1);
     world.put(0, 1, 2, 100);
     world.run(SECOND);
@@ -465,7 +466,7 @@ proptest! {
         }
         let (mut world, conn) = asking(IbConfig::default());
         let now = world.now;
-        let ib = &mut world.hosts[0].ib;
+        let ib = &mut world.hosts[0].port.ib;
         ib.cm_event(now, conn, CmEvent::Rejected { why: lnd_ib::CmRejection::Consumer, private: &private });
         prop_assert_eq!(ib.check(), Ok(()));
     }

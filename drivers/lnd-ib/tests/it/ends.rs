@@ -4,8 +4,8 @@
 
 use core::time::Duration;
 
-use lnd_ib::{CmEvent, ConnId, DeviceEvent, Event, IbConfig, Output};
-use lnet::Link;
+use lnd_ib::{Adapter, CmEvent, ConnId, DeviceEvent, Event, IbConfig, Output};
+use lnet::{Doubt, Link};
 use lnet_types::{Errno, HealthStatus as H};
 use lnet_wire::ByteOrder;
 use lnet_wire::ib::{Body, ConnParams, Done, Frag, Msg, MsgHead, RdmaDesc, Type, Version};
@@ -31,7 +31,7 @@ fn fate(world: &World, number: u64) -> (H, Errno) {
 }
 
 fn closed(world: &World, host: usize, reason: &str) -> Option<u64> {
-    world.hosts[host].ib.stats().closed.get(reason).copied()
+    world.hosts[host].port.ib.stats().closed.get(reason).copied()
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn a_posting_without_completion_is_a_network_timeout_and_what_was_behind_it_a_lo
     world.run(Duration::from_secs(10));
     assert_eq!(fate(&world, 1), (H::NetworkTimeout, Errno::ETIMEDOUT));
     assert_eq!(fate(&world, 2), (H::LocalTimeout, Errno::ETIMEDOUT));
-    assert_eq!(world.hosts[0].ib.stats().undrained, 1, "the lost completion never comes");
+    assert_eq!(world.hosts[0].port.ib.stats().undrained, 1, "the lost completion never comes");
     world.assert_clean();
 }
 
@@ -87,7 +87,7 @@ fn a_message_with_a_short_limit_leaves_the_queue_without_harm_to_others() {
     world.drain(0);
     world.run(Duration::from_millis(1500));
     assert_eq!(fate(&world, 20), (H::LocalTimeout, Errno::ETIMEDOUT));
-    assert_eq!(world.hosts[0].ib.connections(None), 1);
+    assert_eq!(world.hosts[0].port.ib.connections(None), 1);
     world.run(Duration::from_secs(100));
     assert_eq!(closed(&world, 0, "timeout"), None);
     world.assert_clean();
@@ -102,9 +102,9 @@ fn a_message_can_be_taken_back_until_it_is_posted() {
     let (to, now) = (world.hosts[1].nid, world.now);
     let msgs: Vec<_> =
         (1..=9).map(|n| world.hosts[0].put(now, to, n, 8).expect("it is taken")).collect();
-    assert!(!world.hosts[0].ib.recall(msgs[0]), "it is posted");
-    assert!(world.hosts[0].ib.recall(msgs[8]), "the credits are spent: it is not posted");
-    assert!(!world.hosts[0].ib.recall(msgs[8]), "it is not there any more");
+    assert!(!world.hosts[0].port.ib.recall(msgs[0]), "it is posted");
+    assert!(world.hosts[0].port.ib.recall(msgs[8]), "the credits are spent: it is not posted");
+    assert!(!world.hosts[0].port.ib.recall(msgs[8]), "it is not there any more");
     world.hosts[0].out.remove(&msgs[8]);
     world.drain(0);
     world.run(Duration::from_secs(100));
@@ -146,13 +146,13 @@ fn a_connection_with_64_posted_requests_drains_in_bounded_time() {
         world.run(Duration::from_millis(1));
         assert!(world.hosts[0].ended.len() == 1, "64 are posted and wait");
         let now = world.now;
-        world.hosts[0].ib.stop(now);
+        world.hosts[0].port.ib.stop(now);
         world.drain(0);
         assert_eq!(world.hosts[0].ended.len(), 1, "the peer may be writing still");
         world.run(if lost { Duration::from_secs(5) } else { Duration::from_millis(1) });
         assert_eq!(world.hosts[0].ended.len(), 65, "lost completions: {lost}");
-        assert!(world.hosts[0].ib.is_stopped());
-        assert_eq!(world.hosts[0].ib.stats().undrained, u64::from(lost));
+        assert!(world.hosts[0].port.ib.is_stopped());
+        assert_eq!(world.hosts[0].port.ib.stats().undrained, u64::from(lost));
         world.assert_clean();
     }
 }
@@ -174,7 +174,7 @@ fn say(world: &mut World, conn: ConnId, credits: u8, edit: impl Fn(&mut MsgHead)
     let mut bytes = vec![0; msg.len()];
     msg.emit(0, &mut bytes).expect("it fits");
     let now = world.now;
-    world.hosts[0].ib.received(now, conn, 0, Ok(&bytes));
+    world.hosts[0].port.ib.received(now, conn, 0, Ok(&bytes));
 }
 
 #[test]
@@ -206,11 +206,11 @@ fn whatever_breaks_the_protocol_closes_the_connection_by_name() {
         assert_eq!(closed(&world, 0, reason), Some(1), "{body:?}");
         world.run(SECOND);
         assert_eq!(world.conns(0), [], "{body:?}");
-        assert_eq!(world.hosts[0].ib.check(), Ok(()));
+        assert_eq!(world.hosts[0].port.ib.check(), Ok(()));
     }
     let (mut world, conn) = connected(IbConfig::default());
     let now = world.now;
-    world.hosts[0].ib.received(now, conn, 0, Ok(b"no message"));
+    world.hosts[0].port.ib.received(now, conn, 0, Ok(b"no message"));
     assert_eq!(closed(&world, 0, "wire"), Some(1));
 }
 
@@ -230,11 +230,11 @@ fn posted(get: bool, completed: bool) -> (World, ConnId, u64) {
     };
     order.expect("it is taken");
     loop {
-        match world.hosts[0].ib.poll_output().expect("a request") {
+        match world.hosts[0].port.ib.poll_output().expect("a request") {
             Output::Map { map, memory, access } => {
-                let (key, addr, nob) = world.hosts[0].map(map, memory, access);
-                let frags = [Frag { addr, nob }].into_iter().collect();
-                world.hosts[0].ib.mapped(now, map, Ok(RdmaDesc { key, frags }));
+                let port = &mut world.hosts[0].port;
+                let outcome = port.adapter.map(map, memory, access);
+                port.ib.mapped(now, map, outcome);
             }
             Output::Post(post) => {
                 let (msg, _) = Msg::parse(&post.head).expect("ours");
@@ -242,7 +242,7 @@ fn posted(get: bool, completed: bool) -> (World, ConnId, u64) {
                     panic!("{msg}")
                 };
                 if completed {
-                    world.hosts[0].ib.work_done(now, post.work, Ok(()));
+                    world.hosts[0].port.ib.work_done(now, post.work, Ok(()));
                 }
                 return (world, conn, cookie);
             }
@@ -283,7 +283,7 @@ fn an_answer_counts_once_and_for_its_own_request() {
         let (mut world, conn, cookie) = waiting(false);
         let body = Body::PutAck { src_cookie: cookie, dst_cookie: 5, rd: bad.clone() };
         say(&mut world, conn, 0, same, body);
-        let post = core::iter::from_fn(|| world.hosts[0].ib.poll_output())
+        let post = core::iter::from_fn(|| world.hosts[0].port.ib.poll_output())
             .find_map(|o| if let Output::Post(post) = o { Some(post) } else { None })
             .expect("an answer");
         assert!(post.writes.is_empty(), "{bad}");
@@ -333,7 +333,7 @@ fn each_device_event_is_reported_once_and_has_its_effect() {
             let (mut world, _) = connected(IbConfig::default());
             let now = world.now;
             for event in [event, event, back, back, E::PortChanged] {
-                world.hosts[0].ib.device_event(now, event);
+                world.hosts[0].port.ib.device_event(now, event);
             }
             world.drain(0);
             let links = world.hosts[0].events.iter().filter_map(|e| match e {
@@ -341,7 +341,7 @@ fn each_device_event_is_reported_once_and_has_its_effect() {
                 _ => None,
             });
             assert_eq!(links.collect::<Vec<_>>(), [Link::Down, Link::Up], "{event:?} {back:?}");
-            assert_eq!(world.hosts[0].ib.connections(None), 1, "a link is not a connection");
+            assert_eq!(world.hosts[0].port.ib.connections(None), 1, "a link is not a connection");
         }
     }
     for (event, reason, link) in
@@ -352,7 +352,7 @@ fn each_device_event_is_reported_once_and_has_its_effect() {
         world.get(0, 1, 1, 65536);
         world.run(Duration::from_millis(1));
         let now = world.now;
-        world.hosts[0].ib.device_event(now, event);
+        world.hosts[0].port.ib.device_event(now, event);
         world.drain(0);
         assert_eq!(closed(&world, 0, reason), Some(1));
         let down = world.hosts[0].events.iter().any(|e| matches!(e, Event::Link(Link::Down)));
@@ -363,7 +363,7 @@ fn each_device_event_is_reported_once_and_has_its_effect() {
         world.run(SECOND);
         let refused = world.hosts[0].end(2).expect("ended").is_err();
         assert_eq!(refused, link, "{event:?}");
-        world.hosts[0].ib.device_event(now, E::PortActive);
+        world.hosts[0].port.ib.device_event(now, E::PortActive);
         world.drain(0);
         let up = world.hosts[0].events.iter().any(|e| matches!(e, Event::Link(Link::Up)));
         assert!(!up, "a device that is gone has no link");
@@ -375,15 +375,25 @@ fn each_device_event_is_reported_once_and_has_its_effect() {
 fn a_slower_link_is_degraded_until_it_is_as_fast_again() {
     let (mut world, _) = connected(IbConfig::default());
     let now = world.now;
-    for rate in [100_000, 100_000, 25_000, 50_000, 100_000, 200_000, 100_000] {
-        world.hosts[0].ib.device_event(now, DeviceEvent::Rate(rate));
+    for (rate, degraded) in [
+        (100_000, false),
+        (100_000, false),
+        (25_000, true),
+        (50_000, true),
+        (100_000, false),
+        (200_000, false),
+        (100_000, true),
+    ] {
+        world.hosts[0].port.ib.device_event(now, DeviceEvent::Rate(rate));
+        world.drain(0);
+        assert_eq!(world.hosts[0].port.ib.is_degraded(), degraded, "{rate}");
     }
-    world.drain(0);
+    // The rail to the peer is reported with each change, and once.
     let reports = world.hosts[0].events.iter().filter_map(|e| match e {
-        Event::Degraded(degraded) => Some(*degraded),
+        Event::Rail { doubt, .. } => Some(*doubt),
         _ => None,
     });
-    assert_eq!(reports.collect::<Vec<_>>(), [true, false, true]);
+    assert_eq!(reports.collect::<Vec<_>>(), [Doubt::Shaky, Doubt::None, Doubt::Shaky]);
 }
 
 #[test]
@@ -400,7 +410,11 @@ fn each_event_of_a_connection_in_use_has_its_effect() {
         let (mut world, conn) = connected(IbConfig::default());
         world.inject(0, conn, event);
         world.run(SECOND);
-        assert_eq!(world.hosts[0].ib.connections(None), usize::from(reason.is_none()), "{event:?}");
+        assert_eq!(
+            world.hosts[0].port.ib.connections(None),
+            usize::from(reason.is_none()),
+            "{event:?}"
+        );
         if let Some(reason) = reason {
             assert_eq!(closed(&world, 0, reason), Some(1), "{event:?}");
         }
@@ -435,7 +449,7 @@ fn a_stopped_interface_ends_everything_with_its_own_errno() {
         world.put(0, 1, number, 8);
     }
     let now = world.now;
-    world.hosts[0].ib.stop(now);
+    world.hosts[0].port.ib.stop(now);
     world.drain(0);
     world.run(SECOND);
     for number in 1..20 {
@@ -443,8 +457,8 @@ fn a_stopped_interface_ends_everything_with_its_own_errno() {
             assert_eq!((fault.status, fault.errno), (H::RemoteDropped, Errno::ENETDOWN));
         }
     }
-    assert!(world.hosts[0].out.is_empty() && world.hosts[0].ib.is_stopped());
-    assert_eq!(world.hosts[0].ib.poll_timeout(), None);
+    assert!(world.hosts[0].out.is_empty() && world.hosts[0].port.ib.is_stopped());
+    assert_eq!(world.hosts[0].port.ib.poll_timeout(), None);
     let (to, now) = (world.hosts[1].nid, world.now);
     assert!(world.hosts[0].put(now, to, 99, 8).is_err());
     assert_eq!(world.hosts[0].nid.to_string(), A);

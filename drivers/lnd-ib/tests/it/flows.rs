@@ -166,7 +166,7 @@ fn a_burst_beyond_the_credits_arrives_whole_in_either_version() {
             assert!(host.out.is_empty(), "{version}: {:?}", host.out);
             assert!(host.ended.iter().all(|(_, outcome)| outcome.is_ok()), "{version}");
             // Both sides begin: the second request may come when the first has been granted.
-            assert!((1..=2).contains(&host.ib.connections(None)), "{version}");
+            assert!((1..=2).contains(&host.port.ib.connections(None)), "{version}");
         }
         world.assert_clean();
         world.assert_balance();
@@ -207,12 +207,12 @@ fn messages_take_turns_on_several_connections() {
     let mut world = pair(IbConfig { conns_per_peer: 3, ..IbConfig::default() });
     world.put(0, 1, 1, 8);
     world.run(SECOND);
-    assert_eq!(world.hosts[0].ib.connections(None), 3);
+    assert_eq!(world.hosts[0].port.ib.connections(None), 3);
     for number in 2..32 {
         world.put(0, 1, number, 8);
         world.run(SECOND);
     }
-    let credits = world.hosts[0].ib.credits(world.hosts[1].nid);
+    let credits = world.hosts[0].port.ib.credits(world.hosts[1].nid);
     assert_eq!(credits.len(), 3);
     let sent = world.trace.iter().filter(|a| a.from == 0 && a.kind.name() == "IMMEDIATE").count();
     assert_eq!(sent, 31);

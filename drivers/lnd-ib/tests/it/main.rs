@@ -7,6 +7,7 @@ mod connect;
 mod ends;
 mod flows;
 mod nodes;
+mod rails;
 mod random;
 mod replay;
 mod support;

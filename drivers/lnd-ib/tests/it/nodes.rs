@@ -86,7 +86,7 @@ fn a_fatal_device_event_is_the_status_of_the_node_s_interface_at_once() {
         [(DeviceEvent::Fatal, true), (DeviceEvent::PortActive, false), (DeviceEvent::Removed, true)]
     {
         let now = world.now;
-        world.hosts[0].ib.device_event(now, event);
+        world.hosts[0].port.ib.device_event(now, event);
         world.drain(0);
         let (node, ni) = world.hosts[0].node.as_ref().expect("a node");
         let views = node.net_views();

@@ -98,17 +98,17 @@ fn run(seed: u64, steps: u64, account: &mut Account) {
                     2 => DeviceEvent::PortActive,
                     _ => DeviceEvent::Rate(prng.below(1000) as u32),
                 };
-                world.hosts[from].ib.device_event(now, event);
+                world.hosts[from].port.ib.device_event(now, event);
                 world.drain(from);
             }
             5 if prng.one_in(3) => {
                 // It ends in order first, or not.
                 if prng.one_in(2) {
                     let now = world.now;
-                    world.hosts[from].ib.stop(now);
+                    world.hosts[from].port.ib.stop(now);
                     world.drain(from);
                     world.run(Duration::from_secs(4));
-                    assert!(world.hosts[from].ib.is_stopped(), "seed {seed}");
+                    assert!(world.hosts[from].port.ib.is_stopped(), "seed {seed}");
                     assert!(world.hosts[from].out.is_empty(), "seed {seed}");
                 }
                 let fresh = host(from, step + 1, &mut prng);
@@ -155,9 +155,8 @@ fn run(seed: u64, steps: u64, account: &mut Account) {
     world.assert_balance();
     for host in &world.hosts {
         assert!(host.out.is_empty(), "seed {seed}: {} still has {:?}", host.nid, host.out);
-        let left = host.maps.values().filter(|map| map.live).count();
-        assert_eq!(left, 0, "seed {seed}: {} has mapped memory", host.nid);
-        let stats = host.ib.stats();
+        assert_eq!(host.port.adapter.open_maps(), 0, "seed {seed}: {} has mapped memory", host.nid);
+        let stats = host.port.ib.stats();
         account.moved += host.ended.iter().filter(|(_, end)| end.is_ok()).count();
         account.failed += host.ended.iter().filter(|(_, end)| end.is_err()).count();
         account.closed += stats.closed.values().sum::<u64>();

@@ -1,15 +1,19 @@
-//! A host: an interface, memory, and a stand-in for the node, which takes what comes and insists that
-//! each message ends once.
+//! A host: a port, memory, and a stand-in for the node, which takes what comes and insists that each
+//! message ends once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use core::ops::{Deref, DerefMut};
 use core::time::Duration;
-use lnd_ib::{Access, ConnId, Event, IbConfig, IbNi, Landed, MapId, MapMemory, NiStart, Order};
+use lnd_ib::emulated::Emulated;
+use lnd_ib::{Event, IbConfig, IbNi, NiStart, Order, Port, Upper};
 use lnet::{
-    DropReason, NetTunables, NiSpec, Node, NodeConfig, Payload, Profile, Rx, Sink, Transmit,
-    Tunables, Verdict,
+    Doubt, DropReason, Link, NetTunables, NiSpec, Node, NodeConfig, Payload, Profile, Rx, Sink,
+    Transmit, Tunables, Verdict,
 };
-use lnet_types::{Fault, Instant, IoVec, MsgId, NiId, Nid, Pid, ProcessId, RegionId, RxId, Span};
+use lnet_types::{
+    Fault, Instant, IoVec, Memory, MsgId, NiId, Nid, Pid, ProcessId, RegionId, RxId, Span,
+};
 use lnet_wire::{Handle, Hdr, Kind};
 use slotmap::SlotMap;
 
@@ -28,21 +32,6 @@ pub(crate) enum Taste {
     Defer,
 }
 
-/// Memory that the adapter reaches.
-#[derive(Clone, Debug)]
-pub(crate) struct Mapped {
-    pub(crate) spans: IoVec,
-    pub(crate) buffer: Vec<u8>,
-    pub(crate) is_buffer: bool,
-    pub(crate) access: Access,
-    pub(crate) key: u32,
-    /// Address of each fragment.
-    pub(crate) at: u64,
-    pub(crate) live: bool,
-    /// The connection on which its key was announced.
-    pub(crate) announced: Option<ConnId>,
-}
-
 /// A received PUT or REPLY.
 #[derive(Clone, Debug)]
 pub(crate) struct Received {
@@ -52,22 +41,64 @@ pub(crate) struct Received {
     pub(crate) outcome: Option<Result<(), Fault>>,
 }
 
+/// Memory that knows which places are over.
+pub(crate) struct HostMem {
+    bytes: Vec<u8>,
+    /// Places that are over: by first byte, their end.
+    over: BTreeMap<u64, u64>,
+}
+
+impl HostMem {
+    /// Whether a part of a place is over.
+    pub(crate) fn is_over(&self, span: Span) -> bool {
+        let before = self.over.range(..span.offset + u64::from(span.len)).next_back();
+        before.is_some_and(|(_, end)| span.offset < *end)
+    }
+}
+
+impl Memory for HostMem {
+    fn bytes(&self, span: Span) -> &[u8] {
+        &self.bytes[span.offset as usize..][..span.len as usize]
+    }
+
+    fn bytes_mut(&mut self, span: Span) -> &mut [u8] {
+        &mut self.bytes[span.offset as usize..][..span.len as usize]
+    }
+}
+
+/// What is to be sent in answer.
+struct Answer {
+    number: u64,
+    len: u32,
+    to: Nid,
+    kind: Kind,
+}
+
 pub(crate) struct Host {
-    pub(crate) ib: IbNi,
+    pub(crate) port: Port<Emulated>,
     pub(crate) nid: Nid,
-    pub(crate) mem: Vec<u8>,
+    pub(crate) mem: HostMem,
+    up: StandIn,
+    /// Whether GETs name their sink.
+    pub(crate) rdma_get: bool,
+    /// A node in the place of the stand-in, with its name for the interface.
+    pub(crate) node: Option<(Node, NiId)>,
+}
+
+pub(crate) struct StandIn {
     next: usize,
-    pub(crate) maps: BTreeMap<MapId, Mapped>,
     pub(crate) taste: Vec<Taste>,
     ids: SlotMap<MsgId, ()>,
     /// Messages in the driver's hands.
     pub(crate) out: BTreeMap<MsgId, u64>,
     pub(crate) ended: Vec<(u64, Result<(), Fault>)>,
-    /// Places that are over: by first byte, their end.
-    pub(crate) over: BTreeMap<u64, u64>,
     /// Memory of each message under way.
-    pub(crate) lent: BTreeMap<MsgId, IoVec>,
+    lent: BTreeMap<MsgId, IoVec>,
+    /// Memory that is its owner's again.
+    given_back: Vec<Span>,
     pub(crate) received: Vec<Received>,
+    /// Deliveries whose bytes are to be looked at.
+    arrived: Vec<usize>,
     open: BTreeMap<MsgId, usize>,
     /// GETs of ours, by their number: where the data go.
     gets: BTreeMap<u64, IoVec>,
@@ -76,15 +107,25 @@ pub(crate) struct Host {
     pub(crate) events: Vec<Event>,
     /// Numbers of GETs whose data were right.
     pub(crate) got: Vec<u64>,
-    /// Whether GETs name their sink.
-    pub(crate) rdma_get: bool,
+    answers: Vec<Answer>,
     /// Bytes of a REPLY, at most.
     pub(crate) reply_max: u32,
     /// GETs are matched, but never answered.
     pub(crate) silent_gets: bool,
     pub(crate) wrong: Vec<String>,
-    /// A node in the place of the stand-in, with its name for the interface.
-    pub(crate) node: Option<(Node, NiId)>,
+}
+
+impl Deref for Host {
+    type Target = StandIn;
+    fn deref(&self) -> &StandIn {
+        &self.up
+    }
+}
+
+impl DerefMut for Host {
+    fn deref_mut(&mut self) -> &mut StandIn {
+        &mut self.up
+    }
 }
 
 /// The byte at `at` of message `number`.
@@ -96,31 +137,30 @@ impl Host {
     pub(crate) fn new(nid: &str, incarnation: u64, config: IbConfig) -> Self {
         let nid: Nid = nid.parse().expect("a NID");
         let start = NiStart { ni: NiId::default(), nid, incarnation };
-        Self {
-            ib: IbNi::new(config, start).expect("good settings"),
-            nid,
-            mem: vec![0; MEM],
+        let up = StandIn {
             next: 0,
-            maps: BTreeMap::new(),
             taste: vec![Taste::Keep],
             ids: SlotMap::with_key(),
             out: BTreeMap::new(),
             ended: Vec::new(),
-            over: BTreeMap::new(),
             lent: BTreeMap::new(),
+            given_back: Vec::new(),
             received: Vec::new(),
+            arrived: Vec::new(),
             open: BTreeMap::new(),
             gets: BTreeMap::new(),
             deferred: Vec::new(),
             gone: BTreeSet::new(),
             events: Vec::new(),
             got: Vec::new(),
-            rdma_get: true,
+            answers: Vec::new(),
             reply_max: u32::MAX,
             silent_gets: false,
             wrong: Vec::new(),
-            node: None,
-        }
+        };
+        let mem = HostMem { bytes: vec![0; MEM], over: BTreeMap::new() };
+        let port = port(config, start);
+        Self { port, nid, mem, up, rdma_get: true, node: None }
     }
 
     /// A host with a node of its own.
@@ -136,80 +176,94 @@ impl Host {
         let tunables = NetTunables { peer_credits: 8, credits: 256, ..NetTunables::default() };
         let spec = NiSpec { nid: host.nid, interface: None, tunables, lnd_timeout: None };
         let ni = node.add_ni(Instant::ZERO, spec).expect("an interface");
-        let start = NiStart { ni, nid: host.nid, incarnation };
-        host.ib = IbNi::new(config, start).expect("good settings");
+        host.port = port(config, NiStart { ni, nid: host.nid, incarnation });
         host.node = Some((node, ni));
         host
     }
 
-    /// Carries what the node wants to its interface; whether there was anything.
-    pub(crate) fn turn(&mut self, now: Instant) -> bool {
-        let Some((node, _)) = &mut self.node else { return false };
+    /// A turn as a real node has it: the driver, what the node says to that, and the rest.
+    pub(crate) fn turn(&mut self, now: Instant) {
+        loop {
+            match &mut self.node {
+                Some((node, _)) => self.port.turn(now, node, &mut self.mem),
+                None => self.port.turn(now, &mut self.up, &mut self.mem),
+            }
+            if self.answer(now) {
+                continue;
+            }
+            match &mut self.node {
+                Some((node, _)) => self.port.flush(now, node, &mut self.mem),
+                None => self.port.flush(now, &mut self.up, &mut self.mem),
+            }
+            if !self.answer(now) {
+                return;
+            }
+        }
+    }
+
+    /// Hands over what the node, or its stand-in, wants sent; whether there was anything.
+    fn answer(&mut self, now: Instant) -> bool {
         let mut any = false;
+        self.look();
+        for Answer { number, len, to, kind } in core::mem::take(&mut self.up.answers) {
+            any = true;
+            let payload = self.filled(number, len);
+            let hdr = self.hdr(to, len, kind);
+            let limit = Duration::from_secs(50);
+            let _ = self.order(now, number, hdr, payload, IoVec::new(), limit);
+        }
+        let Some((node, _)) = &mut self.node else { return any };
         while let Some(output) = node.poll_output() {
             any = true;
             match output {
                 lnet::Output::Send(transmit) => {
                     let msg = transmit.msg;
-                    if let Err(fault) = self.ib.send(now, Order { transmit, sink: IoVec::new() }) {
+                    if let Err(fault) = self.port.send(now, Order { transmit, sink: IoVec::new() })
+                    {
                         node.tx_refused(now, msg, fault);
                     }
                 }
-                lnet::Output::Resume { rx, verdict, .. } => self.ib.verdict(now, rx, verdict),
+                lnet::Output::Resume { rx, verdict, .. } => self.port.verdict(now, rx, verdict),
                 _ => {}
             }
         }
         any
     }
 
-    /// A report of the interface goes to the node.
-    fn pass_on(&mut self, now: Instant, event: &Event, slot: &[u8]) {
-        let Some((node, ni)) = &mut self.node else { return };
-        match event {
-            Event::Header { rx, hdr } => {
-                let verdict = node.rx_header(now, *rx, hdr);
-                self.ib.verdict(now, rx.id, verdict);
+    /// Looks at what has arrived, and takes memory back.
+    fn look(&mut self) {
+        for at in core::mem::take(&mut self.up.arrived) {
+            let received = &self.up.received[at];
+            let (hdr, place) = (received.hdr, received.place.clone());
+            if received.bytes.is_none() {
+                let mut bytes = self.bytes(&place);
+                bytes.truncate(hdr.payload_len as usize);
+                self.up.received[at].bytes = Some(bytes);
             }
-            Event::RxDone { msg, outcome } => {
-                let bytes = match outcome {
-                    Ok(Landed::Slot { at, len, .. }) => &slot[*at..*at + *len as usize],
-                    Ok(Landed::Buffer(map)) => &self.maps[map].buffer[..],
-                    _ => &[],
-                };
-                node.rx_done(now, *msg, outcome.map(|_| bytes));
-            }
-            Event::RxGone { rx } => node.rx_gone(now, *ni, *rx),
-            Event::TxDone { msg, outcome } => node.tx_done(now, *msg, *outcome),
-            Event::PeerDown { nid, last_alive } => node.peer_down(now, *ni, *nid, *last_alive),
-            Event::Link(link) => node.link_changed(now, *ni, *link),
-            _ => {}
+            let bytes = self.up.received[at].bytes.clone().unwrap_or_default();
+            self.up.check(hdr, &bytes);
+        }
+        for span in core::mem::take(&mut self.up.given_back) {
+            self.mem.over.insert(span.offset, span.offset + u64::from(span.len));
         }
     }
 
-    /// `len` new bytes, in two spans with a gap where that is possible.
-    pub(crate) fn alloc(&mut self, len: u32) -> IoVec {
-        let mut spans = IoVec::new();
-        let first = if len > 64 { len / 3 } else { len };
-        for len in [first, len - first] {
-            if len > 0 {
-                let offset = self.next as u64;
-                spans.push(Span { region: RegionId(0), len, offset });
-                self.next += len as usize + 8;
-            }
+    /// A message that was deferred is decided.
+    pub(crate) fn decide(&mut self, now: Instant, rx: RxId, hdr: Hdr) {
+        if !self.up.gone.contains(&rx) {
+            let verdict = self.up.judge(rx, hdr, false);
+            self.port.verdict(now, rx, verdict);
         }
-        assert!(self.next < MEM, "a test moves too much");
-        spans
     }
 
     pub(crate) fn bytes(&self, spans: &[Span]) -> Vec<u8> {
-        let of = |s: &Span| self.mem[s.offset as usize..][..s.len as usize].to_vec();
-        spans.iter().flat_map(of).collect()
+        spans.iter().flat_map(|span| self.mem.bytes(*span)).copied().collect()
     }
 
     pub(crate) fn write(&mut self, spans: &[Span], mut bytes: &[u8]) {
         for span in spans {
             let (now, rest) = bytes.split_at(bytes.len().min(span.len as usize));
-            self.mem[span.offset as usize..][..now.len()].copy_from_slice(now);
+            self.mem.bytes[span.offset as usize..][..now.len()].copy_from_slice(now);
             bytes = rest;
         }
     }
@@ -230,7 +284,7 @@ impl Host {
         sink: IoVec,
         timeout: Duration,
     ) -> Result<MsgId, Fault> {
-        let msg = self.ids.insert(());
+        let msg = self.up.ids.insert(());
         let memory: IoVec = payload.iter().chain(&sink).copied().collect();
         let transmit = Transmit {
             msg,
@@ -243,9 +297,9 @@ impl Host {
             retention: None,
             repeats: false,
         };
-        self.ib.send(now, Order { transmit, sink })?;
-        self.out.insert(msg, number);
-        self.lent.insert(msg, memory);
+        self.port.send(now, Order { transmit, sink })?;
+        self.up.out.insert(msg, number);
+        self.up.lent.insert(msg, memory);
         Ok(msg)
     }
 
@@ -286,7 +340,7 @@ impl Host {
         let kind =
             Kind::Get { ret, match_bits: number, portal: 4, offset: 0, sink_len: len, pad: [0; 4] };
         let hdr = self.hdr(to, 0, kind);
-        self.gets.insert(number, sink.clone());
+        self.up.gets.insert(number, sink.clone());
         let sink = if self.rdma_get { sink } else { IoVec::new() };
         self.order(now, number, hdr, IoVec::new(), sink, Duration::from_secs(50))
     }
@@ -301,21 +355,43 @@ impl Host {
             kind,
         }
     }
+}
+
+fn port(config: IbConfig, start: NiStart) -> Port<Emulated> {
+    let ib = IbNi::new(config, start).expect("good settings");
+    Port::new(ib, Emulated::new(start.nid, start.incarnation), 0)
+}
+
+impl StandIn {
+    /// `len` new bytes, in two spans with a gap where that is possible.
+    pub(crate) fn alloc(&mut self, len: u32) -> IoVec {
+        let mut spans = IoVec::new();
+        let first = if len > 64 { len / 3 } else { len };
+        for len in [first, len - first] {
+            if len > 0 {
+                let offset = self.next as u64;
+                spans.push(Span { region: RegionId(0), len, offset });
+                self.next += len as usize + 8;
+            }
+        }
+        assert!(self.next < MEM, "a test moves too much");
+        spans
+    }
 
     /// The node's verdict on a header.
-    pub(crate) fn judge(&mut self, now: Instant, rx: RxId, hdr: Hdr, may_defer: bool) {
+    fn judge(&mut self, rx: RxId, hdr: Hdr, may_defer: bool) -> Verdict {
         let taste = if self.taste.len() > 1 { self.taste.remove(0) } else { self.taste[0] };
         if taste == Taste::Defer && may_defer {
             self.deferred.push((rx, hdr));
-            return self.ib.verdict(now, rx, Verdict::Defer);
+            return Verdict::Defer;
         }
         if taste == Taste::Drop && !matches!(hdr.kind, Kind::Reply { .. }) {
-            return self.ib.verdict(now, rx, Verdict::Drop(DropReason::NoMatch));
+            return Verdict::Drop(DropReason::NoMatch);
         }
         let (place, sink) = match hdr.kind {
             Kind::Reply { dst, .. } => {
                 let Some(sink) = self.gets.remove(&dst.object) else {
-                    return self.ib.verdict(now, rx, Verdict::Drop(DropReason::BadHandle));
+                    return Verdict::Drop(DropReason::BadHandle);
                 };
                 (sink.clone(), Sink::Spans(sink))
             }
@@ -333,72 +409,12 @@ impl Host {
         self.open.insert(msg, self.received.len());
         self.lent.insert(msg, place.clone());
         self.received.push(Received { hdr, place, bytes: None, outcome: None });
-        self.ib.verdict(now, rx, Verdict::Deliver { msg, sink });
+        Verdict::Deliver { msg, sink }
     }
 
     /// Memory of a message is its owner's again.
     fn give_back(&mut self, msg: MsgId) {
-        for span in self.lent.remove(&msg).unwrap_or_default() {
-            self.over.insert(span.offset, span.offset + u64::from(span.len));
-        }
-    }
-
-    /// What the interface reports; `slot` holds the receive buffer that it names.
-    pub(crate) fn event(&mut self, now: Instant, event: Event, slot: &[u8]) {
-        if self.node.is_some() {
-            self.pass_on(now, &event, slot);
-            return self.events.push(event);
-        }
-        match event {
-            Event::Header { rx: Rx { id, .. }, hdr } => self.judge(now, id, hdr, true),
-            Event::RxDone { msg, outcome } => {
-                let Some(at) = self.open.remove(&msg) else {
-                    return self.wrong.push(format!("{msg:?} received twice or unknown"));
-                };
-                let bytes = match outcome {
-                    Ok(Landed::InPlace) => {
-                        let mut bytes = self.bytes(&self.received[at].place);
-                        bytes.truncate(self.received[at].hdr.payload_len as usize);
-                        bytes
-                    }
-                    Ok(Landed::Slot { at, len, .. }) => {
-                        slot.get(at..at + len as usize).unwrap_or_default().to_vec()
-                    }
-                    Ok(Landed::Buffer(map)) => self.maps[&map].buffer.clone(),
-                    Err(_) => Vec::new(),
-                };
-                self.give_back(msg);
-                let received = &mut self.received[at];
-                received.outcome = Some(outcome.map(|_| ()));
-                let hdr = received.hdr;
-                if outcome.is_ok() {
-                    self.check(hdr, &bytes);
-                }
-                self.received[at].bytes = Some(bytes);
-                if let (Kind::Get { ret, match_bits, sink_len, .. }, Ok(_)) = (hdr.kind, outcome)
-                    && !self.silent_gets
-                {
-                    let len = sink_len.min(self.reply_max);
-                    let payload = self.filled(match_bits, len);
-                    let kind = Kind::Reply { dst: ret, pad: [0; 24] };
-                    let reply = self.hdr(hdr.src, len, kind);
-                    let limit = Duration::from_secs(50);
-                    let _ = self.order(now, match_bits, reply, payload, IoVec::new(), limit);
-                }
-            }
-            Event::RxGone { rx } => {
-                self.deferred.retain(|(id, _)| *id != rx);
-                self.gone.insert(rx);
-            }
-            Event::TxDone { msg, outcome } => {
-                let Some(number) = self.out.remove(&msg) else {
-                    return self.wrong.push(format!("{msg:?} ended twice or unknown"));
-                };
-                self.give_back(msg);
-                self.ended.push((number, outcome));
-            }
-            other => self.events.push(other),
-        }
+        self.given_back.extend(self.lent.remove(&msg).unwrap_or_default());
     }
 
     /// Whether the bytes are those of the message.
@@ -417,26 +433,75 @@ impl Host {
         }
     }
 
+    /// The name of a delivery that is open.
+    pub(crate) fn receiving(&self, at: usize) -> MsgId {
+        let (msg, _) = self.open.iter().find(|(_, open)| **open == at).expect("it is open");
+        *msg
+    }
+
+    /// A delivery was abandoned: its memory is its owner's again.
+    pub(crate) fn forget(&mut self, msg: MsgId) {
+        self.open.remove(&msg);
+        self.give_back(msg);
+    }
+
     /// How message `number` ended.
     pub(crate) fn end(&self, number: u64) -> Option<Result<(), Fault>> {
         self.ended.iter().find(|(n, _)| *n == number).map(|(_, outcome)| *outcome)
     }
+}
 
-    /// A new mapping.
-    pub(crate) fn map(&mut self, map: MapId, memory: MapMemory, access: Access) -> (u32, u64, u32) {
-        let key = 0x100 + map.0 as u32 * 7;
-        let at = 0x1000_0000 * (map.0 + 1);
-        let (spans, buffer, is_buffer) = match memory {
-            MapMemory::Spans(spans) | MapMemory::Payload(Payload::Spans(spans)) => {
-                (spans, Vec::new(), false)
-            }
-            MapMemory::Payload(Payload::Bytes(bytes)) => (IoVec::new(), bytes.to_vec(), true),
-            MapMemory::Buffer(len) => (IoVec::new(), vec![0; len as usize], true),
+impl Upper for StandIn {
+    fn rx_header(&mut self, _now: Instant, rx: Rx, hdr: &Hdr) -> Verdict {
+        self.judge(rx.id, *hdr, true)
+    }
+
+    fn rx_done(&mut self, _now: Instant, msg: MsgId, outcome: Result<&[u8], Fault>) {
+        let Some(at) = self.open.remove(&msg) else {
+            return self.wrong.push(format!("{msg:?} received twice or unknown"));
         };
-        let len = if is_buffer { buffer.len() } else { spans.iter().map(|s| s.len as usize).sum() };
-        let mapped =
-            Mapped { spans, buffer, is_buffer, access, key, at, live: true, announced: None };
-        self.maps.insert(map, mapped);
-        (key, at, len as u32)
+        let own = self.received[at].place.is_empty();
+        self.received[at].outcome = Some(outcome.map(|_| ()));
+        match outcome {
+            Ok(bytes) => {
+                self.received[at].bytes = own.then(|| bytes.to_vec());
+                self.arrived.push(at);
+            }
+            Err(_) => self.received[at].bytes = Some(Vec::new()),
+        }
+        self.give_back(msg);
+        let hdr = self.received[at].hdr;
+        if let (Kind::Get { ret, match_bits, sink_len, .. }, Ok(_)) = (hdr.kind, outcome)
+            && !self.silent_gets
+        {
+            let len = sink_len.min(self.reply_max);
+            let kind = Kind::Reply { dst: ret, pad: [0; 24] };
+            self.answers.push(Answer { number: match_bits, len, to: hdr.src, kind });
+        }
+    }
+
+    fn rx_gone(&mut self, _now: Instant, _ni: NiId, rx: RxId) {
+        self.deferred.retain(|(id, _)| *id != rx);
+        self.gone.insert(rx);
+    }
+
+    fn tx_done(&mut self, _now: Instant, msg: MsgId, outcome: Result<(), Fault>) {
+        let Some(number) = self.out.remove(&msg) else {
+            return self.wrong.push(format!("{msg:?} ended twice or unknown"));
+        };
+        self.give_back(msg);
+        self.ended.push((number, outcome));
+    }
+
+    fn peer_down(&mut self, _now: Instant, _ni: NiId, nid: Nid, last_alive: Instant) {
+        self.events.push(Event::PeerDown { nid, last_alive });
+    }
+
+    fn link_changed(&mut self, _now: Instant, _ni: NiId, link: Link) {
+        self.events.push(Event::Link(link));
+    }
+
+    fn rail_changed(&mut self, _now: Instant, _ni: NiId, nid: Nid, doubt: Doubt) {
+        self.events.push(Event::Rail { nid, doubt });
     }
 }
