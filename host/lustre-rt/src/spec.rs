@@ -162,9 +162,7 @@ impl RpcNode {
         let added = match kind {
             TargetKind::Kv => self.add_target(name, Kv::new(), disk),
             TargetKind::Lock => self.add_target(name, Lock::new(), disk),
-            TargetKind::Ost | TargetKind::Echo => {
-                self.add_target(name, Ost::new(limits), disk)
-            }
+            TargetKind::Ost | TargetKind::Echo => self.add_target(name, Ost::new(limits), disk),
         };
         added.map(|_| ())
     }

@@ -51,7 +51,7 @@ impl Lock {
     /// A client uses what a range of a resource protects: as [`LockServer::touch`]. For targets that
     /// serve more than locks.
     pub fn touch(&mut self, served: &Served, io: &Io, rpc: &mut Rpc<'_, '_>) -> Touched {
-        self.locks.touch(served, io, rpc)
+        self.locks.touch(served.id, served.export, io, rpc)
     }
 
     /// Breaks a rule until the target begins again.

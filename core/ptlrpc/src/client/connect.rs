@@ -1,6 +1,8 @@
 //! Connecting, connecting again, and what a lost connection costs (P-58, P-61, P-63 … P-68). What a
 //! connect brings is decided in `outcome.rs`, where to connect in `connections.rs`.
 
+use std::sync::Arc;
+
 use core::time::Duration;
 
 use lnet::{Node, Report};
@@ -118,7 +120,7 @@ impl Client {
     /// The next connect says that the client holds promises of so many bytes (L-96).
     pub(crate) fn announce_grant(&mut self, import: ImportId, bytes: u32) {
         if let Some(im) = self.imports.get_mut(import) {
-            im.config.wanted.grant = bytes;
+            Arc::make_mut(&mut im.wanted).grant = bytes;
         }
     }
 
