@@ -63,7 +63,7 @@ impl Node {
                 }
                 None => {
                     self.remove_peer_ni(now, id);
-                    self.lost_sight(now, peer_id, nid);
+                    self.peers.lost_sight(&self.tunables, now, peer_id, nid);
                 }
             }
         }

@@ -129,6 +129,8 @@ impl Node {
         &self.tunables
     }
 
+    /// What is read to choose a path, and to judge the one that a message is on.
+    #[inline]
     pub(crate) fn tables(&self) -> Tables<'_> {
         Tables {
             nets: self.nis.nets(),
@@ -136,6 +138,7 @@ impl Node {
             peers: &self.peers,
             numa: &self.numa,
             rails: &self.rails,
+            portals: &self.portals,
             net_floor: self.nis.floor(),
             routes: &self.router.routes,
             tunables: &self.tunables,

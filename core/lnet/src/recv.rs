@@ -314,7 +314,7 @@ impl Node {
         msg.stage = if matched.is_some() { Stage::Receiving } else { Stage::Deferred };
         msg.md = matched.map(|m| m.md);
         msg.rx = Some(side);
-        msg.deadline = self.deadline_from(now, side.ni);
+        msg.deadline = self.tables().deadline_from(now, side.ni);
         msg.counted = true;
         msg.ev.initiator = initiator;
         msg.ev.offset = matched.map_or(0, |m| m.offset);

@@ -170,7 +170,9 @@ impl Node {
             .collect();
         // Oldest first, as they would have gone.
         ids.sort_unstable();
-        ids.retain(|(_, id)| self.has_better_path(*id));
+        ids.retain(|(_, id)| {
+            self.msgs.get(*id).is_some_and(|msg| self.tables().has_better_path(msg))
+        });
         for &(_, id) in &ids {
             self.take_back(now, id);
         }

@@ -14,7 +14,7 @@ impl Node {
             return self.discard(id);
         }
         let rail = msg.rail().filter(|_| written);
-        let due = if written { self.overdue_from(now, msg) } else { Instant::FAR_FUTURE };
+        let due = if written { self.tables().overdue_from(now, msg) } else { Instant::FAR_FUTURE };
         let Some(md_id) = msg.md else { return self.discard(id) };
         if self.is_wanted(id) {
             let Some(md) = self.portals.mds.get_mut(md_id) else { return self.discard(id) };

@@ -28,11 +28,34 @@ use crate::output::Output;
 use crate::portal::md::Written;
 use crate::portal::owner::Owner;
 use crate::send::Reason;
+use crate::send::select::Tables;
 use crate::send::standing::standing;
 use crate::timers::{Timer, TimerKind};
 
 /// Requests whose answers are overdue are looked for no more often than this.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+impl Tables<'_> {
+    /// When the answer to a message that has just been written is overdue.
+    pub(crate) fn overdue_from(&self, now: Instant, msg: &Msg) -> Instant {
+        if msg.tx.is_none_or(|tx| !tx.routed) {
+            return Instant::FAR_FUTURE;
+        }
+        now + self.tunables.overdue_after(self.attempt_time(msg))
+    }
+
+    /// Whether a message could go by a better rail than `rail`, if nothing gets through there.
+    fn has_better_than(&self, msg: &Msg, rail: Option<(NiId, PeerNiId)>) -> bool {
+        let t = *self;
+        let net = msg.hdr.dst.net();
+        let current = rail.map(|(ni, peer_ni)| standing(t, ni, peer_ni, net));
+        if current.is_some_and(|current| current < (false, Doubt::Silent)) {
+            return false;
+        }
+        let best = self.best_standing(msg);
+        best.is_some_and(|best| current.map_or(best < (false, Doubt::Silent), |now| best < now))
+    }
+}
 
 impl Node {
     // ---- keeping ----
@@ -41,7 +64,7 @@ impl Node {
     pub(crate) fn keep(&mut self, now: Instant, id: MsgId) -> bool {
         let Some(msg) = self.msgs.get(id).filter(|m| m.numbered.is_some()) else { return false };
         let (md_id, rail) = (msg.md, msg.rail());
-        let due = self.overdue_from(now, msg);
+        let due = self.tables().overdue_from(now, msg);
         let Some(md_id) = md_id else { return false };
         let Some(md) = self.portals.mds.get_mut(md_id) else { return false };
         // Another answer than the one to this message would be taken for it otherwise.
@@ -70,14 +93,6 @@ impl Node {
             msg.stage = Stage::Answering;
             self.msgs.begin_answering();
         }
-    }
-
-    /// When the answer to a message that has just been written is overdue.
-    pub(crate) fn overdue_from(&self, now: Instant, msg: &Msg) -> Instant {
-        if msg.tx.is_none_or(|tx| !tx.routed) {
-            return Instant::FAR_FUTURE;
-        }
-        now + self.tunables.overdue_after(self.attempt_time(msg))
     }
 
     /// A request is answered, or no caller waits for the answer any more.
@@ -129,20 +144,8 @@ impl Node {
         self.repeat(now, |node, msg, written| {
             let hop = || node.peers.nis.get(written.rail?.1).map(|n| n.peer);
             let of_peer = || node.peers.owner(msg.hdr.dst) == peer || hop() == peer;
-            (peer.is_none() || of_peer()) && node.has_better_than(msg, written.rail)
+            (peer.is_none() || of_peer()) && node.tables().has_better_than(msg, written.rail)
         });
-    }
-
-    /// Whether a message could go by a better rail than `rail`, if nothing gets through there.
-    fn has_better_than(&self, msg: &Msg, rail: Option<(NiId, PeerNiId)>) -> bool {
-        let t = self.tables();
-        let net = msg.hdr.dst.net();
-        let current = rail.map(|(ni, peer_ni)| standing(t, ni, peer_ni, net));
-        if current.is_some_and(|current| current < (false, Doubt::Silent)) {
-            return false;
-        }
-        let best = self.best_standing(msg);
-        best.is_some_and(|best| current.map_or(best < (false, Doubt::Silent), |now| best < now))
     }
 
     /// Repeats the requests that went through routers and whose answers are overdue.
@@ -170,7 +173,7 @@ impl Node {
             let Some(msg) = self.msgs.get(written.msg) else { continue };
             if msg.stage == Stage::Answering
                 && now < msg.deadline
-                && !self.is_spent(msg).0
+                && !self.tables().is_spent(msg).0
                 && self.can_repeat(msg)
                 && in_doubt(self, msg, written)
             {
@@ -208,9 +211,9 @@ impl Node {
         };
         if !movable
             || now >= msg.deadline
-            || self.is_spent(msg).0
+            || self.tables().is_spent(msg).0
             || !self.can_repeat(msg)
-            || !self.has_better_than(msg, rail)
+            || !self.tables().has_better_than(msg, rail)
         {
             return;
         }

@@ -67,7 +67,7 @@ impl Node {
         }
         self.explanations.trim(self.tunables.explain_last);
         self.arm_checks(now);
-        self.arm_router();
+        self.router.arm(&mut self.timers, &self.nis, &self.tunables);
         self.settle(now);
         Ok(())
     }

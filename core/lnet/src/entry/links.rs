@@ -54,7 +54,7 @@ impl Node {
             self.adopt_peers(net);
             self.arm_checks(now);
         }
-        self.arm_router();
+        self.router.arm(&mut self.timers, &self.nis, &self.tunables);
         self.announce(now, false);
         self.settle(now);
         Ok(id)

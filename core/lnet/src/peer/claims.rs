@@ -62,7 +62,7 @@ impl Node {
             return true;
         }
         let is_silent = self.peers.peers.get(id).is_some_and(|p| p.disc.silent == Some(owner));
-        if self.is_behind(id, nid) || is_silent && self.had(owner, by) {
+        if self.is_behind(id, nid) || is_silent && self.peers.had(owner, by) {
             return true;
         }
         let at = self.where_to_ask(owner, nid);
@@ -218,7 +218,7 @@ impl Node {
         {
             peer.facts -= Facts::NO_DISCOVERY;
         }
-        self.note_features(owner, info.features);
+        self.peers.note_features(owner, info.features, self.tunables.discovery != 0);
         if let Some(peer) = self.peers.peers.get_mut(owner) {
             if primary_of(&info) == Some(peer.primary) {
                 peer.disc.peer_seq = info.seq;

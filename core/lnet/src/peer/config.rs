@@ -99,7 +99,7 @@ impl Node {
             return Err(Errno::EPERM);
         }
         if change.multi_rail && !peer.is_mr() {
-            self.set_multi_rail(id);
+            self.peers.set_multi_rail(id);
         } else if !change.multi_rail && peer.is_mr() {
             return Err(Errno::EPERM);
         }

@@ -3,20 +3,19 @@
 use lnet_types::PeerId;
 use lnet_wire::ping::Features;
 
-use crate::Node;
-use crate::peer::Facts;
+use crate::peer::{Facts, Peers};
 
-impl Node {
+impl Peers {
     /// What the feature bits in ping data of peer `id` say of its abilities.
-    pub(crate) fn note_features(&mut self, id: PeerId, features: Features) {
-        self.learn_multi_rail(id, features);
+    /// `enabled`: we take part in discovery.
+    pub(crate) fn note_features(&mut self, id: PeerId, features: Features, enabled: bool) {
+        self.learn_multi_rail(id, features, enabled);
         self.note_ability(id, features);
     }
 
     /// D-35.
-    fn learn_multi_rail(&mut self, id: PeerId, features: Features) {
-        let enabled = self.tunables.discovery != 0;
-        let Some(peer) = self.peers.peers.get_mut(id) else { return };
+    fn learn_multi_rail(&mut self, id: PeerId, features: Features, enabled: bool) {
+        let Some(peer) = self.peers.get_mut(id) else { return };
         let configured = peer.facts.contains(Facts::CONFIGURED);
         if features.contains(Features::MULTI_RAIL) {
             if peer.is_mr() {
@@ -39,11 +38,11 @@ impl Node {
 
     /// O-22.
     pub(crate) fn set_multi_rail(&mut self, id: PeerId) {
-        let Some(peer) = self.peers.peers.get_mut(id) else { return };
+        let Some(peer) = self.peers.get_mut(id) else { return };
         peer.facts |= Facts::MULTI_RAIL;
         let nis: Vec<_> = peer.nis().collect();
         for ni in nis {
-            if let Some(ni) = self.peers.nis.get_mut(ni) {
+            if let Some(ni) = self.nis.get_mut(ni) {
                 ni.preferred = None;
             }
         }
@@ -51,7 +50,7 @@ impl Node {
 
     /// A peer's data have come, by ping or push.
     pub(crate) fn note_ability(&mut self, id: PeerId, features: Features) {
-        if let Some(peer) = self.peers.peers.get_mut(id) {
+        if let Some(peer) = self.peers.get_mut(id) {
             peer.numbering.announced(features.contains(Features::DEDUPLICATES));
         }
     }

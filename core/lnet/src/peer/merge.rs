@@ -66,7 +66,7 @@ impl Node {
         let Some(peer) = self.peers.peers.get(id) else { return id };
         let (facts, via) = (peer.facts, peer.disc.via);
         if facts.contains(Facts::MULTI_RAIL) {
-            self.set_multi_rail(other);
+            self.peers.set_multi_rail(other);
         }
         if let Some(q) = self.peers.peers.get_mut(other) {
             if !facts.contains(Facts::NO_DISCOVERY) {
@@ -133,7 +133,7 @@ impl Node {
             if !nid.is_loopback() && !listed.contains(&nid) {
                 let outcome = self.del_nid(now, id, nid, false);
                 match outcome {
-                    Ok(()) => self.given_up(now, id, nid),
+                    Ok(()) => self.peers.given_up(&self.tunables, now, id, nid),
                     Err(Errno::EPERM) => {
                         self.status_update(now, &PingEntry { nid, status: NiStatus::DOWN });
                     }

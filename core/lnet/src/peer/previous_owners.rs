@@ -8,12 +8,11 @@
 //! owner had is that node, if no other interface of it answers (`claims.rs`).
 
 use core::time::Duration;
-use std::collections::VecDeque;
 
-use lnet_types::{Instant, MsgId, Nid, PeerId};
+use lnet_types::{Instant, Nid, PeerId};
 
-use crate::Node;
-use crate::msg::Role;
+use crate::Tunables;
+use crate::msg::{Msg, Role};
 use crate::peer::{Peers, PreviousOwner};
 use crate::portal::is_internal;
 
@@ -26,51 +25,45 @@ impl Peers {
         // The newest is the last.
         self.previous_owners.back().is_some_and(|f| now < f.until)
     }
-}
 
-impl Node {
     /// Peer `id` has announced that it has released `nid`.
-    pub(crate) fn given_up(&mut self, now: Instant, id: PeerId, nid: Nid) {
-        if !self.tunables.conduct.follows_moved_nids || !self.peers.peers.contains_key(id) {
+    pub(crate) fn given_up(&mut self, t: &Tunables, now: Instant, id: PeerId, nid: Nid) {
+        if !t.conduct.follows_moved_nids || !self.peers.contains_key(id) {
             return;
         }
-        let until = now + Duration::from_secs(self.tunables.previous_nid_time as u64);
-        let previous: &mut VecDeque<_> = &mut self.peers.previous_owners;
-        previous.retain(|f| f.nid != nid);
-        previous.push_back(PreviousOwner { until, nid, peer: id });
-        if previous.len() > PREVIOUS_MAX {
-            previous.pop_front();
+        let until = now + Duration::from_secs(t.previous_nid_time as u64);
+        self.previous_owners.retain(|f| f.nid != nid);
+        self.previous_owners.push_back(PreviousOwner { until, nid, peer: id });
+        if self.previous_owners.len() > PREVIOUS_MAX {
+            self.previous_owners.pop_front();
         }
     }
 
     /// `nid` of peer `id` is on a network that we have left, so its record goes. The previous owner stays
     /// recorded: when we are back there, this may be the only NID of that node that we can reach.
-    pub(crate) fn lost_sight(&mut self, now: Instant, id: PeerId, nid: Nid) {
-        let previous: &mut VecDeque<_> = &mut self.peers.previous_owners;
-        if !self.tunables.conduct.follows_moved_nids || previous.len() >= PREVIOUS_MAX {
+    pub(crate) fn lost_sight(&mut self, t: &Tunables, now: Instant, id: PeerId, nid: Nid) {
+        if !t.conduct.follows_moved_nids || self.previous_owners.len() >= PREVIOUS_MAX {
             return;
         }
-        previous.retain(|f| f.nid != nid);
+        self.previous_owners.retain(|f| f.nid != nid);
         // No message is redirected, so it does not stand before those that `follow` looks at.
-        previous.push_front(PreviousOwner { until: now, nid, peer: id });
+        self.previous_owners.push_front(PreviousOwner { until: now, nid, peer: id });
     }
 
     /// Redirects a message for a released NID to its previous owner.
-    pub(crate) fn follow(&mut self, now: Instant, id: MsgId) {
-        let Some(msg) = self.msgs.get_mut(id) else { return };
+    pub(crate) fn follow(&self, now: Instant, msg: &mut Msg) {
         let is_users = matches!(msg.role, Role::Request | Role::Copy);
-        if !is_users || is_internal(&msg.hdr.kind) || self.peers.find(msg.hdr.dst).is_some() {
+        if !is_users || is_internal(&msg.hdr.kind) || self.find(msg.hdr.dst).is_some() {
             return;
         }
-        let had =
-            self.peers.previous_owners.iter().rev().find(|f| f.nid == msg.hdr.dst && now < f.until);
-        if let Some(peer) = had.and_then(|f| self.peers.peers.get(f.peer)) {
+        let had = self.previous_owners.iter().rev().find(|f| f.nid == msg.hdr.dst && now < f.until);
+        if let Some(peer) = had.and_then(|f| self.peers.get(f.peer)) {
             msg.hdr.dst = peer.primary;
         }
     }
 
     /// Whether peer `id` is a previous owner of `nid`.
     pub(crate) fn had(&self, id: PeerId, nid: Nid) -> bool {
-        self.peers.previous_owners.iter().any(|f| f.nid == nid && f.peer == id)
+        self.previous_owners.iter().any(|f| f.nid == nid && f.peer == id)
     }
 }

@@ -133,7 +133,7 @@ impl Node {
         } else {
             peer.facts -= Facts::NO_DISCOVERY;
         }
-        self.note_features(id, info.features);
+        self.peers.note_features(id, info.features, self.tunables.discovery != 0);
         let info = self.taken(id, info);
         let Some(peer) = self.peers.peers.get_mut(id) else { return };
         // D-37
@@ -208,7 +208,7 @@ impl Node {
             peer.disc.rebuild |= took_part && !peer.disc.is_running;
             peer.facts |= Facts::NO_DISCOVERY;
         }
-        self.note_features(id, info.features);
+        self.peers.note_features(id, info.features, self.tunables.discovery != 0);
         let info = self.taken(id, info);
         // One that has been overtaken, or its sender has begun anew: it is asked which.
         let rejects = self.tunables.conduct.rejects_stale_data;

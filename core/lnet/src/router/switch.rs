@@ -15,6 +15,7 @@ use lnet_types::{Errno, Instant, NiId, RegionId};
 use lnet_wire::{Hdr, Kind};
 
 use super::buffers::{PoolKind, RouterMemory};
+use super::schedule::next_ageing;
 use crate::Node;
 use crate::output::{DropReason, Output};
 use crate::portal::is_internal;
@@ -47,7 +48,7 @@ impl Node {
         self.router.since = now;
         if !self.tunables.conduct.opens_routing_at_once {
             self.router.state = RoutingState::Starting;
-            self.arm_router();
+            self.router.arm(&mut self.timers, &self.nis, &self.tunables);
         } else {
             // The interfaces are known from their drivers; none has been silent yet.
             self.nis.heard(now, None);
@@ -68,7 +69,7 @@ impl Node {
         }
         self.router.state = RoutingState::Stopping;
         self.router.since = now;
-        self.arm_router();
+        self.router.arm(&mut self.timers, &self.nis, &self.tunables);
         self.refresh_ping();
         if self.tunables.conduct.announces_routing_stop {
             // The kernel lets them find out.
@@ -104,7 +105,7 @@ impl Node {
     ///
     pub(crate) fn opened(&mut self, now: Instant) {
         self.router.state = RoutingState::Enabled;
-        self.arm_router();
+        self.router.arm(&mut self.timers, &self.nis, &self.tunables);
         self.refresh_ping();
         self.push_to_peers(now, true);
     }
@@ -138,7 +139,7 @@ impl Node {
     /// Routing is over: who still waits is dropped.
     fn closed(&mut self) {
         self.router.state = RoutingState::Disabled;
-        self.arm_router();
+        self.router.arm(&mut self.timers, &self.nis, &self.tunables);
         self.close_pools();
         self.drop_transit(None, DropReason::NotRouter);
         for ni in self.nis.values_mut() {
@@ -159,21 +160,23 @@ impl Node {
 
     /// Does what has become due, if anything has.
     pub(crate) fn router_due(&mut self, now: Instant) {
-        if self.next_router_change().is_some_and(|at| at <= now) && !self.age(now) {
+        if self.router.next_change(&self.nis, &self.tunables).is_some_and(|at| at <= now)
+            && !self.age(now)
+        {
             match self.router.state {
                 RoutingState::Starting => self.opened(now),
                 RoutingState::Stopping => self.closed(),
                 RoutingState::Disabled | RoutingState::Enabled => {}
             }
         }
-        self.arm_router();
+        self.router.arm(&mut self.timers, &self.nis, &self.tunables);
     }
 
     /// Takes the interfaces for down on whose networks nothing was heard for too long: whether
     /// there are any.
     fn age(&mut self, now: Instant) -> bool {
         let mut silent = false;
-        while let Some((_, at)) = self.next_ageing().filter(|a| a.0 <= now) {
+        while let Some((_, at)) = next_ageing(&self.nis, &self.tunables).filter(|a| a.0 <= now) {
             let net = self.nis.nets().get(at);
             for id in net.map(|n| n.nis.clone()).unwrap_or_default() {
                 if let Some(ni) = self.nis.get_mut(id) {
@@ -209,7 +212,7 @@ impl Node {
         let net = ni.nid.net();
         self.nis.heard(now, Some(net));
         if revived {
-            self.arm_router();
+            self.router.arm(&mut self.timers, &self.nis, &self.tunables);
             self.note_ni(id);
             self.refresh_ping();
             self.push_to_peers(now, true);

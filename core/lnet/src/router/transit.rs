@@ -108,7 +108,7 @@ impl Node {
         }
         if self.routing_state() == super::RoutingState::Stopping {
             // It was perhaps the last one that the router waited for.
-            self.arm_router();
+            self.router.arm(&mut self.timers, &self.nis, &self.tunables);
         }
         let Some(from) = rx.and_then(|rx| rx.peer_ni) else { return };
         if let Some(pni) = live!(mut self.peers.nis, from)

@@ -9,7 +9,7 @@ use super::credits::queued_bytes;
 use crate::check::live;
 use crate::fault::Held;
 use crate::messages::Messages;
-use crate::msg::{Role, Stage};
+use crate::msg::{Msg, Role, Stage};
 use crate::outbox::Work;
 use crate::timers::Timer;
 use crate::{Node, port};
@@ -124,5 +124,20 @@ impl Node {
     pub(crate) fn resume(&mut self, now: Instant, id: MsgId) {
         self.timers.stop(Timer::Waiting(id));
         self.admit(now, id);
+    }
+
+    /// Puts a waiting message under the deadline watch, where the profile has one.
+    pub(crate) fn wait_until_deadline(&mut self, id: MsgId) {
+        let passing = |m: &Msg| m.role == Role::Forward;
+        if !self.tunables.conduct.expires_waiting || self.msgs.get(id).is_some_and(passing) {
+            return;
+        }
+        let transaction = self.tunables.transaction();
+        if let Some(msg) = self.msgs.get_mut(id) {
+            if msg.deadline == Instant::FAR_FUTURE {
+                msg.deadline = msg.born + msg.limit.unwrap_or(transaction);
+            }
+            self.timers.set(Timer::Waiting(id), msg.deadline);
+        }
     }
 }

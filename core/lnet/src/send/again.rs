@@ -75,7 +75,7 @@ impl Node {
         let rest = match reason {
             Reason::Failed { rest, .. } => rest,
             Reason::Unanswered { .. } => {
-                self.msgs.get(id).and_then(|msg| self.copy_rests_until(now, msg))
+                self.msgs.get(id).and_then(|msg| self.tables().copy_rests_until(now, msg))
             }
             _ => None,
         };

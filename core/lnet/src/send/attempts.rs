@@ -39,16 +39,16 @@ impl Node {
         if !(self.tunables.resends(status) || unsure && self.can_repeat(msg)) {
             return Next::End;
         }
-        if !self.has_alternative(msg, peer_ni, status) {
+        if !self.tables().has_alternative(msg, peer_ni, status) {
             return Next::End;
         }
-        let (spent, limited) = self.is_spent(msg);
+        let (spent, limited) = self.tables().is_spent(msg);
         if spent {
             if limited {
                 self.counts.resend_failed();
             }
             return Next::End;
         }
-        self.rests_until(now, msg).map_or(Next::Again, Next::Rest)
+        self.tables().rests_until(now, msg).map_or(Next::Again, Next::Rest)
     }
 }

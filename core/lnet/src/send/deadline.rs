@@ -2,13 +2,13 @@
 
 use core::time::Duration;
 
-use lnet_types::{Instant, MsgId, NiId};
+use lnet_types::{Instant, NiId};
 
+use crate::Retries;
 use crate::msg::{Msg, Role};
-use crate::timers::Timer;
-use crate::{Node, Retries};
+use crate::send::select::Tables;
 
-impl Node {
+impl Tables<'_> {
     /// H-30, H-31, DEC-10.
     pub(crate) fn deadline_of(&self, now: Instant, msg: &Msg, ni: NiId) -> Instant {
         match msg.limit {
@@ -24,7 +24,7 @@ impl Node {
 
     /// When a message that is born now on `ni` is late.
     pub(crate) fn deadline_from(&self, now: Instant, ni: NiId) -> Instant {
-        let t = &self.tunables;
+        let t = self.tunables;
         if t.conduct.deadline_per_attempt
             && let Some(lnd) = self.nis.get(ni).and_then(|ni| ni.lnd_timeout)
             && let Retries::Count(n) = t.retries()
@@ -32,20 +32,5 @@ impl Node {
             return now + lnd * (n + 1) + Duration::from_secs(1);
         }
         now + t.transaction()
-    }
-
-    /// Puts a waiting message under the deadline watch, where the profile has one.
-    pub(crate) fn wait_until_deadline(&mut self, id: MsgId) {
-        let passing = |m: &Msg| m.role == Role::Forward;
-        if !self.tunables.conduct.expires_waiting || self.msgs.get(id).is_some_and(passing) {
-            return;
-        }
-        let transaction = self.tunables.transaction();
-        if let Some(msg) = self.msgs.get_mut(id) {
-            if msg.deadline == Instant::FAR_FUTURE {
-                msg.deadline = msg.born + msg.limit.unwrap_or(transaction);
-            }
-            self.timers.set(Timer::Waiting(id), msg.deadline);
-        }
     }
 }

@@ -51,8 +51,10 @@ impl Node {
 
     /// The path of a message. `None`: it waits for a discovery, or has gone by loopback.
     fn find_path(&mut self, now: Instant, id: MsgId) -> Result<Option<select::Path>, Errno> {
-        if self.peers.has_previous_owners(now) {
-            self.follow(now, id);
+        if self.peers.has_previous_owners(now)
+            && let Some(msg) = self.msgs.get_mut(id)
+        {
+            self.peers.follow(now, msg);
         }
         let Some(msg) = self.msgs.get(id) else { return Ok(None) };
         let target = msg.hdr.dst;
@@ -73,7 +75,7 @@ impl Node {
             return Ok(None);
         }
         let Some(msg) = self.msgs.get(id) else { return Ok(None) };
-        let request = self.request(msg, peer_ni);
+        let request = self.tables().request(msg, peer_ni);
         // Resends are rare: their reasons are always kept.
         let path = if self.tunables.explain_last == 0 && msg.retries == 0 {
             select::path(self.tables(), &request, &mut None)?
@@ -152,7 +154,7 @@ impl Node {
             });
         }
         if let Some(msg) = self.msgs.get(id) {
-            let deadline = self.deadline_of(now, msg, ni);
+            let deadline = self.tables().deadline_of(now, msg, ni);
             if let Some(msg) = self.msgs.get_mut(id) {
                 msg.enter(deadline, &mut self.counts);
             }
@@ -181,7 +183,7 @@ impl Node {
             self.take_turns(src_nid, dst);
         }
         let Some(msg) = self.msgs.get(id) else { return };
-        let deadline = self.deadline_of(now, msg, ni_id);
+        let deadline = self.tables().deadline_of(now, msg, ni_id);
         if let Some(msg) = self.msgs.get_mut(id) {
             msg.enter(deadline, &mut self.counts);
             if msg.role != Role::Forward {

@@ -33,8 +33,10 @@ impl Node {
 
     /// H-24.
     pub(crate) fn resend(&mut self, now: Instant, id: MsgId) {
-        if self.peers.has_previous_owners(now) {
-            self.follow(now, id);
+        if self.peers.has_previous_owners(now)
+            && let Some(msg) = self.msgs.get_mut(id)
+        {
+            self.peers.follow(now, msg);
         }
         let Some(msg) = self.msgs.get(id) else { return };
         if !msg.hdr.dst.is_loopback() && self.peers.find(msg.hdr.dst).is_none() {

@@ -4,13 +4,14 @@ use core::time::Duration;
 
 use lnet_types::{HealthStatus, NiId, PeerId, PeerNiId};
 
+use crate::Retries;
 use crate::health::{Charge, charge_of};
 use crate::msg::{Msg, Role};
 use crate::peer::Peer;
 use crate::router::choose;
-use crate::{Node, Retries};
+use crate::send::select::Tables;
 
-impl Node {
+impl<'a> Tables<'a> {
     /// The share that one attempt has of a message's time.
     pub(crate) fn attempt_time(&self, msg: &Msg) -> Duration {
         // HL-lnd-030: the caller's time, or the node's, shared out among the attempts.
@@ -30,7 +31,7 @@ impl Node {
     /// How long the driver may try this time, before the message's own deadline is considered: the
     /// LND timeout, or the share of its caller's own time (DEC-9).
     pub(crate) fn driver_time(&self, msg: &Msg) -> Duration {
-        let t = &self.tunables;
+        let t = self.tunables;
         match t.retries() {
             Retries::Count(_) if msg.role == Role::Forward && t.forward_timeout != 0 => {
                 t.attempt_of(t.forward_limit(), 1)
@@ -52,22 +53,21 @@ impl Node {
 
     /// All pairs that a message could go by: one where its source, or the one interface that the
     /// peer has for us, leaves no choice.
-    pub(crate) fn pairs(&self, msg: &Msg) -> impl Iterator<Item = (NiId, PeerNiId)> + '_ {
+    pub(crate) fn pairs(self, msg: &Msg) -> impl Iterator<Item = (NiId, PeerNiId)> + use<'a> {
         self.pairs_with(msg, self.peers.owner(msg.hdr.dst))
     }
 
     fn pairs_with(
-        &self,
+        self,
         msg: &Msg,
         peer: Option<PeerId>,
-    ) -> impl Iterator<Item = (NiId, PeerNiId)> + '_ {
+    ) -> impl Iterator<Item = (NiId, PeerNiId)> + use<'a> {
         let peer = peer.and_then(|p| self.peers.peers.get(p));
         let free =
             msg.src.is_none() || (msg.is_response() && self.tunables.conduct.moves_responses);
         let nets = peer.filter(|p| free && p.is_mr()).map_or(&[][..], |p| &p.nets);
-        nets.iter().flat_map(|theirs| {
-            let ours =
-                self.nis.nets().iter().find(|n| n.net == theirs.net).map_or(&[][..], |n| &n.nis);
+        nets.iter().flat_map(move |theirs| {
+            let ours = self.nets.iter().find(|n| n.net == theirs.net).map_or(&[][..], |n| &n.nis);
             ours.iter().flat_map(|ni| theirs.nis.iter().map(|p| (*ni, *p)))
         })
     }
@@ -84,7 +84,7 @@ impl Node {
 
     /// Gateways that lead to where a message is for.
     fn ways(&self, msg: &Msg) -> usize {
-        choose::ways_to(self.tables(), msg.hdr.dst.net())
+        choose::ways_to(*self, msg.hdr.dst.net())
     }
 
     /// Whether another path exists on the side that failed.

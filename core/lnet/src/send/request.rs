@@ -3,14 +3,13 @@
 use lnet_types::{Net, PeerNiId};
 use lnet_wire::Kind;
 
-use super::select::Request;
-use crate::Node;
+use super::select::{Request, Tables};
 use crate::msg::{Msg, Role};
 use crate::peer::Facts;
 use crate::portal::{RESERVED_PORTAL, is_internal};
 use crate::router::choose::Passing;
 
-impl Node {
+impl Tables<'_> {
     /// What selection asks about a message for `target`.
     pub(crate) fn request<'a>(&self, msg: &'a Msg, target: PeerNiId) -> Request<'a> {
         let is_ping = matches!(msg.hdr.kind, Kind::Get { portal: RESERVED_PORTAL, .. });
@@ -20,7 +19,7 @@ impl Node {
             recovery: msg.recovery,
             internal: is_internal(&msg.hdr.kind),
             response: msg.is_response(),
-            numa_node: self.numa.node_of(msg, &self.portals),
+            numa_node: self.numa.node_of(msg, self.portals),
             tried: &msg.tried,
             hint: msg.hint,
             passing: if msg.role == Role::Forward { Some(self.passing(msg)) } else { None },
@@ -36,7 +35,7 @@ impl Node {
     }
 
     /// What path selection needs to know of a message that is passing through.
-    pub(crate) fn passing(&self, msg: &Msg) -> Passing {
+    fn passing(&self, msg: &Msg) -> Passing {
         let from = self.peers.owner(msg.hdr.src).and_then(|p| self.peers.peers.get(p));
         let previous = msg.rx.and_then(|rx| rx.peer_ni).and_then(|n| self.peers.nis.get(n));
         Passing { from_mr: from.is_some_and(|p| p.is_mr()), previous: previous.map(|n| n.peer) }

@@ -20,6 +20,7 @@ use crate::msg::{Msg, Role, Stage};
 use crate::outbox::Work;
 use crate::portal::is_internal;
 use crate::router::choose;
+use crate::send::select::Tables;
 use crate::timers::{Timer, TimerKind};
 use crate::{Node, Retries};
 
@@ -41,7 +42,7 @@ pub(crate) enum News {
     Life(PeerId),
 }
 
-impl Node {
+impl Tables<'_> {
     /// Until when a message rests whose attempt has just failed; `None` if it need not.
     pub(crate) fn rests_until(&self, now: Instant, msg: &Msg) -> Option<Instant> {
         if msg.role == Role::Copy {
@@ -88,7 +89,7 @@ impl Node {
         let current = msg.rail();
         let tried = || msg.tried.iter().chain(&current);
         if msg.tx.is_some_and(|tx| tx.routed) {
-            let hops = choose::hops_to(self.tables(), msg.hdr.dst.net());
+            let hops = choose::hops_to(*self, msg.hdr.dst.net());
             return hops.into_iter().any(|hop| !tried().any(|t| t.1 == hop));
         }
         let is_new = |(ni, hop): (NiId, PeerNiId)| {
@@ -101,7 +102,9 @@ impl Node {
                 && (!last || self.peers.nis.get(pair.1).is_some_and(|pni| pni.port.status_up))
         })
     }
+}
 
+impl Node {
     /// Lays a message down that holds nothing any more.
     pub(crate) fn rest(&mut self, now: Instant, id: MsgId, until: Instant) {
         let Some(msg) = live!(mut self.msgs, id) else { return };

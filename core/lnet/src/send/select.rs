@@ -15,6 +15,7 @@ use crate::local::{Interfaces, LocalNet, Ni};
 use crate::numa::Numa;
 use crate::peer::{Peer, PeerNet, PeerNi, Peers};
 use crate::policy::turn::{NO_PRIORITY, Standing};
+use crate::portal::Portals;
 use crate::rails::Rails;
 use crate::router::choose::{self as gateway, Passing, Via};
 use crate::router::routes::Routes;
@@ -55,6 +56,7 @@ pub(crate) struct Tables<'a> {
     pub(crate) peers: &'a Peers,
     pub(crate) numa: &'a Numa,
     pub(crate) rails: &'a Rails,
+    pub(crate) portals: &'a Portals,
     /// Floor of the turns of local networks.
     pub(crate) net_floor: u64,
     pub(crate) routes: &'a Routes,

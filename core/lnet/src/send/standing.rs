@@ -1,8 +1,7 @@
 //! How the rail of a message stands, compared with the one that it would be bound to now.
 
-use lnet_types::{MsgId, Net, NiId, PeerNiId};
+use lnet_types::{Net, NiId, PeerNiId};
 
-use crate::Node;
 use crate::below::Doubt;
 use crate::msg::Msg;
 use crate::router::choose;
@@ -17,21 +16,19 @@ pub(crate) fn standing(t: Tables<'_>, ni: NiId, hop: PeerNiId, net: Net) -> (boo
     (lost, t.rails.of(ni, hop))
 }
 
-impl Node {
+impl Tables<'_> {
     /// How the pair stands that a message would be bound to now.
     pub(crate) fn best_standing(&self, msg: &Msg) -> Option<(bool, Doubt)> {
-        let t = self.tables();
-        let request = self.request(msg, self.peers.find(msg.hdr.dst)?);
+        let t = *self;
+        let request = t.request(msg, self.peers.find(msg.hdr.dst)?);
         let path = select::path(t, &request, &mut None).ok()?;
         Some(standing(t, path.ni, path.peer_ni, msg.hdr.dst.net()))
     }
 
     /// Whether a message that is bound to a pair would now be bound to a better one.
-    pub(crate) fn has_better_path(&self, id: MsgId) -> bool {
-        let Some(msg) = self.msgs.get(id) else { return false };
+    pub(crate) fn has_better_path(&self, msg: &Msg) -> bool {
         let Some((ni, hop)) = msg.rail() else { return false };
-        let t = self.tables();
-        let current = standing(t, ni, hop, msg.hdr.dst.net());
+        let current = standing(*self, ni, hop, msg.hdr.dst.net());
         if current == (false, Doubt::None) {
             return false;
         }

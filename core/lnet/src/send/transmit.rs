@@ -30,7 +30,7 @@ impl Node {
         let Some(tx) = msg.tx else { return };
         let own = self.nis.get(tx.ni).and_then(|ni| ni.lnd_timeout);
         let retention = in_doubt::retention(&self.portals, msg, &kind);
-        let lnd = own.unwrap_or_else(|| self.driver_time(msg));
+        let lnd = own.unwrap_or_else(|| self.tables().driver_time(msg));
         let repeats = marks::next_hop_repeats(&self.peers, msg);
         let Some(msg) = self.msgs.get_mut(id) else { return };
         msg.stage = Stage::Driver;

@@ -409,7 +409,7 @@ fn an_ack_from_a_kernel_node_for_a_marked_put_without_ack_is_dropped() {
     assert_eq!(w.hosts[0].events.len(), before);
     // Its data are heard, and nothing is marked any more.
     let id = w.hosts[0].node.peers.owner(nid(B[0])).unwrap();
-    w.hosts[0].node.note_ability(id, lnet_wire::ping::Features::MULTI_RAIL);
+    w.hosts[0].node.peers.note_ability(id, lnet_wire::ping::Features::MULTI_RAIL);
     w.put(0, B[0], 9, false);
     let Some((_, last)) = w.hosts[0].sent.last() else { unreachable!() };
     assert!(matches!(last.kind, Kind::Put { ack: lnet_wire::Handle::NONE, .. }));
