@@ -21,9 +21,26 @@ const FORGET: u32 = 30;
 /// It is not held down for longer than 2 to the power of this hold-downs after its last fall.
 const DOUBLINGS_MAX: u8 = 3;
 
-/// The record of an interface.
-#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
-pub(crate) struct Flaps {
+/// The record of an interface, which begins when it goes down for the first time.
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Flaps(Option<Box<Falls>>);
+
+impl Flaps {
+    /// It went down. `hold_down` in seconds; 0 turns damping off.
+    pub(crate) fn down(&mut self, now: Instant, hold_down: i64) {
+        self.0.get_or_insert_default().down(now, hold_down);
+    }
+
+    /// Whether it is to be favoured less.
+    #[inline]
+    pub(crate) fn is_flapping(&self, now: Instant, hold_down: i64) -> bool {
+        self.0.as_ref().is_some_and(|falls| falls.is_flapping(now, hold_down))
+    }
+}
+
+/// What is kept of the times that an interface went down.
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
+struct Falls {
     penalty: Decay,
     suppressed: bool,
     /// When it went down last.
@@ -32,9 +49,8 @@ pub(crate) struct Flaps {
     spells: u8,
 }
 
-impl Flaps {
-    /// It went down. `hold_down` in seconds; 0 turns damping off.
-    pub(crate) fn down(&mut self, now: Instant, hold_down: i64) {
+impl Falls {
+    fn down(&mut self, now: Instant, hold_down: i64) {
         let Some(half_life) = half_life(hold_down) else { return };
         if now >= self.fell + half_life * FORGET {
             self.spells = 0;
@@ -48,8 +64,7 @@ impl Flaps {
         }
     }
 
-    /// Whether it is to be favoured less.
-    pub(crate) fn is_flapping(&self, now: Instant, hold_down: i64) -> bool {
+    fn is_flapping(&self, now: Instant, hold_down: i64) -> bool {
         let Some(half_life) = half_life(hold_down).filter(|_| self.suppressed) else {
             return false;
         };

@@ -197,7 +197,7 @@ impl Node {
         self.counts.dropped(hdr.payload_len);
         let kind = hdr.kind.msg_type();
         if let Some(ni) = self.nis.get_mut(ni) {
-            ni.port.stats.dropped.bump(kind);
+            ni.port.stats.get_mut().dropped.bump(kind);
             // M-37: a response that comes too late is dropped in silence.
             if reason != DropReason::BadHandle {
                 let (source, target) = (hdr.src, hdr.dst);

@@ -10,7 +10,7 @@ use lnet_types::{Instant, MdId, MsgId, NiId, PeerNiId};
 use crate::flap::Flaps;
 use crate::meter::MeterSlot;
 use crate::policy::turn::{Grade, Turn};
-use crate::stats::{InterfaceStats, Transitions};
+use crate::stats::{StatsSlot, Transitions};
 use crate::timers::Timer;
 
 /// An interface, of this node or of a peer.
@@ -46,7 +46,7 @@ pub(crate) struct Port {
     /// What rules say of it, and its turn on its network.
     pub(crate) grade: Grade,
     pub(crate) turn: Turn,
-    pub(crate) stats: InterfaceStats,
+    pub(crate) stats: StatsSlot,
     /// What was measured.
     pub(crate) meter: MeterSlot,
     /// Times that it went down and came back, and what follows from it.
@@ -67,7 +67,7 @@ impl Port {
             seq: 0,
             grade: Grade::default(),
             turn: Turn::default(),
-            stats: InterfaceStats::default(),
+            stats: StatsSlot::default(),
             meter: MeterSlot::default(),
             transitions: Transitions::default(),
             flaps: Flaps::default(),
@@ -82,7 +82,7 @@ impl Port {
 
     /// Zeroes what was counted and measured.
     pub(crate) fn reset_counters(&mut self) {
-        self.stats = InterfaceStats::default();
+        self.stats = StatsSlot::default();
         self.transitions = Transitions::default();
         self.meter.reset();
     }
@@ -199,5 +199,11 @@ mod tests {
         let mut credits = contended();
         credits.refill(8);
         assert_eq!((credits.free, credits.least, credits.queue.len()), (8, 8, 2));
+    }
+
+    #[test]
+    fn an_interface_of_a_peer_without_traffic_costs_little_memory() {
+        let size = size_of::<crate::peer::PeerNi>();
+        assert!(size <= 400, "{size} bytes");
     }
 }

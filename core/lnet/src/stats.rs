@@ -192,6 +192,23 @@ pub struct InterfaceStats {
     pub put_ack: Latency,
 }
 
+/// The counters of an interface. They take memory from its first message on; until then they cost a pointer.
+#[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
+pub(crate) struct StatsSlot(Option<Box<InterfaceStats>>);
+
+impl StatsSlot {
+    /// What was counted.
+    pub(crate) fn get(&self) -> InterfaceStats {
+        self.0.as_deref().copied().unwrap_or_default()
+    }
+
+    /// To count.
+    #[inline]
+    pub(crate) fn get_mut(&mut self) -> &mut InterfaceStats {
+        self.0.get_or_insert_default()
+    }
+}
+
 impl core::ops::AddAssign for KindCounts {
     fn add_assign(&mut self, other: Self) {
         self.put = self.put.wrapping_add(other.put);

@@ -81,7 +81,7 @@ impl Node {
         let kind = msg.counted_as_sent();
         for id in port::of_rail(tx.ni, tx.peer_ni) {
             if let Some(port) = self.port_mut(id) {
-                port.stats.dropped.bump(kind);
+                port.stats.get_mut().dropped.bump(kind);
             }
         }
     }

@@ -197,7 +197,7 @@ impl Node {
         }
         for id in port::of_rail(rx.ni, rx.peer_ni) {
             let Some(port) = self.port_mut(id) else { continue };
-            let stats = &mut port.stats;
+            let stats = port.stats.get_mut();
             let of = if kind == EventKind::Ack { &mut stats.put_ack } else { &mut stats.get_rtt };
             of.add(took);
             if measured {
@@ -247,13 +247,13 @@ impl Node {
             let took = now.saturating_since(tx.committed);
             for id in port::of_rail(tx.ni, tx.peer_ni) {
                 let Some(port) = self.port_mut(id) else { continue };
-                port.stats.sent.bump(as_kind);
-                port.stats.sent_bytes += sent_len;
+                port.stats.get_mut().sent.bump(as_kind);
+                port.stats.get_mut().sent_bytes += sent_len;
                 if measured {
                     port.meter.sent(now, sent_len, took);
                 }
                 if let Some(took) = egress {
-                    port.stats.put_egress.add(took);
+                    port.stats.get_mut().put_egress.add(took);
                 }
             }
         }
@@ -271,8 +271,8 @@ impl Node {
             }
             for id in port::of_rail(rx.ni, rx.peer_ni) {
                 let Some(port) = self.port_mut(id) else { continue };
-                port.stats.received.bump(rx.kind);
-                port.stats.received_bytes += brought;
+                port.stats.get_mut().received.bump(rx.kind);
+                port.stats.get_mut().received_bytes += brought;
                 if measured {
                     port.meter.received(now, brought);
                 }
