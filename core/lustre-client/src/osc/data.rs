@@ -10,9 +10,10 @@ use lustre_wire::fid::ObjectId;
 use ptlrpc::{CallError, Direction, Reply};
 
 use super::dirty::Piece;
+use super::locks::Key;
 use super::op::Stage;
 use super::wire::{self, Said};
-use super::{Calling, Cx, Key, OpId, Osc, OscEvent, SumId};
+use super::{Calling, Cx, OpId, Osc, OscEvent, SumId};
 
 /// A data request is made again so often at most (L-93).
 const RETRIES_MAX: u32 = 10;

@@ -9,9 +9,8 @@ use lustre_wire::ldlm::{Intent, LockFlags, Policy, ResourceName};
 use ptlrpc::{Call, CallError, Reply};
 
 use super::dirty::Piece;
-use super::{
-    Calling, Cx, Key, OBJECTS_MAX, OPS_MAX, Object, OpId, Osc, OscError, OscEvent, Then, wire,
-};
+use super::locks::{Key, Object, Then};
+use super::{Calling, Cx, OBJECTS_MAX, OPS_MAX, OpId, Osc, OscError, OscEvent, wire};
 
 /// Behind the last byte that an object may have.
 const OBJECT_END: u64 = 1 << 56;

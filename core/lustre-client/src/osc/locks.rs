@@ -1,0 +1,285 @@
+//! What locks mean for data: what is known of an object while there are locks on it, what has to be
+//! written back before one goes, what is lost with one that the target takes away (L-40, L-44).
+
+use core::ops::Range;
+
+use ldlm::Mode;
+use ldlm::client::{GoneReason, HoldId, LockEvent, LockId};
+use lnet_types::{ByteOrder, Errno};
+use lustre_wire::Layout;
+use lustre_wire::fid::ObjectId;
+use lustre_wire::ldlm::{Lvb, Policy};
+
+use super::dirty::{Dirty, Piece};
+use super::{Cx, OpId, Osc, OscEvent};
+
+/// A lock that this client has, in the words of data: from the first byte to the last.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HeldLock {
+    key: Key,
+    start: u64,
+    pub(super) last: u64,
+}
+
+impl HeldLock {
+    const fn range(&self) -> Range<u64> {
+        self.start..self.last.saturating_add(1)
+    }
+}
+
+/// What has to wait until a range is written back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Then {
+    /// A lock goes.
+    Leave(LockId),
+    /// An operation goes on.
+    Go(OpId),
+}
+
+/// The words of an object's resource.
+pub(super) type Key = [u64; 4];
+
+/// What is known of an object.
+#[derive(Debug)]
+pub(super) struct Object {
+    pub(super) id: ObjectId,
+    pub(super) dirty: Dirty,
+    /// Its size, as far as this client knows: what its locks said, and what it has written since.
+    pub(super) size: u64,
+    /// Whether that is more than what this client has written.
+    pub(super) size_known: bool,
+    pub(super) mtime: Option<i64>,
+    pub(super) waits: Vec<(Range<u64>, Then)>,
+    /// Operations under way.
+    pub(super) ops: usize,
+    /// What the next fsync and the next close say.
+    pub(super) fsync_error: Option<Errno>,
+    pub(super) close_error: Option<Errno>,
+}
+
+impl Object {
+    pub(super) const fn new(id: ObjectId) -> Self {
+        Self {
+            id,
+            dirty: Dirty::new(),
+            size: 0,
+            size_known: false,
+            mtime: None,
+            waits: Vec::new(),
+            ops: 0,
+            fsync_error: None,
+            close_error: None,
+        }
+    }
+
+    /// Data was lost. The first reason counts.
+    fn fail(&mut self, errno: Errno) {
+        self.fsync_error.get_or_insert(errno);
+        self.close_error.get_or_insert(errno);
+    }
+}
+
+impl Osc {
+    /// Takes an event of the locks of this import.
+    pub fn lock_event(&mut self, event: LockEvent, cx: &mut Cx<'_, '_, '_>) {
+        match event {
+            LockEvent::Granted { hold, lock, mode, policy, lvb } => {
+                self.granted(hold, lock, mode, &policy, &lvb, cx);
+            }
+            LockEvent::Refused { hold, error } => {
+                if let Some(op) = self.holds.remove(&hold) {
+                    self.refused(op, error.errno(), cx);
+                }
+            }
+            LockEvent::Aborted { hold, results, lvb } => {
+                if let Some(op) = self.holds.remove(&hold) {
+                    // The second word is a negative errno, or 0.
+                    let errno = (results.1 as i64).min(results.0 as i64);
+                    let size = Lvb::parse_either(ByteOrder::Little, &lvb).ok();
+                    let size = size.filter(|lvb| errno >= 0 && lvb.error().is_none());
+                    self.sized(op, size.map(|lvb| lvb.size).ok_or(Errno::ENOENT), cx);
+                }
+            }
+            LockEvent::Flush { lock, discard } => self.flush(lock, discard, cx),
+            LockEvent::Glimpse { glimpse, lock } => {
+                let lvb = self.show(lock).map(|lvb| lvb.to_bytes(ByteOrder::Little));
+                cx.locks.glimpsed(glimpse, lvb, cx.rpc);
+            }
+            LockEvent::Gone { lock, holds, reason } => self.gone(lock, &holds, reason, cx),
+            // Operations end by themselves, and none begins under a lock that another client wants.
+            LockEvent::CalledBack { .. } | LockEvent::Converted { .. } => {}
+        }
+        self.work(cx);
+    }
+
+    /// A lock is there, and with it what the target says of the object.
+    fn granted(
+        &mut self,
+        hold: HoldId,
+        lock: LockId,
+        mode: Mode,
+        policy: &Policy,
+        lvb: &[u8],
+        cx: &mut Cx<'_, '_, '_>,
+    ) {
+        let Some(&op) = self.holds.get(&hold) else { return };
+        let Some(key) = self.ops.get(&op).map(|op| op.key) else { return };
+        let Policy::Extent { start, end, .. } = *policy else { return };
+        let written = self.written(key);
+        if let Some(object) = self.objects.get_mut(&key)
+            && !self.locks.contains_key(&lock)
+        {
+            self.locks.insert(lock, HeldLock { key, start, last: end });
+            let lvb = Lvb::parse_either(ByteOrder::Little, lvb).ok();
+            let lvb = lvb.filter(|lvb| lvb.error().is_none());
+            object.size_known = lvb.is_some();
+            let size = lvb.map_or(object.size, |lvb| lvb.size);
+            object.size = size.max(written);
+            object.mtime = object.mtime.max(lvb.map(|lvb| lvb.mtime));
+        }
+        self.locked(op, lock, mode, cx);
+    }
+
+    /// Behind the last byte of an object that is dirty, or on its way.
+    fn written(&self, key: Key) -> u64 {
+        let moving = self.ios.values().filter_map(|io| io.writes(key)).map(|range| range.end).max();
+        let dirty = self.objects.get(&key).map(|object| object.dirty.end());
+        moving.max(dirty).unwrap_or(0)
+    }
+
+    /// What this client knows of the object of a lock, for a client that asks (L-40).
+    fn show(&self, lock: LockId) -> Option<Lvb> {
+        let held = self.locks.get(&lock)?;
+        let object = self.objects.get(&held.key)?;
+        // Behind its locks others know better.
+        let size = object.size.min(held.last.saturating_add(1));
+        let mtime = object.mtime.unwrap_or_default();
+        Some(Lvb { size, mtime, blocks: size.div_ceil(512), ..Lvb::default() })
+    }
+
+    /// A lock is to go: what is dirty under it is written back first, or dropped (L-44).
+    fn flush(&mut self, lock: LockId, discard: bool, cx: &mut Cx<'_, '_, '_>) {
+        let Some(held) = self.locks.get(&lock).copied() else {
+            return cx.locks.flushed(self.import, lock, cx.rpc);
+        };
+        if discard {
+            self.drop_dirty(held.key, &held.range(), None, cx);
+        }
+        self.wait_for(held.key, held.range(), Then::Leave(lock));
+        self.check(held.key, cx);
+    }
+
+    /// A lock is gone. If the target has taken it away, what was dirty under it is lost.
+    fn gone(
+        &mut self,
+        lock: LockId,
+        holds: &[HoldId],
+        reason: GoneReason,
+        cx: &mut Cx<'_, '_, '_>,
+    ) {
+        let Some(held) = self.locks.remove(&lock) else { return };
+        let lost = reason == GoneReason::Lost;
+        if lost {
+            self.drop_dirty(held.key, &held.range(), Some(Errno::EIO), cx);
+        }
+        let written = self.written(held.key);
+        if let Some(object) = self.objects.get_mut(&held.key) {
+            object.waits.retain(|(_, then)| *then != Then::Leave(lock));
+            let of = |other: &&HeldLock| other.key == held.key;
+            let last = self.locks.values().filter(of).map(|other| other.last).max();
+            let bound = last.map_or(0, |last| last.saturating_add(1));
+            object.size = object.size.min(bound).max(written);
+            object.size_known &= last == Some(u64::MAX);
+        }
+        for hold in holds.iter().filter(|_| lost) {
+            if let Some(op) = self.holds.remove(hold) {
+                self.unlocked(op, cx);
+            }
+        }
+        self.check(held.key, cx);
+        self.tidy(held.key);
+    }
+
+    /// Drops dirty data. With an error it is lost, and the object says so.
+    fn drop_dirty(
+        &mut self,
+        key: Key,
+        range: &Range<u64>,
+        error: Option<Errno>,
+        cx: &mut Cx<'_, '_, '_>,
+    ) {
+        let Some(object) = self.objects.get_mut(&key) else { return };
+        let pieces = object.dirty.cut(range.clone());
+        for (_, piece) in pieces {
+            if piece.granted {
+                self.grant.give_up(piece.len);
+            }
+            self.settled(key, &piece, error.map_or(Ok(()), Err), cx);
+        }
+    }
+
+    /// A piece is dirty no more: it is at the target, replaced, or lost.
+    pub(super) fn settled(
+        &mut self,
+        key: Key,
+        piece: &Piece,
+        result: Result<(), Errno>,
+        cx: &mut Cx<'_, '_, '_>,
+    ) {
+        self.dirty_bytes = self.dirty_bytes.saturating_sub(piece.len);
+        self.events.extend(self.buffers.release(piece.buffer, piece.len).map(OscEvent::Free));
+        match (piece.op, result) {
+            // It waits, and says it itself.
+            (Some(op), result) => self.through(op, piece.len, result, cx),
+            (None, Err(errno)) => {
+                self.stats.lost += piece.len;
+                if let Some(object) = self.objects.get_mut(&key) {
+                    object.fail(errno);
+                }
+            }
+            (None, Ok(())) => {}
+        }
+    }
+
+    /// Lets something wait until what is dirty in a range is written back.
+    pub(super) fn wait_for(&mut self, key: Key, range: Range<u64>, then: Then) {
+        let Some(object) = self.objects.get_mut(&key) else { return };
+        if object.dirty.urge(&range, |_| true) {
+            self.urgent.insert(key);
+        }
+        object.waits.push((range, then));
+    }
+
+    /// Goes on with what has waited for data of an object that is written back.
+    pub(super) fn check(&mut self, key: Key, cx: &mut Cx<'_, '_, '_>) {
+        let Some(object) = self.objects.get_mut(&key) else { return };
+        let moving: Vec<Range<u64>> = self.ios.values().filter_map(|io| io.writes(key)).collect();
+        let waits = core::mem::take(&mut object.waits);
+        let clean = |range: &Range<u64>| {
+            let meets = |other: &Range<u64>| other.start < range.end && range.start < other.end;
+            !object.dirty.is_urgent(range) && !moving.iter().any(meets)
+        };
+        let (ready, left): (Vec<_>, Vec<_>) =
+            waits.into_iter().partition(|(range, _)| clean(range));
+        object.waits = left;
+        for (_, then) in ready {
+            match then {
+                Then::Leave(lock) => cx.locks.flushed(self.import, lock, cx.rpc),
+                Then::Go(op) => self.written_back(op, cx),
+            }
+        }
+    }
+
+    /// Forgets an object of which nothing is left.
+    pub(super) fn tidy(&mut self, key: Key) {
+        let Some(object) = self.objects.get(&key) else { return };
+        let errors = object.fsync_error.or(object.close_error).is_some();
+        let used = object.ops > 0 || errors || !object.dirty.is_empty() || !object.waits.is_empty();
+        let locked = || self.locks.values().any(|held| held.key == key);
+        let moving = || self.ios.values().any(|io| io.writes(key).is_some());
+        if !used && !locked() && !moving() {
+            self.objects.remove(&key);
+            self.urgent.remove(&key);
+        }
+    }
+}
