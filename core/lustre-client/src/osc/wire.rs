@@ -1,4 +1,4 @@
-//! Requests of a client that has locks (L-77 … L-92), and what their replies say.
+//! Requests of a client that has locks (L-80 … L-92), and what their replies say.
 
 use lnet_types::{ByteOrder, IoVec};
 use lustre_wire::fid::{ObjectId, Valid};
