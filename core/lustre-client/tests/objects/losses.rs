@@ -161,6 +161,25 @@ fn l94_data_whose_sum_differs_is_written_and_read_again() {
     assert_eq!(bench.done(a, op), Some(Err(Errno::EIO)));
 }
 
+#[test]
+fn what_waits_for_a_lock_of_the_target_leaves_with_its_client() {
+    let mut bench = Bench::new();
+    let (a, b) = (bench.client("a"), bench.client("b"));
+    bench.warm(a);
+    bench.write(a, 1, 0, &pattern(KIB, 1));
+    bench.hang(a, true);
+    let body = wire::data_body(object(1), true, None, 0);
+    let range = [wire::range(0, 4, NiobufFlags::READ)];
+    let read = wire::data(Opcode::OST_READ, &body, &range, Some(&[]));
+    let read = bench.begin(b, read);
+    assert!(bench.end_of(read).is_none());
+    assert_eq!(bench.holders().into_iter().collect::<Vec<_>>(), ["a", "target"]);
+    bench.evict("b");
+    assert_eq!(bench.holders().into_iter().collect::<Vec<_>>(), ["a"]);
+    bench.hang(a, false);
+    assert_eq!((bench.fsync(a, 1), bench.read(a, 1, 0, KIB)), (Ok(0), pattern(KIB, 1)));
+}
+
 /// An enqueue as anyone may send it.
 fn enqueue(resource: ResourceName, kind: LockKind) -> Call {
     let desc = LockDesc {
