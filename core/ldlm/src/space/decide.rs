@@ -295,7 +295,7 @@ impl Namespace {
 
     /// Calls a lock back, once (L-27): at once if its client knows that it is granted, otherwise with
     /// the answer or completion (L-33).
-    fn call_back(&mut self, now: Instant, at: u32, because: u32, discard: bool) {
+    pub(super) fn call_back(&mut self, now: Instant, at: u32, because: u32, discard: bool) {
         let lock = &self.locks[at];
         if lock.called_back {
             return;

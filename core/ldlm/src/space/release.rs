@@ -37,7 +37,8 @@ impl Namespace {
     }
 
     /// Drops inode bits of a lock (L-45); returns those that are left. With none left the lock is gone.
-    /// A lock that still blocks a waiting one stays called back.
+    /// A lock that still blocks a waiting one is called back again: its holder has given what was wanted
+    /// before.
     ///
     /// # Errors
     /// The lock is unknown, or of another holder, kind or mode, or does not have the bits.
@@ -66,19 +67,21 @@ impl Namespace {
             self.leave_granted(at);
             (self.locks[at].start, self.locks[at].wanted.0) = (asked, asked);
             self.enter_granted(since, at);
-            if self.locks[at].called_back {
-                self.locks[at].called_back = false;
-                self.mark_awaited(at);
-            }
-            if !self.locks[at].called_back {
-                self.disarm(at);
-            }
+            self.locks[at].called_back = false;
+            self.disarm(at);
             if self.resources[resource].waiting > 0 && !self.resources[resource].dirty {
                 self.resources[resource].dirty = true;
                 self.dirty.push(resource);
             }
         }
         self.settle(now);
+        if let Some(at) = self.find_of(holder, lock) {
+            let blocked = |other: &u32| self.locks[at].conflicts(&self.locks[*other]);
+            let other = self.waiting(self.locks[at].resource, NIL).find(blocked);
+            if let Some(other) = other {
+                self.call_back(now, at, other, false);
+            }
+        }
         Ok(keep)
     }
 
