@@ -62,7 +62,7 @@ impl LockServer {
         {
             self.space.set_value(&ask.desc.resource, value);
         }
-        let round = Round { served: served.id, open: 0, replay, short };
+        let round = Round { served: served.id, open: 0, replay, glimpse: false, short };
         self.begin_round(made.lock, round, rpc);
     }
 
@@ -100,12 +100,13 @@ impl LockServer {
             State::Granted => self.stats.granted += 1,
             State::Waiting => self.stats.waited += 1,
         }
-        let reply = LockReply {
-            flags: answer.flags,
-            desc: answer.desc,
-            handle: answer.lock.0,
-            ..LockReply::default()
-        };
+        let mut flags = answer.flags;
+        if round.glimpse {
+            // L-35.1: that it is a lock is what has changed.
+            flags |= LockFlags::LOCK_CHANGED | LockFlags::HAS_INTENT;
+        }
+        let reply =
+            LockReply { flags, desc: answer.desc, handle: answer.lock.0, ..LockReply::default() };
         let mut buffers = vec![reply.to_bytes(ByteOrder::Little)];
         if !round.replay {
             let granted = answer.state == State::Granted;

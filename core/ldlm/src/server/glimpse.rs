@@ -14,9 +14,11 @@ use crate::space::{Ask, Glimpse, Value};
 const ABORTED: i32 = 301;
 
 /// A glimpse whose reply waits for the clients that are asked.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Glimpsing {
     ask: Ask,
+    /// What the object layer knows: the resource may be gone with its last lock.
+    value: Option<Value>,
     open: usize,
     short: bool,
 }
@@ -45,10 +47,14 @@ impl LockServer {
                 {
                     self.space.set_value(&resource, value);
                 }
-                let round = Round { served: served.id, open: 0, replay: false, short };
+                let round =
+                    Round { served: served.id, open: 0, replay: false, glimpse: true, short };
                 self.begin_round(made.lock, round, rpc);
             }
-            Ok(Glimpse::Destroyed) => self.aborted(served.id, ask, short, Some(Errno::ENOENT), rpc),
+            Ok(Glimpse::Destroyed) => {
+                let errno = Some(Errno::ENOENT);
+                self.aborted(served.id, ask, value.as_ref(), short, errno, rpc);
+            }
             Ok(Glimpse::Aborted(callbacks)) => {
                 let mut open = 0;
                 for callback in callbacks {
@@ -61,9 +67,9 @@ impl LockServer {
                     }
                 }
                 if open == 0 {
-                    return self.aborted(served.id, ask, short, None, rpc);
+                    return self.aborted(served.id, ask, value.as_ref(), short, None, rpc);
                 }
-                self.glimpses.insert(served.id, Glimpsing { ask: *ask, open, short });
+                self.glimpses.insert(served.id, Glimpsing { ask: *ask, value, open, short });
             }
         }
     }
@@ -77,7 +83,7 @@ impl LockServer {
     ) {
         let Some(glimpsing) = self.glimpses.get_mut(&served) else { return };
         glimpsing.open = glimpsing.open.saturating_sub(1);
-        let Glimpsing { ask, open, short } = *glimpsing;
+        let (ask, open) = (glimpsing.ask, glimpsing.open);
         if let Ok(reply) = result
             && reply.status == 0
             && let Ok(msg) = reply.msg()
@@ -86,9 +92,10 @@ impl LockServer {
         {
             self.space.grow_value(&ask.desc.resource, &seen);
         }
-        if open == 0 {
-            self.glimpses.remove(&served);
-            self.aborted(served, &ask, short, None, rpc);
+        if open == 0
+            && let Some(Glimpsing { ask, value, short, .. }) = self.glimpses.remove(&served)
+        {
+            self.aborted(served, &ask, value.as_ref(), short, None, rpc);
         }
     }
 
@@ -97,6 +104,7 @@ impl LockServer {
         &self,
         served: ServedId,
         ask: &Ask,
+        known: Option<&Value>,
         short: bool,
         errno: Option<Errno>,
         rpc: &mut Rpc<'_, '_>,
@@ -106,7 +114,7 @@ impl LockServer {
             policy_res1: errno.map_or(0, |errno| i64::from(errno.negative()) as u64),
             ..LockReply::default()
         };
-        let value = match self.space.value(&ask.desc.resource) {
+        let value = match self.space.value(&ask.desc.resource).or(known) {
             Some(Value::Object(lvb)) => super::value::lvb_bytes(lvb, short),
             Some(Value::Bytes(bytes)) => bytes.to_vec(),
             None => Vec::new(),

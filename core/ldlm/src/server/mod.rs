@@ -50,6 +50,8 @@ struct Round {
     open: usize,
     /// A replayed lock: its reply has no value (L-62).
     replay: bool,
+    /// A glimpse that is granted as a lock (L-35).
+    glimpse: bool,
     /// The value is sent without its last part (L-18).
     short: bool,
 }
