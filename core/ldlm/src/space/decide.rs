@@ -2,7 +2,7 @@
 //! refused. What happens to waiting locks later stands in `settle.rs`.
 
 use lnet_types::Instant;
-use lustre_wire::ldlm::{LockFlags, Policy, ResourceName};
+use lustre_wire::ldlm::{LockFlags, LockMode, Policy, ResourceName};
 
 use super::contention::Contention;
 use super::record::{Lock, Place};
@@ -302,6 +302,8 @@ impl Namespace {
         }
         let blocker = &self.locks[because];
         let mut desc = blocker.desc(self.resources[blocker.resource].name);
+        // It is not granted: that is why the holder is called.
+        desc.granted = LockMode::NONE;
         // The second word is filled for every kind; of inode bits alone it means something (L-33).
         desc.policy.end = match lock.kind {
             Kind::Ibits => lock.start & blocker.start,
