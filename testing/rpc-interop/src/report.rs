@@ -87,7 +87,7 @@ pub fn play(path: &Path, allowed: &mut Allowed<'_>) -> [Count; 2] {
     let recorded = messages(path);
     let mut counts = [Count::default(), Count::default()];
     for node in nodes(&recorded) {
-        let setup = Setup { tunables: tunables(&name), dies: dies(&name) };
+        let setup = Setup { tunables: tunables(&name), dies: dies(&name), locks: false };
         let stage = VirtualTime::new(node, setup.tunables.clone());
         let played = Player::play(&recorded, &Index::new(&recorded), node, &setup, stage);
         for (side, what) in &played.extra {
@@ -104,13 +104,43 @@ pub fn play(path: &Path, allowed: &mut Allowed<'_>) -> [Count; 2] {
     counts
 }
 
+/// Plays a recording with each of its servers as ours, where `ldlm` serves the locks of objects; counts
+/// the messages of these locks.
+pub fn play_locks(path: &Path, tunables: &Tunables, allowed: &mut Allowed<'_>) -> Count {
+    let name = stem(path);
+    let recorded = messages(path);
+    let mut counts = [Count::default(), Count::default()];
+    for node in nodes(&recorded) {
+        let tunables = Tunables { ping_interval: PING, ..tunables.clone() };
+        let setup = Setup { tunables, dies: false, locks: true };
+        let stage = VirtualTime::new(node, setup.tunables.clone());
+        let mut played = Player::play(&recorded, &Index::new(&recorded), node, &setup, stage);
+        played.outcomes.retain(|outcome| outcome.of_locks);
+        if played.outcomes.is_empty() {
+            // A client.
+            continue;
+        }
+        for (side, what) in &played.extra {
+            let ends = (name.as_str(), node.to_string());
+            let of_locks = what.contains("LDLM_") && *side == Side::Server;
+            if of_locks && allowed.reason(&ends, *side, what, "extra").is_none() {
+                let said = format!("{node} sent beside: {what}");
+                counts[Side::Server as usize].unknown.push(said);
+            }
+        }
+        judge(&name, node, &played, allowed, &mut counts);
+    }
+    let [server, _] = counts;
+    server
+}
+
 /// What each node of ours sends when a recording is played to it in virtual time.
 pub fn sent(path: &Path) -> Vec<(Nid, Vec<Message>)> {
     let name = stem(path);
     let recorded = messages(path);
     let index = Index::new(&recorded);
     let play = |node: Nid| {
-        let setup = Setup { tunables: tunables(&name), dies: dies(&name) };
+        let setup = Setup { tunables: tunables(&name), dies: dies(&name), locks: false };
         let stage = VirtualTime::new(node, setup.tunables.clone());
         (node, Player::play(&recorded, &index, node, &setup, stage).sent)
     };
@@ -141,7 +171,7 @@ pub fn play_on_sockets(
     let peers: BTreeSet<Nid> = names.values().copied().collect();
     let mut counts = [Count::default(), Count::default()];
     for (node, moved) in names.iter().filter(|(node, _)| only.is_none_or(|only| only == **node)) {
-        let setup = Setup { tunables: tunables(&name), dies: dies(&name) };
+        let setup = Setup { tunables: tunables(&name), dies: dies(&name), locks: false };
         let stage = Sockets::new(*moved, &peers, PORT, setup.tunables.clone());
         let played = Player::play(&recorded, &Index::new(&recorded), *moved, &setup, stage);
         judge(&name, *node, &played, allowed, &mut counts);

@@ -110,7 +110,8 @@ impl<S: Stage> Player<'_, S> {
         self.pairs.insert(at, place);
         self.produced[place].paired = true;
         let sent = self.produced[place].at;
-        let ours = self.produced[place].message.clone();
+        let mut ours = self.produced[place].message.clone();
+        self.relate_cookies(at, &mut ours);
         let link = self.index.channel(at).unwrap_or_default();
         let portal = self.messages[at].portal().unwrap_or_default();
         let learned = self.learned.contains(&(link, portal));

@@ -12,6 +12,7 @@
 
 mod client;
 mod compare;
+mod locks;
 mod outage;
 mod past;
 mod pings;
@@ -25,6 +26,7 @@ use lnet_types::{Instant, Nid};
 use lnet_wire::{Handle, Kind};
 use ptlrpc::{CallId, Event, ImportId, Served, TargetId, Tunables};
 
+use locks::Locks;
 use outage::Unseen;
 
 use crate::exchange::Index;
@@ -51,6 +53,8 @@ pub struct Setup {
     pub tunables: Tunables,
     /// The whole server dies in it, and starts again.
     pub dies: bool,
+    /// A server of ours serves the locks of objects by `ldlm`, not with recorded bodies.
+    pub locks: bool,
 }
 
 /// What came of one recorded message.
@@ -73,6 +77,8 @@ pub struct Outcome {
     pub side: Side,
     /// What the message is.
     pub what: String,
+    /// It was made by `ldlm`.
+    pub of_locks: bool,
     /// What came of it.
     pub verdict: Verdict,
 }
@@ -128,6 +134,8 @@ pub struct Player<'a, S> {
     reborn: BTreeSet<String>,
     /// Cookies of our imports.
     handles: BTreeMap<usize, u64>,
+    /// The locks of objects, where `ldlm` serves them.
+    locks: Option<Locks>,
 }
 
 impl<'a, S: Stage> Player<'a, S> {
@@ -161,6 +169,7 @@ impl<'a, S: Stage> Player<'a, S> {
             restarted: false,
             reborn: BTreeSet::new(),
             handles: BTreeMap::new(),
+            locks: setup.locks.then(|| Locks::new(setup.tunables.ldlm_enqueue_min)),
         };
         player.prelude();
         for (at, message) in messages.iter().enumerate() {
@@ -211,7 +220,13 @@ impl<'a, S: Stage> Player<'a, S> {
                 });
             }
         }
+        self.lock_timers();
+        let mut more = false;
         for event in self.stage.events() {
+            let Some(event) = self.lock_event(event) else {
+                more = true;
+                continue;
+            };
             match event {
                 Event::Served(served) => {
                     self.served.insert((served.from, served.xid), *served);
@@ -219,6 +234,9 @@ impl<'a, S: Stage> Player<'a, S> {
                 Event::Ended { .. } | Event::Import { .. } => {}
                 _ => {}
             }
+        }
+        if more {
+            self.take();
         }
     }
 
@@ -286,6 +304,7 @@ impl<'a, S: Stage> Player<'a, S> {
         let side = self.side(at);
         self.run_to(instant(message.at));
         let open = match message.role {
+            Role::Request | Role::Reply if self.is_of_locks(at) => None,
             Role::Request => self.request_out(at),
             Role::Reply => self.reply_out(at),
             Role::Early => None,
@@ -297,7 +316,8 @@ impl<'a, S: Stage> Player<'a, S> {
             None => self.expect(at),
         };
         let what = describe(message);
-        self.played.outcomes.push(Outcome { frame: message.frame, side, what, verdict });
+        let of_locks = side == Side::Server && self.is_of_locks(at);
+        self.played.outcomes.push(Outcome { frame: message.frame, side, what, of_locks, verdict });
     }
 
     /// Whether our node serves or asks with this message.

@@ -69,6 +69,7 @@ impl<S: Stage> Player<'_, S> {
                 self.import_was_there(link);
             }
         }
+        self.locks_were_there();
         self.plan_unseen();
     }
 
@@ -336,8 +337,12 @@ pub(super) fn assumed(kind: ImportKind) -> ConnectData {
         ConnectFlags2::REP_MBITS,
         matches!(kind, ImportKind::Osc | ImportKind::Mdc | ImportKind::Mgc),
     );
+    let mut flags = ConnectFlags::empty();
+    // Attributes of objects come whole (L-18).
+    flags.set(ConnectFlags::LVB_TYPE, kind == ImportKind::Osc);
     ConnectData {
-        flags: ConnectFlags::VERSION
+        flags: flags
+            | ConnectFlags::VERSION
             | ConnectFlags::AT
             | ConnectFlags::FULL20
             | ConnectFlags::BULK_MBITS

@@ -20,6 +20,7 @@ impl<S: Stage> Player<'_, S> {
         message: &mut Message,
     ) -> Result<(), &'static str> {
         let exchange = self.index.of.get(&at).copied().ok_or("no exchange")?;
+        self.know_cookies(message);
         if message.is_callback() {
             if self.never_arrived(at, exchange) {
                 return Err("the recorded client lost it");

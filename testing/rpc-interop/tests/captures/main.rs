@@ -5,6 +5,7 @@
 //! name are played, and each known difference is printed.
 
 mod known;
+mod locks;
 mod sockets;
 mod tshark;
 
