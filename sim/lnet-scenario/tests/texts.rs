@@ -844,7 +844,7 @@ fn locks_and_their_faults_are_read() {
     assert_eq!((load.hold, load.io), (Duration::from_secs(30), Some(Duration::from_secs(2))));
     let modes: Vec<String> = load.modes.iter().map(|mode| mode.to_string()).collect();
     assert_eq!(modes, ["PW", "PR", "GROUP"]);
-    assert!(matches!(&s.faults[0].kind, FaultKind::Hang(on) if on.nodes() == [NodeId(1)]));
+    assert!(matches!(&s.faults[0].kind, FaultKind::Hang(on) if on.nodes() == [NodeId(0)]));
     let FaultKind::RpcLose { loss, .. } = &s.faults[1].kind else { panic!("{:?}", s.faults) };
     assert_eq!(loss.operation, Some(RpcOperation::Blocking));
 }
