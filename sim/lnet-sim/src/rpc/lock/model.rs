@@ -47,6 +47,9 @@ struct Lock {
     used_at: Instant,
 }
 
+/// What a lock was for, whose it was, and its number.
+type Fence = (LockWant, HostId, u64);
+
 /// See the module's head.
 #[derive(Debug, Default)]
 pub struct LockModel {
@@ -56,7 +59,7 @@ pub struct LockModel {
     /// Clients that were evicted, and don't know it yet.
     out: BTreeMap<(HostId, usize), Instant>,
     /// The last numbers of each name.
-    fences: BTreeMap<(usize, KeyNo), Vec<(LockWant, HostId, u64)>>,
+    fences: BTreeMap<(usize, KeyNo), Vec<Fence>>,
     /// Loads whose programs give up waiting.
     limited: Vec<bool>,
     /// Until then nothing is wrong; `None`: nothing ever is.
