@@ -24,7 +24,7 @@ pub struct LockLoad {
     /// Part of the locks that stay in the cache of their client when they are given back.
     pub keep: Share,
     /// I/O under the lock at this pace. The program has begun something: it ends it, for the whole of
-    /// `hold`, whoever wants the lock. `None`: no I/O.
+    /// `hold`, even when another client wants the lock. `None`: no I/O.
     pub io: Option<Duration>,
 }
 

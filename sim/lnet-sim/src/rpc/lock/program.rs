@@ -83,7 +83,7 @@ pub(in crate::rpc) struct Locking {
     programs: Vec<Program>,
     /// Which program a hold is of.
     holds: BTreeMap<HoldId, usize>,
-    /// I/O under way, by whom, for which ask.
+    /// I/O under way: its program, and the ask that it is under.
     calls: BTreeMap<CallId, (usize, CallNo)>,
     count: u64,
     hangs: bool,
