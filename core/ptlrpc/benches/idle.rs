@@ -34,9 +34,11 @@ thread_local! {
     static BYTES: Cell<[i64; 3]> = const { Cell::new([0; 3]) };
 }
 
-fn count(bytes: i64) {
+fn count(side: u8, bytes: i64) {
     let mut all = BYTES.get();
-    all[SIDE.get() as usize] += bytes;
+    if let Some(of) = all.get_mut(usize::from(side)) {
+        *of += bytes;
+    }
     BYTES.set(all);
 }
 
@@ -48,29 +50,46 @@ fn on<R>(side: Side, f: impl FnOnce() -> R) -> R {
     result
 }
 
-/// The system's allocator, with the bytes in use by side.
+/// The system's allocator, with the bytes in use by side. The side that a block was allocated for stands
+/// before the block: the node frees what it holds for a side in a step of its own.
 struct Counting;
 
-// SAFETY: every call goes to the system's allocator unchanged; the counters are plain cells of the
-// thread, without destructors, and allocate nothing.
+/// The block with its head, and the length of the head.
+fn whole(layout: Layout) -> Option<(Layout, usize)> {
+    let head = layout.align().max(16);
+    let whole = Layout::from_size_align(layout.size().checked_add(head)?, head).ok()?;
+    Some((whole, head))
+}
+
+// SAFETY: a block is one of the system's allocator behind a head as long as its alignment, so that it is
+// aligned, and is freed with the same layout. The counters are plain cells of the thread, without
+// destructors, and allocate nothing.
 #[allow(unsafe_code)]
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(layout.size() as i64);
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.alloc(layout) }
+        let Some((whole, head)) = whole(layout) else { return core::ptr::null_mut() };
+        // SAFETY: its size is not zero: the head is longer.
+        let base = unsafe { System.alloc(whole) };
+        if base.is_null() {
+            return base;
+        }
+        let side = SIDE.get() as u8;
+        count(side, layout.size() as i64);
+        // SAFETY: the head is within the block.
+        unsafe {
+            base.write(side);
+            base.add(head)
+        }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        count(-(layout.size() as i64));
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.dealloc(at, layout) }
-    }
-
-    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count(size as i64 - layout.size() as i64);
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.realloc(at, layout, size) }
+        let Some((whole, head)) = whole(layout) else { return };
+        // SAFETY: it was allocated here, with this layout: its head lies before it.
+        unsafe {
+            let base = at.sub(head);
+            count(base.read(), -(layout.size() as i64));
+            System.dealloc(base, whole);
+        }
     }
 }
 

@@ -155,9 +155,10 @@ impl Client {
         im.force_reconnect = false;
         im.net = decision.net;
         im.current = decision.choice.index;
-        let nids = decision.connections.iter().map(|c| c.nid);
-        im.choice = nids.zip(decision.choice.reasons).collect();
         im.connections = decision.connections;
+        for (connection, reason) in im.connections.iter_mut().zip(decision.choice.reasons) {
+            connection.reason = Some(reason);
+        }
         let Some(connection) = im.connections.get_mut(im.current) else { return };
         connection.tried(now);
         im.conn_cnt += 1;

@@ -45,12 +45,22 @@ pub struct Connection {
     pub ready: Readiness,
     /// It has become ready since it was tried.
     pub turned: bool,
+    /// Why it was chosen for the last connect, or was not (P-60); `None` before the first.
+    pub reason: Option<ChoiceReason>,
 }
 
 impl Connection {
     pub(crate) const fn new(nid: Nid) -> Self {
         let ready = Readiness::Unknown;
-        Self { nid, last_attempt: None, attempts: 0, replies: 0, ready, turned: false }
+        Self {
+            nid,
+            last_attempt: None,
+            attempts: 0,
+            replies: 0,
+            ready,
+            turned: false,
+            reason: None,
+        }
     }
 
     /// Takes in what LNet knows now.

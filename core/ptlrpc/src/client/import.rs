@@ -9,7 +9,7 @@ use core::time::Duration;
 use lnet_types::{Instant, Nid};
 use lustre_wire::{ConnectData, ConnectFlags, ImportKind};
 
-use super::connections::{ChoiceReason, Connection};
+use super::connections::Connection;
 use super::outcome::Terms;
 use super::retain::Retention;
 use super::slots::{Limits, Slots};
@@ -148,8 +148,6 @@ pub(crate) struct Import {
     pub(crate) last_reply: Option<Instant>,
     /// The export of the client that this import of a server is to (P-130).
     pub(crate) callback: Option<ExportId>,
-    /// Why the present connection was chosen, and the others were not (P-60).
-    pub(crate) choice: Vec<(Nid, ChoiceReason)>,
     /// LNet discovers a node for it.
     pub(crate) discovers: bool,
     /// The connect under way.
@@ -225,7 +223,6 @@ impl Import {
             woken: None,
             held: false,
             last_reply: None,
-            choice: Vec::new(),
             discovers: false,
             connecting: None,
             recovering: None,

@@ -171,7 +171,7 @@ impl Client {
             connections: im.connections.clone(),
             conn_cnt: im.conn_cnt,
             refusal: im.refusal.as_deref().copied(),
-            choice: im.choice.clone(),
+            choice: im.connections.iter().filter_map(|c| Some((c.nid, c.reason?))).collect(),
             next: {
                 let keep = im.force_reconnect.then_some(im.current);
                 let rule = tunables.reconnect;
