@@ -47,15 +47,13 @@ pub(crate) fn of(t: Tables<'_>, ni: NiId, peer_ni: PeerNiId) -> Option<Blame> {
         .filter(|(id, other)| *id != ni && other.nid.net() == net && !other.fatal)
         .map(|(id, _)| id)
         .collect();
+    if others.is_empty() {
+        return Some(Blame::Undetermined);
+    }
+    if others.iter().all(|other| is_silent(*other, peer_ni)) {
+        return Some(Blame::Theirs);
+    }
     let lost: Vec<PeerNiId> = t.rails.silent_from(ni).collect();
     let reaches_all = |other: &NiId| lost.iter().all(|lost| !is_silent(*other, *lost));
-    Some(if others.is_empty() {
-        Blame::Undetermined
-    } else if others.iter().all(|other| is_silent(*other, peer_ni)) {
-        Blame::Theirs
-    } else if lost.len() > 1 && others.iter().any(reaches_all) {
-        Blame::Ours
-    } else {
-        Blame::Way
-    })
+    Some(if lost.len() > 1 && others.iter().any(reaches_all) { Blame::Ours } else { Blame::Way })
 }

@@ -1,7 +1,7 @@
 //! The rails that are not above doubt, and how grave it is (DEC-31). What follows from it is in
 //! `suspicion.rs` and `send/select.rs`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use lnet_types::{Instant, NiId, PeerId, PeerNiId};
 
@@ -17,7 +17,16 @@ pub(crate) struct Rails {
     moved: u64,
     /// Times that a rail fell under suspicion, or under a graver one.
     falls: u64,
+    /// Times that the doubt about a rail changed.
+    #[serde(skip)]
+    changes: u64,
+    /// The rails of the last changes, oldest first, at most [`RECENT`].
+    #[serde(skip)]
+    recent: VecDeque<(NiId, PeerNiId)>,
 }
+
+/// Changes that are kept by rail, for hosts that look after each event: an event brings few of them.
+const RECENT: usize = 64;
 
 impl Rails {
     pub(crate) fn is_clean(&self) -> bool {
@@ -73,12 +82,38 @@ impl Rails {
 
     /// Forgets the rails of interfaces that are gone.
     pub(crate) fn retain(&mut self, exists: impl Fn(NiId, PeerNiId) -> bool) {
+        let before = self.doubted.len();
         self.doubted.retain(|(ni, peer_ni), _| exists(*ni, *peer_ni));
+        if self.doubted.len() < before {
+            self.changed_at_large();
+        }
+    }
+
+    /// Doubts have changed about rails that are not known here.
+    fn changed_at_large(&mut self) {
+        self.changes += 1;
+        self.recent.clear();
+    }
+
+    /// Times that the doubt about a rail changed.
+    pub(crate) const fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// The rails of all changes behind the first `seen`; `None` if they are not known any more.
+    pub(crate) fn changed_since(
+        &self,
+        seen: u64,
+    ) -> Option<impl Iterator<Item = (NiId, PeerNiId)> + '_> {
+        let missed = usize::try_from(self.changes.checked_sub(seen)?).ok()?;
+        let known = self.recent.len().checked_sub(missed)?;
+        Some(self.recent.iter().skip(known).copied())
     }
 
     /// Forgets all suspicion.
     pub(crate) fn clear(&mut self) {
         self.doubted.clear();
+        self.changed_at_large();
     }
 
     /// Takes note; true if it is news.
@@ -88,6 +123,11 @@ impl Rails {
             return false;
         }
         self.falls += u64::from(doubt > before);
+        self.changes += 1;
+        if self.recent.len() == RECENT {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(rail);
         if doubt == Doubt::None {
             self.doubted.remove(&rail);
         } else {

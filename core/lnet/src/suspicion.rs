@@ -120,6 +120,31 @@ impl Node {
         !self.rails.is_clean()
     }
 
+    /// How often the doubt about a rail has changed: a host that watches many nodes looks again only
+    /// where this has moved.
+    pub fn doubt_changes(&self) -> u64 {
+        self.rails.changes()
+    }
+
+    /// The rails that are not above doubt, by our NID and the peer's. [`Self::suspicion`] says more of
+    /// each.
+    pub fn doubts(&self) -> impl Iterator<Item = ((Nid, Nid), Doubt)> + '_ {
+        self.rails.all().filter_map(|((ni, peer_ni), doubt, _)| {
+            Some(((self.nis.get(ni)?.nid, self.peers.nis.get(peer_ni)?.nid), doubt))
+        })
+    }
+
+    /// What is thought now of the rails that have changed behind the first `seen` changes
+    /// ([`Self::doubt_changes`]); `None` if that is not known any more, and [`Self::doubts`] is to be
+    /// read whole.
+    pub fn doubts_since(&self, seen: u64) -> Option<Vec<((Nid, Nid), Doubt)>> {
+        let now = |(ni, peer_ni): (NiId, PeerNiId)| {
+            let nids = (self.nis.get(ni)?.nid, self.peers.nis.get(peer_ni)?.nid);
+            Some((nids, self.rails.of(ni, peer_ni)))
+        };
+        self.rails.changed_since(seen)?.map(now).collect()
+    }
+
     /// Whether an answer to the node at `to` had better not be bound to our interface `from`, which that
     /// node addressed: it is Multi-Rail, so that the interface does not matter to it, and either it
     /// deduplicates, so that what a rail loses may go again by others, or nothing gets through from `from`.

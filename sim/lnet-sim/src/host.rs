@@ -95,6 +95,8 @@ pub struct Host {
     /// The node's count when its health was last looked at, and what was found: NIDs below 1000.
     pub(crate) health_seen: u64,
     pub(crate) ailing: BTreeMap<Nid, u32>,
+    /// The node's count of changed doubts when they were last looked at.
+    pub(crate) doubts_seen: u64,
     /// What it was found to think of rails: those above no doubt are not here.
     pub(crate) doubts: BTreeMap<(Nid, Nid), Doubt>,
 }

@@ -5,7 +5,7 @@ use lnet::{Doubt, Link, NiSpec, Node, NodeConfig, RouteView, Tunables};
 use lnet_scenario::{Group, NodeId, RailRef};
 use lnet_types::{Instant, Net, Nid, Prng};
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::Sim;
 use crate::directory::{HostId, RailInfo, RailIx};
@@ -43,6 +43,7 @@ impl<F: Fabric> Sim<F> {
                 dirty: false,
                 health_seen: 0,
                 ailing: BTreeMap::new(),
+                doubts_seen: 0,
                 doubts: BTreeMap::new(),
             };
             self.hosts.push(host);
@@ -215,7 +216,7 @@ impl<F: Fabric> Sim<F> {
         host.mem = Mem::new(F::MOVES_BYTES);
         host.lo = lnet::Loopback::new();
         (host.alive, host.paused, host.incarnation) = (true, false, life);
-        (host.armed, host.health_seen) = (Instant::FAR_FUTURE, 0);
+        (host.armed, host.health_seen, host.doubts_seen) = (Instant::FAR_FUTURE, 0, 0);
         host.ailing.clear();
         host.doubts.clear();
         self.mute(id);
@@ -256,17 +257,23 @@ impl<F: Fabric> Sim<F> {
     /// Shows changes in a node's judgement of rails.
     pub(super) fn watch_rails(&mut self, id: HostId) {
         let host = &mut self.hosts[id.0 as usize];
-        if !host.node.has_doubts() && host.doubts.is_empty() {
+        let count = host.node.doubt_changes();
+        if host.doubts_seen == count {
             return;
         }
-        let rails = host.node.suspicion().rails;
-        let now: BTreeMap<(Nid, Nid), Doubt> =
-            rails.into_iter().map(|r| ((r.local, r.peer), r.doubt)).collect();
-        let before = core::mem::replace(&mut host.doubts, now.clone());
-        let all: BTreeSet<(Nid, Nid)> = before.keys().chain(now.keys()).copied().collect();
-        for rail in all {
-            let doubt = now.get(&rail).copied().unwrap_or_default();
-            if doubt != before.get(&rail).copied().unwrap_or_default() {
+        let seen = core::mem::replace(&mut host.doubts_seen, count);
+        let changed = host.node.doubts_since(seen).unwrap_or_else(|| {
+            let gone = host.doubts.keys().map(|rail| (*rail, Doubt::None));
+            let all: BTreeMap<(Nid, Nid), Doubt> = gone.chain(host.node.doubts()).collect();
+            all.into_iter().collect()
+        });
+        for (rail, doubt) in changed {
+            let doubts = &mut self.hosts[id.0 as usize].doubts;
+            let before = match doubt {
+                Doubt::None => doubts.remove(&rail),
+                doubt => doubts.insert(rail, doubt),
+            };
+            if doubt != before.unwrap_or_default() {
                 self.see(&Seen::Doubt { host: id, local: rail.0, peer: rail.1, doubt });
             }
         }
