@@ -16,11 +16,6 @@ use super::keeping::CALL_AT;
 use super::seen::{Answered, Asked, CallNo, KeyNo, RpcSeen};
 use super::{APPEND, READ, wanted};
 
-/// Bits of a call's number that count the calls of one life of a node.
-const COUNT_BITS: u32 = 28;
-/// Bits that count its lives.
-const LIFE_BITS: u32 = 8;
-
 /// A call under way.
 struct Open {
     call: CallNo,
@@ -64,13 +59,6 @@ pub(super) fn uuid(world: &World, node: NodeId, life: u32) -> String {
         name if name.len() <= ptlrpc::UUID_MAX => name,
         _ => format!("node-{}_{life}", node.0),
     }
-}
-
-/// The number of a call, or of a lock that is asked for.
-pub(super) fn number(node: NodeId, life: u32, count: u64) -> CallNo {
-    let life = u64::from(life) & ((1 << LIFE_BITS) - 1);
-    let node = u64::from(node.0) << (COUNT_BITS + LIFE_BITS);
-    CallNo(node | life << COUNT_BITS | count & ((1 << COUNT_BITS) - 1))
 }
 
 impl Calling {
@@ -185,7 +173,7 @@ impl Calling {
         }
         let (import, target) = (stream.import, stream.target);
         self.count += 1;
-        let call = number(self.node, self.life, self.count);
+        let call = CallNo::new(self.node.0, self.life, self.count);
         let (load_index, kind, reads) = (stream.load, load.kind, load.reads);
         let asked = self.choose(load_index, kind, reads, target);
         let (mut made, bulk) = request(asked, kind, call);

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use lnet_scenario::Scenario;
 use ptlrpc::CallError;
 
+use super::calls::Calls;
 use super::seen::{Answered, Asked, CallNo, KeyNo, RpcSeen};
 use crate::directory::HostId;
 
@@ -21,6 +22,17 @@ struct Call {
     /// call began.
     least: u64,
     state: State,
+    /// The transaction of its change, while its target has that.
+    made: Option<u64>,
+    /// The transaction of its change that a crash has taken.
+    gone: Option<u64>,
+}
+
+impl Call {
+    /// Its change was answered, and no target has it.
+    fn is_lost(&self) -> bool {
+        self.gone.is_some() && matches!(self.state, State::Changed(_))
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,11 +137,7 @@ impl History {
 /// See the module's head.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
-    calls: BTreeMap<CallNo, Call>,
-    /// Transactions of changes that targets have.
-    of: BTreeMap<CallNo, u64>,
-    /// Transactions of changes that a crash has taken.
-    gone: BTreeMap<CallNo, u64>,
+    calls: Calls<Call>,
     targets: Vec<History>,
     names: Vec<String>,
     open: usize,
@@ -176,7 +184,12 @@ impl Ledger {
             RpcSeen::Damaged { call } => Err(format!("bulk data of call {call} are damaged")),
             RpcSeen::Invalidated { target } => {
                 self.invalidated += 1;
-                self.void(|call| call.host == host && call.target == target);
+                for call in self.calls.of_node(host).filter(|call| call.target == target) {
+                    // Open ones have their end still.
+                    if matches!(call.state, State::Changed(_)) {
+                        call.state = State::Void;
+                    }
+                }
                 Ok(())
             }
             RpcSeen::Evicted { .. } => {
@@ -194,13 +207,13 @@ impl Ledger {
     pub(crate) fn died(&mut self, host: HostId) {
         for history in self.targets.iter_mut().filter(|h| h.at == Some(host)) {
             for (transno, call) in history.crash() {
-                self.of.remove(&call);
-                self.gone.insert(call, transno);
+                if let Some(call) = self.calls.get_mut(call) {
+                    (call.made, call.gone) = (None, Some(transno));
+                }
             }
         }
-        let open = |c: &Call| c.host == host && c.state == State::Open;
-        self.open -= self.calls.values().filter(|c| open(c)).count();
-        for call in self.calls.values_mut().filter(|c| c.host == host) {
+        for call in self.calls.of_node(host) {
+            self.open -= usize::from(call.state == State::Open);
             call.state = State::Void;
         }
     }
@@ -213,32 +226,18 @@ impl Ledger {
     /// One of them.
     pub(crate) fn first_open(&self) -> Option<(CallNo, HostId)> {
         let mut open = self.calls.iter().filter(|(_, c)| c.state == State::Open);
-        open.next().map(|(no, call)| (*no, call.host))
+        open.next().map(|(no, call)| (no, call.host))
     }
 
     /// Changes that were answered to a client that is there still, and that no target has.
     pub(crate) fn lost(&self) -> u64 {
-        self.gone.keys().filter(|no| self.is_owed(**no)).count() as u64
+        self.calls.iter().filter(|(_, call)| call.is_lost()).count() as u64
     }
 
     /// One of them, and its target.
     pub(crate) fn first_lost(&self) -> Option<(CallNo, &str)> {
-        let no = self.gone.keys().find(|no| self.is_owed(**no))?;
-        Some((*no, self.names.get(self.calls.get(no)?.target)?))
-    }
-
-    fn is_owed(&self, no: CallNo) -> bool {
-        self.calls.get(&no).is_some_and(|call| matches!(call.state, State::Changed(_)))
-    }
-
-    /// What calls were answered need not be there any more.
-    fn void(&mut self, of: impl Fn(&Call) -> bool) {
-        for call in self.calls.values_mut().filter(|c| of(c)) {
-            // Open ones have their end still.
-            if matches!(call.state, State::Changed(_)) {
-                call.state = State::Void;
-            }
-        }
+        let (no, call) = self.calls.iter().find(|(_, call)| call.is_lost())?;
+        Some((no, self.names.get(call.target)?))
     }
 
     fn name(&self, target: usize) -> &str {
@@ -262,7 +261,8 @@ impl Ledger {
     ) -> Result<(), String> {
         let answered = self.targets.get(target).and_then(|h| h.answered.get(&asked.key()));
         let least = answered.copied().unwrap_or(0);
-        let call = Call { host, target, asked, least, state: State::Open };
+        let (state, made, gone) = (State::Open, None, None);
+        let call = Call { host, target, asked, least, state, made, gone };
         self.open += 1;
         match self.calls.insert(no, call) {
             None => Ok(()),
@@ -303,23 +303,22 @@ impl Ledger {
         transno: u64,
         key: Option<(KeyNo, bool)>,
     ) -> Result<(), String> {
-        let Some(call) = self.calls.get(&no) else {
+        let Some(call) = self.calls.get_mut(no) else {
             return Err(format!("{name} carries out call {no}, which no client has begun"));
         };
         let about = key.map(|(key, _)| key);
         if call.target != target || call.asked.reads() || call.asked.key() != about {
             return Err(format!("{name} carries out call {no}, which asks for no change of it"));
         }
-        let state = call.state;
-        if let Some(before) = self.of.insert(no, transno) {
+        if let Some(before) = call.made.replace(transno) {
             self.executed_twice += 1;
             return Err(format!(
                 "{name} carries out call {no} twice, as transactions {before} and {transno}"
             ));
         }
         // It was lost in a crash, and is repeated.
-        if self.gone.remove(&no).is_some()
-            && let State::Changed(value) = state
+        if call.gone.take().is_some()
+            && let State::Changed(value) = call.state
             && value != transno
         {
             return Err(format!(
@@ -338,7 +337,7 @@ impl Ledger {
         result: Result<Answered, CallError>,
     ) -> Result<(), String> {
         let name = self.name(target).to_owned();
-        let Some(call) = self.calls.get_mut(&no).filter(|c| c.host == host) else {
+        let Some(call) = self.calls.get_mut(no).filter(|c| c.host == host) else {
             return Err(format!("call {no} to {name} ended, and was never begun"));
         };
         if call.state != State::Open {
@@ -353,15 +352,15 @@ impl Ledger {
         let call = *call;
         if call.asked.reads() {
             // Nothing comes of it any more.
-            self.calls.remove(&no);
+            self.calls.remove(no);
         }
         *(if result.is_ok() { &mut self.answered } else { &mut self.failed }) += 1;
         let nothing_changed = !matches!(result, Ok(Answered::Changed { .. }));
         let said = matches!(result, Ok(_) | Err(CallError::Refused(_)));
-        if said && nothing_changed && self.of.contains_key(&no) {
+        if said && nothing_changed && call.made.is_some() {
             return Err(format!("call {no} is answered by {name}, and was carried out"));
         }
-        let made = self.of.get(&no).or_else(|| self.gone.get(&no)).copied();
+        let made = call.made.or(call.gone);
         let Some(history) = self.targets.get_mut(target) else { return Ok(()) };
         match result {
             Err(_) => Ok(()),

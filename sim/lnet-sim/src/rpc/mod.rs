@@ -16,6 +16,7 @@
 //! and is there in its next life, or at the node that takes over.
 
 mod calling;
+mod calls;
 mod disk;
 mod host;
 mod keeping;

@@ -7,14 +7,41 @@ use ptlrpc::{CallError, EvictReason, ImportState};
 
 use super::lock::LockSeen;
 
-/// A call of a client, by a number that no other call of the run has. It goes with the request, so
-/// that the target knows it without the request layer.
+/// Bits of a call's number that count the calls of one life of a node.
+const COUNT_BITS: u32 = 28;
+/// Bits that count its lives.
+const LIFE_BITS: u32 = 8;
+
+/// A call of a client, by a number that no other call of the run has: its node, which life of that, and
+/// the calls of that life in sequence. It goes with the request, so that the target knows it without the
+/// request layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallNo(pub u64);
 
 impl CallNo {
     /// A change whose request left no record at its target.
     pub(super) const UNKNOWN: Self = Self(u64::MAX);
+
+    /// The number of a call of this life of a node.
+    pub(super) const fn new(node: u32, life: u32, count: u64) -> Self {
+        let life = life as u64 & ((1 << LIFE_BITS) - 1);
+        Self::of((node as u64) << LIFE_BITS | life, count)
+    }
+
+    /// The number of a call of a life of all nodes.
+    pub(super) const fn of(life: u64, count: u64) -> Self {
+        Self(life << COUNT_BITS | count & ((1 << COUNT_BITS) - 1))
+    }
+
+    /// Which life of all nodes, which call in that.
+    pub(super) const fn split(self) -> (u64, u64) {
+        (self.0 >> COUNT_BITS, self.0 & ((1 << COUNT_BITS) - 1))
+    }
+
+    /// The lives of a node.
+    pub(super) const fn lives_of(node: u32) -> core::ops::Range<u64> {
+        (node as u64) << LIFE_BITS..(node as u64 + 1) << LIFE_BITS
+    }
 }
 
 impl fmt::Display for CallNo {

@@ -17,7 +17,6 @@ use lustre_wire::ldlm::{InodeBits, LockFlags, Policy, ResourceName};
 use ptlrpc::{Call, CallError, CallId, Event, ImportId, Ptlrpc, Reply};
 
 use super::super::IO;
-use super::super::calling::number;
 use super::super::seen::{CallNo, KeyNo, RpcSeen};
 use super::target::request;
 use super::{LockSeen, LockWant};
@@ -275,7 +274,7 @@ impl Locking {
         let stream = *stream;
         self.count += 1;
         // A node that makes calls too counts those from below.
-        let ask = number(self.node, self.life, self.count | 1 << 27);
+        let ask = CallNo::new(self.node.0, self.life, self.count | 1 << 27);
         let want = self.choose(stream.index, &stream.load);
         self.note(nth, LockSeen::Asked { ask, want }, notes);
         let (name, words) = resource(want.name);
