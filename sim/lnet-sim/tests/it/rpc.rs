@@ -1,11 +1,15 @@
 //! The scenarios of the request layer under other conditions than their own: by the kernel's rules,
 //! and byte by byte under the real driver.
 
+use core::time::Duration;
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use lnet::Profile;
 use lnet_scenario::{Fidelity, Scenario};
-use lnet_sim::{Detail, play};
+use lnet_sim::{Detail, HostId, Messages, Observer, RpcSeen, Seen, Sim, View, play};
+use lnet_types::Instant;
 
 use crate::scenarios::{load, must_hold};
 
@@ -32,7 +36,7 @@ fn clients_that_wait_for_discovery_come_back_to_a_server_that_was_dead() {
     let text = include_str!("../../../../scenarios/rpc-server-restart.toml");
     let mut scenario = lnet_scenario::parse_changed("kernel", text, &[], &changes).unwrap();
     scenario.set_profile(Profile::Kernel).unwrap();
-    scenario.bars.rpc_longest_max = Some(core::time::Duration::from_secs(200));
+    scenario.bars.rpc_longest_max = Some(Duration::from_secs(200));
     must_hold(&Arc::new(scenario), None);
 }
 
@@ -77,4 +81,60 @@ fn each_fault_above_lnet_leaves_its_trace_in_the_figures() {
     assert!(keys.executed > 1000 && keys.reconnects == 4, "{keys:?}");
     let restart = figures("rpc-server-restart", true);
     assert!(restart.executed > restart.answered * 4 / 5 - 200, "{restart:?}");
+}
+
+/// What a server thinks of the ways to its clients is looked at after each event, and there are many while
+/// it reaches none of them: the world of ten thousand did not end.
+#[test]
+fn four_hundred_clients_are_back_at_once_after_an_outage() {
+    let count = lnet_scenario::Change::new("node.client.count", "400").unwrap();
+    let text = include_str!("../../../../scenarios/rpc-darkness.toml");
+    let scenario = lnet_scenario::parse_changed("darkness", text, &[], &[count]).unwrap();
+    must_hold(&Arc::new(scenario), None);
+}
+
+/// Times of the calls of all hosts but one, begun while that one floods the server.
+#[derive(Clone, Default)]
+struct Beside(Rc<RefCell<Vec<Duration>>>);
+
+/// The node that floods, as the scenario numbers it.
+const FLOODS: HostId = HostId(20);
+
+impl Observer for Beside {
+    fn name(&self) -> &'static str {
+        "beside"
+    }
+
+    fn see(&mut self, seen: &Seen<'_>, view: &View<'_>) -> Result<(), String> {
+        if let Seen::Rpc { host, seen: RpcSeen::Ended { took, result, .. } } = *seen
+            && host != FLOODS
+            && (Instant::from_secs(6)..Instant::from_secs(9)).contains(&view.now)
+        {
+            let _ = result.as_ref().map_err(ToString::to_string)?;
+            self.0.borrow_mut().push(*took);
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn calls_beside_a_client_that_floods_a_server_take_as_long_as_without_it() {
+    let p99 = |floods: bool| {
+        let mut scenario = scenario("rpc-flood");
+        if !floods {
+            let loads = &mut scenario.rpc.loads;
+            loads.retain(|load| load.window < 1000);
+        }
+        let mut sim = Sim::new(Arc::new(scenario), None, Messages::new());
+        let beside = Beside::default();
+        sim.observe(Box::new(beside.clone()));
+        sim.run().unwrap();
+        let mut times = beside.0.take();
+        times.sort_unstable();
+        assert!(times.len() > 1000, "{}", times.len());
+        times[times.len() * 99 / 100]
+    };
+    let (alone, beside) = (p99(false), p99(true));
+    println!("p99 alone {alone:?}, beside a flood {beside:?}");
+    assert!(beside <= alone * 6 / 5, "{beside:?} against {alone:?}");
 }

@@ -87,6 +87,7 @@ scenarios! {
     a_client_that_dies_is_evicted_and_others_go_on: "rpc-client-dies";
     all_clients_are_back_after_an_outage: "rpc-darkness";
     an_evicted_client_connects_anew: "rpc-evicted";
+    a_client_that_floods_a_server_is_served_beside_others: "rpc-flood";
     changes_wait_for_a_disk_that_stands_still: "rpc-commit-stall";
     clients_follow_a_target_to_its_other_server: "rpc-failover";
     calls_go_on_through_a_rolling_restart: "rpc-rolling-restart";
