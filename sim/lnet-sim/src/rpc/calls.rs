@@ -62,7 +62,8 @@ impl<T> Calls<T> {
         let Life { first, records } = self.0.get_mut(&life)?;
         let at = usize::try_from(count.checked_sub(*first)?).ok()?;
         let record = records.get_mut(at)?.take();
-        while records.pop_front_if(|record| record.is_none()).is_some() {
+        while records.front().is_some_and(Option::is_none) {
+            records.pop_front();
             *first += 1;
         }
         record
