@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
-use lnet_rt::{Nid, NodeBuilder, NodeHandle};
-use lnet_types::NetType;
+use lnet_rt::{Net, Nid, NodeHandle};
 use lustre_rt::{CallError, Import, KvClient, KvError, RpcError, RpcNode, Tunables};
 
 use crate::ping::{client_uuid, said, source_towards};
+use crate::rails::{self, Routes, Source};
 
 /// A target and the nodes that may serve it.
 #[derive(Clone, Debug)]
@@ -34,9 +34,11 @@ pub(crate) struct Way {
     /// Give up after so many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(crate) timeout: u64,
-    /// Address of this machine to send from; the one that the system would use if not given
-    #[arg(long, value_name = "IP")]
-    pub(crate) source: Option<IpAddr>,
+    /// Addresses of this machine to send from; the one that the system would use if not given
+    #[arg(long, value_name = "IP[@NET],…", value_delimiter = ',')]
+    pub(crate) source: Vec<Source>,
+    #[command(flatten)]
+    pub(crate) routes: Routes,
     /// TCP port of both nodes
     #[arg(long, default_value_t = 988)]
     pub(crate) port: u16,
@@ -57,25 +59,24 @@ pub(crate) fn target(text: &str) -> Result<Target> {
 /// A NID that commands can reach.
 pub(crate) fn nid(text: &str) -> Result<Nid> {
     let nid: Nid = text.parse().with_context(|| format!("NID '{text}'"))?;
-    if nid.net().kind != NetType::TCP {
-        bail!("NID '{nid}': expected one on a tcp network");
-    }
+    rails::address(nid)?;
     Ok(nid)
 }
 
-/// The address to send from. Beside a server on the loopback, which has the port, it is another one
+/// The addresses to send from. Beside a server on the loopback, which has the port, it is another one
 /// of that network.
-fn source(target: &Target, way: &Way) -> Result<IpAddr> {
-    if let Some(source) = way.source {
-        return Ok(source);
-    }
+fn sources(target: &Target, way: &Way) -> Result<Vec<(Net, IpAddr)>> {
     let first = target.nids.first().copied().ok_or_else(|| anyhow!("expected a NID"))?;
+    let net = first.net();
+    if !way.source.is_empty() {
+        return Ok(way.source.iter().map(|source| source.on(net)).collect());
+    }
     let found = source_towards(first, way.port)?;
     if found.is_loopback() && found.is_ipv4() {
         let [.., c, d] = std::process::id().to_be_bytes();
-        return Ok(Ipv4Addr::new(127, 127, c, d.max(1)).into());
+        return Ok(vec![(net, Ipv4Addr::new(127, 127, c, d.max(1)).into())]);
     }
-    Ok(found)
+    Ok(vec![(net, found)])
 }
 
 /// A node for a command, and its request layer.
@@ -89,12 +90,7 @@ pub(crate) fn node_with(
     way: &Way,
     tunables: Tunables,
 ) -> Result<(NodeHandle, RpcNode)> {
-    let net = target.nids.first().map(|nid| nid.net()).ok_or_else(|| anyhow!("expected a NID"))?;
-    let source = source(target, way)?;
-    let node = NodeBuilder::new().tcp_on(net, source, way.port).thread_name("rpc").start();
-    let node = node.with_context(|| {
-        format!("cannot use {source} port {} (in use by lnetd? see --source, --port)", way.port)
-    })?;
+    let node = rails::start(&sources(target, way)?, way.port, &way.routes, "rpc")?;
     let rpc = RpcNode::start(&node, tunables)?;
     Ok((node, rpc))
 }

@@ -1,6 +1,7 @@
 //! `ulnet serve`, `ulnet rpc`, `ulnet lock`, `ulnet obj` and `ulnet tuning`: commands for Lustre above LNet, one file per
 //! verb. `serve.rs` runs targets; `put.rs` to `list.rs` use one with values, `lock/` one with locks, `obj/`
-//! one with objects, through `client.rs`; `tuning/` calculates time-outs of sites; `bench.rs` measures one while its server dies; `ping.rs` and `probe.rs` ask a server; `decode.rs` lists a capture, whose TCP streams
+//! one with objects, through `client.rs`; `rails.rs` starts their nodes; `tuning/` calculates time-outs of
+//! sites; `bench.rs` measures a target while its server dies; `ping.rs` and `probe.rs` ask a server; `decode.rs` lists a capture, whose TCP streams
 //! `lnet_capture` takes apart. What the bytes mean stands in `lustre-wire`.
 
 mod bench;
@@ -15,6 +16,7 @@ mod obj;
 mod ping;
 mod probe;
 mod put;
+mod rails;
 mod serve;
 mod tuning;
 

@@ -4,20 +4,22 @@ use std::io::Write as _;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result};
 use clap::Args;
-use lnet_rt::{Nid, NodeBuilder};
-use lnet_types::NetType;
+use lnet_rt::Nid;
 use lustre_rt::store::DirLock;
 use lustre_rt::{OstLimits, RpcNode, TargetSpec, Tunables};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+
+use crate::rails::{self, Routes};
 
 /// What is served, and where.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:\n  \
     ulnet serve kv-1=kv:/srv/kv-1 --listen 10.0.0.1@tcp\n  \
     ulnet serve kv-1=kv:/shared/kv-1 --listen 10.0.0.2@tcp --standby\n  \
+    ulnet serve kv-1=kv:/srv/kv-1 --listen 10.0.0.1@tcp,10.0.1.1@tcp1\n  \
     ulnet serve ost-0=ost:/srv/ost-0 e=echo: --listen 10.0.0.1@tcp\n\n\
     A lock in the directory keeps two processes from serving it at once, where the file system has \
     locks that work between its nodes. Where it has none, fencing the storage is the site's business.")]
@@ -25,9 +27,11 @@ pub(crate) struct Options {
     /// Target: its name, its kind (kv: values, lock: locks, ost: objects, echo: objects in memory) and its directory
     #[arg(required = true, value_name = "NAME=KIND:DIR")]
     targets: Vec<TargetSpec>,
-    /// NID of the node
-    #[arg(long, value_name = "NID")]
-    listen: Nid,
+    /// NIDs of the node, one for each interface
+    #[arg(long, required = true, value_name = "NID,…", value_delimiter = ',')]
+    listen: Vec<Nid>,
+    #[command(flatten)]
+    routes: Routes,
     /// TCP port
     #[arg(long, default_value_t = 988)]
     port: u16,
@@ -54,14 +58,12 @@ pub(crate) struct Options {
 /// The address is in use, a directory is locked, damaged or holds something else.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let Options { listen, port, .. } = options;
-    let ip = listen.ip().filter(|_| listen.net().kind == NetType::TCP);
-    let ip = ip.ok_or_else(|| anyhow!("NID '{listen}': expected one on a tcp network"))?;
+    let interface = |nid: &Nid| Ok((nid.net(), rails::address(*nid)?));
+    let interfaces = listen.iter().map(interface).collect::<Result<Vec<_>>>()?;
     let mut signals = Signals::new([SIGINT, SIGTERM]).context("signals")?;
-    let node = NodeBuilder::new()
-        .tcp_on(listen.net(), ip, *port)
-        .thread_name("serve")
-        .start()
-        .with_context(|| format!("cannot use {ip} port {port} (in use by lnetd?)"))?;
+    let node = rails::start(&interfaces, *port, &options.routes, "serve")?;
+    let nids: Vec<String> = listen.iter().map(Nid::to_string).collect();
+    let nids = nids.join(", ");
     let tunables = Tunables {
         obd_timeout: Duration::from_secs(options.obd_timeout),
         ldlm_enqueue_min: Duration::from_secs(options.ldlm_enqueue_min),
@@ -75,14 +77,14 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let limits = OstLimits { uid_bytes: options.uid_limit };
     for target in &options.targets {
         match target.lock() {
-            Ok(lock) => begin(&rpc, target, lock, limits, *listen)?,
+            Ok(lock) => begin(&rpc, target, lock, limits, &nids)?,
             Err(e @ lustre_rt::store::OpenError::Locked { .. }) if options.standby => {
                 say(&format!("{}: standby, {e}", target.name));
-                let (rpc, target, listen) = (rpc.clone(), target.clone(), *listen);
+                let (rpc, target, nids) = (rpc.clone(), target.clone(), nids.clone());
                 thread::spawn(move || {
                     let lock = DirLock::wait(&target.dir).map_err(anyhow::Error::from);
                     let begun =
-                        lock.and_then(|lock| begin(&rpc, &target, Some(lock), limits, listen));
+                        lock.and_then(|lock| begin(&rpc, &target, Some(lock), limits, &nids));
                     if let Err(e) = begun {
                         eprintln!("ulnet serve: {e:#}");
                         std::process::exit(1);
@@ -103,13 +105,13 @@ fn begin(
     target: &TargetSpec,
     lock: Option<DirLock>,
     limits: OstLimits,
-    listen: Nid,
+    nids: &str,
 ) -> Result<()> {
     let TargetSpec { name, kind, dir } = target;
     let started = rpc.start_limited_target(target, lock, limits);
     started.with_context(|| format!("target {name}"))?;
     let what = if kind.has_dir() { dir.display().to_string() } else { "memory".to_owned() };
-    say(&format!("{name}: serving {what} at {listen}"));
+    say(&format!("{name}: serving {what} at {nids}"));
     Ok(())
 }
 

@@ -64,6 +64,14 @@ impl Account {
         format!("bench-{}-{}-{k}", std::process::id(), self.client).into_bytes()
     }
 
+    /// What a server must have at the end: the keys that are there, and the version of each. Keys of which
+    /// that is unknown are left out.
+    pub(super) fn versions(&self) -> impl Iterator<Item = (String, u64)> {
+        let sure =
+            self.last.iter().enumerate().filter(|(_, last)| last.version != 0 && !last.unsure);
+        sure.map(|(k, last)| (String::from_utf8_lossy(&self.key(k)).into_owned(), last.version))
+    }
+
     /// The next call: puts, a compare-and-swap and a get in turn.
     pub(super) fn call(&mut self, kv: &KvClient) {
         self.turn += 1;

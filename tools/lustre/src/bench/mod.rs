@@ -7,6 +7,7 @@ mod account;
 mod recovery;
 mod servers;
 
+use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -100,16 +101,18 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         }
     }
     let (mut sum, mut recovery) = (Account::new(0, 0), Recovery::default());
+    let mut versions = BTreeMap::new();
     for thread in threads {
         let (account, view) = thread.join().map_err(|_| anyhow!("a client has failed"))??;
         sum.add(&account);
+        versions.extend(account.versions());
         recovery.add(view.as_ref());
     }
     let took = begun.elapsed();
     let stats = rpc.client_stats()?;
     node.stop(Duration::from_secs(1)).blocking();
     servers.map(Servers::stop).transpose().context("servers")?;
-    print(options, &sum, took, &stats, &recovery);
+    print(options, &sum, took, &stats, &recovery, &versions);
     if sum.twice + sum.lost > 0 {
         bail!("{} executed twice, {} lost", sum.twice, sum.lost);
     }
@@ -125,6 +128,7 @@ fn print(
     took: Duration,
     stats: &ClientStats,
     recovery: &Recovery,
+    versions: &BTreeMap<String, u64>,
 ) {
     let Account { calls, failed, twice, lost, longest, .. } = sum;
     let ClientStats { resent, replayed, .. } = stats;
@@ -138,6 +142,7 @@ fn print(
                 "calls": calls, "failed": failed, "executed_twice": twice, "lost": lost,
                 "longest_s": longest, "reconnects_tried": reconnects, "seconds": took.as_secs_f64(),
                 "resent": resent, "replayed": replayed, "recovery_s": secs, "recovered": clients,
+                "versions": versions,
             })
         );
         return;

@@ -20,6 +20,7 @@ use signal_hook::iterator::Signals;
 
 use crate::client::{self, Target, Way};
 use crate::ping::client_uuid;
+use crate::rails::{Routes, Source};
 
 /// The lock was lost while the command ran.
 const LOST: u8 = 75;
@@ -117,7 +118,8 @@ struct Account {
 pub(crate) fn run(options: &Options) -> Result<u8> {
     let Options { server, target, source, port, json, .. } = options;
     let target = Target { name: target.clone(), nids: server.clone() };
-    let way = Way { timeout: 0, source: *source, port: *port, json: *json };
+    let source = source.map(Source::from).into_iter().collect();
+    let way = Way { timeout: 0, source, routes: Routes::default(), port: *port, json: *json };
     let (tx, rx) = channel();
     // From here on a signal is an event: a server that is not asked to forget this client would wait
     // for it.
