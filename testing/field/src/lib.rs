@@ -5,7 +5,7 @@
 //! process whatever it dies of. Where to read: `play.rs` is the run of one scenario, `stage.rs` its
 //! hosts, `fault.rs` what is done to them, `load/` the processes in them, `measure.rs` the figures,
 //! `table.rs` how they are shown and held against the bars; `simulated.rs` plays the same in virtual
-//! time, `beside.rs` shows both worlds. `docs/performance.md`, "Failures on real
+//! time, `beside.rs` shows both worlds; `rpc.rs` plays them under requests of `ulnet rpc bench`. `docs/performance.md`, "Failures on real
 //! sockets", has the results.
 
 mod beside;
@@ -20,6 +20,7 @@ pub mod mptcp;
 pub mod options;
 mod play;
 mod router;
+mod rpc;
 mod selftest;
 mod simulated;
 mod stage;
@@ -28,6 +29,7 @@ mod table;
 pub use measure::{Figures, Spread};
 pub use options::main;
 pub use play::{Over, Setup, play, scratch};
+pub use rpc::{RpcFigures, play_rpc, read_rpc, rpc_table};
 pub use simulated::simulate;
 pub use table::{Miss, PlayedIn, Row, misses, table};
 
@@ -35,3 +37,7 @@ pub use table::{Miss, PlayedIn, Row, misses, table};
 pub const LOAD: &str = "load-process";
 /// First argument of a process that is a daemon: `lnetd`.
 pub const DAEMON: &str = "daemon-process";
+/// First argument of a process that uses a target: `ulnet rpc`.
+pub const RPC: &str = "rpc";
+/// First argument of a process that serves one: `ulnet serve`.
+pub const SERVE: &str = "serve";

@@ -7,13 +7,17 @@ fn main() -> ExitCode {
     let role = args.get(1).and_then(|a| a.to_str()).unwrap_or_default().to_owned();
     match role.as_str() {
         field::LOAD => field::load::main(),
-        field::DAEMON => {
+        field::DAEMON | field::RPC | field::SERVE => {
             // A harness that is killed takes its daemons along.
             let kill = Some(rustix::process::Signal::KILL);
             let _ = rustix::process::set_parent_process_death_signal(kill);
             field::load::hurry();
             args.remove(1);
-            lnetd::main(args)
+            match role.as_str() {
+                field::RPC => lustre::main(args),
+                field::SERVE => lustre::serve_main(args),
+                _ => lnetd::main(args),
+            }
         }
         _ => field::main(),
     }

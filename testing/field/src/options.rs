@@ -11,6 +11,7 @@ use netns::World;
 
 use crate::beside::beside;
 use crate::play::{Over, Setup, play, scratch};
+use crate::rpc::{RpcFigures, play_rpc, read_rpc, rpc_table};
 use crate::simulated::simulate;
 use crate::table::{PlayedIn, Row, table};
 
@@ -41,6 +42,10 @@ pub struct Options {
     /// The same load over the kernel's multipath TCP as well, where there are no routers.
     #[arg(long)]
     mptcp: bool,
+
+    /// Under `ulnet rpc bench` in place of their own load: two servers of a target, eight clients.
+    #[arg(long, conflicts_with_all = ["mptcp", "beside", "simulated", "fidelity"])]
+    rpc: bool,
 
     /// In the simulator as well, and both worlds beside each other in place of the bars.
     #[arg(long, conflicts_with = "mptcp")]
@@ -136,6 +141,10 @@ fn run(options: &Options) -> anyhow::Result<bool> {
         }
         return Ok(true);
     }
+    if options.rpc {
+        let names: Vec<String> = all.into_iter().map(|scenario| scenario.name).collect();
+        return run_rpc(options, &names);
+    }
     let mut kinds = Vec::new();
     if !options.simulated {
         if let Err(why) = World::new("probe") {
@@ -209,4 +218,47 @@ fn run(options: &Options) -> anyhow::Result<bool> {
     }
     let met = |row: &Row| row.over != "lnet" || row.misses.is_empty();
     Ok(unplayed == 0 && rows.iter().all(met))
+}
+
+/// Plays scenarios under requests. Whether all accounts agree and no call has failed.
+fn run_rpc(options: &Options, names: &[String]) -> anyhow::Result<bool> {
+    let from = options.dir.clone().unwrap_or_else(directory);
+    let dir = options.keep.clone().unwrap_or_else(scratch);
+    let setup = Setup { exe: std::env::current_exe()?, dir: dir.clone(), over: Over::Lnet };
+    let mut rows: Vec<RpcFigures> = Vec::new();
+    let mut unplayed = 0;
+    let rounds = (0..options.rounds).flat_map(|_| names);
+    for name in rounds {
+        let world = match World::new(name) {
+            Ok(world) => world,
+            Err(why) => {
+                netns::skipped("scenarios under requests", why);
+                return Ok(true);
+            }
+        };
+        eprintln!("{name}");
+        let played = read_rpc(&from.join(format!("{name}.toml"))).and_then(|mut scenario| {
+            if let Some(seconds) = options.seconds {
+                shorten(&mut scenario, Duration::from_secs(seconds))?;
+            }
+            play_rpc(world, &scenario, &setup)
+        });
+        match played {
+            Ok(figures) => rows.push(figures),
+            Err(e) => {
+                eprintln!("{name}: not played: {e:#}");
+                unplayed += 1;
+            }
+        }
+    }
+    if options.keep.is_none() {
+        // Files left there do no harm.
+        let _ = std::fs::remove_dir_all(&dir);
+    }
+    if options.json {
+        println!("{}", serde_json::to_string_pretty(&rows)?);
+    } else {
+        print!("{}", rpc_table(&rows));
+    }
+    Ok(unplayed == 0 && rows.iter().all(RpcFigures::hold))
 }

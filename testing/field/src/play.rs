@@ -158,6 +158,30 @@ pub(crate) fn parties(scenario: &Scenario) -> anyhow::Result<Parties> {
     Ok(Parties { client, server, load, timeout })
 }
 
+fn group(scenario: &Scenario, node: NodeId) -> anyhow::Result<&Group> {
+    scenario.world.group_of(node).context("a node of no group")
+}
+
+/// What a process has to know of its node.
+pub(crate) fn spec(scenario: &Scenario, node: NodeId) -> anyhow::Result<NodeSpec> {
+    let group = group(scenario, node)?;
+    let rails = scenario.world.node(node).map(|n| n.rails.as_slice()).unwrap_or_default();
+    let route = |r: &lnet::RouteSpec| RouteLine {
+        net: r.net.to_string(),
+        gateway: r.gateway.to_string(),
+        hops: r.hops,
+        priority: r.priority,
+    };
+    Ok(NodeSpec {
+        nids: rails.iter().map(|r| r.nid.to_string()).collect(),
+        port: PORT,
+        profile: group.profile.name().to_owned(),
+        tunables: group.tunables.iter().map(|(n, v)| ((*n).to_owned(), *v)).collect(),
+        conduct: group.conduct.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect(),
+        routes: group.routes.iter().map(route).collect(),
+    })
+}
+
 struct Run<'s> {
     clock: Clock,
     scenario: &'s Scenario,
@@ -216,7 +240,7 @@ impl Run<'_> {
         let is_end = [self.parties.client, self.parties.server].contains(&node);
         let duty = match is_end {
             true => Duty::Selftest,
-            false => Duty::Route(self.group(node)?.router),
+            false => Duty::Route(group(self.scenario, node)?.router),
         };
         let spec = self.spec(node)?;
         let host = self.stage.host(node)?;
@@ -239,10 +263,6 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn group(&self, node: NodeId) -> anyhow::Result<&Group> {
-        self.scenario.world.group_of(node).context("a node of no group")
-    }
-
     fn first_nid(&self, node: NodeId) -> anyhow::Result<lnet_types::Nid> {
         let rails = self.scenario.world.node(node).map(|n| &n.rails);
         Ok(rails.and_then(|r| r.first()).context("a node without rails")?.nid)
@@ -254,26 +274,7 @@ impl Run<'_> {
     }
 
     fn spec(&self, node: NodeId) -> anyhow::Result<NodeSpec> {
-        let group = self.group(node)?;
-        let rails = self.scenario.world.node(node).map(|n| n.rails.as_slice()).unwrap_or_default();
-        let route = |r: &lnet::RouteSpec| RouteLine {
-            net: r.net.to_string(),
-            gateway: r.gateway.to_string(),
-            hops: r.hops,
-            priority: r.priority,
-        };
-        Ok(NodeSpec {
-            nids: rails.iter().map(|r| r.nid.to_string()).collect(),
-            port: PORT,
-            profile: group.profile.name().to_owned(),
-            tunables: group.tunables.iter().map(|(n, v)| ((*n).to_owned(), *v)).collect(),
-            conduct: group
-                .conduct
-                .iter()
-                .map(|(n, v)| ((*n).to_owned(), (*v).to_owned()))
-                .collect(),
-            routes: group.routes.iter().map(route).collect(),
-        })
+        spec(self.scenario, node)
     }
 
     fn child(&mut self, node: NodeId) -> Option<&mut Child> {
