@@ -28,7 +28,7 @@ const RPC: [&str; 2] = [
     "rpc:
   in_use: 1
   by_kernel_rules: 0
-  tunables: {timeout: 100, ping_interval: 25, at_min: 5, at_max: 600, evict_factor: 15}
+  tunables: {timeout: 100, ping_interval: 25, at_min: 5, at_max: 600, evict_factor: 15, ldlm_enqueue_min: 100}
   imports:
   - {target: \"kv-1\", state: FULL, for: 4000, truncated: 0}
   - {target: \"kv-2\", state: DISCONN, for: 20, truncated: 0}
@@ -36,7 +36,7 @@ const RPC: [&str; 2] = [
     "rpc:
   in_use: 1
   by_kernel_rules: 0
-  tunables: {timeout: 100, ping_interval: 25, at_min: 5, at_max: 600, evict_factor: 15}
+  tunables: {timeout: 100, ping_interval: 25, at_min: 5, at_max: 600, evict_factor: 15, ldlm_enqueue_min: 100}
   services:
   - {name: \"target\", posted: 64, buffers: 64, behind_ago: 4000, unhealthy: 0}
   evictions:
@@ -239,6 +239,41 @@ const FAULTS: &[(&str, &[Change], &str, &str)] = &[
         &[(2, "{timeout: 100", "{timeout: 300")],
         "request tunables differ",
         "timeout is 300, elsewhere 100",
+    ),
+    (
+        "ldlm_enqueue_min differs",
+        &[(0, "ldlm_enqueue_min: 100", "ldlm_enqueue_min: 260")],
+        "request tunables differ",
+        "ldlm_enqueue_min is 260, elsewhere 100",
+    ),
+    (
+        "one loss evicts",
+        &[(2, "at_min: 5", "at_min: 40")],
+        "request times",
+        "ldlm_enqueue_min is 100 s, at_min 40 s: a lost message, a reconnect and a resend take 160 s",
+    ),
+    (
+        "a router expects more pings than it gets",
+        &[(0, "router_ping_timeout: 50", "router_ping_timeout: 60")],
+        "router checks",
+        "r: router_ping_timeout is 50 s, and a pings it with 60 s",
+    ),
+    (
+        "a router expects pings more often",
+        &[
+            (
+                1,
+                "global:\n",
+                "global:\n  alive_router_check_interval: 60\n  live_router_check_interval: 0\n",
+            ),
+            (
+                2,
+                "global:\n",
+                "global:\n  alive_router_check_interval: 60\n  live_router_check_interval: 120\n",
+            ),
+        ],
+        "router checks",
+        "r: alive_router_check_interval is 60 s, and b pings it with 120 s",
     ),
     (
         "an import stays broken",

@@ -332,7 +332,14 @@ pub(super) fn document(node: &Node) -> Tree {
         let places = [("net", Tree::plain(r.net)), ("gateway", Tree::plain(r.gateway))];
         Tree::map(places.into_iter().chain(state))
     });
-    let shared = GLOBAL_KEYS.into_iter().chain(["lnd_timeout", "router_ping_timeout"]);
+    let beside = [
+        "lnd_timeout",
+        "router_ping_timeout",
+        "alive_router_check_interval",
+        "live_router_check_interval",
+        "dead_router_check_interval",
+    ];
+    let shared = GLOBAL_KEYS.into_iter().chain(beside);
     let tunables = shared.filter_map(|name| Some((name, Tree::plain(node.tunable(name)?))));
     let devices = node.devices.iter().map(|(name, d)| {
         let words = |all: Vec<String>| Tree::Quoted(all.join(" "));

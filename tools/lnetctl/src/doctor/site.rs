@@ -96,8 +96,8 @@ pub(crate) struct RpcEviction {
 
 impl Rpc {
     /// Names of the tunables that rules look at.
-    pub(crate) const TUNABLES: [&'static str; 5] =
-        ["timeout", "ping_interval", "at_min", "at_max", "evict_factor"];
+    pub(crate) const TUNABLES: [&'static str; 6] =
+        ["timeout", "ping_interval", "at_min", "at_max", "evict_factor", "ldlm_enqueue_min"];
 
     pub(crate) fn tunable(&self, name: &str) -> Option<i64> {
         self.tunables.get(name).copied()

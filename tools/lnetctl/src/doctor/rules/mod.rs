@@ -14,6 +14,7 @@ mod rails;
 mod reach;
 mod request_times;
 mod request_tunables;
+mod router_checks;
 mod routes;
 mod rp_filter;
 mod services;
@@ -106,6 +107,11 @@ pub(crate) const RULES: &[Rule] = &[
         check: asymmetric::check,
     },
     Rule { name: timeouts::NAME, about: "time-outs in the wrong order", check: timeouts::check },
+    Rule {
+        name: router_checks::NAME,
+        about: "routers that expect pings more often than they get them",
+        check: router_checks::check,
+    },
     Rule { name: tunables::NAME, about: "tunables that differ", check: tunables::check },
     Rule {
         name: subnets::NAME,

@@ -1,5 +1,7 @@
 //! Times of the request layer stand inside and outside of others: LNet's within a request's, two pings
-//! within the silence after which a client is evicted.
+//! within the silence after which a client is evicted, a lost callback within the time of a lock.
+
+use lustre_tuning::EnqueueMin;
 
 use super::{Finding, Level};
 use crate::doctor::site::{Node, Site};
@@ -14,6 +16,7 @@ pub(super) fn check(site: &Site, found: &mut Vec<Finding>) {
     let slowest = slowest.max_by_key(|(seconds, _)| *seconds);
     for node in &site.nodes {
         found.extend(lnet_outlives_request(node));
+        found.extend(one_loss_evicts(node));
         found.extend(slowest.and_then(|slowest| evicted_too_soon(node, slowest)));
     }
 }
@@ -59,4 +62,21 @@ fn evicted_too_soon(node: &Node, (interval, client): (i64, &Node)) -> Option<Fin
     let factor = needed.saturating_mul(10).checked_div(timeout.max(1)).unwrap_or(0) + 1;
     let finding = Finding::new(NAME, Level::Error, &[&node.name], text);
     Some(finding.fix(&node.name, format!("lctl set_param evict_factor={factor}")))
+}
+
+/// L-64: the time of a lock that is called back covers a lost message, a reconnect and a resend.
+fn one_loss_evicts(node: &Node) -> Option<Finding> {
+    let rpc = node.rpc.as_ref().filter(|rpc| rpc.in_use)?;
+    let (at_min, own) = (rpc.tunable("at_min")?, rpc.tunable("ldlm_enqueue_min")?);
+    let needed = i64::from(EnqueueMin::least(u32::try_from(at_min).ok()?)?);
+    if own >= needed || rpc.tunable("at_max") == Some(0) {
+        return None;
+    }
+    let text = format!(
+        "{}: ldlm_enqueue_min is {own} s, at_min {at_min} s: a lost message, a reconnect and a resend take \
+         {needed} s, so one loss may evict a client",
+        node.name
+    );
+    let finding = Finding::new(NAME, Level::Warning, &[&node.name], text);
+    Some(finding.fix(&node.name, format!("lctl set_param ldlm_enqueue_min={needed}")))
 }

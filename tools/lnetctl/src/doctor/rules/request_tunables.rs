@@ -6,10 +6,11 @@ use crate::doctor::site::{Node, Site};
 pub(super) const NAME: &str = "request tunables differ";
 
 /// Tunables that should be the same, and what follows if they are not.
-const SHARED: [(&str, &str); 3] = [
+const SHARED: [(&str, &str); 4] = [
     ("timeout", "windows of recovery, pings and evictions do not fit together"),
     ("at_min", "one side gives up a request that the other counts as in time"),
     ("at_max", "one side asks for more time than the other grants"),
+    ("ldlm_enqueue_min", "one side gives a lock up while the other still waits for it"),
 ];
 
 pub(super) fn check(site: &Site, found: &mut Vec<Finding>) {
