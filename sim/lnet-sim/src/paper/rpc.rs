@@ -151,6 +151,18 @@ fn silent_loss(top: &str) -> Option<Duration> {
     watch(top, "\"tcp\"", (90, 101), fault).gave_up(secs(100))
 }
 
+/// By how much the longest call after one silent loss is longer than the deadline of its request, for
+/// several at_min (PA-120).
+fn beyond_deadline() -> Option<Duration> {
+    let fault = "[[fault]]\nat = \"99500ms\"\nfor = \"1s\"\nkind = \"drop\"\non = \"server\"\nshare = \"100%\"";
+    let beyond = [5, 10, 20, 40, 60].map(|at_min| {
+        let top = format!("[rpc]\nprofile = \"documents\"\nat_min = \"{at_min}s\"");
+        let longest = watch(&top, "\"tcp\"", (90, 101), fault).longest()?;
+        longest.checked_sub(Duration::from_secs(2 * at_min))
+    });
+    beyond.into_iter().collect::<Option<Vec<_>>>()?.into_iter().max()
+}
+
 /// From a request to a server whose process is dead until the client notices.
 fn send_failure() -> Option<Duration> {
     let fault = "[[fault]]\nat = \"99500ms\"\nkind = \"kill\"\non = \"server\"\nprocess = true";
@@ -255,6 +267,13 @@ pub fn paper_rpc() -> Vec<PaperRow> {
         row("silent loss noticed, at_min 40, default", "-", silent_loss(slow))
             .near(95.0)
             .because("P-95: 55 s and 40 s"),
+        row(
+            "a lost request, at_min 5 to 60: longest beyond its deadline",
+            "reconnect",
+            beyond_deadline(),
+        )
+        .within(0.0, 1.0)
+        .because("the reconnect, which nothing delays here"),
         row("send failure noticed", "< 5 s", send_failure()).within(0.0, 5.0),
         row("longest RPC, at_max 600, documents", "1200 s", longest_request("documents", 600))
             .near(1200.0)
