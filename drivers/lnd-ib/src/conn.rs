@@ -76,6 +76,8 @@ pub(crate) struct Conn {
     pub(crate) begun: Instant,
     /// Since when something is posted and nothing has completed.
     pub(crate) moving_since: Option<Instant>,
+    /// Since when messages wait to be posted and none is.
+    pub(crate) blocked_since: Option<Instant>,
     /// When its timer is set.
     pub(crate) timer: Option<Instant>,
 }

@@ -265,8 +265,8 @@ impl Emulated {
         let Some(conn) = self.by_number.get(&to).copied() else { return };
         let Some(qp) = self.qps.get_mut(&conn).filter(|qp| qp.is_ready()) else { return };
         let mut done = Vec::new();
-        while let Some(sent) = qp.sent.pop_front_if(|sent| sent.number <= number) {
-            done.push(sent.work);
+        while qp.sent.front().is_some_and(|sent| sent.number <= number) {
+            done.extend(qp.sent.pop_front().map(|sent| sent.work));
         }
         if !done.is_empty() {
             qp.tries = 0;

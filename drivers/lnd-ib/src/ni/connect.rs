@@ -239,6 +239,7 @@ impl IbNi {
             last_sent: self.now,
             begun: self.now,
             moving_since: None,
+            blocked_since: None,
             timer: None,
         });
         let until = self.now + self.config.connect_timeout();

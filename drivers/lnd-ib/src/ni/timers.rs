@@ -76,7 +76,10 @@ impl IbNi {
     fn tx_expired(&mut self, key: TxKey) {
         let Some(tx) = self.txs.get(key) else { return };
         let unposted = tx.flags.sending == 0 && !tx.flags.waiting;
-        let young = self.now.saturating_since(tx.since) < self.config.timeout;
+        // Messages with short limits may come and go while the peer returns no credit at all.
+        let blocked = tx.conn.and_then(|id| self.conns.get(id)?.blocked_since);
+        let since = blocked.map_or(tx.since, |blocked| blocked.min(tx.since));
+        let young = self.now.saturating_since(since) < self.config.timeout;
         match (tx.place, tx.conn) {
             (Place::Peer, _) => self.fail(key, WAITED),
             (Place::Mapping, None) => self.fail(key, UNPOSTED),

@@ -378,6 +378,9 @@ impl IbNi {
             while !conn.requests.is_empty() && conn.credits.reserve() {
                 conn.normal.extend(conn.requests.pop_front());
             }
+            if !conn.requests.is_empty() || !conn.normal.is_empty() {
+                conn.blocked_since.get_or_insert(self.now);
+            }
             if conn.posted_sends >= conn.sends_max {
                 return;
             }
@@ -430,6 +433,9 @@ impl IbNi {
         let (peer, stamp, version) = (conn.peer, conn.stamp, conn.version);
         let extra = payload.as_ref().map_or(0, Payload::len);
         conn.posted_sends += 1;
+        if matches!(kind, Type::Immediate | Type::PutReq | Type::GetReq) {
+            conn.blocked_since = None;
+        }
         conn.last_sent = self.now;
         conn.keepalive = false;
         tx.flags.posted(kind);

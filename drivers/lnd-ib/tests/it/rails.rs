@@ -79,6 +79,25 @@ fn a_peer_that_returns_no_credits_is_not_suspected() {
 }
 
 #[test]
+fn a_connection_that_posts_nothing_for_the_time_limit_ends_although_no_message_waits_so_long() {
+    let mut world = pair(IbConfig::default());
+    world.put(0, 1, 0, 8);
+    world.run(SECOND);
+    world.hosts[1].taste = vec![Taste::Defer];
+    world.hosts[1].keep_deferred = true;
+    let to = world.hosts[1].nid;
+    for number in 1..=70 {
+        let now = world.now;
+        world.hosts[0].put_within(now, to, number, 8, 5 * SECOND).expect("it is taken");
+        world.drain(0);
+        world.run(SECOND);
+    }
+    let closed = &world.hosts[0].port.ib.stats().closed;
+    assert_eq!(closed.get("timeout"), Some(&1), "{closed:?}");
+    world.assert_clean();
+}
+
+#[test]
 fn without_limits_no_rail_is_looked_at_and_a_stopped_interface_looks_at_none() {
     let mut world = pair(IbConfig::default());
     world.put(0, 1, 0, 8);

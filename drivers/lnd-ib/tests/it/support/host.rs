@@ -103,6 +103,8 @@ pub(crate) struct StandIn {
     /// GETs of ours, by their number: where the data go.
     gets: BTreeMap<u64, IoVec>,
     pub(crate) deferred: Vec<(RxId, Hdr)>,
+    /// What is deferred is never decided.
+    pub(crate) keep_deferred: bool,
     pub(crate) gone: BTreeSet<RxId>,
     pub(crate) events: Vec<Event>,
     /// Numbers of GETs whose data were right.
@@ -150,6 +152,7 @@ impl Host {
             open: BTreeMap::new(),
             gets: BTreeMap::new(),
             deferred: Vec::new(),
+            keep_deferred: false,
             gone: BTreeSet::new(),
             events: Vec::new(),
             got: Vec::new(),
@@ -382,7 +385,9 @@ impl StandIn {
     fn judge(&mut self, rx: RxId, hdr: Hdr, may_defer: bool) -> Verdict {
         let taste = if self.taste.len() > 1 { self.taste.remove(0) } else { self.taste[0] };
         if taste == Taste::Defer && may_defer {
-            self.deferred.push((rx, hdr));
+            if !self.keep_deferred {
+                self.deferred.push((rx, hdr));
+            }
             return Verdict::Defer;
         }
         if taste == Taste::Drop && !matches!(hdr.kind, Kind::Reply { .. }) {
