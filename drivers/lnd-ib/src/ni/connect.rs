@@ -339,7 +339,9 @@ impl IbNi {
             peer.accepting.remove(&id);
         }
         peer.conns.push(id);
-        (peer.stamp, peer.last_alive) = (stamp, now);
+        // Further connections are asked for in the version of this one: with another each would end
+        // the ones before it.
+        (peer.stamp, peer.version, peer.last_alive) = (stamp, version, now);
         let retry = peer.retry_at.take();
         let waiting = core::mem::take(&mut peer.queue);
         if let Some(at) = retry {
