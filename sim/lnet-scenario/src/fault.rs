@@ -6,7 +6,7 @@ use lnet_types::Nid;
 
 use crate::SECTION_MAX;
 use crate::error::ScenarioError;
-use crate::model::{Direction, Fault, FaultKind, Links, World};
+use crate::model::{Direction, Fault, FaultKind, Links, Transport, World};
 use crate::place::{Index, Place, net_of};
 use crate::read::Table;
 use crate::rpc::{self, LoadKind, RpcLoss, RpcWorld, TargetKind, TargetSpec};
@@ -98,6 +98,28 @@ const KINDS: &[(&str, (End, Read))] = &[
             Ok(FaultKind::Slow { links, bandwidth })
         }),
     ),
+    ("device", (End::May, |t, w| Ok(FaultKind::Device(adapters(t, w)?)))),
+    (
+        "degraded",
+        (End::May, |t, w| {
+            let on = adapters(t, w)?;
+            let bandwidth = t.require("bandwidth", "a rate like \"10Gbit/s\"")?.rate()?;
+            Ok(FaultKind::Degraded { on, bandwidth })
+        }),
+    ),
+    (
+        "completions",
+        (End::May, |t, w| {
+            let on = adapters(t, w)?;
+            let shown = t.require("share", "how many, like \"5%\"")?;
+            let share = shown.share()?;
+            match share {
+                Share::NONE => Err(shown.wrong("more than 0%")),
+                share => Ok(FaultKind::Completions { on, share }),
+            }
+        }),
+    ),
+    ("credits", (End::May, |t, w| Ok(FaultKind::Credits(adapters(t, w)?)))),
     ("kill", (End::May, kill)),
     ("pause", (End::Must, |t, w| Ok(FaultKind::Pause(nodes(t, w)?)))),
     ("drift", (End::May, drift)),
@@ -284,6 +306,22 @@ fn one(
 
 fn on(t: &mut Table<'_, '_>, index: &Index<'_>) -> Result<Place, ScenarioError> {
     Place::read(index, &t.require("on", "a node, a rail, a NID or a network")?)
+}
+
+/// Interfaces of RDMA networks alone.
+fn adapters(t: &mut Table<'_, '_>, index: &Index<'_>) -> Result<Place, ScenarioError> {
+    let shown = t.require("on", "a rail, a NID or a network of transport \"rdma\"")?;
+    let place = Place::read(index, &shown)?;
+    for at in place.rails(index.world) {
+        let rail = index.world.rail(at);
+        let net = rail.and_then(|rail| index.world.nets.get(usize::from(rail.net)));
+        if net.is_none_or(|net| net.transport != Transport::Rdma) {
+            let nid = rail.map_or_else(String::new, |rail| rail.nid.to_string());
+            let what = format!("interfaces of transport \"rdma\": {nid} is none");
+            return Err(shown.wrong(&what));
+        }
+    }
+    Ok(place)
 }
 
 fn nodes(t: &mut Table<'_, '_>, index: &Index<'_>) -> Result<Place, ScenarioError> {

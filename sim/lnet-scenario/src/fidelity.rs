@@ -1,5 +1,6 @@
 //! How closely a scenario is played: message by message, or byte by byte with the real driver.
 
+use lnet_types::{Net, NetType};
 use lnet_wire::sock::Version;
 
 use crate::error::ScenarioError;
@@ -13,7 +14,7 @@ pub enum Fidelity {
     /// What a driver would do with each message: large worlds, fast.
     #[default]
     Messages,
-    /// Byte streams, under the real driver of sockets.
+    /// Byte streams and RDMA adapters, under the real drivers.
     Bytes,
 }
 
@@ -72,6 +73,11 @@ fn version(v: &Value<'_, '_>) -> Result<Version, ScenarioError> {
     }
 }
 
+/// Whether the RDMA driver serves such networks: the kernel's is for `o2ib` alone.
+fn is_of_rdma(net: Net) -> bool {
+    net.kind == NetType::O2IB
+}
+
 impl Scenario {
     /// Another fidelity than the text's.
     ///
@@ -91,6 +97,11 @@ impl Scenario {
     pub(crate) fn against(&self, fidelity: Fidelity) -> Option<(Option<u32>, String)> {
         match fidelity {
             Fidelity::Messages => {
+                let rdma = self.world.nets.iter().find(|net| net.transport == Transport::Rdma);
+                if let Some(net) = rdma {
+                    let what = "transport \"rdma\" is of adapters: expected fidelity = \"bytes\"";
+                    return Some((None, format!("net {}: {what}", net.net)));
+                }
                 let fault = self.faults.iter().find(|f| {
                     matches!(f.kind, FaultKind::Corrupt { unnoticed, .. } if unnoticed != Share::NONE)
                 })?;
@@ -102,6 +113,10 @@ impl Scenario {
                 if net.transport == Transport::Datagram {
                     let what = "transport \"datagram\" has no bytes in order: expected \"stream\"";
                     return Some((None, format!("net {name}: {what} for fidelity = \"bytes\"")));
+                }
+                if net.transport == Transport::Rdma && !is_of_rdma(net.net) {
+                    let what = "transport \"rdma\" needs 4-byte addresses: expected o2ib";
+                    return Some((None, format!("net {name}: {what}")));
                 }
                 let what = "its NIDs have no IP addresses, which fidelity = \"bytes\" needs";
                 (!name.kind.has_ip_addresses()).then(|| (None, format!("net {name}: {what}")))

@@ -91,6 +91,9 @@ pub enum Transport {
     Stream,
     /// Datagrams: what befalls a packet befalls the message.
     Datagram,
+    /// RDMA, as InfiniBand and RoCE: adapters send again what is lost, and give a queue pair up after
+    /// seconds.
+    Rdma,
 }
 
 /// Nodes of one table of the text.
@@ -492,6 +495,25 @@ pub enum FaultKind {
         /// The new NID of each, in order.
         nids: Vec<Nid>,
     },
+    /// The RDMA devices under interfaces are in an error: their queue pairs fail, and their nodes get a
+    /// report.
+    Device(Place),
+    /// The links of RDMA interfaces are slower, and their nodes get a report.
+    Degraded {
+        /// The interfaces.
+        on: Place,
+        /// What is left, bytes per second.
+        bandwidth: u64,
+    },
+    /// Completions of RDMA adapters are lost.
+    Completions {
+        /// The interfaces.
+        on: Place,
+        /// How many.
+        share: Share,
+    },
+    /// Messages of RDMA interfaces return no credits.
+    Credits(Place),
     /// Interfaces are taken away.
     NiDel(Place),
     /// Operators delete peers, whole, as far as the nodes know them.
@@ -577,6 +599,10 @@ impl FaultKind {
             Self::Drift { .. } => "drift",
             Self::Memory(_) => "memory",
             Self::NiAdd { .. } => "ni_add",
+            Self::Device(_) => "device",
+            Self::Degraded { .. } => "degraded",
+            Self::Completions { .. } => "completions",
+            Self::Credits(_) => "credits",
             Self::NiDel(_) => "ni_del",
             Self::PeerDel { .. } => "peer_del",
             Self::Tune { .. } => "tune",

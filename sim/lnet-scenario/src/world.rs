@@ -210,8 +210,11 @@ fn nets(top: &mut Table<'_, '_>) -> Result<Vec<NetSpec>, ScenarioError> {
             return Err(t.wrong(&format!("is too many: expected at most {NETS_MAX} networks")));
         }
         let tunables = own::net_tunables(&mut t, NetTunables::SOCK)?;
-        const TRANSPORTS: [(&str, Transport); 2] =
-            [("stream", Transport::Stream), ("datagram", Transport::Datagram)];
+        const TRANSPORTS: [(&str, Transport); 3] = [
+            ("stream", Transport::Stream),
+            ("datagram", Transport::Datagram),
+            ("rdma", Transport::Rdma),
+        ];
         let transport = t.take("transport").map(|v| v.word(&TRANSPORTS)).transpose()?;
         let bandwidth = t.take("bandwidth").map(|v| v.rate()).transpose()?;
         let burst = match (t.take("burst"), bandwidth) {

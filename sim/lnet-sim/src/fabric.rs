@@ -1,6 +1,6 @@
 //! The border between worlds and what carries their messages. A [`Fabric`] is all drivers of all
 //! hosts with everything between them: `message/` models what a driver would do with each message;
-//! `bytes/` runs the real driver over simulated streams. Worlds, faults, workloads and
+//! `bytes/` runs the real drivers, over simulated streams and adapters. Worlds, faults, workloads and
 //! checkers see no difference.
 
 use lnet::{InDoubt, NI_STOPPED, Transmit, Verdict};
@@ -26,10 +26,29 @@ pub enum Happening<'a> {
     HostDied(HostId),
     /// Links were mended, or have changed otherwise; what waits may be looked at.
     LinksChanged,
+    /// The carrier of a rail went, and its driver has the report.
+    CarrierGone(RailIx),
     /// The carrier of a rail is back, and its driver has the report.
     CarrierBack(RailIx),
+    /// The adapter of a rail has changed.
+    Adapter(RailIx, AdapterChange),
     /// Connections between these rails are reset.
     Reset(&'a dyn Fn(RailIx, RailIx) -> bool),
+}
+
+/// What happens to an RDMA adapter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AdapterChange {
+    /// The device is in an error, and all its queue pairs are.
+    Fatal,
+    /// It is usable again.
+    Recovered,
+    /// The rate of its link, Mbit/s.
+    Rate(u32),
+    /// One in so many completions is lost; none if 0.
+    Completions(u64),
+    /// Whether its messages return no credits.
+    Credits(bool),
 }
 
 /// What a fabric may use while it does something.
@@ -115,7 +134,15 @@ pub trait Fabric: Sized {
     /// What comes in as `msg` is not wanted any more: its payload is thrown away, and there is no
     /// [`lnet::Node::rx_done`]. Nothing to do where payload is in place in the moment in which its
     /// header is judged.
-    fn abandon(&mut self, _cx: &mut Cx<'_, Self::Event>, _host: HostId, _rx: RxId, _msg: MsgId) {}
+    fn abandon(
+        &mut self,
+        _cx: &mut Cx<'_, Self::Event>,
+        _host: HostId,
+        _ni: NiId,
+        _rx: RxId,
+        _msg: MsgId,
+    ) {
+    }
 
     /// A message that was deferred is decided.
     fn resume(
@@ -138,6 +165,19 @@ pub trait Fabric: Sized {
 
     /// Messages that drivers hold, for checks of memory.
     fn in_hand(&self) -> usize;
+
+    /// What drivers did that none may do, since the last call.
+    fn violations(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Whether all is in order where nothing is under way, at the end of a run.
+    ///
+    /// # Errors
+    /// What is not.
+    fn check(&self) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 /// The fault of a message for an interface that is gone.

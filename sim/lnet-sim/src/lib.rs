@@ -7,7 +7,7 @@
 //!      programs.rs ◄──┤──► hosts (host.rs): Node, memory, clock ──► observe.rs: Seen, View
 //!                     │                                                │
 //!                     ╰──► Fabric (fabric.rs) ◄── links.rs             ├─ trace.rs, check.rs, course.rs
-//!                           message/  bytes/                           ╰─ tally.rs ─► summary.rs
+//!                     message/  bytes/, rdma/                         ╰─ tally.rs ─► summary.rs
 //! ```
 //!
 //! The same scenario and the same seed give the same run, to the last message: there are no threads,
@@ -43,6 +43,7 @@ mod paper;
 mod play;
 mod programs;
 mod queue;
+mod rdma;
 mod rpc;
 mod selftest;
 mod sim;
@@ -57,7 +58,7 @@ pub use bytes::{ByteEvent, Bytes};
 pub use check::{Bounds, all_checkers};
 pub use course::{Course, Ends, RailCourse, Recorder, SLOTS, Standing};
 pub use directory::{Directory, HostId, RailInfo, RailIx};
-pub use fabric::{Cx, Fabric, Happening};
+pub use fabric::{AdapterChange, Cx, Fabric, Happening};
 pub use host::{Clock, Host, HostRail};
 pub use links::{Effect, Links, Way};
 pub use loss::{LossRow, loss_sweep};

@@ -195,6 +195,11 @@ impl Links {
         way
     }
 
+    /// What lies under LNet on the network with this index.
+    pub fn transport(&self, net: usize) -> Transport {
+        self.calm.get(net).map_or_else(Transport::default, |way| way.transport)
+    }
+
     /// Whether anything at all may be wrong with the fabric now.
     pub fn is_disturbed(&self) -> bool {
         self.quiet > 0 || self.any_no_carrier > 0 || !self.rules.is_empty()

@@ -251,6 +251,7 @@ impl<F: Fabric> Sim<F> {
             self.tally.events += 1;
             self.handle(event);
             self.settle();
+            self.hold_to(at);
             if let Some(violation) = self.violation.take() {
                 return Err(violation);
             }
@@ -259,7 +260,15 @@ impl<F: Fabric> Sim<F> {
         Ok(())
     }
 
+    /// Notes what drivers did that none may do.
+    fn hold_to(&mut self, at: Instant) {
+        if let Some(what) = self.fabric.violations().into_iter().next() {
+            self.violation.get_or_insert(Violation { at, checker: DRIVERS, what });
+        }
+    }
+
     fn finish(&mut self) -> Result<(), Violation> {
+        self.fabric.check().map_err(|what| Violation { at: self.now, checker: DRIVERS, what })?;
         let mut observers = core::mem::take(&mut self.observers);
         let view = self.view();
         let outcome = observers.iter_mut().try_for_each(|o| {
@@ -535,8 +544,8 @@ impl<F: Fabric> Sim<F> {
                 false
             }
             Output::Abandon { ni, .. } if Some(ni) == lo => false,
-            Output::Abandon { rx, msg, .. } => {
-                self.with_fabric(|fabric, cx| fabric.abandon(cx, id, rx, msg));
+            Output::Abandon { ni, rx, msg } => {
+                self.with_fabric(|fabric, cx| fabric.abandon(cx, id, ni, rx, msg));
                 false
             }
             Output::Release(region) => {
@@ -559,6 +568,8 @@ impl<F: Fabric> Sim<F> {
     }
 }
 
+/// The checker of drivers, which is the fabric's own.
+const DRIVERS: &str = "drivers";
 /// In larger worlds routes are looked at with each sample only.
 const ROUTES_WATCHED_HOSTS_MAX: usize = 64;
 

@@ -306,6 +306,10 @@ fn about(kind: &FaultKind, scenario: &Scenario) -> BTreeSet<Nid> {
         | FaultKind::Delay { links, .. }
         | FaultKind::Slow { links, .. } => nids(&links.on),
         FaultKind::Carrier { on: p, .. }
+        | FaultKind::Device(p)
+        | FaultKind::Degraded { on: p, .. }
+        | FaultKind::Completions { on: p, .. }
+        | FaultKind::Credits(p)
         | FaultKind::Flap { on: p, .. }
         | FaultKind::Kill { nodes: p, .. }
         | FaultKind::Failover { nodes: p, .. }

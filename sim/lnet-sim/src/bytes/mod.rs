@@ -10,7 +10,8 @@
 //! HELLOs, versions, frames, races of connections, back-off, keepalives, time-outs and suspicion are
 //! the driver's own; what is modelled is what lies under it, a small TCP. So what the message level
 //! says of drivers (`message/`) can be held against this one. Each host is one driver, whatever the
-//! names of its networks; two of its NIDs with one address are one cable.
+//! names of its networks; two of its NIDs with one address are one cable. Networks of transport "rdma"
+//! are not its business: `../rdma/` has them, and gets what is for their rails.
 //!
 //! Packets are lost, doubled, late and overtaken without damage to the stream; those that are
 //! `corrupt` are noticed by TCP and lost. Only corruption that is `unnoticed` (cards that compute
@@ -31,6 +32,7 @@ use lnet_types::{Errno, Fault, HealthStatus, Instant, MsgId, NiId, ProcessId, Rx
 
 use crate::directory::{HostId, RailIx};
 use crate::fabric::{Cx, Fabric, GONE, Happening};
+use crate::rdma::{Rdma, RdmaEvent};
 use crate::travel::{Cables, chance};
 use rig::Rig;
 use segment::Segment;
@@ -53,6 +55,14 @@ enum What {
     Arrive { from: RailIx, to: RailIx, segment: Box<Segment> },
     /// A driver or its sockets have something to do.
     Due(HostId),
+    /// Of an RDMA network.
+    Rdma(RdmaEvent),
+}
+
+impl ByteEvent {
+    pub(crate) const fn rdma(event: RdmaEvent) -> Self {
+        Self(What::Rdma(event))
+    }
 }
 
 /// The byte-level fabric.
@@ -63,12 +73,14 @@ pub struct Bytes {
     /// Rails of each address.
     by_ip: BTreeMap<IpAddr, Vec<RailIx>>,
     cables: Cables,
+    /// Networks of the other kind.
+    rdma: Rdma,
 }
 
 impl Bytes {
     /// A fabric without any stream.
     pub fn new(settings: ByteSettings) -> Self {
-        Self { settings, ..Self::default() }
+        Self { settings, rdma: Rdma::new(settings), ..Self::default() }
     }
 
     fn rig(&mut self, host: HostId) -> Option<&mut Rig> {
@@ -158,6 +170,10 @@ impl Fabric for Bytes {
     ) -> Result<(), Fault> {
         let host = &cx.hosts[id.0 as usize];
         let Some(from) = host.rail_of(transmit.ni) else { return Err(GONE) };
+        if Rdma::carries(cx, from) {
+            return self.rdma.send(cx, id, from, transmit);
+        }
+        let host = &cx.hosts[id.0 as usize];
         if host.starved {
             return Err(NO_ROOM);
         }
@@ -175,12 +191,15 @@ impl Fabric for Bytes {
 
     fn recall(
         &mut self,
-        _cx: &mut Cx<'_, ByteEvent>,
+        cx: &mut Cx<'_, ByteEvent>,
         host: HostId,
         ni: NiId,
         to: ProcessId,
         msg: MsgId,
     ) -> bool {
+        if Rdma::serves(cx, host, ni) {
+            return self.rdma.recall(host, ni, msg);
+        }
         let Some(rig) = self.rig(host) else { return false };
         let recalled = rig.driver.recall(ni, to, msg);
         rig.in_hand -= usize::from(recalled);
@@ -197,7 +216,17 @@ impl Fabric for Bytes {
         self.rig(host).map(|rig| rig.driver.reclaim(ni, to)).unwrap_or_default()
     }
 
-    fn abandon(&mut self, _cx: &mut Cx<'_, ByteEvent>, host: HostId, rx: RxId, msg: MsgId) {
+    fn abandon(
+        &mut self,
+        cx: &mut Cx<'_, ByteEvent>,
+        host: HostId,
+        ni: NiId,
+        rx: RxId,
+        msg: MsgId,
+    ) {
+        if Rdma::serves(cx, host, ni) {
+            return self.rdma.abandon(host, rx, msg);
+        }
         if let Some(rig) = self.rig(host) {
             rig.driver.abandon(rx, msg);
         }
@@ -207,10 +236,13 @@ impl Fabric for Bytes {
         &mut self,
         cx: &mut Cx<'_, ByteEvent>,
         id: HostId,
-        _ni: NiId,
+        ni: NiId,
         rx: RxId,
         verdict: Verdict,
     ) {
+        if Rdma::serves(cx, id, ni) {
+            return self.rdma.resume(cx, id, rx, verdict);
+        }
         let now = cx.now;
         let Some(rig) = self.rigs.get_mut(id.0 as usize).and_then(Option::as_mut) else { return };
         let host = &mut cx.hosts[id.0 as usize];
@@ -224,11 +256,13 @@ impl Fabric for Bytes {
 
     fn flush(&mut self, cx: &mut Cx<'_, ByteEvent>, host: HostId) {
         self.work(cx, host);
+        self.rdma.work(cx, host);
     }
 
     fn event(&mut self, cx: &mut Cx<'_, ByteEvent>, event: ByteEvent) {
         match event.0 {
             What::Arrive { from, to, segment } => self.arrive(cx, from, to, *segment),
+            What::Rdma(event) => self.rdma.event(cx, event),
             What::Due(id) => {
                 let now = cx.now;
                 let Some(rig) = self.rig(id) else { return };
@@ -243,7 +277,26 @@ impl Fabric for Bytes {
     }
 
     fn happened(&mut self, cx: &mut Cx<'_, ByteEvent>, what: &Happening<'_>) {
+        let of_rdma = match *what {
+            Happening::RailAdded(rail)
+            | Happening::RailRemoved(rail, _)
+            | Happening::CarrierGone(rail)
+            | Happening::CarrierBack(rail)
+            | Happening::Adapter(rail, _) => Some(Rdma::carries(cx, rail)),
+            Happening::HostDied(_) | Happening::LinksChanged | Happening::Reset(_) => None,
+        };
+        if of_rdma != Some(false)
+            && let Err(why) = self.rdma.happened(cx, what)
+        {
+            // Scenarios that can't be played so are refused before they are played.
+            panic!("an interface can't be served: {why}");
+        }
+        if of_rdma == Some(true) {
+            return;
+        }
         match *what {
+            // Sockets see it when they are silent, and streams have no adapters.
+            Happening::CarrierGone(_) | Happening::Adapter(..) => {}
             Happening::RailAdded(rail) => {
                 if let Err(why) = self.rail_added(cx, rail) {
                     // Scenarios that can't be played so are refused before they are played.
@@ -304,6 +357,14 @@ impl Fabric for Bytes {
     }
 
     fn in_hand(&self) -> usize {
-        self.rigs.iter().flatten().map(|rig| rig.in_hand).sum()
+        self.rigs.iter().flatten().map(|rig| rig.in_hand).sum::<usize>() + self.rdma.in_hand()
+    }
+
+    fn violations(&mut self) -> Vec<String> {
+        self.rdma.violations()
+    }
+
+    fn check(&self) -> Result<(), String> {
+        self.rdma.check()
     }
 }

@@ -645,6 +645,8 @@ impl Fabric for Messages {
     fn happened(&mut self, cx: &mut Cx<'_, MessageEvent>, what: &Happening<'_>) {
         match *what {
             Happening::RailAdded(_) | Happening::LinksChanged => {}
+            // At this level there are no adapters, and carriers that go are seen by the links.
+            Happening::CarrierGone(_) | Happening::Adapter(..) => {}
             Happening::CarrierBack(rail) => {
                 for (pair, end) in self.pairs_of(rail) {
                     self.hasten(cx, pair, end);

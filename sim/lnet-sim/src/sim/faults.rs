@@ -3,12 +3,12 @@
 use core::time::Duration;
 
 use lnet::Link;
-use lnet_scenario::{Direction, FaultKind, Links as Ends, NodeId, Place};
+use lnet_scenario::{Direction, FaultKind, Links as Ends, NodeId, Place, Share};
 use lnet_types::{Instant, Nid};
 
 use super::{Event, Sim, time};
 use crate::directory::{HostId, RailIx};
-use crate::fabric::{Fabric, Happening};
+use crate::fabric::{AdapterChange, Fabric, Happening};
 use crate::links::{Effect, RailSet, ends};
 use crate::observe::Seen;
 
@@ -51,6 +51,21 @@ impl<F: Fabric> Sim<F> {
             FaultKind::Slow { links, bandwidth } => {
                 self.rule(index, links, Effect::Slow(*bandwidth));
             }
+            FaultKind::Device(on) => self.device_fails(on, true),
+            FaultKind::Degraded { on, bandwidth } => {
+                let links = Ends { on: on.clone(), peer: None, direction: Direction::Both };
+                self.rule(index, &links, Effect::Slow(*bandwidth));
+                for ix in self.rails(on) {
+                    let full = self.full_rate(ix);
+                    self.adapter(ix, AdapterChange::Rate(full));
+                    self.adapter(ix, AdapterChange::Rate(mbits(*bandwidth)));
+                }
+            }
+            FaultKind::Completions { on, share } => {
+                let one_in = u64::from(Share::ALL.0) / u64::from(share.0).max(1);
+                self.adapters(on, AdapterChange::Completions(one_in));
+            }
+            FaultKind::Credits(on) => self.adapters(on, AdapterChange::Credits(true)),
             FaultKind::Kill { nodes, process, .. } => {
                 for node in nodes.nodes() {
                     self.kill(HostId(node.0), *process);
@@ -144,6 +159,17 @@ impl<F: Fabric> Sim<F> {
         }
         match &fault.kind {
             FaultKind::Quiesce => self.links.quiesce(false),
+            FaultKind::Device(on) => self.device_fails(on, false),
+            FaultKind::Degraded { on, .. } => {
+                for ix in self.rails(on) {
+                    let full = self.full_rate(ix);
+                    self.adapter(ix, AdapterChange::Rate(full));
+                }
+            }
+            FaultKind::Completions { on, .. } => {
+                self.adapters(on, AdapterChange::Completions(0));
+            }
+            FaultKind::Credits(on) => self.adapters(on, AdapterChange::Credits(false)),
             FaultKind::Carrier { on, .. } => self.carrier(on, Link::Up, Duration::ZERO),
             FaultKind::Kill { nodes, nids, .. } => {
                 for node in nodes.nodes() {
@@ -238,6 +264,31 @@ impl<F: Fabric> Sim<F> {
         self.touch(id);
     }
 
+    fn adapter(&mut self, ix: RailIx, change: AdapterChange) {
+        self.tell_fabric(&Happening::Adapter(ix, change));
+    }
+
+    fn adapters(&mut self, on: &Place, change: AdapterChange) {
+        for ix in self.rails(on) {
+            self.adapter(ix, change);
+        }
+    }
+
+    /// The devices under rails fail, or are usable again.
+    fn device_fails(&mut self, on: &Place, fails: bool) {
+        for ix in self.rails(on) {
+            self.links.cut_carrier(ix, fails);
+            let change = if fails { AdapterChange::Fatal } else { AdapterChange::Recovered };
+            self.adapter(ix, change);
+        }
+    }
+
+    /// The rate of a rail with nothing wrong, Mbit/s.
+    fn full_rate(&self, ix: RailIx) -> u32 {
+        let net = self.scenario.world.nets.get(usize::from(self.directory.rail(ix).net));
+        net.and_then(|net| net.bandwidth).map_or(100_000, mbits)
+    }
+
     fn rule(&mut self, index: usize, links: &Ends, effect: Effect) {
         let (on, peer, direction) =
             ends(links, |place| self.rails(place).into_iter().collect::<RailSet>());
@@ -294,6 +345,9 @@ impl<F: Fabric> Sim<F> {
     }
 
     fn link_known(&mut self, ix: RailIx, link: Link) {
+        if link == Link::Down {
+            self.tell_fabric(&Happening::CarrierGone(ix));
+        }
         let Some(id) = self.directory.rail(ix).host else { return };
         let host = &mut self.hosts[id.0 as usize];
         if let Some(ni) = host.ni_of(ix).filter(|_| host.alive) {
@@ -347,4 +401,9 @@ impl<F: Fabric> Sim<F> {
             self.touch(HostId(node.0));
         }
     }
+}
+
+/// Bytes per second as Mbit/s.
+fn mbits(bandwidth: u64) -> u32 {
+    u32::try_from(bandwidth / 125_000).unwrap_or(u32::MAX)
 }

@@ -20,11 +20,17 @@ fn at_byte_level(seed: u64) -> bool {
     Prng::new(seed ^ 0xB17E_5EED).one_in(BYTES_ONE_IN)
 }
 
+/// Whether networks of InfiniBand are RDMA in a round at byte level; drawn apart as well.
+fn has_rdma(seed: u64) -> bool {
+    Prng::new(seed ^ 0x02B1_0987).one_in(2)
+}
+
 /// The text of the scenario of this seed.
 pub(super) fn text(seed: u64) -> String {
     let mut rng = Prng::new(seed);
     let bytes = at_byte_level(seed);
-    let mut drawn = Drawing { bytes, ..Drawing::default() };
+    let rdma = bytes && has_rdma(seed);
+    let mut drawn = Drawing { bytes, rdma, ..Drawing::default() };
     let rage = PEACE + 2 + rng.below(24);
     let profile = ["default", "default", "kernel", "pre-2.13", "off"][rng.below(5) as usize];
     let conduct = conduct_of(profile, &flipped(seed, profile));
@@ -48,6 +54,12 @@ pub(super) fn text(seed: u64) -> String {
     for _ in 0..faults {
         fault(&mut drawn, &mut rng, rage);
     }
+    if rdma {
+        let mut rng = Prng::new(seed ^ 0x0ADA_97E2);
+        for _ in 0..rng.below(3) {
+            adapter_fault(&mut drawn, &mut rng, rage);
+        }
+    }
     // Drawn apart as well.
     let mut rng = Prng::new(seed ^ 0x0BE2_A702);
     if rng.one_in(3) {
@@ -70,6 +82,8 @@ struct Drawing {
     nodes: Vec<(String, bool)>,
     /// It is played byte by byte.
     bytes: bool,
+    /// Networks of InfiniBand are RDMA.
+    rdma: bool,
     /// Routers that programs who try again at once would keep busy for ever (`model::jams`).
     jams: bool,
 }
@@ -217,6 +231,9 @@ fn net(drawn: &mut Drawing, rng: &mut Prng, name: &str) {
     }
     if rng.one_in(6) && !drawn.bytes {
         put("transport", "\"datagram\"");
+    }
+    if drawn.rdma && name == "o2ib" {
+        put("transport", "\"rdma\"");
     }
     drawn.line(&text);
 }
@@ -405,6 +422,27 @@ fn fault(drawn: &mut Drawing, rng: &mut Prng, rage: u64) {
         }
     }
     drawn.line(&text);
+}
+
+/// What befalls an RDMA adapter alone.
+fn adapter_fault(drawn: &mut Drawing, rng: &mut Prng, rage: u64) {
+    let rails = drawn.places.iter().zip(&drawn.nets).filter(|(_, net)| *net == "o2ib");
+    let places: Vec<String> = rails.map(|(place, _)| place.clone()).collect();
+    if places.is_empty() {
+        return;
+    }
+    let at = PEACE * 1000 + rng.below((rage - PEACE - 1) * 1000);
+    let length = 1 + rng.below((rage * 1000 - at).min(20_000));
+    let on = &places[rng.below(places.len() as u64) as usize];
+    let (kind, more) = match rng.below(4) {
+        0 => ("device", ""),
+        1 => ("degraded", "bandwidth = \"100Mbit/s\"\n"),
+        2 => ("completions", "share = \"5%\"\n"),
+        _ => ("credits", ""),
+    };
+    drawn.line(&format!(
+        "\n[[fault]]\nkind = \"{kind}\"\nat = \"{at}ms\"\nfor = \"{length}ms\"\non = \"{on}\"\n{more}"
+    ));
 }
 
 /// Something that an operator does under load: another interface, for a while or for good, or

@@ -294,9 +294,13 @@ fn rails(scenario: &Scenario, kind: &FaultKind) -> Vec<RailRef> {
         | FaultKind::Drop { links: l, .. }
         | FaultKind::Delay { links: l, .. }
         | FaultKind::Slow { links: l, .. } => l.on.rails(world),
-        FaultKind::Carrier { on: p, .. } | FaultKind::Flap { on: p, .. } | FaultKind::NiDel(p) => {
-            p.rails(world)
-        }
+        FaultKind::Carrier { on: p, .. }
+        | FaultKind::Flap { on: p, .. }
+        | FaultKind::Device(p)
+        | FaultKind::Degraded { on: p, .. }
+        | FaultKind::Completions { on: p, .. }
+        | FaultKind::Credits(p)
+        | FaultKind::NiDel(p) => p.rails(world),
         FaultKind::Kill { nodes: p, .. }
         | FaultKind::Pause(p)
         | FaultKind::Drift { nodes: p, .. }

@@ -9,6 +9,7 @@ mod operators;
 mod paper;
 mod quiesce;
 mod rails;
+mod rdma;
 mod requests;
 mod rpc;
 #[cfg(feature = "sabotage")]

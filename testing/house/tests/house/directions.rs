@@ -44,6 +44,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "lnet-sim",
         &[
             "ldlm",
+            "lnd-ib",
             "lnd-sock",
             "lnet",
             "lnet-scenario",

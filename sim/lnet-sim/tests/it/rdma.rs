@@ -1,0 +1,276 @@
+//! Networks of transport "rdma": the real driver over emulated adapters, alone, beside streams and
+//! behind routers, and what befalls adapters (RS-052 to RS-096, HL-lnd-010 to HL-lnd-035).
+
+use std::sync::Arc;
+
+use lnet_scenario::{Scenario, parse};
+use lnet_sim::{Detail, Played, Round, play, seed_of};
+
+use crate::scenarios::must_hold;
+
+fn scenario(text: &str) -> Arc<Scenario> {
+    Arc::new(parse("rdma", text).unwrap())
+}
+
+/// Two nodes on one RDMA network that speak for a while, and what befalls them.
+fn two(workload: &str, faults: &str) -> Arc<Scenario> {
+    scenario(&format!(
+        r#"
+name = "two"
+duration = "24s"
+fidelity = "bytes"
+[[net]]
+name = "o2ib"
+transport = "rdma"
+latency = "5us"
+[[node]]
+name = "a"
+rails = ["o2ib"]
+[[node]]
+name = "b"
+rails = ["o2ib"]
+[[workload]]
+from = ["a", "b"]
+to = ["a", "b"]
+{workload}
+timeout = "20s"
+retries = 10
+until = "12s"
+{faults}
+[bars]
+errors = 0
+duplicates = 0
+"#
+    ))
+}
+
+const REQUESTS: &str = "kind = \"request\"\nevery = \"100ms\"\nsize = 3000\nreply = 20000";
+
+#[test]
+fn every_kind_of_exchange_passes_and_credits_come_home() {
+    for (workload, least) in [
+        ("kind = \"ping\"\nevery = \"500ms\"", 40),
+        ("kind = \"put\"\nevery = \"100ms\"\nsize = 0", 200),
+        ("kind = \"put\"\nevery = \"100ms\"\nsize = 4096", 200),
+        ("kind = \"put\"\nwindow = 8\nthink = \"2s\"\nsize = \"1MiB\"", 60),
+        ("kind = \"get\"\nevery = \"100ms\"\nsize = 65536", 200),
+        ("kind = \"write\"\nevery = \"500ms\"\nsize = \"1MiB\"", 40),
+        ("kind = \"read\"\nevery = \"500ms\"\nsize = \"1MiB\"", 40),
+        (REQUESTS, 200),
+    ] {
+        let played = must_hold(&two(workload, ""), None);
+        assert!(played.summary.completed >= least, "{workload}\n{}", played.summary);
+    }
+}
+
+#[test]
+fn a_run_is_the_same_every_time_and_another_seed_gives_another_one() {
+    let scenario = two(
+        REQUESTS,
+        "[[fault]]\nkind = \"loss\"\non = \"b\"\nat = \"3s\"\nfor = \"5s\"\nshare = \"5%\"",
+    );
+    let run = |seed| play(scenario.clone(), Some(seed), Detail::Moments);
+    let (one, two, other) = (run(7), run(7), run(8));
+    assert_eq!(one.summary.trace_hash, two.summary.trace_hash);
+    assert_ne!(one.summary.trace_hash, other.summary.trace_hash);
+}
+
+#[test]
+fn whatever_befalls_an_adapter_costs_time_and_no_message() {
+    let fault = |kind: &str, more: &str| {
+        format!("[[fault]]\nkind = \"{kind}\"\non = \"b/0\"\nat = \"5s\"\n{more}\n")
+    };
+    for fault in [
+        fault("device", "for = \"3s\""),
+        fault("carrier", "for = \"3s\""),
+        fault("carrier", "for = \"3s\"\nknown_after = \"1s\""),
+        fault("degraded", "for = \"5s\"\nbandwidth = \"100Mbit/s\""),
+        fault("completions", "for = \"3s\"\nshare = \"5%\""),
+    ] {
+        let played = play(two(REQUESTS, &fault), None, Detail::default());
+        assert_eq!(played.violation, None, "{fault}");
+        assert!(played.summary.holds(), "{fault}{}", played.summary);
+    }
+}
+
+/// Two nodes with two rails each, on RDMA networks or one of them on streams.
+fn rails(second: &str, fault: &str) -> Played {
+    let text = format!(
+        r#"
+name = "rails"
+duration = "20s"
+fidelity = "bytes"
+[[net]]
+name = "o2ib"
+transport = "rdma"
+latency = "5us"
+{second}
+[[node]]
+name = "a"
+rails = ["o2ib", "{net}"]
+[[node]]
+name = "b"
+rails = ["o2ib", "{net}"]
+[[workload]]
+kind = "request"
+from = "a"
+to = "b"
+every = "5ms"
+size = 3000
+reply = 20000
+timeout = "8s"
+until = "9s"
+{fault}
+[bars]
+errors = 0
+duplicates = 0
+"#,
+        net = if second.is_empty() { "o2ib" } else { "tcp" },
+    );
+    play(scenario(&text), None, Detail::default())
+}
+
+const TCP: &str = "[[net]]\nname = \"tcp\"\nlatency = \"50us\"";
+
+/// No node gets a report of it: only the age of completions shows it.
+const PULLED: &str = "[[fault]]\nkind = \"cut\"\non = \"b/0\"\nat = \"4s\"\nfor = \"4s\"\n";
+
+#[test]
+fn a_pulled_cable_costs_at_most_100_ms_where_another_rail_lives() {
+    for second in ["", TCP] {
+        let played = rails(second, PULLED);
+        assert_eq!(played.violation, None, "{second}");
+        assert!(played.summary.holds(), "{second}{}", played.summary);
+        let stall = played.summary.stall_max;
+        assert!(stall <= 100_000_000, "{second}: {stall} ns\n{}", played.summary);
+        assert!(played.summary.completed > 1500, "{}", played.summary);
+    }
+}
+
+#[test]
+fn a_dead_device_costs_at_most_100_ms_where_another_rail_lives() {
+    let fault = PULLED.replace("\"cut\"", "\"device\"");
+    for second in ["", TCP] {
+        let played = rails(second, &fault);
+        assert_eq!(played.violation, None, "{second}");
+        assert!(played.summary.holds(), "{second}{}", played.summary);
+        let stall = played.summary.stall_max;
+        assert!(stall <= 100_000_000, "{second}: {stall} ns\n{}", played.summary);
+    }
+}
+
+#[test]
+fn a_degraded_link_is_left_for_another_rail() {
+    let fault = "[[fault]]\nkind = \"degraded\"\non = [\"a/0\", \"b/0\"]\nat = \"4s\"\n\
+                 for = \"4s\"\nbandwidth = \"1Mbit/s\"\n";
+    let played = rails("", fault);
+    assert_eq!(played.violation, None);
+    assert!(played.summary.holds(), "{}", played.summary);
+    // A reply takes 160 ms over the slow link, and requests come every 5 ms.
+    let stall = played.summary.stall_max;
+    assert!(stall < 200_000_000, "{stall} ns\n{}", played.summary);
+}
+
+/// A client on streams, a server on RDMA, and two routers between them.
+fn routed(fault: &str) -> Played {
+    let text = format!(
+        r#"
+name = "routed"
+duration = "30s"
+fidelity = "bytes"
+[[net]]
+name = "tcp"
+[[net]]
+name = "o2ib"
+transport = "rdma"
+[[node]]
+name = "r"
+count = 2
+rails = ["tcp", "o2ib"]
+router = true
+tunables = {{ tiny_buffers = 512, small_buffers = 256, large_buffers = 32 }}
+[[node]]
+name = "c"
+rails = ["tcp"]
+routes = [{{ net = "o2ib", gateway = "r" }}]
+[[node]]
+name = "s"
+rails = ["o2ib"]
+routes = [{{ net = "tcp", gateway = "r" }}]
+[[workload]]
+kind = "request"
+from = ["c", "s"]
+to = ["c", "s"]
+every = "100ms"
+size = 20000
+reply = 20000
+timeout = "8s"
+retries = 10
+until = "15s"
+{fault}
+[bars]
+errors = 0
+duplicates = 0
+"#
+    );
+    play(scenario(&text), None, Detail::default())
+}
+
+#[test]
+fn routers_between_streams_and_rdma_forward_both_ways_and_lose_nothing_with_one_of_them() {
+    for fault in [
+        "",
+        "[[fault]]\nkind = \"kill\"\non = \"r-1\"\nat = \"8s\"\nfor = \"5s\"\n",
+        "[[fault]]\nkind = \"carrier\"\non = \"r-1/o2ib\"\nat = \"8s\"\nfor = \"5s\"\n",
+        "[[fault]]\nkind = \"cut\"\non = \"r-1/o2ib\"\nat = \"8s\"\nfor = \"5s\"\n",
+    ] {
+        let played = routed(fault);
+        assert_eq!(played.violation, None, "{fault}");
+        assert!(played.summary.holds(), "{fault}{}", played.summary);
+        assert!(played.summary.completed > 250, "{fault}{}", played.summary);
+    }
+}
+
+#[test]
+fn selftest_moves_checked_bytes_over_rdma() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/selftest.toml");
+    let text = std::fs::read_to_string(path).unwrap();
+    let text = text
+        .replace("name = \"tcp\"", "name = \"o2ib\"\ntransport = \"rdma\"")
+        .replace("\"tcp\"", "\"o2ib\"");
+    must_hold(&scenario(&format!("fidelity = \"bytes\"\n{text}")), None);
+}
+
+#[test]
+fn networks_of_adapters_need_bytes_and_addresses_of_their_driver() {
+    let text = |net: &str, fidelity: &str, fault: &str| {
+        format!(
+            "name = 'x'\nfidelity = '{fidelity}'\n[[net]]\nname = '{net}'\ntransport = 'rdma'\n\
+             [[net]]\nname = 'tcp7'\n[[node]]\nname = 'a'\nrails = ['{net}', 'tcp7']\n{fault}"
+        )
+    };
+    let fault = |on: &str| format!("[[fault]]\nkind = 'device'\nat = '1s'\non = '{on}'\n");
+    for (text, says) in [
+        (text("o2ib", "messages", ""), "expected fidelity = \"bytes\""),
+        (text("tcp", "bytes", ""), "needs 4-byte addresses: expected o2ib"),
+        (text("o2ib", "bytes", &fault("a/1")), "interfaces of transport \"rdma\""),
+        (text("o2ib", "bytes", &fault("a")), "@tcp7 is none"),
+    ] {
+        let error = parse("x", &text).unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+    }
+    assert!(parse("x", &text("o2ib", "bytes", &fault("a/0"))).is_ok());
+}
+
+#[test]
+fn the_swarm_draws_networks_of_adapters_beside_streams_and_what_befalls_them() {
+    let texts: Vec<String> =
+        (0..800).map(|round| Round::draw(seed_of(1, round)).unwrap().text).collect();
+    let with = |word: &str| texts.iter().filter(|text| text.contains(word)).count();
+    assert!(with("transport = \"rdma\"") > 20, "{}", with("transport = \"rdma\""));
+    for kind in ["device", "degraded", "completions", "credits"] {
+        assert!(with(&format!("kind = \"{kind}\"")) > 2, "{kind}");
+    }
+    let both = |text: &&String| text.contains("\"rdma\"") && text.contains("router = true");
+    assert!(texts.iter().filter(both).count() > 3);
+}
