@@ -274,3 +274,15 @@ fn the_swarm_draws_networks_of_adapters_beside_streams_and_what_befalls_them() {
     let both = |text: &&String| text.contains("\"rdma\"") && text.contains("router = true");
     assert!(texts.iter().filter(both).count() > 3);
 }
+
+#[test]
+fn two_rounds_of_the_swarm_with_networks_of_adapters_break_no_rule() {
+    let rounds = (0..).map(|n| Round::draw(seed_of(3, n)).unwrap());
+    for round in rounds.filter(|round| round.text.contains("\"rdma\"")).take(2) {
+        let played = round.play(Detail::default());
+        assert!(played.summary.completed > 0, "seed {}: {}", round.seed, played.summary);
+        if let Some(violation) = played.violation {
+            panic!("ulnet sim swarm --seed {} --one\n{violation}\n{}", round.seed, round.text);
+        }
+    }
+}
