@@ -86,6 +86,19 @@ fn whatever_befalls_an_adapter_costs_time_and_no_message() {
         fault("carrier", "for = \"3s\"\nknown_after = \"1s\""),
         fault("degraded", "for = \"5s\"\nbandwidth = \"100Mbit/s\""),
         fault("completions", "for = \"3s\"\nshare = \"5%\""),
+        fault("reset", ""),
+        fault("refuse", "for = \"3s\""),
+        fault("cut", "for = \"5s\""),
+        fault("loss", "for = \"5s\"\nshare = \"5%\""),
+        fault("corrupt", "for = \"5s\"\nshare = \"5%\""),
+        fault("duplicate", "for = \"5s\"\nshare = \"20%\""),
+        fault("reorder", "for = \"5s\"\nshare = \"20%\"\nby = \"1ms\""),
+        fault("slow", "for = \"5s\"\nbandwidth = \"100Mbit/s\""),
+        fault("ni_del", "for = \"1s\""),
+        fault("kill", "for = \"1s\"").replace("b/0", "b"),
+        fault("kill", "for = \"1s\"\nprocess = true").replace("b/0", "b"),
+        fault("pause", "for = \"6s\"").replace("b/0", "b"),
+        fault("memory", "for = \"2s\"").replace("b/0", "b"),
     ] {
         let played = play(two(REQUESTS, &fault), None, Detail::default());
         assert_eq!(played.violation, None, "{fault}");
