@@ -158,7 +158,7 @@ impl Site {
     /// it was measured or, on a fabric with quiesces, as the paper did; without one the time until a
     /// dead router is found.
     fn span(&self) -> (u32, String) {
-        let found = self.routed.then(|| self.checks(Role::Client).found_within()).unwrap_or(0);
+        let found = if self.routed { self.checks(Role::Client).found_within() } else { 0 };
         let router = || format!("a dead router is found within {found} s");
         match self.quiesce {
             Some(secs) if secs >= found => (secs, format!("clients are back after {secs} s")),

@@ -37,12 +37,15 @@ enum Part {
     Loss,
 }
 
+/// Plays a table.
+type Play = fn() -> Vec<PaperRow>;
+
 impl Paper {
     /// Whether each figure is what it must be.
     pub(super) fn run(&self) -> bool {
         let wanted = |part| self.part.is_none_or(|one| one == part);
         let mut holds = true;
-        let tables: [(Part, &str, fn() -> Vec<PaperRow>); 4] = [
+        let tables: [(Part, &str, Play); 4] = [
             (Part::Tuning, "tuning", tuning),
             (Part::Routers, "routers", || paper_routers(PHASES, CLIENTS)),
             (Part::Rpc, "requests", paper_rpc),

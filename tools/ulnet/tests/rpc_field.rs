@@ -1,9 +1,11 @@
 //! `ulnet rpc bench` in network namespaces: eight clients, and a server with its standby, while servers
 //! are killed, stand still or have a full disk, and lines fail. No call fails, nothing is executed twice
-//! and nothing is lost.
+//! and nothing is lost; at the end the store has each key in the version that its client was answered.
+//! Scenarios of `scenarios/sockets` are played by `testing/field`.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails says so by panicking")]
 
+use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -109,6 +111,9 @@ struct Sums {
     lost: u64,
     calls: u64,
     reconnects: u64,
+    /// Keys of which clients and servers have the same account, and those of which they do not.
+    agreed: u64,
+    disagreed: Vec<String>,
     errors: String,
 }
 
@@ -153,6 +158,7 @@ fn play(
     let mut field = Field { hosts: &hosts, store: &store, servers: vec![first, second] };
     befall(&mut field);
     let mut sums = Sums::default();
+    let mut versions = BTreeMap::new();
     for client in clients {
         let out = client.wait_with_output().unwrap();
         let text = String::from_utf8_lossy(&out.stdout).into_owned();
@@ -166,6 +172,18 @@ fn play(
         sums.lost += number("lost");
         sums.calls += number("calls");
         sums.reconnects += number("reconnects_tried");
+        versions.extend(found["versions"].as_object().unwrap().clone());
+    }
+    let mut list = hosts[2].command(PROGRAM);
+    list.args(["rpc", "list", "--target", &target, "--json", "--source", &address(2)]);
+    let list = list.output().unwrap();
+    let stored: Vec<serde_json::Value> = serde_json::from_slice(&list.stdout)
+        .unwrap_or_else(|_| panic!("{name}: {}", String::from_utf8_lossy(&list.stderr)));
+    for (key, version) in versions {
+        match stored.iter().find(|entry| entry["key"] == key.as_str()) {
+            Some(entry) if entry["version"] == version => sums.agreed += 1,
+            other => sums.disagreed.push(format!("{key}: {version}, the store has {other:?}")),
+        }
     }
     println!("{name}: {sums:?}");
     Some(sums)
@@ -182,7 +200,12 @@ fn swallow(verdict: &str) -> String {
     format!("add table inet trouble\n{}{}", chain("input"), chain("output"))
 }
 
+fn accounts_agree(sums: &Sums) {
+    assert!(sums.disagreed.is_empty() && sums.agreed > 0, "{sums:?}");
+}
+
 fn nothing_lost(sums: &Sums) {
+    accounts_agree(sums);
     assert_eq!((sums.failed, sums.twice, sums.lost), (0, 0, 0), "{sums:?}");
     assert!(sums.calls > 100, "{sums:?}");
 }
@@ -234,6 +257,7 @@ fn full_disk_refuses_changes_by_name_and_loses_none() {
         drop(field.servers.remove(0));
     });
     let Some(sums) = sums else { return };
+    accounts_agree(&sums);
     assert_eq!((sums.twice, sums.lost), (0, 0), "{sums:?}");
     assert!(sums.calls > 100 && sums.failed > 0, "{sums:?}");
     for line in sums.errors.lines().filter(|line| line.contains("calls failed")) {

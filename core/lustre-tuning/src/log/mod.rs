@@ -112,7 +112,8 @@ impl Reader {
     /// # Errors
     /// There are too many.
     pub fn line(&mut self, line: &str) -> Result<(), TooLong> {
-        let line = line.get(..line.floor_char_boundary(LINE_MAX)).unwrap_or_default();
+        let end = (0..=LINE_MAX).rev().find(|at| line.is_char_boundary(*at)).unwrap_or(0);
+        let line = line.get(..end).unwrap_or_default();
         let Some((stamp, rest)) = stamp(line) else {
             self.unstamped += usize::from(said(line).is_some());
             return Ok(());

@@ -251,7 +251,7 @@ impl Rdma {
     }
 
     /// Does something at the adapter of a rail, if it has one.
-    fn at(&mut self, cx: &mut Cx<'_, ByteEvent>, ix: RailIx, what: impl FnOnce(&mut Rig, NiId)) {
+    fn at(&mut self, cx: &Cx<'_, ByteEvent>, ix: RailIx, what: impl FnOnce(&mut Rig, NiId)) {
         let Some(id) = cx.directory.rail(ix).host else { return };
         let Some(ni) = cx.hosts[id.0 as usize].ni_of(ix) else { return };
         if let Some(rig) = self.rig(id) {
