@@ -29,7 +29,7 @@ use crate::portal::md::Written;
 use crate::portal::owner::Owner;
 use crate::send::Reason;
 use crate::send::select::Tables;
-use crate::send::standing::standing;
+use crate::send::select::standing;
 use crate::timers::{Timer, TimerKind};
 
 /// Requests whose answers are overdue are looked for no more often than this.

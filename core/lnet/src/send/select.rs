@@ -137,15 +137,23 @@ pub(crate) fn path(t: Tables<'_>, r: &Request<'_>, rec: &mut Recorder<'_>) -> Re
     Ok(Path { ni, peer_ni: r.target, remember, counted: !r.internal, via: None })
 }
 
-/// Whether a response would leave a doubtful rail by going another way (DEC-15, DEC-31).
+/// How a pair stands for what is for `net`: smaller is better. What has no link, ends in an interface
+/// that is announced as down, or leads to a gateway that does not lead on, is no way.
+pub(crate) fn standing(t: Tables<'_>, ni: NiId, hop: PeerNiId, net: Net) -> (bool, Doubt) {
+    let lost = t.nis.get(ni).is_none_or(|ni| ni.fatal)
+        || t.peers.nis.get(hop).is_none_or(|hop| hop.announced_down)
+        || (local_net(t, net).is_none() && !gateway::leads_to(t, hop, net));
+    (lost, t.rails.of(ni, hop))
+}
+
+/// Whether a response would leave a rail that is lost or in doubt by going another way (DEC-15, DEC-31,
+/// MR-snd-070).
 fn has_better_rail(t: Tables<'_>, r: &Request<'_>, peer: &Peer, src: Nid) -> bool {
-    if t.rails.is_clean() {
-        return false;
-    }
     let Some(own) = ni_by_nid(t, src) else { return false };
-    let doubt = t.rails.of(own, r.target);
-    doubt > Doubt::None
-        && best_pair(t, r, peer, &mut None).is_ok_and(|p| t.rails.of(p.ni, p.peer_ni) < doubt)
+    let of = |ni, peer_ni| standing(t, ni, peer_ni, src.net());
+    let current = of(own, r.target);
+    current > (false, Doubt::None)
+        && best_pair(t, r, peer, &mut None).is_ok_and(|p| of(p.ni, p.peer_ni) < current)
 }
 
 /// Whether all rails between `own` and `theirs` are silent: there is no use in trying.

@@ -1,20 +1,8 @@
 //! How the rail of a message stands, compared with the one that it would be bound to now.
 
-use lnet_types::{Net, NiId, PeerNiId};
-
 use crate::below::Doubt;
 use crate::msg::Msg;
-use crate::router::choose;
-use crate::send::select::{self, Tables};
-
-/// How a pair stands for what is for `net`: smaller is better. What has no link, ends in an interface
-/// that is announced as down, or leads to a gateway that does not lead on, is no way.
-pub(crate) fn standing(t: Tables<'_>, ni: NiId, hop: PeerNiId, net: Net) -> (bool, Doubt) {
-    let lost = t.nis.get(ni).is_none_or(|ni| ni.fatal)
-        || t.peers.nis.get(hop).is_none_or(|hop| hop.announced_down)
-        || (select::local_net(t, net).is_none() && !choose::leads_to(t, hop, net));
-    (lost, t.rails.of(ni, hop))
-}
+use crate::send::select::{self, Tables, standing};
 
 impl Tables<'_> {
     /// How the pair stands that a message would be bound to now.

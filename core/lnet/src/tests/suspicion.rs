@@ -4,6 +4,7 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 
 use lnet_types::Prng;
+use lnet_wire::Kind;
 
 use super::policy::rule;
 use super::world::{Fate, World, nid};
@@ -355,6 +356,24 @@ fn a_response_leaves_a_silent_rail_towards_a_multi_rail_peer() {
         assert_eq!(replies.iter().all(|p| is(p, B[1], A[1])), moves, "{replies:?}");
         assert!((0..4).all(|user| w.events(0, user).iter().all(|(_, ok, _)| *ok)));
     }
+}
+
+/// MR-snd-070: it is not tried there first.
+#[test]
+fn a_response_leaves_an_interface_without_a_link_towards_a_multi_rail_peer() {
+    let mut w = pair();
+    w.decide = Box::new(|_| Fate::Hold);
+    w.get(0, B[0], 1);
+    let (_, to) = w.pairs(0).pop().unwrap();
+    w.decide = Box::new(|_| Fate::Pass);
+    w.link(1, &to, Link::Down);
+    w.release();
+    w.run(Duration::from_millis(10));
+    let replies = w.hosts[1].sent.iter().filter(|(_, h)| matches!(h.kind, Kind::Reply { .. }));
+    let from: Vec<_> = replies.map(|(_, h)| h.src.to_string()).collect();
+    assert_eq!(from.len(), 1, "{from:?}");
+    assert_ne!(from[0], to);
+    assert!(w.events(0, 1).iter().all(|(_, ok, _)| *ok), "{:?}", w.events(0, 1));
 }
 
 #[test]

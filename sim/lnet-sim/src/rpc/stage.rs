@@ -111,15 +111,15 @@ impl<F: Fabric> Sim<F> {
         let scenario = scenario.clone();
         let begin =
             Begin { scenario, node, life, seed, wall_secs, zero, serves, disks, losses, hangs };
-        #[allow(unused_mut, reason = "a rule of tests alone")]
-        let mut rpc = RpcHost::new(begin);
+        let rpc = RpcHost::new(begin);
         #[cfg(feature = "sabotage")]
-        {
-            rpc = rpc.sabotaged(self.stage.sabotage);
+        let rpc = {
+            let mut rpc = rpc.sabotaged(self.stage.sabotage);
             if let Some(rule) = self.stage.lock_sabotage {
                 rpc.sabotage_locks(rule);
             }
-        }
+            rpc
+        };
         host.rpc = host.uppers.add(Box::new(rpc));
     }
 
