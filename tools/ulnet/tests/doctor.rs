@@ -183,8 +183,11 @@ fn planted_faults_are_all_found_and_what_the_doctor_says_to_do_clears_them() {
     }
     let (_, said) = doctor("--json");
     assert!(findings(&said).len() >= 6, "{said}");
-    // What it says to do puts all of it right.
+    // What it says to do puts all of it right. A node that waits longer for its routers wants them to
+    // wait as long, which is seen when it does.
     let nodes = [&a, &r, &b];
+    put_right(&nodes, &said);
+    let (_, said) = doctor("--json");
     put_right(&nodes, &said);
     let (code, said) = doctor("");
     assert_eq!(code, 0, "{said}");

@@ -256,7 +256,7 @@ const FAULTS: &[(&str, &[Change], &str, &str)] = &[
         "a router expects more pings than it gets",
         &[(0, "router_ping_timeout: 50", "router_ping_timeout: 60")],
         "router checks",
-        "r: router_ping_timeout is 50 s, and a pings it with 60 s",
+        "r: router_ping_timeout is 50 s, and a, which pings it, has 60 s",
     ),
     (
         "a router expects pings more often",
@@ -273,7 +273,7 @@ const FAULTS: &[(&str, &[Change], &str, &str)] = &[
             ),
         ],
         "router checks",
-        "r: alive_router_check_interval is 60 s, and b pings it with 120 s",
+        "r: alive_router_check_interval is 60 s, and b, which pings it, has 120 s",
     ),
     (
         "an import stays broken",

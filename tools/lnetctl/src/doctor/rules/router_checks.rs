@@ -44,8 +44,8 @@ fn shorter(router: &Node, name: &str, own: i64, user: &Node, needed: i64) -> Opt
         return None;
     }
     let text = format!(
-        "{}: {name} is {own} s, and {} pings it with {needed} s: an interface is marked down between \
-         two pings",
+        "{}: {name} is {own} s, and {}, which pings it, has {needed} s: an interface may be marked \
+         down between two pings",
         router.name, user.name
     );
     let finding = Finding::new(NAME, Level::Error, &[&router.name, &user.name], text);
