@@ -26,7 +26,7 @@ impl Node {
     }
 
     /// A message's payload is where the verdict said, or never will be. `outcome` holds the bytes
-    /// of a [`Sink::Bytes`], else nothing.
+    /// of a [`Sink::Bytes`](crate::Sink::Bytes), else nothing.
     pub fn rx_done(&mut self, now: Instant, msg: MsgId, outcome: Result<&[u8], Fault>) {
         self.note_usual(|live| live.rx_done(now, msg, outcome));
         let now = self.clock(now);

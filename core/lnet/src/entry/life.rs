@@ -27,7 +27,7 @@ impl Node {
     /// D-71).
     ///
     /// # Errors
-    /// As [`Tunables::set_all`].
+    /// As [`Tunables::set_all`](crate::Tunables::set_all).
     pub fn set_tunables(
         &mut self,
         now: Instant,

@@ -89,7 +89,7 @@ impl Node {
         }
     }
 
-    /// The other answer to [`Output::Recall`]: the driver can't give the message back, because
+    /// The other answer to [`Output::Recall`](crate::Output::Recall): the driver can't give the message back, because
     /// bytes of it are on their way, or it has ended. If it is known to its receiver, another copy
     /// takes its place; what the driver has is a remnant without a waiter.
     pub fn tx_begun(&mut self, now: Instant, msg: MsgId) {

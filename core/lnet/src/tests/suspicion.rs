@@ -459,10 +459,7 @@ fn a_pulled_cable_turns_messages_away_from_what_was_behind_it() {
 fn a_push_that_the_dying_rail_swallows_does_not_hold_up_what_comes_after_it() {
     let mut w = pair();
     let internal = |t: &crate::Transmit| {
-        matches!(
-            t.hdr.kind,
-            lnet_wire::Kind::Put { portal: 0, .. } | lnet_wire::Kind::Get { portal: 0, .. }
-        )
+        matches!(t.hdr.kind, Kind::Put { portal: 0, .. } | Kind::Get { portal: 0, .. })
     };
     w.decide = Box::new(move |t| if internal(t) { Fate::Lose } else { Fate::Pass });
     w.link(0, A[0], Link::Down);
