@@ -143,9 +143,9 @@ fn bash_completes_commands_and_options_of_each_program() {
         );
         // From a file: it is longer than one argument may be.
         let file = std::env::temp_dir().join(format!("ulnet-bash-{}", std::process::id()));
-        std::fs::write(&file, line).unwrap();
+        fs::write(&file, line).unwrap();
         let o = Command::new("bash").arg(&file).output().unwrap();
-        std::fs::remove_file(&file).unwrap();
+        fs::remove_file(&file).unwrap();
         String::from_utf8_lossy(&o.stdout).trim().to_owned()
     };
     assert_eq!(complete("ulnet", &["ulnet", "sim", "swe"]), "sweep");

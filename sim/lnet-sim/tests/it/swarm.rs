@@ -88,6 +88,8 @@ fn some_rounds_of_the_request_layer_hold() {
 #[test]
 fn earlier_findings_of_the_swarm_hold_now() {
     for seed in [
+        3066459071994501119,
+        906808807764246043,
         1795504137354349994,
         7097150071748287439,
         3559527155368576486,
