@@ -56,7 +56,7 @@ pub struct Faults {
     pub fragments: u64,
     /// Messages of this type are lost between adapter and driver where they arrive.
     pub swallowed: Option<Type>,
-    /// Messages leave without the credits that they return.
+    /// Messages leave without the credits that they return; the next ones afterwards bring them.
     pub withholds_credits: bool,
 }
 

@@ -46,6 +46,8 @@ pub(super) struct Qp {
     receives: VecDeque<u16>,
     slots: BTreeMap<u16, Vec<u8>>,
     sent: VecDeque<Sent>,
+    /// Credits that its peer was not given when it should have been.
+    withheld: u64,
     /// The number of the next chain, in each direction.
     next: u64,
     expected: u64,
@@ -70,6 +72,7 @@ impl Qp {
             receives: VecDeque::new(),
             slots: BTreeMap::new(),
             sent: VecDeque::new(),
+            withheld: 0,
             next: 0,
             expected: 0,
             gap: false,
@@ -143,11 +146,7 @@ impl Emulated {
             Ok(_) => {}
             Err(error) => self.wrong(&format!("what is sent is no message: {error}")),
         }
-        if self.faults.withholds_credits
-            && let Some(credits) = message.get_mut(CREDITS_AT)
-        {
-            *credits = 0;
-        }
+        let withholds = self.faults.withholds_credits;
         let breaks = self.rng.one_in(self.faults.qp_error);
         let Some(qp) = self.qps.get_mut(&conn) else {
             return self.wrong("work is posted to nothing");
@@ -158,6 +157,11 @@ impl Emulated {
             }
             QpState::Making => return self.wrong("work is posted before there is a connection"),
             QpState::Ready => {}
+        }
+        if let Some(credits) = message.get_mut(CREDITS_AT) {
+            let all = qp.withheld + u64::from(*credits);
+            *credits = if withholds { 0 } else { u8::try_from(all).unwrap_or(u8::MAX) };
+            qp.withheld = all - u64::from(*credits);
         }
         let number = qp.next;
         qp.next += 1;
