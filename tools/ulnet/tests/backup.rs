@@ -48,7 +48,8 @@ impl Daemon {
     /// Starts one, with a configuration file if there is one.
     fn start(dir: &Dir, name: &str, profile: &str, config: Option<&Path>) -> Result<Self, String> {
         let socket = dir.file(name);
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        // Free at all addresses: configurations have several.
+        let port = std::net::TcpListener::bind("0.0.0.0:0").unwrap().local_addr().unwrap().port();
         let mut command = Command::new(PROGRAM);
         command.args(["daemon", "--background", "--quiet", "--profile", profile, "--socket"]);
         command.arg(&socket).args(["--port", &port.to_string(), "--log"]).arg(dir.file("log"));

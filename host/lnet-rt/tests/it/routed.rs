@@ -197,8 +197,13 @@ fn a_killed_router_is_left_for_the_other_by_its_closed_connections_alone() {
     let again = Router::new(l1, r1, port);
     wait_for(&client, "it is back", |routes| routes.iter().all(|route| route.up));
     wait_for(&server, "it is back", |routes| routes.iter().all(|route| route.up));
-    (0..8).for_each(|_| get());
-    assert!(again.forwarded().0 > 0, "it carries messages again");
+    // Its rails were in doubt, and are used when they have been sound for a second.
+    let carries = (0..200).any(|_| {
+        get();
+        thread::sleep(Duration::from_millis(50));
+        again.forwarded().0 > 0
+    });
+    assert!(carries, "it carries messages again");
 }
 
 #[test]
