@@ -1,7 +1,6 @@
 //! What the node counts as a whole: messages and bytes by what became of them, drops and refusals by reason.
 //! Names and meanings of the public counters are in `stats.rs`; interfaces count for themselves (`port.rs`).
 
-use core::time::Duration;
 use std::collections::BTreeMap;
 
 use lnet_types::HealthStatus;
@@ -15,8 +14,6 @@ pub(crate) struct Counts {
     stats: NodeStats,
     drops: BTreeMap<DropReason, u64>,
     refusals: BTreeMap<Refusal, u64>,
-    /// Messages that ended after their deadline, and by how much in all (H-4).
-    late: (u64, Duration),
     /// What has become of messages in doubt at the first hop.
     in_doubt: InDoubtStats,
     /// How often the health of an interface, ours or a peer's, was set.
@@ -115,12 +112,6 @@ impl Counts {
     /// A message has failed though it went again (H-22).
     pub(crate) fn resend_failed(&mut self) {
         bump(&mut self.stats.failed_resends);
-    }
-
-    /// A message has ended so long after its deadline (H-4).
-    pub(crate) fn late(&mut self, by: Duration) {
-        self.late.0 += 1;
-        self.late.1 += by;
     }
 
     /// A message in doubt at the first hop leaves as a further copy.

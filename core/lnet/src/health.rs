@@ -77,7 +77,6 @@ impl Node {
         let received = msg.rx.is_some_and(|rx| rx.committed) && !passed;
         // H-4: late.
         if now > msg.deadline {
-            self.counts.late(now.saturating_since(msg.deadline));
             // The kernel leaves it at that. Where the deadline is the call's own, the last failure of
             // a chain often comes just past it and is no less a failure.
             if status != HealthStatus::Ok && !self.tunables.conduct.charges_late_failures {
