@@ -80,8 +80,8 @@ pub enum Doubt {
     /// It carries, but badly: it loses what is sent, or takes far longer than it needs to, or has
     /// done so a moment ago.
     Shaky,
-    /// It was silent, and answers again: it has yet to prove itself. A rail that crawls is like this
-    /// between two silences, so one that is only shaky is better.
+    /// It was silent and answers again, or takes several times as long as one that is merely shaky: it
+    /// has yet to prove itself.
     Unproven,
     /// What was sent has not been acknowledged, or a connection attempt not answered, for longer
     /// than either should take.

@@ -7,11 +7,15 @@
 //! ```text
 //!           lost or late               nothing acknowledged in time
 //!   None ───────────────► Shaky ─────────────────────────────────────► Silent
-//!    ▲                      │                                          │   ▲
-//!    │── sound for a time ──╯                   something acknowledged │   │ nothing in time
-//!    │                                                                 ▼   │
-//!    ╰── sound for a time ──────────────────────────────────────────── Unproven
+//!    ▲                     │  ╰── far too late ───╮                    │   ▲
+//!    │── sound for a time ─╯                      ▼                    │   │ nothing in time
+//!    ╰── sound for a time ───────────────────── Unproven ◄─────────────╯   │
+//!                                                 │  something acknowledged │
+//!                                                 ╰─────────────────────────╯
 //! ```
+//!
+//! A rail that is far too late crawls: one that is merely late, because it carries the load of all, is
+//! better, so the two must not count as equal.
 //!
 //! A rail that has been doubted has to prove itself, with keepalives that the driver sends for it:
 //! for a second at first, four times as long when it fails again soon after. So a flapping rail
@@ -38,6 +42,8 @@ const DELAYED_ACK: Duration = Duration::from_millis(40);
 /// The first time of proof, and the longest.
 const PROOF_MIN: Duration = Duration::from_secs(1);
 const PROOF_MAX: Duration = Duration::from_secs(16);
+/// So many times the limit are far too late.
+const CRAWL: u32 = 3;
 /// How long a rail is on probation after it was trusted. Failing again meanwhile makes the next proof
 /// longer.
 const RELAPSE: Duration = Duration::from_secs(30);
@@ -130,6 +136,8 @@ pub(crate) enum Seen {
     Marred,
     /// It loses or lags.
     Shaky,
+    /// It lags by several times as much.
+    Crawling,
     /// Something is overdue.
     Silent,
 }
@@ -170,11 +178,15 @@ impl Suspicion {
         progress: bool,
         probation: bool,
     ) -> Seen {
-        let queue = self.limit(t.rtt_min) / if probation { 2 } else { 1 };
+        let shortest = self.limit(t.rtt_min);
+        let queue = shortest / if probation { 2 } else { 1 };
         // What waits for the receiver's window: the rail is sound, its end is slow.
-        if !waits_for_receiver(t) && age > self.limit_of(t, probation) {
+        let age = if waits_for_receiver(t) { Duration::ZERO } else { age };
+        if age > self.limit_of(t, probation) {
             Seen::Silent
-        } else if loses == Losing::Much || t.rtt > queue {
+        } else if t.rtt.max(age) > shortest * CRAWL {
+            Seen::Crawling
+        } else if loses == Losing::Much || t.rtt > queue || age > shortest + DELAYED_ACK {
             Seen::Shaky
         } else if loses == Losing::Something {
             Seen::Marred
@@ -195,7 +207,7 @@ pub(crate) struct Watch {
     /// How long it must be sound to be trusted again.
     needs: Duration,
     /// When it was trusted again last.
-    trusted: Instant,
+    trusted: Option<Instant>,
     /// Whether it is to carry a load before it is trusted (`load.rs`), and whether it has, since it was
     /// last in trouble.
     pub(crate) must_carry: bool,
@@ -212,7 +224,7 @@ impl Watch {
         let before = self.doubt;
         match seen {
             Seen::Nothing => {}
-            Seen::Silent | Seen::Shaky => {
+            Seen::Silent | Seen::Crawling | Seen::Shaky => {
                 if before == Doubt::None {
                     self.needs = if self.on_probation(now) {
                         (self.needs * 4).min(PROOF_MAX)
@@ -222,7 +234,11 @@ impl Watch {
                 }
                 self.proof = None;
                 self.carried = false;
-                self.doubt = if seen == Seen::Silent { Doubt::Silent } else { self.not_silent() };
+                self.doubt = match seen {
+                    Seen::Silent => Doubt::Silent,
+                    Seen::Crawling => Doubt::Unproven,
+                    _ => self.not_silent(),
+                };
             }
             Seen::Marred => {
                 self.proof = None;
@@ -265,9 +281,10 @@ impl Watch {
     }
 
     /// Whether it was trusted again a short while ago. Keepalives prove that a rail carries, not how
-    /// much: what it has is soon seen, if one looks closely.
+    /// much: what it has is soon seen, if one looks closely. That it is doubted again meanwhile does
+    /// not end it: what it was given must not wait as long as the queue of a slow rail takes.
     pub(crate) fn on_probation(&self, now: Instant) -> bool {
-        self.doubt == Doubt::None && self.needs != Duration::ZERO && now < self.trusted + RELAPSE
+        self.trusted.is_some_and(|trusted| now < trusted + RELAPSE)
     }
 
     /// What is thought of a rail that is in trouble, or was, and is not silent now.
@@ -280,7 +297,7 @@ impl Watch {
         self.doubt = Doubt::None;
         self.proof = None;
         self.carried = false;
-        self.trusted = now;
+        self.trusted = Some(now);
     }
 }
 
@@ -364,8 +381,11 @@ mod tests {
         for (min, rtt, seen) in [
             (0, 50, Seen::Sound),
             (0, 51, Seen::Shaky),
+            (0, 150, Seen::Shaky),
+            (0, 151, Seen::Crawling),
             (10, 80, Seen::Sound),
             (10, 81, Seen::Shaky),
+            (10, 241, Seen::Crawling),
         ] {
             let t = Transport { rtt: ms(rtt), rtt_min: ms(min), ..transport(0) };
             assert_eq!(
@@ -374,6 +394,31 @@ mod tests {
                 "{rtt} of {min}"
             );
         }
+    }
+
+    #[test]
+    fn a_byte_on_the_way_shows_a_queue_before_the_round_trips_do() {
+        for (age, seen) in
+            [(90, Seen::Sound), (91, Seen::Shaky), (150, Seen::Shaky), (151, Seen::Crawling)]
+        {
+            let t = Transport { unacked: 9000, rtt: Duration::from_millis(20), ..transport(1) };
+            let age = Duration::from_millis(age);
+            assert_eq!(LIMITS.judge(&t, age, Losing::Nothing, true, false), seen, "{age:?}");
+            let t = Transport { unsent: 9000, ..t };
+            let slow_reader = LIMITS.judge(&t, age, Losing::Nothing, true, false);
+            assert_eq!(slow_reader, Seen::Sound, "it waits for its receiver");
+        }
+    }
+
+    #[test]
+    fn a_rail_that_crawls_is_behind_one_that_is_late() {
+        let mut w = Watch::default();
+        assert_eq!(w.saw(ms(0), Seen::Shaky), Some(Doubt::Shaky));
+        assert_eq!(w.saw(ms(10), Seen::Crawling), Some(Doubt::Unproven));
+        assert_eq!(w.saw(ms(20), Seen::Shaky), None, "it has not proved itself");
+        assert_eq!(w.saw(ms(30), Seen::Silent), Some(Doubt::Silent));
+        assert_eq!(w.saw(ms(40), Seen::Crawling), Some(Doubt::Unproven));
+        assert_eq!(proves(&mut w, 50), 50 + 1000);
     }
 
     #[test]
@@ -550,6 +595,18 @@ mod tests {
         now += 30_000;
         w.saw(ms(now), Seen::Silent);
         assert_eq!(proves(&mut w, now + 10), now + 1010);
+    }
+
+    #[test]
+    fn probation_begins_with_trust_and_no_doubt_ends_it() {
+        let mut w = Watch::default();
+        w.saw(ms(0), Seen::Silent);
+        assert!(!w.on_probation(ms(1)), "it has never been trusted again");
+        let trusted = proves(&mut w, 10);
+        assert!(w.on_probation(ms(trusted)));
+        w.saw(ms(trusted + 10), Seen::Shaky);
+        assert!(w.on_probation(ms(trusted + 20)), "what it was given is measured as closely");
+        assert!(!w.on_probation(ms(trusted + 30_000)));
     }
 
     #[test]

@@ -190,6 +190,10 @@ fn tunables(drawn: &mut Drawing, rng: &mut Prng, profile: &str) {
     }
     if profile == "pre-2.13" {
         set.push("recovery_step = 100".to_owned());
+        // It has intervals of its own, of a minute, and a router that opens after them (a row of
+        // another profile) would open when the programs expect it to forward.
+        set.push("live_router_check_interval = 4".to_owned());
+        set.push("dead_router_check_interval = 4".to_owned());
     }
     for (name, value) in [
         ("discovery", 0),
