@@ -143,7 +143,7 @@ impl<S: Streams> SockDriver<S> {
         }
         let in_use = now < peer.wanted + IN_USE;
         let has_keepalives = peer.session.is_none_or(|(version, _)| version.has_keepalives());
-        peer.watch.must_carry = peer.pace.is_known() && has_keepalives && !in_use;
+        peer.watch.must_carry = has_keepalives && !in_use;
         self.judge_burst(now, limits, key);
         let Some(peer) = self.peers.get_mut(key) else { return };
         let news = if now <= peer.wanted + FORGET {
@@ -283,7 +283,7 @@ impl<S: Streams> SockDriver<S> {
         let Some(peer) = self.peers.get_mut(key) else { return };
         let Some(burst) = peer.burst else { return };
         let round_trips = peer.rtt.unwrap_or_default().saturating_mul(limits.rtts);
-        let allowed = look * 2 + round_trips + peer.pace.burst_time();
+        let allowed = look * 2 + round_trips + peer.pace.burst_time(limits.after);
         let took = now.saturating_since(burst.since);
         let acked = self.conns.get(burst.conn).and_then(Conn::up).map(|state| state.acked);
         let through = acked.is_some_and(|acked| acked >= burst.end);

@@ -29,15 +29,14 @@ impl Pace {
         }
     }
 
-    /// Whether there is anything to measure a burst by.
-    pub(crate) const fn is_known(self) -> bool {
-        self.0 > 0
-    }
-
-    /// How long a burst may take, beside the time of round trips and looks.
-    pub(crate) fn burst_time(self) -> Duration {
-        let nanos = BURST * 1_000_000_000 / self.0.max(1);
-        Duration::from_nanos(nanos).saturating_mul(FACTOR)
+    /// How long a burst may take, beside the time of round trips and looks. A rail that never had
+    /// enough to carry is measured by `limit`, what a byte on the way may take at all: that of a node
+    /// that only answers is not trusted for its keepalives either.
+    pub(crate) fn burst_time(self, limit: Duration) -> Duration {
+        match self.0 {
+            0 => limit,
+            pace => Duration::from_nanos(BURST * 1_000_000_000 / pace).saturating_mul(FACTOR),
+        }
     }
 }
 
@@ -59,11 +58,11 @@ mod tests {
         let ms = Duration::from_millis;
         let mut pace = Pace::default();
         pace.saw(BURST - 1, ms(1));
-        assert!(!pace.is_known());
+        assert_eq!(pace.burst_time(ms(50)), ms(50), "nothing is known of it");
         pace.saw(1 << 20, ms(100));
         pace.saw(1 << 20, ms(10));
         pace.saw(1 << 20, ms(1000));
         // 64 KiB of 100 MiB/s, four times.
-        assert_eq!(pace.burst_time(), Duration::from_micros(2500));
+        assert_eq!(pace.burst_time(ms(50)), Duration::from_micros(2500));
     }
 }

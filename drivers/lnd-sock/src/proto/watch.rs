@@ -23,8 +23,8 @@
 //! segment sent twice begins the proof anew: keepalives are so few that a rail which loses a tenth
 //! of them loses none in most fifths of a second, and messages should not pay for finding that out.
 //!
-//! Keepalives show that a rail carries, not how much. One that has been seen to be fast carries a load
-//! as well before it is trusted (`load.rs`).
+//! Keepalives show that a rail carries, not how much. It carries a load as well before it is trusted
+//! (`load.rs`).
 //!
 //! When to look, and at what, is in `driver/watch.rs`.
 
