@@ -42,8 +42,10 @@ const DELAYED_ACK: Duration = Duration::from_millis(40);
 /// The first time of proof, and the longest.
 const PROOF_MIN: Duration = Duration::from_secs(1);
 const PROOF_MAX: Duration = Duration::from_secs(16);
-/// So many times the limit are far too late.
+/// So many times the limit are far too late, and so many are silence, however long the queue is that
+/// the rail has: what is in it can go another way.
 const CRAWL: u32 = 3;
+const STUCK: u32 = 6;
 /// How long a rail is on probation after it was trusted. Failing again meanwhile makes the next proof
 /// longer.
 const RELAPSE: Duration = Duration::from_secs(30);
@@ -155,18 +157,22 @@ impl Suspicion {
         self.after.max(rtt.saturating_mul(self.rtts))
     }
 
-    /// The same for the bytes of a stream. A receiver that has got less than two segments, and has
-    /// nothing to say, waits with its acknowledgement. That is no property of the way, and no reason
-    /// to wait several times as long for a sign of life: it counts once.
+    /// How long the receiver may hold an acknowledgement back: one that has got less than two segments,
+    /// and has nothing to say. That is no property of the way, and no reason to wait several times as
+    /// long for a sign of life: it counts once.
+    fn held_back(t: &Transport) -> Duration {
+        let few = t.unacked.saturating_sub(t.unsent) <= 2 * u64::from(t.segment);
+        if few { t.rtt.saturating_sub(t.rtt_min).min(DELAYED_ACK) } else { Duration::ZERO }
+    }
+
+    /// The limit for the bytes of a stream.
     ///
     /// A rail on probation is measured by its shortest round trips: those of late may be those of a
     /// queue that it has just been given.
     fn limit_of(&self, t: &Transport, probation: bool) -> Duration {
-        let few = t.unacked.saturating_sub(t.unsent) <= 2 * u64::from(t.segment);
-        let delay =
-            if few { t.rtt.saturating_sub(t.rtt_min).min(DELAYED_ACK) } else { Duration::ZERO };
+        let delay = Self::held_back(t);
         let rtt = if probation { t.rtt_min } else { t.rtt.saturating_sub(delay) };
-        self.limit(rtt) + delay
+        self.limit(rtt).min(self.limit(t.rtt_min).saturating_mul(STUCK)) + delay
     }
 
     /// Judges a stream with bytes on the way, the oldest for `age`.
@@ -184,9 +190,9 @@ impl Suspicion {
         let age = if waits_for_receiver(t) { Duration::ZERO } else { age };
         if age > self.limit_of(t, probation) {
             Seen::Silent
-        } else if t.rtt.max(age) > shortest * CRAWL {
+        } else if t.rtt.max(age) > shortest.saturating_mul(CRAWL) {
             Seen::Crawling
-        } else if loses == Losing::Much || t.rtt > queue || age > shortest + DELAYED_ACK {
+        } else if loses == Losing::Much || t.rtt > queue || age > shortest + Self::held_back(t) {
             Seen::Shaky
         } else if loses == Losing::Something {
             Seen::Marred
@@ -343,7 +349,7 @@ mod tests {
         for (unacked, rtt, rtt_min, limit) in [
             (2000, 40, 0, 90),
             (2000, 20, 0, 70),
-            (2001, 40, 0, 320),
+            (2001, 30, 0, 240),
             (2000, 40, 40, 320),
             (2000, 60, 0, 200),
         ] {
@@ -399,7 +405,7 @@ mod tests {
     #[test]
     fn a_byte_on_the_way_shows_a_queue_before_the_round_trips_do() {
         for (age, seen) in
-            [(90, Seen::Sound), (91, Seen::Shaky), (150, Seen::Shaky), (151, Seen::Crawling)]
+            [(50, Seen::Sound), (51, Seen::Shaky), (150, Seen::Shaky), (151, Seen::Crawling)]
         {
             let t = Transport { unacked: 9000, rtt: Duration::from_millis(20), ..transport(1) };
             let age = Duration::from_millis(age);
@@ -407,6 +413,16 @@ mod tests {
             let t = Transport { unsent: 9000, ..t };
             let slow_reader = LIMITS.judge(&t, age, Losing::Nothing, true, false);
             assert_eq!(slow_reader, Seen::Sound, "it waits for its receiver");
+        }
+    }
+
+    #[test]
+    fn what_is_in_a_long_queue_waits_six_limits_and_not_eight_of_its_own_round_trips() {
+        let ms = Duration::from_millis;
+        for (rtt_min, rtt, limit) in [(0, 30, 240), (0, 40, 300), (0, 4000, 300), (100, 900, 4800)] {
+            let t =
+                Transport { unacked: 9000, rtt: ms(rtt), rtt_min: ms(rtt_min), ..transport(0) };
+            assert_eq!(LIMITS.limit_of(&t, false), ms(limit), "{rtt} of {rtt_min}");
         }
     }
 
@@ -432,7 +448,7 @@ mod tests {
             (25, 0, Seen::Sound, Seen::Sound),
             (26, 0, Seen::Sound, Seen::Shaky),
             (40, 50, Seen::Sound, Seen::Shaky),
-            (40, 51, Seen::Sound, Seen::Silent),
+            (40, 51, Seen::Shaky, Seen::Silent),
         ] {
             let t = Transport { rtt: ms(rtt), ..t };
             assert_eq!((judge(&t, age, false), judge(&t, age, true)), (sound, probation), "{rtt}");
