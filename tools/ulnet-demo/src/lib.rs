@@ -71,6 +71,8 @@ const MADE_UP_BYTES: u64 = 256 << 20;
 /// Where the rail is cut and where it is restored, percent of the bytes.
 const CUT_AT: u64 = 35;
 const RESTORE_AT: u64 = 70;
+/// How long the rail stays cut at least, however fast the file moves: the sender holds its rest back.
+const CUT_MIN: Duration = Duration::from_millis(300);
 /// A node that is silent for this long is abandoned.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
@@ -160,6 +162,7 @@ fn conduct(options: &Options) -> anyhow::Result<bool> {
         file: file.clone(),
         size,
         seconds: options.seconds,
+        free: if options.no_cut { 100 } else { RESTORE_AT },
     })?;
     let found = sender.wait_for(SILENCE_MAX, |t| matches!(t, Tell::Discovered { .. }))?;
     if let Tell::Discovered { primary, nids } = found {
@@ -188,7 +191,7 @@ fn watch(
     seen: &mut Seen,
 ) -> anyhow::Result<()> {
     let bar = progress_bar(size);
-    let (mut cut, mut restored) = (options.no_cut, options.no_cut);
+    let (mut cut, mut restored) = (None, options.no_cut);
     let mut last = (Instant::now(), Vec::<u64>::new());
     while seen.sent.is_none() || seen.received.is_none() {
         if let Some(tell) = receiver.poll(Duration::ZERO)? {
@@ -222,14 +225,15 @@ fn watch(
                 seen.rails = rails;
                 bar.set_position(done);
                 let percent = (done * 100).checked_div(size).unwrap_or(100);
-                if !cut && percent >= CUT_AT {
-                    cut = true;
+                if cut.is_none() && !options.no_cut && percent >= CUT_AT {
+                    cut = Some(Instant::now());
                     for child in [&mut *sender, &mut *receiver] {
                         child.order(&Order::Cut { rail: 1 })?;
                     }
                     announce(&bar, "--- rail 2 is cut ---");
                 }
-                if cut && !restored && percent >= RESTORE_AT {
+                let long_enough = cut.is_some_and(|cut| cut.elapsed() >= CUT_MIN);
+                if long_enough && !restored && percent >= RESTORE_AT {
                     restored = true;
                     for child in [&mut *sender, &mut *receiver] {
                         child.order(&Order::Restore { rail: 1 })?;

@@ -19,10 +19,27 @@ use super::rails::RailView;
 /// From the conductor to a node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
-    Receive { port: u16, ips: Vec<IpAddr>, copy: PathBuf },
-    Send { port: u16, ips: Vec<IpAddr>, peer: IpAddr, file: PathBuf, size: u64, seconds: u32 },
-    Cut { rail: usize },
-    Restore { rail: usize },
+    Receive {
+        port: u16,
+        ips: Vec<IpAddr>,
+        copy: PathBuf,
+    },
+    Send {
+        port: u16,
+        ips: Vec<IpAddr>,
+        peer: IpAddr,
+        file: PathBuf,
+        size: u64,
+        seconds: u32,
+        /// The share of the file, in percent, that may go before a rail was cut and is back.
+        free: u64,
+    },
+    Cut {
+        rail: usize,
+    },
+    Restore {
+        rail: usize,
+    },
 }
 
 /// From a node to the conductor.

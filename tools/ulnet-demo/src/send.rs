@@ -42,7 +42,10 @@ struct Transfer<'a> {
     repeated: AtomicU64,
     acks: Mutex<Acks>,
     failed: AtomicBool,
-    /// A rail is back and does not carry its share yet: the rest of the file is held back for it.
+    /// Chunks that are not held back.
+    free: u64,
+    /// A rail is still to be cut, or is back and does not carry its share yet: the rest of the file is
+    /// held back for it.
     healing: AtomicBool,
 }
 
@@ -111,7 +114,7 @@ impl Acks {
 
 pub(crate) fn run() -> anyhow::Result<bool> {
     let orders = link::orders();
-    let Ok(Order::Send { port, ips, peer, file, size, seconds }) = orders.recv() else {
+    let Ok(Order::Send { port, ips, peer, file, size, seconds, free }) = orders.recv() else {
         bail!("no order to send");
     };
     let named = || format!("file {}", file.display());
@@ -149,7 +152,8 @@ pub(crate) fn run() -> anyhow::Result<bool> {
         repeated: AtomicU64::new(0),
         acks: Mutex::new(Acks { on_the_way: 0, last: now, longest: Duration::ZERO }),
         failed: AtomicBool::new(false),
-        healing: AtomicBool::new(false),
+        free: (chunks * free).div_ceil(100),
+        healing: AtomicBool::new(true),
     };
     let running = AtomicBool::new(true);
     let (sha256, outcome, orders) = thread::scope(|scope| {
@@ -167,7 +171,6 @@ pub(crate) fn run() -> anyhow::Result<bool> {
                         let before = view.iter().map(|r| r.bytes).collect();
                         let now = Instant::now();
                         healing = Some(Healing { rail: *rail, since: now, looked: now, before });
-                        transfer.healing.store(true, Ordering::Relaxed);
                     }
                 }
                 if let Ok((view, _)) = rails.view() {
@@ -272,6 +275,9 @@ impl Transfer<'_> {
     /// Spreads what is left of the file over the time that a rail needs to heal: each worker waits, and
     /// longer the less is left.
     fn hold(&self, n: u64) {
+        if n < self.free {
+            return;
+        }
         let begun = Instant::now();
         let left = self.chunks.saturating_sub(n).max(1);
         let share = HEALING_MAX / u32::try_from(left).unwrap_or(u32::MAX) * WINDOW as u32;

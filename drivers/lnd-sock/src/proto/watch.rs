@@ -419,9 +419,9 @@ mod tests {
     #[test]
     fn what_is_in_a_long_queue_waits_six_limits_and_not_eight_of_its_own_round_trips() {
         let ms = Duration::from_millis;
-        for (rtt_min, rtt, limit) in [(0, 30, 240), (0, 40, 300), (0, 4000, 300), (100, 900, 4800)] {
-            let t =
-                Transport { unacked: 9000, rtt: ms(rtt), rtt_min: ms(rtt_min), ..transport(0) };
+        for (rtt_min, rtt, limit) in [(0, 30, 240), (0, 40, 300), (0, 4000, 300), (100, 900, 4800)]
+        {
+            let t = Transport { unacked: 9000, rtt: ms(rtt), rtt_min: ms(rtt_min), ..transport(0) };
             assert_eq!(LIMITS.limit_of(&t, false), ms(limit), "{rtt} of {rtt_min}");
         }
     }
