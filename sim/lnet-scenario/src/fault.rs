@@ -6,8 +6,8 @@ use lnet_types::Nid;
 
 use crate::SECTION_MAX;
 use crate::error::ScenarioError;
-use crate::model::{Direction, Fault, FaultKind, Links, Transport, World};
-use crate::place::{Index, Place, net_of};
+use crate::model::{Direction, Fault, FaultKind, LinkEvent, Links, Transport, World};
+use crate::place::{Index, Part, Place, Which, net_of};
 use crate::read::Table;
 use crate::rpc::{self, LoadKind, RpcLoss, RpcWorld, TargetKind, TargetSpec};
 use crate::units::Share;
@@ -40,7 +40,8 @@ enum Of {
 const KINDS: &[(&str, (End, Read))] = &[
     ("cut", (End::May, |t, w| Ok(FaultKind::Cut(links(t, w)?)))),
     ("partition", (End::May, partition)),
-    ("quiesce", (End::Must, |_, _| Ok(FaultKind::Quiesce))),
+    ("quiesce", (End::Must, |t, w| Ok(FaultKind::Quiesce(suspended(t, w)?)))),
+    ("link_event", (End::None, link_event)),
     (
         "carrier",
         (End::May, |t, w| Ok(FaultKind::Carrier { on: on(t, w)?, known_after: known_after(t)? })),
@@ -301,6 +302,13 @@ fn one(
         return Err(t.wrong("has NIDs to come back with, and never comes back: expected 'for'"));
     }
     t.finish()?;
+    let until = match &kind {
+        FaultKind::LinkEvent(event) if at + event.lasts() > duration => {
+            return Err(t.wrong("has an end after that of the scenario"));
+        }
+        FaultKind::LinkEvent(event) => Some(at + event.lasts()),
+        _ => until,
+    };
     Ok(Fault { at, until, kind, line })
 }
 
@@ -336,6 +344,61 @@ fn links(t: &mut Table<'_, '_>, index: &Index<'_>) -> Result<Links, ScenarioErro
         peer: t.take("peer").map(|v| Place::read(index, &v)).transpose()?,
         direction: t.take("direction").map(|v| v.word(&WAYS)).transpose()?.unwrap_or_default(),
     })
+}
+
+/// Longest of each step of a link event.
+const STEP_MAX: Duration = Duration::from_secs(24 * 3600);
+
+fn link_event(t: &mut Table<'_, '_>, index: &Index<'_>) -> Result<FaultKind, ScenarioError> {
+    let shown = t.require("on", "the nodes that are out of reach")?;
+    let on = Place::read(index, &shown)?;
+    let mut net = None;
+    for at in on.rails(index.world) {
+        let of = index.world.rail(at).map(|rail| rail.net);
+        let spec = of.and_then(|net| index.world.nets.get(usize::from(net)));
+        let gni = spec.is_some_and(|spec| spec.transport == Transport::Gni);
+        if gni && net.is_some_and(|net| of != Some(net)) {
+            return Err(shown.wrong("nodes of one network of transport \"gni\""));
+        }
+        net = net.or(of.filter(|_| gni));
+    }
+    let Some(net) = net else {
+        return Err(shown.wrong("nodes of a network of transport \"gni\""));
+    };
+    // Other rails of a router are not on this fabric.
+    let of_net = |part: &Part| match part.which {
+        Which::All => Part { which: Which::Net(net), ..part.clone() },
+        _ => part.clone(),
+    };
+    let on = Place { parts: on.parts.iter().map(of_net).collect() };
+    let mut step = |key, usual| -> Result<Duration, ScenarioError> {
+        let Some(v) = t.take(key) else { return Ok(Duration::from_secs(usual)) };
+        match v.duration()? {
+            time if time <= STEP_MAX => Ok(time),
+            _ => Err(v.wrong("a time of at most 24h")),
+        }
+    };
+    let (detect, compute, install) = (step("detect", 2)?, step("compute", 1)?, step("install", 1)?);
+    let shown = t.require("quiesce", "how long the fabric stands still, \"0s\" for not at all")?;
+    let quiesce = shown.duration()?;
+    if quiesce > STEP_MAX || (!quiesce.is_zero() && quiesce < install) {
+        return Err(shown.wrong(&format!("0s, or a time from 'install' ({install:?}) to 24h")));
+    }
+    Ok(FaultKind::LinkEvent(LinkEvent { net, on, detect, compute, quiesce, install }))
+}
+
+/// Networks that stand still: those that are named, or all.
+fn suspended(t: &mut Table<'_, '_>, index: &Index<'_>) -> Result<Vec<u16>, ScenarioError> {
+    let Some(v) = t.take("nets") else { return Ok((0..index.world.nets.len() as u16).collect()) };
+    let mut nets = Vec::new();
+    for (name, v) in v.texts()? {
+        let net = net_of(index.world, name).map_err(|expected| v.wrong(&expected))?;
+        if nets.contains(&net) {
+            return Err(v.wrong("each network once"));
+        }
+        nets.push(net);
+    }
+    if nets.is_empty() { Err(v.wrong("at least one network")) } else { Ok(nets) }
 }
 
 fn share(t: &mut Table<'_, '_>) -> Result<Share, ScenarioError> {

@@ -4,7 +4,7 @@ use lnet_types::{Net, NetType};
 use lnet_wire::sock::Version;
 
 use crate::error::ScenarioError;
-use crate::model::{FaultKind, Scenario, Transport};
+use crate::model::{Clocks, FaultKind, Scenario, Transport};
 use crate::read::{Table, Value};
 use crate::units::Share;
 
@@ -113,6 +113,10 @@ impl Scenario {
                 if net.transport == Transport::Datagram {
                     let what = "transport \"datagram\" has no bytes in order: expected \"stream\"";
                     return Some((None, format!("net {name}: {what} for fidelity = \"bytes\"")));
+                }
+                if net.transport == Transport::Gni || net.clocks != Clocks::default() {
+                    let what = "transport \"gni\" and clocks of a network are of messages";
+                    return Some((None, format!("net {name}: {what}: expected \"messages\"")));
                 }
                 if net.transport == Transport::Rdma && !is_of_rdma(net.net) {
                     let what = "transport \"rdma\" needs 4-byte addresses: expected o2ib";

@@ -37,8 +37,9 @@ pub use error::ScenarioError;
 pub use fidelity::{ByteSettings, Fidelity};
 pub use lock::{LockLoad, LockPart, ModeSet};
 pub use model::{
-    Bars, Direction, Exchange, Fault, FaultKind, Group, Links, NetSpec, NodeId, NodeSpec, Pace,
-    Pairing, PeerSpec, Rail, RailRef, Scenario, SocketBars, Transport, Workload, World,
+    Bars, Clocks, Direction, Exchange, Fault, FaultKind, Group, LinkEvent, Links, NetSpec, NodeId,
+    NodeSpec, Pace, Pairing, PeerSpec, Rail, RailRef, Scenario, SocketBars, Transport, Workload,
+    World,
 };
 pub use place::{Part, Place, Which};
 pub use rpc::{

@@ -78,6 +78,8 @@ pub struct NetSpec {
     pub loss: Share,
     /// What lies under LNet.
     pub transport: Transport,
+    /// Clocks of its drivers.
+    pub clocks: Clocks,
     /// Tunables of the network on every node.
     pub tunables: NetTunables,
 }
@@ -94,6 +96,24 @@ pub enum Transport {
     /// RDMA, as InfiniBand and RoCE: adapters send again what is lost, and give a queue pair up after
     /// seconds.
     Rdma,
+    /// Streams over a fabric that is suspended while its routes change, as Aries and Gemini: nothing is
+    /// sent in a quiesce (PA-094), and nodes get reports of others that die.
+    Gni,
+}
+
+/// Clocks of the drivers of a network, as module parameters of ko2iblnd, ksocklnd and kgnilnd set them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Clocks {
+    /// Time of one transmission; `None`: by the rule of LNet.
+    pub timeout: Option<Duration>,
+    /// An idle connection is probed after so long, and closed if there is no answer within the time of
+    /// a transmission (PA-143); `None`: it is not.
+    pub keepalive: Option<Duration>,
+    /// Nodes connect to their gateways as soon as a quiesce is over (PA-097). Of gni alone.
+    pub fast_reconnect: bool,
+    /// All nodes of the network get a report of a node that dies, so long after its death (PA-091,
+    /// PA-092); `None`: none does. Of gni alone.
+    pub node_events: Option<Duration>,
 }
 
 /// Nodes of one table of the text.
@@ -382,8 +402,11 @@ pub enum FaultKind {
     Cut(Links),
     /// Nothing passes between the sides; within each all is well.
     Partition(Vec<Place>),
-    /// Nothing in the whole fabric moves; what is under way goes on afterwards.
-    Quiesce,
+    /// Nothing moves on the networks with these indices; what is under way goes on afterwards.
+    Quiesce(Vec<u16>),
+    /// A link of a gni fabric fails: some nodes are out of reach until its coordinator has installed
+    /// other routes, for which the fabric stands still (PA-080).
+    LinkEvent(LinkEvent),
     /// The interfaces have no carrier, and their nodes get a report. A router's far interface is
     /// such a place; all rails of a node together cut off the node.
     Carrier {
@@ -576,13 +599,38 @@ pub enum FaultKind {
     },
 }
 
+/// A failed link of a fabric, and how its coordinator recovers from it, step by step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkEvent {
+    /// Index of the network.
+    pub net: u16,
+    /// Nodes that are out of reach until routes without the link are installed.
+    pub on: Place,
+    /// Time until a blade's daemon has reported the failure (PA-079).
+    pub detect: Duration,
+    /// Time in which the coordinator computes routes.
+    pub compute: Duration,
+    /// How long the fabric stands still; zero: routes are changed while packets move (PA-081).
+    pub quiesce: Duration,
+    /// Time in which routes are installed, blade after blade: the last part of the quiesce.
+    pub install: Duration,
+}
+
+impl LinkEvent {
+    /// From the failure to the end of the last step.
+    pub fn lasts(&self) -> Duration {
+        self.detect + self.compute + self.quiesce.max(self.install)
+    }
+}
+
 impl FaultKind {
     /// The word by which the text calls it.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Cut(_) => "cut",
             Self::Partition(_) => "partition",
-            Self::Quiesce => "quiesce",
+            Self::Quiesce(_) => "quiesce",
+            Self::LinkEvent(_) => "link_event",
             Self::Carrier { .. } => "carrier",
             Self::Flap { .. } => "flap",
             Self::Refuse(_) => "refuse",

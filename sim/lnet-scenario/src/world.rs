@@ -11,7 +11,7 @@ use lnet::{Conduct, NetTunables, Profile, RouteSpec, Tunables};
 use lnet_types::{Net, Nid};
 
 use crate::error::ScenarioError;
-use crate::model::{Group, NetSpec, NodeSpec, Rail, Transport, World};
+use crate::model::{Clocks, Group, NetSpec, NodeSpec, Rail, Transport, World};
 use crate::own;
 use crate::place::{Index, Part, Place, net_of};
 use crate::read::{Table, Value};
@@ -210,12 +210,15 @@ fn nets(top: &mut Table<'_, '_>) -> Result<Vec<NetSpec>, ScenarioError> {
             return Err(t.wrong(&format!("is too many: expected at most {NETS_MAX} networks")));
         }
         let tunables = own::net_tunables(&mut t, NetTunables::SOCK)?;
-        const TRANSPORTS: [(&str, Transport); 3] = [
+        const TRANSPORTS: [(&str, Transport); 4] = [
             ("stream", Transport::Stream),
             ("datagram", Transport::Datagram),
             ("rdma", Transport::Rdma),
+            ("gni", Transport::Gni),
         ];
         let transport = t.take("transport").map(|v| v.word(&TRANSPORTS)).transpose()?;
+        let transport = transport.unwrap_or_default();
+        let clocks = clocks(&mut t, transport)?;
         let bandwidth = t.take("bandwidth").map(|v| v.rate()).transpose()?;
         let burst = match (t.take("burst"), bandwidth) {
             (Some(v), None) => return Err(v.wrong("no burst where there is no bandwidth")),
@@ -228,7 +231,8 @@ fn nets(top: &mut Table<'_, '_>) -> Result<Vec<NetSpec>, ScenarioError> {
             bandwidth,
             burst: burst.unwrap_or(0),
             loss: t.take("loss").map(|v| v.share()).transpose()?.unwrap_or(Share::NONE),
-            transport: transport.unwrap_or_default(),
+            transport,
+            clocks,
             tunables,
         });
         t.finish()?;
@@ -237,6 +241,28 @@ fn nets(top: &mut Table<'_, '_>) -> Result<Vec<NetSpec>, ScenarioError> {
         return Err(top.wrong("has no networks: expected at least one [[net]]"));
     }
     Ok(nets)
+}
+
+/// Clocks of a network's drivers: those that its transport has.
+fn clocks(t: &mut Table<'_, '_>, transport: Transport) -> Result<Clocks, ScenarioError> {
+    let mut time = |key, of: &[Transport]| -> Result<Option<Duration>, ScenarioError> {
+        let Some(v) = t.take(key) else { return Ok(None) };
+        if !of.contains(&transport) {
+            return Err(v.wrong("no such clock: the transport of this network has none"));
+        }
+        Ok(Some(v.duration_above_zero()?))
+    };
+    let streams = [Transport::Stream, Transport::Gni];
+    let (timeout, keepalive) = (time("timeout", &streams)?, time("keepalive", &streams)?);
+    let node_events = time("node_events", &[Transport::Gni])?;
+    let fast_reconnect = match t.take("fast_reconnect") {
+        Some(v) if transport != Transport::Gni => {
+            return Err(v.wrong("no such switch: only transport \"gni\" has it"));
+        }
+        Some(v) => v.flag()?,
+        None => false,
+    };
+    Ok(Clocks { timeout, keepalive, fast_reconnect, node_events })
 }
 
 /// What tables of nodes share.

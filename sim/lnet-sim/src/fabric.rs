@@ -24,6 +24,10 @@ pub enum Happening<'a> {
     /// kernel resets what was connected ([`Host::resets`]). The new incarnation, if any, is reported
     /// rail by rail.
     HostDied(HostId),
+    /// The networks with these indices stand still from now on.
+    Suspended(&'a [u16]),
+    /// They go on.
+    Resumed(&'a [u16]),
     /// Links were mended, or have changed otherwise; what waits may be looked at.
     LinksChanged,
     /// The carrier of a rail went, and its driver has the report.

@@ -121,18 +121,20 @@ impl Host {
 /// The time limit of socklnd where it has its own (V-13).
 pub(crate) const KERNEL_LND_TIMEOUT: Duration = Duration::from_secs(50);
 
-/// How long a host's driver tries to connect to a peer.
-pub(crate) fn connect_timeout(node: &Node) -> Duration {
-    let timeout = lnd_timeout(node).unwrap_or_else(|| node.tunables().lnd_timeout());
+/// How long a host's driver tries to connect to a peer; `clock` is that of its network.
+pub(crate) fn connect_timeout(node: &Node, clock: Option<Duration>) -> Duration {
+    let timeout = lnd_timeout(node, clock).unwrap_or_else(|| node.tunables().lnd_timeout());
     match node.tunables().connect_timeout {
         0 => timeout,
         ms => timeout.min(Duration::from_millis(ms as u64)),
     }
 }
 
-/// How long a host's node has for one transmission, by the driver's own rule.
-pub(crate) fn lnd_timeout(node: &Node) -> Option<Duration> {
-    node.tunables().conduct.keeps_driver_timeout.then_some(KERNEL_LND_TIMEOUT)
+/// How long a host's node has for one transmission, by the driver's own rule: the clock of its network,
+/// where there is one.
+pub(crate) fn lnd_timeout(node: &Node, clock: Option<Duration>) -> Option<Duration> {
+    let own = || node.tunables().conduct.keeps_driver_timeout.then_some(KERNEL_LND_TIMEOUT);
+    clock.or_else(own)
 }
 
 #[cfg(test)]

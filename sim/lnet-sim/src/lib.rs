@@ -44,6 +44,7 @@ mod play;
 mod programs;
 mod queue;
 mod rdma;
+mod routes;
 mod rpc;
 mod selftest;
 mod sim;

@@ -3,7 +3,7 @@
 
 use core::time::Duration;
 
-use lnet_scenario::{Direction, Links as Ends, NetSpec, Share, Transport, World};
+use lnet_scenario::{Clocks, Direction, Links as Ends, NetSpec, Share, Transport, World};
 
 use crate::directory::{Directory, RailIx};
 
@@ -112,23 +112,29 @@ impl FromIterator<RailIx> for RailSet {
 pub struct Links {
     /// Ways on each network when nothing is wrong.
     calm: Vec<Way>,
+    /// Clocks of their drivers.
+    clocks: Vec<Clocks>,
     rules: Vec<Rule>,
     next: u64,
     /// Reasons why a rail has no carrier, or its host can't be heard, by rail.
     no_carrier: Vec<u16>,
     any_no_carrier: u32,
-    quiet: u32,
+    /// How many faults say that a network stands still, by network; and all of them.
+    quiet: Vec<u32>,
+    any_quiet: u32,
 }
 
 impl Links {
     pub(crate) fn new(world: &World) -> Self {
         Self {
             calm: world.nets.iter().map(Way::calm).collect(),
+            clocks: world.nets.iter().map(|net| net.clocks).collect(),
             rules: Vec::new(),
             next: 0,
             no_carrier: Vec::new(),
             any_no_carrier: 0,
-            quiet: 0,
+            quiet: vec![0; world.nets.len()],
+            any_quiet: 0,
         }
     }
 
@@ -166,13 +172,28 @@ impl Links {
         }
     }
 
-    /// The fabric stands still, or goes on.
-    pub(crate) fn quiesce(&mut self, quiet: bool) {
-        if quiet {
-            self.quiet += 1;
-        } else {
-            self.quiet = self.quiet.saturating_sub(1);
+    /// Networks stand still, or go on.
+    pub(crate) fn quiesce(&mut self, nets: &[u16], quiet: bool) {
+        for net in nets {
+            let Some(count) = self.quiet.get_mut(usize::from(*net)) else { continue };
+            if quiet {
+                *count += 1;
+                self.any_quiet += 1;
+            } else if *count > 0 {
+                *count -= 1;
+                self.any_quiet -= 1;
+            }
         }
+    }
+
+    /// Whether the network with this index stands still.
+    pub fn is_quiet(&self, net: u16) -> bool {
+        self.quiet.get(usize::from(net)).is_some_and(|count| *count > 0)
+    }
+
+    /// Clocks of the drivers of the network with this index.
+    pub fn clocks(&self, net: u16) -> Clocks {
+        self.clocks.get(usize::from(net)).copied().unwrap_or_default()
     }
 
     fn lacks_carrier(&self, ix: RailIx) -> bool {
@@ -181,8 +202,9 @@ impl Links {
 
     /// The way from one rail to another.
     pub fn way(&self, from: RailIx, to: RailIx, directory: &Directory) -> Way {
-        let mut way = self.calm[usize::from(directory.rail(from).net)];
-        way.blocked = self.quiet > 0
+        let net = directory.rail(from).net;
+        let mut way = self.calm[usize::from(net)];
+        way.blocked = (self.any_quiet > 0 && self.is_quiet(net))
             || !directory.is_present(to)
             || (self.any_no_carrier > 0 && (self.lacks_carrier(from) || self.lacks_carrier(to)));
         for rule in &self.rules {
@@ -202,7 +224,7 @@ impl Links {
 
     /// Whether anything at all may be wrong with the fabric now.
     pub fn is_disturbed(&self) -> bool {
-        self.quiet > 0 || self.any_no_carrier > 0 || !self.rules.is_empty()
+        self.any_quiet > 0 || self.any_no_carrier > 0 || !self.rules.is_empty()
     }
 }
 

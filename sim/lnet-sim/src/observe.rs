@@ -158,6 +158,13 @@ pub enum Seen<'a> {
         /// What.
         seen: &'a RpcSeen,
     },
+    /// A line on the console of a host, or in the log of the fabric's coordinator.
+    Console {
+        /// Where; `None`: the coordinator.
+        host: Option<HostId>,
+        /// What it says.
+        line: &'a str,
+    },
     /// A host has died.
     Died {
         /// Which.

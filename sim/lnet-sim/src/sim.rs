@@ -11,6 +11,7 @@
 //! One event at a time, one clock, one order. After each event every host that was touched is
 //! drained, as the turn of a real node does it (`lnet-rt`, `shard.rs`).
 
+mod coordinate;
 mod faults;
 mod life;
 
@@ -31,9 +32,11 @@ use crate::message::Messages;
 use crate::observe::{Observer, Seen, View, Violation, is_control};
 use crate::programs::{Note, Programs, Wish};
 use crate::queue::Queue;
+use crate::routes::Inconsistent;
 use crate::rpc::{Stage, settled_after};
 use crate::tally::Tally;
 use crate::uppers::MakeUpper;
+use coordinate::Step;
 
 /// Something to come.
 #[derive(Debug)]
@@ -53,6 +56,8 @@ pub(crate) enum Event<E> {
     },
     /// Other nodes take over the targets of those that a fault has killed.
     TakeOver(usize),
+    /// A step of the recovery from a link event.
+    Coordinate(usize, Step),
     Sample,
 }
 
@@ -112,6 +117,8 @@ pub struct Sim<F: Fabric = Messages> {
     /// Rails that a fault has added or removed, with their NIDs.
     pub(crate) moved: BTreeMap<usize, Vec<(HostId, Nid, u16)>>,
     pub(crate) gateways: BTreeMap<(HostId, Nid), bool>,
+    /// What was wrong with routes of fabrics that change, by fault.
+    pub(crate) inconsistent: BTreeMap<usize, Inconsistent>,
     /// What stands on the nodes of hosts, in each of their lives.
     pub(crate) standing: BTreeMap<HostId, Vec<MakeUpper>>,
     /// Where targets are served, and their disks.
@@ -150,6 +157,7 @@ impl<F: Fabric> Sim<F> {
             carriers: BTreeMap::new(),
             moved: BTreeMap::new(),
             gateways: BTreeMap::new(),
+            inconsistent: BTreeMap::new(),
             standing: BTreeMap::new(),
             stage: Stage::new(&scenario),
             console: None,
@@ -317,6 +325,7 @@ impl<F: Fabric> Sim<F> {
             Event::CarrierKnown(ix) => self.carrier_known(ix),
             Event::Flap { index, down } => self.flap(index, down),
             Event::TakeOver(index) => self.taken_over(index),
+            Event::Coordinate(index, step) => self.coordinate(index, step),
             Event::Sample => {
                 if self.hosts.len() > ROUTES_WATCHED_HOSTS_MAX {
                     for n in 0..self.hosts.len() as u32 {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hdrhistogram::Histogram;
 use lnet::{Doubt, DropReason, Node, Transmit};
-use lnet_scenario::{FaultKind, Place, Scenario};
+use lnet_scenario::{FaultKind, LinkEvent, Place, Scenario};
 use lnet_types::{Instant, Nid};
 
 use crate::arrivals::Arrivals;
@@ -206,6 +206,7 @@ impl Tally {
             | Seen::Event { .. }
             | Seen::Sent { .. }
             | Seen::Born { .. }
+            | Seen::Console { .. }
             | Seen::Sample => {}
         }
     }
@@ -321,6 +322,7 @@ fn about(kind: &FaultKind, scenario: &Scenario) -> BTreeSet<Nid> {
         | FaultKind::Memory(p)
         | FaultKind::NiDel(p)
         | FaultKind::PeerDel { peers: p, .. }
+        | FaultKind::LinkEvent(LinkEvent { on: p, .. })
         | FaultKind::Tune { nodes: p, .. } => nids(p),
         FaultKind::NiAdd { nids, .. } => nids.iter().copied().collect(),
         FaultKind::HandlerDelay { targets, .. }
@@ -330,6 +332,6 @@ fn about(kind: &FaultKind, scenario: &Scenario) -> BTreeSet<Nid> {
             let specs = targets.iter().filter_map(|t| scenario.rpc.targets.get(*t));
             specs.flat_map(|t| nids(&Place::node(t.on))).collect()
         }
-        FaultKind::Partition(_) | FaultKind::Quiesce => BTreeSet::new(),
+        FaultKind::Partition(_) | FaultKind::Quiesce(_) => BTreeSet::new(),
     }
 }

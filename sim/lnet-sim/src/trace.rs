@@ -171,6 +171,14 @@ impl Observer for Tracer {
                 let (moment, line) = seen.line(&view.scenario.rpc.targets);
                 (if moment { 1 } else { 2 }, host, Some(line))
             }
+            Seen::Console { host: Some(host), line } => (1, host, Some(line.to_owned())),
+            Seen::Console { host: None, line } => {
+                trace.mix(line.len() as u64);
+                if self.detail != Detail::Hash {
+                    trace.lines.push(format!("{} {line}", clock(view)));
+                }
+                return Ok(());
+            }
             Seen::Died { host } => (1, host, Some("dies".to_owned())),
             Seen::Born { host } => (1, host, Some("is back".to_owned())),
             Seen::Sample => return Ok(()),

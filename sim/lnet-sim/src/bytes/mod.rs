@@ -283,7 +283,11 @@ impl Fabric for Bytes {
             | Happening::CarrierGone(rail)
             | Happening::CarrierBack(rail)
             | Happening::Adapter(rail, _) => Some(Rdma::carries(cx, rail)),
-            Happening::HostDied(_) | Happening::LinksChanged | Happening::Reset(_) => None,
+            Happening::HostDied(_)
+            | Happening::Suspended(_)
+            | Happening::Resumed(_)
+            | Happening::LinksChanged
+            | Happening::Reset(_) => None,
         };
         if of_rdma != Some(false)
             && let Err(why) = self.rdma.happened(cx, what)
@@ -303,6 +307,7 @@ impl Fabric for Bytes {
                     panic!("an interface can't be served: {why}");
                 }
             }
+            Happening::Suspended(_) | Happening::Resumed(_) => {}
             Happening::LinksChanged => self.look_after_all(cx),
             Happening::CarrierBack(rail) => {
                 let Some(id) = cx.directory.rail(rail).host else { return };

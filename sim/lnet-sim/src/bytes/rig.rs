@@ -105,7 +105,7 @@ impl Rig {
         });
         self.driver.set_retained_per_connection(t.retained_per_connection as usize);
         for rail in &host.rails {
-            let limit = lnd_timeout(&host.node).unwrap_or_else(|| t.lnd_timeout());
+            let limit = lnd_timeout(&host.node, None).unwrap_or_else(|| t.lnd_timeout());
             // Refused for zero only, which the bounds of the tunables exclude.
             let _ = self.driver.set_timeout(rail.ni, limit);
         }
@@ -130,7 +130,7 @@ impl Rig {
             incarnation,
             conns_per_peer,
             tos: -1,
-            lnd_timeout: lnd_timeout(&host.node)
+            lnd_timeout: lnd_timeout(&host.node, None)
                 .unwrap_or_else(|| host.node.tunables().lnd_timeout()),
         };
         self.driver.ni_start(host.clock.local(now), start).map_err(|e| format!("{nid}: {e}"))

@@ -30,7 +30,8 @@ impl OneEnd {
     fn limit(&self, view: &View<'_>, host: HostId) -> Duration {
         let Some(host) = view.host(host) else { return self.bounds.late_max };
         let transaction = host.node.tunables().transaction();
-        let waits = match lnd_timeout(&host.node) {
+        let clock = view.scenario.world.nets.iter().filter_map(|net| net.clocks.timeout).max();
+        let waits = match lnd_timeout(&host.node, clock) {
             None => transaction * 2,
             Some(driver) => {
                 (transaction + driver).saturating_mul(host.node.stats().msgs_max.max(2))

@@ -48,9 +48,10 @@ impl Messages {
         if cx.now < dial.not_before {
             return Err(if self.looks_after_rails(cx, pair, end) { NOT_YET } else { TOO_SOON });
         }
+        let clock = self.clocks(cx, pair).timeout;
         let limit = self
             .host_at(cx, pair, end)
-            .map_or(Duration::MAX, |host| connect_timeout(&cx.hosts[host.0 as usize].node));
+            .map_or(Duration::MAX, |host| connect_timeout(&cx.hosts[host.0 as usize].node, clock));
         let dial = &mut self.pairs[pair as usize].dial[end];
         dial.trying = true;
         dial.attempt += 1;
@@ -148,6 +149,7 @@ impl Messages {
             (dial.trying, dial.not_before, dial.backoff) = (false, Instant::ZERO, Duration::ZERO);
             dir.unread = 0;
         }
+        self.connected(cx, pair);
         self.pump(cx, pair, 0);
         self.pump(cx, pair, 1);
     }

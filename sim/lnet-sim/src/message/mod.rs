@@ -16,6 +16,7 @@
 //! full its sender can't write. Drawing: `pair.rs`.
 
 mod arrive;
+mod clocks;
 mod dial;
 mod doubt;
 mod pair;
@@ -23,6 +24,7 @@ mod pair;
 mod tests;
 
 use core::time::Duration;
+use std::collections::BTreeMap;
 
 use lnet::{InDoubt, Transmit, Verdict};
 use lnet_scenario::Transport;
@@ -99,6 +101,14 @@ enum What {
     Proof { pair: u32, end: u8 },
     /// An end probes whether connection `made` is still open at the other one.
     Keepalive { pair: u32, end: u8, made: u32 },
+    /// A connection may have been idle for too long (`clocks.rs`).
+    Idle { pair: u32, end: u8, made: u32 },
+    /// A probe of an idle connection may still have no answer.
+    Unanswered { pair: u32, end: u8, made: u32, since: Instant },
+    /// A network that stood still then may do so still.
+    Suspended { pair: u32, made: u32, since: Instant },
+    /// Nodes get a report of one that has died, by a rail of it.
+    Death { rail: RailIx, at: Instant },
 }
 
 /// The message-level fabric.
@@ -106,6 +116,8 @@ enum What {
 pub struct Messages {
     pairs: Vec<Pair>,
     parcels: Parcels,
+    /// Since when networks are suspended, by index.
+    suspended: BTreeMap<u16, Instant>,
     by_ends: Lookup<(u32, u32), u32>,
     /// Pairs of each rail, oldest first.
     by_rail: Vec<Vec<u32>>,
@@ -328,10 +340,11 @@ impl Messages {
             let d = &mut p.dirs[dir];
             let Some(&first) = d.queue.front() else { return };
             let len = self.parcels[first].wire_len();
-            if p.open[dir] == 0 || (d.unread > 0 && d.unread + len > WINDOW) {
+            let full = d.unread > 0 && d.unread + len > WINDOW;
+            if p.open[dir] == 0 || full || self.is_suspended(cx, pair) {
                 return;
             }
-            d.queue.pop_front();
+            self.pairs[pair as usize].dirs[dir].queue.pop_front();
             self.in_hand -= 1;
             let way = self.way(cx, pair, dir);
             self.write(cx, pair, dir, first, &way);
@@ -541,13 +554,15 @@ impl Fabric for Messages {
         let body = sender.mem.read(&transmit.payload);
         let Transmit { msg, hdr, timeout, retention, repeats, .. } = *transmit;
         self.pairs[pair as usize].repeats[dir] = repeats;
-        let limit = timeout.min(crate::host::lnd_timeout(&sender.node).unwrap_or(timeout));
+        let clock = cx.links.clocks(net).timeout;
+        let limit = timeout.min(crate::host::lnd_timeout(&sender.node, clock).unwrap_or(timeout));
         let parcel = Parcel { msg, hdr, body, deadline: cx.now + limit, limit, retention };
         let p = &self.pairs[pair as usize];
         let d = &p.dirs[dir];
         if way.transport == Transport::Datagram
             || (p.open[dir] != 0
                 && d.queue.is_empty()
+                && !self.is_suspended(cx, pair)
                 && (d.unread == 0 || d.unread + parcel.wire_len() <= WINDOW))
         {
             let parcel = self.parcels.add(parcel);
@@ -639,12 +654,20 @@ impl Fabric for Messages {
             What::Keepalive { pair, end, made } => {
                 self.keepalive(cx, pair, usize::from(end), made);
             }
+            What::Idle { pair, end, made } => self.idle(cx, pair, usize::from(end), made),
+            What::Unanswered { pair, end, made, since } => {
+                self.unanswered(cx, pair, usize::from(end), made, since);
+            }
+            What::Suspended { pair, made, since } => self.still_suspended(cx, pair, made, since),
+            What::Death { rail, at } => self.report_death(cx, rail, at),
         }
     }
 
     fn happened(&mut self, cx: &mut Cx<'_, MessageEvent>, what: &Happening<'_>) {
         match *what {
             Happening::RailAdded(_) | Happening::LinksChanged => {}
+            Happening::Suspended(nets) => self.suspend(cx, nets),
+            Happening::Resumed(nets) => self.resume_nets(cx, nets),
             // At this level there are no adapters, and carriers that go are seen by the links.
             Happening::CarrierGone(_) | Happening::Adapter(..) => {}
             Happening::CarrierBack(rail) => {
@@ -661,6 +684,7 @@ impl Fabric for Messages {
                 let rails: Vec<RailIx> =
                     cx.hosts[host.0 as usize].rails.iter().map(|r| r.ix).collect();
                 for rail in rails {
+                    self.schedule_report(cx, rail);
                     for (pair, end) in self.pairs_of(rail) {
                         self.end_gone(cx, pair, end, false);
                         let resets = cx.hosts[host.0 as usize].resets;

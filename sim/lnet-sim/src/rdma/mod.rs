@@ -192,6 +192,7 @@ impl Rdma {
     ) -> Result<(), String> {
         match *what {
             Happening::RailAdded(ix) => self.rail_added(cx, ix)?,
+            Happening::Suspended(_) | Happening::Resumed(_) => {}
             Happening::LinksChanged => {
                 for n in 0..self.rigs.len() as u32 {
                     let Some(rig) = self.rigs[n as usize].as_mut() else { continue };

@@ -72,7 +72,7 @@ impl Upper for Noting<'_> {
 }
 
 fn timeout(host: &Host) -> Duration {
-    lnd_timeout(&host.node).unwrap_or_else(|| host.node.tunables().lnd_timeout())
+    lnd_timeout(&host.node, None).unwrap_or_else(|| host.node.tunables().lnd_timeout())
 }
 
 impl Rig {

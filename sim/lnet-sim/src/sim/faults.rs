@@ -23,7 +23,8 @@ impl<F: Fabric> Sim<F> {
         match &fault.kind {
             FaultKind::Cut(links) => self.rule(index, links, Effect::Cut),
             FaultKind::Partition(sides) => self.partition(index, sides),
-            FaultKind::Quiesce => self.links.quiesce(true),
+            FaultKind::Quiesce(nets) => self.suspend(nets, true),
+            FaultKind::LinkEvent(event) => self.link_fails(index, event),
             FaultKind::Carrier { on, known_after } => self.carrier(on, Link::Down, *known_after),
             FaultKind::Flap { .. } => self.flap(index, true),
             FaultKind::Refuse(links) => {
@@ -158,7 +159,8 @@ impl<F: Fabric> Sim<F> {
             self.links.end(id);
         }
         match &fault.kind {
-            FaultKind::Quiesce => self.links.quiesce(false),
+            FaultKind::Quiesce(nets) => self.suspend(nets, false),
+            FaultKind::LinkEvent(event) => self.link_avoided(index, event),
             FaultKind::Device(on) => self.device_fails(on, false),
             FaultKind::Degraded { on, .. } => {
                 for ix in self.rails(on) {
@@ -289,7 +291,7 @@ impl<F: Fabric> Sim<F> {
         net.and_then(|net| net.bandwidth).map_or(100_000, mbits)
     }
 
-    fn rule(&mut self, index: usize, links: &Ends, effect: Effect) {
+    pub(super) fn rule(&mut self, index: usize, links: &Ends, effect: Effect) {
         let (on, peer, direction) =
             ends(links, |place| self.rails(place).into_iter().collect::<RailSet>());
         let id = self.links.begin(on, peer, direction, effect);

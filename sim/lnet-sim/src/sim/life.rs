@@ -135,7 +135,8 @@ impl<F: Fabric> Sim<F> {
         let tunables = self.scenario.world.net_tunables(NodeId(id.0), net);
         let host = &mut self.hosts[n];
         let local = host.clock.local(self.now);
-        let spec = NiSpec { nid, interface: None, tunables, lnd_timeout: lnd_timeout(&host.node) };
+        let limit = lnd_timeout(&host.node, self.links.clocks(net).timeout);
+        let spec = NiSpec { nid, interface: None, tunables, lnd_timeout: limit };
         let ni = match host.node.add_ni(local, spec) {
             Ok(ni) => ni,
             Err(errno) => {

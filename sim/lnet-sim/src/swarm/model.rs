@@ -320,7 +320,7 @@ fn rails(scenario: &Scenario, kind: &FaultKind) -> Vec<RailRef> {
         | FaultKind::StoreError { .. }
         | FaultKind::Hang(_)
         | FaultKind::Evict { .. } => Vec::new(),
-        FaultKind::Partition(_) | FaultKind::Quiesce => {
+        FaultKind::Partition(_) | FaultKind::Quiesce(_) | FaultKind::LinkEvent(_) => {
             all().flat_map(|p| p.rails(world)).collect()
         }
     }
