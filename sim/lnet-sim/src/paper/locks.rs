@@ -167,6 +167,19 @@ fn death() -> Option<Death> {
     })
 }
 
+/// A client with a lock dies, and no evictor finds it before the timer: how long another one waits.
+fn dead_holder(enqueue_min: u32) -> Option<Duration> {
+    let fault = "[[fault]]\nat = \"60s\"\nkind = \"kill\"\non = \"holder-1\"\n";
+    let mut stage = LockStage::new(1, &cray(5, enqueue_min.into()), fault)?;
+    stage.teach(HOLDER)?;
+    stage.until(59.5);
+    stage.ask(HOLDER, 0, NAME, Mode::Ex)?;
+    stage.until(60.1);
+    let asked = stage.now();
+    let hold = stage.ask(stage.asker(), 0, NAME, Mode::Ex)?;
+    outcome(&mut stage, asked, hold, f64::from(enqueue_min) + 60.0).granted
+}
+
 /// So many clients with a lock each die; 100 s later another one takes all the locks, one after the
 /// other: how long that takes, with the ping evictor or without.
 fn dead_holders(count: u32, evictor: bool) -> Option<Duration> {
@@ -255,6 +268,25 @@ pub fn paper_locks() -> Vec<PaperRow> {
             .within(TIMER - 1.0, TIMER + 12.0),
         row("ten dead holders, evictor off", "10 timers", wait(10, false))
             .within(10.0 * TIMER - 10.0, 10.0 * TIMER + 120.0),
+        PaperRow::evictions(
+            "outage of 150 s, timer 50",
+            "evicted",
+            count(outage(&cray(5, 50), 150, 0)),
+        )
+        .within(1.0, 1.0),
+        row("the same timer: a dead holder's lock is had after", "timer", dead_holder(50))
+            .within(49.0, 61.0),
+        PaperRow::evictions(
+            "outage of 150 s, timer 100",
+            "evicted",
+            count(outage(&cray(5, 100), 150, 0)),
+        )
+        .within(1.0, 1.0),
+        row("the same timer: a dead holder's lock is had after", "timer", dead_holder(100))
+            .within(99.0, 111.0),
+        n("outage of 150 s, timer 260", "0 evicted", count(outage(&cray(5, 260), 150, 0))),
+        row("the same timer: a dead holder's lock is had after", "timer", dead_holder(260))
+            .within(259.0, 271.0),
         n("outage of 15 s, timer 260", "0 evicted", count(outage(&cray(5, 260), 15, 0))),
         PaperRow::evictions(
             "outage of 300 s, timer 260",

@@ -1,13 +1,14 @@
 //! What the paper on time-outs of Lustre says, played: small worlds in virtual time, each with the one
 //! figure that it is there for. Held by tests; `ulnet sim paper` prints it.
 //!
-//! `rpc.rs` has the request layer, `locks.rs` locks and evictions (its worlds stand in `stage.rs`),
+//! `rpc.rs` the request layer, `locks.rs` locks and evictions (its worlds stand in `stage.rs`),
 //! `routers.rs` LNet alone.
 
 mod locks;
 mod routers;
 mod rpc;
 mod stage;
+mod sweeps;
 
 use core::fmt;
 use core::time::Duration;
@@ -15,6 +16,7 @@ use core::time::Duration;
 pub use locks::paper_locks;
 pub use routers::paper_routers;
 pub use rpc::paper_rpc;
+pub use sweeps::paper_sweeps;
 
 /// What a figure counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -222,6 +222,7 @@ pub fn paper_routers(count: u32, clients: u32) -> Vec<PaperRow> {
     let found = |checks: Checks| spread(phases(count, checks.0).map(move |p| found(checks, p)));
     let most = |all: Option<[Duration; 3]>| all.map(|[.., most]| most);
     let (fast, slower) = (load(clients, 60), load(clients, 120));
+    let servers = load(10, SERVER.0);
     let pings = |what, played| PaperRow { played, unit: Unit::Pings, ..row(what, "-", None) };
     let times = fast.zip(slower).map(|(fast, slower)| fast / slower);
     let halves = PaperRow {
@@ -252,6 +253,9 @@ pub fn paper_routers(count: u32, clients: u32) -> Vec<PaperRow> {
         )
         .within(60.0, 110.0)
         .because("the same"),
+        pings("pings of a router by ten servers, interval 35", servers)
+            .within(0.2, 0.5)
+            .because("ten pings in 35 s"),
         pings("pings of a router by all clients, interval 60", fast),
         pings("the same, interval 120", slower),
         halves.within(1.95, 2.05).because("as many pings as clients in each interval"),

@@ -66,6 +66,17 @@ fn two_clients_take_turns_and_none_is_evicted() {
 }
 
 #[test]
+fn pa040_a_cancel_that_is_lost_goes_again_before_the_timer_of_the_callback_ends() {
+    let fault = "[[fault]]\nkind = \"rpc_lose\"\nat = \"20s\"\non = \"a\"\nopcode = \"cancel\"\n\
+                 part = \"request\"\ncount = 1";
+    let played = holds(WRITES, fault);
+    let rpc = played.summary.rpc.clone().unwrap();
+    assert_eq!((evictions(&played), rpc.evictions), (0, 0), "{}", played.summary);
+    assert!(rpc.reconnects >= 1, "the client has connected again: {}", played.summary);
+    assert!(played.summary.completed > 200, "{}", played.summary);
+}
+
+#[test]
 fn a_holder_that_hangs_is_evicted_and_its_lock_goes_to_the_other_client() {
     let fault = "[[fault]]\nkind = \"hang\"\nat = \"20s\"\nfor = \"100s\"\non = \"a\"";
     let played = holds(WRITES, fault);

@@ -1,6 +1,6 @@
 //! The table of the paper, row by row.
 
-use lnet_sim::{PaperRow, loss_sweep, paper_locks, paper_routers, paper_rpc};
+use lnet_sim::{PaperRow, loss_sweep, paper_locks, paper_routers, paper_rpc, paper_sweeps};
 
 fn all_hold(rows: &[PaperRow]) {
     rows.iter().for_each(|row| println!("{row}"));
@@ -27,6 +27,11 @@ fn each_figure_of_locks_and_evictions_is_played() {
     let rows = paper_locks();
     all_hold(&rows);
     assert!(rows.len() >= 14 && rows.iter().all(|row| row.wanted.is_some()));
+}
+
+#[test]
+fn each_value_that_weighs_two_costs_is_swept() {
+    all_hold(&paper_sweeps());
 }
 
 #[test]
