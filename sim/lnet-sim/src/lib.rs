@@ -66,6 +66,9 @@ pub use loss::{LossRow, loss_sweep};
 pub use memory::{Body, Mem};
 pub use message::{MessageEvent, Messages};
 pub use observe::{AttemptId, BufferId, Observer, Seen, View, Violation, is_control};
+pub use paper::{
+    ARMS, Arm, CABINET_HEAD, CabinetEvent, CabinetRun, CabinetSize, EVENTS, cabinets, play_cabinets,
+};
 pub use paper::{PaperRow, Unit, paper_locks, paper_routers, paper_rpc, paper_sweeps};
 pub use play::{Played, play, play_before};
 pub use rpc::{

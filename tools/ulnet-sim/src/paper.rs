@@ -4,7 +4,10 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use lnet_sim::{LossRow, PaperRow, Unit, loss_sweep, paper_locks, paper_routers, paper_rpc};
+use lnet_sim::{
+    ARMS, CABINET_HEAD, CabinetSize, EVENTS, LossRow, PaperRow, Unit, loss_sweep, paper_locks,
+    paper_routers, paper_rpc, paper_sweeps, play_cabinets,
+};
 use lustre_tuning::EnqueueMin;
 use lustre_tuning::log::Reader;
 
@@ -21,6 +24,14 @@ const CLIENTS: u32 = 10_000;
 pub(super) struct Paper {
     /// One part of it alone.
     part: Option<Part>,
+
+    /// How many seeds each event of the nineteen cabinets is played with in each arm.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    seeds: u64,
+
+    /// How many clients the cabinets have; a tenth of the site without it.
+    #[arg(long, value_name = "N", default_value_t = CabinetSize::TENTH.clients, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    clients: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -33,8 +44,12 @@ enum Part {
     Rpc,
     /// Locks and evictions.
     Locks,
+    /// Values that weigh one cost against another.
+    Sweeps,
     /// Calls while 0 to 5 % of all messages are lost.
     Loss,
+    /// Nineteen cabinets in three events and four arms; only if it is named.
+    Cabinets,
 }
 
 /// Plays a table.
@@ -45,11 +60,12 @@ impl Paper {
     pub(super) fn run(&self) -> bool {
         let wanted = |part| self.part.is_none_or(|one| one == part);
         let mut holds = true;
-        let tables: [(Part, &str, Play); 4] = [
+        let tables: [(Part, &str, Play); 5] = [
             (Part::Tuning, "tuning", tuning),
             (Part::Routers, "routers", || paper_routers(PHASES, CLIENTS)),
             (Part::Rpc, "requests", paper_rpc),
             (Part::Locks, "locks", paper_locks),
+            (Part::Sweeps, "sweeps", paper_sweeps),
         ];
         let mut first = true;
         for (part, name, play) in tables {
@@ -69,6 +85,46 @@ impl Paper {
             for row in loss_sweep() {
                 print(&format!("{}\n", row.to_string().trim_end()));
             }
+        }
+        // Minutes of work: only if it is asked for.
+        if self.part == Some(Part::Cabinets) {
+            holds &= self.cabinets();
+        }
+        holds
+    }
+
+    /// The site in its events; whether no client that lives was evicted in arms C and D.
+    fn cabinets(&self) -> bool {
+        let names = (self.clients * 3 / 4).max(1);
+        let size = CabinetSize { clients: self.clients, names };
+        print(&format!(
+            "nineteen cabinets: {} clients, 4 routers, 2 servers; all but the number of cabinets is \
+             assumed\n{:<32} {CABINET_HEAD}\n",
+            size.clients, "event, arm, seed"
+        ));
+        let mut holds = true;
+        for event in &EVENTS {
+            for arm in &ARMS {
+                for seed in 1..=self.seeds {
+                    match play_cabinets(event, arm, size, seed) {
+                        Ok(run) => {
+                            let must = matches!(arm.name, "C" | "D");
+                            let missed = must && (run.evicted > 0 || run.dead_left > 0);
+                            holds &= !missed;
+                            let mark = if missed { "  MISSED" } else { "" };
+                            let what = format!("{}, {}, {seed}", event.name, arm.name);
+                            print(&format!("{what:<32} {run}{mark}\n"));
+                        }
+                        Err(why) => {
+                            holds = false;
+                            print(&format!("{}, {}, {seed}: {why}\n", event.name, arm.name));
+                        }
+                    }
+                }
+            }
+        }
+        for arm in &ARMS {
+            print(&format!("{}  {}\n", arm.name, arm.what));
         }
         holds
     }

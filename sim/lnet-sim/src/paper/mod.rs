@@ -1,9 +1,10 @@
 //! What the paper on time-outs of Lustre says, played: small worlds in virtual time, each with the one
 //! figure that it is there for. Held by tests; `ulnet sim paper` prints it.
 //!
-//! `rpc.rs` the request layer, `locks.rs` locks and evictions (its worlds stand in `stage.rs`),
+//! `cabinets.rs` has the whole site, `rpc.rs` the request layer, `locks.rs` locks and evictions (its worlds stand in `stage.rs`),
 //! `routers.rs` LNet alone.
 
+mod cabinets;
 mod locks;
 mod routers;
 mod rpc;
@@ -13,6 +14,9 @@ mod sweeps;
 use core::fmt;
 use core::time::Duration;
 
+pub use cabinets::{
+    ARMS, Arm, CABINET_HEAD, CabinetEvent, CabinetRun, CabinetSize, EVENTS, cabinets, play_cabinets,
+};
 pub use locks::paper_locks;
 pub use routers::paper_routers;
 pub use rpc::paper_rpc;

@@ -38,6 +38,11 @@ impl CallNo {
         (self.0 >> COUNT_BITS, self.0 & ((1 << COUNT_BITS) - 1))
     }
 
+    /// Whether it is of a life of this node.
+    pub(crate) fn is_of(self, node: u32) -> bool {
+        Self::lives_of(node).contains(&self.split().0)
+    }
+
     /// The lives of a node.
     pub(super) const fn lives_of(node: u32) -> core::ops::Range<u64> {
         (node as u64) << LIFE_BITS..(node as u64 + 1) << LIFE_BITS

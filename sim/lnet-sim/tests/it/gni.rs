@@ -154,20 +154,80 @@ fn pa097_fast_reconnect_connects_to_the_router_as_soon_as_a_quiesce_is_over() {
     // No request is begun in the quiesce, nor for 15 s after it.
     let load = REQUESTS.replace("until = \"120s\"", "until = \"59s\"")
         + &REQUESTS.replace("until = \"120s\"", "start = \"105s\"\nuntil = \"120s\"");
-    let up = |switch| {
+    let play = |switch: bool, checks: u32| {
         let net = format!("timeout = \"20s\"\nfast_reconnect = {switch}");
-        let checks = "dead_router_check_interval = 60";
-        let text =
-            (site(&net, &quiesce(30)) + &load).replace(checks, "dead_router_check_interval = 0");
-        let played = run(&text);
-        let lines = all(&played, &["client-1", "route by 900@gni is up"]);
+        let interval = format!("dead_router_check_interval = {checks}");
+        let text = site(&net, &quiesce(30)) + &load;
+        run(&text.replace("dead_router_check_interval = 60", &interval))
+    };
+    let up = |played: &Played| {
+        let lines = all(played, &["client-1", "route by 900@gni is up"]);
         lines.iter().map(|line| at(line)).collect::<Vec<_>>()
     };
-    let fast = up(true);
+    // Nothing else would find the router alive.
+    let fast = up(&play(true, 0));
     assert!(matches!(fast[..], [second] if (90.0..91.0).contains(&second)), "{fast:?}");
-    // PA-096: without it no connection is made before something is sent.
-    let slow = up(false);
-    assert!(slow.iter().all(|second| *second >= 105.0), "{slow:?}");
+    // PA-096: without it no connection is made before something is sent, here a ping.
+    let slow = play(false, 20);
+    let found = up(&slow)[0];
+    assert!(found > 91.0, "{found}");
+    let pings = all(&slow, &["client-1", "→ 900@gni: GET"]);
+    let first = pings.iter().map(|line| at(line)).find(|second| *second > 90.0);
+    // The connection and the ping that wants it are of one moment.
+    let together = first.is_some_and(|first| (first - found).abs() < 0.1);
+    assert!(together, "{first:?} {found}");
+}
+
+#[test]
+fn pa078_a_blade_that_is_swapped_costs_the_others_no_eviction() {
+    let text = site("timeout = \"60s\"\nnode_events = \"500ms\"\nfast_reconnect = true", "")
+        .replace("duration = \"135s\"", "duration = \"400s\"")
+        + r#"
+[rpc]
+profile = "documents"
+[[node]]
+name = "blade"
+count = 4
+rails = ["gni"]
+routes = [{ net = "o2ib", gateway = "router" }]
+[[target]]
+name = "locks"
+kind = "lock"
+on = "server"
+[[client]]
+on = ["client", "blade"]
+[[workload]]
+kind = "lock"
+from = ["client", "blade"]
+to = "locks"
+names = 8
+modes = ["PR", "PW"]
+window = 1
+hold = "1s"
+think = "5s"
+until = "350s"
+[[fault]]
+at = "60s"
+for = "100s"
+kind = "kill"
+on = "blade"
+[[fault]]
+at = "60s"
+kind = "link_event"
+on = "blade"
+quiesce = "15s"
+[[fault]]
+at = "157s"
+kind = "link_event"
+on = "blade"
+quiesce = "15s"
+"#;
+    let scenario = Arc::new(parse("site", &text).unwrap());
+    let played = play(scenario, None, Detail::Moments);
+    assert!(played.violation.is_none(), "{:?}", played.violation);
+    let rpc = played.summary.rpc.clone().unwrap();
+    assert_eq!(rpc.evictions, 0, "{}", played.summary);
+    assert!(played.summary.completed > 300, "{}", played.summary);
 }
 
 #[test]

@@ -41,6 +41,8 @@ macro_rules! scenarios {
                 .filter(|p| p.extension().is_some_and(|e| e == "toml"))
                 .map(|p| p.file_stem().unwrap().to_string_lossy().into_owned())
                 .collect();
+            // A site of hundreds of clients: `cabinets.rs` plays it with fewer.
+            names.retain(|name| !name.starts_with("xc30-"));
             names.sort();
             let mut tested = [$($name),*];
             tested.sort_unstable();
