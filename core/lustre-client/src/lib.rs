@@ -8,6 +8,7 @@
 //!  below     ldlm::client (locks), ptlrpc (calls)
 //! ```
 //!
-//! Begin with `osc/mod.rs`.
+//! Begin with `osc/mod.rs`; a visit to a whole file system is in `visitor/mod.rs`.
 
 pub mod osc;
+pub mod visitor;

@@ -1,0 +1,109 @@
+//! The configuration of a file system, read from its management server (C-13 … C-19). No lock is taken:
+//! a visit follows no changes.
+
+use lnet_types::{ByteOrder, Errno};
+use lustre_wire::connect::{ConnectData, ConnectFlags, ConnectFlags2};
+use lustre_wire::llog::{BLOCK_LEN, LlogdBody, LogHeader, LogRecords};
+use lustre_wire::{Layout, Opcode};
+use ptlrpc::{Call, Reply};
+
+use super::config::{Config, ConfigError, Targets};
+use super::{Remote, VisitError, Visitor, Wire};
+
+/// What a visitor asks the management server for.
+pub(super) fn wanted() -> ConnectData {
+    ConnectData {
+        flags: ConnectFlags::VERSION
+            | ConnectFlags::AT
+            | ConnectFlags::FULL20
+            | ConnectFlags::BULK_MBITS
+            | ConnectFlags::FLAGS2,
+        flags2: ConnectFlags2::REP_MBITS,
+        ..ConnectData::default()
+    }
+}
+
+/// Flag of a log whose records are what they are, and name no other logs.
+const PLAIN: u32 = 0x4;
+
+fn call(opcode: Opcode, place: &LlogdBody, name: Option<&str>, reply: &[u32]) -> Call {
+    let mut buffers = vec![place.to_bytes(ByteOrder::Little)];
+    if let Some(name) = name {
+        // Kernel nodes put an empty body behind it.
+        buffers.push([name.as_bytes(), b"\0"].concat());
+        buffers.push(super::mdc::empty().to_bytes(ByteOrder::Little));
+    }
+    let mut call = Call::new(opcode, buffers);
+    call.reply_lens = reply.to_vec();
+    call
+}
+
+fn place_of(reply: &Reply) -> Option<LlogdBody> {
+    reply.msg().ok()?.get(1).ok()
+}
+
+/// The targets of a file system.
+pub(super) async fn targets<W: Wire>(
+    wire: &W,
+    mgs: &Remote<W::Link>,
+    fsname: &str,
+) -> Result<Targets, VisitError> {
+    const PLACE: u32 = LlogdBody::LEN as u32;
+    let block = BLOCK_LEN as u32;
+    let name = format!("{fsname}-client");
+    let begun =
+        call(Opcode::LLOG_ORIGIN_HANDLE_CREATE, &LlogdBody::default(), Some(&name), &[PLACE]);
+    let opened = match Visitor::ask(wire, mgs, begun, 0).await {
+        Err(VisitError::Refused { errno: Errno::ENOENT, .. }) => {
+            return Err(VisitError::NoFileSystem { fsname: fsname.to_owned() });
+        }
+        end => end?.0,
+    };
+    let log = place_of(&opened).ok_or_else(|| mgs.bad("expected the place of a log"))?;
+    let log = LlogdBody { flags: PLAIN, ..log };
+    let asked = call(Opcode::LLOG_READ_HEADER, &log, None, &[block]);
+    let (reply, _) = Visitor::ask(wire, mgs, asked, 0).await?;
+    let header: LogHeader = reply
+        .msg()
+        .and_then(|msg| msg.get(1))
+        .map_err(|_| mgs.bad("expected the header of a log"))?;
+    let last = header.tail.index;
+
+    let mut config = Config::default();
+    let (mut seen, mut offset) = (0u32, u64::from(block));
+    while seen < last {
+        let at = LlogdBody {
+            index: seen.saturating_add(1),
+            saved_index: seen,
+            len: block,
+            offset,
+            ..log
+        };
+        let asked = call(Opcode::LLOG_NEXT_BLOCK, &at, None, &[PLACE, block]);
+        let reply = match Visitor::ask(wire, mgs, asked, 0).await {
+            // The end of the log, as servers say it (P-157).
+            Err(VisitError::Refused { errno: Errno::EBADR | Errno::EIO, .. }) => break,
+            end => end?.0,
+        };
+        let read = place_of(&reply).ok_or_else(|| mgs.bad("expected the place of a block"))?;
+        let msg = reply.msg().map_err(|_| mgs.bad("expected a block of a log"))?;
+        let before = seen;
+        for record in LogRecords::new(msg.buffer(2).unwrap_or_default()) {
+            let record = record.map_err(ConfigError::Record)?;
+            let index = record.header.index;
+            // A block may begin with records that are known.
+            if index > seen {
+                seen = index;
+                if header.bitmap.has(index) {
+                    config.take(&record)?;
+                }
+            }
+        }
+        // A server that has no more for us is at the end of the log.
+        if seen == before {
+            break;
+        }
+        offset = read.offset / u64::from(block) * u64::from(block);
+    }
+    Ok(config.targets())
+}

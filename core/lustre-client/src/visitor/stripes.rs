@@ -1,0 +1,487 @@
+//! Where the bytes of a file are: its layout as a list of components, which parts of which objects a
+//! range of the file is, and which size of the file the size of an object means (C-175 … C-184).
+//! Pure.
+
+use lustre_wire::fid::ObjectId;
+use lustre_wire::striping::{ComponentFlags, Pattern, Stripes, Striping};
+
+/// Stripes are multiples of so many bytes.
+const STRIPE_UNIT: u64 = 64 << 10;
+/// Behind the last byte of a file.
+pub const END: u64 = u64::MAX;
+
+/// An object of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileObject {
+    /// Its name on its target.
+    pub id: ObjectId,
+    /// Index of the target.
+    pub ost: u32,
+}
+
+/// What holds the data of a component.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// Nothing: it reads as zeros.
+    Nothing,
+    /// The metadata target of the file.
+    Mdt,
+    /// Objects in turn; `None` is one that is missing, whose data is lost.
+    Objects {
+        /// Bytes of a stripe.
+        stripe_size: u64,
+        /// One for each stripe.
+        objects: Vec<Option<FileObject>>,
+    },
+}
+
+/// A part of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Component {
+    /// Its number in the layout, 0 in a plain one.
+    pub id: u32,
+    /// First byte.
+    pub start: u64,
+    /// Behind its last byte; [`END`] for the end of the file.
+    pub end: u64,
+    /// What holds its data.
+    pub holder: Holder,
+}
+
+/// Where the data of a file is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileLayout {
+    /// From byte 0 on, without gap or overlap. None: the file has no objects.
+    pub components: Vec<Component>,
+}
+
+/// Why the data of a file can't be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LayoutError {
+    /// The data is in the archive.
+    #[error("released to the archive: restore it on a node that has the file system mounted")]
+    Released,
+    /// The data is elsewhere.
+    #[error("foreign layout of kind {0:#x}: its data is outside of the file system")]
+    Foreign(u32),
+    /// Data in a form that is not read here.
+    #[error("pattern {0}: expected raid0, raid0 with overstriping, or mdt")]
+    Pattern(Pattern),
+    /// A component in a state that is not known here.
+    #[error("component flags {0}: not supported")]
+    Flags(ComponentFlags),
+    /// All mirrors are out of date.
+    #[error("all mirrors of the file are out of date")]
+    Stale,
+    /// What the server sent is no layout of a file.
+    #[error("bad layout: {0}")]
+    Bad(&'static str),
+}
+
+/// A part of a range of a file that one request can read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// First byte in the file.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+    /// Where they are.
+    pub at: Spot,
+}
+
+/// A place of data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spot {
+    /// Nowhere: zeros.
+    Hole,
+    /// In an object that is missing.
+    Lost,
+    /// On the metadata target of the file, from the offset in the file on.
+    Mdt,
+    /// In an object.
+    Object {
+        /// Place of the component in the layout.
+        component: usize,
+        /// Stripe in the component.
+        stripe: usize,
+        /// The object.
+        object: FileObject,
+        /// First byte in the object.
+        offset: u64,
+    },
+}
+
+/// Offset in an object, and its stripe, of an offset in a file (C-177).
+pub const fn to_object(offset: u64, stripe_size: u64, count: u64) -> (u64, u64) {
+    let width = stripe_size.saturating_mul(count);
+    let (row, rest) = (offset / width, offset % width);
+    (rest / stripe_size, row * stripe_size + rest % stripe_size)
+}
+
+/// Offset in a file of an offset in the object of a stripe (C-178). What lies behind the largest offset
+/// is there.
+pub const fn to_file(stripe: u64, offset: u64, stripe_size: u64, count: u64) -> u64 {
+    let width = stripe_size.saturating_mul(count);
+    (offset / stripe_size)
+        .saturating_mul(width)
+        .saturating_add(stripe * stripe_size)
+        .saturating_add(offset % stripe_size)
+}
+
+/// Size of a file of which the object of a stripe, of this size, has the last byte; 0 for an object
+/// without bytes (C-179).
+pub const fn file_size(stripe: u64, object_size: u64, stripe_size: u64, count: u64) -> u64 {
+    match object_size {
+        0 => 0,
+        size => to_file(stripe, size - 1, stripe_size, count).saturating_add(1),
+    }
+}
+
+impl Component {
+    fn of(
+        id: u32,
+        range: (u64, u64),
+        flags: ComponentFlags,
+        stripes: &Stripes,
+    ) -> Result<Self, LayoutError> {
+        let (start, end) = range;
+        if start >= end {
+            return Err(LayoutError::Bad("a component ends before it begins"));
+        }
+        let refused = ComponentFlags::PARITY
+            | ComponentFlags::COMPRESS
+            | ComponentFlags::PARTIAL
+            | ComponentFlags::IS_LINK_ID;
+        let known = ComponentFlags::from_bits_retain(0x7ff);
+        let pattern = stripes.head.pattern;
+        let flags_refused = flags.intersection(refused).union(flags.difference(known));
+        if !flags_refused.is_empty() {
+            return Err(LayoutError::Flags(flags_refused));
+        }
+        if pattern.contains(Pattern::RELEASED) {
+            return Err(LayoutError::Released);
+        }
+        let component = |holder| Ok(Self { id, start, end, holder });
+        if pattern == Pattern::MDT {
+            return component(Holder::Mdt);
+        }
+        let kind = pattern.difference(Pattern::HOLE);
+        if kind != Pattern::RAID0 && kind != Pattern::RAID0 | Pattern::OVERSTRIPING {
+            return Err(LayoutError::Pattern(pattern));
+        }
+        if flags.contains(ComponentFlags::EXTENSION) || !flags.contains(ComponentFlags::INIT) {
+            return component(Holder::Nothing);
+        }
+        let (stripe_size, count) =
+            (u64::from(stripes.head.stripe_size), usize::from(stripes.head.stripe_count));
+        if stripe_size == 0 || !stripe_size.is_multiple_of(STRIPE_UNIT) {
+            return Err(LayoutError::Bad("the stripe size must be a multiple of 64 KiB"));
+        }
+        if count == 0 || stripes.objects.len() < count {
+            return Err(LayoutError::Bad("objects are missing"));
+        }
+        let objects = stripes.objects.iter().take(count).map(|object| {
+            let missing = object.id == ObjectId::default();
+            (!missing).then_some(FileObject { id: object.id, ost: object.index })
+        });
+        component(Holder::Objects { stripe_size, objects: objects.collect() })
+    }
+
+    /// Size of the file that the size of the object of a stripe proves, cut at the end of the
+    /// component; 0 without a stripe of this number.
+    pub fn size_of(&self, stripe: usize, object_size: u64) -> u64 {
+        match &self.holder {
+            Holder::Objects { stripe_size, objects } if stripe < objects.len() => {
+                let count = objects.len() as u64;
+                file_size(stripe as u64, object_size, *stripe_size, count).min(self.end)
+            }
+            Holder::Mdt => object_size.min(self.end),
+            _ => 0,
+        }
+    }
+}
+
+impl FileLayout {
+    /// The layout of a file, of one mirror that is not out of date.
+    ///
+    /// # Errors
+    /// Data that can't be read, or a layout that is none of a file.
+    pub fn of(striping: &Striping) -> Result<Self, LayoutError> {
+        let entries = match striping {
+            Striping::Plain(stripes) => {
+                let plain = Component::of(0, (0, END), ComponentFlags::INIT, stripes)?;
+                return Ok(Self { components: vec![plain] });
+            }
+            Striping::Foreign(head, _) => return Err(LayoutError::Foreign(head.kind)),
+            Striping::Composite(_, entries) => entries,
+            Striping::Dir(..) | Striping::DirDefault(..) => {
+                return Err(LayoutError::Bad("it is one of a directory"));
+            }
+        };
+        let mirror_of = |id: u32| id >> 16 & 0x7fff;
+        let mut mirrors: Vec<(bool, u32)> = Vec::new();
+        for (entry, _) in entries {
+            let mirror = mirror_of(entry.id);
+            if mirrors.iter().any(|(_, known)| *known == mirror) {
+                continue;
+            }
+            let of = || entries.iter().filter(move |(entry, _)| mirror_of(entry.id) == mirror);
+            let out = ComponentFlags::STALE | ComponentFlags::OFFLINE;
+            if of().all(|(entry, _)| !entry.flags.intersects(out)) {
+                let wanted = of().any(|(entry, _)| entry.flags.contains(ComponentFlags::PREF_RD));
+                mirrors.push((!wanted, mirror));
+            }
+        }
+        // Those to be read first are preferred; then the first one.
+        let first = mirrors.iter().enumerate().min_by_key(|(place, (later, _))| (*later, *place));
+        let Some((_, (_, mirror))) = first else {
+            return Err(match entries.is_empty() {
+                true => LayoutError::Bad("it has no component"),
+                false => LayoutError::Stale,
+            });
+        };
+        let mut components = Vec::new();
+        let mut covered = 0;
+        for (entry, stripes) in entries.iter().filter(|(entry, _)| mirror_of(entry.id) == *mirror) {
+            if entry.start != covered {
+                return Err(LayoutError::Bad("its components overlap, or leave a gap"));
+            }
+            covered = entry.end;
+            components.push(Component::of(
+                entry.id,
+                (entry.start, entry.end),
+                entry.flags,
+                stripes,
+            )?);
+        }
+        if components.iter().skip(1).any(|component| component.holder == Holder::Mdt) {
+            return Err(LayoutError::Bad("data on the metadata target is not at the front"));
+        }
+        Ok(Self { components })
+    }
+
+    /// The parts of a range, in order, each of at most `max` bytes. A range that ends behind the largest
+    /// offset ends there.
+    pub fn pieces(&self, offset: u64, len: u64, max: u64) -> Vec<Piece> {
+        let end = offset.saturating_add(len);
+        let max = max.max(1);
+        let mut pieces = Vec::new();
+        let mut at = offset;
+        while at < end {
+            let found =
+                self.components.iter().enumerate().find(|(_, c)| c.start <= at && at < c.end);
+            let Some((place, component)) = found else {
+                pieces.push(Piece { offset: at, len: end - at, at: Spot::Hole });
+                break;
+            };
+            let mut to = end.min(component.end);
+            let spot = match &component.holder {
+                Holder::Nothing => Spot::Hole,
+                Holder::Mdt => {
+                    to = to.min(at.saturating_add(max));
+                    Spot::Mdt
+                }
+                Holder::Objects { stripe_size, objects } => {
+                    let (stripe, inside) = to_object(at, *stripe_size, objects.len() as u64);
+                    // With one object all of a component is in one piece.
+                    let run = match objects.len() {
+                        1 => max,
+                        _ => (stripe_size - inside % stripe_size).min(max),
+                    };
+                    to = to.min(at.saturating_add(run));
+                    let stripe = usize::try_from(stripe).unwrap_or(usize::MAX);
+                    match objects.get(stripe).copied().flatten() {
+                        Some(object) => {
+                            Spot::Object { component: place, stripe, object, offset: inside }
+                        }
+                        None => Spot::Lost,
+                    }
+                }
+            };
+            pieces.push(Piece { offset: at, len: to - at, at: spot });
+            at = to;
+        }
+        pieces
+    }
+
+    /// All objects, each with the place of its component and its stripe.
+    pub fn objects(&self) -> impl Iterator<Item = (usize, usize, Option<FileObject>)> {
+        self.components.iter().enumerate().flat_map(|(place, component)| {
+            let objects = match &component.holder {
+                Holder::Objects { objects, .. } => objects.as_slice(),
+                Holder::Nothing | Holder::Mdt => &[],
+            };
+            objects.iter().enumerate().map(move |(stripe, object)| (place, stripe, *object))
+        })
+    }
+
+    /// The part that the metadata target holds, if there is one.
+    pub fn on_mdt(&self) -> Option<&Component> {
+        self.components.first().filter(|component| component.holder == Holder::Mdt)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lustre_wire::striping::{ComponentEntry, CompositeHead, Magic, StripeHead, StripeObject};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn stripes(stripe_size: u32, count: u16) -> Stripes {
+        let object = |n: u16| StripeObject {
+            id: ObjectId::old(u64::from(n) + 1),
+            generation: 0,
+            index: n.into(),
+        };
+        Stripes {
+            head: StripeHead {
+                magic: Magic::V1,
+                pattern: Pattern::RAID0,
+                stripe_size,
+                stripe_count: count,
+                ..StripeHead::default()
+            },
+            pool: None,
+            objects: (0..count).map(object).collect(),
+        }
+    }
+
+    fn entry(id: u32, flags: ComponentFlags, start: u64, end: u64) -> ComponentEntry {
+        ComponentEntry { id, flags, start, end, ..ComponentEntry::default() }
+    }
+
+    fn composite(entries: Vec<(ComponentEntry, Stripes)>) -> Result<FileLayout, LayoutError> {
+        FileLayout::of(&Striping::Composite(CompositeHead::default(), entries))
+    }
+
+    const INIT: ComponentFlags = ComponentFlags::INIT;
+
+    #[test]
+    fn c177_offsets_are_those_that_were_recorded() {
+        for (offset, size, count, stripe, inside) in [
+            (1 << 20, 128 << 10, 2, 0, 524_288),
+            ((16 << 20) - (64 << 10), 128 << 10, 2, 1, 8_323_072),
+            (16 << 20, 256 << 10, 4, 0, 4_194_304),
+        ] {
+            assert_eq!(to_object(offset, size, count), (stripe, inside), "{offset}");
+        }
+    }
+
+    #[test]
+    fn uninstantiated_and_extension_components_read_as_holes_and_mirrors_as_one() {
+        let mdt = Stripes {
+            head: StripeHead { pattern: Pattern::MDT, ..StripeHead::default() },
+            pool: None,
+            objects: Vec::new(),
+        };
+        let layout = composite(vec![
+            (entry(1, INIT, 0, 65_536), mdt),
+            (entry(2, INIT, 65_536, 1 << 20), stripes(65_536, 2)),
+            (entry(3, ComponentFlags::empty(), 1 << 20, END), stripes(65_536, 1)),
+        ])
+        .unwrap();
+        let spots: Vec<_> = layout.pieces(65_000, 1 << 20, 1 << 20);
+        assert_eq!((spots[0].at, spots[0].len), (Spot::Mdt, 536));
+        assert!(matches!(spots[1].at, Spot::Object { component: 1, stripe: 1, offset: 0, .. }));
+        assert_eq!(spots.last().unwrap().at, Spot::Hole);
+        let stale = ComponentFlags::STALE | INIT;
+        let prefers = ComponentFlags::PREF_RD | INIT;
+        let mirrors = |a, b| {
+            composite(vec![
+                (entry(0x10001, a, 0, END), stripes(65_536, 1)),
+                (entry(0x20002, b, 0, END), stripes(65_536, 3)),
+            ])
+            .map(|layout| layout.components[0].id)
+        };
+        assert_eq!(mirrors(INIT, INIT), Ok(0x10001));
+        assert_eq!(mirrors(stale, INIT), Ok(0x20002));
+        assert_eq!(mirrors(INIT, prefers), Ok(0x20002));
+        assert_eq!(mirrors(stale, stale), Err(LayoutError::Stale));
+    }
+
+    #[test]
+    fn layouts_that_can_not_be_read_are_refused_by_name() {
+        let with = |pattern, size, count| {
+            let mut stripes = stripes(size, count);
+            stripes.head.pattern = pattern;
+            FileLayout::of(&Striping::Plain(stripes))
+        };
+        assert_eq!(with(Pattern::RAID0 | Pattern::RELEASED, 65_536, 1), Err(LayoutError::Released));
+        assert!(matches!(with(Pattern::PARITY, 65_536, 1), Err(LayoutError::Pattern(_))));
+        for (size, count) in [(0, 1), (65_537, 1), (65_536, 0)] {
+            assert!(matches!(with(Pattern::RAID0, size, count), Err(LayoutError::Bad(_))));
+        }
+        let mut short = stripes(65_536, 3);
+        short.objects.pop();
+        assert!(matches!(FileLayout::of(&Striping::Plain(short)), Err(LayoutError::Bad(_))));
+        for ranges in [[(0, 10), (20, END)], [(0, 20), (10, END)], [(10, 20), (20, END)]] {
+            let [a, b] =
+                ranges.map(|(start, end)| (entry(1, INIT, start, end), stripes(65_536, 1)));
+            assert!(matches!(composite(vec![a, b]), Err(LayoutError::Bad(_))), "{ranges:?}");
+        }
+        assert!(matches!(composite(Vec::new()), Err(LayoutError::Bad(_))));
+        let compressed = (entry(1, INIT | ComponentFlags::COMPRESS, 0, END), stripes(65_536, 1));
+        assert!(matches!(composite(vec![compressed]), Err(LayoutError::Flags(_))));
+    }
+
+    #[test]
+    fn a_missing_object_is_lost_data_and_no_hole() {
+        let mut holed = stripes(65_536, 2);
+        holed.head.pattern |= Pattern::HOLE;
+        holed.objects[1].id = ObjectId::default();
+        let layout = FileLayout::of(&Striping::Plain(holed)).unwrap();
+        assert_eq!(layout.pieces(65_536, 10, 100)[0].at, Spot::Lost);
+    }
+
+    proptest! {
+        #[test]
+        fn stripe_arithmetic_is_its_own_inverse_around_every_border(
+            unit in 1u64..64, count in 1u64..2000, row in 0u64..1 << 20, stripe in 0u64..2000,
+            delta in -2i64..=2,
+        ) {
+            let size = unit * STRIPE_UNIT;
+            let border = row * size * count + stripe % count * size;
+            let offset = border.saturating_add_signed(delta);
+            let (k, inside) = to_object(offset, size, count);
+            prop_assert!(k < count);
+            prop_assert_eq!(to_file(k, inside, size, count), offset);
+            // The object whose last byte is that of the file tells its size, the others less.
+            prop_assert_eq!(file_size(k, inside + 1, size, count), offset + 1);
+        }
+
+        #[test]
+        fn pieces_cover_a_range_once_and_each_byte_where_the_arithmetic_says(
+            unit in 1u32..4, count in 1u16..6, borders in prop::collection::btree_set(1u64..40, 0..4),
+            offset in 0u64..2_500_000, len in 1u64..400_000, max in 1u64..300_000,
+        ) {
+            let size = unit * STRIPE_UNIT as u32;
+            let mut starts: Vec<u64> = borders.iter().map(|b| b * STRIPE_UNIT).collect();
+            starts.insert(0, 0);
+            let ends = starts.iter().skip(1).copied().chain([END]);
+            let entries = starts.iter().copied().zip(ends).enumerate();
+            let layout = composite(entries.map(|(i, (start, end))| {
+                (entry(i as u32 + 1, INIT, start, end), stripes(size, count))
+            }).collect()).unwrap();
+            let pieces = layout.pieces(offset, len, max);
+            let mut at = offset;
+            for piece in &pieces {
+                prop_assert_eq!(piece.offset, at);
+                prop_assert!(piece.len > 0 && piece.len <= max);
+                let Spot::Object { component, stripe, object, offset: inside } = piece.at else {
+                    panic!("every component has objects");
+                };
+                let component = &layout.components[component];
+                prop_assert!(component.start <= at && at + piece.len <= component.end);
+                prop_assert_eq!(u64::from(object.ost), stripe as u64);
+                for byte in [0, piece.len - 1] {
+                    let back = to_file(
+                        stripe as u64, inside + byte, size.into(), count.into());
+                    prop_assert_eq!(back, at + byte);
+                }
+                at += piece.len;
+            }
+            prop_assert_eq!(at, offset + len);
+        }
+    }
+}

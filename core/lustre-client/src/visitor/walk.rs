@@ -1,0 +1,326 @@
+//! From a path to a file: a lookup for each name, links followed, and the names of a directory.
+
+use lnet_types::{ByteOrder, Errno};
+use lustre_wire::Fid;
+use lustre_wire::fid::Valid;
+use lustre_wire::mds::MdtBody;
+use lustre_wire::striping::Striping;
+use ptlrpc::Reply;
+
+use super::data::Attributes;
+use super::join::join;
+use super::listing::{Listing, Name};
+use super::mdc::{self, Opened};
+use super::{IN_FLIGHT, Remote, VisitError, Visitor, Wire};
+
+/// Most symbolic links on the way of one path.
+pub const LINKS_MAX: usize = 40;
+/// Most stripes of a directory.
+const DIR_STRIPES_MAX: usize = 2000;
+/// Bytes of a directory that are asked for at a time.
+const PAGES: u32 = 1 << 20;
+/// Bits of a mode that say what a file is.
+const KIND_MASK: u32 = 0o170_000;
+
+/// What a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FileKind {
+    /// Data.
+    File,
+    /// Names.
+    Dir,
+    /// A path.
+    Link,
+    /// A block device.
+    Block,
+    /// A character device.
+    Char,
+    /// A pipe.
+    Fifo,
+    /// A socket.
+    Socket,
+    /// Something else.
+    Unknown,
+}
+
+impl FileKind {
+    /// What the upper bits of a mode say.
+    pub const fn of(mode: u32) -> Self {
+        match mode & KIND_MASK {
+            0o100_000 => Self::File,
+            0o040_000 => Self::Dir,
+            0o120_000 => Self::Link,
+            0o060_000 => Self::Block,
+            0o020_000 => Self::Char,
+            0o010_000 => Self::Fifo,
+            0o140_000 => Self::Socket,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+/// A file as its metadata target has shown it, once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Its FID.
+    pub fid: Fid,
+    /// Directory, group of the directory, and name by which it was found; the root is its own.
+    pub(super) parent: (Fid, u32, Vec<u8>),
+    /// Its attributes.
+    pub(super) body: MdtBody,
+    /// Its layout as bytes.
+    pub(super) layout: Vec<u8>,
+}
+
+impl Node {
+    /// What it is.
+    pub const fn kind(&self) -> FileKind {
+        FileKind::of(self.body.mode)
+    }
+
+    /// Its attributes, as the metadata target has them: of a file with objects, size and times may be
+    /// others ([`Visitor::attributes`]).
+    pub const fn body(&self) -> &MdtBody {
+        &self.body
+    }
+
+    /// The FIDs that have its names: its stripes, if it is a striped directory (C-153).
+    fn dir_stripes(&self) -> Result<Vec<Fid>, Errno> {
+        let bytes = self.layout.as_slice();
+        if !self.body.valid.contains(Valid::MEA) || bytes.is_empty() {
+            return Ok(vec![self.fid]);
+        }
+        match Striping::parse(bytes) {
+            Ok(Striping::Dir(_, stripes)) if !stripes.is_empty() => {
+                let stripes: Vec<Fid> =
+                    stripes.into_iter().filter(|fid| *fid != Fid::default()).collect();
+                if stripes.len() > DIR_STRIPES_MAX { Err(Errno::EPROTO) } else { Ok(stripes) }
+            }
+            Ok(Striping::Foreign(..)) => Err(Errno::ENODATA),
+            // The default for files in it, or for directories.
+            Ok(_) => Ok(vec![self.fid]),
+            Err(_) => Err(Errno::EPROTO),
+        }
+    }
+}
+
+impl<W: Wire> Visitor<W> {
+    /// Attributes and layout in a reply, whose metadata body has this index.
+    pub(super) fn shown(
+        remote: &Remote<W::Link>,
+        reply: &Reply,
+        index: usize,
+    ) -> Result<(MdtBody, Vec<u8>), VisitError> {
+        let msg = reply.msg().map_err(|_| remote.bad("expected a message"))?;
+        let body: MdtBody =
+            msg.get(index).map_err(|_| remote.bad("expected attributes of a file"))?;
+        let layout = msg.buffer(index + 1).unwrap_or_default();
+        let len = (body.eadatasize as usize).min(layout.len());
+        Ok((body, layout.get(..len).unwrap_or_default().to_vec()))
+    }
+
+    /// The file of a FID that was found by a name.
+    pub async fn node(&self, fid: Fid, parent: &Node, name: &[u8]) -> Result<Node, VisitError> {
+        let parent = (parent.fid, parent.body.gid, name.to_vec());
+        self.fetch(fid, parent).await
+    }
+
+    async fn fetch(&self, fid: Fid, parent: (Fid, u32, Vec<u8>)) -> Result<Node, VisitError> {
+        let mdt = self.mdt_of(fid).await?;
+        let call = mdc::attributes(&self.who, fid, parent.1);
+        let (reply, _) = Self::ask(&self.wire, mdt, call, 0).await?;
+        let (body, layout) = Self::shown(mdt, &reply, 1)?;
+        Ok(Node { fid, parent, body, layout })
+    }
+
+    /// The root.
+    ///
+    /// # Errors
+    /// No answer, or a refusal.
+    pub async fn root_node(&self) -> Result<Node, VisitError> {
+        self.fetch(self.root, (self.root, 0, Vec::new())).await
+    }
+
+    /// A name in a directory. Of a striped directory each stripe is asked in turn: where a name is by
+    /// its hash is the business of those that make names (C-154).
+    async fn lookup(&self, dir: &Node, name: &[u8], path: &[u8]) -> Result<Node, VisitError> {
+        let failed = |errno| VisitError::Path { path: path.to_vec(), errno };
+        if name.len() > 255 {
+            return Err(failed(Errno::ENAMETOOLONG));
+        }
+        if dir.kind() != FileKind::Dir {
+            return Err(failed(Errno::ENOTDIR));
+        }
+        let gid = dir.body.gid;
+        for stripe in dir.dir_stripes().map_err(failed)? {
+            let mdt = self.mdt_of(stripe).await?;
+            let call = mdc::lookup(&self.who, stripe, gid, name);
+            let reply = match Self::ask(&self.wire, mdt, call, 0).await {
+                Err(VisitError::Refused { errno: Errno::ENOENT, .. }) => continue,
+                end => end.map_err(|e| e.at(path))?.0,
+            };
+            let (body, layout) = Self::shown(mdt, &reply, 1)?;
+            let (fid, parent) = (body.fid1, (stripe, gid, name.to_vec()));
+            // Its attributes are on another target (C-165).
+            if body.valid.contains(Valid::MDS) {
+                return self.fetch(fid, parent).await.map_err(|e| e.at(path));
+            }
+            return Ok(Node { fid, parent, body, layout });
+        }
+        Err(failed(Errno::ENOENT))
+    }
+
+    /// The file at a path from the root on. Symbolic links on the way are followed; one at its end if
+    /// `follow` says so. No path leads above the root.
+    ///
+    /// # Errors
+    /// [`VisitError::Path`] for a name that does not exist or may not be looked up, a link to a path
+    /// that begins with a slash, as it is one of a node that has mounted the file system, no answer.
+    pub async fn find(&self, path: &[u8], follow: bool) -> Result<Node, VisitError> {
+        let mut way = vec![self.root_node().await?];
+        let mut names: Vec<Vec<u8>> = split(path);
+        names.reverse();
+        let mut done: Vec<Vec<u8>> = Vec::new();
+        let mut links = 0;
+        while let Some(name) = names.pop() {
+            if name == b".." {
+                if way.len() > 1 {
+                    way.pop();
+                    done.pop();
+                }
+                continue;
+            }
+            let Some(dir) = way.last() else { break };
+            let mut here = done.clone();
+            here.push(name.clone());
+            let shown = joined(&here);
+            let node = self.lookup(dir, &name, &shown).await?;
+            if node.kind() == FileKind::Link && (follow || !names.is_empty()) {
+                links += 1;
+                if links > LINKS_MAX {
+                    return Err(VisitError::Path { path: shown, errno: Errno::ELOOP });
+                }
+                let to = self.link_text(&node).await?;
+                if to.starts_with(b"/") {
+                    return Err(VisitError::Outside { path: shown, to });
+                }
+                names.extend(split(&to).into_iter().rev());
+                continue;
+            }
+            done.push(name);
+            way.push(node);
+        }
+        let end = way.pop();
+        let must_be_dir = path.ends_with(b"/");
+        match end {
+            Some(node) if must_be_dir && node.kind() != FileKind::Dir => {
+                Err(VisitError::Path { path: joined(&done), errno: Errno::ENOTDIR })
+            }
+            Some(node) => Ok(node),
+            None => self.root_node().await,
+        }
+    }
+
+    /// The text of a symbolic link.
+    ///
+    /// # Errors
+    /// No answer, or a refusal.
+    pub async fn link_text(&self, node: &Node) -> Result<Vec<u8>, VisitError> {
+        let mdt = self.mdt_of(node.fid).await?;
+        let call = mdc::link_text(&self.who, node.fid);
+        let (reply, _) = Self::ask(&self.wire, mdt, call, 0).await?;
+        let (body, mut text) = Self::shown(mdt, &reply, 1)?;
+        if !body.valid.contains(Valid::LINKNAME) {
+            return Err(mdt.bad("expected the text of a link"));
+        }
+        if let Some(end) = text.iter().position(|byte| *byte == 0) {
+            text.truncate(end);
+        }
+        Ok(text)
+    }
+
+    /// Begins to read a directory. That an ordinary user may read it is asked by an open, as the
+    /// target checks it nowhere else (C-248).
+    ///
+    /// # Errors
+    /// It is no directory, may not be read, or there is no answer.
+    pub async fn open_dir(&self, node: &Node) -> Result<OpenDir, VisitError> {
+        let failed = |errno| VisitError::Path { path: node.parent.2.clone(), errno };
+        if node.kind() != FileKind::Dir {
+            return Err(failed(Errno::ENOTDIR));
+        }
+        if !self.who.is_root() {
+            let file = self.open(node, Opened::Dir(node.fid)).await?;
+            self.close_handle(file.0.fid1, file.2).await?;
+        }
+        let mut stripes = node.dir_stripes().map_err(failed)?;
+        stripes.reverse();
+        Ok(OpenDir { stripes, listing: Listing::default() })
+    }
+
+    /// More names of a directory; none at its end. What changes meanwhile may be there or not, all else
+    /// comes once.
+    ///
+    /// # Errors
+    /// No answer, a refusal, pages that are none.
+    pub async fn read_dir(&self, dir: &mut OpenDir) -> Result<Vec<Name>, VisitError> {
+        while let Some(stripe) = dir.stripes.last().copied() {
+            let Some(hash) = dir.listing.next() else {
+                dir.stripes.pop();
+                dir.listing = Listing::default();
+                continue;
+            };
+            let mdt = self.mdt_of(stripe).await?;
+            let call = mdc::pages(&self.who, stripe, hash, PAGES);
+            let (_, bytes) = Self::ask(&self.wire, mdt, call, PAGES).await?;
+            let names = dir.listing.take(ByteOrder::Little, &bytes);
+            let names = names.map_err(|error| VisitError::Listing { dir: stripe, error })?;
+            if !names.is_empty() {
+                return Ok(names);
+            }
+        }
+        Ok(Vec::new())
+    }
+}
+
+impl<W: Wire> Visitor<W> {
+    /// What each of these names of a directory has, `None` for one that is gone by now.
+    pub async fn list(
+        &self,
+        dir: &Node,
+        names: &[Name],
+    ) -> Vec<Result<Option<Attributes>, VisitError>> {
+        let one = |name| async move {
+            let name: &Name = name;
+            let found = async {
+                let node = self.node(name.fid, dir, &name.name).await?;
+                self.attributes(&node).await
+            };
+            match found.await {
+                Ok(attributes) => Ok(Some(attributes)),
+                Err(VisitError::Refused { errno: Errno::ENOENT, .. }) => Ok(None),
+                Err(e) => Err(e),
+            }
+        };
+        join(names.iter().map(one), IN_FLIGHT).await
+    }
+}
+
+/// A directory that is being read.
+#[derive(Clone, Debug)]
+pub struct OpenDir {
+    /// Stripes to be read, the next one last.
+    stripes: Vec<Fid>,
+    listing: Listing,
+}
+
+/// The names of a path.
+fn split(path: &[u8]) -> Vec<Vec<u8>> {
+    let names = path.split(|byte| *byte == b'/');
+    names.filter(|name| !name.is_empty() && *name != b".").map(<[u8]>::to_vec).collect()
+}
+
+/// A path of names.
+fn joined(names: &[Vec<u8>]) -> Vec<u8> {
+    names.iter().flat_map(|name| [b"/", name.as_slice()].concat()).collect()
+}
