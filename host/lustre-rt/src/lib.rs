@@ -60,12 +60,13 @@
 //! `node.rs` is how a program reaches the machine, `host.rs` what runs inside of the node's turn,
 //! `store/` keeps targets on files, `spec.rs` starts them as operators name them, `lockers.rs` shows their
 //! locks, `kv.rs` is the client of a key-value target, `locks.rs` that of a lock target, `obj.rs` that of an
-//! object target.
+//! object target, `mount.rs` that of a whole file system.
 
 mod host;
 mod kv;
 mod lockers;
 mod locks;
+mod mount;
 mod node;
 mod obj;
 mod spec;
@@ -78,9 +79,12 @@ pub use lockers::{
     LockServer, LockStats, NamespaceRow, Policy, SpaceView,
 };
 pub use locks::{Enqueue, Lock, LockWatch, Locks, LocksError};
+pub use mount::{Mount, MountConfig, NodeWire, wait};
 pub use node::{Done, Import, RpcError, RpcNode};
 pub use obj::{ObjClient, ObjError, ObjInfo, ObjSpace};
 pub use spec::{ParseTargetError, TargetKind, TargetSpec};
+
+pub use lustre_client::visitor;
 
 pub use ldlm::Mode;
 pub use ldlm::client::LockError;

@@ -488,6 +488,26 @@ impl Import {
     /// # Errors
     /// The node has stopped.
     pub fn disconnect(self) -> Result<(), OpError> {
+        if let Some(closed) = self.leave()? {
+            // A node that stops meanwhile has nothing left to be closed.
+            let _ = closed.recv_blocking();
+        }
+        Ok(())
+    }
+
+    /// The same, without a thread that waits.
+    ///
+    /// # Errors
+    /// The node has stopped.
+    pub async fn end(&self) -> Result<(), OpError> {
+        if let Some(closed) = self.leave()? {
+            let _ = closed.recv().await;
+        }
+        Ok(())
+    }
+
+    /// Begins to disconnect; what says when that is over, if it was not before.
+    fn leave(&self) -> Result<Option<Receiver<()>>, OpError> {
         let id = self.id;
         let (tx, closed) = bounded(1);
         let there = self.node.run(move |host, below| {
@@ -498,11 +518,7 @@ impl Import {
             }
             there
         })?;
-        if there {
-            // A node that stops meanwhile has nothing left to be closed.
-            let _ = closed.recv_blocking();
-        }
-        Ok(())
+        Ok(there.then_some(closed))
     }
 }
 

@@ -58,7 +58,18 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("lnet-admin", &["lnet-config", "lnet-selftest", "lnet-types"]),
     ("lnet-rt", &["lnd-sock", "lnet", "lnet-types", "lnet-wire"]),
-    ("lustre-rt", &["ldlm", "lnet-rt", "lnet-types", "lustre-target", "lustre-wire", "ptlrpc"]),
+    (
+        "lustre-rt",
+        &[
+            "ldlm",
+            "lnet-rt",
+            "lnet-types",
+            "lustre-client",
+            "lustre-target",
+            "lustre-wire",
+            "ptlrpc",
+        ],
+    ),
     // For programs in other languages: what the library offers, and nothing beside it.
     ("libulnet", &["lnet-rt"]),
     (

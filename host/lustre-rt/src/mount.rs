@@ -1,0 +1,154 @@
+//! A visit to a file system over a node: its names and files are read, nothing is changed. What is asked
+//! for, in which order and of which target, is decided by `lustre_client::visitor`; this file makes its calls.
+//!
+//! The methods of [`Visitor`] are asynchronous; [`wait`] runs one on a thread that has nothing else to
+//! do.
+
+use core::future::Future;
+use core::ops::Deref;
+use core::pin::pin;
+use core::task::{Context, Poll};
+use core::time::Duration;
+use std::sync::Arc;
+use std::task::Wake;
+use std::thread::{self, Thread};
+
+use lnet_rt::Nid;
+use lustre_client::visitor::{Identity, VisitConfig, VisitError, Visitor, Wire};
+use lustre_wire::{ConnectData, ImportKind};
+use ptlrpc::{Call, CallError, Direction, ImportConfig, Reply};
+
+use crate::node::{Import, RpcError, RpcNode};
+
+/// Where a mount goes.
+#[derive(Clone, Debug)]
+pub struct MountConfig {
+    /// NIDs of the management server, the likeliest first.
+    pub mgs: Vec<Nid>,
+    /// Name of the file system.
+    pub fsname: String,
+    /// Uuid of this client, at most 38 bytes; no other client has it.
+    pub client: String,
+    /// In whose name.
+    pub who: Identity,
+    /// A target that does not answer within so long is given up.
+    pub limit: Duration,
+}
+
+/// A file system that is visited.
+#[derive(Debug)]
+pub struct Mount(Visitor<NodeWire>);
+
+impl Mount {
+    /// Reads the configuration of a file system, and finds its root.
+    ///
+    /// # Errors
+    /// No management server, no such file system, no metadata target, or a refusal.
+    pub async fn begin(rpc: &RpcNode, config: MountConfig) -> Result<Self, VisitError> {
+        let MountConfig { mgs, fsname, client, who, limit } = config;
+        // Cookies of locks must differ from those of other visits: the uuid does.
+        let seed = client.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+        });
+        let wire = NodeWire { rpc: rpc.clone(), limit };
+        let config = VisitConfig { mgs, fsname, client, who, seed };
+        Ok(Self(Visitor::begin(wire, config).await?))
+    }
+
+    /// Ends all connections.
+    pub async fn end(self) {
+        self.0.end().await;
+    }
+}
+
+impl Deref for Mount {
+    type Target = Visitor<NodeWire>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+/// The calls of a visit, over a node.
+#[derive(Clone, Debug)]
+pub struct NodeWire {
+    rpc: RpcNode,
+    limit: Duration,
+}
+
+fn of_call(e: RpcError) -> CallError {
+    match e {
+        RpcError::Call(e) => e,
+        // The node has stopped, or has no memory left.
+        _ => CallError::Closed,
+    }
+}
+
+impl Wire for NodeWire {
+    type Link = Import;
+
+    fn link(&self, config: ImportConfig) -> Result<Import, CallError> {
+        let takes_callbacks = config.kind == ImportKind::Mdc;
+        let import = self.rpc.import(config).map_err(of_call)?;
+        if takes_callbacks {
+            // A lock that came with an open may be called back before it has been given back: the
+            // lock client answers that it is gone (C-67).
+            let id = import.id();
+            let opened = self
+                .rpc
+                .run(move |host, below| host.locks.open(id, &mut host.ptlrpc.rpc(below)))
+                .map_err(|_| CallError::Closed)?;
+            opened.map_err(CallError::NoDescriptor)?;
+        }
+        Ok(import)
+    }
+
+    async fn call(
+        &self,
+        link: &Import,
+        call: Call,
+        room: u32,
+    ) -> Result<(Reply, Vec<u8>), CallError> {
+        let call = Call { limit: Some(self.limit), ..call };
+        let done = match room {
+            0 => link.call(call),
+            room => link.call_with(call, Direction::Read, vec![0; room as usize]),
+        };
+        let (end, buffer) = done.map_err(of_call)?.wait().await;
+        let reply = end.map_err(of_call)?;
+        match buffer {
+            Some(buffer) => Ok((reply, buffer.to_vec())),
+            None if room == 0 => Ok((reply, Vec::new())),
+            None => Err(CallError::Closed),
+        }
+    }
+
+    async fn terms(&self, link: &Import) -> ConnectData {
+        link.view().ok().flatten().map(|view| view.granted).unwrap_or_default()
+    }
+
+    async fn close(&self, link: &Import) {
+        // A node that has stopped has no connection left.
+        let _ = link.end().await;
+    }
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Runs a future on this thread, which waits until it has ended. Not for the node's own thread.
+pub fn wait<F: Future>(future: F) -> F::Output {
+    let waker = Arc::new(Unpark(thread::current())).into();
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(result) => return result,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
