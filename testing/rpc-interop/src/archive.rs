@@ -1,0 +1,430 @@
+//! What recorded servers have answered, as a [`Wire`] for a visit: a question that a recorded client has
+//! asked too gets the recorded answer. A visitor asks some of them in another form, without a lock; it
+//! gets what the recorded client got with one: attributes from intents, sizes from lock value blocks,
+//! data from reads and writes. Neither time nor a request layer is in it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Mutex;
+
+use lnet_types::{ByteOrder, Errno};
+use lustre_client::visitor::Wire;
+use lustre_wire::connect::{ConnectData, ConnectFlags};
+use lustre_wire::fid::{ObjectId, Valid};
+use lustre_wire::ldlm::{Disposition, Intent, LockKind, LockReply, LockRequest, Lvb, ResourceName};
+use lustre_wire::llog::LlogdBody;
+use lustre_wire::mds::{CreateRecord, MdtBody};
+use lustre_wire::ost::{Niobuf, Obdo};
+use lustre_wire::{Body, Fid, Header, ImportKind, Layout, MsgKind, Opcode, msg::MsgBuilder};
+use ptlrpc::{Call, CallError, ImportConfig, Reply};
+
+use crate::exchange::Index;
+use crate::recording::{Message, Role, messages};
+
+const LITTLE: ByteOrder = ByteOrder::Little;
+
+/// A question and its answer.
+#[derive(Clone, Debug)]
+struct Recorded {
+    frame: u32,
+    opcode: Opcode,
+    request: Vec<Vec<u8>>,
+    status: i32,
+    reply: Vec<Vec<u8>>,
+    bulk: Vec<u8>,
+}
+
+/// An answer to a visitor.
+#[derive(Clone, Debug, Default)]
+pub struct Answer {
+    /// Result, as the body has it.
+    pub status: i32,
+    /// Buffers behind the body.
+    pub buffers: Vec<Vec<u8>>,
+    /// Bulk data.
+    pub bulk: Vec<u8>,
+}
+
+/// A question that a recorded client has asked in the same form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Same {
+    /// Frame of the recorded request.
+    pub frame: u32,
+    /// Operation.
+    pub opcode: Opcode,
+    /// Buffers behind the body: recorded, and the visitor's.
+    pub buffers: (Vec<Vec<u8>>, Vec<Vec<u8>>),
+}
+
+/// Recorded answers.
+#[derive(Debug, Default)]
+pub struct Archive {
+    recorded: Vec<Recorded>,
+    /// Names that no recorded client has looked up.
+    names: Vec<(Fid, Vec<u8>, Fid)>,
+    same: Mutex<Vec<Same>>,
+    asked: Mutex<Vec<Opcode>>,
+}
+
+fn get<T: Layout>(buffers: &[Vec<u8>], index: usize) -> Option<T> {
+    T::parse(LITTLE, buffers.get(index)?).ok()
+}
+
+fn name_of(buffers: &[Vec<u8>], index: usize) -> Vec<u8> {
+    let bytes = buffers.get(index).cloned().unwrap_or_default();
+    bytes.split(|byte| *byte == 0).next().unwrap_or_default().to_vec()
+}
+
+impl Archive {
+    /// The answers of a capture in frames up to `until`, behind those that are known.
+    ///
+    /// # Panics
+    /// A capture that can't be read.
+    #[must_use]
+    pub fn with(mut self, capture: &Path, until: u32) -> Self {
+        let messages = messages(capture);
+        let index = Index::new(&messages);
+        let data_of: BTreeMap<usize, usize> =
+            index.answers.iter().map(|(answer, of)| (*of, *answer)).collect();
+        for exchange in &index.exchanges {
+            let Some((at, sending)) =
+                exchange.replies.iter().find(|(at, _)| messages[*at].role == Role::Reply)
+            else {
+                continue;
+            };
+            let (request, reply): (&Message, &Message) = (&messages[*sending], &messages[*at]);
+            if reply.frame > until || request.is_callback() {
+                continue;
+            }
+            let mut parts: Vec<(u64, Vec<u8>)> = Vec::new();
+            for (at, _) in &exchange.bulk {
+                let bytes = match messages[*at].role {
+                    Role::BulkPut => Some(messages[*at].payload.clone()),
+                    _ => data_of.get(at).map(|data| messages[*data].payload.clone()),
+                };
+                parts.extend(bytes.map(|bytes| (messages[*at].bits(), bytes)));
+            }
+            parts.sort();
+            self.recorded.push(Recorded {
+                frame: request.frame,
+                opcode: request.body().opcode,
+                request: request.buffers(),
+                status: reply.body().status,
+                reply: reply.buffers(),
+                bulk: parts.into_iter().flat_map(|(_, bytes)| bytes).collect(),
+            });
+        }
+        self
+    }
+
+    /// A name that no recorded client has looked up.
+    #[must_use]
+    pub fn named(mut self, dir: Fid, name: &str, fid: Fid) -> Self {
+        self.names.push((dir, name.as_bytes().to_vec(), fid));
+        self
+    }
+
+    /// What was asked in the same form as by a recorded client.
+    ///
+    /// # Panics
+    /// A thread has panicked.
+    pub fn same(&self) -> Vec<Same> {
+        self.same.lock().expect("no panic").clone()
+    }
+
+    /// All that was asked.
+    ///
+    /// # Panics
+    /// A thread has panicked.
+    pub fn asked(&self) -> Vec<Opcode> {
+        self.asked.lock().expect("no panic").clone()
+    }
+
+    fn latest(&self, fits: impl Fn(&Recorded) -> bool) -> Option<&Recorded> {
+        self.recorded.iter().rev().find(|recorded| fits(recorded))
+    }
+
+    /// The recorded answer to the same question.
+    fn again(
+        &self,
+        opcode: Opcode,
+        ours: &[Vec<u8>],
+        fits: impl Fn(&Recorded) -> bool,
+    ) -> Option<Answer> {
+        let found = self.latest(|recorded| recorded.opcode == opcode && fits(recorded))?;
+        let buffers = (found.request.clone(), ours.to_vec());
+        self.same.lock().expect("no panic").push(Same { frame: found.frame, opcode, buffers });
+        let Recorded { status, reply, bulk, .. } = found;
+        Some(Answer { status: *status, buffers: reply.clone(), bulk: bulk.clone() })
+    }
+
+    /// Lock, attributes and layout that an intent has brought, with the name and directory it is for.
+    fn intent(recorded: &Recorded) -> Option<(Intent, Fid, Vec<u8>, LockReply)> {
+        if recorded.opcode != Opcode::LDLM_ENQUEUE || recorded.status < 0 {
+            return None;
+        }
+        let intent: Intent = get(&recorded.request, 1)?;
+        let (dir, name) = if intent.contains(Intent::OPEN) {
+            let record: CreateRecord = get(&recorded.request, 2)?;
+            (record.head.fid1, name_of(&recorded.request, 5))
+        } else if intent.intersects(Intent::GETATTR | Intent::LOOKUP) {
+            let body: MdtBody = get(&recorded.request, 2)?;
+            (body.fid1, name_of(&recorded.request, 4))
+        } else {
+            return None;
+        };
+        Some((intent, dir, name, get(&recorded.reply, 0)?))
+    }
+
+    fn shown(buffers: &[Vec<u8>]) -> Option<Answer> {
+        let mut body: MdtBody = get(buffers, 0)?;
+        let layout = buffers.get(1).cloned().unwrap_or_default();
+        // Attributes of data on the target come with its lock alone (C-53).
+        body.valid.remove(Valid::DOM_SIZE);
+        let buffers = vec![body.to_bytes(LITTLE), layout];
+        Some(Answer { buffers, ..Answer::default() })
+    }
+
+    /// Attributes by FID: what the last answer about it has shown.
+    fn by_fid(&self, fid: Fid) -> Option<Answer> {
+        self.recorded.iter().rev().find_map(|recorded| {
+            let at = match recorded.opcode {
+                Opcode::LDLM_ENQUEUE => {
+                    Self::intent(recorded)?;
+                    1
+                }
+                Opcode::MDS_GETATTR | Opcode::MDS_GETATTR_NAME if recorded.status == 0 => 0,
+                _ => return None,
+            };
+            let body: MdtBody = get(&recorded.reply, at)?;
+            let whole = Valid::TYPE | Valid::MODE | Valid::NLINK;
+            if body.fid1 != fid || !body.valid.contains(whole) {
+                return None;
+            }
+            Self::shown(recorded.reply.get(at..)?)
+        })
+    }
+
+    fn lookup(&self, dir: Fid, name: &[u8]) -> Option<Answer> {
+        let found = self.recorded.iter().rev().find_map(|recorded| {
+            let (_, of, called, lock) = Self::intent(recorded)?;
+            if of != dir || called != name || name.is_empty() {
+                return None;
+            }
+            let found = Disposition::from_bits_retain(lock.policy_res1);
+            if found.contains(Disposition::NEGATIVE) && !found.contains(Disposition::CREATED) {
+                return Some(Answer { status: Errno::ENOENT.negative(), ..Answer::default() });
+            }
+            Self::shown(recorded.reply.get(1..)?)
+        });
+        let known = || {
+            let fits = |(of, called, _): &&(Fid, Vec<u8>, Fid)| *of == dir && called == name;
+            self.by_fid(self.names.iter().find(fits)?.2)
+        };
+        found.or_else(known)
+    }
+
+    /// Size and times of a resource, as a lock or query has brought them last.
+    fn lvb(&self, resource: ResourceName, kind: LockKind) -> Option<Lvb> {
+        self.recorded.iter().rev().find_map(|recorded| {
+            if recorded.opcode != Opcode::LDLM_ENQUEUE {
+                return None;
+            }
+            let asked = LockRequest::parse(LITTLE, recorded.request.first()?).ok()?;
+            if asked.desc.resource != resource || asked.desc.kind != kind {
+                return None;
+            }
+            Lvb::parse_either(LITTLE, recorded.reply.get(1)?).ok()
+        })
+    }
+
+    /// The bytes of an object that were read or written, as far as they are known.
+    fn data(&self, id: ObjectId) -> Vec<Option<u8>> {
+        let mut known: Vec<Option<u8>> = Vec::new();
+        for recorded in &self.recorded {
+            let writes = recorded.opcode == Opcode::OST_WRITE;
+            if !writes && recorded.opcode != Opcode::OST_READ || recorded.status < 0 {
+                continue;
+            }
+            if get::<Obdo>(&recorded.request, 0).is_none_or(|body| body.id != id) {
+                continue;
+            }
+            let inline = if writes { recorded.request.get(4) } else { recorded.reply.get(1) };
+            let inline = inline.cloned().unwrap_or_default();
+            let mut bytes =
+                if recorded.bulk.is_empty() { inline } else { recorded.bulk.clone() }.into_iter();
+            let ranges = recorded.request.get(2).cloned().unwrap_or_default();
+            for range in ranges.chunks_exact(Niobuf::LEN).map(|b| Niobuf::get(LITTLE, b)) {
+                for at in range.offset..range.offset + u64::from(range.len) {
+                    let Some(byte) = bytes.next() else { break };
+                    let at = usize::try_from(at).expect("a small object");
+                    if known.len() <= at {
+                        known.resize(at + 1, None);
+                    }
+                    known[at] = Some(byte);
+                }
+            }
+        }
+        known
+    }
+
+    fn read(&self, buffers: &[Vec<u8>], size: u64) -> Option<Answer> {
+        let (body, range): (Obdo, Niobuf) = (get(buffers, 0)?, get(buffers, 2)?);
+        let known = self.data(body.id);
+        let end = (range.offset + u64::from(range.len)).min(size);
+        let bytes = (range.offset..end).map(|at| known.get(usize::try_from(at).ok()?).copied()?);
+        let bulk: Vec<u8> = bytes.collect::<Option<_>>()?;
+        let reply = Obdo { id: body.id, valid: Valid::ID, ..Obdo::default() };
+        let status = i32::try_from(bulk.len()).ok()?;
+        Some(Answer { status, buffers: vec![reply.to_bytes(LITTLE)], bulk })
+    }
+
+    fn size(&self, id: ObjectId) -> Option<Lvb> {
+        self.lvb(ResourceName::of_object(id), LockKind::EXTENT).or_else(|| {
+            let fid = id.fid()?;
+            self.lvb(ResourceName::of(fid), LockKind::IBITS)
+        })
+    }
+
+    /// The answer to a question; `None` if no recorded client has learned it.
+    ///
+    /// # Panics
+    /// A thread has panicked.
+    pub fn answer(&self, opcode: Opcode, ours: &[Vec<u8>]) -> Option<Answer> {
+        self.asked.lock().expect("no panic").push(opcode);
+        match opcode {
+            Opcode::LLOG_ORIGIN_HANDLE_CREATE => {
+                let name = name_of(ours, 1);
+                let same = self.again(opcode, ours, |r| name_of(&r.request, 1) == name);
+                let none = Answer { status: Errno::ENOENT.negative(), ..Answer::default() };
+                Some(same.unwrap_or(none))
+            }
+            Opcode::LLOG_READ_HEADER | Opcode::LLOG_NEXT_BLOCK => {
+                let of = |buffers: &[Vec<u8>]| {
+                    let place: LlogdBody = get(buffers, 0)?;
+                    Some((place.id, place.index, place.offset))
+                };
+                self.again(opcode, ours, |r| of(&r.request) == of(ours))
+            }
+            Opcode::MDS_GET_ROOT => self.again(opcode, ours, |_| true),
+            Opcode::MDS_STATFS => self.again(opcode, ours, |r| r.request.is_empty()),
+            Opcode::FLD_QUERY => self.again(opcode, ours, |r| r.request == ours).or_else(|| {
+                // Sequences of MDT 0 are those of all files here.
+                let mut range: lustre_wire::fid::SeqRange = get(ours, 1)?;
+                range.end = range.start + 1;
+                Some(Answer { buffers: vec![range.to_bytes(LITTLE)], ..Answer::default() })
+            }),
+            Opcode::MDS_GETATTR => {
+                let asked: MdtBody = get(ours, 0)?;
+                if asked.valid.contains(Valid::LINKNAME) {
+                    return self.again(opcode, ours, |r| {
+                        let body: Option<MdtBody> = get(&r.request, 0);
+                        body.is_some_and(|body| {
+                            body.fid1 == asked.fid1 && body.valid.contains(Valid::LINKNAME)
+                        })
+                    });
+                }
+                self.by_fid(asked.fid1)
+            }
+            Opcode::MDS_GETATTR_NAME => {
+                let asked: MdtBody = get(ours, 0)?;
+                self.lookup(asked.fid1, &name_of(ours, 2))
+            }
+            Opcode::MDS_READPAGE => {
+                let asked: MdtBody = get(ours, 0)?;
+                self.again(opcode, ours, |r| {
+                    let body: Option<MdtBody> = get(&r.request, 0);
+                    body.is_some_and(|b| (b.fid1, b.size) == (asked.fid1, asked.size))
+                })
+            }
+            Opcode::LDLM_ENQUEUE => self.lock(ours),
+            Opcode::LDLM_CANCEL => Some(Answer::default()),
+            Opcode::MDS_CLOSE => {
+                let body = MdtBody::default().to_bytes(LITTLE);
+                Some(Answer { buffers: vec![body], ..Answer::default() })
+            }
+            Opcode::OST_GETATTR => {
+                let asked: Obdo = get(ours, 0)?;
+                let Lvb { size, mtime, atime, ctime, blocks, .. } = self.size(asked.id)?;
+                let valid = Valid::ID | Valid::SIZE | Valid::BLOCKS;
+                let id = asked.id;
+                let body = Obdo { valid, id, size, mtime, atime, ctime, blocks, ..Obdo::default() };
+                Some(Answer { buffers: vec![body.to_bytes(LITTLE)], ..Answer::default() })
+            }
+            Opcode::OST_READ => {
+                let asked: Obdo = get(ours, 0)?;
+                self.read(ours, self.size(asked.id)?.size)
+            }
+            _ => None,
+        }
+    }
+
+    fn lock(&self, ours: &[Vec<u8>]) -> Option<Answer> {
+        let asked = LockRequest::parse(LITTLE, ours.first()?).ok()?;
+        let Some(record) = get::<CreateRecord>(ours, 2) else {
+            let lvb = self.lvb(asked.desc.resource, LockKind::IBITS)?;
+            let lock = LockReply::default().to_bytes(LITTLE);
+            return Some(Answer {
+                status: 301,
+                buffers: vec![lock, lvb.to_bytes(LITTLE)],
+                ..Answer::default()
+            });
+        };
+        let name = name_of(ours, 5);
+        let shown = self.lookup(record.head.fid1, &name)?;
+        let file = get::<MdtBody>(&shown.buffers, 0)?.fid1;
+        let opened = self.latest(|recorded| {
+            Self::intent(recorded).is_some_and(|(intent, _, _, lock)| {
+                intent == Intent::OPEN
+                    && Disposition::from_bits_retain(lock.policy_res1).contains(Disposition::OPENED)
+                    && get::<MdtBody>(&recorded.reply, 1).is_some_and(|body| body.fid1 == file)
+            })
+        });
+        if let Some(opened) = opened {
+            return self.again(Opcode::LDLM_ENQUEUE, ours, |r| r.frame == opened.frame);
+        }
+        // No recorded client has opened it.
+        let found = Disposition::EXECUTED | Disposition::POSITIVE | Disposition::OPENED;
+        let lock = LockReply { policy_res1: found.bits(), ..LockReply::default() };
+        let mut buffers = vec![lock.to_bytes(LITTLE)];
+        buffers.extend(shown.buffers);
+        Some(Answer { status: 301, buffers, ..Answer::default() })
+    }
+}
+
+impl Wire for &Archive {
+    type Link = ImportKind;
+
+    fn link(&self, config: ImportConfig) -> Result<ImportKind, CallError> {
+        Ok(config.kind)
+    }
+
+    async fn call(
+        &self,
+        _: &ImportKind,
+        call: Call,
+        room: u32,
+    ) -> Result<(Reply, Vec<u8>), CallError> {
+        let unknown = Answer { status: Errno::EOPNOTSUPP.negative(), ..Answer::default() };
+        let Answer { status, buffers, bulk } =
+            self.answer(call.opcode, &call.buffers).unwrap_or(unknown);
+        if status < 0 {
+            return Err(CallError::Refused(Errno(-status)));
+        }
+        let body = Body { kind: MsgKind::REPLY, opcode: call.opcode, status, ..Body::default() };
+        let body = Body { version: lustre_wire::Service::Mds.word(), ..body };
+        let builder = MsgBuilder::new(Header::default(), &body);
+        let builder = buffers.iter().fold(builder, |builder, buffer| builder.bytes(buffer));
+        let message = builder.build().map_err(CallError::BadReply)?;
+        let mut room = vec![0; room as usize];
+        room.iter_mut().zip(bulk).for_each(|(to, from)| *to = from);
+        Ok((Reply { status, transno: 0, message }, room))
+    }
+
+    async fn terms(&self, _: &ImportKind) -> ConnectData {
+        let flags = ConnectFlags::BRW_SIZE | ConnectFlags::SRVLOCK;
+        ConnectData { flags, brw_size: 1 << 20, ..ConnectData::default() }
+    }
+
+    async fn close(&self, _: &ImportKind) {}
+}
