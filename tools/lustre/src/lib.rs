@@ -1,5 +1,5 @@
-//! `ulnet serve`, `ulnet rpc`, `ulnet lock`, `ulnet obj` and `ulnet tuning`: commands for Lustre above LNet, one file per
-//! verb. `serve.rs` runs targets; `put.rs` to `list.rs` use one with values, `lock/` one with locks, `obj/`
+//! `ulnet serve`, `ulnet rpc`, `ulnet lock`, `ulnet obj`, `ulnet lustre` and `ulnet tuning`: commands for Lustre above
+//! LNet, one file per verb. `fs/` has the files of whole file systems. `serve.rs` runs targets; `put.rs` to `list.rs` use one with values, `lock/` one with locks, `obj/`
 //! one with objects, through `client.rs`; `rails.rs` starts their nodes; `tuning/` calculates time-outs of
 //! sites; `bench.rs` measures a target while its server dies; `ping.rs` and `probe.rs` ask a server; `decode.rs` lists a capture, whose TCP streams
 //! `lnet_capture` takes apart. What the bytes mean stands in `lustre-wire`.
@@ -9,6 +9,7 @@ mod cas;
 mod client;
 pub mod decode;
 mod del;
+mod fs;
 mod get;
 mod list;
 mod lock;
@@ -104,6 +105,22 @@ pub fn serve_main(args: Vec<OsString>) -> ExitCode {
     }
 }
 
+/// The command line of `ulnet lustre`, for completions.
+pub fn lustre_command() -> clap::Command {
+    <fs::Options as clap::CommandFactory>::command()
+}
+
+/// Runs `ulnet lustre` with the given arguments, the first of which is its name.
+pub fn lustre_main(args: Vec<OsString>) -> ExitCode {
+    match fs::Options::try_parse_from(args) {
+        Ok(options) => match fs::run(&options) {
+            Ok(false) => ExitCode::FAILURE,
+            outcome => ended("lustre", outcome.map(|_| ())),
+        },
+        Err(e) => usage(&e),
+    }
+}
+
 fn usage(e: &clap::Error) -> ExitCode {
     let _ = e.print();
     ExitCode::from(u8::try_from(e.exit_code()).unwrap_or(2))
@@ -146,5 +163,6 @@ mod tests {
         super::command().debug_assert();
         super::serve_command().debug_assert();
         super::obj_command().debug_assert();
+        super::lustre_command().debug_assert();
     }
 }

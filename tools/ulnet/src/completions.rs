@@ -79,6 +79,7 @@ fn ulnet() -> Command {
         ("lock", lustre::lock_command()),
         ("rpc", lustre::command()),
         ("obj", lustre::obj_command()),
+        ("lustre", lustre::lustre_command()),
         ("tuning", lustre::tuning_command()),
         ("lctl", of(&lnetctl::lctl_manual())),
         ("selftest", of(&lst::manual())),

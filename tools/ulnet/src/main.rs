@@ -26,6 +26,7 @@ Programs:
   lock     hold a lock while a command runs
   rpc      use targets, ping Lustre's servers, list recorded requests
   obj      make, write, read and remove objects of a target
+  lustre   list and read the files of a Lustre file system
   tuning   time-outs of a site: calculated, advised, measured
   man      write the manual pages into a directory
   completions  print completions of a program for bash, zsh or fish
@@ -72,6 +73,7 @@ fn main() -> ExitCode {
         "serve" => lustre::serve_main(args),
         "rpc" => lustre::main(args),
         "obj" => lustre::obj_main(args),
+        "lustre" => lustre::lustre_main(args),
         "tuning" => lustre::tuning_main(args),
         "man" => man::main(args),
         "completions" => completions::main(args),
@@ -85,7 +87,7 @@ fn main() -> ExitCode {
         }
         other => {
             let programs = "daemon, ctl, lctl, routerstat, selftest, demo, perf, sim, serve, lock, \
-                            rpc, obj, tuning, man or completions";
+                            rpc, obj, lustre, tuning, man or completions";
             eprintln!("ulnet: no program called '{other}': expected {programs}");
             ExitCode::from(2)
         }

@@ -57,6 +57,7 @@ pub(crate) fn command() -> clap::Command {
         ("lock", "hold a lock while a command runs"),
         ("rpc", "use targets, ping Lustre's servers, list recorded requests"),
         ("obj", "make, write, read and remove objects of a target"),
+        ("lustre", "list and read the files of a Lustre file system"),
         ("tuning", "time-outs of a site: calculated, advised, measured"),
         ("man", "write the manual pages into a directory"),
         ("completions", "print completions of a program for bash, zsh or fish"),

@@ -1,0 +1,181 @@
+//! `ulnet lustre`: the files of a Lustre file system, without a kernel module. One file per verb. What is
+//! read is read as a visitor: no lock is kept, nothing is changed; what was opened is closed and the
+//! connections are ended, also after Ctrl-C.
+
+mod cat;
+mod df;
+mod ls;
+mod show;
+mod stat;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use clap::{Args, Parser, Subcommand};
+use lustre_rt::visitor::{Identity, Place, VisitError};
+use lustre_rt::{Mount, MountConfig, wait};
+
+use crate::client::{self, Target, Way};
+use crate::ping::client_uuid;
+
+/// The variable that holds a file system, so that a path is enough.
+const VARIABLE: &str = "ULNET_LUSTRE";
+
+#[derive(Debug, Parser)]
+#[command(
+    name = "ulnet lustre",
+    about = "The files of a Lustre file system, without a kernel module",
+    disable_help_subcommand = true,
+    after_help = "A place is MGSNID[,NID…][:MGSNID…]:/FSNAME[/PATH], as for mount. With a file system in \
+                  ULNET_LUSTRE, such as 10.0.0.1@tcp:/lfs, a path such as /data is enough."
+)]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Show the space of each target
+    Df(df::Options),
+    /// List a directory
+    Ls(ls::Options),
+    /// Show what a file has
+    Stat(stat::Options),
+    /// Write files to standard output
+    Cat(cat::Options),
+}
+
+/// How a command visits.
+#[derive(Clone, Debug, Args)]
+struct Visit {
+    #[command(flatten)]
+    way: Way,
+    /// Visit as this user; the one who runs the command if not given
+    #[arg(long)]
+    uid: Option<u32>,
+    /// Visit as this group; that of the user who runs the command if not given
+    #[arg(long)]
+    gid: Option<u32>,
+}
+
+/// Runs a command. `false`: a part of it has failed, and was named on standard error.
+///
+/// # Errors
+/// No file system, no such path, a refusal.
+pub(crate) fn run(options: &Options) -> Result<bool> {
+    match &options.verb {
+        Verb::Df(options) => df::run(options),
+        Verb::Ls(options) => ls::run(options),
+        Verb::Stat(options) => stat::run(options),
+        Verb::Cat(options) => cat::run(options),
+    }
+}
+
+/// The place of a command line, with the file system of the variable before a bare path.
+fn place(text: &str) -> Result<Place> {
+    if !text.starts_with('/') {
+        return text.parse().map_err(|e| anyhow!("{e}"));
+    }
+    let Ok(system) = std::env::var(VARIABLE) else {
+        bail!(
+            "place '{text}': expected MGSNID:/FSNAME[/PATH], such as 10.0.0.1@tcp:/lfs/data, or a \
+             file system in {VARIABLE}"
+        );
+    };
+    let system: Place = system.parse().with_context(|| VARIABLE.to_owned())?;
+    Ok(system.with_path(text))
+}
+
+fn identity(visit: &Visit) -> Identity {
+    let groups = match visit.uid {
+        Some(_) => Vec::new(),
+        None => rustix::process::getgroups()
+            .map(|groups| groups.into_iter().map(rustix::process::Gid::as_raw).collect())
+            .unwrap_or_default(),
+    };
+    Identity {
+        uid: visit.uid.unwrap_or_else(|| rustix::process::getuid().as_raw()),
+        gid: visit.gid.unwrap_or_else(|| rustix::process::getgid().as_raw()),
+        groups,
+    }
+}
+
+/// Whether the user wants the command to end.
+#[derive(Clone, Debug, Default)]
+struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    fn listen() -> Result<Self> {
+        let stop = Self::default();
+        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+            // A second one ends the program at once.
+            signal_hook::flag::register_conditional_default(signal, Arc::clone(&stop.0))
+                .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop.0)))
+                .context("signals")?;
+        }
+        Ok(stop)
+    }
+
+    /// # Errors
+    /// The user wants it.
+    fn check(&self) -> Result<()> {
+        if self.0.load(Ordering::Relaxed) { bail!("interrupted") } else { Ok(()) }
+    }
+}
+
+/// Runs `f` in a file system.
+///
+/// # Errors
+/// No way to the management server, no such file system, and those of `f`.
+fn with<R>(
+    place: &Place,
+    visit: &Visit,
+    f: impl AsyncFnOnce(&Mount, &Stop) -> Result<R>,
+) -> Result<R> {
+    let stop = Stop::listen()?;
+    let target = Target { name: "MGS".to_owned(), nids: place.nids() };
+    let (node, rpc) = client::node(&target, &visit.way)?;
+    let config = MountConfig {
+        mgs: place.nids(),
+        fsname: place.fsname.clone(),
+        client: client_uuid(),
+        who: identity(visit),
+        limit: Duration::from_secs(visit.way.timeout),
+    };
+    let result = wait(async {
+        let mount = Mount::begin(&rpc, config).await.map_err(said)?;
+        let result = f(&mount, &stop).await;
+        mount.end().await;
+        result
+    });
+    node.stop(Duration::from_secs(1)).blocking();
+    result
+}
+
+/// A failed visit, with what can be done where that is known.
+fn said(e: VisitError) -> anyhow::Error {
+    match &e {
+        VisitError::Unreachable { target, .. } if target == "MGS" => {
+            anyhow!("{e}: check the NID, its port, and ulnet rpc ping")
+        }
+        _ => anyhow!(e),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn place_that_is_misspelt_is_shown_with_an_example() {
+        for text in ["lfs", "10.0.0.1@tcp/lfs", "10.0.0.1@tcp:/"] {
+            let e = place(text).unwrap_err().to_string();
+            assert!(e.contains(&format!("'{text}'")) && e.contains("such as"), "{e}");
+        }
+        let place = place("10.0.0.1@tcp:/lfs/a").unwrap();
+        assert_eq!((place.fsname.as_str(), place.path.as_str()), ("lfs", "/a"));
+    }
+}
