@@ -141,6 +141,14 @@ impl Timers {
         self.listed.first().map(|(at, ..)| *at)
     }
 
+    /// Imports whose time comes before `end`.
+    pub(crate) fn imports_before(&self, end: Instant) -> Vec<ImportId> {
+        let (import, _) = Timer::Import(ImportId::from(0)).split();
+        let listed = self.listed.range(..(end, 0, 0)).filter(|(_, kind, _)| *kind == import);
+        let slots = listed.filter_map(|(_, kind, place)| self.slot(*kind, *place as usize));
+        slots.filter(|slot| slot.at < end).map(|slot| slot.key.into()).collect()
+    }
+
     /// Takes one that is due, the earliest first.
     pub(crate) fn pop(&mut self, now: Instant) -> Option<Timer> {
         while let Some(&(listed, kind, place)) = self.listed.first().filter(|(at, ..)| *at <= now) {
@@ -191,6 +199,19 @@ mod tests {
         assert_eq!(timers.next(), Some(secs(2000)));
         assert_eq!(timers.pop(secs(2000)), Some(call(0, 1000)));
         assert_eq!((timers.pop(secs(9999)), timers.next()), (None, None));
+    }
+
+    #[test]
+    fn imports_that_are_due_before_a_time_are_listed_but_not_those_that_were_moved() {
+        let mut timers = Timers::default();
+        let import = |n: u64| Timer::Import(ImportId::from(n));
+        for (n, at) in [(1, 10), (2, 20), (3, 14), (4, 11), (5, 15)] {
+            timers.set(import(n), secs(at));
+        }
+        timers.set(call(1, 1), secs(12));
+        timers.set(import(4), secs(30));
+        timers.stop(import(1));
+        assert_eq!(timers.imports_before(secs(15)), [ImportId::from(3)]);
     }
 
     #[test]

@@ -11,8 +11,25 @@ use crate::timers::Timer;
 use crate::tunables::SWITCH;
 
 impl Client {
-    /// The time of an import has come: to ping, or to connect.
+    /// The time of an import has come. With a ping the pinger looks at all imports whose time comes soon,
+    /// so that those of a node ping together (P-101, P-102).
     pub(crate) fn import_due(&mut self, cx: &mut Cx<'_, '_>, import: ImportId) {
+        let pings = self.imports.get(import).is_some_and(|im| im.state == ImportState::Full);
+        self.look_at(cx, import);
+        if !pings {
+            return;
+        }
+        for other in cx.common.timers.imports_before(cx.below.now() + SWITCH) {
+            let state = self.imports.get(other).map(|im| im.state);
+            if matches!(state, Some(ImportState::Full | ImportState::Disconnected)) {
+                cx.common.timers.stop(Timer::Import(other));
+                self.look_at(cx, other);
+            }
+        }
+    }
+
+    /// Pings, or connects.
+    fn look_at(&mut self, cx: &mut Cx<'_, '_>, import: ImportId) {
         match self.imports.get(import).map(|im| im.state) {
             Some(ImportState::Disconnected | ImportState::New) => {
                 if let Some(im) = self.imports.get_mut(import) {
@@ -39,23 +56,30 @@ impl Client {
         }
     }
 
-    /// The next ping is due a whole interval from now, or sooner when a commit is awaited.
+    /// The next ping is due a whole interval from now. A reply that leaves something uncommitted calls it
+    /// sooner (P-75, P-100).
     pub(super) fn ping_later(&self, cx: &mut Cx<'_, '_>, import: ImportId) {
         let Some(im) = self.imports.get(import) else { return };
         if im.state != ImportState::Full || im.callback.is_some() {
             return;
         }
-        let tunables = &cx.common.tunables;
-        let soon = im.retained.awaits_commit();
-        let pause = if soon { tunables.short_ping() } else { tunables.ping_interval };
-        let at = cx.below.now() + pause;
+        let at = cx.below.now() + cx.common.tunables.ping_interval;
         cx.common.timers.set(Timer::Import(import), at);
+    }
+
+    /// It is due after a short one if a commit is awaited.
+    pub(super) fn ping_soon(&self, cx: &mut Cx<'_, '_>, import: ImportId) {
+        if self.imports.get(import).is_some_and(|im| im.retained.awaits_commit()) {
+            let soon = Self::now(cx) + cx.common.tunables.short_ping();
+            cx.common.timers.set(Timer::Import(import), soon);
+        }
     }
 
     /// An import is in use again. What has connected it looks again soon, unless a request goes before
     /// (P-101).
     pub(super) fn look_again(&mut self, cx: &mut Cx<'_, '_>, import: ImportId) {
         self.ping_later(cx, import);
+        self.ping_soon(cx, import);
         let look_again = self.imports.get_mut(import).and_then(|im| im.look_again.take());
         if let Some(at) = look_again.filter(|at| *at > cx.below.now()) {
             cx.common.timers.set(Timer::Import(import), at);

@@ -310,10 +310,7 @@ impl Client {
         let Some(im) = self.imports.get_mut(import) else { return };
         im.committed = im.committed.max(last);
         im.retained.commit(im.committed);
-        if im.retained.awaits_commit() {
-            let soon = Self::now(cx) + cx.common.tunables.short_ping();
-            cx.common.timers.set(Timer::Import(import), soon);
-        }
+        self.ping_soon(cx, import);
     }
 
     /// A deadline has passed, or the net has failed (P-86).

@@ -176,7 +176,7 @@ impl Bench {
         bench
     }
 
-    fn new_import(&mut self, upper: UpperId, client: &str) -> ImportId {
+    pub(super) fn new_import(&mut self, upper: UpperId, client: &str) -> ImportId {
         self.rpc(upper, |rpc| {
             rpc.import(ImportConfig {
                 kind: ImportKind::Osc,

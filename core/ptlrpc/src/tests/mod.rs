@@ -17,6 +17,7 @@ mod kept;
 mod locks;
 mod losses;
 mod outage;
+mod pinger;
 mod queue;
 mod raw;
 mod records;

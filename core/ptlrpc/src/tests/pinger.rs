@@ -1,0 +1,43 @@
+//! Pings of several imports, and those that learn of a commit (P-100 … P-102).
+
+use super::bench::{APPEND, Bench, ECHO, append_log};
+
+/// Messages that are sent in so many seconds.
+fn sent_in(bench: &mut Bench, seconds: u64) -> u64 {
+    let before = bench.sent;
+    bench.secs(seconds);
+    bench.sent - before
+}
+
+#[test]
+fn imports_of_a_node_whose_pings_are_due_within_five_seconds_ping_together() {
+    // P-101: the second would ping at 29 s by itself, the third at 31 s.
+    let mut bench = Bench::new(append_log());
+    let call = bench.call(Bench::say(ECHO, "first"));
+    assert!(bench.end_of(call).unwrap().is_ok());
+    for (name, pause) in [("client-2", 4), ("client-3", 2)] {
+        bench.secs(pause);
+        let client = bench.client;
+        let import = bench.new_import(client, name);
+        bench.rpc(client, |rpc| rpc.call(import, Bench::say(ECHO, name))).unwrap();
+        bench.settle();
+    }
+    assert_eq!(sent_in(&mut bench, 18), 0);
+    assert_eq!(sent_in(&mut bench, 2), 4, "at 25 s: two pings and their replies");
+    assert_eq!(sent_in(&mut bench, 3), 0, "at 29 s");
+    assert_eq!(sent_in(&mut bench, 3), 2, "at 31 s");
+}
+
+#[test]
+fn a_ping_that_learns_of_the_commit_is_followed_by_one_a_whole_interval_later() {
+    // P-75, P-100: it is the reply that leaves something uncommitted which calls the next ping sooner.
+    let mut bench = Bench::with(append_log(), true);
+    let call = bench.call(Bench::say(APPEND, "one"));
+    assert!(bench.end_of(call).unwrap().is_ok());
+    assert_eq!(sent_in(&mut bench, 8), 2, "at 7 s");
+    let target = bench.target;
+    bench.rpc(bench.server, |rpc| rpc.committed(target, 1));
+    assert_eq!(sent_in(&mut bench, 7), 2, "at 14 s");
+    assert_eq!(sent_in(&mut bench, 23), 0);
+    assert_eq!(sent_in(&mut bench, 2), 2, "at 39 s");
+}
