@@ -360,7 +360,11 @@ impl Client {
         im.refusal = error.map(Box::new);
         let attempt = im.connections.get(im.current).and_then(|c| c.last_attempt).unwrap_or(now);
         let errno = error.map_or(Errno::EIO, CallError::errno);
-        let failed = Failed { kind: im.config.kind, errno, other_version, attempt, waited };
+        // Profile `kernel` leaves what follows an attempt of its own to the next pass (P-67).
+        let planned = cx.common.tunables.reconnect != Reconnect::Readiness
+            || im.look_again.is_some_and(|at| at >= attempt + SWITCH);
+        let kind = im.config.kind;
+        let failed = Failed { kind, errno, other_version, attempt, waited, planned };
         let (closing, initial) = (im.closing, im.handle == 0);
         match failure(failed, &im.connections, now) {
             Failure::Again { same, at } => {

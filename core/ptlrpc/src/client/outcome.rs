@@ -156,11 +156,13 @@ pub(crate) struct Failed {
     pub(crate) attempt: Instant,
     /// From its sending to its deadline.
     pub(crate) waited: Duration,
+    /// The pinger made the attempt, and planned the next one with it (P-101).
+    pub(crate) planned: bool,
 }
 
 /// P-65.2 and P-67.
 pub(crate) fn failure(failed: Failed, list: &[Connection], now: Instant) -> Failure {
-    let Failed { kind, errno, other_version, attempt, waited } = failed;
+    let Failed { kind, errno, other_version, attempt, waited, planned } = failed;
     let server =
         matches!(kind, ImportKind::Lightweight | ImportKind::MdtToMdt | ImportKind::MdtToOst);
     let mut same = matches!(errno, Errno::EBUSY | Errno::EAGAIN);
@@ -172,10 +174,9 @@ pub(crate) fn failure(failed: Failed, list: &[Connection], now: Instant) -> Fail
         Errno::ENODEV | Errno::ETIMEDOUT => at_once = rested(list, now, SWITCH),
         _ => {}
     }
-    // The attempt has planned the next one (P-101), unless that is over by now.
-    let planned = attempt + SWITCH;
     let later = (attempt + waited).max(now) + Duration::from_secs(1);
-    let next = if planned < now { later } else { planned.min(later) };
+    let planned = Some(attempt + SWITCH).filter(|at| planned && *at >= now);
+    let next = planned.map_or(later, |at| at.min(later));
     Failure::Again { same, at: if at_once { now } else { next } }
 }
 
@@ -290,8 +291,30 @@ mod tests {
             ("any other, late", K::Osc, Errno::ENOMEM, false, &resting, 120, again(false, 121)),
         ] {
             let (attempt, waited) = (second(100), Duration::from_secs(10));
-            let failed = Failed { kind, errno, other_version, attempt, waited };
+            let failed = Failed { kind, errno, other_version, attempt, waited, planned: true };
             assert_eq!(failure(failed, list, second(now)), wanted, "{row}");
+        }
+    }
+
+    #[test]
+    fn p67_an_attempt_that_the_pinger_did_not_make_is_followed_by_one_after_its_deadline() {
+        let second = |n: u64| Instant::from_secs(n);
+        let mut recent = Connection::new("10.0.0.1@tcp".parse().unwrap());
+        recent.tried(second(100));
+        for (now, planned, at) in [(100, false, 111), (100, true, 105), (112, false, 113)] {
+            let failed = Failed {
+                kind: ImportKind::Mdc,
+                errno: Errno::ENODEV,
+                other_version: false,
+                attempt: second(100),
+                waited: Duration::from_secs(10),
+                planned,
+            };
+            // Beside the one that was just tried there is none.
+            let mut list = [recent.clone()];
+            list[0].tried(second(now));
+            let again = Failure::Again { same: false, at: second(at) };
+            assert_eq!(failure(failed, &list, second(now)), again, "{now} {planned}");
         }
     }
 }
