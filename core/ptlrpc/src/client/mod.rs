@@ -370,6 +370,7 @@ impl Client {
             attempt: 0,
             sent: None,
             resent: false,
+            refused: false,
             timeout: core::time::Duration::ZERO,
             deadline: None,
             reply_md: None,

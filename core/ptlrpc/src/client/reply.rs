@@ -229,6 +229,7 @@ impl Client {
     fn reconnect(&mut self, cx: &mut Cx<'_, '_>, id: CallId) {
         let Some(r) = self.calls.get_mut(id) else { return };
         let (import, conn_cnt) = (r.import, r.body.conn_cnt);
+        r.refused = true;
         // The first time at once; a server that says it again is given time.
         r.not_before = r.sent.filter(|_| r.attempt > 1).map(|sent| sent + PAUSE);
         let nid = self.imports.get(import).map_or(Nid::ANY, |im| im.nid());
@@ -249,7 +250,7 @@ impl Client {
         let old = core::mem::replace(&mut r.xid, cx.common.xids.next());
         let (import, xid) = (r.import, r.xid);
         // It is a new request, and no copy of one.
-        r.resent = false;
+        (r.resent, r.refused) = (false, false);
         if let Some(im) = self.imports.get_mut(import) {
             im.calls.remove(&old);
             im.calls.insert(xid, id);

@@ -168,6 +168,8 @@ pub(crate) struct Request {
     pub(crate) sent: Option<Instant>,
     /// The server has it, or may have it: the next one is a copy.
     pub(crate) resent: bool,
+    /// It was sent and refused without effect: it goes again as a copy (P-73), and is not in doubt.
+    pub(crate) refused: bool,
     /// Time that the server has, as sent.
     pub(crate) timeout: Duration,
     pub(crate) deadline: Option<Instant>,
@@ -273,7 +275,7 @@ impl Client {
         if im.callback.is_some() && r.attempt > 1 {
             cx.common.events.push_back(Event::CalledAgain { call: id });
         }
-        let copy = r.resent && r.purpose != Purpose::Connect;
+        let copy = (r.resent || r.refused) && r.purpose != Purpose::Connect;
         r.body.flags.set(BodyFlags::RESENT, copy);
         rewrite(&mut r.message, &r.header, &r.body).map_err(|_| Errno::EINVAL)?;
         let deadline = now + r.timeout + im.net_time(tunables);

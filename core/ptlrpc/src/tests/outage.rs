@@ -83,6 +83,20 @@ fn a_server_that_comes_back_without_memory_costs_nothing_that_it_did_not_know() 
 }
 
 #[test]
+fn what_a_server_without_memory_has_refused_goes_again_as_a_copy() {
+    let mut bench = Bench::new(append_log());
+    let call = bench.call(Bench::say(ECHO, "before"));
+    assert!(bench.end_of(call).unwrap().is_ok());
+    bench.restart_server(keeper());
+    let call = bench.call(Bench::say(APPEND, "after"));
+    bench.secs(5);
+    // P-73; it was refused, so that it is not in doubt.
+    let kept = bench.kept();
+    assert_eq!((kept.len(), bench.end_of(call)), (1, None));
+    assert!(kept[0].body.flags.contains(BodyFlags::RESENT));
+}
+
+#[test]
 fn a_lost_answer_to_the_connect_after_a_restart_is_no_eviction_either() {
     let mut bench = Bench::new(append_log());
     let call = bench.call(Bench::say(ECHO, "before"));
