@@ -1,10 +1,11 @@
 //! Our node asks: it makes the recorded calls, and takes the recorded replies, bulk data and callbacks.
 
+use lnet_types::Nid;
 use lnet_wire::Kind;
 use lustre_wire::msg::rewrite;
 use lustre_wire::opcode::RENAME;
-use lustre_wire::{Body, BodyFlags, MsgKind, Opcode};
-use ptlrpc::{Bulk, Call, Direction};
+use lustre_wire::{Body, BodyFlags, ConnectData, Msg, MsgKind, Opcode};
+use ptlrpc::{Bulk, Call, Direction, ImportId};
 
 use super::recovery::is_lock_replay;
 use super::{NEAR, Player};
@@ -114,6 +115,8 @@ impl<S: Stage> Player<'_, S> {
             if !known {
                 let import = self.add_import(link);
                 self.stage.rpc(|rpc| rpc.connect(import));
+            } else if let Some((import, server, instance)) = self.read_of_restart(at, link) {
+                self.stage.rpc(|rpc| rpc.restarted(import, server, instance));
             }
         } else if body.opcode.is_disconnect() {
             if let Some(import) = self.imports.remove(&link) {
@@ -130,6 +133,28 @@ impl<S: Stage> Player<'_, S> {
         }
         self.take();
         None
+    }
+
+    /// The program has read in the table of targets that this one has started again (P-154).
+    fn read_of_restart(&self, connect: usize, link: usize) -> Option<(ImportId, Nid, u32)> {
+        if !self.follows_a_table(connect, link) {
+            return None;
+        }
+        let reply = &self.messages[self.index.reply_to(self.messages, connect)?];
+        let msg = Msg::parse(&reply.payload).ok()?;
+        let instance = ConnectData::of(&msg, 1).ok()?.instance;
+        Some((*self.imports.get(&link)?, self.index.links[link].server, instance))
+    }
+
+    /// Whether a node has read the table of targets between the last message of a connection and a connect.
+    pub(super) fn follows_a_table(&self, connect: usize, link: usize) -> bool {
+        let before = self.index.link_of.range(..connect).rev().find(|(_, l)| **l == link);
+        let last = before.map_or(0, |(last, _)| *last);
+        self.messages[last..connect].iter().any(|message| {
+            message.role == Role::Reply
+                && message.to() == self.me
+                && message.body().opcode == Opcode::MGS_CONFIG_READ
+        })
     }
 
     /// Makes the calls with lower xids that were recorded a moment later, over another connection of

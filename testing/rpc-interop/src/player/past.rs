@@ -84,7 +84,7 @@ impl<S: Stage> Player<'_, S> {
         if message.body().opcode == Opcode::OBD_PING {
             return (before + message.at).saturating_sub(PING).min(late);
         }
-        if message.body().opcode.is_connect() {
+        if message.body().opcode.is_connect() && !self.follows_a_table(first, link) {
             // A ping was lost before: its time passed, or LNet failed meanwhile.
             let waited = if self.setup.dies { DEADLINE / 2 } else { DEADLINE };
             return (before + message.at).saturating_sub(PING + waited).min(late);
@@ -256,7 +256,9 @@ impl<S: Stage> Player<'_, S> {
         self.stage.rpc(|rpc| rpc.connect(import));
         let asked = self.answers().pop().expect("a connect");
         let request = Message::new(0, Duration::ZERO, asked.hdr, asked.payload).expect("an RPC");
-        let data = found.granted.map_or_else(|| assumed(found.kind), |(data, _)| data);
+        let mut data = found.granted.map_or_else(|| assumed(found.kind), |(data, _)| data);
+        // A client says in a connect which life of the target it knows.
+        data.instance = found.asked.as_ref().map_or(data.instance, |asked| asked.data.instance);
         let replayable = found.granted.map_or_else(
             || matches!(found.kind, ImportKind::Mdc | ImportKind::Osc),
             |(_, flags)| flags.contains(OpFlags::REPLAYABLE),

@@ -8,8 +8,6 @@ const COMMITTED: &str = "the transaction is committed: nothing is left to hold f
 const GRANTS: &str = "numbers that a target grants are the target's: space, checksums, sizes";
 const OPENS: &str = "opens from before the recording that are not repeated in it are unknown";
 const RECORDS: &str = "a disconnect leaves no transaction without client records (P-104)";
-const RESTART: &str =
-    "the player finds out late that one target of a server has gone: what follows is later";
 const DEAD: &str = "the recorded server was dead by then";
 const AGAIN: &str = "an MGS says RECONNECT to a client that it can't know, after its start";
 const VERSION: &str = "the recorded node is of release 2.15";
@@ -32,6 +30,9 @@ const CLOSED: &str =
     "the recorded list of opens begins with one that is closed, and is not repeated";
 const HELD: &str =
     "grants that a client holds are the object layer's, as it reports them in a connect";
+const WAITED: &str = "the player waits for a ping that ours sends later: what follows is later";
+const BORROWED: &str =
+    "a first connect has the instance of another target of the kind, whose reply came last";
 const ATTEMPTS: &str =
     "attempts before the first recorded one are guessed: they go 5 s apart here (P-101)";
 const TWINS: &str =
@@ -106,8 +107,43 @@ pub(crate) const KNOWN: &[Known] = &[
         difference: "time",
         ..Known::at("server-crash", PASSES)
     }),
-    client(Known::at("mdt-restart", RESTART)),
-    client(Known::at("ost-restart", RESTART)),
+    client(Known {
+        what: "REP LDLM_GL_CALLBACK",
+        difference: "time",
+        ..Known::at("server-crash", LATER)
+    }),
+    client(Known {
+        what: "REQ MDS_CONNECT",
+        difference: "buffer[data @40]",
+        ..Known::at("mdt-restart", OPENS)
+    }),
+    client(Known {
+        what: "REQ OST_CONNECT",
+        difference: "connect.handle",
+        ..Known::at("mdt-restart-recovery", TWINS)
+    }),
+    client(Known {
+        what: "REP LDLM_BL_CALLBACK",
+        difference: "time",
+        ..Known::at("mdt-restart-recovery", WAITED)
+    }),
+    client(Known { what: "REQ OST_SYNC", difference: "time", ..Known::at("ost-restart", WAITED) }),
+    client(Known { what: "REP LDLM_", difference: "time", ..Known::at("ost-restart", WAITED) }),
+    client(Known {
+        what: "REP LDLM_",
+        difference: "body.service_time",
+        ..Known::at("ost-restart", WAITED)
+    }),
+    client(Known {
+        what: "REQ OST_CONNECT",
+        difference: "buffer[data @12]",
+        ..Known::at("ost-restart", HELD)
+    }),
+    client(Known {
+        what: "REQ OST_CONNECT",
+        difference: "buffer[data @60]",
+        ..Known::at("ost-restart", BORROWED)
+    }),
     Known { what: "REQ MDS_CONNECT", ..Known::at("lost-", OPENS) },
     Known::everywhere("REQ LDLM_ENQUEUE", "header.repsize", PLANNED),
     client(Known { what: "REQ OBD_PING", ..Known::at("lost-", PASSES) }),
@@ -135,6 +171,5 @@ pub(crate) const KNOWN: &[Known] = &[
     Known { difference: "body.conn_cnt", ..Known::at("idle-ping-disconnect", IDLE) },
     Known { difference: "connect.handle", ..Known::at("idle-ping-disconnect", IDLE) },
     // A ping of ours that the recording does not have is unanswered at that time.
-    Known { difference: "body.last_xid", ..Known::at("callback-resend", PASSES) },
     Known { difference: "body.last_xid", ..Known::at("evict-lock-timer", PASSES) },
 ];
