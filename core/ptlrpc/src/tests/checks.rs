@@ -44,6 +44,22 @@ fn p106_each_row_of_the_check_has_its_outcome_at_arrival() {
 }
 
 #[test]
+fn p106_the_check_is_made_at_arrival_although_no_slot_is_free() {
+    let mut bench = Bench::new(keeper());
+    let (handle, xid) = connected(&mut bench);
+    for n in 0..33 {
+        bench.call(Bench::say(APPEND, &n.to_string()));
+    }
+    let stale = |b: &mut Bench| b.party_of(b.server, |p, _| p.ptlrpc.server_stats().stale);
+    Raw::send(&mut bench, xid, &Body { conn_cnt: 0, ..Raw::body(handle) });
+    assert_eq!(stale(&mut bench), 1);
+    let replay = Body { flags: BodyFlags::REPLAY, ..Raw::body(handle) };
+    let raw = Raw::send(&mut bench, xid + 128, &replay);
+    let reply = raw.reply(&bench).unwrap();
+    assert_eq!((reply.kind, reply.status), (MsgKind::ERROR, Errno::ENODEV.negative()));
+}
+
+#[test]
 fn a_target_that_another_node_takes_over_refuses_what_waits_and_what_is_answered() {
     let mut bench = Bench::new(keeper());
     let calls: Vec<_> = (0..33).map(|n| bench.call(Bench::say(APPEND, &n.to_string()))).collect();

@@ -21,6 +21,7 @@ mod pinger;
 mod queue;
 mod raw;
 mod records;
+mod recovering;
 mod replay;
 mod requests;
 mod restarted;

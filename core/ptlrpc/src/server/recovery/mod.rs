@@ -288,8 +288,9 @@ impl Recovery {
             Some(member) if member.requests_done => return Verdict::Refuse(Errno::EPROTO),
             Some(_) => {}
         }
-        let runs = self.stage == RecoveryStage::Requests && self.running.is_some();
-        if self.requests.contains_key(&body.transno) || runs && body.transno == self.next {
+        // Who may still repeat requests does so in their stage: what runs is one of them.
+        let runs = self.running.is_some() && body.transno == self.next;
+        if runs || self.requests.contains_key(&body.transno) {
             return Verdict::Drop;
         }
         Verdict::Queue(Place::Request(body.transno))

@@ -209,6 +209,9 @@ fn p150_each_row_of_what_becomes_of_a_request() {
         (A, plain(Opcode::MDS_STATFS), refused(Errno::EAGAIN)),
         (A, plain(append), refused(Errno::EAGAIN)),
         (A, own, Verdict::Queue(Place::Request(11))),
+        // Only what repeats is taken, whatever transaction it names.
+        (A, Body { flags: BodyFlags::RESENT, ..own }, refused(Errno::EAGAIN)),
+        (A, Body { opcode: append, ..lock() }, Verdict::Queue(Place::Lock)),
         (A, plain(Opcode::OBD_PING), Verdict::AtOnce),
         (A, plain(Opcode::OST_SYNC), Verdict::AtOnce),
         // What would change something before its turn.
