@@ -23,7 +23,8 @@ const QUEUED: &str =
 const BOUND: &str = "release 2.15 has bounds of its own for the first request to a service";
 const LATER: &str = "follows a difference above: later, or counted otherwise";
 const CUT: &str = "the link was cut: attempts and pings of that time are not in the recording";
-const PASSES: &str = "the recorded pinger looks at all imports in passes: up to 5 s early (P-101), or late when due soon";
+const PASSES: &str =
+    "the recorded pinger is woken by more than pings, and looks at all imports then (P-101)";
 const IDLE: &str = "an idle import does not disconnect and keep its count and handle (P-103)";
 const LATE: &str = "the recorded timer of early replies was 2 s late";
 const CLOSED: &str =

@@ -371,6 +371,7 @@ fn replays_run_one_at_a_time_in_the_order_of_their_transactions() {
     // Claims of what is taken are dropped.
     assert_eq!(bench.ask(B, 90, &replay(11)).0, Verdict::Drop);
     assert_eq!(bench.ask(B, 91, &replay(12)).0, Verdict::Drop);
+    assert_eq!(bench.replay(B, 14), [], "another waits beside what runs");
     assert_eq!(bench.ended(11, true), [Did::Run(12)]);
     assert_eq!(bench.ask(B, 92, &replay(11)).0, Verdict::AtOnce, "it was done");
     // One that was not answered comes again, and none overtakes it.
