@@ -135,6 +135,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         end.map_err(|e| anyhow!("{target} at {nid}: ping: {}", said(&e)))?;
         pings.push(begun.elapsed());
     }
+    // Replies to pings say more than that to the connect: what is committed, and how long it took.
+    let view = import.view()?.unwrap_or(view);
     print(options, &view, connected, &pings);
     import.disconnect()?;
     node.stop(Duration::from_secs(1)).blocking();
