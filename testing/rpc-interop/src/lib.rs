@@ -10,11 +10,14 @@
 //! says which recorded message is the program's doing and which the machine's. `stage/` is
 //! the node of ours with its wire: in virtual time, or on TCP. `archive.rs` is for visits to file systems, which
 //! ask in their own order. The tables are in `tests/`.
+//! the node of ours with its wire: in virtual time, or on TCP. The tables are in `tests/`. `kernel.rs` is a
+//! recorded server for the tests of whole programs.
 
 pub mod archive;
 pub mod exchange;
 pub mod fields;
 pub mod judge;
+pub mod kernel;
 pub mod player;
 pub mod recording;
 pub mod report;

@@ -14,6 +14,7 @@ use lnet_wire::ping::{Features, NiStatus, PingEntry, PingInfo};
 use lnet_wire::{Hdr, Kind};
 use ptlrpc::{Config, Event, Ptlrpc, Rpc, Tunables};
 
+pub(crate) use peer::Peer;
 pub use sockets::Sockets;
 pub use virtual_time::VirtualTime;
 
@@ -134,7 +135,7 @@ fn lnet_tunables() -> lnet::Tunables {
 }
 
 /// The answer of a peer with one interface to a ping.
-fn pong(ping: &Hdr) -> Option<(Hdr, Vec<u8>)> {
+pub(crate) fn pong(ping: &Hdr) -> Option<(Hdr, Vec<u8>)> {
     let Kind::Get { portal: 0, ret, .. } = ping.kind else { return None };
     let entry = |nid| PingEntry { nid, status: NiStatus::UP };
     let info = PingInfo {

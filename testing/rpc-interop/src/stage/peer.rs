@@ -21,7 +21,7 @@ struct Conn {
 }
 
 /// One recorded node.
-pub(super) struct Peer {
+pub(crate) struct Peer {
     nid: Nid,
     listener: TcpListener,
     conns: Vec<Conn>,
@@ -32,7 +32,7 @@ type Message = (Hdr, Vec<u8>);
 
 impl Peer {
     /// A node that listens on its address.
-    pub(super) fn listen(nid: Nid, ip: IpAddr, port: u16) -> Self {
+    pub(crate) fn listen(nid: Nid, ip: IpAddr, port: u16) -> Self {
         let listener =
             TcpListener::bind(SocketAddr::new(ip, port)).expect("an address to listen on");
         listener.set_nonblocking(true).expect("a listener");
@@ -40,12 +40,12 @@ impl Peer {
     }
 
     /// Whether our node can be sent messages.
-    pub(super) fn is_connected(&self) -> bool {
+    pub(crate) fn is_connected(&self) -> bool {
         self.conns.iter().any(|conn| conn.kind == Some(ConnType::CONTROL))
     }
 
     /// Sends a message to our node.
-    pub(super) fn send(&mut self, hdr: &Hdr, payload: &[u8]) {
+    pub(crate) fn send(&mut self, hdr: &Hdr, payload: &[u8]) {
         let form = HdrForm::Short;
         let mut bytes = FrameHdr::lnet(0, 0).to_bytes(ByteOrder::Little).to_vec();
         let start = bytes.len();
@@ -59,7 +59,7 @@ impl Peer {
     }
 
     /// Reads what has come, and greets new connections.
-    pub(super) fn poll(&mut self) -> Vec<Message> {
+    pub(crate) fn poll(&mut self) -> Vec<Message> {
         while let Ok((stream, _)) = self.listener.accept() {
             stream.set_nonblocking(true).expect("a stream");
             stream.set_nodelay(true).expect("a stream");
