@@ -11,7 +11,7 @@ use netns::World;
 
 use crate::beside::beside;
 use crate::play::{Over, Setup, play, scratch};
-use crate::rpc::{RpcFigures, play_rpc, read_rpc, rpc_table};
+use crate::rpc::{RpcFigures, is_for_commands, play_rpc, read_rpc, rpc_table};
 use crate::simulated::simulate;
 use crate::table::{PlayedIn, Row, table};
 
@@ -142,6 +142,11 @@ fn run(options: &Options) -> anyhow::Result<bool> {
         return Ok(true);
     }
     if options.rpc {
+        let (all, others): (Vec<_>, Vec<_>) = all.into_iter().partition(is_for_commands);
+        for scenario in others {
+            let what = format!("{} under requests", scenario.name);
+            netns::skipped(&what, "interfaces of a running command can't be changed");
+        }
         let names: Vec<String> = all.into_iter().map(|scenario| scenario.name).collect();
         return run_rpc(options, &names);
     }

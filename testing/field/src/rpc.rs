@@ -13,7 +13,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
-use lnet_scenario::{NodeId, Scenario, parse};
+use lnet_scenario::{FaultKind, NodeId, Scenario, parse};
 use netns::{Process, World};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
@@ -113,6 +113,12 @@ pub fn rpc_table(all: &[RpcFigures]) -> String {
         }
     }
     out
+}
+
+/// Whether commands can play a scenario: no interface of one that runs can be changed.
+pub(crate) fn is_for_commands(scenario: &Scenario) -> bool {
+    let changes = |kind: &FaultKind| matches!(kind, FaultKind::NiAdd { .. } | FaultKind::NiDel(_));
+    !scenario.faults.iter().any(|fault| changes(&fault.kind))
 }
 
 /// Reads a scenario with as many servers and clients as are played.
