@@ -4,9 +4,12 @@
 //! Intake needs no slot here. Of `slots` + 1 one serves high-priority requests only, so that a service
 //! whose slots are all taken by slow requests still takes what they may wait for.
 //!
-//! A client, which is a NID, takes no slot when it has as many as are free: one that floods the service
-//! has half of the slots, two have a third each, and a request of any other client finds one free.
+//! A client, which is a NID, takes no slot when it has as many as are free: of two clients one that floods
+//! the service has half of the slots, two have a third each, and a request of any other client finds one
+//! free. A client beside which no other has been seen of late has all slots, as free ones would be of no
+//! use; the next slot that is free again is the first other client's.
 
+use core::time::Duration;
 use std::collections::BTreeMap;
 
 use lnet_types::{Instant, Nid};
@@ -16,6 +19,31 @@ use crate::table::ServedId;
 
 /// High-priority requests in a row while regular ones wait and one of them is being served (P-115).
 const ROW_MAX: u32 = 10;
+
+/// A client is seen of late while it has a request here, and for so long after one.
+const LATELY: Duration = Duration::from_secs(10);
+
+/// The two clients that were seen last. Beside whichever client, the last other one is among them.
+#[derive(Debug, Default)]
+struct Seen {
+    last: Option<(Nid, Instant)>,
+    other: Option<(Nid, Instant)>,
+}
+
+impl Seen {
+    fn note(&mut self, now: Instant, from: Nid) {
+        let before = self.last.replace((from, now));
+        if let Some(before) = before.filter(|(nid, _)| *nid != from) {
+            self.other = Some(before);
+        }
+    }
+
+    /// Whether another client than this one was seen of late.
+    fn beside(&self, now: Instant, from: Nid) -> bool {
+        let lately = |(nid, at): (Nid, Instant)| nid != from && now.saturating_since(at) < LATELY;
+        [self.last, self.other].into_iter().flatten().any(lately)
+    }
+}
 
 /// The requests of one client that are being served.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,6 +70,7 @@ pub(crate) struct Heads {
     busy_high: usize,
     /// The same by client, for clients that have any.
     held: BTreeMap<Nid, Held>,
+    seen: Seen,
     /// High-priority ones that were taken since the last regular one.
     row: u32,
 }
@@ -55,6 +84,7 @@ impl Heads {
             busy: 0,
             busy_high: 0,
             held: BTreeMap::new(),
+            seen: Seen::default(),
             row: 0,
         }
     }
@@ -71,6 +101,7 @@ impl Heads {
 
     /// A request arrives, or moves to the other head.
     pub(crate) fn enqueue(&mut self, now: Instant, id: ServedId, from: Nid, high: bool) -> Place {
+        self.seen.note(now, from);
         match &mut self.high {
             Some(head) if high => head.enqueue(now, id, from),
             _ => self.regular.enqueue(now, id, from),
@@ -87,13 +118,16 @@ impl Heads {
 
     /// The next request, which takes a slot (P-115); whether it is a high-priority one.
     pub(crate) fn next(&mut self, now: Instant) -> Option<(Next, bool)> {
-        let Self { regular, high, slots, busy, busy_high, held, row } = self;
-        let of = |from: Nid| held.get(&from).copied().unwrap_or_default();
+        let Self { regular, high, slots, busy, busy_high, held, seen, row } = self;
         // The slot beyond is for high-priority requests; one of them being served is in it.
         let free = (*slots + (*busy_high).min(1)).saturating_sub(*busy);
         let free_high = (*slots + 1).saturating_sub(*busy);
-        let may = |from: Nid| of(from).regular < free;
-        let may_high = |from: Nid| of(from).high < free_high;
+        let held_of = |from: Nid| held.get(&from).copied().unwrap_or_default();
+        // No other client has a slot, or may want one soon.
+        let alone =
+            |from| held.len() == usize::from(held.contains_key(&from)) && !seen.beside(now, from);
+        let may = |from| free > 0 && (held_of(from).regular < free || alone(from));
+        let may_high = |from| free_high > 0 && (held_of(from).high < free_high || alone(from));
         let turn = *busy_high == 0 || *row < ROW_MAX || !regular.ready(now, &may);
         let first = high.as_mut().filter(|_| turn).and_then(|head| head.next(now, &may_high));
         let is_high = first.is_some();
@@ -102,6 +136,7 @@ impl Heads {
         *busy += 1;
         *busy_high += usize::from(is_high);
         *held.entry(next.from).or_default().of(is_high) += 1;
+        seen.note(now, next.from);
         Some((next, is_high))
     }
 
@@ -129,6 +164,7 @@ mod tests {
     use std::collections::VecDeque;
 
     use super::*;
+    use proptest::prelude::*;
 
     const NOW: Instant = Instant::from_secs(1);
 
@@ -161,7 +197,7 @@ mod tests {
 
     #[test]
     fn clients_that_flood_a_service_leave_as_many_slots_as_each_of_them_has() {
-        for (clients, each) in [(1, 32), (2, 21), (3, 16), (7, 8)] {
+        for (clients, each) in [(2, 21), (3, 16), (7, 8)] {
             let mut heads = heads(64);
             (1..=clients).for_each(|from| flood(&mut heads, from, false, 1000));
             let mut served: VecDeque<u64> = VecDeque::new();
@@ -181,8 +217,89 @@ mod tests {
     }
 
     #[test]
+    fn a_client_that_has_all_slots_leaves_half_of_them_when_another_is_seen() {
+        let mut heads = heads(64);
+        flood(&mut heads, 1, false, 1000);
+        assert_eq!(taken(&mut heads).len(), 64, "no other client");
+        heads.enqueue(NOW, ServedId::from(9), client(2), false);
+        assert_eq!(taken(&mut heads), [], "no slot is free");
+        heads.release(client(1), false);
+        assert_eq!(taken(&mut heads), [(9, false)], "not the flood, which came first");
+        heads.release(client(2), false);
+        // The flood takes no slot until it has as many as are free.
+        for _ in 0..32 {
+            assert_eq!(taken(&mut heads), []);
+            heads.release(client(1), false);
+        }
+        assert_eq!(taken(&mut heads).len(), 1);
+        // The other one has not come again: all slots are taken.
+        let later = NOW + LATELY;
+        assert_eq!(core::iter::from_fn(|| heads.next(later)).count(), 32);
+        assert_eq!(heads.busy(), 64);
+    }
+
+    proptest! {
+        #[test]
+        fn one_client_has_all_slots_and_several_have_shares_alike(
+            slots in 1usize..40,
+            clients in 1u64..6,
+            ends in proptest::collection::vec(any::<proptest::sample::Index>(), 1..200),
+        ) {
+            let mut heads = heads(slots);
+            (1..=clients).for_each(|from| flood(&mut heads, from, false, 1000));
+            let mut served: VecDeque<u64> = VecDeque::new();
+            let shares = |heads: &mut Heads, served: &mut VecDeque<u64>| {
+                served.extend(taken(heads).iter().map(|(id, _)| id / 1000));
+                let of = |from| served.iter().filter(|client| **client == from).count();
+                (1..=clients).map(of).collect::<Vec<usize>>()
+            };
+            for end in ends {
+                let shares = shares(&mut heads, &mut served);
+                prop_assert!(served.len() <= slots);
+                let free = slots - served.len();
+                if clients == 1 {
+                    prop_assert_eq!(free, 0);
+                } else {
+                    // A client that has less than is free would have taken one more.
+                    prop_assert!(shares.iter().all(|share| *share >= free), "{shares:?}");
+                }
+                if let Some(from) = served.remove(end.index(served.len())) {
+                    heads.release(client(from), false);
+                }
+            }
+            // Whatever the shares were: requests that take as long as each other make them alike.
+            for _ in 0..4 * slots {
+                shares(&mut heads, &mut served);
+                if let Some(from) = served.pop_front() {
+                    heads.release(client(from), false);
+                }
+            }
+            let shares = shares(&mut heads, &mut served);
+            let (least, most) = (shares.iter().min().unwrap(), shares.iter().max().unwrap());
+            prop_assert!(most - least <= 1, "{shares:?}");
+        }
+
+        #[test]
+        fn the_slots_that_are_free_again_are_other_clients(
+            slots in 2usize..40,
+            others in 1usize..6,
+        ) {
+            let mut heads = heads(slots);
+            flood(&mut heads, 1, false, 1000);
+            prop_assert_eq!(taken(&mut heads).len(), slots);
+            let others = 2..2 + others.min(slots - 1) as u64;
+            others.clone().for_each(|other| flood(&mut heads, other, false, 1));
+            for other in others {
+                heads.release(client(1), false);
+                prop_assert_eq!(taken(&mut heads), [(1000 * other, false)]);
+            }
+        }
+    }
+
+    #[test]
     fn cancels_of_a_client_find_the_slot_beyond_although_it_has_its_share() {
         let mut heads = heads(2);
+        heads.seen.note(NOW, client(7));
         flood(&mut heads, 1, false, 10);
         assert_eq!(taken(&mut heads), [(1000, false)]);
         flood(&mut heads, 1, true, 10);

@@ -62,14 +62,14 @@ fn p106_the_check_is_made_at_arrival_although_no_slot_is_free() {
 #[test]
 fn a_target_that_another_node_takes_over_refuses_what_waits_and_what_is_answered() {
     let mut bench = Bench::new(keeper());
-    let calls: Vec<_> = (0..33).map(|n| bench.call(Bench::say(APPEND, &n.to_string()))).collect();
-    assert_eq!(bench.kept().len(), 32, "half of the slots: one waits");
+    let calls: Vec<_> = (0..65).map(|n| bench.call(Bench::say(APPEND, &n.to_string()))).collect();
+    assert_eq!(bench.kept().len(), 64, "all slots: one waits");
     let target = bench.target;
     bench.rpc(bench.server, |rpc| rpc.fail_over(target, true));
     let first = bench.kept()[0].id;
     bench.rpc(bench.server, |rpc| rpc.reply(first, Answer::default()));
     bench.settle();
-    assert_eq!((bench.kept().len(), bench.end_of(calls[0])), (32, None));
+    assert_eq!((bench.kept().len(), bench.end_of(calls[0])), (64, None));
     // Connects are refused too: the target is not here.
     let refused =
         |b: &mut Bench| b.party_of(b.server, |p, _| p.ptlrpc.server_stats().connects_refused);
@@ -90,7 +90,7 @@ fn a_target_that_another_node_takes_over_refuses_what_waits_and_what_is_answered
 fn a_request_of_an_older_connection_is_dropped_when_its_turn_comes_but_not_one_that_came_again() {
     let mut bench = Bench::new(keeper());
     let (handle, xid) = connected(&mut bench);
-    let calls: Vec<_> = (0..33).map(|n| bench.call(Bench::say(APPEND, &n.to_string()))).collect();
+    let calls: Vec<_> = (0..65).map(|n| bench.call(Bench::say(APPEND, &n.to_string()))).collect();
     // One that its client sends once, and never again.
     let body = Body { timeout: 500, ..Raw::body(handle) };
     let raw = Raw::send(&mut bench, xid, &body);
@@ -101,7 +101,7 @@ fn a_request_of_an_older_connection_is_dropped_when_its_turn_comes_but_not_one_t
     let exports = bench.party_of(bench.server, |p, _| p.ptlrpc.export_views());
     assert_eq!((exports.len(), exports[0].conn_cnt > 1), (1, true), "the client has come back");
     let stats = |b: &mut Bench| b.party_of(b.server, |p, _| p.ptlrpc.server_stats());
-    assert_eq!((stats(&mut bench).folded, stats(&mut bench).stale), (33, 0));
+    assert_eq!((stats(&mut bench).folded, stats(&mut bench).stale), (65, 0));
     let mut answered = 1;
     while answered < bench.kept().len() {
         let served = bench.kept()[answered].id;
@@ -109,7 +109,7 @@ fn a_request_of_an_older_connection_is_dropped_when_its_turn_comes_but_not_one_t
         answered += 1;
     }
     bench.settle();
-    assert_eq!((answered, stats(&mut bench).stale), (34, 1));
+    assert_eq!((answered, stats(&mut bench).stale), (66, 1));
     assert_eq!(raw.reply(&bench), None);
     let ends: Vec<_> = calls.iter().map(|call| bench.end_of(*call)).collect();
     assert!(ends.iter().all(|end| matches!(end, Some(Ok(_)))), "{ends:?}");

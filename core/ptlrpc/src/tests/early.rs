@@ -136,11 +136,11 @@ fn requests_that_are_dropped_for_their_age_are_one_line_in_ten_seconds() {
     let mut bench = Bench::new(keeper());
     // No early reply has anything to ask for.
     tune(&mut bench, |t| t.at_extra = Duration::ZERO);
-    for n in 0..42 {
+    for n in 0..74 {
         bench.call(Bench::say(Opcode(20_001), &n.to_string()));
     }
     let kept = bench.kept();
-    assert_eq!(kept.len(), 32, "the others wait for a slot");
+    assert_eq!(kept.len(), 64, "the others wait for a slot");
     bench.secs(12);
     bench.heard();
     for served in &kept[..10] {

@@ -9,8 +9,8 @@ use crate::{
     ServiceId, ServiceView, Tunables,
 };
 
-/// Slots of the bench's service that one client may have.
-const SLOTS: usize = 32;
+/// Slots of the bench's service: its only client may have all.
+const SLOTS: usize = 64;
 
 fn service(bench: &mut Bench) -> ServiceView {
     bench.party_of(bench.server, |p, _| p.ptlrpc.service_views()[0].clone())
