@@ -116,28 +116,62 @@ impl Heads {
         }
     }
 
+    /// Slots for regular requests that are free, and for high-priority ones.
+    const fn free(&self) -> (usize, usize) {
+        // The slot beyond is for high-priority requests; one of them being served is in it.
+        let beyond = if self.busy_high > 0 { 1 } else { 0 };
+        let free = (self.slots + beyond).saturating_sub(self.busy);
+        (free, (self.slots + 1).saturating_sub(self.busy))
+    }
+
+    /// Whether a client may have one of so many free slots (P-115).
+    fn may(&self, now: Instant, from: Nid, free: usize, high: bool) -> bool {
+        let mut its = self.held.get(&from).copied().unwrap_or_default();
+        // No other client has a slot, or may want one soon.
+        let alone = || {
+            self.held.len() == usize::from(self.held.contains_key(&from))
+                && !self.seen.beside(now, from)
+        };
+        free > 0 && (*its.of(high) < free || alone())
+    }
+
+    /// Gives a client a slot.
+    fn grant(&mut self, now: Instant, from: Nid, high: bool) {
+        self.row = if high { self.row + 1 } else { 0 };
+        self.busy += 1;
+        self.busy_high += usize::from(high);
+        *self.held.entry(from).or_default().of(high) += 1;
+        self.seen.note(now, from);
+    }
+
+    /// A request arrives: `true` if it takes a slot now, as none waits that could go before it. It is
+    /// the one that [`Heads::next`] would give if it waited, which most need not.
+    pub(crate) fn admit(&mut self, now: Instant, from: Nid, high: bool) -> bool {
+        let (free, free_high) = self.free();
+        let open = self.regular.is_open() && self.high.as_ref().is_none_or(Head::is_open);
+        let free = if high { free_high } else { free };
+        let admits = open && self.may(now, from, free, high);
+        if admits {
+            self.grant(now, from, high);
+        }
+        admits
+    }
+
     /// The next request, which takes a slot (P-115); whether it is a high-priority one.
     pub(crate) fn next(&mut self, now: Instant) -> Option<(Next, bool)> {
-        let Self { regular, high, slots, busy, busy_high, held, seen, row } = self;
-        // The slot beyond is for high-priority requests; one of them being served is in it.
-        let free = (*slots + (*busy_high).min(1)).saturating_sub(*busy);
-        let free_high = (*slots + 1).saturating_sub(*busy);
-        let held_of = |from: Nid| held.get(&from).copied().unwrap_or_default();
-        // No other client has a slot, or may want one soon.
-        let alone =
-            |from| held.len() == usize::from(held.contains_key(&from)) && !seen.beside(now, from);
-        let may = |from| free > 0 && (held_of(from).regular < free || alone(from));
-        let may_high = |from| free_high > 0 && (held_of(from).high < free_high || alone(from));
-        let turn = *busy_high == 0 || *row < ROW_MAX || !regular.ready(now, &may);
-        let first = high.as_mut().filter(|_| turn).and_then(|head| head.next(now, &may_high));
-        let is_high = first.is_some();
-        let next = first.or_else(|| regular.next(now, &may))?;
-        *row = if is_high { *row + 1 } else { 0 };
-        *busy += 1;
-        *busy_high += usize::from(is_high);
-        *held.entry(next.from).or_default().of(is_high) += 1;
-        seen.note(now, next.from);
-        Some((next, is_high))
+        let (free, free_high) = self.free();
+        let regular = self.regular.first(now, &|from| self.may(now, from, free, false));
+        let high = self.high.as_ref();
+        let turn = self.busy_high == 0 || self.row < ROW_MAX || regular.is_none();
+        let high = high
+            .filter(|_| turn)
+            .and_then(|head| head.first(now, &|from| self.may(now, from, free_high, true)));
+        let next = match (high, &mut self.high) {
+            (Some(place), Some(head)) => head.take(place)?,
+            _ => self.regular.take(regular?)?,
+        };
+        self.grant(now, next.from, high.is_some());
+        Some((next, high.is_some()))
     }
 
     /// A request of this client has been served.

@@ -192,6 +192,9 @@ impl Server {
         let (to, from) = (work.origin.service, work.origin.peer);
         let Some(service) = self.services.get_mut(to) else { return };
         work.high &= service.heads.high.is_some();
+        if service.heads.admit(now, from, work.high) {
+            return self.begin(cx, to, id);
+        }
         work.place = Some(service.heads.enqueue(now, id, from, work.high));
         service.stuck.get_or_insert(now);
         let hears = service.config.hears_of_waiting;
@@ -247,51 +250,56 @@ impl Server {
         while let Some(service) = self.services.get_mut(id) {
             let Some((next, high)) = service.heads.next(now) else { break };
             service.stuck = (service.heads.waiting() != (0, 0)).then_some(now);
-            let Some(work) = self.work.get_mut(next.id) else {
+            if self.work.get(next.id).is_none() {
                 service.heads.release(next.from, high);
-                continue;
-            };
-            let next = next.id;
-            (work.place, work.slot) = (None, true);
-            let (origin, export, body) = (work.origin, work.export, work.body);
-            // P-107: much may have happened since it arrived.
-            if !self.passes(cx, &origin, export, &body) {
-                self.forget(cx, next);
-                continue;
             }
-            // Its client has given it up; a cancel is done all the same.
-            if origin.deadline <= now && body.opcode != Opcode::LDLM_CANCEL {
-                self.stats.late += 1;
-                self.behind(cx, next, true);
-                self.forget(cx, next);
-                continue;
-            }
-            self.guard(cx, next);
-            let Some(work) = self.work.get_mut(next) else { continue };
-            let served = Served {
-                id: next,
-                service: id,
-                target: work.target,
-                export: work.export,
-                import: self.exports.get(work.export).and_then(|e| e.import),
-                from: work.origin.peer,
-                opcode: work.body.opcode,
-                xid: work.origin.xid,
-                body: work.body,
-                message: core::mem::take(&mut work.message),
-                replay: is_replay(&work.body).then_some(Replay {
-                    transno: work.body.transno,
-                    pre_versions: work.body.pre_versions,
-                }),
-            };
-            self.stats.served += 1;
-            cx.common.events.push_back(Event::Served(Box::new(served)));
+            self.begin(cx, id, next.id);
         }
         // Requests that are held back have a time of their own (P-119).
         let due = self.services.get(id).and_then(|service| service.heads.due());
         if let Some(at) = due.filter(|at| *at > now) {
             cx.common.timers.set(Timer::Service(id), at);
         }
+    }
+
+    /// A request has its slot: the program gets it, unless it is over meanwhile.
+    fn begin(&mut self, cx: &mut Cx<'_, '_>, service: ServiceId, next: ServedId) {
+        let now = cx.below.now();
+        let Some(work) = self.work.get_mut(next) else { return };
+        (work.place, work.slot) = (None, true);
+        let (origin, export, body) = (work.origin, work.export, work.body);
+        // P-107: much may have happened since it arrived.
+        if !self.passes(cx, &origin, export, &body) {
+            self.forget(cx, next);
+            return;
+        }
+        // Its client has given it up; a cancel is done all the same.
+        if origin.deadline <= now && body.opcode != Opcode::LDLM_CANCEL {
+            self.stats.late += 1;
+            self.behind(cx, next, true);
+            self.forget(cx, next);
+            return;
+        }
+        self.guard(cx, next);
+        let Some(work) = self.work.get_mut(next) else { return };
+        let served = Served {
+            id: next,
+            service,
+            target: work.target,
+            export: work.export,
+            import: self.exports.get(work.export).and_then(|e| e.import),
+            from: work.origin.peer,
+            opcode: work.body.opcode,
+            xid: work.origin.xid,
+            body: work.body,
+            message: core::mem::take(&mut work.message),
+            replay: is_replay(&work.body).then_some(Replay {
+                transno: work.body.transno,
+                pre_versions: work.body.pre_versions,
+            }),
+        };
+        self.stats.served += 1;
+        cx.common.events.push_back(Event::Served(Box::new(served)));
     }
 
     /// A request is over without an answer.

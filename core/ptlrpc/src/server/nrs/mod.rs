@@ -155,8 +155,7 @@ impl Queue {
         due.map(|(rank, from)| (*rank, *from)).find(|(_, from)| may(*from))
     }
 
-    fn next(&mut self, now: Instant, may: &impl Fn(Nid) -> bool) -> Option<Next> {
-        let (rank, from) = self.peek(now, may)?;
+    fn take(&mut self, rank: Rank, from: Nid) -> Option<Next> {
         self.policy.serves(rank);
         let id = self.remove(rank, from)?;
         Some(Next { id, from })
@@ -199,6 +198,11 @@ impl Head {
         self.fallback.waiting.len() + self.primary.as_ref().map_or(0, |q| q.waiting.len())
     }
 
+    /// Whether a request that arrives now would be the next, whatever its rank.
+    pub(crate) fn is_open(&self) -> bool {
+        self.primary.is_none() && self.fallback.firsts.is_empty()
+    }
+
     /// A request arrives (P-116).
     pub(crate) fn enqueue(&mut self, now: Instant, id: ServedId, from: Nid) -> Place {
         self.arrivals += 1;
@@ -225,23 +229,26 @@ impl Head {
         queue.remove(place.rank, place.from)
     }
 
-    /// Whether [`Head::next`] would give a request.
-    pub(crate) fn ready(&self, now: Instant, may: &impl Fn(Nid) -> bool) -> bool {
-        let queues = core::iter::once(&self.fallback).chain(&self.primary);
-        queues.into_iter().any(|queue| queue.peek(now, may).is_some())
+    /// Where the next request waits, of a client that `may` have another slot. Queues take turns, so
+    /// that neither waits for the other to be empty (P-116).
+    pub(crate) fn first(&self, now: Instant, may: &impl Fn(Nid) -> bool) -> Option<Place> {
+        let of = |queue: &Queue, primary| {
+            let (rank, from) = queue.peek(now, may)?;
+            Some(Place { primary, from, rank })
+        };
+        let fallback = || of(&self.fallback, false);
+        let primary = || self.primary.as_ref().and_then(|queue| of(queue, true));
+        if self.primary_first { primary().or_else(fallback) } else { fallback().or_else(primary) }
     }
 
-    /// The next request, of a client that `may` have another slot. Queues take turns, so that neither
-    /// waits for the other to be empty (P-116).
-    pub(crate) fn next(&mut self, now: Instant, may: &impl Fn(Nid) -> bool) -> Option<Next> {
-        let Self { fallback, primary, primary_first, .. } = self;
-        let Some(primary) = primary else { return fallback.next(now, may) };
-        let first = if *primary_first { primary.next(now, may) } else { fallback.next(now, may) };
-        if first.is_some() {
-            *primary_first = !*primary_first;
-            return first;
+    /// Takes a request out whose turn it is.
+    pub(crate) fn take(&mut self, place: Place) -> Option<Next> {
+        let Place { primary, from, rank } = place;
+        if primary == self.primary_first && self.primary.is_some() {
+            self.primary_first = !self.primary_first;
         }
-        if *primary_first { fallback.next(now, may) } else { primary.next(now, may) }
+        let queue = if primary { self.primary.as_mut()? } else { &mut self.fallback };
+        queue.take(rank, from)
     }
 
     /// When the next of the requests that wait for a time may go.

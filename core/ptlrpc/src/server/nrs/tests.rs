@@ -18,8 +18,13 @@ fn add(head: &mut Head, id: u64, from: u8) -> Place {
     head.enqueue(NOW, ServedId::from(id), nid(from))
 }
 
+fn next(head: &mut Head, now: Instant, may: impl Fn(Nid) -> bool) -> Option<Next> {
+    let place = head.first(now, &may)?;
+    head.take(place)
+}
+
 fn drain(head: &mut Head, now: Instant) -> Vec<u64> {
-    core::iter::from_fn(|| head.next(now, &|_| true)).map(|next| next.id.into()).collect()
+    core::iter::from_fn(|| next(head, now, |_| true)).map(|next| next.id.into()).collect()
 }
 
 #[test]
@@ -46,7 +51,7 @@ fn crrn_lets_a_client_with_few_requests_wait_for_one_quantum_of_another_and_no_m
     for id in 0..40 {
         add(&mut head, id, 1);
     }
-    assert_eq!(head.next(NOW, &|_| true).map(|next| next.id.into()), Some(0));
+    assert_eq!(next(&mut head, NOW, |_| true).map(|next| next.id.into()), Some(0));
     add(&mut head, 600, 2);
     let order = drain(&mut head, NOW);
     assert_eq!(order.iter().position(|id| *id == 600), Some(15));
@@ -158,11 +163,12 @@ fn a_client_that_may_have_no_slot_is_passed_over_in_each_policy() {
         }
         let (end, second) = (NOW + core::time::Duration::from_secs(300), nid(1));
         let may = |from| from == second;
-        let passed = core::iter::from_fn(|| head.next(end, &may)).map(|next| u64::from(next.id));
+        let passed =
+            core::iter::from_fn(|| next(&mut head, end, may)).map(|next| u64::from(next.id));
         let mut passed: Vec<u64> = passed.collect();
         passed.sort_unstable();
         assert_eq!(passed, (20..40).collect::<Vec<_>>(), "{kind:?}");
-        assert!(!head.ready(end, &may) && head.ready(end, &|_| true));
+        assert!(head.first(end, &may).is_none() && head.first(end, &|_| true).is_some());
         assert_eq!((head.len(), drain(&mut head, end).len()), (20, 20));
     }
 }
