@@ -2,7 +2,7 @@
 //! P-10).
 //!
 //! [`Msg::parse`] borrows the buffers of what was received, in the byte order of its sender;
-//! [`MsgBuilder`] and [`pack`] write a message, [`rewrite`] header and body of one that is packed
+//! [`MsgBuilder`], [`message`] and [`pack`] write a message, [`rewrite`] header and body of one that is packed
 //! already, for a resend. What the buffers mean stands in `format.rs` and in the modules of the
 //! structures.
 
@@ -127,20 +127,8 @@ impl<'a> Msg<'a> {
     /// As [`Self::parse`].
     pub fn parse_within(b: &'a [u8], len_max: usize) -> Result<Self, WireError> {
         let short = |need| WireError::Short { what: WHAT, need, have: b.len() };
-        let magic = b.get(8..HEADER_LEN).and_then(|rest| rest.first_chunk());
-        let magic = *magic.ok_or_else(|| short(HEADER_LEN))?;
-        let order = ByteOrder::of_magic(magic, MAGIC)
-            .ok_or_else(|| WireError::Magic { magic: u32::from_le_bytes(magic) })?;
+        let (order, count, mut at) = front(b)?;
         let raw = RawHeader::get(order, b);
-        let count = raw.count as usize;
-        if count == 0 || count > BUFFERS_MAX {
-            let (value, max) = (u64::from(raw.count), BUFFERS_MAX as u64);
-            return Err(WireError::Limit { what: WHAT, field: "bufcount", value, min: 1, max });
-        }
-        let mut at = header_area(count);
-        if b.len() < at {
-            return Err(short(at));
-        }
         let lens = b.get(HEADER_LEN..).unwrap_or_default().chunks_exact(4).take(count);
         let mut buffers = SmallVec::new();
         for len in lens {
@@ -235,6 +223,24 @@ impl<'a> Msg<'a> {
     pub fn checksum_holds(&self) -> bool {
         self.buffers.first().is_some_and(|body| checksum(body) == self.header.cksum)
     }
+}
+
+/// The front of a message, up to the lengths of its buffers: byte order, number of buffers, bytes of
+/// the header and of these lengths.
+fn front(b: &[u8]) -> Result<(ByteOrder, usize, usize), WireError> {
+    let short = |need| WireError::Short { what: WHAT, need, have: b.len() };
+    let magic = b.get(8..HEADER_LEN).and_then(|rest| rest.first_chunk());
+    let magic = *magic.ok_or_else(|| short(HEADER_LEN))?;
+    let order = ByteOrder::of_magic(magic, MAGIC)
+        .ok_or_else(|| WireError::Magic { magic: u32::from_le_bytes(magic) })?;
+    let count = RawHeader::get(order, b).count;
+    if count == 0 || count as usize > BUFFERS_MAX {
+        let (value, max) = (u64::from(count), BUFFERS_MAX as u64);
+        return Err(WireError::Limit { what: WHAT, field: "bufcount", value, min: 1, max });
+    }
+    let count = count as usize;
+    let area = header_area(count);
+    if b.len() < area { Err(short(area)) } else { Ok((order, count, area)) }
 }
 
 /// A message that is being written, buffer after buffer; the first must be the body.
@@ -337,6 +343,34 @@ impl MsgBuilder {
     }
 }
 
+/// The message with this body and these buffers behind it, in our byte order: as [`MsgBuilder`] makes
+/// it, for buffers that are there already.
+///
+/// # Errors
+/// As [`MsgBuilder::build`].
+pub fn message<B: AsRef<[u8]>>(
+    header: &Header,
+    body: &Body,
+    buffers: &[B],
+) -> Result<Vec<u8>, WireError> {
+    let order = ByteOrder::Little;
+    let lens: SmallVec<[u32; 12]> = core::iter::once(Body::LEN)
+        .chain(buffers.iter().map(|b| b.as_ref().len()))
+        .map(|len| u32::try_from(len).unwrap_or(u32::MAX))
+        .collect();
+    let size = size(&lens);
+    check_sizes(lens.len(), size)?;
+    let mut out = Vec::with_capacity(size);
+    out.resize(header_area(lens.len()) + Body::LEN, 0);
+    write_header(order, header, &lens, &mut out);
+    body.put(order, part_mut(&mut out, header_area(lens.len()), Body::LEN));
+    for buffer in buffers {
+        out.extend_from_slice(buffer.as_ref());
+        out.resize(round8(out.len()), 0);
+    }
+    Ok(out)
+}
+
 /// The message with these buffers, the first being the body.
 ///
 /// # Errors
@@ -358,16 +392,18 @@ pub fn pack(order: ByteOrder, header: &Header, buffers: &[&[u8]]) -> Result<Vec<
 }
 
 fn write_header(order: ByteOrder, header: &Header, lens: &[u32], out: &mut [u8]) {
-    let Header { secflvr, repsize, cksum, flags, opc } = *header;
-    let count = lens.len() as u32;
-    let raw = RawHeader { count, secflvr, magic: MAGIC, repsize, cksum, flags, opc };
-    raw.put(order, out);
+    raw(header, lens.len()).put(order, out);
     let (words, pad) = (4 * lens.len(), header_area(lens.len()));
     for (len, out) in lens.iter().zip(part_mut(out, HEADER_LEN, words).chunks_mut(4)) {
         len.put(order, out);
     }
     let end = HEADER_LEN + words;
     part_mut(out, end, pad - end).fill(0);
+}
+
+const fn raw(header: &Header, buffers: usize) -> RawHeader {
+    let Header { secflvr, repsize, cksum, flags, opc } = *header;
+    RawHeader { count: buffers as u32, secflvr, magic: MAGIC, repsize, cksum, flags, opc }
 }
 
 fn check_sizes(count: usize, size: usize) -> Result<(), WireError> {
@@ -387,15 +423,17 @@ fn check_sizes(count: usize, size: usize) -> Result<(), WireError> {
 /// # Errors
 /// Bytes that are no message, or one whose first buffer is not as long as a body.
 pub fn rewrite(message: &mut [u8], header: &Header, body: &Body) -> Result<(), WireError> {
-    let msg = Msg::parse(message)?;
-    let order = msg.order;
-    let have = msg.buffers.first().map_or(0, |b| b.len());
+    let (order, count, area) = front(message)?;
+    let have = part(message, HEADER_LEN, 4);
+    let have = if have.is_empty() { 0 } else { u32::get(order, have) as usize };
     if have != Body::LEN {
         return Err(WireError::Size { what: Body::NAME, need: Body::LEN, have });
     }
-    let lens: SmallVec<[u32; 12]> = msg.buffers.iter().map(|b| b.len() as u32).collect();
-    drop(msg);
-    write_header(order, header, &lens, message);
-    body.put(order, part_mut(message, header_area(lens.len()), Body::LEN));
+    let need = area + Body::LEN;
+    if message.len() < need {
+        return Err(WireError::Short { what: WHAT, need, have: message.len() });
+    }
+    raw(header, count).put(order, message);
+    body.put(order, part_mut(message, area, Body::LEN));
     Ok(())
 }

@@ -1,7 +1,9 @@
 //! Promises that hold for any bytes and any values.
 
 use lnet_types::ByteOrder;
-use lustre_wire::msg::{BODY_ONLY_LEN, BUFFERS_MAX, LEN_MAX, MAGIC, checksum, pack, rewrite, size};
+use lustre_wire::msg::{
+    BODY_ONLY_LEN, BUFFERS_MAX, LEN_MAX, MAGIC, checksum, message, pack, rewrite, size,
+};
 use lustre_wire::{
     Body, ConnectData, Header, HeaderFlags, Layout, Msg, MsgBuilder, MsgKind, Opcode, WireError,
 };
@@ -119,6 +121,9 @@ proptest! {
         prop_assert_eq!(&out[..packed.len()], &packed[..]);
         let short = builder.build_into(&mut out[..packed.len() - 1]).is_err();
         prop_assert!(short);
+        if order == ByteOrder::Little {
+            prop_assert_eq!(&message(&header, &body, &buffers).expect("fits"), &packed);
+        }
     }
 
     #[test]

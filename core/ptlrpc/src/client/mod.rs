@@ -41,7 +41,7 @@ use std::sync::Arc;
 use lnet::OpId;
 use lnet_types::Instant;
 use lustre_wire::body::MsgKind;
-use lustre_wire::msg::{BODY_ONLY_LEN, Header, MsgBuilder, size};
+use lustre_wire::msg::{BODY_ONLY_LEN, Header, MsgBuilder, message, size};
 use lustre_wire::{
     Body, BodyFlags, ConnectData, ConnectFlags2, ImportKind, Layout, Opcode, Service, WireError,
 };
@@ -221,8 +221,8 @@ impl Client {
         let mut lens = vec![Body::LEN as u32];
         lens.extend(&call.reply_lens);
         let reply_len = u32::try_from(size(&lens)).unwrap_or(u32::MAX);
-        let id = self.request(import, purpose, call.opcode, |builder| {
-            call.buffers.iter().fold(builder, |builder, buffer| builder.bytes(buffer))
+        let id = self.request(import, purpose, call.opcode, |header, body| {
+            message(header, body, &call.buffers)
         })?;
         if let Some(r) = self.calls.get_mut(id) {
             r.portals = (portals.0.0, portals.1.0);
@@ -241,10 +241,7 @@ impl Client {
 
     /// Other buffers for a call that is under way, or retained.
     pub(crate) fn amend(&mut self, import: ImportId, call: CallId, buffers: &[Vec<u8>]) -> bool {
-        let pack = |header: Header, body: &Body| {
-            let builder = MsgBuilder::new(header, body);
-            buffers.iter().fold(builder, |builder, buffer| builder.bytes(buffer)).build().ok()
-        };
+        let pack = |header: Header, body: &Body| message(&header, body, buffers).ok();
         let retained = self.imports.get_mut(import).and_then(|im| im.retained.get_mut(call));
         let (message, packed) = match (retained, self.calls.get_mut(call)) {
             (Some(kept), _) => (&mut kept.message, pack(kept.header, &kept.body)),
@@ -312,7 +309,8 @@ impl Client {
         opcode: Opcode,
         fill: impl FnOnce(MsgBuilder) -> MsgBuilder,
     ) -> Result<CallId, CallError> {
-        let id = self.request(import, purpose, opcode, fill)?;
+        let pack = |header: &Header, body: &Body| fill(MsgBuilder::new(*header, body)).build();
+        let id = self.request(import, purpose, opcode, pack)?;
         self.number(cx, id, 0);
         Ok(id)
     }
@@ -323,7 +321,7 @@ impl Client {
         import: ImportId,
         purpose: Purpose,
         opcode: Opcode,
-        fill: impl FnOnce(MsgBuilder) -> MsgBuilder,
+        pack: impl FnOnce(&Header, &Body) -> Result<Vec<u8>, WireError>,
     ) -> Result<CallId, CallError> {
         let im = self.imports.get_mut(import).ok_or(CallError::NoImport)?;
         let header = Header {
@@ -334,8 +332,7 @@ impl Client {
         let service = opcode.row().and_then(|row| row.service).unwrap_or(Service::Obd);
         let body =
             Body { kind: MsgKind::REQUEST, version: service.word(), opcode, ..Body::default() };
-        let message =
-            fill(MsgBuilder::new(header, &body)).build().map_err(CallError::BadRequest)?;
+        let message = pack(&header, &body).map_err(CallError::BadRequest)?;
         let (request, reply) = im.config.kind.portals();
         let send_state = match purpose {
             Purpose::Call | Purpose::Ping => ImportState::Full,

@@ -5,7 +5,7 @@ use core::time::Duration;
 use lnet::{MdOptions, Put};
 use lnet_types::{Errno, IoVec, Nid};
 use lustre_wire::body::MsgKind;
-use lustre_wire::msg::{BODY_ONLY_LEN, Header, MsgBuilder};
+use lustre_wire::msg::{BODY_ONLY_LEN, Header, message};
 use lustre_wire::{Body, BodyFlags, ConnectFlags, OpFlags, Portal};
 
 use super::Server;
@@ -197,9 +197,7 @@ impl Server {
             limit,
             ..Body::default()
         };
-        let builder = MsgBuilder::new(Header::default(), &body);
-        let built = parts.buffers.iter().fold(builder, |b, bytes| b.bytes(bytes)).build();
-        let Ok(message) = built else {
+        let Ok(message) = message(&Header::default(), &body, &parts.buffers) else {
             // A program's answer that is too long: the client must hear of a failure.
             self.stats.too_long += 1;
             let failed =
