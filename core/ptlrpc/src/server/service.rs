@@ -1,7 +1,7 @@
 //! A service: a portal, buffers posted on it, requests that wait in its heads, and slots for what is
 //! being served.
 
-use lnet::{MatchEntry, MdOptions};
+use lnet::{MatchEntry, MdOptions, Position};
 use lnet_types::{Errno, Instant, IoVec, MdId, Nid, ProcessId};
 use lustre_wire::{Body, Opcode};
 
@@ -174,7 +174,10 @@ impl Server {
             let mut buffer = spec(IoVec::from([span]), post, options, None);
             buffer.max_size = service.config.request_max;
             buffer.unlink = lnet::Unlink::Auto;
-            let entry = MatchEntry { ignore_bits: u64::MAX, ..MatchEntry::bits(0) };
+            // Before the others: the memory that was used last is filled again first, and stays in the
+            // cache; those behind are for bursts.
+            let position = Position::Before;
+            let entry = MatchEntry { ignore_bits: u64::MAX, position, ..MatchEntry::bits(0) };
             if let Err(e) = cx.below.attach(service.config.portal, entry, buffer) {
                 cx.common.posts.remove(post);
                 cx.below.free(span);
