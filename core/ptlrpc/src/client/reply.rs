@@ -282,7 +282,8 @@ impl Client {
                 call: id,
                 header: r.header,
                 body: kept,
-                message: r.message.clone(),
+                // The call has its answer, and no bulk data to wait for: it is not sent again.
+                message: core::mem::take(&mut r.message),
                 portals: r.portals,
                 reply_len: r.reply_len,
                 status: body.status,

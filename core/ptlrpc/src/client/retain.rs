@@ -32,8 +32,9 @@ pub(crate) struct Retained {
 /// What is committed and kept goes before what is not committed (P-70).
 #[derive(Debug, Default)]
 struct Kept {
-    committed: BTreeMap<Place, Retained>,
-    uncommitted: BTreeMap<Place, Retained>,
+    committed: BTreeMap<Place, Box<Retained>>,
+    /// In boxes: the first one leaves at each commit, and those behind it move up.
+    uncommitted: BTreeMap<Place, Box<Retained>>,
     places: BTreeMap<CallId, Place>,
 }
 
@@ -60,7 +61,7 @@ impl Retention {
         let kept = self.0.get_or_insert_default();
         let place = (retained.body.transno, xid);
         kept.places.insert(retained.call, place);
-        if let Some(before) = kept.uncommitted.insert(place, retained) {
+        if let Some(before) = kept.uncommitted.insert(place, Box::new(retained)) {
             // A server that gives one number twice: the last answer holds.
             kept.places.retain(|call, at| *at != place || *call != before.call);
         }
@@ -100,16 +101,18 @@ impl Retention {
     pub(crate) fn get_mut(&mut self, call: CallId) -> Option<&mut Retained> {
         let kept = self.0.as_mut()?;
         let place = kept.places.get(&call)?;
-        match kept.committed.get_mut(place) {
+        let retained = match kept.committed.get_mut(place) {
             Some(retained) => Some(retained),
             None => kept.uncommitted.get_mut(place),
-        }
+        };
+        retained.map(|retained| &mut **retained)
     }
 
     /// The request at a place.
     pub(crate) fn at(&self, transno: u64, xid: u64) -> Option<&Retained> {
         let (place, kept) = ((transno, xid), self.0.as_ref()?);
-        kept.committed.get(&place).or_else(|| kept.uncommitted.get(&place))
+        let retained = kept.committed.get(&place).or_else(|| kept.uncommitted.get(&place));
+        retained.map(|retained| &**retained)
     }
 
     /// Those behind a transaction, in the order of replay, with their xids.
@@ -120,7 +123,7 @@ impl Retention {
         let from = (transno.saturating_add(1), 0);
         let lists = self.0.iter().flat_map(|kept| [&kept.committed, &kept.uncommitted]);
         let behind = lists.flat_map(move |list| list.range(from..));
-        behind.map(|((_, xid), retained)| (*xid, retained))
+        behind.map(|((_, xid), retained)| (*xid, &**retained))
     }
 
     /// The transaction that is repeated first, 0 for none (P-63).
