@@ -1,5 +1,5 @@
 //! Lookup tables with a fixed, keyed hash: fast, the same in every run from the same seed, and not
-//! to be iterated (there is no call for it), so that no order can leak into decisions.
+//! to be iterated but in the order of keys, so that no other order can leak into decisions.
 
 use core::hash::{BuildHasher, Hash, Hasher};
 
@@ -52,7 +52,7 @@ impl Hasher for KeyedHasher {
     }
 }
 
-/// A map that can be asked but not walked.
+/// A map that can be asked, and walked only with sorted keys.
 #[derive(Clone, Debug)]
 pub(crate) struct Lookup<K, V>(HashMap<K, V, Keyed>);
 
@@ -75,6 +75,17 @@ impl<K: Hash + Eq, V> Lookup<K, V> {
 
     pub(crate) fn len(&self) -> usize {
         self.0.len()
+    }
+
+    /// The keys of the values that match, in their order. Looks at all values.
+    pub(crate) fn sorted_keys(&self, matches: impl Fn(&V) -> bool) -> Vec<K>
+    where
+        K: Copy + Ord,
+    {
+        let all = self.0.iter().filter(|(_, value)| matches(value));
+        let mut keys: Vec<K> = all.map(|(key, _)| *key).collect();
+        keys.sort_unstable();
+        keys
     }
 
     pub(crate) fn or_default(&mut self, key: K) -> &mut V

@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 
 use lnet_types::{Errno, Instant, IoVec, MdId, Memory, Nid, RegionId, Span, iovec_slice};
 
+use crate::table::Lookup;
 use crate::{
     AttachError, Event, Get, MatchEntry, MdSpec, Node, OpId, Put, Report, SendError, UnlinkError,
 };
@@ -82,15 +83,26 @@ pub struct Uppers {
     shared: Shared,
 }
 
-#[derive(Default)]
 struct Shared {
     slabs: Slabs,
     /// Whose each descriptor is, and what it stands on. Until its last event has been polled the node
     /// may have given its slot to another one, so a map by slots would lose it.
-    held: BTreeMap<MdId, (UpperId, IoVec)>,
+    held: Lookup<MdId, (UpperId, IoVec)>,
     asked: BTreeMap<OpId, UpperId>,
     /// The host stops.
     closed: bool,
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        Self {
+            slabs: Slabs::default(),
+            // Names of descriptors are the node's own: no peer can aim at one place of the table.
+            held: Lookup::new(0),
+            asked: BTreeMap::new(),
+            closed: false,
+        }
+    }
 }
 
 /// What an upper may do, for the length of one call.
@@ -275,11 +287,9 @@ impl Below<'_> {
 
 impl Shared {
     fn unlink(&self, now: Instant, node: &mut Node, whose: impl Fn(UpperId) -> bool) {
-        for (md, (owner, _)) in &self.held {
-            if whose(*owner) {
-                // One whose last event waits to be polled is gone already.
-                let _ = node.unlink(now, *md);
-            }
+        for md in self.held.sorted_keys(|(owner, _)| whose(*owner)) {
+            // One whose last event waits to be polled is gone already.
+            let _ = node.unlink(now, md);
         }
     }
 }
