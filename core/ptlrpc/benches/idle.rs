@@ -2,9 +2,11 @@
 //! node with its loopback driver, in virtual time.
 //!
 //! `cargo bench -p ptlrpc --bench idle -- [IMPORTS [SECONDS]]` (100,000 and 50). Prints the bytes that
-//! each side has allocated for a connection, and how many pings and looks of the evictor a virtual
-//! second has. What they cost: `valgrind --tool=callgrind target/release/deps/idle-… 2000 200`, less
-//! the instructions of `2000 0`.
+//! each side has allocated for a connection, how many pings and looks of the evictor a virtual second
+//! has, and how much of a processor a virtual second takes in steps of one second. That is pings and
+//! their answers on both sides, the node's part included, and depends on what else the machine does.
+//! Instructions do not: `valgrind --tool=callgrind target/release/deps/idle-… 2000 200`, less those of
+//! `2000 0`.
 #![allow(clippy::unwrap_used, reason = "a benchmark ends where it fails")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -95,6 +97,12 @@ unsafe impl GlobalAlloc for Counting {
 
 #[global_allocator]
 static COUNTING: Counting = Counting;
+
+/// Nanoseconds of processor time that this process has had, as Linux says it.
+fn processor_time() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/schedstat").ok()?;
+    text.split_whitespace().next()?.parse().ok()
+}
 
 #[derive(Default)]
 struct Heap(Vec<Vec<u8>>);
@@ -287,10 +295,15 @@ fn main() {
         (sent, world.party(server, |party, _| party.ptlrpc.server_stats().evictor_looks))
     };
     let before = sent(&mut world);
+    let began = processor_time();
     world.pass(seconds);
+    let took = processor_time().zip(began).map(|(now, began)| (now - began) / seconds);
     let after = sent(&mut world);
     let (pings, looks) = ((after.0 - before.0) / seconds, (after.1 - before.1) / seconds);
     println!("a second: {pings} pings, {looks} looks of the evictor");
+    if let Some(took) = took {
+        println!("a second takes {:.2} % of a processor", took as f64 / 1e7);
+    }
     let [_, client_bytes, server_bytes] = BYTES.get();
     let (import, export) = (each(client_bytes - client_before), each(server_bytes - server_before));
     println!("after {seconds} s: {import} bytes for an import, {export} for an export");
