@@ -424,8 +424,7 @@ fn check_sizes(count: usize, size: usize) -> Result<(), WireError> {
 /// Bytes that are no message, or one whose first buffer is not as long as a body.
 pub fn rewrite(message: &mut [u8], header: &Header, body: &Body) -> Result<(), WireError> {
     let (order, count, area) = front(message)?;
-    let have = part(message, HEADER_LEN, 4);
-    let have = if have.is_empty() { 0 } else { u32::get(order, have) as usize };
+    let have = u32::get(order, part(message, HEADER_LEN, 4)) as usize;
     if have != Body::LEN {
         return Err(WireError::Size { what: Body::NAME, need: Body::LEN, have });
     }
