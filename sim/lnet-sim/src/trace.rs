@@ -68,6 +68,15 @@ impl Tracer {
         let trace = Rc::new(RefCell::new(Trace::default()));
         (Self { trace: trace.clone(), detail }, trace)
     }
+
+    /// The highest rank of what becomes a line.
+    const fn wanted(&self) -> u8 {
+        match self.detail {
+            Detail::Hash => 0,
+            Detail::Moments => 1,
+            Detail::Messages => 2,
+        }
+    }
 }
 
 /// `seconds.microseconds` since the scenario's beginning, as wide as the longest scenario of an hour;
@@ -168,8 +177,9 @@ impl Observer for Tracer {
             }
             Seen::Rpc { host, seen } => {
                 seen.words().into_iter().for_each(|word| trace.mix(word));
-                let (moment, line) = seen.line(&view.scenario.rpc.targets);
-                (if moment { 1 } else { 2 }, host, Some(line))
+                let rank = if seen.is_moment() { 1 } else { 2 };
+                let line = || seen.line(&view.scenario.rpc.targets);
+                (rank, host, (rank <= self.wanted()).then(line))
             }
             Seen::Console { host: Some(host), line } => (1, host, Some(line.to_owned())),
             Seen::Console { host: None, line } => {
@@ -184,12 +194,7 @@ impl Observer for Tracer {
             Seen::Sample => return Ok(()),
         };
         trace.mix(u64::from(host.0));
-        let wanted = match self.detail {
-            Detail::Hash => 0,
-            Detail::Moments => 1,
-            Detail::Messages => 2,
-        };
-        let Some(what) = what.filter(|_| rank <= wanted) else { return Ok(()) };
+        let Some(what) = what.filter(|_| rank <= self.wanted()) else { return Ok(()) };
         if trace.lines.len() >= LINES_MAX {
             trace.left_out += 1;
             return Ok(());

@@ -240,11 +240,24 @@ pub enum RpcSeen {
 }
 
 impl RpcSeen {
-    /// A line about it, and whether it is a moment that a reader of a run wants to see.
-    pub(crate) fn line(&self, names: &[lnet_scenario::TargetSpec]) -> (bool, String) {
+    /// Whether it is a moment that a reader of a run wants to see.
+    pub(crate) const fn is_moment(&self) -> bool {
+        match self {
+            Self::Called { .. }
+            | Self::Executed { .. }
+            | Self::Unmoved { .. }
+            | Self::Committed { .. } => false,
+            Self::Ended { result, .. } => result.is_err(),
+            Self::Lock { seen, .. } => seen.is_moment(),
+            _ => true,
+        }
+    }
+
+    /// A line about it.
+    pub(crate) fn line(&self, names: &[lnet_scenario::TargetSpec]) -> String {
         let name = |at: &usize| names.get(*at).map_or("?", |t| t.name.as_str());
         match self {
-            Self::Served { target } => (true, format!("serves {}", name(target))),
+            Self::Served { target } => format!("serves {}", name(target)),
             Self::Called { target, call, asked } => {
                 let what = match asked {
                     Asked::Append => "appends to".to_owned(),
@@ -254,40 +267,33 @@ impl RpcSeen {
                     Asked::Del(key) => format!("deletes {key} at"),
                     Asked::Get(key) => format!("gets {key} at"),
                 };
-                (false, format!("call {call} {what} {}", name(target)))
+                format!("call {call} {what} {}", name(target))
             }
-            Self::Executed { target, call, transno, .. } => (
-                false,
-                format!("{} carries out call {call} as transaction {transno}", name(target)),
-            ),
-            Self::Unmoved { target, call, took } => (
-                false,
-                format!("bulk data of call {call} to {} did not move in {took:?}", name(target)),
-            ),
+            Self::Executed { target, call, transno, .. } => {
+                format!("{} carries out call {call} as transaction {transno}", name(target))
+            }
+            Self::Unmoved { target, call, took } => {
+                format!("bulk data of call {call} to {} did not move in {took:?}", name(target))
+            }
             Self::Committed { target, transno } => {
-                (false, format!("{} has committed up to transaction {transno}", name(target)))
+                format!("{} has committed up to transaction {transno}", name(target))
             }
-            Self::Ended { target, call, took, result } => match result {
-                Ok(answered) => {
-                    let value = answered.value();
-                    (
-                        false,
-                        format!("call {call} to {} answered {value} after {took:?}", name(target)),
-                    )
-                }
-                Err(e) => {
-                    (true, format!("call {call} to {} failed after {took:?}: {e}", name(target)))
-                }
-            },
-            Self::Damaged { call } => (true, format!("bulk data of call {call} are damaged")),
+            Self::Ended { target, call, took, result: Ok(answered) } => {
+                let value = answered.value();
+                format!("call {call} to {} answered {value} after {took:?}", name(target))
+            }
+            Self::Ended { target, call, took, result: Err(e) } => {
+                format!("call {call} to {} failed after {took:?}: {e}", name(target))
+            }
+            Self::Damaged { call } => format!("bulk data of call {call} are damaged"),
             Self::State { target, state } => {
-                (true, format!("connection to {} is {}", name(target), state.name()))
+                format!("connection to {} is {}", name(target), state.name())
             }
-            Self::Invalidated { target } => (true, format!("was evicted by {}", name(target))),
+            Self::Invalidated { target } => format!("was evicted by {}", name(target)),
             Self::Lock { target, seen } => seen.line(name(target)),
-            Self::Recovery { target, line } => (true, format!("{}: {line}", name(target))),
+            Self::Recovery { target, line } => format!("{}: {line}", name(target)),
             Self::Evicted { target, client, reason } => {
-                (true, format!("{} evicts {client}: {reason:?}", name(target)))
+                format!("{} evicts {client}: {reason:?}", name(target))
             }
         }
     }

@@ -155,26 +155,31 @@ impl LockSeen {
         }
     }
 
-    /// A line about it, and whether it is a moment that a reader of a run wants to see.
-    pub(in crate::rpc) fn line(&self, target: &str) -> (bool, String) {
+    /// Whether it is a moment that a reader of a run wants to see.
+    pub(in crate::rpc) const fn is_moment(&self) -> bool {
+        matches!(self, Self::Used { result: Err(_), .. } | Self::Refused { .. } | Self::Lost { .. })
+    }
+
+    /// A line about it.
+    pub(in crate::rpc) fn line(&self, target: &str) -> String {
         let ask = self.ask();
         match self {
-            Self::Asked { want, .. } => (false, format!("lock {ask}: asks {target} for {want}")),
+            Self::Asked { want, .. } => format!("lock {ask}: asks {target} for {want}"),
             Self::Granted { fence, took, .. } => {
                 let number = fence.map(|fence| format!(" with number {fence:#x}"));
                 let number = number.unwrap_or_default();
-                (false, format!("lock {ask}: granted by {target}{number} after {took:?}"))
+                format!("lock {ask}: granted by {target}{number} after {took:?}")
             }
-            Self::CalledBack { .. } => (false, format!("lock {ask}: called back by {target}")),
-            Self::Using { .. } => (false, format!("lock {ask}: I/O to {target}")),
-            Self::Used { result: Ok(()), .. } => (false, format!("lock {ask}: I/O done")),
-            Self::Used { result: Err(e), .. } => (true, format!("lock {ask}: I/O failed: {e}")),
-            Self::Shrunk { .. } => (false, format!("lock {ask}: a part given back to {target}")),
-            Self::Released { .. } => (false, format!("lock {ask}: given back to {target}")),
+            Self::CalledBack { .. } => format!("lock {ask}: called back by {target}"),
+            Self::Using { .. } => format!("lock {ask}: I/O to {target}"),
+            Self::Used { result: Ok(()), .. } => format!("lock {ask}: I/O done"),
+            Self::Used { result: Err(e), .. } => format!("lock {ask}: I/O failed: {e}"),
+            Self::Shrunk { .. } => format!("lock {ask}: a part given back to {target}"),
+            Self::Released { .. } => format!("lock {ask}: given back to {target}"),
             Self::Refused { error, .. } => {
-                (true, format!("lock {ask}: refused by {target}: {error}"))
+                format!("lock {ask}: refused by {target}: {error}")
             }
-            Self::Lost { .. } => (true, format!("lock {ask}: lost at {target}")),
+            Self::Lost { .. } => format!("lock {ask}: lost at {target}"),
         }
     }
 
