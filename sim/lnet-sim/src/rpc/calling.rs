@@ -160,13 +160,13 @@ impl Calling {
         notes: &mut Vec<RpcSeen>,
     ) -> bool {
         let now = below.now();
-        let scenario = self.scenario.clone();
-        let Some(stream) = self.streams.get_mut(at) else { return false };
-        let Some(load) = scenario.rpc.loads.get(stream.load) else { return false };
-        let room = stream.free.iter().position(|from| *from <= now);
-        let (Some(room), true) = (room, stream.next <= now && now < self.zero + load.end) else {
+        let Some(stream) = self.streams.get_mut(at).filter(|stream| stream.next <= now) else {
             return false;
         };
+        let Some(room) = stream.free.iter().position(|from| *from <= now) else { return false };
+        let scenario = self.scenario.clone();
+        let load = scenario.rpc.loads.get(stream.load);
+        let Some(load) = load.filter(|load| now < self.zero + load.end) else { return false };
         stream.free.swap_remove(room);
         if let Pace::Every(every) = load.pace {
             stream.next = (stream.next + every).max(now);

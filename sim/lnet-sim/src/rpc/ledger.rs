@@ -134,6 +134,11 @@ impl History {
     }
 }
 
+/// The name of a target.
+fn name_of(names: &[String], target: usize) -> &str {
+    names.get(target).map_or("?", String::as_str)
+}
+
 /// See the module's head.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
@@ -241,7 +246,7 @@ impl Ledger {
     }
 
     fn name(&self, target: usize) -> &str {
-        self.names.get(target).map_or("?", String::as_str)
+        name_of(&self.names, target)
     }
 
     fn served(&mut self, host: HostId, target: usize) -> Result<(), String> {
@@ -278,9 +283,8 @@ impl Ledger {
         key: Option<(KeyNo, bool)>,
     ) -> Result<(), String> {
         self.executed += 1;
-        let name = self.name(target).to_owned();
         if no != CallNo::UNKNOWN {
-            self.account(&name, target, no, transno, key)?;
+            self.account(target, no, transno, key)?;
         }
         let Some(history) = self.targets.get_mut(target) else { return Ok(()) };
         let before = key.and_then(|(key, _)| history.keys.get(&key)).copied().unwrap_or(0);
@@ -289,6 +293,7 @@ impl Ledger {
         match history.done.insert(transno, Done { call: no, key, before }) {
             None => Ok(()),
             Some(other) => {
+                let name = self.name(target);
                 Err(format!("{name} gives transaction {transno} to calls {} and {no}", other.call))
             }
         }
@@ -297,12 +302,12 @@ impl Ledger {
     /// Enters a change in the books of its call.
     fn account(
         &mut self,
-        name: &str,
         target: usize,
         no: CallNo,
         transno: u64,
         key: Option<(KeyNo, bool)>,
     ) -> Result<(), String> {
+        let name = name_of(&self.names, target);
         let Some(call) = self.calls.get_mut(no) else {
             return Err(format!("{name} carries out call {no}, which no client has begun"));
         };
@@ -336,7 +341,7 @@ impl Ledger {
         no: CallNo,
         result: Result<Answered, CallError>,
     ) -> Result<(), String> {
-        let name = self.name(target).to_owned();
+        let name = name_of(&self.names, target);
         let Some(call) = self.calls.get_mut(no).filter(|c| c.host == host) else {
             return Err(format!("call {no} to {name} ended, and was never begun"));
         };

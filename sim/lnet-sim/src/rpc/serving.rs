@@ -46,7 +46,9 @@ impl ListDisk {
                 let Some((client, record)) = answer else { return };
                 if let Some(replies) = self.clients.get_mut(&client) {
                     // The client has those up to there.
-                    *replies = replies.split_off(&had.saturating_add(1));
+                    while replies.first_key_value().is_some_and(|(xid, _)| *xid <= had) {
+                        replies.pop_first();
+                    }
                     replies.insert(record.xid, record);
                 }
             }
