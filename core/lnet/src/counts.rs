@@ -1,11 +1,12 @@
 //! What the node counts as a whole: messages and bytes by what became of them, drops and refusals by reason.
 //! Names and meanings of the public counters are in `stats.rs`; interfaces count for themselves (`port.rs`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use lnet_types::HealthStatus;
 
 use crate::peer::refusal::Refusal;
+use crate::port::PortId;
 use crate::{DropReason, InDoubtStats, NodeStats};
 
 /// The counters of a node.
@@ -18,7 +19,13 @@ pub(crate) struct Counts {
     in_doubt: InDoubtStats,
     /// How often the health of an interface, ours or a peer's, was set.
     health_changes: u64,
+    /// The interfaces whose health was set last, oldest first, at most [`RECENT`].
+    #[serde(skip)]
+    healths_set: VecDeque<PortId>,
 }
+
+/// So many changes of health are known one by one: far more than one event brings.
+const RECENT: usize = 64;
 
 /// Counts one more.
 fn bump(counter: &mut u32) {
@@ -125,8 +132,12 @@ impl Counts {
     }
 
     /// The health of an interface was set.
-    pub(crate) fn health_changed(&mut self) {
+    pub(crate) fn health_changed(&mut self, id: PortId) {
         self.health_changes += 1;
+        if self.healths_set.len() == RECENT {
+            self.healths_set.pop_front();
+        }
+        self.healths_set.push_back(id);
     }
 
     /// Zeroes what `stats reset` zeroes (T-50): gauges stay.
@@ -156,6 +167,14 @@ impl Counts {
 
     pub(crate) const fn health_changes(&self) -> u64 {
         self.health_changes
+    }
+
+    /// The interfaces of all changes of health behind the first `seen`; `None` if they are not known any
+    /// more.
+    pub(crate) fn healths_set_since(&self, seen: u64) -> Option<impl Iterator<Item = PortId> + '_> {
+        let missed = usize::try_from(self.health_changes.checked_sub(seen)?).ok()?;
+        let known = self.healths_set.len().checked_sub(missed)?;
+        Some(self.healths_set.iter().skip(known).copied())
     }
 }
 

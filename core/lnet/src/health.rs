@@ -200,7 +200,7 @@ impl Node {
     pub(crate) fn set_health(&mut self, now: Instant, id: PortId, health: u32) {
         let Some(port) = self.port_mut(id) else { return };
         let before = core::mem::replace(&mut port.health, health);
-        self.counts.health_changed();
+        self.counts.health_changed(id);
         if health == HEALTH_MAX {
             self.timers.stop(id.recovery());
         }

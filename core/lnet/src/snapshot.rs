@@ -421,6 +421,14 @@ impl Node {
         self.counts.health_changes()
     }
 
+    /// The health now of the interfaces whose health was set behind the first `seen` changes
+    /// ([`Self::health_changes`]), in no order; `None` if that is not known any more, and [`Self::ailing`]
+    /// is to be read whole.
+    pub fn health_since(&self, seen: u64) -> Option<Vec<(Nid, u32)>> {
+        let now = |id| Some((self.nid_of_port(id)?, self.port(id)?.health));
+        self.counts.healths_set_since(seen)?.map(now).collect()
+    }
+
     /// Interfaces in recovery with their health, local ones first. (A degraded interface that is
     /// not in recovery is so because recovery is off, or has been abandoned.)
     pub fn ailing(&self) -> impl Iterator<Item = (Nid, u32)> + '_ {

@@ -630,3 +630,22 @@ fn announcements_of_a_flapping_interface_are_limited_to_one_per_second_and_end_w
         assert_eq!(acked.collect::<Vec<_>>(), [node.own.seq()], "{profile:?}");
     }
 }
+
+#[test]
+fn changes_of_health_are_known_one_by_one_as_far_back_as_few_are() {
+    let mut w = pair(Profile::Default);
+    let (now, [first, second]) = (w.now, [nid(A[0]), nid(A[1])]);
+    let node = &mut w.hosts[0].node;
+    let before = node.health_changes();
+    assert_eq!(node.health_since(before), Some(vec![]));
+    node.set_ni_health(now, Some(first), 900);
+    node.set_ni_health(now, Some(second), 800);
+    assert_eq!(node.health_since(before), Some(vec![(first, 900), (second, 800)]));
+    assert_eq!(node.health_since(before + 1), Some(vec![(second, 800)]));
+    for n in 0..100 {
+        node.set_ni_health(now, Some(first), n);
+    }
+    assert_eq!(node.health_since(before), None, "too many to be kept");
+    assert_eq!(node.health_since(node.health_changes() - 1), Some(vec![(first, 99)]));
+    assert_eq!(node.health_since(node.health_changes() + 1), None, "of another life");
+}
