@@ -234,24 +234,25 @@ impl<F: Fabric> Sim<F> {
         if host.health_seen == count {
             return;
         }
-        host.health_seen = count;
-        let mut now: BTreeMap<Nid, u32> =
-            host.node.ailing().filter(|(_, health)| *health < lnet::HEALTH_MAX).collect();
-        // Interfaces that are degraded and not in recovery any more.
-        for nid in host.ailing.keys() {
-            if let Some(health) = host.node.health_of(*nid).filter(|h| *h < lnet::HEALTH_MAX) {
-                now.insert(*nid, health);
+        let seen = core::mem::replace(&mut host.health_seen, count);
+        let changed = host.node.health_since(seen).unwrap_or_else(|| {
+            // Those known to be degraded, and those that have become so.
+            let known = host.ailing.keys();
+            let health = |nid: &Nid| host.node.health_of(*nid).unwrap_or(lnet::HEALTH_MAX);
+            let all: BTreeMap<Nid, u32> =
+                known.map(|nid| (*nid, health(nid))).chain(host.node.ailing()).collect();
+            all.into_iter().collect()
+        });
+        for (nid, to) in BTreeMap::from_iter(changed) {
+            let ailing = &mut self.hosts[id.0 as usize].ailing;
+            let before = match to {
+                lnet::HEALTH_MAX => ailing.remove(&nid),
+                to => ailing.insert(nid, to),
+            };
+            let from = before.unwrap_or(lnet::HEALTH_MAX);
+            if from != to {
+                self.see(&Seen::Health { host: id, nid, from, to });
             }
-        }
-        let before = core::mem::replace(&mut host.ailing, now.clone());
-        let all: Vec<Nid> = before.keys().chain(now.keys()).copied().collect();
-        let health = |m: &BTreeMap<Nid, u32>, nid| m.get(nid).copied().unwrap_or(lnet::HEALTH_MAX);
-        let mut changes: Vec<(Nid, u32, u32)> =
-            all.iter().map(|nid| (*nid, health(&before, nid), health(&now, nid))).collect();
-        changes.sort_unstable();
-        changes.dedup();
-        for (nid, from, to) in changes.into_iter().filter(|(_, from, to)| from != to) {
-            self.see(&Seen::Health { host: id, nid, from, to });
         }
     }
 
