@@ -360,7 +360,7 @@ fn link_event(t: &mut Table<'_, '_>, index: &Index<'_>) -> Result<FaultKind, Sce
         if gni && net.is_some_and(|net| of != Some(net)) {
             return Err(shown.wrong("nodes of one network of transport \"gni\""));
         }
-        net = net.or(of.filter(|_| gni));
+        net = net.or_else(|| of.filter(|_| gni));
     }
     let Some(net) = net else {
         return Err(shown.wrong("nodes of a network of transport \"gni\""));
