@@ -36,10 +36,22 @@ enum Then {
     Admit {
         export: ExportId,
     },
-    /// A client that disconnects has its answer.
+    /// A client is gone: if it disconnects it has its answer, and the target learns it.
     Left {
         export: ExportId,
     },
+    /// The target learns that its recovery is over.
+    Recovered,
+}
+
+/// What a target learns when the record of it survives a crash, and not before: what an absent client
+/// had goes to others, and a target that begins again must not await that client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Recorded {
+    /// A client is gone.
+    Left(ExportId),
+    /// The recovery is over.
+    Recovered,
 }
 
 #[derive(Debug)]
@@ -236,26 +248,25 @@ impl<'c> Cx<'_, '_, 'c> {
         self.order(StoreOrder::Sync { token: NO_TOKEN });
     }
 
-    /// A client is gone, or disconnects by this export: its records go.
-    pub(crate) fn leave(&mut self, client: &str, export: Option<ExportId>) {
+    /// The client of this export was evicted, or disconnects: its records go, then what it had
+    /// ([`Recorded::Left`]).
+    pub(crate) fn leave(&mut self, client: &str, export: ExportId) {
         let mut changes = vec![Change::Delete(Space::Clients, client.as_bytes().to_vec())];
         for xid in self.journal.replies.remove(client).unwrap_or_default().into_keys() {
             changes.push(Change::Delete(Space::Replies, reply_key(client, xid)));
         }
-        match export {
-            Some(export) => {
-                self.apply(0, changes, IoVec::new(), Then::Left { export });
-                self.order(StoreOrder::Sync { token: NO_TOKEN });
-            }
-            None => self.batch(changes),
-        }
+        self.apply(0, changes, IoVec::new(), Then::Left { export });
+        self.order(StoreOrder::Sync { token: NO_TOKEN });
     }
 
-    /// Recovery is over: new transactions have numbers above this one (P-153).
+    /// Recovery is over: new transactions have numbers above this one (P-153). The target learns it
+    /// when the records of the clients that are missing are gone ([`Recorded::Recovered`]).
     pub(crate) fn new_epoch(&mut self, transno: u64) {
         self.journal.last = self.journal.last.max(transno);
         let last = self.journal.last.to_le_bytes().to_vec();
-        self.batch(vec![Change::Put(Space::Meta, TRANSNO.to_vec(), last)]);
+        let changes = vec![Change::Put(Space::Meta, TRANSNO.to_vec(), last)];
+        self.apply(0, changes, IoVec::new(), Then::Recovered);
+        self.order(StoreOrder::Sync { token: NO_TOKEN });
     }
 
     /// Changes without a request, or before the last ones of one.
@@ -271,33 +282,38 @@ impl<'c> Cx<'_, '_, 'c> {
     }
 
     /// A transaction is visible, or was refused.
-    pub(crate) fn applied(&mut self, txn: u64, result: Result<(), StoreError>) {
-        let Some(waiting) = self.journal.waiting.get_mut(&txn) else { return };
+    pub(crate) fn applied(&mut self, txn: u64, result: Result<(), StoreError>) -> Option<Recorded> {
+        let waiting = self.journal.waiting.get_mut(&txn)?;
         let memory = core::mem::take(&mut waiting.memory);
         self.free(&memory);
         let Err(e) = result else {
-            let Some(waiting) = self.journal.waiting.get_mut(&txn) else { return };
+            let waiting = self.journal.waiting.get_mut(&txn)?;
             if matches!(waiting.then, Then::Reply { when: When::Applied, .. })
                 && let Then::Reply { served, answer, .. } =
                     core::mem::replace(&mut waiting.then, Then::Nothing)
             {
                 self.rpc.reply(served, answer);
             }
-            return;
+            return None;
         };
-        let Some(waiting) = self.journal.waiting.remove(&txn) else { return };
-        match waiting.then {
+        match self.journal.waiting.remove(&txn)?.then {
             Then::Reply { served, .. } if e.is_refusal() => self.rpc.refuse(served, e.errno()),
             // Its client tries again, here or where the target is started next.
             Then::Reply { served, .. } => self.rpc.decline(served),
             Then::Admit { export } => self.rpc.admit(export, Err(e.errno())),
-            Then::Left { export } => self.rpc.left(export),
+            Then::Left { export } => {
+                self.rpc.left(export);
+                // A store that goes on, and keeps the record: none is to wait for this client for ever.
+                return e.is_refusal().then_some(Recorded::Left(export));
+            }
+            Then::Recovered => return e.is_refusal().then_some(Recorded::Recovered),
             Then::Nothing => {}
         }
+        None
     }
 
-    /// Transactions up to this one survive a crash.
-    pub(crate) fn settled(&mut self, up_to: u64) {
+    /// Transactions up to this one survive a crash. What the target learns of it, in order.
+    pub(crate) fn settled(&mut self, up_to: u64) -> Vec<Recorded> {
         let rest = self.journal.waiting.split_off(&up_to.saturating_add(1));
         let done = core::mem::replace(&mut self.journal.waiting, rest);
         let transno = done.values().map(|waiting| waiting.transno).max().unwrap_or(0);
@@ -305,14 +321,20 @@ impl<'c> Cx<'_, '_, 'c> {
             self.journal.committed = transno;
             self.rpc.committed(self.journal.target, transno);
         }
+        let mut recorded = Vec::new();
         for waiting in done.into_values() {
             match waiting.then {
                 Then::Reply { served, answer, .. } => self.rpc.reply(served, answer),
                 Then::Admit { export } => self.rpc.admit(export, Ok(())),
-                Then::Left { export } => self.rpc.left(export),
+                Then::Left { export } => {
+                    self.rpc.left(export);
+                    recorded.push(Recorded::Left(export));
+                }
+                Then::Recovered => recorded.push(Recorded::Recovered),
                 Then::Nothing => {}
             }
         }
+        recorded
     }
 
     /// The store is out of service: what waits for it is given up. Clients try again.
@@ -323,7 +345,7 @@ impl<'c> Cx<'_, '_, 'c> {
                 Then::Reply { served, .. } => self.rpc.decline(served),
                 Then::Admit { export } => self.rpc.admit(export, Err(Errno::EIO)),
                 Then::Left { export } => self.rpc.left(export),
-                Then::Nothing => {}
+                Then::Recovered | Then::Nothing => {}
             }
         }
     }

@@ -12,7 +12,7 @@ use ptlrpc::{
     TargetConfig, TargetId,
 };
 
-use crate::journal::{Cx, HostMemory, Journal, NO_TOKEN, Replies};
+use crate::journal::{Cx, HostMemory, Journal, NO_TOKEN, Recorded, Replies};
 use crate::records::Start;
 use crate::store::{Outcome, Store, StoreError, StoreFact};
 
@@ -65,12 +65,12 @@ pub trait Kind: Send {
         let _ = (beginning, rpc);
     }
 
-    /// The recovery of the target is over: its clients are back, or evicted.
+    /// The recovery of the target is over: its clients are back, or evicted and their records gone.
     fn recovered(&mut self, cx: &mut Cx<'_, '_, '_>) {
         let _ = cx;
     }
 
-    /// A client has disconnected, or was evicted.
+    /// A client has disconnected, or was evicted, and its record is gone.
     fn left(&mut self, export: ExportId, cx: &mut Cx<'_, '_, '_>) {
         let _ = (export, cx);
     }
@@ -147,6 +147,14 @@ impl Slot {
     }
 }
 
+/// A target learns what survives a crash.
+fn learn(kind: &mut dyn Kind, recorded: Recorded, cx: &mut Cx<'_, '_, '_>) {
+    match recorded {
+        Recorded::Left(export) => kind.left(export, cx),
+        Recorded::Recovered => kind.recovered(cx),
+    }
+}
+
 /// The targets of one node.
 #[derive(Default)]
 pub struct Targets(BTreeMap<TargetId, Slot>);
@@ -215,16 +223,12 @@ impl Targets {
             }
             Event::Disconnected { export, target, ref client } => {
                 let Some(slot) = self.0.get_mut(&target) else { return Some(event) };
-                let (kind, mut cx) = slot.cx(rpc);
-                cx.leave(client, Some(export));
-                kind.left(export, &mut cx);
+                slot.cx(rpc).1.leave(client, export);
                 None
             }
             Event::Evicted { export, target, ref client, .. } => {
                 if let Some(slot) = self.0.get_mut(&target) {
-                    let (kind, mut cx) = slot.cx(rpc);
-                    cx.leave(client, None);
-                    kind.left(export, &mut cx);
+                    slot.cx(rpc).1.leave(client, export);
                 }
                 Some(event)
             }
@@ -254,9 +258,7 @@ impl Targets {
                     return Some(event);
                 };
                 if let Some(slot) = self.0.get_mut(&target) {
-                    let (kind, mut cx) = slot.cx(rpc);
-                    cx.new_epoch(outcome.last_transno);
-                    kind.recovered(&mut cx);
+                    slot.cx(rpc).1.new_epoch(outcome.last_transno);
                 }
                 Some(event)
             }
@@ -335,8 +337,16 @@ impl Targets {
                 match fact {
                     StoreFact::Done { token: NO_TOKEN, .. } => {}
                     StoreFact::Done { token, outcome } => kind.stored(token, outcome, &mut cx),
-                    StoreFact::Applied { txn, result } => cx.applied(txn, result),
-                    StoreFact::Committed { up_to } => cx.settled(up_to),
+                    StoreFact::Applied { txn, result } => {
+                        if let Some(recorded) = cx.applied(txn, result) {
+                            learn(kind, recorded, &mut cx);
+                        }
+                    }
+                    StoreFact::Committed { up_to } => {
+                        for recorded in cx.settled(up_to) {
+                            learn(kind, recorded, &mut cx);
+                        }
+                    }
                     StoreFact::Failed(e) => {
                         cx.abandon();
                         slot.failed = Some(e.clone());

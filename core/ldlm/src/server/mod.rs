@@ -187,7 +187,7 @@ impl LockServer {
         touched
     }
 
-    /// A client is gone, and so are its locks (L-52).
+    /// A client is gone, and so are its locks (L-52). The request layer does not know it any more.
     pub fn left(&mut self, export: ExportId, rpc: &mut Rpc<'_, '_>) {
         self.space.evict(rpc.now(), holder(export));
         self.holders.remove(&export);
@@ -265,9 +265,8 @@ impl LockServer {
 
     fn evict(&mut self, client: ExportId, why: space::EvictReason, rpc: &mut Rpc<'_, '_>) {
         if rpc.client(client).is_none() {
-            // It has left while a request of its own was being served: no event will say so again.
-            self.space.evict(rpc.now(), holder(client));
-            self.holders.remove(&client);
+            // It is gone already; its locks go when its target has recorded that (`left`). Requests of
+            // a client that is gone make no locks: see `enqueue`.
             return;
         }
         let reason = match why {

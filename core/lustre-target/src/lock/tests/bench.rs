@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use lnet::upper::{Below, Upper, UpperId};
 use lnet::{Event as LnetEvent, Report};
-use lnet_types::{ByteOrder, Errno, Instant, Nid};
+use lnet_types::{ByteOrder, Errno, Instant, Memory, Nid, Span};
 use lustre_wire::connect::{ConnectData, ConnectFlags, ConnectFlags2};
 use lustre_wire::ldlm::{
     LockDesc, LockFlags, LockKind, LockMode, LockReply, LockRequest, Policy, ResourceName,
@@ -21,6 +21,7 @@ use ptlrpc::{
 
 use super::Touching;
 use crate::lock::wire;
+use crate::store::{Store, StoreFact, StoreOrder};
 use crate::{Commit, MemoryStore, Targets, start};
 
 /// What a client does when it is called back.
@@ -310,6 +311,46 @@ pub(super) fn cancel(handles: &[u64]) -> Call {
     Call::new(Opcode::LDLM_CANCEL, vec![request.to_bytes(ByteOrder::Little)])
 }
 
+/// A store whose commits can be held up.
+struct Slow {
+    inner: MemoryStore,
+    stalled: bool,
+    /// Orders to commit that wait for the end of it.
+    syncs: Vec<StoreOrder>,
+}
+
+impl Slow {
+    fn new(inner: MemoryStore) -> Self {
+        Self { inner, stalled: false, syncs: Vec::new() }
+    }
+}
+
+impl Store for Slow {
+    fn order(&mut self, order: StoreOrder, memory: &dyn Memory) {
+        match order {
+            StoreOrder::Sync { .. } if self.stalled => self.syncs.push(order),
+            order => self.inner.order(order, memory),
+        }
+    }
+
+    fn poll(&mut self, memory: &mut dyn Memory) -> Option<StoreFact> {
+        self.inner.poll(memory)
+    }
+}
+
+/// An order to commit names none.
+struct NoMemory;
+
+impl Memory for NoMemory {
+    fn bytes(&self, _: Span) -> &[u8] {
+        &[]
+    }
+
+    fn bytes_mut(&mut self, _: Span) -> &mut [u8] {
+        &mut []
+    }
+}
+
 pub(super) struct Bench {
     world: World,
     pub(super) server: UpperId,
@@ -346,7 +387,7 @@ impl Bench {
 
     pub(super) fn with(tunables: Tunables) -> Self {
         let mut world = World::default();
-        let store = MemoryStore::new(Commit::AtOnce, 1 << 20);
+        let store = MemoryStore::new(Commit::Ordered, 1 << 20);
         let server = serve(&mut world, 1, &tunables, store);
         let clients = Clients {
             ptlrpc: ptlrpc_of(2, &Tunables::default()),
@@ -526,11 +567,33 @@ impl Bench {
             server.targets.remove(id).unwrap()
         });
         let store: Box<dyn core::any::Any> = store;
-        let store = *store.downcast::<MemoryStore>().unwrap();
+        let store = store.downcast::<Slow>().unwrap().inner;
         self.world.kill(self.server);
         self.seeds += 1;
         self.server = serve(&mut self.world, self.seeds, &self.tunables, store.crashed());
         self.settle();
+    }
+
+    /// Holds the commits of the server's store up, or no longer.
+    pub(super) fn stall(&mut self, stalled: bool) {
+        self.served(|server, _| {
+            let id = server.targets.id("locks").unwrap();
+            let store: &mut dyn core::any::Any = server.targets.store_mut(id).unwrap();
+            let store = store.downcast_mut::<Slow>().unwrap();
+            store.stalled = stalled;
+            for sync in core::mem::take(&mut store.syncs) {
+                store.order(sync, &NoMemory);
+            }
+        });
+    }
+
+    /// Evicts a client by order.
+    pub(super) fn evict(&mut self, client: &str) {
+        self.served(|server, below| {
+            let exports = server.ptlrpc.export_views();
+            let export = exports.iter().find(|export| export.client == client).unwrap().id;
+            server.ptlrpc.rpc(below).evict(export);
+        });
     }
 
     /// Looks at the locks of the server.
@@ -569,7 +632,7 @@ fn serve(world: &mut World, seed: u64, tunables: &Tunables, mut store: MemorySto
         let config = TargetConfig { uuid, offer: data(), replayable: true, past: Past::default() };
         let kind = Box::new(Touching::default());
         let added: TargetId =
-            server.targets.add(config, kind, Box::new(store), began, rpc).unwrap();
+            server.targets.add(config, kind, Box::new(Slow::new(store)), began, rpc).unwrap();
         assert_eq!(server.targets.uuid(added), Some("locks"));
         server.drain(below);
     });

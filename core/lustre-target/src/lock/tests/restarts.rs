@@ -74,11 +74,7 @@ fn a_client_that_is_evicted_while_it_replays_leaves_no_lock() {
     bench.secs(60);
     // Both have replayed a lock; the recovery waits for b.
     assert_eq!(bench.locks(|locks, _| locks.space().view().locks), 2);
-    bench.served(|server, below| {
-        let exports = server.ptlrpc.export_views();
-        let a = exports.iter().find(|export| export.client == "a").unwrap().id;
-        server.ptlrpc.rpc(below).evict(a);
-    });
+    bench.evict("a");
     assert_eq!(bench.locks(|locks, _| locks.space().view().locks), 1);
     bench.manner(a, Manner::Polite);
     bench.secs(1500);
@@ -100,4 +96,39 @@ fn an_enqueue_that_was_not_answered_before_the_restart_is_answered_after_it() {
     assert_ne!(bench.held(b, second).unwrap().handle, 0);
     bench.give(a, first);
     assert!(bench.granted(b, second));
+}
+
+#[test]
+fn locks_of_an_evicted_client_go_to_others_when_its_record_is_gone() {
+    let mut bench = Bench::new();
+    let (a, b) = (bench.client("a", Manner::Busy), bench.client("b", Manner::Busy));
+    bench.ask_for(a, "jobs/42", LockMode::EX);
+    let waiting = bench.ask_for(b, "jobs/42", LockMode::EX);
+    bench.stall(true);
+    bench.evict("a");
+    // A server that dies now awaits the client, and has its lock again.
+    assert!(!bench.granted(b, waiting));
+    assert_eq!(bench.locks(|locks, _| locks.space().view().locks), 2);
+    bench.stall(false);
+    assert!(bench.granted(b, waiting));
+    bench.restart();
+    bench.secs(1500);
+    assert!(bench.granted(b, waiting));
+    assert_eq!(bench.evicted(), [], "a is awaited");
+}
+
+#[test]
+fn locks_are_given_after_a_recovery_when_the_records_of_missing_clients_are_gone() {
+    let mut bench = Bench::new();
+    let (a, b) = (bench.client("a", Manner::Busy), bench.client("b", Manner::Busy));
+    bench.ask_for(a, "jobs/42", LockMode::EX);
+    let waiting = bench.ask_for(b, "jobs/42", LockMode::EX);
+    bench.manner(a, Manner::Stuck);
+    bench.restart();
+    bench.stall(true);
+    bench.secs(1100);
+    assert_eq!(bench.evicted(), [("a".to_owned(), EvictReason::NotRecovered)]);
+    assert!(!bench.granted(b, waiting));
+    bench.stall(false);
+    assert!(bench.granted(b, waiting));
 }
