@@ -134,7 +134,9 @@ impl Namespace {
             && lock.stage == Stage::Granted
             && lock.holds.is_empty()
             && !lock.converting;
-        let answer = if lock.glimpses && !full && lock.stage == Stage::Granted {
+        // What is being written back is not at the server yet: the program knows it still.
+        let knows = matches!(lock.stage, Stage::Granted | Stage::Flushing);
+        let answer = if lock.glimpses && !full && knows {
             self.events.push_back(LockEvent::Glimpse { glimpse, lock: id });
             CallbackAnswer::Glimpse(id)
         } else {

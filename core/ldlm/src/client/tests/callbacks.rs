@@ -146,6 +146,21 @@ fn l40_a_glimpse_is_answered_with_nothing_unless_the_program_has_attributes() {
 }
 
 #[test]
+fn l40_a_glimpse_is_answered_by_the_program_while_its_data_are_written_back() {
+    let mut desk = Desk::new();
+    let writes = Ask { writes_back: true, glimpses: true, ..range(Mode::Pw, 0, 9) };
+    let lock = desk.cached(&writes);
+    assert_eq!(desk.block(lock), 0);
+    assert!(matches!(desk.events.last(), Some(LockEvent::Flush { .. })));
+    let glimpse = |desk: &mut Desk| desk.call_with(Opcode::LDLM_GL_CALLBACK, lock.0, &[], |_| {});
+    assert_eq!(glimpse(&mut desk), CallbackAnswer::Glimpse(lock));
+    // The server has them.
+    desk.space.flushed(lock);
+    desk.settle();
+    assert_eq!(glimpse(&mut desk), CallbackAnswer::Status(-303));
+}
+
+#[test]
 fn l40_a_write_lock_that_is_unused_for_ten_seconds_goes_after_a_glimpse() {
     for (mode, secs, goes) in [(Mode::Pw, 10, 1), (Mode::Pw, 9, 0), (Mode::Pr, 10, 0)] {
         let mut desk = Desk::new();
