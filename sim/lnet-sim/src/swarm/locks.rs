@@ -160,9 +160,13 @@ fn loads(drawn: &mut Drawing, rng: &mut Prng) {
          modes = {modes}\nhold = \"1s\"\nkeep = \"50%\"\nevery = \"7s\""
     ));
     if rng.one_in(2) {
-        // I/O for longer than the timer runs, all the time, and others want the lock.
+        // I/O for longer than the timer runs, all the time, and others want the lock. No callback
+        // shortens a hold: the last client that asks waits for all others, one after another, and the
+        // world lasts until it is granted. So many clients want the lock as that leaves time for.
         let hold = drawn.long;
-        let until = drawn.duration - hold;
+        let others = (drawn.clients.len() as u64 - 1).min((drawn.duration - drawn.rage) / hold);
+        let until = drawn.duration - others * hold;
+        let from = list(&drawn.clients[..=others as usize]);
         let part = ["whole", "touching"][rng.below(2) as usize];
         drawn.line(&format!(
             "\n[[workload]]\nkind = \"lock\"\nfrom = {from}\nto = {to}\nnames = 1\n\
@@ -229,4 +233,31 @@ fn lost(node: &str, rng: &mut Prng) -> String {
     let all = ["enqueue", "cancel", "convert", "blocking", "completion", "io", "ping", "connect"];
     let opcode = all[rng.below(all.len() as u64) as usize];
     format!("on = \"{node}\"\npart = \"{part}\"\nopcode = \"{opcode}\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use core::time::Duration;
+
+    use lnet_scenario::{LoadKind, Pace};
+
+    use crate::swarm::{Floor, Round, seed_of};
+
+    #[test]
+    fn last_client_that_asks_for_a_lock_in_use_is_granted_within_the_world() {
+        let mut longest = Duration::ZERO;
+        for n in 0..300 {
+            let Round { seed, scenario, .. } = Round::draw_on(Floor::Locks, seed_of(1, n)).unwrap();
+            for load in &scenario.rpc.loads {
+                let LoadKind::Lock(lock) = load.kind else { continue };
+                let (Some(_), Pace::Window { .. }) = (lock.io, load.pace) else { continue };
+                let programs = load.from.nodes().len() as u32 * load.window;
+                assert!(programs > 1, "seed {seed}: no other client wants the lock");
+                let granted = load.end + lock.hold * (programs - 1);
+                assert!(granted <= scenario.duration, "seed {seed}: {granted:?}");
+                longest = longest.max(lock.hold);
+            }
+        }
+        assert_eq!(longest, Duration::from_secs(300));
+    }
 }

@@ -176,7 +176,7 @@ fn two_runs_of_a_round_of_locks_are_equal() {
 /// Rounds in which the swarm has found something, as docs/simulation.md lists it.
 #[test]
 fn earlier_findings_of_the_swarm_of_locks_hold_now() {
-    for seed in [4890121111172079280, 2225341791436959231] {
+    for seed in [4890121111172079280, 2225341791436959231, 3158570661815299655] {
         let round = Round::draw_on(Floor::Locks, seed).unwrap();
         if let Some(violation) = round.play(Detail::default()).violation {
             panic!("ulnet sim swarm --floor locks --seed {seed} --one\n{violation}");
