@@ -23,7 +23,7 @@ Programs:
   perf     measure latency, message rate and bandwidth
   sim      play worlds of nodes in virtual time, with faults
   serve    run a node with targets: values, locks, objects
-  lock     hold a lock while a command runs
+  lock     hold a lock while a command runs, show and break locks
   rpc      use targets, ping Lustre's servers, list recorded requests
   obj      make, write, read and remove objects of a target
   lustre   list and read the files of a Lustre file system

@@ -1,5 +1,5 @@
 //! `ulnet lock` as a process over the loopback: a command runs under its lock, others wait, a holder
-//! that is stopped loses the lock.
+//! that is stopped loses the lock, locks of a daemon are shown and broken.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails says so by panicking")]
 
@@ -158,6 +158,128 @@ fn holder_that_is_stopped_loses_the_lock_and_its_command_is_ended() {
     let json: serde_json::Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
     assert_eq!(json["lost"], true);
     assert!(json["fence"].as_u64().unwrap() < out.trim().parse().unwrap());
+}
+
+/// A daemon with a lock target, and its directory; dropping it is SIGKILL.
+struct Daemon(Child, PathBuf, String);
+
+impl Daemon {
+    fn start() -> Self {
+        let dir = std::env::temp_dir().join(format!("ulnet-lock-daemon-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir_all(&dir).unwrap();
+        let config = "net:\n- net type: tcp\n  local NI(s):\n  - interfaces: {0: lo}\n";
+        std::fs::write(dir.join("node.yaml"), config).unwrap();
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = port.to_string();
+        let mut child = Command::new(PROGRAM)
+            .args(["daemon", "--port", &port, "--config"])
+            .arg(dir.join("node.yaml"))
+            .arg("--socket")
+            .arg(dir.join("s"))
+            .env("RUST_LOG", "info")
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut log = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        while !line.contains("ready") {
+            line.clear();
+            assert_ne!(log.read_line(&mut line).unwrap(), 0, "the daemon ended");
+        }
+        std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
+        let daemon = Self(child, dir, port);
+        let store = daemon.1.join("locks");
+        daemon.says(&["ctl", "target", "add", &format!("locks=lock:{}", store.display())]);
+        daemon
+    }
+
+    fn run(&self, words: &[&str]) -> (String, String, Option<i32>) {
+        let mut command = Command::new(PROGRAM);
+        let Output { status, stdout, stderr } =
+            command.args(words).env("ULNET_SOCKET", self.1.join("s")).output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (text(stdout), text(stderr), status.code())
+    }
+
+    fn says(&self, words: &[&str]) -> String {
+        let (out, err, code) = self.run(words);
+        assert_eq!(code, Some(0), "{words:?}: {out}{err}");
+        out
+    }
+
+    fn shown(&self, words: &[&str]) -> Vec<serde_json::Value> {
+        let out = self.says(&[&["lock", "show", "--json"], words].concat());
+        serde_json::from_str(&out).unwrap()
+    }
+
+    /// A client that runs a command under the lock of jobs/42.
+    fn holder(&self, client: u8, command: &[&str]) -> Child {
+        let source = format!("127.0.0.{client}");
+        Command::new(PROGRAM)
+            .args(["lock", "run", "--server", "127.0.0.1@tcp", "--port", &self.2])
+            .args(["--source", &source, "--resource", "jobs/42", "--"])
+            .args(command)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+        let _ = std::fs::remove_dir_all(&self.1);
+    }
+}
+
+#[test]
+fn locks_of_a_daemon_are_shown_and_a_broken_one_goes_to_the_client_that_waits() {
+    let daemon = Daemon::start();
+    assert_eq!(daemon.says(&["lock", "show"]), "");
+    let mut holder = daemon.holder(31, &["sh", "-c", "echo runs; read line"]);
+    let mut line = String::new();
+    BufReader::new(holder.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "runs\n");
+    assert!(daemon.shown(&[]).is_empty(), "no client waits");
+    assert_eq!(daemon.shown(&["--all"]).len(), 1);
+    let waiter = daemon.holder(32, &["echo", "mine"]);
+    let locks = loop {
+        let locks = daemon.shown(&["jobs/42", "--target", "locks"]);
+        if let [_, waiting] = &locks[..]
+            && waiting["state"] == "waiting"
+        {
+            break locks;
+        }
+        std::thread::yield_now();
+    };
+    let of = |n: usize, key: &str| &locks[n][key];
+    assert_eq!((of(0, "state"), of(0, "mode")), (&"called back".into(), &"EX".into()));
+    assert_eq!((of(0, "nid"), of(1, "nid")), (&"127.0.0.31@tcp".into(), &"127.0.0.32@tcp".into()));
+    assert!(of(0, "evicted_in_ms").as_u64().is_some_and(|ms| ms > 0));
+    assert_eq!(&locks[1]["waits_for"][0]["lock"], of(0, "lock"));
+    assert_ne!(of(0, "client"), of(1, "client"));
+    assert_eq!(daemon.shown(&["jobs/42", "--target", "other"]), [] as [serde_json::Value; 0]);
+    let number = format!("{:#x}", of(0, "lock").as_u64().unwrap());
+    let text = daemon.says(&["lock", "show", "jobs/42"]);
+    assert!(text.starts_with(&format!("locks jobs/42\n  {number} EX")), "{text}");
+    assert!(text.contains(&format!(", waits for {number}\n")), "{text}");
+    let text = daemon.says(&["lock", "break", &number]);
+    let client = of(0, "client").as_str().unwrap();
+    assert!(text.starts_with("locks jobs/42\n"), "{text}");
+    assert!(text.ends_with(&format!("evicted: client {client} of locks\n")), "{text}");
+    let waiter = waiter.wait_with_output().unwrap();
+    assert_eq!((waiter.status.code(), &waiter.stdout[..]), (Some(0), &b"mine\n"[..]));
+    // A wait closes what is still here, and the command would end by that.
+    let _open = holder.stdin.take();
+    assert_eq!(holder.wait().unwrap().code(), Some(75));
+    let (_, err, code) = daemon.run(&["lock", "break", &number]);
+    assert_eq!((code, err.contains("not one of the targets")), (Some(1), true), "{err}");
+    let nowhere = daemon.1.join("nowhere");
+    let (_, err, code) = daemon.run(&["lock", "show", "--socket", nowhere.to_str().unwrap()]);
+    assert_eq!((code, err.contains("cannot reach the daemon")), (Some(1), true), "{err}");
 }
 
 #[test]

@@ -97,6 +97,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "lustre",
         &[
+            "lnet-admin",
             "lnet-capture",
             "lnet-pcap",
             "lnet-rt",

@@ -1,6 +1,10 @@
-//! `ulnet lock`: locks by name for scripts. `run.rs` holds one while a command runs.
+//! `ulnet lock`: locks by name for scripts. `run.rs` holds one while a command runs; `show.rs` and
+//! `break_lock.rs` are for the operator of a server, and ask its daemon (`daemon.rs`).
 
+mod break_lock;
+mod daemon;
 mod run;
+mod show;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -20,6 +24,10 @@ struct Options {
 enum Verb {
     /// Hold a lock while a command runs
     Run(run::Options),
+    /// Show locks of this machine's targets
+    Show(show::Options),
+    /// Evict the client that has a lock, or waits for it
+    Break(break_lock::Options),
 }
 
 /// The command line, for completions.
@@ -33,8 +41,12 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         Ok(options) => options,
         Err(e) => return usage(&e),
     };
-    let Verb::Run(run) = &options.verb;
-    match run::run(run) {
+    let outcome = match &options.verb {
+        Verb::Run(run) => run::run(run),
+        Verb::Show(show) => show::run(show).map(|()| 0),
+        Verb::Break(lock) => break_lock::run(lock).map(|()| 0),
+    };
+    match outcome {
         Ok(code) => ExitCode::from(code),
         Err(e) => {
             eprintln!("ulnet lock: {e:#}");
