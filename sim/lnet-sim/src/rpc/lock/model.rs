@@ -8,7 +8,7 @@
 //! - *Must*: once the world has been left alone for a while each wait ends in a grant, and each program
 //!   that was evicted has learnt it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ldlm::client::LockError;
 use lnet_scenario::{LoadKind, NodeId, Scenario, TargetKind};
@@ -58,6 +58,8 @@ pub struct LockModel {
     locks: BTreeMap<CallNo, Lock>,
     /// Clients that were evicted, and don't know it yet.
     out: BTreeMap<(HostId, usize), Instant>,
+    /// Clients that are connecting.
+    connecting: BTreeSet<(HostId, usize)>,
     /// The last numbers of each name.
     fences: BTreeMap<(usize, KeyNo), Vec<Fence>>,
     /// Loads whose programs give up waiting.
@@ -120,6 +122,18 @@ impl LockModel {
         match self.is_quiet(view.now) {
             true => Err(format!("{client} lives, nothing is wrong, and it is evicted: {reason}")),
             false => Ok(()),
+        }
+    }
+
+    /// A client learns of its eviction from its connection: all that it had is lost, or nothing was
+    /// there, and the connection is made anew without a recovery (P-57).
+    fn connected(&mut self, client: (HostId, usize), state: ImportState) {
+        let anew = self.connecting.remove(&client) && state == ImportState::Full;
+        if anew || state == ImportState::Evicted {
+            self.out.remove(&client);
+        }
+        if state == ImportState::Connecting {
+            self.connecting.insert(client);
         }
     }
 
@@ -282,13 +296,14 @@ impl Observer for LockModel {
             Seen::Rpc { seen: RpcSeen::Evicted { target, client, reason }, .. } => {
                 self.evicted(view, *target, client, *reason)
             }
-            Seen::Rpc { host, seen: RpcSeen::State { target, state: ImportState::Evicted } } => {
-                self.out.remove(&(host, *target));
+            Seen::Rpc { host, seen: RpcSeen::State { target, state } } => {
+                self.connected((host, *target), *state);
                 Ok(())
             }
             Seen::Died { host } => {
                 self.locks.retain(|_, lock| lock.host != host);
                 self.out.retain(|(of, _), _| *of != host);
+                self.connecting.retain(|(of, _)| *of != host);
                 Ok(())
             }
             _ => Ok(()),
