@@ -191,7 +191,9 @@ impl RpcHost {
 
     /// A fault is over.
     pub(crate) fn mend(&mut self, below: &mut Below<'_>, fault: usize) {
-        let Self { ptlrpc, losses, .. } = self;
+        let Self { ptlrpc, losses, losing, .. } = self;
+        // A loss that is over when its node begins has no rule yet.
+        losing.retain(|(of, _)| *of != fault);
         let over = losses.extract_if(.., |(of, _)| *of == fault);
         for (_, rule) in over {
             ptlrpc.rpc(below).mend(rule);
