@@ -176,7 +176,14 @@ fn two_runs_of_a_round_of_locks_are_equal() {
 /// Rounds in which the swarm has found something, as docs/simulation.md lists it.
 #[test]
 fn earlier_findings_of_the_swarm_of_locks_hold_now() {
-    for seed in [4890121111172079280, 2225341791436959231, 3158570661815299655] {
+    let seeds = [
+        4890121111172079280,
+        2225341791436959231,
+        3158570661815299655,
+        8517773111974315043,
+        8560996727250426380,
+    ];
+    for seed in seeds {
         let round = Round::draw_on(Floor::Locks, seed).unwrap();
         if let Some(violation) = round.play(Detail::default()).violation {
             panic!("ulnet sim swarm --floor locks --seed {seed} --one\n{violation}");

@@ -127,7 +127,18 @@ impl LockModel {
 
     /// A client learns of its eviction from its connection: all that it had is lost, or nothing was
     /// there, and the connection is made anew without a recovery (P-57).
-    fn connected(&mut self, client: (HostId, usize), state: ImportState) {
+    ///
+    /// # Errors
+    /// A target takes back a client whose locks others have.
+    fn connected(
+        &mut self,
+        view: &View<'_>,
+        client: (HostId, usize),
+        state: ImportState,
+    ) -> Result<(), String> {
+        if state == ImportState::ReplayLocks && self.out.remove(&client).is_some() {
+            self.taken_back(view, client)?;
+        }
         let anew = self.connecting.remove(&client) && state == ImportState::Full;
         if anew || state == ImportState::Evicted {
             self.out.remove(&client);
@@ -135,6 +146,32 @@ impl LockModel {
         if state == ImportState::Connecting {
             self.connecting.insert(client);
         }
+        Ok(())
+    }
+
+    /// A target that has lost an eviction in a crash takes the client back with its locks: none of them
+    /// may have gone to another client.
+    fn taken_back(&mut self, view: &View<'_>, client: (HostId, usize)) -> Result<(), String> {
+        let of = |lock: &Lock| (lock.host, lock.target) == client;
+        let void = |lock: &Lock| of(lock) && matches!(lock.state, State::Void(_));
+        for (ask, lock) in self.locks.iter().filter(|(_, lock)| void(lock)) {
+            let taken = self.locks.iter().find(|(_, other)| {
+                let held = other.state == State::Held && other.target == lock.target;
+                held && !of(other) && other.want.conflicts(&lock.want)
+            });
+            if let Some((other, held)) = taken {
+                return Err(format!(
+                    "{}: is taken back with lock {ask}, {}, which went to lock {other}, {}",
+                    view.name(client.0),
+                    lock.want,
+                    held.want
+                ));
+            }
+        }
+        for lock in self.locks.values_mut().filter(|lock| void(lock)) {
+            lock.state = State::Held;
+        }
+        Ok(())
     }
 
     fn lock(
@@ -297,8 +334,7 @@ impl Observer for LockModel {
                 self.evicted(view, *target, client, *reason)
             }
             Seen::Rpc { host, seen: RpcSeen::State { target, state } } => {
-                self.connected((host, *target), *state);
-                Ok(())
+                self.connected(view, (host, *target), *state)
             }
             Seen::Died { host } => {
                 self.locks.retain(|_, lock| lock.host != host);
