@@ -471,9 +471,17 @@ impl IbNi {
     pub(super) fn finish(&mut self, key: TxKey) {
         let Some(tx) = self.txs.remove(key) else { return };
         self.timers.remove(&(tx.deadline, Timer::Tx(key)));
-        if let Some(conn) = tx.conn.and_then(|id| self.conns.get_mut(id)) {
+        let mut unreserved = None;
+        if let Some((id, conn)) = tx.conn.and_then(|id| Some((id, self.conns.get_mut(id)?))) {
             conn.txs.remove(&key);
             if tx.flags.queued {
+                // A request there has its reserved credit, and no answer will bring that back.
+                if conn.normal.contains(&key)
+                    && matches!(tx.kind.next_type(), Type::PutReq | Type::GetReq)
+                {
+                    conn.credits.unreserve();
+                    unreserved = Some(id);
+                }
                 for queue in [&mut conn.requests, &mut conn.normal, &mut conn.free] {
                     queue.retain(|other| *other != key);
                 }
@@ -504,6 +512,9 @@ impl IbNi {
                 }
             }
             (None, _) => {}
+        }
+        if let Some(id) = unreserved {
+            self.pump(id);
         }
     }
 

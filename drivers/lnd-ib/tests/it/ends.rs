@@ -95,6 +95,47 @@ fn a_message_with_a_short_limit_leaves_the_queue_without_harm_to_others() {
 }
 
 #[test]
+fn a_request_that_ends_unposted_gives_its_reserved_credit_to_the_next_one() {
+    for recalled in [false, true] {
+        let (mut world, conn) = connected(IbConfig::default());
+        world.hosts[1].taste = vec![Taste::Defer];
+        world.faults.defer_long = true;
+        let (to, now) = (world.hosts[1].nid, world.now);
+        for number in 1..=8 {
+            world.put(0, 1, number, 8);
+        }
+        // No credit is left; eight requests have their reserved one, the ninth waits for one.
+        let msgs: Vec<_> = (20..=28)
+            .map(|n| world.hosts[0].put_within(now, to, n, 65536, SECOND).expect("it is taken"))
+            .collect();
+        world.drain(0);
+        let credits = |world: &World| {
+            let all = world.hosts[0].port.ib.credits(to);
+            let (_, credits) = all.iter().find(|(id, _)| *id == conn).expect("it is in use");
+            (credits.held(), credits.reserved())
+        };
+        assert_eq!(credits(&world), (0, 0));
+        if recalled {
+            for (number, msg) in (20..).zip(msgs) {
+                assert!(world.hosts[0].port.ib.recall(msg), "{number}");
+                world.hosts[0].out.remove(&msg);
+            }
+        } else {
+            world.run(Duration::from_millis(1500));
+            assert_eq!(fate(&world, 28), (H::LocalTimeout, Errno::ETIMEDOUT));
+        }
+        assert_eq!(credits(&world), (0, 8), "recalled: {recalled}");
+        world.run(Duration::from_secs(100));
+        world.hosts[1].taste = vec![Taste::Keep];
+        world.put(0, 1, 30, 65536);
+        world.run(SECOND);
+        assert_eq!(world.hosts[0].end(30), Some(Ok(())));
+        world.assert_clean();
+        world.assert_balance();
+    }
+}
+
+#[test]
 fn a_message_can_be_taken_back_until_it_is_posted() {
     let (mut world, _) = connected(IbConfig::default());
     world.hosts[1].taste = vec![Taste::Defer];
