@@ -24,8 +24,8 @@ use crate::send::rest::News;
 use crate::timers::{Timer, TimerKind};
 use crate::{Doubt, Node};
 
-/// A message from a gateway that is taken for dead is reason to ask it, but not more often than
-/// this.
+/// A message from a gateway that is taken for dead is reason to ask it, and so is a connection to it
+/// that has failed where there are others, but not more often than this.
 const RECHECK_MIN: Duration = Duration::from_secs(1);
 
 impl Node {
@@ -65,6 +65,17 @@ impl Node {
             peer.gateway.next.clear();
             self.arm_check(now, id);
         }
+    }
+
+    /// The same for a report that a check may have caused itself, as its own failure shows: so long
+    /// after the last check as a message would have to come.
+    fn check_again(&mut self, now: Instant, id: PeerId) {
+        let Some(peer) = self.peers.peers.get_mut(id) else { return };
+        let due = now.max(peer.gateway.started + RECHECK_MIN);
+        for next in &mut peer.gateway.next {
+            next.1 = next.1.min(due);
+        }
+        self.arm_check(now, id);
     }
 
     /// The peer is no gateway any more.
@@ -324,7 +335,7 @@ impl Node {
         let peer_id = pni.peer;
         let gateway = alive::is_router(&self.peers, peer_id);
         if gateway && !up && by.is_some_and(|by| self.has_other_rail(by, id)) {
-            return self.check_soon(now, peer_id);
+            return self.check_again(now, peer_id);
         }
         if gateway && (up || !self.is_another_preferable(by)) {
             self.notified_routes(peer_id, nid, up);

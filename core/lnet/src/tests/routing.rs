@@ -641,6 +641,43 @@ fn a_gateway_reported_down_is_left_at_once_and_what_waits_for_it_goes_elsewhere(
 }
 
 #[test]
+fn a_gateway_that_refuses_each_connection_at_once_is_not_asked_with_every_report_of_that() {
+    let mut w = World::new();
+    w.host(Profile::Default, &[A, "10.77.0.12@tcp"]);
+    w.router(Profile::Default, &G1);
+    w.route(0, "tcp1", G1[0]);
+    w.secs(3);
+    assert!(w.route_up(0, "tcp1", G1[0]));
+    forget(&mut w);
+    let dead = nid(G1[0]);
+    let refused = Fault::new(HealthStatus::NetworkTimeout, Errno::EHOSTUNREACH);
+    w.decide = Box::new(move |t| if t.to.nid == dead { Fate::Fail(refused) } else { Fate::Pass });
+    let rails: Vec<_> = w.hosts[0].nids.keys().copied().collect();
+    // Each of our interfaces has another one beside it that might not be to blame.
+    for ni in &rails {
+        let now = w.now;
+        w.hosts[0].node.peer_down(now, *ni, dead, now);
+    }
+    let mut seen = 0;
+    for _ in 0..20_000 {
+        w.run(Duration::from_micros(100));
+        let sent = w.hosts[0].sent.len();
+        if sent > seen {
+            for ni in &rails {
+                let now = w.now;
+                w.hosts[0].node.peer_down(now, *ni, dead, now);
+            }
+        }
+        seen = sent;
+    }
+    assert!(!w.route_up(0, "tcp1", G1[0]), "two seconds are enough to see that");
+    assert!((2..=30).contains(&seen), "{seen} messages in two seconds");
+    w.decide = Box::new(|_| Fate::Pass);
+    w.secs(12);
+    assert!(w.route_up(0, "tcp1", G1[0]));
+}
+
+#[test]
 fn r60_reports_are_weighed_by_their_time_and_by_auto_down() {
     let mut w = world(Profile::Kernel, &[]);
     w.router(Profile::Default, &G1);
