@@ -173,6 +173,10 @@ fn earlier_findings_of_the_swarm_hold_now() {
         6438458127484211101,
         3014633590772335077,
         6115900478322359517,
+        4237507735251501311,
+        4412857505900743552,
+        8906781843068696831,
+        4416386791621093832,
     ] {
         let round = Round::draw(seed).unwrap();
         if let Some(violation) = round.play(Detail::default()).violation {
