@@ -8,7 +8,9 @@
 //!  below     ldlm::client (locks), ptlrpc (calls)
 //! ```
 //!
-//! Begin with `osc/mod.rs`; a visit to a whole file system is in `visitor/mod.rs`.
+//! Begin with `osc/mod.rs`; a visit to a whole file system is in `visitor/mod.rs`. `raid0.rs` is the
+//! arithmetic of files that are spread over objects.
 
 pub mod osc;
+pub mod raid0;
 pub mod visitor;
