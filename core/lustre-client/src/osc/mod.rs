@@ -14,7 +14,8 @@
 //! `EIO`, once. Data that was read is not kept.
 //!
 //! `op.rs` has the operations, `locks.rs` what locks mean for data, `data.rs` the data requests with
-//! their repetitions (L-93), `dirty.rs` and `buffers.rs` what is dirty, `grant.rs` promises of space (L-95), `wire.rs` the requests.
+//! their repetitions (L-93), `dirty.rs` and `buffers.rs` what is dirty, `grant.rs` promises of space (L-95),
+//! `waits.rs` how long locks were waited for, `wire.rs` the requests.
 
 mod buffers;
 mod data;
@@ -22,6 +23,7 @@ mod dirty;
 mod grant;
 mod locks;
 mod op;
+mod waits;
 mod wire;
 
 use core::time::Duration;
@@ -40,6 +42,8 @@ use data::{DataId, Io};
 use grant::Grant;
 use locks::{HeldLock, Key, Object};
 use op::Op;
+
+pub use waits::LockWaits;
 
 /// Most objects with locks, data, operations or errors that are not reported.
 pub const OBJECTS_MAX: usize = 65_536;
@@ -146,6 +150,8 @@ pub struct OscStats {
     pub read: u64,
     /// Dirty bytes that were lost: the target took their lock away, or did not take them.
     pub lost: u64,
+    /// How often the target has dropped this client.
+    pub evicted: u64,
 }
 
 /// What an operation works with, for the length of one call.
@@ -199,6 +205,7 @@ pub struct Osc {
     last_data: u64,
     events: VecDeque<OscEvent>,
     stats: OscStats,
+    waits: LockWaits,
 }
 
 /// What a client with locks asks for when it connects.
@@ -251,6 +258,7 @@ impl Osc {
             last_data: 0,
             events: VecDeque::new(),
             stats: OscStats::default(),
+            waits: LockWaits::default(),
         }
     }
 
@@ -262,6 +270,11 @@ impl Osc {
     /// What was counted.
     pub const fn stats(&self) -> OscStats {
         self.stats
+    }
+
+    /// How long reads and writes have waited for locks that were not cached.
+    pub const fn lock_waits(&self) -> &LockWaits {
+        &self.waits
     }
 
     /// Bytes that are dirty, or on their way to the target.
@@ -293,6 +306,7 @@ impl Osc {
             }
             Event::Import { import, state: ImportState::Evicted } if import == self.import => {
                 self.generation += 1;
+                self.stats.evicted += 1;
                 self.grant.clear();
                 Some(event)
             }

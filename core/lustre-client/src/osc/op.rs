@@ -2,7 +2,7 @@
 
 use ldlm::Mode;
 use ldlm::client::{Ask, HoldId, LockId, Share};
-use lnet_types::{ByteOrder, Errno, IoVec, iovec_len};
+use lnet_types::{ByteOrder, Errno, Instant, IoVec, iovec_len};
 use lustre_wire::Layout;
 use lustre_wire::fid::ObjectId;
 use lustre_wire::ldlm::{Intent, LockFlags, Policy, ResourceName};
@@ -57,7 +57,9 @@ pub(super) struct Op {
     /// Of a write that has become dirty data: nothing.
     pub(super) memory: IoVec,
     pub(super) mtime: Option<i64>,
-    /// Of the lock under which it works, and of the query for the size.
+    /// When it asked for the lock under which it works.
+    asked: Option<Instant>,
+    /// Of that lock, and of the query for the size.
     hold: Option<HoldId>,
     query: Option<HoldId>,
     pub(super) stage: Stage,
@@ -146,7 +148,7 @@ impl Osc {
         self.holds.insert(hold, op);
         if let Some(op) = self.ops.get_mut(&op) {
             (op.offset, op.len, op.memory) = (offset, len, memory);
-            (op.mtime, op.hold) = (mtime, Some(hold));
+            (op.mtime, op.hold, op.asked) = (mtime, Some(hold), Some(cx.rpc.now()));
         }
         Ok(op)
     }
@@ -242,6 +244,7 @@ impl Osc {
                 len: 0,
                 memory: IoVec::new(),
                 mtime: None,
+                asked: None,
                 hold: None,
                 query: None,
                 stage,
@@ -271,6 +274,11 @@ impl Osc {
     /// The lock of an operation is granted.
     pub(super) fn locked(&mut self, id: OpId, lock: LockId, mode: Mode, cx: &mut Cx<'_, '_, '_>) {
         let Some(op) = self.ops.get_mut(&id) else { return };
+        // One that is cached is there at once.
+        let waited = op.asked.take().map(|since| cx.rpc.now().saturating_since(since));
+        if let Some(waited) = waited.filter(|waited| !waited.is_zero()) {
+            self.waits.add(waited);
+        }
         match (op.stage, op.kind) {
             (Stage::Lock, Kind::Write) if mode == Mode::Pw => {
                 op.stage = Stage::Room;

@@ -46,7 +46,10 @@ fn a_holder_that_hangs_is_evicted_at_the_timer_and_what_it_writes_late_is_refuse
     assert_eq!((bench.dirty(a), bench.fsync(a, 1)), (0, Err(Errno::EIO)));
     assert_eq!((bench.fsync(a, 1), bench.close(a, 1)), (Ok(0), Err(Errno::EIO)));
     assert_eq!(bench.close(a, 1), Ok(0));
-    assert_eq!(bench.osc(a, |osc, _| osc.stats().lost), 8 * KIB);
+    let stats = bench.osc(a, |osc, _| osc.stats());
+    assert_eq!((stats.lost, stats.evicted), (8 * KIB, 1));
+    let waits = bench.osc(b, |osc, _| osc.lock_waits().clone());
+    assert_eq!((waits.count(), waits.longest().as_secs()), (1, 150));
     assert_eq!(bench.read(a, 1, 0, 5), b"newer");
     assert_eq!(bench.size(a, 1), Ok(5));
 }
