@@ -14,6 +14,7 @@ use ptlrpc::{
 
 use crate::locks::Holders;
 use crate::node::RpcError;
+use crate::seats::Seats;
 
 /// A program's services. It runs on the node's thread, and must not wait for anything.
 pub trait Handler: Send + 'static {
@@ -64,6 +65,7 @@ pub(crate) struct Host {
     pub(crate) targets: Targets,
     pub(crate) locks: LockClient,
     pub(crate) holders: Holders,
+    pub(crate) seats: Seats,
     /// The last evictions, oldest first, at most [`EVICTIONS_KEPT`].
     pub(crate) evictions: VecDeque<Eviction>,
     /// Gets lines for the log.
@@ -81,14 +83,23 @@ impl Host {
     pub(crate) fn drain(&mut self, below: &mut Below<'_>) {
         loop {
             while let Some(event) = self.ptlrpc.poll_event() {
+                self.seats.count(&event);
                 // Callbacks to clients of this node first: they are for none of its targets.
                 let event = self.locks.event(event, &mut self.ptlrpc.rpc(below));
+                let Some(event) = event else { continue };
+                let Self { ptlrpc, locks, seats, .. } = self;
+                let event = seats.event(event, locks, &mut ptlrpc.rpc(below));
                 let Some(event) = event else { continue };
                 if let Some(event) = self.targets.event(event, &mut self.ptlrpc.rpc(below)) {
                     self.program(event, below);
                 }
             }
-            self.holders.drain(&mut self.locks, &mut self.ptlrpc, below);
+            let Self { ptlrpc, locks, seats, holders, .. } = self;
+            // What is written back lets locks go.
+            while {
+                holders.drain(locks, seats, ptlrpc, below);
+                seats.drain(locks, ptlrpc, below)
+            } {}
             match self.targets.poll(&mut self.ptlrpc.rpc(below)) {
                 Some((target, e)) => self.log(&target, &format!("out of service: {e}")),
                 // Replies may have let further requests in.
@@ -170,12 +181,13 @@ impl Upper for Host {
         self.ptlrpc.handle_timeout(below);
         self.targets.handle_timeout(&mut self.ptlrpc.rpc(below));
         self.locks.handle_timeout(&mut self.ptlrpc.rpc(below));
+        self.seats.handle_timeout(&mut self.locks, &mut self.ptlrpc.rpc(below));
         self.drain(below);
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let due =
-            [self.ptlrpc.poll_timeout(), self.targets.poll_timeout(), self.locks.poll_timeout()];
-        due.into_iter().flatten().min()
+        let clients = [self.locks.poll_timeout(), self.seats.poll_timeout()];
+        let due = [self.ptlrpc.poll_timeout(), self.targets.poll_timeout()];
+        due.into_iter().chain(clients).flatten().min()
     }
 }

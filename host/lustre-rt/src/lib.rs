@@ -60,7 +60,7 @@
 //! `node.rs` is how a program reaches the machine, `host.rs` what runs inside of the node's turn,
 //! `store/` keeps targets on files, `spec.rs` starts them as operators name them, `lockers.rs` shows their
 //! locks, `kv.rs` is the client of a key-value target, `locks.rs` that of a lock target, `obj.rs` that of an
-//! object target, `mount.rs` that of a whole file system.
+//! object target, `objects.rs` with `seats.rs` one that caches, `mount.rs` that of a whole file system.
 
 mod host;
 mod kv;
@@ -69,6 +69,8 @@ mod locks;
 mod mount;
 mod node;
 mod obj;
+mod objects;
+mod seats;
 mod spec;
 pub mod store;
 
@@ -82,12 +84,16 @@ pub use locks::{Enqueue, Lock, LockWatch, Locks, LocksError};
 pub use mount::{Mount, MountConfig, NodeWire, wait};
 pub use node::{Done, Import, RpcError, RpcNode};
 pub use obj::{ObjClient, ObjError, ObjInfo, ObjSpace};
+pub use objects::{Object, ObjectOp, ObjectRead, Objects, ObjectsError};
+pub use seats::{Callbacks, ObjectLock};
 pub use spec::{ParseTargetError, TargetKind, TargetSpec};
 
 pub use lustre_client::visitor;
 
 pub use ldlm::Mode;
 pub use ldlm::client::LockError;
+pub use lustre_client::osc::{LockWaits, OscConfig, OscError, OscStats};
+pub use lustre_client::raid0::{self, Raid0, Raid0Error};
 pub use lustre_target::kv::Kv;
 pub use lustre_target::kv::wire::{Entry, Info, InfoFlags};
 pub use lustre_target::store::{Change, DataId, Outcome, Source, Space, StoreError, StoreOrder};

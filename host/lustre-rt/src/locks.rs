@@ -24,6 +24,7 @@ use ptlrpc::{ImportConfig, ImportId, Ptlrpc};
 use crate::host::Host;
 use crate::kv;
 use crate::node::{Import, RpcError, RpcNode};
+use crate::seats::Seats;
 
 /// What a client of a lock target wants.
 fn wanted() -> ConnectData {
@@ -374,11 +375,14 @@ impl Holders {
     pub(crate) fn drain(
         &mut self,
         locks: &mut LockClient,
+        seats: &mut Seats,
         ptlrpc: &mut Ptlrpc,
         below: &mut Below<'_>,
     ) {
         self.take_back(locks, ptlrpc, below);
         while let Some((import, event)) = locks.poll_event() {
+            let event = seats.lock_event(import, event, locks, &mut ptlrpc.rpc(below));
+            let Some(event) = event else { continue };
             match event {
                 LockEvent::Granted { hold, mode, lvb, .. } => {
                     let (lost_tx, lost) = bounded(1);

@@ -19,6 +19,8 @@ use ptlrpc::{
 
 use crate::host::{End, Eviction, Handler, Host, Waiter};
 use crate::locks::{GivenBack, Holders};
+use crate::objects::Freed;
+use crate::seats::Seats;
 use crate::store::{Disk, FileStore, WakeUp};
 
 /// Why something could not be done.
@@ -50,10 +52,12 @@ pub enum RpcError {
 /// The request layer of a node. Clones are the same one.
 #[derive(Clone, Debug)]
 pub struct RpcNode {
-    handle: NodeHandle,
-    upper: UpperId,
+    pub(crate) handle: NodeHandle,
+    pub(crate) upper: UpperId,
     /// Holds of locks that were given back.
     pub(crate) back: GivenBack,
+    /// Memory that operations on objects do not need any more.
+    pub(crate) freed: Freed,
 }
 
 /// The client's end of a connection to a target.
@@ -106,7 +110,7 @@ impl RpcNode {
             cache: Default::default(),
         };
         let config = Config { seed, wall_secs: since.as_secs(), tunables };
-        let back = GivenBack::default();
+        let (back, freed) = (GivenBack::default(), Freed::default());
         let host = Host {
             ptlrpc: Ptlrpc::new(config),
             calls: BTreeMap::new(),
@@ -115,12 +119,13 @@ impl RpcNode {
             targets: Targets::default(),
             locks: LockClient::new(locks),
             holders: Holders::new(Arc::clone(&back)),
+            seats: Seats::new(handle.clone(), freed.clone()),
             evictions: VecDeque::new(),
             log: None,
         };
         let added = handle.call(move |stack, _| stack.add_upper(Box::new(host))).blocking()?;
         let upper = added.ok_or(RpcError::Full("protocols"))?;
-        Ok(Self { handle: handle.clone(), upper, back })
+        Ok(Self { handle: handle.clone(), upper, back, freed })
     }
 
     /// Runs `f` as the program of the request layer, on the node's thread.
@@ -402,7 +407,7 @@ impl RpcNode {
 
 impl Import {
     /// Its name on the node's thread.
-    pub(crate) const fn id(&self) -> ImportId {
+    pub const fn id(&self) -> ImportId {
         self.id
     }
 

@@ -96,7 +96,12 @@ impl ObjClient {
             nids,
             wanted: wire::wanted(),
         })?;
-        Ok(Self { import, limit: None, checksum: Checksum::Crc32c })
+        Ok(Self::over(import, None))
+    }
+
+    /// One over a connection that there is.
+    pub(crate) const fn over(import: Import, limit: Option<Duration>) -> Self {
+        Self { import, limit, checksum: Checksum::Crc32c }
     }
 
     /// The same client, whose calls fail when they are not answered after so long.
