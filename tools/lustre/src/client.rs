@@ -108,7 +108,7 @@ pub(crate) fn with<R>(
     let kv = KvClient::new(&rpc, &target.name, &client_uuid(), target.nids.clone())?;
     let kv = kv.with_limit(Duration::from_secs(way.timeout));
     let result = f(&kv).map_err(|e| match e {
-        KvError::Rpc(e) => explain(kv.import(), options, &e),
+        KvError::Rpc(e) => explain(kv.import(), target, way, &e),
         e => anyhow!("{}: {e}", target.name),
     });
     kv.disconnect()?;
@@ -117,8 +117,7 @@ pub(crate) fn with<R>(
 }
 
 /// Why a call over an import failed, with what the import has met.
-pub(crate) fn explain(import: &Import, options: &Access, e: &RpcError) -> anyhow::Error {
-    let Access { target, way } = options;
+pub(crate) fn explain(import: &Import, target: &Target, way: &Way, e: &RpcError) -> anyhow::Error {
     match e {
         RpcError::Call(CallError::LimitPassed) => {
             let view = import.view().ok().flatten();

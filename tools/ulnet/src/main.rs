@@ -25,7 +25,7 @@ Programs:
   serve    run a node with targets: values, locks, objects
   lock     hold a lock while a command runs, show and break locks
   rpc      use targets, ping Lustre's servers, list recorded requests
-  obj      make, write, read and remove objects of a target
+  obj      make, write, read, remove and measure objects
   lustre   list and read the files of a Lustre file system
   tuning   time-outs of a site: calculated, advised, measured
   man      write the manual pages into a directory

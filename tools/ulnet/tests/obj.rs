@@ -1,5 +1,6 @@
 //! `ulnet serve` with object targets and `ulnet obj` as processes over the loopback: objects survive
-//! SIGKILL in the middle of puts, limits hold, an echo target needs no directory.
+//! SIGKILL in the middle of puts, limits hold, an echo target needs no directory, a file is spread over
+//! objects, clients that share objects see each other's writes.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails says so by panicking")]
 
@@ -104,7 +105,9 @@ fn objects_are_made_written_read_cut_listed_and_removed() {
     let (nid, port) = ("127.93.0.1@tcp", "7993");
     let target = scratch.target();
     let _server = Server::start(&[&target, "--listen", nid, "--port", port]);
+    // A busy machine is waited for.
     let to = ["--target", "ost-0@127.93.0.1@tcp", "--port", port, "--source", "127.93.0.2"];
+    let to = [&to[..], &["--timeout", "600"]].concat();
     assert_eq!(ok(&to, &["create", "--count", "3"], b""), b"1\n2\n3\n");
     let bytes = pattern(9_000_001, 5);
     let file = scratch.file("in", &bytes);
@@ -146,7 +149,7 @@ fn server_that_is_killed_during_puts_has_what_was_put() {
     let scratch = Scratch::new("killed");
     let (nid, port) = ("127.94.0.1@tcp", "7994");
     let target = scratch.target();
-    let words = [target.as_str(), "--listen", nid, "--port", port, "--obd-timeout", "10"];
+    let words = [target.as_str(), "--listen", nid, "--port", port];
     let mut server = Server::start(&words);
     // A server that comes back on a busy machine is waited for.
     let to = ["--target", "ost-0@127.94.0.1@tcp", "--port", port, "--timeout", "600"];
@@ -213,6 +216,71 @@ fn owner_beyond_the_limit_and_echo_target_in_memory() {
     let (_, err, code) = ost(&["put", "1", "-"], &[1; 110_000]);
     assert!(code == Some(1) && err.contains("Disk quota exceeded"), "{err}");
     assert_eq!(echo(&["create"], b"").0, b"1\n");
-    assert_eq!(echo(&["put", "1", "-"], &pattern(200_000, 1)).2, Some(0));
-    assert!(echo(&["get", "1"], b"").0 == pattern(200_000, 1));
+    // It has no locks.
+    let (_, err, code) = echo(&["put", "1", "-"], b"x");
+    assert!(code == Some(1) && err.contains("--uncached"), "{err}");
+    assert_eq!(echo(&["put", "1", "-", "--uncached"], &pattern(200_000, 1)).2, Some(0));
+    assert!(echo(&["get", "1", "--uncached"], b"").0 == pattern(200_000, 1));
+}
+
+#[test]
+fn file_is_spread_over_objects_of_two_targets_and_read_back_around_each_border() {
+    let scratch = Scratch::new("spread");
+    let (nid, port) = ("127.92.0.1@tcp", "7992");
+    let targets =
+        [0, 1].map(|n| format!("ost-{n}=ost:{}", scratch.0.join(format!("store-{n}")).display()));
+    let mut server = Server::start(&[&targets[0], &targets[1], "--listen", nid, "--port", port]);
+    server.wait_for("ost-1: serving");
+    let at = |n: u32| format!("ost-{n}@127.92.0.1@tcp");
+    let (first, second) = (at(0), at(1));
+    let way = ["--port", port, "--source", "127.92.0.2", "--timeout", "600"];
+    let only = |target| [&["--target", target][..], &way].concat();
+    for target in [&first, &second] {
+        ok(&only(target), &["create", "--count", "2"], b"");
+    }
+    // Three objects: 1 of the first target, 1 of the second, 2 of the first.
+    let spread = ["--target", &second, "--stripe", "3", "--stripe-size", "65536"];
+    let both = [&only(&first)[..], &spread].concat();
+    for len in [0, 1, 65_535, 65_536, 65_537, 196_608, 300_000] {
+        let bytes = pattern(len, len);
+        ok(&both, &["put", "1", "-"], &bytes);
+        assert!(ok(&both, &["get", "1"], b"") == bytes, "{len} bytes");
+        let sizes: Vec<u64> = [(&first, "1"), (&second, "1"), (&first, "2")]
+            .iter()
+            .map(|(target, object)| {
+                json(&only(target), &["stat", object])["size"].as_u64().unwrap()
+            })
+            .collect();
+        let whole = len as u64 / 196_608 * 65_536;
+        let rest = len as u64 % 196_608;
+        let expected = [0, 65_536, 131_072].map(|at| whole + rest.saturating_sub(at).min(65_536));
+        assert_eq!(sizes, expected, "{len} bytes");
+    }
+    let bytes = pattern(300_000, 300_000);
+    let part = ok(&both, &["get", "1", "--offset", "65530", "--length", "131100"], b"");
+    assert!(part == bytes[65_530..196_630]);
+    ok(&both, &["put", "1", "-", "--offset", "131070"], b"across");
+    let part = ok(&both, &["get", "1", "--offset", "131068", "--length", "10"], b"");
+    assert_eq!(&part[2..8], b"across");
+    let (_, err, code) = obj(&both, &["get", "1", "--stripe-size", "1000"], b"");
+    assert!(code != Some(0), "{err}");
+}
+
+#[test]
+fn clients_that_share_objects_lose_nothing_when_a_server_dies() {
+    let words = ["--clients", "4", "--servers", "2", "--kill", "server", "--quiesce", "1s"];
+    let run = Command::new(PROGRAM)
+        .args(["obj", "bench", "--seconds", "4", "--port", "7991", "--timeout", "600", "--json"])
+        .args(words)
+        .output()
+        .unwrap();
+    let err = String::from_utf8(run.stderr).unwrap();
+    assert!(run.status.success(), "{err}");
+    let found: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
+    for none in ["lost", "stale", "conflicting_grants", "failed", "evicted"] {
+        assert_eq!(found[none], 0, "{none}: {found}");
+    }
+    assert!(found["writes"].as_u64().unwrap() > 0, "{found}");
+    assert_eq!(found["reads"], found["verified"]);
+    assert!(found["callbacks"].as_u64().unwrap() > 0, "clients share objects: {found}");
 }

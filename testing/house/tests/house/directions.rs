@@ -97,6 +97,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "lustre",
         &[
+            "lnet",
             "lnet-admin",
             "lnet-capture",
             "lnet-pcap",

@@ -5,7 +5,7 @@
 
 mod account;
 mod recovery;
-mod servers;
+pub(crate) mod servers;
 
 use std::collections::BTreeMap;
 use std::thread;

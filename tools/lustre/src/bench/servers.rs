@@ -15,7 +15,8 @@ const NAME: &str = "bench";
 /// A server that says nothing for so long has not started.
 const START: Duration = Duration::from_secs(20);
 
-struct Server {
+/// A process of `ulnet serve`, which is killed when it is dropped.
+pub(crate) struct Server {
     child: Child,
     lines: Receiver<String>,
 }
@@ -29,11 +30,15 @@ pub(super) struct Servers {
 }
 
 impl Server {
-    fn start(dir: &std::path::Path, nid: &str, port: u16) -> Result<Self> {
+    /// Starts it with the words behind `ulnet serve`.
+    ///
+    /// # Errors
+    /// There is no such program or no process.
+    pub(crate) fn start(words: impl IntoIterator<Item = String>) -> Result<Self> {
         let program = std::env::current_exe().context("the path of this program")?;
         let mut child = Command::new(program)
-            .args(["serve", &format!("{NAME}=kv:{}", dir.display())])
-            .args(["--listen", nid, "--port", &port.to_string(), "--standby"])
+            .arg("serve")
+            .args(words)
             .stdout(Stdio::piped())
             .spawn()
             .context("ulnet serve")?;
@@ -49,7 +54,11 @@ impl Server {
         Ok(Self { child, lines })
     }
 
-    fn wait_for(&self, what: &str) -> Result<()> {
+    /// Waits until it has said something.
+    ///
+    /// # Errors
+    /// It has not in time.
+    pub(crate) fn wait_for(&self, what: &str) -> Result<()> {
         loop {
             let line = self.lines.recv_timeout(START);
             let line = line.map_err(|_| anyhow!("ulnet serve did not say '{what}'"))?;
@@ -57,6 +66,36 @@ impl Server {
                 return Ok(());
             }
         }
+    }
+
+    /// Kills it.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub(crate) fn kill(&mut self) -> Result<()> {
+        self.child.kill().context("kill")?;
+        self.child.wait().context("kill")?;
+        Ok(())
+    }
+
+    /// Ends it, if it runs.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub(crate) fn stop(&mut self) -> Result<()> {
+        if self.child.try_wait()?.is_none() {
+            signal(i32::try_from(self.child.id())?, SIGTERM)?;
+        }
+        self.child.wait()?;
+        Ok(())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // One that has ended needs no end.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -79,9 +118,15 @@ impl Servers {
         let [.., c, _] = id.to_be_bytes();
         let dir = std::env::temp_dir().join(format!("ulnet-bench-{id}"));
         let nids = [1, 2].map(|n| format!("127.126.{c}.{n}@tcp"));
-        let first = Server::start(&dir, &nids[0], port)?;
+        let server = |nid: &str| {
+            let spec = format!("{NAME}=kv:{}", dir.display());
+            let (nid, port) = (nid.to_owned(), port.to_string());
+            let rest = ["--listen".into(), nid, "--port".into(), port, "--standby".into()];
+            Server::start([spec].into_iter().chain(rest))
+        };
+        let first = server(&nids[0])?;
         first.wait_for("serving")?;
-        let second = Server::start(&dir, &nids[1], port)?;
+        let second = server(&nids[1])?;
         second.wait_for("standby")?;
         Ok(Self { dir, nids, first, second })
     }
@@ -93,28 +138,18 @@ impl Servers {
 
     /// Kills the first; the second takes over.
     pub(super) fn kill(&mut self) -> Result<()> {
-        self.first.child.kill().context("kill")
+        self.first.kill()
     }
 
     /// Ends both.
     pub(super) fn stop(mut self) -> Result<()> {
-        for server in [&mut self.first, &mut self.second] {
-            if server.child.try_wait()?.is_none() {
-                signal(i32::try_from(server.child.id())?, SIGTERM)?;
-            }
-            server.child.wait()?;
-        }
-        Ok(())
+        self.first.stop()?;
+        self.second.stop()
     }
 }
 
 impl Drop for Servers {
     fn drop(&mut self) {
-        for server in [&mut self.first, &mut self.second] {
-            // One that has ended needs no end.
-            let _ = server.child.kill();
-            let _ = server.child.wait();
-        }
         let _ = std::fs::remove_dir_all(&self.dir);
     }
 }

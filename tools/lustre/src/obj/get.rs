@@ -1,5 +1,6 @@
-//! `ulnet obj get`: reads an object.
+//! `ulnet obj get`: reads an object, or a file that is spread over several.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
@@ -9,17 +10,18 @@ use clap::Args;
 use lustre_rt::ObjectId;
 use serde_json::json;
 
-use crate::client;
+use super::spread::{self, Pending, Spread};
 
 /// What is read, and where to.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:\n  \
     ulnet obj get --target ost-0@10.0.0.1@tcp 7 --output disk.img\n  \
-    ulnet obj get --target ost-0@10.0.0.1@tcp 7 --offset 4096 --length 100 | xxd")]
+    ulnet obj get --target ost-0@10.0.0.1@tcp 7 --offset 4096 --length 100 | xxd\n  \
+    ulnet obj get --target ost-0@10.0.0.1@tcp --target ost-1@10.0.0.2@tcp 7 --output disk.img")]
 pub(crate) struct Options {
     #[command(flatten)]
-    client: client::Access,
-    /// Object: its number or its FID
+    spread: Spread,
+    /// Object: its number or its FID; of a file that is spread the first one
     #[arg(value_parser = super::object)]
     object: ObjectId,
     /// Write to a file; standard output if not given
@@ -33,15 +35,12 @@ pub(crate) struct Options {
     length: Option<u64>,
 }
 
-/// Bytes that are read and written at a time.
-const PART: u64 = 4 << 20;
-
 /// Runs the command.
 ///
 /// # Errors
-/// There is no such object, the file can't be written, and as [`super::with`].
+/// There is no such object, the file can't be written, and as [`spread::with`].
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let Options { client, object, output, offset, length } = options;
+    let Options { spread, object, output, offset, length } = options;
     let (name, mut to): (String, Box<dyn Write>) = match output {
         Some(path) => {
             let name = path.display().to_string();
@@ -49,23 +48,29 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         }
         None => ("standard output".to_owned(), Box::new(std::io::stdout())),
     };
-    let read = super::with(client, |obj| {
-        let size = obj.stat(*object)?.size;
+    let read = spread::with(spread, *object, |striped| {
+        let size = striped.size()?;
         let end = length.map_or(size, |length| offset.saturating_add(length).min(size));
-        let mut at = *offset;
-        while at < end {
-            let part = obj.read(*object, at, (end - at).min(PART) as usize)?;
-            // It was cut off meanwhile.
-            if part.is_empty() {
-                break;
+        let mut read = 0;
+        let mut take = |op: Pending<'_, Vec<u8>>| -> Result<()> {
+            let bytes = op()?;
+            read += bytes.len() as u64;
+            to.write_all(&bytes).with_context(|| name.clone())
+        };
+        let mut begun: VecDeque<Pending<'_, Vec<u8>>> = VecDeque::new();
+        for part in striped.raid.parts(*offset..end) {
+            begun.push_back(striped.read(part.object, part.offset, usize::try_from(part.len)?)?);
+            if begun.len() >= super::UNDER_WAY
+                && let Some(oldest) = begun.pop_front()
+            {
+                take(oldest)?;
             }
-            to.write_all(&part).with_context(|| name.clone())?;
-            at += part.len() as u64;
         }
+        begun.into_iter().try_for_each(take)?;
         to.flush().with_context(|| name.clone())?;
-        Ok(at - offset)
+        Ok(read)
     })?;
-    if client.way.json {
+    if spread.way.json {
         println!("{:#}", json!({ "object": super::name(*object), "bytes": read }));
     }
     Ok(())

@@ -1,12 +1,15 @@
-//! `ulnet obj`: commands for object targets, one file per verb. The server takes the locks, nothing is
-//! cached; what was put survives the server when the command has ended.
+//! `ulnet obj`: commands for object targets, one file per verb. `put` and `get` cache data under locks,
+//! and spread a file over objects (`spread.rs`); for the others the server takes the locks. What was put
+//! survives the server when the command has ended. `bench/` measures, and compares what was read.
 
+mod bench;
 mod create;
 mod get;
 mod ls;
 mod punch;
 mod put;
 mod rm;
+mod spread;
 mod stat;
 mod sync;
 
@@ -34,9 +37,9 @@ pub(crate) struct Options {
 enum Verb {
     /// Make objects, and print their names
     Create(create::Options),
-    /// Write a file to an object
+    /// Write a file to an object, or spread it over several
     Put(put::Options),
-    /// Read an object
+    /// Read an object, or a file that is spread over several
     Get(get::Options),
     /// Show what an object has, or the space of the target
     Stat(stat::Options),
@@ -48,7 +51,12 @@ enum Verb {
     Rm(rm::Options),
     /// List objects
     Ls(ls::Options),
+    /// Measure clients that share objects, and check what they read while a server dies
+    Bench(bench::Options),
 }
+
+/// Reads and writes of a command that are under way at a time.
+const UNDER_WAY: usize = 8;
 
 /// Runs a command.
 ///
@@ -64,6 +72,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         Verb::Sync(options) => sync::run(options),
         Verb::Rm(options) => rm::run(options),
         Verb::Ls(options) => ls::run(options),
+        Verb::Bench(options) => bench::run(options),
     }
 }
 
@@ -77,7 +86,7 @@ fn with<R>(options: &Access, f: impl FnOnce(&ObjClient) -> Result<R>) -> Result<
     let obj = ObjClient::new(&rpc, &target.name, &client_uuid(), target.nids.clone())?;
     let obj = obj.with_limit(Duration::from_secs(way.timeout));
     let result = f(&obj).map_err(|e| match e.downcast::<ObjError>() {
-        Ok(ObjError::Rpc(e)) => client::explain(obj.import(), options, &e),
+        Ok(ObjError::Rpc(e)) => client::explain(obj.import(), target, way, &e),
         Ok(e) => anyhow!("{}: {e}", target.name),
         Err(e) => e,
     });

@@ -1,5 +1,6 @@
-//! `ulnet obj put`: writes a file to an object.
+//! `ulnet obj put`: writes a file to an object, or spreads it over several.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::Read;
 
@@ -8,17 +9,22 @@ use clap::Args;
 use lustre_rt::ObjectId;
 use serde_json::json;
 
-use crate::client;
+use super::spread::{self, Pending, Spread};
 
 /// What is written, and where.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:\n  \
     ulnet obj put --target ost-0@10.0.0.1@tcp 7 disk.img\n  \
-    ulnet obj put --target ost-0@10.0.0.1@tcp 7 - --offset 4096 < part")]
+    ulnet obj put --target ost-0@10.0.0.1@tcp 7 - --offset 4096 < part\n  \
+    ulnet obj put --target ost-0@10.0.0.1@tcp --target ost-1@10.0.0.2@tcp 7 disk.img\n  \
+    ulnet obj put --target ost-0@10.0.0.1@tcp --stripe 4 7 disk.img\n\n\
+    The third example spreads the file over object 7 of two targets, the last one over objects 7 to 10 of \
+    one; get needs the same options. Data are cached under locks and have reached all targets for good \
+    when the command has ended.")]
 pub(crate) struct Options {
     #[command(flatten)]
-    client: client::Access,
-    /// Object: its number or its FID
+    spread: Spread,
+    /// Object: its number or its FID; of a file that is spread the first one
     #[arg(value_parser = super::object)]
     object: ObjectId,
     /// File; - reads standard input
@@ -28,38 +34,44 @@ pub(crate) struct Options {
     offset: Option<u64>,
 }
 
-/// Bytes that are read and written at a time.
-const PART: u64 = 4 << 20;
-
 /// Runs the command.
 ///
 /// # Errors
-/// The file can't be read, there is no such object or no space, and as [`super::with`].
+/// The file can't be read, there is no such object or no space, and as [`spread::with`].
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let Options { client, object, file, offset } = options;
+    let Options { spread, object, file, offset } = options;
     let mut from: Box<dyn Read> = match file.as_str() {
         "-" => Box::new(std::io::stdin()),
         path => Box::new(File::open(path).with_context(|| path.to_owned())?),
     };
     let start = offset.unwrap_or(0);
-    let end = super::with(client, |obj| {
+    let end = spread::with(spread, *object, |striped| {
         let mut at = start;
-        loop {
-            let mut part = Vec::new();
-            from.by_ref().take(PART).read_to_end(&mut part).with_context(|| file.clone())?;
-            if part.is_empty() {
+        let mut begun: VecDeque<Pending<'_, ()>> = VecDeque::new();
+        for part in striped.raid.parts(start..u64::MAX) {
+            let mut bytes = Vec::new();
+            from.by_ref().take(part.len).read_to_end(&mut bytes).with_context(|| file.clone())?;
+            if bytes.is_empty() {
                 break;
             }
-            obj.write(*object, at, &part)?;
-            at += part.len() as u64;
+            at += bytes.len() as u64;
+            begun.push_back(striped.write(part.object, part.offset, bytes)?);
+            if begun.len() >= super::UNDER_WAY
+                && let Some(oldest) = begun.pop_front()
+            {
+                oldest()?;
+            }
         }
+        begun.into_iter().try_for_each(|op| op())?;
+        striped.sync()?;
         if offset.is_none() {
-            obj.punch(*object, at)?;
-            obj.sync(Some(*object))?;
+            striped.truncate(at)?;
+            striped.sync()?;
         }
+        striped.close()?;
         Ok(at)
     })?;
-    if client.way.json {
+    if spread.way.json {
         println!("{:#}", json!({ "object": super::name(*object), "bytes": end - start }));
     } else {
         println!("{}: {} bytes", super::name(*object), end - start);

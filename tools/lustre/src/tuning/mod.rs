@@ -65,7 +65,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
 }
 
 /// Seconds: a number, with `s` or `m` behind it if wanted.
-fn seconds(text: &str) -> Result<u32, String> {
+pub(crate) fn seconds(text: &str) -> Result<u32, String> {
     let (number, unit) = match text.strip_suffix('m') {
         Some(number) => (number, 60),
         None => (text.strip_suffix('s').unwrap_or(text), 1),
