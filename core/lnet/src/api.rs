@@ -27,6 +27,9 @@ bitflags::bitflags! {
         /// not fit behind those before it: it goes away, and the message looks for the next. Without
         /// effect where the initiator chooses the offset or `TRUNCATE` makes everything fit.
         const SPENT_WHEN_FULL = 0x1000;
+        /// What is sent answers a request: its source is the interface that the request came to, and
+        /// another one where a response of the network layer would take another (DEC-15).
+        const ANSWERS = 0x2000;
         /// Always time the response.
         const TRACK_RESPONSE = 0x400;
         /// Never time the response.

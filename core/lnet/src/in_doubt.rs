@@ -40,7 +40,7 @@ pub(crate) fn retention(portals: &Portals, msg: &Msg, kind: &Kind) -> Option<Ret
     if is_internal(kind) || is_kept_here(portals, msg) {
         return None;
     }
-    let bound = msg.src.is_some() && !msg.is_response();
+    let bound = msg.src.is_some() && !msg.may_move();
     Some(Retention { born: msg.born, until: msg.deadline, bound })
 }
 

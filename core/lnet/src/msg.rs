@@ -137,6 +137,8 @@ pub(crate) struct Msg {
     pub(crate) rx: Option<RxSide>,
     /// The source NID that was asked for; stays through resends (S-70).
     pub(crate) src: Option<Nid>,
+    /// Another source will do where the one that was asked for is bad, as for a response (DEC-15).
+    pub(crate) answers: bool,
     /// The NID that the request came from, where this is the response (S-51).
     pub(crate) hint: Option<Nid>,
     /// The process at the next hop, unless that is a gateway.
@@ -201,6 +203,7 @@ impl Msg {
             tx: None,
             rx: None,
             src: None,
+            answers: false,
             hint: None,
             hop_pid: hdr.dst_pid,
             retries: 0,
@@ -226,6 +229,7 @@ impl Msg {
             md: self.md,
             rx: self.rx.take(),
             src: self.src,
+            answers: self.answers,
             hint: self.hint,
             hop_pid: self.hop_pid,
             retries: self.retries,
@@ -267,6 +271,11 @@ impl Msg {
             MsgType::Reply => MsgType::Get,
             kind => kind,
         }
+    }
+
+    /// Whether it answers a request, of this layer or of one above: then another source will do (DEC-15).
+    pub(crate) fn may_move(&self) -> bool {
+        self.answers || self.is_response()
     }
 
     pub(crate) fn is_response(&self) -> bool {

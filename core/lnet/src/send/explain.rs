@@ -30,6 +30,7 @@ impl Node {
                 recovery: false,
                 internal: false,
                 response: false,
+                may_move: false,
                 numa_node: self.numa.home(),
                 tried: &[],
                 hint: None,

@@ -123,6 +123,7 @@ impl Node {
         msg.payload = payload;
         msg.md = Some(op.md);
         msg.src = op.src;
+        msg.answers = md.options.contains(MdOptions::ANSWERS);
         msg.recovery = op.recovery;
         msg.limit = op.limits.send;
         (msg.ev.offset, msg.ev.rlength, msg.ev.mlength) = (u64::from(offset), len, len);

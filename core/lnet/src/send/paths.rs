@@ -63,8 +63,7 @@ impl<'a> Tables<'a> {
         peer: Option<PeerId>,
     ) -> impl Iterator<Item = (NiId, PeerNiId)> + use<'a> {
         let peer = peer.and_then(|p| self.peers.peers.get(p));
-        let free =
-            msg.src.is_none() || (msg.is_response() && self.tunables.conduct.moves_responses);
+        let free = msg.src.is_none() || (msg.may_move() && self.tunables.conduct.moves_responses);
         let nets = peer.filter(|p| free && p.is_mr()).map_or(&[][..], |p| &p.nets);
         nets.iter().flat_map(move |theirs| {
             let ours = self.nets.iter().find(|n| n.net == theirs.net).map_or(&[][..], |n| &n.nis);

@@ -19,6 +19,7 @@ impl Tables<'_> {
             recovery: msg.recovery,
             internal: is_internal(&msg.hdr.kind),
             response: msg.is_response(),
+            may_move: msg.may_move(),
             numa_node: self.numa.node_of(msg, self.portals),
             tried: &msg.tried,
             hint: msg.hint,

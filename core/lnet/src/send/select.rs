@@ -36,6 +36,8 @@ pub(crate) struct Request<'a> {
     /// On the reserved portal: such messages may leave through any interface (S-32).
     pub(crate) internal: bool,
     pub(crate) response: bool,
+    /// Another source will do where `src` is bad.
+    pub(crate) may_move: bool,
     /// Where the memory is.
     pub(crate) numa_node: Option<u32>,
     /// Pairs that failed already (DEC-8).
@@ -87,8 +89,8 @@ pub(crate) fn path(t: Tables<'_>, r: &Request<'_>, rec: &mut Recorder<'_>) -> Re
         return gateway::onward(t, r, target, peer, passing, rec);
     }
     if let Some(src) = r.src {
-        // DEC-15: a response that failed may take another pair, but only towards an MR peer.
-        let may_move = r.response && multi_rail && t.tunables.conduct.moves_responses;
+        // DEC-15: an answer that failed may take another pair, but only towards an MR peer.
+        let may_move = r.may_move && multi_rail && t.tunables.conduct.moves_responses;
         if !may_move || (r.tried.is_empty() && !has_better_rail(t, r, peer, src)) {
             freedom(rec, Freedom::None);
             return pinned(t, r, target, src, peer.is_mr(), rec);

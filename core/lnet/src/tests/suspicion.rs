@@ -8,7 +8,7 @@ use lnet_wire::Kind;
 
 use super::policy::rule;
 use super::world::{Fate, World, nid};
-use crate::{Criterion, Doubt, EventKind, Link, NetTunables, Outcome, Profile};
+use crate::{Criterion, Doubt, EventKind, Link, MdOptions, NetTunables, Outcome, Profile};
 
 const A: [&str; 2] = ["10.77.0.2@tcp", "10.77.1.2@tcp"];
 const B: [&str; 2] = ["10.77.0.3@tcp", "10.77.1.3@tcp"];
@@ -374,6 +374,24 @@ fn a_response_leaves_an_interface_without_a_link_towards_a_multi_rail_peer() {
     assert_eq!(from.len(), 1, "{from:?}");
     assert_ne!(from[0], to);
     assert!(w.events(0, 1).iter().all(|(_, ok, _)| *ok), "{:?}", w.events(0, 1));
+}
+
+/// DEC-15: its first attempt, and a copy of it when it is in doubt.
+#[test]
+fn an_answer_of_a_layer_above_leaves_a_bad_rail_and_what_insists_on_its_source_does_not() {
+    for (options, moves) in [(MdOptions::ANSWERS, true), (MdOptions::empty(), false)] {
+        let mut w = pair();
+        w.put_from(1, Some(B[0]), A[0], 1, false, options);
+        assert_eq!(w.pairs(1), [(B[0].to_owned(), A[0].to_owned())], "a sound rail is kept");
+        let (_, written) = w.retained(1).pop().unwrap();
+        assert_eq!(written.retention.map(|r| r.bound), Some(!moves));
+        for a in A {
+            w.doubt(1, B[0], a, Doubt::Silent);
+        }
+        w.put_from(1, Some(B[0]), A[0], 2, false, options);
+        let (from, _) = w.pairs(1).pop().unwrap();
+        assert_eq!(from == B[1], moves, "{from}");
+    }
 }
 
 #[test]

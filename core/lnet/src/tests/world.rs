@@ -522,16 +522,30 @@ impl World {
 
     /// A PUT of 100 bytes to the test buffer of `target`; its events carry `user`.
     pub(crate) fn put(&mut self, host: usize, target: &str, user: u64, ack: bool) {
+        self.put_from(host, None, target, user, ack, MdOptions::default());
+    }
+
+    /// The same from a source, with options of its descriptor.
+    pub(crate) fn put_from(
+        &mut self,
+        host: usize,
+        src: Option<&str>,
+        target: &str,
+        user: u64,
+        ack: bool,
+        options: MdOptions,
+    ) {
         let h = &mut self.hosts[host];
         let buf = h.mem.add(vec![user as u8; 100]);
         let mut md = MdSpec::new(buf, user);
         md.threshold = Some(if ack { 2 } else { 1 });
         md.unlink = crate::Unlink::Auto;
+        md.options = options;
         let md = h.node.bind(md).unwrap();
         let put = crate::Put {
             md,
             ack,
-            src: None,
+            src: src.map(nid),
             target: ProcessId::lustre(nid(target)),
             portal: PT,
             match_bits: BITS,

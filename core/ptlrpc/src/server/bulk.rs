@@ -55,7 +55,7 @@ impl Server {
         for k in 0..if gone { 0 } else { posted } {
             let part = iovec_slice(memory, k * BULK_PIECE, BULK_PIECE);
             let post = cx.common.posts.insert(Post::ServerBulk { served: id });
-            let given = spec(part, post, MdOptions::empty(), Some(2));
+            let given = spec(part, post, MdOptions::ANSWERS, Some(2));
             let md = match cx.below.bind(given) {
                 Ok(md) => md,
                 Err(e) => {

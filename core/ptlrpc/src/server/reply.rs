@@ -273,7 +273,7 @@ impl Server {
         let post = cx.common.posts.insert(Post::Reply { span, to: origin.peer, difficult });
         // Sent, and acknowledged.
         let events = 1 + u32::from(difficult.is_some());
-        let given = spec(IoVec::from([span]), post, MdOptions::empty(), Some(events));
+        let given = spec(IoVec::from([span]), post, MdOptions::ANSWERS, Some(events));
         let Ok(md) = cx.below.bind(given) else {
             cx.common.posts.remove(post);
             cx.below.free(span);
