@@ -135,23 +135,48 @@ struct Slot {
     store: Box<dyn Store>,
     journal: Journal,
     failed: Option<StoreError>,
+    /// Requests behind the end of a recovery whose record is under way; `None` at other times. The
+    /// target takes them for those of a recovery until it learns that it is over.
+    behind: Option<Vec<Served>>,
 }
 
 impl Slot {
+    /// The recovery is over, or its end can't be recorded: what was held back comes to the target.
+    fn recovered(&mut self, rpc: &mut Rpc<'_, '_>) {
+        for served in self.behind.take().unwrap_or_default() {
+            self.serve(served, rpc);
+        }
+    }
+
+    fn serve(&mut self, served: Served, rpc: &mut Rpc<'_, '_>) {
+        if self.failed.is_some() {
+            return rpc.decline(served.id);
+        }
+        if let Some(behind) = &mut self.behind {
+            return behind.push(served);
+        }
+        let (kind, mut cx) = self.cx(rpc);
+        kind.serve(served, &mut cx);
+    }
+
+    /// The target learns what survives a crash.
+    fn learn(&mut self, recorded: Recorded, rpc: &mut Rpc<'_, '_>) {
+        let (kind, mut cx) = self.cx(rpc);
+        match recorded {
+            Recorded::Left(export) => kind.left(export, &mut cx),
+            Recorded::Recovered => {
+                kind.recovered(&mut cx);
+                self.recovered(rpc);
+            }
+        }
+    }
+
     fn cx<'a, 'b, 'c>(
         &'a mut self,
         rpc: &'a mut Rpc<'b, 'c>,
     ) -> (&'a mut dyn Kind, Cx<'a, 'b, 'c>) {
         let Self { kind, store, journal, .. } = self;
         (&mut **kind, Cx { rpc, store: &mut **store, journal })
-    }
-}
-
-/// A target learns what survives a crash.
-fn learn(kind: &mut dyn Kind, recorded: Recorded, cx: &mut Cx<'_, '_, '_>) {
-    match recorded {
-        Recorded::Left(export) => kind.left(export, cx),
-        Recorded::Recovered => kind.recovered(cx),
     }
 }
 
@@ -187,7 +212,7 @@ impl Targets {
         let id = rpc.add_target(config)?;
         kind.begin(Beginning { starts: start.starts, recovers }, rpc);
         let journal = Journal::new(id, &start, replies);
-        self.0.insert(id, Slot { uuid, kind, store, journal, failed: None });
+        self.0.insert(id, Slot { uuid, kind, store, journal, failed: None, behind: None });
         Ok(id)
     }
 
@@ -198,12 +223,7 @@ impl Targets {
                 let Some(slot) = self.0.get_mut(&served.target) else {
                     return Some(Event::Served(served));
                 };
-                if slot.failed.is_some() {
-                    rpc.decline(served.id);
-                    return None;
-                }
-                let (kind, mut cx) = slot.cx(rpc);
-                kind.serve(*served, &mut cx);
+                slot.serve(*served, rpc);
                 None
             }
             Event::BulkDone { served, result } => {
@@ -258,6 +278,7 @@ impl Targets {
                     return Some(event);
                 };
                 if let Some(slot) = self.0.get_mut(&target) {
+                    slot.behind.get_or_insert_default();
                     slot.cx(rpc).1.new_epoch(outcome.last_transno);
                 }
                 Some(event)
@@ -339,17 +360,18 @@ impl Targets {
                     StoreFact::Done { token, outcome } => kind.stored(token, outcome, &mut cx),
                     StoreFact::Applied { txn, result } => {
                         if let Some(recorded) = cx.applied(txn, result) {
-                            learn(kind, recorded, &mut cx);
+                            slot.learn(recorded, rpc);
                         }
                     }
                     StoreFact::Committed { up_to } => {
                         for recorded in cx.settled(up_to) {
-                            learn(kind, recorded, &mut cx);
+                            slot.learn(recorded, rpc);
                         }
                     }
                     StoreFact::Failed(e) => {
                         cx.abandon();
                         slot.failed = Some(e.clone());
+                        slot.recovered(rpc);
                         ended.get_or_insert_with(|| (slot.uuid.clone(), e));
                     }
                 }

@@ -175,7 +175,6 @@ fn earlier_findings_of_the_swarm_hold_now() {
         6115900478322359517,
         4237507735251501311,
         4412857505900743552,
-        8906781843068696831,
         4416386791621093832,
     ] {
         let round = Round::draw(seed).unwrap();

@@ -1,10 +1,10 @@
 //! Servers that die: locks are replayed, fencing numbers go on, who does not come back is evicted.
 
 use lustre_wire::Opcode;
-use lustre_wire::ldlm::LockMode;
+use lustre_wire::ldlm::{LockFlags, LockMode};
 use ptlrpc::{EvictReason, Part};
 
-use super::bench::{Bench, Manner};
+use super::bench::{Bench, Manner, whole};
 
 #[test]
 fn l25_locks_and_waits_are_there_again_after_a_restart() {
@@ -131,4 +131,22 @@ fn locks_are_given_after_a_recovery_when_the_records_of_missing_clients_are_gone
     assert!(!bench.granted(b, waiting));
     bench.stall(false);
     assert!(bench.granted(b, waiting));
+}
+
+#[test]
+fn what_comes_while_the_end_of_a_recovery_is_recorded_is_answered_as_behind_it() {
+    let mut bench = Bench::new();
+    let (a, b) = (bench.client("a", Manner::Busy), bench.client("b", Manner::Busy));
+    bench.ask_for(b, "jobs/42", LockMode::EX);
+    bench.manner(a, Manner::Stuck);
+    bench.restart();
+    bench.stall(true);
+    bench.secs(1100);
+    // Taken for a part of the recovery it would wait, without end.
+    let nowait = LockFlags::BLOCK_NOWAIT;
+    let call = bench.ask_as(b, 100, nowait, whole("jobs/42", LockMode::PR), Some("jobs/42"));
+    assert_eq!(bench.end(call), None);
+    bench.stall(false);
+    assert!(bench.end(call).is_some());
+    assert!(!bench.granted(b, 100));
 }
