@@ -9,6 +9,7 @@
 //! `2000 0`.
 #![allow(clippy::unwrap_used, reason = "a benchmark ends where it fails")]
 
+use core::time::Duration;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::env;
@@ -210,7 +211,7 @@ impl World {
     /// Lets time go by, a second at a time.
     fn pass(&mut self, seconds: u64) {
         for _ in 0..seconds {
-            self.now += core::time::Duration::from_secs(1);
+            self.now += Duration::from_secs(1);
             self.node.handle_timeout(self.now);
             self.uppers.handle_timeout(self.now, &mut self.node, &mut self.heap);
             self.settle();
@@ -241,7 +242,8 @@ fn main() {
     let mut party = |seed, side| {
         let exports_per_node = ptlrpc::EXPORTS_MAX as u32;
         let tunables = ptlrpc::Tunables { exports_per_node, ..ptlrpc::Tunables::default() };
-        let ptlrpc = Ptlrpc::new(Config { seed, wall_secs: 1_700_000_000, tunables });
+        let ptlrpc =
+            Ptlrpc::new(Config { seed, wall: Duration::from_secs(1_700_000_000), tunables });
         uppers.add(Box::new(Party { ptlrpc, side })).unwrap()
     };
     let (client, server) = (party(1, Side::Client), party(2, Side::Server));

@@ -31,8 +31,8 @@ use crate::xid::Xids;
 pub struct Config {
     /// Seed of cookies and of whatever else is random.
     pub seed: u64,
-    /// Wall-clock seconds since 1970: numbers of requests begin there.
-    pub wall_secs: u64,
+    /// Wall-clock time since 1970: numbers of requests begin there.
+    pub wall: Duration,
     /// Tunables.
     pub tunables: Tunables,
 }
@@ -54,7 +54,7 @@ impl Ptlrpc {
     /// One without imports, targets and services.
     pub fn new(config: Config) -> Self {
         let mut prng = Prng::new(config.seed);
-        let xids = Xids::new(config.wall_secs, &mut prng);
+        let xids = Xids::new(config.wall, &mut prng);
         Self {
             common: Common {
                 tunables: config.tunables,

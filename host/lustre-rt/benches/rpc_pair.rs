@@ -10,6 +10,7 @@
 //! shares of the sides.
 #![allow(clippy::unwrap_used, reason = "a benchmark ends where it fails")]
 
+use core::time::Duration;
 use std::env;
 use std::time::Instant;
 
@@ -52,7 +53,14 @@ struct Side {
 impl Side {
     fn new(seed: u64) -> Self {
         let tunables = ptlrpc::Tunables::default();
-        Self { ptlrpc: Ptlrpc::new(Config { seed, wall_secs: 1_700_000_000, tunables }), ended: 0 }
+        Self {
+            ptlrpc: Ptlrpc::new(Config {
+                seed,
+                wall: Duration::from_secs(1_700_000_000),
+                tunables,
+            }),
+            ended: 0,
+        }
     }
 
     fn drain(&mut self, below: &mut Below<'_>) {

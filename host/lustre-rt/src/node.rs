@@ -109,7 +109,7 @@ impl RpcNode {
             tunables: tunables.clone(),
             cache: Default::default(),
         };
-        let config = Config { seed, wall_secs: since.as_secs(), tunables };
+        let config = Config { seed, wall: since, tunables };
         let (back, freed) = (GivenBack::default(), Freed::default());
         let host = Host {
             ptlrpc: Ptlrpc::new(config),

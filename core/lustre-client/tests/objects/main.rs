@@ -176,8 +176,8 @@ impl Upper for Clients {
 }
 
 fn ptlrpc_of(seed: u64) -> Ptlrpc {
-    let wall_secs = 1_795_000_000 + seed * 1000;
-    Ptlrpc::new(Config { seed, wall_secs, tunables: Tunables::default() })
+    let wall = Duration::from_secs(1_795_000_000 + seed * 1000);
+    Ptlrpc::new(Config { seed, wall, tunables: Tunables::default() })
 }
 
 /// What a server is made with.

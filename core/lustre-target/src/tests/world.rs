@@ -118,7 +118,11 @@ const PORTALS: [Portal; 3] = [Portal::OST_REQUEST, Portal::OST_IO, Portal::OST_C
 
 fn party(uppers: &mut Uppers, seed: u64) -> UpperId {
     let tunables = Tunables::default();
-    let ptlrpc = Ptlrpc::new(Config { seed, wall_secs: 1_795_000_000 + seed * 1000, tunables });
+    let ptlrpc = Ptlrpc::new(Config {
+        seed,
+        wall: Duration::from_secs(1_795_000_000 + seed * 1000),
+        tunables,
+    });
     let party = Party { ptlrpc, targets: Targets::default(), ended: Vec::new() };
     uppers.add(Box::new(party)).unwrap()
 }

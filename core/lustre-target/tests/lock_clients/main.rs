@@ -141,8 +141,8 @@ fn data() -> ConnectData {
 }
 
 fn ptlrpc_of(seed: u64, tunables: &Tunables) -> Ptlrpc {
-    let wall_secs = 1_795_000_000 + seed * 1000;
-    Ptlrpc::new(Config { seed, wall_secs, tunables: tunables.clone() })
+    let wall = Duration::from_secs(1_795_000_000 + seed * 1000);
+    Ptlrpc::new(Config { seed, wall, tunables: tunables.clone() })
 }
 
 struct Bench {

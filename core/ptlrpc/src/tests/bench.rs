@@ -2,6 +2,7 @@
 //! lost.
 
 use core::ops::{Deref, DerefMut};
+use core::time::Duration;
 use std::collections::VecDeque;
 
 use lnet::upper::{Below, Upper, UpperId};
@@ -98,7 +99,11 @@ impl DerefMut for Bench {
 fn party(world: &mut World, seed: u64, program: Option<Program>, store: Option<Store>) -> UpperId {
     let tunables = Tunables::default();
     // No two parties share a number, as no two nodes do.
-    let ptlrpc = Ptlrpc::new(Config { seed, wall_secs: 1_795_000_000 + seed * 1000, tunables });
+    let ptlrpc = Ptlrpc::new(Config {
+        seed,
+        wall: Duration::from_secs(1_795_000_000 + seed * 1000),
+        tunables,
+    });
     let party = Party { ptlrpc, events: Vec::new(), kept: Vec::new(), program, store };
     world.add(Box::new(party))
 }

@@ -1,6 +1,8 @@
 //! A server that says what a test wants: it keeps no state, and answers each request with what its
 //! script returns.
 
+use core::time::Duration;
+
 use lnet::upper::{Below, Upper};
 use lnet::{Event as LnetEvent, EventKind, MatchEntry, MdOptions, MdSpec, Put, Report, Unlink};
 use lnet_types::{ByteOrder, Errno, Instant, IoVec, Nid, ProcessId, Span};
@@ -187,7 +189,8 @@ pub(super) fn scripted(
         PORTALS.iter().for_each(|portal| script.post(below, *portal));
     });
     bench.party_of(bench.client, |party, _| {
-        party.ptlrpc = Ptlrpc::new(Config { seed: 1, wall_secs: 1_795_000_000, tunables });
+        party.ptlrpc =
+            Ptlrpc::new(Config { seed: 1, wall: Duration::from_secs(1_795_000_000), tunables });
     });
     bench.import = bench.rpc(bench.client, |rpc| rpc.import(config)).unwrap();
     bench

@@ -40,7 +40,7 @@ const WALL: u64 = 1_795_000_000;
 pub(super) const TARGETS: [&str; 2] = ["a", "b"];
 
 fn ptlrpc(seed: u64, tunables: &Tunables) -> Ptlrpc {
-    Ptlrpc::new(Config { seed, wall_secs: WALL + seed, tunables: tunables.clone() })
+    Ptlrpc::new(Config { seed, wall: Duration::from_secs(WALL + seed), tunables: tunables.clone() })
 }
 
 fn wanted() -> ConnectData {

@@ -1,6 +1,7 @@
 //! The request layer of one node, with its targets and clients: a protocol on the node, as it stands
 //! on a real one.
 
+use core::time::Duration;
 use std::sync::Arc;
 
 use lnet::upper::{Below, Upper};
@@ -68,7 +69,7 @@ pub(crate) struct Begin {
     pub(crate) life: u32,
     pub(crate) seed: u64,
     /// Seconds since 1970.
-    pub(crate) wall_secs: u64,
+    pub(crate) wall: Duration,
     /// What the node's clock shows when the world begins.
     pub(crate) zero: Instant,
     /// Whether targets may be served here, and the disks of those that are.
@@ -104,11 +105,11 @@ pub(crate) struct RpcHost {
 
 impl RpcHost {
     pub(crate) fn new(begin: Begin) -> Self {
-        let Begin { scenario, node, life, seed, wall_secs, zero, serves, disks, .. } = begin;
+        let Begin { scenario, node, life, seed, wall, zero, serves, disks, .. } = begin;
         let losses = begin.losses;
         let mut rng = Prng::new(seed);
         let tunables = scenario.rpc.tunables.clone();
-        let ptlrpc = Ptlrpc::new(Config { seed: rng.next_u64(), wall_secs, tunables });
+        let ptlrpc = Ptlrpc::new(Config { seed: rng.next_u64(), wall, tunables });
         let (ours, theirs) = (rng.split(), rng.split());
         Self {
             ptlrpc,

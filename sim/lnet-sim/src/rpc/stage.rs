@@ -1,6 +1,7 @@
 //! Targets and clients on hosts: they come to life and die with them, targets go to other nodes,
 //! faults befall them, and what is seen of them goes to observers. Disks are the world's.
 
+use core::time::Duration;
 use std::sync::Arc;
 
 use lnet_scenario::{FaultKind, NodeId, Place, RpcLoss, Scenario, Share};
@@ -94,8 +95,8 @@ impl<F: Fabric> Sim<F> {
     }
 
     /// A host comes to life: what stands on its node of targets and clients does, too. `zero` is what
-    /// its clock shows when the world begins, `wall_secs` the time since 1970.
-    pub(crate) fn raise_rpc(&mut self, id: HostId, zero: Instant, wall_secs: u64) {
+    /// its clock shows when the world begins, `wall` the time since 1970.
+    pub(crate) fn raise_rpc(&mut self, id: HostId, zero: Instant, wall: Duration) {
         let scenario: Arc<Scenario> = self.scenario.clone();
         let (rpc, node) = (&scenario.rpc, NodeId(id.0));
         let serves = rpc.targets.iter().any(|t| t.on == node || t.failover == Some(node));
@@ -109,8 +110,7 @@ impl<F: Fabric> Sim<F> {
         let life = host.incarnation;
         let seed = Prng::new(self.seed ^ u64::from(id.0) << 32 ^ u64::from(life) << 8).next_u64();
         let scenario = scenario.clone();
-        let begin =
-            Begin { scenario, node, life, seed, wall_secs, zero, serves, disks, losses, hangs };
+        let begin = Begin { scenario, node, life, seed, wall, zero, serves, disks, losses, hangs };
         let rpc = RpcHost::new(begin);
         #[cfg(feature = "sabotage")]
         let rpc = {

@@ -1,5 +1,7 @@
 //! Hosts come to life, die, and change their interfaces; their health is watched.
 
+use core::time::Duration;
+
 use lnet::upper::Uppers;
 use lnet::{Doubt, Link, NiSpec, Node, NodeConfig, RouteView, Tunables};
 use lnet_scenario::{Group, NodeId, RailRef};
@@ -77,8 +79,8 @@ impl<F: Fabric> Sim<F> {
         self.programs.set_nids(id, nids.to_vec());
         self.programs.born(self.now, id, &mut self.hosts[id.0 as usize]);
         self.collect();
-        let wall_secs = (WALL_BEGIN + self.now.as_nanos()) / 1_000_000_000;
-        self.raise_rpc(id, CLOCKS_BEGIN, wall_secs);
+        let wall = Duration::from_nanos(WALL_BEGIN + self.now.as_nanos());
+        self.raise_rpc(id, CLOCKS_BEGIN, wall);
         self.raise_uppers(id);
         self.touch(id);
     }

@@ -85,8 +85,8 @@ struct Party {
 
 impl Party {
     fn new(seed: u64, tunables: Tunables) -> Self {
-        let wall_secs = 1_795_000_000 + seed;
-        let ptlrpc = Ptlrpc::new(Config { seed, wall_secs, tunables });
+        let wall = Duration::from_secs(1_795_000_000 + seed);
+        let ptlrpc = Ptlrpc::new(Config { seed, wall, tunables });
         Self { ptlrpc, events: Vec::new() }
     }
 

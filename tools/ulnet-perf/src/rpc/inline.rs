@@ -69,7 +69,8 @@ impl Inline {
         let lent = stack.lend(Buffer::zeroed(BULK_MAX as usize)).map_err(|e| e.error)?;
         let memory = stack.region(lent);
         let tunables = ptlrpc::Tunables::default();
-        let ptlrpc = Ptlrpc::new(Config { seed: 2, wall_secs: 1_700_000_000, tunables });
+        let ptlrpc =
+            Ptlrpc::new(Config { seed: 2, wall: Duration::from_secs(1_700_000_000), tunables });
         let calls = Calls { ptlrpc, ended: 0, failed: None };
         let upper = stack.add_upper(Box::new(calls)).context("no upper")?;
         let import = stack.with_upper(upper, |calls: &mut Calls, below| {

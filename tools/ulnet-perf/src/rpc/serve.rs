@@ -1,5 +1,7 @@
 //! The server's side: a target whose calls do nothing, or move bulk data to and from one buffer.
 
+use core::time::Duration;
+
 use lnet::upper::{Below, Upper};
 use lnet::{Event as LnetEvent, Report};
 use lnet_rt::{Buffer, Stack};
@@ -14,7 +16,8 @@ pub(in super::super) fn stand(stack: &mut Stack) -> anyhow::Result<()> {
     let lent = stack.lend(Buffer::zeroed(super::BULK_MAX as usize)).map_err(|e| e.error)?;
     let memory = stack.region(lent);
     let tunables = ptlrpc::Tunables::default();
-    let ptlrpc = Ptlrpc::new(Config { seed: 1, wall_secs: 1_700_000_000, tunables });
+    let ptlrpc =
+        Ptlrpc::new(Config { seed: 1, wall: Duration::from_secs(1_700_000_000), tunables });
     let server = Server { ptlrpc, memory };
     let id = stack.add_upper(Box::new(server)).ok_or_else(|| anyhow::anyhow!("no upper"))?;
     let begun = stack.with_upper(id, Server::begin);

@@ -2,6 +2,7 @@
 //! virtual time. The clients are as simple as can be: what they know of a lock is what replies and callbacks say.
 
 use core::ops::{Deref, DerefMut};
+use core::time::Duration;
 use std::collections::BTreeMap;
 
 use lnet::upper::{Below, Upper, UpperId};
@@ -609,8 +610,8 @@ impl Bench {
 }
 
 fn ptlrpc_of(seed: u64, tunables: &Tunables) -> Ptlrpc {
-    let wall_secs = 1_795_000_000 + seed * 1000;
-    Ptlrpc::new(Config { seed, wall_secs, tunables: tunables.clone() })
+    let wall = Duration::from_secs(1_795_000_000 + seed * 1000);
+    Ptlrpc::new(Config { seed, wall, tunables: tunables.clone() })
 }
 
 fn serve(world: &mut World, seed: u64, tunables: &Tunables, mut store: MemoryStore) -> UpperId {
