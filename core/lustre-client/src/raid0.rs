@@ -114,11 +114,19 @@ impl Raid0 {
         if object < last { start + self.stripe } else { start }
     }
 
+    /// Where the file ends of which this object, that ends there, has the last byte; 0 for one without
+    /// bytes and one that the file has not (C-179). What lies behind the largest offset is there.
+    pub fn file_end_by(&self, object: u32, end: u64) -> u64 {
+        match end.checked_sub(1).filter(|_| object < self.objects) {
+            Some(last) => self.origin(object, last).unwrap_or(u64::MAX).saturating_add(1),
+            None => 0,
+        }
+    }
+
     /// Where the file ends whose objects, in their order, end there (C-179).
     pub fn file_end(&self, ends: impl IntoIterator<Item = u64>) -> u64 {
-        let last =
-            |(object, end): (u32, u64)| self.origin(object, end.checked_sub(1)?)?.checked_add(1);
-        (0..self.objects).zip(ends).filter_map(last).max().unwrap_or(0)
+        let end = |(object, end)| self.file_end_by(object, end);
+        (0..self.objects).zip(ends).map(end).max().unwrap_or(0)
     }
 }
 
@@ -150,6 +158,8 @@ mod tests {
         );
         assert_eq!(raid.file_end([2 * MIB, MIB + 5, MIB]), 4 * MIB + 5);
         assert_eq!(raid.file_end([0, 0, 0]), 0);
+        assert_eq!(raid.file_end_by(3, 1), 0, "there are three");
+        assert_eq!(raid.file_end([u64::MAX, 0, 0]), u64::MAX);
         assert_eq!(raid.file_end([0, 1, 0]), MIB + 1, "a hole in front");
     }
 
@@ -179,6 +189,7 @@ mod tests {
             let (object, offset) = raid.place(at);
             prop_assert!(object < objects);
             prop_assert_eq!(raid.origin(object, offset), Some(at));
+            prop_assert_eq!(raid.file_end_by(object, offset + 1), at + 1);
             // The other way: a byte of an object is one of the file, and that is this one.
             let other = border as u32 % objects;
             let origin = raid.origin(other, at).unwrap();

@@ -1,12 +1,12 @@
 //! Where the bytes of a file are: its layout as a list of components, which parts of which objects a
 //! range of the file is, and which size of the file the size of an object means (C-175 … C-184).
-//! Pure.
+//! Pure. The arithmetic of one component is in `raid0.rs`.
 
 use lustre_wire::fid::ObjectId;
 use lustre_wire::striping::{ComponentFlags, Pattern, Stripes, Striping};
 
-/// Stripes are multiples of so many bytes.
-const STRIPE_UNIT: u64 = 64 << 10;
+use crate::raid0::{Raid0, Raid0Error};
+
 /// Behind the last byte of a file.
 pub const END: u64 = u64::MAX;
 
@@ -28,8 +28,8 @@ pub enum Holder {
     Mdt,
     /// Objects in turn; `None` is one that is missing, whose data is lost.
     Objects {
-        /// Bytes of a stripe.
-        stripe_size: u64,
+        /// How they share it.
+        raid: Raid0,
         /// One for each stripe.
         objects: Vec<Option<FileObject>>,
     },
@@ -73,6 +73,9 @@ pub enum LayoutError {
     /// All mirrors are out of date.
     #[error("all mirrors of the file are out of date")]
     Stale,
+    /// No file can be spread in this way.
+    #[error("bad layout: {0}")]
+    Spread(#[from] Raid0Error),
     /// What the server sent is no layout of a file.
     #[error("bad layout: {0}")]
     Bad(&'static str),
@@ -111,32 +114,6 @@ pub enum Spot {
     },
 }
 
-/// Offset in an object, and its stripe, of an offset in a file (C-177).
-pub const fn to_object(offset: u64, stripe_size: u64, count: u64) -> (u64, u64) {
-    let width = stripe_size.saturating_mul(count);
-    let (row, rest) = (offset / width, offset % width);
-    (rest / stripe_size, row * stripe_size + rest % stripe_size)
-}
-
-/// Offset in a file of an offset in the object of a stripe (C-178). What lies behind the largest offset
-/// is there.
-pub const fn to_file(stripe: u64, offset: u64, stripe_size: u64, count: u64) -> u64 {
-    let width = stripe_size.saturating_mul(count);
-    (offset / stripe_size)
-        .saturating_mul(width)
-        .saturating_add(stripe * stripe_size)
-        .saturating_add(offset % stripe_size)
-}
-
-/// Size of a file of which the object of a stripe, of this size, has the last byte; 0 for an object
-/// without bytes (C-179).
-pub const fn file_size(stripe: u64, object_size: u64, stripe_size: u64, count: u64) -> u64 {
-    match object_size {
-        0 => 0,
-        size => to_file(stripe, size - 1, stripe_size, count).saturating_add(1),
-    }
-}
-
 impl Component {
     fn of(
         id: u32,
@@ -172,31 +149,29 @@ impl Component {
         if flags.contains(ComponentFlags::EXTENSION) || !flags.contains(ComponentFlags::INIT) {
             return component(Holder::Nothing);
         }
-        let (stripe_size, count) =
-            (u64::from(stripes.head.stripe_size), usize::from(stripes.head.stripe_count));
-        if stripe_size == 0 || !stripe_size.is_multiple_of(STRIPE_UNIT) {
-            return Err(LayoutError::Bad("the stripe size must be a multiple of 64 KiB"));
-        }
-        if count == 0 || stripes.objects.len() < count {
+        let count = stripes.head.stripe_count;
+        let raid = Raid0::new(stripes.head.stripe_size.into(), count.into())?;
+        let count = usize::from(count);
+        if stripes.objects.len() < count {
             return Err(LayoutError::Bad("objects are missing"));
         }
         let objects = stripes.objects.iter().take(count).map(|object| {
             let missing = object.id == ObjectId::default();
             (!missing).then_some(FileObject { id: object.id, ost: object.index })
         });
-        component(Holder::Objects { stripe_size, objects: objects.collect() })
+        component(Holder::Objects { raid, objects: objects.collect() })
     }
 
     /// Size of the file that the size of the object of a stripe proves, cut at the end of the
     /// component; 0 without a stripe of this number.
     pub fn size_of(&self, stripe: usize, object_size: u64) -> u64 {
         match &self.holder {
-            Holder::Objects { stripe_size, objects } if stripe < objects.len() => {
-                let count = objects.len() as u64;
-                file_size(stripe as u64, object_size, *stripe_size, count).min(self.end)
+            Holder::Objects { raid, .. } => {
+                let stripe = u32::try_from(stripe).unwrap_or(u32::MAX);
+                raid.file_end_by(stripe, object_size).min(self.end)
             }
             Holder::Mdt => object_size.min(self.end),
-            _ => 0,
+            Holder::Nothing => 0,
         }
     }
 }
@@ -281,15 +256,15 @@ impl FileLayout {
                     to = to.min(at.saturating_add(max));
                     Spot::Mdt
                 }
-                Holder::Objects { stripe_size, objects } => {
-                    let (stripe, inside) = to_object(at, *stripe_size, objects.len() as u64);
+                Holder::Objects { raid, objects } => {
+                    let (stripe, inside) = raid.place(at);
                     // With one object all of a component is in one piece.
                     let run = match objects.len() {
                         1 => max,
-                        _ => (stripe_size - inside % stripe_size).min(max),
+                        _ => (raid.stripe() - inside % raid.stripe()).min(max),
                     };
                     to = to.min(at.saturating_add(run));
-                    let stripe = usize::try_from(stripe).unwrap_or(usize::MAX);
+                    let stripe = stripe as usize;
                     match objects.get(stripe).copied().flatten() {
                         Some(object) => {
                             Spot::Object { component: place, stripe, object, offset: inside }
@@ -327,6 +302,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::raid0::STRIPE_UNIT;
 
     fn stripes(stripe_size: u32, count: u16) -> Stripes {
         let object = |n: u16| StripeObject {
@@ -359,12 +335,13 @@ mod tests {
 
     #[test]
     fn c177_offsets_are_those_that_were_recorded() {
+        let of = |size, count, offset| Raid0::new(size, count).unwrap().place(offset);
         for (offset, size, count, stripe, inside) in [
             (1 << 20, 128 << 10, 2, 0, 524_288),
             ((16 << 20) - (64 << 10), 128 << 10, 2, 1, 8_323_072),
             (16 << 20, 256 << 10, 4, 0, 4_194_304),
         ] {
-            assert_eq!(to_object(offset, size, count), (stripe, inside), "{offset}");
+            assert_eq!(of(size, count, offset), (stripe, inside), "{offset}");
         }
     }
 
@@ -410,7 +387,7 @@ mod tests {
         assert_eq!(with(Pattern::RAID0 | Pattern::RELEASED, 65_536, 1), Err(LayoutError::Released));
         assert!(matches!(with(Pattern::PARITY, 65_536, 1), Err(LayoutError::Pattern(_))));
         for (size, count) in [(0, 1), (65_537, 1), (65_536, 0)] {
-            assert!(matches!(with(Pattern::RAID0, size, count), Err(LayoutError::Bad(_))));
+            assert!(matches!(with(Pattern::RAID0, size, count), Err(LayoutError::Spread(_))));
         }
         let mut short = stripes(65_536, 3);
         short.objects.pop();
@@ -436,21 +413,6 @@ mod tests {
 
     proptest! {
         #[test]
-        fn stripe_arithmetic_is_its_own_inverse_around_every_border(
-            unit in 1u64..64, count in 1u64..2000, row in 0u64..1 << 20, stripe in 0u64..2000,
-            delta in -2i64..=2,
-        ) {
-            let size = unit * STRIPE_UNIT;
-            let border = row * size * count + stripe % count * size;
-            let offset = border.saturating_add_signed(delta);
-            let (k, inside) = to_object(offset, size, count);
-            prop_assert!(k < count);
-            prop_assert_eq!(to_file(k, inside, size, count), offset);
-            // The object whose last byte is that of the file tells its size, the others less.
-            prop_assert_eq!(file_size(k, inside + 1, size, count), offset + 1);
-        }
-
-        #[test]
         fn pieces_cover_a_range_once_and_each_byte_where_the_arithmetic_says(
             unit in 1u32..4, count in 1u16..6, borders in prop::collection::btree_set(1u64..40, 0..4),
             offset in 0u64..2_500_000, len in 1u64..400_000, max in 1u64..300_000,
@@ -475,9 +437,8 @@ mod tests {
                 prop_assert!(component.start <= at && at + piece.len <= component.end);
                 prop_assert_eq!(u64::from(object.ost), stripe as u64);
                 for byte in [0, piece.len - 1] {
-                    let back = to_file(
-                        stripe as u64, inside + byte, size.into(), count.into());
-                    prop_assert_eq!(back, at + byte);
+                    let raid = Raid0::new(size.into(), count.into()).unwrap();
+                    prop_assert_eq!(raid.origin(stripe as u32, inside + byte), Some(at + byte));
                 }
                 at += piece.len;
             }
