@@ -13,7 +13,7 @@ use super::Visit;
     ulnet lustre df 10.0.0.1@tcp:/lfs\n  \
     ulnet lustre df 10.0.0.1@tcp,10.1.0.1@tcp1:10.0.0.2@tcp:/lfs --json")]
 pub(super) struct Options {
-    /// File system: MGSNID[,NID…][:MGSNID…]:/FSNAME; the one in ULNET_LUSTRE if it is '/'
+    /// File system: MGSNID:/FSNAME, as in a place; the one in ULNET_LUSTRE if it is '/'
     #[arg(default_value = "/", value_parser = super::place)]
     place: Place,
     #[command(flatten)]
