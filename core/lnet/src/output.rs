@@ -68,11 +68,6 @@ pub struct Transmit {
     pub hdr: Hdr,
     /// What follows it.
     pub payload: Payload,
-    /// Of a GET: where the data of its REPLY may be put without another question, until the message
-    /// has ended. The driver then reports the REPLY itself, behind that end. Empty where no driver may:
-    /// the data are for the node itself, go by a router, or the receiver suppresses duplicates, so that
-    /// a further copy might be answered while this one is under way.
-    pub sink: IoVec,
     /// How long the driver may try before it reports a time-out.
     pub timeout: Duration,
     /// Whether the driver retains a copy of its own until the transport has acknowledged the message:

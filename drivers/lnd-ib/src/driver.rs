@@ -3,7 +3,9 @@
 use core::time::Duration;
 
 use lnet::{Driver, Link, Node, Ready, Transmit, Verdict};
-use lnet_types::{Errno, Fault, HealthStatus, Instant, Memory, MsgId, NiId, ProcessId, RxId};
+use lnet_types::{
+    Errno, Fault, HealthStatus, Instant, IoVec, Memory, MsgId, NiId, ProcessId, RxId,
+};
 
 use crate::adapter::Adapter;
 use crate::ni::{IbNi, NiStart};
@@ -11,6 +13,7 @@ use crate::port::Port;
 use crate::suspicion::Suspicion;
 use crate::tunables::{ConfigError, IbConfig};
 use crate::upper::Upper;
+use crate::value::Order;
 
 /// The message is for an interface that this driver does not serve.
 const NOT_SERVED: Fault = Fault::new(HealthStatus::LocalError, Errno::ENODEV);
@@ -89,13 +92,14 @@ impl<A: Adapter> IbDriver<A> {
         }
     }
 
-    /// Takes a message of the node.
+    /// Takes a message of the node. A GET goes as it is and its REPLY comes as a message of its own:
+    /// the node does not name the memory that the data go to.
     ///
     /// # Errors
     /// Refused at once, and not reported again.
     pub fn send(&mut self, now: Instant, transmit: Transmit) -> Result<(), Fault> {
         let port = self.port(transmit.ni).ok_or(NOT_SERVED)?;
-        port.send(now, transmit)
+        port.send(now, Order { transmit, sink: IoVec::new() })
     }
 
     /// The verdict on a message that was deferred.

@@ -1,13 +1,13 @@
 //! One interface with its adapter: carries out what [`IbNi`] decides, and brings it what the adapter
 //! reports. It decides nothing. `driver.rs` has the list of them that a node uses.
 
-use lnet::{Rx, Transmit};
+use lnet::Rx;
 use lnet_types::{Errno, Fault, Instant, Memory, MsgId, RxId, Span};
 
 use crate::adapter::{Adapter, Fact};
 use crate::ni::IbNi;
 use crate::upper::Upper;
-use crate::value::{ConnId, Event, Landed, Output};
+use crate::value::{ConnId, Event, Landed, Order, Output};
 
 /// See the module's head.
 #[derive(Debug)]
@@ -43,8 +43,8 @@ impl<A: Adapter> Port<A> {
     ///
     /// # Errors
     /// As [`IbNi::send`].
-    pub fn send(&mut self, now: Instant, transmit: Transmit) -> Result<(), Fault> {
-        self.ib.send(now, transmit)
+    pub fn send(&mut self, now: Instant, order: Order) -> Result<(), Fault> {
+        self.ib.send(now, order)
     }
 
     /// Carries out the verdict on a deferred message.

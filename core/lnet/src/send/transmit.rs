@@ -1,13 +1,12 @@
 //! The last step of a departure: what the driver gets.
 
-use lnet_types::{Fault, Instant, IoVec, MsgId, Nid, Pid, ProcessId};
-use lnet_wire::{Hdr, Kind};
+use lnet_types::{Fault, Instant, MsgId, Nid, Pid, ProcessId};
+use lnet_wire::Hdr;
 
 use crate::dedup::marks;
-use crate::msg::{Msg, Role, Stage};
+use crate::msg::{Role, Stage};
 use crate::outbox::Work;
 use crate::output::{Output, Transmit};
-use crate::portal::md::MdBuf;
 use crate::{Node, in_doubt};
 
 impl Node {
@@ -33,7 +32,6 @@ impl Node {
         let retention = in_doubt::retention(&self.portals, msg, &kind);
         let lnd = own.unwrap_or_else(|| self.tables().driver_time(msg));
         let repeats = marks::next_hop_repeats(&self.peers, msg);
-        let sink = self.sink_of(msg);
         let Some(msg) = self.msgs.get_mut(id) else { return };
         msg.stage = Stage::Driver;
         let request = msg.md.filter(|_| msg.role == Role::Request);
@@ -48,7 +46,6 @@ impl Node {
             peer_ni: tx.peer_ni,
             hdr: Hdr { kind, ..msg.hdr },
             payload: msg.payload.clone(),
-            sink,
             // DEC-9: never past the message's own deadline, which one that passes through has not.
             timeout: if msg.role == Role::Forward {
                 lnd
@@ -61,17 +58,6 @@ impl Node {
         self.outbox.order(Output::Send(transmit));
         if let Some(md) = request {
             self.handed_over(now, md);
-        }
-    }
-
-    /// Where the data of a GET may be put by its driver (B-11). Such a message is held by its
-    /// descriptor until the driver has ended it, and goes but once at a time.
-    fn sink_of(&self, msg: &Msg) -> IoVec {
-        let direct = msg.tx.is_some_and(|tx| !tx.routed) && msg.numbered.is_none();
-        let md = msg.md.filter(|_| direct && matches!(msg.hdr.kind, Kind::Get { .. }));
-        match md.and_then(|md| self.portals.mds.get(md)).map(|md| &md.buf) {
-            Some(MdBuf::Spans(spans)) if msg.role == Role::Request => spans.clone(),
-            _ => IoVec::new(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Downwards: messages of the node, from the order to the posted chain of work requests, and the end
 //! of each transmit.
 
-use lnet::{NI_STOPPED, Payload, Transmit};
+use lnet::{NI_STOPPED, Payload};
 use lnet_types::{Errno, Fault, Instant, MsgId, Nid, Pid, iovec_len, iovec_slice};
 use lnet_wire::ib::{Body, Done, IMMEDIATE_MAX, MSG_MAX, Msg, RdmaDesc, Type, Version};
 use lnet_wire::{Handle, Hdr, Kind};
@@ -14,22 +14,22 @@ use crate::fault::{CloseReason, NO_DEVICE, NO_ROOM, UNSPEAKABLE, map_fault};
 use crate::flags::Flags;
 use crate::rdma::plan;
 use crate::tx::{Place, Tx, TxKey, TxKind};
-use crate::value::{Access, ConnId, Event, Landed, MapId, MapMemory, Output, Post, WorkId, Write};
+use crate::value::{
+    Access, ConnId, Event, Landed, MapId, MapMemory, Order, Output, Post, WorkId, Write,
+};
 
 /// NOOPs that may be outstanding (wire.md 7.5).
 const NOOPS_MAX: u8 = 2;
 
 impl IbNi {
-    /// Takes a message of the node; its end is an [`Event::TxDone`]. The data of a GET that names its
-    /// sink land there if they are too long for a message: the REPLY is then reported behind that end,
-    /// and the node decides on it with the same spans. Where there is no sink, the REPLY comes as a
-    /// message of its own.
+    /// Takes a message of the node; its end is an [`Event::TxDone`].
     ///
     /// # Errors
     /// Refused at once, and not reported again: the interface stops, its device is gone, the message
     /// has a 16-byte address or is not for this network, too many messages wait for its peer.
-    pub fn send(&mut self, now: Instant, transmit: Transmit) -> Result<(), Fault> {
+    pub fn send(&mut self, now: Instant, order: Order) -> Result<(), Fault> {
         self.clock(now);
+        let Order { transmit, sink } = order;
         let (to, hdr) = (transmit.to.nid, transmit.hdr);
         if self.stopped {
             return Err(NI_STOPPED);
@@ -59,9 +59,9 @@ impl IbNi {
             Kind::Get { sink_len, .. }
                 if !fits(sink_len.into())
                     && hdr.dst == to
-                    && iovec_len(&transmit.sink) >= u64::from(sink_len) =>
+                    && iovec_len(&sink) >= u64::from(sink_len) =>
             {
-                let sink = iovec_slice(&transmit.sink, 0, sink_len.into());
+                let sink = iovec_slice(&sink, 0, sink_len.into());
                 let memory = (MapMemory::Spans(sink.clone()), Access::RemoteWrite);
                 (TxKind::Get { hdr, sink, rd: None, landed: None }, Some(memory))
             }

@@ -181,13 +181,13 @@ impl Rig {
         transmit: Transmit,
         swallow: bool,
     ) -> Result<(), Fault> {
-        let (msg, sink) = (transmit.msg, transmit.sink.clone());
+        let msg = transmit.msg;
         if swallow {
             self.swallowed.push(msg);
         } else {
             self.driver.send(local, transmit)?;
         }
-        self.ledger.taken(msg, sink);
+        self.ledger.taken(msg);
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lnd_ib::{
     CmCall, CmEvent, CmRejection, ConnId, DeviceEvent, Event, IbConfig, IbNi, MapId, NiStart,
-    Output, RequestId, WorkId,
+    Order, Output, RequestId, WorkId,
 };
 use lnet::{DropReason, Payload, PeerMisbehaved, Sink, Transmit, Verdict};
 use lnet_types::{Errno, Instant, IoVec, MsgId, NiId, Nid, Pid, ProcessId, RegionId, RxId, Span};
@@ -339,12 +339,11 @@ impl Shell<'_> {
             peer_ni: None,
             hdr,
             payload: Payload::Spans(span(hdr.payload_len)),
-            sink,
             timeout: Duration::from_secs(u64::from(self.byte() % 64)),
             retention: None,
             repeats: false,
         };
-        if self.ib.send(self.now, transmit).is_ok() {
+        if self.ib.send(self.now, Order { transmit, sink }).is_ok() {
             self.out.insert(msg);
         }
     }

@@ -266,7 +266,6 @@ pub fn conn(input: &[u8]) {
                 peer_ni: None,
                 hdr,
                 payload,
-                sink: lnet_types::IoVec::new(),
                 timeout,
                 retention: None,
                 repeats: false,

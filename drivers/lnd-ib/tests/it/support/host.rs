@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use core::ops::{Deref, DerefMut};
 use core::time::Duration;
 use lnd_ib::emulated::Emulated;
-use lnd_ib::{Event, IbConfig, IbNi, NiStart, Port, Upper};
+use lnd_ib::{Event, IbConfig, IbNi, NiStart, Order, Port, Upper};
 use lnet::{
     Doubt, DropReason, Link, NetTunables, NiSpec, Node, NodeConfig, Payload, Profile, Rx, Sink,
     Transmit, Tunables, Verdict,
@@ -167,18 +167,13 @@ impl Host {
     }
 
     /// A host with a node of its own.
-    pub(crate) fn with_node(
-        nid: &str,
-        incarnation: u64,
-        config: IbConfig,
-        profile: Profile,
-    ) -> Self {
+    pub(crate) fn with_node(nid: &str, incarnation: u64, config: IbConfig) -> Self {
         let mut host = Self::new(nid, incarnation, config.clone());
         let node = NodeConfig {
             seed: incarnation,
             interface_cookie: incarnation,
             ping_seq: 0,
-            tunables: Tunables::new(profile),
+            tunables: Tunables::new(Profile::Default),
         };
         let mut node = Node::new(node, Instant::ZERO);
         let tunables = NetTunables { peer_credits: 8, credits: 256, ..NetTunables::default() };
@@ -226,7 +221,8 @@ impl Host {
             match output {
                 lnet::Output::Send(transmit) => {
                     let msg = transmit.msg;
-                    if let Err(fault) = self.port.send(now, transmit) {
+                    if let Err(fault) = self.port.send(now, Order { transmit, sink: IoVec::new() })
+                    {
                         node.tx_refused(now, msg, fault);
                     }
                 }
@@ -300,12 +296,11 @@ impl Host {
             peer_ni: None,
             hdr,
             payload: Payload::Spans(payload),
-            sink,
             timeout,
             retention: None,
             repeats: false,
         };
-        self.port.send(now, transmit)?;
+        self.port.send(now, Order { transmit, sink })?;
         self.up.out.insert(msg, number);
         self.up.lent.insert(msg, memory);
         Ok(msg)
