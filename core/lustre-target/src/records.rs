@@ -231,14 +231,20 @@ pub fn start(store: &mut dyn Store, kind: &str) -> Result<Start, StoreError> {
             None => return Err(damaged("reply record", &format!("client {client} is unknown"))),
         }
     }
-    let changes = vec![
+    let past = Past { last_transno, clients };
+    let mut changes = vec![
         Change::Put(Space::Meta, STARTS.to_vec(), u64::from(starts).to_le_bytes().to_vec()),
         Change::Put(Space::Meta, KIND.to_vec(), kind.as_bytes().to_vec()),
     ];
+    if past.clients.is_empty() {
+        // With clients to await it is stored when the recovery is over (`Cx::new_epoch`).
+        let epoch = past.next_epoch().to_le_bytes().to_vec();
+        changes.push(Change::Put(Space::Meta, TRANSNO.to_vec(), epoch));
+    }
     opening.store.order(StoreOrder::Apply(Txn { id: 1, changes }), &NoMemory);
     opening.done(StoreOrder::Sync { token: 0 })?;
     while opening.store.poll(&mut NoMemory).is_some() {}
-    Ok(Start { past: Past { last_transno, clients }, starts, next_data, next_txn: 2 })
+    Ok(Start { past, starts, next_data, next_txn: 2 })
 }
 
 #[cfg(test)]
@@ -291,6 +297,22 @@ mod tests {
         let joins = vec![Change::Put(Space::Clients, b"client-1".to_vec(), vec![])];
         let txn = Txn { id: 2, changes: joins };
         assert_eq!((txn.transno(), txn.origin()), (None, None));
+    }
+
+    #[test]
+    fn p153_a_life_of_which_nothing_was_committed_has_an_epoch_of_its_own() {
+        let mut store = MemoryStore::new(Commit::Ordered, 1 << 20);
+        let first = start(&mut store, "kv").unwrap().past;
+        assert_eq!((first.last_transno, first.next_epoch()), (0, 1 << 32));
+        let join = vec![Change::Put(Space::Clients, b"client-1".to_vec(), vec![])];
+        store.order(StoreOrder::Apply(Txn { id: 2, changes: join }), &NoMemory);
+        store.order(StoreOrder::Sync { token: 0 }, &NoMemory);
+        for _ in 0..2 {
+            // While the client is awaited nothing new is numbered, whatever dies meanwhile.
+            store = store.crashed();
+            let past = start(&mut store, "kv").unwrap().past;
+            assert_eq!((past.last_transno, past.next_epoch()), (1 << 32, 2 << 32));
+        }
     }
 
     #[test]

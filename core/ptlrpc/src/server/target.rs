@@ -30,6 +30,15 @@ pub struct Past {
     pub clients: Vec<ClientRecord>,
 }
 
+impl Past {
+    /// What the transactions of the next life are above, if none is repeated from this one: its epoch
+    /// (P-153). A target that awaits no client is to store it before it serves; otherwise a life of
+    /// which nothing was committed is followed by one with the same numbers.
+    pub const fn next_epoch(&self) -> u64 {
+        next_epoch(self.last_transno)
+    }
+}
+
 /// A client that was connected to a target.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientRecord {
