@@ -296,6 +296,8 @@ impl<'c> Cx<'_, '_, 'c> {
             }
             return None;
         };
+        // The record stays as it was. None is to wait for ever for what a store can't do; one that can do
+        // nothing is out of service, and its target with it.
         match self.journal.waiting.remove(&txn)?.then {
             Then::Reply { served, .. } if e.is_refusal() => self.rpc.refuse(served, e.errno()),
             // Its client tries again, here or where the target is started next.
@@ -303,10 +305,9 @@ impl<'c> Cx<'_, '_, 'c> {
             Then::Admit { export } => self.rpc.admit(export, Err(e.errno())),
             Then::Left { export } => {
                 self.rpc.left(export);
-                // A store that goes on, and keeps the record: none is to wait for this client for ever.
-                return e.is_refusal().then_some(Recorded::Left(export));
+                return Some(Recorded::Left(export));
             }
-            Then::Recovered => return e.is_refusal().then_some(Recorded::Recovered),
+            Then::Recovered => return Some(Recorded::Recovered),
             Then::Nothing => {}
         }
         None
