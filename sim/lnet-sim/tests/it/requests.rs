@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use core::time::Duration;
 
-use lnet_sim::{HostId, Messages, Observer, RpcFigures, RpcSeen, Seen, Sim, View};
+use lnet_scenario::Scenario;
+use lnet_sim::{Bytes, Fabric, HostId, Messages, Observer, RpcFigures, RpcSeen, Seen, Sim, View};
 use lnet_types::{Instant, Nid};
 use lnet_wire::Kind;
 use lustre_wire::ImportKind;
@@ -81,8 +82,11 @@ impl Notes {
 }
 
 fn played(text: &str) -> (Notes, RpcFigures) {
-    let scenario = lnet_scenario::parse("requests", text).unwrap();
-    let mut sim = Sim::new(Arc::new(scenario), Some(1), Messages::new());
+    played_over(lnet_scenario::parse("requests", text).unwrap(), Messages::new())
+}
+
+fn played_over<F: Fabric>(scenario: Scenario, fabric: F) -> (Notes, RpcFigures) {
+    let mut sim = Sim::new(Arc::new(scenario), Some(1), fabric);
     let watcher = Watcher::default();
     sim.observe(Box::new(watcher.clone()));
     sim.run().unwrap();
@@ -152,6 +156,29 @@ fn requests_leave_by_all_interfaces_and_each_reply_by_the_one_that_was_addressed
     assert!(pairs.len() > 1000, "{}", pairs.len());
     for (request, reply) in pairs {
         assert_eq!((reply.src, reply.dst), (request.dst, request.src), "{request:?}");
+    }
+}
+
+/// P-42, DEC-15: bulk data and replies as well; those that are lost when the rail dies go again.
+#[test]
+fn replies_leave_a_rail_that_has_died_under_their_requests() {
+    for direction in ["out", "both"] {
+        let cut = format!(
+            r#"
+bulk = "16KiB"
+[[fault]]
+kind = "cut"
+at = "10s"
+for = "20s"
+on = "server/0"
+direction = "{direction}"
+"#
+        );
+        let scenario = lnet_scenario::parse("requests", &two_rails(&cut)).unwrap();
+        let fabric = Bytes::new(scenario.bytes);
+        let (notes, figures) = played_over(scenario, fabric);
+        assert_eq!((figures.failed, figures.reconnects), (0, 0), "{figures:?}");
+        assert!(notes.longest < Duration::from_secs(2), "{direction}: {:?}", notes.longest);
     }
 }
 
