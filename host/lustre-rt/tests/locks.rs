@@ -2,47 +2,23 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails says so by panicking")]
 
-use std::path::PathBuf;
+mod stage;
+
 use std::time::Duration;
 
-use lnet_rt::{NodeBuilder, NodeHandle};
-use lustre_rt::store::DirLock;
-use lustre_rt::{LockError, Locks, LocksError, Mode, RpcNode, TargetSpec};
+use lnet_rt::NodeHandle;
+use lustre_rt::{LockError, Locks, LocksError, Mode, RpcNode};
+
+use stage::Dir;
 
 const PORT: u16 = 7918;
 
-struct Dir(PathBuf);
-
-impl Dir {
-    fn new(name: &str) -> Self {
-        let dir = std::env::temp_dir().join(format!("ulnet-locks-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&dir);
-        Self(dir)
-    }
-}
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-fn node(ip: &str) -> (NodeHandle, RpcNode) {
-    let node = NodeBuilder::new().tcp(ip.parse().unwrap(), PORT).start().unwrap();
-    let rpc = RpcNode::start(&node, Default::default()).unwrap();
-    (node, rpc)
-}
-
 fn serve(dir: &Dir, ip: &str) -> (NodeHandle, RpcNode) {
-    let (node, rpc) = node(ip);
-    rpc.serve_targets().unwrap();
-    let spec: TargetSpec = format!("locks=lock:{}", dir.0.display()).parse().unwrap();
-    rpc.start_target(&spec, DirLock::take(&dir.0).unwrap()).unwrap();
-    (node, rpc)
+    stage::serve(dir, ip, PORT, "locks=lock")
 }
 
 fn client(ip: &str, server: &str) -> (NodeHandle, RpcNode, Locks) {
-    let (node, rpc) = node(ip);
+    let (node, rpc) = stage::node(ip, PORT);
     let nids = vec![format!("{server}@tcp").parse().unwrap()];
     let locks = Locks::new(&rpc, "locks", ip, nids).unwrap();
     (node, rpc, locks)
@@ -50,7 +26,7 @@ fn client(ip: &str, server: &str) -> (NodeHandle, RpcNode, Locks) {
 
 #[test]
 fn a_lock_goes_from_one_client_to_the_next_when_it_is_dropped() {
-    let dir = Dir::new("next");
+    let dir = Dir::new("locks-next");
     let _server = serve(&dir, "127.118.0.1");
     let (_a_node, _a_rpc, a) = client("127.118.0.2", "127.118.0.1");
     let (_b_node, _b_rpc, b) = client("127.118.0.3", "127.118.0.1");
@@ -82,7 +58,7 @@ fn a_lock_goes_from_one_client_to_the_next_when_it_is_dropped() {
 
 #[test]
 fn tasks_of_one_client_exclude_each_other_as_clients_do() {
-    let dir = Dir::new("tasks");
+    let dir = Dir::new("locks-tasks");
     let _server = serve(&dir, "127.118.1.1");
     let (_node, _rpc, locks) = client("127.118.1.2", "127.118.1.1");
     let counter = std::sync::atomic::AtomicU64::new(0);
@@ -110,7 +86,7 @@ fn tasks_of_one_client_exclude_each_other_as_clients_do() {
 
 #[test]
 fn a_lock_is_lost_when_its_client_is_evicted_and_the_next_one_has_a_greater_number() {
-    let dir = Dir::new("evicted");
+    let dir = Dir::new("locks-evicted");
     let (_server, rpc) = serve(&dir, "127.118.2.1");
     let (_node, _rpc, locks) = client("127.118.2.2", "127.118.2.1");
     let lock = locks.enqueue("jobs/42", Mode::Ex).blocking().unwrap();
@@ -130,7 +106,7 @@ fn a_lock_is_lost_when_its_client_is_evicted_and_the_next_one_has_a_greater_numb
 
 #[test]
 fn a_lock_is_held_over_a_restart_of_its_server() {
-    let dir = Dir::new("restart");
+    let dir = Dir::new("locks-restart");
     let (server, rpc) = serve(&dir, "127.118.3.1");
     let (_node, _rpc, locks) = client("127.118.3.2", "127.118.3.1");
     let lock = locks.enqueue("jobs/42", Mode::Ex).blocking().unwrap();

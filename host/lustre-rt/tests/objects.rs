@@ -2,47 +2,23 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails says so by panicking")]
 
-use std::path::PathBuf;
+mod stage;
+
 use std::time::Duration;
 
-use lnet_rt::{Errno, NodeBuilder, NodeHandle, block_on};
-use lustre_rt::store::DirLock;
-use lustre_rt::{Mode, Object, ObjectId, Objects, ObjectsError, RpcNode, TargetSpec};
+use lnet_rt::{Errno, NodeHandle, block_on};
+use lustre_rt::{Mode, Object, ObjectId, Objects, ObjectsError, RpcNode};
+
+use stage::Dir;
 
 const PORT: u16 = 7919;
 
-struct Dir(PathBuf);
-
-impl Dir {
-    fn new(name: &str) -> Self {
-        let dir = std::env::temp_dir().join(format!("ulnet-objects-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&dir);
-        Self(dir)
-    }
-}
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-fn node(ip: &str) -> (NodeHandle, RpcNode) {
-    let node = NodeBuilder::new().tcp(ip.parse().unwrap(), PORT).start().unwrap();
-    let rpc = RpcNode::start(&node, Default::default()).unwrap();
-    (node, rpc)
-}
-
 fn serve(dir: &Dir, ip: &str) -> (NodeHandle, RpcNode) {
-    let (node, rpc) = node(ip);
-    rpc.serve_targets().unwrap();
-    let spec: TargetSpec = format!("ost-0=ost:{}", dir.0.display()).parse().unwrap();
-    rpc.start_target(&spec, DirLock::take(&dir.0).unwrap()).unwrap();
-    (node, rpc)
+    stage::serve(dir, ip, PORT, "ost-0=ost")
 }
 
 fn client(ip: &str, server: &str) -> (NodeHandle, RpcNode, Objects) {
-    let (node, rpc) = node(ip);
+    let (node, rpc) = stage::node(ip, PORT);
     let nids = vec![format!("{server}@tcp").parse().unwrap()];
     let objects = Objects::new(&rpc, "ost-0", ip, nids).unwrap();
     (node, rpc, objects)
@@ -75,7 +51,7 @@ fn failed(result: Result<u64, ObjectsError>) -> Errno {
 
 #[test]
 fn what_is_cached_is_read_by_others_and_survives_an_fsync() {
-    let dir = Dir::new("cached");
+    let dir = Dir::new("objects-cached");
     let _server = serve(&dir, "127.119.0.1");
     let (_a_node, a_rpc, a) = client("127.119.0.2", "127.119.0.1");
     let (_b_node, _b_rpc, b) = client("127.119.0.3", "127.119.0.1");
@@ -107,7 +83,7 @@ fn what_is_cached_is_read_by_others_and_survives_an_fsync() {
 
 #[test]
 fn eviction_is_said_once_by_fsync_and_once_by_close() {
-    let dir = Dir::new("evicted");
+    let dir = Dir::new("objects-evicted");
     let (_server, rpc) = serve(&dir, "127.119.1.1");
     let (_node, _rpc, objects) = client("127.119.1.2", "127.119.1.1");
     let id = objects.create().unwrap();
@@ -130,7 +106,7 @@ fn eviction_is_said_once_by_fsync_and_once_by_close() {
 
 #[test]
 fn memory_of_writes_is_given_back_when_the_target_has_the_bytes() {
-    let dir = Dir::new("memory");
+    let dir = Dir::new("objects-memory");
     let _server = serve(&dir, "127.119.4.1");
     let (node, _rpc, objects) = client("127.119.4.2", "127.119.4.1");
     let object = warm(&objects, objects.create().unwrap());
@@ -167,7 +143,7 @@ fn operation_ends_at_its_limit_when_no_server_answers() {
 
 #[test]
 fn object_that_does_not_exist_is_refused_by_name() {
-    let dir = Dir::new("none");
+    let dir = Dir::new("objects-none");
     let _server = serve(&dir, "127.119.3.1");
     let (_node, _rpc, objects) = client("127.119.3.2", "127.119.3.1");
     let none = objects.open(ObjectId::old(77));
