@@ -363,9 +363,9 @@ impl Node {
     }
 
     /// Drops what waits on a portal: all of it, or what came in through one interface (M-40, M-41).
-    pub(crate) fn flush_delayed(&mut self, portal: u32, through: Option<NiId>) {
+    pub(crate) fn flush_delayed(&mut self, portal: u32, through: Option<NiId>, why: DropReason) {
         for d in self.portals.take_delayed(portal, |d| through.is_none_or(|ni| ni == d.ni)) {
-            let verdict = self.drop_delayed(d, DropReason::NotLazy);
+            let verdict = self.drop_delayed(d, why);
             self.outbox.order(Output::Resume { ni: d.ni, rx: d.rx, verdict });
         }
     }

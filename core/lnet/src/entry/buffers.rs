@@ -2,6 +2,7 @@
 
 use lnet_types::{Instant, MdId};
 
+use crate::output::DropReason;
 use crate::record::Input;
 use crate::{AttachError, MatchEntry, MdSpec, Node, UnlinkError};
 
@@ -44,7 +45,7 @@ impl Node {
         let now = self.clock(now);
         self.portals.set_lazy(portal, lazy)?;
         if !lazy {
-            self.flush_delayed(portal, None);
+            self.flush_delayed(portal, None, DropReason::NotLazy);
         }
         self.settle(now);
         Ok(())

@@ -3,6 +3,7 @@
 use lnet_types::{Errno, Fault, Instant, Nid};
 
 use crate::local::{NetTunables, NiSpec};
+use crate::output::DropReason;
 use crate::peer::cause::Cause;
 use crate::record::Input;
 use crate::{Node, NodeConfig, TunableError};
@@ -84,6 +85,9 @@ impl Node {
         // Those that wait for a discovery end here, not with it.
         for peer in self.peers.peers.values_mut() {
             peer.disc.parked.clear();
+        }
+        for portal in 0..lnet_wire::PORTALS {
+            self.flush_delayed(portal, None, DropReason::Stopping);
         }
         for id in self.msgs.keys().collect::<Vec<_>>() {
             if self.msgs.contains_key(id) {

@@ -90,7 +90,7 @@ impl Node {
         }
         let net = ni.nid.net();
         for portal in 0..lnet_wire::PORTALS {
-            self.flush_delayed(portal, Some(id));
+            self.flush_delayed(portal, Some(id), DropReason::Stopping);
         }
         self.drop_held(Some(id));
         self.drop_transit(Some(id), DropReason::NotRouter);

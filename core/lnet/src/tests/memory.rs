@@ -110,6 +110,27 @@ fn x17_a_lazy_portal_keeps_puts_until_a_buffer_comes() {
 }
 
 #[test]
+fn what_waits_on_a_lazy_portal_ends_with_its_interface_and_with_the_node() {
+    for shutdown in [false, true] {
+        let mut w = pair();
+        w.hosts[1].node.set_lazy(w.now, 9, true).unwrap();
+        put(&mut w, 9, BITS, 100, 0, true);
+        assert_eq!(w.hosts[1].node.stats().drop_count, 0);
+        if shutdown {
+            w.hosts[1].node.shutdown(w.now);
+        } else {
+            for ni in w.hosts[1].nids.keys().copied().collect::<Vec<_>>() {
+                w.hosts[1].node.del_ni(w.now, ni).unwrap();
+            }
+        }
+        w.hosts[1].node.check().unwrap();
+        w.drain();
+        assert_eq!(w.hosts[1].node.stats().drop_count, 1);
+        assert_eq!(w.hosts[1].node.msgs.len(), 0);
+    }
+}
+
+#[test]
 fn x18_an_entry_goes_when_its_threshold_is_reached() {
     let mut w = pair();
     post(&mut w, 9, 1000, |md, _| {

@@ -48,6 +48,11 @@ impl IbNi {
             let done = tx.place == Place::Conn && tx.flags.is_complete() && !closing;
             holds(!done, format!("{key:?}: complete and not ended"))?;
         }
+        for (rx, pending) in &self.rxs {
+            let Some(id) = pending.conn() else { continue };
+            let has = self.conns.get(id).is_some_and(|conn| conn.rxs.contains(rx));
+            holds(has, format!("{rx:?}: not with {id:?}"))?;
+        }
         let accepting = self.conns.values().filter(|c| c.state == ConnState::Accepting).count();
         holds(accepting == self.accepting, format!("accepting {} {accepting}", self.accepting))
     }

@@ -29,7 +29,7 @@ pub(super) enum Pending {
 }
 
 impl Pending {
-    const fn conn(&self) -> Option<ConnId> {
+    pub(super) const fn conn(&self) -> Option<ConnId> {
         match self {
             Self::Immediate { conn, .. }
             | Self::PutReq { conn, .. }
@@ -65,7 +65,10 @@ impl IbNi {
     /// A message on an established connection.
     pub(super) fn message(&mut self, id: ConnId, slot: u16, msg: Msg, nob: usize) {
         let (own, now) = (self.start, self.now);
-        let Some(conn) = self.conns.get_mut(id) else { return };
+        // It may have ended with an earlier one of the messages that overtook its beginning.
+        let Some(conn) = self.conns.get_mut(id).filter(|conn| conn.state == ConnState::Up) else {
+            return;
+        };
         let Msg { head, body } = msg;
         if head.version != conn.version {
             return self.close(id, CloseReason::Unexpected);

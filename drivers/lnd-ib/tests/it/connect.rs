@@ -7,8 +7,9 @@ use lnd_ib::{
     CmCall, CmEvent, ConnId, Event, IbConfig, IbNi, Limits, NiStart, Output, RequestId,
     connect_fault,
 };
-use lnet_types::{ByteOrder, Errno, HealthStatus, Instant, NiId, Nid};
+use lnet_types::{ByteOrder, Errno, HealthStatus, Instant, NiId, Nid, Pid};
 use lnet_wire::ib::{Body, ConnParams, Msg, MsgHead, Reject, RejectReason as Why, Version};
+use lnet_wire::{Handle, Hdr, Kind};
 use proptest::prelude::*;
 
 use crate::flows::{A, B, SECOND, pair};
@@ -152,6 +153,37 @@ fn a_good_request_is_granted_with_fewer_fragments_if_need_be() {
     // What is behind a request is the connection manager's padding.
     let padded = [&bytes(&msg)[..], &[0; 36]].concat();
     assert_eq!(answer(&mut ib, &padded), Ok(ConnParams { max_frags: 16, ..PARAMS }));
+}
+
+#[test]
+fn what_overtakes_a_connection_and_follows_its_end_is_not_heard() {
+    let mut ib = alone(IbConfig::default());
+    let now = Instant::from_secs(1);
+    ib.connect_request(now, RequestId(1), &bytes(&request()));
+    let accepted = |output| match output {
+        Output::Cm(CmCall::Accept { conn, .. }) => Some(conn),
+        _ => None,
+    };
+    let conn = outputs(&mut ib).into_iter().find_map(accepted).expect("it is let in");
+    // The first breaks the protocol, and so ends the connection.
+    let put = Hdr {
+        dst: nid(B),
+        src: nid(A),
+        dst_pid: Pid::LUSTRE,
+        src_pid: Pid::LUSTRE,
+        payload_len: 65536,
+        kind: Kind::Put { ack: Handle::NONE, match_bits: 0, hdr_data: 0, portal: 0, offset: 0 },
+    };
+    for (slot, body) in
+        [Body::ConnReq(PARAMS), Body::PutReq { hdr: put, cookie: 5 }].into_iter().enumerate()
+    {
+        let head = MsgHead { dst_stamp: 0xb, ..request().head };
+        ib.received(now, conn, slot as u16, Ok(&bytes(&Msg { head, body })));
+    }
+    ib.cm_event(now, conn, CmEvent::Established { private: &[] });
+    ib.check().expect("no header belongs to an ended connection");
+    let heard = |output: &Output| matches!(output, Output::Event(Event::Header { .. }));
+    assert!(!outputs(&mut ib).iter().any(heard));
 }
 
 #[test]
