@@ -32,6 +32,8 @@ enum Then {
         served: ServedId,
         answer: Answer,
         when: When,
+        /// It was answered before a crash.
+        replay: bool,
     },
     Admit {
         export: ExportId,
@@ -204,12 +206,25 @@ impl<'c> Cx<'_, '_, 'c> {
             let key = reply_key(&client, record.xid);
             changes.push(Change::Put(Space::Replies, key, encode(&record)));
         }
-        let then = Then::Reply { served: served.id, answer, when };
+        let replay = served.replay.is_some();
+        let then = Then::Reply { served: served.id, answer, when, replay };
         self.apply(transno, changes, memory, then);
         if when == When::Committed {
             self.order(StoreOrder::Sync { token: NO_TOKEN });
         }
         true
+    }
+
+    /// Ends a request that a store can't carry out: with the store's refusal, or, where the store may do
+    /// it another time, without an answer. Its client tries again then, here or where the target is
+    /// started next. So it does with a change that is repeated after a crash: that was answered, and the
+    /// client would take a refusal for the answer to it, and forget the change (P-71).
+    pub(crate) fn not_stored(&mut self, served: ServedId, replay: bool, e: &StoreError) {
+        if e.is_refusal() && !replay {
+            self.rpc.refuse(served, e.errno());
+        } else {
+            self.rpc.decline(served);
+        }
     }
 
     /// Memory of the host for bulk data of `len` bytes, in pieces of 1 MiB.
@@ -299,9 +314,7 @@ impl<'c> Cx<'_, '_, 'c> {
         // The record stays as it was. None is to wait for ever for what a store can't do; one that can do
         // nothing is out of service, and its target with it.
         match self.journal.waiting.remove(&txn)?.then {
-            Then::Reply { served, .. } if e.is_refusal() => self.rpc.refuse(served, e.errno()),
-            // Its client tries again, here or where the target is started next.
-            Then::Reply { served, .. } => self.rpc.decline(served),
+            Then::Reply { served, replay, .. } => self.not_stored(served, replay, &e),
             Then::Admit { export } => self.rpc.admit(export, Err(e.errno())),
             Then::Left { export } => {
                 self.rpc.left(export);

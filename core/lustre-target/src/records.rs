@@ -218,6 +218,10 @@ pub fn start(store: &mut dyn Store, kind: &str) -> Result<Start, StoreError> {
         let uuid = String::from_utf8(key).map_err(|_| damaged("client record", "not a uuid"))?;
         clients.push(ClientRecord { uuid, ..ClientRecord::default() });
     }
+    let mut changes = vec![
+        Change::Put(Space::Meta, STARTS.to_vec(), u64::from(starts).to_le_bytes().to_vec()),
+        Change::Put(Space::Meta, KIND.to_vec(), kind.as_bytes().to_vec()),
+    ];
     for (key, value) in opening.all(Space::Replies)? {
         let client = client_of(&key);
         let client = client.ok_or_else(|| damaged("reply record", "its key names no client"))?;
@@ -228,14 +232,11 @@ pub fn start(store: &mut dyn Store, kind: &str) -> Result<Start, StoreError> {
         let at = clients.binary_search_by(|known| known.uuid.as_str().cmp(client));
         match at.ok().and_then(|at| clients.get_mut(at)) {
             Some(known) => known.replies.push(record),
-            None => return Err(damaged("reply record", &format!("client {client} is unknown"))),
+            // A full store had refused to delete it, and nobody asks for it any more.
+            None => changes.push(Change::Delete(Space::Replies, key)),
         }
     }
     let past = Past { last_transno, clients };
-    let mut changes = vec![
-        Change::Put(Space::Meta, STARTS.to_vec(), u64::from(starts).to_le_bytes().to_vec()),
-        Change::Put(Space::Meta, KIND.to_vec(), kind.as_bytes().to_vec()),
-    ];
     if past.clients.is_empty() {
         // With clients to await it is stored when the recovery is over (`Cx::new_epoch`).
         let epoch = past.next_epoch().to_le_bytes().to_vec();
@@ -313,6 +314,27 @@ mod tests {
             let past = start(&mut store, "kv").unwrap().past;
             assert_eq!((past.last_transno, past.next_epoch()), (1 << 32, 2 << 32));
         }
+    }
+
+    #[test]
+    fn reply_record_whose_client_is_gone_keeps_no_target_from_its_start() {
+        let mut store = MemoryStore::new(Commit::Ordered, 1 << 20);
+        let reply = ReplyRecord { xid: 7, transno: 9, ..ReplyRecord::default() };
+        let puts = ["c1", "c2"].map(|client| {
+            Change::Put(Space::Replies, reply_key(client, reply.xid), encode(&reply))
+        });
+        let joins = Change::Put(Space::Clients, b"c2".to_vec(), vec![]);
+        let changes = puts.into_iter().chain([joins]).collect();
+        store.order(StoreOrder::Apply(Txn { id: 1, changes }), &NoMemory);
+        store.order(StoreOrder::Sync { token: 0 }, &NoMemory);
+        let mut store = store.crashed();
+        let past = start(&mut store, "kv").unwrap().past;
+        let replies: Vec<_> = past.clients.iter().map(|c| (&*c.uuid, &c.replies[..])).collect();
+        assert_eq!(replies, [("c2", &[reply.clone()][..])]);
+        let mut opening = Opening { store: &mut store };
+        let left: Vec<_> =
+            opening.all(Space::Replies).unwrap().into_iter().map(|(key, _)| key).collect();
+        assert_eq!(left, [reply_key("c2", reply.xid)]);
     }
 
     #[test]

@@ -65,7 +65,8 @@ pub type Loss = Box<dyn FnMut(&Transmit) -> bool>;
 
 /// The node, what is on it, and its time.
 pub struct World {
-    node: Node,
+    /// The node.
+    pub node: Node,
     lo: Loopback,
     /// Its memory.
     pub heap: Heap,

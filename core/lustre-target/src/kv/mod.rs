@@ -99,14 +99,10 @@ impl Kv {
         cx.rpc.refuse(id, errno);
     }
 
-    /// A store that can't read or write gives no answer: the client tries again.
     fn give_up(&mut self, id: ServedId, e: &StoreError, cx: &mut Cx<'_, '_, '_>) {
-        if e.is_refusal() {
-            self.refuse(id, e.errno(), cx);
-        } else {
-            self.end(id, cx);
-            cx.rpc.decline(id);
-        }
+        let replay = self.work.get(&id).is_some_and(|work| work.served.replay.is_some());
+        self.end(id, cx);
+        cx.not_stored(id, replay, e);
     }
 
     fn start(&mut self, id: ServedId, cx: &mut Cx<'_, '_, '_>) -> Result<(), Errno> {

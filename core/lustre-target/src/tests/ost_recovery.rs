@@ -274,6 +274,28 @@ fn changes_that_a_server_loses_are_brought_back_with_their_versions() {
 }
 
 #[test]
+fn changes_that_a_full_store_refuses_to_take_again_are_repeated_until_it_takes_them() {
+    let mut orders = 0;
+    for at in 0..40 {
+        let mut run = Run::new(Commit::Ordered, None);
+        run.call(|_| wire::create(object(3)));
+        run.call(|_| wire::sync(None));
+        run.call(|_| wire::create(object(5)));
+        run.call(|_| wire::punch(object(4), 70_000));
+        run.restart();
+        let mut inside = run.shelf.0.lock().unwrap();
+        (inside.orders, inside.fails) = (0, Some((at, Failure::Full)));
+        drop(inside);
+        let found = run.call(|_| wire::get_attributes(object(4)));
+        assert_eq!(body(&found).size, 70_000, "order {at}");
+        run.call(|_| wire::get_attributes(object(5)));
+        assert_eq!((run.full, run.restarts), (0, 1), "order {at}");
+        orders = run.shelf.orders();
+    }
+    assert!((4..40).contains(&orders), "{orders}: the recovery is in reach");
+}
+
+#[test]
 fn changes_that_were_committed_before_the_client_knew_are_there_once() {
     let mut run = Run::new(Commit::Ordered, None);
     run.call(|_| wire::create(object(3)));

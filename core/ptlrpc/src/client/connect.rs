@@ -1,11 +1,12 @@
 //! Connecting, connecting again, and what a lost connection costs (P-58, P-61, P-63 … P-68). What a
 //! connect brings is decided in `outcome.rs`, where to connect in `connections.rs`.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use core::time::Duration;
 
-use lnet::{Node, Report};
+use lnet::{Node, OpId, Report};
 use lnet_types::{Errno, Instant, Nid};
 use lustre_wire::msg::size;
 use lustre_wire::{Body, ConnectData, ConnectFlags, ImportKind, Layout, OpFlags};
@@ -54,6 +55,13 @@ fn readiness(node: &Node, nid: Nid) -> Readiness {
     }
 }
 
+/// A discovery that LNet makes, and the imports that are told of its end.
+#[derive(Debug)]
+pub(super) struct Discovery {
+    op: OpId,
+    imports: BTreeSet<ImportId>,
+}
+
 /// What an import would do if it connected now. A connect carries it out, a view shows it.
 #[derive(Debug)]
 pub(super) struct Decision {
@@ -73,8 +81,10 @@ impl Decision {
     /// Nodes that LNet is to discover: one that it takes for unreachable, too. No request goes there, so
     /// nothing else finds out that it is back.
     fn unready(&self, tunables: &Tunables) -> Vec<Nid> {
-        let unready = |c: &&Connection| {
-            c.ready != Readiness::Ready && tunables.reconnect == Reconnect::Readiness
+        let unready = |c: &&Connection| match tunables.reconnect {
+            Reconnect::Readiness => c.ready != Readiness::Ready,
+            Reconnect::OnNotice => c.ready == Readiness::Unreachable,
+            Reconnect::Interval => false,
         };
         self.connections.iter().filter(unready).map(|c| c.nid).collect()
     }
@@ -213,27 +223,28 @@ impl Client {
         }
     }
 
-    /// Lets LNet find out whether it reaches a node.
+    /// Lets LNet find out whether it reaches a node: once for all imports that want to know.
     fn discover(&mut self, cx: &mut Cx<'_, '_>, import: ImportId, nid: Nid) {
-        if let Some(im) = self.imports.get_mut(import)
-            && !core::mem::replace(&mut im.discovers, true)
-        {
-            self.discoveries.insert(cx.below.discover(nid), import);
-        }
+        let begin = || Discovery { op: cx.below.discover(nid), imports: BTreeSet::new() };
+        self.discoveries.entry(nid).or_insert_with(begin).imports.insert(import);
     }
 
     /// LNet has found out.
     pub(crate) fn report(&mut self, cx: &mut Cx<'_, '_>, report: &Report) {
-        let Some(import) = self.discoveries.remove(&report.op) else { return };
-        let Some(im) = self.imports.get_mut(import) else { return };
-        im.discovers = false;
-        if report.outcome.is_err() || im.state != ImportState::Disconnected {
+        let of = self.discoveries.iter().find(|(_, discovery)| discovery.op == report.op);
+        let Some(nid) = of.map(|(nid, _)| *nid) else { return };
+        let Some(Discovery { imports, .. }) = self.discoveries.remove(&nid) else { return };
+        if report.outcome.is_err() {
             return;
         }
-        // At once, but not more often than requests go again (P-87).
-        let last = im.connections.iter().filter_map(|c| c.last_attempt).max();
-        let at = last.map_or_else(|| cx.below.now(), |last| last + Duration::from_secs(1));
-        cx.common.timers.set(Timer::Import(import), at);
+        for import in imports {
+            let im = self.imports.get(import);
+            let Some(im) = im.filter(|im| im.state == ImportState::Disconnected) else { continue };
+            // At once, but not more often than requests go again (P-87).
+            let last = im.connections.iter().filter_map(|c| c.last_attempt).max();
+            let at = last.map_or_else(|| cx.below.now(), |last| last + Duration::from_secs(1));
+            cx.common.timers.set(Timer::Import(import), at);
+        }
     }
 
     /// A connect has ended (P-65).
@@ -364,9 +375,12 @@ impl Client {
         let planned = cx.common.tunables.reconnect != Reconnect::Readiness
             || im.look_again.is_some_and(|at| at >= attempt + SWITCH);
         let kind = im.config.kind;
-        let failed = Failed { kind, errno, other_version, attempt, waited, planned };
+        let next = im.decide(cx.below.node(), now, &cx.common.tunables);
+        let rested =
+            next.as_ref().and_then(Decision::next).is_some_and(|c| c.is_rested(now, SWITCH));
+        let failed = Failed { kind, errno, other_version, attempt, waited, planned, rested };
         let (closing, initial) = (im.closing, im.handle == 0);
-        match failure(failed, &im.connections, now) {
+        match failure(failed, now) {
             Failure::Again { same, at } => {
                 im.force_reconnect = same;
                 im.force_verify = at <= now;

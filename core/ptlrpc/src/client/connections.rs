@@ -70,6 +70,11 @@ impl Connection {
         self.ready = ready;
     }
 
+    /// Whether it was not tried for so long that it may be tried without a pause (P-67, P-68).
+    pub(crate) fn is_rested(&self, now: Instant, pause: Duration) -> bool {
+        self.last_attempt.is_none_or(|at| now.saturating_since(at) >= pause)
+    }
+
     /// An attempt begins.
     pub(crate) fn tried(&mut self, now: Instant) {
         self.last_attempt = Some(now);
@@ -197,12 +202,6 @@ pub(crate) fn pace(
     (choice.index == 0 && net < slowest).then_some((net + step, true))
 }
 
-/// Whether a connection was not tried for so long that it may be tried without a pause (P-67).
-pub(crate) fn rested(list: &[Connection], now: Instant, pause: Duration) -> bool {
-    let rested = |c: &Connection| c.last_attempt.is_none_or(|at| now.saturating_since(at) >= pause);
-    list.iter().any(rested)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -316,9 +315,8 @@ mod tests {
     #[test]
     fn one_that_was_not_tried_for_five_seconds_may_be_tried_at_once() {
         let now = Instant::from_secs(30);
-        let pause = Duration::from_secs(5);
-        assert!(rested(&list("29r -r"), now, pause));
-        assert!(rested(&list("29r 25r"), now, pause));
-        assert!(!rested(&list("29r 26r"), now, pause));
+        let rested = |c: &Connection| c.is_rested(now, Duration::from_secs(5));
+        let found: Vec<bool> = list("-r 25r 26r 29r").iter().map(rested).collect();
+        assert_eq!(found, [true, true, false, false]);
     }
 }

@@ -148,8 +148,6 @@ pub(crate) struct Import {
     pub(crate) last_reply: Option<Instant>,
     /// The export of the client that this import of a server is to (P-130).
     pub(crate) callback: Option<ExportId>,
-    /// LNet discovers a node for it.
-    pub(crate) discovers: bool,
     /// The connect under way.
     pub(crate) connecting: Option<CallId>,
     /// The replay or final ping under way.
@@ -223,7 +221,6 @@ impl Import {
             woken: None,
             held: false,
             last_reply: None,
-            discovers: false,
             connecting: None,
             recovering: None,
             net: Estimate::new(Duration::ZERO),

@@ -38,8 +38,7 @@ mod view;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use lnet::OpId;
-use lnet_types::Instant;
+use lnet_types::{Instant, Nid};
 use lustre_wire::body::MsgKind;
 use lustre_wire::msg::{BODY_ONLY_LEN, Header, MsgBuilder, message, size};
 use lustre_wire::{
@@ -63,6 +62,7 @@ pub(crate) use reverse::Reverse;
 pub use state::ImportState;
 pub use view::{ClientStats, ImportView};
 
+use connect::Discovery;
 use import::Import;
 use request::{Phase, Purpose, Request};
 use slots::Class;
@@ -87,8 +87,8 @@ pub(crate) struct Client {
     calls: Table<CallId, Request>,
     /// Imports to clients, by export.
     reverse: BTreeMap<ExportId, ImportId>,
-    /// Discoveries under way, whose end may mean that a node is back.
-    discoveries: BTreeMap<OpId, ImportId>,
+    /// Discoveries under way, by node. The end of one may mean that the node is back.
+    discoveries: BTreeMap<Nid, Discovery>,
     /// What the last import was made to ask for.
     wanted: Arc<ConnectData>,
     stats: ClientStats,

@@ -7,7 +7,6 @@ use lnet_types::{Errno, Instant};
 use lustre_wire::connect::{ChecksumKinds, ConnectFlags};
 use lustre_wire::{Body, ConnectData, ImportKind, Msg, OpFlags};
 
-use super::connections::{Connection, rested};
 use super::state::Change;
 use crate::common::alike;
 use crate::error::CallError;
@@ -158,11 +157,13 @@ pub(crate) struct Failed {
     pub(crate) waited: Duration,
     /// The pinger made the attempt, and planned the next one with it (P-101).
     pub(crate) planned: bool,
+    /// The connection that is to be tried next was not tried lately.
+    pub(crate) rested: bool,
 }
 
 /// P-65.2 and P-67.
-pub(crate) fn failure(failed: Failed, list: &[Connection], now: Instant) -> Failure {
-    let Failed { kind, errno, other_version, attempt, waited, planned } = failed;
+pub(crate) fn failure(failed: Failed, now: Instant) -> Failure {
+    let Failed { kind, errno, other_version, attempt, waited, planned, rested } = failed;
     let server =
         matches!(kind, ImportKind::Lightweight | ImportKind::MdtToMdt | ImportKind::MdtToOst);
     let mut same = matches!(errno, Errno::EBUSY | Errno::EAGAIN);
@@ -171,7 +172,7 @@ pub(crate) fn failure(failed: Failed, list: &[Connection], now: Instant) -> Fail
         Errno::EACCES | Errno::EROFS if server => same = true,
         Errno::EACCES | Errno::EROFS => return Failure::Deactivated,
         Errno::EPROTO if other_version => return Failure::Incompatible,
-        Errno::ENODEV | Errno::ETIMEDOUT => at_once = rested(list, now, SWITCH),
+        Errno::ENODEV | Errno::ETIMEDOUT => at_once = rested,
         _ => {}
     }
     let later = (attempt + waited).max(now) + Duration::from_secs(1);
@@ -249,58 +250,34 @@ mod tests {
     fn p67_each_failure_of_a_connect() {
         use ImportKind as K;
         let second = |n: u64| Instant::from_secs(n);
-        let nid = "10.0.0.1@tcp".parse().unwrap();
-        let tried = |n| {
-            let mut c = Connection::new(nid);
-            c.tried(second(n));
-            c
-        };
         // Sent at 100 with a deadline 10 s later; the next attempt is planned for 105.
-        let (resting, recent) = ([tried(95)], [tried(101)]);
         let again = |same, at| Failure::Again { same, at: second(at) };
-        for (row, kind, errno, other_version, list, now, wanted) in [
-            ("busy", K::Osc, Errno::EBUSY, false, &resting, 103, again(true, 105)),
-            ("not yet", K::Osc, Errno::EAGAIN, false, &resting, 103, again(true, 105)),
-            ("forbidden", K::Osc, Errno::EACCES, false, &resting, 103, Failure::Deactivated),
-            ("read-only", K::Mdc, Errno::EROFS, false, &resting, 103, Failure::Deactivated),
-            (
-                "forbidden, LWP",
-                K::Lightweight,
-                Errno::EACCES,
-                false,
-                &resting,
-                103,
-                again(true, 105),
-            ),
-            ("forbidden, MDT", K::MdtToMdt, Errno::EACCES, false, &resting, 103, again(true, 105)),
-            ("read-only, OSP", K::MdtToOst, Errno::EROFS, false, &resting, 103, again(true, 105)),
-            ("version", K::Osc, Errno::EPROTO, true, &resting, 103, Failure::Incompatible),
-            ("protocol", K::Osc, Errno::EPROTO, false, &resting, 103, again(false, 105)),
-            ("no device", K::Osc, Errno::ENODEV, false, &resting, 103, again(false, 103)),
-            (
-                "no device, just tried",
-                K::Osc,
-                Errno::ENODEV,
-                false,
-                &recent,
-                103,
-                again(false, 105),
-            ),
-            ("timed out", K::Osc, Errno::ETIMEDOUT, false, &resting, 110, again(false, 110)),
-            ("any other", K::Osc, Errno::ENOMEM, false, &resting, 103, again(false, 105)),
-            ("any other, late", K::Osc, Errno::ENOMEM, false, &resting, 120, again(false, 121)),
+        for (row, kind, errno, other_version, rested, now, wanted) in [
+            ("busy", K::Osc, Errno::EBUSY, false, true, 103, again(true, 105)),
+            ("not yet", K::Osc, Errno::EAGAIN, false, true, 103, again(true, 105)),
+            ("forbidden", K::Osc, Errno::EACCES, false, true, 103, Failure::Deactivated),
+            ("read-only", K::Mdc, Errno::EROFS, false, true, 103, Failure::Deactivated),
+            ("forbidden, LWP", K::Lightweight, Errno::EACCES, false, true, 103, again(true, 105)),
+            ("forbidden, MDT", K::MdtToMdt, Errno::EACCES, false, true, 103, again(true, 105)),
+            ("read-only, OSP", K::MdtToOst, Errno::EROFS, false, true, 103, again(true, 105)),
+            ("version", K::Osc, Errno::EPROTO, true, true, 103, Failure::Incompatible),
+            ("protocol", K::Osc, Errno::EPROTO, false, true, 103, again(false, 105)),
+            ("no device", K::Osc, Errno::ENODEV, false, true, 103, again(false, 103)),
+            ("no device, just tried", K::Osc, Errno::ENODEV, false, false, 103, again(false, 105)),
+            ("timed out", K::Osc, Errno::ETIMEDOUT, false, true, 110, again(false, 110)),
+            ("any other", K::Osc, Errno::ENOMEM, false, true, 103, again(false, 105)),
+            ("any other, late", K::Osc, Errno::ENOMEM, false, true, 120, again(false, 121)),
         ] {
             let (attempt, waited) = (second(100), Duration::from_secs(10));
-            let failed = Failed { kind, errno, other_version, attempt, waited, planned: true };
-            assert_eq!(failure(failed, list, second(now)), wanted, "{row}");
+            let failed =
+                Failed { kind, errno, other_version, attempt, waited, planned: true, rested };
+            assert_eq!(failure(failed, second(now)), wanted, "{row}");
         }
     }
 
     #[test]
     fn p67_an_attempt_that_the_pinger_did_not_make_is_followed_by_one_after_its_deadline() {
         let second = |n: u64| Instant::from_secs(n);
-        let mut recent = Connection::new("10.0.0.1@tcp".parse().unwrap());
-        recent.tried(second(100));
         for (now, planned, at) in [(100, false, 111), (100, true, 105), (112, false, 113)] {
             let failed = Failed {
                 kind: ImportKind::Mdc,
@@ -309,12 +286,11 @@ mod tests {
                 attempt: second(100),
                 waited: Duration::from_secs(10),
                 planned,
+                // Beside the one that was just tried there is none.
+                rested: false,
             };
-            // Beside the one that was just tried there is none.
-            let mut list = [recent.clone()];
-            list[0].tried(second(now));
             let again = Failure::Again { same: false, at: second(at) };
-            assert_eq!(failure(failed, &list, second(now)), again, "{now} {planned}");
+            assert_eq!(failure(failed, second(now)), again, "{now} {planned}");
         }
     }
 }

@@ -4,7 +4,7 @@
 use core::time::Duration;
 
 use lnet::{Found, OpId, Profile, Report};
-use lnet_types::Nid;
+use lnet_types::{Errno, Nid};
 use lustre_wire::connect::ConnectFlags;
 use lustre_wire::{ConnectData, ImportKind, OpFlags, Opcode};
 
@@ -12,7 +12,7 @@ use super::bench::{APPEND, Bench, ECHO, append_log, data, keeper};
 use super::script::{Said, config, scripted, serving};
 use crate::{
     Answer, Call, CallError, ChoiceReason, Event, Explanation, ImportConfig, ImportState as S,
-    ImportTunables, ImportView, LogLine, Tunables,
+    ImportTunables, ImportView, LogLine, Readiness, Tunables,
 };
 
 fn view(bench: &mut Bench) -> ImportView {
@@ -477,6 +477,45 @@ fn a_node_that_lnet_reaches_again_is_tried_at_once_but_not_more_than_once_a_seco
     assert_eq!(view(&mut bench).conn_cnt, tried + 1);
     bench.secs(3);
     assert_eq!(view(&mut bench).conn_cnt, tried + 2);
+}
+
+#[test]
+fn p68_a_node_that_does_not_serve_the_target_is_not_asked_again_for_one_that_is_unreachable() {
+    let far: Nid = "10.9.9.9@tcp".parse().unwrap();
+    for profile in [Profile::Kernel, Profile::Default] {
+        let mut both = config(ImportKind::Osc, data());
+        both.nids = vec![far, Nid::LOOPBACK];
+        let mut bench = scripted(Tunables::of(profile), both, |asked| {
+            if asked.connects() { vec![Said::error(Errno::ENODEV)] } else { vec![] }
+        });
+        let now = bench.now;
+        bench.node.peer_add(now, far, &[far], true, false).unwrap();
+        bench.node.set_peer_ni_health(now, Some(far), 0);
+        let import = bench.import;
+        bench.rpc(bench.client, |rpc| rpc.connect(import));
+        bench.secs(60);
+        let of = |bench: &mut Bench, nid| {
+            let mut connections = view(bench).connections.into_iter();
+            let found = connections.find(|c| c.nid == nid).unwrap();
+            (found.attempts, found.ready)
+        };
+        assert_eq!(of(&mut bench, far), (0, Readiness::Unreachable), "{profile:?}");
+        let (attempts, _) = of(&mut bench, Nid::LOOPBACK);
+        assert!((5..20).contains(&attempts), "{profile:?}: {attempts}");
+        // LNet has been asked whether it reaches the other one again.
+        while of(&mut bench, Nid::LOOPBACK).0 == attempts {
+            bench.pass(Duration::from_millis(100));
+        }
+        let now = bench.now;
+        bench.node.set_peer_ni_health(now, Some(far), 1000);
+        for op in 0..100 {
+            let found = Found { asked: far, primary: far, multi_rail: false, nids: vec![far] };
+            let report = Report { op: OpId(op), outcome: Ok(found) };
+            bench.party_of(bench.client, |p, below| p.ptlrpc.report(&report, below));
+        }
+        bench.pass(Duration::from_millis(1100));
+        assert_ne!(of(&mut bench, far).1, Readiness::Unreachable, "{profile:?}");
+    }
 }
 
 #[test]

@@ -27,8 +27,9 @@ pub(super) struct Keeping {
     targets: Targets,
     /// Which targets of the scenario they are.
     kept: Vec<(usize, TargetId)>,
-    /// Calls by client and number of the request, for those that may change something.
-    calls: BTreeMap<(String, u64), CallNo>,
+    /// Calls by target, client and number of the request, for those that may change something. A
+    /// client says to each target for itself which answers it has.
+    calls: BTreeMap<(TargetId, String, u64), CallNo>,
     /// The rule that locks of targets break.
     #[cfg(feature = "sabotage")]
     sabotage: Option<ldlm::Sabotage>,
@@ -155,13 +156,14 @@ impl Keeping {
         {
             // The client has the answers up to there.
             let (client, had) = (client.to_owned(), served.body.last_xid);
-            let known = self.calls.range((client.clone(), 0)..=(client.clone(), had));
-            let known: Vec<(String, u64)> = known.map(|(key, _)| key.clone()).collect();
+            let key = |xid| (served.target, client.clone(), xid);
+            let known = self.calls.range(key(0)..=key(had));
+            let known: Vec<_> = known.map(|(key, _)| key.clone()).collect();
             for key in known {
                 self.calls.remove(&key);
             }
             if let Some(call) = call_of(served) {
-                self.calls.insert((client, served.xid), call);
+                self.calls.insert(key(served.xid), call);
             }
         }
         self.targets.event(event, &mut ptlrpc.rpc(below))
@@ -188,19 +190,19 @@ impl Keeping {
             let Some(&(target, id)) = self.kept.get(n) else { return };
             let seen = self.store(id).map(SimStore::take_seen).unwrap_or_default();
             for seen in seen {
-                self.note(target, seen, notes);
+                self.note((target, id), seen, notes);
             }
         }
     }
 
-    fn note(&self, target: usize, seen: StoreSeen, notes: &mut Vec<RpcSeen>) {
+    fn note(&self, (target, id): (usize, TargetId), seen: StoreSeen, notes: &mut Vec<RpcSeen>) {
         let (transno, origin, value, key) = match seen {
             StoreSeen::Committed { transno } => {
                 return notes.push(RpcSeen::Committed { target, transno });
             }
             StoreSeen::Changed { transno, origin, value, key } => (transno, origin, value, key),
         };
-        let asked = |Origin { client, xid }| self.calls.get(&(client, xid)).copied();
+        let asked = |Origin { client, xid }| self.calls.get(&(id, client, xid)).copied();
         let call = origin.and_then(asked);
         if let (Some(call), Some(value)) = (call, value)
             && call != value
