@@ -256,9 +256,10 @@ impl<'c> Cx<'_, '_, 'c> {
     }
 
     /// A new client: its record is stored before it is admitted (P-131).
-    pub(crate) fn join(&mut self, export: ExportId, client: String) {
+    pub(crate) fn join(&mut self, export: ExportId, client: String, admission: u32) {
         self.journal.replies.entry(client.clone()).or_default();
-        let changes = vec![Change::Put(Space::Clients, client.into_bytes(), Vec::new())];
+        let record = admission.to_le_bytes().to_vec();
+        let changes = vec![Change::Put(Space::Clients, client.into_bytes(), record)];
         self.apply(0, changes, IoVec::new(), Then::Admit { export });
         self.order(StoreOrder::Sync { token: NO_TOKEN });
     }

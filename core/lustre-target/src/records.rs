@@ -214,9 +214,18 @@ pub fn start(store: &mut dyn Store, kind: &str) -> Result<Start, StoreError> {
     let last_transno = opening.number(TRANSNO)?;
     let next_data = opening.number(NEXT_DATA)?.max(1);
     let mut clients: Vec<ClientRecord> = Vec::new();
-    for (key, _) in opening.all(Space::Clients)? {
+    for (key, value) in opening.all(Space::Clients)? {
         let uuid = String::from_utf8(key).map_err(|_| damaged("client record", "not a uuid"))?;
-        clients.push(ClientRecord { uuid, ..ClientRecord::default() });
+        let admission = match value.as_slice() {
+            // Of a store from before admissions had numbers.
+            [] => None,
+            &[a, b, c, d] => Some(u32::from_le_bytes([a, b, c, d])),
+            other => {
+                let why = format!("{} bytes of client {uuid}, expected 4", other.len());
+                return Err(damaged("client record", &why));
+            }
+        };
+        clients.push(ClientRecord { uuid, admission, ..ClientRecord::default() });
     }
     let mut changes = vec![
         Change::Put(Space::Meta, STARTS.to_vec(), u64::from(starts).to_le_bytes().to_vec()),

@@ -234,11 +234,11 @@ impl Targets {
                 }
                 (!taken).then_some(Event::BulkDone { served, result })
             }
-            Event::Joining { export, target, client } => {
+            Event::Joining { export, target, client, admission } => {
                 let Some(slot) = self.0.get_mut(&target) else {
-                    return Some(Event::Joining { export, target, client });
+                    return Some(Event::Joining { export, target, client, admission });
                 };
-                slot.cx(rpc).1.join(export, client);
+                slot.cx(rpc).1.join(export, client, admission);
                 None
             }
             Event::Disconnected { export, target, ref client } => {

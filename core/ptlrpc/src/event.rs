@@ -285,6 +285,9 @@ pub enum Event {
         target: TargetId,
         /// Its uuid.
         client: String,
+        /// Tells this admission of the client from others: a part of its record
+        /// ([`ClientRecord::admission`](crate::ClientRecord::admission)).
+        admission: u32,
     },
     /// A client disconnects: its record goes. If its target keeps records, it has its answer with
     /// [`Rpc::left`](crate::Rpc::left).

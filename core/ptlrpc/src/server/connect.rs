@@ -150,6 +150,12 @@ impl Server {
         // One that was not connected in this life of the target has no address and no handle.
         let taken = export.client_handle == 0;
         let initial = body.op_flags.contains(OpFlags::INITIAL);
+        // It was evicted and admitted anew in that life, and has heard of neither: what it would repeat
+        // now is what others have seen the end of.
+        let other = export.admission.is_some_and(|admission| body.handle as u32 != admission);
+        if taken && body.handle != 0 && other {
+            return Ok(How::Replaced(id));
+        }
         let anew = !taken && asked.is_anew(initial);
         // The count of connections of a server that has begun anew begins anew, too.
         let restarts =
@@ -196,15 +202,16 @@ impl Server {
         }
         let keeps = self.targets.get(target).is_some_and(|t| t.config.replayable);
         let client = asked.client.clone();
-        let id = self.new_export(cx, target, client.clone());
+        let id = self.new_export(cx, target, client.clone(), None);
         self.settles(id, origin.peer);
         if !keeps || light {
             return self.establish(cx, id, origin, body, &asked, false);
         }
-        if let Some(export) = self.exports.get_mut(id) {
-            export.joining = Some(Box::new(Joining { origin: *origin, body: *body, asked }));
-        }
-        cx.common.events.push_back(Event::Joining { export: id, target, client });
+        let Some(export) = self.exports.get_mut(id) else { return Err(Errno::ENODEV) };
+        export.joining = Some(Box::new(Joining { origin: *origin, body: *body, asked }));
+        // The lower half of the cookie.
+        let admission = export.cookie as u32;
+        cx.common.events.push_back(Event::Joining { export: id, target, client, admission });
         Ok(())
     }
 
@@ -354,6 +361,9 @@ mod tests {
         initial: bool,
         conn_cnt: u32,
         known: bool,
+        admission: Option<u32>,
+        /// The handle that it has for its export.
+        has: u64,
     }
 
     const fn row() -> Row {
@@ -368,6 +378,8 @@ mod tests {
             initial: false,
             conn_cnt: 3,
             known: true,
+            admission: None,
+            has: 0,
         }
     }
 
@@ -394,10 +406,11 @@ mod tests {
         if row.busy {
             export.in_work.insert(128, crate::ServedId::from(0));
         }
+        export.admission = row.admission;
         if row.from != Nid::ANY {
             origin.peer = row.from;
         }
-        let mut body = Body { conn_cnt: row.conn_cnt, ..Body::default() };
+        let mut body = Body { conn_cnt: row.conn_cnt, handle: row.has, ..Body::default() };
         body.op_flags.set(OpFlags::INITIAL, row.initial);
         let (known, by) = (row.known.then_some(id), row.by_handle.then_some(id));
         let how = server.judge(&origin, &body, &asked(row.handle), known, by)?;
@@ -443,6 +456,18 @@ mod tests {
             ("5 initial, same node", Row { initial: true, ..row() }, Ok("again")),
             ("5 another node", Row { from: nid(2), ..row() }, Ok("again")),
             ("5 no connection yet", Row { taken: true, handle: 8, ..row() }, Ok("taken")),
+            (
+                "5 an admission of before",
+                Row { taken: true, admission: Some(9), has: 5, ..row() },
+                Ok("replaced"),
+            ),
+            (
+                "5 its admission",
+                Row { taken: true, admission: Some(9), has: 7 << 32 | 9, ..row() },
+                Ok("taken"),
+            ),
+            ("5 without one yet", Row { taken: true, admission: Some(9), ..row() }, Ok("taken")),
+            ("5 in this life", Row { admission: Some(9), has: 5, ..row() }, Ok("again")),
             ("5 another handle", Row { handle: 8, ..row() }, already),
             ("5 the same handle", row(), Ok("again")),
             ("6 in work", Row { busy: true, by_handle: false, ..row() }, Err(Errno::EBUSY)),

@@ -26,6 +26,8 @@ pub(crate) struct Export {
     pub(crate) target: TargetId,
     /// The client's name for the connection.
     pub(crate) cookie: u64,
+    /// Its admission, if it comes from a life of the target before this one.
+    pub(crate) admission: Option<u32>,
     pub(crate) client: String,
     /// The client's own cookie; 0 if it was not connected in this life of the target.
     pub(crate) client_handle: u64,
@@ -63,6 +65,7 @@ impl Export {
         Self {
             target,
             cookie,
+            admission: None,
             client,
             client_handle: 0,
             conn_cnt: 0,

@@ -115,7 +115,7 @@ impl Server {
         let id = self.targets.insert(config);
         let mut members = Vec::new();
         for client in past.clients {
-            let member = self.new_export(cx, id, client.uuid);
+            let member = self.new_export(cx, id, client.uuid, client.admission);
             if let Some(export) = self.exports.get_mut(member) {
                 export.committed = client.committed.map_or(committed, |own| own.min(committed));
                 client.replies.into_iter().for_each(|record| export.records.keep(record));
@@ -128,13 +128,25 @@ impl Server {
         Ok(id)
     }
 
-    /// An export that is not connected yet.
-    fn new_export(&mut self, cx: &mut Cx<'_, '_>, target: TargetId, client: String) -> ExportId {
-        let mut cookie = cx.common.prng.next_u64();
-        while cookie == 0 || self.by_cookie.contains_key(&cookie) {
+    /// An export that is not connected yet. The lower half of its cookie is the admission of its
+    /// client, and so it is in each life of the target.
+    fn new_export(
+        &mut self,
+        cx: &mut Cx<'_, '_>,
+        target: TargetId,
+        client: String,
+        admission: Option<u32>,
+    ) -> ExportId {
+        let lower = u64::from(u32::MAX);
+        let mut cookie = 0;
+        while cookie & !lower == 0 || self.by_cookie.contains_key(&cookie) {
             cookie = cx.common.prng.next_u64();
+            if let Some(admission) = admission {
+                cookie = cookie & !lower | u64::from(admission);
+            }
         }
-        let export = Export::new(target, cookie, client.clone(), cx.below.now());
+        let mut export = Export::new(target, cookie, client.clone(), cx.below.now());
+        export.admission = admission;
         let id = self.exports.insert(export);
         self.by_cookie.insert(cookie, id);
         self.by_client.insert((target, client), id);

@@ -44,6 +44,10 @@ impl Past {
 pub struct ClientRecord {
     /// Its uuid.
     pub uuid: String,
+    /// Which admission it was ([`Event::Joining`](crate::Event::Joining)). A client that names another
+    /// one when it comes back was evicted since, and has not heard that it was admitted anew. `None`: not
+    /// known.
+    pub admission: Option<u32>,
     /// The highest of its transactions that is committed, as replies say it (P-133). `None`: that of the
     /// target, as whatever the client had done is committed or lost.
     pub committed: Option<u64>,

@@ -10,7 +10,7 @@ fn a_new_client_is_connected_when_its_record_is_stored() {
     let mut bench = Bench::with(keeper(), true);
     let call = bench.call(Bench::say(APPEND, "one"));
     let joining = bench.heard().remove(0);
-    let Event::Joining { export, target, ref client } = joining else { panic!("{joining:?}") };
+    let Event::Joining { export, target, ref client, .. } = joining else { panic!("{joining:?}") };
     assert_eq!((target, client.as_str()), (bench.target, "client-1"));
     // The client comes again while it is being stored, and is one client.
     bench.secs(30);

@@ -292,6 +292,36 @@ fn nothing_of_an_evicted_client_has_a_transaction() {
 }
 
 #[test]
+fn a_client_that_was_admitted_anew_and_has_not_heard_of_it_repeats_nothing() {
+    for heard in [true, false] {
+        let mut bench = Bench::stored();
+        let call = set(&mut bench, "a=1");
+        assert!(bench.end_of(call).unwrap().is_ok());
+        let export = bench.party_of(bench.server, |p, _| p.ptlrpc.export_views()[0].id);
+        bench.rpc(bench.server, |rpc| rpc.evict(export));
+        if !heard {
+            bench.lose(|portal, _| portal == reply_portal());
+        }
+        // Its connect is granted in either case.
+        let call = set(&mut bench, "a=2");
+        bench.secs(40);
+        assert_eq!(bench.end_of(call).is_some(), heard);
+        assert_eq!(bench.store(|store, _| store.now().clients.len()), 1, "{heard}");
+        bench.crash_server();
+        bench.loses = None;
+        bench.secs(100);
+        if !heard {
+            assert_eq!(bench.end_of(call), Some(Err(CallError::Evicted)));
+        }
+        assert_eq!(log(&mut bench), ["a=1"], "{heard}");
+        let call = set(&mut bench, "a=3");
+        bench.secs(10);
+        assert!(bench.end_of(call).unwrap().is_ok());
+        assert_eq!(log(&mut bench), ["a=1", "a=3"], "{heard}");
+    }
+}
+
+#[test]
 fn changes_of_two_clients_keep_their_order_when_a_third_is_missing() {
     let mut bench = Bench::stored();
     let other = bench.new_client("client-2");

@@ -26,6 +26,8 @@ pub(super) struct Change {
 pub(super) struct Image {
     pub(super) last: u64,
     pub(super) clients: BTreeMap<String, Vec<ReplyRecord>>,
+    /// Of each of them.
+    admissions: BTreeMap<String, u32>,
     /// Values with their versions.
     pub(super) map: BTreeMap<String, (String, u64)>,
     /// By transaction.
@@ -75,6 +77,7 @@ impl Store {
         let image = &self.images[0];
         let record = |(uuid, replies): (&String, &Vec<ReplyRecord>)| ClientRecord {
             uuid: uuid.clone(),
+            admission: image.admissions.get(uuid).copied(),
             replies: replies.clone(),
             ..ClientRecord::default()
         };
@@ -105,8 +108,9 @@ impl Store {
 
     pub(super) fn event(&mut self, rpc: &mut Rpc<'_, '_>, event: Event) {
         match event {
-            Event::Joining { export, client, .. } => {
+            Event::Joining { export, client, admission, .. } => {
                 let mut image = self.now().clone();
+                image.admissions.insert(client.clone(), admission);
                 image.clients.insert(client, Vec::new());
                 self.images.push_back(image);
                 self.commit(rpc, usize::MAX);

@@ -18,7 +18,7 @@ use super::keeping::Keeping;
 use super::late::Late;
 use super::lock::Locking;
 use super::seen::{CallNo, RpcSeen};
-use super::serving::Serving;
+use super::serving::{Joining, Serving};
 use super::{APPEND, IO, READ};
 
 /// Memory for bulk data, used again and again.
@@ -329,8 +329,9 @@ impl RpcHost {
                     notes.push(RpcSeen::Invalidated { target });
                 }
             }
-            Event::Joining { export, target, client } => {
-                serving.joining(ptlrpc, below, (target, export, client), notes);
+            Event::Joining { export, target, client, admission } => {
+                let joining = Joining { export, client, admission };
+                serving.joining(ptlrpc, below, target, joining, notes);
             }
             Event::Disconnected { export, target, client } => {
                 serving.left(below.now(), target, client);

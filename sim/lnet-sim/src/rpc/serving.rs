@@ -23,14 +23,29 @@ use super::{APPEND, READ, connect_data};
 pub(crate) struct ListDisk {
     /// The list: a transaction for each entry.
     entries: BTreeMap<u64, CallNo>,
-    /// Clients by uuid, with the answers that they may not have, by number of the request.
-    clients: BTreeMap<String, BTreeMap<u64, ReplyRecord>>,
+    /// Clients by uuid.
+    clients: BTreeMap<String, Client>,
+}
+
+/// What survives of a client.
+#[derive(Debug, Default)]
+struct Client {
+    admission: u32,
+    /// Answers that it may not have, by number of the request.
+    replies: BTreeMap<u64, ReplyRecord>,
+}
+
+/// A client that is new to a target.
+pub(super) struct Joining {
+    pub(super) export: ExportId,
+    pub(super) client: String,
+    pub(super) admission: u32,
 }
 
 /// A step that is not committed yet.
 enum Step {
     Append { transno: u64, call: CallNo, answer: Option<(String, ReplyRecord)>, had: u64 },
-    Join(String),
+    Join(String, u32),
     Leave(String),
 }
 
@@ -44,7 +59,7 @@ impl ListDisk {
             Step::Append { transno, call, answer, had } => {
                 self.entries.insert(transno, call);
                 let Some((client, record)) = answer else { return };
-                if let Some(replies) = self.clients.get_mut(&client) {
+                if let Some(Client { replies, .. }) = self.clients.get_mut(&client) {
                     // The client has those up to there.
                     while replies.first_key_value().is_some_and(|(xid, _)| *xid <= had) {
                         replies.pop_first();
@@ -52,16 +67,19 @@ impl ListDisk {
                     replies.insert(record.xid, record);
                 }
             }
-            Step::Join(client) => _ = self.clients.entry(client).or_default(),
+            Step::Join(client, admission) => {
+                self.clients.entry(client).or_default().admission = admission;
+            }
             Step::Leave(client) => _ = self.clients.remove(&client),
         }
     }
 
     /// What a target that is started from it remembers.
     fn past(&self) -> Past {
-        let clients = self.clients.iter().map(|(uuid, replies)| ClientRecord {
+        let clients = self.clients.iter().map(|(uuid, client)| ClientRecord {
             uuid: uuid.clone(),
-            replies: replies.values().cloned().collect(),
+            admission: Some(client.admission),
+            replies: client.replies.values().cloned().collect(),
             ..ClientRecord::default()
         });
         Past { last_transno: self.last(), clients: clients.collect() }
@@ -175,11 +193,12 @@ impl Serving {
         &mut self,
         ptlrpc: &mut Ptlrpc,
         below: &mut Below<'_>,
-        (id, export, client): (TargetId, ExportId, String),
+        id: TargetId,
+        Joining { export, client, admission }: Joining,
         notes: &mut Vec<RpcSeen>,
     ) {
         let Some(m) = self.mounted.iter_mut().find(|m| m.id == id) else { return };
-        m.steps.push(Step::Join(client));
+        m.steps.push(Step::Join(client, admission));
         m.joining.push(export);
         let now = below.now();
         m.due.get_or_insert(now);

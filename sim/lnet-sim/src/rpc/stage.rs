@@ -125,6 +125,8 @@ impl<F: Fabric> Sim<F> {
 
     /// A host is dying: its targets' disks go back to the world.
     pub(crate) fn bury_rpc(&mut self, id: HostId) {
+        // What a fault made a paused one do stands on its disks.
+        self.collect_rpc(id);
         let left = self.with_rpc(id, |rpc, _| (rpc.disks(), rpc.stats()));
         self.hosts[id.0 as usize].rpc = None;
         let Some((disks, stats)) = left else { return };

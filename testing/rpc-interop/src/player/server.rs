@@ -94,7 +94,7 @@ impl<S: Stage> Player<'_, S> {
             let asked = link.asked.as_ref().filter(|asked| recovers && asked.target == uuid)?;
             // One that the target did not wait for had come too late to be in its records.
             let committed = Some(self.committed_before(other)?);
-            Some(ClientRecord { uuid: asked.client.clone(), committed, replies: Vec::new() })
+            Some(ClientRecord { uuid: asked.client.clone(), committed, ..ClientRecord::default() })
         });
         let clients: Vec<_> = known.collect();
         let theirs = clients.iter().filter_map(|client| client.committed).max();
