@@ -264,6 +264,18 @@ impl<'c> Cx<'_, '_, 'c> {
         self.order(StoreOrder::Sync { token: NO_TOKEN });
     }
 
+    /// A change that was answered before a crash does not fit to what is there now, and is lost: its
+    /// client is evicted when the others have repeated theirs (P-152). If the target dies before that, it
+    /// is evicted when it comes back, as its record has another admission from now on.
+    pub(crate) fn unfit(&mut self, served: &Served) {
+        if let Some((client, admission)) = self.rpc.admission_of(served.export) {
+            let (client, record) =
+                (client.as_bytes().to_vec(), (!admission).to_le_bytes().to_vec());
+            self.batch(vec![Change::Put(Space::Clients, client, record)]);
+        }
+        self.rpc.refuse(served.id, Errno::EOVERFLOW);
+    }
+
     /// The client of this export was evicted, or disconnects: its records go, then what it had
     /// ([`Recorded::Left`]).
     pub(crate) fn leave(&mut self, client: &str, export: ExportId) {

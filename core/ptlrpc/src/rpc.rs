@@ -513,6 +513,12 @@ impl<'b> Rpc<'_, 'b> {
         self.ptlrpc.server.record(served, answer)
     }
 
+    /// What the record of an export's client says: its uuid and its admission
+    /// ([`ClientRecord::admission`](crate::ClientRecord::admission)).
+    pub fn admission_of(&self, export: ExportId) -> Option<(&str, u32)> {
+        self.ptlrpc.server.admission_of(export)
+    }
+
     /// The portal of a service; `None` if there is no such service.
     pub fn portal(&self, service: ServiceId) -> Option<u32> {
         self.ptlrpc.server.portal(service)

@@ -206,7 +206,8 @@ impl Kv {
             }
             let [before, ..] = replay.pre_versions;
             if before != 0 && before != version {
-                return self.refuse(id, Errno::EOVERFLOW, cx);
+                cx.unfit(&work.served);
+                return self.end(id, cx);
             }
         } else if work.operation == Operation::Cas && work.ask.expect != version {
             let info = Info { version, len: item.map_or(0, |item| item.len()), ..Info::default() };

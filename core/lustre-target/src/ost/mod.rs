@@ -301,7 +301,8 @@ impl Ost {
         if let (Some(replay), Some(object)) = (work.served.replay, object) {
             let [before, ..] = replay.pre_versions;
             if before != 0 && before != object.version {
-                return self.refuse(id, Errno::EOVERFLOW, cx);
+                cx.unfit(&work.served);
+                return self.end(id, cx);
             }
         }
         match (&work.request.ask, object) {

@@ -209,9 +209,9 @@ impl Server {
         }
         let Some(export) = self.exports.get_mut(id) else { return Err(Errno::ENODEV) };
         export.joining = Some(Box::new(Joining { origin: *origin, body: *body, asked }));
-        // The lower half of the cookie.
-        let admission = export.cookie as u32;
-        cx.common.events.push_back(Event::Joining { export: id, target, client, admission });
+        if let Some((_, admission)) = self.admission_of(id) {
+            cx.common.events.push_back(Event::Joining { export: id, target, client, admission });
+        }
         Ok(())
     }
 

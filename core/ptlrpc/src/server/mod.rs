@@ -200,6 +200,12 @@ impl Server {
         kept.then(|| (export.client.clone(), record))
     }
 
+    /// What the record of an export's client says: its uuid and its admission.
+    pub(crate) fn admission_of(&self, export: ExportId) -> Option<(&str, u32)> {
+        // The lower half of the cookie.
+        self.exports.get(export).map(|export| (export.client.as_str(), export.cookie as u32))
+    }
+
     /// The uuid of an export's client.
     pub(crate) fn client_of(&self, export: ExportId) -> Option<&str> {
         self.exports.get(export).map(|export| export.client.as_str())

@@ -10,7 +10,9 @@ use lnet_scenario::{NodeId, RpcLoss, RpcOperation, Scenario};
 use lnet_types::{Instant, Prng, Span};
 use lustre_target::kv::wire::Operation;
 use lustre_wire::Opcode;
-use ptlrpc::{Config, Event, ExportId, Lose, LoseId, Ptlrpc, ServerStats, TargetId};
+use ptlrpc::{
+    Config, Event, ExportId, Lose, LoseId, Ptlrpc, RecoveryChange, ServerStats, TargetId,
+};
 
 use super::calling::Calling;
 use super::disk::{Disk, Trouble};
@@ -345,6 +347,11 @@ impl RpcHost {
                 self.serving.left(below.now(), target, client);
             }
             Event::Recovery { target, change } => {
+                if let RecoveryChange::Done { outcome } | RecoveryChange::Aborted { outcome } =
+                    &change
+                {
+                    self.serving.recovered(below.now(), target, outcome.last_transno);
+                }
                 if let Some(target) = self.index_of(target) {
                     self.notes.push(RpcSeen::Recovery { target, line: change.to_string() });
                 }

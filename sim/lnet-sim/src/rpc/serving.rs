@@ -25,6 +25,8 @@ pub(crate) struct ListDisk {
     entries: BTreeMap<u64, CallNo>,
     /// Clients by uuid.
     clients: BTreeMap<String, Client>,
+    /// What the transactions of this life are above (P-153).
+    epoch: u64,
 }
 
 /// What survives of a client.
@@ -47,6 +49,7 @@ enum Step {
     Append { transno: u64, call: CallNo, answer: Option<(String, ReplyRecord)>, had: u64 },
     Join(String, u32),
     Leave(String),
+    Epoch(u64),
 }
 
 impl ListDisk {
@@ -71,6 +74,7 @@ impl ListDisk {
                 self.clients.entry(client).or_default().admission = admission;
             }
             Step::Leave(client) => _ = self.clients.remove(&client),
+            Step::Epoch(epoch) => self.epoch = epoch,
         }
     }
 
@@ -82,7 +86,7 @@ impl ListDisk {
             replies: client.replies.values().cloned().collect(),
             ..ClientRecord::default()
         });
-        Past { last_transno: self.last(), clients: clients.collect() }
+        Past { last_transno: self.last().max(self.epoch), clients: clients.collect() }
     }
 }
 
@@ -152,13 +156,18 @@ impl Serving {
         ptlrpc: &mut Ptlrpc,
         below: &mut Below<'_>,
         index: usize,
-        disk: ListDisk,
+        mut disk: ListDisk,
         trouble: Trouble,
     ) {
         let Some(spec) = self.scenario.rpc.targets.get(index) else { return };
         let uuid = spec.name.clone();
         let offer = connect_data();
-        let config = TargetConfig { uuid, offer, replayable: true, past: disk.past() };
+        let past = disk.past();
+        if past.clients.is_empty() {
+            // With clients to await it is stored when they are back.
+            disk.epoch = past.next_epoch();
+        }
+        let config = TargetConfig { uuid, offer, replayable: true, past };
         // Each name once per node: the scenario has each once.
         let Ok(id) = ptlrpc.rpc(below).add_target(config) else { return };
         self.mounted.push(Mounted {
@@ -212,6 +221,13 @@ impl Serving {
         let Some(m) = self.mounted.iter_mut().find(|m| m.id == id) else { return };
         m.steps.push(Step::Leave(client));
         m.due.get_or_insert(now + m.commit);
+    }
+
+    /// The recovery of a target is over: its transactions are above this one from now on.
+    pub(super) fn recovered(&mut self, now: Instant, id: TargetId, epoch: u64) {
+        let Some(m) = self.mounted.iter_mut().find(|m| m.id == id) else { return };
+        m.steps.push(Step::Epoch(epoch));
+        m.due.get_or_insert(now);
     }
 
     pub(super) fn trouble(&mut self, index: usize, trouble: Trouble, now: Instant) {

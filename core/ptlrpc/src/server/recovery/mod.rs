@@ -14,7 +14,7 @@ mod change;
 mod tests;
 mod window;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use core::time::Duration;
 
@@ -411,23 +411,36 @@ impl Recovery {
         }
     }
 
-    /// Ends it without those that have not finished (P-148).
+    /// Ends it without those that have not finished (P-148), or have not brought back all that they had.
     pub(crate) fn abort(&mut self, now: Instant) {
         if self.is_over() {
             return;
         }
-        let unfinished = self.members.iter().filter(|(_, member)| !member.locks_done);
-        let late: BTreeSet<_> = unfinished.map(|(id, _)| *id).collect();
+        let late: BTreeMap<_, _> = self
+            .members
+            .iter()
+            .filter(|(_, member)| !member.locks_done || member.version_failed)
+            .map(|(id, member)| (*id, member.version_failed))
+            .collect();
         self.evicted += late.len();
         self.running = None;
         let outcome = self.outcome(now);
         self.stage = RecoveryStage::Aborted(outcome);
         // A client that has finished, and has repeated locks since, is no worse than others.
-        let finished = |(owner, _): &&(ExportId, ServedId)| !late.contains(owner);
+        let finished = |(owner, _): &&(ExportId, ServedId)| !late.contains_key(owner);
         let locks: Vec<_> = self.locks.iter().filter(finished).map(|(_, id)| *id).collect();
-        self.orders.extend(late.into_iter().map(Order::Evict));
+        // They leave with their final pings (`left_by`).
+        let (over, answered) = core::mem::take(&mut self.finals)
+            .into_iter()
+            .partition(|(owner, _)| late.contains_key(owner));
+        self.finals = answered;
+        self.orders.extend(late.into_iter().map(|(id, unfit)| match unfit {
+            true => Order::EvictUnfit(id),
+            false => Order::Evict(id),
+        }));
         self.orders.extend(locks.into_iter().map(Order::Run));
         self.finish(RecoveryChange::Aborted { outcome });
+        self.finals = over;
     }
 
     fn outcome(&self, now: Instant) -> RecoveryOutcome {

@@ -463,6 +463,19 @@ fn at_its_hard_end_a_recovery_goes_on_without_those_that_have_not_finished() {
 }
 
 #[test]
+fn at_its_hard_end_a_recovery_goes_on_without_those_whose_versions_differ() {
+    let mut bench = Bench::new(&[A, B]);
+    bench.connect(A);
+    bench.connect(B);
+    bench.machine.version_failed(A.into());
+    bench.last(A, 60);
+    assert_eq!(bench.replay(B, 11), [Did::Run(11)]);
+    let orders = bench.expire(20);
+    let aborted = Did::Aborted { recovered: 0, evicted: 2 };
+    assert_eq!(orders, [Did::Unfit(A), Did::Evict(B), aborted]);
+}
+
+#[test]
 fn a_recovery_ends_when_all_of_its_clients_are_gone() {
     let mut bench = Bench::new(&[A, B]);
     bench.connect(A);
