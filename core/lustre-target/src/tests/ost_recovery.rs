@@ -15,7 +15,7 @@ use ptlrpc::{Bulk, Call, CallError, CallId, Direction, Reply};
 use super::ost::{body, object, ost, pattern, results, write_call};
 use super::world::{Client, World};
 use crate::ost::wire;
-use crate::store::{Store, StoreError, StoreFact, StoreOrder};
+use crate::store::{Change, Space, Store, StoreError, StoreFact, StoreOrder};
 use crate::{Commit, MemoryStore};
 
 /// How an order fails.
@@ -34,6 +34,8 @@ struct Inside {
     fails: Option<(usize, Failure)>,
     broken: bool,
     facts: Vec<StoreFact>,
+    /// What was ordered of the records of clients.
+    clients: Vec<Change>,
 }
 
 /// A store that survives its server.
@@ -43,8 +45,13 @@ struct Shelf(Arc<Mutex<Inside>>);
 impl Shelf {
     fn new(commit: Commit, fails: Option<(usize, Failure)>) -> Self {
         let store = MemoryStore::new(commit, 1 << 26);
-        let facts = Vec::new();
-        Self(Arc::new(Mutex::new(Inside { store, orders: 0, fails, broken: false, facts })))
+        Self::of(store, fails)
+    }
+
+    fn of(store: MemoryStore, fails: Option<(usize, Failure)>) -> Self {
+        let (facts, clients) = (Vec::new(), Vec::new());
+        let inside = Inside { store, orders: 0, fails, broken: false, facts, clients };
+        Self(Arc::new(Mutex::new(inside)))
     }
 
     fn orders(&self) -> usize {
@@ -60,8 +67,7 @@ impl Shelf {
         let mut inside = self.0.lock().unwrap();
         let empty = MemoryStore::new(Commit::Ordered, 0);
         let store = core::mem::replace(&mut inside.store, empty).crashed();
-        let facts = Vec::new();
-        Self(Arc::new(Mutex::new(Inside { store, orders: 0, fails: None, broken: false, facts })))
+        Self::of(store, None)
     }
 }
 
@@ -70,6 +76,15 @@ impl Store for Shelf {
         let mut inside = self.0.lock().unwrap();
         let number = inside.orders;
         inside.orders += 1;
+        if let StoreOrder::Apply(txn) = &order {
+            let of_clients = |change: &&Change| {
+                matches!(
+                    change,
+                    Change::Put(Space::Clients, ..) | Change::Delete(Space::Clients, _)
+                )
+            };
+            inside.clients.extend(txn.changes.iter().filter(of_clients).cloned());
+        }
         let failure = inside.fails.filter(|(at, _)| *at == number).map(|(_, failure)| failure);
         let failure = if inside.broken { Some(Failure::Io) } else { failure };
         let error = match failure {
@@ -293,6 +308,34 @@ fn changes_that_a_full_store_refuses_to_take_again_are_repeated_until_it_takes_t
         orders = run.shelf.orders();
     }
     assert!((4..40).contains(&orders), "{orders}: the recovery is in reach");
+}
+
+#[test]
+fn p152_a_client_whose_change_is_lost_is_not_taken_back_by_a_target_that_dies_before_its_eviction()
+{
+    let mut run = Run::new(Commit::Ordered, None);
+    run.call(|_| wire::create(object(3)));
+    run.call(|_| wire::sync(None));
+    let other = run.world.client(wire::wanted());
+    run.world.call(other, wire::punch(object(1), 10)).unwrap();
+    run.call(|_| wire::punch(object(1), 20));
+    // What the one had met goes with the other.
+    run.world.kill(other);
+    run.restart();
+    let call = run.world.begin(run.client, wire::get_attributes(object(1)));
+    assert_eq!(run.wait(call).unwrap_err(), CallError::Evicted);
+    let inside = run.shelf.0.lock().unwrap();
+    let (mut records, mut gone) = (Vec::new(), 0);
+    for change in &inside.clients {
+        match change {
+            Change::Put(_, client, record) => records.push((client.clone(), record.clone())),
+            // Of the other one first.
+            _ => gone += 1,
+        }
+    }
+    let [(client, record), (again, admitted)] = &records[..] else { panic!("{records:?}") };
+    assert_eq!((client, gone), (again, 2), "its record changes, and goes, and it joins");
+    assert_ne!(record, admitted);
 }
 
 #[test]

@@ -83,6 +83,27 @@ fn some_rounds_of_the_request_layer_hold() {
     }
 }
 
+/// Rounds in which the swarm of requests has found something, as docs/simulation.md lists it.
+#[test]
+fn earlier_findings_of_the_swarm_of_requests_hold_now() {
+    for seed in [
+        144893023123207166,
+        2544671572987899903,
+        4672864415209847487,
+        8599918888510385197,
+        3825562892573885673,
+        29478826355543295,
+        2098129478869540863,
+        5713837721052827849,
+        7838687738169120013,
+    ] {
+        let round = Round::draw_on(Floor::Rpc, seed).unwrap();
+        if let Some(violation) = round.play(Detail::default()).violation {
+            panic!("ulnet sim swarm --floor rpc --seed {seed} --one\n{violation}");
+        }
+    }
+}
+
 /// Rounds in which the swarm has found something, as docs/simulation.md lists it. What they play
 /// changes with what is drawn; defects that need their very course have tests of their own.
 #[test]
