@@ -71,7 +71,8 @@ impl Namespace {
         if lock.stage != Stage::Granted || !first {
             return TAKEN;
         }
-        let (used, holds, converting) = (lock.used_at, lock.holds.to_vec(), lock.converting);
+        let (used, holds, converting) =
+            (lock.used_at, lock.holds.to_vec(), lock.converting.is_some());
         self.cache.remove(used, id);
         if holds.is_empty() && !converting {
             self.leave(id);
@@ -133,7 +134,7 @@ impl Namespace {
             && lock.mode == Mode::Pw
             && lock.stage == Stage::Granted
             && lock.holds.is_empty()
-            && !lock.converting;
+            && lock.converting.is_none();
         // What is being written back is not at the server yet: the program knows it still.
         let knows = matches!(lock.stage, Stage::Granted | Stage::Flushing);
         let answer = if lock.glimpses && !full && knows {

@@ -1,7 +1,7 @@
 //! One lock of a client: where it stands, who holds it, what is known of it.
 
 use lnet_types::Instant;
-use lustre_wire::ldlm::{LockDesc, LockFlags, Policy, ResourceName};
+use lustre_wire::ldlm::{InodeBits, LockDesc, LockFlags, Policy, ResourceName};
 use smallvec::SmallVec;
 
 use super::ask::{Ask, HoldId};
@@ -40,6 +40,14 @@ pub(super) struct Wanted {
     pub(super) discard: bool,
 }
 
+/// A conversion under way (L-45).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Conversion {
+    /// Tells its answer from that of one which was asked for before the server lost the lock.
+    pub(super) number: u32,
+    pub(super) keep: InodeBits,
+}
+
 #[derive(Clone, Debug)]
 pub(super) struct Lock {
     /// The server's cookie, 0 before it is known.
@@ -53,7 +61,8 @@ pub(super) struct Lock {
     pub(super) stage: Stage,
     pub(super) holds: SmallVec<[HoldId; 1]>,
     pub(super) wanted: Option<Wanted>,
-    pub(super) converting: bool,
+    /// Bits are being given back.
+    pub(super) converting: Option<Conversion>,
     pub(super) lvb: Vec<u8>,
     pub(super) lvb_max: u32,
     pub(super) writes_back: bool,
@@ -87,7 +96,7 @@ impl Lock {
             stage: Stage::Asked { granted: false },
             holds: SmallVec::from_slice(&[hold]),
             wanted: None,
-            converting: false,
+            converting: None,
             lvb: Vec::new(),
             lvb_max: ask.lvb_max,
             writes_back: ask.writes_back,
@@ -102,7 +111,7 @@ impl Lock {
     pub(super) fn serves(&self, ask: &Ask) -> bool {
         self.stage == Stage::Granted
             && self.wanted.is_none()
-            && !self.converting
+            && self.converting.is_none()
             && self.kind == ask.kind()
             && covers(self.mode, ask.mode)
             && contains(&self.policy, &ask.policy)
@@ -115,7 +124,7 @@ impl Lock {
 
     /// Whether the lock may stay without a hold (L-58).
     pub(super) fn may_stay(&self) -> bool {
-        self.wanted.is_none() && self.mode != Mode::Group && !self.converting
+        self.wanted.is_none() && self.mode != Mode::Group && self.converting.is_none()
     }
 
     /// Whether the server drops the lock by itself when it calls it back (L-46).

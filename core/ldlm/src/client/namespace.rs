@@ -13,7 +13,7 @@ use ptlrpc::{Bounds, Call, CallError, Estimate, Reply, Tunables};
 
 use super::ask::{Ask, GoneReason, HoldId, LockError, LockEvent, LockId, Share};
 use super::cache::{Cache, CacheLimits};
-use super::lock::{HoldState, Lock, Stage};
+use super::lock::{Conversion, HoldState, Lock, Stage};
 use super::replay::Replay;
 use super::wire::{self, CANCELS_MAX, EARLY_MAX, Said};
 use crate::{Kind, Mode};
@@ -35,7 +35,8 @@ pub(super) enum Ticket {
     /// Of this round of replays.
     Replay(LockId, u32),
     Cancel(u64),
-    Convert(LockId),
+    /// The conversion of this number.
+    Convert(LockId, u32),
 }
 
 /// What the request layer is to do.
@@ -78,6 +79,8 @@ pub(super) struct Namespace {
     batch: u64,
     pub(super) replay: Option<Replay>,
     pub(super) round: u32,
+    /// Conversions so far.
+    conversions: u32,
     estimate: Estimate,
     held: bool,
 }
@@ -99,6 +102,7 @@ impl Namespace {
             batch: 0,
             replay: None,
             round: 0,
+            conversions: 0,
             held: false,
         }
     }
@@ -219,7 +223,7 @@ impl Namespace {
         match lock.stage {
             // The answer, or the end of the conversion, says what follows.
             Stage::Asked { .. } => {}
-            Stage::Granted if lock.converting => {}
+            Stage::Granted if lock.converting.is_some() => {}
             Stage::Granted if keep && lock.may_stay() => self.cache.insert(now, now, id),
             Stage::Granted => self.leave(id),
             Stage::Blocked { .. } => self.send_cancel(id),
@@ -383,7 +387,7 @@ impl Namespace {
                     self.gone(id, GoneReason::Released);
                 }
             }
-            Ticket::Convert(id) => self.converted(now, id, said),
+            Ticket::Convert(id, number) => self.converted(now, id, number, said),
             Ticket::Replay(id, round) => self.replayed(id, round, said),
         }
     }
@@ -458,29 +462,40 @@ impl Namespace {
     /// The lock is not granted or has no bits; none are kept, or others than it has.
     pub(super) fn convert(&mut self, id: LockId, keep: InodeBits) -> Result<(), LockError> {
         let lock = self.locks.get_mut(&id).ok_or(LockError::Invalid("no such lock"))?;
-        let Policy::Ibits { bits, try_bits, gid, initiator } = lock.policy else {
+        let Policy::Ibits { bits, .. } = lock.policy else {
             return Err(LockError::Invalid("bits to keep: the lock has none"));
         };
-        if lock.stage != Stage::Granted || lock.converting {
+        if lock.stage != Stage::Granted || lock.converting.is_some() {
             return Err(LockError::Invalid("lock to be converted: must be granted"));
         }
         if keep.is_empty() || !bits.contains(keep) {
             return Err(LockError::Invalid("bits to keep: must be some that the lock has"));
         }
-        lock.converting = true;
         // What was wanted is given; what is wanted from now on is another matter.
         lock.wanted = None;
-        let kept = Policy::Ibits { bits: keep, try_bits, gid, initiator };
-        let desc = wire::desc(lock.kind, lock.resource, lock.mode, Some(lock.mode), kept.words());
-        let (used, call) = (lock.used_at, wire::convert(desc, lock.remote));
+        let used = lock.used_at;
         self.cache.remove(used, id);
-        self.orders.push_back(Order::Call(Ticket::Convert(id), call));
+        self.ask_to_convert(id, keep);
         Ok(())
     }
 
-    fn converted(&mut self, now: Instant, id: LockId, said: Result<Said, CallError>) {
+    /// Asks for a conversion, by the name that the lock has at the server now.
+    pub(super) fn ask_to_convert(&mut self, id: LockId, keep: InodeBits) {
         let Some(lock) = self.locks.get_mut(&id) else { return };
-        if !core::mem::take(&mut lock.converting) {
+        let Policy::Ibits { try_bits, gid, initiator, .. } = lock.policy else { return };
+        self.conversions += 1;
+        let number = self.conversions;
+        lock.converting = Some(Conversion { number, keep });
+        let kept = Policy::Ibits { bits: keep, try_bits, gid, initiator };
+        let desc = wire::desc(lock.kind, lock.resource, lock.mode, Some(lock.mode), kept.words());
+        let call = wire::convert(desc, lock.remote);
+        self.orders.push_back(Order::Call(Ticket::Convert(id, number), call));
+    }
+
+    fn converted(&mut self, now: Instant, id: LockId, number: u32, said: Result<Said, CallError>) {
+        let Some(lock) = self.locks.get_mut(&id) else { return };
+        // Of one that was asked for again, by the lock's new name, the answer is of no interest.
+        if lock.converting.take_if(|conversion| conversion.number == number).is_none() {
             return;
         }
         let result = match said {
@@ -591,7 +606,7 @@ impl Namespace {
 impl Lock {
     /// Granted, and in no use.
     fn is_cached(&self) -> bool {
-        self.stage == Stage::Granted && self.holds.is_empty() && !self.converting
+        self.stage == Stage::Granted && self.holds.is_empty() && self.converting.is_none()
     }
 }
 

@@ -38,7 +38,7 @@ impl Namespace {
                 // Its request goes again by itself. A replay beside it would make a second lock if the
                 // request has never been sent, and is no copy for the server.
                 Stage::Asked { granted: false } => {}
-                Stage::Granted if unused && !lock.writes_back && !lock.converting => {
+                Stage::Granted if unused && !lock.writes_back && lock.converting.is_none() => {
                     self.gone(id, GoneReason::Dropped);
                 }
                 Stage::Granted if lock.flags.contains(LockFlags::CANCEL_ON_BLOCK) => {
@@ -97,6 +97,10 @@ impl Namespace {
         };
         if let Some(lock) = self.locks.get_mut(&id) {
             lock.remote = remote;
+            // It was repeated as it was, and the request for less of it names what is no more.
+            if let Some(conversion) = lock.converting {
+                self.ask_to_convert(id, conversion.keep);
+            }
         }
         self.replay_more();
     }

@@ -182,6 +182,8 @@ fn earlier_findings_of_the_swarm_of_locks_hold_now() {
         3158570661815299655,
         8517773111974315043,
         8560996727250426380,
+        4684795410455628150,
+        1499763052456248319,
     ];
     for seed in seeds {
         let round = Round::draw_on(Floor::Locks, seed).unwrap();

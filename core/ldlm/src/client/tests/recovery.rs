@@ -2,10 +2,12 @@
 
 use lnet_types::Errno;
 use lustre_wire::Opcode;
-use lustre_wire::ldlm::{LockFlags, LockMode, ResourceName};
+use lustre_wire::ldlm::{InodeBits, LockFlags, LockMode, Policy, ResourceName};
 use ptlrpc::CallError;
 
-use super::{Ask, Desk, Grant, LockError, LockEvent, Out, ask, blocked, extent, range};
+use super::{
+    Ask, Desk, Grant, LockError, LockEvent, NAME, Out, ask, blocked, extent, range, reply,
+};
 use crate::Mode;
 use crate::client::GoneReason;
 use crate::client::namespace::Ticket;
@@ -148,6 +150,30 @@ fn a_lock_that_is_released_while_it_is_repeated_is_cancelled_by_its_new_name() {
     assert_eq!(desk.out.len(), 1);
     desk.grant_of(&out[0], &Grant { handle: 0xabc, ..Grant::default() });
     assert_eq!(desk.only(Opcode::LDLM_CANCEL).request.counted(), [0xabc]);
+}
+
+#[test]
+fn a_conversion_is_asked_for_again_by_the_new_name_of_its_lock() {
+    let bits = |bits| Policy::Ibits { bits, try_bits: InodeBits::empty(), gid: 0, initiator: 0 };
+    let (both, lookup) = (InodeBits::LOOKUP | InodeBits::UPDATE, InodeBits::LOOKUP);
+    let mut desk = Desk::new();
+    let (_, lock) = desk.held(&Ask::new(NAME, Mode::Pr, bits(both)));
+    desk.space.convert(lock, lookup).unwrap();
+    desk.settle();
+    let first = desk.only(Opcode::LDLM_CONVERT).clone();
+    let out = replay(&mut desk);
+    assert_eq!(out[0].request.desc.policy(), Some(bits(both)), "what it has had to give back yet");
+    desk.grant_of(&out[0], &Grant { handle: 0xabc, ..Grant::default() });
+    let converts = desk.out.iter().filter(|o| o.opcode == Opcode::LDLM_CONVERT);
+    let second = converts.last().unwrap().clone();
+    assert_eq!(second.request.counted(), [0xabc]);
+    assert_ne!(second.ticket, first.ticket);
+    // The server does not know the first name any more.
+    desk.end(first.ticket, Ok(reply(Opcode::LDLM_CONVERT, 303, 0, &[])));
+    assert_eq!(desk.gone(lock), None);
+    desk.grant_of(&second, &Grant { policy: Some(bits(lookup)), ..Grant::default() });
+    let converted = LockEvent::Converted { lock, result: Ok(bits(lookup)) };
+    assert_eq!(desk.events.last(), Some(&converted));
 }
 
 #[test]
