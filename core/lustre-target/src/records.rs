@@ -241,7 +241,7 @@ pub fn start(store: &mut dyn Store, kind: &str) -> Result<Start, StoreError> {
         let at = clients.binary_search_by(|known| known.uuid.as_str().cmp(client));
         match at.ok().and_then(|at| clients.get_mut(at)) {
             Some(known) => known.replies.push(record),
-            // A full store had refused to delete it, and nobody asks for it any more.
+            // Left by a store that was full and refused to delete it.
             None => changes.push(Change::Delete(Space::Replies, key)),
         }
     }

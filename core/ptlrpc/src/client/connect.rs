@@ -55,7 +55,7 @@ fn readiness(node: &Node, nid: Nid) -> Readiness {
     }
 }
 
-/// A discovery that LNet makes, and the imports that are told of its end.
+/// A discovery that LNet makes, and the imports that wait for its end.
 #[derive(Debug)]
 pub(super) struct Discovery {
     op: OpId,

@@ -164,8 +164,8 @@ fn a_conversion_is_asked_for_again_by_the_new_name_of_its_lock() {
     let out = replay(&mut desk);
     assert_eq!(out[0].request.desc.policy(), Some(bits(both)), "what it has had to give back yet");
     desk.grant_of(&out[0], &Grant { handle: 0xabc, ..Grant::default() });
-    let converts = desk.out.iter().filter(|o| o.opcode == Opcode::LDLM_CONVERT);
-    let second = converts.last().unwrap().clone();
+    let mut converts = desk.out.iter().filter(|o| o.opcode == Opcode::LDLM_CONVERT);
+    let second = converts.next_back().unwrap().clone();
     assert_eq!(second.request.counted(), [0xabc]);
     assert_ne!(second.ticket, first.ticket);
     // The server does not know the first name any more.
