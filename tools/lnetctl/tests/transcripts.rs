@@ -2,9 +2,9 @@
 //!
 //! `vector.rs` reads the recordings, `verdict.rs` says how each compares and makes the page of
 //! transcripts, `rebuild.rs` is a stand-in for the daemon with the state of a recording,
-//! `offline.rs` compares against it, `live.rs` against real daemons in network namespaces;
-//! `commands.rs` tests what no recording shows, `rpc.rs` the commands for the
-//! request layer, `lctl.rs` the older tool.
+//! `offline.rs` compares against it; `commands.rs` tests what no recording shows, `rpc.rs` the commands
+//! for the request layer, `lctl.rs` the older tool. Against real daemons in network namespaces:
+//! `tools/ulnet/tests/transcripts.rs`.
 
 #[path = "transcripts/commands.rs"]
 mod commands;
@@ -12,8 +12,6 @@ mod commands;
 mod formats;
 #[path = "transcripts/lctl.rs"]
 mod lctl;
-#[path = "transcripts/live.rs"]
-mod live;
 #[path = "transcripts/offline.rs"]
 mod offline;
 #[path = "transcripts/rebuild.rs"]

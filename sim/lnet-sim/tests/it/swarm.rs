@@ -195,6 +195,8 @@ const FINDINGS: &[u64] = &[
     4237507735251501311,
     4412857505900743552,
     4416386791621093832,
+    1089106684633880866,
+    8016130691179784541,
 ];
 
 /// Plays one of three parts of them, so that they run beside each other.

@@ -6,7 +6,7 @@ use lnetctl::Session;
 
 use super::rebuild::Recorded;
 use super::vector::{FIXTURES, Vector, difference};
-use super::verdict::{Verdict, list, page};
+use super::verdict::{Verdict, list, needs_a_file, page};
 
 /// What ours prints for a recorded command.
 fn ours(vector: &Vector, words: &[String], strict: bool) -> (Vector, Vec<Request>) {
@@ -30,16 +30,6 @@ fn differences(recorded: &Vector, got: &Vector) -> Option<String> {
     }
     (recorded.err != got.err)
         .then(|| format!("standard error, {}", difference(&recorded.err, &got.err)))
-}
-
-/// Recordings of several programs at once: only live daemons can play them.
-fn needs_a_shell(vector: &Vector) -> bool {
-    vector.words().is_none()
-}
-
-/// Importing a file needs the file.
-fn needs_a_file(vector: &Vector) -> bool {
-    vector.name.starts_with("import-") && vector.command.contains("b.yaml")
 }
 
 #[test]
@@ -200,16 +190,4 @@ fn the_page_of_transcripts_is_up_to_date() {
     }
     let (there, page) = (std::fs::read_to_string(&path).unwrap_or_default(), page());
     assert!(there == page, "ULNET_BLESS=1 writes it anew: {}", difference(&there, &page));
-}
-
-#[test]
-fn every_recorded_command_is_compared_somewhere() {
-    let shells: Vec<String> = list()
-        .into_iter()
-        .filter(|(vector, _)| needs_a_shell(vector) || needs_a_file(vector))
-        .map(|(vector, _)| vector.name)
-        .collect();
-    for name in shells {
-        assert!(super::live::plays(&name), "{name} is neither printed offline nor played live");
-    }
 }

@@ -29,13 +29,6 @@ impl Vector {
         Self::parse(name, &text).unwrap_or_else(|| panic!("{name}: not a vector"))
     }
 
-    /// As a file.
-    pub(crate) fn to_text(&self) -> String {
-        let Self { command, out, err, exit, .. } = self;
-        let mark = if err.is_empty() { "" } else { "# stderr:\n" };
-        format!("$ {command}\n{out}{mark}{err}# exit {exit}\n")
-    }
-
     fn parse(name: &str, text: &str) -> Option<Self> {
         let (command, rest) = text.strip_prefix("$ ")?.split_once('\n')?;
         let (body, exit) = rest.trim_end().rsplit_once("# exit ")?;

@@ -186,3 +186,8 @@ pub(crate) fn page() -> String {
     }
     page
 }
+
+/// Importing a file needs the file.
+pub(crate) fn needs_a_file(vector: &Vector) -> bool {
+    vector.name.starts_with("import-") && vector.command.contains("b.yaml")
+}

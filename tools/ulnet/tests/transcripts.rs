@@ -7,15 +7,23 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use lnet_admin::{Ask as _, Client, Request};
 use netns::{Host, Port, Process, World};
 
-use super::vector::{FIXTURES, Vector, difference};
-use super::verdict::{Verdict, list};
+// What reads the recordings and says how each compares lies beside the tool's own tests.
+#[allow(dead_code, reason = "the tool's tests use the rest")]
+#[path = "../../lnetctl/tests/transcripts/vector.rs"]
+mod vector;
+#[allow(dead_code, reason = "the tool's tests use the rest")]
+#[path = "../../lnetctl/tests/transcripts/verdict.rs"]
+mod verdict;
+
+use vector::{FIXTURES, Vector, difference};
+use verdict::{Verdict, list, needs_a_file};
 
 /// What is done, on A unless it is about being a router.
 enum Act {
@@ -449,8 +457,15 @@ fn is_of_router(name: &str) -> bool {
         && (begins.iter().any(|b| name.starts_with(b)) || name.contains("large_buffers"))
 }
 
+/// As a file.
+fn to_text(vector: &Vector) -> String {
+    let Vector { command, out, err, exit, .. } = vector;
+    let mark = if err.is_empty() { "" } else { "# stderr:\n" };
+    format!("$ {command}\n{out}{mark}{err}# exit {exit}\n")
+}
+
 /// Whether a recording is played.
-pub(crate) fn plays(name: &str) -> bool {
+fn plays(name: &str) -> bool {
     SCENES.iter().flat_map(|scene| scene.acts).any(|act| match act {
         Play(played) | Shape(played) => *played == name,
         Do(_) | OnRouter(_) => false,
@@ -550,20 +565,10 @@ impl Stage {
 
 /// The program, built if none is named.
 fn program() -> PathBuf {
-    if let Some(path) = std::env::var_os("ULNET_BIN") {
-        return path.into();
+    match std::env::var_os("ULNET_BIN") {
+        Some(path) => path.into(),
+        None => env!("CARGO_BIN_EXE_ulnet").into(),
     }
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let cargo = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "-p", "ulnet"])
-        .current_dir(&root)
-        .status()
-        .expect("cargo runs");
-    assert!(cargo.success(), "ulnet does not build");
-    // This test lies in TARGET/PROFILE/deps.
-    let test = std::env::current_exe().expect("the path of this test");
-    let debug = test.ancestors().nth(3).expect("a target directory").join("debug/ulnet");
-    fs::canonicalize(&debug).unwrap_or_else(|e| panic!("{}: {e}", debug.display()))
 }
 
 const BY_NATURE: [&str; 2] = ["next_ping", "rst_alloc"];
@@ -650,7 +655,7 @@ fn own_difference(stage: &Stage, mut got: Vector) -> Option<String> {
     got.out = normalised(&got.out, false).replace(&dir, "DIR");
     got.err = normalised(&got.err, false).replace(&dir, "DIR");
     let path = format!("{FIXTURES}/ours/{}.txt", got.name);
-    let text = got.to_text();
+    let text = to_text(&got);
     if std::env::var_os("ULNET_BLESS").is_some() {
         fs::write(&path, &text).expect("fixtures/lnetctl/ours");
     }
@@ -715,4 +720,21 @@ fn recorded_commands_are_played_on_live_nodes() {
     }
     println!("{table}");
     assert!(wrong.is_empty(), "{} wrong, see {FIXTURES}:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Recordings of several programs at once: only live daemons can play them.
+fn needs_a_shell(vector: &Vector) -> bool {
+    vector.words().is_none()
+}
+
+#[test]
+fn every_recorded_command_is_compared_somewhere() {
+    let shells: Vec<String> = list()
+        .into_iter()
+        .filter(|(vector, _)| needs_a_shell(vector) || needs_a_file(vector))
+        .map(|(vector, _)| vector.name)
+        .collect();
+    for name in shells {
+        assert!(plays(&name), "{name} is neither printed offline nor played live");
+    }
 }
