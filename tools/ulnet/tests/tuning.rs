@@ -184,7 +184,7 @@ impl Daemon {
 fn daemons_take_the_advice_for_each_role_as_module_parameters() {
     for role in ["client", "server", "router"] {
         let text = printed(&format!("advise --routed --net tcp --role {role} --as modprobe"));
-        let d = Daemon::start(role, Some(&text));
+        let d = Daemon::start(&format!("advice-{role}"), Some(&text));
         assert_eq!(d.warnings(), [] as [&str; 0], "{role}");
         assert_eq!(d.param("router_ping_timeout"), "50", "{role}");
         let interval = if role == "server" { "35" } else { "60" };
@@ -213,7 +213,7 @@ fn lnetctl_imports_the_advice_for_each_role_as_yaml() {
 fn the_files_of_the_paper_load_without_a_warning_about_requests() {
     for name in ["server", "aries-client", "ib-client", "router"] {
         let text = fs::read_to_string(format!("{ROOT}/fixtures/modprobe/{name}.conf")).unwrap();
-        let d = Daemon::start(name, Some(&text));
+        let d = Daemon::start(&format!("paper-{name}"), Some(&text));
         // There is no such hardware here.
         let others = |line: &&str| !line.contains("ko2iblnd") && !line.contains("kgnilnd");
         let warnings: Vec<&str> = d.warnings().into_iter().filter(others).collect();
