@@ -2,7 +2,7 @@
 //! Each gets a number when it begins (`entry/peers.rs`), and one report, which is polled by
 //! [`Node::poll_report`].
 
-use lnet_types::{Errno, Instant, PeerId};
+use lnet_types::{Errno, Instant, Nid, PeerId};
 use lnet_wire::ping::PingInfo;
 
 use crate::api::{Found, OpId, Report};
@@ -16,6 +16,14 @@ impl Node {
         let report = self.outbox.next_report();
         self.gave_report(report.as_ref());
         report
+    }
+
+    /// The primary NID of a peer to which a connection has ended out of order: what was written to it may
+    /// be lost, and the process behind it may be another one. Several connections of a peer that end
+    /// together are one.
+    #[inline]
+    pub fn poll_lost_connection(&mut self) -> Option<Nid> {
+        self.outbox.next_lost_connection()
     }
 
     pub(crate) fn report(&mut self, op: OpId, outcome: Result<Found, Errno>) {

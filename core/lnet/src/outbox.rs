@@ -1,9 +1,9 @@
 //! What a call leaves behind: work to be done before control returns, and what waits to be polled: orders
-//! for drivers, events, reports and notices.
+//! for drivers, events, reports, connections that were lost, and notices.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
-use lnet_types::{Fault, MsgId, NiId, PeerId};
+use lnet_types::{Fault, MsgId, NiId, Nid, PeerId};
 
 use crate::notice::{Notice, Notices};
 use crate::port::PortId;
@@ -35,6 +35,9 @@ pub(crate) struct Outbox {
     outputs: VecDeque<Output>,
     events: VecDeque<Event>,
     reports: VecDeque<Report>,
+    /// Peers, by primary NID. At most one entry for each, for hosts that never ask.
+    #[serde(skip)]
+    lost_connections: BTreeSet<Nid>,
     notices: Notices,
 }
 
@@ -76,6 +79,11 @@ impl Outbox {
         self.reports.push_back(report);
     }
 
+    /// Reports that a connection to this peer is lost.
+    pub(crate) fn lost_connection(&mut self, primary: Nid) {
+        self.lost_connections.insert(primary);
+    }
+
     /// Notes something for the log.
     pub(crate) fn notice(&mut self, notice: Notice) {
         self.notices.push(notice);
@@ -97,6 +105,12 @@ impl Outbox {
     #[inline]
     pub(crate) fn next_report(&mut self) -> Option<Report> {
         self.reports.pop_front()
+    }
+
+    /// The next peer to which a connection is lost.
+    #[inline]
+    pub(crate) fn next_lost_connection(&mut self) -> Option<Nid> {
+        self.lost_connections.pop_first()
     }
 
     /// The next notice.

@@ -235,6 +235,11 @@ impl Node {
         self.peers.owner(nid).and_then(|id| self.peer_view(id))
     }
 
+    /// The primary NID of the peer that has `nid`; `nid` itself if no peer is known to have it.
+    pub fn primary_of(&self, nid: Nid) -> Nid {
+        self.peers.primary_of(nid)
+    }
+
     fn peer_view(&self, id: PeerId) -> Option<PeerView> {
         let peer = self.peers.peers.get(id)?;
         let tracked = peer.gateway.is_router();

@@ -179,6 +179,12 @@ impl Ptlrpc {
         self.client.report(&mut Cx { common: &mut self.common, below }, report);
     }
 
+    /// LNet has lost a connection to a peer ([`lnet::upper::Upper::connection_lost`]).
+    pub fn connection_lost(&mut self, primary: Nid, below: &mut Below<'_>) {
+        self.client.connection_lost(&mut Cx { common: &mut self.common, below }, primary);
+        self.tidy(below);
+    }
+
     /// Runs what is due.
     pub fn handle_timeout(&mut self, below: &mut Below<'_>) {
         while let Some(timer) = self.common.timers.pop(below.now()) {
@@ -194,6 +200,7 @@ impl Ptlrpc {
                 Timer::Silence => self.server.silence_due(cx),
                 Timer::Recovery(target) => self.server.recovery_due(cx, target),
                 Timer::Watchdog(served) => self.server.watchdog_due(cx, served),
+                Timer::Discoveries => self.client.discoveries_due(cx),
             }
         }
         self.tidy(below);

@@ -32,10 +32,12 @@ pub(crate) enum Timer {
     Recovery(TargetId),
     /// A request is served for too long.
     Watchdog(ServedId),
+    /// Discoveries that have failed begin again.
+    Discoveries,
 }
 
 /// Variants of [`Timer`].
-const KINDS: usize = 10;
+const KINDS: usize = 11;
 
 impl Timer {
     /// Its kind, and the key of what it is for.
@@ -51,6 +53,7 @@ impl Timer {
             Self::Silence => (7, 0),
             Self::Recovery(id) => (8, id.into()),
             Self::Watchdog(id) => (9, id.into()),
+            Self::Discoveries => (10, 0),
         }
     }
 
@@ -65,6 +68,7 @@ impl Timer {
             6 => Self::Service(key.into()),
             8 => Self::Recovery(key.into()),
             9 => Self::Watchdog(key.into()),
+            10 => Self::Discoveries,
             _ => Self::Silence,
         }
     }

@@ -240,6 +240,10 @@ impl Stack {
                 self.deliver_report(report);
                 more = true;
             }
+            while let Some(peer) = self.node.poll_lost_connection() {
+                self.uppers.connection_lost(self.now, peer, &mut self.node, &mut self.mem);
+                more = true;
+            }
             while let Some(notice) = self.node.poll_notice() {
                 self.log.print(self.now, &notice);
             }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use async_channel::Sender;
 use ldlm::client::LockClient;
-use lnet_rt::{Below, Errno, Event as LnetEvent, Instant, RegionId, Report, Upper};
+use lnet_rt::{Below, Errno, Event as LnetEvent, Instant, Nid, RegionId, Report, Upper};
 use lustre_target::Targets;
 use ptlrpc::{
     CallId, Event, EvictReason, ImportId, ImportState, Ptlrpc, RecoveryChange, Reply, Rpc, Served,
@@ -174,6 +174,11 @@ impl Upper for Host {
 
     fn report(&mut self, report: &Report, below: &mut Below<'_>) {
         self.ptlrpc.report(report, below);
+        self.drain(below);
+    }
+
+    fn connection_lost(&mut self, primary: Nid, below: &mut Below<'_>) {
+        self.ptlrpc.connection_lost(primary, below);
         self.drain(below);
     }
 

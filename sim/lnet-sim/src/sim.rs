@@ -461,6 +461,10 @@ impl<F: Fabric> Sim<F> {
                 }
                 busy = true;
             }
+            while let Some(peer) = self.hosts[n].node.poll_lost_connection() {
+                self.hosts[n].upper_lost_connection(self.now, peer);
+                busy = true;
+            }
             self.programs.go_on(self.now, id, &mut self.hosts[n]);
             if self.hosts[n].rpc.is_some() {
                 self.collect_rpc(id);

@@ -5,7 +5,7 @@
 
 use lnet::upper::{Below, Upper, UpperId};
 use lnet::{Event, Report};
-use lnet_types::Instant;
+use lnet_types::{Instant, Nid};
 
 use crate::directory::HostId;
 use crate::fabric::Fabric;
@@ -26,6 +26,12 @@ impl Host {
     pub(crate) fn upper_report(&mut self, now: Instant, report: &Report) -> bool {
         let local = self.clock.local(now);
         self.uppers.report(local, report, &mut self.node, &mut self.mem)
+    }
+
+    /// Notifies the protocols of a lost connection to a peer.
+    pub(crate) fn upper_lost_connection(&mut self, now: Instant, peer: Nid) {
+        let local = self.clock.local(now);
+        self.uppers.connection_lost(local, peer, &mut self.node, &mut self.mem);
     }
 }
 

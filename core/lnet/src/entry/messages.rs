@@ -125,6 +125,9 @@ impl Node {
         let Some(peer_ni) = self.peers.find(nid) else { return };
         self.repeat(now, |_, _, written| written.rail == Some((ni, peer_ni)));
         self.recall_remnants(ni, peer_ni);
+        if let Some(primary) = self.peers.primary_behind(peer_ni) {
+            self.outbox.lost_connection(primary);
+        }
         self.settle(now);
     }
 

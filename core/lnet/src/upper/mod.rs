@@ -15,6 +15,7 @@
 mod slabs;
 
 use core::any::Any;
+use core::cell::Cell;
 use std::collections::BTreeMap;
 
 use lnet_types::{Errno, Instant, IoVec, MdId, Memory, Nid, RegionId, Span, iovec_slice};
@@ -43,6 +44,9 @@ pub trait Upper: Any + Send {
     fn event(&mut self, event: &Event, below: &mut Below<'_>);
     /// How a discovery that it asked for ended.
     fn report(&mut self, report: &Report, below: &mut Below<'_>);
+    /// A connection to the peer of this primary NID has ended out of order: what was written to it may be
+    /// lost, and the process behind it may be another one.
+    fn connection_lost(&mut self, _primary: Nid, _below: &mut Below<'_>) {}
     /// [`Upper::poll_timeout`] has come.
     fn handle_timeout(&mut self, below: &mut Below<'_>);
     /// When [`Upper::handle_timeout`] is next due.
@@ -72,8 +76,19 @@ pub struct UpperId(u8);
 
 struct Slot {
     upper: Box<dyn Upper>,
-    /// What `poll_timeout` said last: asked after each call, so that hosts can ask often.
-    due: Option<Instant>,
+    /// What `poll_timeout` said last, if the upper was not called since: hosts ask often, and call often
+    /// without asking.
+    due: Cell<Option<Option<Instant>>>,
+}
+
+impl Slot {
+    fn due(&self) -> Option<Instant> {
+        self.due.get().unwrap_or_else(|| {
+            let due = self.upper.poll_timeout();
+            self.due.set(Some(due));
+            due
+        })
+    }
 }
 
 /// The uppers of one node, with what they share: slabs, and who asked for what.
@@ -214,9 +229,9 @@ impl Below<'_> {
         self.node.unlink(self.now, md)
     }
 
-    /// Discovers the peer that has `nid`; [`Upper::report`] gets what comes of it.
+    /// Discovers the peer that has `nid`, again if it is known; [`Upper::report`] gets what comes of it.
     pub fn discover(&mut self, nid: Nid) -> OpId {
-        let op = self.node.discover(self.now, nid, false);
+        let op = self.node.discover(self.now, nid, true);
         self.shared.asked.insert(op, self.id);
         op
     }
@@ -298,8 +313,7 @@ impl Uppers {
     /// Adds an upper; `None` when there have been [`UPPERS_MAX`].
     pub fn add(&mut self, upper: Box<dyn Upper>) -> Option<UpperId> {
         let id = UpperId(u8::try_from(self.slots.len()).ok()?);
-        let due = upper.poll_timeout();
-        self.slots.push(Some(Slot { upper, due }));
+        self.slots.push(Some(Slot { upper, due: Cell::new(None) }));
         Some(id)
     }
 
@@ -336,7 +350,7 @@ impl Uppers {
         let upper: &mut dyn Any = &mut *slot.upper;
         let upper = upper.downcast_mut::<T>()?;
         let result = f(upper, &mut Below { now, id, node, arena, shared: &mut self.shared });
-        slot.due = slot.upper.poll_timeout();
+        slot.due.set(None);
         Some(result)
     }
 
@@ -380,12 +394,29 @@ impl Uppers {
         true
     }
 
+    /// Notifies all uppers of a lost connection to a peer ([`Node::poll_lost_connection`]).
+    pub fn connection_lost(
+        &mut self,
+        now: Instant,
+        primary: Nid,
+        node: &mut Node,
+        arena: &mut dyn Arena,
+    ) {
+        for index in 0..self.slots.len() {
+            // There are at most 256.
+            let id = UpperId(index as u8);
+            self.call(id, now, node, &mut *arena, |upper, below| {
+                upper.connection_lost(primary, below);
+            });
+        }
+    }
+
     /// Runs what is due. Returns whether anything was.
     pub fn handle_timeout(&mut self, now: Instant, node: &mut Node, arena: &mut dyn Arena) -> bool {
         let mut any = false;
         for index in 0..self.slots.len() {
             let slot = self.slots.get(index).and_then(Option::as_ref);
-            if slot.and_then(|slot| slot.due).is_some_and(|due| due <= now) {
+            if slot.and_then(Slot::due).is_some_and(|due| due <= now) {
                 // There are at most 256.
                 let id = UpperId(index as u8);
                 self.call(id, now, node, &mut *arena, |upper, below| upper.handle_timeout(below));
@@ -397,7 +428,7 @@ impl Uppers {
 
     /// When [`Uppers::handle_timeout`] is wanted.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.slots.iter().flatten().filter_map(|slot| slot.due).min()
+        self.slots.iter().flatten().filter_map(Slot::due).min()
     }
 
     fn call(
@@ -412,7 +443,7 @@ impl Uppers {
             return;
         };
         f(&mut *slot.upper, &mut Below { now, id, node, arena, shared: &mut self.shared });
-        slot.due = slot.upper.poll_timeout();
+        slot.due.set(None);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Two uppers on one node, over its loopback interface.
 
-use lnet_types::{Fault, Instant, Memory, ProcessId};
+use lnet_types::{Fault, Instant, Memory, NiId, ProcessId};
 
 use super::*;
 use crate::{Driver, EventKind, Loopback, MdOptions, NodeConfig, Output, Tunables};
@@ -120,6 +120,7 @@ struct Echo {
     reports: usize,
     due: Option<Instant>,
     ticks: usize,
+    lost: Vec<Nid>,
 }
 
 impl Echo {
@@ -164,6 +165,10 @@ impl Upper for Echo {
 
     fn report(&mut self, _: &Report, _: &mut Below<'_>) {
         self.reports += 1;
+    }
+
+    fn connection_lost(&mut self, primary: Nid, _: &mut Below<'_>) {
+        self.lost.push(primary);
     }
 
     fn handle_timeout(&mut self, below: &mut Below<'_>) {
@@ -339,4 +344,23 @@ fn trimmed_slabs_keep_only_regions_in_use() {
     let spans = [slabs.alloc(1 << 20, &mut heap).unwrap(), slabs.alloc(9, &mut heap).unwrap()];
     assert_eq!(spans, [large[1], Span { len: 9, ..small }], "what is left is used");
     assert!(spans.iter().all(|span| heap.contains(&[*span])));
+}
+
+#[test]
+fn connections_of_a_peer_that_end_together_are_reported_once_to_each_upper() {
+    let mut host = Host::new();
+    let ids = [host.add(Echo::default()), host.add(Echo::default())];
+    let nids = ["10.0.0.9@tcp", "10.0.1.9@tcp"].map(|nid| nid.parse::<Nid>().unwrap());
+    let Host { node, heap, uppers, now, .. } = &mut host;
+    node.peer_add(*now, nids[0], &nids, true, false).unwrap();
+    for nid in [nids[1], nids[0], nids[1], "10.0.0.8@tcp".parse().unwrap()] {
+        node.written_lost(*now, NiId::default(), nid);
+    }
+    while let Some(peer) = node.poll_lost_connection() {
+        uppers.connection_lost(*now, peer, node, heap);
+    }
+    for id in ids {
+        let lost = host.with(id, |echo: &mut Echo, _| echo.lost.clone());
+        assert_eq!(lost, [nids[0]]);
+    }
 }

@@ -27,6 +27,8 @@ use crate::tunables::{Reconnect, SWITCH, Tunables};
 
 /// The time that a connect gets that is not sent (P-62).
 pub(super) const UNREADY: Duration = Duration::from_secs(1);
+/// Attempts of an import to connect, and of LNet to reach a node, are no closer than this (P-87).
+const PAUSE: Duration = Duration::from_secs(1);
 /// Bytes of a uuid's buffer (P-18).
 const UUID_LEN: usize = 39;
 /// Room that a client leaves for connect data of servers to come (P-22).
@@ -58,7 +60,8 @@ fn readiness(node: &Node, nid: Nid) -> Readiness {
 /// A discovery that LNet makes, and the imports that wait for its end.
 #[derive(Debug)]
 pub(super) struct Discovery {
-    op: OpId,
+    /// `None`: the last one has failed, and the next one waits for its time.
+    op: Option<OpId>,
     imports: BTreeSet<ImportId>,
 }
 
@@ -225,26 +228,52 @@ impl Client {
 
     /// Lets LNet find out whether it reaches a node: once for all imports that want to know.
     fn discover(&mut self, cx: &mut Cx<'_, '_>, import: ImportId, nid: Nid) {
-        let begin = || Discovery { op: cx.below.discover(nid), imports: BTreeSet::new() };
+        let begin = || Discovery { op: Some(cx.below.discover(nid)), imports: BTreeSet::new() };
         self.discoveries.entry(nid).or_insert_with(begin).imports.insert(import);
     }
 
     /// LNet has found out.
     pub(crate) fn report(&mut self, cx: &mut Cx<'_, '_>, report: &Report) {
-        let of = self.discoveries.iter().find(|(_, discovery)| discovery.op == report.op);
-        let Some(nid) = of.map(|(nid, _)| *nid) else { return };
-        let Some(Discovery { imports, .. }) = self.discoveries.remove(&nid) else { return };
+        let mut all = self.discoveries.iter_mut();
+        let of = all.find(|(_, discovery)| discovery.op == Some(report.op));
+        let Some((&nid, discovery)) = of else { return };
         if report.outcome.is_err() {
+            discovery.op = None;
+            if cx.common.timers.at(Timer::Discoveries).is_none() {
+                cx.common.timers.set(Timer::Discoveries, cx.below.now() + PAUSE);
+            }
             return;
         }
+        let Some(Discovery { imports, .. }) = self.discoveries.remove(&nid) else { return };
         for import in imports {
             let im = self.imports.get(import);
             let Some(im) = im.filter(|im| im.state == ImportState::Disconnected) else { continue };
             // At once, but not more often than requests go again (P-87).
             let last = im.connections.iter().filter_map(|c| c.last_attempt).max();
-            let at = last.map_or_else(|| cx.below.now(), |last| last + Duration::from_secs(1));
+            let at = last.map_or_else(|| cx.below.now(), |last| last + PAUSE);
             cx.common.timers.set(Timer::Import(import), at);
         }
+    }
+
+    /// Discoveries that have failed begin again, if an import still waits for them.
+    pub(crate) fn discoveries_due(&mut self, cx: &mut Cx<'_, '_>) {
+        let imports = &self.imports;
+        let waits = |import: &ImportId| {
+            imports.get(*import).is_some_and(|im| {
+                !im.deactivated
+                    && matches!(im.state, ImportState::Disconnected | ImportState::Connecting)
+            })
+        };
+        self.discoveries.retain(|nid, discovery| {
+            if discovery.op.is_none() {
+                discovery.imports.retain(waits);
+                if discovery.imports.is_empty() {
+                    return false;
+                }
+                discovery.op = Some(cx.below.discover(*nid));
+            }
+            true
+        });
     }
 
     /// A connect has ended (P-65).

@@ -164,6 +164,11 @@ impl Client {
         }
     }
 
+    /// The imports of which `is` holds.
+    fn imports_where(&self, is: impl Fn(&Import) -> bool) -> Vec<ImportId> {
+        self.imports.iter().filter(|(_, im)| is(im)).map(|(id, _)| id).collect()
+    }
+
     pub(crate) fn call(
         &mut self,
         cx: &mut Cx<'_, '_>,

@@ -1,9 +1,6 @@
 //! Keeping idle connections alive, and making lost ones again (P-100 … P-102).
 
-use lustre_wire::Opcode;
-
 use super::import::Leaving;
-use super::request::Purpose;
 use super::{Client, ImportState};
 use crate::common::Cx;
 use crate::table::{CallId, ImportId};
@@ -42,10 +39,7 @@ impl Client {
             }
             Some(ImportState::Full) => {
                 self.ping_later(cx, import);
-                let opcode = Opcode::OBD_PING;
-                if let Ok(id) = self.own_request(cx, import, Purpose::Ping, opcode, |b| b) {
-                    self.progress(cx, id);
-                }
+                self.ping(cx, import);
             }
             // The program has seen the answer to a replay.
             Some(ImportState::Replay) => self.recover(cx, import),

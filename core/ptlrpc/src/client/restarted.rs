@@ -1,15 +1,23 @@
-//! Imperative recovery: an import connects at once to a target that has started again, instead of
-//! waiting until a request is not answered (P-154).
+//! A server that has started again is noticed before a request is not answered: by what its management
+//! server says (imperative recovery, P-154), or by a connection of LNet that was lost (DEC-48).
+
+use core::time::Duration;
 
 use lnet_types::Nid;
+use lustre_wire::Opcode;
 
 use super::connections::Connection;
-use super::request::Purpose;
+use super::request::{Phase, Purpose};
 use super::{Client, ImportState, Next};
 use crate::common::Cx;
 use crate::error::CallError;
 use crate::table::{CallId, ImportId};
+use crate::timers::Timer;
+use crate::tunables::Reconnect;
 
+/// What was sent when a connection was lost is waited for no longer than this; nor does it go again sooner
+/// (P-87).
+const PATIENCE: Duration = Duration::from_secs(1);
 /// Most nodes that an import knows for its target: as many as a target may register (P-162).
 const NODES_MAX: usize = 32;
 
@@ -63,6 +71,54 @@ impl Client {
             self.connect(cx, import);
         }
         true
+    }
+
+    /// DEC-48: LNet has lost a connection to this peer. If its process has died, what was sent to it gets no
+    /// answer. A ping finds out: it fails, or is answered by a process that knows no such client, or by the
+    /// same process as before, and then nothing follows. What an import that connects or recovers has sent
+    /// is waited for no longer.
+    pub(crate) fn connection_lost(&mut self, cx: &mut Cx<'_, '_>, primary: Nid) {
+        if cx.common.tunables.reconnect != Reconnect::OnNotice {
+            return;
+        }
+        let node = cx.below.node();
+        let there = |nid: Nid| nid == primary || node.primary_of(nid) == primary;
+        let concerned: Vec<ImportId> =
+            self.imports_where(|im| im.callback.is_none() && there(im.nid()));
+        for import in concerned {
+            self.doubt(cx, import);
+        }
+    }
+
+    /// The server of an import may be another process than before.
+    fn doubt(&mut self, cx: &mut Cx<'_, '_>, import: ImportId) {
+        let Some(im) = self.imports.get(import) else { return };
+        let under_way = match im.state {
+            ImportState::Full if im.leaving.is_none() => return self.ping(cx, import),
+            ImportState::Connecting => im.connecting,
+            ImportState::Replay | ImportState::ReplayWait => im.recovering,
+            ImportState::ReplayLocks => {
+                let lock = |id: &CallId| {
+                    self.calls.get(*id).is_some_and(|r| r.purpose == Purpose::LockReplay)
+                };
+                self.calls_of(import).into_iter().find(lock)
+            }
+            _ => None,
+        };
+        let Some(id) = under_way else { return };
+        let Some(r) = self.calls.get(id).filter(|r| matches!(r.phase, Phase::Sent)) else { return };
+        let now = cx.below.now();
+        let due = r.sent.map_or(now, |sent| sent + PATIENCE).max(now);
+        if r.deadline.is_none_or(|deadline| due < deadline) {
+            cx.common.timers.set(Timer::Call(id), due);
+        }
+    }
+
+    /// Asks a server whether it is there, and knows this client.
+    pub(super) fn ping(&mut self, cx: &mut Cx<'_, '_>, import: ImportId) {
+        if let Ok(id) = self.own_request(cx, import, Purpose::Ping, Opcode::OBD_PING, |b| b) {
+            self.progress(cx, id);
+        }
     }
 
     /// The next connect goes to this node.

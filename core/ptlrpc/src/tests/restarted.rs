@@ -100,3 +100,63 @@ fn an_import_without_a_connection_is_left_alone() {
     assert!(!restarted(&mut bench, Nid::LOOPBACK, 2));
     assert_eq!(view(&mut bench).state, ImportState::New);
 }
+
+/// LNet loses its connection to the server's node.
+fn connection_lost(bench: &mut Bench) {
+    bench.party_of(bench.client, |p, below| {
+        let primary = below.node().primary_of(Nid::LOOPBACK);
+        p.ptlrpc.connection_lost(primary, below);
+    });
+    bench.settle();
+}
+
+#[test]
+fn dec48_a_lost_connection_to_a_server_that_has_restarted_makes_its_import_recover_at_once() {
+    let mut bench = connected();
+    bench.lose(|_, _| true);
+    let call = bench.call(Bench::say(APPEND, "b=2"));
+    bench.loses = None;
+    bench.crash_server();
+    let before = bench.now;
+    connection_lost(&mut bench);
+    assert_eq!((bench.now, view(&mut bench).state), (before, ImportState::Full));
+    assert!(bench.end_of(call).unwrap().is_ok());
+    assert_eq!(bench.store(|store, _| store.now().log.len()), 2);
+}
+
+#[test]
+fn dec48_a_server_that_is_the_same_as_before_costs_a_ping_and_nothing_else() {
+    let mut bench = connected();
+    let sent = bench.sent;
+    connection_lost(&mut bench);
+    assert_eq!((bench.sent - sent, view(&mut bench).conn_cnt), (2, 1));
+}
+
+#[test]
+fn dec48_other_profiles_wait_for_their_deadlines() {
+    let mut bench = connected();
+    bench.crash_server();
+    let sent = bench.sent;
+    bench.party_of(bench.client, |p, _| {
+        p.ptlrpc.set_tunables(crate::Tunables::of(lnet::Profile::Kernel));
+    });
+    connection_lost(&mut bench);
+    assert_eq!(bench.sent, sent);
+}
+
+#[test]
+fn dec48_a_request_of_a_recovery_that_went_to_a_dead_process_is_not_waited_for() {
+    let mut bench = connected();
+    bench.crash_server();
+    // A ping, a connect, their answers; the replay after them is lost with the process.
+    bench.lose(|_, n| n > 4);
+    connection_lost(&mut bench);
+    assert_eq!(view(&mut bench).state, ImportState::Replay);
+    bench.loses = None;
+    bench.crash_server();
+    connection_lost(&mut bench);
+    // The answer may be on its way: not before a second has passed.
+    assert_eq!(view(&mut bench).state, ImportState::Replay);
+    bench.secs(1);
+    assert_eq!(view(&mut bench).state, ImportState::Full);
+}

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use lnet::upper::{Below, Upper};
 use lnet::{Event as LnetEvent, Report};
 use lnet_scenario::{NodeId, RpcLoss, RpcOperation, Scenario};
-use lnet_types::{Instant, Prng, Span};
+use lnet_types::{Instant, Nid, Prng, Span};
 use lustre_target::kv::wire::Operation;
 use lustre_wire::Opcode;
 use ptlrpc::{
@@ -390,6 +390,11 @@ impl Upper for RpcHost {
 
     fn report(&mut self, report: &Report, below: &mut Below<'_>) {
         self.ptlrpc.report(report, below);
+        self.go_on(below);
+    }
+
+    fn connection_lost(&mut self, primary: Nid, below: &mut Below<'_>) {
+        self.ptlrpc.connection_lost(primary, below);
         self.go_on(below);
     }
 

@@ -83,14 +83,86 @@ fn each_fault_above_lnet_leaves_its_trace_in_the_figures() {
     assert!(restart.executed > restart.answered * 4 / 5 - 200, "{restart:?}");
 }
 
+/// The outage of `rpc-darkness` for so many clients.
+fn all_are_back(clients: u32) {
+    let count = lnet_scenario::Change::new("node.client.count", &clients.to_string()).unwrap();
+    let text = include_str!("../../../../scenarios/rpc-darkness.toml");
+    let scenario = lnet_scenario::parse_changed("darkness", text, &[], &[count]).unwrap();
+    let played = must_hold(&Arc::new(scenario), None);
+    assert_eq!(played.summary.rpc.unwrap().reconnects, u64::from(clients));
+}
+
 /// What a server thinks of the ways to its clients is looked at after each event, and there are many while
 /// it reaches none of them: the world of ten thousand did not end.
 #[test]
 fn four_hundred_clients_are_back_at_once_after_an_outage() {
-    let count = lnet_scenario::Change::new("node.client.count", "400").unwrap();
-    let text = include_str!("../../../../scenarios/rpc-darkness.toml");
-    let scenario = lnet_scenario::parse_changed("darkness", text, &[], &[count]).unwrap();
-    must_hold(&Arc::new(scenario), None);
+    all_are_back(400);
+}
+
+#[test]
+#[ignore = "a minute of a release build, several of a debug one"]
+fn ten_thousand_clients_are_back_at_once_after_an_outage() {
+    all_are_back(10_000);
+}
+
+/// One call after the other to a server whose process dies, and is back after `down`.
+fn killed_at(at: &str, down: &str) -> Scenario {
+    let text = format!(
+        r#"
+name = "killed"
+duration = "30s"
+[[net]]
+name = "tcp"
+latency = "100us"
+bandwidth = "10Gbit/s"
+[[node]]
+name = "client"
+count = 2
+rails = ["tcp"]
+[[node]]
+name = "server"
+rails = ["tcp"]
+[[target]]
+name = "list-1"
+kind = "list"
+on = "server"
+commit = "1ms"
+[[client]]
+on = "client"
+[[workload]]
+kind = "rpc"
+from = "client"
+to = "list-1"
+window = 1
+reads = "20%"
+until = "4s"
+think = "150us"
+[[fault]]
+at = "{at}"
+for = "{down}"
+kind = "kill"
+process = true
+on = "server"
+[bars]
+errors = 0
+executed_twice = 0
+lost_writes = 0
+evictions = 0
+"#
+    );
+    lnet_scenario::parse("killed", &text).unwrap()
+}
+
+/// A call takes 200 µs, what it changed is committed within 1 ms: the kills fall on a request under way,
+/// one that is being served, an answer under way, and changes that are not committed. No call waits for
+/// its deadline of 16 s (DEC-48).
+#[test]
+fn a_server_that_is_killed_at_each_point_of_a_requests_life_costs_its_absence_and_two_seconds() {
+    for at in (0..1200).step_by(60) {
+        let mut scenario = killed_at(&format!("{}us", 1_000_000 + at), "1s");
+        scenario.bars.rpc_longest_max = Some(Duration::from_secs(3));
+        must_hold(&Arc::new(scenario), None);
+    }
 }
 
 /// Times of the calls of all hosts but one, begun while that one floods the server.
