@@ -16,6 +16,7 @@ pub(crate) struct Options {
     #[command(flatten)]
     client: client::Access,
     /// Key, 1 to 255 bytes
+    #[arg(value_parser = client::key)]
     key: String,
     /// Value, up to 64 MiB; - reads standard input
     value: String,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
 use lnet_rt::{Net, Nid, NodeHandle};
-use lustre_rt::{CallError, Import, KvClient, KvError, RpcError, RpcNode, Tunables};
+use lustre_rt::{CallError, Import, KEY_MAX, KvClient, KvError, RpcError, RpcNode, Tunables};
 
 use crate::ping::{client_uuid, said, source_towards};
 use crate::rails::{self, Routes, Source};
@@ -56,9 +56,18 @@ pub(crate) fn target(text: &str) -> Result<Target> {
     Ok(Target { name: name.to_owned(), nids })
 }
 
+/// A key of a key-value target.
+pub(crate) fn key(text: &str) -> Result<String> {
+    let len = text.len();
+    if !(1..=KEY_MAX).contains(&len) {
+        bail!("{len} bytes: expected 1 to {KEY_MAX}");
+    }
+    Ok(text.to_owned())
+}
+
 /// A NID that commands can reach.
 pub(crate) fn nid(text: &str) -> Result<Nid> {
-    let nid: Nid = text.parse().with_context(|| format!("NID '{text}'"))?;
+    let nid: Nid = text.parse()?;
     rails::address(nid)?;
     Ok(nid)
 }
@@ -168,9 +177,21 @@ mod tests {
     fn target_has_a_name_and_nids() {
         let t = target("kv-1@10.0.0.1@tcp,10.0.0.2@tcp1").unwrap();
         assert_eq!((t.name.as_str(), t.nids.len()), ("kv-1", 2));
-        for (text, part) in [("kv-1", "NAME@NID"), ("@10.0.0.1@tcp", "name"), ("a@b", "'b'")] {
-            let e = format!("{:#}", target(text).unwrap_err());
+        for (text, part) in
+            [("kv-1", "NAME@NID"), ("@10.0.0.1@tcp", "name"), ("a@b", "'b'"), ("a@b", "expected")]
+        {
+            // As the command line prints it: without the causes.
+            let e = target(text).unwrap_err().to_string();
             assert!(e.contains(part), "{text}: {e}");
+        }
+    }
+
+    #[test]
+    fn a_key_that_no_target_stores_is_refused_with_its_length() {
+        assert_eq!(key(&"k".repeat(255)).unwrap().len(), 255);
+        for (text, error) in [("".to_owned(), "0 bytes"), ("k".repeat(300), "300 bytes")] {
+            let e = key(&text).unwrap_err().to_string();
+            assert_eq!(e, format!("{error}: expected 1 to 255"));
         }
     }
 }

@@ -13,6 +13,7 @@ pub(crate) struct Options {
     #[command(flatten)]
     client: client::Access,
     /// Key
+    #[arg(value_parser = client::key)]
     key: String,
 }
 

@@ -18,6 +18,7 @@ pub(crate) struct Options {
     #[command(flatten)]
     client: client::Access,
     /// Key
+    #[arg(value_parser = client::key)]
     key: String,
     /// Write the value to a file, byte for byte; without it a newline follows the value
     #[arg(long, value_name = "FILE")]
