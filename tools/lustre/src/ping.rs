@@ -157,7 +157,7 @@ pub(crate) fn said(e: &RpcError) -> String {
 pub(crate) fn client_uuid() -> String {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let nanos = since.map(|s| s.as_nanos() as u64).unwrap_or_default();
-    format!("ping-{nanos:x}-{}", std::process::id())
+    format!("ulnet-{nanos:x}-{}", std::process::id())
 }
 
 /// Waits for the connection, or for the reason why there is none.
