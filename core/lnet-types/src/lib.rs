@@ -23,7 +23,7 @@ pub use cpts::{Automatic, Cpt, CptError, CptTable, CpuPattern, ParseCpuPatternEr
 pub use errno::Errno;
 pub use fault::{Fault, HealthStatus, HealthStatuses, RETRY_PATHS};
 pub use ids::{MdId, MsgId, NiId, PeerId, PeerNiId, RxId};
-pub use mem::{IoVec, Memory, RegionId, Span, iovec_len, iovec_slice};
+pub use mem::{IoVec, Memory, RegionId, Span, iovec_copy, iovec_len, iovec_slice};
 pub use net::{Net, NetType, ParseNetError};
 pub use nid::{Nid, NidError, ParseNidError};
 pub use nidlist::{

@@ -31,6 +31,12 @@ pub fn iovec_len(iov: &[Span]) -> u64 {
 /// The part of `iov` that begins `offset` bytes in and is `len` bytes long. What lies past the end
 /// of `iov` is left out, so the result may be shorter than `len`.
 pub fn iovec_slice(iov: &[Span], mut offset: u64, mut len: u64) -> IoVec {
+    if let [one] = iov {
+        return match part(one, offset, len) {
+            Some(part) => IoVec::from_buf([part]),
+            None => IoVec::new(),
+        };
+    }
     let mut out = IoVec::new();
     for span in iov {
         let here = u64::from(span.len);
@@ -41,13 +47,29 @@ pub fn iovec_slice(iov: &[Span], mut offset: u64, mut len: u64) -> IoVec {
         if len == 0 {
             break;
         }
-        let take = (here - offset).min(len);
-        // `take` is at most `span.len`, so it fits.
-        out.push(Span { region: span.region, len: take as u32, offset: span.offset + offset });
+        let Some(part) = part(span, offset, len) else { break };
+        out.push(part);
         offset = 0;
-        len -= take;
+        len -= u64::from(part.len);
     }
     out
+}
+
+/// The part of a span that begins `offset` bytes in and has `len` bytes at most; `None` if it is empty.
+fn part(span: &Span, offset: u64, len: u64) -> Option<Span> {
+    let take = u64::from(span.len).checked_sub(offset)?.min(len);
+    // `take` is at most `span.len`, so it fits.
+    let part = Span { region: span.region, len: take as u32, offset: span.offset + offset };
+    (take > 0).then_some(part)
+}
+
+/// A copy of a scatter/gather list: nearly always of one span.
+#[inline]
+pub fn iovec_copy(iov: &[Span]) -> IoVec {
+    match iov {
+        [one] => IoVec::from_buf([*one]),
+        many => IoVec::from_slice(many),
+    }
 }
 
 /// Access to the bytes behind spans, lent to the few who read or move payload.

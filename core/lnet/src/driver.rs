@@ -54,7 +54,7 @@ pub trait Driver {
     /// # Errors
     /// The driver refuses the message at once (S-4): it will not report it again, and the caller
     /// passes the fault to [`Node::tx_refused`].
-    fn send(&mut self, now: Instant, transmit: Transmit, mem: &dyn Memory) -> Result<(), Fault>;
+    fn send(&mut self, now: Instant, transmit: &Transmit, mem: &dyn Memory) -> Result<(), Fault>;
 
     /// Gives back a message of [`Driver::send`] of which not one byte has been handed to the
     /// transport: true, and it is not reported again. False where bytes of it may be on their way,

@@ -84,8 +84,8 @@ impl Driver for Loopback {
     ) {
     }
 
-    fn send(&mut self, _now: Instant, transmit: Transmit, _mem: &dyn Memory) -> Result<(), Fault> {
-        self.queue.push_back(transmit);
+    fn send(&mut self, _now: Instant, transmit: &Transmit, _mem: &dyn Memory) -> Result<(), Fault> {
+        self.queue.push_back(transmit.clone());
         Ok(())
     }
 

@@ -6,19 +6,29 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use lnet_types::{
-    Errno, IoVec, MdId, MsgId, NiId, Nid, PeerNiId, ProcessId, RegionId, RxId, iovec_len,
+    Errno, IoVec, MdId, MsgId, NiId, Nid, PeerNiId, ProcessId, RegionId, RxId, iovec_copy,
+    iovec_len,
 };
 use lnet_wire::{Hdr, MsgType};
 
 use crate::below::Retention;
 
 /// Bytes to be sent behind a header.
-#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub enum Payload {
     /// Registered memory.
     Spans(IoVec),
     /// Bytes of the node's own: ping data.
     Bytes(Arc<[u8]>),
+}
+
+impl Clone for Payload {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Spans(iov) => Self::Spans(iovec_copy(iov)),
+            Self::Bytes(bytes) => Self::Bytes(Arc::clone(bytes)),
+        }
+    }
 }
 
 impl Payload {

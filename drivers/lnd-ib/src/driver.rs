@@ -170,8 +170,8 @@ impl<A: Adapter> Driver for IbDriver<A> {
         Self::turn(self, now, node, mem);
     }
 
-    fn send(&mut self, now: Instant, transmit: Transmit, _mem: &dyn Memory) -> Result<(), Fault> {
-        Self::send(self, now, transmit)
+    fn send(&mut self, now: Instant, transmit: &Transmit, _mem: &dyn Memory) -> Result<(), Fault> {
+        Self::send(self, now, transmit.clone())
     }
 
     fn recall(&mut self, ni: NiId, _to: ProcessId, msg: MsgId) -> bool {

@@ -231,11 +231,7 @@ impl Stack {
     fn settle(&mut self) -> bool {
         let mut any = false;
         for _ in 0..ROUNDS_PER_TURN {
-            let mut more = false;
-            while let Some(event) = self.node.poll_event() {
-                self.deliver(&event);
-                more = true;
-            }
+            let mut more = self.deliver_events();
             while let Some(report) = self.node.poll_report() {
                 self.deliver_report(report);
                 more = true;
@@ -265,16 +261,30 @@ impl Stack {
     /// for each operation as it begins: of a burst of them each is still in the cache then.
     pub(crate) fn carry_outputs(&mut self) -> bool {
         let mut any = false;
-        while let Some(output) = self.node.poll_output() {
-            self.carry_out(output);
+        let mut outputs = core::mem::take(&mut self.taken_outputs);
+        while self.node.take_outputs(&mut outputs) {
+            outputs.iter().for_each(|output| self.carry_out(output));
             any = true;
         }
+        self.taken_outputs = outputs;
         any
     }
 
-    fn carry_out(&mut self, output: Output) {
-        match output {
-            Output::Send(transmit) => {
+    /// Gives the node's events to their owners.
+    fn deliver_events(&mut self) -> bool {
+        let mut any = false;
+        let mut events = core::mem::take(&mut self.taken_events);
+        while self.node.take_events(&mut events) {
+            events.iter().for_each(|event| self.deliver(event));
+            any = true;
+        }
+        self.taken_events = events;
+        any
+    }
+
+    fn carry_out(&mut self, output: &Output) {
+        match *output {
+            Output::Send(ref transmit) => {
                 self.stats.sends += 1;
                 let msg = transmit.msg;
                 let sent = match self.driver_of(transmit.ni) {
@@ -286,11 +296,11 @@ impl Stack {
                     self.node.tx_refused(self.now, msg, fault);
                 }
             }
-            Output::Resume { ni, rx, verdict } => {
+            Output::Resume { ni, rx, ref verdict } => {
                 // If the driver was stopped on this interface, it has said `rx_gone` for this one.
                 if let Some(n) = self.driver_of(ni) {
                     let driver = self.drivers[n].driver.get_mut();
-                    driver.resume(self.now, rx, verdict, &mut self.node, &mut self.mem);
+                    driver.resume(self.now, rx, verdict.clone(), &mut self.node, &mut self.mem);
                 }
             }
             Output::Recall { ni, to, msg } => {

@@ -19,7 +19,7 @@ use lnd_sock::{MioStreams, Namespace, NamespaceId, SockDriver};
 use lnet::upper::{self, Uppers};
 use lnet::{
     AttachError, Driver, Event, Found, Get, Link, Loopback, MatchEntry, MdSpec, NiSpec, Node, OpId,
-    Put, Ready, Report, SendError, UnlinkError,
+    Output, Put, Ready, Report, SendError, UnlinkError,
 };
 use lnet_types::{Errno, Instant, IoVec, MdId, Memory, NiId, RegionId, Span, iovec_slice};
 use mio::{Events, Poll, Registry, Token};
@@ -139,6 +139,9 @@ pub struct Stack {
     /// the node may have given its slot to another, so a map by slots would lose it.
     raw: BTreeMap<MdId, IoVec>,
     pub(crate) events: VecDeque<Event>,
+    /// Memory for what is taken from the node: its outputs, its events.
+    pub(crate) taken_outputs: VecDeque<Output>,
+    pub(crate) taken_events: VecDeque<Event>,
     /// Who waits for a ping or discovery.
     pub(crate) waiters: BTreeMap<OpId, Sender<Result<Found, OpError>>>,
     /// Ends of pings and discoveries that the caller asked for.
@@ -191,6 +194,8 @@ impl Stack {
             lazy_inboxes: BTreeMap::new(),
             raw: BTreeMap::new(),
             events: VecDeque::new(),
+            taken_outputs: VecDeque::new(),
+            taken_events: VecDeque::new(),
             waiters: BTreeMap::new(),
             reports: VecDeque::new(),
             mailbox,

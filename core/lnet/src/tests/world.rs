@@ -287,7 +287,7 @@ impl World {
             busy = true;
             match out {
                 Output::Send(t) if Some(t.ni) == h.node.loopback() => {
-                    h.lo.send(now, t, &h.mem).unwrap();
+                    h.lo.send(now, &t, &h.mem).unwrap();
                 }
                 Output::Send(t) => self.carry(i, t),
                 Output::Resume { ni, rx, verdict } if Some(ni) == h.node.loopback() => {

@@ -96,7 +96,7 @@ impl Host {
             while let Some(output) = node.poll_output() {
                 let Output::Send(transmit) = output else { panic!("{output:?}") };
                 let msg = transmit.msg;
-                if let Err(fault) = lo.send(*now, transmit, heap) {
+                if let Err(fault) = lo.send(*now, &transmit, heap) {
                     let _: Fault = fault;
                     node.tx_refused(*now, msg, fault);
                 }

@@ -578,7 +578,7 @@ impl<S: Streams> Driver for SockDriver<S> {
         Self::turn(self, now, ready, spin, node, mem);
     }
 
-    fn send(&mut self, now: Instant, transmit: Transmit, _mem: &dyn Memory) -> Result<(), Fault> {
+    fn send(&mut self, now: Instant, transmit: &Transmit, _mem: &dyn Memory) -> Result<(), Fault> {
         Self::send(self, now, transmit)
     }
 

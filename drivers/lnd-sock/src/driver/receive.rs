@@ -84,7 +84,7 @@ impl<S: Streams> SockDriver<S> {
         mem: &mut dyn Memory,
     ) {
         let mut room = core::mem::take(&mut self.rbuf);
-        let mut total = 0;
+        let (mut total, before) = (0, self.stats.msgs_received);
         let end = loop {
             if total >= READ_BUDGET {
                 break End::Budget;
@@ -103,8 +103,9 @@ impl<S: Streams> SockDriver<S> {
             }
         };
         self.rbuf = room;
-        if total > 0 {
-            self.heard(now, key, total);
+        let msgs = self.stats.msgs_received - before;
+        if total > 0 || msgs > 0 {
+            self.heard(now, key, total, msgs);
         }
         match end {
             End::Drained | End::Held => {}
@@ -208,7 +209,9 @@ impl<S: Streams> SockDriver<S> {
                 Item::Message(frame, hdr) => {
                     heard_frame(state, &frame, &mut self.stats)
                         .map_err(|refusal| broken(refusal, input))?;
+                    let due = hdr.payload_len;
                     match self.message(now, key, &frame, hdr, input, up)? {
+                        Next::Payload if due > 0 => continue,
                         Next::Payload => {}
                         Next::Held => return Ok(()),
                     }
@@ -237,13 +240,6 @@ impl<S: Streams> SockDriver<S> {
             hdr.src_pid = state.from.pid;
         }
         self.stats.msgs_received += 1;
-        state.traffic.msgs_in += 1;
-        if let Some(peer) = self.peers.get_mut(state.peer) {
-            peer.traffic.msgs_in += 1;
-        }
-        if let Some(ni) = self.nis.get_mut(ni) {
-            ni.traffic.msgs_in += 1;
-        }
         let id = RxId(key.data().as_ffi());
         let ProcessId { nid: from, pid: from_pid } = state.from;
         // The second message finds the name, as the first may have made the record; others compare.
@@ -358,15 +354,14 @@ impl<S: Streams> SockDriver<S> {
         if let Some(held) = self.by_address.get_mut(&remote) {
             held.ahead -= behind.len() as u64;
         }
+        let before = self.stats.msgs_received;
         let went_on = self
             .judged(key, &hdr, cookie, verdict)
             .and_then(|()| self.payload_arrived(now, key, up))
             .and_then(|()| self.feed(now, key, &behind, up, mem));
+        self.heard(now, key, 0, self.stats.msgs_received - before);
         match went_on {
-            Ok(()) => {
-                self.heard(now, key, 0);
-                self.look_again(key);
-            }
+            Ok(()) => self.look_again(key),
             Err(Broken { why, unread }) => self.close_conn(now, key, why, unread, up),
         }
     }
@@ -382,8 +377,8 @@ impl<S: Streams> SockDriver<S> {
         }
     }
 
-    /// Notes a sign of life, and when the next one is due if a message has begun.
-    fn heard(&mut self, now: Instant, key: ConnKey, bytes: usize) {
+    /// Notes a sign of life, what came with it, and when the next one is due if a message has begun.
+    fn heard(&mut self, now: Instant, key: ConnKey, bytes: usize, msgs: u64) {
         let Some(conn) = self.conns.get_mut(key) else { return };
         let (ni_id, peer_key) = (conn.ni, conn.up().map(|state| state.peer));
         let timeout = peer_key.map_or(Duration::MAX, |peer| self.progress_timeout(peer));
@@ -392,10 +387,10 @@ impl<S: Streams> SockDriver<S> {
         let peer_key = state.peer;
         peer.last_alive = now;
         let bytes = bytes as u64;
-        state.traffic.bytes_in += bytes;
-        peer.traffic.bytes_in += bytes;
-        if let Some(ni) = self.nis.get_mut(ni_id) {
-            ni.traffic.bytes_in += bytes;
+        let ni = self.nis.get_mut(ni_id).map(|ni| &mut ni.traffic);
+        for traffic in [&mut state.traffic, &mut peer.traffic].into_iter().chain(ni) {
+            traffic.bytes_in += bytes;
+            traffic.msgs_in += msgs;
         }
         // While a message is deferred we are the ones who hold up the stream.
         if state.rx.is_between() || state.deferred.is_some() {

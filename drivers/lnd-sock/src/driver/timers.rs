@@ -26,11 +26,15 @@ const TIMERS_BUDGET: usize = 1024;
 
 impl<S: Streams> SockDriver<S> {
     /// Sees to it that a peer is looked at no later than `at`.
+    #[inline]
     pub(super) fn arm(&mut self, key: PeerKey, at: Instant) {
-        let Some(peer) = self.peers.get_mut(key) else { return };
-        if at >= peer.timer {
-            return;
+        if self.peers.get(key).is_some_and(|peer| at < peer.timer) {
+            self.set_timer(key, at);
         }
+    }
+
+    fn set_timer(&mut self, key: PeerKey, at: Instant) {
+        let Some(peer) = self.peers.get_mut(key) else { return };
         if peer.timer != Instant::FAR_FUTURE {
             self.timers.remove(&(peer.timer, Timer::Peer(key)));
         }

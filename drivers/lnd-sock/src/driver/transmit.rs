@@ -28,7 +28,7 @@ impl<S: Streams> SockDriver<S> {
     /// # Errors
     /// It is refused and will not be reported again: the interface is not served, the peer can't be
     /// connected to, or not yet again, or too many messages wait for it.
-    pub fn send(&mut self, now: Instant, transmit: Transmit) -> Result<(), Fault> {
+    pub fn send(&mut self, now: Instant, transmit: &Transmit) -> Result<(), Fault> {
         let Some(ni) = self.nis.get(transmit.ni) else { return Err(lnet::NI_STOPPED) };
         if ni.blocked {
             self.stats.msgs_queued += 1;
@@ -41,10 +41,11 @@ impl<S: Streams> SockDriver<S> {
         let patience = if self.suspicion.is_some() { transmit.timeout } else { Duration::ZERO };
         let until = now + transmit.timeout;
         let deadline = until.min(now + ni.timeout.max(patience));
-        let key = self.peer_for(&transmit)?;
+        let key = self.peer_for(transmit)?;
         let Some(peer) = self.peers.get_mut(key) else { return Err(NOT_CONNECTABLE) };
         peer.wanted = now;
         peer.repeats = transmit.repeats;
+        let is_complete = is_complete(peer);
         let version = peer.session.map_or_else(
             || peer.taught.unwrap_or_else(|| self.config.first_version(&peer.addr)),
             |(version, _)| version,
@@ -57,7 +58,7 @@ impl<S: Streams> SockDriver<S> {
             self.stats.msgs_queued += 1;
             let timeout = self.progress_timeout_of(key, patience);
             self.queue(now, conn, transmit, until, timeout);
-            if !peer_is_complete(self.peers.get(key)) {
+            if !is_complete {
                 self.want_connections(now, key);
             }
             return Ok(());
@@ -70,7 +71,7 @@ impl<S: Streams> SockDriver<S> {
             return Err(NO_ROOM);
         }
         self.stats.msgs_queued += 1;
-        peer.waiting.push_back(Waiting { transmit, deadline, until });
+        peer.waiting.push_back(Waiting { transmit: transmit.clone(), deadline, until });
         self.watch(now, key);
         self.arm(key, deadline);
         Ok(())
@@ -103,20 +104,25 @@ impl<S: Streams> SockDriver<S> {
     /// recently used (K-14).
     pub(super) fn best_conn(&self, key: PeerKey, load: Load) -> Option<ConnKey> {
         let peer = self.peers.get(key)?;
-        let rank = |conn: ConnKey| {
-            let up = self.conns.get(conn).and_then(Conn::up)?;
-            let rank = load.rank(up.version, up.kind)?;
-            Some((rank, up.tx.bytes(), up.used, conn))
-        };
-        peer.conns.iter().filter_map(|conn| rank(*conn)).min().map(|(.., conn)| conn)
+        let mut best = None;
+        for conn in &peer.conns {
+            let Some(up) = self.conns.get(*conn).and_then(Conn::up) else { continue };
+            let Some(rank) = load.rank(up.version, up.kind) else { continue };
+            let standing = (rank, up.tx.bytes(), up.used, *conn);
+            if best.is_none_or(|least| standing < least) {
+                best = Some(standing);
+            }
+        }
+        best.map(|(.., conn)| conn)
     }
 
     /// Queues a message on a connection.
+    #[inline]
     fn queue(
         &mut self,
         now: Instant,
         key: ConnKey,
-        transmit: Transmit,
+        transmit: &Transmit,
         until: Instant,
         timeout: Duration,
     ) {
@@ -125,14 +131,20 @@ impl<S: Streams> SockDriver<S> {
         up.used = self.uses;
         let peer = up.peer;
         let Transmit { msg, hdr, payload, retention, .. } = transmit;
-        up.tx.push(msg, hdr, payload, until, retention);
+        up.tx.push(*msg, hdr, payload.clone(), until, *retention);
         self.arm(peer, until);
         self.queued(now, key, timeout);
     }
 
     /// Something was queued: it is to be written, and must make progress within the time limit.
+    #[inline]
     pub(super) fn queued(&mut self, now: Instant, key: ConnKey, timeout: Duration) {
-        let Some(up) = self.conns.get_mut(key).and_then(Conn::up_mut) else { return };
+        let Some(conn) = self.conns.get_mut(key) else { return };
+        if !conn.in_dirty {
+            conn.in_dirty = true;
+            self.dirty.push(key);
+        }
+        let Some(up) = conn.up_mut() else { return };
         up.patience = up.patience.max(timeout);
         let (peer, timeout) = (up.peer, up.patience);
         if up.tx_deadline == Instant::FAR_FUTURE {
@@ -141,7 +153,6 @@ impl<S: Streams> SockDriver<S> {
             self.arm(peer, now + timeout / 4);
             self.watch(now, peer);
         }
-        self.mark_dirty(key);
     }
 
     pub(super) fn mark_dirty(&mut self, key: ConnKey) {
@@ -170,7 +181,7 @@ impl<S: Streams> SockDriver<S> {
                 let rest = m.until.saturating_since(now);
                 let patience = if patient { rest } else { Duration::ZERO };
                 let timeout = self.progress_timeout_of(peer, patience);
-                self.queue(now, conn, m.transmit, m.until, timeout);
+                self.queue(now, conn, &m.transmit, m.until, timeout);
             } else {
                 self.ended.push((m.transmit.msg, LARGE_NID));
             }
@@ -204,9 +215,9 @@ impl<S: Streams> SockDriver<S> {
     /// How long a connection may stay unacknowledged with a message whose caller has `patience`: as long
     /// as that, unless the message goes by another connection then.
     fn progress_timeout_of(&self, key: PeerKey, patience: Duration) -> Duration {
-        let timeout = self.progress_timeout(key);
-        let replaces = self.peers.get(key).is_some_and(|peer| self.replaces(peer));
-        if replaces { timeout } else { timeout.max(patience) }
+        let Some(peer) = self.peers.get(key) else { return Duration::MAX };
+        let timeout = self.timeout(peer.ni);
+        if self.replaces(peer) { self.limits.reconnect.min(timeout) } else { timeout.max(patience) }
     }
 
     pub(super) fn timeout_of(&self, key: ConnKey) -> Duration {
@@ -358,8 +369,8 @@ impl<S: Streams> SockDriver<S> {
 }
 
 /// Whether the peer has all the connections that it will get. A quick no for the usual case.
-fn peer_is_complete(peer: Option<&Peer>) -> bool {
-    peer.is_none_or(|peer| !peer.active || peer.conns.len() > 2 * usize::from(peer.conns_per_peer))
+fn is_complete(peer: &Peer) -> bool {
+    !peer.active || peer.conns.len() > 2 * usize::from(peer.conns_per_peer)
 }
 
 /// One write of the pieces laid out; also returns how many bytes they have.

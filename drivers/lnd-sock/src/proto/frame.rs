@@ -80,6 +80,7 @@ impl FrameRx {
     ///
     /// # Errors
     /// The peer broke the protocol; the connection must be closed.
+    #[inline]
     pub(crate) fn next<'a>(&mut self, input: &mut &'a [u8]) -> Result<Item<'a>, Refusal> {
         match self.at {
             At::Head => self.head(input),
@@ -96,6 +97,7 @@ impl FrameRx {
     }
 
     /// Notes payload that was read into its place without passing through [`next`](Self::next).
+    #[inline]
     pub(crate) fn direct(&mut self, payload: &[u8]) {
         if let Some((sum, _)) = &mut self.sum {
             sum.update(payload);
@@ -110,6 +112,7 @@ impl FrameRx {
     ///
     /// # Errors
     /// The checksum is wrong. Not judged where the payload was not `kept` whole.
+    #[inline]
     pub(crate) fn end(&mut self, kept: bool) -> Result<bool, Refusal> {
         match self.at {
             At::Body(0) => {}
@@ -122,6 +125,7 @@ impl FrameRx {
         }
     }
 
+    #[inline]
     fn head<'a>(&mut self, input: &mut &'a [u8]) -> Result<Item<'a>, Refusal> {
         if self.partial.is_empty() {
             // Nearly always a header lies whole in the buffer and is read where it lies.
@@ -161,6 +165,7 @@ impl FrameRx {
     }
 
     /// Reads a header from the front of `bytes`.
+    #[inline]
     fn read_head(&mut self, bytes: &[u8]) -> Head {
         let frame = if !self.version.has_frames() {
             FrameHdr::lnet(0, 0)

@@ -89,6 +89,7 @@ pub(crate) enum Load {
 impl Load {
     /// The load of a message with `payload` bytes, sent in `version`, for a bulk threshold of
     /// `min_bulk` bytes.
+    #[inline]
     pub(crate) fn of(version: Version, payload: u64, min_bulk: u32) -> Self {
         if frame_len(version) as u64 + payload < u64::from(min_bulk) {
             Self::Small
@@ -101,6 +102,7 @@ impl Load {
     ///
     /// The kernel puts NOOPs of versions 3 and 4 on BULK_IN or nowhere, and drops the peer when
     /// there is none. Peers take them on any connection (wire.md 3.10), so we use what there is.
+    #[inline]
     pub(crate) const fn rank(self, version: Version, kind: Kind) -> Option<u8> {
         use Kind::{Any, BulkIn, BulkOut, Control};
         match version {

@@ -38,7 +38,7 @@ impl Retained {
     pub(crate) fn retain(
         &mut self,
         end: u64,
-        hdr: Hdr,
+        hdr: &Hdr,
         payload: &Payload,
         retention: Retention,
         mem: &dyn Memory,
@@ -49,7 +49,7 @@ impl Retained {
             }
             Payload::Bytes(bytes) => self.payload.extend(bytes.iter()),
         }
-        self.messages.push_back(Message { end, hdr, retention });
+        self.messages.push_back(Message { end, hdr: *hdr, retention });
     }
 
     /// Bytes that it holds.
@@ -126,7 +126,7 @@ mod tests {
             let parts: IoVec =
                 [span(0, half), span(u64::from(half), n - half)].into_iter().collect();
             let (end, hdr) = (u64::from(n) * 100, hdr(n, n.into()));
-            retained.retain(end, hdr, &Payload::Spans(parts), TERMS, &mem);
+            retained.retain(end, &hdr, &Payload::Spans(parts), TERMS, &mem);
         }
         retained
     }
@@ -163,7 +163,7 @@ mod tests {
         let whole = IoVec::from_slice(&[Span { region: RegionId(0), len: 1 << 16, offset: 0 }]);
         let mut asked = 0;
         for n in 1..=64 {
-            retained.retain(n << 16, hdr(1 << 16, n), &Payload::Spans(whole.clone()), TERMS, &mem);
+            retained.retain(n << 16, &hdr(1 << 16, n), &Payload::Spans(whole.clone()), TERMS, &mem);
             if retained.is_release_due() {
                 asked += 1;
                 // Nothing gets through.

@@ -33,6 +33,7 @@ enum Place {
 }
 
 impl Inbound {
+    #[inline]
     pub(crate) fn to_sink(msg: MsgId, sink: Sink, cookie: u64) -> Self {
         let place = match sink {
             Sink::Spans(spans) => Place::Spans { spans, at: 0, filled: 0 },

@@ -89,10 +89,10 @@ impl Queued {
     }
 
     /// Header, payload and terms of a message that is to be retained.
-    pub(crate) fn to_retain(&self) -> Option<(Hdr, &Payload, Retention)> {
+    pub(crate) fn to_retain(&self) -> Option<(&Hdr, &Payload, Retention)> {
         match &self.body {
             Body::Message { hdr, payload, .. } if !self.disowned => {
-                Some((*hdr, payload, self.retention?))
+                Some((hdr, payload, self.retention?))
             }
             Body::Message { .. } | Body::Noop => None,
         }
@@ -144,7 +144,7 @@ impl TxQueue {
     pub(crate) fn push(
         &mut self,
         msg: MsgId,
-        hdr: Hdr,
+        hdr: &Hdr,
         payload: Payload,
         deadline: Instant,
         retention: Option<Retention>,
@@ -154,7 +154,7 @@ impl TxQueue {
         let len = frame_len(self.version) as u64 + payload_len;
         self.bytes += len;
         self.items.push_back(Queued {
-            body: Body::Message { msg, hdr, payload },
+            body: Body::Message { msg, hdr: *hdr, payload },
             frame: FrameHdr::lnet(0, 0),
             len,
             sent: 0,
@@ -313,11 +313,13 @@ fn lay_out_one(
     stage: &mut Vec<u8>,
     pieces: &mut Pieces,
 ) {
-    let mut head = [0; FrameHdr::LEN + Hdr::LEN_MAX];
-    let head_len = emit_head(version, item, &mut head);
-    let skip = (item.sent as usize).min(head_len);
     let from = stage.len();
-    stage.extend_from_slice(head.get(skip..head_len).unwrap_or_default());
+    stage.resize(from + FrameHdr::LEN + Hdr::LEN_MAX, 0);
+    let head_len = emit_head(version, item, stage.get_mut(from..).unwrap_or_default());
+    stage.truncate(from + head_len);
+    if item.sent > 0 {
+        stage.drain(from..from + head_len.min(item.sent as usize));
+    }
     let Body::Message { payload, .. } = &item.body else {
         return staged(pieces, from..stage.len());
     };
@@ -440,13 +442,13 @@ mod tests {
     /// A queue with small, empty, split, large and own payloads, and a NOOP.
     fn filled(version: Version) -> TxQueue {
         let mut q = TxQueue::new(version);
-        q.push(msg(1), hdr(8), spans(&[(0, 8)]), Instant::FAR_FUTURE, None);
-        q.push(msg(2), hdr(0), Payload::empty(), Instant::FAR_FUTURE, None);
+        q.push(msg(1), &hdr(8), spans(&[(0, 8)]), Instant::FAR_FUTURE, None);
+        q.push(msg(2), &hdr(0), Payload::empty(), Instant::FAR_FUTURE, None);
         q.push_noop(Noop::One(7), false);
-        q.push(msg(3), hdr(10), spans(&[(8, 3), (20, 7)]), Instant::FAR_FUTURE, None);
-        q.push(msg(4), hdr(9000), spans(&[(0, 5000), (5000, 4000)]), Instant::FAR_FUTURE, None);
-        q.push(msg(5), hdr(5), Payload::Bytes(b"hello"[..].into()), Instant::FAR_FUTURE, None);
-        q.push(msg(6), hdr(5000), Payload::Bytes(vec![9; 5000].into()), Instant::FAR_FUTURE, None);
+        q.push(msg(3), &hdr(10), spans(&[(8, 3), (20, 7)]), Instant::FAR_FUTURE, None);
+        q.push(msg(4), &hdr(9000), spans(&[(0, 5000), (5000, 4000)]), Instant::FAR_FUTURE, None);
+        q.push(msg(5), &hdr(5), Payload::Bytes(b"hello"[..].into()), Instant::FAR_FUTURE, None);
+        q.push(msg(6), &hdr(5000), Payload::Bytes(vec![9; 5000].into()), Instant::FAR_FUTURE, None);
         q
     }
 
@@ -499,7 +501,7 @@ mod tests {
         let mem = Mem(vec![0; 64]);
         let mut q = TxQueue::new(Version::V3);
         for n in 0..100 {
-            q.push(msg(n), hdr(8), spans(&[(0, 8)]), Instant::FAR_FUTURE, None);
+            q.push(msg(n), &hdr(8), spans(&[(0, 8)]), Instant::FAR_FUTURE, None);
         }
         let (mut stage, mut pieces) = (Vec::new(), Pieces::new());
         q.lay_out(&mut Owed::default(), false, &mem, &mut stage, &mut pieces);
@@ -511,7 +513,7 @@ mod tests {
     fn payload_of_more_spans_than_a_write_takes_goes_out_in_several() {
         let parts: Vec<(u64, u32)> = (0..300).map(|i| (i, 20)).collect();
         let mut q = TxQueue::new(Version::V3);
-        q.push(msg(1), hdr(6000), spans(&parts), Instant::FAR_FUTURE, None);
+        q.push(msg(1), &hdr(6000), spans(&parts), Instant::FAR_FUTURE, None);
         let (bytes, done) = write_all(&mut q, usize::MAX, false);
         assert_eq!((bytes.len(), done.len()), (96 + 6000, 1));
     }
@@ -523,7 +525,7 @@ mod tests {
         owed.push(41);
         owed.push(42);
         let mut q = TxQueue::new(Version::V3);
-        q.push(msg(1), hdr(0), Payload::empty(), Instant::FAR_FUTURE, None);
+        q.push(msg(1), &hdr(0), Payload::empty(), Instant::FAR_FUTURE, None);
         let (mut stage, mut pieces) = (Vec::new(), Pieces::new());
         assert_eq!(q.lay_out(&mut owed, false, &mem, &mut stage, &mut pieces), 1);
         let frame = FrameHdr::parse(ByteOrder::Little, &stage).expect("a frame");
@@ -535,7 +537,7 @@ mod tests {
         // Version 1 has no room for it.
         owed.push(43);
         let mut q = TxQueue::new(Version::V1);
-        q.push(msg(1), hdr(0), Payload::empty(), Instant::FAR_FUTURE, None);
+        q.push(msg(1), &hdr(0), Payload::empty(), Instant::FAR_FUTURE, None);
         assert_eq!(q.lay_out(&mut owed, false, &mem, &mut stage, &mut pieces), 0);
         assert_eq!(stage.len(), 72);
     }
@@ -544,9 +546,9 @@ mod tests {
     fn only_messages_that_were_not_begun_can_expire() {
         let at = Instant::from_secs;
         let mut q = TxQueue::new(Version::V3);
-        q.push(msg(1), hdr(0), Payload::empty(), at(1), None);
-        q.push(msg(2), hdr(0), Payload::empty(), at(2), None);
-        q.push(msg(3), hdr(0), Payload::empty(), at(3), None);
+        q.push(msg(1), &hdr(0), Payload::empty(), at(1), None);
+        q.push(msg(2), &hdr(0), Payload::empty(), at(2), None);
+        q.push(msg(3), &hdr(0), Payload::empty(), at(3), None);
         q.wrote(10, |_, _| panic!("nothing is complete"));
         assert_eq!(q.next_deadline(), Some(at(1)));
         let mut gone = Vec::new();

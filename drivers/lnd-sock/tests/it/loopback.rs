@@ -59,7 +59,7 @@ impl Node {
     fn send(&mut self, to: Nid, number: u64, payload: &[u8]) {
         let transmit = self.up.transmit(&mut self.mem, ni(1), self.nid, to, number, payload);
         let msg = transmit.msg;
-        if let Err(fault) = self.driver.send(self.now(), transmit) {
+        if let Err(fault) = self.driver.send(self.now(), &transmit) {
             self.up.refused(msg, fault);
         }
     }

@@ -110,11 +110,11 @@ impl Driver for Wire {
         }
     }
 
-    fn send(&mut self, _: Instant, transmit: Transmit, _: &dyn Memory) -> Result<(), Fault> {
+    fn send(&mut self, _: Instant, transmit: &Transmit, _: &dyn Memory) -> Result<(), Fault> {
         if self.weather.strikes(&self.weather.refuse_one_in) {
             return Err(Fault::new(HealthStatus::LocalNoRoute, Errno::EHOSTUNREACH));
         }
-        self.outgoing.push(transmit);
+        self.outgoing.push(transmit.clone());
         Ok(())
     }
 

@@ -224,7 +224,7 @@ impl Rig {
         if swallow {
             self.swallowed.push(transmit.msg);
         } else {
-            self.driver.send(host.clock.local(now), transmit)?;
+            self.driver.send(host.clock.local(now), &transmit)?;
         }
         self.in_hand += 1;
         Ok(())

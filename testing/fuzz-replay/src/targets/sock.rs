@@ -270,7 +270,7 @@ pub fn conn(input: &[u8]) {
                 retention: None,
                 repeats: false,
             };
-            if driver.send(now, transmit).is_err() {
+            if driver.send(now, &transmit).is_err() {
                 up.out.remove(&msg);
             }
         }

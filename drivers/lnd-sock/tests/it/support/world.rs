@@ -546,7 +546,7 @@ impl World {
         let mut transmit = up.transmit(mem, super::ni(1), *nid, to, number, payload);
         change(&mut transmit);
         let msg = transmit.msg;
-        if let Err(fault) = driver.send(now, transmit) {
+        if let Err(fault) = driver.send(now, &transmit) {
             up.refused(msg, fault);
         }
     }
