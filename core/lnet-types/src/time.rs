@@ -41,6 +41,11 @@ impl Instant {
         self.0
     }
 
+    /// How many nanoseconds ago `earlier` was; 0 if it lies in the future.
+    pub const fn nanos_since(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+
     /// How long ago `earlier` was; zero if it lies in the future.
     pub const fn saturating_since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))

@@ -120,18 +120,23 @@ impl Mark {
     /// [`Self::KEYS`]; 0 where none is expected.
     #[must_use]
     pub fn on(self, mut kind: Kind, key: u32) -> Kind {
+        self.put_on(&mut kind, key);
+        kind
+    }
+
+    /// Makes of a message what [`Self::on`] gives.
+    pub fn put_on(self, kind: &mut Kind, key: u32) {
         let handle = |no_ack: bool| Handle {
             interface: self.session.0,
             object: if no_ack { NO_ACK } else { u64::from(key) << KEY_SHIFT & !NO_ACK }
                 | u64::from(self.word()),
         };
-        match &mut kind {
+        match kind {
             Kind::Put { ack, .. } => *ack = handle(*ack == Handle::NONE),
             Kind::Get { ret, .. } => *ret = handle(false),
             Kind::Ack { pad, .. } => self.put_behind(pad),
             Kind::Reply { pad, .. } => self.put_behind(pad),
         }
-        kind
     }
 
     fn put_behind(self, pad: &mut [u8]) {
@@ -161,11 +166,7 @@ impl Mark {
     /// handle that an ACK or REPLY returns stays as it came.
     #[must_use]
     pub fn off(mut kind: Kind) -> Kind {
-        if let Kind::Put { ack, .. } = &mut kind
-            && !ack.wants_ack()
-        {
-            *ack = Handle::NONE;
-        }
+        kind.unmark();
         kind
     }
 
@@ -182,6 +183,17 @@ impl Mark {
     /// The number, modulo [`Self::NUMBERS`].
     pub const fn number(self) -> u32 {
         self.number
+    }
+}
+
+impl Kind {
+    /// Makes it what [`Mark::off`] gives.
+    pub fn unmark(&mut self) {
+        if let Self::Put { ack, .. } = self
+            && !ack.wants_ack()
+        {
+            *ack = Handle::NONE;
+        }
     }
 }
 

@@ -9,10 +9,10 @@ use crate::{Event, EventKind, Node};
 
 impl Node {
     /// Passes an event to its recipient.
-    pub(crate) fn tell(&mut self, now: Instant, owner: Owner, event: &Event, bytes: &[u8]) {
+    pub(crate) fn tell(&mut self, now: Instant, owner: Owner, event: Event, bytes: &[u8]) {
         match owner {
-            Owner::User(_) => self.outbox.event(*event),
-            Owner::Internal(what) => self.internal_event(now, what, event, bytes),
+            Owner::User(_) => self.outbox.event(event),
+            Owner::Internal(what) => self.internal_event(now, what, &event, bytes),
             Owner::Silent => {}
         }
     }
@@ -41,7 +41,7 @@ impl Node {
             status: Ok(()),
             unlinked: true,
         };
-        self.tell(now, owner, &event, &[]);
+        self.tell(now, owner, event, &[]);
     }
 
     /// An event on one of the node's own descriptors.

@@ -10,7 +10,7 @@ use lnet_types::{Fault, HealthStatus, Instant, MsgId, NiId, PeerNiId};
 
 use crate::msg::Role;
 use crate::peer::cause::Cause;
-use crate::port::{self, HEALTH_MAX, PortId};
+use crate::port::{HEALTH_MAX, PortId};
 use crate::portal::is_internal;
 use crate::send::Next;
 use crate::timers::Timer;
@@ -59,7 +59,7 @@ impl Node {
             return Next::End;
         }
         // H-2: the sending side if there is one.
-        let (ni, peer_ni) = match (msg.tx, msg.rx) {
+        let (ni, peer_ni) = match (&msg.tx, &msg.rx) {
             (Some(tx), _) => (tx.ni, tx.peer_ni),
             (None, Some(rx)) => (rx.ni, rx.peer_ni),
             (None, None) => return Next::End,
@@ -74,7 +74,7 @@ impl Node {
         let (deadline, md) = (msg.deadline, msg.md);
         // H-2: of what passes through, sending is judged alone, after receiving was.
         let passed = msg.role == Role::Forward && msg.tx.is_some();
-        let received = msg.rx.is_some_and(|rx| rx.committed) && !passed;
+        let received = msg.rx.as_ref().is_some_and(|rx| rx.committed) && !passed;
         // H-4: late.
         if now > msg.deadline {
             // The kernel leaves it at that. Where the deadline is the call's own, the last failure of
@@ -245,11 +245,9 @@ impl Node {
 
     /// H-51: something came over this pair, so recovery begins afresh.
     fn begin_afresh(&mut self, ni: NiId, id: PeerNiId) {
-        for port in port::of_rail(ni, Some(id)) {
-            if let Some(port) = self.port_mut(port) {
-                (port.recovery.sent, port.recovery.failed) = (0, 0);
-            }
-        }
+        self.each_port(ni, Some(id), |port| {
+            (port.recovery.sent, port.recovery.failed) = (0, 0);
+        });
     }
 
     /// Sets the health of several interfaces, and returns the time of the node.

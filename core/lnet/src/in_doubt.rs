@@ -35,6 +35,7 @@ use crate::stats::InDoubtStats;
 
 /// Whether, and until when, the driver is to retain a message that leaves as `kind`: one of ours that
 /// bears a mark.
+#[inline]
 pub(crate) fn retention(portals: &Portals, msg: &Msg, kind: &Kind) -> Option<Retention> {
     Mark::of(kind).filter(|_| msg.role != Role::Forward)?;
     if is_internal(kind) || is_kept_here(portals, msg) {

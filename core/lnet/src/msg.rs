@@ -192,7 +192,6 @@ impl EventInfo {
 
 impl Msg {
     /// A message without payload, descriptor, path and deadline, which was never tried.
-    #[inline]
     pub(crate) fn new(role: Role, hdr: Hdr, born: Instant) -> Self {
         Self {
             hdr,
@@ -219,6 +218,53 @@ impl Msg {
             ev: EventInfo::of(&hdr),
             transit: None,
         }
+    }
+
+    /// Makes of a message that has [ended](Self::end) the one that [`Self::new`] gives, without moving it:
+    /// of what may be absent, that alone is written.
+    #[inline]
+    pub(crate) fn begin(&mut self, new_role: Role, new_hdr: &Hdr, now: Instant) {
+        let Self {
+            hdr,
+            payload: _,
+            role,
+            stage,
+            md,
+            tx,
+            rx,
+            src,
+            answers,
+            hint,
+            hop_pid,
+            retries,
+            no_resend,
+            recovery,
+            numbered,
+            tried: _,
+            failed,
+            born,
+            limit,
+            deadline,
+            counted,
+            ev,
+            transit,
+        } = self;
+        *hdr = *new_hdr;
+        (*role, *stage) = (new_role, Stage::Moving);
+        (*md, *tx, *rx, *src) = (None, None, None, None);
+        (*answers, *hint, *hop_pid) = (false, None, new_hdr.dst_pid);
+        (*retries, *no_resend, *recovery) = (0, false, false);
+        (*numbered, *failed) = (None, None);
+        (*born, *limit, *deadline) = (now, None, Instant::FAR_FUTURE);
+        (*counted, *transit) = (false, None);
+        *ev = EventInfo::of(new_hdr);
+    }
+
+    /// Gives up what it holds memory for.
+    #[inline]
+    pub(crate) fn end(&mut self) {
+        self.payload = Payload::empty();
+        self.tried = SmallVec::new();
     }
 
     /// A further copy of a message that its driver does not give back. The copy takes the place of

@@ -233,6 +233,22 @@ impl Node {
         find(&mut self.nis, &mut self.peers, id)
     }
 
+    /// Does something with the ports of a rail. Loopback has no interface of a peer.
+    #[inline]
+    pub(crate) fn each_port(
+        &mut self,
+        ni: NiId,
+        peer_ni: Option<PeerNiId>,
+        mut f: impl FnMut(&mut Port),
+    ) {
+        if let Some(ni) = self.nis.get_mut(ni) {
+            f(&mut ni.port);
+        }
+        if let Some(peer_ni) = peer_ni.and_then(|id| self.peers.nis.get_mut(id)) {
+            f(&mut peer_ni.port);
+        }
+    }
+
     /// The NID of an interface.
     pub(crate) fn nid_of_port(&self, id: PortId) -> Option<Nid> {
         match id {

@@ -104,6 +104,7 @@ impl Numa {
     }
 
     /// The NUMA node of the memory that a message brings or waits for.
+    #[inline]
     pub(crate) fn node_of(&self, msg: &Msg, portals: &Portals) -> Option<u32> {
         match (&msg.payload, msg.md.and_then(|md| portals.mds.get(md)).map(|md| &md.buf)) {
             (Payload::Spans(iov), _) if !iov.is_empty() => self.of(Some(iov)),

@@ -133,11 +133,6 @@ impl Credits {
     }
 }
 
-/// The ports of a rail. Loopback has no interface of a peer.
-pub(crate) fn of_rail(ni: NiId, peer_ni: Option<PeerNiId>) -> impl Iterator<Item = PortId> {
-    [Some(PortId::Local(ni)), peer_ni.map(PortId::Peer)].into_iter().flatten()
-}
-
 /// Where the recovery of an interface stands (H-40 … H-51). Its timer says whether it is in recovery.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Recovery {

@@ -9,9 +9,9 @@ use lnet_wire::{Handle, Hdr, Kind, MsgType, PAYLOAD_MAX};
 
 use crate::check::live;
 use crate::fault::Held;
-use crate::msg::{Msg, Role, RxSide, Stage};
+use crate::msg::{Role, RxSide, Stage};
 use crate::output::{DropReason, Output, PeerMisbehaved, Sink, Verdict};
-use crate::port::PortId;
+use crate::port::{HEALTH_MAX, PortId};
 use crate::portal::md::MdBuf;
 use crate::portal::owner::Owner;
 use crate::portal::{Delayed, Matched, Search, Wanted};
@@ -126,13 +126,10 @@ impl Node {
         if self.nis.get(rx.ni).is_some_and(|ni| ni.nid != hdr.dst) {
             return self.forward_in(now, side, hdr);
         }
-        let hdr = match self.deduplicate(now, &rx, peer_ni, hdr) {
-            Ok((hdr, copied)) => {
-                side.copied = copied;
-                &hdr.clone()
-            }
+        match self.deduplicate(now, &rx, peer_ni, hdr) {
+            Ok(copied) => side.copied = copied,
             Err(reason) => return Verdict::Drop(reason),
-        };
+        }
         match hdr.kind {
             Kind::Put { portal, match_bits, offset, .. } => {
                 let len = hdr.payload_len;
@@ -164,10 +161,10 @@ impl Node {
         if !pni.port.status_up {
             pni.set_up(now, self.tunables.flap_hold_down, true);
         }
-        let peer = pni.peer;
+        let (peer, is_healthy) = (pni.peer, pni.port.health >= HEALTH_MAX);
         if self.timers.is_set(Timer::RecoverPeer(id)) {
             self.hasten_recovery(now, id);
-        } else if self.tunables.conduct.recovers_unheard {
+        } else if !is_healthy && self.tunables.conduct.recovers_unheard {
             // It may have failed before it was known as a peer.
             self.queue_recovery(now, PortId::Peer(id));
         }
@@ -310,17 +307,21 @@ impl Node {
         };
         self.counts.message_in();
         let copied = side.copied;
-        let mut msg = Msg::new(role, *hdr, now);
+        let deadline = self.tables().deadline_from(now, side.ni);
+        let (id, msg) = self.msgs.begin(role, hdr, now);
         msg.stage = if matched.is_some() { Stage::Receiving } else { Stage::Deferred };
+        if copied.is_some() {
+            // It is treated as if it had never been marked.
+            msg.hdr.kind.unmark();
+        }
         msg.md = matched.map(|m| m.md);
         msg.rx = Some(side);
-        msg.deadline = self.tables().deadline_from(now, side.ni);
+        msg.deadline = deadline;
         msg.counted = true;
         msg.ev.initiator = initiator;
         msg.ev.offset = matched.map_or(0, |m| m.offset);
         msg.ev.rlength = if side.kind == MsgType::Put { hdr.payload_len } else { 0 };
         msg.ev.mlength = matched.map_or(0, |m| m.mlength);
-        let id = self.msgs.insert(msg);
         if let Some(copied) = copied {
             self.sessions.take(now, copied, id);
         }

@@ -1,8 +1,6 @@
 //! Counters: plain numbers in their owners, copied out whole. Names are the keys that operators
 //! know from `lnetctl stats show` and `net show` (behaviour.md 11).
 
-use core::time::Duration;
-
 use lnet_types::HealthStatus;
 use lnet_wire::MsgType;
 
@@ -154,8 +152,7 @@ pub struct Latency {
 }
 
 impl Latency {
-    pub(crate) fn add(&mut self, d: Duration) {
-        let ns = u64::try_from(d.as_nanos()).unwrap_or(u64::MAX);
+    pub(crate) fn add(&mut self, ns: u64) {
         self.min_nsec = if self.samples == 0 { ns } else { self.min_nsec.min(ns) };
         self.max_nsec = self.max_nsec.max(ns);
         self.sum_nsec = self.sum_nsec.saturating_add(ns);

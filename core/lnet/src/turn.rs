@@ -19,7 +19,15 @@ const WORK_PER_CALL_MAX: usize = 1 << 24;
 
 impl Node {
     /// Works off what the last call set in motion.
+    #[inline]
     pub(crate) fn settle(&mut self, now: Instant) {
+        if self.outbox.planned() > 0 {
+            self.work_off(now);
+        }
+        self.check_settled();
+    }
+
+    fn work_off(&mut self, now: Instant) {
         let mut budget = WORK_PER_CALL_MAX;
         while let Some(work) = self.outbox.next_work() {
             match work {
@@ -34,7 +42,6 @@ impl Node {
             budget -= 1;
             assert!(budget > 0, "the node's work list does not come to an end");
         }
-        self.check_settled();
     }
 
     /// Does what has become due.

@@ -19,8 +19,8 @@ fn session_with(peer: &Peer, scrambler: Scrambler) -> SessionName {
 }
 
 fn next_number(peer: &mut Peer, scrambler: Scrambler) -> Numbered {
-    let session = session_with(peer, scrambler);
-    peer.numbering.take(session)
+    let born = peer.born;
+    peer.numbering.take(|| SessionName::new(scrambler.scramble(born)))
 }
 
 /// The peer that a message is for, where marks may be read: it goes to another node, and is ours.
@@ -32,8 +32,9 @@ fn reader_of(peers: &Peers, msg: &Msg) -> Option<PeerId> {
 
 /// Whether the next hop of a message is a neighbour that deduplicates, so that the two of us repeat what
 /// a connection between us loses. What a router passes on, no hop repeats.
+#[inline]
 pub(crate) fn next_hop_repeats(peers: &Peers, msg: &Msg) -> bool {
-    let Some(tx) = msg.tx.filter(|tx| !tx.routed && msg.role != Role::Forward) else {
+    let Some(tx) = msg.tx.as_ref().filter(|tx| !tx.routed && msg.role != Role::Forward) else {
         return false;
     };
     let hop = tx.peer_ni.and_then(|ni| peers.nis.get(ni)).map(|ni| ni.peer);
@@ -51,37 +52,38 @@ fn expects_answer(kind: &Kind) -> bool {
 }
 
 impl Node {
-    /// What a message is on the wire on this attempt: with its mark, if it bears one.
+    /// Makes of the kind of a message what it is on the wire on this attempt: with its mark, if it bears
+    /// one.
     ///
     /// # Errors
     /// A copy may have arrived, and this attempt could not be distinguished from it.
-    pub(crate) fn with_mark(&mut self, id: MsgId) -> Result<Kind, Fault> {
-        const NONE: Kind = Kind::Reply { dst: Handle::NONE, pad: [0; 24] };
+    pub(crate) fn with_mark(&mut self, id: MsgId, kind: &mut Kind) -> Result<(), Fault> {
         let deduplicates = self.tunables.deduplicates();
-        let Some(msg) = self.msgs.get_mut(id) else { return Ok(NONE) };
-        let kind = msg.hdr.kind;
+        let Some(msg) = self.msgs.get_mut(id) else { return Ok(()) };
         // What a driver has handed back bears its mark already.
         if msg.role == Role::Repeat || msg.numbered.is_none() && !deduplicates {
-            return Ok(kind);
+            return Ok(());
         }
         let reader = reader_of(&self.peers, msg).and_then(|id| self.peers.peers.get_mut(id));
         let able = reader.as_ref().map_or(Some(false), |peer| peer.numbering.able());
-        let asks_by = msg.md.filter(|_| expects_answer(&kind));
+        let asks_by = msg.md.filter(|_| expects_answer(kind));
         if let Some(numbered) = msg.numbered {
             if able == Some(true) || numbered.is_unsure() && able.is_none() {
-                return Ok(numbered.mark().on(kind, asks_by.map_or(0, Portals::key_of)));
+                numbered.mark().put_on(kind, asks_by.map_or(0, Portals::key_of));
+                return Ok(());
             }
             if numbered.is_unsure() && !self.tunables.resends(HealthStatus::NetworkTimeout) {
                 return Err(Fault::new(HealthStatus::Ok, Errno::ETIMEDOUT));
             }
         }
-        let is_own = msg.role == Role::Request && is_internal(&kind);
+        let is_own = msg.role == Role::Request && is_internal(kind);
         let reader = reader.filter(|_| deduplicates && able == Some(true) && !is_own);
         msg.numbered = reader.map(|peer| next_number(peer, self.scrambler));
-        let Some(numbered) = msg.numbered else { return Ok(kind) };
+        let Some(numbered) = msg.numbered else { return Ok(()) };
         let mark = numbered.mark();
         let key = asks_by.map_or(0, |md| self.portals.ask_by(md, numbered.session, mark.number()));
-        Ok(mark.on(kind, key))
+        mark.put_on(kind, key);
+        Ok(())
     }
 
     /// The descriptor of a handle that came back, if it is one of this incarnation's. That of an answer

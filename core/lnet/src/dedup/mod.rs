@@ -17,7 +17,7 @@ pub(crate) mod window;
 
 use lnet_types::{Errno, Fault, HealthStatus, Instant, MsgId, PeerNiId};
 use lnet_wire::mark::Mark;
-use lnet_wire::{Handle, Hdr, Kind};
+use lnet_wire::{Hdr, Kind};
 
 use crate::check::live;
 use crate::msg::{Msg, Role, RxSide, Stage};
@@ -27,8 +27,7 @@ use sessions::{Bringer, Copied};
 use window::Judgement;
 
 impl Node {
-    /// Judges a message for us that may be a copy. Gives the message as it is to be treated, without
-    /// what its mark has changed, and what it is in its session.
+    /// Judges a message for us that may be a copy. Gives what it is in its session, if it bears a mark.
     ///
     /// # Errors
     /// It is a copy, or may be.
@@ -38,11 +37,10 @@ impl Node {
         rx: &Rx,
         peer_ni: Option<PeerNiId>,
         hdr: &Hdr,
-    ) -> Result<(Hdr, Option<Copied>), DropReason> {
+    ) -> Result<Option<Copied>, DropReason> {
         let Some(mark) = Mark::of(&hdr.kind).filter(|_| peer_ni.is_some()) else {
-            return Ok((*hdr, None));
+            return Ok(None);
         };
-        let hdr = Hdr { kind: Mark::off(hdr.kind), ..*hdr };
         let is_gateway = hdr.src != rx.from
             && self.peers.owner(rx.from).is_some_and(|id| {
                 self.router.routes.to(hdr.src.net()).iter().any(|r| r.gateway == id)
@@ -54,13 +52,13 @@ impl Node {
             Judgement::Replace(old) => self.give_up(now, old),
             Judgement::Duplicate => {
                 if let Some(mlength) = judged.acked.filter(|_| mark.further) {
-                    self.acknowledge_again(now, rx, peer_ni, &hdr, mlength);
+                    self.acknowledge_again(now, rx, peer_ni, hdr, mlength);
                 }
                 return Err(DropReason::Duplicate);
             }
             Judgement::Ancient => return Err(DropReason::AncientCopy),
         }
-        Ok((hdr, Some(judged.copied)))
+        Ok(Some(judged.copied))
     }
 
     /// A marked message is here, whole.
@@ -143,7 +141,7 @@ impl Node {
         mlength: u32,
     ) {
         let Kind::Put { ack, match_bits, portal, .. } = hdr.kind else { return };
-        if ack == Handle::NONE {
+        if !ack.wants_ack() {
             return;
         }
         let side = RxSide {

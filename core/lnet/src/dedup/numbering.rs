@@ -10,6 +10,10 @@ pub(crate) struct Numbering {
     able: Option<bool>,
     /// The number of our next message to it.
     next: u64,
+    /// The name of our session with it, once a message has had a number. It follows from what the node
+    /// knows of itself and of the peer, so it is not written down.
+    #[serde(skip)]
+    session: Option<SessionName>,
 }
 
 impl Numbering {
@@ -28,8 +32,9 @@ impl Numbering {
         self.able = Some(able);
     }
 
-    /// The number of the next message of a session.
-    pub(super) const fn take(&mut self, session: SessionName) -> Numbered {
+    /// The number of the next message, in the session of this name.
+    pub(super) fn take(&mut self, name: impl FnOnce() -> SessionName) -> Numbered {
+        let session = *self.session.get_or_insert_with(name);
         let n = self.next;
         self.next += 1;
         Numbered { session, n, unsure: false }

@@ -37,6 +37,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 impl Tables<'_> {
     /// When the answer to a message that has just been written is overdue.
+    #[inline]
     pub(crate) fn overdue_from(&self, now: Instant, msg: &Msg) -> Instant {
         if msg.tx.is_none_or(|tx| !tx.routed) {
             return Instant::FAR_FUTURE;

@@ -118,21 +118,27 @@ impl Sessions {
         mark: Mark,
         payload_len: u32,
     ) -> Judged {
-        let Mark { session: name, further, .. } = mark;
-        if !self.by_name.contains_key(&name) {
-            self.open(now, bringer, mark);
+        if let Some(judged) = self.judge_known(mark, payload_len) {
+            return judged;
         }
-        let Some(session) = self.by_name.get_mut(&name) else {
-            let copied = Copied { session: name, n: 0, further };
-            return Judged { judgement: Judgement::Ancient, copied, acked: None };
-        };
+        self.open(now, bringer, mark);
+        self.judge_known(mark, payload_len).unwrap_or_else(|| {
+            let copied = Copied { session: mark.session, n: 0, further: mark.further };
+            Judged { judgement: Judgement::Ancient, copied, acked: None }
+        })
+    }
+
+    /// The same of a session that is known.
+    fn judge_known(&mut self, mark: Mark, payload_len: u32) -> Option<Judged> {
+        let Mark { session: name, further, .. } = mark;
+        let session = self.by_name.get_mut(&name)?;
         session.used = true;
         let window = &session.window;
         let n = window.number(mark);
         let judgement = window.judge(n, further);
         let is_duplicate = judgement == Judgement::Duplicate;
         let acked = if is_duplicate { window.acked(n, payload_len) } else { None };
-        Judged { judgement, copied: Copied { session: name, n, further }, acked }
+        Some(Judged { judgement, copied: Copied { session: name, n, further }, acked })
     }
 
     /// Opens the window of an unknown name, unless copies may come of what was forgotten.

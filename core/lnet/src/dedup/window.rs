@@ -87,9 +87,11 @@ impl Window {
         }
     }
 
-    /// Entries of the lists: what the window costs beyond its fixed size.
+    /// Entries of the lists: what the window costs beyond its fixed size. What is arriving is not among
+    /// them: those are messages in hand, of which there is a limit, and they come and go with each.
+    #[inline]
     pub(crate) fn entries(&self) -> usize {
-        self.gaps.len() + self.further.len() + self.arriving.len() + self.atypical_acks.len()
+        self.gaps.len() + self.further.len() + self.atypical_acks.len()
     }
 
     /// Whether the session has delivered further copies, whose first copies may be on their way.

@@ -19,9 +19,10 @@ impl Node {
             self.count_drop(rx.ni, hdr, *reason);
         }
         self.settle(now);
-        // A replay looks the sender up.
-        let rx = Rx { peer_ni: None, ..rx };
-        self.note_usual(|live| live.rx_header(called, &rx, hdr, &verdict));
+        self.note_usual(|live| {
+            // A replay looks the sender up.
+            live.rx_header(called, &Rx { peer_ni: None, ..rx }, hdr, &verdict);
+        });
         verdict
     }
 

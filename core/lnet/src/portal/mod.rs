@@ -205,24 +205,23 @@ impl Portals {
         let Some(portal) = self.portals.get(want.portal as usize) else {
             return Search::BadPortal;
         };
-        let exact = portal.exact.get(&want.bits);
-        let mut found = None;
-        for &id in portal.ignoring.iter().chain(exact.into_iter().flatten()) {
-            if let Some(md) = self.mds.get(id)
-                && let Some((_, me)) = &md.place
-                && !md.is_exhausted()
+        let fits = |id: &MdId| {
+            let Some(md) = self.mds.get(*id) else { return false };
+            let Some((_, me)) = &md.place else { return false };
+            (me.match_bits ^ want.bits) & !me.ignore_bits == 0
                 && md.options.contains(want.op)
-                && (me.match_bits ^ want.bits) & !me.ignore_bits == 0
+                && !md.is_exhausted()
                 && (me.from.pid == Pid::ANY || me.from.pid == want.pid)
                 && (me.from.nid.is_any()
                     || me.from.nid == want.nid
                     || same_peer(me.from.nid, want.nid))
-            {
-                found = Some(id);
-                break;
-            }
-        }
-        match found {
+        };
+        let first_of = |list: &VecDeque<MdId>| {
+            let (front, back) = list.as_slices();
+            front.iter().chain(back).copied().find(fits)
+        };
+        let ignoring = if portal.ignoring.is_empty() { None } else { first_of(&portal.ignoring) };
+        match ignoring.or_else(|| first_of(portal.exact.get(&want.bits)?)) {
             Some(id) => self.accept(id, want),
             None => Search::Nothing { lazy: portal.lazy },
         }

@@ -6,13 +6,13 @@ use std::collections::VecDeque;
 use lnet_types::{Errno, Fault, HealthStatus, Instant, MsgId};
 
 use super::credits::queued_bytes;
+use crate::Node;
 use crate::check::live;
 use crate::fault::Held;
 use crate::messages::Messages;
 use crate::msg::{Msg, Role, Stage};
 use crate::outbox::Work;
 use crate::timers::Timer;
-use crate::{Node, port};
 
 /// Puts a message into a queue by its age. One that comes from another path does not lose its place
 /// to younger ones, which have more time left.
@@ -79,11 +79,7 @@ impl Node {
         self.counts.dropped(msg.hdr.payload_len);
         let Some(tx) = msg.tx else { return };
         let kind = msg.counted_as_sent();
-        for id in port::of_rail(tx.ni, tx.peer_ni) {
-            if let Some(port) = self.port_mut(id) {
-                port.stats.get_mut().dropped.bump(kind);
-            }
-        }
+        self.each_port(tx.ni, tx.peer_ni, |port| port.stats.get_mut().dropped.bump(kind));
     }
 
     /// Takes the credits that a message lacks: of the peer's interface, then of ours. False if it has to

@@ -35,7 +35,7 @@ impl Node {
         {
             ni.port.refs = ni.port.refs.saturating_sub(1);
         }
-        self.give_credits_of(id, tx, bytes, stage);
+        self.give_credits_of(id, &tx, bytes, stage);
         if let Some(peer_ni) = tx.peer_ni {
             self.peers.release(peer_ni);
         }
@@ -45,13 +45,14 @@ impl Node {
     /// does not hold up what goes to the same interface by others.
     pub(crate) fn free_credits(&mut self, id: MsgId) {
         let Some(msg) = self.msgs.get_mut(id) else { return };
-        let Some(tx) = msg.tx else { return };
-        msg.tx = Some(Tx { ni_credit: false, peer_credit: false, ..tx });
         let bytes = queued_bytes(msg);
-        self.give_credits_of(id, tx, bytes, Stage::Driver);
+        let Some(tx) = &mut msg.tx else { return };
+        let held = *tx;
+        (tx.ni_credit, tx.peer_credit) = (false, false);
+        self.give_credits_of(id, &held, bytes, Stage::Driver);
     }
 
-    fn give_credits_of(&mut self, id: MsgId, tx: Tx, bytes: u64, stage: Stage) {
+    fn give_credits_of(&mut self, id: MsgId, tx: &Tx, bytes: u64, stage: Stage) {
         if tx.ni_credit {
             self.give_credit(PortId::Local(tx.ni), (stage == Stage::NiQueue).then_some(id));
         }
@@ -120,11 +121,13 @@ impl Node {
 
     /// Frees a message, with all that it holds. The only place where one ceases to exist.
     pub(crate) fn discard(&mut self, id: MsgId) {
-        let Some(msg) = self.msgs.get(id) else { return };
+        let Some(msg) = self.msgs.get_mut(id) else { return };
         let copied = msg.rx.as_ref().is_some_and(|rx| rx.copied.is_some());
         let passing = msg.transit.is_some();
-        let stage = msg.stage;
-        self.count_out(id);
+        let (stage, counted) = (msg.stage, core::mem::take(&mut msg.counted));
+        if counted {
+            self.counts.message_out();
+        }
         if copied {
             self.copy_lost(id);
         }
@@ -137,6 +140,6 @@ impl Node {
         if passing {
             self.return_transit(id);
         }
-        drop(self.msgs.remove(id));
+        self.msgs.remove(id);
     }
 }

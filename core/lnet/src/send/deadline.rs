@@ -10,6 +10,7 @@ use crate::send::select::Tables;
 
 impl Tables<'_> {
     /// H-30, H-31, DEC-10.
+    #[inline]
     pub(crate) fn deadline_of(&self, now: Instant, msg: &Msg, ni: NiId) -> Instant {
         match msg.limit {
             // As long as its caller waits for the answer.
@@ -23,6 +24,7 @@ impl Tables<'_> {
     }
 
     /// When a message that is born now on `ni` is late.
+    #[inline]
     pub(crate) fn deadline_from(&self, now: Instant, ni: NiId) -> Instant {
         let t = self.tunables;
         if t.conduct.deadline_per_attempt

@@ -1,7 +1,7 @@
 //! Where messages end: the only place that turns an outcome into a resend, an event, or silence
 //! (behaviour.md 5.1, 5.4; M-29 … M-47).
 
-use lnet_types::{Errno, Fault, HealthStatus, Instant, MsgId, Nid};
+use lnet_types::{Errno, Fault, HealthStatus, Instant, MsgId, NiId, Nid, PeerNiId};
 use lnet_wire::{Handle, Hdr, Kind, MsgType};
 
 use crate::check::live;
@@ -11,7 +11,7 @@ use crate::output::Payload;
 use crate::portal::RESERVED_PORTAL;
 use crate::portal::owner::Owner;
 use crate::send::{Next, Reason};
-use crate::{Event, EventKind, MdOptions, Node, port};
+use crate::{Event, EventKind, MdOptions, Node};
 
 impl Node {
     /// One attempt, or one reception, has ended.
@@ -160,15 +160,15 @@ impl Node {
             unlinked: last,
         };
         if tracked {
-            let rx = msg.rx;
+            let rx = msg.rx.as_ref().map(|rx| (rx.ni, rx.peer_ni));
             // H-67: an answered tracker is done with.
             if last || matches!(kind, EventKind::Ack | EventKind::Reply) {
                 let user = !matches!(owner, Owner::Internal(_));
                 if let Some(t) = self.untrack(md_id)
                     && status.is_ok()
-                    && let Some(rx) = rx
+                    && let Some(rail) = rx
                 {
-                    self.record_round_trip(now, rx, kind, now.saturating_since(t.started), user);
+                    self.record_round_trip(now, rail, kind, now.nanos_since(t.started), user);
                 }
             } else if kind == EventKind::Send && status.is_err() {
                 self.request_failed(now, md_id);
@@ -178,32 +178,31 @@ impl Node {
             self.portals.hide(md_id);
             self.portals.mds.remove(md_id);
         }
-        self.tell(now, owner, &event, bytes);
+        self.tell(now, owner, event, bytes);
     }
 
     fn record_round_trip(
         &mut self,
         now: Instant,
-        rx: crate::msg::RxSide,
+        (ni, peer_ni): (NiId, Option<PeerNiId>),
         kind: EventKind,
-        took: core::time::Duration,
+        took: u64,
         measured: bool,
     ) {
         // Both in one turn of the caller, for which time stands still: there is no measurement. Over
         // loopback that is always so, and kernel nodes count these samples.
-        let is_loopback = self.nis.get(rx.ni).is_some_and(Ni::is_loopback);
-        if took.is_zero() && !is_loopback {
+        let is_loopback = self.nis.get(ni).is_some_and(Ni::is_loopback);
+        if took == 0 && !is_loopback {
             return;
         }
-        for id in port::of_rail(rx.ni, rx.peer_ni) {
-            let Some(port) = self.port_mut(id) else { continue };
+        self.each_port(ni, peer_ni, |port| {
             let stats = port.stats.get_mut();
             let of = if kind == EventKind::Ack { &mut stats.put_ack } else { &mut stats.get_rtt };
             of.add(took);
             if measured {
                 port.meter.completed(now, took);
             }
-        }
+        });
     }
 
     /// Whether a message belongs to the node itself: pings, pushes and the answers to them.
@@ -227,13 +226,15 @@ impl Node {
     /// T-1, T-10 … T-12.
     fn count_success(&mut self, now: Instant, id: MsgId) {
         let Some(msg) = live!(self.msgs, id) else { return };
-        let (tx, rx, role, retries) = (msg.tx, msg.rx, msg.role, msg.retries);
+        let tx = msg.tx.as_ref().map(|tx| (tx.ni, tx.peer_ni, tx.committed));
+        let rx = msg.rx.as_ref().filter(|rx| rx.committed).map(|rx| (rx.ni, rx.peer_ni, rx.kind));
+        let (role, retries) = (msg.role, msg.retries);
         let kind = msg.hdr.kind.msg_type();
         let (mlength, sent_len) = (u64::from(msg.ev.mlength), u64::from(msg.hdr.payload_len));
         let as_kind = msg.counted_as_sent();
         let passing = role == Role::Forward;
         let measured = passing || !self.is_own_business(msg);
-        if let Some(tx) = tx {
+        if let Some((ni, peer_ni, committed)) = tx {
             self.counts.sent(passing.then_some(sent_len));
             match role {
                 Role::Request | Role::Copy if kind == MsgType::Put => {
@@ -242,25 +243,22 @@ impl Node {
                 Role::GetIn => self.counts.sent_bytes(sent_len),
                 _ => {}
             }
-            let egress = (role == Role::Request && kind == MsgType::Put && retries == 0)
-                .then(|| now.saturating_since(tx.committed));
-            let took = now.saturating_since(tx.committed);
-            for id in port::of_rail(tx.ni, tx.peer_ni) {
-                let Some(port) = self.port_mut(id) else { continue };
-                port.stats.get_mut().sent.bump(as_kind);
-                port.stats.get_mut().sent_bytes += sent_len;
+            let is_egress = role == Role::Request && kind == MsgType::Put && retries == 0;
+            let took = now.nanos_since(committed);
+            self.each_port(ni, peer_ni, |port| {
+                let stats = port.stats.get_mut();
+                stats.sent.bump(as_kind);
+                stats.sent_bytes += sent_len;
+                if is_egress {
+                    stats.put_egress.add(took);
+                }
                 if measured {
                     port.meter.sent(now, sent_len, took);
                 }
-                if let Some(took) = egress {
-                    port.stats.get_mut().put_egress.add(took);
-                }
-            }
+            });
         }
-        if let Some(rx) = rx
-            && rx.committed
-        {
-            let brought = match rx.kind {
+        if let Some((ni, peer_ni, kind)) = rx {
+            let brought = match kind {
                 // What passes through brings all of its payload.
                 MsgType::Put | MsgType::Reply if passing => sent_len,
                 MsgType::Put | MsgType::Reply => mlength,
@@ -269,14 +267,14 @@ impl Node {
             if !passing {
                 self.counts.received(brought);
             }
-            for id in port::of_rail(rx.ni, rx.peer_ni) {
-                let Some(port) = self.port_mut(id) else { continue };
-                port.stats.get_mut().received.bump(rx.kind);
-                port.stats.get_mut().received_bytes += brought;
+            self.each_port(ni, peer_ni, |port| {
+                let stats = port.stats.get_mut();
+                stats.received.bump(kind);
+                stats.received_bytes += brought;
                 if measured {
                     port.meter.received(now, brought);
                 }
-            }
+            });
         }
     }
 }

@@ -27,10 +27,10 @@ pub(crate) use again::Reason;
 pub(crate) use attempts::Next;
 pub(crate) use credits::queued_bytes;
 
-use lnet_types::{Instant, MdId, MsgId, Nid, Pid, ProcessId, iovec_slice};
+use lnet_types::{Instant, MdId, MsgId, Nid, Pid, ProcessId, iovec_copy, iovec_slice};
 use lnet_wire::{Handle, Hdr, Kind};
 
-use crate::msg::{Msg, Role, Stage};
+use crate::msg::{Role, Stage};
 use crate::outbox::Work;
 use crate::output::Payload;
 use crate::portal::md::MdBuf;
@@ -68,7 +68,8 @@ impl Node {
         if self.msgs.in_hand() >= limit {
             return Err(SendError::NoSpace(limit));
         }
-        let handle = self.scrambler.handle(op.md);
+        let scrambler = self.scrambler;
+        let handle = || scrambler.handle(op.md);
         let md = self
             .portals
             .mds
@@ -80,12 +81,12 @@ impl Node {
         let (kind, payload, offset, tracked) = match op.verb {
             Verb::Put { ack, hdr_data, offset } => {
                 let payload = match &md.buf {
-                    MdBuf::Spans(iov) => Payload::Spans(iov.clone()),
+                    MdBuf::Spans(iov) => Payload::Spans(iovec_copy(iov)),
                     MdBuf::Bytes(bytes) => Payload::Bytes(bytes.clone()),
                     MdBuf::Collect(_) => Payload::empty(),
                 };
                 let kind = Kind::Put {
-                    ack: if ack { handle } else { Handle::NONE },
+                    ack: if ack { handle() } else { Handle::NONE },
                     match_bits: op.match_bits,
                     hdr_data,
                     portal: op.portal,
@@ -95,7 +96,7 @@ impl Node {
             }
             Verb::Get { offset } => {
                 let kind = Kind::Get {
-                    ret: handle,
+                    ret: handle(),
                     match_bits: op.match_bits,
                     portal: op.portal,
                     offset,
@@ -119,11 +120,12 @@ impl Node {
             payload_len: payload.len() as u32,
             kind,
         };
-        let mut msg = Msg::new(Role::Request, hdr, now);
+        let answers = md.options.contains(MdOptions::ANSWERS);
+        let (id, msg) = self.msgs.begin(Role::Request, &hdr, now);
         msg.payload = payload;
         msg.md = Some(op.md);
         msg.src = op.src;
-        msg.answers = md.options.contains(MdOptions::ANSWERS);
+        msg.answers = answers;
         msg.recovery = op.recovery;
         msg.limit = op.limits.send;
         (msg.ev.offset, msg.ev.rlength, msg.ev.mlength) = (u64::from(offset), len, len);
@@ -131,7 +133,6 @@ impl Node {
             let limit = op.limits.response.or(op.limits.send);
             self.track(now, op.md, limit.unwrap_or_else(|| self.tunables.transaction()));
         }
-        let id = self.msgs.insert(msg);
         self.outbox.plan(Work::Depart(id));
         Ok(id)
     }

@@ -30,6 +30,7 @@ impl<'a> Tables<'a> {
 
     /// How long the driver may try this time, before the message's own deadline is considered: the
     /// LND timeout, or the share of its caller's own time (DEC-9).
+    #[inline]
     pub(crate) fn driver_time(&self, msg: &Msg) -> Duration {
         let t = self.tunables;
         match t.retries() {

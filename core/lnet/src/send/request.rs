@@ -11,6 +11,7 @@ use crate::router::choose::Passing;
 
 impl Tables<'_> {
     /// What selection asks about a message for `target`.
+    #[inline]
     pub(crate) fn request<'a>(&self, msg: &'a Msg, target: PeerNiId) -> Request<'a> {
         let is_ping = matches!(msg.hdr.kind, Kind::Get { portal: RESERVED_PORTAL, .. });
         Request {

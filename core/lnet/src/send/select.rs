@@ -248,6 +248,9 @@ pub(crate) fn best_pair(
     peer: &Peer,
     rec: &mut Recorder<'_>,
 ) -> Result<Path, Errno> {
+    if let Some((ni, peer_ni)) = sole_pair(t, peer, rec) {
+        return Ok(Path { ni, peer_ni, remember: false, counted: !r.internal, via: None });
+    }
     let Some(peer_net) = best_net(t, r, peer, rec) else {
         // S-37
         return gateway::routed(t, r, None, None, rec);
@@ -259,12 +262,21 @@ pub(crate) fn best_pair(
 }
 
 /// The only candidate, if no reasons are recorded: nothing is to be compared.
+#[inline]
 fn sole<'a, T>(t: Tables<'_>, rec: &Recorder<'_>, candidates: &'a [T]) -> Option<&'a T> {
     match candidates {
         // DEC-14 may rule out even the only one.
         [only] if rec.is_none() && t.tunables.exclude_at_zero == 0 => Some(only),
         _ => None,
     }
+}
+
+/// The only pair, if there is one alone.
+fn sole_pair(t: Tables<'_>, peer: &Peer, rec: &Recorder<'_>) -> Option<(NiId, PeerNiId)> {
+    let theirs = sole(t, rec, &peer.nets)?;
+    let ours = local_net(t, theirs.net)?;
+    let (ni, peer_ni) = (*sole(t, rec, &ours.nis)?, *sole(t, rec, &theirs.nis)?);
+    (t.nis.contains_key(ni) && t.peers.nis.contains_key(peer_ni)).then_some((ni, peer_ni))
 }
 
 /// The best network of `peer` that is local too (S-35).

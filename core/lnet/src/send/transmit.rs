@@ -1,7 +1,6 @@
 //! The last step of a departure: what the driver gets.
 
 use lnet_types::{Fault, Instant, MsgId, Nid, Pid, ProcessId};
-use lnet_wire::Hdr;
 
 use crate::dedup::marks;
 use crate::msg::{Role, Stage};
@@ -17,23 +16,19 @@ impl Node {
         {
             return self.outbox.plan(Work::Finish(id, Err(fault)));
         }
-        let kind = match self.with_mark(id) {
-            Ok(kind) => kind,
-            Err(fault) => {
-                if let Some(msg) = self.msgs.get_mut(id) {
-                    msg.no_resend = true;
-                }
-                return self.outbox.plan(Work::Finish(id, Err(fault)));
+        let Some(mut hdr) = self.msgs.get(id).map(|msg| msg.hdr) else { return };
+        if let Err(fault) = self.with_mark(id, &mut hdr.kind) {
+            if let Some(msg) = self.msgs.get_mut(id) {
+                msg.no_resend = true;
             }
-        };
+            return self.outbox.plan(Work::Finish(id, Err(fault)));
+        }
         let Some(msg) = self.msgs.get(id) else { return };
-        let Some(tx) = msg.tx else { return };
+        let Some(tx) = &msg.tx else { return };
         let own = self.nis.get(tx.ni).and_then(|ni| ni.lnd_timeout);
-        let retention = in_doubt::retention(&self.portals, msg, &kind);
+        let retention = in_doubt::retention(&self.portals, msg, &hdr.kind);
         let lnd = own.unwrap_or_else(|| self.tables().driver_time(msg));
         let repeats = marks::next_hop_repeats(&self.peers, msg);
-        let Some(msg) = self.msgs.get_mut(id) else { return };
-        msg.stage = Stage::Driver;
         let request = msg.md.filter(|_| msg.role == Role::Request);
         let transmit = Transmit {
             msg: id,
@@ -44,7 +39,7 @@ impl Node {
                 pid: if tx.routed { Pid::LUSTRE } else { msg.hop_pid },
             },
             peer_ni: tx.peer_ni,
-            hdr: Hdr { kind, ..msg.hdr },
+            hdr,
             payload: msg.payload.clone(),
             // DEC-9: never past the message's own deadline, which one that passes through has not.
             timeout: if msg.role == Role::Forward {
@@ -56,6 +51,9 @@ impl Node {
             repeats,
         };
         self.outbox.order(Output::Send(transmit));
+        if let Some(msg) = self.msgs.get_mut(id) {
+            msg.stage = Stage::Driver;
+        }
         if let Some(md) = request {
             self.handed_over(now, md);
         }

@@ -215,20 +215,28 @@ impl Timers {
     }
 
     /// Stops a timer: when it was due, if it was set.
+    #[inline]
     pub(crate) fn stop(&mut self, timer: Timer) -> Option<Instant> {
         let (kind, key) = timer.parts();
+        // Nearly always there is none of the kind.
+        if self.queues[kind as usize].first().is_none() { None } else { self.take(kind, key) }
+    }
+
+    fn take(&mut self, kind: TimerKind, key: u64) -> Option<Instant> {
         let at = self.queues[kind as usize].stop(key)?;
         self.changed(kind);
         Some(at)
     }
 
     /// When a timer is due, if it is set.
+    #[inline]
     pub(crate) fn at(&self, timer: Timer) -> Option<Instant> {
         let (kind, key) = timer.parts();
         self.queues[kind as usize].at(key)
     }
 
     /// Whether a timer is set.
+    #[inline]
     pub(crate) fn is_set(&self, timer: Timer) -> bool {
         self.at(timer).is_some()
     }

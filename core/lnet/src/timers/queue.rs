@@ -37,6 +37,7 @@ impl Queue {
         self.heap.len()
     }
 
+    #[inline]
     pub(super) fn first(&self) -> Option<(Instant, u64)> {
         self.heap.first().copied()
     }
@@ -65,9 +66,6 @@ impl Queue {
 
     /// Removes the deadline of a subject: what it was.
     pub(super) fn stop(&mut self, key: u64) -> Option<Instant> {
-        if self.heap.is_empty() {
-            return None;
-        }
         let place = self.place(key)?;
         let &(at, occupant) = self.heap.get(place)?;
         if occupant != key {
