@@ -89,6 +89,7 @@ impl Side {
 }
 
 /// So many operations from `one`, to their end on both sides.
+#[inline(never)]
 fn round(one: &mut Side, other: &mut Side, mode: Mode, n: usize) {
     for i in 0..n {
         let md = one.mds[i];
