@@ -59,6 +59,10 @@ pub(crate) struct Stopping {
     stopped: bool,
 }
 
+/// Places for outputs and for events that are exchanged with the node from the beginning, so that a burst a
+/// little larger than those before it needs no memory.
+const TAKEN: usize = 32;
+
 impl Stack {
     /// One turn. Returns whether there was anything to do; events for the caller are then waiting in
     /// [`Stack::poll_event`]. Called from inside of a turn (by a handler) it does nothing.
@@ -262,6 +266,7 @@ impl Stack {
     pub(crate) fn carry_outputs(&mut self) -> bool {
         let mut any = false;
         let mut outputs = core::mem::take(&mut self.taken_outputs);
+        outputs.reserve(TAKEN);
         while self.node.take_outputs(&mut outputs) {
             outputs.iter().for_each(|output| self.carry_out(output));
             any = true;
@@ -274,6 +279,7 @@ impl Stack {
     fn deliver_events(&mut self) -> bool {
         let mut any = false;
         let mut events = core::mem::take(&mut self.taken_events);
+        events.reserve(TAKEN);
         while self.node.take_events(&mut events) {
             events.iter().for_each(|event| self.deliver(event));
             any = true;
