@@ -49,9 +49,11 @@ errnos! {
     EINVAL = 22, "Invalid argument";
     ENOSPC = 28, "No space left on device";
     EROFS = 30, "Read-only file system";
+    EMLINK = 31, "Too many links";
     EPIPE = 32, "Broken pipe";
     ERANGE = 34, "Numerical result out of range";
     ENAMETOOLONG = 36, "File name too long";
+    ENOTEMPTY = 39, "Directory not empty";
     ELOOP = 40, "Too many levels of symbolic links";
     ENOMSG = 42, "No message of desired type";
     EBADR = 53, "Invalid request descriptor";

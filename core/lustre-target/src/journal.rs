@@ -155,6 +155,16 @@ impl<'c> Cx<'_, '_, 'c> {
         self.journal.committed
     }
 
+    /// The highest transaction that was given to the store.
+    pub(crate) fn last(&self) -> u64 {
+        self.journal.last
+    }
+
+    /// Whether a client of this uuid is admitted, or awaited since an earlier start.
+    pub(crate) fn knows(&self, client: &str) -> bool {
+        self.journal.replies.contains_key(client)
+    }
+
     /// Stores the changes of a request together with the record of its answer, and answers when that
     /// is applied or committed. Returns `false` if the request is over: nothing is changed then.
     pub fn commit(

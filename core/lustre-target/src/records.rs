@@ -133,8 +133,8 @@ fn client_of(key: &[u8]) -> Option<&str> {
 }
 
 /// A store that answers at once, asked one thing after the other.
-struct Opening<'a> {
-    store: &'a mut dyn Store,
+pub(crate) struct Opening<'a> {
+    pub(crate) store: &'a mut dyn Store,
 }
 
 /// Key and record.
@@ -179,7 +179,8 @@ impl Opening<'_> {
         number.map_err(|_| damaged(&String::from_utf8_lossy(key), "expected 8 bytes"))
     }
 
-    fn all(&mut self, space: Space) -> Result<Vec<Entry>, StoreError> {
+    /// All records of a space, in ascending order of keys.
+    pub(crate) fn all(&mut self, space: Space) -> Result<Vec<Entry>, StoreError> {
         let mut all: Vec<Entry> = Vec::new();
         loop {
             let after = all.last().map(|(key, _)| key.clone()).unwrap_or_default();

@@ -8,8 +8,8 @@ use lnet_types::{Errno, Instant};
 use lustre_wire::connect::{ConnectData, ConnectFlags, ConnectFlags2};
 use lustre_wire::ldlm::ResourceName;
 use ptlrpc::{
-    CallError, CallId, Event, ExportId, Past, RecoveryChange, Reply, Rpc, Served, ServedId,
-    TargetConfig, TargetId,
+    CallError, CallId, Event, ExportId, ImportId, ImportState, Past, RecoveryChange, Reply, Rpc,
+    Served, ServedId, TargetConfig, TargetId,
 };
 
 use crate::journal::{Cx, HostMemory, Journal, NO_TOKEN, Recorded, Replies};
@@ -88,6 +88,28 @@ pub trait Kind: Send {
         false
     }
 
+    /// The connection of an import has changed its state. `false` if it is another's.
+    fn import_changed(
+        &mut self,
+        import: ImportId,
+        state: ImportState,
+        cx: &mut Cx<'_, '_, '_>,
+    ) -> bool {
+        let _ = (import, state, cx);
+        false
+    }
+
+    /// Further transactions survive a crash ([`Cx::committed`]).
+    fn committed(&mut self, cx: &mut Cx<'_, '_, '_>) {
+        let _ = cx;
+    }
+
+    /// The store has refused a transaction. `true`: the target can't go on until it is started again,
+    /// as it has counted on the changes.
+    fn not_applied(&mut self) -> bool {
+        false
+    }
+
     /// When [`Kind::handle_timeout`] is next due.
     fn poll_timeout(&self) -> Option<Instant> {
         None
@@ -146,6 +168,13 @@ impl Slot {
         for served in self.behind.take().unwrap_or_default() {
             self.serve(served, rpc);
         }
+    }
+
+    /// The target is out of service: what waits is given up.
+    fn fail(&mut self, e: StoreError, rpc: &mut Rpc<'_, '_>) {
+        self.cx(rpc).1.abandon();
+        self.failed = Some(e);
+        self.recovered(rpc);
     }
 
     fn serve(&mut self, served: Served, rpc: &mut Rpc<'_, '_>) {
@@ -259,6 +288,13 @@ impl Targets {
                 });
                 (!taken).then_some(Event::Waits { served, export })
             }
+            Event::Import { import, state } => {
+                let taken = self.0.values_mut().any(|slot| {
+                    let (kind, mut cx) = slot.cx(rpc);
+                    kind.import_changed(import, state, &mut cx)
+                });
+                (!taken).then_some(Event::Import { import, state })
+            }
             Event::CalledAgain { call } => {
                 let fact = CallbackFact::Again(call);
                 (!self.callback(&fact, rpc)).then_some(Event::CalledAgain { call })
@@ -359,19 +395,26 @@ impl Targets {
                     StoreFact::Done { token: NO_TOKEN, .. } => {}
                     StoreFact::Done { token, outcome } => kind.stored(token, outcome, &mut cx),
                     StoreFact::Applied { txn, result } => {
-                        if let Some(recorded) = cx.applied(txn, result) {
+                        let refused = result.as_ref().err().cloned();
+                        let recorded = cx.applied(txn, result);
+                        let fails = refused.filter(|_| kind.not_applied());
+                        if let Some(recorded) = recorded {
                             slot.learn(recorded, rpc);
+                        }
+                        if let Some(e) = fails {
+                            slot.fail(e.clone(), rpc);
+                            ended.get_or_insert_with(|| (slot.uuid.clone(), e));
                         }
                     }
                     StoreFact::Committed { up_to } => {
-                        for recorded in cx.settled(up_to) {
+                        let recorded = cx.settled(up_to);
+                        kind.committed(&mut cx);
+                        for recorded in recorded {
                             slot.learn(recorded, rpc);
                         }
                     }
                     StoreFact::Failed(e) => {
-                        cx.abandon();
-                        slot.failed = Some(e.clone());
-                        slot.recovered(rpc);
+                        slot.fail(e.clone(), rpc);
                         ended.get_or_insert_with(|| (slot.uuid.clone(), e));
                     }
                 }

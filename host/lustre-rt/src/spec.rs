@@ -1,16 +1,17 @@
 //! A target as operators write it, `NAME=KIND:DIR`, and its start: the lock of its directory, its
 //! store, its kind. `ulnet serve` and `lnetctl target add` both come here. An echo target is in
-//! memory, and has no directory.
+//! memory, and has no directory. The directory of an mgs or mdt target has the description of its file
+//! system, which is read with each start.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use lustre_target::kv::Kv;
-use lustre_target::{Commit, Lock, MemoryStore, Ost, OstLimits};
+use lustre_target::{Commit, Lock, MGS_UUID, Mdt, MemoryStore, Mgs, Ost, OstLimits, Part, Site};
 
 use crate::node::{RpcError, RpcNode};
-use crate::store::{DirLock, Disk, DiskConfig, OpenError};
+use crate::store::{DESCRIPTION, DirLock, Disk, DiskConfig, OpenError};
 
 /// Longest name of a target, bytes: its uuid on the wire has 40 with the zero behind it.
 const NAME_MAX: usize = 38;
@@ -29,6 +30,10 @@ pub enum TargetKind {
     Ost,
     /// Objects in memory, for tests of clients.
     Echo,
+    /// The configuration of a file system.
+    Mgs,
+    /// Names and attributes of a file system.
+    Mdt,
 }
 
 impl TargetKind {
@@ -39,11 +44,13 @@ impl TargetKind {
             Self::Lock => "lock",
             Self::Ost => "ost",
             Self::Echo => "echo",
+            Self::Mgs => "mgs",
+            Self::Mdt => "mdt",
         }
     }
 
     /// All kinds.
-    pub const ALL: [Self; 4] = [Self::Kv, Self::Lock, Self::Ost, Self::Echo];
+    pub const ALL: [Self; 6] = [Self::Kv, Self::Lock, Self::Ost, Self::Echo, Self::Mgs, Self::Mdt];
 
     /// The kind of a word.
     ///
@@ -54,6 +61,11 @@ impl TargetKind {
             let names = Self::ALL.map(Self::name);
             format!("kind '{}': expected {}", word.escape_debug(), names.join(", "))
         })
+    }
+
+    /// Whether it needs the description of a file system.
+    const fn is_described(self) -> bool {
+        matches!(self, Self::Mgs | Self::Mdt)
     }
 
     /// Whether what it holds survives its process.
@@ -125,6 +137,24 @@ impl TargetSpec {
     }
 }
 
+/// The description in the directory of a target of this name.
+fn described(name: &str, kind: TargetKind, dir: &Path) -> Result<Site, RpcError> {
+    let path = dir.join(DESCRIPTION);
+    let bad = |e: &dyn fmt::Display| RpcError::Store(format!("{}: {e}", path.display()));
+    let text = std::fs::read_to_string(&path).map_err(|e| bad(&e))?;
+    let site: Site = text.parse().map_err(|e| bad(&e))?;
+    let mut mdts = site.targets().iter().filter(|target| target.part == Part::Mdt);
+    let expected = match kind {
+        TargetKind::Mdt => mdts.next().map(|target| site.uuid(target)).unwrap_or_default(),
+        _ => MGS_UUID.to_owned(),
+    };
+    if name != expected {
+        let kind = kind.name();
+        return Err(bad(&format!("name of the {kind} target '{name}': expected '{expected}'")));
+    }
+    Ok(site)
+}
+
 impl RpcNode {
     /// Starts a target whose directory is locked ([`TargetSpec::lock`]). It recovers what clients of
     /// its life before had under way.
@@ -157,12 +187,24 @@ impl RpcNode {
         }
         let unlocked = || RpcError::Store(format!("{}: not locked", dir.display()));
         let lock = lock.into().ok_or_else(unlocked)?;
+        let site = kind.is_described().then(|| described(name, *kind, dir)).transpose()?;
         let disk = Disk::open_locked(DiskConfig::new(dir), lock);
-        let disk = disk.map_err(|e| RpcError::Store(e.to_string()))?;
+        let mut disk = disk.map_err(|e| RpcError::Store(e.to_string()))?;
+        if let Some(site) = site {
+            return match kind {
+                TargetKind::Mgs => self.add_target(name, Mgs::new(&[site]), disk),
+                _ => {
+                    let mdt = Mdt::load(site, &mut disk);
+                    let mdt = mdt.map_err(|e| RpcError::Store(format!("{name}: {e}")))?;
+                    self.add_target(name, mdt, disk)
+                }
+            }
+            .map(|_| ());
+        }
         let added = match kind {
             TargetKind::Kv => self.add_target(name, Kv::new(), disk),
             TargetKind::Lock => self.add_target(name, Lock::new(), disk),
-            TargetKind::Ost | TargetKind::Echo => self.add_target(name, Ost::new(limits), disk),
+            _ => self.add_target(name, Ost::new(limits), disk),
         };
         added.map(|_| ())
     }
@@ -176,7 +218,7 @@ mod tests {
     fn target_that_is_not_well_formed_is_refused_by_its_part() {
         let spec: TargetSpec = "a=kv:/b:c".parse().unwrap();
         assert_eq!((spec.dir.to_str(), spec.to_string()), (Some("/b:c"), "a=kv:/b:c".to_owned()));
-        for text in ["a=ost:d", "a=echo:"] {
+        for text in ["a=ost:d", "a=echo:", "MGS=mgs:d", "lfs-MDT0000_UUID=mdt:d"] {
             assert_eq!(text.parse::<TargetSpec>().unwrap().to_string(), text);
         }
         let long = format!("{}=kv:d", "n".repeat(NAME_MAX + 1));
@@ -187,7 +229,7 @@ mod tests {
             ("a@b=kv:d", "'a@b'"),
             ("a\n=kv:d", "'a\\n'"),
             (&long, "1 to 38"),
-            ("a=mdt:d", "'mdt'"),
+            ("a=mdd:d", "'mdd'"),
             ("a=ost:", "directory"),
             ("a=echo:d", "in memory"),
             ("a=kv:", "directory"),

@@ -19,6 +19,7 @@ mod probe;
 mod put;
 mod rails;
 mod serve;
+mod site;
 mod tuning;
 
 use std::ffi::OsString;

@@ -8,11 +8,12 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use lnet_rt::Nid;
 use lustre_rt::store::DirLock;
-use lustre_rt::{OstLimits, RpcNode, TargetSpec, Tunables};
+use lustre_rt::{OSTS_MAX, OstLimits, RpcNode, TargetSpec, Tunables};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::rails::{self, Routes};
+use crate::site;
 
 /// What is served, and where.
 #[derive(Clone, Debug, Args)]
@@ -20,13 +21,23 @@ use crate::rails::{self, Routes};
     ulnet serve kv-1=kv:/srv/kv-1 --listen 10.0.0.1@tcp\n  \
     ulnet serve kv-1=kv:/shared/kv-1 --listen 10.0.0.2@tcp --standby\n  \
     ulnet serve kv-1=kv:/srv/kv-1 --listen 10.0.0.1@tcp,10.0.1.1@tcp1\n  \
-    ulnet serve ost-0=ost:/srv/ost-0 e=echo: --listen 10.0.0.1@tcp\n\n\
+    ulnet serve ost-0=ost:/srv/ost-0 e=echo: --listen 10.0.0.1@tcp\n  \
+    ulnet serve --fs lfs /srv/lfs --osts 4 --listen 10.0.0.1@tcp\n  \
+    ulnet serve MGS=mgs:/srv/mgs lfs-MDT0000_UUID=mdt:/srv/mdt --listen 10.0.0.1@tcp\n\n\
+    The directory of an mgs or mdt target has a file 'targets', which describes the file system: a line \
+    for each target, with its uuid and its NIDs, such as 'lfs-OST0000_UUID 10.0.0.2@tcp'.\n\n\
     A lock in the directory keeps two processes from serving it at once, where the file system has \
     locks that work between its nodes. Where it has none, fencing the storage is the site's business.")]
 pub(crate) struct Options {
-    /// Target: its name, its kind (kv: values, lock: locks, ost: objects, echo: objects in memory) and its directory
-    #[arg(required = true, value_name = "NAME=KIND:DIR")]
+    /// Target: its name, its kind (kv: values, lock: locks, ost: objects, echo: objects in memory, mgs: configuration, mdt: names) and its directory
+    #[arg(required_unless_present = "fs", value_name = "NAME=KIND:DIR")]
     targets: Vec<TargetSpec>,
+    /// All targets of a small file system, in directories below this one
+    #[arg(long, num_args = 2, value_names = ["FSNAME", "DIR"], conflicts_with = "targets")]
+    fs: Option<Vec<String>>,
+    /// Object targets of the file system
+    #[arg(long, requires = "fs", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(OSTS_MAX)))]
+    osts: u32,
     /// NIDs of the node, one for each interface
     #[arg(long, required = true, value_name = "NID,…", value_delimiter = ',')]
     listen: Vec<Nid>,
@@ -58,6 +69,10 @@ pub(crate) struct Options {
 /// The address is in use, a directory is locked, damaged or holds something else.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let Options { listen, port, .. } = options;
+    let targets = match options.fs.as_deref() {
+        Some([fsname, dir]) => site::targets(fsname, dir.as_ref(), options.osts, listen)?,
+        _ => options.targets.clone(),
+    };
     let interface = |nid: &Nid| Ok((nid.net(), rails::address(*nid)?));
     let interfaces = listen.iter().map(interface).collect::<Result<Vec<_>>>()?;
     let mut signals = Signals::new([SIGINT, SIGTERM]).context("signals")?;
@@ -75,7 +90,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     // A target that is not here yet is answered with ENODEV, and its clients try the partner.
     rpc.serve_targets()?;
     let limits = OstLimits { uid_bytes: options.uid_limit };
-    for target in &options.targets {
+    for target in &targets {
         match target.lock() {
             Ok(lock) => begin(&rpc, target, lock, limits, &nids)?,
             Err(e @ lustre_rt::store::OpenError::Locked { .. }) if options.standby => {

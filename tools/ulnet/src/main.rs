@@ -22,7 +22,7 @@ Programs:
   demo     move a file over two rails, cut one in the middle
   perf     measure latency, message rate and bandwidth
   sim      play worlds of nodes in virtual time, with faults
-  serve    run a node with targets: values, locks, objects
+  serve    run a node with targets: values, locks, objects, file systems
   lock     hold a lock while a command runs, show and break locks
   rpc      use targets, ping Lustre's servers, list recorded requests
   obj      make, write, read, remove and measure objects

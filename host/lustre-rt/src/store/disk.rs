@@ -17,7 +17,7 @@ use redb::Database;
 use super::blocks::{BLOCK, Blocks};
 use super::commit::{Batch, Committed};
 use super::layer::{Layer, Layers, Snapshot};
-use super::{BLOCKS, DirLock, RECORDS, db_error, io_error};
+use super::{BLOCKS, DESCRIPTION, DirLock, RECORDS, db_error, io_error};
 
 /// What the format file says.
 const FORMAT: &str = "ulnet store 2\n";
@@ -460,7 +460,7 @@ fn make(dir: &Path, records: &Path, blocks: &Path, format: &Path) -> Result<(), 
     let entries = fs::read_dir(dir).map_err(|why| OpenError::io(dir, &why))?;
     for entry in entries {
         let name = entry.map_err(|why| OpenError::io(dir, &why))?.file_name();
-        if name != "lock" {
+        if name != "lock" && name != DESCRIPTION {
             let why = format!("no format file beside '{}'", name.display());
             return Err(OpenError::Foreign { dir: dir.to_owned(), why });
         }

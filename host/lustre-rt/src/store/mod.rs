@@ -4,6 +4,7 @@
 //! ```text
 //!  DIR/lock          held by the process that serves the target
 //!  DIR/format        what this directory is; written last when it is made
+//!  DIR/targets       the description of a file system, which its operator writes before
 //!  DIR/records.redb  records, and for each block of data its slot, length and checksum
 //!  DIR/blocks        blocks of 64 KiB, each written once before its slot is used again
 //!
@@ -35,6 +36,8 @@ pub use disk::{Disk, DiskConfig, OpenError};
 pub use lock::DirLock;
 pub use worker::{FileStore, Wake, WakeUp};
 
+/// The description of a file system in the directory of its management or metadata target.
+pub const DESCRIPTION: &str = "targets";
 /// Keys are the space's number, then the record's key.
 const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("records");
 /// Slot, length and CRC-32 of each block, by its data and its number there.

@@ -1,0 +1,694 @@
+//! The metadata target: names, attributes, layouts, open files (C-31 … C-269).
+//!
+//! ```text
+//!  request.rs ─► reads: show.rs                                   ─► reply
+//!             ─► open.rs, reint.rs ─► tree.rs: memory + changes   ─► commit ─► reply
+//!                     │ objects.rs: made ahead on object targets
+//! ```
+//!
+//! All that the target has is in memory and, as records, in its store (`tree.rs`), so a request is
+//! decided at once. It waits for three things: pages that move, the store where its answer is about
+//! the store, and object targets that have no object ready for a new file. `access.rs` says what a user
+//! may do, `layouts.rs` makes layouts.
+//!
+//! Objects are made ahead by this target, and named in the layout that the open of a new file answers
+//! with: so a file has the objects that its layout names, whatever clients do, and an object target needs
+//! no rule for objects that nobody made. An open is recorded like a change: after a crash its file is kept
+//! for a client that comes back, and its handle goes with a client that does not.
+//!
+//! No lock goes out with an intent (status 301 with the result, C-63, C-88). One metadata target serves a
+//! file system; there is no data on it.
+
+mod access;
+mod inode;
+mod layouts;
+mod objects;
+mod open;
+mod reint;
+mod request;
+mod show;
+mod tree;
+mod xattrs;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use ldlm::server::{LockServer, Values};
+use ldlm::space::Config;
+use lnet_types::{ByteOrder, Errno, Instant, IoVec, Prng};
+use lustre_wire::connect::{ConnectData, ConnectFlags, ConnectFlags2};
+use lustre_wire::dir::PAGE_LEN;
+use lustre_wire::fid::{RangeKind, SeqRange, Valid};
+use lustre_wire::ldlm::{Disposition, LockFlags, LockReply};
+use lustre_wire::mds::MdtBody;
+use lustre_wire::ost::{Statfs, StatfsState};
+use lustre_wire::{Fid, Layout};
+use ptlrpc::{Answer, Direction, ExportId, ImportId, ImportState, Rpc, Served, ServedId};
+
+use crate::journal::{Cx, When};
+use crate::site::Site;
+use crate::store::{Change, Outcome, Store, StoreError, StoreOrder};
+use crate::targets::{Beginning, CallbackFact, Kind};
+
+use access::{EXECUTE, Who};
+use inode::{DIRECTORY, Id, Inode};
+use objects::Objects;
+use request::{Ask, Request};
+use tree::{Edit, SEQUENCES, Tree};
+
+const ORDER: ByteOrder = ByteOrder::Little;
+/// Status of an enqueue that has a result, and no lock.
+const LOCK_ABORTED: i32 = 301;
+/// Largest bulk data: pages of a directory.
+const BRW_SIZE: u32 = 1 << 20;
+/// Modifying requests of a client at a time.
+const MOD_RPCS: u16 = 8;
+/// Largest value of an extended attribute.
+const VALUE_MAX: u32 = 64 << 10;
+/// What the space of our stores is called: "ulnt".
+const STORE: u64 = 0x756c_6e74;
+const BLOCK: u64 = 4096;
+/// Space that is left for what removes files: nothing new is made when there is less.
+const RESERVE: u64 = 1 << 20;
+/// Space that a file takes.
+const FILE: u64 = 4096;
+
+/// What a request waits for.
+enum Stage {
+    /// Pages that move.
+    Pages(IoVec),
+    /// The space of the store.
+    Space,
+    /// A commit, then this answer.
+    Sync(Answer),
+}
+
+struct Work {
+    replay: bool,
+    stage: Stage,
+}
+
+/// Why a request has no answer of success.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    Errno(Errno),
+    /// Object targets have no object ready: later.
+    Wait,
+}
+
+impl From<Errno> for Stop {
+    fn from(errno: Errno) -> Self {
+        Self::Errno(errno)
+    }
+}
+
+/// The metadata target of a file system.
+pub struct Mdt {
+    site: Site,
+    tree: Tree,
+    objects: Objects,
+    locks: LockServer,
+    work: BTreeMap<ServedId, Work>,
+    /// Opens that wait for objects.
+    waiting: VecDeque<Served>,
+    handles: Prng,
+    /// Free bytes of the store, as far as it is known.
+    free: Option<u64>,
+    measuring: bool,
+}
+
+/// The token of the order that measures the space.
+const MEASURE: u64 = u64::MAX - 1;
+
+impl core::fmt::Debug for Mdt {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Mdt").field("files", &self.tree.files()).finish_non_exhaustive()
+    }
+}
+
+impl Mdt {
+    /// A target that has not begun, with what its store has. The store answers at once.
+    ///
+    /// # Errors
+    /// The store's, [`StoreError::Damaged`] for records that can't be read.
+    pub fn load(site: Site, store: &mut dyn Store) -> Result<Self, StoreError> {
+        let tree = Tree::load(store)?;
+        let objects = Objects::of(&site);
+        let locks = LockServer::new(Config::new(0), Values::Objects, false);
+        Ok(Self {
+            site,
+            tree,
+            objects,
+            locks,
+            work: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            handles: Prng::new(0),
+            free: None,
+            measuring: false,
+        })
+    }
+
+    /// A handle that no open file has.
+    fn handle(&mut self) -> u64 {
+        loop {
+            let handle = self.handles.next_u64();
+            if handle != 0 && self.tree.open(handle).is_none() {
+                return handle;
+            }
+        }
+    }
+
+    /// The first root of a new file system.
+    fn make_root(&mut self, cx: &mut Cx<'_, '_, '_>) {
+        if self.tree.has_root() {
+            return;
+        }
+        let mut edit = Edit::new(&mut self.tree, 0);
+        let mode = DIRECTORY | 0o755;
+        edit.set_inode(
+            Id::ROOT,
+            Inode { mode, nlink: 2, size: BLOCK, blocks: 8, ..Inode::default() },
+        );
+        let changes = edit.finish();
+        cx.batch(changes);
+    }
+
+    fn file(&self, fid: Fid) -> Result<(Id, &Inode), Errno> {
+        let id = Id::of(fid).ok_or(Errno::ENOENT)?;
+        Ok((id, self.tree.inode(id).ok_or(Errno::ENOENT)?))
+    }
+
+    /// A directory in which a name is looked up or changed.
+    fn dir(&self, fid: Fid) -> Result<(Id, &Inode), Errno> {
+        let (id, inode) = self.file(fid).map_err(|_| Errno::ESTALE)?;
+        if inode.is_dir() { Ok((id, inode)) } else { Err(Errno::ENOTDIR) }
+    }
+
+    /// A name in a directory.
+    fn find(&self, dir: Fid, name: &[u8], who: &Who) -> Result<(Id, &Inode), Errno> {
+        let (id, inode) = self.dir(dir)?;
+        who.may(inode, EXECUTE)?;
+        if name.len() > 255 {
+            return Err(Errno::ENAMETOOLONG);
+        }
+        let entry = self.tree.lookup(id, name).ok_or(Errno::ENOENT)?;
+        Ok((entry.id, self.tree.inode(entry.id).ok_or(Errno::EIO)?))
+    }
+
+    /// C-31, C-25.
+    fn root(&self, path: &[u8]) -> Result<Vec<Vec<u8>>, Errno> {
+        let mut at = Id::ROOT;
+        for name in path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
+            let entry = self.tree.lookup(at, name).ok_or(Errno::ENOENT)?;
+            if entry.kind != DIRECTORY {
+                return Err(Errno::ENOTDIR);
+            }
+            at = entry.id;
+        }
+        let body = MdtBody { fid1: at.fid(), valid: Valid::ID, ..MdtBody::default() };
+        Ok(vec![body.to_bytes(ORDER), Vec::new()])
+    }
+
+    /// Attributes with what is wanted beside, as the buffers of a plain answer (C-56).
+    fn shown(found: (Id, &Inode), asked: &MdtBody) -> Vec<Vec<u8>> {
+        let (body, data) = show::attributes(found.0, found.1, asked);
+        let mut buffers = vec![body.to_bytes(ORDER), data];
+        buffers.resize(6, Vec::new());
+        buffers
+    }
+
+    /// C-57, C-58.
+    fn lookup(&self, asked: &MdtBody, name: &[u8]) -> Result<Vec<Vec<u8>>, Errno> {
+        let found = self.find(asked.fid1, name, &Who::from(asked))?;
+        if asked.valid == Valid::ID {
+            let body = MdtBody { fid1: found.0.fid(), valid: Valid::ID, ..MdtBody::default() };
+            return Ok(vec![body.to_bytes(ORDER)]);
+        }
+        Ok(Self::shown(found, asked))
+    }
+
+    /// C-60 … C-65.
+    fn intent(&self, asked: &MdtBody, name: &[u8]) -> (Disposition, Result<Vec<Vec<u8>>, Errno>) {
+        let looked = Disposition::EXECUTED | Disposition::LOOKED_UP;
+        let found = if name.is_empty() {
+            let named = asked.fid2 != Fid::default() && !asked.valid.contains(Valid::CROSSREF);
+            self.file(if named { asked.fid2 } else { asked.fid1 })
+        } else {
+            self.find(asked.fid1, name, &Who::from(asked))
+        };
+        match found {
+            Ok(found) => {
+                let (body, data) = show::attributes(found.0, found.1, asked);
+                let mut buffers = vec![body.to_bytes(ORDER), data];
+                buffers.resize(7, Vec::new());
+                (looked | Disposition::POSITIVE, Ok(buffers))
+            }
+            // A name that does not exist is a result, and no failure (C-64).
+            Err(Errno::ENOENT) if !name.is_empty() => {
+                let mut buffers = vec![MdtBody::default().to_bytes(ORDER)];
+                buffers.resize(7, Vec::new());
+                (looked | Disposition::NEGATIVE, Ok(buffers))
+            }
+            Err(errno) => (Disposition::EXECUTED, Err(errno)),
+        }
+    }
+
+    /// C-41.
+    fn locate(&self, seq: u64) -> Result<Vec<Vec<u8>>, Errno> {
+        let range = if seq == Id::ROOT.seq {
+            SeqRange { start: seq, end: seq + 1, index: 0, flags: RangeKind::MDT }
+        } else if SEQUENCES.contains(&seq) {
+            let (start, end) = (SEQUENCES.start, SEQUENCES.end);
+            SeqRange { start, end, index: 0, flags: RangeKind::MDT }
+        } else {
+            let of = |index: &u32| objects::sequence(*index) == seq;
+            let index = self.objects.indexes().find(of).ok_or(Errno::ENOENT)?;
+            SeqRange { start: seq, end: seq + 1, index, flags: RangeKind::OST }
+        };
+        Ok(vec![range.to_bytes(ORDER)])
+    }
+
+    /// A sequence for a client; no other gets it, also after a crash (C-38, C-40).
+    fn sequence(&mut self, served: &Served, cx: &mut Cx<'_, '_, '_>) -> Result<(), Errno> {
+        let start = self.tree.next_seq();
+        if !SEQUENCES.contains(&start) {
+            return Err(Errno::ENOSPC);
+        }
+        let mut edit = Edit::new(&mut self.tree, 0);
+        edit.set_next_seq(start + 1);
+        let changes = edit.finish();
+        cx.batch(changes);
+        let range = SeqRange { start, end: start + 1, index: 0, flags: RangeKind::MDT };
+        let answer = Answer { buffers: vec![range.to_bytes(ORDER)], ..Answer::default() };
+        self.wait(served, Stage::Sync(answer), StoreOrder::Sync { token: served.id.into() }, cx);
+        Ok(())
+    }
+
+    fn wait(&mut self, served: &Served, stage: Stage, order: StoreOrder, cx: &mut Cx<'_, '_, '_>) {
+        let replay = served.replay.is_some();
+        self.work.insert(served.id, Work { replay, stage });
+        cx.order(order);
+    }
+
+    /// C-143, C-144.
+    fn pages(
+        &mut self,
+        served: &Served,
+        asked: &MdtBody,
+        cx: &mut Cx<'_, '_, '_>,
+    ) -> Result<(), Errno> {
+        let terms = cx.rpc.granted(served.export).unwrap_or_default();
+        let wide = terms.flags.contains(ConnectFlags::HASH_64BIT);
+        // Without a size that was agreed on it is one page.
+        let most = if terms.brw_size == 0 { PAGE_LEN as u32 } else { terms.brw_size };
+        let room = asked.nlink.min(most).min(BRW_SIZE);
+        if (room as usize) < PAGE_LEN {
+            return Err(Errno::EINVAL);
+        }
+        let (dir, inode) = self.file(asked.fid1)?;
+        if !inode.is_dir() {
+            return Err(Errno::ENOTDIR);
+        }
+        let pages = show::pages(&self.tree, dir, asked.size, room as usize, wide);
+        let memory = cx.alloc(pages.len() as u64)?;
+        let mut rest = pages.as_slice();
+        for span in &memory {
+            let here = cx.below().bytes_mut(*span);
+            let (part, behind) = rest.split_at(here.len().min(rest.len()));
+            here.iter_mut().zip(part).for_each(|(to, from)| *to = *from);
+            rest = behind;
+        }
+        if let Err(errno) = cx.rpc.bulk(served.id, Direction::Read, &memory) {
+            cx.free(&memory);
+            return Err(errno);
+        }
+        self.work.insert(served.id, Work { replay: false, stage: Stage::Pages(memory) });
+        Ok(())
+    }
+
+    fn statfs(&self, total: u64, free: u64) -> Answer {
+        let left = free.saturating_sub(RESERVE);
+        let mut state = StatfsState::empty();
+        state.set(StatfsState::ENOSPC, left < FILE);
+        let space = Statfs {
+            kind: STORE,
+            blocks: total / BLOCK,
+            bfree: free / BLOCK,
+            bavail: left / BLOCK,
+            files: self.tree.files() + left / FILE,
+            ffree: left / FILE,
+            bsize: BLOCK as u32,
+            namelen: 255,
+            maxbytes: crate::store::DATA_END,
+            state,
+            ..Statfs::default()
+        };
+        Answer { buffers: vec![space.to_bytes(ORDER)], ..Answer::default() }
+    }
+
+    /// The layout of a file: all of it is there (C-186, C-187).
+    fn layout(&self, fid: Fid) -> (Disposition, Result<Vec<Vec<u8>>, Errno>) {
+        let found = self.file(fid).and_then(|(_, inode)| {
+            if inode.is_file() { Ok(inode.layout.clone()) } else { Err(Errno::EINVAL) }
+        });
+        (Disposition::EXECUTED, found.map(|layout| vec![layout]))
+    }
+
+    /// An answer to an intent: what was found, and no lock (C-63).
+    fn of_intent(found: Disposition, result: Result<Vec<Vec<u8>>, Errno>) -> Answer {
+        let errno = result.as_ref().err().map_or(0, |errno| errno.negative());
+        let reply = LockReply {
+            flags: LockFlags::HAS_INTENT,
+            policy_res1: found.bits(),
+            policy_res2: i64::from(errno).cast_unsigned(),
+            ..LockReply::default()
+        };
+        let mut buffers = vec![reply.to_bytes(ORDER)];
+        buffers.extend(result.unwrap_or_else(|_| vec![MdtBody::default().to_bytes(ORDER)]));
+        Answer { status: LOCK_ABORTED, buffers, ..Answer::default() }
+    }
+
+    /// The same for another request.
+    fn plain(result: Result<Vec<Vec<u8>>, Errno>) -> Answer {
+        match result {
+            Ok(buffers) => Answer { buffers, ..Answer::default() },
+            Err(errno) => Answer { status: errno.negative(), ..Answer::default() },
+        }
+    }
+
+    /// A change that can't be made. One that was made before a crash is lost.
+    fn unchanged(served: &Served, answer: Answer, cx: &mut Cx<'_, '_, '_>) {
+        match served.replay {
+            Some(_) => cx.unfit(served),
+            None => cx.rpc.reply(served.id, answer),
+        }
+    }
+
+    /// Whether a request repeats a change whose effect is there.
+    fn is_done(served: &Served, cx: &Cx<'_, '_, '_>) -> bool {
+        served.replay.is_some_and(|replay| replay.transno <= cx.committed())
+    }
+
+    /// Whether the store has room for something new, as far as it is known.
+    fn has_room(&self) -> Result<(), Errno> {
+        if self.free.is_some_and(|free| free < RESERVE) { Err(Errno::ENOSPC) } else { Ok(()) }
+    }
+
+    fn measure(&mut self, cx: &mut Cx<'_, '_, '_>) {
+        if !self.measuring {
+            self.measuring = true;
+            cx.order(StoreOrder::Space { token: MEASURE });
+        }
+    }
+
+    fn serve_file(&mut self, served: Served, cx: &mut Cx<'_, '_, '_>) {
+        let request = match request::read(&served) {
+            Ok(Some(request)) => request,
+            Ok(None) => return self.locks.serve(&served, Ok(None), cx.rpc),
+            Err(errno) => return cx.rpc.refuse(served.id, errno),
+        };
+        let Request { ask, cancels } = request;
+        if let Some(index) = cancels
+            && let Err(errno) = self.locks.take_back_beside(&served, index, cx.rpc)
+        {
+            return cx.rpc.refuse(served.id, errno);
+        }
+        let id = served.id;
+        let answer = match ask {
+            Ask::Root(path) => Self::plain(self.root(&path)),
+            Ask::GetAttr(body) => {
+                Self::plain(self.file(body.fid1).map(|found| Self::shown(found, &body)))
+            }
+            Ask::Lookup(body, name) => Self::plain(self.lookup(&body, &name)),
+            Ask::GetXattr(body, name) => Self::plain(self.get_xattr(&body, &name)),
+            Ask::Locate(seq) => Self::plain(self.locate(seq)),
+            Ask::Intent(body, name) => {
+                let (found, result) = self.intent(&body, &name);
+                Self::of_intent(found, result)
+            }
+            Ask::Layout(fid) => {
+                let (found, result) = self.layout(fid);
+                Self::of_intent(found, result)
+            }
+            Ask::AllXattrs(body) => {
+                let result = self.all_xattrs(&body);
+                Self::of_intent(Disposition::EXECUTED, result)
+            }
+            Ask::Statfs => {
+                return self.wait(
+                    &served,
+                    Stage::Space,
+                    StoreOrder::Space { token: id.into() },
+                    cx,
+                );
+            }
+            Ask::Sync => {
+                let answer = Self::plain(Ok(vec![MdtBody::default().to_bytes(ORDER)]));
+                let order = StoreOrder::Sync { token: id.into() };
+                return self.wait(&served, Stage::Sync(answer), order, cx);
+            }
+            Ask::Pages(body) => match self.pages(&served, &body, cx) {
+                Ok(()) => return,
+                Err(errno) => Self::plain(Err(errno)),
+            },
+            Ask::Sequence => match self.sequence(&served, cx) {
+                Ok(()) => return,
+                Err(errno) => Self::plain(Err(errno)),
+            },
+            Ask::Close(epoch, record) => return self.close(&served, epoch.handle, &record, cx),
+            Ask::Reint(change) => return self.reint(&served, &change, cx),
+            Ask::Open(record, name, layout) => {
+                if self.open(&served, &record, &name, &layout, cx) == Err(Stop::Wait) {
+                    self.waiting.push_back(served);
+                }
+                return;
+            }
+        };
+        cx.rpc.reply(id, answer);
+    }
+
+    /// Whether the client may change anything (C-12).
+    fn may_change(served: &Served, cx: &Cx<'_, '_, '_>) -> Result<(), Errno> {
+        let terms = cx.rpc.granted(served.export);
+        let reads = terms.is_some_and(|terms| terms.flags.contains(ConnectFlags::RDONLY));
+        if reads { Err(Errno::EROFS) } else { Ok(()) }
+    }
+
+    /// Opens that have waited for objects begin anew.
+    fn go_on(&mut self, cx: &mut Cx<'_, '_, '_>) {
+        for served in core::mem::take(&mut self.waiting) {
+            self.serve_file(served, cx);
+        }
+    }
+
+    /// What object targets are to do.
+    fn work(&mut self, cx: &mut Cx<'_, '_, '_>) {
+        let committed = cx.committed();
+        self.objects.work(&self.tree, committed, cx.rpc);
+    }
+
+    /// Handles of clients that are gone are closed.
+    fn drop_opens(&mut self, cx: &mut Cx<'_, '_, '_>) {
+        let gone = self.tree.opens().filter(|(_, open)| !cx.knows(&open.client));
+        let gone: Vec<u64> = gone.map(|(handle, _)| handle).collect();
+        if gone.is_empty() {
+            return;
+        }
+        let mut edit = Edit::new(&mut self.tree, cx.last());
+        for handle in gone {
+            edit.close(handle);
+        }
+        let changes = edit.finish();
+        cx.batch(changes);
+    }
+
+    /// Stores a change with its answer.
+    fn commit(
+        &mut self,
+        served: &Served,
+        answer: Answer,
+        changes: Vec<Change>,
+        cx: &mut Cx<'_, '_, '_>,
+    ) {
+        if changes.iter().any(|change| matches!(change, Change::Put(..))) {
+            self.measure(cx);
+        }
+        cx.commit(served, answer, changes, When::Applied);
+        self.work(cx);
+    }
+}
+
+impl Kind for Mdt {
+    fn name(&self) -> &'static str {
+        "mdt"
+    }
+
+    fn offer(&self) -> ConnectData {
+        ConnectData {
+            flags: ConnectFlags::RDONLY
+                | ConnectFlags::VERSION
+                | ConnectFlags::AT
+                | ConnectFlags::FULL20
+                | ConnectFlags::FID
+                | ConnectFlags::ATTRFID
+                | ConnectFlags::IBITS
+                | ConnectFlags::BRW_SIZE
+                | ConnectFlags::HASH_64BIT
+                | ConnectFlags::CANCELSET
+                | ConnectFlags::XATTR
+                | ConnectFlags::LAYOUTLOCK
+                | ConnectFlags::LVB_TYPE
+                | ConnectFlags::LOV_V3
+                | ConnectFlags::MAX_EASIZE
+                | ConnectFlags::DISP_STRIPE
+                | ConnectFlags::OPEN_BY_FID
+                | ConnectFlags::MULTIMODRPCS
+                | ConnectFlags::UMASK
+                | ConnectFlags::SUBTREE
+                | ConnectFlags::JOBSTATS
+                | ConnectFlags::EINPROGRESS
+                | ConnectFlags::BULK_MBITS
+                | ConnectFlags::FLAGS2,
+            flags2: ConnectFlags2::REP_MBITS | ConnectFlags2::LSOM,
+            ibits_known: 0x3f,
+            brw_size: BRW_SIZE,
+            max_easize: VALUE_MAX,
+            maxmodrpcs: MOD_RPCS,
+            ..ConnectData::default()
+        }
+    }
+
+    fn begin(&mut self, beginning: Beginning, rpc: &mut Rpc<'_, '_>) {
+        let mut config = Config::new(rpc.seed());
+        config.enqueue_min = rpc.tunables().ldlm_enqueue_min;
+        self.locks = LockServer::new(config, Values::Objects, beginning.recovers);
+        self.handles = Prng::new(rpc.seed());
+        self.objects.begin(&self.site, beginning.recovers, rpc);
+    }
+
+    fn serve(&mut self, served: Served, cx: &mut Cx<'_, '_, '_>) {
+        self.make_root(cx);
+        if self.free.is_none() {
+            self.measure(cx);
+        }
+        self.serve_file(served, cx);
+    }
+
+    fn bulk_done(
+        &mut self,
+        served: ServedId,
+        result: Result<(), Errno>,
+        cx: &mut Cx<'_, '_, '_>,
+    ) -> bool {
+        let Some(Work { stage: Stage::Pages(memory), .. }) = self.work.get(&served) else {
+            return false;
+        };
+        cx.free(memory);
+        self.work.remove(&served);
+        if result.is_ok() {
+            let buffers = vec![MdtBody::default().to_bytes(ORDER)];
+            cx.rpc.reply(served, Answer { buffers, ..Answer::default() });
+        }
+        true
+    }
+
+    fn stored(
+        &mut self,
+        token: u64,
+        outcome: Result<Outcome, StoreError>,
+        cx: &mut Cx<'_, '_, '_>,
+    ) {
+        if token == MEASURE {
+            self.measuring = false;
+            if let Ok(Outcome::Space { free, .. }) = outcome {
+                self.free = Some(free);
+            }
+            return;
+        }
+        let id = ServedId::from(token);
+        let Some(Work { replay, stage }) = self.work.remove(&id) else { return };
+        match (stage, outcome) {
+            (Stage::Space, Ok(Outcome::Space { total, free })) => {
+                self.free = Some(free);
+                cx.rpc.reply(id, self.statfs(total, free));
+            }
+            (Stage::Sync(answer), Ok(_)) => cx.rpc.reply(id, answer),
+            (_, Err(e)) => cx.not_stored(id, replay, &e),
+            (_, Ok(_)) => cx.rpc.refuse(id, Errno::EIO),
+        }
+    }
+
+    fn not_applied(&mut self) -> bool {
+        // What is in memory is not what is in the store.
+        true
+    }
+
+    fn committed(&mut self, cx: &mut Cx<'_, '_, '_>) {
+        self.work(cx);
+    }
+
+    fn recovered(&mut self, cx: &mut Cx<'_, '_, '_>) {
+        self.locks.recovered(cx.rpc);
+        self.drop_opens(cx);
+        self.objects.recovered(cx.rpc.now());
+        self.work(cx);
+    }
+
+    fn left(&mut self, export: ExportId, cx: &mut Cx<'_, '_, '_>) {
+        self.locks.left(export, cx.rpc);
+        self.waiting.retain(|served| served.export != export);
+        self.drop_opens(cx);
+        self.work(cx);
+    }
+
+    fn callback(&mut self, fact: &CallbackFact, cx: &mut Cx<'_, '_, '_>) -> bool {
+        let (call, result) = match fact {
+            CallbackFact::Again(call) => return self.locks.called_again(*call, cx.rpc),
+            CallbackFact::Ended(call, result) => (*call, result),
+        };
+        let now = cx.rpc.now();
+        let Some(ended) = self.objects.ended(call, result, now, &self.tree) else {
+            return self.locks.called(call, result, cx.rpc);
+        };
+        let mut edit = Edit::new(&mut self.tree, cx.last());
+        if let Some((index, object)) = ended.destroyed {
+            edit.destroyed(index, object);
+        }
+        if let Some((index, object)) = ended.used {
+            edit.set_used(index, object);
+        }
+        let changes = edit.finish();
+        if !changes.is_empty() {
+            cx.batch(changes);
+        }
+        self.work(cx);
+        self.go_on(cx);
+        true
+    }
+
+    fn import_changed(
+        &mut self,
+        import: ImportId,
+        state: ImportState,
+        cx: &mut Cx<'_, '_, '_>,
+    ) -> bool {
+        let taken = self.objects.import_changed(import, state);
+        if taken {
+            self.work(cx);
+        }
+        taken
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        [self.locks.poll_timeout(), self.objects.poll_timeout()].into_iter().flatten().min()
+    }
+
+    fn handle_timeout(&mut self, cx: &mut Cx<'_, '_, '_>) {
+        self.locks.handle_timeout(cx.rpc, |_, _, _| false);
+        self.work(cx);
+        self.go_on(cx);
+    }
+
+    fn locks(&self) -> Option<&LockServer> {
+        Some(&self.locks)
+    }
+}

@@ -1,0 +1,235 @@
+//! Recorded clients of kernel servers, played to our metadata target: what they asked is asked again in
+//! the same order, in the same bytes, but for names that servers choose (open handles, sequences); the
+//! answers are compared with the recorded ones.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use lnet_types::Nid;
+use lnet_wire::Kind;
+use lustre_wire::dir::{PAGE_LEN, page};
+use lustre_wire::fid::Valid;
+use lustre_wire::ldlm::{Disposition, LockFlags, LockReply, LockRequest};
+use lustre_wire::mds::{Epoch, MdtBody, ReintOp};
+use lustre_wire::{Fid, Layout, Msg, MsgKind, Opcode, Portal};
+use ptlrpc::{Bulk, Call, Direction};
+
+use super::{Bench, Client, LITTLE, ROOT};
+
+/// A request with its answer, as recorded.
+struct Pair {
+    frame: u32,
+    client: Nid,
+    portal: u32,
+    request: Vec<u8>,
+    reply: Vec<u8>,
+    bulk: Vec<u8>,
+}
+
+fn recorded(name: &str) -> Vec<Pair> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/lustre-mount");
+    let portals = [Portal::MDS_REQUEST.0, Portal::MDS_IO.0, Portal::MDS_READPAGE.0];
+    let mut asked: BTreeMap<u64, Pair> = BTreeMap::new();
+    let mut pairs = Vec::new();
+    let mut bulks: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
+    let capture = lnet_pcap::conversations(&dir.join(name).with_extension("pcap")).unwrap();
+    for found in lnet_capture::messages(&capture).unwrap() {
+        let Kind::Put { portal, match_bits: bits, offset, .. } = found.hdr.kind else { continue };
+        if portal == Portal::MDS_BULK.0 {
+            bulks.entry(bits & !127).or_default().extend_from_slice(&found.payload);
+            continue;
+        }
+        let Some(head) = Msg::parse(&found.payload).ok().and_then(|msg| msg.body().ok()) else {
+            continue;
+        };
+        if head.kind == MsgKind::REQUEST && portals.contains(&portal) {
+            let (frame, client, request) = (found.frame, found.hdr.src, found.payload.clone());
+            let (reply, bulk) = (Vec::new(), Vec::new());
+            asked.insert(bits, Pair { frame, client, portal, request, reply, bulk });
+        } else if offset != 0
+            && let Some(mut pair) = asked.remove(&bits)
+        {
+            pair.reply = found.payload.clone();
+            pair.bulk = bulks.remove(&(bits & !127)).unwrap_or_default();
+            pairs.push(pair);
+        }
+    }
+    pairs
+}
+
+/// A FID of the second metadata target, as one of ours: each keeps a name of its own.
+fn ours(fid: Fid) -> Fid {
+    match fid.seq {
+        0x2_4000_0400..0x2_8000_0400 => Fid { seq: fid.seq - 0x3ff0_0000, ..fid },
+        _ => fid,
+    }
+}
+
+/// Puts our names of files in place of those of the second target.
+fn renamed(buffer: &[u8]) -> Vec<u8> {
+    let mut out = buffer.to_vec();
+    if [104, 136, 216].contains(&buffer.len()) {
+        for at in (0..buffer.len() - 8).step_by(8) {
+            let seq = u64::from_le_bytes(buffer[at..at + 8].try_into().unwrap());
+            let fid = ours(Fid { seq, oid: 1, ver: 0 });
+            out[at..at + 8].copy_from_slice(&fid.seq.to_le_bytes());
+        }
+    }
+    out
+}
+
+/// What is compared of an answer.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Seen {
+    result: i64,
+    found: u64,
+    /// FID, type and permissions, links, owners, device, times.
+    attributes: Option<(Fid, u32, u32, (u32, u32), u32, (i64, i64))>,
+    size: Option<u64>,
+    text: Vec<u8>,
+    names: BTreeSet<Vec<u8>>,
+}
+
+fn seen(opcode: Opcode, intent: bool, reply: &Msg<'_>, bulk: &[u8]) -> Seen {
+    let mut seen = Seen { result: reply.body().unwrap().status.into(), ..Seen::default() };
+    let mut at = 1;
+    if intent {
+        let Ok(lock) = reply.get::<LockReply>(1) else { return seen };
+        let plain = Disposition::NEGATIVE
+            | Disposition::POSITIVE
+            | Disposition::CREATED
+            | Disposition::OPENED;
+        seen.found = (Disposition::from_bits_retain(lock.policy_res1) & plain).bits();
+        seen.result = i64::from(lock.policy_res2 as u32 as i32);
+        at = 2;
+        if seen.result != 0
+            || lock.policy_res1 & Disposition::NEGATIVE.bits() != 0 && seen.found & 0x10 == 0
+        {
+            return seen;
+        }
+    }
+    for bytes in bulk.chunks(PAGE_LEN) {
+        let (head, entries) = page(LITTLE, bytes).unwrap();
+        seen.names.extend(entries.map(|entry| entry.unwrap().name.to_vec()));
+        if head.end == lustre_wire::dir::END_OF_DIRECTORY {
+            break;
+        }
+    }
+    let Ok(body) = reply.get::<MdtBody>(at) else { return seen };
+    if seen.result < 0 || !body.valid.contains(Valid::TYPE) || opcode == Opcode::MDS_CLOSE {
+        return seen;
+    }
+    let owners = (body.uid, body.gid);
+    let times = (body.mtime, body.ctime);
+    let mode = body.mode;
+    // Counts of links of directories are those of the storage.
+    let nlink = if mode & 0o170_000 == 0o040_000 { 0 } else { body.nlink };
+    seen.attributes = Some((ours(body.fid1), mode, nlink, owners, body.rdev, times));
+    if body.valid.contains(Valid::SIZE) && mode & 0o170_000 == 0o120_000 {
+        seen.size = Some(body.size);
+    }
+    if body.valid.contains(Valid::LINKNAME) {
+        seen.text = reply.buffer(at + 1).unwrap_or_default().to_vec();
+    }
+    seen
+}
+
+/// Plays a recording; what differs, by frame.
+fn play(name: &str, dir: (&str, Fid)) -> (BTreeMap<String, (usize, usize)>, Vec<String>) {
+    let bench = &mut Bench::new(4);
+    let root = bench.client("before", 0);
+    let mut buffers = root.create(ROOT, dir.0, 1, 0o040_755, b"");
+    buffers[0][56..72].copy_from_slice(&dir.1.to_bytes(LITTLE));
+    bench.reint(root, buffers).unwrap();
+    let mut clients: BTreeMap<Nid, Client> = BTreeMap::new();
+    let mut handles: BTreeMap<u64, u64> = BTreeMap::new();
+    let (mut table, mut odd) = (BTreeMap::new(), Vec::new());
+    for Pair { frame, client, portal, request, reply, bulk } in recorded(name) {
+        let (asked, said) = (Msg::parse(&request).unwrap(), Msg::parse(&reply).unwrap());
+        let opcode = asked.body().unwrap().opcode;
+        let intent = opcode == Opcode::LDLM_ENQUEUE;
+        let lock = LockRequest::of(&asked, 1).ok();
+        let has_intent = lock.is_some_and(|lock| lock.flags.contains(LockFlags::HAS_INTENT));
+        let played = [
+            Opcode::MDS_REINT,
+            Opcode::MDS_CLOSE,
+            Opcode::MDS_GETATTR,
+            Opcode::MDS_GETATTR_NAME,
+            Opcode::MDS_READPAGE,
+        ];
+        if !played.contains(&opcode) && !(intent && has_intent && asked.buffer(2).is_some()) {
+            continue;
+        }
+        let client = match clients.get(&client) {
+            Some(client) => *client,
+            None => {
+                let made = bench.client(&client.to_string(), 0);
+                clients.insert(client, made);
+                made
+            }
+        };
+        let mut buffers: Vec<Vec<u8>> =
+            asked.buffers().iter().skip(1).map(|buffer| renamed(buffer)).collect();
+        if opcode == Opcode::MDS_CLOSE {
+            let epoch: Epoch = asked.get(1).unwrap();
+            let handle = handles.get(&epoch.handle).copied().unwrap_or(epoch.handle);
+            buffers[0] = Epoch { handle }.to_bytes(LITTLE);
+        }
+        let mut call = Call::new(opcode, buffers);
+        call.modifies = intent || call.modifies;
+        call.portals = Some((Portal(portal), Portal::MDC_REPLY));
+        call.reply_lens = vec![8192; 4];
+        let mut memory = None;
+        if opcode == Opcode::MDS_READPAGE {
+            let room = asked.get::<MdtBody>(1).unwrap().nlink;
+            let made = bench.world.heap.memory(vec![0; room as usize]);
+            call.bulk = Some(Bulk { direction: Direction::Read, memory: made.clone() });
+            memory = Some(made);
+        }
+        let what = match asked.buffer(1).filter(|_| opcode == Opcode::MDS_REINT) {
+            Some(record) => format!("{opcode} {}", ReintOp::get(LITTLE, record).0),
+            None => opcode.to_string(),
+        };
+        let row: &mut (usize, usize) = table.entry(what.clone()).or_default();
+        row.0 += 1;
+        let id = bench.begin(client, call);
+        let Some(end) = bench.end_of(client, id) else {
+            odd.push(format!("{frame} {what}: no end"));
+            continue;
+        };
+        let theirs = seen(opcode, intent, &said, &bulk);
+        let mine = match end {
+            Ok(reply) => {
+                let msg = reply.msg().unwrap();
+                if intent
+                    && let (Ok(old), Ok(new)) = (said.get::<MdtBody>(2), msg.get::<MdtBody>(2))
+                    && old.open_handle != 0
+                {
+                    handles.insert(old.open_handle, new.open_handle);
+                }
+                let pages: Vec<u8> = memory
+                    .iter()
+                    .flatten()
+                    .flat_map(|span| lnet_types::Memory::bytes(&bench.world.heap, *span).to_vec())
+                    .collect();
+                seen(opcode, intent, &msg, &pages)
+            }
+            Err(e) => Seen { result: e.errno().negative().into(), ..Seen::default() },
+        };
+        if mine == theirs {
+            row.1 += 1;
+        } else {
+            odd.push(format!("{frame} {what}: {mine:?}, recorded {theirs:?}"));
+        }
+    }
+    (table, odd)
+}
+
+#[test]
+fn recorded_changes_of_names_have_the_recorded_results() {
+    let (table, odd) = play("namespace", ("f10", Fid { seq: 0x2_0000_0402, oid: 0x1461, ver: 0 }));
+    for (what, (all, equal)) in &table {
+        eprintln!("{what:<20} {equal:>3} of {all}");
+    }
+    assert_eq!(odd, Vec::<String>::new());
+}

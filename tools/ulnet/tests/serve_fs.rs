@@ -1,0 +1,140 @@
+//! `ulnet serve --fs` as a process over the loopback, and `ulnet lustre` as its client: a file system of
+//! our own shows its targets and its root, also after SIGKILL.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails says so by panicking")]
+
+use std::io::{BufRead as _, BufReader, Lines};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_ulnet");
+
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let dir = std::env::temp_dir().join(format!("ulnet-fs-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir_all(&dir).unwrap();
+        Self(dir)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A server; dropping it is SIGKILL.
+struct Server(Child, Lines<BufReader<ChildStdout>>);
+
+impl Server {
+    fn start(words: &[&str], nid: &str, port: &str) -> Self {
+        let mut child = Command::new(PROGRAM)
+            .arg("serve")
+            .args(words)
+            .args(["--listen", nid, "--port", port])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self(child, lines)
+    }
+
+    fn file_system(dir: &Path, osts: &str, nid: &str, port: &str) -> Self {
+        let words = ["--fs", "lfs", dir.to_str().unwrap(), "--osts", osts];
+        let mut server = Self::start(&words, nid, port);
+        server.wait_for("lfs-MDT0000_UUID: serving");
+        server
+    }
+
+    fn wait_for(&mut self, what: &str) {
+        let line = self.1.by_ref().map_while(Result::ok).find(|line| line.contains(what));
+        assert!(line.is_some(), "the server never said '{what}'");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Runs `ulnet lustre`: what it prints on both streams, and its status.
+fn lustre(words: &[&str]) -> (String, String, Option<i32>) {
+    let o = Command::new(PROGRAM).arg("lustre").args(words).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (text(o.stdout), text(o.stderr), o.status.code())
+}
+
+fn ok(words: &[&str]) -> String {
+    let (out, err, code) = lustre(words);
+    assert_eq!(code, Some(0), "{words:?}: {out}{err}");
+    out
+}
+
+#[test]
+fn a_file_system_of_one_process_shows_its_targets_and_its_root() {
+    let scratch = Scratch::new("one");
+    let nid = "127.94.0.1@tcp";
+    let way = ["--port", "7994", "--source", "127.94.0.2"];
+    let place = "127.94.0.1@tcp:/lfs";
+    let with = |words: &[&'static str]| [words, &way[..]].concat();
+    let server = Server::file_system(&scratch.0, "4", nid, "7994");
+    let df = ok(&with(&["df", place]));
+    for target in ["lfs-MDT0000_UUID", "lfs-OST0000_UUID", "lfs-OST0003_UUID"] {
+        assert!(df.contains(target), "{df}");
+    }
+    assert_eq!(ok(&with(&["ls", place])), "");
+    let root = ok(&with(&["stat", place]));
+    assert!(root.contains("directory") && root.contains("0x200000007:0x1:0x0"), "{root}");
+    let (_, err, code) = lustre(&with(&["ls", "127.94.0.1@tcp:/none"]));
+    assert_eq!(code, Some(1));
+    assert!(err.contains("file system 'none'"), "{err}");
+    let (_, err, code) = lustre(&with(&["cat", "127.94.0.1@tcp:/lfs/missing"]));
+    assert_eq!(code, Some(1));
+    assert!(err.contains("missing"), "{err}");
+    drop(server);
+    let server = Server::file_system(&scratch.0, "5", nid, "7994");
+    assert!(ok(&with(&["df", place])).contains("lfs-OST0004_UUID"));
+    drop(server);
+    // An object target less would take data away.
+    let dir = scratch.0.to_str().unwrap();
+    let words = ["serve", "--fs", "lfs", dir, "--osts", "4", "--listen", nid, "--port", "7994"];
+    let o = Command::new(PROGRAM).args(words).output().unwrap();
+    let err = String::from_utf8(o.stderr).unwrap();
+    assert!(err.contains("--osts 4") && err.contains("has 5"), "{err}");
+    assert_eq!(o.status.code(), Some(1));
+}
+
+#[test]
+fn targets_of_a_file_system_are_served_one_by_one() {
+    let scratch = Scratch::new("each");
+    let (meta, data) = ("127.95.0.1@tcp", "127.95.0.2@tcp");
+    let text = format!("lfs-MDT0000_UUID {meta}\nlfs-OST0000_UUID {data}\n");
+    for dir in ["mgs", "mdt"] {
+        let dir = scratch.0.join(dir);
+        std::fs::create_dir_all(&dir).unwrap();
+        std::fs::write(dir.join("targets"), &text).unwrap();
+    }
+    let at = |name: &str| scratch.0.join(name).display().to_string();
+    let ost = format!("lfs-OST0000_UUID=ost:{}", at("ost"));
+    let mut second = Server::start(&[&ost], data, "7995");
+    second.wait_for("serving");
+    let (mgs, mdt) =
+        (format!("MGS=mgs:{}", at("mgs")), format!("lfs-MDT0000_UUID=mdt:{}", at("mdt")));
+    let mut first = Server::start(&[&mgs, &mdt], meta, "7995");
+    first.wait_for("lfs-MDT0000_UUID: serving");
+    let way = ["--port", "7995", "--source", "127.95.0.3"];
+    let df = ok(&[&["df", "127.95.0.1@tcp:/lfs"], &way[..]].concat());
+    assert!(df.contains("lfs-MDT0000_UUID") && df.contains("lfs-OST0000_UUID"), "{df}");
+    // A name that is not in the description.
+    let other = format!("lfs-MDT0001_UUID=mdt:{}", at("mdt"));
+    drop(first);
+    let words = ["serve", &other, "--listen", meta, "--port", "7995"];
+    let o = Command::new(PROGRAM).args(words).output().unwrap();
+    let err = String::from_utf8(o.stderr).unwrap();
+    assert!(err.contains("expected 'lfs-MDT0000_UUID'"), "{err}");
+}
