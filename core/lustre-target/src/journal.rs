@@ -155,9 +155,10 @@ impl<'c> Cx<'_, '_, 'c> {
         self.journal.committed
     }
 
-    /// The highest transaction that was given to the store.
+    /// The highest transaction of a request that was given to the store.
     pub(crate) fn last(&self) -> u64 {
-        self.journal.last
+        let waiting = self.journal.waiting.values().map(|waiting| waiting.transno);
+        waiting.max().unwrap_or(0).max(self.journal.committed)
     }
 
     /// Whether a client of this uuid is admitted, or awaited since an earlier start.

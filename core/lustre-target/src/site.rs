@@ -150,21 +150,21 @@ fn target_of(line: &str) -> Option<(String, SiteTarget)> {
     // An address may have colons of its own (IPv6): a node begins behind the network of the one before.
     let mut nodes = vec![Vec::new()];
     for word in nids.split(',') {
-        let mut rest = word;
-        while let Some(at) = rest.find('@') {
-            let end = rest.get(at..)?.find(':').map(|colon| at + colon);
-            let (nid, behind) = end.map_or((rest, None), |end| (&rest[..end], rest.get(end + 1..)));
-            nodes.last_mut()?.push(nid.parse().ok()?);
-            match behind {
-                Some(behind) => {
-                    nodes.push(Vec::new());
-                    rest = behind;
-                }
-                None => rest = "",
-            }
-        }
-        if !rest.is_empty() {
+        if word.is_empty() {
             return None;
+        }
+        let mut rest = word;
+        while !rest.is_empty() {
+            let net = rest.find('@')?;
+            let colon = rest.get(net..)?.find(':').map(|colon| net + colon);
+            nodes.last_mut()?.push(rest.get(..colon.unwrap_or(rest.len()))?.parse().ok()?);
+            rest = match colon {
+                Some(colon) => {
+                    nodes.push(Vec::new());
+                    rest.get(colon + 1..)?
+                }
+                None => "",
+            };
         }
     }
     Some((fsname.to_owned(), SiteTarget { part, index, nodes }))

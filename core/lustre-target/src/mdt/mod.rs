@@ -13,7 +13,7 @@
 //!
 //! Objects are made ahead by this target, and named in the layout that the open of a new file answers
 //! with: so a file has the objects that its layout names, whatever clients do, and an object target needs
-//! no rule for objects that nobody made. An open is recorded like a change: after a crash its file is kept
+//! no rule for objects that were not made. An open is recorded like a change: after a crash its file is kept
 //! for a client that comes back, and its handle goes with a client that does not.
 //!
 //! No lock goes out with an intent (status 301 with the result, C-63, C-88). One metadata target serves a
@@ -650,8 +650,8 @@ impl Kind for Mdt {
             return self.locks.called(call, result, cx.rpc);
         };
         let mut edit = Edit::new(&mut self.tree, cx.last());
-        if let Some((index, object)) = ended.destroyed {
-            edit.destroyed(index, object);
+        if let Some((index, object, debt)) = ended.paid {
+            edit.paid(index, object, debt);
         }
         if let Some((index, object)) = ended.used {
             edit.set_used(index, object);

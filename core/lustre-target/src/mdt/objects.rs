@@ -1,8 +1,9 @@
 //! Objects of files, made ahead on object targets: this metadata target is a client of each. It has
-//! objects made before files need them, gives them to files, and has those of removed files destroyed.
+//! objects made before files need them, gives them to files, has those of removed files destroyed, and
+//! gives those of others to new owners.
 //!
 //! ```text
-//!  connect ─► orphans: what is above the last used goes ─► create ahead ─► … ─► destroy, when committed
+//!  connect ─► orphans: what is above the last used goes ─► create ahead ─► … ─► pay what is owed, when committed
 //! ```
 //!
 //! The last used object of a target is stored with the file that uses it. What is above it was given to
@@ -18,11 +19,11 @@ use lustre_wire::connect::{ConnectData, ConnectFlags, ConnectFlags2};
 use lustre_wire::fid::{Fid, ObjectId, Valid};
 use lustre_wire::ost::{Obdo, ObdoFlags};
 use lustre_wire::striping::StripeObject;
-use lustre_wire::{ImportKind, Layout, Opcode};
+use lustre_wire::{ImportKind, Opcode};
 use ptlrpc::{Call, CallError, CallId, ImportConfig, ImportId, ImportState, Reply, Rpc};
 
 use super::layouts::COMPONENTS_MAX;
-use super::tree::Tree;
+use super::tree::{Debt, Tree};
 use crate::ost::wire;
 use crate::site::{Part, Site};
 
@@ -47,7 +48,7 @@ enum Doing {
     /// What no file uses is removed.
     Orphans,
     Create,
-    Destroy(u64),
+    Pay(u64, Debt),
 }
 
 #[derive(Debug)]
@@ -78,8 +79,8 @@ pub(super) struct Objects {
 /// What an object target has to know of a call of ours.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Ended {
-    /// An object is destroyed: index of its target, number.
-    pub(super) destroyed: Option<(u32, u64)>,
+    /// An object has what it was owed: index of its target, number, and what.
+    pub(super) paid: Option<(u32, u64, Debt)>,
     /// The last used object of a target is another one: it knows of later ones.
     pub(super) used: Option<(u32, u64)>,
 }
@@ -239,9 +240,9 @@ impl Objects {
             } else if target.made < used + LOW {
                 let Some(id) = object(*index, used + AHEAD) else { continue };
                 (Doing::Create, wire::create(id))
-            } else if let Some(number) = tree.doomed(*index, committed).next() {
+            } else if let Some((number, debt)) = tree.owed(*index, committed).next() {
                 let Some(id) = object(*index, number) else { continue };
-                (Doing::Destroy(number), wire::destroy(id, 1))
+                (Doing::Pay(number, debt), pays(id, debt))
             } else {
                 continue;
             };
@@ -275,11 +276,12 @@ impl Objects {
                 }
             }
             (Doing::Create, Some(body)) => target.made = target.made.max(body.id.oid.into()),
-            (Doing::Destroy(number), Some(_)) => ended.destroyed = Some((*index, number)),
-            (Doing::Destroy(number), None)
+            (Doing::Pay(number, debt), Some(_)) => ended.paid = Some((*index, number, debt)),
+            // It is gone already.
+            (Doing::Pay(number, debt), None)
                 if matches!(result, Err(CallError::Refused(Errno::ENOENT))) =>
             {
-                ended.destroyed = Some((*index, number));
+                ended.paid = Some((*index, number, debt));
             }
             (_, None) => {
                 target.rests_until = Some(now + PAUSE);
@@ -311,13 +313,22 @@ impl Objects {
     }
 }
 
+/// What an object is owed.
+fn pays(id: ObjectId, debt: Debt) -> Call {
+    match debt {
+        Debt::Destroy => wire::destroy(id, 1),
+        Debt::Own(uid, gid) => {
+            let mut body = Obdo { uid, gid, ..wire::named(id) };
+            body.valid |= Valid::UID | Valid::GID;
+            wire::object(Opcode::OST_SETATTR, &body)
+        }
+    }
+}
+
 /// What is above an object goes; it is made if it is not there.
 fn orphans(id: ObjectId) -> Call {
     let flags = ObdoFlags::DELORPHAN;
     let valid = Valid::ID | Valid::GROUP | Valid::FLAGS;
     let body = Obdo { id, valid, flags, ..Obdo::default() };
-    let mut call =
-        Call::new(Opcode::OST_CREATE, vec![body.to_bytes(lnet_types::ByteOrder::Little)]);
-    call.reply_lens = vec![Obdo::LEN as u32];
-    call
+    wire::object(Opcode::OST_CREATE, &body)
 }

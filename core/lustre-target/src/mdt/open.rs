@@ -301,7 +301,14 @@ impl Mdt {
             Ok(opened) => opened,
             Err(Stop::Wait) => return Err(Stop::Wait),
             Err(Stop::Errno(errno)) => {
-                let answer = Self::of_intent(found, Err(errno));
+                // That there is no such name is no failure (C-63).
+                let creates = flags & OPEN_CREATE != 0;
+                let negative = found.contains(Disposition::NEGATIVE);
+                let absent = errno == Errno::ENOENT && negative && !creates;
+                let mut nothing = vec![MdtBody::default().to_bytes(ORDER)];
+                nothing.resize(10, Vec::new());
+                let result = if absent { Ok(nothing) } else { Err(errno) };
+                let answer = Self::of_intent(found, result);
                 Self::unchanged(served, answer, cx);
                 return Ok(());
             }

@@ -9,7 +9,7 @@ use super::access::{EXECUTE, WRITE, Who};
 use super::inode::{DIRECTORY, Id, Inode, KIND_MASK, SYMLINK};
 use super::open::LINKS_MAX;
 use super::request::{Reint, check_name};
-use super::tree::{Edit, Entry};
+use super::tree::{Debt, Edit, Entry};
 use super::{Mdt, ORDER, show};
 use crate::journal::Cx;
 use crate::store::Change;
@@ -154,11 +154,12 @@ impl Mdt {
         }
     }
 
-    /// The attributes of a file that has lost a name (C-132).
-    fn removed(id: Id, mut inode: Inode, time: i64) -> MdtBody {
-        inode.nlink = if inode.is_dir() { 0 } else { inode.nlink.saturating_sub(1) };
-        inode.ctime = inode.ctime.max(time);
-        show::body(id, &inode)
+    /// The attributes of a file that has lost a name (C-132): as it is now, or was when it went.
+    fn removed(edit: &Edit<'_>, id: Id, before: Inode) -> MdtBody {
+        match edit.tree().inode(id) {
+            Some(inode) => show::body(id, inode),
+            None => show::body(id, &Inode { nlink: 0, ..before }),
+        }
     }
 
     /// C-130.
@@ -174,7 +175,7 @@ impl Mdt {
         }
         let mut edit = Edit::new(&mut self.tree, transno);
         Self::drop_name(&mut edit, dir, name, id, record.time);
-        let body = Self::removed(id, inode, record.time);
+        let body = Self::removed(&edit, id, inode);
         Ok((edit.finish(), answer(&body, 5)))
     }
 
@@ -231,7 +232,7 @@ impl Mdt {
         let mut edit = Edit::new(&mut self.tree, transno);
         if let Some((victim, old)) = victim {
             Self::drop_name(&mut edit, target, to, victim, time);
-            body = Self::removed(victim, old, time);
+            body = Self::removed(&edit, victim, old);
         }
         edit.remove_name(source, from);
         edit.set_name(target, to, Entry { id, kind });
@@ -254,9 +255,13 @@ impl Mdt {
     fn set_attributes(&mut self, record: &SetattrRecord, transno: u64) -> Result<Made, Errno> {
         let who = Who::from(record);
         let (id, inode) = self.file(record.fid)?;
+        let before = (inode.uid, inode.gid);
         let mut inode = inode.clone();
         change_attributes(&mut inode, record, &who)?;
         let mut edit = Edit::new(&mut self.tree, transno);
+        if before != (inode.uid, inode.gid) {
+            edit.owe(&inode, Debt::Own(inode.uid, inode.gid));
+        }
         edit.set_inode(id, inode);
         let changes = edit.finish();
         let body = self.tree.inode(id).map(|inode| show::body(id, inode)).unwrap_or_default();

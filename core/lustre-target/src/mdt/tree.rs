@@ -10,7 +10,7 @@
 //! | `o` handle | an open handle: FID, flags, client |
 //! | `s` | the next sequence for clients |
 //! | `u` index | the last object that was used of an object target |
-//! | `d` index number | an object to be destroyed |
+//! | `d` index number | what is owed to an object: to be destroyed, or given to another owner |
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -66,8 +66,42 @@ pub(super) struct Tree {
     open_counts: BTreeMap<Id, u32>,
     next_seq: u64,
     used: BTreeMap<u32, u64>,
-    /// Objects to be destroyed, with the transaction that must be committed before.
-    doomed: BTreeMap<(u32, u64), u64>,
+    /// What is owed to objects.
+    owed: BTreeMap<(u32, u64), Owed>,
+}
+
+/// What an object target is to do to an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Debt {
+    /// Its file is gone.
+    Destroy,
+    /// Its file has this user and group now (C-120).
+    Own(u32, u32),
+}
+
+/// A debt, and the transaction that must be committed before it is paid.
+#[derive(Clone, Copy, Debug)]
+struct Owed {
+    debt: Debt,
+    after: u64,
+}
+
+impl Debt {
+    fn to_bytes(self) -> Vec<u8> {
+        match self {
+            Self::Destroy => Vec::new(),
+            Self::Own(uid, gid) => [uid, gid].into_iter().flat_map(u32::to_le_bytes).collect(),
+        }
+    }
+
+    fn read(mut bytes: &[u8]) -> Option<Self> {
+        if bytes.is_empty() {
+            return Some(Self::Destroy);
+        }
+        let b = &mut bytes;
+        let debt = Self::Own(u32::from_le_bytes(take(b)?), u32::from_le_bytes(take(b)?));
+        b.is_empty().then_some(debt)
+    }
 }
 
 /// The hash of a name: 63 bits, as kernel clients keep a sign.
@@ -189,7 +223,8 @@ impl Tree {
             b'd' => {
                 let (index, rest) = rest.split_first_chunk()?;
                 let object = u64::from_be_bytes(rest.try_into().ok()?);
-                self.doomed.insert((u32::from_be_bytes(*index), object), 0);
+                let owed = Owed { debt: Debt::read(record)?, after: 0 };
+                self.owed.insert((u32::from_be_bytes(*index), object), owed);
             }
             _ => return None,
         }
@@ -279,10 +314,11 @@ impl Tree {
         self.used.get(&index).copied().unwrap_or(FIRST_OBJECT)
     }
 
-    /// Objects of a target that may be destroyed when transactions up to this one are committed.
-    pub(super) fn doomed(&self, index: u32, committed: u64) -> impl Iterator<Item = u64> {
-        let all = self.doomed.range((index, 0)..=(index, u64::MAX));
-        all.filter(move |(_, after)| **after <= committed).map(|((_, object), _)| *object)
+    /// What is owed to objects of a target when transactions up to this one are committed.
+    pub(super) fn owed(&self, index: u32, committed: u64) -> impl Iterator<Item = (u64, Debt)> {
+        let all = self.owed.range((index, 0)..=(index, u64::MAX));
+        let due = all.filter(move |(_, owed)| owed.after <= committed);
+        due.map(|((_, object), owed)| (*object, owed.debt))
     }
 
     /// Whether a directory is another one, or above it.
@@ -359,20 +395,24 @@ impl<'a> Edit<'a> {
         for name in self.tree.xattrs.remove(&id).unwrap_or_default().into_keys() {
             self.delete(key(b'x', id, &name));
         }
+        self.owe(&inode, Debt::Destroy);
+    }
+
+    /// The objects of a file are to be treated so.
+    pub(super) fn owe(&mut self, inode: &Inode, debt: Debt) {
         for (index, object) in inode.objects() {
-            self.doom(index, object.oid.into());
+            let number = u64::from(object.oid);
+            self.put(numbered(b'd', index, Some(number)), debt.to_bytes());
+            self.tree.owed.insert((index, number), Owed { debt, after: self.transno });
         }
     }
 
-    fn doom(&mut self, index: u32, object: u64) {
-        self.put(numbered(b'd', index, Some(object)), Vec::new());
-        self.tree.doomed.insert((index, object), self.transno);
-    }
-
-    /// An object is destroyed.
-    pub(super) fn destroyed(&mut self, index: u32, object: u64) {
-        self.delete(numbered(b'd', index, Some(object)));
-        self.tree.doomed.remove(&(index, object));
+    /// An object was treated so; what it is owed by now may be something else.
+    pub(super) fn paid(&mut self, index: u32, object: u64, debt: Debt) {
+        if self.tree.owed.get(&(index, object)).is_some_and(|owed| owed.debt == debt) {
+            self.delete(numbered(b'd', index, Some(object)));
+            self.tree.owed.remove(&(index, object));
+        }
     }
 
     pub(super) fn set_name(&mut self, dir: Id, name: &[u8], entry: Entry) {

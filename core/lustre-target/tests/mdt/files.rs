@@ -169,3 +169,19 @@ fn many_files_are_made_as_objects_are_made_ahead() {
     }
     assert_eq!(seen.len(), 600);
 }
+
+#[test]
+fn a_new_owner_of_a_file_is_the_owner_of_its_objects() {
+    let bench = &mut Bench::new(1);
+    let c = bench.client("c", 0);
+    let (f, stripes, _) = bench.open(c, ROOT, "f", 1, CREATE).unwrap();
+    let osc = bench.import(c.upper, ImportKind::Osc, "lfs-OST0000_UUID", "c");
+    let id = stripes.objects[0].id;
+    write(bench, c, osc, id, b"bytes");
+    let valid = lustre_wire::mds::SetattrValid::UID;
+    bench.reint(c, c.setattr(f.fid1, valid, 0, 1001)).unwrap();
+    bench.world.secs(1);
+    let reply = bench.call_on(c, osc, wire::get_attributes(id)).unwrap();
+    let body: lustre_wire::ost::Obdo = reply.msg().unwrap().get(1).unwrap();
+    assert_eq!((body.uid, body.size), (1001, 5));
+}

@@ -1,6 +1,6 @@
 //! A file system in one world: management, metadata and object targets on one request layer, and clients
 //! that make requests as they go over the wire, in virtual time. `names.rs` has names and attributes,
-//! `files.rs` opens, layouts and objects, `captures.rs` plays recorded clients, `recovery.rs` what is left when the server dies.
+//! `files.rs` opens, layouts and objects, `captures.rs` plays recorded clients, `recovery.rs` what is left when the server dies, `storm.rs` all of it at random against a model.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails says so by panicking")]
 
@@ -8,6 +8,7 @@ mod captures;
 mod files;
 mod names;
 mod recovery;
+mod storm;
 
 use core::any::Any;
 use core::time::Duration;
@@ -17,7 +18,6 @@ use lnet::upper::{Below, Upper, UpperId};
 use lnet::{Event as LnetEvent, Report};
 use lnet_types::{ByteOrder, Errno, Instant, Nid};
 use lustre_target::ost::wire;
-use lustre_target::store::Store;
 use lustre_target::{
     Commit, Kind, MGS_UUID, Mdt, MemoryStore, Mgs, Ost, OstLimits, Site, Targets, start,
 };
@@ -390,6 +390,9 @@ fn opened(end: Result<Reply, CallError>) -> Result<(MdtBody, Stripes, u64), Errn
         return Err(Errno(-i32::try_from(errno).unwrap()));
     }
     assert_eq!(lock.handle, 0);
+    if found.contains(Disposition::NEGATIVE) && !found.contains(Disposition::CREATED) {
+        return Err(Errno::ENOENT);
+    }
     let layout = msg.buffer(3).unwrap_or_default();
     let stripes = match Striping::parse(layout) {
         Ok(Striping::Plain(stripes)) => stripes,

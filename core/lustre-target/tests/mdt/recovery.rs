@@ -30,7 +30,7 @@ fn what_clients_had_heard_of_is_there_again_after_a_crash() {
     bench.reint(c, c.rename((ROOT, "n1"), (ROOT, "m1"))).unwrap();
     bench.reint(c, c.unlink(ROOT, "n2", 0o040_000)).unwrap();
     bench.crash();
-    bench.world.secs(60);
+    bench.world.secs(200);
     assert_eq!(names(bench, c, 8), [3, 4, 5, 6, 7, 8]);
     assert_eq!(bench.lookup(c, ROOT, "m1").unwrap().fid1, c.fid(1));
     assert_eq!(bench.getattr(c, ROOT).unwrap().nlink, 2 + 7);
@@ -53,7 +53,7 @@ fn an_open_file_is_open_with_its_objects_after_a_crash() {
         assert!(party.ptlrpc.rpc(below).amend(c.mdt, id, &amended.buffers));
     });
     bench.crash();
-    bench.world.secs(60);
+    bench.world.secs(200);
     assert_eq!(bench.party(c.upper, |party, _| party.replayed.len()), 2);
     let (again, same, _) = bench.open(c, ROOT, "b", 3, OPEN_WRITE).unwrap();
     assert_eq!((again.fid1, &same.objects), (lost.fid1, &stripes.objects));
