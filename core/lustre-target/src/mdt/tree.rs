@@ -238,7 +238,8 @@ impl Tree {
                 return Err(damaged(&key(b'i', *id, b""), "it has names, and is no directory"));
             }
             for (name, entry) in &dir.names {
-                if !self.inodes.get(&entry.id).is_some_and(|inode| inode.kind() == entry.kind) {
+                let kind = self.inodes.get(&entry.id).map(Inode::kind);
+                if kind != Some(entry.kind) {
                     return Err(damaged(&key(b'n', *id, name), "it names no file of its type"));
                 }
             }

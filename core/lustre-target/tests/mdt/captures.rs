@@ -32,7 +32,7 @@ fn recorded(name: &str) -> Vec<Pair> {
     let mut asked: BTreeMap<u64, Pair> = BTreeMap::new();
     let mut pairs = Vec::new();
     let mut bulks: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
-    let capture = lnet_pcap::conversations(&dir.join(name).with_extension("pcap")).unwrap();
+    let capture = lnet_pcap::conversations(dir.join(name).with_extension("pcap")).unwrap();
     for found in lnet_capture::messages(&capture).unwrap() {
         let Kind::Put { portal, match_bits: bits, offset, .. } = found.hdr.kind else { continue };
         if portal == Portal::MDS_BULK.0 {
@@ -83,9 +83,8 @@ fn renamed(buffer: &[u8]) -> Vec<u8> {
 struct Seen {
     result: i64,
     found: u64,
-    /// FID, type and permissions, links, owners, device, times.
-    attributes: Option<(Fid, u32, u32, (u32, u32), u32, (i64, i64))>,
-    size: Option<u64>,
+    /// FID, type and permissions, links, owners, device, times; the size of a link.
+    attributes: Option<MdtBody>,
     text: Vec<u8>,
     names: BTreeSet<Vec<u8>>,
 }
@@ -119,15 +118,20 @@ fn seen(opcode: Opcode, intent: bool, reply: &Msg<'_>, bulk: &[u8]) -> Seen {
     if seen.result < 0 || !body.valid.contains(Valid::TYPE) || opcode == Opcode::MDS_CLOSE {
         return seen;
     }
-    let owners = (body.uid, body.gid);
-    let times = (body.mtime, body.ctime);
-    let mode = body.mode;
-    // Counts of links of directories are those of the storage.
-    let nlink = if mode & 0o170_000 == 0o040_000 { 0 } else { body.nlink };
-    seen.attributes = Some((ours(body.fid1), mode, nlink, owners, body.rdev, times));
-    if body.valid.contains(Valid::SIZE) && mode & 0o170_000 == 0o120_000 {
-        seen.size = Some(body.size);
-    }
+    let kind = body.mode & 0o170_000;
+    seen.attributes = Some(MdtBody {
+        fid1: ours(body.fid1),
+        mode: body.mode,
+        // Counts of links of directories are those of the storage.
+        nlink: if kind == 0o040_000 { 0 } else { body.nlink },
+        size: if kind == 0o120_000 { body.size } else { 0 },
+        uid: body.uid,
+        gid: body.gid,
+        rdev: body.rdev,
+        mtime: body.mtime,
+        ctime: body.ctime,
+        ..MdtBody::default()
+    });
     if body.valid.contains(Valid::LINKNAME) {
         seen.text = reply.buffer(at + 1).unwrap_or_default().to_vec();
     }
@@ -157,7 +161,8 @@ fn play(name: &str, dir: (&str, Fid)) -> (BTreeMap<String, (usize, usize)>, Vec<
             Opcode::MDS_GETATTR_NAME,
             Opcode::MDS_READPAGE,
         ];
-        if !played.contains(&opcode) && !(intent && has_intent && asked.buffer(2).is_some()) {
+        let is_intent = intent && has_intent && asked.buffer(2).is_some();
+        if !(played.contains(&opcode) || is_intent) {
             continue;
         }
         let client = match clients.get(&client) {
