@@ -1,0 +1,181 @@
+//! A file system of our own over sockets: what a client has made in it a visitor lists and reads, also
+//! after the server has begun again.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails says so by panicking")]
+
+use std::fs;
+use std::time::Duration;
+
+use lnet_rt::{Nid, NodeBuilder, NodeHandle};
+use lnet_types::ByteOrder;
+use lustre_rt::store::{DESCRIPTION, DirLock};
+use lustre_rt::visitor::FileKind;
+use lustre_rt::{
+    Call, ConnectData, ConnectFlags, ConnectFlags2, Fid, ImportConfig, ImportKind, MGS_UUID, Mount,
+    MountConfig, ObjClient, Opcode, RpcNode, Site, TargetSpec, wait,
+};
+use lustre_wire::Layout;
+use lustre_wire::fid::{SeqOp, SeqRange};
+use lustre_wire::ldlm::{Intent, LockDesc, LockFlags, LockKind, LockMode, LockRequest};
+use lustre_wire::mds::{CreateRecord, Epoch, MdtBody, RecordHead, ReintOp, SetattrRecord};
+use lustre_wire::striping::{Magic, StripeHead, Striping};
+
+const LITTLE: ByteOrder = ByteOrder::Little;
+const ROOT: Fid = Fid { seq: 0x2_0000_0007, oid: 1, ver: 0 };
+const PORT: u16 = 7996;
+const SERVER: &str = "127.96.0.1";
+const MDT: &str = "lfs-MDT0000_UUID";
+const STRIPE: usize = 64 << 10;
+
+fn node(ip: &str) -> (NodeHandle, RpcNode) {
+    let node = NodeBuilder::new().tcp(ip.parse().unwrap(), PORT).start().unwrap();
+    let rpc = RpcNode::start(&node, Default::default()).unwrap();
+    (node, rpc)
+}
+
+fn nid() -> Nid {
+    format!("{SERVER}@tcp").parse().unwrap()
+}
+
+/// All targets of a file system below a folder.
+fn serve(dir: &std::path::Path) -> (NodeHandle, RpcNode) {
+    let (node, rpc) = node(SERVER);
+    rpc.serve_targets().unwrap();
+    let site = Site::on_one_node("lfs", 2, &[nid()]).unwrap();
+    for (name, kind) in
+        [("lfs-OST0000_UUID", "ost"), ("lfs-OST0001_UUID", "ost"), (MGS_UUID, "mgs"), (MDT, "mdt")]
+    {
+        let dir = dir.join(name);
+        fs::create_dir_all(&dir).unwrap();
+        if kind != "ost" {
+            fs::write(dir.join(DESCRIPTION), site.to_string()).unwrap();
+        }
+        let spec: TargetSpec = format!("{name}={kind}:{}", dir.display()).parse().unwrap();
+        rpc.start_target(&spec, DirLock::take(&dir).unwrap()).unwrap();
+    }
+    (node, rpc)
+}
+
+/// Makes directory `d`, and in it file `f` with these bytes in stripes over two targets.
+fn make(bytes: &[u8]) {
+    let (_node, rpc) = node("127.96.0.2");
+    let flags = ConnectFlags::VERSION
+        | ConnectFlags::AT
+        | ConnectFlags::FULL20
+        | ConnectFlags::FID
+        | ConnectFlags::IBITS
+        | ConnectFlags::BULK_MBITS
+        | ConnectFlags::FLAGS2;
+    let flags2 = ConnectFlags2::REP_MBITS;
+    let config = ImportConfig {
+        kind: ImportKind::Mdc,
+        target: MDT.to_owned(),
+        client: "maker".to_owned(),
+        nids: vec![nid()],
+        wanted: ConnectData { flags, flags2, ..ConnectData::default() },
+    };
+    let mdt = rpc.import(config).unwrap();
+    let call = |opcode, buffers, reply_lens| {
+        let call = Call { reply_lens, ..Call::new(opcode, buffers) };
+        mdt.call(call).unwrap().blocking().0.unwrap()
+    };
+    let buffers = vec![SeqOp::META.to_bytes(LITTLE), SeqRange::default().to_bytes(LITTLE)];
+    let reply = call(Opcode::SEQ_QUERY, buffers, vec![24]);
+    let seq = reply.msg().unwrap().get::<SeqRange>(1).unwrap().start;
+    let record = |opcode, fid1, oid, mode, flags_low| {
+        let fid2 = Fid { seq, oid, ver: 0 };
+        let head = RecordHead { opcode, cap: u32::MAX, fid1, fid2, ..RecordHead::default() };
+        CreateRecord { head, mode, time: 1_795_000_000, flags_low, ..CreateRecord::default() }
+    };
+    let dir = record(ReintOp::CREATE, ROOT, 1, 0o040_755, 0);
+    let buffers = vec![dir.to_bytes(LITTLE), vec![], b"d\0".to_vec(), vec![], vec![]];
+    call(Opcode::MDS_REINT, buffers, vec![216, 0, 0]);
+    let desc = LockDesc { kind: LockKind::IBITS, requested: LockMode::CR, ..LockDesc::default() };
+    let lock = LockRequest::new(LockFlags::HAS_INTENT, 1, desc, &[1]);
+    // For writing, to be made, with a layout.
+    let open = record(ReintOp::OPEN, dir.head.fid2, 2, 0o100_640, 0x4000_0042);
+    let (magic, stripe_size) = (Magic::V1, STRIPE as u32);
+    let head = StripeHead { magic, stripe_size, stripe_count: 2, ..StripeHead::default() };
+    let mut buffers = vec![
+        lock.to_bytes(LITTLE),
+        (Intent::OPEN | Intent::CREAT).to_bytes(LITTLE),
+        open.to_bytes(LITTLE),
+        vec![],
+        vec![],
+        b"f\0".to_vec(),
+        head.to_bytes(LITTLE),
+    ];
+    buffers.resize(11, vec![]);
+    let reply = call(Opcode::LDLM_ENQUEUE, buffers, vec![112, 216, 4096, 0, 0, 0, 16]);
+    let msg = reply.msg().unwrap();
+    let body: MdtBody = msg.get(2).unwrap();
+    let Striping::Plain(stripes) = Striping::parse(msg.buffer(3).unwrap()).unwrap() else {
+        panic!("a plain layout");
+    };
+    assert_eq!(stripes.objects.len(), 2);
+    for (i, object) in stripes.objects.iter().enumerate() {
+        let uuid = format!("lfs-OST{:04x}_UUID", object.index);
+        let objects = ObjClient::new(&rpc, &uuid, "maker", vec![nid()]).unwrap();
+        for (round, part) in bytes.chunks(STRIPE).skip(i).step_by(2).enumerate() {
+            objects.write(object.id, (round * STRIPE) as u64, part).unwrap();
+        }
+        objects.disconnect().unwrap();
+    }
+    let opcode = ReintOp::SETATTR;
+    let times = SetattrRecord { opcode, fid: body.fid1, ..SetattrRecord::default() };
+    let handle = Epoch { handle: body.open_handle };
+    let buffers = vec![handle.to_bytes(LITTLE), times.to_bytes(LITTLE), vec![]];
+    call(Opcode::MDS_CLOSE, buffers, vec![216, 0, 0, 0, 0]);
+    wait(mdt.end()).unwrap();
+}
+
+/// What a visitor sees: the names of `d` with kind and size, and the bytes of `d/f`.
+fn visit(ip: &str) -> (Vec<(String, FileKind, u64)>, Vec<u8>) {
+    let (_node, rpc) = node(ip);
+    let config = MountConfig {
+        mgs: vec![nid()],
+        fsname: "lfs".to_owned(),
+        client: format!("visitor-{ip}"),
+        who: Default::default(),
+        limit: Duration::from_secs(60),
+    };
+    wait(async {
+        let mount = Mount::begin(&rpc, config).await.unwrap();
+        let node = mount.find(b"/d", true).await.unwrap();
+        let mut dir = mount.open_dir(&node).await.unwrap();
+        let names = mount.read_dir(&mut dir).await.unwrap();
+        let listed = mount.list(&node, &names).await.into_iter().map(|one| one.unwrap().unwrap());
+        let named = names.iter().map(|name| String::from_utf8(name.name.clone()).unwrap());
+        let seen = named.zip(listed).map(|(name, one)| (name, one.kind, one.size)).collect();
+        let node = mount.find(b"/d/f", true).await.unwrap();
+        let file = mount.open_file(&node).await.unwrap();
+        let mut bytes = Vec::new();
+        for part in mount.read(&file, 0, 1 << 30).await.unwrap() {
+            assert_eq!(part.offset, bytes.len() as u64);
+            bytes.extend(part.bytes);
+        }
+        mount.close(file).await.unwrap();
+        mount.end().await;
+        (seen, bytes)
+    })
+}
+
+#[test]
+fn what_a_client_has_made_is_listed_and_read_also_after_a_restart_of_the_server() {
+    let dir = std::env::temp_dir().join(format!("ulnet-file-system-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&dir);
+    let bytes: Vec<u8> = (0..500_000u32).map(|i| (i / 7 % 251) as u8).collect();
+    let (server, rpc) = serve(&dir);
+    make(&bytes);
+    let expected = vec![("f".to_owned(), FileKind::File, bytes.len() as u64)];
+    let (seen, read) = visit("127.96.0.3");
+    assert_eq!(seen, expected);
+    assert!(read == bytes);
+    rpc.stop_targets().unwrap();
+    server.stop(Duration::from_secs(1)).blocking();
+    let (_server, _rpc) = serve(&dir);
+    let (seen, read) = visit("127.96.0.4");
+    assert_eq!(seen, expected);
+    assert!(read == bytes);
+    let _ = fs::remove_dir_all(&dir);
+}
