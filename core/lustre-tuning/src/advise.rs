@@ -24,6 +24,10 @@ const KEEPALIVE: u32 = 30;
 /// Probes of an idle TCP connection after [`KEEPALIVE`]: how many, and their distance in seconds.
 const PROBES: u32 = 5;
 const PROBE_EVERY: u32 = 2;
+/// `timeout` of the nodes by default, seconds (PA-012).
+const OBD_TIMEOUT: u32 = 100;
+/// What stands in the place of a module where no module has the parameter: `lctl` sets it.
+pub(crate) const SET_PARAM: &str = "set_param";
 /// The most clients and targets.
 const CLIENTS_MAX: u32 = 10_000_000;
 const TARGETS_MAX: u32 = 100_000;
@@ -195,6 +199,15 @@ impl Site {
         Some(u64::from(clients) * u64::from(targets))
     }
 
+    /// `timeout`, if the default is too short: a client is evicted after 1.5 times as long without a
+    /// request (PA-014). A client that is idle pings every quarter of it (PA-011), so one that was cut
+    /// off has been silent for a quarter more than the span.
+    fn timeout(&self) -> Option<u32> {
+        let least = (self.span().0.saturating_add(1)).saturating_mul(4).div_ceil(5);
+        let least = least.div_ceil(20).saturating_mul(20);
+        (least > OBD_TIMEOUT).then_some(least)
+    }
+
     /// The lock callback timer, by the formula.
     fn enqueue(&self) -> Result<EnqueueMin, Contradiction> {
         EnqueueMin::of(AT_MIN, AT_MIN, self.span().0, (AT_MIN, self.at_max()))
@@ -206,7 +219,7 @@ impl Site {
 pub struct Advice {
     /// The role.
     pub role: Role,
-    /// The kernel module.
+    /// The kernel module; `set_param` for a parameter that no module has.
     pub module: &'static str,
     /// The parameter.
     pub name: &'static str,
@@ -296,6 +309,18 @@ const TABLE: &[Row] = &[
             let connects = site.connects().map(|n| format!(" ({n} connects)")).unwrap_or_default();
             let text = site.enqueue().map(|all| all.to_string()).unwrap_or_default();
             format!("{text}: {}{connects}; equal on clients and servers", site.span().1)
+        },
+    },
+    Row {
+        module: SET_PARAM,
+        name: "timeout",
+        value: |site, role| requests(role, site.timeout()?),
+        why: |site, _| {
+            let (silent, span) = (site.timeout().unwrap_or(OBD_TIMEOUT) / 2 * 3, site.span().0);
+            format!(
+                "at least: a client that is silent for {silent} s is evicted, one that was away for {span} s \
+                 must not be"
+            )
         },
     },
     Row {
@@ -451,19 +476,47 @@ mod tests {
         all
     }
 
+    /// The same without what stands in no file of modules.
+    fn of_modules(site: &Site, role: Role) -> Vec<String> {
+        let mut all = of(site, role);
+        all.retain(|one| !one.starts_with(SET_PARAM));
+        all
+    }
+
     #[test]
     fn the_roles_of_the_papers_routed_site_are_its_own_files() {
         for (role, file) in
             [(Role::Router, "router"), (Role::Server, "server"), (Role::Client, "aries-client")]
         {
-            assert_eq!(of(&CRAY, role), paper(file), "{file}");
+            assert_eq!(of_modules(&CRAY, role), paper(file), "{file}");
+        }
+    }
+
+    #[test]
+    fn client_is_not_evicted_for_its_silence_before_the_span_of_its_site_is_over() {
+        let timeout = |site: &Site| {
+            let all = advise(site).unwrap();
+            let of_all = all.iter().filter(|a| a.module == SET_PARAM);
+            let of = |role| of_all.clone().find(|a| a.role == role).map(|a| a.value);
+            assert_eq!((of(Role::Server), of(Role::Router)), (of(Role::Client), None));
+            of(Role::Client)
+        };
+        // Those of the paper had 300.
+        assert_eq!(timeout(&CRAY), Some(120));
+        let tcp = Site { routed: false, net: NetKind::Tcp, ..CRAY };
+        assert_eq!(timeout(&tcp), None, "the default is long enough");
+        assert_eq!(timeout(&Site { routed: true, ..tcp }), None, "1.25 x 100 s cover 110 s");
+        for (span, wanted) in [(124, None), (125, Some(120)), (300, Some(260)), (375, Some(320))] {
+            let site = Site { quiesce: Some(span), ..tcp };
+            assert_eq!(timeout(&site), wanted, "{span}");
+            assert!(wanted.unwrap_or(OBD_TIMEOUT) * 5 / 4 > span, "{span}");
         }
     }
 
     #[test]
     fn a_client_on_the_servers_fabric_is_the_papers_file_too() {
         let site = Site { routed: false, quiesce: Some(140), net: NetKind::O2ib, ..CRAY };
-        assert_eq!(of(&site, Role::Client), paper("ib-client"));
+        assert_eq!(of_modules(&site, Role::Client), paper("ib-client"));
         assert_eq!(of(&site, Role::Router), [] as [&str; 0]);
     }
 

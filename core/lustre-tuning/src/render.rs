@@ -3,17 +3,19 @@
 
 use core::fmt::Write as _;
 
-use crate::advise::Advice;
+use crate::advise::{Advice, SET_PARAM};
 
 /// Tunables of LNet that YAML has, in a block of `ulnet` nodes alone. Those of the request layer are
 /// parameters (`lctl set_param`), those of drivers belong to their networks.
 const LNET: &str = "lnet";
 const REQUESTS: &str = "ptlrpc";
 
-/// A modprobe file: one option a line, its reason above it.
+/// A modprobe file: one option a line, its reason above it. The command for what no module has stands
+/// in a comment.
 pub fn modprobe<'a>(advice: impl IntoIterator<Item = &'a Advice>) -> String {
     advice.into_iter().fold(String::new(), |mut out, one| {
-        let _ = writeln!(out, "# {}\noptions {one}", one.why);
+        let before = if one.module == SET_PARAM { "# lctl" } else { "options" };
+        let _ = writeln!(out, "# {}\n{before} {one}", one.why);
         out
     })
 }
@@ -26,7 +28,7 @@ pub fn yaml<'a>(advice: impl IntoIterator<Item = &'a Advice>) -> String {
         let Advice { module, name, value, why, .. } = one;
         let _ = match *module {
             LNET => writeln!(block, "    # {why}\n    {name}: {value}"),
-            REQUESTS => writeln!(beside, "# {why}\n# lctl set_param {name}={value}"),
+            REQUESTS | SET_PARAM => writeln!(beside, "# {why}\n# lctl set_param {name}={value}"),
             _ => writeln!(beside, "# {why}\n# options {one}"),
         };
     }
@@ -64,7 +66,10 @@ mod tests {
                 let text = modprobe(mine.iter().copied());
                 let read = lnet_config::ModuleParameters::from_modprobe(&text).unwrap();
                 let notes: Vec<&str> = read.notes.iter().map(|n| n.text.as_str()).collect();
-                let wanted: Vec<String> = mine.iter().map(ToString::to_string).collect();
+                let of_modules = mine.iter().filter(|a| a.module != SET_PARAM);
+                let wanted: Vec<String> = of_modules.map(ToString::to_string).collect();
+                let commands = mine.len() - wanted.len();
+                assert_eq!(text.matches("\n# lctl set_param ").count(), commands, "{text}");
                 assert_eq!(notes, wanted, "{site:?}");
                 for note in &read.notes {
                     let driver = ["ko2iblnd", "kgnilnd"].iter().any(|m| note.text.starts_with(m));
