@@ -41,6 +41,10 @@ pub use view::LockView;
 use callback::CallbackAnswer;
 use namespace::{Namespace, Order, Ticket};
 
+/// The largest callback, bytes (P-37), and the buffers for callbacks.
+const CALLBACK_MAX: u32 = 5 << 10;
+const CALLBACK_BUFFERS: u32 = 8;
+
 /// Most glimpses that wait for the program; further ones are answered as if it knew nothing.
 pub const GLIMPSES_MAX: usize = 4096;
 
@@ -97,7 +101,13 @@ impl LockClient {
     pub fn open(&mut self, import: ImportId, rpc: &mut Rpc<'_, '_>) -> Result<(), Errno> {
         if !self.serves {
             let (portal, reply) = (Portal::LDLM_CALLBACK.0, Portal::LDLM_CALLBACK_REPLY.0);
-            rpc.serve(ServiceConfig::new("ldlm_cbd", portal, reply, Portal::OST_BULK.0))?;
+            let service = ServiceConfig::new("ldlm_cbd", portal, reply, Portal::OST_BULK.0);
+            // A callback is small, and each buffer holds a hundred: sixteen times fewer than an OST's.
+            rpc.serve(ServiceConfig {
+                request_max: CALLBACK_MAX,
+                buffers: CALLBACK_BUFFERS,
+                ..service
+            })?;
             self.serves = true;
         }
         let Config { tunables, cache, .. } = &self.config;

@@ -5,6 +5,7 @@
 
 mod convert;
 mod glimpse;
+mod rate;
 
 use core::time::Duration;
 
