@@ -67,9 +67,12 @@ pub use memory::{Body, Mem};
 pub use message::{MessageEvent, Messages};
 pub use observe::{AttemptId, BufferId, Observer, Seen, View, Violation, is_control};
 pub use paper::{
-    ARMS, Arm, CABINET_HEAD, CabinetEvent, CabinetRun, CabinetSize, EVENTS, cabinets, play_cabinets,
+    ARMS, Arm, CabinetEvent, CabinetSize, EVENTS, Proof, ProofEvent, SITE_HEAD, SiteRun,
+    SiteSecond, cabinets, play_cabinets, prove, unmet,
 };
-pub use paper::{PaperRow, Unit, paper_locks, paper_routers, paper_rpc, paper_sweeps};
+pub use paper::{
+    Moment, PaperRow, Unit, paper_drivers, paper_locks, paper_routers, paper_rpc, paper_sweeps,
+};
 pub use play::{Played, play, play_before};
 pub use rpc::{
     Answered, Asked, CallNo, KeyNo, LockModel, LockSeen, LockWant, RpcFigures, RpcModel, RpcSeen,

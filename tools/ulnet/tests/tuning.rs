@@ -78,6 +78,7 @@ fn values_that_contradict_each_other_are_refused_with_the_rule_that_they_break()
         ("advise --clients 0", "clients 0: expected 1 to 10000000"),
         ("advise --role router", "role router: expected --routed"),
         ("advise --quiesce 2592000", "ldlm_enqueue_min"),
+        ("advise --quiesce 1801 --prove --json", "quiesce 1801: limit of a play is 1800 s"),
         ("log no-such-file", "can't read no-such-file"),
     ] {
         refused(words, 1, rule);
@@ -89,6 +90,9 @@ fn values_that_contradict_each_other_are_refused_with_the_rule_that_they_break()
         "advise --net ib",
         "advise --as modprobe",
         "advise --role client --as yaml --json",
+        "advise --role client --prove",
+        "advise --seed 2",
+        "advise --prove --played 1",
         "frobnicate",
     ] {
         refused(words, 2, "error:");
@@ -124,6 +128,41 @@ fn each_value_of_an_advice_has_one_sentence_of_reason() {
     let text = printed("advise --routed --net gni --clients 3600 --targets 32");
     assert!(text.contains("ptlrpc ldlm_enqueue_min=260 ") && text.contains("\nrouter\n"), "{text}");
     assert!(text.contains("115200 connects"), "{text}");
+}
+
+#[test]
+fn advice_is_proven_by_a_play_with_and_without_it_whose_seed_repeats_it() {
+    let words = "advise --clients 100 --targets 8 --quiesce 140 --prove --played 10";
+    let text = printed(words);
+    assert!(text.contains("ptlrpc ldlm_enqueue_min=260 "), "{text}");
+    assert!(text.contains("set_param timeout=120 "), "{text}");
+    let scale =
+        "\nplayed: 10 of 100 clients, 3 more that crash, 4 of 8 targets on 2 servers; seed 1\n";
+    assert!(text.contains(scale), "{text}");
+    let line = |values: &str| {
+        let of = |l: &&str| l.starts_with("the network stands still for 1") && l.contains(values);
+        // That of the span, behind the one of 15 s.
+        text.lines().filter(of).last().unwrap().to_owned()
+    };
+    let evicted = |line: &str| {
+        let rest = line.split(", ").nth(1).unwrap();
+        rest.split_whitespace().nth(1).unwrap().parse::<u32>().unwrap()
+    };
+    assert!(evicted(&line("defaults")) > 0, "{text}");
+    assert_eq!(evicted(&line("advised")), 0, "{text}");
+    let document =
+        |words: &str| -> serde_json::Value { serde_json::from_str(&printed(words)).unwrap() };
+    let json = document(&format!("{words} --json"));
+    assert!(json["advice"].as_array().unwrap().len() > 8);
+    let events = json["proof"]["events"].as_array().unwrap();
+    let last = events.last().unwrap();
+    assert_eq!(last["defaults"]["evicted"], evicted(&line("defaults")), "{json}");
+    for event in events {
+        assert_eq!(event["advised"]["evicted"], 0, "{json}");
+        assert_eq!(event["advised"]["dead_left"], 0, "{json}");
+    }
+    assert_eq!(document(&format!("{words} --json --seed 1")), json);
+    assert_ne!(document(&format!("{words} --json --seed 2"))["proof"], json["proof"]);
 }
 
 /// A daemon, killed when dropped.

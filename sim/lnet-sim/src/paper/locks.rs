@@ -8,8 +8,8 @@ use lnet::Profile;
 use lnet_types::Instant;
 use ptlrpc::{EvictReason, Part, Tunables};
 
-use super::PaperRow;
 use super::stage::{LockStage, TARGETS, Who};
+use super::{Moment, PaperRow};
 
 /// The holder, where there is one.
 const HOLDER: Who = Who(1);
@@ -43,8 +43,26 @@ struct Outcome {
     /// From the question to the first eviction.
     evicted: Option<Duration>,
     evictions: usize,
+    /// When callbacks have left, from the question on.
+    called: Vec<Duration>,
+}
+
+impl Outcome {
     /// Distances of callbacks that were sent again.
-    spacing: Vec<Duration>,
+    fn spacing(&self) -> impl Iterator<Item = Duration> {
+        self.called.windows(2).map(|two| two[1].saturating_sub(two[0]))
+    }
+
+    /// What has happened, in order.
+    fn moments(&self) -> Vec<Moment> {
+        let moment = |at: Duration, what| Moment { at, what };
+        let mut all = vec![moment(Duration::ZERO, "another client asks")];
+        all.extend(self.called.iter().map(|at| moment(*at, "callback")));
+        all.extend(self.evicted.map(|at| moment(at, "holder evicted")));
+        all.extend(self.granted.map(|at| moment(at, "lock granted")));
+        all.sort_by_key(|moment| moment.at);
+        all
+    }
 }
 
 /// Plays on for so many seconds, and tells what came of `hold`, asked for at `asked`.
@@ -58,12 +76,12 @@ fn outcome(
     let asker = stage.asker();
     let evicted = stage.evicted();
     let called = stage.called();
-    let called: Vec<Instant> = called.into_iter().filter(|at| *at >= asked).collect();
+    let called = called.into_iter().filter(|at| *at >= asked);
     Outcome {
         granted: stage.granted(asker, hold).map(|at| at.saturating_since(asked)),
         evicted: evicted.first().map(|e| e.at.saturating_since(asked)),
         evictions: evicted.len(),
-        spacing: called.windows(2).map(|two| two[1].saturating_since(two[0])).collect(),
+        called: called.map(|at| at.saturating_since(asked)).collect(),
     }
 }
 
@@ -206,51 +224,55 @@ fn dead_holders(count: u32, evictor: bool) -> Option<Duration> {
     Some(stage.now().saturating_since(asked))
 }
 
+/// When the holder was evicted, and what led there.
+fn evicted(what: &'static str, paper: &'static str, all: Option<Outcome>) -> PaperRow {
+    let all = all.unwrap_or_default();
+    PaperRow::time(what, paper, all.evicted).along(all.moments())
+}
+
+/// How many were evicted; without the lock in the end nothing was shown.
+fn evictions(what: &'static str, paper: &'static str, all: Option<Outcome>) -> PaperRow {
+    let all = all.unwrap_or_default();
+    let n = if all.granted.is_some() { all.evictions } else { usize::MAX };
+    PaperRow::evictions(what, paper, n).along(all.moments())
+}
+
+/// No client was.
+fn none(what: &'static str, all: Option<Outcome>) -> PaperRow {
+    evictions(what, "0 evicted", all).within(0.0, 0.0)
+}
+
 /// The table.
 pub fn paper_locks() -> Vec<PaperRow> {
     let before = Tunables { ast_resend: false, ..documents() };
-    let evicted = |all: Option<Outcome>| all.and_then(|all| all.evicted);
-    let none = |all: &Outcome| {
-        // Without the lock nothing was shown.
-        if all.granted.is_some() { all.evictions } else { usize::MAX }
-    };
-    let count = |all: Option<Outcome>| all.as_ref().map_or(usize::MAX, none);
     let row = PaperRow::time;
-    let n = |what, paper, n| PaperRow::evictions(what, paper, n).within(0.0, 0.0);
-    let resent = lost(&documents(), true, Part::Request, 3).unwrap_or_default();
-    let spacing = resent.spacing.iter().max().copied();
+    let resent = lost(&documents(), true, Part::Request, 3);
+    let spacing = resent.as_ref().and_then(|all| all.spacing().max());
     let late = lost_for(200.0);
     let late_granted = late.as_ref().and_then(|all| all.granted);
     let dead = death();
     let of = |f: fn(&Death) -> Option<Duration>| dead.as_ref().and_then(f);
     let wait = |n, evictor| dead_holders(n, evictor);
+    let one = |what, paper, all| evictions(what, paper, all).within(1.0, 1.0);
     vec![
-        row(
-            "lost AST, ast_resend 0: evicted after",
-            "timer",
-            evicted(lost(&before, true, Part::Request, 1)),
-        )
+        evicted("lost AST, ast_resend 0: evicted after", "timer", {
+            lost(&before, true, Part::Request, 1)
+        })
         .within(1.0, TIMER + 1.0)
         .because("at the end of its one sending: L-55.5"),
-        row(
-            "lost AST reply, ast_resend 0: evicted after",
-            "timer",
-            evicted(lost(&before, false, Part::Reply, 1)),
-        )
+        evicted("lost AST reply, ast_resend 0: evicted after", "timer", {
+            lost(&before, false, Part::Reply, 1)
+        })
         .within(1.0, TIMER + 1.0)
         .because("a holder that is not done within one sending"),
-        n("lost AST, resent", "0 evicted", none(&resent)),
-        n("lost AST reply, resent", "0 evicted", count(lost(&documents(), true, Part::Reply, 1))),
+        none("lost AST, resent", resent),
+        none("lost AST reply, resent", lost(&documents(), true, Part::Reply, 1)),
         row("resends of an AST are apart", "its deadline", spacing)
             .near(10.0)
             .because("5 s for the service, 5 s for the net: DEC-38"),
-        n("every AST lost for 200 s of 260", "0 evicted", count(late)),
+        none("every AST lost for 200 s of 260", late),
         row("the same: the lock is granted after", "> 200 s", late_granted).within(200.0, TIMER),
-        n(
-            "reads for three times the timer under a called-back lock",
-            "0 evicted",
-            count(long_io()),
-        ),
+        none("reads for three times the timer under a called-back lock", long_io()),
         row(
             "dead holder: evicted by the contended target after",
             "timer 100 s",
@@ -268,42 +290,21 @@ pub fn paper_locks() -> Vec<PaperRow> {
             .within(TIMER - 1.0, TIMER + 12.0),
         row("ten dead holders, evictor off", "10 timers", wait(10, false))
             .within(10.0 * TIMER - 10.0, 10.0 * TIMER + 120.0),
-        PaperRow::evictions(
-            "outage of 150 s, timer 50",
-            "evicted",
-            count(outage(&cray(5, 50), 150, 0)),
-        )
-        .within(1.0, 1.0),
+        one("outage of 150 s, timer 50", "evicted", outage(&cray(5, 50), 150, 0)),
         row("the same timer: a dead holder's lock is had after", "timer", dead_holder(50))
             .within(49.0, 61.0),
-        PaperRow::evictions(
-            "outage of 150 s, timer 100",
-            "evicted",
-            count(outage(&cray(5, 100), 150, 0)),
-        )
-        .within(1.0, 1.0),
+        one("outage of 150 s, timer 100", "evicted", outage(&cray(5, 100), 150, 0)),
         row("the same timer: a dead holder's lock is had after", "timer", dead_holder(100))
             .within(99.0, 111.0),
-        n("outage of 150 s, timer 260", "0 evicted", count(outage(&cray(5, 260), 150, 0))),
+        none("outage of 150 s, timer 260", outage(&cray(5, 260), 150, 0)),
         row("the same timer: a dead holder's lock is had after", "timer", dead_holder(260))
             .within(259.0, 271.0),
-        n("outage of 15 s, timer 260", "0 evicted", count(outage(&cray(5, 260), 15, 0))),
-        PaperRow::evictions(
-            "outage of 300 s, timer 260",
-            "1 evicted",
-            count(outage(&cray(5, 260), 300, 0)),
-        )
-        .within(1.0, 1.0),
-        n(
+        none("outage of 15 s, timer 260", outage(&cray(5, 260), 15, 0)),
+        one("outage of 300 s, timer 260", "1 evicted", outage(&cray(5, 260), 300, 0)),
+        none(
             "outage of 140 s and a loss after it, timer 260, at_min 40",
-            "0 evicted",
-            count(outage(&cray(40, 260), 140, 1)),
+            outage(&cray(40, 260), 140, 1),
         ),
-        PaperRow::evictions(
-            "the same, timer 100",
-            "1 evicted",
-            count(outage(&cray(40, 100), 140, 1)),
-        )
-        .within(1.0, 1.0),
+        one("the same, timer 100", "1 evicted", outage(&cray(40, 100), 140, 1)),
     ]
 }

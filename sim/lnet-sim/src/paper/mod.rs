@@ -1,26 +1,31 @@
 //! What the paper on time-outs of Lustre says, played: small worlds in virtual time, each with the one
 //! figure that it is there for. Held by tests; `ulnet sim paper` prints it.
 //!
-//! `cabinets.rs` has the whole site, `rpc.rs` the request layer, `locks.rs` locks and evictions (its worlds stand in `stage.rs`),
-//! `routers.rs` LNet alone.
+//! `cabinets.rs` has the whole site, `site.rs` any site before and after an advice (`watch.rs` counts what
+//! events cost both), `rpc.rs` the request layer, `locks.rs` locks and evictions (its worlds stand in
+//! `stage.rs`), `routers.rs` LNet alone, `drivers.rs` the drivers below it.
 
 mod cabinets;
+mod drivers;
 mod locks;
 mod routers;
 mod rpc;
+mod site;
 mod stage;
 mod sweeps;
+mod watch;
 
 use core::fmt;
 use core::time::Duration;
 
-pub use cabinets::{
-    ARMS, Arm, CABINET_HEAD, CabinetEvent, CabinetRun, CabinetSize, EVENTS, cabinets, play_cabinets,
-};
+pub use cabinets::{ARMS, Arm, CabinetEvent, CabinetSize, EVENTS, cabinets, play_cabinets, unmet};
+pub use drivers::paper_drivers;
 pub use locks::paper_locks;
 pub use routers::paper_routers;
 pub use rpc::paper_rpc;
+pub use site::{Proof, ProofEvent, prove};
 pub use sweeps::paper_sweeps;
+pub use watch::{SITE_HEAD, SiteRun, SiteSecond};
 
 /// What a figure counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,13 +57,32 @@ pub struct PaperRow {
     pub wanted: Option<(f64, f64)>,
     /// Why it may differ.
     pub note: &'static str,
+    /// What happened when, in order; empty for a figure that is no course of events.
+    pub moments: Vec<Moment>,
+}
+
+/// Something that happened in the play of a figure.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Moment {
+    /// When, from the beginning of what is measured.
+    pub at: Duration,
+    /// What.
+    pub what: &'static str,
 }
 
 impl PaperRow {
     /// A time.
     pub fn time(what: &'static str, paper: &'static str, played: Option<Duration>) -> Self {
         let played = played.map(|d| d.as_secs_f64());
-        Self { what, paper, played, unit: Unit::Seconds, wanted: None, note: "" }
+        Self {
+            what,
+            paper,
+            played,
+            unit: Unit::Seconds,
+            wanted: None,
+            note: "",
+            moments: Vec::new(),
+        }
     }
 
     /// A number of evictions.
@@ -69,6 +93,12 @@ impl PaperRow {
     /// With the reason why it may differ.
     pub const fn because(mut self, note: &'static str) -> Self {
         self.note = note;
+        self
+    }
+
+    /// With what happened.
+    fn along(mut self, moments: Vec<Moment>) -> Self {
+        self.moments = moments;
         self
     }
 

@@ -2,12 +2,12 @@
 
 use core::time::Duration;
 
-use lnet_sim::{ARMS, CabinetRun, CabinetSize, EVENTS, cabinets, play_cabinets};
+use lnet_sim::{ARMS, CabinetSize, EVENTS, SiteRun, cabinets, play_cabinets, unmet};
 
-const SMALL: CabinetSize = CabinetSize { clients: 16, names: 12 };
+const SMALL: CabinetSize = CabinetSize { clients: 16, ..CabinetSize::TENTH };
 
 /// Plays an event in an arm, by their names.
-fn play(event: &str, arm: &str) -> CabinetRun {
+fn play(event: &str, arm: &str) -> SiteRun {
     let event = EVENTS.iter().find(|e| e.name == event).unwrap();
     let arm = ARMS.iter().find(|a| a.name == arm).unwrap();
     let run = play_cabinets(event, arm, SMALL, 1).unwrap();
@@ -21,10 +21,36 @@ fn play(event: &str, arm: &str) -> CabinetRun {
 fn each_event_is_a_scenario_in_each_arm() {
     for event in &EVENTS {
         for arm in &ARMS {
-            let read = cabinets(event, arm, CabinetSize::TENTH);
-            assert!(read.is_ok(), "{} {}: {:?}", event.file, arm.name, read.err());
+            for size in [CabinetSize::TENTH, CabinetSize::FULL] {
+                let read = cabinets(event, arm, size).unwrap();
+                assert_eq!(read.rpc.targets.len(), size.targets as usize, "{}", event.file);
+                let of = |name| read.world.groups.iter().find(|g| g.name == name).unwrap().count;
+                let counts = (of("client"), of("router"), of("server"));
+                assert_eq!(counts, (size.clients, size.routers, size.servers));
+                let loads = read.rpc.loads.iter().map(|load| load.to.len());
+                assert_eq!(loads.sum::<usize>(), size.targets as usize, "{}", arm.name);
+            }
         }
     }
+    let CabinetSize { clients, routers, .. } = CabinetSize::FULL;
+    assert_eq!(clients + 5 + routers, 3648, "slots of nineteen cabinets");
+}
+
+#[test]
+fn each_claim_that_runs_do_not_bear_out_is_named() {
+    let run = |evicted| SiteRun { evicted, ..SiteRun::default() };
+    let of = |event: usize, evicted: [usize; 4]| unmet(&EVENTS[event], &evicted.map(run));
+    assert_eq!(of(0, [3, 1, 0, 0]), [""; 0]);
+    assert_eq!(of(0, [0, 0, 0, 0]), ["A evicts no client"]);
+    assert_eq!(of(0, [2, 2, 0, 0]), ["B evicts 2, not fewer than A"]);
+    assert_eq!(of(1, [0, 0, 0, 1]), ["D evicts 1 clients that live"]);
+    assert_eq!(of(2, [0, 1, 0, 0]), ["B evicts 1, more than A"]);
+    let slow = SiteRun { span: Some(Duration::from_secs(101)), ..run(0) };
+    let none = unmet(&EVENTS[2], &[run(0), slow, run(0), run(0)]);
+    assert!(matches!(&none[..], [why] if why.contains("longer than its timer")), "{none:?}");
+    let kept = SiteRun { dead_left: 1, ..run(0) };
+    let kept = unmet(&EVENTS[1], &[run(0), run(0), run(0), kept]);
+    assert!(matches!(&kept[..], [why] if why.starts_with("D keeps 1 dead")), "{kept:?}");
 }
 
 #[test]

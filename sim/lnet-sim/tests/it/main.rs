@@ -20,6 +20,7 @@ mod same;
 mod scenarios;
 mod selftest;
 mod shared;
+mod site;
 mod sockets;
 mod streams;
 mod swarm;

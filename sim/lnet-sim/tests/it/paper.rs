@@ -1,6 +1,8 @@
 //! The table of the paper, row by row.
 
-use lnet_sim::{PaperRow, loss_sweep, paper_locks, paper_routers, paper_rpc, paper_sweeps};
+use lnet_sim::{
+    PaperRow, loss_sweep, paper_drivers, paper_locks, paper_routers, paper_rpc, paper_sweeps,
+};
 
 fn all_hold(rows: &[PaperRow]) {
     rows.iter().for_each(|row| println!("{row}"));
@@ -23,10 +25,22 @@ fn each_figure_of_the_paper_is_played_within_a_second() {
 }
 
 #[test]
+fn pa096_pa097_pa143_pa146_each_figure_of_drivers_is_played() {
+    let rows = paper_drivers();
+    all_hold(&rows);
+    assert!(rows.len() == 5 && rows.iter().all(|row| row.wanted.is_some()));
+}
+
+#[test]
 fn each_figure_of_locks_and_evictions_is_played() {
     let rows = paper_locks();
     all_hold(&rows);
     assert!(rows.len() >= 14 && rows.iter().all(|row| row.wanted.is_some()));
+    // The course of a play ends with what its row says.
+    let resent = rows.iter().find(|row| row.what == "lost AST, resent").unwrap();
+    let course: Vec<&str> = resent.moments.iter().map(|moment| moment.what).collect();
+    assert_eq!((course[0], course[course.len() - 1]), ("another client asks", "lock granted"));
+    assert!(course.iter().filter(|what| **what == "callback").count() > 3, "{course:?}");
 }
 
 #[test]

@@ -1,9 +1,9 @@
-//! `ulnet tuning advise`: the tunables of a site, for each role, with their reasons.
+//! `ulnet tuning advise`: the tunables of a site, for each role, with their reasons. `prove.rs` plays them.
 
 use clap::{Args, ValueEnum};
 use lustre_tuning::{Advice, Load, NetKind, Role, Site, advise, modprobe, yaml};
 
-use super::{print, print_json, seconds};
+use super::{print, print_json, prove, seconds};
 
 #[derive(Debug, Args)]
 pub(super) struct Options {
@@ -32,6 +32,16 @@ pub(super) struct Options {
     /// 'lnetctl import'
     #[arg(long = "as", value_name = "FORMAT", requires = "role", conflicts_with = "json")]
     format: Option<Format>,
+    /// Play the site in the simulator, with the defaults of its nodes and as advised, and print what
+    /// its events cost both; exit status 1 if the advice does not keep every living client
+    #[arg(long, conflicts_with_all = ["role", "format"])]
+    prove: bool,
+    /// Most clients that are played
+    #[arg(long, value_name = "N", default_value_t = 48, requires = "prove", value_parser = clap::value_parser!(u32).range(2..=10_000))]
+    played: u32,
+    /// Seed of the plays: the same one gives the same figures
+    #[arg(long, value_name = "S", default_value_t = 1, requires = "prove")]
+    seed: u64,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -108,11 +118,36 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     }
     let mut all = advise(&options.site())?;
     all.retain(|advice| role.is_none_or(|role| advice.role == role));
+    if options.prove {
+        return proven(options, &all);
+    }
     match options.format {
         Some(Format::Modprobe) => print(&modprobe(&all)),
         Some(Format::Yaml) => print(&yaml(&all)),
         None if options.json => return print_json(&all),
         None => print(&table(&all)),
+    }
+    Ok(())
+}
+
+/// Prints the advice, and what was played.
+fn proven(options: &Options, all: &[Advice]) -> anyhow::Result<()> {
+    let site = options.site();
+    if !options.json {
+        print(&table(all));
+    }
+    let proof = prove::play(&site, options.played, options.seed)?;
+    match options.json {
+        true => {
+            let proof = prove::document(&site, &proof);
+            print_json(&serde_json::json!({ "advice": all, "proof": proof }))?;
+        }
+        false => print(&prove::table(&site, &proof)),
+    }
+    if !proof.holds() {
+        anyhow::bail!(
+            "proof: a client that lives was evicted as advised, or one that crashed was not"
+        );
     }
     Ok(())
 }

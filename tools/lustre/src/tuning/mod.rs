@@ -1,9 +1,10 @@
 //! `ulnet tuning`: time-outs of a site. `enqueue_min.rs` and `roles.rs` calculate, `advise.rs` prints the
-//! tunables of each role, `log.rs` reads console lines. What is decided stands in `lustre-tuning`.
+//! tunables of each role (`prove.rs` plays them), `log.rs` reads console lines. What is decided stands in `lustre-tuning`.
 
 mod advise;
 mod enqueue_min;
 mod log;
+mod prove;
 mod roles;
 
 use std::ffi::OsString;
@@ -19,12 +20,13 @@ use crate::usage;
     name = "ulnet tuning",
     about = "Time-outs of a site: calculated, advised, measured",
     disable_help_subcommand = true,
-    after_help = "Exit status: 0, or 1 for values that contradict each other or a file that can't be read, \
+    after_help = "Exit status: 0, or 1 for values that contradict each other, a file that can't be read or an advice that does not hold, \
                   2 for a command line that is none.\n\nExamples:\n  \
                   ulnet tuning enqueue-min 40 40 140\n  \
                   ulnet tuning roles --server 35/35/10 --client 60/60/50\n  \
                   ulnet tuning log /var/log/messages\n  \
                   ulnet tuning advise --net o2ib --clients 400\n  \
+                  ulnet tuning advise --routed --net gni --prove\n  \
                   ulnet tuning advise --routed --net gni --role server --as modprobe"
 )]
 struct Options {

@@ -173,4 +173,36 @@ mod tests {
         let back = [read(8, 5, 6), read(7, 7, 8)];
         assert_eq!(contradictions(&[&before[..], &back].concat()), 1);
     }
+
+    /// A million operations of many clients on few blocks, each with a moment of its own between its
+    /// beginning and its end at which it happens: one order explains them.
+    fn million() -> Vec<Op> {
+        let mut prng = lnet_types::Prng::new(7);
+        let mut last = BTreeMap::new();
+        let op = |n: u64| {
+            let happens = n * 100 + 10_000;
+            let (begin, end) = (happens - prng.below(10_000), happens + 1 + prng.below(10_000));
+            let (block, client) = (prng.below(64) as u32, prng.below(16) as u32);
+            let writes = prng.below(3) == 0;
+            let value = match writes {
+                true => n + 1,
+                false => last.get(&block).copied().unwrap_or(NEVER),
+            };
+            last.insert(block, value);
+            Op { block, client, value, writes, begin, end, unsure: false }
+        };
+        (0..1_000_000).map(op).collect()
+    }
+
+    #[test]
+    fn million_operations_of_one_order_are_explained_and_one_stale_read_among_them_is_found() {
+        let mut ops = million();
+        assert!(ops.iter().any(|op| op.writes) && ops.len() == 1_000_000);
+        assert_eq!(contradictions(&ops), 0);
+        // Behind all others, a read of what was replaced long ago.
+        let old = ops.iter().find(|op| op.writes && op.block == 1).copied().unwrap();
+        let end = ops.iter().map(|op| op.end).max().unwrap();
+        ops.push(Op { writes: false, begin: end + 1, end: end + 2, ..old });
+        assert!(contradictions(&ops) > 0);
+    }
 }
