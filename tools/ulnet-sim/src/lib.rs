@@ -2,7 +2,7 @@
 //!
 //! `run` plays one and says whether its bars hold; `bench.rs` measures how fast worlds are and how
 //! much memory they take; `replay.rs` does again what a real node did; `what_if.rs` plays a world
-//! healthy and with a fault, side by side; `swarm.rs` plays random worlds; `paper.rs` a paper's table; `sweep.rs` plays one scenario
+//! healthy and with a fault, side by side; `swarm.rs` plays random worlds; `paper/` a paper's table; `sweep.rs` plays one scenario
 //! under many settings; `merge.rs` joins what the parts of both left behind (`shard.rs`); `import.rs`
 //! makes a world of a real site.
 
@@ -158,7 +158,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         Program::WhatIf(what) => what.run(),
         Program::Bench(bench) => bench.run().map(|()| true),
         Program::Swarm(swarm) => swarm.run(),
-        Program::Paper(paper) => Ok(paper.run()),
+        Program::Paper(paper) => paper.run(),
         Program::Sweep(sweep) => sweep.run(),
         Program::Merge(merge) => merge.run(),
     };

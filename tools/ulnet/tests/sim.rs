@@ -75,3 +75,38 @@ fn a_swarm_says_what_it_played_and_finds_out_first_whether_it_can_write() {
     assert!(error.contains("file/below: can't make this folder"), "{error}");
     std::fs::remove_dir_all(dir).unwrap();
 }
+
+#[test]
+fn paper_writes_a_page_with_its_tables_and_time_lines() {
+    let dir = std::env::temp_dir().join(format!("ulnet-sim-paper-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let file = dir.join("paper.html");
+    let html = ["--html", file.to_str().unwrap()];
+    let out = ulnet(&[&["sim", "paper", "locks"][..], &html[..]].concat());
+    let text = String::from_utf8(out.stdout).unwrap();
+    assert_eq!(out.status.code(), Some(0), "{text}");
+    let page = std::fs::read_to_string(&file).unwrap();
+    assert!(page.contains("lost AST, ast_resend 0: evicted after"), "{page}");
+    assert!(page.contains(" s: holder evicted") && page.contains(" s: lock granted"), "{page}");
+
+    let out = ulnet(
+        &[&["sim", "paper", "cabinets", "--clients", "8", "--jobs", "2"][..], &html[..]].concat(),
+    );
+    let text = String::from_utf8(out.stdout).unwrap();
+    for line in
+        ["nineteen cabinets: 8 clients and 5 that crash, 4 routers", "the paper measured 140 s"]
+    {
+        assert!(text.contains(line), "{text}");
+    }
+    for arm in ["A", "B", "C", "D"] {
+        assert!(text.contains(&format!("two quiesces, {arm}, 1 ")), "{text}");
+    }
+    let page = std::fs::read_to_string(&file).unwrap();
+    assert!(page.contains("two quiesces, seed 1: connections that are lost"), "{page}");
+
+    let nowhere = ["sim", "paper", "tuning", "--html", "/no/such/dir/x.html"];
+    let out = ulnet(&nowhere);
+    assert_eq!(out.status.code(), Some(2));
+    assert!(String::from_utf8(out.stderr).unwrap().contains("can't write /no/such/dir/x.html"));
+    std::fs::remove_dir_all(dir).unwrap();
+}

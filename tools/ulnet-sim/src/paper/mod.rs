@@ -1,37 +1,42 @@
-//! `ulnet sim paper`: what the paper on time-outs of Lustre says, and what is played.
+//! `ulnet sim paper`: what the paper on time-outs of Lustre says, and what is played. `cabinets.rs` has its
+//! site, `page.rs` the page with time lines.
+
+mod cabinets;
+mod page;
 
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use lnet_sim::{
-    ARMS, CABINET_HEAD, CabinetSize, EVENTS, LossRow, PaperRow, Unit, loss_sweep, paper_locks,
-    paper_routers, paper_rpc, paper_sweeps, play_cabinets,
+    LossRow, PaperRow, Unit, loss_sweep, paper_drivers, paper_locks, paper_routers, paper_rpc,
+    paper_sweeps,
 };
 use lustre_tuning::EnqueueMin;
 use lustre_tuning::log::Reader;
 
 /// The seven lines of a console as the paper has them: their times, hosts and targets, in our words.
-const CONSOLE: &str = include_str!("../../../fixtures/console/quiesce.log");
+const CONSOLE: &str = include_str!("../../../../fixtures/console/quiesce.log");
 
 /// Phases of checks, and clients, that are played.
 const PHASES: u32 = 1000;
 const CLIENTS: u32 = 10_000;
 
-/// Plays small worlds, each for one figure of the paper on time-outs of Lustre, and prints the table.
-/// Exit status 1: a figure is not what it must be.
+/// Plays small worlds, each for one figure of the paper on time-outs of Lustre, and the site of the paper
+/// at a tenth of its size, and prints the table. Exit status 1: a figure is not what it must be.
 #[derive(Clone, Debug, Args)]
 pub(super) struct Paper {
     /// One part of it alone.
     part: Option<Part>,
 
-    /// How many seeds each event of the nineteen cabinets is played with in each arm.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
-    seeds: u64,
+    #[command(flatten)]
+    cabinets: cabinets::Options,
 
-    /// How many clients the cabinets have; a tenth of the site without it.
-    #[arg(long, value_name = "N", default_value_t = CabinetSize::TENTH.clients, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    clients: u32,
+    /// Write a page with the tables and with time lines of what was played to this file. It needs
+    /// nothing from outside.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -40,6 +45,8 @@ enum Part {
     Tuning,
     /// LNet alone: pings of routers.
     Routers,
+    /// Drivers below LNet: idle connections, quiesces.
+    Drivers,
     /// The request layer.
     Rpc,
     /// Locks and evictions.
@@ -48,85 +55,90 @@ enum Part {
     Sweeps,
     /// Calls while 0 to 5 % of all messages are lost.
     Loss,
-    /// Nineteen cabinets in three events and four arms; only if it is named.
+    /// Nineteen cabinets in three events and four arms.
     Cabinets,
 }
 
 /// Plays a table.
 type Play = fn() -> Vec<PaperRow>;
 
+/// A table that was played.
+struct Table {
+    name: &'static str,
+    rows: Vec<PaperRow>,
+}
+
+/// What is printed, and kept for the page.
+#[derive(Default)]
+struct Text(String);
+
+impl Text {
+    fn line(&mut self, line: &str) {
+        let line = line.trim_end();
+        print(&format!("{line}\n"));
+        self.0 += line;
+        self.0.push('\n');
+    }
+
+    /// A gap before a table that is not the first one.
+    fn gap(&mut self) {
+        if !self.0.is_empty() {
+            self.line("");
+        }
+    }
+}
+
 impl Paper {
     /// Whether each figure is what it must be.
-    pub(super) fn run(&self) -> bool {
+    ///
+    /// # Errors
+    /// The page can't be written.
+    pub(super) fn run(&self) -> anyhow::Result<bool> {
         let wanted = |part| self.part.is_none_or(|one| one == part);
         let mut holds = true;
-        let tables: [(Part, &str, Play); 5] = [
+        let plays: [(Part, &str, Play); 6] = [
             (Part::Tuning, "tuning", tuning),
             (Part::Routers, "routers", || paper_routers(PHASES, CLIENTS)),
+            (Part::Drivers, "drivers", paper_drivers),
             (Part::Rpc, "requests", paper_rpc),
             (Part::Locks, "locks", paper_locks),
             (Part::Sweeps, "sweeps", paper_sweeps),
         ];
-        let mut first = true;
-        for (part, name, play) in tables {
+        let mut text = Text::default();
+        let mut tables = Vec::new();
+        for (part, name, play) in plays {
             if !wanted(part) {
                 continue;
             }
             let head = PaperRow::head();
-            let gap = if core::mem::take(&mut first) { "" } else { "\n" };
-            print(&format!("{gap}{name}{}\n", head.get(name.len()..).unwrap_or_default()));
-            for row in play() {
+            text.gap();
+            text.line(&format!("{name}{}", head.get(name.len()..).unwrap_or_default()));
+            let rows = play();
+            for row in &rows {
                 holds &= row.holds();
-                print(&format!("{}\n", row.to_string().trim_end()));
+                text.line(&row.to_string());
             }
+            tables.push(Table { name, rows });
         }
         if wanted(Part::Loss) {
-            print(&format!("{}{}\n", if first { "" } else { "\n" }, LossRow::HEAD));
+            text.gap();
+            text.line(LossRow::HEAD);
             for row in loss_sweep() {
-                print(&format!("{}\n", row.to_string().trim_end()));
+                text.line(&row.to_string());
             }
         }
-        // Minutes of work: only if it is asked for.
-        if self.part == Some(Part::Cabinets) {
-            holds &= self.cabinets();
+        let mut site = Vec::new();
+        if wanted(Part::Cabinets) {
+            text.gap();
+            let (all, met) = self.cabinets.play(&mut text);
+            holds &= met;
+            site = all;
         }
-        holds
-    }
-
-    /// The site in its events; whether no client that lives was evicted in arms C and D.
-    fn cabinets(&self) -> bool {
-        let names = (self.clients * 3 / 4).max(1);
-        let size = CabinetSize { clients: self.clients, names };
-        print(&format!(
-            "nineteen cabinets: {} clients, 4 routers, 2 servers; all but the number of cabinets is \
-             assumed\n{:<32} {CABINET_HEAD}\n",
-            size.clients, "event, arm, seed"
-        ));
-        let mut holds = true;
-        for event in &EVENTS {
-            for arm in &ARMS {
-                for seed in 1..=self.seeds {
-                    match play_cabinets(event, arm, size, seed) {
-                        Ok(run) => {
-                            let must = matches!(arm.name, "C" | "D");
-                            let missed = must && (run.evicted > 0 || run.dead_left > 0);
-                            holds &= !missed;
-                            let mark = if missed { "  MISSED" } else { "" };
-                            let what = format!("{}, {}, {seed}", event.name, arm.name);
-                            print(&format!("{what:<32} {run}{mark}\n"));
-                        }
-                        Err(why) => {
-                            holds = false;
-                            print(&format!("{}, {}, {seed}: {why}\n", event.name, arm.name));
-                        }
-                    }
-                }
-            }
+        if let Some(file) = &self.html {
+            std::fs::write(file, page::page(&text.0, &tables, &site))
+                .map_err(|e| anyhow::anyhow!("can't write {}: {e}", file.display()))?;
         }
-        for arm in &ARMS {
-            print(&format!("{}  {}\n", arm.name, arm.what));
-        }
-        holds
+        Ok(holds)
     }
 }
 
