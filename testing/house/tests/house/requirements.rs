@@ -18,10 +18,13 @@ const COMPLETE: &[&str] = &[
     "failover",
     "fault-injection",
     "health",
+    "ldlm",
+    "lnd-gni",
     "lnd-rdma",
     "lnd-sock",
     "pinger-eviction",
     "ptlrpc",
+    "quiesce",
     "recovery",
     "routing",
     "selection",
@@ -29,6 +32,7 @@ const COMPLETE: &[&str] = &[
     "stats",
     "testing",
     "timeout",
+    "tuning",
     "udsp",
 ];
 
