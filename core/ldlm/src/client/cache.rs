@@ -1,5 +1,5 @@
-//! Unused locks of a client, and which of them go (L-58): the least recently used first, by the volume
-//! that the server allows or by their number, and by age.
+//! Unused locks of a client, and which of them go (L-58): the least recently used first, those behind
+//! that were used again and again, by the volume that the server allows or by their number, and by age.
 
 use core::time::Duration;
 use std::collections::BTreeSet;
@@ -12,6 +12,8 @@ use super::LockId;
 const PERIOD: Duration = Duration::from_secs(10);
 /// A round that begins removes at least so many.
 const ROUND_MIN: usize = 16;
+/// In a round at most so many lose their protection.
+const DEMOTED_MAX: usize = 10;
 
 /// What an administrator sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,19 +24,27 @@ pub struct CacheLimits {
     pub max_age: Duration,
     /// The volume of a lock grows so many times as fast as it is idle.
     pub factor: u64,
+    /// Percent of all unused locks that may be protected: those that were taken out of the cache before
+    /// go after the others. 0: plain LRU.
+    pub protected: usize,
 }
 
 impl Default for CacheLimits {
     fn default() -> Self {
-        Self { lru_size: 800, max_age: Duration::from_secs(600), factor: 1 }
+        Self { lru_size: 800, max_age: Duration::from_secs(600), factor: 1, protected: 30 }
     }
 }
+
+/// Locks by last use.
+type ByUse = BTreeSet<(Instant, LockId)>;
 
 #[derive(Clone, Debug)]
 pub(super) struct Cache {
     limits: CacheLimits,
-    /// By last use.
-    locks: BTreeSet<(Instant, LockId)>,
+    /// Those that go first.
+    plain: ByUse,
+    /// Those that were used again.
+    protected: ByUse,
     /// The server's volume; 0: it has named none.
     slv: u64,
     /// When it is looked at next.
@@ -43,20 +53,25 @@ pub(super) struct Cache {
 
 impl Cache {
     pub(super) const fn new(limits: CacheLimits) -> Self {
-        Self { limits, locks: BTreeSet::new(), slv: 0, due: None }
+        Self { limits, plain: BTreeSet::new(), protected: BTreeSet::new(), slv: 0, due: None }
     }
 
-    pub(super) fn insert(&mut self, now: Instant, used: Instant, lock: LockId) {
-        self.locks.insert((used, lock));
+    /// A lock that is unused from now on, and whether it has been in the cache before.
+    pub(super) fn insert(&mut self, now: Instant, lock: LockId, again: bool) {
+        let protects = again && self.limits.protected > 0;
+        let list = if protects { &mut self.protected } else { &mut self.plain };
+        list.insert((now, lock));
         self.due.get_or_insert(now + PERIOD);
     }
 
-    pub(super) fn remove(&mut self, used: Instant, lock: LockId) {
-        self.locks.remove(&(used, lock));
+    /// Whether it was there.
+    pub(super) fn remove(&mut self, used: Instant, lock: LockId) -> bool {
+        self.plain.remove(&(used, lock)) || self.protected.remove(&(used, lock))
     }
 
     pub(super) fn clear(&mut self) {
-        self.locks.clear();
+        self.plain.clear();
+        self.protected.clear();
         self.due = None;
     }
 
@@ -64,9 +79,8 @@ impl Cache {
         self.due
     }
 
-    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        self.locks.len()
+        self.plain.len() + self.protected.len()
     }
 
     /// A reply names the server's volume. Whether the cache is to be looked at now: it fell by a tenth.
@@ -75,7 +89,7 @@ impl Cache {
         if slv != 0 {
             self.slv = slv;
         }
-        if fell && !self.locks.is_empty() {
+        if fell && self.len() > 0 {
             self.due = Some(now);
         }
         fell
@@ -83,26 +97,44 @@ impl Cache {
 
     /// Locks that are to go now. The cache is due again after its period.
     pub(super) fn round(&mut self, now: Instant) -> Vec<LockId> {
-        let surplus = self.surplus(now);
-        let count = if surplus == 0 { 0 } else { surplus.max(ROUND_MIN) };
-        let gone: Vec<LockId> =
-            (0..count).map_while(|_| self.locks.pop_first()).map(|(_, lock)| lock).collect();
-        self.due = (!self.locks.is_empty()).then_some(now + PERIOD);
+        let begins = self.surplus(now) > 0;
+        if begins {
+            self.demote();
+        }
+        let count = if begins { self.surplus(now).max(ROUND_MIN) } else { 0 };
+        let mut oldest = || self.plain.pop_first().or_else(|| self.protected.pop_first());
+        let mut gone: Vec<LockId> =
+            (0..count).map_while(|_| oldest()).map(|(_, lock)| lock).collect();
+        // Of the protected ones too none is older than that.
+        while let Some(&(used, lock)) = self.protected.first()
+            && now.saturating_since(used) >= self.limits.max_age
+        {
+            self.protected.pop_first();
+            gone.push(lock);
+        }
+        self.due = (self.len() > 0).then_some(now + PERIOD);
         gone
     }
 
-    /// How many of the oldest are too many.
+    /// The oldest of those that are protected are so no longer, where they are too many.
+    fn demote(&mut self) {
+        let most = self.len() * self.limits.protected / 100;
+        let over = self.protected.len().saturating_sub(most).min(DEMOTED_MAX);
+        self.plain.extend((0..over).map_while(|_| self.protected.pop_first()));
+    }
+
+    /// How many are too many, counted in the order in which they go.
     fn surplus(&self, now: Instant) -> usize {
-        let CacheLimits { lru_size, max_age, factor } = self.limits;
-        let over = if self.slv == 0 { self.locks.len().saturating_sub(lru_size) } else { 0 };
-        let unused = self.locks.len() as u64;
+        let CacheLimits { lru_size, max_age, factor, .. } = self.limits;
+        let over = if self.slv == 0 { self.len().saturating_sub(lru_size) } else { 0 };
+        let unused = self.len() as u64;
         let goes = |(n, (used, _)): &(usize, &(Instant, LockId))| {
             let idle = now.saturating_since(*used);
             let left = unused - *n as u64;
             let volume = idle.as_secs().saturating_mul(left).saturating_mul(factor);
             idle >= max_age || self.slv != 0 && volume >= self.slv || *n < over
         };
-        self.locks.iter().enumerate().take_while(goes).count()
+        self.plain.iter().chain(&self.protected).enumerate().take_while(goes).count()
     }
 }
 
@@ -119,7 +151,7 @@ mod tests {
     /// A hundred locks, the n-th of which was used last at second n.
     fn hundred(limits: CacheLimits) -> Cache {
         let mut cache = Cache::new(limits);
-        (0..100).for_each(|n| cache.insert(at(n), at(n), LockId(n)));
+        (0..100).for_each(|n| cache.insert(at(n), LockId(n), false));
         cache
     }
 
@@ -156,9 +188,43 @@ mod tests {
     fn l58_a_lock_that_is_idle_for_ten_minutes_goes_and_the_cache_is_looked_at_each_ten_seconds() {
         let mut cache = Cache::new(CacheLimits::default());
         assert_eq!(cache.due(), None);
-        cache.insert(at(0), at(0), LockId(1));
+        cache.insert(at(0), LockId(1), false);
         assert_eq!(cache.due(), Some(at(10)));
         assert_eq!((cache.round(at(599)), cache.due()), (vec![], Some(at(609))));
         assert_eq!((cache.round(at(600)), cache.due()), (vec![LockId(1)], None));
+    }
+
+    /// A hundred locks, the n-th of which was used last at second n; the first so many for the second
+    /// time.
+    fn used_again(count: u64, limits: CacheLimits) -> Cache {
+        let mut cache = Cache::new(limits);
+        (0..100).for_each(|n| cache.insert(at(n), LockId(n), n < count));
+        cache
+    }
+
+    #[test]
+    fn l58_locks_that_were_used_again_go_after_the_others_but_for_three_tenths_of_all() {
+        let limits = CacheLimits { lru_size: 84, ..CacheLimits::default() };
+        let ids = |from: u64, to: u64| (from..to).map(LockId).collect::<Vec<_>>();
+        assert_eq!(used_again(10, limits).round(at(100)), ids(10, 26), "the oldest stay");
+        // Ten of the fifteen above three tenths lose their protection, and are the oldest.
+        assert_eq!(used_again(45, limits).round(at(100)), [ids(0, 10), ids(45, 51)].concat());
+        let plain = CacheLimits { protected: 0, ..limits };
+        assert_eq!(used_again(45, plain).round(at(100)), ids(0, 16), "plain LRU");
+        // Nothing else is left.
+        let few = CacheLimits { lru_size: 20, ..limits };
+        let gone = used_again(30, few).round(at(100));
+        assert_eq!(gone, [ids(30, 100), ids(0, 10)].concat());
+    }
+
+    #[test]
+    fn l58_lock_that_was_used_again_is_not_older_than_ten_minutes_either() {
+        let mut cache = Cache::new(CacheLimits { protected: 100, ..CacheLimits::default() });
+        cache.insert(at(0), LockId(1), true);
+        cache.insert(at(300), LockId(2), false);
+        assert_eq!(cache.round(at(599)), []);
+        assert_eq!(cache.round(at(600)), [LockId(1)]);
+        assert_eq!((cache.len(), cache.remove(at(300), LockId(2))), (1, true));
+        assert!(!cache.remove(at(300), LockId(2)));
     }
 }

@@ -72,6 +72,8 @@ pub(super) struct Lock {
     pub(super) asked_at: Instant,
     /// When its last hold went.
     pub(super) used_at: Instant,
+    /// Out of the cache a hold was given it once more.
+    pub(super) reused: bool,
 }
 
 /// A hold, and what it is for.
@@ -104,6 +106,7 @@ impl Lock {
             beside: ask.beside.clone(),
             asked_at: now,
             used_at: now,
+            reused: false,
         }
     }
 

@@ -137,7 +137,7 @@ impl Namespace {
         if let Some(found) = self.find(ask) {
             self.holds.insert(hold, HoldState { lock: found, mode, policy, limit: None });
             if let Some(lock) = self.locks.get_mut(&found) {
-                self.cache.remove(lock.used_at, found);
+                lock.reused |= self.cache.remove(lock.used_at, found);
                 lock.holds.push(hold);
             }
             self.granted(found, hold);
@@ -224,7 +224,10 @@ impl Namespace {
             // The answer, or the end of the conversion, says what follows.
             Stage::Asked { .. } => {}
             Stage::Granted if lock.converting.is_some() => {}
-            Stage::Granted if keep && lock.may_stay() => self.cache.insert(now, now, id),
+            Stage::Granted if keep && lock.may_stay() => {
+                let reused = lock.reused;
+                self.cache.insert(now, id, reused);
+            }
             Stage::Granted => self.leave(id),
             Stage::Blocked { .. } => self.send_cancel(id),
             Stage::Flushing | Stage::Leaving => {}
@@ -515,10 +518,11 @@ impl Namespace {
             Err(e) => Err(e.into()),
         };
         let (unused, stays) = (lock.holds.is_empty(), lock.may_stay() && result.is_ok());
+        let reused = lock.reused;
         lock.used_at = now;
         self.events.push_back(LockEvent::Converted { lock: id, result });
         match (unused, stays) {
-            (true, true) => self.cache.insert(now, now, id),
+            (true, true) => self.cache.insert(now, id, reused),
             (true, false) => self.leave(id),
             (false, _) => {}
         }

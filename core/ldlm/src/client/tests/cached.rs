@@ -123,3 +123,23 @@ fn unused_locks_that_are_too_old_are_written_back_before_they_go() {
     assert_eq!(desk.events.last(), Some(&LockEvent::Flush { lock, discard: false }));
     assert!(desk.out.is_empty());
 }
+
+#[test]
+fn l58_lock_that_was_taken_out_of_the_cache_stays_where_younger_ones_go() {
+    let mut desk = Desk::with(CacheLimits { lru_size: 20, ..CacheLimits::default() });
+    desk.cached(&numbered(0));
+    let hold = desk.ask(&numbered(0));
+    desk.release(hold, true);
+    for n in 1..=20 {
+        desk.secs(0);
+        desk.cached(&numbered(n));
+    }
+    desk.secs(10);
+    assert_eq!(desk.only(Opcode::LDLM_CANCEL).request.counted().len(), 16);
+    desk.out.clear();
+    // It is had without a request, and the next one in age is not.
+    desk.ask(&numbered(0));
+    assert!(desk.out.is_empty());
+    desk.ask(&numbered(1));
+    assert_eq!(desk.only(Opcode::LDLM_ENQUEUE).request.desc.resource, numbered(1).resource);
+}
