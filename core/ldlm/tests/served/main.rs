@@ -5,7 +5,6 @@
 
 mod convert;
 mod glimpse;
-mod rate;
 
 use core::time::Duration;
 

@@ -105,13 +105,13 @@ until = "2000s"
     );
     for n in 0..6 {
         let (at, long) = (200 + 300 * n + prng.below(50), 1 + prng.below(100));
-        let whom = match prng.below(3) {
+        let nodes = match prng.below(3) {
             0 => format!("on = \"client-{}\"", 1 + prng.below(8)),
             1 => format!("on = \"server-{}\"", 1 + prng.below(2)),
             _ => "on = [\"server-1\", \"server-2\"]".to_owned(),
         };
         text += &format!(
-            "[[fault]]\nat = \"{at}s\"\nfor = \"{long}s\"\nkind = \"drop\"\n{whom}\nshare = \"100%\"\n"
+            "[[fault]]\nat = \"{at}s\"\nfor = \"{long}s\"\nkind = \"drop\"\n{nodes}\nshare = \"100%\"\n"
         );
     }
     text
