@@ -35,6 +35,7 @@ errnos! {
     EIO = 5, "Input/output error";
     ENXIO = 6, "No such device or address";
     E2BIG = 7, "Argument list too long";
+    EBADF = 9, "Bad file descriptor";
     ECHILD = 10, "No child processes";
     EAGAIN = 11, "Resource temporarily unavailable";
     ENOMEM = 12, "Cannot allocate memory";
@@ -47,6 +48,8 @@ errnos! {
     ENOTDIR = 20, "Not a directory";
     EISDIR = 21, "Is a directory";
     EINVAL = 22, "Invalid argument";
+    ETXTBSY = 26, "Text file busy";
+    EFBIG = 27, "File too large";
     ENOSPC = 28, "No space left on device";
     EROFS = 30, "Read-only file system";
     EMLINK = 31, "Too many links";

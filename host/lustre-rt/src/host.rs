@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use async_channel::Sender;
 use ldlm::client::LockClient;
 use lnet_rt::{Below, Errno, Event as LnetEvent, Instant, Nid, RegionId, Report, Upper};
+use lustre_client::visitor::Opens;
 use lustre_target::Targets;
 use ptlrpc::{
     CallId, Event, EvictReason, ImportId, ImportState, Ptlrpc, RecoveryChange, Reply, Rpc, Served,
@@ -66,6 +67,8 @@ pub(crate) struct Host {
     pub(crate) locks: LockClient,
     pub(crate) holders: Holders,
     pub(crate) seats: Seats,
+    /// Files that visits have open.
+    pub(crate) opens: Opens,
     /// The last evictions, oldest first, at most [`EVICTIONS_KEPT`].
     pub(crate) evictions: VecDeque<Eviction>,
     /// Gets lines for the log.
@@ -124,7 +127,11 @@ impl Host {
                     let _ = end.try_send(End { result: result.map_err(RpcError::Call), region });
                 }
             }
+            Event::Replayed { import, call, result } => {
+                self.opens.replayed(import, call, &result, &mut self.ptlrpc.rpc(below));
+            }
             Event::Import { import, state: ImportState::Closed } => {
+                self.opens.forget(import);
                 if let Some(waiter) = self.closing.remove(&import) {
                     let _ = waiter.try_send(());
                 }

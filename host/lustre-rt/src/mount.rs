@@ -1,5 +1,5 @@
-//! A visit to a file system over a node: its names and files are read, nothing is changed. What is asked
-//! for, in which order and of which target, is decided by `lustre_client::visitor`; this file makes its calls.
+//! A visit to a file system over a node. What is asked for, in which order and of which target, is decided by
+//! `lustre_client::visitor`; this file makes its calls.
 //!
 //! The methods of [`Visitor`] are asynchronous; [`wait`] runs one on a thread that has nothing else to
 //! do.
@@ -12,11 +12,14 @@ use core::time::Duration;
 use std::sync::Arc;
 use std::task::Wake;
 use std::thread::{self, Thread};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use lnet_rt::Nid;
-use lustre_client::visitor::{Identity, VisitConfig, VisitError, Visitor, Wire};
+use lnet_rt::{Buffer, Nid};
+use lustre_client::visitor::{
+    Access, End, Identity, Moved, VisitConfig, VisitError, Visitor, Wire,
+};
 use lustre_wire::{ConnectData, ImportKind};
-use ptlrpc::{Call, CallError, Direction, ImportConfig, Reply};
+use ptlrpc::{Call, CallError, CallId, Direction, ImportConfig};
 
 use crate::node::{Import, RpcError, RpcNode};
 
@@ -31,6 +34,8 @@ pub struct MountConfig {
     pub client: String,
     /// In whose name.
     pub who: Identity,
+    /// What it may do.
+    pub access: Access,
     /// A target that does not answer within so long is given up.
     pub limit: Duration,
 }
@@ -45,13 +50,13 @@ impl Mount {
     /// # Errors
     /// No management server, no such file system, no metadata target, or a refusal.
     pub async fn begin(rpc: &RpcNode, config: MountConfig) -> Result<Self, VisitError> {
-        let MountConfig { mgs, fsname, client, who, limit } = config;
+        let MountConfig { mgs, fsname, client, who, access, limit } = config;
         // Cookies of locks must differ from those of other visits: the uuid does.
         let seed = client.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
         });
         let wire = NodeWire { rpc: rpc.clone(), limit };
-        let config = VisitConfig { mgs, fsname, client, who, seed };
+        let config = VisitConfig { mgs, fsname, client, who, access, seed };
         Ok(Self(Visitor::begin(wire, config).await?))
     }
 
@@ -103,24 +108,47 @@ impl Wire for NodeWire {
         Ok(import)
     }
 
-    async fn call(
-        &self,
-        link: &Import,
-        call: Call,
-        room: u32,
-    ) -> Result<(Reply, Vec<u8>), CallError> {
+    async fn call(&self, link: &Import, call: Call, moved: Moved) -> End {
+        let keeps = call.keep.then(|| call.buffers.clone());
         let call = Call { limit: Some(self.limit), ..call };
-        let done = match room {
-            0 => link.call(call),
-            room => link.call_with(call, Direction::Read, vec![0; room as usize]),
+        let begun = match moved {
+            Moved::Nothing => link.call(call),
+            Moved::Read(room) => link.call_with(call, Direction::Read, vec![0; room as usize]),
+            Moved::Write(bytes) => link.call_with(call, Direction::Write, bytes),
         };
-        let (end, buffer) = done.map_err(of_call)?.wait().await;
-        let reply = end.map_err(of_call)?;
-        match buffer {
-            Some(buffer) => Ok((reply, buffer.to_vec())),
-            None if room == 0 => Ok((reply, Vec::new())),
-            None => Err(CallError::Closed),
+        let done = match begun {
+            Ok(done) => done,
+            Err(e) => return of_call(e).into(),
+        };
+        let name = done.name();
+        let (end, buffer) = done.wait().await;
+        let name = name.get().copied();
+        if let (Ok(reply), Some(buffers), Some(open)) = (&end, keeps, name) {
+            // What is done is needed after a crash of the server alone.
+            let (id, reply) = (link.id(), reply.clone());
+            let _ran = self.rpc.start_run(move |host, below| {
+                host.opens.opened(id, open, &reply, &buffers, &mut host.ptlrpc.rpc(below));
+            });
         }
+        End {
+            result: end.map_err(of_call),
+            bytes: buffer.map(Buffer::into_vec).unwrap_or_default(),
+            call: name,
+        }
+    }
+
+    async fn handle(&self, link: &Import, open: CallId) -> Option<u64> {
+        let id = link.id();
+        self.rpc.run(move |host, _| host.opens.handle(id, open)).ok().flatten()
+    }
+
+    async fn pause(&self, seconds: u32) {
+        sleep(Duration::from_secs(seconds.into())).await;
+    }
+
+    fn now(&self) -> i64 {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
     }
 
     async fn terms(&self, link: &Import) -> ConnectData {
@@ -130,6 +158,19 @@ impl Wire for NodeWire {
     async fn close(&self, link: &Import) {
         // A node that has stopped has no connection left.
         let _ = link.end().await;
+    }
+}
+
+/// Ends after so long. A thread waits for it: pauses are rare, and come after errors.
+async fn sleep(time: Duration) {
+    let (tx, rx) = async_channel::bounded::<()>(1);
+    let waiter = thread::Builder::new().spawn(move || {
+        thread::sleep(time);
+        drop(tx);
+    });
+    // Without a thread there is no pause.
+    if waiter.is_ok() {
+        let _ = rx.recv().await;
     }
 }
 

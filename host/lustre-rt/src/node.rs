@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use async_channel::{Receiver, bounded};
 use ldlm::client::LockClient;
 use lnet_rt::{Buffer, Errno, Instant, NodeHandle, OpError, Stack, UpperId};
+use lustre_client::visitor::Opens;
 use lustre_target::{Kind, MemoryStore, Start, Store, Targets};
 use lustre_wire::Portal;
 use ptlrpc::{
@@ -141,6 +142,7 @@ impl RpcNode {
             locks: LockClient::new(locks),
             holders: Holders::new(Arc::clone(&back)),
             seats: Seats::new(handle.clone(), freed.clone()),
+            opens: Opens::default(),
             evictions: VecDeque::new(),
             log: None,
         };
@@ -472,9 +474,14 @@ impl Import {
                 call.bulk = Some(Bulk { direction, memory: stack.region(lent) });
                 region = Some(lent);
             }
+            let ends = call.ends.map(|open| (open, call.buffers.clone()));
             stack.with_upper(upper, |host: &mut Host, below| {
                 match host.ptlrpc.rpc(below).call(id, call) {
                     Ok(call) => {
+                        if let Some((open, buffers)) = ends {
+                            let mut rpc = host.ptlrpc.rpc(below);
+                            host.opens.closing(id, open, call, &buffers, &mut rpc);
+                        }
                         // Written once: this runs once.
                         let _ = named.set(call);
                         host.calls.insert(call, Waiter { end: tx, region });
@@ -585,6 +592,11 @@ impl Done {
             buffer = taken.await.ok().flatten();
         }
         (result, buffer)
+    }
+
+    /// Its name on the node's thread, which has one once the call has begun.
+    pub(crate) fn name(&self) -> Arc<OnceLock<CallId>> {
+        Arc::clone(&self.call)
     }
 
     /// Takes the call back; its end then says so.

@@ -1,27 +1,64 @@
 //! What recorded servers have answered, as a [`Wire`] for a visit: a question that a recorded client has
 //! asked too gets the recorded answer. A visitor asks some of them in another form, without a lock; it
 //! gets what the recorded client got with one: attributes from intents, sizes from lock value blocks,
-//! data from reads and writes. Neither time nor a request layer is in it.
+//! data from reads and writes. A change gets the answer that the recorded client got to the same change;
+//! what is written is kept, and compared where the recorded client has written the same. Neither time nor
+//! a request layer is in it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Mutex;
 
 use lnet_types::{ByteOrder, Errno};
-use lustre_client::visitor::Wire;
+use lustre_client::visitor::{End, Moved, Wire};
 use lustre_wire::connect::{ConnectData, ConnectFlags};
-use lustre_wire::fid::{ObjectId, Valid};
-use lustre_wire::ldlm::{Disposition, Intent, LockKind, LockReply, LockRequest, Lvb, ResourceName};
+use lustre_wire::fid::{ObjectId, SeqRange, Valid};
+use lustre_wire::ldlm::{
+    Disposition, Intent, LayoutIntent, LockKind, LockReply, LockRequest, Lvb, ResourceName,
+};
 use lustre_wire::llog::LlogdBody;
-use lustre_wire::mds::{CreateRecord, MdtBody};
-use lustre_wire::ost::{Niobuf, Obdo};
+use lustre_wire::mds::{CreateRecord, Epoch, MdtBody, Record, ReintOp, SetattrRecord};
+use lustre_wire::ost::{Niobuf, Obdo, ObdoFlags};
 use lustre_wire::{Body, Fid, Header, ImportKind, Layout, MsgKind, Opcode, msg::MsgBuilder};
-use ptlrpc::{Call, CallError, ImportConfig, Reply};
+use ptlrpc::{Call, CallError, CallId, ImportConfig, Reply};
 
 use crate::exchange::Index;
 use crate::recording::{Message, Role, messages};
 
 const LITTLE: ByteOrder = ByteOrder::Little;
+
+/// Sequence of the FIDs of new files, if no recorded client has asked for one.
+pub const SEQUENCE: u64 = 0x2_0000_0500;
+/// What the clock of a visit says.
+pub const NOW: i64 = 1_795_385_000;
+
+/// What a change of metadata is, and of which names; of new files, whatever FID they get.
+fn changed(buffers: &[Vec<u8>]) -> Option<(u32, Fid, Fid, u64, Vec<Vec<u8>>)> {
+    let names = |places: &[usize]| places.iter().map(|place| name_of(buffers, *place)).collect();
+    let none = Fid::default();
+    Some(match Record::parse(LITTLE, buffers.first()?).ok()? {
+        Record::Create(r) => {
+            let kind = u64::from(r.mode & 0o170_000);
+            (r.head.opcode.0, r.head.fid1, none, kind, names(&[2]))
+        }
+        Record::Name(r) => {
+            let op = r.head.opcode;
+            let at: &[usize] = match op {
+                ReintOp::UNLINK => &[2],
+                ReintOp::LINK => &[3],
+                _ => &[3, 4],
+            };
+            // The server goes by the name of what is removed.
+            let other = if op == ReintOp::UNLINK { none } else { r.head.fid2 };
+            (op.0, r.head.fid1, other, 0, names(at))
+        }
+        Record::Setattr(r) => (r.opcode.0, r.fid, none, r.valid.bits(), Vec::new()),
+        Record::Setxattr(r) => {
+            let how = u64::from(r.flags);
+            (r.opcode.0, r.fid, none, r.valid.bits() ^ how, names(&[2]))
+        }
+    })
+}
 
 /// A question and its answer.
 #[derive(Clone, Debug)]
@@ -64,6 +101,8 @@ pub struct Archive {
     names: Vec<(Fid, Vec<u8>, Fid)>,
     same: Mutex<Vec<Same>>,
     asked: Mutex<Vec<Opcode>>,
+    /// Objects as they were written here.
+    written: Mutex<BTreeMap<(u64, u32), Vec<u8>>>,
 }
 
 fn get<T: Layout>(buffers: &[Vec<u8>], index: usize) -> Option<T> {
@@ -138,6 +177,15 @@ impl Archive {
     /// A thread has panicked.
     pub fn asked(&self) -> Vec<Opcode> {
         self.asked.lock().expect("no panic").clone()
+    }
+
+    /// The bytes that were written to an object here.
+    ///
+    /// # Panics
+    /// A thread has panicked.
+    pub fn written(&self, id: ObjectId) -> Vec<u8> {
+        let written = self.written.lock().expect("no panic");
+        written.get(&(id.first, id.oid)).cloned().unwrap_or_default()
     }
 
     fn latest(&self, fits: impl Fn(&Recorded) -> bool) -> Option<&Recorded> {
@@ -276,7 +324,37 @@ impl Archive {
         let bulk: Vec<u8> = bytes.collect::<Option<_>>()?;
         let reply = Obdo { id: body.id, valid: Valid::ID, ..Obdo::default() };
         let status = i32::try_from(bulk.len()).ok()?;
-        Some(Answer { status, buffers: vec![reply.to_bytes(LITTLE)], bulk })
+        let reply = reply.to_bytes(LITTLE);
+        if body.flags.contains(ObdoFlags::SHORT_IO) {
+            return Some(Answer { status, buffers: vec![reply, bulk], ..Answer::default() });
+        }
+        Some(Answer { status, buffers: vec![reply], bulk })
+    }
+
+    /// Keeps what is written. A recorded client may have written the same range.
+    fn write(&self, ours: &[Vec<u8>], bulk: &[u8]) -> Option<Answer> {
+        let (body, range): (Obdo, Niobuf) = (get(ours, 0)?, get(ours, 2)?);
+        let inline = ours.get(4).map(Vec::as_slice).unwrap_or_default();
+        let bytes = if bulk.is_empty() { inline } else { bulk };
+        assert_eq!(bytes.len() as u64, u64::from(range.len), "the bytes of the range");
+        let mut written = self.written.lock().expect("no panic");
+        let object = written.entry((body.id.first, body.id.oid)).or_default();
+        let at = usize::try_from(range.offset).expect("a small object");
+        if object.len() < at + bytes.len() {
+            object.resize(at + bytes.len(), 0);
+        }
+        object[at..at + bytes.len()].copy_from_slice(bytes);
+        let size = object.len() as u64;
+        drop(written);
+        let of = |buffers: &[Vec<u8>]| {
+            let (body, range): (Obdo, Niobuf) = (get(buffers, 0)?, get(buffers, 2)?);
+            Some((body.id, range.offset, range.len))
+        };
+        let _ = self.again(Opcode::OST_WRITE, ours, |r| of(&r.request) == of(ours));
+        let valid = Valid::ID | Valid::SIZE | Valid::BLOCKS | Valid::FLAGS | Valid::CKSUM;
+        let Obdo { id, flags, nlink, .. } = body;
+        let body = Obdo { id, valid, size, blocks: size.div_ceil(512), flags, nlink, ..Obdo::default() };
+        Some(Answer { buffers: vec![body.to_bytes(LITTLE), vec![0; 4]], ..Answer::default() })
     }
 
     fn size(&self, id: ObjectId) -> Option<Lvb> {
@@ -291,8 +369,46 @@ impl Archive {
     /// # Panics
     /// A thread has panicked.
     pub fn answer(&self, opcode: Opcode, ours: &[Vec<u8>]) -> Option<Answer> {
+        self.answer_to(opcode, ours, &[])
+    }
+
+    /// The same, to a question with bulk data.
+    ///
+    /// # Panics
+    /// A thread has panicked.
+    pub fn answer_to(&self, opcode: Opcode, ours: &[Vec<u8>], bulk: &[u8]) -> Option<Answer> {
         self.asked.lock().expect("no panic").push(opcode);
         match opcode {
+            Opcode::SEQ_QUERY => {
+                let range = SeqRange { start: SEQUENCE, end: SEQUENCE + 1, ..SeqRange::default() };
+                let said = Answer { buffers: vec![range.to_bytes(LITTLE)], ..Answer::default() };
+                Some(self.again(opcode, ours, |_| true).unwrap_or(said))
+            }
+            Opcode::MDS_REINT => {
+                let change = changed(ours)?;
+                self.again(opcode, ours, |r| changed(&r.request).as_ref() == Some(&change))
+            }
+            Opcode::MDS_GETXATTR => {
+                let of = |buffers: &[Vec<u8>]| {
+                    let body: MdtBody = get(buffers, 0)?;
+                    let wants = body.eadatasize != 0;
+                    Some((body.fid1, body.valid, wants, name_of(buffers, 2)))
+                };
+                self.again(opcode, ours, |r| of(&r.request) == of(ours))
+            }
+            Opcode::MDS_SYNC => {
+                let of = |buffers: &[Vec<u8>]| Some(get::<MdtBody>(buffers, 0)?.fid1);
+                self.again(opcode, ours, |r| of(&r.request) == of(ours))
+            }
+            Opcode::OST_SETATTR | Opcode::OST_PUNCH | Opcode::OST_SYNC => {
+                let of = |buffers: &[Vec<u8>]| {
+                    let body: Obdo = get(buffers, 0)?;
+                    let times = body.valid & (Valid::MTIME | Valid::ATIME | Valid::SIZE);
+                    Some((body.id, body.size, times))
+                };
+                self.again(opcode, ours, |r| of(&r.request) == of(ours))
+            }
+            Opcode::OST_WRITE => self.write(ours, bulk),
             Opcode::LLOG_ORIGIN_HANDLE_CREATE => {
                 let name = name_of(ours, 1);
                 let same = self.again(opcode, ours, |r| name_of(&r.request, 1) == name);
@@ -310,7 +426,7 @@ impl Archive {
             Opcode::MDS_STATFS => self.again(opcode, ours, |r| r.request.is_empty()),
             Opcode::FLD_QUERY => self.again(opcode, ours, |r| r.request == ours).or_else(|| {
                 // Sequences of MDT 0 are those of all files here.
-                let mut range: lustre_wire::fid::SeqRange = get(ours, 1)?;
+                let mut range: SeqRange = get(ours, 1)?;
                 range.end = range.start + 1;
                 Some(Answer { buffers: vec![range.to_bytes(LITTLE)], ..Answer::default() })
             }),
@@ -340,8 +456,13 @@ impl Archive {
             Opcode::LDLM_ENQUEUE => self.lock(ours),
             Opcode::LDLM_CANCEL => Some(Answer::default()),
             Opcode::MDS_CLOSE => {
-                let body = MdtBody::default().to_bytes(LITTLE);
-                Some(Answer { buffers: vec![body], ..Answer::default() })
+                let of = |buffers: &[Vec<u8>]| {
+                    let (epoch, record): (Epoch, SetattrRecord) = (get(buffers, 0)?, get(buffers, 1)?);
+                    Some((epoch.handle, record.fid, record.valid.is_empty()))
+                };
+                let same = self.again(opcode, ours, |r| of(&r.request) == of(ours));
+                let body = || MdtBody::default().to_bytes(LITTLE);
+                Some(same.unwrap_or_else(|| Answer { buffers: vec![body()], ..Answer::default() }))
             }
             Opcode::OST_GETATTR => {
                 let asked: Obdo = get(ours, 0)?;
@@ -361,6 +482,15 @@ impl Archive {
 
     fn lock(&self, ours: &[Vec<u8>]) -> Option<Answer> {
         let asked = LockRequest::parse(LITTLE, ours.first()?).ok()?;
+        if get::<Intent>(ours, 1) == Some(Intent::LAYOUT) {
+            let of = |buffers: &[Vec<u8>]| {
+                let lock = LockRequest::parse(LITTLE, buffers.first()?).ok()?;
+                let wanted: LayoutIntent = get(buffers, 2)?;
+                (get::<Intent>(buffers, 1)? == Intent::LAYOUT)
+                    .then_some((lock.desc.resource, wanted.opcode, wanted.start, wanted.end))
+            };
+            return self.again(Opcode::LDLM_ENQUEUE, ours, |r| of(&r.request) == of(ours));
+        }
         let Some(record) = get::<CreateRecord>(ours, 2) else {
             let lvb = self.lvb(asked.desc.resource, LockKind::IBITS)?;
             let lock = LockReply::default().to_bytes(LITTLE);
@@ -371,6 +501,16 @@ impl Archive {
             });
         };
         let name = name_of(ours, 5);
+        if get::<Intent>(ours, 1).is_some_and(|intent| intent.contains(Intent::CREAT)) {
+            let made = self.latest(|recorded| {
+                Self::intent(recorded).is_some_and(|(intent, dir, called, _)| {
+                    let here = (dir, called) == (record.head.fid1, name.clone());
+                    let flags = get::<CreateRecord>(&recorded.request, 2).map(|r| r.flags_low);
+                    intent.contains(Intent::CREAT) && here && flags == Some(record.flags_low)
+                })
+            })?;
+            return self.again(Opcode::LDLM_ENQUEUE, ours, |r| r.frame == made.frame);
+        }
         let shown = self.lookup(record.head.fid1, &name)?;
         let file = get::<MdtBody>(&shown.buffers, 0)?.fid1;
         let opened = self.latest(|recorded| {
@@ -399,30 +539,49 @@ impl Wire for &Archive {
         Ok(config.kind)
     }
 
-    async fn call(
-        &self,
-        _: &ImportKind,
-        call: Call,
-        room: u32,
-    ) -> Result<(Reply, Vec<u8>), CallError> {
+    async fn call(&self, _: &ImportKind, call: Call, moved: Moved) -> End {
         let unknown = Answer { status: Errno::EOPNOTSUPP.negative(), ..Answer::default() };
-        let Answer { status, buffers, bulk } =
-            self.answer(call.opcode, &call.buffers).unwrap_or(unknown);
+        let (sent, room) = match moved {
+            Moved::Nothing => (Vec::new(), 0),
+            Moved::Read(room) => (Vec::new(), room as usize),
+            Moved::Write(bytes) => (bytes, 0),
+        };
+        let answer = self.answer_to(call.opcode, &call.buffers, &sent);
+        let Answer { status, buffers, bulk } = answer.unwrap_or(unknown);
         if status < 0 {
-            return Err(CallError::Refused(Errno(-status)));
+            return CallError::Refused(Errno(-status)).into();
         }
         let body = Body { kind: MsgKind::REPLY, opcode: call.opcode, status, ..Body::default() };
         let body = Body { version: lustre_wire::Service::Mds.word(), ..body };
         let builder = MsgBuilder::new(Header::default(), &body);
         let builder = buffers.iter().fold(builder, |builder, buffer| builder.bytes(buffer));
-        let message = builder.build().map_err(CallError::BadReply)?;
-        let mut room = vec![0; room as usize];
-        room.iter_mut().zip(bulk).for_each(|(to, from)| *to = from);
-        Ok((Reply { status, transno: 0, message }, room))
+        let message = match builder.build() {
+            Ok(message) => message,
+            Err(e) => return CallError::BadReply(e).into(),
+        };
+        let mut bytes = sent;
+        if room > 0 {
+            bytes = vec![0; room];
+            bytes.iter_mut().zip(bulk).for_each(|(to, from)| *to = from);
+        }
+        End { result: Ok(Reply { status, transno: 0, message }), bytes, call: None }
+    }
+
+    async fn handle(&self, _: &ImportKind, _: CallId) -> Option<u64> {
+        None
+    }
+
+    async fn pause(&self, _: u32) {}
+
+    fn now(&self) -> i64 {
+        NOW
     }
 
     async fn terms(&self, _: &ImportKind) -> ConnectData {
-        let flags = ConnectFlags::BRW_SIZE | ConnectFlags::SRVLOCK;
+        let flags = ConnectFlags::BRW_SIZE
+            | ConnectFlags::SRVLOCK
+            | ConnectFlags::UMASK
+            | ConnectFlags::SHORTIO;
         ConnectData { flags, brw_size: 1 << 20, ..ConnectData::default() }
     }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lnet_rt::{Errno, Nid, NodeBuilder, NodeHandle, Span};
-use lustre_client::visitor::VisitError;
+use lustre_client::visitor::{Access, VisitError};
 use lustre_rt::{
     Answer, ConnectData, ConnectFlags, ConnectFlags2, Direction, Handler, Mount, MountConfig,
     Opcode, Past, Portal, Rpc, RpcNode, Served, ServedId, ServiceConfig, TargetConfig, wait,
@@ -134,6 +134,7 @@ fn config(mgs: Nid, fsname: &str, limit: u64) -> MountConfig {
         fsname: fsname.to_owned(),
         client: "visitor".to_owned(),
         who: Default::default(),
+        access: Access::Read,
         limit: Duration::from_secs(limit),
     }
 }

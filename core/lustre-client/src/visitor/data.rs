@@ -1,105 +1,22 @@
-//! Size, times and bytes of a file: from its metadata target and its objects (C-51, C-205 … C-217).
+//! Bytes of a file: read, written, cut off, committed, under the locks of the servers (C-205 … C-231).
+//! No request waits for a lock of this client, and none is left behind.
 
 use lnet_types::Errno;
-use lustre_wire::Fid;
 use lustre_wire::fid::{ObjectId, Valid};
-use lustre_wire::ldlm::{Disposition, LockReply, Lvb};
-use lustre_wire::mds::MdtBody;
+use lustre_wire::ldlm::LayoutOp;
+use lustre_wire::mds::{SetattrRecord, SetattrValid};
 use lustre_wire::ost::Obdo;
-use lustre_wire::striping::Striping;
+use ptlrpc::{Call, CallError};
 
+use super::file::{DATA_MODIFIED, OpenFile};
 use super::join::join;
-use super::mdc::{self, Opened};
-use super::stripes::{FileLayout, Piece, Spot};
-use super::walk::{FileKind, Node};
-use super::{IN_FLIGHT, LayoutError, Remote, VisitError, Visitor, Wire, ost};
+use super::remote::{Answer, Remote};
+use super::runs::{Run, runs};
+use super::stripes::{END, FileLayout, Spot};
+use super::{IN_FLIGHT, LayoutError, Moved, VisitError, Visitor, Wire, mdc, ost, reint};
 
-/// How often data is read again that does not fit to its checksum.
-const RETRIES: u32 = 3;
-
-/// What a file has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Attributes {
-    /// Its FID.
-    pub fid: Fid,
-    /// What it is.
-    pub kind: FileKind,
-    /// Type and permissions.
-    pub mode: u32,
-    /// Owner.
-    pub uid: u32,
-    /// Group.
-    pub gid: u32,
-    /// Links.
-    pub nlink: u32,
-    /// Device number of a device.
-    pub rdev: u32,
-    /// Bytes.
-    pub size: u64,
-    /// Blocks of 512 bytes.
-    pub blocks: u64,
-    /// Time of access, seconds since 1970.
-    pub atime: i64,
-    /// Time of the last change of data, seconds since 1970.
-    pub mtime: i64,
-    /// Time of the last change, seconds since 1970.
-    pub ctime: i64,
-    /// Time of birth, seconds since 1970, if the target knows it.
-    pub btime: Option<i64>,
-}
-
-impl Attributes {
-    /// The number of the file, as programs see it (C-37).
-    pub const fn inode(&self) -> u64 {
-        let Fid { seq, oid, .. } = self.fid;
-        match seq {
-            // A file of old storage: the sequence is the number.
-            12..=0xffff_ffff => seq,
-            _ => (seq << 24).wrapping_add((seq >> 24) & 0xff_ffff_0000).wrapping_add(oid as u64),
-        }
-    }
-
-    fn of(fid: Fid, body: &MdtBody) -> Self {
-        Self {
-            fid,
-            kind: FileKind::of(body.mode),
-            mode: body.mode,
-            uid: body.uid,
-            gid: body.gid,
-            nlink: body.nlink,
-            rdev: body.rdev,
-            size: if body.valid.contains(Valid::SIZE) { body.size } else { 0 },
-            blocks: if body.valid.contains(Valid::BLOCKS) { body.blocks } else { 0 },
-            atime: body.atime,
-            mtime: body.mtime,
-            ctime: body.ctime,
-            btime: body.valid.contains(Valid::BTIME).then_some(body.btime),
-        }
-    }
-
-    /// Each time is the latest that a part of the file has (C-51).
-    fn merge_times(&mut self, (atime, mtime, ctime): (i64, i64, i64)) {
-        self.atime = self.atime.max(atime);
-        self.mtime = self.mtime.max(mtime);
-        self.ctime = self.ctime.max(ctime);
-    }
-}
-
-/// A file that is open for reading. It is to be closed.
-#[derive(Clone, Debug)]
-pub struct OpenFile {
-    fid: Fid,
-    handle: u64,
-    layout: Result<FileLayout, LayoutError>,
-    attributes: Attributes,
-}
-
-impl OpenFile {
-    /// What it had when it was opened.
-    pub const fn attributes(&self) -> &Attributes {
-        &self.attributes
-    }
-}
+/// How often data is moved again that does not fit to its checksum, or could not be moved (L-93).
+const RETRIES: u32 = 5;
 
 /// Bytes of a file: of a part that it has none for, zeros.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,177 +29,46 @@ pub struct Part {
     pub bytes: Vec<u8>,
 }
 
-fn layout_of(bytes: &[u8]) -> Result<FileLayout, LayoutError> {
-    if bytes.is_empty() {
-        return Ok(FileLayout::default());
-    }
-    let striping = Striping::parse(bytes).map_err(|_| LayoutError::Bad("it can't be read"))?;
-    FileLayout::of(&striping)
+/// Whether data is moved again after an error.
+fn passes(e: &VisitError) -> bool {
+    let errno = match e {
+        VisitError::Refused { errno, .. } => *errno,
+        VisitError::Call { error: CallError::Bulk, .. } => Errno::EIO,
+        _ => return false,
+    };
+    matches!(
+        errno,
+        Errno::EINPROGRESS | Errno::EIO | Errno::EROFS | Errno::ENOMEM | Errno::EAGAIN
+    )
 }
 
 impl<W: Wire> Visitor<W> {
-    /// What a file has, size and times merged from its objects.
-    ///
-    /// # Errors
-    /// A layout or an object whose size is not known, no answer.
-    pub async fn attributes(&self, node: &Node) -> Result<Attributes, VisitError> {
-        self.merged(node.fid, &node.body, layout_of(&node.layout)).await
-    }
-
-    async fn merged(
+    fn holder(
         &self,
-        fid: Fid,
-        body: &MdtBody,
-        layout: Result<FileLayout, LayoutError>,
-    ) -> Result<Attributes, VisitError> {
-        let mut found = Attributes::of(fid, body);
-        // The metadata target knows all of what has no objects (C-52).
-        if found.kind != FileKind::File || body.valid.contains(Valid::SIZE) {
-            return Ok(found);
-        }
-        let layout = match layout {
-            // A kernel node shows an empty file (C-176).
-            Err(LayoutError::Foreign(_)) => return Ok(found),
-            layout => layout?,
+        file: &OpenFile,
+        mdt: &'_ Remote<W::Link>,
+        at: Spot,
+    ) -> Result<(ost::Object, u64), VisitError> {
+        let owner = (file.attributes.uid, file.attributes.gid);
+        let layout = file.layout.as_ref().map_err(|e| VisitError::Layout(*e))?;
+        let component = |place: usize| layout.components.get(place);
+        let info = |place| component(place).map(super::stripes::Component::info).unwrap_or_default();
+        let fid = file.fid;
+        let of = |id, stripe, layout| {
+            let on_mdt = at == Spot::Mdt;
+            ost::Object { id, file: fid, stripe, on_mdt, layout, owner }
         };
-        if let Some(component) = layout.on_mdt() {
-            let lvb = self.glimpse(fid).await?;
-            found.size = component.size_of(0, lvb.size);
-            found.blocks = found.blocks.saturating_add(lvb.blocks);
-            found.merge_times((lvb.atime, lvb.mtime, lvb.ctime));
-        }
-        let one = |(component, stripe, object): (usize, usize, Option<_>)| async move {
-            let Some(super::stripes::FileObject { id, ost }) = object else {
-                return Err(VisitError::Layout(LayoutError::Bad("an object is missing")));
-            };
-            let remote = self.ost(ost)?;
-            let (reply, _) = Self::ask(&self.wire, remote, ost::attributes(id), 0).await?;
-            let body: Option<Obdo> = reply.msg().ok().and_then(|msg| msg.get(1).ok());
-            let body = body.filter(|body| body.valid.contains(Valid::SIZE));
-            let body = body.ok_or_else(|| remote.bad("expected the size of an object"))?;
-            Ok((component, stripe, body))
-        };
-        for result in join(layout.objects().map(one), IN_FLIGHT).await {
-            let (component, stripe, body) = result?;
-            if let Some(component) = layout.components.get(component) {
-                found.size = found.size.max(component.size_of(stripe, body.size));
+        match at {
+            Spot::Mdt => Ok((of(ObjectId::of(fid), 0, info(0)), 0)),
+            Spot::Object { component, stripe, object, offset } => {
+                let stripe = u32::try_from(stripe).unwrap_or(u32::MAX);
+                Ok((of(object.id, stripe, info(component)), offset))
             }
-            found.blocks = found.blocks.saturating_add(body.blocks);
-            found.merge_times((body.atime, body.mtime, body.ctime));
-        }
-        Ok(found)
-    }
-
-    /// Size and times of the data on the metadata target (C-209).
-    async fn glimpse(&self, fid: Fid) -> Result<Lvb, VisitError> {
-        let mdt = self.mdt_of(fid).await?;
-        let (reply, _) = Self::ask(&self.wire, mdt, mdc::glimpse(fid, self.cookie()), 0).await?;
-        let msg = reply.msg().map_err(|_| mdt.bad("expected a message"))?;
-        let lock: LockReply = msg.get(1).map_err(|_| mdt.bad("expected a lock"))?;
-        let lvb = Lvb::parse_either(msg.order, msg.buffer(2).unwrap_or_default());
-        // Granted, as no other client had one.
-        self.give_back(mdt, lock.handle).await?;
-        let lvb = lvb.map_err(|_| mdt.bad("expected the size of data on the target"))?;
-        match lvb.error() {
-            Some(errno) => {
-                let errno = Errno(errno.saturating_neg());
-                Err(VisitError::Refused { target: mdt.uuid.clone(), errno })
-            }
-            None => Ok(lvb),
+            Spot::Hole | Spot::Lost => Err(mdt.bad("expected a holder of data")),
         }
     }
 
-    async fn give_back(&self, mdt: &Remote<W::Link>, handle: u64) -> Result<(), VisitError> {
-        if handle != 0 {
-            Self::ask(&self.wire, mdt, mdc::cancel(handle), 0).await?;
-        }
-        Ok(())
-    }
-
-    /// Opens for reading; the lock that came with it is given back before anything else is done.
-    /// Attributes, layout and handle.
-    pub(super) async fn open(
-        &self,
-        node: &Node,
-        opened: Opened<'_>,
-    ) -> Result<(MdtBody, Vec<u8>, u64), VisitError> {
-        let (dir, gid, name) = &node.parent;
-        let mdt = self.mdt_of(node.fid).await?;
-        let opened = match opened {
-            Opened::File(_) if self.mdt_of(*dir).await?.uuid != mdt.uuid => {
-                Opened::Remote(node.fid)
-            }
-            opened => opened,
-        };
-        let gids = (*gid, node.body.gid);
-        let call = mdc::open(&self.who, *dir, gids, opened, self.cookie());
-        let failed = |errno| VisitError::Path { path: name.clone(), errno };
-        let answer = Self::ask(&self.wire, mdt, call, 0).await;
-        let (reply, _) = answer.map_err(|e| e.at(name))?;
-        let msg = reply.msg().map_err(|_| mdt.bad("expected a message"))?;
-        let lock: LockReply = msg.get(1).map_err(|_| mdt.bad("expected a lock"))?;
-        self.give_back(mdt, lock.handle).await?;
-        // What the target says in its order (C-63). A result of old peers has its low half alone.
-        let found = Disposition::from_bits_retain(lock.policy_res1);
-        let errno = (lock.policy_res2 as u32 as i32).saturating_neg();
-        if !found.contains(Disposition::EXECUTED) {
-            return Err(mdt.bad("expected the result of an open"));
-        }
-        if errno != 0 {
-            return Err(failed(Errno(errno)));
-        }
-        if !found.contains(Disposition::OPENED) {
-            return Err(failed(Errno::ESTALE));
-        }
-        let (body, layout) = Self::shown(mdt, &reply, 2)?;
-        Ok((body, layout, body.open_handle))
-    }
-
-    /// Ends an open. One that the target does not know any more has ended (C-106).
-    pub(super) async fn close_handle(&self, fid: Fid, handle: u64) -> Result<(), VisitError> {
-        let mdt = self.mdt_of(fid).await?;
-        match Self::ask(&self.wire, mdt, mdc::close(&self.who, fid, handle), 0).await {
-            Ok(_) | Err(VisitError::Refused { errno: Errno::ESTALE, .. }) => Ok(()),
-            Err(e) => Err(e),
-        }
-    }
-
-    /// Opens a file for reading: the target checks that this user may.
-    ///
-    /// # Errors
-    /// It is no file, may not be read, has data that can't be read, or there is no answer.
-    pub async fn open_file(&self, node: &Node) -> Result<OpenFile, VisitError> {
-        let failed = |errno| VisitError::Path { path: node.parent.2.clone(), errno };
-        match node.kind() {
-            FileKind::File => {}
-            FileKind::Dir => return Err(failed(Errno::EISDIR)),
-            _ => return Err(failed(Errno::EOPNOTSUPP)),
-        }
-        let (body, bytes, handle) = self.open(node, Opened::File(&node.parent.2)).await?;
-        let layout = layout_of(&bytes);
-        let fid = body.fid1;
-        let attributes = match &layout {
-            Ok(_) => self.merged(fid, &body, layout.clone()).await,
-            Err(e) => Err(VisitError::Layout(*e)),
-        };
-        match attributes {
-            Ok(attributes) => Ok(OpenFile { fid, handle, layout, attributes }),
-            Err(e) => {
-                self.close_handle(fid, handle).await?;
-                Err(e)
-            }
-        }
-    }
-
-    /// Closes a file.
-    ///
-    /// # Errors
-    /// No answer, or a refusal.
-    pub async fn close(&self, file: OpenFile) -> Result<(), VisitError> {
-        self.close_handle(file.fid, file.handle).await
-    }
-
-    /// Reads bytes, up to the end that the file had when it was opened: parts in order, without gap.
+    /// Reads bytes, up to the end of the file as this client knows it: parts in order, without gap.
     ///
     /// # Errors
     /// Bytes that are lost or damaged, no answer.
@@ -293,33 +79,65 @@ impl<W: Wire> Visitor<W> {
         len: u64,
     ) -> Result<Vec<Part>, VisitError> {
         let layout = file.layout.as_ref().map_err(|e| VisitError::Layout(*e))?;
-        let len = len.min(file.attributes.size.saturating_sub(offset));
-        let pieces = layout.pieces(offset, len, ost::READ_MAX.into());
-        let parts = join(pieces.into_iter().map(|piece| self.piece(file, piece)), IN_FLIGHT).await;
-        parts.into_iter().collect()
+        let len = len.min(file.size().saturating_sub(offset));
+        let all = runs(layout, offset, len, ost::DATA_MAX.into());
+        let read = join(all.into_iter().map(|run| self.read_run(file, run)), IN_FLIGHT).await;
+        let mut parts = Vec::new();
+        for run in read {
+            parts.extend(run?);
+        }
+        parts.sort_by_key(|part: &Part| part.offset);
+        Ok(parts)
     }
 
-    async fn piece(&self, file: &OpenFile, piece: Piece) -> Result<Part, VisitError> {
-        let Piece { offset, len, at } = piece;
-        let (remote, id, from) = match at {
-            Spot::Hole => return Ok(Part { offset, len, bytes: Vec::new() }),
-            Spot::Lost => return Err(VisitError::Lost { offset }),
-            Spot::Mdt => (self.mdt_of(file.fid).await?, ObjectId::of(file.fid), offset),
-            Spot::Object { object, offset, .. } => (self.ost(object.ost)?, object.id, offset),
+    async fn read_run(&self, file: &OpenFile, run: Run) -> Result<Vec<Part>, VisitError> {
+        let Run { at, len, pieces } = run;
+        let first = pieces.first().map_or(0, |(offset, _)| *offset);
+        let mut bytes = match at {
+            Spot::Hole => Vec::new(),
+            Spot::Lost => return Err(VisitError::Lost { offset: first }),
+            Spot::Mdt => {
+                let mdt = self.mdt_of(file.fid).await?;
+                self.read_range(mdt, ObjectId::of(file.fid), first, len).await?
+            }
+            Spot::Object { object, offset, .. } => {
+                self.read_range(self.ost(object.ost)?, object.id, offset, len).await?
+            }
         };
+        let mut parts = Vec::new();
+        for (offset, len) in pieces {
+            let here = bytes.len().min(usize::try_from(len).unwrap_or(usize::MAX));
+            let rest = bytes.split_off(here);
+            parts.push(Part { offset, len, bytes });
+            bytes = rest;
+        }
+        Ok(parts)
+    }
+
+    /// A range of an object; less where the object ends: what follows is a hole of the file (C-216).
+    async fn read_range(
+        &self,
+        remote: &Remote<W::Link>,
+        id: ObjectId,
+        from: u64,
+        len: u64,
+    ) -> Result<Vec<u8>, VisitError> {
         let mut bytes = Vec::new();
         while (bytes.len() as u64) < len {
             let at = from.saturating_add(bytes.len() as u64);
             let left = len - bytes.len() as u64;
             let (part, room) = self.fetch_data(remote, id, at, left).await?;
             let ends = part.len() < room as usize;
-            bytes.extend(part);
-            // The object ends here: what follows is a hole of the file (C-216).
+            if bytes.is_empty() {
+                bytes = part;
+            } else {
+                bytes.extend(part);
+            }
             if ends {
                 break;
             }
         }
-        Ok(Part { offset, len, bytes })
+        Ok(bytes)
     }
 
     /// One request's bytes of an object, and how many were asked for.
@@ -332,31 +150,335 @@ impl<W: Wire> Visitor<W> {
     ) -> Result<(Vec<u8>, u32), VisitError> {
         let mut again = 0;
         loop {
-            let terms = match &remote.link {
-                Some(link) => self.wire.terms(link).await,
-                None => Default::default(),
-            };
-            let (kind, max) = (ost::checksum(&terms), ost::read_max(&terms));
-            let room = u32::try_from(len).unwrap_or(u32::MAX).min(max);
-            let call = ost::read(id, offset, room, kind, again > 0);
-            let (reply, mut bytes) = Self::ask(&self.wire, remote, call, room).await?;
-            let moved = usize::try_from(reply.status).ok().filter(|moved| *moved <= bytes.len());
-            bytes.truncate(moved.ok_or_else(|| remote.bad("expected no more than was asked for"))?);
-            let body: Option<Obdo> = reply.msg().ok().and_then(|msg| msg.get(1).ok());
-            let body = body.ok_or_else(|| remote.bad("expected attributes of an object"))?;
-            let said = body.valid.contains(Valid::CKSUM | Valid::FLAGS);
-            let Some(kind) = kind.filter(|k| said && body.flags.checksum() == k.number()) else {
-                return Ok((bytes, room));
-            };
-            let (have, expected) = (kind.of(&bytes), body.nlink);
-            if have == expected {
-                return Ok((bytes, room));
-            }
+            let terms = ost::Terms::of(&remote.terms(&self.wire).await);
+            let room = u32::try_from(len).unwrap_or(u32::MAX).min(terms.max);
+            let call = ost::read(id, (offset, room), &terms, again > 0);
+            let read = self.fetch_once(remote, call, room, &terms).await;
             again += 1;
-            if again > RETRIES {
-                let target = remote.uuid.clone();
-                return Err(VisitError::Checksum { target, have, expected });
+            match read {
+                Err(e) if again <= RETRIES && (passes(&e) || is_damaged(&e)) => {
+                    self.wire.pause(again).await;
+                }
+                Err(e) => return Err(e),
+                Ok(bytes) => return Ok((bytes, room)),
             }
         }
     }
+
+    async fn fetch_once(
+        &self,
+        remote: &Remote<W::Link>,
+        call: Call,
+        room: u32,
+        terms: &ost::Terms,
+    ) -> Result<Vec<u8>, VisitError> {
+        let inline = terms.inlines(room);
+        let moved = if inline { Moved::Nothing } else { Moved::Read(room) };
+        let answer = remote.ask_with(&self.wire, call, moved).await.map_err(|(e, _)| e)?;
+        let body: Option<Obdo> = answer.get(1);
+        let body = body.ok_or_else(|| remote.bad("expected attributes of an object"))?;
+        let Answer { reply, mut bytes, .. } = answer;
+        if inline {
+            let msg = reply.msg().map_err(|_| remote.bad("expected a message"))?;
+            bytes = msg.buffer(2).unwrap_or_default().to_vec();
+        }
+        let moved = usize::try_from(reply.status).ok().filter(|moved| *moved <= bytes.len());
+        bytes.truncate(moved.ok_or_else(|| remote.bad("expected no more than was asked for"))?);
+        let said = body.valid.contains(Valid::CKSUM | Valid::FLAGS);
+        let same = |k: &lustre_wire::Checksum| said && body.flags.checksum() == k.number();
+        let Some(kind) = terms.checksum.filter(same) else { return Ok(bytes) };
+        let (have, expected) = (kind.of(&bytes), body.nlink);
+        if have != expected {
+            return Err(VisitError::Checksum { target: remote.uuid.clone(), have, expected });
+        }
+        Ok(bytes)
+    }
+
+    /// Writes bytes of a range that has objects ([`Visitor::prepare`]). They are committed when it has
+    /// ended.
+    ///
+    /// # Errors
+    /// No space, a file that is not open for writing, bytes that are damaged on their way, no answer: a
+    /// part of the bytes may be there then.
+    pub async fn write(
+        &self,
+        file: &OpenFile,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<(), VisitError> {
+        if !file.how.write {
+            return Err(VisitError::Path { path: file.fid.to_string().into(), errno: Errno::EBADF });
+        }
+        let layout = file.layout.as_ref().map_err(|e| VisitError::Layout(*e))?;
+        let len = bytes.len() as u64;
+        let end = offset.checked_add(len).ok_or_else(|| VisitError::Path {
+            path: file.fid.to_string().into(),
+            errno: Errno::EFBIG,
+        })?;
+        // A part of it may be there although the whole fails.
+        file.wrote(0, false);
+        let all = runs(layout, offset, len, ost::DATA_MAX.into());
+        let write = |run| self.write_run(file, offset, bytes, run);
+        let written = join(all.into_iter().map(write), IN_FLIGHT).await;
+        written.into_iter().collect::<Result<(), _>>()?;
+        file.wrote(end, false);
+        Ok(())
+    }
+
+    async fn write_run(
+        &self,
+        file: &OpenFile,
+        offset: u64,
+        bytes: &[u8],
+        run: Run,
+    ) -> Result<(), VisitError> {
+        let first = run.pieces.first().map_or(0, |(offset, _)| *offset);
+        let mdt = self.mdt_of(file.fid).await?;
+        let remote = match run.at {
+            Spot::Hole => return Err(LayoutError::NotMade(first).into()),
+            Spot::Lost => return Err(VisitError::Lost { offset: first }),
+            Spot::Mdt => mdt,
+            Spot::Object { object, .. } => self.ost(object.ost)?,
+        };
+        let (object, inside) = self.holder(file, mdt, run.at)?;
+        let inside = if run.at == Spot::Mdt { first } else { inside };
+        let mut data = Vec::with_capacity(usize::try_from(run.len).unwrap_or(0));
+        for (at, len) in &run.pieces {
+            let from = usize::try_from(at.saturating_sub(offset)).unwrap_or(usize::MAX);
+            let to = from.saturating_add(usize::try_from(*len).unwrap_or(usize::MAX));
+            data.extend_from_slice(bytes.get(from..to).unwrap_or_default());
+        }
+        let mut at = inside;
+        while !data.is_empty() {
+            let terms = ost::Terms::of(&remote.terms(&self.wire).await);
+            let here = data.len().min(terms.max as usize);
+            let rest = if here < data.len() { data.split_off(here) } else { Vec::new() };
+            self.store(file, remote, &object, at, data).await?;
+            at = at.saturating_add(here as u64);
+            data = rest;
+        }
+        Ok(())
+    }
+
+    /// One request's bytes to an object.
+    async fn store(
+        &self,
+        file: &OpenFile,
+        remote: &Remote<W::Link>,
+        object: &ost::Object,
+        at: u64,
+        mut data: Vec<u8>,
+    ) -> Result<(), VisitError> {
+        let mut again = 0;
+        loop {
+            let terms = ost::Terms::of(&remote.terms(&self.wire).await);
+            let (failed, back) = match self.store_once(file, remote, object, at, data, &terms, again).await
+            {
+                Ok(()) => return Ok(()),
+                Err(failed) => failed,
+            };
+            again += 1;
+            if again > RETRIES || !(passes(&failed) || is_damaged(&failed)) || back.is_empty() {
+                return Err(failed);
+            }
+            data = back;
+            self.wire.pause(again).await;
+        }
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "what one data request is made of")]
+    async fn store_once(
+        &self,
+        file: &OpenFile,
+        remote: &Remote<W::Link>,
+        object: &ost::Object,
+        at: u64,
+        data: Vec<u8>,
+        terms: &ost::Terms,
+        again: u32,
+    ) -> Result<(), (VisitError, Vec<u8>)> {
+        let len = u32::try_from(data.len()).unwrap_or(u32::MAX);
+        let sum = terms.checksum.map_or(0, |kind| kind.of(&data));
+        let mut call = ost::write(object, (at, len), terms, sum, again > 0, self.wire.now());
+        let (moved, mut kept) = match terms.inlines(len) {
+            true => {
+                if let Some(inline) = call.buffers.last_mut() {
+                    inline.clone_from(&data);
+                }
+                (Moved::Nothing, data)
+            }
+            false => (Moved::Write(data), Vec::new()),
+        };
+        let answer = match remote.ask_with(&self.wire, call, moved).await {
+            Ok(answer) => answer,
+            Err((e, back)) => return Err((e, if kept.is_empty() { back } else { kept })),
+        };
+        let (body, result) = (answer.get::<Obdo>(1), answer.get::<i32>(2));
+        if kept.is_empty() {
+            kept = answer.bytes;
+        }
+        let bad = |what| remote.bad(what);
+        let Some(body) = body else {
+            return Err((bad("expected attributes of an object"), kept));
+        };
+        match result {
+            None => return Err((bad("expected the result of a range"), kept)),
+            Some(errno) if errno < 0 => {
+                let errno = Errno(errno.saturating_neg());
+                return Err((VisitError::Refused { target: remote.uuid.clone(), errno }, kept));
+            }
+            Some(_) => {}
+        }
+        let said = body.valid.contains(Valid::CKSUM | Valid::FLAGS);
+        let same = |k: &lustre_wire::Checksum| said && body.flags.checksum() == k.number();
+        if terms.checksum.filter(same).is_some() && body.nlink != sum {
+            let target = remote.uuid.clone();
+            return Err((VisitError::Checksum { target, have: sum, expected: body.nlink }, kept));
+        }
+        file.heard(object.id, &body);
+        Ok(())
+    }
+
+    /// Writes bytes, objects for them made before where there are none.
+    ///
+    /// # Errors
+    /// As [`Visitor::prepare`] and [`Visitor::write`].
+    pub async fn write_at(
+        &self,
+        file: &mut OpenFile,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<(), VisitError> {
+        self.prepare(file, offset, offset.saturating_add(bytes.len() as u64)).await?;
+        self.write(file, offset, bytes).await
+    }
+
+    /// Writes bytes behind the end of a file, and says where that was. Another client that appends at the
+    /// same time may write there too: a visitor holds no lock (C-219).
+    ///
+    /// # Errors
+    /// As [`Visitor::write_at`].
+    pub async fn append(&self, file: &mut OpenFile, bytes: &[u8]) -> Result<u64, VisitError> {
+        let node = self.node_of(file.fid).await?;
+        let end = self.attributes(&node).await?.size;
+        self.write_at(file, end, bytes).await?;
+        Ok(end)
+    }
+
+    /// A file ends there from now on: what was behind is gone, what is missing is zeros (C-119).
+    ///
+    /// # Errors
+    /// A file that is not open for writing, no space, no answer.
+    pub async fn truncate(&self, file: &mut OpenFile, size: u64) -> Result<(), VisitError> {
+        self.cut(file, size, false).await
+    }
+
+    pub(super) async fn cut(
+        &self,
+        file: &mut OpenFile,
+        size: u64,
+        by_open: bool,
+    ) -> Result<(), VisitError> {
+        if !file.how.write {
+            return Err(VisitError::Path { path: file.fid.to_string().into(), errno: Errno::EBADF });
+        }
+        if let Some(last) = size.checked_sub(1) {
+            self.make(file, LayoutOp::TRUNC, (size, END), (last, size)).await?;
+        }
+        let now = self.wire.now();
+        let from_open = if by_open { SetattrValid::FROM_OPEN } else { SetattrValid::empty() };
+        let record = SetattrRecord {
+            fid: file.fid,
+            valid: SetattrValid::SIZE
+                | SetattrValid::MTIME
+                | SetattrValid::CTIME
+                | SetattrValid::MTIME_SET
+                | SetattrValid::CTIME_SET
+                | SetattrValid::OVERRIDE
+                | from_open,
+            size,
+            mtime: now,
+            atime: now,
+            ctime: now,
+            bias: if by_open { DATA_MODIFIED } else { 0 },
+            ..SetattrRecord::default()
+        };
+        let mdt = self.mdt_of(file.fid).await?;
+        mdt.ask(&self.wire, reint::setattr(&self.who, file.attributes.gid, record)).await?;
+        let layout = file.layout.as_ref().map_err(|e| VisitError::Layout(*e))?;
+        let cuts = cuts(layout, size)?;
+        let one = |(at, end): (Spot, u64)| {
+            let file = &*file;
+            async move {
+                let remote = match at {
+                    Spot::Object { object, .. } => self.ost(object.ost)?,
+                    _ => mdt,
+                };
+                let (object, _) = self.holder(file, mdt, at)?;
+                let answer = remote.ask(&self.wire, ost::punch(&object, end, now)).await?;
+                if let Some(body) = answer.get::<Obdo>(1) {
+                    file.heard(object.id, &body);
+                }
+                Ok(())
+            }
+        };
+        let done = join(cuts.into_iter().map(one), IN_FLIGHT).await;
+        done.into_iter().collect::<Result<(), VisitError>>()?;
+        file.wrote(size, true);
+        Ok(())
+    }
+
+    /// Waits until all of a file is committed on its targets, its name too (C-230).
+    ///
+    /// # Errors
+    /// No answer, or a refusal.
+    pub async fn fsync(&self, file: &OpenFile) -> Result<(), VisitError> {
+        let mdt = self.mdt_of(file.fid).await?;
+        mdt.ask(&self.wire, mdc::sync(&self.who, file.fid)).await?;
+        let layout = file.layout.as_ref().map_err(|e| VisitError::Layout(*e))?;
+        let mut all: Vec<Spot> = spots(layout).collect();
+        if layout.on_mdt().is_some() {
+            all.push(Spot::Mdt);
+        }
+        let one = |at: Spot| async move {
+            let remote = match at {
+                Spot::Object { object, .. } => self.ost(object.ost)?,
+                _ => mdt,
+            };
+            let (object, _) = self.holder(file, mdt, at)?;
+            remote.ask(&self.wire, ost::sync(&object)).await.map(|_| ())
+        };
+        let done = join(all.into_iter().map(one), IN_FLIGHT).await;
+        done.into_iter().collect()
+    }
+}
+
+const fn is_damaged(e: &VisitError) -> bool {
+    matches!(e, VisitError::Checksum { .. })
+}
+
+/// The objects of a file.
+pub(super) fn spots(layout: &FileLayout) -> impl Iterator<Item = Spot> {
+    layout.objects().filter_map(|(component, stripe, object)| {
+        Some(Spot::Object { component, stripe, object: object?, offset: 0 })
+    })
+}
+
+/// Where each holder of data ends if the file ends at `size`; those that stay as they are not named.
+fn cuts(layout: &FileLayout, size: u64) -> Result<Vec<(Spot, u64)>, VisitError> {
+    let mut cuts = Vec::new();
+    if let Some(component) = layout.on_mdt()
+        && size <= component.end
+    {
+        cuts.push((Spot::Mdt, size));
+    }
+    for (place, stripe, object) in layout.objects() {
+        let Some(component) = layout.components.get(place) else { continue };
+        let Some(end) = component.cut(stripe, size) else { continue };
+        let Some(object) = object else {
+            return Err(VisitError::Lost { offset: component.start });
+        };
+        cuts.push((Spot::Object { component: place, stripe, object, offset: 0 }, end));
+    }
+    Ok(cuts)
 }

@@ -5,7 +5,7 @@ use core::pin::Pin;
 use core::task::Poll;
 
 /// Runs futures, at most `limit` of them at a time.
-pub(super) async fn join<F: Future>(
+pub async fn join<F: Future>(
     futures: impl IntoIterator<Item = F>,
     limit: usize,
 ) -> Vec<F::Output> {

@@ -1,33 +1,35 @@
-//! Requests to metadata targets, and what is asked for when a visitor connects. Pure: values to calls.
+//! Questions to metadata targets, and what is asked for when a visitor connects. Pure: values to calls.
+//! Opens and locks are in `intent.rs`, changes in `reint.rs`.
 
 use lnet_types::ByteOrder;
 use lustre_wire::connect::{ChecksumKinds, ConnectData, ConnectFlags, ConnectFlags2};
 use lustre_wire::fid::{RangeKind, SeqOp, SeqRange, Valid};
-use lustre_wire::ldlm::{
-    InodeBits, Intent, LockDesc, LockFlags, LockKind, LockMode, LockRequest, Policy, ResourceName,
-};
-use lustre_wire::mds::{CreateRecord, Epoch, MdtBody, RecordHead, ReintOp, SetattrRecord};
+use lustre_wire::mds::MdtBody;
 use lustre_wire::ost::Statfs;
 use lustre_wire::{Fid, Layout, Opcode};
 use ptlrpc::Call;
 
-const LITTLE: ByteOrder = ByteOrder::Little;
+pub(super) const LITTLE: ByteOrder = ByteOrder::Little;
 /// Room for a layout; a longer one makes the request go again.
-const LAYOUT_ROOM: u32 = 4096;
+pub(super) const LAYOUT_ROOM: u32 = 4096;
 /// Most bytes of the text of a symbolic link, its NUL included.
 const LINK_ROOM: u32 = 4096;
 /// No group.
-const NO_GROUP: u32 = u32::MAX;
-/// Open: for reading; by FID, not by name; must be a directory. High half: no restore from the archive,
-/// as a visit would wait for it; a default layout in the reply is understood (C-77).
-const OPEN_READ: u32 = 0x1;
-const OPEN_BY_FID: u32 = 0x80_0000;
-const OPEN_DIRECTORY: u32 = 0x1_0000;
-const OPEN_HIGH: u32 = 0x202;
-/// The directory of the name is on another target (C-123).
-const CROSS_REF: u32 = 0x2;
+pub(super) const NO_GROUP: u32 = u32::MAX;
+/// Changes of a visit that are under way at a time on one target.
+const CHANGES: u16 = 8;
 /// Attributes of entries that are wanted: FID and type (C-143).
 const ENTRY_ATTRS: u32 = 3;
+
+/// What a visit may do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Access {
+    /// Look and read. Servers refuse all else.
+    #[default]
+    Read,
+    /// Change too.
+    Change,
+}
 
 /// In whose name a visit is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,6 +40,8 @@ pub struct Identity {
     pub gid: u32,
     /// Supplementary groups.
     pub groups: Vec<u32>,
+    /// Permissions that new files do not get.
+    pub umask: u32,
 }
 
 impl Identity {
@@ -47,17 +51,17 @@ impl Identity {
     }
 
     /// Capability mask (C-245).
-    const fn capability(&self) -> u32 {
+    pub(super) const fn capability(&self) -> u32 {
         if self.is_root() { u32::MAX } else { 0 }
     }
 
     /// The group of a file, if this user is in it (C-246).
-    fn group(&self, gid: u32) -> u32 {
+    pub(super) fn group(&self, gid: u32) -> u32 {
         if self.gid == gid || self.groups.contains(&gid) { gid } else { NO_GROUP }
     }
 
     /// A request for `fid`, whose group is `gid`.
-    fn body(&self, fid: Fid, gid: u32, valid: Valid) -> MdtBody {
+    pub(super) fn body(&self, fid: Fid, gid: u32, valid: Valid) -> MdtBody {
         MdtBody {
             fid1: fid,
             valid,
@@ -73,10 +77,14 @@ impl Identity {
 }
 
 /// What a visitor asks a metadata target for: nothing by which the server would count on this client
-/// (C-8, C-11), and not to change anything (C-12).
-pub(super) fn wanted() -> ConnectData {
+/// (C-8, C-11). One that only reads asks not to be let change anything (C-12).
+pub(super) fn wanted(access: Access) -> ConnectData {
+    let flags = match access {
+        Access::Read => ConnectFlags::RDONLY,
+        Access::Change => ConnectFlags::MULTIMODRPCS | ConnectFlags::UMASK | ConnectFlags::SHORTIO,
+    };
     ConnectData {
-        flags: ConnectFlags::RDONLY
+        flags: flags
             | ConnectFlags::VERSION
             | ConnectFlags::AT
             | ConnectFlags::FULL20
@@ -85,6 +93,9 @@ pub(super) fn wanted() -> ConnectData {
             | ConnectFlags::IBITS
             | ConnectFlags::BRW_SIZE
             | ConnectFlags::HASH_64BIT
+            | ConnectFlags::ACL
+            | ConnectFlags::LARGE_ACL
+            | ConnectFlags::XATTR
             | ConnectFlags::LAYOUTLOCK
             | ConnectFlags::LVB_TYPE
             | ConnectFlags::LOV_V3
@@ -104,13 +115,14 @@ pub(super) fn wanted() -> ConnectData {
             | ConnectFlags2::DOM_LVB,
         ibits_known: 0x7f,
         brw_size: 1 << 20,
+        maxmodrpcs: if access == Access::Change { CHANGES } else { 0 },
         cksum_types: ChecksumKinds::CRC32 | ChecksumKinds::ADLER | ChecksumKinds::CRC32C,
         ..ConnectData::default()
     }
 }
 
 /// A name in a request.
-fn named(name: &[u8]) -> Vec<u8> {
+pub(super) fn named(name: &[u8]) -> Vec<u8> {
     let mut bytes = name.to_vec();
     bytes.push(0);
     bytes
@@ -211,116 +223,45 @@ pub(super) fn locate(seq: u64) -> Call {
     call
 }
 
-/// What is opened.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Opened<'a> {
-    /// A file, by its name in a directory.
-    File(&'a [u8]),
-    /// A directory, by its FID.
-    Dir(Fid),
-    /// A file whose name is on another target than it is itself (C-110).
-    Remote(Fid),
+/// The place of a sequence of FIDs for new files, from the target that will have them (C-38).
+pub(super) fn sequence() -> Call {
+    let buffers = vec![SeqOp::META.to_bytes(LITTLE), SeqRange::default().to_bytes(LITTLE)];
+    let mut call = Call::new(Opcode::SEQ_QUERY, buffers);
+    call.reply_lens = vec![SeqRange::LEN as u32];
+    call
 }
 
-/// Opens for reading. `dir` is the parent, `gids` are the groups of parent and file, `cookie` names the lock that the server
-/// may grant with it (C-74, C-76).
-pub(super) fn open(
-    who: &Identity,
-    dir: Fid,
-    gids: (u32, u32),
-    opened: Opened<'_>,
-    cookie: u64,
-) -> Call {
-    let policy = Policy::Ibits {
-        bits: InodeBits::LOOKUP,
-        try_bits: InodeBits::empty(),
-        gid: 0,
-        initiator: 0,
-    };
-    let by_fid = OPEN_READ | OPEN_BY_FID | OPEN_DIRECTORY;
-    let (flags, fid1, fid2, name, bias) = match opened {
-        Opened::File(name) => (OPEN_READ, dir, Fid::default(), named(name), 0),
-        Opened::Dir(fid) => (by_fid, dir, fid, named(b""), 0),
-        Opened::Remote(fid) => (OPEN_READ, fid, dir, named(b""), CROSS_REF),
-    };
-    let desc = LockDesc {
-        kind: LockKind::IBITS,
-        resource: ResourceName::of(fid1),
-        requested: LockMode::CR,
-        policy: policy.words(),
-        ..LockDesc::default()
-    };
-    let lock = LockRequest::new(LockFlags::HAS_INTENT, 1, desc, &[cookie]);
-    let record = CreateRecord {
-        head: RecordHead {
-            opcode: ReintOp::OPEN,
-            cap: who.capability(),
-            fsuid: who.uid,
-            fsgid: who.gid,
-            suppgid1: who.group(gids.0),
-            suppgid2: who.group(gids.1),
-            fid1,
-            fid2,
-            ..RecordHead::default()
-        },
-        mode: 0x8000,
-        bias,
-        flags_low: flags,
-        flags_high: OPEN_HIGH,
-        ..CreateRecord::default()
-    };
-    let mut buffers = vec![
-        lock.to_bytes(LITTLE),
-        Intent::OPEN.to_bytes(LITTLE),
-        record.to_bytes(LITTLE),
+/// What was changed of a file, or all of a target, is committed (C-230).
+pub(super) fn sync(who: &Identity, fid: Fid) -> Call {
+    let valid = if fid == Fid::default() { Valid::empty() } else { Valid::ID };
+    let body = who.body(fid, NO_GROUP, valid);
+    let mut call = Call::new(Opcode::MDS_SYNC, vec![body.to_bytes(LITTLE), Vec::new()]);
+    call.reply_lens = vec![MdtBody::LEN as u32];
+    call
+}
+
+/// The value of an extended attribute, or the names of all; `room` of 0 asks for the length alone
+/// (C-235).
+pub(super) fn xattr(who: &Identity, fid: Fid, name: Option<&[u8]>, room: u32) -> Call {
+    let valid = if name.is_some() { Valid::XATTR } else { Valid::XATTRLS };
+    let body = MdtBody { eadatasize: room, ..who.body(fid, NO_GROUP, valid | Valid::ID) };
+    let buffers = vec![
+        body.to_bytes(LITTLE),
+        Vec::new(),
+        name.map(named).unwrap_or_default(),
         Vec::new(),
         Vec::new(),
-        name,
     ];
-    buffers.resize(11, Vec::new());
-    let mut call = Call::new(Opcode::LDLM_ENQUEUE, buffers);
-    call.modifies = true;
-    call.reply_lens = vec![112, MdtBody::LEN as u32, LAYOUT_ROOM, 0, 0, 0, 16, 0, 0, 0];
+    let mut call = Call::new(Opcode::MDS_GETXATTR, buffers);
+    call.reply_lens = vec![MdtBody::LEN as u32, room];
     call
 }
 
-/// Ends an open, and changes nothing of the file (C-102, C-104).
-pub(super) fn close(who: &Identity, fid: Fid, handle: u64) -> Call {
-    let record = SetattrRecord {
-        opcode: ReintOp::SETATTR,
-        cap: who.capability(),
-        fsuid: who.uid,
-        fsgid: who.gid,
-        suppgid: NO_GROUP,
-        fid,
-        ..SetattrRecord::default()
-    };
-    let buffers = vec![Epoch { handle }.to_bytes(LITTLE), record.to_bytes(LITTLE), Vec::new()];
-    let mut call = Call::new(Opcode::MDS_CLOSE, buffers);
-    call.reply_lens = vec![MdtBody::LEN as u32, 0, 0, 0, 0];
-    call
-}
-
-/// Gives a lock back that came with an answer (C-67).
-pub(super) fn cancel(handle: u64) -> Call {
-    let request = LockRequest::new(LockFlags::empty(), 1, LockDesc::default(), &[handle]);
-    Call::new(Opcode::LDLM_CANCEL, vec![request.to_bytes(LITTLE)])
-}
-
-/// Size and times of the part of a file that is on its metadata target, from those that know them
-/// (C-209).
-pub(super) fn glimpse(fid: Fid, cookie: u64) -> Call {
-    let policy =
-        Policy::Ibits { bits: InodeBits::DOM, try_bits: InodeBits::empty(), gid: 0, initiator: 0 };
-    let desc = LockDesc {
-        kind: LockKind::IBITS,
-        resource: ResourceName::of(fid),
-        requested: LockMode::PR,
-        policy: policy.words(),
-        ..LockDesc::default()
-    };
-    let lock = LockRequest::new(LockFlags::HAS_INTENT, 1, desc, &[cookie]);
-    let mut call = Call::new(Opcode::LDLM_ENQUEUE, vec![lock.to_bytes(LITTLE)]);
-    call.reply_lens = vec![112, 56];
+/// The default layout that files in a directory get (C-100).
+pub(super) fn default_layout(who: &Identity, dir: Fid) -> Call {
+    let valid = Valid::ID | Valid::EASIZE | Valid::DIREA;
+    let body = MdtBody { eadatasize: LAYOUT_ROOM, ..who.body(dir, NO_GROUP, valid) };
+    let mut call = Call::new(Opcode::MDS_GETATTR, vec![body.to_bytes(LITTLE), Vec::new()]);
+    call.reply_lens = attributes_reply();
     call
 }

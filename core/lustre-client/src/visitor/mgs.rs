@@ -5,10 +5,10 @@ use lnet_types::{ByteOrder, Errno};
 use lustre_wire::connect::{ConnectData, ConnectFlags, ConnectFlags2};
 use lustre_wire::llog::{BLOCK_LEN, LlogdBody, LogHeader, LogRecords};
 use lustre_wire::{Layout, Opcode};
-use ptlrpc::{Call, Reply};
+use ptlrpc::Call;
 
 use super::config::{Config, ConfigError, Targets};
-use super::{Remote, VisitError, Visitor, Wire};
+use super::{Remote, VisitError, Wire};
 
 /// What a visitor asks the management server for.
 pub(super) fn wanted() -> ConnectData {
@@ -38,10 +38,6 @@ fn call(opcode: Opcode, place: &LlogdBody, name: Option<&str>, reply: &[u32]) ->
     call
 }
 
-fn place_of(reply: &Reply) -> Option<LlogdBody> {
-    reply.msg().ok()?.get(1).ok()
-}
-
 /// The targets of a file system.
 pub(super) async fn targets<W: Wire>(
     wire: &W,
@@ -53,20 +49,17 @@ pub(super) async fn targets<W: Wire>(
     let name = format!("{fsname}-client");
     let begun =
         call(Opcode::LLOG_ORIGIN_HANDLE_CREATE, &LlogdBody::default(), Some(&name), &[PLACE]);
-    let opened = match Visitor::ask(wire, mgs, begun, 0).await {
+    let opened = match mgs.ask(wire, begun).await {
         Err(VisitError::Refused { errno: Errno::ENOENT, .. }) => {
             return Err(VisitError::NoFileSystem { fsname: fsname.to_owned() });
         }
-        end => end?.0,
+        end => end?,
     };
-    let log = place_of(&opened).ok_or_else(|| mgs.bad("expected the place of a log"))?;
+    let log: LlogdBody = opened.get(1).ok_or_else(|| mgs.bad("expected the place of a log"))?;
     let log = LlogdBody { flags: PLAIN, ..log };
     let asked = call(Opcode::LLOG_READ_HEADER, &log, None, &[block]);
-    let (reply, _) = Visitor::ask(wire, mgs, asked, 0).await?;
-    let header: LogHeader = reply
-        .msg()
-        .and_then(|msg| msg.get(1))
-        .map_err(|_| mgs.bad("expected the header of a log"))?;
+    let header: Option<LogHeader> = mgs.ask(wire, asked).await?.get(1);
+    let header = header.ok_or_else(|| mgs.bad("expected the header of a log"))?;
     let last = header.tail.index;
 
     let mut config = Config::default();
@@ -80,13 +73,13 @@ pub(super) async fn targets<W: Wire>(
             ..log
         };
         let asked = call(Opcode::LLOG_NEXT_BLOCK, &at, None, &[PLACE, block]);
-        let reply = match Visitor::ask(wire, mgs, asked, 0).await {
+        let answer = match mgs.ask(wire, asked).await {
             // The end of the log, as servers say it (P-157).
             Err(VisitError::Refused { errno: Errno::EBADR | Errno::EIO, .. }) => break,
-            end => end?.0,
+            end => end?,
         };
-        let read = place_of(&reply).ok_or_else(|| mgs.bad("expected the place of a block"))?;
-        let msg = reply.msg().map_err(|_| mgs.bad("expected a block of a log"))?;
+        let read: LlogdBody = answer.get(1).ok_or_else(|| mgs.bad("expected the place of a block"))?;
+        let msg = answer.reply.msg().map_err(|_| mgs.bad("expected a block of a log"))?;
         let before = seen;
         for record in LogRecords::new(msg.buffer(2).unwrap_or_default()) {
             let record = record.map_err(ConfigError::Record)?;

@@ -1,18 +1,21 @@
-//! Requests to object targets: sizes and data under the server's own locks (C-205 … C-208). Pure.
+//! Requests to holders of data: sizes, times, bytes, under the server's own locks (C-205 … C-212).
+//! Object targets are such, and metadata targets for the data that they have themselves (C-220). Pure.
 
 use lnet_types::ByteOrder;
 use lustre_wire::connect::{ChecksumKinds, ConnectData, ConnectFlags, ConnectFlags2};
 use lustre_wire::fid::{ObjectId, Valid};
-use lustre_wire::ost::{IoObj, Niobuf, NiobufFlags, Obdo, ObdoFlags, Statfs};
-use lustre_wire::{Checksum, Layout, Opcode};
+use lustre_wire::ost::{IoObj, Niobuf, NiobufFlags, Obdo, ObdoFlags, Statfs, StripeInfo};
+use lustre_wire::{Checksum, Fid, Layout, Opcode};
 use ptlrpc::Call;
 
 const LITTLE: ByteOrder = ByteOrder::Little;
 /// Bytes of a piece of bulk data.
 const PIECE: u32 = 1 << 20;
-/// Most bytes of a read, and those of a target that names no limit.
-pub(super) const READ_MAX: u32 = 4 << 20;
-const READ_LEAST: u32 = 1 << 20;
+/// Most bytes of a data request, and those towards a target that names no limit.
+pub(super) const DATA_MAX: u32 = 4 << 20;
+const DATA_LEAST: u32 = 1 << 20;
+/// Most bytes that go inside of a message (L-88).
+pub(super) const INLINE_MAX: u32 = 16 << 10;
 
 /// What a visitor asks an object target for (C-9).
 pub(super) fn wanted() -> ConnectData {
@@ -26,25 +29,149 @@ pub(super) fn wanted() -> ConnectData {
             | ConnectFlags::FULL20
             | ConnectFlags::MAXBYTES
             | ConnectFlags::EINPROGRESS
+            | ConnectFlags::SHORTIO
             | ConnectFlags::BULK_MBITS
             | ConnectFlags::FLAGS2,
         flags2: ConnectFlags2::REP_MBITS,
-        brw_size: READ_MAX,
+        brw_size: DATA_MAX,
         cksum_types: ChecksumKinds::CRC32 | ChecksumKinds::ADLER | ChecksumKinds::CRC32C,
         ..ConnectData::default()
     }
 }
 
+/// What a target has agreed to, as far as it concerns data.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms {
+    /// Most bytes of a data request.
+    pub(super) max: u32,
+    pub(super) checksum: Option<Checksum>,
+    /// Short data goes inside of messages.
+    inline: bool,
+}
+
+impl Terms {
+    pub(super) fn of(granted: &ConnectData) -> Self {
+        let has = |flag| granted.flags.contains(flag);
+        let sums = [Checksum::Crc32c, Checksum::Crc32, Checksum::Adler];
+        let known = |kind: &Checksum| granted.cksum_types.bits() & u32::from(kind.number()) != 0;
+        Self {
+            max: match has(ConnectFlags::BRW_SIZE) {
+                true => granted.brw_size.clamp(4096, DATA_MAX),
+                false => DATA_LEAST,
+            },
+            checksum: sums.into_iter().find(known).filter(|_| has(ConnectFlags::CKSUM)),
+            inline: has(ConnectFlags::SHORTIO),
+        }
+    }
+
+    /// Whether so many bytes go inside of a message.
+    pub(super) const fn inlines(&self, len: u32) -> bool {
+        self.inline && len <= INLINE_MAX
+    }
+
+    /// The largest number of descriptors of a data request, less one (L-72).
+    fn max_brw(&self, len: u32) -> u32 {
+        match self.inlines(len) {
+            true => 0xffff_0000,
+            false => (self.max.div_ceil(PIECE).next_power_of_two() - 1) << 16,
+        }
+    }
+}
+
+/// A holder of a part of a file's data, and the file (C-202).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Object {
+    pub(super) id: ObjectId,
+    pub(super) file: Fid,
+    /// Number of the stripe.
+    pub(super) stripe: u32,
+    /// The holder is the file itself, on its metadata target.
+    pub(super) on_mdt: bool,
+    pub(super) layout: StripeInfo,
+    /// Owner of the file, who pays for its space.
+    pub(super) owner: (u32, u32),
+}
+
+impl Object {
+    /// The object, and the file that it is of.
+    fn named(&self) -> Obdo {
+        Obdo {
+            valid: named(self.id).valid | Valid::FID | Valid::PARENT | Valid::OSTLAYOUT,
+            parent_seq: self.file.seq,
+            parent_oid: self.file.oid,
+            stripe_index: self.stripe,
+            layout: self.layout,
+            ..named(self.id)
+        }
+    }
+}
+
 fn named(id: ObjectId) -> Obdo {
-    Obdo { id, valid: Valid::ID | Valid::GROUP | Valid::FLAGS, ..Obdo::default() }
+    Obdo { id, valid: Valid::ID | Valid::GROUP, ..Obdo::default() }
+}
+
+fn object(opcode: Opcode, body: &Obdo) -> Call {
+    let mut call = Call::new(opcode, vec![body.to_bytes(LITTLE), Vec::new()]);
+    call.reply_lens = vec![Obdo::LEN as u32];
+    call
 }
 
 /// Size and times of an object. The server takes the lock, so that writers write back (C-208).
 pub(super) fn attributes(id: ObjectId) -> Call {
-    let body = Obdo { flags: ObdoFlags::SRVLOCK, ..named(id) };
+    let mut body = Obdo { flags: ObdoFlags::SRVLOCK, ..named(id) };
+    body.valid |= Valid::FLAGS;
     let mut call = Call::new(Opcode::OST_GETATTR, vec![body.to_bytes(LITTLE)]);
     call.reply_lens = vec![Obdo::LEN as u32];
     call
+}
+
+/// Times of an object: of the last change, and those that a user has set (C-120).
+pub(super) fn set_times(
+    of: &Object,
+    ctime: i64,
+    mtime: Option<i64>,
+    atime: Option<i64>,
+) -> Call {
+    let mut body = Obdo { ctime, ..of.named() };
+    body.valid |= Valid::CTIME;
+    if let Some(mtime) = mtime {
+        body.mtime = mtime;
+        body.valid |= Valid::MTIME;
+    }
+    if let Some(atime) = atime {
+        body.atime = atime;
+        body.valid |= Valid::ATIME;
+    }
+    object(Opcode::OST_SETATTR, &body)
+}
+
+/// An object ends there from now on; the server takes the lock (C-210).
+pub(super) fn punch(of: &Object, size: u64, now: i64) -> Call {
+    // Of its own data a metadata target wants no parent.
+    let named = if of.on_mdt { named(of.id) } else { of.named() };
+    let mut body = Obdo {
+        size,
+        blocks: u64::MAX,
+        mtime: now,
+        ctime: now,
+        uid: of.owner.0,
+        gid: of.owner.1,
+        flags: ObdoFlags::SRVLOCK,
+        ..named
+    };
+    let times = Valid::MTIME | Valid::CTIME;
+    body.valid |= times | Valid::SIZE | Valid::BLOCKS | Valid::UID | Valid::GID | Valid::FLAGS;
+    object(Opcode::OST_PUNCH, &body)
+}
+
+/// An object is committed (C-230).
+pub(super) fn sync(of: &Object) -> Call {
+    let end = if of.on_mdt { of.layout.end } else { u64::MAX };
+    let mut body = Obdo { size: 0, blocks: end, ..of.named() };
+    body.valid |= Valid::SIZE | Valid::BLOCKS;
+    body.valid.remove(Valid::OSTLAYOUT);
+    (body.layout, body.stripe_index) = Default::default();
+    object(Opcode::OST_SYNC, &body)
 }
 
 /// The space of an object target.
@@ -54,48 +181,63 @@ pub(super) fn statfs() -> Call {
     call
 }
 
-/// Bytes of an object, as bulk data; `again` counts how often it was tried before.
-pub(super) fn read(
-    id: ObjectId,
-    offset: u64,
-    len: u32,
-    checksum: Option<Checksum>,
-    again: bool,
+fn data(
+    opcode: Opcode,
+    mut body: Obdo,
+    terms: &Terms,
+    (offset, len): (u64, u32),
+    flags: NiobufFlags,
 ) -> Call {
-    let mut body = named(id);
-    body.flags.set(ObdoFlags::RECOV_RESEND, again);
-    if let Some(kind) = checksum {
-        body.flags = body.flags.with_checksum(kind.number());
-        body.valid |= Valid::CKSUM;
-    }
-    let max_brw = (READ_MAX.div_ceil(PIECE).next_power_of_two() - 1) << 16;
-    let object = IoObj { id, max_brw, count: 1 };
-    let flags = NiobufFlags::READ | NiobufFlags::SYNC | NiobufFlags::NOCACHE | NiobufFlags::SRVLOCK;
+    body.flags.set(ObdoFlags::SHORT_IO, terms.inlines(len));
+    let ioobj = IoObj { id: body.id, max_brw: terms.max_brw(len), count: 1 };
+    let flags = flags | NiobufFlags::SYNC | NiobufFlags::NOCACHE | NiobufFlags::SRVLOCK;
     let range = Niobuf { offset, len, flags };
     let buffers = vec![
         body.to_bytes(LITTLE),
-        object.to_bytes(LITTLE),
+        ioobj.to_bytes(LITTLE),
         range.to_bytes(LITTLE),
         Vec::new(),
         Vec::new(),
     ];
-    let mut call = Call::new(Opcode::OST_READ, buffers);
-    call.reply_lens = vec![Obdo::LEN as u32, 0];
+    Call::new(opcode, buffers)
+}
+
+/// Bytes of an object; `again`: they were asked for before.
+pub(super) fn read(id: ObjectId, range: (u64, u32), terms: &Terms, again: bool) -> Call {
+    let mut body = named(id);
+    body.valid |= Valid::FLAGS;
+    body.flags.set(ObdoFlags::RECOV_RESEND, again);
+    if let Some(kind) = terms.checksum {
+        body.flags = body.flags.with_checksum(kind.number());
+        body.valid |= Valid::CKSUM;
+    }
+    let mut call = data(Opcode::OST_READ, body, terms, range, NiobufFlags::READ);
+    let inline = if terms.inlines(range.1) { range.1 } else { 0 };
+    call.reply_lens = vec![Obdo::LEN as u32, inline];
     call
 }
 
-/// Most bytes of a read from a target with these terms.
-pub(super) fn read_max(terms: &ConnectData) -> u32 {
-    match terms.flags.contains(ConnectFlags::BRW_SIZE) {
-        true => terms.brw_size.clamp(4096, READ_MAX),
-        false => READ_LEAST,
+/// Writes to an object. The data is committed before the reply, so that nothing is to be kept for a
+/// crash of the server (C-231); without a promise of space, as no promise is kept by a visitor either
+/// (C-212). `sum` is the checksum of the kind that the terms name.
+pub(super) fn write(
+    of: &Object,
+    range: (u64, u32),
+    terms: &Terms,
+    sum: u32,
+    again: bool,
+    now: i64,
+) -> Call {
+    let (uid, gid) = of.owner;
+    let mut body = Obdo { mtime: now, ctime: now, uid, gid, ..of.named() };
+    body.valid |= Valid::MTIME | Valid::CTIME | Valid::UID | Valid::GID | Valid::FLAGS;
+    body.flags.set(ObdoFlags::RECOV_RESEND, again);
+    if let Some(kind) = terms.checksum {
+        body.flags = body.flags.with_checksum(kind.number());
+        body.valid |= Valid::CKSUM;
+        body.nlink = sum;
     }
-}
-
-/// The kind of checksum for a target with these terms.
-pub(super) fn checksum(terms: &ConnectData) -> Option<Checksum> {
-    let known = terms.flags.contains(ConnectFlags::CKSUM);
-    let kinds = [Checksum::Crc32c, Checksum::Crc32, Checksum::Adler];
-    let has = |kind: &Checksum| terms.cksum_types.bits() & u32::from(kind.number()) != 0;
-    kinds.into_iter().find(has).filter(|_| known)
+    let mut call = data(Opcode::OST_WRITE, body, terms, range, NiobufFlags::WRITE);
+    call.reply_lens = vec![Obdo::LEN as u32, 4];
+    call
 }

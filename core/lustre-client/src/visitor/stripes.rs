@@ -3,6 +3,7 @@
 //! Pure. The arithmetic of one component is in `raid0.rs`.
 
 use lustre_wire::fid::ObjectId;
+use lustre_wire::ost::StripeInfo;
 use lustre_wire::striping::{ComponentFlags, Pattern, Stripes, Striping};
 
 use crate::raid0::{Raid0, Raid0Error};
@@ -53,6 +54,8 @@ pub struct Component {
 pub struct FileLayout {
     /// From byte 0 on, without gap or overlap. None: the file has no objects.
     pub components: Vec<Component>,
+    /// It is one of several mirrors.
+    pub mirrored: bool,
 }
 
 /// Why the data of a file can't be read.
@@ -70,6 +73,15 @@ pub enum LayoutError {
     /// A component in a state that is not known here.
     #[error("component flags {0}: not supported")]
     Flags(ComponentFlags),
+    /// Data of which there are several copies.
+    #[error("mirrored: not written, as the other mirrors would be out of date")]
+    Mirrored,
+    /// Data that only a key can tell.
+    #[error("encrypted: its data can't be read or written without the key")]
+    Encrypted,
+    /// No layout says where data is to go.
+    #[error("no objects for bytes {0} and what follows")]
+    NotMade(u64),
     /// All mirrors are out of date.
     #[error("all mirrors of the file are out of date")]
     Stale,
@@ -162,6 +174,32 @@ impl Component {
         component(Holder::Objects { raid, objects: objects.collect() })
     }
 
+    /// What the holders of its data learn of it (C-202, C-220).
+    pub fn info(&self) -> StripeInfo {
+        let (start, end) = if self.id == 0 { (0, 0) } else { (self.start, self.end) };
+        let (stripe_size, stripe_count) = match &self.holder {
+            Holder::Objects { raid, .. } => (raid.stripe(), raid.objects()),
+            Holder::Mdt => (self.end, 0),
+            Holder::Nothing => (0, 0),
+        };
+        // A stripe has less than 4 GiB.
+        let stripe_size = u32::try_from(stripe_size).unwrap_or(u32::MAX);
+        StripeInfo { stripe_size, stripe_count, start, end, id: self.id }
+    }
+
+    /// Where the object of a stripe ends if the file ends at `size`; `None`: it stays as it is
+    /// (C-180).
+    pub fn cut(&self, stripe: usize, size: u64) -> Option<u64> {
+        if size > self.end {
+            return None;
+        }
+        let Holder::Objects { raid, .. } = &self.holder else { return None };
+        if size <= self.start {
+            return Some(0);
+        }
+        Some(raid.object_end(u32::try_from(stripe).ok()?, size))
+    }
+
     /// Size of the file that the size of the object of a stripe proves, cut at the end of the
     /// component; 0 without a stripe of this number.
     pub fn size_of(&self, stripe: usize, object_size: u64) -> u64 {
@@ -185,7 +223,7 @@ impl FileLayout {
         let entries = match striping {
             Striping::Plain(stripes) => {
                 let plain = Component::of(0, (0, END), ComponentFlags::INIT, stripes)?;
-                return Ok(Self { components: vec![plain] });
+                return Ok(Self { components: vec![plain], mirrored: false });
             }
             Striping::Foreign(head, _) => return Err(LayoutError::Foreign(head.kind)),
             Striping::Composite(_, entries) => entries,
@@ -232,7 +270,14 @@ impl FileLayout {
         if components.iter().skip(1).any(|component| component.holder == Holder::Mdt) {
             return Err(LayoutError::Bad("data on the metadata target is not at the front"));
         }
-        Ok(Self { components })
+        let mirrored = entries.iter().any(|(entry, _)| mirror_of(entry.id) != *mirror);
+        Ok(Self { components, mirrored })
+    }
+
+    /// Whether objects are to be made before a range is written (C-188).
+    pub fn is_to_be_made(&self, start: u64, end: u64) -> bool {
+        let lacks = |c: &Component| c.holder == Holder::Nothing && c.start < end && start < c.end;
+        start < end && (self.components.is_empty() || self.components.iter().any(lacks))
     }
 
     /// The parts of a range, in order, each of at most `max` bytes. A range that ends behind the largest

@@ -7,11 +7,14 @@ use lustre_wire::mds::MdtBody;
 use lustre_wire::striping::Striping;
 use ptlrpc::Reply;
 
-use super::data::Attributes;
+use super::attributes::Attributes;
+use super::hash::Hash;
+use super::intent::{OPEN_READ, Opened};
 use super::join::join;
 use super::listing::{Listing, Name};
-use super::mdc::{self, Opened};
-use super::{IN_FLIGHT, Remote, VisitError, Visitor, Wire};
+use super::mdc;
+use super::remote::Remote;
+use super::{IN_FLIGHT, Moved, VisitError, Visitor, Wire};
 
 /// Most symbolic links on the way of one path.
 pub const LINKS_MAX: usize = 40;
@@ -84,6 +87,23 @@ impl Node {
         &self.body
     }
 
+    /// The stripe that has a name by its hash, or the directory itself. `None`: its layout is not known,
+    /// or changes.
+    pub(super) fn stripe_of(&self, name: &[u8]) -> Option<Fid> {
+        let bytes = self.layout.as_slice();
+        if !self.body.valid.contains(Valid::MEA) || bytes.is_empty() {
+            return Some(self.fid);
+        }
+        match Striping::parse(bytes) {
+            Ok(Striping::Dir(head, stripes)) if !stripes.is_empty() => {
+                let place = Hash::of(head.hash)?.stripe(name, stripes.len());
+                stripes.get(place).copied().filter(|fid| *fid != Fid::default())
+            }
+            Ok(Striping::Foreign(..)) | Err(_) => None,
+            Ok(_) => Some(self.fid),
+        }
+    }
+
     /// The FIDs that have its names: its stripes, if it is a striped directory (C-153).
     fn dir_stripes(&self) -> Result<Vec<Fid>, Errno> {
         let bytes = self.layout.as_slice();
@@ -128,7 +148,7 @@ impl<W: Wire> Visitor<W> {
     async fn fetch(&self, fid: Fid, parent: (Fid, u32, Vec<u8>)) -> Result<Node, VisitError> {
         let mdt = self.mdt_of(fid).await?;
         let call = mdc::attributes(&self.who, fid, parent.1);
-        let (reply, _) = Self::ask(&self.wire, mdt, call, 0).await?;
+        let reply = mdt.ask(&self.wire, call).await?.reply;
         let (body, layout) = Self::shown(mdt, &reply, 1)?;
         Ok(Node { fid, parent, body, layout })
     }
@@ -141,9 +161,27 @@ impl<W: Wire> Visitor<W> {
         self.fetch(self.root, (self.root, 0, Vec::new())).await
     }
 
-    /// A name in a directory. Of a striped directory each stripe is asked in turn: where a name is by
-    /// its hash is the business of those that make names (C-154).
-    async fn lookup(&self, dir: &Node, name: &[u8], path: &[u8]) -> Result<Node, VisitError> {
+    /// A file as it is by now; its name counts no more.
+    pub(super) async fn node_of(&self, fid: Fid) -> Result<Node, VisitError> {
+        self.fetch(fid, (fid, u32::MAX, Vec::new())).await
+    }
+
+    /// A name in a directory.
+    ///
+    /// # Errors
+    /// `ENOENT`, a directory that may not be searched, no answer.
+    pub async fn child(&self, dir: &Node, name: &[u8]) -> Result<Node, VisitError> {
+        self.lookup(dir, name, name).await
+    }
+
+    /// A name in a directory. Of a striped directory the stripe by the hash of the name is asked first,
+    /// then each other one in turn: it is there if the layout has changed (C-154, C-162).
+    pub(super) async fn lookup(
+        &self,
+        dir: &Node,
+        name: &[u8],
+        path: &[u8],
+    ) -> Result<Node, VisitError> {
         let failed = |errno| VisitError::Path { path: path.to_vec(), errno };
         if name.len() > 255 {
             return Err(failed(Errno::ENAMETOOLONG));
@@ -152,12 +190,18 @@ impl<W: Wire> Visitor<W> {
             return Err(failed(Errno::ENOTDIR));
         }
         let gid = dir.body.gid;
-        for stripe in dir.dir_stripes().map_err(failed)? {
+        let mut stripes = dir.dir_stripes().map_err(failed)?;
+        if let Some(first) = dir.stripe_of(name)
+            && let Some(place) = stripes.iter().position(|stripe| *stripe == first)
+        {
+            stripes.swap(0, place);
+        }
+        for stripe in stripes {
             let mdt = self.mdt_of(stripe).await?;
             let call = mdc::lookup(&self.who, stripe, gid, name);
-            let reply = match Self::ask(&self.wire, mdt, call, 0).await {
+            let reply = match mdt.ask(&self.wire, call).await {
                 Err(VisitError::Refused { errno: Errno::ENOENT, .. }) => continue,
-                end => end.map_err(|e| e.at(path))?.0,
+                end => end.map_err(|e| e.at(path))?.reply,
             };
             let (body, layout) = Self::shown(mdt, &reply, 1)?;
             let (fid, parent) = (body.fid1, (stripe, gid, name.to_vec()));
@@ -228,7 +272,7 @@ impl<W: Wire> Visitor<W> {
     pub async fn link_text(&self, node: &Node) -> Result<Vec<u8>, VisitError> {
         let mdt = self.mdt_of(node.fid).await?;
         let call = mdc::link_text(&self.who, node.fid);
-        let (reply, _) = Self::ask(&self.wire, mdt, call, 0).await?;
+        let reply = mdt.ask(&self.wire, call).await?.reply;
         let (body, mut text) = Self::shown(mdt, &reply, 1)?;
         if !body.valid.contains(Valid::LINKNAME) {
             return Err(mdt.bad("expected the text of a link"));
@@ -250,8 +294,8 @@ impl<W: Wire> Visitor<W> {
             return Err(failed(Errno::ENOTDIR));
         }
         if !self.who.is_root() {
-            let file = self.open(node, Opened::Dir(node.fid)).await?;
-            self.close_handle(file.0.fid1, file.2).await?;
+            let found = self.open(node, Opened::Dir(node.fid), OPEN_READ).await?;
+            self.close_found(&found).await?;
         }
         let mut stripes = node.dir_stripes().map_err(failed)?;
         stripes.reverse();
@@ -272,7 +316,8 @@ impl<W: Wire> Visitor<W> {
             };
             let mdt = self.mdt_of(stripe).await?;
             let call = mdc::pages(&self.who, stripe, hash, PAGES);
-            let (_, bytes) = Self::ask(&self.wire, mdt, call, PAGES).await?;
+            let answer = mdt.ask_with(&self.wire, call, Moved::Read(PAGES)).await;
+            let bytes = answer.map_err(|(e, _)| e)?.bytes;
             let names = dir.listing.take(ByteOrder::Little, &bytes);
             let names = names.map_err(|error| VisitError::Listing { dir: stripe, error })?;
             if !names.is_empty() {

@@ -3,7 +3,36 @@
 use core::future::Future;
 
 use lustre_wire::ConnectData;
-use ptlrpc::{Call, CallError, ImportConfig, Reply};
+use ptlrpc::{Call, CallError, CallId, ImportConfig, Reply};
+
+/// Bulk data of a call.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Moved {
+    /// None.
+    #[default]
+    Nothing,
+    /// At most so many bytes come.
+    Read(u32),
+    /// These bytes go.
+    Write(Vec<u8>),
+}
+
+/// The end of a call.
+#[derive(Clone, Debug)]
+pub struct End {
+    /// The reply, or why there is none.
+    pub result: Result<Reply, CallError>,
+    /// What was read, with room behind it; what was written, unless it is lost with its node.
+    pub bytes: Vec<u8>,
+    /// The name of the call, by which another one [ends](Call::ends) it.
+    pub call: Option<CallId>,
+}
+
+impl From<CallError> for End {
+    fn from(error: CallError) -> Self {
+        Self { result: Err(error), bytes: Vec::new(), call: None }
+    }
+}
 
 /// Calls to targets. Its futures are polled by whatever runs the visit; none of them waits on a thread.
 pub trait Wire: Sync {
@@ -16,18 +45,29 @@ pub trait Wire: Sync {
     /// A uuid that is empty or too long, no NID, a node that has stopped.
     fn link(&self, config: ImportConfig) -> Result<Self::Link, CallError>;
 
-    /// A call, and its bulk data: at most so many bytes as `room`, 0 for none. It ends within a bound
-    /// that the host knows, with [`CallError::LimitPassed`] if it is not answered.
+    /// A call, and its bulk data. It ends within a bound that the host knows, with
+    /// [`CallError::LimitPassed`] if it is not answered. One that [keeps](Call::keep) an open file is
+    /// repeated to a server that has lost it, in the form of [`Opens`](super::Opens).
     fn call(
         &self,
         link: &Self::Link,
         call: Call,
-        room: u32,
-    ) -> impl Future<Output = Result<(Reply, Vec<u8>), CallError>> + Send;
+        moved: Moved,
+    ) -> impl Future<Output = End> + Send;
+
+    /// The handle of an open file: of this one, or of its repetition (C-257). `None`: it is the first
+    /// one.
+    fn handle(&self, link: &Self::Link, open: CallId) -> impl Future<Output = Option<u64>> + Send;
 
     /// What the target has granted; nothing before it has answered a call.
     fn terms(&self, link: &Self::Link) -> impl Future<Output = ConnectData> + Send;
 
     /// Ends a connection, if it is connected.
     fn close(&self, link: &Self::Link) -> impl Future<Output = ()> + Send;
+
+    /// Waits so many seconds.
+    fn pause(&self, seconds: u32) -> impl Future<Output = ()> + Send;
+
+    /// Seconds since 1970.
+    fn now(&self) -> i64;
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::{Args, Parser, Subcommand};
-use lustre_rt::visitor::{Identity, Place, VisitError};
+use lustre_rt::visitor::{Access, Identity, Place, VisitError};
 use lustre_rt::{Mount, MountConfig, wait};
 
 use crate::client::{self, Target, Way};
@@ -97,10 +97,19 @@ fn identity(visit: &Visit) -> Identity {
             .unwrap_or_default(),
     };
     Identity {
+        umask: umask(),
         uid: visit.uid.unwrap_or_else(|| rustix::process::getuid().as_raw()),
         gid: visit.gid.unwrap_or_else(|| rustix::process::getgid().as_raw()),
         groups,
     }
+}
+
+/// The mask of permissions of this process.
+fn umask() -> u32 {
+    // There is no other way to read it than to set it; nothing else runs yet.
+    let mask = rustix::process::umask(rustix::fs::Mode::empty());
+    rustix::process::umask(mask);
+    mask.bits()
 }
 
 /// Whether the user wants the command to end.
@@ -143,6 +152,7 @@ fn with<R>(
         fsname: place.fsname.clone(),
         client: client_uuid(),
         who: identity(visit),
+        access: Access::Read,
         limit: Duration::from_secs(visit.way.timeout),
     };
     let result = wait(async {

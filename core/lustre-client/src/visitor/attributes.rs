@@ -1,0 +1,182 @@
+//! What a file has: from its metadata target, merged with what the holders of its data know (C-51,
+//! C-208 … C-217).
+
+use lnet_types::Errno;
+use lustre_wire::Fid;
+use lustre_wire::fid::Valid;
+use lustre_wire::ldlm::{LockReply, Lvb};
+use lustre_wire::mds::MdtBody;
+use lustre_wire::ost::Obdo;
+use lustre_wire::striping::Striping;
+
+use super::join::join;
+use super::remote::Remote;
+use super::stripes::{FileLayout, FileObject};
+use super::walk::{FileKind, Node};
+use super::{IN_FLIGHT, LayoutError, VisitError, Visitor, Wire, intent, ost};
+
+/// Flags of the inode of an encrypted file (C-49).
+const ENCRYPTED: u32 = 0x800 | 0x80_0000;
+
+/// What a file has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attributes {
+    /// Its FID.
+    pub fid: Fid,
+    /// What it is.
+    pub kind: FileKind,
+    /// Type and permissions.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Links.
+    pub nlink: u32,
+    /// Device number of a device.
+    pub rdev: u32,
+    /// Bytes.
+    pub size: u64,
+    /// Blocks of 512 bytes.
+    pub blocks: u64,
+    /// Time of access, seconds since 1970.
+    pub atime: i64,
+    /// Time of the last change of data, seconds since 1970.
+    pub mtime: i64,
+    /// Time of the last change, seconds since 1970.
+    pub ctime: i64,
+    /// Time of birth, seconds since 1970, if the target knows it.
+    pub btime: Option<i64>,
+}
+
+impl Attributes {
+    /// The number of the file, as programs see it (C-37).
+    pub const fn inode(&self) -> u64 {
+        let Fid { seq, oid, .. } = self.fid;
+        match seq {
+            // A file of old storage: the sequence is the number.
+            12..=0xffff_ffff => seq,
+            _ => (seq << 24).wrapping_add((seq >> 24) & 0xff_ffff_0000).wrapping_add(oid as u64),
+        }
+    }
+
+    fn of(fid: Fid, body: &MdtBody) -> Self {
+        Self {
+            fid,
+            kind: FileKind::of(body.mode),
+            mode: body.mode,
+            uid: body.uid,
+            gid: body.gid,
+            nlink: body.nlink,
+            rdev: body.rdev,
+            size: if body.valid.contains(Valid::SIZE) { body.size } else { 0 },
+            blocks: if body.valid.contains(Valid::BLOCKS) { body.blocks } else { 0 },
+            atime: body.atime,
+            mtime: body.mtime,
+            ctime: body.ctime,
+            btime: body.valid.contains(Valid::BTIME).then_some(body.btime),
+        }
+    }
+
+    /// Each time is the latest that a part of the file has (C-51).
+    fn merge_times(&mut self, (atime, mtime, ctime): (i64, i64, i64)) {
+        self.atime = self.atime.max(atime);
+        self.mtime = self.mtime.max(mtime);
+        self.ctime = self.ctime.max(ctime);
+    }
+}
+
+/// The layout of a file; data of an encrypted one is of no use without its key.
+pub(super) fn layout_of(body: &MdtBody, bytes: &[u8]) -> Result<FileLayout, LayoutError> {
+    if FileKind::of(body.mode) == FileKind::File && body.flags & ENCRYPTED != 0 {
+        return Err(LayoutError::Encrypted);
+    }
+    if bytes.is_empty() {
+        return Ok(FileLayout::default());
+    }
+    let striping = Striping::parse(bytes).map_err(|_| LayoutError::Bad("it can't be read"))?;
+    FileLayout::of(&striping)
+}
+
+impl<W: Wire> Visitor<W> {
+    /// What a file has, size and times merged from its objects.
+    ///
+    /// # Errors
+    /// A layout or an object whose size is not known, no answer.
+    pub async fn attributes(&self, node: &Node) -> Result<Attributes, VisitError> {
+        self.merged(node.fid, &node.body, &layout_of(&node.body, &node.layout)).await
+    }
+
+    pub(super) async fn merged(
+        &self,
+        fid: Fid,
+        body: &MdtBody,
+        layout: &Result<FileLayout, LayoutError>,
+    ) -> Result<Attributes, VisitError> {
+        let mut found = Attributes::of(fid, body);
+        // The metadata target knows all of what has no objects (C-52).
+        if found.kind != FileKind::File || body.valid.contains(Valid::SIZE) {
+            return Ok(found);
+        }
+        let layout = match layout {
+            // A kernel node shows an empty file (C-176).
+            Err(LayoutError::Foreign(_)) => return Ok(found),
+            layout => layout.as_ref().map_err(|e| VisitError::Layout(*e))?,
+        };
+        if let Some(component) = layout.on_mdt() {
+            let lvb = self.glimpse(fid).await?;
+            found.size = component.size_of(0, lvb.size);
+            found.blocks = found.blocks.saturating_add(lvb.blocks);
+            found.merge_times((lvb.atime, lvb.mtime, lvb.ctime));
+        }
+        let one = |(component, stripe, object): (usize, usize, Option<_>)| async move {
+            let Some(FileObject { id, ost }) = object else {
+                return Err(VisitError::Layout(LayoutError::Bad("an object is missing")));
+            };
+            let remote = self.ost(ost)?;
+            let body: Option<Obdo> = remote.ask(&self.wire, ost::attributes(id)).await?.get(1);
+            let body = body.filter(|body| body.valid.contains(Valid::SIZE));
+            let body = body.ok_or_else(|| remote.bad("expected the size of an object"))?;
+            Ok((component, stripe, body))
+        };
+        for result in join(layout.objects().map(one), IN_FLIGHT).await {
+            let (component, stripe, body) = result?;
+            if let Some(component) = layout.components.get(component) {
+                found.size = found.size.max(component.size_of(stripe, body.size));
+            }
+            found.blocks = found.blocks.saturating_add(body.blocks);
+            found.merge_times((body.atime, body.mtime, body.ctime));
+        }
+        Ok(found)
+    }
+
+    /// Size and times of the data on the metadata target (C-209).
+    async fn glimpse(&self, fid: Fid) -> Result<Lvb, VisitError> {
+        let mdt = self.mdt_of(fid).await?;
+        let answer = mdt.ask(&self.wire, intent::glimpse(fid, self.cookie())).await?;
+        let msg = answer.reply.msg().map_err(|_| mdt.bad("expected a message"))?;
+        let lock: LockReply = msg.get(1).map_err(|_| mdt.bad("expected a lock"))?;
+        let lvb = Lvb::parse_either(msg.order, msg.buffer(2).unwrap_or_default());
+        // Granted, as no other client had one.
+        self.give_back(mdt, lock.handle).await?;
+        let lvb = lvb.map_err(|_| mdt.bad("expected the size of data on the target"))?;
+        match lvb.error() {
+            Some(errno) => {
+                let errno = Errno(errno.saturating_neg());
+                Err(VisitError::Refused { target: mdt.uuid.clone(), errno })
+            }
+            None => Ok(lvb),
+        }
+    }
+
+    pub(super) async fn give_back(
+        &self,
+        mdt: &Remote<W::Link>,
+        handle: u64,
+    ) -> Result<(), VisitError> {
+        if handle != 0 {
+            mdt.ask(&self.wire, intent::cancel(handle)).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,446 @@
+//! Open files: by name or new, for reading or writing; what an open brings, and what a close says.
+
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use lnet_types::Errno;
+use lustre_wire::fid::ObjectId;
+use lustre_wire::ldlm::{Disposition, LayoutOp, LockReply};
+use lustre_wire::mds::{MdtBody, SetattrRecord, SetattrValid};
+use lustre_wire::ost::Obdo;
+use lustre_wire::{ConnectFlags, Fid};
+use ptlrpc::CallId;
+
+use super::attributes::{Attributes, layout_of};
+use super::intent::{self, NewFile, OPEN_READ, OPEN_TRUNCATE, OPEN_WRITE, Opened};
+use super::names::{Changed, Changes, checked};
+use super::remote::Remote;
+use super::stripes::FileLayout;
+use super::walk::{FileKind, Node};
+use super::{LayoutError, VisitError, Visitor, Wire};
+
+/// Data was changed (C-123).
+pub(super) const DATA_MODIFIED: u32 = 0x200;
+
+/// What a file is opened for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpenHow {
+    /// Its data may be read.
+    pub read: bool,
+    /// Its data may be written.
+    pub write: bool,
+    /// It is cut off at its front.
+    pub truncate: bool,
+}
+
+impl OpenHow {
+    /// For reading alone.
+    pub const READ: Self = Self { read: true, write: false, truncate: false };
+    /// For reading and writing.
+    pub const WRITE: Self = Self { read: true, write: true, truncate: false };
+
+    fn flags(self) -> u32 {
+        let flag = |set, flag| if set { flag } else { 0 };
+        flag(self.read, OPEN_READ) | flag(self.write, OPEN_WRITE) | flag(self.truncate, OPEN_TRUNCATE)
+    }
+}
+
+/// A file that is made if it does not exist.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Create {
+    /// Permissions, before the mask of the visit.
+    pub mode: u32,
+    /// It may not exist before.
+    pub exclusive: bool,
+    /// Layout that it gets ([`Wish`](super::Wish)); empty for the one of its directory.
+    pub layout: Vec<u8>,
+}
+
+/// Size and blocks of a holder of data, as its last reply has said.
+#[derive(Debug)]
+struct Held {
+    id: ObjectId,
+    blocks: AtomicU64,
+}
+
+/// A file that is open. It is to be closed.
+#[derive(Debug)]
+pub struct OpenFile {
+    pub(super) fid: Fid,
+    handle: u64,
+    /// The call by which it was opened.
+    open: Option<CallId>,
+    pub(super) how: OpenHow,
+    pub(super) layout: Result<FileLayout, LayoutError>,
+    pub(super) attributes: Attributes,
+    created: bool,
+    /// Where the file ends, as far as this client knows.
+    size: AtomicU64,
+    changed: AtomicBool,
+    held: Vec<Held>,
+}
+
+impl OpenFile {
+    /// What it had when it was opened.
+    pub const fn attributes(&self) -> &Attributes {
+        &self.attributes
+    }
+
+    /// Whether it was made by its open.
+    pub const fn created(&self) -> bool {
+        self.created
+    }
+
+    /// Where it ends, as far as this client knows.
+    pub fn size(&self) -> u64 {
+        self.size.load(Ordering::Relaxed)
+    }
+
+    /// The layout, if its data can be read and written.
+    ///
+    /// # Errors
+    /// Why it can't.
+    pub const fn layout(&self) -> Result<&FileLayout, &LayoutError> {
+        self.layout.as_ref()
+    }
+
+    /// The file has this layout from now on.
+    pub(super) fn adopt(&mut self, layout: FileLayout) {
+        self.layout = Ok(layout);
+        let known = core::mem::take(&mut self.held);
+        let blocks = |id| {
+            let found = known.iter().find(|held| held.id == id);
+            found.map_or(0, |held| held.blocks.load(Ordering::Relaxed))
+        };
+        let layout = self.layout.iter();
+        let on_mdt = layout.clone().filter_map(|layout| layout.on_mdt());
+        let objects = layout.flat_map(FileLayout::objects);
+        let ids = objects.filter_map(|(.., object)| Some(object?.id));
+        let ids = on_mdt.map(|_| ObjectId::of(self.fid)).chain(ids);
+        self.held = ids.map(|id| Held { id, blocks: AtomicU64::new(blocks(id)) }).collect();
+    }
+
+    /// Data was written up to `end`, or the file cut off there.
+    pub(super) fn wrote(&self, end: u64, cut: bool) {
+        self.changed.store(true, Ordering::Relaxed);
+        match cut {
+            true => self.size.store(end, Ordering::Relaxed),
+            false => {
+                self.size.fetch_max(end, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// What the holder of a part says of itself.
+    pub(super) fn heard(&self, id: ObjectId, body: &Obdo) {
+        use lustre_wire::fid::Valid;
+        if let Some(held) = self.held.iter().find(|held| held.id == id)
+            && body.valid.contains(Valid::BLOCKS)
+        {
+            held.blocks.store(body.blocks, Ordering::Relaxed);
+        }
+    }
+
+    /// What a close says of the file: nothing if it was only read; else times, and size and blocks as
+    /// a hint (C-103).
+    fn closing(&self, record: SetattrRecord, now: i64) -> SetattrRecord {
+        if !self.changed.load(Ordering::Relaxed) {
+            return record;
+        }
+        let blocks = self.held.iter().map(|held| held.blocks.load(Ordering::Relaxed));
+        SetattrRecord {
+            valid: SetattrValid::MODE
+                | SetattrValid::ATIME
+                | SetattrValid::MTIME
+                | SetattrValid::CTIME
+                | SetattrValid::ATIME_SET
+                | SetattrValid::MTIME_SET
+                | SetattrValid::CTIME_SET
+                | SetattrValid::LSIZE
+                | SetattrValid::LBLOCKS,
+            size: self.size(),
+            blocks: blocks.fold(0, u64::saturating_add),
+            mtime: now,
+            atime: self.attributes.atime,
+            ctime: now,
+            mode: self.attributes.mode,
+            bias: DATA_MODIFIED,
+            ..record
+        }
+    }
+}
+
+/// What an open has brought.
+pub(super) struct Found {
+    pub(super) body: MdtBody,
+    pub(super) layout: Vec<u8>,
+    pub(super) call: Option<CallId>,
+    disposition: Disposition,
+}
+
+impl<W: Wire> Visitor<W> {
+    /// Opens; the lock that came with it is given back before anything else is done (C-67). What the
+    /// target says counts in its order (C-63). A result of old peers has its low half alone.
+    pub(super) async fn open_at(
+        &self,
+        mdt: &Remote<W::Link>,
+        open: intent::Open<'_>,
+        name: &[u8],
+    ) -> Result<Found, VisitError> {
+        let failed = |errno| VisitError::Path { path: name.to_vec(), errno };
+        let answer = mdt.ask(&self.wire, intent::open(&self.who, open)).await;
+        let answer = answer.map_err(|e| e.at(name))?;
+        let lock: LockReply = answer.get(1).ok_or_else(|| mdt.bad("expected a lock"))?;
+        self.give_back(mdt, lock.handle).await?;
+        let disposition = Disposition::from_bits_retain(lock.policy_res1);
+        let errno = (lock.policy_res2 as u32 as i32).saturating_neg();
+        if !disposition.contains(Disposition::EXECUTED) {
+            return Err(mdt.bad("expected the result of an open"));
+        }
+        if errno != 0 {
+            return Err(failed(Errno(errno)));
+        }
+        let (body, layout) = Self::shown(mdt, &answer.reply, 2)?;
+        Ok(Found { body, layout, call: answer.call, disposition })
+    }
+
+    /// Opens what was found before.
+    pub(super) async fn open(
+        &self,
+        node: &Node,
+        opened: Opened<'_>,
+        flags: u32,
+    ) -> Result<Found, VisitError> {
+        let (dir, gid, name) = &node.parent;
+        let mdt = self.mdt_of(node.fid).await?;
+        let opened = match opened {
+            Opened::File(_) if self.mdt_of(*dir).await?.uuid != mdt.uuid => {
+                Opened::Remote(node.fid)
+            }
+            opened => opened,
+        };
+        let (gids, cookie, now) = ((*gid, node.body.gid), self.cookie(), self.wire.now());
+        let open = intent::Open { dir: *dir, gids, opened, flags, cookie, now };
+        let found = self.open_at(mdt, open, name).await?;
+        if !found.disposition.contains(Disposition::OPENED) {
+            return Err(VisitError::Path { path: name.clone(), errno: Errno::ESTALE });
+        }
+        Ok(found)
+    }
+
+    /// Ends an open. One that the target does not know any more has ended (C-106).
+    pub(super) async fn close_with(
+        &self,
+        record: &SetattrRecord,
+        handle: u64,
+        open: Option<CallId>,
+    ) -> Result<(), VisitError> {
+        let mdt = self.mdt_of(record.fid).await?;
+        let again = match (&mdt.link, open) {
+            (Some(link), Some(open)) => self.wire.handle(link, open).await,
+            _ => None,
+        };
+        let call = intent::close(again.unwrap_or(handle), record, open);
+        match mdt.ask(&self.wire, call).await {
+            Ok(_) | Err(VisitError::Refused { errno: Errno::ESTALE, .. }) => Ok(()),
+            Err(e) => Err(e),
+        }
+    }
+
+    pub(super) async fn close_found(&self, found: &Found) -> Result<(), VisitError> {
+        let record = intent::closed(&self.who, found.body.fid1, found.body.gid);
+        self.close_with(&record, found.body.open_handle, found.call).await
+    }
+
+    /// Opens a file for reading: the target checks that this user may.
+    ///
+    /// # Errors
+    /// It is no file, may not be read, has data that can't be read, or there is no answer.
+    pub async fn open_file(&self, node: &Node) -> Result<OpenFile, VisitError> {
+        self.open_for(node, OpenHow::READ).await
+    }
+
+    /// Opens a file. For writing it gets objects, if it has none.
+    ///
+    /// # Errors
+    /// It is no file, may not be opened in this way, has data that can't be read or written, or there
+    /// is no answer.
+    pub async fn open_for(&self, node: &Node, how: OpenHow) -> Result<OpenFile, VisitError> {
+        let failed = |errno| VisitError::Path { path: node.parent.2.clone(), errno };
+        match node.kind() {
+            FileKind::File => {}
+            FileKind::Dir => return Err(failed(Errno::EISDIR)),
+            _ => return Err(failed(Errno::EOPNOTSUPP)),
+        }
+        let found = self.open(node, Opened::File(&node.parent.2), how.flags()).await?;
+        self.opened(found, how).await
+    }
+
+    /// Opens a name in a directory, and makes the file if there is none.
+    ///
+    /// # Errors
+    /// `EEXIST` for an exclusive one, a directory that may not be changed, no space; and as
+    /// [`Visitor::open_for`].
+    pub async fn create(
+        &self,
+        dir: &Node,
+        name: &[u8],
+        how: OpenHow,
+        create: &Create,
+    ) -> Result<OpenFile, VisitError> {
+        checked(name)?;
+        let parent = self.parent_of(dir, name)?;
+        let mdt = self.mdt_of(parent.fid).await?;
+        let (mode, umask) = self.masked(mdt, create.mode).await;
+        let fid = mdt.new_fid(&self.wire).await?;
+        let new = NewFile {
+            name,
+            fid,
+            mode,
+            umask,
+            exclusive: create.exclusive,
+            layout: &create.layout,
+        };
+        let open = intent::Open {
+            dir: parent.fid,
+            // The new file is in no group yet.
+            gids: (parent.gid, u32::MAX),
+            opened: Opened::New(&new),
+            flags: how.flags(),
+            cookie: self.cookie(),
+            now: self.wire.now(),
+        };
+        let found = self.open_at(mdt, open, name).await?;
+        if found.disposition.contains(Disposition::OPENED) {
+            return self.opened(found, how).await;
+        }
+        // It exists, on another target (C-84).
+        let node = self.lookup(dir, name, name).await?;
+        self.open_for(&node, how).await
+    }
+
+    /// Permissions of what is made, and the mask for the target to apply; without a target that applies
+    /// one it is applied here.
+    pub(super) async fn masked(&self, mdt: &Remote<W::Link>, mode: u32) -> (u32, u32) {
+        let umask = self.who.umask;
+        match mdt.terms(&self.wire).await.flags.contains(ConnectFlags::UMASK) {
+            true => (mode, umask),
+            false => (mode & !umask, umask),
+        }
+    }
+
+    async fn opened(&self, found: Found, how: OpenHow) -> Result<OpenFile, VisitError> {
+        let failed = |errno| VisitError::Path { path: found.body.fid1.to_string().into(), errno };
+        let layout = layout_of(&found.body, &found.layout);
+        let fid = found.body.fid1;
+        let attributes = match &layout {
+            Ok(layout) if layout.mirrored && how.write => {
+                Err(VisitError::Layout(LayoutError::Mirrored))
+            }
+            Ok(_) if FileKind::of(found.body.mode) != FileKind::File => Err(failed(Errno::EISDIR)),
+            Ok(_) => self.merged(fid, &found.body, &layout).await,
+            Err(e) => Err(VisitError::Layout(*e)),
+        };
+        let attributes = match attributes {
+            Ok(attributes) => attributes,
+            Err(e) => {
+                self.close_found(&found).await?;
+                return Err(e);
+            }
+        };
+        let created = found.disposition.contains(Disposition::CREATED);
+        let mut file = OpenFile {
+            fid,
+            handle: found.body.open_handle,
+            open: found.call,
+            how,
+            layout: Err(LayoutError::NotMade(0)),
+            attributes,
+            created,
+            size: AtomicU64::new(attributes.size),
+            changed: AtomicBool::new(false),
+            held: Vec::new(),
+        };
+        match layout {
+            Ok(layout) => file.adopt(layout),
+            Err(e) => file.layout = Err(e),
+        }
+        // The target has noted that it is to be cut off, and no more (C-94).
+        if how.truncate
+            && attributes.size > 0
+            && let Err(e) = self.cut(&mut file, 0, true).await
+        {
+            self.close(file).await?;
+            return Err(e);
+        }
+        Ok(file)
+    }
+
+    /// Closes a file. What was written to it is on its targets before.
+    ///
+    /// # Errors
+    /// No answer, or a refusal.
+    pub async fn close(&self, file: OpenFile) -> Result<(), VisitError> {
+        self.close_ref(&file).await
+    }
+
+    async fn close_ref(&self, file: &OpenFile) -> Result<(), VisitError> {
+        let record = intent::closed(&self.who, file.fid, file.attributes.gid);
+        let record = file.closing(record, self.wire.now());
+        self.close_with(&record, file.handle, file.open).await
+    }
+
+    /// Closes a file, and changes its attributes then: a close says newer times than a user may want.
+    ///
+    /// # Errors
+    /// As [`Visitor::close`] and [`Visitor::change`].
+    pub async fn close_with_changes(
+        &self,
+        file: OpenFile,
+        changes: &Changes,
+    ) -> Result<(), VisitError> {
+        self.close_ref(&file).await?;
+        let Attributes { fid, mode, uid, gid, .. } = file.attributes;
+        let name = file.fid.to_string().into_bytes();
+        let changed = Changed { fid, mode, uid, gid, layout: file.layout.ok(), name: &name };
+        self.change_of(&changed, changes).await
+    }
+
+    /// Makes objects for a range, where the layout has none yet (C-187, C-188).
+    ///
+    /// # Errors
+    /// No space, or a refusal.
+    pub async fn prepare(&self, file: &mut OpenFile, start: u64, end: u64) -> Result<(), VisitError> {
+        self.make(file, LayoutOp::WRITE, (start, end), (start, end)).await
+    }
+
+    pub(super) async fn make(
+        &self,
+        file: &mut OpenFile,
+        why: LayoutOp,
+        extent: (u64, u64),
+        (start, end): (u64, u64),
+    ) -> Result<(), VisitError> {
+        let layout = file.layout.as_ref().map_err(|e| VisitError::Layout(*e))?;
+        if !file.how.write || !layout.is_to_be_made(start, end) {
+            return Ok(());
+        }
+        let mdt = self.mdt_of(file.fid).await?;
+        let call = intent::layout(file.fid, why, extent, self.cookie());
+        let answer = mdt.ask(&self.wire, call).await?;
+        let msg = answer.reply.msg().map_err(|_| mdt.bad("expected a message"))?;
+        let lock: LockReply = msg.get(1).map_err(|_| mdt.bad("expected a lock"))?;
+        let bytes = msg.buffer(2).unwrap_or_default().to_vec();
+        self.give_back(mdt, lock.handle).await?;
+        let errno = (lock.policy_res2 as u32 as i32).saturating_neg();
+        if errno != 0 {
+            return Err(VisitError::Refused { target: mdt.uuid.clone(), errno: Errno(errno) });
+        }
+        let body = MdtBody { mode: file.attributes.mode, ..MdtBody::default() };
+        let layout = layout_of(&body, &bytes)?;
+        if layout.is_to_be_made(start, end) {
+            return Err(LayoutError::NotMade(start).into());
+        }
+        file.adopt(layout);
+        Ok(())
+    }
+}

@@ -1,0 +1,304 @@
+//! Changes of names and attributes: directories, links, renames, permissions, owners, times (C-111 …
+//! C-135). Each is one request to the target that has to do it.
+
+use lnet_types::Errno;
+use lustre_wire::Fid;
+use lustre_wire::fid::ObjectId;
+use lustre_wire::mds::{MdtBody, SetattrRecord, SetattrValid};
+use lustre_wire::striping::Striping;
+
+use super::attributes::layout_of;
+use super::data::spots;
+use super::join::join;
+use super::reint::{self, New, Parent};
+use super::stripes::{FileLayout, Spot};
+use super::walk::{FileKind, Node};
+use super::{IN_FLIGHT, VisitError, Visitor, Wire, mdc, ost};
+
+/// Bits of a mode that make a program run as its owner or group.
+const SET_ID: u32 = 0o6000;
+/// Kind of a symbolic link in a mode, with all permissions.
+const LINK_MODE: u32 = 0o120_777;
+/// Kind of a directory in a mode.
+const DIR_MODE: u32 = 0o040_000;
+/// Most bytes of the text of a symbolic link.
+pub const LINK_MAX: usize = 4095;
+
+/// Attributes to be changed; what is `None` stays as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Permissions.
+    pub mode: Option<u32>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Time of access, seconds since 1970.
+    pub atime: Option<i64>,
+    /// Time of the last change of data, seconds since 1970.
+    pub mtime: Option<i64>,
+}
+
+/// What is changed, as it was before.
+#[derive(Debug)]
+pub(super) struct Changed<'a> {
+    pub(super) fid: Fid,
+    pub(super) mode: u32,
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+    pub(super) layout: Option<FileLayout>,
+    /// What errors call it.
+    pub(super) name: &'a [u8],
+}
+
+/// A name that a file may have.
+///
+/// # Errors
+/// It is empty, too long, has a slash or NUL, or leads elsewhere.
+pub(super) fn checked(name: &[u8]) -> Result<(), VisitError> {
+    let failed = |errno| Err(VisitError::Path { path: name.to_vec(), errno });
+    if name.len() > 255 {
+        return failed(Errno::ENAMETOOLONG);
+    }
+    if name.is_empty() || name.contains(&b'/') || name.contains(&0) {
+        return failed(Errno::EINVAL);
+    }
+    if name == b"." || name == b".." { failed(Errno::EEXIST) } else { Ok(()) }
+}
+
+impl<W: Wire> Visitor<W> {
+    /// Where a name of a directory is, or is to be (C-159).
+    pub(super) fn parent_of(&self, dir: &Node, name: &[u8]) -> Result<Parent, VisitError> {
+        let failed = |errno| VisitError::Path { path: name.to_vec(), errno };
+        if dir.kind() != FileKind::Dir {
+            return Err(failed(Errno::ENOTDIR));
+        }
+        let fid = dir.stripe_of(name).ok_or_else(|| VisitError::DirLayout { dir: dir.fid })?;
+        Ok(Parent { fid, gid: dir.body.gid })
+    }
+
+    async fn make_node(
+        &self,
+        dir: &Node,
+        name: &[u8],
+        (mode, umask): (u32, Option<u32>),
+        data: &[u8],
+    ) -> Result<Node, VisitError> {
+        checked(name)?;
+        let parent = self.parent_of(dir, name)?;
+        let mdt = self.mdt_of(parent.fid).await?;
+        let (mode, umask) = match umask {
+            Some(umask) => (mode, umask),
+            None => self.masked(mdt, mode).await,
+        };
+        let fid = mdt.new_fid(&self.wire).await?;
+        let new = New { name, fid, mode, umask, rdev: 0, data };
+        let call = reint::create(&self.who, parent, new, self.wire.now());
+        let answer = mdt.ask(&self.wire, call).await.map_err(|e| e.at(name))?;
+        let body: MdtBody =
+            answer.get(1).ok_or_else(|| mdt.bad("expected attributes of a file"))?;
+        let layout = answer.reply.msg().ok().and_then(|msg| Some(msg.buffer(3)?.to_vec()));
+        let layout = layout.unwrap_or_default();
+        let layout = layout.get(..body.eadatasize as usize).unwrap_or(&layout).to_vec();
+        Ok(Node { fid, parent: (parent.fid, parent.gid, name.to_vec()), body, layout })
+    }
+
+    /// Makes a directory. `layout` is how it is spread over metadata targets (C-155); empty for the way
+    /// of its parent.
+    ///
+    /// # Errors
+    /// `EEXIST`, a parent that may not be changed, no answer.
+    pub async fn make_dir(
+        &self,
+        dir: &Node,
+        name: &[u8],
+        mode: u32,
+        layout: &[u8],
+    ) -> Result<Node, VisitError> {
+        self.make_node(dir, name, (DIR_MODE | mode & 0o7777, None), layout).await
+    }
+
+    /// Makes a symbolic link with this text.
+    ///
+    /// # Errors
+    /// As [`Visitor::make_dir`]; an empty text, one with a NUL, or longer than [`LINK_MAX`].
+    pub async fn make_link(
+        &self,
+        dir: &Node,
+        name: &[u8],
+        text: &[u8],
+    ) -> Result<Node, VisitError> {
+        let failed = |errno| Err(VisitError::Path { path: name.to_vec(), errno });
+        if text.len() > LINK_MAX {
+            return failed(Errno::ENAMETOOLONG);
+        }
+        if text.is_empty() || text.contains(&0) {
+            return failed(Errno::EINVAL);
+        }
+        self.make_node(dir, name, (LINK_MODE, Some(self.who.umask)), text).await
+    }
+
+    /// Gives a file one more name.
+    ///
+    /// # Errors
+    /// `EEXIST`, `EPERM` for a directory, a directory that may not be changed, no answer.
+    pub async fn link(&self, file: &Node, dir: &Node, name: &[u8]) -> Result<(), VisitError> {
+        checked(name)?;
+        let parent = self.parent_of(dir, name)?;
+        let mdt = self.mdt_of(parent.fid).await?;
+        let of = (file.fid, file.body.gid);
+        let call = reint::link(&self.who, of, parent, name, self.wire.now());
+        mdt.ask(&self.wire, call).await.map_err(|e| e.at(name)).map(|_| ())
+    }
+
+    /// Removes a name that was found: of a directory, if it is empty; of another file with its last
+    /// name its data too.
+    ///
+    /// # Errors
+    /// `ENOTEMPTY`, a name that is gone, a directory that may not be changed, no answer.
+    pub async fn remove(&self, node: &Node) -> Result<(), VisitError> {
+        let (dir, gid, name) = &node.parent;
+        checked(name)?;
+        // The target of the file has its locks, and removes the name wherever that is (C-131).
+        let mdt = self.mdt_of(node.fid).await?;
+        let what = (node.fid, node.kind() == FileKind::Dir);
+        let parent = Parent { fid: *dir, gid: *gid };
+        let call = reint::unlink(&self.who, parent, name, what, self.wire.now());
+        mdt.ask(&self.wire, call).await.map_err(|e| e.at(name)).map(|_| ())
+    }
+
+    /// Gives a file that was found another name, in place of the file that has it (C-133, C-134).
+    ///
+    /// # Errors
+    /// `EISDIR`, `ENOTDIR`, `ENOTEMPTY` by what has the name, `EINVAL` into itself, directories that may
+    /// not be changed, no answer.
+    pub async fn rename(&self, node: &Node, dir: &Node, name: &[u8]) -> Result<(), VisitError> {
+        checked(name)?;
+        checked(&node.parent.2)?;
+        let from = Parent { fid: node.parent.0, gid: node.parent.1 };
+        let to = self.parent_of(dir, name)?;
+        let at = match self.lookup(dir, name, name).await {
+            Ok(there) => there.fid,
+            Err(VisitError::Path { errno: Errno::ENOENT, .. }) => to.fid,
+            Err(e) => return Err(e),
+        };
+        let mdt = self.mdt_of(at).await?;
+        let (mode, now) = (node.body.mode, self.wire.now());
+        let call = reint::rename(&self.who, (from, &node.parent.2), (to, name), mode, now);
+        mdt.ask(&self.wire, call).await.map_err(|e| e.at(name)).map(|_| ())
+    }
+
+    /// Changes attributes of a file, and the times of its objects, as readers take the latest of all
+    /// (C-117 … C-120).
+    ///
+    /// # Errors
+    /// A file of another user, no answer.
+    pub async fn change(&self, node: &Node, changes: &Changes) -> Result<(), VisitError> {
+        let MdtBody { mode, uid, gid, .. } = node.body;
+        // Without a layout that is known there are no objects to be asked.
+        let layout = layout_of(&node.body, &node.layout).ok();
+        let of = Changed { fid: node.fid, mode, uid, gid, layout, name: &node.parent.2 };
+        self.change_of(&of, changes).await
+    }
+
+    pub(super) async fn change_of(
+        &self,
+        of: &Changed<'_>,
+        changes: &Changes,
+    ) -> Result<(), VisitError> {
+        let is_file = FileKind::of(of.mode) == FileKind::File;
+        let Changes { mode, uid, gid, atime, mtime } = *changes;
+        let now = self.wire.now();
+        let mut record = SetattrRecord {
+            fid: of.fid,
+            valid: SetattrValid::CTIME | SetattrValid::CTIME_SET,
+            mtime: mtime.unwrap_or(now),
+            atime: atime.unwrap_or(now),
+            ctime: now,
+            ..SetattrRecord::default()
+        };
+        let mut set = |wanted: bool, valid| record.valid.set(valid, wanted);
+        set(uid.is_some(), SetattrValid::UID);
+        set(gid.is_some(), SetattrValid::GID);
+        set(atime.is_some(), SetattrValid::ATIME | SetattrValid::ATIME_SET);
+        set(mtime.is_some(), SetattrValid::MTIME | SetattrValid::MTIME_SET);
+        // A file that changes hands does not run as its owner any more (C-118).
+        let handed = (uid.is_some() || gid.is_some()) && is_file;
+        set(handed && of.mode & 0o4000 != 0, SetattrValid::KILL_SUID);
+        set(handed && of.mode & 0o2000 != 0, SetattrValid::KILL_SGID);
+        let kept = (handed && of.mode & SET_ID != 0).then_some(of.mode & !SET_ID & 0o7777);
+        let mode = mode.or(kept);
+        set(mode.is_some(), SetattrValid::MODE);
+        if let Some(mode) = mode {
+            record.mode = of.mode & !0o7777 | mode & 0o7777;
+        }
+        (record.uid, record.gid) = (uid.unwrap_or(0), gid.unwrap_or(0));
+        let group = gid.unwrap_or(of.gid);
+        let mdt = self.mdt_of(of.fid).await?;
+        let call = reint::setattr(&self.who, group, record);
+        mdt.ask(&self.wire, call).await.map_err(|e| e.at(of.name))?;
+        let Some(layout) = of.layout.as_ref().filter(|_| is_file) else { return Ok(()) };
+        let one = |at: Spot| async move {
+            let Spot::Object { component, stripe, object, .. } = at else { return Ok(()) };
+            let info = layout.components.get(component).map(|c| c.info()).unwrap_or_default();
+            let object_of = ost::Object {
+                id: object.id,
+                file: of.fid,
+                stripe: u32::try_from(stripe).unwrap_or(u32::MAX),
+                on_mdt: false,
+                layout: info,
+                owner: (of.uid, of.gid),
+            };
+            let call = ost::set_times(&object_of, now, mtime, atime);
+            self.ost(object.ost)?.ask(&self.wire, call).await.map(|_| ())
+        };
+        let done = join(spots(layout).map(one), IN_FLIGHT).await;
+        done.into_iter().collect()
+    }
+
+    /// The layout of a file, or the default one of files in a directory, as the target has it; `None`:
+    /// there is none.
+    ///
+    /// # Errors
+    /// Bytes that are no layout, no answer.
+    pub async fn striping(&self, node: &Node) -> Result<Option<Striping>, VisitError> {
+        let bytes = match node.kind() {
+            FileKind::File => node.layout.clone(),
+            FileKind::Dir => {
+                let mdt = self.mdt_of(node.fid).await?;
+                let call = mdc::default_layout(&self.who, node.fid);
+                let reply = mdt.ask(&self.wire, call).await?.reply;
+                let (body, bytes) = Self::shown(mdt, &reply, 1)?;
+                let has = body.valid.contains(lustre_wire::fid::Valid::DIREA);
+                if has { bytes } else { Vec::new() }
+            }
+            _ => Vec::new(),
+        };
+        if bytes.is_empty() {
+            return Ok(None);
+        }
+        let bad = |_| VisitError::Layout(super::LayoutError::Bad("it can't be read"));
+        Striping::parse(&bytes).map(Some).map_err(bad)
+    }
+
+    /// Waits until all that was changed is committed on the metadata targets that this visit has used.
+    ///
+    /// # Errors
+    /// No answer.
+    pub async fn sync(&self) -> Result<(), VisitError> {
+        for mdt in self.mdts.values().filter(|mdt| mdt.was_asked()) {
+            mdt.ask(&self.wire, mdc::sync(&self.who, Fid::default())).await?;
+        }
+        Ok(())
+    }
+
+    /// The object targets of a file, by their indexes.
+    ///
+    /// # Errors
+    /// Data that can't be read.
+    pub fn objects_of(&self, node: &Node) -> Result<Vec<(u32, ObjectId)>, VisitError> {
+        let layout = layout_of(&node.body, &node.layout)?;
+        let objects = layout.objects().filter_map(|(.., object)| object);
+        Ok(objects.map(|object| (object.ost, object.id)).collect())
+    }
+}

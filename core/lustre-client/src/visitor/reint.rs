@@ -1,0 +1,200 @@
+//! Changes of metadata, one record each (C-111 … C-136). Pure: values to calls.
+
+use lustre_wire::fid::Valid;
+use lustre_wire::mds::{
+    CreateRecord, MdtBody, NameRecord, RecordHead, ReintOp, SetattrRecord, SetxattrRecord,
+};
+use lustre_wire::opcode::RENAME;
+use lustre_wire::{Fid, Layout, Opcode};
+use ptlrpc::Call;
+
+use super::intent::DIR_VERSION;
+use super::mdc::{Identity, LAYOUT_ROOM, LITTLE, NO_GROUP, named};
+
+/// Early cancels: none (C-122).
+const NO_CANCELS: usize = 104;
+/// A directory whose layout is wanted in the reply, upper half of the open flags (C-115).
+const WANTS_LAYOUT: u32 = 0x40;
+/// A directory with a layout of the user's choice (C-123).
+const WITH_LAYOUT: u32 = 0x20_0000;
+/// Kind of a directory in a mode.
+const DIRECTORY: u32 = 0o040_000;
+
+/// A place for a name: a directory, or the stripe of it that has the name, and its group.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Parent {
+    pub(super) fid: Fid,
+    pub(super) gid: u32,
+}
+
+/// What is made.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct New<'a> {
+    pub(super) name: &'a [u8],
+    pub(super) fid: Fid,
+    /// Type and permissions, before the mask.
+    pub(super) mode: u32,
+    pub(super) umask: u32,
+    /// Device number.
+    pub(super) rdev: u64,
+    /// Text of a link, layout of a directory.
+    pub(super) data: &'a [u8],
+}
+
+fn head(who: &Identity, opcode: ReintOp, gids: (u32, u32), fid1: Fid, fid2: Fid) -> RecordHead {
+    RecordHead {
+        opcode,
+        cap: who.capability(),
+        fsuid: who.uid,
+        fsgid: who.gid,
+        suppgid1: gids.0,
+        suppgid2: gids.1,
+        fid1,
+        fid2,
+        ..RecordHead::default()
+    }
+}
+
+fn call(record: Vec<u8>, rest: Vec<Vec<u8>>, reply: &[u32]) -> Call {
+    let mut buffers = vec![record, Vec::new()];
+    buffers.extend(rest);
+    let mut call = Call::new(Opcode::MDS_REINT, buffers);
+    call.modifies = true;
+    call.reply_lens = [&[MdtBody::LEN as u32], reply].concat();
+    call
+}
+
+fn none() -> Vec<u8> {
+    Vec::new()
+}
+
+fn no_cancels() -> Vec<u8> {
+    vec![0; NO_CANCELS]
+}
+
+/// Makes a directory, a link, a device or a pipe (C-124, C-127, C-128).
+pub(super) fn create(who: &Identity, dir: Parent, new: New<'_>, now: i64) -> Call {
+    let New { name, fid, mode, umask, rdev, data } = new;
+    let is_dir = mode & DIRECTORY == DIRECTORY && mode & 0o100_000 == 0;
+    let mut head = head(who, ReintOp::CREATE, (who.group(dir.gid), NO_GROUP), dir.fid, fid);
+    head.parent_layout_version = DIR_VERSION;
+    let record = CreateRecord {
+        head,
+        time: now,
+        rdev,
+        mode,
+        bias: if is_dir && !data.is_empty() { WITH_LAYOUT } else { 0 },
+        flags_high: if is_dir { WANTS_LAYOUT } else { 0 },
+        umask,
+        ..CreateRecord::default()
+    };
+    let data = if mode & 0o170_000 == 0o120_000 { named(data) } else { data.to_vec() };
+    let rest = vec![named(name), data, no_cancels(), none(), none(), none(), none()];
+    let room = if is_dir { LAYOUT_ROOM } else { 0 };
+    call(record.to_bytes(LITTLE), rest, &[0, room])
+}
+
+/// Gives a file one more name (C-129).
+pub(super) fn link(
+    who: &Identity,
+    (file, gid): (Fid, u32),
+    dir: Parent,
+    name: &[u8],
+    now: i64,
+) -> Call {
+    let gids = (who.group(gid), who.group(dir.gid));
+    let head = head(who, ReintOp::LINK, gids, file, dir.fid);
+    let record = NameRecord { head, time: now, ..NameRecord::default() };
+    let rest = vec![none(), named(name), no_cancels(), none()];
+    call(record.to_bytes(LITTLE), rest, &[])
+}
+
+/// Removes a name of a file, or an empty directory (C-130).
+pub(super) fn unlink(
+    who: &Identity,
+    dir: Parent,
+    name: &[u8],
+    (file, is_dir): (Fid, bool),
+    now: i64,
+) -> Call {
+    let head = head(who, ReintOp::UNLINK, (who.group(dir.gid), NO_GROUP), dir.fid, file);
+    let mode = if is_dir { DIRECTORY } else { 0 };
+    let record = NameRecord { head, time: now, mode, ..NameRecord::default() };
+    let rest = vec![named(name), no_cancels(), none()];
+    call(record.to_bytes(LITTLE), rest, &[0, 0, 0, 0])
+}
+
+/// Renames; `mode` is that of the file (C-133).
+pub(super) fn rename(
+    who: &Identity,
+    from: (Parent, &[u8]),
+    to: (Parent, &[u8]),
+    mode: u32,
+    now: i64,
+) -> Call {
+    let gids = (who.group(from.0.gid), who.group(to.0.gid));
+    let head = head(who, ReintOp::RENAME, gids, from.0.fid, to.0.fid);
+    let record = NameRecord { head, time: now, mode, ..NameRecord::default() };
+    let rest = vec![none(), named(from.1), named(to.1), no_cancels(), none()];
+    let mut call = call(record.to_bytes(LITTLE), rest, &[0, 0, 0, 0]);
+    call.portals = Some(RENAME);
+    call
+}
+
+/// Changes attributes (C-116). `record` says which, not in whose name.
+pub(super) fn setattr(who: &Identity, gid: u32, record: SetattrRecord) -> Call {
+    let record = SetattrRecord {
+        opcode: ReintOp::SETATTR,
+        cap: who.capability(),
+        fsuid: who.uid,
+        fsgid: who.gid,
+        suppgid: who.group(gid),
+        ..record
+    };
+    let rest = vec![none(), none(), none(), no_cancels()];
+    call(record.to_bytes(LITTLE), rest, &[0, 0, 0, 0])
+}
+
+/// How an extended attribute is set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SetXattr {
+    /// Whether it exists or not.
+    #[default]
+    Any,
+    /// It must not exist.
+    Create,
+    /// It must exist.
+    Replace,
+}
+
+/// Sets an extended attribute, or removes it (C-136, C-237).
+pub(super) fn setxattr(
+    who: &Identity,
+    (file, gid): (Fid, u32),
+    name: &[u8],
+    value: Option<(&[u8], SetXattr)>,
+    now: i64,
+) -> Call {
+    let (valid, flags) = match value {
+        Some((_, SetXattr::Any)) => (Valid::XATTR, 0),
+        Some((_, SetXattr::Create)) => (Valid::XATTR, 1),
+        Some((_, SetXattr::Replace)) => (Valid::XATTR, 2),
+        None => (Valid::XATTRRM, 2),
+    };
+    let record = SetxattrRecord {
+        opcode: ReintOp::SETXATTR,
+        cap: who.capability(),
+        fsuid: who.uid,
+        fsgid: who.gid,
+        suppgid1: who.group(gid),
+        suppgid2: NO_GROUP,
+        fid: file,
+        valid: valid | Valid::CTIME,
+        time: now,
+        flags,
+        ..SetxattrRecord::default()
+    };
+    let bytes = value.map(|(bytes, _)| bytes.to_vec()).unwrap_or_default();
+    let rest = vec![named(name), bytes, no_cancels(), none()];
+    call(record.to_bytes(LITTLE), rest, &[])
+}

@@ -1,0 +1,113 @@
+//! A target of a visit: the connection to it, and calls to it.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use lnet_types::Nid;
+use lustre_wire::{ConnectData, Layout};
+use ptlrpc::{Call, CallError, CallId, Reply};
+
+use super::fids::Fids;
+use super::{End, Moved, VisitError, Wire};
+
+/// A target, and the connection to it.
+#[derive(Debug)]
+pub(crate) struct Remote<L> {
+    pub(super) uuid: String,
+    pub(super) nids: Vec<Nid>,
+    /// `None` for a target that is not active.
+    pub(super) link: Option<L>,
+    /// It was not reached once, and is not tried again.
+    unreachable: AtomicBool,
+    /// It has answered a call.
+    asked: AtomicBool,
+    /// FIDs for new files, of a metadata target.
+    pub(super) fids: Fids,
+}
+
+/// An answer to a call.
+#[derive(Clone, Debug)]
+pub(super) struct Answer {
+    pub(super) reply: Reply,
+    /// Bulk data that came, with room behind it, or that went.
+    pub(super) bytes: Vec<u8>,
+    pub(super) call: Option<CallId>,
+}
+
+impl Answer {
+    /// The structure in a buffer of the reply.
+    pub(super) fn get<T: Layout>(&self, index: usize) -> Option<T> {
+        self.reply.msg().ok()?.get(index).ok()
+    }
+}
+
+impl<L> Remote<L> {
+    pub(super) fn new(uuid: String, nids: Vec<Nid>, link: Option<L>, fids: Fids) -> Self {
+        let (unreachable, asked) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { uuid, nids, link, unreachable, asked, fids }
+    }
+
+    pub(super) fn bad(&self, what: &'static str) -> VisitError {
+        VisitError::BadReply { target: self.uuid.clone(), what }
+    }
+
+    fn lost(&self) -> VisitError {
+        VisitError::Unreachable { target: self.uuid.clone(), nids: self.nids.clone() }
+    }
+
+    /// Whether it was asked something, and has answered.
+    pub(super) fn was_asked(&self) -> bool {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    /// What the target has granted, as far as it has answered.
+    pub(super) async fn terms<W: Wire<Link = L>>(&self, wire: &W) -> ConnectData {
+        match &self.link {
+            Some(link) => wire.terms(link).await,
+            None => ConnectData::default(),
+        }
+    }
+
+    /// A call without bulk data.
+    pub(super) async fn ask<W: Wire<Link = L>>(
+        &self,
+        wire: &W,
+        call: Call,
+    ) -> Result<Answer, VisitError> {
+        self.ask_with(wire, call, Moved::Nothing).await.map_err(|(e, _)| e)
+    }
+
+    /// A call. A target that was not reached once is not tried again: each target costs a visit the time
+    /// of one call at most. With an error, what was to be written comes back.
+    pub(super) async fn ask_with<W: Wire<Link = L>>(
+        &self,
+        wire: &W,
+        call: Call,
+        moved: Moved,
+    ) -> Result<Answer, (VisitError, Vec<u8>)> {
+        let back = |moved| match moved {
+            Moved::Write(bytes) => bytes,
+            Moved::Nothing | Moved::Read(_) => Vec::new(),
+        };
+        let target = || self.uuid.clone();
+        let Some(link) = &self.link else {
+            return Err((VisitError::Inactive { target: target() }, back(moved)));
+        };
+        if self.unreachable.load(Ordering::Relaxed) {
+            return Err((self.lost(), back(moved)));
+        }
+        let End { result, bytes, call } = wire.call(link, call, moved).await;
+        let error = match result {
+            Ok(reply) => {
+                self.asked.store(true, Ordering::Relaxed);
+                return Ok(Answer { reply, bytes, call });
+            }
+            Err(CallError::LimitPassed) => {
+                self.unreachable.store(true, Ordering::Relaxed);
+                self.lost()
+            }
+            Err(CallError::Refused(errno)) => VisitError::Refused { target: target(), errno },
+            Err(error) => VisitError::Call { target: target(), error },
+        };
+        Err((error, bytes))
+    }
+}

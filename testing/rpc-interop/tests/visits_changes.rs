@@ -1,0 +1,274 @@
+//! Changes of recorded file systems by a visitor: what it asks for is, field by field, what the recorded
+//! clients asked for that did the same, and it understands the recorded answers.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails says so by panicking")]
+
+use core::future::Future;
+use core::pin::pin;
+use core::task::{Context, Poll, Waker};
+use std::path::{Path, PathBuf};
+
+use lnet_types::{ByteOrder, Errno};
+use lustre_client::visitor::{
+    Access, Changes, Create, FileKind, Identity, Node, OpenHow, SetXattr, VisitConfig, VisitError,
+    Visitor,
+};
+use lustre_wire::fid::{ObjectId, Valid};
+use lustre_wire::mds::{CreateRecord, NameRecord, ReintOp, SetattrRecord, SetattrValid, SetxattrRecord};
+use lustre_wire::ost::{IoObj, Niobuf, Obdo, ObdoFlags};
+use lustre_wire::{Fid, Layout, Opcode};
+use rpc_interop::archive::{Archive, Same};
+
+const LITTLE: ByteOrder = ByteOrder::Little;
+const ROOT: Fid = Fid { seq: 0x2_0000_0007, oid: 1, ver: 0 };
+/// The directory of the recorded users.
+const DIR: Fid = Fid { seq: 0x2_0000_0402, oid: 0x1461, ver: 0 };
+
+fn capture(name: &str) -> PathBuf {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/lustre-mount");
+    dir.join(name).with_extension("pcap")
+}
+
+/// Runs a future that never waits.
+fn run<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    for _ in 0..1000 {
+        if let Poll::Ready(result) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            return result;
+        }
+    }
+    panic!("the visit does not end");
+}
+
+fn recorded(name: &str, until: u32, dir: &str, fid: Fid) -> Archive {
+    let archive = Archive::default().with(&capture("fresh-mount"), u32::MAX);
+    archive.with(&capture(name), until).named(ROOT, dir, fid)
+}
+
+fn begin(archive: &Archive) -> Visitor<&Archive> {
+    let config = VisitConfig {
+        mgs: vec!["10.78.0.2@tcp".parse().unwrap()],
+        fsname: "lfs".to_owned(),
+        client: "visitor".to_owned(),
+        who: Identity { umask: 0o22, ..Identity::default() },
+        access: Access::Change,
+        seed: 7,
+    };
+    run(Visitor::begin(archive, config)).unwrap()
+}
+
+fn node(visitor: &Visitor<&Archive>, path: &str) -> Node {
+    run(visitor.find(path.as_bytes(), false)).unwrap()
+}
+
+fn patched<T: Layout>(buffer: &mut Vec<u8>, f: impl FnOnce(&mut T)) {
+    let mut value = T::parse(LITTLE, buffer).unwrap();
+    f(&mut value);
+    *buffer = value.to_bytes(LITTLE);
+}
+
+/// The fields of a change in which a visitor may differ from the recorded client, set to nothing: times
+/// of this day, FIDs that a client chooses, locks that it gives back with it, and room for replies.
+fn without_what_may_differ(opcode: Opcode, buffers: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let mut b = buffers.to_vec();
+    match opcode {
+        Opcode::MDS_REINT => {
+            let op = ReintOp::get(LITTLE, &b[0]);
+            let cancels = match op {
+                ReintOp::CREATE | ReintOp::LINK | ReintOp::SETXATTR => 4,
+                ReintOp::UNLINK => 3,
+                _ => 5,
+            };
+            b[cancels].clear();
+            match op {
+                ReintOp::CREATE => patched::<CreateRecord>(&mut b[0], |r| {
+                    (r.time, r.head.fid2) = Default::default();
+                }),
+                ReintOp::SETATTR => patched::<SetattrRecord>(&mut b[0], |r| {
+                    r.ctime = 0;
+                    if !r.valid.contains(SetattrValid::MTIME_SET) || r.valid.contains(SetattrValid::SIZE) {
+                        r.mtime = 0;
+                    }
+                    if !r.valid.contains(SetattrValid::ATIME_SET) {
+                        r.atime = 0;
+                    }
+                }),
+                ReintOp::SETXATTR => patched::<SetxattrRecord>(&mut b[0], |r| r.time = 0),
+                _ => patched::<NameRecord>(&mut b[0], |r| r.time = 0),
+            }
+        }
+        Opcode::LDLM_ENQUEUE => {
+            b[0].truncate(88);
+            b[0][4..8].fill(0);
+            if b.len() > 4 {
+                patched::<CreateRecord>(&mut b[2], |r| {
+                    (r.time, r.head.fid2) = Default::default();
+                });
+                if b[6].iter().all(|byte| *byte == 0) {
+                    b[6].clear();
+                }
+            }
+        }
+        Opcode::MDS_CLOSE => patched::<SetattrRecord>(&mut b[1], |r| {
+            (r.mtime, r.atime, r.ctime) = Default::default();
+            // Recorded clients know them when they have asked for them.
+            r.blocks = 0;
+        }),
+        Opcode::OST_WRITE => {
+            patched::<Obdo>(&mut b[0], |r| {
+                // A visitor has neither lock nor promise, and another kind of checksum.
+                (r.handle, r.blocks, r.grant, r.mode) = Default::default();
+                (r.data_version, r.misc, r.nlink, r.mtime, r.ctime) = Default::default();
+                let kept = Valid::HANDLE | Valid::GRANT | Valid::BLOCKS | Valid::TYPE | Valid::PROJID;
+                r.valid.remove(kept | Valid::CKSUM);
+                r.flags = r.flags.without_checksum();
+            });
+            patched::<IoObj>(&mut b[1], |r| r.max_brw = r.max_brw.min(0xffff_0000));
+            patched::<Niobuf>(&mut b[2], |r| r.flags = Default::default());
+        }
+        Opcode::OST_PUNCH => patched::<Obdo>(&mut b[0], |r| {
+            (r.mtime, r.ctime) = Default::default();
+            // Recorded clients had the lock.
+            r.flags.remove(ObdoFlags::SRVLOCK);
+            r.valid.remove(Valid::FLAGS | Valid::HANDLE | Valid::PROJID);
+        }),
+        Opcode::OST_SETATTR => patched::<Obdo>(&mut b[0], |r| r.ctime = 0),
+        Opcode::OST_SYNC => patched::<Obdo>(&mut b[0], |r| r.blocks = 0),
+        _ => {}
+    }
+    b
+}
+
+/// Each of these was asked so often as a recorded client asks it.
+#[track_caller]
+fn changes_are_the_same(archive: &Archive, opcodes: &[(Opcode, usize)]) {
+    let same = archive.same();
+    for Same { frame, opcode, buffers: (recorded, ours) } in &same {
+        let recorded = without_what_may_differ(*opcode, recorded);
+        let ours = without_what_may_differ(*opcode, ours);
+        for (i, (recorded, ours)) in recorded.iter().zip(&ours).enumerate() {
+            assert_eq!(recorded, ours, "{opcode} of frame {frame}: buffer {}", i + 1);
+        }
+        assert_eq!(recorded.len(), ours.len(), "{opcode} of frame {frame}");
+    }
+    for (opcode, count) in opcodes {
+        let found = same.iter().filter(|same| same.opcode == *opcode).count();
+        assert_eq!(found, *count, "{opcode}");
+    }
+}
+
+#[test]
+fn directories_links_and_renames_are_asked_for_as_kernel_nodes_ask() {
+    let archive = recorded("namespace", u32::MAX, "f10", DIR);
+    let visitor = begin(&archive);
+    run(async {
+        let dir = visitor.find(b"/f10", false).await?;
+        let made = visitor.make_dir(&dir, b"d", 0o777, b"").await?;
+        assert_eq!((made.kind(), made.body().mode & 0o7777), (FileKind::Dir, 0o755));
+        let link = visitor.make_link(&dir, b"s1", b"short/target").await?;
+        assert_eq!((link.kind(), link.body().size), (FileKind::Link, 12));
+        Ok::<(), VisitError>(())
+    })
+    .unwrap();
+    changes_are_the_same(&archive, &[(Opcode::MDS_REINT, 2)]);
+
+    // Before they were removed.
+    let archive = recorded("namespace", 420, "f10", DIR);
+    let visitor = begin(&archive);
+    run(async {
+        let dir = visitor.find(b"/f10", false).await?;
+        let file = visitor.find(b"/f10/file", false).await?;
+        visitor.link(&file, &dir, b"hard").await?;
+        let old = visitor.find(b"/f10/n1", false).await?;
+        visitor.rename(&old, &dir, b"n2").await
+    })
+    .unwrap();
+    changes_are_the_same(&archive, &[(Opcode::MDS_REINT, 2)]);
+
+    let archive = recorded("namespace", u32::MAX, "f10", DIR);
+    let visitor = begin(&archive);
+    let symlink = node(&visitor, "/f10/s1");
+    run(visitor.remove(&symlink)).unwrap();
+    changes_are_the_same(&archive, &[(Opcode::MDS_REINT, 1)]);
+    let archive = recorded("namespace", 195, "f10", DIR);
+    let visitor = begin(&archive);
+    let e = run(visitor.remove(&node(&visitor, "/f10/d"))).unwrap_err();
+    assert_eq!(e, VisitError::Path { path: b"d".to_vec(), errno: Errno::ENOTEMPTY });
+    changes_are_the_same(&archive, &[(Opcode::MDS_REINT, 1)]);
+}
+
+#[test]
+fn a_new_file_is_made_written_and_closed_as_kernel_nodes_do() {
+    let archive = recorded("namespace", 391, "f10", DIR);
+    let visitor = begin(&archive);
+    run(async {
+        let dir = visitor.find(b"/f10", false).await?;
+        let how = OpenHow { read: false, write: true, truncate: true };
+        let create = Create { mode: 0o666, ..Create::default() };
+        let mut file = visitor.create(&dir, b"file", how, &create).await?;
+        assert!(file.created());
+        visitor.write_at(&mut file, 0, b"content\n").await?;
+        assert_eq!(file.size(), 8);
+        visitor.close(file).await
+    })
+    .unwrap();
+    let id = ObjectId { first: 0x2_c000_0401, oid: 0x5b, ver: 0 };
+    assert_eq!(archive.written(id), b"content\n");
+    changes_are_the_same(
+        &archive,
+        &[(Opcode::LDLM_ENQUEUE, 1), (Opcode::OST_WRITE, 1), (Opcode::MDS_CLOSE, 1)],
+    );
+}
+
+#[test]
+fn permissions_owners_and_times_are_set_on_target_and_object() {
+    let archive = recorded("namespace", 514, "f10", DIR);
+    let visitor = begin(&archive);
+    run(async {
+        let file = visitor.find(b"/f10/file", false).await?;
+        let chmod = Changes { mode: Some(0o4751), ..Changes::default() };
+        visitor.change(&file, &chmod).await
+    })
+    .unwrap();
+    changes_are_the_same(&archive, &[(Opcode::MDS_REINT, 1), (Opcode::OST_SETATTR, 1)]);
+
+    // After it was given to another user.
+    let archive = recorded("namespace", 549, "f10", DIR);
+    let visitor = begin(&archive);
+    run(async {
+        let file = visitor.find(b"/f10/file", false).await?;
+        // 2001-02-03 04:05:06, as its user said.
+        let time = Some(981_173_106);
+        visitor.change(&file, &Changes { mtime: time, atime: time, ..Changes::default() }).await?;
+        let atime = Some(1_293_840_000);
+        visitor.change(&file, &Changes { atime, ..Changes::default() }).await
+    })
+    .unwrap();
+    changes_are_the_same(&archive, &[(Opcode::MDS_REINT, 2), (Opcode::OST_SETATTR, 2)]);
+}
+
+#[test]
+fn names_that_no_file_may_have_are_refused_before_anything_is_sent() {
+    let archive = recorded("namespace", u32::MAX, "f10", DIR);
+    let visitor = begin(&archive);
+    let dir = node(&visitor, "/f10");
+    let before = archive.asked().len();
+    for (name, errno) in [
+        (&b""[..], Errno::EINVAL),
+        (b"a/b", Errno::EINVAL),
+        (b"a\0b", Errno::EINVAL),
+        (b".", Errno::EEXIST),
+        (b"..", Errno::EEXIST),
+        (&[b'x'; 256], Errno::ENAMETOOLONG),
+    ] {
+        let e = run(visitor.make_dir(&dir, name, 0o777, b"")).unwrap_err();
+        assert_eq!(e.errno(), errno, "{}", name.escape_ascii());
+    }
+    let file = node(&visitor, "/f10/app");
+    let e = run(visitor.make_dir(&file, b"x", 0o777, b"")).unwrap_err();
+    assert_eq!(e.errno(), Errno::ENOTDIR);
+    let e = run(visitor.set_xattr(&file, b"", b"", SetXattr::Any)).unwrap_err();
+    assert_eq!(e.errno(), Errno::EINVAL);
+    let lookups = archive.asked().into_iter().skip(before);
+    assert!(lookups.into_iter().all(|opcode| opcode != Opcode::MDS_REINT));
+}

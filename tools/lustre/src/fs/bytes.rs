@@ -1,0 +1,48 @@
+//! Numbers of bytes on command lines.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A number of bytes on a command line: with `K`, `M`, `G` or `T`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Bytes(pub(super) u64);
+
+impl FromStr for Bytes {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+        let shift = match text.get(digits.len()..).unwrap_or_default() {
+            "" | "B" => 0,
+            "K" | "k" | "KiB" => 10,
+            "M" | "m" | "MiB" => 20,
+            "G" | "g" | "GiB" => 30,
+            "T" | "t" | "TiB" => 40,
+            unit => return Err(format!("unit '{unit}': expected K, M, G or T")),
+        };
+        let number = digits.parse::<u64>().map_err(|e| format!("'{text}': {e}"))?;
+        let bytes = number.checked_mul(1 << shift);
+        bytes.map(Self).ok_or_else(|| format!("'{text}': limit 2^64 bytes"))
+    }
+}
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_bytes_have_units() {
+        for (text, bytes) in [("0", 0), ("64K", 65_536), ("4MiB", 4 << 20), ("1g", 1 << 30)] {
+            assert_eq!(text.parse(), Ok(Bytes(bytes)), "{text}");
+        }
+        for text in ["", "K", "1Q", "-1", "99999999T"] {
+            assert!(text.parse::<Bytes>().is_err(), "{text}");
+        }
+    }
+}

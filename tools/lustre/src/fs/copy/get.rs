@@ -1,0 +1,227 @@
+//! The way out: files of a file system are made on this machine.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use lustre_rt::Fid;
+use lustre_rt::visitor::{Attributes, FileKind, Node, Place, join};
+
+use super::local::{Dir, New};
+use super::{Copy, IN_FLIGHT, SMALL, chunks};
+use crate::fs::sentences::said;
+use crate::fs::show;
+
+/// Files with several names that were copied: where the first copy is.
+type Links = RefCell<BTreeMap<Fid, (Dir, Vec<u8>)>>;
+
+/// A copy on its way out.
+struct Out<'a> {
+    copy: &'a Copy<'a>,
+    links: Links,
+    /// Names of files on their way that were given.
+    names: Cell<u64>,
+}
+
+impl Copy<'_> {
+    pub(super) async fn get(&self, from: &[Place], to: &Path) -> Result<()> {
+        let out = Out { copy: self, links: Links::default(), names: Cell::new(0) };
+        let into = to.is_dir();
+        if !into && from.len() > 1 {
+            bail!("destination '{}': expected a directory for several sources", to.display());
+        }
+        for place in from {
+            let node = match self.mount.find(place.path.as_bytes(), false).await {
+                Ok(node) => node,
+                Err(e) => {
+                    self.tally.failed(place, &said(&e.into()));
+                    continue;
+                }
+            };
+            let (dir, name) = destination(to, into, place)?;
+            let opened = Dir::open(&dir).with_context(|| dir.display().to_string())?;
+            out.any(&node, &opened, &name, &place.path).await?;
+        }
+        Ok(())
+    }
+}
+
+/// The directory of a copy, and its name there.
+fn destination(to: &Path, into: bool, place: &Place) -> Result<(PathBuf, Vec<u8>)> {
+    use std::os::unix::ffi::OsStrExt;
+    if into {
+        let name = place.path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+        let name = if name.is_empty() { place.fsname.as_str() } else { name };
+        if name == "." || name == ".." {
+            bail!("source '{place}': expected a path that ends with a name");
+        }
+        return Ok((to.to_owned(), name.as_bytes().to_vec()));
+    }
+    let name = to.file_name().ok_or_else(|| {
+        anyhow!("destination '{}': expected a path with a name", to.display())
+    })?;
+    let dir = to.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    Ok((dir.to_owned(), name.as_bytes().to_vec()))
+}
+
+impl Out<'_> {
+    fn failed(&self, path: &str, e: &anyhow::Error) -> Result<()> {
+        self.copy.stop.check()?;
+        self.copy.tally.failed(&path, &said(e));
+        Ok(())
+    }
+
+    async fn any(&self, node: &Node, dir: &Dir, name: &[u8], path: &str) -> Result<()> {
+        self.copy.stop.check()?;
+        let done = match node.kind() {
+            FileKind::Dir if !self.copy.recursive => {
+                self.copy.tally.failed(&path, &"a directory: not copied without -r");
+                return Ok(());
+            }
+            FileKind::Dir => Box::pin(self.dir(node, dir, name, path)).await,
+            FileKind::File => self.file(node, dir, name).await,
+            FileKind::Link => self.link(node, dir, name).await,
+            _ => Err(anyhow!("no file, directory or symbolic link: not copied")),
+        };
+        match done {
+            Ok(()) => Ok(()),
+            Err(e) => self.failed(path, &e),
+        }
+    }
+
+    async fn dir(&self, node: &Node, dir: &Dir, name: &[u8], path: &str) -> Result<()> {
+        let made = dir.enter(name)?;
+        self.copy.tally.dir();
+        let mount = self.copy.mount;
+        let mut opened = mount.open_dir(node).await?;
+        let mut later = Vec::new();
+        loop {
+            self.copy.stop.check()?;
+            let names = mount.read_dir(&mut opened).await?;
+            if names.is_empty() {
+                break;
+            }
+            let one = |name| {
+                let name: &lustre_rt::visitor::Name = name;
+                let made = &made;
+                async move {
+                    let path = format!("{}/{}", path.trim_end_matches('/'), show::name(&name.name));
+                    let found = match mount.node(name.fid, node, &name.name).await {
+                        Ok(found) => found,
+                        // It was removed after it had been listed.
+                        Err(e) if e.errno() == lnet_types::Errno::ENOENT => return Ok(None),
+                        Err(e) => {
+                            self.failed(&path, &e.into())?;
+                            return Ok(None);
+                        }
+                    };
+                    let body = found.body();
+                    let small = found.kind() == FileKind::Link
+                        || found.kind() == FileKind::File && body.nlink == 1 && body.size <= SMALL;
+                    if small {
+                        self.any(&found, made, &name.name, &path).await?;
+                        return Ok(None);
+                    }
+                    Ok::<_, anyhow::Error>(Some((found, name.name.clone(), path)))
+                }
+            };
+            for left in join(names.iter().map(one), IN_FLIGHT).await {
+                later.extend(left?);
+            }
+        }
+        for (node, name, path) in later {
+            Box::pin(self.any(&node, &made, &name, &path)).await?;
+        }
+        let body = node.body();
+        made.finish(body.mode, body.atime, body.mtime)?;
+        Ok(())
+    }
+
+    async fn link(&self, node: &Node, dir: &Dir, name: &[u8]) -> Result<()> {
+        let text = self.copy.mount.link_text(node).await?;
+        dir.symlink(name, &text)?;
+        self.copy.tally.link();
+        Ok(())
+    }
+
+    async fn file(&self, node: &Node, dir: &Dir, name: &[u8]) -> Result<()> {
+        let several = node.body().nlink > 1;
+        if several {
+            let links = self.links.borrow();
+            if let Some((first, called)) = links.get(&node.fid) {
+                dir.link(name, first, called)?;
+                self.copy.tally.link();
+                return Ok(());
+            }
+        }
+        let mount = self.copy.mount;
+        let file = mount.open_file(node).await?;
+        let copied = self.fill(&file, dir, name).await;
+        // What was opened is closed, whatever became of it.
+        let closed = mount.close(file).await;
+        copied?;
+        closed?;
+        if several {
+            self.links.borrow_mut().insert(node.fid, (dir.again()?, name.to_vec()));
+        }
+        Ok(())
+    }
+
+    /// Whether the copy of a file is there from before.
+    async fn is_there(
+        &self,
+        file: &lustre_rt::visitor::OpenFile,
+        dir: &Dir,
+        name: &[u8],
+    ) -> Result<bool> {
+        let Attributes { size, mtime, .. } = *file.attributes();
+        match dir.there(name) {
+            Some((there, time)) if there == size && time == mtime => Ok(true),
+            Some((there, _)) if there == size => {
+                let here = dir.read(name)?;
+                self.copy.is_same(&here, size, file).await
+            }
+            _ => Ok(false),
+        }
+    }
+
+    async fn fill(
+        &self,
+        file: &lustre_rt::visitor::OpenFile,
+        dir: &Dir,
+        name: &[u8],
+    ) -> Result<()> {
+        let Copy { mount, stop, tally, resume, verify, .. } = self.copy;
+        if *resume && self.is_there(file, dir, name).await? {
+            tally.skipped();
+            return Ok(());
+        }
+        let unique = self.names.get();
+        self.names.set(unique + 1);
+        let new = dir.make(name, unique)?;
+        let Attributes { size, mode, atime, mtime, .. } = *file.attributes();
+        let one = |(at, len): (u64, u64)| {
+            let new: &New<'_> = &new;
+            async move {
+                stop.check()?;
+                for part in mount.read(file, at, len).await? {
+                    new.write(part.offset, &part.bytes)?;
+                }
+                tally.moved(len);
+                Ok(())
+            }
+        };
+        let done = join(chunks(0, size).map(one), IN_FLIGHT).await;
+        done.into_iter().collect::<Result<(), anyhow::Error>>()?;
+        if *verify {
+            new.file.set_len(size)?;
+            if !self.copy.is_same(&new.file, size, file).await? {
+                bail!("the copy differs from its source");
+            }
+        }
+        new.finish(size, mode, (atime, mtime))?;
+        tally.file();
+        Ok(())
+    }
+}

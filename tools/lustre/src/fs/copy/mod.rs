@@ -1,0 +1,204 @@
+//! `ulnet lustre cp`: copies files and trees into a file system, and out of one. `put.rs` is the way in,
+//! `get.rs` the way out, `local.rs` what is done on this machine, `tally.rs` the account.
+
+mod get;
+mod local;
+mod put;
+mod tally;
+
+use std::path::PathBuf;
+
+use anyhow::{Result, anyhow, bail};
+use clap::Args;
+use lustre_rt::Mount;
+use lustre_rt::visitor::{Access, Place, Wish};
+
+use super::bytes::Bytes;
+use super::side::Side;
+use super::{Stop, Visit};
+use tally::Tally;
+
+/// Bytes of a data request.
+const CHUNK: u64 = 4 << 20;
+/// Requests for the data of one file, and small files, that are under way at a time.
+const IN_FLIGHT: usize = 8;
+/// A file of at most so many bytes is copied beside others.
+const SMALL: u64 = CHUNK;
+
+/// What, and whereto.
+#[derive(Clone, Debug, Args)]
+#[command(
+    after_help = "One side is in a file system: MGSNID:/FSNAME/PATH, or /PATH with ULNET_LUSTRE. The other is \
+                  on this machine; 'file:/PATH' says so of a path that begins with a slash. Times, permissions, \
+                  symbolic links, hard links within a tree, and holes are kept. What a server calls its files \
+                  never leads out of the destination.\n\nExamples:\n  \
+                  ulnet lustre cp ./f1 10.0.0.1@tcp:/lfs/data/\n  \
+                  ulnet lustre cp -r ./results /data/ --stripe-count 4 --stripe-size 4M\n  \
+                  ulnet lustre cp -r /data/in . --verify\n  \
+                  ulnet lustre cp -r --resume /data/in ."
+)]
+pub(super) struct Options {
+    /// Files and directories, and the destination: a directory, or the name of the copy
+    #[arg(required = true, num_args = 2.., value_name = "SOURCE… DESTINATION")]
+    sides: Vec<Side>,
+    /// Copy directories with all that is in them
+    #[arg(short, long)]
+    recursive: bool,
+    /// Leave files that have the same size and time; compare those that have the same size alone
+    #[arg(long)]
+    resume: bool,
+    /// Read each copy again, and compare it with its source
+    #[arg(long)]
+    verify: bool,
+    /// Spread each new file over so many targets; -1 for all
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true)]
+    stripe_count: Option<i32>,
+    /// Bytes of a stripe of each new file
+    #[arg(long, value_name = "BYTES")]
+    stripe_size: Option<Bytes>,
+    /// Pool of targets for each new file
+    #[arg(long)]
+    pool: Option<String>,
+    #[command(flatten)]
+    visit: Visit,
+}
+
+/// A copy under way.
+pub(super) struct Copy<'a> {
+    mount: &'a Mount,
+    stop: &'a Stop,
+    recursive: bool,
+    resume: bool,
+    verify: bool,
+    /// Layout of new files.
+    layout: Vec<u8>,
+    tally: Tally,
+}
+
+/// The direction of a copy.
+enum Way {
+    In(Vec<PathBuf>, Place),
+    Out(Vec<Place>, PathBuf),
+}
+
+fn way(sides: &[Side]) -> Result<Way> {
+    let Some((to, from)) = sides.split_last() else { bail!("expected a source and a destination") };
+    match to {
+        Side::There(to) => {
+            let here = from.iter().map(|side| match side {
+                Side::Here(path) => Ok(path.clone()),
+                Side::There(place) => Err(anyhow!(
+                    "source '{place}': the destination is in a file system too; expected a path of this \
+                     machine, such as ./f1 or file:/tmp/f1"
+                )),
+            });
+            Ok(Way::In(here.collect::<Result<_>>()?, to.clone()))
+        }
+        Side::Here(to) => {
+            let there = from.iter().map(|side| match side {
+                Side::There(place) => Ok(place.clone()),
+                Side::Here(path) => Err(anyhow!(
+                    "source '{}': the destination is on this machine too; expected \
+                     MGSNID:/FSNAME/PATH, such as 10.0.0.1@tcp:/lfs/data",
+                    path.display()
+                )),
+            });
+            let there: Vec<Place> = there.collect::<Result<_>>()?;
+            if let Some(first) = there.first()
+                && let Some(other) = there.iter().find(|p| p.with_path("") != first.with_path(""))
+            {
+                bail!("source '{other}': expected one in the file system of '{first}'");
+            }
+            Ok(Way::Out(there, to.clone()))
+        }
+    }
+}
+
+/// Runs the command. `false`: a part was not copied, and was named on standard error.
+///
+/// # Errors
+/// As [`super::with`].
+pub(super) fn run(options: &Options) -> Result<bool> {
+    let Options { sides, recursive, resume, verify, visit, .. } = options;
+    let wish = Wish {
+        count: options.stripe_count,
+        size: options.stripe_size.map(|bytes| bytes.0),
+        pool: options.pool.clone(),
+        first: None,
+    };
+    let (layout, way) = (wish.bytes()?, way(sides)?);
+    let (place, access) = match &way {
+        Way::In(_, to) => (to.clone(), Access::Change),
+        Way::Out(from, _) => {
+            let first = from.first().ok_or_else(|| anyhow!("expected a source"))?;
+            (first.clone(), Access::Read)
+        }
+    };
+    if matches!(way, Way::Out(..)) && !layout.is_empty() {
+        bail!("stripes are of files in a file system: the destination is on this machine");
+    }
+    let json = visit.way.json;
+    super::with(&place, visit, access, async |mount, stop| {
+        let copy = Copy {
+            mount,
+            stop,
+            recursive: *recursive,
+            resume: *resume,
+            verify: *verify,
+            layout: layout.clone(),
+            tally: Tally::new(!json),
+        };
+        let done = match &way {
+            Way::In(from, to) => copy.put(from, to).await,
+            Way::Out(from, to) => copy.get(from, to).await,
+        };
+        copy.tally.end();
+        done?;
+        if json {
+            println!("{:#}", copy.tally.json());
+        }
+        Ok(copy.tally.is_whole())
+    })
+}
+
+/// A file in parts of a request each.
+fn chunks(start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
+    let mut at = start;
+    std::iter::from_fn(move || {
+        if at >= end {
+            return None;
+        }
+        let to = ((at / CHUNK + 1) * CHUNK).min(end);
+        let part = (at, to - at);
+        at = to;
+        Some(part)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_side_of_a_copy_is_in_a_file_system() {
+        let sides = |texts: &[&str]| -> Vec<Side> { texts.iter().map(|t| t.parse().unwrap()).collect() };
+        let there = "10.0.0.1@tcp:/lfs/a";
+        assert!(matches!(way(&sides(&["./a", "./b", there])), Ok(Way::In(from, _)) if from.len() == 2));
+        assert!(matches!(way(&sides(&[there, "."])), Ok(Way::Out(from, _)) if from.len() == 1));
+        for (texts, part) in [
+            (&[there, there][..], "destination is in a file system too"),
+            (&["a", "b"], "destination is on this machine too"),
+            (&[there, "10.0.0.2@tcp:/lfs/a", "b"], "expected one in the file system of"),
+        ] {
+            let e = way(&sides(texts)).err().unwrap().to_string();
+            assert!(e.contains(part), "{e}");
+        }
+    }
+
+    #[test]
+    fn parts_end_on_borders_of_requests() {
+        let all: Vec<_> = chunks(5, 2 * CHUNK + 7).collect();
+        assert_eq!(all, [(5, CHUNK - 5), (CHUNK, CHUNK), (2 * CHUNK, 7)]);
+        assert_eq!(chunks(3, 3).count(), 0);
+    }
+}

@@ -1,0 +1,325 @@
+//! The way in: files of this machine are made in a file system.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fs::{File, Metadata};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use lustre_rt::visitor::{
+    Changes, Create, FileKind, Node, OpenFile, OpenHow, Place, join,
+};
+
+use super::local::data_of;
+use super::{Copy, IN_FLIGHT, SMALL, chunks};
+use crate::fs::sentences::said;
+
+/// Files with several names that were copied, by device and number: where the first copy is.
+type Links = RefCell<BTreeMap<(u64, u64), Node>>;
+
+/// A file of this machine, and what its copy is called.
+struct Source {
+    path: PathBuf,
+    name: Vec<u8>,
+    meta: Metadata,
+}
+
+impl Copy<'_> {
+    pub(super) async fn put(&self, from: &[PathBuf], to: &Place) -> Result<()> {
+        let path = to.path.as_bytes();
+        let into = match self.mount.find(path, true).await {
+            Ok(node) if node.kind() == FileKind::Dir => Some(node),
+            Ok(_) => None,
+            Err(e) if e.errno() == lnet_types::Errno::ENOENT => None,
+            Err(e) => return Err(e.into()),
+        };
+        let links = Links::default();
+        for path in from {
+            let meta = path.symlink_metadata();
+            let meta = match meta {
+                Ok(meta) => meta,
+                Err(e) => {
+                    self.tally.failed(&path.display(), &e);
+                    continue;
+                }
+            };
+            let (dir, name) = match &into {
+                Some(dir) => {
+                    let name = path.canonicalize().ok().and_then(|path| {
+                        Some(path.file_name()?.as_bytes().to_vec())
+                    });
+                    // A link has the name that it was called by.
+                    let called = path.file_name().map(|name| name.as_bytes().to_vec());
+                    let name = called.or(name).ok_or_else(|| {
+                        anyhow!("source '{}': expected a path with a name", path.display())
+                    })?;
+                    (dir.clone(), name)
+                }
+                None if from.len() > 1 => {
+                    bail!("destination '{to}': expected a directory for several sources")
+                }
+                None => crate::fs::parent(self.mount, &to.path).await?,
+            };
+            let source = Source { path: path.clone(), name, meta };
+            self.put_any(source, &dir, &links).await?;
+        }
+        Ok(())
+    }
+
+    fn failed(&self, path: &Path, e: &anyhow::Error) -> Result<()> {
+        // What the user wants is no failure of a file.
+        self.stop.check()?;
+        self.tally.failed(&path.display(), &said(e));
+        Ok(())
+    }
+
+    async fn put_any(&self, source: Source, dir: &Node, links: &Links) -> Result<()> {
+        self.stop.check()?;
+        let done = if source.meta.is_dir() {
+            if !self.recursive {
+                self.tally.failed(&source.path.display(), &"a directory: not copied without -r");
+                return Ok(());
+            }
+            Box::pin(self.put_dir(&source, dir, links)).await
+        } else {
+            self.put_leaf(&source, dir, links).await
+        };
+        match done {
+            Ok(()) => Ok(()),
+            Err(e) => self.failed(&source.path, &e),
+        }
+    }
+
+    async fn put_dir(&self, source: &Source, dir: &Node, links: &Links) -> Result<()> {
+        let Source { path, name, meta } = source;
+        let node = match self.mount.child(dir, name).await {
+            Ok(node) if node.kind() == FileKind::Dir => node,
+            Ok(_) => bail!("expected a directory of this name in the destination"),
+            Err(e) if e.errno() == lnet_types::Errno::ENOENT => {
+                // Open for its owner until all is in it.
+                self.mount.make_dir(dir, name, meta.mode() & 0o7777 | 0o700, b"").await?
+            }
+            Err(e) => return Err(e.into()),
+        };
+        self.tally.dir();
+        let mut later = Vec::new();
+        let mut small = Vec::new();
+        for entry in std::fs::read_dir(path)? {
+            self.stop.check()?;
+            let entry = entry?;
+            let (path, name) = (entry.path(), entry.file_name().as_bytes().to_vec());
+            let meta = match entry.metadata() {
+                Ok(meta) => meta,
+                Err(e) => {
+                    self.tally.failed(&path.display(), &e);
+                    continue;
+                }
+            };
+            let source = Source { path, name, meta };
+            let is_small = !source.meta.is_dir() && source.meta.size() <= SMALL;
+            // Files with several names go one by one, so that the first is there for the others.
+            if is_small && source.meta.nlink() == 1 {
+                small.push(source);
+                if small.len() >= 32 * IN_FLIGHT {
+                    self.put_small(&mut small, &node, links).await?;
+                }
+            } else {
+                later.push(source);
+            }
+        }
+        self.put_small(&mut small, &node, links).await?;
+        for source in later {
+            Box::pin(self.put_any(source, &node, links)).await?;
+        }
+        // What it has was changed by what was made in it.
+        self.mount.change(&node, &kept(meta)).await?;
+        Ok(())
+    }
+
+    async fn put_small(&self, files: &mut Vec<Source>, dir: &Node, links: &Links) -> Result<()> {
+        let one = |source| self.put_any(source, dir, links);
+        let done = join(files.drain(..).map(one), IN_FLIGHT).await;
+        done.into_iter().collect()
+    }
+
+    async fn put_leaf(&self, source: &Source, dir: &Node, links: &Links) -> Result<()> {
+        let Source { path, name, meta } = source;
+        let kind = meta.file_type();
+        if kind.is_symlink() {
+            return self.put_link(path, name, dir).await;
+        }
+        if !kind.is_file() {
+            bail!("no file, directory or symbolic link: not copied");
+        }
+        let several = (meta.nlink() > 1).then_some((meta.dev(), meta.ino()));
+        let first = several.and_then(|of| links.borrow().get(&of).cloned());
+        if let Some(first) = first {
+            match self.mount.link(&first, dir, name).await {
+                Ok(()) => {
+                    self.tally.link();
+                    return Ok(());
+                }
+                Err(e) if e.errno() == lnet_types::Errno::EEXIST => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        self.put_file(source, dir).await?;
+        if let Some(of) = several {
+            let node = self.mount.child(dir, name).await?;
+            links.borrow_mut().insert(of, node);
+        }
+        Ok(())
+    }
+
+    async fn put_link(&self, path: &Path, name: &[u8], dir: &Node) -> Result<()> {
+        let text = std::fs::read_link(path)?;
+        let text = text.as_os_str().as_bytes();
+        match self.mount.make_link(dir, name, text).await {
+            Ok(_) => self.tally.link(),
+            Err(e) if e.errno() == lnet_types::Errno::EEXIST => {
+                let there = self.mount.child(dir, name).await?;
+                if there.kind() == FileKind::Link && self.mount.link_text(&there).await? == text {
+                    self.tally.skipped();
+                    return Ok(());
+                }
+                if there.kind() == FileKind::Dir {
+                    bail!("a directory of this name is in the destination");
+                }
+                self.mount.remove(&there).await?;
+                self.mount.make_link(dir, name, text).await?;
+                self.tally.link();
+            }
+            Err(e) => return Err(e.into()),
+        }
+        Ok(())
+    }
+
+    /// Whether the copy of a file is there from before.
+    async fn is_there(&self, file: &File, source: &Source, dir: &Node) -> Result<bool> {
+        let node = match self.mount.child(dir, &source.name).await {
+            Ok(node) if node.kind() == FileKind::File => node,
+            Ok(_) => return Ok(false),
+            Err(e) if e.errno() == lnet_types::Errno::ENOENT => return Ok(false),
+            Err(e) => return Err(e.into()),
+        };
+        let attributes = self.mount.attributes(&node).await?;
+        if attributes.size != source.meta.size() {
+            return Ok(false);
+        }
+        if attributes.mtime == source.meta.mtime() {
+            return Ok(true);
+        }
+        let there = self.mount.open_file(&node).await?;
+        let same = self.is_same(file, source.meta.size(), &there).await;
+        self.mount.close(there).await?;
+        if same? {
+            self.mount.change(&node, &kept(&source.meta)).await?;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Compares a file of this machine with one in the file system.
+    pub(super) async fn is_same(&self, file: &File, size: u64, there: &OpenFile) -> Result<bool> {
+        let one = |(at, len): (u64, u64)| async move {
+            self.stop.check()?;
+            let bytes = read(file, at, len)?;
+            let parts = self.mount.read(there, at, len).await?;
+            let mut rest = bytes.as_slice();
+            for part in parts {
+                let len = usize::try_from(part.len).unwrap_or(usize::MAX).min(rest.len());
+                let (here, behind) = rest.split_at(len);
+                let (front, zeros) = here.split_at(part.bytes.len().min(len));
+                if front != part.bytes || zeros.iter().any(|byte| *byte != 0) {
+                    return Ok(false);
+                }
+                rest = behind;
+            }
+            Ok::<bool, anyhow::Error>(rest.is_empty())
+        };
+        let same = join(chunks(0, size).map(one), IN_FLIGHT).await;
+        for same in same {
+            if !same? {
+                return Ok(false);
+            }
+        }
+        Ok(there.size() == size)
+    }
+
+    async fn put_file(&self, source: &Source, dir: &Node) -> Result<()> {
+        let Source { path, name, meta } = source;
+        let no_follow = i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).unwrap_or(0);
+        let file = File::options().read(true).custom_flags(no_follow).open(path)?;
+        if self.resume && self.is_there(&file, source, dir).await? {
+            self.tally.skipped();
+            return Ok(());
+        }
+        let how = OpenHow { read: self.verify, write: true, truncate: true };
+        let create = Create {
+            mode: meta.mode() & 0o7777,
+            exclusive: false,
+            layout: self.layout.clone(),
+        };
+        let mut copy = self.mount.create(dir, name, how, &create).await?;
+        let made = copy.created();
+        let filled = self.fill(&file, meta.size(), &mut copy).await;
+        let closed = match &filled {
+            Ok(()) => self.mount.close_with_changes(copy, &kept(meta)).await,
+            Err(_) => self.mount.close(copy).await,
+        };
+        let end = filled.and_then(|()| Ok(closed?));
+        if end.is_err() && made {
+            // A part of a file is worse than none.
+            if let Ok(part) = self.mount.child(dir, name).await {
+                self.mount.remove(&part).await?;
+            }
+        }
+        end?;
+        self.tally.file();
+        Ok(())
+    }
+
+    async fn fill(&self, file: &File, size: u64, copy: &mut OpenFile) -> Result<()> {
+        let parts = data_of(file, size);
+        for (start, end) in &parts {
+            self.mount.prepare(copy, *start, *end).await?;
+        }
+        let to = &*copy;
+        let one = |(at, len): (u64, u64)| async move {
+            self.stop.check()?;
+            let bytes = read(file, at, len)?;
+            self.mount.write(to, at, &bytes).await?;
+            self.tally.moved(len);
+            Ok(())
+        };
+        let all = parts.iter().flat_map(|(start, end)| chunks(*start, *end));
+        let done = join(all.map(one), IN_FLIGHT).await;
+        done.into_iter().collect::<Result<(), anyhow::Error>>()?;
+        if copy.size() < size {
+            self.mount.truncate(copy, size).await?;
+        }
+        if self.verify && !self.is_same(file, size, copy).await? {
+            bail!("the copy differs from its source");
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of a file, which may not have become shorter.
+fn read(file: &File, at: u64, len: u64) -> Result<Vec<u8>> {
+    let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
+    file.read_exact_at(&mut bytes, at).context("it has become shorter while it was copied")?;
+    Ok(bytes)
+}
+
+/// What a copy keeps of its source.
+fn kept(meta: &Metadata) -> Changes {
+    Changes {
+        mode: Some(meta.mode() & 0o7777),
+        atime: Some(meta.atime()),
+        mtime: Some(meta.mtime()),
+        ..Changes::default()
+    }
+}

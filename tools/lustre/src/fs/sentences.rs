@@ -1,0 +1,64 @@
+//! What error numbers mean to the user of a file system, and what can be done.
+
+use lnet_types::Errno;
+use lustre_rt::visitor::VisitError;
+
+/// What can be done about an error number, where that is known.
+const fn advice(errno: Errno) -> Option<&'static str> {
+    Some(match errno {
+        Errno::EPERM => "only the owner or root may do this; root of this machine may not be root there",
+        Errno::EACCES => "this user may not; see --uid and --gid, and the nodemap of the server",
+        Errno::EROFS => "the file system, or this client's part of it, is not to be changed",
+        Errno::ENOSPC => "no target has space for it: see ulnet lustre df",
+        Errno::EDQUOT => "the quota of its owner, group or project is used up",
+        Errno::ENODATA => "there is no such attribute, or its data is in the archive alone",
+        Errno::ESTALE => "it was removed meanwhile",
+        Errno::ENOTEMPTY => "something is in it: see rm -r",
+        Errno::EMLINK => "it has as many names as a file may have",
+        Errno::ETXTBSY => "it runs as a program on another node",
+        Errno::EFBIG => "no file may be so large",
+        Errno::EXDEV => "the two names are in different projects or file systems",
+        Errno::EBUSY => "another client changes its layout: try again",
+        Errno::ENODEV => "the target is not in service: see ulnet lustre check",
+        Errno::EEXIST => "this name is taken",
+        Errno::EISDIR => "it is a directory",
+        Errno::ENOTDIR => "a part of the path is no directory",
+        Errno::ELOOP => "too many symbolic links follow each other",
+        Errno::ENAMETOOLONG => "a name has at most 255 bytes, a link 4095",
+        _ => return None,
+    })
+}
+
+/// An error number in a sentence.
+fn sentence(errno: Errno) -> String {
+    match advice(errno) {
+        Some(advice) => format!("{errno} ({advice})"),
+        None => errno.to_string(),
+    }
+}
+
+/// A failure in words.
+pub(super) fn said(e: &anyhow::Error) -> String {
+    match e.downcast_ref::<VisitError>() {
+        Some(VisitError::Path { path, errno }) => {
+            format!("{}: {}", path.escape_ascii(), sentence(*errno))
+        }
+        Some(VisitError::Refused { target, errno }) => format!("{target}: {}", sentence(*errno)),
+        Some(e) => e.to_string(),
+        None => format!("{e:#}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_users_have_a_sentence_and_those_of_targets_their_name() {
+        let path = VisitError::Path { path: b"/a".to_vec(), errno: Errno::EDQUOT };
+        assert!(said(&path.into()).starts_with("/a: Disk quota exceeded (the quota"));
+        let refused = VisitError::Refused { target: "lfs-OST0001_UUID".into(), errno: Errno::EIO };
+        assert_eq!(said(&refused.into()), "lfs-OST0001_UUID: Input/output error");
+        assert_eq!(said(&anyhow::anyhow!("a").context("b")), "b: a");
+    }
+}
