@@ -113,7 +113,7 @@ pub fn lustre_command() -> clap::Command {
 
 /// Runs `ulnet lustre` with the given arguments, the first of which is its name.
 pub fn lustre_main(args: Vec<OsString>) -> ExitCode {
-    match fs::Options::try_parse_from(args) {
+    match fs::Options::try_parse_from(fs::find::spelled(args)) {
         Ok(options) => match fs::run(&options) {
             Ok(false) => ExitCode::FAILURE,
             outcome => ended("lustre", outcome.map(|_| ())),

@@ -5,7 +5,7 @@ use std::io::Write;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use lustre_rt::Mount;
-use lustre_rt::visitor::{OpenFile, Part, Place};
+use lustre_rt::visitor::{Access, OpenFile, Part, Place};
 
 use super::{Stop, Visit};
 
@@ -58,7 +58,7 @@ async fn copy(mount: &Mount, file: &OpenFile, stop: &Stop) -> Result<u64> {
 /// Standard output ends early, and as [`super::with`].
 pub(super) fn run(options: &Options) -> Result<bool> {
     let Options { place, visit } = options;
-    let bytes = super::with(place, visit, async |mount, stop| {
+    let bytes = super::with(place, visit, Access::Read, async |mount, stop| {
         let node = mount.find(place.path.as_bytes(), true).await?;
         let file = mount.open_file(&node).await?;
         let copied = copy(mount, &file, stop).await;

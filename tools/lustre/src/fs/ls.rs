@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::Args;
 use lustre_rt::Mount;
-use lustre_rt::visitor::{Attributes, FileKind, Name, Place};
+use lustre_rt::visitor::{Access, Attributes, FileKind, Name, Place};
 use serde_json::{Value, json};
 
 use super::{Stop, Visit, show};
@@ -114,7 +114,7 @@ async fn list(options: &Options, mount: &Mount, stop: &Stop) -> Result<bool> {
 /// # Errors
 /// As [`super::with`].
 pub(super) fn run(options: &Options) -> Result<bool> {
-    super::with(&options.place, &options.visit, async |mount, stop| {
+    super::with(&options.place, &options.visit, Access::Read, async |mount, stop| {
         list(options, mount, stop).await
     })
 }

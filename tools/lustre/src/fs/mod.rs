@@ -1,12 +1,31 @@
-//! `ulnet lustre`: the files of a Lustre file system, without a kernel module. One file per verb. What is
-//! read is read as a visitor: no lock is kept, nothing is changed; what was opened is closed and the
-//! connections are ended, also after Ctrl-C.
+//! `ulnet lustre`: the files of a Lustre file system, without a kernel module. One file per verb. All is done
+//! as a visitor: no lock is kept; what was opened is closed and the connections are ended, also after
+//! Ctrl-C. Commands that only read ask servers not to be let change anything.
 
+mod bytes;
 mod cat;
+mod change;
+mod check;
+mod copy;
 mod df;
+mod du;
+pub(crate) mod find;
+mod ln;
 mod ls;
+mod mkdir;
+mod mv;
+mod readlink;
+mod rm;
+mod sentences;
 mod show;
+mod side;
 mod stat;
+mod stripe;
+mod sum;
+mod touch;
+mod tree;
+mod truncate;
+mod walker;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +33,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::{Args, Parser, Subcommand};
-use lustre_rt::visitor::{Access, Identity, Place, VisitError};
+use lustre_rt::visitor::{Access, Identity, Node, Place, VisitError};
 use lustre_rt::{Mount, MountConfig, wait};
 
 use crate::client::{self, Target, Way};
@@ -46,6 +65,40 @@ enum Verb {
     Stat(stat::Options),
     /// Write files to standard output
     Cat(cat::Options),
+    /// Copy files and trees into a file system, and out of one
+    Cp(copy::Options),
+    /// Make a directory
+    Mkdir(mkdir::Options),
+    /// Remove files and trees
+    Rm(rm::Options),
+    /// Rename a file or directory
+    Mv(mv::Options),
+    /// Give a file one more name, or make a symbolic link
+    Ln(ln::Options),
+    /// Show the text of a symbolic link
+    Readlink(readlink::Options),
+    /// Set the times of a file, and make it if it does not exist
+    Touch(touch::Options),
+    /// Cut a file off, or make it longer
+    Truncate(truncate::Options),
+    /// Change permissions
+    Chmod(change::Chmod),
+    /// Change owner and group
+    Chown(change::Chown),
+    /// Show the space that files take
+    Du(du::Options),
+    /// Find files by name, type and size
+    Find(find::Options),
+    /// Show a tree of directories
+    Tree(tree::Options),
+    /// Show the checksum of a file
+    Sum(sum::Options),
+    /// Show where the data of a file is
+    Getstripe(stripe::Get),
+    /// Say where the data of new files is to be
+    Setstripe(stripe::Set),
+    /// Show which targets answer, and what this client may do
+    Check(check::Options),
 }
 
 /// How a command visits.
@@ -71,6 +124,23 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         Verb::Ls(options) => ls::run(options),
         Verb::Stat(options) => stat::run(options),
         Verb::Cat(options) => cat::run(options),
+        Verb::Cp(options) => copy::run(options),
+        Verb::Mkdir(options) => mkdir::run(options),
+        Verb::Rm(options) => rm::run(options),
+        Verb::Mv(options) => mv::run(options),
+        Verb::Ln(options) => ln::run(options),
+        Verb::Readlink(options) => readlink::run(options),
+        Verb::Touch(options) => touch::run(options),
+        Verb::Truncate(options) => truncate::run(options),
+        Verb::Chmod(options) => change::chmod(options),
+        Verb::Chown(options) => change::chown(options),
+        Verb::Du(options) => du::run(options),
+        Verb::Find(options) => find::run(options),
+        Verb::Tree(options) => tree::run(options),
+        Verb::Sum(options) => sum::run(options),
+        Verb::Getstripe(options) => stripe::get(options),
+        Verb::Setstripe(options) => stripe::set(options),
+        Verb::Check(options) => check::run(options),
     }
 }
 
@@ -87,6 +157,35 @@ fn place(text: &str) -> Result<Place> {
     };
     let system: Place = system.parse().with_context(|| VARIABLE.to_owned())?;
     Ok(system.with_path(text))
+}
+
+/// The names of a path.
+fn names(path: &str) -> Vec<&str> {
+    path.split('/').filter(|name| !name.is_empty() && *name != ".").collect()
+}
+
+/// The root, in place of something that can be made or renamed.
+fn taken(place: &Place) -> anyhow::Error {
+    anyhow!("place '{place}': expected a path below the root")
+}
+
+/// The directory of a path, and the name in it.
+///
+/// # Errors
+/// A path without name, a directory that does not exist.
+async fn parent(mount: &Mount, path: &str) -> Result<(Node, Vec<u8>)> {
+    let names = names(path);
+    let Some((name, above)) = names.split_last().filter(|(name, _)| **name != "..") else {
+        bail!("path '{path}': expected one that ends with a name");
+    };
+    let dir = mount.find(format!("/{}", above.join("/")).as_bytes(), true).await?;
+    Ok((dir, name.as_bytes().to_vec()))
+}
+
+/// Permissions of a command line.
+fn mode(text: &str) -> Result<u32> {
+    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o7777);
+    mode.ok_or_else(|| anyhow!("permissions '{text}': expected octal digits up to 7777, such as 750"))
 }
 
 fn identity(visit: &Visit) -> Identity {
@@ -142,6 +241,7 @@ impl Stop {
 fn with<R>(
     place: &Place,
     visit: &Visit,
+    access: Access,
     f: impl AsyncFnOnce(&Mount, &Stop) -> Result<R>,
 ) -> Result<R> {
     let stop = Stop::listen()?;
@@ -152,7 +252,7 @@ fn with<R>(
         fsname: place.fsname.clone(),
         client: client_uuid(),
         who: identity(visit),
-        access: Access::Read,
+        access,
         limit: Duration::from_secs(visit.way.timeout),
     };
     let result = wait(async {
@@ -162,7 +262,10 @@ fn with<R>(
         result
     });
     node.stop(Duration::from_secs(1)).blocking();
-    result
+    result.map_err(|e| match e.is::<VisitError>() {
+        true => anyhow!("{}", sentences::said(&e)),
+        false => e,
+    })
 }
 
 /// A failed visit, with what can be done where that is known.

@@ -36,7 +36,12 @@ pub(super) fn mode(attributes: &Attributes) -> String {
 
 /// What a file is, in words.
 pub(super) const fn kind(attributes: &Attributes) -> &'static str {
-    match attributes.kind {
+    kind_of(attributes.kind)
+}
+
+/// The same of a kind.
+pub(super) const fn kind_of(kind: FileKind) -> &'static str {
+    match kind {
         FileKind::File => "regular file",
         FileKind::Dir => "directory",
         FileKind::Link => "symbolic link",

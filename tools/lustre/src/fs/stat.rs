@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use clap::Args;
-use lustre_rt::visitor::{Attributes, FileKind, Place};
+use lustre_rt::visitor::{Access, Attributes, FileKind, Place};
 
 use super::{Visit, show};
 
@@ -25,7 +25,7 @@ pub(super) struct Options {
 /// As [`super::with`].
 pub(super) fn run(options: &Options) -> Result<bool> {
     let Options { place, visit } = options;
-    let (attributes, link) = super::with(place, visit, async |mount, _| {
+    let (attributes, link) = super::with(place, visit, Access::Read, async |mount, _| {
         let node = mount.find(place.path.as_bytes(), false).await?;
         let link = match node.kind() {
             FileKind::Link => Some(show::name(&mount.link_text(&node).await?)),

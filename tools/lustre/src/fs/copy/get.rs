@@ -14,7 +14,12 @@ use crate::fs::sentences::said;
 use crate::fs::show;
 
 /// Files with several names that were copied: where the first copy is.
-type Links = RefCell<BTreeMap<Fid, (Dir, Vec<u8>)>>;
+type Links = RefCell<BTreeMap<(u64, u32), (Dir, Vec<u8>)>>;
+
+/// A file in [`Links`].
+const fn key(fid: Fid) -> (u64, u32) {
+    (fid.seq, fid.oid)
+}
 
 /// A copy on its way out.
 struct Out<'a> {
@@ -149,7 +154,7 @@ impl Out<'_> {
         let several = node.body().nlink > 1;
         if several {
             let links = self.links.borrow();
-            if let Some((first, called)) = links.get(&node.fid) {
+            if let Some((first, called)) = links.get(&key(node.fid)) {
                 dir.link(name, first, called)?;
                 self.copy.tally.link();
                 return Ok(());
@@ -163,7 +168,7 @@ impl Out<'_> {
         copied?;
         closed?;
         if several {
-            self.links.borrow_mut().insert(node.fid, (dir.again()?, name.to_vec()));
+            self.links.borrow_mut().insert(key(node.fid), (dir.again()?, name.to_vec()));
         }
         Ok(())
     }

@@ -1,0 +1,139 @@
+//! `ulnet lustre chmod` and `chown`: change permissions and owners.
+
+use anyhow::{Result, anyhow};
+use clap::Args;
+use lustre_rt::Mount;
+use lustre_rt::visitor::{Access, Changes, FileKind, Node, Place};
+use serde_json::json;
+
+use super::walker::{Found, Walker};
+use super::{Stop, Visit};
+
+/// Whose permissions.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    ulnet lustre chmod 640 10.0.0.1@tcp:/lfs/data/f1\n  \
+    ulnet lustre chmod -R 750 /data")]
+pub(super) struct Chmod {
+    /// Permissions, octal
+    #[arg(value_parser = super::mode)]
+    mode: u32,
+    #[command(flatten)]
+    rest: Rest,
+}
+
+/// Whose owner.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    ulnet lustre chown 1001 10.0.0.1@tcp:/lfs/data/f1\n  \
+    ulnet lustre chown -R 1001:2001 /data\n  \
+    ulnet lustre chown :2001 /data/f1")]
+pub(super) struct Chown {
+    /// User and group as numbers
+    #[arg(value_name = "[UID][:GID]", value_parser = owner)]
+    owner: (Option<u32>, Option<u32>),
+    #[command(flatten)]
+    rest: Rest,
+}
+
+#[derive(Clone, Debug, Args)]
+struct Rest {
+    /// File
+    #[arg(value_parser = super::place)]
+    place: Place,
+    /// Change all that is in a directory too; symbolic links are left as they are
+    #[arg(short = 'R', long)]
+    recursive: bool,
+    #[command(flatten)]
+    visit: Visit,
+}
+
+fn owner(text: &str) -> Result<(Option<u32>, Option<u32>)> {
+    let wrong = || anyhow!("owner '{text}': expected UID, UID:GID or :GID as numbers, such as 1001:2001");
+    let number = |text: &str| match text {
+        "" => Ok(None),
+        text => text.parse().map(Some).map_err(|_| wrong()),
+    };
+    let (uid, gid) = text.split_once(':').unwrap_or((text, ""));
+    let owner = (number(uid)?, number(gid)?);
+    if owner == (None, None) { Err(wrong()) } else { Ok(owner) }
+}
+
+/// Runs `chmod`. `false`: a part was not changed, and was named on standard error.
+///
+/// # Errors
+/// As [`super::with`].
+pub(super) fn chmod(options: &Chmod) -> Result<bool> {
+    let Chmod { mode, rest } = options;
+    run(rest, &Changes { mode: Some(*mode), ..Changes::default() })
+}
+
+/// Runs `chown`. `false`: a part was not changed, and was named on standard error.
+///
+/// # Errors
+/// As [`super::with`].
+pub(super) fn chown(options: &Chown) -> Result<bool> {
+    let Chown { owner: (uid, gid), rest } = options;
+    run(rest, &Changes { uid: *uid, gid: *gid, ..Changes::default() })
+}
+
+async fn tree(mount: &Mount, stop: &Stop, dir: Node, path: &str, to: &Changes) -> Result<(u64, bool)> {
+    let mut walker = Walker::new(mount, stop, dir, path);
+    let mut changed = 0;
+    loop {
+        let batch = walker.next().await?;
+        if batch.is_empty() {
+            return Ok((changed, !walker.has_failed()));
+        }
+        let one = |found: Found| async move {
+            let end = match found.node.kind() {
+                FileKind::Link => return None,
+                _ => mount.change(&found.node, to).await,
+            };
+            Some((found.path, end))
+        };
+        for (path, end) in lustre_rt::visitor::join(batch.into_iter().map(one), 8).await.into_iter().flatten() {
+            match end {
+                Ok(()) => changed += 1,
+                Err(e) => walker.fail(&path, &e.into()),
+            }
+        }
+    }
+}
+
+fn run(rest: &Rest, changes: &Changes) -> Result<bool> {
+    let Rest { place, recursive, visit } = rest;
+    let (changed, all) = super::with(place, visit, Access::Change, async |mount, stop| {
+        let node = mount.find(place.path.as_bytes(), true).await?;
+        let mut account = (0, true);
+        if *recursive && node.kind() == FileKind::Dir {
+            account = tree(mount, stop, node.clone(), &place.path, changes).await?;
+        }
+        mount.change(&node, changes).await?;
+        Ok((account.0 + 1, account.1))
+    })?;
+    if visit.way.json {
+        println!("{:#}", json!({ "name": place.path, "changed": changed, "all": all }));
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn owners_are_numbers() {
+        for (text, expected) in [
+            ("1001", (Some(1001), None)),
+            ("1001:2001", (Some(1001), Some(2001))),
+            (":2001", (None, Some(2001))),
+            ("1001:", (Some(1001), None)),
+        ] {
+            assert_eq!(owner(text).unwrap(), expected, "{text}");
+        }
+        for text in ["", ":", "root", "1:2:3", "-1"] {
+            assert!(owner(text).unwrap_err().to_string().contains("1001:2001"), "{text}");
+        }
+    }
+}

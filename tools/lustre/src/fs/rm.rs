@@ -1,0 +1,127 @@
+//! `ulnet lustre rm`: removes files and trees.
+
+use std::cell::Cell;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use lustre_rt::Mount;
+use lustre_rt::visitor::{Access, FileKind, Name, Node, Place, join};
+use serde_json::json;
+
+use super::sentences::said;
+use super::{Stop, Visit, show};
+
+/// Requests that are under way at a time.
+const IN_FLIGHT: usize = 8;
+
+/// Which ones.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "A symbolic link is removed itself, never what it leads to.\n\nExamples:\n  \
+    ulnet lustre rm 10.0.0.1@tcp:/lfs/data/f1\n  \
+    ulnet lustre rm -r /data/old")]
+pub(super) struct Options {
+    /// File or directory
+    #[arg(value_parser = super::place)]
+    place: Place,
+    /// Remove a directory with all that is in it
+    #[arg(short, long)]
+    recursive: bool,
+    /// A name that does not exist is no failure
+    #[arg(short, long)]
+    force: bool,
+    #[command(flatten)]
+    visit: Visit,
+}
+
+struct Remover<'a> {
+    mount: &'a Mount,
+    stop: &'a Stop,
+    removed: Cell<u64>,
+    failed: Cell<bool>,
+}
+
+impl Remover<'_> {
+    fn done(&self, path: &str, end: Result<()>) -> Result<()> {
+        self.stop.check()?;
+        match end {
+            Ok(()) => self.removed.set(self.removed.get() + 1),
+            Err(e) => {
+                eprintln!("ulnet lustre: {path}: {}", said(&e));
+                self.failed.set(true);
+            }
+        }
+        Ok(())
+    }
+
+    async fn remove(&self, node: &Node, path: &str) -> Result<()> {
+        let end = match self.mount.remove(node).await {
+            // Another client was first.
+            Err(e) if e.errno() == lnet_types::Errno::ENOENT => Ok(()),
+            end => end.map_err(Into::into),
+        };
+        self.done(path, end)
+    }
+
+    async fn tree(&self, dir: &Node, path: &str) -> Result<()> {
+        let mut opened = match self.mount.open_dir(dir).await {
+            Ok(opened) => opened,
+            Err(e) => return self.done(path, Err(e.into())),
+        };
+        loop {
+            self.stop.check()?;
+            let names = self.mount.read_dir(&mut opened).await?;
+            if names.is_empty() {
+                break;
+            }
+            let one = |name| {
+                let name: &Name = name;
+                async move {
+                    let path = format!("{path}/{}", show::name(&name.name));
+                    match self.mount.node(name.fid, dir, &name.name).await {
+                        Ok(node) if node.kind() == FileKind::Dir => Ok(Some((node, path))),
+                        Ok(node) => self.remove(&node, &path).await.map(|()| None),
+                        Err(e) if e.errno() == lnet_types::Errno::ENOENT => Ok(None),
+                        Err(e) => self.done(&path, Err(e.into())).map(|()| None),
+                    }
+                }
+            };
+            for dir in join(names.iter().map(one), IN_FLIGHT).await {
+                if let Some((node, path)) = dir? {
+                    Box::pin(self.tree(&node, &path)).await?;
+                }
+            }
+        }
+        self.remove(dir, path).await
+    }
+}
+
+/// Runs the command. `false`: a part is still there, and was named on standard error.
+///
+/// # Errors
+/// As [`super::with`].
+pub(super) fn run(options: &Options) -> Result<bool> {
+    let Options { place, recursive, force, visit } = options;
+    if super::names(&place.path).is_empty() {
+        bail!("place '{place}': the root of a file system is not removed");
+    }
+    let (removed, all) = super::with(place, visit, Access::Change, async |mount, stop| {
+        let remover =
+            Remover { mount, stop, removed: Cell::default(), failed: Cell::default() };
+        let path = place.path.trim_end_matches('/');
+        match mount.find(path.as_bytes(), false).await {
+            Err(e) if *force && e.errno() == lnet_types::Errno::ENOENT => {}
+            Ok(node) if node.kind() == FileKind::Dir => {
+                if !recursive {
+                    bail!("{path}: a directory: not removed without -r");
+                }
+                remover.tree(&node, path).await?;
+            }
+            found => mount.remove(&found?).await.map(|()| remover.removed.set(1))?,
+        }
+        Ok((remover.removed.get(), !remover.failed.get()))
+    })?;
+    if visit.way.json {
+        println!("{:#}", json!({ "removed": removed, "all": all }));
+    }
+    Ok(all)
+}

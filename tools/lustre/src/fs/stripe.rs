@@ -1,0 +1,216 @@
+//! `ulnet lustre getstripe` and `setstripe`: where the data of files is, and is to be.
+
+use anyhow::{Result, bail};
+use clap::Args;
+use lustre_rt::visitor::{
+    Access, Create, FileKind, Node, OpenHow, Place, SetXattr, Wish,
+};
+use lustre_wire::fid::ObjectId;
+use lustre_wire::striping::{ComponentFlags, Stripes, Striping};
+use serde_json::{Value, json};
+
+use super::Visit;
+use super::bytes::Bytes;
+
+/// The attribute that holds the default layout of a directory.
+const DEFAULT: &[u8] = b"trusted.lov";
+
+/// Of which one.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Of a directory the layout is shown that new files in it get.\n\nExamples:\n  \
+    ulnet lustre getstripe 10.0.0.1@tcp:/lfs/data/f1\n  \
+    ulnet lustre getstripe /data --json")]
+pub(super) struct Get {
+    /// File or directory
+    #[arg(value_parser = super::place)]
+    place: Place,
+    #[command(flatten)]
+    visit: Visit,
+}
+
+/// Of which one, and how.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "A file is made with the layout; of a directory it is the one that new files get.\n\n\
+    Examples:\n  \
+    ulnet lustre setstripe 10.0.0.1@tcp:/lfs/data --stripe-count 4\n  \
+    ulnet lustre setstripe /data/new --stripe-size 1M --pool fast\n  \
+    ulnet lustre setstripe /data --delete")]
+pub(super) struct Set {
+    /// Directory, or file to be made
+    #[arg(value_parser = super::place)]
+    place: Place,
+    /// Number of targets; -1 for all
+    #[arg(short = 'c', long, value_name = "COUNT", allow_negative_numbers = true)]
+    stripe_count: Option<i32>,
+    /// Bytes of a stripe
+    #[arg(short = 'S', long, value_name = "BYTES")]
+    stripe_size: Option<Bytes>,
+    /// Pool of targets
+    #[arg(short, long)]
+    pool: Option<String>,
+    /// Index of the first target
+    #[arg(short = 'i', long, value_name = "INDEX")]
+    stripe_index: Option<u16>,
+    /// Take the layout of a directory away
+    #[arg(short, long, conflicts_with_all = ["stripe_count", "stripe_size", "pool", "stripe_index"])]
+    delete: bool,
+    #[command(flatten)]
+    visit: Visit,
+}
+
+fn object(id: ObjectId) -> String {
+    match id.fid() {
+        Some(fid) => fid.to_string(),
+        None => format!("[0x0:{:#x}:0x0]", id.first),
+    }
+}
+
+fn plain(stripes: &Stripes, made: bool) -> Value {
+    let head = &stripes.head;
+    let count = match head.stripe_count {
+        u16::MAX => json!(-1),
+        count => json!(count),
+    };
+    let objects = stripes.objects.iter().take(if made { head.stripe_count.into() } else { 0 });
+    let objects = objects.map(|o| json!({ "ost": o.index, "object": object(o.id) }));
+    json!({
+        "stripe_count": count,
+        "stripe_size": head.stripe_size,
+        "pattern": head.pattern.to_string(),
+        "pool": stripes.pool.map(|pool| pool.to_string()).filter(|pool| !pool.is_empty()),
+        "objects": objects.collect::<Vec<_>>(),
+    })
+}
+
+fn shown(striping: &Striping) -> Value {
+    match striping {
+        Striping::Plain(stripes) => plain(stripes, true),
+        Striping::Composite(head, entries) => {
+            let components = entries.iter().map(|(entry, stripes)| {
+                let made = entry.flags.contains(ComponentFlags::INIT);
+                let mut component = plain(stripes, made);
+                component["id"] = entry.id.into();
+                component["flags"] = entry.flags.to_string().into();
+                component["start"] = entry.start.into();
+                let end = (entry.end != u64::MAX).then_some(entry.end);
+                component["end"] = end.into();
+                component
+            });
+            json!({
+                "generation": head.generation,
+                "mirrors": u32::from(head.mirrors) + 1,
+                "components": components.collect::<Vec<_>>(),
+            })
+        }
+        Striping::Foreign(head, value) => {
+            json!({ "foreign": head.kind, "value": value.escape_ascii().to_string() })
+        }
+        Striping::Dir(head, stripes) => {
+            let stripes: Vec<String> = stripes.iter().map(ToString::to_string).collect();
+            json!({ "hash": head.hash, "stripes": stripes })
+        }
+        Striping::DirDefault(head, _) => {
+            json!({ "stripe_count": head.stripe_count, "mdt": head.master })
+        }
+    }
+}
+
+/// Lines of a value: `name: value`, what is inside of it further right.
+fn print(value: &Value, indent: usize) {
+    let Some(fields) = value.as_object() else { return };
+    for (name, value) in fields {
+        match value {
+            Value::Null => {}
+            Value::Array(all) if all.is_empty() => {}
+            Value::Array(all) => {
+                println!("{:indent$}{name}:", "");
+                for one in all {
+                    match one.get("object") {
+                        Some(object) => {
+                            let (ost, object) = (&one["ost"], object.as_str().unwrap_or_default());
+                            println!("{:indent$}  - ost {ost} {object}", "");
+                        }
+                        None if one.is_object() => {
+                            println!("{:indent$}  -", "");
+                            print(one, indent + 4);
+                        }
+                        None => println!("{:indent$}  - {one}", ""),
+                    }
+                }
+            }
+            Value::String(text) => println!("{:indent$}{name}: {text}", ""),
+            other => println!("{:indent$}{name}: {other}", ""),
+        }
+    }
+}
+
+/// Runs `getstripe`.
+///
+/// # Errors
+/// As [`super::with`].
+pub(super) fn get(options: &Get) -> Result<bool> {
+    let Get { place, visit } = options;
+    let striping = super::with(place, visit, Access::Read, async |mount, _| {
+        let node = mount.find(place.path.as_bytes(), true).await?;
+        if !matches!(node.kind(), FileKind::File | FileKind::Dir) {
+            bail!("{}: expected a file or directory", place.path);
+        }
+        Ok(mount.striping(&node).await?)
+    })?;
+    let value = striping.as_ref().map(shown);
+    if visit.way.json {
+        println!("{:#}", json!({ "name": place.path, "layout": value }));
+        return Ok(true);
+    }
+    println!("{}", place.path);
+    match &value {
+        Some(value) => print(value, 2),
+        None => println!("  no layout of its own"),
+    }
+    Ok(true)
+}
+
+/// Runs `setstripe`.
+///
+/// # Errors
+/// A layout that no server takes, a file that exists, and as [`super::with`].
+pub(super) fn set(options: &Set) -> Result<bool> {
+    let Set { place, stripe_count, stripe_size, pool, stripe_index, delete, visit } = options;
+    let wish = Wish {
+        count: *stripe_count,
+        size: stripe_size.map(|bytes| bytes.0),
+        pool: pool.clone(),
+        first: *stripe_index,
+    };
+    let bytes = if *delete { Wish::none() } else { wish.bytes()? };
+    if bytes.is_empty() {
+        bail!("expected a layout, such as --stripe-count 4, or --delete");
+    }
+    let made = super::with(place, visit, Access::Change, async |mount, _| {
+        let there: Option<Node> = match mount.find(place.path.as_bytes(), true).await {
+            Ok(node) => Some(node),
+            Err(e) if e.errno() == lnet_types::Errno::ENOENT => None,
+            Err(e) => return Err(e.into()),
+        };
+        match there {
+            Some(node) if node.kind() == FileKind::Dir => {
+                mount.set_xattr(&node, DEFAULT, &bytes, SetXattr::Any).await?;
+                Ok(false)
+            }
+            Some(_) => bail!("{}: a file keeps the layout that it was made with", place.path),
+            None if *delete => bail!("{}: expected a directory", place.path),
+            None => {
+                let (dir, name) = super::parent(mount, &place.path).await?;
+                let how = OpenHow { write: true, ..OpenHow::default() };
+                let create = Create { mode: 0o666, exclusive: true, layout: bytes.clone() };
+                let file = mount.create(&dir, &name, how, &create).await?;
+                mount.close(file).await?;
+                Ok(true)
+            }
+        }
+    })?;
+    if visit.way.json {
+        println!("{:#}", json!({ "name": place.path, "made": made }));
+    }
+    Ok(true)
+}

@@ -1,0 +1,119 @@
+//! `ulnet lustre tree`: the files of a tree, each below its directory.
+
+use anyhow::Result;
+use clap::Args;
+use lustre_rt::Mount;
+use lustre_rt::visitor::{Access, FileKind, Node, Place, join};
+use serde_json::{Value, json};
+
+use super::sentences::said;
+use super::{Stop, Visit, show};
+
+/// Which one.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    ulnet lustre tree 10.0.0.1@tcp:/lfs/data\n  \
+    ulnet lustre tree /data --depth 2")]
+pub(super) struct Options {
+    /// Directory
+    #[arg(value_parser = super::place)]
+    place: Place,
+    /// Levels that are shown
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=255))]
+    depth: Option<u32>,
+    #[command(flatten)]
+    visit: Visit,
+}
+
+struct Tree<'a> {
+    mount: &'a Mount,
+    stop: &'a Stop,
+    depth: u32,
+    json: bool,
+}
+
+impl Tree<'_> {
+    /// What is in a directory, by name; `false`: a part could not be read.
+    async fn show(&self, dir: &Node, before: &str, level: u32) -> Result<(Vec<Value>, bool)> {
+        let mut opened = self.mount.open_dir(dir).await?;
+        let mut names = Vec::new();
+        loop {
+            self.stop.check()?;
+            let more = self.mount.read_dir(&mut opened).await?;
+            if more.is_empty() {
+                break;
+            }
+            names.extend(more);
+        }
+        names.sort_by(|a, b| a.name.cmp(&b.name));
+        let one = |name| {
+            let name: &lustre_rt::visitor::Name = name;
+            async move { self.mount.node(name.fid, dir, &name.name).await }
+        };
+        let nodes = join(names.iter().map(one), 8).await;
+        let (mut rows, mut all) = (Vec::new(), true);
+        let last = names.len().saturating_sub(1);
+        for (place, (name, node)) in names.iter().zip(nodes).enumerate() {
+            self.stop.check()?;
+            let shown = show::name(&name.name);
+            let (here, below) = if place == last { ("└── ", "    ") } else { ("├── ", "│   ") };
+            let mut row = json!({ "name": shown });
+            let mut inside = None;
+            match node {
+                Ok(node) => {
+                    let is_dir = node.kind() == FileKind::Dir;
+                    row["type"] = show::kind_of(node.kind()).into();
+                    inside = (is_dir && level < self.depth).then_some(node);
+                }
+                Err(e) if e.errno() == lnet_types::Errno::ENOENT => continue,
+                Err(e) => {
+                    eprintln!("ulnet lustre: {shown}: {}", said(&e.into()));
+                    all = false;
+                }
+            }
+            if !self.json {
+                println!("{before}{here}{shown}");
+            }
+            if let Some(node) = inside {
+                let before = format!("{before}{below}");
+                match Box::pin(self.show(&node, &before, level + 1)).await {
+                    Ok((inside, whole)) => {
+                        row["contents"] = inside.into();
+                        all &= whole;
+                    }
+                    Err(e) => {
+                        self.stop.check()?;
+                        eprintln!("ulnet lustre: {shown}: {}", said(&e));
+                        all = false;
+                    }
+                }
+            }
+            if self.json {
+                rows.push(row);
+            }
+        }
+        Ok((rows, all))
+    }
+}
+
+/// Runs the command. `false`: a part could not be read, and was named on standard error.
+///
+/// # Errors
+/// As [`super::with`].
+pub(super) fn run(options: &Options) -> Result<bool> {
+    let Options { place, depth, visit } = options;
+    let (rows, all) = super::with(place, visit, Access::Read, async |mount, stop| {
+        let node = mount.find(place.path.as_bytes(), true).await?;
+        let json = visit.way.json;
+        // A tree of a server's making may have no end.
+        let tree = Tree { mount, stop, depth: depth.unwrap_or(255), json };
+        if !json {
+            println!("{}", place.path);
+        }
+        tree.show(&node, "", 1).await
+    })?;
+    if visit.way.json {
+        println!("{:#}", json!({ "name": place.path, "contents": rows }));
+    }
+    Ok(all)
+}
