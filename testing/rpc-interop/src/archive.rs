@@ -97,6 +97,8 @@ pub struct Same {
 #[derive(Debug, Default)]
 pub struct Archive {
     recorded: Vec<Recorded>,
+    /// Answers to changes, which show nothing to those that only look.
+    changes: Vec<Recorded>,
     /// Names that no recorded client has looked up.
     names: Vec<(Fid, Vec<u8>, Fid)>,
     same: Mutex<Vec<Same>>,
@@ -114,6 +116,44 @@ fn name_of(buffers: &[Vec<u8>], index: usize) -> Vec<u8> {
     bytes.split(|byte| *byte == 0).next().unwrap_or_default().to_vec()
 }
 
+/// The answers of a capture in frames up to `until`.
+fn answers(capture: &Path, until: u32) -> Vec<Recorded> {
+    let mut all = Vec::new();
+    let messages = messages(capture);
+    let index = Index::new(&messages);
+    let data_of: BTreeMap<usize, usize> =
+        index.answers.iter().map(|(answer, of)| (*of, *answer)).collect();
+    for exchange in &index.exchanges {
+        let Some((at, sending)) =
+            exchange.replies.iter().find(|(at, _)| messages[*at].role == Role::Reply)
+        else {
+            continue;
+        };
+        let (request, reply): (&Message, &Message) = (&messages[*sending], &messages[*at]);
+        if reply.frame > until || request.is_callback() {
+            continue;
+        }
+        let mut parts: Vec<(u64, Vec<u8>)> = Vec::new();
+        for (at, _) in &exchange.bulk {
+            let bytes = match messages[*at].role {
+                Role::BulkPut => Some(messages[*at].payload.clone()),
+                _ => data_of.get(at).map(|data| messages[*data].payload.clone()),
+            };
+            parts.extend(bytes.map(|bytes| (messages[*at].bits(), bytes)));
+        }
+        parts.sort();
+        all.push(Recorded {
+            frame: request.frame,
+            opcode: request.body().opcode,
+            request: request.buffers(),
+            status: reply.body().status,
+            reply: reply.buffers(),
+            bulk: parts.into_iter().flat_map(|(_, bytes)| bytes).collect(),
+        });
+    }
+    all
+}
+
 impl Archive {
     /// The answers of a capture in frames up to `until`, behind those that are known.
     ///
@@ -121,38 +161,17 @@ impl Archive {
     /// A capture that can't be read.
     #[must_use]
     pub fn with(mut self, capture: &Path, until: u32) -> Self {
-        let messages = messages(capture);
-        let index = Index::new(&messages);
-        let data_of: BTreeMap<usize, usize> =
-            index.answers.iter().map(|(answer, of)| (*of, *answer)).collect();
-        for exchange in &index.exchanges {
-            let Some((at, sending)) =
-                exchange.replies.iter().find(|(at, _)| messages[*at].role == Role::Reply)
-            else {
-                continue;
-            };
-            let (request, reply): (&Message, &Message) = (&messages[*sending], &messages[*at]);
-            if reply.frame > until || request.is_callback() {
-                continue;
-            }
-            let mut parts: Vec<(u64, Vec<u8>)> = Vec::new();
-            for (at, _) in &exchange.bulk {
-                let bytes = match messages[*at].role {
-                    Role::BulkPut => Some(messages[*at].payload.clone()),
-                    _ => data_of.get(at).map(|data| messages[*data].payload.clone()),
-                };
-                parts.extend(bytes.map(|bytes| (messages[*at].bits(), bytes)));
-            }
-            parts.sort();
-            self.recorded.push(Recorded {
-                frame: request.frame,
-                opcode: request.body().opcode,
-                request: request.buffers(),
-                status: reply.body().status,
-                reply: reply.buffers(),
-                bulk: parts.into_iter().flat_map(|(_, bytes)| bytes).collect(),
-            });
-        }
+        self.recorded.extend(answers(capture, until));
+        self
+    }
+
+    /// The answers to changes alone of a capture: files are still as other captures show them.
+    ///
+    /// # Panics
+    /// A capture that can't be read.
+    #[must_use]
+    pub fn changing(mut self, capture: &Path) -> Self {
+        self.changes.extend(answers(capture, u32::MAX));
         self
     }
 
@@ -199,7 +218,9 @@ impl Archive {
         ours: &[Vec<u8>],
         fits: impl Fn(&Recorded) -> bool,
     ) -> Option<Answer> {
-        let found = self.latest(|recorded| recorded.opcode == opcode && fits(recorded))?;
+        let is = |recorded: &Recorded| recorded.opcode == opcode && fits(recorded);
+        let change = || self.changes.iter().rev().find(|recorded| is(recorded));
+        let found = self.latest(is).or_else(change)?;
         let buffers = (found.request.clone(), ours.to_vec());
         self.same.lock().expect("no panic").push(Same { frame: found.frame, opcode, buffers });
         let Recorded { status, reply, bulk, .. } = found;
@@ -353,7 +374,8 @@ impl Archive {
         let _ = self.again(Opcode::OST_WRITE, ours, |r| of(&r.request) == of(ours));
         let valid = Valid::ID | Valid::SIZE | Valid::BLOCKS | Valid::FLAGS | Valid::CKSUM;
         let Obdo { id, flags, nlink, .. } = body;
-        let body = Obdo { id, valid, size, blocks: size.div_ceil(512), flags, nlink, ..Obdo::default() };
+        let body =
+            Obdo { id, valid, size, blocks: size.div_ceil(512), flags, nlink, ..Obdo::default() };
         Some(Answer { buffers: vec![body.to_bytes(LITTLE), vec![0; 4]], ..Answer::default() })
     }
 
@@ -457,7 +479,8 @@ impl Archive {
             Opcode::LDLM_CANCEL => Some(Answer::default()),
             Opcode::MDS_CLOSE => {
                 let of = |buffers: &[Vec<u8>]| {
-                    let (epoch, record): (Epoch, SetattrRecord) = (get(buffers, 0)?, get(buffers, 1)?);
+                    let (epoch, record): (Epoch, SetattrRecord) =
+                        (get(buffers, 0)?, get(buffers, 1)?);
                     Some((epoch.handle, record.fid, record.valid.is_empty()))
                 };
                 let same = self.again(opcode, ours, |r| of(&r.request) == of(ours));
@@ -486,8 +509,12 @@ impl Archive {
             let of = |buffers: &[Vec<u8>]| {
                 let lock = LockRequest::parse(LITTLE, buffers.first()?).ok()?;
                 let wanted: LayoutIntent = get(buffers, 2)?;
-                (get::<Intent>(buffers, 1)? == Intent::LAYOUT)
-                    .then_some((lock.desc.resource, wanted.opcode, wanted.start, wanted.end))
+                (get::<Intent>(buffers, 1)? == Intent::LAYOUT).then_some((
+                    lock.desc.resource,
+                    wanted.opcode,
+                    wanted.start,
+                    wanted.end,
+                ))
             };
             return self.again(Opcode::LDLM_ENQUEUE, ours, |r| of(&r.request) == of(ours));
         }

@@ -10,12 +10,14 @@ use std::path::{Path, PathBuf};
 
 use lnet_types::{ByteOrder, Errno};
 use lustre_client::visitor::{
-    Access, Changes, Create, FileKind, Identity, Node, OpenHow, SetXattr, VisitConfig, VisitError,
-    Visitor,
+    Access, Changes, Create, FileKind, Identity, LayoutError, Node, OpenHow, SetXattr, VisitConfig,
+    VisitError, Visitor,
 };
 use lustre_wire::fid::{ObjectId, Valid};
-use lustre_wire::mds::{CreateRecord, NameRecord, ReintOp, SetattrRecord, SetattrValid, SetxattrRecord};
-use lustre_wire::ost::{IoObj, Niobuf, Obdo, ObdoFlags};
+use lustre_wire::mds::{
+    CreateRecord, NameRecord, ReintOp, SetattrRecord, SetattrValid, SetxattrRecord,
+};
+use lustre_wire::ost::{IoObj, Niobuf, NiobufFlags, Obdo, ObdoFlags};
 use lustre_wire::{Fid, Layout, Opcode};
 use rpc_interop::archive::{Archive, Same};
 
@@ -86,7 +88,9 @@ fn without_what_may_differ(opcode: Opcode, buffers: &[Vec<u8>]) -> Vec<Vec<u8>> 
                 }),
                 ReintOp::SETATTR => patched::<SetattrRecord>(&mut b[0], |r| {
                     r.ctime = 0;
-                    if !r.valid.contains(SetattrValid::MTIME_SET) || r.valid.contains(SetattrValid::SIZE) {
+                    if !r.valid.contains(SetattrValid::MTIME_SET)
+                        || r.valid.contains(SetattrValid::SIZE)
+                    {
                         r.mtime = 0;
                     }
                     if !r.valid.contains(SetattrValid::ATIME_SET) {
@@ -119,7 +123,8 @@ fn without_what_may_differ(opcode: Opcode, buffers: &[Vec<u8>]) -> Vec<Vec<u8>> 
                 // A visitor has neither lock nor promise, and another kind of checksum.
                 (r.handle, r.blocks, r.grant, r.mode) = Default::default();
                 (r.data_version, r.misc, r.nlink, r.mtime, r.ctime) = Default::default();
-                let kept = Valid::HANDLE | Valid::GRANT | Valid::BLOCKS | Valid::TYPE | Valid::PROJID;
+                let kept =
+                    Valid::HANDLE | Valid::GRANT | Valid::BLOCKS | Valid::TYPE | Valid::PROJID;
                 r.valid.remove(kept | Valid::CKSUM);
                 r.flags = r.flags.without_checksum();
             });
@@ -285,4 +290,96 @@ fn names_that_no_file_may_have_are_refused_before_anything_is_sent() {
     assert_eq!(e.errno(), Errno::EINVAL);
     let lookups = archive.asked().into_iter().skip(before);
     assert!(lookups.into_iter().all(|opcode| opcode != Opcode::MDS_REINT));
+}
+
+#[test]
+fn a_file_is_cut_off_by_its_open_and_committed_as_kernel_nodes_do() {
+    let dir = Fid { seq: 0x2_4000_0403, oid: 0x26, ver: 0 };
+    let archive = recorded("misc-ops", 112, "misc", dir).changing(&capture("misc-ops"));
+    let visitor = begin(&archive);
+    run(async {
+        let file = visitor.find(b"/misc/a", false).await?;
+        let how = OpenHow { read: true, write: true, truncate: true };
+        let file = visitor.open_for(&file, how).await?;
+        assert_eq!(file.size(), 0);
+        visitor.fsync(&file).await?;
+        visitor.close(file).await
+    })
+    .unwrap();
+    changes_are_the_same(
+        &archive,
+        &[
+            (Opcode::MDS_REINT, 1),
+            (Opcode::OST_PUNCH, 1),
+            (Opcode::MDS_SYNC, 1),
+            (Opcode::OST_SYNC, 1),
+        ],
+    );
+}
+
+#[test]
+fn c205_data_under_the_lock_of_the_server_is_asked_for_as_direct_writes_are() {
+    let dir = Fid { seq: 0x2_4000_0403, oid: 0x26, ver: 0 };
+    let archive = recorded("misc-ops", 401, "misc", dir);
+    let visitor = begin(&archive);
+    run(async {
+        let file = visitor.find(b"/misc/dio", false).await?;
+        let mut file = visitor.open_for(&file, OpenHow::WRITE).await?;
+        visitor.write_at(&mut file, 0, &[0; 4096]).await?;
+        visitor.close(file).await
+    })
+    .unwrap();
+    changes_are_the_same(&archive, &[(Opcode::OST_WRITE, 1)]);
+    let same = archive.same();
+    let written = same.iter().find(|same| same.opcode == Opcode::OST_WRITE).unwrap();
+    let ranges = [&written.buffers.0, &written.buffers.1].map(|buffers| {
+        let mut range = Niobuf::parse(LITTLE, &buffers[2]).unwrap();
+        // A visitor has no promise of space, and takes none of what is kept for root.
+        range.flags.remove(NiobufFlags::FROM_GRANT | NiobufFlags::SYS_RESOURCE);
+        range
+    });
+    assert_eq!(ranges[0], ranges[1]);
+    let objects = [&written.buffers.0, &written.buffers.1].map(|buffers| buffers[1].clone());
+    assert_eq!(objects[0], objects[1]);
+}
+
+#[test]
+fn c187_objects_are_made_for_the_range_that_is_written() {
+    let dir = Fid { seq: 0x2_0000_0402, oid: 7, ver: 0 };
+    let archive = recorded("dom-64k", 111, "f6", dir).changing(&capture("dom-64k"));
+    let visitor = begin(&archive);
+    run(async {
+        let file = visitor.find(b"/f6/d", false).await?;
+        let mut file = visitor.open_for(&file, OpenHow::WRITE).await?;
+        let before = file.layout().unwrap().objects().count();
+        let too_early = visitor.write(&file, 65_536, b"x").await.unwrap_err();
+        assert_eq!(too_early, VisitError::Layout(LayoutError::NotMade(65_536)));
+        visitor.write_at(&mut file, 4000, &[b'G'; 100_000]).await?;
+        assert_eq!((before, file.layout().unwrap().objects().count()), (0, 1));
+        assert_eq!(file.size(), 104_000);
+        visitor.close(file).await
+    })
+    .unwrap();
+    // On the metadata target up to its border, in the object behind it.
+    let on_mdt = archive.written(ObjectId { first: 0x2_0000_0402, oid: 9, ver: 0 });
+    assert_eq!((on_mdt.len(), on_mdt[4000], on_mdt[65_535]), (65_536, b'G', b'G'));
+    let same = archive.same();
+    let made = same.iter().rfind(|same| same.opcode == Opcode::LDLM_ENQUEUE).unwrap();
+    let (recorded, ours) = &made.buffers;
+    assert_eq!(recorded[1..], ours[1..], "intent, and the range that is written");
+    assert_eq!(recorded[0][8..88], ours[0][8..88], "the lock");
+}
+
+#[test]
+fn extended_attributes_are_set_read_listed_and_removed_as_kernel_nodes_do() {
+    let archive = Archive::default().with(&capture("fresh-mount"), u32::MAX);
+    let archive = archive.with(&capture("xattr-acl"), u32::MAX);
+    let visitor = begin(&archive);
+    run(async {
+        let file = visitor.find(b"/f11/a", false).await?;
+        visitor.set_xattr(&file, b"user.color", b"blue", SetXattr::Any).await?;
+        visitor.set_xattr(&file, b"user.empty", b"", SetXattr::Any).await
+    })
+    .unwrap();
+    changes_are_the_same(&archive, &[(Opcode::MDS_REINT, 2)]);
 }

@@ -241,6 +241,7 @@ pages! {
     the_rpc_page_shows_the_real_output: "rpc";
     the_locks_page_shows_the_real_output: "locks";
     the_objects_page_shows_the_real_output: "objects";
+    the_lustre_page_shows_the_real_output: "lustre";
     the_tuning_page_shows_the_real_output: "tuning";
     the_wire_page_shows_the_real_output: "wire";
     the_library_page_shows_the_real_output: "library";

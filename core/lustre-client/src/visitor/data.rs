@@ -36,10 +36,7 @@ fn passes(e: &VisitError) -> bool {
         VisitError::Call { error: CallError::Bulk, .. } => Errno::EIO,
         _ => return false,
     };
-    matches!(
-        errno,
-        Errno::EINPROGRESS | Errno::EIO | Errno::EROFS | Errno::ENOMEM | Errno::EAGAIN
-    )
+    matches!(errno, Errno::EINPROGRESS | Errno::EIO | Errno::EROFS | Errno::ENOMEM | Errno::EAGAIN)
 }
 
 impl<W: Wire> Visitor<W> {
@@ -52,7 +49,8 @@ impl<W: Wire> Visitor<W> {
         let owner = (file.attributes.uid, file.attributes.gid);
         let layout = file.layout.as_ref().map_err(|e| VisitError::Layout(*e))?;
         let component = |place: usize| layout.components.get(place);
-        let info = |place| component(place).map(super::stripes::Component::info).unwrap_or_default();
+        let info =
+            |place| component(place).map(super::stripes::Component::info).unwrap_or_default();
         let fid = file.fid;
         let of = |id, stripe, layout| {
             let on_mdt = at == Spot::Mdt;
@@ -207,7 +205,10 @@ impl<W: Wire> Visitor<W> {
         bytes: &[u8],
     ) -> Result<(), VisitError> {
         if !file.how.write {
-            return Err(VisitError::Path { path: file.fid.to_string().into(), errno: Errno::EBADF });
+            return Err(VisitError::Path {
+                path: file.fid.to_string().into(),
+                errno: Errno::EBADF,
+            });
         }
         let layout = file.layout.as_ref().map_err(|e| VisitError::Layout(*e))?;
         let len = bytes.len() as u64;
@@ -272,11 +273,11 @@ impl<W: Wire> Visitor<W> {
         let mut again = 0;
         loop {
             let terms = ost::Terms::of(&remote.terms(&self.wire).await);
-            let (failed, back) = match self.store_once(file, remote, object, at, data, &terms, again).await
-            {
-                Ok(()) => return Ok(()),
-                Err(failed) => failed,
-            };
+            let (failed, back) =
+                match self.store_once(file, remote, object, at, data, &terms, again).await {
+                    Ok(()) => return Ok(()),
+                    Err(failed) => failed,
+                };
             again += 1;
             if again > RETRIES || !(passes(&failed) || is_damaged(&failed)) || back.is_empty() {
                 return Err(failed);
@@ -380,7 +381,10 @@ impl<W: Wire> Visitor<W> {
         by_open: bool,
     ) -> Result<(), VisitError> {
         if !file.how.write {
-            return Err(VisitError::Path { path: file.fid.to_string().into(), errno: Errno::EBADF });
+            return Err(VisitError::Path {
+                path: file.fid.to_string().into(),
+                errno: Errno::EBADF,
+            });
         }
         if let Some(last) = size.checked_sub(1) {
             self.make(file, LayoutOp::TRUNC, (size, END), (last, size)).await?;

@@ -93,7 +93,9 @@ pub enum VisitError {
         error: ListingError,
     },
     /// A striped directory in which no name can be made or removed.
-    #[error("directory {dir}: its layout changes, or has a hash that is not known: names in it are not changed")]
+    #[error(
+        "directory {dir}: its layout changes, or has a hash that is not known: names in it are not changed"
+    )]
     DirLayout {
         /// The directory.
         dir: Fid,

@@ -40,7 +40,9 @@ impl OpenHow {
 
     fn flags(self) -> u32 {
         let flag = |set, flag| if set { flag } else { 0 };
-        flag(self.read, OPEN_READ) | flag(self.write, OPEN_WRITE) | flag(self.truncate, OPEN_TRUNCATE)
+        flag(self.read, OPEN_READ)
+            | flag(self.write, OPEN_WRITE)
+            | flag(self.truncate, OPEN_TRUNCATE)
     }
 }
 
@@ -292,14 +294,8 @@ impl<W: Wire> Visitor<W> {
         let mdt = self.mdt_of(parent.fid).await?;
         let (mode, umask) = self.masked(mdt, create.mode).await;
         let fid = mdt.new_fid(&self.wire).await?;
-        let new = NewFile {
-            name,
-            fid,
-            mode,
-            umask,
-            exclusive: create.exclusive,
-            layout: &create.layout,
-        };
+        let new =
+            NewFile { name, fid, mode, umask, exclusive: create.exclusive, layout: &create.layout };
         let open = intent::Open {
             dir: parent.fid,
             // The new file is in no group yet.
@@ -409,7 +405,12 @@ impl<W: Wire> Visitor<W> {
     ///
     /// # Errors
     /// No space, or a refusal.
-    pub async fn prepare(&self, file: &mut OpenFile, start: u64, end: u64) -> Result<(), VisitError> {
+    pub async fn prepare(
+        &self,
+        file: &mut OpenFile,
+        start: u64,
+        end: u64,
+    ) -> Result<(), VisitError> {
         self.make(file, LayoutOp::WRITE, (start, end), (start, end)).await
     }
 

@@ -5,10 +5,7 @@ use core::pin::Pin;
 use core::task::Poll;
 
 /// Runs futures, at most `limit` of them at a time.
-pub async fn join<F: Future>(
-    futures: impl IntoIterator<Item = F>,
-    limit: usize,
-) -> Vec<F::Output> {
+pub async fn join<F: Future>(futures: impl IntoIterator<Item = F>, limit: usize) -> Vec<F::Output> {
     let mut waiting = futures.into_iter().fuse();
     let mut results: Vec<Option<F::Output>> = Vec::new();
     let mut running: Vec<(usize, Pin<Box<F>>)> = Vec::new();

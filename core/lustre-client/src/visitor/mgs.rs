@@ -78,7 +78,8 @@ pub(super) async fn targets<W: Wire>(
             Err(VisitError::Refused { errno: Errno::EBADR | Errno::EIO, .. }) => break,
             end => end?,
         };
-        let read: LlogdBody = answer.get(1).ok_or_else(|| mgs.bad("expected the place of a block"))?;
+        let read: LlogdBody =
+            answer.get(1).ok_or_else(|| mgs.bad("expected the place of a block"))?;
         let msg = answer.reply.msg().map_err(|_| mgs.bad("expected a block of a log"))?;
         let before = seen;
         for record in LogRecords::new(msg.buffer(2).unwrap_or_default()) {

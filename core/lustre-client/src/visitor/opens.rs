@@ -68,7 +68,8 @@ impl Opens {
         rpc: &mut Rpc<'_, '_>,
     ) {
         let Some(handle) = handle_of(reply) else { return };
-        let kept = repeated(reply, buffers).is_some_and(|buffers| rpc.amend(import, call, &buffers));
+        let kept =
+            repeated(reply, buffers).is_some_and(|buffers| rpc.amend(import, call, &buffers));
         // A server that keeps no files for its clients.
         if kept {
             self.files.insert((import, call), Open { handle, close: None });

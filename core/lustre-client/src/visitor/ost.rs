@@ -126,12 +126,7 @@ pub(super) fn attributes(id: ObjectId) -> Call {
 }
 
 /// Times of an object: of the last change, and those that a user has set (C-120).
-pub(super) fn set_times(
-    of: &Object,
-    ctime: i64,
-    mtime: Option<i64>,
-    atime: Option<i64>,
-) -> Call {
+pub(super) fn set_times(of: &Object, ctime: i64, mtime: Option<i64>, atime: Option<i64>) -> Call {
     let mut body = Obdo { ctime, ..of.named() };
     body.valid |= Valid::CTIME;
     if let Some(mtime) = mtime {

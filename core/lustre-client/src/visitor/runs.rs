@@ -68,7 +68,10 @@ mod tests {
         let raid = Raid0::new(unit * STRIPE_UNIT, count).unwrap();
         let object = |n: u32| Some(FileObject { id: ObjectId::old(u64::from(n) + 1), ost: n });
         let holder = Holder::Objects { raid, objects: (0..count).map(object).collect() };
-        FileLayout { components: vec![Component { id: 0, start: 0, end: END, holder }], mirrored: false }
+        FileLayout {
+            components: vec![Component { id: 0, start: 0, end: END, holder }],
+            mirrored: false,
+        }
     }
 
     #[test]

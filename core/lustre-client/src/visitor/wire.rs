@@ -48,12 +48,8 @@ pub trait Wire: Sync {
     /// A call, and its bulk data. It ends within a bound that the host knows, with
     /// [`CallError::LimitPassed`] if it is not answered. One that [keeps](Call::keep) an open file is
     /// repeated to a server that has lost it, in the form of [`Opens`](super::Opens).
-    fn call(
-        &self,
-        link: &Self::Link,
-        call: Call,
-        moved: Moved,
-    ) -> impl Future<Output = End> + Send;
+    fn call(&self, link: &Self::Link, call: Call, moved: Moved)
+    -> impl Future<Output = End> + Send;
 
     /// The handle of an open file: of this one, or of its repetition (C-257). `None`: it is the first
     /// one.

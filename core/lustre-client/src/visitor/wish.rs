@@ -120,7 +120,10 @@ mod tests {
         assert_eq!(generation, 0xffff, "any target");
         let wish = Wish { count: Some(-1), pool: Some("fast".to_owned()), ..Wish::default() };
         let bytes = wish.bytes().unwrap();
-        assert_eq!((bytes.len(), &bytes[28..30], &bytes[32..37]), (48, &[255; 2][..], &b"fast\0"[..]));
+        assert_eq!(
+            (bytes.len(), &bytes[28..30], &bytes[32..37]),
+            (48, &[255; 2][..], &b"fast\0"[..])
+        );
         assert_eq!(Wish::none()[24..32], [0, 0, 0, 0, 0, 0, 255, 255]);
     }
 

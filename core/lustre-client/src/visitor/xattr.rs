@@ -33,7 +33,9 @@ impl<W: Wire> Visitor<W> {
             let call = mdc::xattr(&self.who, node.fid, name, len);
             match mdt.ask(&self.wire, call).await {
                 // It has grown.
-                Err(VisitError::Refused { errno: Errno::ERANGE, .. }) if tries < TRIES => tries += 1,
+                Err(VisitError::Refused { errno: Errno::ERANGE, .. }) if tries < TRIES => {
+                    tries += 1
+                }
                 answer => {
                     let reply = answer.map_err(failed)?.reply;
                     let msg = reply.msg().map_err(|_| mdt.bad("expected a message"))?;

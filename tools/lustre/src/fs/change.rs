@@ -49,7 +49,8 @@ struct Rest {
 }
 
 fn owner(text: &str) -> Result<(Option<u32>, Option<u32>)> {
-    let wrong = || anyhow!("owner '{text}': expected UID, UID:GID or :GID as numbers, such as 1001:2001");
+    let wrong =
+        || anyhow!("owner '{text}': expected UID, UID:GID or :GID as numbers, such as 1001:2001");
     let number = |text: &str| match text {
         "" => Ok(None),
         text => text.parse().map(Some).map_err(|_| wrong()),
@@ -77,7 +78,13 @@ pub(super) fn chown(options: &Chown) -> Result<bool> {
     run(rest, &Changes { uid: *uid, gid: *gid, ..Changes::default() })
 }
 
-async fn tree(mount: &Mount, stop: &Stop, dir: Node, path: &str, to: &Changes) -> Result<(u64, bool)> {
+async fn tree(
+    mount: &Mount,
+    stop: &Stop,
+    dir: Node,
+    path: &str,
+    to: &Changes,
+) -> Result<(u64, bool)> {
     let mut walker = Walker::new(mount, stop, dir, path);
     let mut changed = 0;
     loop {
@@ -92,7 +99,9 @@ async fn tree(mount: &Mount, stop: &Stop, dir: Node, path: &str, to: &Changes) -
             };
             Some((found.path, end))
         };
-        for (path, end) in lustre_rt::visitor::join(batch.into_iter().map(one), 8).await.into_iter().flatten() {
+        for (path, end) in
+            lustre_rt::visitor::join(batch.into_iter().map(one), 8).await.into_iter().flatten()
+        {
             match end {
                 Ok(()) => changed += 1,
                 Err(e) => walker.fail(&path, &e.into()),

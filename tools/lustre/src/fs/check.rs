@@ -96,6 +96,9 @@ mod tests {
 
     #[test]
     fn versions_are_shown_as_releases_are_named() {
-        assert_eq!((version(0x020f_0800), version(0x0211_3901)), ("2.15.8".into(), "2.17.57.1".into()));
+        assert_eq!(
+            (version(0x020f_0800), version(0x0211_3901)),
+            ("2.15.8".into(), "2.17.57.1".into())
+        );
     }
 }

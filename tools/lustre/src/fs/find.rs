@@ -11,9 +11,11 @@ use super::{Visit, show};
 
 /// Which ones.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = "-name, -type and -size may be written with one dash, as for find.\n\nExamples:\n  \
+#[command(
+    after_help = "-name, -type and -size may be written with one dash, as for find.\n\nExamples:\n  \
     ulnet lustre find 10.0.0.1@tcp:/lfs/data --name '*.h5' --size +1G\n  \
-    ulnet lustre find /data -type d")]
+    ulnet lustre find /data -type d"
+)]
 pub(super) struct Options {
     /// Directory
     #[arg(value_parser = super::place)]

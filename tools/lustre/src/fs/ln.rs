@@ -9,10 +9,12 @@ use super::Visit;
 
 /// What, and which name.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = "The text of a symbolic link is kept as it is; a path from the link's directory on is \
+#[command(
+    after_help = "The text of a symbolic link is kept as it is; a path from the link's directory on is \
                   followed by every node.\n\nExamples:\n  \
     ulnet lustre ln 10.0.0.1@tcp:/lfs/data/f1 10.0.0.1@tcp:/lfs/data/f2\n  \
-    ulnet lustre ln -s ../in/f1 /data/latest")]
+    ulnet lustre ln -s ../in/f1 /data/latest"
+)]
 pub(super) struct Options {
     /// File that gets one more name; with -s the text of the link
     target: String,

@@ -185,7 +185,9 @@ async fn parent(mount: &Mount, path: &str) -> Result<(Node, Vec<u8>)> {
 /// Permissions of a command line.
 fn mode(text: &str) -> Result<u32> {
     let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o7777);
-    mode.ok_or_else(|| anyhow!("permissions '{text}': expected octal digits up to 7777, such as 750"))
+    mode.ok_or_else(|| {
+        anyhow!("permissions '{text}': expected octal digits up to 7777, such as 750")
+    })
 }
 
 fn identity(visit: &Visit) -> Identity {

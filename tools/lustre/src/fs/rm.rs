@@ -16,9 +16,11 @@ const IN_FLIGHT: usize = 8;
 
 /// Which ones.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = "A symbolic link is removed itself, never what it leads to.\n\nExamples:\n  \
+#[command(
+    after_help = "A symbolic link is removed itself, never what it leads to.\n\nExamples:\n  \
     ulnet lustre rm 10.0.0.1@tcp:/lfs/data/f1\n  \
-    ulnet lustre rm -r /data/old")]
+    ulnet lustre rm -r /data/old"
+)]
 pub(super) struct Options {
     /// File or directory
     #[arg(value_parser = super::place)]
@@ -105,8 +107,7 @@ pub(super) fn run(options: &Options) -> Result<bool> {
         bail!("place '{place}': the root of a file system is not removed");
     }
     let (removed, all) = super::with(place, visit, Access::Change, async |mount, stop| {
-        let remover =
-            Remover { mount, stop, removed: Cell::default(), failed: Cell::default() };
+        let remover = Remover { mount, stop, removed: Cell::default(), failed: Cell::default() };
         let path = place.path.trim_end_matches('/');
         match mount.find(path.as_bytes(), false).await {
             Err(e) if *force && e.errno() == lnet_types::Errno::ENOENT => {}

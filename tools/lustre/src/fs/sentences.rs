@@ -6,7 +6,9 @@ use lustre_rt::visitor::VisitError;
 /// What can be done about an error number, where that is known.
 const fn advice(errno: Errno) -> Option<&'static str> {
     Some(match errno {
-        Errno::EPERM => "only the owner or root may do this; root of this machine may not be root there",
+        Errno::EPERM => {
+            "only the owner or root may do this; root of this machine may not be root there"
+        }
         Errno::EACCES => "this user may not; see --uid and --gid, and the nodemap of the server",
         Errno::EROFS => "the file system, or this client's part of it, is not to be changed",
         Errno::ENOSPC => "no target has space for it: see ulnet lustre df",

@@ -2,9 +2,7 @@
 
 use anyhow::{Result, bail};
 use clap::Args;
-use lustre_rt::visitor::{
-    Access, Create, FileKind, Node, OpenHow, Place, SetXattr, Wish,
-};
+use lustre_rt::visitor::{Access, Create, FileKind, Node, OpenHow, Place, SetXattr, Wish};
 use lustre_wire::fid::ObjectId;
 use lustre_wire::striping::{ComponentFlags, Stripes, Striping};
 use serde_json::{Value, json};
@@ -17,9 +15,11 @@ const DEFAULT: &[u8] = b"trusted.lov";
 
 /// Of which one.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = "Of a directory the layout is shown that new files in it get.\n\nExamples:\n  \
+#[command(
+    after_help = "Of a directory the layout is shown that new files in it get.\n\nExamples:\n  \
     ulnet lustre getstripe 10.0.0.1@tcp:/lfs/data/f1\n  \
-    ulnet lustre getstripe /data --json")]
+    ulnet lustre getstripe /data --json"
+)]
 pub(super) struct Get {
     /// File or directory
     #[arg(value_parser = super::place)]
@@ -30,11 +30,13 @@ pub(super) struct Get {
 
 /// Of which one, and how.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = "A file is made with the layout; of a directory it is the one that new files get.\n\n\
+#[command(
+    after_help = "A file is made with the layout; of a directory it is the one that new files get.\n\n\
     Examples:\n  \
     ulnet lustre setstripe 10.0.0.1@tcp:/lfs/data --stripe-count 4\n  \
     ulnet lustre setstripe /data/new --stripe-size 1M --pool fast\n  \
-    ulnet lustre setstripe /data --delete")]
+    ulnet lustre setstripe /data --delete"
+)]
 pub(super) struct Set {
     /// Directory, or file to be made
     #[arg(value_parser = super::place)]

@@ -43,7 +43,7 @@ async fn sum(mount: &Mount, file: &OpenFile, stop: &Stop) -> Result<u32> {
         }
         at += CHUNK.min(size - at);
     }
-    Ok(sum.end())
+    Ok(sum.value())
 }
 
 /// Runs the command.

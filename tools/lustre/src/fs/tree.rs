@@ -56,7 +56,8 @@ impl Tree<'_> {
         for (place, (name, node)) in names.iter().zip(nodes).enumerate() {
             self.stop.check()?;
             let shown = show::name(&name.name);
-            let (here, below) = if place == last { ("└── ", "    ") } else { ("├── ", "│   ") };
+            let (here, below) =
+                if place == last { ("└── ", "    ") } else { ("├── ", "│   ") };
             let mut row = json!({ "name": shown });
             let mut inside = None;
             match node {

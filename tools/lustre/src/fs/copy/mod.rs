@@ -181,9 +181,12 @@ mod tests {
 
     #[test]
     fn one_side_of_a_copy_is_in_a_file_system() {
-        let sides = |texts: &[&str]| -> Vec<Side> { texts.iter().map(|t| t.parse().unwrap()).collect() };
+        let sides =
+            |texts: &[&str]| -> Vec<Side> { texts.iter().map(|t| t.parse().unwrap()).collect() };
         let there = "10.0.0.1@tcp:/lfs/a";
-        assert!(matches!(way(&sides(&["./a", "./b", there])), Ok(Way::In(from, _)) if from.len() == 2));
+        assert!(
+            matches!(way(&sides(&["./a", "./b", there])), Ok(Way::In(from, _)) if from.len() == 2)
+        );
         assert!(matches!(way(&sides(&[there, "."])), Ok(Way::Out(from, _)) if from.len() == 1));
         for (texts, part) in [
             (&[there, there][..], "destination is in a file system too"),

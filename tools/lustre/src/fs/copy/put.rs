@@ -8,9 +8,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use lustre_rt::visitor::{
-    Changes, Create, FileKind, Node, OpenFile, OpenHow, Place, join,
-};
+use lustre_rt::visitor::{Changes, Create, FileKind, Node, OpenFile, OpenHow, Place, join};
 
 use super::local::data_of;
 use super::{Copy, IN_FLIGHT, SMALL, chunks};
@@ -47,9 +45,10 @@ impl Copy<'_> {
             };
             let (dir, name) = match &into {
                 Some(dir) => {
-                    let name = path.canonicalize().ok().and_then(|path| {
-                        Some(path.file_name()?.as_bytes().to_vec())
-                    });
+                    let name = path
+                        .canonicalize()
+                        .ok()
+                        .and_then(|path| Some(path.file_name()?.as_bytes().to_vec()));
                     // A link has the name that it was called by.
                     let called = path.file_name().map(|name| name.as_bytes().to_vec());
                     let name = called.or(name).ok_or_else(|| {
@@ -257,11 +256,8 @@ impl Copy<'_> {
             return Ok(());
         }
         let how = OpenHow { read: self.verify, write: true, truncate: true };
-        let create = Create {
-            mode: meta.mode() & 0o7777,
-            exclusive: false,
-            layout: self.layout.clone(),
-        };
+        let create =
+            Create { mode: meta.mode() & 0o7777, exclusive: false, layout: self.layout.clone() };
         let mut copy = self.mount.create(dir, name, how, &create).await?;
         let made = copy.created();
         let filled = self.fill(&file, meta.size(), &mut copy).await;

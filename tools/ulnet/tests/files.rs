@@ -1,0 +1,318 @@
+//! `ulnet lustre` against `ulnet serve --fs` over the loopback: files go in and come out as they were, with
+//! their names, times, permissions, links and holes, also while the server dies.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails says so by panicking")]
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_ulnet");
+
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let dir = std::env::temp_dir().join(format!("ulnet-files-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir_all(dir.join("fs")).unwrap();
+        Self(dir)
+    }
+
+    fn at(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A file system of one process; dropping it is SIGKILL.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A file system, and how commands reach it.
+struct Site {
+    scratch: Scratch,
+    /// Third and second number of its addresses, and its port.
+    net: u8,
+    server: Option<Server>,
+}
+
+impl Site {
+    fn new(name: &str, net: u8) -> Self {
+        let mut site = Self { scratch: Scratch::new(name), net, server: None };
+        site.start();
+        site
+    }
+
+    fn port(&self) -> String {
+        format!("79{}", self.net)
+    }
+
+    fn start(&mut self) {
+        let (dir, nid) = (self.scratch.at("fs"), format!("127.{}.0.1@tcp", self.net));
+        let mut child = Command::new(PROGRAM)
+            .args(["serve", "--fs", "lfs", &dir, "--osts", "4", "--listen", &nid])
+            .args(["--port", &self.port()])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let ready = lines.any(|line| line.contains("lfs-MDT0000_UUID: serving"));
+        assert!(ready, "the server never served");
+        // What else it says is read, so that it never waits.
+        thread::spawn(move || lines.count());
+        self.server = Some(Server(child));
+    }
+
+    fn kill(&mut self) {
+        self.server = None;
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(PROGRAM);
+        command.arg("lustre").args(words);
+        command.args(["--port", &self.port(), "--source", &format!("127.{}.0.2", self.net)]);
+        command.env("ULNET_LUSTRE", format!("127.{}.0.1@tcp:/lfs", self.net));
+        command.current_dir(&self.scratch.0);
+        command
+    }
+
+    /// What a command prints on both streams, and its status.
+    fn run(&self, words: &[&str]) -> (String, String, Option<i32>) {
+        let o = self.command(words).output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        (text(o.stdout), text(o.stderr), o.status.code())
+    }
+
+    #[track_caller]
+    fn ok(&self, words: &[&str]) -> String {
+        let (out, err, code) = self.run(words);
+        assert_eq!(code, Some(0), "{words:?}: {out}{err}");
+        out
+    }
+
+    #[track_caller]
+    fn fails(&self, words: &[&str], says: &str) {
+        let (out, err, code) = self.run(words);
+        assert_eq!(code, Some(1), "{words:?}: {out}{err}");
+        assert!(err.contains(says), "{words:?}: {err}");
+    }
+}
+
+/// Bytes that repeat at no border.
+fn bytes(len: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed | 1;
+    let next = |_| {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    };
+    (0..len).map(next).collect()
+}
+
+/// A file or directory as a tree is compared by: path, permissions, time, contents.
+type Row = (String, u32, i64, Vec<u8>);
+
+fn rows(dir: &Path, before: &str, rows: &mut Vec<Row>) {
+    let mut entries: Vec<_> = fs::read_dir(dir).unwrap().map(Result::unwrap).collect();
+    entries.sort_by_key(std::fs::DirEntry::file_name);
+    for entry in entries {
+        let (path, meta) = (entry.path(), entry.metadata().unwrap());
+        let name = format!("{before}/{}", entry.file_name().to_string_lossy());
+        if meta.is_symlink() {
+            let text = fs::read_link(&path).unwrap();
+            rows.push((name, 0, 0, text.as_os_str().as_encoded_bytes().to_vec()));
+        } else if meta.is_dir() {
+            rows.push((name.clone(), meta.mode() & 0o7777, meta.mtime(), Vec::new()));
+            self::rows(&path, &name, rows);
+        } else {
+            rows.push((name, meta.mode() & 0o7777, meta.mtime(), fs::read(&path).unwrap()));
+        }
+    }
+}
+
+fn tree(dir: &Path) -> Vec<Row> {
+    let mut all = Vec::new();
+    rows(dir, "", &mut all);
+    all
+}
+
+#[test]
+fn a_file_goes_in_over_four_targets_and_comes_out_the_same() {
+    let site = Site::new("file", 31);
+    let source = site.scratch.0.join("source");
+    let written = bytes((21 << 20) + 12_345, 7);
+    fs::write(&source, &written).unwrap();
+    fs::set_permissions(&source, fs::Permissions::from_mode(0o640)).unwrap();
+    let old =
+        fs::FileTimes::new().set_modified(std::time::UNIX_EPOCH + Duration::from_secs(981_173_106));
+    fs::File::options().write(true).open(&source).unwrap().set_times(old).unwrap();
+
+    site.ok(&["mkdir", "-p", "/data/in"]);
+    let stripes = ["--stripe-count", "4", "--stripe-size", "64K", "--verify"];
+    site.ok(&[&["cp", "./source", "/data/in/f"], &stripes[..]].concat());
+    let shown = site.ok(&["stat", "/data/in/f", "--json"]);
+    let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(shown["size"], written.len());
+    assert_eq!((&shown["mode"], &shown["mtime"]), (&"0640".into(), &981_173_106.into()));
+    let layout = site.ok(&["getstripe", "/data/in/f"]);
+    assert!(
+        layout.contains("stripe_count: 4") && layout.contains("stripe_size: 65536"),
+        "{layout}"
+    );
+    let out = site.command(&["cat", "/data/in/f"]).output().unwrap();
+    assert!(out.stdout == written);
+
+    site.ok(&["cp", "/data/in/f", "./copy", "--verify"]);
+    let copy = site.scratch.0.join("copy");
+    assert!(fs::read(&copy).unwrap() == written);
+    let meta = fs::metadata(&copy).unwrap();
+    assert_eq!((meta.mode() & 0o7777, meta.mtime()), (0o640, 981_173_106));
+
+    // Shorter, longer with a hole, and by other names.
+    site.ok(&["truncate", "/data/in/f", "--size", "100000"]);
+    site.ok(&["truncate", "/data/in/f", "--size", "300000"]);
+    let mut expected = written[..100_000].to_vec();
+    expected.resize(300_000, 0);
+    assert!(site.command(&["cat", "/data/in/f"]).output().unwrap().stdout == expected);
+    site.ok(&["ln", "/data/in/f", "/data/hard"]);
+    site.ok(&["ln", "-s", "in/f", "/data/soft"]);
+    assert_eq!(site.ok(&["readlink", "/data/soft"]), "in/f\n");
+    site.ok(&["mv", "/data/in/f", "/data/in/g"]);
+    site.fails(&["cat", "/data/soft"], "No such file or directory");
+    assert_eq!(
+        site.ok(&["sum", "/data/hard"]),
+        site.ok(&["sum", "/data/in/g"]).replace("in/g", "hard")
+    );
+    site.fails(&["rm", "/data"], "not removed without -r");
+    site.ok(&["rm", "-r", "/data"]);
+    assert_eq!(site.ok(&["ls", "/"]), "");
+    site.ok(&["check"]);
+}
+
+#[test]
+fn a_tree_of_hundreds_of_files_goes_in_and_comes_out_the_same() {
+    let site = Site::new("tree", 32);
+    let source = site.scratch.0.join("tree");
+    for dir in 0..4 {
+        let dir = source.join(format!("d{dir}/e"));
+        fs::create_dir_all(&dir).unwrap();
+        for file in 0..60 {
+            let path = dir.join(format!("f{file:03}"));
+            fs::write(&path, bytes(file * 97, file as u64)).unwrap();
+        }
+    }
+    let first = source.join("d0/e/f001");
+    fs::set_permissions(&first, fs::Permissions::from_mode(0o751)).unwrap();
+    fs::hard_link(&first, source.join("again")).unwrap();
+    symlink("d0/e/f002", source.join("link")).unwrap();
+    symlink("/nowhere", source.join("away")).unwrap();
+    let sparse = fs::File::create(source.join("sparse")).unwrap();
+    sparse.set_len(20 << 20).unwrap();
+    sparse.write_all_at(b"in the middle", 10 << 20).unwrap();
+    fs::create_dir(source.join("empty")).unwrap();
+
+    let account = site.ok(&["cp", "-r", "./tree", "/", "--json"]);
+    let account: serde_json::Value = serde_json::from_str(&account).unwrap();
+    assert_eq!(account["files"], 242, "{account}");
+    assert_eq!((&account["links"], &account["directories"]), (&3.into(), &10.into()));
+    assert!(account["bytes"].as_u64().unwrap() < 4 << 20, "holes are not sent: {account}");
+    let found = site.ok(&["find", "/tree", "-name", "f00?", "-type", "f"]);
+    assert_eq!(found.lines().count(), 40, "{found}");
+    let large = site.ok(&["find", "/tree", "-size", "+1M"]);
+    assert_eq!(large, "/tree/sparse\n");
+    let space = site.ok(&["du", "/tree", "--json"]);
+    let space: serde_json::Value = serde_json::from_str(&space).unwrap();
+    assert!(space["space"].as_u64().unwrap() < 8 << 20, "{space}");
+
+    site.ok(&["cp", "-r", "/tree", "./out"]);
+    let (ours, theirs) = (tree(&source), tree(&site.scratch.0.join("out")));
+    for (ours, theirs) in ours.iter().zip(&theirs) {
+        assert!(
+            ours == theirs,
+            "{:?} {:?}",
+            (&ours.0, ours.1, ours.2),
+            (&theirs.0, theirs.1, theirs.2)
+        );
+    }
+    assert_eq!(ours.len(), theirs.len());
+    let ino = |name: &str| fs::metadata(site.scratch.0.join("out").join(name)).unwrap().ino();
+    assert_eq!(ino("again"), ino("d0/e/f001"), "one file with two names");
+    assert!(fs::metadata(site.scratch.0.join("out/sparse")).unwrap().blocks() < 2048, "holes");
+
+    // What is there is left; what differs is repaired.
+    fs::write(source.join("d1/e/f005"), bytes(5 * 97, 1)).unwrap();
+    let again = site.ok(&["cp", "-r", "--resume", "./tree", "/", "--json"]);
+    let again: serde_json::Value = serde_json::from_str(&again).unwrap();
+    assert_eq!((&again["files"], &again["failed"]), (&1.into(), &serde_json::json!([])), "{again}");
+    site.ok(&["chmod", "-R", "700", "/tree/d1"]);
+    let listed = site.ok(&["ls", "-l", "/tree/d1/e"]);
+    assert_eq!(listed.lines().filter(|line| line.starts_with("-rwx------")).count(), 60);
+    site.ok(&["rm", "-r", "/tree"]);
+    assert_eq!(site.ok(&["ls", "/"]), "");
+}
+
+#[test]
+fn a_copy_goes_on_when_the_server_is_killed_in_the_middle_and_starts_again() {
+    let mut site = Site::new("killed", 33);
+    let source = site.scratch.0.join("source");
+    let written = bytes(64 << 20, 3);
+    fs::write(&source, &written).unwrap();
+    site.ok(&["mkdir", "/d"]);
+    let words = ["cp", "./source", "/d/f", "--stripe-count", "4", "--timeout", "120"];
+    let copy = site.command(&words).stderr(Stdio::piped()).spawn().unwrap();
+    // In the middle: some of the data is there.
+    for _ in 0..200 {
+        thread::sleep(Duration::from_millis(20));
+        let space = fs::read_dir(site.scratch.0.join("fs")).unwrap().count();
+        let there = site.run(&["ls", "/d"]).0;
+        if space > 0 && !there.is_empty() {
+            break;
+        }
+    }
+    site.kill();
+    thread::sleep(Duration::from_millis(500));
+    site.start();
+    let done = copy.wait_with_output().unwrap();
+    let err = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(done.status.success(), "{err}");
+    let out = site.command(&["cat", "/d/f"]).output().unwrap();
+    assert!(out.stdout == written, "{} bytes", out.stdout.len());
+}
+
+#[test]
+fn what_a_user_may_not_do_is_said_in_a_sentence() {
+    let site = Site::new("errors", 34);
+    site.ok(&["mkdir", "/d"]);
+    site.ok(&["touch", "/d/f", "--time", "7"]);
+    site.fails(&["mkdir", "/d"], "this name is taken");
+    site.fails(&["mkdir", "/none/e"], "No such file or directory");
+    site.fails(&["cp", "./none", "/d"], "./none");
+    site.fails(&["cp", "/d", "."], "not copied without -r");
+    site.fails(&["truncate", "/d", "--size", "0"], "directory");
+    site.fails(&["readlink", "/d/f"], "expected a symbolic link");
+    site.fails(&["mv", "/d", "/d/e"], "Invalid argument");
+    site.fails(&["rm", "/"], "the root of a file system is not removed");
+    site.fails(&["setstripe", "/d/f", "--stripe-count", "2"], "keeps the layout");
+    site.fails(&["setstripe", "/d"], "such as --stripe-count 4");
+    site.fails(&["cp", "./x", "/d", "--stripe-size", "1000"], "multiple of 64 KiB");
+    site.ok(&["setstripe", "/d", "--stripe-count", "2"]);
+    assert!(site.ok(&["getstripe", "/d"]).contains("stripe_count: 2"));
+    site.ok(&["touch", "/d/g"]);
+    assert!(site.ok(&["getstripe", "/d/g"]).contains("stripe_count: 2"));
+}
