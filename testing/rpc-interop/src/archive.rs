@@ -32,8 +32,11 @@ pub const SEQUENCE: u64 = 0x2_0000_0500;
 /// What the clock of a visit says.
 pub const NOW: i64 = 1_795_385_000;
 
+/// A change: its kind, the files that it names, what else it is known by, names.
+type Change = (u32, Fid, Fid, u64, Vec<Vec<u8>>);
+
 /// What a change of metadata is, and of which names; of new files, whatever FID they get.
-fn changed(buffers: &[Vec<u8>]) -> Option<(u32, Fid, Fid, u64, Vec<Vec<u8>>)> {
+fn changed(buffers: &[Vec<u8>]) -> Option<Change> {
     let names = |places: &[usize]| places.iter().map(|place| name_of(buffers, *place)).collect();
     let none = Fid::default();
     Some(match Record::parse(LITTLE, buffers.first()?).ok()? {

@@ -26,7 +26,7 @@ Programs:
   lock     hold a lock while a command runs, show and break locks
   rpc      use targets, ping Lustre's servers, list recorded requests
   obj      make, write, read, remove and measure objects
-  lustre   list and read the files of a Lustre file system
+  lustre   list, read, copy and change files of a Lustre file system
   tuning   time-outs of a site: calculated, advised, measured
   man      write the manual pages into a directory
   completions  print completions of a program for bash, zsh or fish

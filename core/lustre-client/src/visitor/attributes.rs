@@ -60,7 +60,8 @@ impl Attributes {
         }
     }
 
-    fn of(fid: Fid, body: &MdtBody) -> Self {
+    /// Of a file that the metadata target knows all of.
+    pub(super) fn of(fid: Fid, body: &MdtBody) -> Self {
         Self {
             fid,
             kind: FileKind::of(body.mode),

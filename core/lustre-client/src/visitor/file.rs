@@ -224,7 +224,9 @@ impl<W: Wire> Visitor<W> {
         let open = intent::Open { dir: *dir, gids, opened, flags, cookie, now };
         let found = self.open_at(mdt, open, name).await?;
         if !found.disposition.contains(Disposition::OPENED) {
-            return Err(VisitError::Path { path: name.clone(), errno: Errno::ESTALE });
+            let gone = found.disposition.contains(Disposition::NEGATIVE);
+            let errno = if gone { Errno::ENOENT } else { Errno::ESTALE };
+            return Err(VisitError::Path { path: name.clone(), errno });
         }
         Ok(found)
     }
@@ -327,12 +329,15 @@ impl<W: Wire> Visitor<W> {
     async fn opened(&self, found: Found, how: OpenHow) -> Result<OpenFile, VisitError> {
         let failed = |errno| VisitError::Path { path: found.body.fid1.to_string().into(), errno };
         let layout = layout_of(&found.body, &found.layout);
+        let created = found.disposition.contains(Disposition::CREATED);
         let fid = found.body.fid1;
         let attributes = match &layout {
             Ok(layout) if layout.mirrored && how.write => {
                 Err(VisitError::Layout(LayoutError::Mirrored))
             }
             Ok(_) if FileKind::of(found.body.mode) != FileKind::File => Err(failed(Errno::EISDIR)),
+            // Its objects are empty: they need not be asked.
+            Ok(_) if created => Ok(Attributes::of(fid, &found.body)),
             Ok(_) => self.merged(fid, &found.body, &layout).await,
             Err(e) => Err(VisitError::Layout(*e)),
         };
@@ -343,7 +348,6 @@ impl<W: Wire> Visitor<W> {
                 return Err(e);
             }
         };
-        let created = found.disposition.contains(Disposition::CREATED);
         let mut file = OpenFile {
             fid,
             handle: found.body.open_handle,
@@ -362,7 +366,7 @@ impl<W: Wire> Visitor<W> {
         }
         // The target has noted that it is to be cut off, and no more (C-94).
         if how.truncate
-            && attributes.size > 0
+            && !created
             && let Err(e) = self.cut(&mut file, 0, true).await
         {
             self.close(file).await?;

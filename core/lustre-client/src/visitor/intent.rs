@@ -134,7 +134,6 @@ pub(super) fn open(who: &Identity, open: Open<'_>) -> Call {
             suppgid2: who.group(gids.1),
             fid1,
             fid2,
-            ..RecordHead::default()
         },
         bias: if remote { CROSS_REF } else { 0 },
         time: if remote { 0 } else { now },

@@ -73,7 +73,7 @@ impl<W: Wire> Visitor<W> {
         if dir.kind() != FileKind::Dir {
             return Err(failed(Errno::ENOTDIR));
         }
-        let fid = dir.stripe_of(name).ok_or_else(|| VisitError::DirLayout { dir: dir.fid })?;
+        let fid = dir.stripe_of(name).ok_or(VisitError::DirLayout { dir: dir.fid })?;
         Ok(Parent { fid, gid: dir.body.gid })
     }
 

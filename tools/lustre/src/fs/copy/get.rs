@@ -66,7 +66,8 @@ fn destination(to: &Path, into: bool, place: &Place) -> Result<(PathBuf, Vec<u8>
     let name = to
         .file_name()
         .ok_or_else(|| anyhow!("destination '{}': expected a path with a name", to.display()))?;
-    let dir = to.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let dir =
+        to.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
     Ok((dir.to_owned(), name.as_bytes().to_vec()))
 }
 
