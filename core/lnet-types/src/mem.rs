@@ -1,6 +1,8 @@
 //! Payload is named, never held: the core passes `Span`s of registered memory about, and only the
 //! layers that move or read bytes get to resolve them through `Memory`.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 
 /// A registered region of memory, issued by the memory's owner (`lnet-rt`, the simulator).
@@ -81,6 +83,13 @@ pub trait Memory {
     fn bytes(&self, span: Span) -> &[u8];
     /// The bytes of `span`, to be written.
     fn bytes_mut(&mut self, span: Span) -> &mut [u8];
+
+    /// What lives exactly as long as the bytes of a region stay at their place, across all regions that
+    /// the same memory is lent as: what is known of the place may be kept that long. `None` where it
+    /// may be kept no longer than the region is in use.
+    fn anchor(&self, _region: RegionId) -> Option<&Arc<()>> {
+        None
+    }
 }
 
 #[cfg(test)]

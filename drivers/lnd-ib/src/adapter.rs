@@ -24,11 +24,18 @@ pub trait Adapter {
     /// returns; writes read mapped memory until the chain completes. Its end is a [`Fact::Done`].
     fn post(&mut self, now: Instant, post: Post, mem: &dyn Memory);
 
-    /// Makes memory reachable.
+    /// Makes memory reachable. `mem` says where spans lie; their bytes stay there as long as they are
+    /// mapped.
     ///
     /// # Errors
     /// The adapter, or the limit on locked memory, does not allow it.
-    fn map(&mut self, map: MapId, memory: MapMemory, access: Access) -> Result<RdmaDesc, Errno>;
+    fn map(
+        &mut self,
+        map: MapId,
+        memory: MapMemory,
+        access: Access,
+        mem: &mut dyn Memory,
+    ) -> Result<RdmaDesc, Errno>;
 
     /// Makes memory unreachable before the call returns.
     fn unmap(&mut self, map: MapId);
@@ -39,6 +46,9 @@ pub trait Adapter {
     /// The bytes of a mapped buffer of the shell's ([`MapMemory::Buffer`]), readable behind
     /// [`Adapter::unmap`] until the next [`Adapter::poll`].
     fn buffer(&self, map: MapId) -> &[u8];
+
+    /// The source that was registered under a token of this adapter has news.
+    fn ready(&mut self, _token: usize) {}
 
     /// The next thing that has happened.
     fn poll(&mut self) -> Option<Fact>;

@@ -162,11 +162,14 @@ impl<A: Adapter> Driver for IbDriver<A> {
     fn turn(
         &mut self,
         now: Instant,
-        _ready: &[Ready],
+        ready: &[Ready],
         _spin: bool,
         node: &mut Node,
         mem: &mut dyn Memory,
     ) {
+        for Ready { token, .. } in ready {
+            self.ports_mut().for_each(|port| port.adapter.ready(*token));
+        }
         Self::turn(self, now, node, mem);
     }
 

@@ -40,6 +40,8 @@ mod tunables;
 mod tx;
 mod upper;
 mod value;
+#[cfg(feature = "io")]
+mod verbs;
 
 pub use adapter::{Adapter, CmFact, Fact};
 pub use credits::{Credits, Excess};
@@ -59,3 +61,5 @@ pub use value::{
     Access, CmCall, CmEvent, CmRejection, ConnId, Event, Landed, MapId, MapMemory, Order, Output,
     Post, QpSize, RequestId, WorkId, Write,
 };
+#[cfg(feature = "io")]
+pub use verbs::{OpenError, PinStats, PortState, SERVICE, Verbs, VerbsConfig};

@@ -116,7 +116,7 @@ impl<A: Adapter> Port<A> {
             Output::Receive { conn, slot } => self.adapter.receive(now, conn, slot),
             Output::Post(post) => self.adapter.post(now, post, mem),
             Output::Map { map, memory, access } => {
-                let outcome = self.adapter.map(map, memory, access);
+                let outcome = self.adapter.map(map, memory, access, mem);
                 self.ib.mapped(now, map, outcome);
             }
             Output::Unmap { map } => self.adapter.unmap(map),
@@ -124,6 +124,7 @@ impl<A: Adapter> Port<A> {
                 // The interface has held `len` against what the buffer has.
                 scatter(part(&self.adapter, conn, slot, at, len).unwrap_or_default(), &to, mem);
             }
+            Output::Scatter { map, to } => scatter(self.adapter.buffer(map), &to, mem),
             Output::Event(event) => self.report(now, event, up),
         }
     }

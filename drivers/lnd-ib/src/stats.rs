@@ -23,6 +23,8 @@ pub struct Stats {
     pub undrained: u64,
     /// NOOP messages sent.
     pub noops: u64,
+    /// Deliveries into several spans that went through a buffer, because the adapter maps one span.
+    pub bounced: u64,
     /// IMMEDIATE messages that end before the payload that they announce.
     pub cut: u64,
 }

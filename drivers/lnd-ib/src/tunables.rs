@@ -37,6 +37,9 @@ pub struct IbConfig {
     /// Messages of closed connections end with the status of the kernel (B-20), which says of some
     /// that may have been delivered that they were not.
     pub legacy_status: bool,
+    /// The adapter maps one span at a time for a peer to write: the data of a delivery into several
+    /// spans go through a buffer of the shell's.
+    pub one_span: bool,
     /// Bounds.
     pub limits: Limits,
 }
@@ -54,6 +57,7 @@ impl Default for IbConfig {
             keepalive: Duration::from_secs(100),
             drain: Duration::from_secs(5),
             legacy_status: false,
+            one_span: false,
             limits: Limits::DEFAULT,
         }
     }

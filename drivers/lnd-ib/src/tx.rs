@@ -38,8 +38,8 @@ pub(crate) enum TxKind {
         src_cookie: u64,
         rd: Option<RdmaDesc>,
         nob: u32,
-        /// The data go to the node itself, through a buffer of the shell's.
-        bytes: bool,
+        /// Where the data are when they have come.
+        landing: Landing,
     },
     /// GET_DONE behind the data of a peer's GET.
     GetData { done: Done, to: RdmaDesc, writes: Vec<Write> },
@@ -63,6 +63,17 @@ impl TxKind {
             Self::Noop => Type::Noop,
         }
     }
+}
+
+/// Where the data of a peer's PUT go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Landing {
+    /// Into the spans of the verdict.
+    InPlace,
+    /// To the node itself, in a buffer of the shell's.
+    Node,
+    /// Into a buffer of the shell's, and from there into the spans of the verdict.
+    Through(IoVec),
 }
 
 /// Where a transmit is, before it is posted.

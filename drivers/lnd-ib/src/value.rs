@@ -322,6 +322,13 @@ pub enum Output {
         /// Where to.
         to: IoVec,
     },
+    /// Copy the bytes of a mapped buffer of the shell's, which has just been unmapped.
+    Scatter {
+        /// Its name.
+        map: MapId,
+        /// Where to, as many bytes as there are.
+        to: IoVec,
+    },
     /// Report to the node.
     Event(Event),
 }

@@ -5,9 +5,9 @@ use core::time::Duration;
 
 use lnd_sock::SockConfig;
 use lnet::{Node, NodeConfig, Tunables};
-use lnet_types::{CptTable, Net, Nid};
+use lnet_types::{CptTable, Net, NetType, Nid};
 
-use crate::{NiError, NodeHandle, Spin, Stack, TcpNi, clock};
+use crate::{IbNi, NiError, NodeHandle, Spin, Stack, TcpNi, clock, ib};
 
 /// What a node starts with. Everything can be changed later through the stack.
 #[derive(Debug)]
@@ -16,6 +16,7 @@ pub struct NodeBuilder {
     seed: Option<u64>,
     tunables: Tunables,
     tcp: Vec<(Nid, u16)>,
+    ib: Vec<(Net, String)>,
     spin: Spin,
     thread_name: String,
     cpts: Option<CptTable>,
@@ -28,6 +29,7 @@ impl NodeBuilder {
             seed: None,
             tunables: Tunables::default(),
             tcp: Vec::new(),
+            ib: Vec::new(),
             spin: Spin::default(),
             thread_name: "lnet".to_owned(),
             cpts: None,
@@ -43,6 +45,19 @@ impl NodeBuilder {
     /// An interface on another TCP network: `tcp1`, ….
     pub fn tcp_on(mut self, net: Net, ip: IpAddr, port: u16) -> Self {
         self.tcp.push((Nid::from_ip(net, ip), port));
+        self
+    }
+
+    /// An interface on network `o2ib`, which reaches peers by RDMA: by its name (`ib0`), the name of its
+    /// RDMA device (`mlx5_0`), or its IPv4 address. Libraries and device are looked for when the node
+    /// is made.
+    pub fn ib(self, interface: impl Into<String>) -> Self {
+        self.ib_on(Net { kind: NetType::O2IB, num: 0 }, interface)
+    }
+
+    /// An interface on another RDMA network: `o2ib1`, ….
+    pub fn ib_on(mut self, net: Net, interface: impl Into<String>) -> Self {
+        self.ib.push((net, interface.into()));
         self
     }
 
@@ -102,6 +117,12 @@ impl NodeBuilder {
                 }
                 stack.add_tcp_ni(TcpNi::new(nid))?;
             }
+        }
+        for (net, name) in self.ib {
+            let failed = |source| NiError::Ib { nid: Nid::ANY, source };
+            let table = stack.interfaces().unwrap_or_default();
+            let (interface, ip) = ib::resolve(&name, &table).map_err(failed)?;
+            stack.add_ib_ni(IbNi { interface, ..IbNi::new(Nid::from_ip(net, ip)) })?;
         }
         Ok(stack)
     }

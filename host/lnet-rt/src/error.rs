@@ -5,6 +5,7 @@
 use core::fmt;
 use std::io;
 
+use lnd_ib::{ConfigError, OpenError};
 use lnd_sock::StartError;
 use lnet::{AttachError, SendError};
 use lnet_types::{Errno, Nid, RegionId};
@@ -178,6 +179,38 @@ pub enum MemoryError {
     UserWord(u64),
 }
 
+/// Why the RDMA driver can't serve an interface.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum IbError {
+    /// Something is missing on this machine, or refused.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// A setting out of its bounds.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The NID is of another kind of network, or has no IPv4 address.
+    #[error("not an IPv4 address of an o2ib network")]
+    NotRdma,
+    /// There is no such interface.
+    #[error("interface {0}: no network interface or RDMA device of that name")]
+    NoInterface(String),
+    /// An interface has no address.
+    #[error("interface {0}: it has no usable address")]
+    NoAddress(String),
+}
+
+impl IbError {
+    /// The error number.
+    pub const fn errno(&self) -> Errno {
+        match self {
+            Self::Open(e) => e.errno(),
+            Self::Config(_) | Self::NotRdma => Errno::EINVAL,
+            Self::NoInterface(_) | Self::NoAddress(_) => Errno::ENODEV,
+        }
+    }
+}
+
 /// Why an interface was not added or removed, or a node not started.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -197,6 +230,14 @@ pub enum NiError {
         nid: Nid,
         /// What it says.
         source: StartError,
+    },
+    /// The RDMA driver could not start on it.
+    #[error("{nid}: {source}")]
+    Ib {
+        /// The interface.
+        nid: Nid,
+        /// What it says.
+        source: IbError,
     },
     /// The TCP driver is settled already.
     #[error("the TCP driver is at work already: its settings are fixed")]
@@ -225,6 +266,7 @@ impl NiError {
         match self {
             Self::Refused { errno, .. } => *errno,
             Self::Driver { source, .. } => source.errno(),
+            Self::Ib { source, .. } => source.errno(),
             Self::System(source) => Errno(source.raw_os_error().unwrap_or(Errno::EIO.0)),
             Self::NotTcp(_) | Self::Port { .. } => Errno::EINVAL,
             Self::TcpEnabled => Errno::EBUSY,

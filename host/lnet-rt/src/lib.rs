@@ -58,6 +58,7 @@ mod builder;
 mod clock;
 mod error;
 mod handle;
+mod ib;
 mod inbox;
 mod mailbox;
 mod memory;
@@ -77,8 +78,9 @@ mod uppers;
 pub use attachment::{AttachOptions, Attachment, Delivery};
 pub use builder::NodeBuilder;
 pub use clock::Clock;
-pub use error::{MemoryError, NiError, OpError, OpFailed, OpStage};
+pub use error::{IbError, MemoryError, NiError, OpError, OpFailed, OpStage};
 pub use handle::{Asked, Call, NodeHandle, Service, Stopped};
+pub use ib::{IbNi, interface_of_rdma_device};
 pub use inbox::{Inbox, InboxOptions, InboxState, Message};
 pub use memory::{Buffer, MapMode, Regions};
 pub use netlink::{Address, Interface, Interfaces};
@@ -91,6 +93,7 @@ pub use stderr::{LOG_ENV, log_to_stderr};
 pub use tcp::TcpNi;
 
 // What every program that embeds a node names, so that this crate is all it depends on.
+pub use lnd_ib::{IbConfig, IbDriver, OpenError, Verbs};
 pub use lnd_sock::{MioStreams, Namespace, SockConfig, SockDriver};
 pub use lnet::upper::{Below, BelowError, Upper, UpperId};
 pub use lnet::{

@@ -19,7 +19,7 @@ use core::ptr::NonNull;
 use std::fs::File;
 use std::io;
 use std::mem::ManuallyDrop;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use lnet::RouterMemory;
 use lnet::upper::Arena;
@@ -33,6 +33,8 @@ pub struct Buffer {
     ptr: NonNull<u8>,
     len: usize,
     origin: Origin,
+    /// Lives until the bytes are given back: see [`Memory::anchor`].
+    anchor: OnceLock<Arc<()>>,
 }
 
 /// Where the bytes came from, and so how they are given back.
@@ -105,7 +107,7 @@ impl Buffer {
         // SAFETY: `skip` is less than a page and `len > 0`, so this stays inside the mapping.
         let ptr = unsafe { base.cast::<u8>().add(skip) };
         let ptr = NonNull::new(ptr).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
-        Ok(Self { ptr, len, origin: Origin::Map { skip } })
+        Ok(Self { ptr, len, origin: Origin::Map { skip }, anchor: OnceLock::new() })
     }
 
     /// `len` bytes at `ptr` that belong to another owner: of another language, or of a pool. `owner` is
@@ -118,7 +120,8 @@ impl Buffer {
     /// either, and they must be writable.
     #[allow(unsafe_code)]
     pub unsafe fn foreign(ptr: NonNull<u8>, len: usize, owner: impl Send + Sync + 'static) -> Self {
-        Self { ptr, len, origin: Origin::Foreign { _owner: Box::new(owner) } }
+        let origin = Origin::Foreign { _owner: Box::new(owner) };
+        Self { ptr, len, origin, anchor: OnceLock::new() }
     }
 
     /// Waits until what was written to a file mapped with [`MapMode::Shared`] is on the disk. Does
@@ -141,7 +144,9 @@ impl Buffer {
     pub fn into_vec(self) -> Vec<u8> {
         match &self.origin {
             &Origin::Heap { capacity } => {
-                let this = ManuallyDrop::new(self);
+                let mut this = ManuallyDrop::new(self);
+                // The bytes are another owner's from here on.
+                drop(this.anchor.take());
                 // SAFETY: these three came from a `Vec<u8>` in `From<Vec<u8>>`, and `this` will
                 // not free them a second time.
                 unsafe { Vec::from_raw_parts(this.ptr.as_ptr(), this.len, capacity) }
@@ -157,7 +162,8 @@ impl From<Vec<u8>> for Buffer {
         let capacity = v.capacity();
         // `as_mut_ptr` of a `Vec` is never null.
         let ptr = NonNull::new(v.as_mut_ptr()).unwrap_or(NonNull::dangling());
-        Self { ptr, len: v.len(), origin: Origin::Heap { capacity } }
+        let origin = Origin::Heap { capacity };
+        Self { ptr, len: v.len(), origin, anchor: OnceLock::new() }
     }
 }
 
@@ -223,6 +229,8 @@ impl fmt::Debug for Buffer {
 impl Drop for Buffer {
     #[allow(unsafe_code)]
     fn drop(&mut self) {
+        // First: from the moment that the bytes are free they may be another buffer's.
+        drop(self.anchor.take());
         match &self.origin {
             // SAFETY: the parts of a `Vec<u8>`, see `From<Vec<u8>>`; they have no other owner.
             &Origin::Heap { capacity } => unsafe {
@@ -484,6 +492,14 @@ impl Memory for Regions {
             }
             None => panic!("{span:?} of a region that is gone"),
         }
+    }
+
+    fn anchor(&self, region: RegionId) -> Option<&Arc<()>> {
+        let buffer = match self.slot(region).bytes.as_ref()? {
+            Bytes::Lent(b) => b,
+            Bytes::Landing(l, _) => &l.0,
+        };
+        Some(buffer.anchor.get_or_init(Arc::default))
     }
 
     #[allow(unsafe_code)]

@@ -15,6 +15,7 @@ use std::io;
 use std::sync::Arc;
 use std::thread;
 
+use lnd_ib::{IbDriver, Verbs};
 use lnd_sock::{MioStreams, Namespace, NamespaceId, SockDriver};
 use lnet::upper::{self, Uppers};
 use lnet::{
@@ -51,6 +52,7 @@ pub struct DriverId(pub(crate) u8);
 pub(crate) enum Lnd {
     Loopback(Loopback),
     Sock(Box<SockDriver<MioStreams>>),
+    Ib(Box<IbDriver<Verbs>>),
     Other(Box<dyn Driver + Send>),
 }
 
@@ -59,6 +61,7 @@ impl Lnd {
         match self {
             Self::Loopback(d) => d,
             Self::Sock(d) => &**d,
+            Self::Ib(d) => &**d,
             Self::Other(d) => &**d,
         }
     }
@@ -67,6 +70,7 @@ impl Lnd {
         match self {
             Self::Loopback(d) => d,
             Self::Sock(d) => &mut **d,
+            Self::Ib(d) => &mut **d,
             Self::Other(d) => &mut **d,
         }
     }
@@ -118,7 +122,9 @@ pub struct Stack {
     pub(crate) ni_driver: SecondaryMap<NiId, DriverId>,
     /// The TCP driver, once there is one.
     pub(crate) tcp: Option<DriverId>,
-    /// TCP interfaces without a time limit of their own: theirs is derived from the node's.
+    /// The RDMA driver, once there is one, and the tokens that are left for its adapters.
+    pub(crate) ib: Option<(DriverId, Range<usize>)>,
+    /// Interfaces without a time limit of their own: theirs is derived from the node's.
     pub(crate) follows_node: Vec<NiId>,
     /// The machine's interfaces; `None` where the system gives no netlink socket.
     /// One for the stack's own network namespace, if the system has netlink, and one for each other one
@@ -183,6 +189,7 @@ impl Stack {
             node,
             drivers: vec![loopback],
             tcp: None,
+            ib: None,
             follows_node: Vec::new(),
             monitors,
             monitor_ready: false,

@@ -79,7 +79,7 @@ impl Stack {
     pub fn tcp(&self) -> Option<&SockDriver<MioStreams>> {
         match &self.drivers.get(usize::from(self.tcp?.0))?.driver {
             Lnd::Sock(driver) => Some(driver),
-            Lnd::Loopback(_) | Lnd::Other(_) => None,
+            Lnd::Loopback(_) | Lnd::Ib(_) | Lnd::Other(_) => None,
         }
     }
 
@@ -88,7 +88,7 @@ impl Stack {
         let DriverId(id) = self.tcp?;
         match &mut self.drivers.get_mut(usize::from(id))?.driver {
             Lnd::Sock(driver) => Some(driver),
-            Lnd::Loopback(_) | Lnd::Other(_) => None,
+            Lnd::Loopback(_) | Lnd::Ib(_) | Lnd::Other(_) => None,
         }
     }
 
@@ -180,7 +180,7 @@ impl Stack {
     }
 
     /// Takes back an interface that could not be started.
-    fn unmake(&mut self, ni: NiId, nid: Nid) {
+    pub(crate) fn unmake(&mut self, ni: NiId, nid: Nid) {
         if let Err(errno) = self.del_ni(ni) {
             tracing::error!("{nid} was not started and can't be removed: {errno}");
         }
@@ -251,9 +251,16 @@ impl Stack {
         let now = self.tick();
         self.node_mut().set_tunables(now, changes)?;
         self.set_suspicion();
+        self.set_ib_suspicion();
         let limit = self.node().tunables().lnd_timeout();
         for ni in self.follows_node.clone() {
             // Refused only for zero, which the bounds of the tunables exclude.
+            if let Some(port) = self.ib_mut().and_then(|ib| ib.port(ni)) {
+                if let Err(e) = port.ib.set_timeout(limit) {
+                    tracing::error!("time limit of {limit:?}: {e}");
+                }
+                continue;
+            }
             let refused = self.tcp_mut().and_then(|tcp| tcp.set_timeout(ni, limit).err());
             if let Some(e) = refused {
                 tracing::error!("time limit of {limit:?}: {e}");

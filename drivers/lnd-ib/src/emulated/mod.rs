@@ -289,7 +289,13 @@ impl Adapter for Emulated {
         self.post_chain(now, post, mem);
     }
 
-    fn map(&mut self, map: MapId, memory: MapMemory, access: Access) -> Result<RdmaDesc, Errno> {
+    fn map(
+        &mut self,
+        map: MapId,
+        memory: MapMemory,
+        access: Access,
+        _mem: &mut dyn Memory,
+    ) -> Result<RdmaDesc, Errno> {
         if self.rng.one_in(self.faults.map_failure) {
             return Err(Errno::ENOMEM);
         }

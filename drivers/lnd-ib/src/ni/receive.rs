@@ -12,7 +12,7 @@ use super::{Back, IbNi};
 use crate::conn::{ConnState, Served};
 use crate::fault::{CloseReason, answer_fault};
 use crate::rdma::plan;
-use crate::tx::{Tx, TxKey, TxKind};
+use crate::tx::{Landing, Tx, TxKey, TxKind};
 use crate::value::{Access, ConnId, Event, Landed, MapMemory, Output};
 
 /// A header without verdict, and what its message holds.
@@ -182,24 +182,13 @@ impl IbNi {
                 self.report(Event::RxDone { msg, outcome: Ok(Landed::InPlace) });
             }
             Pending::PutReq { conn, slot, cookie, nob } => {
-                let (memory, len, bytes) = match sink {
-                    Sink::Spans(spans) => {
-                        let spans = iovec_slice(&spans, 0, nob.into());
-                        let len = iovec_len(&spans);
-                        (MapMemory::Spans(spans), len, false)
-                    }
-                    Sink::Bytes(max) => {
-                        (MapMemory::Buffer(max.min(nob)), max.min(nob).into(), true)
-                    }
-                };
-                // At most `nob`, so it fits.
-                let len = len as u32;
+                let (memory, len, landing) = self.landing(sink, nob);
                 if len == 0 {
                     self.report(Event::RxDone { msg, outcome: Ok(Landed::InPlace) });
                     return self.reject(Pending::PutReq { conn, slot, cookie, nob }, 0, 0);
                 }
                 let Some(peer) = self.conns.get(conn).map(|conn| conn.peer) else { return };
-                let kind = TxKind::PutAck { src_cookie: cookie, rd: None, nob: len, bytes };
+                let kind = TxKind::PutAck { src_cookie: cookie, rd: None, nob: len, landing };
                 let base = self.new_tx(peer, Some(msg), self.config.timeout);
                 let tx = self.insert(Tx { kind, conn: Some(conn), ..base });
                 if let Some(conn) = self.conns.get_mut(conn) {
@@ -210,6 +199,24 @@ impl IbNi {
                 self.repost(conn, slot, Back::Buffer);
             }
         }
+    }
+
+    /// The memory that the peer is to write `nob` bytes to, or fewer; how many; and what follows.
+    fn landing(&mut self, sink: Sink, nob: u32) -> (MapMemory, u32, Landing) {
+        let spans = match sink {
+            Sink::Spans(spans) => iovec_slice(&spans, 0, nob.into()),
+            Sink::Bytes(max) => {
+                let len = max.min(nob);
+                return (MapMemory::Buffer(len), len, Landing::Node);
+            }
+        };
+        // At most `nob`, so it fits.
+        let len = iovec_len(&spans) as u32;
+        if spans.len() > 1 && self.config.one_span {
+            self.stats.bounced += 1;
+            return (MapMemory::Buffer(len), len, Landing::Through(spans));
+        }
+        (MapMemory::Spans(spans), len, Landing::InPlace)
     }
 
     fn deliver_immediate(

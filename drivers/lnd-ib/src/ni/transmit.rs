@@ -13,7 +13,7 @@ use crate::conn::{ConnState, Served};
 use crate::fault::{CloseReason, NO_DEVICE, NO_ROOM, UNSPEAKABLE, map_fault};
 use crate::flags::Flags;
 use crate::rdma::plan;
-use crate::tx::{Place, Tx, TxKey, TxKind};
+use crate::tx::{Landing, Place, Tx, TxKey, TxKind};
 use crate::value::{
     Access, ConnId, Event, Landed, MapId, MapMemory, Order, Output, Post, WorkId, Write,
 };
@@ -498,9 +498,15 @@ impl IbNi {
         }
         let outcome = tx.failed.map_or(Ok(()), Err);
         match (tx.msg, tx.kind) {
-            (Some(msg), TxKind::PutAck { bytes, .. }) => {
-                let place = match tx.map {
-                    Some(map) if bytes => Landed::Buffer(map),
+            (Some(msg), TxKind::PutAck { landing, .. }) => {
+                let place = match (tx.map, landing) {
+                    (Some(map), Landing::Node) => Landed::Buffer(map),
+                    (Some(map), Landing::Through(to)) => {
+                        if outcome.is_ok() {
+                            self.outputs.push_back(Output::Scatter { map, to });
+                        }
+                        Landed::InPlace
+                    }
                     _ => Landed::InPlace,
                 };
                 self.report(Event::RxDone { msg, outcome: outcome.map(|()| place) });

@@ -12,7 +12,7 @@ use lnet_wire::ib::{Body, ConnParams, Done, Frag, Msg, MsgHead, RdmaDesc, Type, 
 
 use crate::flows::{A, B, SECOND, pair};
 use crate::support::fabric::World;
-use crate::support::host::Taste;
+use crate::support::host::{Host, Taste};
 
 /// A world with a connection, on which A has sent one message.
 fn connected(config: IbConfig) -> (World, ConnId) {
@@ -273,8 +273,8 @@ fn posted(get: bool, completed: bool) -> (World, ConnId, u64) {
     loop {
         match world.hosts[0].port.ib.poll_output().expect("a request") {
             Output::Map { map, memory, access } => {
-                let port = &mut world.hosts[0].port;
-                let outcome = port.adapter.map(map, memory, access);
+                let Host { port, mem, .. } = &mut world.hosts[0];
+                let outcome = port.adapter.map(map, memory, access, mem);
                 port.ib.mapped(now, map, outcome);
             }
             Output::Post(post) => {
@@ -469,7 +469,7 @@ fn each_event_of_a_connection_in_use_has_its_effect() {
 fn a_get_that_the_node_never_answers_is_refused_in_the_end() {
     let config = IbConfig { timeout: Duration::from_secs(10), ..IbConfig::default() };
     let mut world = pair(IbConfig::default());
-    world.hosts[1] = crate::support::host::Host::new(B, 0xb, config);
+    world.hosts[1] = Host::new(B, 0xb, config);
     world.hosts[1].silent_gets = true;
     world.get(0, 1, 1, 65536);
     world.run(Duration::from_secs(9));

@@ -324,7 +324,7 @@ impl Player {
                     }
                     self.ib.mapped(self.now, map, Ok(desc));
                 }
-                Output::Unmap { .. } | Output::Copy { .. } => {}
+                Output::Unmap { .. } | Output::Copy { .. } | Output::Scatter { .. } => {}
                 Output::Event(event) => self.event(event),
             }
         }

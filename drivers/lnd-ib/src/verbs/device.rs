@@ -1,0 +1,299 @@
+//! A device as an interface uses it: found by the address that the interface has, with a listener for
+//! the requests of peers, a protection domain, and the three channels that bring news.
+
+#![allow(unsafe_code)]
+
+use core::ffi::{CStr, c_int, c_void};
+use core::mem::zeroed;
+use core::net::Ipv4Addr;
+use core::ptr::null_mut;
+use std::io;
+
+use lnet_types::Errno;
+
+use super::error::OpenError;
+use super::events::rate;
+use super::library::Functions;
+use super::registrations::{Keys, Reach, Registrar};
+use super::sys::{
+    ACCESS_LOCAL_WRITE, ACCESS_REMOTE_WRITE, CmId, CompChannel, Context, DeviceAttr, EventChannel,
+    Mr, PORT_ACTIVE, PS_TCP, Pd, PortAttr,
+};
+
+/// Requests of peers that wait for an answer at a time.
+const BACKLOG: c_int = 1024;
+
+/// What a device can do, of which the driver keeps within.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    /// Requests of a send or receive queue.
+    pub(super) queue: u32,
+    /// Places that one request reads from.
+    pub(super) places: u32,
+    /// Entries of a completion queue.
+    pub(super) completions: u32,
+    /// Bytes of one RDMA write.
+    pub(super) message: u32,
+}
+
+/// A port as it is now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortState {
+    /// The device, by its name below `/sys/class/infiniband`.
+    pub device: String,
+    /// The number of the port.
+    pub port: u8,
+    /// Whether it carries messages.
+    pub active: bool,
+    /// Mbit/s; 0 if not known.
+    pub rate_mbps: u32,
+    /// Bytes of a packet.
+    pub mtu: u32,
+}
+
+/// See the module's head.
+pub(super) struct Device {
+    pub(super) call: Functions,
+    pub(super) events: *mut EventChannel,
+    pub(super) listener: *mut CmId,
+    pub(super) context: *mut Context,
+    pub(super) pd: *mut Pd,
+    pub(super) completions: *mut CompChannel,
+    pub(super) port: u8,
+    pub(super) name: String,
+    pub(super) bounds: Bounds,
+}
+
+/// What registers memory with a device: part of it, valid as long as that is.
+#[derive(Clone, Copy)]
+pub(super) struct Pinner {
+    call: Functions,
+    pd: *mut Pd,
+}
+
+/// The error of the last call of this thread.
+pub(super) fn last_error() -> Errno {
+    Errno(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
+}
+
+/// An address as the connection manager takes it.
+pub(super) fn socket_address(addr: Ipv4Addr, port: u16) -> libc::sockaddr_in {
+    libc::sockaddr_in {
+        sin_family: libc::AF_INET as libc::sa_family_t,
+        sin_port: port.to_be(),
+        sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(addr.octets()) },
+        sin_zero: [0; 8],
+    }
+}
+
+/// Reads of this descriptor do not wait.
+pub(super) fn set_nonblocking(fd: c_int) -> Result<(), Errno> {
+    // SAFETY: flags of a descriptor, without pointers.
+    let set = unsafe {
+        let flags = libc::fcntl(fd, libc::F_GETFL);
+        flags >= 0 && libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK) == 0
+    };
+    if set { Ok(()) } else { Err(last_error()) }
+}
+
+/// The limit of the process on locked memory, bytes.
+pub(super) fn locked_limit() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the structure is this function's.
+    unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) };
+    limit.rlim_cur
+}
+
+/// The RDMA devices of this machine, for an error.
+fn devices() -> String {
+    let names = std::fs::read_dir("/sys/class/infiniband").into_iter().flatten().flatten();
+    let mut names: Vec<_> = names.map(|e| e.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
+impl Device {
+    /// Opens the device that has `addr`, and listens there.
+    pub(super) fn open(addr: Ipv4Addr, port: u16) -> Result<Self, OpenError> {
+        let call = Functions::load()?;
+        // SAFETY: without arguments.
+        let events = unsafe { (call.rdma_create_event_channel)() };
+        if events.is_null() {
+            return Err(OpenError::Manager(last_error()));
+        }
+        let mut new = Self {
+            call,
+            events,
+            listener: null_mut(),
+            context: null_mut(),
+            pd: null_mut(),
+            completions: null_mut(),
+            port: 0,
+            name: String::new(),
+            bounds: Bounds { queue: 0, places: 0, completions: 0, message: 0 },
+        };
+        // From here on what was made is released by `drop`.
+        new.listen(addr, port)?;
+        new.prepare()?;
+        Ok(new)
+    }
+
+    fn failed(&self, call: &'static str, errno: Errno) -> OpenError {
+        if errno == Errno::ENOMEM {
+            return OpenError::Locked { limit: locked_limit() };
+        }
+        OpenError::Call { device: self.name.clone(), call, errno }
+    }
+
+    fn listen(&mut self, addr: Ipv4Addr, port: u16) -> Result<(), OpenError> {
+        let listen = |errno| OpenError::Listen { addr, port, errno };
+        // SAFETY: the channel was just made; the place for the result is this function's.
+        let made = unsafe {
+            (self.call.rdma_create_id)(self.events, &raw mut self.listener, null_mut(), PS_TCP)
+        };
+        if made != 0 {
+            return Err(listen(last_error()));
+        }
+        let mut at = socket_address(addr, port);
+        // SAFETY: the identifier was just made; the address outlives the call, which says by its
+        // family how long it is.
+        let bound = unsafe { (self.call.rdma_bind_addr)(self.listener, (&raw mut at).cast()) };
+        if bound != 0 {
+            let errno = last_error();
+            let absent = matches!(errno, Errno::ENODEV | Errno::EADDRNOTAVAIL);
+            return Err(match absent {
+                true => OpenError::Device { addr, devices: devices() },
+                false => listen(errno),
+            });
+        }
+        // SAFETY: the identifier is bound; its fields are the library's and stay as they are now.
+        unsafe {
+            self.context = (*self.listener).verbs;
+            self.port = (*self.listener).port_num;
+            if self.context.is_null() {
+                return Err(OpenError::Device { addr, devices: devices() });
+            }
+            let name = (self.call.ibv_get_device_name)((*self.context).device);
+            if !name.is_null() {
+                self.name = CStr::from_ptr(name).to_string_lossy().into_owned();
+            }
+            if (self.call.rdma_listen)(self.listener, BACKLOG) != 0 {
+                return Err(listen(last_error()));
+            }
+        }
+        Ok(())
+    }
+
+    fn prepare(&mut self) -> Result<(), OpenError> {
+        // SAFETY: a structure of numbers, filled by the call.
+        let mut can: DeviceAttr = unsafe { zeroed() };
+        // SAFETY: the context is the listener's and lives as long as that.
+        let asked = unsafe { (self.call.ibv_query_device)(self.context, &raw mut can) };
+        if asked != 0 {
+            return Err(self.failed("ibv_query_device", Errno(asked)));
+        }
+        let port = self.query().map_err(|errno| self.failed("ibv_query_port", errno))?;
+        let at_least_one = |n: c_int| u32::try_from(n).unwrap_or(1).max(1);
+        self.bounds = Bounds {
+            queue: at_least_one(can.max_qp_wr),
+            places: at_least_one(can.max_sge),
+            completions: at_least_one(can.max_cqe),
+            message: if port.max_msg_sz == 0 { 1 << 30 } else { port.max_msg_sz },
+        };
+        // SAFETY: as above.
+        unsafe {
+            self.pd = (self.call.ibv_alloc_pd)(self.context);
+            if self.pd.is_null() {
+                return Err(self.failed("ibv_alloc_pd", last_error()));
+            }
+            self.completions = (self.call.ibv_create_comp_channel)(self.context);
+            if self.completions.is_null() {
+                return Err(self.failed("ibv_create_comp_channel", last_error()));
+            }
+        }
+        for fd in self.sources() {
+            set_nonblocking(fd).map_err(|errno| self.failed("fcntl", errno))?;
+        }
+        Ok(())
+    }
+
+    /// The descriptors that become readable: of the connection manager, of completions, of the device.
+    pub(super) fn sources(&self) -> [c_int; 3] {
+        // SAFETY: all three were made by `open`, and live as long as this value.
+        unsafe { [(*self.events).fd, (*self.completions).fd, (*self.context).async_fd] }
+    }
+
+    pub(super) const fn pinner(&self) -> Pinner {
+        Pinner { call: self.call, pd: self.pd }
+    }
+
+    fn query(&self) -> Result<PortAttr, Errno> {
+        let mut port = PortAttr::default();
+        // SAFETY: the context lives as long as this value; older libraries fill the first part only.
+        let asked = unsafe { (self.call.ibv_query_port)(self.context, self.port, &raw mut port) };
+        if asked == 0 { Ok(port) } else { Err(Errno(asked)) }
+    }
+
+    /// The port as it is now.
+    pub(super) fn port_state(&self) -> PortState {
+        let port = self.query().unwrap_or_default();
+        PortState {
+            device: self.name.clone(),
+            port: self.port,
+            active: port.state == PORT_ACTIVE,
+            rate_mbps: rate(&port),
+            // 1 is 256 bytes, and each number twice the one before it.
+            mtu: 128 << port.active_mtu.min(8),
+        }
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        // SAFETY: each was made by `open` or is null, is released once, and nothing that stands on it
+        // is left: the adapter's fields go in the order of their declaration, this one last.
+        unsafe {
+            if !self.listener.is_null() {
+                (self.call.rdma_destroy_id)(self.listener);
+            }
+            if !self.completions.is_null() {
+                (self.call.ibv_destroy_comp_channel)(self.completions);
+            }
+            if !self.pd.is_null() {
+                (self.call.ibv_dealloc_pd)(self.pd);
+            }
+            (self.call.rdma_destroy_event_channel)(self.events);
+        }
+    }
+}
+
+impl Registrar for Pinner {
+    type Handle = *mut Mr;
+
+    fn register(&self, addr: u64, len: u64, reach: Reach) -> Result<Keys<*mut Mr>, Errno> {
+        let access = match reach {
+            Reach::Read => 0,
+            Reach::Write => ACCESS_LOCAL_WRITE,
+            Reach::Remote => ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE,
+        };
+        let len = usize::try_from(len).map_err(|_| Errno::EINVAL)?;
+        // SAFETY: the domain lives as long as the adapter. The system checks that the memory is there
+        // and may be written, and pins it; what devices may then do with it is for the caller of
+        // `Registrations` to settle.
+        let mr = unsafe { (self.call.ibv_reg_mr)(self.pd, addr as *mut c_void, len, access) };
+        if mr.is_null() {
+            return Err(last_error());
+        }
+        // SAFETY: just made.
+        let (local, remote) = unsafe { ((*mr).lkey, (*mr).rkey) };
+        Ok(Keys { handle: mr, local, remote })
+    }
+
+    fn deregister(&self, mr: *mut Mr) {
+        // SAFETY: made by `register`, and given back once.
+        let failed = unsafe { (self.call.ibv_dereg_mr)(mr) };
+        if failed != 0 {
+            tracing::error!("memory is not deregistered: {}", Errno(failed));
+        }
+    }
+}
