@@ -6,7 +6,8 @@ use crate::config::{
 };
 use crate::import::LOCK_KEY;
 use crate::{
-    Choice, NetAdd, NetRules, RouteAdd, Setting, Style, Tree, UdspAdd, UdspRule, setting_text,
+    Choice, NetAdd, NetRules, O2IB_FIXED, RouteAdd, Setting, Style, Tree, UdspAdd, UdspRule,
+    setting_text,
 };
 
 impl Config {
@@ -198,10 +199,17 @@ impl NiBlock {
             ("peer_buffer_credits", self.tunables.peer_buffer_credits.map(i64::from)),
             ("credits", self.tunables.credits.map(i64::from)),
         ]);
-        let lnd = numbers(&[
+        let mut lnd = numbers(&[
+            ("peercredits_hiw", self.lnd.peercredits_hiw.map(i64::from)),
+            ("concurrent_sends", self.lnd.concurrent_sends.map(i64::from)),
+        ]);
+        if !lnd.is_empty() {
+            lnd.extend(O2IB_FIXED.iter().map(|(key, value)| (*key, Tree::plain(value))));
+        }
+        lnd.extend(numbers(&[
             ("conns_per_peer", self.lnd.conns_per_peer.map(i64::from)),
             ("tos", self.lnd.tos.map(i64::from)),
-        ]);
+        ]));
         for (key, rows) in [("tunables", tunables), ("lnd tunables", lnd)] {
             if !rows.is_empty() {
                 entries.push((key, Tree::map(rows)));

@@ -13,7 +13,7 @@ mod rules;
 use core::fmt;
 use core::num::NonZeroU32;
 
-use lnet_types::{Errno, Net, Nid};
+use lnet_types::{Errno, Net, NetType, Nid};
 
 use crate::config::{
     Block, Config, ConfigError, DiscoverBlock, GLOBAL_KEYS, NetBlock, NiBlock, OWN_KEYS, PeerBlock,
@@ -25,8 +25,8 @@ use reading::Reading;
 
 use crate::suggest::{key_hint, not_a_net, not_a_nid};
 use crate::{
-    Interface, LndTunables, NetTunables, Setting, UdspAdd, UdspRule, parse_cpts, parse_interfaces,
-    parse_nid_list, parse_number, parse_setting,
+    Interface, LndTunables, NetTunables, O2IB_FIXED, Setting, UdspAdd, UdspRule, parse_cpts,
+    parse_interfaces, parse_nid_list, parse_number, parse_setting,
 };
 
 /// Keys below `net` that exporters print and importers skip. `seq_no` and `detail` belong to the
@@ -74,7 +74,7 @@ const PRIMARY_LOCKED: i64 = 1 << 20;
 /// Keys below `peer` that exporters print and importers skip.
 const PEER_READ_ONLY: [&str; 2] = ["seq_no", "detail"];
 
-/// LND tunables of drivers that this node does not have.
+/// LND tunables of other drivers than that of the net, or with values that the driver does not have.
 const FOREIGN_LND_KEYS: [&str; 9] = [
     "peercredits_hiw",
     "concurrent_sends",
@@ -342,7 +342,7 @@ fn ni_key(
             ni.nid = Some(nid);
         }
         "tunables" => tunables(&mut ni.tunables, node)?,
-        "lnd tunables" => lnd_tunables(&mut ni.lnd, node, how)?,
+        "lnd tunables" => lnd_tunables(&mut ni.lnd, net, node, how)?,
         "CPT" => ni.cpts = cpts(key, node)?,
         name if NET_READ_ONLY.contains(&name) => {}
         _ => return Err(invalid_key(key, &NI_KEYS)),
@@ -410,7 +410,18 @@ fn tunables(to: &mut NetTunables, node: &Node) -> Result<(), ConfigError> {
     Ok(())
 }
 
-fn lnd_tunables(to: &mut LndTunables, node: &Node, how: &mut Reading) -> Result<(), ConfigError> {
+fn lnd_tunables(
+    to: &mut LndTunables,
+    net: Net,
+    node: &Node,
+    how: &mut Reading,
+) -> Result<(), ConfigError> {
+    let is_rdma = net.kind == NetType::O2IB;
+    let count = |key: &Key, node: &Node| {
+        let value = number(key, node)?;
+        let value = u32::try_from(value).ok().filter(|v| *v <= i32::MAX as u32);
+        value.map(Some).ok_or_else(|| invalid_value(key, node, format_args!("0 to {}", i32::MAX)))
+    };
     for (key, node) in entries_or_none(node, "a map of tunables")? {
         match key.text.as_str() {
             "conns_per_peer" => {
@@ -425,6 +436,10 @@ fn lnd_tunables(to: &mut LndTunables, node: &Node, how: &mut Reading) -> Result<
             }
             // Shown by exporters; one for the whole driver.
             "timeout" => {}
+            "peercredits_hiw" if is_rdma => to.peercredits_hiw = count(key, node)?,
+            "concurrent_sends" if is_rdma => to.concurrent_sends = count(key, node)?,
+            // Shown by exporters; here they have one value each.
+            name if is_rdma && O2IB_FIXED.contains(&(name, scalar(key, node)?)) => {}
             name if FOREIGN_LND_KEYS.contains(&name) => {
                 let foreign = PassedOver::ForeignTunable(name.to_owned());
                 if !how.describes {

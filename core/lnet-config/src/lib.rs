@@ -42,8 +42,8 @@ pub use legacy::{
 };
 pub use lists::{CPTS_MAX, CptsError, INTERFACES_MAX, ListError, parse_cpts, parse_interfaces};
 pub use model::{
-    Interface, LndTunables, NetAdd, NetCpts, NetDel, NetTunables, PeerAdd, PeerDel, RouteAdd,
-    RouteDel, Setting, UdspAdd, UdspDel, UdspRule, ValueError,
+    Interface, LndTunables, NetAdd, NetCpts, NetDel, NetTunables, O2IB_FIXED, PeerAdd, PeerDel,
+    RouteAdd, RouteDel, Setting, UdspAdd, UdspDel, UdspRule, ValueError,
 };
 pub use nids::{NID_LIST_MAX, NidListError, parse_nid_list};
 pub use number::parse_number;

@@ -52,7 +52,23 @@ pub struct LndTunables {
     pub conns_per_peer: Option<u8>,
     /// IP type of service, 0 to 255; -1 leaves it alone.
     pub tos: Option<i16>,
+    /// Of o2ib alone: credits owed at which a message of its own returns them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peercredits_hiw: Option<u32>,
+    /// Of o2ib alone: chains of work requests posted at a time; 0 lets the driver choose.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub concurrent_sends: Option<u32>,
 }
+
+/// Tunables of o2ib that kernel nodes show and that have one value each on nodes of today, in their
+/// order: how memory is registered there.
+pub const O2IB_FIXED: [(&str, &str); 5] = [
+    ("map_on_demand", "true"),
+    ("fmr_pool_size", "512"),
+    ("fmr_flush_trigger", "384"),
+    ("fmr_cache", "1"),
+    ("ntx", "512"),
+];
 
 /// NIs to be added to one net (C-netadd-1). One NI for each interface; the interface that owns the
 /// address when only `nid` is given; the first usable interface when neither is (I-9).
@@ -108,6 +124,8 @@ impl NetAdd {
             ("credits", t.credits.map(i64::from), 0, int),
             ("conns_per_peer", lnd.conns_per_peer.map(i64::from), 0, 127),
             ("tos", lnd.tos.map(i64::from), -1, 255),
+            ("peercredits_hiw", lnd.peercredits_hiw.map(i64::from), 0, int),
+            ("concurrent_sends", lnd.concurrent_sends.map(i64::from), 0, int),
         ];
         for (field, value, min, max) in values {
             if let Some(value) = value.filter(|v| !(min..=max).contains(v)) {

@@ -400,6 +400,8 @@ fn diff_net(
     let own_differ = |have: &NiBlock, want: &NiBlock| {
         overrides(have.lnd.conns_per_peer, want.lnd.conns_per_peer)
             || overrides(have.lnd.tos, want.lnd.tos)
+            || overrides(have.lnd.peercredits_hiw, want.lnd.peercredits_hiw)
+            || overrides(have.lnd.concurrent_sends, want.lnd.concurrent_sends)
     };
     for have in has {
         match wants.iter().find(|want| same(have, want)) {

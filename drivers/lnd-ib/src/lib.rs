@@ -1,7 +1,8 @@
-//! The pure half of the RDMA driver, compatible on the wire with the kernel's o2iblnd: what to post
-//! to a queue pair, what to ask of the connection manager and what to report to the node, given what
-//! the adapter, the connection manager, the clock and the node say. It chooses no path, repeats no
-//! message and judges no health. No verb is called here.
+//! The RDMA driver, compatible on the wire with the kernel's o2iblnd: what to post to a queue pair, what
+//! to ask of the connection manager and what to report to the node, given what the adapter, the
+//! connection manager, the clock and the node say. It chooses no path, repeats no message and judges
+//! no health. Everything but `verbs/` is pure: that (feature `io`) is the adapter over devices of the
+//! system, and `emulated/` is one without.
 //!
 //! One [`IbNi`] is one interface. Inputs are its methods; everything that follows is polled as
 //! [`Output`] and is to be carried out **in that order**: memory goes back to its owner only behind

@@ -63,8 +63,8 @@ pub use rpc::{
 pub use snapshot::{
     GlobalSnapshot, KindCounts, Latency, LndSnapshot, NetSnapshot, NetTunablesSnapshot, NiDetail,
     NiHealth, NiMore, NiSnapshot, PeerNiCredits, PeerNiDetail, PeerNiHealth, PeerNiSnapshot,
-    PeerNiState, PeerSnapshot, RefusedSnapshot, StatsSnapshot, TimesSnapshot, Traffic, UdspInfo,
-    UsageSnapshot,
+    PeerNiState, PeerSnapshot, RdmaPortSnapshot, RefusedSnapshot, StatsSnapshot, TimesSnapshot,
+    Traffic, UdspInfo, UsageSnapshot,
 };
 pub use socket::{SOCKET_ENV, SOCKET_SYSTEM, default_socket};
 pub use state::{HEALTH_MAX, InterfaceState, PeerFlags, host_name};

@@ -296,6 +296,43 @@ pub enum LndSnapshot {
         /// IP type of service, -1 is not set.
         tos: i32,
     },
+    /// o2iblnd.
+    O2ib {
+        /// Credits owed at which a message of its own returns them.
+        peercredits_hiw: u32,
+        /// Chains of work requests posted at a time on a connection.
+        concurrent_sends: u32,
+        /// Connections to one peer NI.
+        conns_per_peer: u32,
+        /// Seconds.
+        timeout_s: u32,
+        /// IP type of service, -1 is not set.
+        tos: i32,
+        /// The device, its port, and what is pinned there.
+        port: RdmaPortSnapshot,
+    },
+}
+
+/// An RDMA port in use, where less is known than of a device of the system.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RdmaPortSnapshot {
+    /// Whether it carries messages.
+    pub active: bool,
+    /// Mbit/s, 0 if not known.
+    pub rate_mbps: u32,
+    /// Whether that is less than it was.
+    pub degraded: bool,
+    /// Connections in use.
+    pub connections: u32,
+    /// Bytes of memory that are pinned.
+    pub pinned: u64,
+    /// Bytes that may be.
+    pub pinned_max: u64,
+    /// Registrations made.
+    pub registered: u64,
+    /// Uses of a registration that was there.
+    pub found: u64,
 }
 
 /// A peer.

@@ -20,6 +20,7 @@ mod nets;
 mod options;
 mod params;
 mod picture;
+mod rdma;
 mod recorder;
 mod reload;
 mod rpc_views;

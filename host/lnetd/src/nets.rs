@@ -1,4 +1,5 @@
-//! Interfaces: from a name or NID to an NI that the TCP driver serves, and back.
+//! Interfaces: from a name or NID to an NI that a driver serves, and back. What RDMA interfaces have of
+//! their own is in `rdma.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -16,6 +17,7 @@ use lnet_types::{CptTable, Errno, Net, NetType, NiId, Nid};
 
 use crate::control::{Running, stopped};
 use crate::options::{Accept, Options};
+use crate::rdma;
 
 /// Settings of socklnd for nets to come.
 #[derive(Clone, Debug)]
@@ -25,6 +27,8 @@ pub(crate) struct SockDefaults {
     /// Seconds; 0 follows the node's derived time-out.
     pub(crate) timeout_s: u32,
     legacy_close_status: bool,
+    /// Those of the RDMA driver.
+    pub(crate) ib: rdma::IbDefaults,
     /// Which peers may connect.
     accept_from: AcceptFrom,
     limits: Limits,
@@ -54,6 +58,7 @@ impl SockDefaults {
                 false => 0,
             }),
             legacy_close_status: conduct.closes_with_legacy_status,
+            ib: rdma::IbDefaults::new(&conduct),
             accept_from: options.accept_from.clone(),
             limits: Limits {
                 connections_per_address: options.connections_per_address,
@@ -143,14 +148,17 @@ impl SockDefaults {
     }
 
     pub(crate) fn set_timeout(&mut self, net: Net, seconds: u32) -> Result<(), AdminError> {
-        if net.kind != NetType::TCP {
-            return Err(AdminError::new(
-                Errno::ENOMSG,
-                format!("Failed to set LND timeout for net {net}"),
-            )
-            .because("no driver for that network: expected tcp"));
+        match net.kind {
+            NetType::TCP => self.timeout_s = seconds,
+            NetType::O2IB => self.ib.timeout_s = seconds,
+            _ => {
+                return Err(AdminError::new(
+                    Errno::ENOMSG,
+                    format!("Failed to set LND timeout for net {net}"),
+                )
+                .because("no driver for that network: expected tcp or o2ib"));
+            }
         }
-        self.timeout_s = seconds;
         Ok(())
     }
 }
@@ -173,12 +181,15 @@ struct Made {
     /// Whether its address is not the one that its interface alone stands for.
     by_address: bool,
     namespace: Option<Namespace>,
+    /// Of an RDMA interface.
+    ib: Option<rdma::Made>,
 }
 
 impl Made {
     /// Connections per peer when `asked` are wanted: 0 and none let the link's speed decide (K-12).
     fn conns(&self, asked: Option<u8>) -> u8 {
         match asked {
+            None | Some(0) if self.ib.is_some() => 1,
             None | Some(0) => lnd_sock::conns_per_peer_for(self.speed_mbps.map(|m| m / 1000)),
             Some(n) => n,
         }
@@ -189,16 +200,20 @@ impl Made {
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     timeout_s: u32,
+    ib_timeout_s: u32,
     made: BTreeMap<NiId, Made>,
     accept_from: AcceptFrom,
 }
 
 impl Settings {
     pub(crate) fn lnd(&self, ni: NiId) -> Option<LndSnapshot> {
-        self.made.get(&ni).map(|m| LndSnapshot::Sock {
-            conns_per_peer: u32::from(m.conns_per_peer),
-            timeout_s: self.timeout_s,
-            tos: i32::from(m.tos),
+        self.made.get(&ni).map(|m| match m.ib {
+            Some(ib) => rdma::snapshot(ib, m.conns_per_peer, m.tos, self.ib_timeout_s),
+            None => LndSnapshot::Sock {
+                conns_per_peer: u32::from(m.conns_per_peer),
+                timeout_s: self.timeout_s,
+                tos: i32::from(m.tos),
+            },
         })
     }
 
@@ -227,9 +242,12 @@ impl Nets {
     /// What `net show` says; `global` is the time limit that interfaces without one of the driver's own
     /// follow.
     pub(crate) fn settings(&self, sock: &SockDefaults, global: Duration) -> Settings {
-        let timeout = sock.timeout().unwrap_or(global).as_secs();
+        let seconds = |own: Option<Duration>| {
+            u32::try_from(own.unwrap_or(global).as_secs()).unwrap_or(u32::MAX)
+        };
         Settings {
-            timeout_s: u32::try_from(timeout).unwrap_or(u32::MAX),
+            timeout_s: seconds(sock.timeout()),
+            ib_timeout_s: seconds(sock.ib.timeout()),
             made: self.made.clone(),
             accept_from: sock.accept_from.clone(),
         }
@@ -284,12 +302,21 @@ impl Nets {
         for ni in meant {
             let Some(made) = self.made.get_mut(&ni) else { continue };
             let conns = made.conns(Some(conns));
+            let is_rdma = made.ib.is_some();
             handle
-                .call(move |stack, _| stack.tcp_mut().map(|tcp| tcp.set_conns_per_peer(ni, conns)))
+                .call(move |stack, _| -> Result<(), AdminError> {
+                    if is_rdma {
+                        let port = stack.ib_mut().and_then(|ib| ib.port(ni));
+                        let set = port.map(|port| port.ib.set_conns_per_peer(conns)).transpose();
+                        set.map_err(|e| AdminError::errno(Errno::EINVAL).because(e))?;
+                        return Ok(());
+                    }
+                    let set = stack.tcp_mut().map(|tcp| tcp.set_conns_per_peer(ni, conns));
+                    let set = set.transpose();
+                    set.map_err(|e| AdminError::errno(e.errno()).because(e)).map(drop)
+                })
                 .blocking()
-                .map_err(|e| stopped(&e))?
-                .transpose()
-                .map_err(|e| AdminError::errno(e.errno()).because(e))?;
+                .map_err(|e| stopped(&e))??;
             made.conns_per_peer = conns;
         }
         Ok(())
@@ -301,11 +328,15 @@ impl Nets {
         handle: &NodeHandle,
         sock: &SockDefaults,
     ) -> Result<(), AdminError> {
-        let timeout = sock.timeout();
-        let nis: Vec<NiId> = self.made.keys().copied().collect();
+        let (tcp, ib) = (sock.timeout(), sock.ib.timeout());
+        let nis: Vec<(NiId, bool)> =
+            self.made.iter().map(|(ni, made)| (*ni, made.ib.is_some())).collect();
         handle
             .call(move |stack, _| {
-                nis.into_iter().try_for_each(|ni| stack.set_tcp_timeout(ni, timeout))
+                nis.into_iter().try_for_each(|(ni, is_rdma)| match is_rdma {
+                    true => stack.set_ib_timeout(ni, ib),
+                    false => stack.set_tcp_timeout(ni, tcp),
+                })
             })
             .blocking()
             .map_err(|e| stopped(&e))?
@@ -337,9 +368,12 @@ pub(crate) fn add(
     let refuse = |errno, why: String| AdminError::new(errno, TEXT).because(why);
     match add.net.kind {
         NetType::TCP => {}
+        NetType::O2IB => {
+            rdma::check(scene.namespace).map_err(|(errno, why)| refuse(errno, why))?;
+        }
         NetType::LO => return Err(AdminError::new(Errno::ENODEV, "setting @lo not allowed")),
         _ => {
-            let why = format!("net {}: no driver for it here, expected tcp", add.net);
+            let why = format!("net {}: no driver for it here, expected tcp or o2ib", add.net);
             return Err(refuse(Errno::ENETDOWN, why));
         }
     }
@@ -347,7 +381,10 @@ pub(crate) fn add(
     let named = add.interfaces.iter().filter_map(|i| i.cpts.as_ref());
     named.chain(&add.cpts).try_for_each(|cpts| there(&node.cpts, cpts))?;
     let credits = |v: Option<u32>, default: u32| v.filter(|v| *v != 0).unwrap_or(default);
-    let (t, p) = (&add.tunables, &sock.parameters);
+    // Module parameters are those of socklnd.
+    let none = SockParameters::default();
+    let is_rdma = add.net.kind == NetType::O2IB;
+    let (t, p) = (&add.tunables, if is_rdma { &none } else { &sock.parameters });
     let tunables = NetTunables {
         peer_timeout: t
             .peer_timeout_s
@@ -357,8 +394,13 @@ pub(crate) fn add(
         peer_buffer_credits: t.peer_buffer_credits.or(p.peer_buffer_credits).unwrap_or(0),
         credits: credits(t.credits.or(p.credits), NetTunables::SOCK.credits),
     };
+    let tunables = match is_rdma {
+        true => NetTunables { peer_credits: rdma::depth(tunables.peer_credits), ..tunables },
+        false => tunables,
+    };
     node.nets.warn_of_other_tunables(add);
     let table = load(scene.namespace)?;
+    let add = &if is_rdma { rdma::by_interface(add, &table) } else { add.clone() };
     let mut made = Vec::new();
     // An interface that the caller's namespace does not have may be one of the daemon's: daemons of
     // several namespaces are administered from one.
@@ -607,16 +649,40 @@ fn add_one(
         speed_mbps: place.speed_mbps,
         by_address: place.by_address,
         namespace: place.namespace.clone(),
+        ib: rdma::is_rdma(nid).then(|| rdma::Made::new(add, tunables.peer_credits)),
     };
-    made.conns_per_peer = made.conns(add.lnd.conns_per_peer.or(sock.parameters.conns_per_peer));
+    if made.ib.is_some() {
+        made.tos = add.lnd.tos.unwrap_or(-1);
+    }
+    let of_module = sock.parameters.conns_per_peer.filter(|_| made.ib.is_none());
+    made.conns_per_peer = made.conns(add.lnd.conns_per_peer.or(of_module));
+    // Those of the interface before those of the net (C-netadd-2).
+    let cpts = place.cpts.clone().or_else(|| add.cpts.clone()).map(BTreeSet::from_iter);
+    if let Some(ib) = made.ib {
+        let ni = lnet_rt::IbNi {
+            interface: place.device.clone(),
+            tunables,
+            tos: made.tos,
+            cpts,
+            ..rdma::ni(nid, ib, made.conns_per_peer, &sock.ib)
+        };
+        let ni = node
+            .handle
+            .call(move |stack, _| stack.add_ib_ni(ni))
+            .blocking()
+            .map_err(|e| (e.errno(), e.to_string()))?
+            .map_err(|e| (e.errno(), not_added(&e, nid, &node.nets)))?;
+        node.nets.made.insert(ni, made);
+        node.nets.tunables.entry(add.net).or_insert(tunables);
+        return Ok(ni);
+    }
     let ni = TcpNi {
         interface: place.device.clone(),
         tunables,
         conns_per_peer: Some(made.conns_per_peer),
         tos: made.tos,
         timeout: sock.timeout(),
-        // Those of the interface before those of the net (C-netadd-2).
-        cpts: place.cpts.clone().or_else(|| add.cpts.clone()).map(BTreeSet::from_iter),
+        cpts,
         namespace: place.namespace.clone(),
         ..TcpNi::new(nid)
     };
@@ -634,7 +700,7 @@ fn add_one(
 /// What is wrong, and what an ordinary user does about a port that it may not listen on.
 fn not_added(e: &NiError, nid: Nid, nets: &Nets) -> String {
     match e.errno() {
-        Errno::EACCES => {
+        Errno::EACCES if !rdma::is_rdma(nid) => {
             let why = format!(
                 "{e}: ports below 1024 need CAP_NET_BIND_SERVICE; or start the daemon with --port \
                  PORT, 1024 or above, on all nodes"

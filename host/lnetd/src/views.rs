@@ -40,7 +40,18 @@ pub(crate) fn nets(
 ) -> Vec<admin::NetSnapshot> {
     let refused = if detail { refused(stack, now) } else { Vec::new() };
     let views = stack.node().net_views();
-    views.iter().map(|view| net(view, settings, detail, &refused, now)).collect()
+    let mut nets: Vec<_> =
+        views.iter().map(|view| net(view, settings, detail, &refused, now)).collect();
+    // What an RDMA device says of itself now.
+    let ids = views.iter().flat_map(|view| &view.nis).map(|ni| ni.id);
+    for (id, ni) in ids.zip(nets.iter_mut().flat_map(|net| &mut net.nis)) {
+        if let Some(detail) = &mut ni.detail
+            && let Some(admin::LndSnapshot::O2ib { port, .. }) = &mut detail.lnd
+        {
+            *port = crate::rdma::port(stack, id).unwrap_or_default();
+        }
+    }
+    nets
 }
 
 /// A local net. `refused`: the peers that the driver refused, on any net.

@@ -20,6 +20,7 @@ pub(super) fn net_rules(node: &Node, how: &mut Reading) -> Result<NetRules, Conf
 
 fn rule(item: &Node, how: &mut Reading) -> Result<NetRule, ConfigError> {
     let (mut net, mut ni, mut ranges) = (None, NiBlock::default(), Vec::new());
+    let mut of_driver = None;
     for (key, node) in map(item, "a map that begins with 'net-spec'")? {
         match key.text.as_str() {
             "net-spec" => {
@@ -41,7 +42,8 @@ fn rule(item: &Node, how: &mut Reading) -> Result<NetRule, ConfigError> {
                 }
             }
             "tunables" => tunables(&mut ni.tunables, node)?,
-            "lnd tunables" => lnd_tunables(&mut ni.lnd, node, how)?,
+            // Which there are depends on the net.
+            "lnd tunables" => of_driver = Some(node),
             "CPT" => ni.cpts = cpts(key, node)?,
             "seq_no" => {}
             _ => {
@@ -55,6 +57,9 @@ fn rule(item: &Node, how: &mut Reading) -> Result<NetRule, ConfigError> {
     let net = net.ok_or_else(|| {
         content(item.pos, "Malformed input. Expect 'net-spec' in a rule of ip2nets".to_owned())
     })?;
+    if let Some(node) = of_driver {
+        lnd_tunables(&mut ni.lnd, net, node, how)?;
+    }
     let NiBlock { interfaces, nid, tunables, lnd, cpts } = ni;
     Ok(NetRule { nets: vec![NetAdd { net, interfaces, nid, cpts, tunables, lnd }], ranges })
 }

@@ -525,7 +525,11 @@ impl ModuleParameters {
             peer_buffer_credits: self.sock.peer_buffer_credits,
             credits: self.sock.credits,
         };
-        let lnd = LndTunables { conns_per_peer: self.sock.conns_per_peer, tos: self.sock.tos };
+        let lnd = LndTunables {
+            conns_per_peer: self.sock.conns_per_peer,
+            tos: self.sock.tos,
+            ..LndTunables::default()
+        };
         let of = |net: Net| match net.kind {
             NetType::TCP => (tunables, lnd),
             _ => (NetTunables::default(), LndTunables::default()),

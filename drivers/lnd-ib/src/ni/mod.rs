@@ -160,6 +160,17 @@ impl IbNi {
         Ok(())
     }
 
+    /// Sets how many connections to each peer this side asks for; peers to come get as many.
+    ///
+    /// # Errors
+    /// Out of its bounds.
+    pub fn set_conns_per_peer(&mut self, count: u8) -> Result<(), ConfigError> {
+        let config = IbConfig { conns_per_peer: count, ..self.config.clone() };
+        config.check()?;
+        self.config = config;
+        Ok(())
+    }
+
     /// Counters.
     pub const fn stats(&self) -> &Stats {
         &self.stats

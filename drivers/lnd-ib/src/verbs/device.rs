@@ -113,6 +113,19 @@ fn devices() -> String {
 }
 
 impl Device {
+    /// Loads the libraries and asks for a connection manager.
+    pub(super) fn available() -> Result<(), OpenError> {
+        let call = Functions::load()?;
+        // SAFETY: without arguments.
+        let events = unsafe { (call.rdma_create_event_channel)() };
+        if events.is_null() {
+            return Err(OpenError::Manager(last_error()));
+        }
+        // SAFETY: just made, and used by nothing.
+        unsafe { (call.rdma_destroy_event_channel)(events) };
+        Ok(())
+    }
+
     /// Opens the device that has `addr`, and listens there.
     pub(super) fn open(addr: Ipv4Addr, port: u16) -> Result<Self, OpenError> {
         let call = Functions::load()?;

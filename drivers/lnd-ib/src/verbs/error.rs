@@ -82,11 +82,12 @@ impl OpenError {
     /// The error number that a kernel node gives.
     pub const fn errno(&self) -> Errno {
         match self {
-            // A network whose driver cannot be had.
-            Self::Static | Self::Library { .. } | Self::Symbol { .. } | Self::Manager(_) => {
-                Errno::ENETDOWN
-            }
-            Self::Device { .. } => Errno::ENODEV,
+            // A network whose driver or device cannot be had.
+            Self::Static
+            | Self::Library { .. }
+            | Self::Symbol { .. }
+            | Self::Manager(_)
+            | Self::Device { .. } => Errno::ENETDOWN,
             Self::Listen { errno, .. } | Self::Call { errno, .. } => *errno,
             Self::Locked { .. } => Errno::ENOMEM,
         }

@@ -156,6 +156,14 @@ impl Verbs {
     /// Tokens that one adapter takes.
     pub const TOKENS: usize = 3;
 
+    /// Whether there is anything to open: both libraries, and a connection manager with a device.
+    ///
+    /// # Errors
+    /// What is missing on this machine.
+    pub fn available() -> Result<(), OpenError> {
+        Device::available()
+    }
+
     /// Opens the device that has the address of the interface, and listens there. `tokens`:
     /// [`Verbs::TOKENS`] of them, for its descriptors.
     ///
@@ -209,6 +217,11 @@ impl Verbs {
     /// What is pinned.
     pub const fn pins(&self) -> PinStats {
         self.registrations.stats()
+    }
+
+    /// Bytes that may be pinned.
+    pub const fn pinned_max(&self) -> u64 {
+        self.config.pinned_max
     }
 
     /// Says how the port is: its rate, and whether it is usable.

@@ -58,7 +58,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("lnet-admin", &["lnet-config", "lnet-selftest", "lnet-types"]),
-    ("lnet-rt", &["lnd-sock", "lnet", "lnet-types", "lnet-wire"]),
+    ("lnet-rt", &["lnd-ib", "lnd-sock", "lnet", "lnet-types", "lnet-wire"]),
     (
         "lustre-rt",
         &[
@@ -114,8 +114,12 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("ulnet", &["lnetctl", "lnetd", "lst", "lustre", "ulnet-demo", "ulnet-perf", "ulnet-sim"]),
 ];
 
+/// Pure crates that have a shell with I/O behind their feature `io`.
+const SHELLS: &[&str] = &["lnd-ib", "lnd-sock"];
+
 /// What a pure crate must not reach, by whatever way.
 const IMPURE: &[&str] = &[
+    "libloading",
     "mio",
     "socket2",
     "rustix",
@@ -224,20 +228,24 @@ fn pure_crates_reach_no_socket_clock_or_thread() {
             continue;
         }
         let optional = optional_dependencies(package);
-        if *name != "lnd-sock" {
+        if !SHELLS.contains(name) {
             assert!(optional.is_empty(), "{name} has optional dependencies: {optional:?}");
         }
         // What another crate has switched on for itself is not what this one uses.
-        let sock = members.get("lnd-sock").map(|p| optional_dependencies(p)).unwrap_or_default();
-        for d in array(&package["dependencies"]).iter().filter(|d| d["name"] == "lnd-sock") {
+        let shell = |name: &str| {
+            let package = SHELLS.contains(&name).then(|| members.get(name)).flatten();
+            package.map(|p| optional_dependencies(p)).unwrap_or_default()
+        };
+        let of_shell = |d: &&Value| SHELLS.iter().any(|name| d["name"] == *name);
+        for d in array(&package["dependencies"]).iter().filter(of_shell) {
             let io = array(&d["features"]).iter().any(|f| f == "io");
-            assert!(d["uses_default_features"] == false && !io, "{name} uses lnd-sock's sockets");
+            assert!(d["uses_default_features"] == false && !io, "{name} uses I/O of {}", d["name"]);
         }
         let mut seen = BTreeSet::from([*name]);
         let mut next = vec![(*name, vec![*name])];
         while let Some((at, way)) = next.pop() {
             for to in graph.get(at).into_iter().flatten() {
-                if (at == "lnd-sock" && sock.contains(to)) || !seen.insert(to) {
+                if shell(at).contains(to) || !seen.insert(to) {
                     continue;
                 }
                 let way: Vec<&str> = way.iter().copied().chain([*to]).collect();

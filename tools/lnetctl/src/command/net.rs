@@ -69,6 +69,7 @@ fn add_requests(session: &mut Session<'_>, args: &Args) -> Result<Vec<NetAdd>, i
     let lnd = LndTunables {
         conns_per_peer: conns_per_peer(session, args, ADD_OPTION)?,
         tos: tos(session, args)?,
+        ..LndTunables::default()
     };
     let tunables = NetTunables {
         peer_timeout_s: count(session, args, "peer-timeout", 0)?,

@@ -35,9 +35,12 @@ pub(super) fn node(session: &mut Session<'_>) -> Result<Node, ClientError> {
         .flat_map(|net| &net.nis)
         .map(|ni| {
             let detail = ni.detail.as_deref();
-            let LndSnapshot::Sock { timeout_s, .. } = detail
-                .and_then(|d| d.lnd)
-                .unwrap_or(LndSnapshot::Sock { conns_per_peer: 0, timeout_s: 0, tos: -1 });
+            let timeout_s = match detail.and_then(|d| d.lnd.as_ref()) {
+                Some(LndSnapshot::Sock { timeout_s, .. } | LndSnapshot::O2ib { timeout_s, .. }) => {
+                    *timeout_s
+                }
+                None => 0,
+            };
             Ni {
                 nid: ni.nid,
                 device: ni.interface.clone(),

@@ -1,7 +1,11 @@
 //! `net show` (S-net-1 to S-net-9).
 
-use lnet_admin::{LndSnapshot, NetSnapshot, NiDetail, NiSnapshot, RefusedSnapshot};
-use lnet_config::{Interface, LndTunables, NetBlock, NetTunables, NiBlock, Tree, cpts_text};
+use lnet_admin::{
+    LndSnapshot, NetSnapshot, NiDetail, NiSnapshot, RdmaPortSnapshot, RefusedSnapshot,
+};
+use lnet_config::{
+    Interface, LndTunables, NetBlock, NetTunables, NiBlock, O2IB_FIXED, Tree, cpts_text,
+};
 use lnet_types::Net;
 
 use super::traffic::{by_kind, statistics, sums, udsp, usage};
@@ -88,6 +92,9 @@ fn details(rows: &mut Rows, detail: &NiDetail, level: i64) {
             ("network timeouts", Tree::plain(m.network_timeouts)),
         ];
         ours.extend(usage(&m.usage, m.bytes));
+        if let Some(LndSnapshot::O2ib { port, .. }) = &detail.lnd {
+            ours.push(("rdma", rdma_port(port)));
+        }
         rows.push(("ulnet", Tree::map(ours)));
     }
     if level >= 2 {
@@ -119,18 +126,56 @@ fn details(rows: &mut Rows, detail: &NiDetail, level: i64) {
             ("credits", t.credits),
         ]),
     ));
-    if let Some(LndSnapshot::Sock { conns_per_peer, timeout_s, tos }) = detail.lnd {
-        rows.push((
-            "lnd tunables",
-            numbers([
-                ("conns_per_peer", i64::from(conns_per_peer)),
-                ("timeout", timeout_s.into()),
-                ("tos", tos.into()),
-            ]),
-        ));
+    if let Some(lnd) = &detail.lnd {
+        rows.push(("lnd tunables", lnd_tunables(lnd)));
     }
     rows.push(("dev cpt", Tree::plain(detail.dev_cpt)));
     rows.push(("CPT", Tree::Quoted(cpts_text(first(&detail.cpts)))));
+}
+
+/// The device of an RDMA interface, and the memory that is pinned there.
+fn rdma_port(port: &RdmaPortSnapshot) -> Tree {
+    let big = |n: u64| Tree::plain(n);
+    Tree::map([
+        ("active", Tree::plain(port.active)),
+        ("rate_mbps", Tree::plain(port.rate_mbps)),
+        ("degraded", Tree::plain(port.degraded)),
+        ("connections", Tree::plain(port.connections)),
+        ("pinned_bytes", big(port.pinned)),
+        ("pinned_max", big(port.pinned_max)),
+        ("registrations", big(port.registered)),
+        ("registrations_found", big(port.found)),
+    ])
+}
+
+/// Tunables of a driver (S-net-5).
+fn lnd_tunables(lnd: &LndSnapshot) -> Tree {
+    match *lnd {
+        LndSnapshot::Sock { conns_per_peer, timeout_s, tos } => numbers([
+            ("conns_per_peer", i64::from(conns_per_peer)),
+            ("timeout", timeout_s.into()),
+            ("tos", tos.into()),
+        ]),
+        LndSnapshot::O2ib {
+            peercredits_hiw,
+            concurrent_sends,
+            conns_per_peer,
+            timeout_s,
+            tos,
+            ..
+        } => {
+            let number = |n: i64| Tree::plain(n);
+            let mut rows = vec![
+                ("peercredits_hiw", number(peercredits_hiw.into())),
+                ("concurrent_sends", number(concurrent_sends.into())),
+            ];
+            rows.extend(O2IB_FIXED.iter().map(|(key, value)| (*key, Tree::plain(value))));
+            rows.push(("conns_per_peer", number(conns_per_peer.into())));
+            rows.push(("timeout", number(timeout_s.into())));
+            rows.push(("tos", number(tos.into())));
+            Tree::map(rows)
+        }
+    }
 }
 
 fn first(cpts: &[u32]) -> &[u32] {
@@ -158,9 +203,20 @@ fn block(net: &NetSnapshot) -> NetBlock {
         };
         let t = &detail.tunables;
         let count = |value: i32| u32::try_from(value).ok();
-        let lnd = detail.lnd.map(|LndSnapshot::Sock { conns_per_peer, tos, .. }| LndTunables {
-            conns_per_peer: u8::try_from(conns_per_peer).ok(),
-            tos: i16::try_from(tos).ok(),
+        let lnd = detail.lnd.as_ref().map(|lnd| match *lnd {
+            LndSnapshot::Sock { conns_per_peer, tos, .. } => LndTunables {
+                conns_per_peer: u8::try_from(conns_per_peer).ok(),
+                tos: i16::try_from(tos).ok(),
+                ..LndTunables::default()
+            },
+            LndSnapshot::O2ib {
+                peercredits_hiw, concurrent_sends, conns_per_peer, tos, ..
+            } => LndTunables {
+                conns_per_peer: u8::try_from(conns_per_peer).ok(),
+                tos: i16::try_from(tos).ok(),
+                peercredits_hiw: Some(peercredits_hiw),
+                concurrent_sends: Some(concurrent_sends),
+            },
         });
         NiBlock {
             interfaces,

@@ -7,8 +7,8 @@ use lnet_admin::{
     AdminError, Ask, ClientError, Contact, Contacted, GlobalSnapshot, KindCounts, Latency,
     LndSnapshot, NetSnapshot, NetTunablesSnapshot, NiDetail, NiHealth, NiSnapshot, PeerNiCredits,
     PeerNiDetail, PeerNiHealth, PeerNiSnapshot, PeerNiState, PeerPage, PeerSnapshot, PoolSnapshot,
-    Reply, Request, RoutePage, RouteSnapshot, RoutingSnapshot, RoutingState, StatsSnapshot,
-    Traffic, UdspInfo,
+    RdmaPortSnapshot, Reply, Request, RoutePage, RouteSnapshot, RoutingSnapshot, RoutingState,
+    StatsSnapshot, Traffic, UdspInfo,
 };
 use lnet_config::yaml::{self, Node, Value};
 use lnet_config::{Setting, UdspRule, parse_cpts};
@@ -174,10 +174,18 @@ fn ni(item: &Node) -> NiSnapshot {
                 credits: n(t, "credits"),
             },
             lnd: get(item, "lnd tunables").filter(|lnd| lnd.value != Value::Null).map(|lnd| {
-                LndSnapshot::Sock {
-                    conns_per_peer: n(Some(lnd), "conns_per_peer"),
-                    timeout_s: n(Some(lnd), "timeout"),
-                    tos: n(Some(lnd), "tos"),
+                let conns_per_peer = n(Some(lnd), "conns_per_peer");
+                let (timeout_s, tos) = (n(Some(lnd), "timeout"), n(Some(lnd), "tos"));
+                match get(lnd, "peercredits_hiw") {
+                    Some(_) => LndSnapshot::O2ib {
+                        peercredits_hiw: n(Some(lnd), "peercredits_hiw"),
+                        concurrent_sends: n(Some(lnd), "concurrent_sends"),
+                        conns_per_peer,
+                        timeout_s,
+                        tos,
+                        port: RdmaPortSnapshot::default(),
+                    },
+                    None => LndSnapshot::Sock { conns_per_peer, timeout_s, tos },
                 }
             }),
             dev_cpt: n(Some(item), "dev cpt"),

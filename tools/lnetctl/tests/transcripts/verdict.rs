@@ -12,8 +12,6 @@ pub(crate) enum Verdict {
     Strict(&'static str),
     /// Different on purpose.
     Different(&'static str),
-    /// Not yet.
-    Missing(&'static str),
 }
 
 const OWN_HELP: &str = "help is in our own words; stream and exit code are equal";
@@ -125,8 +123,6 @@ const VERDICTS: &[(&str, Verdict)] = &[
         "fault-drop-reset",
         Verdict::Different("the counters are reset without one more argument (C-fault-4, Q fix)"),
     ),
-    ("o2ib-net-show-v4", Verdict::Missing("LND tunables of o2ib come with that driver")),
-    ("o2ib-export-backup", Verdict::Missing("LND tunables of o2ib come with that driver")),
 ];
 
 /// The list, sorted: every recorded `lnetctl` command.
@@ -158,7 +154,6 @@ pub(crate) fn page() -> String {
     let matched = count(|v| matches!(v, Verdict::Matched));
     let strict = count(|v| matches!(v, Verdict::Strict(_)));
     let different = count(|v| matches!(v, Verdict::Different(_)));
-    let missing = count(|v| matches!(v, Verdict::Missing(_)));
     let others = names().len() - list.len();
     let mut page = format!(
         "# Transcripts\n\n\
@@ -169,7 +164,7 @@ pub(crate) fn page() -> String {
         is printed by live nodes. This page is made by those tests\n\
         (`ULNET_BLESS=1 cargo test -p lnetctl --test transcripts`).\n\n\
         matched {matched} · matched with `--strict-compat` {strict} · \
-        deliberately different {different} · not yet {missing} · of other programs {others}\n\n\
+        deliberately different {different} · of other programs {others}\n\n\
         | transcript | command | comparison |\n| --- | --- | --- |\n"
     );
     for (vector, verdict) in &list {
@@ -179,7 +174,6 @@ pub(crate) fn page() -> String {
                 format!("an error: {why} (DEC-33); matched with `--strict-compat`")
             }
             Verdict::Different(why) => format!("different: {why}"),
-            Verdict::Missing(why) => format!("not yet: {why}"),
         };
         let command = vector.command.replace('|', "\\|");
         page.push_str(&format!("| {} | `{command}` | {text} |\n", vector.name));
