@@ -333,6 +333,8 @@ pub struct RdmaPortSnapshot {
     pub registered: u64,
     /// Uses of a registration that was there.
     pub found: u64,
+    /// Bytes that the daemon may lock; absent if there is no limit.
+    pub locked_limit: Option<u64>,
 }
 
 /// A peer.

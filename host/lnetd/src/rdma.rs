@@ -127,6 +127,7 @@ pub(crate) fn port(stack: &Stack, ni: NiId) -> Option<RdmaPortSnapshot> {
         pinned_max: port.adapter.pinned_max(),
         registered: pins.registered,
         found: pins.found,
+        locked_limit: lnet_rt::locked_limit(),
     })
 }
 

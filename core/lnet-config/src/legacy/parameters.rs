@@ -113,7 +113,7 @@ enum Meaning {
 
 use Meaning::{Inverted, Sock, Tunable};
 
-const NO_RDMA: &str = "this node has no InfiniBand driver";
+const NO_RDMA: &str = "settings of o2ib come from `net add` or YAML, not from module options";
 const NO_GNI: &str = "this node has no Aries or Gemini driver";
 const NO_KFI: &str = "this node has no driver for kfabric";
 const NO_EFA: &str = "this node has no driver for EFA";

@@ -96,12 +96,21 @@ pub(super) fn set_nonblocking(fd: c_int) -> Result<(), Errno> {
     if set { Ok(()) } else { Err(last_error()) }
 }
 
-/// The limit of the process on locked memory, bytes.
-pub(super) fn locked_limit() -> u64 {
+/// The limit of the process on locked memory, bytes; `None` if there is none, or the process may lock
+/// beyond it.
+pub fn locked_limit() -> Option<u64> {
+    /// `CAP_IPC_LOCK`, by its number.
+    const IPC_LOCK: u64 = 1 << 14;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let effective = effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
+    if effective.is_some_and(|all| all & IPC_LOCK != 0) {
+        return None;
+    }
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the structure is this function's.
     unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) };
-    limit.rlim_cur
+    Some(limit.rlim_cur).filter(|limit| *limit != libc::RLIM_INFINITY)
 }
 
 /// The RDMA devices of this machine, for an error.
@@ -153,7 +162,7 @@ impl Device {
 
     fn failed(&self, call: &'static str, errno: Errno) -> OpenError {
         if errno == Errno::ENOMEM {
-            return OpenError::Locked { limit: locked_limit() };
+            return OpenError::Locked { limit: locked_limit().unwrap_or(u64::MAX) };
         }
         OpenError::Call { device: self.name.clone(), call, errno }
     }

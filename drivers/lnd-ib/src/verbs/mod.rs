@@ -64,7 +64,7 @@ use registrations::{RegId, Registrations};
 use sends::{BufferId, Ended, Message, Request, pieces};
 use sys::{CmId, OPTION_ID, OPTION_REUSEADDR, OPTION_TOS, PS_TCP, Sge, Wc};
 
-pub use device::PortState;
+pub use device::{PortState, locked_limit};
 pub use error::OpenError;
 pub use registrations::PinStats;
 

@@ -149,6 +149,23 @@ fn a_target_takes_less_or_into_its_own_buffer_or_later() {
 }
 
 #[test]
+fn a_delivery_into_several_spans_goes_through_a_buffer_where_an_adapter_maps_one() {
+    for one_span in [false, true] {
+        let mut world = pair(IbConfig { one_span, ..IbConfig::default() });
+        world.put(0, 1, 1, 65536);
+        world.run(SECOND);
+        assert_eq!(world.hosts[0].end(1), Some(Ok(())));
+        let received = world.hosts[1].received.last().expect("it came");
+        assert!(received.place.len() > 1, "{:?}", received.place);
+        assert_eq!(received.bytes.as_ref().map(Vec::len), Some(65536), "each byte was compared");
+        let bounced = world.hosts[1].port.ib.stats().bounced;
+        assert_eq!(bounced, u64::from(one_span));
+        world.assert_clean();
+        world.assert_balance();
+    }
+}
+
+#[test]
 fn a_burst_beyond_the_credits_arrives_whole_in_either_version() {
     for version in [Version::V12, Version::V11] {
         let config = IbConfig { version, ..IbConfig::default() };

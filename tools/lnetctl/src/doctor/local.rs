@@ -50,6 +50,10 @@ pub(super) fn node(session: &mut Session<'_>) -> Result<Node, ClientError> {
                 is_flapping: detail.is_some_and(|d| d.more.usage.flapping),
                 peer_credits: detail.map(|d| d.tunables.peer_credits.into()),
                 timeout_s: Some(timeout_s.into()),
+                rdma: match detail.and_then(|d| d.lnd.as_ref()) {
+                    Some(LndSnapshot::O2ib { port, .. }) => Some(*port),
+                    _ => None,
+                },
             }
         })
         .collect();
@@ -223,6 +227,7 @@ const fn bare(nid: Nid) -> Ni {
         is_flapping: false,
         peer_credits: None,
         timeout_s: None,
+        rdma: None,
     }
 }
 

@@ -110,6 +110,7 @@ fn ni(item: &yaml::Node) -> Result<Ni, String> {
         is_flapping: is_flapping(item),
         peer_credits: get(item, "tunables").and_then(|t| number(t, "peer_credits")),
         timeout_s: get(item, "lnd tunables").and_then(|t| number(t, "timeout")),
+        rdma: None,
     })
 }
 

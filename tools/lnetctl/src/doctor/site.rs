@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use lnet_admin::{PeerFlags, RailSnapshot};
+use lnet_admin::{PeerFlags, RailSnapshot, RdmaPortSnapshot};
 use lnet_types::{Net, Nid};
 
 /// All nodes that are known of.
@@ -163,6 +163,8 @@ pub(crate) struct Ni {
     pub(crate) peer_credits: Option<i64>,
     /// Seconds: the driver's own limit, 0 for none.
     pub(crate) timeout_s: Option<i64>,
+    /// Its RDMA port, where it has one and that is known.
+    pub(crate) rdma: Option<RdmaPortSnapshot>,
 }
 
 /// A route of a node.

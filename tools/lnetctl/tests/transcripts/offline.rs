@@ -75,8 +75,7 @@ fn a_hidden_mistake_is_an_error_and_silent_in_strict_compatibility() {
 #[test]
 fn vectors_listed_as_different_differ() {
     for (vector, verdict) in list() {
-        let (Verdict::Different(_), Some(words)) = (verdict, vector.words())
-        else {
+        let (Verdict::Different(_), Some(words)) = (verdict, vector.words()) else {
             continue;
         };
         // These need the state of a live node to differ.

@@ -11,6 +11,7 @@ mod losses;
 mod mtu;
 mod peers;
 mod rails;
+mod rdma;
 mod reach;
 mod request_times;
 mod request_tunables;
@@ -85,6 +86,11 @@ pub(crate) const RULES: &[Rule] = &[
         name: interfaces::NAME,
         about: "interfaces that are down or degraded",
         check: interfaces::check,
+    },
+    Rule {
+        name: rdma::NAME,
+        about: "RDMA ports that are not active or slower than others, memory that cannot be locked",
+        check: rdma::check,
     },
     Rule { name: gateways::NAME, about: "routes that lead nowhere", check: gateways::check },
     Rule {
