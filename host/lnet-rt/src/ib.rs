@@ -206,3 +206,22 @@ impl Stack {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::NodeBuilder;
+
+    /// Whatever this machine has: the loopback device is none of RDMA.
+    #[test]
+    fn a_machine_without_the_device_says_what_is_missing() {
+        let error = NodeBuilder::new().ib("lo").build().expect_err("it has no RDMA device there");
+        let text = error.to_string();
+        let missing = ["library lib", "device /dev/infiniband/rdma_cm", "no RDMA device has it"];
+        assert!(missing.iter().any(|words| text.contains(words)), "{text}");
+        assert_eq!(error.errno(), Errno::ENETDOWN);
+        let error = NodeBuilder::new().ib("no-such-device").build().expect_err("it is not there");
+        assert!(error.to_string().contains("interface no-such-device: no network interface"));
+        assert_eq!(interface_of_rdma_device("../net"), None);
+    }
+}

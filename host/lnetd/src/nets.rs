@@ -124,7 +124,7 @@ impl SockDefaults {
     ) -> Result<(), AdminError> {
         let refuse = |why: String| AdminError::new(Errno::EINVAL, why);
         if net.kind != NetType::TCP {
-            return Err(refuse(format!("net {net}: no driver for it here, expected tcp")));
+            return Err(refuse(format!("net {net}: no list of peers there, expected tcp")));
         }
         let Some(list) = list else {
             self.accept_from.unset(net);

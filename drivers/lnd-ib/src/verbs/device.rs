@@ -8,6 +8,7 @@ use core::mem::zeroed;
 use core::net::Ipv4Addr;
 use core::ptr::null_mut;
 use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use lnet_types::Errno;
 
@@ -62,6 +63,9 @@ pub(super) struct Device {
     pub(super) port: u8,
     pub(super) name: String,
     pub(super) bounds: Bounds,
+    /// The device's descriptor, which all its interfaces in this process have, as one of our own: a
+    /// poller takes a descriptor once.
+    news: Option<OwnedFd>,
 }
 
 /// What registers memory with a device: part of it, valid as long as that is.
@@ -153,6 +157,7 @@ impl Device {
             port: 0,
             name: String::new(),
             bounds: Bounds { queue: 0, places: 0, completions: 0, message: 0 },
+            news: None,
         };
         // From here on what was made is released by `drop`.
         new.listen(addr, port)?;
@@ -233,6 +238,10 @@ impl Device {
                 return Err(self.failed("ibv_create_comp_channel", last_error()));
             }
         }
+        // SAFETY: the context lives as long as this value, and its descriptor with it.
+        let shared = unsafe { BorrowedFd::borrow_raw((*self.context).async_fd) };
+        let own = shared.try_clone_to_owned();
+        self.news = Some(own.map_err(|_| self.failed("dup", last_error()))?);
         for fd in self.sources() {
             set_nonblocking(fd).map_err(|errno| self.failed("fcntl", errno))?;
         }
@@ -241,8 +250,9 @@ impl Device {
 
     /// The descriptors that become readable: of the connection manager, of completions, of the device.
     pub(super) fn sources(&self) -> [c_int; 3] {
-        // SAFETY: all three were made by `open`, and live as long as this value.
-        unsafe { [(*self.events).fd, (*self.completions).fd, (*self.context).async_fd] }
+        // SAFETY: both were made by `open`, and live as long as this value.
+        let (events, completions) = unsafe { ((*self.events).fd, (*self.completions).fd) };
+        [events, completions, self.news.as_ref().map_or(-1, AsRawFd::as_raw_fd)]
     }
 
     pub(super) const fn pinner(&self) -> Pinner {

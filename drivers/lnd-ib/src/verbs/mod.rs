@@ -124,6 +124,8 @@ pub struct Verbs {
     last_request: u64,
     next_port: u16,
     facts: VecDeque<Fact>,
+    /// What was reported of the port last: whether it is active, and its rate.
+    port: Option<(bool, u32)>,
     /// Gathered here before it is posted.
     scratch: Vec<u8>,
     // What is below is released in this order: keys before the memory that they open, queues before
@@ -196,6 +198,7 @@ impl Verbs {
             last_request: 0,
             next_port: PRIVILEGED.end - 1,
             facts: VecDeque::new(),
+            port: None,
             scratch: Vec::with_capacity(MSG_MAX),
             registrations: Registrations::new(device.pinner(), config.pinned_max),
             maps: BTreeMap::new(),
@@ -224,9 +227,14 @@ impl Verbs {
         self.config.pinned_max
     }
 
-    /// Says how the port is: its rate, and whether it is usable.
+    /// Says how the port is where that has changed: whether it is usable, and its rate. Of two
+    /// interfaces on one device only one reads an event, and both are woken by it: so neither goes by
+    /// the event.
     fn report_port(&mut self) {
         let port = self.device.port_state();
+        if self.port.replace((port.active, port.rate_mbps)) == Some((port.active, port.rate_mbps)) {
+            return;
+        }
         let state = if port.active { DeviceEvent::PortActive } else { DeviceEvent::PortError };
         self.facts.push_back(Fact::Device(state));
         if port.active && port.rate_mbps > 0 {
@@ -632,10 +640,11 @@ impl Verbs {
             };
             match news {
                 DeviceNews::Device(event) => self.facts.push_back(Fact::Device(event)),
-                DeviceNews::Port(event) if port == c_int::from(self.device.port) => match event {
-                    DeviceEvent::PortActive => self.report_port(),
-                    event => self.facts.push_back(Fact::Device(event)),
-                },
+                DeviceNews::Port(DeviceEvent::PortChanged)
+                    if port == c_int::from(self.device.port) =>
+                {
+                    self.facts.push_back(Fact::Device(DeviceEvent::PortChanged));
+                }
                 _ => {}
             }
         }
@@ -837,6 +846,7 @@ impl Adapter for Verbs {
             }
             if device {
                 self.device_says();
+                self.report_port();
             }
             if completed {
                 self.completions.news(&self.device);

@@ -1,4 +1,4 @@
-//! Registered memory: what is pinned, for whom, and for how long.
+//! Registered memory: which bytes are pinned, for which buffer, and how long.
 //!
 //! Memory that the adapter only reads is kept registered: the next message from the same buffer finds
 //! it. Its key never leaves this node. An entry belongs to the *anchor* of its buffer

@@ -95,7 +95,7 @@ fn each_refusal_names_the_thing_its_value_and_what_was_expected() {
             "net tcp9: not configured, expected lo",
         ),
         (Request::NetDel(del(Vec::new())), "net tcp9: not configured"),
-        (add("o2ib", "lo"), "net o2ib: no driver for it here, expected tcp"),
+        (add("gni", "lo"), "net gni: no driver for it here, expected tcp or o2ib"),
         (add("tcp", "lo0"), "interface lo0: no such interface: did you mean 'lo'?"),
         (
             Request::NetSet { target, health: Some(1), conns_per_peer: None },
