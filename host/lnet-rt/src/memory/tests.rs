@@ -21,6 +21,23 @@ fn a_lent_buffer_is_written_in_place_and_comes_back() {
 }
 
 #[test]
+fn an_anchor_lives_exactly_as_long_as_the_bytes_of_its_buffer() {
+    let mut mem = Regions::default();
+    let id = mem.lend(Buffer::zeroed(100)).unwrap();
+    let weak = Arc::downgrade(mem.anchor(id).unwrap());
+    let other = mem.lend(Buffer::zeroed(100)).unwrap();
+    assert_ne!(weak.as_ptr(), Arc::as_ptr(mem.anchor(other).unwrap()));
+    let buffer = mem.remove(id).unwrap();
+    let id = mem.lend(buffer).unwrap();
+    assert_eq!(weak.as_ptr(), Arc::as_ptr(mem.anchor(id).unwrap()), "as another region");
+    drop(mem.remove(id).unwrap().into_vec());
+    assert_eq!(weak.strong_count(), 0, "the bytes are a vector's");
+    let weak = Arc::downgrade(mem.anchor(other).unwrap());
+    drop(mem.remove(other));
+    assert_eq!(weak.strong_count(), 0, "the bytes are free");
+}
+
+#[test]
 #[allow(unsafe_code)]
 fn foreign_memory_is_used_in_place_and_its_owner_dropped_with_the_last_use() {
     let owner = Arc::new(());
