@@ -116,10 +116,8 @@ impl Stack {
     pub fn add_ib_ni(&mut self, new: IbNi) -> Result<NiId, NiError> {
         let IbNi { nid, interface, tunables, config, tos, timeout, pinned_max, cpts } = new;
         let failed = |source: IbError| NiError::Ib { nid, source };
-        let addr = match nid.ip().filter(|_| nid.net().kind == NetType::O2IB) {
-            Some(IpAddr::V4(addr)) => addr,
-            _ => return Err(failed(IbError::NotRdma)),
-        };
+        let of_rdma = nid.ip().filter(|_| nid.net().kind == NetType::O2IB);
+        let Some(IpAddr::V4(addr)) = of_rdma else { return Err(failed(IbError::NotRdma)) };
         let limit = timeout.unwrap_or_else(|| self.node().tunables().lnd_timeout());
         let depth = u16::try_from(tunables.peer_credits).unwrap_or(u16::MAX);
         // One key opens one place.
