@@ -149,6 +149,14 @@ impl Node {
         });
     }
 
+    /// The same for a message that was written after its rail was given up, before its driver was asked
+    /// for it.
+    pub(crate) fn repeat_if_elsewhere(&mut self, now: Instant, id: MsgId) {
+        self.repeat(now, |node, msg, written| {
+            written.msg == id && node.tables().has_better_than(msg, written.rail)
+        });
+    }
+
     /// Repeats the requests that went through routers and whose answers are overdue.
     pub(crate) fn repeat_overdue(&mut self, now: Instant) {
         self.repeat(now, |_, _, written| written.due <= now);

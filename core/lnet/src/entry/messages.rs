@@ -96,6 +96,7 @@ impl Node {
         self.note(|| Input::TxBegun { now, msg });
         let now = self.clock(now);
         self.split(now, msg);
+        self.repeat_if_elsewhere(now, msg);
         self.settle(now);
     }
 

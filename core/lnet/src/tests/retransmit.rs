@@ -170,6 +170,24 @@ fn a_message_that_a_driver_has_begun_leaves_a_remnant_and_goes_another_way() {
 }
 
 #[test]
+fn a_message_that_is_written_between_the_silence_of_its_rail_and_the_recall_is_resent() {
+    let mut w = pair(Profile::Default);
+    w.gives_back = false;
+    first(&mut w, is_put, Fate::Hold);
+    w.put(0, B[0], 7, true);
+    let rail = last_rail(&w);
+    let h = &mut w.hosts[0];
+    let (&ni, _) = h.nids.iter().find(|(_, n)| **n == nid(A[rail])).unwrap();
+    h.node.rail_changed(w.now, ni, nid(B[rail]), Doubt::Silent);
+    let (_, written) = w.held.pop_back().unwrap();
+    h.node.tx_done(w.now, written.msg, Ok(()));
+    w.drain();
+    w.run(MS * 10);
+    assert_eq!(w.events(0, 7), DONE);
+    assert_eq!(delivered(&w, 7), 1);
+}
+
+#[test]
 fn towards_a_kernel_node_nothing_that_was_written_goes_again() {
     for how in 0..3 {
         let mut w = pair(Profile::Kernel);
