@@ -13,6 +13,8 @@ pub(super) struct Segment {
     pub(super) ack: u64,
     /// How far the other end may send.
     pub(super) edge: u64,
+    /// What has arrived behind a gap, from and to.
+    pub(super) early: Box<[(u64, u64)]>,
     pub(super) data: Box<[u8]>,
 }
 
@@ -44,7 +46,7 @@ impl Segment {
             (false, false) => (0, self.seq + self.len()),
         };
         let kind = Flags { rst: true, ack: !self.kind.ack, ..Flags::default() };
-        let data = Box::default();
-        Some(Self { src: self.dst, dst: self.src, kind, seq, ack, edge: 0, data })
+        let (early, data) = (Box::default(), Box::default());
+        Some(Self { src: self.dst, dst: self.src, kind, seq, ack, edge: 0, early, data })
     }
 }

@@ -1,6 +1,6 @@
 //! One end of a connection: a small TCP. It cuts what is written into segments, keeps what is not
-//! acknowledged and sends it again, puts what arrives in order, and says how much more it takes. No
-//! congestion window: links have their own bandwidth, and who waits for them is known
+//! acknowledged and sends what is lost again, puts what arrives in order, and says how much more it
+//! takes. No congestion window: links have their own bandwidth, and who waits for them is known
 //! ([`End::departed`]).
 //!
 //! ```text
@@ -9,10 +9,12 @@
 //! ```
 //!
 //! Here is what an end is, how it begins and how it ends. `owner.rs` is the side of the one who reads
-//! and writes, `send.rs` and `receive.rs` are the network's, `timers.rs` is about waiting.
+//! and writes, `send.rs` and `receive.rs` are the network's, `flight.rs` knows what
+//! is lost, `timers.rs` is about waiting.
 //!
 //! Pure: segments, bytes and the time come in, segments come out of [`End::send`].
 
+mod flight;
 mod owner;
 mod receive;
 mod send;
@@ -27,6 +29,7 @@ use std::collections::{BTreeMap, VecDeque};
 use lnet_types::{Errno, Instant};
 
 use super::segment::{Flags, Segment};
+use flight::Flight;
 use timers::Trips;
 
 /// Most bytes of one segment: what the system hands to a card at once.
@@ -109,10 +112,12 @@ pub(super) struct End {
     /// A FIN stands behind the outbox; it has been sent.
     fin: bool,
     fin_sent: bool,
-    /// What was sent up to here before the last loss was noticed is sent again, piece by piece.
+    /// What of the outbox is on the way.
+    flight: Flight,
+    /// How far was sent when the last loss was noticed.
     recover: u64,
-    /// Acknowledgements that said nothing new: something behind what they wait for has arrived.
-    repeated: u32,
+    /// The last segment on the way has been sent again, to find out what has arrived.
+    probed: bool,
     /// When the last segment is through the queues on its way.
     through: Instant,
     /// The owner has got the answer that there is no room.
@@ -161,8 +166,9 @@ impl End {
             outbox: VecDeque::new(),
             fin: false,
             fin_sent: false,
+            flight: Flight::default(),
             recover: start,
-            repeated: 0,
+            probed: false,
             through: Instant::ZERO,
             full: false,
             expected: 0,
@@ -264,8 +270,8 @@ impl End {
 
     fn segment(&self, kind: Flags, seq: u64, data: Box<[u8]>) -> Segment {
         let (src, dst) = (self.local, self.remote);
-        let edge = if kind.ack { self.window() } else { 0 };
-        Segment { src, dst, kind, seq, ack: if kind.ack { self.expected } else { 0 }, edge, data }
+        let (ack, edge) = if kind.ack { (self.expected, self.window()) } else { (0, 0) };
+        Segment { src, dst, kind, seq, ack, edge, early: self.early(), data }
     }
 }
 

@@ -4,8 +4,8 @@ use lnet_types::{Errno, Instant};
 
 use super::{End, Flags, Holder, News, SEND_BUFFER, Segment, State};
 
-/// So many acknowledgements that say nothing new mean that something was lost.
-pub(super) const REPEATED: u32 = 3;
+/// Where nothing is known to be lost, so many segments may overtake one.
+pub(super) const OVERTAKE: u64 = 3;
 
 impl End {
     /// Takes a segment of this connection. Gives the answer of one that does not fit.
@@ -85,6 +85,19 @@ impl End {
         (news, None)
     }
 
+    /// What has arrived behind a gap, in order.
+    pub(super) fn early(&self) -> Box<[(u64, u64)]> {
+        let mut ranges: Vec<(u64, u64)> = Vec::new();
+        for (&from, data) in &self.early {
+            let to = from + data.len() as u64;
+            match ranges.last_mut().filter(|last| from <= last.1) {
+                Some(last) => last.1 = last.1.max(to),
+                None => ranges.push((from, to)),
+            }
+        }
+        ranges.into()
+    }
+
     fn put_in_order(&mut self) {
         while let Some(entry) = self.early.first_entry() {
             let seq = *entry.key();
@@ -110,21 +123,23 @@ impl End {
         if segment.ack > self.una || self.tries > 0 && !self.in_flight() {
             self.tries = 0;
         }
-        let bare = segment.data.is_empty() && !segment.kind.fin;
-        if segment.ack == self.una && bare && !opened && self.in_flight() {
-            self.repeated += 1;
-            if self.repeated == REPEATED && self.una >= self.recover {
-                (self.recover, self.again_due) = (self.next, true);
+        self.flight.arrived(segment.ack, &segment.early);
+        let recovers = segment.ack < self.recover;
+        if self.flight.find_lost(if recovers { 1 } else { OVERTAKE }) {
+            if !recovers {
+                self.recover = self.next;
             }
+            self.again_due = true;
         }
         if segment.ack > self.una {
             self.trips.acked(now, segment.ack);
             // SYN and FIN are counted and are no bytes.
             let bytes = (segment.ack - self.una).min(self.outbox.len() as u64) as usize;
             self.outbox.drain(..bytes);
-            (self.una, self.repeated) = (segment.ack, 0);
+            (self.una, self.probed) = (segment.ack, false);
             if self.in_flight() {
-                self.again_due = self.una < self.recover;
+                // Nothing but the FIN is left.
+                self.again_due |= self.una < self.recover && self.flight.len() == 0;
                 self.wait(now.max(self.through));
             } else {
                 self.rest();

@@ -32,6 +32,7 @@ impl End {
             let n = self.cut_for_sending(rng, left.min(SEGMENT_MAX));
             let data = self.copy(self.next, n);
             out.push(self.segment(Flags { ack: true, ..Flags::default() }, self.next, data));
+            self.flight.sent(self.next, self.next + n as u64);
             self.next += n as u64;
             self.sent = self.sent.wrapping_add(1);
             if self.una >= self.recover {
@@ -86,19 +87,22 @@ impl End {
         data.into()
     }
 
-    /// The first thing that is not acknowledged, once more.
+    /// What is lost, once more.
     fn send_again(&mut self, now: Instant, out: &mut Vec<Segment>) {
         if !self.in_flight() {
             return;
         }
-        let data = (self.data_end().min(self.next) - self.una) as usize;
-        let n = data.min(SEGMENT_MAX);
-        let kind = Flags { ack: true, fin: n == 0, ..Flags::default() };
-        out.push(self.segment(kind, self.una, self.copy(self.una, n)));
         self.trips.timed = None;
-        if n > 0 {
+        let kind = Flags { ack: true, ..Flags::default() };
+        for (seq, end) in self.flight.lost() {
+            let data = self.copy(seq, (end - seq) as usize);
+            out.push(self.segment(kind, seq, data));
+            self.flight.sent(seq, end);
             self.sent = self.sent.wrapping_add(1);
             self.resent = self.resent.wrapping_add(1);
+        }
+        if self.flight.len() == 0 {
+            out.push(self.segment(Flags { fin: true, ..kind }, self.una, Box::default()));
         }
         self.said(now);
     }

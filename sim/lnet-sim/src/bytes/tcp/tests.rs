@@ -2,7 +2,7 @@
 
 use lnet_types::Prng;
 
-use super::receive::REPEATED;
+use super::receive::OVERTAKE;
 use super::*;
 
 const A: &str = "10.0.0.1:1023";
@@ -305,7 +305,7 @@ fn one_lost_segment_is_noticed_by_what_arrives_behind_it() {
     p.lost = 1;
     write_and_pause(&mut p, Duration::from_millis(1));
     p.lost = 0;
-    for sent in 1..=REPEATED {
+    for sent in 1..=OVERTAKE {
         assert_eq!(p.a.resent, 0, "{sent}");
         write_and_pause(&mut p, Duration::from_millis(1));
     }

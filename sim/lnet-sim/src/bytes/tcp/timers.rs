@@ -8,6 +8,8 @@ use super::{End, Holder, News, State};
 
 /// The shortest wait before something is sent again.
 const RTO_MIN: Duration = Duration::from_millis(200);
+/// How long beyond two round trips before the last of several segments is sent again.
+const PROBE: Duration = Duration::from_millis(2);
 /// The wait where no round trip is known yet.
 const RTO_FIRST: Duration = Duration::from_secs(1);
 /// The longest.
@@ -63,9 +65,19 @@ impl End {
         if self.state == State::SynSent || self.state == State::SynReceived {
             return RTO_FIRST * (1 << self.tries.min(SYN_TRIES));
         }
+        if self.may_probe() {
+            return (self.trips.smooth * 2 + PROBE).min(self.trips.rto());
+        }
         let even = if self.wishes.even_retries { EVEN_TRIES } else { 0 };
         let doubled = self.tries.min(TRIES).saturating_sub(even);
         self.trips.rto().saturating_mul(1 << doubled).min(self.rto_max())
+    }
+
+    /// Whether the last of several segments goes again before anything counts as lost: what its
+    /// acknowledgement shows missing needs no time-out.
+    fn may_probe(&self) -> bool {
+        let several = self.state == State::Open && self.flight.len() > 1;
+        several && !self.probed && self.tries == 0 && !self.trips.smooth.is_zero()
     }
 
     fn rto_max(&self) -> Duration {
@@ -98,6 +110,13 @@ impl End {
         if idle && self.state == State::Open {
             return self.keep_alive(now);
         }
+        if self.may_probe() {
+            self.probed = true;
+            self.flight.lose_last();
+            self.again_due = true;
+            self.wait(now);
+            return News::default();
+        }
         if self.tries >= most {
             return self.fail(Errno::ETIMEDOUT);
         }
@@ -106,6 +125,7 @@ impl End {
             State::SynSent | State::SynReceived => self.syn_due = true,
             _ if self.in_flight() => {
                 self.recover = self.next;
+                self.flight.lose_first();
                 self.again_due = true;
             }
             _ => self.probe_due = true,
