@@ -2,7 +2,7 @@
 //! to another.
 
 use core::fmt;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lnet_types::{Net, Nid};
 
@@ -219,7 +219,9 @@ impl Block {
 /// Nets that rules choose by address are not compared: they are no part of what a node exports.
 ///
 /// The tunables of a net come from its first NI (C-netadd-6), so a net is made anew when they
-/// differ; a single NI when only its own settings do.
+/// differ; a single NI when only its own settings do. The last NI of a net takes the routes over it and
+/// its peers along, and a peer that is a gateway can't change: such routes and peers are removed before
+/// and made anew after it, although nothing about them differs.
 pub fn diff(current: &Config, wanted: &Config) -> Vec<Step> {
     let (has, wants) = (State::of(current), State::of(wanted));
     let (mut del, mut add) = (Vec::new(), Vec::new());
@@ -234,20 +236,9 @@ pub fn diff(current: &Config, wanted: &Config) -> Vec<Step> {
             add.extend(nis.iter().map(|ni| Step::NetAdd(net_add(*net, ni))));
         }
     }
-    let (mut peer_del_steps, mut peer_add_steps) = (Vec::new(), Vec::new());
-    for (primary, peer) in &has.peers {
-        if wants.peers.get(primary) != Some(peer) {
-            peer_del_steps.push(Step::PeerDel(peer_del(*primary)));
-        }
-    }
-    for (primary, peer) in &wants.peers {
-        if has.peers.get(primary) != Some(peer) {
-            let PeerState { nids, multi_rail, lock_primary } = peer.clone();
-            let primary = *primary;
-            let add = PeerAdd { primary, nids, multi_rail, lock_primary };
-            peer_add_steps.push(Step::PeerAdd(add));
-        }
-    }
+    let emptied: Vec<Net> =
+        has.nets.iter().filter(|net| is_emptied(net, &del)).map(|n| n.0).collect();
+    let peers = PeerSteps::between(&has, &wants, &emptied);
     let settings: Vec<Setting> = wants
         .settings
         .iter()
@@ -255,17 +246,14 @@ pub fn diff(current: &Config, wanted: &Config) -> Vec<Step> {
         .map(|(name, value)| Setting::new(*name, *value))
         .collect();
     let set = (!settings.is_empty()).then_some(Step::Set(settings));
-    let (mut routes_del, mut routes_add) = (Vec::new(), Vec::new());
-    for (key, route) in &has.routes {
-        if wants.routes.get(key) != Some(route) {
-            routes_del.push(Step::RouteDel(*key));
-        }
-    }
-    for (key, route) in &wants.routes {
-        if has.routes.get(key) != Some(route) {
-            routes_add.push(Step::RouteAdd(*route));
-        }
-    }
+    let stays = |key: &RouteDel| {
+        let same = has.routes.contains_key(key) && has.routes.get(key) == wants.routes.get(key);
+        same && !emptied.contains(&key.gateway.net()) && !peers.touched.contains(&key.gateway)
+    };
+    let go = has.routes.keys().filter(|key| !stays(key));
+    let routes_del: Vec<Step> = go.map(|key| Step::RouteDel(*key)).collect();
+    let come = wants.routes.iter().filter(|(key, _)| !stays(key));
+    let routes_add: Vec<Step> = come.map(|(_, route)| Step::RouteAdd(*route)).collect();
     let routing = wants.routing.filter(|on| *on != has.routing.unwrap_or(false)).map(Step::Routing);
     let mut rules = Vec::new();
     if has.rules != wants.rules {
@@ -282,10 +270,65 @@ pub fn diff(current: &Config, wanted: &Config) -> Vec<Step> {
     for (net, list) in wants.accept.iter().filter(|(net, list)| has.accept.get(net) != Some(list)) {
         accept.push(Step::AcceptFrom { net: *net, list: Some((*list).clone()) });
     }
-    // Routes go before the nets that they lead over, and peers with them; they come after.
-    let dels = routes_del.into_iter().chain(peer_del_steps).chain(del);
-    let adds = add.into_iter().chain(routes_add).chain(peer_add_steps).chain(rules).chain(routing);
-    dels.chain(set).chain(accept).chain(adds).collect()
+    // Routes go before the nets that they lead over, and peers with them; they come after. A peer
+    // that is a gateway comes before its routes.
+    let is_gateway = |step: &Step| match step {
+        Step::PeerAdd(add) => wants
+            .routes
+            .keys()
+            .any(|key| add.primary == key.gateway || add.nids.contains(&key.gateway)),
+        _ => false,
+    };
+    let (gateways, others): (Vec<_>, Vec<_>) = peers.add.into_iter().partition(is_gateway);
+    let dels = routes_del.into_iter().chain(peers.del).chain(del);
+    let adds = add.into_iter().chain(gateways).chain(routes_add).chain(others);
+    dels.chain(set).chain(accept).chain(adds).chain(rules).chain(routing).collect()
+}
+
+/// Whether these steps leave no NI of a net.
+fn is_emptied((net, nis): &(Net, Vec<NiBlock>), del: &[Step]) -> bool {
+    let dels: Vec<&NetDel> = del
+        .iter()
+        .filter_map(|step| if let Step::NetDel(del) = step { Some(del) } else { None })
+        .filter(|del| del.net == *net)
+        .collect();
+    let is_whole = |del: &&NetDel| del.interfaces.is_empty() && del.nid.is_none();
+    dels.iter().any(is_whole) || dels.len() >= nis.len()
+}
+
+/// What happens to peers.
+struct PeerSteps {
+    del: Vec<Step>,
+    add: Vec<Step>,
+    /// The NIDs of peers that go or come.
+    touched: BTreeSet<Nid>,
+}
+
+impl PeerSteps {
+    /// `emptied`: the nets that lose all NIs, although they may get others.
+    fn between(has: &State<'_>, wants: &State<'_>, emptied: &[Net]) -> Self {
+        let mut steps = Self { del: Vec::new(), add: Vec::new(), touched: BTreeSet::new() };
+        let all_nids = |primary: Nid, peer: &PeerState| {
+            core::iter::once(primary).chain(peer.nids.clone()).collect::<Vec<_>>()
+        };
+        let stays = |primary: &Nid| {
+            let peer = has.peers.get(primary).filter(|has| wants.peers.get(primary) == Some(has));
+            peer.is_some_and(|peer| {
+                !all_nids(*primary, peer).iter().any(|nid| emptied.contains(&nid.net()))
+            })
+        };
+        for (primary, peer) in has.peers.iter().filter(|(primary, _)| !stays(primary)) {
+            steps.touched.extend(all_nids(*primary, peer));
+            steps.del.push(Step::PeerDel(peer_del(*primary)));
+        }
+        for (primary, peer) in wants.peers.iter().filter(|(primary, _)| !stays(primary)) {
+            steps.touched.extend(all_nids(*primary, peer));
+            let PeerState { nids, multi_rail, lock_primary } = peer.clone();
+            let add = PeerAdd { primary: *primary, nids, multi_rail, lock_primary };
+            steps.add.push(Step::PeerAdd(add));
+        }
+        steps
+    }
 }
 
 /// A peer without its primary NID.
@@ -295,6 +338,22 @@ struct PeerState {
     nids: Vec<Nid>,
     multi_rail: bool,
     lock_primary: bool,
+}
+
+impl PeerState {
+    fn of(peer: &PeerBlock) -> Self {
+        let mut nids = peer.nids.clone();
+        nids.sort_unstable();
+        nids.dedup();
+        Self { nids, multi_rail: peer.multi_rail, lock_primary: peer.lock_primary }
+    }
+}
+
+impl PeerBlock {
+    /// Whether both make the same peer.
+    pub fn is_equal_to(&self, other: &Self) -> bool {
+        self.primary == other.primary && PeerState::of(self) == PeerState::of(other)
+    }
 }
 
 /// A configuration without its order: single NIs by net, peers by primary NID.
@@ -322,19 +381,8 @@ impl<'a> State<'a> {
                     state.net(block);
                     state.accept.extend(block.accept_from.iter().map(|list| (block.net, list)));
                 }
-                Block::Peer(PeerBlock {
-                    primary,
-                    nids,
-                    multi_rail,
-                    lock_primary,
-                    secondary_only: _,
-                }) => {
-                    let mut nids = nids.clone();
-                    nids.sort_unstable();
-                    nids.dedup();
-                    let (multi_rail, lock_primary) = (*multi_rail, *lock_primary);
-                    let peer = PeerState { nids, multi_rail, lock_primary };
-                    state.peers.insert(*primary, peer);
+                Block::Peer(peer) => {
+                    state.peers.insert(peer.primary, PeerState::of(peer));
                 }
                 Block::Route(route) => {
                     let RouteAdd { net, gateway, .. } = *route;

@@ -128,7 +128,13 @@ fn a_plan_between_two_configurations_changes_what_differs_alone() {
     assert_eq!(change("tos: -1", "tos: 8"), ["-net tcp eth0", "+net tcp eth0"]);
     assert_eq!(
         change("credits: 256", "credits: 64"),
-        ["-net tcp", "+net tcp eth0", "+net tcp eth1"]
+        [
+            "-peer 10.0.0.1@tcp",
+            "-net tcp",
+            "+net tcp eth0",
+            "+net tcp eth1",
+            "+peer 10.0.0.1@tcp 1"
+        ]
     );
     // While it works, unless it has to go for something else.
     assert_eq!(change("CPT: '[0]'", "CPT: '[0,1]'"), ["cpts tcp eth0 Some([0, 1])"]);
@@ -141,7 +147,8 @@ fn a_plan_between_two_configurations_changes_what_differs_alone() {
         change("{nid: 10.0.1.1@tcp}", "{nid: 10.0.1.2@tcp}"),
         ["-peer 10.0.0.1@tcp", "+peer 10.0.0.1@tcp 1"]
     );
-    assert_eq!(change("net type: tcp", "net type: tcp1").len(), 3);
+    // Its peer is known without a net to it.
+    assert_eq!(change("net type: tcp", "net type: tcp1").len(), 5);
 }
 
 #[test]
@@ -209,6 +216,61 @@ fn routes_come_after_the_nets_that_they_lead_over_and_go_before_them() {
             "routing true"
         ]
     );
+}
+
+/// The last interface of a net takes them along.
+#[test]
+fn routes_over_a_net_that_is_made_anew_and_its_peers_are_made_anew_too() {
+    let text = "
+net:
+  - {net type: tcp, local NI(s): [{interfaces: {0: a}, tunables: {credits: 256}}]}
+  - {net type: tcp1, local NI(s): [{interfaces: {0: b}, lnd tunables: {tos: -1}}]}
+route: [{net: o2ib, gateway: 10.0.0.1@tcp}, {net: o2ib1, gateway: 10.1.0.1@tcp1}]
+peer:
+  - {primary nid: 10.0.0.1@tcp}
+  - {primary nid: 10.0.0.2@tcp, peer ni: [{nid: 10.0.0.2@tcp}, {nid: 10.1.0.2@tcp1}]}
+  - {primary nid: 10.1.0.3@tcp1}
+";
+    let change =
+        |from: &str, to: &str| short(&diff(&config(text), &config(&text.replace(from, to))));
+    assert_eq!(
+        change("credits: 256", "credits: 64"),
+        [
+            "-route o2ib 10.0.0.1@tcp",
+            "-peer 10.0.0.1@tcp",
+            "-peer 10.0.0.2@tcp",
+            "-net tcp",
+            "+net tcp a",
+            "+peer 10.0.0.1@tcp 0",
+            "+route o2ib 10.0.0.1@tcp",
+            "+peer 10.0.0.2@tcp 1",
+        ]
+    );
+    // Its only interface.
+    assert_eq!(
+        change("tos: -1", "tos: 8"),
+        [
+            "-route o2ib1 10.1.0.1@tcp1",
+            "-peer 10.0.0.2@tcp",
+            "-peer 10.1.0.3@tcp1",
+            "-net tcp1 b",
+            "+net tcp1 b",
+            "+route o2ib1 10.1.0.1@tcp1",
+            "+peer 10.0.0.2@tcp 1",
+            "+peer 10.1.0.3@tcp1 0",
+        ]
+    );
+}
+
+#[test]
+fn routes_of_a_gateway_that_is_configured_make_room_for_the_change() {
+    let route = "route: [{net: o2ib, gateway: 10.0.0.2@tcp}]\n";
+    let peer = "peer: [{primary nid: 10.0.0.1@tcp, peer ni: [{nid: 10.0.0.2@tcp}]}]\n";
+    let (route, both) = (config(route), config(&format!("{route}{peer}")));
+    let (out, back) = ("-route o2ib 10.0.0.2@tcp", "+route o2ib 10.0.0.2@tcp");
+    assert_eq!(short(&diff(&route, &both)), [out, "+peer 10.0.0.1@tcp 1", back]);
+    assert_eq!(short(&diff(&both, &route)), [out, "-peer 10.0.0.1@tcp", back]);
+    assert_eq!(short(&diff(&Config::default(), &both)), ["+peer 10.0.0.1@tcp 1", back]);
 }
 
 #[test]
