@@ -389,6 +389,11 @@ fn apply_steps(session: &mut Session<'_>, place: Place, steps: Vec<(Pos, Step)>)
             session.error(place, INVALID, &text, None);
         }
         session.block(pos, &words);
+        let is_there = matches!(&e, ClientError::Refused(r) if r.errno == Errno::EEXIST);
+        // The steps of --sync have no place.
+        if is_there && session.explain && pos != Pos::default() {
+            session.err_line("# import --sync makes a node that is configured equal to the file");
+        }
         return code;
     }
     0

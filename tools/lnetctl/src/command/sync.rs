@@ -1,11 +1,14 @@
 //! `import --sync`: makes a running node equal to a file by the smallest change. The change is printed
 //! first; a step that is refused takes back those before it; a node that is equal to the file is left
-//! alone. What the file does not name (tunables, values left to the default) stays as it is.
+//! alone. What the file does not name (tunables, values left to the default) stays as it is, and so does
+//! a peer that the node has found by itself, if it is what the file says.
+
+use std::collections::BTreeMap;
 
 use lnet_admin::{GlobalSnapshot, Request, batches};
 use lnet_config::yaml::Pos;
-use lnet_config::{BUFFER_KEYS, Block, Config, Setting, Step, diff};
-use lnet_types::Errno;
+use lnet_config::{BUFFER_KEYS, Block, Config, PeerBlock, Setting, Step, diff};
+use lnet_types::{Errno, Nid};
 
 use super::configuration::{self, What};
 use super::{global, routing};
@@ -38,7 +41,13 @@ pub(super) fn sync(session: &mut Session<'_>, place: Place, wanted: &Config, dry
         Ok(has) => has,
         Err(code) => return code,
     };
-    let steps = diff(&has, wanted);
+    let found = match found(session, &has, wanted) {
+        Ok(found) => found,
+        Err(code) => return code,
+    };
+    let mut known = has.clone();
+    known.blocks.extend(found);
+    let steps = diff(&known, wanted);
     if steps.is_empty() && tunables.configured {
         session.out_line("no change");
         return 0;
@@ -87,7 +96,10 @@ fn placed(steps: Vec<Step>) -> Vec<(Pos, Step)> {
 
 /// The configuration of the node: what `export --configured-only` prints, and all tunables.
 fn live(session: &mut Session<'_>, tunables: &GlobalSnapshot) -> Result<Config, i32> {
-    let mut config = if tunables.configured { exported(session)? } else { Config::default() };
+    let mut config = match tunables.configured {
+        true => exported(session, What::Configured)?,
+        false => Config::default(),
+    };
     let is_buffer = |name: &str| BUFFER_KEYS.iter().any(|(_, buffer)| *buffer == name);
     let settings = tunables.tunables.iter().filter(|s| !is_buffer(&s.name)).cloned().collect();
     config.blocks.push((Pos::default(), Block::Settings(settings)));
@@ -101,12 +113,41 @@ fn live(session: &mut Session<'_>, tunables: &GlobalSnapshot) -> Result<Config, 
     Ok(config)
 }
 
+/// The peers that the file wants and that are not configured, although the node has them as they should be.
+fn found(
+    session: &mut Session<'_>,
+    has: &Config,
+    wanted: &Config,
+) -> Result<Vec<(Pos, Block)>, i32> {
+    let configured = peers(has);
+    let mut missing = peers(wanted);
+    missing.retain(|primary, _| !configured.contains_key(primary));
+    // A node that is not configured has no net either.
+    if missing.is_empty() || !has.blocks.iter().any(|(_, b)| matches!(b, Block::Net(_))) {
+        return Ok(Vec::new());
+    }
+    let all = exported(session, What::Backup)?;
+    let is_wanted = |block: &Block| match block {
+        Block::Peer(peer) => missing.get(&peer.primary).is_some_and(|m| m.is_equal_to(peer)),
+        _ => false,
+    };
+    Ok(all.blocks.into_iter().filter(|(_, block)| is_wanted(block)).collect())
+}
+
+fn peers(config: &Config) -> BTreeMap<Nid, &PeerBlock> {
+    let peers = config.blocks.iter().filter_map(|(_, block)| match block {
+        Block::Peer(peer) => Some((peer.primary, peer)),
+        _ => None,
+    });
+    peers.collect()
+}
+
 /// What the export prints, read.
-fn exported(session: &mut Session<'_>) -> Result<Config, i32> {
+fn exported(session: &mut Session<'_>, what: What) -> Result<Config, i32> {
     // It goes nowhere but here.
     let (live, json) = (session.live.take(), core::mem::take(&mut session.json));
     let before = core::mem::take(&mut session.out);
-    let code = configuration::sections(session, What::Configured);
+    let code = configuration::sections(session, what);
     let text = core::mem::replace(&mut session.out, before);
     (session.live, session.json) = (live, json);
     if code != 0 {
