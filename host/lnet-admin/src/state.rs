@@ -47,12 +47,12 @@ impl InterfaceState {
         }
     }
 
-    /// Of an interface of a peer. `down`: its peer or its driver says so. `reached`: a message has come
-    /// from the peer. `suspect`: one of the rails that end in it is under suspicion.
+    /// Of an interface of a peer. `down`: its peer or its driver says so; of a peer that was never reached
+    /// that is no news. `reached`: a message has come from the peer. `suspect`: one of the rails that end in it is under suspicion.
     pub fn remote(down: bool, reached: bool, suspect: bool, health: i64) -> Self {
         match (down, reached, suspect, health) {
-            (true, ..) => Self::Down,
             (_, false, ..) => Self::Unknown,
+            (true, ..) => Self::Down,
             (_, _, true, _) => Self::Suspect,
             (.., ..HEALTH_MAX) => Self::Degraded,
             _ => Self::Up,
@@ -137,7 +137,8 @@ mod tests {
         assert_eq!(InterfaceState::remote(false, true, false, 0), Degraded);
         assert_eq!(InterfaceState::remote(false, true, true, 0), Suspect);
         assert_eq!(InterfaceState::remote(false, false, true, 1000), Unknown);
-        assert_eq!(InterfaceState::remote(true, false, true, 1000), Down);
+        assert_eq!(InterfaceState::remote(true, false, true, 1000), Unknown);
+        assert_eq!(InterfaceState::remote(true, true, true, 1000), Down);
         let words = InterfaceState::ALL.map(InterfaceState::name);
         assert_eq!(words, ["up", "degraded", "suspect", "unknown", "down"]);
     }
