@@ -342,6 +342,18 @@ fn each_of_the_planted_faults_is_found_by_its_rule_and_says_what_it_is() {
 }
 
 #[test]
+fn a_peer_that_was_never_reached_is_one_finding_without_its_rails() {
+    let mut site = healthy();
+    let suspect =
+        "suspects:\n- {local: 10.2.0.2@tcp2, peer: 10.2.0.1@tcp2, doubt: silent, for_ms: 2500}\n";
+    site[0] = replaced(site[0].clone(), "peer:\n", &format!("{suspect}peer:\n"));
+    assert!(found(&site).iter().any(|f| f.rule == "rail"));
+    site[0] = replaced(site[0].clone(), "recv_count: 5", "recv_count: 0");
+    let rules: Vec<_> = found(&site).iter().map(|f| f.rule).collect();
+    assert!(rules.contains(&"peer") && !rules.contains(&"rail"), "{rules:?}");
+}
+
+#[test]
 fn one_node_seen_twice_is_one_and_two_with_equal_names_are_two() {
     // By incarnation: a file of before it got another interface.
     let mut site = healthy();
