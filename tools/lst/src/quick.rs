@@ -14,7 +14,8 @@ use core::time::Duration;
 
 use lnet_admin::{ClientError, Reply, Request};
 use lnet_selftest::{
-    Answer, Brw, Check, Command as Order, Histogram, Kind, LocalTest, Report, Target, TestSpec,
+    Answer, Brw, Check, Command as Order, Histogram, Kind, LocalTest, NodeResult, Report, Target,
+    TestSpec,
 };
 use lnet_types::{Errno, Nid};
 use lnetctl::args::Args;
@@ -34,6 +35,9 @@ const CLIENTS: &str = "here";
 const SERVERS: &str = "there";
 /// The session outlives a console that has been killed by so much, seconds.
 const SESSION_S: u32 = 60;
+/// A node has a session of another console, or one that its console could not end.
+const BUSY: &str = "A node is in another session: 'lst end_session' on its console ends it, \
+                    and it ends by itself within 100 s if its console is gone";
 /// Return code after Ctrl-C, as shells have it.
 const INTERRUPTED: i32 = 130;
 /// How long nodes may take over a question, seconds.
@@ -55,6 +59,8 @@ struct Plan {
     seconds: u32,
     /// The sizes of the bulk transfers, one after the other.
     sizes: Vec<u32>,
+    /// More was asked for than there can be.
+    cut: bool,
     concurrency: u32,
     check: Check,
     html: Option<PathBuf>,
@@ -71,6 +77,8 @@ struct Outcome {
     took: f64,
     /// Errors that servers found.
     server_errors: u64,
+    /// Its session could not be ended on every node.
+    left: bool,
 }
 
 /// One second, or what there was of it.
@@ -131,6 +139,7 @@ impl Outcome {
     fn failure(&self) -> Option<&'static str> {
         match self.samples.last() {
             _ if self.errors() > 0 => Some("calls failed"),
+            _ if self.left => Some("the session could not be ended on every node"),
             Some(last) if !last.moves() => Some("no bulk transfer ended in the last second"),
             Some(_) => None,
             None => Some("no second was measured"),
@@ -168,7 +177,7 @@ impl Plan {
             "full" => Check::Full,
             other => return Err(format!("Invalid check {other}, expected none, simple or full")),
         };
-        let sizes = sizes(args.value("size").unwrap_or("1M"))?;
+        let (sizes, cut) = sizes(args.value("size").unwrap_or("1M"))?;
         let default = if sizes.len() == 1 { SECONDS.0 } else { SECONDS.1 };
         let html = args.value("html").map(PathBuf::from);
         if html.is_some() && sizes.len() > 1 {
@@ -178,6 +187,7 @@ impl Plan {
             nids,
             seconds: number("seconds", default, 86_400)?,
             sizes,
+            cut,
             concurrency: number("concurrency", 8, 1024)?,
             check,
             html,
@@ -192,11 +202,12 @@ impl Plan {
 }
 
 /// A size, or the sizes of a range `8..4M`, each four times the one before, and its end. A range ends at
-/// the largest transfer that there is.
-fn sizes(text: &str) -> Result<Vec<u32>, String> {
-    let Some((from, to)) = text.split_once("..") else { return Ok(vec![size(text)?]) };
-    let (from, to) = (size(from)?, bytes(to)?.min(SIZE_MAX) as u32);
-    if to % 8 != 0 {
+/// the largest transfer that there is; whether that was necessary.
+fn sizes(text: &str) -> Result<(Vec<u32>, bool), String> {
+    let Some((from, to)) = text.split_once("..") else { return Ok((vec![size(text)?], false)) };
+    let (from, wanted) = (size(from)?, bytes(to)?);
+    let to = wanted.min(SIZE_MAX) as u32;
+    if !to.is_multiple_of(8) {
         return Err(format!("Invalid size {text}, expected multiples of 8"));
     }
     if from > to {
@@ -205,7 +216,7 @@ fn sizes(text: &str) -> Result<Vec<u32>, String> {
     let steps = core::iter::successors(Some(from), |n| n.checked_mul(SIZE_STEP));
     let mut all: Vec<u32> = steps.take_while(|n| *n < to).collect();
     all.push(to);
-    Ok(all)
+    Ok((all, wanted > SIZE_MAX))
 }
 
 pub(crate) fn run(lst: &mut Lst<'_>, command: &Command, args: &Args) -> i32 {
@@ -231,6 +242,9 @@ pub(crate) fn run(lst: &mut Lst<'_>, command: &Command, args: &Args) -> i32 {
     }
     let interrupted = interruption();
     let sweep = plan.sizes.len() > 1;
+    if plan.cut {
+        lst.complain(format_args!("lst run: sizes end at {SIZE_MAX}, the largest transfer"));
+    }
     if sweep && !plan.json {
         lst.say("     bytes   write MiB/s    read MiB/s    calls/s   p50 us   p99 us  longest s   errors");
     }
@@ -285,12 +299,13 @@ fn one(
     let result = session(lst, plan, size, interrupted);
     // From here on a second Ctrl-C has nothing left to hurry.
     let ended = lst.nodes(Order::EndSession);
-    match (result, ended) {
-        (Err(code), _) => Err(code),
-        (Ok(outcome), Ok(nodes)) if lst.node_failures(&nodes) == 0 => Ok(outcome),
-        (Ok(_), Ok(_)) => Err(REMOTE),
-        (Ok(_), Err(error)) => Err(lst.failed(&error, "session", "end session")),
-    }
+    let outcome = result?;
+    // What was measured is shown in any case.
+    let left = match ended {
+        Ok(nodes) => lst.node_failures(&nodes) > 0,
+        Err(error) => lst.failed(&error, "session", "end session") != 0,
+    };
+    Ok(Outcome { left, ..outcome })
 }
 
 /// Everything between the beginning of the session and its end.
@@ -307,7 +322,13 @@ fn session(
         let add = Order::AddNodes { group: group.to_owned(), nids };
         let nodes = lst.nodes(add).map_err(|e| lst.failed(&e, "group", "add nodes"))?;
         if lst.node_failures(&nodes) > 0 {
-            lst.complain("Every node needs LNet selftest: 'lnetd --selftest', or the module");
+            let is_busy = |node: &NodeResult| {
+                node.outcome.as_ref().is_err_and(|e| e.refused && e.errno() == Errno::EBUSY)
+            };
+            lst.complain(match nodes.iter().any(is_busy) {
+                true => BUSY,
+                false => "Every node needs LNet selftest: 'lnetd --selftest', or the module",
+            });
             return Err(REMOTE);
         }
     }
@@ -345,7 +366,7 @@ fn session(
     let stop = Order::Stop { batch: BATCH.to_owned(), force: true };
     lst.nodes(stop).map_err(|e| lst.failed(&e, "batch", "stop batch"))?;
     let server_errors = server_errors(lst);
-    Ok(Outcome { size, samples, tests, took, server_errors })
+    Ok(Outcome { size, samples, tests, took, server_errors, left: false })
 }
 
 /// The NID that servers see us by: the first that has a short form.
@@ -596,10 +617,13 @@ mod tests {
 
     #[test]
     fn a_range_of_sizes_grows_fourfold_to_its_end_or_the_largest_transfer() {
-        assert_eq!(sizes("64k").unwrap(), [65_536]);
-        assert_eq!(sizes("8..100k").unwrap(), [8, 32, 128, 512, 2048, 8192, 32_768, 102_400]);
-        assert_eq!(sizes("256k..4M").unwrap(), [262_144, 1_048_576]);
-        assert_eq!(sizes("8..8").unwrap(), [8]);
+        let whole =
+            |text| sizes(text).map(|(sizes, cut)| (!cut).then_some(sizes)).unwrap().unwrap();
+        assert_eq!(whole("64k"), [65_536]);
+        assert_eq!(whole("8..100k"), [8, 32, 128, 512, 2048, 8192, 32_768, 102_400]);
+        assert_eq!(whole("8..8"), [8]);
+        assert_eq!(whole("256k..1M"), [262_144, 1_048_576]);
+        assert_eq!(sizes("256k..4M").unwrap(), (vec![262_144, 1_048_576], true));
         for bad in ["8..", "..8", "16..8", "8..12", "x..1k", "4M"] {
             assert!(sizes(bad).is_err(), "{bad}");
         }
@@ -630,6 +654,7 @@ mod tests {
             tests: [test(), test(), test()],
             took: 1.0,
             server_errors: errors,
+            left: false,
         }
     }
 
