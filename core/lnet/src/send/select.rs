@@ -96,8 +96,15 @@ pub(crate) fn path(t: Tables<'_>, r: &Request<'_>, rec: &mut Recorder<'_>) -> Re
             return pinned(t, r, target, src, peer.is_mr(), rec);
         }
     }
+    // Of nodes behind routers only the gateway is heard.
+    let is_heard =
+        || peer.nis().any(|id| t.peers.nis.get(id).is_some_and(|n| n.last_alive.is_some()));
     if multi_rail {
-        return best_pair(t, r, peer, rec);
+        let best = best_pair(t, r, peer, rec);
+        if rec.is_some() && local_net(t, target.nid.net()).is_some() && !is_heard() {
+            freedom(rec, Freedom::Unheard);
+        }
+        return best;
     }
     let remember = !r.response && !peer.is_mr() && target.preferred.is_none();
     // S-31: the NID that the peer has for us, unless the message is internal or nothing is known
@@ -113,12 +120,10 @@ pub(crate) fn path(t: Tables<'_>, r: &Request<'_>, rec: &mut Recorder<'_>) -> Re
         known => known,
     };
     if rec.is_some() {
-        let mut theirs = peer.nis().filter_map(|id| t.peers.nis.get(id));
-        let is_heard = theirs.any(|pni| pni.last_alive.is_some());
         freedom(
             rec,
             match known {
-                _ if !is_heard => Freedom::Unheard,
+                _ if !is_heard() => Freedom::Unheard,
                 Some(_) => Freedom::Known,
                 None => Freedom::Source,
             },

@@ -98,7 +98,8 @@ pub enum Freedom {
     None,
     /// Nothing: a peer that is not Multi-Rail has one NID for this node (S-31).
     Known,
-    /// Nothing: the same of a peer that was never heard, whose interfaces are not known.
+    /// Less than it seems: the peer was never heard, and what is known of its interfaces was configured
+    /// or guessed.
     Unheard,
     /// Nothing: the message is for this node (S-5).
     Loopback,

@@ -212,6 +212,9 @@ fn an_explanation_says_how_free_the_choice_of_a_path_was() {
     w.secs(1);
     let tried = w.hosts[0].node.explain(nid("10.77.9.9@tcp"), None, 10);
     assert_eq!(tried.freedom, Freedom::Unheard, "{tried}");
+    w.hosts[0].node.peer_add(w.now, nid("10.77.9.8@tcp"), &[], true, false).unwrap();
+    let configured = w.hosts[0].node.explain(nid("10.77.9.8@tcp"), None, 10);
+    assert_eq!(configured.freedom, Freedom::Unheard, "{configured}");
     assert_eq!(ask(&w, "0@lo", None), (Freedom::Loopback, path("0@lo", "0@lo"), false));
     let long = w.hosts[0].node.explain(nid(B[0]), None, 2 << 20).outcome;
     assert_eq!(long, Outcome::NoPath(Errno::EMSGSIZE));
