@@ -402,19 +402,25 @@ pub(crate) fn add(
     let table = load(scene.namespace)?;
     let add = &if is_rdma { rdma::by_interface(add, &table) } else { add.clone() };
     let mut made = Vec::new();
+    let placed_in = |table: &Interfaces, scene| {
+        places(table, add, scene).map_err(|(errno, why)| {
+            let unusable = add.interfaces.iter().find(|i| table.resolve(&i.name).is_none());
+            let no_interface = unusable.filter(|i| table.named(&i.name).is_none());
+            AdminError { no_interface: no_interface.map(|i| i.name.clone()), ..refuse(errno, why) }
+        })
+    };
     // An interface that the caller's namespace does not have may be one of the daemon's: daemons of
     // several namespaces are administered from one.
-    let elsewhere = || {
-        scene.namespace?;
-        places(&load(None).ok()?, add, Scene { namespace: None, ..scene }).ok()
-    };
-    let placed = places(&table, add, scene).or_else(|e| elsewhere().ok_or(e));
-    let placed = placed.map_err(|(errno, why)| {
-        let unusable = add.interfaces.iter().find(|i| table.resolve(&i.name).is_none());
-        let no_interface = unusable.filter(|i| table.named(&i.name).is_none());
-        AdminError { no_interface: no_interface.map(|i| i.name.clone()), ..refuse(errno, why) }
-    })?;
-    for place in placed {
+    let placed = placed_in(&table, scene).or_else(|e| {
+        let Some(own) = scene.namespace.and_then(|_| load(None).ok()) else { return Err(e) };
+        // The namespace that has more of the interfaces is the one that was meant.
+        let known = |table: &Interfaces| {
+            add.interfaces.iter().filter(|i| table.named(&i.name).is_some()).count()
+        };
+        placed_in(&own, Scene { namespace: None, ..scene })
+            .map_err(|of_own| if known(&own) > known(&table) { of_own } else { e })
+    });
+    for place in placed? {
         let outcome = add_one(node, sock, add, tunables, &place);
         match outcome {
             Ok(ni) => made.push(ni),
