@@ -120,8 +120,8 @@ impl Control {
             if peers_of(&batch).is_some_and(|all| self.answer(all).is_ok()) {
                 continue;
             }
-            for (_, step) in batch {
-                let what = step.to_string();
+            for (pos, step) in batch {
+                let what = format!("{step} at {pos}");
                 if let Err(e) = self.answer_in(Request::from(step), namespace) {
                     self.unconfigure(Duration::ZERO);
                     self.state().tunables = tunables;
