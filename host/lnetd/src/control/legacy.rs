@@ -52,10 +52,10 @@ impl Control {
         self.on_node(Errno::ENETDOWN, move |stack, _| Ok(listing(stack, list, from)))
     }
 
-    /// A line in the log, of one line.
+    /// A line in the log, of one line: a warning, as kernels print it, so that quiet logs have it too.
     pub(super) fn mark(text: &str) -> Reply {
         let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-        tracing::info!("DEBUG MARKER: {text}");
+        tracing::warn!("DEBUG MARKER: {text}");
         Reply::Done
     }
 }
