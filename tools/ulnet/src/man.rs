@@ -20,11 +20,16 @@ const PAGES: [Page; 6] = [
 
 /// Writes the pages into the directory that is named behind the program's name.
 pub(crate) fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    const USAGE: &str = "usage: ulnet man DIRECTORY\n";
     let mut args = args.into_iter().skip(1);
     let (Some(dir), None) = (args.next(), args.next()) else {
-        eprintln!("usage: ulnet man DIRECTORY");
+        eprint!("{USAGE}");
         return ExitCode::from(2);
     };
+    if dir == "--help" || dir == "-h" {
+        crate::print(USAGE);
+        return ExitCode::SUCCESS;
+    }
     let dir = Path::new(&dir);
     for (name, page) in PAGES {
         let path = dir.join(name);
