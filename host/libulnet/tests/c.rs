@@ -4,7 +4,6 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails says so by panicking")]
 
 use std::fs;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -25,7 +24,7 @@ impl Drop for Installed {
 
 impl Installed {
     fn new(name: &str) -> Self {
-        let to = std::env::temp_dir().join(format!("ulnet-c-{name}-{}", std::process::id()));
+        let to = fresh::path(&format!("c-{name}"));
         // Beside this program are the libraries that it was built with.
         let build = std::env::current_exe().unwrap().parent().unwrap().to_owned();
         let mut install = Command::new(Path::new(ROOT).join("packaging/libulnet"));
@@ -63,7 +62,7 @@ impl Installed {
     }
 
     fn run_with_log(&self, program: &Path, level: Option<&str>) -> Output {
-        let port = TcpListener::bind("127.0.0.2:0").unwrap().local_addr().unwrap().port();
+        let port = fresh::port();
         let mut run = Command::new(program);
         run.arg(port.to_string()).env("LD_LIBRARY_PATH", self.0.join("lib"));
         run.env_remove("ULNET_LOG").envs(level.map(|level| ("ULNET_LOG", level)));

@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn an_open_file_goes_along_with_bytes_and_none_with_plain_ones() {
         let (here, there) = UnixStream::pair().unwrap();
-        let path = std::env::temp_dir().join(format!("ulnet-descriptor-{}", std::process::id()));
+        let path = fresh::path("descriptor");
         std::fs::write(&path, "content").unwrap();
         send_with(&here, b"first", &File::open(&path).unwrap()).unwrap();
         std::fs::remove_file(&path).unwrap();

@@ -126,8 +126,7 @@ mod tests {
 
     impl Sys {
         fn new(name: &str, files: &[(&str, &str)]) -> Self {
-            let dir =
-                std::env::temp_dir().join(format!("ulnet-numa-{name}-{}", std::process::id()));
+            let dir = fresh::path(&format!("numa-{name}"));
             for (file, text) in files {
                 let path = dir.join(file);
                 fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -53,7 +53,7 @@ impl Drop for Running {
 
 #[test]
 fn each_block_is_stored_once_although_the_server_is_killed() {
-    let dir = std::env::temp_dir().join(format!("ulnet-shelf-{}", std::process::id()));
+    let dir = fresh::path("shelf");
     let _ = std::fs::remove_dir_all(&dir);
     let args = ["127.87.0.1", "7987", dir.to_str().unwrap()];
     let mut server = Running::start("rpc_server", &args);
@@ -73,7 +73,7 @@ fn each_block_is_stored_once_although_the_server_is_killed() {
 
 #[test]
 fn holder_that_was_stopped_does_not_overwrite_what_the_next_one_has_written() {
-    let dir = std::env::temp_dir().join(format!("ulnet-shared-{}", std::process::id()));
+    let dir = fresh::path("shared");
     let _ = std::fs::remove_dir_all(&dir);
     std::fs::create_dir_all(&dir).unwrap();
     let place = |name: &str| dir.join(name).to_str().unwrap().to_owned();

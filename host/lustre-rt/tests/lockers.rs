@@ -67,7 +67,7 @@ fn shown(server: &RpcNode, filter: LockFilter) -> Vec<LockRow> {
 
 #[test]
 fn a_lock_is_seen_by_its_name_and_goes_to_the_next_when_it_is_broken() {
-    let dir = std::env::temp_dir().join(format!("ulnet-lockers-{}", std::process::id()));
+    let dir = fresh::path("lockers");
     let _ = std::fs::remove_dir_all(&dir);
     let node = NodeBuilder::new().tcp("127.93.0.1".parse().unwrap(), PORT).start().unwrap();
     let server = RpcNode::start(&node, Default::default()).unwrap();

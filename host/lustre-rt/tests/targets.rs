@@ -15,7 +15,7 @@ struct Scratch(PathBuf);
 
 impl Scratch {
     fn new(name: &str) -> Self {
-        let dir = std::env::temp_dir().join(format!("ulnet-kv-{name}-{}", std::process::id()));
+        let dir = fresh::path(&format!("kv-{name}"));
         let _ = std::fs::remove_dir_all(&dir);
         Self(dir)
     }

@@ -20,7 +20,7 @@ fn no_operation_is_lost(name: &str) {
         Err(why) => return netns::skipped(&format!("scenario {name}"), why),
     };
     let scenario = read(&directory()).unwrap().into_iter().find(|s| s.name == name).unwrap();
-    let dir = std::env::temp_dir().join(format!("ulnet-outage-{}-{name}", std::process::id()));
+    let dir = fresh::path(&format!("outage-{name}"));
     let exe = PathBuf::from(env!("CARGO_BIN_EXE_field"));
     let setup = Setup { exe, dir: dir.clone(), over: Over::Lnet };
     let figures = play(world, &scenario, &setup).unwrap();

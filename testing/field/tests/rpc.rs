@@ -22,7 +22,7 @@ fn accounts_agree(name: &str, seconds: u64) {
     };
     let mut scenario = read_rpc(&directory().join(format!("{name}.toml"))).unwrap();
     shorten(&mut scenario, Duration::from_secs(seconds)).unwrap();
-    let dir = std::env::temp_dir().join(format!("ulnet-field-rpc-{}-{name}", std::process::id()));
+    let dir = fresh::path(&format!("field-rpc-{name}"));
     let exe = PathBuf::from(env!("CARGO_BIN_EXE_field"));
     let setup = Setup { exe, dir: dir.clone(), over: Over::Lnet };
     let figures = play_rpc(world, &scenario, &setup).unwrap();

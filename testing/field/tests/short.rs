@@ -23,7 +23,7 @@ fn played(name: &str, seconds: u64) -> Option<Figures> {
     let mut all = read(&directory()).unwrap();
     let scenario = all.iter_mut().find(|s| s.name == name).unwrap();
     shorten(scenario, Duration::from_secs(seconds)).unwrap();
-    let dir = std::env::temp_dir().join(format!("ulnet-short-{}-{name}", std::process::id()));
+    let dir = fresh::path(&format!("short-{name}"));
     let setup = Setup {
         exe: PathBuf::from(env!("CARGO_BIN_EXE_field")),
         dir: dir.clone(),

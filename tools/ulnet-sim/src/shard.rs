@@ -148,7 +148,7 @@ mod tests {
 
     /// A folder for one test.
     fn folder(name: &str) -> PathBuf {
-        let dir = std::env::temp_dir().join(format!("ulnet-shard-{name}-{}", std::process::id()));
+        let dir = fresh::path(&format!("shard-{name}"));
         fs::create_dir_all(&dir).unwrap();
         dir
     }

@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
@@ -23,10 +23,10 @@ struct Daemon {
 
 impl Daemon {
     fn start(name: &str, args: &[&str]) -> Self {
-        let dir = std::env::temp_dir().join(format!("ulnet-access-{name}-{}", std::process::id()));
+        let dir = fresh::path(&format!("access-{name}"));
         fs::create_dir_all(&dir).unwrap();
         fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = fresh::port();
         let mut child = Command::new(PROGRAM)
             .arg("daemon")
             .args(["--socket", dir.join("s").to_str().unwrap(), "--port", &port.to_string()])

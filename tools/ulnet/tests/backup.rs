@@ -22,7 +22,7 @@ struct Dir(PathBuf);
 
 impl Dir {
     fn new(name: &str) -> Self {
-        let dir = std::env::temp_dir().join(format!("ulnet-{name}-{}", std::process::id()));
+        let dir = fresh::path(name);
         fs::create_dir_all(&dir).unwrap();
         Self(dir)
     }
@@ -47,9 +47,18 @@ struct Daemon {
 impl Daemon {
     /// Starts one, with a configuration file if there is one.
     fn start(dir: &Dir, name: &str, profile: &str, config: Option<&Path>) -> Result<Self, String> {
+        Self::start_on(fresh::port(), dir, name, profile, config)
+    }
+
+    /// The same on a port that others may have at other addresses.
+    fn start_on(
+        port: u16,
+        dir: &Dir,
+        name: &str,
+        profile: &str,
+        config: Option<&Path>,
+    ) -> Result<Self, String> {
         let socket = dir.file(name);
-        // Free at all addresses: configurations have several.
-        let port = std::net::TcpListener::bind("0.0.0.0:0").unwrap().local_addr().unwrap().port();
         let mut command = Command::new(PROGRAM);
         command.args(["daemon", "--background", "--quiet", "--profile", profile, "--socket"]);
         command.arg(&socket).args(["--port", &port.to_string(), "--log"]).arg(dir.file("log"));
@@ -312,6 +321,50 @@ fn a_node_becomes_equal_to_a_file_by_the_smallest_change_or_stays_as_it_is() {
     let (code, _, err) = sync("global: {retry_counts: 1}\n", &[]);
     assert!(code != 0 && err.contains("invalid key 'retry_counts'"), "{err}");
     assert!(err.contains("did you mean 'retry_count'?"), "{err}");
+}
+
+/// Of a gateway the peer can only be configured while no route leads over it, and the last interface of a
+/// net takes its peers and the routes over it along.
+#[test]
+fn a_backup_with_a_route_is_no_change_and_makes_each_state_equal_to_it() {
+    let dir = Dir::new("sync-route");
+    let port = fresh::port();
+    let daemon = |name| Daemon::start_on(port, &dir, name, "default", None).unwrap();
+    let (node, router) = (daemon("a"), daemon("r"));
+    router.says(&["lnet", "configure"]);
+    router.says(&["net", "add", "--nid", "127.0.7.2@tcp"]);
+    router.says(&["net", "add", "--nid", "127.0.7.2@tcp1"]);
+    router.says(&["set", "routing", "1"]);
+    node.says(&["lnet", "configure"]);
+    node.says(&["net", "add", "--nid", "127.0.7.1@tcp"]);
+    node.says(&["route", "add", "--net", "tcp1", "--gateway", "127.0.7.2@tcp"]);
+    node.says(&["discover", "127.0.7.2@tcp"]);
+    let backup = node.backup();
+    for part in ["route:", "peer:", "127.0.7.2@tcp1"] {
+        assert!(backup.contains(part), "{part}: {backup}");
+    }
+    let file = dir.file("want.yaml");
+    let sync = |text: &str| {
+        fs::write(&file, text).unwrap();
+        node.ctl(&["import", "--sync", file.to_str().unwrap()])
+    };
+    let no_change = (0, "no change\n".to_owned(), String::new());
+    assert_eq!(sync(&backup), no_change);
+    let other = backup.replace("credits: 256", "credits: 64");
+    assert_ne!(other, backup);
+    for text in [&other, &backup, &other] {
+        let (code, out, err) = sync(text);
+        assert!(code == 0 && out.contains("route add tcp1 127.0.7.2@tcp"), "{out}{err}");
+        assert_eq!(node.backup(), *text);
+        assert_eq!(sync(text), no_change);
+    }
+    node.says(&["lnet", "unconfigure"]);
+    assert_eq!(sync(&backup).0, 0);
+    assert_eq!(node.backup(), backup);
+    assert_eq!(sync(&backup), no_change);
+    // The classic import says what to do about what is there.
+    let (code, _, err) = node.ctl(&["import", file.to_str().unwrap()]);
+    assert!(code != 0 && err.contains("import --sync"), "{err}");
 }
 
 #[test]

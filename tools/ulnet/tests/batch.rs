@@ -42,7 +42,7 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new(name: &str) -> Self {
-        let dir = std::env::temp_dir().join(format!("ulnet-batch-{name}-{}", std::process::id()));
+        let dir = fresh::path(&format!("batch-{name}"));
         fs::create_dir_all(&dir).unwrap();
         fs::write(dir.join("small.toml"), SCENARIO).unwrap();
         Self(dir)
@@ -320,10 +320,6 @@ impl Slurm {
         for tool in ["munged", "slurmctld", "slurmd", "sbatch"] {
             Command::new(tool).arg("-V").output().ok()?;
         }
-        let port = || {
-            let probe = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-            probe.local_addr().unwrap().port()
-        };
         let here = dir.display();
         let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
         let host = host.trim();
@@ -336,8 +332,8 @@ impl Slurm {
              ReturnToService=2\nSelectType=select/cons_tres\nSelectTypeParameters=CR_CPU\n\
              NodeName={host} NodeAddr=127.0.0.1 CPUs=2 RealMemory=8192 State=UNKNOWN\n\
              PartitionName=all Nodes={host} Default=YES State=UP\n",
-            port(),
-            port()
+            fresh::port(),
+            fresh::port()
         );
         fs::write(dir.join("slurm.conf"), conf).unwrap();
         fs::create_dir_all(dir.join("spool")).unwrap();

@@ -135,7 +135,7 @@ fn tried(name: &str) {
     let steps = steps(&text);
     let code = text.contains("\n```rust\n");
     assert!(code || !steps.is_empty(), "{}: nothing in it is tried", path.display());
-    let dir = std::env::temp_dir().join(format!("ulnet-book-{name}-{}", std::process::id()));
+    let dir = fresh::path(&format!("book-{name}"));
     let bin = dir.join("bin");
     fs::create_dir_all(&bin).unwrap();
     for program in ["ulnet", "lnetd", "lnetctl", "lctl", "lst", "routerstat"] {
@@ -145,10 +145,7 @@ fn tried(name: &str) {
     for place in ["scenarios", "README.md"] {
         symlink(root.join(place), dir.join(place)).unwrap();
     }
-    let port = {
-        let probe = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        probe.local_addr().unwrap().port().to_string()
-    };
+    let port = fresh::port().to_string();
     let typed = format!("exec 2>&1\n{}", script(&steps)).replace(PORT, &port);
     fs::write(bin.join("typed"), typed).unwrap();
     let output = Command::new("timeout")

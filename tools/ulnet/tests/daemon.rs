@@ -19,12 +19,12 @@ struct Daemon {
 
 impl Daemon {
     fn start(name: &str, args: &[&str]) -> Self {
-        let dir = std::env::temp_dir().join(format!("ulnet-{name}-{}", std::process::id()));
+        let dir = fresh::path(name);
         fs::create_dir_all(&dir).unwrap();
         let mut child = Command::new(PROGRAM)
             .arg("daemon")
             .args(["--socket", dir.join("s").to_str().unwrap()])
-            .args(["--port", &free_port().to_string()])
+            .args(["--port", &fresh::port().to_string()])
             .args(args)
             .env("RUST_LOG", "info")
             .stderr(Stdio::piped())
@@ -60,12 +60,6 @@ impl Drop for Daemon {
         let _ = self.child.wait();
         let _ = fs::remove_dir_all(&self.dir);
     }
-}
-
-/// Tests run side by side: each daemon gets a port of its own.
-fn free_port() -> u16 {
-    let probe = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    probe.local_addr().unwrap().port()
 }
 
 fn ctl(socket: &Path, words: &str) -> Output {
@@ -179,7 +173,7 @@ fn clients_that_hang_or_send_garbage_harm_no_other_client() {
 
 #[test]
 fn a_configuration_file_is_applied_whole_or_the_daemon_says_what_is_wrong() {
-    let dir = std::env::temp_dir().join(format!("ulnet-files-{}", std::process::id()));
+    let dir = fresh::path("files");
     fs::create_dir_all(&dir).unwrap();
     let good = dir.join("good.yaml");
     let text = "net:\n- net type: tcp\n  local NI(s):\n  - interfaces:\n      0: lo\n\
@@ -197,6 +191,7 @@ fn a_configuration_file_is_applied_whole_or_the_daemon_says_what_is_wrong() {
     drop(d);
     for (text, culprit) in [
         ("net:\n- net type: tcp\n  local NI(s):\n  - interfaces:\n      0: nosuch0\n", "nosuch0"),
+        ("retry_count: 1\nglobal: {health_sensitivity: 5000}\n", "5000 at line 2"),
         ("global:\n  retry_count: many\n", "many"),
         ("frobnicate: 1\n", "frobnicate"),
         ("net: [\n", "line"),
@@ -204,7 +199,8 @@ fn a_configuration_file_is_applied_whole_or_the_daemon_says_what_is_wrong() {
         let bad = dir.join("bad.yaml");
         fs::write(&bad, text).unwrap();
         let o = Command::new(PROGRAM)
-            .args(["daemon", "--port", "9981", "--socket", dir.join("x").to_str().unwrap()])
+            .args(["daemon", "--port", &fresh::port().to_string(), "--socket"])
+            .arg(dir.join("x"))
             .args(["--config", bad.to_str().unwrap()])
             .output()
             .unwrap();
@@ -381,7 +377,7 @@ fn an_interface_tied_to_a_partition_works_there_and_can_move_while_it_works() {
 #[test]
 fn partitions_come_from_a_file_of_module_parameters_and_are_shown() {
     let Some(([a, b], pattern)) = two_partitions() else { return };
-    let file = std::env::temp_dir().join(format!("ulnet-cpts-{}.conf", std::process::id()));
+    let file = fresh::path("cpts.conf");
     let text = format!(
         "options libcfs cpu_pattern=\"{pattern}\"\n\
          options lnet networks=\"tcp(lo[1]),tcp1(lo)[0]\" config_on_load=1\n"
@@ -425,7 +421,7 @@ fn partitions_that_the_machine_can_not_have_are_named_at_the_start() {
 #[test]
 fn a_reload_ties_an_interface_to_other_partitions_and_it_keeps_what_it_counted() {
     let Some(([_, b], pattern)) = two_partitions() else { return };
-    let file = std::env::temp_dir().join(format!("ulnet-cpts-{}.yaml", std::process::id()));
+    let file = fresh::path("cpts.yaml");
     let write = |cpt: u8| {
         let ni = format!("{{interfaces: {{0: lo}}, CPT: '[{cpt}]'}}");
         fs::write(&file, format!("net: [{{net type: tcp, local NI(s): [{ni}]}}]\n")).unwrap();

@@ -122,7 +122,7 @@ fn planted_faults_are_all_found_and_what_the_doctor_says_to_do_clears_them() {
             Port::new(&b, "eth0", &["10.77.2.1/24"]),
         ])
         .unwrap();
-    let dir = std::env::temp_dir().join(format!("ulnet-doctor-{}", std::process::id()));
+    let dir = fresh::path("doctor");
     fs::create_dir_all(&dir).unwrap();
     let route = |net: &str, gateway: &str| format!("route:\n- net: {net}\n  gateway: {gateway}\n");
     let a = Node::start(

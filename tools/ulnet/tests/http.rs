@@ -28,11 +28,9 @@ struct Daemon {
 
 impl Daemon {
     fn start(name: &str) -> Self {
-        let dir = std::env::temp_dir().join(format!("ulnet-http-{name}-{}", std::process::id()));
+        let dir = fresh::path(&format!("http-{name}"));
         fs::create_dir_all(&dir).unwrap();
-        let probe = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = probe.local_addr().unwrap().port();
-        drop(probe);
+        let port = fresh::port();
         let mut child = Command::new(PROGRAM)
             .args(["daemon", "--http", "0", "--port", &port.to_string(), "--socket"])
             .arg(dir.join("s"))
@@ -278,7 +276,7 @@ impl Site {
             let (x, y) = ([x.as_str()], [y.as_str()]);
             world.segment(&[Port::new(&a, device, &x), Port::new(&b, device, &y)]).unwrap();
         }
-        let dir = std::env::temp_dir().join(format!("ulnet-{tag}-{}", std::process::id()));
+        let dir = fresh::path(tag);
         fs::create_dir_all(&dir).unwrap();
         fs::write(dir.join("node.yaml"), CONFIG).unwrap();
         let start = |host: &Host, name: &str| {

@@ -26,16 +26,10 @@ impl Drop for Daemon {
     }
 }
 
-/// All daemons of a site have one port.
-fn free_port() -> u16 {
-    let probe = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
-    probe.local_addr().unwrap().port()
-}
-
 impl Daemon {
     /// A daemon on an address of the loopback device.
     fn start(name: &str, port: u16, address: &str) -> Self {
-        let dir = std::env::temp_dir().join(format!("ulnet-lctl-{name}-{}", std::process::id()));
+        let dir = fresh::path(&format!("lctl-{name}"));
         fs::create_dir_all(&dir).unwrap();
         let mut command = Command::new(PROGRAM);
         command.args(["daemon", "-q", "--port", &port.to_string(), "--socket"]).arg(dir.join("s"));
@@ -82,7 +76,7 @@ impl Daemon {
 
 #[test]
 fn a_gateway_is_what_it_was_last_reported_to_be() {
-    let port = free_port();
+    let port = fresh::port();
     let (a, b) = (
         Daemon::start("route-a", port, "127.0.0.11"),
         Daemon::start("route-b", port, "127.0.0.12"),
@@ -119,7 +113,7 @@ fn a_gateway_is_what_it_was_last_reported_to_be() {
 
 #[test]
 fn connections_are_closed_and_made_anew_and_peers_are_forgotten() {
-    let port = free_port();
+    let port = fresh::port();
     let (a, b, c) = (
         Daemon::start("conn-a", port, "127.0.0.21"),
         Daemon::start("conn-b", port, "127.0.0.22"),

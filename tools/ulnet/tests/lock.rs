@@ -15,7 +15,7 @@ struct Server(Child, PathBuf, String);
 
 impl Server {
     fn start(net: u8, more: &[&str]) -> Self {
-        let dir = std::env::temp_dir().join(format!("ulnet-lock-{net}-{}", std::process::id()));
+        let dir = fresh::path(&format!("lock-{net}"));
         let _ = std::fs::remove_dir_all(&dir);
         let nid = format!("127.118.{net}.1@tcp");
         let mut child = Command::new(PROGRAM)
@@ -165,13 +165,12 @@ struct Daemon(Child, PathBuf, String);
 
 impl Daemon {
     fn start() -> Self {
-        let dir = std::env::temp_dir().join(format!("ulnet-lock-daemon-{}", std::process::id()));
+        let dir = fresh::path("lock-daemon");
         let _ = std::fs::remove_dir_all(&dir);
         std::fs::create_dir_all(&dir).unwrap();
         let config = "net:\n- net type: tcp\n  local NI(s):\n  - interfaces: {0: lo}\n";
         std::fs::write(dir.join("node.yaml"), config).unwrap();
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let port = port.to_string();
+        let port = fresh::port().to_string();
         let mut child = Command::new(PROGRAM)
             .args(["daemon", "--port", &port, "--config"])
             .arg(dir.join("node.yaml"))

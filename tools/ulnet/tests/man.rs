@@ -14,7 +14,7 @@ const BY_HAND: [&str; 1] = ["libulnet.3"];
 
 #[test]
 fn the_pages_are_those_that_the_programs_make() {
-    let dir = std::env::temp_dir().join(format!("ulnet-man-{}", std::process::id()));
+    let dir = fresh::path("man");
     let dir = if std::env::var_os("ULNET_BLESS").is_some() { Path::new(PAGES) } else { &dir };
     fs::create_dir_all(dir).unwrap();
     assert!(Command::new(PROGRAM).arg("man").arg(dir).status().unwrap().success());
@@ -58,7 +58,7 @@ fn shells_understand_their_completions() {
     for shell in ["bash", "zsh", "fish"] {
         let o = Command::new(PROGRAM).args(["ctl", "completions", shell]).output().unwrap();
         assert!(o.status.success(), "{shell}");
-        let script = std::env::temp_dir().join(format!("ulnet-complete-{}", std::process::id()));
+        let script = fresh::path("complete");
         fs::write(&script, &o.stdout).unwrap();
         match Command::new(shell).arg("-n").arg(&script).output() {
             Ok(o) => assert!(o.status.success(), "{shell}: {}", String::from_utf8_lossy(&o.stderr)),
@@ -106,8 +106,7 @@ fn each_program_has_completions_that_each_shell_can_read() {
             let o = Command::new(PROGRAM).args(["completions", shell, program]).output().unwrap();
             let script = String::from_utf8(o.stdout).unwrap();
             assert!(o.status.success() && script.contains(program), "{shell} {program}");
-            let name = format!("ulnet-read-{shell}-{program}-{}", std::process::id());
-            let path = std::env::temp_dir().join(name);
+            let path = fresh::path(&format!("{shell}-{program}"));
             fs::write(&path, script).unwrap();
             if let Ok(o) = Command::new(shell).arg("-n").arg(&path).output() {
                 assert!(o.status.success(), "{shell} {program}: {o:?}");
@@ -142,7 +141,7 @@ fn bash_completes_commands_and_options_of_each_program() {
             words.len() - 1
         );
         // From a file: it is longer than one argument may be.
-        let file = std::env::temp_dir().join(format!("ulnet-bash-{}", std::process::id()));
+        let file = fresh::path("bash");
         fs::write(&file, line).unwrap();
         let o = Command::new("bash").arg(&file).output().unwrap();
         fs::remove_file(&file).unwrap();
@@ -174,8 +173,7 @@ struct Script(std::path::PathBuf);
 impl Script {
     fn of(shell: &str) -> Self {
         let o = Command::new(PROGRAM).args(["ctl", "completions", shell]).output().unwrap();
-        let name = format!("ulnet-complete-{shell}-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
+        let path = fresh::path(&format!("complete-{shell}"));
         fs::write(&path, &o.stdout).unwrap();
         Self(path)
     }

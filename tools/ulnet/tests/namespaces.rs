@@ -64,7 +64,7 @@ fn interfaces_are_added_in_the_network_namespace_of_the_caller() {
             Port::new(&b, "eth0", &["10.77.0.3/24"]),
         ])
         .unwrap();
-    let dir = std::env::temp_dir().join(format!("ulnet-callers-{}", std::process::id()));
+    let dir = fresh::path("callers");
     fs::create_dir_all(&dir).unwrap();
     let dir = Dir(dir);
     let (one, two) = (dir.0.join("one"), dir.0.join("two"));
@@ -107,7 +107,7 @@ fn a_caller_elsewhere_names_interfaces_of_the_namespace_of_the_daemon() {
             Port::new(&b, "eth0", &["10.77.0.3/24"]),
         ])
         .unwrap();
-    let dir = std::env::temp_dir().join(format!("ulnet-elsewhere-{}", std::process::id()));
+    let dir = fresh::path("elsewhere");
     fs::create_dir_all(&dir).unwrap();
     let dir = Dir(dir);
     let (one, two) = (dir.0.join("one"), dir.0.join("two"));
@@ -120,5 +120,8 @@ fn a_caller_elsewhere_names_interfaces_of_the_namespace_of_the_daemon() {
     assert!(answer.contains("nid: 10.77.0.3@tcp"), "{answer}");
     let (code, said) = ctl(&outside, &one, "net add --net tcp1 --if eth7");
     assert_ne!(code, 0, "neither has eth7: {said}");
+    let (code, said) = ctl(&outside, &one, "net add --net tcp1 --if eth0,eth7");
+    assert_ne!(code, 0, "{said}");
+    assert!(said.contains("interface eth7: no such interface"), "eth0 is the daemon's: {said}");
     done(&outside, &one, "net del --net tcp --if eth0");
 }

@@ -13,7 +13,7 @@ struct Dir(PathBuf);
 
 impl Dir {
     fn new(name: &str) -> Self {
-        let dir = std::env::temp_dir().join(format!("ulnet-page-{name}-{}", std::process::id()));
+        let dir = fresh::path(&format!("page-{name}"));
         fs::create_dir_all(&dir).unwrap();
         Self(dir)
     }

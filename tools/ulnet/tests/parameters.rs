@@ -45,7 +45,7 @@ impl Site {
                 Port::new(&b, "eth1", &["10.77.1.3/24"]),
             ])
             .unwrap();
-        let dir = std::env::temp_dir().join(format!("ulnet-{name}-{}", std::process::id()));
+        let dir = fresh::path(name);
         fs::create_dir_all(&dir).unwrap();
         Some(Self { a, b, dir, _world: world })
     }
@@ -179,7 +179,7 @@ fn without_parameters_all_is_the_first_interface_and_large_its_ipv6_address() {
 
 #[test]
 fn a_modprobe_file_that_can_not_be_is_named_with_its_line_and_no_daemon_starts() {
-    let dir = std::env::temp_dir().join(format!("ulnet-badmodprobe-{}", std::process::id()));
+    let dir = fresh::path("badmodprobe");
     fs::create_dir_all(&dir).unwrap();
     let file = dir.join("lnet.conf");
     fs::write(&file, "options lnet networks=tcp\noptions ksocklnd conns_per_peer=200\n").unwrap();

@@ -9,10 +9,8 @@ use serde_json::Value;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_ulnet");
 
-/// A port that was free a moment ago.
 fn port() -> String {
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    free.local_addr().unwrap().port().to_string()
+    fresh::port().to_string()
 }
 
 #[test]

@@ -25,7 +25,7 @@ struct Scratch {
 
 impl Scratch {
     fn new(name: &str) -> Self {
-        let dir = std::env::temp_dir().join(format!("ulnet-rpc-{name}-{}", std::process::id()));
+        let dir = fresh::path(&format!("rpc-{name}"));
         let _ = std::fs::remove_dir_all(&dir);
         std::fs::create_dir_all(&dir).unwrap();
         Self { dir, mounted: false }

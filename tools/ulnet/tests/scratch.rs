@@ -42,7 +42,7 @@ struct Root {
 
 impl Root {
     fn new(program: &Path) -> Self {
-        let dir = std::env::temp_dir().join(format!("ulnet-scratch-{}", std::process::id()));
+        let dir = fresh::path("scratch");
         for below in ["usr/sbin", "run/ulnet", "etc/ulnet"] {
             fs::create_dir_all(dir.join(below)).unwrap();
         }
@@ -98,7 +98,7 @@ fn a_static_program_is_a_node_where_there_is_nothing_else() {
         return netns::skipped(what, "it needs root and chroot");
     }
     let mut root = Root::new(&program);
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = fresh::port();
     let config = "net:\n- net type: tcp\n  local NI(s):\n  - interfaces: {0: lo}\n";
     fs::write(root.dir.join("etc/ulnet/node.yaml"), config).unwrap();
     let daemon = root

@@ -23,9 +23,9 @@ impl Nodes {
     /// `host`: the third part of the addresses, another for each test. `options`: of the first and
     /// of the second daemon.
     fn start(host: u8, options: [&[&str]; 2]) -> Self {
-        let dir = std::env::temp_dir().join(format!("ulnet-lst-{host}-{}", std::process::id()));
+        let dir = fresh::path(&format!("lst-{host}"));
         fs::create_dir_all(&dir).unwrap();
-        let port = free_port().to_string();
+        let port = fresh::port().to_string();
         let address = |n| format!("127.77.{host}.{n}@tcp");
         let (client, server) = (address(2), address(3));
         let mut nodes = Self { dir, children: Vec::new(), client, server };
@@ -116,11 +116,6 @@ impl Drop for Nodes {
         }
         let _ = fs::remove_dir_all(&self.dir);
     }
-}
-
-fn free_port() -> u16 {
-    let probe = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    probe.local_addr().unwrap().port()
 }
 
 const ON: &[&str] = &["--selftest"];
@@ -377,4 +372,35 @@ fn a_node_without_selftest_is_named() {
     let (out, err, code) = nodes.run(&format!("add_group g {}", nodes.server));
     assert_eq!((out.as_str(), code), ("Group is deleted\n", 254));
     assert!(err.contains(&format!("create session RPC failed on 12345-{}", nodes.server)), "{err}");
+}
+
+#[test]
+fn a_quick_run_whose_server_dies_shows_what_was_measured() {
+    let mut nodes = Nodes::start(18, [&[], ON]);
+    let words = ["run", "--quick", &nodes.server, "--seconds", "4", "--size", "4k"];
+    let mut child = nodes.lst(&words).stdout(Stdio::piped()).spawn().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut said = String::new();
+    while said.lines().count() < 2 {
+        assert_ne!(out.read_line(&mut said).unwrap(), 0, "{said}");
+    }
+    nodes.children[1].kill().unwrap();
+    std::io::Read::read_to_string(&mut out, &mut said).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(254), "{said}");
+    assert!(said.contains("calls/s") && said.contains("progress"), "{said}");
+}
+
+#[test]
+fn a_quick_run_names_a_server_that_is_in_another_session() {
+    let nodes = Nodes::start(19, [&[], ON]);
+    let console = |words: &[&str]| {
+        let mut command = nodes.lst(words);
+        assert!(command.env("ULNET_SOCKET", nodes.socket(1)).status().unwrap().success());
+    };
+    console(&["new_session", "theirs"]);
+    console(&["add_group", "g", &nodes.server]);
+    let (_, err, code) = nodes.run(&format!("run --quick {}", nodes.server));
+    assert_eq!(code, 254, "{err}");
+    assert!(err.contains("in another session"), "{err}");
+    assert!(!err.contains("needs LNet selftest"), "{err}");
 }

@@ -21,14 +21,12 @@ struct Service {
 
 impl Service {
     fn start(name: &str, config: &str, watchdog: bool) -> Self {
-        let dir = std::env::temp_dir().join(format!("ulnet-service-{name}-{}", std::process::id()));
+        let dir = fresh::path(&format!("service-{name}"));
         fs::create_dir_all(&dir).unwrap();
         fs::write(dir.join("node.yaml"), config).unwrap();
         let systemd = UnixDatagram::bind(dir.join("notify")).unwrap();
         systemd.set_read_timeout(Some(PATIENCE)).unwrap();
-        let probe = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = probe.local_addr().unwrap().port();
-        drop(probe);
+        let port = fresh::port();
         // The watchdog is for the process with this number, which the shell becomes.
         let mut command = Command::new("sh");
         command
@@ -203,7 +201,7 @@ struct Package {
 
 impl Package {
     fn build(script: &str) -> Self {
-        let dir = std::env::temp_dir().join(format!("ulnet-{script}-{}", std::process::id()));
+        let dir = fresh::path(script);
         fs::create_dir_all(&dir).unwrap();
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging").join(script);
         let o = Command::new(path).arg(PROGRAM).arg(&dir).output().unwrap();

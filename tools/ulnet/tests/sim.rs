@@ -17,7 +17,7 @@ fn a_scenario_is_played_and_its_bars_decide_the_exit_status() {
     assert!(text.contains("*** carrier (line"), "{text}");
     assert!(text.contains("0 failed"), "{text}");
 
-    let dir = std::env::temp_dir().join(format!("ulnet-sim-{}", std::process::id()));
+    let dir = fresh::path("sim");
     std::fs::create_dir_all(&dir).unwrap();
     let strict = dir.join("strict.toml");
     let text = std::fs::read_to_string(concat!(
@@ -38,8 +38,16 @@ fn a_scenario_is_played_and_its_bars_decide_the_exit_status() {
 }
 
 #[test]
+fn bars_of_a_scenario_hold_with_other_seeds_too() {
+    let out = ulnet(&["sim", "sweep", "scenarios/carrier-down.toml", "--seeds", "3"]);
+    let text = String::from_utf8(out.stdout).unwrap();
+    assert_eq!(out.status.code(), Some(0), "{text}");
+    assert!(text.contains("3/3"), "{text}");
+}
+
+#[test]
 fn an_invalid_scenario_is_reported_with_its_line() {
-    let dir = std::env::temp_dir().join(format!("ulnet-sim-bad-{}", std::process::id()));
+    let dir = fresh::path("sim-bad");
     std::fs::create_dir_all(&dir).unwrap();
     let bad = dir.join("bad.toml");
     std::fs::write(&bad, "name = \"bad\"\nduration = \"-3s\"\n").unwrap();
@@ -52,7 +60,7 @@ fn an_invalid_scenario_is_reported_with_its_line() {
 
 #[test]
 fn a_swarm_says_what_it_played_and_finds_out_first_whether_it_can_write() {
-    let dir = std::env::temp_dir().join(format!("ulnet-sim-swarm-{}", std::process::id()));
+    let dir = fresh::path("sim-swarm");
     let new = dir.join("not/there/yet");
     let swarm = |out: &std::path::Path| {
         let out = out.to_str().unwrap();

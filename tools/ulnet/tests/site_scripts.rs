@@ -29,11 +29,9 @@ impl Drop for Daemon {
 impl Daemon {
     /// A configured daemon with one interface.
     fn start(name: &str, address: &str, options: &[&str]) -> Self {
-        let dir = std::env::temp_dir().join(format!("ulnet-scripts-{name}-{}", std::process::id()));
+        let dir = fresh::path(&format!("scripts-{name}"));
         fs::create_dir_all(&dir).unwrap();
-        let probe = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
-        let port = probe.local_addr().unwrap().port().to_string();
-        drop(probe);
+        let port = fresh::port().to_string();
         let mut command = Command::new(PROGRAM);
         command.args(["daemon", "--port", &port]).args(options);
         command.arg("--socket").arg(dir.join("s"));
@@ -109,7 +107,7 @@ fn net_set_takes_the_values_that_stand_for_none_and_help_names_options_with_a_co
 
 #[test]
 fn the_log_has_marks_and_says_which_tunables_of_a_net_are_not_applied() {
-    let d = Daemon::start("log", "127.0.5.2@tcp", &[]);
+    let d = Daemon::start("log", "127.0.5.2@tcp", &["--quiet"]);
     d.done("lctl mark step two of nine");
     assert!(d.logs("DEBUG MARKER: step two of nine"));
     assert_ne!(d.run("lctl mark").0, 0);

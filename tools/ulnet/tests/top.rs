@@ -24,11 +24,9 @@ impl Desk {
             netns::skipped("lnetctl top on a terminal", "there is no tmux");
             return None;
         }
-        let dir = std::env::temp_dir().join(format!("ulnet-top-{name}-{}", std::process::id()));
+        let dir = fresh::path(&format!("top-{name}"));
         fs::create_dir_all(&dir).unwrap();
-        let probe = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = probe.local_addr().unwrap().port();
-        drop(probe);
+        let port = fresh::port();
         let daemon = Command::new(PROGRAM)
             .args(["daemon", "-q", "--port", &port.to_string(), "--socket"])
             .arg(dir.join("s"))

@@ -505,7 +505,7 @@ impl Stage {
             // It refuses what comes from either rail, so it must find back to both.
             Port::new(&silent, "eth1", &["10.77.1.1/24"]),
         ])?;
-        let dir = std::env::temp_dir().join(format!("ulnet-transcripts-{}", std::process::id()));
+        let dir = fresh::path("transcripts");
         let _ = fs::remove_dir_all(&dir);
         fs::create_dir_all(dir.join("bin")).expect("a directory for the sockets");
         symlink(&program, dir.join("bin/lnetctl")).expect("a link to the program");

@@ -183,7 +183,7 @@ impl Drop for Daemon {
 
 impl Daemon {
     fn start(name: &str, modprobe: Option<&str>) -> Self {
-        let dir = std::env::temp_dir().join(format!("ulnet-tuning-{name}-{}", std::process::id()));
+        let dir = fresh::path(&format!("tuning-{name}"));
         fs::create_dir_all(&dir).unwrap();
         let mut command = Command::new(PROGRAM);
         command.args(["daemon", "--socket"]).arg(dir.join("s"));
@@ -265,7 +265,7 @@ fn the_files_of_the_paper_load_without_a_warning_about_requests() {
 
 #[test]
 fn bounds_that_cross_each_other_in_a_file_are_named_and_no_daemon_starts() {
-    let dir = std::env::temp_dir().join(format!("ulnet-tuning-crossed-{}", std::process::id()));
+    let dir = fresh::path("tuning-crossed");
     fs::create_dir_all(&dir).unwrap();
     let file = dir.join("x.conf");
     for (options, why) in [

@@ -10,7 +10,7 @@ struct Socket(PathBuf);
 
 impl Socket {
     fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("ulnet-{}-{name}.sock", std::process::id()));
+        let path = fresh::path(&format!("{name}.sock"));
         let _ = fs::remove_file(&path);
         Self(path)
     }

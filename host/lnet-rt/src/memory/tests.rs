@@ -129,7 +129,7 @@ fn frozen_ranges_merge_into_exactly_the_union() {
 #[test]
 #[allow(unsafe_code)]
 fn a_mapped_file_is_read_and_written_through_the_buffer() {
-    let path = std::env::temp_dir().join(format!("lnet-rt-map-{}", std::process::id()));
+    let path = fresh::path("map");
     let mut file =
         File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
     let content: Vec<u8> = (0..10_000u32).map(|i| i as u8).collect();

@@ -140,7 +140,7 @@ struct Scratch(std::path::PathBuf);
 
 impl Scratch {
     fn new(name: &str) -> Self {
-        let dir = std::env::temp_dir().join(format!("lnetd-{name}-{}", std::process::id()));
+        let dir = fresh::path(&format!("lnetd-{name}"));
         let _ = std::fs::remove_dir_all(&dir);
         Self(dir)
     }

@@ -350,7 +350,7 @@ mod tests {
         if let Err(why) = mount_is_possible {
             return netns::skipped("parameter files", format_args!("/dev/fuse: {why}"));
         }
-        let dir = std::env::temp_dir().join(format!("ulnet-parameters-{}", std::process::id()));
+        let dir = fresh::path("parameters");
         let options = Options::parse_from(["lnetd", "--profile", "kernel"]);
         let control =
             Arc::new(Control::new(&options, lnet_config::ModuleParameters::default()).unwrap());

@@ -11,10 +11,7 @@ pub(crate) struct Dir(PathBuf);
 
 impl Dir {
     pub(crate) fn new(name: &str) -> Self {
-        let name = format!("ulnet-{name}-{}", std::process::id());
-        let dir = std::env::temp_dir().join(name);
-        let _ = std::fs::remove_dir_all(&dir);
-        Self(dir)
+        Self(fresh::path(name))
     }
 }
 

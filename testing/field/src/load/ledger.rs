@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_later_life_knows_what_the_former_one_saw() {
-        let dir = std::env::temp_dir().join(format!("ulnet-ledger-{}", std::process::id()));
+        let dir = fresh::path("ledger");
         std::fs::create_dir_all(&dir).unwrap();
         let path = dir.join("ledger");
         let mut first = Ledger::open(&path, 1).unwrap();

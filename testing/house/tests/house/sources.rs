@@ -69,6 +69,27 @@ fn nothing_is_left_for_later() {
     assert!(found.is_empty(), "{found:#?}");
 }
 
+/// Tests of one binary run in one process: names made of its id alone are shared by two of them.
+#[test]
+fn tests_get_temporary_paths_from_fresh_alone() {
+    // Programs, of which each process has one directory.
+    let programs = [
+        "testing/field/src/play.rs",
+        "testing/fresh/src/lib.rs",
+        "tools/lustre/src/bench/servers.rs",
+        "tools/lustre/src/obj/bench/servers.rs",
+        "tools/ulnet-demo/src/lib.rs",
+    ];
+    let call = ["temp_", "dir()"].concat();
+    let mut with_call: Vec<String> = crate_files("rs")
+        .iter()
+        .filter(|path| text(path).contains(&call))
+        .map(|path| path.display().to_string())
+        .collect();
+    with_call.sort();
+    assert_eq!(with_call, programs, "use fresh::path for a test");
+}
+
 #[test]
 fn every_crate_takes_the_lints_and_versions_of_the_workspace() {
     let mut wrong = Vec::new();

@@ -71,8 +71,7 @@ struct Backup(PathBuf);
 
 impl Backup {
     fn new(name: &str) -> Self {
-        let name = format!("ulnet-{}-{name}.yaml", std::process::id());
-        let path = std::env::temp_dir().join(name);
+        let path = fresh::path(&format!("{name}.yaml"));
         fs::write(&path, Vector::read("export-backup").out).expect("a temporary file");
         Self(path)
     }
@@ -144,7 +143,7 @@ fn an_interface_that_is_not_there_is_named_by_an_import() {
 
 #[test]
 fn nothing_of_a_wrong_file_is_applied() {
-    let path = std::env::temp_dir().join(format!("ulnet-{}-wrong.yaml", std::process::id()));
+    let path = fresh::path("wrong.yaml");
     for (yaml, expected) in [
         ("net: [{net type: tcp}]\nfrob: 1\n", "-wrong.yaml: line 2, column 1\n"),
         ("net: [{net type: tcp}]\nping: {nids: [10.0.0.1@tcp]}\n", "\"invalid key 'ping'\""),
@@ -584,7 +583,7 @@ fn options_of_drivers_that_are_not_here_are_refused_by_name() {
 
 #[test]
 fn the_old_importer_goes_on_after_errors_and_ends_with_the_last() {
-    let file = std::env::temp_dir().join(format!("ulnet-old-api-{}.yaml", std::process::id()));
+    let file = fresh::path("old-api.yaml");
     let yaml = "net:\n  - net type: tcp\n    local NI(s):\n      - interfaces:\n          0: eth0\n\
                 route:\n  - net: o2ib\n    gateway: 10.0.0.9@tcp\n\
                 peer:\n  - primary nid: 10.0.0.2@tcp\n    seq_no: 7\n\

@@ -327,7 +327,7 @@ fn parameters_are_read_and_set_by_name_and_pattern() {
         "lnet_retry_count: 2\npeers: |\n  nid refs\n  a 1\n"
     );
     assert_eq!(out("list_param -t -p -o *"), "lnet_retry_count\nlnet_transaction_timeout\n");
-    let file = std::env::temp_dir().join(format!("ulnet-set-param-{}", std::process::id()));
+    let file = fresh::path("set-param");
     std::fs::write(&file, "# two\nlnet_retry_count: 4\nlnet_transaction_timeout: 9\n").unwrap();
     assert_eq!(
         out(&format!("set_param -F {}", file.display())),

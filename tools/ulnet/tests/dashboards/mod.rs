@@ -166,7 +166,7 @@ fn dashboard_and_alert_rules_name_only_what_a_running_node_exposes() {
     d.ctl("set routing 1");
     d.ctl("ping 127.0.0.1@tcp");
     d.ctl("route add --net tcp9 --gateway 127.0.0.2@tcp");
-    let store = std::env::temp_dir().join(format!("ulnet-dashboards-{}", std::process::id()));
+    let store = fresh::path("dashboards");
     d.ctl(&format!("target add kv-1=kv:{}", store.display()));
     let (_, metrics) = get(d.http, "/metrics");
     let exposed = exposed(&metrics);

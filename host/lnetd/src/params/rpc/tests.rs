@@ -264,8 +264,7 @@ mod of_a_daemon {
             let options = Options::parse_from(["lnetd"]);
             let control = Control::new(&options, ModuleParameters::default()).unwrap();
             control.answer(Request::LnetConfigure { all: false, large: false }).unwrap();
-            let dir =
-                std::env::temp_dir().join(format!("ulnet-params-{name}-{}", std::process::id()));
+            let dir = fresh::path(&format!("params-{name}"));
             let target = format!("kv-1=kv:{}", dir.display());
             control.answer(Request::TargetAdd { target }).unwrap();
             Self(control, dir)
@@ -381,7 +380,7 @@ mod of_a_daemon {
             lnd: Default::default(),
         };
         control.answer(Request::NetAdd(add)).unwrap();
-        let dir = std::env::temp_dir().join(format!("ulnet-clients-{}", std::process::id()));
+        let dir = fresh::path("clients");
         let target = format!("kv-1=kv:{}", dir.display());
         control.answer(Request::TargetAdd { target }).unwrap();
         let served = Served(control, dir);

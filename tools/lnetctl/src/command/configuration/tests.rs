@@ -140,7 +140,7 @@ fn an_export_leaves_page_by_page_for_standard_output_and_for_a_file() {
         assert_flows(&node.seen, line);
         assert_whole(&String::from_utf8(kept.take()).unwrap(), json);
 
-        let path = std::env::temp_dir().join(format!("ulnet-export-{}-{json}", std::process::id()));
+        let path = fresh::path(&format!("export-{json}"));
         let file = path.clone();
         let arrived = move || fs::metadata(&file).map_or(0, |m| m.len() as usize);
         let mut node = Node { arrived: Box::new(arrived), seen: Vec::new() };
